@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What each event does to the tables. Every statement gives the same rows in any order of events: columns are replaced
- * only by an event with a larger id, extremes are kept, the rest is insert-or-ignore. Members' types were checked by
- * lf_event_parse.
+ * What each event does to the tables. Every statement gives the same rows in any order of events:
+ * columns are replaced only by an event with a larger id, extremes are kept, the rest is
+ * insert-or-ignore. Members' types were checked by lf_event_parse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,46 +41,57 @@ static int ensure_parents(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     int rc = lf_db_run(l, err, "INSERT OR IGNORE INTO run (run) VALUES (?1)", "s", ev->run);
     if (rc == 0 && ev->stage)
-        rc = lf_db_run(l, err, "INSERT OR IGNORE INTO stage (run, stage) VALUES (?1, ?2)", "ss", ev->run, ev->stage);
+        rc = lf_db_run(l, err, "INSERT OR IGNORE INTO stage (run, stage) VALUES (?1, ?2)", "ss",
+                       ev->run, ev->stage);
     if (rc == 0 && ev->attempt)
-        rc = lf_db_run(l, err, "INSERT OR IGNORE INTO attempt (run, stage, attempt) VALUES (?1, ?2, ?3)", "ssi", ev->run,
-                       ev->stage, ev->attempt);
+        rc = lf_db_run(l, err,
+                       "INSERT OR IGNORE INTO attempt (run, stage, attempt) VALUES (?1, ?2, ?3)",
+                       "ssi", ev->run, ev->stage, ev->attempt);
     if (rc == 0 && ev->epoch)
-        rc = lf_db_run(l, err, "INSERT OR IGNORE INTO segment (run, stage, attempt, epoch) VALUES (?1, ?2, ?3, ?4)", "ssii",
-                       ev->run, ev->stage, ev->attempt, ev->epoch);
+        rc = lf_db_run(
+            l, err,
+            "INSERT OR IGNORE INTO segment (run, stage, attempt, epoch) VALUES (?1, ?2, ?3, ?4)",
+            "ssii", ev->run, ev->stage, ev->attempt, ev->epoch);
     return rc;
 }
 
 static int on_run(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     return lf_db_run(l, err,
-                     "UPDATE run SET ev = ?2, t = ?3, name = ?4, project = ?5, config_sha256 = ?6, config_text = ?7, "
-                     "user = ?8, host = ?9, git = ?10, version = ?11, parent_run = ?12 WHERE run = ?1 AND ev < ?2",
+                     "UPDATE run SET ev = ?2, t = ?3, name = ?4, project = ?5, config_sha256 = ?6, "
+                     "config_text = ?7, "
+                     "user = ?8, host = ?9, git = ?10, version = ?11, parent_run = ?12 WHERE run = "
+                     "?1 AND ev < ?2",
                      "ssfsssssssss", ev->run, ev->id, ev->t, text(ev, "name"), text(ev, "project"),
-                     text(ev, "config_sha256"), text(ev, "config_text"), text(ev, "user"), text(ev, "host"),
-                     text(ev, "git"), text(ev, "version"), text(ev, "parent_run"));
+                     text(ev, "config_sha256"), text(ev, "config_text"), text(ev, "user"),
+                     text(ev, "host"), text(ev, "git"), text(ev, "version"),
+                     text(ev, "parent_run"));
 }
 
-static int add_edge(lf_ledger *l, const lf_event *ev, const char *kind, const char *name, const char *from,
-                    const char *output, const char *path, const char *sha256, lf_err *err)
+static int add_edge(lf_ledger *l, const lf_event *ev, const char *kind, const char *name,
+                    const char *from, const char *output, const char *path, const char *sha256,
+                    lf_err *err)
 {
-    return lf_db_run(l, err,
-                     "INSERT OR IGNORE INTO edge (run, to_stage, kind, name, from_stage, output, path, sha256) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                     "ssssssss", ev->run, ev->stage, kind, name, from ? from : "", output ? output : "", path ? path : "",
-                     sha256);
+    return lf_db_run(
+        l, err,
+        "INSERT OR IGNORE INTO edge (run, to_stage, kind, name, from_stage, output, path, sha256) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "ssssssss", ev->run, ev->stage, kind, name, from ? from : "", output ? output : "",
+        path ? path : "", sha256);
 }
 
 static int add_edges(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     size_t i;
     json_t *v;
-    int rc = lf_db_run(l, err, "DELETE FROM edge WHERE run = ?1 AND to_stage = ?2", "ss", ev->run, ev->stage);
+    int rc = lf_db_run(l, err, "DELETE FROM edge WHERE run = ?1 AND to_stage = ?2", "ss", ev->run,
+                       ev->stage);
     json_array_foreach(json_object_get(ev->data, "inputs"), i, v)
     {
         const char *name = json_string_value(json_object_get(v, "name"));
         if (rc == 0)
-            rc = name ? add_edge(l, ev, "input", name, json_string_value(json_object_get(v, "stage")),
+            rc = name ? add_edge(l, ev, "input", name,
+                                 json_string_value(json_object_get(v, "stage")),
                                  json_string_value(json_object_get(v, "output")),
                                  json_string_value(json_object_get(v, "path")),
                                  json_string_value(json_object_get(v, "sha256")), err)
@@ -89,8 +100,10 @@ static int add_edges(lf_ledger *l, const lf_event *ev, lf_err *err)
     json_array_foreach(json_object_get(ev->data, "after"), i, v)
     {
         if (rc == 0)
-            rc = json_is_string(v) ? add_edge(l, ev, "after", "", json_string_value(v), NULL, NULL, NULL, err)
-                                   : lf_fail(err, LF_EFORMAT, "event \"stage\": \"after\" holds something else than names");
+            rc = json_is_string(v)
+                     ? add_edge(l, ev, "after", "", json_string_value(v), NULL, NULL, NULL, err)
+                     : lf_fail(err, LF_EFORMAT,
+                               "event \"stage\": \"after\" holds something else than names");
     }
     return rc;
 }
@@ -99,13 +112,17 @@ static int on_stage(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     int64_t seq, version;
     int rc = 0;
-    char *outputs = json_text(ev, "outputs", &rc, err), *options = json_text(ev, "options", &rc, err);
+    char *outputs = json_text(ev, "outputs", &rc, err),
+         *options = json_text(ev, "options", &rc, err);
     if (rc == 0)
         rc = lf_db_run(l, err,
-                       "UPDATE stage SET ev = ?3, t = ?4, kind = ?5, seq = ?6, spec_id = ?7, spec_version = ?8, "
-                       "exe_sha256 = ?9, outputs = ?10, options = ?11 WHERE run = ?1 AND stage = ?2 AND ev < ?3",
-                       "sssfsIsIsss", ev->run, ev->stage, ev->id, ev->t, text(ev, "kind"), integer(ev, "seq", &seq),
-                       text(ev, "spec_id"), integer(ev, "spec_version", &version), text(ev, "exe_sha256"), outputs,
+                       "UPDATE stage SET ev = ?3, t = ?4, kind = ?5, seq = ?6, spec_id = ?7, "
+                       "spec_version = ?8, "
+                       "exe_sha256 = ?9, outputs = ?10, options = ?11 WHERE run = ?1 AND stage = "
+                       "?2 AND ev < ?3",
+                       "sssfsIsIsss", ev->run, ev->stage, ev->id, ev->t, text(ev, "kind"),
+                       integer(ev, "seq", &seq), text(ev, "spec_id"),
+                       integer(ev, "spec_version", &version), text(ev, "exe_sha256"), outputs,
                        options);
     if (rc == 0 && sqlite3_changes(l->db) > 0)
         rc = add_edges(l, ev, err);
@@ -119,13 +136,14 @@ static int on_submit(lf_ledger *l, const lf_event *ev, lf_err *err)
     int rc = 0;
     char *req = json_text(ev, "req", &rc, err);
     if (rc == 0)
-        rc = lf_db_run(l, err,
-                       "UPDATE attempt SET ev = ?4, t_submit = ?5, token = ?6, backend = ?7, cluster = ?8, "
-                       "submit_cmd = ?9, script_sha256 = ?10, req = ?11, spec_id = ?12 "
-                       "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND ev < ?4",
-                       "ssisfsssssss", ev->run, ev->stage, ev->attempt, ev->id, ev->t, text(ev, "token"),
-                       text(ev, "backend"), text(ev, "cluster"), text(ev, "submit_cmd"), text(ev, "script_sha256"), req,
-                       text(ev, "spec_id"));
+        rc = lf_db_run(
+            l, err,
+            "UPDATE attempt SET ev = ?4, t_submit = ?5, token = ?6, backend = ?7, cluster = ?8, "
+            "submit_cmd = ?9, script_sha256 = ?10, req = ?11, spec_id = ?12 "
+            "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND ev < ?4",
+            "ssisfsssssss", ev->run, ev->stage, ev->attempt, ev->id, ev->t, text(ev, "token"),
+            text(ev, "backend"), text(ev, "cluster"), text(ev, "submit_cmd"),
+            text(ev, "script_sha256"), req, text(ev, "spec_id"));
     free(req);
     return rc;
 }
@@ -134,11 +152,12 @@ static int on_submitted(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     const json_t *t = json_object_get(ev->data, "job_submit_t");
     double submit_t = json_number_value(t);
-    return lf_db_run(l, err,
-                     "UPDATE attempt SET ev_submitted = ?4, t_submitted = ?5, jobid = ?6, job_submit_t = ?7 "
-                     "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND ev_submitted < ?4",
-                     "ssisfsF", ev->run, ev->stage, ev->attempt, ev->id, ev->t, text(ev, "jobid"),
-                     json_is_number(t) ? &submit_t : NULL);
+    return lf_db_run(
+        l, err,
+        "UPDATE attempt SET ev_submitted = ?4, t_submitted = ?5, jobid = ?6, job_submit_t = ?7 "
+        "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND ev_submitted < ?4",
+        "ssisfsF", ev->run, ev->stage, ev->attempt, ev->id, ev->t, text(ev, "jobid"),
+        json_is_number(t) ? &submit_t : NULL);
 }
 
 static int on_start(lf_ledger *l, const lf_event *ev, lf_err *err)
@@ -146,15 +165,18 @@ static int on_start(lf_ledger *l, const lf_event *ev, lf_err *err)
     int64_t pid, start, step, fa = 0, fe = 0;
     json_t *from = json_object_get(ev->data, "from");
     bool has_from = json_is_object(from);
-    if (has_from && (lf_json_get_i64(&fa, from, "attempt", true, "event \"start\": from", err) < 0 ||
-                     lf_json_get_i64(&fe, from, "epoch", true, "event \"start\": from", err) < 0))
+    if (has_from &&
+        (lf_json_get_i64(&fa, from, "attempt", true, "event \"start\": from", err) < 0 ||
+         lf_json_get_i64(&fe, from, "epoch", true, "event \"start\": from", err) < 0))
         return LF_EFORMAT;
     return lf_db_run(l, err,
-                     "UPDATE segment SET ev = ?5, t_start = ?6, host = ?7, pid = ?8, boot_id = ?9, proc_start = ?10, "
+                     "UPDATE segment SET ev = ?5, t_start = ?6, host = ?7, pid = ?8, boot_id = ?9, "
+                     "proc_start = ?10, "
                      "jobid = ?11, step_from = ?12, from_attempt = ?13, from_epoch = ?14 "
                      "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND epoch = ?4 AND ev < ?5",
-                     "ssiisfsIsIsIII", ev->run, ev->stage, ev->attempt, ev->epoch, ev->id, ev->t, text(ev, "host"),
-                     integer(ev, "pid", &pid), text(ev, "boot_id"), integer(ev, "proc_start", &start), text(ev, "jobid"),
+                     "ssiisfsIsIsIII", ev->run, ev->stage, ev->attempt, ev->epoch, ev->id, ev->t,
+                     text(ev, "host"), integer(ev, "pid", &pid), text(ev, "boot_id"),
+                     integer(ev, "proc_start", &start), text(ev, "jobid"),
                      integer(ev, "step", &step), has_from ? &fa : NULL, has_from ? &fe : NULL);
 }
 
@@ -170,24 +192,27 @@ static int on_end(lf_ledger *l, const lf_event *ev, lf_err *err)
         return lf_fail(err, LF_EFORMAT, "event \"end\": unknown state \"%s\"", text(ev, "state"));
     char *used = json_text(ev, "used", &rc, err);
     if (rc == 0)
-        rc = lf_db_run(l, err,
-                       "UPDATE segment SET ev_end = ?5, t_end = ?6, state = ?7, exit = ?8, signal = ?9, reason = ?10, "
-                       "message = ?11, step_to = ?12, used = ?13 "
-                       "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND epoch = ?4 AND ev_end < ?5",
-                       "ssiisfsIIssIs", ev->run, ev->stage, ev->attempt, ev->epoch, ev->id, ev->t, text(ev, "state"),
-                       integer(ev, "exit", &code), integer(ev, "signal", &sig), text(ev, "reason"), text(ev, "message"),
-                       integer(ev, "step", &step), used);
+        rc = lf_db_run(
+            l, err,
+            "UPDATE segment SET ev_end = ?5, t_end = ?6, state = ?7, exit = ?8, signal = ?9, "
+            "reason = ?10, "
+            "message = ?11, step_to = ?12, used = ?13 "
+            "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND epoch = ?4 AND ev_end < ?5",
+            "ssiisfsIIssIs", ev->run, ev->stage, ev->attempt, ev->epoch, ev->id, ev->t,
+            text(ev, "state"), integer(ev, "exit", &code), integer(ev, "signal", &sig),
+            text(ev, "reason"), text(ev, "message"), integer(ev, "step", &step), used);
     free(used);
     return rc;
 }
 
 static int add_io(lf_ledger *l, const lf_event *ev, const char *role, lf_err *err)
 {
-    return lf_db_run(l, err,
-                     "INSERT OR IGNORE INTO io (run, stage, attempt, epoch, role, name, path, sha256) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                     "ssiissss", ev->run, ev->stage, ev->attempt, ev->epoch, role, text(ev, "name"), text(ev, "path"),
-                     text(ev, "sha256"));
+    return lf_db_run(
+        l, err,
+        "INSERT OR IGNORE INTO io (run, stage, attempt, epoch, role, name, path, sha256) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "ssiissss", ev->run, ev->stage, ev->attempt, ev->epoch, role, text(ev, "name"),
+        text(ev, "path"), text(ev, "sha256"));
 }
 
 /* Paths in artifacts stay below the data root. */
@@ -209,20 +234,25 @@ static int on_artifact(lf_ledger *l, const lf_event *ev, lf_err *err)
     const char *role = text(ev, "role") ? text(ev, "role") : "output";
     int rc = 0;
     if (!path_ok(text(ev, "path")))
-        return lf_fail(err, LF_EFORMAT, "event \"artifact\": the path \"%s\" leaves the data root", text(ev, "path"));
+        return lf_fail(err, LF_EFORMAT, "event \"artifact\": the path \"%s\" leaves the data root",
+                       text(ev, "path"));
     char *meta = json_text(ev, "meta", &rc, err);
     if (rc == 0)
-        rc = lf_db_run(l, err,
-                       "INSERT INTO artifact (path, run, stage, attempt, epoch, name, role, kind, sha256, bytes, files, "
-                       "step, spec_id, meta, t, ev) "
-                       "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) "
-                       "ON CONFLICT (path) DO UPDATE SET run = ?2, stage = ?3, attempt = ?4, epoch = ?5, name = ?6, "
-                       "role = ?7, kind = ?8, sha256 = ?9, bytes = ?10, files = ?11, step = ?12, spec_id = ?13, "
-                       "meta = ?14, t = ?15, ev = ?16 WHERE ev < ?16",
-                       "sssiissssIIIssfs", text(ev, "path"), ev->run, ev->stage, ev->attempt, ev->epoch, text(ev, "name"),
-                       role, text(ev, "kind"), text(ev, "sha256"), integer(ev, "bytes", &bytes),
-                       integer(ev, "files", &files), integer(ev, "step", &step), text(ev, "spec_id"), meta, ev->t,
-                       ev->id);
+        rc = lf_db_run(
+            l, err,
+            "INSERT INTO artifact (path, run, stage, attempt, epoch, name, role, kind, sha256, "
+            "bytes, files, "
+            "step, spec_id, meta, t, ev) "
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) "
+            "ON CONFLICT (path) DO UPDATE SET run = ?2, stage = ?3, attempt = ?4, epoch = ?5, name "
+            "= ?6, "
+            "role = ?7, kind = ?8, sha256 = ?9, bytes = ?10, files = ?11, step = ?12, spec_id = "
+            "?13, "
+            "meta = ?14, t = ?15, ev = ?16 WHERE ev < ?16",
+            "sssiissssIIIssfs", text(ev, "path"), ev->run, ev->stage, ev->attempt, ev->epoch,
+            text(ev, "name"), role, text(ev, "kind"), text(ev, "sha256"),
+            integer(ev, "bytes", &bytes), integer(ev, "files", &files), integer(ev, "step", &step),
+            text(ev, "spec_id"), meta, ev->t, ev->id);
     free(meta);
     return rc < 0 ? rc : add_io(l, ev, "out", err);
 }
@@ -241,10 +271,12 @@ static int on_cancel(lf_ledger *l, const lf_event *ev, lf_err *err)
                          "ssif", ev->run, ev->stage, ev->attempt, ev->t);
     if (ev->stage)
         return lf_db_run(l, err,
-                         "UPDATE stage SET cancelled_t = max(coalesce(cancelled_t, ?3), ?3) WHERE run = ?1 AND stage = ?2",
+                         "UPDATE stage SET cancelled_t = max(coalesce(cancelled_t, ?3), ?3) WHERE "
+                         "run = ?1 AND stage = ?2",
                          "ssf", ev->run, ev->stage, ev->t);
-    return lf_db_run(l, err, "UPDATE run SET cancelled_t = max(coalesce(cancelled_t, ?2), ?2) WHERE run = ?1", "sf",
-                     ev->run, ev->t);
+    return lf_db_run(
+        l, err, "UPDATE run SET cancelled_t = max(coalesce(cancelled_t, ?2), ?2) WHERE run = ?1",
+        "sf", ev->run, ev->t);
 }
 
 static int on_gone(lf_ledger *l, const lf_event *ev, lf_err *err)
@@ -257,33 +289,41 @@ static int on_gone(lf_ledger *l, const lf_event *ev, lf_err *err)
 
 static int on_note(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
-    return lf_db_run(l, err, "INSERT OR IGNORE INTO note (ev, t, run, stage, author, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    return lf_db_run(l, err,
+                     "INSERT OR IGNORE INTO note (ev, t, run, stage, author, text) VALUES (?1, ?2, "
+                     "?3, ?4, ?5, ?6)",
                      "sfssss", ev->id, ev->t, ev->run, ev->stage, text(ev, "by"), text(ev, "text"));
 }
 
 static int on_strike(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     return lf_db_run(l, err,
-                     "INSERT OR IGNORE INTO node_strike (ev, t, host, cause, run, stage) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                     "sfssss", ev->id, ev->t, text(ev, "host"), text(ev, "cause"), ev->run, ev->stage);
+                     "INSERT OR IGNORE INTO node_strike (ev, t, host, cause, run, stage) VALUES "
+                     "(?1, ?2, ?3, ?4, ?5, ?6)",
+                     "sfssss", ev->id, ev->t, text(ev, "host"), text(ev, "cause"), ev->run,
+                     ev->stage);
 }
 
 static int on_tag(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
     return lf_db_run(l, err,
-                     "INSERT INTO tag (run, stage, tag, t, author, removed, ev) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
-                     "ON CONFLICT (run, stage, tag) DO UPDATE SET t = ?4, author = ?5, removed = ?6, ev = ?7 WHERE ev < ?7",
-                     "sssfsis", ev->run, ev->stage ? ev->stage : "", text(ev, "tag"), ev->t, text(ev, "by"),
-                     (int64_t)json_is_true(json_object_get(ev->data, "remove")), ev->id);
+                     "INSERT INTO tag (run, stage, tag, t, author, removed, ev) VALUES (?1, ?2, "
+                     "?3, ?4, ?5, ?6, ?7) "
+                     "ON CONFLICT (run, stage, tag) DO UPDATE SET t = ?4, author = ?5, removed = "
+                     "?6, ev = ?7 WHERE ev < ?7",
+                     "sssfsis", ev->run, ev->stage ? ev->stage : "", text(ev, "tag"), ev->t,
+                     text(ev, "by"), (int64_t)json_is_true(json_object_get(ev->data, "remove")),
+                     ev->id);
 }
 
 static int on_requeue(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
-    return lf_db_run(l, err,
-                     "INSERT OR IGNORE INTO requeue (ev, t, run, stage, attempt, epoch, cause, jobid) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                     "sfssiiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, ev->epoch, text(ev, "cause"),
-                     text(ev, "jobid"));
+    return lf_db_run(
+        l, err,
+        "INSERT OR IGNORE INTO requeue (ev, t, run, stage, attempt, epoch, cause, jobid) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "sfssiiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, ev->epoch, text(ev, "cause"),
+        text(ev, "jobid"));
 }
 
 /* The scheduler's answer that was lost: the job id counts as if it had been submitted now. */
@@ -292,7 +332,8 @@ static int on_adopt(lf_ledger *l, const lf_event *ev, lf_err *err)
     int rc = lf_db_run(l, err,
                        "INSERT OR IGNORE INTO adopt (ev, t, run, stage, attempt, jobid, author) "
                        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                       "sfssiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, text(ev, "jobid"), text(ev, "by"));
+                       "sfssiss", ev->id, ev->t, ev->run, ev->stage, ev->attempt, text(ev, "jobid"),
+                       text(ev, "by"));
     return rc < 0 ? rc : on_submitted(l, ev, err);
 }
 
@@ -304,15 +345,19 @@ static int on_observed(lf_ledger *l, const lf_event *ev, lf_err *err)
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
         known = known || strcmp(text(ev, "state"), states[i]) == 0;
     if (!known)
-        return lf_fail(err, LF_EFORMAT, "event \"observed\": unknown state \"%s\"", text(ev, "state"));
+        return lf_fail(err, LF_EFORMAT, "event \"observed\": unknown state \"%s\"",
+                       text(ev, "state"));
     return lf_db_run(l, err,
-                     "INSERT INTO observed (run, stage, attempt, t, state, raw, reason, exit, signal, host, jobid, message, ev) "
+                     "INSERT INTO observed (run, stage, attempt, t, state, raw, reason, exit, "
+                     "signal, host, jobid, message, ev) "
                      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) "
-                     "ON CONFLICT (run, stage, attempt) DO UPDATE SET t = ?4, state = ?5, raw = ?6, reason = ?7, exit = ?8, "
+                     "ON CONFLICT (run, stage, attempt) DO UPDATE SET t = ?4, state = ?5, raw = "
+                     "?6, reason = ?7, exit = ?8, "
                      "signal = ?9, host = ?10, jobid = ?11, message = ?12, ev = ?13 WHERE ev < ?13",
-                     "ssifsssIIssss", ev->run, ev->stage, ev->attempt, ev->t, text(ev, "state"), text(ev, "raw"),
-                     text(ev, "reason"), integer(ev, "exit", &code), integer(ev, "signal", &sig), text(ev, "host"),
-                     text(ev, "jobid"), text(ev, "message"), ev->id);
+                     "ssifsssIIssss", ev->run, ev->stage, ev->attempt, ev->t, text(ev, "state"),
+                     text(ev, "raw"), text(ev, "reason"), integer(ev, "exit", &code),
+                     integer(ev, "signal", &sig), text(ev, "host"), text(ev, "jobid"),
+                     text(ev, "message"), ev->id);
 }
 
 int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err)
@@ -321,10 +366,14 @@ int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *
         const char *kind;
         int (*apply)(lf_ledger *l, const lf_event *ev, lf_err *err);
     } table[] = {
-        {"run", on_run},           {"stage", on_stage},   {"submit", on_submit}, {"submitted", on_submitted},
-        {"start", on_start},       {"end", on_end},       {"artifact", on_artifact}, {"input", on_input},
-        {"cancel", on_cancel},     {"gone", on_gone},     {"note", on_note},     {"node_strike", on_strike},
-        {"strike", on_strike},     {"tag", on_tag},       {"requeue", on_requeue}, {"adopt", on_adopt},
+        {"run", on_run},           {"stage", on_stage},
+        {"submit", on_submit},     {"submitted", on_submitted},
+        {"start", on_start},       {"end", on_end},
+        {"artifact", on_artifact}, {"input", on_input},
+        {"cancel", on_cancel},     {"gone", on_gone},
+        {"note", on_note},         {"node_strike", on_strike},
+        {"strike", on_strike},     {"tag", on_tag},
+        {"requeue", on_requeue},   {"adopt", on_adopt},
         {"observed", on_observed},
     };
     int rc = ensure_parents(l, ev, err);
@@ -336,11 +385,12 @@ int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *
     char *data = lf_json_dump(ev->data, err);
     if (!data)
         return LF_ENOMEM;
-    rc = lf_db_run(l, err,
-                   "INSERT INTO event (id, t, run, stage, attempt, epoch, kind, data, path) "
-                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                   "sfssIIsss", ev->id, ev->t, ev->run, ev->stage, ev->attempt ? &ev->attempt : NULL,
-                   ev->epoch ? &ev->epoch : NULL, ev->kind, data, path);
+    rc =
+        lf_db_run(l, err,
+                  "INSERT INTO event (id, t, run, stage, attempt, epoch, kind, data, path) "
+                  "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                  "sfssIIsss", ev->id, ev->t, ev->run, ev->stage, ev->attempt ? &ev->attempt : NULL,
+                  ev->epoch ? &ev->epoch : NULL, ev->kind, data, path);
     free(data);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Event files: the table of kinds, writing, parsing. A kind's row names its scope and the members of data with their
- * types, so that whoever applies an event need not look again.
+ * Event files: the table of kinds, writing, parsing. A kind's row names its scope and the members
+ * of data with their types, so that whoever applies an event need not look again.
  */
 #include "db/event.h"
 
@@ -18,19 +18,23 @@
 
 enum { RUN, STAGE, ATTEMPT, EPOCH };
 
-/* members: "name:T" or "name*T" (required); T is s text, i integer, n number, o object, a list, b truth. */
+/* members: "name:T" or "name*T" (required); T is s text, i integer, n number, o object, a list, b
+ * truth. */
 static const struct kind {
     const char *name;
     int scope; /* what the event must name at least */
     const char *members;
 } kinds[] = {
-    {"run", RUN, "project*s name:s config_sha256:s config_text:s user:s host:s git:s version:s parent_run:s"},
-    {"stage", STAGE, "kind*s seq*i spec_id*s spec_version:i exe_sha256:s outputs:a options:o inputs:a after:a"},
+    {"run", RUN,
+     "project*s name:s config_sha256:s config_text:s user:s host:s git:s version:s parent_run:s"},
+    {"stage", STAGE,
+     "kind*s seq*i spec_id*s spec_version:i exe_sha256:s outputs:a options:o inputs:a after:a"},
     {"submit", ATTEMPT, "token*s backend*s cluster:s submit_cmd:s script_sha256:s spec_id:s req:o"},
     {"submitted", ATTEMPT, "jobid*s job_submit_t:n"},
     {"start", EPOCH, "host:s pid:i boot_id:s proc_start:i jobid:s step:i from:o"},
     {"end", EPOCH, "state*s exit:i signal:i reason:s message:s step:i used:o"},
-    {"artifact", EPOCH, "name*s path*s kind:s sha256:s bytes:i files:i step:i spec_id:s meta:o role:s"},
+    {"artifact", EPOCH,
+     "name*s path*s kind:s sha256:s bytes:i files:i step:i spec_id:s meta:o role:s"},
     {"input", EPOCH, "name*s path*s sha256:s"},
     {"cancel", RUN, "by:s why:s"},
     {"gone", RUN, "path*s why:s"},
@@ -73,7 +77,8 @@ static int check_members(const struct kind *k, json_t *data, const char *path, l
         if ((!v || json_is_null(v)) && need)
             return lf_fail(err, LF_EFORMAT, "%s: event \"%s\" has no \"%s\"", path, k->name, name);
         if (v && !json_is_null(v) && !type_ok(v, type))
-            return lf_fail(err, LF_EFORMAT, "%s: event \"%s\": \"%s\" has the wrong type", path, k->name, name);
+            return lf_fail(err, LF_EFORMAT, "%s: event \"%s\": \"%s\" has the wrong type", path,
+                           k->name, name);
         p += n + 2;
         p += strspn(p, " ");
     }
@@ -91,10 +96,14 @@ static bool name_ok(const char *s)
 static int check(const lf_event *ev, const char *path, lf_err *err)
 {
     int has = ev->epoch ? EPOCH : ev->attempt ? ATTEMPT : ev->stage ? STAGE : RUN;
-    if (!ev->run || !name_ok(ev->run) || (ev->stage && !name_ok(ev->stage)) || !ev->kind || !name_ok(ev->kind))
-        return lf_fail(err, LF_EFORMAT, "%s: an event needs plain names for run, stage and kind", path);
-    if (ev->attempt < 0 || ev->epoch < 0 || (ev->attempt && !ev->stage) || (ev->epoch && !ev->attempt))
-        return lf_fail(err, LF_EFORMAT, "%s: event \"%s\": attempt needs a stage, epoch an attempt", path, ev->kind);
+    if (!ev->run || !name_ok(ev->run) || (ev->stage && !name_ok(ev->stage)) || !ev->kind ||
+        !name_ok(ev->kind))
+        return lf_fail(err, LF_EFORMAT, "%s: an event needs plain names for run, stage and kind",
+                       path);
+    if (ev->attempt < 0 || ev->epoch < 0 || (ev->attempt && !ev->stage) ||
+        (ev->epoch && !ev->attempt))
+        return lf_fail(err, LF_EFORMAT, "%s: event \"%s\": attempt needs a stage, epoch an attempt",
+                       path, ev->kind);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         static const char *const scopes[] = {"run", "stage", "attempt", "epoch"};
         if (strcmp(kinds[i].name, ev->kind) != 0)
@@ -109,8 +118,8 @@ static int check(const lf_event *ev, const char *path, lf_err *err)
 
 static json_t *to_json(const lf_event *ev)
 {
-    json_t *o = json_pack("{s:i, s:s, s:f, s:s, s:s, s:O}", "lf_event", 1, "id", ev->id, "t", ev->t, "run", ev->run, "kind",
-                          ev->kind, "data", ev->data);
+    json_t *o = json_pack("{s:i, s:s, s:f, s:s, s:s, s:O}", "lf_event", 1, "id", ev->id, "t", ev->t,
+                          "run", ev->run, "kind", ev->kind, "data", ev->data);
     bool ok = o != NULL;
     if (ok && ev->stage)
         ok = json_object_set_new(o, "stage", json_string(ev->stage)) == 0;
@@ -125,7 +134,8 @@ static json_t *to_json(const lf_event *ev)
     return o;
 }
 
-int lf_event_write(const char *spool_dir, lf_event *ev, unsigned dir_mode, unsigned file_mode, lf_err *err)
+int lf_event_write(const char *spool_dir, lf_event *ev, unsigned dir_mode, unsigned file_mode,
+                   lf_err *err)
 {
     char *text = NULL, *path = NULL, name[200];
     lf_event e = *ev;
@@ -144,7 +154,8 @@ int lf_event_write(const char *spool_dir, lf_event *ev, unsigned dir_mode, unsig
     snprintf(name, sizeof name, "%s-%s.json", e.id, e.kind);
     rc = LF_ENOMEM;
     if (!(o = to_json(&e))) {
-        rc = lf_fail(err, LF_EINVAL, "event \"%s\": no memory, or a text that is not UTF-8", e.kind);
+        rc =
+            lf_fail(err, LF_EINVAL, "event \"%s\": no memory, or a text that is not UTF-8", e.kind);
         goto out;
     }
     if (!(text = lf_json_dump(o, err)) || !(path = lf_path_join(spool_dir, name, err)))
@@ -167,7 +178,8 @@ out:
     return rc;
 }
 
-int lf_event_parse(lf_event *out, json_t **root, const char *text, size_t len, const char *path, lf_err *err)
+int lf_event_parse(lf_event *out, json_t **root, const char *text, size_t len, const char *path,
+                   lf_err *err)
 {
     lf_event ev = {0};
     const char *id = NULL;
@@ -177,7 +189,8 @@ int lf_event_parse(lf_event *out, json_t **root, const char *text, size_t len, c
     if (rc == 0)
         rc = lf_json_get_i64(&version, o, "lf_event", true, path, err);
     if (rc == 0 && version != 1)
-        rc = lf_fail(err, LF_ENOTSUP, "%s: event format %lld; this loong-flow knows 1", path, (long long)version);
+        rc = lf_fail(err, LF_ENOTSUP, "%s: event format %lld; this loong-flow knows 1", path,
+                     (long long)version);
     if (rc == 0)
         rc = lf_json_get_str(&id, o, "id", true, path, err);
     if (rc == 0 && !lf_ulid_valid(id))

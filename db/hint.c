@@ -19,7 +19,10 @@
 
 #define SETTLE_S 60.0
 
-static double mtime_of(const struct stat *st) { return (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec * 1e-9; }
+static double mtime_of(const struct stat *st)
+{
+    return (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec * 1e-9;
+}
 
 /* Opened below dir_fd and given the server's time; negative on failure. */
 static int touch_at(int dir_fd, const char *name, mode_t mode)
@@ -39,7 +42,8 @@ void lf_hint_touch(const char *spool_dir, const char *run, unsigned dir_mode, un
     for (const char *p = strstr(spool_dir, needle); p; p = strstr(p + 1, needle))
         if (p[strlen(needle)] == '/' || p[strlen(needle)] == '\0')
             at = p;
-    if (!at || snprintf(dir, sizeof dir, "%.*s/changed", (int)(at - spool_dir), spool_dir) >= (int)sizeof dir)
+    if (!at || snprintf(dir, sizeof dir, "%.*s/changed", (int)(at - spool_dir), spool_dir) >=
+                   (int)sizeof dir)
         return;
     int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (d < 0 && errno == ENOENT && lf_io_mkdirs(dir, (mode_t)dir_mode, NULL) == 0)
@@ -51,7 +55,10 @@ void lf_hint_touch(const char *spool_dir, const char *run, unsigned dir_mode, un
         close(d);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static int add_hint(struct lf_hints *h, size_t *cap, const char *name, lf_err *err)
 {
@@ -72,7 +79,8 @@ int lf_hints_load(struct lf_hints *out, const char *data_root, lf_err *err)
         return LF_ENOMEM;
     DIR *d = opendir(h.dir);
     int rc = d || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot list %s", h.dir);
-    int now = d ? touch_at(dirfd(d), ".now", 0640) : -1; /* before the walk: what is touched later is newer */
+    int now = d ? touch_at(dirfd(d), ".now", 0640)
+                : -1; /* before the walk: what is touched later is newer */
     if (now >= 0 && fstat(now, &st) == 0)
         h.now = mtime_of(&st);
     if (now >= 0)

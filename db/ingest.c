@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking the run directories for what is new. Three levels hold spools: runs/RUN, runs/RUN/STAGE and
- * runs/RUN/STAGE/A.E; the last also holds `metrics`, a framed file or a directory of files named *.frames. Event files
- * never change once published, so one whose id is in the event table is not read again.
+ * Walking the run directories for what is new. Three levels hold spools: runs/RUN, runs/RUN/STAGE
+ * and runs/RUN/STAGE/A.E; the last also holds `metrics`, a framed file or a directory of files
+ * named *.frames. Event files never change once published, so one whose id is in the event table is
+ * not read again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -34,7 +35,10 @@ struct walk {
     lf_err *err;
 };
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static void free_names(char **names, size_t n)
 {
@@ -114,7 +118,8 @@ static int check_owner(const struct walk *w, const char *full, lf_err *err)
     for (size_t i = 0; i < w->opts->n_trusted; i++)
         if (w->opts->trusted[i] == st.st_uid)
             return 0;
-    return lf_fail(err, LF_EFORMAT, "%s belongs to user %u, who is not trusted", full, (unsigned)st.st_uid);
+    return lf_fail(err, LF_EFORMAT, "%s belongs to user %u, who is not trusted", full,
+                   (unsigned)st.st_uid);
 }
 
 static bool is_known(struct walk *w, const char *id)
@@ -127,19 +132,22 @@ static bool is_known(struct walk *w, const char *id)
 }
 
 /* An event may only speak of the place it lies in. */
-static int check_place(const lf_event *ev, const char *id, const struct lf_incarnation *at, lf_err *err)
+static int check_place(const lf_event *ev, const char *id, const struct lf_incarnation *at,
+                       lf_err *err)
 {
     if (strcmp(ev->id, id) != 0)
         return lf_fail(err, LF_EFORMAT, "its name says %s, its text %s", id, ev->id);
-    if (strcmp(ev->run, at->run) != 0 || (at->stage && (!ev->stage || strcmp(ev->stage, at->stage) != 0)) ||
+    if (strcmp(ev->run, at->run) != 0 ||
+        (at->stage && (!ev->stage || strcmp(ev->stage, at->stage) != 0)) ||
         (at->attempt && (ev->attempt != at->attempt || ev->epoch != at->epoch)))
-        return lf_fail(err, LF_EFORMAT, "it speaks of another run, stage or attempt than its directory");
+        return lf_fail(err, LF_EFORMAT,
+                       "it speaks of another run, stage or attempt than its directory");
     return 0;
 }
 
 /* The effect of one event, all of it or nothing. LF_EFORMAT and LF_ENOTSUP: this file is bad. */
-static int take_event(struct walk *w, const char *full, const char *rel, const char *id, const struct lf_incarnation *at,
-                      lf_err *err)
+static int take_event(struct walk *w, const char *full, const char *rel, const char *id,
+                      const struct lf_incarnation *at, lf_err *err)
 {
     lf_event ev;
     json_t *root = NULL;
@@ -166,7 +174,10 @@ static int take_event(struct walk *w, const char *full, const char *rel, const c
     return rc;
 }
 
-static bool is_bad_file(int rc) { return rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_ENOENT || rc == LF_EINVAL; }
+static bool is_bad_file(int rc)
+{
+    return rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_ENOENT || rc == LF_EINVAL;
+}
 
 static int read_spool(struct walk *w, const char *rel_dir, const struct lf_incarnation *at)
 {
@@ -177,13 +188,15 @@ static int read_spool(struct walk *w, const char *rel_dir, const struct lf_incar
         char id[LF_ULID_SIZE] = "";
         size_t len = strlen(names[i]);
         /* Anything else is a temporary file of a writer at work, or one that died. */
-        if (len < LF_ULID_SIZE + 5 || names[i][LF_ULID_SIZE - 1] != '-' || !lf_str_has_suffix(names[i], ".json"))
+        if (len < LF_ULID_SIZE + 5 || names[i][LF_ULID_SIZE - 1] != '-' ||
+            !lf_str_has_suffix(names[i], ".json"))
             continue;
         memcpy(id, names[i], LF_ULID_SIZE - 1);
         if (!lf_ulid_valid(id) || is_known(w, id))
             continue;
         lf_err bad = LF_ERR_INIT;
-        char *full = lf_path_join(dir, names[i], w->err), *rel = lf_path_join(rel_dir, names[i], w->err);
+        char *full = lf_path_join(dir, names[i], w->err),
+             *rel = lf_path_join(rel_dir, names[i], w->err);
         rc = full && rel ? take_event(w, full, rel, id, at, &bad) : LF_ENOMEM;
         if (rc == 0) {
             w->got.events++;
@@ -254,13 +267,16 @@ static bool parse_incarnation(const char *name, int64_t *attempt, int64_t *epoch
         return false;
     snprintf(a, sizeof a, "%.*s", (int)(dot - name), name);
     snprintf(e, sizeof e, "%s", dot + 1);
-    return lf_parse_i64(attempt, a, NULL) == 0 && lf_parse_i64(epoch, e, NULL) == 0 && *attempt > 0 && *epoch > 0;
+    return lf_parse_i64(attempt, a, NULL) == 0 && lf_parse_i64(epoch, e, NULL) == 0 &&
+           *attempt > 0 && *epoch > 0;
 }
 
-/* Spool and, in an incarnation, metrics of one directory; then the level below. level: 0 run, 1 stage, 2 incarnation. */
+/* Spool and, in an incarnation, metrics of one directory; then the level below. level: 0 run, 1
+ * stage, 2 incarnation. */
 static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_incarnation at)
 {
-    char **names = NULL, *dir = lf_path_join(w->root, rel_dir, w->err), *spool = lf_path_join(rel_dir, "spool", w->err);
+    char **names = NULL, *dir = lf_path_join(w->root, rel_dir, w->err),
+         *spool = lf_path_join(rel_dir, "spool", w->err);
     size_t n = 0;
     int rc = dir && spool ? read_spool(w, spool, &at) : LF_ENOMEM;
     if (rc == 0 && level == 2)
@@ -305,13 +321,17 @@ static bool has_row(struct walk *w, sqlite3_stmt *st, const char *run)
     return any;
 }
 
-/* Runs that were touched, that run, or that were never read. What a refused file was about may have been put right. */
-static int read_some(struct walk *w, char **names, size_t n, const struct lf_hints *hints, bool everything)
+/* Runs that were touched, that run, or that were never read. What a refused file was about may have
+ * been put right. */
+static int read_some(struct walk *w, char **names, size_t n, const struct lf_hints *hints,
+                     bool everything)
 {
     sqlite3_stmt *seen = lf_db_prepare(w->l, w->err, "SELECT 1 FROM walked WHERE run = ?1", "");
-    sqlite3_stmt *open = lf_db_prepare(w->l, w->err,
-                                       "SELECT 1 FROM segment WHERE run = ?1 AND ev_end = '' UNION ALL SELECT 1 FROM problem "
-                                       "WHERE path > 'runs/' || ?1 || '/' AND path < 'runs/' || ?1 || '0' LIMIT 1", "");
+    sqlite3_stmt *open = lf_db_prepare(
+        w->l, w->err,
+        "SELECT 1 FROM segment WHERE run = ?1 AND ev_end = '' UNION ALL SELECT 1 FROM problem "
+        "WHERE path > 'runs/' || ?1 || '/' AND path < 'runs/' || ?1 || '0' LIMIT 1",
+        "");
     int rc = seen && open ? 0 : w->err->rc;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         bool known = has_row(w, seen, names[i]);
@@ -319,25 +339,30 @@ static int read_some(struct walk *w, char **names, size_t n, const struct lf_hin
             continue;
         rc = read_run(w, names[i]);
         if (rc == 0 && !known)
-            rc = lf_db_run(w->l, w->err, "INSERT OR IGNORE INTO walked (run) VALUES (?1)", "s", names[i]);
+            rc = lf_db_run(w->l, w->err, "INSERT OR IGNORE INTO walked (run) VALUES (?1)", "s",
+                           names[i]);
     }
     sqlite3_finalize(seen);
     sqlite3_finalize(open);
     return rc;
 }
 
-/* Everything is walked once a day, and when this machine was booted or is another: a crash may have lost hints. */
+/* Everything is walked once a day, and when this machine was booted or is another: a crash may have
+ * lost hints. */
 static int look_for_reason(struct walk *w, bool *everything, char now[LF_MARK_SIZE])
 {
     lf_proc_id me;
     int rc = lf_proc_self(&me, w->err);
     if (rc < 0)
         return rc;
-    snprintf(now, LF_MARK_SIZE, "%lld %.40s %.64s", (long long)(lf_wall_s() / FULL_WALK_S), me.boot_id, me.host);
-    sqlite3_stmt *st = lf_db_prepare(w->l, w->err, "SELECT value FROM meta WHERE key = 'full ' || ?1", "s", w->root);
+    snprintf(now, LF_MARK_SIZE, "%lld %.40s %.64s", (long long)(lf_wall_s() / FULL_WALK_S),
+             me.boot_id, me.host);
+    sqlite3_stmt *st = lf_db_prepare(
+        w->l, w->err, "SELECT value FROM meta WHERE key = 'full ' || ?1", "s", w->root);
     if (!st)
         return w->err->rc;
-    bool same = sqlite3_step(st) == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(st, 0), now) == 0;
+    bool same = sqlite3_step(st) == SQLITE_ROW &&
+                strcmp((const char *)sqlite3_column_text(st, 0), now) == 0;
     sqlite3_finalize(st);
     *everything = *everything || !same;
     if (same)
@@ -362,16 +387,19 @@ static int read_runs(struct walk *w, struct lf_hints *hints)
         if (rc == 0)
             rc = read_some(w, names, n, hints, everything);
         if (rc == 0 && mark[0])
-            rc = lf_db_run(w->l, w->err, "INSERT INTO meta (key, value) VALUES ('full ' || ?1, ?2) ON CONFLICT (key) DO UPDATE SET "
-                           "value = ?2", "ss", w->root, mark);
+            rc = lf_db_run(w->l, w->err,
+                           "INSERT INTO meta (key, value) VALUES ('full ' || ?1, ?2) ON CONFLICT "
+                           "(key) DO UPDATE SET "
+                           "value = ?2",
+                           "ss", w->root, mark);
     }
     free_names(names, n);
     free(dir);
     return rc;
 }
 
-int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest_opts *opts, lf_ledger_ingested *out,
-                     lf_err *err)
+int lf_ledger_ingest(lf_ledger *l, const char *data_root, const lf_ledger_ingest_opts *opts,
+                     lf_ledger_ingested *out, lf_err *err)
 {
     static const lf_ledger_ingest_opts none;
     lf_err mine = LF_ERR_INIT;

@@ -56,11 +56,12 @@ int lf_ledger_backup(lf_ledger *l, const char *path, lf_err *err)
     return rc;
 }
 
-/* Keep the old file as "<path>.old" and give its name to the new one. The old journal must not outlive the old file:
- * SQLite would roll it back into the new one. */
+/* Keep the old file as "<path>.old" and give its name to the new one. The old journal must not
+ * outlive the old file: SQLite would roll it back into the new one. */
 static int swap_in(const char *fresh, const char *path, lf_err *err)
 {
-    char *old = named(path, ".old", err), *journal = named(path, "-journal", err), *fj = named(fresh, "-journal", err);
+    char *old = named(path, ".old", err), *journal = named(path, "-journal", err),
+         *fj = named(fresh, "-journal", err);
     char *pub = named(path, ".pub", err);
     int rc = old && journal && fj && pub ? 0 : LF_ENOMEM;
     struct stat st;
@@ -88,8 +89,8 @@ static int swap_in(const char *fresh, const char *path, lf_err *err)
     return rc;
 }
 
-int lf_ledger_rebuild(const char *path, const char *data_root, unsigned flags, const lf_ledger_ingest_opts *opts,
-                      lf_ledger_ingested *out, lf_err *err)
+int lf_ledger_rebuild(const char *path, const char *data_root, unsigned flags,
+                      const lf_ledger_ingest_opts *opts, lf_ledger_ingested *out, lf_err *err)
 {
     lf_ledger *l = NULL;
     char *fresh = named(path, ".new", err), *fj = named(path, ".new-journal", err);
@@ -135,7 +136,8 @@ static int find_rows(lf_ledger *l, json_t *all, const char *sql, lf_err *err)
 }
 
 /* One finding per path that is not below data_root. */
-static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *what, const char *data_root, lf_err *err)
+static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *what,
+                        const char *data_root, lf_err *err)
 {
     size_t i;
     json_t *v;
@@ -161,11 +163,15 @@ static int find_missing(lf_ledger *l, json_t *all, const char *sql, const char *
 json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
 {
     static const char *const queries[] = {
-        "SELECT 'damaged file: ' || integrity_check AS text FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
-        "SELECT 'run ' || run || ' is named by events but was never described' AS text FROM run WHERE ev = ''",
-        "SELECT 'run ' || run || ': stage ' || stage || ' is named by events but was never described' AS text "
+        "SELECT 'damaged file: ' || integrity_check AS text FROM pragma_integrity_check WHERE "
+        "integrity_check <> 'ok'",
+        "SELECT 'run ' || run || ' is named by events but was never described' AS text FROM run "
+        "WHERE ev = ''",
+        "SELECT 'run ' || run || ': stage ' || stage || ' is named by events but was never "
+        "described' AS text "
         "FROM stage WHERE ev = ''",
-        "SELECT 'run ' || run || ': ' || stage || ' attempt ' || attempt || ' is named by events but was never submitted' "
+        "SELECT 'run ' || run || ': ' || stage || ' attempt ' || attempt || ' is named by events "
+        "but was never submitted' "
         "AS text FROM attempt WHERE ev = ''",
         "SELECT path || ' was refused: ' || text AS text FROM problem ORDER BY path",
     };
@@ -174,10 +180,13 @@ json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
     for (size_t i = 0; rc == 0 && i < sizeof queries / sizeof queries[0]; i++)
         rc = find_rows(l, all, queries[i], err);
     if (rc == 0 && data_root)
-        rc = find_missing(l, all, "SELECT path FROM event ORDER BY path", "event file", data_root, err);
+        rc = find_missing(l, all, "SELECT path FROM event ORDER BY path", "event file", data_root,
+                          err);
     if (rc == 0 && data_root)
-        rc = find_missing(l, all, "SELECT path FROM artifact WHERE path NOT IN (SELECT path FROM gone) ORDER BY path",
-                          "artifact", data_root, err);
+        rc = find_missing(
+            l, all,
+            "SELECT path FROM artifact WHERE path NOT IN (SELECT path FROM gone) ORDER BY path",
+            "artifact", data_root, err);
     if (rc < 0) {
         json_decref(all);
         return NULL;
@@ -188,8 +197,11 @@ json_t *lf_ledger_check(lf_ledger *l, const char *data_root, lf_err *err)
 int lf_ledger_forget(lf_ledger *l, const char *run, lf_err *err)
 {
     static const char *const steps[] = {
-        "DELETE FROM run WHERE run = ?1",   "DELETE FROM stage WHERE run = ?1",  "DELETE FROM edge WHERE run = ?1",
-        "DELETE FROM event WHERE run = ?1", "DELETE FROM walked WHERE run = ?1",
+        "DELETE FROM run WHERE run = ?1",
+        "DELETE FROM stage WHERE run = ?1",
+        "DELETE FROM edge WHERE run = ?1",
+        "DELETE FROM event WHERE run = ?1",
+        "DELETE FROM walked WHERE run = ?1",
         "DELETE FROM problem WHERE path LIKE 'runs/' || ?1 || '/%'",
     };
     int rc = lf_db_exec(l, "BEGIN IMMEDIATE", err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Framed metrics into curves. Record i of a key in an incarnation is kept when i is a multiple of the curve's stride;
- * when more than LF_LEDGER_POINTS points of an (attempt, key) are kept, the stride doubles and the others go. The final
- * stride is the smallest power of two that fits all records, so it does not depend on the order of ingestion, and the
- * first record of every incarnation always stays.
+ * Framed metrics into curves. Record i of a key in an incarnation is kept when i is a multiple of
+ * the curve's stride; when more than LF_LEDGER_POINTS points of an (attempt, key) are kept, the
+ * stride doubles and the others go. The final stride is the smallest power of two that fits all
+ * records, so it does not depend on the order of ingestion, and the first record of every
+ * incarnation always stays.
  *
  * While one file is read, the state of its keys is held in memory and written once at the end.
  */
@@ -38,16 +39,21 @@ struct reading {
 
 static int load_curve(struct reading *r, struct curve *c, lf_err *err)
 {
-    int rc = lf_db_run(r->l, err, "INSERT OR IGNORE INTO metric (run, stage, attempt, key, stride) VALUES (?1, ?2, ?3, ?4, 1)",
+    int rc = lf_db_run(r->l, err,
+                       "INSERT OR IGNORE INTO metric (run, stage, attempt, key, stride) VALUES "
+                       "(?1, ?2, ?3, ?4, 1)",
                        "ssis", r->in->run, r->in->stage, r->in->attempt, c->key);
-    sqlite3_stmt *st = rc < 0 ? NULL
-                              : lf_db_prepare(r->l, err,
-                                              "SELECT m.id, m.stride, m.last_epoch, m.last_i, m.last_step, m.last, m.last_t, "
-                                              "m.min, m.min_step, m.max, m.max_step, "
-                                              "(SELECT count(*) FROM metric_point WHERE metric = m.id), "
-                                              "(SELECT n FROM metric_epoch WHERE metric = m.id AND epoch = ?5) "
-                                              "FROM metric m WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND key = ?4",
-                                              "ssisi", r->in->run, r->in->stage, r->in->attempt, c->key, r->in->epoch);
+    sqlite3_stmt *st =
+        rc < 0
+            ? NULL
+            : lf_db_prepare(
+                  r->l, err,
+                  "SELECT m.id, m.stride, m.last_epoch, m.last_i, m.last_step, m.last, m.last_t, "
+                  "m.min, m.min_step, m.max, m.max_step, "
+                  "(SELECT count(*) FROM metric_point WHERE metric = m.id), "
+                  "(SELECT n FROM metric_epoch WHERE metric = m.id AND epoch = ?5) "
+                  "FROM metric m WHERE run = ?1 AND stage = ?2 AND attempt = ?3 AND key = ?4",
+                  "ssisi", r->in->run, r->in->stage, r->in->attempt, c->key, r->in->epoch);
     if (!st)
         return LF_EINVAL;
     if (sqlite3_step(st) == SQLITE_ROW) {
@@ -70,7 +76,8 @@ static int load_curve(struct reading *r, struct curve *c, lf_err *err)
     }
     sqlite3_finalize(st);
     if (rc == 0 && c->stride < 1)
-        rc = lf_fail(err, LF_EFORMAT, "%s: metric %s has stride %lld", r->l->path, c->key, (long long)c->stride);
+        rc = lf_fail(err, LF_EFORMAT, "%s: metric %s has stride %lld", r->l->path, c->key,
+                     (long long)c->stride);
     return rc;
 }
 
@@ -81,7 +88,8 @@ static struct curve *curve_of(struct reading *r, const char *key, lf_err *err)
         if (strcmp(r->curves[i].key, key) == 0)
             return &r->curves[i];
     if (r->n >= MAX_KEYS || strlen(key) > MAX_KEY_BYTES) {
-        lf_fail(err, LF_EFORMAT, "%s: more than %d metrics, or a name above %d bytes", r->path, MAX_KEYS, MAX_KEY_BYTES);
+        lf_fail(err, LF_EFORMAT, "%s: more than %d metrics, or a name above %d bytes", r->path,
+                MAX_KEYS, MAX_KEY_BYTES);
         return NULL;
     }
     if (lf_grow(&r->curves, &r->cap, r->n, sizeof *r->curves, err) < 0)
@@ -98,7 +106,8 @@ static int thin(struct reading *r, struct curve *c, lf_err *err)
 {
     while (c->kept > LF_LEDGER_POINTS && c->stride < INT64_MAX / 2) {
         c->stride *= 2;
-        int rc = lf_db_run(r->l, err, "DELETE FROM metric_point WHERE metric = ?1 AND i % ?2 <> 0", "ii", c->id, c->stride);
+        int rc = lf_db_run(r->l, err, "DELETE FROM metric_point WHERE metric = ?1 AND i % ?2 <> 0",
+                           "ii", c->id, c->stride);
         if (rc < 0)
             return rc;
         int64_t gone = sqlite3_changes(r->l->db);
@@ -109,7 +118,8 @@ static int thin(struct reading *r, struct curve *c, lf_err *err)
     return 0;
 }
 
-static int add_point(struct reading *r, struct curve *c, int64_t step, const double *t, double value, lf_err *err)
+static int add_point(struct reading *r, struct curve *c, int64_t step, const double *t,
+                     double value, lf_err *err)
 {
     sqlite3_stmt *st = r->insert;
     sqlite3_reset(st);
@@ -128,7 +138,8 @@ static int add_point(struct reading *r, struct curve *c, int64_t step, const dou
     return c->kept > LF_LEDGER_POINTS ? thin(r, c, err) : 0;
 }
 
-static int add_value(struct reading *r, const char *key, const int64_t *step_of, const double *t, double value, lf_err *err)
+static int add_value(struct reading *r, const char *key, const int64_t *step_of, const double *t,
+                     double value, lf_err *err)
 {
     struct curve *c = curve_of(r, key, err);
     if (!c)
@@ -143,7 +154,8 @@ static int add_value(struct reading *r, const char *key, const int64_t *step_of,
         c->max = value;
         c->max_step = step;
     }
-    if (!c->any || r->in->epoch > c->last_epoch || (r->in->epoch == c->last_epoch && c->n > c->last_i)) {
+    if (!c->any || r->in->epoch > c->last_epoch ||
+        (r->in->epoch == c->last_epoch && c->n > c->last_i)) {
         c->last_epoch = r->in->epoch;
         c->last_i = c->n;
         c->last_step = step;
@@ -167,7 +179,8 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
     json_t *step = json_object_get(o, "step"), *t = json_object_get(o, "t");
     int64_t step_v = json_integer_value(step);
     double t_v = json_number_value(t);
-    /* All keys first: a record that is refused must leave no trace, because it will be met again. */
+    /* All keys first: a record that is refused must leave no trace, because it will be met
+     * again. */
     if (rc == 0)
         json_object_foreach(o, key, v)
         {
@@ -178,8 +191,8 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
         json_object_foreach(o, key, v)
         {
             if (rc == 0 && json_is_number(v) && v != step && v != t)
-                rc = add_value(r, key, json_is_integer(step) ? &step_v : NULL, json_is_number(t) ? &t_v : NULL,
-                               json_number_value(v), err);
+                rc = add_value(r, key, json_is_integer(step) ? &step_v : NULL,
+                               json_is_number(t) ? &t_v : NULL, json_number_value(v), err);
         }
     json_decref(o);
     if (rc < 0) {
@@ -195,10 +208,11 @@ static int store_curve(struct reading *r, const struct curve *c, lf_err *err)
     if (!c->any)
         return 0;
     int rc = lf_db_run(r->l, err,
-                       "UPDATE metric SET stride = ?2, last_epoch = ?3, last_i = ?4, last_step = ?5, last = ?6, last_t = ?7, "
+                       "UPDATE metric SET stride = ?2, last_epoch = ?3, last_i = ?4, last_step = "
+                       "?5, last = ?6, last_t = ?7, "
                        "min = ?8, min_step = ?9, max = ?10, max_step = ?11 WHERE id = ?1",
-                       "iiiiifffifi", c->id, c->stride, c->last_epoch, c->last_i, c->last_step, c->last, c->last_t,
-                       c->min, c->min_step, c->max, c->max_step);
+                       "iiiiifffifi", c->id, c->stride, c->last_epoch, c->last_i, c->last_step,
+                       c->last, c->last_t, c->min, c->min_step, c->max, c->max_step);
     if (rc == 0)
         rc = lf_db_run(r->l, err,
                        "INSERT INTO metric_epoch (metric, epoch, n) VALUES (?1, ?2, ?3) "
@@ -219,8 +233,8 @@ static int read_offset(lf_ledger *l, const char *rel, int64_t *offset, lf_err *e
     return rc;
 }
 
-int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full, const char *rel,
-                           int64_t *records, lf_err *err)
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full,
+                           const char *rel, int64_t *records, lf_err *err)
 {
     struct reading r = {.l = l, .in = in, .path = rel};
     lf_err bad = LF_ERR_INIT;
@@ -229,8 +243,10 @@ int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const 
     if (rc < 0)
         return rc;
     before = offset;
-    r.insert = lf_db_prepare(
-        l, err, "INSERT INTO metric_point (metric, epoch, i, step, t, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", "");
+    r.insert = lf_db_prepare(l, err,
+                             "INSERT INTO metric_point (metric, epoch, i, step, t, value) VALUES "
+                             "(?1, ?2, ?3, ?4, ?5, ?6)",
+                             "");
     if (!r.insert)
         return LF_EINVAL;
     /* A bad record ends the reading of this file, but what stood before it counts. */
@@ -239,8 +255,9 @@ int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const 
         rc = store_curve(&r, &r.curves[i], err);
     if (rc == 0 && offset != before)
         rc = lf_db_run(l, err,
-                       "INSERT INTO source (path, offset) VALUES (?1, ?2) ON CONFLICT (path) DO UPDATE SET offset = ?2", "si",
-                       rel, offset);
+                       "INSERT INTO source (path, offset) VALUES (?1, ?2) ON CONFLICT (path) DO "
+                       "UPDATE SET offset = ?2",
+                       "si", rel, offset);
     sqlite3_finalize(r.insert);
     for (size_t i = 0; i < r.n; i++)
         free(r.curves[i].key);

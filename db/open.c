@@ -35,7 +35,8 @@ static bool journal_is_hot(const char *path)
     return hot;
 }
 
-/* What is there may be no file at all. SQLite has one word for all of it, and a pipe would be waited for. */
+/* What is there may be no file at all. SQLite has one word for all of it, and a pipe would be
+ * waited for. */
 static int check_kind(const char *path, lf_err *err)
 {
     struct stat st;
@@ -43,17 +44,20 @@ static int check_kind(const char *path, lf_err *err)
         return 0;
     const char *what = NULL;
     if (stat(path, &st) < 0)
-        what = errno == ENOENT ? "a symbolic link to nothing" : "a symbolic link that cannot be followed";
+        what = errno == ENOENT ? "a symbolic link to nothing"
+                               : "a symbolic link that cannot be followed";
     else if (S_ISDIR(st.st_mode))
         what = "a directory";
     else if (!S_ISREG(st.st_mode))
         what = "no regular file";
     if (what)
         return lf_fail(err, LF_EFORMAT,
-                       "%s is %s; loong-flow ledger rebuild puts it aside and makes the ledger from the run directories",
+                       "%s is %s; loong-flow ledger rebuild puts it aside and makes the ledger "
+                       "from the run directories",
                        path, what);
     if (access(path, R_OK) < 0)
-        return lf_fail_errno(err, "the ledger %s cannot be read (give its reader the right to: chmod)", path);
+        return lf_fail_errno(
+            err, "the ledger %s cannot be read (give its reader the right to: chmod)", path);
     return 0;
 }
 
@@ -67,7 +71,8 @@ static int check_writable(const char *path, lf_err *err)
     if (rc == 0 && lf_io_exists(path) && access(path, W_OK) < 0)
         rc = lf_fail_errno(err, "the ledger %s cannot be written (queries still work)", path);
     if (rc == 0 && access(slash ? dir : ".", W_OK) < 0)
-        rc = lf_fail_errno(err, "the directory of the ledger %s cannot be written (queries still work)", path);
+        rc = lf_fail_errno(
+            err, "the directory of the ledger %s cannot be written (queries still work)", path);
     free(dir);
     return rc;
 }
@@ -92,7 +97,8 @@ static int quick_check(lf_ledger *l, lf_err *err)
         rc = lf_db_fail(l, "check it", err);
     else if (strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
         rc = lf_fail(err, LF_EFORMAT,
-                     "%s is damaged after an unclean end (%s); loong-flow ledger rebuild makes it from the run directories",
+                     "%s is damaged after an unclean end (%s); loong-flow ledger rebuild makes it "
+                     "from the run directories",
                      l->path, (const char *)sqlite3_column_text(st, 0));
     sqlite3_finalize(st);
     return rc;
@@ -103,7 +109,8 @@ static int backup_before(lf_ledger *l, int64_t version, lf_err *err)
 {
     char suffix[40];
     snprintf(suffix, sizeof suffix, ".v%lld.bak", (long long)version);
-    char *bak = with_suffix(l->path, suffix, err), *tmp = bak ? with_suffix(bak, ".tmp", err) : NULL;
+    char *bak = with_suffix(l->path, suffix, err),
+         *tmp = bak ? with_suffix(bak, ".tmp", err) : NULL;
     int rc = tmp ? 0 : LF_ENOMEM;
     if (rc == 0 && unlink(tmp) < 0 && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot remove %s", tmp);
@@ -150,21 +157,28 @@ static int settle_schema(lf_ledger *l, const struct lf_schema *schema, lf_err *e
         return rc;
     bool fresh = app == 0 && version == 0 && tables == 0;
     if (!fresh && app != LF_LEDGER_APPLICATION_ID)
-        return lf_fail(err, LF_EFORMAT, "%s is an SQLite file but not a loong-flow ledger", l->path);
+        return lf_fail(err, LF_EFORMAT, "%s is an SQLite file but not a loong-flow ledger",
+                       l->path);
     if (version > want)
         return lf_fail(err, LF_ENOTSUP,
-                       "%s has schema %lld, newer than this loong-flow's %lld; use a newer loong-flow (nothing was changed)",
+                       "%s has schema %lld, newer than this loong-flow's %lld; use a newer "
+                       "loong-flow (nothing was changed)",
                        l->path, (long long)version, (long long)want);
     if (version < 0)
-        return lf_fail(err, LF_EFORMAT, "%s has the impossible schema version %lld", l->path, (long long)version);
+        return lf_fail(err, LF_EFORMAT, "%s has the impossible schema version %lld", l->path,
+                       (long long)version);
     if (version == want)
         return 0;
     if (!l->writable)
-        return fresh ? lf_fail(err, LF_EFORMAT, "%s is empty; loong-flow ledger rebuild makes it from the run directories",
-                               l->path)
-                     : lf_fail(err, LF_ENOTSUP,
-                               "%s has schema %lld, older than %lld; any loong-flow command that writes brings it up to date",
-                               l->path, (long long)version, (long long)want);
+        return fresh
+                   ? lf_fail(
+                         err, LF_EFORMAT,
+                         "%s is empty; loong-flow ledger rebuild makes it from the run directories",
+                         l->path)
+                   : lf_fail(err, LF_ENOTSUP,
+                             "%s has schema %lld, older than %lld; any loong-flow command that "
+                             "writes brings it up to date",
+                             l->path, (long long)version, (long long)want);
     if (!fresh && (rc = backup_before(l, version, err)) < 0)
         return rc;
     return run_steps(l, schema, version, err);
@@ -173,9 +187,11 @@ static int settle_schema(lf_ledger *l, const struct lf_schema *schema, lf_err *e
 static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err)
 {
     bool nolock = (flags & LF_LEDGER_NOLOCK) != 0;
-    int code = l->writable
-                   ? lf_vfs_open_tracked(&l->db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nolock, &l->written)
-                   : sqlite3_open_v2(path, &l->db, SQLITE_OPEN_READONLY, nolock ? "unix-none" : NULL);
+    int code =
+        l->writable
+            ? lf_vfs_open_tracked(&l->db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nolock,
+                                  &l->written)
+            : sqlite3_open_v2(path, &l->db, SQLITE_OPEN_READONLY, nolock ? "unix-none" : NULL);
     if (code != SQLITE_OK)
         return lf_db_fail(l, "open it", err);
     sqlite3_extended_result_codes(l->db, 1);
@@ -199,7 +215,8 @@ static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err
     return rc < 0 ? rc : lf_snapshot_counter(l, &l->counter, err);
 }
 
-static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_schema *schema, bool snapshot, lf_err *err)
+static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_schema *schema,
+                           bool snapshot, lf_err *err)
 {
     lf_ledger *l = lf_calloc(1, sizeof *l, err);
     if (!l)
@@ -229,7 +246,8 @@ static lf_ledger *open_one(const char *path, unsigned flags, const struct lf_sch
     return l;
 }
 
-lf_ledger *lf_ledger_open_schema(const char *path, unsigned flags, const struct lf_schema *schema, lf_err *err)
+lf_ledger *lf_ledger_open_schema(const char *path, unsigned flags, const struct lf_schema *schema,
+                                 lf_err *err)
 {
     lf_err first = LF_ERR_INIT;
     bool reading = !(flags & LF_LEDGER_WRITE), no_locks = (flags & LF_LEDGER_NOLOCK) != 0;
@@ -264,6 +282,12 @@ void lf_ledger_close(lf_ledger *l)
     free(l);
 }
 
-bool lf_ledger_is_snapshot(const lf_ledger *l) { return l->snapshot; }
+bool lf_ledger_is_snapshot(const lf_ledger *l)
+{
+    return l->snapshot;
+}
 
-int lf_ledger_schema_version(const lf_ledger *l) { return l->version; }
+int lf_ledger_schema_version(const lf_ledger *l)
+{
+    return l->version;
+}

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The readers' copy. `<ledger>.pub` holds the blocks that changed since a whole copy `<ledger>.pub-<token>` was made, and
- * that copy's name. It is replaced by rename after each change, so a reader sees one state or the next, takes no lock and
- * waits for nobody; and one event in a ledger of hundreds of megabytes costs a few blocks. When too many blocks have
- * changed, a new whole copy is made.
+ * The readers' copy. `<ledger>.pub` holds the blocks that changed since a whole copy
+ * `<ledger>.pub-<token>` was made, and that copy's name. It is replaced by rename after each
+ * change, so a reader sees one state or the next, takes no lock and waits for nobody; and one event
+ * in a ledger of hundreds of megabytes costs a few blocks. When too many blocks have changed, a new
+ * whole copy is made.
  *
- * The snapshot may be extended only when it is of the very state this session began with: it names the ledger's inode and
- * SQLite's change counter, which moves with every session that writes. Anything else makes a new whole copy.
+ * The snapshot may be extended only when it is of the very state this session began with: it names
+ * the ledger's inode and SQLite's change counter, which moves with every session that writes.
+ * Anything else makes a new whole copy.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +31,8 @@ static const char MAGIC[8] = "lfsnap1";
 enum { COPY_CHUNK = 1 << 20, BLOCKS_MIN = 64, BLOCKS_MAX = 4096, OPEN_TRIES = 5 };
 #define SNAPSHOT_MAX ((size_t)BLOCKS_MAX * (LF_BLOCK + 4) + 4096)
 
-/* The beginning of the snapshot file, in the byte order of who wrote it; then n block numbers, then n blocks. */
+/* The beginning of the snapshot file, in the byte order of who wrote it; then n block numbers, then
+ * n blocks. */
 struct head {
     char magic[8];
     uint64_t order, size, n, counter, inode, device;
@@ -57,13 +60,20 @@ static const char *base_name(const char *path)
 int lf_snapshot_counter(lf_ledger *l, uint64_t *out, lf_err *err)
 {
     unsigned char b[4] = {0};
-    int rc = lf_written_read(&l->written, b, sizeof b, 24, err); /* sqlite.org/fileformat.html, 1.3.7 */
+    int rc =
+        lf_written_read(&l->written, b, sizeof b, 24, err); /* sqlite.org/fileformat.html, 1.3.7 */
     *out = (uint64_t)b[0] << 24 | (uint64_t)b[1] << 16 | (uint64_t)b[2] << 8 | b[3];
     return rc;
 }
 
-static const struct head *head_of(const lf_buf *b) { return (const struct head *)(const void *)b->data; }
-static const uint32_t *blocks_of(const lf_buf *b) { return (const uint32_t *)(const void *)(b->data + sizeof(struct head)); }
+static const struct head *head_of(const lf_buf *b)
+{
+    return (const struct head *)(const void *)b->data;
+}
+static const uint32_t *blocks_of(const lf_buf *b)
+{
+    return (const uint32_t *)(const void *)(b->data + sizeof(struct head));
+}
 
 static uint32_t crc_of(const char *data, size_t n)
 {
@@ -78,9 +88,10 @@ static bool is_whole(const lf_buf *b)
     if (b->len < sizeof(struct head))
         return false;
     const struct head *h = head_of(b);
-    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->order != BYTE_ORDER_MARK || h->n > BLOCKS_MAX ||
-        b->len != sizeof *h + h->n * (sizeof(uint32_t) + LF_BLOCK) || !memchr(h->base, '\0', sizeof h->base) ||
-        strchr(h->base, '/') || crc_of(b->data, b->len) != h->crc)
+    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->order != BYTE_ORDER_MARK ||
+        h->n > BLOCKS_MAX || b->len != sizeof *h + h->n * (sizeof(uint32_t) + LF_BLOCK) ||
+        !memchr(h->base, '\0', sizeof h->base) || strchr(h->base, '/') ||
+        crc_of(b->data, b->len) != h->crc)
         return false;
     for (uint64_t i = 1; i < h->n; i++)
         if (blocks_of(b)[i] <= blocks_of(b)[i - 1])
@@ -110,7 +121,9 @@ static int write_base(lf_ledger *l, const char *path, mode_t mode, int64_t size,
             rc = lf_io_write_all(fd, chunk, (size_t)n, path, err);
     }
     if (rc == 0)
-        rc = lf_io_fsync(fd, path, err); /* no checksum guards the copy, so it must be there before its name is */
+        rc = lf_io_fsync(
+            fd, path,
+            err); /* no checksum guards the copy, so it must be there before its name is */
     if (fd >= 0)
         close(fd);
     free(chunk);
@@ -127,7 +140,8 @@ static void sweep(const lf_ledger *l, const char *keep)
     if (slash)
         slash[slash == dir] = '\0';
     DIR *d = dir ? opendir(slash ? dir : ".") : NULL;
-    for (const struct dirent *e = d ? readdir(d) : NULL; e && lf_buf_check(&prefix, NULL) == 0; e = readdir(d))
+    for (const struct dirent *e = d ? readdir(d) : NULL; e && lf_buf_check(&prefix, NULL) == 0;
+         e = readdir(d))
         if (lf_str_has_prefix(e->d_name, prefix.data) && (!keep || strcmp(e->d_name, keep) != 0))
             unlinkat(dirfd(d), e->d_name, 0);
     if (d)
@@ -148,8 +162,10 @@ static int add_blocks(lf_ledger *l, lf_buf *out, const uint32_t *blocks, size_t 
     return rc < 0 ? rc : lf_buf_check(out, err);
 }
 
-/* Put the snapshot in place. No fsync: a torn one is noticed by its checksum, and readers then take the ledger itself. */
-static int place(lf_ledger *l, struct head *h, const uint32_t *blocks, const char *pub, const char *tmp, mode_t mode, lf_err *err)
+/* Put the snapshot in place. No fsync: a torn one is noticed by its checksum, and readers then take
+ * the ledger itself. */
+static int place(lf_ledger *l, struct head *h, const uint32_t *blocks, const char *pub,
+                 const char *tmp, mode_t mode, lf_err *err)
 {
     lf_buf out;
     lf_buf_init(&out);
@@ -160,7 +176,8 @@ static int place(lf_ledger *l, struct head *h, const uint32_t *blocks, const cha
     if (rc == 0) {
         ((struct head *)(void *)out.data)->crc = crc_of(out.data, out.len);
         int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
-        rc = fd < 0 ? lf_fail_errno(err, "cannot make %s", tmp) : lf_io_write_all(fd, out.data, out.len, tmp, err);
+        rc = fd < 0 ? lf_fail_errno(err, "cannot make %s", tmp)
+                    : lf_io_write_all(fd, out.data, out.len, tmp, err);
         if (rc == 0 && fchmod(fd, mode) < 0)
             rc = lf_fail_errno(err, "cannot set the mode of %s", tmp);
         if (fd >= 0 && close(fd) < 0 && rc == 0)
@@ -172,7 +189,8 @@ static int place(lf_ledger *l, struct head *h, const uint32_t *blocks, const cha
     return rc;
 }
 
-static int publish_whole(lf_ledger *l, struct head *h, const char *pub, const char *tmp, mode_t mode, lf_err *err)
+static int publish_whole(lf_ledger *l, struct head *h, const char *pub, const char *tmp,
+                         mode_t mode, lf_err *err)
 {
     char token[LF_TOKEN_SIZE], suffix[LF_TOKEN_SIZE + 8];
     int rc = lf_token(token, err);
@@ -196,7 +214,8 @@ static int publish_whole(lf_ledger *l, struct head *h, const char *pub, const ch
     return rc;
 }
 
-/* The blocks that differ from the base: those that did before and those that this session wrote. -1: too many. */
+/* The blocks that differ from the base: those that did before and those that this session wrote.
+ * -1: too many. */
 static int64_t collect(const lf_ledger *l, const lf_buf *old, int64_t size, uint32_t *out)
 {
     int64_t limit = size / LF_BLOCK / 4, n = 0;
@@ -224,7 +243,9 @@ int lf_ledger_publish(lf_ledger *l, lf_err *err)
     int64_t size = 0, n = -1;
     lf_buf old;
     lf_buf_init(&old);
-    int rc = !l->writable ? lf_fail(err, LF_EINVAL, "%s is open for reading only", l->path) : pub && tmp && blocks ? 0 : LF_ENOMEM;
+    int rc = !l->writable ? lf_fail(err, LF_EINVAL, "%s is open for reading only", l->path)
+             : pub && tmp && blocks ? 0
+                                    : LF_ENOMEM;
     if (rc == 0 && stat(l->path, &st) < 0)
         rc = lf_fail_errno(err, "cannot look at %s", l->path);
     if (rc == 0)
@@ -292,7 +313,8 @@ int lf_snapshot_open(lf_ledger *l, lf_err *err)
 {
     char *pub = named(l, ".pub", err);
     int rc = pub ? LF_ENOENT : LF_ENOMEM;
-    /* Between reading the snapshot and opening its base another may have come and swept the base away. */
+    /* Between reading the snapshot and opening its base another may have come and swept the base
+     * away. */
     for (int i = 0; rc == LF_ENOENT && i < OPEN_TRIES; i++) {
         lf_buf b;
         lf_buf_init(&b);
@@ -313,7 +335,9 @@ int lf_snapshot_open(lf_ledger *l, lf_err *err)
         o.data = (const unsigned char *)o.memory + sizeof(struct head) + n * sizeof(uint32_t);
         if (!o.memory)
             lf_overlay_free(&o);
-        rc = !o.memory ? LF_ENOMEM : lf_vfs_open_overlay(&l->db, pub, &o) == SQLITE_OK ? 0 : lf_db_fail(l, "open it", err);
+        rc = !o.memory                                           ? LF_ENOMEM
+             : lf_vfs_open_overlay(&l->db, pub, &o) == SQLITE_OK ? 0
+                                                                 : lf_db_fail(l, "open it", err);
     }
     if (rc == LF_ENOENT)
         lf_fail(err, LF_ENOENT, "%s: there is no snapshot for readers", l->path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries: SQL to rows of JSON. Curves and lineage, which need more than SQL, are in series.c and lineage.c.
+ * Queries: SQL to rows of JSON. Curves and lineage, which need more than SQL, are in series.c and
+ * lineage.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,14 @@ json_t *lf_ledger_runs(lf_ledger *l, const char *run, lf_err *err)
         l,
         lf_db_prepare(
             l, err,
-            "SELECT r.run, r.name, r.project, r.config_sha256, r.user, r.host, r.git, r.version, r.parent_run, r.t, "
-            "CASE WHEN count(s.stage) = 0 THEN 'unknown' WHEN sum(s.state = 'failed') THEN 'failed' "
-            "WHEN sum(s.state = 'running') THEN 'running' WHEN sum(s.state = 'pending') THEN 'pending' "
-            "WHEN sum(s.state = 'cancelled') THEN 'cancelled' WHEN sum(s.state = 'done') = count(*) THEN 'done' "
+            "SELECT r.run, r.name, r.project, r.config_sha256, r.user, r.host, r.git, r.version, "
+            "r.parent_run, r.t, "
+            "CASE WHEN count(s.stage) = 0 THEN 'unknown' WHEN sum(s.state = 'failed') THEN "
+            "'failed' "
+            "WHEN sum(s.state = 'running') THEN 'running' WHEN sum(s.state = 'pending') THEN "
+            "'pending' "
+            "WHEN sum(s.state = 'cancelled') THEN 'cancelled' WHEN sum(s.state = 'done') = "
+            "count(*) THEN 'done' "
             "ELSE 'waiting' END AS state, "
             "count(s.stage) AS n_stages, coalesce(sum(s.state = 'done'), 0) AS n_done "
             "FROM run r LEFT JOIN stage_state s ON s.run = r.run WHERE ?1 IS NULL OR r.run = ?1 "
@@ -36,8 +41,11 @@ static int run_names(lf_ledger *l, const char ***names, json_t **rows, lf_err *e
 {
     size_t i, n = 0;
     json_t *v;
-    *rows = lf_db_rows(l, lf_db_prepare(l, err, "SELECT run FROM run UNION SELECT name FROM run WHERE name IS NOT NULL", ""),
-                       err);
+    *rows = lf_db_rows(
+        l,
+        lf_db_prepare(l, err,
+                      "SELECT run FROM run UNION SELECT name FROM run WHERE name IS NOT NULL", ""),
+        err);
     if (!*rows)
         return LF_EINVAL;
     *names = lf_calloc(json_array_size(*rows), sizeof **names, err);
@@ -54,8 +62,11 @@ static int not_found(lf_ledger *l, const char *word, lf_err *err)
     int n = run_names(l, &names, &rows, err), rc = n;
     if (n >= 0) {
         const char *near = lf_nearest(word, names, (size_t)n);
-        rc = lf_fail(err, LF_ENOENT, "no run \"%s\"%s%s%s", word, near ? "; did you mean \"" : "", near ? near : "",
-                     near ? "\"?" : n ? "; loong-flow status lists them" : ": nothing was run here yet");
+        rc = lf_fail(err, LF_ENOENT, "no run \"%s\"%s%s%s", word, near ? "; did you mean \"" : "",
+                     near ? near : "",
+                     near ? "\"?"
+                     : n  ? "; loong-flow status lists them"
+                          : ": nothing was run here yet");
     }
     free(names);
     json_decref(rows);
@@ -97,7 +108,8 @@ char *lf_ledger_find_run(lf_ledger *l, const char *word, lf_err *err)
 
 char *lf_ledger_config(lf_ledger *l, const char *run, lf_err *err)
 {
-    json_t *rows = lf_db_rows(l, lf_db_prepare(l, err, "SELECT config_text FROM run WHERE run = ?1", "s", run), err);
+    json_t *rows = lf_db_rows(
+        l, lf_db_prepare(l, err, "SELECT config_text FROM run WHERE run = ?1", "s", run), err);
     if (!rows)
         return NULL;
     json_t *row = json_array_get(rows, 0);
@@ -117,23 +129,30 @@ json_t *lf_ledger_stages(lf_ledger *l, const char *run, lf_err *err)
         l,
         lf_db_prepare(
             l, err,
-            "SELECT s.run, s.stage, s.seq, s.kind, s.spec_id, s.spec_version, s.exe_sha256, s.outputs AS \"outputs:json\", "
+            "SELECT s.run, s.stage, s.seq, s.kind, s.spec_id, s.spec_version, s.exe_sha256, "
+            "s.outputs AS \"outputs:json\", "
             "s.options AS \"options:json\", "
-            "(SELECT count(*) FROM attempt a2 WHERE a2.run = s.run AND a2.stage = s.stage) AS attempts, "
-            "v.attempt, v.epoch, v.state, a.t_submit, g.t_start, g.t_end, g.exit, g.signal, g.reason, g.message, "
-            "coalesce(g.step_to, g.step_from) AS step, a.backend, coalesce(g.jobid, a.jobid) AS jobid, g.host, "
-            "(SELECT json_group_array(f) FROM (SELECT DISTINCT from_stage AS f FROM edge e WHERE e.run = s.run "
+            "(SELECT count(*) FROM attempt a2 WHERE a2.run = s.run AND a2.stage = s.stage) AS "
+            "attempts, "
+            "v.attempt, v.epoch, v.state, a.t_submit, g.t_start, g.t_end, g.exit, g.signal, "
+            "g.reason, g.message, "
+            "coalesce(g.step_to, g.step_from) AS step, a.backend, coalesce(g.jobid, a.jobid) AS "
+            "jobid, g.host, "
+            "(SELECT json_group_array(f) FROM (SELECT DISTINCT from_stage AS f FROM edge e WHERE "
+            "e.run = s.run "
             "AND e.to_stage = s.stage AND from_stage <> '' ORDER BY f)) AS \"after:json\" "
             "FROM stage s JOIN stage_state v ON v.run = s.run AND v.stage = s.stage "
             "LEFT JOIN attempt a ON a.run = s.run AND a.stage = s.stage AND a.attempt = v.attempt "
-            "LEFT JOIN segment g ON g.run = s.run AND g.stage = s.stage AND g.attempt = v.attempt AND g.epoch = v.epoch "
+            "LEFT JOIN segment g ON g.run = s.run AND g.stage = s.stage AND g.attempt = v.attempt "
+            "AND g.epoch = v.epoch "
             "WHERE s.run = ?1 ORDER BY coalesce(s.seq, 1 << 30), s.stage",
             "s", run),
         err);
 }
 
-#define ATTEMPT_COLUMNS                                                                                                \
-    "SELECT run, stage, attempt, token, backend, cluster, jobid, submit_cmd, script_sha256, spec_id, "                 \
+#define ATTEMPT_COLUMNS                                                                            \
+    "SELECT run, stage, attempt, token, backend, cluster, jobid, submit_cmd, script_sha256, "      \
+    "spec_id, "                                                                                    \
     "req AS \"req:json\", t_submit, cancelled_t IS NOT NULL AS cancelled FROM attempt "
 
 /* Hang each attempt's segments onto it. */
@@ -146,8 +165,10 @@ static json_t *with_segments(lf_ledger *l, json_t *attempts, lf_err *err)
         json_t *segs = lf_db_rows(
             l,
             lf_db_prepare(l, err,
-                          "SELECT epoch, host, pid, boot_id, proc_start, jobid, t_start, t_end, state, exit, signal, reason, "
-                          "message, step_from, step_to, from_attempt, from_epoch, used AS \"used:json\" FROM segment "
+                          "SELECT epoch, host, pid, boot_id, proc_start, jobid, t_start, t_end, "
+                          "state, exit, signal, reason, "
+                          "message, step_from, step_to, from_attempt, from_epoch, used AS "
+                          "\"used:json\" FROM segment "
                           "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 ORDER BY epoch",
                           "ssi", json_string_value(json_object_get(a, "run")),
                           json_string_value(json_object_get(a, "stage")),
@@ -163,20 +184,23 @@ static json_t *with_segments(lf_ledger *l, json_t *attempts, lf_err *err)
 
 json_t *lf_ledger_attempts(lf_ledger *l, const char *run, const char *stage, lf_err *err)
 {
-    return with_segments(l,
-                         lf_db_rows(l,
-                                    lf_db_prepare(l, err,
-                                                  ATTEMPT_COLUMNS "WHERE run = ?1 AND (?2 IS NULL OR stage = ?2) "
-                                                                  "ORDER BY stage, attempt",
-                                                  "ss", run, stage),
-                                    err),
-                         err);
+    return with_segments(
+        l,
+        lf_db_rows(l,
+                   lf_db_prepare(l, err,
+                                 ATTEMPT_COLUMNS "WHERE run = ?1 AND (?2 IS NULL OR stage = ?2) "
+                                                 "ORDER BY stage, attempt",
+                                 "ss", run, stage),
+                   err),
+        err);
 }
 
 json_t *lf_ledger_attempt_by_token(lf_ledger *l, const char *token, lf_err *err)
 {
     json_t *rows = with_segments(
-        l, lf_db_rows(l, lf_db_prepare(l, err, ATTEMPT_COLUMNS "WHERE token = ?1", "s", token), err), err);
+        l,
+        lf_db_rows(l, lf_db_prepare(l, err, ATTEMPT_COLUMNS "WHERE token = ?1", "s", token), err),
+        err);
     if (!rows)
         return NULL;
     json_t *one = json_array_size(rows) ? json_incref(json_array_get(rows, 0)) : json_null();
@@ -188,77 +212,95 @@ json_t *lf_ledger_artifacts(lf_ledger *l, const char *run, const char *stage, lf
 {
     return lf_db_rows(
         l,
-        lf_db_prepare(l, err,
-                      "SELECT a.run, a.stage, a.attempt, a.epoch, a.name, a.role, a.path, a.kind, a.sha256, a.bytes, a.files, "
-                      "a.step, a.spec_id, a.meta AS \"meta:json\", a.t, g.t AS gone FROM artifact a "
-                      "LEFT JOIN gone g ON g.path = a.path "
-                      "WHERE (?1 IS NULL OR a.run = ?1) AND (?2 IS NULL OR a.stage = ?2) ORDER BY a.t, a.path",
-                      "ss", run, stage),
+        lf_db_prepare(
+            l, err,
+            "SELECT a.run, a.stage, a.attempt, a.epoch, a.name, a.role, a.path, a.kind, a.sha256, "
+            "a.bytes, a.files, "
+            "a.step, a.spec_id, a.meta AS \"meta:json\", a.t, g.t AS gone FROM artifact a "
+            "LEFT JOIN gone g ON g.path = a.path "
+            "WHERE (?1 IS NULL OR a.run = ?1) AND (?2 IS NULL OR a.stage = ?2) ORDER BY a.t, "
+            "a.path",
+            "ss", run, stage),
         err);
 }
 
-json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit, lf_err *err)
+json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit,
+                         lf_err *err)
 {
-    return lf_db_rows(l,
-                      lf_db_prepare(l, err,
-                                    "SELECT id, t, run, stage, attempt, epoch, kind, data AS \"data:json\" FROM event "
-                                    "WHERE (?1 IS NULL OR run = ?1) AND id > coalesce(?2, '') ORDER BY id LIMIT ?3",
-                                    "ssi", run, after_id, limit > 0 ? limit : (int64_t)-1),
-                      err);
+    return lf_db_rows(
+        l,
+        lf_db_prepare(
+            l, err,
+            "SELECT id, t, run, stage, attempt, epoch, kind, data AS \"data:json\" FROM event "
+            "WHERE (?1 IS NULL OR run = ?1) AND id > coalesce(?2, '') ORDER BY id LIMIT ?3",
+            "ssi", run, after_id, limit > 0 ? limit : (int64_t)-1),
+        err);
 }
 
 json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err)
 {
-    return lf_db_rows(l,
-                      lf_db_prepare(l, err,
-                                    "SELECT t, run, stage, author AS by, text FROM note WHERE ?1 IS NULL OR run = ?1 "
-                                    "ORDER BY ev",
-                                    "s", run),
-                      err);
+    return lf_db_rows(
+        l,
+        lf_db_prepare(
+            l, err,
+            "SELECT t, run, stage, author AS by, text FROM note WHERE ?1 IS NULL OR run = ?1 "
+            "ORDER BY ev",
+            "s", run),
+        err);
 }
 
 json_t *lf_ledger_best(lf_ledger *l, const char *key, bool max, int64_t n, lf_err *err)
 {
-    /* Of a run the last value of its newest attempt; with several stages that have the key, the better one. */
-    return lf_db_rows(l,
-                      lf_db_prepare(l, err,
-                                    "WITH newest AS (SELECT run, stage, last, max(attempt) FROM metric WHERE key = ?1 AND "
-                                    "last_epoch IS NOT NULL GROUP BY run, stage) "
-                                    "SELECT run, CASE WHEN ?2 THEN max(last) ELSE min(last) END AS last FROM newest "
-                                    "GROUP BY run ORDER BY CASE WHEN ?2 THEN -max(last) ELSE min(last) END, run LIMIT ?3",
-                                    "sii", key, (int64_t)max, n),
-                      err);
+    /* Of a run the last value of its newest attempt; with several stages that have the key, the
+     * better one. */
+    return lf_db_rows(
+        l,
+        lf_db_prepare(
+            l, err,
+            "WITH newest AS (SELECT run, stage, last, max(attempt) FROM metric WHERE key = ?1 AND "
+            "last_epoch IS NOT NULL GROUP BY run, stage) "
+            "SELECT run, CASE WHEN ?2 THEN max(last) ELSE min(last) END AS last FROM newest "
+            "GROUP BY run ORDER BY CASE WHEN ?2 THEN -max(last) ELSE min(last) END, run LIMIT ?3",
+            "sii", key, (int64_t)max, n),
+        err);
 }
 
 json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err)
 {
-    return lf_db_rows(l,
-                      lf_db_prepare(l, err,
-                                    "SELECT run, stage, tag, t, author AS by FROM tag WHERE (?1 IS NULL OR run = ?1) "
-                                    "AND removed = 0 ORDER BY run, stage, tag",
-                                    "s", run),
-                      err);
+    return lf_db_rows(
+        l,
+        lf_db_prepare(
+            l, err,
+            "SELECT run, stage, tag, t, author AS by FROM tag WHERE (?1 IS NULL OR run = ?1) "
+            "AND removed = 0 ORDER BY run, stage, tag",
+            "s", run),
+        err);
 }
 
 json_t *lf_ledger_strikes(lf_ledger *l, double since_t, lf_err *err)
 {
-    return lf_db_rows(l,
-                      lf_db_prepare(l, err,
-                                    "SELECT host, count(*) AS n, max(t) AS t, json_group_array(cause) AS \"causes:json\" "
-                                    "FROM node_strike WHERE t >= ?1 GROUP BY host ORDER BY n DESC, host",
-                                    "f", since_t),
-                      err);
+    return lf_db_rows(
+        l,
+        lf_db_prepare(
+            l, err,
+            "SELECT host, count(*) AS n, max(t) AS t, json_group_array(cause) AS \"causes:json\" "
+            "FROM node_strike WHERE t >= ?1 GROUP BY host ORDER BY n DESC, host",
+            "f", since_t),
+        err);
 }
 
 json_t *lf_ledger_problems(lf_ledger *l, lf_err *err)
 {
-    return lf_db_rows(l, lf_db_prepare(l, err, "SELECT path, t, text FROM problem ORDER BY path", ""), err);
+    return lf_db_rows(
+        l, lf_db_prepare(l, err, "SELECT path, t, text FROM problem ORDER BY path", ""), err);
 }
 
-static int read_only_actions(void *ctx, int action, const char *a, const char *b, const char *c, const char *d)
+static int read_only_actions(void *ctx, int action, const char *a, const char *b, const char *c,
+                             const char *d)
 {
     (void)ctx, (void)a, (void)b, (void)c, (void)d;
-    return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_FUNCTION || action == SQLITE_RECURSIVE
+    return action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_FUNCTION ||
+                   action == SQLITE_RECURSIVE
                ? SQLITE_OK
                : SQLITE_DENY;
 }

@@ -20,14 +20,17 @@ int lf_db_fail(lf_ledger *l, const char *what, lf_err *err)
     case SQLITE_IOERR_UNLOCK:
     case SQLITE_IOERR_CHECKRESERVEDLOCK:
         return lf_fail(err, LF_EIO,
-                       "%s: file locks fail on this filesystem (%s); put the project elsewhere, or set ledger_locks = no",
+                       "%s: file locks fail on this filesystem (%s); put the project elsewhere, or "
+                       "set ledger_locks = no",
                        l->path, text);
     }
     switch (code & 0xff) {
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-        return lf_fail(err, LF_EFORMAT, "%s is damaged (%s); loong-flow ledger rebuild makes it from the run directories",
-                       l->path, text);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s is damaged (%s); loong-flow ledger rebuild makes it from the run directories",
+            l->path, text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return lf_fail(err, LF_EBUSY, "%s is in use by another process", l->path);
@@ -73,7 +76,8 @@ static int bind_one(sqlite3_stmt *st, int at, char type, va_list *ap)
     }
 }
 
-static sqlite3_stmt *prepare_v(lf_ledger *l, lf_err *err, const char *sql, const char *types, va_list *ap)
+static sqlite3_stmt *prepare_v(lf_ledger *l, lf_err *err, const char *sql, const char *types,
+                               va_list *ap)
 {
     sqlite3_stmt *st = NULL;
     if (sqlite3_prepare_v2(l->db, sql, -1, &st, NULL) != SQLITE_OK) {

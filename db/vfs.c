@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two layers of vfs.h as SQLite VFSs (sqlite.org/vfs.html). Only the main database file goes through them; journals and
- * temporary files are the system's own. Both are of version 1: no shared memory, no memory mapping, so every byte of the
- * ledger passes xRead and xWrite.
+ * The two layers of vfs.h as SQLite VFSs (sqlite.org/vfs.html). Only the main database file goes
+ * through them; journals and temporary files are the system's own. Both are of version 1: no shared
+ * memory, no memory mapping, so every byte of the ledger passes xRead and xWrite.
  */
 #include "db/vfs.h"
 
@@ -27,11 +27,15 @@ struct tracked {
     sqlite3_file *real; /* behind this struct */
 };
 
-static struct tracked *tracked(sqlite3_file *f) { return (struct tracked *)(void *)f; }
+static struct tracked *tracked(sqlite3_file *f)
+{
+    return (struct tracked *)(void *)f;
+}
 
 static void note(struct lf_written *w, int64_t offset, int n)
 {
-    uint64_t first = (uint64_t)offset / LF_BLOCK, last = (uint64_t)(offset + (n > 0 ? n - 1 : 0)) / LF_BLOCK;
+    uint64_t first = (uint64_t)offset / LF_BLOCK,
+             last = (uint64_t)(offset + (n > 0 ? n - 1 : 0)) / LF_BLOCK;
     if (last / 8 >= w->cap && !w->lost) {
         size_t cap = (size_t)(last / 8 + 1) * 2;
         unsigned char *more = realloc(w->bits, cap);
@@ -77,7 +81,8 @@ int lf_written_read(struct lf_written *w, void *buf, int n, int64_t offset, lf_e
     int code = w->file ? w->file->pMethods->xRead(w->file, buf, n, offset) : SQLITE_MISUSE;
     return code == SQLITE_OK || code == SQLITE_IOERR_SHORT_READ
                ? 0
-               : lf_fail(err, LF_EIO, "cannot read the ledger at byte %lld (SQLite code %d)", (long long)offset, code);
+               : lf_fail(err, LF_EIO, "cannot read the ledger at byte %lld (SQLite code %d)",
+                         (long long)offset, code);
 }
 
 int lf_written_size(struct lf_written *w, int64_t *size, lf_err *err)
@@ -85,7 +90,9 @@ int lf_written_size(struct lf_written *w, int64_t *size, lf_err *err)
     sqlite3_int64 n = 0;
     int code = w->file ? w->file->pMethods->xFileSize(w->file, &n) : SQLITE_MISUSE;
     *size = n;
-    return code == SQLITE_OK ? 0 : lf_fail(err, LF_EIO, "cannot learn the size of the ledger (SQLite code %d)", code);
+    return code == SQLITE_OK
+               ? 0
+               : lf_fail(err, LF_EIO, "cannot learn the size of the ledger (SQLite code %d)", code);
 }
 
 static int t_close(sqlite3_file *f)
@@ -107,10 +114,22 @@ static int t_truncate(sqlite3_file *f, sqlite3_int64 n)
 {
     return tracked(f)->real->pMethods->xTruncate(tracked(f)->real, n);
 }
-static int t_sync(sqlite3_file *f, int flags) { return tracked(f)->real->pMethods->xSync(tracked(f)->real, flags); }
-static int t_size(sqlite3_file *f, sqlite3_int64 *n) { return tracked(f)->real->pMethods->xFileSize(tracked(f)->real, n); }
-static int t_lock(sqlite3_file *f, int how) { return tracked(f)->real->pMethods->xLock(tracked(f)->real, how); }
-static int t_unlock(sqlite3_file *f, int how) { return tracked(f)->real->pMethods->xUnlock(tracked(f)->real, how); }
+static int t_sync(sqlite3_file *f, int flags)
+{
+    return tracked(f)->real->pMethods->xSync(tracked(f)->real, flags);
+}
+static int t_size(sqlite3_file *f, sqlite3_int64 *n)
+{
+    return tracked(f)->real->pMethods->xFileSize(tracked(f)->real, n);
+}
+static int t_lock(sqlite3_file *f, int how)
+{
+    return tracked(f)->real->pMethods->xLock(tracked(f)->real, how);
+}
+static int t_unlock(sqlite3_file *f, int how)
+{
+    return tracked(f)->real->pMethods->xUnlock(tracked(f)->real, how);
+}
 static int t_reserved(sqlite3_file *f, int *out)
 {
     return tracked(f)->real->pMethods->xCheckReservedLock(tracked(f)->real, out);
@@ -119,8 +138,14 @@ static int t_control(sqlite3_file *f, int op, void *arg)
 {
     return tracked(f)->real->pMethods->xFileControl(tracked(f)->real, op, arg);
 }
-static int t_sector(sqlite3_file *f) { return tracked(f)->real->pMethods->xSectorSize(tracked(f)->real); }
-static int t_traits(sqlite3_file *f) { return tracked(f)->real->pMethods->xDeviceCharacteristics(tracked(f)->real); }
+static int t_sector(sqlite3_file *f)
+{
+    return tracked(f)->real->pMethods->xSectorSize(tracked(f)->real);
+}
+static int t_traits(sqlite3_file *f)
+{
+    return tracked(f)->real->pMethods->xDeviceCharacteristics(tracked(f)->real);
+}
 
 static const sqlite3_io_methods tracked_methods = {
     .iVersion = 1,
@@ -138,7 +163,8 @@ static const sqlite3_io_methods tracked_methods = {
     .xDeviceCharacteristics = t_traits,
 };
 
-static int track_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out_flags)
+static int track_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags,
+                      int *out_flags)
 {
     struct tracked *t = tracked(f);
     f->pMethods = NULL;
@@ -166,7 +192,10 @@ struct shown {
     struct lf_overlay o;
 };
 
-static struct lf_overlay *overlay(sqlite3_file *f) { return &((struct shown *)(void *)f)->o; }
+static struct lf_overlay *overlay(sqlite3_file *f)
+{
+    return &((struct shown *)(void *)f)->o;
+}
 
 void lf_overlay_free(struct lf_overlay *o)
 {
@@ -233,7 +262,8 @@ static int o_read(sqlite3_file *f, void *buf, int n, sqlite3_int64 at)
     }
     if (end <= o->size)
         return SQLITE_OK;
-    memset(out + (at < o->size ? o->size - at : 0), 0, (size_t)(end - (at < o->size ? o->size : at)));
+    memset(out + (at < o->size ? o->size - at : 0), 0,
+           (size_t)(end - (at < o->size ? o->size : at)));
     return SQLITE_IOERR_SHORT_READ;
 }
 
@@ -296,7 +326,8 @@ static const sqlite3_io_methods overlay_methods = {
     .xDeviceCharacteristics = o_traits,
 };
 
-static int overlay_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out_flags)
+static int overlay_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags,
+                        int *out_flags)
 {
     (void)vfs;
     f->pMethods = NULL;
@@ -325,7 +356,8 @@ static void register_both(void)
     track_vfs.szOsFile = system->szOsFile + (int)sizeof(struct tracked);
     track_vfs.xOpen = track_open;
     overlay_vfs.zName = "loong-overlay";
-    overlay_vfs.szOsFile = system->szOsFile > (int)sizeof(struct shown) ? system->szOsFile : (int)sizeof(struct shown);
+    overlay_vfs.szOsFile =
+        system->szOsFile > (int)sizeof(struct shown) ? system->szOsFile : (int)sizeof(struct shown);
     overlay_vfs.xOpen = overlay_open;
     track_vfs.pNext = overlay_vfs.pNext = NULL;
     sqlite3_vfs_register(&track_vfs, 0);
@@ -338,7 +370,8 @@ static void register_once(void)
     pthread_once(&once, register_both);
 }
 
-int lf_vfs_open_tracked(sqlite3 **db, const char *path, int flags, bool nolock, struct lf_written *w)
+int lf_vfs_open_tracked(sqlite3 **db, const char *path, int flags, bool nolock,
+                        struct lf_written *w)
 {
     register_once();
     opening.below = sqlite3_vfs_find(nolock ? "unix-none" : NULL);

@@ -2,9 +2,10 @@
  *
  * Inside libdb only: two thin layers between SQLite and the system's files.
  *
- * The writer's layer notes which blocks of the ledger were written since it was opened, so that publishing a change of a
- * large ledger copies that change and not the ledger. The reader's layer puts a small file of changed blocks over an older
- * whole copy and takes no locks at all. A block is LF_BLOCK bytes, whatever the page size.
+ * The writer's layer notes which blocks of the ledger were written since it was opened, so that
+ * publishing a change of a large ledger copies that change and not the ledger. The reader's layer
+ * puts a small file of changed blocks over an older whole copy and takes no locks at all. A block
+ * is LF_BLOCK bytes, whatever the page size.
  */
 #ifndef LF_DB_VFS_H
 #define LF_DB_VFS_H
@@ -26,23 +27,26 @@ struct lf_written {
 };
 
 /* sqlite3_open_v2 of a ledger for writing. w must outlive the connection. An SQLite result code. */
-int lf_vfs_open_tracked(sqlite3 **db, const char *path, int flags, bool nolock, struct lf_written *w);
+int lf_vfs_open_tracked(sqlite3 **db, const char *path, int flags, bool nolock,
+                        struct lf_written *w);
 bool lf_written_any(const struct lf_written *w);
 bool lf_written_has(const struct lf_written *w, uint32_t block);
 void lf_written_clear(struct lf_written *w); /* nothing was written since now */
 void lf_written_fini(struct lf_written *w);
-/* Read the ledger through SQLite's own descriptor: closing another one would drop its locks. Short at the end: zeros. */
+/* Read the ledger through SQLite's own descriptor: closing another one would drop its locks. Short
+ * at the end: zeros. */
 int lf_written_read(struct lf_written *w, void *buf, int n, int64_t offset, lf_err *err);
 int lf_written_size(struct lf_written *w, int64_t *size, lf_err *err);
 
-/* A published snapshot: changed blocks over a base file. Owned by the connection's file once it was opened. */
+/* A published snapshot: changed blocks over a base file. Owned by the connection's file once it was
+ * opened. */
 struct lf_overlay {
     int base_fd;
-    int64_t size;           /* of the ledger as published */
-    uint32_t n;             /* changed blocks, ascending */
+    int64_t size; /* of the ledger as published */
+    uint32_t n;   /* changed blocks, ascending */
     const uint32_t *blocks;
     const unsigned char *data; /* n * LF_BLOCK */
-    void *memory;           /* what blocks and data lie in */
+    void *memory;              /* what blocks and data lie in */
 };
 /* Read-only connection to a snapshot; takes o, also on failure. */
 int lf_vfs_open_overlay(sqlite3 **db, const char *name, struct lf_overlay *o);

@@ -7,4 +7,7 @@
 #include "flow/cmd/cmd.h"
 #include "stages/opts.h"
 
-int main(int argc, char **argv) { return lf_flow_main(argc, argv, lf_all_opts); }
+int main(int argc, char **argv)
+{
+    return lf_flow_main(argc, argv, lf_all_opts);
+}

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of drawing a token, one text for hosts and GPUs: whoever follows it gets the same token, in whatever order
- * he adds. Every operation is rounded as written (no fused multiply-add), and masses are integers, whose sums know no order:
+ * The arithmetic of drawing a token, one text for hosts and GPUs: whoever follows it gets the same
+ * token, in whatever order he adds. Every operation is rounded as written (no fused multiply-add),
+ * and masses are integers, whose sums know no order:
  *
- *     x_i = (l_i - max l) / temperature          l: logits after limits and penalties, f64; those that are not finite are none
- *     w_i = e^(x_i) 2^b, to the nearest integer  b: lf_sample_shift(vocabulary); sums stay below 2^63
+ *     x_i = (l_i - max l) / temperature          l: logits after limits and penalties, f64; those
+ *                                                that are not finite are none
+ *     w_i = e^(x_i) 2^b, to the nearest integer  b: lf_sample_shift(vocabulary); sums stay below
+ *                                                2^63
  *
- * With 2^18 tokens b is 44: a token 2^45 times less likely than the likeliest is never drawn, and all roundings together move less
- * than 1e-8 of the mass, far below what the rounding of f32 logits moves. engine/infer/sample.h says what is done with masses;
- * kernels.h, "sampling", has the argument structs.
+ * With 2^18 tokens b is 44: a token 2^45 times less likely than the likeliest is never drawn, and
+ * all roundings together move less than 1e-8 of the mass, far below what the rounding of f32 logits
+ * moves. engine/infer/sample.h says what is done with masses; kernels.h, "sampling", has the
+ * argument structs.
  */
 #ifndef LF_KERNELS_SAMPLING_H
 #define LF_KERNELS_SAMPLING_H
@@ -60,9 +64,10 @@ LF_SAMPLE_FN double lf_sample_horner(double a, double b, double c)
     return lf_sample_add(a, lf_sample_mul(b, c));
 }
 
-/* w of x <= 0; 0 of NaN and of what is below LF_SAMPLE_FAR. x = k ln 2 + r, |r| <= ln 2 / 2; Taylor's series of e^r, relative error below
- * 3e-10, three orders below that of a logit. Adding shift leaves k + b in the low bits, which go to the exponent of e^r; adding 2^52
- * then leaves the integer in the mantissa. No branch and no call, so that compilers make vectors of it. */
+/* w of x <= 0; 0 of NaN and of what is below LF_SAMPLE_FAR. x = k ln 2 + r, |r| <= ln 2 / 2;
+ * Taylor's series of e^r, relative error below 3e-10, three orders below that of a logit. Adding
+ * shift leaves k + b in the low bits, which go to the exponent of e^r; adding 2^52 then leaves the
+ * integer in the mantissa. No branch and no call, so that compilers make vectors of it. */
 LF_SAMPLE_FN uint64_t lf_sample_mass(double x, double shift)
 {
     const int64_t keep = -(int64_t)(x > -60); /* all ones or none */
@@ -97,9 +102,10 @@ LF_SAMPLE_FN double lf_sample_x(double l, double max, double scale)
     return lf_sample_mul(lf_sample_add(l, -max), scale);
 }
 
-/* A logit with what a request and the tokens before it make of it: bias (-inf forbids), then the repetition penalty where count >= 0,
- * presence and frequency penalty where count > 0. */
-LF_SAMPLE_FN double lf_sample_adjusted(double l, double bias, int32_t count, double repetition, double presence, double frequency)
+/* A logit with what a request and the tokens before it make of it: bias (-inf forbids), then the
+ * repetition penalty where count >= 0, presence and frequency penalty where count > 0. */
+LF_SAMPLE_FN double lf_sample_adjusted(double l, double bias, int32_t count, double repetition,
+                                       double presence, double frequency)
 {
     l = lf_sample_add(l, bias);
     if (count >= 0)

@@ -44,7 +44,8 @@ static char *place(const char *from, const char *out, lf_err *err)
     return dir;
 }
 
-static int import(const char *dir, const char *from, const char *base, const char *out, int threads, lf_err *err)
+static int import(const char *dir, const char *from, const char *base, const char *out, int threads,
+                  lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     struct lf_convert_result r;
@@ -54,11 +55,13 @@ static int import(const char *dir, const char *from, const char *base, const cha
         return rc;
     rc = lf_io_mkdirs(out, 0777, err) < 0 ? LF_EIO : lf_peft_import(&o, &r, err);
     if (!rc)
-        lf_log(2, "%s: adapter of PEFT, %lld tensors, put into %s", from, (long long)r.tensors, dir);
+        lf_log(2, "%s: adapter of PEFT, %lld tensors, put into %s", from, (long long)r.tensors,
+               dir);
     return rc ? lf_err_prefix(err, "%s", from) : 0;
 }
 
-int lf_adapter_in(char **dir, lf_comm *comm, const char *from, const char *base, const char *out, int threads, lf_err *err)
+int lf_adapter_in(char **dir, lf_comm *comm, const char *from, const char *base, const char *out,
+                  int threads, lf_err *err)
 {
     int rc = 0;
     char *to = NULL;
@@ -68,10 +71,13 @@ int lf_adapter_in(char **dir, lf_comm *comm, const char *from, const char *base,
             to[strlen(from)] = 0;
         rc = to ? 0 : LF_ENOMEM;
     } else if (!out) {
-        rc = lf_fail(err, LF_EINVAL, "adapter = %s holds PEFT's files, which need --out to be put below", from);
+        rc = lf_fail(err, LF_EINVAL,
+                     "adapter = %s holds PEFT's files, which need --out to be put below", from);
     } else {
         to = place(from, out, err);
-        rc = !to ? LF_EIO : !comm || comm->rank == 0 ? import(to, from, base, out, threads, err) : 0;
+        rc = !to                        ? LF_EIO
+             : !comm || comm->rank == 0 ? import(to, from, base, out, threads, err)
+                                        : 0;
     }
     rc = lf_stage_agree(comm, rc, err);
     if (rc) {

@@ -8,8 +8,10 @@
 
 #include "engine/text/chat/shape.h"
 
-/* Messages of a request, in the shape of a row; the request's own variables take the place of those of the options. */
-static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out, lf_err *err)
+/* Messages of a request, in the shape of a row; the request's own variables take the place of those
+ * of the options. */
+static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out,
+                  lf_err *err)
 {
     const struct lf_chat_in *c = arg;
     lf_row row = {0};
@@ -17,7 +19,8 @@ static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf
     lf_shape_opts shape = {
         .shape = LF_SHAPE_MESSAGES, .reads = lf_chat_reads, .reads_arg = c->chat};
     json_t *o = json_pack("{s:O,s:O*}", "messages", messages, "tools", tools);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL, *vars = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL,
+         *vars = kwargs ? json_dumps(kwargs, JSON_COMPACT) : NULL;
     lf_chat_opts with = c->opts;
     with.vars = vars;
     int rc = text && (vars || !kwargs) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -26,7 +29,8 @@ static int render(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf
     if (rc == 0 && kwargs && !(own = lf_chat_load(c->tokenizer_path, c->tok, &with, err)))
         rc = LF_EINVAL;
     if (rc == 0)
-        rc = lf_chat_render(own ? own : c->chat, row.prompt.turns, row.prompt.n_turns, row.tools, true, out, err);
+        rc = lf_chat_render(own ? own : c->chat, row.prompt.turns, row.prompt.n_turns, row.tools,
+                            true, out, err);
     lf_chat_destroy(own);
     lf_row_fini(&row);
     json_decref(o);

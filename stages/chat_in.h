@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversations in requests (engine/infer/request.h): their messages through the tokenizer's chat template. */
+ * Conversations in requests (engine/infer/request.h): their messages through the tokenizer's chat
+ * template. */
 #ifndef LF_STAGES_CHAT_IN_H
 #define LF_STAGES_CHAT_IN_H
 
@@ -14,7 +15,8 @@ struct lf_chat_in {
     lf_chat *chat; /* NULL: no template */
 };
 
-/* Sets d->chat, to nothing where the tokenizer has no template: that is fine while no request has messages. c and tok outlive d. */
+/* Sets d->chat, to nothing where the tokenizer has no template: that is fine while no request has
+ * messages. c and tok outlive d. */
 int lf_chat_in_load(struct lf_chat_in *c, const lf_tokenizer *tok, lf_gen_defaults *d, lf_err *err);
 void lf_chat_in_fini(struct lf_chat_in *c);
 

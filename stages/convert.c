@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-convert: options, wiring, calls of engine/convert. An import makes OUT/tokenizer and OUT/checkpoint, an export
- * OUT/model.
+ * lf-convert: options, wiring, calls of engine/convert. An import makes OUT/tokenizer and
+ * OUT/checkpoint, an export OUT/model.
  *
- * Proof. An import without a file of expected logits has shown that every tensor found its place, not that the model
- * computes what it should. So it is published, says UNVERIFIED and ends with 1, unless verify = none says that this is
- * meant. With a file the verdict is printed, and a model beyond its family's tolerance ends with 1: its checkpoint is
- * taken back.
+ * Proof. An import without a file of expected logits has shown that every tensor found its place,
+ * not that the model computes what it should. So it is published, says UNVERIFIED and ends with 1,
+ * unless verify = none says that this is meant. With a file the verdict is printed, and a model
+ * beyond its family's tolerance ends with 1: its checkpoint is taken back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,9 @@ typedef struct convert {
     const lf_optset *o;
     struct lf_convert_opts c;
     const char *out, *verify;
-    char **left; /* [n_from] directories of earlier incarnations with the artifact that is being made */
+    char **
+        /* [n_from] directories of earlier incarnations with the artifact that is being made */
+        left;
     const char **from;
     size_t n_from;
     int to;
@@ -64,7 +66,8 @@ static void destroy(void *self)
 static int earlier_runs(convert *v, const lf_optset *o, lf_err *err)
 {
     size_t n = lf_optset_count(o, "resume_from");
-    if (!(v->from = lf_calloc(n + 1, sizeof *v->from, err)) || !(v->left = lf_calloc(n + 1, sizeof *v->left, err)))
+    if (!(v->from = lf_calloc(n + 1, sizeof *v->from, err)) ||
+        !(v->left = lf_calloc(n + 1, sizeof *v->left, err)))
         return LF_ENOMEM;
     for (; v->n_from < n; v->n_from++)
         v->from[v->n_from] = lf_optset_str_at(o, "resume_from", v->n_from);
@@ -123,9 +126,11 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
                                     .bf16 = v->c.dtype == LF_CONVERT_BF16,
                                     .threads = v->c.threads};
     if (v->to == TO_CHECKPOINT && (v->c.family || v->c.tokenizer))
-        return lf_fail(err, LF_EINVAL, "family and tokenizer are of exports, to = checkpoint is an import");
+        return lf_fail(err, LF_EINVAL,
+                       "family and tokenizer are of exports, to = checkpoint is an import");
     if (v->to == TO_HF && v->verify)
-        return lf_fail(err, LF_EINVAL, "verify is of imports; an export says what the checkpoint says");
+        return lf_fail(err, LF_EINVAL,
+                       "verify is of imports; an export says what the checkpoint says");
     return earlier_runs(v, o, err);
 }
 
@@ -149,16 +154,19 @@ static int plan(void *self, json_t *plan, lf_err *err)
     convert *v = self;
     json_t *notes = json_array();
     int64_t bytes = tree_bytes(v->c.from);
-    int bad = !notes || json_array_append_new(
-                            notes, json_string("memory is a few MiB per thread, whatever the size of the model"));
+    int bad =
+        !notes ||
+        json_array_append_new(
+            notes, json_string("memory is a few MiB per thread, whatever the size of the model"));
     if (!bad && bytes == 0)
-        bad = json_array_append_new(notes, json_string("sizes follow from the model, which does not exist yet"));
+        bad = json_array_append_new(
+            notes, json_string("sizes follow from the model, which does not exist yet"));
     if (!bad && !v->verify && v->to != TO_HF && bytes && v->to != TO_HF) {
         enum lf_convert_form form = LF_FORM_UNKNOWN;
         if (lf_convert_form_of(&form, v->c.from, NULL) == 0 && form == LF_FORM_HF)
             bad = json_array_append_new(
-                notes,
-                json_string("no verify: the stage will end as failed, UNVERIFIED; say verify = FILE or verify = none"));
+                notes, json_string("no verify: the stage will end as failed, UNVERIFIED; say "
+                                   "verify = FILE or verify = none"));
     }
     if (!bad && bytes)
         bad = json_object_set_new(plan, "disk_bytes", json_integer((json_int_t)bytes));
@@ -168,7 +176,6 @@ static int plan(void *self, json_t *plan, lf_err *err)
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-
 static void report(const char *dir, const struct lf_convert_result *r, double t0)
 {
     char text[32], hex[LF_HASH_HEX];
@@ -176,8 +183,9 @@ static void report(const char *dir, const struct lf_convert_result *r, double t0
     if (r->reused)
         lf_log(2, "%s: %s were in place already, written by a run that did not end", dir,
                lf_fmt_bytes(text, sizeof text, (double)r->reused));
-    lf_log(2, "%s: %lld tensors, family %s, %s in %.1f s; identity %.16s", dir, (long long)r->tensors, r->family,
-           lf_fmt_bytes(text, sizeof text, (double)r->bytes), lf_now_s() - t0, hex);
+    lf_log(2, "%s: %lld tensors, family %s, %s in %.1f s; identity %.16s", dir,
+           (long long)r->tensors, r->family, lf_fmt_bytes(text, sizeof text, (double)r->bytes),
+           lf_now_s() - t0, hex);
     if (r->nonfinite)
         lf_log(1, "%s: %lld values are NaN or infinite", dir, (long long)r->nonfinite);
 }
@@ -216,10 +224,12 @@ static int verify(const convert *v, const char *dir, lf_err *err)
 {
     struct lf_convert_verdict w;
     if (!v->verify || strcmp(v->verify, "none") == 0) {
-        puts("UNVERIFIED: every tensor has found its place; that the model computes what it should is not shown");
+        puts("UNVERIFIED: every tensor has found its place; that the model computes what it should "
+             "is not shown");
         return v->verify ? 0
                          : lf_fail(err, LF_EINVAL,
-                                   "UNVERIFIED: give verify = FILE (see expected.py), or say verify = none; %s can be "
+                                   "UNVERIFIED: give verify = FILE (see expected.py), or say "
+                                   "verify = none; %s can be "
                                    "used as it is",
                                    dir);
     }
@@ -227,29 +237,32 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     if (rc)
         return rc;
     bool ok = w.max <= w.tol_max && w.rms <= w.tol_rms;
-    printf("%s: %lld tokens, max difference %.3g of %.3g, rms %.3g of %.3g\n", ok ? "VERIFIED" : "DIFFERENT",
-           (long long)w.tokens, w.max, w.tol_max, w.rms, w.tol_rms);
+    printf("%s: %lld tokens, max difference %.3g of %.3g, rms %.3g of %.3g\n",
+           ok ? "VERIFIED" : "DIFFERENT", (long long)w.tokens, w.max, w.tol_max, w.rms, w.tol_rms);
     if (fflush(stdout) != 0)
         return lf_fail_errno(err, "writing to standard output");
     if (ok)
         return 0;
     rc = lf_artifact_remove(dir, err); /* nobody is to go on with it */
     return rc ? rc
-              : lf_fail(
-                    err, LF_EFORMAT,
-                    "the imported model is not the one that %s expects: logits differ by %.3g (largest) and %.3g (rms)",
-                    v->verify, w.max, w.rms);
+              : lf_fail(err, LF_EFORMAT,
+                        "the imported model is not the one that %s expects: logits differ by %.3g "
+                        "(largest) and %.3g (rms)",
+                        v->verify, w.max, w.rms);
 }
 
 /* has_files: beside the weights lie a tokenizer and so on. */
 static int import(convert *v, bool has_files, lf_err *err)
 {
-    char *ckpt = lf_path_join(v->out, "checkpoint", err), *tok = lf_path_join(v->out, "tokenizer", err);
+    char *ckpt = lf_path_join(v->out, "checkpoint", err),
+         *tok = lf_path_join(v->out, "tokenizer", err);
     int rc = ckpt && tok ? 0 : LF_ENOMEM;
     if (!rc && (v->c.family || v->c.tokenizer))
-        rc = lf_fail(err, LF_EINVAL, "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
+        rc = lf_fail(err, LF_EINVAL,
+                     "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
     if (!rc)
-        rc = import_weights(v, ckpt, err); /* first: a model that is refused leaves no tokenizer for the next one */
+        rc = import_weights(
+            v, ckpt, err); /* first: a model that is refused leaves no tokenizer for the next one */
     if (!rc && has_files)
         rc = import_tokenizer(v, tok, err);
     if (!rc)
@@ -301,13 +314,17 @@ static int inspect(const convert *v, lf_err *err)
 static int from_adapter(const convert *v, lf_err *err)
 {
     if (v->verify || v->c.family || v->c.tokenizer)
-        return lf_fail(err, LF_EINVAL, "verify, family and tokenizer are of whole models; %s is an adapter", v->c.from);
+        return lf_fail(err, LF_EINVAL,
+                       "verify, family and tokenizer are of whole models; %s is an adapter",
+                       v->c.from);
     if (v->to == TO_CHECKPOINT && v->c.dtype == LF_CONVERT_F16)
         return lf_fail(err, LF_EINVAL, "checkpoints hold f32 and bf16, not f16");
     if (v->to == TO_CHECKPOINT)
         return lf_convert_adapter_merge(&v->a, err);
     if (v->to != TO_AUTO && v->to != TO_HF)
-        return lf_fail(err, LF_EINVAL, "an adapter goes to PEFT's files (to = hf) or into its base (to = checkpoint)");
+        return lf_fail(
+            err, LF_EINVAL,
+            "an adapter goes to PEFT's files (to = hf) or into its base (to = checkpoint)");
     return lf_convert_adapter_export(&v->a, err);
 }
 
@@ -326,7 +343,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (data && (v->verify || v->c.family))
         return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);
     if (form != LF_FORM_IDX && (v->d.vocab_size || v->d.append_eod || v->d.eod_token))
-        return lf_fail(err, LF_EINVAL, "vocab_size, append_eod and eod_token are of an .idx; %s is none", v->c.from);
+        return lf_fail(err, LF_EINVAL,
+                       "vocab_size, append_eod and eod_token are of an .idx; %s is none",
+                       v->c.from);
     bool adapter = false;
     if (form == LF_FORM_CHECKPOINT && (rc = lf_convert_is_adapter(&adapter, v->c.from, err)))
         return rc;
@@ -345,12 +364,15 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     if (form == LF_FORM_SHARDS && (any || v->to == TO_MEGATRON))
         return lf_convert_data_export(&v->d, v->out, err);
     return lf_fail(err, LF_EINVAL,
-                   "%s: %s; what is converted is a Hugging Face or Megatron model (to a checkpoint), a checkpoint (to "
-                   "hf), PEFT's files (to an adapter), an adapter (to hf, or into its base), an .idx (to shards) and shards (to "
+                   "%s: %s; what is converted is a Hugging Face or Megatron model (to a "
+                   "checkpoint), a checkpoint (to "
+                   "hf), PEFT's files (to an adapter), an adapter (to hf, or into its base), an "
+                   ".idx (to shards) and shards (to "
                    "megatron)",
                    v->c.from,
-                   form == LF_FORM_UNKNOWN ? "no model that is known (no config.json, no manifest.json)"
-                                           : lf_convert_form_name(form));
+                   form == LF_FORM_UNKNOWN
+                       ? "no model that is known (no config.json, no manifest.json)"
+                       : lf_convert_form_name(form));
 }
 
 /* Which results there are follows from what `from` holds: run asks. */
@@ -363,7 +385,11 @@ static const char *const *makes(const void *self)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {
-        .table = &lf_convert_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .makes = makes};
+    static const lf_stage stage = {.table = &lf_convert_opts,
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .makes = makes};
     return lf_stage_main(&stage, argc, argv);
 }

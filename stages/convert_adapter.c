@@ -16,9 +16,12 @@
 #include "stages/stage.h"
 
 #define PROBE_TOKENS 64
-#define PROBE_F32    1e-5 /* of the largest logit; bf16 rounds every weight, so there the number is told and not judged */
+#define PROBE_F32                                                                                  \
+/* of the largest logit; bf16 rounds every weight, so there the number is told and not judged */
+1e-5
 
-int lf_convert_is_adapter(bool *yes, const char *dir, lf_err *err)
+    int
+    lf_convert_is_adapter(bool *yes, const char *dir, lf_err *err)
 {
     char *path = lf_path_join(dir, "state.json", err);
     json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL;
@@ -30,13 +33,16 @@ int lf_convert_is_adapter(bool *yes, const char *dir, lf_err *err)
 
 static int need_base(const struct convert_adapter *v, lf_err *err)
 {
-    return v->base ? 0
-                   : lf_fail(err, LF_EINVAL, "%s is an adapter: give base = the checkpoint of the weights it is for",
-                             v->from);
+    return v->base
+               ? 0
+               : lf_fail(err, LF_EINVAL,
+                         "%s is an adapter: give base = the checkpoint of the weights it is for",
+                         v->from);
 }
 
 /* The place of an artifact, and whether it is there already. */
-static int place(char **dir, bool *done, const struct convert_adapter *v, const char *name, lf_err *err)
+static int place(char **dir, bool *done, const struct convert_adapter *v, const char *name,
+                 lf_err *err)
 {
     *dir = lf_path_join(v->out, name, err);
     int rc = *dir ? lf_io_mkdirs(v->out, 0777, err) : LF_ENOMEM;
@@ -51,14 +57,16 @@ static void report(const char *dir, const struct lf_convert_result *r)
 }
 
 static int files(const struct convert_adapter *v, const char *name, lf_err *err,
-                 int (*make)(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err))
+                 int (*make)(const struct lf_peft_opts *o, struct lf_convert_result *res,
+                             lf_err *err))
 {
     struct lf_convert_result r;
     char *dir = NULL;
     bool done = false;
     int rc = place(&dir, &done, v, name, err);
     if (!rc && !done) {
-        const struct lf_peft_opts o = {.from = v->from, .out = dir, .base = v->base, .threads = v->threads};
+        const struct lf_peft_opts o = {
+            .from = v->from, .out = dir, .base = v->base, .threads = v->threads};
         rc = make(&o, &r, err);
         if (!rc)
             report(dir, &r);
@@ -85,14 +93,17 @@ static int compare(const struct convert_adapter *v, const char *dir, lf_err *err
     if (rc)
         return rc;
     const bool good = v->bf16 || d <= PROBE_F32;
-    printf("%s: logits of the merged model and of base with adapter differ by %.3g of the largest%s\n",
-           good ? "MERGED" : "DIFFERENT", d, v->bf16 ? " (bf16)" : "");
+    printf(
+        "%s: logits of the merged model and of base with adapter differ by %.3g of the largest%s\n",
+        good ? "MERGED" : "DIFFERENT", d, v->bf16 ? " (bf16)" : "");
     if (fflush(stdout) != 0)
         return lf_fail_errno(err, "writing to standard output");
     if (good)
         return 0;
     rc = lf_artifact_remove(dir, err);
-    return rc ? rc : lf_fail(err, LF_ENUMERIC, "the merged model is not what it was made of: logits differ by %.3g", d);
+    return rc ? rc
+              : lf_fail(err, LF_ENUMERIC,
+                        "the merged model is not what it was made of: logits differ by %.3g", d);
 }
 
 int lf_convert_adapter_merge(const struct convert_adapter *v, lf_err *err)
@@ -103,8 +114,11 @@ int lf_convert_adapter_merge(const struct convert_adapter *v, lf_err *err)
     if (!rc)
         rc = place(&dir, &done, v, "checkpoint", err);
     if (!rc && !done) {
-        const struct lf_merge_opts o = {
-            .base = v->base, .adapter = v->from, .out = dir, .bf16 = v->bf16, .threads = v->threads};
+        const struct lf_merge_opts o = {.base = v->base,
+                                        .adapter = v->from,
+                                        .out = dir,
+                                        .bf16 = v->bf16,
+                                        .threads = v->threads};
         rc = lf_adapter_merge(&o, NULL, err);
         if (!rc)
             rc = compare(v, dir, err);

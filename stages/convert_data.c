@@ -33,7 +33,8 @@ static int is_done(const struct convert_data *d, const char *out, const char *na
 }
 
 /* Ids below vocab_size, and the end of a document, from the tokenizer or the options. */
-static int find_vocabulary(struct lf_shards_opts *o, const struct convert_data *d, const lf_tokenizer *t, lf_err *err)
+static int find_vocabulary(struct lf_shards_opts *o, const struct convert_data *d,
+                           const lf_tokenizer *t, lf_err *err)
 {
     o->vocab_size = d->vocab_size;
     o->eod_id = -1;
@@ -47,21 +48,27 @@ static int find_vocabulary(struct lf_shards_opts *o, const struct convert_data *
         o->tokenizer_sha256 = lf_tokenizer_sha256(t);
         o->eod_id = d->eod_token ? lf_tokenizer_find(t, d->eod_token) : lf_tokenizer_eos(t);
         if (d->eod_token && o->eod_id < 0)
-            return lf_fail(err, LF_EINVAL, "the tokenizer has no token \"%s\" (eod_token)", d->eod_token);
+            return lf_fail(err, LF_EINVAL, "the tokenizer has no token \"%s\" (eod_token)",
+                           d->eod_token);
     }
     if (o->vocab_size < 1)
-        return lf_fail(err, LF_EINVAL, "give tokenizer (what the data was made with) or vocab_size");
+        return lf_fail(err, LF_EINVAL,
+                       "give tokenizer (what the data was made with) or vocab_size");
     if (!t && d->eod_token)
         return lf_fail(err, LF_EINVAL, "eod_token needs tokenizer");
     if (d->append_eod && o->eod_id < 0)
-        return lf_fail(err, LF_EINVAL, "append_eod needs %s", t ? "eod_token: the tokenizer names none" : "tokenizer");
+        return lf_fail(err, LF_EINVAL, "append_eod needs %s",
+                       t ? "eod_token: the tokenizer names none" : "tokenizer");
     return 0;
 }
 
 static int import(const struct convert_data *d, const char *dir, const lf_tokenizer *t, lf_err *err)
 {
-    struct lf_shards_opts o = {
-        .from = d->from, .out = dir, .shard_tokens = SHARD_TOKENS, .stop = lf_stop_requested, .warn = warn};
+    struct lf_shards_opts o = {.from = d->from,
+                               .out = dir,
+                               .shard_tokens = SHARD_TOKENS,
+                               .stop = lf_stop_requested,
+                               .warn = warn};
     struct lf_shards_result r;
     int rc = find_vocabulary(&o, d, t, err);
     if (rc == 0 && !t)
@@ -69,9 +76,9 @@ static int import(const struct convert_data *d, const char *dir, const lf_tokeni
     if (rc == 0)
         rc = lf_convert_shards_import(&o, &r, err);
     if (rc == 0)
-        lf_log(2, "%s: %llu documents, %llu sequences, %llu tokens (%llu ends of documents added)", dir,
-               (unsigned long long)r.docs, (unsigned long long)r.seqs, (unsigned long long)r.tokens,
-               (unsigned long long)r.appended);
+        lf_log(2, "%s: %llu documents, %llu sequences, %llu tokens (%llu ends of documents added)",
+               dir, (unsigned long long)r.docs, (unsigned long long)r.seqs,
+               (unsigned long long)r.tokens, (unsigned long long)r.appended);
     return rc;
 }
 
@@ -96,12 +103,14 @@ int lf_convert_data_export(const struct convert_data *d, const char *out, lf_err
     int rc = dir ? is_done(d, out, "megatron", err) : LF_ENOMEM;
     if (rc == 0 && d->tokenizer)
         rc = lf_fail(err, LF_EINVAL, "tokenizer is not needed to export data");
-    struct lf_shards_opts o = {.from = d->from, .out = dir, .stop = lf_stop_requested, .warn = warn};
+    struct lf_shards_opts o = {
+        .from = d->from, .out = dir, .stop = lf_stop_requested, .warn = warn};
     if (rc == 0) {
         rc = lf_convert_shards_export(&o, &r, err);
         if (rc == 0)
-            lf_log(2, "%s: %llu documents, %llu sequences, %llu tokens", dir, (unsigned long long)r.docs,
-                   (unsigned long long)r.seqs, (unsigned long long)r.tokens);
+            lf_log(2, "%s: %llu documents, %llu sequences, %llu tokens", dir,
+                   (unsigned long long)r.docs, (unsigned long long)r.seqs,
+                   (unsigned long long)r.tokens);
     }
     free(dir);
     return rc < 0 ? rc : 0;

@@ -46,29 +46,36 @@ static void read_loss(struct lf_dpo_opts *d, const lf_optset *o)
     const double beta = lf_optset_is_set(o, "beta") ? lf_optset_float(o, "beta") : simpo ? 2 : 0.1;
     d->loss = losses[loss];
     d->kto = loss == LOSS_KTO;
-    d->pair = (struct lf_pair_opts){.kind = d->kto ? LF_PAIR_SIGMOID : (enum lf_pair_kind)loss,
-                                    .beta = beta,
-                                    .smoothing = lf_optset_float(o, "label_smoothing"),
-                                    .gamma = lf_optset_is_set(o, "gamma") ? lf_optset_float(o, "gamma") : simpo ? 0.5 : 0,
-                                    .nll = lf_optset_float(o, "nll")};
-    d->kto_opts = (struct lf_kto_opts){
-        .beta = beta, .w_good = lf_optset_float(o, "weight_good"), .w_bad = lf_optset_float(o, "weight_bad")};
+    d->pair =
+        (struct lf_pair_opts){.kind = d->kto ? LF_PAIR_SIGMOID : (enum lf_pair_kind)loss,
+                              .beta = beta,
+                              .smoothing = lf_optset_float(o, "label_smoothing"),
+                              .gamma = lf_optset_is_set(o, "gamma") ? lf_optset_float(o, "gamma")
+                                       : simpo                      ? 0.5
+                                                                    : 0,
+                              .nll = lf_optset_float(o, "nll")};
+    d->kto_opts = (struct lf_kto_opts){.beta = beta,
+                                       .w_good = lf_optset_float(o, "weight_good"),
+                                       .w_bad = lf_optset_float(o, "weight_bad")};
     d->reference_only = lf_optset_choice(o, "mode") == 1;
 }
 
 static int check_loss(const struct lf_dpo_opts *d, const lf_optset *o, lf_err *err)
 {
     if (d->kto && (d->pair.smoothing > 0 || d->pair.gamma > 0 || d->pair.nll > 0))
-        return lf_fail(err, LF_EINVAL, "label_smoothing, gamma and nll are of pairs; loss = kto has none");
+        return lf_fail(err, LF_EINVAL,
+                       "label_smoothing, gamma and nll are of pairs; loss = kto has none");
     if (!d->kto && (lf_optset_is_set(o, "weight_good") || lf_optset_is_set(o, "weight_bad")))
         return lf_fail(err, LF_EINVAL, "weight_good and weight_bad belong to loss = kto");
     if (d->kto && !(d->kto_opts.w_good + d->kto_opts.w_bad > 0))
         return lf_fail(err, LF_EINVAL, "weight_good and weight_bad are both 0");
     const bool reference = d->kto || lf_pair_needs_reference(d->pair.kind);
     if (!reference && (d->reference_only || d->reference.from))
-        return lf_fail(err, LF_EINVAL, "loss = %s has no reference policy; leave mode and reference out", d->loss);
+        return lf_fail(err, LF_EINVAL,
+                       "loss = %s has no reference policy; leave mode and reference out", d->loss);
     if (d->reference_only && d->reference.from)
-        return lf_fail(err, LF_EINVAL, "mode = reference makes what reference names; leave that out");
+        return lf_fail(err, LF_EINVAL,
+                       "mode = reference makes what reference names; leave that out");
     return lf_pair_check(&d->pair, err);
 }
 
@@ -148,7 +155,8 @@ static void profile(void *self, struct lf_profile *p)
     ((struct dpo *)self)->c.profile = p;
 }
 
-/* A reference says itself of which weights and data it is (engine/post/reference.h); other options do not change it. */
+/* A reference says itself of which weights and data it is (engine/post/reference.h); other options
+ * do not change it. */
 static const char *const *makes(const void *self)
 {
     static const char *const none[] = {NULL};
@@ -158,8 +166,14 @@ static const char *const *makes(const void *self)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {
-        .table = &lf_dpo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true, .profile = profile,
-        .makes = makes, .continues = true};
+    const lf_stage stage = {.table = &lf_dpo_opts,
+                            .setup = setup,
+                            .plan = plan,
+                            .run = run,
+                            .destroy = destroy,
+                            .ranks = true,
+                            .profile = profile,
+                            .makes = makes,
+                            .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

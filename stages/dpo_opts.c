@@ -15,10 +15,12 @@ static const lf_opt opts[] = {
     {"mode", LF_OPT_ENUM, ID, 0, "train", 0, 0, "train|reference", NULL,
      "reference: compute the reference log-probabilities alone, as a job of their own"},
     {"reference", LF_OPT_PATH, ID, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "reference artifact that such a job made of init_from and the same data; unset: computed first"},
+     "reference artifact that such a job made of init_from and the same data; unset: computed "
+     "first"},
     {"loss", LF_OPT_ENUM, ID, 0, "sigmoid", 0, 0, "sigmoid|robust|hinge|ipo|orpo|simpo|kto", NULL,
      "what is minimised; kto reads labelled answers, the others pairs"},
-    {"beta", LF_OPT_FLOAT, ID, 0, NULL, 1e-6, 1e6, NULL, NULL, "how fast the loss grows; unset: 0.1, with simpo 2"},
+    {"beta", LF_OPT_FLOAT, ID, 0, NULL, 1e-6, 1e6, NULL, NULL,
+     "how fast the loss grows; unset: 0.1, with simpo 2"},
     {"label_smoothing", LF_OPT_FLOAT, ID, 0, "0", 0, 0.499, NULL, NULL,
      "share of pairs taken to be the wrong way round: sigmoid (cDPO) and robust"},
     {"gamma", LF_OPT_FLOAT, ID, 0, NULL, 0, 1e6, NULL, NULL, "simpo: margin wanted; unset: 0.5"},
@@ -29,7 +31,8 @@ static const lf_opt opts[] = {
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 
-    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-6, with lora_rank 1e-5", LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
+    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-6, with lora_rank 1e-5",
+                            LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
     LF_TRAIN_SCALE_ROWS,
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-eval: options, wiring, one call of the engine. Output: OUT/results/{samples.jsonl, results.json}; the samples are continued after
- * a stop and the results are made from them.
+ * lf-eval: options, wiring, one call of the engine. Output: OUT/results/{samples.jsonl,
+ * results.json}; the samples are continued after a stop and the results are made from them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,9 +124,12 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         rc = lf_infer_strings(&e->from, &e->n_from, o, "resume_from", err);
     size_t texts = e->n_text + e->n_choice + e->n_last + e->n_requests + e->n_generate;
     if (rc == 0 && e->n_data + texts == 0)
-        rc = lf_fail(err, LF_EINVAL, "nothing to measure: give data, text, multiple_choice, last_word, generate or requests");
+        rc = lf_fail(err, LF_EINVAL,
+                     "nothing to measure: give data, text, multiple_choice, last_word, generate or "
+                     "requests");
     if (rc == 0 && texts > 0 && !e->tokenizer_path)
-        rc = lf_fail(err, LF_EINVAL, "text, multiple_choice, last_word, generate and requests need tokenizer =");
+        rc = lf_fail(err, LF_EINVAL,
+                     "text, multiple_choice, last_word, generate and requests need tokenizer =");
     if (rc == 0 && e->g.match == LF_MATCH_REGEX && !e->g.regex)
         rc = lf_fail(err, LF_EINVAL, "match = regex needs regex = PATTERN");
     if (rc == 0 && !(e->requests[0] || e->generate[0] || e->choice[0]))
@@ -160,7 +163,8 @@ static int find_prefix(const eval *e, int32_t *out, lf_err *err)
     if (id < 0)
         id = lf_tokenizer_eos(e->tok);
     if (id < 0)
-        return lf_fail(err, LF_EINVAL, "the tokenizer has no BOS or end-of-document token; name one with prefix =");
+        return lf_fail(err, LF_EINVAL,
+                       "the tokenizer has no BOS or end-of-document token; name one with prefix =");
     *out = (int32_t)id;
     return 0;
 }
@@ -192,10 +196,12 @@ static int add_tasks(eval *e, int64_t max_context, lf_err *err)
     for (size_t i = 0; rc == 0 && i < e->n_requests; i++)
         rc = lf_tasks_add_requests(e->tasks, e->requests[i], e->limit, err);
     if (rc == 0 && lf_tasks_n_gens(e->tasks) > 0)
-        rc = lf_infer_end_tokens(&e->end, &e->models.n_end, e->tok, e->tokenizer_path, NULL, 0, err);
+        rc =
+            lf_infer_end_tokens(&e->end, &e->models.n_end, e->tok, e->tokenizer_path, NULL, 0, err);
     e->models.end = e->end;
     if (rc == 0 && lf_tasks_n_truncated(e->tasks) > 0 && first(e))
-        lf_log(1, "%zu contexts are longer than the model reads; their beginnings are left out", lf_tasks_n_truncated(e->tasks));
+        lf_log(1, "%zu contexts are longer than the model reads; their beginnings are left out",
+               lf_tasks_n_truncated(e->tasks));
     return rc;
 }
 
@@ -229,9 +235,12 @@ static int score_all(eval *e, lf_runner *r, size_t kept, lf_err *err)
     if (first(e))
         lf_progress_begin(&p, "eval", "documents", (double)kept, (double)n);
     for (size_t at = kept; rc == 0 && at < n;) {
-        size_t from = at + ahead < n ? at + ahead : n, k = n - from < e->block ? n - from : e->block;
+        size_t from = at + ahead < n ? at + ahead : n,
+               k = n - from < e->block ? n - from : e->block;
         lf_buf_clear(&out);
-        rc = lf_stage_agree(e->comm, lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_stop_requested, err), err);
+        rc = lf_stage_agree(
+            e->comm, lf_tasks_score(e->tasks, &e->models, from, k, &out, lf_stop_requested, err),
+            err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, append(e, &out, err), err);
         at = n - at < ranks * e->block ? n : at + ranks * e->block;
@@ -254,12 +263,15 @@ static int report(eval *e, json_t *results, lf_err *err)
     lf_buf rec;
     lf_buf_init(&rec);
     lf_buf_addf(&rec, "{\"step\":0,\"t\":%.3f", lf_wall_s());
-    json_object_foreach(all, task, metrics) {
-        json_object_foreach(metrics, metric, value) {
+    json_object_foreach(all, task, metrics)
+    {
+        json_object_foreach(metrics, metric, value)
+        {
             if (!json_is_number(value))
                 continue;
             size_t len = strcspn(metric, ",");
-            lf_buf_addf(&rec, ",\"%s.%.*s\":%.17g", task, (int)len, metric, json_number_value(value));
+            lf_buf_addf(&rec, ",\"%s.%.*s\":%.17g", task, (int)len, metric,
+                        json_number_value(value));
             if (!strstr(metric, "_stderr"))
                 lf_log(2, "%s %.*s %.6g", task, (int)len, metric, json_number_value(value));
         }
@@ -290,7 +302,8 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
 {
     lf_artifact a = {0};
     json_t *results = NULL, *fp = NULL;
-    char *samples = lf_path_join(dir, "samples.jsonl", err), *file = lf_path_join(dir, "results.json", err), *text = NULL;
+    char *samples = lf_path_join(dir, "samples.jsonl", err),
+         *file = lf_path_join(dir, "results.json", err), *text = NULL;
     int rc = samples && file ? lf_lines_finish(e->lines, err) : LF_ENOMEM;
     if (rc == 0 && !(results = lf_tasks_results(e->tasks, samples, &e->opts, dir, err)))
         rc = LF_EFORMAT;
@@ -300,7 +313,8 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
         json_object_set_new(results, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set(results, "fingerprint", fp);
         text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-        rc = text ? lf_io_write_file(file, text, strlen(text), 0640, err) : lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = text ? lf_io_write_file(file, text, strlen(text), 0640, err)
+                  : lf_fail(err, LF_ENOMEM, "out of memory");
     }
     if (rc == 0)
         rc = lf_artifact_init(&a, "results", err);
@@ -310,9 +324,10 @@ static int publish(eval *e, const char *dir, lf_runner *r, lf_err *err)
         rc = lf_artifact_add_hashed(&a, dir, "samples.jsonl", err);
     const char *task;
     json_t *v;
-    json_object_foreach(json_object_get(results, "versions"), task, v)
-        if (rc == 0 && json_object_get(json_object_get(results, "n-samples"), task))
-            rc = add_samples(&a, dir, task, err);
+    json_object_foreach(json_object_get(results, "versions"), task,
+                        v) if (rc == 0 &&
+                               json_object_get(json_object_get(results, "n-samples"), task)) rc =
+        add_samples(&a, dir, task, err);
     if (rc == 0)
         json_object_set(a.meta, "results", json_object_get(results, "results"));
     if (rc == 0)
@@ -348,18 +363,21 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     e->run.local_rank = comm ? comm->local_rank : 0;
     if (!e->out)
         return lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
-    if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+    /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+    if (comm)
         lf_comm_phase(comm, "evaluation", 0);
     char *dir = lf_path_join(e->out, "results", err);
     int rc = dir ? lf_infer_done(comm, dir, &done, err) : LF_ENOMEM;
     if (rc == 0 && done && first(e))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
-        rc = lf_infer_adapter(&e->adapter, comm, &e->run.adapter, e->checkpoint, e->out, e->run.threads, err);
+        rc = lf_infer_adapter(&e->adapter, comm, &e->run.adapter, e->checkpoint, e->out,
+                              e->run.threads, err);
         if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from, e->n_from, check_line, e, &kept, err);
+            rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from,
+                                e->n_from, check_line, e, &kept, err);
         if (rc == 0 && kept > 0 && first(e))
             lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
         if (rc == 0)
@@ -379,7 +397,13 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {.table = &lf_eval_opts, .words = "text", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
-                                   .ranks = true, .profile = profile};
+    static const lf_stage stage = {.table = &lf_eval_opts,
+                                   .words = "text",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .ranks = true,
+                                   .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-generate: options, wiring, one call of the engine. Output: OUT/text/out.jsonl, continued by id after a stop.
+ * lf-generate: options, wiring, one call of the engine. Output: OUT/text/out.jsonl, continued by id
+ * after a stop.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +102,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     if (rc == 0)
         rc = lf_infer_strings(&g->from, &g->n_from, o, "resume_from", err);
     if (rc == 0 && !g->prompts && g->n_prompt == 0)
-        rc = lf_fail(err, LF_EINVAL, "nothing to continue: give prompts = FILE.jsonl or prompt = TEXT");
+        rc = lf_fail(err, LF_EINVAL,
+                     "nothing to continue: give prompts = FILE.jsonl or prompt = TEXT");
     if (rc == 0 && g->n_prompt > 0 && !g->tokenizer_path)
         rc = lf_fail(err, LF_EINVAL, "prompt = TEXT needs tokenizer =");
     if (rc == 0 && g->show && !g->tokenizer_path)
@@ -129,7 +131,8 @@ static int read_jobs(generate *g, lf_err *err)
     for (size_t i = 0; rc == 0 && i < g->n_prompt; i++) {
         char id[32];
         snprintf(id, sizeof id, "prompt-%zu", i + 1);
-        rc = lf_gen_jobs_add_prompt(&g->jobs, id, lf_optset_str_at(g->o, "prompt", i), g->tok, &g->s.d, err);
+        rc = lf_gen_jobs_add_prompt(&g->jobs, id, lf_optset_str_at(g->o, "prompt", i), g->tok,
+                                    &g->s.d, err);
     }
     if (rc == 0 && g->prompts)
         rc = lf_gen_jobs_read(&g->jobs, g->prompts, g->tok, &g->s.d, err);
@@ -156,12 +159,14 @@ static void add_shown(lf_buf *out, const lf_gen_result *r)
 static int put(generate *g, const lf_buf *lines, const lf_buf *shown, lf_err *err)
 {
     int rc = g->lines ? lf_lines_append(g->lines, lines->data, lines->len, err) : 0;
-    if (rc == 0 && (fwrite(shown->data, 1, shown->len, stdout) != shown->len || fflush(stdout) != 0))
+    if (rc == 0 &&
+        (fwrite(shown->data, 1, shown->len, stdout) != shown->len || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
     return rc;
 }
 
-/* Alone results are put as they come; of several ranks each keeps its own until the round is over. */
+/* Alone results are put as they come; of several ranks each keeps its own until the round is
+ * over. */
 static int sink(void *arg, const lf_gen_result *r, lf_err *err)
 {
     generate *g = arg;
@@ -192,23 +197,26 @@ static span next_span(const generate *g, size_t at, size_t job, size_t block)
 {
     span p = {at, at, job};
     size_t end = job;
-    while (p.last < g->jobs.n_req && (p.last == at || end - job + g->jobs.req[p.last].n_jobs <= block)) {
+    while (p.last < g->jobs.n_req &&
+           (p.last == at || end - job + g->jobs.req[p.last].n_jobs <= block)) {
         end = g->jobs.req[p.last].first + g->jobs.req[p.last].n_jobs;
         p.last++;
     }
     return p;
 }
 
-/* Make the results of a span and the lines of its refused requests; alone they are put as they come. */
-static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t skip, struct lf_gen_stats *st,
-                    lf_err *err)
+/* Make the results of a span and the lines of its refused requests; alone they are put as they
+ * come. */
+static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t skip,
+                    struct lf_gen_stats *st, lf_err *err)
 {
     size_t end = p->last < g->jobs.n_req ? g->jobs.req[p->last].first : g->jobs.n;
     lf_gen_writer_seek(g->writer, p->first, skip);
     lf_buf_clear(&g->line);
     lf_buf_clear(&g->shown);
-    int rc =
-        end > p->job ? lf_gen_run(m, g->tok, g->jobs.v + p->job, end - p->job, sink, g, lf_stop_requested, st, err) : 0;
+    int rc = end > p->job ? lf_gen_run(m, g->tok, g->jobs.v + p->job, end - p->job, sink, g,
+                                       lf_stop_requested, st, err)
+                          : 0;
     if (!g->comm) {
         lf_buf_clear(&g->line);
         lf_buf_clear(&g->shown);
@@ -218,10 +226,10 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
     return rc == 0 && !g->comm ? put(g, &g->line, &g->shown, err) : rc;
 }
 
-/* A span of about `block` jobs per rank. The results of a job do not depend on what runs beside it, so they are those
- * of one rank; what was not put when a stop comes is made again. */
-static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_t skip, struct lf_gen_stats *st,
-                     lf_err *err)
+/* A span of about `block` jobs per rank. The results of a job do not depend on what runs beside it,
+ * so they are those of one rank; what was not put when a stop comes is made again. */
+static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_t skip,
+                     struct lf_gen_stats *st, lf_err *err)
 {
     struct lf_gen_stats part = {0};
     lf_buf_clear(&g->lines_of);
@@ -239,8 +247,8 @@ static int run_round(generate *g, const lf_gen_model *m, const span *mine, size_
     return lf_stage_agree(g->comm, rc, err);
 }
 
-static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job, size_t skip, struct lf_gen_stats *st,
-                      lf_err *err)
+static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job, size_t skip,
+                      struct lf_gen_stats *st, lf_err *err)
 {
     int rc = 0;
     while (at < g->jobs.n_req && rc == 0) {
@@ -256,14 +264,15 @@ static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job,
         rc = run_round(g, m, &mine, mine.first == begin ? skip : 0, st, err);
         skip = 0;
         if (first(g))
-            lf_progress_update(&g->progress,
-                               (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
+            lf_progress_update(
+                &g->progress,
+                (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
     }
     return rc ? rc : lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
 }
 
-/* Where to go on behind the kept lines: a request of which some lines are there is made again, unless each of its lines
- * is a job's. */
+/* Where to go on behind the kept lines: a request of which some lines are there is made again,
+ * unless each of its lines is a job's. */
 static size_t resume_at(const generate *g, size_t *job, size_t *skip)
 {
     size_t offset, at = lf_gen_jobs_at_line(&g->jobs, g->kept, &offset);
@@ -281,7 +290,8 @@ static int run_jobs(generate *g, const lf_gen_model *m, struct lf_gen_stats *st,
 {
     size_t job, skip, at = resume_at(g, &job, &skip);
     if (first(g))
-        lf_progress_begin(&g->progress, "generate", "results", (double)g->kept, (double)g->jobs.n_lines);
+        lf_progress_begin(&g->progress, "generate", "results", (double)g->kept,
+                          (double)g->jobs.n_lines);
     int rc = g->comm ? run_rounds(g, m, at, job, skip, st, err)
                      : run_span(g, m, &(span){at, g->jobs.n_req, job}, skip, st, err);
     if (first(g))
@@ -301,18 +311,21 @@ static int open_model(generate *g, lf_runner **r, lf_gen_model *m, lf_err *err)
     if (rc == 0)
         rc = lf_runner_gen_model(*r, m, err);
     if (rc == 0 && g->tok && (int64_t)lf_tokenizer_vocab_size(g->tok) < m->vocab)
-        m->vocab = (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
+        m->vocab =
+            (int64_t)lf_tokenizer_vocab_size(g->tok); /* rows that no token names are not drawn */
     if (rc == 0)
         rc = lf_gen_jobs_fit(&g->jobs, m, g->tok, err);
-    if (rc == 0 && !(g->writer = lf_gen_writer_create(&g->jobs, g->tok, lf_runner_identity(*r), err)))
+    if (rc == 0 &&
+        !(g->writer = lf_gen_writer_create(&g->jobs, g->tok, lf_runner_identity(*r), err)))
         rc = LF_ENOMEM;
     if (rc == 0 && first(g) && lf_gen_jobs_refused(&g->jobs) > 0)
-        lf_log(1, "%zu of %zu requests cannot be run; their lines say why", lf_gen_jobs_refused(&g->jobs),
-               g->jobs.n_req);
+        lf_log(1, "%zu of %zu requests cannot be run; their lines say why",
+               lf_gen_jobs_refused(&g->jobs), g->jobs.n_req);
     return rc;
 }
 
-static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_gen_stats *st, lf_err *err)
+static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_gen_stats *st,
+                   lf_err *err)
 {
     lf_artifact a = {0};
     int rc = lf_lines_finish(g->lines, err);
@@ -324,12 +337,13 @@ static int publish(generate *g, const char *dir, lf_runner *r, const struct lf_g
         json_t *fp = lf_runner_fingerprint(r, err);
         rc = fp ? 0 : LF_ENOMEM;
         json_object_set_new(a.meta, "results", json_integer((json_int_t)g->jobs.n_lines));
-        json_object_set_new(a.meta, "refused", json_integer((json_int_t)lf_gen_jobs_refused(&g->jobs)));
+        json_object_set_new(a.meta, "refused",
+                            json_integer((json_int_t)lf_gen_jobs_refused(&g->jobs)));
         json_object_set_new(a.meta, "checkpoint_identity", json_string(lf_runner_identity(r)));
         json_object_set_new(a.meta, "new_tokens_this_run", json_integer(st->new_tokens));
-        json_object_set_new(
-            a.meta, "sampling_order",
-            json_string("bias, repetition, presence and frequency penalty, temperature, top_k, top_p, min_p"));
+        json_object_set_new(a.meta, "sampling_order",
+                            json_string("bias, repetition, presence and frequency penalty, "
+                                        "temperature, top_k, top_p, min_p"));
         json_object_set_new(a.meta, "fingerprint", fp);
     }
     if (rc == 0)
@@ -344,12 +358,13 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     lf_runner *r = NULL;
     lf_gen_model m;
     struct lf_gen_stats st = {0};
-    int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run.adapter, g->checkpoint, g->out, g->run.threads, err);
+    int rc = lf_infer_adapter(&g->adapter, g->comm, &g->run.adapter, g->checkpoint, g->out,
+                              g->run.threads, err);
     if (rc == 0)
         rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)
-        rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from, check_line, g, &g->kept,
-                            err);
+        rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from,
+                            check_line, g, &g->kept, err);
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)
@@ -359,9 +374,11 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     rc = lf_stage_agree(g->comm, rc, err);
     if (rc == 0 && first(g))
         lf_log(2,
-               "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps, %lld tokens of prompts shared",
-               g->done, (long long)st.new_tokens, st.seconds, st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0,
-               (long long)st.steps, (long long)st.shared_tokens);
+               "%zu results, %lld new tokens in %.1f s: %.1f tokens/s over %lld steps, %lld tokens "
+               "of prompts shared",
+               g->done, (long long)st.new_tokens, st.seconds,
+               st.seconds > 0 ? (double)st.new_tokens / st.seconds : 0.0, (long long)st.steps,
+               (long long)st.shared_tokens);
     lf_runner_close(r);
     return rc;
 }
@@ -375,8 +392,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     g->run.local_rank = comm ? comm->local_rank : 0;
     if (comm) /* a rank may be slow for long; one that is dead is noticed all the same */
         lf_comm_phase(comm, "generation", 0);
-    int rc = g->out || g->show ? read_jobs(g, err)
-                               : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
+    int rc = g->out || g->show
+                 ? read_jobs(g, err)
+                 : lf_fail(err, LF_EINVAL, "give --out DIR to write results below, or --show");
     char *dir = rc == 0 && g->out ? lf_path_join(g->out, "text", err) : NULL;
     if (rc == 0 && g->out && !dir)
         rc = LF_ENOMEM;
@@ -398,7 +416,13 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {.table = &lf_generate_opts, .words = "prompt", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
-                                   .ranks = true, .profile = profile};
+    static const lf_stage stage = {.table = &lf_generate_opts,
+                                   .words = "prompt",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .ranks = true,
+                                   .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

@@ -11,7 +11,8 @@
 
 typedef struct generate_settings {
     lf_gen_defaults d;
-    bool raw, set[LF_GEN_KEYS]; /* set: the user gave it, so generation_config.json does not count */
+    bool raw,
+        set[LF_GEN_KEYS]; /* set: the user gave it, so generation_config.json does not count */
     const char **stop, **eos;
     size_t n_eos;
     int32_t *end;
@@ -19,9 +20,10 @@ typedef struct generate_settings {
 
 /* From options alone. */
 int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err);
-/* What generation_config.json beside the tokenizer and its end tokens add; `say` logs what was taken. */
-int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok, const char *tokenizer_path, bool say,
-                               lf_err *err);
+/* What generation_config.json beside the tokenizer and its end tokens add; `say` logs what was
+ * taken. */
+int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok,
+                               const char *tokenizer_path, bool say, lf_err *err);
 void generate_settings_fini(generate_settings *s);
 
 #endif

@@ -50,10 +50,13 @@ static int bias_option(json_t *more, const lf_optset *o, lf_err *err)
         int64_t id;
         double bias = eq ? strtod(eq + 1, &end) : 0;
         if (!eq || end == eq + 1 || *end || !(fabs(bias) <= 100))
-            rc = lf_fail(err, LF_EINVAL, "logit_bias: '%s' is not ID=NUMBER with a number from -100 to 100", text);
+            rc = lf_fail(err, LF_EINVAL,
+                         "logit_bias: '%s' is not ID=NUMBER with a number from -100 to 100", text);
         if (rc == 0 && (rc = token_id(&id, "logit_bias", text, (size_t)(eq - text), err)) == 0) {
             snprintf(key, sizeof key, "%lld", (long long)id);
-            rc = json_object_set_new(all, key, json_real(bias)) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+            rc = json_object_set_new(all, key, json_real(bias))
+                     ? lf_fail(err, LF_ENOMEM, "out of memory")
+                     : 0;
         }
     }
     if (rc || n == 0)
@@ -109,10 +112,11 @@ int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err
     if (rc == 0)
         rc = lf_sample_check(&d->params, err);
     if (rc == 0 && d->min_tokens > d->max_tokens && (s->raw || s->set[LF_GEN_MAX_TOKENS]))
-        rc = lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld", (long long)d->min_tokens,
-                     (long long)d->max_tokens);
+        rc = lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld",
+                     (long long)d->min_tokens, (long long)d->max_tokens);
     if (rc == 0 && d->best_of != 0 && d->best_of < d->n)
-        rc = lf_fail(err, LF_EINVAL, "best_of %lld is below samples %lld", (long long)d->best_of, (long long)d->n);
+        rc = lf_fail(err, LF_EINVAL, "best_of %lld is below samples %lld", (long long)d->best_of,
+                     (long long)d->n);
     return rc;
 }
 
@@ -130,8 +134,8 @@ static void take(lf_gen_defaults *d, enum lf_gen_key k, double v)
         *doubles[k] = v;
 }
 
-int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok, const char *tokenizer_path, bool say,
-                               lf_err *err)
+int generate_settings_complete(generate_settings *s, const lf_tokenizer *tok,
+                               const char *tokenizer_path, bool say, lf_err *err)
 {
     lf_gen_config c = {0};
     lf_buf taken;

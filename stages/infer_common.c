@@ -16,7 +16,8 @@
 #include "stages/adapter_in.h"
 #include "stages/stage.h"
 
-int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name, lf_err *err)
+int lf_infer_strings(const char ***out, size_t *n, const lf_optset *o, const char *name,
+                     lf_err *err)
 {
     size_t count = lf_optset_count(o, name);
     const char **v = lf_calloc(count + 1, sizeof *v, err);
@@ -38,20 +39,24 @@ int lf_infer_tokenizer(lf_tokenizer **out, const char *path, lf_err *err)
     return 0;
 }
 
-int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const lf_tokenizer *t, const char *path, lf_err *err)
+int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const lf_tokenizer *t,
+                            const char *path, lf_err *err)
 {
     int rc = lf_same_tokenizer(checkpoint, lf_tokenizer_sha256(t), path, err);
     return rc ? rc : lf_same_tokenizer(adapter, lf_tokenizer_sha256(t), path, err);
 }
 
 /* End tokens of generation_config.json. */
-static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const char *dir, lf_err *err)
+static int configured_end(int32_t *v, size_t *n, const lf_tokenizer *t, const char *dir,
+                          lf_err *err)
 {
     lf_gen_config c;
     int rc = lf_gen_config_read(&c, dir, err);
     for (size_t i = 0; i < c.n_eos && rc == 0; i++) {
         if (c.eos[i] >= (int64_t)lf_tokenizer_vocab_size(t))
-            rc = lf_fail(err, LF_EFORMAT, "%s/generation_config.json: eos_token_id is no token of the tokenizer", dir);
+            rc = lf_fail(err, LF_EFORMAT,
+                         "%s/generation_config.json: eos_token_id is no token of the tokenizer",
+                         dir);
         else
             v[(*n)++] = c.eos[i];
     }
@@ -65,7 +70,8 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
     size_t count = 0;
     if (!v)
         return LF_ENOMEM;
-    int rc = n_names == 0 && t && tokenizer_path ? configured_end(v, &count, t, tokenizer_path, err) : 0;
+    int rc =
+        n_names == 0 && t && tokenizer_path ? configured_end(v, &count, t, tokenizer_path, err) : 0;
     if (rc) {
         free(v);
         return rc;
@@ -75,7 +81,8 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
         if (id < 0) {
             free(v);
             return lf_fail(err, LF_EINVAL, "eos: %s '%s'",
-                           t ? "the tokenizer has no token" : "no tokenizer is given to find", names[i]);
+                           t ? "the tokenizer has no token" : "no tokenizer is given to find",
+                           names[i]);
         }
         v[count++] = (int32_t)id;
     }
@@ -86,8 +93,8 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
     return 0;
 }
 
-int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char *checkpoint, const char *out, int threads,
-                     lf_err *err)
+int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char *checkpoint,
+                     const char *out, int threads, lf_err *err)
 {
     int rc = *adapter ? lf_adapter_in(dir, comm, *adapter, checkpoint, out, threads, err) : 0;
     if (!rc && *adapter)
@@ -99,16 +106,20 @@ int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char
 static int adapter_there(const char *adapter, lf_err *err)
 {
     struct lf_adapter_config ac;
-    return !adapter ? 0 : lf_adapter_in_is_peft(adapter) ? LF_ENOENT : lf_adapter_config_of(&ac, adapter, err);
+    return !adapter                         ? 0
+           : lf_adapter_in_is_peft(adapter) ? LF_ENOENT
+                                            : lf_adapter_config_of(&ac, adapter, err);
 }
 
-int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint, const char *adapter, lf_err *err)
+int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *checkpoint,
+                         const char *adapter, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
     *missing = "sizes follow from the checkpoint, which does not exist yet";
     int rc = lf_runner_config(c, checkpoint, &e);
     if (!rc) {
-        *missing = "sizes follow from the adapter, which does not exist yet or is read in when the run begins";
+        *missing = "sizes follow from the adapter, which does not exist yet or is read in when the "
+                   "run begins";
         rc = adapter_there(adapter, &e);
     }
     if (!rc)
@@ -119,7 +130,9 @@ int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *c
 int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err)
 {
     json_t *notes = json_pack("[s]", missing);
-    return notes && json_object_set_new(out, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    return notes && json_object_set_new(out, "notes", notes) == 0
+               ? 0
+               : lf_fail(err, LF_ENOMEM, "out of memory");
 }
 
 int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_opts *o, lf_err *err)
@@ -137,8 +150,9 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     return rc;
 }
 
-static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name, const char *const *from,
-                    size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name,
+                    const char *const *from, size_t n_from, lf_lines_check check, void *arg,
+                    size_t *n_kept, lf_err *err)
 {
     int rc = 0;
     char **dirs = lf_calloc(n_from + 1, sizeof *dirs, err);
@@ -148,7 +162,8 @@ static int lines_of(lf_lines **out, const char *dir, const char *artifact, const
         if (!(dirs[i] = lf_path_join(from[i], artifact, err)))
             rc = LF_ENOMEM;
     if (rc == 0)
-        rc = lf_lines_open(out, dir, name, (const char *const *)dirs, n_from, check, arg, n_kept, err);
+        rc = lf_lines_open(out, dir, name, (const char *const *)dirs, n_from, check, arg, n_kept,
+                           err);
     for (size_t i = 0; i < n_from; i++)
         free(dirs[i]);
     free(dirs);
@@ -171,11 +186,13 @@ int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err)
     return rc;
 }
 
-int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact, const char *name,
-                   const char *const *from, size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact,
+                   const char *name, const char *const *from, size_t n_from, lf_lines_check check,
+                   void *arg, size_t *n_kept, lf_err *err)
 {
     size_t kept = 0;
-    int rc = first(comm) ? lines_of(out, dir, artifact, name, from, n_from, check, arg, &kept, err) : 0;
+    int rc =
+        first(comm) ? lines_of(out, dir, artifact, name, from, n_from, check, arg, &kept, err) : 0;
     rc = lf_stage_agree(comm, rc, err);
     int64_t v = (int64_t)kept;
     if (rc == 0 && comm)

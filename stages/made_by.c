@@ -22,8 +22,9 @@
 #include "engine/base/sys.h"
 
 #define RECORD_MAX ((size_t)16 << 20)
-#define READ_MAX   ((int64_t)64 << 20) /* bytes of what a path names that are read; beyond them lengths count */
-#define DEPTH_MAX  16
+#define READ_MAX                                                                                   \
+    ((int64_t)64 << 20) /* bytes of what a path names that are read; beyond them lengths count */
+#define DEPTH_MAX 16
 
 /* ---- the identity of what a path names ---- */
 
@@ -52,7 +53,8 @@ static int add_tree(struct digest *d, const char *path, int depth, lf_err *err);
 static int add_dir(struct digest *d, const char *path, int depth, lf_err *err)
 {
     struct dirent **list = NULL;
-    int n = scandir(path, &list, NULL, alphasort), rc = n < 0 ? lf_fail_errno(err, "cannot list %s", path) : 0;
+    int n = scandir(path, &list, NULL, alphasort),
+        rc = n < 0 ? lf_fail_errno(err, "cannot list %s", path) : 0;
     for (int i = 0; i < n; i++) {
         const char *name = list[i]->d_name;
         char *sub = rc == 0 && name[0] != '.' ? lf_path_join(path, name, err) : NULL;
@@ -97,7 +99,8 @@ static int add_pair(struct digest *d, const char *path, bool *pair, lf_err *err)
     return rc;
 }
 
-/* A finished artifact has an identity; of anything else lengths and, while they are short, contents are one. */
+/* A finished artifact has an identity; of anything else lengths and, while they are short, contents
+ * are one. */
 static int identity(uint8_t out[LF_HASH_BYTES], const char *path, lf_err *err)
 {
     lf_artifact a = {0};
@@ -149,14 +152,16 @@ static int describe(json_t **out, const lf_optset *o, const lf_opt_table *t, lf_
         if (opt->cls == LF_OPT_OPERATIONAL || !lf_optset_has_value(o, opt->name))
             continue;
         lf_buf_init(&text);
-        rc = opt->type == LF_OPT_PATH ? add_paths(&text, o, opt, err) : lf_optset_canonical(o, opt->name, &text, err);
+        rc = opt->type == LF_OPT_PATH ? add_paths(&text, o, opt, err)
+                                      : lf_optset_canonical(o, opt->name, &text, err);
         rc = rc == 0 ? lf_buf_check(&text, err) : rc;
-        if (rc == 0 && json_object_set_new(options, opt->name, json_stringn_nocheck(text.data, text.len)))
+        if (rc == 0 &&
+            json_object_set_new(options, opt->name, json_stringn_nocheck(text.data, text.len)))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
         lf_buf_fini(&text);
     }
-    json_t *rec = rc == 0 ? json_pack("{s:i, s:s, s:i, s:O}", "lf_made_by", 1, "stage", t->stage, "spec_version", t->spec_version,
-                                      "options", options)
+    json_t *rec = rc == 0 ? json_pack("{s:i, s:s, s:i, s:O}", "lf_made_by", 1, "stage", t->stage,
+                                      "spec_version", t->spec_version, "options", options)
                           : NULL;
     json_decref(options);
     if (rc == 0 && !rec)
@@ -203,11 +208,13 @@ static void difference(lf_buf *out, const json_t *was, const json_t *is, const l
         lf_buf_addf(out, ", and %d more differ", found - SHOWN);
     if (out->len == 0 && !json_equal(json_object_get(was, "stage"), json_object_get(is, "stage")))
         lf_buf_addf(out, "lf-%.40s made it", shown(json_object_get(was, "stage")));
-    else if (out->len == 0 && !json_equal(json_object_get(was, "spec_version"), json_object_get(is, "spec_version")))
+    else if (out->len == 0 &&
+             !json_equal(json_object_get(was, "spec_version"), json_object_get(is, "spec_version")))
         lf_buf_addf(out, "it was made by another version of lf-%s", t->stage);
 }
 
-static int compare(const char *dir, const char *path, const json_t *is, const lf_opt_table *t, bool whole, lf_err *err)
+static int compare(const char *dir, const char *path, const json_t *is, const lf_opt_table *t,
+                   bool whole, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     json_t *was = lf_json_load_file(path, RECORD_MAX, &why);
@@ -221,15 +228,16 @@ static int compare(const char *dir, const char *path, const json_t *is, const lf
     if (was)
         difference(&text, was, is, t);
     if (was && text.len > 0)
-        rc = lf_fail(err, LF_EEXIST, "%s was %s with other options (%s); use another out, or remove it", dir, whole ? "made" : "begun",
-                     text.data);
+        rc = lf_fail(err, LF_EEXIST,
+                     "%s was %s with other options (%s); use another out, or remove it", dir,
+                     whole ? "made" : "begun", text.data);
     lf_buf_fini(&text);
     json_decref(was);
     return rc;
 }
 
-/* Whole or not there. Its name becomes durable with that of the artifact beside it, whose making syncs the directory before the
- * manifest can be there. */
+/* Whole or not there. Its name becomes durable with that of the artifact beside it, whose making
+ * syncs the directory before the manifest can be there. */
 static int write_record(const char *path, const json_t *is, lf_err *err)
 {
     lf_buf tmp;
@@ -283,7 +291,8 @@ void lf_made_by_forget(const char *out, const char *name)
     free(path);
 }
 
-int lf_made_by(const lf_optset *o, const lf_opt_table *t, const char *out, const char *name, enum lf_made_by_rule rule, lf_err *err)
+int lf_made_by(const lf_optset *o, const lf_opt_table *t, const char *out, const char *name,
+               enum lf_made_by_rule rule, lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     json_t *is = NULL;
@@ -307,7 +316,8 @@ int lf_made_by(const lf_optset *o, const lf_opt_table *t, const char *out, const
     return rc;
 }
 
-int lf_made_already(bool *done, const lf_optset *o, const lf_opt_table *t, const char *out, const char *name, lf_err *err)
+int lf_made_already(bool *done, const lf_optset *o, const lf_opt_table *t, const char *out,
+                    const char *name, lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     char *dir = lf_path_join(out, name, err);

@@ -27,13 +27,20 @@ struct preset {
 };
 /* In the order of option algorithm. */
 static const struct preset presets[] = {
-    {"ppo", LF_PG_ADV_GAE, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .2, .05, true, LF_KL_K1, true, false, 1, 4},
-    {"grpo", LF_PG_ADV_GRPO, LF_RATIO_TOKEN, LF_AGG_SEQ_MEAN_TOKEN_MEAN, .2, .2, 0, false, LF_KL_K3, false, false, 8, 1},
-    {"rloo", LF_PG_ADV_RLOO, LF_RATIO_TRAJECTORY, LF_AGG_SEQ_MEAN_TOKEN_MEAN, .2, .2, .05, true, LF_KL_K1, false, false, 2, 1},
-    {"reinforce++", LF_PG_ADV_REINFORCE, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .2, .01, true, LF_KL_K1, true, false, 1, 1},
-    {"dapo", LF_PG_ADV_GRPO, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .28, 0, false, LF_KL_K3, false, true, 8, 1},
-    {"dr-grpo", LF_PG_ADV_CENTRE, LF_RATIO_TOKEN, LF_AGG_CONST, .2, .2, 0, false, LF_KL_K3, false, false, 8, 1},
-    {"gspo", LF_PG_ADV_GRPO, LF_RATIO_SEQUENCE, LF_AGG_SEQ_MEAN_TOKEN_MEAN, 3e-4, 4e-4, 0, false, LF_KL_K3, false, false, 8, 1},
+    {"ppo", LF_PG_ADV_GAE, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .2, .05, true, LF_KL_K1, true,
+     false, 1, 4},
+    {"grpo", LF_PG_ADV_GRPO, LF_RATIO_TOKEN, LF_AGG_SEQ_MEAN_TOKEN_MEAN, .2, .2, 0, false, LF_KL_K3,
+     false, false, 8, 1},
+    {"rloo", LF_PG_ADV_RLOO, LF_RATIO_TRAJECTORY, LF_AGG_SEQ_MEAN_TOKEN_MEAN, .2, .2, .05, true,
+     LF_KL_K1, false, false, 2, 1},
+    {"reinforce++", LF_PG_ADV_REINFORCE, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .2, .01, true,
+     LF_KL_K1, true, false, 1, 1},
+    {"dapo", LF_PG_ADV_GRPO, LF_RATIO_TOKEN, LF_AGG_TOKEN_MEAN, .2, .28, 0, false, LF_KL_K3, false,
+     true, 8, 1},
+    {"dr-grpo", LF_PG_ADV_CENTRE, LF_RATIO_TOKEN, LF_AGG_CONST, .2, .2, 0, false, LF_KL_K3, false,
+     false, 8, 1},
+    {"gspo", LF_PG_ADV_GRPO, LF_RATIO_SEQUENCE, LF_AGG_SEQ_MEAN_TOKEN_MEAN, 3e-4, 4e-4, 0, false,
+     LF_KL_K3, false, false, 8, 1},
 };
 
 struct ppo {
@@ -101,11 +108,13 @@ static void read_algorithm(struct lf_pg_config *c, const lf_optset *o)
     c->whiten = bool_or(o, "whiten", a->whiten);
     c->whiten_biased = lf_optset_bool(o, "whiten_biased");
     c->whiten_rewards = lf_optset_bool(o, "whiten_rewards");
-    c->kl = (struct lf_kl_control){lf_optset_float(o, "kl_target") > 0, float_or(o, "kl_coef", a->kl_coef), lf_optset_float(o, "kl_target"),
-                                   (double)lf_optset_int(o, "kl_horizon")};
+    c->kl = (struct lf_kl_control){
+        lf_optset_float(o, "kl_target") > 0, float_or(o, "kl_coef", a->kl_coef),
+        lf_optset_float(o, "kl_target"), (double)lf_optset_int(o, "kl_horizon")};
     c->kl_in_reward = choice_or(o, "kl_in", !a->kl_in_reward) == 0;
-    c->kl_est = (struct lf_kl_opts){(enum lf_kl_kind)choice_or(o, "kl_estimator", (int)a->kl), lf_optset_bool(o, "kl_straight"),
-                                    LF_KL_CLAMP_IN, LF_KL_CLAMP_OUT};
+    c->kl_est =
+        (struct lf_kl_opts){(enum lf_kl_kind)choice_or(o, "kl_estimator", (int)a->kl),
+                            lf_optset_bool(o, "kl_straight"), LF_KL_CLAMP_IN, LF_KL_CLAMP_OUT};
     c->loss.kl = c->kl_est;
     c->samples = int_or(o, "samples", a->samples);
     c->epochs = int_or(o, "epochs", a->epochs);
@@ -117,13 +126,14 @@ static void read_algorithm(struct lf_pg_config *c, const lf_optset *o)
 
 static void read_shaping(struct lf_pg_config *c, const lf_optset *o)
 {
-    c->shaping = (struct lf_shaping){.missing = (enum lf_missing_eos)lf_optset_choice(o, "missing_eos"),
-                                     .missing_value = lf_optset_float(o, "missing_eos_value"),
-                                     .overlong_max = lf_optset_int(o, "max_tokens"),
-                                     .overlong_buffer = lf_optset_int(o, "overlong_buffer"),
-                                     .overlong_factor = lf_optset_float(o, "overlong_factor"),
-                                     .scale = lf_optset_bool(o, "score_scale"),
-                                     .clip = lf_optset_float(o, "score_clip")};
+    c->shaping =
+        (struct lf_shaping){.missing = (enum lf_missing_eos)lf_optset_choice(o, "missing_eos"),
+                            .missing_value = lf_optset_float(o, "missing_eos_value"),
+                            .overlong_max = lf_optset_int(o, "max_tokens"),
+                            .overlong_buffer = lf_optset_int(o, "overlong_buffer"),
+                            .overlong_factor = lf_optset_float(o, "overlong_factor"),
+                            .scale = lf_optset_bool(o, "score_scale"),
+                            .clip = lf_optset_float(o, "score_clip")};
 }
 
 static void read_training(struct lf_pg_config *c, const lf_optset *o)
@@ -182,7 +192,8 @@ static int read_rewards(struct ppo *p, const lf_optset *o, lf_err *err)
     if (!p->rules)
         return LF_ENOMEM;
     for (; p->n_rules < n; p->n_rules++)
-        if (!(p->rules[p->n_rules] = lf_rule_create(lf_optset_str_at(o, "reward", p->n_rules), err)))
+        if (!(p->rules[p->n_rules] =
+                  lf_rule_create(lf_optset_str_at(o, "reward", p->n_rules), err)))
             return LF_EINVAL;
     c->rules = p->rules;
     c->n_rules = n;
@@ -255,7 +266,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     rc = rc ? rc : read_parts(p, o, err);
     rc = rc ? rc : lf_pg_check(&p->c, err);
     if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
-        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints and rollouts below");
+        rc = lf_fail(err, LF_EINVAL,
+                     "--out is missing: the directory to write checkpoints and rollouts below");
     return rc;
 }
 
@@ -269,7 +281,9 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct ppo *p = self;
     int rc = lf_infer_tokenizer(&p->tok, p->tokenizer, err);
-    rc = rc ? rc : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos, p->n_eos, err);
+    rc =
+        rc ? rc
+           : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos, p->n_eos, err);
     p->c.tokenizer = p->tok;
     p->c.end = p->end;
     return rc ? rc : lf_pg_run(&p->c, &lf_train_stage_sink, comm, err);
@@ -282,7 +296,14 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_ppo_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true,
-                            .profile = profile, .makes = lf_train_makes, .continues = true};
+    const lf_stage stage = {.table = &lf_ppo_opts,
+                            .setup = setup,
+                            .plan = plan,
+                            .run = run,
+                            .destroy = destroy,
+                            .ranks = true,
+                            .profile = profile,
+                            .makes = lf_train_makes,
+                            .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

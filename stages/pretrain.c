@@ -127,7 +127,14 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_pretrain_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true,
-                            .profile = profile, .makes = lf_train_makes, .continues = true};
+    const lf_stage stage = {.table = &lf_pretrain_opts,
+                            .setup = setup,
+                            .plan = plan,
+                            .run = run,
+                            .destroy = destroy,
+                            .ranks = true,
+                            .profile = profile,
+                            .makes = lf_train_makes,
+                            .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

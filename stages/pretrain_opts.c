@@ -18,7 +18,8 @@ static const lf_opt opts[] = {
     {"packing", LF_OPT_ENUM, ID, 0, "concat", 0, 0, "concat|bfd", NULL,
      "concat cuts documents where a sequence ends; bfd keeps those that fit whole"},
     {"sample_order", LF_OPT_ENUM, ID, 0, "shuffled", 0, 0, "shuffled|megatron", NULL,
-     "megatron: the samples of a Megatron-LM run on this data, which cross documents, in its order"},
+     "megatron: the samples of a Megatron-LM run on this data, which cross documents, in its "
+     "order"},
     {"megatron_seed", LF_OPT_COUNT, ID, 0, "1234", 0, 4294967295.0, NULL, NULL, "its seed"},
     {"megatron_split", LF_OPT_STR, ID, 0, "1", 0, 0, NULL, NULL,
      "its split, such as 949,50,1: the first part of the train shards is trained on"},
@@ -27,9 +28,11 @@ static const lf_opt opts[] = {
     {"megatron_surplus", LF_OPT_FLOAT, ID, 0, "0.005", 0, 1, NULL, NULL,
      "with data_weights: share of samples indexed beyond those needed"},
 
-    LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0.1"),
+    LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", LF_TRAIN_MIN_LR, "cosine", "steps",
+                            "0.95", "0.1"),
     LF_TRAIN_SCALE_ROWS,
-    {"z_loss", LF_OPT_FLOAT, ID, 0, "0", 0, 1, NULL, NULL, "coefficient of the squared log-partition; 0: none"},
+    {"z_loss", LF_OPT_FLOAT, ID, 0, "0", 0, 1, NULL, NULL,
+     "coefficient of the squared log-partition; 0: none"},
     LF_TRAIN_STATE_ROWS,
     LF_TRAIN_COMPUTE_ROWS(LF_TRAIN_PRECISIONS_FP8),
     LF_TRAIN_OPERATION_ROWS,

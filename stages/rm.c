@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-rm: options to engine/train with the objective of engine/post/rm_train.h. What is special here is the model: that
- * of init_from with a score in place of its head.
+ * lf-rm: options to engine/train with the objective of engine/post/rm_train.h. What is special here
+ * is the model: that of init_from with a score in place of its head.
  */
 #include <stdlib.h>
 
@@ -47,7 +47,8 @@ static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
                                        .dropout = lf_optset_bool(o, "dropout"),
                                        .margins = lf_optset_bool(o, "margins"),
                                        .require_eos = lf_optset_bool(o, "require_eos"),
-                                       .normalize = (enum lf_rm_normalize)lf_optset_choice(o, "normalize")};
+                                       .normalize =
+                                           (enum lf_rm_normalize)lf_optset_choice(o, "normalize")};
     if (!(r->objective = lf_rm_train_create(&t, err)))
         return LF_ENOMEM;
     r->c.objective = lf_rm_train_objective(r->objective);
@@ -119,7 +120,8 @@ static int describe(struct rm *r, lf_err *err)
     c->model.output = LF_OUTPUT_SCORE;
     r->left_out = !r->dropout && lf_decoder_has_dropout(&c->model);
     if (r->left_out)
-        c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout = c->model.attn_prob_dropout = 0;
+        c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout =
+            c->model.attn_prob_dropout = 0;
     if (!rc)
         rc = lf_model_config_finish(&c->model, err);
     c->model_given = !rc;
@@ -154,7 +156,14 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_rm_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true,
-                            .profile = profile, .makes = lf_train_makes, .continues = true};
+    const lf_stage stage = {.table = &lf_rm_opts,
+                            .setup = setup,
+                            .plan = plan,
+                            .run = run,
+                            .destroy = destroy,
+                            .ranks = true,
+                            .profile = profile,
+                            .makes = lf_train_makes,
+                            .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

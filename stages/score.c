@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-score: options, wiring, one call of the engine. Output: OUT/scores/{scores.jsonl, results.json, best.jsonl}; the
- * scores are continued after a stop and the results are made from them.
+ * lf-score: options, wiring, one call of the engine. Output: OUT/scores/{scores.jsonl,
+ * results.json, best.jsonl}; the scores are continued after a stop and the results are made from
+ * them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,15 +54,16 @@ static void destroy(void *self)
 }
 
 /* The choices of the option, in its order. */
-static const enum lf_shape shapes[] = {LF_SHAPE_AUTO,       LF_SHAPE_TEXT,     LF_SHAPE_PROMPT_COMPLETION,
-                                       LF_SHAPE_MESSAGES,   LF_SHAPE_SHAREGPT, LF_SHAPE_ALPACA,
-                                       LF_SHAPE_PREFERENCE, LF_SHAPE_UNPAIRED};
+static const enum lf_shape shapes[] = {
+    LF_SHAPE_AUTO,     LF_SHAPE_TEXT,   LF_SHAPE_PROMPT_COMPLETION, LF_SHAPE_MESSAGES,
+    LF_SHAPE_SHAREGPT, LF_SHAPE_ALPACA, LF_SHAPE_PREFERENCE,        LF_SHAPE_UNPAIRED};
 
 static int read_rows(score *s, const lf_optset *o, lf_err *err)
 {
     struct lf_rm_rows_opts *r = &s->rows_opts;
     r->shape.shape = shapes[lf_optset_choice(o, "shape")];
-    r->docs.flags = LF_TOK_SPECIAL_TEXT | (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u);
+    r->docs.flags =
+        LF_TOK_SPECIAL_TEXT | (lf_optset_bool(o, "add_template") ? LF_TOK_TEMPLATE : 0u);
     r->docs.any_order = true;
     r->normalized = lf_optset_bool(o, "normalized");
     r->ids = lf_optset_bool(o, "token_ids");
@@ -147,7 +149,8 @@ static int load(score *s, lf_err *err)
     if (rc)
         return rc;
     if (s->append_eos && lf_tokenizer_eos(s->tok) < 0)
-        return lf_fail(err, LF_EINVAL, "the tokenizer has no end-of-document token; say append_eos = no");
+        return lf_fail(err, LF_EINVAL,
+                       "the tokenizer has no end-of-document token; say append_eos = no");
     r->docs.tok = s->tok;
     r->docs.chat = s->chat;
     r->docs.no_chat = s->no_chat;
@@ -184,9 +187,11 @@ static int score_all(score *s, size_t kept, lf_err *err)
     if (first(s))
         lf_progress_begin(&p, "score", "rows", (double)kept, (double)n);
     for (size_t at = kept; rc == 0 && at < n;) {
-        size_t from = at + ahead < n ? at + ahead : n, k = n - from < s->block ? n - from : s->block;
+        size_t from = at + ahead < n ? at + ahead : n,
+               k = n - from < s->block ? n - from : s->block;
         lf_buf_clear(&out);
-        rc = lf_stage_agree(s->comm, lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_stop_requested, err), err);
+        rc = lf_stage_agree(
+            s->comm, lf_rm_rows_score(s->rows, s->rm, from, k, &out, lf_stop_requested, err), err);
         if (rc == 0)
             rc = lf_stage_agree(s->comm, append(s, &out, err), err);
         at = n - at < ranks * s->block ? n : at + ranks * s->block;
@@ -233,7 +238,8 @@ static int report(const score *s, json_t *results, lf_err *err)
     if (scores)
         lf_log(2, "%lld scores, mean %.4f, standard deviation %.4f",
                (long long)json_integer_value(json_object_get(scores, "n")),
-               json_number_value(json_object_get(scores, "mean")), json_number_value(json_object_get(scores, "std")));
+               json_number_value(json_object_get(scores, "mean")),
+               json_number_value(json_object_get(scores, "std")));
     if (pairs)
         lf_log(2, "%lld pairs, accuracy %.4f (standard error %.4f), margin %.4f",
                (long long)json_integer_value(json_object_get(pairs, "n")),
@@ -256,9 +262,10 @@ static int write_results(const score *s, const char *dir, json_t *results, lf_er
     char *file = lf_path_join(dir, "results.json", err), *text = NULL;
     json_t *fp = lf_rm_fingerprint(s->rm, err);
     int rc = file && fp ? 0 : LF_ENOMEM;
-    if (!rc && (json_object_set_new(results, "checkpoint_identity", json_string(lf_rm_identity(s->rm))) ||
-                json_object_set(results, "fingerprint", fp) ||
-                !(text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)))))
+    if (!rc &&
+        (json_object_set_new(results, "checkpoint_identity", json_string(lf_rm_identity(s->rm))) ||
+         json_object_set(results, "fingerprint", fp) ||
+         !(text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
         rc = lf_io_write_file(file, text, strlen(text), 0640, err);
@@ -323,19 +330,21 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     s->run.local_rank = comm ? comm->local_rank : 0;
     if (!s->out)
         return lf_fail(err, LF_EINVAL, "give --out DIR to write scores below");
-    if (comm) /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+    /* a rank may be slow for long, or read for long; one that is dead is noticed all the same */
+    if (comm)
         lf_comm_phase(comm, "scoring", 0);
     char *dir = lf_path_join(s->out, "scores", err);
     int rc = dir ? lf_infer_done(comm, dir, &done, err) : LF_ENOMEM;
     if (rc == 0 && done && first(s))
         lf_log(2, "%s is complete already", dir);
     if (rc == 0 && !done) {
-        rc = lf_infer_adapter(&s->adapter, comm, &s->run.adapter, s->checkpoint, s->out, s->run.threads, err);
+        rc = lf_infer_adapter(&s->adapter, comm, &s->run.adapter, s->checkpoint, s->out,
+                              s->run.threads, err);
         if (rc == 0)
             rc = lf_stage_agree(comm, load(s, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from, check_line, s,
-                                &kept, err);
+            rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from,
+                                check_line, s, &kept, err);
         if (rc == 0 && kept > 0 && first(s))
             lf_log(2, "continuing behind %zu of %zu rows", kept, lf_rm_rows_n(s->rows));
         if (rc == 0)
@@ -354,7 +363,13 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {.table = &lf_score_opts, .words = "data", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
-                                   .ranks = true, .profile = profile};
+    static const lf_stage stage = {.table = &lf_score_opts,
+                                   .words = "data",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .ranks = true,
+                                   .profile = profile};
     return lf_stage_main(&stage, argc, argv);
 }

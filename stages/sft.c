@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-sft: options to engine/train. The data says which tokens are trained (loss masks of lf-tokenize); what is special to
- * fine-tuning are defaults, adapters and parts that stay.
+ * lf-sft: options to engine/train. The data says which tokens are trained (loss masks of
+ * lf-tokenize); what is special to fine-tuning are defaults, adapters and parts that stay.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +51,12 @@ static int read_valid(struct sft *s, const lf_optset *o, lf_err *err)
     if (rc || !n)
         return rc;
     if (n != lf_optset_count(o, "valid_data") || n > LF_TRAIN_MAX_SETS)
-        return lf_fail(err, LF_EINVAL, "%zu valid_names for %zu valid_data; one each, at most %d", n,
-                       lf_optset_count(o, "valid_data"), LF_TRAIN_MAX_SETS);
+        return lf_fail(err, LF_EINVAL, "%zu valid_names for %zu valid_data; one each, at most %d",
+                       n, lf_optset_count(o, "valid_data"), LF_TRAIN_MAX_SETS);
     for (size_t i = 0; i < n; i++) {
         if (!names[i][0] || strlen(names[i]) > 32 || strspn(names[i], NAME) != strlen(names[i]))
-            return lf_fail(err, LF_EINVAL, "valid_names = %s: up to 32 letters, digits, '-' and '_'", names[i]);
+            return lf_fail(err, LF_EINVAL,
+                           "valid_names = %s: up to 32 letters, digits, '-' and '_'", names[i]);
         for (size_t k = 0; k < i; k++)
             if (strcmp(names[i], names[k]) == 0)
                 return lf_fail(err, LF_EINVAL, "valid_names = %s is there twice", names[i]);
@@ -130,7 +131,14 @@ static void profile(void *self, struct lf_profile *p)
 
 int main(int argc, char **argv)
 {
-    const lf_stage stage = {.table = &lf_sft_opts, .setup = setup, .plan = plan, .run = run, .destroy = destroy, .ranks = true,
-                            .profile = profile, .makes = lf_train_makes, .continues = true};
+    const lf_stage stage = {.table = &lf_sft_opts,
+                            .setup = setup,
+                            .plan = plan,
+                            .run = run,
+                            .destroy = destroy,
+                            .ranks = true,
+                            .profile = profile,
+                            .makes = lf_train_makes,
+                            .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

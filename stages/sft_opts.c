@@ -16,10 +16,12 @@ static const lf_opt opts[] = {
     {"packing", LF_OPT_ENUM, ID, 0, "bfd", 0, 0, "concat|bfd", NULL,
      "bfd keeps documents that fit whole; concat cuts them where a sequence ends"},
 
-    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4", LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
+    LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4",
+                            LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
     LF_TRAIN_SCALE_ROWS,
     {"neftune_alpha", LF_OPT_FLOAT, ID, 0, "0", 0, 1e4, NULL, NULL,
-     "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x width); 0: none, 5 to 15 are usual"},
+     "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x width); 0: "
+     "none, 5 to 15 are usual"},
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,
     LF_TRAIN_STATE_ROWS,
@@ -34,16 +36,23 @@ static const lf_opt opts[] = {
     {"sample_interval", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, "steps",
      "sample what the model says this often, and after the last step; 0: never"},
     {"sample_prompts", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "what it is asked: requests as JSON lines, as lf-generate reads them, messages too; unset: validation documents"},
+     "what it is asked: requests as JSON lines, as lf-generate reads them, messages too; unset: "
+     "validation documents"},
     {"sample_rows", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "8", 1, 1e4, NULL, "documents",
      "the first so many of them, up to what is trained"},
-    {"sample_tokens", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "64", 1, 1e6, NULL, "tokens", "longest sample"},
-    {"sample_temperature", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "0", 0, 1000, NULL, NULL, "of samples; 0: the most likely token"},
+    {"sample_tokens", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "64", 1, 1e6, NULL, "tokens",
+     "longest sample"},
+    {"sample_temperature", LF_OPT_FLOAT, LF_OPT_OPERATIONAL, 0, "0", 0, 1000, NULL, NULL,
+     "of samples; 0: the most likely token"},
     {"tokenizer", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "for samples: tokenizer artifact, or a tokenizer file or directory; unset: prompts and samples are ids"},
-    {"keep_best", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL, "keep the weights of the best validation as best"},
-    {"best_metric", LF_OPT_ENUM, ID, 0, "loss", 0, 0, "loss|accuracy", NULL, "of all valid_data together: what best means"},
-    {"patience", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "validations", "end after so many without a better one; 0: never"},
+     "for samples: tokenizer artifact, or a tokenizer file or directory; unset: prompts and "
+     "samples are ids"},
+    {"keep_best", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "no", 0, 0, NULL, NULL,
+     "keep the weights of the best validation as best"},
+    {"best_metric", LF_OPT_ENUM, ID, 0, "loss", 0, 0, "loss|accuracy", NULL,
+     "of all valid_data together: what best means"},
+    {"patience", LF_OPT_COUNT, ID, 0, "0", 0, 1e9, NULL, "validations",
+     "end after so many without a better one; 0: never"},
 };
 
 static const char *const outputs[] = {"checkpoint", "adapter", "best", NULL};

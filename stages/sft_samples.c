@@ -12,14 +12,17 @@
 
 int sft_samples_read(struct sft_samples *q, lf_arena *a, const lf_optset *o, lf_err *err)
 {
-    static const char *const rest[] = {"sample_prompts", "sample_rows", "sample_tokens", "sample_temperature", "tokenizer"};
+    static const char *const rest[] = {"sample_prompts", "sample_rows", "sample_tokens",
+                                       "sample_temperature", "tokenizer"};
     q->interval = lf_optset_int(o, "sample_interval");
     q->rows = lf_optset_int(o, "sample_rows");
     q->tokens = lf_optset_int(o, "sample_tokens");
     q->temperature = lf_optset_float(o, "sample_temperature");
     for (size_t i = 0; i < sizeof rest / sizeof *rest && !q->interval; i++)
         if (lf_optset_is_set(o, rest[i]))
-            return lf_fail(err, LF_EINVAL, "%s belongs to samples, of which there are none: give sample_interval", rest[i]);
+            return lf_fail(err, LF_EINVAL,
+                           "%s belongs to samples, of which there are none: give sample_interval",
+                           rest[i]);
     int rc = lf_train_string(a, o, "sample_prompts", &q->prompts, err);
     if (!rc)
         rc = lf_train_string(a, o, "tokenizer", &q->tokenizer, err);
@@ -48,7 +51,8 @@ int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run,
         return 0;
     int rc = run && q->tokenizer ? lf_infer_tokenizer(&q->tok, q->tokenizer, err) : 0;
     for (size_t i = 0; !rc && q->tok && i < c->n_sources; i++)
-        rc = lf_same_tokenizer_made(c->sources[i].dir, lf_tokenizer_sha256(q->tok), q->tokenizer, err);
+        rc = lf_same_tokenizer_made(c->sources[i].dir, lf_tokenizer_sha256(q->tok), q->tokenizer,
+                                    err);
     if (!rc && q->tok)
         rc = lf_infer_end_tokens(&q->end, &o.defaults.n_end, q->tok, q->tokenizer, NULL, 0, err);
     q->chat.tokenizer_path = q->tokenizer;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "engine/base/cause.h"
-#include "engine/base/id.h"
 #include "engine/base/fence.h"
+#include "engine/base/id.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/lock.h"
@@ -30,7 +30,8 @@ int lf_stage_threads(const lf_optset *o)
     const char *text = getenv("OMP_NUM_THREADS");
     if (n > 0)
         return (int)n;
-    return text && lf_parse_i64(&env, text, NULL) == 0 && env > 0 && env <= 4096 ? (int)env : lf_ncpu();
+    return text && lf_parse_i64(&env, text, NULL) == 0 && env > 0 && env <= 4096 ? (int)env
+                                                                                 : lf_ncpu();
 }
 
 enum lf_device lf_stage_device(const lf_optset *o)
@@ -68,7 +69,8 @@ static int print_plan(const lf_stage *st, void *self, lf_err *err)
     for (size_t i = 0; st->table->outputs && st->table->outputs[i]; i++)
         if (json_array_append_new(outs, json_string(st->table->outputs[i])) != 0)
             rc = LF_ENOMEM;
-    if (!plan || !outs || rc != 0 || json_object_set_new(plan, "stage", json_string(st->table->stage)) != 0 ||
+    if (!plan || !outs || rc != 0 ||
+        json_object_set_new(plan, "stage", json_string(st->table->stage)) != 0 ||
         json_object_set(plan, "outputs", outs) != 0) {
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
         goto out;
@@ -98,11 +100,13 @@ static void print_help(const lf_stage *st, const char *program)
 }
 
 /* Command line and INI file into o. 1: the text asked for was printed. */
-static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc, char **argv, lf_err *err)
+static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc, char **argv,
+                 lf_err *err)
 {
     char **words = NULL;
     int n_words = 0;
-    int rc = lf_optset_parse_argv(o, argc, argv, st->words ? &words : NULL, st->words ? &n_words : NULL, err);
+    int rc = lf_optset_parse_argv(o, argc, argv, st->words ? &words : NULL,
+                                  st->words ? &n_words : NULL, err);
     for (int i = 0; rc == 0 && i < n_words; i++)
         rc = lf_optset_set(o, st->words, words[i], "command line", err);
     free(words);
@@ -139,7 +143,8 @@ static const char *rank_word(void)
     return r ? r : "0";
 }
 
-/* One process to an --out: two would write into each other's files. Of several ranks the first holds the lock for all. */
+/* One process to an --out: two would write into each other's files. Of several ranks the first
+ * holds the lock for all. */
 static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err *err)
 {
     if (!out || strcmp(rank_word(), "0") != 0)
@@ -154,7 +159,8 @@ static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err
     return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
 }
 
-/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can be found on its node. */
+/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can
+ * be found on its node. */
 static int sign_in(const char *dir, lf_err *err)
 {
     lf_proc_id me;
@@ -166,8 +172,9 @@ static int sign_in(const char *dir, lf_err *err)
     lf_buf path;
     lf_buf_init(&path);
     lf_buf_addf(&path, "%s/%s.%lld.json", dir, me.host, (long long)me.pid);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "rank", rank_word(), "host", me.host, "boot", me.boot_id, "pidns",
-                          (json_int_t)me.pid_ns, "pid", (json_int_t)me.pid, "start", (json_int_t)me.start);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "rank", rank_word(), "host", me.host,
+                          "boot", me.boot_id, "pidns", (json_int_t)me.pid_ns, "pid",
+                          (json_int_t)me.pid, "start", (json_int_t)me.start);
     char *text = o ? lf_json_dump(o, err) : NULL;
     rc = text ? lf_buf_check(&path, err) : LF_ENOMEM;
     if (rc == 0)
@@ -188,7 +195,8 @@ static int join(lf_boot **boot, lf_comm **comm, const lf_stage *st, const lf_opt
     if (i->size == 1)
         return 0;
     if (!st->ranks)
-        return lf_fail(err, LF_ENOTSUP, "lf-%s runs on one rank, %d were started", st->table->stage, i->size);
+        return lf_fail(err, LF_ENOTSUP, "lf-%s runs on one rank, %d were started", st->table->stage,
+                       i->size);
     char text[16];
     int share = lf_ncpu() / (i->local_size > 0 ? i->local_size : 1);
     snprintf(text, sizeof text, "%d", share > 0 ? share : 1);
@@ -205,7 +213,8 @@ static int check_made(const lf_stage *st, const void *self, const lf_optset *o, 
     const char *out = lf_optset_str(o, "out");
     int rc = 0;
     for (size_t i = 0; rc == 0 && out && names && names[i] && strcmp(rank_word(), "0") == 0; i++)
-        rc = lf_made_by(o, st->table, out, names[i], st->continues ? LF_MADE_BY_WHOLE : LF_MADE_BY_BEGUN, err);
+        rc = lf_made_by(o, st->table, out, names[i],
+                        st->continues ? LF_MADE_BY_WHOLE : LF_MADE_BY_BEGUN, err);
     return rc;
 }
 
@@ -213,11 +222,13 @@ static int check_made(const lf_stage *st, const void *self, const lf_optset *o, 
 static void forget_made(const lf_stage *st, const lf_optset *o)
 {
     const char *out = lf_optset_str(o, "out");
-    for (size_t i = 0; out && st->table->outputs && st->table->outputs[i] && strcmp(rank_word(), "0") == 0; i++)
+    for (size_t i = 0;
+         out && st->table->outputs && st->table->outputs[i] && strcmp(rank_word(), "0") == 0; i++)
         lf_made_by_forget(out, st->table->outputs[i]);
 }
 
-static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage, lf_err *err);
+static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage,
+                lf_err *err);
 
 static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int *usage, lf_err *err)
 {
@@ -234,14 +245,17 @@ static int run_stage(const lf_stage *st, lf_optset *o, const char *program, int 
     }
     if (rc == 0)
         rc = work(st, o, program, comm, usage, err);
-    if (comm && rc == LF_ECOMM) /* launchers end all ranks after the first: let the one that knows why say it */
+    if (comm && rc ==
+                    /* launchers end all ranks after the first: let the one that knows why say it */
+                    LF_ECOMM)
         sleep(1);
     lf_comm_destroy(comm);
     lf_boot_destroy(boot);
     return rc;
 }
 
-static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage, lf_err *err)
+static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *comm, int *usage,
+                lf_err *err)
 {
     void *self = NULL;
     lf_lock *lock = NULL;
@@ -265,7 +279,9 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     const char *unread = rc == 0 ? lf_optset_unread(o) : NULL;
     if (unread) {
         *usage = 1;
-        rc = lf_fail(err, LF_EINVAL, "option %s has no effect together with the others given; leave it out", unread);
+        rc =
+            lf_fail(err, LF_EINVAL,
+                    "option %s has no effect together with the others given; leave it out", unread);
     }
     if (rc == 0 && !plan)
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
@@ -312,7 +328,8 @@ int lf_stage_main(const lf_stage *st, int argc, char **argv)
     if (rc >= 0)
         return 0;
     if (rc == LF_EINTR) {
-        lf_log(2, "stopped at a good checkpoint (%s)", lf_stop_reason() ? lf_stop_reason() : "on request");
+        lf_log(2, "stopped at a good checkpoint (%s)",
+               lf_stop_reason() ? lf_stop_reason() : "on request");
         return LF_EXIT_STOPPED;
     }
     lf_log(0, "%s", err.text);

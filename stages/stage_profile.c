@@ -14,7 +14,8 @@
 int lf_stage_profile_begin(lf_profile **out, const lf_optset *o, lf_err *err)
 {
     if (!lf_optset_str(o, "metrics") && !lf_optset_str(o, "out"))
-        return lf_fail(err, LF_EINVAL, "profile needs --out or --metrics: its files are written there");
+        return lf_fail(err, LF_EINVAL,
+                       "profile needs --out or --metrics: its files are written there");
     *out = lf_profile_create(err);
     return *out ? 0 : LF_ENOMEM;
 }
@@ -22,7 +23,8 @@ int lf_stage_profile_begin(lf_profile **out, const lf_optset *o, lf_err *err)
 /* "DIR/profile[.RANK]SUFFIX", DIR being that of the metrics file, else out. */
 static char *path_of(const lf_optset *o, int rank, const char *suffix, lf_err *err)
 {
-    const char *metrics = lf_optset_str(o, "metrics"), *slash = metrics ? strrchr(metrics, '/') : NULL;
+    const char *metrics = lf_optset_str(o, "metrics"),
+               *slash = metrics ? strrchr(metrics, '/') : NULL;
     lf_buf b;
     lf_buf_init(&b);
     if (slash)
@@ -38,7 +40,8 @@ static char *path_of(const lf_optset *o, int rank, const char *suffix, lf_err *e
     return path;
 }
 
-static int write_file(const lf_optset *o, int rank, const char *suffix, const char *text, size_t n, lf_err *err)
+static int write_file(const lf_optset *o, int rank, const char *suffix, const char *text, size_t n,
+                      lf_err *err)
 {
     char *path = path_of(o, rank, suffix, err);
     int rc = path ? lf_io_write_file(path, text, n, 0640, err) : LF_ENOMEM;

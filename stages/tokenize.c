@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-tokenize: text in, shards of token ids and a tokenizer out. Options and wiring; the work is in the other
- * tokenize_*.c. Killed at any point, a later run with the same out, or with resume_from, goes on after the last
- * finished group of shards and ends with the same bytes.
+ * lf-tokenize: text in, shards of token ids and a tokenizer out. Options and wiring; the work is in
+ * the other tokenize_*.c. Killed at any point, a later run with the same out, or with resume_from,
+ * goes on after the last finished group of shards and ends with the same bytes.
  */
 #include "config.h"
 
@@ -19,7 +19,8 @@
 
 /* ---- options ---- */
 
-static const char **strings_of(const lf_optset *o, const char *name, size_t *n, size_t room, lf_err *err)
+static const char **strings_of(const lf_optset *o, const char *name, size_t *n, size_t room,
+                               lf_err *err)
 {
     *n = lf_optset_count(o, name);
     const char **v = lf_calloc(*n + room, sizeof(*v), err);
@@ -74,7 +75,8 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     lf_shape_opts *h = &s->shape;
     h->shape = (enum lf_shape)lf_optset_choice(o, "shape");
     s->doctor = lf_optset_bool(o, "doctor");
-    /* The doctor looks at what is there; unless told otherwise it knows every shape and minds no other column. */
+    /* The doctor looks at what is there; unless told otherwise it knows every shape and minds no
+     * other column. */
     if (s->doctor) {
         s->json = lf_optset_bool(o, "json");
         s->doctor_memory = (size_t)lf_optset_int(o, "doctor_memory");
@@ -126,12 +128,14 @@ static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
         t->min_frequency = (uint64_t)lf_optset_int(o, "min_frequency");
     s->train_bytes = lf_optset_int(o, "train_bytes");
     if (t->vocab_size < 256 + t->n_specials)
-        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
+        return lf_fail(err, LF_EINVAL,
+                       "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
                        t->vocab_size, t->n_specials);
     return 0;
 }
 
-/* SHA-256 over every identity option in effect, except names of files: those are told by their contents. */
+/* SHA-256 over every identity option in effect, except names of files: those are told by their
+ * contents. */
 static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
 {
     lf_buf b;
@@ -140,7 +144,8 @@ static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
     int rc = 0;
     for (size_t i = 0; i < lf_tokenize_opts.n_opts && rc == 0; i++) {
         const lf_opt *op = &lf_tokenize_opts.opts[i];
-        if (op->cls != LF_OPT_IDENTITY || op->type == LF_OPT_PATH || (!op->def && !lf_optset_is_set(o, op->name)))
+        if (op->cls != LF_OPT_IDENTITY || op->type == LF_OPT_PATH ||
+            (!op->def && !lf_optset_is_set(o, op->name)))
             continue;
         lf_buf_addf(&b, "%s=", op->name);
         rc = lf_optset_canonical(o, op->name, &b, err);
@@ -213,7 +218,8 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     if (!s->dirs)
         return LF_ENOMEM;
     if (!s->out && !lf_optset_bool(o, "plan") && !s->doctor)
-        return lf_fail(err, LF_EINVAL, "--out is missing: the directory to write shards and tokenizer below");
+        return lf_fail(err, LF_EINVAL,
+                       "--out is missing: the directory to write shards and tokenizer below");
     if (s->out)
         s->dirs[s->n_dirs++] = s->out;
     return hash_options(s, o, err);
@@ -252,8 +258,10 @@ static int plan(void *self, json_t *out, lf_err *err)
     json_object_set_new(out, "disk_bytes", json_integer(tokens * bytes + (json_int_t)(1 << 20)));
     json_object_set_new(out, "bytes", json_pack("{s:I,s:I}", "host", host, "total", host));
     json_t *notes = json_array();
-    json_array_append_new(notes, json_string("tokens and disk are estimates: 4 bytes of text a token, compressed text "
-                                             "three times its size"));
+    json_array_append_new(
+        notes,
+        json_string("tokens and disk are estimates: 4 bytes of text a token, compressed text "
+                    "three times its size"));
     if (unknown)
         json_array_append_new(notes, json_string("standard input: its size is not known"));
     json_object_set_new(out, "notes", notes);
@@ -270,7 +278,8 @@ typedef struct encoding {
     bool all_train;
 } encoding;
 
-/* By content, so re-runs, other orders and other shard sizes keep every document, and its copies, on its side. */
+/* By content, so re-runs, other orders and other shard sizes keep every document, and its copies,
+ * on its side. */
 static int choose_split(const encoding *e, const lf_buf *text, int *split, lf_err *err)
 {
     uint8_t d[LF_HASH_BYTES];
@@ -368,7 +377,8 @@ static void close_rows(encoding *e, size_t n)
 }
 
 /* Collective; w is rank 0's. */
-static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id, tok_writer *w, lf_err *err)
+static int encode_all(tokenize *s, lf_corpus *c, const lf_tokenizer *t, int64_t eos_id,
+                      tok_writer *w, lf_err *err)
 {
     size_t n = (size_t)s->threads;
     encoding e = {.s = s, .corpus = c, .all_train = !(s->valid_fraction > 0)};
@@ -406,7 +416,8 @@ static int hash_sources(tokenize *s, const lf_corpus *c, lf_err *err)
     lf_buf_init(&b);
     lf_buf_addf(&b, "%s\n", s->options_sha);
     for (size_t i = 0; i < n; i++)
-        lf_buf_addf(&b, "%zu %s %lld\n", strlen(src[i].label), src[i].label, (long long)src[i].bytes);
+        lf_buf_addf(&b, "%zu %s %lld\n", strlen(src[i].label), src[i].label,
+                    (long long)src[i].bytes);
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);
@@ -416,7 +427,8 @@ static int hash_sources(tokenize *s, const lf_corpus *c, lf_err *err)
     return rc;
 }
 
-/* 1 when OUT/shards is published already, by these options and inputs; *sha then is that of its tokenizer. */
+/* 1 when OUT/shards is published already, by these options and inputs; *sha then is that of its
+ * tokenizer. */
 static int finished(const tokenize *s, char sha[LF_HASH_HEX], lf_err *err)
 {
     enum lf_artifact_state state;
@@ -429,12 +441,14 @@ static int finished(const tokenize *s, char sha[LF_HASH_HEX], lf_err *err)
         const char *made = json_string_value(json_object_get(a.meta, "made_from"));
         const char *tokenizer = json_string_value(json_object_get(a.meta, "tokenizer_sha256"));
         if (rc == 0 && (!made || strcmp(made, s->options_sha) != 0 || !tokenizer))
-            rc = lf_fail(err, LF_EEXIST, "%s was made with other options or inputs; use another out", dir);
+            rc = lf_fail(err, LF_EEXIST,
+                         "%s was made with other options or inputs; use another out", dir);
         if (rc == 0)
             snprintf(sha, LF_HASH_HEX, "%s", tokenizer);
         rc = rc == 0 ? 1 : rc;
     } else if (rc == 0 && state != LF_ARTIFACT_ABSENT) {
-        rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it or use another out", dir, why.text);
+        rc = lf_fail(err, LF_EFORMAT, "%s is damaged (%s); remove it or use another out", dir,
+                     why.text);
     } else if (rc != 0 && why.rc) {
         rc = lf_fail(err, rc, "%s", why.text);
     }
@@ -450,7 +464,8 @@ static void drop_chat(tokenize *s)
     s->rows.chat = NULL;
 }
 
-/* The shards are there. They are what was asked for unless a tokenizer is named that they were not made with. */
+/* The shards are there. They are what was asked for unless a tokenizer is named that they were not
+ * made with. */
 static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *err)
 {
     lf_tokenizer *t = NULL;
@@ -459,7 +474,8 @@ static int check_tokenizer(tokenize *s, lf_corpus *c, const char *sha, lf_err *e
     s->k = &alone;
     int rc = s->tokenizer_path ? lf_tokenize_get_tokenizer(s, c, &t, &eos_id, err) : 0;
     if (t && strcmp(lf_tokenizer_sha256(t), sha) != 0)
-        rc = lf_fail(err, LF_EEXIST, "%s/shards was made with another tokenizer; use another out", s->out);
+        rc = lf_fail(err, LF_EEXIST, "%s/shards was made with another tokenizer; use another out",
+                     s->out);
     drop_chat(s);
     lf_tokenizer_destroy(t);
     if (rc == 0)
@@ -494,9 +510,12 @@ static int open_corpus(tokenize *s, lf_corpus **c, lf_err *err)
     if (rc == 0)
         rc = lf_corpus_open(c, &s->corpus, err);
     if (rc == 0 && s->k->size > 1 && lf_corpus_total_bytes(*c) < 0)
-        rc = lf_fail(err, LF_EINVAL, "standard input reaches one rank only; tokenize it on one, or name files");
+        rc = lf_fail(err, LF_EINVAL,
+                     "standard input reaches one rank only; tokenize it on one, or name files");
     if (rc == 0 && !s->tokenizer_path && lf_corpus_total_bytes(*c) < 0)
-        rc = lf_fail(err, LF_EINVAL, "a tokenizer cannot be trained on standard input, which is read once; name one");
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "a tokenizer cannot be trained on standard input, which is read once; name one");
     return rc ? rc : hash_sources(s, *c, err);
 }
 
@@ -527,10 +546,13 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     lf_corpus *c = NULL;
     tok_ranks k;
     if (s->doctor)
-        return comm ? lf_fail(err, LF_EINVAL, "the doctor works alone; start one rank") : lf_tokenize_doctor(s, err);
+        return comm ? lf_fail(err, LF_EINVAL, "the doctor works alone; start one rank")
+                    : lf_tokenize_doctor(s, err);
     int rc = lf_tokenize_ranks_open(&k, comm, err);
     s->k = &k;
-    if (comm) /* reading, training and writing are rank 0's and may take long; a dead rank is noticed all the same */
+    /* reading, training and writing are rank 0's and may take long; a dead rank is noticed all the
+     * same */
+    if (comm)
         lf_comm_phase(comm, "tokenizing", 0);
     if (rc == 0)
         rc = tokenize_on(s, &c, err);
@@ -540,7 +562,8 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     return rc;
 }
 
-/* The shards, which come last: a tokenizer that is there is held to its own hash. The doctor makes its report anew each time. */
+/* The shards, which come last: a tokenizer that is there is held to its own hash. The doctor makes
+ * its report anew each time. */
 static const char *const *makes(const void *self)
 {
     static const char *const none[] = {NULL}, *const shards[] = {"shards", NULL};

@@ -13,7 +13,8 @@
 #include "engine/text/corpus/datadoc.h"
 #include "stages/tokenize_priv.h"
 
-static int write_one(lf_artifact *a, const char *dir, const char *name, const char *text, size_t n, lf_err *err)
+static int write_one(lf_artifact *a, const char *dir, const char *name, const char *text, size_t n,
+                     lf_err *err)
 {
     char *path = lf_path_join(dir, name, err);
     int rc = path ? lf_io_write_file(path, text, n, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
@@ -68,7 +69,9 @@ static int open_tokenizer(tokenize *s, lf_tokenizer **t, lf_err *err)
     if (!(*t = lf_tokenizer_load(s->tokenizer_path, err)))
         return err && err->rc ? err->rc : LF_EFORMAT;
     s->rows.tok = *t;
-    s->rows.eos_id = !s->append_eos ? -1 : s->eos_token ? lf_tokenizer_find(*t, s->eos_token) : lf_tokenizer_eos(*t);
+    s->rows.eos_id = !s->append_eos ? -1
+                     : s->eos_token ? lf_tokenizer_find(*t, s->eos_token)
+                                    : lf_tokenizer_eos(*t);
     if (s->shape.shape == LF_SHAPE_TEXT)
         return 0;
     s->rows.chat = s->chat = lf_chat_load(s->tokenizer_path, *t, &o, &why);

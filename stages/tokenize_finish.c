@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two ends of a run's shards: adopting the groups that earlier incarnations finished, and the manifest.
+ * The two ends of a run's shards: adopting the groups that earlier incarnations finished, and the
+ * manifest.
  */
 #include "config.h"
 
@@ -62,7 +63,8 @@ static int read_shard_row(tok_group *g, json_t *o, size_t group, const char *pat
     return rc;
 }
 
-static int read_record(const tok_writer *w, tok_group *g, size_t group, const char *path, lf_err *err)
+static int read_record(const tok_writer *w, tok_group *g, size_t group, const char *path,
+                       lf_err *err)
 {
     const char *fingerprint = NULL;
     json_t *shards = NULL, *o, *j = lf_json_load_file(path, 1 << 20, err);
@@ -70,7 +72,8 @@ static int read_record(const tok_writer *w, tok_group *g, size_t group, const ch
     size_t i;
     int rc = j ? lf_json_get_str(&fingerprint, j, "fingerprint", true, path, err) : LF_EFORMAT;
     if (rc == 0 && strcmp(fingerprint, w->fingerprint) != 0)
-        rc = lf_fail(err, LF_EINVAL, "%s was made with other options, inputs or another tokenizer; use another out",
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s was made with other options, inputs or another tokenizer; use another out",
                      path);
     if (rc == 0)
         rc = lf_json_get_array(&shards, j, "shards", true, path, err);
@@ -107,12 +110,14 @@ static int check_shard(const tok_shard *s, const char *path, lf_err *err)
     int64_t bytes = 0;
     int rc = lf_tree_hash_file(digest, &bytes, path, err);
     if (rc == 0 && (bytes != s->stat.bytes || memcmp(digest, s->stat.sha256, LF_HASH_BYTES) != 0))
-        rc = lf_fail(err, LF_EFORMAT, "%s is not what its record says; remove it and its record in progress/", path);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s is not what its record says; remove it and its record in progress/", path);
     return rc;
 }
 
 /* Count the tokens of a shard that was checked. */
-static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const char *path, lf_err *err)
+static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const char *path,
+                   lf_err *err)
 {
     lf_shard *sh = NULL;
     int32_t *buf = lf_malloc(READ_TOKENS, sizeof(*buf), err);
@@ -122,7 +127,8 @@ static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const ch
         w->any_kind = true;
     }
     for (uint64_t at = 0; rc == 0 && at < s->stat.n_tokens; at += READ_TOKENS) {
-        size_t n = s->stat.n_tokens - at < READ_TOKENS ? (size_t)(s->stat.n_tokens - at) : READ_TOKENS;
+        size_t n =
+            s->stat.n_tokens - at < READ_TOKENS ? (size_t)(s->stat.n_tokens - at) : READ_TOKENS;
         rc = lf_shard_read(sh, at, n, buf, err);
         for (size_t i = 0; rc == 0 && i < n; i++)
             if (buf[i] >= 0 && buf[i] < w->info.vocab_size)
@@ -134,18 +140,21 @@ static int recount(tok_writer *w, const tok_shard *s, uint64_t *counts, const ch
 }
 
 /* Make DIR/sub/name available below OUT: a hard link, or a copy where links are refused. */
-static int take_file(const tok_writer *w, const char *dir, const char *sub, const char *name, lf_err *err)
+static int take_file(const tok_writer *w, const char *dir, const char *sub, const char *name,
+                     lf_err *err)
 {
     char from[4096], to[4096];
     snprintf(from, sizeof(from), "%s/%s/%s", dir, sub, name);
     snprintf(to, sizeof(to), "%s/%s/%s", w->s->out, sub, name);
-    /* resume_from may name out itself, and in other words: what is there already must not be removed. */
+    /* resume_from may name out itself, and in other words: what is there already must not be
+     * removed. */
     struct stat a, b;
     if (stat(from, &a) != 0)
         return lf_fail_errno(err, "cannot look at %s", from);
     if (stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
         return 0;
-    if (strcmp(sub, "shards") == 0 && unlink(to) != 0 && errno != ENOENT) /* half written, without a record */
+    if (strcmp(sub, "shards") == 0 && unlink(to) != 0 &&
+        errno != ENOENT) /* half written, without a record */
         return lf_fail_errno(err, "cannot replace %s", to);
     lf_err why = LF_ERR_INIT;
     int rc = lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
@@ -166,7 +175,8 @@ static bool group_there(const tok_group *g, const char *dir)
     return true;
 }
 
-/* Are all shards of a group below dir what the record says? 1 yes, 0 no. One below out itself is an error: it would be in the way. */
+/* Are all shards of a group below dir what the record says? 1 yes, 0 no. One below out itself is an
+ * error: it would be in the way. */
 static int group_whole(const tok_writer *w, const tok_group *g, const char *dir, lf_err *err)
 {
     char path[4096];
@@ -256,9 +266,10 @@ static json_t *split_json(const tok_writer *w, int k)
         trained += s->trained;
         files += s->there;
     }
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "shards", (json_int_t)files, "docs", (json_int_t)docs, "tokens",
-                     (json_int_t)tokens, "trained", (json_int_t)trained, "text_bytes", (json_int_t)bytes,
-                     "bytes_per_token", tokens ? (double)bytes / (double)tokens : 0.0, "unigram_entropy",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "shards", (json_int_t)files, "docs",
+                     (json_int_t)docs, "tokens", (json_int_t)tokens, "trained", (json_int_t)trained,
+                     "text_bytes", (json_int_t)bytes, "bytes_per_token",
+                     tokens ? (double)bytes / (double)tokens : 0.0, "unigram_entropy",
                      tokens ? lf_tokenize_entropy(w->counts[k], (size_t)w->info.vocab_size) : 0.0);
 }
 
@@ -282,9 +293,10 @@ static json_t *sources_json(const tok_writer *w, lf_err *err)
             }
             lf_hash_hex(hex, digest);
         }
-        json_array_append_new(out, bytes >= 0 ? json_pack("{s:s,s:I,s:s}", "path", src[i].label, "bytes",
-                                                          (json_int_t)bytes, "tree_sha256", hex)
-                                              : json_pack("{s:s}", "path", src[i].label));
+        json_array_append_new(out, bytes >= 0
+                                       ? json_pack("{s:s,s:I,s:s}", "path", src[i].label, "bytes",
+                                                   (json_int_t)bytes, "tree_sha256", hex)
+                                       : json_pack("{s:s}", "path", src[i].label));
     }
     return out;
 }
@@ -295,10 +307,12 @@ static void log_summary(const json_t *splits)
         const json_t *s = json_object_get(splits, lf_tokenize_split_names[k]);
         if (json_integer_value(json_object_get(s, "tokens")) > 0)
             lf_log(2,
-                   "%s: %lld documents, %lld tokens, %lld of them trained, %.3f bytes a token, unigram entropy %.4f "
+                   "%s: %lld documents, %lld tokens, %lld of them trained, %.3f bytes a token, "
+                   "unigram entropy %.4f "
                    "nats a "
                    "token",
-                   lf_tokenize_split_names[k], (long long)json_integer_value(json_object_get(s, "docs")),
+                   lf_tokenize_split_names[k],
+                   (long long)json_integer_value(json_object_get(s, "docs")),
                    (long long)json_integer_value(json_object_get(s, "tokens")),
                    (long long)json_integer_value(json_object_get(s, "trained")),
                    json_real_value(json_object_get(s, "bytes_per_token")),
@@ -330,9 +344,11 @@ static int check_trained(const tok_writer *w, lf_err *err)
             trained += w->groups[i].shard[k].trained;
             tokens += w->groups[i].shard[k].stat.n_tokens;
         }
-    if (trained > 0 || w->info.rows == LF_ROWS_PROMPTS || tokens == w->at.counts[COUNT_FATE + LF_ROW_KEPT])
+    if (trained > 0 || w->info.rows == LF_ROWS_PROMPTS ||
+        tokens == w->at.counts[COUNT_FATE + LF_ROW_KEPT])
         return 0;
-    return lf_fail(err, LF_EINVAL, "none of %llu tokens is trained; look at a few rows with --doctor",
+    return lf_fail(err, LF_EINVAL,
+                   "none of %llu tokens is trained; look at a few rows with --doctor",
                    (unsigned long long)tokens);
 }
 
@@ -344,7 +360,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
         log_counts(w);
     if (rc == 0 && w->n_groups == 0)
         rc = lf_fail(err, LF_EINVAL, "the inputs hold no document%s",
-                     w->at.next > w->at.counts[COUNT_FATE + LF_ROW_EMPTY] ? " that is not left out" : "");
+                     w->at.next > w->at.counts[COUNT_FATE + LF_ROW_EMPTY] ? " that is not left out"
+                                                                          : "");
     if (rc == 0)
         rc = check_trained(w, err);
     if (rc == 0)
@@ -360,7 +377,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (rc != 0)
         goto out;
-    json_t *splits = json_pack("{s:o,s:o}", "train", split_json(w, SPLIT_TRAIN), "valid", split_json(w, SPLIT_VALID));
+    json_t *splits = json_pack("{s:o,s:o}", "train", split_json(w, SPLIT_TRAIN), "valid",
+                               split_json(w, SPLIT_VALID));
     json_object_set_new(a.meta, "format", json_string(LF_SHARD_FORMAT));
     json_object_set_new(a.meta, "made_from", json_string(w->s->options_sha));
     json_object_set_new(a.meta, "tokenizer_sha256", json_string(w->info.tokenizer_sha256));
@@ -369,7 +387,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
     json_object_set_new(a.meta, "token_bytes", json_integer(w->token_bytes));
     json_object_set_new(a.meta, "records", json_integer((json_int_t)w->at.next));
     json_object_set_new(a.meta, "rows", json_string(lf_rows_name(w->info.rows)));
-    json_object_set_new(a.meta, "empty_documents", json_integer((json_int_t)w->at.counts[COUNT_FATE + LF_ROW_EMPTY]));
+    json_object_set_new(a.meta, "empty_documents",
+                        json_integer((json_int_t)w->at.counts[COUNT_FATE + LF_ROW_EMPTY]));
     json_object_set_new(a.meta, "counts", lf_tokenize_counts_json(w->at.counts));
     if (w->s->chat)
         json_object_set_new(a.meta, "chat_sha256", json_string(w->s->chat_sha));
@@ -378,7 +397,8 @@ int lf_tokenize_finish(tok_writer *w, lf_err *err)
     json_object_set(a.meta, "sources", sources);
     rc = lf_artifact_publish(&a, w->dir, err);
     if (rc == 0 && w->at.replaced)
-        lf_log(1, "%llu invalid UTF-8 sequences were replaced by U+FFFD", (unsigned long long)w->at.replaced);
+        lf_log(1, "%llu invalid UTF-8 sequences were replaced by U+FFFD",
+               (unsigned long long)w->at.replaced);
     if (rc == 0)
         log_summary(splits);
 out:

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One reader, several workers, the calling thread as the sink, over a ring of batches. Batch k goes through
+ * One reader, several workers, the calling thread as the sink, over a ring of batches. Batch k goes
+ * through
  *   EMPTY -(reader)-> FULL -(a worker)-> TAKEN -> DONE -(sink, in order of k)-> EMPTY
- * and every field of a batch belongs to the one thread whose turn it is, so the one lock is held for state changes
- * only. Results do not depend on threads, because the sink sees records in the order in which they were read.
+ * and every field of a batch belongs to the one thread whose turn it is, so the one lock is held
+ * for state changes only. Results do not depend on threads, because the sink sees records in the
+ * order in which they were read.
  */
 #include "config.h"
 
@@ -49,7 +51,8 @@ static int add_record(tok_batch *b, const lf_corpus_record *r, lf_err *err)
     if (rc != 0)
         return rc;
     tok_record *t = &b->recs[b->n];
-    *t = (tok_record){.at = b->raw.len, .len = r->len, .json = r->json, .source = r->source, .line = r->line};
+    *t = (tok_record){
+        .at = b->raw.len, .len = r->len, .json = r->json, .source = r->source, .line = r->line};
     if (r->member) {
         t->member = b->names.len + 1;
         lf_buf_add(&b->names, r->member, strlen(r->member) + 1);
@@ -123,7 +126,9 @@ static void *reader_main(void *arg)
         rc = fill(&g->p, &r, b, &g->quit, &g->read_err);
         more = rc == 0 && !r.end;
         pthread_mutex_lock(&g->lock);
-        if (b->n > 0) { /* records before an error are worked on: the first error in order is the one told */
+        if (b->n >
+            /* records before an error are worked on: the first error in order is the one told */
+            0) {
             b->state = FULL;
             b->index = g->read++;
         }
@@ -165,7 +170,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* The next batch in order when it is done, or whatever is in its slot when a stop was asked for; NULL: all are sunk. */
+/* The next batch in order when it is done, or whatever is in its slot when a stop was asked for;
+ * NULL: all are sunk. */
 static tok_batch *wait_next(ring *g)
 {
     tok_batch *b = NULL;
@@ -250,8 +256,9 @@ static void free_ring(ring *g)
     free(g);
 }
 
-/* A reader that waits for standard input cannot be woken; after a second it is left to the end of the process, which
- * is near: only a stop or a failure comes here early. False: the ring and the corpus must stay. */
+/* A reader that waits for standard input cannot be woken; after a second it is left to the end of
+ * the process, which is near: only a stop or a failure comes here early. False: the ring and the
+ * corpus must stay. */
 static bool join_reader(ring *g, pthread_t reader)
 {
     struct timespec ts;
@@ -301,7 +308,8 @@ int lf_tokenize_pipe(const tok_pipe *p, lf_err *err)
         lf_buf_init(&g->slots[i].rest);
     }
     bool started = pthread_create(&reader, NULL, reader_main, g) == 0;
-    while (started && n_threads < p->threads && pthread_create(&threads[n_threads], NULL, worker_main, g) == 0)
+    while (started && n_threads < p->threads &&
+           pthread_create(&threads[n_threads], NULL, worker_main, g) == 0)
         n_threads++;
     if (!started || n_threads == 0)
         rc = lf_fail(err, LF_EIO, "cannot start threads");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf-tokenize: options as read (tokenize.c), the ordered pipeline (tokenize_pipe.c), the tokenizer artifact
- * (tokenize_vocab.c), shards with their records (tokenize_shards.c), the manifest (tokenize_finish.c) and what several
- * ranks do together (tokenize_ranks.c).
+ * Inside of lf-tokenize: options as read (tokenize.c), the ordered pipeline (tokenize_pipe.c), the
+ * tokenizer artifact (tokenize_vocab.c), shards with their records (tokenize_shards.c), the
+ * manifest (tokenize_finish.c) and what several ranks do together (tokenize_ranks.c).
  */
 #ifndef LF_STAGES_TOKENIZE_PRIV_H
 #define LF_STAGES_TOKENIZE_PRIV_H
@@ -21,9 +21,9 @@
 #include "engine/comm/comm.h"
 #include "engine/store/shard.h"
 #include "engine/text/chat/chat.h"
+#include "engine/text/chat/shape.h"
 #include "engine/text/corpus/corpus.h"
 #include "engine/text/corpus/rowdocs.h"
-#include "engine/text/chat/shape.h"
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/vocab/train_bpe.h"
 #include "engine/text/vocab/train_sp.h"
@@ -37,7 +37,8 @@ typedef struct tok_ranks {
     lf_comm *comm; /* NULL: alone */
     int rank, size;
     bool *over; /* [size]: nothing more is said with that rank */
-    int (*sink)(void *ctx, struct tok_batch *b, lf_err *err); /* rank 0: where batches of all ranks go, in order */
+    int (*sink)(void *ctx, struct tok_batch *b,
+                lf_err *err); /* rank 0: where batches of all ranks go, in order */
     void *sink_ctx;
 } tok_ranks;
 
@@ -61,7 +62,7 @@ typedef struct tokenize {
     size_t doctor_memory;
     const char *tokenizer_path; /* NULL: train */
     enum { VOCAB_BYTE_BPE, VOCAB_SP_BPE, VOCAB_UNIGRAM } vocab_type;
-    lf_bpe_train_args train;     /* byte_bpe; the others read vocab_size and specials */
+    lf_bpe_train_args train; /* byte_bpe; the others read vocab_size and specials */
     double coverage;
     const char **specials;
     int64_t train_bytes;
@@ -75,9 +76,11 @@ typedef struct tokenize {
     uint64_t limit_docs, limit_bytes;
     int threads;
     const char *out, *metrics;
-    const char **dirs; /* out directories to adopt from: earlier ones, oldest first, then out itself */
+    const char *
+        *dirs; /* out directories to adopt from: earlier ones, oldest first, then out itself */
     size_t n_dirs;
-    char options_sha[LF_HASH_HEX]; /* of the identity options; run adds the sources' labels and lengths */
+    char options_sha
+        [LF_HASH_HEX]; /* of the identity options; run adds the sources' labels and lengths */
     bool reader_left;
 } tokenize;
 
@@ -134,8 +137,8 @@ typedef struct tok_batch {
     int state;
 } tok_batch;
 
-/* Where to begin: records of sources before `source` are not read; the first record of `source` has ordinal `ordinal`;
- * records below `skip_to` are read but not passed on. */
+/* Where to begin: records of sources before `source` are not read; the first record of `source` has
+ * ordinal `ordinal`; records below `skip_to` are read but not passed on. */
 typedef struct tok_start {
     size_t source;
     uint64_t ordinal, skip_to;
@@ -144,15 +147,18 @@ typedef struct tok_start {
 typedef struct tok_pipe {
     lf_corpus *corpus;
     tok_start start;
-    uint64_t max_docs, max_bytes; /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
-    uint64_t bytes_before;        /* raw bytes of the records before start.skip_to, for max_bytes */
+    uint64_t max_docs,
+        max_bytes; /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
+    uint64_t bytes_before; /* raw bytes of the records before start.skip_to, for max_bytes */
     int threads;
     int rank, ranks; /* work is called for this rank's batches only; 0 ranks: for all */
     int (*work)(void *ctx, int thread, tok_batch *b, lf_err *err);
     int (*sink)(void *ctx, tok_batch *b, lf_err *err); /* NULL: none */
     void *ctx, *sink_ctx;
-    const char *what;  /* for progress */
-    bool *reader_left; /* set when the reading thread still waits for input: the corpus must not be closed */
+    const char *what; /* for progress */
+    bool *
+        /* set when the reading thread still waits for input: the corpus must not be closed */
+        reader_left;
 } tok_pipe;
 
 /* Run to the end of the corpus; LF_EINTR when a stop was asked for. */
@@ -163,10 +169,12 @@ void lf_tokenize_where(char *buf, size_t cap, const lf_corpus *c, const tok_batc
 /* ---- several ranks; with one, nothing happens ---- */
 int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err);
 void lf_tokenize_ranks_close(tok_ranks *k);
-/* Sinks of the pipeline: of rank 0 (passes every batch on to k->sink) and of the others. ctx is the tok_ranks. */
+/* Sinks of the pipeline: of rank 0 (passes every batch on to k->sink) and of the others. ctx is the
+ * tok_ranks. */
 int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err);
 int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err);
-/* After a pipeline with these sinks, however it went (rc); returns what came of it, other ranks' failures included. */
+/* After a pipeline with these sinks, however it went (rc); returns what came of it, other ranks'
+ * failures included. */
 int lf_tokenize_ranks_end(tok_ranks *k, int rc, lf_err *err);
 /* Collective: add the counts of all ranks to rank 0's. */
 int lf_tokenize_ranks_words(const tok_ranks *k, lf_word_counts *words, lf_err *err);
@@ -175,11 +183,15 @@ int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err);
 int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err);
 
 /* ---- the tokenizer artifact ---- */
-/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended. Collective. */
-int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err);
+/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended.
+ * Collective. */
+int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id,
+                              lf_err *err);
 
-/* The chat template of the tokenizer's files (a block as they travel), where there is one: s->rows.chat, s->chat_sha. */
-int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name, lf_err *err);
+/* The chat template of the tokenizer's files (a block as they travel), where there is one:
+ * s->rows.chat, s->chat_sha. */
+int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name,
+                         lf_err *err);
 
 /* ---- rows ---- */
 /* One thread's. */
@@ -189,11 +201,13 @@ typedef struct tok_rows {
     lf_rowdocs docs;
     lf_buf text; /* of a plain document */
 } tok_rows;
-/* Record i to its documents: r->docs, and what its split is chosen by in *text (borrowed from r). Rows that are at fault
- * are counted or errors, by s->skip_bad and s->drop_non_prefix. */
-int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text, lf_err *err);
+/* Record i to its documents: r->docs, and what its split is chosen by in *text (borrowed from r).
+ * Rows that are at fault are counted or errors, by s->skip_bad and s->drop_non_prefix. */
+int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text,
+                    lf_err *err);
 /* The documents to the batch, as its record i. */
-int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split, lf_err *err);
+int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split,
+                        lf_err *err);
 
 /* ---- the doctor ---- */
 int lf_tokenize_doctor(tokenize *s, lf_err *err);
@@ -230,7 +244,7 @@ typedef struct tok_writer {
     lf_shard_writer *w[N_SPLITS];
     uint64_t text_bytes[N_SPLITS], trained[N_SPLITS];
     bool any_kind; /* info.rows is that of the documents so far */
-    tok_group at; /* running sums and place */
+    tok_group at;  /* running sums and place */
     size_t last_source;
     bool any_source;
     uint64_t *counts[N_SPLITS]; /* token counts over all groups */
@@ -239,8 +253,8 @@ typedef struct tok_writer {
     uint64_t tokens_at_start;
 } tok_writer;
 
-int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c, int64_t eos_id,
-                            lf_err *err);
+int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c,
+                            int64_t eos_id, lf_err *err);
 /* The pipeline's sink (sink_ctx is the tok_writer). */
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err);
 int lf_tokenize_close_group(tok_writer *w, lf_err *err);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizing on several ranks. Every rank reads the whole input and so cuts it into the same batches; batch k is worked on
- * by rank k mod P alone. Rank 0 is the only one that writes: its sink takes batches in order, those of others by message,
- * so the shards are those of one rank, bit for bit, and everything about restarts is rank 0's and needs nothing here.
+ * Tokenizing on several ranks. Every rank reads the whole input and so cuts it into the same
+ * batches; batch k is worked on by rank k mod P alone. Rank 0 is the only one that writes: its sink
+ * takes batches in order, those of others by message, so the shards are those of one rank, bit for
+ * bit, and everything about restarts is rank 0's and needs nothing here.
  *
  * What rank r > 0 and rank 0 say to each other, for each batch of r in order and once at the end:
  *
  *     r: head (which batch, how much)     0: GO or STOP     r, after GO: documents, ids
  *     r: head END, with its failure if it had one
  *
- * Rank 0 answers every head, so nobody waits for ever: when it has failed or was stopped it answers STOP from then on
- * (lf_tokenize_ranks_end), after which r sends nothing more.
+ * Rank 0 answers every head, so nobody waits for ever: when it has failed or was stopped it answers
+ * STOP from then on (lf_tokenize_ranks_end), after which r sends nothing more.
  */
 #include "config.h"
 
@@ -28,7 +29,7 @@ enum { REPLY_GO = 1, REPLY_STOP };
 typedef struct head {
     int64_t kind, rc;
     uint64_t index, first, n, n_ids, n_mask, n_rest, replaced; /* of the batch */
-    char text[sizeof(((lf_err *)0)->text)];    /* of the failure */
+    char text[sizeof(((lf_err *)0)->text)];                    /* of the failure */
 } head;
 
 int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err)
@@ -52,7 +53,14 @@ int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err)
     int64_t reply = 0;
     if (b->index % (uint64_t)k->size != (uint64_t)k->rank)
         return 0;
-    head h = {.kind = HEAD_BATCH, .index = b->index, .first = b->first, .n = b->n, .n_ids = b->ids.n, .n_mask = b->mask.len, .n_rest = b->rest.len, .replaced = b->replaced};
+    head h = {.kind = HEAD_BATCH,
+              .index = b->index,
+              .first = b->first,
+              .n = b->n,
+              .n_ids = b->ids.n,
+              .n_mask = b->mask.len,
+              .n_rest = b->rest.len,
+              .replaced = b->replaced};
     int rc = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, err);
     if (rc == 0)
         rc = lf_comm_recv(k->comm, &reply, sizeof(reply), 0, TAG_REPLY, err);
@@ -85,11 +93,15 @@ static int say_end(tok_ranks *k, int rc, lf_err *err)
 
 /* ---- rank 0 ---- */
 
-/* What rank r failed with, as rank 0's own failure: the first in the order of the input is the one that is told. */
+/* What rank r failed with, as rank 0's own failure: the first in the order of the input is the one
+ * that is told. */
 static int their_failure(const head *h, int r, lf_err *err)
 {
     if (h->rc == 0)
-        return lf_fail(err, LF_ECOMM, "rank %d has come to the end of the input before rank 0; does it see the same files?", r);
+        return lf_fail(
+            err, LF_ECOMM,
+            "rank %d has come to the end of the input before rank 0; does it see the same files?",
+            r);
     return lf_fail(err, (int)h->rc, "%.*s", (int)sizeof(h->text) - 1, h->text);
 }
 
@@ -127,7 +139,8 @@ static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
         k->over[r] = true;
         reply = REPLY_STOP;
         (void)lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, NULL);
-        return lf_fail(err, LF_ECOMM, "rank %d reads another text than rank 0; does it see the same files?", r);
+        return lf_fail(err, LF_ECOMM,
+                       "rank %d reads another text than rank 0; does it see the same files?", r);
     }
     b->ids.n = 0;
     rc = make_room(&b->docs, &b->cap_docs, b->n, sizeof(*b->docs), err);
@@ -172,7 +185,8 @@ static int hear_out(tok_ranks *k, int r, int rc, lf_err *err)
     got = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc ? NULL : err);
     if (rc || got)
         return rc ? rc : got;
-    return lf_fail(err, LF_ECOMM, "rank %d reads more text than rank 0; does it see the same files?", r);
+    return lf_fail(err, LF_ECOMM,
+                   "rank %d reads more text than rank 0; does it see the same files?", r);
 }
 
 int lf_tokenize_ranks_end(tok_ranks *k, int rc, lf_err *err)
@@ -200,7 +214,8 @@ int lf_tokenize_ranks_words(const tok_ranks *k, lf_word_counts *words, lf_err *e
     if (rc == 0)
         rc = lf_comm_gather_blobs(k->comm, mine.data, mine.len, &all, err);
     for (int r = 1; r < k->size && rc == 0 && k->rank == 0; r++)
-        rc = lf_word_counts_unpack(words, all.data + all.offset[r], all.offset[r + 1] - all.offset[r], err);
+        rc = lf_word_counts_unpack(words, all.data + all.offset[r],
+                                   all.offset[r + 1] - all.offset[r], err);
     lf_comm_blobs_fini(&all);
     lf_buf_fini(&mine);
     return rc;

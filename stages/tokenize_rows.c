@@ -19,13 +19,16 @@ const char *lf_tokenize_count_name(int k)
 }
 
 /* A record as a row; a row that cannot be read is its fault, unless memory failed. */
-static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char *where, lf_err *err)
+static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char *where,
+                    lf_err *err)
 {
     const tok_record *rec = &b->recs[i];
     const tokenize *s = r->s;
     if (rec->json && s->shape.shape != LF_SHAPE_TEXT)
-        return lf_shape_row(row, &s->shape, b->raw.data + rec->at, rec->len, where, &b->replaced, err);
-    int rc = lf_corpus_text(&s->corpus, b->raw.data + rec->at, rec->len, rec->json, where, &r->text, &b->replaced, err);
+        return lf_shape_row(row, &s->shape, b->raw.data + rec->at, rec->len, where, &b->replaced,
+                            err);
+    int rc = lf_corpus_text(&s->corpus, b->raw.data + rec->at, rec->len, rec->json, where, &r->text,
+                            &b->replaced, err);
     *row = (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = r->text.data, .len = r->text.len}};
     return rc;
 }
@@ -38,7 +41,8 @@ static void tell(tokenize *s, const char *where, const char *why)
                n + 1 == TELL ? " (no more of them are named)" : "");
 }
 
-int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text, lf_err *err)
+int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text,
+                    lf_err *err)
 {
     tokenize *s = r->s;
     lf_rowdocs *d = &r->docs;
@@ -62,7 +66,8 @@ int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, cons
     lf_row_fini(&row);
     if (rc < 0)
         return lf_err_prefix(err, "%s", where);
-    bool refuse = (d->fate == LF_ROW_BROKEN && !s->skip_bad) || (d->fate == LF_ROW_NON_PREFIX && !s->drop_non_prefix);
+    bool refuse = (d->fate == LF_ROW_BROKEN && !s->skip_bad) ||
+                  (d->fate == LF_ROW_NON_PREFIX && !s->drop_non_prefix);
     if (refuse)
         return lf_fail(err, LF_EFORMAT, "%s: %s", where, d->why.text);
     if (d->fate != LF_ROW_KEPT && d->fate != LF_ROW_EMPTY)
@@ -70,7 +75,8 @@ int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, cons
     return 0;
 }
 
-int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split, lf_err *err)
+int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split,
+                        lf_err *err)
 {
     const lf_rowdocs *d = &r->docs;
     tok_doc *to = &b->docs[i];

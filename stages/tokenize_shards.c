@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards are made in groups: train-NNNNN.h5 and valid-NNNNN.h5 of one group hold what lies between two places of the
- * corpus, and both are closed when either is full, so that one number says where to go on. Invariants:
- *   1. a group is finished when its record OUT/progress/NNNNN.json is published; its shards were durable before;
+ * Shards are made in groups: train-NNNNN.h5 and valid-NNNNN.h5 of one group hold what lies between
+ * two places of the corpus, and both are closed when either is full, so that one number says where
+ * to go on. Invariants:
+ *   1. a group is finished when its record OUT/progress/NNNNN.json is published; its shards were
+ *      durable before;
  *   2. records are numbered without a gap; what is after the last one is redone from its `next`;
- *   3. where a group ends depends on the documents only, so a run that was killed makes the same files.
+ *   3. where a group ends depends on the documents only, so a run that was killed makes the same
+ *      files.
  */
 #include "config.h"
 
@@ -28,8 +31,9 @@ static int make_fingerprint(tok_writer *w, lf_err *err)
     lf_buf b;
     uint8_t digest[LF_HASH_BYTES];
     lf_buf_init(&b);
-    lf_buf_addf(&b, "lf-tokenize-2\n%s\n%s\n%lld\n%d\n%s\n", w->s->options_sha, lf_tokenizer_sha256(w->t),
-                (long long)w->info.eos_id, w->token_bytes, w->s->chat_sha);
+    lf_buf_addf(&b, "lf-tokenize-2\n%s\n%s\n%lld\n%d\n%s\n", w->s->options_sha,
+                lf_tokenizer_sha256(w->t), (long long)w->info.eos_id, w->token_bytes,
+                w->s->chat_sha);
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);
@@ -50,8 +54,8 @@ static int keep_metric(void *ctx, const char *payload, size_t n, int64_t offset,
     return j ? keep : LF_EFORMAT;
 }
 
-int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c, int64_t eos_id,
-                            lf_err *err)
+int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, const lf_corpus *c,
+                            int64_t eos_id, lf_err *err)
 {
     size_t n_src;
     const lf_corpus_source *src = lf_corpus_sources(c, &n_src);
@@ -59,10 +63,12 @@ int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, c
     w->info.vocab_size = lf_tokenizer_vocab_size(t);
     w->info.eos_id = eos_id;
     w->info.source = n_src > 0 ? src[0].label : "";
-    snprintf(w->info.tokenizer_sha256, sizeof(w->info.tokenizer_sha256), "%s", lf_tokenizer_sha256(t));
+    snprintf(w->info.tokenizer_sha256, sizeof(w->info.tokenizer_sha256), "%s",
+             lf_tokenizer_sha256(t));
     w->token_bytes = s->dtype ? s->dtype : w->info.vocab_size <= 65536 ? 2 : 4;
     if (w->token_bytes == 2 && w->info.vocab_size > 65536)
-        return lf_fail(err, LF_EINVAL, "dtype = u16 cannot hold the ids of a vocabulary of %lld; use u32",
+        return lf_fail(err, LF_EINVAL,
+                       "dtype = u16 cannot hold the ids of a vocabulary of %lld; use u32",
                        (long long)w->info.vocab_size);
     int rc = make_fingerprint(w, err);
     w->dir = rc == 0 ? lf_path_join(s->out, "shards", err) : NULL;
@@ -117,16 +123,19 @@ json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g)
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, s->stat.sha256);
         if (s->there)
-            json_array_append_new(
-                shards, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "split", lf_tokenize_split_names[k], "path",
-                                  s->name, "docs", (json_int_t)s->stat.n_docs, "tokens", (json_int_t)s->stat.n_tokens,
-                                  "trained", (json_int_t)s->trained, "text_bytes", (json_int_t)s->text_bytes, "bytes",
-                                  (json_int_t)s->stat.bytes, "tree_sha256", hex));
+            json_array_append_new(shards, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "split",
+                                                    lf_tokenize_split_names[k], "path", s->name,
+                                                    "docs", (json_int_t)s->stat.n_docs, "tokens",
+                                                    (json_int_t)s->stat.n_tokens, "trained",
+                                                    (json_int_t)s->trained, "text_bytes",
+                                                    (json_int_t)s->text_bytes, "bytes",
+                                                    (json_int_t)s->stat.bytes, "tree_sha256", hex));
     }
-    return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o}", "lf_tokenize", 2, "fingerprint", w->fingerprint, "shards",
-                     shards, "next", (json_int_t)g->next, "source", (json_int_t)g->source, "source_first",
-                     (json_int_t)g->source_first, "raw_bytes", (json_int_t)g->raw_bytes, "replaced",
-                     (json_int_t)g->replaced, "counts", lf_tokenize_counts_json(g->counts));
+    return json_pack("{s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o}", "lf_tokenize", 2, "fingerprint",
+                     w->fingerprint, "shards", shards, "next", (json_int_t)g->next, "source",
+                     (json_int_t)g->source, "source_first", (json_int_t)g->source_first,
+                     "raw_bytes", (json_int_t)g->raw_bytes, "replaced", (json_int_t)g->replaced,
+                     "counts", lf_tokenize_counts_json(g->counts));
 }
 
 static int write_record(tok_writer *w, const tok_group *g, lf_err *err)
@@ -137,8 +146,11 @@ static int write_record(tok_writer *w, const tok_group *g, lf_err *err)
     json_t *j = lf_tokenize_group_json(w, g);
     char *text = j ? lf_json_dump(j, err) : NULL;
     lf_err first = LF_ERR_INIT;
-    int rc = path && text ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, &first) : LF_ENOMEM;
-    if (rc == LF_EEXIST) { /* left from before an earlier shard was lost; its shards have just been replaced */
+    int rc = path && text ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, &first)
+                          : LF_ENOMEM;
+    if (rc ==
+        /* left from before an earlier shard was lost; its shards have just been replaced */
+        LF_EEXIST) {
         lf_err_clear(&first);
         rc = unlink(path) == 0 ? lf_io_publish(path, text, strlen(text), LF_ARTIFACT_MODE, &first)
                                : lf_fail_errno(&first, "cannot replace %s", path);
@@ -162,7 +174,8 @@ static int write_metrics(tok_writer *w, lf_err *err)
     double sec = lf_now_s() - w->t0;
     char line[320];
     int n =
-        snprintf(line, sizeof(line), "{\"step\":%zu,\"t\":%.3f,\"docs\":%llu,\"tokens\":%llu,\"tokens_per_s\":%.1f}",
+        snprintf(line, sizeof(line),
+                 "{\"step\":%zu,\"t\":%.3f,\"docs\":%llu,\"tokens\":%llu,\"tokens_per_s\":%.1f}",
                  w->n_groups, lf_wall_s(), (unsigned long long)docs, (unsigned long long)tokens,
                  sec > 0 ? (double)(tokens - w->tokens_at_start) / sec : 0.0);
     int rc = lf_frame_append(w->metrics, line, (size_t)n, err);
@@ -178,7 +191,8 @@ int lf_tokenize_close_group(tok_writer *w, lf_err *err)
     int rc = lf_grow(&w->groups, &w->cap_groups, w->n_groups, sizeof(*w->groups), err);
     for (int k = 0; k < N_SPLITS && rc == 0; k++) {
         tok_shard *s = &g.shard[k];
-        *s = (tok_shard){.there = w->w[k] != NULL, .text_bytes = w->text_bytes[k], .trained = w->trained[k]};
+        *s = (tok_shard){
+            .there = w->w[k] != NULL, .text_bytes = w->text_bytes[k], .trained = w->trained[k]};
         w->text_bytes[k] = w->trained[k] = 0;
         if (!s->there)
             continue;
@@ -194,7 +208,8 @@ int lf_tokenize_close_group(tok_writer *w, lf_err *err)
         return rc;
     w->groups[w->n_groups++] = g;
     lf_log(3, "finished shards %zu: %llu and %llu tokens", w->n_groups - 1,
-           (unsigned long long)g.shard[0].stat.n_tokens, (unsigned long long)g.shard[1].stat.n_tokens);
+           (unsigned long long)g.shard[0].stat.n_tokens,
+           (unsigned long long)g.shard[1].stat.n_tokens);
     return w->metrics ? write_metrics(w, err) : 0;
 }
 
@@ -222,16 +237,16 @@ static int check_kind(tok_writer *w, const tok_doc *d, uint64_t ordinal, lf_err 
     w->any_kind = true;
     if (w->info.rows == kind)
         return 0;
-    return lf_fail(
-        err, LF_EINVAL,
-        "record %llu is of the kind %s, those before are %s; shards hold one kind: set shape, or tokenize them "
-        "apart",
-        (unsigned long long)ordinal + 1, lf_rows_name(kind), lf_rows_name(w->info.rows));
+    return lf_fail(err, LF_EINVAL,
+                   "record %llu is of the kind %s, those before are %s; shards hold one kind: set "
+                   "shape, or tokenize them "
+                   "apart",
+                   (unsigned long long)ordinal + 1, lf_rows_name(kind), lf_rows_name(w->info.rows));
 }
 
 /* A record's documents, one or the two of a pair. */
-static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask, const char *rest,
-                      lf_err *err)
+static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, const uint8_t *mask,
+                      const char *rest, lf_err *err)
 {
     int k = d->split, rc = 0;
     if (w->w[k] && lf_shard_writer_tokens(w->w[k]) + d->n_ids > w->s->shard_tokens)
@@ -249,8 +264,9 @@ static int write_docs(tok_writer *w, const tok_doc *d, const uint32_t *ids, cons
     if (rc == 0)
         rc = lf_shard_append_doc(w->w[k], &doc, err);
     if (rc == 0 && w->info.rows == LF_ROWS_PAIRS) {
-        doc = (lf_shard_doc){
-            .tokens = ids + d->n_first, .n = d->n_ids - d->n_first, .mask = mask ? mask + d->n_first : NULL};
+        doc = (lf_shard_doc){.tokens = ids + d->n_first,
+                             .n = d->n_ids - d->n_first,
+                             .mask = mask ? mask + d->n_first : NULL};
         rc = lf_shard_append_doc(w->w[k], &doc, err);
     }
     if (rc != 0)
@@ -283,7 +299,8 @@ int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err)
     for (size_t i = 0; i < b->n; i++) {
         const tok_record *r = &b->recs[i];
         const tok_doc *d = &b->docs[i];
-        /* A group that is closed by this document ends before it: the place is moved on afterwards. */
+        /* A group that is closed by this document ends before it: the place is moved on
+         * afterwards. */
         if (!w->any_source || r->source != w->last_source) {
             w->at.source = w->last_source = r->source;
             w->at.source_first = b->first + i;

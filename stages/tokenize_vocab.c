@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tokenizer of a run: the one named, the one an earlier incarnation trained, or one trained now. Whichever it is,
- * OUT/tokenizer is published before the first token is written.
+ * The tokenizer of a run: the one named, the one an earlier incarnation trained, or one trained
+ * now. Whichever it is, OUT/tokenizer is published before the first token is written.
  */
 #include "config.h"
 
@@ -34,8 +34,10 @@ static int count_text(counting *c, int thread, const lf_buf *text, lf_err *err)
 {
     unsigned strict = c->s->flags & LF_TOK_STRICT;
     if (c->s->vocab_type == VOCAB_BYTE_BPE)
-        return lf_word_counts_text(c->counts[thread], c->states[thread], text->data, text->len, strict, NULL, err);
-    return lf_sp_count_words(c->counts[thread], c->cls, text->data, text->len, strict != 0, NULL, err);
+        return lf_word_counts_text(c->counts[thread], c->states[thread], text->data, text->len,
+                                   strict, NULL, err);
+    return lf_sp_count_words(c->counts[thread], c->cls, text->data, text->len, strict != 0, NULL,
+                             err);
 }
 
 static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
@@ -48,7 +50,8 @@ static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
         char where[1024];
         const tok_record *r = &b->recs[i];
         lf_tokenize_where(where, sizeof(where), c->corpus, b, i);
-        rc = lf_corpus_text(&c->s->corpus, b->raw.data + r->at, r->len, r->json, where, &text, NULL, err);
+        rc = lf_corpus_text(&c->s->corpus, b->raw.data + r->at, r->len, r->json, where, &text, NULL,
+                            err);
         if (rc != 0)
             break;
         rc = count_text(c, thread, &text, err);
@@ -73,7 +76,11 @@ static int count_words(tokenize *s, lf_corpus *corpus, lf_word_counts **out, lf_
         c.counts[i] = c.states[i] ? lf_word_counts_create(err) : NULL;
         rc = c.counts[i] ? 0 : LF_ENOMEM;
     }
-    tok_pipe p = {.corpus = corpus, .threads = s->threads, .work = count_batch, .ctx = &c, .what = "counting words"};
+    tok_pipe p = {.corpus = corpus,
+                  .threads = s->threads,
+                  .work = count_batch,
+                  .ctx = &c,
+                  .what = "counting words"};
     p.rank = s->k->rank;
     p.ranks = s->k->size;
     p.reader_left = &s->reader_left;
@@ -120,8 +127,8 @@ static int add_file(lf_tok_files *f, const char *name, lf_err *err)
 }
 
 /* SentencePiece's types: tokenizer.json and tokenizer.model, packed. */
-static int train_sp(const tokenize *s, const lf_word_counts *words, lf_progress *p, lf_buf *packed, size_t *n,
-                    lf_err *err)
+static int train_sp(const tokenize *s, const lf_word_counts *words, lf_progress *p, lf_buf *packed,
+                    size_t *n, lf_err *err)
 {
     lf_sp_train_args a = {.kind = s->vocab_type == VOCAB_SP_BPE ? LF_SP_BPE : LF_SP_UNIGRAM,
                           .specials = s->train.specials,
@@ -166,14 +173,16 @@ static int train(tokenize *s, lf_corpus *corpus, lf_buf *json, lf_err *err)
         lf_progress p;
         lf_log(2, "training a tokenizer on %zu different words", lf_word_counts_size(words));
         lf_progress_begin(&p, "training the tokenizer", "tokens", 0, (double)s->train.vocab_size);
-        rc = s->vocab_type == VOCAB_BYTE_BPE ? lf_bpe_train(&s->train, words, train_progress, &p, json, &n, err)
-                                             : train_sp(s, words, &p, json, &n, err);
+        rc = s->vocab_type == VOCAB_BYTE_BPE
+                 ? lf_bpe_train(&s->train, words, train_progress, &p, json, &n, err)
+                 : train_sp(s, words, &p, json, &n, err);
         p.done = (double)n;
         if (rc == 0)
             lf_progress_end(&p);
     }
     if (rc == 0 && n < s->train.vocab_size)
-        lf_log(1, "the text gives a vocabulary of %zu tokens only, not %zu", n, s->train.vocab_size);
+        lf_log(1, "the text gives a vocabulary of %zu tokens only, not %zu", n,
+               s->train.vocab_size);
     lf_word_counts_destroy(words);
     return rc;
 }
@@ -189,8 +198,8 @@ static int add_model(lf_tok_files *f, const char *dir, lf_err *err)
     return rc;
 }
 
-/* Any form of tokenizer, a file or a directory, as one block of bytes; both: also a tokenizer.model beside a
- * tokenizer.json. */
+/* Any form of tokenizer, a file or a directory, as one block of bytes; both: also a tokenizer.model
+ * beside a tokenizer.json. */
 static int read_block(const char *path, bool both, lf_buf *block, lf_err *err)
 {
     lf_tok_files f;
@@ -221,7 +230,8 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
             rc = lf_fail(err, LF_EINVAL, "%s was made with other options; use another out", sub);
         int whole = rc == 0 ? lf_artifact_check_hashes(&a, sub, 1, &why) : rc;
         if (rc == 0 && whole == LF_EFORMAT && strcmp(dir, s->out) != 0)
-            lf_log(1, "passing over %s: %s", sub, why.text); /* trained again: the same text gives the same one */
+            lf_log(1, "passing over %s: %s", sub,
+                   why.text); /* trained again: the same text gives the same one */
         else if (rc == 0 && whole < 0)
             rc = lf_fail(err, whole, "%s", why.text);
         else if (rc == 0)
@@ -235,7 +245,8 @@ static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
     return rc;
 }
 
-/* OUT/tokenizer is there already: it must be this one, or shards would lie beside a tokenizer that they do not fit. */
+/* OUT/tokenizer is there already: it must be this one, or shards would lie beside a tokenizer that
+ * they do not fit. */
 static int check_published(const char *dir, const lf_tokenizer *t, lf_err *err)
 {
     lf_artifact a = {0};
@@ -247,7 +258,8 @@ static int check_published(const char *dir, const lf_tokenizer *t, lf_err *err)
     return rc;
 }
 
-static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json, int64_t eos_id, lf_err *err)
+static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json, int64_t eos_id,
+                   lf_err *err)
 {
     lf_artifact a = {0};
     enum lf_artifact_state state = LF_ARTIFACT_ABSENT;
@@ -272,7 +284,8 @@ static int publish(const tokenize *s, const lf_tokenizer *t, const lf_buf *json,
         rc = lf_artifact_init(&a, "tokenizer", err);
     for (size_t i = 0; i < f.n && rc == 0; i++) {
         char *file = lf_path_join(dir, f.v[i].name, err);
-        rc = file ? lf_io_write_file(file, f.v[i].data.data, f.v[i].data.len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+        rc = file ? lf_io_write_file(file, f.v[i].data.data, f.v[i].data.len, LF_ARTIFACT_MODE, err)
+                  : LF_ENOMEM;
         if (rc == 0)
             rc = lf_artifact_add_hashed(&a, dir, f.v[i].name, err);
         free(file);
@@ -302,9 +315,11 @@ static int find_eos(const tokenize *s, const lf_tokenizer *t, int64_t *eos_id, l
     if (*eos_id >= 0)
         return 0;
     if (s->eos_token)
-        return lf_fail(err, LF_EINVAL, "the tokenizer has no token \"%s\" (eos_token)", s->eos_token);
+        return lf_fail(err, LF_EINVAL, "the tokenizer has no token \"%s\" (eos_token)",
+                       s->eos_token);
     return lf_fail(err, LF_EINVAL,
-                   "the tokenizer has no end-of-document token under a usual name; set eos_token or append_eos = no");
+                   "the tokenizer has no end-of-document token under a usual name; set eos_token "
+                   "or append_eos = no");
 }
 
 /* What is there already into json: 1 found, 0 it must be trained. */
@@ -320,12 +335,14 @@ static int look_for(const tokenize *s, lf_buf *json, lf_err *err)
     return rc;
 }
 
-/* The user's template among the tokenizer's files: it takes the place of theirs, here and for every later stage. */
+/* The user's template among the tokenizer's files: it takes the place of theirs, here and for every
+ * later stage. */
 static int put_chat(const tokenize *s, lf_buf *block, lf_err *err)
 {
     lf_tok_files f = {.n = 0};
     lf_buf *to = NULL;
-    int rc = lf_tok_files_unpack(&f, block->data, block->len, s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+    int rc = lf_tok_files_unpack(&f, block->data, block->len,
+                                 s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (strcmp(f.v[i].name, LF_CHAT_FILE) == 0)
             to = &f.v[i].data;
@@ -345,7 +362,8 @@ static int put_chat(const tokenize *s, lf_buf *block, lf_err *err)
     return rc;
 }
 
-int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name, lf_err *err)
+int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name,
+                         lf_err *err)
 {
     lf_tok_files f = {.n = 0};
     lf_err why = LF_ERR_INIT;
@@ -366,7 +384,8 @@ int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block
     return s->chat || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
 }
 
-/* eos_token_id of a generation_config.json: what it has, the tokenizer's EOS, and the end of a turn. */
+/* eos_token_id of a generation_config.json: what it has, the tokenizer's EOS, and the end of a
+ * turn. */
 static int add_end(json_t *gen, const lf_tokenizer *t, int64_t end)
 {
     json_t *had = json_object_get(gen, "eos_token_id"), *list = json_array(), *v;
@@ -385,9 +404,11 @@ static int add_end(json_t *gen, const lf_tokenizer *t, int64_t end)
     return bad ? (json_decref(list), LF_ENOMEM) : json_object_set_new(gen, "eos_token_id", list);
 }
 
-/* A model that has learnt conversations ends its turns as they do: what stops its generation goes with the tokenizer.
+/* A model that has learnt conversations ends its turns as they do: what stops its generation goes
+ * with the tokenizer.
  */
-static int put_turn_end(const tokenize *s, const lf_tokenizer *t, int64_t eos_id, lf_buf *block, lf_err *err)
+static int put_turn_end(const tokenize *s, const lf_tokenizer *t, int64_t eos_id, lf_buf *block,
+                        lf_err *err)
 {
     lf_tok_files f = {.n = 0};
     lf_buf *to = NULL;
@@ -399,9 +420,12 @@ static int put_turn_end(const tokenize *s, const lf_tokenizer *t, int64_t eos_id
     const uint8_t *name = NULL;
     size_t n = 0;
     if (lf_tokenizer_text(t, (uint32_t)end, &name, &n) && end != eos_id)
-        lf_log(2, "turns end with %.*s, which is not the end of a document; eos_token = %.*s makes it that", (int)n,
-               name, (int)n, name);
-    rc = lf_tok_files_unpack(&f, block->data, block->len, s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
+        lf_log(2,
+               "turns end with %.*s, which is not the end of a document; eos_token = %.*s makes it "
+               "that",
+               (int)n, name, (int)n, name);
+    rc = lf_tok_files_unpack(&f, block->data, block->len,
+                             s->tokenizer_path ? s->tokenizer_path : FILE_NAME, err);
     for (size_t i = 0; rc == 0 && i < f.n; i++)
         if (strcmp(f.v[i].name, GEN_NAME) == 0)
             to = &f.v[i].data;
@@ -442,7 +466,8 @@ static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
     return rc ? rc : lf_tokenize_ranks_text(s->k, json, err);
 }
 
-int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id, lf_err *err)
+int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id,
+                              lf_err *err)
 {
     lf_buf json;
     lf_buf_init(&json);

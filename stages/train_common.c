@@ -11,7 +11,8 @@
 #include "stages/adapter_in.h"
 #include "stages/stage.h"
 
-int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err)
+int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out,
+                     size_t *n, lf_err *err)
 {
     size_t count = lf_optset_count(o, name);
     const char **v = lf_arena_alloc(a, count ? count : 1, sizeof(*v), err);
@@ -25,7 +26,8 @@ int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const ch
     return 0;
 }
 
-int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out, lf_err *err)
+int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out,
+                    lf_err *err)
 {
     const char *s = lf_optset_str(o, name);
     *out = s ? lf_arena_strdup(a, s, err) : NULL;
@@ -47,7 +49,8 @@ int lf_train_read_data(struct lf_train_config *c, lf_arena *a, const lf_optset *
         return LF_ENOMEM;
     for (size_t i = 0; i < c->n_sources; i++) {
         src[i].dir = dirs[i];
-        if (n_weights && (rc = lf_parse_f64(&src[i].weight, lf_optset_str_at(o, "data_weights", i), err)))
+        if (n_weights &&
+            (rc = lf_parse_f64(&src[i].weight, lf_optset_str_at(o, "data_weights", i), err)))
             return rc;
     }
     if (c->n_sources == 1)
@@ -106,7 +109,8 @@ int lf_train_read_batch(struct lf_train_config *c, lf_arena *a, const lf_optset 
     if (tokens) {
         int64_t n = lf_optset_int(o, "batch_tokens");
         if (n % c->seq_length)
-            return lf_fail(err, LF_EINVAL, "batch_tokens = %lld is not a multiple of seq_length = %d", (long long)n,
+            return lf_fail(err, LF_EINVAL,
+                           "batch_tokens = %lld is not a multiple of seq_length = %d", (long long)n,
                            c->seq_length);
         r[0].samples = n / c->seq_length;
     }
@@ -133,10 +137,13 @@ void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, doub
 void lf_train_read_scale(struct lf_scaler_opts *s, const lf_optset *o)
 {
     const bool given = lf_optset_has_value(o, "loss_scale");
-    const double scale = given ? lf_optset_float(o, "loss_scale") : lf_stage_precision(o) == LF_F16 ? 0 : 1;
-    *s = (struct lf_scaler_opts){.dynamic = scale <= 0,
-                                 .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
-                                 .window = lf_optset_int(o, "loss_scale_window")};
+    const double scale = given                             ? lf_optset_float(o, "loss_scale")
+                         : lf_stage_precision(o) == LF_F16 ? 0
+                                                           : 1;
+    *s =
+        (struct lf_scaler_opts){.dynamic = scale <= 0,
+                                .start = scale > 0 ? scale : lf_optset_float(o, "loss_scale_start"),
+                                .window = lf_optset_int(o, "loss_scale_window")};
 }
 
 void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o)
@@ -179,7 +186,8 @@ void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o)
 static int read_fp8_layers(struct lf_fp8_layers *f, const lf_optset *o, lf_err *err)
 {
     const size_t n = lf_optset_count(o, "fp8_layers");
-    *f = (struct lf_fp8_layers){.attention = n == 0, .mlp = n == 0, .edges = (int)lf_optset_int(o, "fp8_edges")};
+    *f = (struct lf_fp8_layers){
+        .attention = n == 0, .mlp = n == 0, .edges = (int)lf_optset_int(o, "fp8_edges")};
     for (size_t i = 0; i < n; i++) {
         const char *s = lf_optset_str_at(o, "fp8_layers", i);
         if (strcmp(s, "attention") == 0)
@@ -216,16 +224,18 @@ static int read_lora(struct lf_adapter_config *ac, lf_arena *a, const lf_optset 
         return rc;
     memset(ac, 0, sizeof(*ac));
     ac->rank = lf_optset_int(o, "lora_rank");
-    ac->alpha = lf_optset_is_set(o, "lora_alpha") ? lf_optset_float(o, "lora_alpha") : 2 * (double)ac->rank;
+    ac->alpha =
+        lf_optset_is_set(o, "lora_alpha") ? lf_optset_float(o, "lora_alpha") : 2 * (double)ac->rank;
     ac->rank_stabilised = lf_optset_choice(o, "lora_scaling") == 1;
     ac->dora = lf_optset_bool(o, "lora_dora");
     ac->dropout = lf_optset_float(o, "lora_dropout");
     if (n > LF_ADAPTER_TARGETS)
-        return lf_fail(err, LF_EINVAL, "%zu lora_targets, at most %d are taken; use patterns", n, LF_ADAPTER_TARGETS);
+        return lf_fail(err, LF_EINVAL, "%zu lora_targets, at most %d are taken; use patterns", n,
+                       LF_ADAPTER_TARGETS);
     for (size_t i = 0; i < n; i++) {
         if (strlen(targets[i]) >= sizeof(ac->target[i]))
-            return lf_fail(err, LF_EINVAL, "lora_targets = %.40s... is longer than %zu bytes", targets[i],
-                           sizeof(ac->target[i]) - 1);
+            return lf_fail(err, LF_EINVAL, "lora_targets = %.40s... is longer than %zu bytes",
+                           targets[i], sizeof(ac->target[i]) - 1);
         memcpy(ac->target[ac->n_targets++], targets[i], strlen(targets[i]) + 1);
     }
     return 0;
@@ -242,7 +252,8 @@ int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset 
     return rc ? rc : lf_train_strings(a, o, "freeze", &c->freeze, &c->n_freeze, err);
 }
 
-int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, struct lf_train_asked *asked, lf_err *err)
+int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o,
+                          struct lf_train_asked *asked, lf_err *err)
 {
     *asked = (struct lf_train_asked){.rank = lf_optset_is_set(o, "lora_rank"),
                                      .alpha = lf_optset_is_set(o, "lora_alpha"),
@@ -257,13 +268,16 @@ int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optse
     return read_lora(&asked->want, a, o, err);
 }
 
-int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked, bool dropout, lf_err *err)
+int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked,
+                            bool dropout, lf_err *err)
 {
     if (dropout)
         return 0;
     asked->dropout = true;
     return c->adapter && c->adapter->dropout > 0
-               ? lf_fail(err, LF_EINVAL, "lora_dropout has no effect with dropout = no; say dropout = yes or leave it out")
+               ? lf_fail(err, LF_EINVAL,
+                         "lora_dropout has no effect with dropout = no; say dropout = yes or leave "
+                         "it out")
                : 0;
 }
 
@@ -281,28 +295,33 @@ static int agree(struct lf_adapter_config *is, const struct lf_train_asked *q, l
     const struct lf_adapter_config *w = &q->want;
     if (q->head != is->head)
         return lf_fail(err, LF_EINVAL,
-                       q->head ? "the adapter in %s has no score head: it is of a language model, whose merged checkpoint a "
+                       q->head ? "the adapter in %s has no score head: it is of a language model, "
+                                 "whose merged checkpoint a "
                                  "reward model can begin with (init_from)"
                                : "the adapter in %s has a score head: it is of a reward model",
                        q->from);
     if (q->rank && w->rank != is->rank)
-        return lf_fail(err, LF_EINVAL, "lora_rank = %lld, but the adapter in %s has rank %lld", (long long)w->rank, q->from,
-                       (long long)is->rank);
+        return lf_fail(err, LF_EINVAL, "lora_rank = %lld, but the adapter in %s has rank %lld",
+                       (long long)w->rank, q->from, (long long)is->rank);
     if (q->alpha && w->alpha != is->alpha)
-        return lf_fail(err, LF_EINVAL, "lora_alpha = %g, but the adapter in %s has %g", w->alpha, q->from, is->alpha);
+        return lf_fail(err, LF_EINVAL, "lora_alpha = %g, but the adapter in %s has %g", w->alpha,
+                       q->from, is->alpha);
     if (q->scaling && w->rank_stabilised != is->rank_stabilised)
         return lf_fail(err, LF_EINVAL, "lora_scaling is not that of the adapter in %s", q->from);
     if (q->dora && w->dora != is->dora)
         return lf_fail(err, LF_EINVAL, "lora_dora is not that of the adapter in %s", q->from);
     if (q->targets && !same_targets(w, is))
-        return lf_fail(err, LF_EINVAL, "lora_targets are not those of the adapter in %s (the first of %d is %s); leave them out",
+        return lf_fail(err, LF_EINVAL,
+                       "lora_targets are not those of the adapter in %s (the first of %d is %s); "
+                       "leave them out",
                        q->from, is->n_targets, is->n_targets ? is->target[0] : "all");
     if (q->dropout)
         is->dropout = w->dropout;
     return 0;
 }
 
-static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, const char *dir, lf_err *err)
+static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked,
+                         const char *dir, lf_err *err)
 {
     struct lf_adapter_config *is = lf_arena_alloc(a, 1, sizeof(*is), err);
     int rc = is ? lf_adapter_config_of(is, dir, err) : LF_ENOMEM;
@@ -315,7 +334,8 @@ static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf
     return rc;
 }
 
-int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, lf_comm *comm, lf_err *err)
+int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a,
+                            const struct lf_train_asked *asked, lf_comm *comm, lf_err *err)
 {
     char *dir = NULL;
     if (!asked->from)
@@ -327,13 +347,19 @@ int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct
     return rc;
 }
 
-int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, json_t *plan, lf_err *err)
+int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a,
+                          const struct lf_train_asked *asked, json_t *plan, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
-    int rc = !asked->from ? 0 : lf_adapter_in_is_peft(asked->from) ? LF_ENOENT : take_settings(c, a, asked, asked->from, &why);
+    int rc = !asked->from                         ? 0
+             : lf_adapter_in_is_peft(asked->from) ? LF_ENOENT
+                                                  : take_settings(c, a, asked, asked->from, &why);
     if (rc == LF_ENOENT) { /* not there yet, or known when it has been read in */
-        json_t *notes = json_pack("[s]", "sizes follow from the adapter, which is read when the run begins");
-        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+        json_t *notes =
+            json_pack("[s]", "sizes follow from the adapter, which is read when the run begins");
+        return notes && json_object_set_new(plan, "notes", notes) == 0
+                   ? 0
+                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
     return rc ? lf_fail(err, rc, "%s", why.text) : lf_train_plan(c, plan, err);
 }
@@ -348,7 +374,8 @@ int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset 
     return rc ? rc : lf_train_strings(a, o, "resume_from", &c->resume_from, &c->n_resume_from, err);
 }
 
-int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage, lf_err *err)
+int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage,
+                        lf_err *err)
 {
     const char *config = lf_optset_str(o, "config");
     if (!config)
@@ -356,9 +383,11 @@ int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const cha
     lf_ini ini = {0};
     int rc = lf_ini_parse_file(&ini, config, err);
     for (size_t i = 0; i < ini.n_sections && !rc; i++)
-        if (strcmp(ini.sections[i].name, "stage") != 0 && strcmp(ini.sections[i].name, "model") != 0)
-            rc = lf_fail(err, LF_EINVAL, "%s:%d: unknown section [%s]; %s reads [stage] and [model]",
-                         ini.sections[i].path, ini.sections[i].line, ini.sections[i].name, stage);
+        if (strcmp(ini.sections[i].name, "stage") != 0 &&
+            strcmp(ini.sections[i].name, "model") != 0)
+            rc =
+                lf_fail(err, LF_EINVAL, "%s:%d: unknown section [%s]; %s reads [stage] and [model]",
+                        ini.sections[i].path, ini.sections[i].line, ini.sections[i].name, stage);
     if (!rc && lf_ini_find_section(&ini, "model")) {
         rc = lf_model_config_from_ini(&c->model, &ini, "model", err);
         c->model_given = rc == 0;

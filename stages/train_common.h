@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the mains of training stages share: options (the rows of train_opts.h) to a struct lf_train_config, and a sink that
- * logs and asks for stop requests. Each function reads the rows that its macro of train_opts.h names and nothing else, so a
- * stage calls those whose rows it has. Strings are copied into the arena, which must live as long as the configuration.
+ * What the mains of training stages share: options (the rows of train_opts.h) to a struct
+ * lf_train_config, and a sink that logs and asks for stop requests. Each function reads the rows
+ * that its macro of train_opts.h names and nothing else, so a stage calls those whose rows it has.
+ * Strings are copied into the arena, which must live as long as the configuration.
  */
 #ifndef LF_STAGES_TRAIN_COMMON_H
 #define LF_STAGES_TRAIN_COMMON_H
@@ -20,9 +21,11 @@ struct lf_train_asked {
 };
 
 /* Values of a REPEAT option. */
-int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out, size_t *n, lf_err *err);
+int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out,
+                     size_t *n, lf_err *err);
 /* Value of an option; NULL when unset. */
-int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out, lf_err *err);
+int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out,
+                    lf_err *err);
 
 int lf_train_read_data(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* steps, tokens, epochs, seq_length, seed, max_docs, skip_batches */
@@ -46,31 +49,37 @@ int lf_train_read_fp8(struct lf_train_config *c, const lf_optset *o, lf_err *err
 /* lora_*, freeze. */
 int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* adapter, and what lora_* say of it: c->adapter is that until lf_train_settle_adapter. */
-int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o, struct lf_train_asked *asked, lf_err *err);
-/* Of objectives with an option dropout: without it lora_dropout is refused, and an adapter that was trained with some goes on
- * without. */
-int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked, bool dropout, lf_err *err);
-/* Collective, before the run: the settings of the adapter that `adapter` names, compared with what was asked. LF_EINVAL where they differ; dropout
- * may be another. */
-int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, lf_comm *comm, lf_err *err);
+int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o,
+                          struct lf_train_asked *asked, lf_err *err);
+/* Of objectives with an option dropout: without it lora_dropout is refused, and an adapter that was
+ * trained with some goes on without. */
+int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked,
+                            bool dropout, lf_err *err);
+/* Collective, before the run: the settings of the adapter that `adapter` names, compared with what
+ * was asked. LF_EINVAL where they differ; dropout may be another. */
+int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a,
+                            const struct lf_train_asked *asked, lf_comm *comm, lf_err *err);
 /* lf_train_plan after the same, as far as the adapter is there already. */
-int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a, const struct lf_train_asked *asked, json_t *plan, lf_err *err);
+int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a,
+                          const struct lf_train_asked *asked, json_t *plan, lf_err *err);
 /* init_from and the paths that every stage has. */
 int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
 /* [model] of the configuration file, if there is one. stage: for messages ("lf-pretrain"). */
-int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage, lf_err *err);
+int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage,
+                        lf_err *err);
 
-/* Of stages that go on from a checkpoint, after all is read: their length where none is given, no [model], and
- * lf_train_check. */
+/* Of stages that go on from a checkpoint, after all is read: their length where none is given, no
+ * [model], and lf_train_check. */
 int lf_train_settle(struct lf_train_config *c, double epochs, lf_err *err);
-/* End of a setup that came to rc: there is an out where one is needed; a mistake in what the user wrote is a usage error,
- * whatever reader found it. */
+/* End of a setup that came to rc: there is an out where one is needed; a mistake in what the user
+ * wrote is a usage error, whatever reader found it. */
 int lf_train_end_setup(const struct lf_train_config *c, const lf_optset *o, int rc, lf_err *err);
 
 /* Logs with lf_log, stops with lf_stop_requested. */
 extern const struct lf_train_sink lf_train_stage_sink;
 
-/* lf_stage.makes of training stages: the final checkpoint. What else there is may be of a run that goes on. */
+/* lf_stage.makes of training stages: the final checkpoint. What else there is may be of a run that
+ * goes on. */
 const char *const *lf_train_makes(const void *self);
 
 #endif

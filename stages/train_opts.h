@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows that the option tables of training stages share, by the functions of train_common.h that read them. Each is a list of
- * rows for an array of lf_opt; what stages have other defaults or units for is an argument. Every stage's defaults are held by
- * tests/unit/stage_opts.txt.
+ * Rows that the option tables of training stages share, by the functions of train_common.h that
+ * read them. Each is a list of rows for an array of lf_opt; what stages have other defaults or
+ * units for is an argument. Every stage's defaults are held by tests/unit/stage_opts.txt.
  */
 #ifndef LF_STAGES_TRAIN_OPTS_H
 #define LF_STAGES_TRAIN_OPTS_H
@@ -82,7 +82,8 @@
     {"keep_every", LF_OPT_COUNT, LF_OPT_OPERATIONAL, 0, "0", 0, 1e12, NULL, made, \
      "keep those of every so many too; 0: none"}
 
-/* lf_train_read_compute; precisions: those that the stage has, and what help says of the last ones */
+/* lf_train_read_compute; precisions: those that the stage has, and what help says of the last
+ * ones */
 #define LF_TRAIN_PRECISIONS "f32|bf16|fp16", NULL, "what activations and matrix products are stored in; fp16: on GPUs"
 #define LF_TRAIN_PRECISIONS_FP8 "f32|bf16|fp16|fp8", NULL, \
     "what activations and matrix products are stored in; fp16: on GPUs; fp8: bf16, with products of 8-bit floats in the layers"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-vocab: a tokenizer that grows, and the rows of a model with it. Options and the order of work. Killed at any
- * point, the same command does again what was not published: every output is a function of the inputs and options
- * alone.
+ * lf-vocab: a tokenizer that grows, and the rows of a model with it. Options and the order of work.
+ * Killed at any point, the same command does again what was not published: every output is a
+ * function of the inputs and options alone.
  */
 #include "config.h"
 
@@ -40,7 +40,8 @@ static int strings(const char ***out, size_t *n, const lf_optset *o, const char 
     return *out ? 0 : LF_ENOMEM;
 }
 
-/* SHA-256 over every identity option in effect, except names of files; run adds what the files hold. */
+/* SHA-256 over every identity option in effect, except names of files; run adds what the files
+ * hold. */
 static int hash_options(vocab *v, const lf_optset *o, lf_err *err)
 {
     lf_buf b;
@@ -49,7 +50,8 @@ static int hash_options(vocab *v, const lf_optset *o, lf_err *err)
     int rc = 0;
     for (size_t i = 0; i < lf_vocab_opts.n_opts && rc == 0; i++) {
         const lf_opt *op = &lf_vocab_opts.opts[i];
-        if (op->cls != LF_OPT_IDENTITY || op->type == LF_OPT_PATH || (!op->def && !lf_optset_is_set(o, op->name)))
+        if (op->cls != LF_OPT_IDENTITY || op->type == LF_OPT_PATH ||
+            (!op->def && !lf_optset_is_set(o, op->name)))
             continue;
         lf_buf_addf(&b, "%s=", op->name);
         rc = lf_optset_canonical(o, op->name, &b, err);
@@ -98,7 +100,9 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
         v->seed = (uint64_t)lf_optset_int(o, "seed");
     }
     if (rc == 0 && !v->out && !lf_optset_bool(o, "plan"))
-        rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write tokenizer, checkpoint and report below");
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "--out is missing: the directory to write tokenizer, checkpoint and report below");
     return rc == 0 ? hash_options(v, o, err) : rc;
 }
 
@@ -113,9 +117,12 @@ static int plan(void *self, json_t *out, lf_err *err)
     if (v->checkpoint && lf_artifact_load(&a, v->checkpoint, "checkpoint", NULL) == 0) {
         for (size_t i = 0; i < a.n_files; i++)
             disk += (json_int_t)a.files[i].bytes;
-        json_array_append_new(notes, json_string("the moments of a checkpoint are left out, so it may become smaller"));
+        json_array_append_new(
+            notes,
+            json_string("the moments of a checkpoint are left out, so it may become smaller"));
     } else if (v->checkpoint) {
-        json_array_append_new(notes, json_string("the checkpoint is not there yet: its size is not counted"));
+        json_array_append_new(
+            notes, json_string("the checkpoint is not there yet: its size is not counted"));
     }
     lf_artifact_fini(&a);
     json_int_t host = (json_int_t)v->threads * (8 << 20) + (512 << 20);
@@ -191,7 +198,8 @@ static int grow(vocab *v, lf_err *err)
     size_t n = 0;
     int rc = lf_vocab_words(v, &words, err);
     if (rc == 0) {
-        lf_progress_begin(&bar, "growing the vocabulary", "tokens", (double)lf_grower_old_size(v->g),
+        lf_progress_begin(&bar, "growing the vocabulary", "tokens",
+                          (double)lf_grower_old_size(v->g),
                           (double)(lf_grower_old_size(v->g) + v->grow.new_tokens));
         rc = lf_grower_run(v->g, &v->grow, words, progress, &bar, err);
         if (rc == 0)
@@ -206,7 +214,8 @@ static int grow(vocab *v, lf_err *err)
     if (rc == 0 && n < v->grow.new_tokens && !v->donor)
         lf_log(1, "the text gives %zu new tokens only, not %zu", n, v->grow.new_tokens);
     if (rc == 0 && lf_grower_left(v->g) > 0)
-        lf_log(1, "%zu tokens of the donor are left out: above new_tokens, or no merge reaches them",
+        lf_log(1,
+               "%zu tokens of the donor are left out: above new_tokens, or no merge reaches them",
                lf_grower_left(v->g));
     if (rc == 0) {
         lf_buf_clear(&v->files.v[0].data);
@@ -227,8 +236,9 @@ static lf_tokenizer *parse_files(const lf_tok_files *f, const char *name, lf_err
 {
     lf_buf block;
     lf_buf_init(&block);
-    lf_tokenizer *t =
-        lf_tok_files_pack(f, &block, err) == 0 ? lf_tokenizer_parse(block.data, block.len, name, err) : NULL;
+    lf_tokenizer *t = lf_tok_files_pack(f, &block, err) == 0
+                          ? lf_tokenizer_parse(block.data, block.len, name, err)
+                          : NULL;
     lf_buf_fini(&block);
     return t;
 }
@@ -238,14 +248,16 @@ static int open_base(vocab *v, lf_err *err)
 {
     const lf_buf *main = &v->files.v[0].data;
     if (v->files.form != LF_TOK_FORM_JSON && v->files.form != LF_TOK_FORM_SPM)
-        return lf_fail(err, LF_ENOTSUP, "%s: %s cannot grow; tokenizer.json and a SentencePiece model can", v->base,
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: %s cannot grow; tokenizer.json and a SentencePiece model can", v->base,
                        v->files.main);
     v->g = lf_grower_create(main->data, main->len, v->base, err);
     lf_tokenizer *all = v->g ? parse_files(&v->files, v->base, err) : NULL;
     int rc = all ? 0 : err->rc;
     if (all && lf_tokenizer_vocab_size(all) != lf_grower_old_size(v->g))
         rc = lf_fail(err, LF_ENOTSUP,
-                     "%s: tokenizer_config.json adds tokens behind the %zu of %s, where new ones would go; grow its "
+                     "%s: tokenizer_config.json adds tokens behind the %zu of %s, where new ones "
+                     "would go; grow its "
                      "tokenizer.json, which holds them",
                      v->base, lf_grower_old_size(v->g), v->files.main);
     lf_tokenizer_destroy(all);
@@ -280,10 +292,12 @@ static int check_rows(const vocab *v, lf_err *err)
     if (rc == 0 && c)
         rc = lf_weights_config(&mc, c, err);
     if (rc == 0 && c && (int64_t)lf_grower_old_size(v->g) > mc.vocab)
-        rc = lf_fail(err, LF_EINVAL, "%s has %lld rows, the tokenizer %zu tokens; they do not belong together",
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s has %lld rows, the tokenizer %zu tokens; they do not belong together",
                      v->checkpoint, (long long)mc.vocab, lf_grower_old_size(v->g));
     if (rc == 0)
-        rc = lf_same_tokenizer(v->checkpoint, lf_tokenizer_sha256(lf_grower_base(v->g)), v->base, err);
+        rc = lf_same_tokenizer(v->checkpoint, lf_tokenizer_sha256(lf_grower_base(v->g)), v->base,
+                               err);
     lf_ckpt_close(c);
     return rc;
 }
@@ -321,8 +335,12 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 
 int main(int argc, char **argv)
 {
-    static const lf_stage stage = {
-        .table = &lf_vocab_opts, .words = "text", .setup = setup, .plan = plan, .run = run, .destroy = destroy,
-        .continues = true};
+    static const lf_stage stage = {.table = &lf_vocab_opts,
+                                   .words = "text",
+                                   .setup = setup,
+                                   .plan = plan,
+                                   .run = run,
+                                   .destroy = destroy,
+                                   .continues = true};
     return lf_stage_main(&stage, argc, argv);
 }

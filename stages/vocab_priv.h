@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf-vocab: options and order of work (vocab.c), texts (vocab_text.c), artifacts (vocab_write.c).
+ * Inside of lf-vocab: options and order of work (vocab.c), texts (vocab_text.c), artifacts
+ * (vocab_write.c).
  */
 #ifndef LF_STAGES_VOCAB_PRIV_H
 #define LF_STAGES_VOCAB_PRIV_H
@@ -12,8 +13,8 @@
 #include "engine/model/grow_rows.h"
 #include "engine/model/weights.h"
 #include "engine/text/corpus/corpus.h"
-#include "engine/text/vocab/grow.h"
 #include "engine/text/token/tokenizer_files.h"
+#include "engine/text/vocab/grow.h"
 
 typedef struct vocab {
     const char *base, *donor, *checkpoint, *out, *metrics;
@@ -45,8 +46,8 @@ enum vocab_share { VOCAB_ALL, VOCAB_LEARN, VOCAB_HELD_OUT };
 /* Count the words of the share that is learned from. *out NULL without text. */
 int lf_vocab_words(const vocab *v, lf_word_counts **out, lf_err *err);
 /* Encode texts with both tokenizers. */
-int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n, enum vocab_share share,
-                     lf_err *err);
+int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n,
+                     enum vocab_share share, lf_err *err);
 /* Labels and lengths of the sources of a list of inputs, appended. */
 int lf_vocab_sources(const vocab *v, const char *const *paths, size_t n, lf_buf *out, lf_err *err);
 
@@ -55,6 +56,7 @@ int lf_vocab_sources(const vocab *v, const char *const *paths, size_t n, lf_buf 
 int lf_vocab_present(const vocab *v, const char *name, lf_err *err);
 int lf_vocab_put_tokenizer(const vocab *v, lf_err *err);
 int lf_vocab_put_checkpoint(const vocab *v, lf_err *err);
-int lf_vocab_put_report(const vocab *v, const vocab_measure *fresh, const vocab_measure *old, lf_err *err);
+int lf_vocab_put_report(const vocab *v, const vocab_measure *fresh, const vocab_measure *old,
+                        lf_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of lf-vocab: read by one thread in batches, worked on by all. Documents are pieces of some kilobytes that end
- * with a line, so that a held-out share of one long file is spread over it.
+ * Texts of lf-vocab: read by one thread in batches, worked on by all. Documents are pieces of some
+ * kilobytes that end with a line, so that a held-out share of one long file is spread over it.
  */
 #include "config.h"
 
@@ -59,8 +59,10 @@ int lf_vocab_sources(const vocab *v, const char *const *paths, size_t n, lf_buf 
     const lf_corpus_source *src = lf_corpus_sources(c, &count);
     for (size_t i = 0; i < count && rc == 0; i++) {
         if (src[i].bytes < 0)
-            rc = lf_fail(err, LF_EINVAL, "standard input is read once, and texts are read twice here; name files");
-        lf_buf_addf(out, "%zu %s %lld\n", strlen(src[i].label), src[i].label, (long long)src[i].bytes);
+            rc = lf_fail(err, LF_EINVAL,
+                         "standard input is read once, and texts are read twice here; name files");
+        lf_buf_addf(out, "%zu %s %lld\n", strlen(src[i].label), src[i].label,
+                    (long long)src[i].bytes);
     }
     lf_corpus_close(c);
     return rc == 0 ? lf_buf_check(out, err) : rc;
@@ -107,14 +109,16 @@ static int work(pass *p, int t, size_t i, lf_err *err)
     const doc *d = &p->docs[i];
     lf_buf *text = &p->texts[t];
     bool yes = false;
-    int rc = lf_corpus_text(&p->args, p->raw.data + d->at, d->len, d->json, "a text", text, NULL, err);
+    int rc =
+        lf_corpus_text(&p->args, p->raw.data + d->at, d->len, d->json, "a text", text, NULL, err);
     if (rc == 0 && text->len > 0)
         rc = belongs(p, text, &yes, err);
     if (rc != 0 || !yes)
         return rc;
     if (p->grown)
         return measure(p, t, text, err);
-    return lf_grower_count(p->v->g, p->words[t], p->old[t], text->data, text->len, p->v->strict, NULL, err);
+    return lf_grower_count(p->v->g, p->words[t], p->old[t], text->data, text->len, p->v->strict,
+                           NULL, err);
 }
 
 static int work_batch(pass *p, int threads, lf_err *err)
@@ -239,8 +243,8 @@ int lf_vocab_words(const vocab *v, lf_word_counts **out, lf_err *err)
     return rc;
 }
 
-int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n, enum vocab_share share,
-                     lf_err *err)
+int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n,
+                     enum vocab_share share, lf_err *err)
 {
     pass p = {.v = v, .args = corpus_args(v, paths, n), .share = share};
     *m = (vocab_measure){0};

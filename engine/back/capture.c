@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists of calls as recorded graphs. The first run of a list is a plain one, so that whatever a kernel's first call
- * looks up, chooses or allocates happens outside of a recording; the second records; from then on one launch replays. The
- * three give the same bits: the calls and their arguments are the same.
+ * Lists of calls as recorded graphs. The first run of a list is a plain one, so that whatever a
+ * kernel's first call looks up, chooses or allocates happens outside of a recording; the second
+ * records; from then on one launch replays. The three give the same bits: the calls and their
+ * arguments are the same.
  */
 #include "engine/back/back.h"
 
-static int record(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user, lf_err *err)
+static int record(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user,
+                  lf_err *err)
 {
     lf_err end = LF_ERR_INIT;
     int rc = b->ops->capture_begin(b, err);
@@ -21,7 +23,8 @@ static int record(lf_back *b, struct lf_captured *c, lf_back_issue issue, const 
     return rc;
 }
 
-int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user, lf_err *err)
+int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user,
+                         lf_err *err)
 {
     if (!b->ops->capture_begin || !c->ran) {
         int rc = issue(user, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU backend: device memory is page blocks of the host, the queue runs calls at once, copies are copies.
+ * The CPU backend: device memory is page blocks of the host, the queue runs calls at once, copies
+ * are copies.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,8 @@ static int cpu_probe(lf_back *b, struct lf_back_peak *out, lf_err *err)
         return LF_ENOMEM;
     memset(block, 1, bytes);
     for (int i = 0; i < 3; i++) { /* the best of three: other processes only slow it down */
-        double f = lf_cpu_fma_peak(isa, b->threads, false), h = lf_cpu_fma_peak(isa, b->threads, true);
+        double f = lf_cpu_fma_peak(isa, b->threads, false),
+               h = lf_cpu_fma_peak(isa, b->threads, true);
         double r = lf_cpu_read_rate(block, bytes, b->threads);
         best.f32_flops = f > best.f32_flops ? f : best.f32_flops;
         best.bf16_flops = h > best.bf16_flops ? h : best.bf16_flops;
@@ -94,7 +96,8 @@ lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err)
     }
     const struct lf_kernels *k = isa <= lf_cpu_isa_detect() ? lf_cpu_kernels(isa) : NULL;
     if (!k) {
-        lf_fail(err, LF_ENOTSUP, "cpu backend: this processor (or LF_ISA) stops at %s, %s was asked for",
+        lf_fail(err, LF_ENOTSUP,
+                "cpu backend: this processor (or LF_ISA) stops at %s, %s was asked for",
                 lf_cpu_isa_name(lf_cpu_isa_detect()), lf_cpu_isa_name(isa));
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend over the thin driver layer of kernels/cuda: one GPU, a stream for kernels and copies, one for sums
- * over ranks.
+ * The CUDA backend over the thin driver layer of kernels/cuda: one GPU, a stream for kernels and
+ * copies, one for sums over ranks.
  */
 #include "engine/back/cuda_priv.h"
 
@@ -28,11 +28,12 @@ int lf_cuda_check(struct lf_back_cuda *b, int result, const char *what, lf_err *
 {
     if (!result)
         return 0;
-    return lf_fail(err, result == LF_CU_OUT_OF_MEMORY ? LF_ENOMEM : LF_EDEVICE, "%s: %s: %s%s", b->device, what,
-                   result_name(b, result),
-                   result >= LF_CU_ILLEGAL_ADDRESS && result <= LF_CU_LAUNCH_FAILED
-                       ? " (a kernel failed before this; LF_CUDA_SYNC=1 in the environment names it)"
-                       : "");
+    return lf_fail(
+        err, result == LF_CU_OUT_OF_MEMORY ? LF_ENOMEM : LF_EDEVICE, "%s: %s: %s%s", b->device,
+        what, result_name(b, result),
+        result >= LF_CU_ILLEGAL_ADDRESS && result <= LF_CU_LAUNCH_FAILED
+            ? " (a kernel failed before this; LF_CUDA_SYNC=1 in the environment names it)"
+            : "");
 }
 
 static void cuda_failure(const lf_back *base, char *text, size_t cap)
@@ -52,15 +53,19 @@ static int cuda_fill(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err)
     const struct lf_cu *cu = &B(b)->dev->cu;
     if (!bytes)
         return 0;
-    return lf_cuda_check(B(b),
-                         cu->MemsetD8Async((lf_cu_ptr)(uintptr_t)dst, (unsigned char)byte, bytes, b->queue->stream),
-                         "filling memory", err);
+    return lf_cuda_check(
+        B(b),
+        cu->MemsetD8Async((lf_cu_ptr)(uintptr_t)dst, (unsigned char)byte, bytes, b->queue->stream),
+        "filling memory", err);
 }
 
 static int cuda_sync(lf_back *b, lf_err *err)
 {
-    int rc = lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream), "waiting for the GPU", err);
-    return rc ? rc : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm), "waiting for the GPU", err);
+    int rc = lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream),
+                           "waiting for the GPU", err);
+    return rc ? rc
+              : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm),
+                              "waiting for the GPU", err);
 }
 
 static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -70,8 +75,10 @@ static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
     lf_cu_ptr p = 0;
     int result = cu->MemAlloc(&p, bytes ? bytes : 1);
     if (result == LF_CU_OUT_OF_MEMORY && !cu->MemGetInfo(&unused, &total)) {
-        lf_fail(err, LF_ENOMEM, "%s: the plan needs %.2f GiB of its memory, %.2f of %.2f GiB are free", B(b)->device,
-                (double)bytes / (1 << 30), (double)unused / (1 << 30), (double)total / (1 << 30));
+        lf_fail(err, LF_ENOMEM,
+                "%s: the plan needs %.2f GiB of its memory, %.2f of %.2f GiB are free",
+                B(b)->device, (double)bytes / (1 << 30), (double)unused / (1 << 30),
+                (double)total / (1 << 30));
         return NULL;
     }
     if (lf_cuda_check(B(b), result, "memory", err))
@@ -96,7 +103,8 @@ static void cuda_release(lf_back *b, void *p, size_t bytes)
 static void *cuda_alloc_host(lf_back *b, size_t bytes, lf_err *err)
 {
     void *m = NULL;
-    if (lf_cuda_check(B(b), B(b)->dev->cu.MemHostAlloc(&m, bytes ? bytes : 1, 0), "pinned memory of the host", err))
+    if (lf_cuda_check(B(b), B(b)->dev->cu.MemHostAlloc(&m, bytes ? bytes : 1, 0),
+                      "pinned memory of the host", err))
         return NULL;
     memset(m, 0, bytes);
     return m;
@@ -113,10 +121,13 @@ static void cuda_release_host(lf_back *b, void *p, size_t bytes)
 
 /* ---- the second stream ---- */
 
-static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream first, lf_cu_event e, lf_err *err)
+static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream first,
+                        lf_cu_event e, lf_err *err)
 {
     int rc = lf_cuda_check(b, b->dev->cu.EventRecord(e, first), "recording an event", err);
-    return rc ? rc : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0), "an event between streams", err);
+    return rc ? rc
+              : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0),
+                              "an event between streams", err);
 }
 
 static int comm_begin(lf_back *b, lf_err *err)
@@ -132,9 +143,11 @@ static int comm_end(lf_back *b, lf_err *err)
 static int comm_create(struct lf_back_cuda *b, lf_err *err)
 {
     const struct lf_cu *cu = &b->dev->cu;
-    int rc = lf_cuda_check(b, cu->StreamCreate(&b->comm, LF_CU_STREAM_NON_BLOCKING), "a stream", err);
+    int rc =
+        lf_cuda_check(b, cu->StreamCreate(&b->comm, LF_CU_STREAM_NON_BLOCKING), "a stream", err);
     for (int i = 0; i < 2 && !rc; i++)
-        rc = lf_cuda_check(b, cu->EventCreate(&b->comm_event[i], LF_CU_EVENT_DISABLE_TIMING), "an event", err);
+        rc = lf_cuda_check(b, cu->EventCreate(&b->comm_event[i], LF_CU_EVENT_DISABLE_TIMING),
+                           "an event", err);
     b->base.comm_stream = b->comm;
     return rc;
 }
@@ -152,8 +165,9 @@ static void comm_destroy(struct lf_back_cuda *b)
 
 static int capture_begin(lf_back *b, lf_err *err)
 {
-    return lf_cuda_check(B(b), B(b)->dev->cu.StreamBeginCapture(b->queue->stream, LF_CU_CAPTURE_THREAD_LOCAL),
-                         "beginning a capture", err);
+    return lf_cuda_check(
+        B(b), B(b)->dev->cu.StreamBeginCapture(b->queue->stream, LF_CU_CAPTURE_THREAD_LOCAL),
+        "beginning a capture", err);
 }
 
 static int capture_end(lf_back *b, void **graph, lf_err *err)
@@ -161,7 +175,8 @@ static int capture_end(lf_back *b, void **graph, lf_err *err)
     const struct lf_cu *cu = &B(b)->dev->cu;
     lf_cu_graph g = NULL;
     lf_cu_graph_exec x = NULL;
-    int rc = lf_cuda_check(B(b), cu->StreamEndCapture(b->queue->stream, &g), "ending a capture", err);
+    int rc =
+        lf_cuda_check(B(b), cu->StreamEndCapture(b->queue->stream, &g), "ending a capture", err);
     if (!rc)
         rc = lf_cuda_check(B(b), cu->GraphInstantiate(&x, g, 0), "making a graph", err);
     if (g)
@@ -173,7 +188,8 @@ static int capture_end(lf_back *b, void **graph, lf_err *err)
 
 static int capture_run(lf_back *b, void *graph, lf_err *err)
 {
-    return lf_cuda_check(B(b), B(b)->dev->cu.GraphLaunch(graph, b->queue->stream), "launching a graph", err);
+    return lf_cuda_check(B(b), B(b)->dev->cu.GraphLaunch(graph, b->queue->stream),
+                         "launching a graph", err);
 }
 
 static void capture_free(lf_back *b, void *graph)
@@ -210,15 +226,17 @@ static void cuda_destroy(lf_back *base)
     free(b);
 }
 
-#define COMMON                                                                                                         \
-    .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,                          \
-    .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,                       \
-    .alloc_host = cuda_alloc_host, .release_host = cuda_release_host,                                                  \
-    .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,                       \
-    .products = products, .attention = attention, .comm_begin = comm_begin, .comm_end = comm_end, .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
+#define COMMON                                                                                     \
+    .name = "cuda", .alloc = cuda_alloc, .release = cuda_release, .copy_in = lf_cuda_copy_in,      \
+    .copy_out = lf_cuda_copy_out, .fill = cuda_fill, .sync = cuda_sync, .destroy = cuda_destroy,   \
+    .alloc_host = cuda_alloc_host, .release_host = cuda_release_host,                              \
+    .late_begin = lf_cuda_late_begin, .late_end = lf_cuda_late_end, .failure = cuda_failure,       \
+    .products = products, .attention = attention, .comm_begin = comm_begin, .comm_end = comm_end,  \
+    .probe = lf_cuda_probe, .stamp = lf_cuda_stamp, .stamps = lf_cuda_stamps
 static const struct lf_back_ops plain_ops = {COMMON};
-static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin, .capture_end = capture_end,
-                                             .capture_run = capture_run, .capture_free = capture_free};
+static const struct lf_back_ops graph_ops = {COMMON, .capture_begin = capture_begin,
+                                             .capture_end = capture_end, .capture_run = capture_run,
+                                             .capture_free = capture_free};
 
 static bool is_set(const char *variable, const char *value)
 {
@@ -246,17 +264,20 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
 {
     int version = 0;
     char why[300];
-    snprintf(b->device, sizeof b->device, "rank %d, GPU %d (%s)", o->rank, o->ordinal, b->dev->name);
+    snprintf(b->device, sizeof b->device, "rank %d, GPU %d (%s)", o->rank, o->ordinal,
+             b->dev->name);
     if (b->dev->sm < 80)
-        return lf_fail(err, LF_EDEVICE, "%s: compute capability %d.%d; 8.0 or later is needed", b->device,
-                       b->dev->sm / 10, b->dev->sm % 10);
+        return lf_fail(err, LF_EDEVICE, "%s: compute capability %d.%d; 8.0 or later is needed",
+                       b->device, b->dev->sm / 10, b->dev->sm % 10);
     int rc = lf_cuda_check(b, b->dev->cu.DriverGetVersion(&version), "version of the driver", err);
     snprintf(b->family, sizeof b->family, "cuda-sm_%d", b->dev->sm);
-    snprintf(b->shown, sizeof b->shown, "%s, driver %d.%d", b->dev->name, version / 1000, version % 1000 / 10);
+    snprintf(b->shown, sizeof b->shown, "%s, driver %d.%d", b->dev->name, version / 1000,
+             version % 1000 / 10);
     b->table = lf_cuda_kernels;
     b->table.family = b->family;
     b->rank = o->rank;
-    if (!rc && (lf_cudnn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
+    if (!rc &&
+        (lf_cudnn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
         rc = lf_fail(err, LF_EDEVICE, "%s: %s", b->device, why);
     return rc;
 }
@@ -272,10 +293,12 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
         return NULL;
     }
     rc = describe(b, o, err);
-    b->base = (lf_back){.ops = is_set("LF_CUDA_GRAPHS", "0") || is_set("LF_CUDA_SYNC", "1") ? &plain_ops : &graph_ops,
-                        .kernels = &b->table,
-                        .threads = o->threads,
-                        .device = b->shown};
+    b->base =
+        (lf_back){.ops = is_set("LF_CUDA_GRAPHS", "0") || is_set("LF_CUDA_SYNC", "1") ? &plain_ops
+                                                                                      : &graph_ops,
+                  .kernels = &b->table,
+                  .threads = o->threads,
+                  .device = b->shown};
     if (!rc && !(b->base.queue = lf_cu_queue_create(b->dev)))
         rc = lf_fail(err, LF_EDEVICE, "%s: no stream", b->device);
     if (!rc) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies between host and GPU through pinned memory: only from there is a copy asynchronous, and only so is the
- * caller's buffer free when the call returns.
+ * Copies between host and GPU through pinned memory: only from there is a copy asynchronous, and
+ * only so is the caller's buffer free when the call returns.
  */
 #include <string.h>
 
@@ -14,15 +14,17 @@ static lf_cu_ptr device_ptr(const void *p)
     return (lf_cu_ptr)(uintptr_t)p;
 }
 
-int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes, lf_err *err)
+int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes,
+                        lf_err *err)
 {
     void *m = NULL;
-    int rc =
-        lf_cuda_check(b, b->dev->cu.MemHostAlloc(&m, part_bytes * LF_CUDA_PARTS, 0), "pinned memory for copies", err);
+    int rc = lf_cuda_check(b, b->dev->cu.MemHostAlloc(&m, part_bytes * LF_CUDA_PARTS, 0),
+                           "pinned memory for copies", err);
     r->memory = m;
     r->part_bytes = part_bytes;
     for (int i = 0; i < LF_CUDA_PARTS && !rc; i++)
-        rc = lf_cuda_check(b, b->dev->cu.EventCreate(&r->event[i], LF_CU_EVENT_DISABLE_TIMING), "an event", err);
+        rc = lf_cuda_check(b, b->dev->cu.EventCreate(&r->event[i], LF_CU_EVENT_DISABLE_TIMING),
+                           "an event", err);
     return rc;
 }
 
@@ -39,7 +41,8 @@ void lf_cuda_ring_destroy(struct lf_back_cuda *b, struct lf_cuda_ring *r)
 static int next_part(struct lf_back_cuda *b, struct lf_cuda_ring *r, lf_err *err)
 {
     const struct lf_cu *cu = &b->dev->cu;
-    int rc = lf_cuda_check(b, cu->EventRecord(r->event[r->part], b->base.queue->stream), "recording an event", err);
+    int rc = lf_cuda_check(b, cu->EventRecord(r->event[r->part], b->base.queue->stream),
+                           "recording an event", err);
     if (rc)
         return rc;
     r->busy[r->part] = true;
@@ -65,8 +68,9 @@ int lf_cuda_copy_in(lf_back *b, void *dst, const void *src, size_t bytes, lf_err
         const size_t room = r->part_bytes - r->used, n = bytes < room ? bytes : room;
         char *at = r->memory + (size_t)r->part * r->part_bytes + r->used;
         memcpy(at, from, n);
-        int rc = lf_cuda_check(B(b), B(b)->dev->cu.MemcpyHtoDAsync(device_ptr(to), at, n, b->queue->stream),
-                               "copying to the GPU", err);
+        int rc = lf_cuda_check(
+            B(b), B(b)->dev->cu.MemcpyHtoDAsync(device_ptr(to), at, n, b->queue->stream),
+            "copying to the GPU", err);
         if (rc)
             return rc;
         r->used += n;
@@ -89,17 +93,20 @@ int lf_cuda_copy_out(lf_back *b, void *dst, const void *src, size_t bytes, lf_er
         int rc = 0;
         if (i >= LF_CUDA_PARTS && i - LF_CUDA_PARTS < n) {
             const size_t off = (i - LF_CUDA_PARTS) * piece;
-            rc = lf_cuda_check(B(b), cu->EventSynchronize(r->event[part]), "waiting for a copy", err);
+            rc = lf_cuda_check(B(b), cu->EventSynchronize(r->event[part]), "waiting for a copy",
+                               err);
             if (!rc)
                 memcpy((char *)dst + off, at, bytes - off < piece ? bytes - off : piece);
         }
         if (!rc && i < n) {
             const size_t off = i * piece, len = bytes - off < piece ? bytes - off : piece;
-            rc =
-                lf_cuda_check(B(b), cu->MemcpyDtoHAsync(at, device_ptr((const char *)src + off), len, b->queue->stream),
-                              "copying from the GPU", err);
+            rc = lf_cuda_check(
+                B(b),
+                cu->MemcpyDtoHAsync(at, device_ptr((const char *)src + off), len, b->queue->stream),
+                "copying from the GPU", err);
             if (!rc)
-                rc = lf_cuda_check(B(b), cu->EventRecord(r->event[part], b->queue->stream), "recording an event", err);
+                rc = lf_cuda_check(B(b), cu->EventRecord(r->event[part], b->queue->stream),
+                                   "recording an event", err);
         }
         if (rc)
             return rc;
@@ -112,11 +119,13 @@ int lf_cuda_copy_out(lf_back *b, void *dst, const void *src, size_t bytes, lf_er
 int lf_cuda_late_create(struct lf_back_cuda *b, lf_err *err)
 {
     void *m = NULL;
-    int rc = lf_cuda_check(b, b->dev->cu.MemHostAlloc(&m, (size_t)LF_BACK_LATE_SLOTS * LF_BACK_LATE_BYTES, 0),
-                           "pinned memory for results", err);
+    int rc = lf_cuda_check(
+        b, b->dev->cu.MemHostAlloc(&m, (size_t)LF_BACK_LATE_SLOTS * LF_BACK_LATE_BYTES, 0),
+        "pinned memory for results", err);
     b->late = m;
     for (int i = 0; i < LF_BACK_LATE_SLOTS && !rc; i++)
-        rc = lf_cuda_check(b, b->dev->cu.EventCreate(&b->late_event[i], LF_CU_EVENT_DISABLE_TIMING), "an event", err);
+        rc = lf_cuda_check(b, b->dev->cu.EventCreate(&b->late_event[i], LF_CU_EVENT_DISABLE_TIMING),
+                           "an event", err);
     return rc;
 }
 
@@ -135,10 +144,12 @@ int lf_cuda_late_begin(lf_back *b, int slot, const void *src, size_t bytes, lf_e
     if (slot < 0 || slot >= LF_BACK_LATE_SLOTS || bytes > LF_BACK_LATE_BYTES || c->late_busy[slot])
         return lf_fail(err, LF_EINVAL, "a late copy of %zu bytes in slot %d", bytes, slot);
     char *at = c->late + (size_t)slot * LF_BACK_LATE_BYTES;
-    int rc = lf_cuda_check(c, c->dev->cu.MemcpyDtoHAsync(at, device_ptr(src), bytes, b->queue->stream),
-                           "copying from the GPU", err);
+    int rc =
+        lf_cuda_check(c, c->dev->cu.MemcpyDtoHAsync(at, device_ptr(src), bytes, b->queue->stream),
+                      "copying from the GPU", err);
     if (!rc)
-        rc = lf_cuda_check(c, c->dev->cu.EventRecord(c->late_event[slot], b->queue->stream), "recording an event", err);
+        rc = lf_cuda_check(c, c->dev->cu.EventRecord(c->late_event[slot], b->queue->stream),
+                           "recording an event", err);
     c->late_busy[slot] = !rc;
     return rc;
 }
@@ -149,7 +160,8 @@ int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err)
     if (slot < 0 || slot >= LF_BACK_LATE_SLOTS || bytes > LF_BACK_LATE_BYTES || !c->late_busy[slot])
         return lf_fail(err, LF_EINVAL, "no late copy in slot %d", slot);
     c->late_busy[slot] = false;
-    int rc = lf_cuda_check(c, c->dev->cu.EventSynchronize(c->late_event[slot]), "waiting for a result", err);
+    int rc = lf_cuda_check(c, c->dev->cu.EventSynchronize(c->late_event[slot]),
+                           "waiting for a result", err);
     if (!rc)
         memcpy(dst, c->late + (size_t)slot * LF_BACK_LATE_BYTES, bytes);
     return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CUDA backend: what cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c share.
+ * Inside the CUDA backend: what cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c
+ * share.
  */
 #ifndef LF_BACK_CUDA_PRIV_H
 #define LF_BACK_CUDA_PRIV_H
@@ -10,7 +11,8 @@
 
 enum { LF_CUDA_PARTS = 4 };
 
-/* Pinned memory in parts that are used one after the other; a part is free again when its event has happened. */
+/* Pinned memory in parts that are used one after the other; a part is free again when its event has
+ * happened. */
 struct lf_cuda_ring {
     char *memory;
     size_t part_bytes, used; /* of the part in use */
@@ -38,7 +40,8 @@ struct lf_back_cuda {
 /* 0, or LF_EDEVICE with the driver's words. */
 int lf_cuda_check(struct lf_back_cuda *b, int result, const char *what, lf_err *err);
 
-int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes, lf_err *err);
+int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes,
+                        lf_err *err);
 void lf_cuda_ring_destroy(struct lf_back_cuda *b, struct lf_cuda_ring *r);
 int lf_cuda_copy_in(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
 int lf_cuda_copy_out(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);

@@ -22,7 +22,8 @@ int lf_cuda_stamp(lf_back *base, size_t i, lf_err *err)
             return rc;
         b->n_stamps++;
     }
-    return lf_cuda_check(b, cu->EventRecord(b->stamp[i], base->queue->stream), "recording an event", err);
+    return lf_cuda_check(b, cu->EventRecord(b->stamp[i], base->queue->stream), "recording an event",
+                         err);
 }
 
 int lf_cuda_stamps(lf_back *base, double *seconds, size_t n, lf_err *err)
@@ -32,7 +33,8 @@ int lf_cuda_stamps(lf_back *base, double *seconds, size_t n, lf_err *err)
     float ms = 0;
     int rc = lf_cuda_check(b, cu->EventSynchronize(b->stamp[n - 1]), "waiting for the GPU", err);
     for (size_t i = 0; i < n && !rc; i++) {
-        rc = lf_cuda_check(b, cu->EventElapsedTime(&ms, b->stamp[0], b->stamp[i]), "the time between events", err);
+        rc = lf_cuda_check(b, cu->EventElapsedTime(&ms, b->stamp[0], b->stamp[i]),
+                           "the time between events", err);
         seconds[i] = (double)ms * 1e-3;
     }
     return rc;
@@ -45,12 +47,14 @@ void lf_cuda_stamps_destroy(struct lf_back_cuda *b)
     free(b->stamp);
 }
 
-/* Dense bf16 products as the data sheets give them: at the clock that the power limit allows, which no attribute tells. */
+/* Dense bf16 products as the data sheets give them: at the clock that the power limit allows, which
+ * no attribute tells. */
 static const struct sheet {
     const char *name;
     double bf16;
-} sheets[] = {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989e12}, {"H200 NVL", 835e12}, {"H200", 989e12}, {"GH200", 989e12},
-              {"H800", 989e12},      {"H20", 148e12},      {"A100", 312e12}, {"A800", 312e12},     {"B200", 2250e12}, {"B100", 1750e12}};
+} sheets[] = {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989e12},  {"H200 NVL", 835e12},
+              {"H200", 989e12},      {"GH200", 989e12},    {"H800", 989e12},  {"H20", 148e12},
+              {"A100", 312e12},      {"A800", 312e12},     {"B200", 2250e12}, {"B100", 1750e12}};
 
 /* bytes/s of copies within the device, each byte read and written: the best of a few of 256 MiB. */
 static int copy_rate(struct lf_back_cuda *b, double *out, lf_err *err)
@@ -83,16 +87,22 @@ int lf_cuda_probe(lf_back *base, struct lf_back_peak *out, lf_err *err)
     struct lf_back_cuda *b = B(base);
     struct lf_back_peak p = {0};
     int khz = 0;
-    int rc = lf_cuda_check(b, b->dev->cu.DeviceGetAttribute(&khz, LF_CU_ATTR_CLOCK_KHZ, b->dev->dev), "its clock", err);
+    int rc =
+        lf_cuda_check(b, b->dev->cu.DeviceGetAttribute(&khz, LF_CU_ATTR_CLOCK_KHZ, b->dev->dev),
+                      "its clock", err);
     if (!rc)
         rc = copy_rate(b, &p.bytes_per_s, err);
     if (rc)
         return rc;
-    /* FLOP of a multiprocessor in a cycle: 64 or 128 lanes of f32; dense bf16 of the tensor cores. */
+    /* FLOP of a multiprocessor in a cycle: 64 or 128 lanes of f32; dense bf16 of the tensor
+     * cores. */
     const int sm = b->dev->sm;
     const double cycles = (double)khz * 1e3 * (double)b->dev->n_sm;
     p.f32_flops = cycles * (sm == 80 ? 128 : 256);
-    p.bf16_flops = cycles * (sm >= 100 && sm < 120 ? 8192 : sm == 90 ? 4096 : sm == 80 ? 2048 : 1024);
+    p.bf16_flops = cycles * (sm >= 100 && sm < 120 ? 8192
+                             : sm == 90            ? 4096
+                             : sm == 80            ? 2048
+                                                   : 1024);
     for (size_t i = 0; i < sizeof sheets / sizeof *sheets; i++)
         if (strstr(b->dev->name, sheets[i].name)) {
             p.bf16_flops = sheets[i].bf16;

@@ -12,12 +12,13 @@ static void look_at(struct lf_gpus *g, const struct lf_cu *cu)
     lf_cu_dev d = 0;
     int n = 0, major = 0, minor = 0;
     if (cu->DriverGetVersion(&g->driver) || cu->DeviceGetCount(&n) || n < 1) {
-        snprintf(g->why, sizeof g->why, "the CUDA driver shows no GPU (CUDA_VISIBLE_DEVICES limits them)");
+        snprintf(g->why, sizeof g->why,
+                 "the CUDA driver shows no GPU (CUDA_VISIBLE_DEVICES limits them)");
         return;
     }
     if (cu->DeviceGet(&d, 0) || cu->DeviceGetAttribute(&major, LF_CU_ATTR_CC_MAJOR, d) ||
-        cu->DeviceGetAttribute(&minor, LF_CU_ATTR_CC_MINOR, d) || cu->DeviceTotalMem(&g->memory, d) ||
-        cu->DeviceGetName(g->name, sizeof g->name, d)) {
+        cu->DeviceGetAttribute(&minor, LF_CU_ATTR_CC_MINOR, d) ||
+        cu->DeviceTotalMem(&g->memory, d) || cu->DeviceGetName(g->name, sizeof g->name, d)) {
         snprintf(g->why, sizeof g->why, "the CUDA driver does not describe its first GPU");
         return;
     }
@@ -59,7 +60,8 @@ lf_back *lf_back_create(const struct lf_device_opts *o, lf_err *err)
         lf_fail(err, LF_EDEVICE, "device = cuda: %s", g.why);
         return NULL;
     }
-    const struct lf_cuda_opts c = {.ordinal = o->local_rank % g.n, .rank = o->rank, .threads = o->threads};
+    const struct lf_cuda_opts c = {
+        .ordinal = o->local_rank % g.n, .rank = o->rank, .threads = o->threads};
     return lf_back_cuda_create(&c, err);
 }
 

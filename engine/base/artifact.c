@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Manifests: made, published, read, compared with the files they list. Hashing by several threads is artifact_hash.c.
+ * Manifests: made, published, read, compared with the files they list. Hashing by several threads
+ * is artifact_hash.c.
  *
  * Invariants of publishing, in this order; a crash between any two leaves the artifact absent:
  *   1. every listed file has its length and is fsynced;
@@ -27,16 +28,20 @@ static int check_path(const char *path, lf_err *err)
 {
     size_t n = strlen(path);
     if (n == 0 || n >= PATH_MAX / 2)
-        return lf_fail(err, LF_EFORMAT, "artifact file path of %zu bytes; 1 to %d are possible", n, PATH_MAX / 2 - 1);
+        return lf_fail(err, LF_EFORMAT, "artifact file path of %zu bytes; 1 to %d are possible", n,
+                       PATH_MAX / 2 - 1);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f)
-            return lf_fail(err, LF_EFORMAT, "artifact file path with the control byte 0x%02x", (unsigned char)path[i]);
+            return lf_fail(err, LF_EFORMAT, "artifact file path with the control byte 0x%02x",
+                           (unsigned char)path[i]);
     const char *p = path;
     for (;;) {
         size_t k = strcspn(p, "/");
         if (k == 0 || (k == 1 && p[0] == '.') || (k == 2 && p[0] == '.' && p[1] == '.'))
-            return lf_fail(err, LF_EFORMAT,
-                           "artifact file path '%s' would leave its directory or is not in its simplest form", path);
+            return lf_fail(
+                err, LF_EFORMAT,
+                "artifact file path '%s' would leave its directory or is not in its simplest form",
+                path);
         if (p[k] == 0)
             return 0;
         p += k + 1;
@@ -58,19 +63,24 @@ static int open_beneath(const char *dir, const char *path, int flags, lf_err *er
         bool leaf = p[k] == 0;
         if (k > NAME_MAX) {
             close(fd);
-            return lf_fail(err, LF_EFORMAT, "artifact file path '%s' has a component above %d bytes", path, NAME_MAX);
+            return lf_fail(err, LF_EFORMAT,
+                           "artifact file path '%s' has a component above %d bytes", path,
+                           NAME_MAX);
         }
         memcpy(name, p, k);
         name[k] = 0;
-        int next = openat(fd, name, (leaf ? flags : O_RDONLY | O_DIRECTORY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        int next =
+            openat(fd, name,
+                   (leaf ? flags : O_RDONLY | O_DIRECTORY) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         int e = errno;
         close(fd);
         if (next < 0) {
             errno = e;
             if (e == ELOOP || e == ENOTDIR)
                 return lf_fail(err, LF_EFORMAT,
-                               "%s/%s: symbolic links are refused inside an artifact, and folders must be folders", dir,
-                               path);
+                               "%s/%s: symbolic links are refused inside an artifact, and folders "
+                               "must be folders",
+                               dir, path);
             return lf_fail_errno(err, "cannot open %s/%s", dir, path);
         }
         fd = next;
@@ -137,7 +147,8 @@ const lf_artifact_file *lf_artifact_find(const lf_artifact *a, const char *path)
     return i < a->n_files && strcmp(a->files[i].path, path) == 0 ? &a->files[i] : NULL;
 }
 
-int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes, const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
+int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes,
+                    const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
 {
     int rc = check_path(path, err);
     if (rc < 0)
@@ -178,13 +189,15 @@ static json_t *to_json(const lf_artifact *a)
     for (size_t i = 0; files && i < a->n_files; i++) {
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, a->files[i].sha256);
-        if (json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "path", a->files[i].path, "bytes",
-                                                   (json_int_t)a->files[i].bytes, "tree_sha256", hex)) < 0) {
+        if (json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "path", a->files[i].path,
+                                                   "bytes", (json_int_t)a->files[i].bytes,
+                                                   "tree_sha256", hex)) < 0) {
             json_decref(files);
             return NULL;
         }
     }
-    return files ? json_pack("{s:i, s:s, s:o, s:O}", "lf_manifest", 1, "kind", a->kind, "files", files, "meta", a->meta)
+    return files ? json_pack("{s:i, s:s, s:o, s:O}", "lf_manifest", 1, "kind", a->kind, "files",
+                             files, "meta", a->meta)
                  : NULL;
 }
 
@@ -197,12 +210,14 @@ static int check_length(int fd, const char *dir, const lf_artifact_file *f, lf_e
     if (!S_ISREG(st.st_mode))
         return lf_fail(err, LF_EFORMAT, "%s/%s is not a regular file", dir, f->path);
     if ((int64_t)st.st_size != f->bytes)
-        return lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, its manifest says %lld%s", dir, f->path,
-                       (long long)st.st_size, (long long)f->bytes, (int64_t)st.st_size < f->bytes ? " (cut short?)" : "");
+        return lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, its manifest says %lld%s", dir,
+                       f->path, (long long)st.st_size, (long long)f->bytes,
+                       (int64_t)st.st_size < f->bytes ? " (cut short?)" : "");
     return 0;
 }
 
-/* fsync the directories between the artifact's own and a file, once for a run of files in the same one. */
+/* fsync the directories between the artifact's own and a file, once for a run of files in the same
+ * one. */
 static int sync_parents(const char *dir, const char *path, const char *before, lf_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -253,7 +268,8 @@ int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err)
     if (rc < 0)
         goto out;
     if (!(doc = to_json(a)) || !(text = lf_json_dump(doc, err))) {
-        rc = lf_fail(err, LF_ENOMEM, "cannot form the manifest %s (no memory, or text that is not UTF-8)", path);
+        rc = lf_fail(err, LF_ENOMEM,
+                     "cannot form the manifest %s (no memory, or text that is not UTF-8)", path);
         goto out;
     }
     if (strlen(text) > LF_ARTIFACT_MAX_MANIFEST) {
@@ -289,7 +305,8 @@ int lf_artifact_parse_hex(uint8_t out[LF_HASH_BYTES], const char *hex, lf_err *e
         d[i] = ok ? (uint8_t)(hi * 16 + lo) : 0;
     }
     if (!ok)
-        return lf_fail(err, LF_EFORMAT, "'%.80s' is not a SHA-256 of 64 lower-case hex digits", hex);
+        return lf_fail(err, LF_EFORMAT, "'%.80s' is not a SHA-256 of 64 lower-case hex digits",
+                       hex);
     memcpy(out, d, sizeof d);
     return 0;
 }
@@ -322,7 +339,8 @@ static int from_json(lf_artifact *a, json_t *doc, lf_err *err)
     if ((rc = lf_json_get_i64(&version, doc, "lf_manifest", true, "the manifest", err)) < 0)
         return rc;
     if (version != 1)
-        return lf_fail(err, LF_ENOTSUP, "manifest version %lld; this program reads version 1", (long long)version);
+        return lf_fail(err, LF_ENOTSUP, "manifest version %lld; this program reads version 1",
+                       (long long)version);
     if ((rc = lf_json_get_array(&files, doc, "files", true, "the manifest", err)) < 0 ||
         (rc = lf_json_get_object(&meta, doc, "meta", true, "the manifest", err)) < 0)
         return rc;
@@ -346,7 +364,8 @@ int lf_artifact_load(lf_artifact *out, const char *dir, const char *kind, lf_err
     if (rc < 0)
         goto out;
     if (lstat(path, &st) < 0) {
-        rc = lf_fail_errno(err, "%s: no complete artifact there, its manifest %s cannot be read", dir, path);
+        rc = lf_fail_errno(err, "%s: no complete artifact there, its manifest %s cannot be read",
+                           dir, path);
         goto out;
     }
     if (!S_ISREG(st.st_mode)) {
@@ -363,7 +382,8 @@ int lf_artifact_load(lf_artifact *out, const char *dir, const char *kind, lf_err
         goto out;
     }
     if (kind && strcmp(kind, have) != 0) {
-        rc = lf_fail(err, LF_EFORMAT, "%s holds an artifact of kind '%.100s', needed is '%s'", dir, have, kind);
+        rc = lf_fail(err, LF_EFORMAT, "%s holds an artifact of kind '%.100s', needed is '%s'", dir,
+                     have, kind);
         goto out;
     }
     *out = a;

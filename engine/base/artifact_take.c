@@ -50,7 +50,8 @@ static int take_one(const char *from, const char *to, const char *path, lf_err *
     return rc;
 }
 
-int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
+int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_HASH_BYTES],
+                     lf_err *err)
 {
     lf_artifact a = {0};
     uint8_t is[LF_HASH_BYTES];

@@ -24,15 +24,17 @@
 static const struct {
     int errnum;
     const char *cls;
-} by_errno[] = {{ENOSPC, "disk"},       {EDQUOT, "disk"},      {EFBIG, "disk"},        {EROFS, "filesystem"},
-                {ESTALE, "filesystem"}, {EIO, "filesystem"},   {EACCES, "filesystem"}, {EPERM, "filesystem"},
-                {EKEYEXPIRED, "filesystem"}, {ENOMEM, "oom"}};
+} by_errno[] = {{ENOSPC, "disk"},       {EDQUOT, "disk"},       {EFBIG, "disk"},
+                {EROFS, "filesystem"},  {ESTALE, "filesystem"}, {EIO, "filesystem"},
+                {EACCES, "filesystem"}, {EPERM, "filesystem"},  {EKEYEXPIRED, "filesystem"},
+                {ENOMEM, "oom"}};
 
 static const struct {
     int rc;
     const char *cls;
-} by_code[] = {{LF_EINVAL, "config"},     {LF_ENOTSUP, "config"},   {LF_EEXIST, "config"}, {LF_ENOMEM, "oom"},
-               {LF_EFORMAT, "bad_input"}, {LF_ENOENT, "bad_input"}, {LF_ECOMM, "rank"},    {LF_ENUMERIC, "diverged"}};
+} by_code[] = {{LF_EINVAL, "config"}, {LF_ENOTSUP, "config"},    {LF_EEXIST, "config"},
+               {LF_ENOMEM, "oom"},    {LF_EFORMAT, "bad_input"}, {LF_ENOENT, "bad_input"},
+               {LF_ECOMM, "rank"},    {LF_ENUMERIC, "diverged"}};
 
 /* Memory of a device is not that of the host: more of the latter does not help. */
 static const char *memory_of(const char *text)
@@ -62,10 +64,14 @@ const char *lf_cause_signal(int sig)
     case SIGABRT:
     case SIGBUS:
     case SIGILL:
-    case SIGFPE: return "crash";
-    case SIGXFSZ: return "disk";
-    case SIGXCPU: return "timeout";
-    default: return "rank";
+    case SIGFPE:
+        return "crash";
+    case SIGXFSZ:
+        return "disk";
+    case SIGXCPU:
+        return "timeout";
+    default:
+        return "rank";
     }
 }
 
@@ -77,9 +83,13 @@ void lf_cause_say(const char *by, const char *cls, const char *reason)
     char *path = lf_path_join(dir, LF_CAUSE_FILE, NULL);
     char line[sizeof((lf_cause *)0)->reason];
     snprintf(line, sizeof line, "%s", reason);
-    for (size_t n = strlen(line), i = lf_utf8_check(line, n); i < n; i += lf_utf8_check(line + i, n - i))
-        line[i] = '?'; /* JSON takes no byte that is not UTF-8, such as half of a character that was cut */
-    json_t *o = json_pack("{s:i, s:s, s:s, s:s}", "lf_cause", 1, "class", cls, "reason", line, "by", by);
+    for (size_t n = strlen(line), i = lf_utf8_check(line, n); i < n;
+         i += lf_utf8_check(line + i, n - i))
+        line[i] =
+            /* JSON takes no byte that is not UTF-8, such as half of a character that was cut */
+            '?';
+    json_t *o =
+        json_pack("{s:i, s:s, s:s, s:s}", "lf_cause", 1, "class", cls, "reason", line, "by", by);
     char *text = o ? lf_json_dump(o, NULL) : NULL;
     if (path && text)
         lf_io_publish(path, text, strlen(text), 0640, NULL);

@@ -20,7 +20,8 @@ __attribute__((weak)) const char *__lsan_default_suppressions(void)
 }
 #endif
 
-/* One line is the promise of lf_err.text: control characters from outside would break logs and terminals. */
+/* One line is the promise of lf_err.text: control characters from outside would break logs and
+ * terminals. */
 static void flatten(char *s)
 {
     for (; *s; s++)
@@ -112,8 +113,9 @@ void lf_err_clear(lf_err *err)
 
 const char *lf_rc_name(int rc)
 {
-    static const char *const names[] = {"ok",     "invalid", "no memory", "io",     "format", "not supported", "device",
-                                        "comm", "stopped", "missing",   "exists", "busy",   "numeric"};
+    static const char *const names[] = {
+        "ok",   "invalid", "no memory", "io",     "format", "not supported", "device",
+        "comm", "stopped", "missing",   "exists", "busy",   "numeric"};
     int i = -rc;
     return i >= 0 && (size_t)i < sizeof names / sizeof names[0] ? names[i] : "unknown";
 }

@@ -2,10 +2,10 @@
  *
  * One way to report failure everywhere below stages/ and flow/.
  *
- * Functions return 0 (or a positive item count for iterators) on success and a negative enum lf_rc on failure,
- * and describe the failure in a caller-owned lf_err, always the last argument, which may be NULL.
- * The first function that knows the cause words it; callers may prefix context once. Outputs are set only on
- * success. Engine code never prints, aborts or exits.
+ * Functions return 0 (or a positive item count for iterators) on success and a negative enum lf_rc
+ * on failure, and describe the failure in a caller-owned lf_err, always the last argument, which
+ * may be NULL. The first function that knows the cause words it; callers may prefix context once.
+ * Outputs are set only on success. Engine code never prints, aborts or exits.
  */
 #ifndef LF_BASE_ERR_H
 #define LF_BASE_ERR_H
@@ -36,29 +36,40 @@ typedef struct lf_err {
     char text[1024]; /* one line, no newline at the end; says what, where, what to do */
 } lf_err;
 
-#define LF_ERR_INIT {0, 0, 0, 0, {0}}
+#define LF_ERR_INIT                                                                                \
+    {                                                                                              \
+        0, 0, 0, 0,                                                                                \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
+    }
 
-/* Tells the compiler that a failure code is negative, so that it sees that outputs are set whenever rc is 0. */
-#define LF_ERR_NEGATIVE(call)                                                                                          \
-    ({                                                                                                                 \
-        int lf_rc_ = (call);                                                                                           \
-        if (lf_rc_ >= 0)                                                                                               \
-            __builtin_unreachable();                                                                                   \
-        lf_rc_;                                                                                                        \
+/* Tells the compiler that a failure code is negative, so that it sees that outputs are set whenever
+ * rc is 0. */
+#define LF_ERR_NEGATIVE(call)                                                                      \
+    ({                                                                                             \
+        int lf_rc_ = (call);                                                                       \
+        if (lf_rc_ >= 0)                                                                           \
+            __builtin_unreachable();                                                               \
+        lf_rc_;                                                                                    \
     })
 
-/* Record a failure and return rc (negative). The first failure wins: a box that already holds one is left alone. */
-#define lf_fail(err, rc, ...) LF_ERR_NEGATIVE(lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__))
+/* Record a failure and return rc (negative). The first failure wins: a box that already holds one
+ * is left alone. */
+#define lf_fail(err, rc, ...)                                                                      \
+    LF_ERR_NEGATIVE(lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_at(lf_err *err, int rc, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* The same with LF_EIO (LF_ENOMEM for ENOMEM, LF_ENOENT for ENOENT, LF_EEXIST for EEXIST), errno's text appended
- * after ": ". Reads errno. */
-#define lf_fail_errno(err, ...) LF_ERR_NEGATIVE(lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__))
+/* The same with LF_EIO (LF_ENOMEM for ENOMEM, LF_ENOENT for ENOENT, LF_EEXIST for EEXIST), errno's
+ * text appended after ": ". Reads errno. */
+#define lf_fail_errno(err, ...)                                                                    \
+    LF_ERR_NEGATIVE(lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_errno_at(lf_err *err, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Put context and ": " before the text of a failure already recorded; returns err->rc (LF_EINVAL for a NULL box). */
+/* Put context and ": " before the text of a failure already recorded; returns err->rc (LF_EINVAL
+ * for a NULL box). */
 int lf_err_prefix(lf_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Forget a recorded failure, for callers that handle it. */
@@ -69,6 +80,7 @@ const char *lf_rc_name(int rc);
 
 /* A broken invariant of ours, never a reaction to input: prints file:line and aborts. */
 #define LF_BUG(...) lf_bug_at(__FILE__, __LINE__, __VA_ARGS__)
-void lf_bug_at(const char *file, int line, const char *fmt, ...) __attribute__((noreturn, format(printf, 3, 4)));
+void lf_bug_at(const char *file, int line, const char *fmt, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
 
 #endif

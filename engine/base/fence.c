@@ -24,7 +24,8 @@ int lf_fence_install(const char *path, lf_err *err)
     return 0;
 }
 
-/* An NFS client remembers for up to a minute that a name was not there; opening the directory makes it ask again. */
+/* An NFS client remembers for up to a minute that a name was not there; opening the directory makes
+ * it ask again. */
 bool lf_fence_there(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -45,5 +46,6 @@ int lf_fence_check(const char *what, lf_err *err)
 {
     if (!lf_fence_closed())
         return 0;
-    return lf_fail(err, LF_EBUSY, "%s is not published: a newer start of this stage has begun (%s)", what, fence);
+    return lf_fail(err, LF_EBUSY, "%s is not published: a newer start of this stage has begun (%s)",
+                   what, fence);
 }

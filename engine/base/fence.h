@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fence of this process: the name of a file that the next start of the same stage makes. Once the file is there, this start is
- * superseded: it publishes nothing, removes nothing and ends. A process may still be paused between its look and what it does
- * next, so nobody relies on the fence for being right: a later start goes on only from what it has listed and taken
- * before (flow/run/handover.h). The fence ends what would compute in vain.
+ * The fence of this process: the name of a file that the next start of the same stage makes. Once
+ * the file is there, this start is superseded: it publishes nothing, removes nothing and ends. A
+ * process may still be paused between its look and what it does next, so nobody relies on the fence
+ * for being right: a later start goes on only from what it has listed and taken before
+ * (flow/run/handover.h). The fence ends what would compute in vain.
  */
 #ifndef LF_BASE_FENCE_H
 #define LF_BASE_FENCE_H

@@ -16,11 +16,13 @@
 #include "engine/base/le.h"
 #include "engine/base/mem.h"
 
-/* Reflected polynomial 0x82F63B78, four bits at a time: records are short and a 64-byte table needs no set-up. */
+/* Reflected polynomial 0x82F63B78, four bits at a time: records are short and a 64-byte table needs
+ * no set-up. */
 static uint32_t crc_nibbles(uint32_t crc, const uint8_t *p, size_t n)
 {
-    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
-                                       0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+    static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
+                                       0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
+                                       0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
                                        0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
     for (size_t i = 0; i < n; i++) {
         crc ^= p[i];
@@ -31,7 +33,8 @@ static uint32_t crc_nibbles(uint32_t crc, const uint8_t *p, size_t n)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t crc, const uint8_t *p, size_t n)
+__attribute__((target("sse4.2"))) static uint32_t crc_sse42(uint32_t crc, const uint8_t *p,
+                                                            size_t n)
 {
     uint64_t c = crc;
     for (; n >= 8; p += 8, n -= 8) {
@@ -62,11 +65,11 @@ enum tail { TAIL_CLEAN, TAIL_TORN, TAIL_CORRUPT, TAIL_STOPPED };
 struct scan {
     int fd;
     const char *path;
-    int64_t size;   /* of the file when the scan began: what is appended later is for the next scan */
+    int64_t size; /* of the file when the scan began: what is appended later is for the next scan */
     int64_t offset; /* behind the last accepted record */
     int64_t n;      /* accepted records */
     enum tail tail;
-    bool foreign;   /* does not even begin as a file of records */
+    bool foreign; /* does not even begin as a file of records */
     uint8_t *buf; /* LF_FRAME_MAX + 1 */
 };
 
@@ -86,7 +89,8 @@ static int all_zero_to_end(const struct scan *s, bool *zero, lf_err *err)
     return 0;
 }
 
-/* Read the record at s->offset into s->buf. 1: whole, *len set; 0: the tail begins here (s->tail says which). */
+/* Read the record at s->offset into s->buf. 1: whole, *len set; 0: the tail begins here (s->tail
+ * says which). */
 static int scan_record(struct scan *s, size_t *len, lf_err *err)
 {
     uint8_t head[LF_FRAME_HEAD];
@@ -111,7 +115,8 @@ static int scan_record(struct scan *s, size_t *len, lf_err *err)
     }
     if ((int64_t)n > left - LF_FRAME_HEAD)
         return 0;
-    if ((rc = lf_io_pread_all(s->fd, s->buf, n, (off_t)s->offset + LF_FRAME_HEAD, s->path, err)) < 0)
+    if ((rc = lf_io_pread_all(s->fd, s->buf, n, (off_t)s->offset + LF_FRAME_HEAD, s->path, err)) <
+        0)
         return rc;
     if (lf_crc32c(0, s->buf, n) != lf_get_le(head + 4, 4)) {
         s->tail = (int64_t)n == left - LF_FRAME_HEAD ? TAIL_TORN : TAIL_CORRUPT;
@@ -139,8 +144,8 @@ static int scan_all(struct scan *s, lf_frame_fn fn, void *ctx, lf_err *err)
 
 static int corrupt(const struct scan *s, lf_err *err)
 {
-    return lf_fail(err, LF_EFORMAT, "%s: the record at byte %lld is damaged (%lld bytes follow it)", s->path,
-                   (long long)s->offset, (long long)(s->size - s->offset));
+    return lf_fail(err, LF_EFORMAT, "%s: the record at byte %lld is damaged (%lld bytes follow it)",
+                   s->path, (long long)s->offset, (long long)(s->size - s->offset));
 }
 
 static int scan_open(struct scan *s, int fd, const char *path, int64_t offset, lf_err *err)
@@ -151,8 +156,9 @@ static int scan_open(struct scan *s, int fd, const char *path, int64_t offset, l
     if (!S_ISREG(st.st_mode))
         return lf_fail(err, LF_EINVAL, "%s is not a regular file", path);
     if (offset < 0 || offset > st.st_size)
-        return lf_fail(err, LF_EFORMAT, "%s has %lld bytes, fewer than the %lld read before: it was cut or replaced", path,
-                       (long long)st.st_size, (long long)offset);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s has %lld bytes, fewer than the %lld read before: it was cut or replaced",
+                       path, (long long)st.st_size, (long long)offset);
     *s = (struct scan){.fd = fd, .path = path, .size = st.st_size, .offset = offset};
     s->buf = lf_malloc(LF_FRAME_MAX + 1, 1, err);
     return s->buf ? 0 : LF_ENOMEM;
@@ -197,9 +203,11 @@ int lf_frame_truncate(const char *path, lf_frame_fn keep, void *ctx, int64_t *ke
     rc = scan_open(&s, fd, path, 0, err);
     if (rc == 0)
         rc = scan_all(&s, keep, ctx, err);
-    /* A crash leaves zeros or bytes of records where they belong; this is somebody's file of another kind. */
+    /* A crash leaves zeros or bytes of records where they belong; this is somebody's file of
+     * another kind. */
     if (rc == 0 && s.foreign)
-        rc = lf_fail(err, LF_EFORMAT, "%s is no file of records, so nothing is cut; is it the right file?", path);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s is no file of records, so nothing is cut; is it the right file?", path);
     if (rc == 0 && s.offset < s.size)
         rc = cut(fd, path, s.offset, err);
     if (rc == 0)
@@ -274,13 +282,15 @@ out:
 int lf_frame_append(lf_frame_writer *w, const void *payload, size_t n, lf_err *err)
 {
     if (n == 0 || n > LF_FRAME_MAX)
-        return lf_fail(err, LF_EINVAL, "%s: a record of %zu bytes (1 to %zu fit)", w->path, n, LF_FRAME_MAX);
+        return lf_fail(err, LF_EINVAL, "%s: a record of %zu bytes (1 to %zu fit)", w->path, n,
+                       LF_FRAME_MAX);
     lf_put_le(w->buf, n, 4);
     lf_put_le(w->buf + 4, lf_crc32c(0, payload, n), 4);
     memcpy(w->buf + LF_FRAME_HEAD, payload, n);
     int rc = lf_io_pwrite_all(w->fd, w->buf, LF_FRAME_HEAD + n, (off_t)w->offset, w->path, err);
     if (rc < 0) {
-        /* The first failure is what the caller hears; a cut that fails as well leaves a torn tail, which is legal. */
+        /* The first failure is what the caller hears; a cut that fails as well leaves a torn tail,
+         * which is legal. */
         (void)cut(w->fd, w->path, w->offset, NULL);
         return rc;
     }
@@ -288,9 +298,15 @@ int lf_frame_append(lf_frame_writer *w, const void *payload, size_t n, lf_err *e
     return 0;
 }
 
-int lf_frame_sync(lf_frame_writer *w, lf_err *err) { return lf_io_fsync(w->fd, w->path, err); }
+int lf_frame_sync(lf_frame_writer *w, lf_err *err)
+{
+    return lf_io_fsync(w->fd, w->path, err);
+}
 
-int64_t lf_frame_writer_offset(const lf_frame_writer *w) { return w->offset; }
+int64_t lf_frame_writer_offset(const lf_frame_writer *w)
+{
+    return w->offset;
+}
 
 int lf_frame_writer_close(lf_frame_writer *w, lf_err *err)
 {

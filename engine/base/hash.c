@@ -50,7 +50,10 @@ void lf_hash_destroy(lf_hash *h)
     errno = saved;
 }
 
-void lf_hash_update(lf_hash *h, const void *data, size_t n) { must(EVP_DigestUpdate(h->ctx, data, n), "update"); }
+void lf_hash_update(lf_hash *h, const void *data, size_t n)
+{
+    must(EVP_DigestUpdate(h->ctx, data, n), "update");
+}
 
 void lf_hash_final(lf_hash *h, uint8_t out[LF_HASH_BYTES])
 {
@@ -79,11 +82,13 @@ int lf_hash_buf(uint8_t out[LF_HASH_BYTES], const void *data, size_t n, lf_err *
     return 0;
 }
 
-int lf_tree_hash_root(uint8_t out[LF_HASH_BYTES], uint64_t bytes, const uint8_t *leaves, size_t n_leaves, lf_err *err)
+int lf_tree_hash_root(uint8_t out[LF_HASH_BYTES], uint64_t bytes, const uint8_t *leaves,
+                      size_t n_leaves, lf_err *err)
 {
     uint8_t len[8];
     if (n_leaves != bytes / LF_HASH_LEAF + (bytes % LF_HASH_LEAF != 0))
-        return lf_fail(err, LF_EINVAL, "%zu leaves do not make %llu bytes", n_leaves, (unsigned long long)bytes);
+        return lf_fail(err, LF_EINVAL, "%zu leaves do not make %llu bytes", n_leaves,
+                       (unsigned long long)bytes);
     lf_hash *h = lf_hash_create(err);
     if (!h)
         return LF_ENOMEM;
@@ -169,7 +174,8 @@ int lf_tree_hash_final(lf_tree_hash *h, uint8_t out[LF_HASH_BYTES], lf_err *err)
 
 enum { READ_CHUNK = 1 << 20 };
 
-static int hash_leaf_of_file(uint8_t out[LF_HASH_BYTES], int fd, int64_t at, int64_t bytes, const char *path, lf_err *err)
+static int hash_leaf_of_file(uint8_t out[LF_HASH_BYTES], int fd, int64_t at, int64_t bytes,
+                             const char *path, lf_err *err)
 {
     int rc = 0;
     lf_hash *h = lf_hash_create(err);

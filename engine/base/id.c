@@ -34,7 +34,8 @@ static const char crockford[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 int lf_ulid(char out[LF_ULID_SIZE], lf_err *err)
 {
-    /* The last one made, so that the next of the same millisecond (or of a clock set back) counts on from it. */
+    /* The last one made, so that the next of the same millisecond (or of a clock set back) counts
+     * on from it. */
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t last_ms;
     static unsigned char last[10];
@@ -157,7 +158,10 @@ int lf_proc_of(lf_proc_id *out, int64_t pid, lf_err *err)
     return 0;
 }
 
-int lf_proc_self(lf_proc_id *out, lf_err *err) { return lf_proc_of(out, getpid(), err); }
+int lf_proc_self(lf_proc_id *out, lf_err *err)
+{
+    return lf_proc_of(out, getpid(), err);
+}
 
 enum lf_proc_state lf_proc_look(const lf_proc_id *p)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The INI reader. One pass over the text; strings live in an arena, names are found through one hash set so that a file
- * of a million keys costs linear time. A UTF-8 byte-order mark at the start is skipped (Windows editors write it); a
- * UTF-16 file is refused by name. Lines end in "\n" or "\r\n". A blank line ends a value.
+ * The INI reader. One pass over the text; strings live in an arena, names are found through one
+ * hash set so that a file of a million keys costs linear time. A UTF-8 byte-order mark at the start
+ * is skipped (Windows editors write it); a UTF-16 file is refused by name. Lines end in "\n" or
+ * "\r\n". A blank line ends a value.
  */
 #include "engine/base/ini.h"
 
@@ -25,7 +26,8 @@ struct reader {
     lf_arena *arena;
     const char *path;
     size_t cap_entries, cap_sections;
-    /* Open addressing over 2^bits slots: 0 empty, otherwise 1 + index of an entry, or of a section with the top bit. */
+    /* Open addressing over 2^bits slots: 0 empty, otherwise 1 + index of an entry, or of a section
+     * with the top bit. */
     size_t *slots, n_slots, n_used;
     int line;
     bool can_continue; /* the line above belongs to the last entry's value */
@@ -49,8 +51,8 @@ static const char *slot_name(const struct reader *r, size_t slot, size_t *sectio
         *section = NO_SECTION;
         return r->ini->sections[i].name;
     }
-    /* Only entries of the open section can repeat its keys, and sections are contiguous: the entry's section is found
-     * from the pointer, which is shared by all its entries. */
+    /* Only entries of the open section can repeat its keys, and sections are contiguous: the
+     * entry's section is found from the pointer, which is shared by all its entries. */
     *section = 0;
     for (size_t lo = 0, hi = r->ini->n_sections; lo < hi;) {
         size_t mid = (lo + hi) / 2;
@@ -108,7 +110,8 @@ static int column_of(const char *line, const char *at)
 }
 
 #define bad(r, line_start, at, ...) bad_at((r), column_of((line_start), (at)), __VA_ARGS__)
-static int bad_at(struct reader *r, int column, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int bad_at(struct reader *r, int column, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static int bad_at(struct reader *r, int column, const char *fmt, ...)
 {
     char text[512];
@@ -119,11 +122,20 @@ static int bad_at(struct reader *r, int column, const char *fmt, ...)
     return lf_fail(r->err, LF_EFORMAT, "%s:%d:%d: %s", r->path, r->line, column, text);
 }
 
-static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
 
-static bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_alpha(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
-static bool is_key_char(char c) { return is_alpha(c) || (c >= '0' && c <= '9') || c == '.' || c == '-'; }
+static bool is_key_char(char c)
+{
+    return is_alpha(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+}
 
 static int finish_value(struct reader *r)
 {
@@ -141,7 +153,8 @@ static int finish_value(struct reader *r)
 static int read_section(struct reader *r, const char *line, const char *p, const char *end)
 {
     lf_ini *ini = r->ini;
-    const char *close = memchr(p, ']', (size_t)(end - p)), *nested = memchr(p + 1, '[', (size_t)(end - p - 1));
+    const char *close = memchr(p, ']', (size_t)(end - p)),
+               *nested = memchr(p + 1, '[', (size_t)(end - p - 1));
     int rc;
     if (!close)
         return bad(r, line, end, "section without its closing ]");
@@ -168,7 +181,8 @@ static int read_section(struct reader *r, const char *line, const char *p, const
     if (*slot)
         return bad(r, line, p, "section [%s] again; it began at line %d", name,
                    ini->sections[(*slot & ~SECTION_BIT) - 1].line);
-    if ((rc = lf_grow(&ini->sections, &r->cap_sections, ini->n_sections, sizeof *ini->sections, r->err)) < 0)
+    if ((rc = lf_grow(&ini->sections, &r->cap_sections, ini->n_sections, sizeof *ini->sections,
+                      r->err)) < 0)
         return rc;
     ini->sections[ini->n_sections++] =
         (lf_ini_section){.name = name, .path = r->path, .line = r->line, .first = ini->n_entries};
@@ -183,7 +197,8 @@ static int read_entry(struct reader *r, const char *line, const char *end)
     const char *eq = memchr(line, '=', (size_t)(end - line)), *key_end = line;
     int rc;
     if (!eq)
-        return bad(r, line, line, "no = in this line; expected [section], key = value or a # comment");
+        return bad(r, line, line,
+                   "no = in this line; expected [section], key = value or a # comment");
     if (!is_alpha(*line))
         return bad(r, line, line, "a key begins with a letter or _");
     while (key_end < eq && is_key_char(*key_end))
@@ -204,13 +219,18 @@ static int read_entry(struct reader *r, const char *line, const char *end)
     if (*slot)
         return bad(r, line, line, "key %s again in [%s]; it stands at line %d", key, sec->name,
                    ini->entries[*slot - 1].line);
-    if ((rc = lf_grow(&ini->entries, &r->cap_entries, ini->n_entries, sizeof *ini->entries, r->err)) < 0)
+    if ((rc = lf_grow(&ini->entries, &r->cap_entries, ini->n_entries, sizeof *ini->entries,
+                      r->err)) < 0)
         return rc;
     const char *v = eq + 1;
     while (v < end && is_blank(*v))
         v++;
-    ini->entries[ini->n_entries++] = (lf_ini_entry){
-        .section = sec->name, .key = key, .value = "", .path = r->path, .line = r->line, .column = column_of(line, v)};
+    ini->entries[ini->n_entries++] = (lf_ini_entry){.section = sec->name,
+                                                    .key = key,
+                                                    .value = "",
+                                                    .path = r->path,
+                                                    .line = r->line,
+                                                    .column = column_of(line, v)};
     *slot = ini->n_entries;
     r->n_used++;
     sec->n++;
@@ -223,7 +243,8 @@ static int read_entry(struct reader *r, const char *line, const char *end)
 static int read_continuation(struct reader *r, const char *line, const char *p, const char *end)
 {
     if (!r->can_continue)
-        return bad(r, line, p, "this line begins with a blank but there is no value above it to continue");
+        return bad(r, line, p,
+                   "this line begins with a blank but there is no value above it to continue");
     if (r->value.len == 0) {
         lf_ini_entry *e = &r->ini->entries[r->ini->n_entries - 1];
         e->line = r->line;
@@ -265,7 +286,8 @@ static int read_line(struct reader *r, const char *line, const char *end)
     return *p == '[' ? read_section(r, line, p, end) : read_entry(r, line, end);
 }
 
-int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *path_for_messages, lf_err *err)
+int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *path_for_messages,
+                      lf_err *err)
 {
     lf_ini ini = {0};
     struct reader r = {.ini = &ini, .err = err};

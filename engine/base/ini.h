@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict INI reader: keeps where every value came from. It knows syntax only; which keys exist, references ${...},
- * includes and inheritance belong to its callers.
+ * Strict INI reader: keeps where every value came from. It knows syntax only; which keys exist,
+ * references ${...}, includes and inheritance belong to its callers.
  *
- *   [section]            or  [kind NAME]: stored as the text between the brackets with inner spaces collapsed to one
- *   key = value          key: [A-Za-z_][A-Za-z0-9_.-]*; value: rest of the line, trimmed; lines of any length
+ *   [section]            or  [kind NAME]: stored as the text between the brackets with inner spaces
+ *                        collapsed to one
+ *   key = value          key: [A-Za-z_][A-Za-z0-9_.-]*; value: rest of the line, trimmed; lines of
+ *                        any length
  *   # or ; at the start of a line (after blanks) begins a comment; never later in a line
  *   a line starting with a blank continues the value above, joined by "\n"
  *
- * Errors (LF_EFORMAT, worded path:line:column): key outside a section, duplicate key in a section, duplicate section, no
- * '=', bad key, NUL byte, invalid UTF-8, file above 16 MiB.
+ * Errors (LF_EFORMAT, worded path:line:column): key outside a section, duplicate key in a section,
+ * duplicate section, no '=', bad key, NUL byte, invalid UTF-8, file above 16 MiB.
  */
 #ifndef LF_BASE_INI_H
 #define LF_BASE_INI_H
@@ -42,9 +44,11 @@ typedef struct lf_ini {
 } lf_ini;
 
 int lf_ini_parse_file(lf_ini *out, const char *path, lf_err *err);
-int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *path_for_messages, lf_err *err);
+int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *path_for_messages,
+                      lf_err *err);
 void lf_ini_fini(lf_ini *ini);
-const lf_ini_section *lf_ini_find_section(const lf_ini *ini, const char *name);            /* NULL: none */
-const lf_ini_entry *lf_ini_find(const lf_ini *ini, const char *section, const char *key); /* NULL: none */
+const lf_ini_section *lf_ini_find_section(const lf_ini *ini, const char *name); /* NULL: none */
+const lf_ini_entry *lf_ini_find(const lf_ini *ini, const char *section,
+                                const char *key); /* NULL: none */
 
 #endif

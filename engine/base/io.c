@@ -87,7 +87,8 @@ int lf_io_write_all(int fd, const void *data, size_t n, const char *path, lf_err
     return 0;
 }
 
-int lf_io_pwrite_all(int fd, const void *data, size_t n, off_t offset, const char *path, lf_err *err)
+int lf_io_pwrite_all(int fd, const void *data, size_t n, off_t offset, const char *path,
+                     lf_err *err)
 {
     const char *p = data;
     while (n) {
@@ -97,7 +98,8 @@ int lf_io_pwrite_all(int fd, const void *data, size_t n, off_t offset, const cha
         if (w <= 0) {
             if (w == 0)
                 errno = ENOSPC;
-            return lf_fail_errno(err, "cannot write %zu bytes at %lld of %s", n, (long long)offset, path);
+            return lf_fail_errno(err, "cannot write %zu bytes at %lld of %s", n, (long long)offset,
+                                 path);
         }
         p += w;
         offset += w;
@@ -114,9 +116,11 @@ int lf_io_pread_all(int fd, void *data, size_t n, off_t offset, const char *path
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return lf_fail_errno(err, "cannot read %zu bytes at %lld of %s", n, (long long)offset, path);
+            return lf_fail_errno(err, "cannot read %zu bytes at %lld of %s", n, (long long)offset,
+                                 path);
         if (r == 0)
-            return lf_fail(err, LF_EFORMAT, "%s ends at byte %lld, %zu bytes too early", path, (long long)offset, n);
+            return lf_fail(err, LF_EFORMAT, "%s ends at byte %lld, %zu bytes too early", path,
+                           (long long)offset, n);
         p += r;
         offset += r;
         n -= (size_t)r;
@@ -143,7 +147,10 @@ static int fsync_name(const char *path, int flags, lf_err *err)
     return rc;
 }
 
-int lf_io_fsync_path(const char *path, lf_err *err) { return fsync_name(path, 0, err); }
+int lf_io_fsync_path(const char *path, lf_err *err)
+{
+    return fsync_name(path, 0, err);
+}
 
 /* Owned directory part of path: "." for a bare name, "/" kept. */
 static char *parent_of(const char *path, lf_err *err)
@@ -237,8 +244,10 @@ static char *tmp_name(const char *path, lf_err *err)
     return name;
 }
 
-/* A new synced file with this content at an unused name; *name is owned, and set only on success. */
-static int write_tmp(char **name, const char *path, const void *data, size_t n, mode_t mode, lf_err *err)
+/* A new synced file with this content at an unused name; *name is owned, and set only on
+ * success. */
+static int write_tmp(char **name, const char *path, const void *data, size_t n, mode_t mode,
+                     lf_err *err)
 {
     int fd = -1, rc = 0;
     char *tmp = tmp_name(path, err);
@@ -277,15 +286,16 @@ int lf_io_write_file(const char *path, const void *data, size_t n, mode_t mode, 
     return rc;
 }
 
-/* link(2) may succeed on an NFS server while the answer is lost and the retry says EEXIST: the link count of the
- * temporary file tells (open(2), "O_EXCL"). */
+/* link(2) may succeed on an NFS server while the answer is lost and the retry says EEXIST: the link
+ * count of the temporary file tells (open(2), "O_EXCL"). */
 static int link_new(const char *tmp, const char *path, lf_err *err)
 {
     struct stat a, b;
     if (link(tmp, path) == 0)
         return 0;
     int e = errno;
-    if (e == EEXIST && stat(tmp, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+    if (e == EEXIST && stat(tmp, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+        a.st_dev == b.st_dev)
         return 0;
     errno = e;
     if (e == EEXIST)
@@ -312,7 +322,8 @@ int lf_io_publish(const char *path, const void *data, size_t n, mode_t mode, lf_
 static bool is_tmp_of(const char *name, const char *base)
 {
     const size_t n = strlen(name), b = strlen(base);
-    return n > b + 5 && strncmp(name, base, b) == 0 && name[b] == '.' && strcmp(name + n - 4, ".tmp") == 0;
+    return n > b + 5 && strncmp(name, base, b) == 0 && name[b] == '.' &&
+           strcmp(name + n - 4, ".tmp") == 0;
 }
 
 int lf_io_tidy(const char *path, lf_err *err)
@@ -320,9 +331,12 @@ int lf_io_tidy(const char *path, lf_err *err)
     const char *slash = strrchr(path, '/');
     char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + 1, err) : lf_strdup(".", err);
     DIR *d = dir ? opendir(dir) : NULL;
-    int rc = !dir ? LF_ENOMEM : d || errno == ENOENT ? 0 : lf_fail_errno(err, "cannot list %s", dir);
+    int rc = !dir                   ? LF_ENOMEM
+             : d || errno == ENOENT ? 0
+                                    : lf_fail_errno(err, "cannot list %s", dir);
     for (struct dirent *e; d && rc == 0 && (e = readdir(d));)
-        if (is_tmp_of(e->d_name, slash ? slash + 1 : path) && unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
+        if (is_tmp_of(e->d_name, slash ? slash + 1 : path) &&
+            unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
             rc = lf_fail_errno(err, "cannot remove %s%s", dir, e->d_name);
     if (d)
         closedir(d);
@@ -336,7 +350,8 @@ int lf_io_publish_tmp(const char *tmp_path, const char *path, lf_err *err)
     if (rc == 0)
         rc = link_new(tmp_path, path, err);
     if (rc == 0)
-        rc = lf_io_fsync_parent(path, err); /* before the old name goes: it may hold what was promised already */
+        rc = lf_io_fsync_parent(
+            path, err); /* before the old name goes: it may hold what was promised already */
     if (rc == 0 && unlink(tmp_path) < 0)
         rc = lf_fail_errno(err, "cannot remove %s", tmp_path);
     return rc;

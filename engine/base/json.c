@@ -30,7 +30,8 @@ static int widen(lf_buf *out, const char *text, size_t len, lf_err *err)
             while (i + n < len && text[i + n] && strchr("0123456789.eE+-", text[i + n]))
                 n++;
         lf_buf_add(out, text + i, n);
-        if (!quoted && n > SAFE_DIGITS && !memchr(text + i, '.', n) && !memchr(text + i, 'e', n) && !memchr(text + i, 'E', n))
+        if (!quoted && n > SAFE_DIGITS && !memchr(text + i, '.', n) && !memchr(text + i, 'e', n) &&
+            !memchr(text + i, 'E', n))
             lf_buf_addf(out, ".0");
     }
     return lf_buf_check(out, err);
@@ -98,19 +99,22 @@ static const char *type_name(const json_t *v)
 static int member(json_t **v, json_t *o, const char *key, bool need, const char *what, lf_err *err)
 {
     if (!json_is_object(o))
-        return lf_fail(err, LF_EFORMAT, "%s is %s, not an object", what, o ? type_name(o) : "missing");
+        return lf_fail(err, LF_EFORMAT, "%s is %s, not an object", what,
+                       o ? type_name(o) : "missing");
     *v = json_object_get(o, key);
     if (*v)
         return 1;
     return need ? lf_fail(err, LF_EFORMAT, "%s has no \"%s\"", what, key) : 0;
 }
 
-static int wrong_type(const json_t *v, const char *key, const char *want, const char *what, lf_err *err)
+static int wrong_type(const json_t *v, const char *key, const char *want, const char *what,
+                      lf_err *err)
 {
     return lf_fail(err, LF_EFORMAT, "%s: \"%s\" is %s, not %s", what, key, type_name(v), want);
 }
 
-int lf_json_get_str(const char **out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_str(const char **out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -122,7 +126,8 @@ int lf_json_get_str(const char **out, json_t *o, const char *key, bool need, con
     return 0;
 }
 
-int lf_json_get_i64(int64_t *out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_i64(int64_t *out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -134,7 +139,8 @@ int lf_json_get_i64(int64_t *out, json_t *o, const char *key, bool need, const c
     return 0;
 }
 
-int lf_json_get_f64(double *out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_f64(double *out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -146,7 +152,8 @@ int lf_json_get_f64(double *out, json_t *o, const char *key, bool need, const ch
     return 0;
 }
 
-int lf_json_get_bool(bool *out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_bool(bool *out, json_t *o, const char *key, bool need, const char *what,
+                     lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -158,7 +165,8 @@ int lf_json_get_bool(bool *out, json_t *o, const char *key, bool need, const cha
     return 0;
 }
 
-int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const char *what,
+                      lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -170,7 +178,8 @@ int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const
     return 0;
 }
 
-int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, const char *what, lf_err *err)
+int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, const char *what,
+                       lf_err *err)
 {
     json_t *v;
     int rc = member(&v, o, key, need, what, err);
@@ -184,8 +193,10 @@ int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, cons
 
 char *lf_json_dump(const json_t *v, lf_err *err)
 {
-    char *s = json_dumps(v, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    char *s =
+        json_dumps(v, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     if (!s)
-        lf_fail(err, LF_ENOMEM, "cannot write a JSON value: no memory, or a string that is not UTF-8");
+        lf_fail(err, LF_ENOMEM,
+                "cannot write a JSON value: no memory, or a string that is not UTF-8");
     return s;
 }

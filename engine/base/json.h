@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON is jansson; these helpers add caps, positions in messages and typed required/optional members.
+ * JSON is jansson; these helpers add caps, positions in messages and typed required/optional
+ * members.
  */
 #ifndef LF_BASE_JSON_H
 #define LF_BASE_JSON_H
@@ -11,19 +12,26 @@
 
 #include "engine/base/err.h"
 
-/* Returns owned (json_decref); NULL with "path:line:column: text" on failure. Duplicate keys are refused. In a text with
- * an integer beyond 64 bits, integers of more than 18 digits become reals. */
+/* Returns owned (json_decref); NULL with "path:line:column: text" on failure. Duplicate keys are
+ * refused. In a text with an integer beyond 64 bits, integers of more than 18 digits become
+ * reals. */
 json_t *lf_json_load_file(const char *path, size_t max_bytes, lf_err *err);
 json_t *lf_json_load_text(const char *text, size_t len, const char *path_for_messages, lf_err *err);
 
-/* Member of an object. need: missing is LF_EFORMAT; otherwise *out keeps its value (a default) when missing. `what` names
- * the object in messages. Strings are borrowed from o. */
-int lf_json_get_str(const char **out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
-int lf_json_get_i64(int64_t *out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
-int lf_json_get_f64(double *out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
-int lf_json_get_bool(bool *out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
-int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
-int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, const char *what, lf_err *err);
+/* Member of an object. need: missing is LF_EFORMAT; otherwise *out keeps its value (a default) when
+ * missing. `what` names the object in messages. Strings are borrowed from o. */
+int lf_json_get_str(const char **out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err);
+int lf_json_get_i64(int64_t *out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err);
+int lf_json_get_f64(double *out, json_t *o, const char *key, bool need, const char *what,
+                    lf_err *err);
+int lf_json_get_bool(bool *out, json_t *o, const char *key, bool need, const char *what,
+                     lf_err *err);
+int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const char *what,
+                      lf_err *err);
+int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, const char *what,
+                       lf_err *err);
 
 /* Canonical text (sorted keys, compact), owned: free() it. */
 char *lf_json_dump(const json_t *v, lf_err *err);

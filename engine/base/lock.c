@@ -44,10 +44,16 @@ struct claim {
     char token[LF_TOKEN_SIZE], purpose[128], user[64];
     double since;
     struct timespec mtime;
-    bool torn; /* no JSON at all: a crash took its text. A claim gets its name when it is whole, so nobody is writing it. */
+    bool
+        /* no JSON at all: a crash took its text. A claim gets its name when it is whole, so nobody
+         * is writing it. */
+        torn;
 };
 
-static void copy_text(char *out, size_t cap, const char *s) { snprintf(out, cap, "%s", s); }
+static void copy_text(char *out, size_t cap, const char *s)
+{
+    snprintf(out, cap, "%s", s);
+}
 
 static char *claim_text(const char *token, const char *purpose, lf_err *err)
 {
@@ -55,9 +61,10 @@ static char *claim_text(const char *token, const char *purpose, lf_err *err)
     if (lf_proc_self(&me, err) < 0)
         return NULL;
     const struct passwd *pw = getpwuid(geteuid());
-    json_t *o = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:f}", "lf_lock", 1, "host", me.host, "boot_id",
-                          me.boot_id, "pid", (json_int_t)me.pid, "start", (json_int_t)me.start, "pid_ns",
-                          (json_int_t)me.pid_ns, "token", token, "user", pw ? pw->pw_name : "", "since", lf_wall_s());
+    json_t *o = json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:f}", "lf_lock", 1, "host",
+                          me.host, "boot_id", me.boot_id, "pid", (json_int_t)me.pid, "start",
+                          (json_int_t)me.start, "pid_ns", (json_int_t)me.pid_ns, "token", token,
+                          "user", pw ? pw->pw_name : "", "since", lf_wall_s());
     if (!o || json_object_set_new(o, "purpose", json_string(purpose)) < 0) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "cannot write the lock's text");
@@ -109,7 +116,8 @@ static int read_claim(struct claim *c, const char *path, lf_err *err)
         c->mtime = st.st_mtim;
     json_decref(o);
     if (rc == LF_EFORMAT)
-        lf_err_prefix(err, "the lock file is damaged; if no loong-flow runs in this project, remove it");
+        lf_err_prefix(err,
+                      "the lock file is damaged; if no loong-flow runs in this project, remove it");
     return rc;
 }
 
@@ -117,7 +125,8 @@ static void describe(char *text, size_t cap, const struct claim *c, const char *
 {
     char when[21];
     snprintf(text, cap, "%s is held by %s@%s pid %lld (%s) since %s", path, c->user, c->proc.host,
-             (long long)c->proc.pid, c->purpose[0] ? c->purpose : "no purpose given", lf_time_iso(when, c->since));
+             (long long)c->proc.pid, c->purpose[0] ? c->purpose : "no purpose given",
+             lf_time_iso(when, c->since));
 }
 
 int lf_lock_holder(char *text, size_t cap, const char *path, lf_err *err)
@@ -146,11 +155,13 @@ static int age_of(double *age, const struct claim *c, const char *probe, lf_err 
     struct stat st;
     if (utimensat(AT_FDCWD, probe, NULL, 0) < 0 || stat(probe, &st) < 0)
         return lf_fail_errno(err, "cannot touch %s", probe);
-    *age = (double)(st.st_mtim.tv_sec - c->mtime.tv_sec) + (double)(st.st_mtim.tv_nsec - c->mtime.tv_nsec) * 1e-9;
+    *age = (double)(st.st_mtim.tv_sec - c->mtime.tv_sec) +
+           (double)(st.st_mtim.tv_nsec - c->mtime.tv_nsec) * 1e-9;
     return 0;
 }
 
-static int is_stale(bool *stale, const struct claim *c, double ttl_s, const char *probe, lf_err *err)
+static int is_stale(bool *stale, const struct claim *c, double ttl_s, const char *probe,
+                    lf_err *err)
 {
     double age;
     int rc = 0;
@@ -169,7 +180,8 @@ static int is_stale(bool *stale, const struct claim *c, double ttl_s, const char
 }
 
 /* Our claim under a name of our own, ready to be linked. */
-static int write_probe(char **probe, const char *path, const char *token, const char *purpose, lf_err *err)
+static int write_probe(char **probe, const char *path, const char *token, const char *purpose,
+                       lf_err *err)
 {
     char name[LF_TOKEN_SIZE + 8];
     char *text = claim_text(token, purpose, err), *p = NULL;
@@ -181,7 +193,8 @@ static int write_probe(char **probe, const char *path, const char *token, const 
     lf_buf_adds(&b, name);
     if (rc == 0 && !(p = lf_buf_steal(&b, err)))
         rc = LF_ENOMEM;
-    /* Not synced: a claim need not outlive a crash, and one that a crash left without its text is swept away. */
+    /* Not synced: a claim need not outlive a crash, and one that a crash left without its text is
+     * swept away. */
     if (rc == 0)
         rc = lf_io_write_file(p, text, strlen(text), 0644, err);
     if (rc == 0)
@@ -207,7 +220,8 @@ static int try_link(const char *probe, const char *path, lf_err *err)
     return e == EEXIST ? 0 : lf_fail_errno(err, "cannot claim %s", path);
 }
 
-/* Take the dead breaker's claim away by rename and look again: a fresh one that came in between is put back. */
+/* Take the dead breaker's claim away by rename and look again: a fresh one that came in between is
+ * put back. */
 static void sweep(const char *path, const char *token, const char *probe)
 {
     struct claim c;
@@ -223,7 +237,8 @@ static void sweep(const char *path, const char *token, const char *probe)
     lf_buf_fini(&b);
 }
 
-/* [4] Remove the claim that holds `token`, under the claim path.break. 0 when the way may be free now. */
+/* [4] Remove the claim that holds `token`, under the claim path.break. 0 when the way may be free
+ * now. */
 static int break_claim(const char *path, const char *token, const char *probe, lf_err *err)
 {
     struct claim c;
@@ -240,10 +255,12 @@ static int break_claim(const char *path, const char *token, const char *probe, l
         rc = got;
     } else if (got == 0) {
         /* Another breaker is at work; one that died there is swept aside. */
-        if (read_claim(&c, b.data, &look) == 0 && (rc = is_stale(&stale, &c, BREAK_TTL_S, probe, err)) == 0 && stale)
+        if (read_claim(&c, b.data, &look) == 0 &&
+            (rc = is_stale(&stale, &c, BREAK_TTL_S, probe, err)) == 0 && stale)
             sweep(b.data, c.token, probe);
     } else {
-        if (read_claim(&c, path, &look) == 0 && strcmp(c.token, token) == 0 && unlink(path) < 0 && errno != ENOENT)
+        if (read_claim(&c, path, &look) == 0 && strcmp(c.token, token) == 0 && unlink(path) < 0 &&
+            errno != ENOENT)
             rc = lf_fail_errno(err, "cannot remove the stale lock %s", path);
         unlink(b.data);
     }
@@ -252,7 +269,8 @@ static int break_claim(const char *path, const char *token, const char *probe, l
 }
 
 /* One round. 1: claimed; 0: busy, text says by whom; negative: failed. */
-static int try_once(const char *path, const char *probe, double ttl_s, char *text, size_t cap, lf_err *err)
+static int try_once(const char *path, const char *probe, double ttl_s, char *text, size_t cap,
+                    lf_err *err)
 {
     for (int round = 0; round < 4; round++) {
         struct claim c;
@@ -356,7 +374,8 @@ lf_lock *lf_lock_acquire(const char *path, const lf_lock_opts *opts, lf_err *err
             nap = nap < 1 ? nap * 1.5 : nap;
         }
     }
-    if (claimed && (rc = stat(probe, &st) < 0 ? lf_fail_errno(err, "cannot look at %s", probe) : 0) == 0) {
+    if (claimed &&
+        (rc = stat(probe, &st) < 0 ? lf_fail_errno(err, "cannot look at %s", probe) : 0) == 0) {
         l->ino = st.st_ino;
         l->dev = st.st_dev;
         rc = start_thread(l, err);

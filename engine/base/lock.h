@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The project lock: a file claimed by link(2), which is atomic on local disks, NFS and Lustre alike; no flock, no fcntl.
+ * The project lock: a file claimed by link(2), which is atomic on local disks, NFS and Lustre
+ * alike; no flock, no fcntl.
  *
- * 1. The lock is held by whoever's claim file has the name `path`. The file is JSON: host, pid, boot id, pid namespace,
- *    start time, a random token, the program's purpose and user.
+ * 1. The lock is held by whoever's claim file has the name `path`. The file is JSON: host, pid,
+ *    boot id, pid namespace, start time, a random token, the program's purpose and user.
  * 2. A thread of the holder renews the file's mtime every ttl/6 while it is held.
- * 3. A claim is stale when its process is certainly gone (lf_proc_look), or, for a holder that cannot be seen from here,
- *    when its mtime is older than ttl by the server's clock (the mtime of a file touched beside it), never by ours.
- * 4. Breaking a stale claim needs the claim `path.break`, and the token is read again under it, so two breakers cannot
- *    remove a fresh lock.
+ * 3. A claim is stale when its process is certainly gone (lf_proc_look), or, for a holder that
+ *    cannot be seen from here, when its mtime is older than ttl by the server's clock (the mtime of
+ *    a file touched beside it), never by ours.
+ * 4. Breaking a stale claim needs the claim `path.break`, and the token is read again under it, so
+ *    two breakers cannot remove a fresh lock.
  */
 #ifndef LF_BASE_LOCK_H
 #define LF_BASE_LOCK_H
@@ -26,8 +28,8 @@ typedef struct lf_lock_opts {
     double ttl_s;        /* 0: 300 */
 } lf_lock_opts;
 
-/* Returns owned; NULL with LF_EBUSY "... is held by USER@HOST pid N (PURPOSE) since TIME" or another failure. opts may
- * be NULL. */
+/* Returns owned; NULL with LF_EBUSY "... is held by USER@HOST pid N (PURPOSE) since TIME" or
+ * another failure. opts may be NULL. */
 lf_lock *lf_lock_acquire(const char *path, const lf_lock_opts *opts, lf_err *err);
 /* Still ours? LF_EBUSY when someone broke it (this host slept longer than ttl): stop writing. */
 int lf_lock_check(lf_lock *l, lf_err *err);

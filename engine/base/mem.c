@@ -33,7 +33,8 @@ bool lf_size_add(size_t *out, size_t a, size_t b)
 
 static int checked_size(size_t *out, size_t n, size_t size, lf_err *err)
 {
-    /* Above PTRDIFF_MAX pointer differences are undefined, so such a size is an overflow as well. */
+    /* Above PTRDIFF_MAX pointer differences are undefined, so such a size is an overflow as
+     * well. */
     if (!lf_size_mul(out, n, size) || *out > (size_t)PTRDIFF_MAX)
         return lf_fail(err, LF_ENOMEM, "size overflow: %zu elements of %zu bytes", n, size);
     return 0;
@@ -67,7 +68,8 @@ int lf_realloc(void *p_ptr, size_t n, size_t size, lf_err *err)
     void *old, *p;
     if (checked_size(&bytes, n, size, err) < 0)
         return LF_ENOMEM;
-    memcpy(&old, p_ptr, sizeof old); /* p_ptr is a T **: copied, because T * and void * may not alias */
+    memcpy(&old, p_ptr,
+           sizeof old); /* p_ptr is a T **: copied, because T * and void * may not alias */
     p = realloc(old, bytes ? bytes : 1);
     if (!p)
         return lf_fail(err, LF_ENOMEM, "no memory for %zu bytes", bytes);
@@ -105,10 +107,13 @@ char *lf_strndup(const char *s, size_t n, lf_err *err)
     return p;
 }
 
-char *lf_strdup(const char *s, lf_err *err) { return lf_strndup(s, strlen(s), err); }
+char *lf_strdup(const char *s, lf_err *err)
+{
+    return lf_strndup(s, strlen(s), err);
+}
 
-/* Blocks form a list; the newest has the room. A large request gets a block of its own behind the newest, so that the
- * room left in the newest is not lost. */
+/* Blocks form a list; the newest has the room. A large request gets a block of its own behind the
+ * newest, so that the room left in the newest is not lost. */
 struct arena_block {
     struct arena_block *next;
     size_t used, cap;
@@ -119,7 +124,10 @@ struct lf_arena {
     struct arena_block *head;
 };
 
-lf_arena *lf_arena_create(lf_err *err) { return lf_calloc(1, sizeof(lf_arena), err); }
+lf_arena *lf_arena_create(lf_err *err)
+{
+    return lf_calloc(1, sizeof(lf_arena), err);
+}
 
 void lf_arena_destroy(lf_arena *a)
 {
@@ -192,12 +200,14 @@ void *lf_pages_alloc(size_t bytes, lf_err *err)
     size_t rounded, mapped;
     if (bytes == 0)
         bytes = 1;
-    if (!lf_size_add(&rounded, bytes, HUGE_PAGE - 1) || !lf_size_add(&mapped, rounded & ~(HUGE_PAGE - 1), HUGE_PAGE)) {
+    if (!lf_size_add(&rounded, bytes, HUGE_PAGE - 1) ||
+        !lf_size_add(&mapped, rounded & ~(HUGE_PAGE - 1), HUGE_PAGE)) {
         lf_fail(err, LF_ENOMEM, "size overflow: %zu bytes of pages", bytes);
         return NULL;
     }
     rounded &= ~(HUGE_PAGE - 1);
-    unsigned char *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *p =
+        mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         lf_fail(err, LF_ENOMEM, "no memory for %zu bytes of pages", bytes);
         return NULL;
@@ -210,7 +220,9 @@ void *lf_pages_alloc(size_t bytes, lf_err *err)
         munmap(p + lead + rounded, mapped - lead - rounded);
     p += lead;
 #ifdef MADV_HUGEPAGE
-    madvise(p, rounded, MADV_HUGEPAGE); /* advice: a kernel without huge pages answers EINVAL, which costs only speed */
+    madvise(p, rounded,
+            /* advice: a kernel without huge pages answers EINVAL, which costs only speed */
+            MADV_HUGEPAGE);
 #endif
     return p;
 }

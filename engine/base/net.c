@@ -28,7 +28,8 @@ static bool usable(const struct ifaddrs *i)
     if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
         return false;
     if (i->ifa_addr->sa_family == AF_INET6)
-        return !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
+        return !IN6_IS_ADDR_LINKLOCAL(
+            &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
     return i->ifa_addr->sa_family == AF_INET;
 }
 
@@ -41,9 +42,11 @@ int lf_net_names_get(lf_net_names *out, lf_err *err)
     for (const struct ifaddrs *i = all; i && out->n < LF_NET_MAX_ADDRESSES; i = i->ifa_next) {
         if (!usable(i))
             continue;
-        const void *bytes = i->ifa_addr->sa_family == AF_INET
-                                ? (const void *)&((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr
-                                : (const void *)&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr;
+        const void *bytes =
+            i->ifa_addr->sa_family == AF_INET
+                ? (const void *)&((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr
+                : (const void *)&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)
+                      ->sin6_addr;
         if (inet_ntop(i->ifa_addr->sa_family, bytes, out->address[out->n], LF_NET_ADDRESS))
             out->n++;
     }
@@ -69,7 +72,8 @@ int lf_net_listen(bool everywhere, uint16_t *port, lf_err *err)
 {
     const union address any6 = {.in6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any}};
     const union address any4 = {
-        .in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK)}};
+        .in4 = {.sin_family = AF_INET,
+                .sin_addr.s_addr = htonl(everywhere ? INADDR_ANY : INADDR_LOOPBACK)}};
     union address got;
     socklen_t len = sizeof got;
     int fd = everywhere ? bound_socket(AF_INET6, &any6, sizeof any6.in6) : -1;
@@ -120,7 +124,8 @@ static int try_connect(const char *name, uint16_t port, int ms)
     return -1;
 }
 
-int lf_net_connect(const lf_net_names *names, bool loopback, uint16_t port, int each_ms, lf_err *err)
+int lf_net_connect(const lf_net_names *names, bool loopback, uint16_t port, int each_ms,
+                   lf_err *err)
 {
     const int on = 1;
     char tried[700] = "";
@@ -134,7 +139,8 @@ int lf_net_connect(const lf_net_names *names, bool loopback, uint16_t port, int 
         size_t at = strlen(tried);
         snprintf(tried + at, sizeof tried - at, "%s %s (%s)", at ? "," : "", name, strerror(errno));
     }
-    return lf_fail(err, LF_ECOMM, "port %u cannot be reached:%s", (unsigned)port, tried[0] ? tried : " it has no address");
+    return lf_fail(err, LF_ECOMM, "port %u cannot be reached:%s", (unsigned)port,
+                   tried[0] ? tried : " it has no address");
 }
 
 void lf_net_keepalive(int fd)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text to numbers and back: strict, independent of the locale, overflow is an error. Fractions with units ("1.5M") are
- * computed in integers, so "0.1k" is 100 and "17E" cannot wrap.
+ * Text to numbers and back: strict, independent of the locale, overflow is an error. Fractions with
+ * units ("1.5M") are computed in integers, so "0.1k" is 100 and "17E" cannot wrap.
  */
 #include "engine/base/str.h"
 
@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 int lf_parse_i64(int64_t *out, const char *s, lf_err *err)
 {
@@ -64,7 +67,8 @@ int lf_parse_f64(double *out, const char *s, lf_err *err)
 {
     if (!is_decimal(s))
         return lf_fail(err, LF_EINVAL, "\"%s\" is not a number", s);
-    /* strtod follows LC_NUMERIC; no program of ours calls setlocale, but a host of the library may. */
+    /* strtod follows LC_NUMERIC; no program of ours calls setlocale, but a host of the library
+     * may. */
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!c_locale)
         return lf_fail(err, LF_ENOMEM, "no memory to read the number \"%s\"", s);
@@ -78,7 +82,8 @@ int lf_parse_f64(double *out, const char *s, lf_err *err)
 
 int lf_parse_bool(bool *out, const char *s, lf_err *err)
 {
-    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false", "off", "0"};
+    static const char *const yes[] = {"yes", "true", "on", "1"}, *const no[] = {"no", "false",
+                                                                                "off", "0"};
     for (size_t i = 0; i < 4; i++) {
         if (strcmp(s, yes[i]) == 0 || strcmp(s, no[i]) == 0) {
             *out = strcmp(s, yes[i]) == 0;
@@ -88,8 +93,9 @@ int lf_parse_bool(bool *out, const char *s, lf_err *err)
     return lf_fail(err, LF_EINVAL, "\"%s\" is neither yes nor no", s);
 }
 
-/* Decimal digits with an optional fraction: value = digits / 10^places. Returns the first character after it, NULL when
- * there is no number here or it has more than 18 significant digits after the point's removal. */
+/* Decimal digits with an optional fraction: value = digits / 10^places. Returns the first character
+ * after it, NULL when there is no number here or it has more than 18 significant digits after the
+ * point's removal. */
 static const char *scan_decimal(const char *p, int64_t *digits, int *places)
 {
     int64_t v = 0;
@@ -114,7 +120,8 @@ static const char *scan_decimal(const char *p, int64_t *digits, int *places)
     return p;
 }
 
-static int scale_whole(int64_t *out, int64_t digits, int places, int64_t unit, const char *s, lf_err *err)
+static int scale_whole(int64_t *out, int64_t digits, int places, int64_t unit, const char *s,
+                       lf_err *err)
 {
     __extension__ typedef __int128 i128;
     i128 v = (i128)digits * unit, div = 1;
@@ -160,7 +167,9 @@ int lf_parse_count(int64_t *out, const char *s, lf_err *err)
         p += unit ? 1 + binary : 0;
     }
     if (*p)
-        return lf_fail(err, LF_EINVAL, "\"%s\" is not a count (like 4096, 4k, 4ki, 1.5M): unknown unit \"%s\"", s, p);
+        return lf_fail(err, LF_EINVAL,
+                       "\"%s\" is not a count (like 4096, 4k, 4ki, 1.5M): unknown unit \"%s\"", s,
+                       p);
     int rc = scale_whole(out, digits, places, unit, s, err);
     if (rc == 0 && *s == '-')
         *out = -*out;
@@ -184,7 +193,8 @@ int lf_parse_bytes(int64_t *out, const char *s, lf_err *err)
     if (*p == 'B')
         p++;
     if (*p)
-        return lf_fail(err, LF_EINVAL, "\"%s\" is not a size (like 512, 80G, 1.5GiB): unknown unit \"%s\"", s, u);
+        return lf_fail(err, LF_EINVAL,
+                       "\"%s\" is not a size (like 512, 80G, 1.5GiB): unknown unit \"%s\"", s, u);
     return scale_whole(out, digits, places, unit, s, err);
 }
 
@@ -216,8 +226,10 @@ static int parse_clock(int64_t *out, const char *s, lf_err *err)
     if (n < 2 || n > 3 || part[1] > 59 || part[2] > 59)
         goto bad;
     int64_t total;
-    if (__builtin_mul_overflow(days, 86400, &total) || __builtin_mul_overflow(part[0], 3600, &part[0]) ||
-        __builtin_add_overflow(total, part[0], &total) || __builtin_add_overflow(total, part[1] * 60 + part[2], &total))
+    if (__builtin_mul_overflow(days, 86400, &total) ||
+        __builtin_mul_overflow(part[0], 3600, &part[0]) ||
+        __builtin_add_overflow(total, part[0], &total) ||
+        __builtin_add_overflow(total, part[1] * 60 + part[2], &total))
         return lf_fail(err, LF_EINVAL, "\"%s\" does not fit in 64 bits", s);
     *out = total;
     return 0;
@@ -236,13 +248,16 @@ int lf_parse_duration(int64_t *out, const char *s, lf_err *err)
     for (const char *p = s; *p || p == s;) {
         p = scan_decimal(p, &digits, &places);
         if (!p)
-            return lf_fail(err, LF_EINVAL, "\"%s\" is not a duration (like 90s, 2h30m, 1-12:30:00)", s);
+            return lf_fail(err, LF_EINVAL, "\"%s\" is not a duration (like 90s, 2h30m, 1-12:30:00)",
+                           s);
         int i = *p ? 0 : 3;
         while (*p && i < 4 && letters[i] != *p)
             i++;
-        /* A bare number is seconds only when it stands alone: "2h30" is a likely slip. Units come in falling order. */
+        /* A bare number is seconds only when it stands alone: "2h30" is a likely slip. Units come
+         * in falling order. */
         if (i > 3 || i <= last || (!*p && last >= 0))
-            return lf_fail(err, LF_EINVAL, "\"%s\" is not a duration (like 90s, 2h30m, 1-12:30:00)", s);
+            return lf_fail(err, LF_EINVAL, "\"%s\" is not a duration (like 90s, 2h30m, 1-12:30:00)",
+                           s);
         int rc = scale_whole(&part, digits, places, seconds[i], s, err);
         if (rc < 0)
             return rc;

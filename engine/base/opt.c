@@ -27,7 +27,10 @@ static const lf_opt *find(const lf_opt_table *t, const char *typed, size_t len)
     return NULL;
 }
 
-const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name) { return find(t, name, strlen(name)); }
+const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name)
+{
+    return find(t, name, strlen(name));
+}
 
 struct lf_opt_val *lf_optset_val(const lf_optset *s, const char *name)
 {
@@ -188,22 +191,26 @@ static int unknown(const lf_optset *s, const char *name, const char *where, lf_e
     for (size_t i = 0; near && i <= strlen(near); i++)
         shown[i] = cli && near[i] == '_' ? '-' : near[i];
     free(names);
-    return lf_fail(err, LF_EINVAL, "%s: unknown %s \"%s%s\" for %s%s%s%s%s", where, cli ? "option" : "key",
-                   cli ? "--" : "", name, s->t->stage, near ? "; did you mean \"" : "", near && cli ? "--" : "",
-                   near ? shown : "", near ? "\"?" : "; --help lists them");
+    return lf_fail(err, LF_EINVAL, "%s: unknown %s \"%s%s\" for %s%s%s%s%s", where,
+                   cli ? "option" : "key", cli ? "--" : "", name, s->t->stage,
+                   near ? "; did you mean \"" : "", near && cli ? "--" : "", near ? shown : "",
+                   near ? "\"?" : "; --help lists them");
 }
 
-/* The value of a second source class replaces the whole earlier one, or is dropped when it ranks lower. */
+/* The value of a second source class replaces the whole earlier one, or is dropped when it ranks
+ * lower. */
 static int set_opt(lf_optset *s, const lf_opt *o, const char *value, const char *where, lf_err *err)
 {
     struct lf_opt_val *v = &s->vals[o - s->t->opts], fresh = {0};
     bool cli = strcmp(where, LF_OPT_CLI) == 0, repeat = (o->flags & LF_OPT_REPEAT) != 0;
     int source = cli ? LF_SOURCE_CLI : LF_SOURCE_INI, rc;
     if (!cli && (o->flags & LF_OPT_CLI_ONLY))
-        return lf_fail(err, LF_EINVAL, "%s: \"%s\" is an option of the command line, not a key", where, o->name);
+        return lf_fail(err, LF_EINVAL, "%s: \"%s\" is an option of the command line, not a key",
+                       where, o->name);
     if (source == v->source && !repeat)
         return lf_fail(err, LF_EINVAL, "%s: \"%s\" is given twice (%s)", where, o->name, v->where);
-    rc = repeat && !cli ? append_lines(&fresh, o, value, err) : append(&fresh, o, value, strlen(value), err);
+    rc = repeat && !cli ? append_lines(&fresh, o, value, err)
+                        : append(&fresh, o, value, strlen(value), err);
     if (rc == 0 && !(fresh.where = lf_strdup(where, err)))
         rc = LF_ENOMEM;
     if (rc < 0) {
@@ -258,7 +265,8 @@ int lf_optset_load_ini(lf_optset *s, const char *path, const char *section, lf_e
         lf_buf_clear(&where);
         lf_buf_addf(&where, "%s:%d:%d", e->path, e->line, e->column);
         if ((rc = lf_buf_check(&where, err)) == 0)
-            rc = name ? lf_optset_set(s, name, e->value, where.data, err) : unknown(s, e->key, where.data, err);
+            rc = name ? lf_optset_set(s, name, e->value, where.data, err)
+                      : unknown(s, e->key, where.data, err);
     }
 out:
     lf_buf_fini(&where);
@@ -275,7 +283,8 @@ static int parse_long(lf_optset *s, int *i, int argc, char **argv, lf_err *err)
     if (!o && !eq && (strncmp(word, "no-", 3) == 0 || strncmp(word, "no_", 3) == 0)) {
         o = find(s->t, word + 3, len - 3);
         if (o && o->type != LF_OPT_BOOL)
-            return lf_fail(err, LF_EINVAL, LF_OPT_CLI ": --%s: only a yes/no option has a --no- form", word);
+            return lf_fail(err, LF_EINVAL,
+                           LF_OPT_CLI ": --%s: only a yes/no option has a --no- form", word);
         value = "no";
     } else if (o && !eq && o->type == LF_OPT_BOOL) {
         value = "yes";
@@ -289,7 +298,8 @@ static int parse_long(lf_optset *s, int *i, int argc, char **argv, lf_err *err)
     if (eq) {
         value = eq + 1;
     } else if (!value) {
-        /* A following option is more likely a forgotten value than a value; --name=--text says otherwise. */
+        /* A following option is more likely a forgotten value than a value; --name=--text says
+         * otherwise. */
         if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
             return lf_fail(err, LF_EINVAL, LF_OPT_CLI ": --%s needs a value", word);
         value = argv[++*i];
@@ -309,7 +319,8 @@ static const char *config_of(int argc, char **argv)
     return found;
 }
 
-int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int *n_rest, lf_err *err)
+int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int *n_rest,
+                         lf_err *err)
 {
     char **words = lf_calloc((size_t)(argc > 0 ? argc : 1), sizeof *words, err);
     int n = 0, rc = 0;
@@ -324,13 +335,15 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
             if (rest)
                 words[n++] = argv[i];
             else
-                rc = lf_fail(err, LF_EINVAL, LF_OPT_CLI ": unexpected word \"%s\"; options begin with --", argv[i]);
+                rc = lf_fail(err, LF_EINVAL,
+                             LF_OPT_CLI ": unexpected word \"%s\"; options begin with --", argv[i]);
         } else if (strcmp(argv[i], "--") == 0) {
             only_words = true;
         } else if (strcmp(argv[i], "-h") == 0 && lf_opt_find(s->t, "help")) {
             rc = lf_optset_set(s, "help", "yes", LF_OPT_CLI, err);
         } else if (argv[i][1] != '-') {
-            rc = lf_fail(err, LF_EINVAL, LF_OPT_CLI ": unknown option \"%s\"; options begin with --", argv[i]);
+            rc = lf_fail(err, LF_EINVAL,
+                         LF_OPT_CLI ": unknown option \"%s\"; options begin with --", argv[i]);
         } else {
             rc = parse_long(s, &i, argc, argv, err);
         }
@@ -348,11 +361,15 @@ int lf_optset_check(const lf_optset *s, lf_err *err)
 {
     for (size_t i = 0; i < s->t->n_opts; i++)
         if ((s->t->opts[i].flags & LF_OPT_REQUIRED) && s->vals[i].n == 0)
-            return lf_fail(err, LF_EINVAL, "%s needs \"%s\": %s", s->t->stage, s->t->opts[i].name, s->t->opts[i].help);
+            return lf_fail(err, LF_EINVAL, "%s needs \"%s\": %s", s->t->stage, s->t->opts[i].name,
+                           s->t->opts[i].help);
     return 0;
 }
 
-bool lf_optset_has_value(const lf_optset *s, const char *name) { return lf_optset_val(s, name)->n > 0; }
+bool lf_optset_has_value(const lf_optset *s, const char *name)
+{
+    return lf_optset_val(s, name)->n > 0;
+}
 
 bool lf_optset_is_set(const lf_optset *s, const char *name)
 {
@@ -374,7 +391,8 @@ static const lf_opt *not_repeat(const lf_optset *s, const struct lf_opt_val *v)
 {
     const lf_opt *o = &s->t->opts[v - s->vals];
     if (o->flags & LF_OPT_REPEAT)
-        LF_BUG("option \"%s\" of %s may repeat: read it with lf_optset_str_at", o->name, s->t->stage);
+        LF_BUG("option \"%s\" of %s may repeat: read it with lf_optset_str_at", o->name,
+               s->t->stage);
     return o;
 }
 
@@ -419,7 +437,10 @@ int lf_optset_choice(const lf_optset *s, const char *name)
     return v->n ? (int)v->parsed.i : -1;
 }
 
-size_t lf_optset_count(const lf_optset *s, const char *name) { return read_val(s, name, ALL)->n; }
+size_t lf_optset_count(const lf_optset *s, const char *name)
+{
+    return read_val(s, name, ALL)->n;
+}
 
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Option tables: one const table per stage feeds the command line, the INI stage section, --help, the man page test,
- * validation by loong-flow and the spec id. A table is data in a file of its own (stages/<kind>_opts.c), linked into the
- * stage and into loong-flow.
+ * Option tables: one const table per stage feeds the command line, the INI stage section, --help,
+ * the man page test, validation by loong-flow and the spec id. A table is data in a file of its own
+ * (stages/<kind>_opts.c), linked into the stage and into loong-flow.
  *
- * On the command line `--learning-rate=3e-4`, `--learning-rate 3e-4`; in INI `learning_rate = 3e-4` (names are stored
- * with '_', and '-' and '_' are the same on the command line). Booleans: `--name`, `--no-name`, `--name=yes`.
+ * On the command line `--learning-rate=3e-4`, `--learning-rate 3e-4`; in INI `learning_rate = 3e-4`
+ * (names are stored with '_', and '-' and '_' are the same on the command line). Booleans:
+ * `--name`, `--no-name`, `--name=yes`.
  */
 #ifndef LF_BASE_OPT_H
 #define LF_BASE_OPT_H
@@ -19,14 +20,15 @@
 
 enum lf_opt_type {
     LF_OPT_STR,
-    LF_OPT_PATH,     /* as STR; flow resolves it against the project and hashes it when it is an input */
+    /* as STR; flow resolves it against the project and hashes it when it is an input */
+    LF_OPT_PATH,
     LF_OPT_BOOL,
     LF_OPT_INT,      /* plain integer */
     LF_OPT_COUNT,    /* lf_parse_count: 4k, 1M */
     LF_OPT_BYTES,    /* lf_parse_bytes: 80G */
     LF_OPT_DURATION, /* lf_parse_duration, seconds */
     LF_OPT_FLOAT,
-    LF_OPT_ENUM      /* one of choices */
+    LF_OPT_ENUM /* one of choices */
 };
 
 enum lf_opt_class {
@@ -37,8 +39,8 @@ enum lf_opt_class {
 
 enum lf_opt_flags {
     LF_OPT_REQUIRED = 1,
-    LF_OPT_REPEAT = 2, /* may be given several times; values kept in order (INI: one per line) */
-    LF_OPT_INPUT = 4,  /* names an input artifact: an edge of the stage graph or an outside file */
+    LF_OPT_REPEAT = 2,  /* may be given several times; values kept in order (INI: one per line) */
+    LF_OPT_INPUT = 4,   /* names an input artifact: an edge of the stage graph or an outside file */
     LF_OPT_CLI_ONLY = 8 /* not a key of [stage]: --help, --plan, --config, --out */
 };
 
@@ -54,8 +56,9 @@ typedef struct lf_opt {
     const char *help;    /* one sentence, no full stop needed; no newline */
 } lf_opt;
 
-/* What a later start of a stage goes on from (flow/run/handover.h): names below out as patterns of fnmatch(3) in which '*' does not
- * match '/'. A directory counts once it is an artifact, a file at once. */
+/* What a later start of a stage goes on from (flow/run/handover.h): names below out as patterns of
+ * fnmatch(3) in which '*' does not match '/'. A directory counts once it is an artifact, a file at
+ * once. */
 typedef struct lf_opt_carry {
     const char *pattern; /* "checkpoints/step-*" */
     bool grows;          /* a file that is appended to: it is copied, others get a second name */
@@ -67,48 +70,60 @@ typedef struct lf_opt_table {
     const char *summary; /* one line for --help and the man page */
     const lf_opt *opts;
     size_t n_opts;
-    const char *const *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
-    bool any_output; /* which outputs there are follows from the options: at least one. Else the first is always there */
-    /* A pattern of NULL ends the list. NULL: a later start looks into the directories of all before it, whose pieces it checks
-     * one by one. */
+    const char *const
+        *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
+    bool
+        /* which outputs there are follows from the options: at least one. Else the first is always
+         * there */
+        any_output;
+    /* A pattern of NULL ends the list. NULL: a later start looks into the directories of all before
+     * it, whose pieces it checks one by one. */
     const lf_opt_carry *carry;
 } lf_opt_table;
 
-/* Values of one table. Reading an option that is not in the table, or with the wrong type, is LF_BUG. Reads are noted, so
- * lf_optset_unread() can name options that nobody asked for. */
+/* Values of one table. Reading an option that is not in the table, or with the wrong type, is
+ * LF_BUG. Reads are noted, so lf_optset_unread() can name options that nobody asked for. */
 typedef struct lf_optset lf_optset;
 
 lf_optset *lf_optset_create(const lf_opt_table *t, lf_err *err);
 void lf_optset_destroy(lf_optset *s);
-/* Set from text and validate type, range, choice. `where` ("pipeline.ini:12:3" or "command line") goes into messages;
- * an unknown name is LF_EINVAL with the nearest known one. A second set of a non-REPEAT option is an error unless it
- * comes from a later source class (INI file, then command line), which replaces what the earlier one gave; an INI value
- * after a command-line value is checked and dropped. REPEAT: values of one class are appended; in INI one per line.
- * `where` == "command line" is the command line, any other text an INI position. */
-int lf_optset_set(lf_optset *s, const char *name, const char *value, const char *where, lf_err *err);
+/* Set from text and validate type, range, choice. `where` ("pipeline.ini:12:3" or "command line")
+ * goes into messages; an unknown name is LF_EINVAL with the nearest known one. A second set of a
+ * non-REPEAT option is an error unless it comes from a later source class (INI file, then command
+ * line), which replaces what the earlier one gave; an INI value after a command-line value is
+ * checked and dropped. REPEAT: values of one class are appended; in INI one per line. `where` ==
+ * "command line" is the command line, any other text an INI position. */
+int lf_optset_set(lf_optset *s, const char *name, const char *value, const char *where,
+                  lf_err *err);
 /* Read [stage] of an INI file (every key) into s; other sections are left for the caller. */
 int lf_optset_load_ini(lf_optset *s, const char *path, const char *section, lf_err *err);
-/* Parse argv; non-option words are appended to *rest (owned array of borrowed pointers) or refused when rest is NULL.
- * Loads --config FILE first when the table has an option "config". */
-int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int *n_rest, lf_err *err);
+/* Parse argv; non-option words are appended to *rest (owned array of borrowed pointers) or refused
+ * when rest is NULL. Loads --config FILE first when the table has an option "config". */
+int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int *n_rest,
+                         lf_err *err);
 /* After all sources: required options present. */
 int lf_optset_check(const lf_optset *s, lf_err *err);
 
-bool lf_optset_has_value(const lf_optset *s, const char *name); /* given, or by default; not a read */
+bool lf_optset_has_value(const lf_optset *s,
+                         const char *name);                  /* given, or by default; not a read */
 bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
-const char *lf_optset_str(const lf_optset *s, const char *name);        /* NULL when unset; STR PATH ENUM */
-int64_t lf_optset_int(const lf_optset *s, const char *name);            /* INT COUNT BYTES DURATION; 0 when unset */
-double lf_optset_float(const lf_optset *s, const char *name);           /* 0 when unset */
-bool lf_optset_bool(const lf_optset *s, const char *name);              /* false when unset */
-int lf_optset_choice(const lf_optset *s, const char *name);             /* index into choices; -1 when unset */
-size_t lf_optset_count(const lf_optset *s, const char *name);           /* REPEAT: number of values */
+const char *lf_optset_str(const lf_optset *s,
+                          const char *name); /* NULL when unset; STR PATH ENUM */
+int64_t lf_optset_int(const lf_optset *s,
+                      const char *name); /* INT COUNT BYTES DURATION; 0 when unset */
+double lf_optset_float(const lf_optset *s, const char *name); /* 0 when unset */
+bool lf_optset_bool(const lf_optset *s, const char *name);    /* false when unset */
+int lf_optset_choice(const lf_optset *s, const char *name); /* index into choices; -1 when unset */
+size_t lf_optset_count(const lf_optset *s, const char *name); /* REPEAT: number of values */
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i);
-const char *lf_optset_unread(const lf_optset *s); /* name of an option set explicitly and never read, or NULL */
-/* Canonical text of a value ("0.0003" for "3e-4", bytes and counts as integers), for the spec id and --print-config. */
+const char *
+lf_optset_unread(const lf_optset *s); /* name of an option set explicitly and never read, or NULL */
+/* Canonical text of a value ("0.0003" for "3e-4", bytes and counts as integers), for the spec id
+ * and --print-config. */
 int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_err *err);
 
-/* "[stage]" and every option that has a value and is not CLI_ONLY, canonical, in table order: a file that load_ini reads
- * back to the same values. Not a read. */
+/* "[stage]" and every option that has a value and is not CLI_ONLY, canonical, in table order: a
+ * file that load_ini reads back to the same values. Not a read. */
 int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err);
 
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);

@@ -104,8 +104,11 @@ int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err)
             const char *nl = strchr(p, '\n');
             size_t len = nl ? (size_t)(nl - p) : strlen(p);
             if (!survives_ini(p, len, sep[0] == '\n'))
-                rc = lf_fail(err, LF_EINVAL, "%s: \"%.*s\" cannot be written as an INI value (blanks at an end, an empty "
-                             "line, or # or ; at the start of a line)", o->name, (int)(len < 200 ? len : 200), p);
+                rc = lf_fail(
+                    err, LF_EINVAL,
+                    "%s: \"%.*s\" cannot be written as an INI value (blanks at an end, an empty "
+                    "line, or # or ; at the start of a line)",
+                    o->name, (int)(len < 200 ? len : 200), p);
             lf_buf_adds(out, sep);
             lf_buf_add(out, p, len);
             p = nl ? nl + 1 : NULL;
@@ -143,7 +146,8 @@ enum { HELP_COLUMN = 30 };
 static void help_line(const lf_opt *o, lf_buf *out)
 {
     size_t start = out->len;
-    lf_buf_adds(out, o->type == LF_OPT_BOOL && !(o->flags & LF_OPT_CLI_ONLY) ? "  --[no-]" : "  --");
+    lf_buf_adds(out,
+                o->type == LF_OPT_BOOL && !(o->flags & LF_OPT_CLI_ONLY) ? "  --[no-]" : "  --");
     for (const char *p = o->name; *p; p++)
         lf_buf_addc(out, *p == '_' ? '-' : *p);
     if (o->type == LF_OPT_ENUM)
@@ -181,7 +185,8 @@ static void help_line(const lf_opt *o, lf_buf *out)
 
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out)
 {
-    lf_buf_addf(out, "Usage: %s [options]\n%s\n\nOptions, also keys of [stage] (with _ for -):\n", program, t->summary);
+    lf_buf_addf(out, "Usage: %s [options]\n%s\n\nOptions, also keys of [stage] (with _ for -):\n",
+                program, t->summary);
     for (size_t i = 0; i < t->n_opts; i++)
         if (!(t->opts[i].flags & LF_OPT_CLI_ONLY))
             help_line(&t->opts[i], out);
@@ -189,5 +194,6 @@ void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out)
     for (size_t i = 0; i < t->n_opts; i++)
         if (t->opts[i].flags & LF_OPT_CLI_ONLY)
             help_line(&t->opts[i], out);
-    lf_buf_adds(out, "\nExit status: 0 done, 1 failed, 2 usage, 75 stopped at a good checkpoint.\n");
+    lf_buf_adds(out,
+                "\nExit status: 0 done, 1 failed, 2 usage, 75 stopped at a good checkpoint.\n");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host streams over Philox. The counter's third word tells the kinds of stream apart (0 u32, 1 f64, 2 normal, from
- * 2^31 the rounds of the permutation), so that no two kinds share numbers.
+ * Host streams over Philox. The counter's third word tells the kinds of stream apart (0 u32, 1 f64,
+ * 2 normal, from 2^31 the rounds of the permutation), so that no two kinds share numbers.
  */
 #include "engine/base/rng.h"
 
@@ -38,8 +38,8 @@ double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i)
     return radius * (i % 2 ? sin(angle) : cos(angle));
 }
 
-/* A balanced Feistel network over 2*half bits; the walk repeats it until the value falls below n. The domain is less
- * than 4n, so it takes fewer than 4 turns on average. */
+/* A balanced Feistel network over 2*half bits; the walk repeats it until the value falls below n.
+ * The domain is less than 4n, so it takes fewer than 4 turns on average. */
 uint64_t lf_rng_permute(uint64_t seed, uint32_t site, uint64_t n, uint64_t i)
 {
     unsigned half = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 of several messages of one length at once, one in each lane of a vector register: where the processor has no
- * SHA instructions that is three to five times as fast as one message after the other. The leaves of a tree hash
- * (hash.h) are such messages.
+ * SHA-256 of several messages of one length at once, one in each lane of a vector register: where
+ * the processor has no SHA instructions that is three to five times as fast as one message after
+ * the other. The leaves of a tree hash (hash.h) are such messages.
  */
 #ifndef LF_BASE_SHA_LANES_H
 #define LF_BASE_SHA_LANES_H
@@ -18,8 +18,8 @@ typedef struct lf_sha_lanes {
     int lanes;
 } lf_sha_lanes;
 
-/* How many lanes pay off on this machine: 16 (AVX-512), 8 (AVX2), 0: use one message at a time (SHA instructions, or no
- * wide vectors). */
+/* How many lanes pay off on this machine: 16 (AVX-512), 8 (AVX2), 0: use one message at a time (SHA
+ * instructions, or no wide vectors). */
 int lf_sha_lanes_best(void);
 /* lanes: 8 or 16 and not beyond what the processor has (lf_sha_lanes_max). */
 void lf_sha_lanes_init(lf_sha_lanes *s, int lanes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Growing byte strings, prefix and suffix tests, nearest-name search. Numbers and units are in num.c.
+ * Growing byte strings, prefix and suffix tests, nearest-name search. Numbers and units are in
+ * num.c.
  */
 #include "engine/base/str.h"
 
@@ -14,7 +15,10 @@
 
 static char empty_text[1]; /* what data points at before the first add; never written: cap is 0 */
 
-void lf_buf_init(lf_buf *b) { *b = (lf_buf){.data = empty_text}; }
+void lf_buf_init(lf_buf *b)
+{
+    *b = (lf_buf){.data = empty_text};
+}
 
 void lf_buf_fini(lf_buf *b)
 {
@@ -67,9 +71,15 @@ void lf_buf_add(lf_buf *b, const void *data, size_t len)
     b->data[b->len] = '\0';
 }
 
-void lf_buf_adds(lf_buf *b, const char *s) { lf_buf_add(b, s, strlen(s)); }
+void lf_buf_adds(lf_buf *b, const char *s)
+{
+    lf_buf_add(b, s, strlen(s));
+}
 
-void lf_buf_addc(lf_buf *b, char c) { lf_buf_add(b, &c, 1); }
+void lf_buf_addc(lf_buf *b, char c)
+{
+    lf_buf_add(b, &c, 1);
+}
 
 void lf_buf_addf(lf_buf *b, const char *fmt, ...)
 {
@@ -131,7 +141,8 @@ void lf_buf_add_visible(lf_buf *b, const char *s, size_t len)
 
 void lf_buf_add_shell(lf_buf *b, const char *s)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
     if (s[0] && s[strspn(s, plain)] == '\0') {
         lf_buf_adds(b, s);
         return;
@@ -204,7 +215,10 @@ const char *lf_nearest(const char *s, const char *const *names, size_t n)
     return found;
 }
 
-bool lf_str_has_prefix(const char *s, const char *prefix) { return strncmp(s, prefix, strlen(prefix)) == 0; }
+bool lf_str_has_prefix(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
 
 bool lf_str_has_suffix(const char *s, const char *suffix)
 {

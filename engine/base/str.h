@@ -11,8 +11,9 @@
 
 #include "engine/base/err.h"
 
-/* Growing string: data is always NUL-terminated at len; NULs inside are allowed. Sticky failure: once an add fails,
- * later adds do nothing and `failed` stays set, so callers check once with lf_buf_check(). */
+/* Growing string: data is always NUL-terminated at len; NULs inside are allowed. Sticky failure:
+ * once an add fails, later adds do nothing and `failed` stays set, so callers check once with
+ * lf_buf_check(). */
 typedef struct lf_buf {
     char *data; /* never NULL after lf_buf_init; "" when empty */
     size_t len;
@@ -27,18 +28,22 @@ void lf_buf_add(lf_buf *b, const void *data, size_t len);
 void lf_buf_adds(lf_buf *b, const char *s);
 void lf_buf_addc(lf_buf *b, char c);
 void lf_buf_addf(lf_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void lf_buf_add_json(lf_buf *b, const char *s, size_t len); /* quoted and escaped JSON string; invalid UTF-8 -> U+FFFD */
-void lf_buf_add_shell(lf_buf *b, const char *s);            /* single-quoted for sh when needed */
-/* For terminals: control characters other than newline and tab (C0, DEL, C1) and bytes that are not UTF-8 become '?'. */
+void lf_buf_add_json(lf_buf *b, const char *s,
+                     size_t len); /* quoted and escaped JSON string; invalid UTF-8 -> U+FFFD */
+void lf_buf_add_shell(lf_buf *b, const char *s); /* single-quoted for sh when needed */
+/* For terminals: control characters other than newline and tab (C0, DEL, C1) and bytes that are not
+ * UTF-8 become '?'. */
 void lf_buf_add_visible(lf_buf *b, const char *s, size_t len);
-int lf_buf_check(const lf_buf *b, lf_err *err);             /* LF_ENOMEM when an add failed */
-char *lf_buf_steal(lf_buf *b, lf_err *err);                 /* returns owned; b is empty again */
+int lf_buf_check(const lf_buf *b, lf_err *err); /* LF_ENOMEM when an add failed */
+char *lf_buf_steal(lf_buf *b, lf_err *err);     /* returns owned; b is empty again */
 
-/* Whole string is a number or it is an error; *out untouched on failure. Messages quote the text. */
+/* Whole string is a number or it is an error; *out untouched on failure. Messages quote the
+ * text. */
 int lf_parse_i64(int64_t *out, const char *s, lf_err *err);
 int lf_parse_f64(double *out, const char *s, lf_err *err); /* finite decimal only */
 int lf_parse_bool(bool *out, const char *s, lf_err *err);  /* yes/no true/false on/off 1/0 */
-/* Counts: "4096", "4k" = 4000, "4ki" = 4096, "1.5M", "2G", "1T"; no unit = 1. Must come out whole. */
+/* Counts: "4096", "4k" = 4000, "4ki" = 4096, "1.5M", "2G", "1T"; no unit = 1. Must come out
+ * whole. */
 int lf_parse_count(int64_t *out, const char *s, lf_err *err);
 /* Bytes: "512", "80G" = 80 * 2^30 as schedulers mean it; K M G T (binary), optional "B" or "iB". */
 int lf_parse_bytes(int64_t *out, const char *s, lf_err *err);
@@ -50,8 +55,8 @@ const char *lf_fmt_bytes(char *buf, size_t cap, double bytes);
 const char *lf_fmt_count(char *buf, size_t cap, double n);
 const char *lf_fmt_duration(char *buf, size_t cap, double seconds);
 
-/* Candidate with the smallest edit distance to s, or NULL when none is near (distance > len/3 + 1). Borrowed from the
- * table. */
+/* Candidate with the smallest edit distance to s, or NULL when none is near (distance > len/3 + 1).
+ * Borrowed from the table. */
 const char *lf_nearest(const char *s, const char *const *names, size_t n);
 
 bool lf_str_has_prefix(const char *s, const char *prefix);

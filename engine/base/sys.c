@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process: stop requests, clocks, log lines, progress. The state below belongs to the process, not to a caller:
- * signal handlers and the terminal exist once.
+ * The process: stop requests, clocks, log lines, progress. The state below belongs to the process,
+ * not to a caller: signal handlers and the terminal exist once.
  */
 #include "engine/base/sys.h"
 
@@ -65,7 +65,8 @@ int lf_stop_install(const char *stop_path, lf_err *err)
     memset(&sa, 0, sizeof sa);
     sa.sa_handler = SIG_IGN;
     sigemptyset(&sa.sa_mask);
-    /* A pipe nobody reads and a file that may not grow (ulimit -f) are errors of write(2) with a name, not ends. */
+    /* A pipe nobody reads and a file that may not grow (ulimit -f) are errors of write(2) with a
+     * name, not ends. */
     if (sigaction(SIGPIPE, &sa, NULL) < 0 || sigaction(SIGXFSZ, &sa, NULL) < 0)
         return lf_fail_errno(err, "cannot ignore SIGPIPE and SIGXFSZ");
     return 0;
@@ -118,15 +119,22 @@ static double clock_s(clockid_t id)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-double lf_now_s(void) { return clock_s(CLOCK_MONOTONIC); }
-double lf_wall_s(void) { return clock_s(CLOCK_REALTIME); }
+double lf_now_s(void)
+{
+    return clock_s(CLOCK_MONOTONIC);
+}
+double lf_wall_s(void)
+{
+    return clock_s(CLOCK_REALTIME);
+}
 
 const char *lf_time_iso(char buf[21], double wall_s)
 {
     struct tm tm;
     /* Years outside 0..9999 do not fit the form. */
-    time_t t = wall_s > -62167219200.0 && wall_s < 253402300800.0 ? (time_t)wall_s - (wall_s < (double)(time_t)wall_s)
-                                                                    : 0;
+    time_t t = wall_s > -62167219200.0 && wall_s < 253402300800.0
+                   ? (time_t)wall_s - (wall_s < (double)(time_t)wall_s)
+                   : 0;
     gmtime_r(&t, &tm);
     strftime(buf, 21, "%Y-%m-%dT%H:%M:%SZ", &tm);
     return buf;
@@ -178,7 +186,9 @@ void lf_log(int level, const char *fmt, ...)
     char line[4096];
     bool open = atomic_exchange(&console.line_open, false);
     int n = snprintf(line, sizeof line, "%s%s: %s", open ? "\r\033[K" : "", console.program,
-                     prefix[level < 0 ? 0 : level > 3 ? 3 : level]);
+                     prefix[level < 0   ? 0
+                            : level > 3 ? 3
+                                        : level]);
     size_t used = (size_t)n;
     va_list ap;
     va_start(ap, fmt);
@@ -192,9 +202,11 @@ void lf_log(int level, const char *fmt, ...)
     errno = saved;
 }
 
-void lf_progress_begin(lf_progress *p, const char *what, const char *unit, double done, double total)
+void lf_progress_begin(lf_progress *p, const char *what, const char *unit, double done,
+                       double total)
 {
-    *p = (lf_progress){.what = what, .unit = unit, .total = total, .done = done, .done_at_start = done};
+    *p = (lf_progress){
+        .what = what, .unit = unit, .total = total, .done = done, .done_at_start = done};
     p->t0 = lf_now_s();
     p->last = p->t0;
     p->tty = isatty(STDERR_FILENO) == 1;
@@ -209,7 +221,8 @@ static void progress_text(const lf_progress *p, double now, char *text, size_t c
     if (p->total > 0) {
         snprintf(total, sizeof total, " of %s", lf_fmt_count(num, sizeof num, p->total));
         if (per_s > 0)
-            snprintf(left, sizeof left, ", %s left", lf_fmt_duration(num, sizeof num, (p->total - p->done) / per_s));
+            snprintf(left, sizeof left, ", %s left",
+                     lf_fmt_duration(num, sizeof num, (p->total - p->done) / per_s));
     }
     snprintf(text, cap, "%s %s%s %s, %s/s%s", p->what, done, total, p->unit, rate, left);
 }

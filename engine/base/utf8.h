@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one definition of valid UTF-8 (Unicode 15, table 3-7: no surrogates, no overlong forms, at most U+10FFFF).
+ * The one definition of valid UTF-8 (Unicode 15, table 3-7: no surrogates, no overlong forms, at
+ * most U+10FFFF).
  */
 #ifndef LF_BASE_UTF8_H
 #define LF_BASE_UTF8_H
@@ -14,7 +15,8 @@ static inline size_t lf_utf8_bom(const char *s, size_t n)
     return n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
-/* Bytes of the valid sequence at s (1 to 4), 0 when the first n bytes do not begin with one. n >= 1. */
+/* Bytes of the valid sequence at s (1 to 4), 0 when the first n bytes do not begin with one. n >=
+ * 1. */
 static inline size_t lf_utf8_len(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Start-up of a process that is alone, the choice between that and PMIx, and the blobs a rank has put.
+ * Start-up of a process that is alone, the choice between that and PMIx, and the blobs a rank has
+ * put.
  */
 #include "config.h"
 
@@ -27,13 +28,15 @@ static int single_fence(lf_boot *b, lf_err *err)
     return 0;
 }
 
-static int single_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
+static int single_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
+                      lf_err *err)
 {
     const struct lf_boot_blob *s = rank == 0 ? find_blob(b, key) : NULL;
     if (!s || s >= b->blob + b->published)
         return lf_fail(err, LF_ENOENT, "rank %d has put no start-up blob %s", rank, key);
     if (s->len > cap)
-        return lf_fail(err, LF_EINVAL, "start-up blob %s has %zu bytes, there is room for %zu", key, s->len, cap);
+        return lf_fail(err, LF_EINVAL, "start-up blob %s has %zu bytes, there is room for %zu", key,
+                       s->len, cap);
     if (s->len)
         memcpy(data, s->data, s->len);
     *len = s->len;
@@ -52,15 +55,18 @@ static void single_destroy(lf_boot *b)
     (void)b;
 }
 
-static const struct lf_boot_ops single_ops = {single_fence, single_get, single_abort, single_destroy};
+static const struct lf_boot_ops single_ops = {single_fence, single_get, single_abort,
+                                              single_destroy};
 
-/* What starters of several processes leave in the environment of each when they are no PMIx servers. */
+/* What starters of several processes leave in the environment of each when they are no PMIx
+ * servers. */
 static int refuse_strangers(lf_err *err)
 {
     static const struct {
         const char *name, *who, *advice;
     } starters[] = {
-        {"SLURM_STEP_NUM_TASKS", "srun", "srun --mpi=pmix, or loong-flow launch where srun has no pmix"},
+        {"SLURM_STEP_NUM_TASKS", "srun",
+         "srun --mpi=pmix, or loong-flow launch where srun has no pmix"},
         {"PMI_SIZE", "a launcher without PMIx", "loong-flow launch"},
         {"OMPI_COMM_WORLD_SIZE", "mpirun", "loong-flow launch"},
     };
@@ -69,7 +75,8 @@ static int refuse_strangers(lf_err *err)
         int64_t n = 0;
         if (v && !lf_parse_i64(&n, v, NULL) && n > 1)
             return lf_fail(err, LF_ECOMM,
-                           "%s started %lld processes without PMIx (%s): each would take itself for the only one; use %s",
+                           "%s started %lld processes without PMIx (%s): each would take itself "
+                           "for the only one; use %s",
                            starters[i].who, (long long)n, starters[i].name, starters[i].advice);
     }
     return 0;
@@ -83,7 +90,8 @@ static lf_boot *create_single(lf_err *err)
     if (!b)
         return NULL;
     b->ops = &single_ops;
-    b->info = (struct lf_boot_info){.size = 1, .local_size = 1, .nodes = 1, .host = b->host, .how = "single"};
+    b->info = (struct lf_boot_info){
+        .size = 1, .local_size = 1, .nodes = 1, .host = b->host, .how = "single"};
     if (gethostname(b->host, sizeof b->host - 1))
         b->host[0] = '\0';
     return b;
@@ -96,7 +104,9 @@ lf_boot *lf_boot_create(lf_err *err)
 #ifdef HAVE_PMIX
     return lf_boot_create_pmix(err);
 #else
-    lf_fail(err, LF_ENOTSUP, "a PMIx server started this process, but this build is --without-pmix; start it without one");
+    lf_fail(err, LF_ENOTSUP,
+            "a PMIx server started this process, but this build is --without-pmix; start it "
+            "without one");
     return NULL;
 #endif
 }
@@ -149,7 +159,8 @@ int lf_boot_fence(lf_boot *b, lf_err *err)
     return rc;
 }
 
-int lf_boot_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
+int lf_boot_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
+                lf_err *err)
 {
     return b->ops->get(b, rank, key, data, cap, len, err);
 }

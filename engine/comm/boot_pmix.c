@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Start-up under a PMIx server (PMIx 3.2 and later): rank, sizes, nodes, exchange of small blobs, abort.
+ * Start-up under a PMIx server (PMIx 3.2 and later): rank, sizes, nodes, exchange of small blobs,
+ * abort.
  *
- * PMIx_Get does not wait for a key: once its owner has committed anything, a key that was not in it is "not found" at
- * once. So a rank commits only in a fence, everything at once, and reads only after it.
+ * PMIx_Get does not wait for a key: once its owner has committed anything, a key that was not in it
+ * is "not found" at once. So a rank commits only in a fence, everything at once, and reads only
+ * after it.
  */
 #include "config.h"
 
@@ -20,8 +22,9 @@
 #include "engine/base/str.h"
 #include "engine/comm/boot_priv.h"
 
-/* A rank that never comes is found within a minute; a job of a thousand ranks starts more slowly. */
-#define START_S 50.0
+/* A rank that never comes is found within a minute; a job of a thousand ranks starts more
+ * slowly. */
+#define START_S      50.0
 #define START_RANK_S 0.05
 
 struct pmix {
@@ -84,7 +87,8 @@ static int meet(struct pmix *p, lf_err *err)
     pthread_mutex_unlock(&p->lock);
     if (!done)
         return lf_fail(err, LF_ECOMM,
-                       "rank %d (host %s) has waited %.0f s for the other ranks to start (LOONG_COMM_START: other seconds)",
+                       "rank %d (host %s) has waited %.0f s for the other ranks to start "
+                       "(LOONG_COMM_START: other seconds)",
                        p->base.info.rank, p->base.host, p->patience_s);
     return st == PMIX_SUCCESS ? 0 : failed(err, "fence", st);
 }
@@ -102,13 +106,15 @@ static int pmix_fence(lf_boot *b, lf_err *err)
     return meet((struct pmix *)b, err);
 }
 
-static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err)
+static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
+                    lf_err *err)
 {
     pmix_value_t *v = NULL;
     pmix_proc_t who = ((struct pmix *)b)->me;
     who.rank = (pmix_rank_t)rank;
     if (rank < 0 || rank >= b->info.size)
-        return lf_fail(err, LF_ENOENT, "there is no rank %d of %d to have put %s", rank, b->info.size, key);
+        return lf_fail(err, LF_ENOENT, "there is no rank %d of %d to have put %s", rank,
+                       b->info.size, key);
     pmix_status_t st = PMIx_Get(&who, key, NULL, 0, &v);
     if (st == PMIX_ERR_NOT_FOUND)
         return lf_fail(err, LF_ENOENT, "rank %d has put no start-up blob %s", rank, key);
@@ -118,7 +124,8 @@ static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t ca
     if (v->type != PMIX_BYTE_OBJECT)
         rc = lf_fail(err, LF_EINVAL, "start-up blob %s of rank %d is not bytes", key, rank);
     else if (v->data.bo.size > cap)
-        rc = lf_fail(err, LF_EINVAL, "start-up blob %s of rank %d has %zu bytes, there is room for %zu", key, rank,
+        rc = lf_fail(err, LF_EINVAL,
+                     "start-up blob %s of rank %d has %zu bytes, there is room for %zu", key, rank,
                      v->data.bo.size, cap);
     if (!rc) {
         if (v->data.bo.size)
@@ -148,19 +155,44 @@ static int to_int(const pmix_value_t *v)
 {
     uint64_t u = UINT64_MAX;
     switch (v->type) {
-    case PMIX_UINT8: u = v->data.uint8; break;
-    case PMIX_UINT16: u = v->data.uint16; break;
-    case PMIX_UINT32: u = v->data.uint32; break;
-    case PMIX_UINT64: u = v->data.uint64; break;
-    case PMIX_UINT: u = v->data.uint; break;
-    case PMIX_SIZE: u = v->data.size; break;
-    case PMIX_PROC_RANK: u = v->data.rank; break;
-    case PMIX_INT8: u = (uint64_t)v->data.int8; break;
-    case PMIX_INT16: u = (uint64_t)v->data.int16; break;
-    case PMIX_INT32: u = (uint64_t)v->data.int32; break;
-    case PMIX_INT64: u = (uint64_t)v->data.int64; break;
-    case PMIX_INT: u = (uint64_t)v->data.integer; break;
-    default: break;
+    case PMIX_UINT8:
+        u = v->data.uint8;
+        break;
+    case PMIX_UINT16:
+        u = v->data.uint16;
+        break;
+    case PMIX_UINT32:
+        u = v->data.uint32;
+        break;
+    case PMIX_UINT64:
+        u = v->data.uint64;
+        break;
+    case PMIX_UINT:
+        u = v->data.uint;
+        break;
+    case PMIX_SIZE:
+        u = v->data.size;
+        break;
+    case PMIX_PROC_RANK:
+        u = v->data.rank;
+        break;
+    case PMIX_INT8:
+        u = (uint64_t)v->data.int8;
+        break;
+    case PMIX_INT16:
+        u = (uint64_t)v->data.int16;
+        break;
+    case PMIX_INT32:
+        u = (uint64_t)v->data.int32;
+        break;
+    case PMIX_INT64:
+        u = (uint64_t)v->data.int64;
+        break;
+    case PMIX_INT:
+        u = (uint64_t)v->data.integer;
+        break;
+    default:
+        break;
     }
     return u <= INT32_MAX ? (int)u : -1;
 }
@@ -182,7 +214,8 @@ static int number(const struct pmix *p, pmix_rank_t of, const char *key)
 static void host_name(struct pmix *p)
 {
     pmix_value_t *v = NULL;
-    if (PMIx_Get(&p->me, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v && v->type == PMIX_STRING && v->data.string)
+    if (PMIx_Get(&p->me, PMIX_HOSTNAME, NULL, 0, &v) == PMIX_SUCCESS && v &&
+        v->type == PMIX_STRING && v->data.string)
         strncpy(p->base.host, v->data.string, sizeof p->base.host - 1);
     else if (gethostname(p->base.host, sizeof p->base.host - 1))
         p->base.host[0] = '\0';
@@ -208,7 +241,9 @@ static int read_info(struct pmix *p, lf_err *err)
     if (i.node < 0 || i.node >= i.nodes)
         i.node = 0;
     if (i.size < 1 || i.local_rank < 0 || i.rank < 0 || i.rank >= i.size)
-        return lf_fail(err, LF_ECOMM, "PMIx: the server does not tell the job's size or this process's local rank");
+        return lf_fail(
+            err, LF_ECOMM,
+            "PMIx: the server does not tell the job's size or this process's local rank");
     if (i.local_size < 1)
         i.local_size = i.nodes == 1 ? i.size : 1;
     p->base.info = i;
@@ -235,7 +270,8 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     if (st != PMIX_SUCCESS) {
         if (st == PMIX_ERR_UNREACH)
             lf_fail(err, LF_ECOMM,
-                    "PMIx: the server that PMIX_NAMESPACE=%s names does not answer (%d); to run alone, unset the PMIX_* variables",
+                    "PMIx: the server that PMIX_NAMESPACE=%s names does not answer (%d); to run "
+                    "alone, unset the PMIX_* variables",
                     getenv("PMIX_NAMESPACE"), (int)st);
         else
             failed(err, "init", st);

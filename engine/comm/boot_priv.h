@@ -9,7 +9,8 @@
 
 struct lf_boot_ops {
     int (*fence)(lf_boot *b, lf_err *err); /* publish blob[published..n), wait for all ranks */
-    int (*get)(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len, lf_err *err);
+    int (*get)(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
+               lf_err *err);
     void (*end_all)(lf_boot *b, int code, const char *text);
     void (*destroy)(lf_boot *b); /* leaves the blobs and b itself to boot.c */
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives over messages. Whatever is summed is summed by lf_reduce over all ranks in rank order, so how data is cut
- * does not show in the result. Bytes sent per rank are (P - 1) / P of the vector for each half of an all-reduce: what a
- * ring sends, in one hop instead of P - 1.
+ * Collectives over messages. Whatever is summed is summed by lf_reduce over all ranks in rank
+ * order, so how data is cut does not show in the result. Bytes sent per rank are (P - 1) / P of the
+ * vector for each half of an all-reduce: what a ring sends, in one hop instead of P - 1.
  *
- * Long vectors go in blocks of P segments, two blocks at a time: while the parts of one are added, those of the next are
- * on their way.
+ * Long vectors go in blocks of P segments, two blocks at a time: while the parts of one are added,
+ * those of the next are on their way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +13,16 @@
 #include "engine/base/mem.h"
 #include "engine/comm/msg.h"
 
-/* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead of two. LONGEST: bytes
- * of one message of the other calls. */
+/* Up to SMALL bytes every rank sends everything to every other and sums by itself: one hop instead
+ * of two. LONGEST: bytes of one message of the other calls. */
 enum { SMALL = 16 << 10, LONGEST = 16 << 20, BCAST = 512 << 10 };
 enum kind { PART = 1, RESULT, GATHER, BCAST_TAG, BARRIER_TAG, P2P };
 
 /* Tag: communicator 16 bits, kind 4, sender 20, number 24. */
 static uint64_t tag_of(const lf_comm *c, enum kind k, int from, uint64_t number)
 {
-    return (uint64_t)(c->id & 0xffff) << 48 | (uint64_t)k << 44 | (uint64_t)(unsigned)from << 24 | (number & 0xffffff);
+    return (uint64_t)(c->id & 0xffff) << 48 | (uint64_t)k << 44 | (uint64_t)(unsigned)from << 24 |
+           (number & 0xffffff);
 }
 
 static struct lf_msg_comm *mc(lf_comm *c)
@@ -29,21 +30,25 @@ static struct lf_msg_comm *mc(lf_comm *c)
     return (struct lf_msg_comm *)c;
 }
 
-static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, const void *data, size_t bytes, lf_err *err)
+static int isend(struct lf_msg_comm *m, lf_msg_req *q, int to, enum kind k, const void *data,
+                 size_t bytes, lf_err *err)
 {
-    return lf_msg_isend(m->m, q, m->peer[to], tag_of(&m->base, k, m->base.rank, m->base.seq), data, bytes, err);
+    return lf_msg_isend(m->m, q, m->peer[to], tag_of(&m->base, k, m->base.rank, m->base.seq), data,
+                        bytes, err);
 }
 
-static int irecv(struct lf_msg_comm *m, lf_msg_req *q, int from, enum kind k, void *data, size_t bytes, lf_err *err)
+static int irecv(struct lf_msg_comm *m, lf_msg_req *q, int from, enum kind k, void *data,
+                 size_t bytes, lf_err *err)
 {
     return lf_msg_irecv(m->m, q, tag_of(&m->base, k, from, m->base.seq), data, bytes, err);
 }
 
-/* Bytes of one part of a block (measurements in README.md): a few ranks take long ones, as each change of process costs;
- * many share 32 MiB of room. */
+/* Bytes of one part of a block (measurements in README.md): a few ranks take long ones, as each
+ * change of process costs; many share 32 MiB of room. */
 static size_t segment(const lf_comm *c)
 {
-    const size_t share = ((size_t)16 << 20) / (size_t)c->size, most = (size_t)1 << 20, least = (size_t)64 << 10;
+    const size_t share = ((size_t)16 << 20) / (size_t)c->size, most = (size_t)1 << 20,
+                 least = (size_t)64 << 10;
     return share > most ? most : share < least ? least : share / 64 * 64;
 }
 
@@ -68,13 +73,14 @@ struct block {
     struct lf_msg_comm *m;
     enum lf_comm_type t;
     enum lf_comm_op op;
-    size_t each;            /* bytes of an element */
-    size_t slot_bytes;      /* of one received part */
+    size_t each;             /* bytes of an element */
+    size_t slot_bytes;       /* of one received part */
     lf_msg_req *recv, *send; /* of this slot: [size] each */
     char *slot;
 };
 
-static struct block block_of(struct lf_msg_comm *m, enum lf_comm_type t, enum lf_comm_op op, size_t part_bytes, int which)
+static struct block block_of(struct lf_msg_comm *m, enum lf_comm_type t, enum lf_comm_op op,
+                             size_t part_bytes, int which)
 {
     const size_t p = (size_t)m->base.size;
     return (struct block){.m = m,
@@ -87,8 +93,8 @@ static struct block block_of(struct lf_msg_comm *m, enum lf_comm_type t, enum lf
                           .slot = m->work + (size_t)which * part_bytes * p};
 }
 
-/* Ask for the others' contributions to my part, and send them mine to theirs. Partners are taken in an order that differs
- * from rank to rank, so that not all knock at one door. */
+/* Ask for the others' contributions to my part, and send them mine to theirs. Partners are taken in
+ * an order that differs from rank to rank, so that not all knock at one door. */
 static int post_parts(struct block *b, char *const *part, const size_t *count, lf_err *err)
 {
     const int p = b->m->base.size, me = b->m->base.rank;
@@ -96,7 +102,8 @@ static int post_parts(struct block *b, char *const *part, const size_t *count, l
     for (int k = 1; !rc && k < p; k++) {
         int from = (me + p - k) % p;
         if (count[me])
-            rc = irecv(b->m, &b->recv[from], from, PART, b->slot + (size_t)from * b->slot_bytes, count[me] * b->each, err);
+            rc = irecv(b->m, &b->recv[from], from, PART, b->slot + (size_t)from * b->slot_bytes,
+                       count[me] * b->each, err);
     }
     for (int k = 1; !rc && k < p; k++) {
         int to = (me + k) % p;
@@ -122,7 +129,8 @@ static int reduce_part(struct block *b, void *out, const void *mine, size_t coun
 
 /* ---- all-reduce ---- */
 
-static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type t,
+                            enum lf_comm_op op, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
     const size_t bytes = n * lf_comm_type_bytes(t);
@@ -146,7 +154,8 @@ static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type 
 }
 
 /* Where the parts of block k begin and how long they are. */
-static void cut(const lf_comm *c, char *data, size_t n, size_t each, size_t block_n, size_t k, char **part, size_t *count)
+static void cut(const lf_comm *c, char *data, size_t n, size_t each, size_t block_n, size_t k,
+                char **part, size_t *count)
 {
     size_t first = k * block_n, len = n - first < block_n ? n - first : block_n;
     for (int r = 0; r < c->size; r++) {
@@ -156,7 +165,8 @@ static void cut(const lf_comm *c, char *data, size_t n, size_t each, size_t bloc
     }
 }
 
-/* Send my finished part to all and take theirs. The wait before it is for my contributions, whose place theirs take. */
+/* Send my finished part to all and take theirs. The wait before it is for my contributions, whose
+ * place theirs take. */
 static int post_results(struct block *b, char *const *part, const size_t *count, lf_err *err)
 {
     const int p = b->m->base.size, me = b->m->base.rank;
@@ -172,11 +182,12 @@ static int post_results(struct block *b, char *const *part, const size_t *count,
     return rc;
 }
 
-static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t,
+                           enum lf_comm_op op, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, each = lf_comm_type_bytes(t), block_n = p * (segment(c) / each),
-                 blocks = (n + block_n - 1) / block_n;
+    const size_t p = (size_t)c->size, each = lf_comm_type_bytes(t),
+                 block_n = p * (segment(c) / each), blocks = (n + block_n - 1) / block_n;
     char **part[2] = {m->part, m->part + p};
     size_t *count[2] = {m->count, m->count + p};
     int rc = need_work(m, segment(c), err);
@@ -192,7 +203,8 @@ static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t
                 rc = post_parts(&b[now], part[now], count[now], err);
         }
         if (!rc && k > 0) {
-            rc = reduce_part(&b[old], part[old][c->rank], part[old][c->rank], count[old][c->rank], err);
+            rc = reduce_part(&b[old], part[old][c->rank], part[old][c->rank], count[old][c->rank],
+                             err);
             if (!rc)
                 rc = post_results(&b[old], part[old], count[old], err);
         }
@@ -200,7 +212,8 @@ static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t
     return rc ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
 }
 
-int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
+                       lf_err *err)
 {
     if (n * lf_comm_type_bytes(t) > SMALL)
         return all_reduce_long(c, data, n, t, op, err);
@@ -210,7 +223,8 @@ int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, en
 /* ---- reduce-scatter ---- */
 
 /* Segment k of every rank's chunk. */
-static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t each, size_t k, char **part, size_t *count)
+static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t each, size_t k,
+                       char **part, size_t *count)
 {
     const size_t seg = segment(c) / each;
     for (int r = 0; r < c->size; r++) {
@@ -221,17 +235,20 @@ static void cut_chunks(const lf_comm *c, char *in, const size_t *counts, size_t 
     }
 }
 
-int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t, lf_err *err)
+int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
+                           enum lf_comm_type t, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
-    const size_t p = (size_t)c->size, me = (size_t)c->rank, each = lf_comm_type_bytes(t), seg = segment(c) / each;
+    const size_t p = (size_t)c->size, me = (size_t)c->rank, each = lf_comm_type_bytes(t),
+                 seg = segment(c) / each;
     size_t steps = 0;
     for (size_t r = 0; r < p; r++)
         steps = (counts[r] + seg - 1) / seg > steps ? (counts[r] + seg - 1) / seg : steps;
     int rc = need_work(m, segment(c), err);
     if (rc)
         return rc;
-    struct block b[2] = {block_of(m, t, LF_COMM_SUM, segment(c), 0), block_of(m, t, LF_COMM_SUM, segment(c), 1)};
+    struct block b[2] = {block_of(m, t, LF_COMM_SUM, segment(c), 0),
+                         block_of(m, t, LF_COMM_SUM, segment(c), 1)};
     for (size_t k = 0; !rc && k <= steps; k++) {
         char **now = m->part + k % 2 * p, **old = m->part + (k + 1) % 2 * p;
         size_t *now_n = m->count + k % 2 * p, *old_n = m->count + (k + 1) % 2 * p;
@@ -242,7 +259,8 @@ int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *
                 rc = post_parts(&b[k % 2], now, now_n, err);
         }
         if (!rc && k > 0)
-            rc = reduce_part(&b[(k + 1) % 2], (char *)out + (k - 1) * seg * each, old[me], old_n[me], err);
+            rc = reduce_part(&b[(k + 1) % 2], (char *)out + (k - 1) * seg * each, old[me],
+                             old_n[me], err);
     }
     return rc ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
 }
@@ -268,8 +286,8 @@ int lf_coll_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
                 rc = irecv(m, &m->req[from], from, GATHER, part[from] + o,
                            bytes[from] - o < LONGEST ? bytes[from] - o : LONGEST, err);
             if (!rc && o < bytes[me])
-                rc = isend(m, &m->req[p + to], to, GATHER, part[me] + o, bytes[me] - o < LONGEST ? bytes[me] - o : LONGEST,
-                           err);
+                rc = isend(m, &m->req[p + to], to, GATHER, part[me] + o,
+                           bytes[me] - o < LONGEST ? bytes[me] - o : LONGEST, err);
         }
         if (!rc)
             rc = lf_msg_wait(m->m, m->req, 2 * (size_t)p, err);
@@ -277,8 +295,8 @@ int lf_coll_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
     return rc;
 }
 
-/* Binomial tree, in segments: a segment goes on while the next is awaited. With v the distance from the root, the parent
- * of v lacks its lowest bit and the children have one lower bit more. */
+/* Binomial tree, in segments: a segment goes on while the next is awaited. With v the distance from
+ * the root, the parent of v lacks its lowest bit and the children have one lower bit more. */
 int lf_coll_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err)
 {
     struct lf_msg_comm *m = mc(c);
@@ -299,7 +317,8 @@ int lf_coll_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *er
             if (!rc) /* the segment before, on the same way */
                 rc = lf_msg_wait(m->m, &m->req[k], 1, err);
             if (!rc)
-                rc = isend(m, &m->req[k], (v + bit + root) % p, BCAST_TAG, (const char *)data + o, n, err);
+                rc = isend(m, &m->req[k], (v + bit + root) % p, BCAST_TAG, (const char *)data + o,
+                           n, err);
         }
     }
     return rc ? rc : lf_msg_wait(m->m, m->req, 8 * (size_t)p, err);
@@ -328,7 +347,8 @@ int lf_coll_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf
     size_t o = 0;
     do {
         const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
-        rc = lf_msg_isend(m->m, &m->req[0], m->peer[to], tag_of(c, P2P, c->rank, (uint64_t)tag), (const char *)data + o, n, err);
+        rc = lf_msg_isend(m->m, &m->req[0], m->peer[to], tag_of(c, P2P, c->rank, (uint64_t)tag),
+                          (const char *)data + o, n, err);
         if (!rc)
             rc = lf_msg_wait(m->m, m->req, 1, err);
         o += n;
@@ -343,7 +363,8 @@ int lf_coll_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err
     size_t o = 0;
     do {
         const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
-        rc = lf_msg_irecv(m->m, &m->req[0], tag_of(c, P2P, from, (uint64_t)tag), (char *)data + o, n, err);
+        rc = lf_msg_irecv(m->m, &m->req[0], tag_of(c, P2P, from, (uint64_t)tag), (char *)data + o,
+                          n, err);
         if (!rc)
             rc = lf_msg_wait(m->m, m->req, 1, err);
         o += n;

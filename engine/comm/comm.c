@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Communicators: choice of the transport, checks of arguments, what the watchdog is told, and the calls that are made of
- * others. The moving of bytes is the transports' (self.c, ucx.c with coll.c, nccl.c).
+ * Communicators: choice of the transport, checks of arguments, what the watchdog is told, and the
+ * calls that are made of others. The moving of bytes is the transports' (self.c, ucx.c with coll.c,
+ * nccl.c).
  */
 #include "config.h"
 
@@ -105,7 +106,8 @@ lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_
     while (k < 4 && strcmp(t, names[k]) != 0)
         k++;
     if (k == 4) {
-        lf_fail(err, LF_EINVAL, "there is no transport \"%s\" between ranks; auto, self, ucx or nccl", t);
+        lf_fail(err, LF_EINVAL,
+                "there is no transport \"%s\" between ranks; auto, self, ucx or nccl", t);
         return NULL;
     }
     if (k == 1 && size != 1) {
@@ -195,19 +197,22 @@ static int check_total(const lf_comm *c, const size_t *counts, size_t each, lf_e
     for (int r = 0; r < c->size; r++)
         if (!lf_size_add(&sum, sum, counts[r]))
             return lf_fail(err, LF_EINVAL, "counts of %d ranks overflow", c->size);
-    return lf_size_mul(&bytes, sum, each) ? 0 : lf_fail(err, LF_EINVAL, "%zu elements overflow", sum);
+    return lf_size_mul(&bytes, sum, each) ? 0
+                                          : lf_fail(err, LF_EINVAL, "%zu elements overflow", sum);
 }
 
 static int check_peer(const lf_comm *c, int rank, int tag, lf_err *err)
 {
     if (rank < 0 || rank >= c->size || rank == c->rank)
-        return lf_fail(err, LF_EINVAL, "rank %d of %d cannot exchange a message with rank %d", c->rank, c->size, rank);
+        return lf_fail(err, LF_EINVAL, "rank %d of %d cannot exchange a message with rank %d",
+                       c->rank, c->size, rank);
     if (tag < 0 || tag > LF_COMM_MAX_TAG)
         return lf_fail(err, LF_EINVAL, "tag %d is outside 0 to %d", tag, LF_COMM_MAX_TAG);
     return 0;
 }
 
-int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
+                       lf_err *err)
 {
     size_t bytes;
     if (!lf_size_mul(&bytes, n, lf_comm_type_bytes(t)))
@@ -216,7 +221,8 @@ int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, en
     return leave(c, c->ops->all_reduce(c, data, n, t, op, err));
 }
 
-int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t, lf_err *err)
+int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
+                           enum lf_comm_type t, lf_err *err)
 {
     int rc = check_total(c, counts, lf_comm_type_bytes(t), err);
     if (rc)
@@ -277,7 +283,8 @@ void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count)
     *count = even + (r < more);
 }
 
-int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_comm_blobs *out, lf_err *err)
+int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_comm_blobs *out,
+                         lf_err *err)
 {
     lf_comm *h = c->host;
     const size_t p = (size_t)h->size;
@@ -413,7 +420,8 @@ lf_comm *lf_comm_split(lf_comm *c, int color, int key, lf_err *err)
     t[c->rank] = (struct ticket){color, key, c->job ? (int64_t)c->job->next_id : 1};
     if (lf_comm_all_gather(c->host, t, bytes, err))
         goto out;
-    /* An id that none of these ranks has used. Groups of other colors use it too; they have no member in common. */
+    /* An id that none of these ranks has used. Groups of other colors use it too; they have no
+     * member in common. */
     int64_t id = 1;
     for (size_t r = 0; r < p; r++)
         id = t[r].next_id > id ? t[r].next_id : id;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between comm.c and the transports: what all communicators of a process share, and how each transport is made.
+ * Between comm.c and the transports: what all communicators of a process share, and how each
+ * transport is made.
  */
 #ifndef LF_COMM_COMM_PRIV_H
 #define LF_COMM_COMM_PRIV_H
@@ -15,7 +16,9 @@ struct lf_watch;
 struct lf_comm_peer {
     char host[64];
     int64_t pid;
-    uint64_t boot; /* hash of the machine's boot id: equal on one machine, however many node names it has */
+    uint64_t
+        /* hash of the machine's boot id: equal on one machine, however many node names it has */
+        boot;
     uint64_t cpus; /* hash of the set of processors it may run on, and their number */
     int64_t n_cpus;
 };
@@ -27,22 +30,26 @@ struct lf_comm_job {
     uint32_t next_id;          /* for the next communicator */
 };
 
-static inline int lf_comm_world_rank(const lf_comm *c, int rank) { return c->world ? c->world[rank] : rank; }
+static inline int lf_comm_world_rank(const lf_comm *c, int rank)
+{
+    return c->world ? c->world[rank] : rank;
+}
 
 static inline size_t lf_comm_type_bytes(enum lf_comm_type t)
 {
     return t == LF_COMM_BF16 ? 2 : t == LF_COMM_F32 ? 4 : 8;
 }
 
-/* comm.c: the communicator of members[0..n-1] of c by its transport's split, with the fields all transports share. */
+/* comm.c: the communicator of members[0..n-1] of c by its transport's split, with the fields all
+ * transports share. */
 lf_comm *lf_comm_part_of(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err);
 
 /* self.c: one rank. */
 lf_comm *lf_comm_self_create(lf_err *err);
 /* ucx.c: all ranks of the job's boot. */
 lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err);
-/* nccl.c: on top of a communicator for host memory, which it takes on success. stream NULL: one of its own, and every call
- * is waited for. */
+/* nccl.c: on top of a communicator for host memory, which it takes on success. stream NULL: one of
+ * its own, and every call is waited for. */
 lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err);
 /* Destroys it; what is queued ends without waiting for other ranks. */
 void lf_comm_nccl_abort(lf_comm *c);

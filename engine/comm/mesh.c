@@ -31,12 +31,15 @@ static int read_dims(lf_mesh *m, const lf_mesh_dim *dims, int n, lf_err *err)
         return lf_fail(err, LF_EINVAL, "a mesh of %d dimensions; at most %d", n, LF_MESH_MAX_DIMS);
     for (int i = 0; i < n; i++) {
         if (!dims[i].name || !dims[i].name[0] || strlen(dims[i].name) >= NAME_CAP)
-            return lf_fail(err, LF_EINVAL, "dimension %d of the mesh needs a name of 1 to %d bytes", i, NAME_CAP - 1);
+            return lf_fail(err, LF_EINVAL, "dimension %d of the mesh needs a name of 1 to %d bytes",
+                           i, NAME_CAP - 1);
         for (int k = 0; k < i; k++)
             if (strcmp(dims[k].name, dims[i].name) == 0)
-                return lf_fail(err, LF_EINVAL, "dimension \"%s\" stands in the mesh twice", dims[i].name);
+                return lf_fail(err, LF_EINVAL, "dimension \"%s\" stands in the mesh twice",
+                               dims[i].name);
         if (dims[i].size < 0 || (dims[i].size == 0 && rest >= 0))
-            return lf_fail(err, LF_EINVAL, "dimension \"%s\" of the mesh has size %d", dims[i].name, dims[i].size);
+            return lf_fail(err, LF_EINVAL, "dimension \"%s\" of the mesh has size %d", dims[i].name,
+                           dims[i].size);
         if (dims[i].size == 0)
             rest = i;
         memcpy(m->dim[i].name, dims[i].name, strlen(dims[i].name) + 1);
@@ -50,7 +53,8 @@ static int read_dims(lf_mesh *m, const lf_mesh_dim *dims, int n, lf_err *err)
         product = m->world->size;
     }
     if (product != m->world->size)
-        return lf_fail(err, LF_EINVAL, "the mesh's dimensions multiply to %ld%s, there are %d ranks", product,
+        return lf_fail(err, LF_EINVAL,
+                       "the mesh's dimensions multiply to %ld%s, there are %d ranks", product,
                        rest >= 0 ? " or a multiple" : "", m->world->size);
     m->n = n;
     return 0;
@@ -82,8 +86,10 @@ static int check_same(const lf_mesh *m, lf_err *err)
     size_t len = (size_t)m->n * sizeof mine[0];
     int rc = lf_comm_gather_blobs(m->world, mine, len, &all, err);
     for (int r = 0; !rc && r < m->world->size; r++)
-        if (all.offset[r + 1] - all.offset[r] != len || memcmp(all.data + all.offset[r], mine, len) != 0)
-            rc = lf_fail(err, LF_EINVAL, "rank %d asks for another mesh than rank %d", r, m->world->rank);
+        if (all.offset[r + 1] - all.offset[r] != len ||
+            memcmp(all.data + all.offset[r], mine, len) != 0)
+            rc = lf_fail(err, LF_EINVAL, "rank %d asks for another mesh than rank %d", r,
+                         m->world->rank);
     lf_comm_blobs_fini(&all);
     return rc;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process mesh: ranks as points of a grid with named dimensions, and a communicator along each of them.
+ * The process mesh: ranks as points of a grid with named dimensions, and a communicator along each
+ * of them.
  *
- * Dimensions are given from the slowest to the fastest: neighbours in the last dimension have neighbouring ranks (and so
- * share a node where that is possible). With sizes n_0, n_1, ..., n_{k-1} and coordinates c_i,
+ * Dimensions are given from the slowest to the fastest: neighbours in the last dimension have
+ * neighbouring ranks (and so share a node where that is possible). With sizes n_0, n_1, ...,
+ * n_{k-1} and coordinates c_i,
  *
  *     rank = (...(c_0 * n_1 + c_1) * n_2 + ...) * n_{k-1} + c_{k-1}
  *
- * The names of this project: "pipeline", "data", "expert", "context", "tensor", in that order where several are used.
+ * The names of this project: "pipeline", "data", "expert", "context", "tensor", in that order where
+ * several are used.
  */
 #ifndef LF_COMM_MESH_H
 #define LF_COMM_MESH_H
@@ -23,23 +26,26 @@ typedef struct lf_mesh_dim {
 
 typedef struct lf_mesh lf_mesh;
 
-/* Collective over world, which is borrowed until destroy. LF_EINVAL when the sizes do not multiply to the number of ranks,
- * a name is missing, too long or used twice, or ranks ask for different meshes. */
+/* Collective over world, which is borrowed until destroy. LF_EINVAL when the sizes do not multiply
+ * to the number of ranks, a name is missing, too long or used twice, or ranks ask for different
+ * meshes. */
 lf_mesh *lf_mesh_create(lf_comm *world, const lf_mesh_dim *dims, int n_dims, lf_err *err);
 void lf_mesh_destroy(lf_mesh *m);
 
-/* A dimension that the mesh does not have has size 1 and coordinate 0, so callers need not ask which there are. */
+/* A dimension that the mesh does not have has size 1 and coordinate 0, so callers need not ask
+ * which there are. */
 int lf_mesh_size(const lf_mesh *m, const char *dim);
 int lf_mesh_coord(const lf_mesh *m, const char *dim);
 /* World rank of the point at coord[n_dims], in the order of creation. */
 int lf_mesh_rank_at(const lf_mesh *m, const int *coord);
 
 lf_comm *lf_mesh_world(const lf_mesh *m);
-/* The ranks that differ from this one in `dim` only, ordered by that coordinate; borrowed. Of one rank for a dimension
- * that the mesh does not have. */
+/* The ranks that differ from this one in `dim` only, ordered by that coordinate; borrowed. Of one
+ * rank for a dimension that the mesh does not have. */
 lf_comm *lf_mesh_comm(const lf_mesh *m, const char *dim);
-/* The ranks that differ from this one in some of the dimensions only (gradients: data and context), ordered by rank.
- * Collective over world; returns owned. Dimensions that the mesh does not have are ignored. */
+/* The ranks that differ from this one in some of the dimensions only (gradients: data and context),
+ * ordered by rank. Collective over world; returns owned. Dimensions that the mesh does not have are
+ * ignored. */
 lf_comm *lf_mesh_comm_over(lf_mesh *m, const char *const *dims, int n, lf_err *err);
 
 #endif

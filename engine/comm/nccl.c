@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives between GPUs over NCCL, loaded at run time so that one binary also runs where there is none. Pointers are
- * device pointers; each call is queued on a stream of this communicator and waited for. Ids travel, and barriers are made,
- * over the communicator for host memory. Tags of messages are not NCCL's: messages of a pair keep their order.
+ * Collectives between GPUs over NCCL, loaded at run time so that one binary also runs where there
+ * is none. Pointers are device pointers; each call is queued on a stream of this communicator and
+ * waited for. Ids travel, and barriers are made, over the communicator for host memory. Tags of
+ * messages are not NCCL's: messages of a pair keep their order.
  *
- * The declarations below are NCCL 2's binary interface as far as it is used (nccl.h, unchanged since 2.10).
+ * The declarations below are NCCL 2's binary interface as far as it is used (nccl.h, unchanged
+ * since 2.10).
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -107,7 +109,8 @@ static int find_symbols(struct api *a, lf_err *err)
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++) {
         void *f = dlsym(need[i].lib, need[i].name);
         if (!f)
-            return lf_fail(err, LF_ENOTSUP, "transport nccl: the library has no %s: %s", need[i].name, dlerror());
+            return lf_fail(err, LF_ENOTSUP, "transport nccl: the library has no %s: %s",
+                           need[i].name, dlerror());
         memcpy(need[i].slot, &f, sizeof f); /* the way POSIX means it */
     }
     return 0;
@@ -125,7 +128,8 @@ static void unload(struct api *a)
 static int load(struct api *a, lf_err *err)
 {
     static const char *const nccl[] = {"libnccl.so.2", "libnccl.so", NULL};
-    static const char *const cudart[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so", NULL};
+    static const char *const cudart[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0",
+                                         "libcudart.so", NULL};
     a->nccl = open_library("LOONG_NCCL_LIB", nccl, err);
     a->cudart = a->nccl ? open_library("LOONG_CUDART_LIB", cudart, err) : NULL;
     int rc = a->cudart ? find_symbols(a, err) : LF_ENOTSUP;
@@ -138,14 +142,16 @@ static int load(struct api *a, lf_err *err)
 
 static int check(const struct nccl *n, int st, const char *what, lf_err *err)
 {
-    return st == 0 ? 0 : lf_fail(err, LF_ECOMM, "NCCL: %s on rank %d, device %d: %s", what, n->base.rank, n->device,
-                                 n->api->GetErrorString(st));
+    return st == 0 ? 0
+                   : lf_fail(err, LF_ECOMM, "NCCL: %s on rank %d, device %d: %s", what,
+                             n->base.rank, n->device, n->api->GetErrorString(st));
 }
 
 static int check_cuda(const struct nccl *n, int st, const char *what, lf_err *err)
 {
-    return st == 0 ? 0 : lf_fail(err, LF_EDEVICE, "CUDA: %s for rank %d, device %d: %s", what, n->base.rank, n->device,
-                                 n->api->CudaErrorString(st));
+    return st == 0 ? 0
+                   : lf_fail(err, LF_EDEVICE, "CUDA: %s for rank %d, device %d: %s", what,
+                             n->base.rank, n->device, n->api->CudaErrorString(st));
 }
 
 /* After queueing: wait, and ask for what went wrong meanwhile. */
@@ -161,23 +167,28 @@ static int finish(struct nccl *n, int st, const char *what, lf_err *err)
 
 static int type_of(enum lf_comm_type t)
 {
-    static const int types[] = {[LF_COMM_F32] = NCCL_FLOAT32, [LF_COMM_F64] = NCCL_FLOAT64, [LF_COMM_BF16] = NCCL_BFLOAT16,
+    static const int types[] = {[LF_COMM_F32] = NCCL_FLOAT32,
+                                [LF_COMM_F64] = NCCL_FLOAT64,
+                                [LF_COMM_BF16] = NCCL_BFLOAT16,
                                 [LF_COMM_I64] = NCCL_INT64};
     return types[t];
 }
 
-static int nccl_all_reduce(lf_comm *c, void *data, size_t count, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+static int nccl_all_reduce(lf_comm *c, void *data, size_t count, enum lf_comm_type t,
+                           enum lf_comm_op op, lf_err *err)
 {
     struct nccl *n = (struct nccl *)c;
     if (!count)
         return 0;
-    int st = n->api->AllReduce(data, data, count, type_of(t), op == LF_COMM_SUM ? NCCL_SUM : NCCL_MAX, n->comm, n->stream);
+    int st = n->api->AllReduce(data, data, count, type_of(t),
+                               op == LF_COMM_SUM ? NCCL_SUM : NCCL_MAX, n->comm, n->stream);
     return finish(n, st, "all_reduce", err);
 }
 
-/* Chunks may differ in length: one reduction per owner, in one group. The owner's result may lie in its own chunk of
- * `in`; the other chunks stay as they are. */
-static int nccl_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t, lf_err *err)
+/* Chunks may differ in length: one reduction per owner, in one group. The owner's result may lie in
+ * its own chunk of `in`; the other chunks stay as they are. */
+static int nccl_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
+                               enum lf_comm_type t, lf_err *err)
 {
     struct nccl *n = (struct nccl *)c;
     const char *part = in;
@@ -210,7 +221,8 @@ static int nccl_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err
     struct nccl *n = (struct nccl *)c;
     if (!bytes)
         return 0;
-    return finish(n, n->api->Broadcast(data, data, bytes, NCCL_INT8, root, n->comm, n->stream), "broadcast", err);
+    return finish(n, n->api->Broadcast(data, data, bytes, NCCL_INT8, root, n->comm, n->stream),
+                  "broadcast", err);
 }
 
 static int nccl_barrier(lf_comm *c, lf_err *err)
@@ -224,14 +236,18 @@ static int nccl_send(lf_comm *c, const void *data, size_t bytes, int to, int tag
 {
     struct nccl *n = (struct nccl *)c;
     (void)tag;
-    return bytes ? finish(n, n->api->Send(data, bytes, NCCL_INT8, to, n->comm, n->stream), "send", err) : 0;
+    return bytes ? finish(n, n->api->Send(data, bytes, NCCL_INT8, to, n->comm, n->stream), "send",
+                          err)
+                 : 0;
 }
 
 static int nccl_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
 {
     struct nccl *n = (struct nccl *)c;
     (void)tag;
-    return bytes ? finish(n, n->api->Recv(data, bytes, NCCL_INT8, from, n->comm, n->stream), "recv", err) : 0;
+    return bytes ? finish(n, n->api->Recv(data, bytes, NCCL_INT8, from, n->comm, n->stream), "recv",
+                          err)
+                 : 0;
 }
 
 /* ---- making and ending ---- */
@@ -258,14 +274,16 @@ static int join(struct nccl *n, lf_comm *host, lf_err *err)
     memset(&id, 0, sizeof id);
     int rc = check_cuda(n, n->api->SetDevice(n->device), "choosing the device", err);
     if (!rc && !n->borrowed)
-        rc = check_cuda(n, n->api->StreamCreateWithFlags(&n->stream, CUDA_STREAM_NON_BLOCKING), "a stream", err);
+        rc = check_cuda(n, n->api->StreamCreateWithFlags(&n->stream, CUDA_STREAM_NON_BLOCKING),
+                        "a stream", err);
     if (!rc && host->rank == 0)
         rc = check(n, n->api->GetUniqueId(&id), "a unique id", err);
     rc = lf_comm_agree_ok(host, rc, err);
     if (!rc)
         rc = lf_comm_broadcast(host, &id, sizeof id, 0, err);
     if (!rc)
-        rc = check(n, n->api->CommInitRank(&n->comm, host->size, id, host->rank), "joining the communicator", err);
+        rc = check(n, n->api->CommInitRank(&n->comm, host->size, id, host->rank),
+                   "joining the communicator", err);
     if (rc)
         n->comm = NULL;
     return lf_comm_agree_ok(host, rc, err);
@@ -290,7 +308,11 @@ static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *strea
     struct nccl *n = lf_calloc(1, sizeof *n, err);
     int rc = n ? 0 : LF_ENOMEM;
     if (n) {
-        n->base = (lf_comm){.ops = &nccl_ops, .rank = host->rank, .size = host->size, .host = host, .job = host->job};
+        n->base = (lf_comm){.ops = &nccl_ops,
+                            .rank = host->rank,
+                            .size = host->size,
+                            .host = host,
+                            .job = host->job};
         n->device = device;
         n->stream = stream;
         n->borrowed = stream != NULL;

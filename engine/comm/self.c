@@ -8,7 +8,8 @@
 #include "engine/base/mem.h"
 #include "engine/comm/comm_priv.h"
 
-static int self_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op, lf_err *err)
+static int self_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t,
+                           enum lf_comm_op op, lf_err *err)
 {
     (void)c;
     (void)data;
@@ -19,8 +20,8 @@ static int self_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t
     return 0;
 }
 
-static int self_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts, enum lf_comm_type t,
-                               lf_err *err)
+static int self_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
+                               enum lf_comm_type t, lf_err *err)
 {
     (void)c;
     (void)err;
@@ -89,8 +90,9 @@ static void self_destroy(lf_comm *c)
     free(c);
 }
 
-static const struct lf_comm_ops self_ops = {"self",         self_all_reduce, self_reduce_scatter, self_all_gather, self_broadcast,
-                                            self_barrier,   self_send,       self_recv,           self_split,      self_destroy};
+static const struct lf_comm_ops self_ops = {
+    "self",       self_all_reduce, self_reduce_scatter, self_all_gather, self_broadcast,
+    self_barrier, self_send,       self_recv,           self_split,      self_destroy};
 
 lf_comm *lf_comm_self_create(lf_err *err)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between CPU ranks over UCX tag matching: shared memory on a node, TCP or the fabric between nodes, whatever
- * UCX finds (UCX_TLS and UCX_NET_DEVICES choose). Worker addresses travel through the start-up exchange; an endpoint is
- * made with the first message to its rank.
+ * Messages between CPU ranks over UCX tag matching: shared memory on a node, TCP or the fabric
+ * between nodes, whatever UCX finds (UCX_TLS and UCX_NET_DEVICES choose). Worker addresses travel
+ * through the start-up exchange; an endpoint is made with the first message to its rank.
  *
- * Waiting. A rank that waits makes progress and yields the processor; when nothing has moved for SPIN_S it sleeps on the
- * worker's event descriptor. On a machine with more ranks than processors a spinning rank would keep the awaited one
- * from running, so there it sleeps at once.
+ * Waiting. A rank that waits makes progress and yields the processor; when nothing has moved for
+ * SPIN_S it sleeps on the worker's event descriptor. On a machine with more ranks than processors a
+ * spinning rank would keep the awaited one from running, so there it sleeps at once.
  *
- * UCX is not asked to notice dead peers: not all its transports can. The watchdog does that (watch.h).
+ * UCX is not asked to notice dead peers: not all its transports can. The watchdog does that
+ * (watch.h).
  */
 #include "config.h"
 
@@ -25,9 +26,9 @@
 #include <sched.h>
 #include <ucp/api/ucp.h>
 
-#define SPIN_S     0.0005
-#define SLEEP_MS   20 /* an event that got lost costs this much */
-#define FLUSH_S    2.0
+#define SPIN_S      0.0005
+#define SLEEP_MS    20 /* an event that got lost costs this much */
+#define FLUSH_S     2.0
 #define MAX_ADDRESS 65536
 
 struct lf_msg {
@@ -54,14 +55,16 @@ static int open_worker(lf_msg *m, lf_err *err)
     ucs_status_t st = ucp_config_read(NULL, NULL, &config);
     if (st != UCS_OK)
         return failed(err, "configuration", st);
-    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+    const ucp_params_t params = {.field_mask =
+                                     UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                                  .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
                                  .estimated_num_eps = (size_t)m->size};
     st = ucp_init(&params, config, &m->context);
     ucp_config_release(config);
     if (st != UCS_OK)
         return failed(err, "start", st);
-    const ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE};
+    const ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                    .thread_mode = UCS_THREAD_MODE_SINGLE};
     st = ucp_worker_create(m->context, &wp, &m->worker);
     if (st == UCS_OK)
         st = ucp_worker_get_efd(m->worker, &m->efd);
@@ -108,11 +111,13 @@ static void drain(lf_msg *m, void *request)
     ucp_request_free(request);
 }
 
-/* What was sent must have left before the worker goes: a message that is complete here may still wait in a queue. */
+/* What was sent must have left before the worker goes: a message that is complete here may still
+ * wait in a queue. */
 static void close_worker(lf_msg *m)
 {
     const ucp_request_param_t none = {0};
-    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
     drain(m, ucp_worker_flush_nbx(m->worker, &none));
     for (int r = 0; m->ep && r < m->size; r++)
         if (m->ep[r])
@@ -135,7 +140,8 @@ static void msg_release(lf_msg *m)
     free(m);
 }
 
-/* Do the ranks of this machine outnumber the processors they may use? Ranks that were bound have sets of their own. */
+/* Do the ranks of this machine outnumber the processors they may use? Ranks that were bound have
+ * sets of their own. */
 static bool is_crowded(const struct lf_comm_peer *peer, int n, int me)
 {
     int ranks = 0;
@@ -175,12 +181,16 @@ static lf_msg *msg_create(struct lf_comm_job *job, lf_err *err)
 
 static int connect_to(lf_msg *m, int peer, lf_err *err)
 {
-    const ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = m->address[peer]};
+    const ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+                               .address = m->address[peer]};
     ucs_status_t st = ucp_ep_create(m->worker, &p, &m->ep[peer]);
-    return st == UCS_OK ? 0 : lf_fail(err, LF_ECOMM, "UCX: no way from rank %d to rank %d: %s", m->rank, peer, ucs_status_string(st));
+    return st == UCS_OK ? 0
+                        : lf_fail(err, LF_ECOMM, "UCX: no way from rank %d to rank %d: %s", m->rank,
+                                  peer, ucs_status_string(st));
 }
 
-int lf_msg_isend(lf_msg *m, lf_msg_req *q, int peer, uint64_t tag, const void *data, size_t bytes, lf_err *err)
+int lf_msg_isend(lf_msg *m, lf_msg_req *q, int peer, uint64_t tag, const void *data, size_t bytes,
+                 lf_err *err)
 {
     q->handle = NULL;
     q->want = SIZE_MAX;
@@ -212,7 +222,8 @@ static int look(lf_msg_req *q, lf_err *err)
 {
     ucp_tag_recv_info_t info = {.length = 0};
     const bool receive = q->want != SIZE_MAX;
-    ucs_status_t st = receive ? ucp_tag_recv_request_test(q->handle, &info) : ucp_request_check_status(q->handle);
+    ucs_status_t st =
+        receive ? ucp_tag_recv_request_test(q->handle, &info) : ucp_request_check_status(q->handle);
     if (st == UCS_INPROGRESS)
         return 0;
     ucp_request_free(q->handle);
@@ -220,8 +231,10 @@ static int look(lf_msg_req *q, lf_err *err)
     if (st != UCS_OK && st != UCS_ERR_MESSAGE_TRUNCATED)
         return failed(err, receive ? "receiving" : "sending", st);
     if (receive && (st != UCS_OK || info.length != q->want))
-        return lf_fail(err, LF_ECOMM, "a message of %s length, %zu bytes were expected: ranks call with different sizes",
-                       st != UCS_OK ? "greater" : "smaller", q->want);
+        return lf_fail(
+            err, LF_ECOMM,
+            "a message of %s length, %zu bytes were expected: ranks call with different sizes",
+            st != UCS_OK ? "greater" : "smaller", q->want);
     return 1;
 }
 
@@ -346,7 +359,9 @@ lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err)
 
 lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err)
 {
-    lf_fail(err, LF_ENOTSUP, "%d ranks were started, but this build is --without-ucx: it runs on one", lf_boot_info(job->boot)->size);
+    lf_fail(err, LF_ENOTSUP,
+            "%d ranks were started, but this build is --without-ucx: it runs on one",
+            lf_boot_info(job->boot)->size);
     return NULL;
 }
 

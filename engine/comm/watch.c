@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The watchdog's thread, its connections and the end of the job. The judgement is in watch_judge.c, the start-up exchange
- * in watch_net.c.
+ * The watchdog's thread, its connections and the end of the job. The judgement is in watch_judge.c,
+ * the start-up exchange in watch_net.c.
  *
- * On a connection, after (key, rank): rank to rank 0 fixed-size heartbeats; rank 0 to rank single bytes: h alive,
- * p tell me at once, g goodbye, a abort (the rest needs no reading).
+ * On a connection, after (key, rank): rank to rank 0 fixed-size heartbeats; rank 0 to rank single
+ * bytes: h alive, p tell me at once, g goodbye, a abort (the rest needs no reading).
  */
 #include "config.h"
 
@@ -29,18 +29,18 @@
 #include "engine/comm/watch_net.h"
 #include "engine/comm/watch_priv.h"
 
-#define BEAT_S    1.0
-#define TICK_MS   250
-#define GAP_S     5.0  /* our own thread did not run for so long: take it off all waits */
-#define MOURN_S   0.4  /* after a death: time to hear in which collective the others wait */
-#define LAST_S    3    /* patience with the launcher when the job is being ended */
+#define BEAT_S  1.0
+#define TICK_MS 250
+#define GAP_S   5.0 /* our own thread did not run for so long: take it off all waits */
+#define MOURN_S 0.4 /* after a death: time to hear in which collective the others wait */
+#define LAST_S  3   /* patience with the launcher when the job is being ended */
 
 struct link {
-    int fd;              /* -1: none */
-    double heard;        /* monotonic time */
-    double lost_at;      /* 0: not lost */
-    size_t have;         /* bytes of an unfinished heartbeat, or of the greeting */
-    bool known;          /* greeted */
+    int fd;         /* -1: none */
+    double heard;   /* monotonic time */
+    double lost_at; /* 0: not lost */
+    size_t have;    /* bytes of an unfinished heartbeat, or of the greeting */
+    bool known;     /* greeted */
     union {
         struct lf_beat beat;
         struct lf_watch_hello hello;
@@ -66,13 +66,13 @@ struct lf_watch {
     int wake; /* eventfd: stop */
     int listen_fd;
     struct lf_watch_hello hello;
-    struct link *link; /* rank 0: [size], by rank once greeted; others: [1], rank 0 */
+    struct link *link;  /* rank 0: [size], by rank once greeted; others: [1], rank 0 */
     struct link *guest; /* rank 0: [size] connections that have not greeted */
     struct pollfd *poll;
     struct lf_beat_row *row; /* rank 0 */
     double last_beat, last_loop;
-    bool left;               /* others: rank 0 said goodbye */
-    bool dying;              /* others: rank 0 ends the job */
+    bool left;  /* others: rank 0 said goodbye */
+    bool dying; /* others: rank 0 ends the job */
 };
 
 /* ---- notes of the working thread ---- */
@@ -158,7 +158,8 @@ static void *last_resort(void *arg)
     _exit(LF_COMM_EXIT);
 }
 
-/* Say it, let the launcher end everybody, and end. A launcher that does not answer does not keep us. */
+/* Say it, let the launcher end everybody, and end. A launcher that does not answer does not keep
+ * us. */
 static void end_job(lf_watch *w, const char *cls, const char *text)
 {
     pthread_t t;
@@ -187,7 +188,8 @@ static void drop(struct link *l)
 /* Small messages to a peer that reads; one that does not is found out by its silence. */
 static void tell(struct link *l, const void *data, size_t n)
 {
-    if (l->fd >= 0 && send(l->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+    if (l->fd >= 0 && send(l->fd, data, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN &&
+        errno != EWOULDBLOCK)
         shutdown(l->fd, SHUT_RDWR);
 }
 
@@ -220,7 +222,9 @@ static void judge(lf_watch *w, double t)
     if (r < 0)
         return;
     tell_all(w, 'a');
-    end_job(w, w->row[r].unheard_s > w->patience_s / 2 && !w->row[r].lost ? silence_of(w, r) : "rank", text);
+    end_job(w,
+            w->row[r].unheard_s > w->patience_s / 2 && !w->row[r].lost ? silence_of(w, r) : "rank",
+            text);
 }
 
 static void rank_ended(lf_watch *w, struct link *l, double t)
@@ -263,7 +267,8 @@ static void read_guest(lf_watch *w, struct link *g, double t)
     }
     if (g->have < sizeof *h)
         return;
-    if (!lf_watch_hello_is(h, &w->hello) || h->rank < 1 || h->rank >= w->size || w->link[h->rank].known) {
+    if (!lf_watch_hello_is(h, &w->hello) || h->rank < 1 || h->rank >= w->size ||
+        w->link[h->rank].known) {
         drop(g);
         return;
     }
@@ -333,8 +338,8 @@ static void root_failed(lf_watch *w, const char *cls, const char *what, double t
     lf_watch_where(&b, where, sizeof where);
     double delay = 0.2 * (w->rank - 1);
     usleep((useconds_t)((delay < 2 ? delay : 2) * 1e6)); /* the lowest rank speaks first */
-    snprintf(text, sizeof text, "rank 0 (host %s, pid %lld) %s; rank %d is %s", w->job->peer[0].host,
-             (long long)w->job->peer[0].pid, what, w->rank, where);
+    snprintf(text, sizeof text, "rank 0 (host %s, pid %lld) %s; rank %d is %s",
+             w->job->peer[0].host, (long long)w->job->peer[0].pid, what, w->rank, where);
     end_job(w, cls, text);
 }
 
@@ -446,8 +451,8 @@ static int allocate(lf_watch *w, lf_err *err)
     return 0;
 }
 
-lf_watch *lf_watch_create(struct lf_comm_job *job, double patience_s, void (*fatal)(void *, const char *), void *fatal_arg,
-                          lf_err *err)
+lf_watch *lf_watch_create(struct lf_comm_job *job, double patience_s,
+                          void (*fatal)(void *, const char *), void *fatal_arg, lf_err *err)
 {
     lf_watch *w = lf_calloc(1, sizeof *w, err);
     if (!w)

@@ -42,7 +42,9 @@ static void add_where(struct line *l, const struct lf_beat *b)
         add(l, "in ");
         add_collective(l, b);
         break;
-    case LF_BEAT_PHASE: add(l, "in phase \"%.47s\"", b->what); break;
+    case LF_BEAT_PHASE:
+        add(l, "in phase \"%.47s\"", b->what);
+        break;
     default:
         add(l, b->seq ? "after " : "before ");
         add_collective(l, b);
@@ -64,8 +66,8 @@ static void add_rank(struct line *l, const struct lf_comm_peer *peer, int r)
     add(l, "rank %d (host %.63s, pid %" PRId64 ")", r, peer[r].host, peer[r].pid);
 }
 
-/* "; rank 0 and 2 more wait in all_reduce #12": the collective that r is missing in, as the one who waits longest knows
- * it. */
+/* "; rank 0 and 2 more wait in all_reduce #12": the collective that r is missing in, as the one who
+ * waits longest knows it. */
 static void add_waiters(struct line *l, const struct lf_beat_row *row, int n, int r)
 {
     int first = -1, count = 0;
@@ -86,8 +88,8 @@ static void add_waiters(struct line *l, const struct lf_beat_row *row, int n, in
     add(l, " wait%s", count > 1 ? "" : "s");
 }
 
-static int blame(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, int r,
-                 const char *what)
+static int blame(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
+                 int n, int r, const char *what)
 {
     add_rank(l, peer, r);
     add(l, " %s, ", what);
@@ -97,7 +99,8 @@ static int blame(struct line *l, const struct lf_beat_row *row, const struct lf_
 }
 
 /* One that cannot be asked any more: what it last said may be old. */
-static int mourn(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, int r, const char *what)
+static int mourn(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
+                 int n, int r, const char *what)
 {
     add_rank(l, peer, r);
     add(l, " %s", what);
@@ -113,14 +116,16 @@ static bool in_phase(const struct lf_beat *b)
 }
 
 /* Nobody computes and nothing moves. */
-static int deadlock(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, int longest)
+static int deadlock(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
+                    int n, int longest)
 {
     add(l, "all ranks wait and no byte has moved for %.0f s: ", row[longest].beat.still_s);
     for (int r = 0, shown = 0; r < n && shown < 8; r++) {
         bool same = false;
         for (int k = 0; k < r; k++)
-            same = same || (row[k].beat.id == row[r].beat.id && row[k].beat.seq == row[r].beat.seq &&
-                            strncmp(row[k].beat.what, row[r].beat.what, sizeof row[r].beat.what) == 0);
+            same =
+                same || (row[k].beat.id == row[r].beat.id && row[k].beat.seq == row[r].beat.seq &&
+                         strncmp(row[k].beat.what, row[r].beat.what, sizeof row[r].beat.what) == 0);
         if (same)
             continue;
         add(l, "%s", shown++ ? "; " : "");
@@ -132,14 +137,17 @@ static int deadlock(struct line *l, const struct lf_beat_row *row, const struct 
 }
 
 /* Rules 1 and 2: who cannot be heard. */
-static int unheard(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s)
+static int unheard(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
+                   int n, double patience_s)
 {
     char what[80];
     for (int r = 0; r < n; r++) {
         if (row[r].lost)
             return mourn(l, row, peer, n, r, "died");
         if (row[r].beat.state != LF_BEAT_GONE && row[r].unheard_s > patience_s / 2) {
-            snprintf(what, sizeof what, "has not been heard of for %.0f s (stopped, or its node is)", row[r].unheard_s);
+            snprintf(what, sizeof what,
+                     "has not been heard of for %.0f s (stopped, or its node is)",
+                     row[r].unheard_s);
             return mourn(l, row, peer, n, r, what);
         }
     }
@@ -147,7 +155,8 @@ static int unheard(struct line *l, const struct lf_beat_row *row, const struct l
 }
 
 /* Rule 3: who keeps others waiting. */
-static int late(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s)
+static int late(struct line *l, const struct lf_beat_row *row, const struct lf_comm_peer *peer,
+                int n, double patience_s)
 {
     char what[80];
     int waits = -1, computes = -1, gone = -1, busy = 0;
@@ -163,7 +172,8 @@ static int late(struct line *l, const struct lf_beat_row *row, const struct lf_c
                 waits = r;
         } else {
             busy += b->since_s <= patience_s;
-            if (b->since_s > patience_s && (computes < 0 || b->since_s > row[computes].beat.since_s))
+            if (b->since_s > patience_s &&
+                (computes < 0 || b->since_s > row[computes].beat.since_s))
                 computes = r;
         }
     }
@@ -171,7 +181,8 @@ static int late(struct line *l, const struct lf_beat_row *row, const struct lf_c
         return -1;
     if (computes >= 0) {
         snprintf(what, sizeof what, "hangs: %s for %.0f s",
-                 row[computes].beat.state == LF_BEAT_PHASE ? "beyond the limit of its phase" : "computing",
+                 row[computes].beat.state == LF_BEAT_PHASE ? "beyond the limit of its phase"
+                                                           : "computing",
                  row[computes].beat.since_s);
         return blame(l, row, peer, n, computes, what);
     }
@@ -182,8 +193,8 @@ static int late(struct line *l, const struct lf_beat_row *row, const struct lf_c
     return deadlock(l, row, peer, n, waits);
 }
 
-int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s, char *text,
-                   size_t cap)
+int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n,
+                   double patience_s, char *text, size_t cap)
 {
     struct line l = {text, cap, 0};
     text[0] = '\0';

@@ -67,15 +67,21 @@ static int open_root(struct card *me, bool everywhere, int *listen_fd, lf_err *e
     return 0;
 }
 
-static int connect_root(const struct card *root, const struct card *me, int rank, int *root_fd, lf_err *err)
+static int connect_root(const struct card *root, const struct card *me, int rank, int *root_fd,
+                        lf_err *err)
 {
     struct lf_watch_hello h = {.rank = rank};
     memcpy(h.key, root->key, sizeof h.key);
     if (!root->port)
-        return lf_fail(err, LF_ECOMM, "rank 0 runs without the watchdog, rank %d with it (LOONG_COMM_PATIENCE)", rank);
-    int fd = lf_net_connect(&root->names, root->peer.boot == me->peer.boot, root->port, CONNECT_MS, err);
+        return lf_fail(err, LF_ECOMM,
+                       "rank 0 runs without the watchdog, rank %d with it (LOONG_COMM_PATIENCE)",
+                       rank);
+    int fd =
+        lf_net_connect(&root->names, root->peer.boot == me->peer.boot, root->port, CONNECT_MS, err);
     if (fd < 0)
-        return lf_err_prefix(err, "rank %d cannot reach the watchdog of rank 0 on %s (LOONG_COMM_PATIENCE=off runs without)",
+        return lf_err_prefix(err,
+                             "rank %d cannot reach the watchdog of rank 0 on %s "
+                             "(LOONG_COMM_PATIENCE=off runs without)",
                              rank, root->peer.host);
     if (send(fd, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h) {
         int rc = lf_fail_errno(err, "the watchdog's connection to rank 0 broke");
@@ -103,8 +109,8 @@ static int read_cards(struct lf_comm_job *job, struct card *root, lf_err *err)
     return 0;
 }
 
-int lf_watch_net_meet(struct lf_comm_job *job, bool connect, int *listen_fd, struct lf_watch_hello *hello, int *root_fd,
-                      lf_err *err)
+int lf_watch_net_meet(struct lf_comm_job *job, bool connect, int *listen_fd,
+                      struct lf_watch_hello *hello, int *root_fd, lf_err *err)
 {
     const struct lf_boot_info *i = lf_boot_info(job->boot);
     struct card me, root;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks tell rank 0, and the judgement over it (watch_judge.c), which is a function of the table alone.
+ * What ranks tell rank 0, and the judgement over it (watch_judge.c), which is a function of the
+ * table alone.
  */
 #ifndef LF_COMM_WATCH_PRIV_H
 #define LF_COMM_WATCH_PRIV_H
@@ -16,13 +17,13 @@ enum lf_beat_state { LF_BEAT_COMPUTE, LF_BEAT_COLLECTIVE, LF_BEAT_PHASE, LF_BEAT
 /* One heartbeat as it is sent: fixed size, no padding that matters, one machine type in a job. */
 struct lf_beat {
     uint32_t state;
-    uint32_t id;      /* communicator of the collective (the last one, when computing) */
-    uint64_t seq;     /* its number, 0: none yet */
-    int64_t step;     /* -1: not told */
-    double since_s;   /* in this state */
-    double still_s;   /* collective: since a byte moved */
-    double limit_s;   /* phase: 0 without limit */
-    char what[48];    /* collective (the last one, when computing) or phase */
+    uint32_t id;    /* communicator of the collective (the last one, when computing) */
+    uint64_t seq;   /* its number, 0: none yet */
+    int64_t step;   /* -1: not told */
+    double since_s; /* in this state */
+    double still_s; /* collective: since a byte moved */
+    double limit_s; /* phase: 0 without limit */
+    char what[48];  /* collective (the last one, when computing) or phase */
 };
 
 /* A rank as its judge sees it. */
@@ -32,9 +33,10 @@ struct lf_beat_row {
     bool lost;        /* the connection ended without a goodbye */
 };
 
-/* The rank that is to blame, -1: none. text gets the line, without newline. `peer` names the ranks. */
-int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n, double patience_s, char *text,
-                   size_t cap);
+/* The rank that is to blame, -1: none. text gets the line, without newline. `peer` names the
+ * ranks. */
+int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n,
+                   double patience_s, char *text, size_t cap);
 /* "in all_reduce #12 of communicator 3", "computing since all_reduce #11", "in phase \"save\"". */
 void lf_watch_where(const struct lf_beat *b, char *text, size_t cap);
 

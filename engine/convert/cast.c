@@ -23,9 +23,11 @@ static uint16_t f16_of_f64(double x)
     if (drop > 54)
         return sign;
     m |= (uint64_t)1 << 52;
-    uint64_t keep = m >> drop, rest = m & (((uint64_t)1 << drop) - 1), half = (uint64_t)1 << (drop - 1);
+    uint64_t keep = m >> drop, rest = m & (((uint64_t)1 << drop) - 1),
+             half = (uint64_t)1 << (drop - 1);
     keep += rest > half || (rest == half && (keep & 1));
-    /* keep has its leading one at bit 10 for normal numbers; a carry moves into the exponent, as it should. */
+    /* keep has its leading one at bit 10 for normal numbers; a carry moves into the exponent, as it
+     * should. */
     return (uint16_t)(sign | (e >= -14 ? ((uint64_t)(e + 14) << 10) + keep : keep));
 }
 
@@ -33,7 +35,8 @@ static uint16_t bf16_of_f64(double x)
 {
     float f = (float)x;
     uint32_t u = lf_bits_of_f32(f);
-    /* Rounding twice goes wrong only where f lies half way between two bf16 and is not exact: step to the side of x. */
+    /* Rounding twice goes wrong only where f lies half way between two bf16 and is not exact: step
+     * to the side of x. */
     if ((u & 0xffff) == 0x8000 && (double)f != x) /* NOLINT: exactness is the question */
         u += ((x < 0 ? -x : x) > (double)(f < 0 ? -f : f)) ? 1 : (uint32_t)-1;
     return lf_bf16_of(lf_f32_of_bits(u));
@@ -77,11 +80,12 @@ static bool is_float(enum lf_st_dtype t)
     return t == LF_ST_F16 || t == LF_ST_BF16 || t == LF_ST_F32 || t == LF_ST_F64;
 }
 
-int lf_move_cast(enum lf_st_dtype to, void *dst, enum lf_st_dtype from, const void *src, int64_t n, lf_err *err)
+int lf_move_cast(enum lf_st_dtype to, void *dst, enum lf_st_dtype from, const void *src, int64_t n,
+                 lf_err *err)
 {
     if (!is_float(to) || !is_float(from))
-        return lf_fail(err, LF_ENOTSUP, "weights of type %s cannot be made %s", lf_st_dtype_name(from),
-                       lf_st_dtype_name(to));
+        return lf_fail(err, LF_ENOTSUP, "weights of type %s cannot be made %s",
+                       lf_st_dtype_name(from), lf_st_dtype_name(to));
     if (to == from)
         memcpy(dst, src, (size_t)n * lf_st_dtype_bytes(to));
     else

@@ -19,7 +19,8 @@ struct export
     lf_ckpt *ckpt;
     lf_model_config config;
     const struct lf_hf_family *family;
-    json_t *hf; /* what an import kept of its origin, in this family's form; NULL: nothing. Borrowed */
+    json_t
+        *hf; /* what an import kept of its origin, in this family's form; NULL: nothing. Borrowed */
     lf_map map;
     const lf_ckpt_entry **entries; /* [map.n_ours] */
     struct lf_move_source from;    /* src: ours */
@@ -52,7 +53,8 @@ static int check_entry(const struct export *ex, size_t i, const lf_ckpt_entry *e
     for (int k = 0; k < o->ndim && same; k++)
         same = e->shape[k] == o->shape[k];
     return same ? 0
-                : lf_fail(err, LF_EFORMAT, "%s: %s has not the shape or type that the model's description gives it",
+                : lf_fail(err, LF_EFORMAT,
+                          "%s: %s has not the shape or type that the model's description gives it",
                           ex->o->from, e->name);
 }
 
@@ -79,8 +81,8 @@ static int find_entries(struct export *ex, lf_err *err)
         seen += strcmp(e->kind, "weight") == 0 && strncmp(e->name, LF_WEIGHTS_PREFIX, prefix) == 0;
     }
     if (!rc && seen != ex->map.n_ours)
-        rc = lf_fail(err, LF_EFORMAT, "%s holds %zu weights, the model's description has %zu", ex->o->from, seen,
-                     ex->map.n_ours);
+        rc = lf_fail(err, LF_EFORMAT, "%s holds %zu weights, the model's description has %zu",
+                     ex->o->from, seen, ex->map.n_ours);
     return rc;
 }
 
@@ -90,7 +92,8 @@ static bool among(json_t *list, const char *name)
 {
     size_t i;
     json_t *v;
-    json_array_foreach(list, i, v) if (json_is_string(v) && strcmp(json_string_value(v), name) == 0) return true;
+    json_array_foreach(list, i, v) if (json_is_string(v) &&
+                                       strcmp(json_string_value(v), name) == 0) return true;
     return false;
 }
 
@@ -98,7 +101,8 @@ static bool among(json_t *list, const char *name)
 static int pick_dtype(const struct export *ex, int item, enum lf_st_dtype *out, lf_err *err)
 {
     const struct lf_map_parts *p = &ex->map.of_item[item];
-    const char *was = json_string_value(json_object_get(json_object_get(ex->hf, "dtypes"), ex->map.items[item].name));
+    const char *was = json_string_value(
+        json_object_get(json_object_get(ex->hf, "dtypes"), ex->map.items[item].name));
     enum lf_st_dtype t = 0;
     if (!was)
         was = json_string_value(json_object_get(ex->hf, "dtype"));
@@ -149,8 +153,11 @@ static int64_t elements(const lf_ckpt_entry *e)
 static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, lf_err *err)
 {
     const struct lf_map_item *it = &ex->map.items[ex->items[k]];
-    struct lf_move m = {
-        .from = &ex->from, .parts = &ex->map.of_item[ex->items[k]], .width = 1, .rows = 1, .dtype = ex->decls[k].dtype};
+    struct lf_move m = {.from = &ex->from,
+                        .parts = &ex->map.of_item[ex->items[k]],
+                        .width = 1,
+                        .rows = 1,
+                        .dtype = ex->decls[k].dtype};
     int64_t elem = (int64_t)lf_st_dtype_bytes(m.dtype), n, step = BLOCK_BYTES / elem;
     int rc = 0;
     if (it->ndim > 1)
@@ -161,13 +168,16 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
     m.src_width = m.parts->turned ? m.rows : m.width;
     const struct lf_map_seg *seg = m.parts->segs;
     const lf_ckpt_entry *whole = m.parts->n == 1 ? ex->entries[seg->src] : NULL;
-    if (whole && !m.parts->turned && seg->src_at == 0 && seg->n == m.rows && lf_hf_st_type(whole->dtype) == m.dtype &&
+    if (whole && !m.parts->turned && seg->src_at == 0 && seg->n == m.rows &&
+        lf_hf_st_type(whole->dtype) == m.dtype &&
         elements(whole) == m.rows * m.width) /* the bytes that opening the checkpoint has checked */
         lf_st_writer_know(w, k, lf_ckpt_tensor_hash(whole));
     for (int64_t at = 0; at < m.rows * m.width && !rc; at += n) {
         n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
         if (ex->o->stop && ex->o->stop())
-            return lf_fail(err, LF_EINTR, "stopped on request; the files that are complete are kept for the next run");
+            return lf_fail(
+                err, LF_EINTR,
+                "stopped on request; the files that are complete are kept for the next run");
         rc = lf_move_block(&m, at, n, buf, err);
         if (!rc)
             rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
@@ -194,10 +204,12 @@ static int write_weights(struct export *ex, lf_artifact *a, lf_err *err)
     lf_st_written *files = NULL;
     size_t n_files = 0, k;
     char hex[LF_HASH_HEX];
-    lf_st_write_options wo = {.max_file = ex->o->file_bytes, .hash_tensors = true, .resume = ex->left.resume};
+    lf_st_write_options wo = {
+        .max_file = ex->o->file_bytes, .hash_tensors = true, .resume = ex->left.resume};
     json_t *hashes = json_object();
     void *buf = lf_malloc((size_t)BLOCK_BYTES, 1, err);
-    int rc = buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
+    int rc =
+        buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
     ex->reused = rc ? 0 : lf_st_writer_reused(w);
     ex->done = (double)ex->reused;
     while (!rc && (k = lf_st_writer_next(w)) < ex->n)
@@ -233,7 +245,8 @@ static int is_same_model(const struct export *ex, json_t *config, bool *same)
     return rc;
 }
 
-/* Keys of the original that the tables do not write and that change no number: special tokens, of old files. */
+/* Keys of the original that the tables do not write and that change no number: special tokens, of
+ * old files. */
 static int add_inert(json_t *o, json_t *was)
 {
     static const char *const kept[] = {
@@ -250,7 +263,8 @@ static bool is_among(json_t *ids, json_int_t id)
 {
     size_t i;
     json_t *v;
-    json_array_foreach(ids, i, v) if (json_is_integer(v) && json_integer_value(v) == id) return true;
+    json_array_foreach(ids, i,
+                       v) if (json_is_integer(v) && json_integer_value(v) == id) return true;
     return json_is_integer(ids) && json_integer_value(ids) == id;
 }
 
@@ -268,16 +282,17 @@ static int add_score(const struct export *ex, json_t *o, lf_err *err)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     json_t *pad = json_object_get(o, "pad_token_id");
     if (!json_is_integer(pad))
-        return lf_fail(
-            err, LF_EINVAL,
-            "no padding token: transformers reads the score at the last token that is another one; give pad_token "
-            "= a token that no text ends with");
+        return lf_fail(err, LF_EINVAL,
+                       "no padding token: transformers reads the score at the last token that is "
+                       "another one; give pad_token "
+                       "= a token that no text ends with");
     if (json_integer_value(pad) < 0 || json_integer_value(pad) >= ex->config.vocab)
         return lf_fail(err, LF_EINVAL, "pad_token = %lld, the model's vocabulary ends at %lld",
                        (long long)json_integer_value(pad), (long long)ex->config.vocab - 1);
     if (is_among(json_object_get(o, "eos_token_id"), json_integer_value(pad)))
         return lf_fail(err, LF_EINVAL,
-                       "pad_token = %lld is the end token: transformers would read the score one token before it; name "
+                       "pad_token = %lld is the end token: transformers would read the score one "
+                       "token before it; name "
                        "another one",
                        (long long)json_integer_value(pad));
     return 0;
@@ -306,17 +321,19 @@ static int set_tokens(const struct export *ex, json_t *o, lf_err *err)
     for (size_t i = 0; i < json_array_size(ids); i++)
         if (json_integer_value(json_array_get(ids, i)) >= ex->config.vocab) {
             int rc = lf_fail(err, LF_EINVAL, "end token %lld: the model's vocabulary ends at %lld",
-                             (long long)json_integer_value(json_array_get(ids, i)), (long long)ex->config.vocab - 1);
+                             (long long)json_integer_value(json_array_get(ids, i)),
+                             (long long)ex->config.vocab - 1);
             json_decref(ids);
             return rc;
         }
     if (t->pad >= ex->config.vocab) {
         json_decref(ids);
-        return lf_fail(err, LF_EINVAL, "pad_token = %lld, the model's vocabulary ends at %lld", (long long)t->pad,
-                       (long long)ex->config.vocab - 1);
+        return lf_fail(err, LF_EINVAL, "pad_token = %lld, the model's vocabulary ends at %lld",
+                       (long long)t->pad, (long long)ex->config.vocab - 1);
     }
     if (json_array_size(ids) > 0)
-        bad = bad || json_object_set(o, "eos_token_id", json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids);
+        bad = bad || json_object_set(o, "eos_token_id",
+                                     json_array_size(ids) == 1 ? json_array_get(ids, 0) : ids);
     if (t->bos >= 0)
         bad = bad || json_object_set_new(o, "bos_token_id", json_integer(t->bos));
     if (t->pad >= 0)
@@ -346,12 +363,14 @@ static int write_json(const struct export *ex, lf_artifact *a, const char *name,
     return rc;
 }
 
-/* generation_config.json: that beside the tokenizer, or a new one, with the end tokens of this model. */
+/* generation_config.json: that beside the tokenizer, or a new one, with the end tokens of this
+ * model. */
 static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     json_t *o = ex->o->tokenizer ? lf_hf_read_json(ex->o->tokenizer, LF_HF_GENERATION, &why) : NULL;
-    int rc = o || !ex->o->tokenizer || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
+    int rc =
+        o || !ex->o->tokenizer || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
     if (!rc && !o && !(o = json_pack("{s:b}", "_from_model_config", true)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
@@ -371,7 +390,8 @@ static const char *torch_name(const struct export *ex)
 static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
 {
     const char *text = json_string_value(json_object_get(ex->hf, "config"));
-    json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL, *o = NULL;
+    json_t *was = text ? lf_json_load_text(text, strlen(text), LF_HF_CONFIG, NULL) : NULL,
+           *o = NULL;
     const bool score = ex->config.output == LF_OUTPUT_SCORE;
     bool same = false;
     int rc = 0;
@@ -440,7 +460,8 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     if (!rc)
         rc = write_config(ex, &a, err);
     if (!rc && ex->o->tokenizer)
-        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, ends ? LF_HF_GENERATION : NULL, &a, &n, err);
+        rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, ends ? LF_HF_GENERATION : NULL, &a, &n,
+                              err);
     if (!rc)
         rc = write_tokenizer_config(ex, &a, &ours, err);
     if (!rc && ends)
@@ -474,8 +495,8 @@ static int prepare(struct export *ex, lf_err *err)
     const char *was = json_string_value(json_object_get(hf, "family"));
     if (was && strcmp(was, ex->family->name) == 0)
         ex->hf = hf;
-    rc = lf_map_build(&ex->map, ex->family->rows, ex->family->prefix, json_is_true(json_object_get(ex->hf, "bare")),
-                      &ex->config, err);
+    rc = lf_map_build(&ex->map, ex->family->rows, ex->family->prefix,
+                      json_is_true(json_object_get(ex->hf, "bare")), &ex->config, err);
     if (rc)
         return lf_err_prefix(err, "%s as family %s", ex->o->from, ex->family->name);
     if (!(rc = find_entries(ex, err)))

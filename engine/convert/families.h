@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every family of families_*.c; families.c lists them. Adding one: its keys and rows in a families_*.c, a line here, a
- * line in families.c, and a directory of golden files (tests/golden/families).
+ * Every family of families_*.c; families.c lists them. Adding one: its keys and rows in a
+ * families_*.c, a line here, a line in families.c, and a directory of golden files
+ * (tests/golden/families).
  */
 #ifndef LF_CONVERT_FAMILIES_H
 #define LF_CONVERT_FAMILIES_H

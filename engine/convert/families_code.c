@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * StarCoder (GPT-2's shape with one key head and linear layers) and StarCoder 2 (rotary, groups, biases everywhere). */
+ * StarCoder (GPT-2's shape with one key head and linear layers) and StarCoder 2 (rotary, groups,
+ * biases everywhere). */
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 
 /* ---- StarCoder ---- */
 
-static const char *const bigcode_switches[] = {"norm=layer",   "norm_bias=yes",        "position=learned",
-                                               "mlp=plain",    "qkv_bias=yes",         "out_bias=yes",
-                                               "mlp_bias=yes", "init=residual_scaled", NULL};
+static const char *const bigcode_switches[] = {
+    "norm=layer",   "norm_bias=yes", "position=learned",     "mlp=plain", "qkv_bias=yes",
+    "out_bias=yes", "mlp_bias=yes",  "init=residual_scaled", NULL};
 
 static const struct lf_hf_key bigcode_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -76,7 +77,8 @@ static const struct lf_map_row bigcode_rows[] = {
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
     {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask",
+     NULL},
     {0},
 };
 
@@ -98,7 +100,8 @@ const struct lf_hf_family lf_hf_bigcode = {
 
 /* ---- StarCoder 2 ---- */
 
-static const char *const starcoder2_switches[] = {"norm=layer", "norm_bias=yes", "position=rope", "mlp=plain", NULL};
+static const char *const starcoder2_switches[] = {"norm=layer", "norm_bias=yes", "position=rope",
+                                                  "mlp=plain", NULL};
 
 static const struct lf_hf_key starcoder2_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},

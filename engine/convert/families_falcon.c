@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Falcon: 7B (one key head, one norm), 40B and the new decoder (groups; two norms or one), the sequential RW form. */
+ * Falcon: 7B (one key head, one norm), 40B and the new decoder (groups; two norms or one), the
+ * sequential RW form. */
 #include <string.h>
 
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 
-static const char *const switches[] = {"norm=layer", "norm_bias=yes", "position=rope", "mlp=plain", NULL};
+static const char *const switches[] = {"norm=layer", "norm_bias=yes", "position=rope", "mlp=plain",
+                                       NULL};
 
 static const struct lf_hf_key keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -58,10 +60,11 @@ static int read_layout(lf_hf_reader *r, const lf_model_config *c, struct layout 
     if (l->norms < 0)
         l->norms = l->new_decoder ? 2 : 1;
     if ((l->norms != 1 && l->norms != 2) || (!l->new_decoder && l->norms == 2 && l->parallel))
-        return lf_fail(err, LF_ENOTSUP, "%s: num_ln_in_parallel_attn = %lld is not supported", r->path,
-                       (long long)l->norms);
+        return lf_fail(err, LF_ENOTSUP, "%s: num_ln_in_parallel_attn = %lld is not supported",
+                       r->path, (long long)l->norms);
     if (l->new_decoder && !l->parallel)
-        return lf_fail(err, LF_ENOTSUP, "%s: the new decoder without parallel_attn is not supported", r->path);
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: the new decoder without parallel_attn is not supported", r->path);
     return 0;
 }
 
@@ -87,24 +90,31 @@ static int read_falcon(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_falcon(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    bool parallel = c->parallel_block != LF_PARALLEL_NO, two = c->parallel_block == LF_PARALLEL_TWO_NORMS;
+    bool parallel = c->parallel_block != LF_PARALLEL_NO,
+         two = c->parallel_block == LF_PARALLEL_TWO_NORMS;
     bool new_decoder = two || (c->kv_heads != 1 && c->kv_heads != c->heads);
     int rc = lf_hf_write_rope(c, o, err);
-    int bad = rc || json_object_set_new(o, "new_decoder_architecture", json_boolean(new_decoder)) ||
-              json_object_set_new(o, "multi_query", json_boolean(new_decoder || c->kv_heads == 1)) ||
-              json_object_set_new(o, "num_kv_heads", json_integer(c->kv_heads)) ||
-              json_object_set_new(o, "parallel_attn", json_boolean(parallel)) ||
-              (new_decoder && json_object_set_new(o, "num_ln_in_parallel_attn", json_integer(two ? 2 : 1))) ||
-              json_object_set_new(o, "ffn_hidden_size", json_integer(c->ffn));
+    int bad =
+        rc || json_object_set_new(o, "new_decoder_architecture", json_boolean(new_decoder)) ||
+        json_object_set_new(o, "multi_query", json_boolean(new_decoder || c->kv_heads == 1)) ||
+        json_object_set_new(o, "num_kv_heads", json_integer(c->kv_heads)) ||
+        json_object_set_new(o, "parallel_attn", json_boolean(parallel)) ||
+        (new_decoder &&
+         json_object_set_new(o, "num_ln_in_parallel_attn", json_integer(two ? 2 : 1))) ||
+        json_object_set_new(o, "ffn_hidden_size", json_integer(c->ffn));
     return rc ? rc : bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
 static const struct lf_map_row rows[] = {
     {"transformer.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {"transformer.h.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", "parallel_block!=two_norms"},
-    {"transformer.h.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", "parallel_block=no"},
-    {"transformer.h.{L}.ln_attn.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", "parallel_block=two_norms"},
-    {"transformer.h.{L}.ln_mlp.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", "parallel_block=two_norms"},
+    {"transformer.h.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}",
+     "parallel_block!=two_norms"},
+    {"transformer.h.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
+     "parallel_block=no"},
+    {"transformer.h.{L}.ln_attn.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}",
+     "parallel_block=two_norms"},
+    {"transformer.h.{L}.ln_mlp.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
+     "parallel_block=two_norms"},
     {"transformer.h.{L}.self_attention.query_key_value.{P}", LF_MAP_GROUPS,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"transformer.h.{L}.self_attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
@@ -113,8 +123,10 @@ static const struct lf_map_row rows[] = {
     {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
     {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
-    {"transformer.h.{L}.self_attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
-    {"transformer.h.{L}.self_attention.maybe_rotary.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"transformer.h.{L}.self_attention.rotary_emb.inv_freq", LF_MAP_IGNORED,
+     "follows from rope_theta", NULL},
+    {"transformer.h.{L}.self_attention.maybe_rotary.inv_freq", LF_MAP_IGNORED,
+     "follows from rope_theta", NULL},
     {0},
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gemma 1, 2 and the text model of Gemma 3: norms of (1 + w), scaled embeddings; from 2 on norms behind the branches
- * too, soft caps (2) or norms of query and key (3), and layers with a window between those without. */
+ * Gemma 1, 2 and the text model of Gemma 3: norms of (1 + w), scaled embeddings; from 2 on norms
+ * behind the branches too, soft caps (2) or norms of query and key (3), and layers with a window
+ * between those without. */
 #include <math.h>
 #include <string.h>
 
@@ -11,23 +12,27 @@
 #define GEMMA_SWITCHES "norm=rms", "norm_offset=1", "position=rope", "mlp=glu"
 static const char *const gemma_switches[] = {GEMMA_SWITCHES, "activation=gelu_tanh", NULL};
 static const char *const gemma2_switches[] = {GEMMA_SWITCHES, "block=sandwich", NULL};
-static const char *const gemma3_switches[] = {GEMMA_SWITCHES, "block=sandwich", "qk_norm=yes", NULL};
+static const char *const gemma3_switches[] = {GEMMA_SWITCHES, "block=sandwich", "qk_norm=yes",
+                                              NULL};
 
-#define GEMMA_KEYS                                                                                                     \
-    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},                        \
-        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL}, {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},         \
-        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL}, {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},      \
-        {"head_dim", LF_HF_NUMBER, "head_dim", "256"}, {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},   \
-        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                                                 \
-        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                                       \
-        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},                                                      \
-        {"use_bidirectional_attention", LF_HF_SAME, NULL, "false"},                                                    \
-    {                                                                                                                  \
-        "cache_implementation", LF_HF_INERT, NULL, NULL                                                                \
+#define GEMMA_KEYS                                                                                 \
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},    \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},                                          \
+        {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},                                       \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},                                      \
+        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
+        {"head_dim", LF_HF_NUMBER, "head_dim", "256"},                                             \
+        {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},                              \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},                                  \
+        {"use_bidirectional_attention", LF_HF_SAME, NULL, "false"},                                \
+    {                                                                                              \
+        "cache_implementation", LF_HF_INERT, NULL, NULL                                            \
     }
 
-/* Gemma 1: hidden_act of the first files says gelu, by mistake; the models were trained with its tanh form, which
- * hidden_activation says. */
+/* Gemma 1: hidden_act of the first files says gelu, by mistake; the models were trained with its
+ * tanh form, which hidden_activation says. */
 static const struct lf_hf_key gemma_keys[] = {
     GEMMA_KEYS,
     {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "16"},
@@ -97,7 +102,8 @@ static int read_attn_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int rc = lf_hf_get_f64(r, "query_pre_attn_scalar", &x, err);
     if (!rc && !(x > 0))
         rc = lf_fail(err, LF_EFORMAT, "%s: query_pre_attn_scalar = %g", r->path, x);
-    return rc ? rc : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
+    return rc ? rc
+              : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
 }
 
 /* As lf_hf_read_layers takes it. */
@@ -255,35 +261,45 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
     return rc;
 }
 
-#define GEMMA_ROWS                                                                                                     \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                                                  \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},                 \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},              \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},              \
-        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},                    \
-        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},                        \
-        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},                    \
-        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                                 \
-        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                                          \
-        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                                              \
-    {                                                                                                                  \
-        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL              \
+#define GEMMA_ROWS                                                                                 \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight",       \
+         NULL},                                                                                    \
+        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \
+        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight",       \
+         NULL},                                                                                    \
+        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                             \
+        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
+        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                          \
+    {                                                                                              \
+        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED,                          \
+            "follows from rope_theta", NULL                                                        \
     }
 
 static const struct lf_map_row gemma_rows[] = {
     GEMMA_ROWS,
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
+     NULL},
     {0},
 };
 static const struct lf_map_row gemma2_rows[] = {
     GEMMA_ROWS,
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight", NULL},
-    {"model.layers.{L}.pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
-    {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight", NULL},
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.attn_post_norm.weight", NULL},
+    {"model.layers.{L}.pre_feedforward_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
+     NULL},
+    {"model.layers.{L}.post_feedforward_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.mlp_post_norm.weight", NULL},
     {0},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GLM-4 as transformers has it (9b, 0414), ChatGLM 2 and 3 (and GLM-4-9B as it was first published), ChatGLM-6B. */
+ * GLM-4 as transformers has it (9b, 0414), ChatGLM 2 and 3 (and GLM-4-9B as it was first
+ * published), ChatGLM-6B. */
 #include <math.h>
 
 #include "engine/base/json.h"
@@ -8,10 +9,15 @@
 
 /* ---- GLM-4 ---- */
 
-static const char *const glm_switches[] = {"norm=rms",          "position=rope", "rope_interleaved=yes",
-                                           "rope_fraction=0.5", "mlp=glu",       NULL};
-static const char *const glm4_switches[] = {
-    "norm=rms", "position=rope", "rope_interleaved=yes", "rope_fraction=0.5", "mlp=glu", "block=sandwich", NULL};
+static const char *const glm_switches[] = {
+    "norm=rms", "position=rope", "rope_interleaved=yes", "rope_fraction=0.5", "mlp=glu", NULL};
+static const char *const glm4_switches[] = {"norm=rms",
+                                            "position=rope",
+                                            "rope_interleaved=yes",
+                                            "rope_fraction=0.5",
+                                            "mlp=glu",
+                                            "block=sandwich",
+                                            NULL};
 
 static const struct lf_hf_key glm_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -44,11 +50,14 @@ static const struct lf_map_row glm_rows[] = {
     {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
     {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
     {"model.layers.{L}.self_attn.o_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL},
-    {"model.layers.{L}.post_self_attn_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_post_norm.weight", NULL},
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
-    {"model.layers.{L}.post_mlp_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight", NULL},
-    {"model.layers.{L}.mlp.gate_up_proj.weight", LF_MAP_STACK, "layers.{L}.mlp.gate.weight layers.{L}.mlp.up.weight",
+    {"model.layers.{L}.post_self_attn_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.attn_post_norm.weight", NULL},
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
      NULL},
+    {"model.layers.{L}.post_mlp_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_post_norm.weight",
+     NULL},
+    {"model.layers.{L}.mlp.gate_up_proj.weight", LF_MAP_STACK,
+     "layers.{L}.mlp.gate.weight layers.{L}.mlp.up.weight", NULL},
     {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
@@ -90,8 +99,13 @@ const struct lf_hf_family lf_hf_glm4 = {
 
 /* ---- ChatGLM 2 and 3 ---- */
 
-static const char *const chatglm_switches[] = {
-    "norm=rms", "position=rope", "rope_interleaved=yes", "rope_fraction=0.5", "activation=silu", "mlp=glu", NULL};
+static const char *const chatglm_switches[] = {"norm=rms",
+                                               "position=rope",
+                                               "rope_interleaved=yes",
+                                               "rope_fraction=0.5",
+                                               "activation=silu",
+                                               "mlp=glu",
+                                               NULL};
 
 static const struct lf_hf_key chatglm_keys[] = {
     {"padded_vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -116,7 +130,8 @@ static const struct lf_hf_key chatglm_keys[] = {
     {"apply_residual_connection_post_layernorm", LF_HF_SAME, NULL, "false"},
     {"original_rope", LF_HF_SAME, NULL, "true"},
     {"quantization_bit", LF_HF_SAME, NULL, "0"},
-    {"pre_seq_len", LF_HF_SAME, NULL, "null"},      /* prompt tuning; for the published code 0 is not none */
+    {"pre_seq_len", LF_HF_SAME, NULL,
+     "null"}, /* prompt tuning; for the published code 0 is not none */
     {"prefix_projection", LF_HF_INERT, NULL, NULL}, /* of pre_seq_len */
     {"apply_query_key_layer_scaling", LF_HF_INERT, NULL,
      "true"}, /* cancels; precision and speed of the reference, here and below */
@@ -141,7 +156,8 @@ static int write_chatglm(const lf_model_config *c, json_t *o, lf_err *err)
 {
     double ratio = c->rope_theta / 10000;
     bool whole = fabs(ratio - round(ratio)) <= 0;
-    if (json_object_set_new(o, "rope_ratio", whole ? json_integer((json_int_t)ratio) : json_real(ratio)) ||
+    if (json_object_set_new(o, "rope_ratio",
+                            whole ? json_integer((json_int_t)ratio) : json_real(ratio)) ||
         json_object_set_new(o, "num_hidden_layers", json_integer(c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
     return 0;
@@ -149,14 +165,18 @@ static int write_chatglm(const lf_model_config *c, json_t *o, lf_err *err)
 
 static const struct lf_map_row chatglm_rows[] = {
     {"transformer.embedding.word_embeddings.weight", LF_MAP_COPY, "embed.weight", NULL},
-    {"transformer.encoder.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},
+    {"transformer.encoder.layers.{L}.input_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.attn_norm.weight", NULL},
     {"transformer.encoder.layers.{L}.self_attention.query_key_value.{P}", LF_MAP_STACK,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
-    {"transformer.encoder.layers.{L}.self_attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"transformer.encoder.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {"transformer.encoder.layers.{L}.self_attention.dense.{P}", LF_MAP_COPY,
+     "layers.{L}.attn.o.{P}", NULL},
+    {"transformer.encoder.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.mlp_norm.weight", NULL},
     {"transformer.encoder.layers.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_STACK,
      "layers.{L}.mlp.gate.{P} layers.{L}.mlp.up.{P}", NULL},
-    {"transformer.encoder.layers.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
+    {"transformer.encoder.layers.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}",
+     NULL},
     {"transformer.encoder.final_layernorm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
     {"transformer.output_layer.weight", LF_MAP_COPY, "head.weight", NULL},
     {"transformer.output_layer.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
@@ -183,8 +203,9 @@ const struct lf_hf_family lf_hf_chatglm = {
 /* ---- ChatGLM-6B ---- */
 
 static const char *const chatglm6b_switches[] = {
-    "norm=layer",   "norm_bias=yes", "position=rope2d", "mask=prefix",      "block=alpha",          "mlp=plain",
-    "qkv_bias=yes", "out_bias=yes",  "mlp_bias=yes",    "rope_theta=10000", "activation=gelu_tanh", NULL};
+    "norm=layer",   "norm_bias=yes",    "position=rope2d",      "mask=prefix",
+    "block=alpha",  "mlp=plain",        "qkv_bias=yes",         "out_bias=yes",
+    "mlp_bias=yes", "rope_theta=10000", "activation=gelu_tanh", NULL};
 
 static const struct lf_hf_key chatglm6b_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -196,7 +217,8 @@ static const struct lf_hf_key chatglm6b_keys[] = {
     {"inner_hidden_size", LF_HF_NUMBER, "ffn", NULL},
     {"position_encoding_2d", LF_HF_SAME, NULL, "true"},
     {"quantization_bit", LF_HF_SAME, NULL, "0"},
-    {"pre_seq_len", LF_HF_SAME, NULL, "null"},      /* prompt tuning; for the published code 0 is not none */
+    {"pre_seq_len", LF_HF_SAME, NULL,
+     "null"}, /* prompt tuning; for the published code 0 is not none */
     {"prefix_projection", LF_HF_INERT, NULL, NULL}, /* of pre_seq_len */
     {0},
 };
@@ -207,12 +229,14 @@ static const struct lf_map_row chatglm6b_rows[] = {
     {"transformer.layers.{L}.attention.query_key_value.{P}", LF_MAP_GROUPS,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"transformer.layers.{L}.attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"transformer.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"transformer.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
+     NULL},
     {"transformer.layers.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"transformer.layers.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"transformer.final_layernorm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
-    {"transformer.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "theta is always 10000", NULL},
+    {"transformer.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED,
+     "theta is always 10000", NULL},
     {0},
 };
 

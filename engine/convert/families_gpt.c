@@ -8,9 +8,9 @@
 
 /* ---- GPT-2 ---- */
 
-static const char *const gpt2_switches[] = {"norm=layer",   "norm_bias=yes",        "position=learned",
-                                            "mlp=plain",    "qkv_bias=yes",         "out_bias=yes",
-                                            "mlp_bias=yes", "init=residual_scaled", NULL};
+static const char *const gpt2_switches[] = {
+    "norm=layer",   "norm_bias=yes", "position=learned",     "mlp=plain", "qkv_bias=yes",
+    "out_bias=yes", "mlp_bias=yes",  "init=residual_scaled", NULL};
 
 static const struct lf_hf_key gpt2_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -28,8 +28,9 @@ static const struct lf_hf_key gpt2_keys[] = {
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
     {"scale_attn_weights", LF_HF_SAME, NULL, "true"},
     {"scale_attn_by_inverse_layer_idx", LF_HF_SAME, NULL, "false"},
-    {"reorder_and_upcast_attn", LF_HF_INERT, NULL, NULL}, /* precision of the reference, not the function */
-    {"summary_type", LF_HF_INERT, NULL, NULL},            /* of classification heads, here and below */
+    {"reorder_and_upcast_attn", LF_HF_INERT, NULL,
+     NULL},                                    /* precision of the reference, not the function */
+    {"summary_type", LF_HF_INERT, NULL, NULL}, /* of classification heads, here and below */
     {"summary_use_proj", LF_HF_INERT, NULL, NULL},
     {"summary_activation", LF_HF_INERT, NULL, NULL},
     {"summary_proj_to_labels", LF_HF_INERT, NULL, NULL},
@@ -47,7 +48,9 @@ static int read_n_inner(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_n_inner(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    return json_object_set_new(o, "n_inner", json_integer(c->ffn)) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    return json_object_set_new(o, "n_inner", json_integer(c->ffn))
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
 }
 
 static const struct lf_map_row gpt2_rows[] = {
@@ -64,7 +67,8 @@ static const struct lf_map_row gpt2_rows[] = {
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
     {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {"transformer.h.{L}.attn.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
+    {"transformer.h.{L}.attn.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask",
+     NULL},
     {0},
 };
 

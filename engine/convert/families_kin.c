@@ -34,12 +34,14 @@ static int read_mistral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 
 static int write_mistral(const lf_model_config *c, json_t *o, lf_err *err)
 {
-    if (json_object_set_new(o, "sliding_window", c->sliding_window > 0 ? json_integer(c->sliding_window) : json_null()))
+    if (json_object_set_new(o, "sliding_window",
+                            c->sliding_window > 0 ? json_integer(c->sliding_window) : json_null()))
         return lf_fail(err, LF_ENOMEM, "out of memory");
     return lf_hf_write_rope(c, o, err);
 }
 
-static const struct lf_map_row mistral_rows[] = {KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
+static const struct lf_map_row mistral_rows[] = {
+    KIN_ATTENTION_ROWS, KIN_MLP_ROWS, KIN_HEAD_ROWS, {0}};
 
 const struct lf_hf_family lf_hf_mistral = {
     .name = "mistral",
@@ -79,7 +81,8 @@ static const struct lf_map_row internlm2_rows[] = {
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
     {"output.weight", LF_MAP_COPY, "head.weight", NULL},
     {"output.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
-    {"model.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"model.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta",
+     NULL},
     {0},
 };
 
@@ -88,7 +91,8 @@ static int write_internlm2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_rope(c, o, err);
     json_t *s = rc ? NULL : json_object_get(o, "rope_scaling");
-    if (s && (json_object_set(s, "type", json_object_get(s, "rope_type")) || json_object_del(s, "rope_type")))
+    if (s && (json_object_set(s, "type", json_object_get(s, "rope_type")) ||
+              json_object_del(s, "rope_type")))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

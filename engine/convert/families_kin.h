@@ -6,39 +6,45 @@
 
 #include "engine/convert/families.h"
 
-#define KIN_KEYS                                                                                                       \
-    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},                        \
-        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL}, {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},         \
-        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL}, {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},     \
-        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"}, {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},   \
-    {                                                                                                                  \
-        "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                                        \
+#define KIN_KEYS                                                                                   \
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},    \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},                                          \
+        {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},                                       \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},                                      \
+        {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},                                       \
+        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+    {                                                                                              \
+        "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                    \
     }
 
-#define KIN_ATTENTION_ROWS                                                                                             \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                                                  \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},                 \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},                         \
-    {                                                                                                                  \
-        "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL            \
+#define KIN_ATTENTION_ROWS                                                                         \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+    {                                                                                              \
+        "model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                           \
+            "layers.{L}.mlp_norm.weight", NULL                                                     \
     }
 
-#define KIN_MLP_ROWS                                                                                                   \
-    {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},                        \
-        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},                        \
-    {                                                                                                                  \
-        "model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL                       \
+#define KIN_MLP_ROWS                                                                               \
+    {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},    \
+        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \
+    {                                                                                              \
+        "model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL   \
     }
 
-#define KIN_HEAD_ROWS                                                                                                  \
-    {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                                     \
-        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                                          \
-        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                                              \
-    {                                                                                                                  \
-        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL              \
+#define KIN_HEAD_ROWS                                                                              \
+    {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                 \
+        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
+        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                          \
+    {                                                                                              \
+        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED,                          \
+            "follows from rope_theta", NULL                                                        \
     }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Llama 1 to 3.2, CodeLlama and what has their shape: RMSNorm, rotary positions, gated MLP, q, k and v apart. */
+ * Llama 1 to 3.2, CodeLlama and what has their shape: RMSNorm, rotary positions, gated MLP, q, k
+ * and v apart. */
 #include "engine/convert/families.h"
 
 #define LLAMA_SWITCHES "norm=rms", "position=rope", "mlp=glu"
@@ -34,14 +35,16 @@ static const struct lf_map_row llama_rows[] = {
     {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
     {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},
     {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
+     NULL},
     {"model.layers.{L}.mlp.gate_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.gate.{P}", NULL},
     {"model.layers.{L}.mlp.up_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"model.layers.{L}.mlp.down_proj.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
     {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
-    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta",
+     NULL},
     {0},
 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPT and Llama models of Megatron-LM (its legacy checkpoints, merged by engine/store/megatron_ckpt.h). Their
- * "config.json" is the training arguments, most of which say nothing about the model: unknown ones are passed over,
- * those that make another model are rows. Names of the older classes and of Megatron core's local and fused layers are
- * brought to one form. */
+ * GPT and Llama models of Megatron-LM (its legacy checkpoints, merged by
+ * engine/store/megatron_ckpt.h). Their "config.json" is the training arguments, most of which say
+ * nothing about the model: unknown ones are passed over, those that make another model are rows.
+ * Names of the older classes and of Megatron core's local and fused layers are brought to one
+ * form. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +69,8 @@ static int set_position(lf_hf_reader *r, lf_model_config *c, struct args *a, lf_
     if (type && strcmp(type, "rope") == 0)
         a->rope = true;
     else if (type && strcmp(type, "learned_absolute") != 0)
-        return lf_fail(err, LF_ENOTSUP, "%s: position_embedding_type = %.40s is not supported", r->path, type);
+        return lf_fail(err, LF_ENOTSUP, "%s: position_embedding_type = %.40s is not supported",
+                       r->path, type);
     if (!a->rope)
         return lf_hf_set(r, c, "position_embedding_type", "position", "learned", err);
     int rc = lf_hf_set(r, c, "position_embedding_type", "position", "rope", err);
@@ -76,7 +78,9 @@ static int set_position(lf_hf_reader *r, lf_model_config *c, struct args *a, lf_
         rc = lf_hf_set_number(r, c, "rotary_base", "rope_theta", a->base, err);
     if (!rc)
         rc = lf_hf_set_number(r, c, "rotary_percent", "rope_fraction", a->percent, err);
-    return rc ? rc : lf_hf_set(r, c, "rotary_interleaved", "rope_interleaved", a->interleaved ? "yes" : "no", err);
+    return rc ? rc
+              : lf_hf_set(r, c, "rotary_interleaved", "rope_interleaved",
+                          a->interleaved ? "yes" : "no", err);
 }
 
 static int read_megatron(lf_hf_reader *r, lf_model_config *c, lf_err *err)
@@ -114,11 +118,15 @@ static const struct lf_map_row rows[] = {
     {"decoder.layers.{L}.input_layernorm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
     {"decoder.layers.{L}.self_attention.linear_qkv.{P}", LF_MAP_GROUPS,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
-    {"decoder.layers.{L}.self_attention.q_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},
-    {"decoder.layers.{L}.self_attention.k_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},
-    {"decoder.layers.{L}.self_attention.linear_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
+    {"decoder.layers.{L}.self_attention.q_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.attn.q_norm.weight", NULL},
+    {"decoder.layers.{L}.self_attention.k_layernorm.weight", LF_MAP_COPY,
+     "layers.{L}.attn.k_norm.weight", NULL},
+    {"decoder.layers.{L}.self_attention.linear_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}",
+     NULL},
     {"decoder.layers.{L}.pre_mlp_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
-    {"decoder.layers.{L}.mlp.linear_fc1.{P}", LF_MAP_STACK, "layers.{L}.mlp.gate.{P} layers.{L}.mlp.up.{P}", "mlp=glu"},
+    {"decoder.layers.{L}.mlp.linear_fc1.{P}", LF_MAP_STACK,
+     "layers.{L}.mlp.gate.{P} layers.{L}.mlp.up.{P}", "mlp=glu"},
     {"decoder.layers.{L}.mlp.linear_fc1.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", "mlp=plain"},
     {"decoder.layers.{L}.mlp.linear_fc2.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"decoder.final_layernorm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
@@ -144,7 +152,8 @@ static const struct {
     {".self_attention.dense.", ".self_attention.linear_proj."},
     {".mlp.dense_h_to_4h.", ".mlp.linear_fc1."},
     {".mlp.dense_4h_to_h.", ".mlp.linear_fc2."},
-    {".self_attention.linear_qkv.layer_norm_", ".input_layernorm."}, /* norms that lie in the layer behind them */
+    {".self_attention.linear_qkv.layer_norm_",
+     ".input_layernorm."}, /* norms that lie in the layer behind them */
     {".mlp.linear_fc1.layer_norm_", ".pre_mlp_layernorm."},
     {".post_attention_layernorm.", ".pre_mlp_layernorm."},
     {".post_attention_norm.", ".pre_mlp_layernorm."},
@@ -160,7 +169,8 @@ static void canon(char *out, size_t cap, const char *name)
         const char *at = strstr(out, forms[i].from);
         if (!at || (forms[i].from[0] != '.' && at != out))
             continue;
-        snprintf(was, sizeof was, "%.*s%s%s", (int)(at - out), out, forms[i].to, at + strlen(forms[i].from));
+        snprintf(was, sizeof was, "%.*s%s%s", (int)(at - out), out, forms[i].to,
+                 at + strlen(forms[i].from));
         snprintf(out, cap, "%s", was);
     }
 }

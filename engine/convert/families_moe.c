@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama). Those of Qwen are in families_qwen.c. */
+ * With experts: Mixtral, DeepSeek v1 (the dense one is a Llama). Those of Qwen are in
+ * families_qwen.c. */
 #include "engine/base/json.h"
 #include "engine/convert/families_kin.h"
 
@@ -28,7 +29,8 @@ static const struct lf_hf_key mixtral_keys[] = {
     {"num_experts_per_tok", LF_HF_NUMBER, "experts_per_token", "2"},
     {"router_aux_loss_coef", LF_HF_NUMBER, "router_aux", "0.001"},
     {"router_jitter_noise", LF_HF_SAME, NULL, "0.0"},
-    {"output_router_logits", LF_HF_INERT, NULL, NULL}, /* whether the reference adds the auxiliary loss by itself */
+    {"output_router_logits", LF_HF_INERT, NULL,
+     NULL}, /* whether the reference adds the auxiliary loss by itself */
     {0},
 };
 
@@ -40,13 +42,14 @@ static int read_mixtral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static const struct lf_map_row mixtral_rows[] = {
     KIN_ATTENTION_ROWS,
     KIN_HEAD_ROWS,
-    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.gate.weight",
+    {"model.layers.{L}.block_sparse_moe.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight",
      NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.up.weight",
-     NULL},
-    {"model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.down.weight",
-     NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w1.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.gate.weight", NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w3.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.up.weight", NULL},
+    {"model.layers.{L}.block_sparse_moe.experts.{E}.w2.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.down.weight", NULL},
     {0},
 };
 
@@ -93,8 +96,9 @@ static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t shared = 0;
     int rc = lf_hf_get_i64(r, "n_shared_experts", &shared, err);
-    rc =
-        rc ? rc : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn", (double)shared * (double)c->expert_ffn, err);
+    rc = rc ? rc
+            : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn",
+                               (double)shared * (double)c->expert_ffn, err);
     return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
@@ -104,7 +108,8 @@ static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)
         return lf_fail(err, LF_EINVAL, "shared_ffn = %lld is no multiple of expert_ffn = %lld",
                        (long long)c->shared_ffn, (long long)c->expert_ffn);
     if (json_object_set_new(o, "n_shared_experts",
-                            c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn) : json_null()))
+                            c->shared_ffn ? json_integer(c->shared_ffn / c->expert_ffn)
+                                          : json_null()))
         return lf_fail(err, LF_ENOMEM, "out of memory");
     return lf_hf_write_rope(c, o, err);
 }
@@ -114,12 +119,18 @@ static const struct lf_map_row deepseek_rows[] = {
     KIN_MLP_ROWS,
     KIN_HEAD_ROWS,
     {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.gate.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.up.weight", NULL},
-    {"model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.down.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.gate.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.up_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.up.weight", NULL},
-    {"model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.down.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.gate.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.up.weight", NULL},
+    {"model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,
+     "layers.{L}.moe.experts.down.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.gate_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.gate.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.up_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.up.weight", NULL},
+    {"model.layers.{L}.mlp.shared_experts.down_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.down.weight", NULL},
     {0},
 };
 

@@ -55,7 +55,8 @@ static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     double theta = 10000;
     int rc = lf_hf_get_bool(r, "use_parallel_residual", &parallel, err);
     if (!rc)
-        rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block", parallel ? "two_norms" : "no", err);
+        rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block",
+                       parallel ? "two_norms" : "no", err);
     if (!rc)
         rc = lf_hf_get_f64(r, "rotary_emb_base", &theta, err);
     if (!rc)
@@ -74,8 +75,9 @@ static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
     int rc = lf_hf_write_rope(c, o, err);
     return rc ? rc
               : no_memory(json_object_set_new(o, "rotary_emb_base", json_real(c->rope_theta)) ||
-                              json_object_set_new(o, "use_parallel_residual",
-                                                  json_boolean(c->parallel_block == LF_PARALLEL_TWO_NORMS)),
+                              json_object_set_new(
+                                  o, "use_parallel_residual",
+                                  json_boolean(c->parallel_block == LF_PARALLEL_TWO_NORMS)),
                           err);
 }
 
@@ -85,15 +87,18 @@ static const struct lf_map_row neox_rows[] = {
     {"gpt_neox.layers.{L}.attention.query_key_value.{P}", LF_MAP_GROUPS,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"gpt_neox.layers.{L}.attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"gpt_neox.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"gpt_neox.layers.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
+     NULL},
     {"gpt_neox.layers.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"gpt_neox.layers.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"gpt_neox.final_layer_norm.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},
     {"embed_out.weight", LF_MAP_COPY, "head.weight", NULL},
     {"embed_out.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
     {"gpt_neox.layers.{L}.attention.bias", LF_MAP_IGNORED, "the causal mask", NULL},
-    {"gpt_neox.layers.{L}.attention.masked_bias", LF_MAP_IGNORED, "the value behind the causal mask", NULL},
-    {"gpt_neox.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rotary_emb_base", NULL},
+    {"gpt_neox.layers.{L}.attention.masked_bias", LF_MAP_IGNORED,
+     "the value behind the causal mask", NULL},
+    {"gpt_neox.layers.{L}.attention.rotary_emb.inv_freq", LF_MAP_IGNORED,
+     "follows from rotary_emb_base", NULL},
     {0},
 };
 
@@ -115,9 +120,10 @@ const struct lf_hf_family lf_hf_neox = {
 
 /* ---- GPT-J ---- */
 
-static const char *const gptj_switches[] = {"norm=layer", "norm_bias=yes", "position=rope", "rope_interleaved=yes",
-                                            "mlp=plain",  "mlp_bias=yes",  "head_bias=yes", "parallel_block=one_norm",
-                                            NULL};
+static const char *const gptj_switches[] = {
+    "norm=layer", "norm_bias=yes", "position=rope", "rope_interleaved=yes",
+    "mlp=plain",  "mlp_bias=yes",  "head_bias=yes", "parallel_block=one_norm",
+    NULL};
 
 static const struct lf_hf_key gptj_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -157,8 +163,8 @@ static int read_gptj(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (!rc && (c->heads < 1 || c->hidden / c->heads < 1))
         rc = lf_fail(err, LF_EFORMAT, "%s: n_embd and n_head contradict each other", r->path);
     return rc ? rc
-              : lf_hf_set_number(r, c, "rotary_dim", "rope_fraction", (double)rot / (double)(c->hidden / c->heads),
-                                 err);
+              : lf_hf_set_number(r, c, "rotary_dim", "rope_fraction",
+                                 (double)rot / (double)(c->hidden / c->heads), err);
 }
 
 static int write_gptj(const lf_model_config *c, json_t *o, lf_err *err)
@@ -239,8 +245,10 @@ static int read_bloom(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t n = 4 * c->hidden;
     int rc = lf_hf_get_i64(r, "n_inner", &n, err);
     if (!rc && n != 4 * c->hidden)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s: n_inner is not four times the width, which models of type bloom always have", r->path);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: n_inner is not four times the width, which models of type bloom always have",
+            r->path);
     return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
 }
 
@@ -251,7 +259,8 @@ static const struct lf_map_row bloom_rows[] = {
     {"transformer.h.{L}.self_attention.query_key_value.{P}", LF_MAP_GROUPS,
      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL},
     {"transformer.h.{L}.self_attention.dense.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},
-    {"transformer.h.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}", NULL},
+    {"transformer.h.{L}.post_attention_layernorm.{P}", LF_MAP_COPY, "layers.{L}.mlp_norm.{P}",
+     NULL},
     {"transformer.h.{L}.mlp.dense_h_to_4h.{P}", LF_MAP_COPY, "layers.{L}.mlp.up.{P}", NULL},
     {"transformer.h.{L}.mlp.dense_4h_to_h.{P}", LF_MAP_COPY, "layers.{L}.mlp.down.{P}", NULL},
     {"transformer.ln_f.{P}", LF_MAP_COPY, "final_norm.{P}", NULL},

@@ -4,8 +4,13 @@
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 
-static const char *const opt_switches[] = {
-    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "position=learned", "position_offset=2", "mlp=plain", NULL};
+static const char *const opt_switches[] = {"norm=layer",
+                                           "norm_bias=yes",
+                                           "norm_eps=1e-5",
+                                           "position=learned",
+                                           "position_offset=2",
+                                           "mlp=plain",
+                                           NULL};
 
 static const struct lf_hf_key opt_keys[] = {
     {"vocab_size", LF_HF_NUMBER, "vocab", NULL},
@@ -49,9 +54,10 @@ static int read_opt(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 static int write_opt(const lf_model_config *c, json_t *o, lf_err *err)
 {
     bool before = c->block == LF_BLOCK_PRE;
-    int bad = json_object_set_new(o, "word_embed_proj_dim", json_integer(lf_model_embed_width(c))) ||
-              json_object_set_new(o, "do_layer_norm_before", json_boolean(before)) ||
-              json_object_set_new(o, "_remove_final_layer_norm", json_boolean(before && !c->final_norm));
+    int bad =
+        json_object_set_new(o, "word_embed_proj_dim", json_integer(lf_model_embed_width(c))) ||
+        json_object_set_new(o, "do_layer_norm_before", json_boolean(before)) ||
+        json_object_set_new(o, "_remove_final_layer_norm", json_boolean(before && !c->final_norm));
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
@@ -60,7 +66,8 @@ static const struct lf_map_row opt_rows[] = {
     {"model.decoder.embed_positions.weight", LF_MAP_COPY, "pos_embed.weight", NULL},
     {"model.decoder.project_in.weight", LF_MAP_COPY, "embed_in.weight", NULL},
     {"model.decoder.project_out.weight", LF_MAP_COPY, "embed_out.weight", NULL},
-    {"model.decoder.layers.{L}.self_attn_layer_norm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}", NULL},
+    {"model.decoder.layers.{L}.self_attn_layer_norm.{P}", LF_MAP_COPY, "layers.{L}.attn_norm.{P}",
+     NULL},
     {"model.decoder.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},
     {"model.decoder.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},
     {"model.decoder.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},

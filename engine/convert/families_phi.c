@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Phi-1/1.5/2 (parallel block, partial rotary, biases) and Phi-3/3.5/4 (Llama's shape with stacked projections). */
+ * Phi-1/1.5/2 (parallel block, partial rotary, biases) and Phi-3/3.5/4 (Llama's shape with stacked
+ * projections). */
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 
@@ -102,14 +103,16 @@ static const struct lf_map_row phi3_rows[] = {
     {"model.layers.{L}.self_attn.qkv_proj.weight", LF_MAP_STACK,
      "layers.{L}.attn.q.weight layers.{L}.attn.k.weight layers.{L}.attn.v.weight", NULL},
     {"model.layers.{L}.self_attn.o_proj.weight", LF_MAP_COPY, "layers.{L}.attn.o.weight", NULL},
-    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},
-    {"model.layers.{L}.mlp.gate_up_proj.weight", LF_MAP_STACK, "layers.{L}.mlp.gate.weight layers.{L}.mlp.up.weight",
+    {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight",
      NULL},
+    {"model.layers.{L}.mlp.gate_up_proj.weight", LF_MAP_STACK,
+     "layers.{L}.mlp.gate.weight layers.{L}.mlp.up.weight", NULL},
     {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},
     {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},
     {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},
     {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},
-    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL},
+    {"model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta",
+     NULL},
     {0},
 };
 

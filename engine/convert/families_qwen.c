@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Qwen: 1 (fused q, k, v, published with code of its own), 1.5 to 2.5, 3, and the three with experts. */
+ * Qwen: 1 (fused q, k, v, published with code of its own), 1.5 to 2.5, 3, and the three with
+ * experts. */
 #include "engine/base/json.h"
 #include "engine/convert/families.h"
 
@@ -34,8 +35,8 @@ static const struct lf_hf_key qwen1_keys[] = {
     {0},
 };
 
-/* intermediate_size counts gate and up. seq_length is the length of training: beyond it queries grow by its logarithm,
- * and the base of the angles would depend on how much follows. */
+/* intermediate_size counts gate and up. seq_length is the length of training: beyond it queries
+ * grow by its logarithm, and the base of the angles would depend on how much follows. */
 static int read_qwen1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t ffn = 0, trained = 2048;
@@ -45,14 +46,16 @@ static int read_qwen1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     rc = rc ? rc : lf_hf_get_bool(r, "use_logn_attn", &logn, err);
     rc = rc ? rc : lf_hf_get_bool(r, "use_dynamic_ntk", &ntk, err);
     if (!rc && (ffn < 2 || ffn % 2))
-        rc = lf_fail(err, LF_EFORMAT, "%s: intermediate_size = %lld is not twice the width of w1", r->path,
-                     (long long)ffn);
+        rc = lf_fail(err, LF_EFORMAT, "%s: intermediate_size = %lld is not twice the width of w1",
+                     r->path, (long long)ffn);
     rc = rc ? rc : lf_hf_set_number(r, c, "intermediate_size", "ffn", (double)(ffn / 2), err);
     if (!rc && logn)
         rc = lf_hf_set_number(r, c, "seq_length", "logn_length", (double)trained, err);
     if (!rc && ntk) {
         rc = lf_hf_set(r, c, "use_dynamic_ntk", "rope_scaling", "dynamic", err);
-        rc = rc ? rc : lf_hf_set_number(r, c, "seq_length", "rope_original_positions", (double)trained, err);
+        rc = rc ? rc
+                : lf_hf_set_number(r, c, "seq_length", "rope_original_positions", (double)trained,
+                                   err);
     }
     return rc;
 }
@@ -103,26 +106,32 @@ const struct lf_hf_family lf_hf_qwen1 = {
 
 /* ---- Qwen 1.5, 2, 2.5, 3 ---- */
 
-#define QWEN_KEYS                                                                                                      \
-    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},                        \
-        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL}, {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},         \
-        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},                                                          \
-        {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},                                                     \
-        {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},                                                           \
-        {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "32768"},                                           \
-        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"}, {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},   \
-        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                                                 \
-    {                                                                                                                  \
-        "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                                        \
+#define QWEN_KEYS                                                                                  \
+    {"vocab_size", LF_HF_NUMBER, "vocab", NULL}, {"hidden_size", LF_HF_NUMBER, "hidden", NULL},    \
+        {"intermediate_size", LF_HF_NUMBER, "ffn", NULL},                                          \
+        {"num_hidden_layers", LF_HF_NUMBER, "layers", NULL},                                       \
+        {"num_attention_heads", LF_HF_NUMBER, "heads", NULL},                                      \
+        {"num_key_value_heads", LF_HF_NUMBER, "kv_heads", "null"},                                 \
+        {"hidden_act", LF_HF_ACT, "activation", "\"silu\""},                                       \
+        {"max_position_embeddings", LF_HF_NUMBER, "max_positions", "32768"},                       \
+        {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
+        {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
+        {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+    {                                                                                              \
+        "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                    \
     }
 
-static const char *const qwen2_switches[] = {"norm=rms", "position=rope", "mlp=glu", "qkv_bias=yes", NULL};
-static const char *const qwen3_switches[] = {"norm=rms", "position=rope", "mlp=glu", "qk_norm=yes", NULL};
-static const struct lf_hf_key qwen2_keys[] = {QWEN_KEYS, {"head_dim", LF_HF_NUMBER, "head_dim", "null"}, {0}};
-static const struct lf_hf_key qwen3_keys[] = {QWEN_KEYS,
-                                              {"head_dim", LF_HF_NUMBER, "head_dim", "128"},
-                                              {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
-                                              {0}};
+static const char *const qwen2_switches[] = {"norm=rms", "position=rope", "mlp=glu", "qkv_bias=yes",
+                                             NULL};
+static const char *const qwen3_switches[] = {"norm=rms", "position=rope", "mlp=glu", "qk_norm=yes",
+                                             NULL};
+static const struct lf_hf_key qwen2_keys[] = {
+    QWEN_KEYS, {"head_dim", LF_HF_NUMBER, "head_dim", "null"}, {0}};
+static const struct lf_hf_key qwen3_keys[] = {
+    QWEN_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "128"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {0}};
 
 /* sliding_window counts only when use_sliding_window says so. */
 static int read_use(lf_hf_reader *r, bool *use, int64_t *window, int64_t *layers, lf_err *err)
@@ -176,8 +185,10 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     bool use = c->sliding_window > 0;
     if (json_object_set_new(o, "use_sliding_window", json_boolean(use)) ||
-        json_object_set_new(o, "sliding_window", use ? json_integer(c->sliding_window) : json_null()) ||
-        json_object_set_new(o, "max_window_layers", json_integer(use ? c->max_window_layers : c->layers)))
+        json_object_set_new(o, "sliding_window",
+                            use ? json_integer(c->sliding_window) : json_null()) ||
+        json_object_set_new(o, "max_window_layers",
+                            json_integer(use ? c->max_window_layers : c->layers)))
         return lf_fail(err, LF_ENOMEM, "out of memory");
     int rc = use ? lf_hf_write_layers(c, o, err)
                  : 0; /* Qwen2-MoE's class makes others of the same keys */
@@ -201,33 +212,42 @@ static int write_qwen2_moe(const lf_model_config *c, json_t *o, lf_err *err)
     return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
 
-#define QWEN_ATTENTION                                                                                                 \
-    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                                                  \
-        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight", NULL},                 \
-        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},                         \
-        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", NULL},              \
-        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", NULL},              \
-        {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY, "layers.{L}.mlp_norm.weight", NULL},         \
-        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                                                 \
-        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                                          \
-        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                                              \
-        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight", NULL},                    \
-        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},                        \
-        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight", NULL},                    \
-    {                                                                                                                  \
-        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED, "follows from rope_theta", NULL              \
+#define QWEN_ATTENTION                                                                             \
+    {"model.embed_tokens.weight", LF_MAP_COPY, "embed.weight", NULL},                              \
+        {"model.layers.{L}.input_layernorm.weight", LF_MAP_COPY, "layers.{L}.attn_norm.weight",    \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.q_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.q.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.k_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.k.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.v_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.v.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.o_proj.{P}", LF_MAP_COPY, "layers.{L}.attn.o.{P}", NULL},     \
+        {"model.layers.{L}.self_attn.q_norm.weight", LF_MAP_COPY, "layers.{L}.attn.q_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.self_attn.k_norm.weight", LF_MAP_COPY, "layers.{L}.attn.k_norm.weight", \
+         NULL},                                                                                    \
+        {"model.layers.{L}.post_attention_layernorm.weight", LF_MAP_COPY,                          \
+         "layers.{L}.mlp_norm.weight", NULL},                                                      \
+        {"model.norm.weight", LF_MAP_COPY, "final_norm.weight", NULL},                             \
+        {"lm_head.weight", LF_MAP_COPY, "head.weight", NULL},                                      \
+        {"lm_head.weight", LF_MAP_TIED, "embed.weight", "tied_head=yes"},                          \
+        {"model.layers.{L}.mlp.gate_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.gate.weight",       \
+         NULL},                                                                                    \
+        {"model.layers.{L}.mlp.up_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.up.weight", NULL},    \
+        {"model.layers.{L}.mlp.down_proj.weight", LF_MAP_COPY, "layers.{L}.mlp.down.weight",       \
+         NULL},                                                                                    \
+    {                                                                                              \
+        "model.layers.{L}.self_attn.rotary_emb.inv_freq", LF_MAP_IGNORED,                          \
+            "follows from rope_theta", NULL                                                        \
     }
 
-#define QWEN_EXPERTS                                                                                                   \
-    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},                           \
-        {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.gate.weight",     \
-         NULL},                                                                                                        \
-        {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.up.weight", NULL},  \
-    {                                                                                                                  \
-        "model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT, "layers.{L}.moe.experts.down.weight", NULL \
+#define QWEN_EXPERTS                                                                               \
+    {"model.layers.{L}.mlp.gate.weight", LF_MAP_COPY, "layers.{L}.moe.router.weight", NULL},       \
+        {"model.layers.{L}.mlp.experts.{E}.gate_proj.weight", LF_MAP_EXPERT,                       \
+         "layers.{L}.moe.experts.gate.weight", NULL},                                              \
+        {"model.layers.{L}.mlp.experts.{E}.up_proj.weight", LF_MAP_EXPERT,                         \
+         "layers.{L}.moe.experts.up.weight", NULL},                                                \
+    {                                                                                              \
+        "model.layers.{L}.mlp.experts.{E}.down_proj.weight", LF_MAP_EXPERT,                        \
+            "layers.{L}.moe.experts.down.weight", NULL                                             \
     }
 
 static const struct lf_map_row qwen2_rows[] = {QWEN_ATTENTION, {0}};
@@ -280,25 +300,31 @@ static const char *const qwen2_moe_switches[] = {
     "norm=rms", "position=rope", "mlp=glu", "router_score=softmax", "shared_gate=yes", NULL};
 static const char *const qwen3_moe_switches[] = {"norm=rms",    "position=rope",        "mlp=glu",
                                                  "qk_norm=yes", "router_score=softmax", NULL};
-static const struct lf_hf_key qwen2_moe_keys[] = {QWEN_KEYS,
-                                                  QWEN_MOE_KEYS,
-                                                  {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
-                                                  {"qkv_bias", LF_HF_BOOL, "qkv_bias", "true"},
-                                                  {"shared_expert_intermediate_size", LF_HF_NUMBER, "shared_ffn", NULL},
-                                                  {0}};
-static const struct lf_hf_key qwen3_moe_keys[] = {QWEN_KEYS,
-                                                  QWEN_MOE_KEYS,
-                                                  {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
-                                                  {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
-                                                  {0}};
+static const struct lf_hf_key qwen2_moe_keys[] = {
+    QWEN_KEYS,
+    QWEN_MOE_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"qkv_bias", LF_HF_BOOL, "qkv_bias", "true"},
+    {"shared_expert_intermediate_size", LF_HF_NUMBER, "shared_ffn", NULL},
+    {0}};
+static const struct lf_hf_key qwen3_moe_keys[] = {
+    QWEN_KEYS,
+    QWEN_MOE_KEYS,
+    {"head_dim", LF_HF_NUMBER, "head_dim", "null"},
+    {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "false"},
+    {0}};
 
 static const struct lf_map_row qwen2_moe_rows[] = {
     QWEN_ATTENTION,
     QWEN_EXPERTS,
-    {"model.layers.{L}.mlp.shared_expert.gate_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.gate.weight", NULL},
-    {"model.layers.{L}.mlp.shared_expert.up_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.up.weight", NULL},
-    {"model.layers.{L}.mlp.shared_expert.down_proj.weight", LF_MAP_COPY, "layers.{L}.moe.shared.down.weight", NULL},
-    {"model.layers.{L}.mlp.shared_expert_gate.weight", LF_MAP_COPY, "layers.{L}.moe.shared_gate.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert.gate_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.gate.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert.up_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.up.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert.down_proj.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared.down.weight", NULL},
+    {"model.layers.{L}.mlp.shared_expert_gate.weight", LF_MAP_COPY,
+     "layers.{L}.moe.shared_gate.weight", NULL},
     {0},
 };
 static const struct lf_map_row qwen3_moe_rows[] = {QWEN_ATTENTION, QWEN_EXPERTS, {0}};

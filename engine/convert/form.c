@@ -11,9 +11,14 @@
 
 const char *lf_convert_form_name(enum lf_convert_form f)
 {
-    static const char *const names[] = {
-        "unknown",           "Hugging Face model", "checkpoint", "shards", "tokenizer artifact", "Megatron checkpoint",
-        "Megatron .bin/.idx", "PEFT adapter"};
+    static const char *const names[] = {"unknown",
+                                        "Hugging Face model",
+                                        "checkpoint",
+                                        "shards",
+                                        "tokenizer artifact",
+                                        "Megatron checkpoint",
+                                        "Megatron .bin/.idx",
+                                        "PEFT adapter"};
     return names[f];
 }
 

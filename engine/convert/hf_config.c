@@ -12,19 +12,22 @@
 /* Keys of any config.json that change no number of the model. */
 static const char *const inert[] = {
     /* what wrote it, where it lay, how it is to be loaded */
-    "architectures", "model_type", "_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype",
-    "auto_map", "use_cache", "torchscript", "return_dict", "tokenizer_class", "_commit_hash", "_attn_implementation",
-    "use_return_dict", "custom_pipelines", "_flash_attn_2_enabled", "attn_implementation", "use_flash_attn",
+    "architectures", "model_type", "_name_or_path", "name_or_path", "transformers_version",
+    "torch_dtype", "dtype", "auto_map", "use_cache", "torchscript", "return_dict",
+    "tokenizer_class", "_commit_hash", "_attn_implementation", "use_return_dict",
+    "custom_pipelines", "_flash_attn_2_enabled", "attn_implementation", "use_flash_attn",
     "use_flash_attention", "low_cpu_mem_usage", "onnx_safe", "is_decoder", "is_encoder_decoder",
-    "chunk_size_feed_forward", "pretraining_tp", "output_attentions", "output_hidden_states", "output_past",
-    "cross_attention_hidden_size", "add_cross_attention", "problem_type", "id2label", "label2id",
-    "task_specific_params", "gradient_checkpointing", "unsloth_version", "transformers.js_config",
-    "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
+    "chunk_size_feed_forward", "pretraining_tp", "output_attentions", "output_hidden_states",
+    "output_past", "cross_attention_hidden_size", "add_cross_attention", "problem_type", "id2label",
+    "label2id", "task_specific_params", "gradient_checkpointing", "unsloth_version",
+    "transformers.js_config", "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
     /* which tokens are special: generation_config.json and the tokenizer have the last word */
-    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "unk_token_id",
-    "mask_token_id", "gmask_token_id", "suppress_tokens", "seq_length_for_generation", "im_start_id", "im_end_id",
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+    "unk_token_id", "mask_token_id", "gmask_token_id", "suppress_tokens",
+    "seq_length_for_generation", "im_start_id", "im_end_id",
     /* of generation */
-    "max_length", "max_new_tokens", "do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "prefix", NULL};
+    "max_length", "max_new_tokens", "do_sample", "temperature", "top_k", "top_p",
+    "repetition_penalty", "prefix", NULL};
 
 static bool among(const char *word, const char *const *list)
 {
@@ -51,13 +54,15 @@ const struct lf_hf_family *lf_hf_family_of(json_t *config, const char *path, lf_
     if (lf_json_get_str(&type, config, "model_type", true, path, err))
         return NULL;
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
-        if (in_words(type, (*f)->model_type) && (!(*f)->needs || json_object_get(config, (*f)->needs)) &&
+        if (in_words(type, (*f)->model_type) &&
+            (!(*f)->needs || json_object_get(config, (*f)->needs)) &&
             (!(*f)->lacks || !json_object_get(config, (*f)->lacks)))
             return *f;
     lf_buf b;
     lf_buf_init(&b);
     for (const struct lf_hf_family *const *f = lf_hf_families; *f; f++)
-        lf_buf_addf(&b, "%s%.*s", b.len ? ", " : "", (int)strcspn((*f)->model_type, " "), (*f)->model_type);
+        lf_buf_addf(&b, "%s%.*s", b.len ? ", " : "", (int)strcspn((*f)->model_type, " "),
+                    (*f)->model_type);
     lf_fail(err, LF_ENOTSUP, "%s: model_type '%.60s' is not known; known: %s", path, type, b.data);
     lf_buf_fini(&b);
     return NULL;
@@ -78,8 +83,10 @@ const struct lf_hf_family *lf_hf_family_for(const lf_model_config *c, const char
     if (name)
         lf_fail(err, LF_EINVAL, "family = %s is not known; known: %s", name, b.data);
     else
-        lf_fail(err, LF_EINVAL, "the model's family is '%s', which no Hugging Face model has; say family = one of: %s",
-                c->family, b.data);
+        lf_fail(
+            err, LF_EINVAL,
+            "the model's family is '%s', which no Hugging Face model has; say family = one of: %s",
+            c->family, b.data);
     lf_buf_fini(&b);
     return NULL;
 }
@@ -95,11 +102,12 @@ json_t *lf_hf_take(lf_hf_reader *r, const char *key)
 
 /* Keys of ours whose 0 says that there is none, or that it follows from the others. */
 static const char *const absent[] = {"kv_heads",         "head_dim",         "embed_dim",
-                                   "expert_ffn",       "sliding_window",   "window_pattern",
-                                   "attn_softcap",     "logit_softcap",    "logn_length",
-                                   "rope_attn_factor", "rope_local_theta", NULL};
+                                     "expert_ffn",       "sliding_window",   "window_pattern",
+                                     "attn_softcap",     "logit_softcap",    "logn_length",
+                                     "rope_attn_factor", "rope_local_theta", NULL};
 
-int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, const char *value, lf_err *err)
+int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+              const char *value, lf_err *err)
 {
     char where[LF_MODEL_ORIGIN];
     double x = 1;
@@ -112,8 +120,8 @@ int lf_hf_set(lf_hf_reader *r, lf_model_config *c, const char *theirs, const cha
     return lf_model_config_set(c, ours, value, where, err);
 }
 
-int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, double value,
-                     lf_err *err)
+int lf_hf_set_number(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                     double value, lf_err *err)
 {
     char text[40];
     if (!isfinite(value))
@@ -140,7 +148,8 @@ int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err)
     return lf_hf_take(r, key) ? lf_json_get_bool(out, r->o, key, true, r->path, err) : 0;
 }
 
-static int bad_value(const lf_hf_reader *r, const char *key, json_t *v, const char *why, lf_err *err)
+static int bad_value(const lf_hf_reader *r, const char *key, json_t *v, const char *why,
+                     lf_err *err)
 {
     char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     int rc = lf_fail(err, LF_ENOTSUP, "%s: %s = %.80s %s", r->path, key, text ? text : "?", why);
@@ -149,7 +158,8 @@ static int bad_value(const lf_hf_reader *r, const char *key, json_t *v, const ch
 }
 
 /* The text of our key from a value. */
-static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, char *buf, size_t cap, lf_err *err)
+static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, char *buf,
+                   size_t cap, lf_err *err)
 {
     const char *act;
     switch (k->kind) {
@@ -180,7 +190,8 @@ static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, 
     return 0;
 }
 
-/* A key by any of its names. *there: also when it is null. LF_EFORMAT: two names with different values. */
+/* A key by any of its names. *there: also when it is null. LF_EFORMAT: two names with different
+ * values. */
 static int take_any(lf_hf_reader *r, const char *names, json_t **out, bool *there, lf_err *err)
 {
     *out = NULL;
@@ -192,8 +203,8 @@ static int take_any(lf_hf_reader *r, const char *names, json_t **out, bool *ther
         json_t *v = lf_hf_take(r, name);
         *there = *there || json_object_get(r->o, name);
         if (v && *out && !json_equal(v, *out))
-            return lf_fail(err, LF_EFORMAT, "%s: %s contradicts another name of the same key (%s)", r->path, name,
-                           names);
+            return lf_fail(err, LF_EFORMAT, "%s: %s contradicts another name of the same key (%s)",
+                           r->path, name, names);
         *out = v ? v : *out;
         p += n + (p[n] == '|');
     }
@@ -229,8 +240,9 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
     if (rc || !v) /* null means: as our default is */
         goto out;
     if (k->kind == LF_HF_SAME) {
-        bool same = json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
-                                           fabs(json_number_value(v) - json_number_value(def)) <= 0);
+        bool same =
+            json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
+                                   fabs(json_number_value(v) - json_number_value(def)) <= 0);
         if (!same)
             rc = bad_value(r, k->name, v, "is a variant of this family that is not supported", err);
         goto out;
@@ -276,7 +288,8 @@ static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_er
         if (json_is_null(v))
             continue;
         return lf_fail(err, LF_ENOTSUP,
-                       "%s: key '%.100s' is not known for models of type %.*s; it may change the numbers, so the model "
+                       "%s: key '%.100s' is not known for models of type %.*s; it may change the "
+                       "numbers, so the model "
                        "is not imported",
                        r->path, key, (int)strcspn(f->model_type, " "), f->model_type);
     }
@@ -286,7 +299,9 @@ static int check_left(const lf_hf_reader *r, const struct lf_hf_family *f, lf_er
 /* Labels of a classifier: num_labels, or as many as have names; two where nothing is said. */
 static int64_t labels_of(json_t *n, json_t *names)
 {
-    return json_is_integer(n) ? json_integer_value(n) : json_is_object(names) ? (int64_t)json_object_size(names) : 2;
+    return json_is_integer(n)      ? json_integer_value(n)
+           : json_is_object(names) ? (int64_t)json_object_size(names)
+                                   : 2;
 }
 
 /* A class that predicts tokens: by its name, or because its head is the embedding. */
@@ -313,7 +328,8 @@ static int check_class(const lf_hf_reader *r, const lf_model_config *c,
 static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_family *f,
                        lf_err *err)
 {
-    const char *class = json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
+    const char *class =
+        json_string_value(json_array_get(json_object_get(r->o, "architectures"), 0));
     json_t *n = lf_hf_take(r, "num_labels");
     if (!class)
         return 0;
@@ -321,16 +337,19 @@ static int read_output(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_f
         return check_class(r, c, f, class, err);
     const int64_t labels = labels_of(n, json_object_get(r->o, "id2label"));
     if (labels != 1)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s: a classifier of %lld labels; a model that gives a score has one (num_labels)", r->path,
-                       (long long)labels);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: a classifier of %lld labels; a model that gives a score has one (num_labels)",
+            r->path, (long long)labels);
     (void)lf_hf_take(r, "mean"); /* of the scores: the state of a checkpoint has them */
     (void)lf_hf_take(r, "std");
-    (void)lf_hf_take(r, "value_head_prefix"); /* OpenRLHF's name of the head; the tensors say it too */
+    (void)lf_hf_take(r,
+                     "value_head_prefix"); /* OpenRLHF's name of the head; the tensors say it too */
     return lf_hf_set(r, c, "architectures", "output", "score", err);
 }
 
-int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config, const char *path, lf_err *err)
+int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t *config,
+                      const char *path, lf_err *err)
 {
     lf_model_config c;
     lf_hf_reader r = {config, path, json_copy(config)};
@@ -397,7 +416,8 @@ static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
     return NULL;
 }
 
-static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, lf_err *err)
+static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, json_t *o,
+                      lf_err *err)
 {
     json_t *ours = lf_model_config_to_json(c, err);
     int rc = ours ? 0 : LF_ENOMEM;
@@ -425,14 +445,18 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     const char *key = NULL;
     int rc = lf_hf_config_read(&back, f, o, "config.json", &why);
     if (rc)
-        return lf_fail(err, LF_EINVAL, "this model cannot be written as family %s: %.800s", f->name, why.text);
-    /* A file that always names the scale names the usual one where this model has none of its own. */
-    if (c->attn_scale <= 0 && fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
+        return lf_fail(err, LF_EINVAL, "this model cannot be written as family %s: %.800s", f->name,
+                       why.text);
+    /* A file that always names the scale names the usual one where this model has none of its
+     * own. */
+    if (c->attn_scale <= 0 &&
+        fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
         back.attn_scale = c->attn_scale;
     if (!lf_model_config_equal(c, &back, &key))
-        return lf_fail(err, LF_EINVAL,
-                       "this model cannot be written as family %s, whose config.json has no place for its %s", f->name,
-                       key);
+        return lf_fail(
+            err, LF_EINVAL,
+            "this model cannot be written as family %s, whose config.json has no place for its %s",
+            f->name, key);
     return 0;
 }
 
@@ -450,23 +474,27 @@ static int write_no_tokens(const struct lf_hf_family *f, json_t *o, lf_err *err)
 /* Regression: transformers would put a sigmoid or a softmax on any other problem. */
 static int write_output(json_t *o, lf_err *err)
 {
-    json_t *more = json_pack("{s:i, s:s, s:{s:s}, s:{s:i}}", "num_labels", 1, "problem_type", "regression", "id2label",
-                             "0", "LABEL_0", "label2id", "LABEL_0", 0);
+    json_t *more = json_pack("{s:i, s:s, s:{s:s}, s:{s:i}}", "num_labels", 1, "problem_type",
+                             "regression", "id2label", "0", "LABEL_0", "label2id", "LABEL_0", 0);
     int bad = !more || json_object_update(o, more);
     json_decref(more);
     return bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
-json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c, const char *dtype, lf_err *err)
+json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *c,
+                           const char *dtype, lf_err *err)
 {
     const bool score = c->output == LF_OUTPUT_SCORE;
     if (score && !f->classifier) {
         lf_fail(err, LF_EINVAL,
-                "a model that gives scores cannot be written as family %s: transformers has no class for it", f->name);
+                "a model that gives scores cannot be written as family %s: transformers has no "
+                "class for it",
+                f->name);
         return NULL;
     }
-    json_t *o = json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture, "dtype",
-                          dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
+    json_t *o =
+        json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture,
+                  "dtype", dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
     int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
         rc = write_no_tokens(f, o, err);

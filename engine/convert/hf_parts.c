@@ -73,12 +73,13 @@ static const struct rope_member longrope[] = {
 static const struct {
     const char *theirs, *ours;
     const struct rope_member *members;
-} scalings[] = {{"linear", "linear", linear}, {"dynamic", "dynamic", dynamic},    {"llama3", "llama3", llama3},
-                {"yarn", "yarn", yarn},       {"longrope", "longrope", longrope}, {"su", "longrope", longrope}};
+} scalings[] = {{"linear", "linear", linear},       {"dynamic", "dynamic", dynamic},
+                {"llama3", "llama3", llama3},       {"yarn", "yarn", yarn},
+                {"longrope", "longrope", longrope}, {"su", "longrope", longrope}};
 
 /* [1.0, 1.5] -> "1.0,1.5" */
-static int read_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours, json_t *list,
-                     lf_err *err)
+static int read_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, const char *ours,
+                     json_t *list, lf_err *err)
 {
     lf_buf b;
     int rc = 0;
@@ -134,7 +135,8 @@ static int read_member(lf_hf_reader *r, lf_model_config *c, json_t *s, const str
         return rc;
     }
     if (have && !json_is_null(have) && !json_is_number(have))
-        return lf_fail(err, LF_EFORMAT, "%s: %s of rope_scaling is not a number", r->path, m->theirs);
+        return lf_fail(err, LF_EFORMAT, "%s: %s of rope_scaling is not a number", r->path,
+                       m->theirs);
     bool given = json_is_number(have) &&
                  !(m->def > 0 && fabs(json_number_value(have)) <= 0); /* 0 is absence too */
     if (strcmp(m->theirs, "original_max_position_embeddings") == 0)
@@ -200,10 +202,12 @@ static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const st
         rc = rc || !ratio ? rc : read_factor(r, c, factor, err);
         return rc || scalings[i].members != yarn ? rc : read_yarn(r, c, s, err);
     }
-    return lf_fail(err, LF_ENOTSUP, "%s: rope_scaling of type '%.40s' is not supported", r->path, type);
+    return lf_fail(err, LF_ENOTSUP, "%s: rope_scaling of type '%.40s' is not supported", r->path,
+                   type);
 }
 
-/* One object of parameters: {"rope_type", "rope_theta", "partial_rotary_factor", members of the type}. */
+/* One object of parameters: {"rope_type", "rope_theta", "partial_rotary_factor", members of the
+ * type}. */
 static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given,
                             const struct lf_hf_rope *as, lf_err *err)
 {
@@ -219,7 +223,8 @@ static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given,
     if (json_is_number(theta))
         rc = lf_hf_set_number(r, c, "rope_theta", "rope_theta", json_number_value(theta), err);
     if (!rc && json_is_number(part))
-        rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", json_number_value(part), err);
+        rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction",
+                              json_number_value(part), err);
     if (!rc && type && strcmp(type, "default") != 0)
         rc = read_scaling(r, c, s, as, type, err);
     static const char *const known[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
@@ -244,11 +249,13 @@ int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_r
         rc = lf_hf_get_f64(r, "partial_rotary_factor", &part, err);
     if (!rc && part >= 0)
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", part, err);
-    json_t *a = rc ? NULL : lf_hf_take(r, "rope_scaling"), *b = rc ? NULL : lf_hf_take(r, "rope_parameters");
+    json_t *a = rc ? NULL : lf_hf_take(r, "rope_scaling"),
+           *b = rc ? NULL : lf_hf_take(r, "rope_parameters");
     lf_hf_take(r, "original_max_position_embeddings"); /* read with the scaling that needs it */
     b = as->params ? as->params : b;
     if (!rc && a && b && !json_equal(a, b))
-        rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things", r->path);
+        rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things",
+                     r->path);
     if (!rc && (b || a))
         rc = read_rope_object(r, c, b ? b : a, as, err);
     if (!rc && !as->part && fabs(c->rope_fraction - whole) > 0)
@@ -256,8 +263,10 @@ int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_r
                      "%s: partial_rotary_factor = %g, but the class of this family turns whole "
                      "heads, whatever it says",
                      r->path, c->rope_fraction);
-    if (!rc && c->rope_scaling == LF_ROPE_DYNAMIC) /* counts from the longest sequence of training */
-        rc = lf_hf_set_number(r, c, "rope_scaling", "rope_original_positions", (double)c->max_positions, err);
+    if (!rc &&
+        c->rope_scaling == LF_ROPE_DYNAMIC) /* counts from the longest sequence of training */
+        rc = lf_hf_set_number(r, c, "rope_scaling", "rope_original_positions",
+                              (double)c->max_positions, err);
     return rc;
 }
 
@@ -289,9 +298,11 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             double x = 0;
             int64_t n = 0;
             const char *text = json_string_value(json_object_get(ours, m->ours));
-            if (strcmp(m->ours, "rope_short_factors") == 0 || strcmp(m->ours, "rope_long_factors") == 0)
+            if (strcmp(m->ours, "rope_short_factors") == 0 ||
+                strcmp(m->ours, "rope_long_factors") == 0)
                 rc = json_object_set_new(s, m->theirs, list_of(text));
-            else if (text && lf_parse_i64(&n, text, NULL) == 0 && strcmp(m->ours, "rope_original_positions") == 0)
+            else if (text && lf_parse_i64(&n, text, NULL) == 0 &&
+                     strcmp(m->ours, "rope_original_positions") == 0)
                 rc = json_object_set_new(s, m->theirs, json_integer(n));
             else if (text && lf_parse_f64(&x, text, NULL) == 0 && (x > 0 || isnan(m->def)))
                 rc = json_object_set_new(s, m->theirs, json_real(x));

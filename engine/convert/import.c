@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hugging Face to checkpoint: every tensor of ours is asked for block by block by the checkpoint writer. */
+ * Hugging Face to checkpoint: every tensor of ours is asked for block by block by the checkpoint
+ * writer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static enum lf_st_dtype item_dtype(void *ctx, int src)
 static int item_read(void *ctx, int src, int64_t first, int64_t n, void *dst, lf_err *err)
 {
     struct import *im = ctx;
-    return lf_st_read(im->m.st, lf_st_entry_at(im->m.st, (size_t)im->m.map.items[src].source), first, n, dst, err);
+    return lf_st_read(im->m.st, lf_st_entry_at(im->m.st, (size_t)im->m.map.items[src].source),
+                      first, n, dst, err);
 }
 
 /* Called by the threads of the checkpoint writer. */
@@ -46,9 +48,11 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     struct lane *l = user;
     const struct lf_convert_opts *o = l->im->o;
     if (o->stop && o->stop())
-        return lf_fail(err, LF_EINTR, "stopped on request; what is written is kept for the next run");
+        return lf_fail(err, LF_EINTR,
+                       "stopped on request; what is written is kept for the next run");
     int rc = lf_move_block(&l->move, first, n, dst, err);
-    long long done = atomic_fetch_add(&l->im->done, n * (long long)lf_st_dtype_bytes(l->move.dtype));
+    long long done =
+        atomic_fetch_add(&l->im->done, n * (long long)lf_st_dtype_bytes(l->move.dtype));
     if (!rc && o->progress)
         o->progress(o->arg, (double)done, l->im->total);
     return rc;
@@ -64,7 +68,8 @@ static int pick_dtype(struct import *im, size_t i, enum lf_st_dtype *out, lf_err
     for (size_t k = 0; k < p->n; k++) {
         enum lf_st_dtype have = item_dtype(im, p->segs[k].src);
         if (have != LF_ST_F32 && have != LF_ST_BF16 && have != LF_ST_F16 && have != LF_ST_F64)
-            return lf_fail(err, LF_ENOTSUP, "tensor %s is of type %s; quantised weights are not imported",
+            return lf_fail(err, LF_ENOTSUP,
+                           "tensor %s is of type %s; quantised weights are not imported",
                            im->m.map.items[p->segs[k].src].name, lf_st_dtype_name(have));
         t = !t || t == have ? have : LF_ST_F32;
     }
@@ -113,7 +118,8 @@ static int make_lanes(struct import *im, lf_err *err)
 {
     size_t n = im->m.map.n_ours;
     im->from = (struct lf_move_source){im, item_dtype, item_read};
-    if (!(im->lanes = lf_calloc(n, sizeof *im->lanes, err)) || !(im->tensors = lf_calloc(n, sizeof *im->tensors, err)))
+    if (!(im->lanes = lf_calloc(n, sizeof *im->lanes, err)) ||
+        !(im->tensors = lf_calloc(n, sizeof *im->tensors, err)))
         return LF_ENOMEM;
     int rc = 0;
     for (size_t i = 0; i < n && !rc; i++)
@@ -143,10 +149,11 @@ static int compare(struct import *im, int item, lf_err *err)
         if (!rc)
             rc = lf_move_block(&b, at, k, y, err);
         if (!rc && memcmp(x, y, (size_t)k * 4) != 0)
-            rc = lf_fail(
-                err, LF_EINVAL,
-                "%s differs from %s, though config.json ties them (tie_word_embeddings): one of the two is wrong",
-                it->name, im->m.map.items[im->m.map.of_ours[it->ours[0]].segs[0].src].name);
+            rc =
+                lf_fail(err, LF_EINVAL,
+                        "%s differs from %s, though config.json ties them (tie_word_embeddings): "
+                        "one of the two is wrong",
+                        it->name, im->m.map.items[im->m.map.of_ours[it->ours[0]].segs[0].src].name);
     }
     free(x);
     return rc;
@@ -179,7 +186,9 @@ static int dtypes_of(const struct import *im, json_t *hf)
         if ((size_t)e->dtype != best)
             bad = json_object_set_new(other, e->name, json_string(lf_st_dtype_name(e->dtype)));
     }
-    return bad || json_object_set_new(hf, "dtype", json_string(lf_st_dtype_name((enum lf_st_dtype)best))) ||
+    return bad ||
+           json_object_set_new(hf, "dtype",
+                               json_string(lf_st_dtype_name((enum lf_st_dtype)best))) ||
            json_object_set_new(hf, "dtypes", other);
 }
 
@@ -192,7 +201,8 @@ static int add_norm(const struct import *im, json_t *state)
     json_t *mean = json_object_get(o, "mean"), *std = json_object_get(o, "std");
     int bad = 0;
     if (json_is_number(mean) && json_is_number(std))
-        bad = json_object_set_new(state, "score", json_pack("{s:O, s:O}", "mean", mean, "std", std));
+        bad =
+            json_object_set_new(state, "score", json_pack("{s:O, s:O}", "mean", mean, "std", std));
     json_decref(o);
     return bad;
 }
@@ -201,8 +211,8 @@ static json_t *make_state(const struct import *im, lf_err *err)
 {
     const struct lf_hf_model *m = &im->m;
     json_t *model = lf_model_config_to_json(&m->config, err), *tied = json_array();
-    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config", m->config_text ? m->config_text : "",
-                           "bare", m->bare);
+    json_t *hf = json_pack("{s:s, s:s, s:b}", "family", m->family->name, "config",
+                           m->config_text ? m->config_text : "", "bare", m->bare);
     int bad = !model || !tied || !hf;
     for (size_t i = 0; i < m->map.n_items && !bad; i++)
         if (m->map.items[i].kind == LF_MAP_TIED && m->map.items[i].source >= 0)
@@ -242,7 +252,8 @@ static void warn_nonfinite(const struct import *im, struct lf_convert_result *re
 static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
-    lf_ckpt_options o = {.threads = im->o->threads, .file_bytes = im->o->file_bytes, .resume = im->left.resume};
+    lf_ckpt_options o = {
+        .threads = im->o->threads, .file_bytes = im->o->file_bytes, .resume = im->left.resume};
     lf_ckpt_result r = {0};
     json_t *state = make_state(im, err);
     int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->m.map.n_ours, &o, err) : LF_EFORMAT;

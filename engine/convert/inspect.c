@@ -13,10 +13,12 @@
 #include "engine/store/megatron_data.h"
 
 /* [name, dtype, shape] of every tensor, and how many elements and bytes they are. */
-static int add_tensor(json_t *list, const char *name, const char *dtype, int ndim, const int64_t *shape)
+static int add_tensor(json_t *list, const char *name, const char *dtype, int ndim,
+                      const int64_t *shape)
 {
     json_t *dims = json_array(),
-           *row = dims ? json_pack("{s:s, s:s, s:O}", "name", name, "dtype", dtype, "shape", dims) : NULL;
+           *row = dims ? json_pack("{s:s, s:s, s:O}", "name", name, "dtype", dtype, "shape", dims)
+                       : NULL;
     int bad = !row;
     for (int k = 0; k < ndim && !bad; k++)
         bad = json_array_append_new(dims, json_integer(shape[k]));
@@ -38,7 +40,8 @@ static int tensors_of(json_t *o, const lf_st *s)
         bad = add_tensor(list, e->name, lf_st_dtype_name(e->dtype), e->ndim, e->shape);
     }
     bad = bad || json_object_set_new(o, "elements", json_integer(elems)) ||
-          json_object_set_new(o, "bytes", json_integer(bytes)) || json_object_set(o, "tensors", list);
+          json_object_set_new(o, "bytes", json_integer(bytes)) ||
+          json_object_set(o, "tensors", list);
     json_decref(list);
     return bad;
 }
@@ -49,18 +52,22 @@ static int tell(json_t *o, const char *key, const lf_err *why)
     return json_object_set_new(o, key, json_string(why->text));
 }
 
-static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_config *c, const lf_st *st)
+static int inspect_map(json_t *o, const struct lf_hf_family *f, const lf_model_config *c,
+                       const lf_st *st)
 {
     lf_err why = LF_ERR_INIT;
     lf_map map = {0};
     int fits = lf_map_build(&map, f->rows, f->prefix, lf_hf_is_bare(st, f->prefix), c, &why);
     fits = fits ? fits : lf_map_bind(&map, st, f->canon, &why);
     lf_map_fini(&map);
-    return fits ? tell(o, "mapping_error", &why) : json_object_set_new(o, "mapping", json_string("complete"));
+    return fits ? tell(o, "mapping_error", &why)
+                : json_object_set_new(o, "mapping", json_string("complete"));
 }
 
-/* config: config.json, or the arguments of Megatron. st NULL: it could not be opened, why is told already. */
-static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config, const char *path, const lf_st *st)
+/* config: config.json, or the arguments of Megatron. st NULL: it could not be opened, why is told
+ * already. */
+static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config, const char *path,
+                         const lf_st *st)
 {
     lf_err why = LF_ERR_INIT;
     lf_model_config c;
@@ -77,11 +84,13 @@ static int inspect_hf(json_t *o, const char *dir)
 {
     lf_err why = LF_ERR_INIT;
     lf_st *st = NULL;
-    int bad = lf_hf_open_tensors(&st, dir, &why) ? tell(o, "tensors_error", &why) : tensors_of(o, st);
+    int bad =
+        lf_hf_open_tensors(&st, dir, &why) ? tell(o, "tensors_error", &why) : tensors_of(o, st);
     lf_err_clear(&why);
     json_t *config = lf_hf_read_json(dir, LF_HF_CONFIG, &why);
     const struct lf_hf_family *f = config ? lf_hf_family_of(config, LF_HF_CONFIG, &why) : NULL;
-    bad = bad || (f ? inspect_parts(o, f, config, LF_HF_CONFIG, st) : tell(o, "config_error", &why));
+    bad =
+        bad || (f ? inspect_parts(o, f, config, LF_HF_CONFIG, st) : tell(o, "config_error", &why));
     lf_st_close(st);
     json_decref(config);
     return bad;
@@ -94,8 +103,8 @@ static int inspect_megatron(json_t *o, const char *dir)
     json_t *args = NULL;
     if (lf_megatron_ckpt_open(&st, &args, dir, NULL, &why))
         return tell(o, "tensors_error", &why);
-    int bad =
-        tensors_of(o, st) || json_object_set(o, "arguments", args) || inspect_parts(o, &lf_hf_megatron, args, dir, st);
+    int bad = tensors_of(o, st) || json_object_set(o, "arguments", args) ||
+              inspect_parts(o, &lf_hf_megatron, args, dir, st);
     lf_st_close(st);
     json_decref(args);
     return bad;
@@ -121,8 +130,9 @@ static int inspect_idx(json_t *o, const char *path, lf_err *err)
 /* From the manifest: bytes are not looked at. */
 static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
 {
-    static const char *const keys[] = {"identity",   "step",          "family", "checkpoint_identity",
-                                       "vocab_size", "eos_token_ids", "splits"};
+    static const char *const keys[] = {
+        "identity",   "step",          "family", "checkpoint_identity",
+        "vocab_size", "eos_token_ids", "splits"};
     lf_artifact a = {0};
     int64_t bytes = 0;
     int rc = lf_artifact_load(&a, dir, NULL, err), bad = 0;
@@ -141,9 +151,9 @@ static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
     bad = bad || !list;
     json_array_foreach(json_object_get(a.meta, "tensors"), i, t)
     {
-        json_t *row = json_pack("{s:O*, s:O*, s:O*, s:O*}", "name", json_object_get(t, "name"), "kind",
-                                json_object_get(t, "kind"), "dtype", json_object_get(t, "dtype"), "shape",
-                                json_object_get(t, "shape"));
+        json_t *row = json_pack("{s:O*, s:O*, s:O*, s:O*}", "name", json_object_get(t, "name"),
+                                "kind", json_object_get(t, "kind"), "dtype",
+                                json_object_get(t, "dtype"), "shape", json_object_get(t, "shape"));
         bad = bad || json_array_append_new(list, row);
     }
     if (json_array_size(list))
@@ -169,7 +179,8 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
 {
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     int rc = lf_convert_form_of(&form, path, err);
-    json_t *o = rc ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
+    json_t *o =
+        rc ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
     if (!rc && !o)
         rc = lf_fail(err, LF_EFORMAT, "the path is not UTF-8");
     if (!rc && form == LF_FORM_HF && inspect_hf(o, path))
@@ -183,7 +194,8 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
     if (!rc && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))
         rc = inspect_artifact(o, path, err);
     if (!rc && form == LF_FORM_UNKNOWN)
-        rc = lf_fail(err, LF_EINVAL, "%s holds nothing that is known: no config.json, no manifest.json", path);
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s holds nothing that is known: no config.json, no manifest.json", path);
     if (!rc)
         return o;
     json_decref(o);

@@ -89,7 +89,8 @@ struct place {
 };
 
 /* Pattern with its placeholders filled in. */
-static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct place *at, lf_err *err)
+static char *fill_in(lf_map *m, const char *pattern, size_t len, const struct place *at,
+                     lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -120,10 +121,12 @@ static int add_seg(struct lf_map_parts *p, struct lf_map_seg s, lf_err *err)
 }
 
 /* The same rows seen from both sides. */
-static int join(lf_map *m, int item, int64_t item_at, int ours, int64_t ours_at, int64_t n, lf_err *err)
+static int join(lf_map *m, int item, int64_t item_at, int ours, int64_t ours_at, int64_t n,
+                lf_err *err)
 {
     int rc = add_seg(&m->of_item[item], (struct lf_map_seg){item_at, n, ours, ours_at}, err);
-    return rc ? rc : add_seg(&m->of_ours[ours], (struct lf_map_seg){ours_at, n, item, item_at}, err);
+    return rc ? rc
+              : add_seg(&m->of_ours[ours], (struct lf_map_seg){ours_at, n, item, item_at}, err);
 }
 
 static int join_groups(lf_map *m, int i, const lf_model_config *c, lf_err *err)
@@ -166,7 +169,8 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
         return join(m, i, 0, it->ours[0], it->expert * n, n, err);
     }
     case LF_MAP_TIED: /* compared only: covers nothing of ours */
-        return add_seg(&m->of_item[i], (struct lf_map_seg){0, rows_of(&m->ours[it->ours[0]]), it->ours[0], 0}, err);
+        return add_seg(&m->of_item[i],
+                       (struct lf_map_seg){0, rows_of(&m->ours[it->ours[0]]), it->ours[0], 0}, err);
     case LF_MAP_IGNORED:
         return 0;
     case LF_MAP_TURNED:
@@ -223,11 +227,13 @@ static int find_parts(lf_map *m, struct lf_map_item *it, const struct place *at,
         p += n + strspn(p + n, " ");
     }
     if (missing && missing < it->n_ours)
-        return lf_fail(err, LF_EINVAL, "%s holds %s, of which this model has only some", it->name, it->row->ours);
+        return lf_fail(err, LF_EINVAL, "%s holds %s, of which this model has only some", it->name,
+                       it->row->ours);
     return !missing;
 }
 
-static int add_item(lf_map *m, const struct lf_map_row *row, const char *prefix, const struct place *at, lf_err *err)
+static int add_item(lf_map *m, const struct lf_map_row *row, const char *prefix,
+                    const struct place *at, lf_err *err)
 {
     size_t skip = prefix && lf_str_has_prefix(row->outside, prefix) ? strlen(prefix) : 0;
     struct lf_map_item it = {.row = row, .kind = row->kind, .expert = at->expert, .source = -1};
@@ -245,14 +251,16 @@ static int add_item(lf_map *m, const struct lf_map_row *row, const char *prefix,
     return rc;
 }
 
-static int expand(lf_map *m, const struct lf_map_row *row, const char *prefix, const lf_model_config *c,
-                  int64_t experts, lf_err *err)
+static int expand(lf_map *m, const struct lf_map_row *row, const char *prefix,
+                  const lf_model_config *c, int64_t experts, lf_err *err)
 {
     static const char *const both[] = {"weight", "bias"};
     if (c->layers > (int64_t)LF_ST_MAX_TENSORS / (experts + 1))
-        return lf_fail(err, LF_EINVAL, "%lld layers of %lld experts have more tensors than a file may have",
+        return lf_fail(err, LF_EINVAL,
+                       "%lld layers of %lld experts have more tensors than a file may have",
                        (long long)c->layers, (long long)experts);
-    bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"), params = strstr(row->outside, "{P}");
+    bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
+         params = strstr(row->outside, "{P}");
     int rc = 0;
     for (int64_t l = 0; l < (layers ? c->layers : 1) && !rc; l++)
         for (int64_t e = 0; e < (each ? experts : 1) && !rc; e++)
@@ -295,8 +303,9 @@ static int check_cover(lf_map *m, lf_err *err)
     for (size_t i = 0; i < m->n_ours; i++)
         if (!covers(&m->of_ours[i], rows_of(&m->ours[i])))
             return lf_fail(err, LF_EINVAL, "%s %s", m->ours[i].name,
-                           m->of_ours[i].n ? "is not covered exactly once by the rows of this family"
-                                           : "has no row: models of this family have no such tensor");
+                           m->of_ours[i].n
+                               ? "is not covered exactly once by the rows of this family"
+                               : "has no row: models of this family have no such tensor");
     for (size_t i = 0; i < m->n_items; i++)
         if (m->of_item[i].n > 1)
             qsort(m->of_item[i].segs, m->of_item[i].n, sizeof(struct lf_map_seg), cmp_seg);
@@ -315,8 +324,8 @@ static int64_t count_experts(const lf_map *m)
 /* Of every family: the head of a model with output = score, which no file has a prefix for. */
 static const struct lf_map_row score_row = {"score.weight", LF_MAP_COPY, "score.weight", NULL};
 
-int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare, const lf_model_config *c,
-                 lf_err *err)
+int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare,
+                 const lf_model_config *c, lf_err *err)
 {
     lf_map m = {.arena = lf_arena_create(err)};
     int rc = m.arena ? declare(&m, c, err) : LF_ENOMEM;
@@ -414,8 +423,8 @@ static int check_shape(const struct lf_map_item *it, const lf_st_entry *e, lf_er
     return rc;
 }
 
-static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, const char *), struct names *missing,
-                    struct names *extra, lf_err *err)
+static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, const char *),
+                    struct names *missing, struct names *extra, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < lf_st_n_entries(s) && !rc; i++) {
@@ -436,24 +445,27 @@ static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, con
         rc = check_shape(it, e, err);
     }
     for (size_t i = 0; i < m->n_items && !rc; i++)
-        if (m->items[i].source < 0 && m->items[i].kind != LF_MAP_TIED && m->items[i].kind != LF_MAP_IGNORED)
+        if (m->items[i].source < 0 && m->items[i].kind != LF_MAP_TIED &&
+            m->items[i].kind != LF_MAP_IGNORED)
             add_name(missing, m->items[i].name);
     return rc;
 }
 
-int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name), lf_err *err)
+int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name),
+                lf_err *err)
 {
     struct names missing = {.n = 0}, extra = {.n = 0};
     lf_buf_init(&missing.b);
     lf_buf_init(&extra.b);
     int rc = bind_all(m, s, canon, &missing, &extra, err);
     if (!rc && missing.n && extra.n)
-        rc = lf_fail(err, LF_EINVAL, "missing: %s; and these have no place in this model: %s", all_names(&missing),
-                     all_names(&extra));
+        rc = lf_fail(err, LF_EINVAL, "missing: %s; and these have no place in this model: %s",
+                     all_names(&missing), all_names(&extra));
     else if (!rc && missing.n)
         rc = lf_fail(err, LF_EINVAL, "missing: %s", all_names(&missing));
     else if (!rc && extra.n)
-        rc = lf_fail(err, LF_EINVAL, "these tensors have no place in this model: %s", all_names(&extra));
+        rc = lf_fail(err, LF_EINVAL, "these tensors have no place in this model: %s",
+                     all_names(&extra));
     lf_buf_fini(&missing.b);
     lf_buf_fini(&extra.b);
     return rc;

@@ -1,34 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mapping rows: how the tensors of a foreign checkpoint correspond to ours, as data. One table per family serves both
- * directions. A row is
+ * Mapping rows: how the tensors of a foreign checkpoint correspond to ours, as data. One table per
+ * family serves both directions. A row is
  *
- *     outside name pattern                            kind              our tensors                        when
+ *     outside name pattern                            kind              our tensors
+ *       when
  *     {"transformer.h.{L}.attn.c_attn.{P}",           LF_MAP_STACK_T,   "layers.{L}.attn.q.{P} "
  *                                                                       "layers.{L}.attn.k.{P} "
- *                                                                       "layers.{L}.attn.v.{P}",           NULL}
+ *                                                                       "layers.{L}.attn.v.{P}",
+ *                                                                         NULL}
  *
- * {L} stands for every layer, {E} for every expert, {P} for weight and bias. Rows are expanded over the tensors that
- * our model declares (lf_decoder_declare): a row whose tensors are not declared (no biases, a layer that is dense)
- * stands for nothing, so one table covers a family's variants. `when` ("kv_heads=1 position!=alibi") tells variants
- * apart that our tensors do not: it compares keys of [model] (engine/model/config.h) in their canonical text.
+ * {L} stands for every layer, {E} for every expert, {P} for weight and bias. Rows are expanded over
+ * the tensors that our model declares (lf_decoder_declare): a row whose tensors are not declared
+ * (no biases, a layer that is dense) stands for nothing, so one table covers a family's variants.
+ * `when` ("kv_heads=1 position!=alibi") tells variants apart that our tensors do not: it compares
+ * keys of [model] (engine/model/config.h) in their canonical text.
  *
- * Kinds, with our tensors as matrices [out, in] (a bias is a column, experts [E, out, in] are E blocks of rows):
+ * Kinds, with our tensors as matrices [out, in] (a bias is a column, experts [E, out, in] are E
+ * blocks of rows):
  *
  *     COPY      the tensor itself
  *     TURNED    its transpose (GPT-2's Conv1D keeps [in, out]); vectors as they are
- *     STACK     several under each other: rows of the first, then of the second, ... (q;k;v, gate;up)
+ *     STACK     several under each other: rows of the first, then of the second, ... (q;k;v,
+ *               gate;up)
  *     STACK_T   the transpose of that stack
- *     GROUPS    q, k, v by groups of heads: rows of group g are its H/G query heads, its key head, its value head, of
- *               head_dim rows each. G = H: [head][q,k,v] (NeoX, BLOOM); G = 1: the stack q;k;v (Falcon 7B, StarCoder)
+ *     GROUPS    q, k, v by groups of heads: rows of group g are its H/G query heads, its key head,
+ *               its value head, of head_dim rows each. G = H: [head][q,k,v] (NeoX, BLOOM); G = 1:
+ *               the stack q;k;v (Falcon 7B, StarCoder)
  *     GROUPS_3  the oldest Megatron layout of the same for G = H: rows [head][head_dim][q,k,v]
  *     EXPERT    one outside tensor per expert ({E}): block {E} of ours
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
  *
- * The rules (lf_map_build, lf_map_bind): every outside tensor is named by exactly one expanded row; every tensor of
- * ours is covered by them exactly once; every shape is the one that follows from ours. Otherwise nothing is converted
- * and the tensors are named.
+ * The rules (lf_map_build, lf_map_bind): every outside tensor is named by exactly one expanded row;
+ * every tensor of ours is covered by them exactly once; every shape is the one that follows from
+ * ours. Otherwise nothing is converted and the tensors are named.
  */
 #ifndef LF_CONVERT_MAP_H
 #define LF_CONVERT_MAP_H
@@ -80,18 +86,20 @@ struct lf_map_item {
     int64_t shape[LF_MAP_MAX_DIMS];
     int n_ours, ours[LF_MAP_MAX_PARTS];
     int64_t expert;
-    int source; /* index in the source it is bound to, -1: not there (TIED and IGNORED may be missing) */
+    /* index in the source it is bound to, -1: not there (TIED and IGNORED may be missing) */
+    int source;
 };
 
-/* Rows [at, at + n) of a tensor are rows [src_at, src_at + n) of tensor src, or columns where that one is turned. */
+/* Rows [at, at + n) of a tensor are rows [src_at, src_at + n) of tensor src, or columns where that
+ * one is turned. */
 struct lf_map_seg {
     int64_t at, n;
     int src;
     int64_t src_at;
 };
 
-/* What a tensor consists of, sorted by `at`, without gaps. turned: the sources are read as their transposes (import),
- * or the segments are columns of this tensor (export). */
+/* What a tensor consists of, sorted by `at`, without gaps. turned: the sources are read as their
+ * transposes (import), or the segments are columns of this tensor (export). */
 struct lf_map_parts {
     struct lf_map_seg *segs;
     size_t n, cap;
@@ -104,20 +112,24 @@ typedef struct lf_map {
     struct lf_map_item *items; /* sorted by name */
     size_t n_items, cap_items;
     struct lf_map_parts *of_ours; /* [n_ours], src: index of items */
-    struct lf_map_parts *of_item; /* [n_items], src: index of ours; empty for IGNORED and TIED but one segment there */
-    lf_arena *arena;              /* names */
+    struct lf_map_parts *
+        /* [n_items], src: index of ours; empty for IGNORED and TIED but one segment there */
+        of_item;
+    lf_arena *arena; /* names */
 } lf_map;
 
-/* Expand rows (ended by outside == NULL) for a model. prefix: what every name begins with, taken off when bare is set
- * ("transformer." in front of BLOOM's names is missing in the files of its authors). LF_EINVAL names what the rows
- * cover twice or not at all: a family whose rows do not fit the configuration. */
-int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare, const lf_model_config *c,
-                 lf_err *err);
+/* Expand rows (ended by outside == NULL) for a model. prefix: what every name begins with, taken
+ * off when bare is set ("transformer." in front of BLOOM's names is missing in the files of its
+ * authors). LF_EINVAL names what the rows cover twice or not at all: a family whose rows do not fit
+ * the configuration. */
+int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare,
+                 const lf_model_config *c, lf_err *err);
 void lf_map_fini(lf_map *m);
 
-/* Find every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s. LF_EINVAL names tensors
- * that are missing, that have no row, or that have another shape. */
-int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name), lf_err *err);
+/* Find every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s.
+ * LF_EINVAL names tensors that are missing, that have no row, or that have another shape. */
+int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name),
+                lf_err *err);
 
 const struct lf_map_item *lf_map_find(const lf_map *m, const char *name); /* NULL: none */
 

@@ -22,7 +22,8 @@ static int64_t most(int64_t a, int64_t b)
 }
 
 /* Elements of a source, cast on the way. */
-static int read_cast(const struct lf_move *m, int src, int64_t first, int64_t n, void *dst, lf_err *err)
+static int read_cast(const struct lf_move *m, int src, int64_t first, int64_t n, void *dst,
+                     lf_err *err)
 {
     enum lf_st_dtype from = m->from->dtype(m->from->ctx, src);
     size_t size = lf_st_dtype_bytes(m->dtype);
@@ -47,7 +48,8 @@ static int read_straight(const struct lf_move *m, int64_t first, int64_t n, char
     int rc = 0;
     for (size_t i = 0; i < m->parts->n && !rc; i++) {
         const struct lf_map_seg *s = &m->parts->segs[i];
-        int64_t lo = most(first, s->at * m->width), hi = least(first + n, (s->at + s->n) * m->width);
+        int64_t lo = most(first, s->at * m->width),
+                hi = least(first + n, (s->at + s->n) * m->width);
         if (lo < hi)
             rc = read_cast(m, s->src, s->src_at * m->width + (lo - s->at * m->width), hi - lo,
                            dst + (size_t)(lo - first) * size, err);
@@ -55,7 +57,8 @@ static int read_straight(const struct lf_move *m, int64_t first, int64_t n, char
     return rc;
 }
 
-/* Rows [row, row + k) of this tensor, columns [c0, c1), from source rows: line j of the source is column j here. */
+/* Rows [row, row + k) of this tensor, columns [c0, c1), from source rows: line j of the source is
+ * column j here. */
 struct tile {
     int src;
     int64_t line, lines;    /* rows of the source that are read */
@@ -63,10 +66,10 @@ struct tile {
     int64_t to_row, to_col; /* where its first element goes */
 };
 
-/* Element (line + j, from + i) of the source goes to (to_row + i, to_col + j), as far as that lies in [first, first +
- * n). */
-static int read_tile(const struct lf_move *m, const struct tile *t, int64_t first, int64_t n, char *dst, void *buf,
-                     lf_err *err)
+/* Element (line + j, from + i) of the source goes to (to_row + i, to_col + j), as far as that lies
+ * in [first, first + n). */
+static int read_tile(const struct lf_move *m, const struct tile *t, int64_t first, int64_t n,
+                     char *dst, void *buf, lf_err *err)
 {
     size_t size = lf_st_dtype_bytes(m->dtype);
     int rc = 0;
@@ -105,7 +108,8 @@ int lf_move_block(struct lf_move *m, int64_t first, int64_t n, void *dst, lf_err
 {
     int rc = 0;
     if (n > 0)
-        rc = m->parts->turned ? read_turned(m, first, n, dst, err) : read_straight(m, first, n, dst, err);
+        rc = m->parts->turned ? read_turned(m, first, n, dst, err)
+                              : read_straight(m, first, n, dst, err);
     if (!rc)
         atomic_fetch_add(&m->nonfinite, lf_st_count_nonfinite(m->dtype, dst, n));
     return rc;

@@ -28,7 +28,6 @@ void lf_peft_close(struct lf_peft *p)
     lf_arena_destroy(p->arena);
 }
 
-
 /* Row of the unit at which tensor `name` of the store begins; -1: it is no part of it. */
 static int64_t offset_in(const struct lf_peft *p, const char *weight, const char *name)
 {
@@ -62,7 +61,8 @@ static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, 
         if (inside == all && all == rows)
             return (int)k;
         return lf_fail(err, LF_ENOTSUP,
-                       "the adapter of %s and module %s of %s do not have the same rows: %s in that program, so adapt them so "
+                       "the adapter of %s and module %s of %s do not have the same rows: %s in "
+                       "that program, so adapt them so "
                        "(lora_targets)",
                        weight, p->map.items[k].name, p->family->name,
                        inside < all ? "q, k, v or gate, up are one module (qkv, gate_up)"
@@ -71,7 +71,8 @@ static int find_item(const struct lf_peft *p, const char *weight, int64_t rows, 
     return lf_fail(err, LF_ENOTSUP, "family %s has no module for %s", p->family->name, weight);
 }
 
-static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_param_desc *b, lf_err *err)
+static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_param_desc *b,
+                     lf_err *err)
 {
     const size_t n = strlen(b->name) - strlen(".lora_B");
     u->stem = lf_arena_printf(p->arena, err, "%.*s", (int)n, b->name);
@@ -86,7 +87,8 @@ static int make_unit(struct lf_peft *p, struct lf_peft_unit *u, const struct lf_
     const char *name = p->map.items[k].name;
     u->turned = parts->turned;
     u->cols = p->map.ours[parts->segs[0].src].shape[1];
-    u->module = lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    u->module =
+        lf_arena_printf(p->arena, err, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
     u->row = lf_arena_alloc(p->arena, (size_t)u->rows, sizeof *u->row, err);
     if (!u->module || !u->row)
         return LF_ENOMEM;

@@ -17,18 +17,38 @@
 /* Keys whose other values make another function; value: what is known here, as JSON. */
 static const struct {
     const char *key, *value;
-} fixed[] = {{"peft_type", "\"LORA\""}, {"bias", "\"none\""}, {"lora_bias", "false"},
+} fixed[] = {{"peft_type", "\"LORA\""},
+             {"bias", "\"none\""},
+             {"lora_bias", "false"},
              {"use_qalora", "false"}};
 
 /* Keys that change no number here, or that are read below. Any other must hold nothing. */
-static const char *const known[] = {
-    "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "target_modules", "fan_in_fan_out", "auto_mapping",
-    "base_model_name_or_path", "revision", "peft_version", "task_type", "inference_mode", "init_lora_weights",
-    "layers_pattern", "layers_to_transform", "modules_to_save", "megatron_core", "loftq_config", "qalora_group_size", "runtime_config"};
+static const char *const known[] = {"r",
+                                    "lora_alpha",
+                                    "lora_dropout",
+                                    "use_rslora",
+                                    "use_dora",
+                                    "target_modules",
+                                    "fan_in_fan_out",
+                                    "auto_mapping",
+                                    "base_model_name_or_path",
+                                    "revision",
+                                    "peft_version",
+                                    "task_type",
+                                    "inference_mode",
+                                    "init_lora_weights",
+                                    "layers_pattern",
+                                    "layers_to_transform",
+                                    "modules_to_save",
+                                    "megatron_core",
+                                    "loftq_config",
+                                    "qalora_group_size",
+                                    "runtime_config"};
 
 static bool is_empty(json_t *v)
 {
-    return !v || json_is_null(v) || json_is_false(v) || (json_is_object(v) && json_object_size(v) == 0) ||
+    return !v || json_is_null(v) || json_is_false(v) ||
+           (json_is_object(v) && json_object_size(v) == 0) ||
            (json_is_array(v) && json_array_size(v) == 0);
 }
 
@@ -43,7 +63,8 @@ static bool is_known(const char *key)
     return false;
 }
 
-/* What is trained whole: the head of a sequence classifier, by its two names. Tells whether it is named. */
+/* What is trained whole: the head of a sequence classifier, by its two names. Tells whether it is
+ * named. */
 static int check_saved(bool *head, json_t *o, const char *where, lf_err *err)
 {
     size_t i;
@@ -54,8 +75,10 @@ static int check_saved(bool *head, json_t *o, const char *where, lf_err *err)
     {
         const char *s = json_string_value(v);
         if (!s || (strcmp(s, "score") != 0 && strcmp(s, "classifier") != 0))
-            return lf_fail(err, LF_ENOTSUP, "%s: modules_to_save holds %s; only score, a reward model's head, is known", where,
-                           s ? s : "something else than names");
+            return lf_fail(
+                err, LF_ENOTSUP,
+                "%s: modules_to_save holds %s; only score, a reward model's head, is known", where,
+                s ? s : "something else than names");
         *head = true;
     }
     return 0;
@@ -70,15 +93,18 @@ static int check_keys(json_t *o, const char *where, lf_err *err)
         char *is = v && !json_is_null(v) ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
         const bool same = !is || strcmp(is, fixed[i].value) == 0;
         int rc = same ? 0
-                      : lf_fail(err, LF_ENOTSUP, "%s: %s = %s; only %s is known", where, fixed[i].key, is, fixed[i].value);
+                      : lf_fail(err, LF_ENOTSUP, "%s: %s = %s; only %s is known", where,
+                                fixed[i].key, is, fixed[i].value);
         free(is);
         if (rc)
             return rc;
     }
     json_object_foreach(o, key, v) if (!is_known(key) && !is_empty(v)) return lf_fail(
         err, LF_ENOTSUP, "%s: %s is set, which is not known here", where, key);
-    if (json_is_string(init) && strcmp(json_string_value(init), "gaussian") != 0) /* PiSSA and others change the base */
-        return lf_fail(err, LF_ENOTSUP, "%s: init_lora_weights = %s belongs to a base that it changed", where,
+    if (json_is_string(init) &&
+        strcmp(json_string_value(init), "gaussian") != 0) /* PiSSA and others change the base */
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: init_lora_weights = %s belongs to a base that it changed", where,
                        json_string_value(init));
     return 0;
 }
@@ -109,7 +135,8 @@ static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *er
 static const lf_st_entry *find(const lf_st *s, const char *module, size_t len, int which)
 {
     char key[512];
-    snprintf(key, sizeof key, "base_model.model.%.*s.%s", (int)len, module, lf_peft_tensors[which].theirs);
+    snprintf(key, sizeof key, "base_model.model.%.*s.%s", (int)len, module,
+             lf_peft_tensors[which].theirs);
     return lf_st_find(s, key);
 }
 
@@ -134,7 +161,8 @@ static void find_targets(struct lf_peft *p, const lf_st *s)
         const struct lf_map_item *it = &p->map.items[k];
         const struct lf_map_parts *parts = &p->map.of_item[k];
         const size_t n = strlen(it->name), tail = strlen(".weight");
-        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n || !find(s, it->name, n - tail, 0))
+        if (n <= tail || strcmp(it->name + n - tail, ".weight") != 0 || !parts->n ||
+            !find(s, it->name, n - tail, 0))
             continue;
         const char *ours = p->map.ours[parts->segs[0].src].name;
         const int i = lf_pstore_find(p->ps, ours);
@@ -148,18 +176,20 @@ static void find_targets(struct lf_peft *p, const lf_st *s)
 /* ---- tensors ---- */
 
 /* Tensor e of the file as f32 [rows, cols], cols 0: [rows]. */
-static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int64_t rows, int64_t cols, float **out,
-                    lf_err *err)
+static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int64_t rows,
+                    int64_t cols, float **out, lf_err *err)
 {
-    if ((e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16) || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows ||
-        (cols && e->shape[1] != cols))
-        return lf_fail(err, LF_EFORMAT, "%s: it is not F32 or BF16 [%lld, %lld]", e->name, (long long)rows, (long long)cols);
+    if ((e->dtype != LF_ST_F32 && e->dtype != LF_ST_BF16) || e->ndim != (cols ? 2 : 1) ||
+        e->shape[0] != rows || (cols && e->shape[1] != cols))
+        return lf_fail(err, LF_EFORMAT, "%s: it is not F32 or BF16 [%lld, %lld]", e->name,
+                       (long long)rows, (long long)cols);
     float *x = lf_arena_alloc(p->arena, (size_t)e->elems, sizeof *x, err);
     if (!x)
         return LF_ENOMEM;
     int rc = lf_st_read(s, e, 0, e->elems, x, err);
     const char *half = (const char *)x;
-    for (int64_t i = e->elems - 1; i >= 0 && !rc && e->dtype == LF_ST_BF16; i--) { /* widened in place, from the end */
+    for (int64_t i = e->elems - 1; i >= 0 && !rc && e->dtype == LF_ST_BF16;
+         i--) { /* widened in place, from the end */
         uint16_t h;
         memcpy(&h, half + 2 * i, 2);
         x[i] = lf_f32_of_bf16(h);
@@ -185,18 +215,24 @@ static int take_head(struct lf_peft *p, const lf_st *s, lf_ckpt_tensor *t, lf_er
 }
 
 /* Tensor `which` of a module, its rows in our order. */
-static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which, lf_ckpt_tensor *t, lf_err *err)
+static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_unit *u, int which,
+                       lf_ckpt_tensor *t, lf_err *err)
 {
     const struct lf_peft_shape sh = lf_peft_shape(p, u, which);
     const lf_st_entry *e = find(s, u->module, strlen(u->module), which);
     const int64_t cols = sh.cols ? sh.cols : 1;
     float *x = NULL;
     if (!e)
-        return lf_fail(err, LF_ENOTSUP, "%s has no %s in the file: an adapter of some layers only is not known here", u->module,
-                       lf_peft_tensors[which].theirs);
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s has no %s in the file: an adapter of some layers only is not known here",
+                       u->module, lf_peft_tensors[which].theirs);
     int rc = read_f32(p, s, e, sh.rows, sh.cols, &x, err);
-    float *ours = rc || !sh.permuted ? x : lf_arena_alloc(p->arena, (size_t)(sh.rows * cols), sizeof *ours, err);
-    char *name = rc ? NULL : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem, lf_peft_tensors[which].ours);
+    float *ours = rc || !sh.permuted
+                      ? x
+                      : lf_arena_alloc(p->arena, (size_t)(sh.rows * cols), sizeof *ours, err);
+    char *name = rc ? NULL
+                    : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem,
+                                      lf_peft_tensors[which].ours);
     if (!ours || !name)
         return rc ? rc : LF_ENOMEM;
     for (int64_t r = 0; r < sh.rows && sh.permuted; r++)
@@ -219,15 +255,18 @@ static int check_all_taken(const struct lf_peft *p, const lf_st *s, lf_err *err)
         const lf_st_entry *e = lf_st_entry_at(s, i);
         bool taken = p->ac.head && e == lf_st_find(s, LF_PEFT_HEAD);
         for (size_t k = 0; k < p->n * (size_t)each && !taken; k++)
-            taken = e == find(s, p->unit[k / (size_t)each].module, strlen(p->unit[k / (size_t)each].module), (int)(k % (size_t)each));
+            taken = e == find(s, p->unit[k / (size_t)each].module,
+                              strlen(p->unit[k / (size_t)each].module), (int)(k % (size_t)each));
         if (!taken)
-            return lf_fail(err, LF_ENOTSUP, "%s is no adapter of a linear layer that is known here", e->name);
+            return lf_fail(err, LF_ENOTSUP, "%s is no adapter of a linear layer that is known here",
+                           e->name);
     }
     return lf_fail(err, LF_EFORMAT, "the file holds something twice");
 }
 
-/* What of the base's state an adapter repeats, and what makes it one. Another head makes another model: its scores were not
- * measured, and config.json of a language model is not its own. Owned. */
+/* What of the base's state an adapter repeats, and what makes it one. Another head makes another
+ * model: its scores were not measured, and config.json of a language model is not its own.
+ * Owned. */
 static json_t *adapter_state(const struct lf_peft *p, const lf_ckpt *base, lf_err *err)
 {
     static const char *const kept[] = {"tokenizer_sha256", "hf", "score"};
@@ -236,8 +275,8 @@ static json_t *adapter_state(const struct lf_peft *p, const lf_ckpt *base, lf_er
     json_t *o = json_object(), *ac = lf_adapter_to_json(&p->ac, err);
     json_t *model = lf_model_config_to_json(lf_decoder_config(p->dec), err);
     lf_hash_hex(hex, lf_ckpt_identity(base));
-    int bad = !o || !ac || !model || json_object_set_new(o, "step", json_integer(0)) || json_object_set(o, "adapter", ac) ||
-              json_object_set(o, "model", model) ||
+    int bad = !o || !ac || !model || json_object_set_new(o, "step", json_integer(0)) ||
+              json_object_set(o, "adapter", ac) || json_object_set(o, "model", model) ||
               json_object_set_new(o, "base", json_string(hex));
     for (size_t i = 0; i < n_kept && !bad; i++) {
         json_t *v = json_object_get(lf_ckpt_state(base), kept[i]);
@@ -252,8 +291,8 @@ static json_t *adapter_state(const struct lf_peft *p, const lf_ckpt *base, lf_er
     return NULL;
 }
 
-static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, const struct lf_peft_opts *o,
-                     struct lf_convert_result *res, lf_err *err)
+static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base,
+                     const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
     lf_ckpt_result r;
@@ -263,8 +302,9 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base, con
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
     for (size_t k = 0; k < n && !rc; k++)
-        rc = lf_peft_is_head(p, k) ? take_head(p, s, &t[k], err)
-                                   : take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
+        rc = lf_peft_is_head(p, k)
+                 ? take_head(p, s, &t[k], err)
+                 : take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
     if (!rc)
         rc = check_all_taken(p, s, err);
     if (!rc)
@@ -299,7 +339,10 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
         rc = lf_st_open(&s, path, err);
     const bool head = !rc && lf_st_find(s, LF_PEFT_HEAD);
     if (!rc && p.ac.head && !head)
-        rc = lf_fail(err, LF_EFORMAT, "%s holds no " LF_PEFT_HEAD ", but modules_to_save of " LF_PEFT_CONFIG " names it", path);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s holds no " LF_PEFT_HEAD ", but modules_to_save of " LF_PEFT_CONFIG
+                     " names it",
+                     path);
     p.ac.head = head;
     if (!rc)
         rc = lf_adapter_model(&mc, &p.ac, err);
@@ -308,8 +351,9 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     if (!rc)
         find_targets(&p, s);
     if (!rc && !p.ac.n_targets)
-        rc = lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)", path, o->base,
-                     p.family->name);
+        rc =
+            lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)",
+                    path, o->base, p.family->name);
     if (!rc)
         rc = lf_peft_units(&p, err);
     if (!rc)

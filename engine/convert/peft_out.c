@@ -26,7 +26,8 @@ static int64_t layers_with(const struct lf_peft *p, const char *name)
     return n;
 }
 
-/* Short names where every layer has an adapter there, else whole ones: PEFT would put new adapters on the others. */
+/* Short names where every layer has an adapter there, else whole ones: PEFT would put new adapters
+ * on the others. */
 static json_t *targets(const struct lf_peft *p)
 {
     json_t *t = json_array();
@@ -54,16 +55,20 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
     bool turned = false;
     for (size_t k = 0; k < p->n; k++)
         turned = turned || p->unit[k].turned;
-    json_t *o = json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA", "task_type",
-                          p->ac.head ? "SEQ_CLS" : "CAUSAL_LM", "base_model_name_or_path", "r", (json_int_t)p->ac.rank,
-                          "lora_alpha", number(p->ac.alpha), "lora_dropout", number(p->ac.dropout), "target_modules", targets(p),
-                          "fan_in_fan_out", turned, "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", p->ac.dora,
-                          "inference_mode", true, "init_lora_weights", true);
-    if (o && p->ac.head && json_object_set_new(o, "modules_to_save", json_pack("[s,s]", "classifier", "score"))) {
+    json_t *o =
+        json_pack("{s:s,s:s,s:n,s:I,s:o,s:o,s:o,s:b,s:s,s:b,s:b,s:b,s:b}", "peft_type", "LORA",
+                  "task_type", p->ac.head ? "SEQ_CLS" : "CAUSAL_LM", "base_model_name_or_path", "r",
+                  (json_int_t)p->ac.rank, "lora_alpha", number(p->ac.alpha), "lora_dropout",
+                  number(p->ac.dropout), "target_modules", targets(p), "fan_in_fan_out", turned,
+                  "bias", "none", "use_rslora", p->ac.rank_stabilised, "use_dora", p->ac.dora,
+                  "inference_mode", true, "init_lora_weights", true);
+    if (o && p->ac.head &&
+        json_object_set_new(o, "modules_to_save", json_pack("[s,s]", "classifier", "score"))) {
         json_decref(o);
         o = NULL;
     }
-    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL, *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
+    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL,
+         *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
     int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
                           : lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
@@ -82,38 +87,43 @@ static lf_st_decl *declarations(struct lf_peft *p, lf_err *err)
     for (size_t i = 0; d && i < n; i++) {
         if (lf_peft_is_head(p, i)) {
             const int64_t cols = lf_model_embed_width(lf_decoder_config(p->dec));
-            d[i] = (lf_st_decl){.name = LF_PEFT_HEAD, .dtype = LF_ST_F32, .ndim = 2, .shape = {1, cols}};
+            d[i] = (lf_st_decl){
+                .name = LF_PEFT_HEAD, .dtype = LF_ST_F32, .ndim = 2, .shape = {1, cols}};
             continue;
         }
         const struct lf_peft_unit *u = &p->unit[i / each];
         const struct lf_peft_shape s = lf_peft_shape(p, u, (int)(i % each));
-        char *name =
-            lf_arena_printf(p->arena, err, "base_model.model.%s.%s", u->module, lf_peft_tensors[i % each].theirs);
+        char *name = lf_arena_printf(p->arena, err, "base_model.model.%s.%s", u->module,
+                                     lf_peft_tensors[i % each].theirs);
         if (!name)
             return NULL;
-        d[i] = (lf_st_decl){.name = name, .dtype = LF_ST_F32, .ndim = s.cols ? 2 : 1, .shape = {s.rows, s.cols}};
+        d[i] = (lf_st_decl){
+            .name = name, .dtype = LF_ST_F32, .ndim = s.cols ? 2 : 1, .shape = {s.rows, s.cols}};
     }
     return d;
 }
 
 /* One of their tensors, its rows in their order (u NULL: as they are). */
-static int put(const lf_ckpt *ck, const char *name, const struct lf_peft_unit *u, struct lf_peft_shape s, lf_st_writer *w,
-               lf_err *err)
+static int put(const lf_ckpt *ck, const char *name, const struct lf_peft_unit *u,
+               struct lf_peft_shape s, lf_st_writer *w, lf_err *err)
 {
     const int64_t cols = s.cols ? s.cols : 1;
     const lf_ckpt_entry *e = lf_ckpt_find(ck, name, "weight");
-    if (!e || e->dtype != LF_H5_F32 || e->ndim != (s.cols ? 2 : 1) || e->shape[0] != s.rows || (s.cols && e->shape[1] != s.cols))
-        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]", lf_ckpt_dir(ck), name, (long long)s.rows,
-                       (long long)s.cols);
+    if (!e || e->dtype != LF_H5_F32 || e->ndim != (s.cols ? 2 : 1) || e->shape[0] != s.rows ||
+        (s.cols && e->shape[1] != s.cols))
+        return lf_fail(err, LF_EFORMAT, "%s: %s is missing or not f32 [%lld, %lld]",
+                       lf_ckpt_dir(ck), name, (long long)s.rows, (long long)s.cols);
     float *x = lf_malloc((size_t)(s.rows * cols), sizeof *x, err);
     int rc = x ? lf_ckpt_read(ck, e, NULL, NULL, x, err) : LF_ENOMEM;
     for (int64_t r = 0; r < s.rows && !rc; r++)
-        rc = lf_st_writer_put(w, x + (s.permuted ? u->row[r] : r) * cols, (size_t)cols * sizeof *x, err);
+        rc = lf_st_writer_put(w, x + (s.permuted ? u->row[r] : r) * cols, (size_t)cols * sizeof *x,
+                              err);
     free(x);
     return rc;
 }
 
-static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w, lf_err *err)
+static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_writer *w,
+                   lf_err *err)
 {
     const size_t each = (size_t)lf_peft_each(p);
     if (lf_peft_is_head(p, i)) {
@@ -126,7 +136,8 @@ static int put_nth(const struct lf_peft *p, const lf_ckpt *ck, size_t i, lf_st_w
     return put(ck, name, u, lf_peft_shape(p, u, (int)(i % each)), w, err);
 }
 
-static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, lf_artifact *a, lf_err *err)
+static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, lf_artifact *a,
+                         lf_err *err)
 {
     const lf_st_write_options wo = {.stem = "adapter_model"};
     lf_st_writer *w = NULL;

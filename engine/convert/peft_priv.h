@@ -31,14 +31,17 @@ struct lf_peft {
 /* What a module's adapter has: names behind the module's and behind ours. */
 static const struct {
     const char *theirs, *ours;
-} lf_peft_tensors[] = {{"lora_A.weight", "lora_A"}, {"lora_B.weight", "lora_B"}, {"lora_magnitude_vector", "lora_magnitude"}};
+} lf_peft_tensors[] = {{"lora_A.weight", "lora_A"},
+                       {"lora_B.weight", "lora_B"},
+                       {"lora_magnitude_vector", "lora_magnitude"}};
 
 static inline int lf_peft_each(const struct lf_peft *p)
 {
     return p->ac.dora ? 3 : 2;
 }
 
-/* Behind the adapters of all modules stands the head of a reward model, where it is trained: a tensor as it is. */
+/* Behind the adapters of all modules stands the head of a reward model, where it is trained: a
+ * tensor as it is. */
 #define LF_PEFT_HEAD  "base_model.model.score.weight"
 #define LF_PEFT_SCORE "score.weight"
 static inline size_t lf_peft_count(const struct lf_peft *p)
@@ -54,9 +57,11 @@ struct lf_peft_shape {
     int64_t rows, cols; /* cols 0: a vector */
     bool permuted;      /* its rows are those of the weight, in lf_peft_unit's order */
 };
-static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p, const struct lf_peft_unit *u, int which)
+static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
+                                                 const struct lf_peft_unit *u, int which)
 {
-    const struct lf_peft_shape s[] = {{p->ac.rank, u->cols, false}, {u->rows, p->ac.rank, true}, {u->rows, 0, true}};
+    const struct lf_peft_shape s[] = {
+        {p->ac.rank, u->cols, false}, {u->rows, p->ac.rank, true}, {u->rows, 0, true}};
     return s[which];
 }
 

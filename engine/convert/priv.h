@@ -36,18 +36,20 @@ struct lf_hf_model {
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err);
 void lf_hf_model_fini(struct lf_hf_model *m);
 
-/* Copy the tokenizer files of `from` into the directory `to` and list them in a (NULL: do not); *n counts them. */
-int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n, lf_err *err);
+/* Copy the tokenizer files of `from` into the directory `to` and list them in a (NULL: do not); *n
+ * counts them. */
+int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n,
+                     lf_err *err);
 /* Does a list the vocabulary of a tokenizer? */
 bool lf_hf_has_tokenizer(const lf_artifact *a);
 
-/* A directory for a new artifact: made, or emptied where a run that was killed has left its mark; LF_EEXIST when it is
- * complete or holds anything else. finish publishes the manifest. */
+/* A directory for a new artifact: made, or emptied where a run that was killed has left its mark;
+ * LF_EEXIST when it is complete or holds anything else. finish publishes the manifest. */
 int lf_hf_begin_dir(const char *dir, lf_err *err);
 int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err);
 
-/* Where the bytes of unfinished runs lie; begin sets a left-over in o->out aside. key: to be filled in before resume is
- * used. end(l) is legal after a failed begin. */
+/* Where the bytes of unfinished runs lie; begin sets a left-over in o->out aside. key: to be filled
+ * in before resume is used. end(l) is legal after a failed begin. */
 struct lf_convert_left {
     const char *out;
     char *aside;
@@ -58,7 +60,8 @@ struct lf_convert_left {
 int lf_convert_left_begin(struct lf_convert_left *l, const struct lf_convert_opts *o, lf_err *err);
 void lf_convert_left_end(struct lf_convert_left *l);
 /* Of an import: what its bytes are a function of. */
-int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, int dtype, lf_err *err);
+int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, int dtype,
+                          lf_err *err);
 
 /* Tensor types as checkpoints have them; 0: not possible there. */
 enum lf_h5_type lf_hf_h5_type(enum lf_st_dtype t);

@@ -39,11 +39,13 @@ static int bind(struct model *m, int64_t tokens, int threads, lf_err *err)
     m->plan = lf_plan_create(m->ps, &po, err);
     const bool score = lf_decoder_config(m->dec)->output == LF_OUTPUT_SCORE;
     lf_graph *g = !m->plan ? NULL
-                  : score  ? lf_decoder_heads_graph(m->dec, m->ps, "probe", &rows, &(struct lf_decoder_heads){.score = true}, err)
+                  : score  ? lf_decoder_heads_graph(m->dec, m->ps, "probe", &rows,
+                                                    &(struct lf_decoder_heads){.score = true}, err)
                            : lf_decoder_logits_graph(m->dec, m->ps, "probe", &rows, err);
     m->output = score ? "score" : "logits";
     m->width = score ? 1 : m->vocab;
-    int rc = m->chain = g ? lf_plan_add(m->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
+    int rc = m->chain =
+        g ? lf_plan_add(m->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);
     if (rc >= 0)
         rc = lf_plan_finish(m->plan, err);
@@ -54,7 +56,8 @@ static int bind(struct model *m, int64_t tokens, int threads, lf_err *err)
 }
 
 /* Weights of ck, and those of an adapter. */
-static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, int threads, lf_err *err)
+static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens,
+                      int threads, lf_err *err)
 {
     lf_model_config mc;
     struct lf_adapter_config ac;
@@ -66,7 +69,8 @@ static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter
         rc = lf_adapter_config(&ac, adapter, err);
     if (!rc && adapter)
         rc = lf_adapter_model(&mc, &ac, err);
-    if (!rc && (!(m->dec = lf_decoder_create(&mc, *tokens, err)) || !(m->ps = lf_pstore_create(err))))
+    if (!rc &&
+        (!(m->dec = lf_decoder_create(&mc, *tokens, err)) || !(m->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
     if (!rc)
         rc = lf_decoder_declare(m->dec, m->ps, err);
@@ -83,7 +87,8 @@ static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter
 
 static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
 {
-    int32_t *id = lf_calloc((size_t)tokens, sizeof *id, err), *pos = lf_calloc((size_t)tokens, sizeof *pos, err);
+    int32_t *id = lf_calloc((size_t)tokens, sizeof *id, err),
+            *pos = lf_calloc((size_t)tokens, sizeof *pos, err);
     const int32_t cu[2] = {0, (int32_t)tokens};
     int rc = id && pos ? 0 : LF_ENOMEM;
     for (int64_t i = 0; i < tokens && !rc; i++) {
@@ -101,15 +106,16 @@ static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
     if (!rc)
         rc = lf_exec_run(m->ex, m->chain, LF_FWD, 0, LF_FIRST, err);
     if (!rc)
-        rc = lf_exec_read(m->ex, m->chain, 0, m->output, out, (size_t)(tokens * m->width) * sizeof *out, err);
+        rc = lf_exec_read(m->ex, m->chain, 0, m->output, out,
+                          (size_t)(tokens * m->width) * sizeof *out, err);
     free(id);
     free(pos);
     return rc;
 }
 
 /* One model after the other: never two in memory. */
-static int run_one(const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, int threads, float **out, int64_t *n,
-                   lf_err *err)
+static int run_one(const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, int threads,
+                   float **out, int64_t *n, lf_err *err)
 {
     struct model m = {0};
     int rc = open_model(&m, ck, adapter, tokens, threads, err);
@@ -122,8 +128,8 @@ static int run_one(const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, i
     return rc;
 }
 
-int lf_adapter_probe(const char *base, const char *adapter, const char *merged, int64_t tokens, int threads, double *out,
-                     lf_err *err)
+int lf_adapter_probe(const char *base, const char *adapter, const char *merged, int64_t tokens,
+                     int threads, double *out, lf_err *err)
 {
     lf_ckpt *b = NULL, *a = NULL, *m = NULL;
     float *x = NULL, *y = NULL;

@@ -29,7 +29,8 @@ int lf_convert_left_begin(struct lf_convert_left *l, const struct lf_convert_opt
 void lf_convert_left_end(struct lf_convert_left *l)
 {
     if (l->aside && (lf_io_exists(l->out) || rename(l->aside, l->out) < 0))
-        (void)lf_io_remove_tree(l->aside, NULL); /* its files have second links in `out`, or are of no use */
+        (void)lf_io_remove_tree(l->aside,
+                                NULL); /* its files have second links in `out`, or are of no use */
     free(l->aside);
     free(l->dirs);
 }
@@ -42,14 +43,16 @@ static int add_file(lf_hash *h, const char *path, lf_err *err)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (stat(path, &st) < 0)
         return lf_fail_errno(err, "cannot look at %s", path);
-    int n = snprintf(text, sizeof text, " %lld %lld.%09ld %llu\n", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-                     st.st_mtim.tv_nsec, (unsigned long long)st.st_ino);
+    int n =
+        snprintf(text, sizeof text, " %lld %lld.%09ld %llu\n", (long long)st.st_size,
+                 (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)st.st_ino);
     lf_hash_update(h, name, strlen(name));
     lf_hash_update(h, text, (size_t)n);
     return 0;
 }
 
-int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, int dtype, lf_err *err)
+int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, int dtype,
+                          lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
     lf_hash *h = lf_hash_create(err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenized data of other programs in and out: Megatron-LM's .idx/.bin (store/megatron_data.h) to a `shards` artifact
- * and back, byte for byte: dtype, documents of several sequences and modes are kept. Streams: memory is the index and
- * the longest document. What is made becomes an artifact when its manifest is linked, last; what a killed run left is
- * made again.
+ * Tokenized data of other programs in and out: Megatron-LM's .idx/.bin (store/megatron_data.h) to a
+ * `shards` artifact and back, byte for byte: dtype, documents of several sequences and modes are
+ * kept. Streams: memory is the index and the longest document. What is made becomes an artifact
+ * when its manifest is linked, last; what a killed run left is made again.
  */
 #ifndef LF_CONVERT_SHARDS_H
 #define LF_CONVERT_SHARDS_H
@@ -32,11 +32,14 @@ struct lf_shards_result {
     uint64_t appended; /* end-of-document tokens that were added */
 };
 
-/* .idx to shards, all in the split "train". LF_EFORMAT: an id that is none or is not below vocab_size. LF_EINTR: stop()
- * said so; nothing is published then. */
-int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_result *res, lf_err *err);
-/* Shards to SPLIT.bin and SPLIT.idx for every split, an artifact of kind "megatron". The dtype is the one the data came
- * with, or Megatron's choice for the vocabulary. LF_ENOTSUP: a loss mask, which the format has no place for. */
-int lf_convert_shards_export(const struct lf_shards_opts *o, struct lf_shards_result *res, lf_err *err);
+/* .idx to shards, all in the split "train". LF_EFORMAT: an id that is none or is not below
+ * vocab_size. LF_EINTR: stop() said so; nothing is published then. */
+int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_result *res,
+                             lf_err *err);
+/* Shards to SPLIT.bin and SPLIT.idx for every split, an artifact of kind "megatron". The dtype is
+ * the one the data came with, or Megatron's choice for the vocabulary. LF_ENOTSUP: a loss mask,
+ * which the format has no place for. */
+int lf_convert_shards_export(const struct lf_shards_opts *o, struct lf_shards_result *res,
+                             lf_err *err);
 
 #endif

@@ -107,8 +107,10 @@ static int import_doc(struct import *im, uint64_t d, lf_err *err)
     for (size_t k = 0; k < doc.n; k++)
         if (doc.tokens[k] >= (uint64_t)im->info.vocab_size)
             return lf_fail(err, LF_EFORMAT,
-                           "%s: document %llu holds token id %u, the vocabulary ends at %lld; is it of this tokenizer?",
-                           im->o->from, (unsigned long long)d, doc.tokens[k], (long long)im->info.vocab_size - 1);
+                           "%s: document %llu holds token id %u, the vocabulary ends at %lld; is "
+                           "it of this tokenizer?",
+                           im->o->from, (unsigned long long)d, doc.tokens[k],
+                           (long long)im->info.vocab_size - 1);
     if (im->w && lf_shard_writer_tokens(im->w) + doc.n > im->o->shard_tokens)
         rc = close_shard(im, err);
     if (!rc && !im->w)
@@ -125,31 +127,35 @@ static int publish(struct import *im, lf_err *err)
 {
     json_t *m = im->a.meta;
     const struct lf_shards_result *r = &im->res;
-    json_t *train =
-        json_pack("{s:i,s:I,s:I}", "shards", im->files, "docs", (json_int_t)r->docs, "tokens", (json_int_t)r->tokens);
-    int bad = json_object_set_new(m, "format", json_string(LF_SHARD_FORMAT)) |
-              json_object_set_new(m, "tokenizer_sha256", json_string(im->info.tokenizer_sha256)) |
-              json_object_set_new(m, "vocab_size", json_integer(im->info.vocab_size)) |
-              json_object_set_new(m, "eos_id", json_integer(im->info.eos_id)) |
-              json_object_set_new(m, "token_bytes", json_integer(im->info.vocab_size <= 65536 ? 2 : 4)) |
-              json_object_set_new(m, "splits", json_pack("{s:o}", "train", train)) |
-              json_object_set_new(m, "megatron",
-                                  json_pack("{s:s,s:I}", "dtype", lf_megatron_dtype_name(im->i->dtype), "sequences",
-                                            (json_int_t)r->seqs));
-    return bad ? lf_fail(err, LF_ENOMEM, "no memory for a manifest") : lf_artifact_publish(&im->a, im->o->out, err);
+    json_t *train = json_pack("{s:i,s:I,s:I}", "shards", im->files, "docs", (json_int_t)r->docs,
+                              "tokens", (json_int_t)r->tokens);
+    int bad =
+        json_object_set_new(m, "format", json_string(LF_SHARD_FORMAT)) |
+        json_object_set_new(m, "tokenizer_sha256", json_string(im->info.tokenizer_sha256)) |
+        json_object_set_new(m, "vocab_size", json_integer(im->info.vocab_size)) |
+        json_object_set_new(m, "eos_id", json_integer(im->info.eos_id)) |
+        json_object_set_new(m, "token_bytes", json_integer(im->info.vocab_size <= 65536 ? 2 : 4)) |
+        json_object_set_new(m, "splits", json_pack("{s:o}", "train", train)) |
+        json_object_set_new(m, "megatron",
+                            json_pack("{s:s,s:I}", "dtype", lf_megatron_dtype_name(im->i->dtype),
+                                      "sequences", (json_int_t)r->seqs));
+    return bad ? lf_fail(err, LF_ENOMEM, "no memory for a manifest")
+               : lf_artifact_publish(&im->a, im->o->out, err);
 }
 
 static void warn_packed(const struct import *im)
 {
     char text[512];
     snprintf(text, sizeof text,
-             "%s: its sequences do not fill the .bin in order; an export writes them in the order of the index",
+             "%s: its sequences do not fill the .bin in order; an export writes them in the order "
+             "of the index",
              im->o->from);
     if (!im->i->packed && im->o->warn)
         im->o->warn(im->o->arg, text);
 }
 
-int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_result *res, lf_err *err)
+int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_result *res,
+                             lf_err *err)
 {
     lf_megatron_data *d = NULL;
     struct import im = {.o = o};

@@ -21,7 +21,8 @@ struct export
 };
 
 /* Tokens [first, end) of a shard as one sequence. */
-static int export_seq(lf_megatron_writer *w, const lf_shard *s, uint64_t first, uint64_t end, int8_t mode, lf_err *err)
+static int export_seq(lf_megatron_writer *w, const lf_shard *s, uint64_t first, uint64_t end,
+                      int8_t mode, lf_err *err)
 {
     int32_t buf[PIECE];
     uint32_t ids[PIECE];
@@ -45,7 +46,8 @@ static int export_file(struct export *x, lf_megatron_writer *w, const lf_shard *
     const int8_t *modes = lf_shard_seq_modes(s);
     uint64_t n = lf_shard_get_info(s)->n_docs;
     int rc = lf_shard_has_mask(s)
-                 ? lf_fail(err, LF_ENOTSUP, "%s has a loss mask; Megatron's files have no place for one", x->o->from)
+                 ? lf_fail(err, LF_ENOTSUP,
+                           "%s has a loss mask; Megatron's files have no place for one", x->o->from)
                  : 0;
     for (uint64_t d = 0; d < n && !rc; d++) {
         if (x->o->stop && x->o->stop())
@@ -74,7 +76,8 @@ static int export_split(struct export *x, lf_artifact *a, const char *split, lf_
     for (size_t i = 0; lf_shardset_file(set, i); i++)
         modes = modes || lf_shard_seq_modes(lf_shardset_file(set, i));
     char *path = lf_path_join(x->o->out, split, err);
-    enum lf_megatron_dtype t = x->dtype ? x->dtype : lf_megatron_dtype_for(lf_shardset_get_info(set)->vocab_size);
+    enum lf_megatron_dtype t =
+        x->dtype ? x->dtype : lf_megatron_dtype_for(lf_shardset_get_info(set)->vocab_size);
     rc = path ? lf_megatron_create(&w, path, t, modes, err) : LF_ENOMEM;
     for (size_t i = 0; !rc && lf_shardset_file(set, i); i++)
         rc = export_file(x, w, lf_shardset_file(set, i), err);
@@ -94,16 +97,20 @@ static int export_split(struct export *x, lf_artifact *a, const char *split, lf_
 }
 
 /* The dtype that imported data came with; 0: it was not imported. */
-static int find_dtype(enum lf_megatron_dtype *out, const lf_artifact *a, const char *from, lf_err *err)
+static int find_dtype(enum lf_megatron_dtype *out, const lf_artifact *a, const char *from,
+                      lf_err *err)
 {
-    const char *name = json_string_value(json_object_get(json_object_get(a->meta, "megatron"), "dtype"));
+    const char *name =
+        json_string_value(json_object_get(json_object_get(a->meta, "megatron"), "dtype"));
     *out = 0;
     if (!name)
         return 0;
     for (int t = LF_MEGATRON_U8; t <= LF_MEGATRON_U16; t++)
         if (strcmp(lf_megatron_dtype_name((enum lf_megatron_dtype)t), name) == 0)
             *out = (enum lf_megatron_dtype)t;
-    return *out ? 0 : lf_fail(err, LF_EFORMAT, "%s: its manifest names a Megatron dtype \"%.40s\"", from, name);
+    return *out ? 0
+                : lf_fail(err, LF_EFORMAT, "%s: its manifest names a Megatron dtype \"%.40s\"",
+                          from, name);
 }
 
 static bool has_split(const lf_artifact *a, const char *split)
@@ -114,7 +121,8 @@ static bool has_split(const lf_artifact *a, const char *split)
     return false;
 }
 
-int lf_convert_shards_export(const struct lf_shards_opts *o, struct lf_shards_result *res, lf_err *err)
+int lf_convert_shards_export(const struct lf_shards_opts *o, struct lf_shards_result *res,
+                             lf_err *err)
 {
     static const char *const splits[] = {"train", "valid", "test"};
     struct export x = {.o = o};

@@ -27,7 +27,8 @@ int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, 
     if (!rc && fstat(fd, &st) < 0)
         rc = lf_fail_errno(err, "%s/%s", dir, name);
     if (!rc && (uint64_t)st.st_size > max)
-        rc = lf_fail(err, LF_EFORMAT, "%s/%s has %lld bytes, more than the %zu that such a file may have", dir, name,
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s/%s has %lld bytes, more than the %zu that such a file may have", dir, name,
                      (long long)st.st_size, max);
     if (!rc && !(text = lf_malloc((size_t)st.st_size + 1, 1, err)))
         rc = LF_ENOMEM;
@@ -63,7 +64,8 @@ json_t *lf_hf_read_json(const char *dir, const char *name, lf_err *err)
 
 int lf_hf_open_tensors(lf_st **out, const char *dir, lf_err *err)
 {
-    static const char *const names[] = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX, LF_TORCH_FILE, LF_TORCH_INDEX};
+    static const char *const names[] = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX, LF_TORCH_FILE,
+                                        LF_TORCH_INDEX};
     for (size_t i = 2; i < 4; i++) { /* PyTorch's own files, where there are no safetensors */
         char *own = lf_path_join(dir, names[i], err), *a = lf_path_join(dir, names[0], err),
              *b = lf_path_join(dir, names[1], err);
@@ -176,7 +178,10 @@ enum lf_h5_type lf_hf_h5_type(enum lf_st_dtype t)
 
 enum lf_st_dtype lf_hf_st_type(enum lf_h5_type t)
 {
-    return t == LF_H5_BF16 ? LF_ST_BF16 : t == LF_H5_F32 ? LF_ST_F32 : t == LF_H5_F64 ? LF_ST_F64 : 0;
+    return t == LF_H5_BF16  ? LF_ST_BF16
+           : t == LF_H5_F32 ? LF_ST_F32
+           : t == LF_H5_F64 ? LF_ST_F64
+                            : 0;
 }
 
 enum lf_st_dtype lf_convert_target(int dtype, enum lf_st_dtype source)
@@ -217,7 +222,8 @@ static bool is_tokenizer_file(const char *name)
     return false;
 }
 
-static int copy_file(const char *from, const char *to, const char *name, lf_artifact *a, lf_err *err)
+static int copy_file(const char *from, const char *to, const char *name, lf_artifact *a,
+                     lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
@@ -242,7 +248,8 @@ static int by_name(const struct dirent *e)
     return is_tokenizer_file(e->d_name);
 }
 
-int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n, lf_err *err)
+int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n,
+                     lf_err *err)
 {
     struct dirent **list = NULL;
     int count = scandir(from, &list, by_name, cmp_name), rc = 0;
@@ -329,13 +336,15 @@ static int is_empty(const char *dir, bool *empty, lf_err *err)
 
 int lf_hf_begin_dir(const char *dir, lf_err *err)
 {
-    char *manifest = lf_path_join(dir, LF_ARTIFACT_MANIFEST, err), *mark = lf_path_join(dir, UNFINISHED, err);
+    char *manifest = lf_path_join(dir, LF_ARTIFACT_MANIFEST, err),
+         *mark = lf_path_join(dir, UNFINISHED, err);
     bool empty = true;
     int rc = manifest && mark ? is_empty(dir, &empty, err) : LF_ENOMEM;
     if (!rc && lf_io_exists(manifest))
         rc = lf_fail(err, LF_EEXIST, "%s is complete already", dir);
     if (!rc && !empty && !lf_io_exists(mark))
-        rc = lf_fail(err, LF_EEXIST, "%s holds files that lf-convert has not written; name another directory", dir);
+        rc = lf_fail(err, LF_EEXIST,
+                     "%s holds files that lf-convert has not written; name another directory", dir);
     if (!rc && !empty)
         rc = lf_io_remove_tree(dir, err);
     if (!rc)

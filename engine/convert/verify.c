@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A checkpoint against expected logits, of a reward model every token's score: the model in f32, one sequence at a time. */
+ * A checkpoint against expected logits, of a reward model every token's score: the model in f32,
+ * one sequence at a time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,10 +50,15 @@ static int open_expected(struct verify *v, const char *path, lf_err *err)
         return bad_file(path, "there is no input_ids, I64 [batch, length]", err);
     v->batch = v->ids->shape[0];
     v->length = v->ids->shape[1];
-    if (!v->logits || (v->logits->dtype != LF_ST_F64 && v->logits->dtype != LF_ST_F32) || v->logits->ndim != 3 ||
-        v->logits->shape[0] != v->batch || v->logits->shape[1] != v->length || v->logits->elems == 0)
-        return bad_file(path, "there is no logits, F64 or F32 [batch, length, vocabulary], of a reward model [batch, length, 1]", err);
-    if (v->prefix && (v->prefix->dtype != LF_ST_I64 || v->prefix->ndim != 1 || v->prefix->shape[0] != v->batch))
+    if (!v->logits || (v->logits->dtype != LF_ST_F64 && v->logits->dtype != LF_ST_F32) ||
+        v->logits->ndim != 3 || v->logits->shape[0] != v->batch ||
+        v->logits->shape[1] != v->length || v->logits->elems == 0)
+        return bad_file(path,
+                        "there is no logits, F64 or F32 [batch, length, vocabulary], of a reward "
+                        "model [batch, length, 1]",
+                        err);
+    if (v->prefix &&
+        (v->prefix->dtype != LF_ST_I64 || v->prefix->ndim != 1 || v->prefix->shape[0] != v->batch))
         return bad_file(path, "prefix is not I64 [batch]", err);
     v->width = v->logits->shape[2];
     return 0;
@@ -66,10 +72,12 @@ static int check_width(struct verify *v, const lf_model_config *c, lf_err *err)
     const bool score = c->output == LF_OUTPUT_SCORE;
     v->vocab = c->vocab;
     if (score && v->width != 1)
-        return lf_fail(err, LF_EINVAL, "the model gives one score a token, but the file has %lld numbers", (long long)v->width);
+        return lf_fail(err, LF_EINVAL,
+                       "the model gives one score a token, but the file has %lld numbers",
+                       (long long)v->width);
     if (!score && v->width != c->vocab)
-        return lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld", (long long)v->width,
-                       (long long)c->vocab);
+        return lf_fail(err, LF_EINVAL, "the expected logits are of %lld tokens, the model has %lld",
+                       (long long)v->width, (long long)c->vocab);
     return 0;
 }
 
@@ -84,11 +92,15 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
         rc = lf_weights_config(&c, ck, err);
     if (!rc)
         rc = check_width(v, &c, err);
-    if (!rc && (c.mask == LF_MASK_PREFIX) != (v->prefix != NULL)) /* never compared as if there were none */
-        rc = lf_fail(err, LF_EINVAL,
-                     v->prefix ? "the expected logits are of a prefix mask, which the model has not"
-                               : "the model has a prefix mask, and the expected logits do not say the prefixes");
-    if (!rc && (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
+    if (!rc && (c.mask == LF_MASK_PREFIX) !=
+                   (v->prefix != NULL)) /* never compared as if there were none */
+        rc = lf_fail(
+            err, LF_EINVAL,
+            v->prefix
+                ? "the expected logits are of a prefix mask, which the model has not"
+                : "the model has a prefix mask, and the expected logits do not say the prefixes");
+    if (!rc &&
+        (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
     if (!rc)
         rc = lf_decoder_declare(v->dec, v->ps, err);
@@ -96,10 +108,12 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
         rc = LF_ENOMEM;
     lf_graph *g = rc ? NULL
                   : c.output == LF_OUTPUT_SCORE
-                      ? lf_decoder_heads_graph(v->dec, v->ps, "verify", &rows, &(struct lf_decoder_heads){.score = true}, err)
+                      ? lf_decoder_heads_graph(v->dec, v->ps, "verify", &rows,
+                                               &(struct lf_decoder_heads){.score = true}, err)
                       : lf_decoder_logits_graph(v->dec, v->ps, "verify", &rows, err);
     if (!rc)
-        rc = v->chain = g ? lf_plan_add(v->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
+        rc = v->chain =
+            g ? lf_plan_add(v->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);
     if (rc >= 0)
         rc = lf_plan_finish(v->plan, err);
@@ -126,8 +140,8 @@ static int feed_prefix(struct verify *v, int64_t b, const int32_t *cu, int32_t *
     int rc = v->prefix ? lf_st_read(v->expected, v->prefix, b, 1, &n, err) : 0;
     int32_t prefix = (int32_t)n;
     if (!rc && (n < 0 || n > v->length))
-        rc = lf_fail(err, LF_EFORMAT, "prefix holds %lld, which does not fit %lld tokens", (long long)n,
-                     (long long)v->length);
+        rc = lf_fail(err, LF_EFORMAT, "prefix holds %lld, which does not fit %lld tokens",
+                     (long long)n, (long long)v->length);
     if (!rc && c->mask == LF_MASK_PREFIX)
         rc = write_i32(v, "prefix", &prefix, 1, err);
     if (rc || c->position != LF_POS_ROPE2D)
@@ -144,7 +158,8 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
     int rc = lf_st_read(v->expected, v->ids, b * v->length, v->length, ids, err);
     for (int64_t t = 0; t < v->length && !rc; t++) {
         if (ids[t] < 0 || ids[t] >= v->vocab)
-            rc = lf_fail(err, LF_EFORMAT, "input_ids holds %lld, which is no token of a vocabulary of %lld",
+            rc = lf_fail(err, LF_EFORMAT,
+                         "input_ids holds %lld, which is no token of a vocabulary of %lld",
                          (long long)ids[t], (long long)v->vocab);
         work[t] = (int32_t)ids[t];
         pos[t] = (int32_t)t;
@@ -164,7 +179,8 @@ static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf
 {
     const bool score = lf_decoder_config(v->dec)->output == LF_OUTPUT_SCORE;
     int64_t n = v->length * v->width;
-    int rc = lf_exec_read(v->exec, v->chain, 0, score ? "score" : "logits", got, (size_t)n * sizeof *got, err);
+    int rc = lf_exec_read(v->exec, v->chain, 0, score ? "score" : "logits", got,
+                          (size_t)n * sizeof *got, err);
     if (rc)
         return rc;
     if (!score)
@@ -179,7 +195,8 @@ static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf
     for (int64_t i = 0; i < n && !rc; i++) {
         double d = fabs((double)got[i] - want[i]);
         if (!isfinite(got[i]) || !isfinite(want[i]))
-            return lf_fail(err, LF_ENUMERIC, "a logit of sequence %lld is not finite", (long long)b);
+            return lf_fail(err, LF_ENUMERIC, "a logit of sequence %lld is not finite",
+                           (long long)b);
         v->max = fmax(v->max, d);
         v->most = fmax(v->most, fabs(want[i]));
         v->sum += d * d;
@@ -210,8 +227,8 @@ static int run_all(struct verify *v, lf_err *err)
     return rc;
 }
 
-int lf_convert_verify(const char *checkpoint, const char *expected, int threads, struct lf_convert_verdict *out,
-                      lf_err *err)
+int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
+                      struct lf_convert_verdict *out, lf_err *err)
 {
     struct verify v = {.chain = -1};
     int rc = open_expected(&v, expected, err);
@@ -222,7 +239,8 @@ int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
     if (!rc) {
         const struct lf_hf_family *f = lf_hf_family_for(lf_decoder_config(v.dec), NULL, NULL);
         *out = (struct lf_convert_verdict){.max = v.most > 0 ? v.max / v.most : v.max,
-                                           .rms = v.sum_ref > 0 ? sqrt(v.sum / v.sum_ref) : sqrt(v.sum),
+                                           .rms = v.sum_ref > 0 ? sqrt(v.sum / v.sum_ref)
+                                                                : sqrt(v.sum),
                                            .tol_max = f ? f->tol_max : LF_HF_TOL_MAX,
                                            .tol_rms = f ? f->tol_rms : LF_HF_TOL_RMS,
                                            .tokens = v.batch * v.length};

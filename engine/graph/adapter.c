@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapters: their tensors in the store, and the linear layer with one. The products of members are written side by side
- * into one tensor, with the base's product as the addend of each, so that whoever reads the group finds it whole.
+ * Adapters: their tensors in the store, and the linear layer with one. The products of members are
+ * written side by side into one tensor, with the base's product as the addend of each, so that
+ * whoever reads the group finds it whole.
  */
 #include "engine/graph/adapter.h"
 
@@ -35,11 +36,12 @@ bool lf_pstore_adapted(const lf_pstore *ps, const char *group)
 }
 
 /* One tensor "STEM.part"; group: "GROUP.part" or NULL. */
-static int declare(lf_pstore *ps, const char *of, const char *part, const char *group, int64_t rows, int64_t cols,
-                   lf_err *err)
+static int declare(lf_pstore *ps, const char *of, const char *part, const char *group, int64_t rows,
+                   int64_t cols, lf_err *err)
 {
     char name[192], joint[192], base[160];
-    struct lf_param_desc d = {.name = name, .ndim = 2, .dims = {rows, cols}, .decay = true, .adapter = true};
+    struct lf_param_desc d = {
+        .name = name, .ndim = 2, .dims = {rows, cols}, .decay = true, .adapter = true};
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.%s", base, part);
     if (group) {
@@ -60,19 +62,25 @@ static int declare_magnitude(lf_pstore *ps, const char *of, int64_t rows, lf_err
     char name[192], base[160];
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
-    const struct lf_param_desc d = {.name = name, .ndim = 1, .dims = {rows}, .init = LF_INIT_ONE, .decay = true, .adapter = true};
+    const struct lf_param_desc d = {.name = name,
+                                    .ndim = 1,
+                                    .dims = {rows},
+                                    .init = LF_INIT_ONE,
+                                    .decay = true,
+                                    .adapter = true};
     const int rc = lf_pstore_add(ps, &d, err);
     return rc < 0 ? rc : 0;
 }
 
-static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t members, const struct lf_adapter_desc *ad,
-                           lf_err *err)
+static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t members,
+                           const struct lf_adapter_desc *ad, lf_err *err)
 {
     const int64_t rank = ad->rank;
     int rc = 0;
     for (int part = 0; part < 2; part++) /* all A first: they are one group */
         for (int32_t k = 0; k < g->count && !rc; k++) {
-            const struct lf_param_desc d = ps->p[g->first + k].d; /* a copy: adding moves the array */
+            const struct lf_param_desc d =
+                ps->p[g->first + k].d; /* a copy: adding moves the array */
             if (members >> k & 1)
                 rc = part == 0 ? declare(ps, d.name, "lora_A", g->name, rank, d.dims[1], err)
                                : declare(ps, d.name, "lora_B", NULL, d.dims[0], rank, err);
@@ -82,7 +90,8 @@ static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t me
     return rc;
 }
 
-int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const struct lf_adapter_desc *d, lf_err *err)
+int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
+                    const struct lf_adapter_desc *d, lf_err *err)
 {
     const int32_t gi = lf_pstore_group(ps, group);
     if (gi < 0)
@@ -91,7 +100,9 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members, const st
         return lf_fail(err, LF_EEXIST, "adapter: group %s has one already", group);
     const struct lf_pgroup g = ps->g[gi];
     if (g.ndim != 2 || d->rank < 1 || (g.count < 32 && members >> g.count))
-        return lf_fail(err, LF_EINVAL, "adapter of %s: it needs matrices [out, in], members that are there and a rank of at least 1",
+        return lf_fail(err, LF_EINVAL,
+                       "adapter of %s: it needs matrices [out, in], members that are there and a "
+                       "rank of at least 1",
                        group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
     if (rc)
@@ -118,7 +129,8 @@ int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err)
     if (i < 0)
         return lf_fail(err, LF_ENOENT, "adapter: there is no tensor %s to train whole", name);
     if (ps->g[ps->p[i].group].count != 1)
-        return lf_fail(err, LF_EINVAL, "adapter: %s is one of a group and cannot be trained apart", name);
+        return lf_fail(err, LF_EINVAL, "adapter: %s is one of a group and cannot be trained apart",
+                       name);
     ps->p[i].d.adapter = ps->p[i].d.whole = true;
     ps->p[i].d.frozen = ps->g[ps->p[i].group].frozen = false;
     return 0;
@@ -127,7 +139,8 @@ int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err)
 /* ---- magnitudes ---- */
 
 /* The magnitude of rows [row, row + rows) of a group; of: the name whose adapter it is of. */
-static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, int64_t row, int64_t rows, lf_err *err)
+static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, int64_t row,
+                      int64_t rows, lf_err *err)
 {
     char name[192], base[160];
     struct lf_pview m;
@@ -136,18 +149,24 @@ static int start_rows(lf_pstore *ps, const struct lf_pgroup *g, const char *of, 
     stem(base, sizeof base, of);
     snprintf(name, sizeof name, "%s.lora_magnitude", base);
     if (!g->need[kind] || lf_pstore_view(ps, lf_pstore_find(ps, name), LF_P_MASTER, &m) != 1)
-        return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory", name);
-    const char *w = (char *)lf_pgroup_data(ps, g, kind) + (size_t)(row * g->cols) * lf_dtype_size(type);
-    const struct lf_k_dora_norm a = {.rows = rows, .c = g->cols, .w = w, .norm = m.data, .w_type = (uint8_t)type};
+        return lf_fail(err, LF_EINVAL, "magnitude %s: weights and magnitude are not in memory",
+                       name);
+    const char *w =
+        (char *)lf_pgroup_data(ps, g, kind) + (size_t)(row * g->cols) * lf_dtype_size(type);
+    const struct lf_k_dora_norm a = {
+        .rows = rows, .c = g->cols, .w = w, .norm = m.data, .w_type = (uint8_t)type};
     if (!ps->back->kernels->dora_norm.run || ps->back->kernels->dora_norm.check(&a) != LF_K_OK ||
         ps->back->kernels->dora_norm.run(ps->back->queue, &a) != LF_K_OK)
-        return lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name, ps->back->kernels->family);
+        return lf_fail(err, LF_ENOTSUP, "magnitude %s: %s has no kernel for it", name,
+                       ps->back->kernels->family);
     return 0;
 }
 
 int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
 {
-    int rc = ps->back || !ps->n_ad ? 0 : lf_fail(err, LF_EINVAL, "magnitudes: the store has no memory yet");
+    int rc = ps->back || !ps->n_ad
+                 ? 0
+                 : lf_fail(err, LF_EINVAL, "magnitudes: the store has no memory yet");
     bool any = false;
     for (size_t i = 0; i < ps->n_ad && !rc; i++) {
         const struct lf_padapter *a = &ps->ad[i];
@@ -181,10 +200,11 @@ static lf_val param_of(lf_graph *g, const char *of, const char *part)
 }
 
 /* A node that writes columns [col, col + cols) of y. */
-static void write_part(lf_graph *g, lf_val y, int64_t col, int64_t cols, enum lf_op op, const int32_t *in, int n_in,
-                       const struct lf_attr *attr)
+static void write_part(lf_graph *g, lf_val y, int64_t col, int64_t cols, enum lf_op op,
+                       const int32_t *in, int n_in, const struct lf_attr *attr)
 {
-    const int32_t part = lf_tensor_view(g, y.id, col, cols), i = part ? lf_node_raw(g, op, g->block) : -1;
+    const int32_t part = lf_tensor_view(g, y.id, col, cols),
+                  i = part ? lf_node_raw(g, op, g->block) : -1;
     if (i < 0)
         return;
     g->t[part].part = true;
@@ -205,35 +225,44 @@ struct layer {
 };
 
 /* Columns [col, ...) of y = those of base, with down_k B_k^T added where the member is adapted. */
-static void write_member(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted, int64_t col, int64_t at)
+static void write_member(const struct layer *l, lf_val y, const struct lf_param_desc *d,
+                         bool adapted, int64_t col, int64_t at)
 {
     lf_graph *g = l->g;
     const lf_val old = lf_slice(g, l->base, col, d->dims[0]);
     if (adapted) {
-        const int32_t in[] = {lf_slice(g, l->down, at, l->a->d.rank).id, param_of(g, d->name, "lora_B").id, 0, old.id};
+        const int32_t in[] = {lf_slice(g, l->down, at, l->a->d.rank).id,
+                              param_of(g, d->name, "lora_B").id, 0, old.id};
         write_part(g, y, col, d->dims[0], LF_OP_LINEAR, in, 4, NULL);
     } else {
         write_part(g, y, col, d->dims[0], LF_OP_COPY, &old.id, 1, NULL);
     }
 }
 
-/* What gives the rows of `of`, which begin at row, their trained lengths; down: of its A, whose first row is at. */
-static void dora_operands(const struct layer *l, const char *of, int64_t row, int64_t at, lf_val base, lf_val down, lf_val rest,
-                          int32_t in[6], struct lf_attr *attr)
+/* What gives the rows of `of`, which begin at row, their trained lengths; down: of its A, whose
+ * first row is at. */
+static void dora_operands(const struct layer *l, const char *of, int64_t row, int64_t at,
+                          lf_val base, lf_val down, lf_val rest, int32_t in[6],
+                          struct lf_attr *attr)
 {
     lf_graph *g = l->g;
     const lf_val b = param_of(g, of, "lora_B"), lora = lf_linear(g, down, b, LF_NONE);
-    const int32_t operands[] = {l->w.id, param_of(g, g->ps->g[l->a->group].name, "lora_A").id, b.id};
+    const int32_t operands[] = {l->w.id, param_of(g, g->ps->g[l->a->group].name, "lora_A").id,
+                                b.id};
     *attr = (struct lf_attr){.scale = l->a->d.scale, .pos_offset = (int32_t)row, .at = (int32_t)at};
     const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA_NORM, operands, 3, attr);
-    const int32_t all[] = {base.id,    lora.id,
-                           rest.id,    l->bias.id,
-                           param_of(g, of, "lora_magnitude").id, i < 0 ? 0 : g->n[i].out[0]};
+    const int32_t all[] = {base.id,
+                           lora.id,
+                           rest.id,
+                           l->bias.id,
+                           param_of(g, of, "lora_magnitude").id,
+                           i < 0 ? 0 : g->n[i].out[0]};
     memcpy(in, all, sizeof all);
 }
 
 /* The same with magnitudes. A member without an adapter gets what dropout kept from it back. */
-static void write_dora(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted, int64_t col, int64_t at)
+static void write_dora(const struct layer *l, lf_val y, const struct lf_param_desc *d, bool adapted,
+                       int64_t col, int64_t at)
 {
     lf_graph *g = l->g;
     struct lf_attr attr = {0};
@@ -241,7 +270,8 @@ static void write_dora(const struct layer *l, lf_val y, const struct lf_param_de
                  rest = l->rest.id ? lf_slice(g, l->rest, col, d->dims[0]) : LF_NONE;
     int32_t in[6] = {old.id, 0, rest.id};
     if (adapted)
-        dora_operands(l, d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest, in, &attr);
+        dora_operands(l, d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest, in,
+                      &attr);
     if (adapted || rest.id)
         write_part(g, y, col, d->dims[0], LF_OP_DORA, in, 6, &attr);
     else
@@ -252,7 +282,8 @@ static lf_val all_members(const struct layer *l)
 {
     lf_graph *g = l->g;
     const struct lf_pgroup *pg = &g->ps->g[l->a->group];
-    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->rows, "adapted.%zu", g->n_n)};
+    lf_val y = {lf_tensor_new(g, LF_F32, LF_ROLE_ACT, g->t[l->base.id].rows, pg->rows,
+                              "adapted.%zu", g->n_n)};
     int64_t col = 0, at = 0;
     for (int32_t k = 0; k < pg->count && !g->err.rc; k++) {
         const struct lf_param_desc *d = &g->ps->p[pg->first + k].d;
@@ -278,7 +309,8 @@ static lf_val one_module(const struct layer *l)
     return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};
 }
 
-lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias, const struct lf_adapter_drop *drop)
+lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
+                         const struct lf_adapter_drop *drop)
 {
     const struct lf_padapter *a =
         g->err.rc || !w.id || g->t[w.id].group < 0 ? NULL : adapter_of(g->ps, g->t[w.id].group);
@@ -286,7 +318,8 @@ lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias, const str
         return lf_linear(g, x, w, bias);
     struct layer l = {.g = g, .a = a, .w = w, .bias = bias};
     const char *group = g->ps->g[a->group].name;
-    const bool apart = a->d.magnitude && drop && drop->p > 0; /* the magnitude changes what dropout leaves */
+    const bool apart =
+        a->d.magnitude && drop && drop->p > 0; /* the magnitude changes what dropout leaves */
     char site[192];
     snprintf(site, sizeof site, "%s.lora", group);
     if (!apart)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In-place results and liveness. An op row says which result may share the place of which operand; the pass grants it
- * when nobody reads the operand's place later. Three forms:
- *   1. The result is a whole tensor: it becomes a view of the operand's place (rope turns q inside the qkv matrix).
+ * In-place results and liveness. An op row says which result may share the place of which operand;
+ * the pass grants it when nobody reads the operand's place later. Three forms:
+ *   1. The result is a whole tensor: it becomes a view of the operand's place (rope turns q inside
+ *      the qkv matrix).
  *
- *   2. The result is a slice, the operand whole: the operand becomes a view of the slice (the gradient of a turned q is
- *      written where the gradient of qkv is wanted).
+ *   2. The result is a slice, the operand whole: the operand becomes a view of the slice (the
+ *      gradient of a turned q is written where the gradient of qkv is wanted).
  *
- *   3. Both are slices at the same columns of equally shaped tensors, and nothing of the operand's is read later: the
- *      whole tensor of the result takes that place (the gradients of gate and up replace gate and up).
+ *   3. Both are slices at the same columns of equally shaped tensors, and nothing of the operand's
+ *      is read later: the whole tensor of the result takes that place (the gradients of gate and up
+ *      replace gate and up).
  *
- * Views have the row distance of their root, so tensors that a dense-only op touches stay out of 1 and 2 where that
- * would change.
+ * Views have the row distance of their root, so tensors that a dense-only op touches stay out of 1
+ * and 2 where that would change.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,8 @@ static int64_t column_in_root(const lf_graph *g, int32_t t)
     return c;
 }
 
-/* Does anything read columns [col, col + cols) of root's place after node i, other than as `except`? */
+/* Does anything read columns [col, col + cols) of root's place after node i, other than as
+ * `except`? */
 static bool read_later(const struct pass *p, int32_t root, int64_t col, int64_t cols, int32_t i)
 {
     const lf_graph *g = p->g;
@@ -52,8 +55,8 @@ static bool read_later(const struct pass *p, int32_t root, int64_t col, int64_t 
 }
 
 /* Another operand of the node lies in those columns: sharing would change it under the kernel. */
-static bool other_operand(const struct pass *p, const struct lf_node *n, int slot, int32_t root, int64_t col,
-                          int64_t cols)
+static bool other_operand(const struct pass *p, const struct lf_node *n, int slot, int32_t root,
+                          int64_t col, int64_t cols)
 {
     const lf_graph *g = p->g;
     for (int k = 0; k < LF_MAX_IN; k++) {
@@ -73,9 +76,10 @@ static bool other_operand(const struct pass *p, const struct lf_node *n, int slo
     return false;
 }
 
-/* Is the place used by anything but `except` while the family of `mover` has lived so far (up to node i)? */
-static bool busy(const struct pass *p, int32_t root, int64_t col, int64_t cols, int32_t mover, int32_t i,
-                 int32_t except)
+/* Is the place used by anything but `except` while the family of `mover` has lived so far (up to
+ * node i)? */
+static bool busy(const struct pass *p, int32_t root, int64_t col, int64_t cols, int32_t mover,
+                 int32_t i, int32_t except)
 {
     const lf_graph *g = p->g;
     int32_t from = i;
@@ -83,7 +87,8 @@ static bool busy(const struct pass *p, int32_t root, int64_t col, int64_t cols, 
         if (p->write[t] >= 0 && p->write[t] < from && lf_root_of(g, (int32_t)t) == mover)
             from = p->write[t];
     for (size_t t = 1; t < g->n_t; t++) {
-        if ((int32_t)t == except || (p->write[t] < 0 && p->last[t] < 0) || lf_root_of(g, (int32_t)t) != root)
+        if ((int32_t)t == except || (p->write[t] < 0 && p->last[t] < 0) ||
+            lf_root_of(g, (int32_t)t) != root)
             continue;
         int32_t end = p->last[t] > p->write[t] ? p->last[t] : p->write[t];
         int64_t c = column_in_root(g, (int32_t)t);
@@ -107,8 +112,10 @@ static void attach(lf_graph *g, int32_t child, int32_t root, int64_t col)
     g->t[child].col = col;
 }
 
-/* Form 3: all of the operand's tensor is dead after i, nothing of the result's is written before. */
-static bool whole_swap(const struct pass *p, const struct lf_node *n, int32_t i, int32_t ro, int32_t ri)
+/* Form 3: all of the operand's tensor is dead after i, nothing of the result's is written
+ * before. */
+static bool whole_swap(const struct pass *p, const struct lf_node *n, int32_t i, int32_t ro,
+                       int32_t ri)
 {
     const lf_graph *g = p->g;
     if (g->t[ro].cols != g->t[ri].cols || read_later(p, ri, 0, g->t[ri].cols, i))
@@ -116,7 +123,8 @@ static bool whole_swap(const struct pass *p, const struct lf_node *n, int32_t i,
     for (size_t t = 1; t < g->n_t; t++)
         if (p->write[t] >= 0 && p->write[t] < i && lf_root_of(g, (int32_t)t) == ro)
             return false;
-    for (int k = 0; k < LF_MAX_OUT; k++) /* each result must meet only the operand that its row allows */
+    for (int k = 0; k < LF_MAX_OUT;
+         k++) /* each result must meet only the operand that its row allows */
         if (n->out[k] && lf_root_of(g, n->out[k]) == ro) {
             bool allowed = false;
             for (int a = 0; a < 4 && lf_op_table[n->op].alias[a][0] >= 0; a++) {
@@ -141,8 +149,8 @@ static void try_pair(struct pass *p, int32_t i, int out_slot, int in_slot)
         return;
     int32_t ro = lf_root_of(g, o), ri = lf_root_of(g, in);
     const struct lf_tensor *to = &g->t[o], *ti = &g->t[in];
-    if (ro == ri || !movable(&g->t[ro]) || !movable(&g->t[ri]) || to->dtype != ti->dtype || to->rows != ti->rows ||
-        to->cols != ti->cols)
+    if (ro == ri || !movable(&g->t[ro]) || !movable(&g->t[ri]) || to->dtype != ti->dtype ||
+        to->rows != ti->rows || to->cols != ti->cols)
         return;
     int64_t ci = column_in_root(g, in), co = column_in_root(g, o);
     bool o_whole = o == ro, i_whole = in == ri;
@@ -152,8 +160,8 @@ static void try_pair(struct pass *p, int32_t i, int out_slot, int in_slot)
             !other_operand(p, n, in_slot, ri, ci, ti->cols))
             attach(g, o, ri, ci);
     } else if (i_whole) {
-        if (!any_dense_only(g, ri) && !read_later(p, ri, 0, ti->cols, i) && !busy(p, ro, co, ti->cols, ri, i, o) &&
-            !other_operand(p, n, in_slot, ri, 0, ti->cols))
+        if (!any_dense_only(g, ri) && !read_later(p, ri, 0, ti->cols, i) &&
+            !busy(p, ro, co, ti->cols, ri, i, o) && !other_operand(p, n, in_slot, ri, 0, ti->cols))
             attach(g, in, ro, co);
     } else if (ci == co && whole_swap(p, n, i, ro, ri)) {
         attach(g, ro, ri, 0);
@@ -198,7 +206,8 @@ int lf_alias(lf_graph *g, lf_err *err)
     }
     for (size_t i = 0; i < g->n_n; i++)
         for (int a = 0; a < 4 && lf_op_table[g->n[i].op].alias[a][0] >= 0; a++)
-            try_pair(&p, (int32_t)i, lf_op_table[g->n[i].op].alias[a][0], lf_op_table[g->n[i].op].alias[a][1]);
+            try_pair(&p, (int32_t)i, lf_op_table[g->n[i].op].alias[a][0],
+                     lf_op_table[g->n[i].op].alias[a][1]);
 out:
     free(p.last);
     free(p.write);

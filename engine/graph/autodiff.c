@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reverse-mode differentiation of a forward graph, in place: backward nodes are appended behind the forward ones. Only
- * tensors with a trained parameter upstream get gradients, so frozen parts make no node.
+ * Reverse-mode differentiation of a forward graph, in place: backward nodes are appended behind the
+ * forward ones. Only tensors with a trained parameter upstream get gradients, so frozen parts make
+ * no node.
  *
- * Gradients of slices are written straight into the gradient of the whole: the slot a vjp writes into is a column view
- * of it. That works while a slice has one consumer; with more, contributions are added first and copied into place. A
- * tensor that is read whole and in slices is refused: no model here does that, and a silent sum would be the place to
- * hide a bug.
+ * Gradients of slices are written straight into the gradient of the whole: the slot a vjp writes
+ * into is a column view of it. That works while a slice has one consumer; with more, contributions
+ * are added first and copied into place. A tensor that is read whole and in slices is refused: no
+ * model here does that, and a silent sum would be the place to hide a bug.
  */
 #include <stdlib.h>
 
@@ -14,7 +15,8 @@
 
 bool lf_ad_wants(const struct lf_ad *ad, int32_t t)
 {
-    return t && (size_t)t < ad->n && ad->needs[lf_root_of(ad->g, t)] && ad->g->t[t].role == LF_ROLE_ACT;
+    return t && (size_t)t < ad->n && ad->needs[lf_root_of(ad->g, t)] &&
+           ad->g->t[t].role == LF_ROLE_ACT;
 }
 
 static int32_t new_grad(struct lf_ad *ad, int32_t t)
@@ -31,13 +33,15 @@ static int32_t base_grad(struct lf_ad *ad, int32_t t)
 {
     if (!ad->grad[t]) {
         if (ad->uses[t] > 0) {
-            lf_graph_fail(ad->g, LF_ENOTSUP, "%s is read whole and in slices; its gradient needs one or the other",
+            lf_graph_fail(ad->g, LF_ENOTSUP,
+                          "%s is read whole and in slices; its gradient needs one or the other",
                           ad->g->t[t].name);
             return 0;
         }
         int32_t parent = ad->g->t[t].parent;
         ad->grad[t] =
-            parent ? lf_tensor_view(ad->g, base_grad(ad, parent), ad->g->t[t].col, ad->g->t[t].cols) : new_grad(ad, t);
+            parent ? lf_tensor_view(ad->g, base_grad(ad, parent), ad->g->t[t].col, ad->g->t[t].cols)
+                   : new_grad(ad, t);
     }
     return ad->grad[t];
 }
@@ -76,8 +80,9 @@ void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d)
     ad->g->t[ad->grad[t]].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
 }
 
-/* The gradients of t's slices are the slices of one tensor that is shaped like t: it, else 0. A layer whose result took
- * t as an addend part by part (adapter.c) leaves them so, and then nothing is copied. */
+/* The gradients of t's slices are the slices of one tensor that is shaped like t: it, else 0. A
+ * layer whose result took t as an addend part by part (adapter.c) leaves them so, and then nothing
+ * is copied. */
 static int32_t one_whole(const struct lf_ad *ad, int32_t t)
 {
     const struct lf_tensor *x = ad->g->t;
@@ -87,12 +92,14 @@ static int32_t one_whole(const struct lf_ad *ad, int32_t t)
         const int32_t d = x[v].parent == t ? ad->grad[v] : 0;
         if (!d)
             continue;
-        if (x[d].col != x[v].col || x[d].cols != x[v].cols || !x[d].parent || (whole && whole != x[d].parent))
+        if (x[d].col != x[v].col || x[d].cols != x[v].cols || !x[d].parent ||
+            (whole && whole != x[d].parent))
             return 0;
         whole = x[d].parent;
         covered += x[v].cols;
     }
-    return whole && !x[whole].parent && x[whole].cols == x[t].cols && covered == x[t].cols ? whole : 0;
+    return whole && !x[whole].parent && x[whole].cols == x[t].cols && covered == x[t].cols ? whole
+                                                                                           : 0;
 }
 
 /* Bring the gradients of t's slices into t's gradient. */
@@ -122,9 +129,10 @@ static void gather_slices(struct lf_ad *ad, int32_t t)
         ad->grad[v] = place;
     }
     if (sliced && covered && covered != ad->g->t[t].cols)
-        lf_graph_fail(ad->g, LF_ENOTSUP,
-                      "only %lld of %lld columns of %s reach the loss; give every slice a use or none",
-                      (long long)covered, (long long)ad->g->t[t].cols, ad->g->t[t].name);
+        lf_graph_fail(
+            ad->g, LF_ENOTSUP,
+            "only %lld of %lld columns of %s reach the loss; give every slice a use or none",
+            (long long)covered, (long long)ad->g->t[t].cols, ad->g->t[t].name);
 }
 
 int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t)
@@ -146,8 +154,8 @@ static void mark_needs(struct lf_ad *ad)
 {
     lf_graph *g = ad->g;
     for (size_t i = 1; i < ad->n; i++)
-        ad->needs[i] =
-            g->t[i].role == LF_ROLE_PARAM && !g->ps->g[g->t[i].group].frozen && !g->ps->g[g->t[i].group].balanced;
+        ad->needs[i] = g->t[i].role == LF_ROLE_PARAM && !g->ps->g[g->t[i].group].frozen &&
+                       !g->ps->g[g->t[i].group].balanced;
     for (size_t i = 0; i < g->n_fwd; i++) {
         const struct lf_node *n = &g->n[i];
         bool any = false;
@@ -175,8 +183,10 @@ static int run_vjps(struct lf_ad *ad)
         if (!flows)
             continue;
         if (!row->vjp)
-            return lf_graph_fail(g, LF_ENOTSUP,
-                                 "%s has no backward; it cannot stand before the loss of a trained graph", row->name);
+            return lf_graph_fail(
+                g, LF_ENOTSUP,
+                "%s has no backward; it cannot stand before the loss of a trained graph",
+                row->name);
         ad->block = g->block = g->n[i].block;
         row->vjp(ad, (int32_t)i);
     }
@@ -184,8 +194,8 @@ static int run_vjps(struct lf_ad *ad)
     return g->err.rc;
 }
 
-/* Does the loss, or an output with a gradient from outside, depend on anything that is trained? Outside gradients begin
- * here. */
+/* Does the loss, or an output with a gradient from outside, depend on anything that is trained?
+ * Outside gradients begin here. */
 static bool seed_gradients(struct lf_ad *ad)
 {
     lf_graph *g = ad->g;
@@ -204,8 +214,10 @@ int lf_autodiff(lf_graph *g, lf_err *err)
     if (rc)
         return rc;
     if (g->xent < 0 && !g->n_seed)
-        return lf_fail(err, LF_EINVAL,
-                       "graph %s has no loss (lf_xent, lf_output_grad), so there is nothing to differentiate", g->name);
+        return lf_fail(
+            err, LF_EINVAL,
+            "graph %s has no loss (lf_xent, lf_output_grad), so there is nothing to differentiate",
+            g->name);
     ad.grad = lf_calloc(g->n_t, sizeof *ad.grad, err);
     ad.uses = lf_calloc(g->n_t, sizeof *ad.uses, err);
     ad.needs = lf_calloc(g->n_t, sizeof *ad.needs, err);
@@ -216,8 +228,10 @@ int lf_autodiff(lf_graph *g, lf_err *err)
     g->n_fwd = g->n_n;
     mark_needs(&ad);
     if (!seed_gradients(&ad)) {
-        rc = lf_fail(err, LF_EINVAL, "graph %s: every parameter before the loss is frozen, nothing would be trained",
-                     g->name);
+        rc =
+            lf_fail(err, LF_EINVAL,
+                    "graph %s: every parameter before the loss is frozen, nothing would be trained",
+                    g->name);
         goto out;
     }
     run_vjps(&ad);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The builder's operations: each gathers operands and attributes and lets the op's shape rule check them.
+ * The builder's operations: each gathers operands and attributes and lets the op's shape rule check
+ * them.
  */
 #include "engine/graph/priv.h"
 
@@ -14,7 +15,8 @@ static bool owned(lf_graph *g, const int32_t *in, size_t n)
     return true;
 }
 
-static lf_val add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a)
+static lf_val add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                       const struct lf_attr *a)
 {
     if (g->err.rc || !owned(g, in, n_in))
         return LF_NONE;
@@ -30,7 +32,8 @@ static int32_t dense(lf_graph *g, lf_val v)
     return add_node(g, LF_OP_COPY, &v.id, 1, NULL).id;
 }
 
-lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale, int32_t pos_offset)
+lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale,
+                int32_t pos_offset)
 {
     const int32_t in[] = {token.id, position.id, wte.id, wpe.id};
     const struct lf_attr a = {.scale = scale, .pos_offset = pos_offset};
@@ -46,8 +49,10 @@ lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
 {
     const int32_t in[] = {x.id, 0, w.id, b.id};
-    const struct lf_attr a = {
-        .eps = o->eps, .w_offset = o->w_offset, .layer = o->layer, .heads = o->heads > 0 ? o->heads : 1};
+    const struct lf_attr a = {.eps = o->eps,
+                              .w_offset = o->w_offset,
+                              .layer = o->layer,
+                              .heads = o->heads > 0 ? o->heads : 1};
     return add_node(g, LF_OP_NORM, in, 4, &a);
 }
 
@@ -56,7 +61,8 @@ lf_val lf_unit_rows(lf_graph *g, lf_val w)
     return add_node(g, LF_OP_UNIT_ROWS, &w.id, 1, NULL);
 }
 
-lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table, const struct lf_rope_opts *o)
+lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
+               const struct lf_rope_opts *o)
 {
     const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id, o->position2.id};
     const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
@@ -78,7 +84,13 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
                     const struct lf_attn_opts *o)
 {
     const bool drop = o->dropout != 0; /* a NaN too, which the shape rule refuses */
-    const int32_t in[] = {q.id, k.id, v.id, cu_seqlens.id, alibi.id, drop ? o->sample.id : 0, drop ? o->position.id : 0,
+    const int32_t in[] = {q.id,
+                          k.id,
+                          v.id,
+                          cu_seqlens.id,
+                          alibi.id,
+                          drop ? o->sample.id : 0,
+                          drop ? o->position.id : 0,
                           o->prefix.id};
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
@@ -86,18 +98,20 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
     return add_node(g, LF_OP_ATTN, in, 8, &a);
 }
 
-void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
-                 int64_t page_tokens, int groups)
+void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq,
+                 lf_val pos, lf_val table, int64_t page_tokens, int groups)
 {
     const int32_t in[] = {k.id, v.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id};
     const struct lf_attr a = {.page_tokens = page_tokens, .groups = groups};
     add_node(g, LF_OP_KV_WRITE, in, 7, &a);
 }
 
-lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq, lf_val pos, lf_val table,
-                          lf_val alibi, int64_t page_tokens, const struct lf_attn_opts *o)
+lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq,
+                          lf_val pos, lf_val table, lf_val alibi, int64_t page_tokens,
+                          const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id, alibi.id, o->prefix.id};
+    const int32_t in[] = {q.id,   k_pages.id, v_pages.id, seq.id,
+                          pos.id, table.id,   alibi.id,   o->prefix.id};
     struct lf_attr a = attn_attr(o);
     a.page_tokens = page_tokens;
     if (!o->causal)
@@ -136,7 +150,9 @@ lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sampl
     const int32_t in[] = {x.id, 0, sample.id, position.id};
     const struct lf_attr a = {.p = p, .site = lf_name_site(name)};
     if (!(p < 0 || p > 0)) /* p is 0, or NaN, which the shape rule refuses */
-        return p == p ? x : (lf_graph_fail(g, LF_EINVAL, "dropout %s: p is not a number", name), LF_NONE);
+        return p == p
+                   ? x
+                   : (lf_graph_fail(g, LF_EINVAL, "dropout %s: p is not a number", name), LF_NONE);
     return add_node(g, LF_OP_DROPOUT, in, 4, &a);
 }
 
@@ -146,10 +162,12 @@ lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index)
     return add_node(g, LF_OP_GATHER, in, 2, NULL);
 }
 
-void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_xent_opts *o)
+void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
+             const struct lf_xent_opts *o)
 {
     const int32_t in[] = {x.id, w.id, bias.id, target.id};
-    const struct lf_attr a = {.softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy};
+    const struct lf_attr a = {
+        .softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy};
     add_node(g, LF_OP_XENT, in, 4, &a);
     if (g->err.rc)
         return;
@@ -165,11 +183,14 @@ void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const 
         lf_output(g, (lf_val){out[XENT_ENTROPY]}, "entropy");
 }
 
-struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target, const struct lf_logp_opts *o)
+struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
+                        const struct lf_logp_opts *o)
 {
     const int32_t in[] = {x.id, w.id, bias.id, target.id};
-    const struct lf_attr a = {
-        .softcap = o->softcap, .v_real = o->v_real, .scale = o->inv_temperature, .entropy = o->want_entropy};
+    const struct lf_attr a = {.softcap = o->softcap,
+                              .v_real = o->v_real,
+                              .scale = o->inv_temperature,
+                              .entropy = o->want_entropy};
     lf_val logp = add_node(g, LF_OP_LOGP, in, 4, &a);
     if (!logp.id)
         return (struct lf_logps){LF_NONE, LF_NONE};

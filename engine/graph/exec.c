@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or decides after
- * lf_exec_create.
+ * Running: the step loop walks an array of bound calls. Nothing here allocates, opens, locks or
+ * decides after lf_exec_create.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts,
     ex->nvtx = lf_nvtx_get();
     ex->args = lf_arena_create(err);
     ex->chain = lf_calloc(p->n_c + 1, sizeof *ex->chain, err);
-    if (!ex->args || !ex->chain || lf_exec_bind(ex, err) || (ex->o.profile && !(ex->prof = lf_prof_attach(ex, err)))) {
+    if (!ex->args || !ex->chain || lf_exec_bind(ex, err) ||
+        (ex->o.profile && !(ex->prof = lf_prof_attach(ex, err)))) {
         lf_exec_destroy(ex);
         return NULL;
     }
@@ -65,7 +66,8 @@ void lf_exec_destroy(lf_exec *ex)
 
 size_t lf_exec_bytes(const lf_exec *ex)
 {
-    return lf_pstore_bytes(ex->p->ps) + ex->p->input_bytes + ex->p->state_bytes + ex->p->arena_bytes;
+    return lf_pstore_bytes(ex->p->ps) + ex->p->input_bytes + ex->p->state_bytes +
+           ex->p->arena_bytes;
 }
 
 /* ---- names ---- */
@@ -94,7 +96,8 @@ static int32_t find_tensor(const struct lf_chain *c, const char *name, bool inpu
     return 0;
 }
 
-int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void *src, size_t bytes, lf_err *err)
+int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void *src, size_t bytes,
+                  lf_err *err)
 {
     const struct lf_chain *c = chain_of(ex, chain, slot, err);
     if (!c)
@@ -104,12 +107,13 @@ int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void
         return lf_fail(err, LF_ENOENT, "graph %s has no input %s", c->g->name, name);
     size_t want = lf_tensor_bytes(&c->g->t[t]);
     if (bytes != want)
-        return lf_fail(err, LF_EINVAL, "graph %s: input %s takes %zu bytes, %zu were given", c->g->name, name, want,
-                       bytes);
+        return lf_fail(err, LF_EINVAL, "graph %s: input %s takes %zu bytes, %zu were given",
+                       c->g->name, name, want, bytes);
     return ex->b->ops->copy_in(ex->b, lf_exec_addr(ex, c, slot, t), src, bytes, err);
 }
 
-int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes, lf_err *err)
+int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes,
+                 lf_err *err)
 {
     const struct lf_chain *c = chain_of(ex, chain, slot, err);
     if (!c)
@@ -119,8 +123,8 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
         return lf_fail(err, LF_ENOENT, "graph %s has no output %s", c->g->name, name);
     size_t have = lf_tensor_bytes(&c->g->t[t]);
     if (bytes > have)
-        return lf_fail(err, LF_EINVAL, "graph %s: output %s has %zu bytes, %zu were asked for", c->g->name, name, have,
-                       bytes);
+        return lf_fail(err, LF_EINVAL, "graph %s: output %s has %zu bytes, %zu were asked for",
+                       c->g->name, name, have, bytes);
     return ex->b->ops->copy_out(ex->b, dst, lf_exec_addr(ex, c, slot, t), bytes, err);
 }
 
@@ -177,18 +181,24 @@ const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int 
 {
     const struct lf_bound *bc = &ex->chain[chain];
     size_t n = ex->p->c[chain].g->n_n;
-    return bc->calls + ((size_t)slot * (size_t)bc->variants + (size_t)(variant < bc->variants ? variant : 0)) * n;
+    return bc->calls +
+           ((size_t)slot * (size_t)bc->variants + (size_t)(variant < bc->variants ? variant : 0)) *
+               n;
 }
 
-int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err)
+int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc,
+                        lf_err *err)
 {
     char text[600], why[320];
     lf_exec_why(ex, why, sizeof why);
-    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "graph %s, node %zu: %s failed on %s%s", c->g->name,
-                   node, lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family, why);
+    return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE,
+                   "graph %s, node %zu: %s failed on %s%s", c->g->name, node,
+                   lf_node_text(c->g, &c->g->n[node], text, sizeof text), ex->b->kernels->family,
+                   why);
 }
 
-static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err)
+static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what,
+                     lf_err *err)
 {
     char why[320];
     if (ex->prof)
@@ -198,8 +208,8 @@ static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const c
         if (!rc)
             continue;
         lf_exec_why(ex, why, sizeof why);
-        return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed%s", what,
-                       lf_kernel_table[calls[i].kernel].name, why);
+        return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed%s",
+                       what, lf_kernel_table[calls[i].kernel].name, why);
     }
     return 0;
 }
@@ -236,7 +246,8 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
         return rc;
     rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
     ps->version++;
-    if (current) /* adamw rounded the copies of what it changed, and the 8-bit ones were made after it */
+    /* adamw rounded the copies of what it changed, and the 8-bit ones were made after it */
+    if (current)
         ps->copy_version = ps->version;
     return rc;
 }
@@ -251,21 +262,23 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
 {
     const struct segment *s = what;
     for (size_t i = s->from; i < s->to; i++) {
-        int rc = lf_kernel_table[s->calls[i].kernel].call(ex->b->kernels, ex->b->queue, s->calls[i].args);
+        int rc = lf_kernel_table[s->calls[i].kernel].call(ex->b->kernels, ex->b->queue,
+                                                          s->calls[i].args);
         if (rc)
             return lf_exec_call_failed(ex, s->chain, i, rc, err);
     }
     return 0;
 }
 
-int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to, struct lf_captured *captured,
-                      lf_err *err)
+int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to,
+                      struct lf_captured *captured, lf_err *err)
 {
     const struct segment what = {&ex->p->c[chain], calls, from, to};
     return lf_exec_run_captured(ex, captured, issue_segment, &what, err);
 }
 
-static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
+static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
+                   lf_err *err)
 {
     if (chain == LF_CHAIN_OPT)
         return run_optimizer(ex, err);
@@ -295,17 +308,20 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
     if (ex->prof)
         return lf_prof_segment(ex, chain, seg, calls, err);
     struct lf_bound *bc = &ex->chain[chain];
-    return lf_exec_run_nodes(ex, chain, calls, from, to, &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], err);
+    return lf_exec_run_nodes(ex, chain, calls, from, to,
+                             &bc->captured[2 * (slot * bc->variants + v) + (seg == LF_BWD)], err);
 }
 
 /* In a named range where a tool looks on. */
-int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant, lf_err *err)
+int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
+                lf_err *err)
 {
     char name[96];
     if (!ex->nvtx)
         return run_one(ex, chain, seg, slot, variant, err);
     if (chain >= 0 && (size_t)chain < ex->p->n_c)
-        snprintf(name, sizeof name, "%s %s", ex->p->c[chain].g->name, seg == LF_FWD ? "forward" : "backward");
+        snprintf(name, sizeof name, "%s %s", ex->p->c[chain].g->name,
+                 seg == LF_FWD ? "forward" : "backward");
     else
         snprintf(name, sizeof name, "optimizer");
     ex->nvtx->push(name);
@@ -317,7 +333,8 @@ int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_v
 int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err)
 {
     for (size_t i = 0; i < n; i++) {
-        int rc = lf_exec_run(ex, items[i].chain, items[i].seg, items[i].slot, items[i].variant, err);
+        int rc =
+            lf_exec_run(ex, items[i].chain, items[i].seg, items[i].slot, items[i].variant, err);
         if (rc)
             return rc;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Binding: addresses for every tensor, argument structs for every (slot, variant, node), the optimizer's table,
- * constants. All allocation of an executor happens here.
+ * Binding: addresses for every tensor, argument structs for every (slot, variant, node), the
+ * optimizer's table, constants. All allocation of an executor happens here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_
     case LF_ROLE_GRAD:
         return (char *)lf_pgroup_data(p->ps, &p->ps->g[r->group], r->pkind) + within;
     default:
-        return ex->arena + c->arena_off + r->off + (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) +
-               within;
+        return ex->arena + c->arena_off + r->off +
+               (r->saved && c->o.slots > 1 ? (size_t)slot * c->saved_bytes : 0) + within;
     }
 }
 
@@ -54,7 +54,8 @@ static const void *packed_cb(const struct lf_bind *b, int32_t param)
 }
 
 /* Fill one call: emit, point it at its workspace, let the kernel check what it will get. */
-int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c,
+                      size_t i, lf_err *err)
 {
     const struct lf_node *n = &c->g->n[i];
     const struct lf_op_row *row = &lf_op_table[n->op];
@@ -64,11 +65,13 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     size_t need = rc ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
     if (!rc && need > c->work_bytes[i])
         return lf_fail(err, LF_EINVAL,
-                       "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned were %zu: plan "
+                       "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned "
+                       "were %zu: plan "
                        "for this backend",
                        c->g->name, lf_node_text(c->g, n, text, sizeof text), need, ex->b->threads,
                        ex->b->kernels->family, c->work_bytes[i]);
-    lf_kernel_set_work(row->kernel, args, c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL,
+    lf_kernel_set_work(row->kernel, args,
+                       c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL,
                        c->work_bytes[i]);
     if (rc || kr->check(ex->b->kernels, args) != LF_K_OK)
         return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name,
@@ -76,8 +79,10 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     return 0;
 }
 
-/* fn(ex, call, bind of it, chain, node) for every call of a chain, in their order; stops when one does not return 0. */
-int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_live, lf_exec_call_fn fn, lf_err *err)
+/* fn(ex, call, bind of it, chain, node) for every call of a chain, in their order; stops when one
+ * does not return 0. */
+int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_live,
+                      lf_exec_call_fn fn, lf_err *err)
 {
     const struct lf_chain *c = &ex->p->c[ci];
     struct lf_bound *bc = &ex->chain[ci];
@@ -102,7 +107,8 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
     return 0;
 }
 
-static int bind_call(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+static int bind_call(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
+                     const struct lf_chain *c, size_t i, lf_err *err)
 {
     const int kernel = lf_op_table[c->g->n[i].op].kernel;
     void *args = lf_arena_alloc(ex->args, 1, lf_kernel_table[kernel].args_bytes, err);
@@ -117,7 +123,8 @@ static int bind_chain(lf_exec *ex, size_t ci, lf_err *err)
     const size_t n = c->g->n_n;
     bc->variants = c->o.train ? 2 : 1;
     bc->calls = lf_calloc(n * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->calls, err);
-    bc->captured = lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
+    bc->captured =
+        lf_calloc(2 * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->captured, err);
     if (!bc->calls || !bc->captured || lf_exec_sum_bind(ex, ci, err))
         return LF_ENOMEM;
     return lf_exec_each_call(ex, ci, 0, 0, bind_call, err);
@@ -127,18 +134,19 @@ static struct lf_opt_tensor opt_tensor(const lf_plan *p, const struct lf_param *
 {
     const lf_pstore *ps = p->ps;
     const enum lf_pkind weights = lf_pstore_weights(ps, (int)(q - ps->p));
-    return (struct lf_opt_tensor){.n = q->n,
-                                  .master = lf_pstore_data(ps, q, weights),
-                                  .m = lf_pstore_data(ps, q, LF_P_M),
-                                  .v = lf_pstore_data(ps, q, LF_P_V),
-                                  .grad = lf_pstore_data(ps, q, LF_P_GRAD),
-                                  .copy = weights == LF_P_COPY ? NULL : lf_pstore_data(ps, q, LF_P_COPY),
-                                  .copy_type = (uint8_t)ps->copy_type,
-                                  .master_type = (uint8_t)lf_pstore_type(ps, weights),
-                                  .moment_type = (uint8_t)ps->moment_type,
-                                  .site = ~lf_name_site(q->d.name), /* that of its initial values is the name's */
-                                  .lr_scale = q->d.balance_rate > 0 ? q->d.balance_rate : q->d.lr_scale,
-                                  .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
+    return (struct lf_opt_tensor){
+        .n = q->n,
+        .master = lf_pstore_data(ps, q, weights),
+        .m = lf_pstore_data(ps, q, LF_P_M),
+        .v = lf_pstore_data(ps, q, LF_P_V),
+        .grad = lf_pstore_data(ps, q, LF_P_GRAD),
+        .copy = weights == LF_P_COPY ? NULL : lf_pstore_data(ps, q, LF_P_COPY),
+        .copy_type = (uint8_t)ps->copy_type,
+        .master_type = (uint8_t)lf_pstore_type(ps, weights),
+        .moment_type = (uint8_t)ps->moment_type,
+        .site = ~lf_name_site(q->d.name), /* that of its initial values is the name's */
+        .lr_scale = q->d.balance_rate > 0 ? q->d.balance_rate : q->d.lr_scale,
+        .weight_decay = q->d.decay ? p->adamw.weight_decay : 0.0f};
 }
 
 /* The optimizer's table: what AdamW updates, then what is balanced. */
@@ -155,10 +163,12 @@ static int fill_opt_table(lf_exec *ex, lf_err *err)
         if (!q->d.frozen)
             ex->opt_host[q->d.balance_rate > 0 ? b++ : w++] = opt_tensor(p, q);
     }
-    return ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host, all * sizeof *ex->opt_host, err);
+    return ex->b->ops->copy_in(ex->b, ex->inputs + p->opt_tab_off, ex->opt_host,
+                               all * sizeof *ex->opt_host, err);
 }
 
-static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void *args, const char *name, lf_err *err)
+static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void *args,
+                       const char *name, lf_err *err)
 {
     const struct lf_kernel_row *kr = &lf_kernel_table[kernel];
     void *copy = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
@@ -172,7 +182,8 @@ static int add_refresh(lf_exec *ex, struct lf_call *call, int kernel, const void
     return 0;
 }
 
-/* The call that makes the 8-bit copies of group g; in *call, and its arguments are the executor's. 1: it has some. */
+/* The call that makes the 8-bit copies of group g; in *call, and its arguments are the executor's.
+ * 1: it has some. */
 static int bind_quantise(lf_exec *ex, struct lf_call *call, const struct lf_pgroup *g, lf_err *err)
 {
     struct lf_k_quantise a;
@@ -207,10 +218,11 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
         if (!args)
             return LF_ENOMEM;
         lf_op_table[ops[k]].emit(&b, &n, args);
-        lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL, k == 0 ? p->opt_work : 0);
+        lf_kernel_set_work(lf_op_table[ops[k]].kernel, args, k == 0 ? ex->arena : NULL,
+                           k == 0 ? p->opt_work : 0);
         if (kr->check(ex->b->kernels, args) != LF_K_OK)
-            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments", kr->name,
-                         ex->b->kernels->family);
+            rc = lf_fail(err, LF_EINVAL, "optimizer: kernel %s of %s refuses its arguments",
+                         kr->name, ex->b->kernels->family);
         ex->opt[k] = (struct lf_call){lf_op_table[ops[k]].kernel, args};
     }
     for (size_t i = 0; i < p->ps->n_g && rc >= 0; i++) {
@@ -284,11 +296,13 @@ int lf_exec_bind(lf_exec *ex, lf_err *err)
     lf_plan *p = ex->p;
     if (p->ps->back)
         return lf_fail(err, LF_EBUSY, "the parameter store is bound to an executor already");
-    /* One block: rounding up to huge pages costs once, and the process grows by what the plan said. */
+    /* One block: rounding up to huge pages costs once, and the process grows by what the plan
+     * said. */
     ex->memory = ex->b->ops->alloc(ex->b, p->bytes.total, err);
     if (p->bytes.offloaded && ex->memory) {
         if (!ex->b->ops->alloc_host)
-            return lf_fail(err, LF_ENOTSUP, "executor: %s has no memory of its own to offload from", ex->b->ops->name);
+            return lf_fail(err, LF_ENOTSUP, "executor: %s has no memory of its own to offload from",
+                           ex->b->ops->name);
         ex->host_memory = ex->b->ops->alloc_host(ex->b, p->bytes.offloaded, err);
     }
     if (!ex->memory || (p->bytes.offloaded && !ex->host_memory))

@@ -27,7 +27,8 @@ static int issue_list(const void *user, lf_err *err)
 }
 
 /* A profile wants to see each call. */
-int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what, lf_err *err)
+int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what,
+                         lf_err *err)
 {
     const struct list l = {ex, issue, what};
     return ex->prof ? issue(ex, what, err) : lf_back_run_captured(ex->b, c, issue_list, &l, err);

@@ -32,7 +32,8 @@ static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int s
     int rc = 0;
     for (size_t t = 1; t < c->g->n_t && !rc; t++) {
         const struct lf_tensor *x = &c->g->t[t];
-        if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->last == (int32_t)node && !x->is_output)
+        if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->last == (int32_t)node &&
+            !x->is_output)
             rc = poison(ex, lf_exec_addr(ex, c, slot, (int32_t)t), lf_tensor_bytes(x), err);
     }
     if (!rc && c->work_bytes[node])
@@ -40,13 +41,15 @@ static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int s
     return rc;
 }
 
-int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant, lf_err *err)
+int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant,
+                         lf_err *err)
 {
     const struct lf_chain *c = &ex->p->c[chain];
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     int rc = from == 0 ? poison_start(ex, c, slot, err) : 0;
     for (size_t i = from; i < to && !rc; i++) {
-        int krc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
+        int krc =
+            lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);
     }
     return rc;
@@ -56,8 +59,11 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
 static void state_text(char *out, size_t cap, const struct lf_adamw_opts *o)
 {
     const bool m = o->moments == LF_BF16, p = o->masters == LF_BF16;
-    snprintf(out, cap, "%s%s%s%s", m ? "bf16 moments" : "", m && p ? ", " : "", p ? "bf16 masters" : "",
-             !m && !p ? "f32" : o->stochastic ? ", stochastic" : ", nearest");
+    snprintf(out, cap, "%s%s%s%s", m ? "bf16 moments" : "", m && p ? ", " : "",
+             p ? "bf16 masters" : "",
+             !m && !p        ? "f32"
+             : o->stochastic ? ", stochastic"
+                             : ", nearest");
 }
 
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
@@ -65,12 +71,14 @@ json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err)
     char hash[20], state[64];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)lf_plan_hash(ex->p));
     state_text(state, sizeof state, &ex->p->adamw);
-    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name, "kernels",
-                          ex->b->kernels->family, "target", ex->p->o.target->name, "threads", ex->b->threads, "numeric",
-                          ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast", "compute",
-                          lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "backend", ex->b->ops->name,
+                  "kernels", ex->b->kernels->family, "target", ex->p->o.target->name, "threads",
+                  ex->b->threads, "numeric", ex->p->o.mode == LF_INVARIANT ? "invariant" : "fast",
+                  "compute", lf_plan_compute(ex->p), "optimizer_state", state, "plan", hash);
     const char *products = ex->b->ops->products ? ex->b->ops->products(ex->b, ex->p->o.mode) : NULL;
-    const char *attention = ex->b->ops->attention ? ex->b->ops->attention(ex->b, ex->p->o.mode) : NULL;
+    const char *attention =
+        ex->b->ops->attention ? ex->b->ops->attention(ex->b, ex->p->o.mode) : NULL;
     if (!j || (attention && json_object_set_new(j, "attention", json_string(attention))) ||
         (ex->b->device && json_object_set_new(j, "device", json_string(ex->b->device))) ||
         (products && json_object_set_new(j, "products", json_string(products)))) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking), profile.c share.
+ * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking),
+ * profile.c share.
  */
 #ifndef LF_GRAPH_EXEC_PRIV_H
 #define LF_GRAPH_EXEC_PRIV_H
@@ -17,25 +18,32 @@ struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
     struct lf_captured *captured; /* [slot][variant][segment] */
-    int64_t live; /* rows that the calls compute, 0: all (exec_rows.c) */
-    size_t *ready;                /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
-    struct lf_captured *piece;    /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
+    int64_t live;                 /* rows that the calls compute, 0: all (exec_rows.c) */
+    size_t
+        *ready; /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
+    struct lf_captured
+        *piece; /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
 };
 
 struct lf_exec {
     lf_plan *p;
     lf_back *b;
     struct lf_exec_opts o;
-    lf_arena *args; /* every argument struct */
-    char *memory;   /* one block of plan->bytes.total: store, inputs, states, arena */
+    lf_arena *args;    /* every argument struct */
+    char *memory;      /* one block of plan->bytes.total: store, inputs, states, arena */
     char *host_memory; /* plan->bytes.offloaded of the host's; NULL: nothing is */
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;
-    struct lf_call *opt; /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has changed */
+    struct lf_call *
+        /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has
+         * changed */
+        opt;
     size_t n_opt;
     struct lf_captured opt_captured;
-    bool early, summing; /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
+    bool early,
+        /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
+        summing;
     lf_exec_reduce reduce;
     void *reduce_user;
     struct lf_call *copies, *packs;
@@ -48,13 +56,16 @@ struct lf_exec {
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);
 /* One call's argument struct anew. */
-int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err);
+int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c,
+                      size_t i, lf_err *err);
 /* rows_all, rows_live: of lf_bind. */
-typedef int (*lf_exec_call_fn)(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err);
-int lf_exec_each_call(lf_exec *ex, size_t chain, int64_t rows_all, int64_t rows_live, lf_exec_call_fn fn, lf_err *err);
+typedef int (*lf_exec_call_fn)(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
+                               const struct lf_chain *c, size_t i, lf_err *err);
+int lf_exec_each_call(lf_exec *ex, size_t chain, int64_t rows_all, int64_t rows_live,
+                      lf_exec_call_fn fn, lf_err *err);
 /* Nodes [from, to) of a chain, recorded in `captured`. */
-int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to, struct lf_captured *captured,
-                      lf_err *err);
+int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to,
+                      struct lf_captured *captured, lf_err *err);
 /* exec_sum.c: what is being summed comes before what is queued from now on. */
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
 /* Every bucket, for the optimizer. */
@@ -67,12 +78,16 @@ int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err)
 /* Where tensor t of a chain lies for a slot; NULL for t == 0. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
-int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant, lf_err *err);
-int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc, lf_err *err);
+int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant,
+                         lf_err *err);
+int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc,
+                        lf_err *err);
 
-/* exec_capture.c: run a list of calls, as a recorded one where the backend can. issue queues the calls once. */
+/* exec_capture.c: run a list of calls, as a recorded one where the backend can. issue queues the
+ * calls once. */
 typedef int (*lf_exec_issue)(lf_exec *ex, const void *what, lf_err *err);
-int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what, lf_err *err);
+int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what,
+                         lf_err *err);
 /* ": " and what the device says about a failure; "" where it says nothing. */
 void lf_exec_why(const lf_exec *ex, char *text, size_t cap);
 

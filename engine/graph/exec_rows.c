@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fewer rows than planned: the argument structs of a chain are written again, which takes as long as a kernel's call. */
+ * Fewer rows than planned: the argument structs of a chain are written again, which takes as long
+ * as a kernel's call. */
 #include "engine/graph/exec_priv.h"
 
-/* Ops whose activations of so many rows have one for each token, and whose kernels take the rows as they come. */
+/* Ops whose activations of so many rows have one for each token, and whose kernels take the rows as
+ * they come. */
 static bool by_tokens(const lf_graph *g, const struct lf_node *n)
 {
     switch (n->op) {
@@ -48,7 +50,8 @@ static bool possible(const lf_exec *ex, const lf_graph *g)
     return yes;
 }
 
-static int fill(lf_exec *ex, struct lf_call *call, const struct lf_bind *b, const struct lf_chain *c, size_t i, lf_err *err)
+static int fill(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
+                const struct lf_chain *c, size_t i, lf_err *err)
 {
     return lf_exec_fill_call(ex, (void *)(uintptr_t)call->args, b, c, i, err);
 }

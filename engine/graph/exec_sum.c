@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums of gradients over ranks. Without early sums they are the first part of the optimizer. With them the last backward
- * pass of a step runs in pieces: after the piece that finishes a bucket its sum is queued beside the next piece, on the
- * backend's stream for it, and the optimizer waits for the last. The pieces hold the calls of the whole pass in their order.
+ * Sums of gradients over ranks. Without early sums they are the first part of the optimizer. With
+ * them the last backward pass of a step runs in pieces: after the piece that finishes a bucket its
+ * sum is queued beside the next piece, on the backend's stream for it, and the optimizer waits for
+ * the last. The pieces hold the calls of the whole pass in their order.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,8 @@ int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
     if (!p->n_buckets || !c->o.train)
         return 0;
     bc->ready = lf_calloc(p->n_buckets, sizeof *bc->ready, err);
-    bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots, sizeof *bc->piece, err);
+    bc->piece = lf_calloc((p->n_buckets + 1) * (size_t)bc->variants * (size_t)c->o.slots,
+                          sizeof *bc->piece, err);
     if (!bc->ready || !bc->piece)
         return LF_ENOMEM;
     lf_plan_bucket_ready(p, c, bc->ready);
@@ -34,7 +36,8 @@ int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err)
 void lf_exec_sum_free(const lf_exec *ex, size_t chain)
 {
     struct lf_bound *bc = &ex->chain[chain];
-    const size_t n = (ex->p->n_buckets + 1) * (size_t)bc->variants * (size_t)ex->p->c[chain].o.slots;
+    const size_t n =
+        (ex->p->n_buckets + 1) * (size_t)bc->variants * (size_t)ex->p->c[chain].o.slots;
     for (size_t i = 0; bc->piece && i < n; i++)
         lf_back_forget_captured(ex->b, &bc->piece[i]);
     free(bc->piece);
@@ -54,7 +57,8 @@ static int begin(const lf_exec *ex, lf_err *err)
 static int sum_bucket(const lf_exec *ex, size_t i, lf_err *err)
 {
     const struct lf_bucket *b = &ex->p->bucket[i];
-    return ex->reduce(ex->reduce_user, (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off), b->n, err);
+    return ex->reduce(ex->reduce_user, (float *)(void *)(ex->p->ps->data[LF_P_GRAD] + b->off), b->n,
+                      err);
 }
 
 int lf_exec_sum_end(lf_exec *ex, lf_err *err)
@@ -76,7 +80,9 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
 {
     const lf_plan *p = ex->p;
     if (p->n_buckets && !ex->reduce)
-        return lf_fail(err, LF_EINVAL, "executor: the plan is for %d ranks, but nothing sums their gradients", p->dp_ranks);
+        return lf_fail(err, LF_EINVAL,
+                       "executor: the plan is for %d ranks, but nothing sums their gradients",
+                       p->dp_ranks);
     if (ex->summing || !p->n_buckets)
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);

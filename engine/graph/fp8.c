@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 8-bit products: each of the three products of a marked weight reads e4m3 (or e5m2) copies of its factors. Tensor
- * cores want both factors with the summed dimension in the fast direction, so
+ * 8-bit products: each of the three products of a marked weight reads e4m3 (or e5m2) copies of its
+ * factors. Tensor cores want both factors with the summed dimension in the fast direction, so
  *
  *     y  = x w^T       reads  x   [R, K]  and  w   [N, K]
  *     dx = dy w        reads  dy  [R, N]  and  w^T [K, N]
  *     dw = dy^T x      reads  dy^T [N, R] and  x^T [K, R]
  *
- * An activation is quantised by one node, shared by all its readers, which makes the copy, the transposed copy or both
- * as they are wanted; weights' copies lie in the store (LF_P_Q, LF_P_QT). Of an activation the backward then saves one
- * byte an element instead of two.
+ * An activation is quantised by one node, shared by all its readers, which makes the copy, the
+ * transposed copy or both as they are wanted; weights' copies lie in the store (LF_P_Q, LF_P_QT).
+ * Of an activation the backward then saves one byte an element instead of two.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ struct factor {
     int32_t q, s;
 };
 
-static int32_t new_tensor(struct pass *p, enum lf_dtype type, int64_t rows, int64_t cols, int32_t of, const char *what)
+static int32_t new_tensor(struct pass *p, enum lf_dtype type, int64_t rows, int64_t cols,
+                          int32_t of, const char *what)
 {
     int32_t t = lf_tensor_new(p->g, type, LF_ROLE_ACT, rows, cols, "%s.%s", p->g->t[of].name, what);
     if (t)
@@ -38,14 +39,17 @@ static int32_t new_tensor(struct pass *p, enum lf_dtype type, int64_t rows, int6
 }
 
 /* Activation or gradient t, or its transpose, for a node of that block. */
-static struct factor quantised(struct pass *p, int32_t t, bool transposed, enum lf_dtype type, int32_t block)
+static struct factor quantised(struct pass *p, int32_t t, bool transposed, enum lf_dtype type,
+                               int32_t block)
 {
     const int64_t rows = transposed ? p->g->t[t].cols : p->g->t[t].rows,
                   cols = transposed ? p->g->t[t].rows : p->g->t[t].cols;
     const enum lf_fp8_scaling s = p->blocks ? LF_FP8_VEC128 : LF_FP8_TENSOR;
-    const int q_slot = transposed ? QUANT_QT : QUANT_Q, s_slot = transposed && p->blocks ? QUANT_TS : QUANT_S;
+    const int q_slot = transposed ? QUANT_QT : QUANT_Q,
+              s_slot = transposed && p->blocks ? QUANT_TS : QUANT_S;
     if (!p->quant[t]) {
-        const struct lf_node n = {.op = LF_OP_QUANTISE, .block = block, .in = {t}, .a = {.blocks = p->blocks}};
+        const struct lf_node n = {
+            .op = LF_OP_QUANTISE, .block = block, .in = {t}, .a = {.blocks = p->blocks}};
         if (!lf_nodes_push(p->g, &p->out, &n))
             return (struct factor){0, 0};
         p->quant[t] = (int32_t)p->out.count;
@@ -54,19 +58,21 @@ static struct factor quantised(struct pass *p, int32_t t, bool transposed, enum 
     if (!n->out[q_slot])
         n->out[q_slot] = new_tensor(p, type, rows, cols, t, transposed ? "fp8_t" : "fp8");
     if (!n->out[s_slot])
-        n->out[s_slot] =
-            new_tensor(p, LF_F32, 1, lf_fp8_scales(rows, cols, s), t, transposed ? "fp8_scale_t" : "fp8_scale");
+        n->out[s_slot] = new_tensor(p, LF_F32, 1, lf_fp8_scales(rows, cols, s), t,
+                                    transposed ? "fp8_scale_t" : "fp8_scale");
     return (struct factor){n->out[q_slot], n->out[s_slot]};
 }
 
 static struct factor weight(struct pass *p, int32_t w, bool transposed)
 {
     lf_graph *g = p->g;
-    const int64_t rows = transposed ? g->t[w].cols : g->t[w].rows, cols = transposed ? g->t[w].rows : g->t[w].cols;
+    const int64_t rows = transposed ? g->t[w].cols : g->t[w].rows,
+                  cols = transposed ? g->t[w].rows : g->t[w].cols;
     const int64_t scales = lf_fp8_scales(rows, cols, p->blocks ? LF_FP8_BLK128 : LF_FP8_TENSOR);
     return (struct factor){
         lf_graph_derived(g, w, LF_ROLE_PARAM, transposed ? LF_P_QT : LF_P_Q, LF_E4M3, rows, cols),
-        lf_graph_derived(g, w, LF_ROLE_PARAM, transposed && p->blocks ? LF_P_QTS : LF_P_QS, LF_F32, 1, scales)};
+        lf_graph_derived(g, w, LF_ROLE_PARAM, transposed && p->blocks ? LF_P_QTS : LF_P_QS, LF_F32,
+                         1, scales)};
 }
 
 /* The marked weight that a node is about: 0 for any other node. */
@@ -88,11 +94,12 @@ static bool fits(struct pass *p, int32_t w, int32_t rows_of)
     if (t->rows % grain == 0 && t->cols % grain == 0 && rows % grain == 0)
         return true;
     lf_graph_fail(p->g, LF_ENOTSUP,
-                  "precision fp8: %s [%lld, %lld] times %lld rows of a micro-batch: with scales of %s each of these "
+                  "precision fp8: %s [%lld, %lld] times %lld rows of a micro-batch: with scales of "
+                  "%s each of these "
                   "must be a multiple of "
                   "%lld; leave the layers out or change the sizes",
-                  p->g->ps->g[t->group].name, (long long)t->rows, (long long)t->cols, (long long)rows,
-                  p->blocks ? "blocks" : "tensors", (long long)grain);
+                  p->g->ps->g[t->group].name, (long long)t->rows, (long long)t->cols,
+                  (long long)rows, p->blocks ? "blocks" : "tensors", (long long)grain);
     return false;
 }
 

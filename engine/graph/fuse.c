@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion: patterns of the target that move an element-wise node into the epilogue or prologue of its neighbour, and the
- * small house-keeping every pass shares (lists of nodes, read counts, compaction, pruning). A node that takes over an add stands where
- * the add stood, so its other operand is there by then.
+ * Fusion: patterns of the target that move an element-wise node into the epilogue or prologue of
+ * its neighbour, and the small house-keeping every pass shares (lists of nodes, read counts,
+ * compaction, pruning). A node that takes over an add stands where the add stood, so its other
+ * operand is there by then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,8 @@ static bool optional_out(const struct lf_node *n, int slot)
 static bool wanted(const lf_graph *g, const int32_t *root_reads, int32_t t)
 {
     const struct lf_tensor *x = &g->t[t];
-    return x->is_output || x->role == LF_ROLE_GRAD || x->role == LF_ROLE_STATE || root_reads[lf_root_of(g, t)] > 0;
+    return x->is_output || x->role == LF_ROLE_GRAD || x->role == LF_ROLE_STATE ||
+           root_reads[lf_root_of(g, t)] > 0;
 }
 
 static void drop_reads(const lf_graph *g, int32_t *root_reads, const struct lf_node *n)
@@ -151,12 +153,12 @@ static void fuse_act(struct fuse *f, size_t i)
     lf_graph *g = f->g;
     struct lf_node *a = &g->n[i];
     int32_t pre = a->in[0], y = a->out[0], pi = g->t[pre].producer;
-    if (a->op != LF_OP_ACT || pi < 0 || g->t[pre].parent || f->has_view[pre] || g->t[pre].is_output || g->t[y].parent ||
-        g->t[pre].dtype != g->t[y].dtype)
+    if (a->op != LF_OP_ACT || pi < 0 || g->t[pre].parent || f->has_view[pre] ||
+        g->t[pre].is_output || g->t[y].parent || g->t[pre].dtype != g->t[y].dtype)
         return;
     struct lf_node *p = &g->n[pi];
-    if (!lf_is_linear(p->op) || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] || p->out[LINEAR_PRE] ||
-        p->block != a->block)
+    if (!lf_is_linear(p->op) || p->a.act != LF_ACT_NONE || p->in[LINEAR_RES] ||
+        p->out[LINEAR_PRE] || p->block != a->block)
         return;
     for (size_t k = 0; k < g->n_n; k++) /* other readers must be backward nodes */
         for (int s = 0; s < LF_MAX_IN; s++)
@@ -192,13 +194,14 @@ static bool absorb(struct fuse *f, size_t i, int operand, uint32_t patterns)
 {
     lf_graph *g = f->g;
     struct lf_node *add = &g->n[i];
-    int32_t s = add->in[operand], other = add->in[1 - operand], y = add->out[0], pi = g->t[s].producer;
+    int32_t s = add->in[operand], other = add->in[1 - operand], y = add->out[0],
+            pi = g->t[s].producer;
     if (pi < 0 || s == other || !private_to_reader(f, s))
         return false;
     struct lf_node *p = &g->n[pi];
     int slot = addend_slot(p, patterns);
-    if (slot < 0 || p->in[slot] || p->out[0] != s || p->block != add->block || g->t[other].dtype != g->t[y].dtype ||
-        g->t[s].dtype != g->t[y].dtype)
+    if (slot < 0 || p->in[slot] || p->out[0] != s || p->block != add->block ||
+        g->t[other].dtype != g->t[y].dtype || g->t[s].dtype != g->t[y].dtype)
         return false;
     struct lf_node moved = *p;
     moved.in[slot] = other;
@@ -228,8 +231,8 @@ static void fuse_norm(struct fuse *f, size_t i)
     lf_graph *g = f->g;
     struct lf_node *n = &g->n[i];
     int32_t x = n->in[NORM_X], pi = g->t[x].producer;
-    if (n->op != LF_OP_NORM || n->in[NORM_DELTA] || n->a.heads != 1 || pi < 0 || g->n[pi].op != LF_OP_ADD ||
-        g->n[pi].block != n->block || g->t[x].parent)
+    if (n->op != LF_OP_NORM || n->in[NORM_DELTA] || n->a.heads != 1 || pi < 0 ||
+        g->n[pi].op != LF_OP_ADD || g->n[pi].block != n->block || g->t[x].parent)
         return;
     for (size_t k = (size_t)pi + 1; k < i; k++)
         for (int s = 0; s < LF_MAX_IN; s++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph object: tensors, views, nodes, sources, blocks and the sticky error. Operations are in build.c.
+ * The graph object: tensors, views, nodes, sources, blocks and the sticky error. Operations are in
+ * build.c.
  */
 #include "engine/graph/priv.h"
 
@@ -70,8 +71,8 @@ static int32_t append_tensor(lf_graph *g, const struct lf_tensor *t)
     return (int32_t)g->n_t++;
 }
 
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows, int64_t cols, const char *fmt,
-                      ...)
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows,
+                      int64_t cols, const char *fmt, ...)
 {
     char name[256];
     va_list ap;
@@ -81,8 +82,10 @@ int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role
     vsnprintf(name, sizeof name, fmt, ap);
     va_end(ap);
     size_t bytes = 0;
-    if (rows < 0 || cols < 1 || !lf_size_mul(&bytes, (size_t)rows, (size_t)cols) || bytes > SIZE_MAX / 64) {
-        lf_graph_fail(g, LF_EINVAL, "tensor %s cannot have %lld rows of %lld", name, (long long)rows, (long long)cols);
+    if (rows < 0 || cols < 1 || !lf_size_mul(&bytes, (size_t)rows, (size_t)cols) ||
+        bytes > SIZE_MAX / 64) {
+        lf_graph_fail(g, LF_EINVAL, "tensor %s cannot have %lld rows of %lld", name,
+                      (long long)rows, (long long)cols);
         return 0;
     }
     struct lf_tensor t = {.dtype = (uint8_t)dtype,
@@ -108,7 +111,8 @@ int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols)
     t.out_name = NULL;
     t.dense_only = false;
     t.part = false;
-    t.name = lf_arena_printf(g->arena, &g->err, "%s[%lld:%lld]", t.name, (long long)col, (long long)(col + cols));
+    t.name = lf_arena_printf(g->arena, &g->err, "%s[%lld:%lld]", t.name, (long long)col,
+                             (long long)(col + cols));
     return t.name ? append_tensor(g, &t) : 0;
 }
 
@@ -134,7 +138,8 @@ int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block)
     return (int32_t)g->n_n++;
 }
 
-int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a)
+int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                    const struct lf_attr *a)
 {
     int32_t i = lf_node_raw(g, op, g->block);
     if (i < 0)
@@ -152,13 +157,15 @@ int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, 
     return i;
 }
 
-int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind, enum lf_dtype dtype, int64_t rows, int64_t cols)
+int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind,
+                         enum lf_dtype dtype, int64_t rows, int64_t cols)
 {
     const int32_t group = g->t[param].group;
     for (size_t i = 1; i < g->n_t; i++)
         if (g->t[i].role == role && g->t[i].group == group && g->t[i].pkind == kind)
             return (int32_t)i;
-    int32_t t = lf_tensor_new(g, dtype, role, rows, cols, "%s.%s", g->t[param].name, lf_pkind_name((enum lf_pkind)kind));
+    int32_t t = lf_tensor_new(g, dtype, role, rows, cols, "%s.%s", g->t[param].name,
+                              lf_pkind_name((enum lf_pkind)kind));
     if (t) {
         g->t[t].group = group;
         g->t[t].pkind = (uint8_t)kind;
@@ -169,12 +176,14 @@ int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, i
 
 int32_t lf_graph_grad(lf_graph *g, int32_t param)
 {
-    return lf_graph_derived(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32, g->t[param].rows, g->t[param].cols);
+    return lf_graph_derived(g, param, LF_ROLE_GRAD, LF_P_GRAD, LF_F32, g->t[param].rows,
+                            g->t[param].cols);
 }
 
 int32_t lf_graph_copy(lf_graph *g, int32_t param)
 {
-    return lf_graph_derived(g, param, LF_ROLE_PARAM, LF_P_COPY, g->ps->copy_type, g->t[param].rows, g->t[param].cols);
+    return lf_graph_derived(g, param, LF_ROLE_PARAM, LF_P_COPY, g->ps->copy_type, g->t[param].rows,
+                            g->t[param].cols);
 }
 
 /* ---- public ---- */
@@ -187,8 +196,8 @@ static int32_t find_named(const lf_graph *g, enum lf_tensor_role role, const cha
     return 0;
 }
 
-static lf_val named_source(lf_graph *g, enum lf_tensor_role role, const char *name, enum lf_dtype dtype, int64_t rows,
-                           int64_t cols)
+static lf_val named_source(lf_graph *g, enum lf_tensor_role role, const char *name,
+                           enum lf_dtype dtype, int64_t rows, int64_t cols)
 {
     if (g->err.rc)
         return LF_NONE;
@@ -269,23 +278,24 @@ lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols)
 {
     if (g->err.rc)
         return LF_NONE;
-    if (!v.id || (g->t[v.id].role != LF_ROLE_ACT && g->t[v.id].role != LF_ROLE_INPUT) || first < 0 || cols < 1 ||
-        cols > g->t[v.id].cols || first > g->t[v.id].cols - cols) {
-        lf_graph_fail(g, LF_EINVAL, "slice of %s: columns [%lld, +%lld) of %lld", g->t[v.id].name, (long long)first,
-                      (long long)cols, (long long)g->t[v.id].cols);
+    if (!v.id || (g->t[v.id].role != LF_ROLE_ACT && g->t[v.id].role != LF_ROLE_INPUT) ||
+        first < 0 || cols < 1 || cols > g->t[v.id].cols || first > g->t[v.id].cols - cols) {
+        lf_graph_fail(g, LF_EINVAL, "slice of %s: columns [%lld, +%lld) of %lld", g->t[v.id].name,
+                      (long long)first, (long long)cols, (long long)g->t[v.id].cols);
         return LF_NONE;
     }
     if (g->t[v.id].cols == cols)
         return v;
-    for (size_t i = 1; i < g->n_t; i++) { /* the same slice again is the same value, so that its gradient adds up */
+    for (size_t i = 1; i < g->n_t;
+         i++) { /* the same slice again is the same value, so that its gradient adds up */
         const struct lf_tensor *t = &g->t[i];
         if (t->parent != v.id || t->part)
             continue;
         if (t->col == first && t->cols == cols)
             return (lf_val){(int32_t)i};
         if (first < t->col + t->cols && t->col < first + cols) {
-            lf_graph_fail(g, LF_EINVAL, "slices of %s overlap: %s and [%lld:%lld]", g->t[v.id].name, t->name,
-                          (long long)first, (long long)(first + cols));
+            lf_graph_fail(g, LF_EINVAL, "slices of %s overlap: %s and [%lld:%lld]", g->t[v.id].name,
+                          t->name, (long long)first, (long long)(first + cols));
             return LF_NONE;
         }
     }
@@ -313,7 +323,8 @@ void lf_output(lf_graph *g, lf_val v, const char *name)
     if (g->err.rc)
         return;
     if (!v.id || g->t[v.id].parent || g->t[v.id].role != LF_ROLE_ACT) {
-        lf_graph_fail(g, LF_EINVAL, "output %s: %s is not a whole activation", name, g->t[v.id].name);
+        lf_graph_fail(g, LF_EINVAL, "output %s: %s is not a whole activation", name,
+                      g->t[v.id].name);
         return;
     }
     g->t[v.id].is_output = true;
@@ -328,7 +339,9 @@ void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_na
         return;
     const struct lf_tensor t = g->t[v.id];
     if (!t.pinned || !lf_is_float(t.dtype)) {
-        lf_graph_fail(g, LF_EINVAL, "output %s: %s must be pinned to f32 to take a gradient from outside", name, t.name);
+        lf_graph_fail(g, LF_EINVAL,
+                      "output %s: %s must be pinned to f32 to take a gradient from outside", name,
+                      t.name);
         return;
     }
     if (find_named(g, LF_ROLE_INPUT, grad_name)) {

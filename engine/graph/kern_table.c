@@ -1,35 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uniform access to the typed table of kernels: one row per kernel with its argument size, where its workspace is named
- * and functions that restore the types. A kernel that a backend lacks is refused by check.
+ * Uniform access to the typed table of kernels: one row per kernel with its argument size, where
+ * its workspace is named and functions that restore the types. A kernel that a backend lacks is
+ * refused by check.
  */
 #include <string.h>
 
 #include "engine/graph/priv.h"
 
-#define ACCESS(name)                                                                                                   \
-    static int call_##name(const struct lf_kernels *k, lf_queue *q, const void *args)                                  \
-    {                                                                                                                  \
-        return k->name.run(q, args);                                                                                   \
-    }                                                                                                                  \
-    static int check_##name(const struct lf_kernels *k, const void *args)                                              \
-    {                                                                                                                  \
-        return k->name.run && k->name.check ? k->name.check(args) : LF_K_EINVAL;                                       \
-    }                                                                                                                  \
-    static size_t work_##name(const struct lf_kernels *k, const void *args, int threads)                               \
-    {                                                                                                                  \
-        return k->name.work ? k->name.work(args, threads) : 0;                                                         \
+#define ACCESS(name)                                                                               \
+    static int call_##name(const struct lf_kernels *k, lf_queue *q, const void *args)              \
+    {                                                                                              \
+        return k->name.run(q, args);                                                               \
+    }                                                                                              \
+    static int check_##name(const struct lf_kernels *k, const void *args)                          \
+    {                                                                                              \
+        return k->name.run && k->name.check ? k->name.check(args) : LF_K_EINVAL;                   \
+    }                                                                                              \
+    static size_t work_##name(const struct lf_kernels *k, const void *args, int threads)           \
+    {                                                                                              \
+        return k->name.work ? k->name.work(args, threads) : 0;                                     \
     }
 LF_KERNEL_LIST(ACCESS)
 
-#define ROW(name) [LF_KID_##name] = {#name, sizeof(struct lf_k_##name), call_##name, check_##name, work_##name},
+#define ROW(name)                                                                                  \
+    [LF_KID_##name] = {#name, sizeof(struct lf_k_##name), call_##name, check_##name, work_##name},
 const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT] = {LF_KERNEL_LIST(ROW)};
 
-#define WORKS(name) [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}
+#define WORKS(name)                                                                                \
+    [LF_KID_##name] = {offsetof(struct lf_k_##name, work), offsetof(struct lf_k_##name, work_bytes)}
 const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT] = {
-    WORKS(gemm),     WORKS(colsum),   WORKS(linear_xent), WORKS(embed_bwd), WORKS(norm_bwd),
-    WORKS(attn_fwd), WORKS(attn_bwd), WORKS(attn_paged),  WORKS(grad_norm), WORKS(grouped_gemm),
-    WORKS(quantise), [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work), offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
+    WORKS(gemm),
+    WORKS(colsum),
+    WORKS(linear_xent),
+    WORKS(embed_bwd),
+    WORKS(norm_bwd),
+    WORKS(attn_fwd),
+    WORKS(attn_bwd),
+    WORKS(attn_paged),
+    WORKS(grad_norm),
+    WORKS(grouped_gemm),
+    WORKS(quantise),
+    [LF_KID_gemm_fp8] = {offsetof(struct lf_k_gemm_fp8, gemm.work),
+                         offsetof(struct lf_k_gemm_fp8, gemm.work_bytes)},
 };
 
 void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes)
@@ -37,7 +50,8 @@ void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes)
     const struct lf_kernel_work *w = &lf_kernel_work[kernel];
     if (!w->at) {
         if (bytes)
-            LF_BUG("kernel %s asks for workspace but has no place to name it", lf_kernel_table[kernel].name);
+            LF_BUG("kernel %s asks for workspace but has no place to name it",
+                   lf_kernel_table[kernel].name);
         return;
     }
     memcpy((char *)args + w->at, &work, sizeof work);

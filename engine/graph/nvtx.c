@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See nvtx.h. A tool attaches to a process and hands its functions over by writing them into slots that it asks us for; the interface
- * gives it no pointer of ours to carry along, so the slots are the one state here that belongs to the process.
+ * See nvtx.h. A tool attaches to a process and hands its functions over by writing them into slots
+ * that it asks us for; the interface gives it no pointer of ours to carry along, so the slots are
+ * the one state here that belongs to the process.
  */
 #include "engine/graph/nvtx.h"
 
@@ -10,7 +11,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3, MODULE_CORE = 1, MODULE_CORE2 = 5, SLOTS = 16, PUSH_ASCII = 9, POP = 11 };
+enum {
+    TABLE_CALLBACKS = 1,
+    TABLE_VERSION = 3,
+    MODULE_CORE = 1,
+    MODULE_CORE2 = 5,
+    SLOTS = 16,
+    PUSH_ASCII = 9,
+    POP = 11
+};
 
 typedef void (*function)(void);
 struct callbacks {
@@ -53,7 +62,9 @@ static const void *export_table(uint32_t id)
 {
     static const struct callbacks callbacks = {sizeof callbacks, give_table};
     static const struct version_info version = {sizeof version, 3, 0, ignore_version};
-    return id == TABLE_CALLBACKS ? (const void *)&callbacks : id == TABLE_VERSION ? (const void *)&version : NULL;
+    return id == TABLE_CALLBACKS ? (const void *)&callbacks
+           : id == TABLE_VERSION ? (const void *)&version
+                                 : NULL;
 }
 
 static void attach(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FLOPs of one node: 2 M N K per matrix product, attention as the products of the keys a query sees. "full" counts
- * every key of a document of max_doc tokens for every query, causal (or windowed) the keys that the mask leaves on
- * average. Norms, activations and element-wise ops are not counted, as is usual. And bytes: what a node moves if every
- * operand moves once.
+ * FLOPs of one node: 2 M N K per matrix product, attention as the products of the keys a query
+ * sees. "full" counts every key of a document of max_doc tokens for every query, causal (or
+ * windowed) the keys that the mask leaves on average. Norms, activations and element-wise ops are
+ * not counted, as is usual. And bytes: what a node moves if every operand moves once.
  */
 #include "engine/graph/priv.h"
 
@@ -53,7 +53,8 @@ LF_FLOPS(logp)
 /* dX and dW; that it forms the logits again is the price of not holding them. */
 LF_FLOPS(logp_bwd)
 {
-    return lf_flops_logp(g, n, full) * ((n->out[LOGPB_DX] ? 1.0 : 0.0) + (n->out[LOGPB_DW] ? 1.0 : 0.0));
+    return lf_flops_logp(g, n, full) *
+           ((n->out[LOGPB_DX] ? 1.0 : 0.0) + (n->out[LOGPB_DW] ? 1.0 : 0.0));
 }
 
 /* Mean number of keys a query of a document of T tokens sees. */
@@ -98,7 +99,8 @@ LF_FLOPS(moe_linear_dw)
 static double picked(const lf_graph *g, int32_t table, int32_t rows)
 {
     const struct lf_tensor *t = &g->t[table];
-    double all = (double)lf_tensor_bytes(t), some = (double)g->t[rows].rows * (double)t->cols * (double)lf_dtype_size((enum lf_dtype)t->dtype);
+    double all = (double)lf_tensor_bytes(t), some = (double)g->t[rows].rows * (double)t->cols *
+                                                    (double)lf_dtype_size((enum lf_dtype)t->dtype);
     return some < all ? some : all;
 }
 
@@ -108,7 +110,8 @@ double lf_node_traffic(const lf_graph *g, const struct lf_node *n)
     for (int k = 0; k < LF_MAX_IN; k++) {
         const bool table = (n->op == LF_OP_EMBED && (k == EMBED_WTE || k == EMBED_WPE)) ||
                            (n->op == LF_OP_KV_WRITE && (k == KVW_KP || k == KVW_VP)) ||
-                           (n->op == LF_OP_ROPE && (k == ROPE_COS || k == ROPE_SIN)) || (n->op == LF_OP_GATHER && k == 0);
+                           (n->op == LF_OP_ROPE && (k == ROPE_COS || k == ROPE_SIN)) ||
+                           (n->op == LF_OP_GATHER && k == 0);
         const int32_t rows = n->op == LF_OP_GATHER ? n->out[0] : n->in[0];
         if (n->in[k])
             sum += table ? picked(g, n->in[k], rows) : (double)lf_tensor_bytes(&g->t[n->in[k]]);

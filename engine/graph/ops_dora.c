@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emitters and cost of weight-decomposed adapters. A member of a group finds its rows of the weight, and its elements
- * of the bias, at pos_offset.
+ * Emitters and cost of weight-decomposed adapters. A member of a group finds its rows of the
+ * weight, and its elements of the bias, at pos_offset.
  */
 #include "engine/graph/ops_emit.h"
 
 static const void *row_of(const struct lf_bind *b, int32_t t, int64_t row)
 {
-    return t ? (const char *)P(b, t) + (size_t)(row * C(b, t)) * lf_dtype_size((enum lf_dtype)DT(b, t)) : NULL;
+    return t ? (const char *)P(b, t) +
+                   (size_t)(row * C(b, t)) * lf_dtype_size((enum lf_dtype)DT(b, t))
+             : NULL;
 }
 
 static const float *bias_of(const struct lf_bind *b, int32_t t, int64_t at)
@@ -55,7 +57,8 @@ LF_EMIT(dora)
 LF_EMIT(dora_bwd)
 {
     struct lf_k_dora_bwd *k = args;
-    const int32_t dy = n->in[DORAB_DY], base = n->in[DORAB_BASE], lora = n->in[DORAB_LORA], dx = n->out[DORAB_DX];
+    const int32_t dy = n->in[DORAB_DY], base = n->in[DORAB_BASE], lora = n->in[DORAB_LORA],
+                  dx = n->out[DORAB_DX];
     *k = (struct lf_k_dora_bwd){.rows = R(b, dy),
                                 .c = C(b, dy),
                                 .lddy = LD(b, dy),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emitters: fill a kernel's argument struct from a node whose tensors have addresses. Called when memory is bound (and
- * with stand-in addresses while planning, for workspace sizes and checks), never in the step. Work pointers are set by
- * the caller. ops_emit_bwd.c has those of backward nodes and of the optimizer.
+ * Emitters: fill a kernel's argument struct from a node whose tensors have addresses. Called when
+ * memory is bound (and with stand-in addresses while planning, for workspace sizes and checks),
+ * never in the step. Work pointers are set by the caller. ops_emit_bwd.c has those of backward
+ * nodes and of the optimizer.
  */
 #include "engine/graph/ops_emit.h"
 
@@ -29,8 +30,8 @@ LF_EMIT(embed)
 LF_EMIT(linear)
 {
     struct lf_k_gemm *k = args;
-    int32_t x = n->in[LINEAR_X], w = n->in[LINEAR_W], y = n->out[LINEAR_Y], bias = n->in[LINEAR_BIAS],
-            res = n->in[LINEAR_RES];
+    int32_t x = n->in[LINEAR_X], w = n->in[LINEAR_W], y = n->out[LINEAR_Y],
+            bias = n->in[LINEAR_BIAS], res = n->in[LINEAR_RES];
     *k = (struct lf_k_gemm){.m = R(b, x),
                             .n = R(b, w),
                             .k = C(b, x),
@@ -87,7 +88,8 @@ LF_EMIT(unit_rows)
 {
     struct lf_k_unit_rows_fwd *k = args;
     int32_t x = n->in[0], y = n->out[0];
-    *k = (struct lf_k_unit_rows_fwd){.rows = R(b, x), .c = C(b, x), .x = P(b, x), .y = P(b, y), .y_type = DT(b, y)};
+    *k = (struct lf_k_unit_rows_fwd){
+        .rows = R(b, x), .c = C(b, x), .x = P(b, x), .y = P(b, y), .y_type = DT(b, y)};
     return DT(b, x) == LF_F32 && LD(b, y) == C(b, y) ? 0 : LF_EINVAL;
 }
 
@@ -242,8 +244,10 @@ LF_EMIT(add)
                              .a_type = DT(b, n->in[0]),
                              .b_type = n->in[1] ? DT(b, n->in[1]) : DT(b, n->in[0]),
                              .y_type = DT(b, y)};
-    return LD(b, y) == C(b, y) && LD(b, n->in[0]) == C(b, y) && (!n->in[1] || LD(b, n->in[1]) == C(b, y)) ? 0
-                                                                                                          : LF_EINVAL;
+    return LD(b, y) == C(b, y) && LD(b, n->in[0]) == C(b, y) &&
+                   (!n->in[1] || LD(b, n->in[1]) == C(b, y))
+               ? 0
+               : LF_EINVAL;
 }
 
 LF_EMIT(scale)
@@ -293,7 +297,8 @@ LF_EMIT(gather)
 static struct lf_k_linear_xent head_args(const struct lf_bind *b, const struct lf_node *n)
 {
     int32_t x = n->in[XENT_X], w = n->in[XENT_W];
-    const bool computed = T(b, w)->role != LF_ROLE_PARAM; /* its gradient is no sum over micro-batches yet */
+    const bool computed =
+        T(b, w)->role != LF_ROLE_PARAM; /* its gradient is no sum over micro-batches yet */
     return (struct lf_k_linear_xent){.rows = R(b, x),
                                      .k = C(b, x),
                                      .v = R(b, w),

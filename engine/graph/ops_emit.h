@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short names of what emitters ask about a tensor: T itself, P its address, LD row distance, DT type, R rows, C
- * columns. */
+ * Short names of what emitters ask about a tensor: T itself, P its address, LD row distance, DT
+ * type, R rows, C columns. */
 #ifndef LF_GRAPH_OPS_EMIT_H
 #define LF_GRAPH_OPS_EMIT_H
 
@@ -27,7 +27,9 @@ static inline int64_t R(const struct lf_bind *b, int32_t t)
 {
     const struct lf_tensor *x = &b->g->t[t];
     const uint8_t role = b->g->t[x->root].role;
-    return b->rows_live && x->rows == b->rows_all && (role == LF_ROLE_ACT || role == LF_ROLE_INPUT) ? b->rows_live : x->rows;
+    return b->rows_live && x->rows == b->rows_all && (role == LF_ROLE_ACT || role == LF_ROLE_INPUT)
+               ? b->rows_live
+               : x->rows;
 }
 static inline int64_t C(const struct lf_bind *b, int32_t t)
 {
@@ -35,7 +37,8 @@ static inline int64_t C(const struct lf_bind *b, int32_t t)
 }
 
 /* Dropout of attention: inputs of the node that hold samples and positions. */
-static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n, int sample, int position)
+static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n,
+                                               int sample, int position)
 {
     return (struct lf_k_attn_drop){.p = n->a.p,
                                    .site = n->a.site,

@@ -8,15 +8,20 @@ LF_EMIT(unit_rows_bwd)
 {
     struct lf_k_unit_rows_bwd *k = args;
     int32_t x = n->in[0], dy = n->in[1];
-    *k = (struct lf_k_unit_rows_bwd){
-        .rows = R(b, x), .c = C(b, x), .x = P(b, x), .dy = P(b, dy), .dx = P(b, n->out[0]), .accumulate = b->acc};
+    *k = (struct lf_k_unit_rows_bwd){.rows = R(b, x),
+                                     .c = C(b, x),
+                                     .x = P(b, x),
+                                     .dy = P(b, dy),
+                                     .dx = P(b, n->out[0]),
+                                     .accumulate = b->acc};
     return DT(b, dy) == LF_F32 && LD(b, dy) == C(b, dy) ? 0 : LF_EINVAL;
 }
 
 LF_EMIT(attn_bwd)
 {
     struct lf_k_attn_bwd *k = args;
-    int32_t q = n->in[ATTNB_Q], kk = n->in[ATTNB_K], v = n->in[ATTNB_V], o = n->in[ATTNB_O], d_o = n->in[ATTNB_DO];
+    int32_t q = n->in[ATTNB_Q], kk = n->in[ATTNB_K], v = n->in[ATTNB_V], o = n->in[ATTNB_O],
+            d_o = n->in[ATTNB_DO];
     const int32_t *g = n->out;
     *k = (struct lf_k_attn_bwd){.rows = R(b, q),
                                 .heads = n->a.heads,
@@ -87,7 +92,8 @@ LF_EMIT(glu_bwd)
                                .dup = P(b, n->out[1]),
                                .act = n->a.act,
                                .x_type = DT(b, dy)};
-    return LD(b, n->in[0]) == LD(b, n->in[1]) && LD(b, n->out[0]) == LD(b, n->out[1]) ? 0 : LF_EINVAL;
+    return LD(b, n->in[0]) == LD(b, n->in[1]) && LD(b, n->out[0]) == LD(b, n->out[1]) ? 0
+                                                                                      : LF_EINVAL;
 }
 
 LF_EMIT(linear_dx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emitters of the 8-bit products. Every factor is dense with the summed dimension in the fast direction, so that all
- * three products are C = A B^T.
+ * Emitters of the 8-bit products. Every factor is dense with the summed dimension in the fast
+ * direction, so that all three products are C = A B^T.
  */
 #include "engine/graph/ops_emit.h"
 
@@ -24,7 +24,8 @@ LF_EMIT(quantise)
 }
 
 /* C [M, N] = A [M, K] B [N, K]^T; the scales are operands as and bs. */
-static struct lf_k_gemm_fp8 product(const struct lf_bind *b, const struct lf_node *n, int as, int bs)
+static struct lf_k_gemm_fp8 product(const struct lf_bind *b, const struct lf_node *n, int as,
+                                    int bs)
 {
     const int32_t x = n->in[0], w = n->in[1], y = n->out[0];
     return (struct lf_k_gemm_fp8){.gemm = {.m = R(b, x),

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts: the builder's operations and the emitters. Shape rules and vjps stand with the others. */
+ * Mixture of experts: the builder's operations and the emitters. Shape rules and vjps stand with
+ * the others. */
 #include "engine/graph/ops_emit.h"
 
 /* ---- building ---- */
 
-static int32_t add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a)
+static int32_t add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                        const struct lf_attr *a)
 {
     for (size_t i = 0; i < n_in && !g->err.rc; i++)
         if (in[i] < 0 || (size_t)in[i] >= g->n_t)
@@ -18,7 +20,8 @@ static lf_val out_of(const lf_graph *g, int32_t node, int slot)
     return node < 0 ? LF_NONE : (lf_val){g->n[node].out[slot]};
 }
 
-struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias, const struct lf_route_opts *o)
+struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
+                              const struct lf_route_opts *o)
 {
     struct lf_routes r = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
     const struct lf_attr a = {.k = o->k,
@@ -46,7 +49,8 @@ struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias, const str
     return r;
 }
 
-lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens, lf_val prev, int layers)
+lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens,
+                    lf_val prev, int layers)
 {
     const int32_t in[] = {r->ids.id, r->scores.id, r->entropy.id, prev.id, cu_seqlens.id, bias.id};
     const struct lf_attr a = {.moe_layers = layers};
@@ -185,7 +189,8 @@ LF_EMIT(moe_linear)
 LF_EMIT(moe_linear_dx)
 {
     struct lf_k_grouped_gemm *k = args;
-    int32_t dy = n->in[MOEDX_DY], dx = n->out[0], off = n->in[MOEDX_OFFSETS], res = n->in[MOEDX_RES];
+    int32_t dy = n->in[MOEDX_DY], dx = n->out[0], off = n->in[MOEDX_OFFSETS],
+            res = n->in[MOEDX_RES];
     *k = (struct lf_k_grouped_gemm){.m = R(b, dy),
                                     .n = C(b, dx),
                                     .k = C(b, dy),
@@ -300,7 +305,8 @@ LF_EMIT(moe_balance)
 {
     struct lf_k_moe_balance *k = args;
     (void)n;
-    *k = (struct lf_k_moe_balance){
-        .n_tensors = b->n_balanced, .t = b->opt_tensors ? b->opt_tensors + b->n_opt_tensors : NULL, .rec = b->rec};
+    *k = (struct lf_k_moe_balance){.n_tensors = b->n_balanced,
+                                   .t = b->opt_tensors ? b->opt_tensors + b->n_opt_tensors : NULL,
+                                   .rec = b->rec};
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the tensors and their
- * shapes.
+ * Shape rules: each checks the inputs of one op and makes its outputs. A failure names the op, the
+ * tensors and their shapes.
  */
 #include "engine/graph/priv.h"
 
@@ -14,11 +14,11 @@ static int bad(lf_graph *g, const struct lf_node *n, int32_t a, int32_t b, const
 {
     const struct lf_tensor *ta = &g->t[a], *tb = &g->t[b];
     if (!b)
-        return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", op_name(n), ta->name, (long long)ta->rows,
-                             (long long)ta->cols, why);
-    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld] and %s [%lld, %lld]: %s", op_name(n), ta->name,
-                         (long long)ta->rows, (long long)ta->cols, tb->name, (long long)tb->rows, (long long)tb->cols,
-                         why);
+        return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld]: %s", op_name(n), ta->name,
+                             (long long)ta->rows, (long long)ta->cols, why);
+    return lf_graph_fail(g, LF_EINVAL, "%s: %s [%lld, %lld] and %s [%lld, %lld]: %s", op_name(n),
+                         ta->name, (long long)ta->rows, (long long)ta->cols, tb->name,
+                         (long long)tb->rows, (long long)tb->cols, why);
 }
 
 static int need(lf_graph *g, const struct lf_node *n, int slot, const char *what)
@@ -37,7 +37,8 @@ static int need_float(lf_graph *g, const struct lf_node *n, int slot, const char
     return 0;
 }
 
-static int need_index(lf_graph *g, const struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, const char *what)
+static int need_index(lf_graph *g, const struct lf_node *n, int slot, enum lf_dtype dt,
+                      int64_t rows, const char *what)
 {
     if (need(g, n, slot, what))
         return LF_EINVAL;
@@ -47,7 +48,8 @@ static int need_index(lf_graph *g, const struct lf_node *n, int slot, enum lf_dt
     return 0;
 }
 
-static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *what)
+static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t rows, int64_t cols,
+                      const char *what)
 {
     if (!n->in[slot])
         return 0;
@@ -58,22 +60,26 @@ static int need_param(lf_graph *g, const struct lf_node *n, int slot, int64_t ro
 }
 
 /* A matrix that multiplies: a parameter, or one that lf_unit_rows made of a parameter. */
-static int need_weight(lf_graph *g, const struct lf_node *n, int slot, int64_t cols, const char *what)
+static int need_weight(lf_graph *g, const struct lf_node *n, int slot, int64_t cols,
+                       const char *what)
 {
     const struct lf_tensor *t = &g->t[n->in[slot]];
-    if (t->producer >= 0 && g->n[t->producer].op == LF_OP_UNIT_ROWS && !t->parent && t->cols == cols)
+    if (t->producer >= 0 && g->n[t->producer].op == LF_OP_UNIT_ROWS && !t->parent &&
+        t->cols == cols)
         return 0;
     return need_param(g, n, slot, 0, cols, what);
 }
 
-static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
+static int make(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols,
+                const char *suffix)
 {
-    n->out[slot] = lf_tensor_new(g, LF_F32, LF_ROLE_ACT, rows, cols, "%s%s.%zu", op_name(n), suffix, g->n_n - 1);
+    n->out[slot] = lf_tensor_new(g, LF_F32, LF_ROLE_ACT, rows, cols, "%s%s.%zu", op_name(n), suffix,
+                                 g->n_n - 1);
     return n->out[slot] ? 0 : g->err.rc;
 }
 
-static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows, int64_t cols,
-                      const char *suffix)
+static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt, int64_t rows,
+                      int64_t cols, const char *suffix)
 {
     int rc = make(g, n, slot, rows, cols, suffix);
     if (rc)
@@ -93,7 +99,8 @@ LF_SHAPE(embed)
         need_param(g, n, EMBED_WTE, 0, 0, "wte must be a parameter [V, C]") ||
         need_param(g, n, EMBED_WPE, 0, c, "wpe must be a parameter [max_pos, C]"))
         return LF_EINVAL;
-    if (n->in[EMBED_WPE] && need_index(g, n, EMBED_POS, LF_I32, rows, "position must be i32 [R, 1]"))
+    if (n->in[EMBED_WPE] &&
+        need_index(g, n, EMBED_POS, LF_I32, rows, "position must be i32 [R, 1]"))
         return LF_EINVAL;
     return make(g, n, 0, rows, c, "");
 }
@@ -104,8 +111,10 @@ LF_SHAPE(linear)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[LINEAR_X]], *w = &g->t[n->in[LINEAR_W]];
     int64_t rows = x->rows, out = w->rows;
-    if (need_weight(g, n, LINEAR_W, x->cols, "w [N, K] must be a parameter with K columns like x") ||
-        need_param(g, n, LINEAR_BIAS, 1, out, "bias must be a parameter vector with one element per row of w"))
+    if (need_weight(g, n, LINEAR_W, x->cols,
+                    "w [N, K] must be a parameter with K columns like x") ||
+        need_param(g, n, LINEAR_BIAS, 1, out,
+                   "bias must be a parameter vector with one element per row of w"))
         return LF_EINVAL;
     return make(g, n, LINEAR_Y, rows, out, "");
 }
@@ -119,14 +128,17 @@ LF_SHAPE(norm)
     int32_t heads = n->a.heads;
     if (heads < 1 || cols % heads)
         return bad(g, n, n->in[NORM_X], 0, "its columns do not divide into the heads");
-    if (need_param(g, n, NORM_W, 1, cols / heads, "w must be a parameter vector of a head's width") ||
+    if (need_param(g, n, NORM_W, 1, cols / heads,
+                   "w must be a parameter vector of a head's width") ||
         need_param(g, n, NORM_B, 1, cols / heads, "b must be a parameter vector of a head's width"))
         return LF_EINVAL;
     if (!(n->a.eps >= 0))
         return lf_graph_fail(g, LF_EINVAL, "norm: eps must not be negative");
     if (n->in[NORM_B] && !n->a.layer)
-        return lf_graph_fail(g, LF_EINVAL, "norm: an RMS norm has no bias (%s)", g->t[n->in[NORM_B]].name);
-    if (make(g, n, NORM_Y, rows, cols, "") || make_fixed(g, n, NORM_RSTD, LF_F32, rows, heads, ".rstd"))
+        return lf_graph_fail(g, LF_EINVAL, "norm: an RMS norm has no bias (%s)",
+                             g->t[n->in[NORM_B]].name);
+    if (make(g, n, NORM_Y, rows, cols, "") ||
+        make_fixed(g, n, NORM_RSTD, LF_F32, rows, heads, ".rstd"))
         return g->err.rc;
     return n->a.layer ? make_fixed(g, n, NORM_MEAN, LF_F32, rows, heads, ".mean") : 0;
 }
@@ -144,12 +156,15 @@ LF_SHAPE(rope)
         return LF_EINVAL;
     const struct lf_tensor *x = &g->t[n->in[ROPE_X]];
     int64_t rows = x->rows, cols = x->cols;
-    if (n->a.heads < 1 || cols % n->a.heads || n->a.rot < 2 || n->a.rot % 2 || n->a.rot > cols / n->a.heads)
-        return bad(g, n, n->in[ROPE_X], 0, "heads must divide its columns and rot be even and at most a head's width");
+    if (n->a.heads < 1 || cols % n->a.heads || n->a.rot < 2 || n->a.rot % 2 ||
+        n->a.rot > cols / n->a.heads)
+        return bad(g, n, n->in[ROPE_X], 0,
+                   "heads must divide its columns and rot be even and at most a head's width");
     if (need_index(g, n, ROPE_POS, LF_I32, rows, "position must be i32 [R, 1]") ||
         need_index(g, n, ROPE_COS, LF_F32, 0, "cos must be an f32 table") ||
         need_index(g, n, ROPE_SIN, LF_F32, 0, "sin must be an f32 table") ||
-        (n->in[ROPE_POS2] && need_index(g, n, ROPE_POS2, LF_I32, rows, "the second position must be i32 [R, 1]")))
+        (n->in[ROPE_POS2] &&
+         need_index(g, n, ROPE_POS2, LF_I32, rows, "the second position must be i32 [R, 1]")))
         return LF_EINVAL;
     if (n->in[ROPE_POS2] && n->a.heads % 2)
         return bad(g, n, n->in[ROPE_X], 0, "two positions turn heads in pairs");
@@ -163,15 +178,16 @@ static int check_heads(lf_graph *g, const struct lf_node *n, int32_t q, int32_t 
 {
     const struct lf_attr *a = &n->a;
     if (a->heads < 1 || a->groups < 1 || a->heads % a->groups)
-        return lf_graph_fail(g, LF_EINVAL, "%s: %d heads do not divide into %d groups", op_name(n), a->heads,
-                             a->groups);
+        return lf_graph_fail(g, LF_EINVAL, "%s: %d heads do not divide into %d groups", op_name(n),
+                             a->heads, a->groups);
     if (g->t[q].cols % a->heads)
         return bad(g, n, q, 0, "the heads do not divide its columns");
     int64_t d = g->t[q].cols / a->heads;
     if (g->t[k].cols != d * a->groups || g->t[v].cols != d * a->groups)
         return bad(g, n, k, v, "keys and values must have groups * head size columns");
     if (a->window < 0 || !(a->softcap >= 0))
-        return lf_graph_fail(g, LF_EINVAL, "%s: window and softcap must not be negative", op_name(n));
+        return lf_graph_fail(g, LF_EINVAL, "%s: window and softcap must not be negative",
+                             op_name(n));
     return 0;
 }
 
@@ -181,12 +197,15 @@ static int check_alibi(lf_graph *g, const struct lf_node *n, int slot)
         return 0;
     if (need_index(g, n, slot, LF_F32, 1, "alibi slopes must be an f32 constant [1, H]"))
         return LF_EINVAL;
-    return g->t[n->in[slot]].cols == n->a.heads ? 0 : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
+    return g->t[n->in[slot]].cols == n->a.heads
+               ? 0
+               : bad(g, n, n->in[slot], n->in[0], "one slope per head is needed");
 }
 
 LF_SHAPE(attn)
 {
-    if (need_float(g, n, ATTN_Q, "q") || need_float(g, n, ATTN_K, "k") || need_float(g, n, ATTN_V, "v") ||
+    if (need_float(g, n, ATTN_Q, "q") || need_float(g, n, ATTN_K, "k") ||
+        need_float(g, n, ATTN_V, "v") ||
         check_heads(g, n, n->in[ATTN_Q], n->in[ATTN_K], n->in[ATTN_V]) ||
         need_index(g, n, ATTN_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]") ||
         check_alibi(g, n, ATTN_ALIBI))
@@ -197,8 +216,8 @@ LF_SHAPE(attn)
         return bad(g, n, n->in[ATTN_Q], n->in[ATTN_K], "q, k and v must have equal rows");
     if (g->t[n->in[ATTN_CU]].rows < 2)
         return bad(g, n, n->in[ATTN_CU], 0, "it needs room for at least one document");
-    if (n->in[ATTN_PREFIX] &&
-        need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1, "prefix must be an i32 input [n_docs, 1]"))
+    if (n->in[ATTN_PREFIX] && need_index(g, n, ATTN_PREFIX, LF_I32, g->t[n->in[ATTN_CU]].rows - 1,
+                                         "prefix must be an i32 input [n_docs, 1]"))
         return LF_EINVAL;
     if (n->a.p != 0 && !(n->a.p > 0 && n->a.p < 1))
         return lf_graph_fail(g, LF_EINVAL, "attention: dropout must be in [0, 1)");
@@ -214,13 +233,15 @@ LF_SHAPE(attn)
 static int check_pages(lf_graph *g, const struct lf_node *n, int32_t kp, int32_t vp, int64_t width)
 {
     const struct lf_tensor *k = &g->t[kp], *v = &g->t[vp];
-    if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows || k->cols != v->cols ||
-        k->cols != width)
+    if (k->role != LF_ROLE_STATE || v->role != LF_ROLE_STATE || k->rows != v->rows ||
+        k->cols != v->cols || k->cols != width)
         return bad(g, n, kp, vp, "pages must be two states of groups * head size columns");
-    if (n->a.page_tokens < LF_ATTN_TILE || n->a.page_tokens % LF_ATTN_TILE || k->rows % n->a.page_tokens)
-        return lf_graph_fail(g, LF_EINVAL,
-                             "%s: page of %lld tokens: a multiple of %d that divides the rows of %s is needed",
-                             op_name(n), (long long)n->a.page_tokens, LF_ATTN_TILE, k->name);
+    if (n->a.page_tokens < LF_ATTN_TILE || n->a.page_tokens % LF_ATTN_TILE ||
+        k->rows % n->a.page_tokens)
+        return lf_graph_fail(
+            g, LF_EINVAL,
+            "%s: page of %lld tokens: a multiple of %d that divides the rows of %s is needed",
+            op_name(n), (long long)n->a.page_tokens, LF_ATTN_TILE, k->name);
     return 0;
 }
 
@@ -242,7 +263,8 @@ LF_SHAPE(kv_write)
 
 LF_SHAPE(attn_paged)
 {
-    if (need_float(g, n, PAGED_Q, "q") || check_heads(g, n, n->in[PAGED_Q], n->in[PAGED_KP], n->in[PAGED_VP]))
+    if (need_float(g, n, PAGED_Q, "q") ||
+        check_heads(g, n, n->in[PAGED_Q], n->in[PAGED_KP], n->in[PAGED_VP]))
         return g->err.rc;
     const struct lf_tensor *q = &g->t[n->in[PAGED_Q]];
     int64_t rows = q->rows, cols = q->cols;
@@ -250,8 +272,9 @@ LF_SHAPE(attn_paged)
         need_index(g, n, PAGED_POS, LF_I32, rows, "pos must be i32 [R, 1]") ||
         need_index(g, n, PAGED_TABLE, LF_I32, 0, "table must be i32 [n_seq, max_pages]") ||
         check_alibi(g, n, PAGED_ALIBI) ||
-        (n->in[PAGED_PREFIX] && need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
-                                           "prefix must be an i32 input [n_seq, 1]")) ||
+        (n->in[PAGED_PREFIX] &&
+         need_index(g, n, PAGED_PREFIX, LF_I32, g->t[n->in[PAGED_TABLE]].rows,
+                    "prefix must be an i32 input [n_seq, 1]")) ||
         check_pages(g, n, n->in[PAGED_KP], n->in[PAGED_VP], cols / n->a.heads * n->a.groups))
         return LF_EINVAL;
     return make(g, n, 0, rows, cols, "");
@@ -272,7 +295,8 @@ LF_SHAPE(glu)
     if (a->rows != b->rows || a->cols != b->cols)
         return bad(g, n, n->in[0], n->in[1], "gate and up must have one shape");
     if (n->in[0] == n->in[1] || lf_ld_of(g, n->in[0]) != lf_ld_of(g, n->in[1]))
-        return bad(g, n, n->in[0], n->in[1], "gate and up must be two values with one row distance");
+        return bad(g, n, n->in[0], n->in[1],
+                   "gate and up must be two values with one row distance");
     return make(g, n, 0, a->rows, a->cols, "");
 }
 
@@ -307,7 +331,8 @@ LF_SHAPE(gather)
 }
 
 /* Results that are f32 in every precision, and so are their gradients. */
-static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols, const char *suffix)
+static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int64_t cols,
+                    const char *suffix)
 {
     int rc = make_fixed(g, n, slot, LF_F32, rows, cols, suffix);
     if (!rc)
@@ -331,8 +356,8 @@ static int need_head(lf_graph *g, struct lf_node *n)
     if (n->a.v_real == 0)
         n->a.v_real = v;
     if (n->a.v_real < 1 || n->a.v_real > v)
-        return lf_graph_fail(g, LF_EINVAL, "%s: %lld real columns of %lld", op_name(n), (long long)n->a.v_real,
-                             (long long)v);
+        return lf_graph_fail(g, LF_EINVAL, "%s: %lld real columns of %lld", op_name(n),
+                             (long long)n->a.v_real, (long long)v);
     return 0;
 }
 
@@ -344,7 +369,8 @@ LF_SHAPE(xent)
     if (rc)
         return rc;
     int64_t rows = g->t[n->in[XENT_X]].rows;
-    if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") || make_fixed(g, n, XENT_LSE, LF_F32, rows, 1, ".lse") ||
+    if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") ||
+        make_fixed(g, n, XENT_LSE, LF_F32, rows, 1, ".lse") ||
         make_fixed(g, n, XENT_ARGMAX, LF_I32, rows, 1, ".argmax") ||
         (n->a.entropy && make_fixed(g, n, XENT_ENTROPY, LF_F32, rows, 1, ".entropy")))
         return g->err.rc;
@@ -370,7 +396,9 @@ static int need_pinned(lf_graph *g, const struct lf_node *n, int slot, const cha
     if (need_float(g, n, slot, what))
         return LF_EINVAL;
     const struct lf_tensor *t = &g->t[n->in[slot]];
-    return t->pinned && !t->parent ? 0 : bad(g, n, n->in[slot], 0, "a whole tensor pinned to f32 is needed here");
+    return t->pinned && !t->parent
+               ? 0
+               : bad(g, n, n->in[slot], 0, "a whole tensor pinned to f32 is needed here");
 }
 
 LF_SHAPE(moe_route)
@@ -380,15 +408,19 @@ LF_SHAPE(moe_route)
         return LF_EINVAL;
     const int64_t rows = g->t[n->in[ROUTE_LOGITS]].rows, e = g->t[n->in[ROUTE_LOGITS]].cols;
     if (e > LF_MOE_MAX_EXPERTS || a->k < 1 || a->k > e)
-        return bad(g, n, n->in[ROUTE_LOGITS], 0, "too many experts, or not as many as each row is sent to");
-    if (a->groups > 1 &&
-        (e % a->groups || a->top_groups < 1 || a->top_groups > a->groups || e / a->groups * a->top_groups < a->k))
-        return bad(g, n, n->in[ROUTE_LOGITS], 0, "groups must divide the experts and leave enough to choose from");
-    if (need_param(g, n, ROUTE_BIAS, 1, e, "bias must be a parameter vector with one element per expert"))
+        return bad(g, n, n->in[ROUTE_LOGITS], 0,
+                   "too many experts, or not as many as each row is sent to");
+    if (a->groups > 1 && (e % a->groups || a->top_groups < 1 || a->top_groups > a->groups ||
+                          e / a->groups * a->top_groups < a->k))
+        return bad(g, n, n->in[ROUTE_LOGITS], 0,
+                   "groups must divide the experts and leave enough to choose from");
+    if (need_param(g, n, ROUTE_BIAS, 1, e,
+                   "bias must be a parameter vector with one element per expert"))
         return LF_EINVAL;
     a->experts = (int32_t)e;
     if (make_fixed(g, n, ROUTE_IDS, LF_I32, rows, a->k, ".ids") ||
-        make_f32(g, n, ROUTE_WEIGHTS, rows, a->k, ".weights") || make_f32(g, n, ROUTE_SCORES, rows, e, ".scores") ||
+        make_f32(g, n, ROUTE_WEIGHTS, rows, a->k, ".weights") ||
+        make_f32(g, n, ROUTE_SCORES, rows, e, ".scores") ||
         make_f32(g, n, ROUTE_ENTROPY, rows, 1, ".entropy"))
         return g->err.rc;
     return 0;
@@ -396,14 +428,17 @@ LF_SHAPE(moe_route)
 
 LF_SHAPE(moe_stats)
 {
-    if (need(g, n, STATS_IDS, "ids") || need(g, n, STATS_SCORES, "scores") || need(g, n, STATS_ENTROPY, "entropy") ||
+    if (need(g, n, STATS_IDS, "ids") || need(g, n, STATS_SCORES, "scores") ||
+        need(g, n, STATS_ENTROPY, "entropy") ||
         need_index(g, n, STATS_CU, LF_I32, 0, "cu_seqlens must be an i32 input [n_docs + 1, 1]"))
         return LF_EINVAL;
     const int64_t e = g->t[n->in[STATS_SCORES]].cols;
-    if (n->in[STATS_PREV] && (g->t[n->in[STATS_PREV]].rows != 2 || g->t[n->in[STATS_PREV]].cols != e))
+    if (n->in[STATS_PREV] &&
+        (g->t[n->in[STATS_PREV]].rows != 2 || g->t[n->in[STATS_PREV]].cols != e))
         return bad(g, n, n->in[STATS_PREV], n->in[STATS_SCORES],
                    "layers must have equally many experts to be balanced together");
-    if (need_param(g, n, STATS_BIAS, 1, e, "bias must be a parameter vector with one element per expert"))
+    if (need_param(g, n, STATS_BIAS, 1, e,
+                   "bias must be a parameter vector with one element per expert"))
         return LF_EINVAL;
     if (n->in[STATS_BIAS] && g->ps->g[g->t[n->in[STATS_BIAS]].group].balanced)
         n->out[STATS_COUNTS] = lf_graph_grad(g, n->in[STATS_BIAS]);
@@ -424,7 +459,8 @@ LF_SHAPE(moe_sort)
 
 LF_SHAPE(moe_permute)
 {
-    if (need_float(g, n, PERM_X, "x") || need_index(g, n, PERM_ROW_OF, LF_I32, 0, "rows must be i32 [M, 1]") ||
+    if (need_float(g, n, PERM_X, "x") ||
+        need_index(g, n, PERM_ROW_OF, LF_I32, 0, "rows must be i32 [M, 1]") ||
         need_index(g, n, PERM_PLACE, LF_I32, g->t[n->in[PERM_X]].rows, "places must be i32 [R, k]"))
         return LF_EINVAL;
     return make(g, n, 0, g->t[n->in[PERM_ROW_OF]].rows, g->t[n->in[PERM_X]].cols, "");
@@ -437,16 +473,19 @@ LF_SHAPE(moe_linear)
         return LF_EINVAL;
     const int64_t rows = g->t[n->in[MOEL_X]].rows, e = g->t[n->in[MOEL_OFFSETS]].rows - 1,
                   all = g->t[n->in[MOEL_W]].rows;
-    if (need_param(g, n, MOEL_W, 0, g->t[n->in[MOEL_X]].cols, "w [E N, K] must be a parameter with K columns like x"))
+    if (need_param(g, n, MOEL_W, 0, g->t[n->in[MOEL_X]].cols,
+                   "w [E N, K] must be a parameter with K columns like x"))
         return LF_EINVAL;
     if (e < 1 || all % e)
-        return bad(g, n, n->in[MOEL_W], n->in[MOEL_OFFSETS], "the experts do not divide the rows of w");
+        return bad(g, n, n->in[MOEL_W], n->in[MOEL_OFFSETS],
+                   "the experts do not divide the rows of w");
     return make(g, n, 0, rows, all / e, "");
 }
 
 LF_SHAPE(moe_combine)
 {
-    if (need_float(g, n, COMB_X, "x") || need_index(g, n, COMB_PLACE, LF_I32, 0, "places must be i32 [R, k]"))
+    if (need_float(g, n, COMB_X, "x") ||
+        need_index(g, n, COMB_PLACE, LF_I32, 0, "places must be i32 [R, k]"))
         return LF_EINVAL;
     const int64_t rows = g->t[n->in[COMB_PLACE]].rows, k = g->t[n->in[COMB_PLACE]].cols;
     if (g->t[n->in[COMB_X]].rows != rows * k)
@@ -461,7 +500,8 @@ LF_SHAPE(row_gate)
     if (need_float(g, n, GATE_X, "x") || need_pinned(g, n, GATE_GATE, "gate"))
         return LF_EINVAL;
     if (g->t[n->in[GATE_GATE]].rows != g->t[n->in[GATE_X]].rows || g->t[n->in[GATE_GATE]].cols != 1)
-        return bad(g, n, n->in[GATE_GATE], n->in[GATE_X], "the gate must be one number for each row");
+        return bad(g, n, n->in[GATE_GATE], n->in[GATE_X],
+                   "the gate must be one number for each row");
     return make(g, n, 0, g->t[n->in[GATE_X]].rows, g->t[n->in[GATE_X]].cols, "");
 }
 
@@ -471,28 +511,33 @@ LF_SHAPE(dora_norm)
 {
     if (need(g, n, DNORM_W, "w") || need(g, n, DNORM_A, "A") || need(g, n, DNORM_B, "B"))
         return LF_EINVAL;
-    const struct lf_tensor *w = &g->t[n->in[DNORM_W]], *a = &g->t[n->in[DNORM_A]], *b = &g->t[n->in[DNORM_B]];
+    const struct lf_tensor *w = &g->t[n->in[DNORM_W]], *a = &g->t[n->in[DNORM_A]],
+                           *b = &g->t[n->in[DNORM_B]];
     const int64_t rows = b->rows;
     if (need_param(g, n, DNORM_W, 0, 0, "w must be a parameter matrix") ||
-        need_param(g, n, DNORM_A, 0, w->cols, "A [r, K] must be a parameter with K columns like w") ||
+        need_param(g, n, DNORM_A, 0, w->cols,
+                   "A [r, K] must be a parameter with K columns like w") ||
         need_param(g, n, DNORM_B, 0, 0, "B [N, r] must be a parameter"))
         return LF_EINVAL;
     if (n->a.pos_offset < 0 || n->a.pos_offset > w->rows - rows)
         return bad(g, n, n->in[DNORM_W], n->in[DNORM_B], "the rows of B must be rows of w");
     if (n->a.at < 0 || n->a.at > a->rows - b->cols)
-        return bad(g, n, n->in[DNORM_A], n->in[DNORM_B], "B must have a column for each of its rows of A");
+        return bad(g, n, n->in[DNORM_A], n->in[DNORM_B],
+                   "B must have a column for each of its rows of A");
     return make_fixed(g, n, 0, LF_F32, 1, rows, "");
 }
 
 LF_SHAPE(dora)
 {
-    if (need_float(g, n, DORA_BASE, "base") || (n->in[DORA_M] && need_float(g, n, DORA_LORA, "the adapter's product")))
+    if (need_float(g, n, DORA_BASE, "base") ||
+        (n->in[DORA_M] && need_float(g, n, DORA_LORA, "the adapter's product")))
         return LF_EINVAL;
     const int64_t rows = g->t[n->in[DORA_BASE]].rows, cols = g->t[n->in[DORA_BASE]].cols;
     for (int k = DORA_LORA; k <= DORA_REST; k++)
         if (n->in[k] && (g->t[n->in[k]].rows != rows || g->t[n->in[k]].cols != cols))
             return bad(g, n, n->in[DORA_BASE], n->in[k], "all products must have one shape");
-    if (need_param(g, n, DORA_M, 1, cols, "the magnitude must be a parameter vector with an element per column") ||
+    if (need_param(g, n, DORA_M, 1, cols,
+                   "the magnitude must be a parameter vector with an element per column") ||
         (n->in[DORA_M] && need_index(g, n, DORA_NORM, LF_F32, 1, "the lengths must be f32 [1, N]")))
         return LF_EINVAL;
     if (n->in[DORA_M] && g->t[n->in[DORA_NORM]].cols != cols)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vector-Jacobian products: for one forward node, append the nodes that carry the gradient of its output to its inputs.
- * Weight gradients come first, so that a forward value can be given up before the input's gradient takes room.
+ * Vector-Jacobian products: for one forward node, append the nodes that carry the gradient of its
+ * output to its inputs. Weight gradients come first, so that a forward value can be given up before
+ * the input's gradient takes room.
  */
 #include "engine/graph/priv.h"
 
@@ -13,9 +14,10 @@ static int32_t param_grad(struct lf_ad *ad, int32_t param)
     return lf_graph_grad(ad->g, param);
 }
 
-/* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants a gradient. */
-static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in, int n_in,
-                const int32_t *out, int n_out)
+/* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants
+ * a gradient. */
+static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in,
+                int n_in, const int32_t *out, int n_out)
 {
     int32_t i = lf_node_raw(ad->g, op, ad->block);
     if (i < 0)
@@ -77,7 +79,8 @@ LF_VJP(linear)
 {
     const struct lf_node n = ad->g->n[node];
     if (lf_ad_wants(ad, n.in[LINEAR_W]))
-        return lf_graph_fail(ad->g, LF_ENOTSUP, "linear: a computed weight (%s) is trained through the loss only",
+        return lf_graph_fail(ad->g, LF_ENOTSUP,
+                             "linear: a computed weight (%s) is trained through the loss only",
                              ad->g->t[n.in[LINEAR_W]].name);
     int32_t dy = lf_ad_grad_of(ad, n.out[LINEAR_Y]);
     lf_ad_contribute(ad, n.in[LINEAR_RES], dy);
@@ -102,7 +105,8 @@ LF_VJP(norm)
     const struct lf_node n = ad->g->n[node];
     int32_t x = n.in[NORM_X], dy = lf_ad_grad_of(ad, n.out[NORM_Y]);
     const int32_t in[] = {x, dy, 0, n.in[NORM_W], n.out[NORM_MEAN], n.out[NORM_RSTD]};
-    const int32_t out[] = {slot_or_scratch(ad, x), param_grad(ad, n.in[NORM_W]), param_grad(ad, n.in[NORM_B])};
+    const int32_t out[] = {slot_or_scratch(ad, x), param_grad(ad, n.in[NORM_W]),
+                           param_grad(ad, n.in[NORM_B])};
     emit(ad, LF_OP_NORM_BWD, &n.a, in, 6, out, 3);
     lf_ad_contribute(ad, x, out[0]);
     return ad->g->err.rc;
@@ -122,7 +126,8 @@ LF_VJP(rope)
         return 0;
     struct lf_attr a = n.a;
     a.inverse = !a.inverse;
-    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS], n.in[ROPE_SIN], n.in[ROPE_POS2]};
+    const int32_t in[] = {lf_ad_grad_of(ad, n.out[0]), n.in[ROPE_POS], n.in[ROPE_COS],
+                          n.in[ROPE_SIN], n.in[ROPE_POS2]};
     int32_t dx = lf_ad_slot(ad, n.in[ROPE_X]);
     emit(ad, LF_OP_ROPE, &a, in, 5, &dx, 1);
     lf_ad_contribute(ad, n.in[ROPE_X], dx);
@@ -132,10 +137,17 @@ LF_VJP(rope)
 LF_VJP(attn)
 {
     const struct lf_node n = ad->g->n[node];
-    const int32_t in[] = {
-        n.in[ATTN_Q],     n.in[ATTN_K],  n.in[ATTN_V],     n.out[ATTN_O],     lf_ad_grad_of(ad, n.out[ATTN_O]),
-        n.out[ATTN_LSE],  n.in[ATTN_CU], n.in[ATTN_ALIBI], n.in[ATTN_SAMPLE], n.in[ATTN_POS],
-        n.in[ATTN_PREFIX]};
+    const int32_t in[] = {n.in[ATTN_Q],
+                          n.in[ATTN_K],
+                          n.in[ATTN_V],
+                          n.out[ATTN_O],
+                          lf_ad_grad_of(ad, n.out[ATTN_O]),
+                          n.out[ATTN_LSE],
+                          n.in[ATTN_CU],
+                          n.in[ATTN_ALIBI],
+                          n.in[ATTN_SAMPLE],
+                          n.in[ATTN_POS],
+                          n.in[ATTN_PREFIX]};
     int32_t out[3];
     for (int k = 0; k < 3; k++)
         out[k] = slot_or_scratch(ad, n.in[ATTN_Q + k]);
@@ -160,7 +172,8 @@ LF_VJP(glu)
     const struct lf_node n = ad->g->n[node];
     const int32_t in[] = {n.in[0], n.in[1], lf_ad_grad_of(ad, n.out[0])};
     int32_t out[] = {slot_or_scratch(ad, n.in[0]), slot_or_scratch(ad, n.in[1])};
-    if (lf_ld_of(ad->g, out[0]) != lf_ld_of(ad->g, out[1])) { /* the kernel has one row distance for both */
+    if (lf_ld_of(ad->g, out[0]) !=
+        lf_ld_of(ad->g, out[1])) { /* the kernel has one row distance for both */
         out[0] = scratch(ad, n.in[0]);
         out[1] = scratch(ad, n.in[1]);
     }
@@ -205,7 +218,8 @@ LF_VJP(dropout)
     return ad->g->err.rc;
 }
 
-/* Where a weight's gradient goes: the store, or for a computed weight a tensor that its own vjp reads. */
+/* Where a weight's gradient goes: the store, or for a computed weight a tensor that its own vjp
+ * reads. */
 static int32_t weight_grad(struct lf_ad *ad, int32_t w)
 {
     if (!lf_ad_wants(ad, w))
@@ -261,7 +275,8 @@ LF_VJP(logp)
 
 /* ---- mixture of experts ---- */
 
-/* The last node that added up loads: its sums are those of all layers. NULL: the graph counts nothing. */
+/* The last node that added up loads: its sums are those of all layers. NULL: the graph counts
+ * nothing. */
 static const struct lf_node *last_stats(const lf_graph *g)
 {
     for (size_t i = g->n_fwd; i-- > 0;)
@@ -320,8 +335,10 @@ LF_VJP(moe_linear)
 LF_VJP(moe_combine)
 {
     const struct lf_node n = ad->g->n[node];
-    const int32_t in[] = {n.in[COMB_X], lf_ad_grad_of(ad, n.out[0]), n.in[COMB_PLACE], n.in[COMB_WEIGHTS]};
-    const int32_t out[] = {slot_or_scratch(ad, n.in[COMB_X]), slot_or_scratch(ad, n.in[COMB_WEIGHTS])};
+    const int32_t in[] = {n.in[COMB_X], lf_ad_grad_of(ad, n.out[0]), n.in[COMB_PLACE],
+                          n.in[COMB_WEIGHTS]};
+    const int32_t out[] = {slot_or_scratch(ad, n.in[COMB_X]),
+                           slot_or_scratch(ad, n.in[COMB_WEIGHTS])};
     emit(ad, LF_OP_MOE_COMBINE_BWD, &n.a, in, 4, out, 2);
     lf_ad_contribute(ad, n.in[COMB_X], out[0]);
     lf_ad_contribute(ad, n.in[COMB_WEIGHTS], out[1]);
@@ -352,7 +369,8 @@ LF_VJP(dora)
         return ad->g->err.rc;
     }
     if (n.in[DORA_BIAS] && ad->needs[n.in[DORA_BIAS]])
-        return lf_graph_fail(ad->g, LF_ENOTSUP, "dora: the bias %s of a layer with a magnitude must be frozen",
+        return lf_graph_fail(ad->g, LF_ENOTSUP,
+                             "dora: the bias %s of a layer with a magnitude must be frozen",
                              ad->g->t[n.in[DORA_BIAS]].name);
     const int32_t to = lf_ad_wants(ad, base) ? base : lf_ad_wants(ad, lora) ? lora : 0;
     const int32_t in[] = {dy, base, lora, n.in[DORA_BIAS], n.in[DORA_M], n.in[DORA_NORM]};

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Offsets for intervals: which bytes each tensor gets, given when it lives. Offline storage allocation is NP-hard; the
- * lower bound is the largest live set, and the plan must stay within 1.05 of it. So several orders are tried (largest
- * first is nearly always exact on networks), each placing every interval into the tightest gap left by its neighbours
- * in time; if all stay above the bound, the intervals at the top are moved forward and the placement is repeated. All
- * of it is deterministic: a plan depends on its inputs alone.
+ * Offsets for intervals: which bytes each tensor gets, given when it lives. Offline storage
+ * allocation is NP-hard; the lower bound is the largest live set, and the plan must stay within
+ * 1.05 of it. So several orders are tried (largest first is nearly always exact on networks), each
+ * placing every interval into the tightest gap left by its neighbours in time; if all stay above
+ * the bound, the intervals at the top are moved forward and the placement is repeated. All of it is
+ * deterministic: a plan depends on its inputs alone.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/priv.h"
 
-enum { ROUNDS = 4000 };                    /* repairs after the plain orders */
-static const size_t WORK_CAP = 120000000u; /* elementary steps spent on repairs, so that huge graphs stay quick */
+enum { ROUNDS = 4000 }; /* repairs after the plain orders */
+static const size_t WORK_CAP =
+    120000000u; /* elementary steps spent on repairs, so that huge graphs stay quick */
 
 struct placer {
     struct lf_interval *iv;
@@ -56,7 +58,8 @@ static bool together(const struct lf_interval *a, const struct lf_interval *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Tightest gap among the placed neighbours in time of interval i; the place above them all when no gap fits. */
+/* Tightest gap among the placed neighbours in time of interval i; the place above them all when no
+ * gap fits. */
 static size_t find_gap(const struct placer *p, size_t placed, int32_t i)
 {
     size_t need = p->iv[i].bytes, top = 0, at = SIZE_MAX, slack = SIZE_MAX;
@@ -152,8 +155,8 @@ static void try_orders(struct placer *p, size_t goal)
     }
 }
 
-/* Move one of the intervals that reach the top, or one that lives with it below, to an earlier turn; keep what does not
- * get worse. */
+/* Move one of the intervals that reach the top, or one that lives with it below, to an earlier
+ * turn; keep what does not get worse. */
 static void repair(struct placer *p, size_t goal)
 {
     uint64_t rng = 0x9E3779B97F4A7C15u;
@@ -195,7 +198,8 @@ int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t 
     p.key = lf_calloc(n, sizeof *p.key, err);
     p.crowd = lf_calloc(n, sizeof *p.crowd, err);
     size_t bound = live_bound(iv, n, p.crowd, err);
-    if (!p.order || !p.best_order || !p.by_off || !p.off || !p.best_off || !p.key || bound == SIZE_MAX)
+    if (!p.order || !p.best_order || !p.by_off || !p.off || !p.best_off || !p.key ||
+        bound == SIZE_MAX)
         goto out;
     if (n == 0)
         p.best = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan object: takes graphs through the passes, collects what they need of the store, of constants and states, and
- * counts bytes. Placement proper is in place.c and plan_place.c, printing in plan_text.c.
+ * The plan object: takes graphs through the passes, collects what they need of the store, of
+ * constants and states, and counts bytes. Placement proper is in place.c and plan_place.c, printing
+ * in plan_text.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,8 @@ static void forget_needs(lf_pstore *ps)
     }
 }
 
-/* 8-bit products: where there are tensor cores for them, and scales of blocks where cuBLASLt has them. The CPU computes what
- * a GPU would. */
+/* 8-bit products: where there are tensor cores for them, and scales of blocks where cuBLASLt has
+ * them. The CPU computes what a GPU would. */
 static int check_fp8(const struct lf_plan_opts *o, lf_err *err)
 {
     const int sm = o->target->sm;
@@ -33,12 +34,18 @@ static int check_fp8(const struct lf_plan_opts *o, lf_err *err)
     if (o->compute != LF_BF16)
         return lf_fail(err, LF_EINVAL, "plan: fp8 stands beside compute type bf16");
     if (o->mode != LF_FAST)
-        return lf_fail(err, LF_ENOTSUP, "precision fp8 has no invariant mode: its scales depend on all rows; take numeric = fast or precision = bf16");
+        return lf_fail(err, LF_ENOTSUP,
+                       "precision fp8 has no invariant mode: its scales depend on all rows; take "
+                       "numeric = fast or precision = bf16");
     if (sm && sm < 89)
-        return lf_fail(err, LF_ENOTSUP, "precision fp8: %s has no tensor cores for it, GPUs from sm_89 on have (L40S, H100, H200); bf16 runs everywhere",
+        return lf_fail(err, LF_ENOTSUP,
+                       "precision fp8: %s has no tensor cores for it, GPUs from sm_89 on have "
+                       "(L40S, H100, H200); bf16 runs everywhere",
                        o->target->name);
     if (sm && sm != 90 && o->fp8 == LF_FP8_BLOCKS)
-        return lf_fail(err, LF_ENOTSUP, "fp8_scaling = block: cuBLASLt has it on sm_90 (H100, H200) alone, not on %s; take fp8_scaling = tensor",
+        return lf_fail(err, LF_ENOTSUP,
+                       "fp8_scaling = block: cuBLASLt has it on sm_90 (H100, H200) alone, not on "
+                       "%s; take fp8_scaling = tensor",
                        o->target->name);
     return 0;
 }
@@ -57,12 +64,16 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
     p->o = *opts;
     if (!p->o.target)
         p->o.target = lf_target_host();
-    if (p->o.threads < 1 || (p->o.compute != LF_F32 && p->o.compute != LF_BF16 && p->o.compute != LF_F16)) {
-        lf_fail(err, LF_EINVAL, "plan: threads must be at least 1 and the compute type f32, bf16 or fp16");
+    if (p->o.threads < 1 ||
+        (p->o.compute != LF_F32 && p->o.compute != LF_BF16 && p->o.compute != LF_F16)) {
+        lf_fail(err, LF_EINVAL,
+                "plan: threads must be at least 1 and the compute type f32, bf16 or fp16");
         goto out;
     }
     if (p->o.compute == LF_F16 && !p->o.target->sm) {
-        lf_fail(err, LF_ENOTSUP, "precision fp16: %s has no kernels for it, GPUs have (device = cuda); bf16 runs everywhere",
+        lf_fail(err, LF_ENOTSUP,
+                "precision fp16: %s has no kernels for it, GPUs have (device = cuda); bf16 runs "
+                "everywhere",
                 p->o.target->name);
         goto out;
     }
@@ -76,7 +87,8 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
         goto out;
     p->k = p->o.target->sm ? &lf_cuda_kernels : lf_cpu_kernels(p->o.target->isa);
     p->work_exact = p->k != NULL;
-    if (!p->k) /* this processor lacks the target's instructions: the portable table gives the sizes */
+    /* this processor lacks the target's instructions: the portable table gives the sizes */
+    if (!p->k)
         p->k = lf_cpu_kernels(LF_ISA_PLAIN);
     if (!p->k) {
         lf_fail(err, LF_ENOTSUP, "plan: no CPU kernels are built in");
@@ -129,7 +141,8 @@ static int adopt_tables(lf_plan *p, lf_graph *g, lf_err *err)
             const struct lf_table *o = &p->tab[k];
             if (o->rows != t->rows || o->cols != t->cols || o->dtype != t->dtype ||
                 o->state != (t->role == LF_ROLE_STATE))
-                return lf_fail(err, LF_EINVAL, "graph %s: %s has another shape or type than in an earlier graph",
+                return lf_fail(err, LF_EINVAL,
+                               "graph %s: %s has another shape or type than in an earlier graph",
                                g->name, t->name);
         } else {
             int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
@@ -156,17 +169,26 @@ int lf_plan_state(lf_plan *p, const char *name, size_t bytes, lf_err *err)
 {
     if (p->finished || bytes == 0 || lf_plan_table(p, name) >= 0)
         return lf_fail(err, LF_EINVAL, "plan: state %s of %zu bytes: %s", name, bytes,
-                       p->finished ? "the plan is finished" : bytes ? "there is one" : "nothing to keep");
+                       p->finished ? "the plan is finished"
+                       : bytes     ? "there is one"
+                                   : "nothing to keep");
     int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
     if (rc)
         return rc;
     struct lf_table *t = &p->tab[p->n_tab++];
-    *t = (struct lf_table){
-        .name = lf_arena_strdup(p->arena, name, err), .dtype = LF_U8, .state = true, .rows = 1, .cols = (int64_t)bytes, .bytes = bytes};
+    *t = (struct lf_table){.name = lf_arena_strdup(p->arena, name, err),
+                           .dtype = LF_U8,
+                           .state = true,
+                           .rows = 1,
+                           .cols = (int64_t)bytes,
+                           .bytes = bytes};
     return t->name ? 0 : LF_ENOMEM;
 }
 
-const struct lf_kernels *lf_plan_kernels(const lf_plan *p) { return p->k; }
+const struct lf_kernels *lf_plan_kernels(const lf_plan *p)
+{
+    return p->k;
+}
 
 /* Mark what of the store the chain's nodes really touch. */
 static void mark_store(lf_plan *p, const struct lf_chain *c)
@@ -189,7 +211,8 @@ static void mark_store(lf_plan *p, const struct lf_chain *c)
     }
 }
 
-/* The first node of a chain that writes a group's gradient overwrites it in the first micro-batch; the rest add. */
+/* The first node of a chain that writes a group's gradient overwrites it in the first micro-batch;
+ * the rest add. */
 static int mark_writers(struct lf_chain *c, size_t n_groups, lf_err *err)
 {
     const lf_graph *g = c->g;
@@ -205,7 +228,8 @@ static int mark_writers(struct lf_chain *c, size_t n_groups, lf_err *err)
             int mine = !seen[t->group];
             if (fresh >= 0 && fresh != mine)
                 rc = lf_fail(err, LF_ENOTSUP,
-                             "graph %s: %s shares one of its two parameters with an earlier node, the other not",
+                             "graph %s: %s shares one of its two parameters with an earlier node, "
+                             "the other not",
                              g->name, lf_op_table[g->n[i].op].name);
             fresh = mine;
         }
@@ -222,8 +246,8 @@ static int check_groups(const lf_pstore *ps, lf_err *err)
 {
     for (size_t i = 0; i < ps->n_p; i++)
         if (ps->p[i].d.frozen != ps->g[ps->p[i].group].frozen)
-            return lf_fail(err, LF_EINVAL, "parameter %s is frozen, but group %s is not as a whole", ps->p[i].d.name,
-                           ps->g[ps->p[i].group].name);
+            return lf_fail(err, LF_EINVAL, "parameter %s is frozen, but group %s is not as a whole",
+                           ps->p[i].d.name, ps->g[ps->p[i].group].name);
     return 0;
 }
 
@@ -262,11 +286,13 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     if (rc)
         return rc;
     if (p->finished || g->ps != p->ps || opts->slots < 0 || g->block >= 0 || g->n_n == 0)
-        return lf_fail(err, LF_EINVAL,
-                       "graph %s: plan finished, another store, an open block, bad slots, or nothing in it",
-                       g->name ? g->name : "(given to a plan already)");
+        return lf_fail(
+            err, LF_EINVAL,
+            "graph %s: plan finished, another store, an open block, bad slots, or nothing in it",
+            g->name ? g->name : "(given to a plan already)");
     if (c.o.packed && c.o.train)
-        return lf_fail(err, LF_EINVAL, "graph %s: panels are for inference, weights change in training", g->name);
+        return lf_fail(err, LF_EINVAL,
+                       "graph %s: panels are for inference, weights change in training", g->name);
     if (!p->o.target->packed_bytes)
         c.o.packed = false;
     if (c.o.slots == 0)
@@ -296,13 +322,18 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
 
 int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf_err *err)
 {
-    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 && o->weight_decay >= 0))
-        return lf_fail(err, LF_EINVAL, "adamw: betas must be in [0, 1), eps and weight decay not negative");
-    if ((o->moments != LF_F32 && o->moments != LF_BF16) || (o->masters != LF_F32 && o->masters != LF_BF16))
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 && o->eps >= 0 &&
+          o->weight_decay >= 0))
+        return lf_fail(err, LF_EINVAL,
+                       "adamw: betas must be in [0, 1), eps and weight decay not negative");
+    if ((o->moments != LF_F32 && o->moments != LF_BF16) ||
+        (o->masters != LF_F32 && o->masters != LF_BF16))
         return lf_fail(err, LF_EINVAL, "adamw: moments and masters are f32 or bf16");
     if (o->masters == LF_BF16 && compute != LF_BF16)
-        return lf_fail(err, LF_EINVAL, "masters = bf16 needs precision = bf16: with %s nothing holds the weights in bf16",
-                       lf_compute_name(compute));
+        return lf_fail(
+            err, LF_EINVAL,
+            "masters = bf16 needs precision = bf16: with %s nothing holds the weights in bf16",
+            lf_compute_name(compute));
     if (!(o->offload >= 0 && o->offload <= 1))
         return lf_fail(err, LF_EINVAL, "optimizer_offload is a share between 0 and 1");
     return 0;
@@ -311,12 +342,15 @@ int lf_adamw_opts_check(const struct lf_adamw_opts *o, enum lf_dtype compute, lf
 int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
 {
     if (p->has_opt || p->finished)
-        return lf_fail(err, LF_EINVAL, "plan: a second optimizer, or one after the plan was finished");
+        return lf_fail(err, LF_EINVAL,
+                       "plan: a second optimizer, or one after the plan was finished");
     int rc = lf_adamw_opts_check(o, p->o.compute, err);
     if (rc)
         return rc;
     if (o->offload > 0 && !p->o.target->sm)
-        return lf_fail(err, LF_EINVAL, "optimizer_offload = %g: on a CPU the optimizer's state is in the host's memory anyway; leave it out",
+        return lf_fail(err, LF_EINVAL,
+                       "optimizer_offload = %g: on a CPU the optimizer's state is in the host's "
+                       "memory anyway; leave it out",
                        o->offload);
     p->has_opt = true;
     p->adamw = *o;
@@ -324,8 +358,8 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
     return 0;
 }
 
-/* Whose moments, and masters that no graph reads, lie in the host's memory: groups in order of declaration, each that still fits
- * into the share. */
+/* Whose moments, and masters that no graph reads, lie in the host's memory: groups in order of
+ * declaration, each that still fits into the share. */
 static void choose_offloaded(lf_plan *p)
 {
     double room = 0;
@@ -350,9 +384,11 @@ static void settle_store(lf_plan *p)
     for (size_t i = 0; i < ps->n_g; i++) {
         struct lf_pgroup *g = &ps->g[i];
         bool trained = p->has_opt && !g->frozen;
-        if ((g->need[LF_P_Q] || g->need[LF_P_QT]) && (narrow || (!trained && !p->o.keep_master))) /* they are made from something */
+        if ((g->need[LF_P_Q] || g->need[LF_P_QT]) &&
+            (narrow || (!trained && !p->o.keep_master))) /* they are made from something */
             g->need[LF_P_COPY] = true;
-        g->master_read = g->need[LF_P_MASTER] || !g->need[LF_P_COPY] || g->need[LF_P_Q] || g->need[LF_P_QT];
+        g->master_read =
+            g->need[LF_P_MASTER] || !g->need[LF_P_COPY] || g->need[LF_P_Q] || g->need[LF_P_QT];
         if (trained)
             g->need[LF_P_GRAD] = true;
         if (trained && !g->balanced)
@@ -410,7 +446,8 @@ static int optimizer_work(lf_plan *p, lf_err *err)
         if (!p->ps->p[i].d.frozen && !(p->ps->p[i].d.balance_rate > 0))
             t[w++].n = p->ps->p[i].n;
     struct lf_k_grad_norm a = {.n_tensors = (int64_t)w, .t = t};
-    p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads), p->o.target->align);
+    p->opt_work = lf_align_up(lf_kernel_table[LF_KID_grad_norm].work(p->k, &a, p->o.threads),
+                              p->o.target->align);
     free(t);
     return 0;
 }
@@ -422,7 +459,8 @@ static void refresh_work(lf_plan *p)
         struct lf_k_quantise a;
         if (!lf_store_quantise(p->ps, &p->ps->g[i], &a))
             continue;
-        const size_t n = lf_align_up(lf_kernel_table[LF_KID_quantise].work(p->k, &a, p->o.threads), p->o.target->align);
+        const size_t n = lf_align_up(lf_kernel_table[LF_KID_quantise].work(p->k, &a, p->o.threads),
+                                     p->o.target->align);
         p->refresh_work = n > p->refresh_work ? n : p->refresh_work;
     }
 }
@@ -431,7 +469,8 @@ static void count_bytes(lf_plan *p)
 {
     struct lf_plan_bytes *b = &p->bytes;
     const lf_pstore *ps = p->ps;
-    *b = (struct lf_plan_bytes){.params = ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
+    *b = (struct lf_plan_bytes){.params =
+                                    ps->bytes[LF_P_MASTER] + ps->bytes[LF_P_COPY] + ps->pack_bytes,
                                 .grads = ps->bytes[LF_P_GRAD],
                                 .optimizer = ps->bytes[LF_P_M] + ps->bytes[LF_P_V],
                                 .inputs = p->input_bytes,
@@ -450,7 +489,8 @@ static void count_bytes(lf_plan *p)
         b->workspace = p->opt_work;
     if (p->refresh_work > b->workspace)
         b->workspace = p->refresh_work;
-    if (b->workspace > b->arena - b->saved) /* the largest workspace and the most saved bytes need not meet */
+    if (b->workspace >
+        b->arena - b->saved) /* the largest workspace and the most saved bytes need not meet */
         b->workspace = b->arena - b->saved;
     b->transient = b->arena - b->saved - b->workspace;
     b->total = b->params + b->grads + b->optimizer + b->inputs + b->state + b->arena;

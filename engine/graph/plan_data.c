@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data-parallel layout: every rank has the whole model and its share of the micro-batches. What is left to do between
- * them is one sum of the gradients, which the optimizer's program begins with.
+ * Data-parallel layout: every rank has the whole model and its share of the micro-batches. What is
+ * left to do between them is one sum of the gradients, which the optimizer's program begins with.
  *
- * The sum goes in buckets: ranges of the store's gradients, which lie in one block in the order of declaration, so the
- * backward pass finishes them from the end. Buckets therefore run from the end too. A bucket can be
- * summed while the pass goes on (exec_sum.c). (That a rank then updates and keeps the moments of its part only is a change
- * of this list and of run_optimizer, not of anything that calls them.)
+ * The sum goes in buckets: ranges of the store's gradients, which lie in one block in the order of
+ * declaration, so the backward pass finishes them from the end. Buckets therefore run from the end
+ * too. A bucket can be summed while the pass goes on (exec_sum.c). (That a rank then updates and
+ * keeps the moments of its part only is a change of this list and of run_optimizer, not of anything
+ * that calls them.)
  */
 #include <stdlib.h>
 
@@ -15,8 +16,9 @@
 int lf_plan_data_parallel(lf_plan *p, int ranks, size_t bucket_bytes, lf_err *err)
 {
     if (ranks < 1 || bucket_bytes < sizeof(float) || p->finished)
-        return lf_fail(err, LF_EINVAL, "plan: data-parallel over %d ranks in buckets of %zu bytes, or too late", ranks,
-                       bucket_bytes);
+        return lf_fail(err, LF_EINVAL,
+                       "plan: data-parallel over %d ranks in buckets of %zu bytes, or too late",
+                       ranks, bucket_bytes);
     p->dp_ranks = ranks;
     p->dp_bucket = bucket_bytes;
     return 0;
@@ -87,11 +89,13 @@ int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out)
 {
     if (!p->finished)
         return LF_EINVAL;
-    *out = (struct lf_plan_comm){.ranks = p->dp_ranks > 1 ? p->dp_ranks : 1, .messages = (int64_t)p->n_buckets};
+    *out = (struct lf_plan_comm){.ranks = p->dp_ranks > 1 ? p->dp_ranks : 1,
+                                 .messages = (int64_t)p->n_buckets};
     for (size_t i = 0; i < p->n_buckets; i++) {
         out->reduced_bytes += (double)p->bucket[i].n * sizeof(float);
-        out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes ? p->bucket[i].n * sizeof(float)
-                                                                                  : out->largest_bytes;
+        out->largest_bytes = p->bucket[i].n * sizeof(float) > out->largest_bytes
+                                 ? p->bucket[i].n * sizeof(float)
+                                 : out->largest_bytes;
     }
     out->sent_bytes = 2.0 * out->reduced_bytes * (out->ranks - 1) / out->ranks;
     return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become intervals over the chain's
- * nodes, forward then backward, and get offsets. With one slot, saved and transient tensors share one area, since the
- * backward follows its forward at once. With several, what is saved lies apart, once per slot, and all slots share the
- * transients.
+ * Placement of a chain: workspaces are asked of the kernels, tensors and workspaces become
+ * intervals over the chain's nodes, forward then backward, and get offsets. With one slot, saved
+ * and transient tensors share one area, since the backward follows its forward at once. With
+ * several, what is saved lies apart, once per slot, and all slots share the transients.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, 
         if (k == LF_MAX_IN)
             len += (size_t)snprintf(buf + len, cap - len, ") ->");
         if (t && len < cap)
-            len += (size_t)snprintf(buf + len, cap - len, " %s [%lld, %lld]", g->t[t].name, (long long)g->t[t].rows,
-                                    (long long)g->t[t].cols);
+            len += (size_t)snprintf(buf + len, cap - len, " %s [%lld, %lld]", g->t[t].name,
+                                    (long long)g->t[t].rows, (long long)g->t[t].cols);
     }
     return buf;
 }
@@ -42,8 +42,11 @@ static const void *packed_stand_in(const struct lf_bind *b, int32_t param)
 
 struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c)
 {
-    struct lf_bind b = {
-        .g = c->g, .numeric = p->o.mode, .ptr = stand_in, .rec = (void *)(uintptr_t)4096, .adamw = &p->adamw};
+    struct lf_bind b = {.g = c->g,
+                        .numeric = p->o.mode,
+                        .ptr = stand_in,
+                        .rec = (void *)(uintptr_t)4096,
+                        .adamw = &p->adamw};
     memcpy(&b.user, &p, sizeof p); /* handed back as const by packed_stand_in */
     if (c->o.packed)
         b.packed = packed_stand_in;
@@ -70,17 +73,19 @@ int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err)
         if (kr->args_bytes > sizeof args)
             LF_BUG("arguments of %s are larger than planned for", kr->name);
         if (row->emit(&b, n, &args))
-            return lf_fail(err, LF_EINVAL, "graph %s: operands of %s do not fit its kernel", c->g->name,
-                           lf_node_text(c->g, n, text, sizeof text));
+            return lf_fail(err, LF_EINVAL, "graph %s: operands of %s do not fit its kernel",
+                           c->g->name, lf_node_text(c->g, n, text, sizeof text));
         c->work_bytes[i] = lf_align_up(kr->work(p->k, &args, p->o.threads), p->o.target->align);
         if (c->work_bytes[i] > p->o.target->max_workspace)
-            return lf_fail(err, LF_EINVAL, "graph %s: %s needs %zu bytes of workspace, target %s allows %zu",
-                           c->g->name, lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i], p->o.target->name,
-                           p->o.target->max_workspace);
-        lf_kernel_set_work(row->kernel, &args, c->work_bytes[i] ? (void *)(uintptr_t)4096 : NULL, c->work_bytes[i]);
+            return lf_fail(err, LF_EINVAL,
+                           "graph %s: %s needs %zu bytes of workspace, target %s allows %zu",
+                           c->g->name, lf_node_text(c->g, n, text, sizeof text), c->work_bytes[i],
+                           p->o.target->name, p->o.target->max_workspace);
+        lf_kernel_set_work(row->kernel, &args, c->work_bytes[i] ? (void *)(uintptr_t)4096 : NULL,
+                           c->work_bytes[i]);
         if (kr->check(p->k, &args) != LF_K_OK)
-            return lf_fail(err, LF_ENOTSUP, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name, p->k->family,
-                           lf_node_text(c->g, n, text, sizeof text));
+            return lf_fail(err, LF_ENOTSUP, "graph %s: kernel %s of %s refuses %s", c->g->name,
+                           kr->name, p->k->family, lf_node_text(c->g, n, text, sizeof text));
         c->work_max = c->work_bytes[i] > c->work_max ? c->work_bytes[i] : c->work_max;
     }
     return 0;
@@ -180,7 +185,8 @@ out:
     return rc;
 }
 
-/* Chains that may be alive together get places of their own; the others share. The optimizer runs between chains. */
+/* Chains that may be alive together get places of their own; the others share. The optimizer runs
+ * between chains. */
 int lf_plan_place_arena(lf_plan *p, lf_err *err)
 {
     (void)err;

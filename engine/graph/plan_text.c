@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a plan says about itself: cost, JSON, a listing, a hash of everything that decides the bits of its results.
+ * What a plan says about itself: cost, JSON, a listing, a hash of everything that decides the bits
+ * of its results.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ int lf_plan_cost(const lf_plan *p, int chain, struct lf_plan_cost *out)
         c.traffic_bytes += lf_node_traffic(g, n);
         if (!lf_op_table[n->op].flops)
             continue;
-        double causal = lf_op_table[n->op].flops(g, n, false), full = lf_op_table[n->op].flops(g, n, true);
+        double causal = lf_op_table[n->op].flops(g, n, false),
+               full = lf_op_table[n->op].flops(g, n, true);
         if (n->clone) {
             c.recompute += causal;
         } else if (n->op == LF_OP_XENT) { /* its dX and dW belong to the backward */
@@ -46,12 +48,14 @@ static json_t *chain_json(const lf_plan *p, int i)
     struct lf_plan_cost c = {0};
     const struct lf_chain *ch = &p->c[i];
     lf_plan_cost(p, i, &c);
-    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", ch->g->name,
-                     "train", ch->o.train, "slots", ch->o.slots, "nodes_forward", c.nodes_fwd, "nodes_backward",
-                     c.nodes_bwd, "flops_forward_causal", c.fwd_causal, "flops_forward_full", c.fwd_full,
-                     "flops_backward_causal", c.bwd_causal, "flops_backward_full", c.bwd_full, "flops_recompute",
-                     c.recompute, "traffic_bytes", c.traffic_bytes, "arena_bytes", (json_int_t)ch->arena_bytes,
-                     "saved_bytes", (json_int_t)ch->saved_live, "largest_live_bytes", (json_int_t)ch->live_max,
+    return json_pack("{s:s, s:b, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}",
+                     "name", ch->g->name, "train", ch->o.train, "slots", ch->o.slots,
+                     "nodes_forward", c.nodes_fwd, "nodes_backward", c.nodes_bwd,
+                     "flops_forward_causal", c.fwd_causal, "flops_forward_full", c.fwd_full,
+                     "flops_backward_causal", c.bwd_causal, "flops_backward_full", c.bwd_full,
+                     "flops_recompute", c.recompute, "traffic_bytes", c.traffic_bytes,
+                     "arena_bytes", (json_int_t)ch->arena_bytes, "saved_bytes",
+                     (json_int_t)ch->saved_live, "largest_live_bytes", (json_int_t)ch->live_max,
                      "workspace_bytes", (json_int_t)ch->work_max);
 }
 
@@ -74,7 +78,9 @@ const char *lf_compute_name(enum lf_dtype compute)
 
 const char *lf_plan_compute(const lf_plan *p)
 {
-    return !p->o.fp8 ? lf_compute_name(p->o.compute) : p->o.fp8 == LF_FP8_BLOCKS ? "fp8-block" : "fp8-tensor";
+    return !p->o.fp8                   ? lf_compute_name(p->o.compute)
+           : p->o.fp8 == LF_FP8_BLOCKS ? "fp8-block"
+                                       : "fp8-tensor";
 }
 
 json_t *lf_plan_json(const lf_plan *p, lf_err *err)
@@ -83,20 +89,22 @@ json_t *lf_plan_json(const lf_plan *p, lf_err *err)
     struct lf_plan_memory m = {.host = (double)b->offloaded};
     lf_plan_memory(&m, p->o.target, (double)b->total);
     json_t *bytes =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params", (json_int_t)b->params, "grads",
-                  (json_int_t)b->grads, "optimizer", (json_int_t)b->optimizer, "activations",
-                  (json_int_t)(b->saved + b->transient), "activations_saved", (json_int_t)b->saved, "workspace",
-                  (json_int_t)b->workspace, "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
-                  (json_int_t)m.host, "offloaded", (json_int_t)b->offloaded, "device", (json_int_t)m.device, "total", (json_int_t)m.total);
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "params",
+                  (json_int_t)b->params, "grads", (json_int_t)b->grads, "optimizer",
+                  (json_int_t)b->optimizer, "activations", (json_int_t)(b->saved + b->transient),
+                  "activations_saved", (json_int_t)b->saved, "workspace", (json_int_t)b->workspace,
+                  "inputs", (json_int_t)b->inputs, "state", (json_int_t)b->state, "host",
+                  (json_int_t)m.host, "offloaded", (json_int_t)b->offloaded, "device",
+                  (json_int_t)m.device, "total", (json_int_t)m.total);
     json_t *segments = json_array();
     for (size_t i = 0; i < p->n_c; i++)
         json_array_append_new(segments, chain_json(p, (int)i));
-    json_t *j =
-        json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target", p->o.target->name, "compute",
-                  lf_plan_compute(p), "numeric", p->o.mode == LF_INVARIANT ? "invariant" : "fast",
-                  "threads", p->o.threads, "parameters", (json_int_t)lf_pstore_elements(p->ps), "trained",
-                  (json_int_t)lf_pstore_elements_trained(p->ps), "workspace_exact", p->work_exact, "bytes", bytes,
-                  "segments", segments);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "target",
+                          p->o.target->name, "compute", lf_plan_compute(p), "numeric",
+                          p->o.mode == LF_INVARIANT ? "invariant" : "fast", "threads", p->o.threads,
+                          "parameters", (json_int_t)lf_pstore_elements(p->ps), "trained",
+                          (json_int_t)lf_pstore_elements_trained(p->ps), "workspace_exact",
+                          p->work_exact, "bytes", bytes, "segments", segments);
     if (!j)
         lf_fail(err, LF_ENOMEM, "plan: out of memory while printing");
     return j;
@@ -108,7 +116,8 @@ char *lf_plan_text(const lf_plan *p, int chain, lf_err *err)
         lf_fail(err, LF_EINVAL, "plan: there is no chain %d", chain);
         return NULL;
     }
-    static const char *const types[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u16", "u32", "u8", "e4m3", "e5m2"};
+    static const char *const types[] = {"f32", "bf16", "f16", "f64",  "i32", "i64",
+                                        "u16", "u32",  "u8",  "e4m3", "e5m2"};
     const struct lf_chain *c = &p->c[chain];
     const lf_graph *g = c->g;
     lf_buf out;
@@ -166,14 +175,16 @@ static uint64_t mix_node(uint64_t h, const lf_graph *g, const struct lf_node *n)
         h = mix_i(h, t ? g->t[t].rows : 0);
         h = mix_i(h, t ? g->t[t].cols : 0);
     }
-    const int64_t ints[] = {a->heads,  a->groups, a->rot,   a->window,      a->pos_offset, a->site,  a->page_tokens,
-                            a->v_real, a->act,    a->layer, a->interleaved, a->inverse,    a->causal};
+    const int64_t ints[] = {a->heads,       a->groups,      a->rot,    a->window, a->pos_offset,
+                            a->site,        a->page_tokens, a->v_real, a->act,    a->layer,
+                            a->interleaved, a->inverse,     a->causal};
     const float floats[] = {a->eps, a->w_offset, a->scale, a->softcap, a->p};
     h = mix(h, ints, sizeof ints);
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         h = mix_f(h, floats[i]);
     if (n->op >= LF_OP_MOE_ROUTE) {
-        const int64_t moe[] = {a->experts, a->k, a->top_groups, a->moe_layers, a->sigmoid, a->renorm};
+        const int64_t moe[] = {a->experts,    a->k,       a->top_groups,
+                               a->moe_layers, a->sigmoid, a->renorm};
         h = mix_f(mix(h, moe, sizeof moe), a->aux);
     }
     if (n->op >= LF_OP_DORA_NORM)
@@ -191,7 +202,9 @@ uint64_t lf_plan_hash(const lf_plan *p)
     for (size_t c = 0; c < p->n_c; c++)
         for (size_t i = 0; i < p->c[c].g->n_n; i++)
             if (p->c[c].o.train &&
-                !p->c[c].g->n[i].clone) /* inference and recomputation do not change a training's bits */
+                !p->c[c]
+                     .g->n[i]
+                     .clone) /* inference and recomputation do not change a training's bits */
                 h = mix_node(h, p->c[c].g, &p->c[c].g->n[i]);
     return h;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Precision: decide the storage type of every float activation and make conversions explicit. A tensor is in the
- * compute type unless its op fixes its type or the model pinned it to f32. A node that needs the compute type of a
- * tensor stored otherwise reads a cast of it, made once and shared by all its readers, forward and backward; weights
- * are read through the store's copy, which is such a cast shared by all graphs.
+ * Precision: decide the storage type of every float activation and make conversions explicit. A
+ * tensor is in the compute type unless its op fixes its type or the model pinned it to f32. A node
+ * that needs the compute type of a tensor stored otherwise reads a cast of it, made once and shared
+ * by all its readers, forward and backward; weights are read through the store's copy, which is
+ * such a cast shared by all graphs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static void set_types(lf_graph *g, enum lf_dtype compute)
 {
     for (size_t i = 1; i < g->n_t; i++) {
         struct lf_tensor *t = &g->t[i];
-        if (!t->fixed && !t->parent && (t->role == LF_ROLE_ACT || (t->role == LF_ROLE_STATE && lf_is_float(t->dtype))))
+        if (!t->fixed && !t->parent &&
+            (t->role == LF_ROLE_ACT || (t->role == LF_ROLE_STATE && lf_is_float(t->dtype))))
             t->dtype = (uint8_t)(t->pinned ? LF_F32 : compute);
     }
     for (size_t i = 1; i < g->n_t; i++)
@@ -31,18 +33,21 @@ static void set_types(lf_graph *g, enum lf_dtype compute)
 
 static void push_cast(struct pass *p, int32_t from, int32_t to, int32_t block)
 {
-    lf_nodes_push(p->g, &p->out, &(struct lf_node){.op = LF_OP_CAST, .block = block, .in = {from}, .out = {to}});
+    lf_nodes_push(p->g, &p->out,
+                  &(struct lf_node){.op = LF_OP_CAST, .block = block, .in = {from}, .out = {to}});
 }
 
 static int32_t cast_tensor(struct pass *p, int32_t from, enum lf_dtype to, int32_t block)
 {
     lf_graph *g = p->g;
     if (g->t[from].parent) {
-        lf_graph_fail(g, LF_ENOTSUP, "%s is a slice of a tensor pinned to f32; pin the slices' use instead",
+        lf_graph_fail(g, LF_ENOTSUP,
+                      "%s is a slice of a tensor pinned to f32; pin the slices' use instead",
                       g->t[from].name);
         return 0;
     }
-    int32_t t = lf_tensor_new(g, to, LF_ROLE_ACT, g->t[from].rows, g->t[from].cols, "%s.cast", g->t[from].name);
+    int32_t t = lf_tensor_new(g, to, LF_ROLE_ACT, g->t[from].rows, g->t[from].cols, "%s.cast",
+                              g->t[from].name);
     if (!t)
         return 0;
     g->t[t].fixed = true;
@@ -55,7 +60,8 @@ static int32_t input_as_compute(struct pass *p, int32_t t, int32_t block)
     if (p->g->t[t].dtype == p->compute)
         return t;
     if ((size_t)t >= p->cast_n) { /* a cast of a cast cannot be asked for */
-        lf_graph_fail(p->g, LF_EINVAL, "%s has type %d, which nothing converts", p->g->t[t].name, p->g->t[t].dtype);
+        lf_graph_fail(p->g, LF_EINVAL, "%s has type %d, which nothing converts", p->g->t[t].name,
+                      p->g->t[t].dtype);
         return 0;
     }
     if (!p->cast[t])
@@ -82,11 +88,13 @@ static void one_node(struct pass *p, struct lf_node n)
         if (!o || row->out_types[k] != 'c' || g->t[o].dtype == p->compute)
             continue;
         if (g->t[o].parent) {
-            lf_graph_fail(g, LF_ENOTSUP, "%s writes a slice of a tensor pinned to f32 (%s)", row->name, g->t[o].name);
+            lf_graph_fail(g, LF_ENOTSUP, "%s writes a slice of a tensor pinned to f32 (%s)",
+                          row->name, g->t[o].name);
             return;
         }
         late[k] = o;
-        n.out[k] = lf_tensor_new(g, p->compute, LF_ROLE_ACT, g->t[o].rows, g->t[o].cols, "%s.raw", g->t[o].name);
+        n.out[k] = lf_tensor_new(g, p->compute, LF_ROLE_ACT, g->t[o].rows, g->t[o].cols, "%s.raw",
+                                 g->t[o].name);
         g->t[n.out[k]].fixed = true;
     }
     lf_nodes_push(g, &p->out, &n);

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of engine/graph share and nobody else sees: tensors, nodes, the op table and the passes.
+ * What the files of engine/graph share and nobody else sees: tensors, nodes, the op table and the
+ * passes.
  *
  * Life of a graph, in order (each pass has its file):
  *   build (graph.c, build.c)     nodes appended by model code; SSA: a tensor is written by one node
- *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from here on
+ *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from
+ *                                here on
  *   precision (precision.c)      every float activation gets its storage type; shared casts appear
- *   fp8 (fp8.c)                  products of chosen weights read 8-bit copies; shared quantising nodes appear
+ *   fp8 (fp8.c)                  products of chosen weights read 8-bit copies; shared quantising
+ *                                nodes appear
  *   fuse (fuse.c)                epilogues of the target
- *   recompute (recompute.c)      forward nodes re-emitted inside the backward; after fusing, so that a re-emitted
- *                                node has the rounding points of the first one and bits do not change
+ *   recompute (recompute.c)      forward nodes re-emitted inside the backward; after fusing, so
+ *                                that a re-emitted node has the rounding points of the first one
+ *                                and bits do not change
  *   prune (fuse.c)               results nobody reads are not computed
  *   alias (alias.c)              in place where an op allows it and nobody reads later
  *   place (plan_place.c, place.c)  offsets from liveness
  *   bind, run (exec*.c)
  *
- * Storage. A tensor is a root, or a view of columns of a root. Views come from lf_slice, from gradients of slices, and
- * from the alias pass, which makes an op's result share the place of an operand.
+ * Storage. A tensor is a root, or a view of columns of a root. Views come from lf_slice, from
+ * gradients of slices, and from the alias pass, which makes an op's result share the place of an
+ * operand.
  */
 #ifndef LF_GRAPH_PRIV_H
 #define LF_GRAPH_PRIV_H
@@ -85,7 +90,14 @@ enum lf_op {
 
 /* Operand slots. in / out indices of each op; 0 in a slot is "absent". */
 enum { EMBED_TOKEN, EMBED_POS, EMBED_WTE, EMBED_WPE };
-enum { LINEAR_X, LINEAR_W, LINEAR_BIAS, LINEAR_RES, LINEAR_XS, LINEAR_WS }; /* scales: of LINEAR_FP8 */
+enum {
+    LINEAR_X,
+    LINEAR_W,
+    LINEAR_BIAS,
+    LINEAR_RES,
+    LINEAR_XS,
+    LINEAR_WS
+}; /* scales: of LINEAR_FP8 */
 enum { LINEAR_Y, LINEAR_PRE };
 enum { NORM_X, NORM_DELTA, NORM_W, NORM_B };
 enum { NORM_Y, NORM_SUM, NORM_MEAN, NORM_RSTD };
@@ -106,7 +118,19 @@ enum { EMBB_TOKEN, EMBB_POS, EMBB_DY };
 enum { EMBB_DWTE, EMBB_DWPE };
 enum { NORMB_X, NORMB_DY, NORMB_DRES, NORMB_W, NORMB_MEAN, NORMB_RSTD };
 enum { NORMB_DX, NORMB_DW, NORMB_DB };
-enum { ATTNB_Q, ATTNB_K, ATTNB_V, ATTNB_O, ATTNB_DO, ATTNB_LSE, ATTNB_CU, ATTNB_ALIBI, ATTNB_SAMPLE, ATTNB_POS, ATTNB_PREFIX };
+enum {
+    ATTNB_Q,
+    ATTNB_K,
+    ATTNB_V,
+    ATTNB_O,
+    ATTNB_DO,
+    ATTNB_LSE,
+    ATTNB_CU,
+    ATTNB_ALIBI,
+    ATTNB_SAMPLE,
+    ATTNB_POS,
+    ATTNB_PREFIX
+};
 enum { ATTNB_DQ, ATTNB_DK, ATTNB_DV };
 enum { ACTB_X, ACTB_DY };
 enum { GLUB_GATE, GLUB_UP, GLUB_DY };
@@ -129,7 +153,12 @@ enum { DNORM_W, DNORM_A, DNORM_B };
 enum { DORA_BASE, DORA_LORA, DORA_REST, DORA_BIAS, DORA_M, DORA_NORM };
 enum { DORAB_DY, DORAB_BASE, DORAB_LORA, DORAB_BIAS, DORAB_M, DORAB_NORM };
 enum { DORAB_DX, DORAB_DM };
-enum { QUANT_QT, QUANT_Q, QUANT_TS, QUANT_S }; /* outputs; the transpose first: it is what a backward reads */
+enum {
+    QUANT_QT,
+    QUANT_Q,
+    QUANT_TS,
+    QUANT_S
+}; /* outputs; the transpose first: it is what a backward reads */
 
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
@@ -161,7 +190,10 @@ struct lf_tensor {
     bool pinned;                /* user wants f32 */
     bool dense_only;            /* some node can only handle row distance == cols */
     bool is_output;
-    bool part; /* a view that a forward node writes: its root is made of such parts, which nobody else reads */
+    bool
+        /* a view that a forward node writes: its root is made of such parts, which nobody else
+         * reads */
+        part;
     int64_t rows, cols;
     int32_t parent; /* view: the tensor it is a part of, else 0 */
     int64_t col;    /* first column in parent */
@@ -174,9 +206,10 @@ struct lf_tensor {
     /* placement */
     int32_t root;
     int64_t root_col;
-    int32_t first, last; /* of a root: node of first write and last read, over everything that shares it */
-    size_t off;          /* of a root: bytes in its memory area */
-    bool saved;          /* lives from forward into backward */
+    int32_t first,
+        last;   /* of a root: node of first write and last read, over everything that shares it */
+    size_t off; /* of a root: bytes in its memory area */
+    bool saved; /* lives from forward into backward */
 };
 
 /* An output whose gradient the host writes. */
@@ -197,24 +230,26 @@ struct lf_graph {
     int32_t xent; /* node of the loss, -1 none */
     struct lf_seed *seed;
     size_t n_seed, cap_seed;
-    lf_err err;   /* sticky */
+    lf_err err; /* sticky */
 };
 
 /* ---- graph.c ---- */
 int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* New root tensor; id, or 0 with the sticky error set. name may be a format. */
-int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows, int64_t cols, const char *fmt,
-                      ...) __attribute__((format(printf, 6, 7)));
+int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows,
+                      int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
 /* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
-int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in, const struct lf_attr *a);
+int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                    const struct lf_attr *a);
 /* Append a node whose outputs exist already. */
 int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
 /* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */
 int32_t lf_graph_grad(lf_graph *g, int32_t param);
 int32_t lf_graph_copy(lf_graph *g, int32_t param);
 /* The same for any kind, of that type and shape. */
-int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind, enum lf_dtype dtype, int64_t rows, int64_t cols);
+int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind,
+                         enum lf_dtype dtype, int64_t rows, int64_t cols);
 int32_t lf_root_of(const lf_graph *g, int32_t t);
 int64_t lf_ld_of(const lf_graph *g, int32_t t);
 /* linear, in whatever precision: the slots are the same. */
@@ -232,17 +267,22 @@ struct lf_ad;
 struct lf_bind;
 struct lf_op_row {
     const char *name;
-    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in the compute type,
-     * m f32 weight, g f32 gradient, s state in the compute type, q 8-bit float; of outputs o: compute type, or f32 where the
-     * tensor is pinned. */
+    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight
+     * in the compute type, m f32 weight, g f32 gradient, s state in the compute type, q 8-bit
+     * float; of outputs o: compute type, or f32 where the tensor is pinned. */
     const char *in_types, *out_types;
     int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
-    int (*vjp)(struct lf_ad *ad, int32_t node);   /* appends backward nodes; NULL: nothing flows through */
-    const char *saves;                            /* what the vjp reads of the forward, for people */
-    signed char alias[4][2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
+    int (*vjp)(struct lf_ad *ad,
+               int32_t node); /* appends backward nodes; NULL: nothing flows through */
+    const char *saves;        /* what the vjp reads of the forward, for people */
+    signed char alias
+        [4]
+        [2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
     uint8_t flags;
     const char *
-        numeric; /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows), "exact" */
+        /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows),
+         * "exact" */
+        numeric;
     double (*flops)(const lf_graph *g, const struct lf_node *n, bool full); /* NULL: none counted */
     int kernel;                                                             /* enum lf_kernel_id */
     int (*emit)(const struct lf_bind *b, const struct lf_node *n, void *args);
@@ -263,11 +303,13 @@ struct lf_kernel_row {
     const char *name;
     size_t args_bytes;
     int (*call)(const struct lf_kernels *k, lf_queue *q, const void *args);
-    int (*check)(const struct lf_kernels *k, const void *args); /* LF_K_EINVAL also when the kernel is missing */
+    int (*check)(const struct lf_kernels *k,
+                 const void *args); /* LF_K_EINVAL also when the kernel is missing */
     size_t (*work)(const struct lf_kernels *k, const void *args, int threads);
 };
 extern const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT];
-/* Where an argument struct names its workspace: offsets of the pointer and of the byte count; 0: it has none. */
+/* Where an argument struct names its workspace: offsets of the pointer and of the byte count; 0: it
+ * has none. */
 struct lf_kernel_work {
     size_t at, bytes_at;
 };
@@ -282,18 +324,21 @@ struct lf_bind {
     void *(*ptr)(const struct lf_bind *b, int32_t t); /* NULL for t == 0 */
     struct lf_step_record *rec;
     const void *(*packed)(const struct lf_bind *b, int32_t param); /* panels of a weight or NULL */
-    const bool *accumulate;                                        /* per node: gradients of this node add */
-    bool acc;                                                      /* of the node being bound */
-    const struct lf_opt_tensor *opt_tensors;                       /* those of AdamW, then those that are balanced */
+    const bool *accumulate;                  /* per node: gradients of this node add */
+    bool acc;                                /* of the node being bound */
+    const struct lf_opt_tensor *opt_tensors; /* those of AdamW, then those that are balanced */
     int64_t n_opt_tensors, n_balanced;
     const struct lf_adamw_opts *adamw;
-    int64_t rows_all, rows_live; /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
+    int64_t rows_all,
+        /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
+        rows_live;
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
 int lf_emit_adamw(const struct lf_bind *b, const struct lf_node *n, void *args);
 
-/* shape rules (ops_shape.c), vjps (ops_vjp.c), emitters (ops_emit.c), costs (ops_cost.c): one function per op */
+/* shape rules (ops_shape.c), vjps (ops_vjp.c), emitters (ops_emit.c), costs (ops_cost.c): one
+ * function per op */
 #define LF_SHAPE(op) int lf_shape_##op(lf_graph *g, struct lf_node *n)
 LF_SHAPE(embed);
 LF_SHAPE(linear);
@@ -413,8 +458,9 @@ struct lf_ad {
     int32_t block; /* of the node whose vjp runs */
 };
 int lf_autodiff(lf_graph *g, lf_err *err);
-/* For vjps. grad_of: gradient of an output (0: none flows). grad_slot: tensor to write the next contribution to t into.
- * contribute: d is that contribution (a slot, or any tensor of t's shape). wants: t needs a gradient. */
+/* For vjps. grad_of: gradient of an output (0: none flows). grad_slot: tensor to write the next
+ * contribution to t into. contribute: d is that contribution (a slot, or any tensor of t's shape).
+ * wants: t needs a gradient. */
 int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
 int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
 void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
@@ -435,7 +481,8 @@ struct lf_nodes {
 };
 /* Appends *n and returns it; NULL when g has failed, also of memory. Good until the next push. */
 struct lf_node *lf_nodes_push(lf_graph *g, struct lf_nodes *out, const struct lf_node *n);
-/* Ends the pass: out's nodes become g's, the first n_fwd of them its forward. Frees out if g has failed, and returns why. */
+/* Ends the pass: out's nodes become g's, the first n_fwd of them its forward. Frees out if g has
+ * failed, and returns why. */
 int lf_nodes_take(lf_graph *g, struct lf_nodes *out, size_t n_fwd, lf_err *err);
 /* Remove LF_OP_NONE nodes, keep n_fwd and producers right. */
 void lf_compact(lf_graph *g);
@@ -446,15 +493,16 @@ struct lf_interval {
     size_t bytes;        /* rounded up to the alignment by the caller */
     size_t off;          /* out */
 };
-/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the height. lower: largest
- * live set. */
-int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t *lower, lf_err *err);
+/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the
+ * height. lower: largest live set. */
+int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t *lower,
+                       lf_err *err);
 int lf_alias(lf_graph *g, lf_err *err);
 void lf_liveness(lf_graph *g);
 
 /* ---- pstore.c ---- */
-/* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it, their scales. With one scale
- * for the tensor LF_P_QTS is never needed. */
+/* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it,
+ * their scales. With one scale for the tensor LF_P_QTS is never needed. */
 enum { LF_P_Q = LF_P_KINDS, LF_P_QT, LF_P_QS, LF_P_QTS, LF_P_ALL };
 struct lf_pgroup {
     const char *name;
@@ -495,13 +543,13 @@ struct lf_pstore {
     char *data[LF_P_ALL], *pack;
     size_t host_bytes[LF_P_ALL]; /* of the host's memory */
     char *host_data[LF_P_ALL];
-    struct lf_back *back;  /* NULL: not bound */
-    enum lf_dtype copy_type; /* of LF_P_COPY: the plan's compute type, or bf16 */
-    enum lf_dtype moment_type; /* of LF_P_M, LF_P_V: as the plan's optimizer keeps them */
+    struct lf_back *back;            /* NULL: not bound */
+    enum lf_dtype copy_type;         /* of LF_P_COPY: the plan's compute type, or bf16 */
+    enum lf_dtype moment_type;       /* of LF_P_M, LF_P_V: as the plan's optimizer keeps them */
     enum lf_fp8_scaling fp8_scaling; /* of LF_P_Q */
-    uint64_t version;      /* of the weights */
-    uint64_t copy_version; /* the copies were made from */
-    uint64_t pack_version; /* the panels were made from */
+    uint64_t version;                /* of the weights */
+    uint64_t copy_version;           /* the copies were made from */
+    uint64_t pack_version;           /* the panels were made from */
 };
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
@@ -509,13 +557,14 @@ enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
 /* Where a group, a tensor of this kind lies; NULL: the plan has it not, or it is not bound. */
 void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
-/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them; those in the host's memory from host on. */
+/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them; those in the
+ * host's memory from host on. */
 size_t lf_pstore_bytes(const lf_pstore *ps);
 size_t lf_pstore_host_bytes(const lf_pstore *ps);
 int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, char *host, lf_err *err);
 void lf_pstore_unbind(lf_pstore *ps);
-/* The call that makes a group's 8-bit copies from its master, or where it holds none from its copy; addresses are NULL before memory is
- * bound. false: it has none. */
+/* The call that makes a group's 8-bit copies from its master, or where it holds none from its copy;
+ * addresses are NULL before memory is bound. false: it has none. */
 bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out);
 
 /* ---- plan.c ---- */
@@ -523,14 +572,16 @@ struct lf_chain {
     lf_graph *g; /* owned copy, after all passes */
     struct lf_chain_opts o;
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
-    bool *first_writer;            /* per node: it is the first of this chain to write its gradients */
+    bool *first_writer; /* per node: it is the first of this chain to write its gradients */
     size_t input_off, input_bytes; /* one slot's inputs; slots follow each other */
     size_t
-        saved_bytes; /* with several slots: saved tensors of one slot lie first, slot after slot, then the transients */
+        /* with several slots: saved tensors of one slot lie first, slot after slot, then the
+         * transients */
+        saved_bytes;
     size_t arena_off, arena_bytes; /* where the chain lies in the arena, all of it */
-    size_t saved_live;             /* most bytes live across the boundary from forward to backward, all slots */
-    size_t live_max;               /* largest live set, all slots */
-    size_t work_max;               /* largest workspace of a node */
+    size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
+    size_t live_max;   /* largest live set, all slots */
+    size_t work_max;   /* largest workspace of a node */
 };
 struct lf_table { /* constants and states, shared by name */
     const char *name;
@@ -567,15 +618,15 @@ struct lf_plan {
 };
 size_t lf_align_up(size_t x, size_t align);
 size_t lf_tensor_bytes(const struct lf_tensor *t);
-/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's arena, the arena of
- * all. */
+/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's
+ * arena, the arena of all. */
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
 /* plan_data.c: the ranges that are summed over ranks, once the store is laid out. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
-/* ready[i], for every bucket: how many nodes of the chain run before its gradients are there, and those of buckets before
- * it; at least those of the forward pass. */
+/* ready[i], for every bucket: how many nodes of the chain run before its gradients are there, and
+ * those of buckets before it; at least those of the forward pass. */
 void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready);
 /* "op (in, in) -> out" for messages; into buf. */
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);

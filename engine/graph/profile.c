@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collecting: what an executor runs while a profile looks on. A node's time is that of its kernel: on a backend whose calls
- * are over when they return by the host's clock, elsewhere by stamps in the queue, read at the end of the segment.
+ * Collecting: what an executor runs while a profile looks on. A node's time is that of its kernel:
+ * on a backend whose calls are over when they return by the host's clock, elsewhere by stamps in
+ * the queue, read at the end of the segment.
  */
 #include "engine/graph/profile.h"
 
@@ -56,8 +57,8 @@ bool lf_profile_ran(const lf_profile *p)
 
 /* ---- phases ---- */
 
-static void note(struct lf_prof_ring *r, double t0, double seconds, enum lf_profile_lane lane, const char *name,
-                 const struct lf_prof_node *node)
+static void note(struct lf_prof_ring *r, double t0, double seconds, enum lf_profile_lane lane,
+                 const char *name, const struct lf_prof_node *node)
 {
     r->e[r->n++ % LF_PROF_RING] = (struct lf_prof_event){t0, seconds, node, name, (uint8_t)lane};
 }
@@ -67,7 +68,8 @@ struct lf_profile_mark lf_profile_begin(const lf_profile *p)
     return p ? (struct lf_profile_mark){lf_now_s(), p->kernels} : (struct lf_profile_mark){0, 0};
 }
 
-static void add_phase(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0, double seconds, double kernels)
+static void add_phase(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0,
+                      double seconds, double kernels)
 {
     size_t i = 0;
     while (i < p->n_phases && (p->phase[i].lane != lane || strcmp(p->phase[i].name, name) != 0))
@@ -87,13 +89,15 @@ static void add_phase(lf_profile *p, enum lf_profile_lane lane, const char *name
     note(&p->phases, t0, seconds, lane, name, NULL);
 }
 
-void lf_profile_end(lf_profile *p, enum lf_profile_lane lane, const char *name, struct lf_profile_mark m)
+void lf_profile_end(lf_profile *p, enum lf_profile_lane lane, const char *name,
+                    struct lf_profile_mark m)
 {
     if (p)
         add_phase(p, lane, name, m.t0, lf_now_s() - m.t0, p->kernels - m.kernels);
 }
 
-void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0, double seconds)
+void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0,
+                     double seconds)
 {
     if (p)
         add_phase(p, lane, name, t0, seconds, 0);
@@ -111,8 +115,8 @@ static char *joined(const char *a, const char *b, lf_err *err)
     return text;
 }
 
-static struct lf_prof_graph *graph_new(lf_profile *p, const char *label, const char *name, const char *const ends[2], size_t n,
-                                       lf_err *err)
+static struct lf_prof_graph *graph_new(lf_profile *p, const char *label, const char *name,
+                                       const char *const ends[2], size_t n, lf_err *err)
 {
     if (lf_grow(&p->graph, &p->cap_graphs, p->n_graphs, sizeof *p->graph, err))
         return NULL;
@@ -138,7 +142,8 @@ static struct lf_prof_graph *graph_new(lf_profile *p, const char *label, const c
     return g;
 }
 
-static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const struct lf_chain *c, lf_err *err)
+static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const struct lf_chain *c,
+                                         lf_err *err)
 {
     static const char *const ends[2] = {" forward", " backward"};
     const lf_graph *g = c->g;
@@ -153,24 +158,29 @@ static struct lf_prof_graph *chain_graph(lf_profile *p, const lf_exec *ex, const
         o->node[i].again = n->clone;
         o->node[i].layer = n->block;
         const int in = n->in[0] ? g->t[n->in[0]].dtype : LF_F32;
-        o->node[i].bf16 = in == LF_BF16 || in == LF_F16 || in == LF_E4M3 || in == LF_E5M2; /* 8-bit products are measured against it too */
+        o->node[i].bf16 = in == LF_BF16 || in == LF_F16 || in == LF_E4M3 ||
+                          in == LF_E5M2; /* 8-bit products are measured against it too */
         o->node[i].flops = row->flops ? row->flops(g, n, false) : 0;
         o->node[i].bytes = lf_node_traffic(g, n);
     }
     return o;
 }
 
-/* AdamW reads a gradient, reads and writes weight and moments, and writes a copy where there is one. */
+/* AdamW reads a gradient, reads and writes weight and moments, and writes a copy where there is
+ * one. */
 static double adamw_bytes(const struct lf_opt_tensor *t)
 {
-    const size_t each = 4 + 2 * (lf_dtype_size(t->master_type) + 2 * lf_dtype_size(t->moment_type)) + (t->copy ? 2 : 0);
+    const size_t each = 4 +
+                        2 * (lf_dtype_size(t->master_type) + 2 * lf_dtype_size(t->moment_type)) +
+                        (t->copy ? 2 : 0);
     return (double)each * (double)t->n;
 }
 
 /* It reads twice with one scale for the tensor. */
 static double quantise_bytes(const struct lf_k_quantise *a)
 {
-    const double reads = a->scaling == LF_FP8_TENSOR ? 2 : 1, each = reads * (double)lf_dtype_size(a->x_type);
+    const double reads = a->scaling == LF_FP8_TENSOR ? 2 : 1,
+                 each = reads * (double)lf_dtype_size(a->x_type);
     return (each + (a->q ? 1 : 0) + (a->qt ? 1 : 0)) * (double)a->rows * (double)a->cols;
 }
 
@@ -186,7 +196,7 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
     }
     for (size_t i = 0; o && i < ex->n_opt; i++) {
         o->node[i].op = lf_kernel_table[ex->opt[i].kernel].name;
-        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm   ? norm
+        o->node[i].bytes = ex->opt[i].kernel == LF_KID_grad_norm  ? norm
                            : ex->opt[i].kernel == LF_KID_adamw    ? adamw
                            : ex->opt[i].kernel == LF_KID_quantise ? quantise_bytes(ex->opt[i].args)
                                                                   : 0;
@@ -197,7 +207,8 @@ static struct lf_prof_graph *optimizer_graph(lf_profile *p, const lf_exec *ex, l
 static struct lf_prof_graph *refresh_graph(lf_profile *p, const lf_exec *ex, lf_err *err)
 {
     static const char *const ends[2] = {" of copies", " of panels"};
-    struct lf_prof_graph *o = graph_new(p, ex->o.label, "refresh", ends, ex->n_copies + ex->n_packs, err);
+    struct lf_prof_graph *o =
+        graph_new(p, ex->o.label, "refresh", ends, ex->n_copies + ex->n_packs, err);
     if (!o)
         return NULL;
     o->n_fwd = ex->n_copies;
@@ -209,12 +220,14 @@ static struct lf_prof_graph *refresh_graph(lf_profile *p, const lf_exec *ex, lf_
             continue;
         }
         o->node[i].op = "refresh_copy";
-        o->node[i].bytes = (double)a->n * (double)(lf_dtype_size(a->a_type) + lf_dtype_size(a->y_type));
+        o->node[i].bytes =
+            (double)a->n * (double)(lf_dtype_size(a->a_type) + lf_dtype_size(a->y_type));
     }
     for (size_t i = 0; i < ex->n_packs; i++) {
         const struct lf_k_gemm_pack *a = ex->packs[i].args;
         o->node[ex->n_copies + i].op = "refresh_panels";
-        o->node[ex->n_copies + i].bytes = (double)(a->n * a->k) * (double)lf_dtype_size(a->src_type) + (double)a->packed_bytes;
+        o->node[ex->n_copies + i].bytes =
+            (double)(a->n * a->k) * (double)lf_dtype_size(a->src_type) + (double)a->packed_bytes;
     }
     return o;
 }
@@ -249,7 +262,8 @@ struct lf_prof_exec *lf_prof_attach(lf_exec *ex, lf_err *err)
         ok = x->chain[i] != NULL;
         most = ok && x->chain[i]->n > most ? x->chain[i]->n : most;
     }
-    if (ok && (ok = (x->opt = optimizer_graph(p, ex, err)) && (x->refresh = refresh_graph(p, ex, err))))
+    if (ok &&
+        (ok = (x->opt = optimizer_graph(p, ex, err)) && (x->refresh = refresh_graph(p, ex, err))))
         ok = (x->at = lf_calloc(most + 1, sizeof *x->at, err));
     if (ok)
         return x;
@@ -282,7 +296,8 @@ static void take(lf_exec *ex, struct lf_prof_graph *g, size_t from, size_t n, in
     lf_profile *p = ex->prof->p;
     const double *at = ex->prof->at;
     struct lf_prof_segment *s = &g->seg[seg];
-    const double start = ex->b->ops->stamp ? t0 - at[0] : 0; /* a device's times begin with its first */
+    const double start =
+        ex->b->ops->stamp ? t0 - at[0] : 0; /* a device's times begin with its first */
     for (size_t i = 0; i < n; i++) {
         struct lf_prof_node *node = &g->node[from + i];
         const double took = at[i + 1] - at[i];
@@ -300,8 +315,10 @@ static void take(lf_exec *ex, struct lf_prof_graph *g, size_t from, size_t n, in
     note(&p->phases, t0, took, LF_LANE_SEGMENT, g->segment[seg], NULL);
 }
 
-/* Run n calls, with a stamp before the first and after each. 0, or the kernel's failure and which call it was. */
-static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n, size_t *bad, int *krc, lf_err *err)
+/* Run n calls, with a stamp before the first and after each. 0, or the kernel's failure and which
+ * call it was. */
+static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n, size_t *bad,
+                       int *krc, lf_err *err)
 {
     *krc = 0;
     int rc = stamp(ex, 0, err);
@@ -316,7 +333,8 @@ static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n,
     return rc;
 }
 
-int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls, lf_err *err)
+int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls,
+                    lf_err *err)
 {
     struct lf_prof_graph *g = ex->prof->chain[chain];
     const size_t from = seg == LF_FWD ? 0 : g->n_fwd, n = (seg == LF_FWD ? g->n_fwd : g->n) - from;
@@ -337,9 +355,10 @@ int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char
     size_t bad = 0;
     int krc, rc = run_stamped(ex, calls, n, &bad, &krc, err);
     if (krc)
-        return lf_fail(err, krc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed", what,
-                       lf_kernel_table[calls[bad].kernel].name);
+        return lf_fail(err, krc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed",
+                       what, lf_kernel_table[calls[bad].kernel].name);
     if (!rc)
-        take(ex, calls == ex->opt ? ex->prof->opt : ex->prof->refresh, packs ? ex->n_copies : 0, n, packs, t0);
+        take(ex, calls == ex->opt ? ex->prof->opt : ex->prof->refresh, packs ? ex->n_copies : 0, n,
+             packs, t0);
     return rc;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the time goes: a profile collects, for every executor it is given to (lf_exec_opts.profile), the time of every
- * node it runs, and for whoever marks them the phases of a run (steps, data, checkpoints). At the end it is a table, a
- * JSON object and a trace in Chrome's trace event format, which Perfetto and chrome://tracing open.
+ * Where the time goes: a profile collects, for every executor it is given to
+ * (lf_exec_opts.profile), the time of every node it runs, and for whoever marks them the phases of
+ * a run (steps, data, checkpoints). At the end it is a table, a JSON object and a trace in Chrome's
+ * trace event format, which Perfetto and chrome://tracing open.
  *
  *     lf_profile *p = lf_profile_create(err);
  *     ... executors with .profile = p, destroyed or not ...
@@ -11,13 +12,15 @@
  *     lf_profile_end(p, LF_LANE_STEP, "step", m);
  *     json_t *j = lf_profile_json(p, err);
  *
- * Roofline. A node of F floating-point operations that moves B bytes (every operand once) takes at least
- * max(F / peak, B / bandwidth) seconds; its share is that over what it took. Peak and bandwidth are measured on the
- * backend when the first executor comes. A share above 1 is possible where operands were still in a cache.
- * (Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.)
+ * Roofline. A node of F floating-point operations that moves B bytes (every operand once) takes at
+ * least max(F / peak, B / bandwidth) seconds; its share is that over what it took. Peak and
+ * bandwidth are measured on the backend when the first executor comes. A share above 1 is possible
+ * where operands were still in a cache. (Williams, Waterman, Patterson, Roofline, CACM 52(4),
+ * 2009.)
  *
- * Cost: executors without a profile ask for one pointer per segment. With one, calls are not captured in device graphs
- * and a segment is waited for at its end, so phases get longer; nodes do not. Nothing is allocated in a step. One thread.
+ * Cost: executors without a profile ask for one pointer per segment. With one, calls are not
+ * captured in device graphs and a segment is waited for at its end, so phases get longer; nodes do
+ * not. Nothing is allocated in a step. One thread.
  */
 #ifndef LF_GRAPH_PROFILE_H
 #define LF_GRAPH_PROFILE_H
@@ -31,7 +34,15 @@
 typedef struct lf_profile lf_profile;
 
 /* Threads of the trace. */
-enum lf_profile_lane { LF_LANE_STEP, LF_LANE_SEGMENT, LF_LANE_NODE, LF_LANE_DATA, LF_LANE_SAVE, LF_LANE_COMM, LF_LANE_COUNT };
+enum lf_profile_lane {
+    LF_LANE_STEP,
+    LF_LANE_SEGMENT,
+    LF_LANE_NODE,
+    LF_LANE_DATA,
+    LF_LANE_SAVE,
+    LF_LANE_COMM,
+    LF_LANE_COUNT
+};
 
 lf_profile *lf_profile_create(lf_err *err);
 void lf_profile_destroy(lf_profile *p);
@@ -44,22 +55,28 @@ struct lf_profile_mark {
     double t0, kernels; /* lf_now_s; seconds in nodes until then */
 };
 struct lf_profile_mark lf_profile_begin(const lf_profile *p);
-void lf_profile_end(lf_profile *p, enum lf_profile_lane lane, const char *name, struct lf_profile_mark m);
+void lf_profile_end(lf_profile *p, enum lf_profile_lane lane, const char *name,
+                    struct lf_profile_mark m);
 /* One that another thread measured: from t0 (lf_now_s) on, so many seconds. */
-void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0, double seconds);
+void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0,
+                     double seconds);
 
 /* {"lf_profile":1, "device":{..}, "roofline":{"f32_flops","bf16_flops","bytes_per_s"},
  *  "seconds":{"wall","segments","kernels"}, "flops", "bytes",
  *  "phases":[{"lane","name","count","seconds","longest","kernel_seconds"}],
  *  "segments":[{"graph","segment","runs","seconds","kernel_seconds","flops","bytes"}],
- *  "ops":[{"op","again","calls","seconds","flops","bytes","share"}],      again: repeated by recomputation
- *  "layers":[{"graph","layer",...}],                                       layer -1: outside of them
- *  "trace":{"nodes","nodes_dropped","phases_dropped"}}; owned. kernel_seconds are the nodes' own, so that
+ *  "ops":[{"op","again","calls","seconds","flops","bytes","share"}],      again: repeated by
+ *    recomputation
+ *  "layers":[{"graph","layer",...}],                                       layer -1: outside of
+ *    them
+ *  "trace":{"nodes","nodes_dropped","phases_dropped"}}; owned. kernel_seconds are the nodes' own,
+ *  so that
  * kernels <= segments <= wall, and a phase's kernel_seconds <= its seconds. */
 json_t *lf_profile_json(const lf_profile *p, lf_err *err);
 /* The same for people, a line per op and per layer, slowest first. */
 int lf_profile_text(const lf_profile *p, lf_buf *out, lf_err *err);
-/* {"traceEvents":[..]}: the last 65,536 nodes and as many phases; process: the number it goes by there. */
+/* {"traceEvents":[..]}: the last 65,536 nodes and as many phases; process: the number it goes by
+ * there. */
 int lf_profile_trace(const lf_profile *p, int process, lf_buf *out, lf_err *err);
 
 #endif

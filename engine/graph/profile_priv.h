@@ -14,9 +14,9 @@ enum { LF_PROF_PHASES = 32, LF_PROF_RING = 1 << 16, LF_PROF_OUTSIDE = -1 };
 struct lf_prof_node {
     const char *op;
     bool again, bf16;
-    int32_t layer; /* LF_PROF_OUTSIDE: none */
-    int32_t graph; /* index */
-    int32_t index; /* in its graph */
+    int32_t layer;       /* LF_PROF_OUTSIDE: none */
+    int32_t graph;       /* index */
+    int32_t index;       /* in its graph */
     double flops, bytes; /* of one call */
     double seconds;
     int64_t calls;
@@ -26,7 +26,10 @@ struct lf_prof_segment {
     int64_t runs;
 };
 struct lf_prof_graph {
-    char *name, *segment[2]; /* "train", "train forward", "train backward"; of other kernels only the first two */
+    char *name,
+        *segment
+            /* "train", "train forward", "train backward"; of other kernels only the first two */
+            [2];
     struct lf_prof_node *node;
     size_t n, n_fwd;
     struct lf_prof_segment seg[2];
@@ -70,8 +73,10 @@ struct lf_prof_exec {
 struct lf_prof_exec *lf_prof_attach(lf_exec *ex, lf_err *err);
 void lf_prof_detach(struct lf_prof_exec *x);
 /* calls: of the whole chain. */
-int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls, lf_err *err);
+int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls,
+                    lf_err *err);
 /* All of ex->opt, ex->copies or ex->packs. */
-int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what, lf_err *err);
+int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what,
+                  lf_err *err);
 
 #endif

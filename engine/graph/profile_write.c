@@ -9,7 +9,8 @@
 #include "engine/base/sys.h"
 #include "engine/graph/profile_priv.h"
 
-static const char *const lanes[LF_LANE_COUNT] = {"steps", "segments", "nodes", "data", "checkpoints", "communication"};
+static const char *const lanes[LF_LANE_COUNT] = {"steps", "segments",    "nodes",
+                                                 "data",  "checkpoints", "communication"};
 
 /* What nodes of one op, or of one layer of one graph, sum up to. */
 struct row {
@@ -21,7 +22,8 @@ struct row {
 static double least_seconds(const lf_profile *p, const struct lf_prof_node *n)
 {
     const double peak = n->bf16 ? p->peak.bf16_flops : p->peak.f32_flops;
-    const double compute = peak > 0 ? n->flops / peak : 0, memory = p->peak.bytes_per_s > 0 ? n->bytes / p->peak.bytes_per_s : 0;
+    const double compute = peak > 0 ? n->flops / peak : 0,
+                 memory = p->peak.bytes_per_s > 0 ? n->bytes / p->peak.bytes_per_s : 0;
     return compute > memory ? compute : memory;
 }
 
@@ -42,8 +44,9 @@ static int slowest_first(const void *a, const void *b)
 }
 
 /* Rows of everything that ran, grouped by `same`; owned. */
-static int gather(const lf_profile *p, bool (*same)(const struct lf_prof_node *, const struct lf_prof_node *), struct row **out, size_t *n_out,
-                  lf_err *err)
+static int gather(const lf_profile *p,
+                  bool (*same)(const struct lf_prof_node *, const struct lf_prof_node *),
+                  struct row **out, size_t *n_out, lf_err *err)
 {
     struct row *row = NULL;
     size_t n = 0, cap = 0;
@@ -93,10 +96,11 @@ static json_t *rows_json(const lf_profile *p, bool layers, lf_err *err)
     }
     for (size_t i = 0; i < n; i++) {
         const struct row *r = &row[i];
-        json_t *o = layers ? json_pack("{s:s,s:i}", "graph", p->graph[r->of->graph]->name, "layer", (int)r->of->layer)
+        json_t *o = layers ? json_pack("{s:s,s:i}", "graph", p->graph[r->of->graph]->name, "layer",
+                                       (int)r->of->layer)
                            : json_pack("{s:s,s:b}", "op", r->of->op, "again", r->of->again);
-        json_t *sums = json_pack("{s:I,s:f,s:f,s:f}", "calls", (json_int_t)r->calls, "seconds", r->seconds, "flops", r->flops, "bytes",
-                                 r->bytes);
+        json_t *sums = json_pack("{s:I,s:f,s:f,s:f}", "calls", (json_int_t)r->calls, "seconds",
+                                 r->seconds, "flops", r->flops, "bytes", r->bytes);
         if (p->has_peak && sums)
             json_object_set_new(sums, "share", json_real(share_of(r)));
         json_object_update(o, sums);
@@ -115,9 +119,11 @@ static json_t *segments_json(const lf_profile *p)
         for (int s = 0; s < 2; s++) {
             const struct lf_prof_segment *v = &p->graph[g]->seg[s];
             if (v->runs)
-                json_array_append_new(a, json_pack("{s:s,s:s,s:I,s:f,s:f,s:f,s:f}", "graph", p->graph[g]->name, "segment", kind[s], "runs",
-                                                   (json_int_t)v->runs, "seconds", v->seconds, "kernel_seconds", v->kernels, "flops",
-                                                   v->flops, "bytes", v->bytes));
+                json_array_append_new(a, json_pack("{s:s,s:s,s:I,s:f,s:f,s:f,s:f}", "graph",
+                                                   p->graph[g]->name, "segment", kind[s], "runs",
+                                                   (json_int_t)v->runs, "seconds", v->seconds,
+                                                   "kernel_seconds", v->kernels, "flops", v->flops,
+                                                   "bytes", v->bytes));
         }
     return a;
 }
@@ -127,9 +133,10 @@ static json_t *phases_json(const lf_profile *p)
     json_t *a = json_array();
     for (size_t i = 0; i < p->n_phases; i++) {
         const struct lf_prof_phase *f = &p->phase[i];
-        json_array_append_new(a, json_pack("{s:s,s:s,s:I,s:f,s:f,s:f}", "lane", lanes[f->lane], "name", f->name, "count",
-                                           (json_int_t)f->count, "seconds", f->seconds, "longest", f->longest, "kernel_seconds",
-                                           f->kernels));
+        json_array_append_new(a, json_pack("{s:s,s:s,s:I,s:f,s:f,s:f}", "lane", lanes[f->lane],
+                                           "name", f->name, "count", (json_int_t)f->count,
+                                           "seconds", f->seconds, "longest", f->longest,
+                                           "kernel_seconds", f->kernels));
     }
     return a;
 }
@@ -158,20 +165,23 @@ json_t *lf_profile_json(const lf_profile *p, lf_err *err)
 {
     const struct lf_prof_segment t = all_segments(p);
     json_t *ops = rows_json(p, false, err), *layers = ops ? rows_json(p, true, err) : NULL;
-    json_t *roof = p->has_peak ? json_pack("{s:f,s:f,s:f}", "f32_flops", p->peak.f32_flops, "bf16_flops", p->peak.bf16_flops, "bytes_per_s",
-                                           p->peak.bytes_per_s)
-                               : json_null();
+    json_t *roof = p->has_peak
+                       ? json_pack("{s:f,s:f,s:f}", "f32_flops", p->peak.f32_flops, "bf16_flops",
+                                   p->peak.bf16_flops, "bytes_per_s", p->peak.bytes_per_s)
+                       : json_null();
     if (!layers) {
         json_decref(ops);
         json_decref(roof);
         return NULL;
     }
-    json_t *j = json_pack("{s:i,s:{s:s,s:i},s:o,s:{s:f,s:f,s:f},s:f,s:f,s:o,s:o,s:o,s:o,s:{s:I,s:I,s:I}}", "lf_profile", 1, "device", "kernels",
-                          p->device, "threads", p->threads, "roofline", roof, "seconds", "wall", lf_now_s() - p->created, "segments",
-                          t.seconds, "kernels", t.kernels, "flops", t.flops, "bytes", t.bytes, "phases", phases_json(p), "segments",
-                          segments_json(p), "ops", ops, "layers", layers, "trace", "nodes",
-                          (json_int_t)(p->nodes.n < LF_PROF_RING ? p->nodes.n : LF_PROF_RING), "nodes_dropped", dropped(&p->nodes),
-                          "phases_dropped", dropped(&p->phases));
+    json_t *j = json_pack(
+        "{s:i,s:{s:s,s:i},s:o,s:{s:f,s:f,s:f},s:f,s:f,s:o,s:o,s:o,s:o,s:{s:I,s:I,s:I}}",
+        "lf_profile", 1, "device", "kernels", p->device, "threads", p->threads, "roofline", roof,
+        "seconds", "wall", lf_now_s() - p->created, "segments", t.seconds, "kernels", t.kernels,
+        "flops", t.flops, "bytes", t.bytes, "phases", phases_json(p), "segments", segments_json(p),
+        "ops", ops, "layers", layers, "trace", "nodes",
+        (json_int_t)(p->nodes.n < LF_PROF_RING ? p->nodes.n : LF_PROF_RING), "nodes_dropped",
+        dropped(&p->nodes), "phases_dropped", dropped(&p->phases));
     if (!j)
         lf_fail(err, LF_ENOMEM, "profile: out of memory");
     return j;
@@ -182,7 +192,8 @@ json_t *lf_profile_json(const lf_profile *p, lf_err *err)
 static void line(const lf_profile *p, lf_buf *out, const struct row *r, double total)
 {
     const double s = r->seconds > 0 ? r->seconds : 1e-12;
-    lf_buf_addf(out, " %9lld %11.3f %5.1f %%", (long long)r->calls, r->seconds * 1e3, total > 0 ? 100 * r->seconds / total : 0);
+    lf_buf_addf(out, " %9lld %11.3f %5.1f %%", (long long)r->calls, r->seconds * 1e3,
+                total > 0 ? 100 * r->seconds / total : 0);
     lf_buf_addf(out, r->flops > 0 ? " %10.1f" : "          -", r->flops / s * 1e-9);
     lf_buf_addf(out, r->bytes > 0 ? " %9.2f" : "         -", r->bytes / s * 1e-9);
     if (p->has_peak && r->least > 0)
@@ -198,8 +209,8 @@ static int table(const lf_profile *p, lf_buf *out, bool layers, double total, lf
     int rc = gather(p, layers ? same_layer : same_op, &row, &n, err);
     if (rc)
         return rc;
-    lf_buf_addf(out, "%-24s %9s %11s %7s %10s %9s%s\n", layers ? "layer" : "op", "calls", "ms", "time", "GFLOP/s", "GB/s",
-                p->has_peak ? " roofline" : "");
+    lf_buf_addf(out, "%-24s %9s %11s %7s %10s %9s%s\n", layers ? "layer" : "op", "calls", "ms",
+                "time", "GFLOP/s", "GB/s", p->has_peak ? " roofline" : "");
     for (size_t i = 0; i < n; i++) {
         const struct lf_prof_node *v = row[i].of;
         if (!layers)
@@ -219,16 +230,19 @@ int lf_profile_text(const lf_profile *p, lf_buf *out, lf_err *err)
 {
     const struct lf_prof_segment t = all_segments(p);
     const double wall = lf_now_s() - p->created;
-    lf_buf_addf(out, "profile on %s, %d threads", p->device[0] ? p->device : "nothing that ran", p->threads);
+    lf_buf_addf(out, "profile on %s, %d threads", p->device[0] ? p->device : "nothing that ran",
+                p->threads);
     if (p->has_peak)
-        lf_buf_addf(out, ": peak %.1f GFLOP/s f32, %.1f bf16, %.1f GB/s", p->peak.f32_flops * 1e-9, p->peak.bf16_flops * 1e-9,
-                    p->peak.bytes_per_s * 1e-9);
-    lf_buf_addf(out, "\nkernels %.3f s of %.3f s in segments of %.3f s in all\n", t.kernels, t.seconds, wall);
+        lf_buf_addf(out, ": peak %.1f GFLOP/s f32, %.1f bf16, %.1f GB/s", p->peak.f32_flops * 1e-9,
+                    p->peak.bf16_flops * 1e-9, p->peak.bytes_per_s * 1e-9);
+    lf_buf_addf(out, "\nkernels %.3f s of %.3f s in segments of %.3f s in all\n", t.kernels,
+                t.seconds, wall);
     for (size_t i = 0; i < p->n_phases; i++) {
         const struct lf_prof_phase *f = &p->phase[i];
-        lf_buf_addf(out, "%-24s %9lld %11.3f, in the mean %.3f ms, at most %.3f ms, kernels %.1f %%\n", f->name, (long long)f->count,
-                    f->seconds * 1e3, f->seconds / (double)f->count * 1e3, f->longest * 1e3,
-                    f->seconds > 0 ? 100 * f->kernels / f->seconds : 0);
+        lf_buf_addf(
+            out, "%-24s %9lld %11.3f, in the mean %.3f ms, at most %.3f ms, kernels %.1f %%\n",
+            f->name, (long long)f->count, f->seconds * 1e3, f->seconds / (double)f->count * 1e3,
+            f->longest * 1e3, f->seconds > 0 ? 100 * f->kernels / f->seconds : 0);
     }
     int rc = table(p, out, false, t.kernels, err);
     if (!rc)
@@ -242,13 +256,14 @@ static void event(const lf_profile *p, lf_buf *out, const struct lf_prof_event *
 {
     lf_buf_adds(out, ",\n{\"name\":");
     lf_buf_add_json(out, e->name, strlen(e->name));
-    lf_buf_addf(out, ",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d", lanes[e->lane], (e->t0 - p->created) * 1e6,
-                e->seconds * 1e6, process, e->lane + 1);
+    lf_buf_addf(out, ",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d",
+                lanes[e->lane], (e->t0 - p->created) * 1e6, e->seconds * 1e6, process, e->lane + 1);
     if (e->node) {
         lf_buf_adds(out, ",\"args\":{\"graph\":");
-        lf_buf_add_json(out, p->graph[e->node->graph]->name, strlen(p->graph[e->node->graph]->name));
-        lf_buf_addf(out, ",\"node\":%d,\"layer\":%d,\"flops\":%.0f,\"bytes\":%.0f}", e->node->index, e->node->layer, e->node->flops,
-                    e->node->bytes);
+        lf_buf_add_json(out, p->graph[e->node->graph]->name,
+                        strlen(p->graph[e->node->graph]->name));
+        lf_buf_addf(out, ",\"node\":%d,\"layer\":%d,\"flops\":%.0f,\"bytes\":%.0f}", e->node->index,
+                    e->node->layer, e->node->flops, e->node->bytes);
     }
     lf_buf_addc(out, '}');
 }
@@ -261,11 +276,16 @@ static void events(const lf_profile *p, lf_buf *out, const struct lf_prof_ring *
 
 int lf_profile_trace(const lf_profile *p, int process, lf_buf *out, lf_err *err)
 {
-    lf_buf_addf(out, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-                     "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
-                process, process);
+    lf_buf_addf(
+        out,
+        "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+        process, process);
     for (int i = 0; i < LF_LANE_COUNT; i++)
-        lf_buf_addf(out, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}", process, i + 1, lanes[i]);
+        lf_buf_addf(out,
+                    ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{"
+                    "\"name\":\"%s\"}}",
+                    process, i + 1, lanes[i]);
     events(p, out, &p->phases, process);
     events(p, out, &p->nodes, process);
     lf_buf_adds(out, "\n]}\n");

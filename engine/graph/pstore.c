@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights change through this
- * file or through a kernel; either way the version moves, and copies and panels made from an older one are stale.
+ * Logical tensors, their groups, where each kind of them lies, and host access to them. Weights
+ * change through this file or through a kernel; either way the version moves, and copies and panels
+ * made from an older one are stale.
  */
 #include <fnmatch.h>
 #include <math.h>
@@ -18,14 +19,16 @@ enum { CHUNK = 2048, STAGE = 1 << 20 }; /* elements converted, drawn at a time *
 
 const char *lf_pkind_name(enum lf_pkind kind)
 {
-    static const char *const names[LF_P_ALL] = {"weight", "grad",  "adam_m",    "adam_v",     "copy",
-                                                "fp8",    "fp8_t", "fp8_scale", "fp8_scale_t"};
+    static const char *const names[LF_P_ALL] = {
+        "weight", "grad", "adam_m", "adam_v", "copy", "fp8", "fp8_t", "fp8_scale", "fp8_scale_t"};
     return (unsigned)kind < LF_P_ALL ? names[kind] : "?";
 }
 
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind)
 {
-    return kind == LF_P_COPY ? ps->copy_type : kind == LF_P_M || kind == LF_P_V ? ps->moment_type : LF_F32;
+    return kind == LF_P_COPY                  ? ps->copy_type
+           : kind == LF_P_M || kind == LF_P_V ? ps->moment_type
+                                              : LF_F32;
 }
 
 size_t lf_align_up(size_t x, size_t align)
@@ -92,9 +95,11 @@ static int check_desc(const lf_pstore *ps, const struct lf_param_desc *d, lf_err
     size_t n = sizeof(double);
     for (int i = 0; i < d->ndim; i++)
         if (d->dims[i] < 1 || !lf_size_mul(&n, n, (size_t)d->dims[i]) || n > SIZE_MAX / 16)
-            return lf_fail(err, LF_EINVAL, "parameter %s: dimension %d is %lld", d->name, i, (long long)d->dims[i]);
+            return lf_fail(err, LF_EINVAL, "parameter %s: dimension %d is %lld", d->name, i,
+                           (long long)d->dims[i]);
     if (d->balance_rate > 0 && (d->ndim != 1 || d->group || d->frozen))
-        return lf_fail(err, LF_EINVAL, "parameter %s: only a trained vector in no group can be balanced", d->name);
+        return lf_fail(err, LF_EINVAL,
+                       "parameter %s: only a trained vector in no group can be balanced", d->name);
     if (lf_pstore_find(ps, d->name) >= 0)
         return lf_fail(err, LF_EEXIST, "parameter %s is declared twice", d->name);
     return 0;
@@ -137,13 +142,16 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
     }
     struct lf_pgroup *g = &ps->g[gi];
     if (g->first + g->count != (int32_t)ps->n_p)
-        return lf_fail(err, LF_EINVAL, "parameter %s: members of group %s must be declared one after another", d->name,
-                       name);
+        return lf_fail(err, LF_EINVAL,
+                       "parameter %s: members of group %s must be declared one after another",
+                       d->name, name);
     if (g->ndim != d->ndim || (d->ndim >= 2 && g->cols != cols))
-        return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns", d->name, name,
-                       (long long)g->cols);
+        return lf_fail(err, LF_EINVAL, "parameter %s: shape does not fit group %s of %lld columns",
+                       d->name, name, (long long)g->cols);
     if (g->frozen != d->frozen)
-        return lf_fail(err, LF_EINVAL, "parameter %s: group %s must be frozen or trained as a whole", d->name, name);
+        return lf_fail(err, LF_EINVAL,
+                       "parameter %s: group %s must be frozen or trained as a whole", d->name,
+                       name);
     g->fp8 = g->fp8 && d->fp8;
     if (d->ndim >= 2)
         g->rows += rows_of(d);
@@ -433,7 +441,8 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
     if (rc)
         return rc;
     if (dtype != LF_F32 && dtype != LF_BF16)
-        return lf_fail(err, LF_EINVAL, "write parameter %s: only f32 and bf16 are taken", ps->p[i].d.name);
+        return lf_fail(err, LF_EINVAL, "write parameter %s: only f32 and bf16 are taken",
+                       ps->p[i].d.name);
     ps->version++;
     for (int64_t at = 0; at < ps->p[i].n; at += CHUNK) {
         float f[CHUNK];
@@ -449,7 +458,8 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
 }
 
 /* Host memory of one type into memory of another, f32 or bf16, rounded to nearest even. */
-static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dtype, const void *src, int64_t n, lf_err *err)
+static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dtype, const void *src,
+                      int64_t n, lf_err *err)
 {
     const size_t size = lf_dtype_size(v->dtype);
     int rc = 0;
@@ -462,40 +472,47 @@ static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dty
                 wide[e] = lf_f32_of_bf16(((const uint16_t *)src)[at + e]);
             else
                 half[e] = lf_bf16_of(((const float *)src)[at + e]);
-        rc = ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)at * size, dtype == LF_BF16 ? (void *)wide : (void *)half,
+        rc = ps->back->ops->copy_in(ps->back, (char *)v->data + (size_t)at * size,
+                                    dtype == LF_BF16 ? (void *)wide : (void *)half,
                                     (size_t)k * size, err);
     }
     return rc;
 }
 
-int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype, const void *src, lf_err *err)
+int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
+                         const void *src, lf_err *err)
 {
     struct lf_pview v;
     int rc = check_bound(ps, i, "write moments of", err);
     if (rc)
         return rc;
     if (kind != LF_P_M && kind != LF_P_V)
-        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment", ps->p[i].d.name,
-                       lf_pkind_name(kind));
+        return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment",
+                       ps->p[i].d.name, lf_pkind_name(kind));
     if (dtype != LF_F32 && dtype != LF_BF16)
-        return lf_fail(err, LF_EINVAL, "write moments of %s: only f32 and bf16 are taken", ps->p[i].d.name);
+        return lf_fail(err, LF_EINVAL, "write moments of %s: only f32 and bf16 are taken",
+                       ps->p[i].d.name);
     if (lf_pstore_view(ps, i, kind, &v) != 1)
-        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
+        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name,
+                       lf_pkind_name(kind));
     rc = dtype == v.dtype ? ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err)
                           : write_cast(ps, &v, dtype, src, ps->p[i].n, err);
     return rc ? rc : ps->back->ops->sync(ps->back, err);
 }
 
-int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes, lf_err *err)
+int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,
+                   lf_err *err)
 {
     struct lf_pview v;
     int rc = check_bound(ps, i, "read parameter", err);
     if (rc)
         return rc;
     if (lf_pstore_view(ps, i, kind, &v) != 1)
-        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name, lf_pkind_name(kind));
+        return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name,
+                       lf_pkind_name(kind));
     if (bytes != v.bytes)
-        return lf_fail(err, LF_EINVAL, "read parameter %s: room for %zu bytes, it has %zu", v.name, bytes, v.bytes);
+        return lf_fail(err, LF_EINVAL, "read parameter %s: room for %zu bytes, it has %zu", v.name,
+                       bytes, v.bytes);
     return ps->back->ops->copy_out(ps->back, dst, v.data, bytes, err);
 }
 
@@ -510,11 +527,14 @@ int lf_pstore_fetch(void *ps, void *dst, const void *src, size_t bytes, lf_err *
     return b->ops->copy_out(b, dst, src, bytes, err);
 }
 
-int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **data, void **copy, lf_err *err)
+int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **data, void **copy,
+                   lf_err *err)
 {
     struct lf_pview v;
     void *m = NULL;
-    int rc = lf_pstore_view(ps, i, kind, &v) == 1 ? 0 : lf_fail(err, LF_ENOENT, "a tensor without %s in memory", lf_pkind_name(kind));
+    int rc = lf_pstore_view(ps, i, kind, &v) == 1
+                 ? 0
+                 : lf_fail(err, LF_ENOENT, "a tensor without %s in memory", lf_pkind_name(kind));
     if (!rc && !lf_pstore_on_host(ps)) {
         m = lf_malloc(v.bytes, 1, err);
         rc = m ? lf_pstore_read(ps, i, kind, m, v.bytes, err) : LF_ENOMEM;
@@ -537,7 +557,8 @@ static float init_value(const struct lf_param_desc *d, uint64_t seed, uint32_t s
     return d->init == LF_INIT_ONE ? 1.0f : 0.0f;
 }
 
-/* Values are drawn by all threads into a staging block, then written in order: element e is the same whoever draws it.
+/* Values are drawn by all threads into a staging block, then written in order: element e is the
+ * same whoever draws it.
  */
 static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_err *err)
 {
@@ -549,7 +570,8 @@ static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_er
         for (int64_t e = 0; e < n; e++)
             stage[e] = init_value(&p->d, seed, site, at + e);
         for (int64_t k = 0; k < n; k += CHUNK) {
-            int rc = write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);
+            int rc =
+                write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);
             if (rc)
                 return rc;
         }
@@ -570,7 +592,8 @@ static int init_moments(lf_pstore *ps, int i, lf_err *err)
     return 0;
 }
 
-int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed, bool (*given)(void *user, const struct lf_param_desc *d), void *user,
+int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
+                        bool (*given)(void *user, const struct lf_param_desc *d), void *user,
                         lf_err *err)
 {
     float *stage = lf_malloc(STAGE, sizeof *stage, err);

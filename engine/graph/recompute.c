@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block (layer) keeps what
- * other blocks read of it; "full" re-emits everything else of the block, "selective" only ops that cost no matrix
- * product. Values are the same bits, since the re-emitted node is the same kernel on the same operands.
+ * Recomputation: backward nodes read re-emitted forward values instead of saved ones. Each block
+ * (layer) keeps what other blocks read of it; "full" re-emits everything else of the block,
+ * "selective" only ops that cost no matrix product. Values are the same bits, since the re-emitted
+ * node is the same kernel on the same operands.
  *
- * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the sum and is repeated
- * as the norm alone; a linear with a fused activation whose input to the activation is kept is repeated as the
- * activation alone.
+ * Two nodes are re-emitted in a lighter form with the same bits: a norm that also added keeps the
+ * sum and is repeated as the norm alone; a linear with a fused activation whose input to the
+ * activation is kept is repeated as the activation alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static bool kept(const struct pass *p, int32_t r)
 {
     const lf_graph *g = p->g;
     const struct lf_tensor *t = &g->t[r];
-    if (t->role != LF_ROLE_ACT || t->producer < 0 || (size_t)t->producer >= g->n_fwd || t->is_output || p->crosses[r])
+    if (t->role != LF_ROLE_ACT || t->producer < 0 || (size_t)t->producer >= g->n_fwd ||
+        t->is_output || p->crosses[r])
         return true;
     const struct lf_node *n = &g->n[t->producer];
     if (n->block < 0 || (lf_op_table[n->op].flags & LF_OPF_SIDE))
@@ -43,8 +45,8 @@ static int32_t like(struct pass *p, int32_t t)
 {
     lf_graph *g = p->g;
     struct lf_tensor old = g->t[t];
-    int32_t c =
-        lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_tensor_role)old.role, old.rows, old.cols, "%s.again", old.name);
+    int32_t c = lf_tensor_new(g, (enum lf_dtype)old.dtype, (enum lf_tensor_role)old.role, old.rows,
+                              old.cols, "%s.again", old.name);
     if (c) {
         g->t[c].fixed = old.fixed;
         g->t[c].pinned = old.pinned;
@@ -68,7 +70,8 @@ static void again(struct pass *p, int32_t r)
     } else if (lf_is_linear(old.op) && old.out[LINEAR_PRE] && kept(p, old.out[LINEAR_PRE]) &&
                r == old.out[LINEAR_Y]) {
         memset(&n, 0, sizeof n);
-        n = (struct lf_node){.op = LF_OP_ACT, .clone = true, .block = old.block, .a = {.act = old.a.act}};
+        n = (struct lf_node){
+            .op = LF_OP_ACT, .clone = true, .block = old.block, .a = {.act = old.a.act}};
         n.in[0] = old.out[LINEAR_PRE];
         n.out[0] = old.out[LINEAR_Y];
     }

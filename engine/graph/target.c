@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Targets: what the planner may assume about a machine, as data. The patterns are those that were faster on that
- * machine: on the CPU a residual is cheapest in the epilogue of the product that makes the other addend, so add + norm
- * only remains where no product stands before the add.
+ * Targets: what the planner may assume about a machine, as data. The patterns are those that were
+ * faster on that machine: on the CPU a residual is cheapest in the epilogue of the product that
+ * makes the other addend, so add + norm only remains where no product stands before the add.
  */
 #include <string.h>
 
@@ -10,18 +10,18 @@
 
 enum { FUSE = LF_FUSE_ACT | LF_FUSE_RESIDUAL | LF_FUSE_NORM | LF_FUSE_NORM_BWD | LF_FUSE_DROPOUT };
 #define MIB ((size_t)1 << 20)
-#define CPU(n, i)                                                                                                      \
-    {                                                                                                                  \
-        .name = n, .isa = i, .align = 64, .fuse = FUSE, .max_workspace = 4096 * MIB, .reserved = 96 * MIB,         \
-        .packed_bytes = lf_cpu_gemm_packed_bytes                                                                       \
+#define CPU(n, i)                                                                                  \
+    {                                                                                              \
+        .name = n, .isa = i, .align = 64, .fuse = FUSE, .max_workspace = 4096 * MIB,               \
+        .reserved = 96 * MIB, .packed_bytes = lf_cpu_gemm_packed_bytes                             \
     }
 
-/* Offsets as the driver aligns allocations. A context with the code of all kernels, and 32 MiB of workspace for cuBLASLt,
- * take about 600 MiB; pinned memory for copies is 48 MiB of the host. */
-#define GPU(n, version)                                                                                                \
-    {                                                                                                                  \
-        .name = n, .sm = version, .align = 256, .fuse = FUSE, .max_workspace = 4096 * MIB, .reserved = 512 * MIB,  \
-        .device_reserved = 768 * MIB                                                                                   \
+/* Offsets as the driver aligns allocations. A context with the code of all kernels, and 32 MiB of
+ * workspace for cuBLASLt, take about 600 MiB; pinned memory for copies is 48 MiB of the host. */
+#define GPU(n, version)                                                                            \
+    {                                                                                              \
+        .name = n, .sm = version, .align = 256, .fuse = FUSE, .max_workspace = 4096 * MIB,         \
+        .reserved = 512 * MIB, .device_reserved = 768 * MIB                                        \
     }
 
 static const struct lf_target targets[] = {
@@ -60,7 +60,8 @@ const struct lf_target *lf_target_device(enum lf_device device)
     lf_gpus_look(&g);
     const int sm = g.n ? g.sm : 90;
     const struct lf_target *best = NULL;
-    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) /* the latest that is not later than the GPU */
+    for (size_t i = 0; i < sizeof targets / sizeof *targets;
+         i++) /* the latest that is not later than the GPU */
         if (targets[i].sm && (!best || targets[i].sm <= sm))
             best = &targets[i];
     return best;
@@ -68,7 +69,8 @@ const struct lf_target *lf_target_device(enum lf_device device)
 
 const char *const *lf_target_names(void)
 {
-    static const char *const names[] = {"cpu-plain", "cpu-avx2", "cpu-avx512", "cpu-avx512bf16",
-                                        "sm_80",     "sm_89",    "sm_90",      "sm_100",         NULL};
+    static const char *const names[] = {"cpu-plain",      "cpu-avx2", "cpu-avx512",
+                                        "cpu-avx512bf16", "sm_80",    "sm_89",
+                                        "sm_90",          "sm_100",   NULL};
     return names;
 }

@@ -16,7 +16,8 @@
 #include "engine/text/token/unitext.h"
 
 typedef struct step step;
-typedef json_t *(*step_fn)(const step *s, json_t *texts, lf_err *err); /* list in, list (or text) out; owned */
+typedef json_t *(*step_fn)(const step *s, json_t *texts,
+                           lf_err *err); /* list in, list (or text) out; owned */
 
 struct step {
     step_fn run;
@@ -38,7 +39,7 @@ static json_t *stripped(const char *s, size_t n)
     return json_stringn_nocheck(s + from, lf_rstrip_len(s + from, n - from));
 }
 
-/* ---- case ------------------------------------------------------------------------------------------------------------------ */
+/* ---- case ------------------------------------------------------------------------------------ */
 
 static void add_utf8(lf_buf *out, uint32_t c)
 {
@@ -72,7 +73,7 @@ static void add_lower(lf_buf *out, const char *s, size_t n)
     }
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Of what findall gave for one text. */
 static json_t *selected(const step *s, json_t *all)
@@ -83,21 +84,23 @@ static json_t *selected(const step *s, json_t *all)
     if (json_is_array(m)) {
         json_t *e;
         part = NULL;
-        json_array_foreach(m, i, e)
-            if (!part && json_string_length(e) > 0)
-                part = e;
+        json_array_foreach(m, i, e) if (!part && json_string_length(e) > 0) part = e;
     }
-    return part ? stripped(json_string_value(part), json_string_length(part)) : json_string(s->fallback);
+    return part ? stripped(json_string_value(part), json_string_length(part))
+                : json_string(s->fallback);
 }
 
 static json_t *run_regex(const step *s, json_t *texts, lf_err *err)
 {
     json_t *out = json_array(), *t;
     size_t i;
-    json_array_foreach(texts, i, t) {
+    json_array_foreach(texts, i, t)
+    {
         json_t *all = lf_pyre_findall(s->re, json_string_value(t), json_string_length(t), err);
-        if (all && json_array_size(all) > 0 && (s->n >= (int64_t)json_array_size(all) || s->n < -(int64_t)json_array_size(all))) {
-            lf_fail(err, LF_EINVAL, "regex: group_select %lld, but a text has %zu matches", (long long)s->n, json_array_size(all));
+        if (all && json_array_size(all) > 0 &&
+            (s->n >= (int64_t)json_array_size(all) || s->n < -(int64_t)json_array_size(all))) {
+            lf_fail(err, LF_EINVAL, "regex: group_select %lld, but a text has %zu matches",
+                    (long long)s->n, json_array_size(all));
             json_decref(all);
             all = NULL;
         }
@@ -127,7 +130,8 @@ static json_t *run_lower(const step *s, json_t *texts, lf_err *err)
     json_t *out = json_array(), *t;
     size_t i;
     (void)s;
-    json_array_foreach(texts, i, t) {
+    json_array_foreach(texts, i, t)
+    {
         lf_buf b;
         lf_buf_init(&b);
         add_lower(&b, json_string_value(t), json_string_length(t));
@@ -145,10 +149,12 @@ static json_t *run_lower(const step *s, json_t *texts, lf_err *err)
 
 static json_t *run_map(const step *s, json_t *texts, lf_err *err)
 {
-    json_t *out = json_array(), *t, *map = json_object_get(s->options, "mapping_dict"), *none = json_object_get(s->options, "default_value");
+    json_t *out = json_array(), *t, *map = json_object_get(s->options, "mapping_dict"),
+           *none = json_object_get(s->options, "default_value");
     size_t i;
     (void)err;
-    json_array_foreach(texts, i, t) {
+    json_array_foreach(texts, i, t)
+    {
         json_t *v = json_object_get(map, json_string_value(t));
         v = v ? v : none;
         json_array_append_new(out, json_is_string(v) ? json_incref(v) : json_string("None"));
@@ -184,7 +190,8 @@ static json_t *run_first_k(const step *s, json_t *texts, lf_err *err)
 {
     json_t *out = json_array();
     if ((int64_t)json_array_size(texts) < s->n)
-        lf_fail(err, LF_EINVAL, "take_first_k: %lld texts are wanted, a document has %zu", (long long)s->n, json_array_size(texts));
+        lf_fail(err, LF_EINVAL, "take_first_k: %lld texts are wanted, a document has %zu",
+                (long long)s->n, json_array_size(texts));
     for (size_t i = 0; i < (size_t)s->n && i < json_array_size(texts); i++)
         json_array_append(out, json_array_get(texts, i));
     if ((int64_t)json_array_size(out) == s->n)
@@ -196,8 +203,12 @@ static json_t *run_first_k(const step *s, json_t *texts, lf_err *err)
 static const struct {
     const char *name;
     step_fn run;
-} functions[] = {{"regex", run_regex},          {"remove_whitespace", run_strip}, {"lowercase", run_lower},
-                 {"map", run_map},              {"majority_vote", run_majority},  {"take_first", run_first},
+} functions[] = {{"regex", run_regex},
+                 {"remove_whitespace", run_strip},
+                 {"lowercase", run_lower},
+                 {"map", run_map},
+                 {"majority_vote", run_majority},
+                 {"take_first", run_first},
                  {"take_first_k", run_first_k}};
 
 static int create_step(step *s, json_t *o, lf_err *err)
@@ -215,7 +226,8 @@ static int create_step(step *s, json_t *o, lf_err *err)
     s->options = o;
     s->fallback = "[invalid]";
     rc = lf_json_get_str(&s->fallback, o, "fallback", false, name, err);
-    if (rc == 0 && s->run == run_regex && (rc = lf_json_get_str(&pattern, o, "regex_pattern", false, name, err)) == 0 &&
+    if (rc == 0 && s->run == run_regex &&
+        (rc = lf_json_get_str(&pattern, o, "regex_pattern", false, name, err)) == 0 &&
         (rc = lf_json_get_i64(&s->n, o, "group_select", false, name, err)) == 0)
         s->re = lf_pyre_create(pattern, err);
     if (rc == 0 && s->run == run_regex && !s->re)
@@ -267,7 +279,7 @@ json_t *lf_filter_apply(lf_filter *f, json_t *texts, lf_err *err)
     return v;
 }
 
-/* ---- exact match --------------------------------------------------------------------------------------------------------------- */
+/* ---- exact match ----------------------------------------------------------------------------- */
 
 #define MAX_PATTERNS 32
 
@@ -283,13 +295,14 @@ lf_match *lf_match_create(json_t *options, lf_err *err)
     json_t *v;
     lf_match *m = lf_calloc(1, sizeof *m, err);
     int rc = m ? 0 : LF_ENOMEM;
-    json_object_foreach(options, key, v) {
+    json_object_foreach(options, key, v)
+    {
         bool patterns = strcmp(key, "regexes_to_ignore") == 0;
-        bool *flag = !m                                        ? NULL
-                     : strcmp(key, "ignore_case") == 0         ? &m->ignore_case
+        bool *flag = !m                                       ? NULL
+                     : strcmp(key, "ignore_case") == 0        ? &m->ignore_case
                      : strcmp(key, "ignore_punctuation") == 0 ? &m->ignore_punctuation
                      : strcmp(key, "ignore_numbers") == 0     ? &m->ignore_numbers
-                                                               : NULL;
+                                                              : NULL;
         if (rc == 0 && !flag && !patterns)
             rc = lf_fail(err, LF_ENOTSUP, "exact_match has no option '%s'", key);
         if (rc == 0 && flag)
@@ -297,7 +310,10 @@ lf_match *lf_match_create(json_t *options, lf_err *err)
         for (size_t i = 0; rc == 0 && patterns && i < json_array_size(v); i++) {
             const char *p = json_string_value(json_array_get(v, i));
             if (!p || m->n == MAX_PATTERNS || !(m->re[m->n] = lf_pyre_create(p, err)))
-                rc = p && m->n < MAX_PATTERNS ? LF_EFORMAT : lf_fail(err, LF_EFORMAT, "regexes_to_ignore: entry %zu is no pattern", i + 1);
+                rc = p && m->n < MAX_PATTERNS
+                         ? LF_EFORMAT
+                         : lf_fail(err, LF_EFORMAT, "regexes_to_ignore: entry %zu is no pattern",
+                                   i + 1);
             else
                 m->n++;
         }
@@ -337,7 +353,8 @@ static int treat(lf_match *m, const char *s, lf_buf *out, lf_err *err)
     size_t k = 0;
     for (size_t i = 0; i < out->len; i++) {
         unsigned char c = (unsigned char)out->data[i];
-        if (!(m->ignore_punctuation && c < 0x80 && ispunct(c)) && !(m->ignore_numbers && c >= '0' && c <= '9'))
+        if (!(m->ignore_punctuation && c < 0x80 && ispunct(c)) &&
+            !(m->ignore_numbers && c >= '0' && c <= '9'))
             out->data[k++] = (char)c;
     }
     out->len = k;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Continuous batching. Invariants:
- *   1. A sequence holds all the pages it can ever need from admission to the end. Full pages that its prompt has in
- * common with one that runs are held by both: who had them first fills them, the others only read them and wait until
- * they are filled. Every other page belongs to one sequence.
- *   2. cached <= n_tok: tokens [0, cached) have keys and values in the cache; a token is drawn only when cached ==
+ *   1. A sequence holds all the pages it can ever need from admission to the end. Full pages that
+ *      its prompt has in
+ * common with one that runs are held by both: who had them first fills them, the others only read
+ * them and wait until they are filled. Every other page belongs to one sequence.
+ *   2. cached <= n_tok: tokens [0, cached) have keys and values in the cache; a token is drawn only
+ *      when cached ==
  * n_tok.
- *   3. Results leave in job order; a finished sequence waits in `done` until its turn, its slot and pages are free at
+ *   3. Results leave in job order; a finished sequence waits in `done` until its turn, its slot and
+ *      pages are free at
  * once.
- *   4. At most one step is begun and not applied when a step is composed. Sequences that it draws for have a token coming, and a
- * row of the next step may carry it. What a sequence that has ended by then wrote lies in pages whose next holder writes
- * in a later step.
+ *   4. At most one step is begun and not applied when a step is composed. Sequences that it draws
+ *      for have a token coming, and a
+ * row of the next step may carry it. What a sequence that has ended by then wrote lies in pages
+ * whose next holder writes in a later step.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,11 +76,14 @@ static bool begins_long(const gen_run *g, const lf_gen_job *j)
     return n - (j->max_tokens == 0) > (size_t)g->m->switch_at;
 }
 
-/* Full pages that a new job can read instead of computing them: those of the running sequence with most in common, up
- * to the first row whose logits are wanted. Where the tokens of a prompt see each other it must be the same prompt. */
+/* Full pages that a new job can read instead of computing them: those of the running sequence with
+ * most in common, up to the first row whose logits are wanted. Where the tokens of a prompt see
+ * each other it must be the same prompt. */
 static size_t find_shared(const gen_run *g, const lf_gen_job *j, const gen_seq **from)
 {
-    size_t wanted = j->prompt_logprobs ? (j->prompt_first > 1 ? j->prompt_first - 1 : 0) : j->n_prompt - 1, best = 0;
+    size_t wanted = j->prompt_logprobs ? (j->prompt_first > 1 ? j->prompt_first - 1 : 0)
+                                       : j->n_prompt - 1,
+           best = 0;
     for (int64_t slot = 0; slot < g->m->slots; slot++) {
         const gen_seq *s = g->by_slot[slot];
         if (!s)
@@ -111,7 +118,8 @@ static void take_pages(gen_run *g, gen_seq *s, const gen_seq *from, size_t share
     g->stats.shared_tokens += (int64_t)s->cached;
 }
 
-/* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody starves). */
+/* Give waiting jobs a slot and pages, in job order (a large one is waited for, so nobody
+ * starves). */
 static int admit(gen_run *g, lf_err *err)
 {
     for (int64_t slot = 0; slot < g->m->slots && g->next < g->n_jobs; slot++) {
@@ -120,7 +128,8 @@ static int admit(gen_run *g, lf_err *err)
         const lf_gen_job *j = &g->jobs[g->next];
         const gen_seq *from = NULL;
         size_t shared = find_shared(g, j, &from);
-        if (lf_gen_pages_for(g->m, lf_gen_most_tokens(g->m, j) - (j->max_tokens == 0)) - shared > g->n_free)
+        if (lf_gen_pages_for(g->m, lf_gen_most_tokens(g->m, j) - (j->max_tokens == 0)) - shared >
+            g->n_free)
             return 0;
         gen_seq *s = lf_gen_seq_create(g->m, j, err);
         if (!s)
@@ -140,8 +149,8 @@ static int admit(gen_run *g, lf_err *err)
     return 0;
 }
 
-/* Must it wait for pages that another has not filled? Rows of the step being composed count as written: a step writes
- * keys and values of all its rows before any row reads them. */
+/* Must it wait for pages that another has not filled? Rows of the step being composed count as
+ * written: a step writes keys and values of all its rows before any row reads them. */
 static bool waits(const gen_run *g, gen_seq *s)
 {
     while (s->n_ready < s->n_shared && g->filled[s->pages[s->n_ready]])
@@ -149,11 +158,13 @@ static bool waits(const gen_run *g, gen_seq *s)
     return s->n_ready < s->n_shared;
 }
 
-/* Is there no room for all that is left of its prefix? The tokens of a prefix see each other, so they go together. */
+/* Is there no room for all that is left of its prefix? The tokens of a prefix see each other, so
+ * they go together. */
 static bool prefix_too_long(const gen_run *g, const gen_seq *s, int64_t rows)
 {
     const size_t prefix = s->job->n_prompt - 1;
-    return g->m->prefix && s->cached < prefix && prefix - s->cached > (size_t)(g->m->max_rows - rows);
+    return g->m->prefix && s->cached < prefix &&
+           prefix - s->cached > (size_t)(g->m->max_rows - rows);
 }
 
 /* A sequence that has grown beyond switch_at begins again, with other angles. */
@@ -308,7 +319,8 @@ static int step_and_wait(gen_run *g, lf_err *err)
     int64_t n_want, rows = compose(g, &n_want);
     struct lf_gen_logits out;
     ask(g, n_want);
-    int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, &out, err);
+    int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want,
+                        g->want, &out, err);
     const struct lf_profile_mark d = lf_profile_begin(g->m->profile);
     if (rc == 0) {
         /* A draw costs some milliseconds where a vocabulary is large: not one after the other. */
@@ -318,7 +330,8 @@ static int step_and_wait(gen_run *g, lf_err *err)
             if (draws(g, i))
                 g->drawn[i] = draw(g, i, out.z + i * out.ld, out.lse[i]);
             else
-                lf_gen_seq_note_prompt(s, g->want_at[i], g->m->vocab, out.z + i * out.ld, out.lse[i]);
+                lf_gen_seq_note_prompt(s, g->want_at[i], g->m->vocab, out.z + i * out.ld,
+                                       out.lse[i]);
         }
     }
     for (int64_t i = 0; i < n_want && rc == 0; i++) {
@@ -411,7 +424,8 @@ static int step_ahead(gen_run *g, lf_err *err)
     if (rows == 0) /* all that runs has its last token coming */
         return read_ahead(g, 0, err);
     ask(g, n_want);
-    rc = g->m->begin(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want, err);
+    rc = g->m->begin(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want,
+                     err);
     if (rc)
         return rc;
     rc = read_ahead(g, n_want, err);
@@ -432,7 +446,8 @@ static int one_step(gen_run *g, lf_err *err)
 
 static int allocate(gen_run *g, lf_err *err)
 {
-    size_t slots = (size_t)g->m->slots, rows = (size_t)g->m->max_rows, pages = (size_t)g->m->n_pages;
+    size_t slots = (size_t)g->m->slots, rows = (size_t)g->m->max_rows,
+           pages = (size_t)g->m->n_pages;
     g->by_slot = lf_calloc(slots, sizeof *g->by_slot, err);
     g->done = lf_calloc(g->n_jobs, sizeof *g->done, err);
     g->samplers = lf_calloc(slots, sizeof *g->samplers, err);
@@ -450,9 +465,9 @@ static int allocate(gen_run *g, lf_err *err)
     g->ahead.seq = lf_calloc(slots, sizeof *g->ahead.seq, err);
     g->ahead.at = lf_calloc(slots, sizeof *g->ahead.at, err);
     g->ahead.out = lf_calloc(slots, sizeof *g->ahead.out, err);
-    if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->filled || !g->table ||
-        !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq || !g->want_at || !g->drawn || !g->ahead.seq ||
-        !g->ahead.at || !g->ahead.out)
+    if (!g->by_slot || !g->done || !g->samplers || !g->free_pages || !g->holders || !g->filled ||
+        !g->table || !g->row_tok || !g->row_pos || !g->row_seq || !g->want || !g->want_seq ||
+        !g->want_at || !g->drawn || !g->ahead.seq || !g->ahead.at || !g->ahead.out)
         return LF_ENOMEM;
     for (size_t i = 0; i < slots; i++)
         if (!(g->samplers[i] = lf_sampler_create(g->m->vocab, err)))
@@ -470,15 +485,16 @@ static void release(gen_run *g)
         lf_gen_seq_free(g->done[i]);
     for (size_t i = 0; g->samplers && i < (size_t)g->m->slots; i++)
         lf_sampler_destroy(g->samplers[i]);
-    void *blocks[] = {g->by_slot, g->done,    g->samplers, g->free_pages, g->holders,  g->filled,  g->table,
-                      g->row_tok, g->row_pos, g->row_seq,  g->want,       g->want_seq, g->want_at, g->drawn,
-                      g->ahead.seq, g->ahead.at, g->ahead.out};
+    void *blocks[] = {g->by_slot, g->done,    g->samplers,  g->free_pages, g->holders,  g->filled,
+                      g->table,   g->row_tok, g->row_pos,   g->row_seq,    g->want,     g->want_seq,
+                      g->want_at, g->drawn,   g->ahead.seq, g->ahead.at,   g->ahead.out};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
 
-int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_gen_sink sink,
-               void *arg, bool (*stop)(void), struct lf_gen_stats *stats, lf_err *err)
+int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,
+               size_t n_jobs, lf_gen_sink sink, void *arg, bool (*stop)(void),
+               struct lf_gen_stats *stats, lf_err *err)
 {
     gen_run g = {.m = m, .tok = tok, .jobs = jobs, .n_jobs = n_jobs};
     double t0 = lf_now_s();

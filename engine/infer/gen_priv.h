@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of gen.h: gen.c decides who runs, gen_seq.c is one sequence: its tokens, text and log-probabilities.
+ * Inside of gen.h: gen.c decides who runs, gen_seq.c is one sequence: its tokens, text and
+ * log-probabilities.
  */
 #ifndef LF_INFER_GEN_PRIV_H
 #define LF_INFER_GEN_PRIV_H
@@ -16,8 +17,11 @@ typedef struct gen_seq {
     float *top_logprob;
     size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
     size_t cached;
-    int32_t coming; /* i + 1: its next token is what the newest step draws for wanted row i, and is not known here; 0: all are known */
-    bool by_host;   /* the model left its next token to the host */
+    int32_t
+        /* i + 1: its next token is what the newest step draws for wanted row i, and is not known
+         * here; 0: all are known */
+        coming;
+    bool by_host; /* the model left its next token to the host */
     int64_t slot; /* -1 once it has finished */
     lf_sampler *sampler;
     lf_tok_stream stream;
@@ -28,7 +32,9 @@ typedef struct gen_seq {
     int32_t *pages;
     size_t n_pages;
     size_t n_shared,
-        n_ready; /* pages that it counts as cached though another fills them; how many of these are known to be full */
+        /* pages that it counts as cached though another fills them; how many of these are known to
+         * be full */
+        n_ready;
     /* NULL unless asked for */
     float *prompt_logprob, *prompt_top_logprob, *last_logprob;
     uint8_t *prompt_greedy;
@@ -48,8 +54,8 @@ static inline size_t gen_seq_length(const gen_seq *s)
     return s->n_tok + (s->coming > 0);
 }
 
-/* Tokens whose keys and values must be in the cache before the sequence is done with its prompt, or with the token
- * drawn last. Behind the last token that it may have nothing is drawn. */
+/* Tokens whose keys and values must be in the cache before the sequence is done with its prompt, or
+ * with the token drawn last. Behind the last token that it may have nothing is drawn. */
 static inline size_t gen_seq_goal(const gen_seq *s)
 {
     const size_t n = gen_seq_length(s);
@@ -67,21 +73,24 @@ static inline bool gen_seq_wants(const gen_seq *s, size_t at)
            at + 1 >= j->prompt_first;
 }
 
-/* The next token of the output, from its row of logits. Touches nothing but the sequence's sampler. */
+/* The next token of the output, from its row of logits. Touches nothing but the sequence's
+ * sampler. */
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
 /* The same as wanted row i of a step asks the model for it; false: it is for the host. */
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
 /* Can the model be asked for its tokens without knowing those before? */
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);
-/* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches the sequence alone.
+/* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches
+ * the sequence alone.
  */
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse);
 /* LF_ENUMERIC: what note_prompt noted is not finite. */
 int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err);
-/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL; logits and lse are read where
- * alternatives are reported. */
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, struct lf_sample_out drawn,
-                       const float *logits, float lse, bool *ended, lf_err *err);
+/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL;
+ * logits and lse are read where alternatives are reported. */
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab,
+                       struct lf_sample_out drawn, const float *logits, float lse, bool *ended,
+                       lf_err *err);
 /* The rest of the text. */
 void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
 

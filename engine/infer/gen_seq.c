@@ -29,14 +29,14 @@ size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens)
 }
 
 /* ---- checks
- * -------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 static int check_ids(const lf_gen_model *m, const int32_t *ids, size_t n, lf_err *err)
 {
     for (size_t k = 0; k < n; k++)
         if (ids[k] < 0 || ids[k] >= m->vocab)
-            return lf_fail(err, LF_EINVAL, "token %d is outside the vocabulary of %lld", (int)ids[k],
-                           (long long)m->vocab);
+            return lf_fail(err, LF_EINVAL, "token %d is outside the vocabulary of %lld",
+                           (int)ids[k], (long long)m->vocab);
     return 0;
 }
 
@@ -57,31 +57,37 @@ static int check_limits(const lf_gen_model *m, const lf_sample_limits *l, lf_err
 static int check_size(const lf_gen_model *m, const lf_gen_job *j, lf_err *err)
 {
     if (j->n_prompt >= (size_t)m->max_context + (j->max_tokens == 0 ? 2 : 0))
-        return lf_fail(err, LF_EINVAL, "the prompt has %zu tokens, the model's context is %lld with room for one more",
-                       j->n_prompt, (long long)m->max_context);
-    size_t tokens = lf_gen_most_tokens(m, j) - (j->max_tokens == 0), pages = lf_gen_pages_for(m, tokens);
+        return lf_fail(
+            err, LF_EINVAL,
+            "the prompt has %zu tokens, the model's context is %lld with room for one more",
+            j->n_prompt, (long long)m->max_context);
+    size_t tokens = lf_gen_most_tokens(m, j) - (j->max_tokens == 0),
+           pages = lf_gen_pages_for(m, tokens);
     if (pages > (size_t)m->n_pages || pages > (size_t)m->max_pages)
-        return lf_fail(err, LF_EINVAL,
-                       "%zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens", tokens,
-                       pages, (long long)m->n_pages);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%zu tokens need %zu pages, the cache has %lld; raise kv_tokens or lower max_tokens",
+            tokens, pages, (long long)m->n_pages);
     if (m->prefix && j->n_prompt > (size_t)m->max_rows)
         return lf_fail(err, LF_EINVAL,
-                       "the prompt has %zu tokens, which see each other and need one step of at most %lld rows; raise "
+                       "the prompt has %zu tokens, which see each other and need one step of at "
+                       "most %lld rows; raise "
                        "step_rows",
                        j->n_prompt, (long long)m->max_rows);
     return 0;
 }
 
-static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *j, lf_err *err)
+static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *j,
+                     lf_err *err)
 {
     if (j->n_prompt == 0)
         return lf_fail(err, LF_EINVAL, "the prompt has no tokens");
     if (j->max_tokens < 1 && !(j->max_tokens == 0 && j->prompt_logprobs && j->n_prompt > 1))
         return lf_fail(err, LF_EINVAL, "max_tokens must be 1 or more");
     if (j->prompt_logprobs && m->prefix)
-        return lf_fail(
-            err, LF_EINVAL,
-            "prompt_logprobs: the tokens of this model's prompts see each other, so they have no probability");
+        return lf_fail(err, LF_EINVAL,
+                       "prompt_logprobs: the tokens of this model's prompts see each other, so "
+                       "they have no probability");
     int rc = check_size(m, j, err);
     if (rc == 0)
         rc = check_ids(m, j->prompt, j->n_prompt, err);
@@ -94,7 +100,8 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
     return rc ? rc : lf_sample_check(&j->params, err);
 }
 
-int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs, size_t n_jobs, lf_err *err)
+int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,
+                 size_t n_jobs, lf_err *err)
 {
     for (size_t i = 0; i < n_jobs; i++)
         if (check_job(m, tok, &jobs[i], err))
@@ -103,7 +110,7 @@ int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_jo
 }
 
 /* ---- life
- * ---------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 void lf_gen_seq_free(gen_seq *s)
 {
@@ -134,7 +141,8 @@ static int create_prompt(gen_seq *s, lf_err *err)
     s->prompt_top_ids = lf_calloc(top, sizeof *s->prompt_top_ids, err);
     s->prompt_top_logprob = lf_calloc(top, sizeof *s->prompt_top_logprob, err);
     s->last_logprob = lf_calloc(j->n_last, sizeof *s->last_logprob, err);
-    return s->prompt_logprob && s->prompt_greedy && s->prompt_top_ids && s->prompt_top_logprob && s->last_logprob
+    return s->prompt_logprob && s->prompt_greedy && s->prompt_top_ids && s->prompt_top_logprob &&
+                   s->last_logprob
                ? 0
                : LF_ENOMEM;
 }
@@ -148,7 +156,8 @@ gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *e
     s->job = j;
     s->stop_token = s->last_best = -1;
     s->cap_tok = lf_gen_most_tokens(m, j);
-    size_t new_cap = s->cap_tok - j->n_prompt, top = new_cap * (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
+    size_t new_cap = s->cap_tok - j->n_prompt,
+           top = new_cap * (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
     s->n_pages = lf_gen_pages_for(m, s->cap_tok - (j->max_tokens == 0));
     s->tok = lf_calloc(s->cap_tok, sizeof *s->tok, err);
     s->logprob = lf_calloc(new_cap, sizeof *s->logprob, err);
@@ -166,7 +175,7 @@ gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *e
 }
 
 /* ---- tokens
- * ---------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 /* Index of an end token, n_end for none. */
 static size_t which_end(const lf_gen_job *j, int32_t token)
@@ -177,7 +186,8 @@ static size_t which_end(const lf_gen_job *j, int32_t token)
     return i;
 }
 
-static void note_top(int64_t vocab, const float *logits, float lse, size_t top, int32_t *ids, float *logprobs)
+static void note_top(int64_t vocab, const float *logits, float lse, size_t top, int32_t *ids,
+                     float *logprobs)
 {
     size_t n = lf_top_logits(logits, vocab, top, ids);
     for (size_t i = 0; i < top; i++) {
@@ -188,7 +198,8 @@ static void note_top(int64_t vocab, const float *logits, float lse, size_t top, 
     }
 }
 
-/* Forbids what this place of the output forbids; whether lf_sampler_allow_all must follow the draw. */
+/* Forbids what this place of the output forbids; whether lf_sampler_allow_all must follow the
+ * draw. */
 static bool forbid(const gen_seq *s, size_t index)
 {
     const lf_gen_job *j = s->job;
@@ -223,7 +234,8 @@ bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i)
         return false;
     const bool guard = forbid(s, index), noted = penalises(&j->params) && d->room > 0;
     const size_t at = (size_t)s->slot * d->room;
-    const int64_t n = lf_sampler_row(s->sampler, &j->params, j->seed, index, &d->row[i], d->list + at, d->room - noted);
+    const int64_t n = lf_sampler_row(s->sampler, &j->params, j->seed, index, &d->row[i],
+                                     d->list + at, d->room - noted);
     if (guard)
         lf_sampler_allow_all(s->sampler);
     if (n < 0)
@@ -238,7 +250,8 @@ bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m)
     const lf_gen_job *j = s->job;
     const bool limits = j->limits.n_bias > 0 || j->limits.n_allowed > 0 || j->limits.n_bad > 0;
     const bool listed = j->min_tokens <= 0 || j->n_end <= m->draws->room;
-    return !s->by_host && !penalises(&j->params) && !limits && listed && j->top_logprobs == 0 && !j->prompt_logprobs;
+    return !s->by_host && !penalises(&j->params) && !limits && listed && j->top_logprobs == 0 &&
+           !j->prompt_logprobs;
 }
 
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse)
@@ -249,7 +262,8 @@ void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *l
     lf_top_logits(logits, vocab, 1, &best);
     s->prompt_logprob[to] = logits[token] - lse;
     s->prompt_greedy[to] = best == token;
-    note_top(vocab, logits, lse, top, s->prompt_top_ids + to * top, s->prompt_top_logprob + to * top);
+    note_top(vocab, logits, lse, top, s->prompt_top_ids + to * top,
+             s->prompt_top_logprob + to * top);
     if (to + 1 < j->n_prompt)
         return;
     s->last_best = best;
@@ -264,11 +278,11 @@ int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err)
         good = good && isfinite(s->last_logprob[i]);
     if (good)
         return 0;
-    return lf_fail(
-        err, LF_ENUMERIC,
-        "request '%s': the log-probability of token %zu of the prompt is not finite; the weights are damaged "
-        "or diverged",
-        s->job->id, at + 1);
+    return lf_fail(err, LF_ENUMERIC,
+                   "request '%s': the log-probability of token %zu of the prompt is not finite; "
+                   "the weights are damaged "
+                   "or diverged",
+                   s->job->id, at + 1);
 }
 
 /* First stop string in the text from `from` on; SIZE_MAX for none. */
@@ -288,7 +302,8 @@ static size_t find_stop(gen_seq *s, size_t from)
     return best;
 }
 
-/* Look for stop strings that what came behind text[from) may have completed, and end the text at one. */
+/* Look for stop strings that what came behind text[from) may have completed, and end the text at
+ * one. */
 static bool stop_text(gen_seq *s, size_t from)
 {
     size_t at = find_stop(s, from);
@@ -302,15 +317,17 @@ static bool stop_text(gen_seq *s, size_t from)
     return true;
 }
 
-/* Text of a new token; *stopped when a stop string is met. The stream holds back what is not yet a whole character, and
- * the text of a sequence leaves with its result alone, so that no part of a stop string is ever given out. */
+/* Text of a new token; *stopped when a stop string is met. The stream holds back what is not yet a
+ * whole character, and the text of a sequence leaves with its result alone, so that no part of a
+ * stop string is ever given out. */
 static int grow_text(gen_seq *s, const lf_tokenizer *tok, int32_t token, bool *stopped, lf_err *err)
 {
     *stopped = false;
     if (!tok)
         return 0;
     size_t before = s->text.len;
-    int rc = lf_tok_stream_push(&s->stream, tok, (uint32_t)token, s->job->skip_special, &s->text, err);
+    int rc =
+        lf_tok_stream_push(&s->stream, tok, (uint32_t)token, s->job->skip_special, &s->text, err);
     if (rc == 0)
         rc = lf_buf_check(&s->text, err);
     if (rc == 0 && (int64_t)(s->n_tok - s->job->n_prompt) > s->job->min_tokens)
@@ -318,23 +335,26 @@ static int grow_text(gen_seq *s, const lf_tokenizer *tok, int32_t token, bool *s
     return rc;
 }
 
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab, struct lf_sample_out drawn,
-                       const float *logits, float lse, bool *ended, lf_err *err)
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab,
+                       struct lf_sample_out drawn, const float *logits, float lse, bool *ended,
+                       lf_err *err)
 {
     const lf_gen_job *j = s->job;
     const int32_t token = drawn.token;
-    size_t index = s->n_tok - j->n_prompt, top = (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
+    size_t index = s->n_tok - j->n_prompt,
+           top = (size_t)(j->top_logprobs > 0 ? j->top_logprobs : 0);
     bool stopped = false;
     *ended = true;
     if (token < 0)
-        return lf_fail(
-            err, LF_ENUMERIC,
-            "request '%s': no finite logit for token %zu of the output; the weights are damaged or diverged, "
-            "or no token is allowed",
-            j->id, index);
+        return lf_fail(err, LF_ENUMERIC,
+                       "request '%s': no finite logit for token %zu of the output; the weights are "
+                       "damaged or diverged, "
+                       "or no token is allowed",
+                       j->id, index);
     if (!isfinite(drawn.logp)) /* some other logit is not a number */
         return lf_fail(err, LF_ENUMERIC,
-                       "request '%s': the log-probability of token %zu of the output is not finite; the weights are "
+                       "request '%s': the log-probability of token %zu of the output is not "
+                       "finite; the weights are "
                        "damaged or diverged",
                        j->id, index);
     lf_sampler_accept(s->sampler, token);

@@ -35,7 +35,8 @@ static int read_eos(lf_gen_config *c, json_t *ids, const char *path, lf_err *err
                        LF_GEN_CONFIG_MAX_EOS);
     for (size_t i = 0; i < n; i++) {
         json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
             return lf_fail(err, LF_EFORMAT, "%s: eos_token_id is no token", path);
         c->eos[c->n_eos++] = (int32_t)json_integer_value(id);
     }
@@ -50,7 +51,8 @@ static int read_values(lf_gen_config *c, json_t *o, const char *path, lf_err *er
             continue;
         c->value[k] = json_number_value(v);
         if (!json_is_number(v) || !isfinite(c->value[k]) || c->value[k] < 0)
-            return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path, keys[k].theirs);
+            return lf_fail(err, LF_EFORMAT, "%s: %s is no number of 0 or more", path,
+                           keys[k].theirs);
         c->has[k] = true;
     }
     if (json_is_false(json_object_get(o, "do_sample"))) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Continuable line files: see lines.h. The kept prefix is verified line by line before anything is appended behind it.
+ * Continuable line files: see lines.h. The kept prefix is verified line by line before anything is
+ * appended behind it.
  */
 #include "engine/infer/lines.h"
 
@@ -19,7 +20,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 
-#define SYNC_BYTES ((size_t)1 << 20)
+#define SYNC_BYTES   ((size_t)1 << 20)
 #define SYNC_SECONDS 1.0
 
 struct lf_lines {
@@ -31,7 +32,8 @@ struct lf_lines {
 };
 
 /* Scan a part file: bytes of whole, accepted lines and their number. A missing file has none. */
-static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, off_t *bytes, lf_err *err)
+static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, off_t *bytes,
+                lf_err *err)
 {
     *n = 0;
     *bytes = 0;
@@ -44,7 +46,8 @@ static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, of
     int rc = 0;
     while (rc == 0 && (len = getline(&line, &cap, f)) > 0 && line[len - 1] == '\n') {
         if ((size_t)len > LF_LINE_MAX)
-            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, *n + 1, LF_LINE_MAX);
+            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, *n + 1,
+                         LF_LINE_MAX);
         else if (check(arg, *n, line, (size_t)len - 1, err) < 0)
             rc = lf_err_prefix(err, "%s: line %zu", path, *n + 1);
         if (rc == 0) {
@@ -66,7 +69,8 @@ static bool damaged(const char *dir, const char *name)
     uint8_t is[LF_HASH_BYTES];
     char *path = NULL;
     bool bad = false;
-    const lf_artifact_file *f = lf_artifact_load(&a, dir, NULL, NULL) == 0 ? lf_artifact_find(&a, name) : NULL;
+    const lf_artifact_file *f =
+        lf_artifact_load(&a, dir, NULL, NULL) == 0 ? lf_artifact_find(&a, name) : NULL;
     if (f && asprintf(&path, "%s/%s", dir, name) >= 0) {
         bad = lf_tree_hash_file(is, NULL, path, NULL) == 0 && memcmp(is, f->sha256, sizeof is) != 0;
         free(path);
@@ -96,10 +100,11 @@ static int copy_prefix(int to, const char *to_path, const char *from_path, off_t
     return rc;
 }
 
-/* The longest acceptable prefix among part and finished files, own ones (a crash may come between the last line and the manifest) and
- * those of earlier incarnations. */
-static int find_longest(lf_lines *l, const char *name, const char *const *from, size_t n_from, lf_lines_check check, void *arg,
-                        size_t *best_n, off_t *best_bytes, char **best_path, lf_err *err)
+/* The longest acceptable prefix among part and finished files, own ones (a crash may come between
+ * the last line and the manifest) and those of earlier incarnations. */
+static int find_longest(lf_lines *l, const char *name, const char *const *from, size_t n_from,
+                        lf_lines_check check, void *arg, size_t *best_n, off_t *best_bytes,
+                        char **best_path, lf_err *err)
 {
     int rc = scan(l->part, check, arg, best_n, best_bytes, err);
     for (size_t i = 0; rc == 0 && i < 2 * n_from + 1; i++) {
@@ -108,7 +113,8 @@ static int find_longest(lf_lines *l, const char *name, const char *const *from, 
         off_t bytes;
         if (k < n_from && i % 2 && damaged(from[k], name))
             continue;
-        if ((k == n_from ? asprintf(&path, "%s", l->final) : asprintf(&path, "%s/%s%s", from[k], name, i % 2 ? "" : ".part")) < 0)
+        if ((k == n_from ? asprintf(&path, "%s", l->final)
+                         : asprintf(&path, "%s/%s%s", from[k], name, i % 2 ? "" : ".part")) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
         rc = scan(path, check, arg, &n, &bytes, err);
         if (rc == 0 && n > *best_n) {
@@ -123,8 +129,8 @@ static int find_longest(lf_lines *l, const char *name, const char *const *from, 
     return rc;
 }
 
-int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from, size_t n_from, lf_lines_check check,
-                  void *arg, size_t *n_kept, lf_err *err)
+int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from,
+                  size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
 {
     char *best_path = NULL;
     size_t n = 0;
@@ -136,7 +142,8 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
     l->synced = lf_now_s();
     lf_buf_init(&l->pending);
     int rc = lf_io_mkdirs(dir, 0750, err);
-    if (rc == 0 && (asprintf(&l->part, "%s/%s.part", dir, name) < 0 || asprintf(&l->final, "%s/%s", dir, name) < 0))
+    if (rc == 0 && (asprintf(&l->part, "%s/%s.part", dir, name) < 0 ||
+                    asprintf(&l->final, "%s/%s", dir, name) < 0))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
         rc = find_longest(l, name, from, n_from, check, arg, &n, &bytes, &best_path, err);
@@ -149,7 +156,8 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
     if (rc == 0 && lseek(l->fd, bytes, SEEK_SET) < 0)
         rc = lf_fail_errno(err, "cannot seek in %s", l->part);
     if (rc == 0)
-        rc = lf_io_fsync_parent(l->part, err); /* the name; a copied prefix is synced with the first line behind it */
+        rc = lf_io_fsync_parent(
+            l->part, err); /* the name; a copied prefix is synced with the first line behind it */
     free(best_path);
     if (rc) {
         lf_lines_close(l);

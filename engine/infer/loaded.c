@@ -23,7 +23,8 @@ static int settle(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
     if (!m->o.max_context)
         m->o.max_context = m->model.max_positions;
     if (m->o.max_context < 1 || m->o.max_context > m->model.max_positions)
-        return lf_fail(err, LF_EINVAL, "a context of %lld tokens does not fit the model: it has %lld positions",
+        return lf_fail(err, LF_EINVAL,
+                       "a context of %lld tokens does not fit the model: it has %lld positions",
                        (long long)m->o.max_context, (long long)m->model.max_positions);
     return 0;
 }
@@ -56,10 +57,14 @@ static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_pa
 {
     char base[LF_HASH_HEX], *path = p->state ? lf_path_join(m->o.adapter, "state.json", err) : NULL;
     json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL;
-    int rc = !p->state ? 0 : state ? p->state(p->user, state, m->o.adapter, err) : err && err->rc ? err->rc : LF_EFORMAT;
+    int rc = !p->state        ? 0
+             : state          ? p->state(p->user, state, m->o.adapter, err)
+             : err && err->rc ? err->rc
+                              : LF_EFORMAT;
     memcpy(base, m->identity, sizeof base);
     if (!rc)
-        rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, base, dir, m->o.threads, m->identity, err);
+        rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, base, dir, m->o.threads, m->identity,
+                             err);
     json_decref(state);
     free(path);
     return rc;
@@ -67,8 +72,10 @@ static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_pa
 
 int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err)
 {
-    const struct lf_device_opts d = {
-        .device = m->o.device, .rank = m->o.rank, .local_rank = m->o.local_rank, .threads = m->o.threads};
+    const struct lf_device_opts d = {.device = m->o.device,
+                                     .rank = m->o.rank,
+                                     .local_rank = m->o.local_rank,
+                                     .threads = m->o.threads};
     lf_ckpt *c;
     int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
     if (rc)
@@ -81,7 +88,9 @@ int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *
         lf_err_prefix(err, "%s", dir);
     if (!rc && !(m->back = lf_back_create(&d, err)))
         rc = LF_ENOTSUP;
-    if (!rc && !(m->exec = lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
+    if (!rc && !(m->exec = lf_exec_create(
+                     m->plan, m->back,
+                     &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
         rc = err && err->rc ? err->rc : LF_EINVAL;
     if (!rc)
         rc = lf_weights_load_below(m->ps, m->model.output, c, LF_WEIGHTS_PREFIX, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A decoder from its checkpoint, planned, bound and filled with weights: what everything that only runs a model forward has in common.
- * Whoever wants one says which chains its plan has (runner.h: generation and scoring; engine/post/rm_score.h: a reward model).
+ * A decoder from its checkpoint, planned, bound and filled with weights: what everything that only
+ * runs a model forward has in common. Whoever wants one says which chains its plan has (runner.h:
+ * generation and scoring; engine/post/rm_score.h: a reward model).
  */
 #ifndef LF_INFER_LOADED_H
 #define LF_INFER_LOADED_H
@@ -17,7 +18,10 @@
 typedef struct lf_loaded lf_loaded;
 
 struct lf_loaded_opts {
-    const char *adapter; /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL: none */
+    const char *
+        /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
+         * none */
+        adapter;
     int threads;
     enum lf_device device;
     int rank, local_rank;       /* of this process, where several run: which GPU */
@@ -31,7 +35,8 @@ struct lf_loaded_opts {
 struct lf_loaded {
     struct lf_loaded_opts o; /* max_context as it is */
     lf_model_config model;
-    char identity[LF_HASH_HEX]; /* of the checkpoint; with an adapter the adapter's, which knows its base */
+    char identity
+        [LF_HASH_HEX]; /* of the checkpoint; with an adapter the adapter's, which knows its base */
     struct lf_adapter_config adapter;
     lf_decoder *dec;
     lf_pstore *ps;
@@ -43,14 +48,19 @@ struct lf_loaded {
 /* What differs. user: of whoever asks. */
 struct lf_loaded_parts {
     void *user;
-    bool scores; /* an adapter with a head makes a model that gives scores of one that predicts tokens; otherwise it is refused */
+    bool
+        /* an adapter with a head makes a model that gives scores of one that predicts tokens;
+         * otherwise it is refused */
+        scores;
     /* Adds the chains to m->plan. */
     int (*chains)(void *user, lf_loaded *m, lf_err *err);
-    /* Reads what it wants of the state of a checkpoint, the base's first and then the adapter's; where: for messages. NULL: nothing. */
+    /* Reads what it wants of the state of a checkpoint, the base's first and then the adapter's;
+     * where: for messages. NULL: nothing. */
     int (*state)(void *user, json_t *state, const char *where, lf_err *err);
 };
 
-/* The plan of m->model with m->o, finished: no device, no weights; of an adapter its settings are read. */
+/* The plan of m->model with m->o, finished: no device, no weights; of an adapter its settings are
+ * read. */
 int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err);
 /* Open dir, check every hash, plan, bind and load; m->o is given, the rest of m is zero. */
 int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err);

@@ -12,8 +12,9 @@
 
 #define CHUNK 1000
 
-static const char *const names[LF_AGGS] = {"mean",          "median",      "perplexity", "weighted_perplexity",
-                                           "bits_per_byte", "brier_score", "f1",         "matthews_corrcoef"};
+static const char *const names[LF_AGGS] = {
+    "mean",          "median",      "perplexity", "weighted_perplexity",
+    "bits_per_byte", "brier_score", "f1",         "matthews_corrcoef"};
 
 int lf_agg_find(const char *name)
 {
@@ -57,10 +58,12 @@ static size_t class_of(double v)
     return v >= 0 && v < CLASSES - 1 ? (size_t)v : CLASSES - 1;
 }
 
-/* Correlation of gold and prediction over classes (Gorodkin 2004); 0 where one of them never varies. */
+/* Correlation of gold and prediction over classes (Gorodkin 2004); 0 where one of them never
+ * varies. */
 static double mcc(const lf_pair *v, size_t n)
 {
-    double gold[CLASSES] = {0}, pred[CLASSES] = {0}, right = 0, pred2 = 0, gold2 = 0, both = 0, total = (double)n;
+    double gold[CLASSES] = {0}, pred[CLASSES] = {0}, right = 0, pred2 = 0, gold2 = 0, both = 0,
+           total = (double)n;
     for (size_t i = 0; i < n; i++) {
         right += v[i].a == v[i].b;
         gold[class_of(v[i].a)]++;
@@ -127,7 +130,8 @@ static double deviation(const double *v, size_t n)
     return sqrt(sq / (double)(n - 1));
 }
 
-static bool bootstrap(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *draw, double *out)
+static bool bootstrap(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *draw,
+                      double *out)
 {
     size_t chunk = iters < CHUNK ? (size_t)iters : CHUNK, chunks = (size_t)iters / chunk, k = 0;
     double *all = malloc(chunk * chunks * sizeof *all);
@@ -147,7 +151,8 @@ static bool bootstrap(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, 
     return k > 1;
 }
 
-bool lf_agg_stderr(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *scratch, double *out)
+bool lf_agg_stderr(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *scratch,
+                   double *out)
 {
     double sq = 0, mean;
     if (n < 2 || iters <= 0)

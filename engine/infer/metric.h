@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From one value per document to one number and its standard error, as lm-evaluation-harness aggregates (api/metrics.py, 0.4.13).
+ * From one value per document to one number and its standard error, as lm-evaluation-harness
+ * aggregates (api/metrics.py, 0.4.13).
  *
- *     mean                 sum / n                        standard error: sample standard deviation / sqrt(n)
+ *     mean                 sum / n                        standard error: sample standard deviation
+ *                          / sqrt(n)
  *     median               sorted[n / 2]                  bootstrap
  *     perplexity           exp(-mean)                     bootstrap
  *     weighted_perplexity  exp(-sum a / sum b)            none
@@ -11,8 +13,9 @@
  *     f1                   of class 1, a = gold, b = prediction            bootstrap
  *     matthews_corrcoef    a = gold, b = prediction, any classes           bootstrap
  *
- * Bootstrap: `iters` resamples in chunks of 1000, chunk i drawn by Python's random.Random(i).choices; the sample standard deviation of
- * the statistic over them. With n < 2 or iters 0 there is no standard error.
+ * Bootstrap: `iters` resamples in chunks of 1000, chunk i drawn by Python's
+ * random.Random(i).choices; the sample standard deviation of the statistic over them. With n < 2 or
+ * iters 0 there is no standard error.
  */
 #ifndef LF_INFER_METRIC_H
 #define LF_INFER_METRIC_H
@@ -40,9 +43,11 @@ typedef struct lf_pair {
 
 double lf_agg_value(enum lf_agg g, const lf_pair *v, size_t n);
 /* false: there is none. scratch [n]. */
-bool lf_agg_stderr(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *scratch, double *out);
+bool lf_agg_stderr(enum lf_agg g, const lf_pair *v, size_t n, int64_t iters, lf_pair *scratch,
+                   double *out);
 
-/* Groups of tasks: mean of the tasks' values, by size or plain, and its standard error (pooled variance, or of independent means). */
+/* Groups of tasks: mean of the tasks' values, by size or plain, and its standard error (pooled
+ * variance, or of independent means). */
 double lf_group_mean(const double *v, const double *size, size_t n, bool by_size);
 double lf_group_stderr(const double *se, const double *size, size_t n, bool by_size);
 

@@ -22,9 +22,9 @@ struct lf_paged {
     int32_t *tok, *pos, *seq, *select; /* [largest bucket] */
     float *lse;                        /* likewise */
     float *z;                          /* [slots, vocab] and */
-    float *dev_lse;                    /* [slots]: where the host does not see logits, copies and memory of the plan */
-    lf_paged_draw *draw;               /* NULL: the host draws */
-    int32_t *prefix;                   /* [slots] with mask = prefix, else NULL */
+    float *dev_lse; /* [slots]: where the host does not see logits, copies and memory of the plan */
+    lf_paged_draw *draw; /* NULL: the host draws */
+    int32_t *prefix;     /* [slots] with mask = prefix, else NULL */
     int32_t
         *turns; /* [2, largest bucket] with rope2d: turns, then blocks; with longrope the first */
     uint8_t *is_long; /* [slots] with longrope, else NULL */
@@ -38,8 +38,8 @@ static int settle(lf_paged *p, lf_err *err)
 {
     struct lf_paged_opts *o = &p->o;
     if (o->page_tokens < LF_ATTN_TILE || o->page_tokens % LF_ATTN_TILE)
-        return lf_fail(err, LF_EINVAL, "a page of %lld positions: it must be a multiple of %d", (long long)o->page_tokens,
-                       LF_ATTN_TILE);
+        return lf_fail(err, LF_EINVAL, "a page of %lld positions: it must be a multiple of %d",
+                       (long long)o->page_tokens, LF_ATTN_TILE);
     if (o->max_rows < o->slots)
         o->max_rows = o->slots;
     p->max_pages = (o->context + o->page_tokens - 1) / o->page_tokens;
@@ -61,12 +61,14 @@ static int add_bucket(lf_paged *p, lf_plan *plan, lf_pstore *ps, int64_t rows, l
                                        .n_select = select,
                                        .cache = p->o.cache};
     if (k == LF_PAGED_MAX_BUCKETS)
-        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many", (long long)p->o.max_rows);
+        return lf_fail(err, LF_EINVAL, "%lld rows in a step are too many",
+                       (long long)p->o.max_rows);
     snprintf(name, sizeof name, "step%lld", (long long)rows);
     lf_graph *g = lf_decoder_paged_graph(p->dec, ps, name, &d, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    int chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = 1u << k, .packed = true, .no_fp8 = true}, err);
+    int chain = lf_plan_add(
+        plan, g, &(struct lf_chain_opts){.eras = 1u << k, .packed = true, .no_fp8 = true}, err);
     lf_graph_destroy(g);
     if (chain < 0)
         return chain;
@@ -99,7 +101,8 @@ static int take_buffers(lf_paged *p, lf_err *err)
     return p->prefix && p->turns ? 0 : LF_ENOMEM;
 }
 
-int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d, const struct lf_paged_opts *o, lf_err *err)
+int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                  const struct lf_paged_opts *o, lf_err *err)
 {
     lf_paged *p = lf_calloc(1, sizeof *p, err);
     if (!p)
@@ -150,7 +153,8 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
     p->dev_lse = lf_exec_state(ex, LSE);
     if (!p->dev_lse)
         return lf_fail(err, LF_EINVAL, "generation was planned for the host, not for this device");
-    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->o.max_rows, p->mc->vocab, p->n_buckets, err);
+    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->o.max_rows, p->mc->vocab,
+                              p->n_buckets, err);
 }
 
 /* ---- a step ---- */
@@ -168,7 +172,8 @@ static int write_prefixes(lf_paged *p, int k, lf_err *err)
     if (rc || p->mc->position != LF_POS_ROPE2D)
         return rc;
     for (int64_t i = 0; i < cap; i++)
-        lf_decoder_turn(p->pos[i], p->seq[i] < 0 ? 0 : p->prefix[p->seq[i]], &p->turns[i], &p->turns[cap + i]);
+        lf_decoder_turn(p->pos[i], p->seq[i] < 0 ? 0 : p->prefix[p->seq[i]], &p->turns[i],
+                        &p->turns[cap + i]);
     rc = write_i32(p, k, "turns", p->turns, cap, err);
     return rc ? rc : write_i32(p, k, "blocks", p->turns + cap, cap, err);
 }
@@ -181,9 +186,11 @@ static int write_tables(lf_paged *p, int k, lf_err *err)
     return write_i32(p, k, "turns", p->turns, p->rows[k], err);
 }
 
-/* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat row 0. */
-static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq,
-                      const int32_t *table, int64_t n_want, const int32_t *want, lf_err *err)
+/* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat
+ * row 0. */
+static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, const int32_t *pos,
+                      const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                      lf_err *err)
 {
     const int64_t cap = p->rows[k];
     bool drawn = false; /* tokens that the host does not know */
@@ -195,7 +202,8 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
     }
     for (int64_t i = 0; i < p->select_rows[k]; i++)
         p->select[i] = i < n_want ? want[i] : 0;
-    int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"), p->tok, cap, err)
+    int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"),
+                                          p->tok, cap, err)
                    : write_i32(p, k, "tokens", p->tok, cap, err);
     if (!rc)
         rc = write_i32(p, k, "positions", p->pos, cap, err);
@@ -218,21 +226,26 @@ static int copy_logits(lf_paged *p, const float *z, int64_t n_want, lf_err *err)
     const int64_t v = p->mc->vocab;
     bool any = false;
     int rc = 0;
-    for (int64_t i = 0, n; i < n_want && !rc; i += n + 1) { /* n rows in a piece, and the drawn one behind them */
+    for (int64_t i = 0, n; i < n_want && !rc;
+         i += n + 1) { /* n rows in a piece, and the drawn one behind them */
         for (n = 0; i + n < n_want && !(out && out[i + n].token >= LF_SAMPLE_EMPTY); n++)
             any = true;
         if (n)
             rc = o->copy_out(p->back, p->z + i * v, z + i * v, (size_t)(n * v) * sizeof *z, err);
     }
-    return rc || !any ? rc : o->copy_out(p->back, p->lse, p->dev_lse, (size_t)n_want * sizeof *p->lse, err);
+    return rc || !any
+               ? rc
+               : o->copy_out(p->back, p->lse, p->dev_lse, (size_t)n_want * sizeof *p->lse, err);
 }
 
 static int stats_alone(const lf_paged *p, const struct lf_k_logit_stats *s, lf_err *err)
 {
     const struct lf_kernels *k = p->back->kernels;
-    if (k->logit_stats.run && k->logit_stats.check(s) == LF_K_OK && k->logit_stats.run(p->back->queue, s) == LF_K_OK)
+    if (k->logit_stats.run && k->logit_stats.check(s) == LF_K_OK &&
+        k->logit_stats.run(p->back->queue, s) == LF_K_OK)
         return 0;
-    return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s", (long long)s->rows, k->family);
+    return lf_fail(err, LF_EINVAL, "log-probabilities of %lld rows could not be computed on %s",
+                   (long long)s->rows, k->family);
 }
 
 static struct lf_k_logit_stats stats_of(lf_paged *p, int k, int64_t n_want)
@@ -243,7 +256,8 @@ static struct lf_k_logit_stats stats_of(lf_paged *p, int k, int64_t n_want)
                                      .z = lf_exec_ptr(p->ex, p->chain[k], 0, "logits"),
                                      .lse = p->dev_lse ? p->dev_lse : p->lse,
                                      .softcap = (float)p->mc->logit_softcap,
-                                     .inv_temperature = p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
+                                     .inv_temperature =
+                                         p->o.temperature > 0 ? (float)(1 / p->o.temperature) : 0};
 }
 
 static int no_logits(const lf_paged *p, int k, lf_err *err)
@@ -265,29 +279,32 @@ static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logit
 }
 
 /* Up to the logits; *bucket is the one that was run. */
-static int run_rows(lf_paged *p, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                    int64_t n_want, const int32_t *want, int *bucket, lf_err *err)
+static int run_rows(lf_paged *p, int64_t rows, const int32_t *token, const int32_t *pos,
+                    const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                    int *bucket, lf_err *err)
 {
     int k = 0;
     while (k < p->n_buckets && (p->rows[k] < rows || p->select_rows[k] < n_want))
         k++;
     if (k == p->n_buckets)
-        return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld", (long long)rows,
-                       (long long)p->o.max_rows);
+        return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld",
+                       (long long)rows, (long long)p->o.max_rows);
     *bucket = k;
     int rc = write_step(p, k, rows, token, pos, seq, table, n_want, want, err);
     return rc ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
 }
 
-static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
+                const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                struct lf_gen_logits *out, lf_err *err)
 {
     int k = 0, rc = run_rows(ctx, rows, token, pos, seq, table, n_want, want, &k, err);
     return rc ? rc : finish_logits(ctx, k, n_want, out, err);
 }
 
-static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                 int64_t n_want, const int32_t *want, lf_err *err)
+static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
+                 const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                 lf_err *err)
 {
     lf_paged *p = ctx;
     int k = 0, rc = run_rows(p, rows, token, pos, seq, table, n_want, want, &k, err);

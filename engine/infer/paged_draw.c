@@ -10,23 +10,28 @@
 #include "engine/base/mem.h"
 
 #define STATE "draw" /* of the plan */
-enum { LIST_OF_A_SLOT = 4096 /* entries */, ALIGN = 256, FIRST_LATE = LF_BACK_LATE_SLOTS - LF_GEN_AHEAD };
+enum {
+    LIST_OF_A_SLOT = 4096 /* entries */,
+    ALIGN = 256,
+    FIRST_LATE = LF_BACK_LATE_SLOTS - LF_GEN_AHEAD
+};
 
 struct lf_paged_draw {
     lf_back *back;
-    int64_t vocab; /* as recorded */
+    int64_t vocab;      /* as recorded */
     lf_gen_draws asked; /* of the host */
     /* the plan's memory */
     struct lf_sample_row *row;
     struct lf_sample_token *list; /* [slots, LIST_OF_A_SLOT] */
-    struct lf_sample_out *out; /* [slots + max_rows]: behind what was drawn, tokens that the host knows */
-    int32_t *from;             /* [max_rows] places of a step's tokens there */
+    struct lf_sample_out
+        *out;      /* [slots + max_rows]: behind what was drawn, tokens that the host knows */
+    int32_t *from; /* [max_rows] places of a step's tokens there */
     void *work;
     size_t work_bytes;
     int64_t slots, max_rows;
     struct lf_sample_token *there; /* what list holds, and how much of a slot's part is known to */
     int64_t *n_there;              /* [slots] */
-    struct lf_sample_out *known; /* [max_rows] of the host, and where they lie */
+    struct lf_sample_out *known;   /* [max_rows] of the host, and where they lie */
     int32_t *place;
     int64_t begun[LF_GEN_AHEAD]; /* answers of a step, the oldest at `oldest` */
     int n_begun, oldest;
@@ -41,8 +46,10 @@ static void *part(unsigned char *base, size_t *at, size_t bytes)
     return p;
 }
 
-/* Pointers into memory of so many bytes; 0: such tokens are not drawn there. base NULL: the bytes alone. */
-static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots, int64_t max_rows, int64_t vocab, unsigned char *base)
+/* Pointers into memory of so many bytes; 0: such tokens are not drawn there. base NULL: the bytes
+ * alone. */
+static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots, int64_t max_rows,
+                     int64_t vocab, unsigned char *base)
 {
     const struct lf_k_sample most = {.rows = slots, .v = vocab, .ldz = vocab};
     const size_t n = (size_t)slots, rows = (size_t)max_rows;
@@ -61,7 +68,9 @@ static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots
 int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t max_rows, int64_t vocab, lf_err *err)
 {
     lf_paged_draw d;
-    const size_t bytes = lf_plan_target(plan)->sm ? layout(&d, lf_plan_kernels(plan), slots, max_rows, vocab, NULL) : 0;
+    const size_t bytes = lf_plan_target(plan)->sm
+                             ? layout(&d, lf_plan_kernels(plan), slots, max_rows, vocab, NULL)
+                             : 0;
     return bytes ? lf_plan_state(plan, STATE, bytes, err) : 0;
 }
 
@@ -78,10 +87,13 @@ static int take(lf_paged_draw *d, lf_err *err)
     d->end = lf_calloc((size_t)d->buckets, sizeof *d->end, err);
     d->known = lf_calloc((size_t)d->max_rows, sizeof *d->known, err);
     d->place = lf_calloc((size_t)d->max_rows, sizeof *d->place, err);
-    return a->row && a->list && a->out && d->end && d->known && d->place && d->there && d->n_there ? 0 : LF_ENOMEM;
+    return a->row && a->list && a->out && d->end && d->known && d->place && d->there && d->n_there
+               ? 0
+               : LF_ENOMEM;
 }
 
-int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots, int64_t max_rows, int64_t vocab, int buckets, lf_err *err)
+int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots,
+                       int64_t max_rows, int64_t vocab, int buckets, lf_err *err)
 {
     unsigned char *memory = lf_exec_state(ex, STATE);
     *out = NULL;
@@ -126,7 +138,10 @@ void lf_paged_draw_destroy(lf_paged_draw *d)
     free(d);
 }
 
-lf_gen_draws *lf_paged_draw_asked(lf_paged_draw *d) { return &d->asked; }
+lf_gen_draws *lf_paged_draw_asked(lf_paged_draw *d)
+{
+    return &d->asked;
+}
 
 /* ---- a step ---- */
 
@@ -156,7 +171,8 @@ static int issue(const void *user, lf_err *err)
         return 0;
     if (d->back->ops->failure)
         d->back->ops->failure(d->back, why, sizeof why);
-    return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be drawn on %s: %s", (long long)s->rows, k->family, why);
+    return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be drawn on %s: %s",
+                   (long long)s->rows, k->family, why);
 }
 
 static bool same(const struct lf_sample_token *a, const struct lf_sample_token *b)
@@ -178,7 +194,8 @@ static int put_list(lf_paged_draw *d, const struct lf_sample_row *row, lf_err *e
         return 0;
     memcpy(there + from, list + from, (size_t)(to - from) * sizeof *list);
     *known = to > *known ? to : *known;
-    return d->back->ops->copy_in(d->back, d->list + row->list_at + from, list + from, (size_t)(to - from) * sizeof *list, err);
+    return d->back->ops->copy_in(d->back, d->list + row->list_at + from, list + from,
+                                 (size_t)(to - from) * sizeof *list, err);
 }
 
 /* As the kernel did it. */
@@ -213,14 +230,16 @@ static int unknown(lf_paged_draw *d, int rc)
 }
 
 /* What the step asks goes there, and the launches follow. */
-static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want,
+                lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
     const size_t rows = (size_t)stats->rows;
     lf_gen_draws *a = &d->asked;
     for (size_t i = (size_t)n_want; i < rows; i++)
         a->row[i] = (struct lf_sample_row){0};
-    if (a->vocab != d->vocab) { /* an argument of the recorded launches; the memory is for the largest */
+    if (a->vocab !=
+        d->vocab) { /* an argument of the recorded launches; the memory is for the largest */
         forget(d);
         d->vocab = a->vocab;
     }
@@ -228,14 +247,17 @@ static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *sta
     for (int64_t i = 0; i < n_want && !rc; i++)
         if (a->row[i].on && a->row[i].list_n)
             rc = put_list(d, &a->row[i], err);
-    return rc ? rc : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
+    return rc ? rc
+              : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
 }
 
-int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats,
+                      int64_t n_want, lf_err *err)
 {
     int rc = draw(d, bucket, stats, n_want, err);
     if (!rc)
-        rc = d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out, err);
+        rc = d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out,
+                                    err);
     if (rc)
         return unknown(d, rc);
     note_all(d, n_want);
@@ -246,20 +268,25 @@ int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stat
 
 bool lf_paged_draw_ahead(const lf_paged_draw *d)
 {
-    return d->back->ops->late_begin && (size_t)d->slots * sizeof *d->out <= LF_BACK_LATE_BYTES && d->back->kernels->gather_rows.run;
+    return d->back->ops->late_begin && (size_t)d->slots * sizeof *d->out <= LF_BACK_LATE_BYTES &&
+           d->back->kernels->gather_rows.run;
 }
 
-int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats, int64_t n_want, lf_err *err)
+int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats,
+                        int64_t n_want, lf_err *err)
 {
     const int slot = (d->oldest + d->n_begun) % LF_GEN_AHEAD;
     if (d->n_begun == LF_GEN_AHEAD)
         return lf_fail(err, LF_EINVAL, "%d steps are begun", LF_GEN_AHEAD);
     for (int64_t i = 0; i < n_want; i++)
-        if (d->asked.row[i].on == LF_SAMPLE_NOTE) /* nobody here would know what the list then says */
-            return lf_fail(err, LF_EINVAL, "a draw that notes its token, in a step that is read later");
+        if (d->asked.row[i].on ==
+            LF_SAMPLE_NOTE) /* nobody here would know what the list then says */
+            return lf_fail(err, LF_EINVAL,
+                           "a draw that notes its token, in a step that is read later");
     int rc = n_want ? draw(d, bucket, stats, n_want, err) : 0;
     if (!rc && n_want)
-        rc = d->back->ops->late_begin(d->back, FIRST_LATE + slot, d->out, (size_t)n_want * sizeof *d->out, err);
+        rc = d->back->ops->late_begin(d->back, FIRST_LATE + slot, d->out,
+                                      (size_t)n_want * sizeof *d->out, err);
     if (rc)
         return unknown(d, rc);
     d->begun[slot] = n_want;
@@ -274,24 +301,36 @@ int lf_paged_draw_end(lf_paged_draw *d, struct lf_sample_out *out, lf_err *err)
         return lf_fail(err, LF_EINVAL, "no step is begun");
     d->oldest = (d->oldest + 1) % LF_GEN_AHEAD;
     d->n_begun--;
-    return d->begun[slot] ? d->back->ops->late_end(d->back, FIRST_LATE + slot, out, (size_t)d->begun[slot] * sizeof *out, err) : 0;
+    return d->begun[slot] ? d->back->ops->late_end(d->back, FIRST_LATE + slot, out,
+                                                   (size_t)d->begun[slot] * sizeof *out, err)
+                          : 0;
 }
 
-int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, int64_t rows, lf_err *err)
+int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, int64_t rows,
+                         lf_err *err)
 {
     const struct lf_back_ops *o = d->back->ops;
-    const struct lf_k_gather_rows gather = {.rows = rows, .c = 1, .ldx = sizeof *d->out / sizeof *to, .ldy = 1, .x = d->out,
-                                            .index = d->from, .y = to, .x_type = LF_I32};
+    const struct lf_k_gather_rows gather = {.rows = rows,
+                                            .c = 1,
+                                            .ldx = sizeof *d->out / sizeof *to,
+                                            .ldy = 1,
+                                            .x = d->out,
+                                            .index = d->from,
+                                            .y = to,
+                                            .x_type = LF_I32};
     bool any = false;
     for (int64_t r = 0; r < rows; r++) {
         d->known[r].token = token[r];
         d->place[r] = token[r] < 0 ? -1 - token[r] : (int32_t)(d->slots + r);
         any = any || token[r] >= 0;
     }
-    int rc = any ? o->copy_in(d->back, d->out + d->slots, d->known, (size_t)rows * sizeof *d->known, err) : 0;
+    int rc =
+        any ? o->copy_in(d->back, d->out + d->slots, d->known, (size_t)rows * sizeof *d->known, err)
+            : 0;
     if (!rc)
         rc = o->copy_in(d->back, d->from, d->place, (size_t)rows * sizeof *d->place, err);
     if (rc || d->back->kernels->gather_rows.run(d->back->queue, &gather) == LF_K_OK)
         return rc;
-    return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be taken on %s", (long long)rows, d->back->kernels->family);
+    return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be taken on %s", (long long)rows,
+                   d->back->kernels->family);
 }

@@ -40,8 +40,10 @@ static int translate(lf_buf *out, const char *pattern, lf_err *err)
             continue;
         }
         if ((in_set && *p == '[') || (!in_set && *p == '{' && p[1] == ','))
-            return lf_fail(err, LF_ENOTSUP, "pattern \"%.200s\": '%.2s' is read differently; write \\[ in a set, {0,n} for {,n}", pattern,
-                           p);
+            return lf_fail(err, LF_ENOTSUP,
+                           "pattern \"%.200s\": '%.2s' is read differently; write \\[ in a set, "
+                           "{0,n} for {,n}",
+                           pattern, p);
         if (!in_set && *p == '[') {
             in_set = true;
             lf_buf_addc(out, *p);
@@ -67,7 +69,8 @@ lf_pyre *lf_pyre_create(const char *pattern, lf_err *err)
     if (!re)
         goto out;
     re->pattern = lf_strdup(pattern, err);
-    re->code = pcre2_compile((PCRE2_SPTR)text.data, text.len, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    re->code = pcre2_compile((PCRE2_SPTR)text.data, text.len,
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
     if (re->code) {
         re->data = pcre2_match_data_create_from_pattern(re->code, NULL);
         re->ctx = pcre2_match_context_create(NULL);
@@ -102,8 +105,9 @@ void lf_pyre_destroy(lf_pyre *re)
 /* Next match at or behind *at; 1 with the ovector filled and *at, *empty moved on, 0 none. */
 static int next(lf_pyre *re, const char *text, size_t len, size_t *at, bool *empty, lf_err *err)
 {
-    int rc = pcre2_match(re->code, (PCRE2_SPTR)text, len, *at, PCRE2_NO_UTF_CHECK | (*empty ? PCRE2_NOTEMPTY_ATSTART : 0), re->data,
-                         re->ctx);
+    int rc =
+        pcre2_match(re->code, (PCRE2_SPTR)text, len, *at,
+                    PCRE2_NO_UTF_CHECK | (*empty ? PCRE2_NOTEMPTY_ATSTART : 0), re->data, re->ctx);
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
     if (rc < 0) {
@@ -113,7 +117,8 @@ static int next(lf_pyre *re, const char *text, size_t len, size_t *at, bool *emp
     }
     const PCRE2_SIZE *o = pcre2_get_ovector_pointer(re->data);
     if (o[0] > o[1]) /* \K in a lookahead */
-        return lf_fail(err, LF_EFORMAT, "pattern \"%.200s\" ends a match before it starts", re->pattern);
+        return lf_fail(err, LF_EFORMAT, "pattern \"%.200s\" ends a match before it starts",
+                       re->pattern);
     *at = o[1];
     *empty = o[0] == o[1];
     return 1;
@@ -122,7 +127,8 @@ static int next(lf_pyre *re, const char *text, size_t len, size_t *at, bool *emp
 static json_t *group(const lf_pyre *re, const char *text, uint32_t g)
 {
     const PCRE2_SIZE *o = pcre2_get_ovector_pointer(re->data);
-    return o[2 * g] == PCRE2_UNSET ? json_string("") : json_stringn_nocheck(text + o[2 * g], o[2 * g + 1] - o[2 * g]);
+    return o[2 * g] == PCRE2_UNSET ? json_string("")
+                                   : json_stringn_nocheck(text + o[2 * g], o[2 * g + 1] - o[2 * g]);
 }
 
 json_t *lf_pyre_findall(lf_pyre *re, const char *text, size_t len, lf_err *err)

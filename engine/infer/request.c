@@ -39,7 +39,8 @@ static void begin_request(gen_request *r, const lf_gen_defaults *d)
     r->job.skip_special = d->skip_special;
 }
 
-static int open_pool(lf_gen_jobs *jobs, pool **out, const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
+static int open_pool(lf_gen_jobs *jobs, pool **out, const lf_tokenizer *tok,
+                     const lf_gen_defaults *d, lf_err *err)
 {
     if (!jobs->priv) {
         pool *p = lf_calloc(1, sizeof *p, err);
@@ -54,8 +55,9 @@ static int open_pool(lf_gen_jobs *jobs, pool **out, const lf_tokenizer *tok, con
     pool *p = jobs->priv;
     if (!p->has_base) {
         begin_request(&p->base, d);
-        int rc =
-            d->more ? lf_gen_members_read(&(gen_members){p->arena, tok}, d->more, LF_FORM_LINES, &p->base, err) : 0;
+        int rc = d->more ? lf_gen_members_read(&(gen_members){p->arena, tok}, d->more,
+                                               LF_FORM_LINES, &p->base, err)
+                         : 0;
         if (rc)
             return rc;
         p->has_base = true;
@@ -78,7 +80,7 @@ void lf_gen_jobs_fini(lf_gen_jobs *jobs)
 }
 
 /* ---- one request
- * --------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 static int add_job(lf_gen_jobs *jobs, pool *p, const lf_gen_job *job, lf_err *err)
 {
@@ -93,7 +95,9 @@ static int take_id(pool *p, const char *id, lf_err *err)
 {
     if (json_object_get(p->ids, id))
         return lf_fail(err, LF_EINVAL, "a second request has the id '%s'", id);
-    return json_object_set_new(p->ids, id, json_true()) ? lf_fail(err, LF_EINVAL, "the id is not valid UTF-8") : 0;
+    return json_object_set_new(p->ids, id, json_true())
+               ? lf_fail(err, LF_EINVAL, "the id is not valid UTF-8")
+               : 0;
 }
 
 static int add_request(lf_gen_jobs *jobs, pool *p, const lf_gen_request *q, lf_err *err)
@@ -112,10 +116,11 @@ static int add_request(lf_gen_jobs *jobs, pool *p, const lf_gen_request *q, lf_e
 static int check_request(const gen_request *r, lf_err *err)
 {
     if (r->best_of != 0 && r->best_of < r->n)
-        return lf_fail(err, LF_EINVAL, "best_of %lld is below n %lld", (long long)r->best_of, (long long)r->n);
+        return lf_fail(err, LF_EINVAL, "best_of %lld is below n %lld", (long long)r->best_of,
+                       (long long)r->n);
     if (r->job.min_tokens > r->job.max_tokens)
-        return lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld", (long long)r->job.min_tokens,
-                       (long long)r->job.max_tokens);
+        return lf_fail(err, LF_EINVAL, "min_tokens %lld is above max_tokens %lld",
+                       (long long)r->job.min_tokens, (long long)r->job.max_tokens);
     return lf_sample_check(&r->job.params, err);
 }
 
@@ -129,7 +134,9 @@ static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaul
     if (r->messages) {
         lf_buf text;
         if (!d->chat)
-            return lf_fail(err, LF_EINVAL, "'messages' needs the tokenizer of a chat model: there is no chat template");
+            return lf_fail(
+                err, LF_EINVAL,
+                "'messages' needs the tokenizer of a chat model: there is no chat template");
         lf_buf_init(&text);
         rc = d->chat(d->chat_arg, r->messages, r->tools, r->kwargs, &text, err);
         if (rc == 0) /* the text of a template has its BOS */
@@ -138,8 +145,8 @@ static int read_prompt(const gen_members *g, gen_request *r, const lf_gen_defaul
     } else if (!r->prompt) {
         return lf_fail(err, LF_EINVAL, "no 'prompt', no 'prompt_token_ids' and no 'messages'");
     } else if (json_is_string(r->prompt)) {
-        rc = lf_gen_encode(g, json_string_value(r->prompt), json_string_length(r->prompt), flags, &r->job.prompt,
-                           &r->job.n_prompt, err);
+        rc = lf_gen_encode(g, json_string_value(r->prompt), json_string_length(r->prompt), flags,
+                           &r->job.prompt, &r->job.n_prompt, err);
     } else {
         rc = lf_gen_ids_read(g, r->prompt, "prompt", &r->job.prompt, &r->job.n_prompt, err);
     }
@@ -170,8 +177,8 @@ static int set_end(pool *p, gen_request *r, const lf_gen_defaults *d, lf_err *er
 }
 
 /* The jobs of a request whose prompt is encoded. A seed given by the request replaces the run's. */
-static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_form form, const lf_gen_defaults *d,
-                       lf_err *err)
+static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_form form,
+                       const lf_gen_defaults *d, lf_err *err)
 {
     size_t made = (size_t)(r->best_of > r->n ? r->best_of : r->n);
     int rc = set_end(p, r, d, err);
@@ -183,7 +190,8 @@ static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_f
     for (size_t i = 0; rc == 0 && i < made; i++) {
         r->job.sample = (uint32_t)i;
         r->job.prompt_logprobs = r->prompt_logprobs >= 0 && i == 0; /* the same for all */
-        r->job.seed = lf_sample_seed(r->has_seed ? (uint64_t)r->seed : d->seed, r->has_seed ? "" : r->id, (uint32_t)i);
+        r->job.seed = lf_sample_seed(r->has_seed ? (uint64_t)r->seed : d->seed,
+                                     r->has_seed ? "" : r->id, (uint32_t)i);
         rc = add_job(jobs, p, &r->job, err);
     }
     lf_gen_request q = {.id = r->id,
@@ -195,8 +203,8 @@ static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_f
     return rc ? rc : add_request(jobs, p, &q, err);
 }
 
-int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text, const lf_tokenizer *tok,
-                           const lf_gen_defaults *d, lf_err *err)
+int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
+                           const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err)
 {
     pool *p = NULL;
     int rc = open_pool(jobs, &p, tok, d, err);
@@ -237,17 +245,19 @@ static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const l
 }
 
 /* ---- the OpenAI batch shape
- * ---------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
-static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, gen_request *r, const lf_gen_defaults *d,
-                      lf_err *err)
+static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, gen_request *r,
+                      const lf_gen_defaults *d, lf_err *err)
 {
     const char *method, *url, *key;
     json_t *body, *v;
     json_object_foreach(o, key,
-                        v) if (strcmp(key, "custom_id") != 0 && strcmp(key, "method") != 0 && strcmp(key, "url") != 0 &&
-                               strcmp(key, "body") != 0) return lf_fail(err, LF_EINVAL,
-                                                                        "unknown member '%s' of a batch request", key);
+                        v) if (strcmp(key, "custom_id") != 0 && strcmp(key, "method") != 0 &&
+                               strcmp(key, "url") != 0 &&
+                               strcmp(key, "body") !=
+                                   0) return lf_fail(err, LF_EINVAL,
+                                                     "unknown member '%s' of a batch request", key);
     int rc = lf_json_get_str(&url, o, "url", true, "batch request", err);
     if (rc == 0)
         rc = lf_json_get_str(&method, o, "method", true, "batch request", err);
@@ -257,7 +267,8 @@ static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, g
         return rc;
     *form = strcmp(url, "/v1/chat/completions") == 0 ? LF_FORM_CHAT : LF_FORM_COMPLETION;
     if (*form == LF_FORM_COMPLETION && strcmp(url, "/v1/completions") != 0)
-        return lf_fail(err, LF_EINVAL, "url '%s' is not one of /v1/completions and /v1/chat/completions", url);
+        return lf_fail(err, LF_EINVAL,
+                       "url '%s' is not one of /v1/completions and /v1/chat/completions", url);
     if (strcmp(method, "POST") != 0)
         return lf_fail(err, LF_EINVAL, "method '%s' is not POST", method);
     rc = lf_gen_members_read(g, body, *form, r, err);
@@ -268,8 +279,8 @@ static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, g
     return rc ? rc : read_prompt(g, r, d, err);
 }
 
-static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer *tok, const lf_gen_defaults *d,
-                      lf_err *err)
+static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer *tok,
+                      const lf_gen_defaults *d, lf_err *err)
 {
     gen_request r = p->base;
     enum lf_gen_form form = LF_FORM_COMPLETION;
@@ -296,19 +307,20 @@ static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer 
 }
 
 /* ---- files
- * ----------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 static int read_object(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,
                        const lf_gen_defaults *d, lf_err *err)
 {
     if (!json_is_object(o))
-        return lf_fail(err, LF_EINVAL, "a request is an object like {\"id\": \"q1\", \"prompt\": \"text\"}");
+        return lf_fail(err, LF_EINVAL,
+                       "a request is an object like {\"id\": \"q1\", \"prompt\": \"text\"}");
     return json_object_get(o, "custom_id") ? read_batch(jobs, p, o, tok, d, err)
                                            : read_line(jobs, p, o, line, tok, d, err);
 }
 
-int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *tok, const lf_gen_defaults *d,
-                     lf_err *err)
+int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *tok,
+                     const lf_gen_defaults *d, lf_err *err)
 {
     pool *p = NULL;
     bool is_stdin = strcmp(path, "-") == 0;
@@ -331,7 +343,8 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
         json_t *o =
             json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
         if (!o)
-            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number, je.column < 1 ? 1 : je.column, je.text);
+            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number,
+                         je.column < 1 ? 1 : je.column, je.text);
         else if ((rc = read_object(jobs, p, o, number, tok, d, err)))
             rc = lf_err_prefix(err, "%s:%zu", name, number);
         json_decref(o);

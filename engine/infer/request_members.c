@@ -26,7 +26,12 @@ enum kind {
     K_FALSE,
     K_PASS
 };
-enum { L = 1 << LF_FORM_LINES, C = 1 << LF_FORM_COMPLETION, H = 1 << LF_FORM_CHAT, ALL = L | C | H };
+enum {
+    L = 1 << LF_FORM_LINES,
+    C = 1 << LF_FORM_COMPLETION,
+    H = 1 << LF_FORM_CHAT,
+    ALL = L | C | H
+};
 
 struct member {
     const char *name;
@@ -86,11 +91,13 @@ static int unknown_member(const char *key, enum lf_gen_form form, lf_err *err)
         if (members[i].forms >> form & 1)
             names[n++] = members[i].name;
     const char *near = lf_nearest(key, names, n);
-    return lf_fail(err, LF_EINVAL, "unknown %s '%s'%s%s%s", form == LF_FORM_LINES ? "member" : "parameter", key,
+    return lf_fail(err, LF_EINVAL, "unknown %s '%s'%s%s%s",
+                   form == LF_FORM_LINES ? "member" : "parameter", key,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids, size_t *n, lf_err *err)
+int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids,
+                    size_t *n, lf_err *err)
 {
     if (!json_is_array(v))
         return lf_fail(err, LF_EINVAL, "'%s' must be a list of token ids", name);
@@ -109,11 +116,12 @@ int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int
     return 0;
 }
 
-int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags, const int32_t **out, size_t *n,
-                  lf_err *err)
+int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags,
+                  const int32_t **out, size_t *n, lf_err *err)
 {
     if (!g->tok)
-        return lf_fail(err, LF_EINVAL, "a prompt in words needs a tokenizer; give token ids or name a tokenizer");
+        return lf_fail(err, LF_EINVAL,
+                       "a prompt in words needs a tokenizer; give token ids or name a tokenizer");
     lf_ids ids = {0};
     lf_tok_state *st = lf_tok_state_create(g->tok, err);
     int rc = st ? lf_tokenizer_encode(st, text, len, flags, &ids, NULL, err) : LF_ENOMEM;
@@ -132,8 +140,8 @@ int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned f
 }
 
 /* A string, or a list of strings, into the arena. */
-static int read_texts(const gen_members *g, json_t *v, const char *name, const char *const **out, size_t *n_out,
-                      lf_err *err)
+static int read_texts(const gen_members *g, json_t *v, const char *name, const char *const **out,
+                      size_t *n_out, lf_err *err)
 {
     size_t n = json_is_string(v) ? 1 : json_array_size(v);
     if (!json_is_string(v) && !json_is_array(v))
@@ -145,7 +153,8 @@ static int read_texts(const gen_members *g, json_t *v, const char *name, const c
         const json_t *e = json_is_string(v) ? v : json_array_get(v, i);
         const char *s = json_string_value(e);
         if (!s || !*s || strlen(s) != json_string_length(e))
-            return lf_fail(err, LF_EINVAL, "'%s': entry %zu is not a text, or holds a NUL", name, i + 1);
+            return lf_fail(err, LF_EINVAL, "'%s': entry %zu is not a text, or holds a NUL", name,
+                           i + 1);
         if (!(texts[i] = lf_arena_strdup(g->a, s, err)))
             return LF_ENOMEM;
     }
@@ -154,8 +163,8 @@ static int read_texts(const gen_members *g, json_t *v, const char *name, const c
     return 0;
 }
 
-/* The ids of a word as it would stand at the beginning of a text and behind a space: both are forbidden where they are
- * as long and begin differently. */
+/* The ids of a word as it would stand at the beginning of a text and behind a space: both are
+ * forbidden where they are as long and begin differently. */
 static int read_bad(const gen_members *g, json_t *v, gen_request *r, lf_err *err)
 {
     const char *const *words;
@@ -170,7 +179,8 @@ static int read_bad(const gen_members *g, json_t *v, gen_request *r, lf_err *err
     if (!bad || !len)
         return LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        char *spaced = lf_arena_printf(g->a, err, " %s", words[i] + strspn(words[i], " \t\n\r\v\f"));
+        char *spaced =
+            lf_arena_printf(g->a, err, " %s", words[i] + strspn(words[i], " \t\n\r\v\f"));
         if (!spaced)
             return LF_ENOMEM;
         rc = lf_gen_encode(g, spaced + 1, strlen(spaced + 1), 0, &bad[k], &len[k], err);
@@ -205,7 +215,9 @@ static int read_bias(const gen_members *g, json_t *v, gen_request *r, lf_err *er
         if (key[strspn(key, "0123456789")] || !*key || *end || id < 0 || id > INT32_MAX)
             return lf_fail(err, LF_EINVAL, "'logit_bias': '%s' is not a token id", key);
         if (!json_is_number(b) || !(fabs(json_number_value(b)) <= 100))
-            return lf_fail(err, LF_EINVAL, "'logit_bias': the bias of token %ld must be a number from -100 to 100", id);
+            return lf_fail(err, LF_EINVAL,
+                           "'logit_bias': the bias of token %ld must be a number from -100 to 100",
+                           id);
         ids[k] = (int32_t)id;
         bias[k++] = json_number_value(b);
     }
@@ -230,8 +242,8 @@ static int read_int(const struct member *m, json_t *v, gen_request *r, lf_err *e
 {
     int64_t *field = (int64_t *)((char *)r + m->offset);
     if (!json_is_integer(v) || json_integer_value(v) < m->min || json_integer_value(v) > m->max)
-        return lf_fail(err, LF_EINVAL, "'%s' must be an integer from %lld to %lld", m->name, (long long)m->min,
-                       (long long)m->max);
+        return lf_fail(err, LF_EINVAL, "'%s' must be an integer from %lld to %lld", m->name,
+                       (long long)m->min, (long long)m->max);
     *field = json_integer_value(v);
     r->has_seed = r->has_seed || field == &r->seed;
     if (field == &r->job.params.top_k && *field < 0)
@@ -240,7 +252,8 @@ static int read_int(const struct member *m, json_t *v, gen_request *r, lf_err *e
 }
 
 /* A chat request says whether, any other how many. */
-static int read_logprobs(const struct member *m, json_t *v, enum lf_gen_form form, gen_request *r, lf_err *err)
+static int read_logprobs(const struct member *m, json_t *v, enum lf_gen_form form, gen_request *r,
+                         lf_err *err)
 {
     if (form == LF_FORM_CHAT && !json_is_boolean(v))
         return lf_fail(err, LF_EINVAL, "'logprobs' must be true or false");
@@ -248,8 +261,8 @@ static int read_logprobs(const struct member *m, json_t *v, enum lf_gen_form for
     return form == LF_FORM_CHAT ? 0 : read_int(m, v, r, err);
 }
 
-static int read_member(const gen_members *g, const struct member *m, json_t *v, enum lf_gen_form form, gen_request *r,
-                       lf_err *err)
+static int read_member(const gen_members *g, const struct member *m, json_t *v,
+                       enum lf_gen_form form, gen_request *r, lf_err *err)
 {
     void *field = (char *)r + m->offset;
     int rc;
@@ -284,8 +297,9 @@ static int read_member(const gen_members *g, const struct member *m, json_t *v, 
         return lf_gen_ids_read(g, v, m->name, &r->stop_ids, &r->n_stop_ids, err);
     case K_ALLOWED:
         rc = lf_gen_ids_read(g, v, m->name, &r->job.limits.allowed, &r->job.limits.n_allowed, err);
-        return rc == 0 && r->job.limits.n_allowed == 0 ? lf_fail(err, LF_EINVAL, "'allowed_token_ids' allows nothing")
-                                                       : rc;
+        return rc == 0 && r->job.limits.n_allowed == 0
+                   ? lf_fail(err, LF_EINVAL, "'allowed_token_ids' allows nothing")
+                   : rc;
     case K_BIAS:
         return read_bias(g, v, r, err);
     case K_BAD:
@@ -295,21 +309,25 @@ static int read_member(const gen_members *g, const struct member *m, json_t *v, 
             return lf_fail(err, LF_EINVAL, "'model' must be a text");
         return (r->model = lf_arena_strdup(g->a, json_string_value(v), err)) ? 0 : LF_ENOMEM;
     case K_FALSE:
-        return json_is_false(v) ? 0 : lf_fail(err, LF_EINVAL, "'%s' is not supported here; leave it out", m->name);
+        return json_is_false(v)
+                   ? 0
+                   : lf_fail(err, LF_EINVAL, "'%s' is not supported here; leave it out", m->name);
     case K_PASS:
         return 0;
     }
     return 0;
 }
 
-int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r, lf_err *err)
+int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r,
+                        lf_err *err)
 {
     const char *key;
     json_t *v;
     json_object_foreach(o, key, v)
     {
         size_t i = 0;
-        while (i < N_MEMBERS && (strcmp(members[i].name, key) != 0 || !(members[i].forms >> form & 1)))
+        while (i < N_MEMBERS &&
+               (strcmp(members[i].name, key) != 0 || !(members[i].forms >> form & 1)))
             i++;
         if (i == N_MEMBERS)
             return unknown_member(key, form, err);

@@ -25,12 +25,15 @@ typedef struct gen_members {
     const lf_tokenizer *tok;
 } gen_members;
 
-/* All members of an object into r; a member that this form does not have is LF_EINVAL with the nearest that it has. */
-int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r, lf_err *err);
+/* All members of an object into r; a member that this form does not have is LF_EINVAL with the
+ * nearest that it has. */
+int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r,
+                        lf_err *err);
 /* A list of token ids. */
-int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids, size_t *n, lf_err *err);
+int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids,
+                    size_t *n, lf_err *err);
 /* Text to ids in the arena. */
-int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags, const int32_t **ids, size_t *n,
-                  lf_err *err);
+int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags,
+                  const int32_t **ids, size_t *n, lf_err *err);
 
 #endif

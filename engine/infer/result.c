@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Result lines: see result.h. Every sample is written to a piece of text as it comes; the pieces of a request are put
- * in order when the last is there.
+ * Result lines: see result.h. Every sample is written to a piece of text as it comes; the pieces of
+ * a request are put in order when the last is there.
  */
 #include "engine/infer/result.h"
 
@@ -27,7 +27,8 @@ struct lf_gen_writer {
     size_t n, cap;
 };
 
-lf_gen_writer *lf_gen_writer_create(const lf_gen_jobs *jobs, const lf_tokenizer *tok, const char *model, lf_err *err)
+lf_gen_writer *lf_gen_writer_create(const lf_gen_jobs *jobs, const lf_tokenizer *tok,
+                                    const char *model, lf_err *err)
 {
     lf_gen_writer *w = lf_calloc(1, sizeof *w, err);
     if (w)
@@ -59,7 +60,7 @@ void lf_gen_writer_seek(lf_gen_writer *w, size_t request, size_t skip)
 }
 
 /* ---- numbers and tokens
- * ---------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 /* 9 significant digits give back the same f32. */
 static void add_float(lf_buf *out, float v)
@@ -88,7 +89,8 @@ static void add_ints(lf_buf *out, const int32_t *v, size_t n)
     lf_buf_addc(out, ']');
 }
 
-/* {"token_ids":[...],"logprobs":[...]} of the alternatives; fewer than asked for in a small vocabulary. */
+/* {"token_ids":[...],"logprobs":[...]} of the alternatives; fewer than asked for in a small
+ * vocabulary. */
 static void add_top(lf_buf *out, const int32_t *ids, const float *logprobs, size_t top)
 {
     size_t n = 0;
@@ -120,7 +122,7 @@ static void add_token(lf_buf *out, const lf_tokenizer *tok, int32_t id)
 }
 
 /* ---- our lines
- * ---------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 static void add_prompt_logprobs(lf_buf *out, const lf_gen_result *r)
 {
@@ -180,7 +182,7 @@ static void add_line(lf_buf *out, const lf_gen_result *r)
 }
 
 /* ---- choices of a batch request
- * ------------------------------------------------------------------------------------------------ */
+ * ----------------------------------------------------------------------------------------- */
 
 static void add_chat_token(lf_buf *out, const lf_tokenizer *tok, int32_t id, float logprob)
 {
@@ -197,7 +199,8 @@ static void add_chat_token(lf_buf *out, const lf_tokenizer *tok, int32_t id, flo
     lf_buf_addc(out, ']');
 }
 
-static void add_chat_logprobs(lf_buf *out, const lf_tokenizer *tok, const lf_gen_result *r, size_t top)
+static void add_chat_logprobs(lf_buf *out, const lf_tokenizer *tok, const lf_gen_result *r,
+                              size_t top)
 {
     lf_buf_adds(out, "{\"content\":[");
     for (size_t i = 0; i < r->n; i++) {
@@ -215,7 +218,8 @@ static void add_chat_logprobs(lf_buf *out, const lf_tokenizer *tok, const lf_gen
 }
 
 /* The alternatives by their text; of two of one text the likelier stands. */
-static void add_text_top(lf_buf *out, const lf_tokenizer *tok, const int32_t *ids, const float *logprobs, size_t top)
+static void add_text_top(lf_buf *out, const lf_tokenizer *tok, const int32_t *ids,
+                         const float *logprobs, size_t top)
 {
     lf_buf_addc(out, '{');
     for (size_t k = 0, put = 0; k < top && ids[k] >= 0; k++) {
@@ -237,7 +241,8 @@ static void add_text_top(lf_buf *out, const lf_tokenizer *tok, const int32_t *id
     lf_buf_addc(out, '}');
 }
 
-static void add_text_logprobs(lf_buf *out, const lf_tokenizer *tok, const lf_gen_result *r, size_t top)
+static void add_text_logprobs(lf_buf *out, const lf_tokenizer *tok, const lf_gen_result *r,
+                              size_t top)
 {
     lf_buf_adds(out, "{\"tokens\":[");
     for (size_t i = 0; i < r->n; i++) {
@@ -267,7 +272,8 @@ static void add_prompt_tokens(lf_buf *out, const lf_tokenizer *tok, const lf_gen
 }
 
 /* A choice without its opening brace and index. */
-static void add_choice(lf_buf *out, const lf_tokenizer *tok, const lf_gen_request *q, const lf_gen_result *r)
+static void add_choice(lf_buf *out, const lf_tokenizer *tok, const lf_gen_request *q,
+                       const lf_gen_result *r)
 {
     bool chat = q->form == LF_FORM_CHAT;
     size_t top = r->job->top_logprobs > 0 ? (size_t)r->job->top_logprobs : 0;
@@ -291,7 +297,7 @@ static void add_choice(lf_buf *out, const lf_tokenizer *tok, const lf_gen_reques
 }
 
 /* ---- whole requests
- * -------------------------------------------------------------------------------------------------------------- */
+ * ----------------------------------------------------------------------------------------- */
 
 /* {"id":...,"custom_id":... up to the status; ids are a hash of the request's own. */
 static void open_batch_line(lf_buf *out, const lf_gen_request *q, int status)
@@ -299,7 +305,9 @@ static void open_batch_line(lf_buf *out, const lf_gen_request *q, int status)
     unsigned long long h = (unsigned long long)lf_sample_seed(0, q->id, 0);
     lf_buf_addf(out, "{\"id\":\"lf-%016llx\",\"custom_id\":", h);
     lf_buf_add_json(out, q->id, strlen(q->id));
-    lf_buf_addf(out, ",\"response\":{\"status_code\":%d,\"request_id\":\"lf-batch-%016llx\",\"body\":", status, h);
+    lf_buf_addf(out,
+                ",\"response\":{\"status_code\":%d,\"request_id\":\"lf-batch-%016llx\",\"body\":",
+                status, h);
 }
 
 static void add_error_line(lf_buf *out, const lf_gen_request *q)
@@ -317,8 +325,8 @@ static void add_batch_line(lf_gen_writer *w, const lf_gen_request *q, lf_buf *ou
     size_t prompt = w->jobs->v[q->first].n_prompt, made = 0;
     bool chat = q->form == LF_FORM_CHAT;
     open_batch_line(out, q, 200);
-    lf_buf_addf(out, "{\"id\":\"%s-%016llx\",\"object\":\"%s\",\"created\":0,\"model\":", chat ? "chatcmpl" : "cmpl", h,
-                chat ? "chat.completion" : "text_completion");
+    lf_buf_addf(out, "{\"id\":\"%s-%016llx\",\"object\":\"%s\",\"created\":0,\"model\":",
+                chat ? "chatcmpl" : "cmpl", h, chat ? "chat.completion" : "text_completion");
     lf_buf_add_json(out, model, strlen(model));
     lf_buf_adds(out, ",\"choices\":[");
     for (size_t i = 0; i < q->n_out; i++) {
@@ -326,9 +334,10 @@ static void add_batch_line(lf_gen_writer *w, const lf_gen_request *q, lf_buf *ou
         lf_buf_add(out, w->v[i].text.data, w->v[i].text.len);
         made += w->v[i].n;
     }
-    lf_buf_addf(
-        out, "],\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,\"completion_tokens\":%zu}}},\"error\":null}\n",
-        prompt, prompt + made, made);
+    lf_buf_addf(out,
+                "],\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu,\"completion_tokens\":%zu}"
+                "}},\"error\":null}\n",
+                prompt, prompt + made, made);
 }
 
 /* Falling summed log-probability, then the sample. */
@@ -389,7 +398,7 @@ int lf_gen_writer_take(lf_gen_writer *w, const lf_gen_result *r, lf_buf *out, lf
 }
 
 /* ---- continuing
- * --------------------------------------------------------------------------------------------------------------------
+ * -----------------------------------------------------------------------------------------
  */
 
 static bool is_line_of(const lf_gen_jobs *jobs, const lf_gen_request *q, size_t offset, json_t *o)
@@ -402,20 +411,25 @@ static bool is_line_of(const lf_gen_jobs *jobs, const lf_gen_request *q, size_t 
         return false;
     if (!ours)
         return json_is_object(json_object_get(o, "error")) == (q->error != NULL);
-    if (sample < 0 || sample >= (json_int_t)q->n_jobs || (q->n_out == q->n_jobs && sample != (json_int_t)offset))
+    if (sample < 0 || sample >= (json_int_t)q->n_jobs ||
+        (q->n_out == q->n_jobs && sample != (json_int_t)offset))
         return false;
     return (uint64_t)seed == jobs->v[q->first + (size_t)sample].seed;
 }
 
-int lf_gen_line_check(const lf_gen_jobs *jobs, size_t index, const char *line, size_t len, lf_err *err)
+int lf_gen_line_check(const lf_gen_jobs *jobs, size_t index, const char *line, size_t len,
+                      lf_err *err)
 {
     size_t offset, at = lf_gen_jobs_at_line(jobs, index, &offset);
     json_error_t je;
-    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je); /* a text may hold any character */
+    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                           &je); /* a text may hold any character */
     if (!o)
         return lf_fail(err, LF_EFORMAT, "%s", je.text);
     bool good = at < jobs->n_req && is_line_of(jobs, &jobs->req[at], offset, o);
     json_decref(o);
     return good ? 0
-                : lf_fail(err, LF_EFORMAT, "the result is not the one expected here: the file belongs to another run");
+                : lf_fail(
+                      err, LF_EFORMAT,
+                      "the result is not the one expected here: the file belongs to another run");
 }

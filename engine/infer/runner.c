@@ -17,9 +17,10 @@
 struct lf_runner {
     lf_loaded m;
     struct lf_runner_opts o;
-    lf_paged *paged;       /* NULL: no generation */
-    int score_chain;       /* -1: none */
-    int32_t *score_prefix; /* [score_docs], then turns and blocks [2, score_rows], with mask = prefix */
+    lf_paged *paged; /* NULL: no generation */
+    int score_chain; /* -1: none */
+    int32_t
+        *score_prefix; /* [score_docs], then turns and blocks [2, score_rows], with mask = prefix */
 };
 
 static int add_generation(lf_runner *r, lf_err *err)
@@ -43,7 +44,8 @@ static int add_score(lf_runner *r, lf_err *err)
     lf_graph *g = lf_decoder_score_graph(r->m.dec, r->m.ps, "score", &rows, err);
     if (!g)
         return LF_EINVAL;
-    r->score_chain = lf_plan_add(r->m.plan, g, &(struct lf_chain_opts){.eras = LF_PAGED_NEXT_ERA}, err);
+    r->score_chain =
+        lf_plan_add(r->m.plan, g, &(struct lf_chain_opts){.eras = LF_PAGED_NEXT_ERA}, err);
     lf_graph_destroy(g);
     return r->score_chain < 0 ? r->score_chain : 0;
 }
@@ -53,7 +55,8 @@ static int add_chains(void *user, lf_loaded *m, lf_err *err)
 {
     lf_runner *r = user;
     if (m->o.max_context < 2)
-        return lf_fail(err, LF_EINVAL, "a context of %lld leaves nothing to predict: it takes 2", (long long)m->o.max_context);
+        return lf_fail(err, LF_EINVAL, "a context of %lld leaves nothing to predict: it takes 2",
+                       (long long)m->o.max_context);
     if (r->o.score_rows > 0 && r->o.score_rows < m->o.max_context)
         r->o.score_rows = m->o.max_context;
     int rc = r->o.slots > 0 ? add_generation(r, err) : 0;
@@ -118,7 +121,8 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
     if (rc == 0 && r->paged)
         rc = lf_paged_bind(r->paged, r->m.exec, r->m.back, err);
     if (rc == 0 && r->m.model.mask == LF_MASK_PREFIX) {
-        r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1, sizeof *r->score_prefix, err);
+        r->score_prefix = lf_calloc((size_t)(r->o.score_docs + 2 * r->o.score_rows) + 1,
+                                    sizeof *r->score_prefix, err);
         rc = r->score_prefix ? 0 : LF_ENOMEM;
     }
     if (rc) {
@@ -139,13 +143,20 @@ void lf_runner_close(lf_runner *r)
     free(r);
 }
 
-const char *lf_runner_identity(const lf_runner *r) { return r->m.identity; }
+const char *lf_runner_identity(const lf_runner *r)
+{
+    return r->m.identity;
+}
 
-json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err) { return lf_exec_fingerprint(r->m.exec, err); }
+json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err)
+{
+    return lf_exec_fingerprint(r->m.exec, err);
+}
 
-/* ---- generation --------------------------------------------------------------------------------------------------------- */
+/* ---- generation ------------------------------------------------------------------------------ */
 
-static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v, int64_t n, lf_err *err)
+static int write_i32(lf_runner *r, int chain, const char *name, const int32_t *v, int64_t n,
+                     lf_err *err)
 {
     return lf_exec_write(r->m.exec, chain, 0, name, v, (size_t)n * sizeof *v, err);
 }
@@ -158,7 +169,7 @@ int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err)
     return 0;
 }
 
-/* ---- scoring -------------------------------------------------------------------------------------------------------------- */
+/* ---- scoring --------------------------------------------------------------------------------- */
 
 /* The prefix of a document is what stands before the first token that predicts a scored one. */
 static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32_t *cu, lf_err *err)
@@ -174,8 +185,8 @@ static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32
     return rc ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
 }
 
-static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position, const int32_t *cu,
-                   int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
+static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
+                   const int32_t *cu, int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
 {
     lf_runner *r = ctx;
     int64_t rows = r->o.score_rows;
@@ -194,7 +205,8 @@ static int forward(void *ctx, const int32_t *token, const int32_t *target, const
     if (rc == 0 && r->score_prefix)
         rc = write_score_prefixes(r, target, cu, err);
     if (rc == 0)
-        rc = lf_exec_record_write(r->m.exec, &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);
+        rc = lf_exec_record_write(r->m.exec,
+                                  &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);
     if (rc == 0)
         rc = lf_exec_run(r->m.exec, r->score_chain, LF_FWD, 0, LF_FIRST, err);
     if (rc == 0)
@@ -208,6 +220,7 @@ int lf_runner_score_model(lf_runner *r, lf_score_model *out, lf_err *err)
 {
     if (r->score_chain < 0)
         return lf_fail(err, LF_EINVAL, "the runner was opened without scoring");
-    *out = (lf_score_model){r, r->o.score_rows, r->m.o.max_context, r->o.score_docs, r->m.model.vocab, forward};
+    *out = (lf_score_model){
+        r, r->o.score_rows, r->m.o.max_context, r->o.score_docs, r->m.model.vocab, forward};
     return 0;
 }

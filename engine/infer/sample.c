@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sampling on the host: see sample.h for the order of operations. A draw without top-k, top-p or min-p needs no sorting: mass is
- * walked in the order of a partial selection only when a cut asks for it. A draw that nothing bends (raw) reads the logits twice at most
- * and writes nothing: training by reinforcement makes one for every token.
+ * Sampling on the host: see sample.h for the order of operations. A draw without top-k, top-p or
+ * min-p needs no sorting: mass is walked in the order of a partial selection only when a cut asks
+ * for it. A draw that nothing bends (raw) reads the logits twice at most and writes nothing:
+ * training by reinforcement makes one for every token.
  */
 #include "engine/infer/sample.h"
 
@@ -19,12 +20,12 @@ enum { BLOCK = 64 }; /* logits whose mass is kept as one number */
 
 struct lf_sampler {
     int64_t vocab;
-    uint8_t *flags;   /* [vocab] SEEN_*, FORBIDDEN */
-    int32_t *count;   /* [vocab] times in the output */
-    double *work;     /* [vocab] adjusted logits; lf_sampler_kept: probabilities of ids[] */
-    int32_t *ids;     /* [vocab] candidates in draw order */
-    uint64_t *mass;   /* [vocab] of ids[], or of blocks */
-    double shift;     /* lf_sample_shift */
+    uint8_t *flags; /* [vocab] SEEN_*, FORBIDDEN */
+    int32_t *count; /* [vocab] times in the output */
+    double *work;   /* [vocab] adjusted logits; lf_sampler_kept: probabilities of ids[] */
+    int32_t *ids;   /* [vocab] candidates in draw order */
+    uint64_t *mass; /* [vocab] of ids[], or of blocks */
+    double shift;   /* lf_sample_shift */
     size_t kept;
     uint64_t total;   /* mass of what is kept */
     bool forbids;     /* is some token FORBIDDEN? */
@@ -43,11 +44,13 @@ int lf_sample_check(const lf_sample_params *p, lf_err *err)
     if (!(p->min_p >= 0 && p->min_p <= 1))
         return lf_fail(err, LF_EINVAL, "min_p must be from 0 to 1, not %g", p->min_p);
     if (!(p->repetition_penalty > 0) || !isfinite(p->repetition_penalty))
-        return lf_fail(err, LF_EINVAL, "repetition_penalty must be above 0, not %g", p->repetition_penalty);
+        return lf_fail(err, LF_EINVAL, "repetition_penalty must be above 0, not %g",
+                       p->repetition_penalty);
     if (!isfinite(p->presence_penalty) || !isfinite(p->frequency_penalty))
         return lf_fail(err, LF_EINVAL, "presence_penalty and frequency_penalty must be finite");
     if (p->top_k < 0)
-        return lf_fail(err, LF_EINVAL, "top_k must be 0 (off) or more, not %lld", (long long)p->top_k);
+        return lf_fail(err, LF_EINVAL, "top_k must be 0 (off) or more, not %lld",
+                       (long long)p->top_k);
     return 0;
 }
 
@@ -59,7 +62,8 @@ uint64_t lf_sample_seed(uint64_t run_seed, const char *request_id, uint32_t samp
         h = (h ^ *c) * 0x100000001b3u;
     uint32_t out[4];
     lf_philox(out, run_seed, LF_SITE_SAMPLE, h, sample_index);
-    return (((uint64_t)out[0] << 32) | out[1]) >> 1; /* 63 bits: JSON readers have signed integers */
+    return (((uint64_t)out[0] << 32) | out[1]) >>
+           1; /* 63 bits: JSON readers have signed integers */
 }
 
 lf_sampler *lf_sampler_create(int64_t vocab, lf_err *err)
@@ -139,7 +143,8 @@ void lf_sampler_forbid_bad(lf_sampler *s, const int32_t *output, size_t n)
     const lf_sample_limits *l = &s->limits;
     for (size_t i = 0; i < l->n_bad; i++) {
         size_t head = l->bad_len[i] - 1;
-        if (head <= n && (head == 0 || memcmp(output + (n - head), l->bad[i], head * sizeof *output) == 0))
+        if (head <= n &&
+            (head == 0 || memcmp(output + (n - head), l->bad[i], head * sizeof *output) == 0))
             lf_sampler_forbid(s, &l->bad[i][head], 1);
     }
 }
@@ -160,7 +165,8 @@ void lf_sampler_forbid(lf_sampler *s, const int32_t *tokens, size_t n)
 
 void lf_sampler_allow_all(lf_sampler *s)
 {
-    /* A token stays in touched[] even with no flag left only if it keeps a flag; compact the list. */
+    /* A token stays in touched[] even with no flag left only if it keeps a flag; compact the
+     * list. */
     size_t k = 0;
     for (size_t i = 0; i < s->n_touched; i++) {
         int32_t t = s->touched[i];
@@ -190,16 +196,20 @@ static void adjust(lf_sampler *s, const lf_sample_params *p, const float *logits
             s->work[i] = -HUGE_VAL;
     for (size_t i = 0; i < s->n_touched; i++) {
         int32_t t = s->touched[i];
-        double l = lf_sample_adjusted(s->work[t], 0, counted(s, t), p->repetition_penalty, p->presence_penalty,
-                                      p->frequency_penalty);
+        double l = lf_sample_adjusted(s->work[t], 0, counted(s, t), p->repetition_penalty,
+                                      p->presence_penalty, p->frequency_penalty);
         s->work[t] = (s->flags[t] & FORBIDDEN) ? -HUGE_VAL : l;
     }
 }
 
 /* Is candidate a before b in draw order? */
-static bool before(const double *l, int32_t a, int32_t b) { return l[a] > l[b] || (l[a] == l[b] && a < b); }
+static bool before(const double *l, int32_t a, int32_t b)
+{
+    return l[a] > l[b] || (l[a] == l[b] && a < b);
+}
 
-/* Heap with the first in draw order at the root, so that tokens come out one by one in draw order. */
+/* Heap with the first in draw order at the root, so that tokens come out one by one in draw
+ * order. */
 static void sift(const double *l, int32_t *h, size_t n, size_t i)
 {
     for (;;) {
@@ -236,7 +246,10 @@ static double scale_of(const lf_sample_params *p)
     return p->temperature > 0 ? fmin(1 / p->temperature, DBL_MAX) : 0;
 }
 
-static bool cuts(const lf_sample_params *p) { return p->top_k > 0 || p->top_p < 1 || p->min_p > 0; }
+static bool cuts(const lf_sample_params *p)
+{
+    return p->top_k > 0 || p->top_p < 1 || p->min_p > 0;
+}
 
 /* Finite logits into ids, the others -inf; *max is the largest. */
 static size_t candidates(lf_sampler *s, double *max)
@@ -265,13 +278,16 @@ static uint64_t all_masses(lf_sampler *s, double max, double scale)
     return sum;
 }
 
-/* Moves the first of the n candidates in draw order to the front of ids: the k largest and ties with the k-th, or, where there is no
- * top-k, as many as top-p or min-p may keep. Returns how many. Popped ones leave the heap's root for the slot that is free at
- * its end, so they stand behind it, the last one first. */
-static size_t first_ones(lf_sampler *s, const lf_sample_params *p, size_t n, double max, double scale)
+/* Moves the first of the n candidates in draw order to the front of ids: the k largest and ties
+ * with the k-th, or, where there is no top-k, as many as top-p or min-p may keep. Returns how many.
+ * Popped ones leave the heap's root for the slot that is free at its end, so they stand behind it,
+ * the last one first. */
+static size_t first_ones(lf_sampler *s, const lf_sample_params *p, size_t n, double max,
+                         double scale)
 {
     const double *l = s->work, min_x = log(p->min_p);
-    const uint64_t enough = p->top_k == 0 && p->top_p < 1 ? lf_sample_share(p->top_p, s->total) : UINT64_MAX;
+    const uint64_t enough =
+        p->top_k == 0 && p->top_p < 1 ? lf_sample_share(p->top_p, s->total) : UINT64_MAX;
     size_t heap = n, popped = 0;
     uint64_t run = 0;
     double kth = -INFINITY;
@@ -322,7 +338,8 @@ static void select_kept(lf_sampler *s, const lf_sample_params *p)
     n = first_ones(s, p, n, max, scale);
     s->total = 0;
     for (size_t i = 0; i < n; i++)
-        s->total += s->mass[i] = lf_sample_mass(lf_sample_x(s->work[s->ids[i]], max, scale), s->shift);
+        s->total += s->mass[i] =
+            lf_sample_mass(lf_sample_x(s->work[s->ids[i]], max, scale), s->shift);
     s->kept = n;
     if (p->top_k == 0)
         return;
@@ -340,12 +357,15 @@ static void select_kept(lf_sampler *s, const lf_sample_params *p)
 
 static bool is_raw(const lf_sampler *s, const lf_sample_params *p)
 {
-    bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    return p->temperature > 0 && !cuts(p) && !penalty && !s->forbids && s->limits.n_bias == 0 && s->limits.n_allowed == 0;
+    bool penalty =
+        p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    return p->temperature > 0 && !cuts(p) && !penalty && !s->forbids && s->limits.n_bias == 0 &&
+           s->limits.n_allowed == 0;
 }
 
 /* w[i] of logit at + i of a block, 0 beyond the end; their sum. */
-static uint64_t block_mass(uint64_t w[BLOCK], const float *logits, int64_t vocab, int64_t at, float max, double scale, double shift)
+static uint64_t block_mass(uint64_t w[BLOCK], const float *logits, int64_t vocab, int64_t at,
+                           float max, double scale, double shift)
 {
     uint64_t sum = 0;
     float x[BLOCK];
@@ -390,7 +410,8 @@ static float largest(const float *logits, int64_t vocab)
     return max;
 }
 
-int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index)
+int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits,
+                        uint64_t seed, uint64_t index)
 {
     float max = is_raw(s, p) ? largest(logits, s->vocab) : INFINITY;
     if (isfinite(max)) {
@@ -422,28 +443,34 @@ size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **
 /* ---- the same for the kernel ---- */
 
 /* Entry k of a list of at most cap. */
-static bool add_entry(struct lf_sample_token *list, size_t cap, size_t k, const lf_sampler *s, int32_t t, double bias, bool penalty)
+static bool add_entry(struct lf_sample_token *list, size_t cap, size_t k, const lf_sampler *s,
+                      int32_t t, double bias, bool penalty)
 {
     if (k >= cap)
         return false;
-    list[k] = (struct lf_sample_token){s->flags[t] & FORBIDDEN ? -HUGE_VAL : bias, t, penalty ? counted(s, t) : -1};
+    list[k] = (struct lf_sample_token){s->flags[t] & FORBIDDEN ? -HUGE_VAL : bias, t,
+                                       penalty ? counted(s, t) : -1};
     return true;
 }
 
-int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed, uint64_t index, struct lf_sample_row *row,
-                       struct lf_sample_token *list, size_t cap)
+int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed,
+                       uint64_t index, struct lf_sample_row *row, struct lf_sample_token *list,
+                       size_t cap)
 {
     const lf_sample_limits *l = &s->limits;
-    const bool penalty = p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    const bool penalty =
+        p->repetition_penalty != 1.0 || p->presence_penalty != 0 || p->frequency_penalty != 0;
     size_t n = 0;
     if (l->n_allowed > 0 || s->twice)
         return -1;
     for (size_t i = 0; i < l->n_bias; i++)
-        if (l->bias_ids[i] >= 0 && l->bias_ids[i] < s->vocab && !add_entry(list, cap, n++, s, l->bias_ids[i], l->bias[i], penalty))
+        if (l->bias_ids[i] >= 0 && l->bias_ids[i] < s->vocab &&
+            !add_entry(list, cap, n++, s, l->bias_ids[i], l->bias[i], penalty))
             return -1;
     for (size_t i = 0; (penalty || s->forbids) && i < s->n_touched; i++) {
         const int32_t t = s->touched[i];
-        const bool bent = s->flags[t] & FORBIDDEN || (penalty && s->flags[t] & (SEEN_PROMPT | SEEN_OUTPUT));
+        const bool bent =
+            s->flags[t] & FORBIDDEN || (penalty && s->flags[t] & (SEEN_PROMPT | SEEN_OUTPUT));
         if (bent && !(s->flags[t] & BIASED) && !add_entry(list, cap, n++, s, t, 0, penalty))
             return -1;
     }

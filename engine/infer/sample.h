@@ -4,19 +4,25 @@
  *
  * Order of operations (that of Hugging Face transformers):
  *   1. logit bias; tokens not allowed   added; -inf
- *   2. repetition penalty r             l > 0 ? l / r : l * r, once per distinct token of prompt and output (Keskar et al. 2019)
- *   3. presence and frequency penalty   l -= presence * [count > 0] + frequency * count, tokens of the output only (OpenAI)
- *   4. temperature                      x = (l - max l) / temperature; 0 means greedy: the largest logit, lowest id on ties, and 5-7
+ *   2. repetition penalty r             l > 0 ? l / r : l * r, once per distinct token of prompt
+ *      and output (Keskar et al. 2019)
+ *   3. presence and frequency penalty   l -= presence * [count > 0] + frequency * count, tokens of
+ *      the output only (OpenAI)
+ *   4. temperature                      x = (l - max l) / temperature; 0 means greedy: the largest
+ *      logit, lowest id on ties, and 5-7
  *                                       do not apply
  *   5. top-k                            keep the k largest; ties with the k-th are kept
- *   6. top-p                            keep the smallest set of the most probable tokens whose mass reaches p, at least one
+ *   6. top-p                            keep the smallest set of the most probable tokens whose
+ *      mass reaches p, at least one
  *                                       (Holtzman et al. 2020)
  *   7. min-p                            keep p_i >= min_p * p_max, that is x_i >= ln min_p
- *   8. draw                             inverse of the cumulative distribution at u, tokens in order of descending logit, then id; of
+ *   8. draw                             inverse of the cumulative distribution at u, tokens in
+ *      order of descending logit, then id; of
  *                                       ascending id where 5-7 are off (nothing is sorted then)
- * u is Philox(seed of the sequence, LF_SITE_SAMPLE, index of the output token): it depends on nothing else, so results do not
- * change with batch, order or threads. Masses are integers (kernels/sampling.h), so sums do not depend on an order and a GPU that adds
- * in parallel (lf_k_sample) gets the same token.
+ * u is Philox(seed of the sequence, LF_SITE_SAMPLE, index of the output token): it depends on
+ * nothing else, so results do not change with batch, order or threads. Masses are integers
+ * (kernels/sampling.h), so sums do not depend on an order and a GPU that adds in parallel
+ * (lf_k_sample) gets the same token.
  */
 #ifndef LF_INFER_SAMPLE_H
 #define LF_INFER_SAMPLE_H
@@ -39,24 +45,32 @@ typedef struct lf_sample_params {
     int64_t top_k;             /* 0 = off */
 } lf_sample_params;
 
-#define LF_SAMPLE_DEFAULTS {1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0}
+#define LF_SAMPLE_DEFAULTS                                                                         \
+    {                                                                                              \
+        1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0                                                            \
+    }
 
-/* What one request asks of single tokens; borrowed until the next lf_sampler_begin. All zero: nothing. */
+/* What one request asks of single tokens; borrowed until the next lf_sampler_begin. All zero:
+ * nothing. */
 typedef struct lf_sample_limits {
     const int32_t *bias_ids; /* [n_bias] */
     const double *bias;      /* [n_bias] added to their logits */
     size_t n_bias;
     const int32_t *allowed; /* [n_allowed] the only tokens that may be drawn; 0: all */
     size_t n_allowed;
-    const int32_t *const *bad; /* [n_bad] sequences that must not appear in the output: the last token of one is forbidden */
-    const size_t *bad_len;     /* [n_bad] where the output ends in the rest of it */
+    const int32_t *const *
+        /* [n_bad] sequences that must not appear in the output: the last token of one is
+         * forbidden */
+        bad;
+    const size_t *bad_len; /* [n_bad] where the output ends in the rest of it */
     size_t n_bad;
 } lf_sample_limits;
 
 /* LF_EINVAL naming the parameter out of range. */
 int lf_sample_check(const lf_sample_params *p, lf_err *err);
 
-/* Seed of one output sequence: a hash of the run's seed, the request's id and the sample's index. */
+/* Seed of one output sequence: a hash of the run's seed, the request's id and the sample's
+ * index. */
 uint64_t lf_sample_seed(uint64_t run_seed, const char *request_id, uint32_t sample_index);
 
 /* Scratch for one vocabulary size, reused from token to token; not shared between threads. */
@@ -74,20 +88,26 @@ void lf_sampler_accept(lf_sampler *s, int32_t token);
 /* Forbid a token in the next draws (min_tokens forbids the end tokens); undone by allow. */
 void lf_sampler_forbid(lf_sampler *s, const int32_t *tokens, size_t n);
 void lf_sampler_allow_all(lf_sampler *s);
-/* Draw output token number `index` from logits [vocab] f32 (not changed). Returns the id, or -1 when no logit is finite. */
-int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits, uint64_t seed, uint64_t index);
+/* Draw output token number `index` from logits [vocab] f32 (not changed). Returns the id, or -1
+ * when no logit is finite. */
+int32_t lf_sampler_draw(lf_sampler *s, const lf_sample_params *p, const float *logits,
+                        uint64_t seed, uint64_t index);
 
-/* The same draw as the argument of lf_k_sample: *row but for list_at, and what is left of penalties, biases and forbidden tokens as
- * list [cap]. Returns the entries of the list, or -1: it is no draw for the kernel (allowed tokens, a token biased twice, a longer
- * list), and *row is as it was. */
-int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed, uint64_t index, struct lf_sample_row *row,
-                       struct lf_sample_token *list, size_t cap);
+/* The same draw as the argument of lf_k_sample: *row but for list_at, and what is left of
+ * penalties, biases and forbidden tokens as list [cap]. Returns the entries of the list, or -1: it
+ * is no draw for the kernel (allowed tokens, a token biased twice, a longer list), and *row is as
+ * it was. */
+int64_t lf_sampler_row(const lf_sampler *s, const lf_sample_params *p, uint64_t seed,
+                       uint64_t index, struct lf_sample_row *row, struct lf_sample_token *list,
+                       size_t cap);
 
-/* The distribution that the last draw used, for tests: number of kept tokens, ids in draw order and probabilities (borrowed until
- * the next call). A greedy draw keeps one; one without cuts, penalties, limits and forbidden tokens makes no list: 0. */
+/* The distribution that the last draw used, for tests: number of kept tokens, ids in draw order and
+ * probabilities (borrowed until the next call). A greedy draw keeps one; one without cuts,
+ * penalties, limits and forbidden tokens makes no list: 0. */
 size_t lf_sampler_kept(const lf_sampler *s, const int32_t **ids, const double **probs);
 
-/* The n largest logits: ids in order of descending logit, then ascending id. Returns how many (<= n). */
+/* The n largest logits: ids in order of descending logit, then ascending id. Returns how many (<=
+ * n). */
 size_t lf_top_logits(const float *logits, int64_t vocab, size_t n, int32_t *ids);
 
 #endif

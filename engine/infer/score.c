@@ -54,16 +54,19 @@ static void batch_add(batch *b, const lf_score_item *it)
 static int check_item(const lf_score_model *m, const lf_score_item *it, size_t index, lf_err *err)
 {
     if (it->first < 1 || it->first >= it->n || it->n - 1 > (size_t)m->max_context)
-        return lf_fail(err, LF_EINVAL, "item %zu: scoring tokens %zu to %zu does not fit the context of %lld", index, it->first, it->n,
-                       (long long)m->max_context);
+        return lf_fail(err, LF_EINVAL,
+                       "item %zu: scoring tokens %zu to %zu does not fit the context of %lld",
+                       index, it->first, it->n, (long long)m->max_context);
     for (size_t i = 0; i < it->n; i++)
         if (it->tokens[i] < 0 || it->tokens[i] >= m->vocab)
-            return lf_fail(err, LF_EINVAL, "item %zu: token %d is outside the model's vocabulary of %lld", index, (int)it->tokens[i],
-                           (long long)m->vocab);
+            return lf_fail(err, LF_EINVAL,
+                           "item %zu: token %d is outside the model's vocabulary of %lld", index,
+                           (int)it->tokens[i], (long long)m->vocab);
     return 0;
 }
 
-static int batch_score(const batch *b, const lf_score_item *items, size_t first, lf_score *out, lf_err *err)
+static int batch_score(const batch *b, const lf_score_item *items, size_t first, lf_score *out,
+                       lf_err *err)
 {
     for (int64_t d = 0; d < b->docs; d++) {
         const lf_score_item *it = &items[first + (size_t)d];
@@ -71,8 +74,11 @@ static int batch_score(const batch *b, const lf_score_item *items, size_t first,
         for (size_t t = it->first; t < it->n; t++) {
             size_t r = (size_t)b->cu[d] + t - 1;
             if (!isfinite(b->loss[r]))
-                return lf_fail(err, LF_ENUMERIC, "item %zu: the log-probability of token %zu is not finite; the weights are damaged or "
-                               "diverged", first + (size_t)d, t);
+                return lf_fail(err, LF_ENUMERIC,
+                               "item %zu: the log-probability of token %zu is not finite; the "
+                               "weights are damaged or "
+                               "diverged",
+                               first + (size_t)d, t);
             s.ll -= (double)b->loss[r];
             s.greedy = s.greedy && b->argmax[r] == it->tokens[t];
         }
@@ -82,12 +88,14 @@ static int batch_score(const batch *b, const lf_score_item *items, size_t first,
 }
 
 /* Fill a batch with whole items from `at` on; returns how many. */
-static size_t batch_fill(batch *b, const lf_score_model *m, const lf_score_item *items, size_t at, size_t n_items)
+static size_t batch_fill(batch *b, const lf_score_model *m, const lf_score_item *items, size_t at,
+                         size_t n_items)
 {
     size_t n = 0;
     b->used = 0;
     b->docs = 0;
-    while (at + n < n_items && b->docs < m->max_docs && b->used + items[at + n].n - 1 <= (size_t)m->rows)
+    while (at + n < n_items && b->docs < m->max_docs &&
+           b->used + items[at + n].n - 1 <= (size_t)m->rows)
         batch_add(b, &items[at + n++]);
     for (size_t i = b->used; i < (size_t)m->rows; i++) {
         b->token[i] = b->position[i] = 0;
@@ -98,11 +106,15 @@ static size_t batch_fill(batch *b, const lf_score_model *m, const lf_score_item 
     return n;
 }
 
-int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out, bool (*stop)(void),
-                 void (*progress)(void *arg, size_t done), void *arg, lf_err *err)
+int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out,
+                 bool (*stop)(void), void (*progress)(void *arg, size_t done), void *arg,
+                 lf_err *err)
 {
     batch b;
-    int rc = m->rows < m->max_context ? lf_fail(err, LF_EINVAL, "a batch of %lld rows is smaller than the context", (long long)m->rows) : 0;
+    int rc = m->rows < m->max_context
+                 ? lf_fail(err, LF_EINVAL, "a batch of %lld rows is smaller than the context",
+                           (long long)m->rows)
+                 : 0;
     for (size_t i = 0; rc == 0 && i < n_items; i++)
         rc = check_item(m, &items[i], i, err);
     if (rc)
@@ -180,14 +192,16 @@ static double ratio(const double *a, const double *w, size_t n, double *se)
     return r;
 }
 
-void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, double *ppl, double *stderr_out)
+void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, double *ppl,
+                         double *stderr_out)
 {
     double se, r = ratio(ll, weight, n, &se);
     *ppl = exp(-r);
     *stderr_out = *ppl * se;
 }
 
-void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits, double *stderr_out)
+void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits,
+                   double *stderr_out)
 {
     double se, r = ratio(ll, weight, n, &se);
     *bits = -r / M_LN2;
@@ -206,8 +220,8 @@ static size_t space_len(const char *s, size_t n)
         return 0;
     unsigned cp = ((unsigned)(u[0] & 15) << 12) | ((unsigned)(u[1] & 63) << 6) | (u[2] & 63u);
     bool three = (u[0] & 0xF0) == 0xE0 && (u[1] & 0xC0) == 0x80 && (u[2] & 0xC0) == 0x80;
-    bool space = cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
-                 cp == 0x3000;
+    bool space = cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
+                 cp == 0x202F || cp == 0x205F || cp == 0x3000;
     return three && space ? 3 : 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log-likelihoods of given tokens, and the arithmetic of evaluation, after lm-evaluation-harness (lm_eval/api/model.py, utils.py,
- * metrics.py). A model is a function that scores packed rows; because rows do not depend on their neighbours, results do not depend on
- * how items share a batch.
+ * Log-likelihoods of given tokens, and the arithmetic of evaluation, after lm-evaluation-harness
+ * (lm_eval/api/model.py, utils.py, metrics.py). A model is a function that scores packed rows;
+ * because rows do not depend on their neighbours, results do not depend on how items share a batch.
  */
 #ifndef LF_INFER_SCORE_H
 #define LF_INFER_SCORE_H
@@ -13,19 +13,22 @@
 
 #include "engine/base/err.h"
 
-/* Forward over `rows` packed rows of n_docs documents (cu_seqlens [n_docs + 1], the last = rows used; the rest of the rows is padding):
- * loss[r] = -log p(target[r] | the document up to r), 0 for target -1; argmax[r] = lowest id of the largest logit. */
+/* Forward over `rows` packed rows of n_docs documents (cu_seqlens [n_docs + 1], the last = rows
+ * used; the rest of the rows is padding): loss[r] = -log p(target[r] | the document up to r), 0 for
+ * target -1; argmax[r] = lowest id of the largest logit. */
 typedef struct lf_score_model {
     void *ctx;
     int64_t rows;        /* of a batch, >= max_context */
     int64_t max_context; /* tokens the model reads at once */
     int64_t max_docs;    /* of a batch */
     int64_t vocab;
-    int (*forward)(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position, const int32_t *cu_seqlens,
-                   int64_t n_docs, float *loss, int32_t *argmax, lf_err *err);
+    int (*forward)(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
+                   const int32_t *cu_seqlens, int64_t n_docs, float *loss, int32_t *argmax,
+                   lf_err *err);
 } lf_score_model;
 
-/* Score tokens[first .. n) given all before them; 1 <= first < n <= max_context + 1 (the last token is not read, only scored). */
+/* Score tokens[first .. n) given all before them; 1 <= first < n <= max_context + 1 (the last token
+ * is not read, only scored). */
 typedef struct lf_score_item {
     const int32_t *tokens;
     size_t n, first;
@@ -37,13 +40,16 @@ typedef struct lf_score {
     size_t n;    /* tokens scored */
 } lf_score;
 
-/* Score all items, in batches of whole items in the given order. LF_EINTR when stop() said so between batches. LF_EINVAL names the item
- * that breaks a bound; LF_ENUMERIC when a loss is not finite. progress may be NULL: called with the items done. */
-int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out, bool (*stop)(void),
-                 void (*progress)(void *arg, size_t done), void *arg, lf_err *err);
+/* Score all items, in batches of whole items in the given order. LF_EINTR when stop() said so
+ * between batches. LF_EINVAL names the item that breaks a bound; LF_ENUMERIC when a loss is not
+ * finite. progress may be NULL: called with the items done. */
+int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out,
+                 bool (*stop)(void), void (*progress)(void *arg, size_t done), void *arg,
+                 lf_err *err);
 
-/* Rolling windows over a text of n tokens: window i reads input [from, to) of the sequence prefix, t0, t1, ... (index 0 is the prefix)
- * and scores its last `score` tokens. Every token is scored once. Returns the number of windows, or the windows themselves. */
+/* Rolling windows over a text of n tokens: window i reads input [from, to) of the sequence prefix,
+ * t0, t1, ... (index 0 is the prefix) and scores its last `score` tokens. Every token is scored
+ * once. Returns the number of windows, or the windows themselves. */
 typedef struct lf_window {
     size_t from, to; /* [from, to) of the sequence with the prefix in front, last token included */
     size_t score;
@@ -56,10 +62,13 @@ size_t lf_best_choice(const double *ll, const double *norm, size_t n);
 /* Mean of n values and its standard error: sample standard deviation / sqrt(n); 0 for n < 2. */
 void lf_mean_stderr(const double *v, size_t n, double *mean, double *stderr_out);
 
-/* Corpus ratio exp(-sum ll / sum weight) and its standard error by the delta method over documents. */
-void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, double *ppl, double *stderr_out);
+/* Corpus ratio exp(-sum ll / sum weight) and its standard error by the delta method over
+ * documents. */
+void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, double *ppl,
+                         double *stderr_out);
 /* bits = -(sum ll / sum weight) / ln 2, likewise. */
-void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits, double *stderr_out);
+void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits,
+                   double *stderr_out);
 
 /* White space is Python's for str. Length without the white space at the end: str.rstrip(). */
 size_t lf_rstrip_len(const char *text, size_t len);

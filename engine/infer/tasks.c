@@ -57,11 +57,20 @@ void lf_tasks_destroy(lf_tasks *t)
     free(t);
 }
 
-size_t lf_tasks_n_docs(const lf_tasks *t) { return t->n_docs; }
+size_t lf_tasks_n_docs(const lf_tasks *t)
+{
+    return t->n_docs;
+}
 
-size_t lf_tasks_n_gens(const lf_tasks *t) { return t->n_gens; }
+size_t lf_tasks_n_gens(const lf_tasks *t)
+{
+    return t->n_gens;
+}
 
-size_t lf_tasks_n_truncated(const lf_tasks *t) { return t->n_truncated; }
+size_t lf_tasks_n_truncated(const lf_tasks *t)
+{
+    return t->n_truncated;
+}
 
 int64_t lf_tasks_doc_id(const lf_tasks *t, size_t index)
 {
@@ -75,15 +84,17 @@ int lf_tasks_settle(lf_tasks *t, bool plain_rolling, const char *think_end, lf_e
     return think_end && !(t->think_end = lf_arena_strdup(t->arena, think_end, err)) ? LF_ENOMEM : 0;
 }
 
-/* ---- building documents ------------------------------------------------------------------------------------------------------ */
+/* ---- building documents ---------------------------------------------------------------------- */
 
-int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path, const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
+int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path,
+                   const uint8_t sha256[LF_HASH_BYTES], lf_err *err)
 {
     char hex[LF_HASH_HEX];
     lf_hash_hex(hex, sha256);
     for (size_t i = 0; i < t->n_tasks; i++)
         if (strcmp(t->tasks[i].name, name) == 0)
-            return lf_fail(err, LF_EEXIST, "two tasks are called '%s' (%s and %s); rename a file", name, t->tasks[i].path, path);
+            return lf_fail(err, LF_EEXIST, "two tasks are called '%s' (%s and %s); rename a file",
+                           name, t->tasks[i].path, path);
     int rc = lf_grow(&t->tasks, &t->cap_tasks, t->n_tasks, sizeof *t->tasks, err);
     if (rc)
         return rc;
@@ -129,20 +140,23 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
         rc = lf_json_get_array(&choices, o, "choices", true, "document", err);
     if (rc == 0)
         rc = lf_json_get_i64(&gold, o, "gold", true, "document", err);
-    if (rc == 0 && (json_array_size(choices) < 2 || gold < 0 || gold >= (int64_t)json_array_size(choices)))
+    if (rc == 0 &&
+        (json_array_size(choices) < 2 || gold < 0 || gold >= (int64_t)json_array_size(choices)))
         rc = lf_fail(err, LF_EINVAL, "'gold' must be the index of one of at least two 'choices'");
     if (rc == 0)
         rc = lf_tasks_begin_doc(t, &d, err);
     if (rc)
         return rc;
     size_t n = json_array_size(choices);
-    double *chars = lf_arena_alloc(t->arena, n, sizeof *chars, err), *bytes = lf_arena_alloc(t->arena, n, sizeof *bytes, err);
+    double *chars = lf_arena_alloc(t->arena, n, sizeof *chars, err),
+           *bytes = lf_arena_alloc(t->arena, n, sizeof *bytes, err);
     if (!chars || !bytes)
         return LF_ENOMEM;
     d->gold = (size_t)gold;
     d->choice_chars = chars;
     d->choice_bytes = bytes;
-    json_array_foreach(choices, i, e) {
+    json_array_foreach(choices, i, e)
+    {
         if (!json_is_string(e) || json_string_length(e) == 0)
             return lf_fail(err, LF_EINVAL, "choice %zu is not a text", i);
         lf_buf cont;
@@ -175,13 +189,15 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
         return lf_fail(err, LF_EINVAL, "'text' must hold a word behind a space");
     rc = lf_tasks_begin_doc(t, &d, err);
     if (rc == 0)
-        rc = lf_tasks_add_continuation(t, text, (size_t)(space - text), space, len - (size_t)(space - text), err);
+        rc = lf_tasks_add_continuation(t, text, (size_t)(space - text), space,
+                                       len - (size_t)(space - text), err);
     if (rc == 0)
         lf_tasks_end_doc(t);
     return rc;
 }
 
-static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, size_t len, const char *where, lf_err *err)
+static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, size_t len,
+                         const char *where, lf_err *err)
 {
     json_error_t je;
     const char *text;
@@ -201,7 +217,8 @@ static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, 
     return rc ? lf_err_prefix(err, "%s", where) : 0;
 }
 
-static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit, lf_err *err)
+static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
+                     lf_err *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -229,7 +246,8 @@ static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int6
     return rc;
 }
 
-int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit, lf_err *err)
+int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
+                      lf_err *err)
 {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     const char *dot = strrchr(base, '.');
@@ -249,7 +267,8 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     lf_buf_init(&text);
     rc = lf_io_read_file(path, TEXT_MAX, &text, err);
     if (rc == 0 && lf_utf8_check(text.data, text.len) != text.len)
-        rc = lf_fail(err, LF_EFORMAT, "%s: byte %zu is not valid UTF-8", path, lf_utf8_check(text.data, text.len));
+        rc = lf_fail(err, LF_EFORMAT, "%s: byte %zu is not valid UTF-8", path,
+                     lf_utf8_check(text.data, text.len));
     if (rc == 0)
         rc = lf_tasks_add_rolling_text(t, text.data + lf_utf8_bom(text.data, text.len),
                                        text.len - lf_utf8_bom(text.data, text.len), err);
@@ -258,7 +277,8 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
 }
 
 /* Words and bytes of a document given as tokens; special tokens are no text. */
-static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *words, double *bytes, lf_err *err)
+static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *words, double *bytes,
+                          lf_err *err)
 {
     lf_buf text;
     *words = *bytes = 0;
@@ -270,7 +290,9 @@ static int measure_tokens(lf_tasks *t, const int32_t *ids, size_t n, double *wor
         const uint8_t *b;
         size_t len;
         if (!lf_tokenizer_token(t->tok, (uint32_t)ids[i], &b, &len))
-            rc = lf_fail(err, LF_EINVAL, "token %d is not in the tokenizer: it is not the one of the shards", (int)ids[i]);
+            rc = lf_fail(err, LF_EINVAL,
+                         "token %d is not in the tokenizer: it is not the one of the shards",
+                         (int)ids[i]);
         else if (!lf_tokenizer_is_special(t->tok, (uint32_t)ids[i]))
             lf_buf_add(&text, b, len);
     }
@@ -290,11 +312,14 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
         return rc;
     const lf_shard_info *info = lf_shardset_get_info(s);
     if (t->tok && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(t->tok)) != 0)
-        rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s, given %.12s)", dir, info->tokenizer_sha256,
-                     lf_tokenizer_sha256(t->tok));
+        rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s, given %.12s)", dir,
+                     info->tokenizer_sha256, lf_tokenizer_sha256(t->tok));
     int32_t prefix = t->prefix >= 0 ? t->prefix : (int32_t)info->eos_id;
     if (rc == 0 && prefix < 0)
-        rc = lf_fail(err, LF_EINVAL, "%s names no end-of-document token to put in front of a text; name a tokenizer and a prefix", dir);
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s names no end-of-document token to put in front of a text; name a "
+                     "tokenizer and a prefix",
+                     dir);
     char name[64];
     snprintf(name, sizeof name, t->n_shards ? "%.40s-%zu" : "%.40s", split, t->n_shards + 1);
     t->n_shards++;
@@ -323,7 +348,8 @@ int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_
     const char *task = NULL;
     int64_t doc = -1;
     json_error_t je;
-    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je); /* a text may hold any character */
+    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                           &je); /* a text may hold any character */
     if (!o)
         return lf_fail(err, LF_EFORMAT, "%s", je.text);
     int rc = lf_json_get_str(&task, o, "task", true, "sample", err);
@@ -332,7 +358,9 @@ int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_
     if (rc == 0) {
         const eval_task *k = index < t->n_docs ? &t->tasks[t->docs[index].task] : NULL;
         if (!k || strcmp(task, k->name) != 0 || doc != lf_tasks_doc_id(t, index))
-            rc = lf_fail(err, LF_EFORMAT, "document %lld of '%s' is not the one expected here: the file belongs to another run",
+            rc = lf_fail(err, LF_EFORMAT,
+                         "document %lld of '%s' is not the one expected here: the file belongs to "
+                         "another run",
                          (long long)doc, task);
     }
     json_decref(o);

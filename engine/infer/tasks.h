@@ -1,32 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Evaluation tasks: documents in, one sample line per document out, results from the lines. Definitions follow lm-evaluation-harness:
+ * Evaluation tasks: documents in, one sample line per document out, results from the lines.
+ * Definitions follow lm-evaluation-harness:
  *
- *   rolling          whole texts, each token once (score.h, context_len 1, a prefix token in front): word_perplexity, byte_perplexity,
- *                    bits_per_byte, and token_perplexity = exp(-sum ll / tokens)
- *   multiple_choice  {"context", "choices": [...], "gold": i}: log-likelihood of " " + choice; acc, acc_norm (per character of the
- *                    choice), acc_bytes (per byte), first index on ties
- *   last_word        {"text"}: the last word given the rest; acc (greedy) and perplexity = exp(-mean ll)
- *   requests         what an exporter wrote of any task of the harness (below), and of the documents {"context", "target"} of a built-in
- *                    task that generates: its metrics, filters, groups and standard errors (filter.h, metric.h)
+ *   rolling          whole texts, each token once (score.h, context_len 1, a prefix token in
+ *                    front): word_perplexity, byte_perplexity, bits_per_byte, and token_perplexity
+ *                    = exp(-sum ll / tokens)
+ *   multiple_choice  {"context", "choices": [...], "gold": i}: log-likelihood of " " + choice; acc,
+ *                    acc_norm (per character of the choice), acc_bytes (per byte), first index on
+ *                    ties
+ *   last_word        {"text"}: the last word given the rest; acc (greedy) and perplexity =
+ *                    exp(-mean ll)
+ *   requests         what an exporter wrote of any task of the harness (below), and of the
+ *                    documents {"context", "target"} of a built-in task that generates: its
+ *                    metrics, filters, groups and standard errors (filter.h, metric.h)
  *
- * loglikelihood(ctx, cont): white space at the end of ctx moves to the front of cont; cont ids = tok(ctx + cont) behind the first
- * len(tok(ctx)); too long: the last max_context + 1 tokens are kept; an empty ctx is the prefix token.
+ * loglikelihood(ctx, cont): white space at the end of ctx moves to the front of cont; cont ids =
+ * tok(ctx + cont) behind the first len(tok(ctx)); too long: the last max_context + 1 tokens are
+ * kept; an empty ctx is the prefix token.
  *
  * A text that begins with the prefix token's own text gets no second BOS.
  *
  * A file of requests has JSON lines of three kinds (stages/harness.py writes them):
- *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" | "generate_until", "version", "n_shot",
- *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}], "filters": [{"name", "steps": [...]}], "original"?,
- *      "multiple_target"?, "config"?}
- *     {"task", "doc_id", "idx", "kind": "loglikelihood" | "loglikelihood_rolling" | "generate_until", "ctx", "cont" | "gen": {...},
- *      "repeats"?, "doc": {"gold", "chars", "bytes" | "words", "bytes" | "target", "doc_hash", "prompt_hash", "target_hash", "doc"}}
- *     {"group", "tasks": [...], "metrics": [{"metric", "weight_by_size", "filter_list"?}], "alias"?, "version"?}
- * Requests stand behind the header of their task, those of a document together with idx 0, 1, ...; "doc" stands with idx 0.
- * gen: until, max_gen_toks (and its other names), temperature, do_sample, top_p, top_k.
+ *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" |
+ *     "generate_until", "version", "n_shot",
+ *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}], "filters": [{"name",
+ *      "steps": [...]}], "original"?, "multiple_target"?, "config"?}
+ *     {"task", "doc_id", "idx", "kind": "loglikelihood" | "loglikelihood_rolling" |
+ *     "generate_until", "ctx", "cont" | "gen": {...},
+ *      "repeats"?, "doc": {"gold", "chars", "bytes" | "words", "bytes" | "target", "doc_hash",
+ *      "prompt_hash", "target_hash", "doc"}}
+ *     {"group", "tasks": [...], "metrics": [{"metric", "weight_by_size", "filter_list"?}],
+ *     "alias"?, "version"?}
+ * Requests stand behind the header of their task, those of a document together with idx 0, 1, ...;
+ * "doc" stands with idx 0. gen: until, max_gen_toks (and its other names), temperature, do_sample,
+ * top_p, top_k.
  *
- * Sample lines hold all that the results need, so a run that was stopped goes on behind the last line, and results are made from the
- * file alone.
+ * Sample lines hold all that the results need, so a run that was stopped goes on behind the last
+ * line, and results are made from the file alone.
  */
 #ifndef LF_INFER_TASKS_H
 #define LF_INFER_TASKS_H
@@ -43,32 +54,43 @@ const char *lf_task_kind_name(enum lf_task_kind k);
 
 typedef struct lf_tasks lf_tasks;
 
-/* tok may be NULL when only shards are measured (then words and bytes are unknown). prefix: id put in front of a text and used for an
- * empty context; -1 without tok: the end-of-document token of the shards. max_context: of the model. */
-lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context, lf_err *err);
+/* tok may be NULL when only shards are measured (then words and bytes are unknown). prefix: id put
+ * in front of a text and used for an empty context; -1 without tok: the end-of-document token of
+ * the shards. max_context: of the model. */
+lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context,
+                          lf_err *err);
 void lf_tasks_destroy(lf_tasks *t);
 
-/* Add a task by its file; its name is the file's without folder and ending. rolling: a .jsonl file has {"text"} a line, any other file is
- * one document. LF_EEXIST: a second task of that name. limit > 0: the first so many documents. */
-int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit, lf_err *err);
-/* A rolling task over one split of a shards artifact; name "<split>" or "<split>-<n>". A document's end token is scored too. */
-int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit, lf_err *err);
+/* Add a task by its file; its name is the file's without folder and ending. rolling: a .jsonl file
+ * has {"text"} a line, any other file is one document. LF_EEXIST: a second task of that name. limit
+ * > 0: the first so many documents. */
+int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
+                      lf_err *err);
+/* A rolling task over one split of a shards artifact; name "<split>" or "<split>-<n>". A document's
+ * end token is scored too. */
+int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit,
+                        lf_err *err);
 
-/* A file of requests; a document that is given twice, an unknown kind, metric or filter is an error naming the line. */
+/* A file of requests; a document that is given twice, an unknown kind, metric or filter is an error
+ * naming the line. */
 int lf_tasks_add_requests(lf_tasks *t, const char *path, int64_t limit, lf_err *err);
-/* A task of texts to generate: JSON lines {"context": text, "target": text or list of texts}, scored by exact match. */
+/* A task of texts to generate: JSON lines {"context": text, "target": text or list of texts},
+ * scored by exact match. */
 struct lf_task_generate {
     const char *const *until;
     size_t n_until;
     int64_t max_tokens;
-    /* exact: without white space around; number: the last number of both; regex: the last match of it against the target */
+    /* exact: without white space around; number: the last number of both; regex: the last match of
+     * it against the target */
     enum { LF_MATCH_EXACT, LF_MATCH_NUMBER, LF_MATCH_REGEX } match;
     const char *regex;
 };
-int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_generate *g, int64_t limit, lf_err *err);
+int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_generate *g,
+                          int64_t limit, lf_err *err);
 
-/* Before documents are added. plain: rolling texts get no BOS of the tokenizer in front, which the harness would score, too. think_end:
- * what stands in a generated text up to it does not count; NULL: all counts. */
+/* Before documents are added. plain: rolling texts get no BOS of the tokenizer in front, which the
+ * harness would score, too. think_end: what stands in a generated text up to it does not count;
+ * NULL: all counts. */
 int lf_tasks_settle(lf_tasks *t, bool plain_rolling, const char *think_end, lf_err *err);
 
 size_t lf_tasks_n_docs(const lf_tasks *t);
@@ -84,7 +106,8 @@ struct lf_eval_models {
     uint64_t seed; /* where the requests ask for sampling */
 };
 /* Score documents [first, first + n) and append their lines to out. */
-int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err);
+int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_buf *out,
+                   bool (*stop)(void), lf_err *err);
 /* Is this the line of document `index`? LF_EFORMAT otherwise. */
 int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_t len, lf_err *err);
 
@@ -92,10 +115,13 @@ struct lf_eval_opts {
     int64_t bootstrap_iters;
 };
 
-/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original","effective"}},"configs":{task:{"task",
- * "kind","source","source_sha256"}}} in the harness's form from a file of sample lines; source is a file name, source_sha256 names the
- * data: the tree hash of the file, or lf_shardset_id; with requests also "groups", "group_subtasks", "versions", "n-shot" and
- * "higher_is_better". dir: gets samples_<task>.jsonl of every task of requests, in the harness's form; NULL: none. Returns owned. */
-json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o, const char *dir, lf_err *err);
+/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original",
+ * "effective"}},"configs":{task:{"task", "kind","source","source_sha256"}}} in the harness's form
+ * from a file of sample lines; source is a file name, source_sha256 names the data: the tree hash
+ * of the file, or lf_shardset_id; with requests also "groups", "group_subtasks", "versions",
+ * "n-shot" and "higher_is_better". dir: gets samples_<task>.jsonl of every task of requests, in the
+ * harness's form; NULL: none. Returns owned. */
+json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o,
+                         const char *dir, lf_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results and samples of tasks of requests in the form of lm-evaluation-harness (evaluator_utils.py, api/group.py).
+ * Results and samples of tasks of requests in the form of lm-evaluation-harness
+ * (evaluator_utils.py, api/group.py).
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +15,10 @@
 /* Numbers that JSON does not have are text, as N/A is. */
 static json_t *number(double v)
 {
-    return isfinite(v) ? json_real(v) : json_string(isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+    return isfinite(v) ? json_real(v)
+                       : json_string(isnan(v) ? "NaN"
+                                     : v > 0  ? "Infinity"
+                                              : "-Infinity");
 }
 
 static void put(json_t *o, const char *metric, const char *suffix, const char *filter, json_t *v)
@@ -24,7 +28,7 @@ static void put(json_t *o, const char *metric, const char *suffix, const char *f
     json_object_set_new(o, key, v);
 }
 
-/* ---- samples ------------------------------------------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static json_t *metric_json(const eval_metric_def *m, const lf_pair *v)
 {
@@ -38,9 +42,11 @@ static json_t *arguments_of(json_t *requests)
 {
     json_t *all = json_object(), *q;
     size_t i;
-    json_array_foreach(requests, i, q) {
+    json_array_foreach(requests, i, q)
+    {
         char key[32];
-        json_t *second = json_object_get(q, "cont"), *args = json_pack("{s:O}", "arg_0", json_object_get(q, "ctx"));
+        json_t *second = json_object_get(q, "cont"),
+               *args = json_pack("{s:O}", "arg_0", json_object_get(q, "ctx"));
         snprintf(key, sizeof key, "gen_args_%zu", i);
         second = second ? second : json_object_get(q, "gen");
         if (second)
@@ -54,19 +60,23 @@ static json_t *arguments_of(json_t *requests)
 static json_t *answer(int type, json_t *line, size_t i)
 {
     char ll[40];
-    snprintf(ll, sizeof ll, "%.17g", json_number_value(json_array_get(json_object_get(line, "ll"), i)));
+    snprintf(ll, sizeof ll, "%.17g",
+             json_number_value(json_array_get(json_object_get(line, "ll"), i)));
     if (type == LF_OUT_ROLLING)
         return json_string(ll);
-    return json_pack("[s,s]", ll, json_integer_value(json_array_get(json_object_get(line, "greedy"), i)) ? "True" : "False");
+    return json_pack(
+        "[s,s]", ll,
+        json_integer_value(json_array_get(json_object_get(line, "greedy"), i)) ? "True" : "False");
 }
 
-static json_t *sample_json(const eval_task *k, const eval_doc *d, const eval_defs *defs, size_t f, json_t *line, const lf_pair *v,
-                           json_t *filtered)
+static json_t *sample_json(const eval_task *k, const eval_doc *d, const eval_defs *defs, size_t f,
+                           json_t *line, const lf_pair *v, json_t *filtered)
 {
     static const char *const copied[] = {"doc", "target", "doc_hash", "prompt_hash", "target_hash"};
     int type = lf_output_type_of(k);
     json_t *doc = json_object_get(json_array_get(d->requests, 0), "doc");
-    json_t *o = json_pack("{s:I,s:o,s:s}", "doc_id", (json_int_t)d->id, "arguments", arguments_of(d->requests), "filter", defs->filters[f].name);
+    json_t *o = json_pack("{s:I,s:o,s:s}", "doc_id", (json_int_t)d->id, "arguments",
+                          arguments_of(d->requests), "filter", defs->filters[f].name);
     json_t *resps = json_array(), *kept = json_array(), *metrics = json_array();
     for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
         if (json_object_get(doc, copied[i]))
@@ -93,7 +103,8 @@ static json_t *sample_json(const eval_task *k, const eval_doc *d, const eval_def
 
 static int add_sample(lf_buf *out, json_t *sample, lf_err *err)
 {
-    char *text = sample ? json_dumps(sample, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;
+    char *text =
+        sample ? json_dumps(sample, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(sample);
     if (!text)
         return lf_fail(err, LF_ENOMEM, "out of memory");
@@ -115,16 +126,17 @@ static int write_samples(const char *dir, const char *task, const lf_buf *text, 
     return rc;
 }
 
-/* ---- one task ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- one task -------------------------------------------------------------------------------- */
 
 /* Values of every document under one filter: out[m * n + doc]. */
-static int filter_values(const lf_tasks *t, const eval_task *k, const eval_defs *defs, size_t f, json_t *const *lines, lf_pair *out,
-                         lf_buf *samples, lf_err *err)
+static int filter_values(const lf_tasks *t, const eval_task *k, const eval_defs *defs, size_t f,
+                         json_t *const *lines, lf_pair *out, lf_buf *samples, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < k->n_docs; i++) {
         const eval_doc *d = &t->docs[k->first_doc + i];
-        json_t *line = lines[k->first_doc + i], *filtered, *doc = json_object_get(json_array_get(d->requests, 0), "doc");
+        json_t *line = lines[k->first_doc + i], *filtered,
+               *doc = json_object_get(json_array_get(d->requests, 0), "doc");
         lf_pair v[EVAL_MAX_DEFS] = {{0, 0}};
         rc = lf_eval_values(defs, f, lf_output_type_of(k), doc, line, v, &filtered, err);
         for (size_t m = 0; m < defs->n_metrics; m++)
@@ -136,12 +148,13 @@ static int filter_values(const lf_tasks *t, const eval_task *k, const eval_defs 
     return rc ? lf_err_prefix(err, "task '%s'", k->name) : 0;
 }
 
-static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const *lines, const struct lf_eval_opts *o, const char *dir,
-                            lf_err *err)
+static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const *lines,
+                            const struct lf_eval_opts *o, const char *dir, lf_err *err)
 {
     eval_defs defs;
     lf_buf samples;
-    json_t *res = json_pack("{s:s,s:s,s:I}", "name", k->name, "alias", k->name, "sample_len", (json_int_t)k->n_docs);
+    json_t *res = json_pack("{s:s,s:s,s:I}", "name", k->name, "alias", k->name, "sample_len",
+                            (json_int_t)k->n_docs);
     const char *alias = json_string_value(json_object_get(k->head, "alias"));
     lf_buf_init(&samples);
     int rc = lf_eval_defs_create(&defs, k->head, err);
@@ -154,10 +167,12 @@ static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const
         rc = filter_values(t, k, &defs, f, lines, v, dir ? &samples : NULL, err);
         for (size_t m = 0; rc == 0 && m < defs.n_metrics; m++) {
             double se;
-            bool has = lf_agg_stderr(defs.metrics[m].agg, v + m * k->n_docs, k->n_docs, o->bootstrap_iters, v + defs.n_metrics * k->n_docs,
-                                     &se);
-            put(res, defs.metrics[m].name, "", defs.filters[f].name, number(lf_agg_value(defs.metrics[m].agg, v + m * k->n_docs, k->n_docs)));
-            put(res, defs.metrics[m].name, "_stderr", defs.filters[f].name, has ? number(se) : json_string("N/A"));
+            bool has = lf_agg_stderr(defs.metrics[m].agg, v + m * k->n_docs, k->n_docs,
+                                     o->bootstrap_iters, v + defs.n_metrics * k->n_docs, &se);
+            put(res, defs.metrics[m].name, "", defs.filters[f].name,
+                number(lf_agg_value(defs.metrics[m].agg, v + m * k->n_docs, k->n_docs)));
+            put(res, defs.metrics[m].name, "_stderr", defs.filters[f].name,
+                has ? number(se) : json_string("N/A"));
         }
     }
     if (rc == 0 && dir)
@@ -172,10 +187,11 @@ static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const
     return res;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* The mean of one metric under one filter over the tasks that have it. */
-static int group_metric(json_t *res, json_t *all, json_t *tasks, const char *metric, const char *filter, bool by_size, lf_err *err)
+static int group_metric(json_t *res, json_t *all, json_t *tasks, const char *metric,
+                        const char *filter, bool by_size, lf_err *err)
 {
     size_t n = json_array_size(tasks), k = 0, k_se = 0, i;
     double *v = lf_calloc(3 * n + 1, sizeof *v, err), *se = v + n, *size = v + 2 * n;
@@ -185,8 +201,10 @@ static int group_metric(json_t *res, json_t *all, json_t *tasks, const char *met
         return LF_ENOMEM;
     snprintf(key, sizeof key, "%s,%s", metric, filter);
     snprintf(key_se, sizeof key_se, "%s_stderr,%s", metric, filter);
-    json_array_foreach(tasks, i, name) {
-        json_t *task = json_object_get(all, json_string_value(name)), *value = json_object_get(task, key);
+    json_array_foreach(tasks, i, name)
+    {
+        json_t *task = json_object_get(all, json_string_value(name)),
+               *value = json_object_get(task, key);
         if (!json_is_number(value))
             continue;
         v[k] = json_number_value(value);
@@ -196,7 +214,9 @@ static int group_metric(json_t *res, json_t *all, json_t *tasks, const char *met
     }
     if (k > 0) {
         json_object_set_new(res, key, number(lf_group_mean(v, size, k, by_size)));
-        json_object_set_new(res, key_se, k_se == k ? number(lf_group_stderr(se, size, k, by_size)) : json_string("N/A"));
+        json_object_set_new(res, key_se,
+                            k_se == k ? number(lf_group_stderr(se, size, k, by_size))
+                                      : json_string("N/A"));
     }
     free(v);
     return 0;
@@ -209,13 +229,12 @@ static json_t *filters_of(json_t *all, json_t *tasks, const char *metric)
     const char *key, *best;
     size_t i, len = strlen(metric);
     json_array_foreach(tasks, i, name)
-        json_object_foreach(json_object_get(all, json_string_value(name)), key, v)
-            if (strncmp(key, metric, len) == 0 && key[len] == ',')
-                json_object_set_new(set, key + len + 1, json_true());
+        json_object_foreach(json_object_get(all, json_string_value(name)), key,
+                            v) if (strncmp(key, metric, len) == 0 && key[len] == ',')
+            json_object_set_new(set, key + len + 1, json_true());
     while (json_object_size(set) > 0) {
         best = NULL;
-        json_object_foreach(set, key, v)
-            best = !best || strcmp(key, best) < 0 ? key : best;
+        json_object_foreach(set, key, v) best = !best || strcmp(key, best) < 0 ? key : best;
         json_array_append_new(list, json_string(best));
         char copy[256];
         snprintf(copy, sizeof copy, "%s", best);
@@ -232,10 +251,12 @@ static json_t *group_results(json_t *group, json_t *all, lf_err *err)
     size_t i, k;
     double samples = 0;
     int rc = lf_json_get_str(&alias, group, "alias", false, "group", err);
-    json_array_foreach(tasks, i, task)
-        samples += json_number_value(json_object_get(json_object_get(all, json_string_value(task)), "sample_len"));
-    res = json_pack("{s:s,s:s,s:I}", "name", name, "alias", alias, "sample_len", (json_int_t)samples);
-    json_array_foreach(json_object_get(group, "metrics"), i, m) {
+    json_array_foreach(tasks, i, task) samples += json_number_value(
+        json_object_get(json_object_get(all, json_string_value(task)), "sample_len"));
+    res =
+        json_pack("{s:s,s:s,s:I}", "name", name, "alias", alias, "sample_len", (json_int_t)samples);
+    json_array_foreach(json_object_get(group, "metrics"), i, m)
+    {
         const char *metric = NULL;
         bool by_size = true;
         json_t *list = json_object_get(m, "filter_list"), *filter;
@@ -245,10 +266,11 @@ static json_t *group_results(json_t *group, json_t *all, lf_err *err)
             rc = lf_json_get_bool(&by_size, m, "weight_by_size", false, "group metric", err);
         if (rc)
             break;
-        list = json_is_array(list) ? json_incref(list) : json_is_string(list) ? json_pack("[O]", list) : filters_of(all, tasks, metric);
-        json_array_foreach(list, k, filter)
-            if (rc == 0 && json_is_string(filter))
-                rc = group_metric(res, all, tasks, metric, json_string_value(filter), by_size, err);
+        list = json_is_array(list)    ? json_incref(list)
+               : json_is_string(list) ? json_pack("[O]", list)
+                                      : filters_of(all, tasks, metric);
+        json_array_foreach(list, k, filter) if (rc == 0 && json_is_string(filter)) rc =
+            group_metric(res, all, tasks, metric, json_string_value(filter), by_size, err);
         json_decref(list);
     }
     if (rc == 0)
@@ -258,7 +280,7 @@ static json_t *group_results(json_t *group, json_t *all, lf_err *err)
     return NULL;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static json_t *member(json_t *o, const char *name)
 {
@@ -277,10 +299,11 @@ static void describe(const eval_task *k, json_t *out)
     if ((v = json_object_get(k->head, "n_shot")))
         json_object_set(member(out, "n-shot"), k->name, v);
     json_object_set_new(member(out, "higher_is_better"), k->name, json_object());
-    json_array_foreach(json_object_get(k->head, "metrics"), i, m) {
+    json_array_foreach(json_object_get(k->head, "metrics"), i, m)
+    {
         v = json_object_get(m, "higher_is_better");
-        json_object_set(json_object_get(member(out, "higher_is_better"), k->name), json_string_value(json_object_get(m, "metric")),
-                        v ? v : json_null());
+        json_object_set(json_object_get(member(out, "higher_is_better"), k->name),
+                        json_string_value(json_object_get(m, "metric")), v ? v : json_null());
     }
     if (json_is_object(config)) /* the exporter's, with what was measured beside it */
         json_object_update_missing(json_object_get(member(out, "configs"), k->name), config);
@@ -289,7 +312,8 @@ static void describe(const eval_task *k, json_t *out)
         json_object_set(json_object_get(member(out, "n-samples"), k->name), "original", v);
 }
 
-int lf_requests_results(const lf_tasks *t, json_t *const *lines, const struct lf_eval_opts *o, const char *dir, json_t *out, lf_err *err)
+int lf_requests_results(const lf_tasks *t, json_t *const *lines, const struct lf_eval_opts *o,
+                        const char *dir, json_t *out, lf_err *err)
 {
     json_t *all = member(out, "results"), *group;
     size_t i;
@@ -303,7 +327,8 @@ int lf_requests_results(const lf_tasks *t, json_t *const *lines, const struct lf
         json_object_set_new(all, k->name, res);
         describe(k, out);
     }
-    json_array_foreach(t->groups, i, group) { /* leaves alone are members, so the order does not matter */
+    json_array_foreach(t->groups, i, group)
+    { /* leaves alone are members, so the order does not matter */
         const char *name = json_string_value(json_object_get(group, "group"));
         json_t *res = group_results(group, all, err), *v = json_object_get(group, "version");
         if (!res)

@@ -25,12 +25,14 @@ static int add_windows(lf_tasks *t, const int32_t *with_prefix, size_t n, lf_err
         return LF_ENOMEM;
     lf_rolling_windows(n, (size_t)t->max_context, 1, w, k);
     for (size_t i = 0; rc == 0 && i < k; i++)
-        rc = lf_tasks_add_item(t, with_prefix + w[i].from, w[i].to - w[i].from, w[i].to - w[i].from - w[i].score, err);
+        rc = lf_tasks_add_item(t, with_prefix + w[i].from, w[i].to - w[i].from,
+                               w[i].to - w[i].from - w[i].score, err);
     free(w);
     return rc;
 }
 
-int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words, double bytes, lf_err *err)
+int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words,
+                         double bytes, lf_err *err)
 {
     eval_doc *d;
     int rc = lf_tasks_begin_doc(t, &d, err);
@@ -45,8 +47,10 @@ int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, doub
     return rc;
 }
 
-/* Ids of a text. with_special: as the tokenizer does by default, but for a text that begins with the prefix token already. */
-int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special, lf_ids *ids, lf_err *err)
+/* Ids of a text. with_special: as the tokenizer does by default, but for a text that begins with
+ * the prefix token already. */
+int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special, lf_ids *ids,
+                    lf_err *err)
 {
     const uint8_t *prefix = NULL;
     size_t n = 0;
@@ -56,7 +60,8 @@ int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special
         (void)lf_tokenizer_text(t->tok, (uint32_t)t->prefix, &prefix, &n);
     if (n > 0 && len >= n && memcmp(text, prefix, n) == 0)
         with_special = false;
-    return lf_tokenizer_encode(t->state, text, len, with_special ? LF_TOK_TEMPLATE : 0, ids, NULL, err);
+    return lf_tokenizer_encode(t->state, text, len, with_special ? LF_TOK_TEMPLATE : 0, ids, NULL,
+                               err);
 }
 
 int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_tokens, lf_err *err)
@@ -94,7 +99,8 @@ int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err 
 }
 
 /* One continuation of a context. */
-int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont, size_t cont_len, lf_err *err)
+int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont,
+                              size_t cont_len, lf_err *err)
 {
     lf_buf whole;
     lf_ids all = {0}, head = {0};
@@ -110,7 +116,8 @@ int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, cons
     if (rc == 0 && strip > 0)
         rc = lf_tasks_encode(t, ctx, strip, special, &head, err);
     if (rc == 0 && head.n >= all.n)
-        rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context", (int)(cont_len < 60 ? cont_len : 60), cont);
+        rc = lf_fail(err, LF_EINVAL, "the continuation '%.*s' adds no token to its context",
+                     (int)(cont_len < 60 ? cont_len : 60), cont);
     if (rc == 0 && !(v = lf_arena_alloc(t->arena, all.n + 1, sizeof *v, err)))
         rc = LF_ENOMEM;
     if (rc == 0) {
@@ -118,7 +125,8 @@ int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, cons
         v[0] = t->prefix;
         for (size_t i = 0; i < n; i++)
             v[i + 1] = (int32_t)all.v[i];
-        /* With an empty context the prefix is the context, unless the continuation begins with it. */
+        /* With an empty context the prefix is the context, unless the continuation begins with
+         * it. */
         const int32_t *seq = v + 1;
         if (first == 0 && v[1] == t->prefix && n > 1) {
             first = 1;
@@ -130,7 +138,9 @@ int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, cons
         size_t cut = n > most ? n - most : 0;
         t->n_truncated += cut > 0;
         if (cut >= first)
-            rc = lf_fail(err, LF_EINVAL, "a continuation of %zu tokens does not fit the context of %lld", n - first, (long long)t->max_context);
+            rc = lf_fail(err, LF_EINVAL,
+                         "a continuation of %zu tokens does not fit the context of %lld", n - first,
+                         (long long)t->max_context);
         else
             rc = lf_tasks_add_item(t, seq + cut, n - cut, first - cut, err);
     }

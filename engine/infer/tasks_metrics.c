@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one document of a task of requests is worth under each metric of the task (lm_eval/api/task.py, process_results).
+ * What one document of a task of requests is worth under each metric of the task
+ * (lm_eval/api/task.py, process_results).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -42,13 +43,15 @@ static int create_metric(eval_metric_def *d, json_t *o, int type, lf_err *err)
     while (i < sizeof table / sizeof *table && strcmp(table[i].name, d->name) != 0)
         i++;
     if (i == sizeof table / sizeof *table || !(table[i].types & M(type)))
-        return lf_fail(err, LF_ENOTSUP, "the metric '%s' is not supported for this kind of task", d->name);
+        return lf_fail(err, LF_ENOTSUP, "the metric '%s' is not supported for this kind of task",
+                       d->name);
     int a = lf_agg_find(agg);
     if (a < 0)
         return lf_fail(err, LF_ENOTSUP, "the aggregation '%s' is not supported", agg);
     d->id = table[i].id;
     d->agg = (enum lf_agg)a;
-    if (d->id == EVAL_EXACT && type == LF_OUT_GENERATE && !(d->match = lf_match_create(json_object_get(o, "kwargs"), err)))
+    if (d->id == EVAL_EXACT && type == LF_OUT_GENERATE &&
+        !(d->match = lf_match_create(json_object_get(o, "kwargs"), err)))
         return LF_EFORMAT;
     return 0;
 }
@@ -61,10 +64,12 @@ static int create_filter(eval_filter_def *d, json_t *o, int type, lf_err *err)
         rc = lf_json_get_array(&steps, o, "steps", true, "filter", err);
     if (rc == 0 && !(d->filter = lf_filter_create(steps, err)))
         rc = LF_ENOTSUP;
-    const char *last = json_string_value(json_object_get(json_array_get(steps, json_array_size(steps) - 1), "function"));
-    if (rc == 0 && (!last || strcmp(last, "take_first") != 0 || (type != LF_OUT_GENERATE && json_array_size(steps) != 1)))
-        rc = lf_fail(err, LF_ENOTSUP, "the filter '%s' of this kind of task must %s take_first", d->name,
-                     type == LF_OUT_GENERATE ? "end with" : "be");
+    const char *last = json_string_value(
+        json_object_get(json_array_get(steps, json_array_size(steps) - 1), "function"));
+    if (rc == 0 && (!last || strcmp(last, "take_first") != 0 ||
+                    (type != LF_OUT_GENERATE && json_array_size(steps) != 1)))
+        rc = lf_fail(err, LF_ENOTSUP, "the filter '%s' of this kind of task must %s take_first",
+                     d->name, type == LF_OUT_GENERATE ? "end with" : "be");
     return rc;
 }
 
@@ -76,9 +81,10 @@ int lf_eval_defs_create(eval_defs *d, json_t *head, lf_err *err)
     *d = (eval_defs){0};
     if (rc == 0)
         rc = lf_json_get_array(&filters, head, "filters", true, "header", err);
-    if (rc == 0 && (json_array_size(metrics) == 0 || json_array_size(metrics) > EVAL_MAX_DEFS || json_array_size(filters) == 0 ||
-                    json_array_size(filters) > EVAL_MAX_DEFS))
-        rc = lf_fail(err, LF_EFORMAT, "a task has 1 to %d metrics and as many filters", EVAL_MAX_DEFS);
+    if (rc == 0 && (json_array_size(metrics) == 0 || json_array_size(metrics) > EVAL_MAX_DEFS ||
+                    json_array_size(filters) == 0 || json_array_size(filters) > EVAL_MAX_DEFS))
+        rc = lf_fail(err, LF_EFORMAT, "a task has 1 to %d metrics and as many filters",
+                     EVAL_MAX_DEFS);
     for (size_t i = 0; rc == 0 && i < json_array_size(metrics); i++)
         rc = create_metric(&d->metrics[d->n_metrics++], json_array_get(metrics, i), type, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(filters); i++)
@@ -108,10 +114,10 @@ int lf_requests_check_head(json_t *head, lf_err *err)
     return 0;
 }
 
-/* ---- multiple choice ------------------------------------------------------------------------------------------------------------- */
+/* ---- multiple choice ------------------------------------------------------------------------- */
 
 typedef struct choice {
-    json_t *gold; /* an index, or a list */
+    json_t *gold;               /* an index, or a list */
     const double *ll, *free_ll; /* [n]; free_ll: without context, NULL unless asked for */
     const double *chars, *bytes;
     json_t *greedy;
@@ -130,7 +136,8 @@ static bool is_gold(const choice *c, size_t i)
 
 static double gold_index(const choice *c)
 {
-    return (double)json_integer_value(json_is_array(c->gold) ? json_array_get(c->gold, 0) : c->gold);
+    return (double)json_integer_value(json_is_array(c->gold) ? json_array_get(c->gold, 0)
+                                                             : c->gold);
 }
 
 static bool gold_greedy(const choice *c)
@@ -180,7 +187,8 @@ static lf_pair choice_value(enum eval_metric m, const choice *c, double *scratch
 
 static int choice_values(const eval_defs *d, json_t *doc, json_t *line, lf_pair *out, lf_err *err)
 {
-    json_t *ll = json_object_get(line, "ll"), *chars = json_object_get(doc, "chars"), *bytes = json_object_get(doc, "bytes");
+    json_t *ll = json_object_get(line, "ll"), *chars = json_object_get(doc, "chars"),
+           *bytes = json_object_get(doc, "bytes");
     size_t n = json_array_size(chars), n_ll = json_array_size(ll);
     double *v = lf_calloc(5 * n + 1, sizeof *v, err);
     int rc = v ? 0 : LF_ENOMEM;
@@ -192,7 +200,8 @@ static int choice_values(const eval_defs *d, json_t *doc, json_t *line, lf_pair 
         v[2 * n + i] = json_number_value(json_array_get(chars, i));
         v[3 * n + i] = json_number_value(json_array_get(bytes, i));
     }
-    choice c = {json_object_get(doc, "gold"), v, v + n, v + 2 * n, v + 3 * n, json_object_get(line, "greedy"), n};
+    choice c = {json_object_get(doc, "gold"),    v, v + n, v + 2 * n, v + 3 * n,
+                json_object_get(line, "greedy"), n};
     for (size_t m = 0; rc == 0 && m < d->n_metrics; m++) {
         if (d->metrics[m].id == EVAL_MUTUAL_INFO && n_ll != 2 * n)
             rc = lf_fail(err, LF_EFORMAT, "acc_mutual_info needs the requests without context");
@@ -203,42 +212,51 @@ static int choice_values(const eval_defs *d, json_t *doc, json_t *line, lf_pair 
     return rc;
 }
 
-/* ---- the other kinds --------------------------------------------------------------------------------------------------------------- */
+/* ---- the other kinds ------------------------------------------------------------------------- */
 
 /* Any target that the text equals. */
-static int generate_value(const eval_metric_def *m, json_t *target, json_t *text, lf_pair *out, lf_err *err)
+static int generate_value(const eval_metric_def *m, json_t *target, json_t *text, lf_pair *out,
+                          lf_err *err)
 {
     bool equal = false;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && !equal && i < (json_is_array(target) ? json_array_size(target) : 1); i++) {
-        const char *t = json_string_value(json_is_array(target) ? json_array_get(target, i) : target);
+    for (size_t i = 0;
+         rc == 0 && !equal && i < (json_is_array(target) ? json_array_size(target) : 1); i++) {
+        const char *t =
+            json_string_value(json_is_array(target) ? json_array_get(target, i) : target);
         rc = lf_match_equal(m->match, json_string_value(text), t, &equal, err);
     }
     *out = (lf_pair){equal, 0};
     return rc;
 }
 
-int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line, lf_pair *out, json_t **filtered, lf_err *err)
+int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line,
+                   lf_pair *out, json_t **filtered, lf_err *err)
 {
     double ll = json_number_value(json_array_get(json_object_get(line, "ll"), 0));
     *filtered = NULL;
     if (type == LF_OUT_CHOICE)
         return choice_values(d, doc, line, out, err);
     if (type == LF_OUT_GENERATE &&
-        !(*filtered = lf_filter_apply(d->filters[filter].filter, json_array_get(json_object_get(line, "resps"), 0), err)))
+        !(*filtered = lf_filter_apply(d->filters[filter].filter,
+                                      json_array_get(json_object_get(line, "resps"), 0), err)))
         return LF_EFORMAT;
     if (type == LF_OUT_GENERATE && !json_is_string(*filtered))
         return lf_fail(err, LF_EFORMAT, "the filter '%s' gives no text", d->filters[filter].name);
     int rc = 0;
     for (size_t m = 0; rc == 0 && m < d->n_metrics; m++) {
         if (type == LF_OUT_GENERATE)
-            rc = generate_value(&d->metrics[m], json_object_get(doc, "target"), *filtered, &out[m], err);
+            rc = generate_value(&d->metrics[m], json_object_get(doc, "target"), *filtered, &out[m],
+                                err);
         else if (d->metrics[m].id == EVAL_ACC)
-            out[m] = (lf_pair){(double)json_integer_value(json_array_get(json_object_get(line, "greedy"), 0)), 0};
+            out[m] = (lf_pair){
+                (double)json_integer_value(json_array_get(json_object_get(line, "greedy"), 0)), 0};
         else
-            out[m] = (lf_pair){ll, d->metrics[m].id == EVAL_LL
-                                       ? 0
-                                       : json_number_value(json_object_get(doc, d->metrics[m].id == EVAL_WORDS ? "words" : "bytes"))};
+            out[m] =
+                (lf_pair){ll, d->metrics[m].id == EVAL_LL
+                                  ? 0
+                                  : json_number_value(json_object_get(
+                                        doc, d->metrics[m].id == EVAL_WORDS ? "words" : "bytes"))};
     }
     return rc;
 }

@@ -11,7 +11,18 @@
 
 #define EVAL_MAX_DEFS 32
 
-enum eval_metric { EVAL_ACC, EVAL_ACC_NORM, EVAL_ACC_BYTES, EVAL_MUTUAL_INFO, EVAL_EXACT, EVAL_F1, EVAL_BRIER, EVAL_LL, EVAL_WORDS, EVAL_BYTES };
+enum eval_metric {
+    EVAL_ACC,
+    EVAL_ACC_NORM,
+    EVAL_ACC_BYTES,
+    EVAL_MUTUAL_INFO,
+    EVAL_EXACT,
+    EVAL_F1,
+    EVAL_BRIER,
+    EVAL_LL,
+    EVAL_WORDS,
+    EVAL_BYTES
+};
 
 typedef struct eval_metric_def {
     const char *name; /* borrowed from the header */
@@ -34,7 +45,9 @@ typedef struct eval_defs {
 int lf_eval_defs_create(eval_defs *d, json_t *head, lf_err *err); /* head is borrowed */
 void lf_eval_defs_destroy(eval_defs *d);
 
-/* out [n_metrics] for one document; *filtered: the text behind the filter, owned, NULL for other kinds. */
-int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line, lf_pair *out, json_t **filtered, lf_err *err);
+/* out [n_metrics] for one document; *filtered: the text behind the filter, owned, NULL for other
+ * kinds. */
+int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line,
+                   lf_pair *out, json_t **filtered, lf_err *err);
 
 #endif

@@ -14,8 +14,10 @@
 
 #define DEFAULT_MAX_TOKENS 256 /* of the harness */
 
-static const char *const output_types[LF_OUT_TYPES] = {"multiple_choice", "loglikelihood", "loglikelihood_rolling", "generate_until"};
-static const char *const kinds[LF_OUT_TYPES] = {"loglikelihood", "loglikelihood", "loglikelihood_rolling", "generate_until"};
+static const char *const output_types[LF_OUT_TYPES] = {"multiple_choice", "loglikelihood",
+                                                       "loglikelihood_rolling", "generate_until"};
+static const char *const kinds[LF_OUT_TYPES] = {"loglikelihood", "loglikelihood",
+                                                "loglikelihood_rolling", "generate_until"};
 
 int lf_output_type_of(const eval_task *k)
 {
@@ -37,14 +39,16 @@ typedef struct reader {
     eval_doc *doc;                /* open: the document that requests are added to */
 } reader;
 
-/* ---- what a document must say ------------------------------------------------------------------------------------------------ */
+/* ---- what a document must say ---------------------------------------------------------------- */
 
 static int check_numbers(json_t *doc, const char *name, size_t n, lf_err *err)
 {
     json_t *list = json_object_get(doc, name);
     for (size_t i = 0; i < n; i++)
         if (json_array_size(list) != n || !(json_number_value(json_array_get(list, i)) > 0))
-            return lf_fail(err, LF_EFORMAT, "\"%s\" of the document must be a length for each of its %zu choices", name, n);
+            return lf_fail(err, LF_EFORMAT,
+                           "\"%s\" of the document must be a length for each of its %zu choices",
+                           name, n);
     return 0;
 }
 
@@ -60,7 +64,9 @@ static int check_choice(json_t *doc, size_t n_items, lf_err *err)
     for (size_t i = 0; i < (json_is_array(gold) ? json_array_size(gold) : 1) && rc == 0; i++) {
         json_t *g = json_is_array(gold) ? json_array_get(gold, i) : gold;
         if (!json_is_integer(g) || json_integer_value(g) >= (json_int_t)n)
-            rc = lf_fail(err, LF_EFORMAT, "\"gold\" of the document must be the index of one of %zu choices, or a list", n);
+            rc = lf_fail(
+                err, LF_EFORMAT,
+                "\"gold\" of the document must be the index of one of %zu choices, or a list", n);
     }
     return rc;
 }
@@ -71,7 +77,9 @@ static int check_target(json_t *doc, lf_err *err)
     bool good = json_is_string(target) || json_array_size(target) > 0;
     for (size_t i = 0; i < json_array_size(target); i++)
         good = good && json_is_string(json_array_get(target, i));
-    return good ? 0 : lf_fail(err, LF_EFORMAT, "\"target\" of the document must be a text or a list of texts");
+    return good ? 0
+                : lf_fail(err, LF_EFORMAT,
+                          "\"target\" of the document must be a text or a list of texts");
 }
 
 static int check_doc(const eval_task *k, const eval_doc *d, size_t n_items, lf_err *err)
@@ -81,8 +89,10 @@ static int check_doc(const eval_task *k, const eval_doc *d, size_t n_items, lf_e
     case LF_OUT_CHOICE:
         return check_choice(doc, n_items, err);
     case LF_OUT_ROLLING:
-        if (!(json_number_value(json_object_get(doc, "words")) > 0) || !(json_number_value(json_object_get(doc, "bytes")) > 0))
-            return lf_fail(err, LF_EFORMAT, "\"words\" and \"bytes\" of the document must be numbers above 0");
+        if (!(json_number_value(json_object_get(doc, "words")) > 0) ||
+            !(json_number_value(json_object_get(doc, "bytes")) > 0))
+            return lf_fail(err, LF_EFORMAT,
+                           "\"words\" and \"bytes\" of the document must be numbers above 0");
         return 0;
     case LF_OUT_GENERATE:
         return check_target(doc, err);
@@ -101,14 +111,15 @@ static int close_doc(reader *r, lf_err *err)
     if (rc) {
         json_decref(d->requests);
         d->requests = NULL;
-        return lf_err_prefix(err, "document %lld of '%s'", (long long)d->id, t->tasks[t->n_tasks - 1].name);
+        return lf_err_prefix(err, "document %lld of '%s'", (long long)d->id,
+                             t->tasks[t->n_tasks - 1].name);
     }
     lf_tasks_end_doc(t);
     r->open = false;
     return 0;
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static int read_until(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
 {
@@ -141,11 +152,13 @@ static int read_until(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
 /* Arguments of generate_until; the first of the names of max_gen_toks counts. */
 static int read_gen(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
 {
-    static const char *const known[] = {"max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens", "until",
-                                        "do_sample",    "temperature",    "top_p",      "top_k"};
+    static const char *const known[] = {"max_gen_toks",          "max_new_tokens", "max_tokens",
+                                        "max_completion_tokens", "until",          "do_sample",
+                                        "temperature",           "top_p",          "top_k"};
     const char *key;
     json_t *v;
-    json_object_foreach(gen, key, v) {
+    json_object_foreach(gen, key, v)
+    {
         size_t i = 0;
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0)
             i++;
@@ -181,13 +194,16 @@ static int add_gen(lf_tasks *t, const char *ctx, size_t len, json_t *o, lf_err *
     if (rc == 0 && (repeats < 1 || repeats > 100000))
         rc = lf_fail(err, LF_EFORMAT, "\"repeats\" must be from 1 to 100000");
     if (rc == 0 && g.max_tokens >= t->max_context)
-        rc = lf_fail(err, LF_EINVAL, "%lld tokens are to be generated, the context is %lld with room for one before them",
-                     (long long)g.max_tokens, (long long)t->max_context);
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "%lld tokens are to be generated, the context is %lld with room for one before them",
+            (long long)g.max_tokens, (long long)t->max_context);
     if (rc == 0)
         rc = lf_tasks_encode(t, ctx, len, true, &ids, err);
     if (rc == 0 && ids.n == 0)
         rc = lf_fail(err, LF_EINVAL, "the context is empty");
-    size_t most = rc ? 0 : (size_t)(t->max_context - g.max_tokens), cut = ids.n > most ? ids.n - most : 0;
+    size_t most = rc ? 0 : (size_t)(t->max_context - g.max_tokens),
+           cut = ids.n > most ? ids.n - most : 0;
     int32_t *v = rc ? NULL : lf_arena_alloc(t->arena, ids.n - cut, sizeof *v, err);
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
@@ -210,11 +226,13 @@ static int add_request(reader *r, json_t *o, lf_err *err)
     size_t tokens;
     int type = lf_output_type_of(&t->tasks[t->n_tasks - 1]);
     int rc = lf_json_get_str(&ctx, o, "ctx", true, "request", err);
-    if (rc == 0 && (type == LF_OUT_CHOICE || type == LF_OUT_LL) && (rc = lf_json_get_str(&cont, o, "cont", true, "request", err)) == 0)
+    if (rc == 0 && (type == LF_OUT_CHOICE || type == LF_OUT_LL) &&
+        (rc = lf_json_get_str(&cont, o, "cont", true, "request", err)) == 0)
         rc = lf_tasks_add_continuation(t, ctx, json_string_length(json_object_get(o, "ctx")), cont,
                                        json_string_length(json_object_get(o, "cont")), err);
     if (rc == 0 && type == LF_OUT_ROLLING)
-        rc = lf_tasks_add_windows(t, ctx, json_string_length(json_object_get(o, "ctx")), &tokens, err);
+        rc = lf_tasks_add_windows(t, ctx, json_string_length(json_object_get(o, "ctx")), &tokens,
+                                  err);
     if (rc == 0 && type == LF_OUT_GENERATE)
         rc = add_gen(t, ctx, json_string_length(json_object_get(o, "ctx")), o, err);
     return rc;
@@ -227,10 +245,12 @@ static int open_doc(reader *r, int64_t id, json_t *o, lf_err *err)
     int rc = close_doc(r, err);
     snprintf(key, sizeof key, "%lld", (long long)id);
     if (rc == 0 && json_object_get(r->seen, key))
-        rc = lf_fail(err, LF_EFORMAT, "document %lld of '%s' is given twice, or its requests do not stand together", (long long)id,
-                     t->tasks[t->n_tasks - 1].name);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "document %lld of '%s' is given twice, or its requests do not stand together",
+                     (long long)id, t->tasks[t->n_tasks - 1].name);
     if (rc == 0 && !json_is_object(json_object_get(o, "doc")))
-        rc = lf_fail(err, LF_EFORMAT, "the first request of document %lld has no \"doc\"", (long long)id);
+        rc = lf_fail(err, LF_EFORMAT, "the first request of document %lld has no \"doc\"",
+                     (long long)id);
     if (rc)
         return rc;
     json_object_set_new(r->seen, key, json_true());
@@ -252,7 +272,8 @@ static int read_request(reader *r, json_t *o, const char *task, lf_err *err)
     const char *kind;
     int64_t id = -1, idx = -1;
     if (!r->in_task || strcmp(t->tasks[t->n_tasks - 1].name, task) != 0)
-        return lf_fail(err, LF_EFORMAT, "a request of '%s' does not stand behind the header of that task", task);
+        return lf_fail(err, LF_EFORMAT,
+                       "a request of '%s' does not stand behind the header of that task", task);
     int type = lf_output_type_of(&t->tasks[t->n_tasks - 1]);
     int rc = lf_json_get_str(&kind, o, "kind", true, "request", err);
     if (rc == 0)
@@ -260,19 +281,26 @@ static int read_request(reader *r, json_t *o, const char *task, lf_err *err)
     if (rc == 0)
         rc = lf_json_get_i64(&idx, o, "idx", true, "request", err);
     if (rc == 0 && strcmp(kind, kinds[type]) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "requests of '%s' are of kind %s, not '%s'", task, kinds[type], kind);
+        rc = lf_fail(err, LF_EFORMAT, "requests of '%s' are of kind %s, not '%s'", task,
+                     kinds[type], kind);
     if (rc == 0 && idx == 0)
         rc = open_doc(r, id, o, err);
     if (rc == 0 && r->skipping)
         return 0;
-    if (rc == 0 && (!r->open || t->docs[t->n_docs].id != id || (int64_t)json_array_size(t->docs[t->n_docs].requests) != idx))
-        rc = lf_fail(err, LF_EFORMAT, "request %lld of document %lld is given twice or out of order", (long long)idx, (long long)id);
+    if (rc == 0 && (!r->open || t->docs[t->n_docs].id != id ||
+                    (int64_t)json_array_size(t->docs[t->n_docs].requests) != idx))
+        rc =
+            lf_fail(err, LF_EFORMAT, "request %lld of document %lld is given twice or out of order",
+                    (long long)idx, (long long)id);
     if (rc == 0)
         rc = add_request(r, o, err);
-    return rc ? rc : json_array_append(t->docs[t->n_docs].requests, o) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    return rc ? rc
+           : json_array_append(t->docs[t->n_docs].requests, o)
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
 }
 
-/* ---- headers, groups, files -------------------------------------------------------------------------------------------------- */
+/* ---- headers, groups, files ------------------------------------------------------------------ */
 
 static int read_header(reader *r, json_t *o, lf_err *err)
 {
@@ -282,8 +310,11 @@ static int read_header(reader *r, json_t *o, lf_err *err)
     if (rc == 0)
         rc = lf_json_get_str(&name, o, "task", true, "header", err);
     if (rc == 0 && lf_output_type_of(&(eval_task){.head = o}) < 0)
-        rc = lf_fail(err, LF_EFORMAT, "\"output_type\" of '%s' must be multiple_choice, loglikelihood, loglikelihood_rolling or "
-                     "generate_until", name);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "\"output_type\" of '%s' must be multiple_choice, loglikelihood, "
+                     "loglikelihood_rolling or "
+                     "generate_until",
+                     name);
     if (rc == 0)
         rc = lf_requests_check_head(o, err);
     if (rc == 0)
@@ -307,7 +338,9 @@ static int read_group(reader *r, json_t *o, lf_err *err)
         rc = lf_json_get_array(&list, o, "metrics", true, "group", err);
     if (rc == 0 && !r->t->groups && !(r->t->groups = json_array()))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    return rc ? rc : json_array_append(r->t->groups, o) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    return rc                                   ? rc
+           : json_array_append(r->t->groups, o) ? lf_fail(err, LF_ENOMEM, "out of memory")
+                                                : 0;
 }
 
 static int read_object(reader *r, json_t *o, lf_err *err)
@@ -324,7 +357,9 @@ static int read_object(reader *r, json_t *o, lf_err *err)
 }
 
 /* Every line of a file through read; the last document is closed. */
-static int read_file(reader *r, int (*read)(reader *r, json_t *o, size_t line, void *arg, lf_err *err), void *arg, lf_err *err)
+static int read_file(reader *r,
+                     int (*read)(reader *r, json_t *o, size_t line, void *arg, lf_err *err),
+                     void *arg, lf_err *err)
 {
     FILE *f = fopen(r->path, "re");
     if (!f)
@@ -341,7 +376,8 @@ static int read_file(reader *r, int (*read)(reader *r, json_t *o, size_t line, v
         size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
         json_t *o = json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES, &je);
         if (!o)
-            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", r->path, number, je.column < 1 ? 1 : je.column, je.text);
+            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", r->path, number,
+                         je.column < 1 ? 1 : je.column, je.text);
         else if ((rc = read(r, o, number, arg, err)))
             rc = lf_err_prefix(err, "%s:%zu", r->path, number);
         json_decref(o);
@@ -389,15 +425,17 @@ int lf_tasks_add_requests(lf_tasks *t, const char *path, int64_t limit, lf_err *
     return rc;
 }
 
-/* ---- the built-in task that generates ------------------------------------------------------------------------------------------ */
+/* ---- the built-in task that generates -------------------------------------------------------- */
 
 static const char number[] = "(-?[$0-9.,]{2,})|(-?[0-9]+)"; /* gsm8k's flexible-extract */
 
 /* The targets of a document as they are compared: texts, or the last number of each. Owned. */
 static json_t *targets_of(json_t *target, const struct lf_task_generate *g, lf_err *err)
 {
-    json_t *list = json_is_array(target) ? json_incref(target) : json_pack("[O]", target), *out = NULL;
-    json_t *steps = json_pack("[{s:s,s:s,s:i}]", "function", "regex", "regex_pattern", number, "group_select", -1);
+    json_t *list = json_is_array(target) ? json_incref(target) : json_pack("[O]", target),
+           *out = NULL;
+    json_t *steps = json_pack("[{s:s,s:s,s:i}]", "function", "regex", "regex_pattern", number,
+                              "group_select", -1);
     bool texts = json_array_size(list) > 0;
     for (size_t i = 0; i < json_array_size(list); i++)
         texts = texts && json_is_string(json_array_get(list, i));
@@ -416,16 +454,20 @@ static json_t *targets_of(json_t *target, const struct lf_task_generate *g, lf_e
 
 static json_t *generate_head(const char *name, const struct lf_task_generate *g)
 {
-    json_t *steps = g->match == LF_MATCH_EXACT
-                        ? json_pack("[{s:s},{s:s}]", "function", "remove_whitespace", "function", "take_first")
-                        : json_pack("[{s:s,s:s,s:i},{s:s}]", "function", "regex", "regex_pattern",
-                                    g->match == LF_MATCH_NUMBER ? number : g->regex, "group_select", -1, "function", "take_first");
+    json_t *steps =
+        g->match == LF_MATCH_EXACT
+            ? json_pack("[{s:s},{s:s}]", "function", "remove_whitespace", "function", "take_first")
+            : json_pack("[{s:s,s:s,s:i},{s:s}]", "function", "regex", "regex_pattern",
+                        g->match == LF_MATCH_NUMBER ? number : g->regex, "group_select", -1,
+                        "function", "take_first");
     json_t *kwargs = g->match == LF_MATCH_NUMBER
                          ? json_pack("{s:[s,s,s]}", "regexes_to_ignore", ",", "\\$", "\\.$")
                          : json_object();
-    return json_pack("{s:s,s:s,s:i,s:i,s:[{s:s,s:s,s:b,s:o}],s:[{s:s,s:o}],s:b}", "task", name, "output_type", "generate_until", "version", 1,
-                     "n_shot", 0, "metrics", "metric", "exact_match", "aggregation", "mean", "higher_is_better", 1, "kwargs", kwargs,
-                     "filters", "name", "none", "steps", steps, "multiple_target", 1);
+    return json_pack("{s:s,s:s,s:i,s:i,s:[{s:s,s:s,s:b,s:o}],s:[{s:s,s:o}],s:b}", "task", name,
+                     "output_type", "generate_until", "version", 1, "n_shot", 0, "metrics",
+                     "metric", "exact_match", "aggregation", "mean", "higher_is_better", 1,
+                     "kwargs", kwargs, "filters", "name", "none", "steps", steps, "multiple_target",
+                     1);
 }
 
 static int read_document(reader *r, json_t *o, size_t line, void *arg, lf_err *err)
@@ -444,8 +486,9 @@ static int read_document(reader *r, json_t *o, size_t line, void *arg, lf_err *e
     json_int_t id = (json_int_t)json_object_size(r->seen);
     const char *task = r->t->tasks[r->t->n_tasks - 1].name;
     json_t *q = rc ? NULL
-                   : json_pack("{s:s,s:I,s:i,s:s,s:O,s:{s:O,s:I},s:{s:O,s:O}}", "task", task, "doc_id", id, "idx", 0, "kind",
-                               "generate_until", "ctx", json_object_get(o, "context"), "gen", "until", until, "max_gen_toks",
+                   : json_pack("{s:s,s:I,s:i,s:s,s:O,s:{s:O,s:I},s:{s:O,s:O}}", "task", task,
+                               "doc_id", id, "idx", 0, "kind", "generate_until", "ctx",
+                               json_object_get(o, "context"), "gen", "until", until, "max_gen_toks",
                                (json_int_t)g->max_tokens, "doc", "target", target, "doc", o);
     if (rc == 0)
         rc = q ? read_request(r, q, task, err) : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -455,9 +498,11 @@ static int read_document(reader *r, json_t *o, size_t line, void *arg, lf_err *e
     return rc;
 }
 
-int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_generate *g, int64_t limit, lf_err *err)
+int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_generate *g,
+                          int64_t limit, lf_err *err)
 {
-    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dot = strrchr(base, '.');
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+               *dot = strrchr(base, '.');
     reader r;
     int rc = open_reader(&r, t, path, limit, err);
     char *name = lf_strndup(base, dot && dot != base ? (size_t)(dot - base) : strlen(base), err);

@@ -18,7 +18,8 @@ typedef struct columns {
 
 static int columns_create(columns *c, size_t n, lf_err *err)
 {
-    double **all[] = {&c->ll, &c->tokens, &c->words, &c->bytes, &c->acc, &c->acc_norm, &c->acc_bytes};
+    double **all[] = {&c->ll,  &c->tokens,   &c->words,    &c->bytes,
+                      &c->acc, &c->acc_norm, &c->acc_bytes};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!(*all[i] = lf_calloc(n + 1, sizeof(double), err)))
             return LF_ENOMEM;
@@ -117,7 +118,8 @@ static json_t *task_metrics(const eval_task *k, const columns *c)
 }
 
 /* lines[i]: the sample line of document i, owned. */
-static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const char *path, lf_err *err)
+static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const char *path,
+                        lf_err *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
@@ -130,7 +132,9 @@ static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const cha
         rc = lf_tasks_check_line(t, i, line, (size_t)len, err);
         const eval_task *k = rc ? NULL : &t->tasks[t->docs[i].task];
         if (rc == 0)
-            rc = (lines[i] = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL)) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+            rc = (lines[i] = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL))
+                     ? 0
+                     : lf_fail(err, LF_ENOMEM, "out of memory");
         if (rc == 0 && k->kind != LF_TASK_REQUESTS)
             rc = read_sample(&c[t->docs[i].task], k->kind, lines[i], err);
         if (rc)
@@ -143,9 +147,11 @@ static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const cha
     return rc;
 }
 
-json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o, const char *dir, lf_err *err)
+json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o,
+                         const char *dir, lf_err *err)
 {
-    json_t *out = NULL, *results = json_object(), *samples = json_object(), *configs = json_object();
+    json_t *out = NULL, *results = json_object(), *samples = json_object(),
+           *configs = json_object();
     columns *c = lf_calloc(t->n_tasks + 1, sizeof *c, err);
     json_t **lines = lf_calloc(t->n_docs + 1, sizeof *lines, err);
     int rc = c && lines ? 0 : LF_ENOMEM;
@@ -158,15 +164,18 @@ json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const stru
         json_int_t n = (json_int_t)k->n_docs;
         if (k->kind != LF_TASK_REQUESTS)
             json_object_set_new(results, k->name, task_metrics(k, &c[i]));
-        json_object_set_new(samples, k->name, json_pack("{s:I,s:I}", "original", n, "effective", n));
+        json_object_set_new(samples, k->name,
+                            json_pack("{s:I,s:I}", "original", n, "effective", n));
         /* What was measured, not where it lay: the same data elsewhere gives the same results. */
         const char *base = strrchr(k->path, '/');
         json_object_set_new(configs, k->name,
-                            json_pack("{s:s,s:s,s:s,s:s}", "task", k->name, "kind", lf_task_kind_name(k->kind), "source",
+                            json_pack("{s:s,s:s,s:s,s:s}", "task", k->name, "kind",
+                                      lf_task_kind_name(k->kind), "source",
                                       base ? base + 1 : k->path, "source_sha256", k->sha256));
     }
     if (rc == 0)
-        out = json_pack("{s:O,s:O,s:O}", "results", results, "configs", configs, "n-samples", samples);
+        out = json_pack("{s:O,s:O,s:O}", "results", results, "configs", configs, "n-samples",
+                        samples);
     if (rc == 0 && !out)
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)

@@ -2,9 +2,9 @@
  *
  * Scoring and generating for documents, and their sample lines.
  *
- * Items go through the packed scorer, but for documents whose continuations have much in common: these are scored over the paged cache
- * of generation, where a common beginning is computed once and continuations of one token behind the same context are one row. Both give
- * the same bits.
+ * Items go through the packed scorer, but for documents whose continuations have much in common:
+ * these are scored over the paged cache of generation, where a common beginning is computed once
+ * and continuations of one token behind the same context are one row. Both give the same bits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 
 #define SHARE_PAGES 2 /* full pages in common from which sharing is worth it */
 
-/* ---- over the cache -------------------------------------------------------------------------------------------------------- */
+/* ---- over the cache -------------------------------------------------------------------------- */
 
 /* Do two items differ in nothing but their one scored token? */
 static bool same_row(const lf_score_item *a, const lf_score_item *b)
 {
-    return a->n == b->n && a->first + 1 == a->n && b->first + 1 == b->n && memcmp(a->tokens, b->tokens, a->first * sizeof *a->tokens) == 0;
+    return a->n == b->n && a->first + 1 == a->n && b->first + 1 == b->n &&
+           memcmp(a->tokens, b->tokens, a->first * sizeof *a->tokens) == 0;
 }
 
 static size_t shared_tokens(const lf_score_item *a, const lf_score_item *b)
@@ -60,12 +61,14 @@ static int take_score(void *arg, const lf_gen_result *r, lf_err *err)
     }
     k->out[i] = s;
     for (size_t a = 0; a < j->n_last; a++)
-        k->out[i + 1 + a] = (lf_score){(double)r->last_logprobs[a], r->last_best == j->last_ids[a], 1};
+        k->out[i + 1 + a] =
+            (lf_score){(double)r->last_logprobs[a], r->last_best == j->last_ids[a], 1};
     return 0;
 }
 
 /* Items one after the other; runs of them that differ in the last token alone are one job. */
-static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n, lf_score *out, bool (*stop)(void), lf_err *err)
+static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n, lf_score *out,
+                        bool (*stop)(void), lf_err *err)
 {
     lf_gen_job *jobs = lf_calloc(n + 1, sizeof *jobs, err);
     size_t *of = lf_calloc(n + 1, sizeof *of, err), k = 0;
@@ -73,20 +76,26 @@ static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n,
     int rc = jobs && of && last ? 0 : LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < n; k++) {
         of[k] = i;
-        jobs[k] = (lf_gen_job){.id = "scoring", .prompt = v[i].tokens, .n_prompt = v[i].n, .params = LF_SAMPLE_DEFAULTS,
-                               .prompt_logprobs = true, .prompt_first = v[i].first, .last_ids = last + i};
+        jobs[k] = (lf_gen_job){.id = "scoring",
+                               .prompt = v[i].tokens,
+                               .n_prompt = v[i].n,
+                               .params = LF_SAMPLE_DEFAULTS,
+                               .prompt_logprobs = true,
+                               .prompt_first = v[i].first,
+                               .last_ids = last + i};
         for (i++; i < n && same_row(&v[of[k]], &v[i]); i++)
             last[of[k] + jobs[k].n_last++] = v[i].tokens[v[i].first];
     }
     if (rc == 0)
-        rc = lf_gen_run(g, NULL, jobs, k, take_score, &(struct score_sink){v, out, of, jobs}, stop, NULL, err);
+        rc = lf_gen_run(g, NULL, jobs, k, take_score, &(struct score_sink){v, out, of, jobs}, stop,
+                        NULL, err);
     free(jobs);
     free(of);
     free(last);
     return rc;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* What is left of a text: behind the last end of thinking; then cut at each of `until` in turn. */
 static json_t *cut_text(const lf_tasks *t, const eval_gen *g, const char *text, size_t len)
@@ -119,12 +128,14 @@ static int take_text(void *arg, const lf_gen_result *r, lf_err *err)
     struct text_sink *k = arg;
     size_t i = (size_t)(r->job - k->jobs);
     json_t *s = cut_text(k->t, k->gens[i], r->text, r->text_len);
-    return s && json_array_append_new(k->lists[i], s) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    return s && json_array_append_new(k->lists[i], s) == 0
+               ? 0
+               : lf_fail(err, LF_ENOMEM, "out of memory");
 }
 
 /* texts[d - first]: of each request of document d the list of its texts. */
-static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, json_t **texts, bool (*stop)(void),
-                    lf_err *err)
+static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n,
+                    json_t **texts, bool (*stop)(void), lf_err *err)
 {
     size_t total = 0, k = 0;
     for (size_t d = first; d < first + n; d++)
@@ -133,7 +144,8 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
     if (total == 0)
         return 0;
     if (!m->gen)
-        return lf_fail(err, LF_EINVAL, "texts are to be generated, but there is no cache: batch is 0");
+        return lf_fail(err, LF_EINVAL,
+                       "texts are to be generated, but there is no cache: batch is 0");
     lf_gen_job *jobs = lf_calloc(total, sizeof *jobs, err);
     const eval_gen **gens = lf_calloc(total, sizeof *gens, err);
     json_t **lists = lf_calloc(total, sizeof *lists, err);
@@ -145,25 +157,37 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
             texts[d - first] = json_array();
         for (size_t g = 0; g < doc->n_gens && rc == 0; g++) {
             const eval_gen *e = &t->gens[doc->first_gen + g];
-            char *id = lf_arena_printf(ids, err, "%s/%lld/%zu", t->tasks[doc->task].name, (long long)doc->id, g);
+            char *id = lf_arena_printf(ids, err, "%s/%lld/%zu", t->tasks[doc->task].name,
+                                       (long long)doc->id, g);
             json_t *list = json_array();
             json_array_append_new(texts[d - first], list);
             rc = id ? 0 : LF_ENOMEM;
             for (int64_t r = 0; r < e->repeats && rc == 0; r++) {
                 gens[k] = e;
                 lists[k] = list;
-                jobs[k++] = (lf_gen_job){.id = id, .sample = (uint32_t)r, .prompt = e->prompt, .n_prompt = e->n_prompt,
-                                         .params = e->params, .max_tokens = e->max_tokens, .end = m->end, .n_end = m->n_end,
-                                         .stop = e->until, .n_stop = e->n_until, .stop_text = LF_STOP_WHOLE,
-                                         .seed = lf_sample_seed(m->seed, id, (uint32_t)r), .skip_special = true};
+                jobs[k++] = (lf_gen_job){.id = id,
+                                         .sample = (uint32_t)r,
+                                         .prompt = e->prompt,
+                                         .n_prompt = e->n_prompt,
+                                         .params = e->params,
+                                         .max_tokens = e->max_tokens,
+                                         .end = m->end,
+                                         .n_end = m->n_end,
+                                         .stop = e->until,
+                                         .n_stop = e->n_until,
+                                         .stop_text = LF_STOP_WHOLE,
+                                         .seed = lf_sample_seed(m->seed, id, (uint32_t)r),
+                                         .skip_special = true};
             }
         }
     }
     lf_gen_model model = *m->gen;
     if ((int64_t)lf_tokenizer_vocab_size(t->tok) < model.vocab)
-        model.vocab = (int64_t)lf_tokenizer_vocab_size(t->tok); /* rows that no token names are not drawn */
+        model.vocab =
+            (int64_t)lf_tokenizer_vocab_size(t->tok); /* rows that no token names are not drawn */
     if (rc == 0)
-        rc = lf_gen_run(&model, t->tok, jobs, total, take_text, &(struct text_sink){t, gens, lists, jobs}, stop, NULL, err);
+        rc = lf_gen_run(&model, t->tok, jobs, total, take_text,
+                        &(struct text_sink){t, gens, lists, jobs}, stop, NULL, err);
     lf_arena_destroy(ids);
     free(jobs);
     free(gens);
@@ -171,7 +195,7 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
     return rc;
 }
 
-/* ---- sample lines ------------------------------------------------------------------------------------------------------------ */
+/* ---- sample lines ---------------------------------------------------------------------------- */
 
 static void add_doubles(lf_buf *out, const char *name, const double *v, size_t n)
 {
@@ -190,7 +214,8 @@ static void add_flags(lf_buf *out, const lf_score *s, size_t n)
 }
 
 /* What came of a document's requests; texts are added behind it. */
-static void add_request_line(const eval_task *k, const eval_doc *d, const lf_score *s, const double *ll, double sum, lf_buf *out)
+static void add_request_line(const eval_task *k, const eval_doc *d, const lf_score *s,
+                             const double *ll, double sum, lf_buf *out)
 {
     int type = lf_output_type_of(k);
     if (type == LF_OUT_ROLLING) {
@@ -201,7 +226,8 @@ static void add_request_line(const eval_task *k, const eval_doc *d, const lf_sco
     }
 }
 
-static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double *ll, const json_t *texts, lf_buf *out)
+static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double *ll,
+                     const json_t *texts, lf_buf *out)
 {
     const eval_doc *d = &t->docs[index];
     const eval_task *k = &t->tasks[d->task];
@@ -218,14 +244,16 @@ static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double 
     if (k->kind == LF_TASK_REQUESTS) {
         add_request_line(k, d, s, ll, sum, out);
     } else if (k->kind == LF_TASK_ROLLING) {
-        lf_buf_addf(out, ",\"ll\":%.17g,\"tokens\":%.0f,\"words\":%.0f,\"bytes\":%.0f", sum, d->tokens, d->words, d->bytes);
+        lf_buf_addf(out, ",\"ll\":%.17g,\"tokens\":%.0f,\"words\":%.0f,\"bytes\":%.0f", sum,
+                    d->tokens, d->words, d->bytes);
     } else if (k->kind == LF_TASK_LAST_WORD) {
         lf_buf_addf(out, ",\"ll\":%.17g,\"acc\":%d", sum, greedy);
     } else {
         add_doubles(out, "ll", ll, d->n_items);
         add_flags(out, s, d->n_items);
         lf_buf_addf(out, ",\"gold\":%zu,\"acc\":%d,\"acc_norm\":%d,\"acc_bytes\":%d", d->gold,
-                    lf_best_choice(ll, NULL, d->n_items) == d->gold, lf_best_choice(ll, d->choice_chars, d->n_items) == d->gold,
+                    lf_best_choice(ll, NULL, d->n_items) == d->gold,
+                    lf_best_choice(ll, d->choice_chars, d->n_items) == d->gold,
                     lf_best_choice(ll, d->choice_bytes, d->n_items) == d->gold);
     }
     if (texts) {
@@ -241,11 +269,14 @@ static void add_line(const lf_tasks *t, size_t index, const lf_score *s, double 
 static bool shares(const lf_tasks *t, const struct lf_eval_models *m, size_t doc)
 {
     const eval_doc *d = &t->docs[doc];
-    return m->gen && !m->gen->prefix && !m->no_sharing && worth_sharing(m->gen, t->items + d->first_item, d->n_items);
+    return m->gen && !m->gen->prefix && !m->no_sharing &&
+           worth_sharing(m->gen, t->items + d->first_item, d->n_items);
 }
 
-/* Scores of the items of documents [first, first + n), s[0] of the first; documents of one kind that stand together go together. */
-static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_score *s, bool (*stop)(void), lf_err *err)
+/* Scores of the items of documents [first, first + n), s[0] of the first; documents of one kind
+ * that stand together go together. */
+static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n,
+                 lf_score *s, bool (*stop)(void), lf_err *err)
 {
     size_t base = t->docs[first].first_item;
     int rc = 0;
@@ -255,16 +286,19 @@ static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first
         for (; d < first + n && shares(t, m, d) == share; d++)
             to = t->docs[d].first_item + t->docs[d].n_items;
         rc = share ? score_shared(m->gen, t->items + at, to - at, s + (at - base), stop, err)
-                   : lf_score_run(m->score, t->items + at, to - at, s + (at - base), stop, NULL, NULL, err);
+                   : lf_score_run(m->score, t->items + at, to - at, s + (at - base), stop, NULL,
+                                  NULL, err);
     }
     return rc;
 }
 
-int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err)
+int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_buf *out,
+                   bool (*stop)(void), lf_err *err)
 {
     if (n == 0)
         return 0;
-    size_t from = t->docs[first].first_item, to = t->docs[first + n - 1].first_item + t->docs[first + n - 1].n_items;
+    size_t from = t->docs[first].first_item,
+           to = t->docs[first + n - 1].first_item + t->docs[first + n - 1].n_items;
     lf_score *s = lf_calloc(to - from + 1, sizeof *s, err);
     double *ll = lf_calloc(to - from + 1, sizeof *ll, err);
     json_t **texts = lf_calloc(n, sizeof *texts, err);

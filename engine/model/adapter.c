@@ -49,7 +49,8 @@ static bool names(const char *target, const char *name)
     return strcmp(target, part) == 0 || fnmatch(target, name, 0) == 0;
 }
 
-/* A linear layer of a layer that can have an adapter: not a norm, a router or a gate of one column. */
+/* A linear layer of a layer that can have an adapter: not a norm, a router or a gate of one
+ * column. */
 static bool adaptable(const struct lf_param_desc *d)
 {
     static const char *const parts[] = {"q", "k", "v", "o", "gate", "up", "down"};
@@ -66,14 +67,17 @@ struct choice {
     uint32_t members;
 };
 
-static int choose_one(struct choice *c, const struct lf_param_desc *d, int member, const char *target, bool *hit, lf_err *err)
+static int choose_one(struct choice *c, const struct lf_param_desc *d, int member,
+                      const char *target, bool *hit, lf_err *err)
 {
-    const bool all = strcmp(target, "all") == 0, whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
+    const bool all = strcmp(target, "all") == 0,
+               whole = strcmp(d->group, d->name) != 0 && names(target, d->group);
     if (!all && !whole && !names(target, d->name))
         return 0;
     if (d->ndim != 2)
         return lf_fail(err, LF_ENOTSUP,
-                       "lora_targets = %s takes in the experts (%s), which have no adapters; name the layers: q, k, v, o, or "
+                       "lora_targets = %s takes in the experts (%s), which have no adapters; name "
+                       "the layers: q, k, v, o, or "
                        "layers.*.moe.shared.*",
                        target, d->name);
     *hit = true;
@@ -83,9 +87,10 @@ static int choose_one(struct choice *c, const struct lf_param_desc *d, int membe
     return 0;
 }
 
-/* What the targets make of the group that begins with tensor i. hits: per target, did it match anything yet. */
-static int choose(struct choice *c, const lf_pstore *ps, int i, int n, const struct lf_adapter_config *a, bool *hits,
-                  lf_err *err)
+/* What the targets make of the group that begins with tensor i. hits: per target, did it match
+ * anything yet. */
+static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
+                  const struct lf_adapter_config *a, bool *hits, lf_err *err)
 {
     static const char all[] = "all";
     int rc = 0;
@@ -95,7 +100,8 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n, const str
             rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
     }
     if (!rc && c->whole && c->members)
-        rc = lf_fail(err, LF_EINVAL, "lora_targets: %s is named as a whole and by its parts; take one of them",
+        rc = lf_fail(err, LF_EINVAL,
+                     "lora_targets: %s is named as a whole and by its parts; take one of them",
                      lf_pstore_desc(ps, i)->group);
     return rc;
 }
@@ -109,18 +115,22 @@ int lf_adapter_model(lf_model_config *mc, const struct lf_adapter_config *a, lf_
 }
 
 /* The head, where one is trained. */
-static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
+static int adapt_head(const lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a,
+                      lf_err *err)
 {
     if (!a->head)
         return 0;
     if (d->c.output != LF_OUTPUT_SCORE)
-        return lf_fail(err, LF_EINVAL, "the adapter is a reward model's: it has a score head, this model predicts tokens");
+        return lf_fail(
+            err, LF_EINVAL,
+            "the adapter is a reward model's: it has a score head, this model predicts tokens");
     return lf_pstore_adapt_whole(ps, "score.weight", err);
 }
 
 int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_config *a, lf_err *err)
 {
-    const struct lf_adapter_desc ad = {.rank = a->rank, .scale = (float)lf_adapter_scale(a), .magnitude = a->dora};
+    const struct lf_adapter_desc ad = {
+        .rank = a->rank, .scale = (float)lf_adapter_scale(a), .magnitude = a->dora};
     bool hits[LF_ADAPTER_TARGETS] = {false};
     const int count = lf_pstore_count(ps);
     int rc = lf_adapter_check(a, err);
@@ -137,7 +147,8 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
     for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && !rc; t++)
         if (!hits[t])
             rc = lf_fail(err, LF_EINVAL,
-                         "lora_targets = %s matches no linear layer of this model; known are all, q, k, v, o, gate, up, "
+                         "lora_targets = %s matches no linear layer of this model; known are all, "
+                         "q, k, v, o, gate, up, "
                          "down, qkv, gate_up and patterns over names like layers.0.attn.q.weight",
                          a->n_targets ? a->target[t] : "all");
     if (!rc)
@@ -156,8 +167,9 @@ json_t *lf_adapter_to_json(const struct lf_adapter_config *a, lf_err *err)
     for (int t = 0; t < a->n_targets && !bad; t++)
         bad = json_array_append_new(targets, json_string(a->target[t]));
     json_t *o = bad ? NULL
-                    : json_pack("{s:I,s:f,s:b,s:f,s:O}", "rank", (json_int_t)a->rank, "alpha", a->alpha, "rank_stabilised",
-                                a->rank_stabilised, "dropout", a->dropout, "targets", targets);
+                    : json_pack("{s:I,s:f,s:b,s:f,s:O}", "rank", (json_int_t)a->rank, "alpha",
+                                a->alpha, "rank_stabilised", a->rank_stabilised, "dropout",
+                                a->dropout, "targets", targets);
     if (o && ((a->dora && json_object_set_new(o, "dora", json_true())) ||
               (a->head && json_object_set_new(o, "head", json_true())))) {
         json_decref(o);
@@ -173,7 +185,8 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
 {
     struct lf_adapter_config a = {0};
     size_t i;
-    json_t *v, *targets = json_object_get(o, "targets"), *rs = json_object_get(o, "rank_stabilised");
+    json_t *v, *targets = json_object_get(o, "targets"),
+               *rs = json_object_get(o, "rank_stabilised");
     int rc = lf_json_get_i64(&a.rank, o, "rank", true, where, err);
     a.alpha = json_number_value(json_object_get(o, "alpha"));
     a.dropout = json_number_value(json_object_get(o, "dropout"));
@@ -182,7 +195,8 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.head = json_is_true(json_object_get(o, "head"));
     if (rc)
         return rc;
-    if (!json_is_boolean(rs) || !json_is_array(targets) || json_array_size(targets) > LF_ADAPTER_TARGETS)
+    if (!json_is_boolean(rs) || !json_is_array(targets) ||
+        json_array_size(targets) > LF_ADAPTER_TARGETS)
         return lf_fail(err, LF_EFORMAT, "%s: the description of the adapter is damaged", where);
     json_array_foreach(targets, i, v)
     {
@@ -201,14 +215,16 @@ int lf_adapter_config(struct lf_adapter_config *out, const lf_ckpt *c, lf_err *e
 {
     json_t *o = json_object_get(lf_ckpt_state(c), "adapter");
     if (!json_is_object(o))
-        return lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter", lf_ckpt_dir(c));
+        return lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter",
+                       lf_ckpt_dir(c));
     return lf_adapter_from_json(out, o, lf_ckpt_dir(c), err);
 }
 
 int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err *err)
 {
     char *path = lf_path_join(dir, "state.json", err);
-    json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL, *o = json_object_get(state, "adapter");
+    json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL,
+           *o = json_object_get(state, "adapter");
     int rc = state ? 0 : err && err->rc ? err->rc : LF_EFORMAT;
     if (!rc && !json_is_object(o))
         rc = lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter", dir);
@@ -223,10 +239,13 @@ static int check_identity(const lf_ckpt *a, const char *is, const char *base_dir
 {
     const char *was = json_string_value(json_object_get(lf_ckpt_state(a), "base"));
     if (!was)
-        return lf_fail(err, LF_EFORMAT, "%s does not say which weights it is an adapter of", lf_ckpt_dir(a));
+        return lf_fail(err, LF_EFORMAT, "%s does not say which weights it is an adapter of",
+                       lf_ckpt_dir(a));
     if (strcmp(was, is) != 0)
-        return lf_fail(err, LF_EINVAL, "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
-                       lf_ckpt_dir(a), was, base_dir, is);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s is an adapter of other weights (identity %.16s) than those in %s (%.16s)",
+            lf_ckpt_dir(a), was, base_dir, is);
     return 0;
 }
 
@@ -243,18 +262,22 @@ static int check_same(const struct lf_adapter_config *is, const lf_ckpt *a, lf_e
     struct lf_adapter_config was, now = *is;
     int rc = lf_adapter_config(&was, a, err);
     was.dropout = now.dropout = 0;
-    json_t *x = rc ? NULL : lf_adapter_to_json(&was, err), *y = rc ? NULL : lf_adapter_to_json(&now, err);
+    json_t *x = rc ? NULL : lf_adapter_to_json(&was, err),
+           *y = rc ? NULL : lf_adapter_to_json(&now, err);
     if (!rc && (!x || !y))
         rc = LF_ENOMEM;
     if (!rc && !json_equal(x, y))
-        rc = lf_fail(err, LF_EINVAL, "%s is an adapter with other settings (rank, alpha, targets ...)", lf_ckpt_dir(a));
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s is an adapter with other settings (rank, alpha, targets ...)",
+                     lf_ckpt_dir(a));
     json_decref(x);
     json_decref(y);
     return rc;
 }
 
-int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir, const char *base, const char *base_dir,
-                    int threads, char id[LF_HASH_HEX], lf_err *err)
+int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir,
+                    const char *base, const char *base_dir, int threads, char id[LF_HASH_HEX],
+                    lf_err *err)
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, dir, threads, err);

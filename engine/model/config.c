@@ -15,9 +15,11 @@ static const char *const norm_names[] = {"rms", "layer", NULL};
 static const char *const block_names[] = {"pre", "post", "sandwich", "alpha", NULL};
 static const char *const position_names[] = {"rope", "learned", "alibi", "none", "rope2d", NULL};
 static const char *const mask_names[] = {"causal", "prefix", NULL};
-static const char *const scaling_names[] = {"none", "linear", "llama3", "yarn", "longrope", "dynamic", NULL};
+static const char *const scaling_names[] = {"none",     "linear",  "llama3", "yarn",
+                                            "longrope", "dynamic", NULL};
 /* In the order of enum lf_act. */
-static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick", "silu", "relu", NULL};
+static const char *const act_names[] = {"none", "gelu", "gelu_tanh", "gelu_quick",
+                                        "silu", "relu", NULL};
 static const char *const mlp_names[] = {"glu", "plain", NULL};
 static const char *const parallel_names[] = {"no", "one_norm", "two_norms", NULL};
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
@@ -26,26 +28,26 @@ static const char *const output_names[] = {"tokens", "score", NULL};
 static const char *const score_init_names[] = {"sqrt", "inverse", "init_std", "zero", NULL};
 
 #define AT(field) offsetof(lf_model_config, field)
-#define COUNT(field, min, max, def)                                                                                    \
-    {                                                                                                                  \
-#field, LF_MK_COUNT, AT(field), min, max, NULL, def                                                            \
+#define COUNT(field, min, max, def)                                                                \
+    {                                                                                              \
+#field, LF_MK_COUNT, AT(field), min, max, NULL, def                                        \
     }
-#define REAL(field, min, max, def)                                                                                     \
-    {                                                                                                                  \
-#field, LF_MK_REAL, AT(field), min, max, NULL, def                                                             \
+#define REAL(field, min, max, def)                                                                 \
+    {                                                                                              \
+#field, LF_MK_REAL, AT(field), min, max, NULL, def                                         \
     }
-#define BOOL(field, def)                                                                                               \
-    {                                                                                                                  \
-#field, LF_MK_BOOL, AT(field), 0, 0, NULL, def                                                                 \
+#define BOOL(field, def)                                                                           \
+    {                                                                                              \
+#field, LF_MK_BOOL, AT(field), 0, 0, NULL, def                                             \
     }
-#define ENUM(field, names, def)                                                                                        \
-    {                                                                                                                  \
-#field, LF_MK_ENUM, AT(field), 0, 0, names, def                                                                \
+#define ENUM(field, names, def)                                                                    \
+    {                                                                                              \
+#field, LF_MK_ENUM, AT(field), 0, 0, names, def                                            \
     }
 
-#define LIST(field, min, max)                                                                                          \
-    {                                                                                                                  \
-#field, LF_MK_LIST, AT(field), min, max, NULL, ""                                                              \
+#define LIST(field, min, max)                                                                      \
+    {                                                                                              \
+#field, LF_MK_LIST, AT(field), min, max, NULL, ""                                          \
     }
 
 const struct lf_model_key lf_model_keys[] = {
@@ -129,7 +131,8 @@ const struct lf_model_key lf_model_keys[] = {
     REAL(router_aux, 0, 1e3, "0"),
 };
 const size_t lf_model_n_keys = sizeof(lf_model_keys) / sizeof(lf_model_keys[0]);
-_Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS, "origin[] holds one per key");
+_Static_assert(sizeof(lf_model_keys) / sizeof(lf_model_keys[0]) <= LF_MODEL_MAX_KEYS,
+               "origin[] holds one per key");
 
 static void *field_of(lf_model_config *c, const struct lf_model_key *k)
 {
@@ -173,11 +176,13 @@ static int unknown_key(const char *key, const char *where, lf_err *err)
     names[n++] = "preset";
     const char *near = lf_nearest(key, names, n);
     if (near)
-        return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]; did you mean '%s'?", where, key, near);
+        return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]; did you mean '%s'?", where,
+                       key, near);
     return lf_fail(err, LF_EINVAL, "%s: unknown key '%s' in [model]", where, key);
 }
 
-static int set_enum(int *out, const struct lf_model_key *k, const char *value, const char *where, lf_err *err)
+static int set_enum(int *out, const struct lf_model_key *k, const char *value, const char *where,
+                    lf_err *err)
 {
     for (int i = 0; k->choices[i]; i++)
         if (strcmp(k->choices[i], value) == 0) {
@@ -188,13 +193,14 @@ static int set_enum(int *out, const struct lf_model_key *k, const char *value, c
     lf_buf_init(&all);
     for (int i = 0; k->choices[i]; i++)
         lf_buf_addf(&all, "%s%s", i ? ", " : "", k->choices[i]);
-    int rc = lf_fail(err, LF_EINVAL, "%s: %s = %s is not one of: %s", where, k->name, value, all.data);
+    int rc =
+        lf_fail(err, LF_EINVAL, "%s: %s = %s is not one of: %s", where, k->name, value, all.data);
     lf_buf_fini(&all);
     return rc;
 }
 
-static int set_number(lf_model_config *c, const struct lf_model_key *k, const char *value, const char *where,
-                      lf_err *err)
+static int set_number(lf_model_config *c, const struct lf_model_key *k, const char *value,
+                      const char *where, lf_err *err)
 {
     int64_t n = 0;
     double x = 0;
@@ -204,7 +210,8 @@ static int set_number(lf_model_config *c, const struct lf_model_key *k, const ch
     if (k->type == LF_MK_COUNT)
         x = (double)n;
     if (x < k->min || x > k->max)
-        return lf_fail(err, LF_EINVAL, "%s: %s = %s is outside %g to %g", where, k->name, value, k->min, k->max);
+        return lf_fail(err, LF_EINVAL, "%s: %s = %s is outside %g to %g", where, k->name, value,
+                       k->min, k->max);
     if (k->type == LF_MK_COUNT)
         *(int64_t *)field_of(c, k) = n;
     else
@@ -213,7 +220,8 @@ static int set_number(lf_model_config *c, const struct lf_model_key *k, const ch
 }
 
 /* "1.0,1.25": numbers between commas; the empty text is the empty list. */
-static int set_list(lf_model_list *out, const struct lf_model_key *k, const char *value, const char *where, lf_err *err)
+static int set_list(lf_model_list *out, const struct lf_model_key *k, const char *value,
+                    const char *where, lf_err *err)
 {
     lf_model_list l = {0};
     char item[64];
@@ -221,15 +229,16 @@ static int set_list(lf_model_list *out, const struct lf_model_key *k, const char
         size_t n = strcspn(p, ",");
         double x = 0;
         if (l.n == LF_MODEL_MAX_FACTORS)
-            return lf_fail(err, LF_EINVAL, "%s: %s has more than %d numbers", where, k->name, LF_MODEL_MAX_FACTORS);
+            return lf_fail(err, LF_EINVAL, "%s: %s has more than %d numbers", where, k->name,
+                           LF_MODEL_MAX_FACTORS);
         snprintf(item, sizeof(item), "%.*s", n < sizeof(item) ? (int)n : 0, p + strspn(p, " "));
         item[strcspn(item, ", ")] = 0;
         int rc = lf_parse_f64(&x, item, err);
         if (rc)
             return lf_err_prefix(err, "%s: %s, number %lld", where, k->name, (long long)l.n + 1);
         if (!(x >= k->min && x <= k->max))
-            return lf_fail(err, LF_EINVAL, "%s: %s, number %lld = %s is outside %g to %g", where, k->name,
-                           (long long)l.n + 1, item, k->min, k->max);
+            return lf_fail(err, LF_EINVAL, "%s: %s, number %lld = %s is outside %g to %g", where,
+                           k->name, (long long)l.n + 1, item, k->min, k->max);
         l.v[l.n++] = x;
         p += n;
         if (*p == ',' && !*++p)
@@ -239,7 +248,8 @@ static int set_list(lf_model_list *out, const struct lf_model_key *k, const char
     return 0;
 }
 
-int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where, lf_err *err)
+int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where,
+                        lf_err *err)
 {
     const struct lf_model_key *k = lf_model_key_find(key);
     if (!k)
@@ -288,7 +298,8 @@ int lf_model_config_family(lf_model_config *c, const char *family, const char *w
         lf_buf_init(&all);
         for (size_t i = 0; i < lf_model_n_families; i++)
             lf_buf_addf(&all, "%s%s", i ? ", " : "", lf_model_families[i].name);
-        int rc = lf_fail(err, LF_EINVAL, "%s: unknown family '%s'; known: %s", where, family, all.data);
+        int rc =
+            lf_fail(err, LF_EINVAL, "%s: unknown family '%s'; known: %s", where, family, all.data);
         lf_buf_fini(&all);
         return rc;
     }
@@ -385,7 +396,8 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
         if (rc)
             return rc;
     }
-    /* "file:line" says that a user gave a key; here all keys came at once, whatever the name of the directory holds. */
+    /* "file:line" says that a user gave a key; here all keys came at once, whatever the name of the
+     * directory holds. */
     for (size_t i = 0; i < lf_model_n_keys; i++)
         for (char *p = strchr(c.origin[i], ':'); p; p = strchr(p, ':'))
             *p = ';';
@@ -401,7 +413,8 @@ bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, c
     char ta[KEY_TEXT], tb[KEY_TEXT];
     for (size_t i = 0; i < lf_model_n_keys; i++) {
         const struct lf_model_key *k = &lf_model_keys[i];
-        if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0 || strcmp(k->name, "score_init") == 0)
+        if (strcmp(k->name, "init") == 0 || strcmp(k->name, "init_std") == 0 ||
+            strcmp(k->name, "score_init") == 0)
             continue; /* only matter at step 0 */
         key_text(a, k, ta, sizeof(ta));
         key_text(b, k, tb, sizeof(tb));

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a decoder is: sizes and switches, read from an INI section [model], and what follows from them by arithmetic
- * (parameter count, FLOPs). One struct covers every decoder of families.c; a family is a list of `key = value` presets
- * applied before the explicit keys. No tensors here: see decoder.h.
+ * What a decoder is: sizes and switches, read from an INI section [model], and what follows from
+ * them by arithmetic (parameter count, FLOPs). One struct covers every decoder of families.c; a
+ * family is a list of `key = value` presets applied before the explicit keys. No tensors here: see
+ * decoder.h.
  *
  *     [model]
  *     preset = llama3-8b        # a file of models/ by name, or a path to an INI file; or
  *     family = llama3           # the switches of a family, no sizes
  *     layers = 4                # explicit keys override either
  *
- * An unknown key, a bad value, or switches that contradict each other are errors naming the key and file:line.
+ * An unknown key, a bad value, or switches that contradict each other are errors naming the key and
+ * file:line.
  */
 #ifndef LF_MODEL_CONFIG_H
 #define LF_MODEL_CONFIG_H
@@ -25,7 +27,13 @@
 
 enum lf_model_norm { LF_NORM_RMS = 0, LF_NORM_LAYER };
 enum lf_model_block { LF_BLOCK_PRE = 0, LF_BLOCK_POST, LF_BLOCK_SANDWICH, LF_BLOCK_ALPHA };
-enum lf_model_position { LF_POS_ROPE = 0, LF_POS_LEARNED, LF_POS_ALIBI, LF_POS_NONE, LF_POS_ROPE2D };
+enum lf_model_position {
+    LF_POS_ROPE = 0,
+    LF_POS_LEARNED,
+    LF_POS_ALIBI,
+    LF_POS_NONE,
+    LF_POS_ROPE2D
+};
 enum lf_model_mask { LF_MASK_CAUSAL = 0, LF_MASK_PREFIX };
 enum lf_model_rope_scaling {
     LF_ROPE_PLAIN = 0,
@@ -57,19 +65,23 @@ bool lf_model_list_has(const lf_model_list *l, int64_t x);
 typedef struct lf_model_config {
     char family[24]; /* "gpt2", "llama", ...; "custom" when none was named */
 
-    int64_t layers;        /* L */
-    int64_t hidden;        /* C */
-    int64_t heads;         /* H query heads */
-    int64_t kv_heads;      /* G key/value heads; 0 in a file = heads */
-    int64_t head_dim;      /* D; 0 in a file = hidden / heads */
-    int64_t ffn;           /* inner width of the MLP */
-    int64_t vocab;         /* V; 0 = taken from the data's tokenizer by the stage */
-    int64_t max_positions; /* longest position + 1 the model is meant for; rows of a learned position table */
+    int64_t layers;   /* L */
+    int64_t hidden;   /* C */
+    int64_t heads;    /* H query heads */
+    int64_t kv_heads; /* G key/value heads; 0 in a file = heads */
+    int64_t head_dim; /* D; 0 in a file = hidden / heads */
+    int64_t ffn;      /* inner width of the MLP */
+    int64_t vocab;    /* V; 0 = taken from the data's tokenizer by the stage */
+    int64_t
+        /* longest position + 1 the model is meant for; rows of a learned position table */
+        max_positions;
 
-    int64_t embed_dim; /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
-                          (OPT-350m: 512) */
+    int64_t
+        /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
+         * (OPT-350m: 512) */
+        embed_dim;
 
-    int block;             /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
+    int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
     bool final_norm;       /* a norm after the last layer */
 
@@ -83,20 +95,27 @@ typedef struct lf_model_config {
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
     double rope_theta;
     double
-        rope_local_theta;  /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
+        /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
+        rope_local_theta;
     double rope_fraction;  /* part of head_dim that turns */
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
     double rope_factor;
     double rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
     double rope_beta_fast, rope_beta_slow;              /* yarn: turns over the original length */
-    bool rope_truncate;      /* yarn: the ends of the ramp are whole pairs */
-    double rope_attn_factor; /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
-                                lf_model_rope_tables */
+    bool rope_truncate; /* yarn: the ends of the ramp are whole pairs */
+    double
+        /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
+         * lf_model_rope_tables */
+        rope_attn_factor;
     lf_model_list rope_short_factors, rope_long_factors; /* longrope: divisors of the frequencies */
-    int64_t rope_original_positions; /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
     int64_t
-        logn_length; /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
+        /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
+        rope_original_positions;
+    int64_t
+        /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 =
+         * off */
+        logn_length;
 
     int activation; /* enum lf_act */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
@@ -104,14 +123,18 @@ typedef struct lf_model_config {
     bool qk_norm;   /* RMSNorm of each query and key head before RoPE (Qwen3) */
     bool tied_head; /* head.weight is embed.weight */
     bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
-    int output;     /* enum lf_model_output; score: in place of the head over the vocabulary one number per token, x .
-                     * score.weight (reward models, critics); the keys of the other head mean nothing then */
+    /* enum lf_model_output; score: in place of the head over the vocabulary one number per token, x
+     * . score.weight (reward models, critics); the keys of the other head mean nothing then */
+    int output;
 
-    int mask;               /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
-    int64_t sliding_window; /* key j visible to query i iff i - j < window; 0 = off */
+    /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
+    int mask;
+    int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
-    int64_t window_pattern;    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
-                                  slides */
+    int64_t
+        /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
+         * slides */
+        window_pattern;
     lf_model_list window_layers; /* not empty: these slide, ascending; the others attend in full */
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
@@ -120,11 +143,13 @@ typedef struct lf_model_config {
     double logit_softcap; /* 0 = off */
     double embed_scale;   /* multiplies the token embedding */
 
-    double embed_dropout, attn_dropout, mlp_dropout; /* attn, mlp: on the branch before it joins the residual */
-    double attn_prob_dropout;                        /* on the attention probabilities (GPT-2's attn_pdrop) */
+    double embed_dropout, attn_dropout,
+        mlp_dropout;          /* attn, mlp: on the branch before it joins the residual */
+    double attn_prob_dropout; /* on the attention probabilities (GPT-2's attn_pdrop) */
 
     /* Mixture of experts: in a MoE layer the MLP is
-     *     sum over the experts_per_token chosen experts of weight * MLP_e(x)  (+ shared MLP(x), times sigmoid(g . x)
+     *     sum over the experts_per_token chosen experts of weight * MLP_e(x)  (+ shared MLP(x),
+     *       times sigmoid(g . x)
      * with shared_gate) */
     int64_t experts;           /* E; 0: none, then nothing below is read */
     int64_t experts_per_token; /* k */
@@ -134,52 +159,68 @@ typedef struct lf_model_config {
     int64_t dense_layers; /* so many first layers have a plain MLP of width ffn (DeepSeek) */
     int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
     lf_model_list mlp_layers; /* but for these, ascending, which have a plain MLP too */
-    int router_score;     /* enum lf_model_router */
-    bool router_renorm;   /* weights of the chosen experts are made to sum to 1 (before router_scale) */
+    int router_score;         /* enum lf_model_router */
+    bool
+        /* weights of the chosen experts are made to sum to 1 (before router_scale) */
+        router_renorm;
     double router_scale;
-    int64_t router_groups, router_top_groups; /* 1: every expert can be chosen; else see kernels.h, moe_route */
-    bool router_bias;                         /* a bias that only enters the choice, */
-    double router_bias_rate; /* moved by this much against the load after each optimizer step; 0 = held */
-    double router_aux; /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is not
-                        * part of the loss that is reported; over micro-batches and ranks its mean counts, so it depends
-                        * on how a batch is cut */
+    int64_t router_groups,
+        router_top_groups; /* 1: every expert can be chosen; else see kernels.h, moe_route */
+    bool router_bias;      /* a bias that only enters the choice, */
+    double
+        /* moved by this much against the load after each optimizer step; 0 = held */
+        router_bias_rate;
+    double
+        /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is
+         * not part of the loss that is reported; over micro-batches and ranks its mean counts, so
+         * it depends on how a batch is cut */
+        router_aux;
 
     double init_std;
-    int init;       /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2 layers) */
-    int score_init; /* enum lf_model_score_init: standard deviation of score.weight [1, E] at first: 1/sqrt(E + 1)
-                     * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),
-                     * init_std (transformers), 0 */
+    /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2
+     * layers) */
+    int init;
+    /* enum lf_model_score_init: standard deviation of score.weight [1, E] at first: 1/sqrt(E + 1)
+     * (Stiennon et al. 2020, as their code has it), 1/(E + 1) (as their paper has it; OpenRLHF),
+     * init_std (transformers), 0 */
+    int score_init;
 
     char origin[LF_MODEL_MAX_KEYS][LF_MODEL_ORIGIN]; /* "file:line" of each key, "" = default */
 } lf_model_config;
 
 /* Every key at its default; sizes are 0 and must be given. */
 void lf_model_config_defaults(lf_model_config *c);
-/* Set one key from text. `where` ("run.ini:12") goes into messages and is kept as the key's origin. LF_EINVAL: unknown
- * key (with the nearest known one), bad value. `family` and `preset` are not keys here. */
-int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where, lf_err *err);
+/* Set one key from text. `where` ("run.ini:12") goes into messages and is kept as the key's origin.
+ * LF_EINVAL: unknown key (with the nearest known one), bad value. `family` and `preset` are not
+ * keys here. */
+int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where,
+                        lf_err *err);
 /* Is the key a real number? false: a count, or no number. */
 bool lf_model_key_is_real(const char *key);
 /* Apply the switches of a family. LF_EINVAL with the list of families when unknown. */
 int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err);
-/* Read section `section` of ini: preset or family first, then the explicit keys; fill in derived sizes; check. */
-int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section, lf_err *err);
+/* Read section `section` of ini: preset or family first, then the explicit keys; fill in derived
+ * sizes; check. */
+int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section,
+                             lf_err *err);
 /* The same from a file; section [model]. */
 int lf_model_config_load(lf_model_config *out, const char *path, lf_err *err);
-/* Fill kv_heads, head_dim and residual_alpha when 0, then refuse what contradicts itself. vocab may be 0. */
+/* Fill kv_heads, head_dim and residual_alpha when 0, then refuse what contradicts itself. vocab may
+ * be 0. */
 int lf_model_config_finish(lf_model_config *c, lf_err *err);
 
-/* Object of key -> canonical text, `family` included; from_json accepts what to_json made and checks. The form that
- * checkpoints carry. Returns owned. */
+/* Object of key -> canonical text, `family` included; from_json accepts what to_json made and
+ * checks. The form that checkpoints carry. Returns owned. */
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err);
 int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what, lf_err *err);
-/* Equal in everything that shapes tensors or numbers? *key (may be NULL) names the first difference, borrowed,
- * constant. */
+/* Equal in everything that shapes tensors or numbers? *key (may be NULL) names the first
+ * difference, borrowed, constant. */
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key);
 
 /* Width of the embedding: embed_dim, or hidden. */
 int64_t lf_model_embed_width(const lf_model_config *c);
-/* Channels that RoPE turns, even: of a head, or with rope2d of each half of a head. 0 with other positions. */
+/* Channels that RoPE turns, even: of a head, or with rope2d of each half of a head. 0 with other
+ * positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
  * LF_ROPE_LOCAL for the windowed layers of a model with rope_local_theta; LF_ROPE_QUERY for
@@ -200,8 +241,10 @@ int64_t lf_model_rope_dim(const lf_model_config *c);
  *     dynamic (NTK by length): plain; lf_decoder_create refuses positions beyond the original,
  *             where the angles of a token would depend on how many follow it */
 enum { LF_ROPE_LOCAL = 1, LF_ROPE_QUERY = 2, LF_ROPE_LONG = 4 };
-void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out);
-/* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the rest from 2n odd ones.
+void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
+                          float *cos_out, float *sin_out);
+/* ALiBi slopes f32 [heads] (Press, Smith, Lewis 2022): 2^(-8k/n) for n = power of two heads, the
+ * rest from 2n odd ones.
  */
 void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
 /* Window of layer i: 0 = none. */
@@ -212,16 +255,18 @@ bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 /* Has layer l experts? How many layers have? */
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
-/* Scalars of the matrices of a MoE layer's MLP: all of them, or (active) those that multiply one token. */
+/* Scalars of the matrices of a MoE layer's MLP: all of them, or (active) those that multiply one
+ * token. */
 int64_t lf_model_moe_params(const lf_model_config *c, bool active);
 /* Exact number of scalars; a tied head counts once. */
 int64_t lf_model_param_count(const lf_model_config *c);
-/* Scalars of weights that multiply a token (linear layers and head, the chosen experts; no embeddings, norms, biases).
+/* Scalars of weights that multiply a token (linear layers and head, the chosen experts; no
+ * embeddings, norms, biases).
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* FLOPs of a training step per token at sequence length T: 6 matmul_params + attention, where attention is
- * 12 L H D p with p the mean number of keys of a query: full convention p = T, causal p = T/2 (less in windowed
- * layers). Forward alone is a third. */
+/* FLOPs of a training step per token at sequence length T: 6 matmul_params + attention, where
+ * attention is 12 L H D p with p the mean number of keys of a query: full convention p = T, causal
+ * p = T/2 (less in windowed layers). Forward alone is a third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a description may not be: switches that contradict each other, and settings that nothing would read. */
+ * What a description may not be: switches that contradict each other, and settings that nothing
+ * would read. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +11,10 @@
 
 /* The origin of the key to blame, then the sentence. */
 #define CONTRADICTION(key, ...) return contradiction(c, key, err, __VA_ARGS__)
-static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt, ...)
+static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt,
+                         ...) __attribute__((format(printf, 4, 5)));
+static int contradiction(const lf_model_config *c, const char *key, lf_err *err, const char *fmt,
+                         ...)
 {
     char text[512];
     va_list ap;
@@ -49,8 +51,8 @@ static int check_sizes(lf_model_config *c, lf_err *err)
         c->kv_heads = c->heads;
     if (c->head_dim == 0) {
         if (c->hidden % c->heads)
-            CONTRADICTION("heads", "%lld heads do not divide hidden = %lld; give head_dim", (long long)c->heads,
-                          (long long)c->hidden);
+            CONTRADICTION("heads", "%lld heads do not divide hidden = %lld; give head_dim",
+                          (long long)c->heads, (long long)c->hidden);
         c->head_dim = c->hidden / c->heads;
     }
     if (c->heads % c->kv_heads)
@@ -58,14 +60,16 @@ static int check_sizes(lf_model_config *c, lf_err *err)
                       (long long)c->heads);
     if (c->head_dim > 256 || c->head_dim % 2)
         CONTRADICTION(given(c, "head_dim") ? "head_dim" : "heads",
-                      "head_dim = %lld; attention needs an even one of at most 256", (long long)c->head_dim);
+                      "head_dim = %lld; attention needs an even one of at most 256",
+                      (long long)c->head_dim);
     if (c->max_window_layers > c->layers)
-        CONTRADICTION("max_window_layers", "%lld is more than the %lld layers", (long long)c->max_window_layers,
-                      (long long)c->layers);
+        CONTRADICTION("max_window_layers", "%lld is more than the %lld layers",
+                      (long long)c->max_window_layers, (long long)c->layers);
     if (c->max_window_layers && !c->sliding_window)
         CONTRADICTION("max_window_layers", "means nothing without sliding_window");
     if (c->max_window_layers && c->window_pattern)
-        CONTRADICTION("window_pattern", "says which layers slide, and so does max_window_layers (%s)",
+        CONTRADICTION("window_pattern",
+                      "says which layers slide, and so does max_window_layers (%s)",
                       lf_model_origin(c, "max_window_layers"));
     if (c->window_layers.n && (c->window_pattern || c->max_window_layers))
         CONTRADICTION("window_layers", "says which layers slide, and so does %s",
@@ -78,7 +82,8 @@ static int check_sizes(lf_model_config *c, lf_err *err)
 static int check_block(lf_model_config *c, lf_err *err)
 {
     if (c->block != LF_BLOCK_PRE && c->parallel_block != LF_PARALLEL_NO)
-        CONTRADICTION("parallel_block", "attention and MLP side by side read x normalised: block = pre only (%s)",
+        CONTRADICTION("parallel_block",
+                      "attention and MLP side by side read x normalised: block = pre only (%s)",
                       lf_model_origin(c, "block"));
     if (c->block == LF_BLOCK_ALPHA && !(c->residual_alpha > 0))
         c->residual_alpha = sqrt(2.0 * (double)c->layers);
@@ -93,11 +98,13 @@ static bool by_hand(const lf_model_config *c, const char *key)
     return line && line[1] >= '0' && line[1] <= '9';
 }
 
-/* A key that only one switch reads is refused where that switch is off: it would be silently without effect. */
+/* A key that only one switch reads is refused where that switch is off: it would be silently
+ * without effect. */
 static int check_unread(const lf_model_config *c, lf_err *err)
 {
-    const bool yarn = c->rope_scaling == LF_ROPE_YARN, longrope = c->rope_scaling == LF_ROPE_LONGROPE,
-               windows = c->sliding_window > 0, tokens = c->output == LF_OUTPUT_TOKENS;
+    const bool yarn = c->rope_scaling == LF_ROPE_YARN,
+               longrope = c->rope_scaling == LF_ROPE_LONGROPE, windows = c->sliding_window > 0,
+               tokens = c->output == LF_OUTPUT_TOKENS;
     const struct {
         const char *key;
         bool set, read;
@@ -150,7 +157,8 @@ static int check_experts(lf_model_config *c, lf_err *err)
         CONTRADICTION("experts_per_token", "%lld of %lld experts", (long long)c->experts_per_token,
                       (long long)c->experts);
     if (c->mlp != LF_MLP_GLU || c->mlp_bias)
-        CONTRADICTION(c->mlp_bias ? "mlp_bias" : "mlp", "experts are gated and have no bias: mlp = glu, mlp_bias = no");
+        CONTRADICTION(c->mlp_bias ? "mlp_bias" : "mlp",
+                      "experts are gated and have no bias: mlp = glu, mlp_bias = no");
     if (c->shared_gate && !c->shared_ffn)
         CONTRADICTION("shared_gate", "means nothing without shared_ffn");
     if (lf_model_moe_layers(c) < 1)
@@ -161,15 +169,18 @@ static int check_experts(lf_model_config *c, lf_err *err)
                       (long long)c->mlp_layers.n, (long long)c->layers);
     if (c->experts % groups || c->router_top_groups > groups ||
         c->experts / groups * c->router_top_groups < c->experts_per_token)
-        CONTRADICTION("router_groups", "%lld groups, %lld of them chosen, of %lld experts do not leave %lld to choose",
-                      (long long)groups, (long long)c->router_top_groups, (long long)c->experts,
-                      (long long)c->experts_per_token);
+        CONTRADICTION(
+            "router_groups",
+            "%lld groups, %lld of them chosen, of %lld experts do not leave %lld to choose",
+            (long long)groups, (long long)c->router_top_groups, (long long)c->experts,
+            (long long)c->experts_per_token);
     if (!c->router_bias && by_hand(c, "router_bias_rate"))
         CONTRADICTION("router_bias_rate", "means nothing without router_bias");
     return 0;
 }
 
-static int check_factors(const lf_model_config *c, const char *key, const lf_model_list *l, lf_err *err)
+static int check_factors(const lf_model_config *c, const char *key, const lf_model_list *l,
+                         lf_err *err)
 {
     if (l->n != lf_model_rope_dim(c) / 2)
         CONTRADICTION(key, "%lld numbers, but %lld pairs of channels turn", (long long)l->n,
@@ -182,14 +193,17 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
     if (c->position != LF_POS_ROPE)
         return 0;
     if (c->rope_scaling == LF_ROPE_LLAMA3 && c->rope_low_freq_factor >= c->rope_high_freq_factor)
-        CONTRADICTION("rope_low_freq_factor", "%g must be below rope_high_freq_factor = %g", c->rope_low_freq_factor,
-                      c->rope_high_freq_factor);
+        CONTRADICTION("rope_low_freq_factor", "%g must be below rope_high_freq_factor = %g",
+                      c->rope_low_freq_factor, c->rope_high_freq_factor);
     if (c->rope_scaling == LF_ROPE_PLAIN && given(c, "rope_factor") && fabs(c->rope_factor - 1) > 0)
         CONTRADICTION("rope_factor", "means nothing without rope_scaling");
     if (c->rope_scaling == LF_ROPE_YARN && c->rope_beta_fast <= c->rope_beta_slow)
-        CONTRADICTION("rope_beta_fast", "%g must be above rope_beta_slow = %g", c->rope_beta_fast, c->rope_beta_slow);
+        CONTRADICTION("rope_beta_fast", "%g must be above rope_beta_slow = %g", c->rope_beta_fast,
+                      c->rope_beta_slow);
     if (c->rope_scaling >= LF_ROPE_YARN && !given(c, "rope_original_positions"))
-        CONTRADICTION("rope_scaling", "needs rope_original_positions, the length that the model was trained at first");
+        CONTRADICTION(
+            "rope_scaling",
+            "needs rope_original_positions, the length that the model was trained at first");
     if (c->rope_scaling != LF_ROPE_LONGROPE)
         return 0;
     int rc = check_factors(c, "rope_short_factors", &c->rope_short_factors, err);
@@ -198,28 +212,34 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
 
 static int check_position(const lf_model_config *c, lf_err *err)
 {
-    static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved", "rope_scaling"};
+    static const char *const rope_only[] = {"rope_theta", "rope_fraction", "rope_interleaved",
+                                            "rope_scaling"};
     const int64_t rot = lf_model_rope_dim(c);
     if (c->position != LF_POS_ROPE && c->position != LF_POS_ROPE2D) {
         /* A family may have set them; a user who sets both means something else. */
         for (size_t i = 0; i < sizeof(rope_only) / sizeof(rope_only[0]); i++)
             if (by_hand(c, rope_only[i]) && by_hand(c, "position"))
-                CONTRADICTION(rope_only[i], "set, but position is not rope (%s)", lf_model_origin(c, "position"));
+                CONTRADICTION(rope_only[i], "set, but position is not rope (%s)",
+                              lf_model_origin(c, "position"));
     } else if (rot < 2 || rot % 2) {
         CONTRADICTION(given(c, "rope_fraction") ? "rope_fraction" : "head_dim",
                       "rope turns pairs of channels, but %g of %lld is %lld", c->rope_fraction,
-                      (long long)c->head_dim / (c->position == LF_POS_ROPE2D ? 2 : 1), (long long)rot);
+                      (long long)c->head_dim / (c->position == LF_POS_ROPE2D ? 2 : 1),
+                      (long long)rot);
     }
     if (c->position == LF_POS_ROPE2D && c->rope_scaling != LF_ROPE_PLAIN)
         CONTRADICTION("rope_scaling", "is for position = rope, not for rope2d");
     if (c->position == LF_POS_ROPE2D && c->mask != LF_MASK_PREFIX)
-        CONTRADICTION("position", "rope2d counts from the end of the prefix: it needs mask = prefix");
+        CONTRADICTION("position",
+                      "rope2d counts from the end of the prefix: it needs mask = prefix");
     if (c->position == LF_POS_ALIBI && c->mask == LF_MASK_PREFIX)
-        CONTRADICTION("mask", "ALiBi is a penalty for distance into the past; a prefix looks ahead");
+        CONTRADICTION("mask",
+                      "ALiBi is a penalty for distance into the past; a prefix looks ahead");
     if (c->logn_length == 1)
         CONTRADICTION("logn_length", "log(1) is 0: it is 0 (off) or at least 2");
     if (c->logn_length && (c->position != LF_POS_ROPE || lf_model_rope_dim(c) != c->head_dim))
-        CONTRADICTION("logn_length", "needs rope over the whole head: it rides on the tables that turn the query");
+        CONTRADICTION("logn_length",
+                      "needs rope over the whole head: it rides on the tables that turn the query");
     if (c->position != LF_POS_LEARNED && c->position_offset)
         CONTRADICTION("position_offset", "belongs to position = learned");
     return 0;
@@ -247,10 +267,11 @@ int lf_model_config_finish(lf_model_config *c, lf_err *err)
     if (c->norm == LF_NORM_RMS && c->norm_bias)
         CONTRADICTION("norm_bias", "rms norm has no bias");
     if (c->norm_head && c->head_bias)
-        CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)", lf_model_origin(c, "norm_head"));
+        CONTRADICTION("head_bias", "a head of unit rows has none (norm_head, %s)",
+                      lf_model_origin(c, "norm_head"));
     if (c->output == LF_OUTPUT_SCORE && c->mask == LF_MASK_PREFIX)
-        CONTRADICTION("output",
-                      "a score is read where a text ends; with mask = prefix nobody says where its prefix does");
+        CONTRADICTION("output", "a score is read where a text ends; with mask = prefix nobody says "
+                                "where its prefix does");
     if (fabs(c->norm_offset) > 0 && fabs(c->norm_offset - 1) > 0)
         CONTRADICTION("norm_offset", "%g is neither 0 nor 1", c->norm_offset);
     if (c->activation == LF_ACT_NONE)

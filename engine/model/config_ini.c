@@ -11,10 +11,11 @@
 
 #define PRESET_DEPTH 4
 
-static int apply_section(lf_model_config *c, const lf_ini *ini, const char *section, int depth, lf_err *err);
+static int apply_section(lf_model_config *c, const lf_ini *ini, const char *section, int depth,
+                         lf_err *err);
 
-/* A preset is a path, looked for beside the file that names it, or the bare name of a file of models/:
- * $LF_MODELS_DIR/NAME.ini, then the installed one. */
+/* A preset is a path, looked for beside the file that names it, or the bare name of a file of
+ * models/: $LF_MODELS_DIR/NAME.ini, then the installed one. */
 static char *preset_path(const lf_ini_entry *e, lf_err *err)
 {
     lf_buf b;
@@ -31,7 +32,8 @@ static char *preset_path(const lf_ini_entry *e, lf_err *err)
     char *path = lf_buf_steal(&b, err);
     if (path && !lf_io_exists(path)) {
         lf_fail(err, LF_ENOENT,
-                "%s:%d:%d: preset '%s' not found (looked for %s); the environment variable LF_MODELS_DIR names another "
+                "%s:%d:%d: preset '%s' not found (looked for %s); the environment variable "
+                "LF_MODELS_DIR names another "
                 "folder "
                 "of models",
                 e->path, e->line, e->column, e->value, path);
@@ -44,8 +46,8 @@ static char *preset_path(const lf_ini_entry *e, lf_err *err)
 static int apply_preset(lf_model_config *c, const lf_ini_entry *e, int depth, lf_err *err)
 {
     if (depth >= PRESET_DEPTH)
-        return lf_fail(err, LF_EINVAL, "%s:%d: presets nest deeper than %d; does one name itself?", e->path, e->line,
-                       PRESET_DEPTH);
+        return lf_fail(err, LF_EINVAL, "%s:%d: presets nest deeper than %d; does one name itself?",
+                       e->path, e->line, PRESET_DEPTH);
     lf_ini ini = {0};
     char *path = preset_path(e, err);
     if (!path)
@@ -58,17 +60,20 @@ static int apply_preset(lf_model_config *c, const lf_ini_entry *e, int depth, lf
     return rc;
 }
 
-static int apply_section(lf_model_config *c, const lf_ini *ini, const char *section, int depth, lf_err *err)
+static int apply_section(lf_model_config *c, const lf_ini *ini, const char *section, int depth,
+                         lf_err *err)
 {
     const lf_ini_section *s = lf_ini_find_section(ini, section);
     if (!s)
         return lf_fail(err, LF_EINVAL, "%s: no section [%s] describes the model",
                        ini->n_sections ? ini->sections[0].path : "configuration", section);
-    const lf_ini_entry *preset = lf_ini_find(ini, section, "preset"), *family = lf_ini_find(ini, section, "family");
+    const lf_ini_entry *preset = lf_ini_find(ini, section, "preset"),
+                       *family = lf_ini_find(ini, section, "family");
     char where[512];
     if (preset && family)
-        return lf_fail(err, LF_EINVAL, "%s:%d: family and preset together; a preset has a family already", family->path,
-                       family->line);
+        return lf_fail(err, LF_EINVAL,
+                       "%s:%d: family and preset together; a preset has a family already",
+                       family->path, family->line);
     if (preset) {
         int rc = apply_preset(c, preset, depth, err);
         if (rc)
@@ -92,7 +97,8 @@ static int apply_section(lf_model_config *c, const lf_ini *ini, const char *sect
     return 0;
 }
 
-int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section, lf_err *err)
+int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section,
+                             lf_err *err)
 {
     lf_model_config c;
     lf_model_config_defaults(&c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The decoder as graphs. One block, switched by the description; attention is over packed documents or over the paged
- * cache. */
+ * The decoder as graphs. One block, switched by the description; attention is over packed documents
+ * or over the paged cache. */
 #include "engine/model/decoder.h"
 
 #include <math.h>
@@ -17,13 +17,14 @@ lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_er
         return NULL;
     }
     if (positions < 1 || positions > c->max_positions) {
-        lf_fail(err, LF_EINVAL, "sequences of %lld tokens, but [model] max_positions = %lld", (long long)positions,
-                (long long)c->max_positions);
+        lf_fail(err, LF_EINVAL, "sequences of %lld tokens, but [model] max_positions = %lld",
+                (long long)positions, (long long)c->max_positions);
         return NULL;
     }
     if (c->rope_scaling == LF_ROPE_DYNAMIC && positions > c->rope_original_positions) {
         lf_fail(err, LF_ENOTSUP,
-                "sequences of %lld tokens, but [model] rope_scaling = dynamic is exact up to rope_original_positions = "
+                "sequences of %lld tokens, but [model] rope_scaling = dynamic is exact up to "
+                "rope_original_positions = "
                 "%lld only: shorten them, or choose linear or yarn",
                 (long long)positions, (long long)c->rope_original_positions);
         return NULL;
@@ -83,7 +84,8 @@ static void begin(struct lf_dec_build *b, int64_t rows, int64_t documents)
         b->alibi = lf_const(b->g, "alibi.slopes", LF_F32, 1, c->heads, fill_slopes, b->d);
 }
 
-/* scale * embedding of the token (+ embedding of its position): [R, C]. A narrower embedding is projected up first. */
+/* scale * embedding of the token (+ embedding of its position): [R, C]. A narrower embedding is
+ * projected up first. */
 static lf_val embed(struct lf_dec_build *b)
 {
     const lf_model_config *c = b->c;
@@ -94,7 +96,9 @@ static lf_val embed(struct lf_dec_build *b)
         return lf_embed(b->g, b->tokens, b->positions, wte, wpe, (float)c->embed_scale, offset);
     lf_val x = lf_embed(b->g, b->tokens, LF_NONE, wte, LF_NONE, (float)c->embed_scale, 0);
     x = lf_dec_linear(b, x, false, "embed_in", LF_DEC_OUTSIDE);
-    return wpe.id ? lf_add(b->g, x, lf_embed(b->g, b->tokens, b->positions, LF_NONE, wpe, 1, offset)) : x;
+    return wpe.id
+               ? lf_add(b->g, x, lf_embed(b->g, b->tokens, b->positions, LF_NONE, wpe, 1, offset))
+               : x;
 }
 
 /* Tokens to what the head reads [R, E]. */
@@ -130,7 +134,8 @@ static lf_val head_bias(struct lf_dec_build *b)
 
 bool lf_decoder_has_dropout(const lf_model_config *c)
 {
-    return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0 || c->attn_prob_dropout > 0;
+    return c->embed_dropout > 0 || c->attn_dropout > 0 || c->mlp_dropout > 0 ||
+           c->attn_prob_dropout > 0;
 }
 
 bool lf_decoder_is_random(const lf_decoder *d)
@@ -143,7 +148,8 @@ static int check_tokens(const lf_model_config *c, lf_err *err)
 {
     return c->output == LF_OUTPUT_TOKENS
                ? 0
-               : lf_fail(err, LF_EINVAL, "this model gives scores ([model] output = score), it predicts no tokens");
+               : lf_fail(err, LF_EINVAL,
+                         "this model gives scores ([model] output = score), it predicts no tokens");
 }
 
 /* One check at the end: a graph with a failure is of no use to anyone. */
@@ -155,8 +161,9 @@ static lf_graph *done(lf_graph *g, lf_err *err)
     return NULL;
 }
 
-static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps, const char *name,
-                           const struct lf_decoder_rows *r, bool train, bool dropout, lf_err *err)
+static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps,
+                           const char *name, const struct lf_decoder_rows *r, bool train,
+                           bool dropout, lf_err *err)
 {
     *b = (struct lf_dec_build){.d = d,
                                .c = &d->c,
@@ -174,27 +181,31 @@ static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstor
     return 0;
 }
 
-static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                            bool train, bool score, lf_err *err)
+static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                            const struct lf_decoder_rows *r, bool train, bool score, lf_err *err)
 {
     struct lf_dec_build b;
     if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, train, err))
         return NULL;
-    struct lf_xent_opts o = {
-        .softcap = (float)d->c.logit_softcap, .want_loss = score, .want_lse = score, .want_argmax = score, .want_entropy = r->entropy};
+    struct lf_xent_opts o = {.softcap = (float)d->c.logit_softcap,
+                             .want_loss = score,
+                             .want_lse = score,
+                             .want_argmax = score,
+                             .want_entropy = r->entropy};
     lf_val x = trunk(&b);
-    lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1), &o);
+    lf_xent(b.g, x, head_weight(&b), head_bias(&b), lf_input(b.g, "targets", LF_I32, r->rows, 1),
+            &o);
     return done(b.g, err);
 }
 
-lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                bool train, lf_err *err)
+lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
     return loss_graph(d, ps, name, r, train, false, err);
 }
 
-lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                 lf_err *err)
+lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_rows *r, lf_err *err)
 {
     return loss_graph(d, ps, name, r, false, true, err);
 }
@@ -207,11 +218,13 @@ static void output(struct lf_dec_build *b, lf_val v, bool train, const char *nam
         lf_output(b->g, v, name);
 }
 
-lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                 const struct lf_decoder_heads *h, lf_err *err)
+lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_rows *r, const struct lf_decoder_heads *h,
+                                 lf_err *err)
 {
     struct lf_dec_build b;
-    if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, d, ps, name, r, false, h->train && h->dropout, err))
+    if ((h->logp && check_tokens(&d->c, err)) ||
+        begin_documents(&b, d, ps, name, r, false, h->train && h->dropout, err))
         return NULL;
     b.train = h->train; /* balance of experts is counted */
     lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
@@ -232,8 +245,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
     return done(b.g, err);
 }
 
-lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                  lf_err *err)
+lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                  const struct lf_decoder_rows *r, lf_err *err)
 {
     struct lf_dec_build b;
     if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, false, false, err))
@@ -245,8 +258,8 @@ lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char
     return done(b.g, err);
 }
 
-lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
-                                 lf_err *err)
+lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_paged *p, lf_err *err)
 {
     struct lf_dec_build b = {.d = d, .c = &d->c, .paged = p, .adapter_off = p->adapter_off};
     b.g = check_tokens(&d->c, err) ? NULL : lf_graph_create(ps, name, err);

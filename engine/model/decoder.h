@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The decoder core: one table of parameters and one builder that reads like the mathematics, for every family of
- * config.h. Training, scoring, prefill and decode are the same blocks over different attention and heads.
+ * The decoder core: one table of parameters and one builder that reads like the mathematics, for
+ * every family of config.h. Training, scoring, prefill and decode are the same blocks over
+ * different attention and heads.
  *
- * Logical tensors, matrices [out, in] row-major (group in brackets: its members lie next to each other in the store):
+ * Logical tensors, matrices [out, in] row-major (group in brackets: its members lie next to each
+ * other in the store):
  *
- *     embed.weight [V, E]                 pos_embed.weight [P, C]           embed_norm.{weight,bias} [C]
- *     embed_in.weight [C, E]              embed_out.weight [E, C]           (both with embed_dim only, else E = C)
- *     layers.N.attn_norm.{weight,bias} [C]                                  layers.N.mlp_norm.{weight,bias} [C]
- *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (layers.N.attn.qkv.*)
- *     layers.N.attn.o.{weight,bias} [C, HD]              layers.N.attn.{q,k}_norm.weight [D]
- *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]        (layers.N.mlp.gate_up.*; plain MLP: up alone, no group)
- *     layers.N.mlp.down.{weight,bias} [C, F]             layers.N.{attn,mlp}_post_norm.{weight,bias} [C] (sandwich)
- *     final_norm.{weight,bias} [C]                       head.{weight [V, E], bias [V]}   (weight absent when tied)
- *     score.weight [1, E]                                (output = score: in place of head.*)
+ *     embed.weight [V, E]                              pos_embed.weight [P, C]
+ *     embed_norm.{weight,bias} [C]
+ *     embed_in.weight [C, E], embed_out.weight [E, C]  with embed_dim only, else E = C
+ *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
+ *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
+ *     layers.N.attn.o.{weight,bias} [C, HD]            layers.N.attn.{q,k}_norm.weight [D]
+ *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: up
+ *       alone)
+ *     layers.N.mlp.down.{weight,bias} [C, F]
+ *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)
+ *     final_norm.{weight,bias} [C]
+ *     head.{weight [V, E], bias [V]}                   weight absent when tied
+ *     score.weight [1, E]                              (output = score: in place of head.*)
  *
  * A layer is two branches f, attention and MLP, each joined to the stream x by `block`:
  *     pre       x + f(norm x)                       post   norm(x + f(x))
  *     sandwich  x + post_norm(f(norm x))            alpha  h = norm x;  residual_alpha * h + f(h)
  * or, with parallel_block, x + attn(norm x) + mlp(norm x).
  *
- * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a tensor's name only.
+ * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a
+ * tensor's name only.
  *
- * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32 [R, 1] (-1: none);
- * cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R, 1] (global sample of the row) and
- * offsets i32 [R, 1] (its place in the sample: positions restart per document, so they would repeat random decisions).
+ * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32
+ * [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R,
+ * 1] (global sample of the row) and offsets i32 [R, 1] (its place in the sample: positions restart
+ * per document, so they would repeat random decisions).
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
@@ -35,10 +43,9 @@
 
 typedef struct lf_decoder lf_decoder;
 
-/* positions: how many there are tables for; every position fed must be below it. LF_EINVAL when it exceeds
- * max_positions or vocab is 0, LF_ENOTSUP
- * for a length that the description's rope_scaling cannot do. Copies c. Must outlive every plan with its graphs
- * (constants are filled from it). */
+/* positions: how many there are tables for; every position fed must be below it. LF_EINVAL when it
+ * exceeds max_positions or vocab is 0, LF_ENOTSUP for a length that the description's rope_scaling
+ * cannot do. Copies c. Must outlive every plan with its graphs (constants are filled from it). */
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err);
 void lf_decoder_destroy(lf_decoder *d);
 const lf_model_config *lf_decoder_config(const lf_decoder *d);
@@ -46,38 +53,47 @@ const lf_model_config *lf_decoder_config(const lf_decoder *d);
 /* Declare every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
 
-/* Which layers multiply in 8 bits where the plan has such products (plan.h): of each kind, but for `edges` layers at either end.
- * Embedding, head, routers and experts never do. */
+/* Which layers multiply in 8 bits where the plan has such products (plan.h): of each kind, but for
+ * `edges` layers at either end. Embedding, head, routers and experts never do. */
 struct lf_fp8_layers {
     bool attention; /* qkv, o */
     bool mlp;       /* gate, up, down; of mixtures those of the shared expert */
     int edges;
 };
 /* Mark them in a store that has been declared. LF_EINVAL when nothing is left. */
-int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f, lf_err *err);
+int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f,
+                        lf_err *err);
 
 struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
     int64_t n_docs;  /* bound on documents in cu_seqlens */
     int64_t max_doc; /* longest document; 0 = rows */
-    bool adapter_off; /* of an adapted model (adapter.h): the base alone, such as a reference policy */
-    bool noise;       /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
-    bool entropy;     /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is trained */
+    bool
+        /* of an adapted model (adapter.h): the base alone, such as a reference policy */
+        adapter_off;
+    bool noise; /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
+    bool
+        /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is
+         * trained */
+        entropy;
 };
 
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
-lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                bool train, lf_err *err);
+lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                const struct lf_decoder_rows *r, bool train, lf_err *err);
 bool lf_decoder_has_dropout(const lf_model_config *c);
 /* Do its training graphs take random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
-/* prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) whose targets are given; 0 where none is trained.
+/* prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) whose targets are given; 0
+ * where none is trained.
  */
-void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs, int32_t *prefix);
-/* The two positions of rope2d of the token at `position` of a document with this prefix; of all rows of documents. */
+void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs,
+                         int32_t *prefix);
+/* The two positions of rope2d of the token at `position` of a document with this prefix; of all
+ * rows of documents. */
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);
-void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix, int64_t rows, int32_t *turns,
-                      int32_t *blocks);
+void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix,
+                      int64_t rows, int32_t *turns, int32_t *blocks);
 /* longrope: documents of more tokens turn by the long factors, all of their tokens; others by the
  * short ones. 0: one table for all, because no document can be longer or because there is no
  * longrope. Where it is not 0, turns i32 [R, 1] is an input of every graph: the row of the tables
@@ -89,41 +105,60 @@ int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long
  * document counts as, such as what it could have grown to when it was generated; NULL: its rows. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain, const int32_t *cu_seqlens,
                            int64_t n_docs, const int32_t *reach, int64_t rows, lf_err *err);
-/* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the step record. */
-lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                 lf_err *err);
+/* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the
+ * step record. */
+lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_rows *r, lf_err *err);
 /* Heads whose losses are arithmetic outside the graph. */
 struct lf_decoder_heads {
-    bool train; /* outputs take their gradients from inputs; without, forward alone (reference, values) */
-    bool dropout; /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph has them. Off,
-                   * two passes over the same tokens are the same function, as a ratio of policies needs it */
-    bool logp;  /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
-    bool entropy; /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
-    bool score; /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares; gradient
-                 * input "dscore". A reward model's score of a text is that of its last row, cu_seqlens[d + 1] - 1 */
-    double inv_temperature; /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
+    bool
+        /* outputs take their gradients from inputs; without, forward alone (reference, values) */
+        train;
+    bool
+        /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph
+         * has them. Off, two passes over the same tokens are the same function, as a ratio of
+         * policies needs it */
+        dropout;
+    bool logp; /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
+    bool
+        /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
+        entropy;
+    bool
+        /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score
+         * declares; gradient input "dscore". A reward model's score of a text is that of its last
+         * row, cu_seqlens[d + 1] - 1 */
+        score;
+    double
+        /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T
+         * here. */
+        inv_temperature;
 };
-/* Log-probabilities, entropies and scores of packed documents. In invariant numerics lp has the bits of -loss of the score graph and, for the same
- * T, of what a generator gets from the logits of the paged graph through lf_k_logit_stats. */
-lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                 const struct lf_decoder_heads *h, lf_err *err);
-/* Every row's logits, output "logits" f32 [R, V], before the soft cap of the description (lf_decoder_softcap). */
-lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                                  lf_err *err);
+/* Log-probabilities, entropies and scores of packed documents. In invariant numerics lp has the
+ * bits of -loss of the score graph and, for the same T, of what a generator gets from the logits of
+ * the paged graph through lf_k_logit_stats. */
+lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_rows *r, const struct lf_decoder_heads *h,
+                                 lf_err *err);
+/* Every row's logits, output "logits" f32 [R, V], before the soft cap of the description
+ * (lf_decoder_softcap). */
+lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                  const struct lf_decoder_rows *r, lf_err *err);
 
-/* Generation over a paged cache. Row r is position positions[r] of sequence seq[r] (-1: unused row); it stores its key
- * and value and sees positions 0..positions[r] of its sequence. Prefill and decode differ in `rows` only. Further
- * inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages]; prefix is i32 [n_seq, 1] here and all of a prefix is fed in one
- * step (its tokens see each other in every layer); select i32 [n_select, 1]: rows whose logits are wanted. Output
- * "logits" f32 [n_select, V], before soft cap and temperature: lf_k_logit_stats applies both and sums up (soft cap first, then
- * 1 / T, as in training). States kv.N.k, kv.N.v [n_pages * page_tokens, G*D], shared by name. */
+/* Generation over a paged cache. Row r is position positions[r] of sequence seq[r] (-1: unused
+ * row); it stores its key and value and sees positions 0..positions[r] of its sequence. Prefill and
+ * decode differ in `rows` only. Further inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages];
+ * prefix is i32 [n_seq, 1] here and all of a prefix is fed in one step (its tokens see each other
+ * in every layer); select i32 [n_select, 1]: rows whose logits are wanted. Output "logits" f32
+ * [n_select, V], before soft cap and temperature: lf_k_logit_stats applies both and sums up (soft
+ * cap first, then 1 / T, as in training). States kv.N.k, kv.N.v [n_pages * page_tokens, G*D],
+ * shared by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */
     bool adapter_off;    /* as of lf_decoder_rows */
 };
-lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_paged *p,
-                                 lf_err *err);
+lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
+                                 const struct lf_decoder_paged *p, lf_err *err);
 
 /* z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no cap. */
 void lf_decoder_softcap(const lf_model_config *c, float *logits, int64_t n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One layer of the decoder, switched by the description: attention over packed documents or over the paged cache, the
- * MLP, and how both join the residual stream. */
+ * One layer of the decoder, switched by the description: attention over packed documents or over
+ * the paged cache, the MLP, and how both join the residual stream. */
 #include <math.h>
 #include <stdio.h>
 
@@ -30,8 +30,9 @@ lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *pa
 lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l)
 {
     const lf_model_config *c = b->c;
-    struct lf_norm_opts o = {
-        .eps = (float)c->norm_eps, .w_offset = (float)c->norm_offset, .layer = c->norm == LF_NORM_LAYER};
+    struct lf_norm_opts o = {.eps = (float)c->norm_eps,
+                             .w_offset = (float)c->norm_offset,
+                             .layer = c->norm == LF_NORM_LAYER};
     char name[64];
     part_name(name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
@@ -45,14 +46,17 @@ lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *pa
     part_name(name, part, l);
     lf_val w = lf_paramf(b->g, "%s.weight", name);
     lf_val v = bias ? lf_paramf(b->g, "%s.bias", name) : LF_NONE;
-    const struct lf_adapter_drop drop = {
-        .p = b->dropout ? (float)b->d->adapter_dropout : 0, .sample = b->samples, .position = b->offsets};
+    const struct lf_adapter_drop drop = {.p = b->dropout ? (float)b->d->adapter_dropout : 0,
+                                         .sample = b->samples,
+                                         .position = b->offsets};
     return b->adapter_off ? lf_linear(b->g, x, w, v) : lf_linear_adapted(b->g, x, w, v, &drop);
 }
 
-static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part, int64_t l)
+static lf_val head_norm(struct lf_dec_build *b, lf_val x, int64_t heads, const char *part,
+                        int64_t l)
 {
-    struct lf_norm_opts o = {.eps = (float)b->c->norm_eps, .w_offset = (float)b->c->norm_offset, .heads = (int)heads};
+    struct lf_norm_opts o = {
+        .eps = (float)b->c->norm_eps, .w_offset = (float)b->c->norm_offset, .heads = (int)heads};
     char name[64];
     return lf_norm(b->g, x, lf_paramf(b->g, "%s.weight", part_name(name, part, l)), LF_NONE, &o);
 }
@@ -77,7 +81,8 @@ static void fill_rope(void *dst, const void *ctx)
                          t->sin ? rest : NULL);
 }
 
-/* Heads of layer l turned by their positions; queries have tables of their own where logn_length scales them. */
+/* Heads of layer l turned by their positions; queries have tables of their own where logn_length
+ * scales them. */
 static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, bool query)
 {
     static const char *const names[4][2] = {{"rope.cos", "rope.sin"},
@@ -94,15 +99,15 @@ static lf_val rope(struct lf_dec_build *b, lf_val x, int64_t heads, int64_t l, b
         what |= LF_ROPE_QUERY;
     lf_val table[2];
     for (int k = 0; k < 2; k++)
-        table[k] =
-            lf_const(b->g, names[what][k], LF_F32, table_rows(b->d), o.rot / 2, fill_rope, &b->d->table[what][k]);
+        table[k] = lf_const(b->g, names[what][k], LF_F32, table_rows(b->d), o.rot / 2, fill_rope,
+                            &b->d->table[what][k]);
     return lf_rope(b->g, x, b->turns.id ? b->turns : b->positions, table[0], table[1], &o);
 }
 
 /* ---- attention ---- */
 
-static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val v, const struct lf_attn_opts *o,
-                              int64_t l)
+static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val v,
+                              const struct lf_attn_opts *o, int64_t l)
 {
     const struct lf_decoder_paged *p = b->paged;
     int64_t rows = p->n_pages * p->page_tokens, cols = b->c->kv_heads * b->c->head_dim;
@@ -111,8 +116,10 @@ static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val
     lf_val kp = lf_state(b->g, name, p->cache, rows, cols);
     snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
     lf_val vp = lf_state(b->g, name, p->cache, rows, cols);
-    lf_kv_write(b->g, k, v, kp, vp, b->seq, b->positions, b->table, p->page_tokens, (int)b->c->kv_heads);
-    return lf_attention_paged(b->g, q, kp, vp, b->seq, b->positions, b->table, b->alibi, p->page_tokens, o);
+    lf_kv_write(b->g, k, v, kp, vp, b->seq, b->positions, b->table, p->page_tokens,
+                (int)b->c->kv_heads);
+    return lf_attention_paged(b->g, q, kp, vp, b->seq, b->positions, b->table, b->alibi,
+                              p->page_tokens, o);
 }
 
 /* softmax(scale q k^T + mask) v, projected back; q and k normalised per head and turned before. */
@@ -124,7 +131,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
     lf_val v = lf_slice(b->g, qkv, (H + G) * D, G * D);
     lf_val q, k;
     const bool turned = c->position == LF_POS_ROPE || c->position == LF_POS_ROPE2D;
-    if (turned && !c->qk_norm && !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
+    if (turned && !c->qk_norm &&
+        !lf_dec_logn(b->d)) { /* q and k lie side by side: one pass turns both */
         lf_val qk = rope(b, lf_slice(b->g, qkv, 0, (H + G) * D), H + G, l, false);
         q = lf_slice(b->g, qk, 0, H * D);
         k = lf_slice(b->g, qk, H * D, G * D);
@@ -142,7 +150,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
     }
     struct lf_attn_opts o = {.heads = (int)H,
                              .groups = (int)G,
-                             .scale = (float)(c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)D)),
+                             .scale =
+                                 (float)(c->attn_scale > 0 ? c->attn_scale : 1 / sqrt((double)D)),
                              .softcap = (float)c->attn_softcap,
                              .window = (int32_t)lf_model_layer_window(c, l),
                              .causal = true,
@@ -155,7 +164,8 @@ static lf_val attention(struct lf_dec_build *b, lf_val h, int64_t l)
         o.sample = b->samples;
         o.position = b->offsets;
     }
-    lf_val a = b->paged ? paged_attention(b, q, k, v, &o, l) : lf_attention(b->g, q, k, v, b->cu_seqlens, b->alibi, &o);
+    lf_val a = b->paged ? paged_attention(b, q, k, v, &o, l)
+                        : lf_attention(b->g, q, k, v, b->cu_seqlens, b->alibi, &o);
     return lf_tp_leave(b->g, lf_dec_linear(b, a, c->out_bias, "attn.o", l));
 }
 
@@ -178,7 +188,8 @@ static lf_val mlp(struct lf_dec_build *b, lf_val h, int64_t l)
 }
 
 /* The branch result f joins the residual stream x; h is what the branch read. */
-static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double p, const char *branch, int64_t l)
+static lf_val join(struct lf_dec_build *b, lf_val x, lf_val h, lf_val f, double p,
+                   const char *branch, int64_t l)
 {
     const lf_model_config *c = b->c;
     char part[32];

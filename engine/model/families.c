@@ -3,9 +3,9 @@
  * Families as data: the switches that tell one from another. Sizes are in models/<name>.ini. */
 #include "engine/model/config_priv.h"
 
-#define LLAMA                                                                                                          \
-    "norm=rms", "norm_bias=no", "position=rope", "activation=silu", "mlp=glu", "qkv_bias=no", "out_bias=no",           \
-        "mlp_bias=no", "head_bias=no", "init=normal", "init_std=0.02"
+#define LLAMA                                                                                      \
+    "norm=rms", "norm_bias=no", "position=rope", "activation=silu", "mlp=glu", "qkv_bias=no",      \
+        "out_bias=no", "mlp_bias=no", "head_bias=no", "init=normal", "init_std=0.02"
 
 static const char *const gpt2[] = {"norm=layer",           "norm_eps=1e-5",
                                    "norm_bias=yes",        "position=learned",
@@ -14,9 +14,12 @@ static const char *const gpt2[] = {"norm=layer",           "norm_eps=1e-5",
                                    "mlp_bias=yes",         "head_bias=no",
                                    "tied_head=yes",        "init=residual_scaled",
                                    "init_std=0.02",        NULL};
-static const char *const llama1[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no", NULL};
-static const char *const llama2[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=no", NULL};
-static const char *const llama3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=500000", "tied_head=no", NULL};
+static const char *const llama1[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no",
+                                     NULL};
+static const char *const llama2[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=no",
+                                     NULL};
+static const char *const llama3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=500000", "tied_head=no",
+                                     NULL};
 static const char *const llama31[] = {LLAMA,
                                       "norm_eps=1e-5",
                                       "rope_theta=500000",
@@ -37,14 +40,20 @@ static const char *const llama32[] = {LLAMA,
                                       "rope_original_positions=8192",
                                       "tied_head=yes",
                                       NULL};
-static const char *const mistral[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "sliding_window=4096", "tied_head=no",
-                                      NULL};
+static const char *const mistral[] = {
+    LLAMA, "norm_eps=1e-5", "rope_theta=10000", "sliding_window=4096", "tied_head=no", NULL};
 /* ---- LayerNorm, biases everywhere ---- */
-#define BIASED                                                                                                         \
-    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "mlp=plain", "qkv_bias=yes", "out_bias=yes", "mlp_bias=yes"
+#define BIASED                                                                                     \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "mlp=plain", "qkv_bias=yes", "out_bias=yes",   \
+        "mlp_bias=yes"
 /* Pythia too; GPT-NeoX-20B has activation = gelu_tanh. */
-static const char *const neox[] = {
-    BIASED, "position=rope", "rope_fraction=0.25", "activation=gelu", "parallel_block=two_norms", "tied_head=no", NULL};
+static const char *const neox[] = {BIASED,
+                                   "position=rope",
+                                   "rope_fraction=0.25",
+                                   "activation=gelu",
+                                   "parallel_block=two_norms",
+                                   "tied_head=no",
+                                   NULL};
 static const char *const gptj[] = {BIASED,
                                    "qkv_bias=no",
                                    "out_bias=no",
@@ -57,17 +66,22 @@ static const char *const gptj[] = {BIASED,
                                    "tied_head=no",
                                    NULL};
 /* OPT-350m also has block = post, final_norm = no and embed_dim. */
-static const char *const opt[] = {BIASED, "position=learned", "position_offset=2", "activation=relu", "tied_head=yes",
-                                  NULL};
+static const char *const opt[] = {
+    BIASED, "position=learned", "position_offset=2", "activation=relu", "tied_head=yes", NULL};
 static const char *const galactica[] = {
     BIASED, "position=learned", "position_offset=2", "activation=gelu", "tied_head=yes", NULL};
-static const char *const bloom[] = {BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes",
-                                    NULL};
+static const char *const bloom[] = {
+    BIASED, "position=alibi", "embed_norm=yes", "activation=gelu_tanh", "tied_head=yes", NULL};
 /* One key and value head: kv_heads = 1. */
 static const char *const starcoder[] = {BIASED,       "position=learned", "activation=gelu_tanh",
                                         "kv_heads=1", "tied_head=yes",    NULL};
-static const char *const starcoder2[] = {
-    BIASED, "position=rope", "rope_theta=100000", "tied_head=yes", "activation=gelu_tanh", "sliding_window=4096", NULL};
+static const char *const starcoder2[] = {BIASED,
+                                         "position=rope",
+                                         "rope_theta=100000",
+                                         "tied_head=yes",
+                                         "activation=gelu_tanh",
+                                         "sliding_window=4096",
+                                         NULL};
 static const char *const phi[] = {BIASED,
                                   "position=rope",
                                   "rope_fraction=0.4",
@@ -77,22 +91,32 @@ static const char *const phi[] = {BIASED,
                                   "tied_head=no",
                                   NULL};
 /* 7B and, with 8 groups, 11B; 40B and 180B normalise twice. */
-#define FALCON                                                                                                         \
-    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "position=rope", "mlp=plain", "activation=gelu", "qkv_bias=no",    \
-        "out_bias=no", "mlp_bias=no", "tied_head=yes"
+#define FALCON                                                                                     \
+    "norm=layer", "norm_bias=yes", "norm_eps=1e-5", "position=rope", "mlp=plain",                  \
+        "activation=gelu", "qkv_bias=no", "out_bias=no", "mlp_bias=no", "tied_head=yes"
 static const char *const falcon[] = {FALCON, "parallel_block=one_norm", "kv_heads=1", NULL};
 static const char *const falcon40b[] = {FALCON, "parallel_block=two_norms", "kv_heads=8", NULL};
 
 /* ---- RMSNorm and SwiGLU ---- */
-static const char *const codellama[] = {LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "tied_head=no", NULL};
-static const char *const yi[] = {LLAMA, "norm_eps=1e-5", "rope_theta=5000000", "tied_head=no", NULL};
+static const char *const codellama[] = {LLAMA, "norm_eps=1e-5", "rope_theta=1000000",
+                                        "tied_head=no", NULL};
+static const char *const yi[] = {LLAMA, "norm_eps=1e-5", "rope_theta=5000000", "tied_head=no",
+                                 NULL};
 /* The coder models have theta 1e5, scaled by 4. */
-static const char *const deepseek[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no", NULL};
-static const char *const deepseek_coder[] = {
-    LLAMA, "norm_eps=1e-6", "rope_theta=100000", "rope_scaling=linear", "rope_factor=4", "tied_head=no", NULL};
+static const char *const deepseek[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no",
+                                       NULL};
+static const char *const deepseek_coder[] = {LLAMA,
+                                             "norm_eps=1e-6",
+                                             "rope_theta=100000",
+                                             "rope_scaling=linear",
+                                             "rope_factor=4",
+                                             "tied_head=no",
+                                             NULL};
 /* 7B turns, 13B has ALiBi; the second generation has a head of unit rows. */
-static const char *const baichuan[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no", NULL};
-static const char *const baichuan13b[] = {LLAMA, "norm_eps=1e-6", "position=alibi", "tied_head=no", NULL};
+static const char *const baichuan[] = {LLAMA, "norm_eps=1e-6", "rope_theta=10000", "tied_head=no",
+                                       NULL};
+static const char *const baichuan13b[] = {LLAMA, "norm_eps=1e-6", "position=alibi", "tied_head=no",
+                                          NULL};
 static const char *const baichuan2[] = {LLAMA,           "norm_eps=1e-6", "rope_theta=10000",
                                         "norm_head=yes", "tied_head=no",  NULL};
 static const char *const baichuan2_13b[] = {LLAMA,           "norm_eps=1e-6", "position=alibi",
@@ -106,32 +130,59 @@ static const char *const internlm2[] = {LLAMA,
                                         "tied_head=no",
                                         NULL};
 /* longrope of the 128k models comes with their numbers from config.json. */
-static const char *const phi3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=no", NULL};
-/* Queries grow by log-n beyond the trained length, which the sizes give (logn_length, rope_original_positions). */
-static const char *const qwen1[] = {
-    LLAMA, "norm_eps=1e-6", "rope_theta=10000", "qkv_bias=yes", "rope_scaling=dynamic", "tied_head=no", NULL};
+static const char *const phi3[] = {LLAMA, "norm_eps=1e-5", "rope_theta=10000", "tied_head=no",
+                                   NULL};
+/* Queries grow by log-n beyond the trained length, which the sizes give (logn_length,
+ * rope_original_positions). */
+static const char *const qwen1[] = {LLAMA,
+                                    "norm_eps=1e-6",
+                                    "rope_theta=10000",
+                                    "qkv_bias=yes",
+                                    "rope_scaling=dynamic",
+                                    "tied_head=no",
+                                    NULL};
 /* embed_scale = sqrt(hidden) comes with the sizes. */
-#define GEMMA LLAMA, "norm_eps=1e-6", "norm_offset=1", "activation=gelu_tanh", "rope_theta=10000", "tied_head=yes"
+#define GEMMA                                                                                      \
+    LLAMA, "norm_eps=1e-6", "norm_offset=1", "activation=gelu_tanh", "rope_theta=10000",           \
+        "tied_head=yes"
 static const char *const gemma[] = {GEMMA, NULL};
-static const char *const gemma2[] = {
-    GEMMA, "block=sandwich", "sliding_window=4096", "window_pattern=2", "attn_softcap=50", "logit_softcap=30", NULL};
-static const char *const gemma3[] = {
-    GEMMA, "block=sandwich", "qk_norm=yes", "rope_theta=1000000", "rope_local_theta=10000", "window_pattern=6", NULL};
+static const char *const gemma2[] = {GEMMA,
+                                     "block=sandwich",
+                                     "sliding_window=4096",
+                                     "window_pattern=2",
+                                     "attn_softcap=50",
+                                     "logit_softcap=30",
+                                     NULL};
+static const char *const gemma3[] = {GEMMA,
+                                     "block=sandwich",
+                                     "qk_norm=yes",
+                                     "rope_theta=1000000",
+                                     "rope_local_theta=10000",
+                                     "window_pattern=6",
+                                     NULL};
 /* ChatGLM 2 and 3 and the first GLM-4: half of each head turns, in neighbouring pairs. */
-#define GLM                                                                                                            \
-    LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes", "qkv_bias=yes",           \
-        "tied_head=no"
+#define GLM                                                                                        \
+    LLAMA, "norm_eps=1e-5", "rope_theta=10000", "rope_fraction=0.5", "rope_interleaved=yes",       \
+        "qkv_bias=yes", "tied_head=no"
 static const char *const chatglm3[] = {GLM, NULL};
 static const char *const glm4[] = {GLM, "block=sandwich", NULL};
-static const char *const chatglm[] = {
-    BIASED, "block=alpha", "position=rope2d", "mask=prefix", "activation=gelu_tanh", "tied_head=no", NULL};
+static const char *const chatglm[] = {BIASED,        "block=alpha",          "position=rope2d",
+                                      "mask=prefix", "activation=gelu_tanh", "tied_head=no",
+                                      NULL};
 
 /* Qwen 1.5 and 2.5 differ from 2 in sizes only. */
-static const char *const qwen2[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qkv_bias=yes", "tied_head=no", NULL};
-static const char *const qwen3[] = {LLAMA, "norm_eps=1e-6", "rope_theta=1000000", "qk_norm=yes", "tied_head=no", NULL};
+static const char *const qwen2[] = {LLAMA,          "norm_eps=1e-6", "rope_theta=1000000",
+                                    "qkv_bias=yes", "tied_head=no",  NULL};
+static const char *const qwen3[] = {LLAMA,         "norm_eps=1e-6", "rope_theta=1000000",
+                                    "qk_norm=yes", "tied_head=no",  NULL};
 
-static const char *const mixtral[] = {
-    LLAMA, "norm_eps=1e-5", "rope_theta=1000000", "tied_head=no", "router_renorm=yes", "router_aux=0.02", NULL};
+static const char *const mixtral[] = {LLAMA,
+                                      "norm_eps=1e-5",
+                                      "rope_theta=1000000",
+                                      "tied_head=no",
+                                      "router_renorm=yes",
+                                      "router_aux=0.02",
+                                      NULL};
 static const char *const qwen15_moe[] = {LLAMA,
                                          "norm_eps=1e-6",
                                          "rope_theta=1000000",
@@ -141,8 +192,9 @@ static const char *const qwen15_moe[] = {LLAMA,
                                          "shared_gate=yes",
                                          "router_aux=0.001",
                                          NULL};
-static const char *const qwen3_moe[] = {LLAMA,          "norm_eps=1e-6",     "rope_theta=1000000", "qk_norm=yes",
-                                        "tied_head=no", "router_renorm=yes", "router_aux=0.001",   NULL};
+static const char *const qwen3_moe[] = {
+    LLAMA,          "norm_eps=1e-6",     "rope_theta=1000000", "qk_norm=yes",
+    "tied_head=no", "router_renorm=yes", "router_aux=0.001",   NULL};
 static const char *const deepseek_moe[] = {LLAMA,
                                            "norm_eps=1e-6",
                                            "rope_theta=10000",

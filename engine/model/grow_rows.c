@@ -69,7 +69,8 @@ static int find_mean(source *s, lf_err *err)
 
 /* ---- rows ---- */
 
-static int mean_of(const source *s, const uint32_t *ids, size_t n, float *out, float *row, void *raw, lf_err *err)
+static int mean_of(const source *s, const uint32_t *ids, size_t n, float *out, float *row,
+                   void *raw, lf_err *err)
 {
     int rc = 0;
     for (int64_t k = 0; k < s->width; k++)
@@ -89,7 +90,8 @@ static int make_row(const source *s, int64_t r, float *out, float *row, void *ra
     int64_t i = r - p->used;
     if (i >= p->n_new && r < s->e->shape[0])
         return read_rows(s, r, 1, out, raw, err);
-    enum lf_rows_init init = i >= p->n_new || (p->init == LF_ROWS_GAUSSIAN && s->e->ndim == 1) ? LF_ROWS_MEAN : p->init;
+    enum lf_rows_init init =
+        i >= p->n_new || (p->init == LF_ROWS_GAUSSIAN && s->e->ndim == 1) ? LF_ROWS_MEAN : p->init;
     switch (init) {
     case LF_ROWS_SUBTOKENS:
         return mean_of(s, p->old[i], p->n_old[i], out, row, raw, err);
@@ -97,7 +99,8 @@ static int make_row(const source *s, int64_t r, float *out, float *row, void *ra
         return read_rows(s, p->used - 1, 1, out, raw, err);
     case LF_ROWS_GAUSSIAN:
         for (int64_t k = 0; k < s->width; k++)
-            out[k] = (float)(p->std * lf_rng_normal(p->seed, s->site, (uint64_t)(i * s->width + k)));
+            out[k] =
+                (float)(p->std * lf_rng_normal(p->seed, s->site, (uint64_t)(i * s->width + k)));
         return 0;
     case LF_ROWS_MEAN:
     default:
@@ -136,7 +139,8 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     int64_t old = first < kept ? (kept - first < n ? kept - first : n) : 0;
     int rc = old ? lf_ckpt_read_flat(s->c, s->e, first, old, dst, err) : 0;
     if (rc == 0 && old < n)
-        rc = fill_new(s, first + old, n - old, (uint8_t *)dst + (size_t)old * lf_h5_type_bytes(s->e->dtype), err);
+        rc = fill_new(s, first + old, n - old,
+                      (uint8_t *)dst + (size_t)old * lf_h5_type_bytes(s->e->dtype), err);
     return rc;
 }
 
@@ -152,21 +156,25 @@ static bool grows(const char *name)
     return false;
 }
 
-static int open_source(source *s, lf_ckpt_tensor *t, const lf_ckpt *c, const lf_ckpt_entry *e, const lf_rows_plan *p,
-                       int64_t vocab, lf_err *err)
+static int open_source(source *s, lf_ckpt_tensor *t, const lf_ckpt *c, const lf_ckpt_entry *e,
+                       const lf_rows_plan *p, int64_t vocab, lf_err *err)
 {
     *s = (source){.c = c, .e = e, .width = 1};
-    *t =
-        (lf_ckpt_tensor){.name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .fill = fill, .user = s};
+    *t = (lf_ckpt_tensor){.name = e->name,
+                          .kind = e->kind,
+                          .dtype = e->dtype,
+                          .ndim = e->ndim,
+                          .fill = fill,
+                          .user = s};
     memcpy(t->shape, e->shape, sizeof(t->shape));
     if (!grows(e->name))
         return 0;
     if (e->ndim > 2 || e->shape[0] != vocab)
-        return lf_fail(err, LF_EINVAL, "%s: %s has %lld rows, its model a vocabulary of %lld", lf_ckpt_dir(c), e->name,
-                       (long long)e->shape[0], (long long)vocab);
+        return lf_fail(err, LF_EINVAL, "%s: %s has %lld rows, its model a vocabulary of %lld",
+                       lf_ckpt_dir(c), e->name, (long long)e->shape[0], (long long)vocab);
     if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
-        return lf_fail(err, LF_EFORMAT, "%s: %s is %s; weights are f32 or bf16", lf_ckpt_dir(c), e->name,
-                       lf_h5_type_name(e->dtype));
+        return lf_fail(err, LF_EFORMAT, "%s: %s is %s; weights are f32 or bf16", lf_ckpt_dir(c),
+                       e->name, lf_h5_type_name(e->dtype));
     s->p = p;
     s->width = e->ndim == 2 ? e->shape[1] : 1;
     for (const char *q = e->name; *q; q++) /* FNV-1a */
@@ -178,16 +186,18 @@ static int open_source(source *s, lf_ckpt_tensor *t, const lf_ckpt *c, const lf_
 static int check_plan(const lf_rows_plan *p, const lf_ckpt *c, int64_t vocab, lf_err *err)
 {
     if (p->used < 1 || p->used > vocab)
-        return lf_fail(err, LF_EINVAL,
-                       "%s: the model has %lld rows, the tokenizer %lld tokens; they do not belong together",
-                       lf_ckpt_dir(c), (long long)vocab, (long long)p->used);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s: the model has %lld rows, the tokenizer %lld tokens; they do not belong together",
+            lf_ckpt_dir(c), (long long)vocab, (long long)p->used);
     if (p->rows < vocab || p->rows < p->used + p->n_new)
-        return lf_fail(err, LF_EINVAL, "%lld rows do not hold a model of %lld and %lld tokens", (long long)p->rows,
-                       (long long)vocab, (long long)(p->used + p->n_new));
+        return lf_fail(err, LF_EINVAL, "%lld rows do not hold a model of %lld and %lld tokens",
+                       (long long)p->rows, (long long)vocab, (long long)(p->used + p->n_new));
     for (int64_t i = 0; i < p->n_new; i++)
         for (size_t k = 0; k < p->n_old[i]; k++)
             if (p->old[i][k] >= (uint64_t)p->used)
-                return lf_fail(err, LF_EINVAL, "new token %lld is made of %u, which is no old token", (long long)i,
+                return lf_fail(err, LF_EINVAL,
+                               "new token %lld is made of %u, which is no old token", (long long)i,
                                (unsigned)p->old[i][k]);
     return 0;
 }
@@ -195,10 +205,11 @@ static int check_plan(const lf_rows_plan *p, const lf_ckpt *c, int64_t vocab, lf
 static json_t *make_state(const lf_ckpt *from, const lf_model_config *c, json_t *grown, lf_err *err)
 {
     json_t *model = lf_model_config_to_json(c, err);
-    json_t *o = model
-                    ? json_pack("{s:I,s:o,s:O}", "step", (json_int_t)lf_ckpt_step(from), "model", model, "grown", grown)
-                    : NULL;
-    json_t *sha = json_object_get(grown, "tokenizer_sha256"); /* where pretrain keeps and looks for it */
+    json_t *o = model ? json_pack("{s:I,s:o,s:O}", "step", (json_int_t)lf_ckpt_step(from), "model",
+                                  model, "grown", grown)
+                      : NULL;
+    json_t *sha =
+        json_object_get(grown, "tokenizer_sha256"); /* where pretrain keeps and looks for it */
     if (!o || (sha && json_object_set(o, "tokenizer_sha256", sha))) {
         json_decref(o);
         lf_fail(err, LF_ENOMEM, "no memory for the state of the grown checkpoint");
@@ -207,8 +218,8 @@ static json_t *make_state(const lf_ckpt *from, const lf_model_config *c, json_t 
     return o;
 }
 
-int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, json_t *grown, int threads,
-                 lf_ckpt_result *out, lf_err *err)
+int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, json_t *grown,
+                 int threads, lf_ckpt_result *out, lf_err *err)
 {
     lf_model_config mc;
     lf_ckpt_writer *w = NULL;
@@ -228,7 +239,8 @@ int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, js
         n_grown += s[k++].p != NULL;
     }
     if (rc == 0 && n_grown == 0)
-        rc = lf_fail(err, LF_EINVAL, "%s has no %sembed.weight to grow", lf_ckpt_dir(from), LF_WEIGHTS_PREFIX);
+        rc = lf_fail(err, LF_EINVAL, "%s has no %sembed.weight to grow", lf_ckpt_dir(from),
+                     LF_WEIGHTS_PREFIX);
     mc.vocab = p->rows;
     if (rc == 0)
         rc = (state = make_state(from, &mc, grown, err)) ? 0 : LF_ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merging: every weight of the base is copied in blocks; those of adapted layers get their product added on the way. What
- * was trained whole beside the adapter comes from there. */
+ * Merging: every weight of the base is copied in blocks; those of adapted layers get their product
+ * added on the way. What was trained whole beside the adapter comes from there. */
 #include "engine/model/merge.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ struct part {
     const struct merge *m;
     const lf_ckpt *from; /* the base; of what is trained whole the adapter */
     const lf_ckpt_entry *e;
-    const float *a, *b; /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
+    const float *a, *b;    /* [rank, cols], [rows of the weight, rank]; NULL: nothing */
     const float *m_of_row; /* [rows of the weight]: magnitudes; NULL: none */
     int64_t cols;
 };
@@ -75,7 +75,8 @@ static void set_lengths(const struct part *p, int64_t row, int64_t rows, double 
     }
 }
 
-/* lf_ckpt_tensor's fill: elements [first, first + n). Lengths are of whole rows, so those are made. */
+/* lf_ckpt_tensor's fill: elements [first, first + n). Lengths are of whole rows, so those are
+ * made. */
 static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 {
     const struct part *p = user;
@@ -99,23 +100,25 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
 }
 
 /* The whole of an adapter's tensor; cols 0: a vector. */
-static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows, int64_t cols, const float **out,
-                       lf_err *err)
+static int read_factor(struct merge *m, const char *name, const char *what, int64_t rows,
+                       int64_t cols, const float **out, lf_err *err)
 {
     char *full = lf_arena_printf(m->arena, err, LF_WEIGHTS_PREFIX "%s.%s", name, what);
     if (!full)
         return LF_ENOMEM;
     const lf_ckpt_entry *e = lf_ckpt_find(m->adapter, full, "weight");
-    if (!e || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows || (cols && e->shape[1] != cols) || e->dtype != LF_H5_F32)
-        return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]", m->o->adapter, full, (long long)rows,
-                       (long long)cols);
+    if (!e || e->ndim != (cols ? 2 : 1) || e->shape[0] != rows || (cols && e->shape[1] != cols) ||
+        e->dtype != LF_H5_F32)
+        return lf_fail(err, LF_EINVAL, "%s: %s is missing or not f32 [%lld, %lld]", m->o->adapter,
+                       full, (long long)rows, (long long)cols);
     float *x = lf_arena_alloc(m->arena, (size_t)(rows * (cols ? cols : 1)), sizeof *x, err);
     *out = x;
     return x ? lf_ckpt_read(m->adapter, e, NULL, NULL, x, err) : LF_ENOMEM;
 }
 
 /* The adapter `of`, whose B has so many rows; the weight's begin at row. */
-static int read_factors(struct merge *m, struct part *p, const char *of, int64_t row, int64_t rows, lf_err *err)
+static int read_factors(struct merge *m, struct part *p, const char *of, int64_t row, int64_t rows,
+                        lf_err *err)
 {
     int rc = read_factor(m, of, "lora_A", m->ac.rank, p->cols, &p->a, err);
     if (!rc)
@@ -136,7 +139,8 @@ static char *stem(struct merge *m, const char *name, lf_err *err)
     return lf_arena_printf(m->arena, err, "%.*s", (int)(n > tail ? n - tail : n), name);
 }
 
-/* What is added to tensor i of the store: the adapter of its own, or its rows of that of its group. */
+/* What is added to tensor i of the store: the adapter of its own, or its rows of that of its
+ * group. */
 static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
 {
     const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
@@ -151,7 +155,8 @@ static int find_factors(struct merge *m, int i, struct part *p, lf_err *err)
     int64_t row = 0, rows = d->dims[0];
     for (int k = i - 1; k >= 0 && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k--)
         row += lf_pstore_desc(m->ps, k)->dims[0];
-    for (int k = i + 1; k < lf_pstore_count(m->ps) && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k++)
+    for (int k = i + 1;
+         k < lf_pstore_count(m->ps) && strcmp(lf_pstore_desc(m->ps, k)->group, d->group) == 0; k++)
         rows += lf_pstore_desc(m->ps, k)->dims[0];
     snprintf(name, sizeof name, "%s.lora_B", group);
     if (lf_pstore_find(m->ps, name) < 0) /* members of the group have some, this one has none */
@@ -169,7 +174,8 @@ static int add_tensor(struct merge *m, int i, lf_err *err)
     *p = (struct part){.m = m, .from = d->whole ? m->adapter : m->base};
     p->e = lf_ckpt_find(p->from, name, "weight");
     if (!p->e || (p->e->dtype != LF_H5_F32 && p->e->dtype != LF_H5_BF16) || p->e->ndim != d->ndim)
-        return lf_fail(err, LF_EFORMAT, "%s: no weight %s as the model has it", lf_ckpt_dir(p->from), name);
+        return lf_fail(err, LF_EFORMAT, "%s: no weight %s as the model has it",
+                       lf_ckpt_dir(p->from), name);
     lf_ckpt_tensor *t = &m->tensors[m->n++];
     *t = (lf_ckpt_tensor){.name = name,
                           .kind = "weight",
@@ -179,7 +185,8 @@ static int add_tensor(struct merge *m, int i, lf_err *err)
                           .user = p};
     for (int k = 0; k < d->ndim; k++) {
         if (p->e->shape[k] != d->dims[k])
-            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that the model gives it", lf_ckpt_dir(p->from), name);
+            return lf_fail(err, LF_EFORMAT, "%s: %s has not the shape that the model gives it",
+                           lf_ckpt_dir(p->from), name);
         t->shape[k] = d->dims[k];
     }
     return lf_pstore_adapted(m->ps, d->group) ? find_factors(m, i, p, err) : 0;
@@ -219,7 +226,8 @@ static json_t *merged_state(const struct merge *m, lf_err *err)
     char hex[LF_HASH_HEX];
     json_t *s = json_copy(m->o->state ? m->o->state : lf_ckpt_state(m->adapter));
     lf_hash_hex(hex, lf_ckpt_identity(m->adapter));
-    json_t *from = json_pack("{s:O?,s:s}", "base", json_object_get(lf_ckpt_state(m->adapter), "base"), "adapter", hex);
+    json_t *from = json_pack("{s:O?,s:s}", "base",
+                             json_object_get(lf_ckpt_state(m->adapter), "base"), "adapter", hex);
     if (!s || !from || json_object_set(s, "merged", from)) {
         json_decref(s);
         s = NULL;

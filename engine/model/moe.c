@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts in a decoder layer: which layers have one, what it weighs, and its graph. Dropless: an expert
- * takes as many rows as choose it; buffers hold exactly tokens * experts_per_token rows. */
+ * Mixture of experts in a decoder layer: which layers have one, what it weighs, and its graph.
+ * Dropless: an expert takes as many rows as choose it; buffers hold exactly tokens *
+ * experts_per_token rows. */
 #include <stdio.h>
 
 #include "engine/model/decoder_priv.h"
@@ -23,12 +24,15 @@ int64_t lf_model_moe_layers(const lf_model_config *c)
 int64_t lf_model_moe_params(const lf_model_config *c, bool active)
 {
     const int64_t used = active ? c->experts_per_token : c->experts;
-    return c->hidden * (c->experts + 3 * used * c->expert_ffn + 3 * c->shared_ffn + (c->shared_gate ? 1 : 0));
+    return c->hidden *
+           (c->experts + 3 * used * c->expert_ffn + 3 * c->shared_ffn + (c->shared_gate ? 1 : 0));
 }
 
-static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, const char *part, int64_t l)
+static lf_val expert(struct lf_dec_build *b, lf_val x, const struct lf_routes *r, const char *part,
+                     int64_t l)
 {
-    return lf_moe_linear(b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", (long long)l, part), r);
+    return lf_moe_linear(
+        b->g, x, lf_paramf(b->g, "layers.%lld.moe.experts.%s.weight", (long long)l, part), r);
 }
 
 /* The shared expert: a gated MLP that every row takes, perhaps weighed by a gate of its own. */
@@ -36,10 +40,11 @@ static lf_val shared(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
     lf_val gu = lf_dec_linear(b, h, false, "moe.shared.gate_up", l);
-    lf_val u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->shared_ffn), lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn),
-                      (enum lf_act)c->activation);
+    lf_val u = lf_glu(b->g, lf_slice(b->g, gu, 0, c->shared_ffn),
+                      lf_slice(b->g, gu, c->shared_ffn, c->shared_ffn), (enum lf_act)c->activation);
     lf_val y = lf_dec_linear(b, u, false, "moe.shared.down", l);
-    return c->shared_gate ? lf_row_gate(b->g, y, lf_dec_linear(b, h, false, "moe.shared_gate", l)) : y;
+    return c->shared_gate ? lf_row_gate(b->g, y, lf_dec_linear(b, h, false, "moe.shared_gate", l))
+                          : y;
 }
 
 static struct lf_routes routes(struct lf_dec_build *b, lf_val h, lf_val bias, int64_t l)
@@ -67,14 +72,16 @@ static bool last_moe_layer(const lf_model_config *c, int64_t l)
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l)
 {
     const lf_model_config *c = b->c;
-    lf_val bias = c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l) : LF_NONE;
+    lf_val bias =
+        c->router_bias ? lf_paramf(b->g, "layers.%lld.moe.router.bias", (long long)l) : LF_NONE;
     h = lf_tp_enter(b->g, h);
     struct lf_routes r = routes(b, h, bias, l);
     if (b->train)
         b->load = lf_moe_stats(b->g, &r, bias, b->cu_seqlens, b->load,
                                last_moe_layer(c, l) ? (int)lf_model_moe_layers(c) : 0);
     lf_val x = lf_moe_permute(b->g, h, &r);
-    lf_val u = lf_glu(b->g, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l), (enum lf_act)c->activation);
+    lf_val u = lf_glu(b->g, expert(b, x, &r, "gate", l), expert(b, x, &r, "up", l),
+                      (enum lf_act)c->activation);
     lf_val y = lf_moe_combine(b->g, expert(b, u, &r, "down", l), &r);
     if (c->shared_ffn)
         y = lf_add(b->g, y, shared(b, h, l));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameter table of the decoder: names, groups, shapes, initial values, decay and shard rules, in one place. */
+ * The parameter table of the decoder: names, groups, shapes, initial values, decay and shard rules,
+ * in one place. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,10 +45,11 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
         t->rc = rc;
 }
 
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
-                const char *fmt, ...) __attribute__((format(printf, 7, 8)));
-static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard, int64_t out, int64_t in,
-                const char *fmt, ...)
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
+                int64_t out, int64_t in, const char *fmt, ...)
+    __attribute__((format(printf, 7, 8)));
+static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
+                int64_t out, int64_t in, const char *fmt, ...)
 {
     if (t->rc)
         return;
@@ -56,12 +58,14 @@ static void add(struct table *t, const char *group, enum kind kind, enum lf_shar
     va_start(ap, fmt);
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
-    struct lf_param_desc d = {.name = name, .group = group, .ndim = in ? 2 : 1, .dims = {out, in}, .shard = shard};
+    struct lf_param_desc d = {
+        .name = name, .group = group, .ndim = in ? 2 : 1, .dims = {out, in}, .shard = shard};
     declare(t, kind, &d);
 }
 
 /* One matrix [out, in] for each expert. */
-static void add_expert(struct table *t, enum kind kind, int64_t out, int64_t in, const char *part, int64_t l)
+static void add_expert(struct table *t, enum kind kind, int64_t out, int64_t in, const char *part,
+                       int64_t l)
 {
     char name[96];
     snprintf(name, sizeof(name), "layers.%lld.moe.experts.%s.weight", (long long)l, part);
@@ -111,7 +115,8 @@ static void add_mlp(struct table *t, int64_t l)
     snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
     if (glu)
         add(t, w, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.gate.weight", n);
-    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.up.weight", n);
+    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.up.weight",
+        n);
     if (glu && c->mlp_bias)
         add(t, b, BIAS, LF_SHARD_ROWS, c->ffn, 0, "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
@@ -142,9 +147,12 @@ static void add_moe(struct table *t, int64_t l)
     add_expert(t, RESIDUAL_OUT, c->hidden, c->expert_ffn, "down", l);
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden, "layers.%lld.moe.shared.gate.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden, "layers.%lld.moe.shared.up.weight", n);
-        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->shared_ffn, "layers.%lld.moe.shared.down.weight", n);
+        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden,
+            "layers.%lld.moe.shared.gate.weight", n);
+        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden,
+            "layers.%lld.moe.shared.up.weight", n);
+        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->shared_ffn,
+            "layers.%lld.moe.shared.down.weight", n);
     }
     if (c->shared_gate)
         add(t, NULL, MATRIX, LF_SHARD_NONE, 1, c->hidden, "layers.%lld.moe.shared_gate.weight", n);
@@ -209,7 +217,8 @@ int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
         add(&t, NULL, MATRIX, LF_SHARD_NONE, c->embed_dim, c->hidden, "embed_out.weight");
     }
     if (c->position == LF_POS_LEARNED)
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->max_positions + c->position_offset, c->hidden, "pos_embed.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->max_positions + c->position_offset, c->hidden,
+            "pos_embed.weight");
     if (c->embed_norm)
         add_norm(&t, "embed_norm");
     for (int64_t l = 0; l < c->layers; l++)

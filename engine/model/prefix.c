@@ -7,7 +7,8 @@
 #include "engine/base/mem.h"
 #include "engine/model/decoder_priv.h"
 
-void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs, int32_t *prefix)
+void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs,
+                         int32_t *prefix)
 {
     for (int64_t d = 0; d < n_docs; d++) {
         const int32_t first = cu_seqlens[d], end = cu_seqlens[d + 1];
@@ -25,8 +26,8 @@ void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *b
     *block = (int32_t)(position < prefix ? 0 : position - prefix + 1);
 }
 
-void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix, int64_t rows, int32_t *turns,
-                      int32_t *blocks)
+void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix,
+                      int64_t rows, int32_t *turns, int32_t *blocks)
 {
     for (int64_t d = 0; d < n_docs; d++)
         for (int64_t r = cu_seqlens[d]; r < cu_seqlens[d + 1]; r++)

@@ -17,7 +17,10 @@
 #define STATE_MAX ((size_t)64 << 20)
 
 /* Zeros stand for data of which nobody knows what made it. */
-static bool known(const char *sha) { return sha && strspn(sha, "0") < strlen(sha); }
+static bool known(const char *sha)
+{
+    return sha && strspn(sha, "0") < strlen(sha);
+}
 
 int lf_same_tokenizer(const char *dir, const char *sha256, const char *whose, lf_err *err)
 {
@@ -29,7 +32,8 @@ int lf_same_tokenizer(const char *dir, const char *sha256, const char *whose, lf
     int rc = path ? 0 : LF_ENOMEM;
     if (rc == 0 && known(sha) && strcmp(sha, sha256) != 0)
         rc = lf_fail(err, LF_EINVAL,
-                     "%s was trained with another tokenizer (%.12s) than that of %s (%.12s): its tokens mean other text; give the one it was "
+                     "%s was trained with another tokenizer (%.12s) than that of %s (%.12s): its "
+                     "tokens mean other text; give the one it was "
                      "trained with",
                      dir, sha, whose, sha256);
     json_decref(state);
@@ -42,7 +46,8 @@ int lf_same_tokenizer_data(const char *dir, const char *data, lf_err *err)
     lf_artifact a = {0};
     if (lf_artifact_load(&a, data, "shards", NULL) != 0)
         return 0;
-    int rc = lf_same_tokenizer(dir, json_string_value(json_object_get(a.meta, "tokenizer_sha256")), data, err);
+    int rc = lf_same_tokenizer(dir, json_string_value(json_object_get(a.meta, "tokenizer_sha256")),
+                               data, err);
     lf_artifact_fini(&a);
     return rc;
 }
@@ -55,7 +60,8 @@ int lf_same_tokenizer_made(const char *data, const char *sha256, const char *who
     const char *sha = json_string_value(json_object_get(a.meta, "tokenizer_sha256"));
     int rc = 0;
     if (known(sha) && known(sha256) && strcmp(sha, sha256) != 0)
-        rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s) than %s (%.12s)", data, sha, whose, sha256);
+        rc = lf_fail(err, LF_EINVAL, "%s was made with another tokenizer (%.12s) than %s (%.12s)",
+                     data, sha, whose, sha256);
     lf_artifact_fini(&a);
     return rc;
 }

@@ -33,7 +33,8 @@ static double llama3_frequency(const lf_model_config *c, double freq)
 /* The pair that turns `turns` times over the original length. */
 static double yarn_pair(const lf_model_config *c, double turns, int64_t rot)
 {
-    return (double)rot * log((double)c->rope_original_positions / (turns * 2 * M_PI)) / (2 * log(c->rope_theta));
+    return (double)rot * log((double)c->rope_original_positions / (turns * 2 * M_PI)) /
+           (2 * log(c->rope_theta));
 }
 
 static double yarn_frequency(const lf_model_config *c, double freq, int64_t i, int64_t rot)
@@ -75,15 +76,18 @@ static double rope_amplitude(const lf_model_config *c, bool local)
         return c->rope_attn_factor;
     if (!(c->rope_factor > 1))
         return 1;
-    return c->rope_scaling == LF_ROPE_YARN ? 0.1 * log(c->rope_factor) + 1
-                                           : sqrt(1 + log(c->rope_factor) / log((double)c->rope_original_positions));
+    return c->rope_scaling == LF_ROPE_YARN
+               ? 0.1 * log(c->rope_factor) + 1
+               : sqrt(1 + log(c->rope_factor) / log((double)c->rope_original_positions));
 }
 
-void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what, float *cos_out, float *sin_out)
+void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned what,
+                          float *cos_out, float *sin_out)
 {
     const int64_t rot = lf_model_rope_dim(c), half = rot / 2;
     const bool local = (what & LF_ROPE_LOCAL) && c->rope_local_theta > 0;
-    const double logn = (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
+    const double logn =
+        (what & LF_ROPE_QUERY) && c->logn_length > 1 ? log((double)c->logn_length) : 0;
     for (int64_t i = 0; i < half; i++) {
         double freq = rope_frequency(c, (what & LF_ROPE_LONG) != 0, local, i, rot);
         for (int64_t p = 0; p < positions; p++) {
@@ -104,7 +108,8 @@ void lf_model_alibi_slopes(const lf_model_config *c, float *slopes)
     while (2 * n <= c->heads)
         n *= 2;
     for (int64_t h = 0; h < c->heads; h++) {
-        double e = h < n ? -8.0 * (double)(h + 1) / (double)n : -8.0 * (double)(2 * (h - n) + 1) / (double)(2 * n);
+        double e = h < n ? -8.0 * (double)(h + 1) / (double)n
+                         : -8.0 * (double)(2 * (h - n) + 1) / (double)(2 * n);
         slopes[h] = (float)exp2(e);
     }
 }
@@ -143,8 +148,8 @@ int64_t lf_model_matmul_params(const lf_model_config *c)
     int64_t attn = c->hidden * (q + 2 * kv) + q * c->hidden;
     int64_t mlp = (c->mlp == LF_MLP_GLU ? 3 : 2) * c->hidden * c->ffn;
     const int64_t moe = lf_model_moe_layers(c);
-    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) + head_params(c) +
-           2 * c->embed_dim * c->hidden;
+    return c->layers * attn + (c->layers - moe) * mlp + moe * lf_model_moe_params(c, true) +
+           head_params(c) + 2 * c->embed_dim * c->hidden;
 }
 
 /* Norms of one layer. */
@@ -170,8 +175,8 @@ int64_t lf_model_param_count(const lf_model_config *c)
         layer += 2 * c->head_dim;
     const bool score = c->output == LF_OUTPUT_SCORE;
     int64_t n = lf_model_matmul_params(c) + c->layers * layer; /* matmul counts the head once */
-    n += lf_model_moe_layers(c) *
-         (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) + (c->router_bias ? c->experts : 0));
+    n += lf_model_moe_layers(c) * (lf_model_moe_params(c, false) - lf_model_moe_params(c, true) +
+                                   (c->router_bias ? c->experts : 0));
     if (c->final_norm)
         n += norm;
     if (score || !c->tied_head)

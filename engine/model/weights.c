@@ -9,8 +9,8 @@
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 
-static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool adapter, const char *prefix, bool moments,
-                      lf_arena *a, lf_err *err)
+static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool adapter,
+                      const char *prefix, bool moments, lf_arena *a, lf_err *err)
 {
     int count = lf_pstore_count(ps);
     lf_ckpt_tensor *t = lf_arena_alloc(a, (size_t)count * N_STORED, sizeof(*t), err);
@@ -25,12 +25,14 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool
             return LF_ENOMEM;
         for (size_t j = 0; j < (moments ? N_STORED : 1); j++) {
             struct lf_pview v;
-            const enum lf_pkind kind = stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
+            const enum lf_pkind kind =
+                stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
             int rc = lf_pstore_view(ps, i, kind, &v);
             if (rc == 0 && stored[j] != LF_P_MASTER)
                 continue; /* frozen, or balanced and not optimized */
             if (rc != 1 || (v.dtype != LF_F32 && v.dtype != LF_BF16))
-                return lf_fail(err, LF_EINVAL, "%s has no weights in f32 or bf16 in memory to save", name);
+                return lf_fail(err, LF_EINVAL, "%s has no weights in f32 or bf16 in memory to save",
+                               name);
             t[k] = (lf_ckpt_tensor){.name = name,
                                     .kind = lf_pkind_name(stored[j]),
                                     .dtype = v.dtype == LF_F32 ? LF_H5_F32 : LF_H5_BF16,
@@ -55,19 +57,19 @@ size_t lf_weights_bytes(const lf_pstore *ps, bool adapter)
     size_t sum = 0;
     for (int i = 0; i < lf_pstore_count(ps); i++)
         if (lf_pstore_desc(ps, i)->adapter == adapter)
-            sum += lf_pstore_planned(ps, i, lf_pstore_weights(ps, i)) + lf_pstore_planned(ps, i, LF_P_M) +
-                   lf_pstore_planned(ps, i, LF_P_V);
+            sum += lf_pstore_planned(ps, i, lf_pstore_weights(ps, i)) +
+                   lf_pstore_planned(ps, i, LF_P_M) + lf_pstore_planned(ps, i, LF_P_V);
     return sum;
 }
 
-int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments, lf_arena *a,
-                       lf_err *err)
+int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
+                       bool moments, lf_arena *a, lf_err *err)
 {
     return tensors_of(out, n, ps, false, prefix, moments, a, err);
 }
 
-int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix, bool moments,
-                               lf_arena *a, lf_err *err)
+int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
+                               const char *prefix, bool moments, lf_arena *a, lf_err *err)
 {
     return tensors_of(out, n, ps, true, prefix, moments, a, err);
 }
@@ -79,7 +81,8 @@ static void shape_text(lf_buf *b, const int64_t *dims, int n)
     lf_buf_addc(b, ']');
 }
 
-static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, const char *where, lf_err *err)
+static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, const char *where,
+                       lf_err *err)
 {
     bool same = e->ndim == d->ndim;
     for (int i = 0; i < d->ndim && same; i++)
@@ -98,12 +101,13 @@ static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, co
     return rc;
 }
 
-int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e, enum lf_pkind kind, lf_err *err)
+int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
+                    enum lf_pkind kind, lf_err *err)
 {
     const enum lf_dtype type = e->dtype == LF_H5_F32 ? LF_F32 : LF_BF16;
     if (e->dtype != LF_H5_F32 && e->dtype != LF_H5_BF16)
-        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16", lf_ckpt_dir(c), e->name,
-                       e->kind, lf_h5_type_name(e->dtype));
+        return lf_fail(err, LF_EFORMAT, "%s: %s (%s) is %s; weights and moments are f32 or bf16",
+                       lf_ckpt_dir(c), e->name, e->kind, lf_h5_type_name(e->dtype));
     size_t n = 1;
     for (int k = 0; k < e->ndim; k++) /* the shape is the model's: checked */
         n *= (size_t)e->shape[k];
@@ -127,28 +131,33 @@ bool lf_weights_is_head(const char *name)
     return strncmp(name, "head.", 5) == 0 || strcmp(name, "score.weight") == 0;
 }
 
-/* Is a tensor of the store there for this part of it? What is trained whole beside an adapter begins as the base's. */
+/* Is a tensor of the store there for this part of it? What is trained whole beside an adapter
+ * begins as the base's. */
 static bool fills(const struct lf_param_desc *d, enum part part)
 {
     return d->adapter == (part == ADAPTER) || d->whole;
 }
 
 /* Every tensor of the file under prefix must be one of the store's. */
-static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix, lf_err *err)
+static int check_visited(const lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix,
+                         lf_err *err)
 {
     size_t skip = strlen(prefix);
     for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-        if (strncmp(e->name, prefix, skip) != 0 || (part == TRUNK && lf_weights_is_head(e->name + skip)))
+        if (strncmp(e->name, prefix, skip) != 0 ||
+            (part == TRUNK && lf_weights_is_head(e->name + skip)))
             continue;
         const int at = lf_pstore_find(ps, e->name + skip);
         if (at < 0 || !fills(lf_pstore_desc(ps, at), part))
-            return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c), e->name);
+            return lf_fail(err, LF_EINVAL, "%s: %s is not a tensor of this model", lf_ckpt_dir(c),
+                           e->name);
     }
     return 0;
 }
 
-static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char *prefix,
+                    bool moments, lf_err *err)
 {
     int rc = check_visited(ps, part, c, prefix, err);
     for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
@@ -159,10 +168,12 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
         lf_buf_init(&name);
         lf_buf_addf(&name, "%s%s", prefix, d->name);
         rc = lf_buf_check(&name, err);
-        for (size_t j = 0; j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && !rc; j++) {
+        for (size_t j = 0;
+             j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && !rc; j++) {
             const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
             if (!e)
-                rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(stored[j]), name.data);
+                rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c),
+                             lf_pkind_name(stored[j]), name.data);
             if (!rc)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
             if (!rc)
@@ -178,7 +189,8 @@ int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool mo
     return load_all(ps, BASE, c, prefix, moments, err);
 }
 
-int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix, lf_err *err)
+int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
+                          lf_err *err)
 {
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
@@ -190,7 +202,8 @@ int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, l
     return load_all(ps, TRUNK, c, prefix, false, err);
 }
 
-int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
+                            lf_err *err)
 {
     return load_all(ps, ADAPTER, c, prefix, moments, err);
 }

@@ -31,7 +31,8 @@ int64_t lf_seqs_last(const struct lf_seqs *s, size_t i)
     return -1;
 }
 
-void lf_token_rewards(double *reward, const struct lf_seqs *s, const double *score, const double *kl, double beta)
+void lf_token_rewards(double *reward, const struct lf_seqs *s, const double *score,
+                      const double *kl, double beta)
 {
     for (int64_t t = s->first[0]; t < s->first[s->n]; t++)
         reward[t] = kl && lf_seqs_on(s, t) ? -beta * kl[t] : 0;
@@ -42,7 +43,8 @@ void lf_token_rewards(double *reward, const struct lf_seqs *s, const double *sco
     }
 }
 
-void lf_gae(double *adv, double *ret, const struct lf_seqs *s, const double *reward, const double *value, double gamma, double lambda)
+void lf_gae(double *adv, double *ret, const struct lf_seqs *s, const double *reward,
+            const double *value, double gamma, double lambda)
 {
     for (size_t i = 0; i < s->n; i++) {
         double next_v = 0, next_a = 0;
@@ -98,7 +100,8 @@ bool lf_group_flat(const double *score, size_t group)
     return true;
 }
 
-static void one_group(double *adv, const double *score, size_t group, enum lf_group_kind kind, double eps)
+static void one_group(double *adv, const double *score, size_t group, enum lf_group_kind kind,
+                      double eps)
 {
     double sum = 0, squares = 0;
     for (size_t k = 0; k < group; k++)
@@ -113,7 +116,8 @@ static void one_group(double *adv, const double *score, size_t group, enum lf_gr
                                          : score[k] - mean;
 }
 
-int64_t lf_group_advantage(double *adv, const double *score, size_t n, size_t group, enum lf_group_kind kind, double eps, lf_err *err)
+int64_t lf_group_advantage(double *adv, const double *score, size_t n, size_t group,
+                           enum lf_group_kind kind, double eps, lf_err *err)
 {
     int64_t flat = 0;
     if (group < 1 || n % group)

@@ -40,11 +40,12 @@ static void add_pair(lf_bt_sums *s, double c, double r, double loss)
     s->rejected += r;
 }
 
-void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen, const float *rejected,
-                const float *margin, int64_t n, double centre, double scale)
+void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen,
+                const float *rejected, const float *margin, int64_t n, double centre, double scale)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double c = (double)chosen[i], r = (double)rejected[i], m = margin ? (double)margin[i] : 0;
+        const double c = (double)chosen[i], r = (double)rejected[i],
+                     m = margin ? (double)margin[i] : 0;
         double dc, dr;
         add_pair(sums, c, r, lf_bt_pair(c, r, m, centre, &dc, &dr));
         if (!d_chosen)

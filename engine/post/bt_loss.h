@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The reward model's loss on pairs of scores: Bradley and Terry (1952) as in Stiennon et al. (2020) and Ouyang et al.
- * (2022), with the margin of Llama 2 (Touvron et al., 2023) and the centring of Eisenstein et al. (2023). For a pair
- * with scores c (of the chosen answer) and r (of the rejected one) and margin m
+ * The reward model's loss on pairs of scores: Bradley and Terry (1952) as in Stiennon et al. (2020)
+ * and Ouyang et al. (2022), with the margin of Llama 2 (Touvron et al., 2023) and the centring of
+ * Eisenstein et al. (2023). For a pair with scores c (of the chosen answer) and r (of the rejected
+ * one) and margin m
  *
  *     loss = -log sigmoid(c - r - m)  +  centre (c + r)^2
  *     d loss / d c = -sigmoid(-(c - r - m)) + 2 centre (c + r)
  *     d loss / d r =  sigmoid(-(c - r - m)) + 2 centre (c + r)
  *
- * The loss of an optimizer step is the mean over all its pairs. Sums are kept here, so that micro-batches and ranks add
- * up: a gradient is scaled by 1 / pairs of the whole step when it is formed, and the sums of parts are added before
- * they are divided. Everything is f64; c == r counts as wrong.
+ * The loss of an optimizer step is the mean over all its pairs. Sums are kept here, so that
+ * micro-batches and ranks add up: a gradient is scaled by 1 / pairs of the whole step when it is
+ * formed, and the sums of parts are added before they are divided. Everything is f64; c == r counts
+ * as wrong.
  */
 #ifndef LF_POST_BT_LOSS_H
 #define LF_POST_BT_LOSS_H
@@ -40,10 +42,10 @@ typedef struct lf_bt_means {
 /* One pair. dc, dr: the derivatives. */
 double lf_bt_pair(double c, double r, double margin, double centre, double *dc, double *dr);
 
-/* Add n pairs to sums. margin NULL: 0. d_chosen and d_rejected (both NULL: not wanted) become scale times the
- * derivatives of each pair's loss; scale = 1 / pairs of the step. */
-void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen, const float *rejected,
-                const float *margin, int64_t n, double centre, double scale);
+/* Add n pairs to sums. margin NULL: 0. d_chosen and d_rejected (both NULL: not wanted) become scale
+ * times the derivatives of each pair's loss; scale = 1 / pairs of the step. */
+void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen,
+                const float *rejected, const float *margin, int64_t n, double centre, double scale);
 
 void lf_bt_sums_add(lf_bt_sums *to, const lf_bt_sums *from);
 void lf_bt_sums_means(lf_bt_means *out, const lf_bt_sums *s);

@@ -19,26 +19,47 @@ struct lf_dpo {
 };
 
 /* Sums of a step. Of pairs: */
-enum { S_LOSS, S_UNITS, S_CORRECT, S_MARGIN, S_BETTER, S_WORSE, S_LP_BETTER, S_LP_WORSE, S_NLL, S_PAIRS_N };
+enum {
+    S_LOSS,
+    S_UNITS,
+    S_CORRECT,
+    S_MARGIN,
+    S_BETTER,
+    S_WORSE,
+    S_LP_BETTER,
+    S_LP_WORSE,
+    S_NLL,
+    S_PAIRS_N
+};
 /* Of labelled answers; and of the survey before. */
 enum { K_LOSS, K_UNITS, K_GOOD, K_REWARD_GOOD, K_REWARD_BAD, K_LP_GOOD, K_LP_BAD, K_SUMS_N };
 enum { Z_SUM, Z_N };
 
-static const char *const pair_metrics[] = {"loss",           "accuracy",         "margin",       "reward_chosen",
-                                           "reward_rejected", "logps_chosen",     "logps_rejected", "nll"};
-static const char *const pair_valid[] = {"valid_loss",           "valid_accuracy",     "valid_margin",
-                                         "valid_reward_chosen", "valid_reward_rejected", "valid_logps_chosen",
-                                         "valid_logps_rejected", "valid_nll"};
-static const char *const kto_metrics[] = {"loss", "margin", "kl", "reward_chosen", "reward_rejected", "logps_chosen", "logps_rejected"};
-static const char *const kto_valid[] = {"valid_loss",          "valid_margin",       "valid_kl",            "valid_reward_chosen",
-                                        "valid_reward_rejected", "valid_logps_chosen", "valid_logps_rejected"};
+static const char *const pair_metrics[] = {
+    "loss",         "accuracy",       "margin", "reward_chosen", "reward_rejected",
+    "logps_chosen", "logps_rejected", "nll"};
+static const char *const pair_valid[] = {"valid_loss",
+                                         "valid_accuracy",
+                                         "valid_margin",
+                                         "valid_reward_chosen",
+                                         "valid_reward_rejected",
+                                         "valid_logps_chosen",
+                                         "valid_logps_rejected",
+                                         "valid_nll"};
+static const char *const kto_metrics[] = {
+    "loss", "margin", "kl", "reward_chosen", "reward_rejected", "logps_chosen", "logps_rejected"};
+static const char *const kto_valid[] = {
+    "valid_loss",          "valid_margin",          "valid_kl",
+    "valid_reward_chosen", "valid_reward_rejected", "valid_logps_chosen",
+    "valid_logps_rejected"};
 
 static void pair_means(void *user, const double *s, const double *tops, double *out)
 {
     (void)user;
     (void)tops;
     const double n = s[S_UNITS];
-    const double v[] = {s[S_LOSS], s[S_CORRECT], s[S_MARGIN], s[S_BETTER], s[S_WORSE], s[S_LP_BETTER], s[S_LP_WORSE], s[S_NLL]};
+    const double v[] = {s[S_LOSS],  s[S_CORRECT],   s[S_MARGIN],   s[S_BETTER],
+                        s[S_WORSE], s[S_LP_BETTER], s[S_LP_WORSE], s[S_NLL]};
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
         out[i] = v[i] / n;
 }
@@ -57,8 +78,8 @@ static void kto_means(void *user, const double *s, const double *tops, double *o
     out[6] = s[K_LP_BAD] / bad;
 }
 
-static lf_graph *graph(void *user, const lf_decoder *dec, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                       bool train, lf_err *err)
+static lf_graph *graph(void *user, const lf_decoder *dec, lf_pstore *ps, const char *name,
+                       const struct lf_decoder_rows *r, bool train, lf_err *err)
 {
     lf_dpo *d = user;
     const struct lf_decoder_heads h = {.train = train, .logp = true, .dropout = d->o.dropout};
@@ -75,14 +96,18 @@ static lf_graph *graph(void *user, const lf_decoder *dec, lf_pstore *ps, const c
 }
 
 /* Segment s as an answer. LF_EINVAL when nothing of it is trained. */
-static int answer(const lf_dpo *d, const struct lf_train_view *v, int32_t s, struct lf_answer *a, lf_err *err)
+static int answer(const lf_dpo *d, const struct lf_train_view *v, int32_t s, struct lf_answer *a,
+                  lf_err *err)
 {
     const lf_loader_batch *b = v->batch;
     a->logp = lf_segment_logp(d->lp, b, s, &a->n);
-    a->ref = d->ref ? lf_reference_logp(d->ref, v->valid_split, b->seg_source[s], b->seg_doc[s], b->seg_mismatched[s]) : 0;
+    a->ref = d->ref ? lf_reference_logp(d->ref, v->valid_split, b->seg_source[s], b->seg_doc[s],
+                                        b->seg_mismatched[s])
+                    : 0;
     if (a->n > 0 || b->seg_mismatched[s])
         return 0;
-    return lf_fail(err, LF_EINVAL, "document %lld of the data (source %d) has no trained token in its answer",
+    return lf_fail(err, LF_EINVAL,
+                   "document %lld of the data (source %d) has no trained token in its answer",
                    (long long)b->seg_doc[s], b->seg_source[s]);
 }
 
@@ -131,7 +156,8 @@ static int one_label(lf_dpo *d, const struct lf_train_view *v, int32_t s, double
     int rc = b->seg_mismatched[s] ? 0 : answer(d, v, s, &a, err);
     if (rc || b->seg_mismatched[s])
         return rc;
-    const bool good = lf_shardset_label(lf_loader_set(v->data, b->seg_source[s]), (uint64_t)b->seg_doc[s]);
+    const bool good =
+        lf_shardset_label(lf_loader_set(v->data, b->seg_source[s]), (uint64_t)b->seg_doc[s]);
     struct lf_kto_result x = lf_kto_loss(&d->o.kto_opts, &a, good, d->z);
     sums[K_LOSS] += x.loss;
     sums[K_UNITS] += 1;
@@ -143,7 +169,8 @@ static int one_label(lf_dpo *d, const struct lf_train_view *v, int32_t s, double
     return 0;
 }
 
-static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops, lf_err *err)
+static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops,
+                         lf_err *err)
 {
     lf_dpo *d = user;
     const size_t bytes = (size_t)v->rows * sizeof(*d->dlp);
@@ -190,10 +217,12 @@ static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
 
 static json_t *identity(const struct lf_dpo_opts *o)
 {
-    return o->kto ? json_pack("{s:s,s:b,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout, "beta", o->kto_opts.beta,
-                              "weight_good", o->kto_opts.w_good, "weight_bad", o->kto_opts.w_bad)
-                  : json_pack("{s:s,s:b,s:f,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout, "beta", o->pair.beta,
-                              "label_smoothing", o->pair.smoothing, "gamma", o->pair.gamma, "nll", o->pair.nll);
+    return o->kto ? json_pack("{s:s,s:b,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout,
+                              "beta", o->kto_opts.beta, "weight_good", o->kto_opts.w_good,
+                              "weight_bad", o->kto_opts.w_bad)
+                  : json_pack("{s:s,s:b,s:f,s:f,s:f,s:f}", "loss", o->loss, "dropout", o->dropout,
+                              "beta", o->pair.beta, "label_smoothing", o->pair.smoothing, "gamma",
+                              o->pair.gamma, "nll", o->pair.nll);
 }
 
 int lf_dpo_create(lf_dpo **out, const struct lf_dpo_opts *o, lf_err *err)
@@ -204,25 +233,26 @@ int lf_dpo_create(lf_dpo **out, const struct lf_dpo_opts *o, lf_err *err)
     const bool reference = o->kto || lf_pair_needs_reference(o->pair.kind);
     d->o = *o;
     d->o.reference.mismatched = o->kto;
-    d->obj = (lf_objective){.user = d,
-                            .rows = o->kto ? LF_ROWS_UNPAIRED : LF_ROWS_PAIRS,
-                            .mismatched = o->kto,
-                            .units = o->kto ? "answers (with a stranger's answer to the same prompt)" : "pairs",
-                            .dropout = o->dropout,
-                            .graph = graph,
-                            .prepare = reference ? prepare : NULL,
-                            .prepare_only = o->reference_only,
-                            .survey = o->kto ? survey : NULL,
-                            .surveyed = surveyed,
-                            .after_forward = after_forward,
-                            .means = o->kto ? kto_means : pair_means,
-                            .n_sums = o->kto ? K_SUMS_N : S_PAIRS_N,
-                            .metrics = o->kto ? kto_metrics : pair_metrics,
-                            .valid_metrics = o->kto ? kto_valid : pair_valid,
-                            .n_metrics = o->kto ? sizeof(kto_metrics) / sizeof(kto_metrics[0])
-                                                : sizeof(pair_metrics) / sizeof(pair_metrics[0]),
-                            .n_shown = 3,
-                            .identity = identity(o)};
+    d->obj = (lf_objective){
+        .user = d,
+        .rows = o->kto ? LF_ROWS_UNPAIRED : LF_ROWS_PAIRS,
+        .mismatched = o->kto,
+        .units = o->kto ? "answers (with a stranger's answer to the same prompt)" : "pairs",
+        .dropout = o->dropout,
+        .graph = graph,
+        .prepare = reference ? prepare : NULL,
+        .prepare_only = o->reference_only,
+        .survey = o->kto ? survey : NULL,
+        .surveyed = surveyed,
+        .after_forward = after_forward,
+        .means = o->kto ? kto_means : pair_means,
+        .n_sums = o->kto ? K_SUMS_N : S_PAIRS_N,
+        .metrics = o->kto ? kto_metrics : pair_metrics,
+        .valid_metrics = o->kto ? kto_valid : pair_valid,
+        .n_metrics = o->kto ? sizeof(kto_metrics) / sizeof(kto_metrics[0])
+                            : sizeof(pair_metrics) / sizeof(pair_metrics[0]),
+        .n_shown = 3,
+        .identity = identity(o)};
     if (!d->obj.identity) {
         lf_dpo_destroy(d);
         return lf_fail(err, LF_ENOMEM, "objective: out of memory");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training on judged answers as an objective of the loop (engine/train/objective.h): one forward pass gives the policy's
- * log-probabilities of both answers of a pair, which lie in one row; pair_loss.h turns sums over answers into losses and
- * gradients; reference.h has the other policy's.
+ * Training on judged answers as an objective of the loop (engine/train/objective.h): one forward
+ * pass gives the policy's log-probabilities of both answers of a pair, which lie in one row;
+ * pair_loss.h turns sums over answers into losses and gradients; reference.h has the other
+ * policy's.
  */
 #ifndef LF_POST_DPO_H
 #define LF_POST_DPO_H

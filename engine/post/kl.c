@@ -56,7 +56,9 @@ int lf_kl_control_check(const struct lf_kl_control *c, lf_err *err)
     if (!(c->beta >= 0) || !isfinite(c->beta))
         return lf_fail(err, LF_EINVAL, "the KL coefficient is %g: it must be 0 or more", c->beta);
     if (c->adaptive && (!(c->beta > 0) || !(c->target > 0) || !(c->horizon > 0)))
-        return lf_fail(err, LF_EINVAL, "an adaptive KL coefficient needs a beginning, a target and a horizon above 0 (%g, %g, %g)",
+        return lf_fail(err, LF_EINVAL,
+                       "an adaptive KL coefficient needs a beginning, a target and a horizon above "
+                       "0 (%g, %g, %g)",
                        c->beta, c->target, c->horizon);
     return 0;
 }

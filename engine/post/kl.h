@@ -2,8 +2,10 @@
  *
  * How far a policy is from its reference, token by token, and the coefficient that holds it there.
  *
- * With k1 = lp - ref of a token drawn from the policy (Schulman, "Approximating KL divergence", 2020):
- *     k1 = lp - ref              unbiased, its own gradient is useless as a loss (its expectation is 0)
+ * With k1 = lp - ref of a token drawn from the policy (Schulman, "Approximating KL divergence",
+ * 2020):
+ *     k1 = lp - ref              unbiased, its own gradient is useless as a loss (its expectation
+ *                                is 0)
  *     k2 = k1^2 / 2              small bias, and as a loss the gradient of the true KL
  *     k3 = exp(-k1) - 1 + k1     unbiased, never negative
  * `straight` gives the value of k1 or k3 the gradient of k2 (straight-through, verl's "+").
@@ -24,7 +26,7 @@ struct lf_kl_opts {
     double clamp_in;  /* bound on |lp - ref| before anything is made of it; 0: none */
     double clamp_out; /* bound on |estimate|; 0: none */
 };
-#define LF_KL_CLAMP_IN 20.0 /* what verl, OpenRLHF and NeMo-RL use */
+#define LF_KL_CLAMP_IN  20.0 /* what verl, OpenRLHF and NeMo-RL use */
 #define LF_KL_CLAMP_OUT 10.0
 
 double lf_kl(const struct lf_kl_opts *o, double lp, double ref);

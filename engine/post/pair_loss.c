@@ -27,11 +27,13 @@ int lf_pair_check(const struct lf_pair_opts *o, lf_err *err)
     if (!(o->smoothing >= 0 && o->smoothing < 0.5))
         return lf_fail(err, LF_EINVAL, "label_smoothing must be at least 0 and below 0.5");
     if (o->smoothing > 0 && o->kind != LF_PAIR_SIGMOID && o->kind != LF_PAIR_ROBUST)
-        return lf_fail(err, LF_EINVAL, "label_smoothing belongs to loss = sigmoid and loss = robust");
+        return lf_fail(err, LF_EINVAL,
+                       "label_smoothing belongs to loss = sigmoid and loss = robust");
     if (!(o->gamma >= 0) || (o->gamma > 0 && o->kind != LF_PAIR_SIMPO))
         return lf_fail(err, LF_EINVAL, "gamma belongs to loss = simpo and must not be negative");
     if (!(o->nll >= 0) || (o->nll > 0 && o->kind == LF_PAIR_ORPO))
-        return lf_fail(err, LF_EINVAL, "nll must not be negative, and loss = orpo has that term already");
+        return lf_fail(err, LF_EINVAL,
+                       "nll must not be negative, and loss = orpo has that term already");
     return 0;
 }
 
@@ -68,18 +70,22 @@ static double log_odds(double a, double *slope)
     return a - log(rest);
 }
 
-static void orpo(const struct lf_pair_opts *o, double ac, double ar, struct lf_pair_result *r, double *dc, double *dr)
+static void orpo(const struct lf_pair_opts *o, double ac, double ar, struct lf_pair_result *r,
+                 double *dc, double *dr)
 {
-    double sc, sr, odds = log_odds(ac, &sc) - log_odds(ar, &sr), slope = -o->beta * lf_sigmoid(-odds);
+    double sc, sr, odds = log_odds(ac, &sc) - log_odds(ar, &sr),
+                   slope = -o->beta * lf_sigmoid(-odds);
     r->loss = -ac - o->beta * lf_log_sigmoid(odds);
     *dc = -1 + slope * sc;
     *dr = -slope * sr;
 }
 
-struct lf_pair_result lf_pair_loss(const struct lf_pair_opts *o, const struct lf_answer *c, const struct lf_answer *r)
+struct lf_pair_result lf_pair_loss(const struct lf_pair_opts *o, const struct lf_answer *c,
+                                   const struct lf_answer *r)
 {
     const bool ref = lf_pair_needs_reference(o->kind), means = !ref || o->kind == LF_PAIR_IPO;
-    const double nc = (double)c->n, nr = (double)r->n, kc = means ? 1 / nc : 1, kr = means ? 1 / nr : 1;
+    const double nc = (double)c->n, nr = (double)r->n, kc = means ? 1 / nc : 1,
+                 kr = means ? 1 / nr : 1;
     const double lc = c->logp - (ref ? c->ref : 0), lr = r->logp - (ref ? r->ref : 0);
     struct lf_pair_result out = {.nll = -c->logp / nc};
     out.reward_chosen = o->beta * (ref ? lc : lc / nc);
@@ -96,9 +102,11 @@ struct lf_pair_result lf_pair_loss(const struct lf_pair_opts *o, const struct lf
     return out;
 }
 
-struct lf_kto_result lf_kto_loss(const struct lf_kto_opts *o, const struct lf_answer *a, bool good, double z)
+struct lf_kto_result lf_kto_loss(const struct lf_kto_opts *o, const struct lf_answer *a, bool good,
+                                 double z)
 {
-    const double d = a->logp - a->ref, x = o->beta * (good ? d - z : z - d), p = lf_sigmoid(x), w = good ? o->w_good : o->w_bad;
+    const double d = a->logp - a->ref, x = o->beta * (good ? d - z : z - d), p = lf_sigmoid(x),
+                 w = good ? o->w_good : o->w_bad;
     const double slope = -w * p * lf_sigmoid(-x) * o->beta;
     return (struct lf_kto_result){
         .loss = w * lf_sigmoid(-x), .d_logp = good ? slope : -slope, .reward = o->beta * d};

@@ -1,30 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses that train a policy on answers that people (or a model) have judged, without a reward model. Pure arithmetic on
- * log-probabilities, in f64; what gives those and takes the gradients is engine/graph.
+ * Losses that train a policy on answers that people (or a model) have judged, without a reward
+ * model. Pure arithmetic on log-probabilities, in f64; what gives those and takes the gradients is
+ * engine/graph.
  *
- * A pair has a better answer c and a worse one r. l is the sum of log p over an answer's n tokens (prompt excluded), l_ref
- * the reference policy's, a = l / n its mean, and
+ * A pair has a better answer c and a worse one r. l is the sum of log p over an answer's n tokens
+ * (prompt excluded), l_ref the reference policy's, a = l / n its mean, and
  *
  *     h = (l_c - l_ref_c) - (l_r - l_ref_r)        x = beta h        s = label smoothing
  *
- *     sigmoid  -(1 - s) log sig(x) - s log sig(-x)                       Rafailov et al. 2023; s > 0: cDPO, Mitchell 2023
- *     robust   (-(1 - s) log sig(x) + s log sig(-x)) / (1 - 2 s)         Chowdhury et al. 2024, s < 1/2
- *     hinge    max(0, 1 - x)                                             Zhao et al. 2023 (SLiC) on the same x
- *     ipo      (h_a - 1 / (2 beta))^2, h_a as h with means a             Azar et al. 2023, with means as the authors' code
- *     orpo     -a_c - beta log sig(o), o = log odds(a_c) - log odds(a_r), odds(a) = e^a / (1 - e^a)     Hong et al. 2024
- *     simpo    -log sig(beta (a_c - a_r) - gamma)                        Meng et al. 2024; gamma is the whole margin
+ *     sigmoid  -(1 - s) log sig(x) - s log sig(-x)                       Rafailov et al. 2023; s >
+ *              0: cDPO, Mitchell 2023
+ *     robust   (-(1 - s) log sig(x) + s log sig(-x)) / (1 - 2 s)         Chowdhury et al. 2024, s <
+ *              1/2
+ *     hinge    max(0, 1 - x)                                             Zhao et al. 2023 (SLiC) on
+ *              the same x
+ *     ipo      (h_a - 1 / (2 beta))^2, h_a as h with means a             Azar et al. 2023, with
+ *              means as the authors' code
+ *     orpo     -a_c - beta log sig(o), o = log odds(a_c) - log odds(a_r), odds(a) = e^a / (1 - e^a)
+ *              Hong et al. 2024
+ *     simpo    -log sig(beta (a_c - a_r) - gamma)                        Meng et al. 2024; gamma is
+ *              the whole margin
  *
- * orpo and simpo have no reference. `nll` adds nll * -a_c to the others (RPO, Pang et al. 2024; it is orpo's first term
- * with 1). NLL is the mean over the answer's own tokens, then over pairs: so it does not depend on which pairs share a
- * micro-batch. (TRL averages over the tokens of a micro-batch, and orpo's over prompt and answer.)
+ * orpo and simpo have no reference. `nll` adds nll * -a_c to the others (RPO, Pang et al. 2024; it
+ * is orpo's first term with 1). NLL is the mean over the answer's own tokens, then over pairs: so
+ * it does not depend on which pairs share a micro-batch. (TRL averages over the tokens of a
+ * micro-batch, and orpo's over prompt and answer.)
  *
  * With a label instead of a pair (KTO, Ethayarajh et al. 2024), d = l - l_ref:
  *
  *     good     w_good (1 - sig(beta (d - z)))          not     w_bad (1 - sig(beta (z - d)))
- *     z = max(0, mean of d over prompts with a stranger's answer), of the whole optimizer step, no gradient
+ *     z = max(0, mean of d over prompts with a stranger's answer), of the whole optimizer step, no
+ *     gradient
  *
- * The loss of a step is the mean over its pairs or answers: whoever calls scales by 1 / their number.
+ * The loss of a step is the mean over its pairs or answers: whoever calls scales by 1 / their
+ * number.
  */
 #ifndef LF_POST_PAIR_LOSS_H
 #define LF_POST_PAIR_LOSS_H
@@ -34,7 +44,14 @@
 
 #include "engine/base/err.h"
 
-enum lf_pair_kind { LF_PAIR_SIGMOID, LF_PAIR_ROBUST, LF_PAIR_HINGE, LF_PAIR_IPO, LF_PAIR_ORPO, LF_PAIR_SIMPO };
+enum lf_pair_kind {
+    LF_PAIR_SIGMOID,
+    LF_PAIR_ROBUST,
+    LF_PAIR_HINGE,
+    LF_PAIR_IPO,
+    LF_PAIR_ORPO,
+    LF_PAIR_SIMPO
+};
 
 struct lf_pair_opts {
     enum lf_pair_kind kind;
@@ -52,12 +69,13 @@ struct lf_answer {
 
 struct lf_pair_result {
     double loss;
-    double d_chosen, d_rejected;           /* d loss / d l, the same for every token of the answer */
+    double d_chosen, d_rejected; /* d loss / d l, the same for every token of the answer */
     double reward_chosen, reward_rejected; /* beta (l - l_ref), or beta a without a reference */
     double nll;                            /* -a_c */
 };
 
-/* LF_EINVAL: beta not positive, smoothing outside [0, 1/2) or given to a kind without, negative gamma or nll. */
+/* LF_EINVAL: beta not positive, smoothing outside [0, 1/2) or given to a kind without, negative
+ * gamma or nll. */
 int lf_pair_check(const struct lf_pair_opts *o, lf_err *err);
 bool lf_pair_needs_reference(enum lf_pair_kind kind);
 struct lf_pair_result lf_pair_loss(const struct lf_pair_opts *o, const struct lf_answer *chosen,
@@ -70,7 +88,8 @@ struct lf_kto_result {
     double loss, d_logp;
     double reward; /* beta d */
 };
-struct lf_kto_result lf_kto_loss(const struct lf_kto_opts *o, const struct lf_answer *a, bool good, double z);
+struct lf_kto_result lf_kto_loss(const struct lf_kto_opts *o, const struct lf_answer *a, bool good,
+                                 double z);
 /* z from the sum of d over n prompts with a stranger's answer. */
 double lf_kto_z(double sum, double n);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The policy-gradient loop: see pg.h. Rounds of rollout and updates, with a safe point behind every mini-batch. */
+ * The policy-gradient loop: see pg.h. Rounds of rollout and updates, with a safe point behind every
+ * mini-batch. */
 #include "engine/post/pg.h"
 
 #include <stdio.h>
@@ -26,10 +27,12 @@ static int set_up(lf_pg *p, lf_err *err)
     if (rc)
         return rc;
     p->run.fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
-    if (!p->run.fingerprint || json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
+    if (!p->run.fingerprint ||
+        json_object_set_new(p->run.fingerprint, "rows", json_integer(p->rows)) ||
         json_object_set_new(p->run.fingerprint, "ranks", json_integer(p->run.ranks)))
         return LF_ENOMEM;
-    int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)), total = p->c->steps * (updates > 0 ? updates : 1);
+    int64_t updates = lf_pg_updates(p->c, (size_t)(p->c->prompts * p->c->samples)),
+            total = p->c->steps * (updates > 0 ? updates : 1);
     p->schedule = (lf_schedule){.kind = p->c->schedule,
                                 .tail = p->c->tail,
                                 .peak = p->c->lr,
@@ -48,10 +51,13 @@ static void tell_memory(const lf_pg *p)
     char size[32];
     for (int i = 0; i < 3; i++)
         if (all[i] && lf_plan_bytes(lf_pg_model_get_plan(all[i]), &b) == 0)
-            lf_run_log(&p->run, 2, "planned memory of the %s: %s", names[i], lf_fmt_bytes(size, sizeof size, (double)b.total));
-    lf_run_log(&p->run, 2, "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld tokens, micro-batches of %lld",
-              (unsigned long long)p->n_docs, (long long)p->c->steps, (long long)p->c->prompts, (long long)p->c->samples, (long long)p->context,
-              (long long)p->rows);
+            lf_run_log(&p->run, 2, "planned memory of the %s: %s", names[i],
+                       lf_fmt_bytes(size, sizeof size, (double)b.total));
+    lf_run_log(&p->run, 2,
+               "%llu prompts, %lld rounds of %lld x %lld completions, sequences of at most %lld "
+               "tokens, micro-batches of %lld",
+               (unsigned long long)p->n_docs, (long long)p->c->steps, (long long)p->c->prompts,
+               (long long)p->c->samples, (long long)p->context, (long long)p->rows);
 }
 
 /* A good checkpoint, then LF_EINTR. */
@@ -70,7 +76,8 @@ static void close_round(lf_pg *p)
     p->s.beta = kl.beta;
     p->s.round++;
     p->s.done = 0;
-    if (p->c->epochs == 0) /* a checkpoint is named by steps: rounds without training are steps too */
+    if (p->c->epochs ==
+        0) /* a checkpoint is named by steps: rounds without training are steps too */
         p->s.updates++;
 }
 
@@ -118,7 +125,10 @@ static int one_round(lf_pg *p, lf_err *err)
     close_round(p);
     lf_pg_report_round(p, &u);
     rc = rc ? rc : lf_run_look(&p->run, 0, &stop, &late, err);
-    return rc ? rc : stop && p->s.round < p->c->steps ? stop_here(p, err) : due(p, late) ? lf_pg_save(p, false, err) : 0;
+    return rc                                 ? rc
+           : stop && p->s.round < p->c->steps ? stop_here(p, err)
+           : due(p, late)                     ? lf_pg_save(p, false, err)
+                                              : 0;
 }
 
 static int rounds(lf_pg *p, lf_err *err)

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policy-gradient training: rounds of sample -> score -> advantages -> a few epochs of updates. PPO, GRPO, RLOO, REINFORCE++, DAPO,
- * Dr. GRPO and GSPO are settings of one loop. The actor that generates is the actor that is trained: one set of weights, one engine, so
- * the log-probability of a drawn token is that of the training graph, bit for bit; the loop says so at every step (`mismatch`).
+ * Policy-gradient training: rounds of sample -> score -> advantages -> a few epochs of updates.
+ * PPO, GRPO, RLOO, REINFORCE++, DAPO, Dr. GRPO and GSPO are settings of one loop. The actor that
+ * generates is the actor that is trained: one set of weights, one engine, so the log-probability of
+ * a drawn token is that of the training graph, bit for bit; the loop says so at every step
+ * (`mismatch`).
  *
  * What a run leaves below out:
- *   checkpoints/step-NNNNNNNN/, checkpoint/   as pretraining has them; step = mini-batches trained. "model/..." is the actor,
+ *   checkpoints/step-NNNNNNNN/, checkpoint/   as pretraining has them; step = mini-batches trained.
+ *                                             "model/..." is the actor,
  *                                            "critic/..." the critic
- *   adapter/                                 with an adapter: it and the critic; checkpoint/ is the policy that it makes of init_from,
- *                                            and the intermediate ones hold the adapter alone
+ *   adapter/                                 with an adapter: it and the critic; checkpoint/ is the
+ *                                            policy that it makes of init_from, and the
+ *                                            intermediate ones hold the adapter alone
  *   rollouts/step-NNNNNNNN.h5                every round (rollout.h); NNNNNNNN counts rounds from 1
- *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their scores; rank R > 0 writes .part-R
+ *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their
+ *                                            scores; rank R > 0 writes .part-R
  *
  * Invariants
- *   1. A checkpoint holds all that what follows depends on: weights and moments of both models, counters, loss scales, KL
- *      coefficient, running statistics and the key of the round under way, whose file is the rollout buffer.
- *   2. A round is a function of (weights, prompts, sampling, seed): its key. A file or a part is used again only under its key, so a run
- *      that is killed anywhere ends with the same weights and metrics, bit for bit.
- *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the whole round, so advantages and
- *      whitening are over all of it; a round from equal weights has the same bits for any number of ranks, gradients differ by the
- *      order of f32 sums.
+ *   1. A checkpoint holds all that what follows depends on: weights and moments of both models,
+ *      counters, loss scales, KL coefficient, running statistics and the key of the round under
+ *      way, whose file is the rollout buffer.
+ *   2. A round is a function of (weights, prompts, sampling, seed): its key. A file or a part is
+ *      used again only under its key, so a run that is killed anywhere ends with the same weights
+ *      and metrics, bit for bit.
+ *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the
+ *      whole round, so advantages and whitening are over all of it; a round from equal weights has
+ *      the same bits for any number of ranks, gradients differ by the order of f32 sums.
  */
 #ifndef LF_POST_PG_H
 #define LF_POST_PG_H
@@ -47,11 +54,14 @@ enum lf_pg_advantage {
 };
 
 struct lf_pg_config {
-    struct lf_profile *profile; /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
+    struct lf_profile
+        *profile; /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
     const char *data, *init_from; /* prompts (shards), the actor's checkpoint */
-    const char *ref_from;         /* NULL: init_from; with an adapter that is the actor without it, no second model */
-    const char *critic_from;      /* NULL: init_from with a head of zeros */
-    const char *replay;           /* directory of rollouts to train on instead of generating; NULL: none */
+    const char *
+        /* NULL: init_from; with an adapter that is the actor without it, no second model */
+        ref_from;
+    const char *critic_from; /* NULL: init_from with a head of zeros */
+    const char *replay; /* directory of rollouts to train on instead of generating; NULL: none */
     const lf_tokenizer *tokenizer; /* NULL: completions have no text; rules and commands need one */
     const int32_t *end;
     size_t n_end;
@@ -64,9 +74,12 @@ struct lf_pg_config {
     struct lf_kl_control kl;
     struct lf_kl_opts kl_est;
     struct lf_shaping shaping;
-    const char *ptx_data; /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL: none */
-    double ptx_coef;      /* of its mean loss of a token */
-    int64_t ptx_batch;    /* documents of an update */
+    const char *
+        /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
+         * none */
+        ptx_data;
+    double ptx_coef;       /* of its mean loss of a token */
+    int64_t ptx_batch;     /* documents of an update */
     bool dynamic_sampling; /* groups of equal scores are replaced */
     int64_t dynamic_rounds;
 
@@ -80,7 +93,7 @@ struct lf_pg_config {
     enum lf_schedule_kind schedule;
     enum lf_schedule_tail tail;
     int64_t warmup_steps, decay_steps; /* rounds */
-    int plan_ranks;                          /* lf_pg_plan: ranks to plan for; a run asks its comm */
+    int plan_ranks;                    /* lf_pg_plan: ranks to plan for; a run asks its comm */
     const struct lf_adapter_config *adapter; /* of the actor; NULL: its weights are trained */
     const char *const *freeze;               /* patterns over the actor's tensors that stay */
     size_t n_freeze;
@@ -120,7 +133,8 @@ struct lf_pg_config {
 int lf_pg_check(const struct lf_pg_config *c, lf_err *err);
 /* Adds parameters, bytes (by model, and together), steps and notes to plan. */
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err);
-/* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. comm: the ranks, which see the same files; NULL: alone. */
+/* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. comm: the ranks, which see the
+ * same files; NULL: alone. */
 int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf_comm *comm,
               lf_err *err);
 

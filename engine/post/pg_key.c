@@ -13,9 +13,12 @@ static void describe(lf_buf *b, const lf_pg *p)
     const struct lf_pg_config *c = p->c;
     char id[LF_HASH_HEX];
     lf_hash_hex(id, lf_shardset_id(p->data));
-    lf_buf_addf(b, "lf-pg-1 data %s seed %" PRIu64 " round %" PRId64 " prompt %" PRId64 " prompts %" PRId64 " samples %" PRId64
-                   " max_prompt %" PRId64 " max_tokens %" PRId64 " T %.17g dynamic %d %" PRId64 "\n", id, c->seed, p->s.round + 1, p->s.prompts,
-                c->prompts, c->samples, c->max_prompt, c->max_tokens, c->temperature, c->dynamic_sampling, c->dynamic_rounds);
+    lf_buf_addf(b,
+                "lf-pg-1 data %s seed %" PRIu64 " round %" PRId64 " prompt %" PRId64
+                " prompts %" PRId64 " samples %" PRId64 " max_prompt %" PRId64
+                " max_tokens %" PRId64 " T %.17g dynamic %d %" PRId64 "\n",
+                id, c->seed, p->s.round + 1, p->s.prompts, c->prompts, c->samples, c->max_prompt,
+                c->max_tokens, c->temperature, c->dynamic_sampling, c->dynamic_rounds);
     if (c->compute != LF_F32) /* f32 came first: its keys stay what they were */
         lf_buf_addf(b, "compute %s\n", c->compute == LF_BF16 ? "bf16" : "fp16");
     for (size_t i = 0; i < c->n_end; i++)
@@ -25,13 +28,18 @@ static void describe(lf_buf *b, const lf_pg *p)
     if (c->command)
         lf_buf_addf(b, "command %.17g %s\n", c->command_weight, c->command->command);
     if (c->reward_model)
-        lf_buf_addf(b, "model %.17g %d %s\n", c->reward_model_weight, c->reward_normalized, c->reward_model);
-    lf_buf_addf(b, "advantage %d %.17g %.17g %.17g whiten %d %d %d kl %d %.17g %d %d %.17g %.17g\n", (int)c->advantage, c->gamma, c->lambda,
-                c->group_eps, c->whiten, c->whiten_biased, c->whiten_rewards, c->kl_in_reward, p->s.beta, (int)c->kl_est.kind,
+        lf_buf_addf(b, "model %.17g %d %s\n", c->reward_model_weight, c->reward_normalized,
+                    c->reward_model);
+    lf_buf_addf(b, "advantage %d %.17g %.17g %.17g whiten %d %d %d kl %d %.17g %d %d %.17g %.17g\n",
+                (int)c->advantage, c->gamma, c->lambda, c->group_eps, c->whiten, c->whiten_biased,
+                c->whiten_rewards, c->kl_in_reward, p->s.beta, (int)c->kl_est.kind,
                 c->kl_est.straight, c->kl_est.clamp_in, c->kl_est.clamp_out);
     const struct lf_shaping *s = &c->shaping;
-    lf_buf_addf(b, "shape %d %.17g %" PRId64 " %" PRId64 " %.17g %d %.17g running %" PRId64 " %.17g %.17g\n", (int)s->missing, s->missing_value,
-                s->overlong_max, s->overlong_buffer, s->overlong_factor, s->scale, s->clip, p->s.scores.n, p->s.scores.mean, p->s.scores.m2);
+    lf_buf_addf(
+        b,
+        "shape %d %.17g %" PRId64 " %" PRId64 " %.17g %d %.17g running %" PRId64 " %.17g %.17g\n",
+        (int)s->missing, s->missing_value, s->overlong_max, s->overlong_buffer, s->overlong_factor,
+        s->scale, s->clip, p->s.scores.n, p->s.scores.mean, p->s.scores.m2);
     lf_buf_addf(b, "replay %s\n", c->replay ? c->replay : "");
 }
 
@@ -41,7 +49,8 @@ static int describe_adapter(lf_buf *b, const lf_pg *p, lf_err *err)
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (text)
         lf_buf_addf(b, "adapter %s of %s\n", text, p->run.base);
-    int rc = p->c->adapter && !text ? lf_fail(err, LF_ENOMEM, "key of the round: out of memory") : 0;
+    int rc =
+        p->c->adapter && !text ? lf_fail(err, LF_ENOMEM, "key of the round: out of memory") : 0;
     free(text);
     json_decref(o);
     return rc;
@@ -72,7 +81,8 @@ static int hash_weights(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err
     int rc = ps ? hash_block(h, ps, LF_P_MASTER, false, err) : 0;
     if (!rc && ps)
         rc = hash_block(h, ps, LF_P_MASTER, true, err);
-    return rc || !ps || p->c->adam.masters != LF_BF16 ? rc : hash_block(h, ps, LF_P_COPY, false, err);
+    return rc || !ps || p->c->adam.masters != LF_BF16 ? rc
+                                                      : hash_block(h, ps, LF_P_COPY, false, err);
 }
 
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)

@@ -26,9 +26,9 @@ struct lf_pg_model {
     int chain, base, lm; /* base: without the adapter; lm: at temperature 1 */
     int64_t docs;
     int32_t *tokens, *targets, *positions, *cu, *reach;
-    float *lp;  /* [3, rows]: log-probabilities, entropies, scores */
-    float *dlp; /* [3, rows]: their gradients */
-    double scale; /* of the loss */
+    float *lp;       /* [3, rows]: log-probabilities, entropies, scores */
+    float *dlp;      /* [3, rows]: their gradients */
+    double scale;    /* of the loss */
     lf_paged *paged; /* NULL: it does not generate */
 };
 
@@ -43,12 +43,18 @@ static int add_packed(lf_pg_model *m, lf_err *err)
     lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, m->s.name, &r, &h, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    m->chain = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = m->s.train, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA}, err);
+    m->chain = lf_plan_add(m->plan, g,
+                           &(struct lf_chain_opts){.train = m->s.train,
+                                                   .recompute = m->s.recompute,
+                                                   .slots = 1,
+                                                   .eras = LF_PAGED_NEXT_ERA},
+                           err);
     lf_graph_destroy(g);
     return m->chain < 0 ? m->chain : 0;
 }
 
-/* At temperature 1 the chain of the policy will do; otherwise there is one more, which gives to the same gradients. */
+/* At temperature 1 the chain of the policy will do; otherwise there is one more, which gives to the
+ * same gradients. */
 static int add_lm(lf_pg_model *m, lf_err *err)
 {
     struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context};
@@ -60,7 +66,11 @@ static int add_lm(lf_pg_model *m, lf_err *err)
     lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, "lm", &r, &h, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    m->lm = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.train = true, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA << 2}, err);
+    m->lm = lf_plan_add(
+        m->plan, g,
+        &(struct lf_chain_opts){
+            .train = true, .recompute = m->s.recompute, .slots = 1, .eras = LF_PAGED_NEXT_ERA << 2},
+        err);
     lf_graph_destroy(g);
     return m->lm < 0 ? m->lm : 0;
 }
@@ -68,12 +78,14 @@ static int add_lm(lf_pg_model *m, lf_err *err)
 /* Log-probabilities of the weights below the adapter. */
 static int add_base(lf_pg_model *m, lf_err *err)
 {
-    struct lf_decoder_rows r = {.rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context, .adapter_off = true};
+    struct lf_decoder_rows r = {
+        .rows = m->s.rows, .n_docs = m->docs, .max_doc = m->s.context, .adapter_off = true};
     struct lf_decoder_heads h = {.logp = true, .inv_temperature = 1 / m->s.temperature};
     lf_graph *g = lf_decoder_heads_graph(m->dec, m->ps, "base", &r, &h, err);
     if (!g)
         return err && err->rc ? err->rc : LF_EINVAL;
-    m->base = lf_plan_add(m->plan, g, &(struct lf_chain_opts){.slots = 1, .eras = LF_PAGED_NEXT_ERA << 1}, err);
+    m->base = lf_plan_add(m->plan, g,
+                          &(struct lf_chain_opts){.slots = 1, .eras = LF_PAGED_NEXT_ERA << 1}, err);
     lf_graph_destroy(g);
     return m->base < 0 ? m->base : 0;
 }
@@ -101,7 +113,11 @@ int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err)
 
 static int make_plan(lf_pg_model *m, lf_err *err)
 {
-    struct lf_plan_opts po = {.target = lf_target_device(m->s.device), .threads = m->s.threads, .compute = m->s.compute, .mode = LF_INVARIANT, .keep_master = m->s.train && !m->s.adapter};
+    struct lf_plan_opts po = {.target = lf_target_device(m->s.device),
+                              .threads = m->s.threads,
+                              .compute = m->s.compute,
+                              .mode = LF_INVARIANT,
+                              .keep_master = m->s.train && !m->s.adapter};
     m->dec = lf_decoder_create(&m->mc, m->s.context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
@@ -111,7 +127,10 @@ static int make_plan(lf_pg_model *m, lf_err *err)
         rc = lf_decoder_adapt(m->dec, m->ps, m->s.adapter, err);
     for (size_t i = 0; i < m->s.n_freeze && !rc; i++)
         if (lf_pstore_freeze_matching(m->ps, m->s.freeze[i], true) == 0)
-            rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight", m->s.freeze[i]);
+            rc = lf_fail(
+                err, LF_EINVAL,
+                "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
+                m->s.freeze[i]);
     if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
     if (!rc)
@@ -144,10 +163,14 @@ static int buffers(lf_pg_model *m, lf_err *err)
                : LF_ENOMEM;
 }
 
-int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc, const struct lf_pg_model_spec *s, lf_err *err)
+int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
+                       const struct lf_pg_model_spec *s, lf_err *err)
 {
     if (mc->mask == LF_MASK_PREFIX)
-        return lf_fail(err, LF_ENOTSUP, "%s: models whose prompts see all of themselves (mask = prefix) cannot be trained here", s->name);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: models whose prompts see all of themselves (mask = prefix) cannot be trained here",
+            s->name);
     lf_pg_model *m = lf_calloc(1, sizeof *m, err);
     if (!m)
         return LF_ENOMEM;
@@ -188,20 +211,34 @@ void lf_pg_model_destroy(lf_pg_model *m)
 int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err)
 {
     m->back = b;
-    m->ex = lf_exec_create(m->plan, b, &(struct lf_exec_opts){.profile = m->s.profile, .label = m->s.name}, err);
+    m->ex = lf_exec_create(
+        m->plan, b, &(struct lf_exec_opts){.profile = m->s.profile, .label = m->s.name}, err);
     if (m->ex && (!m->paged || !lf_paged_bind(m->paged, m->ex, b, err)))
         return 0;
     return err && err->rc ? lf_err_prefix(err, "%s", m->s.name) : LF_ENOMEM;
 }
 
-lf_pstore *lf_pg_model_store(const lf_pg_model *m) { return m->ps; }
-lf_plan *lf_pg_model_get_plan(const lf_pg_model *m) { return m->plan; }
-lf_exec *lf_pg_model_exec(const lf_pg_model *m) { return m->ex; }
-const lf_model_config *lf_pg_model_config(const lf_pg_model *m) { return &m->mc; }
+lf_pstore *lf_pg_model_store(const lf_pg_model *m)
+{
+    return m->ps;
+}
+lf_plan *lf_pg_model_get_plan(const lf_pg_model *m)
+{
+    return m->plan;
+}
+lf_exec *lf_pg_model_exec(const lf_pg_model *m)
+{
+    return m->ex;
+}
+const lf_model_config *lf_pg_model_config(const lf_pg_model *m)
+{
+    return &m->mc;
+}
 
 /* ---- weights ---- */
 
-static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, enum lf_pkind kind, lf_err *err)
+static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, enum lf_pkind kind,
+                     lf_err *err)
 {
     const lf_ckpt_entry *e = lf_ckpt_find(c, name, lf_pkind_name(kind));
     const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
@@ -210,20 +247,25 @@ static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, 
         n *= d->dims[k];
     for (int k = 0; e && k < e->ndim; k++)
         have *= e->shape[k];
-    if (!e && kind == LF_P_MASTER && strcmp(d->name, SCORE_WEIGHT) == 0) { /* a policy becomes a critic: its head begins at zero */
+    if (!e && kind == LF_P_MASTER &&
+        strcmp(d->name, SCORE_WEIGHT) ==
+            0) { /* a policy becomes a critic: its head begins at zero */
         float *zero = lf_calloc((size_t)n, sizeof *zero, err);
         int rc = zero ? lf_pstore_write(m->ps, i, LF_F32, zero, err) : LF_ENOMEM;
         free(zero);
         return rc;
     }
     if (!e)
-        return lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(kind), name);
+        return lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c), lf_pkind_name(kind),
+                       name);
     if (have != n)
-        return lf_fail(err, LF_EINVAL, "%s: %s has another shape than the model", lf_ckpt_dir(c), name);
+        return lf_fail(err, LF_EINVAL, "%s: %s has another shape than the model", lf_ckpt_dir(c),
+                       name);
     return lf_weights_read(m->ps, i, c, e, kind, err);
 }
 
-int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err)
+int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments,
+                     lf_err *err)
 {
     int rc = 0;
     for (int i = 0; i < lf_pstore_count(m->ps) && !rc; i++) {
@@ -275,8 +317,10 @@ struct bin {
     int64_t used, docs;
 };
 
-/* The bin of each document, the longest first into the first bin with room. Returns the number of bins. */
-static int64_t choose_bins(const lf_pg_model *m, const struct by_length *d, size_t n, struct bin *bins, uint32_t *bin_of)
+/* The bin of each document, the longest first into the first bin with room. Returns the number of
+ * bins. */
+static int64_t choose_bins(const lf_pg_model *m, const struct by_length *d, size_t n,
+                           struct bin *bins, uint32_t *bin_of)
 {
     int64_t n_bins = 0;
     for (size_t i = 0; i < n; i++) {
@@ -292,7 +336,8 @@ static int64_t choose_bins(const lf_pg_model *m, const struct by_length *d, size
     return n_bins;
 }
 
-int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n, uint32_t *order, uint32_t *start, lf_err *err)
+int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n, uint32_t *order,
+                   uint32_t *start, lf_err *err)
 {
     struct by_length *d = lf_calloc(n + 1, sizeof *d, err);
     struct bin *bins = lf_calloc(n + 1, sizeof *bins, err);
@@ -301,8 +346,10 @@ int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n,
     for (size_t i = 0; i < n && n_bins >= 0; i++) {
         d[i] = (struct by_length){docs[i].n, (uint32_t)i};
         if ((int64_t)docs[i].n > m->s.rows || (int64_t)docs[i].n > m->s.context)
-            n_bins = lf_fail(err, LF_EINVAL, "a sequence of %zu tokens does not fit the %lld of a micro-batch and the %lld of a sequence", docs[i].n,
-                             (long long)m->s.rows, (long long)m->s.context);
+            n_bins = lf_fail(err, LF_EINVAL,
+                             "a sequence of %zu tokens does not fit the %lld of a micro-batch and "
+                             "the %lld of a sequence",
+                             docs[i].n, (long long)m->s.rows, (long long)m->s.context);
     }
     if (n_bins == 0) {
         qsort(d, n, sizeof *d, longer_first);
@@ -346,7 +393,8 @@ static size_t fill(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order
     return at;
 }
 
-static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
+static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const uint32_t *order,
+                      size_t n, enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
     lf_exec_live_rows(m->ex, chain, m->s.rows, (int64_t)fill(m, docs, order, n));
@@ -354,28 +402,39 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
     rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
     if (!rc && m->s.logp)
         rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
-    rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
+    rc = rc ? rc
+            : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
     rc =
         rc ? rc
            : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows, err);
-    rc = rc ? rc : lf_exec_record_write(m->ex, &(struct lf_step_record){.loss_scale = (float)m->scale, .inv_tokens = 1, .inv_batches = 1}, err);
+    rc = rc ? rc
+            : lf_exec_record_write(m->ex,
+                                   &(struct lf_step_record){.loss_scale = (float)m->scale,
+                                                            .inv_tokens = 1,
+                                                            .inv_batches = 1},
+                                   err);
     return rc ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
 }
 
-int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err)
+int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
+                       lf_err *err)
 {
     if (m->base < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without its base", m->s.name);
     int rc = run_packed(m, m->base, docs, order, n, LF_FIRST, err);
-    return rc ? rc : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+    return rc ? rc
+              : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float),
+                             err);
 }
 
-int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, lf_err *err)
+int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
+                     lf_err *err)
 {
     if (m->lm < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without plain text", m->s.name);
     int rc = run_packed(m, m->lm, docs, order, n, LF_ACCUM, err);
-    return rc ? rc : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+    return rc ? rc
+              : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
 }
 
 void lf_pg_model_scale(lf_pg_model *m, double scale)
@@ -398,7 +457,8 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
     return rc ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
 }
 
-int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n, enum lf_variant v, lf_err *err)
+int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
+                  enum lf_variant v, lf_err *err)
 {
     const size_t rows = (size_t)m->s.rows;
     int rc = run_packed(m, m->chain, docs, order, n, v, err);
@@ -411,12 +471,30 @@ int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order,
     return rc;
 }
 
-const float *lf_pg_lp(const lf_pg_model *m) { return m->s.logp ? m->lp : NULL; }
-const float *lf_pg_entropy(const lf_pg_model *m) { return m->s.entropy ? m->lp + m->s.rows : NULL; }
-const float *lf_pg_score(const lf_pg_model *m) { return m->s.score ? m->lp + 2 * m->s.rows : NULL; }
-float *lf_pg_dlp(lf_pg_model *m) { return m->s.logp ? m->dlp : NULL; }
-float *lf_pg_dentropy(lf_pg_model *m) { return m->s.entropy ? m->dlp + m->s.rows : NULL; }
-float *lf_pg_dscore(lf_pg_model *m) { return m->s.score ? m->dlp + 2 * m->s.rows : NULL; }
+const float *lf_pg_lp(const lf_pg_model *m)
+{
+    return m->s.logp ? m->lp : NULL;
+}
+const float *lf_pg_entropy(const lf_pg_model *m)
+{
+    return m->s.entropy ? m->lp + m->s.rows : NULL;
+}
+const float *lf_pg_score(const lf_pg_model *m)
+{
+    return m->s.score ? m->lp + 2 * m->s.rows : NULL;
+}
+float *lf_pg_dlp(lf_pg_model *m)
+{
+    return m->s.logp ? m->dlp : NULL;
+}
+float *lf_pg_dentropy(lf_pg_model *m)
+{
+    return m->s.entropy ? m->dlp + m->s.rows : NULL;
+}
+float *lf_pg_dscore(lf_pg_model *m)
+{
+    return m->s.score ? m->dlp + 2 * m->s.rows : NULL;
+}
 
 void lf_pg_zero_gradients(lf_pg_model *m)
 {
@@ -435,8 +513,8 @@ int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
     return rc ? rc : lf_exec_run(m->ex, m->chain, LF_BWD, 0, v, err);
 }
 
-int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, double lr, double clip, struct lf_pg_step_result *out,
-               lf_err *err)
+int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, double lr, double clip,
+               struct lf_pg_step_result *out, lf_err *err)
 {
     struct lf_step_record rec = {.step = (uint64_t)(n - 1),
                                  .seed = m->s.seed,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A round under way, on disk: framed records, each written when it is known, so that a process killed anywhere loses only sequences it
- * had not finished. The machine that wrote them reads them: numbers are as they are in memory.
+ * A round under way, on disk: framed records, each written when it is known, so that a process
+ * killed anywhere loses only sequences it had not finished. The machine that wrote them reads them:
+ * numbers are as they are in memory.
  *
  *     'H' key                              first
  *     'S' u32 index, n, ended, tokens [n], log-probabilities [n]
@@ -40,7 +41,8 @@ static struct lf_pg_part_seq *slot(lf_pg_part *f, size_t index, lf_err *err)
     return &f->seq[index];
 }
 
-static int keep_sequence(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n, bool ended, lf_err *err)
+static int keep_sequence(lf_pg_part *f, size_t index, const void *tokens, const void *logprob,
+                         size_t n, bool ended, lf_err *err)
 {
     struct lf_pg_part_seq *s = slot(f, index, err);
     if (!s || s->there)
@@ -65,7 +67,8 @@ struct reading {
     bool same;
 };
 
-/* A record that is not what it should be ends the reading, as a torn one does: what is behind it is generated again. */
+/* A record that is not what it should be ends the reading, as a torn one does: what is behind it is
+ * generated again. */
 static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err *err)
 {
     struct reading *q = ctx;
@@ -80,7 +83,8 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
         size_t bytes = (size_t)head[1] * 4;
         if (head[0] > 1u << 28 || n != 1 + sizeof head + 2 * bytes)
             return 0;
-        int rc = keep_sequence(q->f, head[0], p + 1 + sizeof head, p + 1 + sizeof head + bytes, head[1], head[2] != 0, err);
+        int rc = keep_sequence(q->f, head[0], p + 1 + sizeof head, p + 1 + sizeof head + bytes,
+                               head[1], head[2] != 0, err);
         return rc ? rc : 1;
     }
     if (n == 1 + sizeof *head + q->f->n_sources * sizeof(double) && p[0] == 'R') {
@@ -149,7 +153,8 @@ static int begin_own(lf_pg_part *f, const char *key, bool own, lf_err *err)
     return rc;
 }
 
-static int read_file(lf_pg_part *f, const lf_pg *p, const char *path, const char *key, bool *same, lf_err *err)
+static int read_file(lf_pg_part *f, const lf_pg *p, const char *path, const char *key, bool *same,
+                     lf_err *err)
 {
     struct reading q = {f, key, 0, false};
     int64_t offset = 0;
@@ -166,10 +171,12 @@ static int read_file(lf_pg_part *f, const lf_pg *p, const char *path, const char
 
 typedef int (*on_path)(void *ctx, const char *path, lf_err *err);
 
-/* fn for the files of all ranks in DIR/rollouts that are of this round, however many ranks there were. */
+/* fn for the files of all ranks in DIR/rollouts that are of this round, however many ranks there
+ * were. */
 static int each_part(const char *dir, int64_t round, void *ctx, on_path fn, lf_err *err)
 {
-    char *path = lf_pg_rollout_path(dir, round, ".part", err), *slash = path ? strrchr(path, '/') : NULL;
+    char *path = lf_pg_rollout_path(dir, round, ".part", err),
+         *slash = path ? strrchr(path, '/') : NULL;
     if (!path)
         return LF_ENOMEM;
     *slash = '\0';
@@ -211,10 +218,12 @@ int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err)
     char ending[32] = ".part";
     if (p->run.rank)
         snprintf(ending, sizeof ending, ".part-%d", p->run.rank);
-    *f = (lf_pg_part){.n_sources = p->n_sources, .path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ending, err)};
+    *f = (lf_pg_part){.n_sources = p->n_sources,
+                      .path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ending, err)};
     int rc = f->path ? 0 : LF_ENOMEM;
     for (size_t i = 0; i <= p->c->n_resume_from && !rc; i++)
-        rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1, &a, read_part, err);
+        rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1,
+                       &a, read_part, err);
     rc = lf_run_agree(&p->run, rc, err); /* all have read before one writes */
     return rc ? rc : begin_own(f, key, a.own, err);
 }
@@ -230,12 +239,14 @@ int lf_pg_part_remove(const lf_pg *p, int64_t round, lf_err *err)
     return each_part(p->c->out, round, NULL, remove_part, err);
 }
 
-int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n, bool ended, lf_err *err)
+int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n,
+                    bool ended, lf_err *err)
 {
     return keep_sequence(f, index, tokens, logprob, n, ended, err);
 }
 
-int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob, size_t n, bool ended, lf_err *err)
+int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob,
+                   size_t n, bool ended, lf_err *err)
 {
     int rc = keep_sequence(f, index, tokens, logprob, n, ended, err);
     return rc ? rc : write_sequence(f, index, &f->seq[index], err);

@@ -20,11 +20,14 @@
 
 /* All that a checkpoint holds besides tensors. */
 struct lf_pg_state {
-    int64_t round;   /* rounds that are done */
-    int64_t updates; /* mini-batches trained: optimizer steps of the critic, and of the actor but for its warm-up */
+    int64_t round; /* rounds that are done */
+    int64_t
+        /* mini-batches trained: optimizer steps of the critic, and of the actor but for its
+         * warm-up */
+        updates;
     int64_t actor_updates;
-    int64_t done;    /* mini-batches of the round under way that are done; 0: it may not have begun */
-    int64_t prompts; /* prompts taken so far */
+    int64_t done; /* mini-batches of the round under way that are done; 0: it may not have begun */
+    int64_t prompts;          /* prompts taken so far */
     int64_t episodes, tokens; /* completions trained on, their tokens */
     double beta;
     struct lf_running scores;
@@ -35,7 +38,8 @@ struct lf_pg_state {
 /* Of a round, after generation; functions of the rollout alone. */
 struct lf_pg_round_stats {
     double score, score_std, score_min, score_max, reward, reward_min, reward_max;
-    double kl, adv, adv_abs, adv_min, adv_max, value, value_min, value_max, ret, ret_min, ret_max, explained;
+    double kl, adv, adv_abs, adv_min, adv_max, value, value_min, value_max, ret, ret_min, ret_max,
+        explained;
     double prompt_len, prompt_min, prompt_max, len, len_min, len_max, ended_len, ended;
     double flat; /* share of groups whose scores are equal */
     double source[64], source_std[64];
@@ -48,7 +52,7 @@ struct lf_pg_update {
     double ptx; /* mean loss of a token of plain text */
     double grad_norm, critic_grad_norm, lr, critic_lr;
     double scale, critic_scale; /* of the losses for these steps */
-    bool first; /* of its round: weights are those that generated */
+    bool first;                 /* of its round: weights are those that generated */
     double seconds;
 };
 
@@ -79,7 +83,8 @@ typedef struct lf_pg {
     struct lf_pg_round_stats st;
     double gen_s, score_s, train_s;
     int64_t gen_tokens;
-    int64_t saved, saved_round; /* updates, rounds of the newest checkpoint in out; -1: none known */
+    int64_t saved,
+        saved_round; /* updates, rounds of the newest checkpoint in out; -1: none known */
 } lf_pg;
 
 /* Updates of a whole round of n sequences. */
@@ -87,8 +92,9 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 
 /* pg_setup.c */
 int lf_pg_open_data(lf_pg *p, lf_err *err);
-int lf_pg_models(lf_pg *p, lf_err *err);  /* plans */
-int lf_pg_connect(lf_pg *p, lf_err *err); /* to the other ranks; after all have planned. Collective. */
+int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
+int lf_pg_connect(lf_pg *p,
+                  lf_err *err); /* to the other ranks; after all have planned. Collective. */
 int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
 void lf_pg_close(lf_pg *p);
 
@@ -111,14 +117,15 @@ int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, int rank, size_t from,
                  const char *data, size_t bytes, lf_err *err);
 /* Sequences [from, to) of the round under way, from those who generated them to all. */
 int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t to, lf_err *err);
-/* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the round. */
+/* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the
+ * round. */
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
 /* x[n], each filled by one rank and 0 elsewhere. */
 int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err);
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
-/* pg_rollout.c: p->r becomes the round p->s.round + 1, generated, taken up again or read; published. LF_EINTR: stopped, what is
- * finished is kept. */
+/* pg_rollout.c: p->r becomes the round p->s.round + 1, generated, taken up again or read;
+ * published. LF_EINTR: stopped, what is finished is kept. */
 int lf_pg_rollout(lf_pg *p, lf_err *err);
 /* pg_part.c: the file of a round under way. */
 struct lf_pg_part_seq {
@@ -137,9 +144,11 @@ typedef struct lf_pg_part {
 } lf_pg_part;
 /* Reads the files of all ranks, and begins this one's. */
 int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err);
-int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob, size_t n, bool ended, lf_err *err);
+int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob,
+                   size_t n, bool ended, lf_err *err);
 /* The same of a sequence that another rank writes down. */
-int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n, bool ended, lf_err *err);
+int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n,
+                    bool ended, lf_err *err);
 int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err);
 const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index); /* NULL: not there */
 void lf_pg_part_close(lf_pg_part *f);
@@ -160,7 +169,8 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
 double lf_pg_source_weight(const lf_pg *p, size_t k);
 
 /* pg_update.c */
-int lf_pg_advantages(lf_pg *p, lf_err *err); /* reference, values, token rewards, advantages of p->r; statistics */
+int lf_pg_advantages(
+    lf_pg *p, lf_err *err); /* reference, values, token rewards, advantages of p->r; statistics */
 int lf_pg_round_statistics(lf_pg *p, lf_err *err);
 /* Mini-batch number k of the round. */
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);

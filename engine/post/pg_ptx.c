@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plain text beside the rewards (PPO-ptx: Ouyang et al. 2022, equation 2): every update of the actor takes ptx_batch documents in a
- * shuffled order and adds ptx_coef times their mean loss of a token, at temperature 1. Which documents they are follows from the number
- * of the update alone, so nothing about them is in a checkpoint. */
+ * Plain text beside the rewards (PPO-ptx: Ouyang et al. 2022, equation 2): every update of the
+ * actor takes ptx_batch documents in a shuffled order and adds ptx_coef times their mean loss of a
+ * token, at temperature 1. Which documents they are follows from the number of the update alone, so
+ * nothing about them is in a checkpoint. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "engine/base/rng.h"
 #include "engine/post/pg_priv.h"
 
-#define SITE_PTX 0x50475450u    /* of the permutation of documents; one site per epoch follows it */
+#define SITE_PTX    0x50475450u /* of the permutation of documents; one site per epoch follows it */
 #define SITE_WINDOW 0x50475457u /* of where a long one is read */
 
 int lf_pg_ptx_open(lf_pg *p, lf_err *err)
@@ -22,16 +23,20 @@ int lf_pg_ptx_open(lf_pg *p, lf_err *err)
         return lf_err_prefix(err, "ptx_data");
     const lf_shard_info *info = lf_shardset_get_info(p->ptx);
     if (info->rows != LF_ROWS_PLAIN)
-        return lf_fail(err, LF_EINVAL, "ptx_data: %s holds %s, not plain text", p->c->ptx_data, lf_rows_name(info->rows));
+        return lf_fail(err, LF_EINVAL, "ptx_data: %s holds %s, not plain text", p->c->ptx_data,
+                       lf_rows_name(info->rows));
     if (strcmp(info->tokenizer_sha256, lf_shardset_get_info(p->data)->tokenizer_sha256) != 0)
-        return lf_fail(err, LF_EINVAL, "ptx_data: %s was tokenized otherwise than the prompts", p->c->ptx_data);
+        return lf_fail(err, LF_EINVAL, "ptx_data: %s was tokenized otherwise than the prompts",
+                       p->c->ptx_data);
     p->ptx_docs = lf_calloc(info->n_docs + 1, sizeof *p->ptx_docs, err);
     if (!p->ptx_docs)
         return LF_ENOMEM;
     for (uint64_t d = 0; d < info->n_docs; d++)
         if (lf_shardset_doc_len(p->ptx, d) >= 2)
             p->ptx_docs[p->n_ptx++] = d;
-    return p->n_ptx ? 0 : lf_fail(err, LF_EINVAL, "ptx_data: no document of %s has two tokens", p->c->ptx_data);
+    return p->n_ptx ? 0
+                    : lf_fail(err, LF_EINVAL, "ptx_data: no document of %s has two tokens",
+                              p->c->ptx_data);
 }
 
 void lf_pg_ptx_close(lf_pg *p)
@@ -55,12 +60,16 @@ static void batch_free(struct batch *b)
     free(b->start);
 }
 
-/* Document number i of the run: all of it, or a window of the longest sequence at a place drawn for it. */
+/* Document number i of the run: all of it, or a window of the longest sequence at a place drawn for
+ * it. */
 static int read_one(const lf_pg *p, struct batch *b, size_t k, uint64_t i, lf_err *err)
 {
     const uint32_t epoch = (uint32_t)(i / p->n_ptx);
-    const uint64_t doc = p->ptx_docs[lf_rng_permute(p->c->seed, SITE_PTX + epoch, p->n_ptx, i % p->n_ptx)], len = lf_shardset_doc_len(p->ptx, doc);
-    const uint64_t n = len < (uint64_t)p->context ? len : (uint64_t)p->context, places = len - n + 1;
+    const uint64_t
+        doc = p->ptx_docs[lf_rng_permute(p->c->seed, SITE_PTX + epoch, p->n_ptx, i % p->n_ptx)],
+        len = lf_shardset_doc_len(p->ptx, doc);
+    const uint64_t n = len < (uint64_t)p->context ? len : (uint64_t)p->context,
+                   places = len - n + 1;
     const uint64_t at = (uint64_t)(lf_rng_f64(p->c->seed, SITE_WINDOW, i) * (double)places);
     int32_t *to = b->tokens + k * (size_t)p->context;
     b->docs[k] = (struct lf_pg_doc){to, (size_t)n, 1, 0, 0};
@@ -72,8 +81,10 @@ static int batch_make(struct batch *b, const lf_pg *p, lf_err *err)
 {
     const size_t n = (size_t)p->c->ptx_batch;
     int rc = 0;
-    *b = (struct batch){.tokens = lf_calloc(n * (size_t)p->context, sizeof *b->tokens, err), .docs = lf_calloc(n, sizeof *b->docs, err),
-                        .order = lf_calloc(n + 1, sizeof *b->order, err), .start = lf_calloc(n + 1, sizeof *b->start, err)};
+    *b = (struct batch){.tokens = lf_calloc(n * (size_t)p->context, sizeof *b->tokens, err),
+                        .docs = lf_calloc(n, sizeof *b->docs, err),
+                        .order = lf_calloc(n + 1, sizeof *b->order, err),
+                        .start = lf_calloc(n + 1, sizeof *b->start, err)};
     if (!b->tokens || !b->docs || !b->order || !b->start)
         return LF_ENOMEM;
     for (size_t k = 0; k < n && !rc; k++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run says: statistics of rounds, one metrics record per mini-batch, log lines per round. Names are those of TRL, verl and NeMo-RL
- * where they agree; counts are over real tokens only (TRL's approxkl is over padding too). */
+ * What a run says: statistics of rounds, one metrics record per mini-batch, log lines per round.
+ * Names are those of TRL, verl and NeMo-RL where they agree; counts are over real tokens only
+ * (TRL's approxkl is over padding too). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static void scores(struct lf_pg_round_stats *st, const lf_rollout *r)
     }
 }
 
-/* KL of a sequence is the sum over its tokens of k1 of the generator's log-probabilities; the mean of that is TRL's objective/kl. */
+/* KL of a sequence is the sum over its tokens of k1 of the generator's log-probabilities; the mean
+ * of that is TRL's objective/kl. */
 static int tokens(struct lf_pg_round_stats *st, const lf_pg *p, lf_err *err)
 {
     const lf_rollout *r = &p->r;
@@ -167,7 +169,8 @@ static void add_round(lf_buf *b, const lf_pg *p)
     for (size_t k = 0; k < p->n_sources && k < 64; k++) {
         int n = (int)strcspn(name, ",");
         if (isfinite(s->source[k]))
-            lf_buf_addf(b, ",\"reward_%.*s\":%.17g,\"reward_%.*s_std\":%.17g", n, name, s->source[k], n, name, s->source_std[k]);
+            lf_buf_addf(b, ",\"reward_%.*s\":%.17g,\"reward_%.*s_std\":%.17g", n, name,
+                        s->source[k], n, name, s->source_std[k]);
         name += n + (name[n] == ',');
     }
 }
@@ -237,7 +240,8 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         add(b, "command_restarts", (double)n->restarts);
         add(b, "command_fallbacks", (double)n->fallbacks);
         for (int f = 0; f < LF_CMD_FAULTS; f++)
-            lf_buf_addf(b, ",\"command_%s\":%lld", lf_cmd_fault_name((enum lf_cmd_fault)f), (long long)n->fault[f]);
+            lf_buf_addf(b, ",\"command_%s\":%lld", lf_cmd_fault_name((enum lf_cmd_fault)f),
+                        (long long)n->fault[f]);
     }
     if (p->run.saved_step > 0) {
         add(b, "saved", (double)p->run.saved_step);
@@ -253,14 +257,19 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     const struct lf_pg_sums *s = &u->pg;
     if (u->first && s->tokens > 0) {
         bool exact = !(s->diff_max > 0) && !(s->ratio_max > 1) && !(s->ratio_min < 1);
-        lf_run_log(&p->run, exact || p->c->replay ? 3 : 1, "generator and training graph: largest difference of log-probabilities %.3g, ratio %.9g to %.9g%s",
-                  s->diff_max, s->ratio_min, s->ratio_max, exact ? "" : ": they should be the same bits");
+        lf_run_log(&p->run, exact || p->c->replay ? 3 : 1,
+                   "generator and training graph: largest difference of log-probabilities %.3g, "
+                   "ratio %.9g to %.9g%s",
+                   s->diff_max, s->ratio_min, s->ratio_max,
+                   exact ? "" : ": they should be the same bits");
     }
     if (!p->run.metrics)
         return 0;
     lf_buf_init(&b);
-    lf_buf_addf(&b, "{\"step\":%lld,\"round\":%lld,\"samples\":%lld,\"episodes\":%lld,\"tokens\":%lld", (long long)p->s.updates, (long long)p->r.step,
-                (long long)p->s.episodes, (long long)p->s.episodes, (long long)p->s.tokens);
+    lf_buf_addf(&b,
+                "{\"step\":%lld,\"round\":%lld,\"samples\":%lld,\"episodes\":%lld,\"tokens\":%lld",
+                (long long)p->s.updates, (long long)p->r.step, (long long)p->s.episodes,
+                (long long)p->s.episodes, (long long)p->s.tokens);
     add_round(&b, p);
     add_policy(&b, p, u);
     add_critic(&b, p, u);
@@ -282,12 +291,17 @@ void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u)
     if (p->want_ref)
         snprintf(kl, sizeof kl, " kl %.4f beta %.4g", s->kl, p->s.beta);
     if (p->want_critic)
-        snprintf(critic, sizeof critic, " value loss %.4f explained %.3f", u->value.loss, s->explained);
+        snprintf(critic, sizeof critic, " value loss %.4f explained %.3f", u->value.loss,
+                 s->explained);
     if (p->gen_s > 0 && p->gen_tokens > 0)
-        snprintf(times, sizeof times, " gen %.1f s (%.0f tok/s) train %.1f s", p->gen_s, (double)p->gen_tokens / p->gen_s, p->train_s);
-    lf_run_log(&p->run, 2, "round %lld/%lld reward %.4f score %.4f +- %.3f length %.1f ended %.0f %% flat %.0f %%%s%s entropy %.3f clip %.3f grad %.3f%s",
-              (long long)p->s.round, (long long)p->c->steps, s->reward, s->score, s->score_std, s->len, 100 * s->ended, 100 * s->flat, kl, critic,
-              g->entropy / n, (g->clip_low + g->clip_high) / n, u->grad_norm, times);
+        snprintf(times, sizeof times, " gen %.1f s (%.0f tok/s) train %.1f s", p->gen_s,
+                 (double)p->gen_tokens / p->gen_s, p->train_s);
+    lf_run_log(&p->run, 2,
+               "round %lld/%lld reward %.4f score %.4f +- %.3f length %.1f ended %.0f %% flat %.0f "
+               "%%%s%s entropy %.3f clip %.3f grad %.3f%s",
+               (long long)p->s.round, (long long)p->c->steps, s->reward, s->score, s->score_std,
+               s->len, 100 * s->ended, 100 * s->flat, kl, critic, g->entropy / n,
+               (g->clip_low + g->clip_high) / n, u->grad_norm, times);
 }
 
 /* A few completions with what they were given, for people. */

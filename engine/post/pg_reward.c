@@ -56,10 +56,12 @@ static int open_model(lf_pg *p, lf_err *err)
     if (rc)
         return lf_err_prefix(err, "reward_model");
     if (p->c->reward_normalized && !lf_rm_norm_of(p->reward_model)->stored)
-        return lf_fail(err, LF_EINVAL, "reward_normalized: %s has no mean and deviation stored with it", p->c->reward_model);
+        return lf_fail(err, LF_EINVAL,
+                       "reward_normalized: %s has no mean and deviation stored with it",
+                       p->c->reward_model);
     if (lf_rm_config(p->reward_model)->vocab < p->mc.vocab)
-        return lf_fail(err, LF_EINVAL, "the reward model knows %lld tokens, the policy %lld", (long long)lf_rm_config(p->reward_model)->vocab,
-                       (long long)p->mc.vocab);
+        return lf_fail(err, LF_EINVAL, "the reward model knows %lld tokens, the policy %lld",
+                       (long long)lf_rm_config(p->reward_model)->vocab, (long long)p->mc.vocab);
     return 0;
 }
 
@@ -76,13 +78,16 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
         rc = open_model(p, err);
     for (size_t i = 0; i < n && !rc; i++)
         if (wanted[i])
-            texts[k++] = (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
+            texts[k++] =
+                (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
     if (!rc && k)
-        rc = lf_rm_score(p->reward_model, texts, k, score, p->run.sink ? p->run.sink->stop : NULL, err);
+        rc = lf_rm_score(p->reward_model, texts, k, score, p->run.sink ? p->run.sink->stop : NULL,
+                         err);
     for (size_t i = k = 0; i < n && !rc; i++)
         if (wanted[i]) {
             double x = (double)score[k++];
-            r->source[(from + i) * p->n_sources + column] = p->c->reward_normalized ? lf_rm_normalized(lf_rm_norm_of(p->reward_model), x) : x;
+            r->source[(from + i) * p->n_sources + column] =
+                p->c->reward_normalized ? lf_rm_normalized(lf_rm_norm_of(p->reward_model), x) : x;
         }
     free(texts);
     free(score);
@@ -96,13 +101,16 @@ double lf_pg_source_weight(const lf_pg *p, size_t k)
     return k == p->c->n_rules && p->c->command ? p->c->command_weight : p->c->reward_model_weight;
 }
 
-static int decode(lf_buf *out, const lf_pg *p, const int32_t *tokens, size_t n, bool skip_special, lf_err *err)
+static int decode(lf_buf *out, const lf_pg *p, const int32_t *tokens, size_t n, bool skip_special,
+                  lf_err *err)
 {
     lf_tok_stream s = {0};
     int rc = 0;
     for (size_t i = 0; i < n && !rc && p->c->tokenizer; i++)
-        if (tokens[i] < (int32_t)lf_tokenizer_vocab_size(p->c->tokenizer)) /* a padded vocabulary has ids without text */
-            rc = lf_tok_stream_push(&s, p->c->tokenizer, (uint32_t)tokens[i], skip_special, out, err);
+        if (tokens[i] < (int32_t)lf_tokenizer_vocab_size(
+                            p->c->tokenizer)) /* a padded vocabulary has ids without text */
+            rc = lf_tok_stream_push(&s, p->c->tokenizer, (uint32_t)tokens[i], skip_special, out,
+                                    err);
     if (!rc && p->c->tokenizer)
         rc = lf_tok_stream_finish(&s, p->c->tokenizer, out, err);
     else
@@ -112,7 +120,8 @@ static int decode(lf_buf *out, const lf_pg *p, const int32_t *tokens, size_t n, 
 
 int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err)
 {
-    return decode(out, p, r->tokens + r->offsets[i] + r->prompt_len[i], lf_rollout_len(r, i) - r->prompt_len[i], true, err);
+    return decode(out, p, r->tokens + r->offsets[i] + r->prompt_len[i],
+                  lf_rollout_len(r, i) - r->prompt_len[i], true, err);
 }
 
 static int all_sources(lf_pg *p, const struct lf_reward_item *it, double *score, lf_err *err)
@@ -134,14 +143,18 @@ int lf_pg_score_one(lf_pg *p, const lf_rollout *r, size_t i, double *score, lf_e
     json_t *rest = NULL;
     lf_buf_init(&prompt);
     lf_buf_init(&completion);
-    snprintf(id, sizeof id, "prompt %llu sample %zu", (unsigned long long)r->prompt[i], i % r->group);
+    snprintf(id, sizeof id, "prompt %llu sample %zu", (unsigned long long)r->prompt[i],
+             i % r->group);
     int rc = decode(&prompt, p, tokens, n_prompt, false, err);
     if (!rc)
         rc = lf_pg_text(p, r, i, &completion, err);
-    const char *text = lf_shardset_get_info(p->data)->rows == LF_ROWS_PROMPTS ? lf_shardset_rest(p->data, r->doc[i], &rest_len) : NULL;
+    const char *text = lf_shardset_get_info(p->data)->rows == LF_ROWS_PROMPTS
+                           ? lf_shardset_rest(p->data, r->doc[i], &rest_len)
+                           : NULL;
     if (!rc && text && rest_len && !(rest = lf_json_load_text(text, rest_len, id, err)))
         rc = LF_EFORMAT;
-    struct lf_reward_item it = {id, prompt.data, completion.data, (int64_t)(n - n_prompt), r->ended[i], rest};
+    struct lf_reward_item it = {id,          prompt.data, completion.data, (int64_t)(n - n_prompt),
+                                r->ended[i], rest};
     if (!rc)
         rc = all_sources(p, &it, score, err);
     json_decref(rest);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A round of generation: prompts in the order of the run, completions of each, their scores. What is known goes to disk at once. */
+ * A round of generation: prompts in the order of the run, completions of each, their scores. What
+ * is known goes to disk at once. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static int take_result(void *arg, const lf_gen_result *r, lf_err *err)
     struct generation *g = arg;
     g->p->gen_tokens += (int64_t)r->n;
     bool ended = r->n > 0 && is_end(g->p, r->tokens[r->n - 1]);
-    return lf_pg_part_add(g->part, g->index[r->job - g->jobs], r->tokens, r->logprobs, r->n, ended, err);
+    return lf_pg_part_add(g->part, g->index[r->job - g->jobs], r->tokens, r->logprobs, r->n, ended,
+                          err);
 }
 
 /* Prompts [from, from + n) of the round: tokens one after the other. */
@@ -60,7 +62,8 @@ static int read_prompts(struct prompts *q, const lf_pg *p, int64_t from, size_t 
     q->tokens = q->at ? lf_malloc(total + 1, sizeof *q->tokens, err) : NULL;
     int rc = q->tokens ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = lf_shardset_read(p->data, doc_of(p, (uint64_t)from + i), 0, q->at[i + 1] - q->at[i], q->tokens + q->at[i], err);
+        rc = lf_shardset_read(p->data, doc_of(p, (uint64_t)from + i), 0, q->at[i + 1] - q->at[i],
+                              q->tokens + q->at[i], err);
     return rc;
 }
 
@@ -77,8 +80,10 @@ static uint64_t seed_of(const lf_pg *p, int64_t prompt, size_t sample)
     return lf_sample_seed(p->c->seed, id, (uint32_t)sample);
 }
 
-/* Generate what the part does not hold yet of the prompts [from, from + n) of the run, which are numbers [from - first, ...) of the round. */
-static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+/* Generate what the part does not hold yet of the prompts [from, from + n) of the run, which are
+ * numbers [from - first, ...) of the round. */
+static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first,
+                    int64_t from, lf_err *err)
 {
     const size_t group = (size_t)p->c->samples;
     struct generation g = {.p = p, .part = part};
@@ -94,7 +99,8 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
             if (lf_pg_part_at(part, index) || !lf_pg_mine(p, index))
                 continue;
             g.index[k] = index;
-            /* Raw sampling: the model divides its logits by the temperature, every token keeps its probability. */
+            /* Raw sampling: the model divides its logits by the temperature, every token keeps its
+             * probability. */
             g.jobs[k++] = (lf_gen_job){.id = "rollout",
                                        .sample = (uint32_t)s,
                                        .prompt = q->tokens + q->at[i],
@@ -107,7 +113,8 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (!rc && k)
-        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g, p->run.sink ? p->run.sink->stop : NULL, &stats, err);
+        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g,
+                        p->run.sink ? p->run.sink->stop : NULL, &stats, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);
@@ -117,7 +124,8 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
 }
 
 /* Put the sequences of prompts [from, from + n) behind p->r; wanted[i]: it has no scores yet. */
-static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, bool *wanted, lf_err *err)
+static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts *q, int64_t first,
+                         int64_t from, bool *wanted, lf_err *err)
 {
     const size_t group = (size_t)p->c->samples;
     int rc = 0;
@@ -125,8 +133,15 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
         size_t prompt = i / group, index = (size_t)(from - first) * group + i, at = p->r.n;
         const struct lf_pg_part_seq *s = lf_pg_part_at(part, index);
         int64_t number = from + (int64_t)prompt;
-        struct lf_rollout_seq seq = {q->tokens + q->at[prompt], s->tokens, s->logprob, q->at[prompt + 1] - q->at[prompt], s->n,
-                                     (uint64_t)number, doc_of(p, (uint64_t)number), seed_of(p, number, i % group), s->ended};
+        struct lf_rollout_seq seq = {q->tokens + q->at[prompt],
+                                     s->tokens,
+                                     s->logprob,
+                                     q->at[prompt + 1] - q->at[prompt],
+                                     s->n,
+                                     (uint64_t)number,
+                                     doc_of(p, (uint64_t)number),
+                                     seed_of(p, number, i % group),
+                                     s->ended};
         rc = lf_rollout_add(&p->r, &seq, err);
         wanted[i] = !s->scored;
         if (!rc && s->scored)
@@ -135,8 +150,10 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
     return rc;
 }
 
-/* Scores of those sequences from `before` on that are wanted and this rank's; index0: number of the first in the round. */
-static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wanted, size_t index0, lf_err *err)
+/* Scores of those sequences from `before` on that are wanted and this rank's; index0: number of the
+ * first in the round. */
+static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wanted, size_t index0,
+                      lf_err *err)
 {
     const size_t n = p->r.n - before;
     bool *mine = lf_calloc(n + 1, sizeof *mine, err);
@@ -160,9 +177,11 @@ static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wan
     return rc;
 }
 
-static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from, lf_err *err)
+static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t first, int64_t from,
+                   lf_err *err)
 {
-    const size_t group = (size_t)p->c->samples, before = p->r.n, index0 = (size_t)(from - first) * group;
+    const size_t group = (size_t)p->c->samples, before = p->r.n,
+                 index0 = (size_t)(from - first) * group;
     bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
     int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
     rc = rc ? rc : score_mine(p, part, before, wanted, index0, err);
@@ -183,7 +202,8 @@ static void sum_scores(lf_pg *p, size_t from)
     }
 }
 
-/* Groups of p->r from `from` on whose scores differ move up; the others are gone. Their tokens must move too, so they are added again. */
+/* Groups of p->r from `from` on whose scores differ move up; the others are gone. Their tokens must
+ * move too, so they are added again. */
 static int drop_flat(lf_pg *p, size_t from, lf_err *err)
 {
     lf_rollout *r = &p->r, kept;
@@ -197,11 +217,19 @@ static int drop_flat(lf_pg *p, size_t from, lf_err *err)
         }
         for (size_t i = g; i < g + group && !rc; i++) {
             const int32_t *tokens = r->tokens + r->offsets[i];
-            struct lf_rollout_seq s = {tokens, tokens + r->prompt_len[i], r->logprob + r->first[i], r->prompt_len[i],
-                                       lf_rollout_len(r, i) - r->prompt_len[i], r->prompt[i], r->doc[i], r->seed[i], r->ended[i]};
+            struct lf_rollout_seq s = {tokens,
+                                       tokens + r->prompt_len[i],
+                                       r->logprob + r->first[i],
+                                       r->prompt_len[i],
+                                       lf_rollout_len(r, i) - r->prompt_len[i],
+                                       r->prompt[i],
+                                       r->doc[i],
+                                       r->seed[i],
+                                       r->ended[i]};
             rc = lf_rollout_add(&kept, &s, err);
             if (!rc)
-                memcpy(kept.source + (kept.n - 1) * p->n_sources, r->source + i * p->n_sources, p->n_sources * sizeof *r->source);
+                memcpy(kept.source + (kept.n - 1) * p->n_sources, r->source + i * p->n_sources,
+                       p->n_sources * sizeof *r->source);
         }
     }
     if (rc) {
@@ -221,7 +249,9 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
     const int64_t first = p->s.prompts;
     int64_t from = first;
     int rc = 0;
-    for (int64_t turn = 0; !rc && p->r.n / p->r.group < want && turn < (p->c->dynamic_sampling ? p->c->dynamic_rounds : 1); turn++) {
+    for (int64_t turn = 0; !rc && p->r.n / p->r.group < want &&
+                           turn < (p->c->dynamic_sampling ? p->c->dynamic_rounds : 1);
+         turn++) {
         struct prompts q = {0};
         size_t before = p->r.n, need = want - p->r.n / p->r.group;
         double t0 = lf_now_s();
@@ -239,8 +269,11 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
             rc = drop_flat(p, before, err);
     }
     if (!rc && p->r.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "%lld prompts in a row had completions of equal scores: nothing to learn from; change the prompts, the "
-                     "temperature or the reward, raise dynamic_rounds or turn dynamic_sampling off", (long long)(from - first));
+        rc = lf_fail(err, LF_EINVAL,
+                     "%lld prompts in a row had completions of equal scores: nothing to learn "
+                     "from; change the prompts, the "
+                     "temperature or the reward, raise dynamic_rounds or turn dynamic_sampling off",
+                     (long long)(from - first));
     p->r.next_prompt = from;
     return rc;
 }
@@ -252,7 +285,8 @@ static int shape(lf_pg *p, lf_err *err)
     for (size_t i = 0; i < r->n; i++)
         lf_running_add(&p->s.scores, r->score[i]);
     for (size_t i = 0; i < r->n; i++)
-        r->reward[i] = lf_shape(&p->c->shaping, &p->s.scores, r->score[i], (int64_t)(lf_rollout_len(r, i) - r->prompt_len[i]), r->ended[i]);
+        r->reward[i] = lf_shape(&p->c->shaping, &p->s.scores, r->score[i],
+                                (int64_t)(lf_rollout_len(r, i) - r->prompt_len[i]), r->ended[i]);
     if (!p->c->whiten_rewards)
         return 0;
     int64_t *one = lf_calloc(r->n + 1, sizeof *one, err);
@@ -271,7 +305,8 @@ static int shape(lf_pg *p, lf_err *err)
 static int find_published(lf_pg *p, const char *key, lf_err *err)
 {
     for (size_t i = 0; i <= p->c->n_resume_from; i++) {
-        char *path = lf_pg_rollout_path(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1, ".h5", err);
+        char *path = lf_pg_rollout_path(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out,
+                                        p->s.round + 1, ".h5", err);
         lf_rollout r = {0};
         lf_err why = LF_ERR_INIT;
         if (!path)
@@ -289,7 +324,8 @@ static int find_published(lf_pg *p, const char *key, lf_err *err)
     return 0;
 }
 
-/* What stands in out under this round's name is of another key: of settings or weights that are no more. */
+/* What stands in out under this round's name is of another key: of settings or weights that are no
+ * more. */
 static int publish_first(lf_pg *p, lf_err *err)
 {
     char *path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ".h5", err);
@@ -360,14 +396,20 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
     lf_rollout r = {0};
     int rc = path ? lf_rollout_read(&r, path, err) : LF_ENOMEM;
     if (!rc && (strcmp(r.sources, p->sources) != 0 || r.group != (size_t)p->c->samples))
-        rc = lf_fail(err, LF_EINVAL, "%s has groups of %zu scored by '%s', this run groups of %lld scored by '%s'", path, r.group, r.sources,
-                     (long long)p->c->samples, p->sources);
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s has groups of %zu scored by '%s', this run groups of %lld scored by '%s'",
+                     path, r.group, r.sources, (long long)p->c->samples, p->sources);
     for (size_t i = 0; i < r.n && !rc; i++)
-        if (lf_rollout_len(&r, i) > (size_t)p->context || r.doc[i] >= lf_shardset_get_info(p->data)->n_docs)
-            rc = lf_fail(err, LF_EINVAL, "%s: sequence %zu is longer than max_prompt + max_tokens, or not of this data", path, i);
+        if (lf_rollout_len(&r, i) > (size_t)p->context ||
+            r.doc[i] >= lf_shardset_get_info(p->data)->n_docs)
+            rc = lf_fail(
+                err, LF_EINVAL,
+                "%s: sequence %zu is longer than max_prompt + max_tokens, or not of this data",
+                path, i);
     for (size_t i = 0; !rc && i < r.offsets[r.n]; i++)
         if (r.tokens[i] < 0 || r.tokens[i] >= p->mc.vocab)
-            rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld", path, (int)r.tokens[i], (long long)p->mc.vocab);
+            rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld",
+                         path, (int)r.tokens[i], (long long)p->mc.vocab);
     if (!rc)
         rc = begin(p, key, err);
     rc = lf_run_agree(&p->run, rc, err);
@@ -393,7 +435,11 @@ static int all_found(const lf_pg *p, int64_t found, lf_err *err)
 {
     int64_t v[] = {found, -found};
     int rc = p->run.comm ? lf_comm_all_reduce(p->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err) : 0;
-    return rc || v[0] == -v[1] ? rc : lf_fail(err, LF_EIO, "some ranks see the rollout of round %lld and others do not: out must be on a filesystem that all share", (long long)p->s.round + 1);
+    return rc || v[0] == -v[1] ? rc
+                               : lf_fail(err, LF_EIO,
+                                         "some ranks see the rollout of round %lld and others do "
+                                         "not: out must be on a filesystem that all share",
+                                         (long long)p->s.round + 1);
 }
 
 int lf_pg_rollout(lf_pg *p, lf_err *err)
@@ -417,12 +463,16 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
                 lf_running_add(&p->s.scores, p->r.score[i]);
             p->s.prompts = p->r.next_prompt;
         }
-        lf_run_log(&p->run, 2, "round %lld: its rollout is there already", (long long)p->s.round + 1);
+        lf_run_log(&p->run, 2, "round %lld: its rollout is there already",
+                   (long long)p->s.round + 1);
         return lf_pg_round_statistics(p, err);
     }
     if (under_way)
-        return lf_fail(err, LF_ENOENT, "the rollout of round %lld, which the checkpoint is in the middle of, is not in out nor in resume_from "
-                       "(rollouts/step-%08lld.h5 with key %.12s...)", (long long)p->s.round + 1, (long long)p->s.round + 1, key);
+        return lf_fail(err, LF_ENOENT,
+                       "the rollout of round %lld, which the checkpoint is in the middle of, is "
+                       "not in out nor in resume_from "
+                       "(rollouts/step-%08lld.h5 with key %.12s...)",
+                       (long long)p->s.round + 1, (long long)p->s.round + 1, key);
     rc = p->c->replay ? replay_round(p, key, err) : generate_round(p, key, err);
     if (!rc) {
         memcpy(p->s.key, key, sizeof key);

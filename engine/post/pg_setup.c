@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Before the first round: checks, prompts, models and their plans, first weights; and the answer to --plan. */
+ * Before the first round: checks, prompts, models and their plans, first weights; and the answer to
+ * --plan. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,46 +17,62 @@
 
 static int check_group(const struct lf_pg_config *c, lf_err *err)
 {
-    bool group = c->advantage == LF_PG_ADV_GRPO || c->advantage == LF_PG_ADV_CENTRE || c->advantage == LF_PG_ADV_RLOO ||
-                 c->advantage == LF_PG_ADV_BASELINE;
+    bool group = c->advantage == LF_PG_ADV_GRPO || c->advantage == LF_PG_ADV_CENTRE ||
+                 c->advantage == LF_PG_ADV_RLOO || c->advantage == LF_PG_ADV_BASELINE;
     if (group && c->samples < 2)
-        return lf_fail(err, LF_EINVAL, "samples = %lld: advantages within a group need 2 or more completions of a prompt", (long long)c->samples);
+        return lf_fail(
+            err, LF_EINVAL,
+            "samples = %lld: advantages within a group need 2 or more completions of a prompt",
+            (long long)c->samples);
     if (c->dynamic_sampling && c->samples < 2)
-        return lf_fail(err, LF_EINVAL, "dynamic_sampling compares the completions of a prompt: samples must be 2 or more");
+        return lf_fail(
+            err, LF_EINVAL,
+            "dynamic_sampling compares the completions of a prompt: samples must be 2 or more");
     return 0;
 }
 
 /* So that nothing that counts completions, updates or tokens of the run leaves 64 bits. */
 static int check_size(const struct lf_pg_config *c, lf_err *err)
 {
-    const int64_t of[] = {c->prompts, c->samples, c->steps, c->epochs, c->max_prompt + c->max_tokens};
+    const int64_t of[] = {c->prompts, c->samples, c->steps, c->epochs,
+                          c->max_prompt + c->max_tokens};
     int64_t most = MAX_RUN_TOKENS;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if ((most /= of[i] > 0 ? of[i] : 1) == 0)
-            return lf_fail(err, LF_EINVAL,
-                           "steps x prompts x samples x epochs x (max_prompt + max_tokens) is more than 10^17 "
-                           "tokens; make one of them less");
+            return lf_fail(
+                err, LF_EINVAL,
+                "steps x prompts x samples x epochs x (max_prompt + max_tokens) is more than 10^17 "
+                "tokens; make one of them less");
     return 0;
 }
 
 int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
 {
     if (c->n_rules == 0 && !c->command && !c->reward_model)
-        return lf_fail(err, LF_EINVAL, "no reward: give reward = RULE, reward_command or reward_model");
+        return lf_fail(err, LF_EINVAL,
+                       "no reward: give reward = RULE, reward_command or reward_model");
     if (!(c->temperature > 0))
-        return lf_fail(err, LF_EINVAL, "temperature = %g: completions must be drawn, so it must be above 0", c->temperature);
+        return lf_fail(err, LF_EINVAL,
+                       "temperature = %g: completions must be drawn, so it must be above 0",
+                       c->temperature);
     if (c->critic_warmup && c->advantage != LF_PG_ADV_GAE)
-        return lf_fail(err, LF_EINVAL, "critic_warmup: there is a critic with advantage = gae only");
+        return lf_fail(err, LF_EINVAL,
+                       "critic_warmup: there is a critic with advantage = gae only");
     if (c->critic_from && c->advantage != LF_PG_ADV_GAE)
         return lf_fail(err, LF_EINVAL, "critic_from: there is a critic with advantage = gae only");
     if (c->ref_from && !(c->kl.beta > 0))
         return lf_fail(err, LF_EINVAL, "ref_from has no use without kl_coef");
     if ((c->ptx_coef > 0) != (c->ptx_data != NULL))
-        return lf_fail(err, LF_EINVAL, "ptx_coef and ptx_data belong together: give both or neither");
+        return lf_fail(err, LF_EINVAL,
+                       "ptx_coef and ptx_data belong together: give both or neither");
     if (c->adapter && c->adapter->dropout > 0)
-        return lf_fail(err, LF_EINVAL, "lora_dropout: what is trained must be the policy that generated; leave it out");
+        return lf_fail(
+            err, LF_EINVAL,
+            "lora_dropout: what is trained must be the policy that generated; leave it out");
     if (c->adapter && c->adam.masters != LF_F32)
-        return lf_fail(err, LF_EINVAL, "masters = bf16 is for training of all weights; an adapter (lora_rank) has few of its own");
+        return lf_fail(err, LF_EINVAL,
+                       "masters = bf16 is for training of all weights; an adapter (lora_rank) has "
+                       "few of its own");
     int rc = check_size(c, err);
     rc = rc ? rc : lf_adamw_opts_check(&c->adam, c->compute, err);
     rc = rc ? rc : check_group(c, err);
@@ -75,8 +92,10 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
         return rc;
     const lf_shard_info *info = lf_shardset_get_info(p->data);
     if (info->rows != LF_ROWS_PROMPTS && info->rows != LF_ROWS_PLAIN)
-        return lf_fail(err, LF_EINVAL, "%s holds %s, not prompts", p->c->data, lf_rows_name(info->rows));
-    if (p->c->tokenizer && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
+        return lf_fail(err, LF_EINVAL, "%s holds %s, not prompts", p->c->data,
+                       lf_rows_name(info->rows));
+    if (p->c->tokenizer &&
+        strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(p->c->tokenizer)) != 0)
         return lf_fail(err, LF_EINVAL, "%s was not tokenized with this tokenizer", p->c->data);
     p->docs = lf_calloc(info->n_docs + 1, sizeof *p->docs, err);
     if (!p->docs)
@@ -89,11 +108,14 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
         p->longest = (int64_t)n > p->longest ? (int64_t)n : p->longest;
     }
     if (!p->n_docs)
-        return lf_fail(err, LF_EINVAL, "%s: none of its %llu prompts has between 1 and max_prompt = %lld tokens", p->c->data,
-                       (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
+        return lf_fail(err, LF_EINVAL,
+                       "%s: none of its %llu prompts has between 1 and max_prompt = %lld tokens",
+                       p->c->data, (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
     if (p->n_docs < info->n_docs)
-        lf_run_log(&p->run, 1, "%llu of %llu prompts are empty or longer than max_prompt = %lld and left out",
-                  (unsigned long long)(info->n_docs - p->n_docs), (unsigned long long)info->n_docs, (long long)p->c->max_prompt);
+        lf_run_log(&p->run, 1,
+                   "%llu of %llu prompts are empty or longer than max_prompt = %lld and left out",
+                   (unsigned long long)(info->n_docs - p->n_docs), (unsigned long long)info->n_docs,
+                   (long long)p->c->max_prompt);
     return 0;
 }
 
@@ -126,8 +148,11 @@ static int plan_models(lf_pg *p, lf_err *err)
     p->want_ref = c->kl.beta > 0;
     p->ref_below = p->want_ref && c->adapter && !c->ref_from;
     if (p->context > p->mc.max_positions)
-        return lf_fail(err, LF_EINVAL, "prompts of %lld tokens and max_tokens = %lld are more than the %lld positions of the model",
-                       (long long)p->longest, (long long)c->max_tokens, (long long)p->mc.max_positions);
+        return lf_fail(err, LF_EINVAL,
+                       "prompts of %lld tokens and max_tokens = %lld are more than the %lld "
+                       "positions of the model",
+                       (long long)p->longest, (long long)c->max_tokens,
+                       (long long)p->mc.max_positions);
     struct lf_pg_model_spec s = spec_of(p, "actor");
     s.train = s.logp = s.entropy = true;
     s.slots = c->slots;
@@ -161,23 +186,32 @@ int lf_pg_models(lf_pg *p, lf_err *err)
     lf_hash_hex(p->run.base, lf_ckpt_identity(ck));
     rc = lf_weights_config(&p->mc, ck, err);
     if (!rc && json_object_get(lf_ckpt_state(ck), "adapter"))
-        rc = lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint", p->c->init_from);
-    const char *const models[] = {p->c->init_from, p->c->ref_from, p->c->critic_from, p->c->reward_model};
+        rc =
+            lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint",
+                    p->c->init_from);
+    const char *const models[] = {p->c->init_from, p->c->ref_from, p->c->critic_from,
+                                  p->c->reward_model};
     for (size_t i = 0; i < sizeof models / sizeof *models && !rc; i++)
-        rc = lf_same_tokenizer(models[i], lf_shardset_get_info(p->data)->tokenizer_sha256, "the prompts", err);
+        rc = lf_same_tokenizer(models[i], lf_shardset_get_info(p->data)->tokenizer_sha256,
+                               "the prompts", err);
     if (!rc && lf_decoder_has_dropout(&p->mc))
-        lf_run_log(&p->run, 1, "the model's dropout is not applied: what is trained must be the policy that generated");
+        lf_run_log(&p->run, 1,
+                   "the model's dropout is not applied: what is trained must be the policy that "
+                   "generated");
     lf_ckpt_close(ck);
     if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
-        rc = lf_fail(err, LF_EINVAL, "the prompts have a vocabulary of %lld tokens, the model one of %lld",
+        rc = lf_fail(err, LF_EINVAL,
+                     "the prompts have a vocabulary of %lld tokens, the model one of %lld",
                      (long long)lf_shardset_get_info(p->data)->vocab_size, (long long)p->mc.vocab);
     rc = rc ? rc : plan_models(p, err);
     if (rc)
         return rc;
-    p->back = lf_back_create(&(struct lf_device_opts){.device = p->c->device,
-                                                      .rank = p->run.rank,
-                                                      .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
-                                                      .threads = p->c->threads}, err);
+    p->back = lf_back_create(
+        &(struct lf_device_opts){.device = p->c->device,
+                                 .rank = p->run.rank,
+                                 .local_rank = p->run.comm ? p->run.comm->local_rank : 0,
+                                 .threads = p->c->threads},
+        err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
     if (!rc && p->ref)
         rc = lf_pg_model_bind(p->ref, p->back, err);
@@ -209,7 +243,8 @@ static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *opti
     if (!rc && m != p->critic && mc.output != LF_OUTPUT_TOKENS)
         rc = lf_fail(err, LF_EINVAL, "%s gives scores, it predicts no tokens", dir);
     if (!rc && mc.vocab != p->mc.vocab) /* other differences show as missing or misshapen tensors */
-        rc = lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the actor one of %lld", dir, (long long)mc.vocab, (long long)p->mc.vocab);
+        rc = lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the actor one of %lld", dir,
+                     (long long)mc.vocab, (long long)p->mc.vocab);
     if (!rc && m == p->ref && !lf_model_config_equal(&mc, &p->mc, &key))
         rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
     if (!rc)
@@ -228,7 +263,8 @@ int lf_pg_weights(lf_pg *p, lf_err *err)
     if (!rc && p->ref)
         rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
     if (!rc && p->critic)
-        rc = load_from(p, p->critic, c->critic_from ? c->critic_from : c->init_from, "critic_from", err);
+        rc = load_from(p, p->critic, c->critic_from ? c->critic_from : c->init_from, "critic_from",
+                       err);
     return rc;
 }
 
@@ -251,7 +287,8 @@ void lf_pg_close(lf_pg *p)
 
 /* ---- --plan ---- */
 
-static int add_sizes(json_t *models, const char *name, const struct lf_plan_bytes *b, struct lf_plan_bytes *sum, lf_err *err)
+static int add_sizes(json_t *models, const char *name, const struct lf_plan_bytes *b,
+                     struct lf_plan_bytes *sum, lf_err *err)
 {
     sum->params += b->params;
     sum->grads += b->grads;
@@ -263,23 +300,29 @@ static int add_sizes(json_t *models, const char *name, const struct lf_plan_byte
     sum->state += b->state;
     sum->total += b->total;
     sum->offloaded += b->offloaded;
-    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b->params, "grads", (double)b->grads, "optimizer",
-                          (double)b->optimizer, "activations", (double)b->arena, "cache", (double)b->state, "inputs", (double)b->inputs, "total",
-                          (double)b->total);
-    return json_object_set_new(models, name, o) ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+    json_t *o = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b->params, "grads",
+                          (double)b->grads, "optimizer", (double)b->optimizer, "activations",
+                          (double)b->arena, "cache", (double)b->state, "inputs", (double)b->inputs,
+                          "total", (double)b->total);
+    return json_object_set_new(models, name, o) ? lf_fail(err, LF_ENOMEM, "plan: out of memory")
+                                                : 0;
 }
 
-static int add_bytes(json_t *models, const char *name, const lf_pg_model *m, struct lf_plan_bytes *sum, lf_err *err)
+static int add_bytes(json_t *models, const char *name, const lf_pg_model *m,
+                     struct lf_plan_bytes *sum, lf_err *err)
 {
     struct lf_plan_bytes b;
     if (!m)
         return 0;
     int rc = lf_plan_bytes(lf_pg_model_get_plan(m), &b);
-    return rc ? lf_fail(err, rc, "the plan of the %s has no sizes", name) : add_sizes(models, name, &b, sum, err);
+    return rc ? lf_fail(err, rc, "the plan of the %s has no sizes", name)
+              : add_sizes(models, name, &b, sum, err);
 }
 
-/* The reward model has a plan of its own; one that an earlier stage has yet to make is taken to be of the policy's shape. */
-static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes *sum, lf_err *err)
+/* The reward model has a plan of its own; one that an earlier stage has yet to make is taken to be
+ * of the policy's shape. */
+static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_plan_bytes *sum,
+                            lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     lf_model_config mc;
@@ -290,20 +333,24 @@ static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_p
     if (rc == LF_ENOENT) {
         mc = p->mc;
         mc.output = LF_OUTPUT_SCORE;
-        if (json_array_append_new(notes, json_string("the reward model does not exist yet; it is counted as one of the policy's shape")))
+        if (json_array_append_new(notes, json_string("the reward model does not exist yet; it is "
+                                                     "counted as one of the policy's shape")))
             return lf_fail(err, LF_ENOMEM, "plan: out of memory");
     } else if (rc) {
         return lf_fail(err, rc, "reward_model: %s", why.text);
     }
     struct lf_rm_opts o = lf_pg_reward_opts(p);
     rc = lf_rm_plan_bytes(&b, &mc, &o, err);
-    return rc ? lf_err_prefix(err, "reward_model") : add_sizes(models, "reward_model", &b, sum, err);
+    return rc ? lf_err_prefix(err, "reward_model")
+              : add_sizes(models, "reward_model", &b, sum, err);
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
 {
     struct lf_plan_bytes b = {0};
-    json_t *models = json_object(), *notes = json_pack("[s]", "sizes assume prompts of max_prompt tokens; the data may be shorter");
+    json_t *models = json_object(),
+           *notes = json_pack("[s]",
+                              "sizes assume prompts of max_prompt tokens; the data may be shorter");
     int rc = models && notes ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     rc = rc ? rc : add_bytes(models, "actor", p->actor, &b, err);
     rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
@@ -316,24 +363,34 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
                   (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);
     double merged = p->c->adapter ? 4 * params : 0;
     if (!rc) {
-        json_t *bytes = json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads, "optimizer",
-                                  (double)b.optimizer, "activations", (double)(b.saved + b.transient), "cache", (double)b.state,
-                                  "workspace", (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device", mem.device,
-                                  "total", mem.total);
+        json_t *bytes = json_pack(
+            "{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads",
+            (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+            (double)(b.saved + b.transient), "cache", (double)b.state, "workspace",
+            (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded,
+            "host", mem.host, "device", mem.device, "total", mem.total);
         struct lf_plan_comm a = {0}, k = {0};
         lf_plan_comm(lf_pg_model_get_plan(p->actor), &a);
         if (p->critic)
             lf_plan_comm(lf_pg_model_get_plan(p->critic), &k);
-        json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", a.sent_bytes + k.sent_bytes, "messages_per_step", (json_int_t)(a.messages + k.messages));
+        json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", a.sent_bytes + k.sent_bytes,
+                                 "messages_per_step", (json_int_t)(a.messages + k.messages));
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
-        int bad = json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) | json_object_set(plan, "notes", notes) |
-                  json_object_set_new(plan, "ranks", json_integer(p->run.ranks)) | json_object_set_new(plan, "comm", comm) | json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
-                  json_object_set_new(plan, "steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
-                  json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
-                  json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
-                  json_object_set_new(plan, "flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))) |
-                  json_object_set_new(plan, "disk_bytes", json_real((double)(p->c->keep + 2) * kept + merged));
+        int bad =
+            json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) |
+            json_object_set(plan, "notes", notes) |
+            json_object_set_new(plan, "ranks", json_integer(p->run.ranks)) |
+            json_object_set_new(plan, "comm", comm) |
+            json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
+            json_object_set_new(plan, "steps",
+                                json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
+            json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
+            json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
+            json_object_set_new(plan, "flops_per_step",
+                                json_real(per_token * (double)(p->c->minibatch * p->context))) |
+            json_object_set_new(plan, "disk_bytes",
+                                json_real((double)(p->c->keep + 2) * kept + merged));
         rc = bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
     }
     json_decref(models);
@@ -343,12 +400,16 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
 
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
 {
-    lf_pg p = {.c = c, .longest = c->max_prompt, .run = {.ranks = c->plan_ranks > 1 ? c->plan_ranks : 1}};
+    lf_pg p = {
+        .c = c, .longest = c->max_prompt, .run = {.ranks = c->plan_ranks > 1 ? c->plan_ranks : 1}};
     lf_err why = LF_ERR_INIT;
     int rc = lf_runner_config(&p.mc, c->init_from, &why);
     if (rc == LF_ENOENT) {
-        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
-        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+        json_t *notes = json_pack(
+            "[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0
+                   ? 0
+                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
     if (rc)
         return lf_fail(err, rc, "%s", why.text);

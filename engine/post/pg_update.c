@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a scored round to gradients. Log-probabilities and values of the actor and the critic are computed here from weights and tokens
- * alone, packed with other neighbours than the generator had. */
+ * From a scored round to gradients. Log-probabilities and values of the actor and the critic are
+ * computed here from weights and tokens alone, packed with other neighbours than the generator
+ * had. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +23,9 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n)
 
 struct batches {
     struct lf_pg_doc *docs;
-    uint32_t *of;           /* which sequence of the round each document is */
+    uint32_t *of; /* which sequence of the round each document is */
     uint32_t *order, *start;
-    int64_t n;              /* micro-batches */
+    int64_t n; /* micro-batches */
 };
 
 static void batches_free(struct batches *b)
@@ -64,7 +65,8 @@ static size_t row_of(const struct lf_pg_doc *d, size_t t)
 
 enum output { OF_TOKENS, OF_SCORE, OF_BASE };
 
-/* out[first[i] + t]: the model's log-probability (or that of the weights below its adapter) or score about each completion token. */
+/* out[first[i] + t]: the model's log-probability (or that of the weights below its adapter) or
+ * score about each completion token. */
 static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, lf_err *err)
 {
     const lf_rollout *r = &p->r;
@@ -95,7 +97,8 @@ static bool grouped(enum lf_pg_advantage a)
 }
 
 /* One number per sequence, the same for all of its tokens. */
-static int group_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq, double *score, lf_err *err)
+static int group_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq,
+                            double *score, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
     for (size_t i = 0; i < s->n; i++) {
@@ -115,14 +118,16 @@ static int group_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl,
 }
 
 /* From rewards of tokens, with a critic or without. */
-static int token_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq, double *token, lf_err *err)
+static int token_advantages(lf_pg *p, const struct lf_seqs *s, const double *kl, double *of_seq,
+                            double *token, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
     const int64_t n = s->first[s->n];
     double *value = NULL;
     memcpy(of_seq, p->r.reward, s->n * sizeof *of_seq);
     if (c->advantage == LF_PG_ADV_BASELINE) {
-        int64_t flat = lf_group_advantage(of_seq, p->r.reward, s->n, p->r.group, LF_GROUP_CENTRE, 0, err);
+        int64_t flat =
+            lf_group_advantage(of_seq, p->r.reward, s->n, p->r.group, LF_GROUP_CENTRE, 0, err);
         if (flat < 0)
             return (int)flat;
     }
@@ -145,7 +150,8 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
     int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (!rc && p->want_ref) {
-        rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err) : forward_all(p, p->ref, OF_TOKENS, r->ref, err);
+        rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err)
+                          : forward_all(p, p->ref, OF_TOKENS, r->ref, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "reference", m);
     }
     m = lf_profile_begin(p->c->profile);
@@ -160,13 +166,15 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
     const size_t n = (size_t)s.first[s.n];
     const bool kl_on = p->want_ref && p->c->kl_in_reward;
     double *kl = lf_calloc(n + 1, sizeof *kl, err), *token = lf_calloc(n + 1, sizeof *token, err);
-    double *of_seq = lf_calloc(s.n + 1, sizeof *of_seq, err), *score = lf_calloc(s.n + 1, sizeof *score, err);
+    double *of_seq = lf_calloc(s.n + 1, sizeof *of_seq, err),
+           *score = lf_calloc(s.n + 1, sizeof *score, err);
     rc = kl && token && of_seq && score ? 0 : LF_ENOMEM;
     for (size_t t = 0; t < n && !rc && kl_on; t++)
         kl[t] = lf_kl(&p->c->kl_est, (double)r->logprob[t], (double)r->ref[t]);
     if (!rc)
-        rc = grouped(p->c->advantage) ? group_advantages(p, &s, kl_on ? kl : NULL, of_seq, score, err)
-                                      : token_advantages(p, &s, kl_on ? kl : NULL, of_seq, token, err);
+        rc = grouped(p->c->advantage)
+                 ? group_advantages(p, &s, kl_on ? kl : NULL, of_seq, score, err)
+                 : token_advantages(p, &s, kl_on ? kl : NULL, of_seq, token, err);
     if (!rc && p->c->whiten)
         lf_whiten(r->adv, &s, p->c->whiten_biased, false);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "advantages", m);
@@ -202,8 +210,10 @@ static void arrays_free(struct arrays *a)
         free(v[k]);
 }
 
-/* Between micro-batch k's rows and flat arrays over its completion tokens: fn(a, flat index, row, index in the round). */
-static void each_token(const struct batches *b, int64_t k, const lf_rollout *r, void *ctx, void (*fn)(void *ctx, size_t at, size_t row, size_t t))
+/* Between micro-batch k's rows and flat arrays over its completion tokens: fn(a, flat index, row,
+ * index in the round). */
+static void each_token(const struct batches *b, int64_t k, const lf_rollout *r, void *ctx,
+                       void (*fn)(void *ctx, size_t at, size_t row, size_t t))
 {
     size_t at = 0;
     for (size_t j = b->start[k]; j < b->start[k + 1]; j++) {
@@ -215,7 +225,8 @@ static void each_token(const struct batches *b, int64_t k, const lf_rollout *r, 
 }
 
 /* Sequence bounds of micro-batch k. */
-static struct lf_seqs bounds(const struct batches *b, int64_t k, const lf_rollout *r, struct arrays *a)
+static struct lf_seqs bounds(const struct batches *b, int64_t k, const lf_rollout *r,
+                             struct arrays *a)
 {
     size_t n = 0;
     for (size_t j = b->start[k]; j < b->start[k + 1]; j++, n++) {
@@ -259,7 +270,8 @@ static int nothing(lf_pg_model *m, lf_err *err)
     return rc ? rc : lf_pg_backward(m, LF_FIRST, err);
 }
 
-static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
+static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm,
+                       struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
     struct lf_pg_opts o = p->c->loss;
     int rc = 0;
@@ -270,11 +282,18 @@ static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_nor
     for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
         struct lf_pg_sums sums;
         enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
-        rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
+        rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k],
+                           v, err);
         if (rc)
             break;
-        struct actor_rows q = {a, &p->r, lf_pg_lp(p->actor), lf_pg_entropy(p->actor), lf_pg_dlp(p->actor), lf_pg_dentropy(p->actor)};
-        struct lf_pg_batch batch = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
+        struct actor_rows q = {a,
+                               &p->r,
+                               lf_pg_lp(p->actor),
+                               lf_pg_entropy(p->actor),
+                               lf_pg_dlp(p->actor),
+                               lf_pg_dentropy(p->actor)};
+        struct lf_pg_batch batch = {
+            bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
         each_token(b, k, &p->r, &q, gather_actor);
         rc = lf_pg_loss(&o, &batch, norm, a->dlp, a->dentropy, &sums, err);
         if (rc)
@@ -309,14 +328,16 @@ static void scatter_critic(void *ctx, size_t at, size_t row, size_t t)
     q->dscore[row] = (float)q->a->dlp[at];
 }
 
-static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm, struct arrays *a, struct lf_pg_update *u, lf_err *err)
+static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm,
+                        struct arrays *a, struct lf_pg_update *u, lf_err *err)
 {
     u->value = (struct lf_value_sums){0};
     int rc = p->run.rank >= b->n ? nothing(p->critic, err) : 0;
     for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
         struct lf_value_sums sums;
         enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
-        rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k], v, err);
+        rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k],
+                           b->start[k + 1] - b->start[k], v, err);
         if (rc)
             break;
         struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
@@ -339,11 +360,13 @@ static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_no
 /* Sequences of mini-batch k: a stretch of its epoch's permutation. */
 static size_t choose(const lf_pg *p, int64_t k, uint32_t *seqs)
 {
-    const int64_t n = (int64_t)p->r.n, per = (n + p->c->minibatch - 1) / p->c->minibatch, epoch = k / per, from = k % per * p->c->minibatch;
+    const int64_t n = (int64_t)p->r.n, per = (n + p->c->minibatch - 1) / p->c->minibatch,
+                  epoch = k / per, from = k % per * p->c->minibatch;
     const int64_t to = from + p->c->minibatch < n ? from + p->c->minibatch : n;
     const uint64_t seed = p->c->seed ^ ((uint64_t)(p->s.round + 1) << 32);
     for (int64_t i = from; i < to; i++)
-        seqs[i - from] = (uint32_t)lf_rng_permute(seed, SITE_SHUFFLE + (uint32_t)epoch, (uint64_t)n, (uint64_t)i);
+        seqs[i - from] = (uint32_t)lf_rng_permute(seed, SITE_SHUFFLE + (uint32_t)epoch, (uint64_t)n,
+                                                  (uint64_t)i);
     return (size_t)(to - from);
 }
 
@@ -383,27 +406,36 @@ static void work_free(struct work *w)
 /* This rank's part of the gradients of one model. */
 static int gradients(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u, lf_err *err)
 {
-    int rc = actor ? train_actor(p, &w->actor, &w->norm, &w->a, u, err) : train_critic(p, &w->critic, &w->norm, &w->a, u, err);
+    int rc = actor ? train_actor(p, &w->actor, &w->norm, &w->a, u, err)
+                   : train_critic(p, &w->critic, &w->norm, &w->a, u, err);
     if (!rc && actor)
         rc = lf_pg_ptx_train(p, u, err);
     if (rc == LF_ENUMERIC)
-        lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1, (long long)w->k + 1);
+        lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1,
+                      (long long)w->k + 1);
     return rc;
 }
 
-/* The gradient is not finite, so the optimizer left everything as it was. 0: again, with a smaller scale. */
+/* The gradient is not finite, so the optimizer left everything as it was. 0: again, with a smaller
+ * scale. */
 static int overflowed(const lf_pg *p, int64_t k, const char *who, struct lf_scaler *s, lf_err *err)
 {
     const long long round = (long long)p->s.round + 1;
     if (!lf_scaler_overflow(s, &p->c->scaler))
-        return lf_fail(err, LF_ENUMERIC, "round %lld, mini-batch %lld: the gradient of the %s is not finite; its weights are as before, "
-                       "and rollouts/step-%08lld.h5 has the sequences", round, (long long)k + 1, who, round);
-    lf_run_log(&p->run, 3, "round %lld, mini-batch %lld: the gradient of the %s overflowed: again with a loss scale of %g", round, (long long)k + 1,
-              who, s->scale);
+        return lf_fail(err, LF_ENUMERIC,
+                       "round %lld, mini-batch %lld: the gradient of the %s is not finite; its "
+                       "weights are as before, "
+                       "and rollouts/step-%08lld.h5 has the sequences",
+                       round, (long long)k + 1, who, round);
+    lf_run_log(&p->run, 3,
+               "round %lld, mini-batch %lld: the gradient of the %s overflowed: again with a loss "
+               "scale of %g",
+               round, (long long)k + 1, who, s->scale);
     return 0;
 }
 
-/* Trains one model on the mini-batch. Collective: all ranks see the same sums, so they agree about what overflowed. */
+/* Trains one model on the mini-batch. Collective: all ranks see the same sums, so they agree about
+ * what overflowed. */
 static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
@@ -416,7 +448,9 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     while (!rc && res.skip) {
         lf_pg_model_scale(m, s->scale);
         rc = lf_run_agree(&p->run, gradients(p, w, actor, u, err), err);
-        rc = rc ? rc : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr, c->clip, &res, err);
+        rc = rc ? rc
+                : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr,
+                             c->clip, &res, err);
         if (!rc && res.skip)
             rc = overflowed(p, w->k, actor ? "actor" : "critic", s, err);
     }
@@ -425,7 +459,8 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     *(actor ? &u->grad_norm : &u->critic_grad_norm) = res.grad_norm;
     *(actor ? &u->scale : &u->critic_scale) = s->scale;
     lf_scaler_good(s, &c->scaler);
-    lf_profile_end(c->profile, LF_LANE_STEP, actor ? "update of the actor" : "update of the critic", mark);
+    lf_profile_end(c->profile, LF_LANE_STEP, actor ? "update of the actor" : "update of the critic",
+                   mark);
     return 0;
 }
 
@@ -434,7 +469,9 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
     const bool actor = p->s.round >= p->c->critic_warmup || !p->want_critic;
     const double t0 = lf_now_s(), share = lf_schedule_lr(&p->schedule, p->s.updates + 1) / p->c->lr;
     struct work w;
-    *u = (struct lf_pg_update){.first = k == 0, .lr = actor ? share * p->c->lr : 0, .critic_lr = p->want_critic ? share * p->c->critic_lr : 0};
+    *u = (struct lf_pg_update){.first = k == 0,
+                               .lr = actor ? share * p->c->lr : 0,
+                               .critic_lr = p->want_critic ? share * p->c->critic_lr : 0};
     lf_pg_sums_begin(&u->pg);
     int rc = lf_run_agree(&p->run, work_make(&w, p, k, actor, err), err);
     if (!rc && actor)

@@ -10,9 +10,11 @@
 int lf_pg_opts_check(const struct lf_pg_opts *o, lf_err *err)
 {
     if (!(o->clip_low >= 0) || !(o->clip_high >= 0))
-        return lf_fail(err, LF_EINVAL, "clip_low = %g, clip_high = %g: both must be 0 or more", o->clip_low, o->clip_high);
+        return lf_fail(err, LF_EINVAL, "clip_low = %g, clip_high = %g: both must be 0 or more",
+                       o->clip_low, o->clip_high);
     if (o->dual_clip < 0 || (o->dual_clip > 0 && !(o->dual_clip > 1)))
-        return lf_fail(err, LF_EINVAL, "dual_clip = %g: it must be above 1, or 0 for none", o->dual_clip);
+        return lf_fail(err, LF_EINVAL, "dual_clip = %g: it must be above 1, or 0 for none",
+                       o->dual_clip);
     if (o->agg == LF_AGG_CONST && !(o->agg_length > 0))
         return lf_fail(err, LF_EINVAL, "aggregation = const needs a length to divide by");
     return 0;
@@ -60,7 +62,8 @@ static double weight(const struct lf_pg_opts *o, const struct lf_pg_norm *norm, 
     }
 }
 
-double lf_pg_aggregate(const struct lf_pg_opts *o, const struct lf_seqs *s, const struct lf_pg_norm *norm, const double *x)
+double lf_pg_aggregate(const struct lf_pg_opts *o, const struct lf_seqs *s,
+                       const struct lf_pg_norm *norm, const double *x)
 {
     double sum = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -73,11 +76,14 @@ double lf_pg_aggregate(const struct lf_pg_opts *o, const struct lf_seqs *s, cons
 }
 
 /* The clipped surrogate of one token and its slope in r. */
-static double surrogate(const struct lf_pg_opts *o, double a, double r, double *slope, struct lf_pg_sums *sums)
+static double surrogate(const struct lf_pg_opts *o, double a, double r, double *slope,
+                        struct lf_pg_sums *sums)
 {
-    double lo = 1 - o->clip_low, hi = 1 + o->clip_high, clipped = fmin(fmax(r, lo), hi), loss = -a * r;
+    double lo = 1 - o->clip_low, hi = 1 + o->clip_high, clipped = fmin(fmax(r, lo), hi),
+           loss = -a * r;
     *slope = -a;
-    if (-a * clipped > loss) { /* the bound is the larger loss: what stands outside of it has no slope */
+    if (-a * clipped >
+        loss) { /* the bound is the larger loss: what stands outside of it has no slope */
         loss = -a * clipped;
         *slope = 0;
         if (r < lo)
@@ -104,28 +110,33 @@ static double open_ratio(const struct lf_pg_batch *b, int64_t t)
     return fabs(b->lp[t] - b->old[t]) <= MAX_LOG_RATIO;
 }
 
-static int check_token(const struct lf_pg_opts *o, const struct lf_pg_batch *b, size_t i, int64_t t, lf_err *err)
+static int check_token(const struct lf_pg_opts *o, const struct lf_pg_batch *b, size_t i, int64_t t,
+                       lf_err *err)
 {
-    const char *what = !isfinite(b->lp[t])                                ? "log-probability"
-                       : !isfinite(b->old[t])                             ? "log-probability of the rollout"
-                       : !isfinite(b->adv[t])                             ? "advantage"
-                       : o->kl_coef > 0 && !isfinite(b->ref[t])           ? "log-probability of the reference"
-                       : b->entropy && !isfinite(b->entropy[t])           ? "entropy"
-                                                                          : NULL;
-    return what ? lf_fail(err, LF_ENUMERIC, "sequence %zu, token %lld: the %s is not finite", i, (long long)(t - b->s.first[i]), what) : 0;
+    const char *what = !isfinite(b->lp[t])                      ? "log-probability"
+                       : !isfinite(b->old[t])                   ? "log-probability of the rollout"
+                       : !isfinite(b->adv[t])                   ? "advantage"
+                       : o->kl_coef > 0 && !isfinite(b->ref[t]) ? "log-probability of the reference"
+                       : b->entropy && !isfinite(b->entropy[t]) ? "entropy"
+                                                                : NULL;
+    return what ? lf_fail(err, LF_ENUMERIC, "sequence %zu, token %lld: the %s is not finite", i,
+                          (long long)(t - b->s.first[i]), what)
+                : 0;
 }
 
 static const struct lf_kl_opts raw_k3 = {LF_KL_K3, false, MAX_LOG_RATIO, 0};
 
 static double jensen_shannon(double lp, double old)
 {
-    const double top = fmax(lp, old), m = top + (log1p(exp(fmin(lp, old) - top)) - log(2)); /* equal: exactly 0 in the end */
+    const double top = fmax(lp, old), m = top + (log1p(exp(fmin(lp, old) - top)) -
+                                                 log(2)); /* equal: exactly 0 in the end */
     return 0.5 * (lf_kl(&raw_k3, m, lp) + lf_kl(&raw_k3, m, old));
 }
 
-/* What is the same for every way to form ratios: KL, entropy, metrics of a token. Returns its part of the loss. */
-static double extras(const struct lf_pg_opts *o, const struct lf_pg_batch *b, int64_t t, double w, double *dlp, double *dentropy,
-                     struct lf_pg_sums *s)
+/* What is the same for every way to form ratios: KL, entropy, metrics of a token. Returns its part
+ * of the loss. */
+static double extras(const struct lf_pg_opts *o, const struct lf_pg_batch *b, int64_t t, double w,
+                     double *dlp, double *dentropy, struct lf_pg_sums *s)
 {
     double loss = 0, x = b->lp[t] - b->old[t];
     if (o->kl_coef > 0) {
@@ -159,7 +170,8 @@ static void note_ratio(struct lf_pg_sums *s, double r)
 }
 
 /* One ratio per sequence: its slope goes to every token, `share` of it to each. */
-static double sequence_ratio(const struct lf_pg_opts *o, const struct lf_pg_batch *b, size_t i, int64_t length, double *share)
+static double sequence_ratio(const struct lf_pg_opts *o, const struct lf_pg_batch *b, size_t i,
+                             int64_t length, double *share)
 {
     double x = 0;
     for (int64_t t = b->s.first[i]; t < b->s.first[i + 1]; t++)
@@ -169,8 +181,9 @@ static double sequence_ratio(const struct lf_pg_opts *o, const struct lf_pg_batc
     return exp(x);
 }
 
-static int one_sequence(const struct lf_pg_opts *o, const struct lf_pg_batch *b, const struct lf_pg_norm *norm, size_t i, double *dlp,
-                        double *dentropy, struct lf_pg_sums *s, lf_err *err)
+static int one_sequence(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
+                        const struct lf_pg_norm *norm, size_t i, double *dlp, double *dentropy,
+                        struct lf_pg_sums *s, lf_err *err)
 {
     const int64_t length = lf_seqs_length(&b->s, i);
     const double w = length ? weight(o, norm, length) : 0;
@@ -204,7 +217,8 @@ static int one_sequence(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
     return 0;
 }
 
-int lf_pg_loss(const struct lf_pg_opts *o, const struct lf_pg_batch *b, const struct lf_pg_norm *norm, double *dlp, double *dentropy,
+int lf_pg_loss(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
+               const struct lf_pg_norm *norm, double *dlp, double *dentropy,
                struct lf_pg_sums *sums, lf_err *err)
 {
     struct lf_pg_sums s;
@@ -218,17 +232,20 @@ int lf_pg_loss(const struct lf_pg_opts *o, const struct lf_pg_batch *b, const st
     return 0;
 }
 
-static int value_token(double v, double old, double ret, double clip, double *slope, bool *clipped, double *loss)
+static int value_token(double v, double old, double ret, double clip, double *slope, bool *clipped,
+                       double *loss)
 {
-    double d = v - ret, bounded = clip > 0 ? fmin(fmax(v, old - clip), old + clip) : v, c = bounded - ret;
+    double d = v - ret, bounded = clip > 0 ? fmin(fmax(v, old - clip), old + clip) : v,
+           c = bounded - ret;
     *clipped = c * c > d * d;
     *loss = 0.5 * (*clipped ? c * c : d * d);
     *slope = *clipped ? 0 : d; /* where the bounded one is larger, v is outside the bounds */
     return isfinite(v) && isfinite(old) && isfinite(ret) ? 0 : LF_ENUMERIC;
 }
 
-int lf_value_loss(const struct lf_seqs *s, const double *value, const double *old, const double *ret, double clip,
-                  const struct lf_pg_norm *norm, double *dvalue, struct lf_value_sums *sums, lf_err *err)
+int lf_value_loss(const struct lf_seqs *s, const double *value, const double *old,
+                  const double *ret, double clip, const struct lf_pg_norm *norm, double *dvalue,
+                  struct lf_value_sums *sums, lf_err *err)
 {
     struct lf_value_sums all = {0};
     const double w = 1 / (double)norm->tokens;
@@ -240,7 +257,8 @@ int lf_value_loss(const struct lf_seqs *s, const double *value, const double *ol
             if (!lf_seqs_on(s, t))
                 continue;
             if (value_token(value[t], old[t], ret[t], clip, &slope, &clipped, &loss))
-                return lf_fail(err, LF_ENUMERIC, "sequence %zu, token %lld: value or return is not finite", i,
+                return lf_fail(err, LF_ENUMERIC,
+                               "sequence %zu, token %lld: value or return is not finite", i,
                                (long long)(t - s->first[i]));
             dvalue[t] = w * slope;
             all.loss += w * loss;

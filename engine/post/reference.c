@@ -69,7 +69,8 @@ double lf_segment_logp(const float *lp, const lf_loader_batch *b, int32_t s, int
     return sum;
 }
 
-double lf_reference_logp(const lf_reference *r, bool valid, size_t source, int64_t doc, bool mismatched)
+double lf_reference_logp(const lf_reference *r, bool valid, size_t source, int64_t doc,
+                         bool mismatched)
 {
     return r->set[(valid ? r->n_train : 0) + source].value[mismatched ? OTHER : LOGP][doc];
 }
@@ -101,11 +102,14 @@ static int make_id(lf_reference *r, const struct lf_reference_opts *o, lf_err *e
     if (!h)
         return LF_ENOMEM;
     const char *weights = lf_train_init_id(r->t);
-    snprintf(text, sizeof(text), "lf-reference-1 T %lld strangers %d ", (long long)o->seq_length, o->mismatched);
+    snprintf(text, sizeof(text), "lf-reference-1 T %lld strangers %d ", (long long)o->seq_length,
+             o->mismatched);
     lf_hash_update(h, text, strlen(text) + 1);
     lf_hash_update(h, weights, strlen(weights) + 1);
     for (size_t i = 0; i < r->n_sets; i++)
-        lf_hash_update(h, lf_shardset_id(lf_train_source_set(r->t, r->set[i].source, r->set[i].valid)), LF_HASH_BYTES);
+        lf_hash_update(h,
+                       lf_shardset_id(lf_train_source_set(r->t, r->set[i].source, r->set[i].valid)),
+                       LF_HASH_BYTES);
     lf_hash_final(h, digest);
     lf_hash_destroy(h);
     lf_hash_hex(r->id, digest);
@@ -116,7 +120,8 @@ static int make_id(lf_reference *r, const struct lf_reference_opts *o, lf_err *e
 
 static const char *dataset(char *buf, size_t cap, const struct set *s, int v)
 {
-    snprintf(buf, cap, "%s-%zu/%s", s->valid ? "valid" : "train", s->source, v == OTHER ? "other" : "logp");
+    snprintf(buf, cap, "%s-%zu/%s", s->valid ? "valid" : "train", s->source,
+             v == OTHER ? "other" : "logp");
     return buf;
 }
 
@@ -143,15 +148,17 @@ static int write_h5(const lf_reference *r, const char *path, lf_err *err)
     return rc ? rc : lf_io_fsync_path(path, err);
 }
 
-static int read_values(lf_h5 *f, int fd, const char *path, const char *name, double *to, uint64_t n, lf_err *err)
+static int read_values(lf_h5 *f, int fd, const char *path, const char *name, double *to, uint64_t n,
+                       lf_err *err)
 {
     lf_h5_dataset d = {0};
     int rc = lf_h5_stat(f, name, &d, err);
     if (!rc && (d.type != LF_H5_F64 || d.n_elems != n))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s does not hold %llu f64", path, name, (unsigned long long)n);
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s does not hold %llu f64", path, name,
+                     (unsigned long long)n);
     for (size_t i = 0; i < d.n_extents && !rc; i++)
-        rc = lf_io_pread_all(fd, to + d.extents[i].first, (size_t)d.extents[i].n * sizeof(*to), (off_t)d.extents[i].offset, path,
-                             err);
+        rc = lf_io_pread_all(fd, to + d.extents[i].first, (size_t)d.extents[i].n * sizeof(*to),
+                             (off_t)d.extents[i].offset, path, err);
     lf_h5_dataset_fini(&d);
     return rc;
 }
@@ -172,7 +179,8 @@ static int read_h5(lf_reference *r, const char *path, char **other, lf_err *err)
         snprintf(name, sizeof(name), "done.%zu", i);
         rc = lf_h5_get_attr_i64(f, name, &s->done, err);
         for (int v = 0; v < r->n_values && !rc; v++)
-            rc = read_values(f, fd, path, dataset(name, sizeof(name), s, v), s->value[v], s->n, err);
+            rc =
+                read_values(f, fd, path, dataset(name, sizeof(name), s, v), s->value[v], s->n, err);
     }
     if (fd >= 0)
         close(fd);
@@ -182,7 +190,8 @@ static int read_h5(lf_reference *r, const char *path, char **other, lf_err *err)
 
 static int save_partial(lf_reference *r, lf_err *err)
 {
-    char *tmp = lf_path_join(r->dir, "partial.h5.tmp", err), *path = lf_path_join(r->dir, "partial.h5", err);
+    char *tmp = lf_path_join(r->dir, "partial.h5.tmp", err),
+         *path = lf_path_join(r->dir, "partial.h5", err);
     int rc = tmp && path ? write_h5(r, tmp, err) : LF_ENOMEM;
     if (!rc && rename(tmp, path) != 0)
         rc = lf_fail_errno(err, "%s", path);
@@ -194,7 +203,8 @@ static int save_partial(lf_reference *r, lf_err *err)
 static int publish(lf_reference *r, lf_err *err)
 {
     lf_artifact a = {0};
-    char *path = lf_path_join(r->dir, "logp.h5", err), *partial = lf_path_join(r->dir, "partial.h5", err);
+    char *path = lf_path_join(r->dir, "logp.h5", err),
+         *partial = lf_path_join(r->dir, "partial.h5", err);
     int rc = path && partial ? lf_io_mkdirs(r->dir, 0777, err) : LF_ENOMEM;
     if (!rc)
         rc = write_h5(r, path, err);
@@ -234,10 +244,14 @@ static int read_finished(lf_reference *r, const char *dir, lf_err *err)
         rc = (path = lf_path_join(dir, "logp.h5", err)) ? read_h5(r, path, &other, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_fail(err, LF_EINVAL,
-                     "%s holds reference log-probabilities of other weights, other data or another seq_length than this run's",
+                     "%s holds reference log-probabilities of other weights, other data or another "
+                     "seq_length than this run's",
                      dir);
     else if (rc == 1 && !json_equal(json_object_get(a.meta, "numbers"), lf_train_numbers(r->t)))
-        lf_train_log(r->t, 1, "%s was computed with other kernels, threads or layout; log-ratios begin near 0, perhaps not at it", dir);
+        lf_train_log(r->t, 1,
+                     "%s was computed with other kernels, threads or layout; log-ratios begin near "
+                     "0, perhaps not at it",
+                     dir);
     lf_artifact_fini(&a);
     free(path);
     free(other);
@@ -265,7 +279,9 @@ static int find(lf_reference *r, const struct lf_reference_opts *o, bool fresh, 
 {
     if (o->from) {
         int rc = read_finished(r, o->from, err);
-        return rc ? rc : lf_fail(err, LF_ENOENT, "there are no reference log-probabilities at %s", o->from);
+        return rc ? rc
+                  : lf_fail(err, LF_ENOENT, "there are no reference log-probabilities at %s",
+                            o->from);
     }
     int rc = read_finished(r, r->dir, err);
     for (size_t i = o->n_dirs; i-- > 0 && rc == 0;) {
@@ -279,7 +295,8 @@ static int find(lf_reference *r, const struct lf_reference_opts *o, bool fresh, 
         return rc;
     if (!fresh)
         return lf_fail(err, LF_ENOENT,
-                       "the reference log-probabilities of this run are gone and its weights have moved on; make them again from "
+                       "the reference log-probabilities of this run are gone and its weights have "
+                       "moved on; make them again from "
                        "its init_from with mode = reference and give them as reference");
     rc = read_partial(r, r->dir, err);
     for (size_t i = o->n_dirs; i-- > 0 && rc == 0;) {
@@ -301,12 +318,14 @@ static int visit(void *user, const struct lf_train_view *v, lf_err *err)
     for (int32_t s = 0; s < v->batch->n_segs && !rc; s++) {
         int64_t n, doc = v->batch->seg_doc[s];
         if (doc >= 0)
-            r->now->recent[v->batch->seg_mismatched[s] ? OTHER : LOGP][doc] = lf_segment_logp(r->lp, v->batch, s, &n);
+            r->now->recent[v->batch->seg_mismatched[s] ? OTHER : LOGP][doc] =
+                lf_segment_logp(r->lp, v->batch, s, &n);
     }
     return rc;
 }
 
-/* One rank visits a document: adding up is exact. With another number of ranks a few are visited again after a restart. */
+/* One rank visits a document: adding up is exact. With another number of ranks a few are visited
+ * again after a restart. */
 static int between(void *user, int64_t done, lf_err *err)
 {
     lf_reference *r = user;
@@ -327,7 +346,9 @@ static int between(void *user, int64_t done, lf_err *err)
     if (!rc && lf_train_first_rank(r->t))
         rc = save_partial(r, err);
     rc = lf_train_agree(r->t, rc, err);
-    return rc || stop <= 0 ? rc : lf_fail(err, LF_EINTR, "stopped while computing reference log-probabilities");
+    return rc || stop <= 0
+               ? rc
+               : lf_fail(err, LF_EINTR, "stopped while computing reference log-probabilities");
 }
 
 static int compute(lf_reference *r, lf_err *err)
@@ -336,8 +357,8 @@ static int compute(lf_reference *r, lf_err *err)
     for (size_t i = 0; i < r->n_sets && !rc; i++) {
         r->now = &r->set[i];
         lf_train_log(r->t, 2, "reference log-probabilities of %s (%s split), from sample %lld",
-                     lf_train_source_dir(r->t, r->now->source, r->now->valid), r->now->valid ? "valid" : "train",
-                     (long long)r->now->done);
+                     lf_train_source_dir(r->t, r->now->source, r->now->valid),
+                     r->now->valid ? "valid" : "train", (long long)r->now->done);
         const struct lf_train_over o = {.source = r->now->source,
                                         .valid = r->now->valid,
                                         .from = r->now->done,
@@ -361,7 +382,8 @@ static int share(lf_reference *r, lf_err *err)
     return rc;
 }
 
-int lf_reference_prepare(lf_reference **out, lf_trainer *t, const struct lf_reference_opts *o, bool fresh, lf_err *err)
+int lf_reference_prepare(lf_reference **out, lf_trainer *t, const struct lf_reference_opts *o,
+                         bool fresh, lf_err *err)
 {
     int64_t have = 0;
     lf_reference *r = lf_calloc(1, sizeof(*r), err);
@@ -369,7 +391,8 @@ int lf_reference_prepare(lf_reference **out, lf_trainer *t, const struct lf_refe
     if (r)
         r->t = t;
     if (!rc)
-        rc = (r->dir = lf_path_join(lf_train_out(t), "reference", err)) ? make_sets(r, t, o, err) : LF_ENOMEM;
+        rc = (r->dir = lf_path_join(lf_train_out(t), "reference", err)) ? make_sets(r, t, o, err)
+                                                                        : LF_ENOMEM;
     if (!rc && lf_train_first_rank(t)) {
         rc = make_id(r, o, err);
         if (!rc)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where scores of completions come from besides a model: built-in rules and an external command. A reward is the sum of sources, each
- * times its weight; every source's own score is kept and reported.
+ * Where scores of completions come from besides a model: built-in rules and an external command. A
+ * reward is the sum of sources, each times its weight; every source's own score is kept and
+ * reported.
  */
 #ifndef LF_POST_REWARD_H
 #define LF_POST_REWARD_H
@@ -30,31 +31,37 @@ typedef struct lf_rule lf_rule;
 /* "[WEIGHT *] KIND:ARGUMENT", scores 0 or 1 unless said:
  *     exact:COLUMN            the completion without surrounding white space is the row's COLUMN
  *     regex:COLUMN:PATTERN    group 1 (or all) of the last match of PATTERN (PCRE2) is COLUMN
- *     number:COLUMN           the number behind the last "####", else the last number, equals that of COLUMN, found in the same way
+ *     number:COLUMN           the number behind the last "####", else the last number, equals that
+ *                             of COLUMN, found in the same way
  *     number-strict:COLUMN    the same, but without "####" it is wrong (GSM8K's strict match)
  *     format:PATTERN          PATTERN matches the whole completion
  *     length:MAX              -min(1, (tokens - MAX) / MAX) where there are more than MAX, else 0
- * Numbers are compared as decimals of any length: 1,200.50 is 1200.5. Returns owned; NULL with err naming the spec. */
+ * Numbers are compared as decimals of any length: 1,200.50 is 1200.5. Returns owned; NULL with err
+ * naming the spec. */
 lf_rule *lf_rule_create(const char *spec, lf_err *err);
 void lf_rule_destroy(lf_rule *r);
 const char *lf_rule_name(const lf_rule *r); /* KIND; one pointer per kind */
 double lf_rule_weight(const lf_rule *r);
 const char *lf_rule_spec(const lf_rule *r); /* as it was given; borrowed */
-/* LF_EFORMAT: the row has no such column, or it holds no number. Not for several threads at once. */
+/* LF_EFORMAT: the row has no such column, or it holds no number. Not for several threads at
+ * once. */
 int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf_err *err);
 
-/* The decimal that a text is about, canonical ("-12.5"), owned; NULL: none (not an error). strict: behind "####" only. */
+/* The decimal that a text is about, canonical ("-12.5"), owned; NULL: none (not an error). strict:
+ * behind "####" only. */
 char *lf_rule_number(const char *text, bool strict);
 
 /* ---- a command ---- */
 
-/* A program of the user, started once through sh -c, in a process group of its own. For each completion it is given one JSON line
+/* A program of the user, started once through sh -c, in a process group of its own. For each
+ * completion it is given one JSON line
  *     {"id","prompt","completion","tokens","ended","rest"}
- * on standard input and answers with one line: a number, or an object with "reward" (and, if it likes, "id", which must then be the
- * request's). What it writes to standard error goes to ours.
+ * on standard input and answers with one line: a number, or an object with "reward" (and, if it
+ * likes, "id", which must then be the request's). What it writes to standard error goes to ours.
  *
- * What can go wrong is counted by kind. After a failure the command is ended and started afresh, and the same request is sent again,
- * `retries` times; then either the run fails, naming the request, or it gets the score `fallback`. */
+ * What can go wrong is counted by kind. After a failure the command is ended and started afresh,
+ * and the same request is sent again, `retries` times; then either the run fails, naming the
+ * request, or it gets the score `fallback`. */
 enum lf_cmd_fault { LF_CMD_TIMEOUT = 0, LF_CMD_DIED, LF_CMD_NONSENSE, LF_CMD_NAN, LF_CMD_FAULTS };
 const char *lf_cmd_fault_name(enum lf_cmd_fault f); /* "timeout", "died", "nonsense", "nan" */
 
@@ -73,7 +80,8 @@ struct lf_cmd_counts {
 typedef struct lf_cmd lf_cmd;
 /* Starts nothing yet. The caller ignores SIGPIPE (lf_stop_install does). o's strings are copied. */
 lf_cmd *lf_cmd_create(const struct lf_cmd_opts *o, lf_err *err);
-/* Ends the command: its input is closed, and what is still there after two seconds is killed with its group. */
+/* Ends the command: its input is closed, and what is still there after two seconds is killed with
+ * its group. */
 void lf_cmd_destroy(lf_cmd *c);
 /* LF_EINTR: stop() said so. LF_EFORMAT: failed for good. */
 int lf_cmd_score(lf_cmd *c, const struct lf_reward_item *it, double *score, lf_err *err);

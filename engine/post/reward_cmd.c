@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A reward from a program of the user: see reward.h. Nothing it does may hang or end us, nor put an answer beside another question. */
+ * A reward from a program of the user: see reward.h. Nothing it does may hang or end us, nor put an
+ * answer beside another question. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +22,14 @@
 #include "engine/post/reward.h"
 
 #define MAX_ANSWER ((size_t)1 << 20) /* bytes of a line */
-#define LOOK_MS 200                  /* between two looks at stop() */
-#define LEAVE_S 2.0                  /* to end by itself */
+#define LOOK_MS    200               /* between two looks at stop() */
+#define LEAVE_S    2.0               /* to end by itself */
 
 struct lf_cmd {
     struct lf_cmd_opts o;
     char *command;
     struct lf_cmd_counts n;
-    pid_t pid; /* 0: not running */
+    pid_t pid;   /* 0: not running */
     int in, out; /* its standard input and output */
     lf_buf line; /* read, not used yet */
 };
@@ -216,18 +217,22 @@ static bool names_nan(const char *s)
     static const char *const words[] = {"NaN", "nan", "Infinity", "inf"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         for (const char *p = s; (p = strstr(p, words[i])); p++)
-            if ((p == s || !isalnum((unsigned char)p[-1])) && !isalnum((unsigned char)p[strlen(words[i])]))
+            if ((p == s || !isalnum((unsigned char)p[-1])) &&
+                !isalnum((unsigned char)p[strlen(words[i])]))
                 return true;
     return false;
 }
 
 static int understand(const lf_cmd *c, const char *id, double *score)
 {
-    json_t *v = json_loadb(c->line.data, c->line.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-    json_t *r = json_is_object(v) ? json_object_get(v, "reward") : v, *whose = json_object_get(v, "id");
+    json_t *v =
+        json_loadb(c->line.data, c->line.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    json_t *r = json_is_object(v) ? json_object_get(v, "reward") : v,
+           *whose = json_object_get(v, "id");
     int rc = 0;
     if (!json_is_number(r))
-        rc = FAULT(!v && strlen(c->line.data) < 200 && names_nan(c->line.data) ? LF_CMD_NAN : LF_CMD_NONSENSE);
+        rc = FAULT(!v && strlen(c->line.data) < 200 && names_nan(c->line.data) ? LF_CMD_NAN
+                                                                               : LF_CMD_NONSENSE);
     else if (whose && (!json_is_string(whose) || strcmp(json_string_value(whose), id) != 0))
         rc = FAULT(LF_CMD_NONSENSE);
     else
@@ -238,7 +243,8 @@ static int understand(const lf_cmd *c, const char *id, double *score)
     return rc;
 }
 
-/* Has it said something that nobody asked for, or ended? Then its next line would answer the wrong request. */
+/* Has it said something that nobody asked for, or ended? Then its next line would answer the wrong
+ * request. */
 static int idle(const lf_cmd *c)
 {
     struct pollfd p = {.fd = c->out, .events = POLLIN};
@@ -271,7 +277,8 @@ static int make_request(lf_buf *b, const struct lf_reward_item *it, lf_err *err)
     lf_buf_add_json(b, it->prompt, strlen(it->prompt));
     lf_buf_adds(b, ",\"completion\":");
     lf_buf_add_json(b, it->completion, strlen(it->completion));
-    lf_buf_addf(b, ",\"tokens\":%lld,\"ended\":%s,\"rest\":", (long long)it->tokens, it->ended ? "true" : "false");
+    lf_buf_addf(b, ",\"tokens\":%lld,\"ended\":%s,\"rest\":", (long long)it->tokens,
+                it->ended ? "true" : "false");
     char *rest = it->rest ? lf_json_dump(it->rest, err) : NULL;
     if (it->rest && !rest)
         return LF_ENOMEM;
@@ -281,9 +288,11 @@ static int make_request(lf_buf *b, const struct lf_reward_item *it, lf_err *err)
     return lf_buf_check(b, err);
 }
 
-static int give_up(lf_cmd *c, const struct lf_reward_item *it, enum lf_cmd_fault f, double *score, lf_err *err)
+static int give_up(lf_cmd *c, const struct lf_reward_item *it, enum lf_cmd_fault f, double *score,
+                   lf_err *err)
 {
-    static const char *const what[] = {"gave no answer in time", "ended without an answer", "answered with something that is no reward",
+    static const char *const what[] = {"gave no answer in time", "ended without an answer",
+                                       "answered with something that is no reward",
                                        "answered with a number that is not finite"};
     if (c->o.use_fallback) {
         c->n.fallbacks++;
@@ -293,8 +302,11 @@ static int give_up(lf_cmd *c, const struct lf_reward_item *it, enum lf_cmd_fault
     lf_buf seen;
     lf_buf_init(&seen);
     lf_buf_add_visible(&seen, c->line.data, c->line.len < 80 ? c->line.len : 80);
-    int rc = lf_fail(err, LF_EFORMAT, "%s: the reward command %s (%s), %d times%s%s; mend it and start again: what was generated is kept",
-                     it->id, what[f], lf_cmd_fault_name(f), c->o.retries + 1, seen.len ? ": " : "", seen.data);
+    int rc = lf_fail(err, LF_EFORMAT,
+                     "%s: the reward command %s (%s), %d times%s%s; mend it and start again: what "
+                     "was generated is kept",
+                     it->id, what[f], lf_cmd_fault_name(f), c->o.retries + 1, seen.len ? ": " : "",
+                     seen.data);
     lf_buf_fini(&seen);
     return rc;
 }

@@ -15,8 +15,17 @@
 
 #define MATCH_LIMIT 1000000 /* steps of a match: a completion is not trusted with more */
 
-enum rule_kind { RULE_EXACT = 0, RULE_REGEX, RULE_NUMBER, RULE_NUMBER_STRICT, RULE_FORMAT, RULE_LENGTH, RULE_KINDS };
-static const char *const kinds[] = {"exact", "regex", "number", "number-strict", "format", "length"};
+enum rule_kind {
+    RULE_EXACT = 0,
+    RULE_REGEX,
+    RULE_NUMBER,
+    RULE_NUMBER_STRICT,
+    RULE_FORMAT,
+    RULE_LENGTH,
+    RULE_KINDS
+};
+static const char *const kinds[] = {"exact",         "regex",  "number",
+                                    "number-strict", "format", "length"};
 
 struct lf_rule {
     enum rule_kind kind;
@@ -60,11 +69,13 @@ static int compile(lf_rule *r, const char *pattern, lf_err *err)
     int code;
     PCRE2_SIZE at;
     char why[160];
-    uint32_t flags = PCRE2_UTF | PCRE2_DOTALL | (r->kind == RULE_FORMAT ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0);
+    uint32_t flags = PCRE2_UTF | PCRE2_DOTALL |
+                     (r->kind == RULE_FORMAT ? PCRE2_ANCHORED | PCRE2_ENDANCHORED : 0);
     r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, flags, &code, &at, NULL);
     if (!r->code) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        return lf_fail(err, LF_EINVAL, "pattern %s: %s at character %zu", pattern, why, (size_t)at + 1);
+        return lf_fail(err, LF_EINVAL, "pattern %s: %s at character %zu", pattern, why,
+                       (size_t)at + 1);
     }
     r->match = pcre2_match_data_create_from_pattern(r->code, NULL);
     r->limits = pcre2_match_context_create(NULL);
@@ -131,10 +142,13 @@ static int parse(lf_rule *r, const char *spec, lf_err *err)
         size_t n = strlen(kinds[k]);
         if (strncmp(at, kinds[k], n) == 0 && at[n] == ':') {
             r->kind = (enum rule_kind)k;
-            return at[n + 1] ? parse_argument(r, at + n + 1, err) : lf_fail(err, LF_EINVAL, "nothing follows %s:", kinds[k]);
+            return at[n + 1] ? parse_argument(r, at + n + 1, err)
+                             : lf_fail(err, LF_EINVAL, "nothing follows %s:", kinds[k]);
         }
     }
-    return lf_fail(err, LF_EINVAL, "no such rule; there are exact, regex, number, number-strict, format, length, each with :ARGUMENT");
+    return lf_fail(err, LF_EINVAL,
+                   "no such rule; there are exact, regex, number, number-strict, format, length, "
+                   "each with :ARGUMENT");
 }
 
 lf_rule *lf_rule_create(const char *spec, lf_err *err)
@@ -153,7 +167,8 @@ lf_rule *lf_rule_create(const char *spec, lf_err *err)
 
 /* ---- numbers ---- */
 
-/* A number at p: its length, 0 when there is none. `before`: the character before p, which decides whether '-' is a sign. */
+/* A number at p: its length, 0 when there is none. `before`: the character before p, which decides
+ * whether '-' is a sign. */
 static size_t number_length(const char *p, char before)
 {
     const char *q = p;
@@ -233,9 +248,11 @@ static int column_text(char **out, const lf_rule *r, const struct lf_reward_item
 {
     json_t *v = json_object_get(it->rest, r->column);
     if (!v || json_is_null(v))
-        return lf_fail(err, LF_EFORMAT, "%s: its row has no column '%s', which the reward %s compares with", it->id, r->column,
-                       kinds[r->kind]);
-    *out = json_is_string(v) ? lf_strdup(json_string_value(v), err) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: its row has no column '%s', which the reward %s compares with", it->id,
+                       r->column, kinds[r->kind]);
+    *out = json_is_string(v) ? lf_strdup(json_string_value(v), err)
+                             : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     return *out ? 0 : lf_fail(err, LF_ENOMEM, "out of memory for a column");
 }
 
@@ -253,7 +270,8 @@ static bool same_trimmed(const char *a, size_t n, const char *b)
     return n == m && memcmp(a, b, n) == 0;
 }
 
-/* 1: *start, *end is group 1 (or all) of the last match. 0: none, or the pattern wants more steps than it may have. */
+/* 1: *start, *end is group 1 (or all) of the last match. 0: none, or the pattern wants more steps
+ * than it may have. */
 static int last_match(lf_rule *r, const char *text, size_t *start, size_t *end)
 {
     size_t at = 0, n = strlen(text);
@@ -284,17 +302,21 @@ static bool same_number(const char *text, const char *want, bool strict, bool *k
     return same;
 }
 
-static int compare(lf_rule *r, const struct lf_reward_item *it, const char *want, double *score, lf_err *err)
+static int compare(lf_rule *r, const struct lf_reward_item *it, const char *want, double *score,
+                   lf_err *err)
 {
     size_t start, end;
     bool known = true;
     if (r->kind == RULE_EXACT)
         *score = same_trimmed(it->completion, strlen(it->completion), want);
     else if (r->kind == RULE_REGEX)
-        *score = last_match(r, it->completion, &start, &end) && same_trimmed(it->completion + start, end - start, want);
+        *score = last_match(r, it->completion, &start, &end) &&
+                 same_trimmed(it->completion + start, end - start, want);
     else
         *score = same_number(it->completion, want, r->kind == RULE_NUMBER_STRICT, &known);
-    return known ? 0 : lf_fail(err, LF_EFORMAT, "%s: column '%s' of its row holds no number: %.60s", it->id, r->column, want);
+    return known ? 0
+                 : lf_fail(err, LF_EFORMAT, "%s: column '%s' of its row holds no number: %.60s",
+                           it->id, r->column, want);
 }
 
 int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf_err *err)
@@ -306,7 +328,8 @@ int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf
         return 0;
     }
     if (r->kind == RULE_FORMAT) {
-        *score = pcre2_match(r->code, (PCRE2_SPTR)it->completion, strlen(it->completion), 0, 0, r->match, r->limits) >= 0;
+        *score = pcre2_match(r->code, (PCRE2_SPTR)it->completion, strlen(it->completion), 0, 0,
+                             r->match, r->limits) >= 0;
         return 0;
     }
     int rc = column_text(&want, r, it, err);

@@ -21,7 +21,8 @@ struct lf_rm {
 
 json_t *lf_rm_norm_json(const lf_rm_norm *n, lf_err *err)
 {
-    json_t *o = json_pack("{s:f,s:f,s:I}", "mean", n->mean, "std", n->std, "count", (json_int_t)n->count);
+    json_t *o =
+        json_pack("{s:f,s:f,s:I}", "mean", n->mean, "std", n->std, "count", (json_int_t)n->count);
     if (!o)
         lf_fail(err, LF_ENOMEM, "normalisation of scores: out of memory");
     return o;
@@ -39,8 +40,8 @@ int lf_rm_norm_read(lf_rm_norm *out, json_t *state, const char *where, lf_err *e
     if (!rc && o)
         rc = lf_json_get_i64(&n.count, o, "count", false, where, err);
     if (!rc && !(isfinite(n.mean) && isfinite(n.std) && n.std > 0 && n.count >= 0))
-        rc =
-            lf_fail(err, LF_EFORMAT, "%s: scores of mean %g and standard deviation %g cannot be", where, n.mean, n.std);
+        rc = lf_fail(err, LF_EFORMAT, "%s: scores of mean %g and standard deviation %g cannot be",
+                     where, n.mean, n.std);
     n.stored = o != NULL;
     if (!rc)
         *out = n;
@@ -82,7 +83,8 @@ static lf_rm *create(const struct lf_rm_opts *o, struct lf_loaded_parts *parts, 
                                      .max_context = o->max_context,
                                      .profile = o->profile,
                                      .label = o->label};
-    *parts = (struct lf_loaded_parts){.user = r, .scores = true, .chains = add_chain, .state = read_state};
+    *parts = (struct lf_loaded_parts){
+        .user = r, .scores = true, .chains = add_chain, .state = read_state};
     return r;
 }
 
@@ -98,7 +100,8 @@ json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err 
     return j;
 }
 
-int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err)
+int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c,
+                     const struct lf_rm_opts *o, lf_err *err)
 {
     struct lf_loaded_parts parts;
     lf_rm *r = create(o, &parts, err);
@@ -161,7 +164,8 @@ json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err)
     return lf_exec_fingerprint(r->m.exec, err);
 }
 
-int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void), lf_err *err)
+int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
+                lf_err *err)
 {
     return lf_rm_scorer_run(r->scorer, r->m.exec, texts, n, score, stop, err);
 }

@@ -62,7 +62,8 @@ static char *id_of(lf_rm_rows *r, json_t *row, size_t line, lf_err *err)
     return lf_arena_printf(r->arena, err, "line-%zu", line);
 }
 
-static int add_row(lf_rm_rows *r, const char *path, size_t line, const char *text, size_t len, lf_err *err)
+static int add_row(lf_rm_rows *r, const char *path, size_t line, const char *text, size_t len,
+                   lf_err *err)
 {
     int rc = lf_grow(&r->rows, &r->cap, r->n, sizeof *r->rows, err);
     if (rc)
@@ -98,7 +99,8 @@ int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
         while (n && strchr(" \t\r\n", line[n - 1]))
             n--;
         if (n > LF_LINE_MAX)
-            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, number, LF_LINE_MAX);
+            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, number,
+                         LF_LINE_MAX);
         else if (n > bom)
             rc = add_row(r, path, number, line + bom, n - bom, err);
     }
@@ -138,7 +140,8 @@ static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
     return rc;
 }
 
-static int refuse(lf_rm_rows *r, struct lf_rm_row *row, const char *what, const char *why, lf_err *err)
+static int refuse(lf_rm_rows *r, struct lf_rm_row *row, const char *what, const char *why,
+                  lf_err *err)
 {
     row->error = lf_arena_printf(r->arena, err, "%s%s%.900s", what, *why ? ": " : "", why);
     return row->error ? 0 : LF_ENOMEM;
@@ -154,7 +157,8 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     row->texts = 0;
     row->error = NULL;
     if (rc)
-        return rc == LF_EFORMAT ? refuse(r, row, "broken", why.text, err) : lf_fail(err, rc, "%s", why.text);
+        return rc == LF_EFORMAT ? refuse(r, row, "broken", why.text, err)
+                                : lf_fail(err, rc, "%s", why.text);
     lf_rowdocs *d = &r->docs;
     rc = lf_rowdocs_encode(d, &r->o.docs, r->tok, &shaped, err);
     lf_row_fini(&shaped);
@@ -181,14 +185,15 @@ static void add_ids(lf_buf *out, const lf_rm_text *t)
 }
 
 /* 9 digits bring an f32 back exactly, 17 an f64. */
-static void add_score(const lf_rm_rows *r, lf_buf *out, const char *key, const lf_rm_norm *norm, float x)
+static void add_score(const lf_rm_rows *r, lf_buf *out, const char *key, const lf_rm_norm *norm,
+                      float x)
 {
     lf_buf_addf(out, ",\"%s\":%.*g", key, r->o.normalized ? 17 : 9,
                 r->o.normalized ? lf_rm_normalized(norm, (double)x) : (double)x);
 }
 
-static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm_norm *norm, const lf_rm_text *t,
-                     const float *x, lf_buf *out)
+static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_rm_norm *norm,
+                     const lf_rm_text *t, const float *x, lf_buf *out)
 {
     lf_buf_adds(out, "{\"id\":");
     lf_buf_add_json(out, row->id, strlen(row->id));
@@ -202,7 +207,8 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
     } else if (row->texts == 2) {
         add_score(r, out, "chosen", norm, x[0]);
         add_score(r, out, "rejected", norm, x[1]);
-        lf_buf_addf(out, ",\"correct\":%s,\"tokens\":[%zu,%zu]", x[0] > x[1] ? "true" : "false", t[0].n, t[1].n);
+        lf_buf_addf(out, ",\"correct\":%s,\"tokens\":[%zu,%zu]", x[0] > x[1] ? "true" : "false",
+                    t[0].n, t[1].n);
     } else {
         add_score(r, out, "score", norm, x[0]);
         lf_buf_addf(out, ",\"tokens\":%zu", t[0].n);
@@ -219,15 +225,16 @@ static void add_line(const lf_rm_rows *r, const struct lf_rm_row *row, const lf_
     lf_buf_adds(out, "}\n");
 }
 
-int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *out, bool (*stop)(void), lf_err *err)
+int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *out,
+                     bool (*stop)(void), lf_err *err)
 {
     struct block b = {0};
     const lf_rm_norm *norm = lf_rm_norm_of(rm);
-    int rc =
-        r->o.normalized && !norm->stored
-            ? lf_fail(err, LF_EINVAL,
-                      "normalized = yes, but the model has no normalisation; lf-rm stores one unless normalize = no")
-            : 0;
+    int rc = r->o.normalized && !norm->stored
+                 ? lf_fail(err, LF_EINVAL,
+                           "normalized = yes, but the model has no normalisation; lf-rm stores one "
+                           "unless normalize = no")
+                 : 0;
     for (size_t i = first; i < first + n && !rc; i++)
         rc = encode(r, &r->rows[i], &b, err);
     for (size_t t = 0, at = 0; t < b.n_texts && !rc; at += b.texts[t++].n)
@@ -242,7 +249,8 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
     return rc ? rc : lf_buf_check(out, err);
 }
 
-int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, size_t len, lf_err *err)
+int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, size_t len,
+                          lf_err *err)
 {
     const char *id = NULL;
     if (index >= r->n)
@@ -250,7 +258,8 @@ int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, s
     json_t *o = lf_json_load_text(line, len, "line", err);
     int rc = o ? lf_json_get_str(&id, o, "id", true, "line", err) : LF_EFORMAT;
     if (!rc && strcmp(id, r->rows[index].id) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "it is of row '%.80s', not of '%.80s': other rows were scored here", id,
+        rc = lf_fail(err, LF_EFORMAT,
+                     "it is of row '%.80s', not of '%.80s': other rows were scored here", id,
                      r->rows[index].id);
     json_decref(o);
     return rc;

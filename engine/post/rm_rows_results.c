@@ -64,7 +64,8 @@ static struct scored *scored_of(const lf_rm_rows *r, const char *path, lf_err *e
 }
 
 /* Accuracy and mean margin of the pairs of a subset (NULL: of all); NULL when it has none. */
-static json_t *pairs_json(const lf_rm_rows *r, const struct scored *all, const char *subset, double *v)
+static json_t *pairs_json(const lf_rm_rows *r, const struct scored *all, const char *subset,
+                          double *v)
 {
     size_t n = 0;
     double accuracy, se, margin = 0;
@@ -78,8 +79,8 @@ static json_t *pairs_json(const lf_rm_rows *r, const struct scored *all, const c
     if (!n)
         return NULL;
     lf_mean_stderr(v, n, &accuracy, &se);
-    return json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)n, "accuracy", accuracy, "accuracy_stderr", se, "margin",
-                     margin / (double)n);
+    return json_pack("{s:I,s:f,s:f,s:f}", "n", (json_int_t)n, "accuracy", accuracy,
+                     "accuracy_stderr", se, "margin", margin / (double)n);
 }
 
 static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
@@ -99,8 +100,8 @@ static json_t *scores_json(const lf_rm_rows *r, const struct scored *all)
     for (size_t i = 0; i < r->n; i++)
         if (!isnan(all[i].score))
             sq += (all[i].score - mean) * (all[i].score - mean);
-    return n ? json_pack("{s:I,s:f,s:f,s:f,s:f}", "n", (json_int_t)n, "mean", mean, "std", sqrt(sq / (double)n), "min",
-                         low, "max", high)
+    return n ? json_pack("{s:I,s:f,s:f,s:f,s:f}", "n", (json_int_t)n, "mean", mean, "std",
+                         sqrt(sq / (double)n), "min", low, "max", high)
              : NULL;
 }
 
@@ -179,7 +180,8 @@ int lf_rm_rows_best(const lf_rm_rows *r, const char *path, lf_buf *out, lf_err *
 {
     struct scored *all = scored_of(r, path, err);
     struct by_id *order = all ? lf_calloc(r->n + 1, sizeof *order, err) : NULL;
-    size_t *best = order ? lf_calloc(r->n + 1, sizeof *best, err) : NULL; /* by the first row of an id: its best, + 1 */
+    size_t *best = order ? lf_calloc(r->n + 1, sizeof *best, err)
+                         : NULL; /* by the first row of an id: its best, + 1 */
     int rc = best ? 0 : err && err->rc ? err->rc : LF_ENOMEM;
     for (size_t i = 0; i < r->n && !rc; i++)
         order[i] = (struct by_id){r, i};

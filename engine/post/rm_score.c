@@ -42,10 +42,13 @@ static int buffers(lf_rm_scorer *s, lf_err *err)
     return s->token && s->position && s->cu && s->score ? 0 : LF_ENOMEM;
 }
 
-static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_decoder *d, lf_err *err)
+static int add_chain(lf_rm_scorer *s, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
+                     lf_err *err)
 {
-    const struct lf_decoder_rows r = {.rows = s->o.rows, .n_docs = s->o.docs, .max_doc = s->o.max_context};
-    lf_graph *g = lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
+    const struct lf_decoder_rows r = {
+        .rows = s->o.rows, .n_docs = s->o.docs, .max_doc = s->o.max_context};
+    lf_graph *g =
+        lf_decoder_heads_graph(d, ps, "score", &r, &(struct lf_decoder_heads){.score = true}, err);
     if (!g)
         return LF_EINVAL;
     s->chain = lf_plan_add(plan, g, &(struct lf_chain_opts){.eras = s->o.eras}, err);
@@ -57,10 +60,12 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
                       const struct lf_rm_scorer_opts *o, lf_err *err)
 {
     if (lf_decoder_config(d)->output != LF_OUTPUT_SCORE)
-        return lf_fail(err, LF_EINVAL,
-                       "this model predicts tokens; a score needs [model] output = score, as lf-rm makes it");
+        return lf_fail(
+            err, LF_EINVAL,
+            "this model predicts tokens; a score needs [model] output = score, as lf-rm makes it");
     if (o->max_context < 1 || o->docs < 1)
-        return lf_fail(err, LF_EINVAL, "scoring %lld texts of %lld tokens at once: both must be at least 1",
+        return lf_fail(err, LF_EINVAL,
+                       "scoring %lld texts of %lld tokens at once: both must be at least 1",
                        (long long)o->docs, (long long)o->max_context);
     lf_rm_scorer *s = lf_calloc(1, sizeof *s, err);
     if (!s)
@@ -84,21 +89,23 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
 static int check_text(const lf_rm_scorer *s, const lf_rm_text *t, size_t i, lf_err *err)
 {
     if (t->n < 1 || t->n > (size_t)s->o.max_context)
-        return lf_fail(err, LF_EINVAL, "text %zu has %zu tokens; between 1 and %lld can be scored", i, t->n,
-                       (long long)s->o.max_context);
+        return lf_fail(err, LF_EINVAL, "text %zu has %zu tokens; between 1 and %lld can be scored",
+                       i, t->n, (long long)s->o.max_context);
     for (size_t k = 0; k < t->n; k++)
         if (t->tokens[k] < 0 || t->tokens[k] >= s->vocab)
-            return lf_fail(err, LF_EINVAL, "text %zu: token %d is outside the model's vocabulary of %lld", i,
+            return lf_fail(err, LF_EINVAL,
+                           "text %zu: token %d is outside the model's vocabulary of %lld", i,
                            (int)t->tokens[k], (long long)s->vocab);
     return 0;
 }
 
-/* As many whole texts as fit. What is left of the rows is one token each, in no text: boundaries that repeat close it
- * off. */
+/* As many whole texts as fit. What is left of the rows is one token each, in no text: boundaries
+ * that repeat close it off. */
 static void fill(lf_rm_scorer *s, const lf_rm_text *texts, size_t n)
 {
     s->used = s->texts = 0;
-    for (size_t i = 0; i < n && s->texts < s->o.docs && s->used + (int64_t)texts[i].n <= s->o.rows; i++) {
+    for (size_t i = 0; i < n && s->texts < s->o.docs && s->used + (int64_t)texts[i].n <= s->o.rows;
+         i++) {
         for (size_t k = 0; k < texts[i].n; k++) {
             s->token[s->used + (int64_t)k] = texts[i].tokens[k];
             s->position[s->used + (int64_t)k] = (int32_t)k;
@@ -117,9 +124,11 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     const size_t rows = (size_t)s->o.rows;
     int rc = lf_exec_write(ex, s->chain, 0, "tokens", s->token, rows * sizeof *s->token, err);
     if (!rc)
-        rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position, err);
+        rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position,
+                           err);
     if (!rc)
-        rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu, ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
+        rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
+                           ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
     if (!rc)
         rc = lf_decoder_write_turns(s->dec, ex, s->chain, s->cu, s->o.docs, NULL, s->o.rows, err);
     if (!rc)
@@ -127,8 +136,8 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
     return rc ? rc : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);
 }
 
-int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
-                     lf_err *err)
+int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score,
+                     bool (*stop)(void), lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < n && !rc; i++)
@@ -141,9 +150,10 @@ int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size
         for (int64_t d = 0; d < s->texts && !rc; d++) {
             score[at + (size_t)d] = s->score[s->cu[d + 1] - 1];
             if (!isfinite(score[at + (size_t)d]))
-                rc =
-                    lf_fail(err, LF_ENUMERIC,
-                            "the score of text %zu is not finite; the weights are damaged or diverged", at + (size_t)d);
+                rc = lf_fail(
+                    err, LF_ENUMERIC,
+                    "the score of text %zu is not finite; the weights are damaged or diverged",
+                    at + (size_t)d);
         }
     }
     return rc;

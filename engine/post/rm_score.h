@@ -2,14 +2,16 @@
  *
  * Scores of texts by a reward model (a decoder with output = score):
  *
- *     score(t_0 .. t_{n-1}) = x_{n-1} . score.weight        x: what the trunk gives at the last token
+ *     score(t_0 .. t_{n-1}) = x_{n-1} . score.weight        x: what the trunk gives at the last
+ *       token
  *
- * The row is found by the length of the text (cu_seqlens[d + 1] - 1), never by a padding id, so a text that ends in
- * whatever token pads elsewhere is scored where it ends. With invariant kernels a score has the same bits in any batch,
- * beside any neighbours and with any number of threads.
+ * The row is found by the length of the text (cu_seqlens[d + 1] - 1), never by a padding id, so a
+ * text that ends in whatever token pads elsewhere is scored where it ends. With invariant kernels a
+ * score has the same bits in any batch, beside any neighbours and with any number of threads.
  *
- * Two ways in: a scorer as one more chain of a plan that somebody else makes and runs (reinforcement learning, where
- * the reward model shares a process and a memory plan with others), and a model opened from its checkpoint.
+ * Two ways in: a scorer as one more chain of a plan that somebody else makes and runs
+ * (reinforcement learning, where the reward model shares a process and a memory plan with others),
+ * and a model opened from its checkpoint.
  */
 #ifndef LF_POST_RM_SCORE_H
 #define LF_POST_RM_SCORE_H
@@ -54,14 +56,14 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
  * without tokens, longer than max_context, or with an id outside the vocabulary. LF_ENUMERIC: a
  * score that is not finite. Both name the text by its number. LF_EINTR when stop (may be NULL) said
  * so between batches. No allocation, but of turns (decoder.h). */
-int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
-                     lf_err *err);
+int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score,
+                     bool (*stop)(void), lf_err *err);
 void lf_rm_scorer_destroy(lf_rm_scorer *s);
 
 /* ---- a checkpoint ---- */
 
-/* Mean and standard deviation of the scores on some data, stored with a model (member "score" of its state) and applied
- * on request: (score - mean) / std. */
+/* Mean and standard deviation of the scores on some data, stored with a model (member "score" of
+ * its state) and applied on request: (score - mean) / std. */
 typedef struct lf_rm_norm {
     bool stored;
     double mean, std; /* std > 0 */
@@ -76,31 +78,39 @@ double lf_rm_normalized(const lf_rm_norm *n, double score);
 typedef struct lf_rm lf_rm;
 
 struct lf_rm_opts {
-    const char *adapter; /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h): the reward model
-                          * is both together, the checkpoint may be of a language model; NULL: none */
+    const char *
+        /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h): the
+         * reward model is both together, the checkpoint may be of a language model; NULL: none */
+        adapter;
     int threads;
     enum lf_device device;
     int rank, local_rank;
-    enum lf_dtype compute;           /* as in lf_runner_opts */
-    bool fast;                       /* likewise: fast kernels may let a score depend on its batch */
+    enum lf_dtype compute; /* as in lf_runner_opts */
+    bool fast;             /* likewise: fast kernels may let a score depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
     const char *label;               /* of its graphs there; NULL: none */
 };
-/* Open, check every hash, plan, bind and load. LF_EINVAL: the checkpoint predicts tokens, and so it does with the adapter. */
+/* Open, check every hash, plan, bind and load. LF_EINVAL: the checkpoint predicts tokens, and so it
+ * does with the adapter. */
 int lf_rm_open(lf_rm **out, const char *dir, const struct lf_rm_opts *o, lf_err *err);
 void lf_rm_close(lf_rm *r);
-/* Plan JSON (lf_plan_json) without weights or a device; of an adapter its settings are read. c: of the checkpoint. Owned. */
+/* Plan JSON (lf_plan_json) without weights or a device; of an adapter its settings are read. c: of
+ * the checkpoint. Owned. */
 json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
 struct lf_plan_bytes; /* engine/graph/plan.h */
 /* Its sizes alone, for who has it beside plans of his own. */
-int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
+int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c,
+                     const struct lf_rm_opts *o, lf_err *err);
 
 const lf_model_config *lf_rm_config(const lf_rm *r);
 int64_t lf_rm_max_context(const lf_rm *r);
-const char *lf_rm_identity(const lf_rm *r); /* of the checkpoint, hex; with an adapter the adapter's, which knows its base */
+const char *lf_rm_identity(
+    const lf_rm
+        *r); /* of the checkpoint, hex; with an adapter the adapter's, which knows its base */
 const lf_rm_norm *lf_rm_norm_of(const lf_rm *r);
 json_t *lf_rm_fingerprint(lf_rm *r, lf_err *err); /* what the numbers depend on; owned */
-int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void), lf_err *err);
+int lf_rm_score(lf_rm *r, const lf_rm_text *texts, size_t n, float *score, bool (*stop)(void),
+                lf_err *err);
 
 #endif

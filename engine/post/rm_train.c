@@ -24,9 +24,9 @@ struct lf_rm_train {
 
 static const char *const metrics[] = {"loss",     "accuracy",   "margin",     "reward",    "chosen",
                                       "rejected", "reward_std", "reward_min", "reward_max"};
-static const char *const valid_metrics[] = {"valid_loss",       "valid_accuracy",   "valid_margin",
-                                            "valid_reward",     "valid_chosen",     "valid_rejected",
-                                            "valid_reward_std", "valid_reward_min", "valid_reward_max"};
+static const char *const valid_metrics[] = {
+    "valid_loss",     "valid_accuracy",   "valid_margin",     "valid_reward",    "valid_chosen",
+    "valid_rejected", "valid_reward_std", "valid_reward_min", "valid_reward_max"};
 #define N_METRICS (sizeof metrics / sizeof *metrics)
 
 static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
@@ -42,7 +42,9 @@ static lf_graph *graph(void *user, const lf_decoder *d, lf_pstore *ps, const cha
     }
     if (!t->score || !t->d_score)
         return NULL;
-    return lf_decoder_heads_graph(d, ps, name, r, &(struct lf_decoder_heads){.train = train, .score = true, .dropout = t->o.dropout}, err);
+    return lf_decoder_heads_graph(
+        d, ps, name, r,
+        &(struct lf_decoder_heads){.train = train, .score = true, .dropout = t->o.dropout}, err);
 }
 
 /* ---- data ---- */
@@ -73,13 +75,15 @@ static int check_split(lf_trainer *t, bool valid, lf_err *err)
         uint64_t first = 0;
         rc = count_open(s, &n, &first, err);
         if (!rc && n)
-            rc = lf_fail(
-                err, LF_EINVAL,
-                "%s: %lld of %llu answers of the %s split do not end with EOS (id %lld), the first is the %s one of "
-                "pair %llu; a score is read at the last token. Tokenize with EOS, or say require_eos = no",
-                lf_train_source_dir(t, i, valid), (long long)n, (unsigned long long)lf_shardset_get_info(s)->n_docs,
-                valid ? "valid" : "train", (long long)lf_shardset_get_info(s)->eos_id,
-                first % 2 ? "rejected" : "chosen", (unsigned long long)first / 2);
+            rc = lf_fail(err, LF_EINVAL,
+                         "%s: %lld of %llu answers of the %s split do not end with EOS (id %lld), "
+                         "the first is the %s one of "
+                         "pair %llu; a score is read at the last token. Tokenize with EOS, or say "
+                         "require_eos = no",
+                         lf_train_source_dir(t, i, valid), (long long)n,
+                         (unsigned long long)lf_shardset_get_info(s)->n_docs,
+                         valid ? "valid" : "train", (long long)lf_shardset_get_info(s)->eos_id,
+                         first % 2 ? "rejected" : "chosen", (unsigned long long)first / 2);
     }
     return rc;
 }
@@ -123,10 +127,12 @@ static bool is_pair(const lf_loader_batch *b, int32_t s)
 
 static int read_scores(lf_rm_train *r, const struct lf_train_view *v, lf_err *err)
 {
-    return lf_exec_read(v->ex, v->chain, 0, "score", r->score, (size_t)v->rows * sizeof *r->score, err);
+    return lf_exec_read(v->ex, v->chain, 0, "score", r->score, (size_t)v->rows * sizeof *r->score,
+                        err);
 }
 
-static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops, lf_err *err)
+static int after_forward(void *user, const struct lf_train_view *v, double *sums, double *tops,
+                         lf_err *err)
 {
     lf_rm_train *r = user;
     const lf_loader_batch *b = v->batch;
@@ -141,11 +147,13 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         const lf_shardset *set = lf_loader_set(v->data, b->seg_source[s]);
         const float m = r->o.margins ? lf_shardset_margin(set, (uint64_t)b->seg_doc[s] / 2) : 0;
         const int32_t c = b->cu_seqlens[s + 1] - 1, j = b->cu_seqlens[s + 2] - 1;
-        lf_bt_loss(&part, &r->d_score[c], &r->d_score[j], &r->score[c], &r->score[j], &m, 1, r->o.centre, v->inv_units);
+        lf_bt_loss(&part, &r->d_score[c], &r->d_score[j], &r->score[c], &r->score[j], &m, 1,
+                   r->o.centre, v->inv_units);
         s++;
     }
     add_to(sums, tops, &part);
-    return v->train ? lf_exec_write(v->ex, v->chain, 0, "dscore", r->d_score, (size_t)v->rows * sizeof *r->d_score, err)
+    return v->train ? lf_exec_write(v->ex, v->chain, 0, "dscore", r->d_score,
+                                    (size_t)v->rows * sizeof *r->d_score, err)
                     : 0;
 }
 
@@ -189,8 +197,8 @@ static int visit(void *user, const struct lf_train_view *v, lf_err *err)
 static int finish(void *user, lf_trainer *t, lf_err *err)
 {
     lf_rm_train *r = user;
-    const bool valid =
-        r->o.normalize == LF_RM_NORM_VALID || (r->o.normalize == LF_RM_NORM_AUTO && lf_train_n_sources(t, true) > 0);
+    const bool valid = r->o.normalize == LF_RM_NORM_VALID ||
+                       (r->o.normalize == LF_RM_NORM_AUTO && lf_train_n_sources(t, true) > 0);
     if (r->o.normalize == LF_RM_NORM_NO)
         return 0;
     if (valid && !lf_train_n_sources(t, true))
@@ -206,14 +214,17 @@ static int finish(void *user, lf_trainer *t, lf_err *err)
     n.std = sqrt(fmax(r->norm[2] / r->norm[0] - n.mean * n.mean, 0));
     if (!(n.std > 0))
         return lf_fail(err, LF_ENUMERIC,
-                       "the scores of the %s split have no spread, so they cannot be normalised; say normalize = no",
+                       "the scores of the %s split have no spread, so they cannot be normalised; "
+                       "say normalize = no",
                        valid ? "valid" : "train");
     json_t *o = lf_rm_norm_json(&n, err);
     if (!o)
         return LF_ENOMEM;
-    lf_train_log(t, 2, "scores of the %s split: mean %.4f, standard deviation %.4f", valid ? "valid" : "train", n.mean,
-                 n.std);
-    return json_object_set_new(r->objective.extra, "score", o) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    lf_train_log(t, 2, "scores of the %s split: mean %.4f, standard deviation %.4f",
+                 valid ? "valid" : "train", n.mean, n.std);
+    return json_object_set_new(r->objective.extra, "score", o)
+               ? lf_fail(err, LF_ENOMEM, "out of memory")
+               : 0;
 }
 
 /* ---- the object ---- */
@@ -239,8 +250,8 @@ lf_rm_train *lf_rm_train_create(const struct lf_rm_train_opts *o, lf_err *err)
         .valid_metrics = valid_metrics,
         .n_metrics = N_METRICS,
         .n_shown = 4,
-        .identity = json_pack("{s:s,s:f,s:b,s:b}", "loss", "bradley_terry", "centre", o->centre, "margins", o->margins,
-                              "dropout", o->dropout),
+        .identity = json_pack("{s:s,s:f,s:b,s:b}", "loss", "bradley_terry", "centre", o->centre,
+                              "margins", o->margins, "dropout", o->dropout),
         .finish = finish,
         .extra = json_object()};
     if (!r->objective.identity || !r->objective.extra) {

@@ -22,8 +22,9 @@ int lf_rollout_init(lf_rollout *r, const char *sources, size_t n_sources, size_t
 
 void lf_rollout_fini(lf_rollout *r)
 {
-    void *blocks[] = {r->sources, r->offsets, r->first, r->prompt_len, r->prompt, r->doc, r->seed,  r->ended, r->source,
-                      r->score,   r->reward,  r->tokens, r->logprob,   r->ref,    r->value, r->adv, r->ret};
+    void *blocks[] = {r->sources, r->offsets, r->first,  r->prompt_len, r->prompt, r->doc,
+                      r->seed,    r->ended,   r->source, r->score,      r->reward, r->tokens,
+                      r->logprob, r->ref,     r->value,  r->adv,        r->ret};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
     *r = (lf_rollout){0};

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one round of generation produced, in memory and as an HDF5 file, so that a training step can be repeated without generating and
- * generation be looked at without training.
+ * What one round of generation produced, in memory and as an HDF5 file, so that a training step can
+ * be repeated without generating and generation be looked at without training.
  *
- *   offsets      u64 [n + 1]   tokens of sequence i (prompt, then completion) are tokens[offsets[i] .. offsets[i + 1])
+ *   offsets      u64 [n + 1]   tokens of sequence i (prompt, then completion) are tokens[offsets[i]
+ *                .. offsets[i + 1])
  *   tokens       i32
  *   prompt_len   u32 [n]       how many of them are the prompt
- *   prompt       u64 [n]       number of the prompt in the order of the run;   doc u64 [n]: its document in the data
+ *   prompt       u64 [n]       number of the prompt in the order of the run;   doc u64 [n]: its
+ *                document in the data
  *   seed         u64 [n]       of the sequence's draws
  *   ended        u8 [n]        the last token is an end token
- *   source       f64 [n * k]   score of each of k sources;   score f64 [n]: their weighted sum;   reward f64 [n]: after shaping
+ *   source       f64 [n * k]   score of each of k sources;   score f64 [n]: their weighted sum;
+ *                reward f64 [n]: after shaping
  *   per token of a completion, in the same order, n_completion of them:
  *   logprob      f32           as the generator drew it, at the temperature of the run
  *   ref_logprob  f32, value f32   where there is a reference, a critic
  *   advantage    f64, return f64 (with a critic)
- *   attributes   lf_format = "lf-rollout-1", key, step, group, sources ("number,format"), next_prompt, dropped
+ *   attributes   lf_format = "lf-rollout-1", key, step, group, sources ("number,format"),
+ *                next_prompt, dropped
  *
- * key (64 hex) is a hash of all that generation depends on: weights, prompts, sampling, seed. A file stands for a round only under the
- * same key.
+ * key (64 hex) is a hash of all that generation depends on: weights, prompts, sampling, seed. A
+ * file stands for a round only under the same key.
  */
 #ifndef LF_POST_ROLLOUT_H
 #define LF_POST_ROLLOUT_H
@@ -56,7 +60,8 @@ typedef struct lf_rollout {
 } lf_rollout;
 
 /* sources: names, "," between them. */
-int lf_rollout_init(lf_rollout *r, const char *sources, size_t n_sources, size_t group, lf_err *err);
+int lf_rollout_init(lf_rollout *r, const char *sources, size_t n_sources, size_t group,
+                    lf_err *err);
 void lf_rollout_fini(lf_rollout *r);
 
 struct lf_rollout_seq {
@@ -72,8 +77,14 @@ void lf_rollout_cut(lf_rollout *r, size_t n);
 /* Make the arrays that are computed after generation (zero). */
 int lf_rollout_columns(lf_rollout *r, bool ref, bool value, lf_err *err);
 
-static inline struct lf_seqs lf_rollout_seqs(const lf_rollout *r) { return (struct lf_seqs){r->n, r->first, NULL}; }
-static inline size_t lf_rollout_len(const lf_rollout *r, size_t i) { return (size_t)(r->offsets[i + 1] - r->offsets[i]); }
+static inline struct lf_seqs lf_rollout_seqs(const lf_rollout *r)
+{
+    return (struct lf_seqs){r->n, r->first, NULL};
+}
+static inline size_t lf_rollout_len(const lf_rollout *r, size_t i)
+{
+    return (size_t)(r->offsets[i + 1] - r->offsets[i]);
+}
 
 /* Publish as a new file: written beside, then linked (LF_EEXIST: there is one). */
 int lf_rollout_write(const lf_rollout *r, const char *path, lf_err *err);

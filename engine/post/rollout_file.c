@@ -78,20 +78,25 @@ struct reader {
     const char *path;
 };
 
-/* Dataset `name` of this type with exactly n elements (n SIZE_MAX: any, told in *got) as an owned array. */
-static int get(const struct reader *q, const char *name, enum lf_h5_type type, size_t n, void *out, size_t *got, lf_err *err)
+/* Dataset `name` of this type with exactly n elements (n SIZE_MAX: any, told in *got) as an owned
+ * array. */
+static int get(const struct reader *q, const char *name, enum lf_h5_type type, size_t n, void *out,
+               size_t *got, lf_err *err)
 {
     lf_h5_dataset d = {0};
     size_t each = lf_h5_type_bytes(type);
     int rc = lf_h5_stat(q->f, name, &d, err);
-    if (!rc && (d.type != type || (n != SIZE_MAX && d.n_elems != n) || d.n_elems > (SIZE_MAX - 8) / each))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not %zu of %s", q->path, name, n, lf_h5_type_name(type));
+    if (!rc &&
+        (d.type != type || (n != SIZE_MAX && d.n_elems != n) || d.n_elems > (SIZE_MAX - 8) / each))
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not %zu of %s", q->path, name, n,
+                     lf_h5_type_name(type));
     size_t count = rc ? 0 : (size_t)d.n_elems;
     char *v = rc ? NULL : lf_malloc(count + 1, each, err);
     if (!rc && !v)
         rc = LF_ENOMEM;
     for (size_t i = 0; !rc && i < d.n_extents; i++)
-        rc = lf_io_pread_all(q->fd, v + d.extents[i].first * each, (size_t)d.extents[i].n * each, (off_t)d.extents[i].offset, q->path, err);
+        rc = lf_io_pread_all(q->fd, v + d.extents[i].first * each, (size_t)d.extents[i].n * each,
+                             (off_t)d.extents[i].offset, q->path, err);
     lf_h5_dataset_fini(&d);
     if (rc) {
         free(v);
@@ -118,7 +123,8 @@ static int get_attributes(lf_rollout *r, const struct reader *q, lf_err *err)
     rc = rc ? rc : lf_h5_get_attr_i64(q->f, "group", &group, err);
     rc = rc ? rc : lf_h5_get_attr_i64(q->f, "n_sources", &k, err);
     if (!rc && (strlen(key) != LF_HASH_HEX - 1 || group < 1 || k < 0 || k > 1000))
-        rc = lf_fail(err, LF_EFORMAT, "%s: key, group or sources are not what they should be", q->path);
+        rc = lf_fail(err, LF_EFORMAT, "%s: key, group or sources are not what they should be",
+                     q->path);
     if (!rc) {
         memcpy(r->key, key, LF_HASH_HEX);
         r->group = (size_t)group;
@@ -137,11 +143,15 @@ static int check_shape(lf_rollout *r, const struct reader *q, size_t n_tokens, l
         return LF_ENOMEM;
     bool good = r->offsets[0] == 0 && r->offsets[r->n] == n_tokens && r->n % r->group == 0;
     for (size_t i = 0; i < r->n && good; i++) {
-        good = r->offsets[i + 1] > r->offsets[i] && r->offsets[i + 1] <= n_tokens && r->prompt_len[i] >= 1 &&
-               r->prompt_len[i] < r->offsets[i + 1] - r->offsets[i];
-        r->first[i + 1] = good ? r->first[i] + (int64_t)(r->offsets[i + 1] - r->offsets[i] - r->prompt_len[i]) : 0;
+        good = r->offsets[i + 1] > r->offsets[i] && r->offsets[i + 1] <= n_tokens &&
+               r->prompt_len[i] >= 1 && r->prompt_len[i] < r->offsets[i + 1] - r->offsets[i];
+        r->first[i + 1] =
+            good ? r->first[i] + (int64_t)(r->offsets[i + 1] - r->offsets[i] - r->prompt_len[i])
+                 : 0;
     }
-    return good ? 0 : lf_fail(err, LF_EFORMAT, "%s: its sequences do not add up to its tokens", q->path);
+    return good
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "%s: its sequences do not add up to its tokens", q->path);
 }
 
 static int get_all(lf_rollout *r, const struct reader *q, lf_err *err)

@@ -85,12 +85,15 @@ static int write_documents(const lf_samples *s, const lf_trainer *t, const char 
     lf_buf_init(&b);
     for (size_t k = 0; k < lf_train_n_sources(t, true) && !rc; k++) {
         const lf_shardset *set = lf_train_source_set(t, k, true);
-        for (uint64_t d = 0; d < lf_shardset_get_info(set)->n_docs && (int64_t)number < s->o.rows && !rc; d++)
+        for (uint64_t d = 0;
+             d < lf_shardset_get_info(set)->n_docs && (int64_t)number < s->o.rows && !rc; d++)
             if (lf_shardset_doc_len(set, d) > 0)
                 rc = add_document(&b, set, d, ++number, err);
     }
     if (!rc && !number)
-        rc = lf_fail(err, LF_EINVAL, "no data has a valid split to sample from: give sample_prompts, or valid_data");
+        rc =
+            lf_fail(err, LF_EINVAL,
+                    "no data has a valid split to sample from: give sample_prompts, or valid_data");
     if (!rc)
         rc = lf_buf_check(&b, err);
     if (!rc)
@@ -107,7 +110,8 @@ static int read_jobs(lf_samples *s, const lf_trainer *t, const char *dir, lf_err
     if (!rc && !s->o.prompts)
         rc = write_documents(s, t, path, err);
     if (!rc)
-        rc = lf_gen_jobs_read(&s->jobs, s->o.prompts ? s->o.prompts : path, s->o.tok, &s->o.defaults, err);
+        rc = lf_gen_jobs_read(&s->jobs, s->o.prompts ? s->o.prompts : path, s->o.tok,
+                              &s->o.defaults, err);
     lf_paged_model(s->paged, &m);
     if (!rc)
         rc = lf_gen_jobs_fit(&s->jobs, &m, s->o.tok, err);
@@ -172,7 +176,8 @@ static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err
     lf_samples *s = user;
     char name[40];
     snprintf(name, sizeof name, "step-%08lld.jsonl", (long long)step);
-    char *dir = lf_path_join(s->o.out, "samples", err), *path = dir ? lf_path_join(dir, name, err) : NULL;
+    char *dir = lf_path_join(s->o.out, "samples", err),
+         *path = dir ? lf_path_join(dir, name, err) : NULL;
     int rc = path ? generate(s, err) : LF_ENOMEM;
     if (!rc)
         rc = lf_io_replace(path, s->lines.data, s->lines.len, 0640, err);
@@ -183,8 +188,10 @@ static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err
     values[0] = s->tokens / s->n;
     values[1] = s->ended / s->n;
     values[2] = s->logprob / s->tokens;
-    lf_train_log(t, 2, "%g samples after step %lld: %.1f tokens in the mean, %.0f %% ended, log p of a token %.3f", s->n,
-                 (long long)step, values[0], 100 * values[1], values[2]);
+    lf_train_log(
+        t, 2,
+        "%g samples after step %lld: %.1f tokens in the mean, %.0f %% ended, log p of a token %.3f",
+        s->n, (long long)step, values[0], 100 * values[1], values[2]);
     return 0;
 }
 
@@ -193,7 +200,8 @@ static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err
 lf_samples *lf_samples_create(const struct lf_samples_opts *o, lf_err *err)
 {
     if (o->context <= o->defaults.max_tokens) {
-        lf_fail(err, LF_EINVAL, "samples of %lld tokens leave no room for a prompt in %lld positions",
+        lf_fail(err, LF_EINVAL,
+                "samples of %lld tokens leave no room for a prompt in %lld positions",
                 (long long)o->defaults.max_tokens, (long long)o->context);
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done to a score before it becomes a reward, in this order: what a missing end token costs, what length costs, scaling,
- * clipping. Arithmetic on one number at a time.
+ * What is done to a score before it becomes a reward, in this order: what a missing end token
+ * costs, what length costs, scaling, clipping. Arithmetic on one number at a time.
  */
 #ifndef LF_POST_SHAPING_H
 #define LF_POST_SHAPING_H
@@ -22,7 +22,8 @@ enum lf_missing_eos {
 struct lf_shaping {
     enum lf_missing_eos missing;
     double missing_value;
-    /* Soft overlong punishment (DAPO, Yu et al. 2025): -min(length - (max - buffer), buffer) / buffer * factor above max - buffer. */
+    /* Soft overlong punishment (DAPO, Yu et al. 2025): -min(length - (max - buffer), buffer) /
+     * buffer * factor above max - buffer. */
     int64_t overlong_max, overlong_buffer; /* buffer 0: none */
     double overlong_factor;
     bool scale;  /* divide by the running standard deviation of scores (trlx) */
@@ -36,9 +37,11 @@ struct lf_running {
     double mean, m2;
 };
 void lf_running_add(struct lf_running *r, double x);
-double lf_running_std(const struct lf_running *r); /* unbiased; 1 before there are two different numbers */
+double
+lf_running_std(const struct lf_running *r); /* unbiased; 1 before there are two different numbers */
 
 /* score of a completion of `length` tokens; ended: its last token is an end token. */
-double lf_shape(const struct lf_shaping *s, const struct lf_running *r, double score, int64_t length, bool ended);
+double lf_shape(const struct lf_shaping *s, const struct lf_running *r, double score,
+                int64_t length, bool ended);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories of checkpoints: naming, the newest complete one, what an interrupted save left, retention.
+ * Directories of checkpoints: naming, the newest complete one, what an interrupted save left,
+ * retention.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +44,8 @@ static int64_t step_of(const char *name)
 {
     int64_t v;
     const char *digits = name + 5;
-    if (strncmp(name, "step-", 5) != 0 || strlen(digits) < 8 || digits[strspn(digits, "0123456789")] != 0)
+    if (strncmp(name, "step-", 5) != 0 || strlen(digits) < 8 ||
+        digits[strspn(digits, "0123456789")] != 0)
         return -1;
     return lf_parse_i64(&v, digits, NULL) < 0 ? -1 : v;
 }
@@ -104,15 +106,16 @@ static int manifest_step(const char *dir, int64_t *step, lf_err *err)
     return rc;
 }
 
-/* Does this reason mean that the files are wrong? Anything else (EIO, no permission, no memory) says nothing about them. */
+/* Does this reason mean that the files are wrong? Anything else (EIO, no permission, no memory)
+ * says nothing about them. */
 static bool is_damage(int rc)
 {
     return rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_ENOENT;
 }
 
 /* The final checkpoint of an out directory, when there is one. */
-static int scan_final(struct finds *f, const char *out_dir, size_t order, lf_ckpt_report report, void *user,
-                      lf_err *err)
+static int scan_final(struct finds *f, const char *out_dir, size_t order, lf_ckpt_report report,
+                      void *user, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
     int64_t step = 0;
@@ -141,8 +144,8 @@ static int cmp_found(const void *a, const void *b)
 
 enum verdict { JUDGE_ABSENT, JUDGE_WHOLE, JUDGE_BROKEN };
 
-/* Whole: complete, and the step in its manifest is that of its name. Broken is told to report. Negative: it could not be
- * looked at, which is no verdict. */
+/* Whole: complete, and the step in its manifest is that of its name. Broken is told to report.
+ * Negative: it could not be looked at, which is no verdict. */
 static int judge(const struct found *f, lf_ckpt_report report, void *user, lf_err *err)
 {
     enum lf_artifact_state s = LF_ARTIFACT_ABSENT;
@@ -167,8 +170,8 @@ static int judge(const struct found *f, lf_ckpt_report report, void *user, lf_er
     return JUDGE_BROKEN;
 }
 
-int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, size_t n, int64_t max_step,
-                        lf_ckpt_report report, void *user, lf_err *err)
+int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, size_t n,
+                        int64_t max_step, lf_ckpt_report report, void *user, lf_err *err)
 {
     struct finds f = {0};
     int rc = 0;
@@ -180,7 +183,8 @@ int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, 
     if (rc == 0 && f.n)
         qsort(f.v, f.n, sizeof *f.v, cmp_found);
     for (size_t i = 0; i < f.n && rc == 0 && !best; i++) {
-        int j = max_step < 0 || f.v[i].step <= max_step ? judge(&f.v[i], report, user, err) : JUDGE_BROKEN;
+        int j = max_step < 0 || f.v[i].step <= max_step ? judge(&f.v[i], report, user, err)
+                                                        : JUDGE_BROKEN;
         if (j < 0)
             rc = j;
         if (j == JUDGE_WHOLE) {
@@ -207,9 +211,12 @@ int lf_ckpt_retain(const char *out_dir, int keep_last, int64_t keep_every, lf_er
     for (size_t i = 0; i < f.n && rc == 0; i++) {
         int j = judge(&f.v[i], NULL, NULL, NULL);
         if (j < 0 || j == JUDGE_BROKEN || (j == JUDGE_ABSENT && kept == 0))
-            continue; /* unknown; broken: for a person to look at; unfinished and newer than all: may be under way */
+            /* unknown; broken: for a person to look at; unfinished and newer than all: may be under
+             * way */
+            continue;
         bool whole = j == JUDGE_WHOLE;
-        bool keep = whole && (kept == 0 || kept < keep_last || (keep_every > 0 && f.v[i].step % keep_every == 0));
+        bool keep = whole && (kept == 0 || kept < keep_last ||
+                              (keep_every > 0 && f.v[i].step % keep_every == 0));
         kept += whole;
         if (!keep)
             rc = lf_artifact_remove(f.v[i].dir, err);
@@ -223,8 +230,8 @@ int lf_ckpt_retain(const char *out_dir, int keep_last, int64_t keep_every, lf_er
 static bool is_ours(const char *name)
 {
     size_t n = strlen(name);
-    if (strcmp(name, LF_CKPT_STATE) == 0 || strcmp(name, LF_CKPT_INDEX) == 0 || strcmp(name, LF_CKPT_STRUCTURE) == 0 ||
-        strcmp(name, LF_PARTIAL_FILE) == 0)
+    if (strcmp(name, LF_CKPT_STATE) == 0 || strcmp(name, LF_CKPT_INDEX) == 0 ||
+        strcmp(name, LF_CKPT_STRUCTURE) == 0 || strcmp(name, LF_PARTIAL_FILE) == 0)
         return true;
     if (strncmp(name, LF_ARTIFACT_MANIFEST ".", strlen(LF_ARTIFACT_MANIFEST) + 1) == 0)
         return lf_str_has_suffix(name, ".tmp");
@@ -244,12 +251,15 @@ int lf_ckpt_clean(const char *dir, lf_err *err)
         if (strcmp(e->d_name, LF_ARTIFACT_MANIFEST) == 0)
             rc = lf_fail(err, LF_EEXIST, "%s holds a checkpoint already", dir);
         else if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && !is_ours(e->d_name))
-            rc = lf_fail(err, LF_EEXIST, "%s holds '%.100s', which is no part of a checkpoint; name another directory",
-                         dir, e->d_name);
+            rc = lf_fail(
+                err, LF_EEXIST,
+                "%s holds '%.100s', which is no part of a checkpoint; name another directory", dir,
+                e->d_name);
     rewinddir(d);
     while (rc == 0 && (e = readdir(d)))
         if (is_ours(e->d_name) && unlinkat(dirfd(d), e->d_name, 0) < 0 && errno != ENOENT)
-            rc = lf_fail_errno(err, "cannot remove %s/%s, left by an interrupted save", dir, e->d_name);
+            rc = lf_fail_errno(err, "cannot remove %s/%s, left by an interrupted save", dir,
+                               e->d_name);
     closedir(d);
     return rc;
 }

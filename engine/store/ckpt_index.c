@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * index.h5: every global tensor of a checkpoint as a virtual dataset over the pieces, for h5py, h5dump and the like.
- * Our own reader never opens it: HDF5 shows zeros where a source file is missing.
+ * index.h5: every global tensor of a checkpoint as a virtual dataset over the pieces, for h5py,
+ * h5dump and the like. Our own reader never opens it: HDF5 shows zeros where a source file is
+ * missing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ struct blocks {
     int64_t src;       /* elements of the source used up */
 };
 
-static int add_block(struct blocks *bs, int dim, int64_t lo, int64_t count, int64_t volume, lf_err *err)
+static int add_block(struct blocks *bs, int dim, int64_t lo, int64_t count, int64_t volume,
+                     lf_err *err)
 {
     int rc = lf_grow(&bs->b, &bs->cap, bs->n, sizeof *bs->b, err);
     if (rc < 0)
@@ -37,7 +39,8 @@ static int add_block(struct blocks *bs, int dim, int64_t lo, int64_t count, int6
     return 0;
 }
 
-/* Elements [a, b) of the row-major array over dimensions dim .. ndim - 1 as boxes: a ragged head, whole rows, a tail.
+/* Elements [a, b) of the row-major array over dimensions dim .. ndim - 1 as boxes: a ragged head,
+ * whole rows, a tail.
  */
 static int flat_blocks(struct blocks *bs, int dim, int64_t a, int64_t b, lf_err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The description of a checkpoint: checks, identity, JSON. Nothing read here is believed: shapes, boxes and ranges are
- * checked before anyone computes with them, and the identity is recomputed, so that a changed digit is seen.
+ * The description of a checkpoint: checks, identity, JSON. Nothing read here is believed: shapes,
+ * boxes and ranges are checked before anyone computes with them, and the identity is recomputed, so
+ * that a changed digit is seen.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,19 +38,25 @@ int lf_ckpt_check_entry(const lf_ckpt_entry *e, uint64_t *n_elems, lf_err *err)
 {
     uint64_t n = 1, bytes;
     if (!good_name(e->name))
-        return lf_fail(err, LF_EINVAL, "tensor name '%.200s'; names are parts of [A-Za-z0-9_.-] separated by '/'",
+        return lf_fail(err, LF_EINVAL,
+                       "tensor name '%.200s'; names are parts of [A-Za-z0-9_.-] separated by '/'",
                        e->name);
     if (e->kind[0] == 0 || strlen(e->kind) > 64 ||
-        e->kind[strspn(e->kind, "abcdefghijklmnopqrstuvwxyz0123456789_")] != 0 || strcmp(e->kind, "pieces") == 0)
-        return lf_fail(err, LF_EINVAL, "tensor kind '%.80s' of %s; kinds are of [a-z0-9_] and not 'pieces'", e->kind,
-                       e->name);
+        e->kind[strspn(e->kind, "abcdefghijklmnopqrstuvwxyz0123456789_")] != 0 ||
+        strcmp(e->kind, "pieces") == 0)
+        return lf_fail(err, LF_EINVAL,
+                       "tensor kind '%.80s' of %s; kinds are of [a-z0-9_] and not 'pieces'",
+                       e->kind, e->name);
     if (lf_h5_type_bytes(e->dtype) == 0 || e->ndim < 1 || e->ndim > LF_CKPT_MAX_DIMS)
-        return lf_fail(err, LF_EINVAL, "tensor %s: number type %d or %d dimensions not possible (1 to %d)", e->name,
+        return lf_fail(err, LF_EINVAL,
+                       "tensor %s: number type %d or %d dimensions not possible (1 to %d)", e->name,
                        (int)e->dtype, e->ndim, LF_CKPT_MAX_DIMS);
     for (int i = 0; i < e->ndim; i++)
         if (e->shape[i] < 1 || __builtin_mul_overflow(n, (uint64_t)e->shape[i], &n))
-            return lf_fail(err, LF_EINVAL, "tensor %s: dimension %d is %lld", e->name, i, (long long)e->shape[i]);
-    if (__builtin_mul_overflow(n, (uint64_t)lf_h5_type_bytes(e->dtype), &bytes) || bytes > INT64_MAX / 2)
+            return lf_fail(err, LF_EINVAL, "tensor %s: dimension %d is %lld", e->name, i,
+                           (long long)e->shape[i]);
+    if (__builtin_mul_overflow(n, (uint64_t)lf_h5_type_bytes(e->dtype), &bytes) ||
+        bytes > INT64_MAX / 2)
         return lf_fail(err, LF_EINVAL, "tensor %s is too large", e->name);
     *n_elems = n;
     return 0;
@@ -102,24 +109,29 @@ int lf_ckpt_check_pieces(const struct lf_ckpt_rec *r, lf_err *err)
         const struct lf_ckpt_piece *p = &r->pieces[i];
         int64_t at = 0;
         if (!box_inside(p, e) || n_boxes == MAX_BOXES)
-            return lf_fail(err, LF_EFORMAT, "tensor %s (%s): piece %zu lies outside its shape", e->name, e->kind, i);
+            return lf_fail(err, LF_EFORMAT, "tensor %s (%s): piece %zu lies outside its shape",
+                           e->name, e->kind, i);
         for (size_t b = 0; b < n_boxes; b++)
             if (boxes_touch(&r->pieces[boxes[b]], p, e->ndim))
-                return lf_fail(err, LF_EFORMAT, "tensor %s (%s): piece %zu overlaps another", e->name, e->kind, i);
+                return lf_fail(err, LF_EFORMAT, "tensor %s (%s): piece %zu overlaps another",
+                               e->name, e->kind, i);
         boxes[n_boxes++] = i;
         int64_t volume = (int64_t)box_volume(p, e->ndim);
         for (; i < r->n_pieces && same_box(p, &r->pieces[i], e->ndim); at = r->pieces[i++].flat[1])
-            if (r->pieces[i].flat[0] != at || r->pieces[i].flat[1] <= at || r->pieces[i].flat[1] > volume)
-                return lf_fail(err, LF_EFORMAT, "tensor %s (%s): piece %zu does not follow the one before", e->name,
+            if (r->pieces[i].flat[0] != at || r->pieces[i].flat[1] <= at ||
+                r->pieces[i].flat[1] > volume)
+                return lf_fail(err, LF_EFORMAT,
+                               "tensor %s (%s): piece %zu does not follow the one before", e->name,
                                e->kind, i);
         if (at != volume)
-            return lf_fail(err, LF_EFORMAT, "tensor %s (%s): elements from %lld on are missing", e->name, e->kind,
-                           (long long)at);
+            return lf_fail(err, LF_EFORMAT, "tensor %s (%s): elements from %lld on are missing",
+                           e->name, e->kind, (long long)at);
         covered += (uint64_t)volume;
     }
     if (covered != r->n_elems)
-        return lf_fail(err, LF_EFORMAT, "tensor %s (%s): its pieces hold %llu of %llu elements", e->name, e->kind,
-                       (unsigned long long)covered, (unsigned long long)r->n_elems);
+        return lf_fail(err, LF_EFORMAT, "tensor %s (%s): its pieces hold %llu of %llu elements",
+                       e->name, e->kind, (unsigned long long)covered,
+                       (unsigned long long)r->n_elems);
     return 0;
 }
 
@@ -171,14 +183,15 @@ static json_t *rec_json(const struct lf_ckpt_rec *r)
     json_t *pieces = json_array();
     for (size_t i = 0; pieces && i < r->n_pieces; i++) {
         const struct lf_ckpt_piece *p = &r->pieces[i];
-        json_array_append_new(pieces, json_pack("{s:s, s:I, s:o, s:o, s:o}", "file", p->file, "offset",
-                                                (json_int_t)p->offset, "lo", ints(p->lo, r->e.ndim), "hi",
-                                                ints(p->hi, r->e.ndim), "flat", ints(p->flat, 2)));
+        json_array_append_new(pieces,
+                              json_pack("{s:s, s:I, s:o, s:o, s:o}", "file", p->file, "offset",
+                                        (json_int_t)p->offset, "lo", ints(p->lo, r->e.ndim), "hi",
+                                        ints(p->hi, r->e.ndim), "flat", ints(p->flat, 2)));
     }
     lf_hash_hex(hex, r->sha256);
-    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o}", "name", r->e.name, "kind", r->e.kind, "dtype",
-                     lf_h5_type_name(r->e.dtype), "shape", ints(r->e.shape, r->e.ndim), "sha256", hex, "pieces",
-                     pieces);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o}", "name", r->e.name, "kind", r->e.kind,
+                     "dtype", lf_h5_type_name(r->e.dtype), "shape", ints(r->e.shape, r->e.ndim),
+                     "sha256", hex, "pieces", pieces);
 }
 
 int lf_ckpt_meta_store(const struct lf_ckpt_meta *m, json_t *o, lf_err *err)
@@ -190,7 +203,8 @@ int lf_ckpt_meta_store(const struct lf_ckpt_meta *m, json_t *o, lf_err *err)
         ok = json_array_append_new(list, rec_json(&m->recs[i])) == 0;
     lf_hash_hex(hex, m->identity);
     ok = ok && json_object_set_new(o, "identity", json_string(hex)) == 0 &&
-         json_object_set_new(o, "step", json_integer(m->step)) == 0 && json_object_set(o, "tensors", list) == 0;
+         json_object_set_new(o, "step", json_integer(m->step)) == 0 &&
+         json_object_set(o, "tensors", list) == 0;
     json_decref(list);
     return ok ? 0 : lf_fail(err, LF_ENOMEM, "no memory for the description of a checkpoint");
 }
@@ -202,10 +216,12 @@ static int get_ints(int64_t *out, int n, json_t *o, const char *key, const char 
     if (rc < 0)
         return rc;
     if (json_array_size(a) != (size_t)n)
-        return lf_fail(err, LF_EFORMAT, "%s: \"%s\" has %zu numbers, needed are %d", what, key, json_array_size(a), n);
+        return lf_fail(err, LF_EFORMAT, "%s: \"%s\" has %zu numbers, needed are %d", what, key,
+                       json_array_size(a), n);
     for (int i = 0; i < n; i++) {
         if (!json_is_integer(json_array_get(a, (size_t)i)))
-            return lf_fail(err, LF_EFORMAT, "%s: \"%s\" holds something that is no integer", what, key);
+            return lf_fail(err, LF_EFORMAT, "%s: \"%s\" holds something that is no integer", what,
+                           key);
         out[i] = json_integer_value(json_array_get(a, (size_t)i));
     }
     return 0;
@@ -241,14 +257,16 @@ static int load_rec(struct lf_ckpt_rec *r, json_t *o, lf_err *err)
         (rc = lf_json_get_str(&hex, o, "sha256", true, "a tensor", err)) < 0 ||
         (rc = lf_json_get_array(&shape, o, "shape", true, "a tensor", err)) < 0 ||
         (rc = lf_json_get_array(&pieces, o, "pieces", true, "a tensor", err)) < 0 ||
-        (rc = lf_artifact_parse_hex(r->sha256, hex, err)) < 0 || (rc = lf_h5_type_parse(&r->e.dtype, dtype, err)) < 0)
+        (rc = lf_artifact_parse_hex(r->sha256, hex, err)) < 0 ||
+        (rc = lf_h5_type_parse(&r->e.dtype, dtype, err)) < 0)
         return rc;
     if (!(r->name = lf_strdup(name, err)) || !(r->kind = lf_strdup(kind, err)))
         return LF_ENOMEM;
     r->e.name = r->name;
     r->e.kind = r->kind;
     if (json_array_size(shape) < 1 || json_array_size(shape) > LF_CKPT_MAX_DIMS)
-        return lf_fail(err, LF_EFORMAT, "tensor %.200s has %zu dimensions", name, json_array_size(shape));
+        return lf_fail(err, LF_EFORMAT, "tensor %.200s has %zu dimensions", name,
+                       json_array_size(shape));
     r->e.ndim = (int)json_array_size(shape);
     if ((rc = get_ints(r->e.shape, r->e.ndim, o, "shape", "a tensor", err)) < 0)
         return rc;
@@ -259,7 +277,8 @@ static int load_rec(struct lf_ckpt_rec *r, json_t *o, lf_err *err)
     if (!(r->pieces = lf_calloc(json_array_size(pieces), sizeof *r->pieces, err)))
         return LF_ENOMEM;
     for (; r->n_pieces < json_array_size(pieces); r->n_pieces++)
-        if ((rc = load_piece(&r->pieces[r->n_pieces], &r->e, json_array_get(pieces, r->n_pieces), err)) < 0)
+        if ((rc = load_piece(&r->pieces[r->n_pieces], &r->e, json_array_get(pieces, r->n_pieces),
+                             err)) < 0)
             return rc;
     return lf_ckpt_check_pieces(r, err);
 }
@@ -276,7 +295,8 @@ static int load_all(struct lf_ckpt_meta *m, json_t *o, lf_err *err)
         (rc = lf_artifact_parse_hex(m->identity, hex, err)) < 0)
         return rc;
     if (m->step < 0 || json_array_size(list) > LF_CKPT_MAX_TENSORS)
-        return lf_fail(err, LF_EFORMAT, "step %lld, %zu tensors", (long long)m->step, json_array_size(list));
+        return lf_fail(err, LF_EFORMAT, "step %lld, %zu tensors", (long long)m->step,
+                       json_array_size(list));
     if (!(m->recs = lf_calloc(json_array_size(list), sizeof *m->recs, err)))
         return LF_ENOMEM;
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -289,7 +309,8 @@ static int load_all(struct lf_ckpt_meta *m, json_t *o, lf_err *err)
     if ((rc = lf_ckpt_make_identity(m, have, err)) < 0)
         return rc;
     if (memcmp(have, m->identity, sizeof have) != 0)
-        return lf_fail(err, LF_EFORMAT, "the tensors do not give the checkpoint's identity (damaged manifest)");
+        return lf_fail(err, LF_EFORMAT,
+                       "the tensors do not give the checkpoint's identity (damaged manifest)");
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What writing and reading checkpoints share: the description of tensors and pieces, its JSON form, the identity.
+ * What writing and reading checkpoints share: the description of tensors and pieces, its JSON form,
+ * the identity.
  */
 #ifndef LF_STORE_CKPT_PRIV_H
 #define LF_STORE_CKPT_PRIV_H
@@ -38,7 +39,8 @@ struct lf_ckpt_meta {
     uint8_t identity[LF_HASH_BYTES];
 };
 
-/* Name, kind, type and shape are possible; *n_elems is their product, whose bytes fit in int64_t. */
+/* Name, kind, type and shape are possible; *n_elems is their product, whose bytes fit in
+ * int64_t. */
 int lf_ckpt_check_entry(const lf_ckpt_entry *e, uint64_t *n_elems, lf_err *err);
 int lf_ckpt_cmp(const lf_ckpt_entry *a, const lf_ckpt_entry *b); /* by kind, then name */
 /* The pieces tile the tensor. */
@@ -52,7 +54,8 @@ void lf_ckpt_meta_fini(struct lf_ckpt_meta *m);
 char *lf_ckpt_dataset_name(const struct lf_ckpt_rec *r, size_t i, lf_err *err);
 /* Write dir/index.h5. */
 int lf_ckpt_make_index(const struct lf_ckpt_meta *m, const char *dir, lf_err *err);
-/* Remove what an interrupted save left in dir; LF_EEXIST when dir holds a manifest or foreign files. */
+/* Remove what an interrupted save left in dir; LF_EEXIST when dir holds a manifest or foreign
+ * files. */
 int lf_ckpt_clean(const char *dir, lf_err *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading checkpoints. Order of trust: the manifest's own consistency (tiling, identity), then the tree hash of every
- * file, then each file's HDF5 structure against the pieces; after that, reads are preads inside checked ranges.
+ * Reading checkpoints. Order of trust: the manifest's own consistency (tiling, identity), then the
+ * tree hash of every file, then each file's HDF5 structure against the pieces; after that, reads
+ * are preads inside checked ranges.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -31,9 +32,10 @@ static int piece_fd(const lf_ckpt *c, const struct lf_ckpt_piece *p)
     return c->fds[lf_artifact_find(&c->a, p->file) - c->a.files];
 }
 
-/* Elements [lo, hi) of a piece's flattened box, as far as the piece has them; returns how many, or negative. */
-static int64_t read_run(const lf_ckpt *c, const struct lf_ckpt_piece *p, int64_t lo, int64_t hi, size_t elem,
-                        unsigned char *dst, lf_err *err)
+/* Elements [lo, hi) of a piece's flattened box, as far as the piece has them; returns how many, or
+ * negative. */
+static int64_t read_run(const lf_ckpt *c, const struct lf_ckpt_piece *p, int64_t lo, int64_t hi,
+                        size_t elem, unsigned char *dst, lf_err *err)
 {
     int64_t a = lo > p->flat[0] ? lo : p->flat[0], b = hi < p->flat[1] ? hi : p->flat[1];
     if (a >= b)
@@ -43,13 +45,14 @@ static int64_t read_run(const lf_ckpt *c, const struct lf_ckpt_piece *p, int64_t
     return rc < 0 ? rc : b - a;
 }
 
-/* The part of box [lo, hi) that piece p has; returns elements read, or negative. Runs are as long as both the piece's
- * box and the wanted box are contiguous. */
-static int64_t read_piece(const lf_ckpt *c, const lf_ckpt_entry *e, const struct lf_ckpt_piece *p, const int64_t *lo,
-                          const int64_t *hi, unsigned char *dst, lf_err *err)
+/* The part of box [lo, hi) that piece p has; returns elements read, or negative. Runs are as long
+ * as both the piece's box and the wanted box are contiguous. */
+static int64_t read_piece(const lf_ckpt *c, const lf_ckpt_entry *e, const struct lf_ckpt_piece *p,
+                          const int64_t *lo, const int64_t *hi, unsigned char *dst, lf_err *err)
 {
-    int64_t at[LF_CKPT_MAX_DIMS] = {0}, a[LF_CKPT_MAX_DIMS] = {0}, b[LF_CKPT_MAX_DIMS] = {0}; /* common box [a, b) */
-    int64_t ps[LF_CKPT_MAX_DIMS] = {0}, ds[LF_CKPT_MAX_DIMS] = {0};                           /* strides: piece, dst */
+    int64_t at[LF_CKPT_MAX_DIMS] = {0}, a[LF_CKPT_MAX_DIMS] = {0},
+            b[LF_CKPT_MAX_DIMS] = {0};                              /* common box [a, b) */
+    int64_t ps[LF_CKPT_MAX_DIMS] = {0}, ds[LF_CKPT_MAX_DIMS] = {0}; /* strides: piece, dst */
     int64_t total = 0, pn = 1, dn = 1;
     size_t elem = lf_h5_type_bytes(e->dtype);
     int d = e->ndim - 1;
@@ -84,16 +87,19 @@ static int64_t read_piece(const lf_ckpt *c, const lf_ckpt_entry *e, const struct
     }
 }
 
-int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, const int64_t *hi, void *dst, lf_err *err)
+int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, const int64_t *hi,
+                 void *dst, lf_err *err)
 {
     static const int64_t zero[LF_CKPT_MAX_DIMS];
-    const struct lf_ckpt_rec *r = (const struct lf_ckpt_rec *)(const void *)e; /* e is its first member */
+    const struct lf_ckpt_rec *r =
+        (const struct lf_ckpt_rec *)(const void *)e; /* e is its first member */
     int64_t want = 1, have = 0;
     lo = lo ? lo : zero;
     hi = hi ? hi : e->shape;
     for (int k = 0; k < e->ndim; k++) {
         if (lo[k] < 0 || lo[k] >= hi[k] || hi[k] > e->shape[k])
-            return lf_fail(err, LF_EINVAL, "tensor %s (%s): %lld to %lld of dimension %d, which has %lld", e->name,
+            return lf_fail(err, LF_EINVAL,
+                           "tensor %s (%s): %lld to %lld of dimension %d, which has %lld", e->name,
                            e->kind, (long long)lo[k], (long long)hi[k], k, (long long)e->shape[k]);
         want *= hi[k] - lo[k];
     }
@@ -106,8 +112,8 @@ int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, co
         have += n;
     }
     if (have != want)
-        return lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) has %lld of %lld elements", c->dir, e->name, e->kind,
-                       (long long)have, (long long)want);
+        return lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) has %lld of %lld elements", c->dir,
+                       e->name, e->kind, (long long)have, (long long)want);
     return 0;
 }
 
@@ -116,17 +122,21 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst, lf_err *err)
+int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst,
+                      lf_err *err)
 {
     const struct lf_ckpt_rec *r = (const struct lf_ckpt_rec *)(const void *)e;
     size_t elem = lf_h5_type_bytes(e->dtype);
     unsigned char *to = dst;
-    if (first < 0 || n < 0 || (uint64_t)n > r->n_elems || (uint64_t)first > r->n_elems - (uint64_t)n)
-        return lf_fail(err, LF_EINVAL, "tensor %s (%s): elements %lld and %lld more of %llu", e->name, e->kind,
-                       (long long)first, (long long)n, (unsigned long long)r->n_elems);
+    if (first < 0 || n < 0 || (uint64_t)n > r->n_elems ||
+        (uint64_t)first > r->n_elems - (uint64_t)n)
+        return lf_fail(err, LF_EINVAL, "tensor %s (%s): elements %lld and %lld more of %llu",
+                       e->name, e->kind, (long long)first, (long long)n,
+                       (unsigned long long)r->n_elems);
     if (e->ndim == 1 && n)
         return lf_ckpt_read(c, e, &first, &(int64_t){first + n}, dst, err);
-    /* Boxes: the rest of a row of the last dimension, whole rows of one row of the dimension above, and so on up. */
+    /* Boxes: the rest of a row of the last dimension, whole rows of one row of the dimension above,
+     * and so on up. */
     while (n) {
         int64_t lo[LF_CKPT_MAX_DIMS] = {0}, hi[LF_CKPT_MAX_DIMS] = {0}, left = first, inner = 1;
         int d = e->ndim - 1;
@@ -167,11 +177,13 @@ static int open_files(lf_ckpt *c, lf_err *err)
             const struct lf_ckpt_piece *p = &r->pieces[k];
             const lf_artifact_file *f = lf_artifact_find(&c->a, p->file);
             if (!f)
-                return lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) lies in %.200s, which the manifest does not list",
-                               c->dir, r->name, r->kind, p->file);
+                return lf_fail(
+                    err, LF_EFORMAT,
+                    "%s: tensor %s (%s) lies in %.200s, which the manifest does not list", c->dir,
+                    r->name, r->kind, p->file);
             if (p->offset > f->bytes || (p->flat[1] - p->flat[0]) > (f->bytes - p->offset) / elem)
-                return lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) reaches beyond the end of %s", c->dir, r->name,
-                               r->kind, p->file);
+                return lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) reaches beyond the end of %s",
+                               c->dir, r->name, r->kind, p->file);
             int *fd = &c->fds[f - c->a.files];
             if (*fd < 0 && (*fd = lf_artifact_open_file(c->dir, p->file, err)) < 0)
                 return *fd;
@@ -199,8 +211,9 @@ static int check_tensor(const lf_ckpt *c, const struct lf_ckpt_rec *r, lf_err *e
     if (rc == 0)
         rc = lf_tree_hash_final(h, have, err);
     if (rc == 0 && memcmp(have, r->sha256, sizeof have) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: tensor %s (%s) in %s is damaged: its bytes do not match their hash", c->dir,
-                     r->name, r->kind, r->pieces[0].file);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: tensor %s (%s) in %s is damaged: its bytes do not match their hash",
+                     c->dir, r->name, r->kind, r->pieces[0].file);
     lf_tree_hash_destroy(h);
     free(buf);
     return rc;
@@ -228,12 +241,15 @@ static int check_dataset(lf_h5 *f, const struct lf_ckpt_rec *r, size_t k, lf_err
     char *name = lf_ckpt_dataset_name(r, k, err);
     int rc = name ? lf_h5_stat(f, name, &d, err) : LF_ENOMEM;
     if (rc == 0) {
-        bool ok = d.type == r->e.dtype && d.n_extents == 1 && d.n_elems == (uint64_t)(p->flat[1] - p->flat[0]) &&
+        bool ok = d.type == r->e.dtype && d.n_extents == 1 &&
+                  d.n_elems == (uint64_t)(p->flat[1] - p->flat[0]) &&
                   d.extents[0].offset == (uint64_t)p->offset;
         if (ok && r->n_pieces == 1)
-            ok = d.ndim == r->e.ndim && memcmp(d.dims, r->e.shape, (size_t)d.ndim * sizeof(int64_t)) == 0;
+            ok = d.ndim == r->e.ndim &&
+                 memcmp(d.dims, r->e.shape, (size_t)d.ndim * sizeof(int64_t)) == 0;
         if (!ok)
-            rc = lf_fail(err, LF_EFORMAT, "tensor %s (%s): %s and the manifest disagree on its type, shape or place",
+            rc = lf_fail(err, LF_EFORMAT,
+                         "tensor %s (%s): %s and the manifest disagree on its type, shape or place",
                          r->name, r->kind, p->file);
         lf_h5_dataset_fini(&d);
     }
@@ -278,7 +294,8 @@ static int load_state(lf_ckpt *c, lf_err *err)
         return lf_fail(err, why.rc, "%s", why.text);
     const json_t *step = json_object_get(c->state, "step");
     if (!json_is_integer(step) || json_integer_value(step) != c->meta.step)
-        return lf_fail(err, LF_EFORMAT, "%s: %s and the manifest disagree on the step", c->dir, LF_CKPT_STATE);
+        return lf_fail(err, LF_EFORMAT, "%s: %s and the manifest disagree on the step", c->dir,
+                       LF_CKPT_STATE);
     return 0;
 }
 
@@ -308,10 +325,12 @@ int lf_ckpt_open(lf_ckpt **out, const char *dir, int threads, lf_err *err)
     if (!c)
         return LF_ENOMEM;
     int rc = LF_ENOMEM;
-    if (!(c->dir = lf_strdup(dir, err)) || (rc = lf_artifact_load(&c->a, dir, LF_CKPT_KIND, err)) < 0)
+    if (!(c->dir = lf_strdup(dir, err)) ||
+        (rc = lf_artifact_load(&c->a, dir, LF_CKPT_KIND, err)) < 0)
         goto out;
     if ((rc = lf_ckpt_meta_load(&c->meta, c->a.meta, &why)) < 0) {
-        rc = lf_fail(err, rc == LF_EINVAL ? LF_EFORMAT : rc, "%s/manifest.json: %.900s", dir, why.text);
+        rc = lf_fail(err, rc == LF_EINVAL ? LF_EFORMAT : rc, "%s/manifest.json: %.900s", dir,
+                     why.text);
         goto out;
     }
     if ((rc = check_all(c, threads, err)) < 0)

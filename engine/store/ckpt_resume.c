@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Going on with a save that did not end. Its data files come over as links, so nothing is copied; a run that was given
- * up but still lives and writes to them writes the same bytes. Structure (what HDF5 has put around the tensors) is made
- * anew and laid over, so nothing of the old one is believed; leaves are believed when their hash is right.
+ * Going on with a save that did not end. Its data files come over as links, so nothing is copied; a
+ * run that was given up but still lives and writes to them writes the same bytes. Structure (what
+ * HDF5 has put around the tensors) is made anew and laid over, so nothing of the old one is
+ * believed; leaves are believed when their hash is right.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -85,7 +86,8 @@ static int cmp_extent(const void *a, const void *b)
 }
 
 /* Where tensors lie in data file i, ascending, and the end of the file behind them. */
-static struct extent *extents(const lf_ckpt_writer *w, size_t i, int64_t end, size_t *n, lf_err *err)
+static struct extent *extents(const lf_ckpt_writer *w, size_t i, int64_t end, size_t *n,
+                              lf_err *err)
 {
     size_t most = 1;
     for (size_t r = 0; r < w->meta.n_recs; r++)
@@ -95,7 +97,8 @@ static struct extent *extents(const lf_ckpt_writer *w, size_t i, int64_t end, si
     for (size_t r = 0; r < w->meta.n_recs && v; r++)
         for (size_t k = 0; k < w->meta.recs[r].n_pieces; k++) {
             const struct lf_ckpt_piece *p = &w->meta.recs[r].pieces[k];
-            int64_t bytes = (p->flat[1] - p->flat[0]) * (int64_t)lf_h5_type_bytes(w->meta.recs[r].e.dtype);
+            int64_t bytes =
+                (p->flat[1] - p->flat[0]) * (int64_t)lf_h5_type_bytes(w->meta.recs[r].e.dtype);
             if (strcmp(p->file, w->files[i]) == 0)
                 v[(*n)++] = (struct extent){p->offset, p->offset + bytes};
         }
@@ -145,7 +148,8 @@ int lf_ckpt_resume_file(lf_ckpt_writer *w, size_t i, const char *path, lf_err *e
 
 /* ---- leaves ---- */
 
-bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha, unsigned char *buf)
+bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha,
+                         unsigned char *buf)
 {
     const struct lf_ckpt_rec *r = &w->meta.recs[leaf->rec];
     size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at);

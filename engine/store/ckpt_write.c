@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving checkpoints: snapshot on the caller's time, everything else on a thread of its own and its helpers.
+ * Saving checkpoints: snapshot on the caller's time, everything else on a thread of its own and its
+ * helpers.
  *
- * Where each tensor goes is decided once, at create; a save fills in offsets and hashes. The work is cut into leaves of
- * the tree hash (64 MiB of one tensor); a helper takes a leaf, and hashes and writes it block by block while the block
- * is in its cache. Signals stay with the main thread, so a file-size limit arrives here as EFBIG and becomes an error.
+ * Where each tensor goes is decided once, at create; a save fills in offsets and hashes. The work
+ * is cut into leaves of the tree hash (64 MiB of one tensor); a helper takes a leaf, and hashes and
+ * writes it block by block while the block is in its cache. Signals stay with the main thread, so a
+ * file-size limit arrives here as EFBIG and becomes an error.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +30,8 @@
 /* Elements of a piece, all but the last of a tensor. */
 static uint64_t piece_elems(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r)
 {
-    uint64_t n = w->piece_bytes > 0 ? (uint64_t)w->piece_bytes / lf_h5_type_bytes(r->e.dtype) : r->n_elems;
+    uint64_t n =
+        w->piece_bytes > 0 ? (uint64_t)w->piece_bytes / lf_h5_type_bytes(r->e.dtype) : r->n_elems;
     return n < 1 ? 1 : n < r->n_elems ? n : r->n_elems;
 }
 
@@ -42,7 +45,8 @@ size_t lf_ckpt_snapshot_bytes(const lf_ckpt_tensor *tensors, size_t n)
         for (int k = 0; k < tensors[i].ndim; k++)
             if (tensors[i].shape[k] < 0 || !lf_size_mul(&b, b, (size_t)tensors[i].shape[k]))
                 return SIZE_MAX;
-        if (!lf_size_add(&b, b, ARENA_ALIGN - 1) || !lf_size_add(&total, total, b & ~(ARENA_ALIGN - 1)))
+        if (!lf_size_add(&b, b, ARENA_ALIGN - 1) ||
+            !lf_size_add(&total, total, b & ~(ARENA_ALIGN - 1)))
             return SIZE_MAX;
     }
     return total;
@@ -71,9 +75,13 @@ static int take_tensor(lf_ckpt_writer *w, const lf_ckpt_tensor *t, lf_err *err)
     w->live[w->meta.n_recs - 1] = t->data;
     w->sources[w->meta.n_recs - 1] = (struct lf_ckpt_source){t->fill, t->user, t->fetch};
     if (t->fetch && !w->arena)
-        return lf_fail(err, LF_EINVAL, "tensor %s (%s) is in a device's memory, so it needs a snapshot", t->name, t->kind);
+        return lf_fail(err, LF_EINVAL,
+                       "tensor %s (%s) is in a device's memory, so it needs a snapshot", t->name,
+                       t->kind);
     if (t->fill && w->arena)
-        return lf_fail(err, LF_EINVAL, "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name, t->kind);
+        return lf_fail(err, LF_EINVAL,
+                       "tensor %s (%s) is not in memory, so there is no snapshot of it", t->name,
+                       t->kind);
     if (w->meta.n_recs > 1 && lf_ckpt_cmp(&r[-1].e, &r->e) == 0)
         return lf_fail(err, LF_EEXIST, "tensor %s (%s) is given twice", t->name, t->kind);
     return 0;
@@ -84,13 +92,16 @@ static int check_prefixes(const lf_ckpt_writer *w, lf_err *err)
 {
     for (size_t i = 0; i < w->meta.n_recs; i++) {
         const lf_ckpt_entry *e = &w->meta.recs[i].e;
-        for (size_t k = i + 1; k < w->meta.n_recs && strcmp(w->meta.recs[k].e.kind, e->kind) == 0; k++) {
+        for (size_t k = i + 1; k < w->meta.n_recs && strcmp(w->meta.recs[k].e.kind, e->kind) == 0;
+             k++) {
             size_t n = strlen(e->name);
             const char *other = w->meta.recs[k].e.name;
             if (strncmp(e->name, other, n) != 0)
                 break;
             if (other[n] == '/')
-                return lf_fail(err, LF_EINVAL, "tensors %s and %s: one name is a folder of the other", e->name, other);
+                return lf_fail(err, LF_EINVAL,
+                               "tensors %s and %s: one name is a folder of the other", e->name,
+                               other);
         }
     }
     return 0;
@@ -106,14 +117,14 @@ static int add_file(lf_ckpt_writer *w, size_t *cap, lf_err *err)
     return rc;
 }
 
-static int plan_pieces(lf_ckpt_writer *w, struct lf_ckpt_rec *r, int64_t file_bytes, int64_t *fill, size_t *cap,
-                       lf_err *err)
+static int plan_pieces(lf_ckpt_writer *w, struct lf_ckpt_rec *r, int64_t file_bytes, int64_t *fill,
+                       size_t *cap, lf_err *err)
 {
     uint64_t step = piece_elems(w, r), n = (r->n_elems - 1) / step + 1;
     int64_t elem = (int64_t)lf_h5_type_bytes(r->e.dtype);
     if (n > LF_CKPT_MAX_PIECES)
-        return lf_fail(err, LF_EINVAL, "tensor %s in pieces of %llu elements: too many pieces", r->name,
-                       (unsigned long long)step);
+        return lf_fail(err, LF_EINVAL, "tensor %s in pieces of %llu elements: too many pieces",
+                       r->name, (unsigned long long)step);
     if (!(r->pieces = lf_calloc((size_t)n, sizeof *r->pieces, err)))
         return LF_ENOMEM;
     for (; r->n_pieces < n; r->n_pieces++) {
@@ -150,14 +161,17 @@ static int plan_leaves(lf_ckpt_writer *w, lf_err *err)
     return 0;
 }
 
-static int take_all(lf_ckpt_writer *w, const lf_ckpt_tensor *tensors, size_t n, int64_t file_bytes, lf_err *err)
+static int take_all(lf_ckpt_writer *w, const lf_ckpt_tensor *tensors, size_t n, int64_t file_bytes,
+                    lf_err *err)
 {
     int64_t fill = 0;
     size_t cap = 0;
     int rc = LF_ENOMEM;
     const lf_ckpt_tensor **sorted = lf_calloc(n, sizeof *sorted, err);
     if (!sorted || !(w->meta.recs = lf_calloc(n, sizeof *w->meta.recs, err)) ||
-        !(w->sources = lf_calloc(n, sizeof *w->sources, err)) || !(w->live = lf_calloc(n, sizeof *w->live, err)) || !(w->from = lf_calloc(n, sizeof *w->from, err)))
+        !(w->sources = lf_calloc(n, sizeof *w->sources, err)) ||
+        !(w->live = lf_calloc(n, sizeof *w->live, err)) ||
+        !(w->from = lf_calloc(n, sizeof *w->from, err)))
         goto out;
     for (size_t i = 0; i < n; i++)
         sorted[i] = &tensors[i];
@@ -180,11 +194,12 @@ out:
     return rc;
 }
 
-int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, size_t n, const lf_ckpt_options *o,
-                          lf_err *err)
+int lf_ckpt_writer_create(lf_ckpt_writer **out, const lf_ckpt_tensor *tensors, size_t n,
+                          const lf_ckpt_options *o, lf_err *err)
 {
     if (n < 1 || n > LF_CKPT_MAX_TENSORS)
-        return lf_fail(err, LF_EINVAL, "a checkpoint of %zu tensors; 1 to %d are possible", n, LF_CKPT_MAX_TENSORS);
+        return lf_fail(err, LF_EINVAL, "a checkpoint of %zu tensors; 1 to %d are possible", n,
+                       LF_CKPT_MAX_TENSORS);
     lf_ckpt_writer *w = lf_calloc(1, sizeof *w, err);
     if (!w)
         return LF_ENOMEM;
@@ -224,7 +239,8 @@ void lf_ckpt_writer_destroy(lf_ckpt_writer *w)
 
 /* ---- the background: tensors ---- */
 
-int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n, off_t *offset, const char **file)
+int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n,
+                  off_t *offset, const char **file)
 {
     size_t elem = lf_h5_type_bytes(r->e.dtype), step = (size_t)piece_elems(w, r) * elem;
     const struct lf_ckpt_piece *p = &r->pieces[at / step];
@@ -236,14 +252,15 @@ int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t a
 }
 
 /* Bytes [at, at + n) of a tensor to the pieces they belong to. */
-static int write_block(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, const unsigned char *data, size_t at,
-                       size_t n, lf_err *err)
+static int write_block(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r,
+                       const unsigned char *data, size_t at, size_t n, lf_err *err)
 {
     for (size_t k; n; data += k, at += k, n -= k) {
         off_t offset;
         const char *file;
         k = n;
-        int fd = lf_ckpt_place(w, r, at, &k, &offset, &file), rc = lf_io_pwrite_all(fd, data, k, offset, file, err);
+        int fd = lf_ckpt_place(w, r, at, &k, &offset, &file),
+            rc = lf_io_pwrite_all(fd, data, k, offset, file, err);
         if (rc < 0)
             return lf_err_prefix(err, "%s: tensor %s (%s)", w->dir, r->name, r->kind);
     }
@@ -251,11 +268,13 @@ static int write_block(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, con
 }
 
 /* buf: LF_CKPT_FILL_BYTES of this helper's own, made when first needed. */
-static int save_leaf(lf_ckpt_writer *w, struct lf_ckpt_leaf *leaf, lf_hash *sha, unsigned char **buf, lf_err *err)
+static int save_leaf(lf_ckpt_writer *w, struct lf_ckpt_leaf *leaf, lf_hash *sha,
+                     unsigned char **buf, lf_err *err)
 {
     const struct lf_ckpt_rec *r = &w->meta.recs[leaf->rec];
     const struct lf_ckpt_source *s = &w->sources[leaf->rec];
-    size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at), elem = lf_h5_type_bytes(r->e.dtype);
+    size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at),
+           elem = lf_h5_type_bytes(r->e.dtype);
     size_t block = s->fill ? LF_CKPT_FILL_BYTES : BLOCK_BYTES;
     if ((s->fill || leaf->left) && !*buf && !(*buf = lf_malloc(LF_CKPT_FILL_BYTES, 1, err)))
         return LF_ENOMEM;
@@ -267,7 +286,8 @@ static int save_leaf(lf_ckpt_writer *w, struct lf_ckpt_leaf *leaf, lf_hash *sha,
     while (left && rc == 0) {
         size_t n = left < block ? left : block;
         const unsigned char *data = s->fill ? *buf : w->from[leaf->rec] + at;
-        if (s->fill && (rc = s->fill(s->user, (int64_t)(at / elem), (int64_t)(n / elem), *buf, err)) < 0)
+        if (s->fill &&
+            (rc = s->fill(s->user, (int64_t)(at / elem), (int64_t)(n / elem), *buf, err)) < 0)
             break;
         lf_hash_update(sha, data, n);
         rc = write_block(w, r, data, at, n, err);
@@ -288,7 +308,8 @@ static void *helper(void *arg)
     lf_hash *sha = lf_hash_create(&err);
     int rc = sha ? 0 : LF_ENOMEM;
     size_t i;
-    while (rc == 0 && !atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next_leaf, 1)) < w->n_leaves)
+    while (rc == 0 && !atomic_load(&w->failed) &&
+           (i = atomic_fetch_add(&w->next_leaf, 1)) < w->n_leaves)
         rc = save_leaf(w, &w->leaves[i], sha, &buf, &err);
     lf_hash_destroy(sha);
     free(buf);
@@ -353,8 +374,9 @@ static int put_pieces(lf_ckpt_writer *w, lf_h5 *f, const char *file, lf_err *err
             char *name = lf_ckpt_dataset_name(r, k, err);
             int rc = name ? 0 : LF_ENOMEM;
             if (rc == 0)
-                rc = r->n_pieces == 1 ? lf_h5_put_extent(f, name, r->e.dtype, r->e.ndim, r->e.shape, &at, err)
-                                      : lf_h5_put_extent(f, name, r->e.dtype, 1, &flat, &at, err);
+                rc = r->n_pieces == 1
+                         ? lf_h5_put_extent(f, name, r->e.dtype, r->e.ndim, r->e.shape, &at, err)
+                         : lf_h5_put_extent(f, name, r->e.dtype, 1, &flat, &at, err);
             free(name);
             if (rc < 0)
                 return rc;
@@ -377,7 +399,8 @@ static int make_structure(lf_ckpt_writer *w, size_t i, const char *path, lf_err 
 
 static int make_data_file(lf_ckpt_writer *w, size_t i, lf_err *err)
 {
-    char *path = lf_path_join(w->dir, w->files[i], err), *apart = lf_path_join(w->dir, LF_CKPT_STRUCTURE, err);
+    char *path = lf_path_join(w->dir, w->files[i], err),
+         *apart = lf_path_join(w->dir, LF_CKPT_STRUCTURE, err);
     int rc = path && apart ? 0 : LF_ENOMEM;
     bool there = rc == 0 && lf_io_exists(path); /* taken over: dir was empty */
     if (rc == 0)
@@ -479,7 +502,9 @@ static void *save_thread(void *arg)
     double t0 = lf_now_s();
     w->rc = save_all(w);
     bool keep = w->resume.key && w->rc == LF_EINTR; /* for the run that goes on */
-    if (w->rc < 0 && !keep && lf_ckpt_clean(w->dir, NULL) == 0) /* give the space back; a crash here leaves no manifest either */
+    if (w->rc < 0 && !keep &&
+        lf_ckpt_clean(w->dir, NULL) ==
+            0) /* give the space back; a crash here leaves no manifest either */
         rmdir(w->dir);
     w->result.write_s = lf_now_s() - t0;
     atomic_store(&w->done, true);
@@ -492,13 +517,16 @@ static int check_state(lf_ckpt_writer *w, const json_t *state, lf_err *err)
 {
     const json_t *step = json_object_get(state, "step");
     if (!json_is_object(state) || !json_is_integer(step) || json_integer_value(step) < 0)
-        return lf_fail(err, LF_EINVAL, "a checkpoint's state is a JSON object with an integer \"step\" of at least 0");
+        return lf_fail(
+            err, LF_EINVAL,
+            "a checkpoint's state is a JSON object with an integer \"step\" of at least 0");
     char *text = lf_json_dump(state, err);
     if (!text)
         return LF_EINVAL;
     if (strlen(text) > LF_CKPT_MAX_STATE) {
         free(text);
-        return lf_fail(err, LF_EINVAL, "a checkpoint's state of more than %zu bytes", LF_CKPT_MAX_STATE);
+        return lf_fail(err, LF_EINVAL, "a checkpoint's state of more than %zu bytes",
+                       LF_CKPT_MAX_STATE);
     }
     free(w->state);
     w->state = text;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The writer of checkpoints, for ckpt_write.c (what is written when) and ckpt_resume.c (what need not be).
+ * The writer of checkpoints, for ckpt_write.c (what is written when) and ckpt_resume.c (what need
+ * not be).
  */
 #ifndef LF_STORE_CKPT_WRITE_PRIV_H
 #define LF_STORE_CKPT_WRITE_PRIV_H
@@ -11,7 +12,7 @@
 #include "engine/store/ckpt_priv.h"
 #include "engine/store/partial.h"
 
-#define LF_CKPT_FILL_BYTES                                                                                             \
+#define LF_CKPT_FILL_BYTES                                                                         \
     ((size_t)4 << 20) /* of one call of fill: what is transposed is read with fewer, longer reads */
 
 struct lf_ckpt_leaf { /* of a tensor's tree hash */
@@ -23,7 +24,8 @@ struct lf_ckpt_leaf { /* of a tensor's tree hash */
 struct lf_ckpt_source { /* of a tensor that is not in memory */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
     void *user;
-    int (*fetch)(void *user, void *dst, const void *src, size_t bytes, lf_err *err); /* of a device's memory */
+    int (*fetch)(void *user, void *dst, const void *src, size_t bytes,
+                 lf_err *err); /* of a device's memory */
 };
 
 struct lf_ckpt_writer {
@@ -72,16 +74,20 @@ static inline size_t lf_ckpt_leaf_bytes(const struct lf_ckpt_rec *r, size_t at)
     return left < LF_HASH_LEAF ? left : LF_HASH_LEAF;
 }
 
-/* Where bytes [at, at + *n) of a tensor lie: the file, the offset there, and in *n as many as lie in one piece. */
-int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n, off_t *offset,
-                  const char **file);
+/* Where bytes [at, at + *n) of a tensor lie: the file, the offset there, and in *n as many as lie
+ * in one piece. */
+int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n,
+                  off_t *offset, const char **file);
 
-/* Before the first file is made: take over what an earlier save of the same bytes has left, and begin a record. */
+/* Before the first file is made: take over what an earlier save of the same bytes has left, and
+ * begin a record. */
 int lf_ckpt_resume_begin(lf_ckpt_writer *w, lf_err *err);
-/* Data file i is there already: give it the structure that `path` has (a new one of the same plan), which is removed.
+/* Data file i is there already: give it the structure that `path` has (a new one of the same plan),
+ * which is removed.
  */
 int lf_ckpt_resume_file(lf_ckpt_writer *w, size_t i, const char *path, lf_err *err);
 /* Does the file hold the leaf that the record says? buf: LF_CKPT_FILL_BYTES. */
-bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha, unsigned char *buf);
+bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha,
+                         unsigned char *buf);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HDF5: process set-up, files, attributes and everything that is written. Reading structure is h5_read.c.
+ * HDF5: process set-up, files, attributes and everything that is written. Reading structure is
+ * h5_read.c.
  *
- * The only statics of the store are here: HDF5 is one state per process and not re-entrant, so its lock is one as well.
+ * The only statics of the store are here: HDF5 is one state per process and not re-entrant, so its
+ * lock is one as well.
  */
 #define LF_STORE_H5_INTERNAL
 #include "engine/store/h5.h"
@@ -28,7 +30,8 @@ static bool h5_begun; /* under h5_lock */
 void lf_h5_enter(void)
 {
     pthread_mutex_lock(&h5_lock);
-    /* Without this, a file that could not be completed (full disk) is tried again at exit, with text on stderr. */
+    /* Without this, a file that could not be completed (full disk) is tried again at exit, with
+     * text on stderr. */
     if (!h5_begun)
         H5dont_atexit();
     h5_begun = true;
@@ -96,14 +99,15 @@ int lf_h5_type_parse(enum lf_h5_type *out, const char *name, lf_err *err)
             *out = (enum lf_h5_type)i;
             return 0;
         }
-    return lf_fail(err, LF_EFORMAT, "unknown number type '%.40s'; known: u8 u16 u32 u64 i32 i64 bf16 f32 f64", name);
+    return lf_fail(err, LF_EFORMAT,
+                   "unknown number type '%.40s'; known: u8 u16 u32 u64 i32 i64 bf16 f32 f64", name);
 }
 
 static hid_t make_bf16(void)
 {
     hid_t t = H5Tcopy(H5T_IEEE_F32LE);
-    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_precision(t, 16) < 0 || H5Tset_size(t, 2) < 0 ||
-        H5Tset_ebias(t, 127) < 0) {
+    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_precision(t, 16) < 0 ||
+        H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, 127) < 0) {
         if (t >= 0)
             H5Tclose(t);
         return -1;
@@ -184,7 +188,8 @@ int lf_h5_create(lf_h5 **out, const char *path, lf_err *err)
         return rc;
     }
     lf_h5_enter();
-    if ((fapl = make_fapl()) < 0 || (fcpl = H5Pcreate(H5P_FILE_CREATE)) < 0 || H5Pset_obj_track_times(fcpl, 0) < 0 ||
+    if ((fapl = make_fapl()) < 0 || (fcpl = H5Pcreate(H5P_FILE_CREATE)) < 0 ||
+        H5Pset_obj_track_times(fcpl, 0) < 0 ||
         (f->file = H5Fcreate(path, H5F_ACC_TRUNC, fcpl, fapl)) < 0)
         rc = lf_h5_fail(err, LF_EIO, "cannot create the HDF5 file %s", path);
     if (fcpl >= 0)
@@ -202,8 +207,8 @@ int lf_h5_create(lf_h5 **out, const char *path, lf_err *err)
     return 0;
 }
 
-/* The signature must be at byte 0 and the superblock one of those with a checksum: then a damaged byte of structure is
- * seen by HDF5 before it is used. */
+/* The signature must be at byte 0 and the superblock one of those with a checksum: then a damaged
+ * byte of structure is seen by HDF5 before it is used. */
 static int check_signature(const char *path, lf_err *err)
 {
     static const unsigned char magic[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
@@ -216,7 +221,8 @@ static int check_signature(const char *path, lf_err *err)
     if (n != (ssize_t)sizeof head || memcmp(head, magic, sizeof magic) != 0)
         return lf_fail(err, LF_EFORMAT, "%s is not an HDF5 file", path);
     if (head[8] < 2 || head[8] > 3)
-        return lf_fail(err, LF_EFORMAT, "%s has HDF5 superblock version %d; files of loong-flow have 2 or 3", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s has HDF5 superblock version %d; files of loong-flow have 2 or 3", path,
                        head[8]);
     return 0;
 }
@@ -262,11 +268,13 @@ int lf_h5_close(lf_h5 *f, lf_err *err)
 
 /* ---- attributes ---- */
 
-static int put_attr(lf_h5 *f, const char *name, hid_t file_type, hid_t mem_type, const void *value, lf_err *err)
+static int put_attr(lf_h5 *f, const char *name, hid_t file_type, hid_t mem_type, const void *value,
+                    lf_err *err)
 {
     hid_t space = H5Screate(H5S_SCALAR), a = -1;
     int rc = 0;
-    if (space < 0 || file_type < 0 || (a = H5Acreate2(f->file, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT)) < 0 ||
+    if (space < 0 || file_type < 0 ||
+        (a = H5Acreate2(f->file, name, file_type, space, H5P_DEFAULT, H5P_DEFAULT)) < 0 ||
         H5Awrite(a, mem_type, value) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot write the attribute %s", f->path, name);
     if (a >= 0)
@@ -280,7 +288,8 @@ int lf_h5_put_attr_str(lf_h5 *f, const char *name, const char *value, lf_err *er
 {
     size_t n = strlen(value);
     if (n > LF_H5_MAX_STR)
-        return lf_fail(err, LF_EINVAL, "%s: attribute %s of %zu bytes; at most %d", f->path, name, n, LF_H5_MAX_STR);
+        return lf_fail(err, LF_EINVAL, "%s: attribute %s of %zu bytes; at most %d", f->path, name,
+                       n, LF_H5_MAX_STR);
     lf_h5_enter();
     hid_t t = H5Tcopy(H5T_C_S1);
     if (t >= 0 && (H5Tset_size(t, n + 1) < 0 || H5Tset_cset(t, H5T_CSET_UTF8) < 0)) {
@@ -333,7 +342,8 @@ static int make_groups(lf_h5 *f, const char *name, lf_err *err)
 }
 
 /* Create a dataset; takes nothing, returns a handle or -1. dcpl is prepared here (times off). */
-static hid_t create_dataset(lf_h5 *f, const char *name, hid_t type, hid_t space, hid_t dcpl, lf_err *err)
+static hid_t create_dataset(lf_h5 *f, const char *name, hid_t type, hid_t space, hid_t dcpl,
+                            lf_err *err)
 {
     hid_t d = -1;
     if (make_groups(f, name, err) < 0)
@@ -347,28 +357,30 @@ static hid_t create_dataset(lf_h5 *f, const char *name, hid_t type, hid_t space,
 static int to_hsize(hsize_t *out, int ndim, const int64_t *dims, const char *name, lf_err *err)
 {
     if (ndim < 1 || ndim > LF_H5_MAX_DIMS)
-        return lf_fail(err, LF_EINVAL, "dataset %s with %d dimensions; 1 to %d are possible", name, ndim,
-                       LF_H5_MAX_DIMS);
+        return lf_fail(err, LF_EINVAL, "dataset %s with %d dimensions; 1 to %d are possible", name,
+                       ndim, LF_H5_MAX_DIMS);
     for (int i = 0; i < ndim; i++) {
         if (dims[i] <= 0)
-            return lf_fail(err, LF_EINVAL, "dataset %s: dimension %d is %lld", name, i, (long long)dims[i]);
+            return lf_fail(err, LF_EINVAL, "dataset %s: dimension %d is %lld", name, i,
+                           (long long)dims[i]);
         out[i] = (hsize_t)dims[i];
     }
     return 0;
 }
 
-int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim, const int64_t *dims, uint64_t *offset,
-                     lf_err *err)
+int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
+                     const int64_t *dims, uint64_t *offset, lf_err *err)
 {
     hsize_t hd[LF_H5_MAX_DIMS];
     int rc = to_hsize(hd, ndim, dims, name, err);
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
-          d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL),
+          dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     haddr_t at = HADDR_UNDEF;
-    if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0 || H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY) < 0 ||
+    if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0 ||
+        H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY) < 0 ||
         H5Pset_fill_time(dcpl, H5D_FILL_TIME_NEVER) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
     else if ((d = create_dataset(f, name, t, space, dcpl, err)) < 0)
@@ -389,13 +401,14 @@ int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
     return rc;
 }
 
-int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data, size_t n, lf_err *err)
+int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data, size_t n,
+              lf_err *err)
 {
     hsize_t dim = n;
     int rc = 0;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(1, &dim, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
-          d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(1, &dim, NULL),
+          dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     if (dcpl < 0 || H5Pset_layout(dcpl, H5D_CONTIGUOUS) < 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot describe the dataset %s", f->path, name);
     else if ((d = create_dataset(f, name, t, space, dcpl, err)) < 0)
@@ -414,7 +427,8 @@ int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data
     return rc;
 }
 
-int lf_h5_begin_growing(lf_h5 *f, const char *name, enum lf_h5_type type, size_t chunk_elems, lf_err *err)
+int lf_h5_begin_growing(lf_h5 *f, const char *name, enum lf_h5_type type, size_t chunk_elems,
+                        lf_err *err)
 {
     if (f->grow >= 0)
         return lf_fail(err, LF_EINVAL, "%s: one growing dataset at a time", f->path);
@@ -448,7 +462,8 @@ int lf_h5_append(lf_h5 *f, const void *data, size_t n, lf_err *err)
         (ms = H5Screate_simple(1, &count, NULL)) < 0 ||
         H5Sselect_hyperslab(fs, H5S_SELECT_SET, &first, NULL, &count, NULL) < 0 ||
         H5Dwrite(f->grow, f->grow_type, ms, fs, H5P_DEFAULT, data) < 0)
-        rc = lf_h5_fail(err, LF_EIO, "%s: cannot append %zu elements (is the disk full?)", f->path, n);
+        rc = lf_h5_fail(err, LF_EIO, "%s: cannot append %zu elements (is the disk full?)", f->path,
+                        n);
     else
         f->grow_n = total;
     if (ms >= 0)
@@ -474,7 +489,8 @@ static int map_block(hid_t dcpl, hid_t vspace, const lf_h5_block *b, int ndim)
     hsize_t first = (hsize_t)b->src_first;
     hid_t ss = H5Screate_simple(b->src_ndim, src, NULL);
     int rc = ss >= 0 && H5Sselect_hyperslab(vspace, H5S_SELECT_SET, lo, NULL, count, NULL) >= 0 &&
-                     (b->src_ndim > 1 || H5Sselect_hyperslab(ss, H5S_SELECT_SET, &first, NULL, &n, NULL) >= 0) &&
+                     (b->src_ndim > 1 ||
+                      H5Sselect_hyperslab(ss, H5S_SELECT_SET, &first, NULL, &n, NULL) >= 0) &&
                      H5Pset_virtual(dcpl, vspace, b->file, b->name, ss) >= 0
                  ? 0
                  : -1;
@@ -483,20 +499,21 @@ static int map_block(hid_t dcpl, hid_t vspace, const lf_h5_block *b, int ndim)
     return rc;
 }
 
-int lf_h5_put_virtual(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim, const int64_t *dims,
-                      const lf_h5_block *blocks, size_t n_blocks, lf_err *err)
+int lf_h5_put_virtual(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
+                      const int64_t *dims, const lf_h5_block *blocks, size_t n_blocks, lf_err *err)
 {
     hsize_t hd[LF_H5_MAX_DIMS];
     int rc = to_hsize(hd, ndim, dims, name, err);
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL), dcpl = H5Pcreate(H5P_DATASET_CREATE),
-          d = -1;
+    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL),
+          dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
     for (size_t i = 0; i < n_blocks && rc == 0; i++)
         if (space < 0 || dcpl < 0 || map_block(dcpl, space, &blocks[i], ndim) < 0)
             rc = lf_h5_fail(err, LF_EIO, "%s: cannot map a piece of %s", f->path, name);
-    if (rc == 0 && (H5Sselect_all(space) < 0 || (d = create_dataset(f, name, t, space, dcpl, err)) < 0))
+    if (rc == 0 &&
+        (H5Sselect_all(space) < 0 || (d = create_dataset(f, name, t, space, dcpl, err)) < 0))
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot create the virtual dataset %s", f->path, name);
     if (d >= 0 && H5Dclose(d) < 0 && rc == 0)
         rc = lf_h5_fail(err, LF_EIO, "%s: cannot close the dataset %s", f->path, name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What h5.c (files, attributes, writing) and h5_read.c (untrusted structure) share. No one else includes hdf5.h.
+ * What h5.c (files, attributes, writing) and h5_read.c (untrusted structure) share. No one else
+ * includes hdf5.h.
  */
 #ifndef LF_STORE_H5_PRIV_H
 #define LF_STORE_H5_PRIV_H

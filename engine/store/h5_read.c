@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file that nobody vouches for contains: attributes, and where the bytes of a dataset lie. Everything HDF5 would
- * follow out of the file (soft, external and user-defined links, external storage, virtual datasets, filters) is
- * refused before it is followed, and every extent is held against the length of the file.
+ * What a file that nobody vouches for contains: attributes, and where the bytes of a dataset lie.
+ * Everything HDF5 would follow out of the file (soft, external and user-defined links, external
+ * storage, virtual datasets, filters) is refused before it is followed, and every extent is held
+ * against the length of the file.
  */
 #define LF_STORE_H5_INTERNAL
 #include "engine/store/h5.h"
@@ -45,8 +46,10 @@ int lf_h5_get_attr_str(lf_h5 *f, const char *name, char **out, lf_err *err)
     if (rc < 0)
         goto out;
     size_t n = H5Tget_size(t);
-    if (H5Tget_class(t) != H5T_STRING || H5Tis_variable_str(t) != 0 || n == 0 || n > LF_H5_MAX_STR + 1) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a string of fixed length of at most %d bytes",
+    if (H5Tget_class(t) != H5T_STRING || H5Tis_variable_str(t) != 0 || n == 0 ||
+        n > LF_H5_MAX_STR + 1) {
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: the attribute %s is not a string of fixed length of at most %d bytes",
                      f->path, name, LF_H5_MAX_STR);
         goto out;
     }
@@ -77,7 +80,8 @@ int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err)
     lf_h5_enter();
     int rc = open_attr(f, name, &a, &t, err);
     if (rc == 0 && H5Tequal(t, H5T_STD_I64LE) <= 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a 64-bit integer", f->path, name);
+        rc =
+            lf_fail(err, LF_EFORMAT, "%s: the attribute %s is not a 64-bit integer", f->path, name);
     if (rc == 0 && H5Aread(a, H5T_NATIVE_INT64, &v) < 0)
         rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot read the attribute %s", f->path, name);
     if (t >= 0)
@@ -110,7 +114,8 @@ static int check_links(const lf_h5 *f, const char *name, lf_err *err)
         else if (there < 0 || H5Lget_info(f->file, p, &info, H5P_DEFAULT) < 0)
             rc = lf_h5_fail(err, LF_EFORMAT, "%s: cannot look for %s", f->path, name);
         else if (info.type != H5L_TYPE_HARD)
-            rc = lf_fail(err, LF_EFORMAT, "%s: %s is a soft or external link; links out of the file are refused",
+            rc = lf_fail(err, LF_EFORMAT,
+                         "%s: %s is a soft or external link; links out of the file are refused",
                          f->path, p);
         if (end)
             *end++ = '/';
@@ -134,9 +139,10 @@ static int read_type(const lf_h5 *f, hid_t d, const char *name, enum lf_h5_type 
     }
     H5Tclose(t);
     if (!found)
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: the type of %s is none of ours (little-endian u8..u64 i32 i64 bf16 f32 f64)", f->path,
-                       name);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: the type of %s is none of ours (little-endian u8..u64 i32 i64 bf16 f32 f64)",
+            f->path, name);
     *out = found;
     return 0;
 }
@@ -145,33 +151,37 @@ static int read_shape(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset *
 {
     hsize_t dims[H5S_MAX_RANK];
     hid_t space = H5Dget_space(d);
-    int n = space >= 0 && H5Sget_simple_extent_type(space) == H5S_SIMPLE ? H5Sget_simple_extent_ndims(space) : -1;
+    int n = space >= 0 && H5Sget_simple_extent_type(space) == H5S_SIMPLE
+                ? H5Sget_simple_extent_ndims(space)
+                : -1;
     bool ok = n >= 1 && n <= LF_H5_MAX_DIMS && H5Sget_simple_extent_dims(space, dims, NULL) == n;
     if (space >= 0)
         H5Sclose(space);
     if (!ok)
-        return lf_h5_fail(err, LF_EFORMAT, "%s: the shape of %s is not 1 to %d dimensions", f->path, name,
-                          LF_H5_MAX_DIMS);
+        return lf_h5_fail(err, LF_EFORMAT, "%s: the shape of %s is not 1 to %d dimensions", f->path,
+                          name, LF_H5_MAX_DIMS);
     ds->ndim = n;
     ds->n_elems = 1;
     for (int i = 0; i < n; i++) {
-        if (dims[i] > INT64_MAX || __builtin_mul_overflow(ds->n_elems, (uint64_t)dims[i], &ds->n_elems))
+        if (dims[i] > INT64_MAX ||
+            __builtin_mul_overflow(ds->n_elems, (uint64_t)dims[i], &ds->n_elems))
             return lf_fail(err, LF_EFORMAT, "%s: the shape of %s overflows", f->path, name);
         ds->dims[i] = (int64_t)dims[i];
     }
     return 0;
 }
 
-static int check_extent(const lf_h5 *f, const char *name, haddr_t at, uint64_t bytes, uint64_t file_bytes, lf_err *err)
+static int check_extent(const lf_h5 *f, const char *name, haddr_t at, uint64_t bytes,
+                        uint64_t file_bytes, lf_err *err)
 {
     if (at == HADDR_UNDEF || at > file_bytes || bytes > file_bytes - at)
-        return lf_fail(err, LF_EFORMAT, "%s: %s does not lie inside the file (%llu bytes)", f->path, name,
-                       (unsigned long long)file_bytes);
+        return lf_fail(err, LF_EFORMAT, "%s: %s does not lie inside the file (%llu bytes)", f->path,
+                       name, (unsigned long long)file_bytes);
     return 0;
 }
 
-static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t file_bytes, lf_h5_dataset *ds,
-                             lf_err *err)
+static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t file_bytes,
+                             lf_h5_dataset *ds, lf_err *err)
 {
     haddr_t at = H5Dget_offset(d);
     int rc = check_extent(f, name, at, ds->n_elems * lf_h5_type_bytes(ds->type), file_bytes, err);
@@ -185,13 +195,13 @@ static int contiguous_extent(const lf_h5 *f, hid_t d, const char *name, uint64_t
 }
 
 /* Chunks in order; neighbours that touch in the file become one extent. */
-static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *name, uint64_t file_bytes,
-                         lf_h5_dataset *ds, lf_err *err)
+static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *name,
+                         uint64_t file_bytes, lf_h5_dataset *ds, lf_err *err)
 {
     uint64_t elem = lf_h5_type_bytes(ds->type), n_chunks = (ds->n_elems - 1) / chunk + 1;
     if (chunk > file_bytes / elem || n_chunks > file_bytes / (chunk * elem))
-        return lf_fail(err, LF_EFORMAT, "%s: %s says %llu elements, more than the file holds", f->path, name,
-                       (unsigned long long)ds->n_elems);
+        return lf_fail(err, LF_EFORMAT, "%s: %s says %llu elements, more than the file holds",
+                       f->path, name, (unsigned long long)ds->n_elems);
     if (!(ds->extents = lf_calloc((size_t)n_chunks, sizeof *ds->extents, err)))
         return LF_ENOMEM;
     for (uint64_t i = 0; i < n_chunks; i++) {
@@ -199,15 +209,15 @@ static int chunk_extents(const lf_h5 *f, hid_t d, hsize_t chunk, const char *nam
         unsigned mask = 0;
         haddr_t at = HADDR_UNDEF;
         if (H5Dget_chunk_info_by_coord(d, &at_elem, &mask, &at, &size) < 0)
-            return lf_h5_fail(err, LF_EFORMAT, "%s: cannot find chunk %llu of %s", f->path, (unsigned long long)i,
-                              name);
+            return lf_h5_fail(err, LF_EFORMAT, "%s: cannot find chunk %llu of %s", f->path,
+                              (unsigned long long)i, name);
         uint64_t n = ds->n_elems - at_elem < chunk ? ds->n_elems - at_elem : chunk;
         int rc = check_extent(f, name, at, chunk * elem, file_bytes, err);
         if (rc < 0)
             return rc;
         if (size != chunk * elem || mask != 0)
-            return lf_fail(err, LF_EFORMAT, "%s: chunk %llu of %s has a wrong size", f->path, (unsigned long long)i,
-                           name);
+            return lf_fail(err, LF_EFORMAT, "%s: chunk %llu of %s has a wrong size", f->path,
+                           (unsigned long long)i, name);
         lf_h5_extent *last = ds->n_extents ? &ds->extents[ds->n_extents - 1] : NULL;
         if (last && last->offset + last->n * elem == at)
             last->n += n;
@@ -230,11 +240,14 @@ static int find_extents(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset
     int rc = 0;
     uint64_t bytes;
     if (H5Pget_nfilters(dcpl) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is compressed or filtered, which shards and checkpoints never are",
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: %s is compressed or filtered, which shards and checkpoints never are",
                      f->path, name);
-    else if (layout != H5D_CHUNKED && (layout != H5D_CONTIGUOUS || H5Pget_external_count(dcpl) != 0))
-        rc =
-            lf_fail(err, LF_EFORMAT, "%s: %s is not stored in this file (virtual, external or compact)", f->path, name);
+    else if (layout != H5D_CHUNKED &&
+             (layout != H5D_CONTIGUOUS || H5Pget_external_count(dcpl) != 0))
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: %s is not stored in this file (virtual, external or compact)", f->path,
+                     name);
     else if (__builtin_mul_overflow(ds->n_elems, (uint64_t)lf_h5_type_bytes(ds->type), &bytes))
         rc = lf_fail(err, LF_EFORMAT, "%s: the shape of %s overflows", f->path, name);
     else if (ds->n_elems == 0)
@@ -242,7 +255,8 @@ static int find_extents(const lf_h5 *f, hid_t d, const char *name, lf_h5_dataset
     else if (layout == H5D_CONTIGUOUS)
         rc = contiguous_extent(f, d, name, (uint64_t)file_bytes, ds, err);
     else if (ds->ndim != 1 || H5Pget_chunk(dcpl, 1, &chunk) != 1 || chunk == 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is chunked in more than one dimension", f->path, name);
+        rc =
+            lf_fail(err, LF_EFORMAT, "%s: %s is chunked in more than one dimension", f->path, name);
     else
         rc = chunk_extents(f, d, chunk, name, (uint64_t)file_bytes, ds, err);
     H5Pclose(dcpl);
@@ -261,7 +275,8 @@ int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err)
         rc = lf_h5_fail(err, LF_EFORMAT, "%s: %s is not a readable dataset", f->path, name);
         goto out;
     }
-    if ((rc = read_type(f, o, name, &ds.type, err)) < 0 || (rc = read_shape(f, o, name, &ds, err)) < 0 ||
+    if ((rc = read_type(f, o, name, &ds.type, err)) < 0 ||
+        (rc = read_shape(f, o, name, &ds, err)) < 0 ||
         (rc = find_extents(f, o, name, &ds, err)) < 0)
         goto out;
     *out = ds;

@@ -32,8 +32,9 @@ struct reader {
     char *dir; /* of the iteration */
     struct lf_mg_shape m;
     json_t *args;
-    struct lf_torch *files; /* [pp * tp], stage by stage; all stay until the end: tensors point into them */
-    int64_t layers_before;  /* of earlier stages, without virtual stages */
+    struct lf_torch
+        *files; /* [pp * tp], stage by stage; all stay until the end: tensors point into them */
+    int64_t layers_before; /* of earlier stages, without virtual stages */
     lf_err *err;
 };
 
@@ -70,7 +71,8 @@ static int find_iteration(char **out, const char *dir, lf_err *err)
     else if (lf_parse_i64(&n, b.data, NULL) == 0 && n >= 0)
         snprintf(name, sizeof name, "iter_%07lld", (long long)n);
     else {
-        rc = lf_fail(err, LF_EFORMAT, "%s holds \"%.50s\", neither a number nor \"release\"", tracker, b.data);
+        rc = lf_fail(err, LF_EFORMAT, "%s holds \"%.50s\", neither a number nor \"release\"",
+                     tracker, b.data);
         goto out;
     }
     *out = lf_path_join(dir, name, err);
@@ -127,11 +129,13 @@ static int count_ranks(struct reader *r, bool *has_pp)
         r->m.pp++;
     r->m.pp = *has_pp ? r->m.pp : 1;
     if (r->m.tp == 0 && is_distributed(r->dir))
-        return lf_fail(
-            r->err, LF_ENOTSUP,
-            "%s is a distributed checkpoint (torch_dist), which is not read; save it with --ckpt-format torch", r->dir);
+        return lf_fail(r->err, LF_ENOTSUP,
+                       "%s is a distributed checkpoint (torch_dist), which is not read; save it "
+                       "with --ckpt-format torch",
+                       r->dir);
     if (r->m.tp == 0)
-        return lf_fail(r->err, LF_ENOENT, "%s holds neither %s nor a directory mp_rank_00 or mp_rank_00_000", r->dir,
+        return lf_fail(r->err, LF_ENOENT,
+                       "%s holds neither %s nor a directory mp_rank_00 or mp_rank_00_000", r->dir,
                        LF_MEGATRON_CKPT_TRACKER);
     return 0;
 }
@@ -175,31 +179,41 @@ static int read_args(struct reader *r, const lf_megatron_ckpt_options *o)
     struct lf_mg_shape *m = &r->m;
     m->layers = int_arg(args, "num_layers", 0);
     m->heads = int_arg(args, "num_attention_heads", 0);
-    m->groups = int_arg(args, "group_query_attention", 0) ? int_arg(args, "num_query_groups", m->heads) : m->heads;
+    m->groups = int_arg(args, "group_query_attention", 0)
+                    ? int_arg(args, "num_query_groups", m->heads)
+                    : m->heads;
     m->head_dim = int_arg(args, "kv_channels", m->heads > 0 ? hidden / m->heads : 0);
     m->gated = int_arg(args, "swiglu", 0) != 0 || int_arg(args, "gated_linear_unit", 0) != 0;
     m->tied = int_arg(args, "untie_embeddings_and_output_weights", 0) == 0;
-    m->version = version && version->type == LF_PV_FLOAT ? version->u.f : lf_pv_i64(version, &n) ? (double)n : 0;
+    m->version = version && version->type == LF_PV_FLOAT ? version->u.f
+                 : lf_pv_i64(version, &n)                ? (double)n
+                                                         : 0;
     m->vocab_size = o ? o->vocab_size : 0;
     if (!args || args->type != LF_PV_DICT)
-        return lf_fail(r->err, LF_EFORMAT, "%s has no arguments (\"args\"): not a checkpoint of Megatron-LM", file);
-    const int64_t most = (int64_t)1 << 24;
-    if (m->layers < 1 || m->heads < 1 || m->groups < 1 || m->head_dim < 1 || m->layers > most || m->heads > most ||
-        m->groups > m->heads || m->head_dim > most)
         return lf_fail(r->err, LF_EFORMAT,
-                       "%s: num_layers %lld, num_attention_heads %lld, num_query_groups %lld and head "
-                       "width %lld make no model",
-                       file, (long long)m->layers, (long long)m->heads, (long long)m->groups, (long long)m->head_dim);
+                       "%s has no arguments (\"args\"): not a checkpoint of Megatron-LM", file);
+    const int64_t most = (int64_t)1 << 24;
+    if (m->layers < 1 || m->heads < 1 || m->groups < 1 || m->head_dim < 1 || m->layers > most ||
+        m->heads > most || m->groups > m->heads || m->head_dim > most)
+        return lf_fail(
+            r->err, LF_EFORMAT,
+            "%s: num_layers %lld, num_attention_heads %lld, num_query_groups %lld and head "
+            "width %lld make no model",
+            file, (long long)m->layers, (long long)m->heads, (long long)m->groups,
+            (long long)m->head_dim);
     if (int_arg(args, "expert_model_parallel_size", 1) > 1)
-        return lf_fail(r->err, LF_ENOTSUP,
-                       "%s: experts are divided over ranks (expert_model_parallel_size); save it with 1", file);
+        return lf_fail(
+            r->err, LF_ENOTSUP,
+            "%s: experts are divided over ranks (expert_model_parallel_size); save it with 1",
+            file);
     if (int_arg(args, "tensor_model_parallel_size", m->tp) != m->tp ||
         int_arg(args, "pipeline_model_parallel_size", m->pp) != m->pp)
-        return lf_fail(r->err, LF_EFORMAT,
-                       "%s: the arguments name %lld tensor and %lld pipeline ranks, the directory has %d "
-                       "and %d (a missing rank?)",
-                       file, (long long)int_arg(args, "tensor_model_parallel_size", m->tp),
-                       (long long)int_arg(args, "pipeline_model_parallel_size", m->pp), m->tp, m->pp);
+        return lf_fail(
+            r->err, LF_EFORMAT,
+            "%s: the arguments name %lld tensor and %lld pipeline ranks, the directory has %d "
+            "and %d (a missing rank?)",
+            file, (long long)int_arg(args, "tensor_model_parallel_size", m->tp),
+            (long long)int_arg(args, "pipeline_model_parallel_size", m->pp), m->tp, m->pp);
     if (!(r->args = lf_mg_args(args, r->err)))
         return LF_ENOMEM;
     json_object_set_new(r->args, "checkpoint_version", json_real(m->version));
@@ -212,7 +226,8 @@ static int read_args(struct reader *r, const lf_megatron_ckpt_options *o)
 
 /* ---- names ---- */
 
-/* The number in "layers.N."; NULL when the name is outside of the layers. *rest: behind the number. */
+/* The number in "layers.N."; NULL when the name is outside of the layers. *rest: behind the
+ * number. */
 static const char *find_layer(const char *name, int64_t *n, const char **rest)
 {
     static const char mark[] = "layers.";
@@ -256,7 +271,8 @@ static void list_fini(struct list *l)
 }
 
 /* Tensors of chunk `key` ("model", "model0", ...) of one file, sorted by name. */
-static int list_chunk(struct list *l, const struct lf_torch *f, const char *key, const char *file, lf_err *err)
+static int list_chunk(struct list *l, const struct lf_torch *f, const char *key, const char *file,
+                      lf_err *err)
 {
     const lf_pv *model = lf_pv_get(lf_pickle_root(f->pickle), key);
     if (!model)
@@ -304,7 +320,8 @@ static bool is_embedding(const char *name)
 static bool is_head(const char *name)
 {
     return lf_str_has_suffix(name, "output_layer.weight") ||
-           lf_str_has_suffix(name, "word_embeddings_for_head.weight") || lf_str_has_suffix(name, "lm_head.weight");
+           lf_str_has_suffix(name, "word_embeddings_for_head.weight") ||
+           lf_str_has_suffix(name, "lm_head.weight");
 }
 
 /* Chunk `key` of stage pp, whose first layer is layer `offset` of the model. */
@@ -317,7 +334,8 @@ static int add_chunk(struct reader *r, struct list *lists, int64_t offset)
     for (size_t i = 0; i < lists[0].n && rc == 0; i++) {
         for (int t = 0; t < r->m.tp && rc == 0; t++) {
             if (lists[t].n != lists[0].n || strcmp(lists[t].v[i].name, lists[0].v[i].name) != 0)
-                rc = lf_fail(r->err, LF_EFORMAT, "%s: tensor rank %d has other tensors than rank 0, near %.200s",
+                rc = lf_fail(r->err, LF_EFORMAT,
+                             "%s: tensor rank %d has other tensors than rank 0, near %.200s",
                              r->dir, t, lists[0].v[i].name);
             else
                 shards[t] = lists[t].v[i].t;
@@ -344,12 +362,14 @@ static int add_stage_chunk(struct reader *r, int pp, int chunk, int chunks)
     }
     if (rc == 0) {
         int64_t n = count_layers(&lists[0]), each = r->m.layers / r->m.pp / chunks;
-        int64_t offset = chunks > 1 ? (int64_t)chunk * r->m.pp * each + pp * each : r->layers_before;
+        int64_t offset =
+            chunks > 1 ? (int64_t)chunk * r->m.pp * each + pp * each : r->layers_before;
         if (chunks > 1 && n != each)
-            rc = lf_fail(r->err, LF_ENOTSUP,
-                         "%s: chunk %d of stage %d has %lld layers, not %lld; virtual stages of unequal "
-                         "length are not read",
-                         r->dir, chunk, pp, (long long)n, (long long)each);
+            rc = lf_fail(
+                r->err, LF_ENOTSUP,
+                "%s: chunk %d of stage %d has %lld layers, not %lld; virtual stages of unequal "
+                "length are not read",
+                r->dir, chunk, pp, (long long)n, (long long)each);
         else
             rc = add_chunk(r, lists, offset);
         r->layers_before += n;
@@ -376,13 +396,14 @@ static int add_stages(struct reader *r)
 {
     int chunks = count_chunks(r), rc = 0;
     if (chunks == 0)
-        return lf_fail(r->err, LF_EFORMAT, "%s has neither \"model\" nor \"model0\"", lf_st_file_at(r->s, 0));
+        return lf_fail(r->err, LF_EFORMAT, "%s has neither \"model\" nor \"model0\"",
+                       lf_st_file_at(r->s, 0));
     for (int pp = 0; pp < r->m.pp && rc == 0; pp++)
         for (int c = 0; c < chunks && rc == 0; c++)
             rc = add_stage_chunk(r, pp, c, chunks);
     if (rc == 0 && r->layers_before != r->m.layers)
-        rc = lf_fail(r->err, LF_EFORMAT, "%s: the files hold %lld layers, num_layers is %lld", r->dir,
-                     (long long)r->layers_before, (long long)r->m.layers);
+        rc = lf_fail(r->err, LF_EFORMAT, "%s: the files hold %lld layers, num_layers is %lld",
+                     r->dir, (long long)r->layers_before, (long long)r->m.layers);
     return rc;
 }
 
@@ -392,7 +413,8 @@ static int add_stages(struct reader *r)
 static int same_values(const lf_st *s, const lf_st_entry *a, const lf_st_entry *b, lf_err *err)
 {
     int64_t elem = (int64_t)lf_st_dtype_bytes(a->dtype), step = ((int64_t)1 << 20) / elem;
-    bool like = a->dtype == b->dtype && a->ndim == b->ndim && memcmp(a->shape, b->shape, sizeof a->shape) == 0;
+    bool like = a->dtype == b->dtype && a->ndim == b->ndim &&
+                memcmp(a->shape, b->shape, sizeof a->shape) == 0;
     unsigned char *buf = like ? lf_malloc((size_t)(2 * step * elem), 1, err) : NULL;
     int rc = like && !buf ? LF_ENOMEM : 0;
     for (int64_t at = 0; rc == 0 && like && at < a->elems; at += step) {
@@ -404,7 +426,8 @@ static int same_values(const lf_st *s, const lf_st_entry *a, const lf_st_entry *
     }
     free(buf);
     if (rc == 0 && !like)
-        rc = lf_fail(err, LF_EFORMAT, "tensors %.200s and %.200s should be the same (tied embeddings) and are not",
+        rc = lf_fail(err, LF_EFORMAT,
+                     "tensors %.200s and %.200s should be the same (tied embeddings) and are not",
                      a->name, b->name);
     return rc;
 }
@@ -454,7 +477,8 @@ static int read_all(struct reader *r, const char *dir, const lf_megatron_ckpt_op
     return rc < 0 ? rc : tie_head(r);
 }
 
-int lf_megatron_ckpt_open(lf_st **out, json_t **args, const char *dir, const lf_megatron_ckpt_options *o, lf_err *err)
+int lf_megatron_ckpt_open(lf_st **out, json_t **args, const char *dir,
+                          const lf_megatron_ckpt_options *o, lf_err *err)
 {
     lf_err own = LF_ERR_INIT;
     struct reader r = {.err = &own};

@@ -24,7 +24,8 @@ static json_t *scalar(const lf_pv *v)
     case LF_PV_DTYPE:
         return v->u.i ? json_string(lf_st_dtype_name((enum lf_st_dtype)v->u.i)) : NULL;
     case LF_PV_OTHER: /* an enumeration */
-        return v->n == 1 && v->u.items[0]->type == LF_PV_INT ? json_integer(v->u.items[0]->u.i) : NULL;
+        return v->n == 1 && v->u.items[0]->type == LF_PV_INT ? json_integer(v->u.items[0]->u.i)
+                                                             : NULL;
     default:
         return NULL;
     }
@@ -53,7 +54,9 @@ json_t *lf_mg_args(const lf_pv *args, lf_err *err)
     }
     for (uint32_t i = 0; args && args->type == LF_PV_DICT && i < args->n && i < MAX_ITEMS; i++) {
         char key[256];
-        json_t *v = lf_pv_str(args->u.items[2 * i], key, sizeof key) ? to_json(args->u.items[2 * i + 1]) : NULL;
+        json_t *v = lf_pv_str(args->u.items[2 * i], key, sizeof key)
+                        ? to_json(args->u.items[2 * i + 1])
+                        : NULL;
         if (v)
             json_object_set_new(o, key, v);
     }

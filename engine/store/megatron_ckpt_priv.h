@@ -32,12 +32,13 @@ struct lf_mg_shape {
     double version;
 };
 
-/* Add tensor `name`, made of the same tensor of each of the tp ranks. ranks: file of each, for messages. */
-int lf_mg_merge(lf_st *s, const char *name, const struct lf_pv_tensor *const *shards, const struct lf_mg_shape *m,
-                lf_err *err);
+/* Add tensor `name`, made of the same tensor of each of the tp ranks. ranks: file of each, for
+ * messages. */
+int lf_mg_merge(lf_st *s, const char *name, const struct lf_pv_tensor *const *shards,
+                const struct lf_mg_shape *m, lf_err *err);
 /* The same bytes? For replicas: LF_EFORMAT when they differ. b is one of another file. */
-int lf_mg_compare(const lf_st *s, const char *name, const struct lf_pv_tensor *a, const struct lf_pv_tensor *b,
-                  lf_err *err);
+int lf_mg_compare(const lf_st *s, const char *name, const struct lf_pv_tensor *a,
+                  const struct lf_pv_tensor *b, lf_err *err);
 
 /* Arguments as JSON; NULL with err set. */
 json_t *lf_mg_args(const lf_pv *args, lf_err *err);

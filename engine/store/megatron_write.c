@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing Megatron indexed datasets: the .bin as tokens come, the .idx at the end from tables in memory. The bytes are
- * those Megatron's own builder writes for the same sequences.
+ * Writing Megatron indexed datasets: the .bin as tokens come, the .idx at the end from tables in
+ * memory. The bytes are those Megatron's own builder writes for the same sequences.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,11 +44,12 @@ static void writer_free(lf_megatron_writer *w)
     free(w);
 }
 
-int lf_megatron_create(lf_megatron_writer **out, const char *name, enum lf_megatron_dtype dtype, bool modes,
-                       lf_err *err)
+int lf_megatron_create(lf_megatron_writer **out, const char *name, enum lf_megatron_dtype dtype,
+                       bool modes, lf_err *err)
 {
     if (!lf_megatron_dtype_bytes(dtype) || dtype == LF_MEGATRON_F32 || dtype == LF_MEGATRON_F64)
-        return lf_fail(err, LF_EINVAL, "token ids cannot be written as Megatron dtype %d", (int)dtype);
+        return lf_fail(err, LF_EINVAL, "token ids cannot be written as Megatron dtype %d",
+                       (int)dtype);
     lf_megatron_writer *w = lf_calloc(1, sizeof *w, err);
     if (!w)
         return LF_ENOMEM;
@@ -60,7 +61,8 @@ int lf_megatron_create(lf_megatron_writer **out, const char *name, enum lf_megat
         rc = LF_ENOMEM;
     if (rc == 0 && lf_io_exists(w->idx))
         rc = lf_fail(err, LF_EEXIST, "%s exists already", w->idx);
-    if (rc == 0 && (w->fd = open(w->bin, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, LF_ARTIFACT_MODE)) < 0)
+    if (rc == 0 && (w->fd = open(w->bin, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                 LF_ARTIFACT_MODE)) < 0)
         rc = lf_fail_errno(err, "cannot create %s", w->bin);
     if (rc < 0) {
         writer_free(w);
@@ -103,8 +105,8 @@ int lf_megatron_extend(lf_megatron_writer *w, const uint32_t *ids, size_t n, lf_
         LF_BUG("no sequence to extend");
     for (size_t i = 0; i < n; i++)
         if (ids[i] > top)
-            return lf_fail(err, LF_EINVAL, "token id %u does not fit into %s of a Megatron file", ids[i],
-                           lf_megatron_dtype_name(w->dtype));
+            return lf_fail(err, LF_EINVAL, "token id %u does not fit into %s of a Megatron file",
+                           ids[i], lf_megatron_dtype_name(w->dtype));
     if (n > (size_t)(INT32_MAX - w->lengths[w->n - 1]))
         return lf_fail(err, LF_EINVAL, "a sequence of a Megatron file has at most 2^31 - 1 tokens");
     for (size_t i = 0; i < n; i++) {
@@ -118,7 +120,8 @@ int lf_megatron_extend(lf_megatron_writer *w, const uint32_t *ids, size_t n, lf_
     return 0;
 }
 
-int lf_megatron_append(lf_megatron_writer *w, const uint32_t *ids, size_t n, int8_t mode, lf_err *err)
+int lf_megatron_append(lf_megatron_writer *w, const uint32_t *ids, size_t n, int8_t mode,
+                       lf_err *err)
 {
     int rc = lf_grow(&w->lengths, &w->cap_lengths, w->n, sizeof *w->lengths, err);
     if (rc == 0 && w->with_modes)
@@ -146,7 +149,8 @@ int lf_megatron_end_document(lf_megatron_writer *w, lf_err *err)
 static int write_index(const lf_megatron_writer *w, lf_err *err)
 {
     uint64_t at = 0, size = lf_megatron_dtype_bytes(w->dtype);
-    size_t n = w->n, m = w->n_docs + 1, bytes = LF_MEGATRON_HEADER + 12 * n + 8 * m + (w->with_modes ? n : 0);
+    size_t n = w->n, m = w->n_docs + 1,
+           bytes = LF_MEGATRON_HEADER + 12 * n + 8 * m + (w->with_modes ? n : 0);
     uint8_t *b = lf_malloc(bytes, 1, err), *p = b;
     if (!b)
         return LF_ENOMEM;
@@ -175,7 +179,8 @@ static int write_index(const lf_megatron_writer *w, lf_err *err)
 
 int lf_megatron_finish(lf_megatron_writer *w, lf_err *err)
 {
-    int rc = w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->bin) : flush(w, err);
+    int rc =
+        w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->bin) : flush(w, err);
     if (rc == 0 && w->n != (w->n_docs ? w->docs[w->n_docs - 1] : 0))
         rc = lf_fail(err, LF_EINVAL, "%s: sequences after the last end of a document", w->bin);
     if (rc == 0)

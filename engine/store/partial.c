@@ -56,14 +56,16 @@ static size_t read_record(const char *dir, const char *key, lf_partial_part *par
     char *path = lf_path_join(dir, LF_PARTIAL_FILE, NULL);
     lf_buf_init(&b);
     if (path && lf_io_read_file(path, MAX_BYTES, &b, NULL) == 0 && b.len > magic + len &&
-        memcmp(b.data, MAGIC, magic) == 0 && memcmp(b.data + magic, key, len) == 0 && b.data[magic + len] == '\n')
+        memcmp(b.data, MAGIC, magic) == 0 && memcmp(b.data + magic, key, len) == 0 &&
+        b.data[magic + len] == '\n')
         found = parse(b.data, parts, n);
     lf_buf_fini(&b);
     free(path);
     return found;
 }
 
-void lf_partial_find(const char **dir, lf_partial_part *parts, size_t n, const lf_resume *r, const char *key)
+void lf_partial_find(const char **dir, lf_partial_part *parts, size_t n, const lf_resume *r,
+                     const char *key)
 {
     size_t most = 0;
     lf_partial_part *p = lf_calloc(n ? n : 1, sizeof *p, NULL);
@@ -87,7 +89,8 @@ static void add_line(lf_buf *b, size_t part, const uint8_t sha256[LF_HASH_BYTES]
     lf_buf_addf(b, "%zu %s\n", part, hex);
 }
 
-int lf_partial_begin(int *fd, const char *dir, const char *key, const lf_partial_part *parts, size_t n, lf_err *err)
+int lf_partial_begin(int *fd, const char *dir, const char *key, const lf_partial_part *parts,
+                     size_t n, lf_err *err)
 {
     lf_buf b;
     char *path = lf_path_join(dir, LF_PARTIAL_FILE, err);
@@ -97,7 +100,8 @@ int lf_partial_begin(int *fd, const char *dir, const char *key, const lf_partial
         if (parts[i].have)
             add_line(&b, i, parts[i].sha256);
     int rc = path ? lf_buf_check(&b, err) : LF_ENOMEM, f = -1;
-    if (!rc && (f = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, LF_ARTIFACT_MODE)) < 0)
+    if (!rc &&
+        (f = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, LF_ARTIFACT_MODE)) < 0)
         rc = lf_fail_errno(err, "cannot create %s", path);
     if (!rc)
         rc = lf_io_write_all(f, b.data, b.len, path, err);

@@ -39,7 +39,7 @@ struct lf_st_writer {
     size_t at;    /* of order */
     int64_t done; /* bytes of that tensor */
     lf_sink *sink;
-    size_t file; /* that sink writes */
+    size_t file;  /* that sink writes */
     int progress; /* -1: no record is kept */
     bool keep;
     int64_t reused; /* bytes */
@@ -49,7 +49,8 @@ struct lf_st_writer {
 int lf_st_resume_begin(lf_st_writer *w, const lf_resume *r, lf_err *err);
 
 /* Length and header of f, padded; the tensors' bytes follow. Appended to the empty b. */
-int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_file *f, lf_err *err);
+int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_file *f,
+                      lf_err *err);
 int lf_st_index_text(lf_buf *b, const lf_st_writer *w, lf_err *err);
 
 #endif

@@ -22,12 +22,13 @@ static int get_shape(int64_t *shape, int *ndim, json_t *v, const char *what, lf_
     if (rc < 0)
         return rc;
     if (json_array_size(a) > LF_ST_MAX_DIMS)
-        return lf_fail(err, LF_ENOTSUP, "%s has %zu dimensions; at most %d are read", what, json_array_size(a),
-                       LF_ST_MAX_DIMS);
+        return lf_fail(err, LF_ENOTSUP, "%s has %zu dimensions; at most %d are read", what,
+                       json_array_size(a), LF_ST_MAX_DIMS);
     for (size_t k = 0; k < json_array_size(a); k++) {
         json_t *d = json_array_get(a, k);
         if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return lf_fail(err, LF_EFORMAT, "%s: dimension %zu of its shape is not a number of elements", what, k);
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: dimension %zu of its shape is not a number of elements", what, k);
         shape[k] = json_integer_value(d);
     }
     *ndim = (int)json_array_size(a);
@@ -43,14 +44,17 @@ static int get_offsets(int64_t lo_hi[2], json_t *v, const char *what, lf_err *er
     for (size_t k = 0; k < 2; k++) {
         json_t *d = json_array_get(a, k);
         if (json_array_size(a) != 2 || !json_is_integer(d) || json_integer_value(d) < 0)
-            return lf_fail(err, LF_EFORMAT, "%s: \"data_offsets\" are not two numbers of bytes", what);
+            return lf_fail(err, LF_EFORMAT, "%s: \"data_offsets\" are not two numbers of bytes",
+                           what);
         lo_hi[k] = json_integer_value(d);
     }
     return 0;
 }
 
-/* {"dtype":..,"shape":..,"data_offsets":..} of one tensor; data: where the file's tensors begin and how many bytes. */
-static int add_tensor(lf_st *s, int file, const char *name, json_t *v, const int64_t data[2], lf_err *err)
+/* {"dtype":..,"shape":..,"data_offsets":..} of one tensor; data: where the file's tensors begin and
+ * how many bytes. */
+static int add_tensor(lf_st *s, int file, const char *name, json_t *v, const int64_t data[2],
+                      lf_err *err)
 {
     char what[256];
     const char *dtype = "";
@@ -66,18 +70,21 @@ static int add_tensor(lf_st *s, int file, const char *name, json_t *v, const int
     if (rc == 0)
         rc = get_offsets(at, v, what, err);
     if (rc == 0 && json_object_size(v) != 3)
-        rc = lf_fail(err, LF_EFORMAT, "%s has members other than dtype, shape and data_offsets", what);
+        rc = lf_fail(err, LF_EFORMAT, "%s has members other than dtype, shape and data_offsets",
+                     what);
     if (rc < 0)
         return rc;
     lf_st_entry *e = lf_st_add_entry(s, name, t, ndim, shape, err);
     if (!e)
         return err ? err->rc : LF_EFORMAT;
     if (at[0] > at[1] || at[1] > data[1])
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: its bytes %lld to %lld do not lie in the %lld bytes of data (truncated file?)", what,
-                       (long long)at[0], (long long)at[1], (long long)data[1]);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: its bytes %lld to %lld do not lie in the %lld bytes of data (truncated file?)",
+            what, (long long)at[0], (long long)at[1], (long long)data[1]);
     if (at[1] - at[0] != e->bytes)
-        return lf_fail(err, LF_EFORMAT, "%s: its shape and dtype need %lld bytes, its data_offsets hold %lld", what,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: its shape and dtype need %lld bytes, its data_offsets hold %lld", what,
                        (long long)e->bytes, (long long)(at[1] - at[0]));
     lf_st_place(s, file, data[0] + at[0]);
     return 0;
@@ -107,10 +114,11 @@ static int add_member(lf_st *s, int file, const lf_jscan *j, const int64_t data[
     if (strcmp(j->key.data, "__metadata__") == 0)
         return add_metadata(s, j, err);
     if (j->value_len > LF_JSCAN_VALUE)
-        return lf_fail(err, LF_EFORMAT,
-                       "tensor %.200s is described by %zu bytes; a dtype, a shape and two offsets never "
-                       "need more than %zu",
-                       j->key.data, j->value_len, LF_JSCAN_VALUE);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "tensor %.200s is described by %zu bytes; a dtype, a shape and two offsets never "
+            "need more than %zu",
+            j->key.data, j->value_len, LF_JSCAN_VALUE);
     json_t *v = lf_json_load_text(j->value, j->value_len, j->key.data, err);
     if (!v)
         return LF_EFORMAT;
@@ -127,7 +135,8 @@ static int by_offset(const void *a, const void *b)
     return (x->e.bytes > y->e.bytes) - (x->e.bytes < y->e.bytes);
 }
 
-/* The tensors of this file, entries [first, ...), must follow each other from the first byte of data to the last. */
+/* The tensors of this file, entries [first, ...), must follow each other from the first byte of
+ * data to the last. */
 static int check_tiling(lf_st *s, size_t first, const int64_t data[2], lf_err *err)
 {
     int64_t at = data[0];
@@ -149,7 +158,8 @@ static int check_tiling(lf_st *s, size_t first, const int64_t data[2], lf_err *e
     return 0;
 }
 
-static int parse_header(lf_st *s, int file, const char *text, size_t len, const int64_t data[2], lf_err *err)
+static int parse_header(lf_st *s, int file, const char *text, size_t len, const int64_t data[2],
+                        lf_err *err)
 {
     lf_jscan j;
     size_t first = s->n_recs, bad = lf_utf8_check(text, len);
@@ -181,18 +191,22 @@ static int add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
         return file;
     int64_t bytes = s->files[file].bytes, data[2];
     if (bytes < 8)
-        return lf_fail(err, LF_EFORMAT, "%s: %lld bytes are too few for a safetensors file (truncated?)", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: %lld bytes are too few for a safetensors file (truncated?)", path,
                        (long long)bytes);
     int rc = lf_io_pread_all(fd, head, sizeof head, 0, path, err);
     if (rc < 0)
         return rc;
     uint64_t n = lf_get_le(head, 8);
     if (n > LF_SAFETENSORS_MAX_HEADER)
-        return lf_fail(err, LF_EFORMAT, "%s: a header of %llu bytes is announced, more than %d: not a safetensors file",
-                       path, (unsigned long long)n, LF_SAFETENSORS_MAX_HEADER);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: a header of %llu bytes is announced, more than %d: not a safetensors file", path,
+            (unsigned long long)n, LF_SAFETENSORS_MAX_HEADER);
     if (n < 2 || n > (uint64_t)bytes - 8)
-        return lf_fail(err, LF_EFORMAT, "%s: a header of %llu bytes is announced in a file of %lld (truncated?)", path,
-                       (unsigned long long)n, (long long)bytes);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: a header of %llu bytes is announced in a file of %lld (truncated?)",
+                       path, (unsigned long long)n, (long long)bytes);
     if (!(text = lf_malloc((size_t)n, 1, err)))
         return LF_ENOMEM;
     rc = lf_io_pread_all(fd, text, (size_t)n, 8, path, err);
@@ -206,6 +220,7 @@ static int add_safetensors(lf_st *s, int fd, const char *path, lf_err *err)
 
 int lf_st_open(lf_st **out, const char *path, lf_err *err)
 {
-    static const struct lf_st_kind kind = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX, add_safetensors};
+    static const struct lf_st_kind kind = {LF_SAFETENSORS_FILE, LF_SAFETENSORS_INDEX,
+                                           add_safetensors};
     return lf_st_open_kind(out, &kind, path, err);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Going on with files that an earlier writer has completed. Such a file comes over as a second link to NAME.tmp and is
- * read once: its bytes must have the hash of the record, and give the hashes of its tensors on the way.
+ * Going on with files that an earlier writer has completed. Such a file comes over as a second link
+ * to NAME.tmp and is read once: its bytes must have the hash of the record, and give the hashes of
+ * its tensors on the way.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -118,7 +119,8 @@ static bool is_good(lf_st_writer *w, struct lf_st_out_file *f)
 static void take_over(lf_st_writer *w, const char *from, lf_partial_part *parts)
 {
     for (size_t i = 0; i < w->n_files; i++)
-        parts[i].have = parts[i].have && lf_partial_link(from, w->dir, strrchr(w->files[i].tmp, '/') + 1);
+        parts[i].have =
+            parts[i].have && lf_partial_link(from, w->dir, strrchr(w->files[i].tmp, '/') + 1);
     for (size_t i = 0; i < w->n_files; i++) {
         struct lf_st_out_file *f = &w->files[i];
         memcpy(f->sha256, parts[i].sha256, LF_HASH_BYTES);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The JSON of safetensors files and their index, byte for byte as the library and Python's json module write it.
+ * The JSON of safetensors files and their index, byte for byte as the library and Python's json
+ * module write it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,8 @@ int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_f
         lf_buf_addf(b, ":{\"dtype\":\"%s\",\"shape\":[", lf_st_dtype_name(t->d.dtype));
         for (int k = 0; k < t->d.ndim; k++)
             lf_buf_addf(b, "%s%lld", k ? "," : "", (long long)t->d.shape[k]);
-        lf_buf_addf(b, "],\"data_offsets\":[%lld,%lld]}", (long long)at, (long long)(at + t->bytes));
+        lf_buf_addf(b, "],\"data_offsets\":[%lld,%lld]}", (long long)at,
+                    (long long)(at + t->bytes));
         at += t->bytes;
     }
     lf_buf_addc(b, '}');
@@ -68,8 +70,10 @@ int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_f
     if (rc < 0)
         return rc;
     if (b->len - 8 > LF_SAFETENSORS_MAX_HEADER)
-        return lf_fail(err, LF_EINVAL, "%s would have a header of %zu bytes, more than %d; use more files (max_file)",
-                       f->path, b->len - 8, LF_SAFETENSORS_MAX_HEADER);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s would have a header of %zu bytes, more than %d; use more files (max_file)", f->path,
+            b->len - 8, LF_SAFETENSORS_MAX_HEADER);
     for (int i = 0; i < 8; i++)
         len[i] = (unsigned char)((b->len - 8) >> (8 * i));
     memcpy(b->data, len, sizeof len);
@@ -78,7 +82,8 @@ int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_f
 
 static int cmp_name(const void *a, const void *b)
 {
-    return strcmp((*(struct lf_st_out_tensor *const *)a)->d.name, (*(struct lf_st_out_tensor *const *)b)->d.name);
+    return strcmp((*(struct lf_st_out_tensor *const *)a)->d.name,
+                  (*(struct lf_st_out_tensor *const *)b)->d.name);
 }
 
 int lf_st_index_text(lf_buf *b, const lf_st_writer *w, lf_err *err)
@@ -91,7 +96,8 @@ int lf_st_index_text(lf_buf *b, const lf_st_writer *w, lf_err *err)
     qsort(t, w->n, sizeof *t, cmp_name);
     for (size_t i = 0; i < w->n; i++)
         total += t[i]->bytes;
-    lf_buf_addf(b, "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n  \"weight_map\": {", total);
+    lf_buf_addf(b, "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n  \"weight_map\": {",
+                total);
     for (size_t i = 0; i < w->n; i++) {
         lf_buf_adds(b, i ? ",\n    " : "\n    ");
         add_quoted(b, t[i]->d.name, true);

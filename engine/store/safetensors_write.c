@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing safetensors: where every tensor goes is decided at create, then bytes run through one sink after the other.
+ * Writing safetensors: where every tensor goes is decided at create, then bytes run through one
+ * sink after the other.
  *
- * States of a file: (1) nothing, (2) NAME.tmp, being written, (3) NAME.tmp, complete and synced, (4) NAME. All files
- * are in (3) before one goes to (4); the index goes last, so a directory with an index has every file that it names.
+ * States of a file: (1) nothing, (2) NAME.tmp, being written, (3) NAME.tmp, complete and synced,
+ * (4) NAME. All files are in (3) before one goes to (4); the index goes last, so a directory with
+ * an index has every file that it names.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +25,8 @@
 
 static int cmp_name(const void *a, const void *b)
 {
-    return strcmp((*(struct lf_st_out_tensor *const *)a)->d.name, (*(struct lf_st_out_tensor *const *)b)->d.name);
+    return strcmp((*(struct lf_st_out_tensor *const *)a)->d.name,
+                  (*(struct lf_st_out_tensor *const *)b)->d.name);
 }
 
 static int take_tensor(lf_st_writer *w, size_t i, const lf_st_decl *d, lf_err *err)
@@ -31,13 +34,17 @@ static int take_tensor(lf_st_writer *w, size_t i, const lf_st_decl *d, lf_err *e
     struct lf_st_out_tensor *t = &w->tensors[i];
     int64_t bytes = (int64_t)lf_st_dtype_bytes(d->dtype);
     size_t len = strlen(d->name);
-    if (len == 0 || len > LF_ST_MAX_NAME || lf_utf8_check(d->name, len) < len || strcmp(d->name, "__metadata__") == 0)
-        return lf_fail(err, LF_EINVAL, "\"%.100s\" cannot be the name of a tensor in safetensors", d->name);
+    if (len == 0 || len > LF_ST_MAX_NAME || lf_utf8_check(d->name, len) < len ||
+        strcmp(d->name, "__metadata__") == 0)
+        return lf_fail(err, LF_EINVAL, "\"%.100s\" cannot be the name of a tensor in safetensors",
+                       d->name);
     if (!bytes || d->ndim < 0 || d->ndim > LF_ST_MAX_DIMS)
-        return lf_fail(err, LF_EINVAL, "tensor %.200s: unknown type, or %d dimensions", d->name, d->ndim);
+        return lf_fail(err, LF_EINVAL, "tensor %.200s: unknown type, or %d dimensions", d->name,
+                       d->ndim);
     for (int k = 0; k < d->ndim; k++)
         if (d->shape[k] < 0 || __builtin_mul_overflow(bytes, d->shape[k], &bytes))
-            return lf_fail(err, LF_EINVAL, "tensor %.200s has a shape that no file can hold", d->name);
+            return lf_fail(err, LF_EINVAL, "tensor %.200s has a shape that no file can hold",
+                           d->name);
     t->d = *d;
     t->bytes = bytes;
     if (!(t->d.name = lf_strdup(d->name, err)))
@@ -55,8 +62,9 @@ static void close_file(lf_st_writer *w, size_t first, size_t end)
     w->n_files++;
 }
 
-/* Cut as split_state_dict_into_shards_factory of the hub library does: the file that is being filled gets its number
- * when it is full; a tensor larger than max_file gets a number, and a file, at once and does not end the other. */
+/* Cut as split_state_dict_into_shards_factory of the hub library does: the file that is being
+ * filled gets its number when it is full; a tensor larger than max_file gets a number, and a file,
+ * at once and does not end the other. */
 static void cut(lf_st_writer *w, int64_t max_file)
 {
     int64_t used = 0;
@@ -104,7 +112,8 @@ static int name_file(lf_st_writer *w, struct lf_st_out_file *f, const char *suff
 /* Files, in a file types from the end of the enumeration, in a type names. */
 static int cmp_layout(const void *a, const void *b)
 {
-    const struct lf_st_out_tensor *x = *(struct lf_st_out_tensor *const *)a, *y = *(struct lf_st_out_tensor *const *)b;
+    const struct lf_st_out_tensor *x = *(struct lf_st_out_tensor *const *)a,
+                                  *y = *(struct lf_st_out_tensor *const *)b;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
     if (x->d.dtype != y->d.dtype)
@@ -168,7 +177,8 @@ static int close_sink(lf_st_writer *w, lf_err *err)
     return rc;
 }
 
-/* Go on to the next byte that the caller owes: end tensors that are complete (empty ones at once), files that are. */
+/* Go on to the next byte that the caller owes: end tensors that are complete (empty ones at once),
+ * files that are. */
 static int settle(lf_st_writer *w, lf_err *err)
 {
     int rc = 0;
@@ -241,7 +251,8 @@ int lf_st_writer_create(lf_st_writer **out, const char *dir, const lf_st_decl *t
     int rc = LF_ENOMEM;
     w->hash_tensors = o->hash_tensors;
     w->progress = -1;
-    if (!(w->dir = lf_strdup(dir, err)) || !(w->stem = lf_strdup(o->stem ? o->stem : "model", err)) ||
+    if (!(w->dir = lf_strdup(dir, err)) ||
+        !(w->stem = lf_strdup(o->stem ? o->stem : "model", err)) ||
         !(w->format = lf_strdup(o->format ? o->format : "pt", err)) ||
         !(w->tensors = lf_calloc(n, sizeof *w->tensors, err)) ||
         !(w->order = lf_calloc(n, sizeof(struct lf_st_out_tensor *), err)) ||
@@ -317,9 +328,11 @@ int lf_st_writer_finish(lf_st_writer *w, lf_st_written **files, size_t *n_files,
 {
     int rc = 0;
     if (w->failed || w->finished)
-        return lf_fail(err, LF_EINVAL, "%s: nothing to finish: writing has %s", w->dir, w->failed ? "failed" : "ended");
+        return lf_fail(err, LF_EINVAL, "%s: nothing to finish: writing has %s", w->dir,
+                       w->failed ? "failed" : "ended");
     if (w->at < w->n)
-        return lf_fail(err, LF_EINVAL, "%s: tensor %.200s was not written in full", w->dir, w->order[w->at]->d.name);
+        return lf_fail(err, LF_EINVAL, "%s: tensor %.200s was not written in full", w->dir,
+                       w->order[w->at]->d.name);
     lf_st_written *v = NULL;
     size_t n = 0;
     if (w->n_files > 1)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading one shard. HDF5 is asked once, at open, where the bytes lie; from then on everything is pread.
+ * Reading one shard. HDF5 is asked once, at open, where the bytes lie; from then on everything is
+ * pread.
  */
 #include "engine/store/shard.h"
 
@@ -25,7 +26,8 @@ struct lf_shard {
 };
 
 /* Elements [first, first + n) of a dataset as raw bytes. */
-static int read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, size_t n, void *dst, lf_err *err)
+static int read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, size_t n, void *dst,
+                    lf_err *err)
 {
     size_t lo = 0, hi = d->n_extents, elem = lf_h5_type_bytes(d->type);
     unsigned char *p = dst;
@@ -40,7 +42,8 @@ static int read_raw(const lf_shard *s, const lf_h5_dataset *d, uint64_t first, s
         const lf_h5_extent *e = &d->extents[lo];
         uint64_t skip = first - e->first;
         size_t k = e->n - skip < n ? (size_t)(e->n - skip) : n;
-        int rc = lf_io_pread_all(s->fd, p, k * elem, (off_t)(e->offset + skip * elem), s->path, err);
+        int rc =
+            lf_io_pread_all(s->fd, p, k * elem, (off_t)(e->offset + skip * elem), s->path, err);
         if (rc < 0)
             return rc;
         p += k * elem;
@@ -60,17 +63,21 @@ static int read_attrs(lf_shard *s, lf_h5 *f, lf_err *err)
         (rc = lf_h5_get_attr_i64(f, "vocab_size", &s->info.vocab_size, err)) < 0 ||
         (rc = lf_h5_get_attr_i64(f, "eos_id", &s->info.eos_id, err)) < 0 ||
         (rc = lf_h5_get_attr_str(f, "source", &s->source, err)) < 0 ||
-        (lf_h5_has_attr(f, "lf_rows") && ((rc = lf_h5_get_attr_str(f, "lf_rows", &rows, err)) < 0 ||
-                                          (rc = lf_shard_rows_parse(&s->info.rows, rows, s->path, err)) < 0)))
+        (lf_h5_has_attr(f, "lf_rows") &&
+         ((rc = lf_h5_get_attr_str(f, "lf_rows", &rows, err)) < 0 ||
+          (rc = lf_shard_rows_parse(&s->info.rows, rows, s->path, err)) < 0)))
         goto out;
     if (strcmp(format, LF_SHARD_FORMAT) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: lf_format is '%.40s', needed is '%s'", s->path, format, LF_SHARD_FORMAT);
+        rc = lf_fail(err, LF_EFORMAT, "%s: lf_format is '%.40s', needed is '%s'", s->path, format,
+                     LF_SHARD_FORMAT);
     else if ((rc = lf_artifact_parse_hex(digest, sha, err)) < 0)
         lf_err_prefix(err, "%s: tokenizer_sha256", s->path);
     else if (s->info.vocab_size < 1 || s->info.vocab_size > INT32_MAX)
-        rc = lf_fail(err, LF_EFORMAT, "%s: vocab_size %lld", s->path, (long long)s->info.vocab_size);
+        rc =
+            lf_fail(err, LF_EFORMAT, "%s: vocab_size %lld", s->path, (long long)s->info.vocab_size);
     else if (s->info.eos_id < -1 || s->info.eos_id >= s->info.vocab_size)
-        rc = lf_fail(err, LF_EFORMAT, "%s: eos_id %lld is not below vocab_size", s->path, (long long)s->info.eos_id);
+        rc = lf_fail(err, LF_EFORMAT, "%s: eos_id %lld is not below vocab_size", s->path,
+                     (long long)s->info.eos_id);
     else
         memcpy(s->info.tokenizer_sha256, sha, LF_HASH_HEX);
     s->info.source = s->source;
@@ -84,7 +91,8 @@ out:
 static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
 {
     if (d->type != LF_H5_U64 || d->ndim != 1 || d->n_elems < 1)
-        return lf_fail(err, LF_EFORMAT, "%s: doc_offsets is not a list of u64 of at least one element", s->path);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: doc_offsets is not a list of u64 of at least one element", s->path);
     /* d lies inside the file, so this allocation is bounded by the file's length. */
     if (!(s->offsets = lf_malloc((size_t)d->n_elems, sizeof *s->offsets, err)))
         return LF_ENOMEM;
@@ -93,9 +101,10 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
         return rc;
     s->info.n_docs = d->n_elems - 1;
     if (s->offsets[0] != 0 || s->offsets[s->info.n_docs] != s->info.n_tokens)
-        return lf_fail(err, LF_EFORMAT, "%s: doc_offsets run from %llu to %llu, the tokens from 0 to %llu", s->path,
-                       (unsigned long long)s->offsets[0], (unsigned long long)s->offsets[s->info.n_docs],
-                       (unsigned long long)s->info.n_tokens);
+        return lf_fail(
+            err, LF_EFORMAT, "%s: doc_offsets run from %llu to %llu, the tokens from 0 to %llu",
+            s->path, (unsigned long long)s->offsets[0],
+            (unsigned long long)s->offsets[s->info.n_docs], (unsigned long long)s->info.n_tokens);
     for (uint64_t i = 0; i < s->info.n_docs; i++)
         if (s->offsets[i] > s->offsets[i + 1])
             return lf_fail(err, LF_EFORMAT, "%s: doc_offsets decrease at document %llu", s->path,
@@ -104,15 +113,15 @@ static int read_offsets(lf_shard *s, const lf_h5_dataset *d, lf_err *err)
 }
 
 /* A whole dataset in memory; its length is bounded by the file's. */
-static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type, uint64_t n, void *out_ptr,
-                    lf_err *err)
+static int read_all(lf_shard *s, lf_h5 *f, const char *name, enum lf_h5_type type, uint64_t n,
+                    void *out_ptr, lf_err *err)
 {
     lf_h5_dataset d = {0};
     void *v = NULL;
     int rc = lf_h5_stat(f, name, &d, err);
     if (rc == 0 && (d.type != type || d.ndim != 1 || d.n_elems != n))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not a list of %llu %s", s->path, name, (unsigned long long)n,
-                     lf_h5_type_name(type));
+        rc = lf_fail(err, LF_EFORMAT, "%s: %s is not a list of %llu %s", s->path, name,
+                     (unsigned long long)n, lf_h5_type_name(type));
     if (rc == 0 && !(v = lf_malloc((size_t)n, lf_h5_type_bytes(type), err)))
         rc = LF_ENOMEM;
     if (rc == 0)
@@ -156,7 +165,8 @@ static int read_parts(lf_shard *s, lf_h5 *f, lf_err *err)
     rc = read_all(s, f, "doc_seqs", LF_H5_U64, docs + 1, &p->doc_seqs, err);
     if (rc < 0)
         return rc;
-    /* One more than this many is asked of the file, which must then hold it: no value of n_seqs is believed. */
+    /* One more than this many is asked of the file, which must then hold it: no value of n_seqs is
+     * believed. */
     p->n_seqs = p->doc_seqs[docs];
     if (p->n_seqs == UINT64_MAX)
         return lf_fail(err, LF_EFORMAT, "%s: doc_seqs ends at 2^64 - 1", s->path);
@@ -178,7 +188,8 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
     if (!(s->path = lf_strdup(path, err)))
         goto out;
     if ((rc = lf_h5_open(&f, path, err)) < 0 || (rc = read_attrs(s, f, err)) < 0 ||
-        (rc = lf_h5_stat(f, "tokens", &s->tokens, err)) < 0 || (rc = lf_h5_stat(f, "doc_offsets", &offs, err)) < 0)
+        (rc = lf_h5_stat(f, "tokens", &s->tokens, err)) < 0 ||
+        (rc = lf_h5_stat(f, "doc_offsets", &offs, err)) < 0)
         goto out;
     if (s->tokens.ndim != 1 || (s->tokens.type != LF_H5_U16 && s->tokens.type != LF_H5_U32)) {
         rc = lf_fail(err, LF_EFORMAT, "%s: tokens is not a list of u16 or u32", path);
@@ -190,7 +201,8 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err)
         rc = lf_fail_errno(err, "cannot open %s", path);
         goto out;
     }
-    if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0 || (rc = read_rows(s, f, err)) < 0)
+    if ((rc = read_offsets(s, &offs, err)) < 0 || (rc = read_parts(s, f, err)) < 0 ||
+        (rc = read_rows(s, f, err)) < 0)
         goto out;
     *out = s;
     s = NULL;
@@ -229,8 +241,8 @@ const struct lf_shard_parts *lf_shard_get_parts(const lf_shard *s)
     return &s->parts;
 }
 
-/* Widen u16 in place: the raw bytes stand in the upper half of dst, so ascending order never overwrites what is
- * still to be read. */
+/* Widen u16 in place: the raw bytes stand in the upper half of dst, so ascending order never
+ * overwrites what is still to be read. */
 static void widen(int32_t *dst, size_t n)
 {
     const unsigned char *src = (const unsigned char *)dst + 2 * n;
@@ -244,8 +256,8 @@ static void widen(int32_t *dst, size_t n)
 int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_err *err)
 {
     if (first > s->info.n_tokens || n > s->info.n_tokens - first)
-        return lf_fail(err, LF_EINVAL, "%s: tokens %llu + %zu of %llu", s->path, (unsigned long long)first, n,
-                       (unsigned long long)s->info.n_tokens);
+        return lf_fail(err, LF_EINVAL, "%s: tokens %llu + %zu of %llu", s->path,
+                       (unsigned long long)first, n, (unsigned long long)s->info.n_tokens);
     bool narrow = s->info.token_bytes == 2;
     int rc = read_raw(s, &s->tokens, first, n, (unsigned char *)dst + (narrow ? 2 * n : 0), err);
     if (rc < 0)
@@ -256,7 +268,8 @@ int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_
     for (size_t i = 0; i < n; i++)
         top = (uint32_t)dst[i] > top ? (uint32_t)dst[i] : top;
     if (n && top >= vocab)
-        return lf_fail(err, LF_EFORMAT, "%s: token id %u near token %llu is not below vocab_size %u (damaged shard)",
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: token id %u near token %llu is not below vocab_size %u (damaged shard)",
                        s->path, top, (unsigned long long)first, vocab);
     return 0;
 }

@@ -3,28 +3,40 @@
  * Shards: tokenized documents in one HDF5 file.
  *
  *   tokens       u16 or u32 [n_tokens], chunked     every document after the other
- *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] .. doc_offsets[d + 1])
- *   loss_mask    u8 [ceil(n_tokens / 8)], optional  bit i % 8 of byte i / 8: token i is trained as a target; absent:
- * all doc_seqs     u64 [n_docs + 1], optional         document d is the sequences [doc_seqs[d], doc_seqs[d + 1]) of ...
- *   seq_offsets  u64 [n_seqs + 1]                   ... which sequence s is tokens[seq_offsets[s] .. seq_offsets[s +
- * 1]); absent: a document is a sequence. Megatron data has these seq_modes    u8 [n_seqs], optional Megatron's mode of
- * each sequence, as it stands there (i8) attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size,
+ *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] ..
+ *                doc_offsets[d + 1])
+ *   loss_mask    u8 [ceil(n_tokens / 8)], optional  bit i % 8 of byte i / 8: token i is trained as
+ *                a target; absent:
+ * all doc_seqs     u64 [n_docs + 1], optional         document d is the sequences [doc_seqs[d],
+ *                  doc_seqs[d + 1]) of ...
+ *   seq_offsets  u64 [n_seqs + 1]                   ... which sequence s is tokens[seq_offsets[s]
+ *                .. seq_offsets[s +
+ * 1]); absent: a document is a sequence. Megatron data has these seq_modes    u8 [n_seqs], optional
+ *   Megatron's mode of
+ * each sequence, as it stands there (i8) attributes   lf_format = "lf-shard-1", tokenizer_sha256
+ *   (64 hex), vocab_size,
  * eos_id (-1: none), source, and lf_rows where documents are more than text to be learnt:
  *
- *   lf_rows      absent      plain: each document stands for itself, its trained tokens are those of loss_mask
- *                "pairs"     documents 2 i and 2 i + 1 are the better and the worse answer of pair i, prompt included;
- *                            loss_mask is 1 on the tokens of the answers
+ *   lf_rows      absent      plain: each document stands for itself, its trained tokens are those
+ *                of loss_mask
+ *                "pairs"     documents 2 i and 2 i + 1 are the better and the worse answer of pair
+ *                            i, prompt included; loss_mask is 1 on the tokens of the answers
  *                "unpaired"  a prompt and an answer with a label: good or not; loss_mask as above
- *                "prompts"   what an answer is to be generated for: ends with the template's generation prompt, no EOS
- *   margin       f32 [n_docs / 2], pairs, optional  by how much the better answer of pair i should win (finite)
+ *                "prompts"   what an answer is to be generated for: ends with the template's
+ *                            generation prompt, no EOS
+ *   margin       f32 [n_docs / 2], pairs, optional  by how much the better answer of pair i should
+ *                win (finite)
  *   label        u8 [n_docs], unpaired              1: good, 0: not
- *   rest_offsets u64 [n_docs + 1], prompts          the other columns of a prompt's row, as one JSON object, are the
- * bytes rest         u8 [rest_offsets[n_docs]]          rest[rest_offsets[d] .. rest_offsets[d + 1])
+ *   rest_offsets u64 [n_docs + 1], prompts          the other columns of a prompt's row, as one
+ *     JSON object, are the
+ * bytes rest         u8 [rest_offsets[n_docs]]          rest[rest_offsets[d] .. rest_offsets[d +
+ *                    1])
  *
- * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a manifest
- * (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents. Readers trust nothing:
- * structure is checked at open, ids against vocab_size whenever tokens are read. After open there is no HDF5 call and
- * no allocation: reads are preads, from any number of threads.
+ * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a
+ * manifest (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents.
+ * Readers trust nothing: structure is checked at open, ids against vocab_size whenever tokens are
+ * read. After open there is no HDF5 call and no allocation: reads are preads, from any number of
+ * threads.
  */
 #ifndef LF_STORE_SHARD_H
 #define LF_STORE_SHARD_H
@@ -45,8 +57,9 @@ typedef struct lf_shard_info {
     char tokenizer_sha256[LF_HASH_HEX]; /* hex of the SHA-256 of tokenizer.json */
     int64_t vocab_size;                 /* ids are below this; 1 .. 2^31 - 1 */
     int64_t eos_id;                     /* -1: none */
-    const char *source; /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
-    enum lf_rows rows;  /* what documents are */
+    const char
+        *source; /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
+    enum lf_rows rows; /* what documents are */
     /* filled by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
     uint64_t n_docs, n_tokens;
@@ -61,9 +74,10 @@ typedef struct lf_shard_stat {
     uint8_t sha256[LF_HASH_BYTES]; /* tree hash of the file */
 } lf_shard_stat;
 
-/* A new shard at path (LF_EEXIST when there is one). token_bytes: 2 needs vocab_size <= 65536; 0 chooses. The bytes of
- * a shard depend on the documents and info only. */
-int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info, int token_bytes, lf_err *err);
+/* A new shard at path (LF_EEXIST when there is one). token_bytes: 2 needs vocab_size <= 65536; 0
+ * chooses. The bytes of a shard depend on the documents and info only. */
+int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info,
+                    int token_bytes, lf_err *err);
 /* Append one document (n may be 0). LF_EINVAL when an id is not below vocab_size. */
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
 /* The same with what a document may have besides tokens. */
@@ -74,7 +88,9 @@ typedef struct lf_shard_doc {
     const uint32_t *seq_len; /* [n_seqs], sum n; NULL: one sequence */
     size_t n_seqs;
     const int8_t *modes; /* [n_seqs], NULL: 0 */
-    bool has_margin;     /* pairs, on the better answer's document; pairs without one beside others with get 0 */
+    bool
+        /* pairs, on the better answer's document; pairs without one beside others with get 0 */
+        has_margin;
     float margin;
     bool label;       /* unpaired */
     const char *rest; /* prompts: JSON text, not NUL-terminated; NULL: "{}" */
@@ -82,8 +98,8 @@ typedef struct lf_shard_doc {
 } lf_shard_doc;
 int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err);
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
-/* Complete, fsync, close and hash; frees w in every case. stat may be NULL. LF_EINVAL: pairs of an odd number of
- * documents. */
+/* Complete, fsync, close and hash; frees w in every case. stat may be NULL. LF_EINVAL: pairs of an
+ * odd number of documents. */
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);
 /* Give up: close and unlink the file; frees w. abort(NULL) is legal. */
 void lf_shard_abort(lf_shard_writer *w);
@@ -95,64 +111,75 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err);
 void lf_shard_close(lf_shard *s);
 const lf_shard_info *lf_shard_get_info(const lf_shard *s); /* borrowed until close */
 const uint64_t *lf_shard_offsets(const lf_shard *s);       /* [n_docs + 1], borrowed until close */
-/* Tokens [first, first + n) into dst. Thread-safe. LF_EFORMAT when an id is not below vocab_size. */
+/* Tokens [first, first + n) into dst. Thread-safe. LF_EFORMAT when an id is not below
+ * vocab_size. */
 int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
 
 /* Optional parts; NULL or false without them. Borrowed until close. */
 bool lf_shard_has_mask(const lf_shard *s);
-/* Whether token i may be a target; how many of [first, first + n) may. Thread-safe; all may without a mask. */
+/* Whether token i may be a target; how many of [first, first + n) may. Thread-safe; all may without
+ * a mask. */
 bool lf_shard_trained(const lf_shard *s, uint64_t i);
 uint64_t lf_shard_count_trained(const lf_shard *s, uint64_t first, uint64_t n);
 const uint64_t *lf_shard_doc_seqs(const lf_shard *s);    /* [n_docs + 1] */
 const uint64_t *lf_shard_seq_offsets(const lf_shard *s); /* [lf_shard_doc_seqs()[n_docs] + 1] */
 const int8_t *lf_shard_seq_modes(const lf_shard *s);     /* [lf_shard_doc_seqs()[n_docs]] */
 
-/* What info->rows promises; documents are numbered from 0 in this file, pair i is documents 2 i and 2 i + 1. */
+/* What info->rows promises; documents are numbered from 0 in this file, pair i is documents 2 i and
+ * 2 i + 1. */
 bool lf_shard_has_margin(const lf_shard *s);
-float lf_shard_margin(const lf_shard *s, uint64_t pair);                 /* 0 without margins */
-bool lf_shard_label(const lf_shard *s, uint64_t doc);                    /* unpaired; else true */
-const char *lf_shard_rest(const lf_shard *s, uint64_t doc, size_t *len); /* prompts; borrowed, not NUL-terminated */
+float lf_shard_margin(const lf_shard *s, uint64_t pair); /* 0 without margins */
+bool lf_shard_label(const lf_shard *s, uint64_t doc);    /* unpaired; else true */
+const char *lf_shard_rest(const lf_shard *s, uint64_t doc,
+                          size_t *len); /* prompts; borrowed, not NUL-terminated */
 
 /* ---- reading one split of a dataset ---- */
 typedef struct lf_shardset lf_shardset;
 
-/* Every file of the artifact in dir whose name begins with "<split>-", in name order. The shards must agree on
- * tokenizer_sha256, vocab_size, eos_id and rows and with their length in the manifest. LF_ENOENT: no manifest, or no
- * such split. */
+/* Every file of the artifact in dir whose name begins with "<split>-", in name order. The shards
+ * must agree on tokenizer_sha256, vocab_size, eos_id and rows and with their length in the
+ * manifest. LF_ENOENT: no manifest, or no such split. */
 int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err);
 void lf_shardset_close(lf_shardset *s);
-const lf_shard_info *lf_shardset_get_info(const lf_shardset *s); /* n_docs, n_tokens: sums; source: the first shard's */
+const lf_shard_info *
+lf_shardset_get_info(const lf_shardset *s); /* n_docs, n_tokens: sums; source: the first shard's */
 uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc);
 /* Tokens [first, first + n) of document doc. Thread-safe, no allocation. */
-int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err);
+int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst,
+                     lf_err *err);
 /* The loss mask of its documents, as above. */
 bool lf_shardset_has_mask(const lf_shardset *s);
 bool lf_shardset_trained(const lf_shardset *s, uint64_t doc, uint64_t token);
 uint64_t lf_shardset_count_trained(const lf_shardset *s, uint64_t doc, uint64_t first, uint64_t n);
-/* Margins (false: no file has any), labels, other columns, as above; pairs and documents are counted over all files (a
- * file holds whole pairs). */
+/* Margins (false: no file has any), labels, other columns, as above; pairs and documents are
+ * counted over all files (a file holds whole pairs). */
 bool lf_shardset_has_margin(const lf_shardset *s);
 float lf_shardset_margin(const lf_shardset *s, uint64_t pair);
 bool lf_shardset_label(const lf_shardset *s, uint64_t doc);
 const char *lf_shardset_rest(const lf_shardset *s, uint64_t doc, size_t *len);
-/* Sequences over all files (documents, where a file does not cut them further): lengths in order into
- * len[lf_shardset_n_seqs()]. */
+/* Sequences over all files (documents, where a file does not cut them further): lengths in order
+ * into len[lf_shardset_n_seqs()]. */
 uint64_t lf_shardset_n_seqs(const lf_shardset *s);
 int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err);
 /* Tokens [first, first + n) of the whole split, file after file. Thread-safe, no allocation. */
-int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
-const lf_shard *lf_shardset_file(const lf_shardset *s, size_t i); /* the i-th file, NULL behind the last; borrowed */
+int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst,
+                          lf_err *err);
+const lf_shard *lf_shardset_file(const lf_shardset *s,
+                                 size_t i); /* the i-th file, NULL behind the last; borrowed */
 /* Where a document lies, for messages: file name (borrowed) and index of the document in it. */
 void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index);
-/* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is valid for. */
+/* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is
+ * valid for. */
 const uint8_t *lf_shardset_id(const lf_shardset *s); /* [LF_HASH_BYTES], borrowed */
 
-/* For tests and benchmarks: publish a `shards` artifact in the new directory dir with n_docs pseudo-random documents
- * per split "train" (and n_valid for "valid") of 1 .. max_len tokens, a function of seed alone, over n_files files.
- * Token k of document d is what lf_shard_synthetic_token() says, the last one is eos_id = 0. */
-int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files, uint32_t max_len,
-                             int64_t vocab_size, uint64_t seed, lf_err *err);
+/* For tests and benchmarks: publish a `shards` artifact in the new directory dir with n_docs
+ * pseudo-random documents per split "train" (and n_valid for "valid") of 1 .. max_len tokens, a
+ * function of seed alone, over n_files files. Token k of document d is what
+ * lf_shard_synthetic_token() says, the last one is eos_id = 0. */
+int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files,
+                             uint32_t max_len, int64_t vocab_size, uint64_t seed, lf_err *err);
 uint32_t lf_shard_synthetic_len(uint64_t seed, uint64_t doc, uint32_t max_len);
-uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len, int64_t vocab_size);
+uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len,
+                                  int64_t vocab_size);
 
 #endif

@@ -59,8 +59,8 @@ static int begin_seqs(struct lf_shard_extra *x, const uint64_t *offsets, size_t 
     return rc;
 }
 
-static int add_seqs(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets, size_t n_docs,
-                    uint64_t n_tokens, lf_err *err)
+static int add_seqs(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets,
+                    size_t n_docs, uint64_t n_tokens, lf_err *err)
 {
     bool one = !d->seq_len || d->n_seqs == 1;
     if (!x->any_seqs && one && !d->modes)
@@ -80,14 +80,15 @@ static int add_seqs(struct lf_shard_extra *x, const lf_shard_doc *d, const uint6
     return 0;
 }
 
-int lf_shard_extra_add(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets, size_t n_docs,
-                       uint64_t n_tokens, lf_err *err)
+int lf_shard_extra_add(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets,
+                       size_t n_docs, uint64_t n_tokens, lf_err *err)
 {
     uint64_t sum = 0;
     for (size_t i = 0; d->seq_len && i < d->n_seqs; i++)
         sum += d->seq_len[i];
     if (d->seq_len && sum != d->n)
-        return lf_fail(err, LF_EINVAL, "a document of %zu tokens in sequences of %llu", d->n, (unsigned long long)sum);
+        return lf_fail(err, LF_EINVAL, "a document of %zu tokens in sequences of %llu", d->n,
+                       (unsigned long long)sum);
     int rc = add_mask(x, d, n_tokens, err);
     return rc < 0 ? rc : add_seqs(x, d, offsets, n_docs, n_tokens, err);
 }
@@ -127,7 +128,8 @@ void lf_shard_extra_fini(struct lf_shard_extra *x)
 
 int lf_shard_parts_rank(struct lf_shard_parts *p, uint64_t n_tokens, lf_err *err)
 {
-    uint64_t bytes = n_tokens / 8 + (n_tokens % 8 > 0), blocks = n_tokens / LF_SHARD_RANK + 1, sum = 0;
+    uint64_t bytes = n_tokens / 8 + (n_tokens % 8 > 0), blocks = n_tokens / LF_SHARD_RANK + 1,
+             sum = 0;
     if (!(p->rank = lf_malloc((size_t)blocks, sizeof *p->rank, err)))
         return LF_ENOMEM;
     for (uint64_t b = 0; b < blocks; b++) {
@@ -148,20 +150,24 @@ static uint64_t ones_before(const struct lf_shard_parts *p, uint64_t i)
     return i % 8 ? n + (uint64_t)__builtin_popcount(p->mask[i / 8] & ((1u << i % 8) - 1)) : n;
 }
 
-int lf_shard_parts_check(const struct lf_shard_parts *p, const uint64_t *offsets, uint64_t n_docs, const char *path,
-                         lf_err *err)
+int lf_shard_parts_check(const struct lf_shard_parts *p, const uint64_t *offsets, uint64_t n_docs,
+                         const char *path, lf_err *err)
 {
     for (uint64_t d = 0; d < n_docs; d++)
         if (p->doc_seqs[d] > p->doc_seqs[d + 1])
-            return lf_fail(err, LF_EFORMAT, "%s: doc_seqs decrease at document %llu", path, (unsigned long long)d);
+            return lf_fail(err, LF_EFORMAT, "%s: doc_seqs decrease at document %llu", path,
+                           (unsigned long long)d);
     for (uint64_t s = 0; s < p->n_seqs; s++)
         if (p->seq_offsets[s] > p->seq_offsets[s + 1])
-            return lf_fail(err, LF_EFORMAT, "%s: seq_offsets decrease at sequence %llu", path, (unsigned long long)s);
+            return lf_fail(err, LF_EFORMAT, "%s: seq_offsets decrease at sequence %llu", path,
+                           (unsigned long long)s);
     for (uint64_t d = 0; d <= n_docs; d++)
         if (p->seq_offsets[p->doc_seqs[d]] != offsets[d])
-            return lf_fail(err, LF_EFORMAT, "%s: document %llu does not begin where its first sequence does", path,
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: document %llu does not begin where its first sequence does", path,
                            (unsigned long long)d);
-    return p->doc_seqs[0] == 0 ? 0 : lf_fail(err, LF_EFORMAT, "%s: doc_seqs do not begin at 0", path);
+    return p->doc_seqs[0] == 0 ? 0
+                               : lf_fail(err, LF_EFORMAT, "%s: doc_seqs do not begin at 0", path);
 }
 
 void lf_shard_parts_fini(struct lf_shard_parts *p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a shard may hold besides tokens and documents: the loss mask, and sequences inside documents (shard_parts.c);
- * margins, labels and other columns of rows (shard_rows.c).
+ * What a shard may hold besides tokens and documents: the loss mask, and sequences inside documents
+ * (shard_parts.c); margins, labels and other columns of rows (shard_rows.c).
  */
 #ifndef LF_STORE_SHARD_PRIV_H
 #define LF_STORE_SHARD_PRIV_H
@@ -19,9 +19,10 @@ struct lf_shard_extra {
     int8_t *modes;       /* [n_seqs] */
     size_t n_docs, n_seqs, cap_docs, cap_seqs, cap_modes;
 };
-/* Take document number n_docs, which begins at n_tokens; offsets[n_docs + 1] are those of the ones before. */
-int lf_shard_extra_add(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets, size_t n_docs,
-                       uint64_t n_tokens, lf_err *err);
+/* Take document number n_docs, which begins at n_tokens; offsets[n_docs + 1] are those of the ones
+ * before. */
+int lf_shard_extra_add(struct lf_shard_extra *x, const lf_shard_doc *d, const uint64_t *offsets,
+                       size_t n_docs, uint64_t n_tokens, lf_err *err);
 int lf_shard_extra_put(struct lf_shard_extra *x, lf_h5 *f, uint64_t n_tokens, lf_err *err);
 void lf_shard_extra_fini(struct lf_shard_extra *x);
 
@@ -35,8 +36,10 @@ struct lf_shard_rows {
     size_t cap_margin, cap_label, cap_offset, cap_rest;
 };
 /* Take document number `doc`. */
-int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard_doc *d, size_t doc, lf_err *err);
-int lf_shard_rows_put(const struct lf_shard_rows *x, enum lf_rows rows, lf_h5 *f, size_t n_docs, lf_err *err);
+int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard_doc *d, size_t doc,
+                      lf_err *err);
+int lf_shard_rows_put(const struct lf_shard_rows *x, enum lf_rows rows, lf_h5 *f, size_t n_docs,
+                      lf_err *err);
 void lf_shard_rows_fini(struct lf_shard_rows *x);
 
 /* As read. */
@@ -52,14 +55,14 @@ struct lf_shard_parts {
 };
 #define LF_SHARD_RANK 4096 /* tokens of a block */
 int lf_shard_parts_rank(struct lf_shard_parts *p, uint64_t n_tokens, lf_err *err);
-int lf_shard_parts_check(const struct lf_shard_parts *p, const uint64_t *offsets, uint64_t n_docs, const char *path,
-                         lf_err *err);
+int lf_shard_parts_check(const struct lf_shard_parts *p, const uint64_t *offsets, uint64_t n_docs,
+                         const char *path, lf_err *err);
 void lf_shard_parts_fini(struct lf_shard_parts *p);
 /* rows as its attribute names it. */
 int lf_shard_rows_parse(enum lf_rows *out, const char *name, const char *path, lf_err *err);
 /* The values in what was read by rows (margin, label, rest_offset). */
-int lf_shard_rows_check(const struct lf_shard_parts *p, enum lf_rows rows, uint64_t n_docs, const char *path,
-                        lf_err *err);
+int lf_shard_rows_check(const struct lf_shard_parts *p, enum lf_rows rows, uint64_t n_docs,
+                        const char *path, lf_err *err);
 const struct lf_shard_parts *lf_shard_get_parts(const lf_shard *s);
 
 #endif

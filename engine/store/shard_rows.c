@@ -22,7 +22,9 @@ const char *lf_rows_name(enum lf_rows r)
 static int add_margin(struct lf_shard_rows *x, const lf_shard_doc *d, size_t doc, lf_err *err)
 {
     if (doc % 2)
-        return d->has_margin ? lf_fail(err, LF_EINVAL, "a margin belongs to the first document of a pair") : 0;
+        return d->has_margin
+                   ? lf_fail(err, LF_EINVAL, "a margin belongs to the first document of a pair")
+                   : 0;
     if (d->has_margin && !isfinite(d->margin))
         return lf_fail(err, LF_EINVAL, "the margin of pair %zu is not finite", doc / 2);
     int rc = lf_grow(&x->margin, &x->cap_margin, doc / 2, sizeof *x->margin, err);
@@ -63,7 +65,8 @@ static int add_rest(struct lf_shard_rows *x, const lf_shard_doc *d, size_t doc, 
     return 0;
 }
 
-int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard_doc *d, size_t doc, lf_err *err)
+int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard_doc *d, size_t doc,
+                      lf_err *err)
 {
     switch (rows) {
     case LF_ROWS_PAIRS:
@@ -77,7 +80,8 @@ int lf_shard_rows_add(struct lf_shard_rows *x, enum lf_rows rows, const lf_shard
     }
 }
 
-int lf_shard_rows_put(const struct lf_shard_rows *x, enum lf_rows rows, lf_h5 *f, size_t n_docs, lf_err *err)
+int lf_shard_rows_put(const struct lf_shard_rows *x, enum lf_rows rows, lf_h5 *f, size_t n_docs,
+                      lf_err *err)
 {
     static const uint64_t zero = 0;
     const uint64_t *off = x->rest_offset ? x->rest_offset : &zero;
@@ -110,31 +114,36 @@ int lf_shard_rows_parse(enum lf_rows *out, const char *name, const char *path, l
             *out = (enum lf_rows)r;
             return 0;
         }
-    return lf_fail(err, LF_EFORMAT, "%s: lf_rows is '%.40s'; pairs, unpaired and prompts are known", path, name);
+    return lf_fail(err, LF_EFORMAT, "%s: lf_rows is '%.40s'; pairs, unpaired and prompts are known",
+                   path, name);
 }
 
-static int check_rest(const struct lf_shard_parts *p, uint64_t n_docs, const char *path, lf_err *err)
+static int check_rest(const struct lf_shard_parts *p, uint64_t n_docs, const char *path,
+                      lf_err *err)
 {
     if (p->rest_offset[0] != 0)
         return lf_fail(err, LF_EFORMAT, "%s: rest_offsets do not begin at 0", path);
     for (uint64_t d = 0; d < n_docs; d++)
         if (p->rest_offset[d] > p->rest_offset[d + 1])
-            return lf_fail(err, LF_EFORMAT, "%s: rest_offsets decrease at document %llu", path, (unsigned long long)d);
+            return lf_fail(err, LF_EFORMAT, "%s: rest_offsets decrease at document %llu", path,
+                           (unsigned long long)d);
     return 0;
 }
 
-int lf_shard_rows_check(const struct lf_shard_parts *p, enum lf_rows rows, uint64_t n_docs, const char *path,
-                        lf_err *err)
+int lf_shard_rows_check(const struct lf_shard_parts *p, enum lf_rows rows, uint64_t n_docs,
+                        const char *path, lf_err *err)
 {
     if (rows == LF_ROWS_PAIRS && n_docs % 2)
-        return lf_fail(err, LF_EFORMAT, "%s: %llu documents are no pairs", path, (unsigned long long)n_docs);
+        return lf_fail(err, LF_EFORMAT, "%s: %llu documents are no pairs", path,
+                       (unsigned long long)n_docs);
     for (uint64_t i = 0; p->margin && i < n_docs / 2; i++)
         if (!isfinite(p->margin[i]))
-            return lf_fail(err, LF_EFORMAT, "%s: the margin of pair %llu is not finite", path, (unsigned long long)i);
+            return lf_fail(err, LF_EFORMAT, "%s: the margin of pair %llu is not finite", path,
+                           (unsigned long long)i);
     for (uint64_t d = 0; p->label && d < n_docs; d++)
         if (p->label[d] > 1)
-            return lf_fail(err, LF_EFORMAT, "%s: the label of document %llu is %d, not 0 or 1", path,
-                           (unsigned long long)d, p->label[d]);
+            return lf_fail(err, LF_EFORMAT, "%s: the label of document %llu is %d, not 0 or 1",
+                           path, (unsigned long long)d, p->label[d]);
     return p->rest_offset ? check_rest(p, n_docs, path, err) : 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing shards. Tokens are gathered to whole chunks before HDF5 sees them, document offsets are kept in memory and
- * written at the end; the bytes depend on the documents and the attributes alone.
+ * Writing shards. Tokens are gathered to whole chunks before HDF5 sees them, document offsets are
+ * kept in memory and written at the end; the bytes depend on the documents and the attributes
+ * alone.
  */
 #include "engine/store/shard.h"
 
@@ -50,17 +51,19 @@ static int check_info(const lf_shard_info *info, int token_bytes, lf_err *err)
 {
     uint8_t sha[LF_HASH_BYTES];
     if (info->vocab_size < 1 || info->vocab_size > INT32_MAX)
-        return lf_fail(err, LF_EINVAL, "a shard's vocab_size is 1 to 2^31 - 1, not %lld", (long long)info->vocab_size);
+        return lf_fail(err, LF_EINVAL, "a shard's vocab_size is 1 to 2^31 - 1, not %lld",
+                       (long long)info->vocab_size);
     if (info->eos_id < -1 || info->eos_id >= info->vocab_size)
-        return lf_fail(err, LF_EINVAL, "eos_id %lld is not below vocab_size %lld", (long long)info->eos_id,
-                       (long long)info->vocab_size);
+        return lf_fail(err, LF_EINVAL, "eos_id %lld is not below vocab_size %lld",
+                       (long long)info->eos_id, (long long)info->vocab_size);
     if ((token_bytes != 2 && token_bytes != 4) || (token_bytes == 2 && info->vocab_size > 65536))
-        return lf_fail(err, LF_EINVAL, "tokens of %d bytes cannot hold a vocabulary of %lld", token_bytes,
-                       (long long)info->vocab_size);
+        return lf_fail(err, LF_EINVAL, "tokens of %d bytes cannot hold a vocabulary of %lld",
+                       token_bytes, (long long)info->vocab_size);
     return lf_artifact_parse_hex(sha, info->tokenizer_sha256, err);
 }
 
-int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info, int token_bytes, lf_err *err)
+int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info,
+                    int token_bytes, lf_err *err)
 {
     if (token_bytes == 0)
         token_bytes = info->vocab_size <= 65536 ? 2 : 4;
@@ -74,7 +77,8 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
     w->vocab_size = info->vocab_size;
     w->kind = info->rows;
     rc = LF_ENOMEM;
-    if (!(w->path = lf_strdup(path, err)) || !(w->chunk = lf_malloc(CHUNK_TOKENS, (size_t)token_bytes, err)) ||
+    if (!(w->path = lf_strdup(path, err)) ||
+        !(w->chunk = lf_malloc(CHUNK_TOKENS, (size_t)token_bytes, err)) ||
         lf_grow(&w->offsets, &w->cap, 0, sizeof *w->offsets, err) < 0)
         goto out;
     w->offsets[0] = 0;
@@ -85,8 +89,10 @@ int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info
         (rc = lf_h5_put_attr_i64(w->h5, "vocab_size", info->vocab_size, err)) < 0 ||
         (rc = lf_h5_put_attr_i64(w->h5, "eos_id", info->eos_id, err)) < 0 ||
         (rc = lf_h5_put_attr_str(w->h5, "source", info->source ? info->source : "", err)) < 0 ||
-        (info->rows && (rc = lf_h5_put_attr_str(w->h5, "lf_rows", lf_rows_name(info->rows), err)) < 0) ||
-        (rc = lf_h5_begin_growing(w->h5, "tokens", token_bytes == 2 ? LF_H5_U16 : LF_H5_U32, CHUNK_TOKENS, err)) < 0) {
+        (info->rows &&
+         (rc = lf_h5_put_attr_str(w->h5, "lf_rows", lf_rows_name(info->rows), err)) < 0) ||
+        (rc = lf_h5_begin_growing(w->h5, "tokens", token_bytes == 2 ? LF_H5_U16 : LF_H5_U32,
+                                  CHUNK_TOKENS, err)) < 0) {
         lf_shard_abort(w);
         return rc;
     }
@@ -126,7 +132,8 @@ int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err)
     int rc;
     for (size_t i = 0; i < n; i++)
         if (tokens[i] >= (uint64_t)w->vocab_size)
-            return lf_fail(err, LF_EINVAL, "token id %u at position %zu of a document is not below vocab_size %lld",
+            return lf_fail(err, LF_EINVAL,
+                           "token id %u at position %zu of a document is not below vocab_size %lld",
                            tokens[i], i, (long long)w->vocab_size);
     if ((rc = lf_grow(&w->offsets, &w->cap, w->n_docs + 1, sizeof *w->offsets, err)) < 0)
         return rc;
@@ -156,7 +163,8 @@ uint64_t lf_shard_writer_tokens(const lf_shard_writer *w)
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
 {
     lf_shard_stat st = {.n_docs = w->n_docs, .n_tokens = w->n_tokens};
-    int rc = w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->path) : flush_chunk(w, err);
+    int rc = w->failed ? lf_fail(err, LF_EIO, "%s: an earlier write failed", w->path)
+                       : flush_chunk(w, err);
     if (rc == 0)
         rc = lf_h5_put(w->h5, "doc_offsets", LF_H5_U64, w->offsets, w->n_docs + 1, err);
     if (rc == 0)
@@ -169,7 +177,8 @@ int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err)
     }
     rc = lf_h5_close(w->h5, err);
     w->h5 = NULL;
-    /* Hash before fsync: the pages are still in memory either way, and an I/O error of fsync must be the last word. */
+    /* Hash before fsync: the pages are still in memory either way, and an I/O error of fsync must
+     * be the last word. */
     if (rc < 0 || (rc = lf_tree_hash_file(st.sha256, &st.bytes, w->path, err)) < 0 ||
         (rc = lf_io_fsync_path(w->path, err)) < 0) {
         lf_shard_abort(w);
@@ -199,7 +208,8 @@ uint32_t lf_shard_synthetic_len(uint64_t seed, uint64_t doc, uint32_t max_len)
     return 1 + lf_rng_u32(seed, SITE_LEN, doc) % max_len;
 }
 
-uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len, int64_t vocab_size)
+uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len,
+                                  int64_t vocab_size)
 {
     uint32_t out[4];
     if (k + 1 == len || vocab_size < 2)
@@ -209,8 +219,9 @@ uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint3
 }
 
 /* Documents [d0, d1) as one file of the artifact. */
-static int synthetic_file(lf_artifact *a, const char *dir, const char *name, uint64_t d0, uint64_t d1, uint32_t max_len,
-                          const lf_shard_info *info, uint64_t seed, lf_err *err)
+static int synthetic_file(lf_artifact *a, const char *dir, const char *name, uint64_t d0,
+                          uint64_t d1, uint32_t max_len, const lf_shard_info *info, uint64_t seed,
+                          lf_err *err)
 {
     lf_shard_writer *w = NULL;
     lf_shard_stat st;
@@ -235,8 +246,8 @@ static int synthetic_file(lf_artifact *a, const char *dir, const char *name, uin
     return rc;
 }
 
-int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files, uint32_t max_len,
-                             int64_t vocab_size, uint64_t seed, lf_err *err)
+int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files,
+                             uint32_t max_len, int64_t vocab_size, uint64_t seed, lf_err *err)
 {
     lf_shard_info info = {.vocab_size = vocab_size, .eos_id = 0, .source = "synthetic"};
     lf_artifact a = {0};
@@ -250,10 +261,12 @@ int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid,
     for (int i = 0; i < n_files && rc == 0; i++) {
         uint64_t n = (uint64_t)n_files, k = (uint64_t)i;
         snprintf(name, sizeof name, "train-%05d.h5", i);
-        rc = synthetic_file(&a, dir, name, n_docs * k / n, n_docs * (k + 1) / n, max_len, &info, seed, err);
+        rc = synthetic_file(&a, dir, name, n_docs * k / n, n_docs * (k + 1) / n, max_len, &info,
+                            seed, err);
     }
     if (rc == 0 && n_valid)
-        rc = synthetic_file(&a, dir, "valid-00000.h5", n_docs, n_docs + n_valid, max_len, &info, seed, err);
+        rc = synthetic_file(&a, dir, "valid-00000.h5", n_docs, n_docs + n_valid, max_len, &info,
+                            seed, err);
     if (rc == 0)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);

@@ -32,7 +32,8 @@ static bool in_split(const char *path, const char *split)
     return strncmp(path, split, n) == 0 && path[n] == '-';
 }
 
-static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *dir, const char *name, lf_err *err)
+static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *dir,
+                      const char *name, lf_err *err)
 {
     const lf_shard_info *a = &s->info;
     const char *what = strcmp(a->tokenizer_sha256, b->tokenizer_sha256) != 0 ? "tokenizer_sha256"
@@ -40,7 +41,9 @@ static int check_same(const lf_shardset *s, const lf_shard_info *b, const char *
                        : a->eos_id != b->eos_id                              ? "eos_id"
                        : a->rows != b->rows                                  ? "lf_rows"
                                                                              : NULL;
-    return what ? lf_fail(err, LF_EFORMAT, "%s: %s has another %s than %s", dir, name, what, s->m[0].name) : 0;
+    return what ? lf_fail(err, LF_EFORMAT, "%s: %s has another %s than %s", dir, name, what,
+                          s->m[0].name)
+                : 0;
 }
 
 static int add_shard(lf_shardset *s, const char *dir, const lf_artifact_file *f, lf_err *err)
@@ -59,8 +62,8 @@ static int add_shard(lf_shardset *s, const char *dir, const lf_artifact_file *f,
     int64_t bytes = lf_io_size(path, err);
     int rc = bytes < 0 ? (int)bytes : 0;
     if (rc == 0 && bytes != f->bytes)
-        rc = lf_fail(err, LF_EFORMAT, "%s has %lld bytes, its manifest says %lld (cut short?)", path, (long long)bytes,
-                     (long long)f->bytes);
+        rc = lf_fail(err, LF_EFORMAT, "%s has %lld bytes, its manifest says %lld (cut short?)",
+                     path, (long long)bytes, (long long)f->bytes);
     if (rc == 0)
         rc = lf_shard_open(&m->shard, path, err);
     free(path);
@@ -100,7 +103,8 @@ int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_e
     if (rc < 0)
         goto out;
     if (s->n == 0) {
-        rc = lf_fail(err, LF_ENOENT, "%s has no '%s' shards (files %s-NNNNN.h5)", dir, split, split);
+        rc =
+            lf_fail(err, LF_ENOENT, "%s has no '%s' shards (files %s-NNNNN.h5)", dir, split, split);
         goto out;
     }
     lf_hash_final(h, s->id);
@@ -154,7 +158,8 @@ uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc)
     return m->offsets[d + 1] - m->offsets[d];
 }
 
-int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst, lf_err *err)
+int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst,
+                     lf_err *err)
 {
     if (doc >= s->info.n_docs)
         return lf_fail(err, LF_EINVAL, "document %llu of %llu", (unsigned long long)doc,
@@ -162,8 +167,8 @@ int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t 
     const struct member *m = member_of(s, doc);
     uint64_t d = doc - m->first_doc, len = m->offsets[d + 1] - m->offsets[d];
     if (first > len || n > len - first)
-        return lf_fail(err, LF_EINVAL, "tokens %llu + %zu of a document of %llu", (unsigned long long)first, n,
-                       (unsigned long long)len);
+        return lf_fail(err, LF_EINVAL, "tokens %llu + %zu of a document of %llu",
+                       (unsigned long long)first, n, (unsigned long long)len);
     return lf_shard_read(m->shard, m->offsets[d] + first, n, dst, err);
 }
 
@@ -237,8 +242,8 @@ int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err)
         uint64_t n = seqs_of(&s->m[i], &offsets);
         for (uint64_t k = 0; k < n; k++) {
             if (offsets[k + 1] - offsets[k] > INT32_MAX)
-                return lf_fail(err, LF_EINVAL, "%s: sequence %llu has more than 2^31 - 1 tokens", s->m[i].name,
-                               (unsigned long long)k);
+                return lf_fail(err, LF_EINVAL, "%s: sequence %llu has more than 2^31 - 1 tokens",
+                               s->m[i].name, (unsigned long long)k);
             *len++ = (uint32_t)(offsets[k + 1] - offsets[k]);
         }
     }

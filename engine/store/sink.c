@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blocks go round: the caller fills block n, the writer and the hasher each take 0, 1, 2, ... in order. A block is free
- * again when both are past it. Invariants, under the lock: wrote <= filled, hashed <= filled,
- * filled - min(wrote, hashed) <= LF_SINK_BLOCKS - 1 (one block is being filled).
+ * Blocks go round: the caller fills block n, the writer and the hasher each take 0, 1, 2, ... in
+ * order. A block is free again when both are past it. Invariants, under the lock: wrote <= filled,
+ * hashed <= filled, filled - min(wrote, hashed) <= LF_SINK_BLOCKS - 1 (one block is being filled).
  */
 #include "engine/store/sink.h"
 
@@ -64,7 +64,8 @@ static void *write_blocks(void *arg)
     for (uint64_t n = 0; !err.rc && wait_filled(k, n); n++) {
         size_t b = n % LF_SINK_BLOCKS;
         if (lf_io_pwrite_all(k->fd, k->mem + b * LF_SINK_BLOCK, k->len[b], at, k->path, &err) == 0)
-            (void)sync_file_range(k->fd, at, (off_t)k->len[b], SYNC_FILE_RANGE_WRITE); /* a hint; fsync comes later */
+            (void)sync_file_range(k->fd, at, (off_t)k->len[b],
+                                  SYNC_FILE_RANGE_WRITE); /* a hint; fsync comes later */
         at += (off_t)k->len[b];
         done_with(k, &k->wrote, &err);
     }
@@ -96,7 +97,9 @@ static int start(lf_sink *k, lf_err *err)
         k->started += !e;
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return e ? lf_fail(err, LF_ENOMEM, "cannot start a thread that writes %s: %s", k->path, strerror(e)) : 0;
+    return e ? lf_fail(err, LF_ENOMEM, "cannot start a thread that writes %s: %s", k->path,
+                       strerror(e))
+             : 0;
 }
 
 int lf_sink_create(lf_sink **out, const char *path, mode_t mode, lf_err *err)
@@ -108,7 +111,8 @@ int lf_sink_create(lf_sink **out, const char *path, mode_t mode, lf_err *err)
     pthread_cond_init(&k->changed, NULL);
     k->fd = -1;
     int rc = LF_ENOMEM;
-    if (!(k->path = lf_strdup(path, err)) || !(k->mem = lf_malloc(LF_SINK_BLOCKS, LF_SINK_BLOCK, err)) ||
+    if (!(k->path = lf_strdup(path, err)) ||
+        !(k->mem = lf_malloc(LF_SINK_BLOCKS, LF_SINK_BLOCK, err)) ||
         !(k->hash = lf_tree_hash_create(err)))
         goto out;
     rc = 0;
@@ -133,7 +137,8 @@ static int next_block(lf_sink *k, lf_err *err)
     k->filled++;
     k->at = 0;
     pthread_cond_broadcast(&k->changed);
-    while (!k->err.rc && (k->filled - k->wrote >= LF_SINK_BLOCKS || k->filled - k->hashed >= LF_SINK_BLOCKS))
+    while (!k->err.rc &&
+           (k->filled - k->wrote >= LF_SINK_BLOCKS || k->filled - k->hashed >= LF_SINK_BLOCKS))
         pthread_cond_wait(&k->changed, &k->lock);
     lf_err e = k->err;
     pthread_mutex_unlock(&k->lock);

@@ -45,10 +45,11 @@ int lf_st_dtype_parse(enum lf_st_dtype *out, const char *name, lf_err *err)
             *out = (enum lf_st_dtype)t;
             return 0;
         }
-    return lf_fail(err, LF_ENOTSUP,
-                   "dtype \"%.100s\" is not one that is read here (BOOL, U8 to U64, I8 to I64, F8_E4M3, "
-                   "F8_E5M2, F16, BF16, F32, F64)",
-                   name);
+    return lf_fail(
+        err, LF_ENOTSUP,
+        "dtype \"%.100s\" is not one that is read here (BOOL, U8 to U64, I8 to I64, F8_E4M3, "
+        "F8_E5M2, F16, BF16, F32, F64)",
+        name);
 }
 
 /* ---- making ---- */
@@ -111,17 +112,18 @@ static bool sizes(lf_st_entry *e)
         if (__builtin_mul_overflow(n, e->shape[k], &n))
             return false;
     e->elems = zero ? 0 : n;
-    return !__builtin_mul_overflow(e->elems, (int64_t)lf_st_dtype_bytes(e->dtype), &e->bytes) && e->bytes < (int64_t)1
-                                                                                                                << 62;
+    return !__builtin_mul_overflow(e->elems, (int64_t)lf_st_dtype_bytes(e->dtype), &e->bytes) &&
+           e->bytes < (int64_t)1 << 62;
 }
 
-lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype, int ndim, const int64_t *shape,
-                             lf_err *err)
+lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype, int ndim,
+                             const int64_t *shape, lf_err *err)
 {
     size_t len = strlen(name);
     lf_st_entry e = {.dtype = dtype, .ndim = ndim, .offset = -1, .alias_of = -1};
     if (len == 0 || len > LF_ST_MAX_NAME || lf_utf8_check(name, len) != len) {
-        lf_fail(err, LF_EFORMAT, "a tensor's name has %zu bytes or is not UTF-8; 1 to %d bytes are allowed", len,
+        lf_fail(err, LF_EFORMAT,
+                "a tensor's name has %zu bytes or is not UTF-8; 1 to %d bytes are allowed", len,
                 LF_ST_MAX_NAME);
         return NULL;
     }
@@ -130,7 +132,8 @@ lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype,
         return NULL;
     }
     if (ndim < 0 || ndim > LF_ST_MAX_DIMS) {
-        lf_fail(err, LF_ENOTSUP, "tensor %.200s has %d dimensions; at most %d are read", name, ndim, LF_ST_MAX_DIMS);
+        lf_fail(err, LF_ENOTSUP, "tensor %.200s has %d dimensions; at most %d are read", name, ndim,
+                LF_ST_MAX_DIMS);
         return NULL;
     }
     if (ndim)
@@ -139,7 +142,8 @@ lf_st_entry *lf_st_add_entry(lf_st *s, const char *name, enum lf_st_dtype dtype,
         lf_fail(err, LF_EFORMAT, "tensor %.200s has a shape that no file can hold", name);
         return NULL;
     }
-    if (lf_grow(&s->recs, &s->cap_recs, s->n_recs, sizeof *s->recs, err) < 0 || !(e.name = lf_strdup(name, err)))
+    if (lf_grow(&s->recs, &s->cap_recs, s->n_recs, sizeof *s->recs, err) < 0 ||
+        !(e.name = lf_strdup(name, err)))
         return NULL;
     s->recs[s->n_recs] = (struct lf_st_rec){.e = e};
     return &s->recs[s->n_recs++].e;
@@ -185,7 +189,8 @@ int lf_st_add_meta(lf_st *s, const char *key, const char *value, lf_err *err)
     return 0;
 }
 
-/* Fewer dimensions that say the same, those with the widest steps in the file first: so reading goes forward. */
+/* Fewer dimensions that say the same, those with the widest steps in the file first: so reading
+ * goes forward. */
 static void simplify(struct lf_st_piece *p)
 {
     int n = 0;
@@ -223,7 +228,8 @@ static void simplify_rec(lf_st *s, struct lf_st_rec *r)
     for (size_t i = 0; i < r->n_pieces; i++)
         simplify(&s->pieces[r->piece + i]);
     const struct lf_st_piece *p = &s->pieces[r->piece];
-    bool run = r->n_pieces == 1 && (p->ndim == 0 || (p->ndim == 1 && p->src[0] == 1 && p->dst[0] == 1));
+    bool run =
+        r->n_pieces == 1 && (p->ndim == 0 || (p->ndim == 1 && p->src[0] == 1 && p->dst[0] == 1));
     if (run) {
         r->e.offset = p->offset;
         r->n_pieces = 0;
@@ -245,15 +251,16 @@ static int by_place(const void *a, const void *b)
 /* The same bytes in the same order, seen in the same shape. */
 static bool same_bytes(const lf_st *s, const struct lf_st_rec *x, const struct lf_st_rec *y)
 {
-    bool same = x->e.bytes && x->e.file == y->e.file && x->e.offset == y->e.offset && x->e.dtype == y->e.dtype &&
-                x->e.ndim == y->e.ndim && memcmp(x->e.shape, y->e.shape, sizeof x->e.shape) == 0 &&
+    bool same = x->e.bytes && x->e.file == y->e.file && x->e.offset == y->e.offset &&
+                x->e.dtype == y->e.dtype && x->e.ndim == y->e.ndim &&
+                memcmp(x->e.shape, y->e.shape, sizeof x->e.shape) == 0 &&
                 x->n_pieces == y->n_pieces;
     for (size_t i = 0; same && i < x->n_pieces; i++) {
         const struct lf_st_piece *p = &s->pieces[x->piece + i], *q = &s->pieces[y->piece + i];
         size_t bytes = (size_t)p->ndim * sizeof p->n[0];
-        same = p->file == q->file && p->offset == q->offset && p->first == q->first && p->ndim == q->ndim &&
-               memcmp(p->n, q->n, bytes) == 0 && memcmp(p->src, q->src, bytes) == 0 &&
-               memcmp(p->dst, q->dst, bytes) == 0;
+        same = p->file == q->file && p->offset == q->offset && p->first == q->first &&
+               p->ndim == q->ndim && memcmp(p->n, q->n, bytes) == 0 &&
+               memcmp(p->src, q->src, bytes) == 0 && memcmp(p->dst, q->dst, bytes) == 0;
     }
     return same;
 }
@@ -270,7 +277,8 @@ static void find_aliases(lf_st *s)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const lf_st_entry *const *)a)[0]->name, ((const lf_st_entry *const *)b)[0]->name);
+    return strcmp(((const lf_st_entry *const *)a)[0]->name,
+                  ((const lf_st_entry *const *)b)[0]->name);
 }
 
 int lf_st_seal(lf_st *s, lf_err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening files of a directory that others wrote, without following a link to somewhere else (tensors.h).
+ * Opening files of a directory that others wrote, without following a link to somewhere else
+ * (tensors.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,8 @@
 
 static bool plain_component(const char *s)
 {
-    return s[0] && !strchr(s, '/') && strcmp(s, ".") != 0 && strcmp(s, "..") != 0 && strlen(s) < 256;
+    return s[0] && !strchr(s, '/') && strcmp(s, ".") != 0 && strcmp(s, "..") != 0 &&
+           strlen(s) < 256;
 }
 
 /* The hub cache's own link: NAME of "../../blobs/NAME", below the directory two above. */
@@ -31,7 +33,8 @@ static int open_blob(int dir_fd, const char *dir, const char *name, lf_err *err)
     to[n] = '\0';
     if (!lf_str_has_prefix(to, prefix) || !plain_component(to + sizeof prefix - 1))
         return lf_fail(err, LF_EINVAL,
-                       "%s/%s is a symbolic link to %.200s; only the links of the Hugging Face cache (%sNAME) are "
+                       "%s/%s is a symbolic link to %.200s; only the links of the Hugging Face "
+                       "cache (%sNAME) are "
                        "followed in a model directory; put the file itself there",
                        dir, name, to, prefix);
     int blobs = openat(dir_fd, "../../blobs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -40,15 +43,19 @@ static int open_blob(int dir_fd, const char *dir, const char *name, lf_err *err)
     if (blobs >= 0)
         close(blobs);
     /* Not LF_ENOENT: the name itself is there. */
-    return fd < 0 ? lf_fail(err, LF_EIO, "cannot follow the link %s/%s to %s: %s", dir, name, to, strerror(e)) : fd;
+    return fd < 0 ? lf_fail(err, LF_EIO, "cannot follow the link %s/%s to %s: %s", dir, name, to,
+                            strerror(e))
+                  : fd;
 }
 
 int lf_st_open_file(const char *dir, const char *name, lf_err *err)
 {
     struct stat st;
     if (!plain_component(name))
-        return lf_fail(err, LF_EINVAL,
-                       "%s: \"%.200s\" is not the name of a file in this directory (no path, no \"..\")", dir, name);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s: \"%.200s\" is not the name of a file in this directory (no path, no \"..\")", dir,
+            name);
     int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return lf_fail_errno(err, "cannot open directory %s", dir);

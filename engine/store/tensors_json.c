@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking the members of a large JSON object in place. Balance of brackets is all that is asked of a value here; what a
- * caller uses it parses in full.
+ * Walking the members of a large JSON object in place. Balance of brackets is all that is asked of
+ * a value here; what a caller uses it parses in full.
  */
 #include <jansson.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static int bad(const lf_jscan *j, const char *want, lf_err *err)
 {
     if (j->p >= j->end)
         return lf_fail(err, LF_EFORMAT, "%s: the JSON text ends where %s should be", j->what, want);
-    return lf_fail(err, LF_EFORMAT, "%s: byte %zu of the JSON text: %s expected", j->what, (size_t)(j->p - j->text),
-                   want);
+    return lf_fail(err, LF_EFORMAT, "%s: byte %zu of the JSON text: %s expected", j->what,
+                   (size_t)(j->p - j->text), want);
 }
 
 static void skip_space(lf_jscan *j)
@@ -83,7 +83,8 @@ static int unquote(lf_buf *out, const char *from, const char *to, const lf_jscan
 {
     json_error_t je;
     lf_buf_clear(out);
-    /* The common string has neither escapes nor control bytes; UTF-8 was checked for the whole text. */
+    /* The common string has neither escapes nor control bytes; UTF-8 was checked for the whole
+     * text. */
     const char *p = from + 1;
     while (p < to - 1 && *p != '\\' && (unsigned char)*p >= 0x20)
         p++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a set: one file, or the files of an index and the agreement of both. The same for every kind of file that the
- * Hugging Face libraries index.
+ * Opening a set: one file, or the files of an index and the agreement of both. The same for every
+ * kind of file that the Hugging Face libraries index.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static void index_fini(struct st_index *x)
 
 #define MAX_SHARDS 10000
 
-/* Which shard a name is; new ones are added. An index is written shard by shard or by tensor name, so the shard asked
- * for last is the likely one. */
+/* Which shard a name is; new ones are added. An index is written shard by shard or by tensor name,
+ * so the shard asked for last is the likely one. */
 static int shard_of(struct st_index *x, const char *name, size_t likely, size_t *out, lf_err *err)
 {
     if (likely < x->n_shards && strcmp(x->shards[likely].name, name) == 0) {
@@ -131,7 +131,8 @@ static int parse_index(struct st_index *x, const lf_buf *text, lf_err *err)
     qsort(x->claims, x->n_claims, sizeof *x->claims, claim_cmp);
     for (size_t i = 1; i < x->n_claims; i++)
         if (claim_cmp(&x->claims[i - 1], &x->claims[i]) == 0)
-            return lf_fail(err, LF_EFORMAT, "tensor %.200s is in \"weight_map\" twice", x->claims[i].tensor);
+            return lf_fail(err, LF_EFORMAT, "tensor %.200s is in \"weight_map\" twice",
+                           x->claims[i].tensor);
     return 0;
 }
 
@@ -142,16 +143,17 @@ static int check_claims(const lf_st *s, const struct st_index *x, lf_err *err)
         const struct shard *sh = &x->shards[x->claims[i].shard];
         const lf_st_entry *e = lf_st_find(s, x->claims[i].tensor);
         if (!e)
-            return lf_fail(err, LF_EFORMAT, "tensor %.200s should be in %.200s and is in no file", x->claims[i].tensor,
-                           sh->name);
+            return lf_fail(err, LF_EFORMAT, "tensor %.200s should be in %.200s and is in no file",
+                           x->claims[i].tensor, sh->name);
         if (e->file != sh->file)
-            return lf_fail(err, LF_EFORMAT, "tensor %.200s should be in %.200s and is in %.400s", e->name, sh->name,
-                           lf_st_file_at(s, (size_t)e->file));
+            return lf_fail(err, LF_EFORMAT, "tensor %.200s should be in %.200s and is in %.400s",
+                           e->name, sh->name, lf_st_file_at(s, (size_t)e->file));
     }
     for (size_t i = 0; i < s->n_recs && s->n_recs != x->n_claims; i++) {
         struct claim key = {(char *)(uintptr_t)s->recs[i].e.name, 0};
         if (!bsearch(&key, x->claims, x->n_claims, sizeof key, claim_cmp))
-            return lf_fail(err, LF_EFORMAT, "%.400s has tensor %.200s, which the index does not list",
+            return lf_fail(err, LF_EFORMAT,
+                           "%.400s has tensor %.200s, which the index does not list",
                            lf_st_file_at(s, (size_t)s->recs[i].e.file), s->recs[i].e.name);
     }
     return 0;
@@ -163,8 +165,8 @@ static int read_fd(int fd, const char *path, lf_buf *out, lf_err *err)
     char *text = NULL;
     int rc = fstat(fd, &st) < 0 ? lf_fail_errno(err, "cannot look at %s", path) : 0;
     if (rc == 0 && (uint64_t)st.st_size > MAX_INDEX)
-        rc = lf_fail(err, LF_EFORMAT, "%s has %lld bytes; an index has at most %zu", path, (long long)st.st_size,
-                     MAX_INDEX);
+        rc = lf_fail(err, LF_EFORMAT, "%s has %lld bytes; an index has at most %zu", path,
+                     (long long)st.st_size, MAX_INDEX);
     if (rc == 0 && !(text = lf_malloc((size_t)st.st_size, 1, err)))
         rc = LF_ENOMEM;
     if (rc == 0)
@@ -178,7 +180,8 @@ static int read_fd(int fd, const char *path, lf_buf *out, lf_err *err)
 }
 
 /* index: open at fd (taken). */
-static int add_indexed(lf_st *s, const struct lf_st_kind *kind, int fd, const char *dir, const char *name, lf_err *err)
+static int add_indexed(lf_st *s, const struct lf_st_kind *kind, int fd, const char *dir,
+                       const char *name, lf_err *err)
 {
     struct st_index x = {0};
     char *path = lf_path_join(dir, name, err);
@@ -230,7 +233,8 @@ static int add_directory(lf_st *s, const struct lf_st_kind *kind, const char *di
     int index = one < 0 ? one : maybe_open(dir, kind->index, &has_index, err);
     int rc = index < 0 ? index : 0;
     if (rc == 0 && has_one && has_index)
-        rc = lf_fail(err, LF_EINVAL, "%s holds both %s and %s; name the one you mean", dir, kind->one, kind->index);
+        rc = lf_fail(err, LF_EINVAL, "%s holds both %s and %s; name the one you mean", dir,
+                     kind->one, kind->index);
     if (rc == 0 && !has_one && !has_index)
         rc = lf_fail(err, LF_ENOENT, "%s holds neither %s nor %s", dir, kind->one, kind->index);
     if (rc == 0 && !(path = lf_path_join(dir, kind->one, err)))
@@ -268,7 +272,8 @@ static int add_path(lf_st *s, const struct lf_st_kind *kind, const char *path, l
         return rc < 0 ? rc : lf_st_seal(s, err);
     }
     const char *slash = strrchr(path, '/');
-    char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + (slash == path), err) : lf_strdup(".", err);
+    char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + (slash == path), err)
+                      : lf_strdup(".", err);
     int rc = LF_ENOMEM;
     if (dir)
         rc = add_indexed(s, kind, fd, dir, slash ? slash + 1 : path, err);

@@ -9,7 +9,8 @@
 #include "engine/base/mem.h"
 #include "engine/store/tensors_priv.h"
 
-/* Short runs that lie close together are cut from a window of the file instead of being read one by one. */
+/* Short runs that lie close together are cut from a window of the file instead of being read one by
+ * one. */
 #define WINDOW ((int64_t)256 << 10)
 
 struct reader {
@@ -24,8 +25,10 @@ struct reader {
     lf_err *err;
 };
 
-/* bytes of the file at `at`: borrowed from the window until the next call. alone: what follows is not wanted soon. */
-static int from_window(struct reader *r, int64_t at, int64_t bytes, bool alone, const unsigned char **out)
+/* bytes of the file at `at`: borrowed from the window until the next call. alone: what follows is
+ * not wanted soon. */
+static int from_window(struct reader *r, int64_t at, int64_t bytes, bool alone,
+                       const unsigned char **out)
 {
     if (at < r->win_at || at + bytes > r->win_end) {
         int64_t n = alone ? bytes : r->end - at < WINDOW ? r->end - at : WINDOW;
@@ -39,7 +42,8 @@ static int from_window(struct reader *r, int64_t at, int64_t bytes, bool alone, 
     return 0;
 }
 
-/* The innermost dimension: elements i0 <= i < i1 at src (bytes) + i * step, for places to + i * dst. */
+/* The innermost dimension: elements i0 <= i < i1 at src (bytes) + i * step, for places to + i *
+ * dst. */
 static int read_run(struct reader *r, int64_t src, int64_t to, int64_t i0, int64_t i1, bool far)
 {
     const struct lf_st_piece *p = r->p;
@@ -48,7 +52,8 @@ static int read_run(struct reader *r, int64_t src, int64_t to, int64_t i0, int64
     bool run = step == elem;
     unsigned char *at = r->dst + (to + i0 * dst - r->lo) * elem;
     if (run && dst == 1 && (far || (i1 - i0) * elem > WINDOW / 4))
-        return lf_io_pread_all(r->f->fd, at, (size_t)((i1 - i0) * elem), (off_t)(src + i0 * step), r->f->path, r->err);
+        return lf_io_pread_all(r->f->fd, at, (size_t)((i1 - i0) * elem), (off_t)(src + i0 * step),
+                               r->f->path, r->err);
     int64_t at_once = run ? WINDOW / elem : 1;
     for (int64_t i = i0; i < i1;) {
         int64_t n = i1 - i < at_once ? i1 - i : at_once;
@@ -89,7 +94,8 @@ static int read_dims(struct reader *r, int k, int64_t src, int64_t to)
     /* Only indices whose places can be wanted: lo - reach <= to + i * dst < hi. */
     int64_t dst = p->dst[k], i0 = 0, i1 = p->n[k];
     if (dst > 0) {
-        int64_t a = floor_div(r->lo - reach(p, k) - to + dst - 1, dst), b = floor_div(r->hi - 1 - to, dst) + 1;
+        int64_t a = floor_div(r->lo - reach(p, k) - to + dst - 1, dst),
+                b = floor_div(r->hi - 1 - to, dst) + 1;
         i0 = a > 0 ? a : 0;
         i1 = b < i1 ? b : i1;
     }
@@ -105,9 +111,14 @@ static int read_dims(struct reader *r, int k, int64_t src, int64_t to)
     return 0;
 }
 
-static int read_pieces(const lf_st *s, const struct lf_st_rec *rec, int64_t lo, int64_t hi, void *dst, lf_err *err)
+static int read_pieces(const lf_st *s, const struct lf_st_rec *rec, int64_t lo, int64_t hi,
+                       void *dst, lf_err *err)
 {
-    struct reader r = {.elem = (int64_t)lf_st_dtype_bytes(rec->e.dtype), .lo = lo, .hi = hi, .dst = dst, .err = err};
+    struct reader r = {.elem = (int64_t)lf_st_dtype_bytes(rec->e.dtype),
+                       .lo = lo,
+                       .hi = hi,
+                       .dst = dst,
+                       .err = err};
     int rc = 0;
     if (!(r.window = lf_malloc((size_t)WINDOW, 1, err)))
         return LF_ENOMEM;
@@ -125,30 +136,32 @@ static int read_pieces(const lf_st *s, const struct lf_st_rec *rec, int64_t lo, 
     return rc;
 }
 
-int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst, lf_err *err)
+int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
+               lf_err *err)
 {
-    const struct lf_st_rec *r = (const struct lf_st_rec *)(const void *)e; /* e is its first member */
+    const struct lf_st_rec *r =
+        (const struct lf_st_rec *)(const void *)e; /* e is its first member */
     int64_t elem = (int64_t)lf_st_dtype_bytes(e->dtype);
     if (first < 0 || n < 0 || first > e->elems || n > e->elems - first)
-        return lf_fail(err, LF_EINVAL, "tensor %.200s: elements %lld to %lld of %lld", e->name, (long long)first,
-                       (long long)first + (long long)n, (long long)e->elems);
+        return lf_fail(err, LF_EINVAL, "tensor %.200s: elements %lld to %lld of %lld", e->name,
+                       (long long)first, (long long)first + (long long)n, (long long)e->elems);
     if (n == 0)
         return 0;
     if (e->offset < 0 && r->n_pieces == 0)
         LF_BUG("tensor %s was never placed", e->name);
     const struct lf_st_file *f = &s->files[e->file];
-    int rc = r->n_pieces
-                 ? read_pieces(s, r, first, first + n, dst, err)
-                 : lf_io_pread_all(f->fd, dst, (size_t)(n * elem), (off_t)(e->offset + first * elem), f->path, err);
+    int rc = r->n_pieces ? read_pieces(s, r, first, first + n, dst, err)
+                         : lf_io_pread_all(f->fd, dst, (size_t)(n * elem),
+                                           (off_t)(e->offset + first * elem), f->path, err);
     return rc < 0 ? lf_err_prefix(err, "tensor %.200s", e->name) : 0;
 }
 
 /* All ones in the exponent. `mask` in the type's own width; data need not be aligned. */
-#define COUNT(type, mask)                                                                                              \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-        type v;                                                                                                        \
-        memcpy(&v, p + (size_t)i * sizeof v, sizeof v);                                                                \
-        count += (v & (mask)) == (mask);                                                                               \
+#define COUNT(type, mask)                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        type v;                                                                                    \
+        memcpy(&v, p + (size_t)i * sizeof v, sizeof v);                                            \
+        count += (v & (mask)) == (mask);                                                           \
     }
 
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n)

@@ -14,8 +14,9 @@
 #include "engine/store/torch_file_priv.h"
 
 #define MAX_DEPTH 32
-#define MAX_NODES ((size_t)2 << 20) /* visits: shared objects are visited once for every way that leads to them */
-#define MAX_OTHER 400               /* bytes of names of what is no tensor */
+#define MAX_NODES                                                                                  \
+    ((size_t)2 << 20) /* visits: shared objects are visited once for every way that leads to them */
+#define MAX_OTHER 400 /* bytes of names of what is no tensor */
 
 void lf_torch_fini(struct lf_torch *t)
 {
@@ -31,7 +32,8 @@ int lf_torch_load(struct lf_torch *out, lf_st *s, int fd, const char *path, lf_e
     if (file < 0)
         return file;
     int64_t bytes = s->files[file].bytes;
-    int rc = lf_io_pread_all(fd, head, bytes < (int64_t)sizeof head ? (size_t)bytes : sizeof head, 0, path, err);
+    int rc = lf_io_pread_all(fd, head, bytes < (int64_t)sizeof head ? (size_t)bytes : sizeof head,
+                             0, path, err);
     if (rc < 0)
         return rc;
     if (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PK\5\6", 4) == 0)
@@ -39,11 +41,13 @@ int lf_torch_load(struct lf_torch *out, lf_st *s, int fd, const char *path, lf_e
     if (head[0] == 0x80)
         return lf_torch_load_legacy(out, s, file, err);
     if (memcmp(head + 257, "ustar", 5) == 0)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s is a tar archive, the form of PyTorch before 0.1.10; load and save it with a "
-                       "newer one",
-                       path);
-    return lf_fail(err, LF_EFORMAT, "%s is no file of torch.save: neither a zip archive nor a pickle", path);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s is a tar archive, the form of PyTorch before 0.1.10; load and save it with a "
+            "newer one",
+            path);
+    return lf_fail(err, LF_EFORMAT,
+                   "%s is no file of torch.save: neither a zip archive nor a pickle", path);
 }
 
 int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t, lf_err *err)
@@ -52,7 +56,8 @@ int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t
     lf_st_entry *e = lf_st_add_entry(s, name, t->dtype, t->ndim, t->shape, err);
     if (!e)
         return err && err->rc ? err->rc : LF_EFORMAT;
-    struct lf_st_piece p = {.file = t->storage->file, .ndim = t->ndim, .offset = t->storage->offset + t->first * elem};
+    struct lf_st_piece p = {
+        .file = t->storage->file, .ndim = t->ndim, .offset = t->storage->offset + t->first * elem};
     if (e->elems == 0) {
         lf_st_place(s, p.file, t->storage->offset);
         return 0;
@@ -94,23 +99,27 @@ static int add_key(struct walk *w, const lf_pv *key, uint32_t index, lf_err *err
     } else if (!key || lf_pv_i64(key, &i)) {
         lf_buf_addf(&w->name, "%lld", (long long)i);
     } else {
-        return lf_fail(err, LF_EFORMAT, "a member of %.200s is named by something that is neither text nor number",
+        return lf_fail(err, LF_EFORMAT,
+                       "a member of %.200s is named by something that is neither text nor number",
                        w->name.len > 1 ? w->name.data : "the top dictionary");
     }
     if (w->name.len > LF_ST_MAX_NAME)
-        return lf_fail(err, LF_EFORMAT, "a name of more than %d bytes: %.200s", LF_ST_MAX_NAME, w->name.data);
+        return lf_fail(err, LF_EFORMAT, "a name of more than %d bytes: %.200s", LF_ST_MAX_NAME,
+                       w->name.data);
     return lf_buf_check(&w->name, err);
 }
 
 static int visit(struct walk *w, const lf_pv *v, lf_err *err)
 {
     if (++w->nodes > MAX_NODES)
-        return lf_fail(err, LF_EFORMAT, "more than %zu objects can be reached (a memo bomb?)", MAX_NODES);
+        return lf_fail(err, LF_EFORMAT, "more than %zu objects can be reached (a memo bomb?)",
+                       MAX_NODES);
     if (v->type == LF_PV_TENSOR)
         return w->emit(w->user, w->name.data, v->u.tensor, err);
     if (v->type == LF_PV_DICT || v->type == LF_PV_LIST || v->type == LF_PV_TUPLE) {
         if (w->depth == MAX_DEPTH)
-            return lf_fail(err, LF_EFORMAT, "%.200s: objects nested deeper than %d", w->name.data, MAX_DEPTH);
+            return lf_fail(err, LF_EFORMAT, "%.200s: objects nested deeper than %d", w->name.data,
+                           MAX_DEPTH);
         w->levels[w->depth++] = (struct level){v, 0, w->name.len};
     } else if (w->other && v->type != LF_PV_NONE && w->other->len < MAX_OTHER) {
         lf_buf_adds(w->other, w->other->len ? ", " : "");

@@ -9,7 +9,8 @@
 #include "engine/store/torch_file.h"
 #include "engine/store/torch_pickle.h"
 
-/* The objects of one file; every storage that they name has its place in the file. fini(zeroed) is legal. */
+/* The objects of one file; every storage that they name has its place in the file. fini(zeroed) is
+ * legal. */
 struct lf_torch {
     lf_pickle *pickle;
     char *text; /* of the pickle, which borrows it */
@@ -21,9 +22,11 @@ int lf_torch_load(struct lf_torch *out, lf_st *s, int fd, const char *path, lf_e
 /* An entry for tensor t of that file. */
 int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t, lf_err *err);
 
-typedef int (*lf_torch_emit)(void *user, const char *name, const struct lf_pv_tensor *t, lf_err *err);
-/* Call emit for every tensor that root reaches through dictionaries and lists; names are keys joined by '.'. other (may
- * be NULL): gets the names of what is no tensor, the first few hundred bytes of them. Bounded in depth and in visits.
+typedef int (*lf_torch_emit)(void *user, const char *name, const struct lf_pv_tensor *t,
+                             lf_err *err);
+/* Call emit for every tensor that root reaches through dictionaries and lists; names are keys
+ * joined by '.'. other (may be NULL): gets the names of what is no tensor, the first few hundred
+ * bytes of them. Bounded in depth and in visits.
  */
 int lf_torch_walk(const lf_pv *root, lf_torch_emit emit, void *user, lf_buf *other, lf_err *err);
 
@@ -54,8 +57,8 @@ void lf_zip_fini(struct lf_zip *z);
 int lf_zip_load(struct lf_zip *out, const struct lf_st_file *f, lf_err *err);
 const struct lf_zip_record *lf_zip_find(const struct lf_zip *z, const char *name, size_t len);
 /* Where the bytes of a record begin; checks its local header. */
-int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f, int64_t *offset,
-                lf_err *err);
+int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f,
+                int64_t *offset, lf_err *err);
 /* CRC-32 as zip has it. */
 uint32_t lf_zip_crc(const void *data, size_t n);
 

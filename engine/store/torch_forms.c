@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two forms of a torch file: where the objects' pickle is, and where the bytes of each storage are.
+ * The two forms of a torch file: where the objects' pickle is, and where the bytes of each storage
+ * are.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +17,12 @@ static int64_t elem_bytes(const struct lf_pv_storage *st)
     return st->dtype ? (int64_t)lf_st_dtype_bytes(st->dtype) : 1;
 }
 
-/* Storages by key, each key once, so that files with many tensors in one storage are looked at once. */
+/* Storages by key, each key once, so that files with many tensors in one storage are looked at
+ * once. */
 static int key_cmp(const void *a, const void *b)
 {
-    const lf_pv *x = (*(struct lf_pv_storage *const *)a)->key, *y = (*(struct lf_pv_storage *const *)b)->key;
+    const lf_pv *x = (*(struct lf_pv_storage *const *)a)->key,
+                *y = (*(struct lf_pv_storage *const *)b)->key;
     int c = memcmp(x->u.text, y->u.text, x->n < y->n ? x->n : y->n);
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
@@ -36,7 +39,8 @@ static struct lf_pv_storage **sorted_storages(const struct lf_torch *t, size_t *
 }
 
 /* Two names of one storage agree on what it is. */
-static int copy_place(struct lf_pv_storage *to, const struct lf_pv_storage *from, const char *path, lf_err *err)
+static int copy_place(struct lf_pv_storage *to, const struct lf_pv_storage *from, const char *path,
+                      lf_err *err)
 {
     if (to->elems != from->elems || to->dtype != from->dtype)
         return lf_fail(err, LF_EFORMAT, "%s: storage %.*s is named with two lengths or types", path,
@@ -48,13 +52,15 @@ static int copy_place(struct lf_pv_storage *to, const struct lf_pv_storage *from
 
 static int place_cmp(const void *a, const void *b)
 {
-    const struct lf_pv_storage *x = *(struct lf_pv_storage *const *)a, *y = *(struct lf_pv_storage *const *)b;
+    const struct lf_pv_storage *x = *(struct lf_pv_storage *const *)a,
+                               *y = *(struct lf_pv_storage *const *)b;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
     return (x->elems > y->elems) - (x->elems < y->elems);
 }
 
-/* Storages of different keys share no byte. v is sorted by key; it is sorted by place afterwards. */
+/* Storages of different keys share no byte. v is sorted by key; it is sorted by place
+ * afterwards. */
 static int check_overlap(struct lf_pv_storage **v, size_t n, const char *path, lf_err *err)
 {
     size_t m = 0;
@@ -66,16 +72,17 @@ static int check_overlap(struct lf_pv_storage **v, size_t n, const char *path, l
     for (size_t i = 1; i < m; i++)
         if (v[i]->offset < v[i - 1]->offset + v[i - 1]->elems * elem_bytes(v[i - 1]))
             return lf_fail(err, LF_EFORMAT, "%s: storages %.*s and %.*s overlap", path,
-                           v[i - 1]->key->n > 100 ? 100 : (int)v[i - 1]->key->n, v[i - 1]->key->u.text,
-                           v[i]->key->n > 100 ? 100 : (int)v[i]->key->n, v[i]->key->u.text);
+                           v[i - 1]->key->n > 100 ? 100 : (int)v[i - 1]->key->n,
+                           v[i - 1]->key->u.text, v[i]->key->n > 100 ? 100 : (int)v[i]->key->n,
+                           v[i]->key->u.text);
     return 0;
 }
 
 /* ---- zip ---- */
 
 /* The one record that is called data.pkl; *prefix: bytes of its name up to and with the slash. */
-static int find_objects(const struct lf_zip *z, const struct lf_zip_record **out, size_t *prefix, const char *path,
-                        lf_err *err)
+static int find_objects(const struct lf_zip *z, const struct lf_zip_record **out, size_t *prefix,
+                        const char *path, lf_err *err)
 {
     static const char want[] = "data.pkl";
     const struct lf_zip_record *hit = NULL;
@@ -91,26 +98,29 @@ static int find_objects(const struct lf_zip *z, const struct lf_zip_record **out
         *prefix = r->name_len - n;
     }
     if (!hit)
-        return lf_fail(err, LF_EFORMAT, "%s is a zip file without data.pkl: not one of torch.save", path);
+        return lf_fail(err, LF_EFORMAT, "%s is a zip file without data.pkl: not one of torch.save",
+                       path);
     *out = hit;
     return 0;
 }
 
-static int read_record(char **out, const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f,
-                       lf_err *err)
+static int read_record(char **out, const struct lf_zip *z, const struct lf_zip_record *r,
+                       const struct lf_st_file *f, lf_err *err)
 {
     int64_t at = 0;
     if (r->bytes > (int64_t)LF_PICKLE_MAX)
-        return lf_fail(err, LF_EFORMAT, "%s: its %.*s has %lld bytes; at most %zu are read", f->path,
-                       r->name_len > 100 ? 100 : (int)r->name_len, r->name, (long long)r->bytes, LF_PICKLE_MAX);
+        return lf_fail(err, LF_EFORMAT, "%s: its %.*s has %lld bytes; at most %zu are read",
+                       f->path, r->name_len > 100 ? 100 : (int)r->name_len, r->name,
+                       (long long)r->bytes, LF_PICKLE_MAX);
     int rc = lf_zip_data(z, r, f, &at, err);
     if (rc < 0)
         return rc;
     char *text = lf_malloc((size_t)r->bytes, 1, err);
     rc = text ? lf_io_pread_all(f->fd, text, (size_t)r->bytes, (off_t)at, f->path, err) : LF_ENOMEM;
     if (rc == 0 && lf_zip_crc(text, (size_t)r->bytes) != r->crc)
-        rc = lf_fail(err, LF_EFORMAT, "%s: record %.*s is damaged: its bytes do not match their CRC", f->path,
-                     r->name_len > 100 ? 100 : (int)r->name_len, r->name);
+        rc =
+            lf_fail(err, LF_EFORMAT, "%s: record %.*s is damaged: its bytes do not match their CRC",
+                    f->path, r->name_len > 100 ? 100 : (int)r->name_len, r->name);
     if (rc < 0)
         free(text);
     else
@@ -119,7 +129,8 @@ static int read_record(char **out, const struct lf_zip *z, const struct lf_zip_r
 }
 
 /* PREFIX + tail, or NULL. */
-static const struct lf_zip_record *find_beside(const struct lf_zip *z, const struct lf_zip_record *r, size_t prefix,
+static const struct lf_zip_record *find_beside(const struct lf_zip *z,
+                                               const struct lf_zip_record *r, size_t prefix,
                                                const char *tail, const lf_pv *key, lf_err *err)
 {
     lf_buf b;
@@ -128,27 +139,32 @@ static const struct lf_zip_record *find_beside(const struct lf_zip *z, const str
     lf_buf_adds(&b, tail);
     if (key)
         lf_buf_add(&b, key->u.text, key->n);
-    const struct lf_zip_record *hit = lf_buf_check(&b, err) == 0 ? lf_zip_find(z, b.data, b.len) : NULL;
+    const struct lf_zip_record *hit =
+        lf_buf_check(&b, err) == 0 ? lf_zip_find(z, b.data, b.len) : NULL;
     lf_buf_fini(&b);
     return hit;
 }
 
-static int check_byteorder(const struct lf_zip *z, const struct lf_zip_record *objects, size_t prefix,
-                           const struct lf_st_file *f, lf_err *err)
+static int check_byteorder(const struct lf_zip *z, const struct lf_zip_record *objects,
+                           size_t prefix, const struct lf_st_file *f, lf_err *err)
 {
     char *text = NULL;
     const struct lf_zip_record *r = find_beside(z, objects, prefix, "byteorder", NULL, err);
     if (!r)
-        return 0; /* not written before 2.1, which was always this machine's order; see the magic of storages */
+        /* not written before 2.1, which was always this machine's order; see the magic of
+         * storages */
+        return 0;
     int rc = read_record(&text, z, r, f, err);
     if (rc == 0 && (r->bytes != 6 || memcmp(text, "little", 6) != 0))
-        rc = lf_fail(err, LF_ENOTSUP, "%s was written on a big-endian machine; it is not read here", f->path);
+        rc = lf_fail(err, LF_ENOTSUP, "%s was written on a big-endian machine; it is not read here",
+                     f->path);
     free(text);
     return rc;
 }
 
-static int place_zip(const struct lf_torch *t, const struct lf_zip *z, const struct lf_zip_record *objects,
-                     size_t prefix, int file, const struct lf_st_file *f, lf_err *err)
+static int place_zip(const struct lf_torch *t, const struct lf_zip *z,
+                     const struct lf_zip_record *objects, size_t prefix, int file,
+                     const struct lf_st_file *f, lf_err *err)
 {
     size_t n = 0;
     struct lf_pv_storage **v = sorted_storages(t, &n, err);
@@ -162,13 +178,15 @@ static int place_zip(const struct lf_torch *t, const struct lf_zip *z, const str
         int len = st->key->n > 100 ? 100 : (int)st->key->n;
         const struct lf_zip_record *r = find_beside(z, objects, prefix, "data/", st->key, err);
         if (!r)
-            rc = lf_fail(err, LF_EFORMAT, "%s: storage %.*s has no record in the archive", f->path, len,
-                         st->key->u.text);
+            rc = lf_fail(err, LF_EFORMAT, "%s: storage %.*s has no record in the archive", f->path,
+                         len, st->key->u.text);
         else
             rc = lf_zip_data(z, r, f, &st->offset, err);
         if (rc == 0 && r->bytes != st->elems * elem_bytes(st))
-            rc = lf_fail(err, LF_EFORMAT, "%s: storage %.*s should have %lld bytes and its record has %lld", f->path,
-                         len, st->key->u.text, (long long)(st->elems * elem_bytes(st)), (long long)r->bytes);
+            rc = lf_fail(err, LF_EFORMAT,
+                         "%s: storage %.*s should have %lld bytes and its record has %lld", f->path,
+                         len, st->key->u.text, (long long)(st->elems * elem_bytes(st)),
+                         (long long)r->bytes);
         st->file = file;
     }
     if (rc == 0)
@@ -207,8 +225,10 @@ int lf_torch_load_zip(struct lf_torch *out, lf_st *s, int file, lf_err *err)
 
 /* ---- the older form ---- */
 
-/* The pickle at *at, of a length that only running it tells: its text is read in ever larger pieces. */
-static int load_at(struct lf_torch *out, const struct lf_st_file *f, int64_t *at, const char *name, lf_err *err)
+/* The pickle at *at, of a length that only running it tells: its text is read in ever larger
+ * pieces. */
+static int load_at(struct lf_torch *out, const struct lf_st_file *f, int64_t *at, const char *name,
+                   lf_err *err)
 {
     char what[512];
     snprintf(what, sizeof what, "%.400s: %s at byte %lld", f->path, name, (long long)*at);
@@ -240,29 +260,35 @@ static int load_at(struct lf_torch *out, const struct lf_st_file *f, int64_t *at
 /* Magic number, protocol, and the machine that wrote it. */
 static int check_head(const struct lf_st_file *f, int64_t *at, lf_err *err)
 {
-    static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+    static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
+                                          0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
     unsigned char head[2 + sizeof magic] = {0};
     struct lf_torch t = {0};
     int64_t v = 0;
-    int rc = f->bytes < (int64_t)sizeof head ? LF_EFORMAT : lf_io_pread_all(f->fd, head, sizeof head, 0, f->path, err);
+    int rc = f->bytes < (int64_t)sizeof head
+                 ? LF_EFORMAT
+                 : lf_io_pread_all(f->fd, head, sizeof head, 0, f->path, err);
     if (rc < 0 || memcmp(head + 2, magic, sizeof magic) != 0)
-        return lf_fail(err, LF_EFORMAT, "%s is a pickle, but not one that torch.save wrote", f->path);
+        return lf_fail(err, LF_EFORMAT, "%s is a pickle, but not one that torch.save wrote",
+                       f->path);
     *at = sizeof head;
     rc = load_at(&t, f, at, "protocol", err);
     if (rc == 0 && (!lf_pv_i64(lf_pickle_root(t.pickle), &v) || v != 1001))
-        rc = lf_fail(err, LF_ENOTSUP, "%s: protocol %lld of torch.save; 1001 is read", f->path, (long long)v);
+        rc = lf_fail(err, LF_ENOTSUP, "%s: protocol %lld of torch.save; 1001 is read", f->path,
+                     (long long)v);
     lf_torch_fini(&t);
     if (rc == 0)
         rc = load_at(&t, f, at, "system", err);
     if (rc == 0 && (!lf_pv_i64(lf_pv_get(lf_pickle_root(t.pickle), "little_endian"), &v) || v != 1))
-        rc = lf_fail(err, LF_ENOTSUP, "%s was written on a big-endian machine; it is not read here", f->path);
+        rc = lf_fail(err, LF_ENOTSUP, "%s was written on a big-endian machine; it is not read here",
+                     f->path);
     lf_torch_fini(&t);
     return rc;
 }
 
 /* keys: the list of keys in the order of the bytes that begin at `at`. */
-static int place_legacy(const struct lf_torch *t, const lf_pv *keys, int64_t at, int file, const struct lf_st_file *f,
-                        lf_err *err)
+static int place_legacy(const struct lf_torch *t, const lf_pv *keys, int64_t at, int file,
+                        const struct lf_st_file *f, lf_err *err)
 {
     size_t n = 0;
     struct lf_pv_storage **v = sorted_storages(t, &n, err);
@@ -277,11 +303,14 @@ static int place_legacy(const struct lf_torch *t, const lf_pv *keys, int64_t at,
         if (key->type == LF_PV_STR && n)
             hit = bsearch(&want, v, n, sizeof *v, key_cmp);
         if (!hit) {
-            rc = lf_fail(err, LF_EFORMAT, "%s: storage number %u of its list is used by no tensor", f->path, i);
+            rc = lf_fail(err, LF_EFORMAT, "%s: storage number %u of its list is used by no tensor",
+                         f->path, i);
             break;
         }
-        if (!lf_torch_inside(f, at, 8) || lf_io_pread_all(f->fd, count, 8, (off_t)at, f->path, err) < 0) {
-            rc = lf_fail(err, LF_EFORMAT, "%s ends before storage %.*s (truncated?)", f->path, len, key->u.text);
+        if (!lf_torch_inside(f, at, 8) ||
+            lf_io_pread_all(f->fd, count, 8, (off_t)at, f->path, err) < 0) {
+            rc = lf_fail(err, LF_EFORMAT, "%s ends before storage %.*s (truncated?)", f->path, len,
+                         key->u.text);
             break;
         }
         uint64_t have = 0;
@@ -289,10 +318,12 @@ static int place_legacy(const struct lf_torch *t, const lf_pv *keys, int64_t at,
             have = have << 8 | count[k];
         int64_t bytes = (*hit)->elems * elem_bytes(*hit);
         if (have != (uint64_t)(*hit)->elems)
-            rc = lf_fail(err, LF_EFORMAT, "%s: storage %.*s should have %lld elements and has %llu", f->path, len,
-                         key->u.text, (long long)(*hit)->elems, (unsigned long long)have);
+            rc = lf_fail(err, LF_EFORMAT, "%s: storage %.*s should have %lld elements and has %llu",
+                         f->path, len, key->u.text, (long long)(*hit)->elems,
+                         (unsigned long long)have);
         else if (!lf_torch_inside(f, at + 8, bytes))
-            rc = lf_fail(err, LF_EFORMAT, "%s ends inside of storage %.*s (truncated?)", f->path, len, key->u.text);
+            rc = lf_fail(err, LF_EFORMAT, "%s ends inside of storage %.*s (truncated?)", f->path,
+                         len, key->u.text);
         (*hit)->file = file;
         (*hit)->offset = at + 8;
         at += 8 + bytes;

@@ -30,9 +30,10 @@ void *lf_pickle_alloc(lf_pickle *p, size_t n, size_t size)
     /* As the arena rounds. */
     if (!lf_size_mul(&bytes, n, size) || !lf_size_add(&bytes, bytes, 15) ||
         (bytes &= ~(size_t)15) > p->max_memory - p->memory) {
-        lf_pickle_fail(p, LF_EFORMAT,
-                       "its values take more than %zu bytes; no file of tensors of this length needs that",
-                       p->max_memory);
+        lf_pickle_fail(
+            p, LF_EFORMAT,
+            "its values take more than %zu bytes; no file of tensors of this length needs that",
+            p->max_memory);
         return NULL;
     }
     p->memory += bytes;
@@ -82,11 +83,13 @@ int lf_pickle_put(lf_pickle *p, lf_pv *dict, lf_pv *key, lf_pv *v)
     return rc;
 }
 
-int lf_pickle_load(lf_pickle **out, const void *text, size_t len, size_t *used, const char *what, lf_err *err)
+int lf_pickle_load(lf_pickle **out, const void *text, size_t len, size_t *used, const char *what,
+                   lf_err *err)
 {
     lf_err own = LF_ERR_INIT;
     if (len > LF_PICKLE_MAX)
-        return lf_fail(err, LF_EFORMAT, "%s: a pickle of %zu bytes; at most %zu are read", what, len, LF_PICKLE_MAX);
+        return lf_fail(err, LF_EFORMAT, "%s: a pickle of %zu bytes; at most %zu are read", what,
+                       len, LF_PICKLE_MAX);
     lf_pickle *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return LF_ENOMEM;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The subset of pickle that files of tensors need. A pickle is a program; this interpreter has no instruction that
- * could call anything: a global name is either one of a closed table (rebuild a tensor, a storage class, a dtype,
- * OrderedDict, Namespace, and classes whose instances are kept as inert values) or an error that names opcode, global
- * and offset.
+ * The subset of pickle that files of tensors need. A pickle is a program; this interpreter has no
+ * instruction that could call anything: a global name is either one of a closed table (rebuild a
+ * tensor, a storage class, a dtype, OrderedDict, Namespace, and classes whose instances are kept as
+ * inert values) or an error that names opcode, global and offset.
  *
- * Limits: the text is at most LF_PICKLE_MAX bytes; values take at most 64 MiB plus 8 bytes per byte of text, so
- * neither memo tricks nor a million empty lists take more memory than a real file of that length would. Nothing is
- * recursive.
+ * Limits: the text is at most LF_PICKLE_MAX bytes; values take at most 64 MiB plus 8 bytes per byte
+ * of text, so neither memo tricks nor a million empty lists take more memory than a real file of
+ * that length would. Nothing is recursive.
  *
  * Ownership: a pickle owns its values and borrows the text, which must outlive it.
  */
@@ -36,9 +36,10 @@ enum lf_pv_type {
     LF_PV_STORAGE, /* storage */
     LF_PV_TENSOR,  /* tensor */
     LF_PV_DTYPE,   /* i = enum lf_st_dtype, 0 for one that is not read here */
-    LF_PV_OTHER,   /* an inert instance; items, n: what it was made of (an enum has its value in items[0]) */
-    LF_PV_GLOBAL,  /* i = row of the table of globals; only inside the interpreter */
-    LF_PV_MARK     /* only inside the interpreter */
+    /* an inert instance; items, n: what it was made of (an enum has its value in items[0]) */
+    LF_PV_OTHER,
+    LF_PV_GLOBAL, /* i = row of the table of globals; only inside the interpreter */
+    LF_PV_MARK    /* only inside the interpreter */
 };
 
 typedef struct lf_pv lf_pv;
@@ -67,23 +68,27 @@ struct lf_pv_tensor {
     struct lf_pv_storage *storage;
     enum lf_st_dtype dtype;
     int ndim;
-    int64_t first;                                         /* elements from the start of the storage */
-    int64_t shape[LF_ST_MAX_DIMS], stride[LF_ST_MAX_DIMS]; /* in elements; every element was checked to lie inside */
+    int64_t first; /* elements from the start of the storage */
+    int64_t shape[LF_ST_MAX_DIMS],
+        stride[LF_ST_MAX_DIMS]; /* in elements; every element was checked to lie inside */
 };
 
 typedef struct lf_pickle lf_pickle;
 
-/* Run the program in text[0..len) up to its STOP. *used (may be NULL): bytes up to and with it; on failure len + 1 when
- * the text ended too early, 0 otherwise. what names the text in messages. LF_EFORMAT: broken, or more than a tensor
- * file needs; LF_ENOTSUP: more dimensions or another type. */
-int lf_pickle_load(lf_pickle **out, const void *text, size_t len, size_t *used, const char *what, lf_err *err);
+/* Run the program in text[0..len) up to its STOP. *used (may be NULL): bytes up to and with it; on
+ * failure len + 1 when the text ended too early, 0 otherwise. what names the text in messages.
+ * LF_EFORMAT: broken, or more than a tensor file needs; LF_ENOTSUP: more dimensions or another
+ * type. */
+int lf_pickle_load(lf_pickle **out, const void *text, size_t len, size_t *used, const char *what,
+                   lf_err *err);
 void lf_pickle_destroy(lf_pickle *p);
 lf_pv *lf_pickle_root(lf_pickle *p);
 /* Storages that the program names, each once. */
 size_t lf_pickle_n_storages(const lf_pickle *p);
 struct lf_pv_storage *lf_pickle_storage(lf_pickle *p, size_t i);
 
-/* Member of a LF_PV_DICT by a string key (the last one, as Python has it), or NULL (also when d is no dictionary). */
+/* Member of a LF_PV_DICT by a string key (the last one, as Python has it), or NULL (also when d is
+ * no dictionary). */
 lf_pv *lf_pv_get(const lf_pv *d, const char *key);
 /* An integer or a truth value. false: it is neither. */
 bool lf_pv_i64(const lf_pv *v, int64_t *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a pickle of tensors may name, and what is made of it. Calling a global means choosing a row here: no row runs
- * anything, and rows of kind LF_PG_OTHER only keep their arguments (training arguments and random number states of
- * Megatron-LM are full of them).
+ * What a pickle of tensors may name, and what is made of it. Calling a global means choosing a row
+ * here: no row runs anything, and rows of kind LF_PG_OTHER only keep their arguments (training
+ * arguments and random number states of Megatron-LM are full of them).
  */
 #include <string.h>
 
@@ -81,13 +81,15 @@ static bool is(const char *s, size_t n, const char *want)
     return strlen(want) == n && memcmp(s, want, n) == 0;
 }
 
-const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const char *name, size_t name_len)
+const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const char *name,
+                                   size_t name_len)
 {
     for (size_t i = 0; i < N_GLOBALS; i++) {
         const struct lf_pg_row *r = &GLOBALS[i];
         size_t n = strlen(r->module);
         if (r->name ? is(module, module_len, r->module) && is(name, name_len, r->name)
-                    : module_len >= n && memcmp(module, r->module, n) == 0 && (module_len == n || module[n] == '.'))
+                    : module_len >= n && memcmp(module, r->module, n) == 0 &&
+                          (module_len == n || module[n] == '.'))
             return r;
     }
     return NULL;
@@ -115,10 +117,12 @@ static int get_dims(lf_pickle *p, const lf_pv *v, int64_t *dims, const char *nam
     if (!is_seq(v))
         return lf_pickle_fail(p, LF_EFORMAT, "a tensor's %s is not a tuple", name);
     if (v->n > LF_ST_MAX_DIMS)
-        return lf_pickle_fail(p, LF_ENOTSUP, "a tensor of %u dimensions; at most %d are read", v->n, LF_ST_MAX_DIMS);
+        return lf_pickle_fail(p, LF_ENOTSUP, "a tensor of %u dimensions; at most %d are read", v->n,
+                              LF_ST_MAX_DIMS);
     for (uint32_t k = 0; k < v->n; k++)
         if (!lf_pv_i64(v->u.items[k], &dims[k]) || dims[k] < 0)
-            return lf_pickle_fail(p, LF_EFORMAT, "a tensor's %s is not made of numbers from 0", name);
+            return lf_pickle_fail(p, LF_EFORMAT, "a tensor's %s is not made of numbers from 0",
+                                  name);
     return 0;
 }
 
@@ -130,19 +134,21 @@ static int check_bounds(lf_pickle *p, const struct lf_pv_tensor *t)
     for (int k = 0; k < t->ndim; k++)
         elems = t->shape[k] && elems ? 1 : 0;
     for (int k = 0; k < t->ndim && elems && ok; k++)
-        ok =
-            !__builtin_mul_overflow(t->shape[k] - 1, t->stride[k], &step) && !__builtin_add_overflow(last, step, &last);
+        ok = !__builtin_mul_overflow(t->shape[k] - 1, t->stride[k], &step) &&
+             !__builtin_add_overflow(last, step, &last);
     if (t->storage->dtype == 0)
         have /= (int64_t)lf_st_dtype_bytes(t->dtype);
     if (!ok || (elems && last >= have))
-        return lf_pickle_fail(p, LF_EFORMAT, "a tensor reaches beyond its storage of %lld elements", (long long)have);
+        return lf_pickle_fail(p, LF_EFORMAT, "a tensor reaches beyond its storage of %lld elements",
+                              (long long)have);
     return 0;
 }
 
 static lf_pv *make_tensor(lf_pickle *p, const lf_pv *args, enum lf_pg kind)
 {
     const lf_pv *dtype = kind == LF_PG_TENSOR_V3 && args->n >= 7 ? args->u.items[6] : NULL;
-    if (args->n < 4 || args->u.items[0]->type != LF_PV_STORAGE || (kind == LF_PG_TENSOR_V3 && !dtype)) {
+    if (args->n < 4 || args->u.items[0]->type != LF_PV_STORAGE ||
+        (kind == LF_PG_TENSOR_V3 && !dtype)) {
         lf_pickle_fail(p, LF_EFORMAT, "a tensor is not made of storage, offset, shape and strides");
         return NULL;
     }
@@ -152,7 +158,8 @@ static lf_pv *make_tensor(lf_pickle *p, const lf_pv *args, enum lf_pg kind)
         return NULL;
     v->u.tensor = t;
     t->storage = args->u.items[0]->u.storage;
-    t->dtype = dtype ? (dtype->type == LF_PV_DTYPE ? (enum lf_st_dtype)dtype->u.i : 0) : t->storage->dtype;
+    t->dtype =
+        dtype ? (dtype->type == LF_PV_DTYPE ? (enum lf_st_dtype)dtype->u.i : 0) : t->storage->dtype;
     if (!t->dtype || (t->storage->dtype && t->storage->dtype != t->dtype)) {
         lf_pickle_fail(p, LF_ENOTSUP, "a tensor's type is not one that is read here");
         return NULL;
@@ -161,12 +168,13 @@ static lf_pv *make_tensor(lf_pickle *p, const lf_pv *args, enum lf_pg kind)
         lf_pickle_fail(p, LF_EFORMAT, "a tensor's offset is not a number");
         return NULL;
     }
-    if (get_dims(p, args->u.items[2], t->shape, "shape") < 0 || get_dims(p, args->u.items[3], t->stride, "strides") < 0)
+    if (get_dims(p, args->u.items[2], t->shape, "shape") < 0 ||
+        get_dims(p, args->u.items[3], t->stride, "strides") < 0)
         return NULL;
     t->ndim = (int)args->u.items[2]->n;
     if (args->u.items[3]->n != args->u.items[2]->n) {
-        lf_pickle_fail(p, LF_EFORMAT, "a tensor has %u dimensions and %u strides", args->u.items[2]->n,
-                       args->u.items[3]->n);
+        lf_pickle_fail(p, LF_EFORMAT, "a tensor has %u dimensions and %u strides",
+                       args->u.items[2]->n, args->u.items[3]->n);
         return NULL;
     }
     return check_bounds(p, t) < 0 ? NULL : v;
@@ -177,7 +185,8 @@ static lf_pv *make_from_type(lf_pickle *p, const lf_pv *args)
 {
     const struct lf_pg_row *r = args->n >= 3 ? row_of(args->u.items[0]) : NULL;
     if (!r || r->kind > LF_PG_PARAMETER || !is_seq(args->u.items[2])) {
-        lf_pickle_fail(p, LF_EFORMAT, "a tensor of a class of its own is not made by rebuilding a tensor");
+        lf_pickle_fail(p, LF_EFORMAT,
+                       "a tensor of a class of its own is not made by rebuilding a tensor");
         return NULL;
     }
     return lf_pickle_call(p, args->u.items[0], args->u.items[2]);
@@ -190,21 +199,26 @@ lf_pv *lf_pickle_persistent(lf_pickle *p, const lf_pv *id)
     int64_t n = 0;
     if (is_seq(id) && id->n >= 5 && a[0]->type == LF_PV_STR && is(a[0]->u.text, a[0]->n, "storage"))
         r = row_of(a[1]);
-    if (!r || r->kind != LF_PG_STORAGE || a[2]->type != LF_PV_STR || !lf_pv_i64(a[4], &n) || n < 0 ||
-        n > INT64_MAX / 16) {
-        lf_pickle_fail(p, LF_EFORMAT, "a persistent id that is not (\"storage\", class, key, device, elements)");
+    if (!r || r->kind != LF_PG_STORAGE || a[2]->type != LF_PV_STR || !lf_pv_i64(a[4], &n) ||
+        n < 0 || n > INT64_MAX / 16) {
+        lf_pickle_fail(p, LF_EFORMAT,
+                       "a persistent id that is not (\"storage\", class, key, device, elements)");
         return NULL;
     }
     if (id->n > 5 && a[5]->type != LF_PV_NONE) {
-        lf_pickle_fail(p, LF_ENOTSUP, "storage %.*s is a view of another (a file of PyTorch before 0.4); save it again",
-                       (int)(a[2]->n < 100 ? a[2]->n : 100), a[2]->u.text);
+        lf_pickle_fail(
+            p, LF_ENOTSUP,
+            "storage %.*s is a view of another (a file of PyTorch before 0.4); save it again",
+            (int)(a[2]->n < 100 ? a[2]->n : 100), a[2]->u.text);
         return NULL;
     }
     struct lf_pv_storage *s = lf_pickle_alloc(p, 1, sizeof *s);
     lf_pv *v = s ? lf_pickle_value(p, LF_PV_STORAGE) : NULL;
-    if (!v || lf_grow(&p->storages, &p->cap_storages, p->n_storages, sizeof *p->storages, p->err) < 0)
+    if (!v ||
+        lf_grow(&p->storages, &p->cap_storages, p->n_storages, sizeof *p->storages, p->err) < 0)
         return NULL;
-    *s = (struct lf_pv_storage){.key = a[2], .dtype = r->dtype, .elems = n, .file = -1, .offset = -1};
+    *s = (struct lf_pv_storage){
+        .key = a[2], .dtype = r->dtype, .elems = n, .file = -1, .offset = -1};
     p->storages[p->n_storages++] = s;
     v->u.storage = s;
     return v;
@@ -268,7 +282,8 @@ lf_pv *lf_pickle_call(lf_pickle *p, const lf_pv *f, lf_pv *args)
 {
     const struct lf_pg_row *r = row_of(f);
     if (!r || !is_seq(args)) {
-        lf_pickle_fail(p, LF_EFORMAT, "something that is not a global is called, or not with a tuple");
+        lf_pickle_fail(p, LF_EFORMAT,
+                       "something that is not a global is called, or not with a tuple");
         return NULL;
     }
     switch (r->kind) {

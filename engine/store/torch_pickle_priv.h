@@ -12,16 +12,17 @@
 enum lf_pg {
     LF_PG_TENSOR_V1 = 1, /* torch._utils._rebuild_tensor(storage, first, shape, stride) */
     LF_PG_TENSOR_V2,     /* the same and (requires_grad, hooks, metadata) */
-    LF_PG_TENSOR_V3,     /* the same and (requires_grad, hooks, dtype, metadata), storage counted in bytes */
-    LF_PG_PARAMETER,     /* (data, requires_grad, hooks): data */
-    LF_PG_FROM_TYPE,     /* (function, type, args, state): function(args), a tensor of a subclass */
-    LF_PG_STORAGE,       /* a storage class; cannot be called */
-    LF_PG_DTYPE,         /* a value, not a class; cannot be called */
-    LF_PG_DICT,          /* an empty or filled dictionary */
-    LF_PG_LIST,          /* list, tuple, set from at most one sequence; torch.Size */
-    LF_PG_TEXT,          /* _codecs.encode(text, encoding): its text */
-    LF_PG_CLASS,         /* named, never made (the type of a Parameter subclass) */
-    LF_PG_OTHER          /* an inert value that keeps its arguments */
+    /* the same and (requires_grad, hooks, dtype, metadata), storage counted in bytes */
+    LF_PG_TENSOR_V3,
+    LF_PG_PARAMETER, /* (data, requires_grad, hooks): data */
+    LF_PG_FROM_TYPE, /* (function, type, args, state): function(args), a tensor of a subclass */
+    LF_PG_STORAGE,   /* a storage class; cannot be called */
+    LF_PG_DTYPE,     /* a value, not a class; cannot be called */
+    LF_PG_DICT,      /* an empty or filled dictionary */
+    LF_PG_LIST,      /* list, tuple, set from at most one sequence; torch.Size */
+    LF_PG_TEXT,      /* _codecs.encode(text, encoding): its text */
+    LF_PG_CLASS,     /* named, never made (the type of a Parameter subclass) */
+    LF_PG_OTHER      /* an inert value that keeps its arguments */
 };
 
 struct lf_pg_row {
@@ -31,7 +32,8 @@ struct lf_pg_row {
 };
 
 /* The row of a global, or NULL: refuse it. */
-const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const char *name, size_t name_len);
+const struct lf_pg_row *lf_pg_find(const char *module, size_t module_len, const char *name,
+                                   size_t name_len);
 size_t lf_pg_index(const struct lf_pg_row *row);
 
 struct lf_pickle {
@@ -64,7 +66,8 @@ int lf_pickle_reserve(lf_pickle *p, lf_pv *v, size_t used, size_t more);
 int lf_pickle_append(lf_pickle *p, lf_pv *seq, lf_pv *v);
 int lf_pickle_put(lf_pickle *p, lf_pv *dict, lf_pv *key, lf_pv *v);
 /* An error at the instruction that runs: "WHAT: byte N, REDUCE: ...". */
-int lf_pickle_fail(lf_pickle *p, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int lf_pickle_fail(lf_pickle *p, int rc, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Run the program to its STOP; root is set. */
 int lf_pickle_run(lf_pickle *p);

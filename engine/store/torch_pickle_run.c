@@ -2,8 +2,8 @@
  *
  * The interpreter: a stack of values, a memo, one instruction after the other.
  *
- * Invariants: (1) every read of the text is preceded by need(); (2) every pop is preceded by depth(), and the items
- * above a mark never include the mark.
+ * Invariants: (1) every read of the text is preceded by need(); (2) every pop is preceded by
+ * depth(), and the items above a mark never include the mark.
  */
 #include <string.h>
 
@@ -85,7 +85,8 @@ static int find_mark(lf_pickle *p, size_t *from)
     return 0;
 }
 
-/* The values above index `from` as a sequence; they leave the stack, with the mark below if there is one. */
+/* The values above index `from` as a sequence; they leave the stack, with the mark below if there
+ * is one. */
 static lf_pv *gather(lf_pickle *p, enum lf_pv_type type, size_t from, bool mark)
 {
     lf_pv *v = lf_pickle_value(p, type);
@@ -106,10 +107,11 @@ static int memo_put(lf_pickle *p, uint64_t at)
     int rc = depth(p, 1);
     if (rc < 0)
         return rc;
-    /* An honest program numbers its entries one after the other, each by an instruction of its own. */
+    /* An honest program numbers its entries one after the other, each by an instruction of its
+     * own. */
     if (at > (uint64_t)(p->op - p->text))
-        return lf_pickle_fail(p, LF_EFORMAT, "memo entry %llu after %zu bytes", (unsigned long long)at,
-                              (size_t)(p->op - p->text));
+        return lf_pickle_fail(p, LF_EFORMAT, "memo entry %llu after %zu bytes",
+                              (unsigned long long)at, (size_t)(p->op - p->text));
     if (at >= p->cap_memo) {
         size_t cap = at + 1 > 2 * p->cap_memo ? (size_t)at + 64 : 2 * p->cap_memo;
         lf_pv **memo = lf_pickle_alloc(p, cap, sizeof *memo);
@@ -128,7 +130,8 @@ static int memo_put(lf_pickle *p, uint64_t at)
 static int memo_get(lf_pickle *p, uint64_t at)
 {
     if (at >= p->cap_memo || !p->memo[at])
-        return lf_pickle_fail(p, LF_EFORMAT, "memo entry %llu was never made", (unsigned long long)at);
+        return lf_pickle_fail(p, LF_EFORMAT, "memo entry %llu was never made",
+                              (unsigned long long)at);
     return push(p, p->memo[at]);
 }
 
@@ -212,10 +215,11 @@ static int push_global(lf_pickle *p, const char *module, size_t nm, const char *
         lf_buf_add_visible(&b, module, nm < 150 ? nm : 150);
         lf_buf_addc(&b, '.');
         lf_buf_add_visible(&b, name, nn < 150 ? nn : 150);
-        int rc = lf_pickle_fail(p, LF_EFORMAT,
-                                "names the global %s, which files of tensors do not need; refused (such a "
-                                "file can run any program where PyTorch loads it)",
-                                b.data);
+        int rc = lf_pickle_fail(
+            p, LF_EFORMAT,
+            "names the global %s, which files of tensors do not need; refused (such a "
+            "file can run any program where PyTorch loads it)",
+            b.data);
         lf_buf_fini(&b);
         return rc;
     }
@@ -255,7 +259,8 @@ static int op_call(lf_pickle *p)
     return push(p, lf_pickle_call(p, f, args));
 }
 
-/* The state of an object: Namespace and the like become their dictionary; elsewhere it says nothing about tensors. */
+/* The state of an object: Namespace and the like become their dictionary; elsewhere it says nothing
+ * about tensors. */
 static int op_build(lf_pickle *p)
 {
     int rc = depth(p, 2);
@@ -264,7 +269,8 @@ static int op_build(lf_pickle *p)
     const lf_pv *state = top(p, 0);
     lf_pv *v = top(p, 1);
     p->n_stack--;
-    /* OrderedDict carries _metadata this way, beside its members: only an empty dictionary takes its state. */
+    /* OrderedDict carries _metadata this way, beside its members: only an empty dictionary takes
+     * its state. */
     if (v->type == LF_PV_DICT && v->n == 0 && state->type == LF_PV_DICT) {
         v->u.items = state->u.items;
         v->n = state->n;
@@ -290,7 +296,8 @@ static int op_setitems(lf_pickle *p, size_t from, lf_pv *dict, bool mark)
 {
     int rc = 0;
     if (dict->type != LF_PV_DICT || (p->n_stack - from) % 2)
-        return lf_pickle_fail(p, LF_EFORMAT, "sets members of something that is no dictionary, or half a member");
+        return lf_pickle_fail(p, LF_EFORMAT,
+                              "sets members of something that is no dictionary, or half a member");
     for (size_t i = from; i < p->n_stack && rc == 0; i += 2)
         rc = lf_pickle_put(p, dict, p->stack[i], p->stack[i + 1]);
     p->n_stack = from - mark;
@@ -353,7 +360,8 @@ static int op_small(lf_pickle *p)
     case 0x86:
     case 0x87:
         rc = depth(p, (size_t)(op - 0x84));
-        return rc < 0 ? rc : push(p, gather(p, LF_PV_TUPLE, p->n_stack - (size_t)(op - 0x84), false));
+        return rc < 0 ? rc
+                      : push(p, gather(p, LF_PV_TUPLE, p->n_stack - (size_t)(op - 0x84), false));
     case 't':
     case 'l':
     case 0x91:
@@ -384,7 +392,8 @@ static int op_small(lf_pickle *p)
         p->n_stack--;
         return push(p, lf_pickle_persistent(p, p->stack[p->n_stack]));
     default:
-        return lf_pickle_fail(p, LF_ENOTSUP, "an instruction that files of tensors do not need; refused");
+        return lf_pickle_fail(p, LF_ENOTSUP,
+                              "an instruction that files of tensors do not need; refused");
     }
 }
 
@@ -409,8 +418,11 @@ static int op_with_number(lf_pickle *p, size_t bytes)
         return push_text(p, LF_PV_STR, n);
     case 'T': /* strings of Python 2: bytes that are text where they are UTF-8 */
     case 'U':
-        return push_text(
-            p, need(p, n) == 0 && lf_utf8_check((const char *)p->p, (size_t)n) == n ? LF_PV_STR : LF_PV_BYTES, n);
+        return push_text(p,
+                         need(p, n) == 0 && lf_utf8_check((const char *)p->p, (size_t)n) == n
+                             ? LF_PV_STR
+                             : LF_PV_BYTES,
+                         n);
     case 'B':
     case 'C':
     case 0x8e:
@@ -423,7 +435,9 @@ static int op_with_number(lf_pickle *p, size_t bytes)
     case 'r':
         return memo_put(p, n);
     case 0x80:
-        return n <= 5 ? 0 : lf_pickle_fail(p, LF_ENOTSUP, "protocol %llu; 0 to 5 are known", (unsigned long long)n);
+        return n <= 5 ? 0
+                      : lf_pickle_fail(p, LF_ENOTSUP, "protocol %llu; 0 to 5 are known",
+                                       (unsigned long long)n);
     default: /* FRAME: the instructions that follow, wherever they end */
         return 0;
     }
@@ -489,8 +503,8 @@ int lf_pickle_run(lf_pickle *p)
         p->op = p->p;
         if (p->p == p->end) {
             p->ended = true;
-            return lf_fail(p->err, LF_EFORMAT, "%s: %zu bytes of pickle without STOP (truncated?)", p->what,
-                           (size_t)(p->end - p->text));
+            return lf_fail(p->err, LF_EFORMAT, "%s: %zu bytes of pickle without STOP (truncated?)",
+                           p->what, (size_t)(p->end - p->text));
         }
         p->p++;
         if (*p->op == '.')

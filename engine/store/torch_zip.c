@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The directory of a zip file: names, places, sizes. Trust: the end record against the file, the directory against the
- * end record, each local header against the directory.
+ * The directory of a zip file: names, places, sizes. Trust: the end record against the file, the
+ * directory against the end record, each local header against the directory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static int find_end64(struct where *w, const struct lf_st_file *f, int64_t end, 
         return rc;
     uint64_t at = lf_get_le(loc + 8, 8);
     if (at > (uint64_t)end || (uint64_t)end - at < END64_BYTES + LOC64_BYTES)
-        return lf_fail(err, LF_EFORMAT, "%s: its zip64 end record lies outside of the file", f->path);
+        return lf_fail(err, LF_EFORMAT, "%s: its zip64 end record lies outside of the file",
+                       f->path);
     rc = lf_io_pread_all(f->fd, e, sizeof e, (off_t)at, f->path, err);
     if (rc < 0)
         return rc;
@@ -68,7 +69,8 @@ static int find_end(struct where *w, const struct lf_st_file *f, lf_err *err)
         return lf_fail(err, LF_EFORMAT, "%s: too short for a zip file (truncated?)", f->path);
     rc = lf_io_pread_all(f->fd, tail, (size_t)n, f->bytes - n, f->path, err);
     for (int64_t i = n - END_BYTES; rc == 0 && at < 0 && i >= 0; i--)
-        if (memcmp(tail + i, "PK\5\6", 4) == 0 && (int64_t)lf_get_le(tail + i + 20, 2) == n - END_BYTES - i)
+        if (memcmp(tail + i, "PK\5\6", 4) == 0 &&
+            (int64_t)lf_get_le(tail + i + 20, 2) == n - END_BYTES - i)
             at = i;
     if (rc == 0 && at < 0)
         rc = lf_fail(err, LF_EFORMAT, "%s: a zip file without its directory (truncated?)", f->path);
@@ -76,7 +78,8 @@ static int find_end(struct where *w, const struct lf_st_file *f, lf_err *err)
         const unsigned char *e = tail + at;
         *w = (struct where){lf_get_le(e + 10, 2), lf_get_le(e + 12, 4), lf_get_le(e + 16, 4),
                             (uint64_t)(f->bytes - n + at)};
-        if (lf_get_le(e + 4, 2) != lf_get_le(e + 6, 2) || lf_get_le(e + 8, 2) != lf_get_le(e + 10, 2))
+        if (lf_get_le(e + 4, 2) != lf_get_le(e + 6, 2) ||
+            lf_get_le(e + 8, 2) != lf_get_le(e + 10, 2))
             rc = lf_fail(err, LF_ENOTSUP, "%s: one volume of a divided zip file", f->path);
         else
             rc = find_end64(w, f, f->bytes - n + at, err);
@@ -85,8 +88,10 @@ static int find_end(struct where *w, const struct lf_st_file *f, lf_err *err)
     return rc;
 }
 
-/* Sizes that do not fit in 32 bits stand in field 1 of the extra data, those that are needed, in this order. */
-static bool zip64_sizes(const unsigned char *x, size_t n, uint64_t *usize, uint64_t *csize, uint64_t *offset)
+/* Sizes that do not fit in 32 bits stand in field 1 of the extra data, those that are needed, in
+ * this order. */
+static bool zip64_sizes(const unsigned char *x, size_t n, uint64_t *usize, uint64_t *csize,
+                        uint64_t *offset)
 {
     uint64_t *const want[3] = {usize, csize, offset};
     while (n >= 4) {
@@ -110,7 +115,8 @@ static bool zip64_sizes(const unsigned char *x, size_t n, uint64_t *usize, uint6
     return *usize != 0xFFFFFFFFu && *csize != 0xFFFFFFFFu && *offset != 0xFFFFFFFFu;
 }
 
-/* Nothing is unpacked here; a name that leads elsewhere is a sign of an archive that was made to do harm. */
+/* Nothing is unpacked here; a name that leads elsewhere is a sign of an archive that was made to do
+ * harm. */
 static bool harmless_name(const char *name, size_t n)
 {
     if (n == 0 || name[0] == '/' || memchr(name, '\0', n) || memchr(name, '\\', n))
@@ -125,42 +131,52 @@ static bool harmless_name(const char *name, size_t n)
     return true;
 }
 
-static int check_record(const unsigned char *e, const struct lf_zip_record *r, const struct lf_st_file *f,
-                        uint64_t csize, uint64_t usize, lf_err *err)
+static int check_record(const unsigned char *e, const struct lf_zip_record *r,
+                        const struct lf_st_file *f, uint64_t csize, uint64_t usize, lf_err *err)
 {
     int len = r->name_len > 100 ? 100 : (int)r->name_len;
     bool unix_made = e[5] == 3;
     if (!harmless_name(r->name, r->name_len))
-        return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is named outside of its archive; refused", f->path, len,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: record \"%.*s\" is named outside of its archive; refused", f->path, len,
                        r->name);
     if (unix_made && (lf_get_le(e + 38, 4) >> 16 & S_IFMT) == S_IFLNK)
-        return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is a symbolic link; refused", f->path, len, r->name);
+        return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is a symbolic link; refused", f->path,
+                       len, r->name);
     if (lf_get_le(e + 8, 2) & 1)
         return lf_fail(err, LF_ENOTSUP, "%s: record \"%.*s\" is encrypted", f->path, len, r->name);
     if (csize > INT64_MAX || (r->stored && csize != usize))
-        return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" has %llu stored bytes for %llu", f->path, len, r->name,
-                       (unsigned long long)csize, (unsigned long long)usize);
+        return lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" has %llu stored bytes for %llu",
+                       f->path, len, r->name, (unsigned long long)csize, (unsigned long long)usize);
     return 0;
 }
 
-static int parse_dir(struct lf_zip *z, const struct where *w, const struct lf_st_file *f, lf_err *err)
+static int parse_dir(struct lf_zip *z, const struct where *w, const struct lf_st_file *f,
+                     lf_err *err)
 {
     const unsigned char *p = (const unsigned char *)z->dir, *end = p + w->bytes;
     for (uint64_t i = 0; i < w->n; i++) {
         struct lf_zip_record *r = &z->records[i];
         if (end - p < ENTRY_BYTES || memcmp(p, "PK\1\2", 4) != 0)
-            return lf_fail(err, LF_EFORMAT, "%s: the zip directory is damaged at record %llu of %llu", f->path,
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: the zip directory is damaged at record %llu of %llu", f->path,
                            (unsigned long long)i, (unsigned long long)w->n);
         size_t name = (size_t)lf_get_le(p + 28, 2), extra = (size_t)lf_get_le(p + 30, 2),
                comment = (size_t)lf_get_le(p + 32, 2);
-        uint64_t csize = lf_get_le(p + 20, 4), usize = lf_get_le(p + 24, 4), offset = lf_get_le(p + 42, 4);
+        uint64_t csize = lf_get_le(p + 20, 4), usize = lf_get_le(p + 24, 4),
+                 offset = lf_get_le(p + 42, 4);
         if ((size_t)(end - p) - ENTRY_BYTES < name + extra + comment ||
-            !zip64_sizes(p + ENTRY_BYTES + name, extra, &usize, &csize, &offset) || offset > w->offset)
-            return lf_fail(err, LF_EFORMAT, "%s: the zip directory is damaged at record %llu of %llu", f->path,
+            !zip64_sizes(p + ENTRY_BYTES + name, extra, &usize, &csize, &offset) ||
+            offset > w->offset)
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: the zip directory is damaged at record %llu of %llu", f->path,
                            (unsigned long long)i, (unsigned long long)w->n);
-        *r = (struct lf_zip_record){
-            (const char *)p + ENTRY_BYTES,  (uint32_t)name,           (int64_t)offset, (int64_t)csize,
-            (uint32_t)lf_get_le(p + 16, 4), lf_get_le(p + 10, 2) == 0};
+        *r = (struct lf_zip_record){(const char *)p + ENTRY_BYTES,
+                                    (uint32_t)name,
+                                    (int64_t)offset,
+                                    (int64_t)csize,
+                                    (uint32_t)lf_get_le(p + 16, 4),
+                                    lf_get_le(p + 10, 2) == 0};
         int rc = check_record(p, r, f, csize, usize, err);
         if (rc < 0)
             return rc;
@@ -188,14 +204,17 @@ int lf_zip_load(struct lf_zip *out, const struct lf_st_file *f, lf_err *err)
     int rc = find_end(&w, f, err);
     if (rc < 0)
         return rc;
-    if (w.offset > w.limit || w.bytes > w.limit - w.offset || w.bytes > (uint64_t)MAX_DIR || w.n > MAX_RECORDS ||
-        w.n > w.bytes / ENTRY_BYTES)
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: its zip directory (%llu records, %llu bytes at %llu) does not fit in the file", f->path,
-                       (unsigned long long)w.n, (unsigned long long)w.bytes, (unsigned long long)w.offset);
+    if (w.offset > w.limit || w.bytes > w.limit - w.offset || w.bytes > (uint64_t)MAX_DIR ||
+        w.n > MAX_RECORDS || w.n > w.bytes / ENTRY_BYTES)
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: its zip directory (%llu records, %llu bytes at %llu) does not fit in the file",
+            f->path, (unsigned long long)w.n, (unsigned long long)w.bytes,
+            (unsigned long long)w.offset);
     z.n = (size_t)w.n;
     z.end = (int64_t)w.offset;
-    if (!(z.dir = lf_malloc((size_t)w.bytes, 1, err)) || !(z.records = lf_calloc(z.n, sizeof *z.records, err)))
+    if (!(z.dir = lf_malloc((size_t)w.bytes, 1, err)) ||
+        !(z.records = lf_calloc(z.n, sizeof *z.records, err)))
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = lf_io_pread_all(f->fd, z.dir, (size_t)w.bytes, (off_t)w.offset, f->path, err);
@@ -206,7 +225,8 @@ int lf_zip_load(struct lf_zip *out, const struct lf_st_file *f, lf_err *err)
     for (size_t i = 1; rc == 0 && i < z.n; i++)
         if (record_cmp(&z.records[i - 1], &z.records[i]) == 0)
             rc = lf_fail(err, LF_EFORMAT, "%s: record \"%.*s\" is there twice", f->path,
-                         z.records[i].name_len > 100 ? 100 : (int)z.records[i].name_len, z.records[i].name);
+                         z.records[i].name_len > 100 ? 100 : (int)z.records[i].name_len,
+                         z.records[i].name);
     if (rc < 0)
         lf_zip_fini(&z);
     else
@@ -230,30 +250,33 @@ const struct lf_zip_record *lf_zip_find(const struct lf_zip *z, const char *name
     return NULL;
 }
 
-int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f, int64_t *offset,
-                lf_err *err)
+int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f,
+                int64_t *offset, lf_err *err)
 {
     unsigned char h[LOCAL_BYTES];
     char name[256];
     int len = r->name_len > 100 ? 100 : (int)r->name_len;
     if (!r->stored)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s: record \"%.*s\" is compressed; torch.save stores its records, so store them "
-                       "again with it (or zip -0)",
-                       f->path, len, r->name);
-    int rc = r->header > z->end - LOCAL_BYTES ? LF_EFORMAT
-                                              : lf_io_pread_all(f->fd, h, sizeof h, (off_t)r->header, f->path, err);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: record \"%.*s\" is compressed; torch.save stores its records, so store them "
+            "again with it (or zip -0)",
+            f->path, len, r->name);
+    int rc = r->header > z->end - LOCAL_BYTES
+                 ? LF_EFORMAT
+                 : lf_io_pread_all(f->fd, h, sizeof h, (off_t)r->header, f->path, err);
     size_t name_len = rc == 0 ? (size_t)lf_get_le(h + 26, 2) : 0;
     int64_t at = r->header + LOCAL_BYTES;
-    bool ok = rc == 0 && memcmp(h, "PK\3\4", 4) == 0 && name_len == r->name_len && name_len <= sizeof name &&
-              (int64_t)name_len <= z->end - at &&
+    bool ok = rc == 0 && memcmp(h, "PK\3\4", 4) == 0 && name_len == r->name_len &&
+              name_len <= sizeof name && (int64_t)name_len <= z->end - at &&
               lf_io_pread_all(f->fd, name, name_len, (off_t)at, f->path, err) == 0 &&
               memcmp(name, r->name, name_len) == 0;
     at += ok ? (int64_t)name_len + (int64_t)lf_get_le(h + 28, 2) : 0;
     if (!ok || at > z->end || r->bytes > z->end - at)
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: record \"%.*s\" is not where the zip directory says (truncated or damaged?)", f->path, len,
-                       r->name);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: record \"%.*s\" is not where the zip directory says (truncated or damaged?)",
+            f->path, len, r->name);
     *offset = at;
     return 0;
 }

@@ -2,9 +2,9 @@
  *
  * The best validation: its weights are kept apart, and a run may end when none better comes.
  *
- * Kept is OUT/best-step-N, one for each best so far; at the end that of the best becomes OUT/best and the others go. One that
- * was replaced goes earlier, once a checkpoint that knows its successor is complete: a run that is killed before goes on
- * from one that may still name it.
+ * Kept is OUT/best-step-N, one for each best so far; at the end that of the best becomes OUT/best
+ * and the others go. One that was replaced goes earlier, once a checkpoint that knows its successor
+ * is complete: a run that is killed before goes on from one that may still name it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -54,7 +54,8 @@ static int prune(const lf_trainer *t, int64_t but, lf_err *err)
     return rc;
 }
 
-/* One that is there already was left by the same run when it was killed later: these are its bits. */
+/* One that is there already was left by the same run when it was killed later: these are its
+ * bits. */
 static int keep(lf_trainer *t, int64_t before, lf_err *err)
 {
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
@@ -83,8 +84,8 @@ int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     const int64_t before = t->s.best_step;
     if (t->s.best_score <= score) {
         if (++t->s.stale == t->c->patience)
-            lf_train_log(t, 2, "no better validation than that of step %lld for %lld: the end", (long long)before,
-                         (long long)t->s.stale);
+            lf_train_log(t, 2, "no better validation than that of step %lld for %lld: the end",
+                         (long long)before, (long long)t->s.stale);
         return 0;
     }
     t->s.best_score = score;
@@ -104,15 +105,16 @@ static bool is_of_step(const char *dir, int64_t step)
     enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
     lf_artifact a = {0};
     int64_t is = -1;
-    if (lf_artifact_state(&st, dir, NULL) || st != LF_ARTIFACT_PRESENT || lf_artifact_load(&a, dir, "checkpoint", NULL))
+    if (lf_artifact_state(&st, dir, NULL) || st != LF_ARTIFACT_PRESENT ||
+        lf_artifact_load(&a, dir, "checkpoint", NULL))
         return false;
     const bool same = !lf_json_get_i64(&is, a.meta, "step", true, dir, NULL) && is == step;
     lf_artifact_fini(&a);
     return same;
 }
 
-/* Where the best of this run is kept: in out, or in what an earlier start left, which may have published it already (*whole: as
- * OUT/best is). *from: owned, NULL: nowhere. */
+/* Where the best of this run is kept: in out, or in what an earlier start left, which may have
+ * published it already (*whole: as OUT/best is). *from: owned, NULL: nowhere. */
 static int find_kept(const lf_trainer *t, char **from, bool *whole, lf_err *err)
 {
     char name[40];
@@ -139,11 +141,13 @@ static int find_kept(const lf_trainer *t, char **from, bool *whole, lf_err *err)
 /* With an adapter the model that it makes of its base, as out/checkpoint is. */
 static int publish(const lf_trainer *t, const char *from, bool whole, const char *to, lf_err *err)
 {
-    const struct lf_merge_opts mo = {.base = t->c->init_from, .adapter = from, .out = to, .threads = t->c->threads};
+    const struct lf_merge_opts mo = {
+        .base = t->c->init_from, .adapter = from, .out = to, .threads = t->c->threads};
     const size_t n = strlen(t->c->out);
     if (t->c->adapter && !whole)
         return lf_adapter_merge(&mo, NULL, err);
-    if (strncmp(from, t->c->out, n) != 0 || from[n] != '/') /* an earlier start's stays where it is */
+    if (strncmp(from, t->c->out, n) != 0 ||
+        from[n] != '/') /* an earlier start's stays where it is */
         return lf_artifact_take(from, to, NULL, err);
     if (rename(from, to) != 0)
         return lf_fail_errno(err, "%s", to);
@@ -161,8 +165,9 @@ int lf_train_publish_best(lf_trainer *t, lf_err *err)
     if (!rc && there != LF_ARTIFACT_PRESENT)
         rc = find_kept(t, &from, &whole, err);
     if (!rc && there != LF_ARTIFACT_PRESENT && !from)
-        lf_train_log(t, 1, "there is no %s: what the best validation, after step %lld, had kept is gone", to,
-                     (long long)t->s.best_step);
+        lf_train_log(t, 1,
+                     "there is no %s: what the best validation, after step %lld, had kept is gone",
+                     to, (long long)t->s.best_step);
     else if (!rc && there != LF_ARTIFACT_PRESENT)
         rc = publish(t, from, whole, to, err);
     if (!rc)

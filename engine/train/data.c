@@ -6,7 +6,8 @@
 #include "engine/base/artifact.h"
 #include "engine/train/loop_priv.h"
 
-/* Content of this much is read again at the start without being asked for: seconds, where training takes hours. */
+/* Content of this much is read again at the start without being asked for: seconds, where training
+ * takes hours. */
 #define VERIFY_BYTES ((int64_t)4 << 30)
 
 /* Megatron's order is made for a run of so many samples. */
@@ -14,7 +15,8 @@ static int run_samples(int64_t *samples, const struct lf_train_config *c, lf_err
 {
     int64_t steps;
     lf_schedule lr;
-    return c->megatron_order && *samples == 0 ? lf_train_length(&steps, samples, &lr, c, 0, err) : 0;
+    return c->megatron_order && *samples == 0 ? lf_train_length(&steps, samples, &lr, c, 0, err)
+                                              : 0;
 }
 
 static enum lf_rows rows_of(const struct lf_train_config *c)
@@ -130,8 +132,7 @@ static int open_valid(lf_trainer *t, lf_err *err)
             t->valid_dirs[n] = c->valid[i];
             t->vnames[n] = c->valid_names ? c->valid_names[i] : NULL;
             src[n++] = (lf_loader_source){c->valid[i], 1};
-        }
-        else if (c->valid_required)
+        } else if (c->valid_required)
             return lf_fail(err, LF_ENOENT, "%s has no valid split to validate on", c->valid[i]);
     }
     t->n_valid_dirs = n;
@@ -148,7 +149,8 @@ static int open_valid(lf_trainer *t, lf_err *err)
     return rc || !c->valid_names ? rc : open_sets(t, &lc, err);
 }
 
-/* Compare the content of an artifact with its manifest, as far as `verify` asks for it. Lengths are always compared. */
+/* Compare the content of an artifact with its manifest, as far as `verify` asks for it. Lengths are
+ * always compared. */
 static int verify(const lf_trainer *t, const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
@@ -181,15 +183,20 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
     for (size_t i = 0; i < n && l; i++) {
         uint64_t dropped, all = lf_loader_units(l, i, &dropped);
         if (dropped)
-            lf_train_log(t, 1, "%llu of %llu %s of a %s split are longer than seq_length = %d, or empty, and left out",
-                         (unsigned long long)dropped, (unsigned long long)all, t->c->objective->units, split,
-                         t->c->seq_length);
-        if (lf_loader_cut(l, i) && (t->c->packing == LF_PACK_BFD || lf_shardset_has_mask(lf_loader_set(l, i))))
             lf_train_log(t, 1,
-                         "%llu of %llu documents of a %s split are longer than seq_length = %d and are cut into pieces that "
+                         "%llu of %llu %s of a %s split are longer than seq_length = %d, or empty, "
+                         "and left out",
+                         (unsigned long long)dropped, (unsigned long long)all,
+                         t->c->objective->units, split, t->c->seq_length);
+        if (lf_loader_cut(l, i) &&
+            (t->c->packing == LF_PACK_BFD || lf_shardset_has_mask(lf_loader_set(l, i))))
+            lf_train_log(t, 1,
+                         "%llu of %llu documents of a %s split are longer than seq_length = %d and "
+                         "are cut into pieces that "
                          "do not see each other",
                          (unsigned long long)lf_loader_cut(l, i),
-                         (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs, split, t->c->seq_length);
+                         (unsigned long long)lf_shardset_get_info(lf_loader_set(l, i))->n_docs,
+                         split, t->c->seq_length);
     }
 }
 
@@ -210,21 +217,25 @@ int lf_train_open_data(lf_trainer *t, lf_err *err)
     for (size_t i = 0; i < t->c->n_sources; i++) {
         const lf_shard_info *other = lf_loader_info(t->data, i);
         if (strcmp(other->tokenizer_sha256, info->tokenizer_sha256) != 0)
-            return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", t->c->sources[0].dir,
-                           t->c->sources[i].dir);
+            return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers",
+                           t->c->sources[0].dir, t->c->sources[i].dir);
         if (t->mc.vocab < other->vocab_size)
             t->mc.vocab = other->vocab_size;
     }
-    if (t->vdata && strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
-        return lf_fail(err, LF_EINVAL, "valid_data and data (%s) were made with different tokenizers",
+    if (t->vdata &&
+        strcmp(lf_loader_info(t->vdata, 0)->tokenizer_sha256, info->tokenizer_sha256) != 0)
+        return lf_fail(err, LF_EINVAL,
+                       "valid_data and data (%s) were made with different tokenizers",
                        t->c->sources[0].dir);
     memcpy(t->tokenizer, info->tokenizer_sha256, sizeof(t->tokenizer));
     rc = lf_train_length(&t->total_steps, &t->total_samples, &t->lr, t->c,
                          (int64_t)lf_loader_source_samples(t->data, 0), err);
     if (rc == 0 && t->total_samples > lf_loader_samples(t->data))
-        rc = lf_fail(err, LF_EINVAL, "the run takes %lld samples, Megatron's order has %lld; raise megatron_samples%s",
-                     (long long)t->total_samples, (long long)lf_loader_samples(t->data),
-                     t->c->n_sources > 1 && !t->c->megatron.weighted ? ", or give data_weights" : "");
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "the run takes %lld samples, Megatron's order has %lld; raise megatron_samples%s",
+            (long long)t->total_samples, (long long)lf_loader_samples(t->data),
+            t->c->n_sources > 1 && !t->c->megatron.weighted ? ", or give data_weights" : "");
     return rc;
 }
 
@@ -242,7 +253,8 @@ static size_t split_bytes(const struct lf_train_config *c, const lf_loader_confi
         if (docs > 0 && tokens > 0 && lc->megatron)
             n = run_samples(&samples, c, NULL)
                     ? 0
-                    : lf_loader_megatron_bytes(c->seq_length, (uint64_t)docs, (uint64_t)tokens, (uint64_t)samples);
+                    : lf_loader_megatron_bytes(c->seq_length, (uint64_t)docs, (uint64_t)tokens,
+                                               (uint64_t)samples);
         else if (docs > 0 && tokens > 0)
             n = lf_loader_index_bytes(lc, (uint64_t)docs, (uint64_t)tokens);
     }

@@ -16,7 +16,9 @@ int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *
     if (back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
         return 0;
     d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
-    return d->gpus ? 0 : lf_err_prefix(err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
+    return d->gpus ? 0
+                   : lf_err_prefix(
+                         err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)
@@ -40,7 +42,8 @@ static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, bo
         const size_t n = bytes - at < most ? bytes - at : most;
         rc = o->copy_out(d->back, piece, data + at, n, err);
         if (!rc)
-            rc = sum ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32, LF_COMM_SUM, err)
+            rc = sum ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32,
+                                          LF_COMM_SUM, err)
                      : lf_comm_broadcast(d->comm, piece, n, 0, err);
         if (!rc)
             rc = o->copy_in(d->back, data + at, piece, n, err);
@@ -82,5 +85,6 @@ int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, l
     if (by_host(d))
         return through_host(d, data, bytes, false, err);
     const int rc = lf_devcomm_begin(d, err);
-    return lf_devcomm_end(d, rc ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);
+    return lf_devcomm_end(
+        d, rc ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step that must not be taken: the weights before it and its batch are kept, so that it can be run again and looked
- * at. */
+ * A step that must not be taken: the weights before it and its batch are kept, so that it can be
+ * run again and looked at. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static int add_ints(json_t *o, const char *key, const int32_t *v, int64_t n)
     return bad | json_object_set_new(o, key, a);
 }
 
-static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_batch *b, bool tokens, lf_err *err)
+static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_batch *b, bool tokens,
+                           lf_err *err)
 {
     json_t *o = json_object(), *docs = json_array();
     int64_t rows = (int64_t)b->B * b->T;
@@ -50,7 +51,9 @@ static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, l
         return rc;
     json_t *micro = json_array();
     bool tokens = step.n_samples * t->c->seq_length <= MAX_TOKENS_KEPT;
-    rc = micro && !json_object_set(batch, "micro_batches", micro) ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+    rc = micro && !json_object_set(batch, "micro_batches", micro)
+             ? 0
+             : lf_fail(err, LF_ENOMEM, "out of memory");
     for (int32_t i = 0; i < step.n_micro && !rc; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(l, &b, err);
@@ -79,8 +82,8 @@ static json_t *number_or_text(double x)
     return isfinite(x) ? json_real(x) : json_string(text);
 }
 
-/* Where to keep it: OUT/diverged, or with the step's number when an earlier divergence is kept there. *kept: this very
- * step is, so the run was started again without a change. */
+/* Where to keep it: OUT/diverged, or with the step's number when an earlier divergence is kept
+ * there. *kept: this very step is, so the run was started again without a change. */
 static char *place(const lf_trainer *t, bool *kept, lf_err *err)
 {
     lf_buf b;
@@ -102,11 +105,13 @@ static char *place(const lf_trainer *t, bool *kept, lf_err *err)
     return lf_buf_steal(&b, err);
 }
 
-static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, const char *dir, lf_err *err)
+static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, const char *dir,
+                lf_err *err)
 {
     json_t *batch =
-        json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss", number_or_text(st->loss),
-                  "loss_mean", number_or_text(lf_train_loss_mean(t)), "grad_norm", number_or_text(st->grad_norm));
+        json_pack("{s:s,s:I,s:o,s:o,s:o}", "why", why, "batch", (json_int_t)st->batch, "loss",
+                  number_or_text(st->loss), "loss_mean", number_or_text(lf_train_loss_mean(t)),
+                  "grad_norm", number_or_text(st->grad_norm));
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
     int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     if (!rc)
@@ -128,13 +133,15 @@ static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *w
     int rc = kept ? 0 : keep(t, st, why, dir, err);
     if (!rc)
         rc = lf_fail(err, LF_ENUMERIC,
-                     "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld and the weights "
+                     "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld "
+                     "and the weights "
                      "before it are in "
                      "%s; lower lr, or pass over it with skip_batches = %lld",
                      (long long)t->s.step + 1, why, st->loss, lf_train_loss_mean(t), st->grad_norm,
                      (long long)st->batch, dir, (long long)st->batch);
     else
-        rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept", (long long)t->s.step + 1, why);
+        rc = lf_err_prefix(err, "diverged at step %lld: %s, and it could not be kept",
+                           (long long)t->s.step + 1, why);
     free(dir);
     return rc;
 }
@@ -146,6 +153,7 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
     int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc ? NULL : err);
     if (rc || agreed)
         return rc ? rc : agreed;
-    return lf_fail(err, LF_ENUMERIC, "diverged at step %lld: %s; rank 0 keeps the batch and the weights before it",
+    return lf_fail(err, LF_ENUMERIC,
+                   "diverged at step %lld: %s; rank 0 keeps the batch and the weights before it",
                    (long long)t->s.step + 1, why);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What else runs on a model while it trains, such as samples of what it would say: a struct of functions that the loop
- * calls. A guest adds chains to the plan, whose memory it shares with training (never running together), and is called
- * between steps with the weights as they are then. It leaves weights, moments and data alone, so what is trained has the
- * same bits with it and without; what it finds may go into the metrics.
+ * What else runs on a model while it trains, such as samples of what it would say: a struct of
+ * functions that the loop calls. A guest adds chains to the plan, whose memory it shares with
+ * training (never running together), and is called between steps with the weights as they are then.
+ * It leaves weights, moments and data alone, so what is trained has the same bits with it and
+ * without; what it finds may go into the metrics.
  */
 #ifndef LF_TRAIN_GUEST_H
 #define LF_TRAIN_GUEST_H
@@ -15,20 +16,25 @@
 
 typedef struct lf_trainer lf_trainer;
 
-#define LF_TRAIN_GUEST_ERAS    24 /* a guest's chains take the eras below this bit (lf_chain_opts), training those above */
+#define LF_TRAIN_GUEST_ERAS                                                                        \
+    24 /* a guest's chains take the eras below this bit (lf_chain_opts), training those above */
 #define LF_TRAIN_GUEST_METRICS 8
 
 struct lf_train_guest {
     void *user;       /* of every function; borrowed */
     int64_t interval; /* visited after every so many steps, and after the last */
-    /* Before the plan is finished, on every rank and for lf_train_plan. d and ps outlive `leave`. */
+    /* Before the plan is finished, on every rank and for lf_train_plan. d and ps outlive
+     * `leave`. */
     int (*plan)(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *plan, lf_err *err);
     /* The plan has memory, the data is open; on every rank, before weights are there. */
     int (*bind)(void *user, lf_trainer *t, lf_exec *ex, lf_back *back, lf_err *err);
-    /* Rank 0, after step `step`; the other ranks wait. values: [n_metrics] for the record of that step, NaN: left out. Called
-     * again for a step that a run visited before it was killed. */
+    /* Rank 0, after step `step`; the other ranks wait. values: [n_metrics] for the record of that
+     * step, NaN: left out. Called again for a step that a run visited before it was killed. */
     int (*visit)(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err);
-    void (*leave)(void *user); /* before executor, plan and decoder are destroyed; also when plan or bind failed */
+    void (*leave)(
+        void *
+            /* before executor, plan and decoder are destroyed; also when plan or bind failed */
+            user);
     const char *const *metrics;
     size_t n_metrics; /* at most LF_TRAIN_GUEST_METRICS */
 };

@@ -2,11 +2,13 @@
  *
  * Filling micro-batches in the order of order.c, ahead of their use.
  *
- * Two walkers go over the same order: the caller's (lf_loader_begin_step: counts, from the packing index alone) and the
- * filling thread's. Slots form a ring; `made` and `used` count micro-batches since the last seek.
+ * Two walkers go over the same order: the caller's (lf_loader_begin_step: counts, from the packing
+ * index alone) and the filling thread's. Slots form a ring; `made` and `used` count micro-batches
+ * since the last seek.
  *   1. The thread writes slot made % LF_LOADER_SLOTS without the lock, only while made - used <
  * LF_LOADER_SLOTS - 1: the slot handed out last (used - 1) is never written to.
- *   2. A seek raises `gen`; the thread drops what it filled under an older one and takes its place from seek_to.
+ *   2. A seek raises `gen`; the thread drops what it filled under an older one and takes its place
+ *      from seek_to.
  *   3. A failure of the thread is kept and told by every lf_loader_next until the next seek.
  */
 #include "engine/train/loader.h"
@@ -48,14 +50,16 @@ static void name_segment(lf_loader_batch *b, int64_t doc, size_t source, bool mi
     b->seg_mismatched[b->n_segs] = mismatched;
 }
 
-/* Targets of a segment: every token but its first, and the one behind it unless it ends its document. */
+/* Targets of a segment: every token but its first, and the one behind it unless it ends its
+ * document. */
 static uint32_t seg_trained(const struct lf_loader_src *src, const lf_pack_seg *s)
 {
     uint32_t n = s->len - s->last;
     return src->masked ? (uint32_t)lf_shardset_count_trained(src->set, s->doc, s->first + 1, n) : n;
 }
 
-static int fill_segment(const struct lf_loader_src *src, const lf_pack_seg *s, int32_t *tokens, int32_t *targets, lf_err *err)
+static int fill_segment(const struct lf_loader_src *src, const lf_pack_seg *s, int32_t *tokens,
+                        int32_t *targets, lf_err *err)
 {
     const lf_shardset *set = src->set;
     int32_t after = -1;
@@ -71,8 +75,9 @@ static int fill_segment(const struct lf_loader_src *src, const lf_pack_seg *s, i
 }
 
 /* Row `row` of a micro-batch from one sequence; n_segs 0: all padding. */
-static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct lf_loader_src *src,
-                    const lf_pack_seg *segs, uint32_t n_segs, lf_err *err)
+static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row,
+                    const struct lf_loader_src *src, const lf_pack_seg *segs, uint32_t n_segs,
+                    lf_err *err)
 {
     size_t base = (size_t)row * (size_t)l->T;
     int32_t at = 0;
@@ -80,9 +85,11 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const s
     for (uint32_t k = 0; k < n_segs; k++) {
         int n = lf_units_parts(&src->units, &segs[k], part);
         for (int i = 0; i < n; i++) {
-            int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at, len = (int32_t)part[i].seg.len;
-            int rc = part[i].mismatched ? lf_units_fill_mismatched(&src->units, &part[i], tokens, targets, err)
-                                        : fill_segment(src, &part[i].seg, tokens, targets, err);
+            int32_t *tokens = b->tokens + base + at, *targets = b->targets + base + at,
+                    len = (int32_t)part[i].seg.len;
+            int rc = part[i].mismatched
+                         ? lf_units_fill_mismatched(&src->units, &part[i], tokens, targets, err)
+                         : fill_segment(src, &part[i].seg, tokens, targets, err);
             if (rc < 0)
                 return rc;
             fill_positions(b->positions + base + at, len);
@@ -105,8 +112,8 @@ static int fill_row(const lf_loader *l, lf_loader_batch *b, int32_t row, const s
 }
 
 /* The same from a sample of Megatron's: T tokens and the one after them. */
-static int fill_row_mega(const lf_loader *l, lf_loader_batch *b, int32_t row, const struct lf_mega *m, uint64_t sample,
-                         lf_err *err)
+static int fill_row_mega(const lf_loader *l, lf_loader_batch *b, int32_t row,
+                         const struct lf_mega *m, uint64_t sample, lf_err *err)
 {
     size_t base = (size_t)row * (size_t)l->T, T = (size_t)l->T;
     int rc = lf_mega_read(m, sample, l->row, err);
@@ -145,14 +152,16 @@ static int fill_batch(lf_loader *l, lf_loader_batch *b, lf_err *err)
         int rc = there && l->mega ? fill_row_mega(l, b, (int32_t)(i - lo), &l->mega[k], seq, err)
                                   : fill_row(l, b, (int32_t)(i - lo), &l->src[k], l->segs, n, err);
         if (rc < 0)
-            return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i), l->src[k].dir);
+            return lf_err_prefix(err, "sample %lld of the data order (%s)", (long long)(first + i),
+                                 l->src[k].dir);
     }
     for (int32_t i = b->n_segs + 1; i <= l->B * l->max_segs; i++)
         b->cu_seqlens[i] = l->B * l->T;
     return 0;
 }
 
-/* Take up a new place after a seek; false when the order ends there. Also moves to the next step when one is full. */
+/* Take up a new place after a seek; false when the order ends there. Also moves to the next step
+ * when one is full. */
 static bool fill_place(lf_loader *l, bool reseek, int64_t seek_to)
 {
     if (reseek) {
@@ -167,8 +176,11 @@ static bool fill_place(lf_loader *l, bool reseek, int64_t seek_to)
         return true;
     }
     if (!lf_stepper_settle(&l->fill_step, &l->order) || micros_of(l, l->fill_step.n) == 0)
-        return false; /* no micro-batch for this rank: in the last step of a validation only, see lf_order_check */
-    /* Others had micro-batches in the last round and this rank had none: a short way, where a seek may be a long one.
+        /* no micro-batch for this rank: in the last step of a validation only, see
+         * lf_order_check */
+        return false;
+    /* Others had micro-batches in the last round and this rank had none: a short way, where a seek
+     * may be a long one.
      */
     for (int64_t unit = (int64_t)l->B * l->dp_size, end = l->fill_step.first;
          l->fill_walk.sample < end && end - l->fill_walk.sample < unit;) {
@@ -293,7 +305,8 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err)
 int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err)
 {
     if (!l->in_step || l->micro >= l->now.n_micro)
-        return lf_fail(err, LF_EINVAL, "no micro-batch left in the optimizer step; begin the next one");
+        return lf_fail(err, LF_EINVAL,
+                       "no micro-batch left in the optimizer step; begin the next one");
     int rc = 0;
     const lf_loader_batch *b = NULL;
     pthread_mutex_lock(&l->lock);
@@ -368,8 +381,9 @@ static json_t *describe_segs(const lf_loader *l, size_t k, uint64_t seq, lf_pack
             const char *file;
             uint64_t doc;
             lf_shardset_locate(l->src[k].set, s->doc, &file, &doc);
-            json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "file", file, "doc", (json_int_t)doc, "first",
-                                                  (json_int_t)s->first, "len", (json_int_t)s->len));
+            json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "file", file, "doc",
+                                                  (json_int_t)doc, "first", (json_int_t)s->first,
+                                                  "len", (json_int_t)s->len));
         }
     }
     return list;
@@ -390,8 +404,9 @@ json_t *lf_loader_describe(const lf_loader *l, int64_t sample, lf_err *err)
     lf_walker_seek(&w, &l->order, sample);
     lf_walker_next(&w, &l->order, &k, &seq, &epoch);
     json_t *list = l->mega ? lf_mega_describe(&l->mega[k], seq) : describe_segs(l, k, seq, segs);
-    json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample, "source", l->src[k].dir,
-                                 "epoch", (json_int_t)epoch, "sequence", (json_int_t)seq, "segments", list)
+    json_t *o = list ? json_pack("{s:I, s:s, s:I, s:I, s:o}", "sample", (json_int_t)sample,
+                                 "source", l->src[k].dir, "epoch", (json_int_t)epoch, "sequence",
+                                 (json_int_t)seq, "segments", list)
                      : NULL;
     free(segs);
     if (!o)

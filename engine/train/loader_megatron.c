@@ -8,8 +8,8 @@
 #include "engine/base/mem.h"
 #include "engine/train/loader_priv.h"
 
-int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T, uint64_t samples,
-                 lf_err *err)
+int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T,
+                 uint64_t samples, lf_err *err)
 {
     double bounds[4];
     uint32_t *len = NULL;
@@ -22,8 +22,11 @@ int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_mega
     if (rc == 0)
         rc = lf_shardset_seq_lengths(set, len, err);
     if (rc == 0) {
-        lf_megatron_order_args a = {
-            .lengths = len, .n_seqs = m->n_seqs, .T = (uint32_t)T, .samples = samples, .seed = c->seed};
+        lf_megatron_order_args a = {.lengths = len,
+                                    .n_seqs = m->n_seqs,
+                                    .T = (uint32_t)T,
+                                    .samples = samples,
+                                    .seed = c->seed};
         m->first[0] = 0;
         for (uint64_t i = 0; i < m->n_seqs; i++)
             m->first[i + 1] = m->first[i] + len[i];
@@ -42,12 +45,14 @@ void lf_mega_fini(struct lf_mega *m)
 
 size_t lf_mega_bytes(const struct lf_mega *m)
 {
-    return m->order ? lf_megatron_order_bytes(m->order) + (size_t)(m->n_seqs + 1) * sizeof *m->first : 0;
+    return m->order ? lf_megatron_order_bytes(m->order) + (size_t)(m->n_seqs + 1) * sizeof *m->first
+                    : 0;
 }
 
 size_t lf_loader_megatron_bytes(int32_t T, uint64_t seqs, uint64_t tokens, uint64_t samples)
 {
-    uint64_t t = (uint64_t)T, epochs = tokens ? (samples * t + tokens) / tokens : 1, n = epochs * tokens / t + 1;
+    uint64_t t = (uint64_t)T, epochs = tokens ? (samples * t + tokens) / tokens : 1,
+             n = epochs * tokens / t + 1;
     return (size_t)(4 * (epochs * seqs + 3 * n + seqs) + 8 * (seqs + 1));
 }
 
@@ -73,8 +78,8 @@ int lf_mega_read(const struct lf_mega *m, uint64_t sample, int32_t *dst, lf_err 
 static int describe_piece(void *user, uint64_t seq, uint64_t first, uint32_t n, lf_err *err)
 {
     (void)err;
-    return json_array_append_new(user, json_pack("{s:I, s:I, s:I}", "sequence", (json_int_t)seq, "first",
-                                                 (json_int_t)first, "len", (json_int_t)n));
+    return json_array_append_new(user, json_pack("{s:I, s:I, s:I}", "sequence", (json_int_t)seq,
+                                                 "first", (json_int_t)first, "len", (json_int_t)n));
 }
 
 json_t *lf_mega_describe(const struct lf_mega *m, uint64_t sample)
@@ -89,36 +94,40 @@ json_t *lf_mega_describe(const struct lf_mega *m, uint64_t sample)
 
 /* ---- all of them ---- */
 
-/* Does the blend ask a source for more than its index has? The counts only rise, so its end tells. */
-static int check_blend(const struct lf_mega *m, struct lf_order *o, const lf_loader_config *c, lf_err *err)
+/* Does the blend ask a source for more than its index has? The counts only rise, so its end
+ * tells. */
+static int check_blend(const struct lf_mega *m, struct lf_order *o, const lf_loader_config *c,
+                       lf_err *err)
 {
     struct lf_walker w;
     lf_walker_seek(&w, o, o->n_samples);
     for (size_t k = 0; k < o->n_sources; k++)
         if (w.count[k] > lf_megatron_order_count(m[k].order))
             return lf_fail(err, LF_EINVAL,
-                           "%s: the blend takes %llu samples of it and its index has %llu; raise megatron_surplus",
+                           "%s: the blend takes %llu samples of it and its index has %llu; raise "
+                           "megatron_surplus",
                            c->sources[k].dir, (unsigned long long)w.count[k],
                            (unsigned long long)lf_megatron_order_count(m[k].order));
     return 0;
 }
 
-int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets, const lf_loader_config *c,
-                     lf_err *err)
+int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets,
+                     const lf_loader_config *c, lf_err *err)
 {
     const lf_loader_megatron *g = c->megatron;
     uint64_t asked = 0, there = 0, samples = (uint64_t)g->samples;
     size_t n = c->n_sources;
     if (g->samples < 1)
-        return lf_fail(err, LF_EINVAL, "Megatron's order depends on the samples of the run, which are not known");
+        return lf_fail(err, LF_EINVAL,
+                       "Megatron's order depends on the samples of the run, which are not known");
     for (size_t k = 0; k < n; k++)
         o->mw[k] = c->sources[k].weight;
     lf_megatron_normalize(o->mw, n);
     o->megatron = true;
     for (size_t k = 0; k < n; k++) {
         uint64_t want = n == 1 && !g->weighted ? samples
-                        : g->weighted          ? lf_megatron_source_samples(samples, o->mw[k], g->surplus)
-                                               : 0;
+                        : g->weighted ? lf_megatron_source_samples(samples, o->mw[k], g->surplus)
+                                      : 0;
         int rc = lf_mega_open(&m[k], sets[k], g, c->T, want, err);
         if (rc < 0)
             return lf_err_prefix(err, "%s", c->sources[k].dir);
@@ -129,6 +138,9 @@ int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *c
     for (size_t k = 0; k < n && !g->weighted; k++)
         o->mw[k] = (double)o->n[k];
     lf_megatron_normalize(o->mw, n);
-    o->n_samples = (int64_t)(g->weighted ? asked : n == 1 ? there : samples < there ? samples : there);
+    o->n_samples = (int64_t)(g->weighted       ? asked
+                             : n == 1          ? there
+                             : samples < there ? samples
+                                               : there);
     return n > 1 || g->weighted ? check_blend(m, o, c, err) : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the loader: its sources, the order of samples and that order's name, slots, the thread; and closing it. */
+ * Opening the loader: its sources, the order of samples and that order's name, slots, the thread;
+ * and closing it. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,9 +27,11 @@ int32_t lf_loader_segs(const lf_loader_config *c)
 int lf_loader_check(const lf_loader_config *c, lf_err *err)
 {
     if (c->n_sources < 1 || c->n_sources > LF_LOADER_MAX_SOURCES)
-        return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", c->n_sources, LF_LOADER_MAX_SOURCES);
+        return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", c->n_sources,
+                       LF_LOADER_MAX_SOURCES);
     if (c->T < 2 || c->B < 1 || c->max_segs < 0 || (int64_t)c->B * c->T > INT32_MAX / 4)
-        return lf_fail(err, LF_EINVAL, "a micro-batch of %d sequences of %d tokens is not possible", c->B, c->T);
+        return lf_fail(err, LF_EINVAL, "a micro-batch of %d sequences of %d tokens is not possible",
+                       c->B, c->T);
     if (!c->megatron && lf_units_bound(c) > (uint32_t)c->T)
         return lf_fail(err, LF_EINVAL, "max_docs = %d: a sequence of %d tokens can hold 1 to %lld",
                        c->max_segs, c->T,
@@ -103,20 +106,27 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
         return LF_ENOMEM;
     if ((rc = lf_shardset_open(&s->set, s->dir, c->split, err)) < 0)
         return rc;
-    const lf_shard_info *info = lf_shardset_get_info(s->set), *first = lf_shardset_get_info(l->src[0].set);
+    const lf_shard_info *info = lf_shardset_get_info(s->set),
+                        *first = lf_shardset_get_info(l->src[0].set);
     if (strcmp(info->tokenizer_sha256, first->tokenizer_sha256) != 0)
-        return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers", l->src[0].dir, s->dir);
+        return lf_fail(err, LF_EINVAL, "%s and %s were made with different tokenizers",
+                       l->src[0].dir, s->dir);
     if (c->vocab_size > 0 && info->vocab_size > c->vocab_size)
         return lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the model has %lld", s->dir,
                        (long long)info->vocab_size, (long long)c->vocab_size);
     s->masked = lf_shardset_has_mask(s->set);
     if (s->masked && c->mode == LF_LOADER_TRAIN && !any_target(s->set))
-        return lf_fail(err, LF_EINVAL, "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
-                       c->split);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%s: not one token of its %s split is trained (its loss mask leaves all out)", s->dir,
+            c->split);
     if (c->megatron)
-        return s->masked ? lf_fail(err, LF_EINVAL, "%s has a loss mask, which Megatron's order does not know", s->dir)
-                         : 0;
-    if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir, err)) < 0)
+        return s->masked
+                   ? lf_fail(err, LF_EINVAL,
+                             "%s has a loss mask, which Megatron's order does not know", s->dir)
+                   : 0;
+    if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir,
+                            err)) < 0)
         return rc;
     rc = lf_pack_build(&s->pack, policy_of(c), (uint32_t)c->T, lf_units_bound(c), s->units.n,
                        lf_units_len, &s->units, err);
@@ -178,7 +188,8 @@ static int open_order(lf_loader *l, const lf_loader_config *c, lf_err *err)
     o->n_samples = valid ? valid_samples(l, c->max_tokens) : (int64_t)1 << 62;
     for (size_t k = 0; k < c->n_sources; k++)
         weight[k] = valid ? 1 : c->sources[k].weight;
-    if ((rc = c->megatron ? open_mega(l, c, err) : lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
+    if ((rc = c->megatron ? open_mega(l, c, err)
+                          : lf_blend_weights(o->w, &o->total, weight, c->n_sources, err)) < 0)
         return rc;
     o->n_ramp = n_ramp(c);
     o->n_skip = n_skip(c);
@@ -204,10 +215,12 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     lf_hash *h = lf_hash_create(err);
     if (!h)
         return LF_ENOMEM;
-    snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u", (int)c->mode, c->T,
-             (int)c->policy, asked_segs(c), (unsigned long long)c->seed, l->order.total);
+    snprintf(text, sizeof text, "lf-order-1 mode %d T %d policy %d segs %d seed %llu total %u",
+             (int)c->mode, c->T, (int)c->policy, asked_segs(c), (unsigned long long)c->seed,
+             l->order.total);
     lf_hash_update(h, text, strlen(text) + 1);
-    if (c->policy == LF_PACK_BFD) /* the second way of breaking ties: its sequences are not those of the first */
+    if (c->policy ==
+        LF_PACK_BFD) /* the second way of breaking ties: its sequences are not those of the first */
         lf_hash_update(h, "ties 2", sizeof "ties 2");
     if (c->rows != LF_ROWS_PLAIN) {
         snprintf(text, sizeof text, "rows %s mismatched %d", lf_rows_name(c->rows), c->mismatched);
@@ -215,7 +228,8 @@ static int make_order_id(lf_loader *l, const lf_loader_config *c, lf_err *err)
     }
     if (c->megatron) {
         const lf_loader_megatron *m = c->megatron;
-        snprintf(text, sizeof text, "megatron seed %u samples %lld surplus %a weighted %d split %.100s", m->seed,
+        snprintf(text, sizeof text,
+                 "megatron seed %u samples %lld surplus %a weighted %d split %.100s", m->seed,
                  (long long)m->samples, m->surplus, m->weighted, m->split);
         lf_hash_update(h, text, strlen(text) + 1);
     }
@@ -294,8 +308,9 @@ int lf_loader_open(lf_loader **out, const lf_loader_config *c, lf_err *err)
     }
     int64_t eos = lf_shardset_get_info(l->src[0].set)->eos_id;
     l->pad_token = eos < 0 ? 0 : (int32_t)eos;
-    if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 || (rc = alloc_slots(l, err)) < 0 ||
-        (rc = lf_loader_seek(l, 0, err)) < 0 || (rc = start_thread(l, err)) < 0)
+    if ((rc = open_order(l, c, err)) < 0 || (rc = make_order_id(l, c, err)) < 0 ||
+        (rc = alloc_slots(l, err)) < 0 || (rc = lf_loader_seek(l, 0, err)) < 0 ||
+        (rc = start_thread(l, err)) < 0)
         goto out;
     *out = l;
     l = NULL;

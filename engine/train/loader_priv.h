@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills micro-batches from it,
- * loader_open.c makes the loader.
+ * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills
+ * micro-batches from it, loader_open.c makes the loader.
  */
 #ifndef LF_TRAIN_LOADER_PRIV_H
 #define LF_TRAIN_LOADER_PRIV_H
@@ -17,11 +17,12 @@
 #define LF_LOADER_SLOTS        3   /* micro-batches in the ring */
 #define LF_LOADER_SEGS         256 /* segments of a row where nobody says how many */
 
-/* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not positive, or a share that
- * would round to nothing. */
+/* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not
+ * positive, or a share that would round to nothing. */
 int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t n, lf_err *err);
 /* One step of the same choice as lf_blend_at: count[] are the choices before sample i. */
-size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i, const uint64_t *count);
+size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i,
+                       const uint64_t *count);
 
 /* ---- units (units.c): what the packing index packs ---- */
 
@@ -35,7 +36,8 @@ struct lf_units {
     uint64_t cut;        /* plain documents longer than T: they go on in another sequence */
     uint32_t *prompt;    /* mismatched: [n] tokens before the first trained one */
 };
-/* One segment of a unit. Mismatched: seg.doc's first `head` tokens, then those of `other` from its prompt on. */
+/* One segment of a unit. Mismatched: seg.doc's first `head` tokens, then those of `other` from its
+ * prompt on. */
 struct lf_unit_part {
     lf_pack_seg seg;
     bool mismatched;
@@ -43,8 +45,8 @@ struct lf_unit_part {
     uint64_t other;
 };
 /* LF_EINVAL: the data holds other rows. dir: for messages. */
-int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched, uint32_t T,
-                  const char *dir, lf_err *err);
+int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
+                  uint32_t T, const char *dir, lf_err *err);
 void lf_units_fini(struct lf_units *u);
 /* Of one unit, 0 when it is longer than T; for lf_pack_build. */
 uint64_t lf_units_len(const void *units, uint64_t unit);
@@ -55,9 +57,10 @@ uint32_t lf_units_bound(const lf_loader_config *c);
 /* Memory of the units themselves, with the lengths of the documents they are made of. */
 size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs);
 /* The segments of what the index calls seg (its doc is a unit); returns how many. */
-int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS]);
-int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p, int32_t *tokens, int32_t *targets,
-                             lf_err *err);
+int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
+                   struct lf_unit_part part[LF_UNIT_PARTS]);
+int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p,
+                             int32_t *tokens, int32_t *targets, lf_err *err);
 
 /* What all walkers share; const after open. */
 struct lf_order {
@@ -83,17 +86,18 @@ struct lf_mega {
     uint64_t n_seqs;
 };
 /* samples: asked of this source, 0: one epoch. */
-int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T, uint64_t samples,
-                 lf_err *err);
+int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T,
+                 uint64_t samples, lf_err *err);
 void lf_mega_fini(struct lf_mega *m);
 size_t lf_mega_bytes(const struct lf_mega *m);
 /* The T + 1 tokens of a sample; no allocation. */
 int lf_mega_read(const struct lf_mega *m, uint64_t sample, int32_t *dst, lf_err *err);
 /* Its pieces as {"sequence","first","len"}. */
 json_t *lf_mega_describe(const struct lf_mega *m, uint64_t sample);
-/* All sources: opens each, sets the order's weights, counts and number of samples. names: for messages. */
-int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets, const lf_loader_config *c,
-                     lf_err *err);
+/* All sources: opens each, sets the order's weights, counts and number of samples. names: for
+ * messages. */
+int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets,
+                     const lf_loader_config *c, lf_err *err);
 
 /* A place in the order of samples. */
 struct lf_walker {
@@ -102,17 +106,18 @@ struct lf_walker {
 };
 void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample);
 /* Dataset and sequence of the sample at w, which moves on. epoch may be NULL. */
-void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source, uint64_t *sequence, uint64_t *epoch);
+void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source,
+                    uint64_t *sequence, uint64_t *epoch);
 
 /* A place in the order of optimizer steps. */
 struct lf_stepper {
     int64_t number, first, n;
 };
-/* Checks the ramp: rows ascending from 0, batches positive multiples of the micro-batch B, each with at least one
- * micro-batch per data-parallel rank. */
+/* Checks the ramp: rows ascending from 0, batches positive multiples of the micro-batch B, each
+ * with at least one micro-batch per data-parallel rank. */
 int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err);
-/* The deal: micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m % ranks, as its m / ranks-th.
- * How many of a step of n samples a rank computes: */
+/* The deal: micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m %
+ * ranks, as its m / ranks-th. How many of a step of n samples a rank computes: */
 int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
 /* The step that begins at this sample; LF_EINVAL when none does. */
 int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t sample, lf_err *err);

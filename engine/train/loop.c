@@ -17,7 +17,8 @@
 /* ---- validation ---- */
 
 /* This rank's share of validation data; survey: for what an objective must know of all of it. */
-static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf_train_sums *sums, lf_err *err)
+static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf_train_sums *sums,
+                          lf_err *err)
 {
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1, .seed = t->c->seed};
     const lf_objective *o = t->c->objective;
@@ -52,14 +53,16 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
 }
 
 /* Collective: every named set; their sums together. */
-static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_train_sums *all, lf_err *err)
+static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_train_sums *all,
+                         lf_err *err)
 {
     lf_train_begin_sums(all);
     for (size_t k = 0; k < t->n_valid_dirs; k++) {
         struct lf_train_sums one;
         int rc = lf_train_exchange(t, validate_share(t, t->vsets[k], false, &one, err), &one, err);
         if (!rc && one.tokens < 1)
-            rc = lf_fail(err, LF_EINVAL, "the validation data %s holds no token to measure", t->vnames[k]);
+            rc = lf_fail(err, LF_EINVAL, "the validation data %s holds no token to measure",
+                         t->vnames[k]);
         if (rc)
             return rc;
         st->set_loss[k] = one.loss / (double)one.tokens;
@@ -93,7 +96,8 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
     if (rc)
         return rc;
-    st->valid_loss = t->s.valid_loss = lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
+    st->valid_loss = t->s.valid_loss =
+        lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
     st->valid_accuracy = t->c->objective ? (double)NAN : (double)sums.correct / (double)sums.tokens;
     st->valid_entropy = t->c->entropy ? sums.entropy / (double)sums.tokens : (double)NAN;
     if (!(t->s.best_valid <= st->valid_loss))
@@ -137,7 +141,8 @@ static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 
 static bool guest_due(const lf_trainer *t)
 {
-    return t->c->guest && (at_interval(t->s.step, t->c->guest->interval) || t->s.step == t->total_steps);
+    return t->c->guest &&
+           (at_interval(t->s.step, t->c->guest->interval) || t->s.step == t->total_steps);
 }
 
 /* Collective. */
@@ -148,7 +153,8 @@ static int visit_guest(lf_trainer *t, struct lf_train_step *st, lf_err *err)
         return 0;
     lf_run_phase(&t->run, "samples");
     st->visited = true;
-    return lf_train_agree(t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
+    return lf_train_agree(
+        t, lf_train_first_rank(t) ? g->visit(g->user, t, t->s.step, st->guest, err) : 0, err);
 }
 
 /* After a step: what is measured, told and kept. */
@@ -178,12 +184,13 @@ static int stop_here(lf_trainer *t, bool saved, lf_err *err)
     return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
 }
 
-/* Does something after step t->s.step look at the weights? Then the next one is not begun before. */
+/* Does something after step t->s.step look at the weights? Then the next one is not begun
+ * before. */
 static bool due(const lf_trainer *t)
 {
     const struct lf_train_config *c = t->c;
-    return t->s.step == t->total_steps || t->late || at_interval(t->s.step, c->save_interval) || guest_due(t) ||
-           (t->vdata && at_interval(t->s.step, c->valid_interval));
+    return t->s.step == t->total_steps || t->late || at_interval(t->s.step, c->save_interval) ||
+           guest_due(t) || (t->vdata && at_interval(t->s.step, c->valid_interval));
 }
 
 /* How the step under way went; nothing else is. Collective. */
@@ -198,8 +205,9 @@ static int land(lf_trainer *t, bool *saved, lf_err *err)
     return rc ? rc : after_step(t, &st, saved, err);
 }
 
-/* The next step's gradients and, while they are computed, the end of the step before, after which nothing is due.
- * Collective: the failure of a rank is one of all before any of them waits for another's gradients. */
+/* The next step's gradients and, while they are computed, the end of the step before, after which
+ * nothing is due. Collective: the failure of a rank is one of all before any of them waits for
+ * another's gradients. */
 static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
 {
     lf_err own = LF_ERR_INIT;
@@ -212,7 +220,8 @@ static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
         if (rc == LF_ENUMERIC)
             return rc;
         if (again) /* what began is void, but must have begun everywhere */
-            return rc ? rc : lf_train_agree(t, began ? lf_fail(err, began, "%s", own.text) : 0, err);
+            return rc ? rc
+                      : lf_train_agree(t, began ? lf_fail(err, began, "%s", own.text) : 0, err);
         if (!rc)
             rc = after_step(t, &st, saved, err);
     }
@@ -265,7 +274,8 @@ static int finish(lf_trainer *t, lf_err *err)
         return rc;
     char valid[48] = "";
     if (isfinite(t->s.valid_loss))
-        snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss, t->s.best_valid);
+        snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss,
+                 t->s.best_valid);
     lf_train_log(t, 2, "done: %lld steps, loss %.4f at first, %.4f in the mean of the last ones%s",
                  (long long)t->s.step, t->s.first_loss, lf_train_loss_mean(t), valid);
     return 0;
@@ -292,7 +302,8 @@ static int resolve_model(lf_trainer *t, lf_err *err)
     if (t->c->model_given)
         return 0;
     int rc = lf_train_first_rank(t) ? model_of_checkpoint(t, err) : 0;
-    if (!rc && t->run.ranks > 1 && lf_train_first_rank(t) && !(o = lf_model_config_to_json(&t->mc, err)))
+    if (!rc && t->run.ranks > 1 && lf_train_first_rank(t) &&
+        !(o = lf_model_config_to_json(&t->mc, err)))
         rc = LF_ENOMEM;
     rc = lf_train_agree(t, rc, err);
     if (!rc)
@@ -307,10 +318,12 @@ static int resolve_model(lf_trainer *t, lf_err *err)
 static int input_buffers(lf_trainer *t, lf_err *err)
 {
     if (t->mc.mask == LF_MASK_PREFIX &&
-        !(t->prefix_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.n_docs + 2 * t->m.rows), sizeof(int32_t), err)))
+        !(t->prefix_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.n_docs + 2 * t->m.rows),
+                                         sizeof(int32_t), err)))
         return LF_ENOMEM;
     if (t->c->neftune_alpha > 0 &&
-        !(t->noise_buf = lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
+        !(t->noise_buf =
+              lf_arena_alloc(t->run.arena, (size_t)(t->m.rows * t->mc.hidden), sizeof(float), err)))
         return LF_ENOMEM;
     if ((t->c->objective && !t->c->objective->dropout) || !lf_decoder_is_random(t->m.dec))
         return 0;
@@ -329,8 +342,9 @@ static int set_up_alone(lf_trainer *t, lf_err *err)
     if (!rc)
         rc = lf_train_open_data(t, err);
     if (!rc)
-        rc = lf_train_model_plan(&t->m, t->c, &t->mc, t->vdata || (t->c->objective && t->c->objective->prepare), t->run.ranks,
-                                 err);
+        rc = lf_train_model_plan(&t->m, t->c, &t->mc,
+                                 t->vdata || (t->c->objective && t->c->objective->prepare),
+                                 t->run.ranks, err);
     if (!rc)
         rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
@@ -403,7 +417,8 @@ static int train(lf_trainer *t, lf_err *err)
     return lf_run_metrics_sync(&t->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
 }
 
-int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm, lf_err *err)
+int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *sink, lf_comm *comm,
+                 lf_err *err)
 {
     lf_trainer t = {.c = c, .m = {.valid = -1}};
     const struct lf_run_config of = run_config(c);

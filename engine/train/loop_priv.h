@@ -39,18 +39,20 @@ struct lf_train_state {
     double best_score; /* of what keep_best and patience look at, lower is better; NaN before */
     int64_t best_step, stale; /* of it; validations since */
     struct lf_scaler scaler;
-    double active_s;   /* seconds trained, over all incarnations */
+    double active_s; /* seconds trained, over all incarnations */
 };
 
 struct lf_train_step {
     int64_t batch; /* number in the data order */
     int64_t samples, trained;
     double loss, z, grad_norm, lr, loss_scale;
-    double valid_loss; /* NaN: not measured at this step */
-    double entropy, valid_entropy;   /* mean over trained tokens, nats; NaN unless asked for */
-    double accuracy, valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
+    double valid_loss;             /* NaN: not measured at this step */
+    double entropy, valid_entropy; /* mean over trained tokens, nats; NaN unless asked for */
+    double accuracy,
+        valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
-    double router_aux, router_entropy, router_load; /* means, with experts: see lf_train_router_step */
+    double router_aux, router_entropy,
+        router_load; /* means, with experts: see lf_train_router_step */
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
     bool visited; /* by the guest, whose numbers are in guest */
@@ -72,21 +74,22 @@ struct lf_trainer {
     const struct lf_train_config *c;
     lf_run run;
     struct lf_devcomm dev; /* memory of the backend between ranks */
-    double longest_s; /* step so far */
-    bool late;        /* of the last step: time to save, agreed */
-    lf_model_config mc; /* resolved */
+    double longest_s;      /* step so far */
+    bool late;             /* of the last step: time to save, agreed */
+    lf_model_config mc;    /* resolved */
     struct lf_train_model m;
     lf_loader *data, *vdata;
     lf_schedule lr;
     int64_t total_steps, total_samples;
     int64_t *samples_buf; /* rows: global sample of each row, with dropout */
     int32_t *offsets_buf;
-    float *noise_buf; /* rows, hidden: with neftune_alpha */
+    float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
     bool ahead; /* results are read a step later: see step.c */
-    struct lf_train_flight next, flight; /* next: its gradients are queued; flight: its optimizer too */
-    double told_s;                       /* when the last result came */
+    struct lf_train_flight next,
+        flight;    /* next: its gradients are queued; flight: its optimizer too */
+    double told_s; /* when the last result came */
     char tokenizer[LF_HASH_HEX];
 
     int64_t rss0; /* before planned memory was taken */
@@ -108,30 +111,35 @@ struct lf_train_sums;
 double lf_train_loss_mean(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
-double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means);
+double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
+                        double *means);
 /* A step from its beginning to its end; the state moves on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
-/* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch its optimizer, after which
- * the state is that after the step but for loss_sum; a flight is up. land waits for its result. *again: it overflowed, state
- * and loader stand before it. Between land and launch no other step is up. launch and an unlucky land are collective. */
+/* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch
+ * its optimizer, after which the state is that after the step but for loss_sum; a flight is up.
+ * land waits for its result. *again: it overflowed, state and loader stand before it. Between land
+ * and launch no other step is up. launch and an unlucky land are collective. */
 int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
 
 /* setup.c */
-int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
-                        bool valid, int ranks, lf_err *err);
-int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, const lf_comm *comm, lf_err *err);
+int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
+                        const lf_model_config *mc, bool valid, int ranks, lf_err *err);
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
+                        const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
 /* Documents of a micro-batch, padding of each row with them: lf_loader_segs for all its rows. */
 int64_t lf_train_max_docs(const struct lf_train_config *c);
-/* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an error). */
-int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
-                    int64_t epoch_samples, lf_err *err);
+/* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an
+ * error). */
+int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
+                    const struct lf_train_config *c, int64_t epoch_samples, lf_err *err);
 
 /* data.c */
 int lf_train_open_data(lf_trainer *t, lf_err *err);
-/* What the loaders of a run have in common; sources (but for their number), split and ranks are not. */
+/* What the loaders of a run have in common; sources (but for their number), split and ranks are
+ * not. */
 lf_loader_config lf_train_loader_config(const struct lf_train_config *c);
 /* The same of one that reads a split once, in order. */
 lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources);
@@ -143,8 +151,8 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 /* over.c */
 /* The chain's inputs from a micro-batch. */
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
-struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b, bool valid_split,
-                                      double inv_units);
+struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
+                                      bool valid_split, double inv_units);
 
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
@@ -164,15 +172,17 @@ int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 
 /* report.c */
-/* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the busiest expert / mean,
- * over micro-batches and MoE layers. */
-void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums);
+/* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the
+ * busiest expert / mean, over micro-batches and MoE layers. */
+void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
+                          const struct lf_train_sums *sums);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 
 /* ranks.c. Collective means: every rank calls it, at the same point. */
-/* Sums over the micro-batches of a step or of a validation, over all ranks after lf_train_exchange. */
+/* Sums over the micro-batches of a step or of a validation, over all ranks after
+ * lf_train_exchange. */
 struct lf_train_sums {
     double loss, z, entropy;
     double router_aux, router_entropy, router_load; /* of the step record */
@@ -181,7 +191,8 @@ struct lf_train_sums {
     bool late; /* rank 0's clock says that it is time to save */
     double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };
-/* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all return a failure. */
+/* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all
+ * return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
 /* Tells the watchdog of a step. */
 void lf_train_phase_step(const lf_trainer *t);

@@ -35,14 +35,16 @@ int lf_megatron_parse_split(double bounds[4], const char *text, lf_err *err)
         size_t n = strcspn(p, ",/");
         snprintf(field, sizeof field, "%.*s", (int)(n < 63 ? n : 63), p + strspn(p, " "));
         if (n >= sizeof field || lf_parse_f64(&v[i], field, NULL) < 0 || v[i] < 0)
-            return lf_fail(err, LF_EINVAL, "split \"%s\": up to three shares such as 949,50,1", text);
+            return lf_fail(err, LF_EINVAL, "split \"%s\": up to three shares such as 949,50,1",
+                           text);
         p += n;
         if (!*p)
             break;
         p += i < 2;
     }
     if (*p || !(v[0] + v[1] + v[2] > 0) || !isfinite(v[0] + v[1] + v[2]))
-        return lf_fail(err, LF_EINVAL, "split \"%s\": up to three shares such as 949,50,1, not all 0", text);
+        return lf_fail(err, LF_EINVAL,
+                       "split \"%s\": up to three shares such as 949,50,1, not all 0", text);
     lf_megatron_normalize(v, 3);
     bounds[0] = 0;
     for (int i = 0; i < 3; i++)
@@ -50,10 +52,11 @@ int lf_megatron_parse_split(double bounds[4], const char *text, lf_err *err)
     return 0;
 }
 
-void lf_megatron_split_range(uint64_t *begin, uint64_t *end, const double bounds[4], enum lf_megatron_part part,
-                             uint64_t n)
+void lf_megatron_split_range(uint64_t *begin, uint64_t *end, const double bounds[4],
+                             enum lf_megatron_part part, uint64_t n)
 {
-    uint64_t b = (uint64_t)rint(bounds[part] * (double)n), e = (uint64_t)rint(bounds[part + 1] * (double)n);
+    uint64_t b = (uint64_t)rint(bounds[part] * (double)n),
+             e = (uint64_t)rint(bounds[part + 1] * (double)n);
     /* Shares add up to 1 but for rounding, which may lead past the end. */
     *end = e < n ? e : n;
     *begin = b < *end ? b : *end;
@@ -95,7 +98,8 @@ static void fill_samples(lf_megatron_order *o)
     o->samples[0] = o->samples[1] = 0;
     for (uint64_t i = 1; i <= o->n; i++) {
         uint64_t left = o->T;
-        /* On to the token that is this sample's last and the next one's first: it exists, so `at` stays inside. */
+        /* On to the token that is this sample's last and the next one's first: it exists, so `at`
+         * stays inside. */
         for (uint64_t len; off + left >= (len = o->len[o->docs[at] - o->begin]); off = 0) {
             left -= len - off;
             at++;
@@ -136,26 +140,34 @@ int lf_megatron_order_build(lf_megatron_order **out, const lf_megatron_order_arg
     uint64_t tokens = 0, n = a->end - a->begin;
     if (a->begin > a->end || a->end > a->n_seqs || a->T < 2)
         return lf_fail(err, LF_EINVAL, "sequences %llu to %llu of %llu in samples of %u tokens",
-                       (unsigned long long)a->begin, (unsigned long long)a->end, (unsigned long long)a->n_seqs, a->T);
+                       (unsigned long long)a->begin, (unsigned long long)a->end,
+                       (unsigned long long)a->n_seqs, a->T);
     for (uint64_t i = a->begin; i < a->end; i++)
         tokens += a->lengths[i];
     if (tokens <= a->T)
-        return lf_fail(err, LF_EINVAL, "its %llu tokens do not fill one sample of %u + 1", (unsigned long long)tokens,
-                       a->T);
+        return lf_fail(err, LF_EINVAL, "its %llu tokens do not fill one sample of %u + 1",
+                       (unsigned long long)tokens, a->T);
     if (a->samples > ((uint64_t)1 << 62) / a->T || n > INT32_MAX)
         return lf_fail(err, LF_EINVAL, "%llu samples of %llu sequences: more than the index holds",
                        (unsigned long long)a->samples, (unsigned long long)n);
     struct count c = count_epochs(tokens, a->T, a->samples);
     uint64_t total;
-    /* Beyond this the position in an epoch leaves 32 bits (Megatron then has 64-bit indices, of the same order). */
-    if (__builtin_mul_overflow(c.epochs, tokens, &total) || c.epochs > UINT32_MAX / n || total / a->T > UINT32_MAX - 2)
-        return lf_fail(err, LF_ENOTSUP, "%llu epochs of %llu sequences: the index would have more than 2^32 entries",
+    /* Beyond this the position in an epoch leaves 32 bits (Megatron then has 64-bit indices, of the
+     * same order). */
+    if (__builtin_mul_overflow(c.epochs, tokens, &total) || c.epochs > UINT32_MAX / n ||
+        total / a->T > UINT32_MAX - 2)
+        return lf_fail(err, LF_ENOTSUP,
+                       "%llu epochs of %llu sequences: the index would have more than 2^32 entries",
                        (unsigned long long)c.epochs, (unsigned long long)n);
     lf_megatron_order *o = lf_calloc(1, sizeof *o, err);
     if (!o)
         return LF_ENOMEM;
-    *o = (lf_megatron_order){
-        .T = a->T, .epochs = c.epochs, .n_docs = c.epochs * n, .n = (total - 1) / a->T, .begin = a->begin, .part = n};
+    *o = (lf_megatron_order){.T = a->T,
+                             .epochs = c.epochs,
+                             .n_docs = c.epochs * n,
+                             .n = (total - 1) / a->T,
+                             .begin = a->begin,
+                             .part = n};
     int rc = LF_ENOMEM;
     if ((o->len = lf_malloc((size_t)n, sizeof *o->len, err))) {
         memcpy(o->len, a->lengths + a->begin, (size_t)n * sizeof *o->len);
@@ -205,10 +217,12 @@ const uint32_t *lf_megatron_shuffle_index(const lf_megatron_order *o)
     return o->shuffle;
 }
 
-int lf_megatron_order_pieces(const lf_megatron_order *o, uint64_t i, lf_megatron_piece_fn fn, void *user, lf_err *err)
+int lf_megatron_order_pieces(const lf_megatron_order *o, uint64_t i, lf_megatron_piece_fn fn,
+                             void *user, lf_err *err)
 {
     if (i >= o->n)
-        return lf_fail(err, LF_EINVAL, "sample %llu of %llu", (unsigned long long)i, (unsigned long long)o->n);
+        return lf_fail(err, LF_EINVAL, "sample %llu of %llu", (unsigned long long)i,
+                       (unsigned long long)o->n);
     uint64_t s = o->shuffle[i], at = o->samples[2 * s], off = o->samples[2 * s + 1];
     uint32_t left = o->T + 1;
     for (; left > 0; at++, off = 0) {

@@ -13,7 +13,8 @@ double lf_neftune_half_width(double alpha, int64_t length, int64_t width)
     return alpha / sqrt((double)length * (double)width);
 }
 
-static void fill_row(float *x, double half, int64_t width, uint64_t seed, uint64_t sample, int64_t place)
+static void fill_row(float *x, double half, int64_t width, uint64_t seed, uint64_t sample,
+                     int64_t place)
 {
     const int64_t words = (width + 3) / 4;
     for (int64_t c = 0; c < width; c += 4) {
@@ -24,14 +25,16 @@ static void fill_row(float *x, double half, int64_t width, uint64_t seed, uint64
     }
 }
 
-void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width, const int32_t *cu_seqlens, int64_t n_docs,
-                     const int64_t *sample_ids, int64_t row_tokens, uint64_t seed, int threads)
+void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width,
+                     const int32_t *cu_seqlens, int64_t n_docs, const int64_t *sample_ids,
+                     int64_t row_tokens, uint64_t seed, int threads)
 {
     memset(out, 0, (size_t)(rows * width) * sizeof(*out));
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t d = 0; d < n_docs; d++) {
         const double half = lf_neftune_half_width(alpha, cu_seqlens[d + 1] - cu_seqlens[d], width);
         for (int64_t r = cu_seqlens[d]; r < cu_seqlens[d + 1]; r++)
-            fill_row(out + r * width, half, width, seed, (uint64_t)sample_ids[r / row_tokens], r % row_tokens);
+            fill_row(out + r * width, half, width, seed, (uint64_t)sample_ids[r / row_tokens],
+                     r % row_tokens);
     }
 }

@@ -2,10 +2,12 @@
  *
  * NEFTune (Jain et al. 2023): in training, uniform noise is added to the embeddings.
  *
- *     x[r][c] += u,   u uniform in +-alpha / sqrt(L C),   L = tokens of r's document, C = width of the embedding
+ *     x[r][c] += u,   u uniform in +-alpha / sqrt(L C),   L = tokens of r's document, C = width of
+ *                     the embedding
  *
- * The paper has one document per row of a batch. With several packed into one, L is the document's length and not that of
- * the sequence, which would make the noise smaller by the square root of how many happen to lie there.
+ * The paper has one document per row of a batch. With several packed into one, L is the document's
+ * length and not that of the sequence, which would make the noise smaller by the square root of how
+ * many happen to lie there.
  */
 #ifndef LF_TRAIN_NEFTUNE_H
 #define LF_TRAIN_NEFTUNE_H
@@ -16,9 +18,10 @@
 
 double lf_neftune_half_width(double alpha, int64_t length, int64_t width);
 
-/* Noise of a micro-batch, [rows, width]; 0 in rows of no document. Element (r, c) depends on seed, global sample of r, place
- * of r in it and c alone. row_tokens: rows of a sample. */
-void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width, const int32_t *cu_seqlens, int64_t n_docs,
-                     const int64_t *sample_ids, int64_t row_tokens, uint64_t seed, int threads);
+/* Noise of a micro-batch, [rows, width]; 0 in rows of no document. Element (r, c) depends on seed,
+ * global sample of r, place of r in it and c alone. row_tokens: rows of a sample. */
+void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width,
+                     const int32_t *cu_seqlens, int64_t n_docs, const int64_t *sample_ids,
+                     int64_t row_tokens, uint64_t seed, int threads);
 
 #endif

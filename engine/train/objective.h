@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run trains towards, when it is not the next token of packed documents: a struct of functions that the loop calls.
- * The loop keeps data, steps, ranks, validation, metrics, checkpoints and resume; an objective gives
+ * What a run trains towards, when it is not the next token of packed documents: a struct of
+ * functions that the loop calls. The loop keeps data, steps, ranks, validation, metrics,
+ * checkpoints and resume; an objective gives
  *
  *   rows            what the data must hold: a row of a micro-batch then has whole units (loader.h)
  *   declare         tensors beside the decoder's, and what is frozen, before anything is planned
- *   graph           the training graph and, with train false, the graph of validation and of lf_train_over
- *   prepare         what must be known before the first step, such as log-probabilities of a reference
- *   after_forward   the loss as arithmetic on the graph's outputs: it adds to sums and, in training, writes the gradient
- *                   inputs (lf_output_grad)
+ *   graph           the training graph and, with train false, the graph of validation and of
+ *                   lf_train_over
+ *   prepare         what must be known before the first step, such as log-probabilities of a
+ *                   reference
+ *   after_forward   the loss as arithmetic on the graph's outputs: it adds to sums and, in
+ *                   training, writes the gradient inputs (lf_output_grad)
  *   means           sums to the numbers that are reported
  *
- * The loss of a step is over all units of all its micro-batches on all ranks: after_forward scales gradients by
- * inv_units, sums are added up in the order of micro-batches and then of ranks, and divided once. So neither the size of a
- * micro-batch nor the number of ranks changes what is trained.
+ * The loss of a step is over all units of all its micro-batches on all ranks: after_forward scales
+ * gradients by inv_units, sums are added up in the order of micro-batches and then of ranks, and
+ * divided once. So neither the size of a micro-batch nor the number of ranks changes what is
+ * trained.
  */
 #ifndef LF_TRAIN_OBJECTIVE_H
 #define LF_TRAIN_OBJECTIVE_H
@@ -38,47 +42,63 @@ struct lf_train_view {
     const lf_loader *data; /* that batch is of: labels and margins of its documents */
     bool train;
     bool valid_split; /* batch is of the valid split, and seg_source counts its sources */
-    double inv_units; /* in training: loss scale / units of the whole optimizer step; gradients alone are multiplied by it */
+    double
+        /* in training: loss scale / units of the whole optimizer step; gradients alone are
+         * multiplied by it */
+        inv_units;
 };
 
 typedef struct lf_objective {
     void *user; /* of every function; borrowed */
     enum lf_rows rows;
-    bool mismatched;    /* LF_ROWS_UNPAIRED: with a stranger's answer */
-    const char *units;  /* "pairs": what the data is counted in, for messages */
+    bool mismatched;   /* LF_ROWS_UNPAIRED: with a stranger's answer */
+    const char *units; /* "pairs": what the data is counted in, for messages */
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
-    bool dropout; /* the training graph has the dropouts of the decoder; without, they are left out everywhere */
-    lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name, const struct lf_decoder_rows *r,
-                       bool train, lf_err *err);
-    /* Collective, once, when the weights are those that the run goes on from. fresh: they are those it begins with
-     * (init_from, or random). NULL: nothing to do. */
+    bool
+        /* the training graph has the dropouts of the decoder; without, they are left out
+         * everywhere */
+        dropout;
+    lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
+                       const struct lf_decoder_rows *r, bool train, lf_err *err);
+    /* Collective, once, when the weights are those that the run goes on from. fresh: they are those
+     * it begins with (init_from, or random). NULL: nothing to do. */
     int (*prepare)(void *user, lf_trainer *t, bool fresh, lf_err *err);
     bool prepare_only; /* that is all */
-    /* What the loss needs to know of the whole step beforehand (NULL: nothing): an extra forward pass over its
-     * micro-batches adds to sums; surveyed gets them, over all ranks. Of validation likewise, over all of it. */
+    /* What the loss needs to know of the whole step beforehand (NULL: nothing): an extra forward
+     * pass over its micro-batches adds to sums; surveyed gets them, over all ranks. Of validation
+     * likewise, over all of it. */
     int (*survey)(void *user, const struct lf_train_view *v, double *sums, lf_err *err);
     void (*surveyed)(void *user, const double *sums);
-    int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops, lf_err *err);
-    size_t n_sums, n_tops; /* over micro-batches and ranks sums are added, of tops the largest is kept (-INFINITY at first) */
-    /* means[0] is the loss; the others are reported under metrics[i] and, of validation, under valid_metrics[i]. A value
-     * that is not finite is left out. */
+    int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops,
+                         lf_err *err);
+    size_t n_sums,
+        /* over micro-batches and ranks sums are added, of tops the largest is kept (-INFINITY at
+         * first) */
+        n_tops;
+    /* means[0] is the loss; the others are reported under metrics[i] and, of validation, under
+     * valid_metrics[i]. A value that is not finite is left out. */
     void (*means)(void *user, const double *sums, const double *tops, double *means);
-    const char *const *metrics, *const *valid_metrics; /* [n_metrics]; literals: they outlive the run */
+    const char *const *metrics,
+        *const *valid_metrics; /* [n_metrics]; literals: they outlive the run */
     size_t n_metrics;
     size_t n_shown; /* metrics 1 .. n_shown - 1 are in the lines of log too */
-    json_t *identity; /* settings of the objective, kept in checkpoints and compared on resume; borrowed */
-    /* Collective, once, after the last step and before the final checkpoint (NULL: nothing to do): may run lf_train_over
-     * and fill `extra`, whose members go into the state of that checkpoint. */
+    json_t *
+        /* settings of the objective, kept in checkpoints and compared on resume; borrowed */
+        identity;
+    /* Collective, once, after the last step and before the final checkpoint (NULL: nothing to do):
+     * may run lf_train_over and fill `extra`, whose members go into the state of that
+     * checkpoint. */
     int (*finish)(void *user, lf_trainer *t, lf_err *err);
     json_t *extra; /* borrowed; NULL: none */
 } lf_objective;
 
 /* ---- for prepare ---- */
 
-/* Every document of a split of source `source` of the run's data (valid: of its validation data), in a fixed order, once:
- * runs the validation graph and calls visit for each micro-batch of this rank. from: sample to begin at, of those that
- * earlier calls of `between` named; between (NULL: none) is called on every rank after every `every` steps and at the
- * end, when all samples below done have been visited by some rank. */
+/* Every document of a split of source `source` of the run's data (valid: of its validation data),
+ * in a fixed order, once: runs the validation graph and calls visit for each micro-batch of this
+ * rank. from: sample to begin at, of those that earlier calls of `between` named; between (NULL:
+ * none) is called on every rank after every `every` steps and at the end, when all samples below
+ * done have been visited by some rank. */
 struct lf_train_over {
     size_t source;
     bool valid;
@@ -94,7 +114,8 @@ size_t lf_train_n_sources(const lf_trainer *t, bool valid); /* that have the spl
 const char *lf_train_source_dir(const lf_trainer *t, size_t source, bool valid);
 /* The documents themselves; borrowed. */
 const lf_shardset *lf_train_source_set(const lf_trainer *t, size_t source, bool valid);
-/* Identity of the weights the run begins with: the checkpoint's (hex), "" for random ones. Rank 0 knows it. */
+/* Identity of the weights the run begins with: the checkpoint's (hex), "" for random ones. Rank 0
+ * knows it. */
 const char *lf_train_init_id(const lf_trainer *t);
 /* What must be the same for the same bits: kernels, threads, layout; borrowed. */
 json_t *lf_train_numbers(const lf_trainer *t);
@@ -106,6 +127,7 @@ int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err);
 /* Collective: rank 0's bytes on all ranks. */
 int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err);
 bool lf_train_asked_to_stop(const lf_trainer *t);
-void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

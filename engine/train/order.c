@@ -2,10 +2,11 @@
  *
  * The order of training samples, as pure functions of a few integers.
  *
- * Blend: Tijdeman's algorithm for the chairman assignment problem (Discrete Mathematics 32, 1980): at every step, among
- * the datasets that are behind enough to be eligible, take the one whose deadline comes first. With K datasets no count
- * is ever off its exact share by 1 - 1/(2K - 2) or more. The state repeats after `total` samples, so any place is found
- * by at most that many integer steps.
+ * Blend: Tijdeman's algorithm for the chairman assignment problem (Discrete Mathematics 32, 1980):
+ * at every step, among the datasets that are behind enough to be eligible, take the one whose
+ * deadline comes first. With K datasets no count is ever off its exact share by 1 - 1/(2K - 2) or
+ * more. The state repeats after `total` samples, so any place is found by at most that many integer
+ * steps.
  */
 #include <math.h>
 #include <string.h>
@@ -65,10 +66,12 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
     double sum = 0, scale = 1;
     bool whole = false;
     if (n < 1 || n > LF_LOADER_MAX_SOURCES)
-        return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", n, LF_LOADER_MAX_SOURCES);
+        return lf_fail(err, LF_EINVAL, "%zu datasets; 1 to %d are possible", n,
+                       LF_LOADER_MAX_SOURCES);
     for (size_t k = 0; k < n; k++) {
         if (!(weight[k] > 0) || !isfinite(weight[k]))
-            return lf_fail(err, LF_EINVAL, "the weight of dataset %zu is %g; weights are positive", k, weight[k]);
+            return lf_fail(err, LF_EINVAL, "the weight of dataset %zu is %g; weights are positive",
+                           k, weight[k]);
         sum += weight[k];
     }
     if (!isfinite(sum))
@@ -80,7 +83,8 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
     uint32_t g = 0;
     for (size_t k = 0; k < n; k++) {
         if (w[k] == 0)
-            return lf_fail(err, LF_EINVAL, "the weight of dataset %zu is %g of %g: less than 1 sample in 10^6", k,
+            return lf_fail(err, LF_EINVAL,
+                           "the weight of dataset %zu is %g of %g: less than 1 sample in 10^6", k,
                            weight[k], sum);
         g = gcd(w[k], g);
     }
@@ -92,10 +96,11 @@ int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t 
     return 0;
 }
 
-/* With c = 2K - 2, t = i + 1, x = count: eligible when t w/W - x >= 1/c, that is c (t w - W x) >= W; the deadline is
- * where t' w/W - x reaches 1 - 1/c, so compare (c - 1 + c x) / w. Counts are taken within one period, so nothing
- * overflows. */
-size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i, const uint64_t *count)
+/* With c = 2K - 2, t = i + 1, x = count: eligible when t w/W - x >= 1/c, that is c (t w - W x) >=
+ * W; the deadline is where t' w/W - x reaches 1 - 1/c, so compare (c - 1 + c x) / w. Counts are
+ * taken within one period, so nothing overflows. */
+size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i,
+                       const uint64_t *count)
 {
     if (n == 1)
         return 0;
@@ -126,7 +131,8 @@ static void blend_counts(uint64_t *count, const uint32_t *w, size_t n, uint32_t 
         count[lf_blend_choose(w, n, total, j, count)]++;
 }
 
-void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t *source, uint64_t *index)
+void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t *source,
+                 uint64_t *index)
 {
     uint64_t count[LF_LOADER_MAX_SOURCES];
     blend_counts(count, w, n, total, i);
@@ -139,7 +145,8 @@ void lf_blend_at(const uint32_t *w, size_t n, uint32_t total, uint64_t i, size_t
 void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample)
 {
     w->sample = sample;
-    if (o->megatron) { /* a choice depends on all before it, in floating point: they are made again */
+    /* a choice depends on all before it, in floating point: they are made again */
+    if (o->megatron) {
         memset(w->count, 0, sizeof w->count);
         if (o->n_sources == 1)
             w->count[0] = (uint64_t)sample;
@@ -149,7 +156,8 @@ void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sampl
         blend_counts(w->count, o->w, o->n_sources, o->total, (uint64_t)sample);
 }
 
-void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source, uint64_t *sequence, uint64_t *epoch)
+void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source,
+                    uint64_t *sequence, uint64_t *epoch)
 {
     uint64_t i = (uint64_t)w->sample++;
     uint64_t e = 0;
@@ -167,7 +175,8 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
         uint64_t j = w->count[k]++;
         e = j / o->n[k];
         lf_philox(key, o->seed, SITE_EPOCH, e, (uint32_t)k);
-        *sequence = lf_rng_permute((uint64_t)key[1] << 32 | key[0], SITE_SHUFFLE, o->n[k], j % o->n[k]);
+        *sequence =
+            lf_rng_permute((uint64_t)key[1] << 32 | key[0], SITE_SHUFFLE, o->n[k], j % o->n[k]);
     }
     *source = k;
     if (epoch)
@@ -189,15 +198,19 @@ int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *e
     for (size_t r = 0; r < o->n_ramp; r++) {
         int64_t n = o->ramp[r].samples;
         if (n <= 0 || n % B != 0 || n > INT32_MAX)
-            return lf_fail(err, LF_EINVAL, "a batch of %lld sequences is not a positive multiple of the micro-batch (%lld)",
-                           (long long)n, (long long)B);
+            return lf_fail(
+                err, LF_EINVAL,
+                "a batch of %lld sequences is not a positive multiple of the micro-batch (%lld)",
+                (long long)n, (long long)B);
         if (n / B < ranks)
             return lf_fail(err, LF_EINVAL,
-                           "a batch of %lld sequences in micro-batches of %lld has work for %lld ranks, there are %lld; "
+                           "a batch of %lld sequences in micro-batches of %lld has work for %lld "
+                           "ranks, there are %lld; "
                            "take a smaller micro_batch or fewer ranks",
                            (long long)n, (long long)B, (long long)(n / B), (long long)ranks);
         if (r && o->ramp[r].from_sample <= o->ramp[r - 1].from_sample)
-            return lf_fail(err, LF_EINVAL, "the rows of the batch schedule are not ascending at sample %lld",
+            return lf_fail(err, LF_EINVAL,
+                           "the rows of the batch schedule are not ascending at sample %lld",
                            (long long)o->ramp[r].from_sample);
     }
     return 0;
@@ -217,9 +230,11 @@ int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t samp
 {
     int64_t at = 0, number = 0;
     if (sample < 0 || sample > o->n_samples)
-        return lf_fail(err, LF_EINVAL, "there is no sample %lld in the data order", (long long)sample);
+        return lf_fail(err, LF_EINVAL, "there is no sample %lld in the data order",
+                       (long long)sample);
     for (size_t r = 0; r < o->n_ramp; r++) {
-        int64_t n = o->ramp[r].samples, end = r + 1 < o->n_ramp ? o->ramp[r + 1].from_sample : INT64_MAX;
+        int64_t n = o->ramp[r].samples,
+                end = r + 1 < o->n_ramp ? o->ramp[r + 1].from_sample : INT64_MAX;
         if (at >= end)
             continue;
         int64_t steps = end == INT64_MAX ? INT64_MAX / n : (end - at - 1) / n + 1;
@@ -233,11 +248,11 @@ int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t samp
         at += steps * n;
         number += steps;
     }
-    return lf_fail(
-        err, LF_EINVAL,
-        "sample %lld is not where an optimizer step begins in this batch schedule; a changed batch size needs a "
-        "schedule row from that sample on",
-        (long long)sample);
+    return lf_fail(err, LF_EINVAL,
+                   "sample %lld is not where an optimizer step begins in this batch schedule; a "
+                   "changed batch size needs a "
+                   "schedule row from that sample on",
+                   (long long)sample);
 }
 
 static bool skipped(const struct lf_order *o, int64_t number)

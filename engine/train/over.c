@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro-batches into graphs: inputs, what an objective sees of a micro-batch, and passes over a whole split. */
+ * Micro-batches into graphs: inputs, what an objective sees of a micro-batch, and passes over a
+ * whole split. */
 #include <string.h>
 
 #include "engine/base/artifact.h"
 #include "engine/train/loop_priv.h"
 #include "engine/train/neftune.h"
 
-/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts from. */
+/* With mask = prefix: what of a document its trained part may look at, and where rope2d counts
+ * from. */
 static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
 {
     const size_t rows = (size_t)t->m.rows, docs = (size_t)t->m.n_docs, i32 = sizeof(int32_t);
@@ -31,16 +33,18 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     if (!rc)
         rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
     if (!rc)
-        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens, ((size_t)t->m.n_docs + 1) * i32, err);
+        rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens,
+                           ((size_t)t->m.n_docs + 1) * i32, err);
     if (!rc)
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, b->cu_seqlens, t->m.n_docs, NULL,
                                     t->m.rows, err);
     if (!rc && t->prefix_buf)
         rc = write_prefixes(t, chain, b, err);
     if (!rc && chain == t->m.train && t->noise_buf) {
-        lf_neftune_fill(t->noise_buf, t->c->neftune_alpha, t->m.rows, t->mc.hidden, b->cu_seqlens, t->m.n_docs,
-                        b->sample_ids, b->T, t->c->seed, t->c->threads);
-        rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf, rows * (size_t)t->mc.hidden * sizeof(float), err);
+        lf_neftune_fill(t->noise_buf, t->c->neftune_alpha, t->m.rows, t->mc.hidden, b->cu_seqlens,
+                        t->m.n_docs, b->sample_ids, b->T, t->c->seed, t->c->threads);
+        rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf,
+                           rows * (size_t)t->mc.hidden * sizeof(float), err);
     }
     if (rc || chain != t->m.train || !t->samples_buf)
         return rc;
@@ -50,8 +54,8 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
 }
 
-struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b, bool valid_split,
-                                      double inv_units)
+struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
+                                      bool valid_split, double inv_units)
 {
     return (struct lf_train_view){.ex = t->m.ex,
                                   .chain = chain,
@@ -80,7 +84,8 @@ const lf_shardset *lf_train_source_set(const lf_trainer *t, size_t source, bool 
     return lf_loader_set(valid ? t->vdata : t->data, source);
 }
 
-static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train_over *o, lf_err *err)
+static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train_over *o,
+                     lf_err *err)
 {
     const lf_loader_source src = {lf_train_source_dir(t, o->source, o->valid), 1};
     lf_loader_config lc = lf_train_valid_config(t->c, 1);
@@ -93,7 +98,8 @@ static int open_pass(lf_loader **out, const lf_trainer *t, const struct lf_train
 }
 
 /* This rank's micro-batches of one step. */
-static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls, const struct lf_train_over *o, lf_err *err)
+static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
+                     const struct lf_train_over *o, lf_err *err)
 {
     int rc = 0;
     for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
@@ -161,7 +167,8 @@ const char *lf_train_out(const lf_trainer *t)
 
 int lf_train_add_up(const lf_trainer *t, double *v, size_t n, lf_err *err)
 {
-    return t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, n, LF_COMM_F64, LF_COMM_SUM, err) : 0;
+    return t->run.ranks > 1 ? lf_comm_all_reduce(t->run.comm, v, n, LF_COMM_F64, LF_COMM_SUM, err)
+                            : 0;
 }
 
 int lf_train_share(const lf_trainer *t, void *data, size_t bytes, lf_err *err)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks of a data-parallel run do together. Each has all weights and its share of the micro-batches; the
- * gradients are summed in the optimizer's segment (lf_plan_data_parallel), everything else is here: one small exchange
- * per step, one per look at the stop flag, and the state they begin with. Rank 0 alone reads and writes checkpoints and
- * metrics. With one rank nothing here does anything.
- * The rules by which ranks never wait for each other for ever are in run.c.
+ * What the ranks of a data-parallel run do together. Each has all weights and its share of the
+ * micro-batches; the gradients are summed in the optimizer's segment (lf_plan_data_parallel),
+ * everything else is here: one small exchange per step, one per look at the stop flag, and the
+ * state they begin with. Rank 0 alone reads and writes checkpoints and metrics. With one rank
+ * nothing here does anything. The rules by which ranks never wait for each other for ever are in
+ * run.c.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,11 +15,11 @@
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
 
-/* A step may take so much longer than the longest so far before it counts as a hang. Before there is one: as if a thread
- * of a busy machine did so many FLOP/s. */
-#define STEP_SLACK 4.0
+/* A step may take so much longer than the longest so far before it counts as a hang. Before there
+ * is one: as if a thread of a busy machine did so many FLOP/s. */
+#define STEP_SLACK   4.0
 #define STEP_SLACK_S 40.0
-#define SLOW_FLOPS 5e8
+#define SLOW_FLOPS   5e8
 
 bool lf_train_first_rank(const lf_trainer *t)
 {
@@ -33,8 +34,10 @@ int lf_train_agree(const lf_trainer *t, int rc, lf_err *err)
 static double slow_step_s(const lf_trainer *t)
 {
     const struct lf_train_config *c = t->c;
-    double tokens = (double)(lf_ramp_samples(c->ramp, c->n_ramp, t->s.cursor) * c->seq_length) / t->run.ranks;
-    return tokens * lf_model_train_flops_per_token(&t->mc, c->seq_length, true) / (SLOW_FLOPS * c->threads);
+    double tokens =
+        (double)(lf_ramp_samples(c->ramp, c->n_ramp, t->s.cursor) * c->seq_length) / t->run.ranks;
+    return tokens * lf_model_train_flops_per_token(&t->mc, c->seq_length, true) /
+           (SLOW_FLOPS * c->threads);
 }
 
 void lf_train_phase_step(const lf_trainer *t)
@@ -48,8 +51,8 @@ void lf_train_phase_step(const lf_trainer *t)
 
 int lf_train_connect(lf_trainer *t, lf_err *err)
 {
-    /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through host memory for the
-     * gradients: there is nothing to run ahead of. */
+    /* Losses of objectives are computed by the host, profiles wait for every kernel, sums through
+     * host memory for the gradients: there is nothing to run ahead of. */
     t->ahead = t->m.back->ops->late_begin && !t->c->objective && !t->c->profile;
     if (t->run.ranks <= 1)
         return 0;
@@ -105,8 +108,11 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
         return 0;
     memcpy(s->obj, mine.obj, sizeof(s->obj));
     memcpy(s->top, mine.top, sizeof(s->top));
-    failed = lf_comm_all_reduce(t->run.comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
-    return failed ? failed : lf_comm_all_reduce(t->run.comm, s->top, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_MAX, err);
+    failed =
+        lf_comm_all_reduce(t->run.comm, s->obj, LF_OBJECTIVE_SUMS, LF_COMM_F64, LF_COMM_SUM, err);
+    return failed ? failed
+                  : lf_comm_all_reduce(t->run.comm, s->top, LF_OBJECTIVE_SUMS, LF_COMM_F64,
+                                       LF_COMM_MAX, err);
 }
 
 int lf_train_sum_record(const lf_trainer *t, lf_err *err)
@@ -116,11 +122,14 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
         return 0;
     int rc = lf_devcomm_begin(&t->dev, err);
     if (!rc)
-        rc = lf_comm_all_reduce(t->dev.gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM, err); /* z_sum, entropy_sum */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM,
+                                err); /* z_sum, entropy_sum */
     if (!rc)
-        rc = lf_comm_all_reduce(t->dev.gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM, err); /* and correct */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM,
+                                err); /* and correct */
     if (!rc && t->mc.experts > 0)
-        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM, err); /* entropy, load */
+        rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM,
+                                err); /* entropy, load */
     if (!rc && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
     return lf_devcomm_end(&t->dev, rc, err);
@@ -199,7 +208,8 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
     int rc = lf_comm_all_reduce(t->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
     if (!rc && v[0] != -v[1])
         rc = lf_fail(err, LF_ECOMM,
-                     "the ranks hold different weights after step %lld: a machine computes wrongly, or this program does; "
+                     "the ranks hold different weights after step %lld: a machine computes "
+                     "wrongly, or this program does; "
                      "nothing was saved",
                      (long long)t->s.step);
     return rc;

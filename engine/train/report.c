@@ -28,7 +28,8 @@ static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double
     return n < 0 ? at : at + (size_t)n;
 }
 
-static size_t add_means(char *buf, size_t cap, size_t at, const lf_trainer *t, const struct lf_train_step *st)
+static size_t add_means(char *buf, size_t cap, size_t at, const lf_trainer *t,
+                        const struct lf_train_step *st)
 {
     const lf_objective *o = t->c->objective;
     for (size_t i = 1; o && i < o->n_metrics; i++)
@@ -38,7 +39,8 @@ static size_t add_means(char *buf, size_t cap, size_t at, const lf_trainer *t, c
     return at;
 }
 
-void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const struct lf_train_sums *sums)
+void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
+                          const struct lf_train_sums *sums)
 {
     const double seen = (double)sums->router_seen;
     if (sums->router_seen < 1)
@@ -48,8 +50,10 @@ void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st, const s
     st->router_load = sums->router_load / seen;
 }
 
-/* Of each named validation set: loss, its exponential, share of tokens that are the most likely one. */
-static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t, const struct lf_train_step *st)
+/* Of each named validation set: loss, its exponential, share of tokens that are the most likely
+ * one. */
+static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t,
+                       const struct lf_train_step *st)
 {
     for (size_t k = 0; t->vsets && k < t->n_valid_dirs && isfinite(st->valid_loss); k++) {
         char key[64];
@@ -67,9 +71,11 @@ static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t, co
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
     char b[4096];
-    double tokens = (double)(st->samples * t->c->seq_length), busy = st->seconds > 0 ? st->seconds : 1e-9;
+    double tokens = (double)(st->samples * t->c->seq_length),
+           busy = st->seconds > 0 ? st->seconds : 1e-9;
     int n = snprintf(b, sizeof(b), "{\"step\":%lld,\"samples\":%lld,\"tokens\":%lld,\"batch\":%lld",
-                     (long long)t->s.step, (long long)t->s.samples, (long long)t->s.tokens, (long long)st->batch);
+                     (long long)t->s.step, (long long)t->s.samples, (long long)t->s.tokens,
+                     (long long)st->batch);
     size_t at = n < 0 ? 0 : (size_t)n;
     at = add_real(b, sizeof(b), at, "loss", st->loss);
     at = add_real(b, sizeof(b), at, "valid_loss", st->valid_loss);
@@ -104,7 +110,8 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     at = add_real(b, sizeof(b), at, "model_flops_full",
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
     if (t->run.saved_step > 0) {
-        /* For whoever must end this process in time: which step is safe, and what it takes to make one so. */
+        /* For whoever must end this process in time: which step is safe, and what it takes to make
+         * one so. */
         at = add_real(b, sizeof(b), at, "saved", (double)t->run.saved_step);
         at = add_real(b, sizeof(b), at, "save_s", t->run.save_s);
     }
@@ -131,15 +138,18 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
 {
     double now = lf_now_s(), dt = now - t->t_log;
     double rate = dt > 0 ? (double)(t->s.samples - t->samples_log) * t->c->seq_length / dt : 0;
-    double left = rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
+    double left =
+        rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
     char tok[32], flops[32], time[32], valid[48] = "", means[400];
     if (isfinite(st->valid_loss))
         snprintf(valid, sizeof(valid), " valid %.4f", st->valid_loss);
     shown_means(means, sizeof(means), t, st);
     lf_train_log(
-        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s left %s", (long long)t->s.step,
-        (long long)t->total_steps, st->loss, valid, means, st->grad_norm, st->lr, lf_fmt_count(tok, sizeof(tok), rate),
-        lf_fmt_count(flops, sizeof(flops), rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
+        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s left %s",
+        (long long)t->s.step, (long long)t->total_steps, st->loss, valid, means, st->grad_norm,
+        st->lr, lf_fmt_count(tok, sizeof(tok), rate),
+        lf_fmt_count(flops, sizeof(flops),
+                     rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
         lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;
     t->samples_log = t->s.samples;
@@ -155,14 +165,17 @@ void lf_train_report_begin(lf_trainer *t)
     if (lf_plan_bytes(t->m.plan, &pb))
         return;
     lf_train_log(t, 2, "%s parameters, %lld steps, %s tokens",
-                 lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)), (long long)t->total_steps,
+                 lf_fmt_count(a, sizeof(a), (double)lf_pstore_elements(t->m.ps)),
+                 (long long)t->total_steps,
                  lf_fmt_count(b, sizeof(b), (double)t->total_samples * t->c->seq_length));
     lf_train_log(t, 2,
-                 "planned memory %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, activations %.1f, inputs %.1f",
-                 (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB, (double)pb.optimizer / MIB,
-                 (double)pb.arena / MIB, (double)pb.inputs / MIB);
+                 "planned memory %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, activations "
+                 "%.1f, inputs %.1f",
+                 (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB,
+                 (double)pb.optimizer / MIB, (double)pb.arena / MIB, (double)pb.inputs / MIB);
     if (pb.offloaded)
-        lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments", (double)pb.offloaded / MIB);
+        lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments",
+                     (double)pb.offloaded / MIB);
 }
 
 /* The first step of a run at random weights: is the loss that of a uniform guess? */
@@ -172,7 +185,8 @@ void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st)
     /* Logits of N(0, hidden std^2) cost half their variance more than a uniform guess. */
     double more = 0.5 * (double)t->mc.hidden * t->mc.init_std * t->mc.init_std;
     bool odd = st->loss < uniform - 0.5 || st->loss > uniform + 2 * more + 0.5;
-    lf_train_log(t, odd && !t->c->init_from ? 1 : 2, "loss of the first step %.4f, ln(vocab) %.4f%s", st->loss, uniform,
+    lf_train_log(t, odd && !t->c->init_from ? 1 : 2,
+                 "loss of the first step %.4f, ln(vocab) %.4f%s", st->loss, uniform,
                  t->c->init_from ? " (weights given)"
                  : odd           ? ": not what random weights give; is the data or the model right?"
                                  : "");
@@ -185,8 +199,8 @@ static void report_memory(lf_trainer *t)
     if (now < 0 || t->rss0 < 0)
         return;
     double grown = (double)(now - t->rss0), planned = (double)lf_exec_bytes(t->m.ex);
-    lf_train_log(t, 2, "measured memory %.1f MiB, planned %.1f MiB (%+.1f %%)", grown / MIB, planned / MIB,
-                 planned > 0 ? 100 * (grown / planned - 1) : 0);
+    lf_train_log(t, 2, "measured memory %.1f MiB, planned %.1f MiB (%+.1f %%)", grown / MIB,
+                 planned / MIB, planned > 0 ? 100 * (grown / planned - 1) : 0);
 }
 
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
@@ -194,7 +208,8 @@ int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     int rc = t->run.metrics ? write_record(t, st, err) : 0;
     if (!t->rss_told)
         report_memory(t);
-    if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps || isfinite(st->valid_loss))
+    if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps ||
+        isfinite(st->valid_loss))
         log_line(t, st);
     return rc;
 }

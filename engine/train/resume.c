@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a run begins: at random weights, at given weights, or where an earlier incarnation left off. */
+ * Where a run begins: at random weights, at given weights, or where an earlier incarnation left
+ * off. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,15 +64,16 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     if (strcmp(order, lf_loader_order_id(t->data)) != 0)
         return lf_fail(
             err, LF_EINVAL,
-            "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs, sample_order or seed "
+            "%s was trained on another order of data (data, data_weights, seq_length, packing, "
+            "max_docs, sample_order or seed "
             "changed), so its cursor means nothing here; init_from takes its weights alone",
             dir);
     if ((uint64_t)seed != t->c->seed)
         return lf_fail(err, LF_EINVAL, "%s has seed %lld, this run %llu", dir, (long long)seed,
                        (unsigned long long)t->c->seed);
     if (s.step > t->total_steps)
-        return lf_fail(err, LF_EINVAL, "%s is at step %lld, beyond the %lld of this run", dir, (long long)s.step,
-                       (long long)t->total_steps);
+        return lf_fail(err, LF_EINVAL, "%s is at step %lld, beyond the %lld of this run", dir,
+                       (long long)s.step, (long long)t->total_steps);
     s.first_loss = get_real(state, "first_loss");
     s.valid_loss = get_real(state, "valid_loss");
     s.best_valid = get_real(state, "best_valid");
@@ -115,7 +117,8 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
     return rc;
 }
 
-/* Weights and moments of a checkpoint of ours: all of them, or those of an adapter upon its base. */
+/* Weights and moments of a checkpoint of ours: all of them, or those of an adapter upon its
+ * base. */
 static int load_own(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
 {
     lf_ckpt *base = NULL;
@@ -165,7 +168,8 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     if (!rc)
         rc = lf_same_tokenizer(t->c->adapter_from, t->tokenizer, "the data", err);
     if (!rc)
-        lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from, (long long)lf_ckpt_step(ck));
+        lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from,
+                     (long long)lf_ckpt_step(ck));
     lf_ckpt_close(ck);
     return rc;
 }
@@ -174,18 +178,22 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
 static int check_final(lf_trainer *t, const lf_ckpt *ck, const char *final, bool *done, lf_err *err)
 {
     const int64_t step = lf_ckpt_step(ck);
-    const bool early = json_is_true(json_object_get(lf_ckpt_state(ck), "early")) && t->c->patience > 0;
+    const bool early =
+        json_is_true(json_object_get(lf_ckpt_state(ck), "early")) && t->c->patience > 0;
     lf_model_config mc;
     const char *key = "its description";
     const char *order = json_string_value(json_object_get(lf_ckpt_state(ck), "order"));
     int rc = lf_weights_config(&mc, ck, err);
     if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
-        rc = lf_fail(err, LF_EEXIST, "%s is of another model ([model] %s differs); write to another out", final, key);
+        rc = lf_fail(err, LF_EEXIST,
+                     "%s is of another model ([model] %s differs); write to another out", final,
+                     key);
     if (!rc)
         rc = lf_run_check_adapter(&t->run, ck, final, err);
     if (!rc && !(order && strcmp(order, lf_loader_order_id(t->data)) == 0))
         rc = lf_fail(err, LF_EEXIST,
-                     "%s was trained on another order of data (data, data_weights, seq_length, packing, max_docs, "
+                     "%s was trained on another order of data (data, data_weights, seq_length, "
+                     "packing, max_docs, "
                      "sample_order or seed changed); write to another out",
                      final);
     if (rc)
@@ -193,7 +201,8 @@ static int check_final(lf_trainer *t, const lf_ckpt *ck, const char *final, bool
     *done = step == t->total_steps || (early && step < t->total_steps);
     return *done ? 0
                  : lf_fail(err, LF_EEXIST,
-                           "%s ends a run of %lld steps, not %lld; write to another out (resume_from continues it)",
+                           "%s ends a run of %lld steps, not %lld; write to another out "
+                           "(resume_from continues it)",
                            final, (long long)step, (long long)t->total_steps);
 }
 
@@ -212,13 +221,15 @@ static int look_at_final(lf_trainer *t, bool *done, lf_err *err)
 
 static int start_from_adapter(lf_trainer *t, lf_err *err)
 {
-    int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from, t->run.base, t->c->init_from, t->c->threads, NULL, err);
+    int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from, t->run.base,
+                             t->c->init_from, t->c->threads, NULL, err);
     if (!rc)
         lf_train_log(t, 2, "going on with the adapter in %s", t->c->adapter_from);
     return rc;
 }
 
-/* Is a tensor among those that init_from gives? It reads all of them or fails. A head that may be another one is drawn. */
+/* Is a tensor among those that init_from gives? It reads all of them or fails. A head that may be
+ * another one is drawn. */
 static bool from_checkpoint(void *user, const struct lf_param_desc *d)
 {
     (void)user;
@@ -227,7 +238,8 @@ static bool from_checkpoint(void *user, const struct lf_param_desc *d)
 
 static int fresh(lf_trainer *t, lf_err *err)
 {
-    int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL, NULL, err);
+    int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL,
+                                 NULL, err);
     if (!rc && t->c->init_from)
         rc = start_from_weights(t, err);
     if (!rc && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
@@ -273,7 +285,8 @@ static int know_init(lf_trainer *t, lf_err *err)
     return rc;
 }
 
-/* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it begins. */
+/* Rank 0, or alone. *state: of the checkpoint that the run goes on from, owned; NULL when it
+ * begins. */
 static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
 {
     char *dir = NULL;

@@ -132,8 +132,8 @@ int lf_run_writer_open(lf_run *r, const lf_ckpt_tensor *tensors, size_t n, bool 
  * and base. o NULL: out of memory. NULL: an error. */
 json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err);
 /* Publishes a checkpoint in dir; the one before is waited for, metrics are on disk first. state: as
- * lf_run_state made it, with "step"; borrowed. Nothing happens on other ranks than 0. LF_EINTR, here
- * and from lf_run_save_wait: a newer start has begun (base/fence.h), nothing is published. */
+ * lf_run_state made it, with "step"; borrowed. Nothing happens on other ranks than 0. LF_EINTR,
+ * here and from lf_run_save_wait: a newer start has begun (base/fence.h), nothing is published. */
 int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *err);
 /* Waits for the save under way, if any, and removes old checkpoints. */
 int lf_run_save_wait(lf_run *r, lf_err *err);

@@ -62,7 +62,8 @@ int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *e
     if (!lf_run_first(r))
         return 0;
     if (lf_fence_closed())
-        return lf_fail(err, LF_EINTR, "%s is not saved: a newer start of this stage has begun", dir);
+        return lf_fail(err, LF_EINTR, "%s is not saved: a newer start of this stage has begun",
+                       dir);
     lf_run_phase(r, "saving");
     int rc = lf_run_save_wait(r, err);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints of the loop: which tensors, and what goes into state.json. When they are written is run_save.c's. */
+ * Checkpoints of the loop: which tensors, and what goes into state.json. When they are written is
+ * run_save.c's. */
 #include <math.h>
 
 #include "engine/model/weights.h"
@@ -13,9 +14,13 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
     size_t n = 0;
     if (!lf_train_first_rank(t))
         return 0;
-    int rc = t->c->adapter ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
-                           : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    return rc ? rc : lf_run_writer_open(&t->run, tensors, n, t->c->save_async || !lf_pstore_on_host(t->m.ps), err);
+    int rc =
+        t->c->adapter
+            ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
+            : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
+    return rc ? rc
+              : lf_run_writer_open(&t->run, tensors, n,
+                                   t->c->save_async || !lf_pstore_on_host(t->m.ps), err);
 }
 
 /* A real, or null where there is none yet. */
@@ -47,15 +52,16 @@ static json_t *own_state(const lf_trainer *t, json_t *model)
         json_decref(optim);
         optim = NULL;
     }
-    return json_pack("{s:i,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:I,s:I,s:b,s:f}", "lf_train", 1,
-                     "step", (json_int_t)s->step, "samples", (json_int_t)s->samples, "tokens", (json_int_t)s->tokens,
-                     "cursor", (json_int_t)s->cursor, "seed", (json_int_t)c->seed, "order", lf_loader_order_id(t->data),
-                     "tokenizer_sha256", t->tokenizer, "model", model, "optimizer", optim, "schedule",
-                     lf_run_schedule_json(&t->lr), "batch", batch_json(c), "loss_sum", s->loss_sum, "first_loss",
-                     real_or_null(s->first_loss), "valid_loss", real_or_null(s->valid_loss), "best_valid",
-                     real_or_null(s->best_valid), "best_score", real_or_null(s->best_score), "best_step",
-                     (json_int_t)s->best_step, "stale", (json_int_t)s->stale, "early", lf_train_out_of_patience(t),
-                     "active_s", s->active_s);
+    return json_pack(
+        "{s:i,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:I,s:I,s:b,s:f}",
+        "lf_train", 1, "step", (json_int_t)s->step, "samples", (json_int_t)s->samples, "tokens",
+        (json_int_t)s->tokens, "cursor", (json_int_t)s->cursor, "seed", (json_int_t)c->seed,
+        "order", lf_loader_order_id(t->data), "tokenizer_sha256", t->tokenizer, "model", model,
+        "optimizer", optim, "schedule", lf_run_schedule_json(&t->lr), "batch", batch_json(c),
+        "loss_sum", s->loss_sum, "first_loss", real_or_null(s->first_loss), "valid_loss",
+        real_or_null(s->valid_loss), "best_valid", real_or_null(s->best_valid), "best_score",
+        real_or_null(s->best_score), "best_step", (json_int_t)s->best_step, "stale",
+        (json_int_t)s->stale, "early", lf_train_out_of_patience(t), "active_s", s->active_s);
 }
 
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err)

@@ -35,7 +35,8 @@ void lf_scaler_good(struct lf_scaler *s, const struct lf_scaler_opts *o)
 
 json_t *lf_scaler_json(const struct lf_scaler *s)
 {
-    return json_pack("{s:f,s:I,s:I}", "scale", s->scale, "good", (json_int_t)s->good, "overflows", (json_int_t)s->overflows);
+    return json_pack("{s:f,s:I,s:I}", "scale", s->scale, "good", (json_int_t)s->good, "overflows",
+                     (json_int_t)s->overflows);
 }
 
 struct lf_scaler lf_scaler_of(const json_t *state, const struct lf_scaler_opts *o)

@@ -12,12 +12,14 @@ int lf_schedule_check(const lf_schedule *s, lf_err *err)
     if (s->min < 0 || s->min > s->peak)
         return lf_fail(err, LF_EINVAL, "min_lr = %g is not within 0 and lr = %g", s->min, s->peak);
     if (s->warmup < 0 || s->total < 1 || s->warmup > s->total)
-        return lf_fail(err, LF_EINVAL, "the warm-up of %lld samples is longer than the schedule of %lld",
+        return lf_fail(err, LF_EINVAL,
+                       "the warm-up of %lld samples is longer than the schedule of %lld",
                        (long long)s->warmup, (long long)s->total);
     if (s->kind != LF_SCHED_WSD)
         return 0;
     if (s->decay < 0 || s->warmup + s->decay > s->total)
-        return lf_fail(err, LF_EINVAL, "warm-up (%lld) and decay (%lld samples) do not fit in the schedule of %lld",
+        return lf_fail(err, LF_EINVAL,
+                       "warm-up (%lld) and decay (%lld samples) do not fit in the schedule of %lld",
                        (long long)s->warmup, (long long)s->decay, (long long)s->total);
     if (s->tail == LF_TAIL_EXP && !(s->min > 0))
         return lf_fail(err, LF_EINVAL, "an exponential decay needs min_lr above 0");
@@ -78,9 +80,10 @@ int64_t lf_ramp_samples(const lf_ramp_row *rows, size_t n, int64_t at)
     return rows[i].samples;
 }
 
-/* Whole rows at a time: a run may have millions of steps. Walks until `steps` or `samples` is reached. */
-static void walk(const lf_ramp_row *rows, size_t n, int64_t steps, int64_t samples, int64_t *out_steps,
-                 int64_t *out_samples)
+/* Whole rows at a time: a run may have millions of steps. Walks until `steps` or `samples` is
+ * reached. */
+static void walk(const lf_ramp_row *rows, size_t n, int64_t steps, int64_t samples,
+                 int64_t *out_steps, int64_t *out_samples)
 {
     int64_t at = 0, done = 0;
     for (size_t i = 0; i < n && done < steps && at < samples; i++) {

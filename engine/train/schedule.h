@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning-rate schedules and the batch ramp: pure functions of the number of samples, so they do not depend on how a
- * run was cut into steps, micro-batches or incarnations.
+ * Learning-rate schedules and the batch ramp: pure functions of the number of samples, so they do
+ * not depend on how a run was cut into steps, micro-batches or incarnations.
  *
- *   x = samples done when the step is complete (so the first step is not at rate 0 and the last one is at the end)
+ *   x = samples done when the step is complete (so the first step is not at rate 0 and the last one
+ *   is at the end)
  *   warm-up        x <= warmup:       peak x / warmup
  *   after it, with u = (x - warmup) / (total - warmup) in [0, 1]:
  *     constant     peak
  *     linear       peak + (min - peak) u
  *     cosine       min + (peak - min) (1 + cos(pi u)) / 2
- *     inverse_sqrt max(min, peak sqrt(warmup' / x)), warmup' = max(warmup, 1)                  (Vaswani et al. 2017)
- *     wsd          peak until total - decay, then over v = (x - (total - decay)) / decay:         (Hu et al. 2024)
- *                    linear    peak + (min - peak) v         cosine  min + (peak - min) (1 + cos(pi v)) / 2
+ *     inverse_sqrt max(min, peak sqrt(warmup' / x)), warmup' = max(warmup, 1)
+ *       (Vaswani et al. 2017)
+ *     wsd          peak until total - decay, then over v = (x - (total - decay)) / decay:
+ *                  (Hu et al. 2024)
+ *                    linear    peak + (min - peak) v         cosine  min + (peak - min) (1 + cos(pi
+ *                              v)) / 2
  *                    exp       peak (min / peak)^v           sqrt    peak + (min - peak) sqrt(v)
  *   beyond total   the value at total
  */
@@ -23,7 +27,13 @@
 
 #include "engine/base/err.h"
 
-enum lf_schedule_kind { LF_SCHED_CONSTANT, LF_SCHED_LINEAR, LF_SCHED_COSINE, LF_SCHED_INVERSE_SQRT, LF_SCHED_WSD };
+enum lf_schedule_kind {
+    LF_SCHED_CONSTANT,
+    LF_SCHED_LINEAR,
+    LF_SCHED_COSINE,
+    LF_SCHED_INVERSE_SQRT,
+    LF_SCHED_WSD
+};
 enum lf_schedule_tail { LF_TAIL_LINEAR, LF_TAIL_COSINE, LF_TAIL_EXP, LF_TAIL_SQRT };
 
 typedef struct lf_schedule {
@@ -37,8 +47,8 @@ typedef struct lf_schedule {
 int lf_schedule_check(const lf_schedule *s, lf_err *err);
 double lf_schedule_lr(const lf_schedule *s, int64_t samples);
 
-/* Batch ramp: from sample `from` on, a step takes `samples`. Row 0 is from 0. A row takes effect at the first step that
- * begins at or after it. */
+/* Batch ramp: from sample `from` on, a step takes `samples`. Row 0 is from 0. A row takes effect at
+ * the first step that begins at or after it. */
 typedef struct lf_ramp_row {
     int64_t from_sample;
     int64_t samples;
@@ -46,7 +56,8 @@ typedef struct lf_ramp_row {
 
 /* Samples of the step that begins at sample `at`. */
 int64_t lf_ramp_samples(const lf_ramp_row *rows, size_t n, int64_t at);
-/* Samples taken by the first `steps` steps, and steps that reach `samples` (the last one may pass it). */
+/* Samples taken by the first `steps` steps, and steps that reach `samples` (the last one may pass
+ * it). */
 int64_t lf_ramp_samples_of_steps(const lf_ramp_row *rows, size_t n, int64_t steps);
 int64_t lf_ramp_steps_to(const lf_ramp_row *rows, size_t n, int64_t samples);
 

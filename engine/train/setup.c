@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Before the first step: checks, model, plan, memory, data, length of the run; and the answer to --plan. */
+ * Before the first step: checks, model, plan, memory, data, length of the run; and the answer to
+ * --plan. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include "engine/train/loop_priv.h"
 #include "engine/train/megatron_order.h"
 
-/* Of gradients that are summed over ranks at once: large enough that latency does not count, small enough that several
- * fit into a step. */
+/* Of gradients that are summed over ranks at once: large enough that latency does not count, small
+ * enough that several fit into a step. */
 #define BUCKET_BYTES ((size_t)25 << 20)
 
 /* What a communicator keeps for each of its ranks (two segments of coll.c). */
@@ -38,10 +39,12 @@ static int check_ramp(const struct lf_train_config *c, lf_err *err)
         return lf_fail(err, LF_EINVAL, "batch_ramp must begin with N@0");
     for (size_t i = 0; i < c->n_ramp; i++) {
         if (i > 0 && c->ramp[i].from_sample <= c->ramp[i - 1].from_sample)
-            return lf_fail(err, LF_EINVAL, "batch_ramp: %lld@%lld does not come after the row before it",
+            return lf_fail(err, LF_EINVAL,
+                           "batch_ramp: %lld@%lld does not come after the row before it",
                            (long long)c->ramp[i].samples, (long long)c->ramp[i].from_sample);
         if (c->ramp[i].samples < 1 || c->ramp[i].samples % c->micro_batch)
-            return lf_fail(err, LF_EINVAL, "a batch of %lld sequences is not a multiple of micro_batch = %d",
+            return lf_fail(err, LF_EINVAL,
+                           "a batch of %lld sequences is not a multiple of micro_batch = %d",
                            (long long)c->ramp[i].samples, c->micro_batch);
     }
     return 0;
@@ -50,11 +53,13 @@ static int check_ramp(const struct lf_train_config *c, lf_err *err)
 /* So that nothing that counts samples or tokens of the run leaves 64 bits. */
 static int check_size(const struct lf_train_config *c, lf_err *err)
 {
-    int64_t most = MAX_RUN_TOKENS / c->seq_length, longest = c->steps > c->warmup_steps ? c->steps : c->warmup_steps;
+    int64_t most = MAX_RUN_TOKENS / c->seq_length,
+            longest = c->steps > c->warmup_steps ? c->steps : c->warmup_steps;
     for (size_t i = 0; i < c->n_ramp; i++)
         if (c->ramp[i].samples > most || longest > most / c->ramp[i].samples)
-            return lf_fail(err, LF_EINVAL,
-                           "steps x batch x seq_length is more than 10^17 tokens; make one of them less");
+            return lf_fail(
+                err, LF_EINVAL,
+                "steps x batch x seq_length is more than 10^17 tokens; make one of them less");
     return 0;
 }
 
@@ -62,9 +67,12 @@ static int check_megatron(const struct lf_train_config *c, lf_err *err)
 {
     double bounds[4];
     if (c->epochs > 0)
-        return lf_fail(err, LF_EINVAL,
-                       "sample_order = megatron depends on the length of the run; give steps or tokens");
-    return lf_megatron_parse_split(bounds, c->megatron.split, err) ? lf_err_prefix(err, "megatron_split") : 0;
+        return lf_fail(
+            err, LF_EINVAL,
+            "sample_order = megatron depends on the length of the run; give steps or tokens");
+    return lf_megatron_parse_split(bounds, c->megatron.split, err)
+               ? lf_err_prefix(err, "megatron_split")
+               : 0;
 }
 
 int lf_train_check(const struct lf_train_config *c, lf_err *err)
@@ -75,23 +83,29 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     if (c->n_sources < 1)
         return lf_fail(err, LF_EINVAL, "no data given");
     if (c->epochs > 0 && c->n_sources > 1)
-        return lf_fail(err, LF_EINVAL, "epochs are counted in one data; with several give steps or tokens");
+        return lf_fail(err, LF_EINVAL,
+                       "epochs are counted in one data; with several give steps or tokens");
     if (!c->model_given && !c->init_from)
         return lf_fail(err, LF_EINVAL, "no model: describe one in [model], or give init_from");
     if (c->adapter && !c->init_from)
-        return lf_fail(err, LF_EINVAL, "an adapter (lora_rank) needs init_from, the weights it is for");
+        return lf_fail(err, LF_EINVAL,
+                       "an adapter (lora_rank) needs init_from, the weights it is for");
     if (c->adapter && c->adam.masters != LF_F32)
-        return lf_fail(err, LF_EINVAL, "masters = bf16 is for training of all weights; an adapter (lora_rank) has few of its own");
+        return lf_fail(err, LF_EINVAL,
+                       "masters = bf16 is for training of all weights; an adapter (lora_rank) has "
+                       "few of its own");
     if (c->model_given && c->seq_length > c->model.max_positions)
-        return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld", c->seq_length,
-                       (long long)c->model.max_positions);
+        return lf_fail(err, LF_EINVAL, "seq_length = %d is more than [model] max_positions = %lld",
+                       c->seq_length, (long long)c->model.max_positions);
     if (c->decay_steps && c->schedule != LF_SCHED_WSD)
         return lf_fail(err, LF_EINVAL, "decay belongs to schedule = wsd");
     if (c->schedule == LF_SCHED_WSD && !c->decay_steps)
         return lf_fail(err, LF_EINVAL, "schedule = wsd needs decay");
-    if (c->objective && (c->objective->n_sums > LF_OBJECTIVE_SUMS || c->objective->n_tops > LF_OBJECTIVE_SUMS ||
-                         c->objective->n_metrics > LF_OBJECTIVE_METRICS))
-        LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums, c->objective->n_metrics);
+    if (c->objective &&
+        (c->objective->n_sums > LF_OBJECTIVE_SUMS || c->objective->n_tops > LF_OBJECTIVE_SUMS ||
+         c->objective->n_metrics > LF_OBJECTIVE_METRICS))
+        LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums,
+               c->objective->n_metrics);
     int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
     if (!rc)
         rc = check_ramp(c, err);
@@ -100,17 +114,19 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
     return rc ? rc : check_size(c, err);
 }
 
-int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const struct lf_train_config *c,
-                    int64_t epoch_samples, lf_err *err)
+int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
+                    const struct lf_train_config *c, int64_t epoch_samples, lf_err *err)
 {
     if (c->steps > 0) {
         *steps = c->steps;
     } else if (c->tokens > 0) {
-        *steps = lf_ramp_steps_to(c->ramp, c->n_ramp, (c->tokens + c->seq_length - 1) / c->seq_length);
+        *steps =
+            lf_ramp_steps_to(c->ramp, c->n_ramp, (c->tokens + c->seq_length - 1) / c->seq_length);
     } else {
         if (epoch_samples < 1)
             return lf_fail(err, LF_EINVAL, "the length of an epoch is not known yet");
-        *steps = lf_ramp_steps_to(c->ramp, c->n_ramp, (int64_t)ceil(c->epochs * (double)epoch_samples));
+        *steps =
+            lf_ramp_steps_to(c->ramp, c->n_ramp, (int64_t)ceil(c->epochs * (double)epoch_samples));
     }
     *samples = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, *steps);
     int64_t tail = *steps - c->decay_steps;
@@ -121,29 +137,36 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr, const str
                         .warmup = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, c->warmup_steps),
                         .total = *samples};
     if (tail < 0)
-        return lf_fail(err, LF_EINVAL, "decay = %lld steps is longer than the run of %lld", (long long)c->decay_steps,
-                       (long long)*steps);
+        return lf_fail(err, LF_EINVAL, "decay = %lld steps is longer than the run of %lld",
+                       (long long)c->decay_steps, (long long)*steps);
     lr->decay = *samples - lf_ramp_samples_of_steps(c->ramp, c->n_ramp, tail);
     return lf_schedule_check(lr, err);
 }
 
 /* ---- model and plan ---- */
 
-static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_train_config *c, const char *name,
-                            const struct lf_decoder_rows *r, bool train, lf_err *err)
+static lf_graph *make_graph(const struct lf_train_model *m, const struct lf_train_config *c,
+                            const char *name, const struct lf_decoder_rows *r, bool train,
+                            lf_err *err)
 {
     const lf_objective *o = c->objective;
     return o ? o->graph(o->user, m->dec, m->ps, name, r, train, err)
              : lf_decoder_loss_graph(m->dec, m->ps, name, r, train, err);
 }
 
-static int add_chains(struct lf_train_model *m, const struct lf_train_config *c, bool valid, lf_err *err)
+static int add_chains(struct lf_train_model *m, const struct lf_train_config *c, bool valid,
+                      lf_err *err)
 {
-    struct lf_decoder_rows r = {.rows = m->rows, .n_docs = m->n_docs, .max_doc = c->seq_length, .noise = c->neftune_alpha > 0, .entropy = c->entropy};
+    struct lf_decoder_rows r = {.rows = m->rows,
+                                .n_docs = m->n_docs,
+                                .max_doc = c->seq_length,
+                                .noise = c->neftune_alpha > 0,
+                                .entropy = c->entropy};
     lf_graph *g = make_graph(m, c, "train", &r, true, err);
     if (!g)
         return err ? err->rc : LF_EINVAL;
-    struct lf_chain_opts train = {.train = true, .recompute = c->recompute, .slots = 1, .eras = ERA_TRAIN};
+    struct lf_chain_opts train = {
+        .train = true, .recompute = c->recompute, .slots = 1, .eras = ERA_TRAIN};
     m->train = lf_plan_add(m->plan, g, &train, err);
     lf_graph_destroy(g);
     m->valid = -1;
@@ -157,10 +180,15 @@ static int add_chains(struct lf_train_model *m, const struct lf_train_config *c,
     return m->valid < 0 ? m->valid : 0;
 }
 
-int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c, const lf_model_config *mc,
-                        bool valid, int ranks, lf_err *err)
+int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *c,
+                        const lf_model_config *mc, bool valid, int ranks, lf_err *err)
 {
-    struct lf_plan_opts po = {.target = lf_target_device(c->device), .threads = c->threads, .compute = c->compute, .fp8 = c->fp8, .mode = c->numeric, .keep_master = !c->adapter};
+    struct lf_plan_opts po = {.target = lf_target_device(c->device),
+                              .threads = c->threads,
+                              .compute = c->compute,
+                              .fp8 = c->fp8,
+                              .mode = c->numeric,
+                              .keep_master = !c->adapter};
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
     if (rc)
@@ -180,8 +208,10 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
     for (size_t i = 0; i < c->n_freeze && !rc; i++)
         if (lf_pstore_freeze_matching(m->ps, c->freeze[i], true) == 0)
-            rc = lf_fail(err, LF_EINVAL, "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
-                         c->freeze[i]);
+            rc = lf_fail(
+                err, LF_EINVAL,
+                "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
+                c->freeze[i]);
     if (rc)
         return rc;
     m->plan = lf_plan_create(m->ps, &po, err);
@@ -199,14 +229,17 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     return rc;
 }
 
-int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c, const lf_comm *comm, lf_err *err)
+int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
+                        const lf_comm *comm, lf_err *err)
 {
     const struct lf_device_opts d = {.device = c->device,
                                      .rank = comm ? comm->rank : 0,
                                      .local_rank = comm ? comm->local_rank : 0,
                                      .threads = c->threads};
     m->back = lf_back_create(&d, err);
-    m->ex = m->back ? lf_exec_create(m->plan, m->back, &(struct lf_exec_opts){.profile = c->profile}, err) : NULL;
+    m->ex = m->back ? lf_exec_create(m->plan, m->back,
+                                     &(struct lf_exec_opts){.profile = c->profile}, err)
+                    : NULL;
     return m->ex ? 0 : err ? err->rc : LF_ENOMEM;
 }
 
@@ -222,7 +255,8 @@ void lf_train_model_fini(struct lf_train_model *m)
 
 /* ---- --plan ---- */
 
-/* Vocabulary and training tokens as the manifests tell them; 0 when they are not there (yet) or do not say. */
+/* Vocabulary and training tokens as the manifests tell them; 0 when they are not there (yet) or do
+ * not say. */
 static void manifest_facts(const struct lf_train_config *c, int64_t *vocab, int64_t *tokens)
 {
     *vocab = *tokens = 0;
@@ -250,7 +284,8 @@ static int config_of_checkpoint(lf_model_config *out, const char *dir, lf_err *e
     return rc;
 }
 
-static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int64_t vocab, lf_err *err)
+static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int64_t vocab,
+                      lf_err *err)
 {
     *mc = c->model;
     if (!c->model_given) {
@@ -261,7 +296,9 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
     if (!mc->vocab)
         mc->vocab = vocab;
     if (!mc->vocab)
-        return lf_fail(err, LF_EINVAL, "[model] vocab is not given and the data is not there yet to say it; set vocab");
+        return lf_fail(
+            err, LF_EINVAL,
+            "[model] vocab is not given and the data is not there yet to say it; set vocab");
     return 0;
 }
 
@@ -279,7 +316,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
-    struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)b.offloaded + (double)lf_train_data_bytes(c)};
+    struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)b.offloaded +
+                                         (double)lf_train_data_bytes(c)};
     if (c->plan_ranks > 1)
         mem.host += COMM_BYTES * c->plan_ranks;
     lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
@@ -301,22 +339,27 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     double per_step_full = per_step / lf_model_train_flops_per_token(mc, c->seq_length, true) *
                            lf_model_train_flops_per_token(mc, c->seq_length, false);
     json_t *bytes =
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads", (double)b.grads,
-                  "optimizer", (double)b.optimizer, "activations", (double)(b.saved + b.transient), "workspace",
-                  (double)b.workspace, "inputs", (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device", mem.device, "total",
-                  mem.total);
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads",
+                  (double)b.grads, "optimizer", (double)b.optimizer, "activations",
+                  (double)(b.saved + b.transient), "workspace", (double)b.workspace, "inputs",
+                  (double)b.inputs, "offloaded", (double)b.offloaded, "host", mem.host, "device",
+                  mem.device, "total", mem.total);
     struct lf_plan_comm pc;
     lf_plan_comm(m->plan, &pc);
-    json_t *comm =
-        json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step", (json_int_t)pc.messages);
-    int bad = json_object_set_new(plan, "ranks", json_integer(pc.ranks)) | json_object_set_new(plan, "comm", comm) |
-              json_object_set_new(plan, "parameters", json_integer(params)) |
-              json_object_set_new(plan, "trained", json_integer(lf_pstore_elements_trained(m->ps))) |
-              json_object_set_new(plan, "bytes", bytes) |
-              json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
-              json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
-              json_object_set_new(plan, "disk_bytes", json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))) |
-              json_object_set_new(plan, "notes", notes);
+    json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step",
+                             (json_int_t)pc.messages);
+    int bad =
+        json_object_set_new(plan, "ranks", json_integer(pc.ranks)) |
+        json_object_set_new(plan, "comm", comm) |
+        json_object_set_new(plan, "parameters", json_integer(params)) |
+        json_object_set_new(plan, "trained", json_integer(lf_pstore_elements_trained(m->ps))) |
+        json_object_set_new(plan, "bytes", bytes) |
+        json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
+        json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
+        json_object_set_new(
+            plan, "disk_bytes",
+            json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))) |
+        json_object_set_new(plan, "notes", notes);
     if (!bad && steps > 0)
         bad = json_object_set_new(plan, "steps", json_integer(steps)) |
               json_object_set_new(plan, "tokens", json_integer(samples * c->seq_length));
@@ -330,13 +373,19 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
     int64_t vocab, tokens;
     enum lf_artifact_state there = LF_ARTIFACT_PRESENT;
     manifest_facts(c, &vocab, &tokens);
-    if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 && there == LF_ARTIFACT_ABSENT) {
-        json_t *notes = json_pack("[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
-        return notes && json_object_set_new(plan, "notes", notes) == 0 ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
+    if (!c->model_given && lf_artifact_state(&there, c->init_from, NULL) == 0 &&
+        there == LF_ARTIFACT_ABSENT) {
+        json_t *notes = json_pack(
+            "[s]", "sizes follow from the checkpoint init_from, which does not exist yet");
+        return notes && json_object_set_new(plan, "notes", notes) == 0
+                   ? 0
+                   : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
     int rc = plan_model(&mc, c, vocab, err);
     if (!rc)
-        rc = lf_train_model_plan(&m, c, &mc, c->n_valid > 0 || (c->objective && c->objective->prepare), c->plan_ranks > 1 ? c->plan_ranks : 1, err);
+        rc = lf_train_model_plan(&m, c, &mc,
+                                 c->n_valid > 0 || (c->objective && c->objective->prepare),
+                                 c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (!rc)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
     if (c->guest)

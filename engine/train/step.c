@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One optimizer step, in two ways. At once: the host looks at the loss, then at what the optimizer says. Ahead, where
- * the backend hands results over later: the step is queued, and the host learns how it went while the next one's
- * gradients are computed. The device itself refuses what the host would have refused (kernels.h, grad_norm), so that
- * weights are never changed by a step that has to be made again or kept for inspection; both ways have the same bits.
+ * One optimizer step, in two ways. At once: the host looks at the loss, then at what the optimizer
+ * says. Ahead, where the backend hands results over later: the step is queued, and the host learns
+ * how it went while the next one's gradients are computed. The device itself refuses what the host
+ * would have refused (kernels.h, grad_norm), so that weights are never changed by a step that has
+ * to be made again or kept for inspection; both ways have the same bits.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ double lf_train_loss_mean(const lf_trainer *t)
 /* ---- up to the gradients ---- */
 
 /* Every micro-batch of this rank. */
-static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums, double *data_s,
-                            lf_err *err)
+static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_train_sums *sums,
+                            double *data_s, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
     for (int32_t i = 0; i < ls->n_micro; i++) {
@@ -45,7 +46,8 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
             rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
         }
         if (!rc)
-            rc = lf_exec_run(t->m.ex, t->m.train, i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, 0, v, err);
+            rc = lf_exec_run(t->m.ex, t->m.train, i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, 0, v,
+                             err);
         if (rc)
             return rc;
     }
@@ -64,7 +66,8 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
                                    .clip_norm = (float)c->clip,
                                    .loss_scale = (float)t->s.scaler.scale,
                                    .inv_tokens = (float)(1 / (double)ls->trained),
-                                   .inv_batches = (float)((double)c->micro_batch / (double)ls->n_samples),
+                                   .inv_batches =
+                                       (float)((double)c->micro_batch / (double)ls->n_samples),
                                    .z_loss = (float)c->z_loss};
 }
 
@@ -72,7 +75,8 @@ static struct lf_step_record step_record(const lf_trainer *t, const lf_loader_st
 static double spike_above(const lf_trainer *t)
 {
     double mean = lf_train_loss_mean(t);
-    if (t->c->objective && t->s.first_loss > mean) /* the mean may be next to nothing: worse than at first is meant */
+    if (t->c->objective &&
+        t->s.first_loss > mean) /* the mean may be next to nothing: worse than at first is meant */
         mean = t->s.first_loss;
     if (!(t->c->spike_factor > 0) || t->s.step < t->c->spike_after || isnan(mean))
         return INFINITY;
@@ -81,7 +85,9 @@ static double spike_above(const lf_trainer *t)
 
 static const char *suspicious(double loss, double above)
 {
-    return !isfinite(loss) ? "the loss is not finite" : loss > above ? "the loss left its running mean" : NULL;
+    return !isfinite(loss) ? "the loss is not finite"
+           : loss > above  ? "the loss left its running mean"
+                           : NULL;
 }
 
 void lf_train_begin_sums(struct lf_train_sums *s)
@@ -92,7 +98,8 @@ void lf_train_begin_sums(struct lf_train_sums *s)
 }
 
 /* The loss of summed-up micro-batches, and what else an objective makes of them. */
-double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens, double *means)
+double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
+                        double *means)
 {
     const lf_objective *o = t->c->objective;
     if (!o)
@@ -102,8 +109,8 @@ double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, doub
 }
 
 /* Queues this rank's part of a step up to its gradients. */
-static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums,
-                     lf_err *err)
+static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
+                     struct lf_train_sums *sums, lf_err *err)
 {
     double t0 = lf_now_s();
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
@@ -118,8 +125,10 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
                                  .valid_accuracy = NAN,
                                  .valid_entropy = NAN,
                                  .grad_norm = NAN};
-    if (rc == 0 || ls->trained < 1 || (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
-        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on", (long long)ls->number);
+    if (rc == 0 || ls->trained < 1 ||
+        (t->c->objective && t->c->objective->rows != LF_ROWS_PLAIN && ls->units < 1))
+        return lf_fail(err, LF_EINVAL, "batch %lld holds no token to train on",
+                       (long long)ls->number);
     st->data_seconds = lf_now_s() - t0;
     st->lr = lf_schedule_lr(&t->lr, t->s.samples + ls->n_samples);
     st->loss_scale = t->s.scaler.scale;
@@ -173,20 +182,22 @@ static void told(lf_trainer *t, struct lf_train_step *st, double since)
     t->s.active_s = t->active0 + (now - t->session0);
 }
 
-/* The gradient of the step before which the state stands is not finite. 0: it is to be made again with a smaller scale,
- * and the loader stands at its batch. */
-static int overflowed(lf_trainer *t, const lf_loader_step *ls, const struct lf_train_step *st, lf_err *err)
+/* The gradient of the step before which the state stands is not finite. 0: it is to be made again
+ * with a smaller scale, and the loader stands at its batch. */
+static int overflowed(lf_trainer *t, const lf_loader_step *ls, const struct lf_train_step *st,
+                      lf_err *err)
 {
     if (!lf_scaler_overflow(&t->s.scaler, &t->c->scaler))
         return lf_train_diverged(t, st, "the gradient is not finite", err);
-    lf_train_log(t, 3, "step %lld overflowed: again with a loss scale of %g", (long long)t->s.step + 1,
-                 t->s.scaler.scale);
+    lf_train_log(t, 3, "step %lld overflowed: again with a loss scale of %g",
+                 (long long)t->s.step + 1, t->s.scaler.scale);
     return lf_train_agree(t, lf_loader_seek(t->data, ls->first_sample, err), err);
 }
 
 /* ---- at once ---- */
 
-static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, struct lf_train_sums *sums, lf_err *err)
+static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
+                   struct lf_train_sums *sums, lf_err *err)
 {
     struct lf_step_record rec = {0};
     int rc = gradients(t, ls, st, sums, err);
@@ -201,7 +212,8 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, 
 static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums *sums, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
-    const struct lf_step_record rec = {.step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
+    const struct lf_step_record rec = {
+        .step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
     int rc = lf_loader_begin_step(t->data, ls, err);
     rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
     if (!rc)
@@ -221,7 +233,8 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
     return rc;
 }
 
-/* Collective: what an objective must know of the whole step before its losses. The loader stands where it stood. */
+/* Collective: what an objective must know of the whole step before its losses. The loader stands
+ * where it stood. */
 static int survey_step(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
@@ -236,9 +249,10 @@ static int survey_step(lf_trainer *t, lf_err *err)
     return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
 }
 
-/* The step with the present loss scale. *overflow: the gradient is not finite, and weights and moments stay as they
- * were. */
-static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, bool *overflow, lf_err *err)
+/* The step with the present loss scale. *overflow: the gradient is not finite, and weights and
+ * moments stay as they were. */
+static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st, bool *overflow,
+                        lf_err *err)
 {
     struct lf_train_sums sums = {0};
     struct lf_step_record rec;
@@ -293,7 +307,8 @@ int lf_train_ahead_begin(lf_trainer *t, lf_err *err)
 
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err)
 {
-    const double above = spike_above(t), limit = isfinite(above) ? above * (double)t->next.ls.trained : 0;
+    const double above = spike_above(t),
+                 limit = isfinite(above) ? above * (double)t->next.ls.trained : 0;
     int rc = lf_train_sum_record(t, err);
     if (!rc && limit > 0)
         rc = lf_exec_loss_limit(t->m.ex, limit, err);

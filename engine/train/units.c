@@ -48,12 +48,13 @@ uint64_t lf_units_len(const void *units, uint64_t unit)
     return u->rows != LF_ROWS_PLAIN && n > u->T ? 0 : n;
 }
 
-int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched, uint32_t T,
-                  const char *dir, lf_err *err)
+int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
+                  uint32_t T, const char *dir, lf_err *err)
 {
     const lf_shard_info *info = lf_shardset_get_info(set);
     if (info->rows != rows)
-        return lf_fail(err, LF_EINVAL, "%s holds %s, but %s are trained on here", dir, holds[info->rows], holds[rows]);
+        return lf_fail(err, LF_EINVAL, "%s holds %s, but %s are trained on here", dir,
+                       holds[info->rows], holds[rows]);
     *u = (struct lf_units){.set = set,
                            .rows = rows,
                            .mismatched = mismatched && rows == LF_ROWS_UNPAIRED,
@@ -61,7 +62,8 @@ int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows,
                            .n = rows == LF_ROWS_PAIRS ? info->n_docs / 2 : info->n_docs};
     if (u->mismatched) {
         if (u->n < 2)
-            return lf_fail(err, LF_EINVAL, "%s: a stranger's answer needs at least two documents", dir);
+            return lf_fail(err, LF_EINVAL, "%s: a stranger's answer needs at least two documents",
+                           dir);
         if (!(u->prompt = lf_malloc(u->n, sizeof *u->prompt, err)))
             return LF_ENOMEM;
         for (uint64_t i = 0; i < u->n; i++)
@@ -96,14 +98,16 @@ size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs)
     return rows == LF_ROWS_UNPAIRED && mismatched ? n + (size_t)docs * sizeof(uint32_t) : n;
 }
 
-int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_unit_part part[LF_UNIT_PARTS])
+int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
+                   struct lf_unit_part part[LF_UNIT_PARTS])
 {
     memset(part, 0, LF_UNIT_PARTS * sizeof *part);
     part[0].seg = part[1].seg = *seg;
     if (u->rows == LF_ROWS_PAIRS) {
         for (unsigned i = 0; i < 2; i++) {
             uint64_t doc = 2 * seg->doc + i;
-            part[i].seg = (lf_pack_seg){.doc = doc, .len = (uint32_t)lf_shardset_doc_len(u->set, doc), .last = true};
+            part[i].seg = (lf_pack_seg){
+                .doc = doc, .len = (uint32_t)lf_shardset_doc_len(u->set, doc), .last = true};
         }
         return 2;
     }
@@ -118,8 +122,8 @@ int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg, struct lf_u
     return part[1].seg.len > 0 ? 2 : 1;
 }
 
-int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p, int32_t *tokens, int32_t *targets,
-                             lf_err *err)
+int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p,
+                             int32_t *tokens, int32_t *targets, lf_err *err)
 {
     const uint32_t head = p->head, from = u->prompt[p->other], tail = p->seg.len - head;
     int rc = lf_shardset_read(u->set, p->seg.doc, 0, head, tokens, err);

@@ -34,7 +34,8 @@ static const lf_cmd_def *find_cmd(const char *name)
 static int general_help(void)
 {
     puts("usage: loong-flow COMMAND [options] [words]\n\n"
-         "Trains models end to end: an INI file with stages becomes a run that can be stopped, resumed and asked.\n");
+         "Trains models end to end: an INI file with stages becomes a run that can be stopped, "
+         "resumed and asked.\n");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
         if (!(*d)->hidden)
             printf("  %-10s %s\n", (*d)->table->stage, (*d)->table->summary);
@@ -55,15 +56,16 @@ void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o)
         if (*p == '_')
             *p = '-';
     if (o->type == LF_OPT_BOOL)
-        snprintf(buf, cap, "--%s%s", o->def != NULL && strcmp(o->def, "yes") == 0 ? "no-" : "", name);
+        snprintf(buf, cap, "--%s%s", o->def != NULL && strcmp(o->def, "yes") == 0 ? "no-" : "",
+                 name);
     else
         snprintf(buf, cap, "--%s %s", name, o->type == LF_OPT_ENUM ? o->choices : words[o->type]);
 }
 
 static int command_help(const lf_cmd_def *d)
 {
-    printf("usage: loong-flow %s%s%s [options]\n%s\n\n", d->table->stage, d->words[0] != '\0' ? " " : "", d->words,
-           d->table->summary);
+    printf("usage: loong-flow %s%s%s [options]\n%s\n\n", d->table->stage,
+           d->words[0] != '\0' ? " " : "", d->words, d->table->summary);
     for (size_t i = 0; i < d->table->n_opts; i++) {
         const lf_opt *o = &d->table->opts[i];
         char form[128];
@@ -78,12 +80,14 @@ static int command_help(const lf_cmd_def *d)
     return 0;
 }
 
-/* Names for people who type. The first that a command has wins: -a, -f and -n mean different options in places. */
+/* Names for people who type. The first that a command has wins: -a, -f and -n mean different
+ * options in places. */
 static const struct {
     char letter;
     const char *option;
-} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"}, {'n', "dry_run"}, {'n', "ranks"}, {'h', "help"},
-              {'y', "yes"},     {'j', "jobs"},   {'a', "all"},    {'q', "quiet"}, {'s', "state"}};
+} shorts[] = {{'o', "columns"}, {'o', "output"}, {'f', "follow"}, {'n', "lines"},
+              {'n', "dry_run"}, {'n', "ranks"},  {'h', "help"},   {'y', "yes"},
+              {'j', "jobs"},    {'a', "all"},    {'q', "quiet"},  {'s', "state"}};
 
 char lf_cmd_short(const lf_opt_table *t, const char *name)
 {
@@ -98,8 +102,8 @@ char lf_cmd_short(const lf_opt_table *t, const char *name)
     return 0;
 }
 
-/* The argument with its long name, owned: "-o" is "--columns", "-n5" is "--lines=5", "--format=X" is "--columns=X" where
- * a command has columns and no format of its own. */
+/* The argument with its long name, owned: "-o" is "--columns", "-n5" is "--lines=5", "--format=X"
+ * is "--columns=X" where a command has columns and no format of its own. */
 static char *long_form(const char *arg, const lf_opt_table *t, lf_err *err)
 {
     const char *name = NULL, *value = NULL;
@@ -108,8 +112,8 @@ static char *long_form(const char *arg, const lf_opt_table *t, lf_err *err)
             if (lf_cmd_short(t, t->opts[i].name) == arg[1])
                 name = t->opts[i].name;
         value = arg[2] == '=' ? arg + 3 : arg[2] != '\0' ? arg + 2 : NULL;
-    } else if (lf_str_has_prefix(arg, "--format") && (arg[8] == '\0' || arg[8] == '=') && lf_opt_find(t, "columns") != NULL &&
-               lf_opt_find(t, "format") == NULL) {
+    } else if (lf_str_has_prefix(arg, "--format") && (arg[8] == '\0' || arg[8] == '=') &&
+               lf_opt_find(t, "columns") != NULL && lf_opt_find(t, "format") == NULL) {
         name = "columns";
         value = arg[8] == '=' ? arg + 9 : NULL;
     }
@@ -147,7 +151,8 @@ static int report(const lf_err *err, const char *cmd)
     return lf_flow_exit_of(err->rc);
 }
 
-static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_table *const *tables)
+static int run_command(const lf_cmd_def *d, int argc, char **argv,
+                       const lf_opt_table *const *tables)
 {
     lf_err err = LF_ERR_INIT;
     lf_cmd c = {.def = d, .tables = tables};
@@ -165,8 +170,8 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
     if (rc == 0 && lf_optset_bool(c.opts, "help")) {
         rc = command_help(d);
     } else if (rc == 0 && c.n_words > d->max_words) {
-        rc = lf_fail(&err, LF_EINVAL, "too many words: \"%s\"; usage: loong-flow %s %s", c.words[d->max_words],
-                     d->table->stage, d->words);
+        rc = lf_fail(&err, LF_EINVAL, "too many words: \"%s\"; usage: loong-flow %s %s",
+                     c.words[d->max_words], d->table->stage, d->words);
     } else if (rc == 0) {
         rc = lf_optset_check(c.opts, &err);
         c.json = lf_optset_bool(c.opts, "json");
@@ -187,7 +192,8 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv, const lf_opt_
 
 int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error with a name, here and in the stages */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow is an error with a name, here and in the stages */
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return argc < 2 ? (general_help(), LF_FLOW_USAGE) : general_help();
     const char *name = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
@@ -203,7 +209,8 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables)
     for (const lf_cmd_def *const *k = lf_cmds; *k != NULL && n < 64; k++)
         names[n++] = (*k)->table->stage;
     const char *near = lf_nearest(name, names, n);
-    fprintf(stderr, "loong-flow: there is no command \"%s\"%s%s%s\n", name, near != NULL ? "; did you mean " : "",
-            near != NULL ? near : "; see loong-flow --help", near != NULL ? "?" : "");
+    fprintf(stderr, "loong-flow: there is no command \"%s\"%s%s%s\n", name,
+            near != NULL ? "; did you mean " : "", near != NULL ? near : "; see loong-flow --help",
+            near != NULL ? "?" : "");
     return LF_FLOW_USAGE;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands: one file each, one const entry each, one const table of all. The option table of a command feeds its parser,
- * its --help, the completion file and the man page test.
+ * Commands: one file each, one const entry each, one const table of all. The option table of a
+ * command feeds its parser, its --help, the completion file and the man page test.
  */
 #ifndef LF_FLOW_CMD_H
 #define LF_FLOW_CMD_H
@@ -9,23 +9,24 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "engine/base/opt.h"
 #include "db/ledger.h"
-#include "flow/run/project.h"
+#include "engine/base/opt.h"
 #include "flow/cmd/table.h"
+#include "flow/run/project.h"
 
-/* Exit codes of every command, in the order of the man page, which is printed from this table. A command that fails with
- * an lf_rc gets its code from lf_flow_exit_of; one that knows better returns the code itself. */
-#define LF_FLOW_EXITS(X)                                                                                               \
-    X(LF_FLOW_OK, 0, "done, or nothing to do")                                                                         \
-    X(LF_FLOW_FAILED, 1, "a run or stage failed, or the command itself")                                               \
-    X(LF_FLOW_USAGE, 2, "wrong usage or pipeline; nothing was started")                                                \
-    X(LF_FLOW_REFUSED, 4, "the scheduler refuses the job as it is")                                                    \
-    X(LF_FLOW_UNREACHABLE, 5, "the scheduler does not answer; try again later")                                        \
-    X(LF_FLOW_BUSY, 6, "the project or run is locked by another loong-flow, which is named")                           \
-    X(LF_FLOW_DAMAGED, 7, "the ledger or a record is damaged, or newer than this loong-flow")                          \
-    X(LF_FLOW_NOT_FOUND, 8, "no such project, run, stage or file")                                                     \
-    X(LF_FLOW_PARTIAL, 9, "only a part was submitted; the same command goes on")                                       \
+/* Exit codes of every command, in the order of the man page, which is printed from this table. A
+ * command that fails with an lf_rc gets its code from lf_flow_exit_of; one that knows better
+ * returns the code itself. */
+#define LF_FLOW_EXITS(X)                                                                           \
+    X(LF_FLOW_OK, 0, "done, or nothing to do")                                                     \
+    X(LF_FLOW_FAILED, 1, "a run or stage failed, or the command itself")                           \
+    X(LF_FLOW_USAGE, 2, "wrong usage or pipeline; nothing was started")                            \
+    X(LF_FLOW_REFUSED, 4, "the scheduler refuses the job as it is")                                \
+    X(LF_FLOW_UNREACHABLE, 5, "the scheduler does not answer; try again later")                    \
+    X(LF_FLOW_BUSY, 6, "the project or run is locked by another loong-flow, which is named")       \
+    X(LF_FLOW_DAMAGED, 7, "the ledger or a record is damaged, or newer than this loong-flow")      \
+    X(LF_FLOW_NOT_FOUND, 8, "no such project, run, stage or file")                                 \
+    X(LF_FLOW_PARTIAL, 9, "only a part was submitted; the same command goes on")                   \
     X(LF_FLOW_STOPPED, 75, "stopped at a good checkpoint; resume continues")
 enum lf_flow_exit {
 #define LF_FLOW_EXIT_ENUM(name, code, text) name = code,
@@ -52,26 +53,31 @@ typedef struct lf_cmd_def {
     const lf_opt_table *table; /* stage = name of the command */
     const char *words;         /* for the usage line: "[RUN] [STAGE]" */
     int max_words;
-    bool hidden;               /* not in the list of --help */
+    bool hidden;                        /* not in the list of --help */
     int (*run)(lf_cmd *c, lf_err *err); /* an exit code, or a negative lf_rc with err set */
 } lf_cmd_def;
 
 extern const lf_cmd_def *const lf_cmds[]; /* NULL-terminated, in the order of --help */
 
 /* Rows of every command's table. */
-#define LF_CMD_ROW(name, type, flags, def, choices, help)                                                              \
-    {                                                                                                                  \
-        name, type, LF_OPT_OPERATIONAL, (flags) | LF_OPT_CLI_ONLY, def, 0, 0, choices, NULL, help                                         \
+#define LF_CMD_ROW(name, type, flags, def, choices, help)                                          \
+    {                                                                                              \
+        name, type, LF_OPT_OPERATIONAL, (flags) | LF_OPT_CLI_ONLY, def, 0, 0, choices, NULL, help  \
     }
-#define LF_CMD_COMMON                                                                                                  \
-    LF_CMD_ROW("json", LF_OPT_BOOL, 0, "no", NULL, "print JSON with a schema number"),                                 \
-        LF_CMD_ROW("project", LF_OPT_PATH, 0, NULL, NULL, "project directory; default: the nearest with a .loong"),    \
+#define LF_CMD_COMMON                                                                              \
+    LF_CMD_ROW("json", LF_OPT_BOOL, 0, "no", NULL, "print JSON with a schema number"),             \
+        LF_CMD_ROW("project", LF_OPT_PATH, 0, NULL, NULL,                                          \
+                   "project directory; default: the nearest with a .loong"),                       \
         LF_CMD_ROW("help", LF_OPT_BOOL, 0, "no", NULL, "print this text and exit")
-#define LF_CMD_COLUMNS                                                                                                 \
-    LF_CMD_ROW("columns", LF_OPT_STR, 0, NULL, NULL, "columns KEY[%WIDTH],... or a named format; help lists them")
-#define LF_CMD_TABLE(cmd, text, rows)                                                                                  \
-    static const lf_opt_table cmd##_table = {                                                                          \
-        .stage = #cmd, .spec_version = 1, .summary = text, .opts = rows, .n_opts = sizeof(rows) / sizeof(rows[0])}
+#define LF_CMD_COLUMNS                                                                             \
+    LF_CMD_ROW("columns", LF_OPT_STR, 0, NULL, NULL,                                               \
+               "columns KEY[%WIDTH],... or a named format; help lists them")
+#define LF_CMD_TABLE(cmd, text, rows)                                                              \
+    static const lf_opt_table cmd##_table = {.stage = #cmd,                                        \
+                                             .spec_version = 1,                                    \
+                                             .summary = text,                                      \
+                                             .opts = rows,                                         \
+                                             .n_opts = sizeof(rows) / sizeof(rows[0])}
 
 /* The whole program. */
 int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables);
@@ -81,14 +87,16 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables);
 /* --project, else the nearest project at or above the working directory. */
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err);
 const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given */
-/* Print an object as JSON with "schema"; takes o. Members that are null are left out: a missing key means not available. */
+/* Print an object as JSON with "schema"; takes o. Members that are null are left out: a missing key
+ * means not available. */
 int lf_cmd_print_json(json_t *o, lf_err *err);
 /* The same in one line, for commands that print one object after the other. */
 int lf_cmd_print_json_line(json_t *o, lf_err *err);
 /* "run ID  NAME  STATE" of a described run. */
 void lf_cmd_print_head(const json_t *run);
 /* Open the project, call fn, close it. */
-int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err), lf_err *err);
+int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),
+                        lf_err *err);
 /* "--columns TEXT", "--jobs N", "--no-check": as --help and the man page write an option. */
 void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o);
 /* "-o", "-n" and so on of a long option of this table, 0 when it has none. */
@@ -96,9 +104,11 @@ char lf_cmd_short(const lf_opt_table *t, const char *name);
 /* Directory of installed or built models, owned, NULL when there is none. */
 char *lf_cmd_model_dir(void);
 
-/* The ledger for reading, brought up to date before. Where it cannot be written, it is read as it is, and stderr says so. */
+/* The ledger for reading, brought up to date before. Where it cannot be written, it is read as it
+ * is, and stderr says so. */
 lf_ledger *lf_cmd_open_ledger(const lf_project *p, bool everything, lf_err *err);
-/* Rows as a table, or as {"rows":[]}; takes rows (NULL: err says why). t NULL: columns as they come, for SQL. */
+/* Rows as a table, or as {"rows":[]}; takes rows (NULL: err says why). t NULL: columns as they
+ * come, for SQL. */
 int lf_cmd_rows(const lf_cmd *c, json_t *rows, const lf_table *t, lf_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * artifacts: what there is. lineage: which run, data and settings made a file, and what was made from it.
+ * artifacts: what there is. lineage: which run, data and settings made a file, and what was made
+ * from it.
  */
 #include "config.h"
 
@@ -10,11 +11,12 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/run/asking.h"
 #include "flow/cmd/cmds.h"
+#include "flow/run/asking.h"
 
 static const lf_opt artifacts_rows[] = {
-    LF_CMD_COMMON, LF_CMD_COLUMNS,
+    LF_CMD_COMMON,
+    LF_CMD_COLUMNS,
     LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "of this stage only"),
     LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "of every run"),
     LF_CMD_ROW("role", LF_OPT_ENUM, 0, "any", "any|output|checkpoint", "of this role only"),
@@ -22,21 +24,26 @@ static const lf_opt artifacts_rows[] = {
 LF_CMD_TABLE(artifacts, "what a run made", artifacts_rows);
 static const lf_opt lineage_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("forward", LF_OPT_BOOL, 0, "no", NULL, "what was made from it, instead of what made it"),
+    LF_CMD_ROW("forward", LF_OPT_BOOL, 0, "no", NULL,
+               "what was made from it, instead of what made it"),
 };
 LF_CMD_TABLE(lineage, "which run, data and settings made this file or artifact?", lineage_rows);
 
 /* ---- artifacts ---- */
 
 static const lf_column artifact_cols[] = {
-    {"stage", "STAGE", false, false},  {"name", "NAME", false, false},    {"kind", "KIND", false, false},
-    {"size", "SIZE", true, false},     {"files", "FILES", true, false},   {"path", "PATH", false, false},
-    {"run", "RUN", false, true},       {"attempt", "TRY", true, true},    {"epoch", "EPOCH", true, true},
-    {"step", "STEP", true, true},      {"sha256", "MANIFEST", false, true}, {"gone", "GONE", false, true},
-    {"role", "ROLE", false, true},     {"bytes", "BYTES", true, true},
+    {"stage", "STAGE", false, false},    {"name", "NAME", false, false},
+    {"kind", "KIND", false, false},      {"size", "SIZE", true, false},
+    {"files", "FILES", true, false},     {"path", "PATH", false, false},
+    {"run", "RUN", false, true},         {"attempt", "TRY", true, true},
+    {"epoch", "EPOCH", true, true},      {"step", "STEP", true, true},
+    {"sha256", "MANIFEST", false, true}, {"gone", "GONE", false, true},
+    {"role", "ROLE", false, true},       {"bytes", "BYTES", true, true},
 };
-static const lf_format artifact_formats[] = {{"where", "run,stage,attempt,epoch,name,path"}, {"hash", "name,sha256,path"}, {NULL, NULL}};
-static const lf_table artifact_table = {artifact_cols, sizeof artifact_cols / sizeof artifact_cols[0], artifact_formats};
+static const lf_format artifact_formats[] = {
+    {"where", "run,stage,attempt,epoch,name,path"}, {"hash", "name,sha256,path"}, {NULL, NULL}};
+static const lf_table artifact_table = {
+    artifact_cols, sizeof artifact_cols / sizeof artifact_cols[0], artifact_formats};
 
 static void finish_rows(json_t *rows, const char *role)
 {
@@ -47,7 +54,8 @@ static void finish_rows(json_t *rows, const char *role)
         if (strcmp(role, "any") != 0 && (its == NULL || strcmp(its, role) != 0))
             json_array_remove(rows, i);
         else if (json_is_number(bytes))
-            json_object_set_new(r, "size", json_string(lf_fmt_bytes(b, sizeof b, json_number_value(bytes))));
+            json_object_set_new(r, "size",
+                                json_string(lf_fmt_bytes(b, sizeof b, json_number_value(bytes))));
     }
 }
 
@@ -73,9 +81,13 @@ static int artifacts_of(lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-static int run_artifacts(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, artifacts_of, err); }
+static int run_artifacts(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, artifacts_of, err);
+}
 
-const lf_cmd_def lf_cmd_artifacts = {.table = &artifacts_table, .words = "[RUN]", .max_words = 1, .run = run_artifacts};
+const lf_cmd_def lf_cmd_artifacts = {
+    .table = &artifacts_table, .words = "[RUN]", .max_words = 1, .run = run_artifacts};
 
 /* ---- lineage ---- */
 
@@ -96,11 +108,13 @@ static void print_maker(const json_t *by, int depth)
     json_t *options = json_object_get(by, "options"), *v;
     const char *k;
     indent(depth);
-    lf_say("  made by %s (%s), run %s, attempt %lld, spec %.12s\n", str(by, "stage"), str(by, "kind"), str(by, "run"),
+    lf_say("  made by %s (%s), run %s, attempt %lld, spec %.12s\n", str(by, "stage"),
+           str(by, "kind"), str(by, "run"),
            (long long)json_integer_value(json_object_get(by, "attempt")), str(by, "spec_id"));
     json_object_foreach(options, k, v)
     {
-        char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL) : json_dumps(v, JSON_ENCODE_ANY);
+        char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL)
+                                       : json_dumps(v, JSON_ENCODE_ANY);
         indent(depth);
         lf_say("    %s = %s\n", k, text != NULL ? text : "");
         free(text);
@@ -141,16 +155,21 @@ static void print_forward(const json_t *o, int depth)
     if (depth > 64)
         return;
     indent(depth);
-    lf_say("%s%s\n", json_is_object(json_object_get(o, "artifact")) ? str(json_object_get(o, "artifact"), "path") : str(o, "path"),
+    lf_say("%s%s\n",
+           json_is_object(json_object_get(o, "artifact"))
+               ? str(json_object_get(o, "artifact"), "path")
+               : str(o, "path"),
            json_is_true(json_object_get(o, "shown")) ? "  (see above)" : "");
     for (size_t i = 0; i < json_array_size(users); i++) {
         const json_t *u = json_array_get(users, i);
         json_t *made = json_object_get(u, "made");
         indent(depth);
         lf_say("  %s %s (%s), run %s, attempt %lld, epoch %lld%s\n",
-               strcmp(str(u, "how"), "input") == 0 ? "read by" : "continued by", str(u, "stage"), str(u, "kind"), str(u, "run"),
+               strcmp(str(u, "how"), "input") == 0 ? "read by" : "continued by", str(u, "stage"),
+               str(u, "kind"), str(u, "run"),
                (long long)json_integer_value(json_object_get(u, "attempt")),
-               (long long)json_integer_value(json_object_get(u, "epoch")), json_array_size(made) == 0 ? ", which made nothing" : "");
+               (long long)json_integer_value(json_object_get(u, "epoch")),
+               json_array_size(made) == 0 ? ", which made nothing" : "");
         for (size_t k = 0; k < json_array_size(made); k++)
             print_forward(json_array_get(made, k), depth + 2);
     }
@@ -167,7 +186,9 @@ static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "usage: loong-flow lineage PATH-OR-HASH");
     char *what = lf_ask_path(p, c->words[0], err);
     lf_ledger *l = what != NULL ? lf_cmd_open_ledger(p, false, err) : NULL;
-    json_t *o = l == NULL ? NULL : forward ? lf_ledger_descent(l, what, err) : lf_ledger_lineage(l, what, err);
+    json_t *o = l == NULL ? NULL
+                : forward ? lf_ledger_descent(l, what, err)
+                          : lf_ledger_lineage(l, what, err);
     int rc = o == NULL ? (err->rc != 0 ? err->rc : LF_EIO) : 0;
     if (rc == 0 && c->json)
         rc = lf_cmd_print_json(json_incref(o), err);
@@ -181,6 +202,10 @@ static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-static int run_lineage(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, lineage_of, err); }
+static int run_lineage(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, lineage_of, err);
+}
 
-const lf_cmd_def lf_cmd_lineage = {.table = &lineage_table, .words = "PATH", .max_words = 1, .run = run_lineage};
+const lf_cmd_def lf_cmd_lineage = {
+    .table = &lineage_table, .words = "PATH", .max_words = 1, .run = run_lineage};

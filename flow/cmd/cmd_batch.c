@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include "flow/cmd/cmd_batch.h"
-#include "flow/run/sync.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -19,10 +18,11 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/describe.h"
-#include "flow/sched/drive.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/sync.h"
+#include "flow/sched/describe.h"
+#include "flow/sched/drive.h"
 #include "flow/sched/sched.h"
 
 #define WANT_MAX_BYTES ((size_t)1 << 20)
@@ -49,16 +49,21 @@ static int say_failure(int rc, lf_err *err)
 
 static json_t *result_json(const lf_batch_result *r, const lf_run *run, int code)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "run", run->id, "dir", run->dir, "exit", code, "submitted",
-                     r->submitted, "adopted", r->adopted, "kept", r->kept, "failed", r->failed);
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "run", run->id, "dir", run->dir, "exit",
+                     code, "submitted", r->submitted, "adopted", r->adopted, "kept", r->kept,
+                     "failed", r->failed);
 }
 
-static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_result *r, int code, lf_err *err)
+static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_result *r, int code,
+                        lf_err *err)
 {
     if (!c->json) {
         if (!lf_optset_bool(c->opts, "quiet"))
-            printf("run %s: %d submitted, %d adopted, %d kept%s\n", run->id, r->submitted, r->adopted, r->kept,
-                   r->failed > 0 ? "; not everything could be submitted, `loong-flow resume` tries again" : "");
+            printf("run %s: %d submitted, %d adopted, %d kept%s\n", run->id, r->submitted,
+                   r->adopted, r->kept,
+                   r->failed > 0
+                       ? "; not everything could be submitted, `loong-flow resume` tries again"
+                       : "");
         return code;
     }
     lf_run_view v;
@@ -124,10 +129,12 @@ int lf_cmd_batch_dry_run(const lf_cmd *c, const lf_prep *p, const lf_batch *b, l
     if (rc < 0)
         return rc;
     if (c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:o}", "scheduler", b->submitter->name, "stages", rows), err);
+        return lf_cmd_print_json(
+            json_pack("{s:s, s:o}", "scheduler", b->submitter->name, "stages", rows), err);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *commands = json_object_get(row, "commands");
-        printf("%s== %s (script %s)\n", i > 0 ? "\n" : "", json_string_value(json_object_get(row, "stage")),
+        printf("%s== %s (script %s)\n", i > 0 ? "\n" : "",
+               json_string_value(json_object_get(row, "stage")),
                json_string_value(json_object_get(row, "script_sha256")));
         for (size_t k = 0; k < json_array_size(commands); k++)
             print_command(json_array_get(commands, k));
@@ -145,7 +152,10 @@ static const lf_opt tick_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors"),
 };
-LF_CMD_TABLE(tick, "one round for cron: read records, ask the scheduler, repair, submit what may go on by itself", tick_rows);
+LF_CMD_TABLE(
+    tick,
+    "one round for cron: read records, ask the scheduler, repair, submit what may go on by itself",
+    tick_rows);
 
 static void say(void *user, const char *text)
 {
@@ -188,7 +198,8 @@ static int finish(const lf_run *run, const char **names, size_t n, const char **
     return 0;
 }
 
-static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t *want, json_t *rows, lf_err *err)
+static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t *want, json_t *rows,
+                      lf_err *err)
 {
     const lf_submitter *sub = NULL;
     json_t *list = json_object_get(want, "stages");
@@ -196,11 +207,16 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t 
     const char *state = "open", **names = lf_calloc(n + 1, sizeof *names, err);
     lf_batch_result r;
     memset(&r, 0, sizeof r);
-    int rc = names == NULL ? LF_ENOMEM
-                           : lf_submitter_find(&sub, json_string_value(json_object_get(run->doc, "scheduler")), err);
+    int rc = names == NULL
+                 ? LF_ENOMEM
+                 : lf_submitter_find(
+                       &sub, json_string_value(json_object_get(run->doc, "scheduler")), err);
     for (size_t i = 0; rc == 0 && i < n; i++)
         names[i] = json_string_value(json_array_get(list, i));
-    lf_batch b = {.project = p, .submitter = sub, .automatic = true, .select = {.only = names, .n_only = n},
+    lf_batch b = {.project = p,
+                  .submitter = sub,
+                  .automatic = true,
+                  .select = {.only = names, .n_only = n},
                   .say = c->json || lf_optset_bool(c->opts, "quiet") ? NULL : say};
     if (rc == 0 && (sub->can & LF_CAN_BATCH) != 0)
         rc = lf_batch_run(&b, run, &r, err);
@@ -216,7 +232,8 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t 
 }
 
 /* One run. A run that another command has in its hands is in good ones. */
-static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, int *worst, lf_err *err)
+static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, int *worst,
+                    lf_err *err)
 {
     char cancel[PATH_MAX];
     json_t *want = load_want(run);
@@ -278,4 +295,5 @@ static int run_tick(lf_cmd *c, lf_err *err)
     return rc < 0 ? rc : worst;
 }
 
-const lf_cmd_def lf_cmd_tick = {.table = &tick_table, .words = "[RUN]", .max_words = 1, .run = run_tick};
+const lf_cmd_def lf_cmd_tick = {
+    .table = &tick_table, .words = "[RUN]", .max_words = 1, .run = run_tick};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cancel: no driver starts anything more; a cancel record for each attempt that has not ended (later stages first); jobs of a
- * scheduler are ended by it, those that wait before those that run, processes of this machine get SIGTERM; waits until all is
- * gone. The record is what makes the end of a stage "cancelled", and what keeps a wrapper from going on; a cancel that is killed
- * halfway is repeated by the next.
+ * cancel: no driver starts anything more; a cancel record for each attempt that has not ended
+ * (later stages first); jobs of a scheduler are ended by it, those that wait before those that run,
+ * processes of this machine get SIGTERM; waits until all is gone. The record is what makes the end
+ * of a stage "cancelled", and what keeps a wrapper from going on; a cancel that is killed halfway
+ * is repeated by the next.
  */
 #include "config.h"
 
@@ -17,22 +18,23 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/sched/batch.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/record.h"
+#include "flow/run/select.h"
+#include "flow/run/sync.h"
+#include "flow/run/who.h"
+#include "flow/sched/batch.h"
 #include "flow/sched/describe.h"
 #include "flow/sched/drive.h"
-#include "flow/record/record.h"
 #include "flow/sched/sched.h"
-#include "flow/run/select.h"
-#include "flow/run/who.h"
-#include "flow/run/sync.h"
 
 static const lf_opt cancel_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "only this stage, may be repeated"),
     LF_CMD_ROW("after", LF_OPT_STR, 0, NULL, NULL, "only what comes behind this stage"),
     LF_CMD_ROW("now", LF_OPT_BOOL, 0, "no", NULL, "do not wait for a checkpoint"),
-    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "130", NULL, "how long to wait for the end; jobs of a scheduler: for their checkpoint"),
+    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "130", NULL,
+               "how long to wait for the end; jobs of a scheduler: for their checkpoint"),
 };
 LF_CMD_TABLE(cancel, "stop a run; what was saved stays and resume continues it", cancel_rows);
 
@@ -78,8 +80,8 @@ static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
         return 0;
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    rc = lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")), (int)s->n_attempts, 0,
-                         "cancel", json_pack("{s:s}", "by", user), err);
+    rc = lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")),
+                         (int)s->n_attempts, 0, "cancel", json_pack("{s:s}", "by", user), err);
     return rc < 0 ? rc : 1;
 }
 
@@ -90,8 +92,10 @@ static void stop(const lf_stage_view *s, bool now)
         return;
     if (now && last->started != NULL)
         lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
-    if (lf_who_kill(json_object_get(last->claim, "process"), SIGTERM, 0, NULL) == LF_ENOENT && last->started != NULL)
-        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0, NULL); /* its wrapper is gone */
+    if (lf_who_kill(json_object_get(last->claim, "process"), SIGTERM, 0, NULL) == LF_ENOENT &&
+        last->started != NULL)
+        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0,
+                    NULL); /* its wrapper is gone */
 }
 
 static int count_running(const bool *chosen, lf_run_view *v)
@@ -102,8 +106,8 @@ static int count_running(const bool *chosen, lf_run_view *v)
     return n;
 }
 
-/* The driver of the whole run starts nothing more. It looks before each start, so after a moment the stages that run are
- * all there will be. */
+/* The driver of the whole run starts nothing more. It looks before each start, so after a moment
+ * the stages that run are all there will be. */
 static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     if (!whole_run(c))
@@ -123,7 +127,8 @@ static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-/* The stage looks for this file as well as for signals: it works where no signal reaches it, and while no scheduler answers. */
+/* The stage looks for this file as well as for signals: it works where no signal reaches it, and
+ * while no scheduler answers. */
 static void ask_by_file(const lf_stage_view *s)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
@@ -132,18 +137,20 @@ static void ask_by_file(const lf_stage_view *s)
         lf_io_replace(path, "", 0, 0640, NULL);
 }
 
-/* An attempt of a scheduler that has not ended is marked whatever the scheduler says: it may not answer. */
+/* An attempt of a scheduler that has not ended is marked whatever the scheduler says: it may not
+ * answer. */
 static bool to_be_marked(const lf_stage_view *s, bool first)
 {
     if (s->n_attempts == 0)
         return false;
     if (is_batch(s))
-        return first && (s->live || s->state == LF_STATE_RUNNING || s->state == LF_STATE_PENDING || s->state == LF_STATE_UNKNOWN ||
-                         s->state == LF_STATE_WAITING);
+        return first && (s->live || s->state == LF_STATE_RUNNING || s->state == LF_STATE_PENDING ||
+                         s->state == LF_STATE_UNKNOWN || s->state == LF_STATE_WAITING);
     return s->state == LF_STATE_RUNNING || (s->state == LF_STATE_PENDING && first);
 }
 
-/* first: attempts that never began are marked too, and a process whose cancel record was there already is asked again. */
+/* first: attempts that never began are marked too, and a process whose cancel record was there
+ * already is asked again. */
 static int cancel_once(lf_cmd *c, const bool *chosen, lf_run_view *v, bool first, lf_err *err)
 {
     int rc = 0;
@@ -176,9 +183,12 @@ static int cancel_jobs(lf_cmd *c, const bool *chosen, const lf_run_view *v, lf_e
     int rc = backend == NULL ? 0 : lf_submitter_find(&sub, backend, err);
     if (rc < 0 || sub == NULL)
         return rc;
-    lf_batch_cancel b = {.submitter = sub, .selected = chosen, .now = lf_optset_bool(c->opts, "now"),
-                         .wait_s = lf_optset_is_set(c->opts, "wait") ? (double)lf_optset_int(c->opts, "wait") : 0,
-                         .say = c->json ? NULL : say};
+    lf_batch_cancel b = {
+        .submitter = sub,
+        .selected = chosen,
+        .now = lf_optset_bool(c->opts, "now"),
+        .wait_s = lf_optset_is_set(c->opts, "wait") ? (double)lf_optset_int(c->opts, "wait") : 0,
+        .say = c->json ? NULL : say};
     lf_err e = LF_ERR_INIT;
     rc = lf_batch_cancel_jobs(&b, &v->run, &e);
     if (rc == LF_ECOMM) {
@@ -240,7 +250,8 @@ static int cancel_run(lf_cmd *c, const lf_project *p, lf_err *err)
         if (rc != 0 || running == 0)
             break;
         if (lf_now_s() > end)
-            return lf_fail(err, LF_EBUSY, "%d stage%s still running; they were asked to stop", running, running == 1 ? "" : "s");
+            return lf_fail(err, LF_EBUSY, "%d stage%s still running; they were asked to stop",
+                           running, running == 1 ? "" : "s");
         const struct timespec ts = {0, 200 * 1000 * 1000};
         nanosleep(&ts, NULL);
     }
@@ -259,4 +270,5 @@ static int run_cancel(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_cancel = {.table = &cancel_table, .words = "[RUN]", .max_words = 1, .run = run_cancel};
+const lf_cmd_def lf_cmd_cancel = {
+    .table = &cancel_table, .words = "[RUN]", .max_words = 1, .run = run_cancel};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * completion: what follows from the command and option tables: completion files for bash, zsh and fish, and the sections
- * COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page. The build makes the installed files from this output, so they
- * cannot disagree with the program.
+ * completion: what follows from the command and option tables: completion files for bash, zsh and
+ * fish, and the sections COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page. The build makes
+ * the installed files from this output, so they cannot disagree with the program.
  */
 #include "config.h"
 
@@ -13,7 +13,9 @@
 #include "flow/cmd/cmds.h"
 
 static const lf_opt completion_rows[] = {LF_CMD_COMMON};
-LF_CMD_TABLE(completion, "print the completion file of bash, zsh or fish, or the man page's part on commands", completion_rows);
+LF_CMD_TABLE(completion,
+             "print the completion file of bash, zsh or fish, or the man page's part on commands",
+             completion_rows);
 
 /* "--no-check" for a switch that is on by default; '_' is written '-'. */
 static void long_name(char *buf, size_t cap, const lf_opt *o)
@@ -43,8 +45,10 @@ static void bash_choices(const lf_opt_table *t)
 static void print_bash(void)
 {
     char name[80];
-    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for bash; made by `loong-flow completion bash`.\n"
-           "_loong_flow() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev= cmd=${COMP_WORDS[1]} words= any=\n"
+    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for bash; made by "
+           "`loong-flow completion bash`.\n"
+           "_loong_flow() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev= cmd=${COMP_WORDS[1]} "
+           "words= any=\n"
            "    [ \"$COMP_CWORD\" -lt 2 ] || prev=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++)
@@ -90,7 +94,8 @@ static void zsh_option(const lf_opt *o)
 {
     char name[80];
     long_name(name, sizeof name, o);
-    printf(" \\\n            '%s%s%s[", (o->flags & LF_OPT_REPEAT) != 0 ? "*" : "", name, o->type == LF_OPT_BOOL ? "" : "=");
+    printf(" \\\n            '%s%s%s[", (o->flags & LF_OPT_REPEAT) != 0 ? "*" : "", name,
+           o->type == LF_OPT_BOOL ? "" : "=");
     zsh_text(o->help);
     putchar(']');
     if (o->type == LF_OPT_ENUM) {
@@ -117,12 +122,14 @@ static void print_zsh(void)
             zsh_text((*d)->table->summary);
             printf("'\n");
         }
-    printf("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n"
+    printf("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        "
+           "return\n    fi\n"
            "    case $words[2] in\n");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
         if ((*d)->hidden)
             continue;
-        printf("    %s)\n        shift words; (( CURRENT-- ))\n        _arguments", (*d)->table->stage);
+        printf("    %s)\n        shift words; (( CURRENT-- ))\n        _arguments",
+               (*d)->table->stage);
         for (size_t i = 0; i < (*d)->table->n_opts; i++)
             zsh_option(&(*d)->table->opts[i]);
         printf(" \\\n            '*::word:_files' ;;\n");
@@ -146,7 +153,8 @@ static void fish_text(const char *s)
 static void print_fish(void)
 {
     char name[80];
-    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for fish; made by `loong-flow completion fish`.\n");
+    printf("# SPDX-License-Identifier: Apache-2.0\n# Completion of loong-flow for fish; made by "
+           "`loong-flow completion fish`.\n");
     for (const lf_cmd_def *const *d = lf_cmds; *d != NULL; d++) {
         const lf_opt_table *t = (*d)->table;
         if ((*d)->hidden)
@@ -158,7 +166,8 @@ static void print_fish(void)
             const lf_opt *o = &t->opts[i];
             char letter = lf_cmd_short(t, o->name);
             long_name(name, sizeof name, o);
-            printf("complete -c loong-flow -n '__fish_seen_subcommand_from %s' -l %s", t->stage, name + 2);
+            printf("complete -c loong-flow -n '__fish_seen_subcommand_from %s' -l %s", t->stage,
+                   name + 2);
             if (letter != 0)
                 printf(" -s %c", letter);
             if (o->type == LF_OPT_ENUM) {
@@ -215,7 +224,8 @@ static void man_option(const lf_opt_table *t, const lf_opt *o)
 
 static bool is_common(const lf_opt *o)
 {
-    return strcmp(o->name, "json") == 0 || strcmp(o->name, "project") == 0 || strcmp(o->name, "help") == 0;
+    return strcmp(o->name, "json") == 0 || strcmp(o->name, "project") == 0 ||
+           strcmp(o->name, "help") == 0;
 }
 
 static void print_man(void)
@@ -240,9 +250,9 @@ static void print_man(void)
     for (size_t i = 0; i < completion_table.n_opts; i++)
         man_option(&completion_table, &completion_table.opts[i]);
     printf(".SH EXIT STATUS\n");
-#define MAN_EXIT(name, code, text) \
-    printf(".TP\n.B %d\n", code);  \
-    roff(text, true);              \
+#define MAN_EXIT(name, code, text)                                                                 \
+    printf(".TP\n.B %d\n", code);                                                                  \
+    roff(text, true);                                                                              \
     printf(".\n");
     LF_FLOW_EXITS(MAN_EXIT)
 #undef MAN_EXIT
@@ -253,7 +263,8 @@ static int run_completion(lf_cmd *c, lf_err *err)
     static const struct {
         const char *name;
         void (*print)(void);
-    } kinds[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}, {"man", print_man}};
+    } kinds[] = {
+        {"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}, {"man", print_man}};
     const char *word = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "bash";
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, word) == 0) {
@@ -262,8 +273,13 @@ static int run_completion(lf_cmd *c, lf_err *err)
             kinds[i].print();
             return 0;
         }
-    return lf_fail(err, LF_EINVAL, "completion for \"%s\"? There is bash, zsh, fish, and man for the man page", word);
+    return lf_fail(err, LF_EINVAL,
+                   "completion for \"%s\"? There is bash, zsh, fish, and man for the man page",
+                   word);
 }
 
-const lf_cmd_def lf_cmd_completion = {.table = &completion_table, .words = "[bash|zsh|fish|man]", .max_words = 1, .hidden = true,
+const lf_cmd_def lf_cmd_completion = {.table = &completion_table,
+                                      .words = "[bash|zsh|fish|man]",
+                                      .max_words = 1,
+                                      .hidden = true,
                                       .run = run_completion};

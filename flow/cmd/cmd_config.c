@@ -14,7 +14,8 @@
 
 static const lf_opt config_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),
+    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
+               "section.key=value over the file, may be repeated"),
     LF_CMD_ROW("origin", LF_OPT_BOOL, 0, "no", NULL, "say where each value came from"),
 };
 LF_CMD_TABLE(config, "print the settings in effect", config_rows);
@@ -26,9 +27,9 @@ static int print_json(const lf_conf *c, lf_err *err)
     json_t *list = json_array();
     for (size_t i = 0; i < c->n_items; i++) {
         const lf_conf_item *it = &c->items[i];
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "section", it->section, "key", it->key, "value",
-                              it->value, "layer", it->layer, "path", it->path, "line", it->line,
-                              "column", it->column);
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "section", it->section, "key",
+                              it->key, "value", it->value, "layer", it->layer, "path", it->path,
+                              "line", it->line, "column", it->column);
         if (o != NULL && it->via != NULL)
             json_object_set_new(o, "inherited_from", json_string(it->via));
         json_array_append_new(list, o);
@@ -56,14 +57,16 @@ static int run_config(lf_cmd *c, lf_err *err)
     rc = lf_conf_resolve(&conf, err);
     if (rc == 0 && c->json)
         rc = print_json(&conf, err);
-    else if (rc == 0 && (rc = lf_conf_print(&conf, lf_optset_bool(c->opts, "origin"), &b, err)) == 0)
+    else if (rc == 0 &&
+             (rc = lf_conf_print(&conf, lf_optset_bool(c->opts, "origin"), &b, err)) == 0)
         lf_print_safe(b.data);
     lf_buf_fini(&b);
     lf_conf_fini(&conf);
     return rc;
 }
 
-const lf_cmd_def lf_cmd_config = {.table = &config_table, .words = "[PIPELINE]", .max_words = 1, .run = run_config};
+const lf_cmd_def lf_cmd_config = {
+    .table = &config_table, .words = "[PIPELINE]", .max_words = 1, .run = run_config};
 
 static int run_version(lf_cmd *c, lf_err *err)
 {
@@ -76,8 +79,11 @@ static int run_version(lf_cmd *c, lf_err *err)
     }
     json_t *kinds = json_object();
     for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
-        json_object_set_new(kinds, (*t)->stage, json_pack("{s:i}", "spec_version", (*t)->spec_version));
-    return lf_cmd_print_json(json_pack("{s:s, s:o}", "version", PACKAGE_VERSION, "stages", kinds), err);
+        json_object_set_new(kinds, (*t)->stage,
+                            json_pack("{s:i}", "spec_version", (*t)->spec_version));
+    return lf_cmd_print_json(json_pack("{s:s, s:o}", "version", PACKAGE_VERSION, "stages", kinds),
+                             err);
 }
 
-const lf_cmd_def lf_cmd_version = {.table = &version_table, .words = "", .max_words = 0, .run = run_version};
+const lf_cmd_def lf_cmd_version = {
+    .table = &version_table, .words = "", .max_words = 0, .run = run_version};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: is this site usable? Each check does the thing itself where the project's files will lie, and says what it saw and
- * what to do (doctor.h). Without a project it looks at the working directory.
+ * doctor: is this site usable? Each check does the thing itself where the project's files will lie,
+ * and says what it saw and what to do (doctor.h). Without a project it looks at the working
+ * directory.
  */
 #include "config.h"
 
@@ -19,32 +20,39 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
-#include "flow/plan/conf.h"
 #include "flow/cmd/doctor.h"
-#include "flow/sched/drive.h"
-#include "flow/run/freeze.h"
+#include "flow/plan/conf.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
-#include "flow/sched/sched.h"
+#include "flow/run/freeze.h"
 #include "flow/run/sync.h"
+#include "flow/sched/drive.h"
+#include "flow/sched/sched.h"
 
 static const lf_opt doctor_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, NULL, NULL, "data directory to look at, against the project; default: the configured one"),
+    LF_CMD_ROW("data_dir", LF_OPT_PATH, 0, NULL, NULL,
+               "data directory to look at, against the project; default: the configured one"),
     LF_CMD_ROW("scheduler", LF_OPT_ENUM, 0, "auto", "auto|local|slurm|pbs|torque",
                "scheduler to look at; auto: the configured one, else what is installed"),
-    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL, "partition or queue to judge, and for the probe job"),
+    LF_CMD_ROW("partition", LF_OPT_STR, 0, NULL, NULL,
+               "partition or queue to judge, and for the probe job"),
     LF_CMD_ROW("account", LF_OPT_STR, 0, NULL, NULL, "account for the probe job"),
-    LF_CMD_ROW("launch", LF_OPT_BOOL, 0, "no", NULL, "submit a job of one task, and start ranks in it"),
+    LF_CMD_ROW("launch", LF_OPT_BOOL, 0, "no", NULL,
+               "submit a job of one task, and start ranks in it"),
     LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "2m", NULL, "how long to wait for that job"),
-    LF_CMD_ROW("data", LF_OPT_PATH, LF_OPT_REPEAT, NULL, NULL, "examine this data set instead (files, directories, globs, archives)"),
-    LF_CMD_ROW("tokenizer", LF_OPT_PATH, 0, NULL, NULL, "with data: tokenizer to count its tokens with"),
+    LF_CMD_ROW("data", LF_OPT_PATH, LF_OPT_REPEAT, NULL, NULL,
+               "examine this data set instead (files, directories, globs, archives)"),
+    LF_CMD_ROW("tokenizer", LF_OPT_PATH, 0, NULL, NULL,
+               "with data: tokenizer to count its tokens with"),
 };
 LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
 static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
-LF_CMD_TABLE(doctor_probe, "what the job of doctor --launch runs: report to a directory", doctor_probe_rows);
+LF_CMD_TABLE(doctor_probe, "what the job of doctor --launch runs: report to a directory",
+             doctor_probe_rows);
 
-void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice, const char *fmt, ...)
+void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice,
+                   const char *fmt, ...)
 {
     char text[1200];
     va_list ap;
@@ -63,7 +71,8 @@ static void check_exe(lf_doctor *d, const char *name)
     char *path = NULL;
     lf_err e = LF_ERR_INIT;
     if (lf_exe_find(&path, name, &e) < 0)
-        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LOONG_LIBEXEC", "%s", e.text);
+        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LOONG_LIBEXEC",
+                             "%s", e.text);
     pid_t pid = fork();
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
@@ -79,13 +88,15 @@ static void check_exe(lf_doctor *d, const char *name)
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         lf_doctor_add(d, "ok", name, NULL, "%s starts", path);
     else
-        lf_doctor_add(d, "fail", name, "try it by hand: a library may be missing", "%s does not start", path);
+        lf_doctor_add(d, "fail", name, "try it by hand: a library may be missing",
+                      "%s does not start", path);
     free(path);
 }
 
 /* ---- what is configured ---- */
 
-/* Settings: the pipeline file of the project or of this directory, else site and user file alone. */
+/* Settings: the pipeline file of the project or of this directory, else site and user file
+ * alone. */
 static void load_conf(lf_conf *conf, lf_doctor *d, const char *root)
 {
     char path[PATH_MAX];
@@ -114,9 +125,12 @@ static void choose_scheduler(lf_doctor *d, const lf_cmd *c, const lf_conf *conf)
     static const char *const names[] = {"auto", "local", "slurm", "pbs", "torque"};
     const char *name = names[lf_optset_choice(c->opts, "scheduler")];
     if (strcmp(name, "auto") == 0)
-        name = lf_conf_get(conf, "pipeline", "scheduler", lf_conf_get(conf, "site", "scheduler", NULL));
+        name = lf_conf_get(conf, "pipeline", "scheduler",
+                           lf_conf_get(conf, "site", "scheduler", NULL));
     if (name == NULL)
-        name = runs(d, "sbatch", "--version") ? "slurm" : runs(d, "qstat", "--version") ? "pbs" : "local";
+        name = runs(d, "sbatch", "--version")  ? "slurm"
+               : runs(d, "qstat", "--version") ? "pbs"
+                                               : "local";
     snprintf(d->scheduler, sizeof d->scheduler, "%s", name);
     d->batch = strcmp(d->scheduler, "local") != 0;
 }
@@ -138,7 +152,8 @@ static double longest_limit(const lf_conf *conf)
 {
     int64_t most = 0, v = 0;
     for (size_t i = 0; i < conf->n_items; i++)
-        if (strcmp(conf->items[i].key, "time_limit") == 0 && lf_parse_duration(&v, conf->items[i].value, NULL) == 0 && v > most)
+        if (strcmp(conf->items[i].key, "time_limit") == 0 &&
+            lf_parse_duration(&v, conf->items[i].value, NULL) == 0 && v > most)
             most = v;
     return (double)most;
 }
@@ -172,7 +187,8 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     choose_scheduler(d, c, &conf);
     d->partition = lf_optset_str(c->opts, "partition");
     if (d->partition == NULL)
-        d->partition = lf_conf_get(&conf, "resources", "partition", lf_conf_get(&conf, "resources", "queue", NULL));
+        d->partition = lf_conf_get(&conf, "resources", "partition",
+                                   lf_conf_get(&conf, "resources", "queue", NULL));
     d->account = lf_optset_str(c->opts, "account");
     if (d->account == NULL)
         d->account = lf_conf_get(&conf, "resources", "account", NULL);
@@ -184,8 +200,10 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
     lf_doctor_dir(d, "project directory", have ? p.dot : root, false, true);
     const char *dir = lf_optset_str(c->opts, "data_dir");
     if (dir == NULL)
-        dir = lf_conf_get(&conf, "pipeline", "data_dir", lf_conf_get(&conf, "site", "data_dir", "loong-data"));
-    if (lf_path_set(data, NULL, "%s%s%s", dir[0] == '/' ? "" : root, dir[0] == '/' ? "" : "/", dir) == 0) {
+        dir = lf_conf_get(&conf, "pipeline", "data_dir",
+                          lf_conf_get(&conf, "site", "data_dir", "loong-data"));
+    if (lf_path_set(data, NULL, "%s%s%s", dir[0] == '/' ? "" : root, dir[0] == '/' ? "" : "/",
+                    dir) == 0) {
         d->data = data;
         lf_doctor_dir(d, "data_dir", data, d->batch, false);
     }
@@ -211,7 +229,8 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
 static void print_finding(const json_t *o)
 {
     const char *advice = json_string_value(json_object_get(o, "advice"));
-    printf("%-4s  %s: ", json_string_value(json_object_get(o, "verdict")), json_string_value(json_object_get(o, "check")));
+    printf("%-4s  %s: ", json_string_value(json_object_get(o, "verdict")),
+           json_string_value(json_object_get(o, "check")));
     lf_print_safe(json_string_value(json_object_get(o, "text")));
     putchar('\n');
     if (advice != NULL)
@@ -226,7 +245,8 @@ static int examine_data(lf_cmd *c, lf_err *err)
     char *path = NULL, **argv = lf_calloc(n + 6, sizeof *argv, err);
     int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, "lf-tokenize", err);
     if (rc == 0) {
-        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json", tokenizer ? "--tokenizer" : NULL, tokenizer};
+        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json",
+                               tokenizer ? "--tokenizer" : NULL, tokenizer};
         for (size_t i = 0; i < 5; i++)
             if (words[i] != NULL)
                 memcpy(&argv[at++], &words[i], sizeof *argv);
@@ -261,15 +281,20 @@ static int run_doctor(lf_cmd *c, lf_err *err)
             print_finding(o);
     }
     if (!c->json)
-        printf("%d of %d findings are failures, %d warnings\n", n[0], (int)json_array_size(d.list), n[1]);
-    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:i, s:i, s:s, s:O}", "ok", n[0] == 0, "failures", n[0], "warnings", n[1],
-                                                   "scheduler", d.scheduler, "checks", d.list), err) : 0;
+        printf("%d of %d findings are failures, %d warnings\n", n[0], (int)json_array_size(d.list),
+               n[1]);
+    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:i, s:i, s:s, s:O}", "ok", n[0] == 0,
+                                                   "failures", n[0], "warnings", n[1], "scheduler",
+                                                   d.scheduler, "checks", d.list),
+                                         err)
+                     : 0;
     json_decref(d.list);
     json_decref(d.site);
     return rc < 0 ? rc : n[0] > 0 ? LF_FLOW_FAILED : LF_FLOW_OK;
 }
 
-const lf_cmd_def lf_cmd_doctor = {.table = &doctor_table, .words = "", .max_words = 0, .run = run_doctor};
+const lf_cmd_def lf_cmd_doctor = {
+    .table = &doctor_table, .words = "", .max_words = 0, .run = run_doctor};
 
 static int run_probe(lf_cmd *c, lf_err *err)
 {
@@ -279,5 +304,8 @@ static int run_probe(lf_cmd *c, lf_err *err)
     return lf_doctor_inside(dir, id, err);
 }
 
-const lf_cmd_def lf_cmd_doctor_probe = {
-    .table = &doctor_probe_table, .words = "DIR ID", .max_words = 2, .hidden = true, .run = run_probe};
+const lf_cmd_def lf_cmd_doctor_probe = {.table = &doctor_probe_table,
+                                        .words = "DIR ID",
+                                        .max_words = 2,
+                                        .hidden = true,
+                                        .run = run_probe};

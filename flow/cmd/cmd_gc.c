@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gc: what may be deleted, and with --yes its deletion. Kept are: results of the newest complete runs, of runs that are named,
- * tagged or have a note, of the best runs by a metric, and every result that a kept run took over; everything of a run that
- * is not complete (its checkpoints are what resume needs); and anything whose state is unknown. Deleted are outputs only:
- * all of other complete runs (they become "purged"), and in kept complete runs those of incarnations that are not the
- * result. Records, logs and metrics are small and stay, so history and lineage do too. What a submit that was killed has left
- * (leftover.h) goes whole.
+ * gc: what may be deleted, and with --yes its deletion. Kept are: results of the newest complete
+ * runs, of runs that are named, tagged or have a note, of the best runs by a metric, and every
+ * result that a kept run took over; everything of a run that is not complete (its checkpoints are
+ * what resume needs); and anything whose state is unknown. Deleted are outputs only: all of other
+ * complete runs (they become "purged"), and in kept complete runs those of incarnations that are
+ * not the result. Records, logs and metrics are small and stay, so history and lineage do too. What
+ * a submit that was killed has left (leftover.h) goes whole.
  */
 #include "config.h"
 
@@ -21,13 +22,13 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/run/asking.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/drive.h"
+#include "flow/record/record.h"
+#include "flow/run/asking.h"
 #include "flow/run/gone.h"
 #include "flow/run/leftover.h"
-#include "flow/record/record.h"
 #include "flow/run/sync.h"
+#include "flow/sched/drive.h"
 
 static const lf_opt gc_rows[] = {
     LF_CMD_COMMON,
@@ -35,9 +36,12 @@ static const lf_opt gc_rows[] = {
     LF_CMD_ROW("keep", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "a run to keep, may be repeated"),
     LF_CMD_ROW("keep_best", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
                "METRIC[:min|max][=N]: keep the N runs whose last value is best, may be repeated"),
-    LF_CMD_ROW("keep_marked", LF_OPT_BOOL, 0, "yes", NULL, "delete also of runs that have a tag or a note"),
-    LF_CMD_ROW("older_than", LF_OPT_DURATION, 0, NULL, NULL, "only of runs made so long ago or longer"),
-    LF_CMD_ROW("dry_run", LF_OPT_BOOL, 0, "no", NULL, "only show what would be deleted, and how much; the default"),
+    LF_CMD_ROW("keep_marked", LF_OPT_BOOL, 0, "yes", NULL,
+               "delete also of runs that have a tag or a note"),
+    LF_CMD_ROW("older_than", LF_OPT_DURATION, 0, NULL, NULL,
+               "only of runs made so long ago or longer"),
+    LF_CMD_ROW("dry_run", LF_OPT_BOOL, 0, "no", NULL,
+               "only show what would be deleted, and how much; the default"),
     LF_CMD_ROW("yes", LF_OPT_BOOL, 0, "no", NULL, "delete it"),
 };
 LF_CMD_TABLE(gc, "show what may be deleted, delete it with --yes", gc_rows);
@@ -61,7 +65,8 @@ static int keep_marked(json_t *keep, lf_ledger *l, lf_err *err)
             const json_t *r = json_array_get(rows, k);
             char why[160];
             const char *tag = json_string_value(json_object_get(r, "tag"));
-            snprintf(why, sizeof why, "%s%s", i == 0 ? "tagged " : "has a note", tag != NULL ? tag : "");
+            snprintf(why, sizeof why, "%s%s", i == 0 ? "tagged " : "has a note",
+                     tag != NULL ? tag : "");
             keep_run(keep, json_string_value(json_object_get(r, "run")), why);
         }
         json_decref(rows);
@@ -72,7 +77,8 @@ static int keep_marked(json_t *keep, lf_ledger *l, lf_err *err)
 /* "val_loss", "score:max", "val_loss=3" */
 static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *word, lf_err *err)
 {
-    const char *eq = strrchr(word, '='), *end = eq != NULL ? eq : word + strlen(word), *colon = NULL;
+    const char *eq = strrchr(word, '='), *end = eq != NULL ? eq : word + strlen(word),
+               *colon = NULL;
     for (const char *q = word; q < end; q++)
         colon = *q == ':' ? q : colon;
     const char *stop = colon != NULL ? colon : end;
@@ -83,7 +89,9 @@ static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *
               (colon == NULL || *max || (side == 3 && strncmp(colon + 1, "min", 3) == 0)) &&
               (eq == NULL || (lf_parse_i64(n, eq + 1, NULL) == 0 && *n > 0));
     if (!ok)
-        return lf_fail(err, LF_EINVAL, "--keep-best %s: METRIC[:min|max][=N], such as val_loss or score:max=3", word);
+        return lf_fail(err, LF_EINVAL,
+                       "--keep-best %s: METRIC[:min|max][=N], such as val_loss or score:max=3",
+                       word);
     snprintf(key, cap, "%.*s", (int)(stop - word), word);
     return 0;
 }
@@ -109,7 +117,8 @@ static int keep_best(json_t *keep, lf_ledger *l, const char *word, lf_err *err)
     return rc;
 }
 
-/* Marks and metrics are known to the ledger; when it cannot be read, nothing may be called unmarked. */
+/* Marks and metrics are known to the ledger; when it cannot be read, nothing may be called
+ * unmarked. */
 static int ask_ledger(json_t *keep, const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     bool marked = lf_optset_bool(c->opts, "keep_marked");
@@ -142,12 +151,15 @@ static double tree_bytes(const char *path, int depth)
     if (depth > 40 || lstat(path, &st) != 0)
         return 0;
     if (!S_ISDIR(st.st_mode))
-        return st.st_nlink > 1 ? 0 : (double)st.st_blocks * 512.0; /* a file with other links gives nothing back */
+        return st.st_nlink > 1
+                   ? 0
+                   : (double)st.st_blocks * 512.0; /* a file with other links gives nothing back */
     double sum = 0;
     DIR *d = opendir(path);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         char sub[PATH_MAX];
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && lf_path_set(sub, NULL, "%s/%s", path, e->d_name) == 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            lf_path_set(sub, NULL, "%s/%s", path, e->d_name) == 0)
             sum += tree_bytes(sub, depth + 1);
     }
     if (d != NULL)
@@ -160,23 +172,27 @@ static bool named(const lf_cmd *c, const char *id)
     for (size_t i = 0; i < lf_optset_count(c->opts, "keep"); i++) {
         const char *k = lf_optset_str_at(c->opts, "keep", i);
         size_t n = strlen(k);
-        if (n >= 4 && n <= strlen(id) && (strncmp(id, k, n) == 0 || strcmp(id + strlen(id) - n, k) == 0))
+        if (n >= 4 && n <= strlen(id) &&
+            (strncmp(id, k, n) == 0 || strcmp(id + strlen(id) - n, k) == 0))
             return true;
     }
     return false;
 }
 
-static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, const char *path, const char *why)
+static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, const char *path,
+                    const char *why)
 {
-    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:O*}", "run", run->id, "run_dir", run->dir, "path",
-                                          path, "data", run->data, "why", why, "bytes", tree_bytes(path, 0), "outputs",
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:O*}", "run", run->id,
+                                          "run_dir", run->dir, "path", path, "data", run->data,
+                                          "why", why, "bytes", tree_bytes(path, 0), "outputs",
                                           json_object_get(inc->done, "outputs")));
 }
 
 static void protect_adopted(json_t *keep, const lf_run_view *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        const char *id = json_string_value(json_object_get(json_object_get(v->stages[i].stage, "adopted"), "run"));
+        const char *id = json_string_value(
+            json_object_get(json_object_get(v->stages[i].stage, "adopted"), "run"));
         if (id != NULL && v->stages[i].result == NULL) {
             char why[80];
             snprintf(why, sizeof why, "run %.26s took results from it", v->run.id);
@@ -185,7 +201,8 @@ static void protect_adopted(json_t *keep, const lf_run_view *v)
     }
 }
 
-/* A purged stage whose newest incarnation has not committed is being made again: its checkpoints are needed. */
+/* A purged stage whose newest incarnation has not committed is being made again: its checkpoints
+ * are needed. */
 static bool complete(const lf_run_view *v)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -206,8 +223,9 @@ static void propose_outputs(json_t *list, const lf_run_view *v, bool all)
             if ((!all && inc->done != NULL) || lf_path_set(out, NULL, "%s/out", inc->dir) < 0 ||
                 !lf_io_exists(out))
                 continue;
-            propose(list, &v->run, inc, out, all ? "of a complete run older than those kept"
-                                                 : "of an attempt whose stage was completed by another one");
+            propose(list, &v->run, inc, out,
+                    all ? "of a complete run older than those kept"
+                        : "of an attempt whose stage was completed by another one");
         }
 }
 
@@ -219,17 +237,19 @@ static const char *reason_to_keep(const lf_cmd *c, const lf_run_view *v, int64_t
     if (left > 0)
         return "one of the newest";
     if (lf_optset_is_set(c->opts, "older_than") &&
-        lf_wall_s() - json_number_value(json_object_get(v->run.doc, "created")) < (double)lf_optset_int(c->opts, "older_than"))
+        lf_wall_s() - json_number_value(json_object_get(v->run.doc, "created")) <
+            (double)lf_optset_int(c->opts, "older_than"))
         return "too young";
     return NULL;
 }
 
 /* One run: is it kept; if so, what of others does it stand on? list non-NULL: what of it may go. */
-static int look_at(json_t *keep, json_t *list, const lf_cmd *c, lf_run *run, int64_t *left, lf_err *err)
+static int look_at(json_t *keep, json_t *list, const lf_cmd *c, lf_run *run, int64_t *left,
+                   lf_err *err)
 {
     lf_run_view v;
     if (lf_run_load(run, NULL) < 0)
-        return 0; /* something is wrong with it: not ours to delete */
+        return 0;                        /* something is wrong with it: not ours to delete */
     int rc = lf_view_load(&v, run, err); /* takes the run */
     if (rc < 0)
         return rc;
@@ -261,10 +281,10 @@ static int pass_over(json_t *keep, json_t *list, const lf_cmd *c, const lf_proje
     return rc;
 }
 
-/* A kept run may have taken results from an older run, or a newer one (an old run resumed with new settings), and that one
- * from others: look until no more are found, then propose. */
-static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p, const char *lock_path, bool locked,
-                  lf_err *err)
+/* A kept run may have taken results from an older run, or a newer one (an old run resumed with new
+ * settings), and that one from others: look until no more are found, then propose. */
+static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p,
+                  const char *lock_path, bool locked, lf_err *err)
 {
     int rc = ask_ledger(keep, c, p, err);
     for (size_t before = 1, n = 0; rc == 0 && before != n; n = json_object_size(keep)) {
@@ -279,10 +299,12 @@ static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project 
     return rc;
 }
 
-/* The ledger hears of it first: an artifact that is called gone and is still there is a smaller lie than the reverse. */
+/* The ledger hears of it first: an artifact that is called gone and is still there is a smaller lie
+ * than the reverse. */
 static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
 {
-    const char *path = json_string_value(json_object_get(o, "path")), *data = json_string_value(json_object_get(o, "data"));
+    const char *path = json_string_value(json_object_get(o, "path")),
+               *data = json_string_value(json_object_get(o, "data"));
     const char *run = json_string_value(json_object_get(o, "run")), *k;
     const char *rel = path + strlen(data) + 1;
     json_t *out;
@@ -290,9 +312,12 @@ static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
     json_object_foreach(json_object_get(o, "outputs"), k, out) if (rc == 0)
     {
         const char *sub = json_string_value(json_object_get(out, "path"));
-        json_t *d = json_pack("{s:o, s:s}", "path", json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
-                                                                 sub != NULL ? sub : k), "why", "gc");
-        rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0, "gone", d, err);
+        json_t *d = json_pack("{s:o, s:s}", "path",
+                              json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
+                                           sub != NULL ? sub : k),
+                              "why", "gc");
+        rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0,
+                             "gone", d, err);
     }
     const char *half = json_string_value(json_object_get(o, "half_run"));
     if (rc == 0)
@@ -304,12 +329,14 @@ static void say_kept(const json_t *keep)
 {
     const char *run;
     json_t *why;
-    json_object_foreach((json_t *)(uintptr_t)keep, run, why) lf_say("keeps run %s: %s\n", run, json_string_value(why));
+    json_object_foreach((json_t *)(uintptr_t)keep, run, why)
+        lf_say("keeps run %s: %s\n", run, json_string_value(why));
 }
 
-/* Delete, or only tell of, what the survey found; *data is the root that the ledger has to hear of. */
-static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes, double *sum,
-                      char data[PATH_MAX], lf_err *err)
+/* Delete, or only tell of, what the survey found; *data is the root that the ledger has to hear
+ * of. */
+static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes,
+                      double *sum, char data[PATH_MAX], lf_err *err)
 {
     char b[32];
     int rc = 0;
@@ -323,17 +350,20 @@ static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, 
         if (!c->json)
             lf_say("%s %10s  %s\n           %s\n", yes ? "deleted" : "would delete",
                    lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(o, "bytes"))),
-                   json_string_value(json_object_get(o, "path")), json_string_value(json_object_get(o, "why")));
+                   json_string_value(json_object_get(o, "path")),
+                   json_string_value(json_object_get(o, "why")));
     }
     return rc;
 }
 
-static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list, char data[PATH_MAX], lf_err *err)
+static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
+                     char data[PATH_MAX], lf_err *err)
 {
     bool yes = lf_optset_bool(c->opts, "yes");
     char lock_path[PATH_MAX], b[32];
     double sum = 0;
-    int rc = lf_path_set(lock_path, err, "%s/submit.lock", p->dot); /* no run is made or changed meanwhile */
+    int rc = lf_path_set(lock_path, err, "%s/submit.lock",
+                         p->dot); /* no run is made or changed meanwhile */
     if (rc == 0)
         rc = survey(keep, list, c, p, lock_path, false, err);
     lf_lock_opts lo = {.purpose = "loong-flow gc", .wait_s = 10.0, .ttl_s = 0};
@@ -354,9 +384,12 @@ static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
         rc = go_through(c, p, list, yes, &sum, data, err);
     lf_lock_release(lock);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:b, s:f, s:O, s:O}", "deleted", (int)yes, "bytes", sum, "paths", list, "kept", keep), err);
+        return lf_cmd_print_json(json_pack("{s:b, s:f, s:O, s:O}", "deleted", (int)yes, "bytes",
+                                           sum, "paths", list, "kept", keep),
+                                 err);
     if (rc == 0)
-        printf("%s in all%s\n", lf_fmt_bytes(b, sizeof b, sum), yes || sum <= 0 ? "" : "; --yes deletes it");
+        printf("%s in all%s\n", lf_fmt_bytes(b, sizeof b, sum),
+               yes || sum <= 0 ? "" : "; --yes deletes it");
     return rc;
 }
 
@@ -367,7 +400,8 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
     if (yes && lf_optset_bool(c->opts, "dry_run"))
         return lf_fail(err, LF_EINVAL, "--yes and --dry-run say the opposite");
     json_t *list = json_array(), *keep = json_object();
-    int rc = list == NULL || keep == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : gc_locked(c, p, keep, list, data, err);
+    int rc = list == NULL || keep == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                                          : gc_locked(c, p, keep, list, data, err);
     json_decref(list);
     json_decref(keep);
     if (yes && data[0] != '\0' && lf_sync(p, data, NULL, NULL) < 0)

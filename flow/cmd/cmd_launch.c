@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch: start the ranks of a program, on this machine or on the nodes of a job (launch_job.h). The same program is the
- * daemon that it starts on the nodes, and the probe that tells whether a launcher's PMIx works.
+ * launch: start the ranks of a program, on this machine or on the nodes of a job (launch_job.h).
+ * The same program is the daemon that it starts on the nodes, and the probe that tells whether a
+ * launcher's PMIx works.
  */
 #include "config.h"
 
@@ -20,7 +21,8 @@ enum { MAX_WORDS = 1 << 20, MAX_RANKS = 65536 };
 
 static const lf_opt launch_rows[] = {
     LF_CMD_COMMON,
-    {"ranks", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 1, MAX_RANKS, NULL, NULL, "ranks in all (-n)"},
+    {"ranks", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 1, MAX_RANKS, NULL, NULL,
+     "ranks in all (-n)"},
     LF_CMD_ROW("hosts", LF_OPT_STR, 0, NULL, NULL, "hosts and their ranks: a:2,b:2"),
     {"nodes", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 1, MAX_RANKS, NULL, NULL,
      "nodes to spread the ranks over; default: those of the SLURM or PBS job, else 1"},
@@ -28,10 +30,14 @@ static const lf_opt launch_rows[] = {
     {"cpus", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 1, MAX_RANKS, NULL, NULL,
      "processors per rank: OMP_NUM_THREADS where it is not set, and for --cpu-bind"},
     LF_CMD_ROW("cpu_bind", LF_OPT_BOOL, 0, "no", NULL, "give each rank processors of its own"),
-    LF_CMD_ROW("raw", LF_OPT_BOOL, 0, "no", NULL, "print lines as they are, without [rank] before each"),
-    LF_CMD_ROW("probe", LF_OPT_BOOL, 0, "no", NULL, "be a rank: find the --ranks others through PMIx and end"),
-    LF_CMD_ROW("daemon", LF_OPT_STR, 0, NULL, NULL, "be the daemon of a node; env, stdin or a file tells whose"),
-    {"node", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, MAX_RANKS, NULL, NULL, "number of the node of this daemon"},
+    LF_CMD_ROW("raw", LF_OPT_BOOL, 0, "no", NULL,
+               "print lines as they are, without [rank] before each"),
+    LF_CMD_ROW("probe", LF_OPT_BOOL, 0, "no", NULL,
+               "be a rank: find the --ranks others through PMIx and end"),
+    LF_CMD_ROW("daemon", LF_OPT_STR, 0, NULL, NULL,
+               "be the daemon of a node; env, stdin or a file tells whose"),
+    {"node", LF_OPT_INT, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, MAX_RANKS, NULL, NULL,
+     "number of the node of this daemon"},
 };
 LF_CMD_TABLE(launch, "start a program as ranks that find each other through PMIx", launch_rows);
 
@@ -63,20 +69,26 @@ static int parse_hosts(struct lf_launch_job *j, const char *text, lf_err *err)
 static int place_ranks(struct lf_launch_job *j, const lf_cmd *c, lf_err *err)
 {
     const char *hosts = lf_optset_str(c->opts, "hosts");
-    const int ranks = (int)lf_optset_int(c->opts, "ranks"), nodes = (int)lf_optset_int(c->opts, "nodes");
+    const int ranks = (int)lf_optset_int(c->opts, "ranks"),
+              nodes = (int)lf_optset_int(c->opts, "nodes");
     j->start = (enum lf_launch_start)lf_optset_choice(c->opts, "start");
     if (hosts != NULL) {
         int rc = parse_hosts(j, hosts, err);
         if (rc < 0)
             return rc;
         if ((ranks > 0 && ranks != j->ranks) || nodes > 0)
-            return lf_fail(err, LF_EINVAL, "--hosts gives %d ranks on %d hosts; leave --ranks and --nodes out", j->ranks, j->nodes);
+            return lf_fail(err, LF_EINVAL,
+                           "--hosts gives %d ranks on %d hosts; leave --ranks and --nodes out",
+                           j->ranks, j->nodes);
         if (j->start == LF_START_AUTO)
             j->start = getenv("PBS_NODEFILE") != NULL ? LF_START_PBSDSH : LF_START_SSH;
-        return j->start == LF_START_SRUN ? lf_fail(err, LF_EINVAL, "--start srun takes --nodes: SLURM knows the hosts") : 0;
+        return j->start == LF_START_SRUN
+                   ? lf_fail(err, LF_EINVAL, "--start srun takes --nodes: SLURM knows the hosts")
+                   : 0;
     }
     if (ranks < 1)
-        return lf_fail(err, LF_EINVAL, "give the number of ranks: loong-flow launch -n N -- program arguments");
+        return lf_fail(err, LF_EINVAL,
+                       "give the number of ranks: loong-flow launch -n N -- program arguments");
     j->ranks = ranks;
     int rc = lf_launch_find_nodes(j, nodes, err);
     if (rc == 0 && j->ranks < j->nodes)
@@ -110,9 +122,12 @@ static int run_launch(lf_cmd *c, lf_err *err)
     if (lf_optset_bool(c->opts, "probe"))
         return lf_launch_be_probed((int)lf_optset_int(c->opts, "ranks"), err);
     if (daemon != NULL)
-        return lf_launch_daemon_main(daemon, lf_optset_is_set(c->opts, "node") ? (int)lf_optset_int(c->opts, "node") : -1, err);
+        return lf_launch_daemon_main(
+            daemon, lf_optset_is_set(c->opts, "node") ? (int)lf_optset_int(c->opts, "node") : -1,
+            err);
     if (c->n_words == 0)
-        return lf_fail(err, LF_EINVAL, "nothing to launch: loong-flow launch -n N -- program arguments");
+        return lf_fail(err, LF_EINVAL,
+                       "nothing to launch: loong-flow launch -n N -- program arguments");
     struct lf_launch_job j = {.cpus = (int)lf_optset_int(c->opts, "cpus"),
                               .bind = lf_optset_bool(c->opts, "cpu_bind"),
                               .tag = !lf_optset_bool(c->opts, "raw")};
@@ -125,7 +140,8 @@ static int run_launch(lf_cmd *c, lf_err *err)
         rc = name_job(&j, self, sizeof self, err);
 #ifndef HAVE_PMIX
     if (rc == 0)
-        rc = lf_fail(err, LF_ENOTSUP, "this loong-flow was built --without-pmix and cannot start ranks");
+        rc = lf_fail(err, LF_ENOTSUP,
+                     "this loong-flow was built --without-pmix and cannot start ranks");
 #endif
     if (rc == 0)
         rc = lf_launch_hub(&j, err);
@@ -136,5 +152,7 @@ static int run_launch(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_launch = {
-    .table = &launch_table, .words = "-n N -- PROGRAM [ARGUMENT...]", .max_words = MAX_WORDS, .run = run_launch};
+const lf_cmd_def lf_cmd_launch = {.table = &launch_table,
+                                  .words = "-n N -- PROGRAM [ARGUMENT...]",
+                                  .max_words = MAX_WORDS,
+                                  .run = run_launch};

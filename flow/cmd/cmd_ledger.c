@@ -9,19 +9,20 @@
 #include <string.h>
 
 #include "engine/base/lock.h"
-#include "flow/run/asking.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/drive.h"
 #include "flow/record/record.h"
+#include "flow/run/asking.h"
 #include "flow/run/sync.h"
+#include "flow/sched/drive.h"
 
 static const lf_opt ledger_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
-LF_CMD_TABLE(ledger, "sync, check, rebuild, backup FILE, or sql STATEMENT (read-only)", ledger_rows);
+LF_CMD_TABLE(ledger, "sync, check, rebuild, backup FILE, or sql STATEMENT (read-only)",
+             ledger_rows);
 
 static json_t *counts_json(const lf_ledger_ingested *n)
 {
-    return json_pack("{s:I, s:I, s:I}", "events", (json_int_t)n->events, "records", (json_int_t)n->records, "refused",
-                     (json_int_t)n->problems);
+    return json_pack("{s:I, s:I, s:I}", "events", (json_int_t)n->events, "records",
+                     (json_int_t)n->records, "refused", (json_int_t)n->problems);
 }
 
 static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char *root, lf_err *err)
@@ -62,8 +63,10 @@ static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
     if (rc == 0 && c->json)
         return lf_cmd_print_json(counts_json(&n), err);
     if (rc == 0)
-        printf("rebuilt from the run directories: %lld events, %lld metric records%s; the old file is kept as ledger.db.old\n",
-               (long long)n.events, (long long)n.records, n.problems > 0 ? ", some files were refused (ledger check)" : "");
+        printf("rebuilt from the run directories: %lld events, %lld metric records%s; the old file "
+               "is kept as ledger.db.old\n",
+               (long long)n.events, (long long)n.records,
+               n.problems > 0 ? ", some files were refused (ledger check)" : "");
     return rc;
 }
 
@@ -83,7 +86,9 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
     json_t *roots = NULL, *found = NULL;
     int rc = lf_ask_roots(&roots, p, err);
     if (rc == 0) {
-        found = lf_ledger_check(l, json_array_size(roots) == 1 ? json_string_value(json_array_get(roots, 0)) : NULL, err);
+        found = lf_ledger_check(
+            l, json_array_size(roots) == 1 ? json_string_value(json_array_get(roots, 0)) : NULL,
+            err);
         rc = found == NULL ? err->rc : 0;
     }
     size_t n = json_array_size(found);
@@ -104,8 +109,9 @@ static int sync_now(const lf_cmd *c, const lf_project *p, lf_err *err)
     if (rc == 0 && c->json)
         return lf_cmd_print_json(counts_json(&n), err);
     if (rc == 0)
-        printf("%lld new event%s, %lld new metric record%s%s\n", (long long)n.events, n.events == 1 ? "" : "s",
-               (long long)n.records, n.records == 1 ? "" : "s", n.problems > 0 ? "; some files were refused (ledger check)" : "");
+        printf("%lld new event%s, %lld new metric record%s%s\n", (long long)n.events,
+               n.events == 1 ? "" : "s", (long long)n.records, n.records == 1 ? "" : "s",
+               n.problems > 0 ? "; some files were refused (ledger check)" : "");
     return rc;
 }
 
@@ -123,7 +129,8 @@ static int ledger_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     const char *what = lf_cmd_word(c, 0), *arg = lf_cmd_word(c, 1);
     if (what == NULL)
-        return lf_fail(err, LF_EINVAL, "say what: sync, check, rebuild, backup FILE or sql STATEMENT");
+        return lf_fail(err, LF_EINVAL,
+                       "say what: sync, check, rebuild, backup FILE or sql STATEMENT");
     if (strcmp(what, "rebuild") == 0)
         return rebuild(c, p, err);
     if (strcmp(what, "check") == 0)
@@ -131,17 +138,25 @@ static int ledger_on(lf_cmd *c, const lf_project *p, lf_err *err)
     if (strcmp(what, "sync") == 0)
         return sync_now(c, p, err);
     if (strcmp(what, "backup") != 0 && strcmp(what, "sql") != 0)
-        return lf_fail(err, LF_EINVAL, "unknown word \"%s\": sync, check, rebuild, backup FILE or sql STATEMENT", what);
+        return lf_fail(err, LF_EINVAL,
+                       "unknown word \"%s\": sync, check, rebuild, backup FILE or sql STATEMENT",
+                       what);
     if (arg == NULL)
-        return lf_fail(err, LF_EINVAL, "ledger %s wants %s", what, what[0] == 'b' ? "a file" : "a statement");
+        return lf_fail(err, LF_EINVAL, "ledger %s wants %s", what,
+                       what[0] == 'b' ? "a file" : "a statement");
     lf_ledger *l = lf_cmd_open_ledger(p, false, err);
     if (l == NULL)
         return err->rc;
-    int rc = what[0] == 'b' ? backup(c, l, arg, err) : lf_cmd_rows(c, lf_ledger_sql(l, arg, err), NULL, err);
+    int rc = what[0] == 'b' ? backup(c, l, arg, err)
+                            : lf_cmd_rows(c, lf_ledger_sql(l, arg, err), NULL, err);
     lf_ledger_close(l);
     return rc;
 }
 
-static int run_ledger(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, ledger_on, err); }
+static int run_ledger(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, ledger_on, err);
+}
 
-const lf_cmd_def lf_cmd_ledger = {.table = &ledger_table, .words = "WHAT [ARGUMENT]", .max_words = 2, .run = run_ledger};
+const lf_cmd_def lf_cmd_ledger = {
+    .table = &ledger_table, .words = "WHAT [ARGUMENT]", .max_words = 2, .run = run_ledger};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * logs: what a stage wrote, by attempt, incarnation and rank; -f follows it over attempts and requeues until the stage has
- * come to its end. Lines are printed whole, without control bytes; a carriage return ends a line.
+ * logs: what a stage wrote, by attempt, incarnation and rank; -f follows it over attempts and
+ * requeues until the stage has come to its end. Lines are printed whole, without control bytes; a
+ * carriage return ends a line.
  */
 #include "config.h"
 
@@ -18,20 +19,24 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/describe.h"
 #include "flow/record/record.h"
+#include "flow/sched/describe.h"
 
 static const lf_opt logs_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("run", LF_OPT_STR, 0, NULL, NULL, "run; default: the newest"),
     LF_CMD_ROW("attempt", LF_OPT_INT, 0, NULL, NULL, "attempt; default: the newest"),
-    LF_CMD_ROW("epoch", LF_OPT_INT, 0, NULL, NULL, "incarnation; default: the newest of the attempt"),
+    LF_CMD_ROW("epoch", LF_OPT_INT, 0, NULL, NULL,
+               "incarnation; default: the newest of the attempt"),
     LF_CMD_ROW("rank", LF_OPT_INT, 0, NULL, NULL, "only what this rank wrote"),
-    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "every incarnation, oldest first, not only the newest"),
-    LF_CMD_ROW("follow", LF_OPT_BOOL, 0, "no", NULL, "go on while the stage lives, over attempts and requeues"),
+    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL,
+               "every incarnation, oldest first, not only the newest"),
+    LF_CMD_ROW("follow", LF_OPT_BOOL, 0, "no", NULL,
+               "go on while the stage lives, over attempts and requeues"),
     LF_CMD_ROW("lines", LF_OPT_INT, 0, "0", NULL, "only the last lines, 0 = all"),
 };
-LF_CMD_TABLE(logs, "print the log of a stage; without STAGE of the one that runs or failed", logs_rows);
+LF_CMD_TABLE(logs, "print the log of a stage; without STAGE of the one that runs or failed",
+             logs_rows);
 
 enum { LINE_MAX_BYTES = 1 << 16 };
 
@@ -42,8 +47,8 @@ struct reader {
     int attempt, epoch, rank; /* rank -1: all */
     bool labelled;            /* ranks are told apart by labels in one file */
     off_t offset;
-    lf_buf line;              /* begun, not ended yet */
-    json_t *lines;            /* --json without --follow: collected here */
+    lf_buf line;   /* begun, not ended yet */
+    json_t *lines; /* --json without --follow: collected here */
 };
 
 static void nap(double s)
@@ -78,7 +83,8 @@ static int emit(struct reader *r, lf_err *err)
         if (json_array_append_new(r->lines, json_string(r->line.data)) < 0)
             rc = lf_fail(err, LF_ENOMEM, "out of memory for the log");
     } else {
-        json_t *o = json_pack("{s:s, s:s, s:s}", "run", r->run, "stage", r->stage, "line", r->line.data);
+        json_t *o =
+            json_pack("{s:s, s:s, s:s}", "run", r->run, "stage", r->stage, "line", r->line.data);
         if (o != NULL && r->attempt > 0) {
             json_object_set_new(o, "attempt", json_integer(r->attempt));
             json_object_set_new(o, "epoch", json_integer(r->epoch));
@@ -115,7 +121,10 @@ static int pump(struct reader *r, lf_err *err)
     return rc;
 }
 
-static int finish_line(struct reader *r, lf_err *err) { return r->line.len > 0 ? emit(r, err) : 0; }
+static int finish_line(struct reader *r, lf_err *err)
+{
+    return r->line.len > 0 ? emit(r, err) : 0;
+}
 
 /* Where the last `lines` lines of the file begin. */
 static off_t tail_start(const char *path, int64_t lines)
@@ -142,7 +151,8 @@ static off_t tail_start(const char *path, int64_t lines)
 
 /* ---- which log ---- */
 
-/* The stage asked for, or the one that has most to say: running, else failed, else the newest that ran. */
+/* The stage asked for, or the one that has most to say: running, else failed, else the newest that
+ * ran. */
 static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
 {
     if (name != NULL) {
@@ -155,8 +165,11 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
     int best_rank = 0;
     for (size_t i = 0; i < v->n; i++) {
         lf_stage_view *s = &v->stages[i];
-        int rank = s->state == LF_STATE_RUNNING ? 4 : s->state == LF_STATE_FAILED ? 3 : s->n_incs > 0 ? 2
-                                                                                 : s->result_dir != NULL ? 1 : 0;
+        int rank = s->state == LF_STATE_RUNNING  ? 4
+                   : s->state == LF_STATE_FAILED ? 3
+                   : s->n_incs > 0               ? 2
+                   : s->result_dir != NULL       ? 1
+                                                 : 0;
         if (rank > 0 && rank >= best_rank) {
             best = s;
             best_rank = rank;
@@ -170,8 +183,10 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
 /* Does the incarnation fit what was asked? */
 static bool wanted(const lf_cmd *c, const lf_incarnation *inc)
 {
-    return (!lf_optset_is_set(c->opts, "attempt") || inc->attempt == (int)lf_optset_int(c->opts, "attempt")) &&
-           (!lf_optset_is_set(c->opts, "epoch") || inc->epoch == (int)lf_optset_int(c->opts, "epoch"));
+    return (!lf_optset_is_set(c->opts, "attempt") ||
+            inc->attempt == (int)lf_optset_int(c->opts, "attempt")) &&
+           (!lf_optset_is_set(c->opts, "epoch") ||
+            inc->epoch == (int)lf_optset_int(c->opts, "epoch"));
 }
 
 static const lf_incarnation *newest_wanted(const lf_cmd *c, const lf_stage_view *s)
@@ -211,7 +226,8 @@ static int open_log(struct reader *r, const char *dir, int attempt, int epoch, l
 static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
 {
     bool picky = lf_optset_is_set(c->opts, "attempt") || lf_optset_is_set(c->opts, "epoch");
-    return lf_fail(err, LF_ENOENT, "stage %s has no log%s", json_string_value(json_object_get(s->stage, "name")),
+    return lf_fail(err, LF_ENOENT, "stage %s has no log%s",
+                   json_string_value(json_object_get(s->stage, "name")),
                    picky ? " of that attempt or epoch" : " yet");
 }
 
@@ -220,8 +236,8 @@ static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
 static int end_json(struct reader *r, const char *state, lf_err *err)
 {
     struct stat st;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:O}", "run", r->run, "stage", r->stage, "state", state, "path", r->path,
-                          "lines", r->lines);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:O}", "run", r->run, "stage", r->stage, "state",
+                          state, "path", r->path, "lines", r->lines);
     if (o != NULL && r->attempt > 0) {
         json_object_set_new(o, "attempt", json_integer(r->attempt));
         json_object_set_new(o, "epoch", json_integer(r->epoch));
@@ -237,9 +253,11 @@ static int print_once(struct reader *r, const lf_run_view *v, const lf_stage_vie
     bool all = lf_optset_bool(c->opts, "all");
     int rc = 0, shown = 0;
     if (s->n_incs == 0 && s->result_dir != NULL) {
-        const char *from = json_string_value(json_object_get(json_object_get(s->stage, "adopted"), "run"));
+        const char *from =
+            json_string_value(json_object_get(json_object_get(s->stage, "adopted"), "run"));
         if (!c->json)
-            lf_say_err("loong-flow: %s was taken over from run %s; this is its log there\n", r->stage, from != NULL ? from : "?");
+            lf_say_err("loong-flow: %s was taken over from run %s; this is its log there\n",
+                       r->stage, from != NULL ? from : "?");
         rc = open_log(r, s->result_dir, 0, 0, err);
         rc = rc == 0 ? pump(r, err) : rc;
         shown = 1;
@@ -310,7 +328,8 @@ static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
     rc = s == NULL ? err->rc : 0;
     if (rc == 0) {
         memcpy(r.run, v.run.id, sizeof r.run);
-        snprintf(r.stage, sizeof r.stage, "%s", json_string_value(json_object_get(s->stage, "name")));
+        snprintf(r.stage, sizeof r.stage, "%s",
+                 json_string_value(json_object_get(s->stage, "name")));
         r.lines = c->json && !following ? json_array() : NULL;
         rc = following ? 0 : print_once(&r, &v, s, err);
     }
@@ -322,6 +341,10 @@ static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-static int run_logs(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, logs_of, err); }
+static int run_logs(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, logs_of, err);
+}
 
-const lf_cmd_def lf_cmd_logs = {.table = &logs_table, .words = "[STAGE]", .max_words = 1, .run = run_logs};
+const lf_cmd_def lf_cmd_logs = {
+    .table = &logs_table, .words = "[STAGE]", .max_words = 1, .run = run_logs};

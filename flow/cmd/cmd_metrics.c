@@ -11,15 +11,18 @@
 
 #include "engine/base/mem.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/describe.h"
 #include "flow/run/series.h"
+#include "flow/sched/describe.h"
 
 static const lf_opt metrics_rows[] = {
-    LF_CMD_COMMON, LF_CMD_COLUMNS,
+    LF_CMD_COMMON,
+    LF_CMD_COLUMNS,
     LF_CMD_ROW("run", LF_OPT_STR, 0, NULL, NULL, "run; default: the newest"),
-    LF_CMD_ROW("key", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "metric, may be repeated; default: all"),
+    LF_CMD_ROW("key", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
+               "metric, may be repeated; default: all"),
     LF_CMD_ROW("format", LF_OPT_ENUM, 0, "table", "table|csv|plot", "form of the output"),
-    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "table: at most this many rows, evenly spread, 0 = all"),
+    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL,
+               "table: at most this many rows, evenly spread, 0 = all"),
 };
 LF_CMD_TABLE(metrics, "the curves of a stage: table, CSV, JSON or plot", metrics_rows);
 
@@ -37,7 +40,8 @@ static void plot(const char *key, const lf_points *p)
         }
     if (!isfinite(lo))
         return;
-    double x0 = p->x[0], x1 = p->x[p->n - 1], dx = x1 > x0 ? x1 - x0 : 1, dy = hi > lo ? hi - lo : 1;
+    double x0 = p->x[0], x1 = p->x[p->n - 1], dx = x1 > x0 ? x1 - x0 : 1,
+           dy = hi > lo ? hi - lo : 1;
     for (int r = 0; r < PLOT_H; r++) {
         memset(grid[r], ' ', PLOT_W);
         grid[r][PLOT_W] = '\0';
@@ -45,7 +49,8 @@ static void plot(const char *key, const lf_points *p)
     for (size_t i = 0; i < p->n; i++) {
         if (!isfinite(p->y[i]))
             continue;
-        int col = (int)((p->x[i] - x0) / dx * (PLOT_W - 1)), row = (int)((hi - p->y[i]) / dy * (PLOT_H - 1));
+        int col = (int)((p->x[i] - x0) / dx * (PLOT_W - 1)),
+            row = (int)((hi - p->y[i]) / dy * (PLOT_H - 1));
         grid[row][col] = '*';
     }
     printf("%s\n", key);
@@ -99,8 +104,8 @@ static int print_table(const lf_cmd *c, const json_t *records, const json_t *key
     lf_column cols[40] = {{"step", "step", true, false}};
     size_t n = 1, total = json_array_size(records), max = (size_t)lf_optset_int(c->opts, "lines");
     for (size_t k = 0; k < json_array_size(keys) && n < 40; k++, n++)
-        cols[n] = (lf_column){json_string_value(json_array_get(keys, k)), json_string_value(json_array_get(keys, k)), true,
-                              false};
+        cols[n] = (lf_column){json_string_value(json_array_get(keys, k)),
+                              json_string_value(json_array_get(keys, k)), true, false};
     json_t *rows = json_array();
     size_t show = max == 0 || max > total ? total : max;
     for (size_t i = 0; i < show; i++) { /* first and last always among them */
@@ -124,7 +129,8 @@ static json_t *choose_keys(const lf_cmd *c, const json_t *records)
 }
 
 /* The stage named, or the one with the longest curves. */
-static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run_view *v, lf_err *err)
+static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run_view *v,
+                        lf_err *err)
 {
     const char *word = lf_cmd_word(c, 0);
     *out = NULL;
@@ -146,7 +152,9 @@ static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run
             json_decref(r);
         }
     }
-    return *out != NULL ? 0 : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id, word != NULL ? word : "");
+    return *out != NULL ? 0
+                        : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+                                  word != NULL ? word : "");
 }
 
 static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
@@ -158,8 +166,9 @@ static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
         return rc;
     json_t *keys = choose_keys(c, records);
     if (c->json)
-        rc = lf_cmd_print_json(json_pack("{s:s, s:s, s:O, s:O?}", "run", v->run.id, "stage", name, "keys", keys, "records",
-                                         records), err);
+        rc = lf_cmd_print_json(json_pack("{s:s, s:s, s:O, s:O?}", "run", v->run.id, "stage", name,
+                                         "keys", keys, "records", records),
+                               err);
     else if (json_array_size(records) == 0)
         printf("stage %s has no metrics\n", name);
     else if (form == 2)
@@ -189,4 +198,5 @@ static int run_metrics(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_metrics = {.table = &metrics_table, .words = "[STAGE]", .max_words = 1, .run = run_metrics};
+const lf_cmd_def lf_cmd_metrics = {
+    .table = &metrics_table, .words = "[STAGE]", .max_words = 1, .run = run_metrics};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * note and tag: words of people about a run or stage. They are events of the run, so they survive a rebuilt ledger, and gc
- * keeps what has them.
+ * note and tag: words of people about a run or stage. They are events of the run, so they survive a
+ * rebuilt ledger, and gc keeps what has them.
  */
 #include "config.h"
 
@@ -10,28 +10,32 @@
 
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/run/asking.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/drive.h"
 #include "flow/record/record.h"
+#include "flow/run/asking.h"
 #include "flow/run/sync.h"
+#include "flow/sched/drive.h"
 
 static const lf_opt note_rows[] = {
-    LF_CMD_COMMON, LF_CMD_COLUMNS,
+    LF_CMD_COMMON,
+    LF_CMD_COLUMNS,
     LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "about this stage of the run"),
 };
 LF_CMD_TABLE(note, "leave a note about a run, or list the notes", note_rows);
 static const lf_opt tag_rows[] = {
-    LF_CMD_COMMON, LF_CMD_COLUMNS,
+    LF_CMD_COMMON,
+    LF_CMD_COLUMNS,
     LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "of this stage of the run"),
     LF_CMD_ROW("remove", LF_OPT_BOOL, 0, "no", NULL, "take the tag off"),
 };
 LF_CMD_TABLE(tag, "tag a run to find and keep it, or list the tags", tag_rows);
 
-static const lf_column note_cols[] = {{"run", "RUN", false, false}, {"stage", "STAGE", false, false}, {"when", "WHEN", false, false},
-                                      {"by", "BY", false, false},   {"text", "NOTE", false, false},   {"t", "TIME", true, true}};
-static const lf_column tag_cols[] = {{"run", "RUN", false, false}, {"stage", "STAGE", false, false}, {"tag", "TAG", false, false},
-                                     {"by", "BY", false, false},   {"when", "WHEN", false, false},   {"t", "TIME", true, true}};
+static const lf_column note_cols[] = {
+    {"run", "RUN", false, false}, {"stage", "STAGE", false, false}, {"when", "WHEN", false, false},
+    {"by", "BY", false, false},   {"text", "NOTE", false, false},   {"t", "TIME", true, true}};
+static const lf_column tag_cols[] = {
+    {"run", "RUN", false, false}, {"stage", "STAGE", false, false}, {"tag", "TAG", false, false},
+    {"by", "BY", false, false},   {"when", "WHEN", false, false},   {"t", "TIME", true, true}};
 static const lf_table note_table_cols = {note_cols, sizeof note_cols / sizeof note_cols[0], NULL};
 static const lf_table tag_table_cols = {tag_cols, sizeof tag_cols / sizeof tag_cols[0], NULL};
 
@@ -54,7 +58,8 @@ static int list(const lf_cmd *c, const lf_project *p, const char *run, bool tags
     json_t *rows = tags ? lf_ledger_tags(l, run, err) : lf_ledger_notes(l, run, err);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *r = json_array_get(rows, i), *stage = json_object_get(r, "stage");
-        json_object_set_new(r, "when", json_string(lf_time_iso(when, json_number_value(json_object_get(r, "t")))));
+        json_object_set_new(
+            r, "when", json_string(lf_time_iso(when, json_number_value(json_object_get(r, "t")))));
         if (json_is_string(stage) && json_string_length(stage) == 0)
             json_object_del(r, "stage");
     }
@@ -63,7 +68,8 @@ static int list(const lf_cmd *c, const lf_project *p, const char *run, bool tags
     return rc;
 }
 
-static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, bool tags, const char *text, lf_err *err)
+static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, bool tags,
+                       const char *text, lf_err *err)
 {
     char by[128];
     const char *stage = lf_optset_str(c->opts, "stage");
@@ -79,9 +85,11 @@ static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, 
     int rc = lf_record_event(run->dir, run->id, stage, 0, 0, tags ? "tag" : "note", d, err);
     lf_err e = LF_ERR_INIT;
     if (rc == 0 && lf_sync(p, run->data, run->id, &e) < 0)
-        lf_say_err("loong-flow: it is written down, but the ledger is not up to date: %s\n", e.text);
+        lf_say_err("loong-flow: it is written down, but the ledger is not up to date: %s\n",
+                   e.text);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:s, s:b}", "run", run->id, tags ? "tag" : "note", text, "removed", (int)remove),
+        return lf_cmd_print_json(json_pack("{s:s, s:s, s:b}", "run", run->id, tags ? "tag" : "note",
+                                           text, "removed", (int)remove),
                                  err);
     return rc;
 }
@@ -105,10 +113,24 @@ static int note_or_tag(lf_cmd *c, const lf_project *p, bool tags, lf_err *err)
     return rc;
 }
 
-static int note_on(lf_cmd *c, const lf_project *p, lf_err *err) { return note_or_tag(c, p, false, err); }
-static int tag_on(lf_cmd *c, const lf_project *p, lf_err *err) { return note_or_tag(c, p, true, err); }
-static int run_note(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, note_on, err); }
-static int run_tag(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, tag_on, err); }
+static int note_on(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    return note_or_tag(c, p, false, err);
+}
+static int tag_on(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    return note_or_tag(c, p, true, err);
+}
+static int run_note(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, note_on, err);
+}
+static int run_tag(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, tag_on, err);
+}
 
-const lf_cmd_def lf_cmd_note = {.table = &note_table, .words = "[RUN [TEXT]]", .max_words = 2, .run = run_note};
-const lf_cmd_def lf_cmd_tag = {.table = &tag_table, .words = "[RUN [TAG]]", .max_words = 2, .run = run_tag};
+const lf_cmd_def lf_cmd_note = {
+    .table = &note_table, .words = "[RUN [TEXT]]", .max_words = 2, .run = run_note};
+const lf_cmd_def lf_cmd_tag = {
+    .table = &tag_table, .words = "[RUN [TAG]]", .max_words = 2, .run = run_tag};

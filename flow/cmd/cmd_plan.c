@@ -10,22 +10,24 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/sched/attempt.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
+#include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
 #include "flow/plan/pipeline_priv.h"
-#include "flow/cmd/prep.h"
+#include "flow/sched/attempt.h"
 
-#define SET_ROW                                                                                                        \
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated")
+#define SET_ROW                                                                                    \
+    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                       \
+               "section.key=value over the file, may be repeated")
 
 static const lf_opt validate_rows[] = {LF_CMD_COMMON, SET_ROW};
 LF_CMD_TABLE(validate, "check a pipeline file and everything it names", validate_rows);
 static const lf_opt plan_rows[] = {
     LF_CMD_COMMON,
     SET_ROW,
-    LF_CMD_ROW("rate", LF_OPT_COUNT, 0, NULL, NULL, "FLOP/s to estimate times with, e.g. 150G; default: measured before"),
+    LF_CMD_ROW("rate", LF_OPT_COUNT, 0, NULL, NULL,
+               "FLOP/s to estimate times with, e.g. 150G; default: measured before"),
     LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "plan a run that takes over nothing"),
 };
 LF_CMD_TABLE(plan, "show what would run, why, and what it costs", plan_rows);
@@ -46,7 +48,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
     char *models = lf_cmd_model_dir();
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
     lf_pipeline p;
-    lf_pipeline_args a = {.path = path, .tables = c->tables, .sets = sets, .n_sets = n, .model_dir = models};
+    lf_pipeline_args a = {
+        .path = path, .tables = c->tables, .sets = sets, .n_sets = n, .model_dir = models};
     int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p, &a, err);
     free(sets);
     free(models);
@@ -54,7 +57,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
         return rc;
     json_t *stages = json_object_get(p.doc, "stages");
     if (c->json) {
-        rc = lf_cmd_print_json(json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
+        rc = lf_cmd_print_json(
+            json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
     } else {
         lf_say("%s is valid: %zu stage%s, in this order:", path, json_array_size(stages),
                json_array_size(stages) == 1 ? "" : "s");
@@ -66,11 +70,13 @@ static int run_validate(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_validate = {.table = &validate_table, .words = "[PIPELINE]", .max_words = 1, .run = run_validate};
+const lf_cmd_def lf_cmd_validate = {
+    .table = &validate_table, .words = "[PIPELINE]", .max_words = 1, .run = run_validate};
 
 /* ---- plan ---- */
 
-/* Costs are in the order of the stages, without those that are done: *at is where this one's would be. */
+/* Costs are in the order of the stages, without those that are done: *at is where this one's would
+ * be. */
 static const json_t *next_cost(const json_t *costs, size_t *at, const json_t *name)
 {
     const json_t *row = json_array_get(costs, *at);
@@ -89,36 +95,42 @@ static void add_lead(json_t *row, const lf_stage_view *s)
     if (row == NULL || limit <= 0)
         return;
     lf_exec_pace_of(&pace, s);
-    json_object_set_new(row, "lead", json_pack("{s:f, s:f, s:f, s:f, s:f}", "lead_s", lf_exec_lead_s(&pace, grace, limit), "grace_s",
-                                               grace, "time_limit_s", limit, "save_s", pace.save_s, "spacing_s", pace.spacing_s));
+    json_object_set_new(row, "lead",
+                        json_pack("{s:f, s:f, s:f, s:f, s:f}", "lead_s",
+                                  lf_exec_lead_s(&pace, grace, limit), "grace_s", grace,
+                                  "time_limit_s", limit, "save_s", pace.save_s, "spacing_s",
+                                  pace.spacing_s));
 }
 
 static void print_lead(const json_t *lead)
 {
     char a[32], b[32], c[32], d[32];
-    double save = json_number_value(json_object_get(lead, "save_s")), spacing = json_number_value(json_object_get(lead, "spacing_s"));
+    double save = json_number_value(json_object_get(lead, "save_s")),
+           spacing = json_number_value(json_object_get(lead, "spacing_s"));
     if (lead == NULL)
         return;
     printf("      asked to stop %s before its limit of %s",
            lf_fmt_duration(a, sizeof a, json_number_value(json_object_get(lead, "lead_s"))),
            lf_fmt_duration(b, sizeof b, json_number_value(json_object_get(lead, "time_limit_s"))));
     if (spacing > 0)
-        printf(" (measured: a save takes %s, safe points are %s apart)\n", lf_fmt_duration(c, sizeof c, save),
-               lf_fmt_duration(d, sizeof d, spacing));
+        printf(" (measured: a save takes %s, safe points are %s apart)\n",
+               lf_fmt_duration(c, sizeof c, save), lf_fmt_duration(d, sizeof d, spacing));
     else
         printf(" (grace = %s; nothing measured yet)\n",
                lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
 }
 
-static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs, size_t *at, double rate_given)
+static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs, size_t *at,
+                         double rate_given)
 {
     char why[600];
     bool will = false;
     lf_prep_explain(p, s, NULL, &will, why, sizeof why);
-    json_t *row = json_pack("{s:O, s:O, s:s, s:b, s:s, s:O, s:O}", "name", json_object_get(s->stage, "name"), "kind",
-                            json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "will_run", (int)will, "why",
-                            why, "deps", json_object_get(s->stage, "deps"), "spec_id",
-                            json_object_get(s->stage, "spec_id"));
+    json_t *row =
+        json_pack("{s:O, s:O, s:s, s:b, s:s, s:O, s:O}", "name", json_object_get(s->stage, "name"),
+                  "kind", json_object_get(s->stage, "kind"), "state", lf_state_name(s->state),
+                  "will_run", (int)will, "why", why, "deps", json_object_get(s->stage, "deps"),
+                  "spec_id", json_object_get(s->stage, "spec_id"));
     lf_buf asks;
     lf_buf_init(&asks);
     lf_resources_line(&asks, s->stage);
@@ -142,8 +154,12 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
     json_t *gpu_memory = json_object_get(json_object_get(s->stage, "resources"), "gpu_memory");
     if (gpu_memory != NULL)
         json_object_set(row, "gpu_memory", gpu_memory);
-    double work = json_number_value(json_object_get(plan, "flops_per_step")) * json_number_value(json_object_get(plan, "steps"));
-    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, json_string_value(json_object_get(s->stage, "kind")));
+    double work = json_number_value(json_object_get(plan, "flops_per_step")) *
+                  json_number_value(json_object_get(plan, "steps"));
+    double rate =
+        rate_given > 0
+            ? rate_given
+            : lf_cost_stored_rate(p, json_string_value(json_object_get(s->stage, "kind")));
     if (work > 0 && rate > 0) {
         json_object_set_new(row, "estimated_s", json_real(work / rate));
         json_object_set_new(row, "rate_flops", json_real(rate));
@@ -155,7 +171,8 @@ static void print_bytes(const json_t *plan)
 {
     const json_t *bytes = json_object_get(plan, "bytes"), *comm = json_object_get(plan, "comm");
     int64_t ranks = json_integer_value(json_object_get(plan, "ranks"));
-    static const char *const classes[] = {"params", "grads", "optimizer", "activations", "workspace", "offloaded", "host", "total"};
+    static const char *const classes[] = {"params",    "grads",     "optimizer", "activations",
+                                          "workspace", "offloaded", "host",      "total"};
     char b[32];
     const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
@@ -168,20 +185,23 @@ static void print_bytes(const json_t *plan)
     if (sep[0] == ',')
         putchar('\n');
     if (ranks > 1 && comm != NULL)
-        printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
-               lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
-               (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
+        printf(
+            "      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
+            lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
+            (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
 }
 
 /* What lies on a GPU, against what one has where the pipeline says it. */
 static void print_device(const json_t *row)
 {
-    const json_t *plan = json_object_get(row, "plan"), *device = json_object_get(json_object_get(plan, "bytes"), "device");
+    const json_t *plan = json_object_get(row, "plan"),
+                 *device = json_object_get(json_object_get(plan, "bytes"), "device");
     const json_t *has = json_object_get(row, "gpu_memory");
     char b[32];
     if (json_number_value(device) <= 0)
         return;
-    printf("      GPU memory%s: %s", json_integer_value(json_object_get(plan, "ranks")) > 1 ? " of a rank" : "",
+    printf("      GPU memory%s: %s",
+           json_integer_value(json_object_get(plan, "ranks")) > 1 ? " of a rank" : "",
            lf_fmt_bytes(b, sizeof b, json_number_value(device)));
     if (has != NULL)
         printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, json_number_value(has)));
@@ -193,7 +213,9 @@ static void print_counts(const json_t *row)
     const json_t *plan = json_object_get(row, "plan");
     char b[32];
     const char *sep = "      ";
-    static const char *const keys[][2] = {{"parameters", "parameters"}, {"steps", "steps"}, {"tokens", "tokens"},
+    static const char *const keys[][2] = {{"parameters", "parameters"},
+                                          {"steps", "steps"},
+                                          {"tokens", "tokens"},
                                           {"flops_per_step", "FLOP per step"}};
     for (size_t i = 0; i < 4; i++) {
         const json_t *v = json_object_get(plan, keys[i][0]);
@@ -202,7 +224,8 @@ static void print_counts(const json_t *row)
         printf("%s%s %s", sep, lf_fmt_count(b, sizeof b, json_number_value(v)), keys[i][1]);
         sep = ", ";
     }
-    const json_t *disk = json_object_get(plan, "disk_bytes"), *est = json_object_get(row, "estimated_s");
+    const json_t *disk = json_object_get(plan, "disk_bytes"),
+                 *est = json_object_get(row, "estimated_s");
     if (disk != NULL) {
         printf("%s%s on disk", sep, lf_fmt_bytes(b, sizeof b, json_number_value(disk)));
         sep = ", ";
@@ -217,7 +240,8 @@ static void print_row(const json_t *row)
 {
     json_t *deps = json_object_get(row, "deps"), *plan = json_object_get(row, "plan");
     printf("  %-4s %s (%s)", json_is_true(json_object_get(row, "will_run")) ? "run" : "-",
-           json_string_value(json_object_get(row, "name")), json_string_value(json_object_get(row, "kind")));
+           json_string_value(json_object_get(row, "name")),
+           json_string_value(json_object_get(row, "kind")));
     for (size_t i = 0; i < json_array_size(deps); i++)
         printf("%s%s", i == 0 ? " <- " : ", ", json_string_value(json_array_get(deps, i)));
     fputs("\n      ", stdout);
@@ -246,14 +270,16 @@ static void print_row(const json_t *row)
     }
 }
 
-static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double rate, const lf_err *fit, lf_err *err)
+static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double rate,
+                      const lf_err *fit, lf_err *err)
 {
     json_t *rows = json_array();
     for (size_t i = 0, at = 0; i < p->view.n; i++)
         json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, &at, rate));
     if (c->json) {
-        json_t *o = json_pack("{s:O, s:O, s:o, s:b}", "name", json_object_get(p->doc, "name"), "scheduler",
-                              json_object_get(p->doc, "scheduler"), "stages", rows, "fits", fit->rc == 0);
+        json_t *o =
+            json_pack("{s:O, s:O, s:o, s:b}", "name", json_object_get(p->doc, "name"), "scheduler",
+                      json_object_get(p->doc, "scheduler"), "stages", rows, "fits", fit->rc == 0);
         if (o != NULL && p->has_run)
             json_object_set_new(o, "run", json_string(p->view.run.id));
         if (o != NULL && fit->rc != 0)
@@ -261,7 +287,8 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double r
         return lf_cmd_print_json(o, err);
     }
     lf_say("%s: %s\n", json_string_value(json_object_get(p->doc, "name")),
-           p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run") : "a new run");
+           p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run")
+                      : "a new run");
     if (p->has_run)
         printf("  run %s\n", p->view.run.id);
     for (size_t i = 0; i < json_array_size(rows); i++)
@@ -276,12 +303,15 @@ static int run_plan(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
     json_t *costs = NULL;
-    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .tables = c->tables,
-                      .fresh_run = lf_optset_bool(c->opts, "new"), .exe_missing_ok = true};
+    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
+                      .tables = c->tables,
+                      .fresh_run = lf_optset_bool(c->opts, "new"),
+                      .exe_missing_ok = true};
     a.sets = sets_of(c, &a.n_sets, err);
     int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
     if (rc == 0) {
-        double rate = lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
+        double rate =
+            lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
         lf_err fit = LF_ERR_INIT;
         rc = lf_cost_ask(&costs, &p, err);
         if (rc == 0)
@@ -297,4 +327,5 @@ static int run_plan(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_plan = {.table = &plan_table, .words = "[PIPELINE]", .max_words = 1, .run = run_plan};
+const lf_cmd_def lf_cmd_plan = {
+    .table = &plan_table, .words = "[PIPELINE]", .max_words = 1, .run = run_plan};

@@ -11,19 +11,21 @@
 
 #include "engine/base/io.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/describe.h"
 #include "flow/cmd/init_texts.h"
 #include "flow/record/record.h"
 #include "flow/report/report.h"
+#include "flow/sched/describe.h"
 
 static const lf_opt report_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("output", LF_OPT_PATH, 0, "report.html", NULL, "file to write, - for standard output"),
+    LF_CMD_ROW("output", LF_OPT_PATH, 0, "report.html", NULL,
+               "file to write, - for standard output"),
 };
 LF_CMD_TABLE(report, "write one self-contained HTML page about a run", report_rows);
 static const lf_opt init_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("output", LF_OPT_PATH, 0, "pipeline.ini", NULL, "file to write, - for standard output"),
+    LF_CMD_ROW("output", LF_OPT_PATH, 0, "pipeline.ini", NULL,
+               "file to write, - for standard output"),
     LF_CMD_ROW("list", LF_OPT_BOOL, 0, "no", NULL, "list the uses"),
 };
 LF_CMD_TABLE(init, "write a pipeline file for a use", init_rows);
@@ -56,21 +58,25 @@ static int run_report(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_report = {.table = &report_table, .words = "[RUN]", .max_words = 1, .run = run_report};
+const lf_cmd_def lf_cmd_report = {
+    .table = &report_table, .words = "[RUN]", .max_words = 1, .run = run_report};
 
 /* ---- init ---- */
 
 static const struct {
     const char *use, *what;
-    const char *const *lines; /* templates/init/USE.ini, made into text by the build; NULL-terminated */
+    const char *const
+        *lines; /* templates/init/USE.ini, made into text by the build; NULL-terminated */
 } uses[] = {
-    {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation", lf_init_pretrain},
+    {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation",
+     lf_init_pretrain},
     {"tokenize", "text -> tokenizer and shards", lf_init_tokenize},
     {"sft", "a published model and conversations -> a fine-tuned model and its files", lf_init_sft},
     {"eval", "measure a checkpoint and let it write", lf_init_eval},
     {"dpo", "pairs of answers -> a model that prefers the better ones", lf_init_dpo},
     {"rlhf", "a published model, chats, preferences -> reward model -> PPO -> files", lf_init_rlhf},
-    {"grpo", "questions with answers that can be checked -> a model that gives more right ones", lf_init_grpo},
+    {"grpo", "questions with answers that can be checked -> a model that gives more right ones",
+     lf_init_grpo},
 };
 #define N_USES (sizeof uses / sizeof uses[0])
 
@@ -83,7 +89,8 @@ static int run_init(lf_cmd *c, lf_err *err)
         for (size_t i = 0; i < N_USES; i++) {
             if (!c->json)
                 printf("%-10s %s\n", uses[i].use, uses[i].what);
-            json_array_append_new(list, json_pack("{s:s, s:s}", "use", uses[i].use, "what", uses[i].what));
+            json_array_append_new(
+                list, json_pack("{s:s, s:s}", "use", uses[i].use, "what", uses[i].what));
         }
         if (c->json)
             return lf_cmd_print_json(json_pack("{s:o}", "uses", list), err);
@@ -98,7 +105,8 @@ static int run_init(lf_cmd *c, lf_err *err)
     }
     if (at == N_USES) {
         const char *near = lf_nearest(use, names, N_USES);
-        return lf_fail(err, LF_EINVAL, "there is no pipeline for \"%s\"%s%s; `init --list` lists them", use,
+        return lf_fail(err, LF_EINVAL,
+                       "there is no pipeline for \"%s\"%s%s; `init --list` lists them", use,
                        near != NULL ? "; did you mean " : "", near != NULL ? near : "");
     }
     lf_buf b;
@@ -118,4 +126,5 @@ static int run_init(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_init = {.table = &init_table, .words = "[USE]", .max_words = 1, .run = run_init};
+const lf_cmd_def lf_cmd_init = {
+    .table = &init_table, .words = "[USE]", .max_words = 1, .run = run_init};

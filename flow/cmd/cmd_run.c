@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run, submit and resume: the same course with another beginning. exec: the wrapper, which jobs call.
+ * run, submit and resume: the same course with another beginning. exec: the wrapper, which jobs
+ * call.
  */
 #include "config.h"
 
@@ -11,28 +12,32 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/sched/chain.h"
 #include "flow/cmd/cmd_batch.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
-#include "flow/sched/drive.h"
+#include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
 #include "flow/plan/pipeline_priv.h"
-#include "flow/cmd/prep.h"
-#include "flow/sched/sched.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
+#include "flow/sched/chain.h"
+#include "flow/sched/drive.h"
+#include "flow/sched/sched.h"
 
-#define DRIVE_ROWS                                                                                                     \
-    LF_CMD_COMMON,                                                                                                     \
-        LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),  \
-        LF_CMD_ROW("accept", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                                    \
-                   "a changed setting that shall not restart its stage, may be repeated"),                             \
-        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's"),                 \
-        LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "run this stage only, may be repeated"),             \
-        LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),                            \
-        LF_CMD_ROW("from", LF_OPT_STR, 0, NULL, NULL, "run this stage and what needs it; what is done stays"),         \
-        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL, "start also what cannot fit in memory or on disk"),               \
+#define DRIVE_ROWS                                                                                 \
+    LF_CMD_COMMON,                                                                                 \
+        LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                   \
+                   "section.key=value over the file, may be repeated"),                            \
+        LF_CMD_ROW("accept", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                \
+                   "a changed setting that shall not restart its stage, may be repeated"),         \
+        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's"),  \
+        LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                  \
+                   "run this stage only, may be repeated"),                                        \
+        LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),        \
+        LF_CMD_ROW("from", LF_OPT_STR, 0, NULL, NULL,                                              \
+                   "run this stage and what needs it; what is done stays"),                        \
+        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL,                                           \
+                   "start also what cannot fit in memory or on disk"),                             \
         LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors")
 
 static const lf_opt run_rows[] = {
@@ -45,15 +50,21 @@ static const lf_opt submit_rows[] = {
     LF_CMD_BATCH_ROWS,
     LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
 };
-LF_CMD_TABLE(submit, "hand a pipeline to its scheduler, all stages at once (local: the same as run)", submit_rows);
+LF_CMD_TABLE(submit,
+             "hand a pipeline to its scheduler, all stages at once (local: the same as run)",
+             submit_rows);
 static const lf_opt resume_rows[] = {
     DRIVE_ROWS,
     LF_CMD_BATCH_ROWS,
-    LF_CMD_ROW("local", LF_OPT_BOOL, 0, "no", NULL, "on this machine, whatever the scheduler of the pipeline"),
-    LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, NULL, NULL, "the edited pipeline file; default: the run's own"),
-    LF_CMD_ROW("restart", LF_OPT_BOOL, 0, "no", NULL, "start unfinished stages over instead of from their checkpoints"),
+    LF_CMD_ROW("local", LF_OPT_BOOL, 0, "no", NULL,
+               "on this machine, whatever the scheduler of the pipeline"),
+    LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, NULL, NULL,
+               "the edited pipeline file; default: the run's own"),
+    LF_CMD_ROW("restart", LF_OPT_BOOL, 0, "no", NULL,
+               "start unfinished stages over instead of from their checkpoints"),
 };
-LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved", resume_rows);
+LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
+             resume_rows);
 
 static const char **list_of(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
 {
@@ -82,22 +93,26 @@ static void say_nothing(void *user, const char *text)
 static int set_estimate(lf_prep *p, json_t *st, const json_t *plan, lf_err *err)
 {
     const lf_submitter *sub = NULL;
-    if (lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), NULL) < 0 ||
-        !lf_chain_by_links(json_object_get(st, "resources"), json_object_get(p->doc, "site"), sub->can))
+    if (lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), NULL) <
+            0 ||
+        !lf_chain_by_links(json_object_get(st, "resources"), json_object_get(p->doc, "site"),
+                           sub->can))
         return 0;
     double rate = lf_cost_stored_rate(p, json_string_value(json_object_get(st, "kind")));
     double s = lf_chain_estimate_s(plan, rate);
     return s > 0 ? lf_json_set_new(st, "estimate_s", json_real(s), err) : 0;
 }
 
-/* Keep the answers with the stages: the run remembers what it was expected to cost, which later gives rates. */
+/* Keep the answers with the stages: the run remembers what it was expected to cost, which later
+ * gives rates. */
 static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 {
     json_t *costs = NULL;
     int rc = lf_cost_ask(&costs, p, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(costs); i++) {
         json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        json_t *st = lf_view_stage(&p->view, json_string_value(json_object_get(row, "name")))->stage;
+        json_t *st =
+            lf_view_stage(&p->view, json_string_value(json_object_get(row, "name")))->stage;
         if (plan != NULL)
             rc = lf_json_set_new(st, "plan", json_incref(plan), err);
         if (rc == 0 && plan != NULL)
@@ -152,9 +167,12 @@ static json_t *summary(const lf_run_view *v, int code)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < v->n; i++)
-        json_array_append_new(rows, json_pack("{s:O, s:s, s:s}", "name", json_object_get(v->stages[i].stage, "name"), "state",
-                                              lf_state_name(v->stages[i].state), "reason", v->stages[i].reason));
-    return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code, "stages", rows);
+        json_array_append_new(rows, json_pack("{s:O, s:s, s:s}", "name",
+                                              json_object_get(v->stages[i].stage, "name"), "state",
+                                              lf_state_name(v->stages[i].state), "reason",
+                                              v->stages[i].reason));
+    return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code,
+                     "stages", rows);
 }
 
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
@@ -192,7 +210,8 @@ static bool wants_dry_run(const lf_cmd *c)
 static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_prep *p, lf_err *err)
 {
     const char *cmd = c->def->table->stage;
-    bool here = strcmp(cmd, "run") == 0 || (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
+    bool here =
+        strcmp(cmd, "run") == 0 || (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
     int rc = lf_submitter_find(out, json_string_value(json_object_get(p->doc, "scheduler")), err);
     if (rc < 0 || !here)
         return rc;
@@ -200,9 +219,12 @@ static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_pr
     for (size_t i = 0; i < p->view.n; i++) {
         const json_t *st = p->view.stages[i].stage;
         if (json_integer_value(json_object_get(json_object_get(st, "resources"), "nodes")) > 1)
-            return lf_fail(err, LF_EINVAL, "stage %s asks for %d nodes; this machine is one (submit hands it to its scheduler)",
+            return lf_fail(err, LF_EINVAL,
+                           "stage %s asks for %d nodes; this machine is one (submit hands it to "
+                           "its scheduler)",
                            json_string_value(json_object_get(st, "name")),
-                           (int)json_integer_value(json_object_get(json_object_get(st, "resources"), "nodes")));
+                           (int)json_integer_value(
+                               json_object_get(json_object_get(st, "resources"), "nodes")));
     }
     return 0;
 }
@@ -220,14 +242,20 @@ static int check_no_jobs(lf_prep *p, lf_err *err)
     return rc;
 }
 
-static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_select *select, const json_t *accepted,
-                      bool restart, lf_err *err)
+static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_select *select,
+                      const json_t *accepted, bool restart, lf_err *err)
 {
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
-    int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
-                                                 : (int)json_integer_value(json_object_get(p->doc, "jobs"));
-    lf_drive d = {.project = &p->project, .submitter = sub, .accepted = accepted, .fresh = restart,
-                  .jobs = jobs > 0 ? jobs : 1, .select = *select, .say = quiet ? say_nothing : say};
+    int jobs = lf_optset_is_set(c->opts, "jobs")
+                   ? (int)lf_optset_int(c->opts, "jobs")
+                   : (int)json_integer_value(json_object_get(p->doc, "jobs"));
+    lf_drive d = {.project = &p->project,
+                  .submitter = sub,
+                  .accepted = accepted,
+                  .fresh = restart,
+                  .jobs = jobs > 0 ? jobs : 1,
+                  .select = *select,
+                  .say = quiet ? say_nothing : say};
     int code = 1, rc = check_no_jobs(p, err);
     if (rc == 0)
         rc = lf_drive_run(&d, &p->view.run, &code, err);
@@ -237,20 +265,32 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
     return rc < 0 ? rc : finish(c, p, code, err);
 }
 
-static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const json_t *accepted, bool restart, lf_err *err)
+static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const json_t *accepted,
+                 bool restart, lf_err *err)
 {
     size_t n_only = 0;
     const char **only = list_of(c, "only", &n_only, err);
-    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json, batch = (sub->can & LF_CAN_BATCH) != 0;
-    lf_select select = {.only = only, .n_only = n_only, .until = lf_optset_str(c->opts, "until"),
+    bool quiet = lf_optset_bool(c->opts, "quiet") || c->json,
+         batch = (sub->can & LF_CAN_BATCH) != 0;
+    lf_select select = {.only = only,
+                        .n_only = n_only,
+                        .until = lf_optset_str(c->opts, "until"),
                         .from = lf_optset_str(c->opts, "from")};
     const lf_project here = {.root = p->pipeline.project}; /* a dry run makes no project */
-    lf_batch b = {.project = p->has_project ? &p->project : &here, .submitter = sub, .accepted = accepted, .fresh = restart, .select = select,
+    lf_batch b = {.project = p->has_project ? &p->project : &here,
+                  .submitter = sub,
+                  .accepted = accepted,
+                  .fresh = restart,
+                  .select = select,
                   .say = quiet ? say_nothing : say};
     int rc = only == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && wants_dry_run(c)) {
-        rc = batch ? lf_cmd_batch_dry_run(c, p, &b, err)
-                   : lf_fail(err, LF_EINVAL, "scheduler = %s has no job scripts; `loong-flow plan` tells what would run", sub->name);
+        rc = batch
+                 ? lf_cmd_batch_dry_run(c, p, &b, err)
+                 : lf_fail(
+                       err, LF_EINVAL,
+                       "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
+                       sub->name);
         free(only);
         return rc;
     }
@@ -259,7 +299,8 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const jso
     if (rc == 0 && !quiet)
         printf("run %s\n", p->view.run.id), fflush(stdout);
     if (rc == 0)
-        rc = batch ? lf_cmd_batch_submit(c, p, &b, err) : drive_here(c, p, sub, &select, accepted, restart, err);
+        rc = batch ? lf_cmd_batch_submit(c, p, &b, err)
+                   : drive_here(c, p, sub, &select, accepted, restart, err);
     free(only);
     return rc;
 }
@@ -276,13 +317,16 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
         return rc;
     bool untidy = (sub->can & LF_CAN_BATCH) != 0 && lf_batch_untidy(&p->view);
     if (p->has_run && all_done(p) && !untidy && !wants_dry_run(c)) {
-        rc = p->changed && takes_over(p) ? lf_prep_commit(p, err) : 0; /* gc must know what this run stands on */
+        rc = p->changed && takes_over(p) ? lf_prep_commit(p, err)
+                                         : 0; /* gc must know what this run stands on */
         if (rc < 0)
             return rc;
         if (!c->json && !lf_optset_bool(c->opts, "quiet"))
             printf("nothing to do: %s (run %s)\n",
-                   has_purged(p) ? "every result that is wanted is there; what was purged on the way is not needed"
-                                         : "every stage is done", p->view.run.id);
+                   has_purged(p) ? "every result that is wanted is there; what was purged on the "
+                                   "way is not needed"
+                                 : "every stage is done",
+                   p->view.run.id);
         return c->json ? finish(c, p, 0, err) : 0;
     }
     rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);
@@ -317,21 +361,27 @@ static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *e
 
 static int run_run(lf_cmd *c, lf_err *err)
 {
-    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini", .create = !wants_dry_run(c),
+    lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
+                      .create = !wants_dry_run(c),
                       .fresh_run = lf_optset_bool(c->opts, "new")};
     return prepare_and_drive(c, &a, false, err);
 }
 
 static int run_resume(lf_cmd *c, lf_err *err)
 {
-    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"), .resume = true, .run_word = lf_cmd_word(c, 0),
+    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"),
+                      .resume = true,
+                      .run_word = lf_cmd_word(c, 0),
                       .project = lf_optset_str(c->opts, "project")};
     return prepare_and_drive(c, &a, lf_optset_bool(c->opts, "restart"), err);
 }
 
-const lf_cmd_def lf_cmd_run = {.table = &run_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
-const lf_cmd_def lf_cmd_submit = {.table = &submit_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
-const lf_cmd_def lf_cmd_resume = {.table = &resume_table, .words = "[RUN]", .max_words = 1, .run = run_resume};
+const lf_cmd_def lf_cmd_run = {
+    .table = &run_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
+const lf_cmd_def lf_cmd_submit = {
+    .table = &submit_table, .words = "[PIPELINE]", .max_words = 1, .run = run_run};
+const lf_cmd_def lf_cmd_resume = {
+    .table = &resume_table, .words = "[RUN]", .max_words = 1, .run = run_resume};
 
 /* ---- exec ---- */
 
@@ -348,8 +398,10 @@ static int run_exec(lf_cmd *c, lf_err *err)
 {
     if (lf_optset_str(c->opts, "project") == NULL)
         return lf_fail(err, LF_EINVAL, "--project is missing");
-    lf_exec_args a = {.run_dir = lf_optset_str(c->opts, "run_dir"), .stage = lf_optset_str(c->opts, "stage"),
-                      .attempt = (int)lf_optset_int(c->opts, "attempt"), .token = lf_optset_str(c->opts, "token"),
+    lf_exec_args a = {.run_dir = lf_optset_str(c->opts, "run_dir"),
+                      .stage = lf_optset_str(c->opts, "stage"),
+                      .attempt = (int)lf_optset_int(c->opts, "attempt"),
+                      .token = lf_optset_str(c->opts, "token"),
                       .project = lf_optset_str(c->opts, "project")};
     int code = lf_exec_main(&a, err);
     if (err->rc != 0)
@@ -357,4 +409,5 @@ static int run_exec(lf_cmd *c, lf_err *err)
     return code;
 }
 
-const lf_cmd_def lf_cmd_exec = {.table = &exec_table, .words = "", .max_words = 0, .hidden = true, .run = run_exec};
+const lf_cmd_def lf_cmd_exec = {
+    .table = &exec_table, .words = "", .max_words = 0, .hidden = true, .run = run_exec};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * show: everything known about a run or one of its stages. explain: why a stage would run, or not. diff: in what two runs
- * differ, settings and results.
+ * show: everything known about a run or one of its stages. explain: why a stage would run, or not.
+ * diff: in what two runs differ, settings and results.
  */
 #include "config.h"
 
@@ -13,16 +13,17 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
-#include "flow/sched/describe.h"
 #include "flow/cmd/prep.h"
 #include "flow/run/series.h"
+#include "flow/sched/describe.h"
 
 static const lf_opt show_rows[] = {LF_CMD_COMMON};
 LF_CMD_TABLE(show, "everything known about a run, or about one of its stages", show_rows);
 static const lf_opt explain_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, "pipeline.ini", NULL, "pipeline file"),
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "section.key=value over the file, may be repeated"),
+    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
+               "section.key=value over the file, may be repeated"),
 };
 LF_CMD_TABLE(explain, "why would this stage run, or why not?", explain_rows);
 static const lf_opt diff_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
@@ -35,16 +36,21 @@ static json_t *attempts_json(const lf_stage_view *s)
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
-        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts ? s->attempts[inc->attempt - 1] : NULL;
-        json_t *o = json_pack("{s:i, s:i, s:s, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}", "attempt", inc->attempt,
-                              "epoch", inc->epoch, "dir", inc->dir, "host",
-                              json_object_get(json_object_get(inc->claim, "process"), "host"), "t_start",
-                              json_object_get(inc->claim, "t"), "t_end", json_object_get(inc->end, "t_end"), "state",
-                              json_object_get(inc->end, "state"), "class", json_object_get(inc->end, "class"), "reason",
-                              json_object_get(inc->end, "reason"), "resume", json_object_get(inc->started, "resume"),
-                              "accepted", json_object_get(att, "accepted"));
+        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
+                                ? s->attempts[inc->attempt - 1]
+                                : NULL;
+        json_t *o = json_pack(
+            "{s:i, s:i, s:s, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}", "attempt",
+            inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "host",
+            json_object_get(json_object_get(inc->claim, "process"), "host"), "t_start",
+            json_object_get(inc->claim, "t"), "t_end", json_object_get(inc->end, "t_end"), "state",
+            json_object_get(inc->end, "state"), "class", json_object_get(inc->end, "class"),
+            "reason", json_object_get(inc->end, "reason"), "resume",
+            json_object_get(inc->started, "resume"), "accepted", json_object_get(att, "accepted"));
         if (o != NULL && json_object_get(att, "resources") != NULL)
-            json_object_set(o, "resources", json_object_get(att, "resources")); /* as asked, after the failure policy */
+            json_object_set(
+                o, "resources",
+                json_object_get(att, "resources")); /* as asked, after the failure policy */
         json_array_append_new(list, o);
     }
     return list;
@@ -52,9 +58,10 @@ static json_t *attempts_json(const lf_stage_view *s)
 
 static json_t *stage_json(const lf_stage_view *s)
 {
-    static const char *const keys[] = {"options", "identity", "numeric", "operational", "model", "inputs", "after", "deps",
-                                       "exe", "plan", "adopted", "time_limit_s", "memory_bytes", "grace_s", "resources",
-                                       "spec_version"};
+    static const char *const keys[] = {"options",      "identity", "numeric",   "operational",
+                                       "model",        "inputs",   "after",     "deps",
+                                       "exe",          "plan",     "adopted",   "time_limit_s",
+                                       "memory_bytes", "grace_s",  "resources", "spec_version"};
     json_t *o = lf_describe_stage(s);
     for (size_t i = 0; o != NULL && i < sizeof keys / sizeof keys[0]; i++)
         if (json_object_get(s->stage, keys[i]) != NULL)
@@ -77,7 +84,8 @@ static void print_value(const char *key, const json_t *v)
             print_value(i == 0 ? key : "", json_array_get(v, i));
         return;
     }
-    char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL) : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL)
+                                   : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     printf("    %-18s ", key);
     lf_print_safe(text != NULL ? text : "");
     putchar('\n');
@@ -96,7 +104,8 @@ static void print_object(const char *title, json_t *o)
 static void print_stage(json_t *o)
 {
     char when[21], dur[32];
-    printf("%s (%s): %s", json_string_value(json_object_get(o, "name")), json_string_value(json_object_get(o, "kind")),
+    printf("%s (%s): %s", json_string_value(json_object_get(o, "name")),
+           json_string_value(json_object_get(o, "kind")),
            json_string_value(json_object_get(o, "state")));
     const char *reason = json_string_value(json_object_get(o, "reason"));
     if (reason[0] != '\0') {
@@ -120,19 +129,25 @@ static void print_stage(json_t *o)
         const json_t *inc = json_array_get(incs, i);
         const json_t *t0 = json_object_get(inc, "t_start"), *t1 = json_object_get(inc, "t_end");
         const char *st = json_string_value(json_object_get(inc, "state"));
-        printf("  attempt %d epoch %d  %s  %s  %s  %s\n", (int)json_integer_value(json_object_get(inc, "attempt")),
-               (int)json_integer_value(json_object_get(inc, "epoch")), lf_time_iso(when, json_number_value(t0)),
-               t1 != NULL ? lf_fmt_duration(dur, sizeof dur, json_number_value(t1) - json_number_value(t0)) : "-",
+        printf("  attempt %d epoch %d  %s  %s  %s  %s\n",
+               (int)json_integer_value(json_object_get(inc, "attempt")),
+               (int)json_integer_value(json_object_get(inc, "epoch")),
+               lf_time_iso(when, json_number_value(t0)),
+               t1 != NULL
+                   ? lf_fmt_duration(dur, sizeof dur, json_number_value(t1) - json_number_value(t0))
+                   : "-",
                st != NULL ? st : "no end record", json_string_value(json_object_get(inc, "dir")));
     }
     const char *k;
     json_object_foreach(outs, k, v)
     {
-        printf("  output %s: %s, %s in %lld file%s, %s/%s\n", k, json_string_value(json_object_get(v, "kind")),
+        printf("  output %s: %s, %s in %lld file%s, %s/%s\n", k,
+               json_string_value(json_object_get(v, "kind")),
                lf_fmt_bytes(dur, sizeof dur, json_number_value(json_object_get(v, "bytes"))),
                (long long)json_integer_value(json_object_get(v, "files")),
                json_integer_value(json_object_get(v, "files")) == 1 ? "" : "s",
-               json_string_value(json_object_get(o, "result_dir")), json_string_value(json_object_get(v, "path")));
+               json_string_value(json_object_get(o, "result_dir")),
+               json_string_value(json_object_get(v, "path")));
     }
 }
 
@@ -140,25 +155,29 @@ static int show_view(lf_cmd *c, lf_run_view *v, const char *stage, lf_err *err)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < v->n; i++)
-        if (stage == NULL || strcmp(stage, json_string_value(json_object_get(v->stages[i].stage, "name"))) == 0)
+        if (stage == NULL ||
+            strcmp(stage, json_string_value(json_object_get(v->stages[i].stage, "name"))) == 0)
             json_array_append_new(list, stage_json(&v->stages[i]));
     if (json_array_size(list) == 0) {
         json_decref(list);
-        return lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id, stage != NULL ? stage : "");
+        return lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+                       stage != NULL ? stage : "");
     }
     if (c->json)
         return lf_cmd_print_json(json_pack("{s:s, s:O, s:s, s:i, s:o}", "run", v->run.id, "name",
-                                           json_object_get(v->run.doc, "name"), "dir", v->run.dir, "rev", v->run.rev,
-                                           "stages", list), err);
-    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id, json_string_value(json_object_get(v->run.doc, "name")),
-           v->run.dir, v->run.rev);
+                                           json_object_get(v->run.doc, "name"), "dir", v->run.dir,
+                                           "rev", v->run.rev, "stages", list),
+                                 err);
+    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id,
+           json_string_value(json_object_get(v->run.doc, "name")), v->run.dir, v->run.rev);
     for (size_t i = 0; i < json_array_size(list); i++)
         print_stage(json_array_get(list, i));
     json_decref(list);
     return 0;
 }
 
-/* `show`, `show RUN`, `show STAGE`, `show RUN STAGE`: one word is a stage when the newest run has one of that name. */
+/* `show`, `show RUN`, `show STAGE`, `show RUN STAGE`: one word is a stage when the newest run has
+ * one of that name. */
 static int run_show(lf_cmd *c, lf_err *err)
 {
     lf_project p;
@@ -181,7 +200,8 @@ static int run_show(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_show = {.table = &show_table, .words = "[RUN] [STAGE]", .max_words = 2, .run = run_show};
+const lf_cmd_def lf_cmd_show = {
+    .table = &show_table, .words = "[RUN] [STAGE]", .max_words = 2, .run = run_show};
 
 /* ---- explain ---- */
 
@@ -194,7 +214,10 @@ static int run_explain(lf_cmd *c, lf_err *err)
         return LF_ENOMEM;
     for (size_t i = 0; i < n; i++)
         sets[i] = lf_optset_str_at(c->opts, "set", i);
-    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"), .sets = sets, .n_sets = n, .tables = c->tables,
+    lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"),
+                      .sets = sets,
+                      .n_sets = n,
+                      .tables = c->tables,
                       .exe_missing_ok = true};
     int rc = lf_prep_make(&p, &a, err);
     free(sets);
@@ -209,8 +232,9 @@ static int run_explain(lf_cmd *c, lf_err *err)
         if (lf_cmd_word(c, 0) != NULL && strcmp(lf_cmd_word(c, 0), name) != 0)
             continue;
         lf_prep_explain(&p, s, NULL, &will, why, sizeof why);
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:s}", "name", name, "state", lf_state_name(s->state),
-                                              "will_run", (int)will, "why", why));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:s}", "name", name, "state",
+                                              lf_state_name(s->state), "will_run", (int)will, "why",
+                                              why));
     }
     if (json_array_size(rows) == 0)
         rc = lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline", lf_cmd_word(c, 0));
@@ -228,11 +252,13 @@ static int run_explain(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_explain = {.table = &explain_table, .words = "[STAGE]", .max_words = 1, .run = run_explain};
+const lf_cmd_def lf_cmd_explain = {
+    .table = &explain_table, .words = "[STAGE]", .max_words = 1, .run = run_explain};
 
 /* ---- diff ---- */
 
-static void diff_value(json_t *out, const char *stage, const char *what, const json_t *a, const json_t *b)
+static void diff_value(json_t *out, const char *stage, const char *what, const json_t *a,
+                       const json_t *b)
 {
     if (a == b || (a != NULL && b != NULL && json_equal(a, b)))
         return;
@@ -247,11 +273,13 @@ static void diff_value(json_t *out, const char *stage, const char *what, const j
             free(text);
         }
     }
-    if (strncmp(what, "input ", 6) == 0 || strcmp(what, "spec") == 0 || strcmp(what, "executable") == 0) /* spec ids and hashes say only that they differ */
+    if (strncmp(what, "input ", 6) == 0 || strcmp(what, "spec") == 0 ||
+        strcmp(what, "executable") == 0) /* spec ids and hashes say only that they differ */
         for (int i = 0; i < 2; i++) {
             const char *text = json_string_value(json_object_get(o, i == 0 ? "a" : "b"));
             if (text != NULL)
-                json_object_set_new(o, i == 0 ? "a" : "b", json_sprintf("%.24s%s", text, strlen(text) > 24 ? "..." : ""));
+                json_object_set_new(o, i == 0 ? "a" : "b",
+                                    json_sprintf("%.24s%s", text, strlen(text) > 24 ? "..." : ""));
         }
     json_array_append_new(out, o);
 }
@@ -276,26 +304,34 @@ static void diff_maps(json_t *out, const char *stage, const char *prefix, json_t
 static json_t *last_metrics(const lf_stage_view *s)
 {
     json_t *r = s != NULL ? lf_metrics_records(s, NULL) : NULL;
-    json_t *last = json_incref(json_array_get(r, json_array_size(r) > 0 ? json_array_size(r) - 1 : 0));
+    json_t *last =
+        json_incref(json_array_get(r, json_array_size(r) > 0 ? json_array_size(r) - 1 : 0));
     json_decref(r);
     json_object_del(last, "t");
     return last;
 }
 
-static void diff_stage(json_t *out, const char *name, const lf_stage_view *a, const lf_stage_view *b)
+static void diff_stage(json_t *out, const char *name, const lf_stage_view *a,
+                       const lf_stage_view *b)
 {
     if (a == NULL || b == NULL) {
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "stage", name, "what", "stage", "a",
-                                             a != NULL ? "there" : "missing", "b", b != NULL ? "there" : "missing"));
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "stage", name, "what", "stage",
+                                             "a", a != NULL ? "there" : "missing", "b",
+                                             b != NULL ? "there" : "missing"));
         return;
     }
-    diff_value(out, name, "kind", json_object_get(a->stage, "kind"), json_object_get(b->stage, "kind"));
-    diff_maps(out, name, "", json_object_get(a->stage, "options"), json_object_get(b->stage, "options"));
-    diff_maps(out, name, "model.", json_object_get(a->stage, "model"), json_object_get(b->stage, "model"));
+    diff_value(out, name, "kind", json_object_get(a->stage, "kind"),
+               json_object_get(b->stage, "kind"));
+    diff_maps(out, name, "", json_object_get(a->stage, "options"),
+              json_object_get(b->stage, "options"));
+    diff_maps(out, name, "model.", json_object_get(a->stage, "model"),
+              json_object_get(b->stage, "model"));
     diff_maps(out, name, "input ", json_object_get(json_object_get(a->stage, "spec"), "inputs"),
               json_object_get(json_object_get(b->stage, "spec"), "inputs"));
-    diff_value(out, name, "spec", json_object_get(a->stage, "spec_id"), json_object_get(b->stage, "spec_id"));
-    diff_maps(out, name, "resource ", json_object_get(a->stage, "resources"), json_object_get(b->stage, "resources"));
+    diff_value(out, name, "spec", json_object_get(a->stage, "spec_id"),
+               json_object_get(b->stage, "spec_id"));
+    diff_maps(out, name, "resource ", json_object_get(a->stage, "resources"),
+              json_object_get(b->stage, "resources"));
     diff_value(out, name, "executable", json_object_get(json_object_get(a->stage, "exe"), "sha256"),
                json_object_get(json_object_get(b->stage, "exe"), "sha256"));
     json_t *ma = last_metrics(a), *mb = last_metrics(b);
@@ -306,8 +342,10 @@ static void diff_stage(json_t *out, const char *name, const lf_stage_view *a, co
 
 static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
 {
-    static const lf_column cols[] = {{"stage", "STAGE", false, false}, {"what", "WHAT", false, false},
-                                     {"a", "FIRST", false, false},     {"b", "SECOND", false, false}};
+    static const lf_column cols[] = {{"stage", "STAGE", false, false},
+                                     {"what", "WHAT", false, false},
+                                     {"a", "FIRST", false, false},
+                                     {"b", "SECOND", false, false}};
     json_t *out = json_array();
     for (size_t i = 0; i < a->n; i++) {
         const char *name = json_string_value(json_object_get(a->stages[i].stage, "name"));
@@ -319,7 +357,8 @@ static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
             diff_stage(out, name, NULL, &b->stages[i]);
     }
     if (c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:s, s:o}", "a", a->run.id, "b", b->run.id, "differences", out), err);
+        return lf_cmd_print_json(
+            json_pack("{s:s, s:s, s:o}", "a", a->run.id, "b", b->run.id, "differences", out), err);
     int rc = 0;
     if (json_array_size(out) == 0)
         puts("no difference");
@@ -351,4 +390,5 @@ static int run_diff(lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const lf_cmd_def lf_cmd_diff = {.table = &diff_table, .words = "RUN RUN", .max_words = 2, .run = run_diff};
+const lf_cmd_def lf_cmd_diff = {
+    .table = &diff_table, .words = "RUN RUN", .max_words = 2, .run = run_diff};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status: the stages of a run by evidence, or the runs of a project. What is printed was judged from run directories, so it
- * is right even when the ledger cannot be opened; the ledger only tells which of many runs need not be looked at.
+ * status: the stages of a run by evidence, or the runs of a project. What is printed was judged
+ * from run directories, so it is right even when the ledger cannot be opened; the ledger only tells
+ * which of many runs need not be looked at.
  */
 #include "config.h"
 
@@ -14,30 +15,38 @@
 #include "engine/base/io.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/cmd/cmds.h"
+#include "flow/record/record.h"
 #include "flow/run/asking.h"
 #include "flow/run/classify.h"
-#include "flow/cmd/cmds.h"
 #include "flow/sched/describe.h"
-#include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
 static const lf_opt status_rows[] = {
-    LF_CMD_COMMON, LF_CMD_COLUMNS,
-    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "list the runs of the project instead, newest first"),
-    LF_CMD_ROW("state", LF_OPT_STR, 0, NULL, NULL, "with --all: runs in these states, comma-separated"),
-    LF_CMD_ROW("since", LF_OPT_STR, 0, NULL, NULL, "with --all: runs made since a date (2026-11-22, 2026-11-22T13:00) or a time ago (2d, 12h)"),
+    LF_CMD_COMMON,
+    LF_CMD_COLUMNS,
+    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL,
+               "list the runs of the project instead, newest first"),
+    LF_CMD_ROW("state", LF_OPT_STR, 0, NULL, NULL,
+               "with --all: runs in these states, comma-separated"),
+    LF_CMD_ROW("since", LF_OPT_STR, 0, NULL, NULL,
+               "with --all: runs made since a date (2026-11-22, 2026-11-22T13:00) or a time ago "
+               "(2d, 12h)"),
     LF_CMD_ROW("tag", LF_OPT_STR, 0, NULL, NULL, "with --all: runs that have this tag"),
     LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "with --all: at most this many runs, 0 = all"),
 };
 LF_CMD_TABLE(status, "state of a run and its stages, or the runs of the project", status_rows);
 
 static const lf_column stage_cols[] = {
-    {"name", "STAGE", false, false},       {"kind", "KIND", false, false},     {"state", "STATE", false, false},
-    {"attempts", "TRY", true, false},      {"done_text", "STEP", true, false}, {"time_text", "TIME", true, false},
-    {"reason", "REASON", false, false},    {"epoch", "EPOCH", true, true},     {"class", "CLASS", false, true},
-    {"dir", "DIRECTORY", false, true},     {"spec_id", "SPEC", false, true},   {"step", "STEP", true, true},
-    {"steps", "STEPS", true, true},        {"eta_text", "LEFT", true, true},   {"segments", "SEGMENTS", true, true},
-    {"jobid", "JOB", false, true},         {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
+    {"name", "STAGE", false, false},        {"kind", "KIND", false, false},
+    {"state", "STATE", false, false},       {"attempts", "TRY", true, false},
+    {"done_text", "STEP", true, false},     {"time_text", "TIME", true, false},
+    {"reason", "REASON", false, false},     {"epoch", "EPOCH", true, true},
+    {"class", "CLASS", false, true},        {"dir", "DIRECTORY", false, true},
+    {"spec_id", "SPEC", false, true},       {"step", "STEP", true, true},
+    {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
+    {"segments", "SEGMENTS", true, true},   {"jobid", "JOB", false, true},
+    {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
 };
 static const lf_format stage_formats[] = {
     {"progress", "name,state,done_text,time_text,eta_text,segments"},
@@ -45,13 +54,20 @@ static const lf_format stage_formats[] = {
     {"where", "name,state,dir"},
     {NULL, NULL},
 };
-static const lf_table stage_table = {stage_cols, sizeof stage_cols / sizeof stage_cols[0], stage_formats};
+static const lf_table stage_table = {stage_cols, sizeof stage_cols / sizeof stage_cols[0],
+                                     stage_formats};
 static const lf_column run_cols[] = {
-    {"run", "RUN", false, false},          {"name", "NAME", false, false},     {"state", "STATE", false, false},
-    {"stages_text", "DONE", true, false},  {"created_text", "CREATED", false, false}, {"tags_text", "TAGS", false, false},
-    {"rev", "REV", true, true},            {"dir", "DIRECTORY", false, true},
+    {"run", "RUN", false, false},
+    {"name", "NAME", false, false},
+    {"state", "STATE", false, false},
+    {"stages_text", "DONE", true, false},
+    {"created_text", "CREATED", false, false},
+    {"tags_text", "TAGS", false, false},
+    {"rev", "REV", true, true},
+    {"dir", "DIRECTORY", false, true},
 };
-static const lf_format run_formats[] = {{"ids", "run"}, {"where", "run,name,state,dir"}, {NULL, NULL}};
+static const lf_format run_formats[] = {
+    {"ids", "run"}, {"where", "run,name,state,dir"}, {NULL, NULL}};
 static const lf_table run_table = {run_cols, sizeof run_cols / sizeof run_cols[0], run_formats};
 
 /* ---- one run ---- */
@@ -61,15 +77,18 @@ static void add_texts(json_t *s)
     char b[64], d[32], when[21];
     json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"), *v;
     if (step != NULL && steps != NULL)
-        snprintf(b, sizeof b, "%lld/%lld", (long long)json_integer_value(step), (long long)json_integer_value(steps));
+        snprintf(b, sizeof b, "%lld/%lld", (long long)json_integer_value(step),
+                 (long long)json_integer_value(steps));
     else if (step != NULL)
         snprintf(b, sizeof b, "%lld", (long long)json_integer_value(step));
     if (step != NULL)
         json_object_set_new(s, "done_text", json_string(b));
     if ((v = json_object_get(s, "duration_s")) != NULL)
-        json_object_set_new(s, "time_text", json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
+        json_object_set_new(s, "time_text",
+                            json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
     if ((v = json_object_get(s, "eta_s")) != NULL)
-        json_object_set_new(s, "eta_text", json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
+        json_object_set_new(s, "eta_text",
+                            json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
     if ((v = json_object_get(s, "t_start")) != NULL)
         json_object_set_new(s, "start_text", json_string(lf_time_iso(when, json_number_value(v))));
     if ((v = json_object_get(json_object_get(s, "job"), "id")) != NULL)
@@ -85,8 +104,8 @@ static void print_failures(const json_t *stages)
         if (state == NULL || strcmp(state, "failed") != 0)
             continue;
         const char *cls = json_string_value(json_object_get(s, "class"));
-        lf_say("\n%s failed (%s); the last lines that matter:\n", json_string_value(json_object_get(s, "name")),
-               cls != NULL ? cls : "unknown");
+        lf_say("\n%s failed (%s); the last lines that matter:\n",
+               json_string_value(json_object_get(s, "name")), cls != NULL ? cls : "unknown");
         for (size_t k = 0; k < json_array_size(log); k++) {
             const char *line = json_string_value(json_array_get(log, k));
             lf_say("  | %s\n", line != NULL ? line : "");
@@ -129,8 +148,8 @@ struct filter {
     const char *states; /* comma-separated, NULL: any */
     double since;       /* 0: any */
     const char *tag;
-    json_t *tags;       /* run -> [tags], empty when the ledger does not tell */
-    json_t *known;      /* run -> state of those whose work is over, by the ledger */
+    json_t *tags;  /* run -> [tags], empty when the ledger does not tell */
+    json_t *known; /* run -> state of those whose work is over, by the ledger */
 };
 
 /* "2d" ago, or a date with or without a time, local. */
@@ -139,15 +158,20 @@ static int parse_since(double *out, const char *text, lf_err *err)
     int64_t ago = 0;
     struct tm tm = {.tm_isdst = -1};
     char rest = 0;
-    int n = sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%c", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &rest);
-    if (n >= 3 && n <= 6 && tm.tm_mon >= 1 && tm.tm_mon <= 12 && tm.tm_mday >= 1 && tm.tm_mday <= 31 && tm.tm_year >= 1970) {
+    int n = sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%c", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+                   &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &rest);
+    if (n >= 3 && n <= 6 && tm.tm_mon >= 1 && tm.tm_mon <= 12 && tm.tm_mday >= 1 &&
+        tm.tm_mday <= 31 && tm.tm_year >= 1970) {
         tm.tm_year -= 1900;
         tm.tm_mon--;
         *out = (double)mktime(&tm);
         return 0;
     }
     if (lf_parse_duration(&ago, text, NULL) < 0 || ago < 0)
-        return lf_fail(err, LF_EINVAL, "--since %s: a date such as 2026-11-22 or 2026-11-22T13:00, or a time ago such as 2d or 12h", text);
+        return lf_fail(err, LF_EINVAL,
+                       "--since %s: a date such as 2026-11-22 or 2026-11-22T13:00, or a time ago "
+                       "such as 2d or 12h",
+                       text);
     *out = lf_wall_s() - (double)ago;
     return 0;
 }
@@ -174,9 +198,13 @@ static int check_states(const char *list, lf_err *err)
             ok = ok || strcmp(names[i], word) == 0;
         const char *near = ok ? NULL : lf_nearest(word, names, 8);
         if (!ok)
-            return lf_fail(err, LF_EINVAL, "--state: there is no state \"%s\"%s%s%s", word, near != NULL ? "; did you mean " : "",
-                           near != NULL ? near : "; waiting, pending, running, done, failed, cancelled, purged, unknown",
-                           near != NULL ? "?" : "");
+            return lf_fail(
+                err, LF_EINVAL, "--state: there is no state \"%s\"%s%s%s", word,
+                near != NULL ? "; did you mean " : "",
+                near != NULL
+                    ? near
+                    : "; waiting, pending, running, done, failed, cancelled, purged, unknown",
+                near != NULL ? "?" : "");
     }
     return 0;
 }
@@ -200,13 +228,15 @@ static void ask_ledger(struct filter *f, const lf_project *p)
         const json_t *r = json_array_get(rows, i);
         const char *state = json_string_value(json_object_get(r, "state"));
         if (in_list("done,failed,cancelled", state))
-            json_object_set(f->known, json_string_value(json_object_get(r, "run")), json_object_get(r, "state"));
+            json_object_set(f->known, json_string_value(json_object_get(r, "run")),
+                            json_object_get(r, "state"));
     }
     json_decref(rows);
     lf_ledger_close(l);
 }
 
-/* May the run's state be taken from the ledger to pass it over? Not when somebody has touched it lately. */
+/* May the run's state be taken from the ledger to pass it over? Not when somebody has touched it
+ * lately. */
 static bool passed_over(const struct filter *f, const lf_run *r)
 {
     char hint[PATH_MAX];
@@ -231,7 +261,8 @@ static bool passed_over(const struct filter *f, const lf_run *r)
 static void add_run_texts(json_t *o, const struct filter *f)
 {
     char when[21], b[48];
-    json_t *stages = json_object_get(o, "stages"), *tags = json_object_get(f->tags, json_string_value(json_object_get(o, "run")));
+    json_t *stages = json_object_get(o, "stages"),
+           *tags = json_object_get(f->tags, json_string_value(json_object_get(o, "run")));
     size_t done = 0;
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const char *st = json_string_value(json_object_get(json_array_get(stages, i), "state"));
@@ -239,7 +270,9 @@ static void add_run_texts(json_t *o, const struct filter *f)
     }
     snprintf(b, sizeof b, "%zu/%zu", done, json_array_size(stages));
     json_object_set_new(o, "stages_text", json_string(b));
-    json_object_set_new(o, "created_text", json_string(lf_time_iso(when, json_number_value(json_object_get(o, "created")))));
+    json_object_set_new(
+        o, "created_text",
+        json_string(lf_time_iso(when, json_number_value(json_object_get(o, "created")))));
     if (tags == NULL)
         return;
     lf_buf text;
@@ -278,7 +311,9 @@ static int collect(json_t *rows, const struct filter *f, lf_run_list *l, size_t 
 static int status_all(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     const char *since = lf_optset_str(c->opts, "since");
-    struct filter f = {.states = lf_optset_str(c->opts, "state"), .tag = lf_optset_str(c->opts, "tag"), .tags = json_object(),
+    struct filter f = {.states = lf_optset_str(c->opts, "state"),
+                       .tag = lf_optset_str(c->opts, "tag"),
+                       .tags = json_object(),
                        .known = json_object()};
     lf_run_list l = {NULL, 0, 0};
     json_t *rows = json_array();
@@ -309,10 +344,15 @@ static int status_on(lf_cmd *c, const lf_project *p, lf_err *err)
     for (size_t i = 0; i < 4; i++)
         all = all || lf_optset_is_set(c->opts, for_all[i]);
     if (all && c->n_words > 0)
-        return lf_fail(err, LF_EINVAL, "either one run, or the runs of the project (--all and its filters)");
+        return lf_fail(err, LF_EINVAL,
+                       "either one run, or the runs of the project (--all and its filters)");
     return all ? status_all(c, p, err) : status_one(c, p, err);
 }
 
-static int run_status(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, status_on, err); }
+static int run_status(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, status_on, err);
+}
 
-const lf_cmd_def lf_cmd_status = {.table = &status_table, .words = "[RUN]", .max_words = 1, .run = run_status};
+const lf_cmd_def lf_cmd_status = {
+    .table = &status_table, .words = "[RUN]", .max_words = 1, .run = run_status};

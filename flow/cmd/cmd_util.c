@@ -29,7 +29,10 @@ int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err)
     return rc;
 }
 
-const char *lf_cmd_word(const lf_cmd *c, int i) { return i < c->n_words ? c->words[i] : NULL; }
+const char *lf_cmd_word(const lf_cmd *c, int i)
+{
+    return i < c->n_words ? c->words[i] : NULL;
+}
 
 /* Null members of objects, at any depth. */
 static void drop_nulls(json_t *v)
@@ -66,21 +69,30 @@ static int print_json(json_t *o, size_t flags, lf_err *err)
     return fflush(stdout) == 0 ? 0 : lf_fail_errno(err, "cannot write to standard output");
 }
 
-int lf_cmd_print_json(json_t *o, lf_err *err) { return print_json(o, JSON_INDENT(2), err); }
+int lf_cmd_print_json(json_t *o, lf_err *err)
+{
+    return print_json(o, JSON_INDENT(2), err);
+}
 
-int lf_cmd_print_json_line(json_t *o, lf_err *err) { return print_json(o, JSON_COMPACT, err); }
+int lf_cmd_print_json_line(json_t *o, lf_err *err)
+{
+    return print_json(o, JSON_COMPACT, err);
+}
 
 void lf_cmd_print_head(const json_t *run)
 {
-    const char *name = json_string_value(json_object_get(run, "name")), *state = json_string_value(json_object_get(run, "state"));
-    lf_say("run %s  %s  ", json_string_value(json_object_get(run, "run")), name != NULL ? name : "-");
+    const char *name = json_string_value(json_object_get(run, "name")),
+               *state = json_string_value(json_object_get(run, "state"));
+    lf_say("run %s  %s  ", json_string_value(json_object_get(run, "run")),
+           name != NULL ? name : "-");
     if (lf_colour() && state != NULL)
         printf("\033[%sm%s\033[0m\n", lf_state_colour(state), state);
     else
         printf("%s\n", state != NULL ? state : "");
 }
 
-int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err), lf_err *err)
+int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),
+                        lf_err *err)
 {
     lf_project p;
     int rc = lf_cmd_project(&p, c, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: a run until nothing of it lives any more. On a terminal a table that renews itself, elsewhere a line for every
- * change. It reads the run's directory only; the ledger is left alone. Exit: that of the run.
+ * watch: a run until nothing of it lives any more. On a terminal a table that renews itself,
+ * elsewhere a line for every change. It reads the run's directory only; the ledger is left alone.
+ * Exit: that of the run.
  */
 #include "config.h"
 
@@ -58,22 +59,25 @@ static void add_bar(lf_buf *b, const json_t *part)
     lf_buf_addf(b, "] %3d%%", (int)(p * 100));
 }
 
-/* Everything behind the bar: time, what is left, steps, segments, the loss, the job; the reason says why a job waits and
- * when its scheduler expects to start it. */
+/* Everything behind the bar: time, what is left, steps, segments, the loss, the job; the reason
+ * says why a job waits and when its scheduler expects to start it. */
 static void add_details(lf_buf *b, const json_t *s)
 {
     char t[32];
     const json_t *dur = json_object_get(s, "duration_s"), *eta = json_object_get(s, "eta_s");
-    const json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"), *job = json_object_get(s, "job");
+    const json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"),
+                 *job = json_object_get(s, "job");
     const json_t *loss = json_object_get(json_object_get(s, "metrics"), "loss");
     if (dur != NULL)
         lf_buf_addf(b, "  %s", lf_fmt_duration(t, sizeof t, json_number_value(dur)));
     if (eta != NULL)
         lf_buf_addf(b, ", %s left", lf_fmt_duration(t, sizeof t, json_number_value(eta)));
     if (step != NULL && steps != NULL)
-        lf_buf_addf(b, "  step %lld/%lld", (long long)json_integer_value(step), (long long)json_integer_value(steps));
+        lf_buf_addf(b, "  step %lld/%lld", (long long)json_integer_value(step),
+                    (long long)json_integer_value(steps));
     if (json_integer_value(json_object_get(s, "segments")) > 1)
-        lf_buf_addf(b, "  segment %lld", (long long)json_integer_value(json_object_get(s, "segments")));
+        lf_buf_addf(b, "  segment %lld",
+                    (long long)json_integer_value(json_object_get(s, "segments")));
     if (loss != NULL)
         lf_buf_addf(b, "  loss %.4f", json_number_value(loss));
     if (text_of(job, "id")[0] != '\0')
@@ -108,7 +112,8 @@ static void draw_stage(const json_t *s, bool colour, size_t width, size_t name_w
     lf_buf_init(&b);
     const char *state = text_of(s, "state");
     printf("  %-*s ", (int)name_width, text_of(s, "name"));
-    printf(colour ? "\033[%sm%-9s\033[0m " : "%.0s%-9s ", colour ? lf_state_colour(state) : "", state);
+    printf(colour ? "\033[%sm%-9s\033[0m " : "%.0s%-9s ", colour ? lf_state_colour(state) : "",
+           state);
     add_bar(&b, json_object_get(s, "progress"));
     add_details(&b, s);
     if (lf_buf_check(&b, NULL) == 0)
@@ -144,8 +149,10 @@ static void log_changes(const json_t *run, struct said *said)
     char when[21];
     for (size_t i = 0; i < json_array_size(stages) && i < MAX_STAGES; i++) {
         const json_t *s = json_array_get(stages, i), *part = json_object_get(s, "progress");
-        int epoch = (int)json_integer_value(json_object_get(s, "epoch")), tenth = (int)(json_number_value(part) * 10);
-        if (strcmp(said[i].state, text_of(s, "state")) == 0 && said[i].epoch == epoch && said[i].tenth == tenth)
+        int epoch = (int)json_integer_value(json_object_get(s, "epoch")),
+            tenth = (int)(json_number_value(part) * 10);
+        if (strcmp(said[i].state, text_of(s, "state")) == 0 && said[i].epoch == epoch &&
+            said[i].tenth == tenth)
             continue;
         lf_buf b;
         lf_buf_init(&b);
@@ -153,7 +160,8 @@ static void log_changes(const json_t *run, struct said *said)
             lf_buf_addf(&b, "  %3d%%", (int)(json_number_value(part) * 100));
         add_details(&b, s);
         if (lf_buf_check(&b, NULL) == 0)
-            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), text_of(s, "name"), text_of(s, "state"), b.data);
+            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), text_of(s, "name"),
+                   text_of(s, "state"), b.data);
         lf_buf_fini(&b);
         snprintf(said[i].state, sizeof said[i].state, "%s", text_of(s, "state"));
         said[i].epoch = epoch;
@@ -168,7 +176,8 @@ static int exit_for(const char *state)
 {
     if (strcmp(state, "done") == 0)
         return LF_FLOW_OK;
-    return strcmp(state, "pending") == 0 || strcmp(state, "waiting") == 0 ? LF_FLOW_STOPPED : LF_FLOW_FAILED;
+    return strcmp(state, "pending") == 0 || strcmp(state, "waiting") == 0 ? LF_FLOW_STOPPED
+                                                                          : LF_FLOW_FAILED;
 }
 
 static bool lives(const lf_run_view *v)
@@ -179,7 +188,8 @@ static bool lives(const lf_run_view *v)
     return false;
 }
 
-static int watch_loop(const lf_cmd *c, const lf_project *p, const char *run, struct said *said, lf_err *err)
+static int watch_loop(const lf_cmd *c, const lf_project *p, const char *run, struct said *said,
+                      lf_err *err)
 {
     size_t lines = 0;
     for (bool first = true;; first = false) {
@@ -225,6 +235,10 @@ static int watch_run(lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-static int run_watch(lf_cmd *c, lf_err *err) { return lf_cmd_with_project(c, watch_run, err); }
+static int run_watch(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, watch_run, err);
+}
 
-const lf_cmd_def lf_cmd_watch = {.table = &watch_table, .words = "[RUN]", .max_words = 1, .run = run_watch};
+const lf_cmd_def lf_cmd_watch = {
+    .table = &watch_table, .words = "[RUN]", .max_words = 1, .run = run_watch};

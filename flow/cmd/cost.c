@@ -25,13 +25,14 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
 #include "flow/job/exec.h"
-#include "flow/run/freeze.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/freeze.h"
 
 #define PLAN_TIMEOUT_S 120.0
 #define PLAN_MAX_BYTES ((size_t)4 << 20)
-#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
+#define NAME_BYTES                                                                                 \
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
 
 /* ---- running `lf-KIND --plan` ---- */
 
@@ -85,8 +86,8 @@ static void ranks_of(const json_t *stage, int64_t *all, int64_t *node)
     *all = *node * (json_is_integer(nodes) ? json_integer_value(nodes) : 1);
 }
 
-static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config, const char *dir,
-                    int64_t ranks, bool gpu, lf_err *err)
+static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config,
+                    const char *dir, int64_t ranks, bool gpu, lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
     if (pipe2(p.out, O_CLOEXEC) < 0)
@@ -97,7 +98,8 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
         close(p.out[1]);
         return rc;
     }
-    char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40], a7[] = "--device=cuda";
+    char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40],
+                   a7[] = "--device=cuda";
     snprintf(a6, sizeof a6, "--ranks=%lld", (long long)ranks);
     argv[0] = lf_strdup(exe, err);
     argv[1] = a1;
@@ -123,7 +125,8 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
         while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
         }
         if (!whole)
-            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", exe, PLAN_TIMEOUT_S);
+            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", exe,
+                         PLAN_TIMEOUT_S);
     }
     close(p.out[0]);
     close(p.err[0]);
@@ -133,13 +136,15 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
     return rc;
 }
 
-/* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a complaint about an input that
- * only is not made yet is none. Other failures leave the cost unknown. */
-static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_buf *out, const lf_buf *errtext, int status,
-                        lf_err *err)
+/* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a
+ * complaint about an input that only is not made yet is none. Other failures leave the cost
+ * unknown. */
+static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_buf *out,
+                        const lf_buf *errtext, int status, lf_err *err)
 {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        *refused = WIFEXITED(status) && WEXITSTATUS(status) == LF_FLOW_USAGE && strstr(errtext->data, LF_NOT_MADE) == NULL;
+        *refused = WIFEXITED(status) && WEXITSTATUS(status) == LF_FLOW_USAGE &&
+                   strstr(errtext->data, LF_NOT_MADE) == NULL;
         size_t n = errtext->len;
         while (n > 0 && errtext->data[n - 1] == '\n')
             n--;
@@ -162,8 +167,8 @@ static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_
     return 0;
 }
 
-/* The config of a stage that has not been claimed: inputs that are not made yet get a path below `dir`, where nothing is;
- * the stage plans without them or says that it cannot. */
+/* The config of a stage that has not been claimed: inputs that are not made yet get a path below
+ * `dir`, where nothing is; the stage plans without them or says that it cannot. */
 static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, lf_err *err)
 {
     lf_exec x;
@@ -185,13 +190,18 @@ static bool will_use_gpus(const lf_prep *p, const json_t *stage)
 {
     const json_t *gpus = json_object_get(json_object_get(stage, "resources"), "gpus");
     const lf_opt_table *t =
-        p->tables != NULL ? lf_table_find(p->tables, json_string_value(json_object_get(stage, "kind"))) : NULL;
-    return json_integer_value(json_object_get(gpus, "n")) > 0 && t != NULL && lf_opt_find(t, "device") != NULL &&
+        p->tables != NULL
+            ? lf_table_find(p->tables, json_string_value(json_object_get(stage, "kind")))
+            : NULL;
+    return json_integer_value(json_object_get(gpus, "n")) > 0 && t != NULL &&
+           lf_opt_find(t, "device") != NULL &&
            json_object_get(json_object_get(stage, "numeric"), "device") == NULL;
 }
 
-/* What is asked: the program, its ranks, its device and its settings, without the names of inputs that are not made yet. */
-static int question(lf_buf *key, const char *name, const char *config, int64_t ranks, bool gpu, lf_err *err)
+/* What is asked: the program, its ranks, its device and its settings, without the names of inputs
+ * that are not made yet. */
+static int question(lf_buf *key, const char *name, const char *config, int64_t ranks, bool gpu,
+                    lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
@@ -212,7 +222,8 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX];
-    int rc = lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
+    int rc =
+        lf_path_set(path, err, "%s/loong-plan-XXXXXX", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp");
     if (rc == 0)
         rc = lf_path_plain(path, "TMPDIR", err);
     if (rc == 0 && mkdtemp(path) == NULL)
@@ -220,10 +231,11 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
     return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
 }
 
-/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan}, so that
- * stages that ask the same are asked once; refusals and complaints name their inputs and are not kept. */
-static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage, char dir[PATH_MAX], json_t *known,
-                   lf_err *err)
+/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan},
+ * so that stages that ask the same are asked once; refusals and complaints name their inputs and
+ * are not kept. */
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage,
+                   char dir[PATH_MAX], json_t *known, lf_err *err)
 {
     char name[160], config[PATH_MAX];
     char *exe = NULL;
@@ -249,7 +261,8 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage
         rc = question(&key, name, config, ranks, will_use_gpus(p, stage), err);
     *plan = rc == 0 ? json_incref(json_object_get(known, key.data)) : NULL;
     if (rc == 0 && *plan == NULL) {
-        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage), err);
+        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage),
+                      err);
         if (rc == 0)
             rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
         if (rc == 0)
@@ -289,7 +302,8 @@ int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
 {
     char dir[PATH_MAX] = "";
     json_t *list = json_array(), *known = json_object();
-    int rc = list == NULL || known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : ask_all(list, p, dir, known, err);
+    int rc = list == NULL || known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                                           : ask_all(list, p, dir, known, err);
     if (dir[0] != '\0')
         lf_io_remove_tree(dir, NULL);
     json_decref(known);
@@ -338,30 +352,39 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
     const json_t *limit = json_object_get(stage, "memory_bytes");
     /* This machine is the login node of a batch system, which says nothing about its nodes. */
     const char *scheduler = json_string_value(json_object_get(p->doc, "scheduler"));
-    out->memory_bytes = scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
+    out->memory_bytes =
+        scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
     if (limit != NULL && (out->memory_bytes < 0 || json_integer_value(limit) < out->memory_bytes))
         out->memory_bytes = json_integer_value(limit);
     char path[PATH_MAX];
     const char *dir = json_string_value(json_object_get(p->doc, "data_dir"));
     const char *root = p->has_project ? p->project.root : p->pipeline.project;
-    int rc = dir[0] == '/' ? lf_path_set(path, NULL, "%s", dir) : lf_path_set(path, NULL, "%s/%s", root, dir);
+    int rc = dir[0] == '/' ? lf_path_set(path, NULL, "%s", dir)
+                           : lf_path_set(path, NULL, "%s/%s", root, dir);
     out->disk_free = rc == 0 ? disk_free(path) : -1;
 }
 
 /* Ranks that share a GPU add up. */
-static int check_gpu(const json_t *stage, const json_t *plan, const char *name, int64_t ranks_per_node, lf_err *err)
+static int check_gpu(const json_t *stage, const json_t *plan, const char *name,
+                     int64_t ranks_per_node, lf_err *err)
 {
     const json_t *r = json_object_get(stage, "resources"), *has = json_object_get(r, "gpu_memory");
     const int64_t gpus = json_integer_value(json_object_get(json_object_get(r, "gpus"), "n"));
-    const int64_t share = gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
-    const double need = json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) * (double)share;
+    const int64_t share =
+        gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
+    const double need =
+        json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) *
+        (double)share;
     char a[32], b[32];
     if (has == NULL || need <= json_number_value(has))
         return 0;
     return lf_fail(err, LF_ENOMEM,
-                   "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a smaller micro_batch, recompute, "
-                   "or more GPUs would help", name, share > 1 ? "the ranks that share one need" : "a rank needs",
-                   lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+                   "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a "
+                   "smaller micro_batch, recompute, "
+                   "or more GPUs would help",
+                   name, share > 1 ? "the ranks that share one need" : "a rank needs",
+                   lf_fmt_bytes(a, sizeof a, need),
+                   lf_fmt_bytes(b, sizeof b, json_number_value(has)));
 }
 
 int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
@@ -376,21 +399,27 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
         int64_t ranks, per_node;
         lf_cost_limits(&fit, p, stage);
         ranks_of(stage, &ranks, &per_node);
-        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total")) * (double)per_node;
+        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total")) *
+                       (double)per_node;
         if (fit.memory_bytes >= 0 && total > (double)fit.memory_bytes)
-            return lf_fail(err, LF_ENOMEM, "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
-                           "this machine)", name, lf_fmt_bytes(a, sizeof a, total),
-                           per_node > 1 ? " for the ranks of a node" : "",
-                           lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
+            return lf_fail(
+                err, LF_ENOMEM,
+                "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
+                "this machine)",
+                name, lf_fmt_bytes(a, sizeof a, total),
+                per_node > 1 ? " for the ranks of a node" : "",
+                lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
         int rc = check_gpu(stage, plan, name, per_node, err);
         if (rc < 0)
             return rc;
         disk += json_number_value(json_object_get(plan, "disk_bytes"));
     }
     if (fit.disk_free >= 0 && disk > (double)fit.disk_free)
-        return lf_fail(err, LF_EIO, "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
-                       json_string_value(json_object_get(p->doc, "data_dir")), lf_fmt_bytes(a, sizeof a, disk),
-                       lf_fmt_bytes(b, sizeof b, (double)fit.disk_free));
+        return lf_fail(
+            err, LF_EIO,
+            "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
+            json_string_value(json_object_get(p->doc, "data_dir")), lf_fmt_bytes(a, sizeof a, disk),
+            lf_fmt_bytes(b, sizeof b, (double)fit.disk_free));
     return 0;
 }
 
@@ -399,8 +428,10 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
 static double rate_of(const lf_stage_view *s)
 {
     const json_t *plan = json_object_get(s->stage, "plan");
-    double work = json_number_value(json_object_get(plan, "flops_per_step")) * json_number_value(json_object_get(plan, "steps"));
-    if (work <= 0 || s->result == NULL || s->n_incs != 1) /* a stage that was interrupted would look slow */
+    double work = json_number_value(json_object_get(plan, "flops_per_step")) *
+                  json_number_value(json_object_get(plan, "steps"));
+    if (work <= 0 || s->result == NULL ||
+        s->n_incs != 1) /* a stage that was interrupted would look slow */
         return 0;
     double t = json_number_value(json_object_get(s->result->done, "t_end")) -
                json_number_value(json_object_get(s->result->done, "t_start"));
@@ -440,6 +471,7 @@ double lf_cost_stored_rate(lf_prep *p, const char *kind)
     double rate = look_up_rate(p, kind);
     if (p->rates == NULL)
         p->rates = json_object();
-    json_object_set_new(p->rates, kind, json_real(rate)); /* when that fails it is looked up again */
+    json_object_set_new(p->rates, kind,
+                        json_real(rate)); /* when that fails it is looked up again */
     return rate;
 }

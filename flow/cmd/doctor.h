@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of `loong-flow doctor`. Each check does the thing itself where the project's files will lie and adds findings:
+ * The parts of `loong-flow doctor`. Each check does the thing itself where the project's files will
+ * lie and adds findings:
  *
- *   {"verdict": "ok" | "warn" | "fail", "check": group, "text": what was seen, "advice": what to do, absent when nothing}
+ *   {"verdict": "ok" | "warn" | "fail", "check": group, "text": what was seen, "advice": what to
+ *   do, absent when nothing}
  *
- * fail: something loong-flow needs does not work. warn: it works, and this will bite. A check never fails the command: what
- * could not be found out is a finding too.
+ * fail: something loong-flow needs does not work. warn: it works, and this will bite. A check never
+ * fails the command: what could not be found out is a finding too.
  */
 #ifndef LF_FLOW_DOCTOR_H
 #define LF_FLOW_DOCTOR_H
@@ -16,30 +18,33 @@
 #include "engine/base/err.h"
 
 typedef struct lf_doctor {
-    json_t *list;          /* of findings */
-    json_t *site;          /* what sched.h calls the site object; never NULL */
-    char scheduler[16];    /* "local", "slurm", "pbs", "torque" */
-    bool batch;            /* not local */
-    const char *data;      /* data directory, absolute */
+    json_t *list;                    /* of findings */
+    json_t *site;                    /* what sched.h calls the site object; never NULL */
+    char scheduler[16];              /* "local", "slurm", "pbs", "torque" */
+    bool batch;                      /* not local */
+    const char *data;                /* data directory, absolute */
     const char *partition, *account; /* for probe jobs, NULL: the site's default */
-    double time_limit_s;   /* longest that [resources] or a stage asks for, 0: not given */
-    double wait_s;         /* for a probe job */
+    double time_limit_s; /* longest that [resources] or a stage asks for, 0: not given */
+    double wait_s;       /* for a probe job */
 } lf_doctor;
 
 /* advice NULL: none. */
-void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
+void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const char *advice,
+                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* doctor_fs.c: kind, space, quota, mount options, links, fsync, record locks, clock. dir need not exist yet: its nearest
- * parent is looked at. shared: jobs on other nodes use it. ledger: SQLite works in it. */
+/* doctor_fs.c: kind, space, quota, mount options, links, fsync, record locks, clock. dir need not
+ * exist yet: its nearest parent is looked at. shared: jobs on other nodes use it. ledger: SQLite
+ * works in it. */
 void lf_doctor_dir(lf_doctor *d, const char *what, const char *dir, bool shared, bool ledger);
 
 /* doctor_limits.c */
 void lf_doctor_limits(lf_doctor *d);
-/* The limits of this process as {"nproc": n, "memlock": bytes, ...}; without a limit the member is missing. */
+/* The limits of this process as {"nproc": n, "memlock": bytes, ...}; without a limit the member is
+ * missing. */
 json_t *lf_doctor_rlimits(void);
 /* The same of another node: findings under `check`. */
-void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where, const json_t *limits);
+void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where,
+                             const json_t *limits);
 
 /* doctor_gpu.c: driver, GPUs, whether this build carries code for them. */
 void lf_doctor_gpus(lf_doctor *d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: the GPUs of this machine. The command links nothing that computes, so it asks the driver itself, for the few
- * things it tells (CUDA Driver API).
+ * doctor: the GPUs of this machine. The command links nothing that computes, so it asks the driver
+ * itself, for the few things it tells (CUDA Driver API).
  */
 #include "config.h"
 
@@ -57,9 +57,12 @@ static void tell_gpu(lf_doctor *d, const struct driver *c, int i)
     size_t bytes = 0;
     if (c->get(&dev, i) || c->name(name, sizeof name, dev) || c->attribute(&major, CC_MAJOR, dev) ||
         c->attribute(&minor, CC_MINOR, dev) || c->memory(&bytes, dev))
-        return lf_doctor_add(d, "warn", "gpu", "see nvidia-smi", "GPU %d does not say what it is", i);
-    lf_doctor_add(d, major < 8 ? "warn" : "ok", "gpu", major < 8 ? "it will not be used: 8.0 or later is needed" : NULL,
-                  "GPU %d: %s, compute capability %d.%d, %.0f GiB", i, name, major, minor, (double)bytes / (1 << 30));
+        return lf_doctor_add(d, "warn", "gpu", "see nvidia-smi", "GPU %d does not say what it is",
+                             i);
+    lf_doctor_add(d, major < 8 ? "warn" : "ok", "gpu",
+                  major < 8 ? "it will not be used: 8.0 or later is needed" : NULL,
+                  "GPU %d: %s, compute capability %d.%d, %.0f GiB", i, name, major, minor,
+                  (double)bytes / (1 << 30));
 }
 
 void lf_doctor_gpus(lf_doctor *d)
@@ -69,14 +72,17 @@ void lf_doctor_gpus(lf_doctor *d)
     int version = 0, n = 0, rc;
     void *lib = dlopen(file && file[0] ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return lf_doctor_add(d, "ok", "gpu", NULL, "no CUDA driver here: stages compute on the CPU; %s", code);
+        return lf_doctor_add(d, "ok", "gpu", NULL,
+                             "no CUDA driver here: stages compute on the CPU; %s", code);
     if (!find(&c, lib)) {
-        lf_doctor_add(d, "warn", "gpu", "CUDA 12 or later is needed", "the CUDA driver lacks functions");
+        lf_doctor_add(d, "warn", "gpu", "CUDA 12 or later is needed",
+                      "the CUDA driver lacks functions");
     } else if ((rc = c.init(0)) || (rc = c.version(&version)) || (rc = c.count(&n))) {
-        lf_doctor_add(d, "warn", "gpu", "see nvidia-smi", "the CUDA driver does not start (error %d)", rc);
+        lf_doctor_add(d, "warn", "gpu", "see nvidia-smi",
+                      "the CUDA driver does not start (error %d)", rc);
     } else {
-        lf_doctor_add(d, "ok", "gpu", NULL, "CUDA driver %d.%d shows %d GPU%s; %s", version / 1000, version % 1000 / 10,
-                      n, n == 1 ? "" : "s", code);
+        lf_doctor_add(d, "ok", "gpu", NULL, "CUDA driver %d.%d shows %d GPU%s; %s", version / 1000,
+                      version % 1000 / 10, n, n == 1 ? "" : "s", code);
         for (int i = 0; i < n; i++)
             tell_gpu(d, &c, i);
     }

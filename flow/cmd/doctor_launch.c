@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor --launch: a real job of one task. It carries a copy of this executable in the data directory, as runs do, and writes
- * what it saw there: its host, clock and limits, and whether ranks that it starts find each other. So one answer covers the
- * queue, the filesystem, the libraries of the compute nodes and the launchers.
+ * doctor --launch: a real job of one task. It carries a copy of this executable in the data
+ * directory, as runs do, and writes what it saw there: its host, clock and limits, and whether
+ * ranks that it starts find each other. So one answer covers the queue, the filesystem, the
+ * libraries of the compute nodes and the launchers.
  *
  * Files in DIR, removed at the end: .doctor-ID.{exe,sh,log,reply}.
  */
@@ -28,7 +29,7 @@
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
-#define MAX_EXE (512u << 20)
+#define MAX_EXE   (512u << 20)
 #define MAX_REPLY (1u << 20)
 
 /* ---- inside the job ---- */
@@ -38,8 +39,9 @@ static void probe(json_t *list, enum lf_launcher l, const char *self, int ranks)
     lf_err e = LF_ERR_INIT;
     double t0 = lf_now_s();
     int rc = lf_launch_probe(l, self, 1, ranks, 60, &e);
-    json_array_append_new(list, json_pack("{s:s, s:b, s:i, s:f, s:s}", "launcher", lf_launcher_name(l), "ok", rc == 0, "ranks",
-                                          ranks, "seconds", lf_now_s() - t0, "text", rc == 0 ? "" : e.text));
+    json_array_append_new(
+        list, json_pack("{s:s, s:b, s:i, s:f, s:s}", "launcher", lf_launcher_name(l), "ok", rc == 0,
+                        "ranks", ranks, "seconds", lf_now_s() - t0, "text", rc == 0 ? "" : e.text));
 }
 
 static char *self_path(lf_err *err)
@@ -67,10 +69,12 @@ int lf_doctor_inside(const char *dir, const char *id, lf_err *err)
         probe(probes, LF_LAUNCH_SRUN, self, 1);
     probe(probes, LF_LAUNCH_LOONG, self, 2);
     free(self);
-    json_t *o = json_pack("{s:s, s:f, s:o, s:o}", "host", host, "t", t, "limits", lf_doctor_rlimits(), "probes", probes);
+    json_t *o = json_pack("{s:s, s:f, s:o, s:o}", "host", host, "t", t, "limits",
+                          lf_doctor_rlimits(), "probes", probes);
     char *text = o != NULL ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(o);
-    rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_io_publish(path, text, strlen(text), 0640, err);
+    rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                      : lf_io_publish(path, text, strlen(text), 0640, err);
     free(text);
     return rc < 0 ? 1 : 0;
 }
@@ -138,12 +142,14 @@ static json_t *command(const struct launch *x)
     const lf_doctor *d = x->d;
     json_t *argv = json_array();
     if (strcmp(d->scheduler, "slurm") == 0) {
-        add_words(argv, (const char *[]){"sbatch", "--parsable", "--job-name=lf-doctor", "--ntasks=1", "--time=5",
-                                         "--export=NONE", "--propagate=NONE", "--output", x->log, NULL});
+        add_words(argv, (const char *[]){"sbatch", "--parsable", "--job-name=lf-doctor",
+                                         "--ntasks=1", "--time=5", "--export=NONE",
+                                         "--propagate=NONE", "--output", x->log, NULL});
         add_pair(argv, "--partition", d->partition);
         add_pair(argv, "--account", d->account);
     } else {
-        add_words(argv, (const char *[]){"qsub", "-N", "lf-doctor", "-j", "oe", "-o", x->log, "-l", NULL});
+        add_words(argv, (const char *[]){"qsub", "-N", "lf-doctor", "-j", "oe", "-o", x->log, "-l",
+                                         NULL});
         if (strcmp(d->scheduler, "torque") == 0)
             add_words(argv, (const char *[]){"nodes=1:ppn=1,walltime=00:05:00", NULL});
         else
@@ -179,11 +185,15 @@ static bool submit(struct launch *x)
         lf_doctor_add(x->d, "fail", "launch", NULL, "%s", e.text);
         return false;
     }
-    bool good = !o.missing && !o.timed_out && o.exit == 0 && take_id(x->job, sizeof x->job, o.out.data);
+    bool good =
+        !o.missing && !o.timed_out && o.exit == 0 && take_id(x->job, sizeof x->job, o.out.data);
     if (!good)
-        lf_doctor_add(x->d, "fail", "launch", "give what the site asks for (--partition, --account), as in [resources]",
+        lf_doctor_add(x->d, "fail", "launch",
+                      "give what the site asks for (--partition, --account), as in [resources]",
                       "a job of one task is refused: %s",
-                      o.missing ? "no such command" : o.timed_out ? "no answer in time" : lf_sched_said(said, sizeof said, &o));
+                      o.missing     ? "no such command"
+                      : o.timed_out ? "no answer in time"
+                                    : lf_sched_said(said, sizeof said, &o));
     lf_sched_out_fini(&o);
     return good;
 }
@@ -225,7 +235,8 @@ static void no_reply(struct launch *x)
     char said[300] = "", tail[400];
     lf_sched_out o;
     bool slurm = strcmp(x->d->scheduler, "slurm") == 0;
-    int rc = slurm ? lf_sched_runv(&o, x->d->site, 10, NULL, "squeue", "-h", "-o", "%T %r", "-j", x->job, NULL)
+    int rc = slurm ? lf_sched_runv(&o, x->d->site, 10, NULL, "squeue", "-h", "-o", "%T %r", "-j",
+                                   x->job, NULL)
                    : lf_sched_runv(&o, x->d->site, 10, NULL, "qstat", x->job, NULL);
     if (rc == 0) {
         lf_sched_said(said, sizeof said, &o);
@@ -235,11 +246,16 @@ static void no_reply(struct launch *x)
         lf_sched_out_fini(&o);
     log_tail(tail, sizeof tail, x->log);
     if (tail[0] != '\0')
-        lf_doctor_add(x->d, "fail", "launch", "does loong-flow start on a compute node? a library may be missing there (`make bundle`)",
+        lf_doctor_add(x->d, "fail", "launch",
+                      "does loong-flow start on a compute node? a library may be missing there "
+                      "(`make bundle`)",
                       "job %s ran and sent no answer: %s", x->job, tail);
     else
-        lf_doctor_add(x->d, "warn", "launch", "try again with a longer --wait; if the job did run, its node does not see this directory",
-                      "no answer of job %s within %.0f s (%s)", x->job, x->d->wait_s, said[0] != '\0' ? said : "its state is unknown");
+        lf_doctor_add(x->d, "warn", "launch",
+                      "try again with a longer --wait; if the job did run, its node does not see "
+                      "this directory",
+                      "no answer of job %s within %.0f s (%s)", x->job, x->d->wait_s,
+                      said[0] != '\0' ? said : "its state is unknown");
 }
 
 static void judge_probes(lf_doctor *d, const char *where, const json_t *probes)
@@ -254,14 +270,18 @@ static void judge_probes(lf_doctor *d, const char *where, const json_t *probes)
         bool good = json_is_true(json_object_get(p, "ok"));
         any = any || good;
         if (name != NULL && good)
-            lf_doctor_add(d, "ok", "launch", NULL, "launcher %s works %s: %d rank(s) in %.1f s", name, where,
-                          (int)json_integer_value(json_object_get(p, "ranks")), json_real_value(json_object_get(p, "seconds")));
+            lf_doctor_add(d, "ok", "launch", NULL, "launcher %s works %s: %d rank(s) in %.1f s",
+                          name, where, (int)json_integer_value(json_object_get(p, "ranks")),
+                          json_real_value(json_object_get(p, "seconds")));
         else if (name != NULL)
-            lf_doctor_add(d, "warn", "launch", "another launcher is used (`launcher = auto`), or set one",
-                          "launcher %s does not work %s: %s", name, where, text != NULL ? text : "");
+            lf_doctor_add(
+                d, "warn", "launch", "another launcher is used (`launcher = auto`), or set one",
+                "launcher %s does not work %s: %s", name, where, text != NULL ? text : "");
     }
     if (!any)
-        lf_doctor_add(d, "fail", "launch", "stages of one rank run; for more build with PMIx, or load the site's MPI and set launcher",
+        lf_doctor_add(d, "fail", "launch",
+                      "stages of one rank run; for more build with PMIx, or load the site's MPI "
+                      "and set launcher",
                       "no launcher works %s", where);
 }
 
@@ -272,14 +292,17 @@ static void judge_reply(struct launch *x, double t_seen)
     char where[300];
     o = lf_json_load_file(x->reply, MAX_REPLY, &e);
     if (o == NULL)
-        return lf_doctor_add(x->d, "fail", "launch", NULL, "the answer of job %s cannot be read: %s", x->job, e.text);
+        return lf_doctor_add(x->d, "fail", "launch", NULL,
+                             "the answer of job %s cannot be read: %s", x->job, e.text);
     const char *host = json_string_value(json_object_get(o, "host"));
     snprintf(where, sizeof where, "on %s", host != NULL ? host : "the node");
-    lf_doctor_add(x->d, "ok", "launch", NULL, "job %s ran %s and its file came back after %.1f s", x->job, where, lf_now_s() - x->t0);
+    lf_doctor_add(x->d, "ok", "launch", NULL, "job %s ran %s and its file came back after %.1f s",
+                  x->job, where, lf_now_s() - x->t0);
     double t = json_number_value(json_object_get(o, "t")), first = t_seen - (lf_now_s() - x->t0);
     double skew = t < first ? t - first : t > t_seen ? t - t_seen : 0;
     if (skew > 5 || skew < -5)
-        lf_doctor_add(x->d, "warn", "launch", "set the clocks (chrony, ntp): times in logs will not fit together",
+        lf_doctor_add(x->d, "warn", "launch",
+                      "set the clocks (chrony, ntp): times in logs will not fit together",
                       "the clock %s is %.0f s off", where, skew);
     lf_doctor_judge_rlimits(x->d, "node limits", where, json_object_get(o, "limits"));
     judge_probes(x->d, where, json_object_get(o, "probes"));

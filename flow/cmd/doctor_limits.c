@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: limits of processes. Batch jobs run under the limits of the node's daemon, not under those of the login shell
- * (jobs are sent with --propagate=NONE), so the same judgement is made of what a probe job reports.
+ * doctor: limits of processes. Batch jobs run under the limits of the node's daemon, not under
+ * those of the login shell (jobs are sent with --propagate=NONE), so the same judgement is made of
+ * what a probe job reports.
  */
 #include "config.h"
 
@@ -19,18 +20,22 @@
 static const struct limit {
     const char *name;
     int resource;
-    double least;      /* below: a finding; 0: any limit is one */
+    double least; /* below: a finding; 0: any limit is one */
     bool bytes;
     const char *ulimit, *what, *advice;
 } limits[] = {
     {"nofile", RLIMIT_NOFILE, 1024, false, "-n", "open files",
-     "shards, checkpoints and connections between ranks need more: ulimit -n 4096, or ask the site"},
+     "shards, checkpoints and connections between ranks need more: ulimit -n 4096, or ask the "
+     "site"},
     {"nproc", RLIMIT_NPROC, 512, false, "-u", "processes and threads of this user",
      "ranks times threads must fit: ulimit -u 4096, or ask the site"},
     {"memlock", RLIMIT_MEMLOCK, 1 * MIB, true, "-l", "locked memory",
-     "InfiniBand and GPU transfers need it unlimited (LimitMEMLOCK=infinity for the node's daemon); CPUs with TCP do not"},
-    {"fsize", RLIMIT_FSIZE, 0, true, "-f", "size of a file", "a checkpoint is one large file per rank: ulimit -f unlimited"},
-    {"as", RLIMIT_AS, 0, true, "-v", "address space", "memory is planned and mapped at once: ulimit -v unlimited"},
+     "InfiniBand and GPU transfers need it unlimited (LimitMEMLOCK=infinity for the node's "
+     "daemon); CPUs with TCP do not"},
+    {"fsize", RLIMIT_FSIZE, 0, true, "-f", "size of a file",
+     "a checkpoint is one large file per rank: ulimit -f unlimited"},
+    {"as", RLIMIT_AS, 0, true, "-v", "address space",
+     "memory is planned and mapped at once: ulimit -v unlimited"},
     {"stack", RLIMIT_STACK, 1 * MIB, true, "-s", "stack", "ulimit -s 8192"},
 };
 enum { N_LIMITS = sizeof limits / sizeof limits[0] };
@@ -58,10 +63,12 @@ void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where,
             continue;
         low++;
         lf_doctor_add(d, "warn", check, l->advice, "%s is limited to %s %s (ulimit %s)", l->what,
-                      l->bytes ? lf_fmt_bytes(b, sizeof b, x) : lf_fmt_count(b, sizeof b, x), where, l->ulimit);
+                      l->bytes ? lf_fmt_bytes(b, sizeof b, x) : lf_fmt_count(b, sizeof b, x), where,
+                      l->ulimit);
     }
     if (low == 0)
-        lf_doctor_add(d, "ok", check, NULL, "open files, processes, memory and file sizes suffice %s", where);
+        lf_doctor_add(d, "ok", check, NULL,
+                      "open files, processes, memory and file sizes suffice %s", where);
 }
 
 void lf_doctor_limits(lf_doctor *d)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor: SLURM. Is the controller reachable, and which of the site's settings change what happens to our jobs? Field names
- * are those of `scontrol show config` and `scontrol show partition -o` (scontrol(1), slurm.conf(5)).
+ * doctor: SLURM. Is the controller reachable, and which of the site's settings change what happens
+ * to our jobs? Field names are those of `scontrol show config` and `scontrol show partition -o`
+ * (scontrol(1), slurm.conf(5)).
  */
 #include "config.h"
 
@@ -16,9 +17,10 @@
 
 #define SAID 300
 
-/* Run a command; on trouble add `fail` and return false. *o must be released when true is returned. */
-static bool ask(lf_doctor *d, lf_sched_out *o, const char *check, const char *advice, const char *w0, const char *w1,
-                const char *w2, const char *w3)
+/* Run a command; on trouble add `fail` and return false. *o must be released when true is
+ * returned. */
+static bool ask(lf_doctor *d, lf_sched_out *o, const char *check, const char *advice,
+                const char *w0, const char *w1, const char *w2, const char *w3)
 {
     lf_err e = LF_ERR_INIT;
     char said[SAID];
@@ -85,27 +87,36 @@ static void judge_config(lf_doctor *d, const char *c)
     static const char *const exits[] = {"RequeueExit", "RequeueExitHold"};
     for (int i = 0; i < 2; i++)
         if (field(v, sizeof v, c, exits[i], false) != NULL && in_codes(v, 75))
-            lf_doctor_add(d, "fail", "scheduler", "ask the site to take 75 out, or set `chain = links` in [site]",
-                          "%s = %s: SLURM requeues jobs that exit with 75, which here means \"stopped at a good checkpoint\"",
+            lf_doctor_add(d, "fail", "scheduler",
+                          "ask the site to take 75 out, or set `chain = links` in [site]",
+                          "%s = %s: SLURM requeues jobs that exit with 75, which here means "
+                          "\"stopped at a good checkpoint\"",
                           exits[i], v);
     long wait = number(c, "KillWait", 30);
-    lf_doctor_add(d, wait >= 20 ? "ok" : "warn", "scheduler",
-                  wait >= 20 ? NULL : "save more often (save_interval): scancel leaves little time for a checkpoint",
-                  "KillWait: %ld s between SIGTERM and SIGKILL", wait);
+    lf_doctor_add(
+        d, wait >= 20 ? "ok" : "warn", "scheduler",
+        wait >= 20 ? NULL
+                   : "save more often (save_interval): scancel leaves little time for a checkpoint",
+        "KillWait: %ld s between SIGTERM and SIGKILL", wait);
     long age = number(c, "MinJobAge", 300);
-    bool acct = field(v, sizeof v, c, "AccountingStorageType", false) != NULL && strstr(v, "slurmdbd") != NULL;
+    bool acct = field(v, sizeof v, c, "AccountingStorageType", false) != NULL &&
+                strstr(v, "slurmdbd") != NULL;
     if (acct)
         lf_doctor_add(d, "ok", "scheduler", NULL, "accounting is on: sacct knows ended jobs");
     else if (age > 0 && age < 120)
-        lf_doctor_add(d, "warn", "scheduler", "run `loong-flow tick` from cron, so that ends are seen in time",
+        lf_doctor_add(d, "warn", "scheduler",
+                      "run `loong-flow tick` from cron, so that ends are seen in time",
                       "no accounting, and ended jobs are forgotten after %ld s (MinJobAge)", age);
     else
         lf_doctor_add(d, "ok", "scheduler", NULL,
-                      "no accounting (sacct): ended jobs are known from their own records and for %ld s from squeue", age);
-    lf_doctor_add(d, "ok", "scheduler", NULL, "limits: MaxArraySize %ld, MaxJobCount %ld", number(c, "MaxArraySize", 1001),
-                  number(c, "MaxJobCount", 10000));
+                      "no accounting (sacct): ended jobs are known from their own records and for "
+                      "%ld s from squeue",
+                      age);
+    lf_doctor_add(d, "ok", "scheduler", NULL, "limits: MaxArraySize %ld, MaxJobCount %ld",
+                  number(c, "MaxArraySize", 1001), number(c, "MaxJobCount", 10000));
     if (number(c, "JobRequeue", 1) == 0)
-        lf_doctor_add(d, "ok", "scheduler", NULL, "JobRequeue is off at this site; our jobs ask for it with --requeue");
+        lf_doctor_add(d, "ok", "scheduler", NULL,
+                      "JobRequeue is off at this site; our jobs ask for it with --requeue");
 }
 
 /* One line of `scontrol show partition -o`. */
@@ -114,28 +125,40 @@ static void judge_partition(lf_doctor *d, const char *line)
     char name[128], state[64], max[64], preempt[64], grace[64], dflt[16], nodes[32];
     if (field(name, sizeof name, line, "PartitionName", true) == NULL)
         return;
-    const char *st = field(state, sizeof state, line, "State", true), *mx = field(max, sizeof max, line, "MaxTime", true);
+    const char *st = field(state, sizeof state, line, "State", true),
+               *mx = field(max, sizeof max, line, "MaxTime", true);
     const char *pr = field(preempt, sizeof preempt, line, "PreemptMode", true);
     const char *gr = field(grace, sizeof grace, line, "GraceTime", true);
-    const char *de = field(dflt, sizeof dflt, line, "Default", true), *nn = field(nodes, sizeof nodes, line, "MaxNodes", true);
-    bool up = st != NULL && strcmp(st, "UP") == 0, mine = d->partition != NULL && strcmp(d->partition, name) == 0;
+    const char *de = field(dflt, sizeof dflt, line, "Default", true),
+               *nn = field(nodes, sizeof nodes, line, "MaxNodes", true);
+    bool up = st != NULL && strcmp(st, "UP") == 0,
+         mine = d->partition != NULL && strcmp(d->partition, name) == 0;
     bool chosen = mine || (d->partition == NULL && de != NULL && strcmp(de, "YES") == 0);
-    lf_doctor_add(d, up || !chosen ? "ok" : "warn", "partition", up || !chosen ? NULL : "choose another with `partition =`",
-                  "%s%s: %s, longest job %s, most nodes %s%s%s", name, chosen ? " (yours)" : "", st ? st : "state unknown",
-                  mx ? mx : "unknown", nn ? nn : "unknown", pr ? ", preemption " : "", pr ? pr : "");
+    lf_doctor_add(d, up || !chosen ? "ok" : "warn", "partition",
+                  up || !chosen ? NULL : "choose another with `partition =`",
+                  "%s%s: %s, longest job %s, most nodes %s%s%s", name, chosen ? " (yours)" : "",
+                  st ? st : "state unknown", mx ? mx : "unknown", nn ? nn : "unknown",
+                  pr ? ", preemption " : "", pr ? pr : "");
     int64_t longest = 0;
-    if (chosen && mx != NULL && lf_parse_duration(&longest, mx, NULL) == 0 && d->time_limit_s > (double)longest)
-        lf_doctor_add(d, "fail", "partition", "ask for less with `time_limit =`: a stage goes on in the next segment",
-                      "%s: its longest job is %s, shorter than the time_limit of the pipeline; jobs would wait for ever", name, mx);
-    if (chosen && pr != NULL && (strstr(pr, "REQUEUE") || strstr(pr, "CANCEL")) && gr != NULL && strtol(gr, NULL, 10) < 20)
-        lf_doctor_add(d, "warn", "partition", "save by time (save_interval): a preempted job has no time for a checkpoint",
+    if (chosen && mx != NULL && lf_parse_duration(&longest, mx, NULL) == 0 &&
+        d->time_limit_s > (double)longest)
+        lf_doctor_add(d, "fail", "partition",
+                      "ask for less with `time_limit =`: a stage goes on in the next segment",
+                      "%s: its longest job is %s, shorter than the time_limit of the pipeline; "
+                      "jobs would wait for ever",
+                      name, mx);
+    if (chosen && pr != NULL && (strstr(pr, "REQUEUE") || strstr(pr, "CANCEL")) && gr != NULL &&
+        strtol(gr, NULL, 10) < 20)
+        lf_doctor_add(d, "warn", "partition",
+                      "save by time (save_interval): a preempted job has no time for a checkpoint",
                       "%s: jobs may be preempted, with GraceTime %s s", name, gr);
 }
 
 static void check_partitions(lf_doctor *d)
 {
     lf_sched_out o;
-    if (!ask(d, &o, "partition", "try `scontrol show partition` by hand", "scontrol", "show", "partition", "-o"))
+    if (!ask(d, &o, "partition", "try `scontrol show partition` by hand", "scontrol", "show",
+             "partition", "-o"))
         return;
     bool found = d->partition == NULL;
     char want[160];
@@ -146,8 +169,8 @@ static void check_partitions(lf_doctor *d)
         judge_partition(d, line);
     }
     if (!found)
-        lf_doctor_add(d, "fail", "partition", "name one of those above with `partition =`", "there is no partition %s",
-                      d->partition);
+        lf_doctor_add(d, "fail", "partition", "name one of those above with `partition =`",
+                      "there is no partition %s", d->partition);
     lf_sched_out_fini(&o);
 }
 
@@ -161,9 +184,11 @@ static void check_mpi(lf_doctor *d)
     lf_buf_init(&b);
     lf_buf_addf(&b, "%s\n%s", o.out.data, o.err.data);
     if (o.missing || o.exit != 0 || strstr(b.data, "pmix") == NULL)
-        lf_doctor_add(d, "ok", "launch", NULL, "srun offers no PMIx here: ranks are started by `loong-flow launch`");
+        lf_doctor_add(d, "ok", "launch", NULL,
+                      "srun offers no PMIx here: ranks are started by `loong-flow launch`");
     else
-        lf_doctor_add(d, "ok", "launch", NULL, "srun lists PMIx; whether it works in a step is seen with --launch");
+        lf_doctor_add(d, "ok", "launch", NULL,
+                      "srun lists PMIx; whether it works in a step is seen with --launch");
     lf_buf_fini(&b);
     lf_sched_out_fini(&o);
 }
@@ -171,7 +196,8 @@ static void check_mpi(lf_doctor *d)
 void lf_doctor_slurm(lf_doctor *d)
 {
     static const char *const path = "load the site's SLURM module, or name the commands in [site]";
-    static const char *const site = "is this a login node of the cluster? is SLURM_CONF right? ask the site";
+    static const char *const site =
+        "is this a login node of the cluster? is SLURM_CONF right? ask the site";
     lf_sched_out o;
     char said[SAID];
     if (!ask(d, &o, "scheduler", path, "sbatch", "--version", NULL, NULL))
@@ -182,8 +208,8 @@ void lf_doctor_slurm(lf_doctor *d)
         return;
     bool up = strstr(o.out.data, " is UP") != NULL;
     lf_sched_out_fini(&o);
-    lf_doctor_add(d, up ? "ok" : "fail", "scheduler", up ? NULL : site, "%s, the controller %s", said,
-                  up ? "answers" : "is down");
+    lf_doctor_add(d, up ? "ok" : "fail", "scheduler", up ? NULL : site, "%s, the controller %s",
+                  said, up ? "answers" : "is down");
     if (!up)
         return;
     if (ask(d, &o, "scheduler", site, "scontrol", "show", "config", NULL)) {

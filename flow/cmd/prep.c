@@ -19,11 +19,11 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmd.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/plan/spec.h"
+#include "flow/record/record.h"
 #include "flow/run/freeze.h"
 #include "flow/run/gone.h"
-#include "flow/plan/pipeline_priv.h"
-#include "flow/record/record.h"
-#include "flow/plan/spec.h"
 
 #define INI_MAX_BYTES ((size_t)16 << 20)
 
@@ -32,7 +32,11 @@
 static int load_pipeline(lf_prep *p, const lf_prep_args *a, const char *path, lf_err *err)
 {
     char *models = lf_cmd_model_dir();
-    lf_pipeline_args pa = {.path = path, .tables = a->tables, .sets = a->sets, .n_sets = a->n_sets, .model_dir = models};
+    lf_pipeline_args pa = {.path = path,
+                           .tables = a->tables,
+                           .sets = a->sets,
+                           .n_sets = a->n_sets,
+                           .model_dir = models};
     int rc = lf_pipeline_load(&p->pipeline, &pa, err);
     free(models);
     if (rc < 0)
@@ -60,25 +64,28 @@ static int finish_document(lf_prep *p, const lf_prep_args *a, lf_err *err)
 
 /* ---- the run ---- */
 
-/* The same names with the same spec ids: the same work, perhaps under other operational settings. */
+/* The same names with the same spec ids: the same work, perhaps under other operational
+ * settings. */
 static bool same_work(const json_t *a, const lf_names *names_of_a, const json_t *b)
 {
     json_t *sb = json_object_get(b, "stages");
     if (json_array_size(sb) != json_array_size(json_object_get(a, "stages")))
         return false;
     for (size_t i = 0; i < json_array_size(sb); i++) {
-        const json_t *x = json_array_get(sb, i), *y = lf_names_stage(names_of_a, a, json_object_get(x, "name"));
+        const json_t *x = json_array_get(sb, i),
+                     *y = lf_names_stage(names_of_a, a, json_object_get(x, "name"));
         if (y == NULL || !json_equal(json_object_get(x, "spec_id"), json_object_get(y, "spec_id")))
             return false;
     }
     return true;
 }
 
-/* What of a document makes a revision: everything but where it was written, when, and what was asked about cost. */
+/* What of a document makes a revision: everything but where it was written, when, and what was
+ * asked about cost. */
 static json_t *essence(const json_t *doc)
 {
-    static const char *const head[] = {"lf_plan", "run", "rev", "project_id", "created", "user", "host", "version",
-                                       "description"};
+    static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
+                                       "user",    "host", "version", "description"};
     static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
     json_t *c = json_deep_copy(doc), *stages = json_object_get(c, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
@@ -125,7 +132,8 @@ static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *
 }
 
 /* Results of other runs for stages that have none of their own here. */
-static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run, const json_t *old_doc, lf_err *err)
+static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run,
+                         const json_t *old_doc, lf_err *err)
 {
     json_t *stages = json_object_get(p->doc, "stages");
     lf_results results = {.runs = runs, .data = run->data};
@@ -137,8 +145,10 @@ static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run,
         rc = lf_stage_scan(&s, run->dir, st, err);
         if (rc < 0)
             break;
-        json_t *old = lf_names_stage(&names, old_doc, json_object_get(st, "name")), *ad = json_object_get(old, "adopted");
-        if (ad != NULL && json_equal(json_object_get(ad, "spec_id"), json_object_get(st, "spec_id")))
+        json_t *old = lf_names_stage(&names, old_doc, json_object_get(st, "name")),
+               *ad = json_object_get(old, "adopted");
+        if (ad != NULL &&
+            json_equal(json_object_get(ad, "spec_id"), json_object_get(st, "spec_id")))
             rc = lf_json_set_new(st, "adopted", json_incref(ad), err);
         if (rc == 0)
             rc = lf_stage_result(&s, run, err);
@@ -177,19 +187,23 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
     memset(&run, 0, sizeof run);
     lf_run_list runs = {NULL, 0, 0};
     json_t *old_doc = NULL;
-    char *data = p->has_project ? lf_project_data(&p->project, data_dir, err) : lf_strdup("/nonexistent", err);
+    char *data = p->has_project ? lf_project_data(&p->project, data_dir, err)
+                                : lf_strdup("/nonexistent", err);
     int rc = data == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && p->has_project)
         rc = lf_run_list_load(&runs, &p->project, err);
     lf_err gone = LF_ERR_INIT;
     if (rc == 0 && p->has_project && !a->resume && lf_gone_data(&p->project, &gone) < 0)
-        lf_say_err("loong-flow: %s\n", gone.text); /* all is made again, perhaps below a place where nothing is mounted */
+        lf_say_err(
+            "loong-flow: %s\n",
+            gone.text); /* all is made again, perhaps below a place where nothing is mounted */
     if (rc == 0 && a->resume) {
         rc = lf_run_find(&run, &p->project, a->run_word, err);
         p->has_run = rc == 0;
         if (rc == 0 && strcmp(run.data, data) != 0)
-            rc = lf_fail(err, LF_EINVAL, "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it", data_dir,
-                         run.id, run.data);
+            rc = lf_fail(err, LF_EINVAL,
+                         "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it",
+                         data_dir, run.id, run.data);
     } else if (rc == 0 && !a->fresh_run) {
         rc = find_own_run(&run, p, &runs, data, err);
         p->has_run = rc == 1;
@@ -304,7 +318,8 @@ void lf_prep_fini(lf_prep *p)
     memset(p, 0, sizeof *p);
 }
 
-/* A new run that could not be frozen: nothing of it is worth anything. gc finds what cannot be removed. */
+/* A new run that could not be frozen: nothing of it is worth anything. gc finds what cannot be
+ * removed. */
 static void take_back(const lf_run *run)
 {
     char hint[PATH_MAX], plan[PATH_MAX];
@@ -358,7 +373,8 @@ static int commit(lf_prep *p, lf_err *err)
     return 0;
 }
 
-/* Of two commands that both found no run of this work, the second is told of the first's. Called under the lock. */
+/* Of two commands that both found no run of this work, the second is told of the first's. Called
+ * under the lock. */
 static int check_first(lf_prep *p, lf_err *err)
 {
     lf_run_list runs;
@@ -367,20 +383,24 @@ static int check_first(lf_prep *p, lf_err *err)
     int rc = lf_run_list_load(&runs, &p->project, err);
     if (rc < 0)
         return rc;
-    char *data = lf_project_data(&p->project, json_string_value(json_object_get(p->doc, "data_dir")), err);
+    char *data =
+        lf_project_data(&p->project, json_string_value(json_object_get(p->doc, "data_dir")), err);
     rc = data == NULL ? LF_ENOMEM : set_previous(p, NULL, err);
     if (rc == 0)
         rc = find_own_run(&run, p, &runs, data, err);
     if (rc > 0)
-        rc = lf_fail(err, LF_EBUSY, "another loong-flow has made run %s for the same work just now; follow it with watch",
-                     run.id);
+        rc = lf_fail(
+            err, LF_EBUSY,
+            "another loong-flow has made run %s for the same work just now; follow it with watch",
+            run.id);
     free(data);
     lf_run_fini(&run);
     lf_run_list_fini(&runs);
     return rc;
 }
 
-/* What runs is executed from the project's runs, so they must be mine, or of whom I trust with the pipeline file. */
+/* What runs is executed from the project's runs, so they must be mine, or of whom I trust with the
+ * pipeline file. */
 static int check_project_owner(const lf_prep *p, lf_err *err)
 {
     struct stat dot, ini;
@@ -392,8 +412,8 @@ static int check_project_owner(const lf_prep *p, lf_err *err)
         trusted[0] = ini.st_uid; /* it was checked when it was read */
     if (lf_owner_allowed(dot.st_uid, dot.st_mode, geteuid(), trusted, 1, &why))
         return 0;
-    return lf_fail(err, LF_EINVAL, "%s: refused: %s (owner uid %u, mode %04o)", p->project.dot, why, (unsigned)dot.st_uid,
-                   (unsigned)dot.st_mode & 07777u);
+    return lf_fail(err, LF_EINVAL, "%s: refused: %s (owner uid %u, mode %04o)", p->project.dot, why,
+                   (unsigned)dot.st_uid, (unsigned)dot.st_mode & 07777u);
 }
 
 int lf_prep_commit(lf_prep *p, lf_err *err)
@@ -416,10 +436,13 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
 
 /* ---- why ---- */
 
-static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, char *text, size_t cap)
+static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+                           char *text, size_t cap)
 {
     json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    json_t *old = att != NULL ? att : lf_names_stage(&p->previous_names, p->previous, json_object_get(s->stage, "name"));
+    json_t *old = att != NULL ? att
+                              : lf_names_stage(&p->previous_names, p->previous,
+                                               json_object_get(s->stage, "name"));
     json_t *diff = old != NULL ? lf_spec_diff(old, s->stage, NULL) : NULL;
     if (diff == NULL || json_array_size(diff) == 0) {
         snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
@@ -442,13 +465,15 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_
     json_decref(diff);
 }
 
-void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text,
-                     size_t cap)
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+                     bool *will_run, char *text, size_t cap)
 {
-    *will_run = s->state != LF_STATE_DONE && s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
+    *will_run =
+        s->state != LF_STATE_DONE && s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
     switch (s->state) {
     case LF_STATE_DONE:
-        snprintf(text, cap, "done: marker, spec id and files are there%s%s", s->reason[0] != '\0' ? "; " : "", s->reason);
+        snprintf(text, cap, "done: marker, spec id and files are there%s%s",
+                 s->reason[0] != '\0' ? "; " : "", s->reason);
         break;
     case LF_STATE_RUNNING:
         snprintf(text, cap, "it is running%s%s", s->reason[0] != '\0' ? ": " : "", s->reason);
@@ -461,8 +486,8 @@ void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *acc
         break;
     case LF_STATE_FAILED:
     case LF_STATE_CANCELLED:
-        snprintf(text, cap, "it %s: %s%s", s->state == LF_STATE_FAILED ? "failed" : "was cancelled", s->reason,
-                 s->resumable ? "; continues from what is there" : "");
+        snprintf(text, cap, "it %s: %s%s", s->state == LF_STATE_FAILED ? "failed" : "was cancelled",
+                 s->reason, s->resumable ? "; continues from what is there" : "");
         break;
     case LF_STATE_WAITING:
     case LF_STATE_PENDING:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a pipeline file to "what would run": the document with spec ids and executables, the run it belongs to, results
- * of earlier runs it can take over, and the state of every stage under the new settings. plan, run, submit, resume and
- * explain all start here, so they cannot disagree.
+ * From a pipeline file to "what would run": the document with spec ids and executables, the run it
+ * belongs to, results of earlier runs it can take over, and the state of every stage under the new
+ * settings. plan, run, submit, resume and explain all start here, so they cannot disagree.
  */
 #ifndef LF_FLOW_PREP_H
 #define LF_FLOW_PREP_H
@@ -17,13 +17,15 @@
 #include "flow/run/state.h"
 
 typedef struct lf_prep_args {
-    const char *pipeline; /* file; NULL with resume: the run's own, or its frozen document when that file is gone */
+    const char *
+        /* file; NULL with resume: the run's own, or its frozen document when that file is gone */
+        pipeline;
     const char *const *sets;
     size_t n_sets;
     const lf_opt_table *const *tables;
-    bool create;        /* make .loong when it is missing (run), instead of doing without (plan) */
-    bool fresh_run;     /* --new: neither an existing run nor earlier results */
-    bool resume;        /* continue the run named by run_word */
+    bool create;    /* make .loong when it is missing (run), instead of doing without (plan) */
+    bool fresh_run; /* --new: neither an existing run nor earlier results */
+    bool resume;    /* continue the run named by run_word */
     const char *run_word;
     const char *project; /* resume: project directory, NULL: the nearest */
     bool exe_missing_ok;
@@ -32,30 +34,30 @@ typedef struct lf_prep_args {
 typedef struct lf_prep {
     lf_pipeline pipeline; /* zero when the frozen document is used */
     bool has_pipeline;
-    lf_project project;   /* zero when there is none yet */
+    lf_project project; /* zero when there is none yet */
     bool has_project;
-    json_t *doc;          /* complete: spec ids, exe, adopted */
-    char *ini_text;       /* resolved settings with origins */
-    bool has_run;         /* view.run is an existing run, otherwise a new one would be made */
+    json_t *doc;             /* complete: spec ids, exe, adopted */
+    char *ini_text;          /* resolved settings with origins */
+    bool has_run;            /* view.run is an existing run, otherwise a new one would be made */
     lf_names previous_names; /* its stages */
-    json_t *previous;     /* document of the newest run of this name, NULL when there is none */
-    json_t *rates;        /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
-    bool fresh_run;       /* as asked */
+    json_t *previous;        /* document of the newest run of this name, NULL when there is none */
+    json_t *rates;  /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
+    bool fresh_run; /* as asked */
     const lf_opt_table *const *tables; /* as given */
-    bool changed;         /* doc differs from the run's newest revision */
-    lf_run_view view;     /* states of doc's stages; view.run.doc is doc */
+    bool changed;                      /* doc differs from the run's newest revision */
+    lf_run_view view;                  /* states of doc's stages; view.run.doc is doc */
 } lf_prep;
 
 int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err);
 void lf_prep_fini(lf_prep *p);
-/* Make the run (when there is none) and freeze the document (when it changed); after that view.run is on disk. LF_EBUSY:
- * another command has made a run of the same work meanwhile. LF_EINVAL: the project is somebody else's, and what would be
- * executed lies in it. */
+/* Make the run (when there is none) and freeze the document (when it changed); after that view.run
+ * is on disk. LF_EBUSY: another command has made a run of the same work meanwhile. LF_EINVAL: the
+ * project is somebody else's, and what would be executed lies in it. */
 int lf_prep_commit(lf_prep *p, lf_err *err);
 
 /* Why a stage would run or not, as one sentence. will_run is set. accepted may be NULL. */
-void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted, bool *will_run, char *text,
-                     size_t cap);
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+                     bool *will_run, char *text, size_t cap);
 
 /* Resolved settings of a configuration as INI text. origins: a comment before each key. */
 int lf_conf_print(const lf_conf *c, bool origins, lf_buf *out, lf_err *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Aligned text tables from JSON rows: which columns, how wide, and text that a terminal may be given.
+ * Aligned text tables from JSON rows: which columns, how wide, and text that a terminal may be
+ * given.
  */
 #include "config.h"
 
@@ -35,7 +36,10 @@ static void print_safe_to(FILE *f, const char *text)
     }
 }
 
-void lf_print_safe(const char *text) { print_safe_to(stdout, text); }
+void lf_print_safe(const char *text)
+{
+    print_safe_to(stdout, text);
+}
 
 static void say_v(FILE *f, const char *fmt, va_list ap)
 {
@@ -71,8 +75,9 @@ bool lf_colour(void)
 
 const char *lf_state_colour(const char *state)
 {
-    static const char *const map[][2] = {{"done", "32"},      {"running", "36"}, {"failed", "31"}, {"cancelled", "35"},
-                                         {"unknown", "33"},   {"purged", "33"},  {"pending", "34"}};
+    static const char *const map[][2] = {{"done", "32"},      {"running", "36"}, {"failed", "31"},
+                                         {"cancelled", "35"}, {"unknown", "33"}, {"purged", "33"},
+                                         {"pending", "34"}};
     for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
         if (strcmp(state, map[i][0]) == 0)
             return map[i][1];
@@ -182,11 +187,13 @@ static int unknown_column(const struct choice *c, const char *word, lf_err *err)
         names[n++] = f->name;
     names[n++] = "default";
     const char *near = lf_nearest(word, names, n);
-    return lf_fail(err, LF_EINVAL, "--columns: unknown column \"%s\"%s%s%s", word, near != NULL ? "; did you mean " : "",
+    return lf_fail(err, LF_EINVAL, "--columns: unknown column \"%s\"%s%s%s", word,
+                   near != NULL ? "; did you mean " : "",
                    near != NULL ? near : "; `--columns help` lists them", near != NULL ? "?" : "");
 }
 
-/* KEY, KEY%WIDTH (a '-' before the width: to the left, a '+': to the right), or the name of a format. */
+/* KEY, KEY%WIDTH (a '-' before the width: to the left, a '+': to the right), or the name of a
+ * format. */
 static int choose_one(struct choice *c, char *word, lf_err *err)
 {
     char *at = strpbrk(word, "%:");
@@ -197,8 +204,9 @@ static int choose_one(struct choice *c, char *word, lf_err *err)
         if (*at == '-' || *at == '+')
             side = *at++;
         if (lf_parse_i64(&width, at, NULL) < 0 || width < 1 || width > MAX_WIDTH)
-            return lf_fail(err, LF_EINVAL, "--columns: %s%%%s: a width is 1 to %d, as in name%%20 or name%%-20", word, at,
-                           MAX_WIDTH);
+            return lf_fail(err, LF_EINVAL,
+                           "--columns: %s%%%s: a width is 1 to %d, as in name%%20 or name%%-20",
+                           word, at, MAX_WIDTH);
     }
     size_t i = 0;
     while (i < c->t->n_cols && strcmp(c->t->cols[i].key, word) != 0)
@@ -225,7 +233,8 @@ static int choose(struct choice *c, const char *spec, lf_err *err)
     }
     if (snprintf(copy, sizeof copy, "%s", spec) >= (int)sizeof copy)
         return lf_fail(err, LF_EINVAL, "--columns: the list is too long");
-    for (char *w = strtok_r(copy, ", ", &save); w != NULL && rc == 0; w = strtok_r(NULL, ", ", &save))
+    for (char *w = strtok_r(copy, ", ", &save); w != NULL && rc == 0;
+         w = strtok_r(NULL, ", ", &save))
         rc = choose_one(c, w, err);
     return rc;
 }
@@ -238,7 +247,8 @@ static void print_help(const lf_table *t)
     puts("formats:\n  default        the columns marked *\n  all            every column");
     for (const lf_format *f = t->formats; f != NULL && f->name != NULL; f++)
         printf("  %-14s %s\n", f->name, f->spec);
-    puts("a list may name both; KEY%WIDTH cuts or fills to a width (%-WIDTH to the left, %+WIDTH to the right);\n"
+    puts("a list may name both; KEY%WIDTH cuts or fills to a width (%-WIDTH to the left, %+WIDTH "
+         "to the right);\n"
          "a list that begins with + adds to the default");
 }
 
@@ -326,7 +336,8 @@ int lf_table_show(const lf_table *t, const json_t *rows, const char *spec, lf_er
     return rc;
 }
 
-int lf_table_print(const json_t *rows, const lf_column *cols, size_t n_cols, const char *spec, lf_err *err)
+int lf_table_print(const json_t *rows, const lf_column *cols, size_t n_cols, const char *spec,
+                   lf_err *err)
 {
     const lf_table t = {.cols = cols, .n_cols = n_cols, .formats = NULL};
     return lf_table_show(&t, rows, spec, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text for people: tables from JSON rows, and printing that never lets a control byte of a name, a path or a log reach the
- * terminal. Everything that a command prints and did not write itself goes through lf_say or lf_print_safe.
+ * Text for people: tables from JSON rows, and printing that never lets a control byte of a name, a
+ * path or a log reach the terminal. Everything that a command prints and did not write itself goes
+ * through lf_say or lf_print_safe.
  */
 #ifndef LF_FLOW_TABLE_H
 #define LF_FLOW_TABLE_H
@@ -28,11 +29,13 @@ typedef struct lf_table {
     const lf_format *formats; /* ends with a NULL name; may be NULL */
 } lf_table;
 
-/* Rows are objects; a member that is missing or null is "-". spec: what -o takes (keys with widths, named formats, "+KEY");
- * NULL: the columns that are not hidden; "help": say what there is. The column "state" has a colour on a terminal. */
+/* Rows are objects; a member that is missing or null is "-". spec: what -o takes (keys with widths,
+ * named formats, "+KEY"); NULL: the columns that are not hidden; "help": say what there is. The
+ * column "state" has a colour on a terminal. */
 int lf_table_show(const lf_table *t, const json_t *rows, const char *spec, lf_err *err);
 /* The same without named formats. */
-int lf_table_print(const json_t *rows, const lf_column *cols, size_t n_cols, const char *spec, lf_err *err);
+int lf_table_print(const json_t *rows, const lf_column *cols, size_t n_cols, const char *spec,
+                   lf_err *err);
 
 /* Text from outside to stdout: control bytes other than newline and tab are replaced by '?'. */
 void lf_print_safe(const char *text);

@@ -20,20 +20,25 @@ static int start_event(lf_exec *x, lf_err *err)
     json_t *who = lf_who_make(0, err);
     if (who == NULL)
         return LF_ENOMEM;
-    json_t *d = json_pack("{s:O, s:O, s:O, s:O}", "host", json_object_get(who, "host"), "pid", json_object_get(who, "pid"),
-                          "boot_id", json_object_get(who, "boot"), "proc_start", json_object_get(who, "start"));
+    json_t *d = json_pack("{s:O, s:O, s:O, s:O}", "host", json_object_get(who, "host"), "pid",
+                          json_object_get(who, "pid"), "boot_id", json_object_get(who, "boot"),
+                          "proc_start", json_object_get(who, "start"));
     json_decref(who);
-    int rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "start", d, err);
+    int rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "start",
+                             d, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(x->inputs); i++) {
         json_t *in = json_array_get(x->inputs, i);
-        json_t *e = json_pack("{s:O, s:O}", "name", json_object_get(in, "name"), "path", json_object_get(in, "path"));
+        json_t *e = json_pack("{s:O, s:O}", "name", json_object_get(in, "name"), "path",
+                              json_object_get(in, "path"));
         const char *p = json_string_value(json_object_get(in, "path"));
         size_t n = strlen(x->run.data);
         if (e != NULL && strncmp(p, x->run.data, n) == 0 && p[n] == '/')
-            json_object_set_new(e, "path", json_string(p + n + 1)); /* inside the data root: relative to it */
+            json_object_set_new(e, "path",
+                                json_string(p + n + 1)); /* inside the data root: relative to it */
         if (e != NULL && json_object_get(in, "sha256") != NULL)
             json_object_set(e, "sha256", json_object_get(in, "sha256"));
-        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "input", e, err);
+        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "input",
+                             e, err);
     }
     return rc;
 }
@@ -71,8 +76,8 @@ static int run_claimed(lf_exec *x, lf_err *err)
     return lf_exec_end(x, &c, err);
 }
 
-/* Blocked for the whole life of the wrapper: nothing ends it between two steps, a stop asked for early is seen by the first
- * sigtimedwait, and nothing is ever done from a handler. */
+/* Blocked for the whole life of the wrapper: nothing ends it between two steps, a stop asked for
+ * early is seen by the first sigtimedwait, and nothing is ever done from a handler. */
 static void block_signals(void)
 {
     sigset_t set;
@@ -82,7 +87,11 @@ static void block_signals(void)
         sigaddset(&set, all[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        signal(all[i], SIG_DFL); /* job scripts ignore what would end them before this point; ignored is lost, blocked is kept */
+        signal(
+            all[i],
+            /* job scripts ignore what would end them before this point; ignored is lost, blocked is
+             * kept */
+            SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
 }
 

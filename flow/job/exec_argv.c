@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is executed: the stage with its files, and around it the launcher when there is more than one rank.
+ * What is executed: the stage with its files, and around it the launcher when there is more than
+ * one rank.
  */
 #include "config.h"
 
@@ -15,8 +16,10 @@
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 
-static const char *const files[][2] = {
-    {"--config", "config.ini"}, {"--out", "out"}, {"--metrics", "metrics"}, {"--stop-file", "stop"}};
+static const char *const files[][2] = {{"--config", "config.ini"},
+                                       {"--out", "out"},
+                                       {"--metrics", "metrics"},
+                                       {"--stop-file", "stop"}};
 #define N_FILES (sizeof files / sizeof files[0])
 
 static void add(char **argv, size_t *k, char *word, bool *bad)
@@ -31,7 +34,8 @@ static int stage_argv(char ***out, lf_exec *x, lf_err *err)
     char exe[PATH_MAX];
     bool bad = false;
     const char *name = json_string_value(json_object_get(json_object_get(x->stage, "exe"), "path"));
-    int rc = lf_path_set(exe, err, "%s/rev.%d/bin/%s", x->run.dir, x->run.rev, name != NULL ? name : "");
+    int rc =
+        lf_path_set(exe, err, "%s/rev.%d/bin/%s", x->run.dir, x->run.rev, name != NULL ? name : "");
     char **argv = rc == 0 ? lf_calloc(2 + 2 * (N_FILES + n), sizeof *argv, err) : NULL;
     if (argv == NULL)
         return rc < 0 ? rc : LF_ENOMEM;
@@ -75,13 +79,18 @@ int lf_exec_argv(lf_exec *x, lf_err *err)
         prefix[i] = json_string_value(json_array_get(words, i));
     if (rc == 0)
         rc = lf_path_set(self, err, "%s/rev.%d/bin/loong-flow", x->run.dir, x->run.rev);
-    lf_launch_req req = {.launcher = launcher_of(x), .nodes = count(x->resources, "nodes", 1),
-                         .ranks = count(x->resources, "ranks", 1), .cpus = count(x->resources, "cpus", 0), .self = self,
-                         .prefix = prefix, .argv = (const char *const *)argv};
+    lf_launch_req req = {.launcher = launcher_of(x),
+                         .nodes = count(x->resources, "nodes", 1),
+                         .ranks = count(x->resources, "ranks", 1),
+                         .cpus = count(x->resources, "cpus", 0),
+                         .self = self,
+                         .prefix = prefix,
+                         .argv = (const char *const *)argv};
     if (rc == 0)
         rc = lf_launch_plan_make(&x->launch, &req, err);
     if (rc == 0 && req.nodes * req.ranks > 1)
-        lf_log(2, "%d ranks by %s: %s", req.nodes * req.ranks, lf_launcher_name(x->launch.launcher), x->launch.why);
+        lf_log(2, "%d ranks by %s: %s", req.nodes * req.ranks, lf_launcher_name(x->launch.launcher),
+               x->launch.why);
     for (char **p = argv; p != NULL && *p != NULL; p++)
         free(*p);
     free(argv);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stage's process: started in a group of its own, held back until its identity is on disk, watched until its end.
- * All signals are taken with sigtimedwait, so there are no handlers and no races.
+ * The stage's process: started in a group of its own, held back until its identity is on disk,
+ * watched until its end. All signals are taken with sigtimedwait, so there are no handlers and no
+ * races.
  */
 #include "config.h"
 
@@ -21,28 +22,31 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/run/epoch.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
+#include "flow/run/epoch.h"
 #include "flow/run/who.h"
 
 #define TAIL_BYTES ((size_t)65536)
-#define GRACE_S 120.0
+#define GRACE_S    120.0
 
-#define LOOK_EVERY_S 1.0
+#define LOOK_EVERY_S   1.0
 #define WARNED_EARLY_S 60.0
-#define PACE_EVERY_S 5.0
-#define SUPERSEDED_S 10.0 /* a superseded stage has nothing to save, only messages to its other ranks */
-#define LAST_MOMENT_S 15.0 /* what the wrapper keeps for itself before a scheduler's end: records, putting the job back */
+#define PACE_EVERY_S   5.0
+#define SUPERSEDED_S                                                                               \
+    10.0 /* a superseded stage has nothing to save, only messages to its other ranks */
+#define LAST_MOMENT_S                                                                              \
+/* what the wrapper keeps for itself before a scheduler's end: records, putting the job back */
+15.0
 
-struct child {
+    struct child {
     pid_t pid;
     double deadline; /* monotonic: the stage must be gone; 0: none */
     double soft;     /* monotonic: it is asked to stop; 0: never, or asked already */
     double kill_at;  /* when patience ends after a stop was asked for; 0: not asked */
     double grace_s;
     double next_look, next_pace;
-    bool timed;  /* asked to stop because of the clock */
+    bool timed;     /* asked to stop because of the clock */
     double end;     /* of the job as it was known last, wall */
     double reserve; /* what is kept for the wrapper before that */
     lf_exec_listener listener;
@@ -56,8 +60,12 @@ static void watched_signals(sigset_t *set)
         sigaddset(set, all[i]);
 }
 
-/* srun ends its tasks at once when it gets TERM, and PRRTE does the same: the stop that a launcher passes on is USR2. */
-static int stop_signal(const lf_exec *x, int sig) { return x->launch.launcher == LF_LAUNCH_NONE ? sig : SIGUSR2; }
+/* srun ends its tasks at once when it gets TERM, and PRRTE does the same: the stop that a launcher
+ * passes on is USR2. */
+static int stop_signal(const lf_exec *x, int sig)
+{
+    return x->launch.launcher == LF_LAUNCH_NONE ? sig : SIGUSR2;
+}
 
 static void set_environment(const lf_exec *x, const char *ranks)
 {
@@ -70,8 +78,9 @@ static void set_environment(const lf_exec *x, const char *ranks)
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);
     if (x->launch.omp_threads > 0)
         setenv("OMP_NUM_THREADS", n, 1);
-    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others made decoding four to five times
-     * slower. Who has the cores alone may set OMP_WAIT_POLICY or GOMP_SPINCOUNT: what stands in the environment wins. */
+    /* Waiting OpenMP threads sleep. libgomp would let them spin, which on cores shared with others
+     * made decoding four to five times slower. Who has the cores alone may set OMP_WAIT_POLICY or
+     * GOMP_SPINCOUNT: what stands in the environment wins. */
     if (getenv("GOMP_SPINCOUNT") == NULL)
         setenv("OMP_WAIT_POLICY", "passive", 0);
     lf_launch_scrub();
@@ -80,7 +89,9 @@ static void set_environment(const lf_exec *x, const char *ranks)
 static void child_main(lf_exec *x, const char *ranks, int gate, int log_fd, pid_t parent)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, stop_signal(x, SIGTERM)); /* a wrapper that is killed takes the stage to its next checkpoint */
+    prctl(PR_SET_PDEATHSIG,
+          stop_signal(
+              x, SIGTERM)); /* a wrapper that is killed takes the stage to its next checkpoint */
     if (getppid() != parent)
         _exit(125);
     char go = 0;
@@ -104,8 +115,8 @@ static void child_main(lf_exec *x, const char *ranks, int gate, int log_fd, pid_
 static int publish_identity(lf_exec *x, pid_t pid, lf_err *err)
 {
     json_t *who = lf_who_make(pid, err);
-    json_t *o = who != NULL ? json_pack("{s:i, s:o, s:f, s:O, s:O}", "lf_stage", 1, "process", who, "t", lf_wall_s(),
-                                        "resume", x->resume, "inputs", x->inputs)
+    json_t *o = who != NULL ? json_pack("{s:i, s:o, s:f, s:O, s:O}", "lf_stage", 1, "process", who,
+                                        "t", lf_wall_s(), "resume", x->resume, "inputs", x->inputs)
                             : NULL;
     int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "cannot describe the stage's process")
                        : lf_record_publish(x->dir, "stage.json", o, err);
@@ -171,10 +182,13 @@ static void ask_to_stop(struct child *c, lf_exec *x, int sig)
     x->ev.stopping = true;
     if (c->kill_at <= 0)
         c->kill_at = lf_now_s() + stop_patience(c, x);
-    kill(c->pid, stop_signal(x, sig)); /* the leader decides; its helpers would only be torn out of its hands */
+    kill(c->pid,
+         stop_signal(
+             x, sig)); /* the leader decides; its helpers would only be torn out of its hands */
 }
 
-/* From the job's end, as far as it is known by now, back to when the stage must be asked and when it must be gone. */
+/* From the job's end, as far as it is known by now, back to when the stage must be asked and when
+ * it must be gone. */
 static void set_times(struct child *c, lf_exec *x, bool ask)
 {
     double end = lf_jobside_end(&x->job, ask), total = end - x->t_start;
@@ -182,8 +196,10 @@ static void set_times(struct child *c, lf_exec *x, bool ask)
         c->soft = c->deadline = 0;
         return;
     }
-    double lead = lf_exec_lead_s(&x->pace, c->grace_s, total), at = lf_now_s() + (end - lf_wall_s());
-    if (end != c->end && x->job.ops != NULL) { /* a preemption leaves seconds: the stage gets most of them */
+    double lead = lf_exec_lead_s(&x->pace, c->grace_s, total),
+           at = lf_now_s() + (end - lf_wall_s());
+    if (end != c->end &&
+        x->job.ops != NULL) { /* a preemption leaves seconds: the stage gets most of them */
         double left = at - lf_now_s(), most = total / 10 < left / 4 ? total / 10 : left / 4;
         c->reserve = most < 0 ? 0 : most < LAST_MOMENT_S ? most : LAST_MOMENT_S;
     }
@@ -211,7 +227,10 @@ static void watch_the_clock(struct child *c, lf_exec *x)
 {
     set_times(c, x, false);
     if (c->soft > 0 && lf_now_s() >= c->soft)
-        set_times(c, x, true); /* a limit that was raised in the meantime is good news; one look before we stop */
+        set_times(
+            c, x,
+            /* a limit that was raised in the meantime is good news; one look before we stop */
+            true);
     if (c->soft > 0 && lf_now_s() >= c->soft) {
         c->timed = true;
         x->ev.timed_out = true;
@@ -220,8 +239,8 @@ static void watch_the_clock(struct child *c, lf_exec *x)
     }
 }
 
-/* By every way there is: the stop file, the launcher, and soon the end of everything that this host can reach. Ranks also look
- * at the fence themselves. */
+/* By every way there is: the stop file, the launcher, and soon the end of everything that this host
+ * can reach. Ranks also look at the fence themselves. */
 static void leave_the_field(struct child *c, lf_exec *x)
 {
     if (x->ev.superseded)
@@ -257,7 +276,8 @@ static void look_around(struct child *c, lf_exec *x)
         ask_to_stop(c, x, SIGTERM);
 }
 
-/* SLURM's --signal comes up to a minute early; near the end it is the clock's word, not somebody's. */
+/* SLURM's --signal comes up to a minute early; near the end it is the clock's word, not
+ * somebody's. */
 static void warned(struct child *c, lf_exec *x)
 {
     if (c->soft > 0 && lf_now_s() >= c->soft - 2 * WARNED_EARLY_S)
@@ -268,8 +288,10 @@ static void warned(struct child *c, lf_exec *x)
 /* A launcher reports the signal of a rank as 128 + n. */
 static void take_status(lf_exec *x, int status)
 {
-    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-    x->ev.of_rank = sig == 0 && x->launch.launcher != LF_LAUNCH_NONE && code > 128 && code < 128 + NSIG;
+    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+        code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    x->ev.of_rank =
+        sig == 0 && x->launch.launcher != LF_LAUNCH_NONE && code > 128 && code < 128 + NSIG;
     if (x->ev.of_rank)
         sig = code - 128;
     x->ev.exited = sig == 0;

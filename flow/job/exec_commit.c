@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result of an incarnation: its outputs described, the artifact events written, the marker published.
+ * The result of an incarnation: its outputs described, the artifact events written, the marker
+ * published.
  */
 #include "config.h"
 
@@ -15,11 +16,11 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/run/epoch.h"
 #include "flow/job/exec.h"
-#include "flow/run/handover.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/epoch.h"
+#include "flow/run/handover.h"
 
 static int describe_output(json_t *outputs, lf_exec *x, const char *name, lf_err *err)
 {
@@ -53,9 +54,11 @@ static int describe_output(json_t *outputs, lf_exec *x, const char *name, lf_err
     lf_hash_hex(hex, digest);
     for (size_t i = 0; i < a.n_files; i++)
         bytes += a.files[i].bytes;
-    rc = lf_json_set_new(outputs, name, json_pack("{s:s, s:s, s:s, s:I, s:I, s:O}", "path", rel, "kind", a.kind,
-                                                  "manifest_sha256", hex, "bytes", (json_int_t)bytes, "files",
-                                                  (json_int_t)a.n_files, "meta", a.meta), err);
+    rc = lf_json_set_new(outputs, name,
+                         json_pack("{s:s, s:s, s:s, s:I, s:I, s:O}", "path", rel, "kind", a.kind,
+                                   "manifest_sha256", hex, "bytes", (json_int_t)bytes, "files",
+                                   (json_int_t)a.n_files, "meta", a.meta),
+                         err);
 out:
     lf_buf_fini(&text);
     lf_artifact_fini(&a);
@@ -71,7 +74,8 @@ static int collect_outputs(json_t **out, lf_exec *x, lf_err *err)
         rc = describe_output(outputs, x, json_string_value(json_array_get(names, i)), err);
     const char *first = json_string_value(json_array_get(names, 0));
     bool any = json_is_true(json_object_get(x->stage, "any_output"));
-    if (rc == 0 && first != NULL && (any ? json_object_size(outputs) == 0 : json_object_get(outputs, first) == NULL))
+    if (rc == 0 && first != NULL &&
+        (any ? json_object_size(outputs) == 0 : json_object_get(outputs, first) == NULL))
         rc = lf_fail(err, LF_EFORMAT, "the stage ended well but did not publish %s \"%s\"",
                      any ? "any of its outputs, the first of which is" : "its output", first);
     if (rc < 0)
@@ -89,14 +93,16 @@ static int artifact_events(lf_exec *x, json_t *outputs, lf_err *err)
     json_object_foreach(outputs, name, o)
     {
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "runs/%s/%s/%d.%d/%s", x->run.id, x->args.stage, x->args.attempt, x->epoch,
-                 json_string_value(json_object_get(o, "path")));
-        json_t *d = json_pack("{s:s, s:s, s:O, s:O, s:O, s:O, s:O, s:O}", "name", name, "path", path, "kind",
-                              json_object_get(o, "kind"), "sha256", json_object_get(o, "manifest_sha256"), "bytes",
-                              json_object_get(o, "bytes"), "files", json_object_get(o, "files"), "spec_id",
-                              json_object_get(x->stage, "spec_id"), "meta", json_object_get(o, "meta"));
+        snprintf(path, sizeof path, "runs/%s/%s/%d.%d/%s", x->run.id, x->args.stage,
+                 x->args.attempt, x->epoch, json_string_value(json_object_get(o, "path")));
+        json_t *d = json_pack(
+            "{s:s, s:s, s:O, s:O, s:O, s:O, s:O, s:O}", "name", name, "path", path, "kind",
+            json_object_get(o, "kind"), "sha256", json_object_get(o, "manifest_sha256"), "bytes",
+            json_object_get(o, "bytes"), "files", json_object_get(o, "files"), "spec_id",
+            json_object_get(x->stage, "spec_id"), "meta", json_object_get(o, "meta"));
         if (rc == 0)
-            rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "artifact", d, err);
+            rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch,
+                                 "artifact", d, err);
     }
     return rc;
 }
@@ -107,13 +113,16 @@ static int commit_result(lf_exec *x, lf_err *err)
     int rc = collect_outputs(&outputs, x, err);
     if (rc == 0)
         rc = artifact_events(x, outputs, err);
-    json_t *done = rc == 0 ? json_pack("{s:i, s:s, s:s, s:i, s:i, s:s, s:O, s:O, s:O, s:f, s:f, s:O, s:O, s:O}", "lf_done", 1,
-                                       "run", x->run.id, "stage", x->args.stage, "attempt", x->args.attempt, "epoch",
-                                       x->epoch, "token", x->args.token, "kind", json_object_get(x->stage, "kind"),
-                                       "spec_id", json_object_get(x->stage, "spec_id"), "spec_version",
-                                       json_object_get(x->stage, "spec_version"), "t_start", x->t_start, "t_end",
-                                       lf_wall_s(), "outputs", outputs, "inputs", x->inputs, "resume", x->resume)
-                           : NULL;
+    json_t *done =
+        rc == 0
+            ? json_pack("{s:i, s:s, s:s, s:i, s:i, s:s, s:O, s:O, s:O, s:f, s:f, s:O, s:O, s:O}",
+                        "lf_done", 1, "run", x->run.id, "stage", x->args.stage, "attempt",
+                        x->args.attempt, "epoch", x->epoch, "token", x->args.token, "kind",
+                        json_object_get(x->stage, "kind"), "spec_id",
+                        json_object_get(x->stage, "spec_id"), "spec_version",
+                        json_object_get(x->stage, "spec_version"), "t_start", x->t_start, "t_end",
+                        lf_wall_s(), "outputs", outputs, "inputs", x->inputs, "resume", x->resume)
+            : NULL;
     json_t *sha = json_object_get(json_object_get(x->stage, "exe"), "sha256");
     if (rc == 0 && (done == NULL || (sha != NULL && json_object_set(done, "exe_sha256", sha) < 0)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -124,7 +133,8 @@ static int commit_result(lf_exec *x, lf_err *err)
     return rc;
 }
 
-/* Nobody goes on from what this start and those before it took: it would only keep room that nothing else keeps. */
+/* Nobody goes on from what this start and those before it took: it would only keep room that
+ * nothing else keeps. */
 static void discard_all(const lf_exec *x)
 {
     lf_stage_view s;
@@ -147,7 +157,9 @@ void lf_exec_commit(lf_exec *x, lf_end_class *c)
     }
     bool fenced = rc == LF_EBUSY;
     c->state = fenced ? "stopped" : "failed";
-    c->cls = fenced ? "superseded" : e.errnum != 0 && lf_cause_class(&e)[0] != '\0' ? lf_cause_class(&e) : "unknown";
+    c->cls = fenced                                           ? "superseded"
+             : e.errnum != 0 && lf_cause_class(&e)[0] != '\0' ? lf_cause_class(&e)
+                                                              : "unknown";
     snprintf(c->reason, sizeof c->reason, "%.390s", e.text);
     lf_text_clean(c->reason);
 }

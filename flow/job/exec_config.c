@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the frozen stage document to the INI file its executable reads: references become directories of artifacts whose
- * commit markers were checked just now, relative paths become absolute against the project.
+ * From the frozen stage document to the INI file its executable reads: references become
+ * directories of artifacts whose commit markers were checked just now, relative paths become
+ * absolute against the project.
  */
 #include "config.h"
 
@@ -39,7 +40,8 @@ static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_er
     return rc < 0 ? rc : 0;
 }
 
-static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json_t *ref, lf_err *err)
+static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json_t *ref,
+                       lf_err *err)
 {
     const char *name = json_string_value(json_object_get(ref, "stage"));
     const char *output = json_string_value(json_object_get(ref, "output"));
@@ -61,12 +63,13 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s/%s", up.result_dir, rel);
         lf_buf_adds(value, path);
-        json_t *in = json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:s, s:O}", "name", option, "path", path, "stage", name,
-                               "run", json_object_get(up.result_done, "run"), "attempt",
-                               json_object_get(up.result_done, "attempt"), "epoch",
-                               json_object_get(up.result_done, "epoch"), "spec_id",
-                               json_object_get(up.result_done, "spec_id"), "output", output, "sha256",
-                               json_object_get(o, "manifest_sha256"));
+        json_t *in =
+            json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:s, s:O}", "name", option, "path", path,
+                      "stage", name, "run", json_object_get(up.result_done, "run"), "attempt",
+                      json_object_get(up.result_done, "attempt"), "epoch",
+                      json_object_get(up.result_done, "epoch"), "spec_id",
+                      json_object_get(up.result_done, "spec_id"), "output", output, "sha256",
+                      json_object_get(o, "manifest_sha256"));
         rc = lf_json_push_new(x->inputs, in, err);
     }
     lf_stage_scan_fini(&up);
@@ -84,7 +87,8 @@ static int resolve_text(lf_buf *value, lf_exec *x, const json_t *input, lf_err *
         if (close == NULL)
             return lf_fail(err, LF_EFORMAT, "plan: a reference and its text disagree");
         lf_buf_add(value, p, (size_t)(d - p));
-        rc = resolve_ref(value, x, json_string_value(json_object_get(input, "option")), json_array_get(refs, i), err);
+        rc = resolve_ref(value, x, json_string_value(json_object_get(input, "option")),
+                         json_array_get(refs, i), err);
         p = close + 1;
     }
     lf_buf_adds(value, p);
@@ -97,7 +101,8 @@ static size_t first_input(const lf_exec *x, const char *option)
     json_t *inputs = json_object_get(x->stage, "inputs");
     size_t i = 0;
     while (i < json_array_size(inputs) &&
-           strcmp(json_string_value(json_object_get(json_array_get(inputs, i), "option")), option) != 0)
+           strcmp(json_string_value(json_object_get(json_array_get(inputs, i), "option")),
+                  option) != 0)
         i++;
     return i;
 }
@@ -105,14 +110,15 @@ static size_t first_input(const lf_exec *x, const char *option)
 /* The hash that entered the spec id for an outside input, without its "sha256:"; NULL for words. */
 static const char *outside_hash(const lf_exec *x, const char *option, size_t index)
 {
-    json_t *list = json_object_get(json_object_get(json_object_get(x->stage, "spec"), "inputs"), option);
+    json_t *list =
+        json_object_get(json_object_get(json_object_get(x->stage, "spec"), "inputs"), option);
     const char *s = json_string_value(json_array_get(list, index));
     return s != NULL && lf_str_has_prefix(s, "sha256:") ? s + 7 : NULL;
 }
 
 /* in: the input that the value is, NULL: it is none. */
-static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const json_t *in, const char *text,
-                     lf_err *err)
+static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const json_t *in,
+                     const char *text, lf_err *err)
 {
     bool path = json_object_get(json_object_get(x->stage, "types"), option) != NULL;
     if (in != NULL && json_array_size(json_object_get(in, "refs")) > 0)
@@ -123,8 +129,9 @@ static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index
     const char *hash = in != NULL ? outside_hash(x, option, index) : NULL;
     if (hash == NULL)
         return 0;
-    return lf_json_push_new(x->inputs, json_pack("{s:s, s:s, s:s}", "name", option, "path", value->data, "sha256", hash),
-                            err);
+    return lf_json_push_new(
+        x->inputs,
+        json_pack("{s:s, s:s, s:s}", "name", option, "path", value->data, "sha256", hash), err);
 }
 
 /* A value of several lines is written as continuation lines. */
@@ -144,7 +151,8 @@ static int write_config(lf_exec *x, lf_err *err)
     lf_buf ini;
     lf_buf_init(&ini);
     lf_buf_adds(&ini, "[stage]\n");
-    json_t *options = json_object_get(x->stage, "options"), *values, *model = json_object_get(x->stage, "model"), *v;
+    json_t *options = json_object_get(x->stage, "options"), *values,
+           *model = json_object_get(x->stage, "model"), *v;
     const char *key;
     int rc = 0;
     json_object_foreach(options, key, values)
@@ -170,7 +178,8 @@ static int write_config(lf_exec *x, lf_err *err)
     if (rc == 0)
         rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
     if (rc == 0)
-        rc = lf_io_write_file(path, ini.data, ini.len, 0640, err); /* read at once; another incarnation writes its own */
+        rc = lf_io_write_file(path, ini.data, ini.len, 0640,
+                              err); /* read at once; another incarnation writes its own */
     free(path);
     lf_buf_fini(&ini);
     return rc;
@@ -183,8 +192,8 @@ static int resume_from_taken(lf_exec *x, lf_err *err)
     return rc == 0 && x->taken ? lf_json_push_new(x->resume, json_string(path), err) : rc;
 }
 
-/* A stage that hands nothing over looks for its pieces in the directories of earlier starts itself, oldest first. Each piece is
- * checked against its hash, and whoever made it made the same bytes. */
+/* A stage that hands nothing over looks for its pieces in the directories of earlier starts itself,
+ * oldest first. Each piece is checked against its hash, and whoever made it made the same bytes. */
 static int find_resume(lf_exec *x, lf_err *err)
 {
     lf_stage_view s;

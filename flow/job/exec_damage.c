@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stage that failed over an input which another stage made: is that result still what its manifest says? One that is not is
- * marked, so that nobody adopts it and the next resume makes it again. The reader's word is not enough: what it named, or
- * everything it read where it named nothing, is hashed here.
+ * A stage that failed over an input which another stage made: is that result still what its
+ * manifest says? One that is not is marked, so that nobody adopts it and the next resume makes it
+ * again. The reader's word is not enough: what it named, or everything it read where it named
+ * nothing, is hashed here.
  */
 #include "config.h"
 
@@ -58,10 +59,12 @@ static int verify(const json_t *in, lf_err *err)
 static int mark(const lf_exec *x, const json_t *in, const char *why, lf_err *err)
 {
     char dir[PATH_MAX];
-    json_t *o = json_pack("{s:i, s:s, s:s, s:f, s:s, s:s}", "lf_damaged", 1, "output", text_of(in, "output"), "reason", why, "t",
-                          lf_wall_s(), "run", x->run.id, "stage", x->args.stage);
+    json_t *o = json_pack("{s:i, s:s, s:s, s:f, s:s, s:s}", "lf_damaged", 1, "output",
+                          text_of(in, "output"), "reason", why, "t", lf_wall_s(), "run", x->run.id,
+                          "stage", x->args.stage);
     int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                       : lf_path_set(dir, err, "%s/runs/%s/%s/%d.%d", x->run.data, text_of(in, "run"), text_of(in, "stage"),
+                       : lf_path_set(dir, err, "%s/runs/%s/%s/%d.%d", x->run.data,
+                                     text_of(in, "run"), text_of(in, "stage"),
                                      (int)json_integer_value(json_object_get(in, "attempt")),
                                      (int)json_integer_value(json_object_get(in, "epoch")));
     if (rc == 0)
@@ -79,11 +82,13 @@ static int look(lf_exec *x, const json_t *in, lf_end_class *c)
         return 0;
     lf_text_clean(why.text);
     if (mark(x, in, why.text, &e) < 0) {
-        lf_log(1, "the damaged result of stage %s was not marked: %s", text_of(in, "stage"), e.text);
+        lf_log(1, "the damaged result of stage %s was not marked: %s", text_of(in, "stage"),
+               e.text);
         return 0;
     }
     memcpy(was, c->reason, sizeof was);
-    snprintf(c->reason, sizeof c->reason, "the result of stage %s is damaged and is made again: %.180s; %.120s",
+    snprintf(c->reason, sizeof c->reason,
+             "the result of stage %s is damaged and is made again: %.180s; %.120s",
              text_of(in, "stage"), why.text, was);
     lf_text_clean(c->reason);
     c->cls = "bad_input";
@@ -96,7 +101,8 @@ static int look_at(lf_exec *x, lf_end_class *c, const char *words, bool named)
     int n = 0;
     for (size_t i = 0; i < json_array_size(x->inputs); i++) {
         const json_t *in = json_array_get(x->inputs, i);
-        if (json_object_get(in, "stage") != NULL && (strstr(words, text_of(in, "path")) != NULL) == named)
+        if (json_object_get(in, "stage") != NULL &&
+            (strstr(words, text_of(in, "path")) != NULL) == named)
             n += look(x, in, c);
     }
     return n;
@@ -104,7 +110,8 @@ static int look_at(lf_exec *x, lf_end_class *c, const char *words, bool named)
 
 void lf_exec_suspect(lf_exec *x, lf_end_class *c)
 {
-    static const char *const may_come_of_it[] = {"bad_input", "config", "crash", "diverged", "unknown"};
+    static const char *const may_come_of_it[] = {"bad_input", "config", "crash", "diverged",
+                                                 "unknown"};
     bool may = false;
     char words[sizeof c->reason];
     for (size_t i = 0; i < sizeof may_come_of_it / sizeof may_come_of_it[0]; i++)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of an incarnation: what follows is decided, written down, and then done, in this order. So a wrapper that is killed
- * in between leaves a record that says what was meant, and a job that was put back finds out why.
+ * The end of an incarnation: what follows is decided, written down, and then done, in this order.
+ * So a wrapper that is killed in between leaves a record that says what was meant, and a job that
+ * was put back finds out why.
  *
- *   1  may another segment follow (caps, progress)?  may this job be put back (state RUNNING, no cancel)?
+ *   1  may another segment follow (caps, progress)?  may this job be put back (state RUNNING, no
+ *      cancel)?
  *   2  end.json, the end event, a strike against a node
  *   3  requeue event, scontrol requeue; refused: a successor that the waiting jobs now wait for
  *
- * Nothing here runs in a signal handler, and a job whose state is anything but RUNNING is left to the scheduler: a cancelled
- * job that is requeued comes back.
+ * Nothing here runs in a signal handler, and a job whose state is anything but RUNNING is left to
+ * the scheduler: a cancelled job that is requeued comes back.
  */
 #include "config.h"
 
@@ -20,29 +22,36 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
-#include "flow/sched/chain.h"
-#include "flow/run/epoch.h"
 #include "flow/job/exec.h"
 #include "flow/plan/pipeline_priv.h"
-#include "flow/run/policy.h"
 #include "flow/record/record.h"
+#include "flow/run/epoch.h"
+#include "flow/run/policy.h"
+#include "flow/sched/chain.h"
 #include "flow/sched/submit.h"
 
 #define LOG_LINES 8
-#define ANSWER_S 120.0 /* patience with a controller that does not answer: giving up ends the jobs that wait for this one */
+#define ANSWER_S                                                                                   \
+/* patience with a controller that does not answer: giving up ends the jobs that wait for this
+     * one */
+120.0
 
-struct plan {
+    struct plan {
     lf_next next;  /* what the next try should ask for */
     bool put_back; /* this job goes back into the queue */
     bool links;    /* the next link goes on */
 };
 
-static int64_t number(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
+static int64_t number(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
 
 static bool cancelled(const lf_exec *x)
 {
     char path[PATH_MAX];
-    return lf_path_set(path, NULL, "%s/cancel.%d", x->stage_dir, x->args.attempt) == 0 && lf_io_exists(path);
+    return lf_path_set(path, NULL, "%s/cancel.%d", x->stage_dir, x->args.attempt) == 0 &&
+           lf_io_exists(path);
 }
 
 /* ---- the record ---- */
@@ -55,12 +64,14 @@ static json_t *asked(lf_exec *x)
         memory = number(x->resources, "memory_bytes");
     if (limit == 0 && end > x->t_start)
         limit = (int64_t)(end - x->t_start);
-    return json_pack("{s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t)memory, "time_limit_s", (json_int_t)limit,
-                     "planned_memory_bytes", (json_int_t)number(x->stage, "memory_bytes"), "planned_time_limit_s",
+    return json_pack("{s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t)memory, "time_limit_s",
+                     (json_int_t)limit, "planned_memory_bytes",
+                     (json_int_t)number(x->stage, "memory_bytes"), "planned_time_limit_s",
                      (json_int_t)number(x->stage, "time_limit_s"));
 }
 
-/* The last step that is saved: a stage that stopped on request or is done has saved the one it reached. */
+/* The last step that is saved: a stage that stopped on request or is done has saved the one it
+ * reached. */
 static int64_t saved_step(const lf_exec *x, const lf_end_class *c)
 {
     bool clean = strcmp(c->state, "done") == 0 || (x->ev.exited && x->ev.exit_code == 75);
@@ -82,16 +93,20 @@ static json_t *end_record(lf_exec *x, const lf_end_class *c, lf_err *err)
 {
     char node[256];
     int64_t step = saved_step(x, c);
-    json_t *lines = lf_log_lines_that_matter(x->log_tail != NULL ? x->log_tail : "", LOG_LINES, err);
-    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:o}", "lf_end", 1, "state", c->state, "class", c->cls,
-                            "reason", c->reason, "t_start", x->t_start, "t_end", lf_wall_s(), "exit", x->ev.exit_code, "signal",
+    json_t *lines =
+        lf_log_lines_that_matter(x->log_tail != NULL ? x->log_tail : "", LOG_LINES, err);
+    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:o}", "lf_end", 1,
+                            "state", c->state, "class", c->cls, "reason", c->reason, "t_start",
+                            x->t_start, "t_end", lf_wall_s(), "exit", x->ev.exit_code, "signal",
                             x->ev.signal, "log", lines, "asked", asked(x));
     int bad = end == NULL;
     if (!bad && step >= 0)
         bad |= json_object_set_new(end, "step", json_integer(step)) |
                json_object_set_new(end, "gained", json_boolean(gained(x, step)));
     if (!bad && x->pace.spacing_s > 0)
-        bad |= json_object_set_new(end, "pace", json_pack("{s:f, s:f}", "spacing_s", x->pace.spacing_s, "save_s", x->pace.save_s));
+        bad |= json_object_set_new(
+            end, "pace",
+            json_pack("{s:f, s:f}", "spacing_s", x->pace.spacing_s, "save_s", x->pace.save_s));
     if (!bad && x->job.ops != NULL) {
         bad |= json_object_set_new(end, "jobid", json_string(x->job.id));
         if (lf_jobside_node(&x->job, node, sizeof node)[0] != '\0')
@@ -110,7 +125,8 @@ static int add_next(json_t *end, const struct plan *p, lf_err *err)
 {
     if (!p->put_back)
         return 0;
-    json_t *next = json_pack("{s:s, s:O*}", "act", lf_policy_act_name(p->next.act), "exclude", p->next.exclude);
+    json_t *next = json_pack("{s:s, s:O*}", "act", lf_policy_act_name(p->next.act), "exclude",
+                             p->next.exclude);
     int rc = lf_json_set_new(end, "next", next, err);
     if (rc == 0 && p->next.memory_bytes > 0)
         rc = lf_json_set_new(next, "memory_bytes", json_integer(p->next.memory_bytes), err);
@@ -121,7 +137,8 @@ static int add_next(json_t *end, const struct plan *p, lf_err *err)
 
 static int event(lf_exec *x, const char *kind, json_t *data, lf_err *err)
 {
-    return lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, kind, data, err);
+    return lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, kind, data,
+                           err);
 }
 
 static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_err *err)
@@ -131,9 +148,11 @@ static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_er
         return rc;
     json_t *blame = json_object_get(end, "blame");
     if (blame != NULL)
-        rc = event(x, "node_strike", json_pack("{s:O, s:s}", "host", blame, "cause", c->reason), err);
-    json_t *d = json_pack("{s:s, s:i, s:i, s:s, s:s, s:O*}", "state", c->state, "exit", x->ev.exit_code, "signal", x->ev.signal,
-                          "reason", c->cls, "message", c->reason, "step", json_object_get(end, "step"));
+        rc = event(x, "node_strike", json_pack("{s:O, s:s}", "host", blame, "cause", c->reason),
+                   err);
+    json_t *d = json_pack("{s:s, s:i, s:i, s:s, s:s, s:O*}", "state", c->state, "exit",
+                          x->ev.exit_code, "signal", x->ev.signal, "reason", c->cls, "message",
+                          c->reason, "step", json_object_get(end, "step"));
     return rc == 0 ? event(x, "end", d, err) : rc;
 }
 
@@ -142,10 +161,12 @@ static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_er
 static bool uses_links(const lf_exec *x)
 {
     return x->job.ops != NULL &&
-           lf_chain_by_links(x->resources, json_object_get(x->run.doc, "site"), LF_CAN_DEPEND | (x->job.ops->can_requeue ? LF_CAN_REQUEUE : 0));
+           lf_chain_by_links(x->resources, json_object_get(x->run.doc, "site"),
+                             LF_CAN_DEPEND | (x->job.ops->can_requeue ? LF_CAN_REQUEUE : 0));
 }
 
-/* A cap or a lack of progress turns a stop into a failure. It must be known before end.json, which is written once. */
+/* A cap or a lack of progress turns a stop into a failure. It must be known before end.json, which
+ * is written once. */
 static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x)
 {
     lf_chain_sum sum;
@@ -161,7 +182,8 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
     snprintf(c->reason, sizeof c->reason, "%s", why);
 }
 
-/* The stage's view with this incarnation's end in it, as every other reader will see it once it is published. */
+/* The stage's view with this incarnation's end in it, as every other reader will see it once it is
+ * published. */
 static int view_with(lf_stage_view *s, const lf_exec *x, json_t *end, lf_err *err)
 {
     int rc = lf_stage_scan(s, x->run.dir, x->stage, err);
@@ -180,17 +202,18 @@ static bool wrapper_acts(const lf_next *n)
     return n->act != LF_POLICY_STOP && n->act != LF_POLICY_NONE;
 }
 
-/* A TERM to the job's script with the job on its way out is scancel, unless the scheduler needed the node for another job. (At the
- * beginning of a preemption's grace the job still runs.) So that no command starts again what a person ended. */
+/* A TERM to the job's script with the job on its way out is scancel, unless the scheduler needed
+ * the node for another job. (At the beginning of a preemption's grace the job still runs.) So that
+ * no command starts again what a person ended. */
 static void apply_scancel(lf_end_class *c, lf_exec *x, enum lf_jobside_state st)
 {
-    if (strcmp(c->state, "stopped") != 0 || strcmp(c->cls, "preempted") != 0 || !x->ev.term || st != LF_JOBSIDE_ENDING ||
-        x->job.ops->preempted == NULL || x->job.ops->preempted(&x->job))
+    if (strcmp(c->state, "stopped") != 0 || strcmp(c->cls, "preempted") != 0 || !x->ev.term ||
+        st != LF_JOBSIDE_ENDING || x->job.ops->preempted == NULL || x->job.ops->preempted(&x->job))
         return;
     c->state = "cancelled";
     c->cls = "cancelled";
-    snprintf(c->reason, sizeof c->reason, "its job was cancelled%s", x->ev.exited && x->ev.exit_code == 75
-                                                                        ? "; stopped at a good checkpoint" : "");
+    snprintf(c->reason, sizeof c->reason, "its job was cancelled%s",
+             x->ev.exited && x->ev.exit_code == 75 ? "; stopped at a good checkpoint" : "");
 }
 
 /* The class may change (scancel, caps), *end is made for the class that stands. */
@@ -199,7 +222,8 @@ static int decide(struct plan *p, json_t **end, lf_exec *x, lf_end_class *c, lf_
     lf_stage_view s;
     enum lf_jobside_state st = LF_JOBSIDE_UNKNOWN;
     if (strcmp(c->state, "done") != 0)
-        st = lf_jobside_state(&x->job, x->job.ops != NULL && x->job.ops->can_requeue ? ANSWER_S : 0);
+        st =
+            lf_jobside_state(&x->job, x->job.ops != NULL && x->job.ops->can_requeue ? ANSWER_S : 0);
     apply_scancel(c, x, st);
     json_t *first = end_record(x, c, err);
     int rc = first == NULL ? LF_ENOMEM : view_with(&s, x, first, err);
@@ -218,8 +242,9 @@ static int decide(struct plan *p, json_t **end, lf_exec *x, lf_end_class *c, lf_
         rc = lf_policy_next(&p->next, &s, err);
     lf_stage_scan_fini(&s);
     p->links = uses_links(x);
-    p->put_back = rc == 0 && st == LF_JOBSIDE_RUNNING && x->job.ops->can_requeue && !p->links && wrapper_acts(&p->next) &&
-                  !cancelled(x) && !lf_epoch_superseded(x->stage_dir, x->epoch);
+    p->put_back = rc == 0 && st == LF_JOBSIDE_RUNNING && x->job.ops->can_requeue && !p->links &&
+                  wrapper_acts(&p->next) && !cancelled(x) &&
+                  !lf_epoch_superseded(x->stage_dir, x->epoch);
     if (rc == 0)
         rc = add_next(final, p, err);
     if (rc < 0)
@@ -234,7 +259,8 @@ static const char *node_list(char *buf, size_t cap, const json_t *hosts)
 {
     size_t at = 0;
     for (size_t i = 0; i < json_array_size(hosts); i++) {
-        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "", json_string_value(json_array_get(hosts, i)));
+        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "",
+                         json_string_value(json_array_get(hosts, i)));
         if (n < 0 || (size_t)n >= cap - at)
             return NULL;
         at += (size_t)n;
@@ -242,8 +268,9 @@ static const char *node_list(char *buf, size_t cap, const json_t *hosts)
     return at > 0 ? buf : NULL;
 }
 
-/* The next link of a chain that nobody submitted beforehand: same attempt, same token, another id. It starts
- * after this job has ended, so its record is there when it looks whether it is the attempt's. */
+/* The next link of a chain that nobody submitted beforehand: same attempt, same token, another id.
+ * It starts after this job has ended, so its record is there when it looks whether it is the
+ * attempt's. */
 static int succeed(lf_exec *x, lf_err *err)
 {
     char id[128], name[256], script[PATH_MAX];
@@ -251,16 +278,24 @@ static int succeed(lf_exec *x, lf_err *err)
     int rc = lf_submitter_find(&s, x->job.ops->name, err);
     if (rc == 0)
         rc = lf_path_set(script, err, "%s/script.%d", x->stage_dir, x->args.attempt);
-    lf_submit_req req = {.run = &x->run, .stage = x->stage, .resources = x->resources, .attempt = x->args.attempt,
-                         .token = x->args.token, .project = x->args.project, .stage_dir = x->stage_dir, .script = script,
-                         .link = x->epoch + 1, .n_links = 1};
+    lf_submit_req req = {.run = &x->run,
+                         .stage = x->stage,
+                         .resources = x->resources,
+                         .attempt = x->args.attempt,
+                         .token = x->args.token,
+                         .project = x->args.project,
+                         .stage_dir = x->stage_dir,
+                         .script = script,
+                         .link = x->epoch + 1,
+                         .n_links = 1};
     id[0] = '\0';
     if (rc == 0)
         rc = lf_jobside_succeed(&x->job, s, &req, id, sizeof id, err);
     if (id[0] == '\0')
         return rc;
     snprintf(name, sizeof name, "successor.%d.%s.json", x->args.attempt, id);
-    json_t *o = json_pack("{s:i, s:s, s:s, s:f}", "lf_successor", 1, "id", id, "after", x->job.id, "t", lf_wall_s());
+    json_t *o = json_pack("{s:i, s:s, s:s, s:f}", "lf_successor", 1, "id", id, "after", x->job.id,
+                          "t", lf_wall_s());
     lf_err e = LF_ERR_INIT;
     if (o == NULL || lf_record_publish(x->stage_dir, name, o, &e) < 0)
         rc = rc < 0 ? rc : lf_fail(err, LF_EIO, "%s", e.text);
@@ -268,18 +303,23 @@ static int succeed(lf_exec *x, lf_err *err)
     return rc;
 }
 
-/* Put the job back. What goes wrong here is said in the job's log; the next command finds a stopped stage either way. */
+/* Put the job back. What goes wrong here is said in the job's log; the next command finds a stopped
+ * stage either way. */
 static void put_back(lf_exec *x, const struct plan *p, const char *cause)
 {
     lf_err e = LF_ERR_INIT;
     char nodes[1024];
-    const lf_jobside_ask ask = {.memory_bytes = p->next.memory_bytes, .time_limit_s = p->next.time_limit_s,
+    const lf_jobside_ask ask = {.memory_bytes = p->next.memory_bytes,
+                                .time_limit_s = p->next.time_limit_s,
                                 .exclude = node_list(nodes, sizeof nodes, p->next.exclude)};
     bool other = p->next.act != LF_POLICY_CONTINUE && p->next.act != LF_POLICY_RETRY;
     if (lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING || cancelled(x))
         return; /* while the records were written */
-    int rc = event(x, "requeue", json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act", lf_policy_act_name(p->next.act), "jobid",
-                                           x->job.id, "epoch", x->epoch), &e);
+    int rc =
+        event(x, "requeue",
+              json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act",
+                        lf_policy_act_name(p->next.act), "jobid", x->job.id, "epoch", x->epoch),
+              &e);
     if (rc == 0)
         rc = other ? lf_jobside_requeue_as(&x->job, &ask, &e) : lf_jobside_requeue(&x->job, &e);
     if (rc == LF_ENOTSUP && lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING)
@@ -302,11 +342,14 @@ static int exit_code(const lf_end_class *c, const struct plan *p)
     const lf_policy *row = lf_policy_of(c->cls);
     /* A link can go on only with the request as it is. */
     if (strcmp(c->state, "stopped") != 0)
-        return p->links && (row->actors & LF_ACTOR_LINK) != 0 && p->next.automatic ? 75 : row->exit_code == 75 ? 1 : row->exit_code;
+        return p->links && (row->actors & LF_ACTOR_LINK) != 0 && p->next.automatic ? 75
+               : row->exit_code == 75                                              ? 1
+                                                                                   : row->exit_code;
     return row->exit_code;
 }
 
-/* The links behind this one have nothing to do any more: they shall not wait for the nodes that they had asked for. */
+/* The links behind this one have nothing to do any more: they shall not wait for the nodes that
+ * they had asked for. */
 static void shrink_links(const lf_exec *x)
 {
     char path[PATH_MAX];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ending what a superseded start left running. Its launcher may be gone, or not reach its ranks any more (slurmd was killed), so
- * the ranks are looked for by the records that they left: ranks/HOST.PID.json, the process with its time of birth.
+ * Ending what a superseded start left running. Its launcher may be gone, or not reach its ranks any
+ * more (slurmd was killed), so the ranks are looked for by the records that they left:
+ * ranks/HOST.PID.json, the process with its time of birth.
  */
 #include "config.h"
 
@@ -24,7 +25,8 @@ void lf_exec_ask_by_file(const char *dir)
 {
     char path[PATH_MAX];
     if (lf_path_set(path, NULL, "%s/stop", dir) == 0 && !lf_io_exists(path))
-        lf_io_write_file(path, "superseded\n", 11, 0640, NULL); /* the fence says the same to whom this does not reach */
+        lf_io_write_file(path, "superseded\n", 11, 0640,
+                         NULL); /* the fence says the same to whom this does not reach */
 }
 
 static void kill_recorded(const char *path, const char *member)
@@ -32,7 +34,8 @@ static void kill_recorded(const char *path, const char *member)
     json_t *o = lf_json_load_file(path, WHO_MAX_BYTES, NULL);
     const json_t *who = member != NULL ? json_object_get(o, member) : o;
     if (who != NULL && lf_who_kill(who, SIGKILL, 0, NULL) == 0)
-        lf_log(1, "killed process %lld of a start that was superseded", (long long)json_integer_value(json_object_get(who, "pid")));
+        lf_log(1, "killed process %lld of a start that was superseded",
+               (long long)json_integer_value(json_object_get(who, "pid")));
     json_decref(o);
 }
 
@@ -43,7 +46,8 @@ static void kill_ranks(const char *dir, const char *host)
     DIR *d = lf_path_set(path, NULL, "%s/ranks", dir) == 0 ? opendir(path) : NULL;
     const size_t n = strlen(host);
     for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
-        if (strncmp(e->d_name, host, n) == 0 && e->d_name[n] == '.' && lf_str_has_suffix(e->d_name, ".json") &&
+        if (strncmp(e->d_name, host, n) == 0 && e->d_name[n] == '.' &&
+            lf_str_has_suffix(e->d_name, ".json") &&
             lf_path_set(path, NULL, "%s/ranks/%s", dir, e->d_name) == 0)
             kill_recorded(path, NULL);
     if (d != NULL)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hearing of a preemption. At the beginning of the grace SLURM sends TERM to the steps of a job and not to its script, and a stage
- * of one rank is a child of the script. So a step that only sleeps is kept beside it; its end by a signal is the signal. Where
- * such a step cannot be started, the job's end is asked for once a minute instead: it moves to the end of the grace.
+ * Hearing of a preemption. At the beginning of the grace SLURM sends TERM to the steps of a job and
+ * not to its script, and a stage of one rank is a child of the script. So a step that only sleeps
+ * is kept beside it; its end by a signal is the signal. Where such a step cannot be started, the
+ * job's end is asked for once a minute instead: it moves to the end of the grace.
  */
 #include "config.h"
 
@@ -20,7 +21,7 @@
 #include "flow/job/exec.h"
 
 #define ASK_WITHOUT_S 60.0
-#define GO_AWAY_S 2.0
+#define GO_AWAY_S     2.0
 
 static void listener_main(const char *node)
 {
@@ -34,8 +35,8 @@ static void listener_main(const char *node)
     for (int fd = 0; fd < 3 && null >= 0; fd++)
         dup2(null, fd);
     snprintf(where, sizeof where, "--nodelist=%s", node);
-    execlp("srun", "srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--mpi=none", "--export=NONE", where,
-           "/bin/sleep", "2000000000", (char *)NULL);
+    execlp("srun", "srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0",
+           "--mpi=none", "--export=NONE", where, "/bin/sleep", "2000000000", (char *)NULL);
     _exit(127);
 }
 
@@ -56,7 +57,8 @@ bool lf_exec_listen_heard(lf_exec_listener *l, lf_exec *x)
     if (l->pid <= 0 || waitpid(l->pid, &status, WNOHANG) != l->pid)
         return false;
     l->pid = 0;
-    /* srun ends with 128 + the signal of its task. Anything else: the step could not be had, or was ended without a reason. */
+    /* srun ends with 128 + the signal of its task. Anything else: the step could not be had, or was
+     * ended without a reason. */
     bool heard = WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) > 128);
     if (!heard)
         x->job.ask_every_s = ASK_WITHOUT_S;

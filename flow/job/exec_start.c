@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the wrapper knows before it begins anything: where it runs, whether its attempt still stands, whether there is anything
- * left to do, whether what it depends on is done. A scheduler's dependency is only an optimisation: SLURM counts an unknown id
- * as satisfied, and a link of a chain starts whatever became of the one before it.
+ * What the wrapper knows before it begins anything: where it runs, whether its attempt still
+ * stands, whether there is anything left to do, whether what it depends on is done. A scheduler's
+ * dependency is only an optimisation: SLURM counts an unknown id as satisfied, and a link of a
+ * chain starts whatever became of the one before it.
  */
 #include "config.h"
 
@@ -18,16 +19,17 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/run/epoch.h"
 #include "flow/job/exec.h"
+#include "flow/record/record.h"
+#include "flow/run/epoch.h"
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
-#include "flow/record/record.h"
 #include "flow/run/who.h"
 
 #define RECORD_MAX_BYTES ((size_t)8 << 20)
-#define SETTLE_S 10.0 /* files written on another node show up here within the attribute cache's time */
-#define NAMED_S 2.0   /* a job may begin before submit has written down which job it is */
+#define SETTLE_S                                                                                   \
+    10.0 /* files written on another node show up here within the attribute cache's time */
+#define NAMED_S 2.0 /* a job may begin before submit has written down which job it is */
 
 /* ---- the run and the attempt ---- */
 
@@ -52,7 +54,9 @@ static int load_attempt(lf_exec *x, lf_err *err)
     if (rc < 0)
         return rc;
     x->stage = lf_run_stage(&x->run, x->args.stage);
-    return x->stage != NULL ? 0 : lf_fail(err, LF_EFORMAT, "%s has no stage %s", x->run.dir, x->args.stage);
+    return x->stage != NULL
+               ? 0
+               : lf_fail(err, LF_EFORMAT, "%s has no stage %s", x->run.dir, x->args.stage);
 }
 
 static int split_run_dir(lf_exec *x, lf_err *err)
@@ -76,8 +80,11 @@ static int split_run_dir(lf_exec *x, lf_err *err)
 static int set_resources(lf_exec *x, lf_err *err)
 {
     static const char *const beside[] = {"memory_bytes", "time_limit_s", "grace_s"};
-    json_t *asked = json_object_get(x->attempt, "resources"), *plan = json_object_get(x->stage, "resources");
-    x->resources = asked != NULL ? json_incref(asked) : plan != NULL ? json_deep_copy(plan) : json_object();
+    json_t *asked = json_object_get(x->attempt, "resources"),
+           *plan = json_object_get(x->stage, "resources");
+    x->resources = asked != NULL  ? json_incref(asked)
+                   : plan != NULL ? json_deep_copy(plan)
+                                  : json_object();
     if (x->resources == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     for (size_t i = 0; asked == NULL && i < sizeof beside / sizeof beside[0]; i++) {
@@ -94,19 +101,27 @@ static void nap(void)
     nanosleep(&ts, NULL);
 }
 
-/* Opening and reading a directory makes an NFS client ask the server; looking up a name in it may not. */
+/* Opening and reading a directory makes an NFS client ask the server; looking up a name in it may
+ * not. */
 static void look_afresh(const char *dir)
 {
     DIR *d = opendir(dir);
     if (d == NULL)
         return;
-    while (readdir(d) != NULL) {}
+    while (readdir(d) != NULL) {
+    }
     closedir(d);
 }
 
-static double patience(const lf_exec *x) { return x->job.ops != NULL ? lf_now_s() + SETTLE_S : 0; }
+static double patience(const lf_exec *x)
+{
+    return x->job.ops != NULL ? lf_now_s() + SETTLE_S : 0;
+}
 
-static bool in_a_job(void) { return getenv("SLURM_JOB_ID") != NULL || getenv("PBS_JOBID") != NULL; }
+static bool in_a_job(void)
+{
+    return getenv("SLURM_JOB_ID") != NULL || getenv("PBS_JOBID") != NULL;
+}
 
 int lf_exec_open(lf_exec *x, lf_err *err)
 {
@@ -125,7 +140,8 @@ int lf_exec_open(lf_exec *x, lf_err *err)
     if (rc < 0)
         return rc;
     const char *backend = json_string_value(json_object_get(x->attempt, "backend"));
-    lf_jobside_open(&x->job, backend != NULL ? backend : "local", json_object_get(x->run.doc, "site"), x->t_start,
+    lf_jobside_open(&x->job, backend != NULL ? backend : "local",
+                    json_object_get(x->run.doc, "site"), x->t_start,
                     json_integer_value(json_object_get(x->resources, "time_limit_s")));
     const char *share = json_string_value(json_object_get(x->run.doc, "share"));
     return lf_share_apply(share != NULL ? share : "none", err);
@@ -137,11 +153,13 @@ int lf_exec_open(lf_exec *x, lf_err *err)
 static int refuse(lf_exec *x, int code, const char *cls, int *out, int rc, lf_err *err)
 {
     char name[64];
-    json_t *o = json_pack("{s:i, s:f, s:s, s:s, s:i, s:s}", "lf_skip", 1, "t", lf_wall_s(), "class", cls, "reason", err->text,
-                          "exit", code, "jobid", x->job.id);
+    json_t *o = json_pack("{s:i, s:f, s:s, s:s, s:i, s:s}", "lf_skip", 1, "t", lf_wall_s(), "class",
+                          cls, "reason", err->text, "exit", code, "jobid", x->job.id);
     snprintf(name, sizeof name, "skip.%d.json", x->args.attempt);
     if (o != NULL)
-        lf_record_publish(x->stage_dir, name, o, NULL); /* there is one, or it cannot be written: the job's log has it too */
+        lf_record_publish(
+            x->stage_dir, name, o,
+            NULL); /* there is one, or it cannot be written: the job's log has it too */
     json_decref(o);
     *out = code;
     err->rc = rc;
@@ -151,7 +169,8 @@ static int refuse(lf_exec *x, int code, const char *cls, int *out, int rc, lf_er
 static bool beside(const lf_exec *x, const char *name, int n, const char *suffix)
 {
     char path[PATH_MAX];
-    return lf_path_set(path, NULL, "%s/%s.%d%s", x->stage_dir, name, n, suffix) == 0 && lf_io_exists(path);
+    return lf_path_set(path, NULL, "%s/%s.%d%s", x->stage_dir, name, n, suffix) == 0 &&
+           lf_io_exists(path);
 }
 
 /* "123.server" and "123" are one job of PBS; SLURM's ids have no dot. */
@@ -161,7 +180,8 @@ static bool same_job(const char *a, const char *b)
     return a[0] != '\0' && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-/* The record, waited for a little; NULL when submit was killed between the scheduler's answer and this file. */
+/* The record, waited for a little; NULL when submit was killed between the scheduler's answer and
+ * this file. */
 static json_t *load_named(const lf_exec *x, const char *path)
 {
     double until = lf_now_s() + NAMED_S;
@@ -177,7 +197,8 @@ static json_t *load_named(const lf_exec *x, const char *path)
 static bool orphan(const lf_exec *x)
 {
     char path[PATH_MAX];
-    if (x->job.ops == NULL || lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
+    if (x->job.ops == NULL ||
+        lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
         return false;
     json_t *job = load_named(x, path), *ids = json_object_get(job, "ids");
     const char *id = json_string_value(json_object_get(job, "id"));
@@ -187,7 +208,8 @@ static bool orphan(const lf_exec *x)
         listed = id != NULL && same_job(id, x->job.id);
     }
     json_decref(job);
-    if (!listed && lf_path_set(path, NULL, "%s/successor.%d.%s.json", x->stage_dir, x->args.attempt, x->job.id) == 0)
+    if (!listed && lf_path_set(path, NULL, "%s/successor.%d.%s.json", x->stage_dir, x->args.attempt,
+                               x->job.id) == 0)
         listed = lf_io_exists(path);
     return !listed;
 }
@@ -207,7 +229,8 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
     return 0;
 }
 
-/* Another job of the attempt has come to an end that no further link may go on from. The same job was put back on purpose. */
+/* Another job of the attempt has come to an end that no further link may go on from. The same job
+ * was put back on purpose. */
 static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
@@ -217,22 +240,27 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
     const char *before = json_string_value(json_object_get(last->end, "jobid"));
     const char *reason = json_string_value(json_object_get(last->end, "reason"));
     const lf_policy *p = lf_policy_of(json_string_value(json_object_get(last->end, "class")));
-    if (state == NULL || strcmp(state, "failed") != 0 || (p->actors & LF_ACTOR_LINK) != 0 || before == NULL ||
-        strcmp(before, x->job.id) == 0)
+    if (state == NULL || strcmp(state, "failed") != 0 || (p->actors & LF_ACTOR_LINK) != 0 ||
+        before == NULL || strcmp(before, x->job.id) == 0)
         return false;
-    lf_fail(err, LF_EBUSY, "job %s of this attempt failed, nothing follows: %.300s", before, reason != NULL ? reason : "");
+    lf_fail(err, LF_EBUSY, "job %s of this attempt failed, nothing follows: %.300s", before,
+            reason != NULL ? reason : "");
     return true;
 }
 
-/* The wrapper asked for more memory when it put this job back; a scheduler that gave none would only repeat the end. */
+/* The wrapper asked for more memory when it put this job back; a scheduler that gave none would
+ * only repeat the end. */
 static bool not_given(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
-    const json_t *want = last != NULL ? json_object_get(json_object_get(last->end, "next"), "memory_bytes") : NULL;
+    const json_t *want =
+        last != NULL ? json_object_get(json_object_get(last->end, "next"), "memory_bytes") : NULL;
     int64_t have = lf_jobside_memory(&x->job);
-    if (want == NULL || last->attempt != x->args.attempt || have <= 0 || have >= json_integer_value(want) - (1 << 20))
+    if (want == NULL || last->attempt != x->args.attempt || have <= 0 ||
+        have >= json_integer_value(want) - (1 << 20))
         return false;
-    lf_fail(err, LF_ENOMEM, "it ran out of memory before, and the scheduler gave this job no more than %lld MiB",
+    lf_fail(err, LF_ENOMEM,
+            "it ran out of memory before, and the scheduler gave this job no more than %lld MiB",
             (long long)(have >> 20));
     return true;
 }
@@ -246,7 +274,8 @@ static int check_history(lf_exec *x, int *code, lf_err *err)
         return rc;
     lf_chain_sum sum;
     lf_chain_add_up(&sum, &s, lf_wall_s());
-    const char *capped = x->job.ops != NULL ? lf_chain_capped(&sum, x->resources, why, sizeof why) : NULL;
+    const char *capped =
+        x->job.ops != NULL ? lf_chain_capped(&sum, x->resources, why, sizeof why) : NULL;
     rc = 1;
     if (ended_for_good(x, &s, err))
         rc = refuse(x, 1, "failed", code, LF_EBUSY, err);
@@ -284,15 +313,18 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
     if (rc < 0 || done)
         return rc;
     if (beside(x, "attempt", x->args.attempt + 1, ".json")) {
-        lf_fail(err, LF_EBUSY, "attempt %d of stage %s was given up: a newer one exists", x->args.attempt, x->args.stage);
+        lf_fail(err, LF_EBUSY, "attempt %d of stage %s was given up: a newer one exists",
+                x->args.attempt, x->args.stage);
         return refuse(x, LF_EXEC_GIVEN_UP, "superseded", code, LF_EBUSY, err);
     }
     if (beside(x, "cancel", x->args.attempt, "")) {
-        lf_fail(err, LF_EBUSY, "attempt %d of stage %s was cancelled", x->args.attempt, x->args.stage);
+        lf_fail(err, LF_EBUSY, "attempt %d of stage %s was cancelled", x->args.attempt,
+                x->args.stage);
         return refuse(x, LF_EXEC_GIVEN_UP, "cancelled", code, LF_EBUSY, err);
     }
     if (orphan(x)) {
-        lf_fail(err, LF_EBUSY, "job %s is not the one that attempt %d was given to", x->job.id, x->args.attempt);
+        lf_fail(err, LF_EBUSY, "job %s is not the one that attempt %d was given to", x->job.id,
+                x->args.attempt);
         return refuse(x, LF_EXEC_GIVEN_UP, "superseded", code, LF_EBUSY, err);
     }
     rc = check_history(x, code, err);
@@ -304,7 +336,9 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
 static json_t *claim_record(const lf_exec *x, lf_err *err)
 {
     json_t *who = lf_who_make(0, err);
-    json_t *rec = who != NULL ? json_pack("{s:o, s:s, s:f}", "process", who, "token", x->args.token, "t", lf_wall_s()) : NULL;
+    json_t *rec = who != NULL ? json_pack("{s:o, s:s, s:f}", "process", who, "token", x->args.token,
+                                          "t", lf_wall_s())
+                              : NULL;
     if (rec != NULL && x->job.ops != NULL &&
         (json_object_set_new(rec, "jobid", json_string(x->job.id)) < 0 ||
          json_object_set_new(rec, "restarts", json_integer(x->job.restarts)) < 0)) {
@@ -327,7 +361,8 @@ static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *e
     const bool fresh = json_is_true(json_object_get(x->attempt, "fresh"));
     bool *u = lf_calloc(s.n_attempts + 1, sizeof *u, err);
     for (size_t i = 0; u != NULL && i < s.n_attempts; i++)
-        u[i] = !fresh && s.attempts[i] != NULL && lf_spec_continues(s.attempts[i], x->stage, accepted);
+        u[i] =
+            !fresh && s.attempts[i] != NULL && lf_spec_continues(s.attempts[i], x->stage, accepted);
     *usable = u;
     *n = s.n_attempts;
     lf_stage_scan_fini(&s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast a stage goes: read from its metrics while it runs. A record is written at every safe point, so the time between two
- * is the spacing of safe points, with whatever stood between them (validation, a save). A stage that says "save_s" in a record
- * tells what its last save took, and "saved" which step that holds.
+ * How fast a stage goes: read from its metrics while it runs. A record is written at every safe
+ * point, so the time between two is the spacing of safe points, with whatever stood between them
+ * (validation, a save). A stage that says "save_s" in a record tells what its last save took, and
+ * "saved" which step that holds.
  */
 #include "config.h"
 
@@ -15,9 +16,13 @@
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 
-#define FORGET 0.99 /* of the longest spacing, for each record: one hiccup of a file system shall not count for ever */
+#define FORGET                                                                                     \
+/* of the longest spacing, for each record: one hiccup of a file system shall not count for
+     * ever */
+0.99
 
-static double real(const json_t *o, const char *key)
+    static double
+    real(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     return json_is_number(v) ? json_number_value(v) : 0;
@@ -71,7 +76,8 @@ void lf_exec_pace_read(lf_exec *x)
 {
     char path[PATH_MAX];
     if (lf_path_set(path, NULL, "%s/metrics", x->dir) == 0 && lf_io_exists(path))
-        lf_frame_read(path, &x->pace.offset, on_record, &x->pace, NULL); /* what cannot be read is read the next time */
+        lf_frame_read(path, &x->pace.offset, on_record, &x->pace,
+                      NULL); /* what cannot be read is read the next time */
 }
 
 double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is the same inside every scheduler's jobs: when to ask again, how long to be patient, how to put a job back.
+ * What is the same inside every scheduler's jobs: when to ask again, how long to be patient, how to
+ * put a job back.
  */
 #include "config.h"
 
@@ -16,10 +17,11 @@
 #include "engine/base/sys.h"
 #include "flow/sched/sched.h"
 
-#define ASK_EVERY_S 600.0 /* limits change rarely, and every wrapper of the site asks */
-#define RETRY_S 2.0
+#define ASK_EVERY_S   600.0 /* limits change rarely, and every wrapper of the site asks */
+#define RETRY_S       2.0
 #define REQUEUE_TRIES 10
-#define CHANGE_PATIENCE_S 10.0 /* KillWait, after which this process is killed, is 30 s by default */
+#define CHANGE_PATIENCE_S                                                                          \
+    10.0 /* KillWait, after which this process is killed, is 30 s by default */
 
 static void nap(double s)
 {
@@ -27,7 +29,8 @@ static void nap(double s)
     nanosleep(&ts, NULL);
 }
 
-void lf_jobside_open(lf_jobside *j, const char *backend, const json_t *site, double t_start, int64_t limit_s)
+void lf_jobside_open(lf_jobside *j, const char *backend, const json_t *site, double t_start,
+                     int64_t limit_s)
 {
     memset(j, 0, sizeof *j);
     j->site = site;
@@ -36,7 +39,8 @@ void lf_jobside_open(lf_jobside *j, const char *backend, const json_t *site, dou
     j->restarts = -1;
     j->timeout_s = 30.0;
     j->ask_every_s = ASK_EVERY_S;
-    const char *slurm = getenv("SLURM_JOB_ID"), *pbs = getenv("PBS_JOBID"), *n = getenv("SLURM_RESTART_COUNT");
+    const char *slurm = getenv("SLURM_JOB_ID"), *pbs = getenv("PBS_JOBID"),
+               *n = getenv("SLURM_RESTART_COUNT");
     int64_t count = 0;
     if (strcmp(backend, "slurm") == 0 && slurm != NULL) {
         j->ops = &lf_jobside_slurm;
@@ -73,7 +77,8 @@ enum lf_jobside_state lf_jobside_state(lf_jobside *j, double patience_s)
     return st;
 }
 
-/* A scheduler that does not answer may have heard us: before asking again, look whether the job still runs. */
+/* A scheduler that does not answer may have heard us: before asking again, look whether the job
+ * still runs. */
 int lf_jobside_requeue(lf_jobside *j, lf_err *err)
 {
     lf_err e = LF_ERR_INIT;
@@ -108,7 +113,8 @@ int lf_jobside_requeue_as(lf_jobside *j, const lf_jobside_ask *ask, lf_err *err)
     return 0;
 }
 
-int lf_jobside_succeed(lf_jobside *j, const lf_submitter *s, const lf_submit_req *req, char *id, size_t cap, lf_err *err)
+int lf_jobside_succeed(lf_jobside *j, const lf_submitter *s, const lf_submit_req *req, char *id,
+                       size_t cap, lf_err *err)
 {
     if (j->ops == NULL || j->ops->repoint == NULL || s->submit == NULL)
         return lf_fail(err, LF_ENOTSUP, "this scheduler does not let a job name its successor");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A PBS job seen from inside (OpenPBS, PBS Pro, Torque). There is no variable and no command that tells when it ends: the limit
- * is read from the job's resources and counted from our own start. Nothing can be put back.
+ * A PBS job seen from inside (OpenPBS, PBS Pro, Torque). There is no variable and no command that
+ * tells when it ends: the limit is read from the job's resources and counted from our own start.
+ * Nothing can be put back.
  */
 #include "config.h"
 
@@ -21,8 +22,10 @@ static json_t *own_entry(lf_jobside *j)
 {
     lf_sched_out o;
     json_t *jobs = json_array(), *e = NULL;
-    if (jobs != NULL && lf_sched_runv(&o, j->site, j->timeout_s, NULL, "qstat", "-f", j->id, (char *)NULL) == 0) {
-        /* Both families print the same here; they differ in how a job ended, and this one has not. */
+    if (jobs != NULL &&
+        lf_sched_runv(&o, j->site, j->timeout_s, NULL, "qstat", "-f", j->id, (char *)NULL) == 0) {
+        /* Both families print the same here; they differ in how a job ended, and this one has
+         * not. */
         if (o.exit == 0 && lf_pbs_parse_full(jobs, o.out.data, LF_PBS_OPENPBS, NULL) == 0)
             e = json_incref(json_array_get(jobs, 0));
         lf_sched_out_fini(&o);
@@ -31,12 +34,13 @@ static json_t *own_entry(lf_jobside *j)
     return e;
 }
 
-/* The limit counts from the job's start, which is before ours. That is told in the server's time: where its clock and ours do not
- * agree, our own start has to do. */
+/* The limit counts from the job's start, which is before ours. That is told in the server's time:
+ * where its clock and ours do not agree, our own start has to do. */
 static double pbs_end(lf_jobside *j)
 {
     json_t *e = own_entry(j);
-    double start = json_number_value(json_object_get(e, "t_start")), end = json_number_value(json_object_get(e, "t_end"));
+    double start = json_number_value(json_object_get(e, "t_start")),
+           end = json_number_value(json_object_get(e, "t_end"));
     int64_t limit = start > 0 && end > start ? (int64_t)(end - start) : 0;
     json_decref(e);
     const char *env = getenv("PBS_WALLTIME"); /* Torque, in seconds */
@@ -52,11 +56,14 @@ static enum lf_jobside_state pbs_state(lf_jobside *j)
 {
     json_t *e = own_entry(j);
     const char *word = json_string_value(json_object_get(e, "word"));
-    enum lf_jobside_state st = word == NULL ? LF_JOBSIDE_UNKNOWN : word[0] == 'R' ? LF_JOBSIDE_RUNNING : LF_JOBSIDE_ENDING;
+    enum lf_jobside_state st = word == NULL     ? LF_JOBSIDE_UNKNOWN
+                               : word[0] == 'R' ? LF_JOBSIDE_RUNNING
+                                                : LF_JOBSIDE_ENDING;
     if (word != NULL)
         snprintf(j->state_word, sizeof j->state_word, "%s", word);
     json_decref(e);
     return st;
 }
 
-const lf_jobside_ops lf_jobside_pbs = {.name = "pbs", .can_requeue = false, .end_time = pbs_end, .state = pbs_state};
+const lf_jobside_ops lf_jobside_pbs = {
+    .name = "pbs", .can_requeue = false, .end_time = pbs_end, .state = pbs_state};

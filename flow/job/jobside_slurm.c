@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A SLURM job seen from inside: squeue for its state and end, scontrol to put it back and to change what waits.
+ * A SLURM job seen from inside: squeue for its state and end, scontrol to put it back and to change
+ * what waits.
  */
 #include "config.h"
 
@@ -17,8 +18,10 @@
 
 static bool unreachable(const lf_sched_out *o)
 {
-    static const char *const words[] = {"unable to contact", "socket timed out", "connection refused", "temporarily unable",
-                                        "connection timed out", "zero bytes were transmitted", "unexpected message"};
+    static const char *const words[] = {"unable to contact",    "socket timed out",
+                                        "connection refused",   "temporarily unable",
+                                        "connection timed out", "zero bytes were transmitted",
+                                        "unexpected message"};
     if (o->timed_out || o->missing)
         return true;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -43,17 +46,18 @@ static double parse_time(const char *s)
 static bool our_node(const char *batch_host)
 {
     const char *me = getenv("SLURMD_NODENAME");
-    return me == NULL || batch_host[0] == '\0' || strcmp(batch_host, "n/a") == 0 || strpbrk(batch_host, "[,") != NULL ||
-           strcmp(batch_host, me) == 0;
+    return me == NULL || batch_host[0] == '\0' || strcmp(batch_host, "n/a") == 0 ||
+           strpbrk(batch_host, "[,") != NULL || strcmp(batch_host, me) == 0;
 }
 
-/* Its line of squeue: state word, end and the node of its script. 1 found, 0 the scheduler does not know the job, LF_ECOMM no
- * answer. */
+/* Its line of squeue: state word, end and the node of its script. 1 found, 0 the scheduler does not
+ * know the job, LF_ECOMM no answer. */
 static int look(lf_jobside *j, double *end)
 {
     lf_sched_out o;
     lf_err e = LF_ERR_INIT;
-    if (lf_sched_runv(&o, j->site, j->timeout_s, &e, "squeue", "-h", "-j", j->id, "-o", "%T|%e|%B", NULL) < 0)
+    if (lf_sched_runv(&o, j->site, j->timeout_s, &e, "squeue", "-h", "-j", j->id, "-o", "%T|%e|%B",
+                      NULL) < 0)
         return LF_ECOMM;
     int rc = LF_ECOMM;
     char word[64] = "", when[64] = "", host[256] = "";
@@ -61,7 +65,8 @@ static int look(lf_jobside *j, double *end)
         snprintf(j->state_word, sizeof j->state_word, "%s", our_node(host) ? word : "ELSEWHERE");
         *end = our_node(host) ? parse_time(when) : 0;
         rc = 1;
-    } else if (o.exit == 0 || (!unreachable(&o) && strcasestr(o.err.data, "invalid job id") != NULL)) {
+    } else if (o.exit == 0 ||
+               (!unreachable(&o) && strcasestr(o.err.data, "invalid job id") != NULL)) {
         snprintf(j->state_word, sizeof j->state_word, "unknown");
         rc = 0;
     }
@@ -72,10 +77,12 @@ static int look(lf_jobside *j, double *end)
 static double slurm_end(lf_jobside *j)
 {
     double end = 0;
-    /* Of a job that is being cancelled or put back it tells when that began, which is no limit of ours. */
+    /* Of a job that is being cancelled or put back it tells when that began, which is no limit of
+     * ours. */
     if (look(j, &end) == 1)
         return strcmp(j->state_word, "RUNNING") == 0 ? end : 0;
-    /* Set when the job was started, so it does not follow changes; better than nothing when the controller is away. */
+    /* Set when the job was started, so it does not follow changes; better than nothing when the
+     * controller is away. */
     const char *s = getenv("SLURM_JOB_END_TIME");
     int64_t v = 0;
     return j->end <= 0 && s != NULL && lf_parse_i64(&v, s, NULL) == 0 ? (double)v : 0;
@@ -87,13 +94,15 @@ static enum lf_jobside_state slurm_state(lf_jobside *j)
     int rc = look(j, &end);
     if (rc < 0)
         return LF_JOBSIDE_UNKNOWN;
-    return rc == 1 && strcmp(j->state_word, "RUNNING") == 0 ? LF_JOBSIDE_RUNNING : LF_JOBSIDE_ENDING;
+    return rc == 1 && strcmp(j->state_word, "RUNNING") == 0 ? LF_JOBSIDE_RUNNING
+                                                            : LF_JOBSIDE_ENDING;
 }
 
 static bool slurm_preempted(lf_jobside *j)
 {
     lf_sched_out o;
-    if (lf_sched_runv(&o, j->site, j->timeout_s, NULL, "scontrol", "show", "job", "-o", j->id, NULL) < 0)
+    if (lf_sched_runv(&o, j->site, j->timeout_s, NULL, "scontrol", "show", "job", "-o", j->id,
+                      NULL) < 0)
         return true;
     const char *p = strstr(o.out.data, "PreemptTime=");
     bool yes = o.exit != 0 || (p != NULL && p[12] >= '0' && p[12] <= '9');
@@ -108,7 +117,8 @@ static int verdict(lf_sched_out *o, int rc, lf_err *err)
     if (rc < 0)
         return rc;
     if (o->exit != 0)
-        rc = lf_fail(err, unreachable(o) ? LF_ECOMM : LF_ENOTSUP, "%s", lf_sched_said(said, sizeof said, o));
+        rc = lf_fail(err, unreachable(o) ? LF_ECOMM : LF_ENOTSUP, "%s",
+                     lf_sched_said(said, sizeof said, o));
     lf_sched_out_fini(o);
     return rc;
 }
@@ -128,7 +138,8 @@ static int slurm_update(lf_jobside *j, const lf_jobside_ask *ask, lf_err *err)
     lf_buf_init(&time);
     lf_buf_init(&nodes);
     json_t *argv = json_pack("[s, s, s+]", "scontrol", "update", "JobId=", j->id);
-    lf_buf_addf(&memory, "MinMemoryNode=%lld", (long long)((ask->memory_bytes + (1 << 20) - 1) >> 20));
+    lf_buf_addf(&memory, "MinMemoryNode=%lld",
+                (long long)((ask->memory_bytes + (1 << 20) - 1) >> 20));
     lf_buf_addf(&time, "TimeLimit=%lld", (long long)((ask->time_limit_s + 59) / 60));
     lf_buf_addf(&nodes, "ExcNodeList=%s", ask->exclude != NULL ? ask->exclude : "");
     int rc = argv == NULL ? LF_ENOMEM : 0;
@@ -184,7 +195,8 @@ static int repoint_one(lf_jobside *j, const char *child, const char *dependency,
     lf_buf_addf(&dep, "Dependency=%s", dependency);
     int rc = lf_buf_check(&dep, err);
     if (rc == 0) {
-        rc = lf_sched_runv(&o, j->site, j->timeout_s, err, "scontrol", "update", job, dep.data, NULL);
+        rc = lf_sched_runv(&o, j->site, j->timeout_s, err, "scontrol", "update", job, dep.data,
+                           NULL);
         rc = verdict(&o, rc, err);
     }
     lf_buf_fini(&dep);
@@ -194,13 +206,15 @@ static int repoint_one(lf_jobside *j, const char *child, const char *dependency,
 static int slurm_repoint(lf_jobside *j, const char *id, lf_err *err)
 {
     lf_sched_out o;
-    int rc = lf_sched_runv(&o, j->site, j->timeout_s, err, "squeue", "--me", "-h", "-t", "PENDING", "-o", "%i|%E", NULL);
+    int rc = lf_sched_runv(&o, j->site, j->timeout_s, err, "squeue", "--me", "-h", "-t", "PENDING",
+                           "-o", "%i|%E", NULL);
     if (rc < 0)
         return rc;
     if (o.exit != 0)
         return verdict(&o, 0, err);
     char *save = NULL;
-    for (char *line = strtok_r(o.out.data, "\n", &save); line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(o.out.data, "\n", &save); line != NULL && rc == 0;
+         line = strtok_r(NULL, "\n", &save)) {
         char *bar = strchr(line, '|');
         if (bar == NULL)
             continue;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The daemon of a node: a PMIx server and the ranks that are its children. One poll loop; PMIx's thread only queues
- * frames.
+ * The daemon of a node: a PMIx server and the ranks that are its children. One poll loop; PMIx's
+ * thread only queues frames.
  *
- * The job's description (LF_FRAME_JOB): {"ns", "node", "hosts": [..], "first": [.. and the total], "argv": [..], "cpus",
- * "bind"}.
+ * The job's description (LF_FRAME_JOB): {"ns", "node", "hosts": [..], "first": [.. and the total],
+ * "argv": [..], "cpus", "bind"}.
  */
 #include "config.h"
 
@@ -51,14 +51,16 @@ struct lf_daemon {
     bool done, lost;
 };
 
-static void put(struct lf_daemon *d, enum lf_frame type, int rank, int status, uint32_t id, const void *data, size_t len)
+static void put(struct lf_daemon *d, enum lf_frame type, int rank, int status, uint32_t id,
+                const void *data, size_t len)
 {
     lf_wire_put(&d->wire, (struct lf_frame_head){type, (uint32_t)rank, status, id, len}, data);
 }
 
 /* ---- what PMIx asks for ---- */
 
-static void ask_fence(void *arg, uint32_t id, const uint32_t *ranks, uint32_t n, const char *data, size_t len)
+static void ask_fence(void *arg, uint32_t id, const uint32_t *ranks, uint32_t n, const char *data,
+                      size_t len)
 {
     struct lf_daemon *d = arg;
     lf_buf b;
@@ -70,9 +72,13 @@ static void ask_fence(void *arg, uint32_t id, const uint32_t *ranks, uint32_t n,
     lf_buf_fini(&b);
 }
 
-static void ask_modex(void *arg, uint32_t id, uint32_t rank) { put(arg, LF_FRAME_MODEX, (int)rank, 0, id, NULL, 0); }
+static void ask_modex(void *arg, uint32_t id, uint32_t rank)
+{
+    put(arg, LF_FRAME_MODEX, (int)rank, 0, id, NULL, 0);
+}
 
-static void give_modex(void *arg, uint32_t node, uint32_t id, int status, const char *data, size_t len)
+static void give_modex(void *arg, uint32_t node, uint32_t id, int status, const char *data,
+                       size_t len)
 {
     put(arg, LF_FRAME_MODEX_DATA, (int)node, status, id, data, len);
 }
@@ -82,7 +88,10 @@ static void ask_abort(void *arg, uint32_t rank, int status, const char *text)
     put(arg, LF_FRAME_ABORT, (int)rank, status, 0, text, strlen(text));
 }
 
-static void tell_joined(void *arg, uint32_t rank) { put(arg, LF_FRAME_JOINED, (int)rank, 0, 0, NULL, 0); }
+static void tell_joined(void *arg, uint32_t rank)
+{
+    put(arg, LF_FRAME_JOINED, (int)rank, 0, 0, NULL, 0);
+}
 
 /* ---- starting ranks ---- */
 
@@ -104,9 +113,11 @@ static void free_list(char **v)
 static int read_job(struct lf_daemon *d, const char *text, size_t len, lf_err *err)
 {
     d->job = json_loadb(text, len, 0, NULL);
-    const json_t *first = json_object_get(d->job, "first"), *hosts = json_object_get(d->job, "hosts");
+    const json_t *first = json_object_get(d->job, "first"),
+                 *hosts = json_object_get(d->job, "hosts");
     const size_t nodes = json_array_size(hosts);
-    if (nodes == 0 || json_array_size(first) != nodes + 1 || json_array_size(json_object_get(d->job, "argv")) == 0)
+    if (nodes == 0 || json_array_size(first) != nodes + 1 ||
+        json_array_size(json_object_get(d->job, "argv")) == 0)
         return lf_fail(err, LF_EFORMAT, "the launcher's description of the job cannot be read");
     d->node = (int)json_integer_value(json_object_get(d->job, "node"));
     if (d->node < 0 || (size_t)d->node >= nodes)
@@ -136,7 +147,8 @@ static int open_server(struct lf_daemon *d, lf_err *err)
                                      .ranks = d->firsts[nodes],
                                      .hosts = d->hosts,
                                      .first = d->firsts};
-    const struct lf_pserver_calls calls = {d, ask_fence, ask_modex, give_modex, ask_abort, tell_joined};
+    const struct lf_pserver_calls calls = {d,          ask_fence, ask_modex,
+                                           give_modex, ask_abort, tell_joined};
     d->server = lf_pserver_create(&j, &calls, err);
     return d->server != NULL ? 0 : LF_ECOMM;
 }
@@ -152,7 +164,8 @@ static char **copy_environment(lf_err *err)
     return env;
 }
 
-/* The processors of the i-th of n ranks: an even slice of those we may use; false: too few to give each its own. */
+/* The processors of the i-th of n ranks: an even slice of those we may use; false: too few to give
+ * each its own. */
 static bool slice(cpu_set_t *mine, int i, int n, int each)
 {
     cpu_set_t all;
@@ -194,7 +207,8 @@ static void rank_main(const struct lf_daemon *d, int i, char **env, const int ou
         dup2(null, 0);
     dup2(out[0], 1);
     dup2(out[1], 2);
-    const int plain[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGCHLD}; /* ignored is inherited */
+    const int plain[] = {SIGTERM, SIGINT,  SIGHUP, SIGUSR1,
+                         SIGUSR2, SIGPIPE, SIGCHLD}; /* ignored is inherited */
     for (size_t k = 0; k < sizeof plain / sizeof plain[0]; k++)
         signal(plain[k], SIG_DFL);
     sigset_t none;
@@ -272,7 +286,8 @@ static void read_output(struct lf_daemon *d, int i, int k)
     }
 }
 
-/* What the rank itself wrote is in the pipe by now; what its children may still write is not waited for. */
+/* What the rank itself wrote is in the pipe by now; what its children may still write is not waited
+ * for. */
 static void drain_output(struct lf_daemon *d, int i)
 {
     for (int k = 0; k < 2; k++) {
@@ -302,14 +317,17 @@ static void rank_ended(struct lf_daemon *d, int i)
     put(d, LF_FRAME_EXIT, d->first + i, sig ? 128 + sig : WEXITSTATUS(st), (uint32_t)sig, NULL, 0);
 }
 
-/* The first end that is told names the cause. Of ranks found ended at the same time, those that somebody killed come first: a library
- * may abort the others when their peer is gone, but no rank kills itself. */
+/* The first end that is told names the cause. Of ranks found ended at the same time, those that
+ * somebody killed come first: a library may abort the others when their peer is gone, but no rank
+ * kills itself. */
 static void reap(struct lf_daemon *d)
 {
     for (int other = 0; other < 2; other++)
         for (int i = 0; i < d->n; i++) {
             siginfo_t end = {0};
-            if (d->rank[i].pid <= 0 || waitid(P_PID, (id_t)d->rank[i].pid, &end, WEXITED | WNOHANG | WNOWAIT) || end.si_pid == 0)
+            if (d->rank[i].pid <= 0 ||
+                waitid(P_PID, (id_t)d->rank[i].pid, &end, WEXITED | WNOHANG | WNOWAIT) ||
+                end.si_pid == 0)
                 continue;
             if (other || (end.si_code == CLD_KILLED && end.si_status == SIGKILL))
                 rank_ended(d, i);
@@ -325,17 +343,32 @@ static void signal_ranks(struct lf_daemon *d, int sig)
 
 /* ---- the loop ---- */
 
-static int take_frame(struct lf_daemon *d, const struct lf_frame_head *h, const char *data, lf_err *err)
+static int take_frame(struct lf_daemon *d, const struct lf_frame_head *h, const char *data,
+                      lf_err *err)
 {
     switch (h->type) {
-    case LF_FRAME_JOB: return d->job == NULL ? start_job(d, data, (size_t)h->len, err) : 0;
-    case LF_FRAME_FENCE: lf_pserver_fence_done(d->server, h->id, h->status, data, (size_t)h->len); break;
-    case LF_FRAME_MODEX: lf_pserver_modex_ask(d->server, (uint32_t)h->status, h->id, h->rank); break;
-    case LF_FRAME_MODEX_DATA: lf_pserver_modex_done(d->server, h->id, h->status, data, (size_t)h->len); break;
-    case LF_FRAME_SIGNAL: signal_ranks(d, h->status); break;
-    case LF_FRAME_KILL: signal_ranks(d, SIGKILL); break;
-    case LF_FRAME_DONE: d->done = true; break;
-    default: return lf_fail(err, LF_EFORMAT, "the launcher sent a frame of type %u", h->type);
+    case LF_FRAME_JOB:
+        return d->job == NULL ? start_job(d, data, (size_t)h->len, err) : 0;
+    case LF_FRAME_FENCE:
+        lf_pserver_fence_done(d->server, h->id, h->status, data, (size_t)h->len);
+        break;
+    case LF_FRAME_MODEX:
+        lf_pserver_modex_ask(d->server, (uint32_t)h->status, h->id, h->rank);
+        break;
+    case LF_FRAME_MODEX_DATA:
+        lf_pserver_modex_done(d->server, h->id, h->status, data, (size_t)h->len);
+        break;
+    case LF_FRAME_SIGNAL:
+        signal_ranks(d, h->status);
+        break;
+    case LF_FRAME_KILL:
+        signal_ranks(d, SIGKILL);
+        break;
+    case LF_FRAME_DONE:
+        d->done = true;
+        break;
+    default:
+        return lf_fail(err, LF_EFORMAT, "the launcher sent a frame of type %u", h->type);
     }
     return 0;
 }
@@ -359,12 +392,14 @@ static int fill_poll(struct lf_daemon *d)
 {
     const size_t backlog = lf_wire_backlog(&d->wire);
     int n = 0;
-    d->poll[n++] = (struct pollfd){.fd = d->wire.fd, .events = (short)(POLLIN | (backlog > 0 ? POLLOUT : 0))};
+    d->poll[n++] =
+        (struct pollfd){.fd = d->wire.fd, .events = (short)(POLLIN | (backlog > 0 ? POLLOUT : 0))};
     d->poll[n++] = (struct pollfd){.fd = d->sig, .events = POLLIN};
     d->poll[n++] = (struct pollfd){.fd = d->wake, .events = POLLIN};
     for (int i = 0; i < d->n; i++)
         for (int k = 0; k < 2; k++) /* who prints faster than it can be passed on waits */
-            d->poll[n++] = (struct pollfd){.fd = backlog < BACKLOG ? d->rank[i].out[k] : -1, .events = POLLIN};
+            d->poll[n++] =
+                (struct pollfd){.fd = backlog < BACKLOG ? d->rank[i].out[k] : -1, .events = POLLIN};
     return n;
 }
 
@@ -436,7 +471,8 @@ static void finish(struct lf_daemon *d)
 
 static int say_hello(struct lf_daemon *d, int node_index, lf_err *err)
 {
-    const char *slurm = getenv("SLURMD_NODENAME"), *tmp = getenv("TMPDIR"), *id = getenv("SLURM_NODEID");
+    const char *slurm = getenv("SLURMD_NODENAME"), *tmp = getenv("TMPDIR"),
+               *id = getenv("SLURM_NODEID");
     int64_t index = node_index;
     if (slurm != NULL && slurm[0] != '\0')
         snprintf(d->host, sizeof d->host, "%s", slurm); /* nodes of a testbed share a host name */
@@ -444,7 +480,8 @@ static int say_hello(struct lf_daemon *d, int node_index, lf_err *err)
         return lf_fail_errno(err, "this machine has no name");
     if (node_index < 0 && id != NULL && lf_parse_i64(&index, id, NULL) < 0)
         index = -1;
-    snprintf(d->tmp, sizeof d->tmp, "%s/loong-launch.XXXXXX", tmp != NULL && tmp[0] == '/' && strlen(tmp) < 200 ? tmp : "/tmp");
+    snprintf(d->tmp, sizeof d->tmp, "%s/loong-launch.XXXXXX",
+             tmp != NULL && tmp[0] == '/' && strlen(tmp) < 200 ? tmp : "/tmp");
     if (mkdtemp(d->tmp) == NULL) {
         int rc = lf_fail_errno(err, "cannot make a directory %s", d->tmp);
         d->tmp[0] = '\0';
@@ -464,7 +501,9 @@ int lf_launch_daemon(int fd, int node_index, lf_err *err)
 {
     struct lf_daemon d = {.sig = -1, .wake = -1, .node = node_index};
     sigset_t taken, children;
-    sigfillset(&taken); /* the hub passes signals on; those of a batch system's to every process are not for us */
+    sigfillset(
+        /* the hub passes signals on; those of a batch system's to every process are not for us */
+        &taken);
     sigdelset(&taken, SIGSEGV);
     sigdelset(&taken, SIGBUS);
     sigdelset(&taken, SIGFPE);
@@ -478,7 +517,8 @@ int lf_launch_daemon(int fd, int node_index, lf_err *err)
     d.sig = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     d.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     d.wire.wake = d.wake;
-    int rc = d.sig >= 0 && d.wake >= 0 ? say_hello(&d, node_index, err) : lf_fail_errno(err, "cannot watch for signals");
+    int rc = d.sig >= 0 && d.wake >= 0 ? say_hello(&d, node_index, err)
+                                       : lf_fail_errno(err, "cannot watch for signals");
     if (rc == 0)
         rc = serve(&d, err);
     if (rc < 0 && !d.lost && err != NULL) { /* the hub reports it */

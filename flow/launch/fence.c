@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fences that span nodes: each node brings the data of its ranks, and when all that take part have come everybody gets
- * everything, in the order of the nodes. A fence is known by its ranks (none: all); a node that comes twice with the same
- * ranks means the next one.
+ * Fences that span nodes: each node brings the data of its ranks, and when all that take part have
+ * come everybody gets everything, in the order of the nodes. A fence is known by its ranks (none:
+ * all); a node that comes twice with the same ranks means the next one.
  */
 #include "config.h"
 
@@ -76,12 +76,14 @@ static int count_nodes(const struct lf_launch_job *j, const uint32_t *ranks, uin
     return count;
 }
 
-static struct fence *find(struct lf_fences *all, int node, const uint32_t *ranks, uint32_t n, lf_err *err)
+static struct fence *find(struct lf_fences *all, int node, const uint32_t *ranks, uint32_t n,
+                          lf_err *err)
 {
     const size_t nodes = (size_t)all->job->nodes;
     for (size_t i = 0; i < all->n; i++) {
         struct fence *f = &all->fence[i];
-        if (f->n == n && !f->here[node] && (n == 0 || memcmp(f->ranks, ranks, n * sizeof *ranks) == 0))
+        if (f->n == n && !f->here[node] &&
+            (n == 0 || memcmp(f->ranks, ranks, n * sizeof *ranks) == 0))
             return f;
     }
     if (lf_grow(&all->fence, &all->cap, all->n, sizeof *all->fence, err) < 0)
@@ -104,7 +106,8 @@ static struct fence *find(struct lf_fences *all, int node, const uint32_t *ranks
     return &all->fence[all->n++];
 }
 
-static int finish(struct lf_fences *all, struct fence *f, lf_fence_done done, void *arg, lf_err *err)
+static int finish(struct lf_fences *all, struct fence *f, lf_fence_done done, void *arg,
+                  lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -120,13 +123,14 @@ static int finish(struct lf_fences *all, struct fence *f, lf_fence_done done, vo
     return rc;
 }
 
-int lf_fences_add(struct lf_fences *all, int node, const struct lf_frame_head *h, const char *data, lf_fence_done done,
-                  void *arg, lf_err *err)
+int lf_fences_add(struct lf_fences *all, int node, const struct lf_frame_head *h, const char *data,
+                  lf_fence_done done, void *arg, lf_err *err)
 {
     uint32_t n = 0;
     if (h->len >= sizeof n)
         memcpy(&n, data, sizeof n);
-    if (h->len < sizeof n || n > (uint32_t)all->job->ranks || h->len < sizeof n + (uint64_t)n * sizeof n)
+    if (h->len < sizeof n || n > (uint32_t)all->job->ranks ||
+        h->len < sizeof n + (uint64_t)n * sizeof n)
         return lf_fail(err, LF_EFORMAT, "a fence of node %d cannot be read", node);
     uint32_t *ranks = lf_calloc((size_t)n + 1, sizeof *ranks, err);
     if (ranks == NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hub: daemons join, ranks start, fences of several nodes are joined, output is printed, signals are passed on, and
- * the first failure ends everything. One poll loop.
+ * The hub: daemons join, ranks start, fences of several nodes are joined, output is printed,
+ * signals are passed on, and the first failure ends everything. One poll loop.
  */
 #include "config.h"
 
@@ -24,10 +24,11 @@
 #include "engine/base/sys.h"
 #include "flow/launch/job.h"
 
-#define JOIN_S  180.0 /* for the daemons to start: a cold file system on many nodes takes its time */
-#define GRACE_S 2.0   /* after a failure: for the other ranks to say what they know */
-#define ABORT_S 0.5   /* after an abort: for the end of the rank that made another abort to be told */
-#define END_S   10.0  /* after that: for the daemons to end their ranks, then themselves */
+/* for the daemons to start: a cold file system on many nodes takes its time */
+#define JOIN_S  180.0
+#define GRACE_S 2.0 /* after a failure: for the other ranks to say what they know */
+#define ABORT_S 0.5 /* after an abort: for the end of the rank that made another abort to be told */
+#define END_S   10.0 /* after that: for the daemons to end their ranks, then themselves */
 #define PROOF_S 10.0
 enum { MAX_LINE = 1 << 16, STOPPED = 75 };
 
@@ -65,10 +66,10 @@ struct hub {
     int n_pid;
     char *key_file;
     int joined, ended; /* nodes, ranks */
-    int code;        /* of the first failure */
+    int code;          /* of the first failure */
     bool started, failed, killed, stopped;
-    int abort_rank;  /* of by_abort */
-    bool by_abort;   /* the code is that of an abort: a rank that had failed before tells more */
+    int abort_rank; /* of by_abort */
+    bool by_abort;  /* the code is that of an abort: a rank that had failed before tells more */
     double kill_due, kill_at, t0;
     lf_buf text;
 };
@@ -97,11 +98,12 @@ static void accuse(const char *cls, const char *fmt, ...)
     lf_cause_say("loong-flow launch", cls, text);
 }
 
-static void to_node(struct hub *h, int node, enum lf_frame type, uint32_t rank, int status, uint32_t id, const void *data,
-                    size_t len)
+static void to_node(struct hub *h, int node, enum lf_frame type, uint32_t rank, int status,
+                    uint32_t id, const void *data, size_t len)
 {
     if (node >= 0 && node < h->job->nodes && h->node[node].conn != NULL)
-        lf_wire_put(&h->node[node].conn->wire, (struct lf_frame_head){type, rank, status, id, len}, data);
+        lf_wire_put(&h->node[node].conn->wire, (struct lf_frame_head){type, rank, status, id, len},
+                    data);
 }
 
 static void to_all(struct hub *h, enum lf_frame type, int status)
@@ -112,7 +114,8 @@ static void to_all(struct hub *h, enum lf_frame type, int status)
 
 /* ---- failure ---- */
 
-/* Ranks that the others may have waited for in vain: those that never came to PMIx_Init, in a job where others did. */
+/* Ranks that the others may have waited for in vain: those that never came to PMIx_Init, in a job
+ * where others did. */
 static void name_absent(const struct hub *h)
 {
     lf_buf b;
@@ -181,7 +184,8 @@ static void print_lines(struct hub *h, int r, int stream, const char *data, size
         lf_buf_addc(&h->text, '\n');
         lf_buf_clear(line);
     }
-    if (h->text.len > 0 && lf_io_write_all(stream, h->text.data, h->text.len, "the output", NULL) < 0)
+    if (h->text.len > 0 &&
+        lf_io_write_all(stream, h->text.data, h->text.len, "the output", NULL) < 0)
         h->text.len = 0; /* nobody reads: the ranks go on */
 }
 
@@ -192,7 +196,8 @@ static char *own_name(const struct hub *h, int node, const char *host, lf_err *e
 {
     bool taken = false;
     for (int k = 0; k < h->job->nodes; k++)
-        taken = taken || (k != node && h->node[k].host != NULL && strcmp(h->node[k].host, host) == 0);
+        taken =
+            taken || (k != node && h->node[k].host != NULL && strcmp(h->node[k].host, host) == 0);
     char name[300];
     if (taken)
         snprintf(name, sizeof name, "%.255s-%d", host, node);
@@ -210,8 +215,8 @@ static json_t *describe_job(const struct hub *h)
     for (char *const *a = h->job->argv; *a != NULL; a++)
         if (json_array_append_new(argv, json_string(*a)) < 0)
             json_array_append_new(argv, json_stringn_nocheck(*a, strlen(*a)));
-    return json_pack("{s:s, s:o, s:o, s:o, s:i, s:b}", "ns", h->job->ns, "hosts", hosts, "first", first, "argv", argv, "cpus",
-                     h->job->cpus, "bind", h->job->bind);
+    return json_pack("{s:s, s:o, s:o, s:o, s:i, s:b}", "ns", h->job->ns, "hosts", hosts, "first",
+                     first, "argv", argv, "cpus", h->job->cpus, "bind", h->job->bind);
 }
 
 static int start_ranks(struct hub *h, lf_err *err)
@@ -234,15 +239,19 @@ static int start_ranks(struct hub *h, lf_err *err)
     return rc;
 }
 
-static int on_hello(struct hub *h, struct conn *c, const struct lf_frame_head *f, const char *data, lf_err *err)
+static int on_hello(struct hub *h, struct conn *c, const struct lf_frame_head *f, const char *data,
+                    lf_err *err)
 {
     int k = f->rank == LF_ANY_NODE ? 0 : (int)f->rank;
     while (f->rank == LF_ANY_NODE && k < h->job->nodes && h->node[k].joined)
         k++;
     if (c->node >= 0 || k < 0 || k >= h->job->nodes || h->node[k].joined)
-        return lf_fail(err, LF_ECOMM, "a daemon says it is node %d of %d, which is taken or not there", k, h->job->nodes);
+        return lf_fail(err, LF_ECOMM,
+                       "a daemon says it is node %d of %d, which is taken or not there", k,
+                       h->job->nodes);
     json_t *o = json_loadb(data, (size_t)f->len, 0, NULL);
-    const char *host = json_string_value(json_object_get(o, "host")), *tmp = json_string_value(json_object_get(o, "tmp"));
+    const char *host = json_string_value(json_object_get(o, "host")),
+               *tmp = json_string_value(json_object_get(o, "tmp"));
     struct node *n = &h->node[k];
     n->host = own_name(h, k, host != NULL ? host : "?", err);
     n->tmp = lf_strdup(tmp != NULL ? tmp : "", err);
@@ -276,10 +285,11 @@ static void on_rank_end(struct hub *h, const struct lf_frame_head *f)
     } else if (f->status != 0 && !h->killed) {
         const char *host = h->node[lf_launch_node_of(h->job, r)].host;
         if (sig > 0)
-            accuse(lf_cause_signal(sig), "rank %d (host %s, pid %lld) was ended by signal %d (%s)", r, host, (long long)k->pid, sig,
-                   strsignal(sig));
+            accuse(lf_cause_signal(sig), "rank %d (host %s, pid %lld) was ended by signal %d (%s)",
+                   r, host, (long long)k->pid, sig, strsignal(sig));
         else
-            say("rank %d (host %s, pid %lld) ended with exit code %d", r, host, (long long)k->pid, f->status);
+            say("rank %d (host %s, pid %lld) ended with exit code %d", r, host, (long long)k->pid,
+                f->status);
         if (h->by_abort && r != h->abort_rank) {
             h->code = f->status;
             h->by_abort = false;
@@ -293,8 +303,9 @@ static void on_abort(struct hub *h, const struct lf_frame_head *f, const char *t
     const int r = (int)f->rank;
     const int len = f->len < 1000 ? (int)f->len : 1000;
     if (!h->failed) /* else the cause has been named, and this is what followed from it */
-        say("rank %d (host %s, pid %lld) aborts the job (%d): %.*s", r, h->node[lf_launch_node_of(h->job, r)].host,
-            (long long)h->rank[r].pid, f->status, len, text);
+        say("rank %d (host %s, pid %lld) aborts the job (%d): %.*s", r,
+            h->node[lf_launch_node_of(h->job, r)].host, (long long)h->rank[r].pid, f->status, len,
+            text);
     if (!h->failed) {
         h->by_abort = true;
         h->abort_rank = r;
@@ -302,16 +313,21 @@ static void on_abort(struct hub *h, const struct lf_frame_head *f, const char *t
     fail_job(h, f->status != 0 ? f->status : 1, ABORT_S);
 }
 
-static bool is_rank(const struct hub *h, uint32_t r) { return r < (uint32_t)h->job->ranks; }
+static bool is_rank(const struct hub *h, uint32_t r)
+{
+    return r < (uint32_t)h->job->ranks;
+}
 
-static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head *f, const char *data, lf_err *err)
+static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head *f,
+                      const char *data, lf_err *err)
 {
     if (f->type == LF_FRAME_HELLO)
         return on_hello(h, c, f, data, err);
     if (c->node < 0)
         return lf_fail(err, LF_EFORMAT, "a daemon that has not said hello");
     if (f->type == LF_FRAME_FAIL) {
-        accuse("launch", "node %d (host %s): %.*s", c->node, h->node[c->node].host, f->len < 1000 ? (int)f->len : 1000, data);
+        accuse("launch", "node %d (host %s): %.*s", c->node, h->node[c->node].host,
+               f->len < 1000 ? (int)f->len : 1000, data);
         fail_job(h, 1, 0);
         return 0;
     }
@@ -324,15 +340,27 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
     if (!is_rank(h, f->rank))
         return lf_fail(err, LF_EFORMAT, "a frame about rank %u of %d", f->rank, h->job->ranks);
     switch (f->type) {
-    case LF_FRAME_STARTED: h->rank[f->rank].pid = f->status; break;
-    case LF_FRAME_JOINED: h->rank[f->rank].joined = true; break;
-    case LF_FRAME_OUT: print_lines(h, (int)f->rank, f->status == 2 ? 2 : 1, data, (size_t)f->len, false); break;
-    case LF_FRAME_EXIT: on_rank_end(h, f); break;
-    case LF_FRAME_ABORT: on_abort(h, f, data); break;
-    case LF_FRAME_MODEX:
-        to_node(h, lf_launch_node_of(h->job, (int)f->rank), f->type, f->rank, c->node, f->id, NULL, 0);
+    case LF_FRAME_STARTED:
+        h->rank[f->rank].pid = f->status;
         break;
-    default: return lf_fail(err, LF_EFORMAT, "a frame of type %u", f->type);
+    case LF_FRAME_JOINED:
+        h->rank[f->rank].joined = true;
+        break;
+    case LF_FRAME_OUT:
+        print_lines(h, (int)f->rank, f->status == 2 ? 2 : 1, data, (size_t)f->len, false);
+        break;
+    case LF_FRAME_EXIT:
+        on_rank_end(h, f);
+        break;
+    case LF_FRAME_ABORT:
+        on_abort(h, f, data);
+        break;
+    case LF_FRAME_MODEX:
+        to_node(h, lf_launch_node_of(h->job, (int)f->rank), f->type, f->rank, c->node, f->id, NULL,
+                0);
+        break;
+    default:
+        return lf_fail(err, LF_EFORMAT, "a frame of type %u", f->type);
     }
     return 0;
 }
@@ -356,7 +384,8 @@ static struct conn *add_conn(struct hub *h, int fd, bool proven, lf_err *err)
     return c;
 }
 
-/* A daemon on this machine had no time to: its ranks died with it, but what they had started did not. */
+/* A daemon on this machine had no time to: its ranks died with it, but what they had started did
+ * not. */
 static void clean_after(struct hub *h, int node)
 {
     for (int i = 0; i < h->job->node[node].n; i++) {
@@ -468,8 +497,10 @@ static void reap(struct hub *h)
         if (h->pid[i] <= 0 || waitpid(h->pid[i], &st, WNOHANG) != h->pid[i])
             continue;
         h->pid[i] = 0;
-        if (h->joined < h->job->nodes && !h->failed && (h->job->start != LF_START_PBSDSH || st != 0)) {
-            accuse("launch", "starting the daemons failed: %s %d", WIFSIGNALED(st) ? "signal" : "exit code",
+        if (h->joined < h->job->nodes && !h->failed &&
+            (h->job->start != LF_START_PBSDSH || st != 0)) {
+            accuse("launch", "starting the daemons failed: %s %d",
+                   WIFSIGNALED(st) ? "signal" : "exit code",
                    WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st));
             fail_job(h, 1, 0);
         }
@@ -481,7 +512,8 @@ static void check_clock(struct hub *h, double t)
     if (!h->started && !h->failed && t - h->t0 > JOIN_S) {
         for (int k = 0; k < h->job->nodes; k++)
             if (!h->node[k].joined)
-                accuse("launch", "node %d%s%s has not joined within %.0f s", k, h->job->node[k].host ? ", " : "",
+                accuse("launch", "node %d%s%s has not joined within %.0f s", k,
+                       h->job->node[k].host ? ", " : "",
                        h->job->node[k].host ? h->job->node[k].host : "", JOIN_S);
         fail_job(h, 1, 0);
     }
@@ -554,8 +586,9 @@ static int fork_daemon(struct hub *h, lf_err *err)
         return lf_fail_errno(err, "cannot start the daemon");
     }
     if (pid == 0) {
-        lf_err e = LF_ERR_INIT; /* without the hub it ends by the end of its connection, after its ranks */
-        setpgid(0, 0);          /* Ctrl-C goes to the hub, which passes it on */
+        lf_err e =
+            LF_ERR_INIT; /* without the hub it ends by the end of its connection, after its ranks */
+        setpgid(0, 0);   /* Ctrl-C goes to the hub, which passes it on */
         close(sv[0]);
         close(h->sig);
         _exit(lf_launch_daemon(sv[1], 0, &e));
@@ -615,7 +648,8 @@ static void wait_for_starters(struct hub *h, double s, int sig)
             if (h->conn[i]->wire.fd >= 0)
                 lf_wire_send(&h->conn[i]->wire, NULL);
             char buf[4096]; /* what daemons still say must not keep them */
-            while (h->conn[i]->wire.fd >= 0 && recv(h->conn[i]->wire.fd, buf, sizeof buf, MSG_DONTWAIT) > 0) {
+            while (h->conn[i]->wire.fd >= 0 &&
+                   recv(h->conn[i]->wire.fd, buf, sizeof buf, MSG_DONTWAIT) > 0) {
             }
         }
         usleep(5000);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which launcher, and its argv. Facts behind the options:
- *   srun      steps of a job sent with --export=NONE start without the script's environment, and without the job's number
- *             of processors per task: every srun says --export=ALL and -c. A rank that has saved and ended with 75 must
- *             not end the others: --kill-on-bad-exit=0; a rank that dies is found by PMIx and by the ranks' watchdog.
+ *   srun      steps of a job sent with --export=NONE start without the script's environment, and
+ *             without the job's number of processors per task: every srun says --export=ALL and -c.
+ *             A rank that has saved and ended with 75 must not end the others:
+ *             --kill-on-bad-exit=0; a rank that dies is found by PMIx and by the ranks' watchdog.
  *   mpirun, prterun   the same by an option of the runtime's.
  */
 #include "config.h"
@@ -38,16 +39,20 @@ int lf_launcher_find(const char *name)
     return -1;
 }
 
-const char *lf_launcher_name(enum lf_launcher l) { return names[l]; }
+const char *lf_launcher_name(enum lf_launcher l)
+{
+    return names[l];
+}
 
 void lf_launch_scrub(void)
 {
     char name[128];
     for (char **e = environ; *e != NULL;) {
         const size_t n = strcspn(*e, "=");
-        const bool foreign = (lf_str_has_prefix(*e, "PMIX_") && !lf_str_has_prefix(*e, "PMIX_MCA_")) ||
-                             lf_str_has_prefix(*e, "PMI_") || lf_str_has_prefix(*e, "OMPI_COMM_WORLD_") ||
-                             lf_str_has_prefix(*e, "SLURM_STEP_NUM_TASKS=");
+        const bool foreign =
+            (lf_str_has_prefix(*e, "PMIX_") && !lf_str_has_prefix(*e, "PMIX_MCA_")) ||
+            lf_str_has_prefix(*e, "PMI_") || lf_str_has_prefix(*e, "OMPI_COMM_WORLD_") ||
+            lf_str_has_prefix(*e, "SLURM_STEP_NUM_TASKS=");
         if (foreign && n < sizeof name) {
             snprintf(name, sizeof name, "%.*s", (int)n, *e);
             unsetenv(name);
@@ -160,11 +165,20 @@ static int build(lf_launch_plan *out, enum lf_launcher l, const lf_launch_req *q
 {
     struct words w = {NULL, 0, 0, false};
     switch (l) {
-    case LF_LAUNCH_SRUN: srun_words(&w, q); break;
-    case LF_LAUNCH_LOONG: loong_words(&w, q); break;
-    case LF_LAUNCH_PRTERUN: prterun_words(&w, q); break;
-    case LF_LAUNCH_MPIRUN: mpirun_words(&w, q); break;
-    default: break;
+    case LF_LAUNCH_SRUN:
+        srun_words(&w, q);
+        break;
+    case LF_LAUNCH_LOONG:
+        loong_words(&w, q);
+        break;
+    case LF_LAUNCH_PRTERUN:
+        prterun_words(&w, q);
+        break;
+    case LF_LAUNCH_MPIRUN:
+        mpirun_words(&w, q);
+        break;
+    default:
+        break;
     }
     add_all(&w, q->prefix);
     add_all(&w, q->argv);
@@ -273,7 +287,8 @@ static void end_probe(struct run *r, int *status)
     }
 }
 
-int lf_launch_probe(enum lf_launcher l, const char *self, int nodes, int ranks, double patience_s, lf_err *err)
+int lf_launch_probe(enum lf_launcher l, const char *self, int nodes, int ranks, double patience_s,
+                    lf_err *err)
 {
     char count[16];
     snprintf(count, sizeof count, "%d", nodes * ranks);
@@ -287,11 +302,11 @@ int lf_launch_probe(enum lf_launcher l, const char *self, int nodes, int ranks, 
     if (rc == 0) {
         if (!listen_to(&r, lf_now_s() + (patience_s > 0 ? patience_s : 60), &status)) {
             end_probe(&r, &status);
-            rc = lf_fail(err, LF_EBUSY, "%s started no ranks within %.0f s: %s", names[l], patience_s > 0 ? patience_s : 60,
-                         r.tail);
+            rc = lf_fail(err, LF_EBUSY, "%s started no ranks within %.0f s: %s", names[l],
+                         patience_s > 0 ? patience_s : 60, r.tail);
         } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-            rc = lf_fail(err, LF_ECOMM, "%s cannot start ranks that find each other (%s %d): %s", names[l],
-                         WIFEXITED(status) ? "exit code" : "signal",
+            rc = lf_fail(err, LF_ECOMM, "%s cannot start ranks that find each other (%s %d): %s",
+                         names[l], WIFEXITED(status) ? "exit code" : "signal",
                          WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), r.tail);
         }
         close(r.fd);
@@ -326,7 +341,9 @@ static bool usable(enum lf_launcher l, char *why, size_t cap)
     switch (l) {
     case LF_LAUNCH_SRUN:
         yes = getenv("SLURM_JOB_ID") != NULL && on_path("srun");
-        snprintf(why, cap, yes ? "this is a SLURM job" : "srun: this is no SLURM job, or srun is not on PATH");
+        snprintf(why, cap,
+                 yes ? "this is a SLURM job"
+                     : "srun: this is no SLURM job, or srun is not on PATH");
         break;
     case LF_LAUNCH_LOONG:
 #ifdef HAVE_PMIX
@@ -341,7 +358,8 @@ static bool usable(enum lf_launcher l, char *why, size_t cap)
         yes = on_path(names[l]);
         snprintf(why, cap, "%s is %son PATH", names[l], yes ? "" : "not ");
         break;
-    default: break;
+    default:
+        break;
     }
     return yes;
 }
@@ -358,7 +376,8 @@ static int choose(lf_launch_plan *out, const lf_launch_req *q, lf_err *err)
             snprintf(why, sizeof why, "%.280s", yes ? "srun --mpi=pmix works in this job" : e.text);
         }
         if (yes) {
-            snprintf(out->why, sizeof out->why, "%.120s%s%.60s", why, reasons[0] != '\0' ? "; " : "", reasons);
+            snprintf(out->why, sizeof out->why, "%.120s%s%.60s", why,
+                     reasons[0] != '\0' ? "; " : "", reasons);
             return build(out, order[i], q, err);
         }
         const size_t at = strlen(reasons);
@@ -372,14 +391,16 @@ int lf_launch_plan_make(lf_launch_plan *out, const lf_launch_req *q, lf_err *err
     char why[300];
     *out = (lf_launch_plan){.launcher = q->launcher};
     if (q->nodes < 1 || q->ranks < 1 || q->cpus < 0 || q->argv == NULL || q->argv[0] == NULL)
-        return lf_fail(err, LF_EINVAL, "%d nodes with %d ranks of %d processors", q->nodes, q->ranks, q->cpus);
+        return lf_fail(err, LF_EINVAL, "%d nodes with %d ranks of %d processors", q->nodes,
+                       q->ranks, q->cpus);
     const bool one = q->nodes == 1 && q->ranks == 1;
     if (one && (q->launcher == LF_LAUNCH_AUTO || q->launcher == LF_LAUNCH_NONE)) {
         snprintf(out->why, sizeof out->why, "one rank needs no launcher");
         return build(out, LF_LAUNCH_NONE, q, err);
     }
     if (q->launcher == LF_LAUNCH_NONE)
-        return lf_fail(err, LF_EINVAL, "launcher = none starts one rank, %d are asked for", q->nodes * q->ranks);
+        return lf_fail(err, LF_EINVAL, "launcher = none starts one rank, %d are asked for",
+                       q->nodes * q->ranks);
     if (q->launcher == LF_LAUNCH_AUTO)
         return choose(out, q, err);
     if (!usable(q->launcher, why, sizeof why))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The PMIx server of a node, on plain libpmix: what ranks ask about the job, fences, direct exchange of data, abort.
- * Upcalls come on PMIx's own thread; requests that wait for other nodes lie in two tables until the hub's answer.
+ * The PMIx server of a node, on plain libpmix: what ranks ask about the job, fences, direct
+ * exchange of data, abort. Upcalls come on PMIx's own thread; requests that wait for other nodes
+ * lie in two tables until the hub's answer.
  */
 #include "config.h"
 
@@ -44,7 +45,10 @@ static int failed(lf_err *err, const char *what, pmix_status_t st)
     return lf_fail(err, LF_ECOMM, "PMIx server: %s: %s (%d)", what, PMIx_Error_string(st), (int)st);
 }
 
-static bool good(pmix_status_t st) { return st == PMIX_SUCCESS || st == PMIX_OPERATION_SUCCEEDED; }
+static bool good(pmix_status_t st)
+{
+    return st == PMIX_SUCCESS || st == PMIX_OPERATION_SUCCEEDED;
+}
 
 /* ---- tables of waiting requests ---- */
 
@@ -117,8 +121,9 @@ static uint32_t *fence_ranks(const pmix_proc_t *procs, size_t n, uint32_t *n_out
     return r;
 }
 
-static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[], size_t ninfo, char *data,
-                              size_t ndata, pmix_modex_cbfunc_t done, void *arg)
+static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
+                              size_t ninfo, char *data, size_t ndata, pmix_modex_cbfunc_t done,
+                              void *arg)
 {
     struct lf_pserver *s = the_server;
     (void)info;
@@ -142,8 +147,8 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pm
     return id >= 0 ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
 }
 
-static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo, pmix_modex_cbfunc_t done,
-                              void *arg)
+static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
+                              pmix_modex_cbfunc_t done, void *arg)
 {
     struct lf_pserver *s = the_server;
     (void)info;
@@ -155,7 +160,8 @@ static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[],
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t on_connect(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *arg)
+static pmix_status_t on_connect(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done,
+                                void *arg)
 {
     struct lf_pserver *s = the_server;
     (void)object;
@@ -165,7 +171,8 @@ static pmix_status_t on_connect(const pmix_proc_t *proc, void *object, pmix_op_c
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t on_finalize(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *arg)
+static pmix_status_t on_finalize(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done,
+                                 void *arg)
 {
     (void)proc;
     (void)object;
@@ -174,8 +181,8 @@ static pmix_status_t on_finalize(const pmix_proc_t *proc, void *object, pmix_op_
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char msg[], pmix_proc_t procs[],
-                              size_t nprocs, pmix_op_cbfunc_t done, void *arg)
+static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char msg[],
+                              pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t done, void *arg)
 {
     struct lf_pserver *s = the_server;
     (void)object;
@@ -220,7 +227,8 @@ static void describe_rank(pmix_info_t *slot, const struct lf_pserver_job *j, int
 }
 
 /* "a,b" of the nodes, "0,1;2,3" of their ranks, and the ranks of this node. */
-static int name_maps(const struct lf_pserver_job *j, char **nodes, char **procs, lf_buf *peers, lf_err *err)
+static int name_maps(const struct lf_pserver_job *j, char **nodes, char **procs, lf_buf *peers,
+                     lf_err *err)
 {
     lf_buf names, ranks;
     lf_buf_init(&names);
@@ -251,7 +259,8 @@ static int name_maps(const struct lf_pserver_job *j, char **nodes, char **procs,
 static int register_job(struct lf_pserver *s, const struct lf_pserver_job *j, lf_err *err)
 {
     char *nodes = NULL, *procs = NULL;
-    uint32_t size = (uint32_t)j->ranks, local = (uint32_t)s->n, n_nodes = (uint32_t)j->nodes, one = 1;
+    uint32_t size = (uint32_t)j->ranks, local = (uint32_t)s->n, n_nodes = (uint32_t)j->nodes,
+             one = 1;
     lf_buf peers;
     lf_buf_init(&peers);
     int rc = name_maps(j, &nodes, &procs, &peers, err);
@@ -284,7 +293,8 @@ static int register_job(struct lf_pserver *s, const struct lf_pserver_job *j, lf
 
 /* ---- the server ---- */
 
-struct lf_pserver *lf_pserver_create(const struct lf_pserver_job *j, const struct lf_pserver_calls *calls, lf_err *err)
+struct lf_pserver *lf_pserver_create(const struct lf_pserver_job *j,
+                                     const struct lf_pserver_calls *calls, lf_err *err)
 {
     struct lf_pserver *s = lf_calloc(1, sizeof *s, err);
     if (s == NULL)
@@ -343,12 +353,14 @@ int lf_pserver_add(struct lf_pserver *s, int rank, char ***env, lf_err *err)
     return good(st) ? 0 : failed(err, "a rank", st);
 }
 
-void lf_pserver_fence_done(struct lf_pserver *s, uint32_t id, int status, const char *data, size_t len)
+void lf_pserver_fence_done(struct lf_pserver *s, uint32_t id, int status, const char *data,
+                           size_t len)
 {
     answer(recall(s, &s->fences, id), status, data, len);
 }
 
-void lf_pserver_modex_done(struct lf_pserver *s, uint32_t id, int status, const char *data, size_t len)
+void lf_pserver_modex_done(struct lf_pserver *s, uint32_t id, int status, const char *data,
+                           size_t len)
 {
     answer(recall(s, &s->modexes, id), status, data, len);
 }
@@ -382,7 +394,8 @@ void lf_pserver_modex_ask(struct lf_pserver *s, uint32_t node, uint32_t id, uint
 
 #else
 
-struct lf_pserver *lf_pserver_create(const struct lf_pserver_job *j, const struct lf_pserver_calls *calls, lf_err *err)
+struct lf_pserver *lf_pserver_create(const struct lf_pserver_job *j,
+                                     const struct lf_pserver_calls *calls, lf_err *err)
 {
     (void)j;
     (void)calls;
@@ -390,7 +403,10 @@ struct lf_pserver *lf_pserver_create(const struct lf_pserver_job *j, const struc
     return NULL;
 }
 
-void lf_pserver_destroy(struct lf_pserver *s) { (void)s; }
+void lf_pserver_destroy(struct lf_pserver *s)
+{
+    (void)s;
+}
 
 int lf_pserver_add(struct lf_pserver *s, int rank, char ***env, lf_err *err)
 {
@@ -399,12 +415,14 @@ int lf_pserver_add(struct lf_pserver *s, int rank, char ***env, lf_err *err)
     return lf_fail(err, LF_ENOTSUP, "rank %d: built --without-pmix", rank);
 }
 
-void lf_pserver_fence_done(struct lf_pserver *s, uint32_t id, int status, const char *data, size_t len)
+void lf_pserver_fence_done(struct lf_pserver *s, uint32_t id, int status, const char *data,
+                           size_t len)
 {
     (void)s, (void)id, (void)status, (void)data, (void)len;
 }
 
-void lf_pserver_modex_done(struct lf_pserver *s, uint32_t id, int status, const char *data, size_t len)
+void lf_pserver_modex_done(struct lf_pserver *s, uint32_t id, int status, const char *data,
+                           size_t len)
 {
     (void)s, (void)id, (void)status, (void)data, (void)len;
 }

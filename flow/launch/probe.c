@@ -13,7 +13,8 @@
 
 static int failed(lf_err *err, const char *what, pmix_status_t st)
 {
-    return lf_fail(err, LF_ECOMM, "PMIx does not work under this launcher: %s: %s (%d)", what, PMIx_Error_string(st), (int)st);
+    return lf_fail(err, LF_ECOMM, "PMIx does not work under this launcher: %s: %s (%d)", what,
+                   PMIx_Error_string(st), (int)st);
 }
 
 static int job_size(const pmix_proc_t *me)
@@ -58,7 +59,8 @@ static int exchange(const pmix_proc_t *me, int ranks, lf_err *err)
         pmix_value_t *got = NULL;
         who.rank = (pmix_rank_t)r;
         st = PMIx_Get(&who, "lf.probe", NULL, 0, &got);
-        const bool good = st == PMIX_SUCCESS && got->type == PMIX_UINT32 && got->data.uint32 == (uint32_t)r + 1000;
+        const bool good = st == PMIX_SUCCESS && got->type == PMIX_UINT32 &&
+                          got->data.uint32 == (uint32_t)r + 1000;
         if (got != NULL)
             PMIX_VALUE_RELEASE(got);
         if (!good)
@@ -72,10 +74,12 @@ int lf_launch_be_probed(int ranks, lf_err *err)
     pmix_proc_t me;
     pmix_status_t st = PMIx_Init(&me, NULL, 0);
     if (st != PMIX_SUCCESS)
-        return failed(err, st == PMIX_ERR_UNREACH ? "it started this process without a server" : "start", st);
+        return failed(
+            err, st == PMIX_ERR_UNREACH ? "it started this process without a server" : "start", st);
     const int size = job_size(&me);
-    int rc = ranks == 0 || size == ranks ? exchange(&me, size, err)
-                                         : lf_fail(err, LF_ECOMM, "PMIx says %d ranks, %d were asked for", size, ranks);
+    int rc = ranks == 0 || size == ranks
+                 ? exchange(&me, size, err)
+                 : lf_fail(err, LF_ECOMM, "PMIx says %d ranks, %d were asked for", size, ranks);
     PMIx_Finalize(NULL, 0);
     if (rc == 0 && me.rank == 0)
         printf("%d ranks found each other\n", size);
@@ -86,7 +90,8 @@ int lf_launch_be_probed(int ranks, lf_err *err)
 
 int lf_launch_be_probed(int ranks, lf_err *err)
 {
-    return lf_fail(err, LF_ENOTSUP, "this loong-flow was built --without-pmix: no probe of %d ranks", ranks);
+    return lf_fail(err, LF_ENOTSUP,
+                   "this loong-flow was built --without-pmix: no probe of %d ranks", ranks);
 }
 
 #endif

@@ -7,7 +7,8 @@
 
 #include "engine/base/err.h"
 
-/* Join through PMIx, find the job to have `ranks` ranks, exchange a word with all. 0, or negative with the reason. */
+/* Join through PMIx, find the job to have `ranks` ranks, exchange a word with all. 0, or negative
+ * with the reason. */
 int lf_launch_be_probed(int ranks, lf_err *err);
 
 #endif

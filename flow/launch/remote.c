@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A daemon that was started by srun, pbsdsh, ssh or as a local process: it reads the boot document, connects to the hub,
- * proves that it knows the key, and is a daemon like any other from there.
+ * A daemon that was started by srun, pbsdsh, ssh or as a local process: it reads the boot document,
+ * connects to the hub, proves that it knows the key, and is a daemon like any other from there.
  *
- * The boot document: {"key", "port", "addresses": [..]} and, unless the starter carries them, "env": [..] and "cwd".
+ * The boot document: {"key", "port", "addresses": [..]} and, unless the starter carries them,
+ * "env": [..] and "cwd".
  */
 #include "config.h"
 
@@ -26,7 +27,9 @@ static int read_boot(lf_buf *b, const char *how, lf_err *err)
     if (strcmp(how, "env") == 0) {
         const char *v = getenv("LOONG_LAUNCH_BOOT");
         if (v == NULL)
-            return lf_fail(err, LF_EINVAL, "LOONG_LAUNCH_BOOT is not set; daemons are started by `loong-flow launch`");
+            return lf_fail(
+                err, LF_EINVAL,
+                "LOONG_LAUNCH_BOOT is not set; daemons are started by `loong-flow launch`");
         lf_buf_adds(b, v);
         unsetenv("LOONG_LAUNCH_BOOT"); /* the ranks need no key */
         return lf_buf_check(b, err);
@@ -55,8 +58,9 @@ static int read_boot(lf_buf *b, const char *how, lf_err *err)
 /* The hub's environment, but what belongs to this node stays. */
 static void take_environment(const json_t *env)
 {
-    static const char *const local[] = {"SLURM", "PBS_",   "HOSTNAME=", "TMPDIR=", "XDG_RUNTIME_DIR=",
-                                        "SSH_",  "DISPLAY=", "LOONG_LAUNCH_"};
+    static const char *const local[] = {
+        "SLURM", "PBS_",     "HOSTNAME=",    "TMPDIR=", "XDG_RUNTIME_DIR=",
+        "SSH_",  "DISPLAY=", "LOONG_LAUNCH_"};
     for (size_t i = 0; i < json_array_size(env); i++) {
         char *e = lf_strdup(json_string_value(json_array_get(env, i)), NULL);
         bool skip = e == NULL || strchr(e, '=') == NULL;
@@ -80,7 +84,8 @@ static int connect_hub(const json_t *boot, lf_err *err)
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < json_array_size(list) && i < LF_NET_MAX_ADDRESSES; i++)
-        snprintf(names.address[names.n++], LF_NET_ADDRESS, "%s", json_string_value(json_array_get(list, i)));
+        snprintf(names.address[names.n++], LF_NET_ADDRESS, "%s",
+                 json_string_value(json_array_get(list, i)));
     const uint16_t port = (uint16_t)json_integer_value(json_object_get(boot, "port"));
     int fd = lf_net_connect(&names, names.n == 0, port, CONNECT_MS, err);
     if (fd < 0)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which nodes, and how `loong-flow launch --daemon` gets onto them. Starters are children of the hub that end with it.
+ * Which nodes, and how `loong-flow launch --daemon` gets onto them. Starters are children of the
+ * hub that end with it.
  *
- * The boot document with the key never stands in an argument list, where other users could read it: srun and local
- * daemons get it in the environment, ssh's on standard input, pbsdsh's in a file of mode 0600 in the working directory
- * (which the nodes share), removed when all have joined.
+ * The boot document with the key never stands in an argument list, where other users could read it:
+ * srun and local daemons get it in the environment, ssh's on standard input, pbsdsh's in a file of
+ * mode 0600 in the working directory (which the nodes share), removed when all have joined.
  */
 #include "config.h"
 
@@ -20,8 +21,8 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/net.h"
-#include "flow/launch/launch.h"
 #include "flow/launch/job.h"
+#include "flow/launch/launch.h"
 
 extern char **environ;
 
@@ -45,7 +46,8 @@ static int count_from(const char *variable, int *out)
     return 0;
 }
 
-/* The fewest processors that the job has on one of its nodes: SLURM_JOB_CPUS_PER_NODE is "4(x2),1". */
+/* The fewest processors that the job has on one of its nodes: SLURM_JOB_CPUS_PER_NODE is
+ * "4(x2),1". */
 static int least_cpus(void)
 {
     const char *p = getenv("SLURM_JOB_CPUS_PER_NODE");
@@ -95,7 +97,8 @@ static int pbs_nodes(struct lf_launch_job *j, const char *path, int want, lf_err
     }
     lf_buf_fini(&b);
     if (rc == 0 && (j->nodes == 0 || (want > 0 && j->nodes < want)))
-        rc = lf_fail(err, LF_EINVAL, "%s names %d hosts, %d are asked for", path, j->nodes, want > 0 ? want : 1);
+        rc = lf_fail(err, LF_EINVAL, "%s names %d hosts, %d are asked for", path, j->nodes,
+                     want > 0 ? want : 1);
     return rc;
 }
 
@@ -109,23 +112,28 @@ int lf_launch_find_nodes(struct lf_launch_job *j, int nodes, lf_err *err)
                    : pbs != NULL                                       ? LF_START_PBSDSH
                                                                        : LF_START_AUTO;
     if (j->start == LF_START_AUTO)
-        return lf_fail(err, LF_EINVAL, "%d nodes, but this is neither a SLURM nor a PBS job: name them with --hosts", nodes);
+        return lf_fail(
+            err, LF_EINVAL,
+            "%d nodes, but this is neither a SLURM nor a PBS job: name them with --hosts", nodes);
     if (j->start == LF_START_LOCAL)
         return plain_nodes(j, nodes > 0 ? nodes : 1, err);
     if (j->start == LF_START_SRUN) {
-        if (nodes == 0 && count_from("SLURM_JOB_NUM_NODES", &nodes) < 0 && count_from("SLURM_NNODES", &nodes) < 0)
+        if (nodes == 0 && count_from("SLURM_JOB_NUM_NODES", &nodes) < 0 &&
+            count_from("SLURM_NNODES", &nodes) < 0)
             return lf_fail(err, LF_EINVAL, "--start srun outside of a SLURM job: give --nodes");
         return plain_nodes(j, nodes, err);
     }
     if (pbs == NULL)
-        return lf_fail(err, LF_EINVAL, "--start %s needs --hosts, or a PBS job with its PBS_NODEFILE",
+        return lf_fail(err, LF_EINVAL,
+                       "--start %s needs --hosts, or a PBS job with its PBS_NODEFILE",
                        j->start == LF_START_SSH ? "ssh" : "pbsdsh");
     return pbs_nodes(j, pbs, nodes, err);
 }
 
 /* ---- the boot document ---- */
 
-static int boot_document(const struct lf_launch_job *j, uint16_t port, bool whole, lf_buf *out, lf_err *err)
+static int boot_document(const struct lf_launch_job *j, uint16_t port, bool whole, lf_buf *out,
+                         lf_err *err)
 {
     lf_net_names names = {.n = 0};
     char cwd[4096];
@@ -133,7 +141,8 @@ static int boot_document(const struct lf_launch_job *j, uint16_t port, bool whol
     json_t *list = json_array(), *env = json_array();
     for (int i = 0; i < names.n; i++)
         json_array_append_new(list, json_string(names.address[i]));
-    json_t *o = json_pack("{s:s, s:i, s:o}", "key", j->key_hex, "port", (int)port, "addresses", list);
+    json_t *o =
+        json_pack("{s:s, s:i, s:o}", "key", j->key_hex, "port", (int)port, "addresses", list);
     for (char **e = environ; whole && *e != NULL; e++)
         if (json_array_append_new(env, json_string(*e)) < 0)
             continue; /* not UTF-8: not for other machines */
@@ -156,7 +165,8 @@ static int boot_document(const struct lf_launch_job *j, uint16_t port, bool whol
 
 static void starter_main(const char *const *argv, int in, const char *boot, pid_t parent)
 {
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* ends ssh and srun; a daemon is deaf to it and ends its ranks first */
+    prctl(PR_SET_PDEATHSIG,
+          SIGTERM); /* ends ssh and srun; a daemon is deaf to it and ends its ranks first */
     if (getppid() != parent)
         _exit(125);
     setpgid(0, 0); /* Ctrl-C goes to the hub alone */
@@ -176,7 +186,8 @@ static void starter_main(const char *const *argv, int in, const char *boot, pid_
 }
 
 /* boot: for the environment; input: for standard input; either may be NULL. */
-static int start_process(pid_t *pid, const char *const *argv, const char *boot, const lf_buf *input, lf_err *err)
+static int start_process(pid_t *pid, const char *const *argv, const char *boot, const lf_buf *input,
+                         lf_err *err)
 {
     int p[2] = {-1, -1}, rc = 0;
     if (input != NULL && pipe2(p, O_CLOEXEC) < 0)
@@ -192,7 +203,8 @@ static int start_process(pid_t *pid, const char *const *argv, const char *boot, 
     if (rc == 0 && input != NULL) {
         struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
         sigaction(SIGPIPE, &ignore, &old);
-        lf_io_write_all(p[1], input->data, input->len, argv[0], NULL); /* one that does not read fails by itself */
+        lf_io_write_all(p[1], input->data, input->len, argv[0],
+                        NULL); /* one that does not read fails by itself */
         sigaction(SIGPIPE, &old, NULL);
     }
     if (p[1] >= 0)
@@ -200,7 +212,8 @@ static int start_process(pid_t *pid, const char *const *argv, const char *boot, 
     return rc;
 }
 
-static int start_local(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n, lf_err *err)
+static int start_local(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n,
+                       lf_err *err)
 {
     lf_buf boot;
     lf_buf_init(&boot);
@@ -216,7 +229,8 @@ static int start_local(const struct lf_launch_job *j, uint16_t port, pid_t *pids
     return rc;
 }
 
-static int start_srun(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n, lf_err *err)
+static int start_srun(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n,
+                      lf_err *err)
 {
     char nodes[32], tasks[32], cpus[48] = "";
     int per = 0;
@@ -229,8 +243,11 @@ static int start_srun(const struct lf_launch_job *j, uint16_t port, pid_t *pids,
     snprintf(nodes, sizeof nodes, "--nodes=%d", j->nodes);
     snprintf(tasks, sizeof tasks, "--ntasks=%d", j->nodes);
     snprintf(cpus, sizeof cpus, "%d", c);
-    const char *argv[] = {"srun", "--mpi=none", "--export=ALL", nodes, tasks, "--ntasks-per-node=1", "-c", cpus,
-                          "--kill-on-bad-exit=0", j->self, "launch", "--daemon", "env", NULL, NULL};
+    const char *argv[] = {"srun",  "--mpi=none", "--export=ALL",
+                          nodes,   tasks,        "--ntasks-per-node=1",
+                          "-c",    cpus,         "--kill-on-bad-exit=0",
+                          j->self, "launch",     "--daemon",
+                          "env",   NULL,         NULL};
     if (getenv("SLURM_STEP_ID") != NULL) { /* a step inside a step shares what that one holds */
         memmove(&argv[10], &argv[9], 4 * sizeof argv[0]);
         argv[9] = "--overlap";
@@ -253,8 +270,9 @@ static int start_ssh(const struct lf_launch_job *j, uint16_t port, pid_t *pids, 
         lf_buf_add_shell(&command, j->self);
         lf_buf_addf(&command, " launch --daemon stdin --node %d", k);
         rc = lf_buf_check(&command, err);
-        const char *const argv[] = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "--", j->node[k].host,
-                                    command.data, NULL};
+        const char *const argv[] = {
+            "ssh",        "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "--", j->node[k].host,
+            command.data, NULL};
         if (rc == 0)
             rc = start_process(&pids[*n], argv, NULL, &boot, err);
         *n += rc == 0;
@@ -283,7 +301,8 @@ static int pbs_index(const char *host)
     return found;
 }
 
-static int start_pbsdsh(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n, char **key_file, lf_err *err)
+static int start_pbsdsh(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n,
+                        char **key_file, lf_err *err)
 {
     char path[4200], cwd[4096];
     lf_buf boot;
@@ -302,7 +321,8 @@ static int start_pbsdsh(const struct lf_launch_job *j, uint16_t port, pid_t *pid
         snprintf(vnode, sizeof vnode, "%d", pbs_index(j->node[k].host));
         if (vnode[0] == '-')
             rc = lf_fail(err, LF_EINVAL, "host %s is not in PBS_NODEFILE", j->node[k].host);
-        const char *const argv[] = {"pbsdsh", "-n", vnode, "--", j->self, "launch", "--daemon", path, "--node", index, NULL};
+        const char *const argv[] = {"pbsdsh",   "-n", vnode,    "--",  j->self, "launch",
+                                    "--daemon", path, "--node", index, NULL};
         if (rc == 0)
             rc = start_process(&pids[*n], argv, NULL, NULL, err);
         *n += rc == 0;
@@ -311,13 +331,17 @@ static int start_pbsdsh(const struct lf_launch_job *j, uint16_t port, pid_t *pid
     return rc;
 }
 
-int lf_launch_start_daemons(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n_pids, char **key_file,
-                            lf_err *err)
+int lf_launch_start_daemons(const struct lf_launch_job *j, uint16_t port, pid_t *pids, int *n_pids,
+                            char **key_file, lf_err *err)
 {
     switch (j->start) {
-    case LF_START_SRUN: return start_srun(j, port, pids, n_pids, err);
-    case LF_START_SSH: return start_ssh(j, port, pids, n_pids, err);
-    case LF_START_PBSDSH: return start_pbsdsh(j, port, pids, n_pids, key_file, err);
-    default: return start_local(j, port, pids, n_pids, err);
+    case LF_START_SRUN:
+        return start_srun(j, port, pids, n_pids, err);
+    case LF_START_SSH:
+        return start_ssh(j, port, pids, n_pids, err);
+    case LF_START_PBSDSH:
+        return start_pbsdsh(j, port, pids, n_pids, key_file, err);
+    default:
+        return start_local(j, port, pids, n_pids, err);
     }
 }

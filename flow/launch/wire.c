@@ -81,11 +81,14 @@ static int send_some(lf_wire *w, lf_err *err)
     if (w->out.failed)
         return lf_fail(err, LF_ENOMEM, "no memory for frames");
     while (w->out_at < w->out.len) {
-        ssize_t n = send(w->fd, w->out.data + w->out_at, w->out.len - w->out_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(w->fd, w->out.data + w->out_at, w->out.len - w->out_at,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : lf_fail(err, LF_ECOMM, "the other side is gone: %s", strerror(errno));
+            return errno == EAGAIN || errno == EWOULDBLOCK
+                       ? 0
+                       : lf_fail(err, LF_ECOMM, "the other side is gone: %s", strerror(errno));
         w->out_at += (size_t)n;
     }
     lf_buf_clear(&w->out);
@@ -99,7 +102,8 @@ int lf_wire_send(lf_wire *w, lf_err *err)
         return lf_fail(err, LF_ECOMM, "the connection is closed");
     pthread_mutex_lock(&w->lock);
     int rc = send_some(w, err);
-    if (rc == 0 && w->out_at > CHUNK && w->out_at > w->out.len / 2) { /* keep the queue from growing for ever */
+    if (rc == 0 && w->out_at > CHUNK &&
+        w->out_at > w->out.len / 2) { /* keep the queue from growing for ever */
         memmove(w->out.data, w->out.data + w->out_at, w->out.len - w->out_at);
         w->out.len -= w->out_at;
         w->out_at = 0;
@@ -123,7 +127,8 @@ int lf_wire_recv(lf_wire *w, lf_err *err)
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return 0;
         if (n <= 0)
-            return lf_fail(err, LF_ECOMM, "the other side is gone%s%s", n < 0 ? ": " : "", n < 0 ? strerror(errno) : "");
+            return lf_fail(err, LF_ECOMM, "the other side is gone%s%s", n < 0 ? ": " : "",
+                           n < 0 ? strerror(errno) : "");
         lf_buf_add(&w->in, buf, (size_t)n);
         if (w->in.failed)
             return lf_fail(err, LF_ENOMEM, "no memory for frames");
@@ -144,7 +149,8 @@ int lf_wire_next(lf_wire *w, struct lf_frame_head *h, const char **data, lf_err 
                                 .id = get_u32(b + 12),
                                 .len = get_u32(b + 16) | (uint64_t)get_u32(b + 20) << 32};
     if (h->len > LF_FRAME_MAX || h->type < LF_FRAME_HELLO || h->type > LF_FRAME_DONE)
-        return lf_fail(err, LF_EFORMAT, "not a frame: type %u, %llu bytes", h->type, (unsigned long long)h->len);
+        return lf_fail(err, LF_EFORMAT, "not a frame: type %u, %llu bytes", h->type,
+                       (unsigned long long)h->len);
     if (w->in.len - w->in_at - HEAD < h->len)
         return 0;
     *data = (const char *)b + HEAD;
@@ -154,8 +160,8 @@ int lf_wire_next(lf_wire *w, struct lf_frame_head *h, const char **data, lf_err 
 
 /* ---- proof ---- */
 
-static int mac(uint8_t out[LF_MAC_BYTES], const struct lf_auth *a, const char *who, const uint8_t *first,
-               const uint8_t *second, lf_err *err)
+static int mac(uint8_t out[LF_MAC_BYTES], const struct lf_auth *a, const char *who,
+               const uint8_t *first, const uint8_t *second, lf_err *err)
 {
     uint8_t text[8 + 2 * LF_NONCE_BYTES];
     size_t n = strlen(who);
@@ -163,7 +169,8 @@ static int mac(uint8_t out[LF_MAC_BYTES], const struct lf_auth *a, const char *w
     memcpy(text, who, n);
     memcpy(text + n, first, LF_NONCE_BYTES);
     memcpy(text + n + LF_NONCE_BYTES, second, LF_NONCE_BYTES);
-    if (HMAC(EVP_sha256(), a->key, LF_KEY_BYTES, text, n + 2 * LF_NONCE_BYTES, out, &len) == NULL || len != LF_MAC_BYTES)
+    if (HMAC(EVP_sha256(), a->key, LF_KEY_BYTES, text, n + 2 * LF_NONCE_BYTES, out, &len) == NULL ||
+        len != LF_MAC_BYTES)
         return lf_fail(err, LF_ENOMEM, "libcrypto made no HMAC");
     return 0;
 }
@@ -204,7 +211,8 @@ static int move_all(int fd, void *data, size_t n, bool out, int ms, lf_err *err)
             continue;
         if (got <= 0)
             return lf_fail(err, LF_ECOMM, "the launcher does not answer");
-        ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, p, n, MSG_DONTWAIT);
+        ssize_t k =
+            out ? send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, p, n, MSG_DONTWAIT);
         if (k < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (k <= 0)
@@ -245,7 +253,8 @@ static int nibble(char c)
 int lf_key_parse(uint8_t key[LF_KEY_BYTES], const char *hex, lf_err *err)
 {
     if (hex == NULL || strlen(hex) != 2 * LF_KEY_BYTES)
-        return lf_fail(err, LF_EFORMAT, "the launcher's key is not %d hex digits", 2 * LF_KEY_BYTES);
+        return lf_fail(err, LF_EFORMAT, "the launcher's key is not %d hex digits",
+                       2 * LF_KEY_BYTES);
     for (int i = 0; i < LF_KEY_BYTES; i++) {
         int hi = nibble(hex[2 * i]), lo = nibble(hex[2 * i + 1]);
         if (hi < 0 || lo < 0)

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames between the hub (`loong-flow launch`) and its daemons (one per node), over a socketpair or TCP.
+ * Frames between the hub (`loong-flow launch`) and its daemons (one per node), over a socketpair or
+ * TCP.
  *
- * A TCP connection begins with a proof from both sides that they know the job's key, before anything else is read:
+ * A TCP connection begins with a proof from both sides that they know the job's key, before
+ * anything else is read:
  *     hub -> daemon   hub nonce (32)
  *     daemon -> hub   daemon nonce (32), HMAC-SHA256(key, "daemon" || hub nonce || daemon nonce)
  *     hub -> daemon   HMAC-SHA256(key, "hub" || daemon nonce || hub nonce)
- * The key travels by ssh's standard input, in the environment through srun, or in a file of mode 0600 for pbsdsh.
+ * The key travels by ssh's standard input, in the environment through srun, or in a file of mode
+ * 0600 for pbsdsh.
  *
- * A frame is 24 bytes, little-endian (type u32, rank u32, status i32, id u32, length u64), and `length` bytes.
+ * A frame is 24 bytes, little-endian (type u32, rank u32, status i32, id u32, length u64), and
+ * `length` bytes.
  */
 #ifndef LF_FLOW_LAUNCH_WIRE_H
 #define LF_FLOW_LAUNCH_WIRE_H
@@ -29,12 +33,13 @@ enum lf_frame {
     LF_FRAME_EXIT,      /* d>h  rank; status: exit code, or 128 + signal; id: signal */
     LF_FRAME_ABORT,     /* d>h  rank; status: code; text */
     LF_FRAME_FAIL,      /* d>h  text: the daemon cannot go on */
-    LF_FRAME_FENCE,     /* both id: the daemon's; status (h>d); d>h: u32 n, n ranks, data; h>d: data of all */
-    LF_FRAME_MODEX,     /* both rank whose data is wanted; id: the asker's */
-    LF_FRAME_MODEX_DATA,/* both rank: asking node; id; status; data */
-    LF_FRAME_SIGNAL,    /* h>d  status: signal for the ranks */
-    LF_FRAME_KILL,      /* h>d  end the ranks */
-    LF_FRAME_DONE       /* h>d  all ranks have ended: go */
+    /* both id: the daemon's; status (h>d); d>h: u32 n, n ranks, data; h>d: data of all */
+    LF_FRAME_FENCE,
+    LF_FRAME_MODEX,      /* both rank whose data is wanted; id: the asker's */
+    LF_FRAME_MODEX_DATA, /* both rank: asking node; id; status; data */
+    LF_FRAME_SIGNAL,     /* h>d  status: signal for the ranks */
+    LF_FRAME_KILL,       /* h>d  end the ranks */
+    LF_FRAME_DONE        /* h>d  all ranks have ended: go */
 };
 #define LF_ANY_NODE UINT32_MAX
 
@@ -50,21 +55,22 @@ enum { LF_KEY_BYTES = 32, LF_NONCE_BYTES = 32, LF_MAC_BYTES = 32 };
 
 /* One end of a connection. Out of the poll loop only lf_wire_put is called, from any thread. */
 typedef struct lf_wire {
-    int fd;                /* -1: closed */
+    int fd; /* -1: closed */
     lf_buf in, out;
-    size_t in_at, out_at;  /* consumed */
-    pthread_mutex_t lock;  /* of out */
-    int wake;              /* eventfd to poke after lf_wire_put from another thread; -1: none */
+    size_t in_at, out_at; /* consumed */
+    pthread_mutex_t lock; /* of out */
+    int wake;             /* eventfd to poke after lf_wire_put from another thread; -1: none */
 } lf_wire;
 
 void lf_wire_init(lf_wire *w, int fd);
-void lf_wire_fini(lf_wire *w); /* closes */
+void lf_wire_fini(lf_wire *w);                                          /* closes */
 void lf_wire_put(lf_wire *w, struct lf_frame_head h, const void *data); /* h.len bytes are copied */
 size_t lf_wire_backlog(lf_wire *w);                                     /* bytes not sent yet */
 /* Send and receive what goes without waiting. LF_ECOMM: the other side is gone. */
 int lf_wire_send(lf_wire *w, lf_err *err);
 int lf_wire_recv(lf_wire *w, lf_err *err);
-/* The next complete frame: 1 and *data (valid until the next lf_wire_recv), 0 when there is none yet, LF_EFORMAT. */
+/* The next complete frame: 1 and *data (valid until the next lf_wire_recv), 0 when there is none
+ * yet, LF_EFORMAT. */
 int lf_wire_next(lf_wire *w, struct lf_frame_head *h, const char **data, lf_err *err);
 
 /* ---- proof ---- */

@@ -23,11 +23,12 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 
-#define CONF_MAX_BYTES (16u << 20)
-#define CONF_MAX_DEPTH 16
+#define CONF_MAX_BYTES   (16u << 20)
+#define CONF_MAX_DEPTH   16
 #define CONF_MAX_TRUSTED 64
 
-bool lf_owner_allowed(uid_t owner, mode_t mode, uid_t me, const uid_t *trusted, size_t n_trusted, const char **reason)
+bool lf_owner_allowed(uid_t owner, mode_t mode, uid_t me, const uid_t *trusted, size_t n_trusted,
+                      const char **reason)
 {
     if ((mode & S_IWOTH) != 0) {
         *reason = "it is writable by everybody";
@@ -50,8 +51,9 @@ bool lf_name_is_secret(const char *name)
         return true;
     for (size_t i = 0; i <= n; i++)
         up[i] = (char)(name[i] >= 'a' && name[i] <= 'z' ? name[i] - 32 : name[i]);
-    return lf_str_has_suffix(up, "_TOKEN") || lf_str_has_suffix(up, "_KEY") || strstr(up, "PASSWORD") != NULL ||
-           strstr(up, "SECRET") != NULL || strcmp(up, "TOKEN") == 0;
+    return lf_str_has_suffix(up, "_TOKEN") || lf_str_has_suffix(up, "_KEY") ||
+           strstr(up, "PASSWORD") != NULL || strstr(up, "SECRET") != NULL ||
+           strcmp(up, "TOKEN") == 0;
 }
 
 bool lf_text_has_secret(const char *text)
@@ -67,7 +69,8 @@ bool lf_text_has_secret(const char *text)
         memcpy(name, b, n);
         name[n] = '\0';
         v += *v == '"';
-        bool asked = (*v == '$' && v[1] != '{') || *v == '`'; /* of the shell; "${...}" is ours, replaced when the file is read */
+        bool asked = (*v == '$' && v[1] != '{') ||
+                     *v == '`'; /* of the shell; "${...}" is ours, replaced when the file is read */
         if (lf_name_is_secret(name) && !asked && *v != '\0' && !isspace((unsigned char)*v))
             return true;
     }
@@ -113,7 +116,8 @@ const char *lf_conf_get(const lf_conf *c, const char *section, const char *key, 
     return it->value != NULL ? it->value : it->raw;
 }
 
-static int add_section(lf_conf *c, const char *name, const char *layer, const char *path, int line, lf_err *err)
+static int add_section(lf_conf *c, const char *name, const char *layer, const char *path, int line,
+                       lf_err *err)
 {
     if (lf_conf_find_section(c, name) != NULL)
         return 0;
@@ -187,11 +191,14 @@ static int check_owner(const lf_conf *c, const struct stat *st, const char *path
     if (lf_owner_allowed(st->st_uid, st->st_mode, geteuid(), trusted, n, &reason))
         return 0;
     return lf_fail(err, LF_EINVAL,
-                   "%s: refused: %s (owner uid %u, mode %04o); change it, or list the owner under [user] trust in your "
-                   "user file", path, reason, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777u);
+                   "%s: refused: %s (owner uid %u, mode %04o); change it, or list the owner under "
+                   "[user] trust in your "
+                   "user file",
+                   path, reason, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777u);
 }
 
-/* The checks are made on the descriptor that is read, so the file cannot be exchanged between them. */
+/* The checks are made on the descriptor that is read, so the file cannot be exchanged between
+ * them. */
 static int read_checked(const lf_conf *c, const char *path, lf_buf *text, lf_err *err)
 {
     int rc = 0;
@@ -232,7 +239,8 @@ out:
     return rc;
 }
 
-static int read_layer(lf_conf *c, const char *path, const char *layer, const char *const *chain, int depth, lf_err *err);
+static int read_layer(lf_conf *c, const char *path, const char *layer, const char *const *chain,
+                      int depth, lf_err *err);
 
 /* Path of an included file, relative to the file that names it. */
 static char *beside(const char *base, const char *name, lf_err *err)
@@ -250,8 +258,8 @@ static char *beside(const char *base, const char *name, lf_err *err)
     return s;
 }
 
-static int read_includes(lf_conf *c, const lf_ini *ini, const char *layer, const char *const *chain, int depth,
-                         lf_err *err)
+static int read_includes(lf_conf *c, const lf_ini *ini, const char *layer, const char *const *chain,
+                         int depth, lf_err *err)
 {
     const lf_ini_entry *e = lf_ini_find(ini, "pipeline", "include");
     if (e == NULL)
@@ -264,13 +272,15 @@ static int read_includes(lf_conf *c, const lf_ini *ini, const char *layer, const
         if (path == NULL)
             rc = LF_ENOMEM;
         else if (depth + 1 >= CONF_MAX_DEPTH)
-            rc = lf_fail(err, LF_EINVAL, "%s:%d:%d: includes are nested more than %d deep", e->path, e->line, e->column,
-                         CONF_MAX_DEPTH);
+            rc = lf_fail(err, LF_EINVAL, "%s:%d:%d: includes are nested more than %d deep", e->path,
+                         e->line, e->column, CONF_MAX_DEPTH);
         for (int i = 0; rc == 0 && i <= depth; i++)
             if (strcmp(chain[i], path) == 0)
-                rc = lf_fail(err, LF_EINVAL, "%s:%d:%d: %s includes itself", e->path, e->line, e->column, path);
+                rc = lf_fail(err, LF_EINVAL, "%s:%d:%d: %s includes itself", e->path, e->line,
+                             e->column, path);
         if (rc == 0 && !lf_io_exists(path))
-            rc = lf_fail(err, LF_ENOENT, "%s:%d:%d: included file %s does not exist", e->path, e->line, e->column, path);
+            rc = lf_fail(err, LF_ENOENT, "%s:%d:%d: included file %s does not exist", e->path,
+                         e->line, e->column, path);
         if (rc == 0)
             rc = read_layer(c, path, layer, chain, depth + 1, err);
         free(path);
@@ -279,7 +289,8 @@ static int read_includes(lf_conf *c, const lf_ini *ini, const char *layer, const
     return rc;
 }
 
-static int read_layer(lf_conf *c, const char *path, const char *layer, const char *const *chain, int depth, lf_err *err)
+static int read_layer(lf_conf *c, const char *path, const char *layer, const char *const *chain,
+                      int depth, lf_err *err)
 {
     const char *links[CONF_MAX_DEPTH];
     for (int i = 0; i < depth; i++)
@@ -292,25 +303,29 @@ static int read_layer(lf_conf *c, const char *path, const char *layer, const cha
     int rc = read_checked(c, path, &text, err);
     if (rc == 0)
         rc = lf_ini_parse_text(&ini, text.data, text.len, path, err);
-    if (rc == LF_EFORMAT && err != NULL) /* for the user it is a wrong setting, not a damaged file */
+    if (rc == LF_EFORMAT &&
+        err != NULL) /* for the user it is a wrong setting, not a damaged file */
         rc = err->rc = LF_EINVAL;
     if (rc == 0)
         rc = read_includes(c, &ini, layer, links, depth, err);
     for (size_t i = 0; rc == 0 && i < ini.n_sections; i++)
         rc = add_section(c, ini.sections[i].name, layer, path, ini.sections[i].line, err);
     for (size_t i = 0; rc == 0 && i < ini.n_entries; i++)
-        if (strcmp(ini.entries[i].section, "pipeline") != 0 || strcmp(ini.entries[i].key, "include") != 0)
+        if (strcmp(ini.entries[i].section, "pipeline") != 0 ||
+            strcmp(ini.entries[i].key, "include") != 0)
             rc = put_item(c, layer, &ini.entries[i], err);
     lf_ini_fini(&ini);
     lf_buf_fini(&text);
     return rc;
 }
 
-/* "--set train.steps=5" means the stage of that name when there is no such section, else the template, model or kind. */
+/* "--set train.steps=5" means the stage of that name when there is no such section, else the
+ * template, model or kind. */
 static int complete_section(char **section, const lf_conf *c, lf_err *err)
 {
     static const char *const kinds[] = {"stage", "template", "model", "kind"};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && lf_conf_find_section(c, *section) == NULL; i++) {
+    for (size_t i = 0;
+         i < sizeof kinds / sizeof kinds[0] && lf_conf_find_section(c, *section) == NULL; i++) {
         lf_buf b;
         lf_buf_init(&b);
         lf_buf_addf(&b, "%s %s", kinds[i], *section);
@@ -344,7 +359,12 @@ static int apply_set(lf_conf *c, const char *arg, lf_err *err)
         rc = complete_section(&section, c, err);
     }
     if (rc == 0) {
-        lf_ini_entry e = {.section = section, .key = key, .value = eq + 1, .path = "--set", .line = 0, .column = 0};
+        lf_ini_entry e = {.section = section,
+                          .key = key,
+                          .value = eq + 1,
+                          .path = "--set",
+                          .line = 0,
+                          .column = 0};
         rc = put_item(c, "--set", &e, err);
     }
     free(section);
@@ -362,7 +382,8 @@ static int load_trusted(lf_conf *c, lf_err *err)
     c->trusted = lf_arena_alloc(c->arena, CONF_MAX_TRUSTED, sizeof *c->trusted, err);
     if (list == NULL || c->trusted == NULL)
         return LF_ENOMEM;
-    for (char *p = strtok_r(list, ", \t\n", &save); p != NULL; p = strtok_r(NULL, ", \t\n", &save)) {
+    for (char *p = strtok_r(list, ", \t\n", &save); p != NULL;
+         p = strtok_r(NULL, ", \t\n", &save)) {
         if (c->n_trusted + 2 > CONF_MAX_TRUSTED)
             return lf_conf_fail(it, err, "more than %d trusted users", CONF_MAX_TRUSTED - 1);
         c->trusted[c->n_trusted++] = p;
@@ -370,14 +391,16 @@ static int load_trusted(lf_conf *c, lf_err *err)
     return 0;
 }
 
-/* Copy what `it`'s section lacks from the section it inherits from; parents first, so a chain works. */
+/* Copy what `it`'s section lacks from the section it inherits from; parents first, so a chain
+ * works. */
 static int inherit_into(lf_conf *c, const char *section, int depth, lf_err *err)
 {
     lf_conf_item *inh = lf_conf_find(c, section, "inherit");
     if (inh == NULL || inh->phase == 2)
         return 0;
     if (inh->phase == 1 || depth > 64)
-        return lf_conf_fail(inh, err, "[%s] inherits from itself (through \"%s\")", section, inh->raw);
+        return lf_conf_fail(inh, err, "[%s] inherits from itself (through \"%s\")", section,
+                            inh->raw);
     inh->phase = 1;
     inh->read = true;
     const char *from = NULL;
@@ -390,8 +413,9 @@ static int inherit_into(lf_conf *c, const char *section, int depth, lf_err *err)
             from = name;
     }
     if (from == NULL)
-        return lf_conf_fail(inh, err, "inherit = %s: there is no [template %s] and no other [stage %s]", inh->raw,
-                            inh->raw, inh->raw);
+        return lf_conf_fail(inh, err,
+                            "inherit = %s: there is no [template %s] and no other [stage %s]",
+                            inh->raw, inh->raw, inh->raw);
     int rc = inherit_into(c, from, depth + 1, err);
     for (size_t i = lf_conf_first(c, from); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item src = c->items[i];
@@ -425,7 +449,8 @@ static int apply_inherit(lf_conf *c, lf_err *err)
     return 0;
 }
 
-static int read_optional(lf_conf *c, const char *env, const char *fallback, const char *layer, lf_err *err)
+static int read_optional(lf_conf *c, const char *env, const char *fallback, const char *layer,
+                         lf_err *err)
 {
     const char *named = getenv(env);
     if (named != NULL && named[0] == '\0')
@@ -451,8 +476,8 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
     int rc = read_optional(&c, "LOONG_USER_CONFIG", user, "user", err);
     if (rc == 0)
         rc = load_trusted(&c, err);
-    /* The user file was read first because it says whom to trust; the site file goes below it, so read it into a fresh
-     * table and lay the user file over it. */
+    /* The user file was read first because it says whom to trust; the site file goes below it, so
+     * read it into a fresh table and lay the user file over it. */
     if (rc == 0) {
         lf_conf user_only = c;
         c.items = NULL;

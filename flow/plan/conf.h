@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layered configuration: site file, user file, the pipeline file with its includes, and --set, merged key by key while
- * the place every value was written is kept. This file knows layers, includes, inheritance and ${references}; what a
- * section or key means belongs to pipeline.h.
+ * Layered configuration: site file, user file, the pipeline file with its includes, and --set,
+ * merged key by key while the place every value was written is kept. This file knows layers,
+ * includes, inheritance and ${references}; what a section or key means belongs to pipeline.h.
  *
- *   order (later wins):  site file < user file < included files < pipeline file < --set section.key=value
+ *   order (later wins):  site file < user file < included files < pipeline file < --set
+ *                        section.key=value
  *   site file   $LOONG_SITE_CONFIG, else /etc/loong-flow/site.ini        (may be absent)
  *   user file   $LOONG_USER_CONFIG, else ~/.config/loong-flow/config.ini (may be absent)
- *   include     a key of [pipeline]: one file per line, relative to the including file, at most 16 deep
+ *   include     a key of [pipeline]: one file per line, relative to the including file, at most 16
+ *               deep
  *   inherit     a key of [stage X]: takes what X lacks from [template NAME] or [stage NAME]
- *   references  ${section.key}, ${env.NAME} (not for names that look like secrets), "$${" for a literal "${";
- *               ${stage:NAME} and ${stage:NAME.output} stay in the value for pipeline.h
+ *   references  ${section.key}, ${env.NAME} (not for names that look like secrets), "$${" for a
+ *               literal "${"; ${stage:NAME} and ${stage:NAME.output} stay in the value for
+ *               pipeline.h
  *
- * Files owned by anyone but the user or root, or writable by everybody, are refused; [user] trust in the user file lists
- * further owners.
+ * Files owned by anyone but the user or root, or writable by everybody, are refused; [user] trust
+ * in the user file lists further owners.
  */
 #ifndef LF_FLOW_CONF_H
 #define LF_FLOW_CONF_H
@@ -65,7 +68,8 @@ typedef struct lf_conf_args {
     size_t n_sets;
 } lf_conf_args;
 
-/* Read all layers and apply inherit; values are not resolved yet. fini of a zeroed object is legal. */
+/* Read all layers and apply inherit; values are not resolved yet. fini of a zeroed object is
+ * legal. */
 int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err);
 /* Replace references in every value. Cycles are named key by key. */
 int lf_conf_resolve(lf_conf *c, lf_err *err);
@@ -73,18 +77,23 @@ void lf_conf_fini(lf_conf *c);
 
 lf_conf_item *lf_conf_find(const lf_conf *c, const char *section, const char *key);
 const lf_conf_section *lf_conf_find_section(const lf_conf *c, const char *name);
-/* The first item of a section; with lf_conf_item.next: all of them, in order of first appearance. */
+/* The first item of a section; with lf_conf_item.next: all of them, in order of first
+ * appearance. */
 size_t lf_conf_first(const lf_conf *c, const char *section);
 /* Value of a key, marked as read; def when it is not there. */
 const char *lf_conf_get(const lf_conf *c, const char *section, const char *key, const char *def);
 /* Fails with "path:line:column: " before the text. */
-int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int lf_conf_fail(const lf_conf_item *it, lf_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
-/* May a file of this owner and mode configure a program run by `me`? reason (static text) is set when not. */
-bool lf_owner_allowed(uid_t owner, mode_t mode, uid_t me, const uid_t *trusted, size_t n_trusted, const char **reason);
+/* May a file of this owner and mode configure a program run by `me`? reason (static text) is set
+ * when not. */
+bool lf_owner_allowed(uid_t owner, mode_t mode, uid_t me, const uid_t *trusted, size_t n_trusted,
+                      const char **reason);
 /* Does the name of a variable or key look like a secret (*_TOKEN, *_KEY, *PASSWORD*, *SECRET*)? */
 bool lf_name_is_secret(const char *name);
-/* Does a text give such a variable a value of its own ("HF_TOKEN=abc", not "HF_TOKEN=$(cat file)")? */
+/* Does a text give such a variable a value of its own ("HF_TOKEN=abc", not "HF_TOKEN=$(cat
+ * file)")? */
 bool lf_text_has_secret(const char *text);
 
 #endif

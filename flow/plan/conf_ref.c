@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ${references} in configuration values. Every value is resolved once, depth first; a reference back to a value that is
- * being resolved is a cycle and is reported with its members.
+ * ${references} in configuration values. Every value is resolved once, depth first; a reference
+ * back to a value that is being resolved is a cycle and is reported with its members.
  */
 #include "config.h"
 
@@ -69,8 +69,10 @@ static int unknown_target(const lf_conf *c, const lf_conf_item *it, const char *
             all[n++] = s;
     }
     const char *near = lf_nearest(name, all, n);
-    int rc = near != NULL ? lf_conf_fail(it, err, "${%s}: there is no such key; did you mean ${%s}?", name, near)
-                          : lf_conf_fail(it, err, "${%s}: there is no such key", name);
+    int rc =
+        near != NULL
+            ? lf_conf_fail(it, err, "${%s}: there is no such key; did you mean ${%s}?", name, near)
+            : lf_conf_fail(it, err, "${%s}: there is no such key", name);
     lf_arena_destroy(a);
     free(all);
     return rc;
@@ -79,8 +81,11 @@ static int unknown_target(const lf_conf *c, const lf_conf_item *it, const char *
 static int expand_env(const lf_conf_item *it, const char *name, lf_buf *out, lf_err *err)
 {
     if (lf_name_is_secret(name))
-        return lf_conf_fail(it, err, "${env.%s} looks like a secret and is not copied into files; stages read it from "
-                            "their environment", name);
+        return lf_conf_fail(
+            it, err,
+            "${env.%s} looks like a secret and is not copied into files; stages read it from "
+            "their environment",
+            name);
     const char *v = getenv(name);
     if (v == NULL)
         return lf_conf_fail(it, err, "${env.%s}: the environment has no such variable", name);
@@ -88,7 +93,8 @@ static int expand_env(const lf_conf_item *it, const char *name, lf_buf *out, lf_
     return 0;
 }
 
-static int expand_one(lf_conf *c, size_t index, const char *name, struct trail *t, lf_buf *out, lf_err *err)
+static int expand_one(lf_conf *c, size_t index, const char *name, struct trail *t, lf_buf *out,
+                      lf_err *err)
 {
     const lf_conf_item *it = &c->items[index];
     if (lf_str_has_prefix(name, "env."))
@@ -141,7 +147,8 @@ static int expand_value(lf_conf *c, size_t index, struct trail *t, lf_buf *out, 
                 return rc;
         }
         if (out->len > REF_MAX_VALUE)
-            return lf_conf_fail(it, err, "the value grows beyond 1 MiB when its references are replaced");
+            return lf_conf_fail(it, err,
+                                "the value grows beyond 1 MiB when its references are replaced");
         p = close + 1;
     }
     return lf_buf_check(out, err);

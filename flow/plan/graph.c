@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The stage graph: edges from inputs and `after`, an order in which stages can run (the order of the file where it is
- * free), and cycles reported by the names on them.
+ * The stage graph: edges from inputs and `after`, an order in which stages can run (the order of
+ * the file where it is free), and cycles reported by the names on them.
  */
 #include "config.h"
 
@@ -44,7 +44,8 @@ static int collect_deps(json_t *stage, lf_err *err)
     for (size_t i = 0; rc == 0 && i < json_array_size(inputs); i++) {
         json_t *refs = json_object_get(json_array_get(inputs, i), "refs");
         for (size_t k = 0; rc == 0 && k < json_array_size(refs); k++)
-            rc = add_dep(deps, &seen, json_string_value(json_object_get(json_array_get(refs, k), "stage")), err);
+            rc = add_dep(deps, &seen,
+                         json_string_value(json_object_get(json_array_get(refs, k), "stage")), err);
     }
     for (size_t i = 0; rc == 0 && i < json_array_size(after); i++)
         rc = add_dep(deps, &seen, json_string_value(json_array_get(after, i)), err);
@@ -90,7 +91,8 @@ static int visit(struct graph *g, size_t start, lf_err *err)
     while (rc == 0 && g->n_path > 0) {
         size_t at = g->path[g->n_path - 1];
         json_t *stage = json_array_get(g->stages, at);
-        const char *dep = json_string_value(json_array_get(json_object_get(stage, "deps"), g->next[g->n_path - 1]++));
+        const char *dep = json_string_value(
+            json_array_get(json_object_get(stage, "deps"), g->next[g->n_path - 1]++));
         if (dep != NULL) {
             rc = enter(g, lf_names_find(&g->names, dep, ""), err);
             continue;

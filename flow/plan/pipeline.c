@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From merged configuration to the plan document: sections, stage keys, options by class, unread keys.
+ * From merged configuration to the plan document: sections, stage keys, options by class, unread
+ * keys.
  */
 #include "config.h"
 
@@ -16,10 +17,11 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-static const char *const section_words[] = {"pipeline", "resources", "model", "vars", "site",
+static const char *const section_words[] = {"pipeline", "resources", "model",    "vars", "site",
                                             "user",     "stage",     "template", "kind"};
 static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
-static const char *const pipeline_keys[] = {"name", "description", "data_dir", "scheduler", "jobs", "share", "include"};
+static const char *const pipeline_keys[] = {"name", "description", "data_dir", "scheduler",
+                                            "jobs", "share",       "include"};
 #define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -67,24 +69,29 @@ static int check_sections(const lf_conf *c, lf_err *err)
                 continue;
             const char *name = s->name + strlen(named[k]);
             if (k < 2 && !name_ok(name))
-                return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: a name is 1 to 64 letters, digits, '_' or '-'", s->path,
-                               s->line, s->name);
+                return lf_fail(err, LF_EINVAL,
+                               "%s:%d:1: [%s]: a name is 1 to 64 letters, digits, '_' or '-'",
+                               s->path, s->line, s->name);
             ok = true;
         }
         if (!ok) {
             char first[64];
             snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
             const char *near = lf_nearest(first, section_words, COUNT(section_words));
-            bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
+            bool takes_name =
+                near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
             char where[32] = "";
             if (s->line > 0)
                 snprintf(where, sizeof where, ":%d:1", s->line);
-            return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
-                           near != NULL ? "; did you mean [" : "", near != NULL ? near : "", takes_name ? " NAME" : "",
+            return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where,
+                           s->name, near != NULL ? "; did you mean [" : "",
+                           near != NULL ? near : "", takes_name ? " NAME" : "",
                            near != NULL ? "]?" : "");
         }
-        if (strcmp(s->layer, "pipeline") != 0 && lf_str_has_prefix(s->name, "stage ") && strcmp(s->layer, "--set") != 0)
-            return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: stages belong in a pipeline file", s->path, s->line, s->name);
+        if (strcmp(s->layer, "pipeline") != 0 && lf_str_has_prefix(s->name, "stage ") &&
+            strcmp(s->layer, "--set") != 0)
+            return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: stages belong in a pipeline file",
+                           s->path, s->line, s->name);
     }
     return 0;
 }
@@ -93,11 +100,13 @@ static int unknown_key(const lf_conf_item *it, const char *const *names, size_t 
 {
     const char *near = lf_nearest(it->key, names, n);
     if (near != NULL)
-        return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?", it->key, it->section, near);
+        return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?", it->key,
+                            it->section, near);
     return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
 }
 
-static int check_keys(const lf_conf *c, const char *section, const char *const *names, size_t n, lf_err *err)
+static int check_keys(const lf_conf *c, const char *section, const char *const *names, size_t n,
+                      lf_err *err)
 {
     for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
         const lf_conf_item *it = &c->items[i];
@@ -114,7 +123,8 @@ static int check_keys(const lf_conf *c, const char *section, const char *const *
 
 static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err *err)
 {
-    const char **names = lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
+    const char **names =
+        lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
         return LF_ENOMEM;
     size_t n = 0;
@@ -139,8 +149,10 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
     return lf_resource_key(key);
 }
 
-/* One INI value into the option set and into stage.options; a repeated option has one value per line. */
-static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it, lf_err *err)
+/* One INI value into the option set and into stage.options; a repeated option has one value per
+ * line. */
+static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it,
+                      lf_err *err)
 {
     char where[PATH_MAX + 64];
     snprintf(where, sizeof where, "%s:%d:%d", it->path, it->line, it->column);
@@ -152,7 +164,8 @@ static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf
         if (rc == 0)
             rc = lf_json_push_new(list, json_string(it->value), err);
     } else if (rc == 0) {
-        for (char *v = strtok_r(copy, "\n", &save); v != NULL && rc == 0; v = strtok_r(NULL, "\n", &save)) {
+        for (char *v = strtok_r(copy, "\n", &save); v != NULL && rc == 0;
+             v = strtok_r(NULL, "\n", &save)) {
             rc = lf_optset_set(set, o->name, v, where, err);
             if (rc == 0)
                 rc = lf_json_push_new(list, json_string(v), err);
@@ -165,8 +178,8 @@ static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf
     return rc;
 }
 
-static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table *t, lf_conf *c, const char *section,
-                            bool stage, lf_err *err)
+static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table *t, lf_conf *c,
+                            const char *section, bool stage, lf_err *err)
 {
     for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item *it = &c->items[i];
@@ -177,7 +190,8 @@ static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table 
         if (o == NULL)
             return option_unknown(it, t, err);
         if ((o->flags & LF_OPT_CLI_ONLY) != 0)
-            return lf_conf_fail(it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
+            return lf_conf_fail(
+                it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
         if (json_object_get(options, o->name) != NULL)
             continue; /* the stage's own value was set first and wins over [kind] */
         int rc = set_option(options, set, o, it, err);
@@ -201,8 +215,8 @@ static int canonical(json_t **out, const lf_optset *set, const lf_opt *o, lf_err
     return rc;
 }
 
-/* Options by class, canonical text, only those that differ from the default. Inputs enter the spec id by what they
- * hold, not by how they are called, so they are left out here. */
+/* Options by class, canonical text, only those that differ from the default. Inputs enter the spec
+ * id by what they hold, not by how they are called, so they are left out here. */
 static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *set, lf_err *err)
 {
     static const char *const classes[] = {"identity", "numeric", "operational"};
@@ -224,7 +238,8 @@ static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *se
         if (rc == 0 && o->def != NULL)
             rc = canonical(&def, defaults, o, err);
         if (rc == 0 && !json_equal(mine, def))
-            rc = lf_json_set_new(json_object_get(stage, classes[o->cls]), o->name, json_incref(mine), err);
+            rc = lf_json_set_new(json_object_get(stage, classes[o->cls]), o->name,
+                                 json_incref(mine), err);
         json_decref(mine);
         json_decref(def);
     }
@@ -237,8 +252,8 @@ static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *se
 
 /* ---- one stage ---- */
 
-static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_section *s, const lf_pipeline_args *args,
-                      lf_err *err)
+static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_section *s,
+                      const lf_pipeline_args *args, lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, s->name, "kind");
     const char *names[64];
@@ -246,8 +261,8 @@ static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_sectio
     for (const lf_opt_table *const *t = args->tables; *t != NULL && n < COUNT(names); t++)
         names[n++] = (*t)->stage;
     if (it == NULL)
-        return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s] has no kind; give kind = %s ...", s->path, s->line, s->name,
-                       n > 0 ? names[0] : "");
+        return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s] has no kind; give kind = %s ...", s->path,
+                       s->line, s->name, n > 0 ? names[0] : "");
     it->read = true;
     *out = lf_table_find(args->tables, it->value);
     if (*out != NULL)
@@ -257,8 +272,10 @@ static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_sectio
     lf_buf_init(&b);
     for (size_t i = 0; i < n; i++)
         lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", names[i]);
-    int rc = near != NULL ? lf_conf_fail(it, err, "unknown stage kind \"%s\"; did you mean \"%s\"?", it->value, near)
-                          : lf_conf_fail(it, err, "unknown stage kind \"%s\"; there are %s", it->value, b.data);
+    int rc = near != NULL ? lf_conf_fail(it, err, "unknown stage kind \"%s\"; did you mean \"%s\"?",
+                                         it->value, near)
+                          : lf_conf_fail(it, err, "unknown stage kind \"%s\"; there are %s",
+                                         it->value, b.data);
     lf_buf_fini(&b);
     return rc;
 }
@@ -295,7 +312,8 @@ static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err
     char *copy = lf_strdup(it->value, err), *save = NULL;
     if (copy == NULL)
         return LF_ENOMEM;
-    for (char *p = strtok_r(copy, ", \t\n", &save); p != NULL && rc == 0; p = strtok_r(NULL, ", \t\n", &save)) {
+    for (char *p = strtok_r(copy, ", \t\n", &save); p != NULL && rc == 0;
+         p = strtok_r(NULL, ", \t\n", &save)) {
         char full[128];
         snprintf(full, sizeof full, "stage %s", p);
         if (lf_conf_find_section(c, full) == NULL)
@@ -307,7 +325,8 @@ static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err
     return rc;
 }
 
-static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *args, const lf_conf_section *s, lf_err *err)
+static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *args,
+                       const lf_conf_section *s, lf_err *err)
 {
     const lf_opt_table *t = NULL;
     int rc = find_table(&t, &p->conf, s, args, err);
@@ -316,8 +335,9 @@ static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *arg
     char kind_section[128];
     snprintf(kind_section, sizeof kind_section, "kind %s", t->stage);
     const char *name = s->name + strlen("stage ");
-    json_t *st = json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:{}}", "name", name, "kind", t->stage, "spec_version",
-                           t->spec_version, "path", s->path, "line", s->line, "column", 1, "options");
+    json_t *st = json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:{}}", "name", name, "kind", t->stage,
+                           "spec_version", t->spec_version, "path", s->path, "line", s->line,
+                           "column", 1, "options");
     lf_optset *set = lf_optset_create(t, err);
     if (st == NULL || set == NULL)
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -361,15 +381,17 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     lf_conf *c = &p->conf;
     const char *base = strrchr(p->path, '/') + 1;
     char def[128];
-    snprintf(def, sizeof def, "%.*s", (int)(strlen(base) > 4 && lf_str_has_suffix(base, ".ini") ? strlen(base) - 4
-                                                                                              : strlen(base)), base);
+    snprintf(def, sizeof def, "%.*s",
+             (int)(strlen(base) > 4 && lf_str_has_suffix(base, ".ini") ? strlen(base) - 4
+                                                                       : strlen(base)),
+             base);
     const char *site_sched = lf_conf_get(c, "site", "scheduler", "local");
     const char *jobs_text = lf_conf_get(c, "pipeline", "jobs", "1");
     int64_t jobs = 0;
     lf_err e = LF_ERR_INIT;
     if (lf_parse_i64(&jobs, jobs_text, &e) < 0 || jobs < 1 || jobs > 1000)
-        return lf_conf_fail(lf_conf_find(c, "pipeline", "jobs"), err, "jobs = %s: a number of stages at once, 1 to 1000",
-                            jobs_text);
+        return lf_conf_fail(lf_conf_find(c, "pipeline", "jobs"), err,
+                            "jobs = %s: a number of stages at once, 1 to 1000", jobs_text);
     const char *site_dir = lf_conf_get(c, "site", "data_dir", "loong-data");
     const char *dir = lf_conf_get(c, "pipeline", "data_dir", site_dir);
     if (dir[0] == '\0')
@@ -378,10 +400,11 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (rc < 0)
         return rc;
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
-    json_t *d = json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name", lf_conf_get(c, "pipeline", "name", def),
-                          "data_dir", dir, "scheduler", lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs",
-                          (json_int_t)jobs, "share", lf_conf_get(c, "pipeline", "share", "none"), "pipeline", base,
-                          "stages");
+    json_t *d =
+        json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name",
+                  lf_conf_get(c, "pipeline", "name", def), "data_dir", dir, "scheduler",
+                  lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs", (json_int_t)jobs,
+                  "share", lf_conf_get(c, "pipeline", "share", "none"), "pipeline", base, "stages");
     if (d == NULL)
         return lf_fail(err, LF_ENOMEM, "%s: out of memory, or text that is not UTF-8", p->path);
     p->doc = d;
@@ -401,12 +424,15 @@ static int check_unread(const lf_conf *c, lf_err *err)
         const lf_conf_item *it = &c->items[i];
         if (set && strcmp(it->section, "vars") == 0)
             continue;
-        if (it->read || it->via != NULL || strcmp(it->layer, "site") == 0 || strcmp(it->layer, "user") == 0)
+        if (it->read || it->via != NULL || strcmp(it->layer, "site") == 0 ||
+            strcmp(it->layer, "user") == 0)
             continue;
         if (lf_str_has_prefix(it->section, "model"))
-            return lf_conf_fail(it, err, "[%s] is used by no stage; name it with model = NAME, or remove it",
+            return lf_conf_fail(it, err,
+                                "[%s] is used by no stage; name it with model = NAME, or remove it",
                                 it->section);
-        return lf_conf_fail(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key, it->section);
+        return lf_conf_fail(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key,
+                            it->section);
     }
     return 0;
 }
@@ -421,17 +447,23 @@ static bool goes_into_scripts(const char *key)
     return false;
 }
 
-/* Secrets are known to files by the name of their environment variable only, so there is no place for one in [vars], nor in what
- * is copied into job scripts. */
+/* Secrets are known to files by the name of their environment variable only, so there is no place
+ * for one in [vars], nor in what is copied into job scripts. */
 static int check_secrets(const lf_conf *c, lf_err *err)
 {
     for (size_t i = 0; i < c->n_items; i++)
         if (goes_into_scripts(c->items[i].key) && lf_text_has_secret(c->items[i].raw))
-            return lf_conf_fail(&c->items[i], err, "%s: the value looks like a secret; scripts are kept, so let the job read it from a "
-                                "file: NAME=$(cat FILE)", c->items[i].key);
+            return lf_conf_fail(&c->items[i], err,
+                                "%s: the value looks like a secret; scripts are kept, so let the "
+                                "job read it from a "
+                                "file: NAME=$(cat FILE)",
+                                c->items[i].key);
         else if (strcmp(c->items[i].section, "vars") == 0 && lf_name_is_secret(c->items[i].key))
-            return lf_conf_fail(&c->items[i], err, "\"%s\" looks like a secret; a pipeline is copied and kept, so it may not "
-                                "hold one: stages read secrets from their environment", c->items[i].key);
+            return lf_conf_fail(
+                &c->items[i], err,
+                "\"%s\" looks like a secret; a pipeline is copied and kept, so it may not "
+                "hold one: stages read secrets from their environment",
+                c->items[i].key);
     return 0;
 }
 
@@ -448,7 +480,8 @@ static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf
     if (rc == 0)
         rc = check_keys(c, "pipeline", pipeline_keys, COUNT(pipeline_keys), err);
     if (rc == 0)
-        rc = check_keys(c, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS), err);
+        rc = check_keys(c, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS),
+                        err);
     if (rc == 0)
         rc = check_keys(c, "site", site_keys, n_site, err);
     if (rc == 0)
@@ -456,7 +489,8 @@ static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf
     for (size_t i = 0; rc == 0 && i < c->n_sections; i++) {
         const lf_conf_section *s = &c->sections[i];
         if (lf_str_has_prefix(s->name, "kind ") && lf_table_find(args->tables, s->name + 5) == NULL)
-            rc = lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: there is no such stage kind", s->path, s->line, s->name);
+            rc = lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: there is no such stage kind", s->path,
+                         s->line, s->name);
     }
     return rc;
 }

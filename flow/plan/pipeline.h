@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pipeline file understood: stages with their options checked against the option tables, their inputs, models,
- * resources and order. The result is one JSON document (the "plan document"), the same that is frozen with a run, so
- * that nothing downstream looks at the INI file again.
+ * A pipeline file understood: stages with their options checked against the option tables, their
+ * inputs, models, resources and order. The result is one JSON document (the "plan document"), the
+ * same that is frozen with a run, so that nothing downstream looks at the INI file again.
  *
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include
- *   [resources]      defaults for every stage of: nodes, ranks (per node), cpus (per rank), memory (per node), gpus ([TYPE:]N
- *                    per node), time_limit (of one job), grace, partition (or queue), account, qos, constraint, reservation,
- *                    exclusive, mail, mail_type, modules, prologue, extra, launcher, rank_prefix, chain, links, gpu_memory, max_segments,
- *                    max_walltime, stall_segments, retries, memory_max, time_max
- *   [site]           scheduler, data_dir, poll, chain, launcher, templates, command_timeout, lost_after, settle, commands,
- *                    exclude: what holds for a place, from the site or user file
- *   [model], [model NAME]   key = value for the stages; `preset = FILE or NAME` lays the section over another model
+ *   [resources]      defaults for every stage of: nodes, ranks (per node), cpus (per rank), memory
+ *                    (per node), gpus ([TYPE:]N per node), time_limit (of one job), grace,
+ *                    partition (or queue), account, qos, constraint, reservation, exclusive, mail,
+ *                    mail_type, modules, prologue, extra, launcher, rank_prefix, chain, links,
+ *                    gpu_memory, max_segments, max_walltime, stall_segments, retries, memory_max,
+ *                    time_max
+ *   [site]           scheduler, data_dir, poll, chain, launcher, templates, command_timeout,
+ *                    lost_after, settle, commands, exclude: what holds for a place, from the site
+ *                    or user file
+ *   [model], [model NAME]   key = value for the stages; `preset = FILE or NAME` lays the section
+ *                           over another model
  *   [kind KIND]      defaults for every stage of that kind
  *   [template NAME]  only inherited from
  *   [vars]           free keys for ${vars.x}
- *   [stage NAME]     kind, inherit, after, model, rerun_on, the keys of [resources], and the options of the kind
+ *   [stage NAME]     kind, inherit, after, model, rerun_on, the keys of [resources], and the
+ *                    options of the kind
  *
- * Plan document: {"name","data_dir","scheduler","jobs","share","pipeline","site":{sched.h},"stages":[{"name","kind","spec_version",
+ * Plan document: {"name","data_dir","scheduler","jobs","share","pipeline",
+ * "site":{sched.h},"stages":[{"name","kind","spec_version",
  *   "options":{name:[text]}   given explicitly, references to stages kept
  *   "types":{name:"path"}     options whose values are paths
- *   "identity":{name:[canonical text]}, "numeric":{...}, "operational":{...}   differing from the default
- *   "inputs":[{"option","index","text","refs":[{"stage","output"}]}], "after":[name], "deps":[name],
- *   "outputs":[name], "model":{key:text}, "time_limit_s","memory_bytes","grace_s","rerun_on","path","line","column",
- *   "resources":{the keys of [resources] that were given; times in seconds, sizes in bytes, gpus {"type","n"}, lists as arrays},
+ *   "identity":{name:[canonical text]}, "numeric":{...}, "operational":{...}   differing from the
+ *     default
+ *   "inputs":[{"option","index","text","refs":[{"stage","output"}]}], "after":[name],
+ *   "deps":[name], "outputs":[name], "model":{key:text},
+ *   "time_limit_s","memory_bytes","grace_s","rerun_on","path","line","column", "resources":{the
+ *   keys of [resources] that were given; times in seconds, sizes in bytes, gpus {"type","n"}, lists
+ *   as arrays},
  *   "spec_id"                  added by spec.h}]}, stages in an order in which they can run.
  */
 #ifndef LF_FLOW_PIPELINE_H
@@ -54,10 +63,11 @@ typedef struct lf_pipeline_args {
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err);
 void lf_pipeline_fini(lf_pipeline *p);
 
-/* What a stage of the plan document asks for, as one line ("2 nodes, 4 ranks per node, 12h per job"); "" when nothing was said. */
+/* What a stage of the plan document asks for, as one line ("2 nodes, 4 ranks per node, 12h per
+ * job"); "" when nothing was said. */
 void lf_resources_line(lf_buf *out, const json_t *stage);
 
-const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind); /* NULL: none */
-
+const lf_opt_table *lf_table_find(const lf_opt_table *const *tables,
+                                  const char *kind); /* NULL: none */
 
 #endif

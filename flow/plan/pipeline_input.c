@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inputs of a stage: options whose row says LF_OPT_INPUT. A value holds references ${stage:NAME} or
- * ${stage:NAME.output}, or names files of the outside world, which must exist when the pipeline is read.
+ * ${stage:NAME.output}, or names files of the outside world, which must exist when the pipeline is
+ * read.
  */
 #include "config.h"
 
@@ -18,7 +19,8 @@
 static lf_conf_item *item_of(const lf_pipeline *p, const json_t *stage, const char *option)
 {
     char section[128];
-    snprintf(section, sizeof section, "stage %s", json_string_value(json_object_get(stage, "name")));
+    snprintf(section, sizeof section, "stage %s",
+             json_string_value(json_object_get(stage, "name")));
     lf_conf_item *it = lf_conf_find(&p->conf, section, option);
     if (it != NULL)
         return it;
@@ -26,7 +28,8 @@ static lf_conf_item *item_of(const lf_pipeline *p, const json_t *stage, const ch
     return lf_conf_find(&p->conf, section, option);
 }
 
-static int check_output(const lf_conf_item *it, const lf_opt_table *t, const char *stage, const char *output, lf_err *err)
+static int check_output(const lf_conf_item *it, const lf_opt_table *t, const char *stage,
+                        const char *output, lf_err *err)
 {
     size_t n = 0;
     for (; t->outputs != NULL && t->outputs[n] != NULL; n++)
@@ -34,19 +37,21 @@ static int check_output(const lf_conf_item *it, const lf_opt_table *t, const cha
             return 0;
     const char *near = lf_nearest(output, t->outputs, n);
     if (near != NULL)
-        return lf_conf_fail(it, err, "${stage:%s.%s}: stage %s (%s) has no such output; did you mean %s?", stage, output,
-                            stage, t->stage, near);
+        return lf_conf_fail(it, err,
+                            "${stage:%s.%s}: stage %s (%s) has no such output; did you mean %s?",
+                            stage, output, stage, t->stage, near);
     lf_buf b;
     lf_buf_init(&b);
     for (size_t i = 0; i < n; i++)
         lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", t->outputs[i]);
-    int rc = lf_conf_fail(it, err, "${stage:%s.%s}: stage %s (%s) has no such output; it has: %s", stage, output, stage,
-                          t->stage, n > 0 ? b.data : "none");
+    int rc = lf_conf_fail(it, err, "${stage:%s.%s}: stage %s (%s) has no such output; it has: %s",
+                          stage, output, stage, t->stage, n > 0 ? b.data : "none");
     lf_buf_fini(&b);
     return rc;
 }
 
-static int no_such_stage(const lf_pipeline *p, const lf_conf_item *it, const char *name, lf_err *err)
+static int no_such_stage(const lf_pipeline *p, const lf_conf_item *it, const char *name,
+                         lf_err *err)
 {
     const char *names[512];
     size_t n = 0;
@@ -55,13 +60,14 @@ static int no_such_stage(const lf_pipeline *p, const lf_conf_item *it, const cha
             names[n++] = p->conf.sections[i].name + strlen("stage ");
     const char *near = lf_nearest(name, names, n);
     if (near != NULL)
-        return lf_conf_fail(it, err, "${stage:%s}: there is no [stage %s]; did you mean %s?", name, name, near);
+        return lf_conf_fail(it, err, "${stage:%s}: there is no [stage %s]; did you mean %s?", name,
+                            name, near);
     return lf_conf_fail(it, err, "${stage:%s}: there is no [stage %s]", name, name);
 }
 
 /* "${stage:NAME.out}": the border is the first dot, names of stages have none. */
-static int parse_ref(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args, const lf_conf_item *it,
-                     const char *text, size_t len, lf_err *err)
+static int parse_ref(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args,
+                     const lf_conf_item *it, const char *text, size_t len, lf_err *err)
 {
     char name[128], section[160];
     if (len == 0 || len >= sizeof name)
@@ -79,7 +85,8 @@ static int parse_ref(json_t *refs, const lf_pipeline *p, const lf_pipeline_args 
     if (t == NULL)
         return lf_conf_fail(it, err, "${stage:%s}: that stage has no valid kind", name);
     if (t->outputs == NULL || t->outputs[0] == NULL)
-        return lf_conf_fail(it, err, "${stage:%s}: stages of kind %s have no outputs", name, t->stage);
+        return lf_conf_fail(it, err, "${stage:%s}: stages of kind %s have no outputs", name,
+                            t->stage);
     const char *output = dot != NULL ? dot + 1 : t->outputs[0];
     int rc = check_output(it, t, name, output, err);
     if (rc < 0)
@@ -87,8 +94,8 @@ static int parse_ref(json_t *refs, const lf_pipeline *p, const lf_pipeline_args 
     return lf_json_push_new(refs, json_pack("{s:s, s:s}", "stage", name, "output", output), err);
 }
 
-static int parse_refs(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args, const lf_conf_item *it,
-                      const char *text, lf_err *err)
+static int parse_refs(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args,
+                      const lf_conf_item *it, const char *text, lf_err *err)
 {
     for (const char *d = strstr(text, "${stage:"); d != NULL; d = strstr(d + 1, "${stage:")) {
         const char *name = d + strlen("${stage:"), *close = strchr(name, '}');
@@ -108,12 +115,14 @@ static bool is_word(const lf_opt *o, const char *text)
 }
 
 /* A file, a directory, or a pattern that matches something. */
-static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_opt *o, const char *text, lf_err *err)
+static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_opt *o,
+                         const char *text, lf_err *err)
 {
     if (is_word(o, text))
         return 0;
     if (strcmp(text, "-") == 0)
-        return lf_conf_fail(it, err, "%s = -: a pipeline has no standard input; name a file", o->name);
+        return lf_conf_fail(it, err, "%s = -: a pipeline has no standard input; name a file",
+                            o->name);
     lf_err e = LF_ERR_INIT;
     if (lf_path_plain(text, o->name, &e) < 0)
         return lf_conf_fail(it, err, "%s", e.text);
@@ -127,7 +136,8 @@ static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_
         glob_t g;
         memset(&g, 0, sizeof g);
         if (strpbrk(text, "*?[") == NULL)
-            rc = lf_conf_fail(it, err, "%s = %s: there is no such file or directory", o->name, text);
+            rc =
+                lf_conf_fail(it, err, "%s = %s: there is no such file or directory", o->name, text);
         else if (glob(b.data, GLOB_NOSORT, NULL, &g) != 0)
             rc = lf_conf_fail(it, err, "%s = %s: no file matches", o->name, text);
         globfree(&g);
@@ -136,8 +146,9 @@ static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_
     return rc;
 }
 
-static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_args *args, const lf_conf_item *it,
-                     const lf_opt *o, size_t index, const char *text, lf_err *err)
+static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_args *args,
+                     const lf_conf_item *it, const lf_opt *o, size_t index, const char *text,
+                     lf_err *err)
 {
     json_t *refs = json_array();
     if (refs == NULL)
@@ -146,15 +157,17 @@ static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_arg
     if (rc == 0 && json_array_size(refs) == 0)
         rc = check_outside(p, it, o, text, err);
     if (rc == 0)
-        rc = lf_json_push_new(inputs, json_pack("{s:s, s:i, s:s, s:O, s:b, s:b}", "option", o->name, "index", (int)index,
-                                                "text", text, "refs", refs, "identity", o->cls == LF_OPT_IDENTITY, "word",
-                                                (int)is_word(o, text)), err);
+        rc = lf_json_push_new(inputs,
+                              json_pack("{s:s, s:i, s:s, s:O, s:b, s:b}", "option", o->name,
+                                        "index", (int)index, "text", text, "refs", refs, "identity",
+                                        o->cls == LF_OPT_IDENTITY, "word", (int)is_word(o, text)),
+                              err);
     json_decref(refs);
     return rc;
 }
 
-int lf_pipeline_inputs(json_t *stage, const lf_pipeline *p, const lf_pipeline_args *args, const lf_opt_table *table,
-                       lf_err *err)
+int lf_pipeline_inputs(json_t *stage, const lf_pipeline *p, const lf_pipeline_args *args,
+                       const lf_opt_table *table, lf_err *err)
 {
     json_t *inputs = json_array(), *values;
     int rc = lf_json_set_new(stage, "inputs", inputs, err);
@@ -168,8 +181,10 @@ int lf_pipeline_inputs(json_t *stage, const lf_pipeline *p, const lf_pipeline_ar
             if ((o->flags & LF_OPT_INPUT) != 0)
                 rc = one_input(inputs, p, args, it, o, i, text, err);
             else if (strstr(text, "${stage:") != NULL)
-                rc = lf_conf_fail(it, err, "%s = %s: outputs of stages can only be given to options that are inputs",
-                                  name, text);
+                rc = lf_conf_fail(
+                    it, err,
+                    "%s = %s: outputs of stages can only be given to options that are inputs", name,
+                    text);
         }
     }
     return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model a stage names: `model = NAME` is [model NAME] of the pipeline, a file (a '/' or ".ini" in it) or an installed
- * description; without the key [model] is taken. Keys and values are the stage's business; here they are only merged,
- * `preset =` lowest, and marked as read.
+ * The model a stage names: `model = NAME` is [model NAME] of the pipeline, a file (a '/' or ".ini"
+ * in it) or an installed description; without the key [model] is taken. Keys and values are the
+ * stage's business; here they are only merged, `preset =` lowest, and marked as read.
  */
 #include "config.h"
 
@@ -25,10 +25,11 @@ struct model_ctx {
     int depth;
 };
 
-static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir, lf_err *err);
+static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir,
+                      lf_err *err);
 
-/* Does this kind read [model]? Either its table has a row `model` that is no input, or it is pretrain, which reads the
- * section from its configuration file without a row of its own. */
+/* Does this kind read [model]? Either its table has a row `model` that is no input, or it is
+ * pretrain, which reads the section from its configuration file without a row of its own. */
 static bool wants_model(const lf_opt_table *t)
 {
     const lf_opt *o = lf_opt_find(t, "model");
@@ -102,18 +103,24 @@ static int fail_at(const struct model_ctx *x, lf_err *err, const char *name)
     if (x->at == NULL)
         return lf_fail(err, LF_ENOENT, "model \"%s\" does not exist", name);
     if (near != NULL)
-        return lf_conf_fail(x->at, err, "there is no model \"%s\"; did you mean [model %s]?", name, near);
-    return lf_conf_fail(x->at, err, "there is no model \"%s\": no [model %s] here, no such file, none installed%s%s", name,
-                        name, x->args->model_dir != NULL ? " in " : "",
-                        x->args->model_dir != NULL ? x->args->model_dir : "");
+        return lf_conf_fail(x->at, err, "there is no model \"%s\"; did you mean [model %s]?", name,
+                            near);
+    return lf_conf_fail(
+        x->at, err,
+        "there is no model \"%s\": no [model %s] here, no such file, none installed%s%s", name,
+        name, x->args->model_dir != NULL ? " in " : "",
+        x->args->model_dir != NULL ? x->args->model_dir : "");
 }
 
-static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir, lf_err *err)
+static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir,
+                      lf_err *err)
 {
     if (++x->depth > MODEL_MAX_BASES)
-        return x->at != NULL ? lf_conf_fail(x->at, err, "preset = %s: presets are nested more than %d deep", name,
-                                            MODEL_MAX_BASES)
-                             : lf_fail(err, LF_EINVAL, "model presets are nested more than %d deep", MODEL_MAX_BASES);
+        return x->at != NULL
+                   ? lf_conf_fail(x->at, err, "preset = %s: presets are nested more than %d deep",
+                                  name, MODEL_MAX_BASES)
+                   : lf_fail(err, LF_EINVAL, "model presets are nested more than %d deep",
+                             MODEL_MAX_BASES);
     lf_buf b;
     lf_buf_init(&b);
     lf_buf_addf(&b, "model %s", name);
@@ -139,8 +146,8 @@ out:
     return rc;
 }
 
-int lf_pipeline_model(json_t **out, lf_pipeline *p, const lf_pipeline_args *args, const char *section,
-                      const lf_opt_table *table, lf_err *err)
+int lf_pipeline_model(json_t **out, lf_pipeline *p, const lf_pipeline_args *args,
+                      const char *section, const lf_opt_table *table, lf_err *err)
 {
     *out = NULL;
     const lf_opt *row = lf_opt_find(table, "model");
@@ -157,7 +164,8 @@ int lf_pipeline_model(json_t **out, lf_pipeline *p, const lf_pipeline_args *args
     if (m == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     struct model_ctx x = {.p = p, .args = args, .at = it, .depth = 0};
-    int rc = it != NULL ? load_named(m, &x, it->value, p->project, err) : load_section(m, &x, "model", err);
+    int rc = it != NULL ? load_named(m, &x, it->value, p->project, err)
+                        : load_section(m, &x, "model", err);
     if (rc < 0)
         json_decref(m);
     else

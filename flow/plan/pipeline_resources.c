@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stage asks of a machine or a scheduler: keys of [stage X], [kind K] and [resources], and what the site says. None of
- * it is part of what a stage computes.
+ * What a stage asks of a machine or a scheduler: keys of [stage X], [kind K] and [resources], and
+ * what the site says. None of it is part of what a stage computes.
  */
 #include "config.h"
 
@@ -14,7 +14,21 @@
 #include "engine/base/str.h"
 #include "flow/plan/pipeline_priv.h"
 
-enum type { COUNT_T, BYTES_T, SECONDS_T, FLAG_T, GPUS_T, NAME_T, EXPR_T, MAIL_T, NAMES_T, WORDS_T, LINES_T, FLAGS_T, ENUM_T };
+enum type {
+    COUNT_T,
+    BYTES_T,
+    SECONDS_T,
+    FLAG_T,
+    GPUS_T,
+    NAME_T,
+    EXPR_T,
+    MAIL_T,
+    NAMES_T,
+    WORDS_T,
+    LINES_T,
+    FLAGS_T,
+    ENUM_T
+};
 
 /* One key. least, most: of numbers; choices: of ENUM_T, of the names of NAMES_T when not NULL. */
 struct key {
@@ -25,8 +39,8 @@ struct key {
     const char *top; /* kept beside "resources" in the stage, under this name */
 };
 
-#define LAUNCHERS "auto|srun|loong|prterun|mpirun|none"
-#define CHAINS "auto|requeue|links"
+#define LAUNCHERS  "auto|srun|loong|prterun|mpirun|none"
+#define CHAINS     "auto|requeue|links"
 #define MAIL_TYPES "none|begin|end|fail|requeue|time_limit|all"
 
 static const struct key keys[] = {
@@ -60,11 +74,14 @@ static const struct key keys[] = {
     {"memory_max", BYTES_T, 1, INT64_MAX, NULL, NULL},
     {"time_max", SECONDS_T, 1, INT64_MAX, NULL, NULL},
 };
-#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
+#define N_KEYS          (sizeof(keys) / sizeof(keys[0]))
 #define GRACE_DEFAULT_S 120
 
 /* "queue" is what PBS calls a partition. */
-static const char *canonical(const char *key) { return strcmp(key, "queue") == 0 ? "partition" : key; }
+static const char *canonical(const char *key)
+{
+    return strcmp(key, "queue") == 0 ? "partition" : key;
+}
 
 size_t lf_resource_keys(const char **out, size_t cap)
 {
@@ -120,16 +137,16 @@ static int number(json_t **out, const struct key *k, const lf_conf_item *it, lf_
 {
     int64_t v = 0;
     lf_err e = LF_ERR_INIT;
-    int rc = k->type == BYTES_T  ? lf_parse_bytes(&v, it->value, &e)
+    int rc = k->type == BYTES_T     ? lf_parse_bytes(&v, it->value, &e)
              : k->type == SECONDS_T ? lf_parse_duration(&v, it->value, &e)
-                                  : lf_parse_i64(&v, it->value, &e);
+                                    : lf_parse_i64(&v, it->value, &e);
     if (rc < 0)
         return lf_conf_fail(it, err, "%s: %s", k->name, e.text);
     if (v < k->least && k->type != COUNT_T)
         return lf_conf_fail(it, err, "%s = %s: must be more than nothing", k->name, it->value);
     if (v < k->least || v > k->most)
-        return lf_conf_fail(it, err, "%s = %s: a number from %lld to %lld", k->name, it->value, (long long)k->least,
-                            (long long)k->most);
+        return lf_conf_fail(it, err, "%s = %s: a number from %lld to %lld", k->name, it->value,
+                            (long long)k->least, (long long)k->most);
     *out = json_integer(v);
     return 0;
 }
@@ -143,8 +160,10 @@ static int gpus(json_t **out, const struct key *k, const lf_conf_item *it, lf_er
     if (colon != NULL && (size_t)(colon - it->value) < sizeof type)
         snprintf(type, sizeof type, "%.*s", (int)(colon - it->value), it->value);
     if ((colon != NULL && !all_of(type, "_.-")) ||
-        lf_parse_i64(&n, colon != NULL ? colon + 1 : it->value, NULL) < 0 || n < k->least || n > k->most)
-        return lf_conf_fail(it, err, "gpus = %s: give a number for each node, or TYPE:NUMBER", it->value);
+        lf_parse_i64(&n, colon != NULL ? colon + 1 : it->value, NULL) < 0 || n < k->least ||
+        n > k->most)
+        return lf_conf_fail(it, err, "gpus = %s: give a number for each node, or TYPE:NUMBER",
+                            it->value);
     *out = json_pack("{s:I}", "n", (json_int_t)n);
     return colon != NULL ? lf_json_set_new(*out, "type", json_string(type), err) : 0;
 }
@@ -156,18 +175,22 @@ static int words(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = copy == NULL ? LF_ENOMEM : 0;
     *out = json_array();
-    for (char *p = rc == 0 ? strtok_r(copy, sep, &save) : NULL; p != NULL && rc == 0; p = strtok_r(NULL, sep, &save)) {
+    for (char *p = rc == 0 ? strtok_r(copy, sep, &save) : NULL; p != NULL && rc == 0;
+         p = strtok_r(NULL, sep, &save)) {
         if (k->choices != NULL && !one_of(p, k->choices))
             rc = lf_conf_fail(it, err, "%s = %s: the words are %s", k->name, p, k->choices);
         else if (k->type == NAMES_T && !all_of(p, "_./+:@=-"))
-            rc = lf_conf_fail(it, err, "%s = %s: letters, digits and _./+:@=- only, not beginning with '-'", k->name, p);
+            rc = lf_conf_fail(it, err,
+                              "%s = %s: letters, digits and _./+:@=- only, not beginning with '-'",
+                              k->name, p);
         else if (!printable(p))
             rc = lf_conf_fail(it, err, "%s: a control character", k->name);
         else
             rc = lf_json_push_new(*out, json_string(p), err);
     }
     free(copy);
-    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name) : rc;
+    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name)
+                                                 : rc;
 }
 
 /* Lines of a script or raw flags, one flag (with its value) to a line. */
@@ -176,7 +199,8 @@ static int lines(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = copy == NULL ? LF_ENOMEM : 0;
     *out = json_array();
-    for (char *p = rc == 0 ? strtok_r(copy, "\n", &save) : NULL; p != NULL && rc == 0; p = strtok_r(NULL, "\n", &save)) {
+    for (char *p = rc == 0 ? strtok_r(copy, "\n", &save) : NULL; p != NULL && rc == 0;
+         p = strtok_r(NULL, "\n", &save)) {
         if (!printable(p))
             rc = lf_conf_fail(it, err, "%s: a control character", k->name);
         else if (k->type == FLAGS_T && p[0] != '-')
@@ -185,7 +209,8 @@ static int lines(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
             rc = lf_json_push_new(*out, json_string(p), err);
     }
     free(copy);
-    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name) : rc;
+    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name)
+                                                 : rc;
 }
 
 static int text(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
@@ -194,10 +219,14 @@ static int text(json_t **out, const struct key *k, const lf_conf_item *it, lf_er
     if (k->type == ENUM_T && !one_of(v, k->choices))
         return lf_conf_fail(it, err, "%s = %s: one of %s", k->name, v, k->choices);
     if (k->type == NAME_T && !all_of(v, "_.@:/+,%=-"))
-        return lf_conf_fail(it, err, "%s = %s: letters, digits and _.@:/+,%%=- only, not beginning with '-'", k->name, v);
-    if (k->type == EXPR_T && !all_of(v, "_.@:/+,%=-&|*()[]!<>"))
-        return lf_conf_fail(it, err, "%s = %s: letters, digits and _.@:/+,%%=-&|*()[]!<> only, not beginning with '-'",
+        return lf_conf_fail(it, err,
+                            "%s = %s: letters, digits and _.@:/+,%%=- only, not beginning with '-'",
                             k->name, v);
+    if (k->type == EXPR_T && !all_of(v, "_.@:/+,%=-&|*()[]!<>"))
+        return lf_conf_fail(
+            it, err,
+            "%s = %s: letters, digits and _.@:/+,%%=-&|*()[]!<> only, not beginning with '-'",
+            k->name, v);
     if (k->type == MAIL_T && !all_of(v, "_.@+,%=-"))
         return lf_conf_fail(it, err, "%s = %s: not an address", k->name, v);
     *out = json_string(v);
@@ -234,7 +263,8 @@ static int value(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
 /* ---- where it is given ---- */
 
 /* The item of a key in a section, under either of its names. */
-static int find_in(lf_conf_item **out, lf_conf *c, const char *section, const char *key, lf_err *err)
+static int find_in(lf_conf_item **out, lf_conf *c, const char *section, const char *key,
+                   lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, section, key);
     lf_conf_item *also = strcmp(key, "partition") == 0 ? lf_conf_find(c, section, "queue") : NULL;
@@ -246,8 +276,10 @@ static int find_in(lf_conf_item **out, lf_conf *c, const char *section, const ch
     return 0;
 }
 
-/* [stage X] before [kind K] before [resources]; all of them are read, so that none is said to be used by nothing. */
-static int find_key(lf_conf_item **out, lf_conf *c, const char *stage, const char *kind, const char *key, lf_err *err)
+/* [stage X] before [kind K] before [resources]; all of them are read, so that none is said to be
+ * used by nothing. */
+static int find_key(lf_conf_item **out, lf_conf *c, const char *stage, const char *kind,
+                    const char *key, lf_err *err)
 {
     const char *const sections[] = {stage, kind, "resources"};
     *out = NULL;
@@ -273,17 +305,21 @@ static int check_rerun_on(json_t *stage, lf_conf *c, const char *section, lf_err
     return lf_json_set_new(stage, "rerun_on", json_string(it->value), err);
 }
 
-/* This machine is one node. Partitions and the like mean nothing here, which is no mistake: the same pipeline runs there. */
-static int check_local(const json_t *res, const lf_conf_item *nodes, const char *scheduler, lf_err *err)
+/* This machine is one node. Partitions and the like mean nothing here, which is no mistake: the
+ * same pipeline runs there. */
+static int check_local(const json_t *res, const lf_conf_item *nodes, const char *scheduler,
+                       lf_err *err)
 {
     if (strcmp(scheduler, "local") != 0 || json_integer_value(json_object_get(res, "nodes")) <= 1)
         return 0;
-    return lf_conf_fail(nodes, err, "nodes = %s: scheduler = local has one node, this machine; give ranks, or a scheduler",
-                        nodes->value);
+    return lf_conf_fail(
+        nodes, err,
+        "nodes = %s: scheduler = local has one node, this machine; give ranks, or a scheduler",
+        nodes->value);
 }
 
-int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const char *kind_section, const char *scheduler,
-                          lf_err *err)
+int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const char *kind_section,
+                          const char *scheduler, lf_err *err)
 {
     json_t *res = json_object();
     lf_conf_item *nodes = NULL;
@@ -298,7 +334,8 @@ int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const 
         if (rc < 0)
             json_decref(v);
         else
-            rc = lf_json_set_new(keys[i].top != NULL ? stage : res, keys[i].top != NULL ? keys[i].top : keys[i].name, v, err);
+            rc = lf_json_set_new(keys[i].top != NULL ? stage : res,
+                                 keys[i].top != NULL ? keys[i].top : keys[i].name, v, err);
         if (i == 0)
             nodes = it;
     }
@@ -311,8 +348,10 @@ int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const 
 
 /* ---- the site ---- */
 
-static const char *const site_keys[] = {"scheduler", "data_dir", "poll", "chain", "launcher", "templates", "command_timeout",
-                                        "lost_after", "settle", "submit_wait", "commands", "exclude", "ledger_locks"};
+static const char *const site_keys[] = {
+    "scheduler", "data_dir",        "poll",        "chain",  "launcher",
+    "templates", "command_timeout", "lost_after",  "settle", "submit_wait",
+    "commands",  "exclude",         "ledger_locks"};
 
 const char *const *lf_site_keys(size_t *n)
 {
@@ -320,7 +359,8 @@ const char *const *lf_site_keys(size_t *n)
     return site_keys;
 }
 
-static int site_time(json_t *site, lf_conf *c, const char *key, const char *name, int64_t def, lf_err *err)
+static int site_time(json_t *site, lf_conf *c, const char *key, const char *name, int64_t def,
+                     lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, "site", key);
     int64_t v = def;
@@ -359,7 +399,8 @@ static int site_commands(json_t *site, lf_conf *c, lf_err *err)
     return rc;
 }
 
-static int site_word(json_t *site, lf_conf *c, const char *key, enum type type, const char *choices, lf_err *err)
+static int site_word(json_t *site, lf_conf *c, const char *key, enum type type, const char *choices,
+                     lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, "site", key);
     if (it == NULL)

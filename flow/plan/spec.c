@@ -23,18 +23,21 @@
 #include "flow/record/record.h"
 
 #define CACHE_MAX_BYTES ((size_t)64 << 20)
-#define RACY_S 2.0
-#define TREE_MAX_DEPTH 32
+#define RACY_S          2.0
+#define TREE_MAX_DEPTH  32
 
 struct hasher {
     lf_names names; /* of the stages */
-    json_t *cache; /* {path: {"size","mtime_ns","ctime_ns","inode","at","sha256"}} */
+    json_t *cache;  /* {path: {"size","mtime_ns","ctime_ns","inode","at","sha256"}} */
     bool dirty;
 };
 
 /* ---- outside files ---- */
 
-static json_int_t time_ns(const struct timespec *t) { return (json_int_t)t->tv_sec * 1000000000 + t->tv_nsec; }
+static json_int_t time_ns(const struct timespec *t)
+{
+    return (json_int_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
 
 static const char *cached(const struct hasher *h, const char *path, const struct stat *st)
 {
@@ -48,13 +51,15 @@ static const char *cached(const struct hasher *h, const char *path, const struct
         json_integer_value(json_object_get(e, "ctime_ns")) != time_ns(&st->st_ctim) ||
         json_integer_value(json_object_get(e, "inode")) != (json_int_t)st->st_ino)
         return NULL;
-    json_int_t newest = time_ns(&st->st_mtim) > time_ns(&st->st_ctim) ? time_ns(&st->st_mtim) : time_ns(&st->st_ctim);
+    json_int_t newest = time_ns(&st->st_mtim) > time_ns(&st->st_ctim) ? time_ns(&st->st_mtim)
+                                                                      : time_ns(&st->st_ctim);
     if (json_number_value(json_object_get(e, "at")) - 1e-9 * (double)newest < RACY_S)
         return NULL;
     return hex;
 }
 
-static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path, const struct stat *st, lf_err *err)
+static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path,
+                     const struct stat *st, lf_err *err)
 {
     const char *known = cached(h, path, st);
     if (known != NULL) {
@@ -69,21 +74,27 @@ static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path, 
         return rc;
     lf_hash_hex(hex, digest);
     json_t *e = json_pack("{s:I, s:I, s:I, s:I, s:f, s:s}", "size", (json_int_t)bytes, "mtime_ns",
-                          time_ns(&st->st_mtim), "ctime_ns", time_ns(&st->st_ctim), "inode", (json_int_t)st->st_ino, "at",
-                          at, "sha256", hex);
+                          time_ns(&st->st_mtim), "ctime_ns", time_ns(&st->st_ctim), "inode",
+                          (json_int_t)st->st_ino, "at", at, "sha256", hex);
     h->dirty = true;
     return lf_json_set_new(h->cache, path, e, err);
 }
 
-static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth, lf_err *err);
+static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth,
+                     lf_err *err);
 
 /* Hidden files are left out, as the stages that read directories do. */
-static int not_hidden(const struct dirent *d) { return d->d_name[0] != '.'; }
+static int not_hidden(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
 
-static int hash_dir(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth, lf_err *err)
+static int hash_dir(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth,
+                    lf_err *err)
 {
     if (depth > TREE_MAX_DEPTH)
-        return lf_fail(err, LF_EINVAL, "%s: directories are nested more than %d deep", path, TREE_MAX_DEPTH);
+        return lf_fail(err, LF_EINVAL, "%s: directories are nested more than %d deep", path,
+                       TREE_MAX_DEPTH);
     struct dirent **list = NULL;
     int n = scandir(path, &list, not_hidden, alphasort);
     if (n < 0)
@@ -106,7 +117,8 @@ static int hash_dir(lf_buf *out, struct hasher *h, const char *path, const char 
 }
 
 /* One line per file: name below the input, then the hash of what it holds. */
-static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth, lf_err *err)
+static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth,
+                     lf_err *err)
 {
     struct stat st;
     int rc = lf_path_plain(path, "input", err); /* the list below is one of lines */
@@ -143,7 +155,8 @@ static int hash_input(lf_buf *out, struct hasher *h, const char *path, const cha
     return rc;
 }
 
-static int hash_outside(lf_buf *out, struct hasher *h, const char *project, const char *text, lf_err *err)
+static int hash_outside(lf_buf *out, struct hasher *h, const char *project, const char *text,
+                        lf_err *err)
 {
     lf_buf path, list;
     lf_buf_init(&path);
@@ -183,7 +196,8 @@ static int hash_outside(lf_buf *out, struct hasher *h, const char *project, cons
 
 /* ---- spec of a stage ---- */
 
-static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, const json_t *input, lf_err *err)
+static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, const json_t *input,
+                        lf_err *err)
 {
     const char *p = json_string_value(json_object_get(input, "text"));
     const json_t *refs = json_object_get(input, "refs");
@@ -202,8 +216,8 @@ static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, 
     return 0;
 }
 
-static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const json_t *stage, const char *project,
-                       lf_err *err)
+static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const json_t *stage,
+                       const char *project, lf_err *err)
 {
     const json_t *inputs = json_object_get(stage, "inputs");
     const json_t *types = json_object_get(stage, "types");
@@ -223,7 +237,8 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
         lf_buf_init(&b);
         if (rc == 0 && json_array_size(json_object_get(in, "refs")) > 0)
             rc = spec_of_refs(&b, h, doc, in, err);
-        else if (rc == 0 && json_object_get(types, opt) != NULL && !json_is_true(json_object_get(in, "word")))
+        else if (rc == 0 && json_object_get(types, opt) != NULL &&
+                 !json_is_true(json_object_get(in, "word")))
             rc = hash_outside(&b, h, project, text, err);
         else if (rc == 0)
             lf_buf_adds(&b, text);
@@ -234,12 +249,13 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
     return rc;
 }
 
-static int spec_one(json_t *stage, struct hasher *h, const json_t *doc, const char *project, lf_err *err)
+static int spec_one(json_t *stage, struct hasher *h, const json_t *doc, const char *project,
+                    lf_err *err)
 {
     json_t *inputs = json_object();
-    json_t *spec = json_pack("{s:O, s:O, s:O, s:O}", "kind", json_object_get(stage, "kind"), "spec_version",
-                             json_object_get(stage, "spec_version"), "options", json_object_get(stage, "identity"),
-                             "inputs", inputs);
+    json_t *spec = json_pack("{s:O, s:O, s:O, s:O}", "kind", json_object_get(stage, "kind"),
+                             "spec_version", json_object_get(stage, "spec_version"), "options",
+                             json_object_get(stage, "identity"), "inputs", inputs);
     int rc = spec == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     if (rc == 0)
         rc = spec_inputs(inputs, h, doc, stage, project, err);
@@ -267,7 +283,8 @@ int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_
 {
     struct hasher h = {.cache = NULL};
     if (cache_path != NULL && lf_io_exists(cache_path))
-        h.cache = lf_json_load_file(cache_path, CACHE_MAX_BYTES, NULL); /* a damaged cache is an empty cache */
+        h.cache = lf_json_load_file(cache_path, CACHE_MAX_BYTES,
+                                    NULL); /* a damaged cache is an empty cache */
     if (!json_is_object(h.cache)) {
         json_decref(h.cache);
         h.cache = json_object();
@@ -285,7 +302,8 @@ int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_
     if (rc == 0 && h.dirty && cache_path != NULL) {
         char *text = lf_json_dump(h.cache, NULL);
         if (text != NULL)
-            (void)lf_io_replace(cache_path, text, strlen(text), 0644, NULL); /* only a cache: a failure costs time */
+            (void)lf_io_replace(cache_path, text, strlen(text), 0644,
+                                NULL); /* only a cache: a failure costs time */
         free(text);
     }
     lf_names_fini(&h.names);
@@ -324,11 +342,14 @@ json_t *lf_spec_diff(const json_t *a, const json_t *b, lf_err *err)
         if (!json_equal(json_object_get(sa, scalar[i]), json_object_get(sb, scalar[i])))
             rc = lf_json_push_new(out, json_string(scalar[i]), err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "options"), json_object_get(sb, "options"), "", err);
+        rc = diff_objects(out, json_object_get(sa, "options"), json_object_get(sb, "options"), "",
+                          err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "inputs"), json_object_get(sb, "inputs"), "", err);
+        rc = diff_objects(out, json_object_get(sa, "inputs"), json_object_get(sb, "inputs"), "",
+                          err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "model"), json_object_get(sb, "model"), "model.", err);
+        rc = diff_objects(out, json_object_get(sa, "model"), json_object_get(sb, "model"), "model.",
+                          err);
     if (rc < 0) {
         json_decref(out);
         return NULL;

@@ -29,15 +29,20 @@ int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err
     return rc;
 }
 
-int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt, int epoch,
-                    const char *kind, json_t *data, lf_err *err)
+int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
+                    int epoch, const char *kind, json_t *data, lf_err *err)
 {
     if (data == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory for an event");
     char *spool = lf_path_join(spool_parent, "spool", err);
     int rc = spool == NULL ? LF_ENOMEM : 0;
     if (rc == 0) {
-        lf_event ev = {.run = run, .stage = stage, .attempt = attempt, .epoch = epoch, .kind = kind, .data = data};
+        lf_event ev = {.run = run,
+                       .stage = stage,
+                       .attempt = attempt,
+                       .epoch = epoch,
+                       .kind = kind,
+                       .data = data};
         rc = lf_event_write(spool, &ev, 0750, 0640, err);
     }
     free(spool);
@@ -51,14 +56,16 @@ int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(out, PATH_MAX, fmt, ap);
     va_end(ap);
-    return n >= 0 && n < PATH_MAX ? 0 : lf_fail(err, LF_EINVAL, "%.200s...: the path is too long", out);
+    return n >= 0 && n < PATH_MAX ? 0
+                                  : lf_fail(err, LF_EINVAL, "%.200s...: the path is too long", out);
 }
 
 int lf_path_plain(const char *path, const char *what, lf_err *err)
 {
     for (const char *p = path; *p != '\0'; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return lf_fail(err, LF_EINVAL, "%s: a control character (byte 0x%02x) in the path %s; rename it", what,
+            return lf_fail(err, LF_EINVAL,
+                           "%s: a control character (byte 0x%02x) in the path %s; rename it", what,
                            (unsigned)(unsigned char)*p, path);
     return 0;
 }

@@ -13,18 +13,20 @@
 /* Publish dir/name with link(2); LF_EEXIST when it is there. */
 int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
 
-/* Write one event. spool_parent: RUN, RUN/<stage> or an incarnation; the spool directory below it is made. stage NULL and
- * numbers 0 where the event has none. data: taken. */
-int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt, int epoch,
-                    const char *kind, json_t *data, lf_err *err);
+/* Write one event. spool_parent: RUN, RUN/<stage> or an incarnation; the spool directory below it
+ * is made. stage NULL and numbers 0 where the event has none. data: taken. */
+int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
+                    int epoch, const char *kind, json_t *data, lf_err *err);
 
 /* Text into a path buffer; LF_EINVAL when it does not fit. */
-int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* LF_EINVAL when a path has a control byte (a newline, a tab, an escape): it could not be told from the end of a line
- * in scripts, settings and lists. what: whose path it is, for the message. */
+int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* LF_EINVAL when a path has a control byte (a newline, a tab, an escape): it could not be told from
+ * the end of a line in scripts, settings and lists. what: whose path it is, for the message. */
 int lf_path_plain(const char *path, const char *what, lf_err *err);
 
-/* Bytes that are not UTF-8, such as a character that a full buffer cut, become '?': JSON takes no others. */
+/* Bytes that are not UTF-8, such as a character that a full buffer cut, become '?': JSON takes no
+ * others. */
 char *lf_text_clean(char *text);
 
 /* User name and host for records; into caller storage. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Curves of the report: axes with ticks at round numbers, one or two lines, marks where something matters.
+ * Curves of the report: axes with ticks at round numbers, one or two lines, marks where something
+ * matters.
  */
 #include "config.h"
 
@@ -38,7 +39,10 @@ const char *lf_fmt_value(char *buf, size_t cap, double v)
     return buf;
 }
 
-static double px(const struct axes *ax, double x) { return LEFT + (x - ax->x0) / (ax->x1 - ax->x0) * (RIGHT - LEFT); }
+static double px(const struct axes *ax, double x)
+{
+    return LEFT + (x - ax->x0) / (ax->x1 - ax->x0) * (RIGHT - LEFT);
+}
 
 static double py(const struct axes *ax, double y)
 {
@@ -53,7 +57,10 @@ static double round_step(double span, int n)
     return (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10) * p;
 }
 
-static bool usable(const struct axes *ax, double y) { return isfinite(y) && (!ax->log || y > 0); }
+static bool usable(const struct axes *ax, double y)
+{
+    return isfinite(y) && (!ax->log || y > 0);
+}
 
 static void span_of(struct axes *ax, const lf_points *p, size_t *bad)
 {
@@ -92,29 +99,38 @@ static void widen(struct axes *ax, bool log_y)
 static void grid(lf_buf *out, const struct axes *ax)
 {
     char text[32];
-    double step = ax->log ? (ax->hi - ax->lo > 3 ? ceil((ax->hi - ax->lo) / 5) : 1) : round_step(ax->hi - ax->lo, 5);
+    double step = ax->log ? (ax->hi - ax->lo > 3 ? ceil((ax->hi - ax->lo) / 5) : 1)
+                          : round_step(ax->hi - ax->lo, 5);
     int shown = 0;
     for (double v = ceil(ax->lo / step) * step; v <= ax->hi + 1e-9 * step; v += step, shown++) {
         double val = ax->log ? pow(10, v) : fabs(v) < 1e-9 * step ? 0 : v, y = py(ax, val);
-        lf_buf_addf(out, "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" class=\"dim end\">%s</text>", LEFT, y, RIGHT,
-                    LEFT - 6, y + 4, lf_fmt_value(text, sizeof text, val));
+        lf_buf_addf(out,
+                    "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" class=\"dim "
+                    "end\">%s</text>",
+                    LEFT, y, RIGHT, LEFT - 6, y + 4, lf_fmt_value(text, sizeof text, val));
     }
     if (ax->log && shown < 2) { /* less than a decade: label the ends too */
-        const double at[] = {pow(10, ax->lo + 0.06 * (ax->hi - ax->lo)), pow(10, ax->hi - 0.06 * (ax->hi - ax->lo))};
+        const double at[] = {pow(10, ax->lo + 0.06 * (ax->hi - ax->lo)),
+                             pow(10, ax->hi - 0.06 * (ax->hi - ax->lo))};
         for (int i = 0; i < 2; i++)
-            lf_buf_addf(out, "<text x=\"%d\" y=\"%.1f\" class=\"dim end\">%s</text>", LEFT - 6, py(ax, at[i]) + 4,
-                        lf_fmt_value(text, sizeof text, at[i]));
+            lf_buf_addf(out, "<text x=\"%d\" y=\"%.1f\" class=\"dim end\">%s</text>", LEFT - 6,
+                        py(ax, at[i]) + 4, lf_fmt_value(text, sizeof text, at[i]));
     }
     double xs = round_step(ax->x1 - ax->x0, 6);
     xs = xs < 1 ? 1 : xs;
     for (double x = ceil(ax->x0 / xs) * xs; x <= ax->x1; x += xs)
-        lf_buf_addf(out, "<path class=\"axis\" d=\"M%.1f %dv4\"/><text x=\"%.1f\" y=\"%d\" class=\"dim mid\">%s</text>", px(ax, x), BOTTOM,
-                    px(ax, x), BOTTOM + 17, lf_fmt_value(text, sizeof text, x));
-    lf_buf_addf(out, "<path class=\"axis strong\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" class=\"dim end\">step</text>", LEFT, TOP, BOTTOM,
-                RIGHT, RIGHT, BOTTOM + 31);
+        lf_buf_addf(out,
+                    "<path class=\"axis\" d=\"M%.1f %dv4\"/><text x=\"%.1f\" y=\"%d\" class=\"dim "
+                    "mid\">%s</text>",
+                    px(ax, x), BOTTOM, px(ax, x), BOTTOM + 17, lf_fmt_value(text, sizeof text, x));
+    lf_buf_addf(out,
+                "<path class=\"axis strong\" d=\"M%d %dV%dH%d\"/><text x=\"%d\" y=\"%d\" "
+                "class=\"dim end\">step</text>",
+                LEFT, TOP, BOTTOM, RIGHT, RIGHT, BOTTOM + 31);
 }
 
-/* At most two points a pixel column: the lowest and the highest, so no spike is lost. A value that is not finite cuts the line. */
+/* At most two points a pixel column: the lowest and the highest, so no spike is lost. A value that
+ * is not finite cuts the line. */
 static void line(lf_buf *out, const struct axes *ax, const lf_points *p, const char *cls)
 {
     int last = -1;
@@ -142,14 +158,17 @@ static void line(lf_buf *out, const struct axes *ax, const lf_points *p, const c
     lf_buf_adds(out, "\"/>");
 }
 
-static void mark(lf_buf *out, const struct axes *ax, double x, double y, const char *cls, const char *word)
+static void mark(lf_buf *out, const struct axes *ax, double x, double y, const char *cls,
+                 const char *word)
 {
     char text[32], label[64];
     snprintf(label, sizeof label, "%s%s", word, lf_fmt_value(text, sizeof text, y));
     bool right = px(ax, x) > RIGHT - 80;
-    lf_buf_addf(out, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><text class=\"label%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", cls,
-                px(ax, x), py(ax, y), right ? " end" : "", px(ax, x) + (right ? 0 : 6), py(ax, y) - 8 < TOP + 6 ? py(ax, y) + 16 : py(ax, y) - 8,
-                label);
+    lf_buf_addf(out,
+                "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><text class=\"label%s\" "
+                "x=\"%.1f\" y=\"%.1f\">%s</text>",
+                cls, px(ax, x), py(ax, y), right ? " end" : "", px(ax, x) + (right ? 0 : 6),
+                py(ax, y) - 8 < TOP + 6 ? py(ax, y) + 16 : py(ax, y) - 8, label);
 }
 
 static void marks(lf_buf *out, const struct axes *ax, const lf_points *p, const char *cls, bool low)
@@ -175,14 +194,20 @@ void lf_svg_plot(lf_buf *out, const lf_plot *p)
     span_of(&ax, p->b, &bad);
     if (!isfinite(ax.x0))
         return;
-    lf_buf_addf(out, "<svg class=\"curve\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"", W, H, W, H);
+    lf_buf_addf(out,
+                "<svg class=\"curve\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+                "role=\"img\" aria-label=\"",
+                W, H, W, H);
     lf_html_text(out, p->title);
     lf_buf_addf(out, "\"><text x=\"%d\" y=\"14\" class=\"bold\">", LEFT);
     lf_html_text(out, p->title);
     lf_buf_adds(out, "<tspan class=\"dim\" dx=\"6\">");
     lf_html_text(out, p->unit);
     if (!isfinite(ax.lo)) {
-        lf_buf_addf(out, "</tspan></text><text x=\"%d\" y=\"%d\" class=\"dim\">no value is a finite number (%zu)</text></svg>\n", LEFT, H / 2, bad);
+        lf_buf_addf(out,
+                    "</tspan></text><text x=\"%d\" y=\"%d\" class=\"dim\">no value is a finite "
+                    "number (%zu)</text></svg>\n",
+                    LEFT, H / 2, bad);
         return;
     }
     widen(&ax, p->log_y);
@@ -192,7 +217,8 @@ void lf_svg_plot(lf_buf *out, const lf_plot *p)
         line(out, &ax, p->a, p->b != NULL ? "first" : "");
     if (p->b != NULL) {
         line(out, &ax, p->b, "second");
-        lf_buf_addf(out, "<text class=\"key end\" x=\"%d\" y=\"14\"><tspan class=\"first\">\u2501 ", RIGHT);
+        lf_buf_addf(out, "<text class=\"key end\" x=\"%d\" y=\"14\"><tspan class=\"first\">\u2501 ",
+                    RIGHT);
         lf_html_text(out, p->a_name);
         lf_buf_adds(out, "</tspan><tspan class=\"second\" dx=\"8\">\u2501 ");
         lf_html_text(out, p->b_name);
@@ -200,6 +226,7 @@ void lf_svg_plot(lf_buf *out, const lf_plot *p)
     }
     marks(out, &ax, p->b != NULL ? p->b : p->a, p->b != NULL ? "second" : "", p->mark_low);
     if (bad > 0)
-        lf_buf_addf(out, "<text x=\"%d\" y=\"%d\" class=\"warn\">%zu value%s not finite</text>", LEFT, BOTTOM + 31, bad, bad == 1 ? " is" : "s are");
+        lf_buf_addf(out, "<text x=\"%d\" y=\"%d\" class=\"warn\">%zu value%s not finite</text>",
+                    LEFT, BOTTOM + 31, bad, bad == 1 ? " is" : "s are");
     lf_buf_adds(out, "</svg>\n");
 }

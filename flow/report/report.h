@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One self-contained HTML page about a run: state, graph, course in time, curves, resources, failures, lineage, settings. No
- * scripts, nothing fetched; light and dark by the reader's preference; every text from outside is escaped.
+ * One self-contained HTML page about a run: state, graph, course in time, curves, resources,
+ * failures, lineage, settings. No scripts, nothing fetched; light and dark by the reader's
+ * preference; every text from outside is escaped.
  */
 #ifndef LF_FLOW_REPORT_H
 #define LF_FLOW_REPORT_H
@@ -15,13 +16,15 @@ int lf_report_html(lf_buf *out, const lf_run_view *v, lf_err *err);
 /* &, <, > and quotes as entities, control bytes left out. */
 void lf_html_text(lf_buf *out, const char *text);
 
-/* report_svg.c: the graph of stages (an edge that passes columns gets a row of its own there) and the course in time. */
+/* report_svg.c: the graph of stages (an edge that passes columns gets a row of its own there) and
+ * the course in time. */
 void lf_svg_graph(lf_buf *out, const lf_run_view *v);
 void lf_svg_gantt(lf_buf *out, const lf_run_view *v);
 /* A sign for a state, so that colour is not the only one. */
 const char *lf_state_sign(const char *state);
 
-/* report_plot.c: one set of axes with one or two curves over the step. Values that are not finite are left out and counted. */
+/* report_plot.c: one set of axes with one or two curves over the step. Values that are not finite
+ * are left out and counted. */
 typedef struct lf_plot {
     const char *title, *unit;
     bool log_y;             /* where all values allow it */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graph and course of the report. Colours are CSS variables of the page, so they follow light and dark.
+ * Graph and course of the report. Colours are CSS variables of the page, so they follow light and
+ * dark.
  */
 #include "config.h"
 
@@ -20,18 +21,23 @@
 
 const char *lf_state_sign(const char *state)
 {
-    static const char *const signs[][2] = {{"done", "\u2713"},    {"failed", "\u2717"},    {"running", "\u25b6"},
-                                           {"waiting", "\u2026"}, {"pending", "\u25cb"},   {"cancelled", "\u2298"},
-                                           {"purged", "\u2205"},  {"stopped", "\u2016"},   {"unknown", "?"}};
+    static const char *const signs[][2] = {
+        {"done", "\u2713"},    {"failed", "\u2717"},  {"running", "\u25b6"},
+        {"waiting", "\u2026"}, {"pending", "\u25cb"}, {"cancelled", "\u2298"},
+        {"purged", "\u2205"},  {"stopped", "\u2016"}, {"unknown", "?"}};
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
         if (strcmp(state, signs[i][0]) == 0)
             return signs[i][1];
     return "?";
 }
 
-static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
+static const char *name_of(const lf_stage_view *s)
+{
+    return json_string_value(json_object_get(s->stage, "name"));
+}
 
-/* ---- graph: columns by longest way from a source; edges of a stage over several columns share a place in each they pass ---- */
+/* ---- graph: columns by longest way from a source; edges of a stage over several columns share a
+ * place in each they pass ---- */
 
 struct place {
     int col, row;
@@ -45,8 +51,9 @@ struct edge {
 };
 
 struct drawing {
-    struct place *at;     /* of the stages */
-    struct place **chain; /* chain[i][h]: where edges of stage i pass column at[i].col + 1 + h; into hops */
+    struct place *at; /* of the stages */
+    struct place *
+        *chain; /* chain[i][h]: where edges of stage i pass column at[i].col + 1 + h; into hops */
     int *n_chain;
     struct edge *edges;
     struct place *hops, **column;
@@ -54,7 +61,10 @@ struct drawing {
     int n_cols, n_rows;
 };
 
-static int n_deps(const lf_stage_view *s) { return (int)json_array_size(json_object_get(s->stage, "deps")); }
+static int n_deps(const lf_stage_view *s)
+{
+    return (int)json_array_size(json_object_get(s->stage, "deps"));
+}
 
 static bool find_edges(struct drawing *d, const lf_run_view *v)
 {
@@ -160,12 +170,16 @@ static void box(lf_buf *out, const lf_stage_view *s, const struct place *p)
 {
     const char *name = name_of(s), *state = lf_state_name(s->state);
     int x = p->col * COL_W + 1, y = p->row * ROW_H + 1;
-    lf_buf_addf(out, "<g><title>%s: %s</title><rect class=\"box s-%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"7\"/>"
-                "<text x=\"%d\" y=\"%d\" class=\"bold\">", name, state, state, x, y, BOX_W, BOX_H, x + 11, y + 19);
+    lf_buf_addf(out,
+                "<g><title>%s: %s</title><rect class=\"box s-%s\" x=\"%d\" y=\"%d\" width=\"%d\" "
+                "height=\"%d\" rx=\"7\"/>"
+                "<text x=\"%d\" y=\"%d\" class=\"bold\">",
+                name, state, state, x, y, BOX_W, BOX_H, x + 11, y + 19);
     char cut[24];
     snprintf(cut, sizeof cut, "%.17s%s", name, strlen(name) > 17 ? ".." : "");
     lf_html_text(out, cut);
-    lf_buf_addf(out, "</text><text x=\"%d\" y=\"%d\" class=\"dim\">%s ", x + 11, y + 36, lf_state_sign(state));
+    lf_buf_addf(out, "</text><text x=\"%d\" y=\"%d\" class=\"dim\">%s ", x + 11, y + 36,
+                lf_state_sign(state));
     lf_html_text(out, state);
     if (strcmp(name, json_string_value(json_object_get(s->stage, "kind"))) != 0) {
         lf_buf_adds(out, " \u00b7 ");
@@ -180,7 +194,8 @@ static void arrow(lf_buf *out, const struct drawing *d, const struct edge *e)
     lf_buf_addf(out, "<path class=\"edge\" d=\"M%d %d", x, y);
     for (int h = 0; h <= e->n_hops; h++) {
         const struct place *p = h < e->n_hops ? &d->chain[e->from][h] : &d->at[e->to];
-        int nx = p->col * COL_W + 1 - (h == e->n_hops ? 7 : 0), ny = p->row * ROW_H + 1 + BOX_H / 2, half = (nx - x) / 2;
+        int nx = p->col * COL_W + 1 - (h == e->n_hops ? 7 : 0), ny = p->row * ROW_H + 1 + BOX_H / 2,
+            half = (nx - x) / 2;
         lf_buf_addf(out, " C%d %d %d %d %d %d", x + half, y, nx - half, ny, nx, ny);
         x = nx;
         y = ny;
@@ -200,7 +215,10 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
         for (int c = 0; c < d.n_cols; c++)
             place_column(&d, c);
         int w = (d.n_cols - 1) * COL_W + BOX_W + 2, h = (d.n_rows - 1) * ROW_H + BOX_H + 2;
-        lf_buf_addf(out, "<svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"stage graph\">\n", w, h, w, h);
+        lf_buf_addf(out,
+                    "<svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "
+                    "aria-label=\"stage graph\">\n",
+                    w, h, w, h);
         for (size_t e = 0; e < d.n_edges; e++)
             arrow(out, &d, &d.edges[e]);
         for (size_t i = 0; i < d.n; i++)
@@ -230,10 +248,13 @@ static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
     if (t != NULL)
         return json_number_value(t);
     double begin = json_number_value(json_object_get(inc->claim, "t"));
-    return s->state == LF_STATE_RUNNING && inc == &s->incs[s->n_incs - 1] ? lf_wall_s() : begin; /* else nobody knows */
+    return s->state == LF_STATE_RUNNING && inc == &s->incs[s->n_incs - 1]
+               ? lf_wall_s()
+               : begin; /* else nobody knows */
 }
 
-/* When the job of an incarnation began to wait: its submission, or the end of the segment before. */
+/* When the job of an incarnation began to wait: its submission, or the end of the segment
+ * before. */
 static double queued_at(const lf_stage_view *s, size_t k)
 {
     const lf_incarnation *inc = &s->incs[k];
@@ -257,8 +278,9 @@ static const char *how_it_ended(const lf_incarnation *inc, const lf_stage_view *
 
 static double tick_step(double span)
 {
-    static const double steps[] = {1,    2,    5,    10,    15,    30,    60,    120,    300,    600,     900,   1800,
-                                   3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000};
+    static const double steps[] = {1,     2,     5,     10,    15,     30,     60,
+                                   120,   300,   600,   900,   1800,   3600,   7200,
+                                   10800, 21600, 43200, 86400, 172800, 604800, 2592000};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         if (span / steps[i] <= 7)
             return steps[i];
@@ -270,20 +292,31 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
     char dur[32], wait[32];
     for (size_t k = 0; k < s->n_incs; k++) {
         const lf_incarnation *inc = &s->incs[k];
-        const char *state = how_it_ended(inc, s), *cls = json_string_value(json_object_get(inc->end, "class"));
-        const char *host = json_string_value(json_object_get(json_object_get(inc->claim, "process"), "host"));
-        double a = json_number_value(json_object_get(inc->claim, "t")), b = end_of(inc, s), q = queued_at(s, k);
+        const char *state = how_it_ended(inc, s),
+                   *cls = json_string_value(json_object_get(inc->end, "class"));
+        const char *host =
+            json_string_value(json_object_get(json_object_get(inc->claim, "process"), "host"));
+        double a = json_number_value(json_object_get(inc->claim, "t")), b = end_of(inc, s),
+               q = queued_at(s, k);
         double x = GANTT_X + (a - t0) / span * GANTT_W, w = (b - a) / span * GANTT_W;
         if (isfinite(q) && q < a)
-            lf_buf_addf(out, "<rect class=\"queue\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"4\"><title>waited %s</title></rect>",
-                        GANTT_X + (q - t0) / span * GANTT_W, y + 12, (a - q) / span * GANTT_W, lf_fmt_duration(wait, sizeof wait, a - q));
-        lf_buf_addf(out, "<rect class=\"box s-%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"20\" rx=\"3\"><title>attempt %d, segment %d: "
-                    "%s%s%s, %s%s", state, x, y + 4, w < 3 ? 3 : w, inc->attempt, inc->epoch, state, cls != NULL && cls[0] != '\0' ? ", " : "",
-                    cls != NULL ? cls : "", lf_fmt_duration(dur, sizeof dur, b - a), host != NULL ? " on " : "");
+            lf_buf_addf(out,
+                        "<rect class=\"queue\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" "
+                        "height=\"4\"><title>waited %s</title></rect>",
+                        GANTT_X + (q - t0) / span * GANTT_W, y + 12, (a - q) / span * GANTT_W,
+                        lf_fmt_duration(wait, sizeof wait, a - q));
+        lf_buf_addf(out,
+                    "<rect class=\"box s-%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"20\" "
+                    "rx=\"3\"><title>attempt %d, segment %d: "
+                    "%s%s%s, %s%s",
+                    state, x, y + 4, w < 3 ? 3 : w, inc->attempt, inc->epoch, state,
+                    cls != NULL && cls[0] != '\0' ? ", " : "", cls != NULL ? cls : "",
+                    lf_fmt_duration(dur, sizeof dur, b - a), host != NULL ? " on " : "");
         lf_html_text(out, host != NULL ? host : "");
         lf_buf_adds(out, "</title></rect>");
         if (w > 18)
-            lf_buf_addf(out, "<text x=\"%.1f\" y=\"%d\">%s</text>", x + 5, y + 18, lf_state_sign(state));
+            lf_buf_addf(out, "<text x=\"%.1f\" y=\"%d\">%s</text>", x + 5, y + 18,
+                        lf_state_sign(state));
     }
 }
 
@@ -295,7 +328,8 @@ void lf_svg_gantt(lf_buf *out, const lf_run_view *v)
         const lf_stage_view *s = &v->stages[i];
         rows += s->n_incs > 0;
         for (size_t k = 0; k < s->n_incs; k++) {
-            double a = json_number_value(json_object_get(s->incs[k].claim, "t")), q = queued_at(s, k);
+            double a = json_number_value(json_object_get(s->incs[k].claim, "t")),
+                   q = queued_at(s, k);
             a = isfinite(q) && q < a ? q : a;
             t0 = a < t0 ? a : t0;
             t1 = end_of(&s->incs[k], s) > t1 ? end_of(&s->incs[k], s) : t1;
@@ -308,17 +342,23 @@ void lf_svg_gantt(lf_buf *out, const lf_run_view *v)
     char text[32];
     double span = t1 - t0 > 1 ? t1 - t0 : 1, tick = tick_step(span);
     int h = rows * 28;
-    lf_buf_addf(out, "<svg viewBox=\"0 0 900 %d\" width=\"900\" height=\"%d\" role=\"img\" aria-label=\"course in time\">\n", h + 24, h + 24);
+    lf_buf_addf(out,
+                "<svg viewBox=\"0 0 900 %d\" width=\"900\" height=\"%d\" role=\"img\" "
+                "aria-label=\"course in time\">\n",
+                h + 24, h + 24);
     for (double t = 0; t <= span; t += tick) {
         double x = GANTT_X + t / span * GANTT_W;
-        lf_buf_addf(out, "<path class=\"axis\" d=\"M%.1f 0V%d\"/><text x=\"%.1f\" y=\"%d\" class=\"dim mid\">%s</text>", x, h, x, h + 17,
-                    t > 0 ? lf_fmt_duration(text, sizeof text, t) : "0");
+        lf_buf_addf(out,
+                    "<path class=\"axis\" d=\"M%.1f 0V%d\"/><text x=\"%.1f\" y=\"%d\" class=\"dim "
+                    "mid\">%s</text>",
+                    x, h, x, h + 17, t > 0 ? lf_fmt_duration(text, sizeof text, t) : "0");
     }
     for (size_t i = 0, y = 0; i < v->n; i++) {
         if (v->stages[i].n_incs == 0)
             continue;
         char cut[24];
-        snprintf(cut, sizeof cut, "%.18s%s", name_of(&v->stages[i]), strlen(name_of(&v->stages[i])) > 18 ? ".." : "");
+        snprintf(cut, sizeof cut, "%.18s%s", name_of(&v->stages[i]),
+                 strlen(name_of(&v->stages[i])) > 18 ? ".." : "");
         lf_buf_addf(out, "\n<text x=\"0\" y=\"%zu\">", y + 18);
         lf_html_text(out, cut);
         lf_buf_adds(out, "</text>");

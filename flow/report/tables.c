@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of the report that are tables: what went wrong, curves and last values, resources, lineage, settings.
+ * Parts of the report that are tables: what went wrong, curves and last values, resources, lineage,
+ * settings.
  */
 #include "config.h"
 
@@ -11,10 +12,10 @@
 
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
-#include "flow/run/classify.h"
-#include "flow/run/policy.h"
 #include "flow/record/record.h"
 #include "flow/report/report.h"
+#include "flow/run/classify.h"
+#include "flow/run/policy.h"
 
 static const char *str(const json_t *o, const char *key)
 {
@@ -24,7 +25,8 @@ static const char *str(const json_t *o, const char *key)
 
 static void text_in(lf_buf *b, const char *tag, const char *cls, const char *text)
 {
-    lf_buf_addf(b, "<%s%s%s%s>", tag, cls[0] != '\0' ? " class=\"" : "", cls, cls[0] != '\0' ? "\"" : "");
+    lf_buf_addf(b, "<%s%s%s%s>", tag, cls[0] != '\0' ? " class=\"" : "", cls,
+                cls[0] != '\0' ? "\"" : "");
     lf_html_text(b, text);
     lf_buf_addf(b, "</%s>", tag);
 }
@@ -36,10 +38,12 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
         const json_t *o = json_array_get(stages, i), *log = json_object_get(o, "log");
-        if (s->state != LF_STATE_FAILED && s->state != LF_STATE_UNKNOWN && s->state != LF_STATE_CANCELLED)
+        if (s->state != LF_STATE_FAILED && s->state != LF_STATE_UNKNOWN &&
+            s->state != LF_STATE_CANCELLED)
             continue;
         const char *cls = str(o, "class"), *advice = lf_class_advice(cls);
-        lf_buf_addf(b, "<section class=\"card s-%s\"><h3>%s ", lf_state_name(s->state), lf_state_sign(lf_state_name(s->state)));
+        lf_buf_addf(b, "<section class=\"card s-%s\"><h3>%s ", lf_state_name(s->state),
+                    lf_state_sign(lf_state_name(s->state)));
         lf_html_text(b, str(s->stage, "name"));
         lf_buf_addf(b, ": %s%s", lf_state_name(s->state), cls[0] != '\0' ? ", " : "");
         lf_html_text(b, cls);
@@ -57,13 +61,17 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
         }
         lf_buf_adds(b, "<p class=\"dim\">whole log: <code>loong-flow logs ");
         lf_html_text(b, str(s->stage, "name"));
-        lf_buf_addf(b, " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n", v->run.id, v->run.id);
+        lf_buf_addf(
+            b,
+            " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n",
+            v->run.id, v->run.id);
     }
 }
 
 /* ---- curves ---- */
 
-/* What people look at first, in this order; other keys follow folded away. over: drawn into the same axes. */
+/* What people look at first, in this order; other keys follow folded away. over: drawn into the
+ * same axes. */
 static const struct {
     const char *key, *title, *unit, *over, *key_name, *over_name;
     bool log_y, low;
@@ -72,7 +80,8 @@ static const struct {
     {"tokens_per_s", "Throughput", "tokens per second", NULL, NULL, NULL, false, false},
     {"grad_norm", "Gradient norm", "before clipping", NULL, NULL, NULL, true, false},
     {"lr", "Learning rate", "", NULL, NULL, NULL, false, false},
-    {"model_flops_causal", "Model FLOP/s", "causal attention counted", NULL, NULL, NULL, false, false},
+    {"model_flops_causal", "Model FLOP/s", "causal attention counted", NULL, NULL, NULL, false,
+     false},
     {"rss", "Resident memory", "bytes", NULL, NULL, NULL, false, false},
 };
 #define N_KNOWN (sizeof known / sizeof known[0])
@@ -80,9 +89,11 @@ static const struct {
 static bool is_known(const char *key)
 {
     for (size_t i = 0; i < N_KNOWN; i++)
-        if (strcmp(key, known[i].key) == 0 || (known[i].over != NULL && strcmp(key, known[i].over) == 0))
+        if (strcmp(key, known[i].key) == 0 ||
+            (known[i].over != NULL && strcmp(key, known[i].over) == 0))
             return true;
-    return strcmp(key, "samples") == 0 || strcmp(key, "tokens") == 0 || strcmp(key, "time") == 0 || strcmp(key, "batch") == 0;
+    return strcmp(key, "samples") == 0 || strcmp(key, "tokens") == 0 || strcmp(key, "time") == 0 ||
+           strcmp(key, "batch") == 0;
 }
 
 static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf_err *err)
@@ -92,8 +103,14 @@ static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf
     if (rc == 0 && known[i].over != NULL)
         rc = lf_metrics_points(&q, records, known[i].over, err);
     if (rc == 0 && (p.n > 1 || q.n > 1)) {
-        lf_svg_plot(b, &(lf_plot){.title = known[i].title, .unit = known[i].unit, .log_y = known[i].log_y, .mark_low = known[i].low,
-                                  .a = &p, .b = q.n > 0 ? &q : NULL, .a_name = known[i].key_name, .b_name = known[i].over_name});
+        lf_svg_plot(b, &(lf_plot){.title = known[i].title,
+                                  .unit = known[i].unit,
+                                  .log_y = known[i].log_y,
+                                  .mark_low = known[i].low,
+                                  .a = &p,
+                                  .b = q.n > 0 ? &q : NULL,
+                                  .a_name = known[i].key_name,
+                                  .b_name = known[i].over_name});
         *any = true;
     }
     lf_points_fini(&p);
@@ -101,7 +118,8 @@ static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf
     return rc;
 }
 
-/* The keys that `known` does not list: curves folded away, and one table of those that were written once. */
+/* The keys that `known` does not list: curves folded away, and one table of those that were written
+ * once. */
 static int other_keys(lf_buf *b, const json_t *records, const json_t *keys, lf_err *err)
 {
     char text[32];
@@ -126,7 +144,9 @@ static int other_keys(lf_buf *b, const json_t *records, const json_t *keys, lf_e
     if (single.len > 0)
         lf_buf_addf(b, "<table class=\"narrow\">\n%s</table>\n", single.data);
     if (curves.len > 0)
-        lf_buf_addf(b, "<details><summary>More curves</summary><div class=\"curves\">%s</div></details>\n", curves.data);
+        lf_buf_addf(
+            b, "<details><summary>More curves</summary><div class=\"curves\">%s</div></details>\n",
+            curves.data);
     if (rc == 0)
         rc = lf_buf_check(&curves, err);
     if (rc == 0)
@@ -185,9 +205,12 @@ static void time_used(const lf_stage_view *s, double *all, double *longest)
 {
     *all = *longest = 0;
     for (size_t k = 0; k < s->n_incs; k++) {
-        const json_t *a = json_object_get(s->incs[k].claim, "t"), *e = json_object_get(s->incs[k].end, "t_end");
+        const json_t *a = json_object_get(s->incs[k].claim, "t"),
+                     *e = json_object_get(s->incs[k].end, "t_end");
         double t = e != NULL ? json_number_value(e) - json_number_value(a)
-                   : s->state == LF_STATE_RUNNING && k + 1 == s->n_incs ? lf_wall_s() - json_number_value(a) : 0;
+                   : s->state == LF_STATE_RUNNING && k + 1 == s->n_incs
+                       ? lf_wall_s() - json_number_value(a)
+                       : 0;
         *all += t;
         *longest = t > *longest ? t : *longest;
     }
@@ -210,11 +233,15 @@ static int64_t num(const json_t *o, const char *key, int64_t missing)
 
 static void resource_row(lf_buf *b, const lf_stage_view *s)
 {
-    const json_t *asked = s->n_attempts > 0 ? json_object_get(s->attempts[s->n_attempts - 1], "resources") : NULL;
-    const json_t *r = asked != NULL ? asked : json_object_get(s->stage, "resources"), *from = asked != NULL ? asked : s->stage;
-    const json_t *gpus = json_object_get(r, "gpus"), *bytes = json_object_get(json_object_get(s->stage, "plan"), "bytes");
+    const json_t *asked =
+        s->n_attempts > 0 ? json_object_get(s->attempts[s->n_attempts - 1], "resources") : NULL;
+    const json_t *r = asked != NULL ? asked : json_object_get(s->stage, "resources"),
+                 *from = asked != NULL ? asked : s->stage;
+    const json_t *gpus = json_object_get(r, "gpus"),
+                 *bytes = json_object_get(json_object_get(s->stage, "plan"), "bytes");
     int64_t nodes = num(r, "nodes", 1), ranks = num(r, "ranks", 1), cpus = num(r, "cpus", 0);
-    int64_t limit = num(from, "time_limit_s", 0), memory = num(from, "memory_bytes", 0), planned = num(bytes, "total", 0);
+    int64_t limit = num(from, "time_limit_s", 0), memory = num(from, "memory_bytes", 0),
+            planned = num(bytes, "total", 0);
     double all, longest, rss = peak_of(s, "rss");
     char u[32], a[32], p[32];
     time_used(s, &all, &longest);
@@ -228,18 +255,25 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
         lf_html_text(b, str(gpus, "type"));
     }
     lf_buf_adds(b, "</td>");
-    pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "", limit > 0 ? lf_fmt_duration(a, sizeof a, (double)limit) : "");
+    pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "",
+         limit > 0 ? lf_fmt_duration(a, sizeof a, (double)limit) : "");
     text_in(b, "td", "n", all > 0 ? lf_fmt_duration(u, sizeof u, all) : "-");
-    pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "", memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
+    pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "",
+         memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
     text_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, (double)planned) : "-");
-    text_in(b, "td", "n dim", all > 0 ? lf_fmt_duration(u, sizeof u, all * (double)(nodes * ranks * (cpus > 0 ? cpus : 1))) : "-");
+    text_in(b, "td", "n dim",
+            all > 0 ? lf_fmt_duration(u, sizeof u,
+                                      all * (double)(nodes * ranks * (cpus > 0 ? cpus : 1)))
+                    : "-");
     lf_buf_adds(b, "</tr>\n");
 }
 
 void lf_report_resources(lf_buf *b, const lf_run_view *v)
 {
-    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th class=\"n\">longest job / asked<th class=\"n\">all jobs"
-                "<th class=\"n\">peak memory / asked<th class=\"n\">planned<th class=\"n\">core time</tr>\n");
+    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th "
+                   "class=\"n\">longest job / asked<th class=\"n\">all jobs"
+                   "<th class=\"n\">peak memory / asked<th class=\"n\">planned<th class=\"n\">core "
+                   "time</tr>\n");
     for (size_t i = 0; i < v->n; i++)
         resource_row(b, &v->stages[i]);
     lf_buf_adds(b, "</table></div>\n");
@@ -288,15 +322,22 @@ void lf_report_lineage(lf_buf *b, const lf_run_view *v)
         {
             lf_buf_adds(b, "<tr><td class=\"dim\">made ");
             lf_html_text(b, name);
-            lf_buf_addf(b, "</td><td>%s in %lld file%s, <code>", lf_fmt_bytes(bytes, sizeof bytes, json_number_value(json_object_get(o, "bytes"))),
-                        (long long)num(o, "files", 0), num(o, "files", 0) == 1 ? "" : "s");
+            lf_buf_addf(
+                b, "</td><td>%s in %lld file%s, <code>",
+                lf_fmt_bytes(bytes, sizeof bytes, json_number_value(json_object_get(o, "bytes"))),
+                (long long)num(o, "files", 0), num(o, "files", 0) == 1 ? "" : "s");
             lf_html_text(b, str(o, "path"));
             lf_buf_adds(b, "</code></td><td><code class=\"dim\">");
             lf_html_text(b, str(o, "manifest_sha256"));
             lf_buf_adds(b, "</code></td></tr>\n");
         }
-        lf_buf_addf(b, "<tr><td class=\"dim\">spec id</td><td></td><td><code class=\"dim\">%s</code></td></tr>\n", str(s->stage, "spec_id"));
-        lf_buf_addf(b, "<tr><td class=\"dim\">executable</td><td></td><td><code class=\"dim\">%s</code></td></tr></table></div>",
+        lf_buf_addf(b,
+                    "<tr><td class=\"dim\">spec id</td><td></td><td><code "
+                    "class=\"dim\">%s</code></td></tr>\n",
+                    str(s->stage, "spec_id"));
+        lf_buf_addf(b,
+                    "<tr><td class=\"dim\">executable</td><td></td><td><code "
+                    "class=\"dim\">%s</code></td></tr></table></div>",
                     str(json_object_get(s->stage, "exe"), "sha256"));
         if (s->result_dir != NULL) {
             lf_buf_adds(b, "<p class=\"dim\">in <code>");
@@ -353,15 +394,19 @@ static int changes(lf_buf *b, const lf_run_view *v, lf_buf *now, lf_err *err)
         return 0;
     }
     char *copy = rc == 0 ? strdup(now->data) : NULL;
-    json_t *old = rc == 0 ? settings_of(before.data) : NULL, *new = copy != NULL ? settings_of(copy) : NULL, *val;
+    json_t *old = rc == 0 ? settings_of(before.data) : NULL,
+           *new = copy != NULL ? settings_of(copy) : NULL, *val;
     const char *name;
     if (rc == 0 && (old == NULL || new == NULL))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0 && !json_equal(old, new)) {
-        lf_buf_addf(b, "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n", v->run.rev);
+        lf_buf_addf(b,
+                    "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n",
+                    v->run.rev);
         json_object_foreach(new, name, val) if (!json_equal(val, json_object_get(old, name)))
             change_row(b, name, json_object_get(old, name), val);
-        json_object_foreach(old, name, val) if (json_object_get(new, name) == NULL) change_row(b, name, val, NULL);
+        json_object_foreach(old, name, val) if (json_object_get(new, name) == NULL)
+            change_row(b, name, val, NULL);
         lf_buf_adds(b, "</table>\n");
     }
     json_decref(old);
@@ -379,7 +424,10 @@ int lf_report_settings(lf_buf *b, const lf_run_view *v, lf_err *err)
     if (rc == 0 && v->run.rev > 1)
         rc = changes(b, v, &now, err);
     if (rc == 0) {
-        lf_buf_addf(b, "<details><summary>pipeline.ini as resolved for revision %d, with the origin of every value</summary><pre>", v->run.rev);
+        lf_buf_addf(b,
+                    "<details><summary>pipeline.ini as resolved for revision %d, with the origin "
+                    "of every value</summary><pre>",
+                    v->run.rev);
         lf_html_text(b, now.data);
         lf_buf_adds(b, "</pre></details>\n");
     }

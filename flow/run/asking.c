@@ -16,7 +16,8 @@
 
 int lf_ask_roots(json_t **out, const lf_project *p, lf_err *err)
 {
-    return lf_project_roots(out, p, err); /* those whose runs are gone too: the ledger has to hear of it */
+    return lf_project_roots(out, p,
+                            err); /* those whose runs are gone too: the ledger has to hear of it */
 }
 
 int lf_ask_sync(lf_ledger_ingested *out, const lf_project *p, bool everything, lf_err *err)

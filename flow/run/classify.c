@@ -17,16 +17,16 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/run/policy.h"
 #include "flow/record/record.h"
+#include "flow/run/policy.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Log patterns, compared without case; of one line the first that matches wins. */
 enum where {
-    ANY,   /* in any line */
-    LAST,  /* ordinary English: in the last lines only */
-    ABOVE  /* what a scheduler, node or kernel says: why a rank died, whoever says that it did */
+    ANY,  /* in any line */
+    LAST, /* ordinary English: in the last lines only */
+    ABOVE /* what a scheduler, node or kernel says: why a rank died, whoever says that it did */
 };
 static const struct {
     const char *pattern, *cls;
@@ -69,7 +69,8 @@ static const struct {
     {"hangs: beyond the limit of its phase", "rank", ANY, NULL},
     {"all ranks wait and no byte has moved", "rank", ANY, NULL},
     {"died; missing in", "rank", ANY, NULL},
-    {"exited on signal", "crash", ANY, "segmentation fault"}, /* prterun and mpirun of a rank that died */
+    {"exited on signal", "crash", ANY,
+     "segmentation fault"}, /* prterun and mpirun of a rank that died */
     {"exited on signal", "crash", ANY, "aborted"},
     {"exited on signal", "rank", ANY, NULL},
     {"srun: error:", "crash", ANY, ": segmentation fault"},
@@ -94,7 +95,8 @@ static const struct {
     {"not a valid", "bad_input", LAST, NULL},
     {"hash of", "bad_input", LAST, NULL},
 };
-#define LAST_LINES 3   /* a stage says in its last line why it ended; a launcher may add one or two */
+/* a stage says in its last line why it ended; a launcher may add one or two */
+#define LAST_LINES   3
 #define SEARCH_LINES 200
 
 const char *lf_class_advice(const char *cls)
@@ -120,8 +122,8 @@ static const char *class_from_line(const char *line, size_t n, bool last, bool a
     return NULL;
 }
 
-/* From the end backwards: what was said last decides. above: only what stands above the death of a rank. *line and *n: where it was
- * said. */
+/* From the end backwards: what was said last decides. above: only what stands above the death of a
+ * rank. *line and *n: where it was said. */
 static const char *search_log(const char *tail, bool above, const char **line, size_t *n)
 {
     size_t end = tail != NULL ? strlen(tail) : 0;
@@ -154,7 +156,8 @@ static void set(lf_end_class *out, const char *state, const char *cls)
     out->cls = cls;
 }
 
-/* The last line of the log that is not blank: stages end with one line that says what went wrong. */
+/* The last line of the log that is not blank: stages end with one line that says what went
+ * wrong. */
 static void last_line(char *buf, size_t cap, const char *tail)
 {
     buf[0] = '\0';
@@ -184,9 +187,13 @@ static const char *telling_line(char *buf, size_t cap, const char *tail)
     return cls;
 }
 
-static bool is_rank_class(const char *cls) { return strcmp(cls, "rank") == 0; }
+static bool is_rank_class(const char *cls)
+{
+    return strcmp(cls, "rank") == 0;
+}
 
-/* Those who know have said why. That a rank died is not why, where the kernel or the scheduler says it. */
+/* Those who know have said why. That a rank died is not why, where the kernel or the scheduler says
+ * it. */
 static bool by_word(lf_end_class *out, const lf_end_evidence *ev)
 {
     const char *line, *cls = ev->said != NULL ? ev->said->cls : NULL, *above;
@@ -214,8 +221,9 @@ static void by_rank_signal(lf_end_class *out, const lf_end_evidence *ev)
     char line[300];
     const char *cls = telling_line(line, sizeof line, ev->log_tail);
     set(out, "failed", ev->oom_kills > 0 ? "oom" : cls != NULL ? cls : lf_cause_signal(ev->signal));
-    snprintf(out->reason, sizeof out->reason, "a rank was ended by signal %d (SIG%s)%s%s", ev->signal,
-             sigabbrev_np(ev->signal) != NULL ? sigabbrev_np(ev->signal) : "?", cls != NULL ? ": " : "", cls != NULL ? line : "");
+    snprintf(out->reason, sizeof out->reason, "a rank was ended by signal %d (SIG%s)%s%s",
+             ev->signal, sigabbrev_np(ev->signal) != NULL ? sigabbrev_np(ev->signal) : "?",
+             cls != NULL ? ": " : "", cls != NULL ? line : "");
 }
 
 static void by_signal(lf_end_class *out, const lf_end_evidence *ev)
@@ -229,11 +237,13 @@ static void by_signal(lf_end_class *out, const lf_end_evidence *ev)
             return;
         }
         set(out, "failed", log_cls != NULL && strcmp(log_cls, "oom") == 0 ? "oom" : "unknown");
-        snprintf(out->reason, sizeof out->reason, "killed by signal 9 (by a person, or by the kernel for lack of memory)");
+        snprintf(out->reason, sizeof out->reason,
+                 "killed by signal 9 (by a person, or by the kernel for lack of memory)");
         return;
     case SIGXFSZ:
         set(out, "failed", "disk");
-        snprintf(out->reason, sizeof out->reason, "a file grew beyond the limit on file sizes (ulimit -f)");
+        snprintf(out->reason, sizeof out->reason,
+                 "a file grew beyond the limit on file sizes (ulimit -f)");
         return;
     case SIGXCPU:
         set(out, "failed", "timeout");
@@ -245,7 +255,8 @@ static void by_signal(lf_end_class *out, const lf_end_evidence *ev)
     case SIGILL:
     case SIGFPE:
         set(out, "failed", "crash");
-        snprintf(out->reason, sizeof out->reason, "crashed with signal %d (SIG%s)", ev->signal, sigabbrev_np(ev->signal));
+        snprintf(out->reason, sizeof out->reason, "crashed with signal %d (SIG%s)", ev->signal,
+                 sigabbrev_np(ev->signal));
         return;
     default:
         set(out, "failed", log_cls != NULL ? log_cls : "unknown");
@@ -265,7 +276,8 @@ static void by_exit(lf_end_class *out, const lf_end_evidence *ev)
     } else {
         set(out, "failed", cls != NULL ? cls : "unknown");
     }
-    snprintf(out->reason, sizeof out->reason, "exit %d%s%s", ev->exit_code, line[0] != '\0' ? ": " : "", line);
+    snprintf(out->reason, sizeof out->reason, "exit %d%s%s", ev->exit_code,
+             line[0] != '\0' ? ": " : "", line);
 }
 
 void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
@@ -286,11 +298,14 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
                  ev->timed_out ? " before its time limit" : "");
     } else if (ev->timed_out && !ev->exited) {
         set(out, "failed", "timeout");
-        snprintf(out->reason, sizeof out->reason, "did not stop within its time limit and was killed");
+        snprintf(out->reason, sizeof out->reason,
+                 "did not stop within its time limit and was killed");
     } else if (ev->stopping && !ev->exited &&
-               (ev->signal == SIGTERM || ev->signal == SIGINT || ev->signal == SIGUSR2 || ev->signal == SIGKILL)) {
+               (ev->signal == SIGTERM || ev->signal == SIGINT || ev->signal == SIGUSR2 ||
+                ev->signal == SIGKILL)) {
         set(out, "stopped", "preempted");
-        snprintf(out->reason, sizeof out->reason, "ended on request before it reached a safe point (signal %d)", ev->signal);
+        snprintf(out->reason, sizeof out->reason,
+                 "ended on request before it reached a safe point (signal %d)", ev->signal);
     } else if (by_word(out, ev)) {
         /* said */
     } else if (!ev->exited && ev->of_rank) {
@@ -322,7 +337,8 @@ static const struct {
     int status;
     const char *state, *cls, *reason;
 } pbs_status[] = {
-    {-29, "failed", "timeout", "the scheduler ended it at its time limit"}, /* OpenPBS, PBS Pro: src/include/job.h */
+    {-29, "failed", "timeout",
+     "the scheduler ended it at its time limit"}, /* OpenPBS, PBS Pro: src/include/job.h */
     {-28, "failed", "timeout", "it used up its CPU time"},
     {-27, "failed", "oom", "it used more memory than it asked for"},
     {-26, "failed", "oom", "it used more virtual memory than it asked for"},
@@ -340,7 +356,8 @@ static bool by_job_word(lf_end_class *out, const char *word)
         size_t n = strlen(job_words[i].word);
         /* "CANCELLED by 1000", and words that a narrow column cut: "OUT_OF_ME+" */
         size_t cut = strcspn(word, "+");
-        if (strncmp(word, job_words[i].word, n) != 0 && !(word[cut] == '+' && cut >= 4 && strncmp(word, job_words[i].word, cut) == 0))
+        if (strncmp(word, job_words[i].word, n) != 0 &&
+            !(word[cut] == '+' && cut >= 4 && strncmp(word, job_words[i].word, cut) == 0))
             continue;
         set(out, job_words[i].state, job_words[i].cls);
         snprintf(out->reason, sizeof out->reason, "%s", job_words[i].reason);
@@ -354,7 +371,8 @@ static bool by_pbs_status(lf_end_class *out, int status)
     for (size_t i = 0; i < COUNT(pbs_status); i++)
         if (pbs_status[i].status == status) {
             set(out, pbs_status[i].state, pbs_status[i].cls);
-            snprintf(out->reason, sizeof out->reason, "%s (Exit_status %d)", pbs_status[i].reason, status);
+            snprintf(out->reason, sizeof out->reason, "%s (Exit_status %d)", pbs_status[i].reason,
+                     status);
             return true;
         }
     return false;
@@ -375,14 +393,23 @@ void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev)
     if (p == NULL && ev->exited && (exit == 126 || exit == 127))
         p = lf_policy_of("launch");
     else if (p == NULL && (!ev->exited || sig > 0 || exit == 0))
-        p = lf_policy_of("lost"); /* it went away, or ended well in the scheduler's eyes, without our record: do it again */
+        p = lf_policy_of(
+            /* it went away, or ended well in the scheduler's eyes, without our record: do it
+             * again */
+            "lost");
     else if (p == NULL)
         p = lf_policy_of("unknown");
-    set(out, p->act == LF_POLICY_RETRY || p->act == LF_POLICY_CONTINUE || p->act == LF_POLICY_NODE ? "stopped" : "failed", p->cls);
+    set(out,
+        p->act == LF_POLICY_RETRY || p->act == LF_POLICY_CONTINUE || p->act == LF_POLICY_NODE
+            ? "stopped"
+            : "failed",
+        p->cls);
     if (sig > 0)
-        snprintf(out->reason, sizeof out->reason, "the job ended by signal %d without an end record", sig);
+        snprintf(out->reason, sizeof out->reason,
+                 "the job ended by signal %d without an end record", sig);
     else if (ev->exited)
-        snprintf(out->reason, sizeof out->reason, "the job ended with exit code %d and without an end record", exit);
+        snprintf(out->reason, sizeof out->reason,
+                 "the job ended with exit code %d and without an end record", exit);
     else
         snprintf(out->reason, sizeof out->reason, "the job is gone without an end record");
 }
@@ -418,8 +445,9 @@ char *lf_log_tail(const char *path, size_t max_bytes, lf_err *err)
 
 static bool looks_like_error(const char *line, size_t n)
 {
-    static const char *const words[] = {"error", "fail", "cannot", "refused", "killed", "abort", "denied", "no space",
-                                        "hangs", "died", "is gone"};
+    static const char *const words[] = {"error",  "fail",  "cannot", "refused",
+                                        "killed", "abort", "denied", "no space",
+                                        "hangs",  "died",  "is gone"};
     char copy[512];
     if (n >= sizeof copy)
         n = sizeof copy - 1;
@@ -431,7 +459,8 @@ static bool looks_like_error(const char *line, size_t n)
     return false;
 }
 
-/* From the end backwards: the last two lines always, then lines that look like errors, until there are `max`. */
+/* From the end backwards: the last two lines always, then lines that look like errors, until there
+ * are `max`. */
 json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err)
 {
     json_t *out = json_array();

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a stage ended: exit status, signal, kernel evidence and the last lines of its log give one class of failure, and
- * policy.h says what follows from it. What a scheduler says of a job that left no end record is the same question.
+ * Why a stage ended: exit status, signal, kernel evidence and the last lines of its log give one
+ * class of failure, and policy.h says what follows from it. What a scheduler says of a job that
+ * left no end record is the same question.
  *
- * Order of evidence: an exit code or signal that has a meaning of its own; the kernel's count; what the stage, its launcher or the
- * watchdog of its ranks have said (engine/base/cause.h); and, where nobody said anything, the log, newest line first.
- * Words that are ordinary English ("truncated", "corrupt") count in the last lines only, where a stage says why it ended.
+ * Order of evidence: an exit code or signal that has a meaning of its own; the kernel's count; what
+ * the stage, its launcher or the watchdog of its ranks have said (engine/base/cause.h); and, where
+ * nobody said anything, the log, newest line first. Words that are ordinary English ("truncated",
+ * "corrupt") count in the last lines only, where a stage says why it ended.
  */
 #ifndef LF_FLOW_CLASSIFY_H
 #define LF_FLOW_CLASSIFY_H
@@ -18,16 +20,18 @@
 #include "engine/base/err.h"
 
 typedef struct lf_end_evidence {
-    bool exited;    /* exit_code is valid; otherwise signal is */
+    bool exited; /* exit_code is valid; otherwise signal is */
     int exit_code;
     int signal;
-    bool of_rank;   /* the signal is that of a rank, as its launcher reports it */
-    bool timed_out; /* we ended it because its time was over */
-    bool cancelled; /* a cancel was asked for */
-    bool stopping;  /* a stop signal was passed on before it ended */
-    bool term;      /* the wrapper got SIGTERM itself */
+    bool of_rank;    /* the signal is that of a rank, as its launcher reports it */
+    bool timed_out;  /* we ended it because its time was over */
+    bool cancelled;  /* a cancel was asked for */
+    bool stopping;   /* a stop signal was passed on before it ended */
+    bool term;       /* the wrapper got SIGTERM itself */
     bool superseded; /* a newer epoch exists: whatever it made may not be published */
-    long oom_kills; /* how many the kernel counted in our control group since the start, 0 when unknown */
+    long
+        /* how many the kernel counted in our control group since the start, 0 when unknown */
+        oom_kills;
     const lf_cause *said; /* NULL: nobody said why */
     const char *log_tail;
 } lf_end_evidence;
@@ -42,21 +46,30 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev);
 
 /* A job that ended without an end record of ours. Never done: absence is not success. */
 typedef struct lf_job_evidence {
-    const char *word;     /* the scheduler's word for its state: "TIMEOUT", "NODE_FAIL", "CANCELLED by 123", "F", ...; may be NULL */
-    bool pbs;             /* exit is an Exit_status of PBS: negative causes, 256 + signal */
-    bool exited;          /* exit and signal are known */
+    const char *
+        /* the scheduler's word for its state: "TIMEOUT", "NODE_FAIL", "CANCELLED by 123", "F", ...;
+         * may be NULL */
+        word;
+    bool pbs;    /* exit is an Exit_status of PBS: negative causes, 256 + signal */
+    bool exited; /* exit and signal are known */
     int exit, signal;
-    const char *log_tail; /* of the job's own output, where srun, slurmstepd and the node's daemon write; may be NULL */
+    const char *
+        /* of the job's own output, where srun, slurmstepd and the node's daemon write; may be
+         * NULL */
+        log_tail;
 } lf_job_evidence;
 void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev);
 /* What to do about a class, one sentence, "" when there is nothing to say. */
 const char *lf_class_advice(const char *cls);
 
-/* The end of a log file as text without control bytes (at most max_bytes), owned; "" when there is none. */
+/* The end of a log file as text without control bytes (at most max_bytes), owned; "" when there is
+ * none. */
 char *lf_log_tail(const char *path, size_t max_bytes, lf_err *err);
-/* The lines of a tail that say most about a failure: the last `max` lines, those that look like errors preferred. */
+/* The lines of a tail that say most about a failure: the last `max` lines, those that look like
+ * errors preferred. */
 json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err);
-/* Kernel's count of out-of-memory kills in this process's control group, -1 when it does not say. */
+/* Kernel's count of out-of-memory kills in this process's control group, -1 when it does not
+ * say. */
 long lf_oom_kills(void);
 
 #endif

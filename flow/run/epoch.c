@@ -18,7 +18,7 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 
-#define EPOCH_MAX 1000000
+#define EPOCH_MAX        1000000
 #define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
 
 static int epoch_path(char out[PATH_MAX], const char *stage_dir, int epoch, lf_err *err)
@@ -28,7 +28,8 @@ static int epoch_path(char out[PATH_MAX], const char *stage_dir, int epoch, lf_e
     return 0;
 }
 
-/* No gaps, so the highest is found by doubling and halving without trusting a cached directory listing. */
+/* No gaps, so the highest is found by doubling and halving without trusting a cached directory
+ * listing. */
 static int find_highest(int *out, const char *stage_dir, lf_err *err)
 {
     char path[PATH_MAX];
@@ -56,17 +57,22 @@ static int find_highest(int *out, const char *stage_dir, lf_err *err)
     return 0;
 }
 
-static bool is_commit(const json_t *record) { return json_object_get(record, "lf_done") != NULL; }
+static bool is_commit(const json_t *record)
+{
+    return json_object_get(record, "lf_done") != NULL;
+}
 
 /* Finish a commit whose writer died between its two links. */
 static void repair_done(const char *stage_dir, int highest, const json_t *record)
 {
     char from[PATH_MAX], to[PATH_MAX];
     if (epoch_path(from, stage_dir, highest, NULL) < 0 ||
-        snprintf(to, sizeof to, "%s/%d.%d/done.json", stage_dir, (int)json_integer_value(json_object_get(record, "attempt")),
+        snprintf(to, sizeof to, "%s/%d.%d/done.json", stage_dir,
+                 (int)json_integer_value(json_object_get(record, "attempt")),
                  (int)json_integer_value(json_object_get(record, "epoch"))) >= (int)sizeof to)
         return;
-    if (!lf_io_exists(to) && link(from, to) == 0) /* a read-only project, or a purged directory, is left as it is */
+    if (!lf_io_exists(to) &&
+        link(from, to) == 0) /* a read-only project, or a purged directory, is left as it is */
         lf_io_fsync_parent(to, NULL);
 }
 
@@ -117,7 +123,8 @@ static bool record_there(const char *stage_dir, int e)
 }
 
 /* The claim's text: what the caller says of itself, and what hooks add. */
-static int make_claim(json_t **out, int attempt, int e, const json_t *record, const lf_epoch_hooks *hooks, lf_err *err)
+static int make_claim(json_t **out, int attempt, int e, const json_t *record,
+                      const lf_epoch_hooks *hooks, lf_err *err)
 {
     json_t *claim = json_deep_copy(record);
     int rc = claim == NULL || json_object_set_new(claim, "lf_epoch", json_integer(1)) < 0 ||
@@ -135,8 +142,8 @@ static int make_claim(json_t **out, int attempt, int e, const json_t *record, co
     return rc;
 }
 
-int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
-                   const lf_epoch_hooks *hooks, lf_err *err)
+int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id,
+                   const json_t *record, const lf_epoch_hooks *hooks, lf_err *err)
 {
     for (int tries = 0; tries < 1000; tries++) {
         lf_epoch_log l;
@@ -144,7 +151,8 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
         int rc = lf_epoch_read(&l, stage_dir, err);
         if (rc < 0)
             return rc;
-        const char *done_spec = is_commit(l.last) ? json_string_value(json_object_get(l.last, "spec_id")) : NULL;
+        const char *done_spec =
+            is_commit(l.last) ? json_string_value(json_object_get(l.last, "spec_id")) : NULL;
         bool same_attempt = json_integer_value(json_object_get(l.last, "attempt")) == attempt;
         int e = l.highest + 1;
         if (done_spec != NULL && same_attempt && strcmp(done_spec, spec_id) == 0) {
@@ -154,7 +162,8 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
         const int newest = (int)json_integer_value(json_object_get(l.last, "attempt"));
         lf_epoch_fini(&l);
         if (newest > attempt)
-            return lf_fail(err, LF_EBUSY, "%s: attempt %d has begun, so attempt %d is given up", stage_dir, newest, attempt);
+            return lf_fail(err, LF_EBUSY, "%s: attempt %d has begun, so attempt %d is given up",
+                           stage_dir, newest, attempt);
         lf_err local = LF_ERR_INIT;
         rc = make_claim(&claim, attempt, e, record, hooks, err);
         if (rc < 0)
@@ -171,7 +180,8 @@ int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *s
         if (rc != LF_EEXIST)
             return lf_fail(err, rc, "%s", local.text);
     }
-    return lf_fail(err, LF_EBUSY, "%s: cannot claim an epoch; others are faster every time", stage_dir);
+    return lf_fail(err, LF_EBUSY, "%s: cannot claim an epoch; others are faster every time",
+                   stage_dir);
 }
 
 int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t *done, lf_err *err)
@@ -179,8 +189,9 @@ int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t 
     lf_err local = LF_ERR_INIT;
     int rc = link_record(stage_dir, epoch + 1, done, &local);
     if (rc == LF_EEXIST)
-        return lf_fail(err, LF_EBUSY, "%s: epoch %d exists, so epoch %d of attempt %d may no longer publish", stage_dir,
-                       epoch + 1, epoch, attempt);
+        return lf_fail(err, LF_EBUSY,
+                       "%s: epoch %d exists, so epoch %d of attempt %d may no longer publish",
+                       stage_dir, epoch + 1, epoch, attempt);
     if (rc < 0)
         return lf_fail(err, rc, "%s", local.text);
     char from[PATH_MAX], to[PATH_MAX];

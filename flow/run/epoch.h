@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fence of a stage. Names epoch.1, epoch.2, ... in the stage's directory form a log that only grows, because each is
- * made with link(2), which fails where the name exists. A record is a claim or a commit:
+ * The fence of a stage. Names epoch.1, epoch.2, ... in the stage's directory form a log that only
+ * grows, because each is made with link(2), which fails where the name exists. A record is a claim
+ * or a commit:
  *
- *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     incarnation N.E begins
- *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             incarnation N.E is the result
+ *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     incarnation N.E
+ *           begins
+ *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             incarnation N.E is
+ *           the result
  *
- * The commit of epoch E takes the name epoch.(E+1). A newer incarnation claims the same name. One of the two links fails,
- * so a zombie can never publish once a newer epoch exists, and no newer epoch begins once the commit exists without
- * seeing it. Afterwards the commit is linked to N.E/done.json; when a crash comes between, whoever reads the log next
- * makes that link.
+ * The commit of epoch E takes the name epoch.(E+1). A newer incarnation claims the same name. One
+ * of the two links fails, so a zombie can never publish once a newer epoch exists, and no newer
+ * epoch begins once the commit exists without seeing it. Afterwards the commit is linked to
+ * N.E/done.json; when a crash comes between, whoever reads the log next makes that link.
  *
- * Invariants: (1) epochs have no gaps; (2) the highest name decides: claim = that incarnation may still publish,
- * commit = nobody may until a new attempt claims again; (3) records never change.
+ * Invariants: (1) epochs have no gaps; (2) the highest name decides: claim = that incarnation may
+ * still publish, commit = nobody may until a new attempt claims again; (3) records never change.
  */
 #ifndef LF_FLOW_EPOCH_H
 #define LF_FLOW_EPOCH_H
@@ -29,19 +32,22 @@ typedef struct lf_epoch_log {
 int lf_epoch_read(lf_epoch_log *out, const char *stage_dir, lf_err *err);
 void lf_epoch_fini(lf_epoch_log *l);
 
-/* What a claim needs that depends on the record before it. prepare is called with the number of that record and adds members to
- * the claim; drop takes back what it did when another process was faster, or the claim failed. */
+/* What a claim needs that depends on the record before it. prepare is called with the number of
+ * that record and adds members to the claim; drop takes back what it did when another process was
+ * faster, or the claim failed. */
 typedef struct lf_epoch_hooks {
     int (*prepare)(void *user, int highest, json_t *claim, lf_err *err);
     void (*drop)(void *user);
     void *user;
 } lf_epoch_hooks;
 
-/* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim. LF_EEXIST when a commit
- * of spec_id is the highest record (nothing is left to do); LF_EBUSY when a newer attempt has begun. hooks may be NULL. */
-int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id, const json_t *record,
-                   const lf_epoch_hooks *hooks, lf_err *err);
-/* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the marker's contents. */
+/* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim.
+ * LF_EEXIST when a commit of spec_id is the highest record (nothing is left to do); LF_EBUSY when a
+ * newer attempt has begun. hooks may be NULL. */
+int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id,
+                   const json_t *record, const lf_epoch_hooks *hooks, lf_err *err);
+/* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the
+ * marker's contents. */
 int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t *done, lf_err *err);
 /* Does an epoch above this one exist? Cheap; for polling. */
 int lf_epoch_superseded(const char *stage_dir, int epoch);

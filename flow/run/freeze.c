@@ -22,10 +22,10 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/run/leftover.h"
-#include "flow/run/par.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/leftover.h"
+#include "flow/run/par.h"
 
 /* ---- finding ---- */
 
@@ -71,8 +71,9 @@ int lf_exe_find(char **out, const char *name, lf_err *err)
     if (rc < 0)
         return rc;
     return rc == 1 ? 0
-                   : lf_fail(err, LF_ENOENT, "the executable %s is neither beside loong-flow (%s) nor in %s", name, self,
-                             LF_LIBEXECDIR);
+                   : lf_fail(err, LF_ENOENT,
+                             "the executable %s is neither beside loong-flow (%s) nor in %s", name,
+                             self, LF_LIBEXECDIR);
 }
 
 static int describe_one(json_t **out, const char *name, lf_err *err)
@@ -96,7 +97,8 @@ static int describe_one(json_t **out, const char *name, lf_err *err)
 
 int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err)
 {
-    json_t *stages = json_object_get(doc, "stages"), *exe = NULL, *known = json_object(); /* each program is read once */
+    json_t *stages = json_object_get(doc, "stages"), *exe = NULL,
+           *known = json_object(); /* each program is read once */
     int rc = known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
         json_t *st = json_array_get(stages, i);
@@ -110,7 +112,8 @@ int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err)
         if (rc == LF_ENOENT && missing_ok)
             rc = 0;
         else if (rc < 0)
-            rc = lf_fail(err, rc, "stage %s: %s", json_string_value(json_object_get(st, "name")), e.text);
+            rc = lf_fail(err, rc, "stage %s: %s", json_string_value(json_object_get(st, "name")),
+                         e.text);
         else
             rc = lf_json_set_new(st, "exe", exe, err);
     }
@@ -166,13 +169,16 @@ static int check_copy(const char *copy, const char *from, const char *sha, lf_er
     if (rc < 0)
         return rc;
     lf_hash_hex(hex, digest);
-    return strcmp(hex, sha) == 0 ? 0
-                                 : lf_fail(err, LF_EBUSY, "%s changed while the run was prepared; do it again", from);
+    return strcmp(hex, sha) == 0
+               ? 0
+               : lf_fail(err, LF_EBUSY, "%s changed while the run was prepared; do it again", from);
 }
 
-/* Keep a file by content and link it as dir/name. source: where it is, NULL: an executable to be found. The copy is made under a
- * name of its own and then published, so two submits at once are harmless. */
-static int keep_file(const char *data, const char *name, const char *source, const char *sha, const char *bin_dir, lf_err *err)
+/* Keep a file by content and link it as dir/name. source: where it is, NULL: an executable to be
+ * found. The copy is made under a name of its own and then published, so two submits at once are
+ * harmless. */
+static int keep_file(const char *data, const char *name, const char *source, const char *sha,
+                     const char *bin_dir, lf_err *err)
 {
     char kept[PATH_MAX], tmp[PATH_MAX], dir[PATH_MAX], link_to[PATH_MAX];
     char *from = NULL;
@@ -186,7 +192,9 @@ static int keep_file(const char *data, const char *name, const char *source, con
     if (rc == 0)
         rc = lf_io_mkdirs(dir, 0750, err);
     if (rc == 0 && !lf_io_exists(kept)) {
-        rc = source == NULL ? lf_exe_find(&from, name, err) : (from = lf_strdup(source, err)) == NULL ? LF_ENOMEM : 0;
+        rc = source == NULL                            ? lf_exe_find(&from, name, err)
+             : (from = lf_strdup(source, err)) == NULL ? LF_ENOMEM
+                                                       : 0;
         unlink(tmp);
         if (rc == 0)
             rc = copy_file(from, tmp, err);
@@ -208,8 +216,9 @@ static int freeze_exes(const char *data, const json_t *doc, const char *bin_dir,
     int rc = lf_io_mkdirs(bin_dir, 0750, err);
     json_t *stages = json_object_get(doc, "stages");
     for (size_t i = 0; rc == 0 && i <= json_array_size(stages); i++) {
-        json_t *exe = i < json_array_size(stages) ? json_object_get(json_array_get(stages, i), "exe")
-                                                  : json_object_get(doc, "loong_flow");
+        json_t *exe = i < json_array_size(stages)
+                          ? json_object_get(json_array_get(stages, i), "exe")
+                          : json_object_get(doc, "loong_flow");
         const char *name = json_string_value(json_object_get(exe, "path"));
         const char *sha = json_string_value(json_object_get(exe, "sha256"));
         if (name == NULL || sha == NULL)
@@ -219,8 +228,9 @@ static int freeze_exes(const char *data, const json_t *doc, const char *bin_dir,
     return rc == 0 ? lf_io_fsync_path(bin_dir, err) : rc;
 }
 
-/* A bundle (`make bundle`) carries shared libraries in ../lib/loong-flow, named one a line in LIBS; its executables look there relative
- * to themselves. Their frozen copies look in the revision, so the libraries are frozen too. */
+/* A bundle (`make bundle`) carries shared libraries in ../lib/loong-flow, named one a line in LIBS;
+ * its executables look there relative to themselves. Their frozen copies look in the revision, so
+ * the libraries are frozen too. */
 static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
 {
     char self[PATH_MAX], from[PATH_MAX], dir[PATH_MAX], name[PATH_MAX], list[PATH_MAX];
@@ -234,7 +244,8 @@ static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
     if (rc == 0 && lf_io_exists(list))
         rc = lf_io_read_file(list, (size_t)1 << 20, &text, err);
     char *save = NULL;
-    for (char *l = rc == 0 ? strtok_r(text.data, "\n", &save) : NULL; rc == 0 && l != NULL; l = strtok_r(NULL, "\n", &save)) {
+    for (char *l = rc == 0 ? strtok_r(text.data, "\n", &save) : NULL; rc == 0 && l != NULL;
+         l = strtok_r(NULL, "\n", &save)) {
         if (l[0] == '/' || strstr(l, "..") != NULL)
             rc = lf_fail(err, LF_EFORMAT, "%s: not a name below it: %.80s", list, l);
         if (rc < 0)
@@ -257,7 +268,8 @@ static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
         lf_hash_hex(hex, digest);
         rc = keep_file(data, name, from, hex, dir, err);
     }
-    if (rc == 0 && text.len > 0) { /* so that a command started from the revision finds the list too */
+    if (rc == 0 &&
+        text.len > 0) { /* so that a command started from the revision finds the list too */
         rc = lf_path_set(dir, err, "%s/lib/loong-flow/LIBS", rev_dir);
         lf_buf_clear(&text);
         if (rc == 0)
@@ -271,8 +283,9 @@ static int freeze_libs(const char *data, const char *rev_dir, lf_err *err)
 
 /* ---- runs and revisions ---- */
 
-/* data_dir, DATA/<project id>, its runs and the run itself: those that are new get the modes and group of `share`, each before
- * the next is made in it, so that everything below inherits the group. */
+/* data_dir, DATA/<project id>, its runs and the run itself: those that are new get the modes and
+ * group of `share`, each before the next is made in it, so that everything below inherits the
+ * group. */
 static int make_shared_dirs(const char *data, const char *run_dir, const char *share, lf_err *err)
 {
     char dir[4][PATH_MAX];
@@ -295,7 +308,8 @@ static int make_shared_dirs(const char *data, const char *run_dir, const char *s
     return rc;
 }
 
-int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share, lf_err *err)
+int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share,
+                  lf_err *err)
 {
     lf_run r;
     memset(&r, 0, sizeof r);
@@ -325,7 +339,8 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
     return rc;
 }
 
-static int run_event(const lf_run *r, const lf_project *p, const json_t *doc, const char *ini_text, lf_err *err)
+static int run_event(const lf_run *r, const lf_project *p, const json_t *doc, const char *ini_text,
+                     lf_err *err)
 {
     char user[128], host[256], hex[LF_HASH_HEX];
     uint8_t digest[LF_HASH_BYTES];
@@ -335,9 +350,10 @@ static int run_event(const lf_run *r, const lf_project *p, const json_t *doc, co
     if (rc < 0)
         return rc;
     lf_hash_hex(hex, digest);
-    json_t *d = json_pack("{s:O, s:s, s:s, s:s, s:s, s:s, s:s}", "name", json_object_get(doc, "name"), "project", p->id,
-                          "config_sha256", hex, "config_text", ini_text, "user", user, "host", host, "version",
-                          PACKAGE_VERSION);
+    json_t *d =
+        json_pack("{s:O, s:s, s:s, s:s, s:s, s:s, s:s}", "name", json_object_get(doc, "name"),
+                  "project", p->id, "config_sha256", hex, "config_text", ini_text, "user", user,
+                  "host", host, "version", PACKAGE_VERSION);
     return lf_record_event(r->dir, r->id, NULL, 0, 0, "run", d, err);
 }
 
@@ -350,14 +366,15 @@ static json_t *event_inputs(const json_t *stage)
         json_t *in = json_array_get(inputs, i), *refs = json_object_get(in, "refs");
         const char *opt = json_string_value(json_object_get(in, "option"));
         for (size_t k = 0; k < json_array_size(refs); k++)
-            json_array_append_new(out, json_pack("{s:s, s:O, s:O}", "name", opt, "stage",
-                                                 json_object_get(json_array_get(refs, k), "stage"), "output",
-                                                 json_object_get(json_array_get(refs, k), "output")));
-        const char *hash = json_string_value(
-            json_array_get(json_object_get(spec, opt), (size_t)json_integer_value(json_object_get(in, "index"))));
+            json_array_append_new(
+                out, json_pack("{s:s, s:O, s:O}", "name", opt, "stage",
+                               json_object_get(json_array_get(refs, k), "stage"), "output",
+                               json_object_get(json_array_get(refs, k), "output")));
+        const char *hash = json_string_value(json_array_get(
+            json_object_get(spec, opt), (size_t)json_integer_value(json_object_get(in, "index"))));
         if (json_array_size(refs) == 0 && hash != NULL && lf_str_has_prefix(hash, "sha256:"))
-            json_array_append_new(out, json_pack("{s:s, s:O, s:s}", "name", opt, "path", json_object_get(in, "text"),
-                                                 "sha256", hash + 7));
+            json_array_append_new(out, json_pack("{s:s, s:O, s:s}", "name", opt, "path",
+                                                 json_object_get(in, "text"), "sha256", hash + 7));
     }
     return out;
 }
@@ -374,10 +391,11 @@ static int stage_event(void *user, size_t i, lf_err *err)
     json_t *st = json_array_get(json_object_get(f->doc, "stages"), i), *options = json_object();
     for (size_t k = 0; k < 3; k++)
         json_object_update(options, json_object_get(st, classes[k]));
-    json_t *d = json_pack("{s:O, s:i, s:O, s:O, s:O, s:o, s:o, s:O}", "kind", json_object_get(st, "kind"), "seq", (int)i, "spec_id",
-                          json_object_get(st, "spec_id"), "spec_version", json_object_get(st, "spec_version"), "outputs",
-                          json_object_get(st, "outputs"), "options", options, "inputs", event_inputs(st), "after",
-                          json_object_get(st, "deps"));
+    json_t *d = json_pack(
+        "{s:O, s:i, s:O, s:O, s:O, s:o, s:o, s:O}", "kind", json_object_get(st, "kind"), "seq",
+        (int)i, "spec_id", json_object_get(st, "spec_id"), "spec_version",
+        json_object_get(st, "spec_version"), "outputs", json_object_get(st, "outputs"), "options",
+        options, "inputs", event_inputs(st), "after", json_object_get(st, "deps"));
     json_t *sha = json_object_get(json_object_get(st, "exe"), "sha256");
     if (d != NULL && sha != NULL)
         json_object_set(d, "exe_sha256", sha);
@@ -414,15 +432,16 @@ static int next_rev_dir(int *rev, char dir[PATH_MAX], const lf_run *run, lf_err 
 }
 
 /* The document as it is frozen. New reference, NULL with err. */
-static json_t *frozen_form(const lf_run *run, const lf_project *p, int rev, const json_t *doc, lf_err *err)
+static json_t *frozen_form(const lf_run *run, const lf_project *p, int rev, const json_t *doc,
+                           lf_err *err)
 {
     json_t *copy = json_deep_copy(doc);
     char user[128], host[256];
     lf_record_user(user, sizeof user);
     lf_record_host(host, sizeof host);
-    json_t *head = json_pack("{s:i, s:s, s:i, s:s, s:f, s:s, s:s, s:s}", "lf_plan", 1, "run", run->id, "rev", rev,
-                             "project_id", p->id, "created", lf_wall_s(), "user", user, "host", host, "version",
-                             PACKAGE_VERSION);
+    json_t *head = json_pack("{s:i, s:s, s:i, s:s, s:f, s:s, s:s, s:s}", "lf_plan", 1, "run",
+                             run->id, "rev", rev, "project_id", p->id, "created", lf_wall_s(),
+                             "user", user, "host", host, "version", PACKAGE_VERSION);
     if (copy == NULL || head == NULL || json_object_update(copy, head) < 0) {
         lf_fail(err, LF_ENOMEM, "out of memory");
         json_decref(copy);
@@ -432,8 +451,8 @@ static json_t *frozen_form(const lf_run *run, const lf_project *p, int rev, cons
     return copy;
 }
 
-static int fill_revision(const char *dir, const lf_run *run, const lf_project *p, const json_t *copy, const char *ini_text,
-                         lf_err *err)
+static int fill_revision(const char *dir, const lf_run *run, const lf_project *p,
+                         const json_t *copy, const char *ini_text, lf_err *err)
 {
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/bin", dir);
@@ -450,7 +469,8 @@ static int fill_revision(const char *dir, const lf_run *run, const lf_project *p
     if (rc == 0)
         rc = stage_events(run, copy, err);
     if (rc == 0)
-        rc = lf_record_publish(dir, "plan.json", copy, err); /* last: until now the revision does not exist */
+        rc = lf_record_publish(dir, "plan.json", copy,
+                               err); /* last: until now the revision does not exist */
     return rc;
 }
 
@@ -461,7 +481,8 @@ static int no_room(const lf_run *run, lf_err *err, int rc)
     bool full = err->errnum == ENOSPC || err->errnum == EDQUOT;
     lf_err e = *err;
     int n = full ? (int)sizeof e.text / 2 : (int)sizeof e.text;
-    snprintf(err->text, sizeof err->text, "run %s could not be written, nothing of it is kept: %.*s%s", run->id, n, e.text,
+    snprintf(err->text, sizeof err->text,
+             "run %s could not be written, nothing of it is kept: %.*s%s", run->id, n, e.text,
              full ? "; make room (`loong-flow gc` shows what may go) or set another data_dir" : "");
     return rc;
 }
@@ -476,7 +497,8 @@ int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini
         return rc;
     json_t *copy = frozen_form(run, p, rev, doc, err);
     rc = copy == NULL ? LF_ENOMEM : fill_revision(dir, run, p, copy, ini_text, err);
-    /* The last step may have failed behind the plan (its directory could not be synced): then it stands. */
+    /* The last step may have failed behind the plan (its directory could not be synced): then it
+     * stands. */
     if (rc < 0 && (lf_path_set(plan, NULL, "%s/plan.json", dir) < 0 || !lf_io_exists(plan)))
         lf_leftover_drop(run->data, dir);
     if (rc < 0) {

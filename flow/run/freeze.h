@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Freezing: a run's revision holds everything its jobs read, so that later edits and upgrades touch only the next submit.
- * Executables are kept once per content in DATA/<project id>/exe/<sha256> and linked into the revision.
+ * Freezing: a run's revision holds everything its jobs read, so that later edits and upgrades touch
+ * only the next submit. Executables are kept once per content in DATA/<project id>/exe/<sha256> and
+ * linked into the revision.
  */
 #ifndef LF_FLOW_FREEZE_H
 #define LF_FLOW_FREEZE_H
@@ -11,19 +12,21 @@
 #include "engine/base/err.h"
 #include "flow/run/project.h"
 
-/* Find a program: $LOONG_LIBEXEC, beside this program, beside it in stages/ or ../stages/, ../libexec/loong-flow,
- * the installed libexec directory. "loong-flow" is this program itself. Owned path. */
+/* Find a program: $LOONG_LIBEXEC, beside this program, beside it in stages/ or ../stages/,
+ * ../libexec/loong-flow, the installed libexec directory. "loong-flow" is this program itself.
+ * Owned path. */
 int lf_exe_find(char **out, const char *name, lf_err *err);
 
-/* Set "exe": {"path","sha256"} in every stage and "loong_flow": {...} in the document. missing_ok: leave "exe" out where
- * the executable is not there. */
+/* Set "exe": {"path","sha256"} in every stage and "loong_flow": {...} in the document. missing_ok:
+ * leave "exe" out where the executable is not there. */
 int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err);
 
 /* A new run below the data root of doc: directory with the modes of its share. */
-int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share, lf_err *err);
+int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share,
+                  lf_err *err);
 
-/* Freeze doc as the next revision of run (run->rev, run->doc are set) with the resolved INI text beside it, and record
- * the run and stage events. doc: borrowed; its "adopted" members are kept. */
+/* Freeze doc as the next revision of run (run->rev, run->doc are set) with the resolved INI text
+ * beside it, and record the run and stage events. doc: borrowed; its "adopted" members are kept. */
 int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini_text, lf_err *err);
 
 #endif

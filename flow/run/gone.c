@@ -12,11 +12,12 @@
 
 #include "db/ledger.h"
 #include "engine/base/io.h"
-#include "flow/run/asking.h"
 #include "flow/record/record.h"
+#include "flow/run/asking.h"
 
 #define REMEDY                                                                                     \
-    "mount or restore it; without it `loong-flow run` begins anew, and `loong-flow ledger rebuild` " \
+    "mount or restore it; without it `loong-flow run` begins anew, and `loong-flow ledger "        \
+    "rebuild` "                                                                                    \
     "forgets its runs"
 
 int lf_gone_data(const lf_project *p, lf_err *err)
@@ -58,7 +59,8 @@ static int ask_ledger(const lf_project *p, const char *word, lf_err *err)
     if (rc == 0 && id != NULL && !is_there(roots, id))
         rc = lf_fail(err, LF_ENOENT,
                      "the directory of run %s is gone; restore it, or let `loong-flow ledger "
-                     "rebuild` forget the run", id);
+                     "rebuild` forget the run",
+                     id);
     json_decref(roots);
     free(id);
     lf_ledger_close(l);

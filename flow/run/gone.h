@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs and data directories that were there and are not: taken away by hand, or not mounted. The roots of the project
- * and the ledger remember them, so that nobody is told that there never were any.
+ * Runs and data directories that were there and are not: taken away by hand, or not mounted. The
+ * roots of the project and the ledger remember them, so that nobody is told that there never were
+ * any.
  */
 #ifndef LF_FLOW_GONE_H
 #define LF_FLOW_GONE_H

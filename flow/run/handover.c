@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Listing and taking what the next start goes on from; see handover.h for the order and why it is safe.
+ * Listing and taking what the next start goes on from; see handover.h for the order and why it is
+ * safe.
  */
 #include "config.h"
 
@@ -26,9 +27,16 @@
 #include "flow/record/record.h"
 
 #define CLAIM_MAX_BYTES ((size_t)64 << 20)
-#define ROUNDS 20 /* listings until nothing vanished between listing and taking; each waits for a prune of the old start */
+#define ROUNDS                                                                                     \
+/* listings until nothing vanished between listing and taking; each waits for a prune of the old
+     * start */
+20
 
-static int number(const json_t *o, const char *key) { return (int)json_integer_value(json_object_get(o, key)); }
+    static int
+    number(const json_t *o, const char *key)
+{
+    return (int)json_integer_value(json_object_get(o, key));
+}
 
 /* ---- listing ---- */
 
@@ -50,18 +58,20 @@ static bool listed(const json_t *list, const char *rel, const char *sha)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *e = json_array_get(list, i);
         const char *s = json_string_value(json_object_get(e, "sha256"));
-        if (strcmp(json_string_value(json_object_get(e, "rel")), rel) == 0 && (sha == NULL || (s != NULL && strcmp(s, sha) == 0)))
+        if (strcmp(json_string_value(json_object_get(e, "rel")), rel) == 0 &&
+            (sha == NULL || (s != NULL && strcmp(s, sha) == 0)))
             return true;
     }
     return false;
 }
 
-static int add(json_t *list, const char *rel, const char *path, int attempt, const char *sha, bool grows, lf_err *err)
+static int add(json_t *list, const char *rel, const char *path, int attempt, const char *sha,
+               bool grows, lf_err *err)
 {
     if (listed(list, rel, sha))
         return 0;
-    json_t *e = json_pack("{s:s, s:s, s:i, s:s*, s:b, s:b}", "rel", rel, "path", path, "attempt", attempt, "sha256", sha, "grows",
-                          grows, "taken", 0);
+    json_t *e = json_pack("{s:s, s:s, s:i, s:s*, s:b, s:b}", "rel", rel, "path", path, "attempt",
+                          attempt, "sha256", sha, "grows", grows, "taken", 0);
     return lf_json_push_new(list, e, err);
 }
 
@@ -76,7 +86,8 @@ static bool manifest_hex(char hex[LF_HASH_HEX], const char *path)
 }
 
 /* One name below an out directory that fits a pattern. start: "1.2", of an attempt. */
-static int add_found(json_t *list, const lf_handover *h, const char *start, int attempt, const char *rel, bool grows, lf_err *err)
+static int add_found(json_t *list, const lf_handover *h, const char *start, int attempt,
+                     const char *rel, bool grows, lf_err *err)
 {
     char path[PATH_MAX], full[PATH_MAX], hex[LF_HASH_HEX];
     int rc = lf_path_set(path, err, "%s/out/%s", start, rel);
@@ -90,9 +101,11 @@ static int add_found(json_t *list, const lf_handover *h, const char *start, int 
 }
 
 /* Names below start/out that fit: the last component may have wild cards. */
-static int scan_pattern(json_t *list, const lf_handover *h, const char *start, int attempt, const json_t *row, lf_err *err)
+static int scan_pattern(json_t *list, const lf_handover *h, const char *start, int attempt,
+                        const json_t *row, lf_err *err)
 {
-    const char *pattern = json_string_value(json_array_get(row, 0)), *slash = pattern != NULL ? strrchr(pattern, '/') : NULL;
+    const char *pattern = json_string_value(json_array_get(row, 0)),
+               *slash = pattern != NULL ? strrchr(pattern, '/') : NULL;
     const bool grows = json_is_true(json_array_get(row, 1));
     char dir[PATH_MAX], rel[PATH_MAX];
     if (pattern == NULL)
@@ -103,7 +116,8 @@ static int scan_pattern(json_t *list, const lf_handover *h, const char *start, i
     if (rc == 0 && d == NULL && errno != ENOENT && errno != ENOTDIR)
         rc = lf_fail_errno(err, "cannot list %s", dir);
     for (const struct dirent *e; d != NULL && rc == 0 && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.' || lf_str_has_suffix(e->d_name, ".tmp") || strstr(e->d_name, ".broken") != NULL ||
+        if (e->d_name[0] == '.' || lf_str_has_suffix(e->d_name, ".tmp") ||
+            strstr(e->d_name, ".broken") != NULL ||
             fnmatch(slash != NULL ? slash + 1 : pattern, e->d_name, FNM_PATHNAME) != 0)
             continue;
         rc = lf_path_set(rel, err, "%.*s%s%s", n, pattern, slash != NULL ? "/" : "", e->d_name);
@@ -121,7 +135,8 @@ static int scan_start(json_t *list, const lf_handover *h, const json_t *claim, l
     int rc = 0;
     snprintf(start, sizeof start, "%d.%d", number(claim, "attempt"), number(claim, "epoch"));
     for (size_t i = 0; rc == 0 && i < json_array_size(h->carry); i++)
-        rc = scan_pattern(list, h, start, number(claim, "attempt"), json_array_get(h->carry, i), err);
+        rc = scan_pattern(list, h, start, number(claim, "attempt"), json_array_get(h->carry, i),
+                          err);
     return rc;
 }
 
@@ -134,20 +149,25 @@ static bool matches(const lf_handover *h, const char *path, const char *sha)
     return sha == NULL ? is_file(full) : manifest_hex(hex, full) && strcmp(hex, sha) == 0;
 }
 
-/* Where what a claim lists is now: where its start has it, where that start was going to have it, or where it was found. */
-static bool locate(char path[PATH_MAX], const lf_handover *h, const json_t *claim, const json_t *entry)
+/* Where what a claim lists is now: where its start has it, where that start was going to have it,
+ * or where it was found. */
+static bool locate(char path[PATH_MAX], const lf_handover *h, const json_t *claim,
+                   const json_t *entry)
 {
-    const char *rel = json_string_value(json_object_get(entry, "rel")), *sha = json_string_value(json_object_get(entry, "sha256"));
+    const char *rel = json_string_value(json_object_get(entry, "rel")),
+               *sha = json_string_value(json_object_get(entry, "sha256"));
     const char *was = json_string_value(json_object_get(entry, "path"));
     const char *staging = json_string_value(json_object_get(claim, "staging"));
-    if (rel == NULL || was == NULL || rel[0] == '/' || was[0] == '/' || strstr(rel, "..") != NULL || strstr(was, "..") != NULL)
+    if (rel == NULL || was == NULL || rel[0] == '/' || was[0] == '/' || strstr(rel, "..") != NULL ||
+        strstr(was, "..") != NULL)
         return false;
     if (json_is_true(json_object_get(entry, "taken"))) {
-        if (lf_path_set(path, NULL, "%d.%d/from/%s", number(claim, "attempt"), number(claim, "epoch"), rel) == 0 &&
+        if (lf_path_set(path, NULL, "%d.%d/from/%s", number(claim, "attempt"),
+                        number(claim, "epoch"), rel) == 0 &&
             matches(h, path, sha))
             return true;
-        if (staging != NULL && strchr(staging, '/') == NULL && lf_path_set(path, NULL, "%s/%s", staging, rel) == 0 &&
-            matches(h, path, sha))
+        if (staging != NULL && strchr(staging, '/') == NULL &&
+            lf_path_set(path, NULL, "%s/%s", staging, rel) == 0 && matches(h, path, sha))
             return true;
     }
     return lf_path_set(path, NULL, "%s", was) == 0 && matches(h, path, sha);
@@ -162,7 +182,8 @@ static int inherit(json_t *list, const lf_handover *h, const json_t *claim, lf_e
         const json_t *e = json_array_get(from, i);
         if (locate(path, h, claim, e))
             rc = add(list, json_string_value(json_object_get(e, "rel")), path, number(e, "attempt"),
-                     json_string_value(json_object_get(e, "sha256")), json_is_true(json_object_get(e, "grows")), err);
+                     json_string_value(json_object_get(e, "sha256")),
+                     json_is_true(json_object_get(e, "grows")), err);
     }
     return rc;
 }
@@ -204,9 +225,11 @@ static int take(const lf_handover *h, const json_t *entry, lf_err *err)
     const char *sha = json_string_value(json_object_get(entry, "sha256"));
     uint8_t digest[LF_HASH_BYTES];
     lf_err why = LF_ERR_INIT;
-    int rc = lf_path_set(from, err, "%s/%s", h->stage_dir, json_string_value(json_object_get(entry, "path")));
+    int rc = lf_path_set(from, err, "%s/%s", h->stage_dir,
+                         json_string_value(json_object_get(entry, "path")));
     if (rc == 0)
-        rc = lf_path_set(to, err, "%s/%s", h->staging, json_string_value(json_object_get(entry, "rel")));
+        rc = lf_path_set(to, err, "%s/%s", h->staging,
+                         json_string_value(json_object_get(entry, "rel")));
     if (rc < 0)
         return rc;
     snprintf(parent, sizeof parent, "%s", to);
@@ -217,14 +240,18 @@ static int take(const lf_handover *h, const json_t *entry, lf_err *err)
         if (rc == 0)
             rc = lf_artifact_take(from, to, digest, &why);
     } else if (rc == 0) {
-        rc = json_is_true(json_object_get(entry, "grows")) ? lf_io_copy(from, to, LF_ARTIFACT_MODE, &why)
-                                                           : lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
+        rc = json_is_true(json_object_get(entry, "grows"))
+                 ? lf_io_copy(from, to, LF_ARTIFACT_MODE, &why)
+                 : lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
     }
     if (rc == 0 || rc == LF_EEXIST) /* a newer start's of the same name stands there */
         return rc == 0 ? 1 : 0;
-    if (rc == LF_EFORMAT || rc == LF_ENOTSUP) /* damage of one checkpoint; the stage would pass it over as well */
+    if (rc == LF_EFORMAT ||
+        rc == LF_ENOTSUP) /* damage of one checkpoint; the stage would pass it over as well */
         lf_log(1, "%s is not handed over: %s", from, why.text);
-    return rc == LF_ENOENT || rc == LF_EFORMAT || rc == LF_ENOTSUP ? 0 : lf_fail(err, rc, "%s", why.text);
+    return rc == LF_ENOENT || rc == LF_EFORMAT || rc == LF_ENOTSUP
+               ? 0
+               : lf_fail(err, rc, "%s", why.text);
 }
 
 static bool usable(const lf_handover *h, const json_t *entry)
@@ -236,11 +263,13 @@ static bool usable(const lf_handover *h, const json_t *entry)
 static bool staged(const lf_handover *h, const json_t *entry)
 {
     char to[PATH_MAX];
-    return lf_path_set(to, NULL, "%s/%s", h->staging, json_string_value(json_object_get(entry, "rel"))) == 0 && lf_io_exists(to);
+    return lf_path_set(to, NULL, "%s/%s", h->staging,
+                       json_string_value(json_object_get(entry, "rel"))) == 0 &&
+           lf_io_exists(to);
 }
 
-/* *whole: nothing that was listed has vanished in the meantime. One whose files are gone while its manifest stays was
- * purged by somebody and will not come back. */
+/* *whole: nothing that was listed has vanished in the meantime. One whose files are gone while its
+ * manifest stays was purged by somebody and will not come back. */
 static int take_all(json_t *list, const lf_handover *h, bool *whole, lf_err *err)
 {
     *whole = true;
@@ -253,7 +282,8 @@ static int take_all(json_t *list, const lf_handover *h, bool *whole, lf_err *err
             return rc;
         json_object_set_new(e, "taken", json_boolean(rc == 1));
         const char *sha = json_string_value(json_object_get(e, "sha256"));
-        *whole = *whole && (rc == 1 || matches(h, json_string_value(json_object_get(e, "path")), sha));
+        *whole =
+            *whole && (rc == 1 || matches(h, json_string_value(json_object_get(e, "path")), sha));
     }
     return 0;
 }
@@ -263,7 +293,8 @@ static int name_staging(lf_handover *h, int epoch, lf_err *err)
     uint64_t r = 0;
     int rc = lf_random_bytes(&r, sizeof r, err);
     if (rc == 0)
-        rc = lf_path_set(h->staging, err, "%s/from-%d-%016llx", h->stage_dir, epoch, (unsigned long long)r);
+        rc = lf_path_set(h->staging, err, "%s/from-%d-%016llx", h->stage_dir, epoch,
+                         (unsigned long long)r);
     return rc;
 }
 
@@ -281,7 +312,8 @@ static void forget_gone(json_t *list, const lf_handover *h)
     for (size_t i = json_array_size(list); i-- > 0;) {
         const json_t *e = json_array_get(list, i);
         if (!json_is_true(json_object_get(e, "taken")) &&
-            !matches(h, json_string_value(json_object_get(e, "path")), json_string_value(json_object_get(e, "sha256"))))
+            !matches(h, json_string_value(json_object_get(e, "path")),
+                     json_string_value(json_object_get(e, "sha256"))))
             json_array_remove(list, i);
     }
 }
@@ -290,7 +322,8 @@ static void forget_gone(json_t *list, const lf_handover *h)
 static int attempt_once(json_t **out, lf_handover *h, int highest, bool *whole, lf_err *err)
 {
     json_t *list = json_array();
-    int rc = list == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : name_staging(h, highest + 1, err);
+    int rc =
+        list == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : name_staging(h, highest + 1, err);
     if (rc == 0)
         rc = list_all(list, h, highest, err);
     if (rc == 0)
@@ -313,7 +346,8 @@ int lf_handover_prepare(void *user, int highest, json_t *claim, lf_err *err)
     int rc = 0;
     if (h->carry == NULL)
         return 0;
-    /* While the old start lives, it may prune what was just listed; then it has published something newer. */
+    /* While the old start lives, it may prune what was just listed; then it has published something
+     * newer. */
     for (int round = 0; rc == 0 && !whole && round < ROUNDS; round++) {
         json_decref(list);
         list = NULL;
@@ -340,22 +374,24 @@ static bool named(const json_t *list, const char *staging)
     size_t n = strlen(staging);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *path = json_string_value(json_object_get(json_array_get(list, i), "path"));
-        if (strncmp(path, staging, n) == 0 && path[n] == '/' && !json_is_true(json_object_get(json_array_get(list, i), "taken")))
+        if (strncmp(path, staging, n) == 0 && path[n] == '/' &&
+            !json_is_true(json_object_get(json_array_get(list, i), "taken")))
             return true;
     }
     return false;
 }
 
-/* Staging directories of starts up to this one: their owners crashed or were too slow, and what they took has been taken again,
- * unless the list says that something of it is only there. */
+/* Staging directories of starts up to this one: their owners crashed or were too slow, and what
+ * they took has been taken again, unless the list says that something of it is only there. */
 static void sweep(const char *stage_dir, int epoch, const json_t *list)
 {
     DIR *d = opendir(stage_dir);
     for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         char path[PATH_MAX];
         int n = 0, end = 0;
-        if (sscanf(e->d_name, "from-%d-%*16[0-9a-f]%n", &n, &end) == 1 && end > 0 && e->d_name[end] == '\0' && n <= epoch &&
-            !named(list, e->d_name) && lf_path_set(path, NULL, "%s/%s", stage_dir, e->d_name) == 0)
+        if (sscanf(e->d_name, "from-%d-%*16[0-9a-f]%n", &n, &end) == 1 && end > 0 &&
+            e->d_name[end] == '\0' && n <= epoch && !named(list, e->d_name) &&
+            lf_path_set(path, NULL, "%s/%s", stage_dir, e->d_name) == 0)
             lf_io_remove_tree(path, NULL); /* what stays only takes room */
     }
     if (d != NULL)

@@ -26,7 +26,10 @@ struct search {
     const char *data;
 };
 
-static bool is_dot(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
 
 static bool is_revision(const char *name)
 {
@@ -134,8 +137,8 @@ static int search_run(struct search *s, const char *id, lf_err *err)
         return half_revisions(s, dir, err);
     if (other > 0)
         return 0; /* somebody has worked in it: its plan was lost, not never written */
-    return propose(s, dir, "of a submit that did not end: a run without a plan",
-                   measure(s, dir, 0), id, err);
+    return propose(s, dir, "of a submit that did not end: a run without a plan", measure(s, dir, 0),
+                   id, err);
 }
 
 static int search_runs(struct search *s, lf_err *err)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a freeze that did not end (killed, no space) has left below a project's data roots, and taking
- * it away: revisions without plan.json, runs without any complete revision, copies of programs that no
- * revision links, and copies that were never finished. A run in which anything else was written is
- * not one of these.
+ * What a freeze that did not end (killed, no space) has left below a project's data roots, and
+ * taking it away: revisions without plan.json, runs without any complete revision, copies of
+ * programs that no revision links, and copies that were never finished. A run in which anything
+ * else was written is not one of these.
  */
 #ifndef LF_FLOW_LEFTOVER_H
 #define LF_FLOW_LEFTOVER_H

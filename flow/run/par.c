@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define THREADS 8
+#define THREADS  8
 #define WORTH_IT 16 /* fewer are done one after the other, in order */
 
 struct work {
@@ -27,7 +27,8 @@ struct work {
 static void *loop(void *arg)
 {
     struct work *w = arg;
-    for (size_t i = atomic_fetch_add(&w->next, 1); i < w->n && !atomic_load(&w->failed); i = atomic_fetch_add(&w->next, 1)) {
+    for (size_t i = atomic_fetch_add(&w->next, 1); i < w->n && !atomic_load(&w->failed);
+         i = atomic_fetch_add(&w->next, 1)) {
         lf_err e = LF_ERR_INIT;
         if (w->fn(w->user, i, &e) >= 0)
             continue;
@@ -48,7 +49,8 @@ int lf_par_each(size_t n, int (*fn)(void *user, size_t i, lf_err *err), void *us
     pthread_t threads[THREADS];
     size_t started = 0;
     pthread_mutex_init(&w.mutex, NULL);
-    while (n >= WORTH_IT && started < THREADS && pthread_create(&threads[started], NULL, loop, &w) == 0)
+    while (n >= WORTH_IT && started < THREADS &&
+           pthread_create(&threads[started], NULL, loop, &w) == 0)
         started++;
     loop(&w); /* this thread works too, alone where there are no others to be had */
     for (size_t i = 0; i < started; i++)

@@ -14,39 +14,52 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define ALL (LF_ACTOR_WRAPPER | LF_ACTOR_LINK | LF_ACTOR_COMMAND)
+#define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
+#define ALL            (LF_ACTOR_WRAPPER | LF_ACTOR_LINK | LF_ACTOR_COMMAND)
 #define STALL_SEGMENTS 2 /* defaults of the resource keys */
-#define RETRIES 2
+#define RETRIES        2
 
 static const lf_policy table[] = {
     {"", LF_POLICY_NONE, 0, 0, "start", ""},
     {"timeout", LF_POLICY_TIME, ALL, 75, "wait while it goes on",
      "resume continues from the last checkpoint; raise time_limit when none was reached"},
-    {"preempted", LF_POLICY_CONTINUE, ALL, 75, "wait while it goes on", "resume continues from the last checkpoint"},
+    {"preempted", LF_POLICY_CONTINUE, ALL, 75, "wait while it goes on",
+     "resume continues from the last checkpoint"},
     {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer incarnation", ""},
-    {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on", "resume continues it"},
-    {"node", LF_POLICY_NODE, ALL, 75, "wait while it goes on", "the node is left out the next time; resume continues it"},
+    {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on",
+     "resume continues it"},
+    {"node", LF_POLICY_NODE, ALL, 75, "wait while it goes on",
+     "the node is left out the next time; resume continues it"},
     {"rank", LF_POLICY_RETRY, ALL, 75, "wait while it goes on",
      "a rank died or hung; the line names it, its host and what it was doing. resume tries again"},
     {"oom", LF_POLICY_MEMORY, LF_ACTOR_WRAPPER | LF_ACTOR_COMMAND, 1, "do not start",
-     "give it more memory, or a smaller micro-batch, shorter sequences or recompute = full; then resume"},
+     "give it more memory, or a smaller micro-batch, shorter sequences or recompute = full; then "
+     "resume"},
     {"oom_device", LF_POLICY_STOP, 0, 1, "do not start",
      "a smaller micro-batch, shorter sequences or recompute = full; then resume"},
-    {"launch", LF_POLICY_STOP, 0, 1, "do not start", "the executable or its ranks did not start; run `loong-flow doctor`"},
-    {"disk", LF_POLICY_STOP, 0, 1, "do not start", "free space or quota in data_dir (gc shows what may go), then resume"},
+    {"launch", LF_POLICY_STOP, 0, 1, "do not start",
+     "the executable or its ranks did not start; run `loong-flow doctor`"},
+    {"disk", LF_POLICY_STOP, 0, 1, "do not start",
+     "free space or quota in data_dir (gc shows what may go), then resume"},
     {"filesystem", LF_POLICY_STOP, 0, 1, "do not start",
      "look at the filesystem and your permissions or credentials on it, then resume"},
     {"diverged", LF_POLICY_STOP, 0, 1, "do not start",
-     "lower the learning rate, lengthen the warm-up or skip the batch; the batch and the weights are kept"},
-    {"bad_input", LF_POLICY_STOP, 0, 1, "do not start", "look at the input named in the message, then resume"},
+     "lower the learning rate, lengthen the warm-up or skip the batch; the batch and the weights "
+     "are kept"},
+    {"bad_input", LF_POLICY_STOP, 0, 1, "do not start",
+     "look at the input named in the message, then resume"},
     {"config", LF_POLICY_STOP, 0, 1, "do not start",
-     "a setting does not fit the data, the model or this machine: change what the message names; as it is, it ends so every time"},
-    {"usage", LF_POLICY_STOP, 0, 1, "do not start", "a setting is wrong for this stage; edit the pipeline, then resume"},
-    {"crash", LF_POLICY_STOP, 0, 1, "do not start", "a bug of the stage: please report it with its log"},
+     "a setting does not fit the data, the model or this machine: change what the message names; "
+     "as it is, it ends so every time"},
+    {"usage", LF_POLICY_STOP, 0, 1, "do not start",
+     "a setting is wrong for this stage; edit the pipeline, then resume"},
+    {"crash", LF_POLICY_STOP, 0, 1, "do not start",
+     "a bug of the stage: please report it with its log"},
     {"stalled", LF_POLICY_STOP, 0, 1, "do not start",
-     "segments end before a step is saved: raise time_limit, or save more often (save_time), then resume"},
-    {"capped", LF_POLICY_STOP, 0, 1, "do not start", "raise max_segments or max_walltime when it may go on, then resume"},
+     "segments end before a step is saved: raise time_limit, or save more often (save_time), then "
+     "resume"},
+    {"capped", LF_POLICY_STOP, 0, 1, "do not start",
+     "raise max_segments or max_walltime when it may go on, then resume"},
     {"cancelled", LF_POLICY_STOP, 0, 77, "do not start", "resume continues it"},
     {"unknown", LF_POLICY_STOP, 0, 1, "do not start", "look at the log; resume tries again"},
 };
@@ -67,7 +80,8 @@ const lf_policy *lf_policy_of(const char *cls)
 
 const char *lf_policy_act_name(enum lf_policy_act act)
 {
-    static const char *const names[] = {"none", "continue", "retry", "more memory", "more time", "other node", "stop"};
+    static const char *const names[] = {"none",      "continue",   "retry", "more memory",
+                                        "more time", "other node", "stop"};
     return names[act];
 }
 
@@ -85,10 +99,13 @@ static const char *end_class(const lf_incarnation *inc)
     return c != NULL ? c : "";
 }
 
-static bool ended(const lf_incarnation *inc) { return inc->end != NULL && inc->done == NULL; }
+static bool ended(const lf_incarnation *inc)
+{
+    return inc->end != NULL && inc->done == NULL;
+}
 
-/* A segment of a chain that came to its end: its time was over, or it was asked to make room. One that a newer incarnation or a
- * person ended is none, and neither is a failure. */
+/* A segment of a chain that came to its end: its time was over, or it was asked to make room. One
+ * that a newer incarnation or a person ended is none, and neither is a failure. */
 static bool segment(const lf_incarnation *inc)
 {
     const char *state = json_string_value(json_object_get(inc->end, "state"));
@@ -101,7 +118,8 @@ static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
 {
     size_t a = (size_t)inc->attempt;
     return inc->attempt >= 1 && a <= s->n_attempts && s->attempts[a - 1] != NULL &&
-           json_equal(json_object_get(s->attempts[a - 1], "spec_id"), json_object_get(s->stage, "spec_id"));
+           json_equal(json_object_get(s->attempts[a - 1], "spec_id"),
+                      json_object_get(s->stage, "spec_id"));
 }
 
 static const lf_incarnation *last_end(const lf_stage_view *s)
@@ -142,7 +160,8 @@ static json_t *blamed(const lf_stage_view *s)
     return list;
 }
 
-/* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its attempt asked for. */
+/* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its
+ * attempt asked for. */
 static int64_t had_of(const lf_stage_view *s, const lf_incarnation *inc, const char *key)
 {
     int64_t v = number(json_object_get(inc->end, "asked"), key);
@@ -151,9 +170,13 @@ static int64_t had_of(const lf_stage_view *s, const lf_incarnation *inc, const c
     return v > 0 || !known ? v : number(json_object_get(s->attempts[a - 1], "resources"), key);
 }
 
-static int64_t times_1_5(int64_t v) { return v > INT64_MAX / 3 ? INT64_MAX / 2 : v + v / 2; }
+static int64_t times_1_5(int64_t v)
+{
+    return v > INT64_MAX / 3 ? INT64_MAX / 2 : v + v / 2;
+}
 
-/* 1.5 times what the last end had, unless the plan asks for that much by now; 0: the plan's own, -1: the cap is reached. */
+/* 1.5 times what the last end had, unless the plan asks for that much by now; 0: the plan's own,
+ * -1: the cap is reached. */
 static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
 {
     int64_t want = times_1_5(had);
@@ -164,14 +187,16 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
     return want > had ? want : planned > had ? 0 : -1;
 }
 
-static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last, const json_t *res)
+static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
+                       const json_t *res)
 {
     char a[32], b[32];
     int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last, "memory_bytes");
     int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "memory_max"));
     if (had <= 0 && planned <= 0) {
         out->automatic = false;
-        snprintf(out->why, sizeof out->why, "ran out of memory; give it a number (memory =), then resume");
+        snprintf(out->why, sizeof out->why,
+                 "ran out of memory; give it a number (memory =), then resume");
     } else if (want < 0) {
         out->automatic = false;
         snprintf(out->why, sizeof out->why, "ran out of memory at %s, which is memory_max",
@@ -184,8 +209,10 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
     }
 }
 
-/* More time only where the last job saved nothing: otherwise the next segment goes on from what it saved. */
-static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last, const json_t *res)
+/* More time only where the last job saved nothing: otherwise the next segment goes on from what it
+ * saved. */
+static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
+                     const json_t *res)
 {
     char a[32], b[32];
     const char *state = json_string_value(json_object_get(last->end, "state"));
@@ -210,17 +237,20 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
 }
 
 /* More than was planned, and the plan is still that: an earlier try had to be given it. */
-static int64_t raised(const json_t *asked, const json_t *stage, const char *key, const char *planned_key)
+static int64_t raised(const json_t *asked, const json_t *stage, const char *key,
+                      const char *planned_key)
 {
     int64_t planned = number(stage, key), had = number(asked, key);
     return planned > 0 && number(asked, planned_key) == planned && had > planned ? had : 0;
 }
 
-/* What earlier tries had to be given stays, also when the last end was of another class (preempted with 1.5 times the memory). */
+/* What earlier tries had to be given stays, also when the last end was of another class (preempted
+ * with 1.5 times the memory). */
 static void keep_earlier(lf_next *out, const lf_stage_view *s)
 {
     for (size_t i = s->n_incs; i-- > 0;) {
-        const json_t *asked = counts(s, &s->incs[i]) ? json_object_get(s->incs[i].end, "asked") : NULL;
+        const json_t *asked =
+            counts(s, &s->incs[i]) ? json_object_get(s->incs[i].end, "asked") : NULL;
         if (out->memory_bytes == 0)
             out->memory_bytes = raised(asked, s->stage, "memory_bytes", "planned_memory_bytes");
         if (out->time_limit_s == 0)
@@ -240,7 +270,8 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
         json_decref(n.exclude);
         n.exclude = NULL;
     }
-    const json_t *res = json_object_get(s->stage, "resources"), *retries = json_object_get(res, "retries");
+    const json_t *res = json_object_get(s->stage, "resources"),
+                 *retries = json_object_get(res, "retries");
     const lf_incarnation *last = last_end(s);
     if (last != NULL) {
         n.cls = end_class(last);
@@ -254,7 +285,8 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
             ask_time(&n, s, last, res);
         else if (n.act == LF_POLICY_NODE)
             snprintf(n.why, sizeof n.why, "a node failed: goes on without it");
-        if (n.act != LF_POLICY_CONTINUE && n.tries > (retries != NULL ? (int)number(res, "retries") : RETRIES))
+        if (n.act != LF_POLICY_CONTINUE &&
+            n.tries > (retries != NULL ? (int)number(res, "retries") : RETRIES))
             n.automatic = false;
     }
     keep_earlier(&n, s);
@@ -285,7 +317,8 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
         if (!counts(s, inc))
             continue;
         const json_t *next = i + 1 < s->n_incs ? s->incs[i + 1].claim : NULL;
-        double until = next != NULL ? json_number_value(json_object_get(next, "t")) : now; /* died without a word */
+        double until = next != NULL ? json_number_value(json_object_get(next, "t"))
+                                    : now; /* died without a word */
         c.walltime_s += lasted(inc, until);
         const json_t *step = json_object_get(inc->end, "step");
         bool gained = step != NULL && (int64_t)json_integer_value(step) > c.step;
@@ -294,7 +327,8 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
         if ((size_t)inc->attempt != s->n_attempts)
             continue;
         c.segments++;
-        /* What failed is bounded by `retries`; what was cut off says nothing; a segment that stopped should have got further. */
+        /* What failed is bounded by `retries`; what was cut off says nothing; a segment that
+         * stopped should have got further. */
         if (segment(inc)) /* one that says no step has none that is known: absence is no progress */
             c.stalled = gained ? 0 : c.stalled + 1;
     }
@@ -308,16 +342,19 @@ const char *lf_chain_capped(const lf_chain_sum *sum, const json_t *res, char *wh
     int64_t patience = stall != NULL ? number(res, "stall_segments") : STALL_SEGMENTS;
     char a[32], b[32];
     if (segments > 0 && sum->segments >= segments) {
-        snprintf(why, cap, "%d segments are over, and max_segments is %lld", sum->segments, (long long)segments);
+        snprintf(why, cap, "%d segments are over, and max_segments is %lld", sum->segments,
+                 (long long)segments);
         return "capped";
     }
     if (wall > 0 && sum->walltime_s >= (double)wall) {
-        snprintf(why, cap, "%s are used up, and max_walltime is %s", lf_fmt_duration(a, sizeof a, sum->walltime_s),
+        snprintf(why, cap, "%s are used up, and max_walltime is %s",
+                 lf_fmt_duration(a, sizeof a, sum->walltime_s),
                  lf_fmt_duration(b, sizeof b, (double)wall));
         return "capped";
     }
     if (patience > 0 && sum->stalled >= patience) {
-        snprintf(why, cap, "no step was gained in %d segments, the furthest is %lld", sum->stalled, (long long)sum->step);
+        snprintf(why, cap, "no step was gained in %d segments, the furthest is %lld", sum->stalled,
+                 (long long)sum->step);
         return "stalled";
     }
     return NULL;

@@ -33,7 +33,8 @@ static int check_dot(const char *dot, lf_err *err)
 {
     struct stat st;
     if (lstat(dot, &st) < 0)
-        return errno == ENOENT ? lf_fail(err, LF_ENOENT, "%s does not exist", dot) : lf_fail_errno(err, "%s", dot);
+        return errno == ENOENT ? lf_fail(err, LF_ENOENT, "%s does not exist", dot)
+                               : lf_fail_errno(err, "%s", dot);
     if (!S_ISDIR(st.st_mode))
         return lf_fail(err, LF_EINVAL, "%s is not a directory (symbolic links are refused)", dot);
     if ((st.st_mode & S_IWOTH) != 0)
@@ -92,7 +93,9 @@ int lf_project_open(lf_project *out, const char *root, bool create, lf_err *err)
         rc = check_dot(p.dot, err);
     if (rc == LF_ENOENT) {
         lf_err_clear(err);
-        lf_fail(err, LF_ENOENT, "%s is not a loong-flow project (no .loong in it); run a pipeline there first", p.root);
+        lf_fail(err, LF_ENOENT,
+                "%s is not a loong-flow project (no .loong in it); run a pipeline there first",
+                p.root);
     }
     if (rc == 0)
         rc = read_identity(&p, path, err);
@@ -134,8 +137,11 @@ int lf_project_find(char **root, const char *start, lf_err *err)
         *slash = '\0';
     }
     free(dir);
-    return lf_fail(err, LF_ENOENT, "no loong-flow project here: neither %s nor a directory above it has a .loong; use "
-                   "--project DIR, or run a pipeline first", start);
+    return lf_fail(
+        err, LF_ENOENT,
+        "no loong-flow project here: neither %s nor a directory above it has a .loong; use "
+        "--project DIR, or run a pipeline first",
+        start);
 }
 
 char *lf_project_data(const lf_project *p, const char *data_dir, lf_err *err)
@@ -179,7 +185,8 @@ static void share_files(const char *dir, gid_t group)
     DIR *d = opendir(dir);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         struct stat st;
-        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            st.st_uid == geteuid() &&
             fchownat(dirfd(d), e->d_name, (uid_t)-1, group, AT_SYMLINK_NOFOLLOW) == 0)
             fchmodat(dirfd(d), e->d_name, 0640, 0);
     }
@@ -200,7 +207,8 @@ int lf_project_share(const lf_project *p, const char *share, lf_err *err)
     char roots[PATH_MAX];
     gid_t group = g->gr_gid;
     int rc = lf_share_dir(p->dot, share, err);
-    if (rc == 0 && snprintf(roots, sizeof roots, "%s/roots", p->dot) < (int)sizeof roots && lf_io_exists(roots))
+    if (rc == 0 && snprintf(roots, sizeof roots, "%s/roots", p->dot) < (int)sizeof roots &&
+        lf_io_exists(roots))
         rc = lf_share_dir(roots, share, err);
     if (rc == 0) {
         share_files(p->dot, group);

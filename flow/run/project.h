@@ -3,15 +3,20 @@
  * The two roots and what lies below them.
  *
  *   PROJECT/.loong/project.json    {"lf_project":1,"id":ULID,"created"}; published once
- *   PROJECT/.loong/roots/NAME      one small file per data_dir, holding it as written in the pipeline
+ *   PROJECT/.loong/roots/NAME      one small file per data_dir, holding it as written in the
+ *                                  pipeline
  *   PROJECT/.loong/ledger.db, lock, hashcache.json
- *   DATA/<project id>/runs/<run>/rev.<K>/{plan.json,pipeline.ini,bin/}     a frozen revision, plan.json published last
+ *   DATA/<project id>/runs/<run>/rev.<K>/{plan.json,pipeline.ini,bin/}     a frozen revision,
+ *     plan.json published last
  *   DATA/<project id>/runs/<run>/<stage>/attempt.<N>.json                  one per submission
- *   DATA/<project id>/runs/<run>/<stage>/epoch.<E>                         claim or commit, see state.h
+ *   DATA/<project id>/runs/<run>/<stage>/epoch.<E>                         claim or commit, see
+ *     state.h
  *   DATA/<project id>/runs/<run>/<stage>/<N>.<E>/                          an incarnation
- *   DATA/<project id>/exe/<sha256>                                         executables, shared by revisions by hard links
+ *   DATA/<project id>/exe/<sha256>                                         executables, shared by
+ *     revisions by hard links
  *
- * DATA is data_dir against the project's directory, so a project with a relative data_dir can be moved as a whole.
+ * DATA is data_dir against the project's directory, so a project with a relative data_dir can be
+ * moved as a whole.
  */
 #ifndef LF_FLOW_PROJECT_H
 #define LF_FLOW_PROJECT_H
@@ -57,25 +62,29 @@ typedef struct lf_run_list {
 
 /* Every known root, as DATA/<project id>: array of paths, new reference. */
 int lf_project_roots(json_t **out, const lf_project *p, lf_err *err);
-/* Every run below every known root. A root that cannot be read is an error: unknown is not absence. */
+/* Every run below every known root. A root that cannot be read is an error: unknown is not
+ * absence. */
 int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err);
 void lf_run_list_fini(lf_run_list *l);
 /* Read the newest complete revision; LF_ENOENT when the run has none (a submit died early). */
 int lf_run_load(lf_run *r, lf_err *err);
 int lf_run_load_rev(lf_run *r, int rev, lf_err *err);
 void lf_run_fini(lf_run *r);
-/* name: an id, a unique prefix or suffix of at least 4 characters, "last" or NULL (the newest). Loaded. */
+/* name: an id, a unique prefix or suffix of at least 4 characters, "last" or NULL (the newest).
+ * Loaded. */
 int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err);
-/* May this user start jobs from this run? Its directory must be the user's or root's, no symbolic link, and not writable
- * by everybody: the executables of its revisions are about to be started. Reading needs no such check. */
+/* May this user start jobs from this run? Its directory must be the user's or root's, no symbolic
+ * link, and not writable by everybody: the executables of its revisions are about to be started.
+ * Reading needs no such check. */
 int lf_run_check_owner(const lf_run *r, lf_err *err);
-/* The same for DATA/<project id> and its runs directory, above the run: who owns these could exchange the run. Absent is
- * well: they are about to be made. */
+/* The same for DATA/<project id> and its runs directory, above the run: who owns these could
+ * exchange the run. Absent is well: they are about to be made. */
 int lf_data_check_owner(const char *data, lf_err *err);
 /* The stage document of a run, or NULL. */
 json_t *lf_run_stage(const lf_run *r, const char *name);
 
-/* Directory modes of `share`: "none" gives 0700, a group 2750 with that group. Sets the umask too. */
+/* Directory modes of `share`: "none" gives 0700, a group 2750 with that group. Sets the umask
+ * too. */
 int lf_share_apply(const char *share, lf_err *err);
 int lf_share_dir(const char *path, const char *share, lf_err *err);
 /* Open .loong with the ledger to the group (none: it stays as it was made, for its owner only). */

@@ -49,8 +49,10 @@ static int list_root(lf_run_list *l, const char *data, lf_err *err)
     int rc = runs == NULL ? LF_ENOMEM : 0;
     DIR *d = rc == 0 ? opendir(runs) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
-        rc = lf_fail_errno(err, "the runs below data_dir cannot be listed, mount or restore it: %s", runs);
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d))
+        rc = lf_fail_errno(err, "the runs below data_dir cannot be listed, mount or restore it: %s",
+                           runs);
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0;
+         e = readdir(d))
         if (lf_ulid_valid(e->d_name))
             rc = add_run(l, data, e->d_name, err);
     if (d != NULL)
@@ -72,7 +74,8 @@ int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
     DIR *d = rc == 0 ? opendir(roots) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot list %s", roots);
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0; e = readdir(d)) {
+    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && rc == 0;
+         e = readdir(d)) {
         if (strlen(e->d_name) != 16 || e->d_name[0] == '.')
             continue;
         lf_buf b;
@@ -81,7 +84,9 @@ int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
         rc = path == NULL ? LF_ENOMEM : lf_io_read_file(path, ROOT_MAX_BYTES, &b, err);
         char *data = rc == 0 ? lf_project_data(p, b.data, err) : NULL;
         if (rc == 0)
-            rc = data == NULL ? LF_ENOMEM : json_array_append_new(list, json_string(data)) < 0 ? LF_ENOMEM : 0;
+            rc = data == NULL                                         ? LF_ENOMEM
+                 : json_array_append_new(list, json_string(data)) < 0 ? LF_ENOMEM
+                                                                      : 0;
         free(data);
         free(path);
         lf_buf_fini(&b);
@@ -135,7 +140,8 @@ static int check_plan(json_t *doc, const char *path, lf_err *err)
 {
     static const char *const strings[] = {"name", "kind", "spec_id"};
     static const char *const arrays[] = {"deps", "inputs", "outputs"};
-    static const char *const objects[] = {"options", "types", "spec", "identity", "numeric", "operational"};
+    static const char *const objects[] = {"options",  "types",   "spec",
+                                          "identity", "numeric", "operational"};
     const char *text = NULL;
     json_t *stages = NULL, *v = NULL;
     int rc = lf_json_get_str(&text, doc, "name", true, path, err);
@@ -175,8 +181,8 @@ int lf_run_load(lf_run *r, lf_err *err)
     char path[PATH_MAX];
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         int64_t k = 0;
-        if (!lf_str_has_prefix(e->d_name, "rev.") || lf_parse_i64(&k, e->d_name + 4, NULL) < 0 || k <= newest ||
-            k > INT_MAX)
+        if (!lf_str_has_prefix(e->d_name, "rev.") || lf_parse_i64(&k, e->d_name + 4, NULL) < 0 ||
+            k <= newest || k > INT_MAX)
             continue;
         snprintf(path, sizeof path, "%s/%s/plan.json", r->dir, e->d_name);
         if (lf_io_exists(path))
@@ -184,8 +190,11 @@ int lf_run_load(lf_run *r, lf_err *err)
     }
     closedir(d);
     if (newest == 0)
-        return lf_fail(err, LF_ENOENT, "run %s has no complete revision (its submit died early, or its rev.* was removed); "
-                       "`loong-flow gc` shows what is left", r->id);
+        return lf_fail(
+            err, LF_ENOENT,
+            "run %s has no complete revision (its submit died early, or its rev.* was removed); "
+            "`loong-flow gc` shows what is left",
+            r->id);
     return lf_run_load_rev(r, newest, err);
 }
 
@@ -232,7 +241,8 @@ static int pick(lf_run **out, lf_run_list *l, const char *name, lf_err *err)
         if (!matches(l->runs[i].id, name))
             continue;
         if (hit != NULL)
-            return lf_fail(err, LF_EINVAL, "\"%s\" fits several runs (%s, %s); give more characters", name, hit->id,
+            return lf_fail(err, LF_EINVAL,
+                           "\"%s\" fits several runs (%s, %s); give more characters", name, hit->id,
                            l->runs[i].id);
         hit = &l->runs[i];
     }
@@ -251,7 +261,8 @@ int lf_run_find(lf_run *out, const lf_project *p, const char *name, lf_err *err)
     lf_run *hit = NULL;
     lf_err e = LF_ERR_INIT;
     rc = pick(&hit, &l, name, &e);
-    if (rc < 0 && (rc != LF_ENOENT || hit != NULL || lf_gone_run(p, name, err) == 0)) /* it may have been there */
+    if (rc < 0 && (rc != LF_ENOENT || hit != NULL ||
+                   lf_gone_run(p, name, err) == 0)) /* it may have been there */
         lf_fail(err, rc, "%s", e.text);
     if (rc == 0) {
         *out = *hit;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choosing stages along the edges of the graph. Stages lie in running order, so one pass in one direction follows them all.
+ * Choosing stages along the edges of the graph. Stages lie in running order, so one pass in one
+ * direction follows them all.
  */
 #include "config.h"
 
@@ -29,8 +30,9 @@ int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err 
     for (size_t i = 0; i < v->n && n < sizeof names / sizeof names[0]; i++)
         names[n++] = name_of(v, i);
     const char *near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name, near != NULL ? "; did you mean " : "",
-                   near != NULL ? near : "", near != NULL ? "?" : "");
+    return lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in this run%s%s%s", name,
+                   near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                   near != NULL ? "?" : "");
 }
 
 void lf_select_after(bool *out, const lf_run_view *v, size_t from)

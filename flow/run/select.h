@@ -14,13 +14,14 @@
 typedef struct lf_select {
     const char *const *only; /* these, whatever they need */
     size_t n_only;
-    const char *until;       /* this one and what it needs */
-    const char *from;        /* this one and what needs it; with until: what lies between */
+    const char *until; /* this one and what it needs */
+    const char *from;  /* this one and what needs it; with until: what lies between */
 } lf_select;
 
 /* out: v->n flags. Nothing given: all. LF_EINVAL: no such stage, with the nearest name. */
 int lf_select_stages(bool *out, const lf_run_view *v, const lf_select *s, lf_err *err);
-/* Stages that were asked for by name (only, until) are wanted, also when a purge took what nobody reads any more. */
+/* Stages that were asked for by name (only, until) are wanted, also when a purge took what nobody
+ * reads any more. */
 void lf_select_force(lf_run_view *v, const lf_select *s);
 /* Mark everything that needs stage i, directly or not; not i itself. */
 void lf_select_after(bool *out, const lf_run_view *v, size_t i);

@@ -21,7 +21,7 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-#define TAIL_BYTES ((size_t)1 << 16)
+#define TAIL_BYTES  ((size_t)1 << 16)
 #define MAX_RECORDS 2000000
 
 static uint32_t u32le(const unsigned char *p)
@@ -29,7 +29,8 @@ static uint32_t u32le(const unsigned char *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Frames can only be read forwards, so find one by its checksum near the end and go on from there. */
+/* Frames can only be read forwards, so find one by its checksum near the end and go on from
+ * there. */
 json_t *lf_metrics_last(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -85,11 +86,13 @@ struct reading {
     double first_step; /* of this file; negative before the first record */
 };
 
-/* The first record of a file tells from which step on it replaces what earlier incarnations wrote. */
+/* The first record of a file tells from which step on it replaces what earlier incarnations
+ * wrote. */
 static void drop_from(json_t *records, double step)
 {
     size_t n = json_array_size(records);
-    while (n > 0 && json_number_value(json_object_get(json_array_get(records, n - 1), "step")) >= step)
+    while (n > 0 &&
+           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) >= step)
         json_array_remove(records, --n);
 }
 
@@ -111,7 +114,9 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
         json_decref(j);
         return 0;
     }
-    return json_array_append_new(r->records, j) < 0 ? lf_fail(err, LF_ENOMEM, "out of memory for metrics") : 1;
+    return json_array_append_new(r->records, j) < 0
+               ? lf_fail(err, LF_ENOMEM, "out of memory for metrics")
+               : 1;
 }
 
 static int read_file(json_t *records, const char *dir, lf_err *err)
@@ -132,10 +137,14 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
     const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
-        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts ? s->attempts[inc->attempt - 1] : NULL;
+        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
+                                ? s->attempts[inc->attempt - 1]
+                                : NULL;
         const char *theirs = json_string_value(json_object_get(att, "spec_id"));
-        if (theirs != NULL && strcmp(theirs, spec) != 0 && json_object_get(s->stage, "accepted") == NULL &&
-            !lf_spec_continues(att, s->stage, json_object_get(s->attempts[s->n_attempts - 1], "accepted")))
+        if (theirs != NULL && strcmp(theirs, spec) != 0 &&
+            json_object_get(s->stage, "accepted") == NULL &&
+            !lf_spec_continues(att, s->stage,
+                               json_object_get(s->attempts[s->n_attempts - 1], "accepted")))
             continue; /* made under other settings: another curve */
         rc = read_file(records, inc->dir, err);
     }
@@ -151,7 +160,9 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
 int lf_metrics_points(lf_points *out, const json_t *records, const char *key, lf_err *err)
 {
     size_t n = json_array_size(records);
-    lf_points p = {.x = lf_malloc(n + 1, sizeof(double), err), .y = lf_malloc(n + 1, sizeof(double), err), .n = 0};
+    lf_points p = {.x = lf_malloc(n + 1, sizeof(double), err),
+                   .y = lf_malloc(n + 1, sizeof(double), err),
+                   .n = 0};
     if (p.x == NULL || p.y == NULL) {
         lf_points_fini(&p);
         return LF_ENOMEM;
@@ -174,7 +185,10 @@ void lf_points_fini(lf_points *p)
     memset(p, 0, sizeof *p);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 json_t *lf_metrics_keys(const json_t *records)
 {
@@ -188,7 +202,8 @@ json_t *lf_metrics_keys(const json_t *records)
             size_t j = 0;
             while (j < n && strcmp(names[j], k) != 0)
                 j++;
-            if (j == n && n < 256 && json_is_number(v) && strcmp(k, "step") != 0 && strcmp(k, "t") != 0)
+            if (j == n && n < 256 && json_is_number(v) && strcmp(k, "step") != 0 &&
+                strcmp(k, "t") != 0)
                 names[n++] = k;
         }
     }

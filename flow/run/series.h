@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics of a stage from the framed files of its incarnations: the last record, and whole series where a later
- * incarnation replaces an earlier one from its first step on.
+ * Metrics of a stage from the framed files of its incarnations: the last record, and whole series
+ * where a later incarnation replaces an earlier one from its first step on.
  */
 #ifndef LF_FLOW_SERIES_H
 #define LF_FLOW_SERIES_H
@@ -14,7 +14,8 @@
 
 /* The first record of a metrics file, NULL when there is none. */
 json_t *lf_metrics_first(const char *path);
-/* The newest whole record of a metrics file, NULL when there is none; looks at the end of the file only. */
+/* The newest whole record of a metrics file, NULL when there is none; looks at the end of the file
+ * only. */
 json_t *lf_metrics_last(const char *path);
 /* Every record that counts of a stage, by rising step, as an array of objects. */
 json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err);

@@ -19,16 +19,16 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/run/epoch.h"
-#include "flow/record/record.h"
 #include "flow/plan/spec.h"
+#include "flow/record/record.h"
+#include "flow/run/epoch.h"
 
 #define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
 
 const char *lf_state_name(enum lf_state s)
 {
-    static const char *const names[] = {"waiting", "pending", "running",   "done",
-                                        "failed",  "cancelled", "purged", "unknown"};
+    static const char *const names[] = {"waiting", "pending",   "running", "done",
+                                        "failed",  "cancelled", "purged",  "unknown"};
     return names[s];
 }
 
@@ -90,13 +90,15 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
 {
     for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
         int a = 0, ep = 0, end = 0;
-        if (sscanf(e->d_name, "attempt.%d.json%n", &a, &end) == 1 && end > 0 && e->d_name[end] == '\0') {
+        if (sscanf(e->d_name, "attempt.%d.json%n", &a, &end) == 1 && end > 0 &&
+            e->d_name[end] == '\0') {
             if (a > *max_attempt)
                 *max_attempt = a;
             continue;
         }
         end = 0;
-        if (sscanf(e->d_name, "%d.%d%n", &a, &ep, &end) == 2 && end > 0 && e->d_name[end] == '\0' && a > 0 && ep > 0) {
+        if (sscanf(e->d_name, "%d.%d%n", &a, &ep, &end) == 2 && end > 0 && e->d_name[end] == '\0' &&
+            a > 0 && ep > 0) {
             int rc = add_incarnation(s, a, ep, err);
             if (rc < 0)
                 return rc;
@@ -178,11 +180,13 @@ static int check_mark(const char *dir, lf_err *err)
 {
     json_t *mark = NULL;
     int rc = load_record(&mark, dir, LF_DAMAGED_FILE, err);
-    const char *output = json_string_value(json_object_get(mark, "output")), *why = json_string_value(json_object_get(mark, "reason"));
+    const char *output = json_string_value(json_object_get(mark, "output")),
+               *why = json_string_value(json_object_get(mark, "reason"));
     const char *reader = json_string_value(json_object_get(mark, "stage"));
     if (rc == 0 && mark != NULL)
-        rc = lf_fail(err, LF_EFORMAT, "output %s is damaged, as stage %s found: %.300s", output != NULL ? output : "?",
-                     reader != NULL ? reader : "?", why != NULL ? why : "");
+        rc = lf_fail(err, LF_EFORMAT, "output %s is damaged, as stage %s found: %.300s",
+                     output != NULL ? output : "?", reader != NULL ? reader : "?",
+                     why != NULL ? why : "");
     json_decref(mark);
     return rc;
 }
@@ -231,7 +235,8 @@ static bool is_result(const json_t *done, const json_t *stage)
     if (done == NULL || !same_spec(done, json_string_value(json_object_get(stage, "spec_id"))))
         return false;
     return on == NULL || strcmp(on, "exe") != 0 ||
-           json_equal(json_object_get(done, "exe_sha256"), json_object_get(json_object_get(stage, "exe"), "sha256"));
+           json_equal(json_object_get(done, "exe_sha256"),
+                      json_object_get(json_object_get(stage, "exe"), "sha256"));
 }
 
 static int adopted_result(lf_stage_view *s, const lf_run *run, const json_t *ad, lf_err *err)
@@ -242,7 +247,8 @@ static int adopted_result(lf_stage_view *s, const lf_run *run, const json_t *ad,
         return lf_fail(err, LF_EFORMAT, "%s: bad adopted result", run->dir);
     lf_buf b;
     lf_buf_init(&b);
-    lf_buf_addf(&b, "%s/runs/%s/%s/%d.%d", run->data, id, stage, (int)json_integer_value(json_object_get(ad, "attempt")),
+    lf_buf_addf(&b, "%s/runs/%s/%s/%d.%d", run->data, id, stage,
+                (int)json_integer_value(json_object_get(ad, "attempt")),
                 (int)json_integer_value(json_object_get(ad, "epoch")));
     s->result_dir = lf_buf_steal(&b, err);
     lf_buf_fini(&b);
@@ -281,7 +287,8 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     snprintf(s->reason, sizeof s->reason, "%.390s", rc == 0 ? "" : e.text);
     lf_text_clean(s->reason);
     if (rc == 0 && s->result == NULL)
-        snprintf(s->reason, sizeof s->reason, "result of run %.26s", json_string_value(json_object_get(ad, "run")));
+        snprintf(s->reason, sizeof s->reason, "result of run %.26s",
+                 json_string_value(json_object_get(ad, "run")));
     return rc == 0 ? 1 : 0;
 }
 
@@ -313,9 +320,12 @@ static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s,
         json_t *list = json_object_get(r->by_spec, id);
         if (list == NULL && json_object_set_new(r->by_spec, id, list = json_array()) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
-        json_t *o = json_pack("{s:s, s:O, s:i, s:i, s:s, s:O}", "run", run->id, "stage", json_object_get(s->stage, "name"),
-                              "attempt", inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "done", inc->done);
-        rc = o == NULL || json_array_append_new(list, o) < 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+        json_t *o = json_pack("{s:s, s:O, s:i, s:i, s:s, s:O}", "run", run->id, "stage",
+                              json_object_get(s->stage, "name"), "attempt", inc->attempt, "epoch",
+                              inc->epoch, "dir", inc->dir, "done", inc->done);
+        rc = o == NULL || json_array_append_new(list, o) < 0
+                 ? lf_fail(err, LF_ENOMEM, "out of memory")
+                 : 0;
     }
     return rc;
 }
@@ -349,11 +359,14 @@ int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err
         const json_t *list = json_object_get(r->by_spec, id);
         for (; k < json_array_size(list); k++) {
             const json_t *o = json_array_get(list, k), *done = json_object_get(o, "done");
-            if (!is_result(done, stage) || lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) != 0)
+            if (!is_result(done, stage) ||
+                lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) !=
+                    0)
                 continue;
-            *adopted = json_pack("{s:O, s:O, s:O, s:O, s:s}", "run", json_object_get(o, "run"), "stage",
-                                 json_object_get(o, "stage"), "attempt", json_object_get(o, "attempt"), "epoch",
-                                 json_object_get(o, "epoch"), "spec_id", id);
+            *adopted =
+                json_pack("{s:O, s:O, s:O, s:O, s:s}", "run", json_object_get(o, "run"), "stage",
+                          json_object_get(o, "stage"), "attempt", json_object_get(o, "attempt"),
+                          "epoch", json_object_get(o, "epoch"), "spec_id", id);
             return *adopted != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
         }
         int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
@@ -370,7 +383,8 @@ void lf_results_fini(lf_results *r)
 
 /* ---- judging ---- */
 
-static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
 {
     va_list ap;
@@ -399,7 +413,8 @@ static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
 {
     const json_t *wrapper = json_object_get(inc->claim, "process");
     enum lf_proc_state w = lf_who_look(wrapper);
-    enum lf_proc_state c = inc->started != NULL ? lf_who_look(json_object_get(inc->started, "process")) : LF_PROC_GONE;
+    enum lf_proc_state c =
+        inc->started != NULL ? lf_who_look(json_object_get(inc->started, "process")) : LF_PROC_GONE;
     const char *host = json_string_value(json_object_get(wrapper, "host"));
     if (w == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "");
@@ -409,7 +424,8 @@ static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
         say(s, LF_STATE_UNKNOWN, "started on %.100s; its process cannot be seen from here",
             host != NULL ? host : "another host");
     else
-        say(s, LF_STATE_PENDING, "%s", "interrupted: its processes are gone without an end record; resume continues it");
+        say(s, LF_STATE_PENDING, "%s",
+            "interrupted: its processes are gone without an end record; resume continues it");
 }
 
 bool lf_stage_refused(lf_stage_view *s)
@@ -423,14 +439,17 @@ bool lf_stage_refused(lf_stage_view *s)
     if (needs != NULL)
         say(s, LF_STATE_WAITING, "waits for %.64s, which was not submitted either", needs);
     else if (words != NULL && json_is_true(json_object_get(r, "for_now")))
-        say(s, LF_STATE_PENDING, "the scheduler would not take it yet: %.280s; resume submits it again", words);
+        say(s, LF_STATE_PENDING,
+            "the scheduler would not take it yet: %.280s; resume submits it again", words);
     else if (words != NULL)
-        say(s, LF_STATE_PENDING, "the scheduler refused it: %.260s; change what it asks for and resume", words);
+        say(s, LF_STATE_PENDING,
+            "the scheduler refused it: %.260s; change what it asks for and resume", words);
     json_decref(r);
     return needs != NULL || words != NULL;
 }
 
-/* Only its scheduler can say more (sched.h). Until it does, it counts as alive: nothing is started a second time. */
+/* Only its scheduler can say more (sched.h). Until it does, it counts as alive: nothing is started
+ * a second time. */
 static void judge_batch(lf_stage_view *s, const json_t *attempt)
 {
     char name[64];
@@ -440,7 +459,8 @@ static void judge_batch(lf_stage_view *s, const json_t *attempt)
     int rc = load_record(&job, s->dir, name, NULL);
     s->live = true;
     if (job != NULL)
-        say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", backend, json_string_value(json_object_get(job, "id")));
+        say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", backend,
+            json_string_value(json_object_get(job, "id")));
     else if (rc < 0)
         say(s, LF_STATE_UNKNOWN, "%.300s/%s cannot be read", s->dir, name);
     else if (!lf_stage_refused(s))
@@ -455,10 +475,12 @@ bool lf_stage_skipped(lf_stage_view *s)
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     snprintf(name, sizeof name, "skip.%d.json", (int)s->n_attempts);
     load_record(&skip, s->dir, name, NULL);
-    const char *reason = json_string_value(json_object_get(skip, "reason")), *cls = json_string_value(json_object_get(skip, "class"));
+    const char *reason = json_string_value(json_object_get(skip, "reason")),
+               *cls = json_string_value(json_object_get(skip, "class"));
     double t = json_number_value(json_object_get(skip, "t"));
     bool counts = reason != NULL && cls != NULL && s->n_attempts > 0 &&
-                  !(last != NULL && last->attempt == (int)s->n_attempts && json_number_value(json_object_get(last->claim, "t")) > t);
+                  !(last != NULL && last->attempt == (int)s->n_attempts &&
+                    json_number_value(json_object_get(last->claim, "t")) > t);
     if (counts && json_integer_value(json_object_get(skip, "exit")) == 1) {
         say(s, LF_STATE_FAILED, "%.390s", reason);
         snprintf(s->ended_class, sizeof s->ended_class, "%s", cls);
@@ -486,7 +508,8 @@ static void judge_attempt(lf_stage_view *s, const json_t *attempt)
     if (st == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "starting");
     else
-        say(s, LF_STATE_PENDING, "submitted, but it never started; %.300s/wrapper.%d.log may say why", s->dir,
+        say(s, LF_STATE_PENDING,
+            "submitted, but it never started; %.300s/wrapper.%d.log may say why", s->dir,
             (int)s->n_attempts);
 }
 
@@ -500,11 +523,13 @@ static bool cancelled_after(const lf_stage_view *s, int attempt)
 static void judge(lf_stage_view *s, const lf_run_view *v)
 {
     const lf_stage_view *wanting = lf_view_undone(v, s);
-    const char *blocked = wanting != NULL ? json_string_value(json_object_get(wanting->stage, "name")) : NULL;
+    const char *blocked =
+        wanting != NULL ? json_string_value(json_object_get(wanting->stage, "name")) : NULL;
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
     const json_t *att = n > 0 ? s->attempts[n - 1] : NULL;
-    bool current = att != NULL && same_spec(att, json_string_value(json_object_get(s->stage, "spec_id")));
+    bool current =
+        att != NULL && same_spec(att, json_string_value(json_object_get(s->stage, "spec_id")));
     if (last != NULL && last->attempt == n && last->end == NULL && last->done == NULL)
         judge_process(s, last);
     else if (n > 0 && (last == NULL || last->attempt < n))
@@ -528,7 +553,8 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
         return;
     if (s->claimed && s->n_incs == 0)
         say(s, s->state, "what it had made was removed from %.300s; it is made again", s->dir);
-    else if (json_object_get(run->doc, "rev") != NULL && lf_io_exists(run->dir) && !lf_io_exists(s->dir))
+    else if (json_object_get(run->doc, "rev") != NULL && lf_io_exists(run->dir) &&
+             !lf_io_exists(s->dir))
         say(s, s->state, "its directory %.300s was removed; it is made again", s->dir);
 }
 

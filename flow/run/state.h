@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What state a stage is in, by evidence in its directory, strongest first: a commit whose spec id matches and whose files
- * are there (done), or whose files are gone (purged); a living wrapper or stage process (running); an end record (failed,
- * cancelled, or stopped at a checkpoint = pending); a process that is provably gone without one (interrupted = pending);
- * a process that cannot be seen from here (unknown). Absence is never success.
+ * What state a stage is in, by evidence in its directory, strongest first: a commit whose spec id
+ * matches and whose files are there (done), or whose files are gone (purged); a living wrapper or
+ * stage process (running); an end record (failed, cancelled, or stopped at a checkpoint = pending);
+ * a process that is provably gone without one (interrupted = pending); a process that cannot be
+ * seen from here (unknown). Absence is never success.
  *
  *   waiting    a stage it depends on is not done
  *   pending    it can run: never started, stopped at a good checkpoint, or interrupted
@@ -42,25 +43,33 @@ typedef struct lf_incarnation {
 typedef struct lf_stage_view {
     json_t *stage; /* borrowed from the run's document */
     char *dir;     /* RUN/<stage> */
-    size_t *deps; /* places in the view of the stages it waits for; only in a view */
+    size_t *deps;  /* places in the view of the stages it waits for; only in a view */
     size_t n_deps;
     enum lf_state state;
-    char reason[400];       /* why, for people; "" when there is nothing to say */
-    json_t **attempts;      /* attempt.N.json, index N - 1 */
+    char reason[400];  /* why, for people; "" when there is nothing to say */
+    json_t **attempts; /* attempt.N.json, index N - 1 */
     size_t n_attempts, cap_attempts;
-    lf_incarnation *incs;   /* ascending epoch */
+    lf_incarnation *incs; /* ascending epoch */
     size_t n_incs, cap_incs;
-    const lf_incarnation *result; /* the incarnation that is done or purged in this run, NULL otherwise */
-    char *result_dir;       /* its directory (of another run when adopted), NULL when not done */
-    json_t *result_done;    /* its marker; borrowed or own_done */
+    const lf_incarnation
+        *result;         /* the incarnation that is done or purged in this run, NULL otherwise */
+    char *result_dir;    /* its directory (of another run when adopted), NULL when not done */
+    json_t *result_done; /* its marker; borrowed or own_done */
     json_t *own_done;
-    bool live;              /* a scheduler has a job of the newest attempt, or may have one for all that is known */
-    json_t *job;            /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
-    char ended_class[32];   /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes it down) */
-    bool forced;            /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
-    bool claimed;           /* its log says that something ran here */
+    bool
+        /* a scheduler has a job of the newest attempt, or may have one for all that is known */
+        live;
+    json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
+    char ended_class
+        /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes
+         * it down) */
+        [32];
+    bool
+        /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
+        forced;
+    bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
-    bool resumable;         /* an earlier incarnation left an out directory this spec may continue from */
+    bool resumable; /* an earlier incarnation left an out directory this spec may continue from */
 } lf_stage_view;
 
 typedef struct lf_run_view {
@@ -76,9 +85,9 @@ void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
-/* Set `needed` of every stage: a purged one is made again only when something that is still to be made reads
- * it, or nothing reads it at all, or when it is forced. By the states of now; selected: stages that count,
- * NULL: all. */
+/* Set `needed` of every stage: a purged one is made again only when something that is still to be
+ * made reads it, or nothing reads it at all, or when it is forced. By the states of now; selected:
+ * stages that count, NULL: all. */
 void lf_view_mark_needed(lf_run_view *v, const bool *selected);
 /* The first stage that s waits for and that is not done, NULL: none. */
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
@@ -86,32 +95,39 @@ const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s
 /* The parts, for the wrapper. */
 int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);
 void lf_stage_scan_fini(lf_stage_view *s);
-/* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the stage's, and it is pending, or failed
- * when nothing may follow. */
+/* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the
+ * stage's, and it is pending, or failed when nothing may follow. */
 bool lf_stage_skipped(lf_stage_view *s);
-/* Was the newest attempt not taken by its scheduler (refused.<attempt>.json)? Then its words are the stage's
- * reason, and it is pending. */
+/* Was the newest attempt not taken by its scheduler (refused.<attempt>.json)? Then its words are
+ * the stage's reason, and it is pending. */
 bool lf_stage_refused(lf_stage_view *s);
-/* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found and whole, 0 not done
- * (reason), negative error. state DONE or PURGED is set. */
+/* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found
+ * and whole, 0 not done (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
-/* In an incarnation's directory: a reader found that an output is not what its manifest says; {"lf_damaged":1,"output","reason","t",
- * "run","stage" of the reader}. Such a result counts as purged. */
+/* In an incarnation's directory: a reader found that an output is not what its manifest says;
+ * {"lf_damaged":1,"output","reason","t", "run","stage" of the reader}. Such a result counts as
+ * purged. */
 #define LF_DAMAGED_FILE "damaged.json"
-/* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which), other = broken or damaged. */
+/* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which),
+ * other = broken or damaged. */
 int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err);
-/* What the runs below `data` have made, by spec id; each run is read once, when nothing newer answers. */
+/* What the runs below `data` have made, by spec id; each run is read once, when nothing newer
+ * answers. */
 typedef struct lf_results {
     const lf_run_list *runs; /* newest first; borrowed */
     const char *data;        /* borrowed */
     size_t next;             /* runs that were read */
-    json_t *by_spec;         /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
+    json_t *
+        /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
+        by_spec;
 } lf_results;
-/* Find a whole result for a stage document: sets *adopted {"run","stage","attempt","epoch","spec_id"}, or NULL.
- * Runs that cannot be read are passed over: the stage is then computed again. */
+/* Find a whole result for a stage document: sets *adopted
+ * {"run","stage","attempt","epoch","spec_id"}, or NULL. Runs that cannot be read are passed over:
+ * the stage is then computed again. */
 int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
-/* May incarnations of an attempt be continued by a stage of this document? accepted: array of setting names. */
+/* May incarnations of an attempt be continued by a stage of this document? accepted: array of
+ * setting names. */
 bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted);
 
 #endif

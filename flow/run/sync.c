@@ -57,7 +57,8 @@ int lf_sync_read_flags(unsigned *flags, lf_err *err)
     return rc;
 }
 
-/* Does this filesystem refuse file locks (no lock daemon, a mount without flock)? SQLite reports that as "busy". */
+/* Does this filesystem refuse file locks (no lock daemon, a mount without flock)? SQLite reports
+ * that as "busy". */
 static bool locks_refused(const char *dir)
 {
     char *path = lf_path_join(dir, ".lock-probe", NULL);
@@ -72,7 +73,8 @@ static bool locks_refused(const char *dir)
     return refused;
 }
 
-/* The caller holds the project's link lock, which alone keeps others out where file locks do not work. */
+/* The caller holds the project's link lock, which alone keeps others out where file locks do not
+ * work. */
 static lf_ledger *open_for_writing(const char *dir, const char *db, unsigned flags, lf_err *err)
 {
     lf_err first = LF_ERR_INIT;
@@ -84,7 +86,8 @@ static lf_ledger *open_for_writing(const char *dir, const char *db, unsigned fla
     return l;
 }
 
-/* The ledger and its copy are for those that .loong is for, whatever the umask of whoever writes them. */
+/* The ledger and its copy are for those that .loong is for, whatever the umask of whoever writes
+ * them. */
 static void set_mode(const char *dot, const char *db)
 {
     struct stat st, now;
@@ -96,10 +99,11 @@ static void set_mode(const char *dot, const char *db)
 }
 
 /* data NULL: nothing is read; with a run the ledger forgets that one. */
-static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char *data, const char *run, bool everything,
-                       double wait_s, lf_err *err)
+static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char *data,
+                       const char *run, bool everything, double wait_s, lf_err *err)
 {
-    char *lock_path = lf_path_join(p->dot, "lock", err), *db = lf_path_join(p->dot, "ledger.db", err);
+    char *lock_path = lf_path_join(p->dot, "lock", err),
+         *db = lf_path_join(p->dot, "ledger.db", err);
     struct policy policy = {.flags = 0};
     int rc = lock_path == NULL || db == NULL ? LF_ENOMEM : load_policy(&policy, err);
     lf_lock_opts opts = {.purpose = "loong-flow", .wait_s = wait_s, .ttl_s = 0};
@@ -118,7 +122,9 @@ static int with_ledger(lf_ledger_ingested *out, const lf_project *p, const char 
             rc = lf_ledger_publish(l, err);
     }
     if (rc == 0 && data != NULL) {
-        lf_ledger_ingest_opts io = {.run = run, .everything = everything, .trusted = policy.trusted,
+        lf_ledger_ingest_opts io = {.run = run,
+                                    .everything = everything,
+                                    .trusted = policy.trusted,
                                     .n_trusted = policy.n_trusted};
         rc = lf_ledger_ingest(l, data, &io, out, err);
         if (rc == 0)
@@ -139,7 +145,9 @@ int lf_sync(const lf_project *p, const char *data, const char *run, lf_err *err)
 int lf_sync_forget(const lf_project *p, const char *run, lf_err *err)
 {
     char *db = lf_path_join(p->dot, "ledger.db", err);
-    int rc = db == NULL ? LF_ENOMEM : lf_io_exists(db) ? with_ledger(NULL, p, NULL, run, false, 10.0, err) : 0;
+    int rc = db == NULL         ? LF_ENOMEM
+             : lf_io_exists(db) ? with_ledger(NULL, p, NULL, run, false, 10.0, err)
+                                : 0;
     free(db);
     return rc;
 }
@@ -149,7 +157,8 @@ int lf_sync_probe(const lf_project *p, lf_err *err)
     return with_ledger(NULL, p, NULL, NULL, false, 10.0, err);
 }
 
-int lf_sync_count(lf_ledger_ingested *out, const lf_project *p, const char *data, bool everything, lf_err *err)
+int lf_sync_count(lf_ledger_ingested *out, const lf_project *p, const char *data, bool everything,
+                  lf_err *err)
 {
     return with_ledger(out, p, data, NULL, everything, 10.0, err);
 }

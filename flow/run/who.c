@@ -18,8 +18,9 @@ json_t *lf_who_make(pid_t pid, lf_err *err)
     int rc = pid == 0 ? lf_proc_self(&p, err) : lf_proc_of(&p, pid, err);
     if (rc < 0)
         return NULL;
-    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I}", "host", p.host, "boot", p.boot_id, "pidns", (json_int_t)p.pid_ns,
-                          "pid", (json_int_t)p.pid, "start", (json_int_t)p.start);
+    json_t *o =
+        json_pack("{s:s, s:s, s:I, s:I, s:I}", "host", p.host, "boot", p.boot_id, "pidns",
+                  (json_int_t)p.pid_ns, "pid", (json_int_t)p.pid, "start", (json_int_t)p.start);
     if (o == NULL)
         lf_fail(err, LF_ENOMEM, "out of memory");
     return o;
@@ -55,8 +56,8 @@ int lf_who_kill(const json_t *who, int sig, int group, lf_err *err)
     case LF_PROC_GONE:
         return lf_fail(err, LF_ENOENT, "process %lld is gone", (long long)p.pid);
     case LF_PROC_ELSEWHERE:
-        return lf_fail(err, LF_ENOTSUP, "process %lld runs on %s and cannot be reached from here", (long long)p.pid,
-                       p.host);
+        return lf_fail(err, LF_ENOTSUP, "process %lld runs on %s and cannot be reached from here",
+                       (long long)p.pid, p.host);
     case LF_PROC_ALIVE:
         break;
     }

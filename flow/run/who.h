@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes as JSON records that survive in files: {"host","boot","pidns","pid","start"}, on top of engine/base/id.h.
+ * Processes as JSON records that survive in files: {"host","boot","pidns","pid","start"}, on top of
+ * engine/base/id.h.
  */
 #ifndef LF_FLOW_WHO_H
 #define LF_FLOW_WHO_H
@@ -15,7 +16,8 @@
 json_t *lf_who_make(pid_t pid, lf_err *err);
 /* ELSEWHERE also for a record that is missing or incomplete: unknown is not gone. */
 enum lf_proc_state lf_who_look(const json_t *who);
-/* Signal a process that is provably the recorded one (group: its process group): LF_ENOENT gone, LF_ENOTSUP elsewhere. */
+/* Signal a process that is provably the recorded one (group: its process group): LF_ENOENT gone,
+ * LF_ENOTSUP elsewhere. */
 int lf_who_kill(const json_t *who, int sig, int group, lf_err *err);
 
 #endif

@@ -16,7 +16,10 @@
 #include "flow/record/record.h"
 #include "flow/run/who.h"
 
-static const char *name_of(const lf_stage_view *v) { return json_string_value(json_object_get(v->stage, "name")); }
+static const char *name_of(const lf_stage_view *v)
+{
+    return json_string_value(json_object_get(v->stage, "name"));
+}
 
 json_t *lf_attempt_resources(const json_t *stage, json_t *changes, lf_err *err)
 {
@@ -41,12 +44,13 @@ static json_t *attempt_record(const lf_attempt_args *a, int n, const char *token
     json_t *who = lf_who_make(0, err);
     if (who == NULL)
         return NULL;
-    json_t *o = json_pack("{s:i, s:i, s:s, s:O, s:s, s:i, s:O, s:O, s:s, s:f, s:o, s:b, s:s*, s:O*, s:O*}", "lf_attempt", 1,
-                          "attempt", n, "run", a->run->id, "stage", json_object_get(a->view->stage, "name"), "token", token,
-                          "rev", a->run->rev, "spec_id", json_object_get(a->view->stage, "spec_id"), "spec",
-                          json_object_get(a->view->stage, "spec"), "backend", a->submitter->name, "t", lf_wall_s(),
-                          "submitter", who, "fresh", (int)a->fresh, "script_sha256", a->script_sha256, "resources",
-                          a->resources, "accepted", a->accepted);
+    json_t *o = json_pack(
+        "{s:i, s:i, s:s, s:O, s:s, s:i, s:O, s:O, s:s, s:f, s:o, s:b, s:s*, s:O*, s:O*}",
+        "lf_attempt", 1, "attempt", n, "run", a->run->id, "stage",
+        json_object_get(a->view->stage, "name"), "token", token, "rev", a->run->rev, "spec_id",
+        json_object_get(a->view->stage, "spec_id"), "spec", json_object_get(a->view->stage, "spec"),
+        "backend", a->submitter->name, "t", lf_wall_s(), "submitter", who, "fresh", (int)a->fresh,
+        "script_sha256", a->script_sha256, "resources", a->resources, "accepted", a->accepted);
     if (o == NULL)
         lf_fail(err, LF_ENOMEM, "out of memory");
     return o;
@@ -65,24 +69,26 @@ int lf_attempt_publish(int *n, char token[LF_TOKEN_SIZE], const lf_attempt_args 
     rc = lf_io_mkdirs(a->view->dir, 0750, err);
     lf_err e = LF_ERR_INIT;
     if (rc == 0 && (rc = lf_record_publish(a->view->dir, name, o, &e)) < 0)
-        rc = lf_fail(err, rc == LF_EEXIST ? LF_EBUSY : rc, "%s%s", rc == LF_EEXIST ? "another loong-flow submits it: " : "",
-                     e.text);
+        rc = lf_fail(err, rc == LF_EEXIST ? LF_EBUSY : rc, "%s%s",
+                     rc == LF_EEXIST ? "another loong-flow submits it: " : "", e.text);
     json_decref(o);
     if (rc == 0)
         *n = k;
     return rc;
 }
 
-int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd, lf_err *err)
+int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd,
+                     lf_err *err)
 {
-    json_t *d = json_pack("{s:s, s:s, s:O, s:s*, s:s*, s:O*}", "token", token, "backend", a->submitter->name, "spec_id",
-                          json_object_get(a->view->stage, "spec_id"), "submit_cmd", cmd, "script_sha256", a->script_sha256,
-                          "req", a->resources);
+    json_t *d =
+        json_pack("{s:s, s:s, s:O, s:s*, s:s*, s:O*}", "token", token, "backend",
+                  a->submitter->name, "spec_id", json_object_get(a->view->stage, "spec_id"),
+                  "submit_cmd", cmd, "script_sha256", a->script_sha256, "req", a->resources);
     return lf_record_event(a->view->dir, a->run->id, name_of(a->view), n, 0, "submit", d, err);
 }
 
-int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const lf_stage_view *view, int n,
-                   const char *token, lf_err *err)
+int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const lf_stage_view *view,
+                   int n, const char *token, lf_err *err)
 {
     char file[64];
     snprintf(file, sizeof file, "job.%d.json", n);
@@ -102,18 +108,31 @@ int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const 
     return lf_record_event(view->dir, run->id, name_of(view), n, 0, "submitted", d, err);
 }
 
-int lf_attempt_submit(json_t **job, const lf_submitter *s, void *self, const lf_run *run, const lf_stage_view *view,
-                      const char *project, const json_t *accepted, bool fresh, lf_err *err)
+int lf_attempt_submit(json_t **job, const lf_submitter *s, void *self, const lf_run *run,
+                      const lf_stage_view *view, const char *project, const json_t *accepted,
+                      bool fresh, lf_err *err)
 {
     char token[LF_TOKEN_SIZE];
     int n = 0;
     json_t *res = lf_attempt_resources(view->stage, NULL, err), *j = NULL;
-    lf_attempt_args a = {.submitter = s, .run = run, .view = view, .resources = res, .accepted = accepted, .fresh = fresh};
+    lf_attempt_args a = {.submitter = s,
+                         .run = run,
+                         .view = view,
+                         .resources = res,
+                         .accepted = accepted,
+                         .fresh = fresh};
     int rc = res == NULL ? LF_ENOMEM : lf_attempt_publish(&n, token, &a, err);
     if (rc == 0)
         rc = lf_attempt_event(&a, n, token, NULL, err);
-    lf_submit_req req = {.run = run, .stage = view->stage, .resources = res, .attempt = n, .token = token,
-                         .project = project, .stage_dir = view->dir, .link = 1, .n_links = 1};
+    lf_submit_req req = {.run = run,
+                         .stage = view->stage,
+                         .resources = res,
+                         .attempt = n,
+                         .token = token,
+                         .project = project,
+                         .stage_dir = view->dir,
+                         .link = 1,
+                         .n_links = 1};
     if (rc == 0)
         rc = s->start(self, &req, &j, err);
     if (rc == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The records of an attempt, one function per file, so that every submitter writes the same ones in the same order.
+ * The records of an attempt, one function per file, so that every submitter writes the same ones in
+ * the same order.
  */
 #ifndef LF_FLOW_ATTEMPT_H
 #define LF_FLOW_ATTEMPT_H
@@ -13,8 +14,9 @@
 #include "flow/run/state.h"
 #include "flow/sched/submit.h"
 
-/* What an attempt of this stage asks for: "resources" of the plan with memory_bytes, time_limit_s and grace_s beside them
- * and what the failure policy changes of them. changes: members of the same names, NULL: as planned. New reference. */
+/* What an attempt of this stage asks for: "resources" of the plan with memory_bytes, time_limit_s
+ * and grace_s beside them and what the failure policy changes of them. changes: members of the same
+ * names, NULL: as planned. New reference. */
 json_t *lf_attempt_resources(const json_t *stage, json_t *changes, lf_err *err);
 
 typedef struct lf_attempt_args {
@@ -22,18 +24,21 @@ typedef struct lf_attempt_args {
     const lf_run *run;
     const lf_stage_view *view;
     const json_t *resources;
-    const json_t *accepted;     /* settings whose change does not restart the stage, or NULL */
-    const char *script_sha256;  /* NULL without a script */
-    bool fresh;                 /* start over */
+    const json_t *accepted;    /* settings whose change does not restart the stage, or NULL */
+    const char *script_sha256; /* NULL without a script */
+    bool fresh;                /* start over */
 } lf_attempt_args;
 
-/* Publish attempt.<N>.json with a new token; N is one above what the view has. LF_EBUSY: another loong-flow took the number. */
+/* Publish attempt.<N>.json with a new token; N is one above what the view has. LF_EBUSY: another
+ * loong-flow took the number. */
 int lf_attempt_publish(int *n, char token[LF_TOKEN_SIZE], const lf_attempt_args *a, lf_err *err);
-/* The submit event; written before a scheduler is called. cmd: the command as text, or NULL. Writing it again is harmless. */
-int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd, lf_err *err);
-/* Publish job.<N>.json and the submitted event. job: {"id",...}; gets "lf_job","backend","token","t". LF_EEXIST: there is a
- * record already, which stands. */
-int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const lf_stage_view *view, int n,
-                   const char *token, lf_err *err);
+/* The submit event; written before a scheduler is called. cmd: the command as text, or NULL.
+ * Writing it again is harmless. */
+int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd,
+                     lf_err *err);
+/* Publish job.<N>.json and the submitted event. job: {"id",...}; gets
+ * "lf_job","backend","token","t". LF_EEXIST: there is a record already, which stands. */
+int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const lf_stage_view *view,
+                   int n, const char *token, lf_err *err);
 
 #endif

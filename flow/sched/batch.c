@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include "flow/sched/batch.h"
-#include "flow/run/sync.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -18,10 +17,11 @@
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/sched/batch_priv.h"
-#include "flow/sched/drive.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/sync.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/sched/drive.h"
 
 void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)
 {
@@ -78,7 +78,9 @@ static double youngest_open(const lf_batch_work *w)
     for (size_t i = 0; i < w->view.n; i++) {
         const lf_stage_view *s = &w->view.stages[i];
         json_t *job = s->n_attempts > 0 ? lf_sched_job_record(s, (int)s->n_attempts) : NULL;
-        double at = s->n_attempts > 0 ? json_number_value(json_object_get(s->attempts[s->n_attempts - 1], "t")) : 0;
+        double at = s->n_attempts > 0
+                        ? json_number_value(json_object_get(s->attempts[s->n_attempts - 1], "t"))
+                        : 0;
         if (s->n_attempts > 0 && job == NULL && at > t)
             t = at;
         json_decref(job);
@@ -90,7 +92,8 @@ static int look(lf_batch_work *w, bool now, lf_err *err)
 {
     if (!has_attempts(w))
         return 0;
-    double settle = json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s"));
+    double settle =
+        json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s"));
     double age = lf_wall_s() - youngest_open(w);
     if (age >= 0 && age < settle)
         lf_batch_pause(settle - age);
@@ -111,7 +114,8 @@ bool lf_batch_untidy(const lf_run_view *v)
         int n = (int)s->n_attempts;
         char path[PATH_MAX];
         json_t *job = n > 0 ? lf_sched_job_record(s, n) : NULL;
-        bool sent = n > 0 && lf_path_set(path, NULL, "%s/script.%d", s->dir, n) == 0 && lf_io_exists(path);
+        bool sent =
+            n > 0 && lf_path_set(path, NULL, "%s/script.%d", s->dir, n) == 0 && lf_io_exists(path);
         bool untidy = sent && job == NULL;
         json_decref(job);
         if (untidy)
@@ -148,9 +152,11 @@ static void check_reuse(lf_batch_work *w, size_t i)
     const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
     const char *sha = json_string_value(json_object_get(att, "script_sha256"));
     const json_t *accepted = json_object_get(att, "accepted");
-    bool same = sha != NULL && strcmp(sha, l->sha) == 0 && json_equal(json_object_get(att, "resources"), l->resources) &&
-                json_is_true(json_object_get(att, "fresh")) == w->b->fresh &&
-                ((accepted == NULL && w->b->accepted == NULL) || json_equal(accepted, w->b->accepted));
+    bool same =
+        sha != NULL && strcmp(sha, l->sha) == 0 &&
+        json_equal(json_object_get(att, "resources"), l->resources) &&
+        json_is_true(json_object_get(att, "fresh")) == w->b->fresh &&
+        ((accepted == NULL && w->b->accepted == NULL) || json_equal(accepted, w->b->accepted));
     l->reuse = l->reuse && same;
 }
 
@@ -164,7 +170,8 @@ static int prepare(lf_batch_work *w, lf_err *err)
             const json_t *att = s->attempts[s->n_attempts - 1];
             l->attempt = (int)s->n_attempts;
             l->resources = json_incref(json_object_get(att, "resources"));
-            snprintf(l->token, sizeof l->token, "%s", json_string_value(json_object_get(att, "token")));
+            snprintf(l->token, sizeof l->token, "%s",
+                     json_string_value(json_object_get(att, "token")));
         }
         if (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT)
             rc = lf_batch_render(w, i, err);
@@ -199,7 +206,8 @@ void lf_batch_clear(lf_batch_work *w)
     }
 }
 
-/* What is there and what is to be done. now: the queue is asked, however fresh what is known of it. */
+/* What is there and what is to be done. now: the queue is asked, however fresh what is known of
+ * it. */
 static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
 {
     int rc = look(w, now, err);
@@ -211,7 +219,8 @@ static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
 static bool plans_to_act(const lf_batch_work *w)
 {
     for (size_t i = 0; i < w->view.n; i++)
-        if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT || w->lanes[i].unnamed)
+        if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT ||
+            w->lanes[i].unnamed)
             return true;
     return json_array_size(w->orphans) > 0;
 }
@@ -276,7 +285,9 @@ int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_
         rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
     if (rc < 0)
         return rc;
-    lf_lock_opts lo = {.purpose = b->automatic ? "loong-flow tick" : "loong-flow submit", .wait_s = b->automatic ? 0 : 30, .ttl_s = 0};
+    lf_lock_opts lo = {.purpose = b->automatic ? "loong-flow tick" : "loong-flow submit",
+                       .wait_s = b->automatic ? 0 : 30,
+                       .ttl_s = 0};
     lf_lock *lock = lf_lock_acquire(path, &lo, err);
     if (lock == NULL)
         return lf_err_prefix(err, "run %s is in another loong-flow's hands", run->id);

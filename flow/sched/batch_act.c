@@ -13,11 +13,11 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
-#include "flow/sched/attempt.h"
-#include "flow/sched/batch_priv.h"
-#include "flow/run/par.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/run/par.h"
+#include "flow/sched/attempt.h"
+#include "flow/sched/batch_priv.h"
 
 /* ---- 3: what is wanted ---- */
 
@@ -32,7 +32,8 @@ static int write_want(lf_batch_work *w, lf_err *err)
     json_t *o = rc == 0 ? json_pack("{s:i, s:O}", "lf_want", 1, "stages", names) : NULL;
     char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
     if (rc == 0)
-        rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_io_replace(path, text, strlen(text), 0640, err);
+        rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                          : lf_io_replace(path, text, strlen(text), 0640, err);
     free(text);
     json_decref(o);
     json_decref(names);
@@ -48,8 +49,13 @@ static int write_attempt(void *work, size_t i, lf_err *err)
     if (l->act != LF_LANE_SUBMIT)
         return 0;
     lf_stage_view *s = &w->view.stages[i];
-    lf_attempt_args a = {.submitter = w->b->submitter, .run = w->run, .view = s, .resources = l->resources,
-                         .accepted = w->b->accepted, .script_sha256 = l->sha, .fresh = w->b->fresh};
+    lf_attempt_args a = {.submitter = w->b->submitter,
+                         .run = w->run,
+                         .view = s,
+                         .resources = l->resources,
+                         .accepted = w->b->accepted,
+                         .script_sha256 = l->sha,
+                         .fresh = w->b->fresh};
     int rc = 0;
     if (l->reuse) {
         const json_t *att = s->attempts[s->n_attempts - 1];
@@ -63,16 +69,18 @@ static int write_attempt(void *work, size_t i, lf_err *err)
 
 /* ---- 6: jobs ---- */
 
-/* What the scheduler said is kept for status, as the command that heard it is over when somebody asks. It is told
- * for people only and may be written again, so where it cannot be written nothing else changes.
- * needs: the stage whose fate it shares; NULL: the scheduler's own words. */
-static void keep_refusal(const lf_batch_work *w, size_t i, const char *needs, const char *words, bool for_now)
+/* What the scheduler said is kept for status, as the command that heard it is over when somebody
+ * asks. It is told for people only and may be written again, so where it cannot be written nothing
+ * else changes. needs: the stage whose fate it shares; NULL: the scheduler's own words. */
+static void keep_refusal(const lf_batch_work *w, size_t i, const char *needs, const char *words,
+                         bool for_now)
 {
     char path[PATH_MAX];
-    json_t *o = json_pack("{s:i, s:f, s:s*, s:s*, s:b}", "lf_refused", 1, "t", lf_wall_s(), "needs", needs, "words",
-                          needs == NULL ? words : NULL, "for_now", (int)for_now);
+    json_t *o = json_pack("{s:i, s:f, s:s*, s:s*, s:b}", "lf_refused", 1, "t", lf_wall_s(), "needs",
+                          needs, "words", needs == NULL ? words : NULL, "for_now", (int)for_now);
     char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
-    if (text != NULL && lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir, w->lanes[i].attempt) == 0)
+    if (text != NULL && lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir,
+                                    w->lanes[i].attempt) == 0)
         lf_io_replace(path, text, strlen(text), 0640, NULL);
     free(text);
     json_decref(o);
@@ -81,7 +89,8 @@ static void keep_refusal(const lf_batch_work *w, size_t i, const char *needs, co
 static void forget_refusal(const lf_batch_work *w, size_t i)
 {
     char path[PATH_MAX];
-    if (lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir, w->lanes[i].attempt) == 0)
+    if (lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir, w->lanes[i].attempt) ==
+        0)
         unlink(path);
 }
 
@@ -97,7 +106,8 @@ static int publish_script(lf_batch_work *w, size_t i, char path[PATH_MAX], lf_er
 
 static json_t *found_link(const lf_lane *l, int link)
 {
-    for (size_t k = 0; l->act == LF_LANE_ADOPT && k < json_array_size(l->found); k++) { /* else they are an earlier attempt's */
+    for (size_t k = 0; l->act == LF_LANE_ADOPT && k < json_array_size(l->found);
+         k++) { /* else they are an earlier attempt's */
         json_t *e = json_array_get(l->found, k);
         if (json_integer_value(json_object_get(e, "link")) == link)
             return e;
@@ -106,8 +116,8 @@ static json_t *found_link(const lf_lane *l, int link)
 }
 
 /* All links of an attempt; those that exist already are taken. */
-static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_t *ids, json_t *after, json_t **cluster,
-                      bool *adopted, lf_err *err)
+static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_t *ids,
+                      json_t *after, json_t **cluster, bool *adopted, lf_err *err)
 {
     lf_lane *l = &w->lanes[i];
     lf_stage_view *s = &w->view.stages[i];
@@ -116,11 +126,21 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_
         const json_t *e = found_link(l, k);
         json_t *job = NULL;
         bool was_there = e != NULL;
-        lf_submit_req req = {.run = w->run, .stage = s->stage, .resources = l->resources, .attempt = l->attempt, .token = l->token,
-                             .project = w->b->project->root, .stage_dir = s->dir, .script = script_path, .link = k,
-                             .n_links = l->n_links, .prev = k > 1 ? json_string_value(json_array_get(ids, (size_t)k - 2)) : NULL,
+        lf_submit_req req = {.run = w->run,
+                             .stage = s->stage,
+                             .resources = l->resources,
+                             .attempt = l->attempt,
+                             .token = l->token,
+                             .project = w->b->project->root,
+                             .stage_dir = s->dir,
+                             .script = script_path,
+                             .link = k,
+                             .n_links = l->n_links,
+                             .prev = k > 1 ? json_string_value(json_array_get(ids, (size_t)k - 2))
+                                           : NULL,
                              .after = after};
-        req.held = k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+        req.held =
+            k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
         if (e != NULL)
             job = json_pack("{s:O}", "id", json_object_get(e, "id"));
         else
@@ -140,7 +160,9 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_
 static bool is_cancelled(const lf_batch_work *w, size_t i)
 {
     char path[PATH_MAX];
-    return lf_path_set(path, NULL, "%s/cancel.%d", w->view.stages[i].dir, w->lanes[i].attempt) == 0 && lf_io_exists(path);
+    return lf_path_set(path, NULL, "%s/cancel.%d", w->view.stages[i].dir, w->lanes[i].attempt) ==
+               0 &&
+           lf_io_exists(path);
 }
 
 static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
@@ -162,17 +184,20 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
             keep_refusal(w, i, NULL, lf_text_clean(said.text), rc == LF_EBUSY);
         rc = lf_fail(err, rc, "%s", said.text);
     }
-    json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O, s:O*, s:s, s:b}", "id", json_array_get(ids, 0), "ids", ids, "after", after,
-                                      "cluster", cluster, "script_sha256", l->sha, "adopted", (int)adopted)
+    json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O, s:O*, s:s, s:b}", "id",
+                                      json_array_get(ids, 0), "ids", ids, "after", after, "cluster",
+                                      cluster, "script_sha256", l->sha, "adopted", (int)adopted)
                           : NULL;
     if (rc == 0 && job == NULL)
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     lf_err e = LF_ERR_INIT;
-    if (rc == 0 && (rc = lf_attempt_job(job, w->b->submitter, w->run, &w->view.stages[i], l->attempt, l->token, &e)) < 0)
+    if (rc == 0 && (rc = lf_attempt_job(job, w->b->submitter, w->run, &w->view.stages[i],
+                                        l->attempt, l->token, &e)) < 0)
         rc = lf_fail(err, rc, "%s", e.text);
     if (rc == 0 && adopted)
-        rc = lf_record_event(w->view.stages[i].dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
-                             json_pack("{s:O, s:O}", "jobid", json_object_get(job, "id"), "ids", ids), err);
+        rc = lf_record_event(
+            w->view.stages[i].dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
+            json_pack("{s:O, s:O}", "jobid", json_object_get(job, "id"), "ids", ids), err);
     json_decref(ids);
     json_decref(after);
     json_decref(cluster);
@@ -196,16 +221,19 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
     json_t *ids = json_array(), *found = w->lanes[i].found;
     int rc = ids == NULL ? LF_ENOMEM : 0;
     for (size_t k = 0; rc == 0 && k < json_array_size(found); k++)
-        rc = lf_json_push_new(ids, json_incref(json_object_get(json_array_get(found, k), "id")), err);
-    json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O*, s:b}", "id", json_array_get(ids, 0), "ids", ids, "script_sha256",
-                                      json_object_get(att, "script_sha256"), "adopted", 1)
-                          : NULL;
+        rc = lf_json_push_new(ids, json_incref(json_object_get(json_array_get(found, k), "id")),
+                              err);
+    json_t *job =
+        rc == 0 ? json_pack("{s:O, s:O, s:O*, s:b}", "id", json_array_get(ids, 0), "ids", ids,
+                            "script_sha256", json_object_get(att, "script_sha256"), "adopted", 1)
+                : NULL;
     if (rc == 0)
-        rc = job == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                         : lf_attempt_job(job, w->b->submitter, w->run, s, (int)s->n_attempts, token, err);
+        rc = job == NULL
+                 ? lf_fail(err, LF_ENOMEM, "out of memory")
+                 : lf_attempt_job(job, w->b->submitter, w->run, s, (int)s->n_attempts, token, err);
     if (rc == 0)
-        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), (int)s->n_attempts, 0, "adopt",
-                             json_pack("{s:O}", "jobid", json_object_get(job, "id")), err);
+        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), (int)s->n_attempts, 0,
+                             "adopt", json_pack("{s:O}", "jobid", json_object_get(job, "id")), err);
     json_decref(job);
     json_decref(ids);
     return rc;
@@ -218,21 +246,25 @@ static void tell_sent(lf_batch_work *w, size_t i)
     lf_buf b;
     lf_buf_init(&b);
     for (size_t k = 0; k < json_array_size(after); k++)
-        lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " after ", json_string_value(json_array_get(after, k)));
+        lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " after ",
+                    json_string_value(json_array_get(after, k)));
     if (l->n_links > 1)
         lf_buf_addf(&b, ", %d links", l->n_links);
-    lf_batch_tell(w, "%s: %s%s as job %s%s%s%s%s", lf_batch_name(w, i), l->act == LF_LANE_ADOPT ? "adopted" : "submitted",
-                  l->attempt > 1 ? " again" : "", json_string_value(json_object_get(l->job, "id")), b.data,
+    lf_batch_tell(w, "%s: %s%s as job %s%s%s%s%s", lf_batch_name(w, i),
+                  l->act == LF_LANE_ADOPT ? "adopted" : "submitted", l->attempt > 1 ? " again" : "",
+                  json_string_value(json_object_get(l->job, "id")), b.data,
                   l->why[0] != '\0' ? " (" : "", l->why, l->why[0] != '\0' ? ")" : "");
     lf_buf_fini(&b);
 }
 
-/* The place of what stage i waits for and that was not submitted, w->view.n: there is nothing such. */
+/* The place of what stage i waits for and that was not submitted, w->view.n: there is nothing
+ * such. */
 static size_t lost_need(const lf_batch_work *w, size_t i)
 {
     const lf_stage_view *s = &w->view.stages[i];
     for (size_t k = 0; k < s->n_deps; k++)
-        if (w->lanes[s->deps[k]].act == LF_LANE_BLOCKED && w->view.stages[s->deps[k]].state != LF_STATE_DONE)
+        if (w->lanes[s->deps[k]].act == LF_LANE_BLOCKED &&
+            w->view.stages[s->deps[k]].state != LF_STATE_DONE)
             return s->deps[k];
     return w->view.n;
 }
@@ -243,7 +275,8 @@ static int send_all(lf_batch_work *w, lf_err *err)
         lf_lane *l = &w->lanes[i];
         if (l->act == LF_LANE_KEEP && w->selected[i]) {
             w->res.kept++;
-            lf_batch_tell(w, "%s: kept, job %s%s%s", lf_batch_name(w, i), json_string_value(json_object_get(l->job, "id")),
+            lf_batch_tell(w, "%s: kept, job %s%s%s", lf_batch_name(w, i),
+                          json_string_value(json_object_get(l->job, "id")),
                           l->why[0] != '\0' ? ": " : "", l->why);
         }
         if (l->act != LF_LANE_SUBMIT && l->act != LF_LANE_ADOPT)
@@ -264,7 +297,8 @@ static int send_all(lf_batch_work *w, lf_err *err)
         lf_batch_note_failure(w, i, e.text);
         w->res.unreachable = w->res.unreachable || rc == LF_ECOMM || rc == LF_EBUSY;
         l->act = LF_LANE_BLOCKED;
-        lf_batch_tell(w, "%s: not submitted%s%s", lf_batch_name(w, i), e.text[0] != '\0' ? ": " : ", what it needs was not", e.text);
+        lf_batch_tell(w, "%s: not submitted%s%s", lf_batch_name(w, i),
+                      e.text[0] != '\0' ? ": " : ", what it needs was not", e.text);
     }
     return 0;
 }
@@ -274,7 +308,8 @@ static int send_all(lf_batch_work *w, lf_err *err)
 static int end_orphans(lf_batch_work *w, lf_err *err)
 {
     for (size_t i = 0; i < w->view.n; i++)
-        if (w->lanes[i].act == LF_LANE_SUBMIT && w->lanes[i].old_jobs && w->view.stages[i].job != NULL) {
+        if (w->lanes[i].act == LF_LANE_SUBMIT && w->lanes[i].old_jobs &&
+            w->view.stages[i].job != NULL) {
             json_t *ids = json_object_get(w->view.stages[i].job, "ids");
             for (size_t k = json_array_size(ids); k-- > 0;)
                 json_array_append(w->orphans, json_array_get(ids, k));
@@ -320,7 +355,8 @@ static int release(lf_batch_work *w, lf_err *err)
     if (rc == LF_ECOMM) {
         w->res.unreachable = true;
         w->res.failed++;
-        lf_batch_tell(w, "the first jobs are still held: %s; the next command lets them go", e.text);
+        lf_batch_tell(w, "the first jobs are still held: %s; the next command lets them go",
+                      e.text);
         return 0;
     }
     return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "flow/sched/batch_priv.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/sched/batch_priv.h"
 
 static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
 {
@@ -25,10 +25,20 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     json_t *after = rc == 0 ? lf_batch_after(w, i, err) : NULL, *commands = json_array();
     for (int k = 1; rc == 0 && after != NULL && k <= l->n_links; k++) {
         json_t *argv = NULL;
-        lf_submit_req req = {.run = w->run, .stage = s->stage, .resources = l->resources, .attempt = n, .token = "TOKEN",
-                             .project = w->b->project->root, .stage_dir = dir, .script = path, .link = k, .n_links = l->n_links,
-                             .prev = k > 1 ? id : NULL, .after = after};
-        req.held = k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+        lf_submit_req req = {.run = w->run,
+                             .stage = s->stage,
+                             .resources = l->resources,
+                             .attempt = n,
+                             .token = "TOKEN",
+                             .project = w->b->project->root,
+                             .stage_dir = dir,
+                             .script = path,
+                             .link = k,
+                             .n_links = l->n_links,
+                             .prev = k > 1 ? id : NULL,
+                             .after = after};
+        req.held =
+            k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
         rc = w->b->submitter->command(w->self, &req, l->script.data, &argv, err);
         if (rc == 0)
             rc = lf_json_push_new(commands, argv, err);
@@ -42,8 +52,11 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     if (rc == 0)
         l->job = json_pack("{s:[s]}", "ids", id);
     if (rc == 0)
-        rc = lf_json_push_new(rows, json_pack("{s:s, s:O, s:s, s:s, s:O}", "stage", lf_batch_name(w, i), "commands", commands,
-                                              "script", l->script.data, "script_sha256", l->sha, "after", after), err);
+        rc = lf_json_push_new(rows,
+                              json_pack("{s:s, s:O, s:s, s:s, s:O}", "stage", lf_batch_name(w, i),
+                                        "commands", commands, "script", l->script.data,
+                                        "script_sha256", l->sha, "after", after),
+                              err);
     json_decref(after);
     json_decref(commands);
     return rc;
@@ -65,7 +78,8 @@ static int dry(json_t *rows, lf_batch_work *w, lf_err *err)
     return rc;
 }
 
-int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, bool run_exists, lf_err *err)
+int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, bool run_exists,
+                     lf_err *err)
 {
     lf_batch_work w;
     lf_run run = view->run;

@@ -14,10 +14,10 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/sched/batch_priv.h"
-#include "flow/sched/drive.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/sched/batch_priv.h"
+#include "flow/sched/drive.h"
 
 static int load(lf_run_view *v, const lf_run *run, lf_err *err)
 {
@@ -60,10 +60,12 @@ static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q
         for (size_t k = json_array_size(found); rc == 0 && k-- > 0;) {
             const json_t *job = json_array_get(found, k);
             const char *what = text_of(job, "what");
-            if (strcmp(what, "ended") == 0 || json_number_value(json_object_get(job, "listed")) < q->t - 0.001)
+            if (strcmp(what, "ended") == 0 ||
+                json_number_value(json_object_get(job, "listed")) < q->t - 0.001)
                 continue;
             bool runs = strcmp(what, "running") == 0;
-            rc = lf_json_push_new(runs ? e->running : e->waiting, json_string(text_of(job, "id")), err);
+            rc = lf_json_push_new(runs ? e->running : e->waiting, json_string(text_of(job, "id")),
+                                  err);
             double grace = json_number_value(json_object_get(s->stage, "grace_s"));
             if (runs && grace > e->grace_s)
                 e->grace_s = grace;
@@ -101,7 +103,8 @@ static void tell(const struct ending *e, const char *fmt, const json_t *ids)
     char text[400];
     if (e->c->say == NULL || json_array_size(ids) == 0)
         return;
-    snprintf(text, sizeof text, "%zu job%s %s", json_array_size(ids), json_array_size(ids) == 1 ? "" : "s", fmt);
+    snprintf(text, sizeof text, "%zu job%s %s", json_array_size(ids),
+             json_array_size(ids) == 1 ? "" : "s", fmt);
     e->c->say(e->c->user, text);
 }
 
@@ -111,7 +114,8 @@ static int end_them(struct ending *e, lf_err *err)
     double start = lf_now_s(), pause = 0.5, asked = 0, forced = 0;
     int rc = look(e, err);
     while (rc == 0 && json_array_size(e->waiting) + json_array_size(e->running) > 0) {
-        lf_sched_patience(json_object_get(e->run->doc, "site")); /* for this round; between rounds jobs take their time */
+        lf_sched_patience(json_object_get(
+            e->run->doc, "site")); /* for this round; between rounds jobs take their time */
         double now = lf_now_s(), grace = e->c->wait_s > 0 ? e->c->wait_s : e->grace_s;
         if (json_array_size(e->waiting) > 0 && (rc = s->cancel(e->self, e->waiting, true, err)) < 0)
             break;
@@ -165,7 +169,8 @@ static int code_of(lf_run_view *v, const bool *selected)
         if (!selected[i] || s->state == LF_STATE_DONE ||
             (s->state == LF_STATE_PURGED && !s->needed))
             continue;
-        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
+        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED ||
+            s->state == LF_STATE_UNKNOWN)
             return 1;
         code = 75;
     }
@@ -179,7 +184,8 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
         char text[1200];
         if (before[i] == (int)s->state + 1)
             continue;
-        snprintf(text, sizeof text, "%s: %s%s%s", json_string_value(json_object_get(s->stage, "name")), lf_state_name(s->state),
+        snprintf(text, sizeof text, "%s: %s%s%s",
+                 json_string_value(json_object_get(s->stage, "name")), lf_state_name(s->state),
                  s->reason[0] != '\0' ? ": " : "", s->reason);
         if (before[i] != 0 || s->state != LF_STATE_WAITING)
             b->say(b->user, text);
@@ -188,7 +194,8 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
 }
 
 /* One look; *left: jobs are still to come. */
-static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *left, int *code, lf_err *err)
+static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *left, int *code,
+                     lf_err *err)
 {
     lf_run_view v;
     int rc = load(&v, run, err);
@@ -200,7 +207,8 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
         rc = lf_sched_overlay(&v, false, err);
     *left = false;
     for (size_t i = 0; rc == 0 && i < v.n; i++)
-        *left = *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
+        *left =
+            *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
     if (rc == 0) {
         tell_changes(b, &v, before);
         *code = code_of(&v, selected);
@@ -211,16 +219,22 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
 }
 
 static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig) { (void)sig, interrupted = 1; }
+static void on_interrupt(int sig)
+{
+    (void)sig, interrupted = 1;
+}
 
 int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
 {
     struct sigaction sa = {.sa_handler = on_interrupt}, old;
-    int *before = lf_calloc(json_array_size(json_object_get(run->doc, "stages")) + 1, sizeof *before, err);
+    int *before =
+        lf_calloc(json_array_size(json_object_get(run->doc, "stages")) + 1, sizeof *before, err);
     if (before == NULL)
         return LF_ENOMEM;
     double poll = json_number_value(json_object_get(json_object_get(run->doc, "site"), "poll_s"));
-    double pause = poll < 1 ? 0.2 : poll > 10 ? 10 : poll; /* records of the run are seen sooner than the queue */
+    double pause = poll < 1    ? 0.2
+                   : poll > 10 ? 10
+                               : poll; /* records of the run are seen sooner than the queue */
     bool left = true;
     interrupted = 0;
     sigaction(SIGINT, &sa, &old);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a batch command does with each stage, decided from the run's directory and the queue, without changing either.
+ * What a batch command does with each stage, decided from the run's directory and the queue,
+ * without changing either.
  */
 #include "config.h"
 
@@ -15,12 +16,12 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
+#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
+#include "flow/run/policy.h"
 #include "flow/sched/attempt.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/chain.h"
-#include "flow/plan/pipeline_priv.h"
-#include "flow/run/policy.h"
-#include "flow/record/record.h"
 
 static const char *text_of(const json_t *o, const char *key)
 {
@@ -28,7 +29,10 @@ static const char *text_of(const json_t *o, const char *key)
     return t != NULL ? t : "";
 }
 
-static const json_t *newest(const lf_stage_view *s) { return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL; }
+static const json_t *newest(const lf_stage_view *s)
+{
+    return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+}
 
 static bool is_current(const lf_stage_view *s)
 {
@@ -46,7 +50,10 @@ static bool file_of(const lf_stage_view *s, const char *kind, int n)
     return lf_path_set(path, NULL, "%s/%s.%d", s->dir, kind, n) == 0 && lf_io_exists(path);
 }
 
-static bool ended(const json_t *entry) { return strcmp(text_of(entry, "what"), "ended") == 0; }
+static bool ended(const json_t *entry)
+{
+    return strcmp(text_of(entry, "what"), "ended") == 0;
+}
 
 /* ---- jobs ---- */
 
@@ -83,8 +90,10 @@ json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
             continue;
         json_t *ids = json_object_get(w->lanes[d].job, "ids");
         rc = json_array_size(ids) == 0
-                 ? lf_fail(err, LF_EINVAL, "stage %s needs %s, which has no job", lf_batch_name(w, i), lf_batch_name(w, d))
-                 : lf_json_push_new(after, json_incref(json_array_get(ids, json_array_size(ids) - 1)), err);
+                 ? lf_fail(err, LF_EINVAL, "stage %s needs %s, which has no job",
+                           lf_batch_name(w, i), lf_batch_name(w, d))
+                 : lf_json_push_new(
+                       after, json_incref(json_array_get(ids, json_array_size(ids) - 1)), err);
     }
     if (rc == 0)
         return after;
@@ -93,7 +102,8 @@ json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
 }
 
 /* A job that waits must wait for the jobs that its upstream stages have now. */
-static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i, const json_t *job, lf_err *err)
+static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i, const json_t *job,
+                                    lf_err *err)
 {
     const lf_stage_view *s = &w->view.stages[i];
     json_t *after = json_object_get(job, "after");
@@ -107,7 +117,8 @@ static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i,
         const lf_lane *l = &w->lanes[d];
         const char *last = l->act == LF_LANE_KEEP ? json_string_value(last_id(l->job)) : NULL;
         *yes = l->act == LF_LANE_ADOPT ||
-               (l->act == LF_LANE_KEEP && (last == NULL || after == NULL || lf_names_find(&waits, last, "") != LF_NAMES_NONE));
+               (l->act == LF_LANE_KEEP && (last == NULL || after == NULL ||
+                                           lf_names_find(&waits, last, "") != LF_NAMES_NONE));
     }
     lf_names_fini(&waits);
     return rc;
@@ -123,12 +134,14 @@ static int find_orphans(lf_batch_work *w, size_t i, lf_err *err)
         if (att == NULL || !of_this(w, att))
             continue;
         bool last = n == s->n_attempts;
-        json_t *job = last ? lf_sched_job_record(s, (int)n) : NULL, *ids = json_object_get(job, "ids");
+        json_t *job = last ? lf_sched_job_record(s, (int)n) : NULL,
+               *ids = json_object_get(job, "ids");
         json_t *found = lf_queue_by_token(&w->queue, text_of(att, "token"));
         for (size_t k = 0; rc == 0 && k < json_array_size(found); k++) {
             const json_t *e = json_array_get(found, k);
-            bool extra = last && job != NULL && !in_list(ids, text_of(e, "id")) &&
-                         json_integer_value(json_object_get(e, "link")) <= (json_int_t)json_array_size(ids);
+            bool extra =
+                last && job != NULL && !in_list(ids, text_of(e, "id")) &&
+                json_integer_value(json_object_get(e, "link")) <= (json_int_t)json_array_size(ids);
             if (!ended(e) && (!last || extra))
                 rc = lf_json_push_new(w->orphans, json_string(text_of(e, "id")), err);
         }
@@ -171,9 +184,11 @@ static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     l->job = lf_sched_job_record(s, (int)s->n_attempts);
-    bool began = s->state == LF_STATE_RUNNING || (s->n_incs > 0 && s->incs[s->n_incs - 1].attempt == (int)s->n_attempts);
+    bool began = s->state == LF_STATE_RUNNING ||
+                 (s->n_incs > 0 && s->incs[s->n_incs - 1].attempt == (int)s->n_attempts);
     bool waits_right = true;
-    int rc = l->job != NULL && !began ? waits_for_the_right_ones(&waits_right, w, i, l->job, err) : 0;
+    int rc =
+        l->job != NULL && !began ? waits_for_the_right_ones(&waits_right, w, i, l->job, err) : 0;
     if (rc < 0)
         return rc;
     if (l->job == NULL) {
@@ -225,21 +240,24 @@ static bool is_blocked(lf_batch_work *w, size_t i)
         enum lf_lane_act act = w->lanes[d].act;
         if (act == LF_LANE_KEEP || act == LF_LANE_ADOPT || act == LF_LANE_SUBMIT)
             continue;
-        snprintf(w->lanes[i].why, sizeof w->lanes[i].why, "needs %s, which is %s and %s", lf_batch_name(w, d),
-                 lf_state_name(w->view.stages[d].state), w->selected[d] ? "will not run" : "not selected");
+        snprintf(w->lanes[i].why, sizeof w->lanes[i].why, "needs %s, which is %s and %s",
+                 lf_batch_name(w, d), lf_state_name(w->view.stages[d].state),
+                 w->selected[d] ? "will not run" : "not selected");
         return true;
     }
     return false;
 }
 
-/* The command that made its job was killed before it could say so, and the job has ended since: it is written down all the same, so
- * that every job has its record. */
+/* The command that made its job was killed before it could say so, and the job has ended since: it
+ * is written down all the same, so that every job has its record. */
 static void find_unnamed(lf_batch_work *w, size_t i)
 {
     const lf_stage_view *s = &w->view.stages[i];
     int n = (int)s->n_attempts;
     json_t *job = lf_sched_job_record(s, n);
-    json_t *found = job == NULL && file_of(s, "script", n) ? lf_queue_by_token(&w->queue, text_of(newest(s), "token")) : NULL;
+    json_t *found = job == NULL && file_of(s, "script", n)
+                        ? lf_queue_by_token(&w->queue, text_of(newest(s), "token"))
+                        : NULL;
     if (json_array_size(found) > 0) {
         w->lanes[i].found = json_incref(found);
         w->lanes[i].unnamed = true;
@@ -263,14 +281,16 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
     if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
         return 0;
     if (!w->selected[i]) { /* but it may be on its way for those that are */
-        if (mine && s->live && is_current(s) && (l->job = lf_sched_job_record(s, (int)s->n_attempts)) != NULL)
+        if (mine && s->live && is_current(s) &&
+            (l->job = lf_sched_job_record(s, (int)s->n_attempts)) != NULL)
             decide(l, LF_LANE_KEEP, s->reason);
         return 0;
     }
     if (mine && s->live)
         return decide_live(w, i, err);
     if (s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live) {
-        decide(l, LF_LANE_BLOCKED, s->reason); /* a process of `run`, a job of another scheduler, or nobody knows */
+        decide(l, LF_LANE_BLOCKED,
+               s->reason); /* a process of `run`, a job of another scheduler, or nobody knows */
         return 0;
     }
     bool yes = false, never_sent = mine && !file_of(s, "script", (int)s->n_attempts);
@@ -326,7 +346,8 @@ static int add_site_exclude(json_t *res, const json_t *site, lf_err *err)
     if (have == NULL)
         return lf_json_set_new(res, "exclude", json_deep_copy(list), err);
     for (size_t i = 0; i < json_array_size(list); i++)
-        if (!in_list(have, json_string_value(json_array_get(list, i))) && json_array_append(have, json_array_get(list, i)) < 0)
+        if (!in_list(have, json_string_value(json_array_get(list, i))) &&
+            json_array_append(have, json_array_get(list, i)) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
     return 0;
 }
@@ -345,7 +366,9 @@ static int ask_for(lf_batch_work *w, size_t i, lf_err *err)
         snprintf(l->why, sizeof l->why, "%s", next.why);
     json_decref(changes);
     lf_next_fini(&next);
-    return l->resources == NULL ? LF_ENOMEM : add_site_exclude(l->resources, json_object_get(w->run->doc, "site"), err);
+    return l->resources == NULL
+               ? LF_ENOMEM
+               : add_site_exclude(l->resources, json_object_get(w->run->doc, "site"), err);
 }
 
 int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
@@ -356,9 +379,17 @@ int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
     int rc = l->resources == NULL ? ask_for(w, i, err) : 0;
     if (rc < 0)
         return rc;
-    l->n_links = lf_chain_count(s->stage, l->resources, json_object_get(w->run->doc, "site"), w->b->submitter->can);
-    lf_submit_req req = {.run = w->run, .stage = s->stage, .resources = l->resources, .attempt = (int)s->n_attempts + 1,
-                         .token = "", .project = w->b->project->root, .stage_dir = s->dir, .link = 1, .n_links = l->n_links};
+    l->n_links = lf_chain_count(s->stage, l->resources, json_object_get(w->run->doc, "site"),
+                                w->b->submitter->can);
+    lf_submit_req req = {.run = w->run,
+                         .stage = s->stage,
+                         .resources = l->resources,
+                         .attempt = (int)s->n_attempts + 1,
+                         .token = "",
+                         .project = w->b->project->root,
+                         .stage_dir = s->dir,
+                         .link = 1,
+                         .n_links = l->n_links};
     lf_buf_clear(&l->script);
     rc = w->b->submitter->render(w->self, &req, &l->script, err);
     if (rc < 0)

@@ -14,23 +14,23 @@ enum lf_lane_act {
     LF_LANE_KEEP,    /* its job is in the scheduler's hands */
     LF_LANE_ADOPT,   /* found by its token: job.N.json is missing, perhaps some links too */
     LF_LANE_SUBMIT,
-    LF_LANE_BLOCKED  /* something it needs will not be made */
+    LF_LANE_BLOCKED /* something it needs will not be made */
 };
 
 typedef struct lf_lane {
     enum lf_lane_act act;
-    bool reuse;       /* SUBMIT: attempt.N.json is there and was never sent */
-    bool unnamed;     /* jobs in `found` that ended before a job.N.json named them */
-    bool old_jobs;    /* SUBMIT: jobs of the attempt that is given up are to be ended */
+    bool reuse;    /* SUBMIT: attempt.N.json is there and was never sent */
+    bool unnamed;  /* jobs in `found` that ended before a job.N.json named them */
+    bool old_jobs; /* SUBMIT: jobs of the attempt that is given up are to be ended */
     int attempt;
     char token[LF_TOKEN_SIZE];
     json_t *resources;
     lf_buf script;
     char sha[65];
     int n_links;
-    json_t *job;      /* record, once there is one */
-    json_t *found;    /* ADOPT: entries of the queue, by link */
-    char why[400];    /* for people */
+    json_t *job;   /* record, once there is one */
+    json_t *found; /* ADOPT: entries of the queue, by link */
+    char why[400]; /* for people */
 } lf_lane;
 
 typedef struct lf_batch_work {
@@ -39,11 +39,11 @@ typedef struct lf_batch_work {
     lf_run_view view;
     lf_lane *lanes;
     bool *selected;
-    void *self;       /* the submitter's */
+    void *self; /* the submitter's */
     lf_queue queue;
-    bool looked;      /* queue is valid */
-    json_t *orphans;  /* ids to be ended */
-    json_t *held;     /* ids to be let go */
+    bool looked;     /* queue is valid */
+    json_t *orphans; /* ids to be ended */
+    json_t *held;    /* ids to be let go */
     lf_batch_result res;
 } lf_batch_work;
 
@@ -62,12 +62,14 @@ void lf_batch_clear(lf_batch_work *w); /* the lanes, for another plan */
 void lf_batch_fini(lf_batch_work *w);  /* all but the view */
 void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text);
 
-/* batch_send.c: one job, exactly once: repeats what failed for now, looks for the token where a job may have been made.
- * *adopted: it was found. */
-int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job, bool *adopted, lf_err *err);
+/* batch_send.c: one job, exactly once: repeats what failed for now, looks for the token where a job
+ * may have been made. *adopted: it was found. */
+int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job,
+                  bool *adopted, lf_err *err);
 
 void lf_batch_pause(double s);
-void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 const char *lf_batch_name(const lf_batch_work *w, size_t i);
 
 #endif

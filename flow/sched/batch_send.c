@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One job, exactly once. Three answers of a scheduler need care: "not now" is asked again after a pause; no answer may have made a
- * job all the same, so its token is looked for, more than once, because the request may still lie in the controller's socket; a
- * refusal is final. While there is no answer at all, it is waited for twice the time of one command, not longer: the next command
- * finds what was made. A job that shows up later than all looks is found as a second one of its token by the next command, and does
- * nothing meanwhile, because job.N.json does not name it.
+ * One job, exactly once. Three answers of a scheduler need care: "not now" is asked again after a
+ * pause; no answer may have made a job all the same, so its token is looked for, more than once,
+ * because the request may still lie in the controller's socket; a refusal is final. While there is
+ * no answer at all, it is waited for twice the time of one command, not longer: the next command
+ * finds what was made. A job that shows up later than all looks is found as a second one of its
+ * token by the next command, and does nothing meanwhile, because job.N.json does not name it.
  */
 #include "config.h"
 
@@ -13,11 +14,11 @@
 #include <time.h>
 
 #include "engine/base/sys.h"
-#include "flow/sched/batch_priv.h"
 #include "flow/plan/pipeline_priv.h"
+#include "flow/sched/batch_priv.h"
 
 #define PAUSE_FIRST_S 1.0
-#define PAUSE_MOST_S 16.0
+#define PAUSE_MOST_S  16.0
 
 void lf_batch_pause(double s)
 {
@@ -34,7 +35,8 @@ static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *e = json_array_get(list, i);
         const char *token = json_string_value(json_object_get(e, "token"));
-        if (token == NULL || strcmp(token, req->token) != 0 || json_integer_value(json_object_get(e, "link")) != req->link)
+        if (token == NULL || strcmp(token, req->token) != 0 ||
+            json_integer_value(json_object_get(e, "link")) != req->link)
             continue;
         *job = json_pack("{s:O}", "id", json_object_get(e, "id"));
         rc = *job != NULL ? 1 : lf_fail(err, LF_ENOMEM, "out of memory");
@@ -43,10 +45,13 @@ static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf
     return rc;
 }
 
-/* After no answer: look until the scheduler has answered twice, `settle` apart, without knowing the token. */
+/* After no answer: look until the scheduler has answered twice, `settle` apart, without knowing the
+ * token. */
 static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t **job, lf_err *err)
 {
-    double gap = json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s")), pause = PAUSE_FIRST_S;
+    double gap =
+               json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s")),
+           pause = PAUSE_FIRST_S;
     int answers = 0;
     for (;;) {
         lf_err e = LF_ERR_INIT;
@@ -63,10 +68,12 @@ static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t
     }
 }
 
-int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job, bool *adopted, lf_err *err)
+int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job,
+                  bool *adopted, lf_err *err)
 {
     const json_t *site = json_object_get(w->run->doc, "site");
-    double wait_s = json_number_value(json_object_get(site, "submit_wait_s")), silent_s = 2 * lf_sched_timeout_s(site);
+    double wait_s = json_number_value(json_object_get(site, "submit_wait_s")),
+           silent_s = 2 * lf_sched_timeout_s(site);
     double begun = lf_now_s(), pause = PAUSE_FIRST_S;
     *adopted = false;
     for (;;) {
@@ -76,7 +83,8 @@ int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script
             return 0;
         if (rc != LF_ECOMM && rc != LF_EBUSY)
             return lf_fail(err, rc, "%s", e.text);
-        lf_batch_tell(w, "  %s; %s", e.text, rc == LF_ECOMM ? "looking whether the job was made" : "trying again");
+        lf_batch_tell(w, "  %s; %s", e.text,
+                      rc == LF_ECOMM ? "looking whether the job was made" : "trying again");
         double end = begun + (rc == LF_ECOMM && silent_s < wait_s ? silent_s : wait_s);
         if (rc == LF_ECOMM) {
             int found = settle(w, req, end, job, err);

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flow/sched/pbs.h"
 #include "flow/plan/pipeline_priv.h"
+#include "flow/sched/pbs.h"
 #include "flow/sched/sched.h"
 #include "flow/sched/submit.h"
 
@@ -85,11 +85,13 @@ static int shrink_slurm(const json_t *ids, const json_t *site, lf_err *err)
         char job[96], said[300];
         lf_sched_out o;
         snprintf(job, sizeof job, "JobId=%.80s", json_string_value(json_array_get(ids, i)));
-        rc = lf_sched_runv(&o, site, 0, err, "scontrol", "update", job, "TimeLimit=1", "NumNodes=1-1", (char *)NULL);
+        rc = lf_sched_runv(&o, site, 0, err, "scontrol", "update", job, "TimeLimit=1",
+                           "NumNodes=1-1", (char *)NULL);
         if (rc < 0)
             return rc;
         if (o.missing || o.timed_out || o.exit != 0)
-            rc = lf_fail(err, LF_ECOMM, "scontrol update: %s", lf_sched_said(said, sizeof said, &o));
+            rc =
+                lf_fail(err, LF_ECOMM, "scontrol update: %s", lf_sched_said(said, sizeof said, &o));
         lf_sched_out_fini(&o);
     }
     return rc;
@@ -102,7 +104,8 @@ static bool same_job(const char *a, const char *b)
     return n > 0 && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources, const json_t *site, lf_err *err)
+int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources,
+                         const json_t *site, lf_err *err)
 {
     const json_t *ids = json_object_get(job, "ids");
     const char *backend = json_string_value(json_object_get(job, "backend"));
@@ -118,7 +121,8 @@ int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *res
     if (rc == 0 && backend != NULL && strcmp(backend, "slurm") == 0)
         rc = shrink_slurm(rest, site, err);
     else if (rc == 0 && backend != NULL && strcmp(backend, "local") != 0)
-        rc = lf_pbs_shrink(rest, json_integer_value(json_object_get(resources, "time_limit_s")), site, err);
+        rc = lf_pbs_shrink(rest, json_integer_value(json_object_get(resources, "time_limit_s")),
+                           site, err);
     json_decref(rest);
     return rc;
 }

@@ -12,8 +12,8 @@
 #include "engine/base/lock.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
-#include "flow/sched/sched.h"
 #include "flow/run/series.h"
+#include "flow/sched/sched.h"
 
 static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
 {
@@ -30,14 +30,17 @@ static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
     }
 }
 
-/* Seconds that the steps left will take at the pace of this incarnation, by the clock of its own records. */
+/* Seconds that the steps left will take at the pace of this incarnation, by the clock of its own
+ * records. */
 static void add_eta(json_t *o, const char *path, const json_t *last, double step, double steps)
 {
     json_t *first = lf_metrics_first(path);
-    double dt = json_number_value(json_object_get(last, "t")) - json_number_value(json_object_get(first, "t"));
+    double dt = json_number_value(json_object_get(last, "t")) -
+                json_number_value(json_object_get(first, "t"));
     double gained = step - json_number_value(json_object_get(first, "step"));
     if (dt > 0 && gained > 0) {
-        double left = (steps - step) * dt / gained - (lf_wall_s() - json_number_value(json_object_get(last, "t")));
+        double left = (steps - step) * dt / gained -
+                      (lf_wall_s() - json_number_value(json_object_get(last, "t")));
         json_object_set_new(o, "steps_per_s", json_real(gained / dt));
         json_object_set_new(o, "eta_s", json_real(left > 0 ? left : 0));
     }
@@ -57,7 +60,8 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
         json_object_set_new(o, "step", json_integer((json_int_t)json_number_value(step)));
         if (json_number_value(steps) > 0) {
             json_object_set_new(o, "steps", json_integer((json_int_t)json_number_value(steps)));
-            json_object_set_new(o, "progress", json_real(json_number_value(step) / json_number_value(steps)));
+            json_object_set_new(o, "progress",
+                                json_real(json_number_value(step) / json_number_value(steps)));
             if (s->state == LF_STATE_RUNNING)
                 add_eta(o, path, last, json_number_value(step), json_number_value(steps));
         }
@@ -68,16 +72,17 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
 
 json_t *lf_describe_stage(const lf_stage_view *s)
 {
-    json_t *o = json_pack("{s:O, s:O, s:s, s:s, s:O, s:i}", "name", json_object_get(s->stage, "name"), "kind",
-                          json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "reason", s->reason,
-                          "spec_id", json_object_get(s->stage, "spec_id"), "attempts", (int)s->n_attempts);
+    json_t *o = json_pack(
+        "{s:O, s:O, s:s, s:s, s:O, s:i}", "name", json_object_get(s->stage, "name"), "kind",
+        json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "reason", s->reason,
+        "spec_id", json_object_get(s->stage, "spec_id"), "attempts", (int)s->n_attempts);
     if (o != NULL && s->n_incs > 0)
         json_object_set_new(o, "segments", json_integer((json_int_t)s->n_incs));
     if (o != NULL && s->job != NULL)
         json_object_set(o, "job", s->job);
     const lf_incarnation *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
-                                : s->n_incs > 0                              ? &s->incs[s->n_incs - 1]
-                                                                             : NULL;
+                                : s->n_incs > 0 ? &s->incs[s->n_incs - 1]
+                                                : NULL;
     if (o == NULL)
         return NULL;
     if (inc == NULL && s->result_dir != NULL) {
@@ -107,8 +112,9 @@ json_t *lf_describe_stage(const lf_stage_view *s)
 
 static const char *overall(const lf_run_view *v)
 {
-    static const enum lf_state order[] = {LF_STATE_FAILED, LF_STATE_RUNNING, LF_STATE_UNKNOWN, LF_STATE_CANCELLED,
-                                          LF_STATE_PURGED, LF_STATE_PENDING, LF_STATE_WAITING};
+    static const enum lf_state order[] = {LF_STATE_FAILED,    LF_STATE_RUNNING, LF_STATE_UNKNOWN,
+                                          LF_STATE_CANCELLED, LF_STATE_PURGED,  LF_STATE_PENDING,
+                                          LF_STATE_WAITING};
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
         for (size_t i = 0; i < v->n; i++)
             if (v->stages[i].state == order[k])
@@ -121,9 +127,10 @@ json_t *lf_describe_run(const lf_run_view *v)
     json_t *stages = json_array();
     for (size_t i = 0; i < v->n; i++)
         json_array_append_new(stages, lf_describe_stage(&v->stages[i]));
-    return json_pack("{s:s, s:O, s:s, s:i, s:O*, s:s, s:o}", "run", v->run.id, "name", json_object_get(v->run.doc, "name"),
-                     "state", overall(v), "rev", v->run.rev, "created", json_object_get(v->run.doc, "created"), "dir",
-                     v->run.dir, "stages", stages);
+    return json_pack("{s:s, s:O, s:s, s:i, s:O*, s:s, s:o}", "run", v->run.id, "name",
+                     json_object_get(v->run.doc, "name"), "state", overall(v), "rev", v->run.rev,
+                     "created", json_object_get(v->run.doc, "created"), "dir", v->run.dir, "stages",
+                     stages);
 }
 
 bool lf_describe_lives(const lf_run_view *v, const lf_stage_view *s)
@@ -145,7 +152,8 @@ int lf_view_find(lf_run_view *out, const lf_project *p, const char *word, lf_err
     if (rc < 0)
         lf_run_fini(&run);
     else
-        rc = lf_sched_overlay(out, false, err); /* what cannot be asked is said in the stages' reasons */
+        rc = lf_sched_overlay(out, false,
+                              err); /* what cannot be asked is said in the stages' reasons */
     if (rc < 0 && out->n > 0)
         lf_view_fini(out);
     return rc;

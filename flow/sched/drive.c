@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The driver's loop. Each round reads the run's directory afresh; what it decides depends on that and on which stages it
- * has submitted itself (each at most once per drive).
+ * The driver's loop. Each round reads the run's directory afresh; what it decides depends on that
+ * and on which stages it has submitted itself (each at most once per drive).
  */
 #include "config.h"
 
 #include "flow/sched/drive.h"
-#include "flow/run/sync.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -23,15 +22,16 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/run/classify.h"
 #include "flow/record/record.h"
+#include "flow/run/classify.h"
 #include "flow/run/select.h"
+#include "flow/run/sync.h"
 #include "flow/run/who.h"
 
 struct lane {
-    int tries; /* submissions of ours, or one adopted */
-    json_t *job;      /* while it is ours or adopted; NULL otherwise */
-    bool ended;       /* in this round */
+    int tries;   /* submissions of ours, or one adopted */
+    json_t *job; /* while it is ours or adopted; NULL otherwise */
+    bool ended;  /* in this round */
     double t_submit, t_takeover;
     char last_line[200];
 };
@@ -47,9 +47,13 @@ struct driver {
     double next_talk, next_sync;
 };
 
-static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
+static const char *name_of(const lf_stage_view *s)
+{
+    return json_string_value(json_object_get(s->stage, "name"));
+}
 
-static void tell(const struct driver *dr, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void tell(const struct driver *dr, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 static void tell(const struct driver *dr, const char *fmt, ...)
 {
     if (dr->d->say == NULL)
@@ -96,30 +100,37 @@ static bool deps_done(const struct driver *dr, size_t i)
     json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
     for (size_t j = 0; j < json_array_size(deps); j++)
         for (size_t k = 0; k < dr->view.n; k++)
-            if (json_equal(json_array_get(deps, j), json_object_get(dr->view.stages[k].stage, "name")) &&
+            if (json_equal(json_array_get(deps, j),
+                           json_object_get(dr->view.stages[k].stage, "name")) &&
                 dr->view.stages[k].state != LF_STATE_DONE)
                 return false;
     return true;
 }
 
-/* Its processes were killed and left no word: worth another try, unlike a failure that would only repeat. */
+/* Its processes were killed and left no word: worth another try, unlike a failure that would only
+ * repeat. */
 static bool was_lost(const lf_stage_view *s)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const char *cls = last != NULL ? json_string_value(json_object_get(last->end, "class")) : NULL;
     char skip[PATH_MAX];
-    if (s->state == LF_STATE_PENDING && s->n_attempts > 0 && (last == NULL || last->attempt < (int)s->n_attempts))
+    if (s->state == LF_STATE_PENDING && s->n_attempts > 0 &&
+        (last == NULL || last->attempt < (int)s->n_attempts))
         /* Killed before it had claimed an epoch. A wrapper that refused says so in a record. */
-        return lf_path_set(skip, NULL, "%s/skip.%zu.json", s->dir, s->n_attempts) == 0 && !lf_io_exists(skip);
-    return s->state == LF_STATE_PENDING && last != NULL && (last->end == NULL || (cls != NULL && strcmp(cls, "lost") == 0));
+        return lf_path_set(skip, NULL, "%s/skip.%zu.json", s->dir, s->n_attempts) == 0 &&
+               !lf_io_exists(skip);
+    return s->state == LF_STATE_PENDING && last != NULL &&
+           (last->end == NULL || (cls != NULL && strcmp(cls, "lost") == 0));
 }
 
 static bool can_submit(const struct driver *dr, size_t i)
 {
     const lf_stage_view *s = &dr->view.stages[i];
-    if (!dr->selected[i] || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) || dr->lanes[i].job != NULL || dr->stops > 0)
+    if (!dr->selected[i] || dr->lanes[i].tries >= (was_lost(s) ? LOST_TRIES : 1) ||
+        dr->lanes[i].job != NULL || dr->stops > 0)
         return false;
-    if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN || s->live)
+    if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN ||
+        s->live)
         return false;
     if (s->state == LF_STATE_PURGED && !s->needed)
         return false;
@@ -140,14 +151,16 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
         l->job = json_pack("{s:O}", "process", wrapper);
         if (l->tries == 0)
             tell(dr, "%s: adopted, it is running already (attempt %d)", name_of(s), last->attempt);
-        const json_t *att = (size_t)last->attempt <= s->n_attempts ? s->attempts[last->attempt - 1] : NULL;
+        const json_t *att =
+            (size_t)last->attempt <= s->n_attempts ? s->attempts[last->attempt - 1] : NULL;
         if (json_equal(json_object_get(att, "spec_id"), json_object_get(s->stage, "spec_id")))
-            l->tries++; /* under other settings it is not the stage that is wanted: that one has its try yet */
+            /* under other settings it is not the stage that is wanted: that one has its try yet */
+            l->tries++;
         l->t_submit = lf_now_s();
         return l->job != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
     }
-    /* The wrapper was killed and the stage lives on: nobody would publish its result. It is asked to save and end, and
-     * the next incarnation continues from there. */
+    /* The wrapper was killed and the stage lives on: nobody would publish its result. It is asked
+     * to save and end, and the next incarnation continues from there. */
     if (last->started == NULL)
         return 0;
     double now = lf_now_s();
@@ -155,7 +168,8 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
         l->t_takeover = now;
         tell(dr, "%s: its wrapper is gone; asking the stage to save and end", name_of(s));
         lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0, NULL);
-    } else if (now - l->t_takeover > (double)json_integer_value(json_object_get(s->stage, "grace_s"))) {
+    } else if (now - l->t_takeover >
+               (double)json_integer_value(json_object_get(s->stage, "grace_s"))) {
         lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
     }
     return 0;
@@ -171,8 +185,8 @@ static int submit_stage(struct driver *dr, size_t i, lf_err *err)
     l->tries++;
     l->t_takeover = 0;
     l->t_submit = lf_now_s();
-    rc = lf_attempt_submit(&l->job, dr->d->submitter, dr->self, dr->run, s, dr->d->project->root, dr->d->accepted,
-                           dr->d->fresh, err);
+    rc = lf_attempt_submit(&l->job, dr->d->submitter, dr->self, dr->run, s, dr->d->project->root,
+                           dr->d->accepted, dr->d->fresh, err);
     if (rc == 0)
         tell(dr, "%s: started (attempt %zu%s)", name_of(s), s->n_attempts + 1,
              s->resumable && !dr->d->fresh ? ", continues from what is there" : "");
@@ -189,7 +203,8 @@ static void tell_end(struct driver *dr, size_t i)
         tell(dr, "%s: done in %s", name_of(s), took);
         return;
     }
-    tell(dr, "%s: %s after %s%s%s", name_of(s), lf_state_name(s->state), took, s->reason[0] != '\0' ? ": " : "", s->reason);
+    tell(dr, "%s: %s after %s%s%s", name_of(s), lf_state_name(s->state), took,
+         s->reason[0] != '\0' ? ": " : "", s->reason);
     if (s->state != LF_STATE_FAILED || last == NULL || last->end == NULL)
         return;
     json_t *lines = json_object_get(last->end, "log");
@@ -254,7 +269,8 @@ static void talk(struct driver *dr)
         while (n > 0 && tail[n - 1] == '\n')
             tail[--n] = '\0';
         const char *line = n > 0 && strrchr(tail, '\n') != NULL ? strrchr(tail, '\n') + 1 : tail;
-        if (n > 0 && strncmp(line, dr->lanes[i].last_line, sizeof dr->lanes[i].last_line - 1) != 0) {
+        if (n > 0 &&
+            strncmp(line, dr->lanes[i].last_line, sizeof dr->lanes[i].last_line - 1) != 0) {
             snprintf(dr->lanes[i].last_line, sizeof dr->lanes[i].last_line, "%s", line);
             tell(dr, "  %s", line);
         }
@@ -291,11 +307,13 @@ static void wait_a_little(struct driver *dr)
 
 /* ---- the loop ---- */
 
-/* `loong-flow cancel` of the whole run asks every driver to start nothing more; it stops the stages itself. */
+/* `loong-flow cancel` of the whole run asks every driver to start nothing more; it stops the stages
+ * itself. */
 static void look_for_cancel(struct driver *dr)
 {
     char path[PATH_MAX];
-    if (dr->stops == 0 && lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, dr->run->dir) == 0 && lf_io_exists(path)) {
+    if (dr->stops == 0 && lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, dr->run->dir) == 0 &&
+        lf_io_exists(path)) {
         dr->stops = 1;
         tell(dr, "cancelled: nothing more is started");
     }
@@ -326,9 +344,11 @@ static int final_code(struct driver *dr)
     lf_view_mark_needed(&dr->view, dr->selected);
     for (size_t i = 0; i < dr->view.n; i++) {
         const lf_stage_view *s = &dr->view.stages[i];
-        if (!dr->selected[i] || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
+        if (!dr->selected[i] || s->state == LF_STATE_DONE ||
+            (s->state == LF_STATE_PURGED && !s->needed))
             continue;
-        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED || s->state == LF_STATE_UNKNOWN)
+        if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED ||
+            s->state == LF_STATE_UNKNOWN)
             return 1;
         /* A stage behind one that stopped at a checkpoint only waits. */
         code = 75;
@@ -364,17 +384,20 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     char path[PATH_MAX];
     int rc = lf_run_check_owner(run, err);
     if (rc == 0 && d->submitter->start == NULL)
-        rc = lf_fail(err, LF_EINVAL, "scheduler = %s has no driver on this machine", d->submitter->name);
+        rc = lf_fail(err, LF_EINVAL, "scheduler = %s has no driver on this machine",
+                     d->submitter->name);
     if (rc == 0)
         rc = lf_path_set(path, err, "%s/driver.lock", run->dir);
     if (rc < 0)
         return rc;
     lf_lock_opts lo = {.purpose = "loong-flow run", .wait_s = 0, .ttl_s = 0};
-    sigprocmask(SIG_BLOCK, &set, &old); /* before the lock starts its thread, which inherits the mask */
+    sigprocmask(SIG_BLOCK, &set,
+                &old); /* before the lock starts its thread, which inherits the mask */
     lf_lock *lock = lf_lock_acquire(path, &lo, err);
     if (lock == NULL) {
         sigprocmask(SIG_SETMASK, &old, NULL);
-        return lf_err_prefix(err, "run %s is being driven by another loong-flow (use watch or status)", run->id);
+        return lf_err_prefix(
+            err, "run %s is being driven by another loong-flow (use watch or status)", run->id);
     }
     if (lf_path_set(path, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
         unlink(path); /* it was for those before us */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driving a run on this machine: submit what can run, wait, look again, until nothing is left. The driver holds nothing
- * that is not on disk: killed at any moment, the next `run` or `resume` finds everything in the run's directory, adopts
- * jobs that still live and finishes what a crash cut in half.
+ * Driving a run on this machine: submit what can run, wait, look again, until nothing is left. The
+ * driver holds nothing that is not on disk: killed at any moment, the next `run` or `resume` finds
+ * everything in the run's directory, adopts jobs that still live and finishes what a crash cut in
+ * half.
  */
 #ifndef LF_FLOW_DRIVE_H
 #define LF_FLOW_DRIVE_H
@@ -26,15 +27,16 @@ typedef struct lf_drive {
     void *user;
 } lf_drive;
 
-/* A file in the run's directory: asks its driver to start nothing more. The next driver removes it. */
+/* A file in the run's directory: asks its driver to start nothing more. The next driver removes
+ * it. */
 #define LF_RUN_CANCEL "driver.cancel"
 
-/* run: borrowed, loaded. *code: 0 all selected stages are done, 1 one failed or cannot run, 75 stopped on request or at a
- * checkpoint. */
+/* run: borrowed, loaded. *code: 0 all selected stages are done, 1 one failed or cannot run, 75
+ * stopped on request or at a checkpoint. */
 int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err);
 
-/* Write the end record that a dead incarnation could not write, and the end event of a commit whose wrapper died just
- * behind it. */
+/* Write the end record that a dead incarnation could not write, and the end event of a commit whose
+ * wrapper died just behind it. */
 int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which PBS is there, and jobs made small: what both the submitter and the wrapper inside a job need.
+ * Which PBS is there, and jobs made small: what both the submitter and the wrapper inside a job
+ * need.
  */
 #include "config.h"
 
@@ -14,7 +15,7 @@
 #include "flow/sched/sched.h"
 
 #define LOOK_TIMEOUT_S 20 /* `qstat --version` asks no server */
-#define ASK_AGAIN 20      /* ids of one qalter call */
+#define ASK_AGAIN      20 /* ids of one qalter call */
 
 int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err)
 {
@@ -23,13 +24,15 @@ int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err)
     int rc = lf_sched_runv(&o, site, LOOK_TIMEOUT_S, err, "qstat", "--version", (char *)NULL);
     if (rc < 0)
         return rc;
-    enum lf_pbs_flavour f = o.missing || o.timed_out ? LF_PBS_NONE : lf_pbs_flavour_of(o.out.data, o.err.data);
+    enum lf_pbs_flavour f =
+        o.missing || o.timed_out ? LF_PBS_NONE : lf_pbs_flavour_of(o.out.data, o.err.data);
     if (o.missing)
         rc = lf_fail(err, LF_EINVAL, "there is no qstat on PATH, so no PBS on this machine");
     else if (o.timed_out)
         rc = lf_fail(err, LF_ECOMM, "qstat --version did not answer in time");
     else if (f == LF_PBS_NONE)
-        rc = lf_fail(err, LF_EINVAL, "this qstat is neither of PBS nor of Torque: --version said \"%s\"",
+        rc = lf_fail(err, LF_EINVAL,
+                     "this qstat is neither of PBS nor of Torque: --version said \"%s\"",
                      lf_sched_said(said, sizeof said, &o));
     else
         *out = f;
@@ -37,12 +40,16 @@ int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err)
     return rc;
 }
 
-static int shrink_some(const json_t *ids, size_t from, bool shorter, const json_t *site, enum lf_pbs_flavour f, lf_err *err)
+static int shrink_some(const json_t *ids, size_t from, bool shorter, const json_t *site,
+                       enum lf_pbs_flavour f, lf_err *err)
 {
-    static const char *const pbs[] = {"qalter", "-l", "select=1:ncpus=1", "-l", "place=free", "-l", "walltime=0:01:00"};
+    static const char *const pbs[] = {"qalter",     "-l", "select=1:ncpus=1", "-l",
+                                      "place=free", "-l", "walltime=0:01:00"};
     static const char *const torque[] = {"qalter", "-l", "nodes=1:ppn=1", "-l", "walltime=0:01:00"};
     const char *const *words = f == LF_PBS_TORQUE ? torque : pbs;
-    size_t n = (f == LF_PBS_TORQUE ? sizeof torque / sizeof torque[0] : sizeof pbs / sizeof pbs[0]) - (shorter ? 0 : 2);
+    size_t n =
+        (f == LF_PBS_TORQUE ? sizeof torque / sizeof torque[0] : sizeof pbs / sizeof pbs[0]) -
+        (shorter ? 0 : 2);
     char said[400];
     lf_sched_out o;
     json_t *argv = json_array();
@@ -58,7 +65,9 @@ static int shrink_some(const json_t *ids, size_t from, bool shorter, const json_
         return rc;
     if (o.missing || o.timed_out || (o.exit != 0 && !lf_pbs_only_gone(o.err.data)))
         rc = lf_fail(err, o.exit > 0 ? lf_pbs_refusal(o.err.data) : LF_ECOMM, "qalter: %s",
-                     o.timed_out ? "no answer" : o.missing ? "there is none on PATH" : lf_sched_said(said, sizeof said, &o));
+                     o.timed_out ? "no answer"
+                     : o.missing ? "there is none on PATH"
+                                 : lf_sched_said(said, sizeof said, &o));
     lf_sched_out_fini(&o);
     return rc;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What PBS commands print. Two families share the names of their commands and little else: OpenPBS / PBS Pro and Torque. Which
- * one is there is asked (`qstat --version`), never guessed: `qstat -x` is job history in one and XML in the other.
- * Sources: manual pages qsub.1B, qstat.1B, qdel.1B, qalter.1B of OpenPBS 23.06 and of Torque 6.1; ends and states as an OpenPBS 23.06
- * was seen to report them.
+ * What PBS commands print. Two families share the names of their commands and little else: OpenPBS
+ * / PBS Pro and Torque. Which one is there is asked (`qstat --version`), never guessed: `qstat -x`
+ * is job history in one and XML in the other. Sources: manual pages qsub.1B, qstat.1B, qdel.1B,
+ * qalter.1B of OpenPBS 23.06 and of Torque 6.1; ends and states as an OpenPBS 23.06 was seen to
+ * report them.
  */
 #ifndef LF_FLOW_PBS_H
 #define LF_FLOW_PBS_H
@@ -16,32 +17,38 @@
 
 enum lf_pbs_flavour { LF_PBS_NONE, LF_PBS_OPENPBS, LF_PBS_TORQUE };
 
-/* Ask. site: of the plan document (command paths, time-outs), may be NULL. LF_EINVAL: there is no qstat, or it is neither. */
+/* Ask. site: of the plan document (command paths, time-outs), may be NULL. LF_EINVAL: there is no
+ * qstat, or it is neither. */
 int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err);
 /* The answer of `qstat --version`, from both of its streams (Torque prints to stderr). */
 enum lf_pbs_flavour lf_pbs_flavour_of(const char *out, const char *err_text);
 
-/* The last line of qsub's output that is a job id, "123.server"; sites print other lines before it. */
+/* The last line of qsub's output that is a job id, "123.server"; sites print other lines before
+ * it. */
 bool lf_pbs_parse_id(char *id, size_t cap, const char *out);
-/* What follows from what a command said when it failed: LF_EINVAL for good, LF_EBUSY a limit that made no job, LF_ECOMM not reached or
- * cut off (a job may have been made). */
+/* What follows from what a command said when it failed: LF_EINVAL for good, LF_EBUSY a limit that
+ * made no job, LF_ECOMM not reached or cut off (a job may have been made). */
 int lf_pbs_refusal(const char *said);
 /* Does every line say that a job is unknown or over? That is an answer, not a failure. */
 bool lf_pbs_only_gone(const char *said);
 
-/* Append entries (sched.h) for the jobs in the output of `qstat -f` of either family, wrapped or not. now: seconds since the
- * epoch, for nothing but the walltime of jobs that run. Attributes that are not known are missing. */
+/* Append entries (sched.h) for the jobs in the output of `qstat -f` of either family, wrapped or
+ * not. now: seconds since the epoch, for nothing but the walltime of jobs that run. Attributes that
+ * are not known are missing. */
 int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err);
 
-/* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is gone or runs already is no
- * error. ids: array of texts; limit_s: their walltime, 0 none: a user may lower what was asked for, not raise it. */
+/* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
+ * gone or runs already is no error. ids: array of texts; limit_s: their walltime, 0 none: a user
+ * may lower what was asked for, not raise it. */
 int lf_pbs_shrink(const json_t *ids, long long limit_s, const json_t *site, lf_err *err);
 
-/* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE,
- * MAIL_POINTS. LF_EINVAL: resources ask for what this flavour has no word for. */
+/* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
+ * TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE, MAIL_POINTS. LF_EINVAL: resources ask for what
+ * this flavour has no word for. */
 int lf_pbs_values(json_t *values, const json_t *resources, enum lf_pbs_flavour f, lf_err *err);
-/* Append the words of a script's #PBS lines to a qsub command, up to the first line that is neither comment nor blank. Quotes are
- * taken off as qsub does. LF_EINVAL: an open quote, or an option that is loong-flow's own to give. */
+/* Append the words of a script's #PBS lines to a qsub command, up to the first line that is neither
+ * comment nor blank. Quotes are taken off as qsub does. LF_EINVAL: an open quote, or an option that
+ * is loong-flow's own to give. */
 int lf_pbs_directives(json_t *argv, const char *script, lf_err *err);
 
 /* "1:02:03" in seconds, -1 when it is no time; and back, into buf. */

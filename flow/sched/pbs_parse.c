@@ -13,8 +13,8 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/sched/pbs.h"
 #include "flow/plan/pipeline_priv.h"
+#include "flow/sched/pbs.h"
 
 /* ---- small things ---- */
 
@@ -22,7 +22,8 @@ enum lf_pbs_flavour lf_pbs_flavour_of(const char *out, const char *err_text)
 {
     const char *const texts[] = {out, err_text};
     for (size_t i = 0; i < 2; i++)
-        for (const char *p = texts[i]; p != NULL && *p != '\0'; p = strchr(p, '\n') != NULL ? strchr(p, '\n') + 1 : NULL) {
+        for (const char *p = texts[i]; p != NULL && *p != '\0';
+             p = strchr(p, '\n') != NULL ? strchr(p, '\n') + 1 : NULL) {
             if (strncasecmp(p, "pbs_version", 11) == 0)
                 return LF_PBS_OPENPBS;
             if (strncasecmp(p, "version:", 8) == 0)
@@ -78,11 +79,31 @@ static bool says(const char *said, const char *const *words)
 
 int lf_pbs_refusal(const char *said)
 {
-    static const char *const away[] = {"cannot connect to server", "connection refused", "connection timed out", "end of file",
-                                       "premature end of", "shutting down", "no route to host", "communication failure",
-                                       "protocol", "connection reset", "could not connect", "broken pipe", "not responding", NULL};
-    static const char *const full[] = {"would exceed", "maximum number of jobs", "limit on", "per-user limit", "queue is full",
-                                       "too many jobs", "max queued", "job limit", "try again", "temporarily", NULL};
+    static const char *const away[] = {"cannot connect to server",
+                                       "connection refused",
+                                       "connection timed out",
+                                       "end of file",
+                                       "premature end of",
+                                       "shutting down",
+                                       "no route to host",
+                                       "communication failure",
+                                       "protocol",
+                                       "connection reset",
+                                       "could not connect",
+                                       "broken pipe",
+                                       "not responding",
+                                       NULL};
+    static const char *const full[] = {"would exceed",
+                                       "maximum number of jobs",
+                                       "limit on",
+                                       "per-user limit",
+                                       "queue is full",
+                                       "too many jobs",
+                                       "max queued",
+                                       "job limit",
+                                       "try again",
+                                       "temporarily",
+                                       NULL};
     if (says(said, away))
         return LF_ECOMM;
     return says(said, full) ? LF_EBUSY : LF_EINVAL;
@@ -90,7 +111,8 @@ int lf_pbs_refusal(const char *said)
 
 bool lf_pbs_only_gone(const char *said)
 {
-    static const char *const gone[] = {"unknown job id", "job has finished", "request invalid for state of job", NULL};
+    static const char *const gone[] = {"unknown job id", "job has finished",
+                                       "request invalid for state of job", NULL};
     bool any = false;
     for (const char *p = said; p != NULL && *p != '\0';) {
         size_t n = strcspn(p, "\n");
@@ -173,7 +195,8 @@ static int take_token(json_t *e, const char *vars, lf_err *err)
         while (p[n] != '\0' && p[n] != ',')
             n += p[n] == '\\' && p[n + 1] != '\0' ? 2 : 1;
         char v[64];
-        if (strncmp(p, "LOONG_TOKEN=", 12) == 0 && n - 12 < sizeof v && strspn(p + 12, "0123456789abcdef") == n - 12) {
+        if (strncmp(p, "LOONG_TOKEN=", 12) == 0 && n - 12 < sizeof v &&
+            strspn(p + 12, "0123456789abcdef") == n - 12) {
             snprintf(v, sizeof v, "%.*s", (int)(n - 12), p + 12);
             rc = lf_json_set_new(e, "token", json_string(v), err);
         } else if (strncmp(p, "LOONG_LINK=", 11) == 0 && n - 11 < sizeof v) {
@@ -186,7 +209,10 @@ static int take_token(json_t *e, const char *vars, lf_err *err)
     return rc;
 }
 
-static const char *attr(const json_t *a, const char *name) { return json_string_value(json_object_get(a, name)); }
+static const char *attr(const json_t *a, const char *name)
+{
+    return json_string_value(json_object_get(a, name));
+}
 
 static bool number(int64_t *out, const json_t *a, const char *name)
 {
@@ -198,8 +224,8 @@ static bool number(int64_t *out, const json_t *a, const char *name)
 
 struct ending {
     const char *cause;
-    int signal;      /* 0: none */
-    int64_t exit;    /* of the program, -1: none */
+    int signal;   /* 0: none */
+    int64_t exit; /* of the program, -1: none */
 };
 
 /* Codes below zero are the server's own. Of 256 and more, the rest is the signal. */
@@ -221,7 +247,8 @@ static struct ending ending_of(int64_t code, int64_t substate, bool torque)
     } else if (torque ? code == -10 : code == -27 || code == -26) {
         e.cause = "oom";
     } else if (code == -14 || code == -20 || code == -3 || code == -2 || code == -21) {
-        e.cause = "node"; /* the node was lost, the job could not be started, or was to be run again */
+        e.cause =
+            "node"; /* the node was lost, the job could not be started, or was to be run again */
     }
     return e;
 }
@@ -232,7 +259,8 @@ static int set_ending(json_t *e, const json_t *a, bool torque, lf_err *err)
     number(&substate, a, "substate");
     bool ran = number(&runs, a, "run_count") && runs > 0;
     if (!number(&code, a, torque ? "exit_status" : "Exit_status")) {
-        /* Deleted before it ran: by a person, or by the server because what it waited for failed. */
+        /* Deleted before it ran: by a person, or by the server because what it waited for
+         * failed. */
         const char *cause = substate == 91 ? "cancelled" : ran ? "vanished" : "dependency";
         return lf_json_set_new(e, "cause", json_string(cause), err);
     }
@@ -277,15 +305,18 @@ static int set_reason(json_t *e, const json_t *a, char state, lf_err *err)
     const char *comment = attr(a, "comment"), *hold = attr(a, "Hold_Types");
     int rc = 0;
     if (state == 'H' && hold != NULL)
-        rc = lf_json_set_new(e, "hold", json_string(strchr(hold, 'u') != NULL   ? "user"
-                                                    : strchr(hold, 's') != NULL ? "depend"
-                                                                                : hold), err);
+        rc = lf_json_set_new(e, "hold",
+                             json_string(strchr(hold, 'u') != NULL   ? "user"
+                                         : strchr(hold, 's') != NULL ? "depend"
+                                                                     : hold),
+                             err);
     if (state == 'M') {
         comment = "it was moved to another server";
         rc = lf_json_set_new(e, "moved", json_true(), err);
     }
     if (comment == NULL && state == 'H')
-        comment = hold != NULL && strchr(hold, 'u') != NULL ? "held until everything is submitted" : "waits for other jobs";
+        comment = hold != NULL && strchr(hold, 'u') != NULL ? "held until everything is submitted"
+                                                            : "waits for other jobs";
     if (rc == 0 && comment != NULL)
         rc = lf_json_set_new(e, "reason", json_string(comment), err);
     if (rc == 0 && comment != NULL && strncasecmp(comment, "can never run", 13) == 0)
@@ -300,27 +331,32 @@ static int set_time(json_t *e, const char *name, double t, lf_err *err)
 
 static int set_times(json_t *e, const json_t *a, const char *what, lf_err *err)
 {
-    const char *submit = attr(a, "ctime"), *start = attr(a, "stime"), *guess = attr(a, "estimated.start_time");
+    const char *submit = attr(a, "ctime"), *start = attr(a, "stime"),
+               *guess = attr(a, "estimated.start_time");
     const char *limit = attr(a, "Resource_List.walltime"), *over = attr(a, "obittime");
     bool waits = strcmp(what, "queued") == 0 || strcmp(what, "held") == 0;
     if (start == NULL)
         start = attr(a, "start_time"); /* Torque */
     if (over == NULL)
         over = attr(a, "comp_time");
-    double t_start = waits ? guess != NULL ? time_of(guess) : 0 : start != NULL ? time_of(start) : 0;
+    double t_start = waits           ? guess != NULL ? time_of(guess) : 0
+                     : start != NULL ? time_of(start)
+                                     : 0;
     int rc = set_time(e, "t_submit", submit != NULL ? time_of(submit) : 0, err);
     if (rc == 0)
         rc = set_time(e, "t_start", t_start, err);
     if (rc == 0 && strcmp(what, "ended") == 0)
         return set_time(e, "t_end", over != NULL ? time_of(over) : 0, err);
-    if (rc == 0 && strcmp(what, "running") == 0 && t_start > 0 && limit != NULL && lf_pbs_seconds(limit) > 0)
+    if (rc == 0 && strcmp(what, "running") == 0 && t_start > 0 && limit != NULL &&
+        lf_pbs_seconds(limit) > 0)
         rc = set_time(e, "t_end", t_start + (double)lf_pbs_seconds(limit), err);
     return rc;
 }
 
 static int add_entry(json_t *jobs, const char *id, const json_t *a, bool torque, lf_err *err)
 {
-    const char *state = attr(a, "job_state"), *vars = attr(a, "Variable_List"), *host = attr(a, "exec_host");
+    const char *state = attr(a, "job_state"), *vars = attr(a, "Variable_List"),
+               *host = attr(a, "exec_host");
     char word[2] = {state != NULL ? state[0] : '?', '\0'};
     const char *what = what_of(word[0]);
     int64_t runs = 0;
@@ -350,7 +386,8 @@ static int add_entry(json_t *jobs, const char *id, const json_t *a, bool torque,
 
 /* ---- the text ---- */
 
-/* One logical line: what begins with a tab belongs to the line before it. Returns where the next begins. */
+/* One logical line: what begins with a tab belongs to the line before it. Returns where the next
+ * begins. */
 static const char *logical_line(lf_buf *line, const char *p)
 {
     lf_buf_clear(line);

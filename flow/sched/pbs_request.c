@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "engine/base/str.h"
-#include "flow/sched/pbs.h"
 #include "flow/plan/pipeline_priv.h"
+#include "flow/sched/pbs.h"
 
 /* ---- resources ---- */
 
@@ -19,25 +19,41 @@ static int64_t number_or(const json_t *res, const char *key, int64_t def)
     return json_is_integer(v) ? (int64_t)json_integer_value(v) : def;
 }
 
-static const char *text_or_null(const json_t *res, const char *key) { return json_string_value(json_object_get(res, key)); }
+static const char *text_or_null(const json_t *res, const char *key)
+{
+    return json_string_value(json_object_get(res, key));
+}
 
 /* What PBS has no word for is refused rather than left out. */
 static int check_request(const json_t *res, bool torque, lf_err *err)
 {
-    const char *type = text_or_null(json_object_get(res, "gpus"), "type"), *chain = text_or_null(res, "chain");
+    const char *type = text_or_null(json_object_get(res, "gpus"), "type"),
+               *chain = text_or_null(res, "chain");
     if (chain != NULL && strcmp(chain, "requeue") == 0)
-        return lf_fail(err, LF_EINVAL, "chain = requeue: users of PBS may not put a job back into the queue; give links or auto");
+        return lf_fail(err, LF_EINVAL,
+                       "chain = requeue: users of PBS may not put a job back into the queue; give "
+                       "links or auto");
     if (type != NULL)
-        return lf_fail(err, LF_EINVAL, "gpus = %s:...: PBS has no common name for the type of a GPU; give the number, and the type as "
-                                       "constraint = RESOURCE=TYPE as this site calls it", type);
+        return lf_fail(err, LF_EINVAL,
+                       "gpus = %s:...: PBS has no common name for the type of a GPU; give the "
+                       "number, and the type as "
+                       "constraint = RESOURCE=TYPE as this site calls it",
+                       type);
     if (!torque && text_or_null(res, "qos") != NULL)
-        return lf_fail(err, LF_EINVAL, "qos = %s: PBS has no such thing; queues stand for it", text_or_null(res, "qos"));
-    if (text_or_null(res, "reservation") != NULL && (torque || text_or_null(res, "partition") != NULL))
-        return lf_fail(err, LF_EINVAL, torque ? "reservation: Torque has none; give the scheduler's own flag in extra"
-                                              : "reservation is a queue on PBS; give it without partition");
+        return lf_fail(err, LF_EINVAL, "qos = %s: PBS has no such thing; queues stand for it",
+                       text_or_null(res, "qos"));
+    if (text_or_null(res, "reservation") != NULL &&
+        (torque || text_or_null(res, "partition") != NULL))
+        return lf_fail(err, LF_EINVAL,
+                       torque
+                           ? "reservation: Torque has none; give the scheduler's own flag in extra"
+                           : "reservation is a queue on PBS; give it without partition");
     for (size_t i = 0; i < json_array_size(json_object_get(res, "mail_type")); i++)
-        if (strcmp(json_string_value(json_array_get(json_object_get(res, "mail_type"), i)), "time_limit") == 0)
-            return lf_fail(err, LF_EINVAL, "mail_type = time_limit: PBS sends none; it has begin, end, fail, all and none");
+        if (strcmp(json_string_value(json_array_get(json_object_get(res, "mail_type"), i)),
+                   "time_limit") == 0)
+            return lf_fail(
+                err, LF_EINVAL,
+                "mail_type = time_limit: PBS sends none; it has begin, end, fail, all and none");
     return 0;
 }
 
@@ -51,15 +67,17 @@ static void add_constraint(lf_buf *b, const json_t *res)
 
 static int put_chunk(json_t *values, const json_t *res, bool torque, lf_err *err)
 {
-    int64_t nodes = number_or(res, "nodes", 1), ranks = number_or(res, "ranks", 1), cpus = number_or(res, "cpus", 1);
-    int64_t bytes = number_or(res, "memory_bytes", 0), gpus = number_or(json_object_get(res, "gpus"), "n", 0);
+    int64_t nodes = number_or(res, "nodes", 1), ranks = number_or(res, "ranks", 1),
+            cpus = number_or(res, "cpus", 1);
+    int64_t bytes = number_or(res, "memory_bytes", 0),
+            gpus = number_or(json_object_get(res, "gpus"), "n", 0);
     lf_buf b;
     lf_buf_init(&b);
     if (torque)
         lf_buf_addf(&b, "%lld:ppn=%lld", (long long)nodes, (long long)(ranks * cpus));
     else
-        lf_buf_addf(&b, "%lld:ncpus=%lld:mpiprocs=%lld:ompthreads=%lld", (long long)nodes, (long long)(ranks * cpus),
-                    (long long)ranks, (long long)cpus);
+        lf_buf_addf(&b, "%lld:ncpus=%lld:mpiprocs=%lld:ompthreads=%lld", (long long)nodes,
+                    (long long)(ranks * cpus), (long long)ranks, (long long)cpus);
     if (!torque && bytes > 0)
         lf_buf_addf(&b, ":mem=%lldmb", (long long)((bytes + (1 << 20) - 1) >> 20));
     if (gpus > 0)
@@ -69,12 +87,16 @@ static int put_chunk(json_t *values, const json_t *res, bool torque, lf_err *err
     if (rc == 0)
         rc = lf_json_set_new(values, torque ? "TORQUE_NODES" : "SELECT", json_string(b.data), err);
     if (rc == 0)
-        rc = lf_json_set_new(values, "JOB_MEMORY_MIB",
-                             bytes > 0 ? json_integer((json_int_t)(((bytes + (1 << 20) - 1) >> 20) * nodes)) : json_null(), err);
+        rc = lf_json_set_new(
+            values, "JOB_MEMORY_MIB",
+            bytes > 0 ? json_integer((json_int_t)(((bytes + (1 << 20) - 1) >> 20) * nodes))
+                      : json_null(),
+            err);
     bool whole = json_is_true(json_object_get(res, "exclusive"));
     const char *place = whole ? "scatter:excl" : nodes > 1 ? "scatter" : NULL;
     if (rc == 0)
-        rc = lf_json_set_new(values, "PLACE", place != NULL ? json_string(place) : json_null(), err);
+        rc =
+            lf_json_set_new(values, "PLACE", place != NULL ? json_string(place) : json_null(), err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -97,25 +119,34 @@ static const char *mail_points(char buf[4], const json_t *types)
 int lf_pbs_values(json_t *values, const json_t *res, enum lf_pbs_flavour f, lf_err *err)
 {
     bool torque = f == LF_PBS_TORQUE;
-    const json_t *limit = json_object_get(res, "time_limit_s"), *mail = json_object_get(res, "mail_type");
-    const char *queue = text_or_null(res, torque || text_or_null(res, "partition") != NULL ? "partition" : "reservation");
+    const json_t *limit = json_object_get(res, "time_limit_s"),
+                 *mail = json_object_get(res, "mail_type");
+    const char *queue = text_or_null(
+        res, torque || text_or_null(res, "partition") != NULL ? "partition" : "reservation");
     char clock[32], points[4];
     int rc = check_request(res, torque, err);
     if (rc == 0)
         rc = put_chunk(values, res, torque, err);
     if (rc == 0)
         rc = lf_json_set_new(values, "WALLTIME",
-                             limit != NULL ? json_string(lf_pbs_clock(clock, json_integer_value(limit))) : json_null(), err);
+                             limit != NULL
+                                 ? json_string(lf_pbs_clock(clock, json_integer_value(limit)))
+                                 : json_null(),
+                             err);
     if (rc == 0)
-        rc = lf_json_set_new(values, "QUEUE", queue != NULL ? json_string(queue) : json_null(), err);
+        rc =
+            lf_json_set_new(values, "QUEUE", queue != NULL ? json_string(queue) : json_null(), err);
     if (rc == 0)
-        rc = lf_json_set_new(values, "MAIL_POINTS", mail != NULL ? json_string(mail_points(points, mail)) : json_null(), err);
+        rc = lf_json_set_new(values, "MAIL_POINTS",
+                             mail != NULL ? json_string(mail_points(points, mail)) : json_null(),
+                             err);
     return rc;
 }
 
 /* ---- #PBS lines ---- */
 
-/* One word of a #PBS line: blanks end it, quotes of both kinds are taken off. Returns where it ends, NULL when a quote is open. */
+/* One word of a #PBS line: blanks end it, quotes of both kinds are taken off. Returns where it
+ * ends, NULL when a quote is open. */
 static const char *next_word(lf_buf *word, const char *p)
 {
     while (*p != '\0' && *p != '\n' && *p != ' ' && *p != '\t') {
@@ -139,10 +170,14 @@ static const char *next_word(lf_buf *word, const char *p)
 static int check_option(const char *word, lf_err *err)
 {
     static const char ours[] = "hIJtNvVzCoejWGXf";
-    if (word[0] == '-' && word[1] != '\0' && strchr(ours, word[1]) != NULL && strncmp(word, "-Wgroup_list", 12) != 0 &&
-        strncmp(word, "-Wumask", 7) != 0 && strncmp(word, "-Wsandbox", 9) != 0)
-        return lf_fail(err, LF_EINVAL, "#PBS %s: this option is loong-flow's; resources, -q, -A, -P, -m, -M, -p, -r, -k, -R, -u and "
-                                       "-Wgroup_list=, -Wumask=, -Wsandbox= may be given", word);
+    if (word[0] == '-' && word[1] != '\0' && strchr(ours, word[1]) != NULL &&
+        strncmp(word, "-Wgroup_list", 12) != 0 && strncmp(word, "-Wumask", 7) != 0 &&
+        strncmp(word, "-Wsandbox", 9) != 0)
+        return lf_fail(err, LF_EINVAL,
+                       "#PBS %s: this option is loong-flow's; resources, -q, -A, -P, -m, -M, -p, "
+                       "-r, -k, -R, -u and "
+                       "-Wgroup_list=, -Wumask=, -Wsandbox= may be given",
+                       word);
     return 0;
 }
 
@@ -155,14 +190,16 @@ int lf_pbs_directives(json_t *argv, const char *script, lf_err *err)
         bool first = true;
         if (*p != '#' && end > p + strspn(p, " \t"))
             break;
-        for (const char *q = strncmp(p, "#PBS ", 5) == 0 ? p + 5 : end; q < end && rc == 0; first = false) {
+        for (const char *q = strncmp(p, "#PBS ", 5) == 0 ? p + 5 : end; q < end && rc == 0;
+             first = false) {
             q += strspn(q, " \t");
             if (q >= end)
                 break;
             lf_buf word;
             lf_buf_init(&word);
             q = next_word(&word, q);
-            rc = q == NULL ? lf_fail(err, LF_EINVAL, "a quote is open in: %.*s", (int)(end - p), p) : lf_buf_check(&word, err);
+            rc = q == NULL ? lf_fail(err, LF_EINVAL, "a quote is open in: %.*s", (int)(end - p), p)
+                           : lf_buf_check(&word, err);
             if (rc == 0 && first && word.data[0] != '-')
                 rc = lf_fail(err, LF_EINVAL, "no option: %.*s", (int)(end - p), p);
             if (rc == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completing the records of incarnations whose wrapper is gone. Only what is certain is written: the process is provably
- * gone, and end.json is published with link(2), so of two repairs one wins.
+ * Completing the records of incarnations whose wrapper is gone. Only what is certain is written:
+ * the process is provably gone, and end.json is published with link(2), so of two repairs one wins.
  */
 #include "config.h"
 
@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
-#include "flow/run/classify.h"
-#include "flow/sched/drive.h"
 #include "flow/record/record.h"
+#include "flow/run/classify.h"
 #include "flow/run/who.h"
+#include "flow/sched/drive.h"
 
 /* What the scheduler said of a job whose wrapper could not: how the stage stands after it. */
 static const char *state_after(const char *cls)
@@ -23,8 +23,10 @@ static const char *state_after(const char *cls)
     return strcmp(cls, "oom") == 0 ? "failed" : "stopped";
 }
 
-/* told: class and reason that the scheduler gave, NULL: the process is gone and nobody knows why. */
-static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnation *inc, const char *told, lf_err *err)
+/* told: class and reason that the scheduler gave, NULL: the process is gone and nobody knows
+ * why. */
+static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnation *inc,
+                   const char *told, lf_err *err)
 {
     bool done = inc->done != NULL;
     const char *name = json_string_value(json_object_get(s->stage, "name"));
@@ -44,11 +46,12 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnati
         return rc < 0 ? rc : LF_ENOMEM;
     double t0 = json_number_value(json_object_get(inc->claim, "t"));
     double t1 = done ? json_number_value(json_object_get(inc->done, "t_end")) : lf_wall_s();
-    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:b}", "lf_end", 1, "state", state, "class", cls,
-                            "reason", reason, "t_start", t0, "t_end", t1, "exit", 0, "signal", 0, "log", lines, "repaired",
-                            1);
+    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:b}", "lf_end", 1,
+                            "state", state, "class", cls, "reason", reason, "t_start", t0, "t_end",
+                            t1, "exit", 0, "signal", 0, "log", lines, "repaired", 1);
     lf_err e = LF_ERR_INIT;
-    rc = end == NULL ? lf_fail(&e, LF_ENOMEM, "out of memory") : lf_record_publish(inc->dir, "end.json", end, &e);
+    rc = end == NULL ? lf_fail(&e, LF_ENOMEM, "out of memory")
+                     : lf_record_publish(inc->dir, "end.json", end, &e);
     json_decref(end);
     if (rc == LF_EEXIST)
         return 0;
@@ -63,14 +66,17 @@ int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
-        bool told = s->ended_class[0] != '\0' && i + 1 == s->n_incs && inc->attempt == (int)s->n_attempts;
-        if (inc->end == NULL && told) { /* on another host, and its scheduler says that the job has ended */
+        bool told =
+            s->ended_class[0] != '\0' && i + 1 == s->n_incs && inc->attempt == (int)s->n_attempts;
+        if (inc->end == NULL &&
+            told) { /* on another host, and its scheduler says that the job has ended */
             rc = end_for(run, s, inc, s->ended_class, err);
             continue;
         }
         if (inc->end != NULL || lf_who_look(json_object_get(inc->claim, "process")) != LF_PROC_GONE)
             continue;
-        if (inc->started != NULL && lf_who_look(json_object_get(inc->started, "process")) != LF_PROC_GONE)
+        if (inc->started != NULL &&
+            lf_who_look(json_object_get(inc->started, "process")) != LF_PROC_GONE)
             continue;
         rc = end_for(run, s, inc, NULL, err);
     }

@@ -23,8 +23,8 @@
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
-#define OUT_MAX ((size_t)64 << 20)
-#define ERR_MAX ((size_t)64 << 10)
+#define OUT_MAX      ((size_t)64 << 20)
+#define ERR_MAX      ((size_t)64 << 10)
 #define EXIT_MISSING 127
 
 extern char **environ;
@@ -34,11 +34,13 @@ extern char **environ;
 /* Variables of the job we may be in, and those that change what a command prints. */
 static bool dropped(const char *var)
 {
-    static const char *const prefixes[] = {"SLURM_", "SLURMD_", "SBATCH_", "SRUN_",  "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_",
-                                           "SCONTROL_", "SINFO_", "PBS_",  "PMIX_",  "PMI_",    "OMPI_",   "PRTE_",  "QSUB_"};
-    static const char *const kept[] = {"SLURM_CONF=", "SLURM_CONF_SERVER=", "PBS_CONF_FILE=", "PBS_SERVER=", "PBS_DEFAULT=",
-                                       "PBS_EXEC="};
-    if (strncmp(var, "LC_ALL=", 7) == 0 || strncmp(var, "LANG=", 5) == 0 || strncmp(var, "SACCT_FORMAT=", 13) == 0)
+    static const char *const prefixes[] = {
+        "SLURM_",    "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "SQUEUE_", "SACCT_", "SCANCEL_",
+        "SCONTROL_", "SINFO_",  "PBS_",    "PMIX_", "PMI_",    "OMPI_",   "PRTE_",  "QSUB_"};
+    static const char *const kept[] = {"SLURM_CONF=", "SLURM_CONF_SERVER=", "PBS_CONF_FILE=",
+                                       "PBS_SERVER=", "PBS_DEFAULT=",       "PBS_EXEC="};
+    if (strncmp(var, "LC_ALL=", 7) == 0 || strncmp(var, "LANG=", 5) == 0 ||
+        strncmp(var, "SACCT_FORMAT=", 13) == 0)
         return true;
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (strncmp(var, kept[i], strlen(kept[i])) == 0)
@@ -77,16 +79,17 @@ static void exec_in(const char *dirs, char *const *argv, char **env)
     char path[4096];
     for (const char *p = dirs; *p != '\0';) {
         size_t n = strcspn(p, ":");
-        if (n > 0 && *p == '/' && (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)n, p, argv[0]) < sizeof path)
+        if (n > 0 && *p == '/' &&
+            (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)n, p, argv[0]) < sizeof path)
             execve(path, argv, env);
         p += n + (p[n] == ':');
     }
 }
 
-/* Runs in our memory, as vfork leaves it: nothing here may change a variable. Forking would copy the tables of
- * all our pages for every command, which for ten thousand jobs is most of the work.
- * Inside a PBS job the PATH is that of the node's daemon or of a login shell, which may lack PBS's own commands; the job
- * knows the PATH of its submission. */
+/* Runs in our memory, as vfork leaves it: nothing here may change a variable. Forking would copy
+ * the tables of all our pages for every command, which for ten thousand jobs is most of the work.
+ * Inside a PBS job the PATH is that of the node's daemon or of a login shell, which may lack PBS's
+ * own commands; the job knows the PATH of its submission. */
 static void become(char *const *argv, char **env, int out, int err_fd, pid_t parent)
 {
     const char *submit_path = getenv("PBS_O_PATH");
@@ -170,7 +173,8 @@ static void wait_for(struct child *c, double end, lf_sched_out *o)
     int status = 0;
     bool reaped = false;
     while (!reaped || c->fd[0] >= 0 || c->fd[1] >= 0) {
-        struct pollfd p[2] = {{.fd = c->fd[0], .events = POLLIN}, {.fd = c->fd[1], .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = c->fd[0], .events = POLLIN},
+                              {.fd = c->fd[1], .events = POLLIN}};
         bool open_pipes = c->fd[0] >= 0 || c->fd[1] >= 0;
         if (open_pipes && poll(p, 2, reaped ? 200 : 50) > 0)
             for (int i = 0; i < 2; i++)
@@ -225,7 +229,9 @@ static char **words_of(const json_t *argv, const json_t *site, lf_err *err)
     char **w = lf_calloc(n + 1, sizeof *w, err);
     for (size_t i = 0; w != NULL && i < n; i++) {
         const char *word = json_string_value(json_array_get(argv, i));
-        const char *path = i == 0 ? json_string_value(json_object_get(json_object_get(site, "commands"), word)) : NULL;
+        const char *path =
+            i == 0 ? json_string_value(json_object_get(json_object_get(site, "commands"), word))
+                   : NULL;
         w[i] = lf_strdup(path != NULL ? path : word, err);
         if (w[i] == NULL) {
             free_words(w);
@@ -235,7 +241,8 @@ static char **words_of(const json_t *argv, const json_t *site, lf_err *err)
     return w;
 }
 
-int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, double timeout_s, lf_err *err)
+int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, double timeout_s,
+                 lf_err *err)
 {
     struct child c = {.pid = -1, .fd = {-1, -1}};
     lf_sched_out o;
@@ -269,7 +276,8 @@ int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, doub
     return rc;
 }
 
-int lf_sched_runv(lf_sched_out *out, const json_t *site, double timeout_s, lf_err *err, const char *word0, ...)
+int lf_sched_runv(lf_sched_out *out, const json_t *site, double timeout_s, lf_err *err,
+                  const char *word0, ...)
 {
     json_t *argv = json_array();
     int rc = argv == NULL ? LF_ENOMEM : 0;

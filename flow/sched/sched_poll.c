@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One look at the queue for everybody: its result lies in a file of the user's cache directory, so ten `watch` windows of five
- * projects ask the scheduler once a minute. The file is a cache: without it there is one more look.
+ * One look at the queue for everybody: its result lies in a file of the user's cache directory, so
+ * ten `watch` windows of five projects ask the scheduler once a minute. The file is a cache:
+ * without it there is one more look.
  *
- *   {"lf_queue":1,"t":last answer,"t_try":last question,"fails":N,"said":text,"jobs":{id: entry + "seen":t}}
+ *   {"lf_queue":1,"t":last answer,"t_try":last question,"fails":N,"said":text,"jobs":{id: entry +
+ *   "seen":t}}
  */
 #include "config.h"
 
@@ -26,14 +28,15 @@
 #include "flow/sched/sched.h"
 
 #define CACHE_MAX_BYTES ((size_t)64 << 20)
-#define KEEP_S 86400.0   /* entries of jobs that left */
-#define MAX_BACKOFF 16.0 /* times poll_s, when the scheduler does not answer */
+#define KEEP_S          86400.0 /* entries of jobs that left */
+#define MAX_BACKOFF     16.0    /* times poll_s, when the scheduler does not answer */
 
 /* ---- the file ---- */
 
 static int cache_dir(char out[PATH_MAX], lf_err *err)
 {
-    const char *own = getenv("LOONG_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *own = getenv("LOONG_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     if (own != NULL && own[0] == '/')
         return lf_path_set(out, err, "%s", own);
     if (xdg != NULL && xdg[0] == '/')
@@ -71,16 +74,21 @@ static int cache_path(char out[PATH_MAX], const lf_submitter *s, const json_t *s
     return lf_path_set(out, err, "%s/queue-%s-%.12s.json", dir, s->name, hex);
 }
 
-static json_t *empty_cache(void) { return json_pack("{s:i, s:f, s:f, s:i, s:s, s:{}}", "lf_queue", 1, "t", 0.0, "t_try", 0.0,
-                                                   "fails", 0, "said", "", "jobs"); }
+static json_t *empty_cache(void)
+{
+    return json_pack("{s:i, s:f, s:f, s:i, s:s, s:{}}", "lf_queue", 1, "t", 0.0, "t_try", 0.0,
+                     "fails", 0, "said", "", "jobs");
+}
 
 /* What is not mine, or is no cache, is as good as none. */
 static json_t *read_cache(const char *path)
 {
     struct stat st;
     json_t *c = lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()
-                    ? lf_json_load_file(path, CACHE_MAX_BYTES, NULL) : NULL;
-    if (json_integer_value(json_object_get(c, "lf_queue")) == 1 && json_is_object(json_object_get(c, "jobs")))
+                    ? lf_json_load_file(path, CACHE_MAX_BYTES, NULL)
+                    : NULL;
+    if (json_integer_value(json_object_get(c, "lf_queue")) == 1 &&
+        json_is_object(json_object_get(c, "jobs")))
         return c;
     json_decref(c);
     return empty_cache();
@@ -96,7 +104,10 @@ static void write_cache(const char *path, const json_t *c)
 
 /* ---- a look ---- */
 
-static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static double number_of(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
 
 static bool ended(const json_t *entry)
 {
@@ -127,12 +138,14 @@ static int names_of_ids(lf_names *out, const json_t *ids, lf_err *err)
     return rc;
 }
 
-/* History knows no token: the entry is that of the job that was asked for, and keeps what was known of it. */
+/* History knows no token: the entry is that of the job that was asked for, and keeps what was known
+ * of it. */
 static int complete(json_t *e, const json_t *old, const json_t *asked, lf_err *err)
 {
     json_t *token = json_object_get(asked, "token");
     int rc = token != NULL ? lf_json_set_new(e, "token", json_incref(token), err) : 0;
-    json_t *link = json_equal(json_object_get(old, "token"), token) ? json_object_get(old, "link") : NULL;
+    json_t *link =
+        json_equal(json_object_get(old, "token"), token) ? json_object_get(old, "link") : NULL;
     if (rc == 0 && link != NULL)
         rc = lf_json_set_new(e, "link", json_incref(link), err);
     return rc;
@@ -146,11 +159,15 @@ static int merge(json_t *jobs, const json_t *list, double now, const json_t *ask
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         json_t *e = json_array_get(list, i);
         const char *id = json_string_value(json_object_get(e, "id"));
-        bool moved = json_is_true(json_object_get(e, "moved")); /* in no list of this server, but not gone */
-        if (id == NULL || (asked != NULL && !ended(e) && !moved)) /* "running", says accounting, of a job that left: it does not know */
+        bool moved =
+            json_is_true(json_object_get(e, "moved")); /* in no list of this server, but not gone */
+        if (id == NULL ||
+            (asked != NULL && !ended(e) &&
+             !moved)) /* "running", says accounting, of a job that left: it does not know */
             continue;
         if (asked != NULL)
-            rc = complete(e, json_object_get(jobs, id), json_array_get(asked, lf_names_find(&names, id, "")), err);
+            rc = complete(e, json_object_get(jobs, id),
+                          json_array_get(asked, lf_names_find(&names, id, "")), err);
         if (rc == 0)
             rc = lf_json_set_new(e, "seen", json_real(now), err);
         if (rc == 0 && (asked == NULL || moved))
@@ -169,7 +186,8 @@ static json_t *left(const json_t *jobs, const json_t *ids, double now)
     for (size_t i = 0; i < json_array_size(ids); i++) {
         json_t *one = json_array_get(ids, i);
         const json_t *e = json_object_get(jobs, json_string_value(json_object_get(one, "id")));
-        bool stale = ended(e) && number_of(e, "seen") < number_of(one, "t"); /* the id had another job before */
+        bool stale = ended(e) &&
+                     number_of(e, "seen") < number_of(one, "t"); /* the id had another job before */
         if (e == NULL || stale || (number_of(e, "listed") < now && !ended(e)))
             json_array_append(out, one);
     }
@@ -201,7 +219,8 @@ static int ask(json_t *c, const lf_submitter *s, void *self, const json_t *ids, 
         return lf_fail(err, rc, "out of memory");
     forget_old(jobs, now);
     json_object_set_new(c, "said", json_string(rc == 0 ? "" : e.text));
-    json_object_set_new(c, "fails", json_integer(rc == 0 ? 0 : (json_int_t)number_of(c, "fails") + 1));
+    json_object_set_new(c, "fails",
+                        json_integer(rc == 0 ? 0 : (json_int_t)number_of(c, "fails") + 1));
     if (rc == 0)
         json_object_set_new(c, "t", json_real(now));
     return 0;
@@ -217,12 +236,14 @@ static bool due(const json_t *c, const json_t *site, double now)
     return age >= pause || age < -5; /* a time in the future is no time */
 }
 
-static int look_locked(json_t **cache, const char *path, const lf_submitter *s, void *self, const json_t *site,
-                       const json_t *ids, bool now, lf_err *err)
+static int look_locked(json_t **cache, const char *path, const lf_submitter *s, void *self,
+                       const json_t *site, const json_t *ids, bool now, lf_err *err)
 {
     double t0 = lf_wall_s();
     char lock_path[PATH_MAX];
-    lf_lock_opts lo = {.purpose = "looking at the queue", .wait_s = now ? 2 * lf_sched_timeout_s(site) : 0, .ttl_s = 120};
+    lf_lock_opts lo = {.purpose = "looking at the queue",
+                       .wait_s = now ? 2 * lf_sched_timeout_s(site) : 0,
+                       .ttl_s = 120};
     int rc = lf_path_set(lock_path, err, "%s.lock", path);
     lf_lock *lock = rc == 0 ? lf_lock_acquire(lock_path, &lo, NULL) : NULL;
     if (rc < 0)
@@ -231,7 +252,9 @@ static int look_locked(json_t **cache, const char *path, const lf_submitter *s, 
         return 0; /* another process asks at this moment: what it finds is seen the next time */
     json_t *fresh = read_cache(path);
     bool ask_it = now ? number_of(fresh, "t") < t0 : due(fresh, site, lf_wall_s());
-    rc = fresh == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : ask_it ? ask(fresh, s, self, ids, err) : 0;
+    rc = fresh == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+         : ask_it      ? ask(fresh, s, self, ids, err)
+                       : 0;
     if (rc == 0 && ask_it)
         write_cache(path, fresh);
     lf_lock_release(lock);
@@ -259,12 +282,13 @@ static json_t *by_token(json_t *jobs)
     return out;
 }
 
-int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t *site, const json_t *ids, bool now,
-                  lf_err *err)
+int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t *site,
+                  const json_t *ids, bool now, lf_err *err)
 {
     char path[PATH_MAX];
     lf_err e = LF_ERR_INIT;
-    bool has_file = cache_path(path, s, site, &e) == 0; /* a full or read-only HOME does not keep anybody from looking */
+    bool has_file = cache_path(path, s, site, &e) ==
+                    0; /* a full or read-only HOME does not keep anybody from looking */
     json_t *c = has_file ? read_cache(path) : empty_cache();
     int rc = c == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     if (rc == 0 && !has_file)
@@ -292,7 +316,10 @@ void lf_queue_fini(lf_queue *q)
     memset(q, 0, sizeof *q);
 }
 
-const json_t *lf_queue_find(const lf_queue *q, const char *id) { return json_object_get(q->jobs, id); }
+const json_t *lf_queue_find(const lf_queue *q, const char *id)
+{
+    return json_object_get(q->jobs, id);
+}
 
 static int by_link(const void *a, const void *b)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a scheduler knows, laid over the states that the directories of a run give. Evidence of the directory is stronger: a
- * commit or an end record stands whatever the scheduler says; without one, the end of a job is not success.
+ * What a scheduler knows, laid over the states that the directories of a run give. Evidence of the
+ * directory is stronger: a commit or an end record stands whatever the scheduler says; without one,
+ * the end of a job is not success.
  */
 #include "config.h"
 
@@ -21,28 +22,47 @@
 #include "flow/sched/sched.h"
 
 #define RECORD_MAX_BYTES ((size_t)1 << 20)
-#define BEGUN_S 300.0     /* so long a claim that no look has confirmed counts for a living stage */
-#define RECORD_LAG_S 30.0 /* a record may reach this node so much later than the scheduler's word (NFS attribute caches) */
+/* so long a claim that no look has confirmed counts for a living stage */
+#define BEGUN_S 300.0
+#define RECORD_LAG_S                                                                               \
+/* a record may reach this node so much later than the scheduler's word (NFS attribute
+     * caches) */
+30.0
 
-enum fate { NOTHING, QUEUED, RUNNING, ENDED, NOT_KNOWN };
+    enum fate {
+        NOTHING,
+        QUEUED,
+        RUNNING,
+        ENDED,
+        NOT_KNOWN
+    };
 
 /* The jobs of one attempt, as the scheduler tells. */
 struct jobs {
     enum fate fate;
-    const json_t *entry; /* the one that says most: running, else first queued, else last that ended; borrowed */
-    json_t *ids;         /* all that are known, in order of links */
-    double sent, seen;   /* when it was handed over; when it was known last */
+    const json_t *
+        /* the one that says most: running, else first queued, else last that ended; borrowed */
+        entry;
+    json_t *ids;       /* all that are known, in order of links */
+    double sent, seen; /* when it was handed over; when it was known last */
 };
 
-static const char *name_of(const lf_stage_view *s) { return json_string_value(json_object_get(s->stage, "name")); }
-static double number_of(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static const char *name_of(const lf_stage_view *s)
+{
+    return json_string_value(json_object_get(s->stage, "name"));
+}
+static double number_of(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
 static const char *text_of(const json_t *o, const char *key)
 {
     const char *t = json_string_value(json_object_get(o, key));
     return t != NULL ? t : "";
 }
 
-static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
 {
     va_list ap;
@@ -75,11 +95,13 @@ static const lf_incarnation *last_inc(const lf_stage_view *s)
 /* Is there anything that the scheduler could tell? */
 static bool is_open(const lf_stage_view *s)
 {
-    if (!is_batch(s) || s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
+    if (!is_batch(s) || s->state == LF_STATE_DONE ||
+        (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
         return false;
     const json_t *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
     const char *end = json_string_value(json_object_get(rec, "state"));
-    /* One that stopped may go on in the same job or the next link, and so may one that failed when its wrapper put the job back. */
+    /* One that stopped may go on in the same job or the next link, and so may one that failed when
+     * its wrapper put the job back. */
     return end == NULL || strcmp(end, "stopped") == 0 || json_object_get(rec, "next") != NULL;
 }
 
@@ -97,8 +119,10 @@ static int want(json_t *wanted, const lf_stage_view *s, lf_err *err)
     const json_t *ids = json_object_get(job, "ids"), *att = last_attempt(s);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
-        rc = lf_json_push_new(wanted, json_pack("{s:O, s:O, s:f}", "id", json_array_get(ids, i), "token",
-                                                json_object_get(att, "token"), "t", number_of(att, "t")), err);
+        rc = lf_json_push_new(wanted,
+                              json_pack("{s:O, s:O, s:f}", "id", json_array_get(ids, i), "token",
+                                        json_object_get(att, "token"), "t", number_of(att, "t")),
+                              err);
     json_decref(job);
     return rc;
 }
@@ -137,7 +161,8 @@ static void weigh(struct jobs *j, const lf_queue *q, const json_t *e)
     if (e != NULL && number_of(e, "seen") > j->seen)
         j->seen = number_of(e, "seen");
     /* running > queued > not known > ended: while one link waits the attempt goes on */
-    static const int weight[] = {[NOTHING] = 0, [ENDED] = 1, [NOT_KNOWN] = 2, [QUEUED] = 3, [RUNNING] = 4};
+    static const int weight[] = {
+        [NOTHING] = 0, [ENDED] = 1, [NOT_KNOWN] = 2, [QUEUED] = 3, [RUNNING] = 4};
     if (weight[f] > weight[j->fate] || (f == ENDED && j->fate == ENDED)) {
         j->fate = f;
         j->entry = e;
@@ -159,7 +184,8 @@ static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, 
         weigh(j, q, own_entry(q, json_string_value(json_array_get(ids, i)), att));
         rc = lf_json_push_new(j->ids, json_incref(json_array_get(ids, i)), err);
     }
-    /* Links that are not in the record: a successor that the wrapper made, or a submission that was cut short. */
+    /* Links that are not in the record: a successor that the wrapper made, or a submission that was
+     * cut short. */
     for (size_t i = 0; rc == 0 && i < json_array_size(found); i++) {
         const json_t *e = json_array_get(found, i);
         if (number_of(e, "link") <= links)
@@ -174,7 +200,8 @@ static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, 
 
 /* ---- records that come late ---- */
 
-/* Before anything is called missing the directories themselves are read, so that a network filesystem asks its server. */
+/* Before anything is called missing the directories themselves are read, so that a network
+ * filesystem asks its server. */
 static int look_again(lf_run_view *v, size_t i, lf_err *err)
 {
     const lf_incarnation *inc = last_inc(&v->stages[i]);
@@ -190,16 +217,21 @@ static int look_again(lf_run_view *v, size_t i, lf_err *err)
 
 static const char *class_of_cause(const char *cause)
 {
-    static const char *const map[][2] = {{"timeout", "timeout"}, {"oom", "oom"},             {"node", "node"},
-                                         {"preempted", "preempted"}, {"cancelled", "cancelled"}, {"failed", "lost"},
-                                         {"done", "lost"},       {"vanished", "lost"},       {"dependency", "cancelled"}};
+    static const char *const map[][2] = {{"timeout", "timeout"},     {"oom", "oom"},
+                                         {"node", "node"},           {"preempted", "preempted"},
+                                         {"cancelled", "cancelled"}, {"failed", "lost"},
+                                         {"done", "lost"},           {"vanished", "lost"},
+                                         {"dependency", "cancelled"}};
     for (size_t i = 0; i < sizeof map / sizeof map[0]; i++)
         if (strcmp(map[i][0], cause) == 0)
             return map[i][1];
     return "lost";
 }
 
-static void set_ended(lf_stage_view *s, const char *cls) { snprintf(s->ended_class, sizeof s->ended_class, "%s", cls); }
+static void set_ended(lf_stage_view *s, const char *cls)
+{
+    snprintf(s->ended_class, sizeof s->ended_class, "%s", cls);
+}
 
 /* "job 12 ended: TIMEOUT, exit 1" */
 static const char *end_words(char *buf, size_t cap, const json_t *e)
@@ -209,8 +241,9 @@ static const char *end_words(char *buf, size_t cap, const json_t *e)
         snprintf(code, sizeof code, ", signal %d", (int)number_of(e, "signal"));
     else if (number_of(e, "exit") != 0)
         snprintf(code, sizeof code, ", exit %d", (int)number_of(e, "exit"));
-    snprintf(buf, cap, "job %.60s ended: %.40s%s%s%.80s%s", text_of(e, "id"), text_of(e, "word"), code,
-             text_of(e, "reason")[0] != '\0' ? " (" : "", text_of(e, "reason"), text_of(e, "reason")[0] != '\0' ? ")" : "");
+    snprintf(buf, cap, "job %.60s ended: %.40s%s%s%.80s%s", text_of(e, "id"), text_of(e, "word"),
+             code, text_of(e, "reason")[0] != '\0' ? " (" : "", text_of(e, "reason"),
+             text_of(e, "reason")[0] != '\0' ? ")" : "");
     return buf;
 }
 
@@ -224,10 +257,14 @@ static void judge_queued(lf_stage_view *s, const struct jobs *j)
         snprintf(at, sizeof at, "; expected to start %s", lf_time_iso(iso, t));
     }
     bool again = last_inc(s) != NULL;
-    say(s, LF_STATE_PENDING, "%s as job %.60s%s%.100s%s%s%s", again ? "queued again" : "queued", text_of(e, "id"),
-        text_of(e, "reason")[0] != '\0' ? ": " : "", text_of(e, "reason"), at,
-        strcmp(text_of(e, "what"), "held") != 0 || strcmp(text_of(e, "hold"), "depend") == 0 ? "" : "; held: release it",
-        json_is_true(json_object_get(e, "never")) ? "; it can never start as it is: cancel it, change what it asks for, resume" : "");
+    say(s, LF_STATE_PENDING, "%s as job %.60s%s%.100s%s%s%s", again ? "queued again" : "queued",
+        text_of(e, "id"), text_of(e, "reason")[0] != '\0' ? ": " : "", text_of(e, "reason"), at,
+        strcmp(text_of(e, "what"), "held") != 0 || strcmp(text_of(e, "hold"), "depend") == 0
+            ? ""
+            : "; held: release it",
+        json_is_true(json_object_get(e, "never"))
+            ? "; it can never start as it is: cancel it, change what it asks for, resume"
+            : "");
     s->live = true;
 }
 
@@ -239,19 +276,23 @@ static void judge_running(lf_stage_view *s, const struct jobs *j)
     if (inc != NULL && inc->end != NULL)
         say(s, LF_STATE_RUNNING, "job %.60s is ending its segment", text_of(j->entry, "id"));
     else if (s->state != LF_STATE_RUNNING)
-        say(s, LF_STATE_RUNNING, "%sjob %.60s%s%.100s", inc == NULL ? "starting, " : "", text_of(j->entry, "id"),
-            nodes[0] != '\0' ? " on " : "", nodes);
+        say(s, LF_STATE_RUNNING, "%sjob %.60s%s%.100s", inc == NULL ? "starting, " : "",
+            text_of(j->entry, "id"), nodes[0] != '\0' ? " on " : "", nodes);
 }
 
-/* A job that was removed because what it waited for failed: the stage is as if it had not been submitted. */
+/* A job that was removed because what it waited for failed: the stage is as if it had not been
+ * submitted. */
 static void judge_removed(lf_stage_view *s, const lf_run_view *v, const json_t *e)
 {
     const lf_stage_view *d = lf_view_undone(v, s);
     if (d != NULL) {
-        say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d), text_of(e, "id"));
+        say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d),
+            text_of(e, "id"));
         return;
     }
-    say(s, LF_STATE_PENDING, "job %.60s was removed because of what it waited for; resume submits it again", text_of(e, "id"));
+    say(s, LF_STATE_PENDING,
+        "job %.60s was removed because of what it waited for; resume submits it again",
+        text_of(e, "id"));
 }
 
 static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct jobs *j)
@@ -262,9 +303,12 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
     char words[300];
     double end = number_of(e, "t_end") > 0 ? number_of(e, "t_end") : number_of(e, "seen");
     s->live = false;
-    if (inc != NULL && inc->end != NULL) { /* stopped at a good checkpoint: the directory has said so, but not why */
+    if (inc != NULL &&
+        inc->end !=
+            NULL) { /* stopped at a good checkpoint: the directory has said so, but not why */
         if (strcmp(cause, "cancelled") == 0)
-            say(s, LF_STATE_CANCELLED, "%s; stopped at a good checkpoint", end_words(words, sizeof words, e));
+            say(s, LF_STATE_CANCELLED, "%s; stopped at a good checkpoint",
+                end_words(words, sizeof words, e));
         return;
     }
     if (inc == NULL && lf_stage_skipped(s))
@@ -284,12 +328,14 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
     if (strcmp(cause, "cancelled") == 0)
         say(s, LF_STATE_CANCELLED, "%s", words);
     else if (inc == NULL)
-        say(s, LF_STATE_FAILED, "%s, before the stage began; %.200s/boot.%d.log may say why", words, s->dir, (int)s->n_attempts);
+        say(s, LF_STATE_FAILED, "%s, before the stage began; %.200s/boot.%d.log may say why", words,
+            s->dir, (int)s->n_attempts);
     else
         say(s, LF_STATE_FAILED, "%s, without an end record", words);
 }
 
-static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
+static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q,
+                          const struct jobs *j)
 {
     double grace = number_of(json_object_get(v->run.doc, "site"), "grace_lost_s");
     char age[64];
@@ -302,8 +348,8 @@ static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue
     if (q->reached && q->t <= j->sent) /* nobody has looked since it was submitted */
         return;
     if (!q->reached) {
-        say(s, LF_STATE_UNKNOWN, "the scheduler does not answer%s%.120s; last known %s ago", q->said[0] != '\0' ? ": " : "",
-            q->said, age);
+        say(s, LF_STATE_UNKNOWN, "the scheduler does not answer%s%.120s; last known %s ago",
+            q->said[0] != '\0' ? ": " : "", q->said, age);
         return;
     }
     if (q->t - seen < grace) { /* by the time of the look: one that is old proves nothing */
@@ -314,15 +360,20 @@ static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue
     if (inc != NULL && inc->end != NULL)
         return;
     const lf_stage_view *d = inc == NULL ? lf_view_undone(v, s) : NULL;
-    if (d != NULL) { /* it began nothing and could not have: schedulers remove such jobs with what they wait for */
+    if (d !=
+        /* it began nothing and could not have: schedulers remove such jobs with what they wait
+         * for */
+        NULL) {
         say(s, LF_STATE_WAITING, "waits for %.64s; its job is gone", name_of(d));
         return;
     }
     set_ended(s, "lost");
-    say(s, LF_STATE_FAILED, "lost: its job is in no list and left no end record; last seen %s ago", age);
+    say(s, LF_STATE_FAILED, "lost: its job is in no list and left no end record; last seen %s ago",
+        age);
 }
 
-/* Submitted to nobody, as far as anybody knows: attempt.N.json without job.N.json, and no job with its token. */
+/* Submitted to nobody, as far as anybody knows: attempt.N.json without job.N.json, and no job with
+ * its token. */
 static void judge_nothing(lf_stage_view *s, const lf_queue *q)
 {
     char path[PATH_MAX];
@@ -335,34 +386,41 @@ static void judge_nothing(lf_stage_view *s, const lf_queue *q)
         return;
     }
     bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
-    if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 && !lf_io_exists(path)) {
-        say(s, LF_STATE_PENDING, "%s", "its submission was cut short before the scheduler was asked; resume submits it");
+    if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 &&
+        !lf_io_exists(path)) {
+        say(s, LF_STATE_PENDING, "%s",
+            "its submission was cut short before the scheduler was asked; resume submits it");
         s->live = false;
     } else if (looked_since) {
-        say(s, LF_STATE_PENDING, "%s", "its submission was cut short; the scheduler has no job of it; resume submits it");
+        say(s, LF_STATE_PENDING, "%s",
+            "its submission was cut short; the scheduler has no job of it; resume submits it");
         s->live = false;
     } else if (q->reached) {
         say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
     } else {
-        say(s, LF_STATE_UNKNOWN, "%s", "its submission was cut short, and the scheduler does not answer");
+        say(s, LF_STATE_UNKNOWN, "%s",
+            "its submission was cut short, and the scheduler does not answer");
     }
 }
 
 static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf_err *err)
 {
-    static const char *const copied[] = {"id", "word", "reason", "t_submit", "t_start", "t_end", "nodes", "partition", "exit",
-                                         "signal", "cause", "never"};
+    static const char *const copied[] = {"id",      "word",   "reason", "t_submit",
+                                         "t_start", "t_end",  "nodes",  "partition",
+                                         "exit",    "signal", "cause",  "never"};
     double now = lf_wall_s(), seen = j->entry != NULL || !q->reached ? j->seen : q->t;
-    json_t *o = json_pack("{s:O, s:O, s:f}", "backend", json_object_get(last_attempt(s), "backend"), "ids", j->ids, "age_s",
-                          now > seen ? now - seen : 0.0);
+    json_t *o = json_pack("{s:O, s:O, s:f}", "backend", json_object_get(last_attempt(s), "backend"),
+                          "ids", j->ids, "age_s", now > seen ? now - seen : 0.0);
     int rc = o == NULL ? LF_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < sizeof copied / sizeof copied[0]; i++) {
         json_t *v = json_object_get(j->entry, copied[i]);
         if (v != NULL)
-            rc = lf_json_set_new(o, strcmp(copied[i], "word") == 0 ? "state" : copied[i], json_incref(v), err);
+            rc = lf_json_set_new(o, strcmp(copied[i], "word") == 0 ? "state" : copied[i],
+                                 json_incref(v), err);
     }
     if (rc == 0 && j->entry == NULL && json_array_size(j->ids) > 0)
-        rc = lf_json_set_new(o, "id", json_incref(json_array_get(j->ids, json_array_size(j->ids) - 1)), err);
+        rc = lf_json_set_new(o, "id",
+                             json_incref(json_array_get(j->ids, json_array_size(j->ids) - 1)), err);
     if (rc == 0 && !q->reached)
         rc = lf_json_set_new(o, "unreachable", json_string(q->said), err);
     if (rc < 0) {
@@ -374,7 +432,8 @@ static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf
     return 0;
 }
 
-/* Its processes live on this machine, or it began after the queue was looked at: it runs, whatever was said before. */
+/* Its processes live on this machine, or it began after the queue was looked at: it runs, whatever
+ * was said before. */
 static bool has_begun(const lf_stage_view *s, const lf_queue *q)
 {
     const lf_incarnation *inc = last_inc(s);
@@ -384,7 +443,8 @@ static bool has_begun(const lf_stage_view *s, const lf_queue *q)
     return s->state == LF_STATE_RUNNING || (t > q->t && lf_wall_s() - t < BEGUN_S);
 }
 
-static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q, const struct jobs *j)
+static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q,
+                       const struct jobs *j)
 {
     if (j->fate != RUNNING && has_begun(s, q)) {
         s->live = true;
@@ -418,7 +478,8 @@ static void judge_fate(lf_stage_view *s, const lf_run_view *v, const lf_queue *q
 static void judge_cancelled(lf_stage_view *s)
 {
     char path[PATH_MAX], why[sizeof s->reason];
-    if (lf_path_set(path, NULL, "%s/cancel.%d", s->dir, (int)s->n_attempts) < 0 || !lf_io_exists(path))
+    if (lf_path_set(path, NULL, "%s/cancel.%d", s->dir, (int)s->n_attempts) < 0 ||
+        !lf_io_exists(path))
         return;
     memcpy(why, s->reason, sizeof why);
     if (!s->live)
@@ -454,7 +515,8 @@ const char *lf_sched_backend(const lf_run_view *v)
     return NULL;
 }
 
-int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, void *self, bool now, lf_err *err)
+int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, void *self, bool now,
+                  lf_err *err)
 {
     json_t *wanted = json_array();
     int rc = wanted == NULL ? LF_ENOMEM : 0;
@@ -471,7 +533,8 @@ int lf_sched_apply(lf_run_view *v, const lf_submitter *sub, const lf_queue *q, l
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++)
-        if (is_open(&v->stages[i]) && strcmp(text_of(last_attempt(&v->stages[i]), "backend"), sub->name) == 0)
+        if (is_open(&v->stages[i]) &&
+            strcmp(text_of(last_attempt(&v->stages[i]), "backend"), sub->name) == 0)
             rc = judge(v, i, q, err);
     return rc;
 }

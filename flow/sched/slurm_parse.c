@@ -52,12 +52,29 @@ static bool says(const char *text, const char *const *parts, size_t n)
 
 int lf_slurm_refusal(const char *said)
 {
-    static const char *const away[] = {"socket timed out", "unable to contact slurm", "connection refused", "timed out",
-                                       "connection reset", "communication connection failure", "zero bytes were transmitted",
-                                       "not responding", "transport endpoint", "no route to host", "broken pipe",
-                                       "unexpected message received", "protocol authentication error", "munge"};
-    static const char *const busy[] = {"temporarily unable", "temporarily unavailable", "maxsubmit", "job submit limit",
-                                       "try again", "rate limit", "too many", "slurmctld is in standby", "maxjobs"};
+    static const char *const away[] = {"socket timed out",
+                                       "unable to contact slurm",
+                                       "connection refused",
+                                       "timed out",
+                                       "connection reset",
+                                       "communication connection failure",
+                                       "zero bytes were transmitted",
+                                       "not responding",
+                                       "transport endpoint",
+                                       "no route to host",
+                                       "broken pipe",
+                                       "unexpected message received",
+                                       "protocol authentication error",
+                                       "munge"};
+    static const char *const busy[] = {"temporarily unable",
+                                       "temporarily unavailable",
+                                       "maxsubmit",
+                                       "job submit limit",
+                                       "try again",
+                                       "rate limit",
+                                       "too many",
+                                       "slurmctld is in standby",
+                                       "maxjobs"};
     if (says(said, away, COUNT(away)))
         return LF_ECOMM;
     return says(said, busy, COUNT(busy)) ? LF_EBUSY : LF_EINVAL;
@@ -65,43 +82,34 @@ int lf_slurm_refusal(const char *said)
 
 bool lf_slurm_no_accounting(const char *said)
 {
-    static const char *const words[] = {"accounting storage is disabled", "accounting_storage/none", "not completely set up"};
+    static const char *const words[] = {"accounting storage is disabled", "accounting_storage/none",
+                                        "not completely set up"};
     return says(said, words, COUNT(words));
 }
 
-bool lf_slurm_unknown_id(const char *said) { return strcasestr(said, "invalid job id") != NULL; }
+bool lf_slurm_unknown_id(const char *said)
+{
+    return strcasestr(said, "invalid job id") != NULL;
+}
 
 /* ---- states ---- */
 
 static const struct state {
     const char *word, *what, *cause;
 } states[] = {
-    {"PENDING", "queued", NULL},
-    {"REQUEUED", "queued", NULL},
-    {"REQUEUE_FED", "queued", NULL},
-    {"REQUEUE_HOLD", "held", NULL},
-    {"SPECIAL_EXIT", "held", NULL},
-    {"RESV_DEL_HOLD", "held", NULL},
-    {"RUNNING", "running", NULL},
-    {"CONFIGURING", "running", NULL},
-    {"COMPLETING", "running", NULL},
-    {"SUSPENDED", "running", NULL},
-    {"STOPPED", "running", NULL},
-    {"SIGNALING", "running", NULL},
-    {"RESIZING", "running", NULL},
-    {"STAGE_OUT", "running", NULL},
-    {"COMPLETED", "ended", "done"},
-    {"CANCELLED", "ended", "cancelled"},
-    {"REVOKED", "ended", "cancelled"},
-    {"FAILED", "ended", "failed"},
-    {"TIMEOUT", "ended", "timeout"},
-    {"DEADLINE", "ended", "timeout"},
-    {"OUT_OF_MEMORY", "ended", "oom"},
-    {"NODE_FAIL", "ended", "node"},
-    {"BOOT_FAIL", "ended", "node"},
-    {"LAUNCH_FAILED", "ended", "node"},
-    {"RECONFIG_FAIL", "ended", "node"},
-    {"PREEMPTED", "ended", "preempted"},
+    {"PENDING", "queued", NULL},        {"REQUEUED", "queued", NULL},
+    {"REQUEUE_FED", "queued", NULL},    {"REQUEUE_HOLD", "held", NULL},
+    {"SPECIAL_EXIT", "held", NULL},     {"RESV_DEL_HOLD", "held", NULL},
+    {"RUNNING", "running", NULL},       {"CONFIGURING", "running", NULL},
+    {"COMPLETING", "running", NULL},    {"SUSPENDED", "running", NULL},
+    {"STOPPED", "running", NULL},       {"SIGNALING", "running", NULL},
+    {"RESIZING", "running", NULL},      {"STAGE_OUT", "running", NULL},
+    {"COMPLETED", "ended", "done"},     {"CANCELLED", "ended", "cancelled"},
+    {"REVOKED", "ended", "cancelled"},  {"FAILED", "ended", "failed"},
+    {"TIMEOUT", "ended", "timeout"},    {"DEADLINE", "ended", "timeout"},
+    {"OUT_OF_MEMORY", "ended", "oom"},  {"NODE_FAIL", "ended", "node"},
+    {"BOOT_FAIL", "ended", "node"},     {"LAUNCH_FAILED", "ended", "node"},
+    {"RECONFIG_FAIL", "ended", "node"}, {"PREEMPTED", "ended", "preempted"},
 };
 
 static const struct state *find_state(const char *word)
@@ -121,8 +129,9 @@ static const struct state *find_state(const char *word)
 /* Reasons for which a job will wait for ever unless somebody changes it. */
 static bool never(const char *reason)
 {
-    static const char *const words[] = {"DependencyNeverSatisfied", "BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit",
-                                        "InvalidAccount", "InvalidQOS", "PartitionConfig", "AssociationNodeLimit"};
+    static const char *const words[] = {
+        "DependencyNeverSatisfied", "BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit",
+        "InvalidAccount",           "InvalidQOS",     "PartitionConfig",    "AssociationNodeLimit"};
     for (size_t i = 0; i < COUNT(words); i++)
         if (strcmp(reason, words[i]) == 0)
             return true;
@@ -140,7 +149,11 @@ static int set_state(json_t *o, const char *text, const char *reason, lf_err *er
         cause = "dependency";
     int rc = lf_json_set_new(o, "word", json_string(word), err);
     if (rc == 0)
-        rc = lf_json_set_new(o, "what", json_string(s == NULL ? "unknown" : held ? "held" : s->what), err);
+        rc = lf_json_set_new(o, "what",
+                             json_string(s == NULL ? "unknown"
+                                         : held    ? "held"
+                                                   : s->what),
+                             err);
     if (rc == 0 && cause != NULL)
         rc = lf_json_set_new(o, "cause", json_string(cause), err);
     if (rc == 0 && reason[0] != '\0' && strcmp(reason, "None") != 0)
@@ -156,8 +169,9 @@ static int set_time(json_t *o, const char *key, const char *text, lf_err *err)
     struct tm tm;
     int n = 0;
     memset(&tm, 0, sizeof tm);
-    if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec,
-               &n) != 6 || text[n] != '\0')
+    if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+               &tm.tm_min, &tm.tm_sec, &n) != 6 ||
+        text[n] != '\0')
         return 0;
     tm.tm_year -= 1900;
     tm.tm_mon -= 1;
@@ -168,7 +182,9 @@ static int set_time(json_t *o, const char *key, const char *text, lf_err *err)
 
 static int set_text(json_t *o, const char *key, const char *text, lf_err *err)
 {
-    return text[0] != '\0' && strcmp(text, "(null)") != 0 ? lf_json_set_new(o, key, json_string(text), err) : 0;
+    return text[0] != '\0' && strcmp(text, "(null)") != 0
+               ? lf_json_set_new(o, key, json_string(text), err)
+               : 0;
 }
 
 static int set_exit(json_t *o, const char *text, lf_err *err)
@@ -198,7 +214,10 @@ static bool split(char **f, size_t n, char *line)
     return true;
 }
 
-static bool plain_id(const char *id) { return id[0] != '\0' && id[strspn(id, "0123456789")] == '\0'; }
+static bool plain_id(const char *id)
+{
+    return id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
+}
 
 static int squeue_row(json_t *jobs, char **f, lf_err *err)
 {
@@ -217,8 +236,9 @@ static int squeue_row(json_t *jobs, char **f, lf_err *err)
         rc = set_text(o, "partition", f[6], err);
     if (rc == 0 && what != NULL && strcmp(what, "queued") != 0)
         rc = set_text(o, "nodes", f[7], err);
-    if (rc == 0 && (lf_submit_parse_name(f[8], token, &link) ||
-                    (strncmp(f[9], "loong-flow:", 11) == 0 && lf_submit_parse_name(f[9], token, &link)))) {
+    if (rc == 0 &&
+        (lf_submit_parse_name(f[8], token, &link) ||
+         (strncmp(f[9], "loong-flow:", 11) == 0 && lf_submit_parse_name(f[9], token, &link)))) {
         rc = lf_json_set_new(o, "token", json_string(token), err);
         if (rc == 0)
             rc = lf_json_set_new(o, "link", json_integer(link), err);
@@ -243,7 +263,8 @@ int lf_slurm_parse_squeue(json_t **jobs, const char *text, lf_err *err)
         if (!isdigit((unsigned char)line[0]))
             continue; /* a site's chatter */
         if (!split(f, COUNT(f), line))
-            rc = lf_fail(err, LF_ECOMM, "squeue printed a line that is not understood: %.100s", line);
+            rc = lf_fail(err, LF_ECOMM, "squeue printed a line that is not understood: %.100s",
+                         line);
         else if (plain_id(f[0]))
             rc = squeue_row(list, f, err);
     }
@@ -266,16 +287,19 @@ static bool is_wanted(const json_t *wanted, const char *id, const json_t *t_subm
         const char *wid = json_string_value(json_object_get(w, "id"));
         if (wid != NULL && strcmp(wid, id) == 0)
             return !json_is_number(t_submit) ||
-                   json_number_value(t_submit) > json_number_value(json_object_get(w, "t")) - REUSE_S;
+                   json_number_value(t_submit) >
+                       json_number_value(json_object_get(w, "t")) - REUSE_S;
     }
     return false;
 }
 
-/* Past events only: what accounting calls running or pending, and the queue does not have, is not known. */
+/* Past events only: what accounting calls running or pending, and the queue does not have, is not
+ * known. */
 static int keep(json_t *jobs, json_t *o, const json_t *wanted, lf_err *err)
 {
     const char *what = json_string_value(json_object_get(o, "what"));
-    if (!is_wanted(wanted, json_string_value(json_object_get(o, "id")), json_object_get(o, "t_submit"))) {
+    if (!is_wanted(wanted, json_string_value(json_object_get(o, "id")),
+                   json_object_get(o, "t_submit"))) {
         json_decref(o);
         return 0;
     }
@@ -294,7 +318,8 @@ int lf_slurm_parse_sacct(json_t *jobs, const char *text, const json_t *wanted, l
         if (!isdigit((unsigned char)line[0]))
             continue;
         if (!split(f, COUNT(f), line)) {
-            rc = lf_fail(err, LF_ECOMM, "sacct printed a line that is not understood: %.100s", line);
+            rc =
+                lf_fail(err, LF_ECOMM, "sacct printed a line that is not understood: %.100s", line);
             break;
         }
         if (!plain_id(f[0]))
@@ -326,7 +351,8 @@ static const char *member(char *buf, size_t cap, const char *line, const char *k
     char pattern[64];
     snprintf(pattern, sizeof pattern, " %s=", key);
     const char *p = strstr(line, pattern);
-    snprintf(buf, cap, "%.*s", p != NULL ? (int)strcspn(p + strlen(pattern), " \n") : 0, p != NULL ? p + strlen(pattern) : "");
+    snprintf(buf, cap, "%.*s", p != NULL ? (int)strcspn(p + strlen(pattern), " \n") : 0,
+             p != NULL ? p + strlen(pattern) : "");
     return buf;
 }
 
@@ -336,10 +362,13 @@ int lf_slurm_parse_scontrol(json_t *jobs, const char *text, const json_t *wanted
     char id[64], a[256], b[256];
     size_t n = p != NULL ? strspn(p + 6, "0123456789") : 0;
     if (n == 0 || n >= sizeof id)
-        return lf_fail(err, LF_ECOMM, "scontrol printed something that is not understood: %.100s", text);
+        return lf_fail(err, LF_ECOMM, "scontrol printed something that is not understood: %.100s",
+                       text);
     snprintf(id, sizeof id, "%.*s", (int)n, p + 6);
     json_t *o = json_pack("{s:s}", "id", id);
-    int rc = o == NULL ? LF_ENOMEM : set_state(o, member(a, sizeof a, p, "JobState"), member(b, sizeof b, p, "Reason"), err);
+    int rc = o == NULL ? LF_ENOMEM
+                       : set_state(o, member(a, sizeof a, p, "JobState"),
+                                   member(b, sizeof b, p, "Reason"), err);
     if (rc == 0)
         rc = set_exit(o, member(a, sizeof a, p, "ExitCode"), err);
     if (rc == 0)

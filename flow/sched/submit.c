@@ -15,7 +15,8 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-static const lf_submitter *const submitters[] = {&lf_submitter_local, &lf_submitter_slurm, &lf_submitter_pbs, &lf_submitter_torque};
+static const lf_submitter *const submitters[] = {&lf_submitter_local, &lf_submitter_slurm,
+                                                 &lf_submitter_pbs, &lf_submitter_torque};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err)
@@ -34,7 +35,8 @@ int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err)
     }
     const char *near = lf_nearest(name, names, COUNT(names));
     int rc = lf_fail(err, LF_EINVAL, "scheduler = %.80s: there are %s%s%s%s", name, all.data,
-                     near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
+                     near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                     near != NULL ? "?" : "");
     lf_buf_fini(&all);
     return rc;
 }
@@ -46,9 +48,11 @@ int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err)
     if (rc < 0)
         return rc;
     snprintf(attempt, sizeof attempt, "%d", req->attempt);
-    const char *const words[] = {exe, "exec", "--run-dir", req->run->dir, "--stage",
-                                 json_string_value(json_object_get(req->stage, "name")), "--attempt", attempt, "--token",
-                                 req->token, "--project", req->project};
+    const char *const words[] = {
+        exe,           "exec",      "--run-dir",
+        req->run->dir, "--stage",   json_string_value(json_object_get(req->stage, "name")),
+        "--attempt",   attempt,     "--token",
+        req->token,    "--project", req->project};
     for (size_t i = 0; rc == 0 && i < COUNT(words); i++)
         rc = lf_json_push_new(argv, json_string(words[i]), err);
     return rc;
@@ -80,13 +84,23 @@ static int put_raw(json_t *o, const char *name, const json_t *lines, lf_err *err
 json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
 {
     static const char *const plain[][2] = {
-        {"PARTITION", "partition"},     {"ACCOUNT", "account"}, {"QOS", "qos"},         {"CONSTRAINT", "constraint"},
-        {"RESERVATION", "reservation"}, {"MAIL", "mail"},       {"CPUS", "cpus"},       {"TIME_S", "time_limit_s"},
-        {"GRACE_S", "grace_s"},         {"MODULES", "modules"}, {"EXCLUDE_HOSTS", "exclude"}, {"MAIL_TYPES", "mail_type"},
+        {"PARTITION", "partition"},
+        {"ACCOUNT", "account"},
+        {"QOS", "qos"},
+        {"CONSTRAINT", "constraint"},
+        {"RESERVATION", "reservation"},
+        {"MAIL", "mail"},
+        {"CPUS", "cpus"},
+        {"TIME_S", "time_limit_s"},
+        {"GRACE_S", "grace_s"},
+        {"MODULES", "modules"},
+        {"EXCLUDE_HOSTS", "exclude"},
+        {"MAIL_TYPES", "mail_type"},
     };
     const json_t *res = req->resources, *gpus = json_object_get(res, "gpus");
     const json_t *bytes = json_object_get(res, "memory_bytes");
-    int64_t ranks = number_or(res, "ranks", 1), mib = (number_or(res, "memory_bytes", 0) + (1 << 20) - 1) >> 20;
+    int64_t ranks = number_or(res, "ranks", 1),
+            mib = (number_or(res, "memory_bytes", 0) + (1 << 20) - 1) >> 20;
     json_t *o = json_object();
     int rc = o == NULL ? LF_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < COUNT(plain); i++)
@@ -108,11 +122,14 @@ json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
     if (rc == 0)
         rc = put_or_null(o, "GPUS_TYPE", json_object_get(gpus, "type"), err);
     if (rc == 0)
-        rc = put_or_null(o, "GPUS_N", number_or(gpus, "n", 0) > 0 ? json_object_get(gpus, "n") : NULL, err);
+        rc = put_or_null(o, "GPUS_N",
+                         number_or(gpus, "n", 0) > 0 ? json_object_get(gpus, "n") : NULL, err);
     if (rc == 0)
-        rc = put(o, "EXCLUSIVE", json_is_true(json_object_get(res, "exclusive")) ? json_true() : json_null(), err);
+        rc = put(o, "EXCLUSIVE",
+                 json_is_true(json_object_get(res, "exclusive")) ? json_true() : json_null(), err);
     if (rc == 0)
-        rc = put(o, "HAVE_MODULES", json_object_get(res, "modules") != NULL ? json_true() : json_null(), err);
+        rc = put(o, "HAVE_MODULES",
+                 json_object_get(res, "modules") != NULL ? json_true() : json_null(), err);
     if (rc == 0)
         rc = put_raw(o, "PROLOGUE", json_object_get(res, "prologue"), err);
     if (rc == 0)
@@ -128,7 +145,8 @@ json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
 
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req)
 {
-    int n = snprintf(buf, cap, "%s-%s", json_string_value(json_object_get(req->stage, "name")), req->token);
+    int n = snprintf(buf, cap, "%s-%s", json_string_value(json_object_get(req->stage, "name")),
+                     req->token);
     if (req->link > 1 && n > 0 && (size_t)n < cap)
         snprintf(buf + n, cap - (size_t)n, ".%d", req->link);
 }
@@ -141,7 +159,8 @@ bool lf_submit_parse_name(const char *name, char token[LF_TOKEN_SIZE], int *link
         if (*c == '-' || *c == ':')
             p = c + 1;
     int64_t k = 1;
-    if (p == name || strspn(p, "0123456789abcdef") != n_token || (p[n_token] != '\0' && p[n_token] != '.'))
+    if (p == name || strspn(p, "0123456789abcdef") != n_token ||
+        (p[n_token] != '\0' && p[n_token] != '.'))
         return false;
     if (p[n_token] == '.' && (lf_parse_i64(&k, p + n_token + 1, NULL) < 0 || k < 2 || k > 100000))
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The local "scheduler": a job is the wrapper as a process of its own session, so it outlives the command and the
- * terminal that started it. Which stages run at once is decided by the driver.
+ * The local "scheduler": a job is the wrapper as a process of its own session, so it outlives the
+ * command and the terminal that started it. Which stages run at once is decided by the driver.
  */
 #include "config.h"
 
@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "flow/sched/submit.h"
 #include "flow/run/who.h"
+#include "flow/sched/submit.h"
 
 static int local_open(void **self, const json_t *site, lf_err *err)
 {
@@ -26,7 +26,10 @@ static int local_open(void **self, const json_t *site, lf_err *err)
     return 0;
 }
 
-static void local_close(void *self) { (void)self; }
+static void local_close(void *self)
+{
+    (void)self;
+}
 
 static void become_wrapper(const lf_submit_req *req, const char *exe, const char *log, int gate)
 {
@@ -47,8 +50,8 @@ static void become_wrapper(const lf_submit_req *req, const char *exe, const char
     sigprocmask(SIG_SETMASK, &none, NULL);
     snprintf(attempt, sizeof attempt, "%d", req->attempt);
     execl(exe, "loong-flow", "exec", "--run-dir", req->run->dir, "--stage",
-          json_string_value(json_object_get(req->stage, "name")), "--attempt", attempt, "--token", req->token, "--project",
-          req->project, (char *)NULL);
+          json_string_value(json_object_get(req->stage, "name")), "--attempt", attempt, "--token",
+          req->token, "--project", req->project, (char *)NULL);
     dprintf(2, "loong-flow: cannot execute %s: %s\n", exe, strerror(errno));
     _exit(127);
 }
@@ -58,8 +61,10 @@ static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_er
     (void)self;
     char exe[PATH_MAX], log[PATH_MAX], id[32];
     int gate[2];
-    if (snprintf(exe, sizeof exe, "%s/rev.%d/bin/loong-flow", req->run->dir, req->run->rev) >= (int)sizeof exe ||
-        snprintf(log, sizeof log, "%s/wrapper.%d.log", req->stage_dir, req->attempt) >= (int)sizeof log)
+    if (snprintf(exe, sizeof exe, "%s/rev.%d/bin/loong-flow", req->run->dir, req->run->rev) >=
+            (int)sizeof exe ||
+        snprintf(log, sizeof log, "%s/wrapper.%d.log", req->stage_dir, req->attempt) >=
+            (int)sizeof log)
         return lf_fail(err, LF_EINVAL, "%s: the path is too long", req->run->dir);
     if (pipe2(gate, O_CLOEXEC) < 0)
         return lf_fail_errno(err, "cannot make a pipe");
@@ -73,7 +78,8 @@ static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_er
         close(gate[1]);
         return lf_fail_errno(err, "cannot fork");
     }
-    /* The child waits until its identity has been read: a process that is gone already could not be described. */
+    /* The child waits until its identity has been read: a process that is gone already could not be
+     * described. */
     json_t *who = lf_who_make(pid, err);
     char go = 1;
     int rc = who == NULL ? LF_EIO : 0;
@@ -96,7 +102,8 @@ static int local_poll(void *self, const json_t *job, enum lf_job_state *state, l
     (void)err;
     pid_t pid = (pid_t)json_integer_value(json_object_get(json_object_get(job, "process"), "pid"));
     if (pid > 1)
-        waitpid(pid, NULL, WNOHANG); /* reap it when it is our child; otherwise this fails and does nothing */
+        waitpid(pid, NULL,
+                WNOHANG); /* reap it when it is our child; otherwise this fails and does nothing */
     switch (lf_who_look(json_object_get(job, "process"))) {
     case LF_PROC_ALIVE:
         *state = LF_JOB_RUNNING;
@@ -117,7 +124,8 @@ static int local_cancel(void *self, const json_t *jobs, bool force, lf_err *err)
     int worst = 0;
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         lf_err e = LF_ERR_INIT;
-        int rc = lf_who_kill(json_object_get(json_array_get(jobs, i), "process"), force ? SIGKILL : SIGTERM, 0, &e);
+        int rc = lf_who_kill(json_object_get(json_array_get(jobs, i), "process"),
+                             force ? SIGKILL : SIGTERM, 0, &e);
         if (rc < 0 && rc != LF_ENOENT)
             worst = lf_fail(err, rc, "%s", e.text);
     }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenPBS, PBS Pro and Torque: qsub, qrls, qselect, qstat, qdel. What its commands print is taken apart in pbs_parse.c.
+ * OpenPBS, PBS Pro and Torque: qsub, qrls, qselect, qstat, qdel. What its commands print is taken
+ * apart in pbs_parse.c.
  *
- * A PBS user may not put a job back into the queue, so a stage that needs more than one walltime is a chain of links (chain.h).
- * Jobs that could start at once are submitted with a user hold and let go when the whole graph is there: a server that keeps no
- * job history deletes a job whose dependency is over already.
+ * A PBS user may not put a job back into the queue, so a stage that needs more than one walltime is
+ * a chain of links (chain.h). Jobs that could start at once are submitted with a user hold and let
+ * go when the whole graph is there: a server that keeps no job history deletes a job whose
+ * dependency is over already.
  */
 #include "config.h"
 
@@ -17,15 +19,15 @@
 #include <unistd.h>
 
 #include "engine/base/mem.h"
-#include "flow/sched/pbs.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
+#include "flow/sched/pbs.h"
 #include "flow/sched/sched.h"
 #include "flow/sched/submit.h"
 #include "flow/sched/tmpl.h"
 
 #define IDS_AT_ONCE 200 /* of one command */
-#define NAME_MOST 15    /* letters of a job's name that every server takes */
+#define NAME_MOST   15  /* letters of a job's name that every server takes */
 
 struct pbs {
     const json_t *site;
@@ -44,15 +46,25 @@ static int open_as(void **self, const json_t *site, enum lf_pbs_flavour wanted, 
     return 0;
 }
 
-static int pbs_open(void **self, const json_t *site, lf_err *err) { return open_as(self, site, LF_PBS_NONE, err); }
-static int torque_open(void **self, const json_t *site, lf_err *err) { return open_as(self, site, LF_PBS_TORQUE, err); }
-static void pbs_close(void *self) { free(self); }
+static int pbs_open(void **self, const json_t *site, lf_err *err)
+{
+    return open_as(self, site, LF_PBS_NONE, err);
+}
+static int torque_open(void **self, const json_t *site, lf_err *err)
+{
+    return open_as(self, site, LF_PBS_TORQUE, err);
+}
+static void pbs_close(void *self)
+{
+    free(self);
+}
 
 static int flavour(enum lf_pbs_flavour *f, struct pbs *p, lf_err *err)
 {
     int rc = p->flavour == LF_PBS_NONE ? lf_pbs_detect(&p->flavour, p->site, err) : 0;
     if (rc == 0 && p->wanted != LF_PBS_NONE && p->wanted != p->flavour)
-        return lf_fail(err, LF_EINVAL, "scheduler = torque, but this qstat is of PBS; give scheduler = pbs");
+        return lf_fail(err, LF_EINVAL,
+                       "scheduler = torque, but this qstat is of PBS; give scheduler = pbs");
     *f = p->flavour;
     return rc;
 }
@@ -71,7 +83,8 @@ static int pbs_render(void *self, const lf_submit_req *req, lf_buf *script, lf_e
     if (rc == 0)
         rc = lf_pbs_values(v, req->resources, f, err);
     if (rc == 0)
-        rc = lf_tmpl_file(script, torque ? "pbs/torque.sh.in" : "pbs/job.sh.in", req->project, p->site, v, err);
+        rc = lf_tmpl_file(script, torque ? "pbs/torque.sh.in" : "pbs/job.sh.in", req->project,
+                          p->site, v, err);
     json_decref(v);
     return rc;
 }
@@ -123,7 +136,9 @@ static int add_ours(json_t *argv, const lf_submit_req *req, lf_err *err)
     lf_buf log, vars;
     job_name(name, req);
     if (strpbrk(req->stage_dir, ":,") != NULL)
-        return lf_fail(err, LF_EINVAL, "%s: PBS takes no path with ':' or ',' for a log; give another data_dir", req->stage_dir);
+        return lf_fail(err, LF_EINVAL,
+                       "%s: PBS takes no path with ':' or ',' for a log; give another data_dir",
+                       req->stage_dir);
     lf_buf_init(&log);
     lf_buf_init(&vars);
     lf_buf_addf(&log, "%s/boot.%d.log", req->stage_dir, req->attempt);
@@ -151,7 +166,8 @@ static int add_script_torque(json_t *argv, const lf_submit_req *req, lf_err *err
     json_t *words = json_array();
     lf_buf b;
     lf_buf_init(&b);
-    int rc = words == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : lf_submit_wrapper(words, req, err);
+    int rc = words == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                           : lf_submit_wrapper(words, req, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(words); i++) {
         lf_buf_adds(&b, i > 0 ? " " : "");
         lf_buf_add_shell(&b, json_string_value(json_array_get(words, i)));
@@ -174,7 +190,8 @@ static int add_script(json_t *argv, const lf_submit_req *req, lf_err *err)
     return rc == 0 ? lf_submit_wrapper(argv, req, err) : rc;
 }
 
-static int pbs_command(void *self, const lf_submit_req *req, const char *script, json_t **argv, lf_err *err)
+static int pbs_command(void *self, const lf_submit_req *req, const char *script, json_t **argv,
+                       lf_err *err)
 {
     enum lf_pbs_flavour f = LF_PBS_NONE;
     json_t *a = json_array();
@@ -194,7 +211,8 @@ static int pbs_command(void *self, const lf_submit_req *req, const char *script,
     return rc;
 }
 
-static int pbs_submit(void *self, const lf_submit_req *req, const char *script, json_t **job, lf_err *err)
+static int pbs_submit(void *self, const lf_submit_req *req, const char *script, json_t **job,
+                      lf_err *err)
 {
     const struct pbs *p = self;
     char id[256], said[400];
@@ -224,8 +242,10 @@ static int pbs_submit(void *self, const lf_submit_req *req, const char *script, 
 
 /* ---- a command about some jobs ---- */
 
-/* words, then ids[from ...] (texts, or objects with "id"). Answers about jobs that are gone are no failure; *o is to be released. */
-static int about(lf_sched_out *o, const struct pbs *p, const char *const *words, const json_t *ids, size_t from, lf_err *err)
+/* words, then ids[from ...] (texts, or objects with "id"). Answers about jobs that are gone are no
+ * failure; *o is to be released. */
+static int about(lf_sched_out *o, const struct pbs *p, const char *const *words, const json_t *ids,
+                 size_t from, lf_err *err)
 {
     json_t *argv = json_array();
     char said[400];
@@ -234,27 +254,31 @@ static int about(lf_sched_out *o, const struct pbs *p, const char *const *words,
         rc = lf_json_push_new(argv, json_string(words[i]), err);
     for (size_t i = from; rc == 0 && i < json_array_size(ids) && i < from + IDS_AT_ONCE; i++) {
         json_t *one = json_array_get(ids, i);
-        rc = lf_json_push_new(argv, json_incref(json_is_object(one) ? json_object_get(one, "id") : one), err);
+        rc = lf_json_push_new(
+            argv, json_incref(json_is_object(one) ? json_object_get(one, "id") : one), err);
     }
     if (rc == 0)
         rc = lf_sched_run(o, argv, p->site, 0, err);
     json_decref(argv);
     if (rc < 0)
         return rc;
-    bool bad = o->missing || o->timed_out || o->cut || (o->exit != 0 && !lf_pbs_only_gone(o->err.data));
+    bool bad =
+        o->missing || o->timed_out || o->cut || (o->exit != 0 && !lf_pbs_only_gone(o->err.data));
     if (!bad)
         return 0;
-    rc = lf_fail(err, LF_ECOMM, "%s: %s", words[0], o->missing     ? "there is none on PATH"
-                                                   : o->timed_out ? "it did not answer in time"
-                                                   : o->cut       ? "it printed too much"
-                                                                  : lf_sched_said(said, sizeof said, o));
+    rc = lf_fail(err, LF_ECOMM, "%s: %s", words[0],
+                 o->missing     ? "there is none on PATH"
+                 : o->timed_out ? "it did not answer in time"
+                 : o->cut       ? "it printed too much"
+                                : lf_sched_said(said, sizeof said, o));
     lf_sched_out_fini(o);
     return rc;
 }
 
 static int stat_jobs(struct pbs *p, const json_t *ids, bool history, json_t **jobs, lf_err *err)
 {
-    static const char *const now[] = {"qstat", "-f", "-w", NULL}, *const old[] = {"qstat", "-x", "-f", "-w", NULL},
+    static const char *const now[] = {"qstat", "-f", "-w", NULL},
+                             *const old[] = {"qstat", "-x", "-f", "-w", NULL},
                              *const torque[] = {"qstat", "-f", "-1", NULL};
     enum lf_pbs_flavour f = LF_PBS_NONE;
     json_t *found = json_array();
@@ -274,7 +298,8 @@ static int stat_jobs(struct pbs *p, const json_t *ids, bool history, json_t **jo
     return rc;
 }
 
-/* Never the whole server, never a queue: jobs that were moved would be missing, and everybody's would be asked for. */
+/* Never the whole server, never a queue: jobs that were moved would be missing, and everybody's
+ * would be asked for. */
 static int pbs_list(void *self, json_t **jobs, lf_err *err)
 {
     char user[256], line[256];
@@ -285,7 +310,8 @@ static int pbs_list(void *self, json_t **jobs, lf_err *err)
     const char *const words[] = {"qselect", "-u", user, NULL};
     json_t *ids = json_array();
     lf_sched_out o;
-    int rc = ids == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : about(&o, self, words, NULL, 0, err);
+    int rc = ids == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
+                         : about(&o, self, words, NULL, 0, err);
     if (rc < 0) {
         json_decref(ids);
         return rc;
@@ -324,12 +350,13 @@ static int each(struct pbs *p, const char *const *words, const json_t *ids, lf_e
     return rc;
 }
 
-/* force: qdel sends TERM and, after the server's kill_delay, KILL. Otherwise USR2, which every process of the job gets: the stage
- * takes it as its wrapper does. On Torque the login shell above the script would die of it and take the job along, so there the
- * stop file alone has to do. */
+/* force: qdel sends TERM and, after the server's kill_delay, KILL. Otherwise USR2, which every
+ * process of the job gets: the stage takes it as its wrapper does. On Torque the login shell above
+ * the script would die of it and take the job along, so there the stop file alone has to do. */
 static int pbs_cancel(void *self, const json_t *ids, bool force, lf_err *err)
 {
-    static const char *const end[] = {"qdel", NULL}, *const stop[] = {"qsig", "-s", "SIGUSR2", NULL};
+    static const char *const end[] = {"qdel", NULL}, *const stop[] = {"qsig", "-s", "SIGUSR2",
+                                                                      NULL};
     enum lf_pbs_flavour f = LF_PBS_NONE;
     int rc = flavour(&f, self, err);
     if (rc < 0 || (!force && f == LF_PBS_TORQUE))
@@ -343,9 +370,10 @@ static int pbs_release(void *self, const json_t *ids, lf_err *err)
     return each(self, words, ids, err);
 }
 
-#define PBS_FUNCTIONS                                                                                                  \
-    .can = LF_CAN_BATCH | LF_CAN_DEPEND | LF_CAN_HOLD, .close = pbs_close, .render = pbs_render, .command = pbs_command,  \
-    .submit = pbs_submit, .list = pbs_list, .history = pbs_history, .cancel = pbs_cancel, .release = pbs_release
+#define PBS_FUNCTIONS                                                                              \
+    .can = LF_CAN_BATCH | LF_CAN_DEPEND | LF_CAN_HOLD, .close = pbs_close, .render = pbs_render,   \
+    .command = pbs_command, .submit = pbs_submit, .list = pbs_list, .history = pbs_history,        \
+    .cancel = pbs_cancel, .release = pbs_release
 
 const lf_submitter lf_submitter_pbs = {.name = "pbs", .open = pbs_open, PBS_FUNCTIONS};
 const lf_submitter lf_submitter_torque = {.name = "torque", .open = torque_open, PBS_FUNCTIONS};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SLURM: sbatch, squeue, sacct, scontrol, scancel. What its commands print is taken apart in slurm_parse.c.
+ * SLURM: sbatch, squeue, sacct, scontrol, scancel. What its commands print is taken apart in
+ * slurm_parse.c.
  */
 #include "config.h"
 
@@ -20,8 +21,8 @@
 #include "flow/sched/submit.h"
 #include "flow/sched/tmpl.h"
 
-#define IDS_AT_ONCE 200 /* of one sacct or scancel call */
-#define SHOW_AT_ONCE 50 /* scontrol calls of one look, where there is no accounting */
+#define IDS_AT_ONCE  200 /* of one sacct or scancel call */
+#define SHOW_AT_ONCE 50  /* scontrol calls of one look, where there is no accounting */
 
 struct slurm {
     const json_t *site;
@@ -38,17 +39,22 @@ static int slurm_open(void **self, const json_t *site, lf_err *err)
     return 0;
 }
 
-static void slurm_close(void *self) { free(self); }
+static void slurm_close(void *self)
+{
+    free(self);
+}
 
 /* ---- script ---- */
 
 static const char *slurm_time(char buf[40], int64_t s)
 {
-    snprintf(buf, 40, "%lld-%02d:%02d:%02d", (long long)(s / 86400), (int)(s / 3600 % 24), (int)(s / 60 % 60), (int)(s % 60));
+    snprintf(buf, 40, "%lld-%02d:%02d:%02d", (long long)(s / 86400), (int)(s / 3600 % 24),
+             (int)(s / 60 % 60), (int)(s % 60));
     return buf;
 }
 
-/* How long before the limit SLURM warns. It may come up to a minute early, and it must not come at the start of a short job. */
+/* How long before the limit SLURM warns. It may come up to a minute early, and it must not come at
+ * the start of a short job. */
 static int64_t lead_s(const json_t *res)
 {
     int64_t limit = (int64_t)json_integer_value(json_object_get(res, "time_limit_s"));
@@ -65,7 +71,8 @@ static int put_joined(json_t *values, const char *name, const json_t *list, bool
     lf_buf_init(&b);
     for (size_t i = 0; i < json_array_size(list); i++) {
         lf_buf_adds(&b, i > 0 ? "," : "");
-        for (const char *c = json_string_value(json_array_get(list, i)); c != NULL && *c != '\0'; c++)
+        for (const char *c = json_string_value(json_array_get(list, i)); c != NULL && *c != '\0';
+             c++)
             lf_buf_addc(&b, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
     }
     int rc = lf_json_set_new(values, name, list != NULL ? json_string(b.data) : json_null(), err);
@@ -77,20 +84,28 @@ static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf
 {
     const struct slurm *s = self;
     const json_t *res = req->resources, *gpus = json_object_get(res, "gpus");
-    const json_t *limit = json_object_get(res, "time_limit_s"), *type = json_object_get(gpus, "type");
+    const json_t *limit = json_object_get(res, "time_limit_s"),
+                 *type = json_object_get(gpus, "type");
     char time_text[40], gpu_text[128];
     json_t *v = lf_submit_values(req, err);
     int rc = v == NULL ? LF_ENOMEM : 0;
-    snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? json_string_value(type) : "", type != NULL ? ":" : "",
-             (long long)json_integer_value(json_object_get(gpus, "n")));
+    snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? json_string_value(type) : "",
+             type != NULL ? ":" : "", (long long)json_integer_value(json_object_get(gpus, "n")));
     if (rc == 0)
-        rc = lf_json_set_new(v, "GPUS", json_integer_value(json_object_get(gpus, "n")) > 0 ? json_string(gpu_text) : json_null(),
+        rc = lf_json_set_new(v, "GPUS",
+                             json_integer_value(json_object_get(gpus, "n")) > 0
+                                 ? json_string(gpu_text)
+                                 : json_null(),
                              err);
     if (rc == 0)
-        rc = lf_json_set_new(v, "TIME", limit != NULL ? json_string(slurm_time(time_text, json_integer_value(limit)))
-                                                      : json_null(), err);
+        rc = lf_json_set_new(v, "TIME",
+                             limit != NULL
+                                 ? json_string(slurm_time(time_text, json_integer_value(limit)))
+                                 : json_null(),
+                             err);
     if (rc == 0)
-        rc = lf_json_set_new(v, "LEAD_S", limit != NULL ? json_integer(lead_s(res)) : json_null(), err);
+        rc = lf_json_set_new(v, "LEAD_S", limit != NULL ? json_integer(lead_s(res)) : json_null(),
+                             err);
     if (rc == 0)
         rc = put_joined(v, "EXCLUDE", json_object_get(res, "exclude"), false, err);
     if (rc == 0)
@@ -135,7 +150,8 @@ static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
     return rc;
 }
 
-static int slurm_command(void *self, const lf_submit_req *req, const char *script, json_t **argv, lf_err *err)
+static int slurm_command(void *self, const lf_submit_req *req, const char *script, json_t **argv,
+                         lf_err *err)
 {
     (void)self;
     (void)script;
@@ -144,8 +160,15 @@ static int slurm_command(void *self, const lf_submit_req *req, const char *scrip
     snprintf(text, sizeof text, "--job-name=%s", name);
     snprintf(comment, sizeof comment, "--comment=loong-flow:%s", strrchr(name, '-') + 1);
     snprintf(dir, sizeof dir, "--chdir=%s", req->stage_dir);
-    const char *const words[] = {"sbatch", "--parsable", "--propagate=NONE", "--export=NONE",
-                                 req->n_links > 1 ? "--no-requeue" : "--requeue", "--open-mode=append", text, comment, dir};
+    const char *const words[] = {"sbatch",
+                                 "--parsable",
+                                 "--propagate=NONE",
+                                 "--export=NONE",
+                                 req->n_links > 1 ? "--no-requeue" : "--requeue",
+                                 "--open-mode=append",
+                                 text,
+                                 comment,
+                                 dir};
     json_t *a = json_array();
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof words / sizeof words[0]; i++)
@@ -165,7 +188,8 @@ static int slurm_command(void *self, const lf_submit_req *req, const char *scrip
     return rc;
 }
 
-static int slurm_submit(void *self, const lf_submit_req *req, const char *script, json_t **job, lf_err *err)
+static int slurm_submit(void *self, const lf_submit_req *req, const char *script, json_t **job,
+                        lf_err *err)
 {
     const struct slurm *s = self;
     char id[64], cluster[64], said[400];
@@ -218,8 +242,9 @@ static int slurm_list(void *self, json_t **jobs, lf_err *err)
     snprintf(uid, sizeof uid, "%u", (unsigned)geteuid());
     lf_sched_out o;
     double limit = (double)json_integer_value(json_object_get(s->site, "timeout_s")) / 4;
-    int rc = lf_sched_runv(&o, s->site, limit, err, "squeue", "--noheader", "--states=all", "--user", pw != NULL ? pw->pw_name : uid,
-                           "--format", LF_SQUEUE_FORMAT, (char *)NULL);
+    int rc =
+        lf_sched_runv(&o, s->site, limit, err, "squeue", "--noheader", "--states=all", "--user",
+                      pw != NULL ? pw->pw_name : uid, "--format", LF_SQUEUE_FORMAT, (char *)NULL);
     if (rc < 0)
         return rc;
     rc = answered(&o, "squeue", err);
@@ -229,7 +254,8 @@ static int slurm_list(void *self, json_t **jobs, lf_err *err)
     return rc;
 }
 
-static int sacct_chunk(struct slurm *s, const char *ids, double since, const json_t *wanted, json_t *jobs, lf_err *err)
+static int sacct_chunk(struct slurm *s, const char *ids, double since, const json_t *wanted,
+                       json_t *jobs, lf_err *err)
 {
     char day[32];
     time_t t = (time_t)(since > 86400 ? since - 3600 : 0);
@@ -237,8 +263,9 @@ static int sacct_chunk(struct slurm *s, const char *ids, double since, const jso
     localtime_r(&t, &tm);
     strftime(day, sizeof day, "%Y-%m-%d", &tm);
     lf_sched_out o;
-    int rc = lf_sched_runv(&o, s->site, 0, err, "sacct", "--allocations", "--parsable2", "--noheader", "--noconvert", "--starttime",
-                           day, "--jobs", ids, "--format", LF_SACCT_FORMAT, (char *)NULL);
+    int rc = lf_sched_runv(&o, s->site, 0, err, "sacct", "--allocations", "--parsable2",
+                           "--noheader", "--noconvert", "--starttime", day, "--jobs", ids,
+                           "--format", LF_SACCT_FORMAT, (char *)NULL);
     if (rc < 0)
         return rc;
     if (o.missing || lf_slurm_no_accounting(o.err.data)) {
@@ -265,7 +292,8 @@ static int by_sacct(struct slurm *s, const json_t *ids, json_t *jobs, lf_err *er
             json_t *one = json_array_get(ids, i);
             json_array_append(chunk, one);
             double t = json_number_value(json_object_get(one, "t"));
-            lf_buf_addf(&b, "%s%s", k > 0 ? "," : "", json_string_value(json_object_get(one, "id")));
+            lf_buf_addf(&b, "%s%s", k > 0 ? "," : "",
+                        json_string_value(json_object_get(one, "id")));
             since = t < since ? t : since;
         }
         rc = lf_buf_check(&b, err);
@@ -284,7 +312,8 @@ static int by_scontrol(const struct slurm *s, const json_t *ids, json_t *jobs, l
     for (size_t i = 0; rc == 0 && i < json_array_size(ids) && i < SHOW_AT_ONCE; i++) {
         lf_sched_out o;
         const char *id = json_string_value(json_object_get(json_array_get(ids, i), "id"));
-        rc = lf_sched_runv(&o, s->site, 0, err, "scontrol", "--oneliner", "show", "job", id, (char *)NULL);
+        rc = lf_sched_runv(&o, s->site, 0, err, "scontrol", "--oneliner", "show", "job", id,
+                           (char *)NULL);
         if (rc < 0)
             return rc;
         if (!o.missing && !o.timed_out && o.exit != 0 && lf_slurm_unknown_id(o.err.data))
@@ -305,7 +334,8 @@ static int slurm_history(void *self, const json_t *ids, json_t **jobs, lf_err *e
     if (rc == LF_ENOTSUP || rc == LF_ECOMM) {
         bool silent = rc == LF_ECOMM;
         rc = by_scontrol(s, ids, found, err);
-        if (rc == 0 && silent && json_array_size(found) == 0) /* the daemon that knows is away: that is no answer */
+        if (rc == 0 && silent &&
+            json_array_size(found) == 0) /* the daemon that knows is away: that is no answer */
             rc = lf_fail(err, LF_ECOMM, "%s", e.text);
     } else if (rc < 0) {
         rc = lf_fail(err, rc, "%s", e.text);
@@ -337,8 +367,10 @@ static int scancel(const struct slurm *s, const json_t *ids, size_t from, bool f
         return rc;
     /* Non-zero also for a job that is gone; the caller looks whether they are. */
     char said[400];
-    if (o.missing || o.timed_out || (o.exit != 0 && lf_slurm_refusal(lf_sched_said(said, sizeof said, &o)) == LF_ECOMM))
-        rc = lf_fail(err, LF_ECOMM, "scancel: %s", o.timed_out ? "no answer" : lf_sched_said(said, sizeof said, &o));
+    if (o.missing || o.timed_out ||
+        (o.exit != 0 && lf_slurm_refusal(lf_sched_said(said, sizeof said, &o)) == LF_ECOMM))
+        rc = lf_fail(err, LF_ECOMM, "scancel: %s",
+                     o.timed_out ? "no answer" : lf_sched_said(said, sizeof said, &o));
     lf_sched_out_fini(&o);
     return rc;
 }

@@ -22,8 +22,8 @@
 #include "flow/record/record.h"
 
 #define TEMPLATE_MAX_BYTES ((size_t)1 << 20)
-#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
-#define MAX_NAMES 128
+#define NAME_CHARS         "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+#define MAX_NAMES          128
 
 struct place {
     const char *path;
@@ -52,16 +52,18 @@ static int unknown(const struct place *at, const char *name, json_t *values, lf_
             names[n++] = k;
     }
     const char *near = lf_nearest(name, names, n);
-    return lf_fail(err, LF_EINVAL, "%s:%d: unknown placeholder @%s@%s%s%s", at->path, at->line, name,
-                   near != NULL ? "; did you mean @" : "", near != NULL ? near : "", near != NULL ? "@?" : "");
+    return lf_fail(err, LF_EINVAL, "%s:%d: unknown placeholder @%s@%s%s%s", at->path, at->line,
+                   name, near != NULL ? "; did you mean @" : "", near != NULL ? near : "",
+                   near != NULL ? "@?" : "");
 }
 
-static int find_value(const json_t **out, const char *p, size_t n, const struct place *at, json_t *values,
-                      lf_err *err)
+static int find_value(const json_t **out, const char *p, size_t n, const struct place *at,
+                      json_t *values, lf_err *err)
 {
     char name[64];
     if (n >= sizeof name)
-        return lf_fail(err, LF_EINVAL, "%s:%d: the name of a placeholder is too long", at->path, at->line);
+        return lf_fail(err, LF_EINVAL, "%s:%d: the name of a placeholder is too long", at->path,
+                       at->line);
     memcpy(name, p, n);
     name[n] = '\0';
     *out = json_object_get(values, name);
@@ -74,7 +76,8 @@ static const json_t *list_of(const json_t *v)
 }
 
 /* How often a line appears: 0 when a value is absent, else the length of its list, else 1. */
-static int count(size_t *times, const char *p, const char *end, const struct place *at, json_t *values, lf_err *err)
+static int count(size_t *times, const char *p, const char *end, const struct place *at,
+                 json_t *values, lf_err *err)
 {
     const json_t *list = NULL;
     *times = 1;
@@ -110,8 +113,8 @@ static int put_text(lf_buf *out, const char *text, bool raw, const struct place 
 {
     for (const char *c = text; *c != '\0'; c++)
         if (((unsigned char)*c < 0x20 && !(raw && *c == '\t')) || *c == 0x7f)
-            return lf_fail(err, LF_EINVAL, "%s:%d: a value has a control character in it (byte %d)", at->path, at->line,
-                           (unsigned char)*c);
+            return lf_fail(err, LF_EINVAL, "%s:%d: a value has a control character in it (byte %d)",
+                           at->path, at->line, (unsigned char)*c);
     if (raw)
         lf_buf_adds(out, text);
     else
@@ -128,12 +131,13 @@ static int put_value(lf_buf *out, const json_t *v, size_t i, const struct place 
     else if (json_is_string(one) && strlen(json_string_value(one)) == json_string_length(one))
         return put_text(out, json_string_value(one), json_is_object(v), at, err);
     else if (!json_is_true(one))
-        return lf_fail(err, LF_EINVAL, "%s:%d: a value is not a text or a number", at->path, at->line);
+        return lf_fail(err, LF_EINVAL, "%s:%d: a value is not a text or a number", at->path,
+                       at->line);
     return 0;
 }
 
-static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const struct place *at, json_t *values,
-                    lf_err *err)
+static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const struct place *at,
+                    json_t *values, lf_err *err)
 {
     int rc = 0;
     for (; p < end && rc == 0; p++) {
@@ -154,7 +158,8 @@ static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const
     return rc;
 }
 
-int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, json_t *values, lf_err *err)
+int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, json_t *values,
+                   lf_err *err)
 {
     struct place at = {.path = path, .line = 0};
     int rc = 0;
@@ -164,7 +169,8 @@ int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, 
         if (end == NULL)
             end = stop;
         at.line++;
-        if (memchr(p, '\0', (size_t)(end - p)) != NULL || memchr(p, '\r', (size_t)(end - p)) != NULL)
+        if (memchr(p, '\0', (size_t)(end - p)) != NULL ||
+            memchr(p, '\r', (size_t)(end - p)) != NULL)
             return lf_fail(err, LF_EINVAL, "%s:%d: a NUL or carriage return", path, at.line);
         rc = count(&times, p, end, &at, values, err);
         for (size_t i = 0; i < times && rc == 0; i++)
@@ -198,8 +204,8 @@ static int try_file(lf_buf *text, char **found, const char *path, const json_t *
         return errno == ENOENT || errno == ENOTDIR ? 0 : lf_fail_errno(err, "template %s", path);
     int n = trusted_ids(ids, sizeof ids / sizeof ids[0], site);
     if (!lf_owner_allowed(st.st_uid, st.st_mode, geteuid(), ids, (size_t)n, &why))
-        return lf_fail(err, LF_EINVAL, "template %s: refused: %s (owner uid %u, mode %04o)", path, why, (unsigned)st.st_uid,
-                       (unsigned)st.st_mode & 07777u);
+        return lf_fail(err, LF_EINVAL, "template %s: refused: %s (owner uid %u, mode %04o)", path,
+                       why, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777u);
     int rc = lf_io_read_file(path, TEMPLATE_MAX_BYTES, text, err);
     if (rc < 0)
         return rc;
@@ -210,7 +216,8 @@ static int try_file(lf_buf *text, char **found, const char *path, const json_t *
 /* Beside this program: a build directory, a bundle, an installation. */
 static int try_near(lf_buf *text, char **found, const char *name, const json_t *site, lf_err *err)
 {
-    static const char *const subs[] = {"/templates/", "/../templates/", "/../share/loong-flow/templates/"};
+    static const char *const subs[] = {"/templates/", "/../templates/",
+                                       "/../share/loong-flow/templates/"};
     char self[PATH_MAX], path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
@@ -224,28 +231,33 @@ static int try_near(lf_buf *text, char **found, const char *name, const json_t *
     return rc;
 }
 
-int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *project, const json_t *site, lf_err *err)
+int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *project,
+                 const json_t *site, lf_err *err)
 {
     char p[PATH_MAX];
-    const char *dir = json_string_value(json_object_get(site, "templates")), *env = getenv("LF_TEMPLATES_DIR");
+    const char *dir = json_string_value(json_object_get(site, "templates")),
+               *env = getenv("LF_TEMPLATES_DIR");
     int rc = lf_path_set(p, err, "%s/.loong/templates/%s", project, name);
     if (rc == 0)
         rc = try_file(text, path, p, site, err);
     if (rc == 0 && dir != NULL && (rc = lf_path_set(p, err, "%s/%s", dir, name)) == 0)
         rc = try_file(text, path, p, site, err);
-    if (rc == 0 && env != NULL && env[0] == '/' && (rc = lf_path_set(p, err, "%s/%s", env, name)) == 0)
+    if (rc == 0 && env != NULL && env[0] == '/' &&
+        (rc = lf_path_set(p, err, "%s/%s", env, name)) == 0)
         rc = try_file(text, path, p, site, err);
     if (rc == 0)
         rc = try_near(text, path, name, site, err);
     if (rc == 0 && (rc = lf_path_set(p, err, "%s/templates/%s", LF_DATADIR, name)) == 0)
         rc = try_file(text, path, p, site, err);
     if (rc == 0)
-        return lf_fail(err, LF_ENOENT, "the template %s is neither in the project nor installed in %s/templates", name,
-                       LF_DATADIR);
+        return lf_fail(err, LF_ENOENT,
+                       "the template %s is neither in the project nor installed in %s/templates",
+                       name, LF_DATADIR);
     return rc < 0 ? rc : 0;
 }
 
-int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const json_t *site, json_t *values, lf_err *err)
+int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const json_t *site,
+                 json_t *values, lf_err *err)
 {
     lf_buf text;
     char *path = NULL;

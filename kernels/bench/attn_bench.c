@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention against the FMA peak (forward and backward, FLOPs counted over the visible keys only: 4 D and 10 D for each
- * query and key) and decoding over the paged cache against the read bandwidth, both measured between the samples.
+ * Attention against the FMA peak (forward and backward, FLOPs counted over the visible keys only: 4
+ * D and 10 D for each query and key) and decoding over the paged cache against the read bandwidth,
+ * both measured between the samples.
  *
- *   attn_bench [-t threads] [-r rounds] [-i isa] [-d head size] [-l document length] [-p 1 fwd|2 bwd|3 decode]
+ *   attn_bench [-t threads] [-r rounds] [-i isa] [-d head size] [-l document length] [-p 1 fwd|2
+ *   bwd|3 decode]
  *
  * wall: by the clock; busy: per CPU second used, which other processes disturb less.
  */
@@ -55,12 +57,13 @@ struct samples {
 static void report(const char *name, struct samples *s, double work, double ref, const char *unit)
 {
     double w = bench_median(s->wall, s->n), b = bench_median(s->busy, s->n);
-    printf("%s wall %7.3f ms %7.1f %s %5.1f %%  busy %5.1f %%  of %.1f\n", name, w * 1e3, work / w * 1e-9, unit,
-           100 * work / w / ref, 100 * work / b / ref, ref * 1e-9);
+    printf("%s wall %7.3f ms %7.1f %s %5.1f %%  busy %5.1f %%  of %.1f\n", name, w * 1e3,
+           work / w * 1e-9, unit, 100 * work / w / ref, 100 * work / b / ref, ref * 1e-9);
     fflush(stdout);
 }
 
-static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, int64_t h, int64_t g, int64_t d)
+static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, int64_t h, int64_t g,
+                     int64_t d)
 {
     const int64_t rows = docs * t, ldq = (h + 2 * g) * d, hd = h * d;
     int32_t cu[64];
@@ -133,11 +136,13 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
         }
     }
     bench_median(peak, o->rounds); /* sorts them */
-    const double top = peak[o->rounds * 9 / 10], pairs = (double)(docs * h) * (double)t * (double)(t + 1) / 2;
+    const double top = peak[o->rounds * 9 / 10],
+                 pairs = (double)(docs * h) * (double)t * (double)(t + 1) / 2;
     char name[2][96];
     for (int m = 0; m < 2; m++) {
-        snprintf(name[m], sizeof name[m], "%-4s %s B %2lld T %4lld H %2lld G %2lld D %3lld", bf16 ? "bf16" : "f32",
-                 m ? "bwd" : "fwd", (long long)docs, (long long)t, (long long)h, (long long)g, (long long)d);
+        snprintf(name[m], sizeof name[m], "%-4s %s B %2lld T %4lld H %2lld G %2lld D %3lld",
+                 bf16 ? "bf16" : "f32", m ? "bwd" : "fwd", (long long)docs, (long long)t,
+                 (long long)h, (long long)g, (long long)d);
         report(name[m], &s[m], (m ? 10.0 : 4.0) * (double)d * pairs, top, "GF/s");
     }
     free(qkv);
@@ -149,7 +154,8 @@ static void training(const struct opts *o, int bf16, int64_t docs, int64_t t, in
     free(b.work);
 }
 
-static void decoding(const struct opts *o, int bf16, int64_t seqs, int64_t t, int64_t h, int64_t g, int64_t d)
+static void decoding(const struct opts *o, int bf16, int64_t seqs, int64_t t, int64_t h, int64_t g,
+                     int64_t d)
 {
     const int64_t pages = t / PAGE, cells = seqs * t * g * d;
     int32_t *table = malloc((size_t)(seqs * pages) * 4), seq[64], pos[64];
@@ -191,8 +197,9 @@ static void decoding(const struct opts *o, int bf16, int64_t seqs, int64_t t, in
         s.busy[s.n++] = (bench_cpu() - c) / o->threads;
     }
     char name[96];
-    snprintf(name, sizeof name, "%-4s decode B %2lld T %5lld H %2lld G %2lld D %3lld (%.0f MB)", bf16 ? "bf16" : "f32",
-             (long long)seqs, (long long)t, (long long)h, (long long)g, (long long)d, bytes * 1e-6);
+    snprintf(name, sizeof name, "%-4s decode B %2lld T %5lld H %2lld G %2lld D %3lld (%.0f MB)",
+             bf16 ? "bf16" : "f32", (long long)seqs, (long long)t, (long long)h, (long long)g,
+             (long long)d, bytes * 1e-6);
     report(name, &s, bytes, bench_median(rate, o->rounds), "GB/s");
     free(q);
     free(kp);
@@ -221,7 +228,8 @@ int main(int argc, char **argv)
         else if (c == 'i' && number >= 0 && number <= LF_ISA_AVX512BF16)
             o.isa = (enum lf_isa)number;
         else {
-            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head size] [-l document "
+            fprintf(stderr, "usage: attn_bench [-t threads] [-r rounds] [-i isa 0..3] [-d head "
+                            "size] [-l document "
                             "length] [-p 1 fwd|2 bwd|3 decode]\n");
             return 2;
         }
@@ -231,13 +239,15 @@ int main(int argc, char **argv)
     if (!o.k || !o.q)
         return 1;
     printf("%s, %d threads\n", o.k->family, o.threads);
-    static const int64_t shapes[][5] = {{4, 256, 12, 12, 64},  {4, 64, 12, 12, 64}, {2, 512, 8, 8, 64},
-                                        {1, 1024, 16, 4, 128}, {2, 256, 8, 2, 80},  {2, 256, 8, 8, 96},
-                                        {1, 2048, 8, 8, 64}};
+    static const int64_t shapes[][5] = {
+        {4, 256, 12, 12, 64}, {4, 64, 12, 12, 64}, {2, 512, 8, 8, 64}, {1, 1024, 16, 4, 128},
+        {2, 256, 8, 2, 80},   {2, 256, 8, 8, 96},  {1, 2048, 8, 8, 64}};
     for (int bf16 = 0; bf16 < 2; bf16++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            if (o.part != 3 && (!o.only_d || o.only_d == shapes[i][4]) && (!o.only_t || o.only_t == shapes[i][1]))
-                training(&o, bf16, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], shapes[i][4]);
+            if (o.part != 3 && (!o.only_d || o.only_d == shapes[i][4]) &&
+                (!o.only_t || o.only_t == shapes[i][1]))
+                training(&o, bf16, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3],
+                         shapes[i][4]);
     for (int bf16 = 0; bf16 < 2 && (o.part == 0 || o.part == 3); bf16++) {
         decoding(&o, bf16, 1, 16384, 12, 12, 64);
         decoding(&o, bf16, 8, 4096, 12, 12, 64);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernel benchmarks share: clocks and medians. The FMA peak and the read rate of this machine, measured in the same process, come
- * from lf_cpu_fma_peak and lf_cpu_read_rate (kernels/cpu/peak.h).
- * A sample is clean when the process got its full CPU time (CPU time > 97 % of threads x wall; let OpenMP threads spin:
- * OMP_WAIT_POLICY=active).
+ * What kernel benchmarks share: clocks and medians. The FMA peak and the read rate of this machine,
+ * measured in the same process, come from lf_cpu_fma_peak and lf_cpu_read_rate
+ * (kernels/cpu/peak.h). A sample is clean when the process got its full CPU time (CPU time > 97 %
+ * of threads x wall; let OpenMP threads spin: OMP_WAIT_POLICY=active).
  */
 #ifndef LF_BENCH_H
 #define LF_BENCH_H
@@ -34,8 +34,8 @@ double bench_median(double *v, int n);
 /* What a table says where a time is not positive. */
 #define BENCH_TOO_SHORT "too short to tell"
 
-/* amount / seconds; NaN where seconds is not positive, as the difference of two times may be: no rate
- * follows from it. */
+/* amount / seconds; NaN where seconds is not positive, as the difference of two times may be: no
+ * rate follows from it. */
 double bench_per(double amount, double seconds);
 
 /* v as JSON has it, with so many digits; null for what is not finite. Returns text. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three matrix products of a linear layer (y = x w^T, dx = dy w, dw = dy^T x) and the weight-streaming product of decoding, ours
- * and the `fast` mode's, with the FMA peak or the read bandwidth measured in between; all take turns in every round.
+ * The three matrix products of a linear layer (y = x w^T, dx = dy w, dw = dy^T x) and the
+ * weight-streaming product of decoding, ours and the `fast` mode's, with the FMA peak or the read
+ * bandwidth measured in between; all take turns in every round.
  *
  *   gemm_bench [-t threads] [-r rounds] [-i isa] [-f fwd|bwdx|bwdw] [-d f32|bf16] [-s M,N,K]...
  *   gemm_bench -g ...          decoding: M = 1, 8, 16 over 124M weights, plain and packed
  *
- * wall: median GFLOP/s by the clock and its share of the peak; clean: how many samples had the whole machine. busy: share of the peak
- * per CPU second used, which other processes disturb less (it hides waiting).
+ * wall: median GFLOP/s by the clock and its share of the peak; clean: how many samples had the
+ * whole machine. busy: share of the peak per CPU second used, which other processes disturb less
+ * (it hides waiting).
  */
 #include "config.h"
 
@@ -65,10 +67,11 @@ static void add_sample(struct samples *s, double wall, double cpu, int threads)
     s->clean += cpu > 0.97 * threads * wall;
 }
 
-static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *q, const char *form, int64_t M, int64_t N, int64_t K,
-                    int bf16)
+static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *q, const char *form,
+                    int64_t M, int64_t N, int64_t K, int bf16)
 {
-    struct lf_k_gemm g = {.ab_type = bf16 ? LF_BF16 : LF_F32, .c_type = LF_F32, .mode = LF_INVARIANT};
+    struct lf_k_gemm g = {
+        .ab_type = bf16 ? LF_BF16 : LF_F32, .c_type = LF_F32, .mode = LF_INVARIANT};
     if (!strcmp(form, "fwd"))
         g.m = M, g.n = N, g.k = K, g.tb = true;
     else if (!strcmp(form, "bwdx"))
@@ -115,9 +118,12 @@ static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *
         top = 1e30;
     for (int m = 0; m < modes; m++) {
         double w = bench_median(s[m].wall, s[m].n), bu = bench_median(s[m].busy, s[m].n);
-        printf("%-4s %-4s %5lld x %5lld x %5lld %-9s wall %6.1f GF/s %5.1f %%  best %5.1f %%  busy %5.1f %%  clean %d/%d  peak %.0f\n", bf16 ? "bf16" : "f32",
-               form, (long long)M, (long long)N, (long long)K, m ? "fast" : "invariant", flop / w * 1e-9, 100 * flop / w / top,
-               100 * flop / s[m].wall[0] / top, 100 * flop / bu / top, s[m].clean, s[m].n, top * 1e-9);
+        printf("%-4s %-4s %5lld x %5lld x %5lld %-9s wall %6.1f GF/s %5.1f %%  best %5.1f %%  busy "
+               "%5.1f %%  clean %d/%d  peak %.0f\n",
+               bf16 ? "bf16" : "f32", form, (long long)M, (long long)N, (long long)K,
+               m ? "fast" : "invariant", flop / w * 1e-9, 100 * flop / w / top,
+               100 * flop / s[m].wall[0] / top, 100 * flop / bu / top, s[m].clean, s[m].n,
+               top * 1e-9);
         free(work[m]);
     }
     fflush(stdout);
@@ -130,10 +136,18 @@ static void measure(const struct opts *o, const struct lf_kernels *k, lf_queue *
 static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q, int bf16)
 {
     const int64_t n = 162048, kk = 768, ms[] = {1, 8, 16};
-    size_t bytes = (size_t)(n * kk) * (bf16 ? 2 : 4), pbytes = lf_cpu_gemm_packed_bytes(n, kk, bf16 ? LF_BF16 : LF_F32);
+    size_t bytes = (size_t)(n * kk) * (bf16 ? 2 : 4),
+           pbytes = lf_cpu_gemm_packed_bytes(n, kk, bf16 ? LF_BF16 : LF_F32);
     void *w = fill(n * kk, bf16, 1), *x = fill(16 * kk, bf16, 2), *packed = pages(pbytes);
-    struct lf_k_gemm_pack p = {.n = n, .k = kk, .b = w, .ldb = kk, .tb = true, .src_type = bf16 ? LF_BF16 : LF_F32,
-                               .ab_type = bf16 ? LF_BF16 : LF_F32, .packed = packed, .packed_bytes = pbytes};
+    struct lf_k_gemm_pack p = {.n = n,
+                               .k = kk,
+                               .b = w,
+                               .ldb = kk,
+                               .tb = true,
+                               .src_type = bf16 ? LF_BF16 : LF_F32,
+                               .ab_type = bf16 ? LF_BF16 : LF_F32,
+                               .packed = packed,
+                               .packed_bytes = pbytes};
     double t0 = bench_wall();
     if (k->gemm_pack.run(q, &p))
         exit(1);
@@ -142,10 +156,21 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
     if (k->gemm_pack.run(q, &p))
         exit(1);
     t0 = bench_wall() - t0;
-    printf("%-4s pack [%lld, %lld]: %.1f ms\n", bf16 ? "bf16" : "f32", (long long)n, (long long)kk, t0 * 1e3);
+    printf("%-4s pack [%lld, %lld]: %.1f ms\n", bf16 ? "bf16" : "f32", (long long)n, (long long)kk,
+           t0 * 1e3);
     float *c = pages((size_t)(16 * n) * 4);
-    struct lf_k_gemm g = {.n = n, .k = kk, .a = x, .b = w, .c = c, .lda = kk, .ldb = kk, .ldc = n, .tb = true,
-                          .ab_type = bf16 ? LF_BF16 : LF_F32, .c_type = LF_F32, .mode = LF_INVARIANT};
+    struct lf_k_gemm g = {.n = n,
+                          .k = kk,
+                          .a = x,
+                          .b = w,
+                          .c = c,
+                          .lda = kk,
+                          .ldb = kk,
+                          .ldc = n,
+                          .tb = true,
+                          .ab_type = bf16 ? LF_BF16 : LF_F32,
+                          .c_type = LF_F32,
+                          .mode = LF_INVARIANT};
     for (size_t i = 0; i < sizeof ms / sizeof *ms; i++) {
         struct samples s[2] = {{.n = 0}, {.n = 0}};
         double rate[MAX_ROUNDS], rate_busy[MAX_ROUNDS];
@@ -170,11 +195,14 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
         }
         double top = bench_median(rate, o->rounds), top_busy = bench_median(rate_busy, o->rounds);
         for (int m = 0; m < 2; m++) {
-            double t = bench_median(s[m].wall, s[m].n), busy = (double)bytes / bench_median(s[m].busy, s[m].n);
-            printf("%-4s decode M %2lld %-8s %6.2f ms  %5.1f GB/s = %5.1f %% of reads (%.1f GB/s), best %5.1f GB/s (best read %.1f)  "
+            double t = bench_median(s[m].wall, s[m].n),
+                   busy = (double)bytes / bench_median(s[m].busy, s[m].n);
+            printf("%-4s decode M %2lld %-8s %6.2f ms  %5.1f GB/s = %5.1f %% of reads (%.1f GB/s), "
+                   "best %5.1f GB/s (best read %.1f)  "
                    "busy %5.1f of %.1f GB/s = %5.1f %%  clean %d/%d\n",
-                   bf16 ? "bf16" : "f32", (long long)ms[i], m ? "packed" : "plain", t * 1e3, (double)bytes / t * 1e-9,
-                   100 * (double)bytes / t / top, top * 1e-9, (double)bytes / s[m].wall[0] * 1e-9, rate[o->rounds - 1] * 1e-9, busy * 1e-9,
+                   bf16 ? "bf16" : "f32", (long long)ms[i], m ? "packed" : "plain", t * 1e3,
+                   (double)bytes / t * 1e-9, 100 * (double)bytes / t / top, top * 1e-9,
+                   (double)bytes / s[m].wall[0] * 1e-9, rate[o->rounds - 1] * 1e-9, busy * 1e-9,
                    top_busy * 1e-9, 100 * busy / top_busy, s[m].clean, s[m].n);
         }
         free(g.work);
@@ -188,7 +216,8 @@ static void decode(const struct opts *o, const struct lf_kernels *k, lf_queue *q
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: gemm_bench [-g] [-t threads] [-r rounds] [-i plain|avx2|avx512|avx512bf16] [-f fwd|bwdx|bwdw] "
+    fprintf(stderr, "usage: gemm_bench [-g] [-t threads] [-r rounds] [-i "
+                    "plain|avx2|avx512|avx512bf16] [-f fwd|bwdx|bwdw] "
                     "[-d f32|bf16] [-s M,N,K]...\n");
     return 2;
 }
@@ -235,8 +264,9 @@ static int parse(int argc, char **argv, struct opts *o)
 
 int main(int argc, char **argv)
 {
-    static const int64_t shapes[][3] = {{512, 768, 768},   {2048, 768, 768},  {2048, 2304, 768}, {1024, 3072, 768}, {2048, 768, 3072},
-                                        {2048, 1024, 1024}, {2048, 2048, 2048}, {512, 4096, 4096}, {1024, 50304, 768}};
+    static const int64_t shapes[][3] = {{512, 768, 768},    {2048, 768, 768},  {2048, 2304, 768},
+                                        {1024, 3072, 768},  {2048, 768, 3072}, {2048, 1024, 1024},
+                                        {2048, 2048, 2048}, {512, 4096, 4096}, {1024, 50304, 768}};
     static const char *const forms[] = {"fwd", "bwdx", "bwdw"};
     static struct opts o;
     o.threads = omp_get_num_procs();

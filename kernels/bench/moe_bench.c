@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grouped products of experts beside two others of the same FLOPs in the same run: gemm called once per expert, and one dense gemm
- * with all rows and one expert's matrix. -u: uneven rows (expert e gets a share proportional to e + 1).
+ * Grouped products of experts beside two others of the same FLOPs in the same run: gemm called once
+ * per expert, and one dense gemm with all rows and one expert's matrix. -u: uneven rows (expert e
+ * gets a share proportional to e + 1).
  */
 #include "config.h"
 
@@ -99,24 +100,48 @@ static void offsets(int32_t *off, const struct shape *s, bool uneven)
         off[e + 1] = (int32_t)(uneven ? all * ((e + 1) * (e + 2) / 2) / sum : (e + 1) * s->rows);
 }
 
-static void job_make(struct job *j, const struct opts *o, const struct shape *s, int form, int bf16, const int32_t *off)
+static void job_make(struct job *j, const struct opts *o, const struct shape *s, int form, int bf16,
+                     const int32_t *off)
 {
-    const int64_t m = s->experts * s->rows, n = form == 1 ? s->hidden : s->ffn, k = form == 1 ? s->ffn : s->hidden;
+    const int64_t m = s->experts * s->rows, n = form == 1 ? s->hidden : s->ffn,
+                  k = form == 1 ? s->ffn : s->hidden;
     const bool dw = form == 2;
     j->ea = bf16 ? 2 : 4;
     j->ec = bf16 && !dw ? 2 : 4;
-    j->g = (struct lf_k_grouped_gemm){.m = m, .n = n, .k = k, .groups = s->experts, .offsets = off, .lda = dw ? n : k, .ldb = k,
-                                      .ldc = n, .dw = dw, .tb = form == 0, .ab_type = bf16 ? LF_BF16 : LF_F32,
+    j->g = (struct lf_k_grouped_gemm){.m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .groups = s->experts,
+                                      .offsets = off,
+                                      .lda = dw ? n : k,
+                                      .ldb = k,
+                                      .ldc = n,
+                                      .dw = dw,
+                                      .tb = form == 0,
+                                      .ab_type = bf16 ? LF_BF16 : LF_F32,
                                       .c_type = j->ec == 2 ? LF_BF16 : LF_F32};
     j->g.a = fill(m * j->g.lda, bf16, 1);
     j->g.b = dw ? fill(m * k, bf16, 2) : fill(s->experts * n * k, bf16, 2);
     j->g.c = pages((size_t)(dw ? s->experts * n * k : m * n) * j->ec);
     j->g.work_bytes = j->k->grouped_gemm.work(&j->g, o->threads);
     j->g.work = pages(j->g.work_bytes);
-    j->x = (struct lf_k_gemm){.m = dw ? n : m, .n = dw ? k : n, .k = dw ? m : k, .a = j->g.a, .b = j->g.b, .c = j->g.c, .lda = j->g.lda,
-                              .ldb = form == 1 ? n : k, .ldc = dw ? k : n, .ta = dw, .tb = form == 0, .ab_type = j->g.ab_type,
-                              .c_type = j->g.c_type, .bias_type = LF_F32, .mode = LF_INVARIANT};
-    j->x.work_bytes = 2 * j->k->gemm.work(&j->x, o->threads) + ((size_t)64 << 20); /* smaller shapes may want more */
+    j->x = (struct lf_k_gemm){.m = dw ? n : m,
+                              .n = dw ? k : n,
+                              .k = dw ? m : k,
+                              .a = j->g.a,
+                              .b = j->g.b,
+                              .c = j->g.c,
+                              .lda = j->g.lda,
+                              .ldb = form == 1 ? n : k,
+                              .ldc = dw ? k : n,
+                              .ta = dw,
+                              .tb = form == 0,
+                              .ab_type = j->g.ab_type,
+                              .c_type = j->g.c_type,
+                              .bias_type = LF_F32,
+                              .mode = LF_INVARIANT};
+    j->x.work_bytes = 2 * j->k->gemm.work(&j->x, o->threads) +
+                      ((size_t)64 << 20); /* smaller shapes may want more */
     j->x.work = pages(j->x.work_bytes);
 }
 
@@ -141,10 +166,12 @@ static void measure(struct job *j, const struct opts *o, const struct shape *s, 
         w[way] = bench_median(wall[way], o->rounds);
     }
     const double flop = 2.0 * (double)(s->experts * s->rows) * (double)s->ffn * (double)s->hidden;
-    printf("%-4s %-12s %-3s %3lld x %4lld rows, %5lld x %5lld  grouped %6.1f GF/s (CPU time)  of dense %5.2f  of separate %5.2f   "
+    printf("%-4s %-12s %-3s %3lld x %4lld rows, %5lld x %5lld  grouped %6.1f GF/s (CPU time)  of "
+           "dense %5.2f  of separate %5.2f   "
            "(wall: of dense %5.2f, of separate %5.2f)\n",
-           bf16 ? "bf16" : "f32", s->name, form_name[form], (long long)s->experts, (long long)s->rows, (long long)s->ffn,
-           (long long)s->hidden, flop / b[GROUPED] * 1e-9, b[DENSE] / b[GROUPED], b[SEPARATE] / b[GROUPED], w[DENSE] / w[GROUPED],
+           bf16 ? "bf16" : "f32", s->name, form_name[form], (long long)s->experts,
+           (long long)s->rows, (long long)s->ffn, (long long)s->hidden, flop / b[GROUPED] * 1e-9,
+           b[DENSE] / b[GROUPED], b[SEPARATE] / b[GROUPED], w[DENSE] / w[GROUPED],
            w[SEPARATE] / w[GROUPED]);
     fflush(stdout);
     const void *own[] = {j->g.a, j->g.b, j->g.c, j->g.work, j->x.work};
@@ -155,8 +182,9 @@ static void measure(struct job *j, const struct opts *o, const struct shape *s, 
 int main(int argc, char **argv)
 {
     static const struct shape shapes[] = {
-        {"mixtral/4", 8, 64, 3584, 1024},    {"mixtral/4", 8, 256, 3584, 1024}, {"qwen3-moe", 32, 16, 768, 2048},
-        {"qwen3-moe", 32, 64, 768, 2048},    {"qwen3-moe", 32, 128, 768, 2048}, {"deepseek", 16, 64, 1408, 2048},
+        {"mixtral/4", 8, 64, 3584, 1024},  {"mixtral/4", 8, 256, 3584, 1024},
+        {"qwen3-moe", 32, 16, 768, 2048},  {"qwen3-moe", 32, 64, 768, 2048},
+        {"qwen3-moe", 32, 128, 768, 2048}, {"deepseek", 16, 64, 1408, 2048},
         {"one token", 8, 1, 768, 2048},
     };
     struct opts o = {.threads = omp_get_num_procs(), .rounds = 7, .isa = lf_cpu_isa_detect()};
@@ -172,9 +200,11 @@ int main(int argc, char **argv)
             o.type = optarg;
         else if (c == 'i')
             for (int i = 0; i <= LF_ISA_AVX512BF16; i++)
-                o.isa = strcmp(optarg, lf_cpu_isa_name((enum lf_isa)i)) == 0 ? (enum lf_isa)i : o.isa;
+                o.isa =
+                    strcmp(optarg, lf_cpu_isa_name((enum lf_isa)i)) == 0 ? (enum lf_isa)i : o.isa;
         if (c == '?' || o.threads < 1 || o.rounds < 1 || o.rounds > MAX_ROUNDS) {
-            fprintf(stderr, "usage: moe_bench [-u] [-t threads] [-r rounds] [-d f32|bf16] [-i plain|avx2|avx512|avx512bf16]\n");
+            fprintf(stderr, "usage: moe_bench [-u] [-t threads] [-r rounds] [-d f32|bf16] [-i "
+                            "plain|avx2|avx512|avx512bf16]\n");
             return 2;
         }
     }
@@ -183,7 +213,9 @@ int main(int argc, char **argv)
         return 1;
     printf("%s, %d threads, medians of %d\n", j.k->family, o.threads, o.rounds);
     for (int bf16 = 0; bf16 < 2; bf16++)
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && !(o.type && strcmp(o.type, bf16 ? "f32" : "bf16") == 0); i++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes &&
+                           !(o.type && strcmp(o.type, bf16 ? "f32" : "bf16") == 0);
+             i++)
             for (int form = 0; form < 3; form++)
                 measure(&j, &o, &shapes[i], form, bf16);
     lf_cpu_queue_destroy(j.q);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory-bound kernels against the read bandwidth measured in the same rounds: AdamW over GPT-2 124M's parameters,
- * the gradient norm, normalisation, activations, rotary positions, embedding. Bytes are what the kernel must move (each
- * operand once; a stored line counts once).
+ * The memory-bound kernels against the read bandwidth measured in the same rounds: AdamW over GPT-2
+ * 124M's parameters, the gradient norm, normalisation, activations, rotary positions, embedding.
+ * Bytes are what the kernel must move (each operand once; a stored line counts once).
  *
  *   stream_bench [-t threads] [-r rounds] [-i isa]
  */
@@ -15,7 +15,15 @@
 
 #include "kernels/bench/bench.h"
 
-enum { MAX_ROUNDS = 101, HUGE = 2 << 20, R = 1024, C = 768, FF = 3072, V = 50257, PARAMS = 124439808 };
+enum {
+    MAX_ROUNDS = 101,
+    HUGE = 2 << 20,
+    R = 1024,
+    C = 768,
+    FF = 3072,
+    V = 50257,
+    PARAMS = 124439808
+};
 
 static struct {
     int threads, rounds;
@@ -51,11 +59,13 @@ static void *fill(int64_t n, int bf16, uint32_t seed)
 }
 
 /* Times one kernel; `run` is called with its arguments. */
-static void measure(const char *name, int bf16, double bytes, int (*run)(const void *), const void *args)
+static void measure(const char *name, int bf16, double bytes, int (*run)(const void *),
+                    const void *args)
 {
     double wall[MAX_ROUNDS], busy[MAX_ROUNDS], rate[MAX_ROUNDS];
     for (int r = -1; r < o.rounds; r++) {
-        double reads = lf_cpu_read_rate(o.probe, o.probe_bytes, o.threads), c = bench_cpu(), w = bench_wall();
+        double reads = lf_cpu_read_rate(o.probe, o.probe_bytes, o.threads), c = bench_cpu(),
+               w = bench_wall();
         if (run(args))
             exit(1);
         if (r >= 0) {
@@ -64,17 +74,18 @@ static void measure(const char *name, int bf16, double bytes, int (*run)(const v
             rate[r] = reads;
         }
     }
-    double w = bench_median(wall, o.rounds), b = bench_median(busy, o.rounds), top = bench_median(rate, o.rounds);
+    double w = bench_median(wall, o.rounds), b = bench_median(busy, o.rounds),
+           top = bench_median(rate, o.rounds);
     printf("%-4s %-24s wall %8.3f ms %6.1f GB/s %5.1f %%  busy %5.1f %%  of reads at %.1f GB/s\n",
-           bf16 ? "bf16" : "f32", name, w * 1e3, bytes / w * 1e-9, 100 * bytes / w / top, 100 * bytes / b / top,
-           top * 1e-9);
+           bf16 ? "bf16" : "f32", name, w * 1e3, bytes / w * 1e-9, 100 * bytes / w / top,
+           100 * bytes / b / top, top * 1e-9);
     fflush(stdout);
 }
 
-#define RUNNER(kernel)                                                                                                 \
-    static int run_##kernel(const void *a)                                                                             \
-    {                                                                                                                  \
-        return o.k->kernel.run(o.q, (const struct lf_k_##kernel *)a);                                                  \
+#define RUNNER(kernel)                                                                             \
+    static int run_##kernel(const void *a)                                                         \
+    {                                                                                              \
+        return o.k->kernel.run(o.q, (const struct lf_k_##kernel *)a);                              \
     }
 RUNNER(adamw)
 RUNNER(grad_norm)
@@ -92,12 +103,24 @@ RUNNER(axpby)
 
 static void optimizer(void)
 {
-    float *p = fill(PARAMS, 0, 1), *m = fill(PARAMS, 0, 2), *v = pages((size_t)PARAMS * 4), *g = fill(PARAMS, 0, 3);
-    struct lf_step_record rec = {
-        .lr = 1e-4f, .bias_corr1 = 0.1f, .bias_corr2 = 0.05f, .clip_norm = 1, .loss_scale = 1, .clip_factor = 1};
-    struct lf_opt_tensor t = {
-        .n = PARAMS, .master = p, .m = m, .v = v, .grad = g, .copy = NULL, .lr_scale = 1, .weight_decay = 0.1f};
-    struct lf_k_adamw a = {.n_tensors = 1, .t = &t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = &rec};
+    float *p = fill(PARAMS, 0, 1), *m = fill(PARAMS, 0, 2), *v = pages((size_t)PARAMS * 4),
+          *g = fill(PARAMS, 0, 3);
+    struct lf_step_record rec = {.lr = 1e-4f,
+                                 .bias_corr1 = 0.1f,
+                                 .bias_corr2 = 0.05f,
+                                 .clip_norm = 1,
+                                 .loss_scale = 1,
+                                 .clip_factor = 1};
+    struct lf_opt_tensor t = {.n = PARAMS,
+                              .master = p,
+                              .m = m,
+                              .v = v,
+                              .grad = g,
+                              .copy = NULL,
+                              .lr_scale = 1,
+                              .weight_decay = 0.1f};
+    struct lf_k_adamw a = {
+        .n_tensors = 1, .t = &t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = &rec};
     o.probe = g;
     o.probe_bytes = (size_t)PARAMS * 4;
     measure("adamw 124.4M", 0, 28.0 * PARAMS, run_adamw, &a);
@@ -135,12 +158,14 @@ struct row_mem {
 static void rows_alloc(struct row_mem *m, int bf16)
 {
     *m = (struct row_mem){.bf16 = bf16, .t = bf16 ? LF_BF16 : LF_F32, .e = bf16 ? 2 : 4};
-    m->x = fill(R * C, bf16, 1), m->delta = fill(R * C, bf16, 2), m->w = fill(C, 0, 3), m->b = fill(C, 0, 4);
+    m->x = fill(R * C, bf16, 1), m->delta = fill(R * C, bf16, 2), m->w = fill(C, 0, 3),
+    m->b = fill(C, 0, 4);
     m->sum = pages(R * C * 4), m->y = pages(R * FF * 4), m->dup = pages((size_t)R * FF * 4);
     m->big = fill((int64_t)R * FF, bf16, 5), m->up = fill((int64_t)R * FF, bf16, 6),
     m->dy = fill((int64_t)R * FF, bf16, 7);
     m->mean = fill(R, 0, 8), m->rstd = fill(R, 0, 9), m->dw = pages(C * 4), m->db = pages(C * 4);
-    m->cs = fill(256 * 32, 0, 10), m->sn = fill(256 * 32, 0, 11), m->table = fill((int64_t)V * C, 0, 12);
+    m->cs = fill(256 * 32, 0, 10), m->sn = fill(256 * 32, 0, 11),
+    m->table = fill((int64_t)V * C, 0, 12);
     m->pos = pages(R * 4), m->tok = pages(R * 4), m->sample = pages(R * 8);
     for (int i = 0; i < R; i++) {
         m->pos[i] = i % 256;
@@ -150,8 +175,9 @@ static void rows_alloc(struct row_mem *m, int bf16)
 
 static void rows_free(const struct row_mem *m)
 {
-    void *all[] = {m->x,    m->delta, m->sum, m->y,  m->w,  m->b,  m->big,   m->up,  m->dy,  m->dup,
-                   m->mean, m->rstd,  m->dw,  m->db, m->cs, m->sn, m->table, m->pos, m->tok, m->sample};
+    void *all[] = {m->x,  m->delta, m->sum,   m->y,    m->w,    m->b,     m->big,
+                   m->up, m->dy,    m->dup,   m->mean, m->rstd, m->dw,    m->db,
+                   m->cs, m->sn,    m->table, m->pos,  m->tok,  m->sample};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -207,8 +233,14 @@ static void norms(const struct row_mem *m)
 
 static void activations(const struct row_mem *m)
 {
-    struct lf_k_act_fwd af = {
-        .rows = R, .c = FF, .ldx = FF, .ldy = FF, .x = m->big, .y = m->y, .act = LF_ACT_GELU_TANH, .x_type = m->t};
+    struct lf_k_act_fwd af = {.rows = R,
+                              .c = FF,
+                              .ldx = FF,
+                              .ldy = FF,
+                              .x = m->big,
+                              .y = m->y,
+                              .act = LF_ACT_GELU_TANH,
+                              .x_type = m->t};
     measure("gelu_tanh fwd", m->bf16, 2 * m->e * R * FF, run_act_fwd, &af);
     struct lf_k_act_bwd ab = {.rows = R,
                               .c = FF,

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the attention kernels share: panels of keys and values, a small register-blocked matrix product over them, and
- * the online-softmax step of a block of query rows over one tile of LF_ATTN_TILE keys.
+ * What the attention kernels share: panels of keys and values, a small register-blocked matrix
+ * product over them, and the online-softmax step of a block of query rows over one tile of
+ * LF_ATTN_TILE keys.
  *
- * Units. A panel element is 32 bits: an f32, or, where the instruction set multiplies bf16 pairs (`pairs`) and the data
- * is bf16, two bf16 that are neighbours along the reduction. Without pairs bf16 data is widened to f32 and the
- * products' left operands are rounded to bf16 where the pair form rounds them, so both forms round at the same points.
+ * Units. A panel element is 32 bits: an f32, or, where the instruction set multiplies bf16 pairs
+ * (`pairs`) and the data is bf16, two bf16 that are neighbours along the reduction. Without pairs
+ * bf16 data is widened to f32 and the products' left operands are rounded to bf16 where the pair
+ * form rounds them, so both forms round at the same points.
  *
- * Row bits. A score is one ascending chain over the channels; an output is one ascending chain over the keys that the
- * row sees, tile by tile. Rows are blocked for speed only: what a row sees of a tile is its own range [lo, hi), and
- * neither other rows nor invisible keys (be they NaN) take part in its chains.
+ * Row bits. A score is one ascending chain over the channels; an output is one ascending chain over
+ * the keys that the row sees, tile by tile. Rows are blocked for speed only: what a row sees of a
+ * tile is its own range [lo, hi), and neither other rows nor invisible keys (be they NaN) take part
+ * in its chains.
  */
 #ifndef LF_KERNELS_CPU_ATTN_H
 #define LF_KERNELS_CPU_ATTN_H
@@ -39,8 +42,9 @@ static inline int64_t attn_tiles(int64_t n)
 enum attn_init { ATTN_ZERO, ATTN_ADD, ATTN_SCALE };
 
 /* C[m][n] = init + A B, n a multiple of 16, C f32 with row distance ldc.
- *   unit k of row r of A at a + r * ars + k * acs (bytes); unit (k, c) of B at b + (k * ldb + c) * 4 bytes.
- *   init: 0, C, or C[r] * corr[r]. Each element is one ascending chain of fused multiply-adds over k. */
+ *   unit k of row r of A at a + r * ars + k * acs (bytes); unit (k, c) of B at b + (k * ldb + c) *
+ *   4 bytes. init: 0, C, or C[r] * corr[r]. Each element is one ascending chain of fused
+ *   multiply-adds over k. */
 struct attn_mm {
     int64_t m, n, k;
     const void *a;
@@ -55,8 +59,9 @@ struct attn_mm {
 };
 void LF_SYM(attn_mm)(const struct attn_mm *g);
 
-/* Memory wanted soon: `bytes` at p of each of `rows` rows, `stride` bytes apart, and the same at q. A core
- * drops prefetches that come in long bursts, so the packing loops ask for `quota` lines of each at a time. */
+/* Memory wanted soon: `bytes` at p of each of `rows` rows, `stride` bytes apart, and the same at q.
+ * A core drops prefetches that come in long bursts, so the packing loops ask for `quota` lines of
+ * each at a time. */
 struct attn_ahead {
     const char *p, *q;
     int64_t bytes, stride, rows, at, quota;
@@ -76,13 +81,13 @@ LF_INLINE void attn_ask(struct attn_ahead *w)
     }
 }
 
-/* dst[d / ku][ATTN_T]: rows src .. src + (n-1) * stride bytes as columns; columns >= n are 0. ku = 2 with pairs,
- * else 1. ahead may be NULL. */
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type,
-                            struct attn_ahead *ahead);
+/* dst[d / ku][ATTN_T]: rows src .. src + (n-1) * stride bytes as columns; columns >= n are 0. ku =
+ * 2 with pairs, else 1. ahead may be NULL. */
+void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d,
+                            uint8_t x_type, struct attn_ahead *ahead);
 /* dst[ceil(n / ku)][dp]: rows as rows, padded to pad rows and dp channels with 0. */
-void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad, int64_t d,
-                            uint8_t x_type);
+void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad,
+                            int64_t d, uint8_t x_type);
 
 /* What is the same for all rows of a call. */
 struct attn_shape {
@@ -93,8 +98,8 @@ struct attn_shape {
     bool causal, pairs;
 };
 
-static inline struct attn_shape attn_shape_of(int64_t d, float scale, float softcap, int64_t window, bool causal,
-                                              uint8_t x_type)
+static inline struct attn_shape attn_shape_of(int64_t d, float scale, float softcap, int64_t window,
+                                              bool causal, uint8_t x_type)
 {
     bool pairs = attn_pairs(x_type);
     return (struct attn_shape){.d = d,
@@ -108,10 +113,10 @@ static inline struct attn_shape attn_shape_of(int64_t d, float scale, float soft
                                .pairs = pairs};
 }
 
-/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query at position pos
- * sees. */
-static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t prefix, int64_t *lo,
-                              int64_t *hi)
+/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query
+ * at position pos sees. */
+static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t prefix,
+                              int64_t *lo, int64_t *hi)
 {
     const int64_t open = pos + 1 > prefix ? pos + 1 : prefix;
     *hi = s->causal && open < len ? open : len;
@@ -120,9 +125,10 @@ static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t l
         *lo = *hi;
 }
 
-/* Scores after scale, softcap and ALiBi; key0 is the document position of lane 0. *dcap, when wanted, is the softcap's
- * slope. */
-LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos, int64_t key0, lf_v *dcap)
+/* Scores after scale, softcap and ALiBi; key0 is the document position of lane 0. *dcap, when
+ * wanted, is the softcap's slope. */
+LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos,
+                          int64_t key0, lf_v *dcap)
 {
     lf_v v = dot * lf_v_set1(s->scale);
     if (s->softcap > 0.0f) {
@@ -136,40 +142,47 @@ LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int
     return v;
 }
 
-/* Dropout of a tile. scale[ATTN_T]: 1 / (1 - p) or 0 for keys key0 .. key0 + ATTN_T - 1 of query row `row` (of the call's
- * rows) and head h. In elementwise.c, beside the other draws. */
-void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h, int64_t key0);
+/* Dropout of a tile. scale[ATTN_T]: 1 / (1 - p) or 0 for keys key0 .. key0 + ATTN_T - 1 of query
+ * row `row` (of the call's rows) and head h. In elementwise.c, beside the other draws. */
+void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h,
+                            int64_t key0);
 
 static inline bool attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, int64_t rows)
 {
-    return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && d->sample && d->position && d->rec && heads <= 1024 &&
-                            rows < (int64_t)1 << 24);
+    return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && d->sample && d->position && d->rec &&
+                            heads <= 1024 && rows < (int64_t)1 << 24);
 }
 
-/* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one document. */
+/* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one
+ * document. */
 struct attn_block {
     int64_t n;
-    const void *qa; /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
+    const void
+        *qa; /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
     int64_t qs;
     float *q;               /* [n][dp] units */
     float *o;               /* [n][dp] running sums */
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
-    const struct lf_k_attn_drop *drop; /* NULL: none; else all rows are of one head, and consecutive */
-    int64_t drop_row, drop_head;       /* row of the call that row 0 of the block is; the head */
+    const struct lf_k_attn_drop
+        *drop;                   /* NULL: none; else all rows are of one head, and consecutive */
+    int64_t drop_row, drop_head; /* row of the call that row 0 of the block is; the head */
 };
-/* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem (64-byte aligned). */
+/* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem
+ * (64-byte aligned). */
 size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
 /* Append one query row; q NULL: it lies in qa, which the caller has set. */
-void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
-                            int64_t len, int64_t prefix);
-/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv = dp; or, for f32
- * with d a multiple of 16, the rows themselves). Nothing of v beyond the keys that some row sees is read. */
-void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
-                             const float *v, int64_t ldv);
+void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
+                            float slope, int64_t pos, int64_t len, int64_t prefix);
+/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv =
+ * dp; or, for f32 with d a multiple of 16, the rows themselves). Nothing of v beyond the keys that
+ * some row sees is read. */
+void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
+                             const float *kt, const float *v, int64_t ldv);
 /* Normalised output of row r; returns its log-sum-exp. */
-float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r, void *o);
+float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
+                             void *o);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The online-softmax step of attention: a block of query rows against one tile of keys. Used alike over whole documents
- * and over the paged cache, which is why both give the same bits.
+ * The online-softmax step of attention: a block of query rows against one tile of keys. Used alike
+ * over whole documents and over the paged cache, which is why both give the same bits.
  */
 #include "config.h"
 
@@ -38,8 +38,8 @@ void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64
     b->hi = b->lo + f;
 }
 
-void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q, float slope, int64_t pos,
-                            int64_t len, int64_t prefix)
+void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
+                            float slope, int64_t pos, int64_t len, int64_t prefix)
 {
     const int64_t r = b->n++;
     float *mine = b->q + r * s->dp, *o = b->o + r * s->dp;
@@ -86,9 +86,10 @@ static void strip_init(struct strip *t, const struct attn_block *b, int64_t r0, 
     }
 }
 
-/* Scores of one row in place, invisible lanes -inf; returns the maximum. cols covers every visible key. */
-LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols, int64_t lo, int64_t hi, float slope,
-                           int64_t pos, int64_t key0)
+/* Scores of one row in place, invisible lanes -inf; returns the maximum. cols covers every visible
+ * key. */
+LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols, int64_t lo,
+                           int64_t hi, float slope, int64_t pos, int64_t key0)
 {
     const lf_v ninf = lf_v_set1(-INFINITY);
     lf_v top = ninf;
@@ -96,7 +97,8 @@ LF_INLINE float row_scores(const struct attn_shape *s, float *row, int64_t cols,
         lf_v v = attn_score(s, lf_v_load(row + c), slope, pos, key0 + c, NULL);
         if (lo > c || hi < c + LF_VL) {
             lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
-            v = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), v, ninf);
+            v = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), v,
+                            ninf);
         }
         lf_v_store(row + c, v);
         top = lf_v_max(top, v);
@@ -119,7 +121,8 @@ LF_INLINE float row_scores_plain(float *row, float scale)
     return lf_v_hmax(v[0]);
 }
 
-/* Probabilities of one row, stored as the product's left operand; returns their sum before rounding. */
+/* Probabilities of one row, stored as the product's left operand; returns their sum before
+ * rounding. */
 LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, float m)
 {
     const lf_v vm = lf_v_set1(m);
@@ -129,8 +132,9 @@ LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, 
         lf_v p = lf_v_exp(lf_v_load(row + c) - vm);
         sum += p;
 #if LF_CPU_ISA >= 3
-        if (s->pairs) { /* pair (c, c+1) is unit c/2; never ahead of what is read. The product flushes subnormals, so
-                           may this. */
+        /* pair (c, c+1) is unit c/2; never ahead of what is read. The product flushes subnormals,
+         * so may this. */
+        if (s->pairs) {
             __m256i h = (__m256i)_mm512_cvtneps_pbh((__m512)p);
             memcpy((uint16_t *)(void *)row + c, &h, sizeof h);
             continue;
@@ -142,8 +146,8 @@ LF_INLINE float row_probs(const struct attn_shape *s, float *row, int64_t cols, 
 }
 
 /* The same with dropout: the sum is that of all keys. */
-static float row_probs_dropped(const struct attn_block *b, const struct attn_shape *s, float *row, int64_t cols, float m,
-                               int64_t i, int64_t key0)
+static float row_probs_dropped(const struct attn_block *b, const struct attn_shape *s, float *row,
+                               int64_t cols, float m, int64_t i, int64_t key0)
 {
     float scale[ATTN_T];
     const lf_v vm = lf_v_set1(m);
@@ -165,7 +169,8 @@ static float row_probs_dropped(const struct attn_block *b, const struct attn_sha
     return lf_v_hsum(sum);
 }
 
-static void strip_softmax(struct attn_block *b, const struct attn_shape *s, struct strip *t, int64_t key0, int64_t cols)
+static void strip_softmax(struct attn_block *b, const struct attn_shape *s, struct strip *t,
+                          int64_t key0, int64_t cols)
 {
     float top[ATTN_MR];
     for (int64_t r = 0; r < t->mr; r++) {
@@ -174,9 +179,11 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         top[r] = b->m[i];
         if (t->hi[r] <= t->lo[r])
             continue;
-        const bool plain = t->lo[r] == 0 && t->hi[r] == ATTN_T && s->softcap == 0.0f && b->slope[i] == 0.0f;
+        const bool plain =
+            t->lo[r] == 0 && t->hi[r] == ATTN_T && s->softcap == 0.0f && b->slope[i] == 0.0f;
         float m = plain ? row_scores_plain(b->s + r * ATTN_T, s->scale)
-                        : row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i], b->pos[i], key0);
+                        : row_scores(s, b->s + r * ATTN_T, cols, t->lo[r], t->hi[r], b->slope[i],
+                                     b->pos[i], key0);
         top[r] = m > b->m[i] ? m : b->m[i];
         t->corr[r] = b->m[i] - top[r];
     }
@@ -186,7 +193,7 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
         const int64_t i = t->r0 + r;
         if (t->hi[r] <= t->lo[r])
             continue;
-        float sum = b->drop          ? row_probs_dropped(b, s, b->s + r * ATTN_T, cols, top[r], i, key0)
+        float sum = b->drop ? row_probs_dropped(b, s, b->s + r * ATTN_T, cols, top[r], i, key0)
                     : cols == ATTN_T ? row_probs(s, b->s + r * ATTN_T, ATTN_T, top[r])
                                      : row_probs(s, b->s + r * ATTN_T, cols, top[r]);
         b->l[i] = b->l[i] * t->corr[r] + sum;
@@ -195,8 +202,9 @@ static void strip_softmax(struct attn_block *b, const struct attn_shape *s, stru
 }
 
 /* o += p[k0, k1) v for rows [r, r + m) of the strip; k in units of the product. */
-static void add_range(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
-                      int64_t ldv, int64_t r, int64_t m, int64_t k0, int64_t k1, enum attn_init init)
+static void add_range(struct attn_block *b, const struct attn_shape *s, const struct strip *t,
+                      const float *v, int64_t ldv, int64_t r, int64_t m, int64_t k0, int64_t k1,
+                      enum attn_init init)
 {
     struct attn_mm g = {.m = m,
                         .n = s->dp,
@@ -215,7 +223,8 @@ static void add_range(struct attn_block *b, const struct attn_shape *s, const st
 }
 
 #if LF_CPU_ISA >= 3
-/* One key whose partner in the pair is invisible: the partner's value is cleared, for it may be NaN. */
+/* One key whose partner in the pair is invisible: the partner's value is cleared, for it may be
+ * NaN. */
 static void add_half(float *o, const float *prob, const float *v, int64_t dp, uint32_t keep)
 {
     float p;
@@ -223,14 +232,16 @@ static void add_half(float *o, const float *prob, const float *v, int64_t dp, ui
     const __m512i mask = _mm512_set1_epi32((int)keep);
     for (int64_t c = 0; c < dp; c += LF_VL) {
         __m512i u = _mm512_and_si512(_mm512_loadu_si512(v + c), mask);
-        lf_v_store(o + c, (lf_v)_mm512_dpbf16_ps((__m512)lf_v_load(o + c), (__m512bh)lf_v_set1(p), (__m512bh)u));
+        lf_v_store(o + c, (lf_v)_mm512_dpbf16_ps((__m512)lf_v_load(o + c), (__m512bh)lf_v_set1(p),
+                                                 (__m512bh)u));
     }
 }
 #endif
 
-/* Row r alone over keys [lo, hi) except the units [u0, u1), which all rows take together: before = the part below. */
-static void add_edge(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
-                     int64_t ldv, int64_t r, int64_t u0, int64_t u1, bool before)
+/* Row r alone over keys [lo, hi) except the units [u0, u1), which all rows take together: before =
+ * the part below. */
+static void add_edge(struct attn_block *b, const struct attn_shape *s, const struct strip *t,
+                     const float *v, int64_t ldv, int64_t r, int64_t u0, int64_t u1, bool before)
 {
     const int64_t lo = t->lo[r], hi = t->hi[r];
     if (!s->pairs) {
@@ -252,8 +263,8 @@ static void add_edge(struct attn_block *b, const struct attn_shape *s, const str
 #endif
 }
 
-static void strip_values(struct attn_block *b, const struct attn_shape *s, const struct strip *t, const float *v,
-                         int64_t ldv)
+static void strip_values(struct attn_block *b, const struct attn_shape *s, const struct strip *t,
+                         const float *v, int64_t ldv)
 {
     const int64_t ku = s->pairs ? 2 : 1;
     int64_t u0 = (t->max_lo + ku - 1) / ku, u1 = t->min_hi / ku;
@@ -284,8 +295,8 @@ static void strip_values(struct attn_block *b, const struct attn_shape *s, const
     }
 }
 
-void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0, const float *kt,
-                             const float *v, int64_t ldv)
+void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
+                             const float *kt, const float *v, int64_t ldv)
 {
     struct strip t;
     for (int64_t r0 = 0; r0 < b->n; r0 += ATTN_MR) {
@@ -311,7 +322,8 @@ void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, i
     }
 }
 
-float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r, void *o)
+float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
+                             void *o)
 {
     const float l = b->l[r];
     const lf_v inv = lf_v_set1(l == 0.0f ? 0.0f : 1.0f / l);

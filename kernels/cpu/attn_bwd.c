@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention over packed documents, backward. The probabilities are made again from lse:
- *     p = exp(score - lse)      dv_j = sum_i p_ij do_i      dp_ij = do_i . v_j      delta_i = do_i . o_i
- *     ds_ij = p_ij (dp_ij - delta_i) * scale (* softcap slope)      dq_i = sum_j ds_ij k_j      dk_j = sum_i ds_ij q_i
- * With dropout m_ij: dv_j = sum_i m_ij p_ij do_i, and m_ij dp_ij stands for dp_ij; delta_i is as it was.
- * One thread does a whole (document, group): heads ascending, in each the key tiles ascending, in each the query blocks
- * ascending. All sums therefore run in one order, whatever the threads; threads draw (document, group) from a counter.
+ *     p = exp(score - lse)      dv_j = sum_i p_ij do_i      dp_ij = do_i . v_j      delta_i = do_i
+ *                               . o_i
+ *     ds_ij = p_ij (dp_ij - delta_i) * scale (* softcap slope)      dq_i = sum_j ds_ij k_j
+ *       dk_j = sum_i ds_ij q_i
+ * With dropout m_ij: dv_j = sum_i m_ij p_ij do_i, and m_ij dp_ij stands for dp_ij; delta_i is as it
+ * was. One thread does a whole (document, group): heads ascending, in each the key tiles ascending,
+ * in each the query blocks ascending. All sums therefore run in one order, whatever the threads;
+ * threads draw (document, group) from a counter.
  */
 #include "config.h"
 
@@ -18,16 +21,19 @@ LF_CPU_DECLARE(attn_bwd)
 int LF_SYM(attn_bwd_check)(const struct lf_k_attn_bwd *a)
 {
     const int64_t hd = a->heads * a->d, gd = a->groups * a->d;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
-              a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= hd && a->ldo >= hd && a->lddo >= hd && a->lddq >= hd &&
-              a->ldk >= gd && a->ldv >= gd && a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f && a->window >= 0 &&
-              lf_is_float(a->x_type) && a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 &&
+              a->d > 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= hd &&
+              a->ldo >= hd && a->lddo >= hd && a->lddq >= hd && a->ldk >= gd && a->ldv >= gd &&
+              a->lddk >= gd && a->lddv >= gd && a->softcap >= 0.0f && a->window >= 0 &&
+              lf_is_float(a->x_type) && a->rows < INT32_MAX &&
+              attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 /* One thread's memory for a document of up to `rows` rows, in floats. */
 struct space {
-    float *kt, *vt, *kr; /* panels of keys and values: [tile][kd][64], [tile][kd][64], [tile][64 / ku][dp] */
+    float *kt, *vt,
+        *kr; /* panels of keys and values: [tile][kd][64], [tile][kd][64], [tile][64 / ku][dp] */
     float *qr, *dor;     /* row panels of q and do of one head: [rows / ku][dp] */
     float *dq, *dk, *dv; /* running gradients [rows][dp] */
     float *delta;        /* [rows] */
@@ -35,14 +41,16 @@ struct space {
     float *pc, *dsc;     /* with pairs: p and ds as pairs of rows, [ATTN_QB / 2][64] */
 };
 
-static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s, float *mem)
+static size_t space_init(struct space *w, const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                         float *mem)
 {
-    const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp, d = (size_t)s->kd,
-                 block = ATTN_QB * ATTN_T;
+    const size_t rows = (size_t)(attn_tiles(a->rows) * ATTN_T), dp = (size_t)s->dp,
+                 d = (size_t)s->kd, block = ATTN_QB * ATTN_T;
     float **field[] = {&w->kt, &w->vt,    &w->kr, &w->qr, &w->dor, &w->dq, &w->dk,
                        &w->dv, &w->delta, &w->s,  &w->dp, &w->pc,  &w->dsc};
-    const size_t size[] = {rows * d,  rows * d, rows * dp, rows * dp, rows * dp, rows * dp, rows * dp,
-                           rows * dp, rows,     block,     block,     block,     block};
+    const size_t size[] = {rows * d,  rows * d,  rows * dp, rows * dp, rows * dp,
+                           rows * dp, rows * dp, rows * dp, rows,      block,
+                           block,     block,     block};
     size_t n = 0;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
         *field[i] = mem ? mem + n : NULL;
@@ -74,8 +82,8 @@ static struct doc doc_at(const struct lf_k_attn_bwd *a, int64_t i)
     return (struct doc){b, e > b ? e - b : 0, a->prefix ? a->prefix[i] : 0};
 }
 
-static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
-                      int64_t g)
+static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                      const struct space *w, struct doc d, int64_t g)
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), ku = s->pairs ? 2 : 1;
@@ -90,15 +98,17 @@ static void pack_keys(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 }
 
 /* Row panels of q and do, delta, and a cleared dq for one head. */
-static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
-                      int64_t h)
+static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                      const struct space *w, struct doc d, int64_t h)
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t), even = (d.len + 1) / 2 * 2;
     LF_SYM(attn_pack_rows)
-    (w->qr, lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len, s->pairs ? even : d.len, a->d, t);
+    (w->qr, lf_at(a->q, d.row * a->ldq + h * a->d, t), a->ldq * size, d.len,
+     s->pairs ? even : d.len, a->d, t);
     LF_SYM(attn_pack_rows)
-    (w->dor, lf_at(a->d_o, d.row * a->lddo + h * a->d, t), a->lddo * size, d.len, s->pairs ? even : d.len, a->d, t);
+    (w->dor, lf_at(a->d_o, d.row * a->lddo + h * a->d, t), a->lddo * size, d.len,
+     s->pairs ? even : d.len, a->d, t);
     for (int64_t i = 0; i < d.len; i++) {
         const void *o = lf_at(a->o, (d.row + i) * a->ldo + h * a->d, t),
                    *go = lf_at(a->d_o, (d.row + i) * a->lddo + h * a->d, t);
@@ -112,12 +122,12 @@ static void pack_head(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
 /* One tile of keys against one block of query rows of head h. */
 struct pair {
     int64_t h, i0, nq, j0; /* rows i0 .. i0 + nq, keys from j0, in the document */
-    bool open;             /* some of the keys are in the document's prefix, which rows before them see too */
+    bool open; /* some of the keys are in the document's prefix, which rows before them see too */
 };
 
 /* p and ds of the block from its scores and dp, rounded as products will read them. */
-static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
-                        const struct pair *b)
+static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                        const struct space *w, struct doc d, const struct pair *b)
 {
     const float slope = a->alibi ? a->alibi[b->h] : 0.0f;
     const bool bf = s->x_type == LF_BF16;
@@ -127,8 +137,8 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
         attn_range(s, i, d.len, d.prefix, &lo, &hi);
         lo -= b->j0;
         hi -= b->j0;
-        const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]), delta = lf_v_set1(w->delta[i]),
-                   scale = lf_v_set1(s->scale);
+        const lf_v lse = lf_v_set1(a->lse[b->h * a->rows + d.row + i]),
+                   delta = lf_v_set1(w->delta[i]), scale = lf_v_set1(s->scale);
         float *ps = w->s + r * ATTN_T, *pd = w->dp + r * ATTN_T, keep[ATTN_T];
         const bool drop = a->drop.p > 0.0f;
         if (drop)
@@ -137,11 +147,13 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
             lf_v p = lf_v_zero(), ds = p;
             if (lo < c + LF_VL && hi > c) {
                 lf_v slope_cap = lf_v_set1(1.0f);
-                p = lf_v_exp(attn_score(s, lf_v_load(ps + c), slope, i, b->j0 + c, &slope_cap) - lse);
+                p = lf_v_exp(attn_score(s, lf_v_load(ps + c), slope, i, b->j0 + c, &slope_cap) -
+                             lse);
                 if (lo > c || hi < c + LF_VL) {
                     lf_vi lane = lf_vi_iota() + lf_vi_set1((int32_t)c);
-                    p = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) & (lane < lf_vi_set1((int32_t)hi)), p,
-                                    lf_v_zero());
+                    p = lf_v_select((lane >= lf_vi_set1((int32_t)lo)) &
+                                        (lane < lf_vi_set1((int32_t)hi)),
+                                    p, lf_v_zero());
                 }
                 if (drop) {
                     lf_v m = lf_v_load(keep + c);
@@ -159,28 +171,32 @@ static void block_grads(const struct lf_k_attn_bwd *a, const struct attn_shape *
     }
 }
 
-/* pairs: [r][64] f32 (already rounded) -> pairs of rows [r / 2][64]; with `rows_too`, also in place as bf16 rows of
- * pairs of columns. */
+/* pairs: [r][64] f32 (already rounded) -> pairs of rows [r / 2][64]; with `rows_too`, also in place
+ * as bf16 rows of pairs of columns. */
 static void to_pairs(float *dst, float *src, int64_t nq, bool rows_too)
 {
     for (int64_t r = 0; r < nq; r += 2)
         for (int64_t c = 0; c < ATTN_T; c += LF_VL) {
             lf_vu lo = (lf_vu)lf_v_load(src + r * ATTN_T + c) >> 16;
-            lf_vu hi = r + 1 < nq ? (lf_vu)lf_v_load(src + (r + 1) * ATTN_T + c) & 0xffff0000u : (lf_vu){0};
+            lf_vu hi = r + 1 < nq ? (lf_vu)lf_v_load(src + (r + 1) * ATTN_T + c) & 0xffff0000u
+                                  : (lf_vu){0};
             lf_v_store(dst + r / 2 * ATTN_T + c, (lf_v)(lo | hi));
         }
     for (int64_t r = 0; rows_too && r < nq; r++)
         for (int64_t c = 0; c < ATTN_T; c += LF_VL)
-            lf_v_store_bf16((uint16_t *)(void *)(src + r * ATTN_T) + c, lf_v_load(src + r * ATTN_T + c));
+            lf_v_store_bf16((uint16_t *)(void *)(src + r * ATTN_T) + c,
+                            lf_v_load(src + r * ATTN_T + c));
 }
 
-/* Rows of a block whose causal diagonal crosses the tile go strip by strip, each over the keys that it can see. */
+/* Rows of a block whose causal diagonal crosses the tile go strip by strip, each over the keys that
+ * it can see. */
 static bool on_diagonal(const struct attn_shape *s, const struct pair *b)
 {
     return s->causal && !b->open && b->i0 < b->j0 + ATTN_T;
 }
 
-/* C = A B over the tile's columns; a strip of a diagonal block leaves columns beyond its last row's key alone. */
+/* C = A B over the tile's columns; a strip of a diagonal block leaves columns beyond its last row's
+ * key alone. */
 static void mm_scores(struct attn_mm *g, const struct attn_shape *s, const struct pair *b)
 {
     if (!on_diagonal(s, b)) {
@@ -199,7 +215,8 @@ static void mm_scores(struct attn_mm *g, const struct attn_shape *s, const struc
 }
 
 /* dq += ds K: a strip of a diagonal block stops at its last row's key. */
-static void mm_query(struct attn_mm *g, const struct attn_shape *s, const struct pair *b, int64_t ku)
+static void mm_query(struct attn_mm *g, const struct attn_shape *s, const struct pair *b,
+                     int64_t ku)
 {
     if (!on_diagonal(s, b)) {
         LF_SYM(attn_mm)(g);
@@ -237,8 +254,8 @@ static void mm_keys(struct attn_mm *g, const struct attn_shape *s, const struct 
     }
 }
 
-static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w,
-                           struct doc d, const struct pair *b)
+static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                           const struct space *w, struct doc d, const struct pair *b)
 {
     const uint8_t t = a->x_type;
     const int64_t dp = s->dp, ku = s->pairs ? 2 : 1, i0 = b->i0, j0 = b->j0;
@@ -305,7 +322,8 @@ static void block_products(const struct lf_k_attn_bwd *a, const struct attn_shap
 }
 
 /* Rows of a running gradient to storage. */
-static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, const struct attn_shape *s)
+static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows,
+                     const struct attn_shape *s)
 {
     for (int64_t r = 0; r < rows; r++) {
         const float *row = src + r * s->dp;
@@ -316,8 +334,8 @@ static void put_rows(void *dst, int64_t ld, const float *src, int64_t rows, cons
     }
 }
 
-static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s, const struct space *w, struct doc d,
-                      int64_t g)
+static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
+                      const struct space *w, struct doc d, int64_t g)
 {
     const int64_t per = a->heads / a->groups;
     const uint8_t t = a->x_type;
@@ -327,10 +345,16 @@ static void run_group(const struct lf_k_attn_bwd *a, const struct attn_shape *s,
     for (int64_t h = g * per; h < (g + 1) * per; h++) {
         pack_head(a, s, w, d, h);
         for (int64_t j0 = 0; j0 < d.len; j0 += ATTN_T) {
-            int64_t end = s->window > 0 && j0 + ATTN_T - 1 + s->window < d.len ? j0 + ATTN_T - 1 + s->window : d.len;
+            int64_t end = s->window > 0 && j0 + ATTN_T - 1 + s->window < d.len
+                              ? j0 + ATTN_T - 1 + s->window
+                              : d.len;
             const bool open = j0 < d.prefix;
             for (int64_t i0 = s->causal && !open ? j0 : 0; i0 < end; i0 += ATTN_QB) {
-                struct pair b = {.h = h, .i0 = i0, .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB, .j0 = j0, .open = open};
+                struct pair b = {.h = h,
+                                 .i0 = i0,
+                                 .nq = end - i0 < ATTN_QB ? end - i0 : ATTN_QB,
+                                 .j0 = j0,
+                                 .open = open};
                 block_products(a, s, w, d, &b);
             }
         }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention over packed documents, forward. Documents are taken in batches that fit the panel workspace; for a batch
- * all key and value panels are made once per (document, group), then blocks of query rows are handed to threads from a
- * counter. Blocks write disjoint rows, so who computes which block changes no bit.
+ * Attention over packed documents, forward. Documents are taken in batches that fit the panel
+ * workspace; for a batch all key and value panels are made once per (document, group), then blocks
+ * of query rows are handed to threads from a counter. Blocks write disjoint rows, so who computes
+ * which block changes no bit.
  */
 #include "config.h"
 
@@ -16,10 +17,12 @@ enum { SPARE_TILES = 16 }; /* lets short documents share a batch */
 
 int LF_SYM(attn_fwd_check)(const struct lf_k_attn_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 && a->d > 0 && a->d % 2 == 0 &&
-              a->d <= ATTN_MAX_D && a->n_docs >= 0 && a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
-              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f && a->window >= 0 &&
-              lf_is_float(a->x_type) && a->rows < INT32_MAX && attn_drop_ok(&a->drop, a->heads, a->rows);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->groups > 0 && a->heads % a->groups == 0 &&
+              a->d > 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D && a->n_docs >= 0 &&
+              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d &&
+              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && a->softcap >= 0.0f &&
+              a->window >= 0 && lf_is_float(a->x_type) && a->rows < INT32_MAX &&
+              attn_drop_ok(&a->drop, a->heads, a->rows);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -33,7 +36,8 @@ struct plan {
 
 static struct plan plan_of(const struct lf_k_attn_fwd *a)
 {
-    struct plan p = {.s = attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type)};
+    struct plan p = {
+        .s = attn_shape_of(a->d, a->scale, a->softcap, a->window, a->causal, a->x_type)};
     p.cap = attn_tiles(a->rows) + SPARE_TILES;
     p.kt_floats = p.s.kd * ATTN_T;
     p.tile_floats = p.kt_floats + (p.s.pairs ? ATTN_T / 2 : ATTN_T) * p.s.dp;
@@ -47,7 +51,8 @@ static struct plan plan_of(const struct lf_k_attn_fwd *a)
 size_t LF_SYM(attn_fwd_work)(const struct lf_k_attn_fwd *a, int threads)
 {
     struct plan p = plan_of(a);
-    return ((size_t)(p.cap * a->groups * p.tile_floats) + (size_t)threads * p.block_floats) * sizeof(float);
+    return ((size_t)(p.cap * a->groups * p.tile_floats) + (size_t)threads * p.block_floats) *
+           sizeof(float);
 }
 
 struct doc {
@@ -63,7 +68,8 @@ static struct doc doc_at(const struct lf_k_attn_fwd *a, int64_t i)
 }
 
 /* Panels of the documents [d0, d1); tile n belongs to thread n % nt. */
-static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1, int tid, int nt)
+static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1,
+                       int tid, int nt)
 {
     const uint8_t t = a->x_type;
     const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)t);
@@ -86,8 +92,8 @@ static void pack_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int6
 }
 
 /* Rows [i0, i1) of a document for one head; tile0 is the document's first tile in the panels. */
-static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struct doc d, int64_t tile0, int64_t h,
-                      int64_t i0, int64_t i1, float *mem)
+static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struct doc d,
+                      int64_t tile0, int64_t h, int64_t i0, int64_t i1, float *mem)
 {
     const int64_t g = h / (a->heads / a->groups);
     const float slope = a->alibi ? a->alibi[h] : 0.0f;
@@ -115,16 +121,17 @@ static void run_block(const struct lf_k_attn_fwd *a, const struct plan *p, struc
         LF_SYM(attn_block_tile)(&b, &p->s, t * ATTN_T, kt, kt + p->kt_floats, p->s.dp);
     }
     for (int64_t i = i0; i < i1; i++) {
-        float lse =
-            LF_SYM(attn_block_out)(&b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d, a->x_type));
+        float lse = LF_SYM(attn_block_out)(
+            &b, &p->s, i - i0, lf_at_w(a->o, (d.row + i) * a->ldo + h * a->d, a->x_type));
         if (a->lse)
             a->lse[h * a->rows + d.row + i] = lse;
     }
 }
 
-/* Blocks of the documents [d0, d1), in the order (document, head, rows), each to the thread that draws its number. */
-static void run_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1, int64_t *next,
-                      float *mem)
+/* Blocks of the documents [d0, d1), in the order (document, head, rows), each to the thread that
+ * draws its number. */
+static void run_batch(const struct lf_k_attn_fwd *a, const struct plan *p, int64_t d0, int64_t d1,
+                      int64_t *next, float *mem)
 {
     int64_t n = 0, tile0 = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
     for (int64_t i = d0; i < d1; i++) {

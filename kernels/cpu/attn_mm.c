@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrix product and the panels of attention. The product holds ATTN_MR rows by up to NV_MAX vectors of C in
- * registers; every element is one ascending chain, so blocking changes no bit.
+ * The matrix product and the panels of attention. The product holds ATTN_MR rows by up to NV_MAX
+ * vectors of C in registers; every element is one ascending chain, so blocking changes no bit.
  */
 #include "config.h"
 
@@ -24,8 +24,8 @@ LF_INLINE lf_v mm_step(lf_v a, lf_v b, lf_v c, const bool pairs)
 }
 
 /* mr and nv are constants of each copy. */
-LF_INLINE void mm_regs(const struct attn_mm *g, const int mr, const int nv, const bool pairs, const char *a,
-                       const float *b, float *c, const float *corr)
+LF_INLINE void mm_regs(const struct attn_mm *g, const int mr, const int nv, const bool pairs,
+                       const char *a, const float *b, float *c, const float *corr)
 {
     lf_v acc[ATTN_MR][NV_MAX];
     const int64_t ars = g->ars, acs = g->acs, ldb = g->ldb, ldc = g->ldc;
@@ -67,31 +67,34 @@ LF_INLINE void mm_regs(const struct attn_mm *g, const int mr, const int nv, cons
             lf_v_store(c + r * ldc + v * LF_VL, acc[r][v]);
 }
 
-typedef void mm_fn(const struct attn_mm *g, const char *a, const float *b, float *c, const float *corr);
+typedef void mm_fn(const struct attn_mm *g, const char *a, const float *b, float *c,
+                   const float *corr);
 
-#define MM_ONE(p, mr, nv)                                                                                              \
-    static void mm_##p##_##mr##_##nv(const struct attn_mm *g, const char *a, const float *b, float *c,                 \
-                                     const float *corr)                                                                \
-    {                                                                                                                  \
-        mm_regs(g, mr, nv, p, a, b, c, corr);                                                                          \
+#define MM_ONE(p, mr, nv)                                                                          \
+    static void mm_##p##_##mr##_##nv(const struct attn_mm *g, const char *a, const float *b,       \
+                                     float *c, const float *corr)                                  \
+    {                                                                                              \
+        mm_regs(g, mr, nv, p, a, b, c, corr);                                                      \
     }
-#define MM_ROWS(p, nv)                                                                                                 \
-    MM_ONE(p, 1, nv) MM_ONE(p, 2, nv) MM_ONE(p, 3, nv) MM_ONE(p, 4, nv) MM_ONE(p, 5, nv) MM_ONE(p, 6, nv)
-#define MM_NAMES(p, nv)                                                                                                \
-    {                                                                                                                  \
-        mm_##p##_1_##nv, mm_##p##_2_##nv, mm_##p##_3_##nv, mm_##p##_4_##nv, mm_##p##_5_##nv, mm_##p##_6_##nv           \
+#define MM_ROWS(p, nv)                                                                             \
+    MM_ONE(p, 1, nv)                                                                               \
+    MM_ONE(p, 2, nv) MM_ONE(p, 3, nv) MM_ONE(p, 4, nv) MM_ONE(p, 5, nv) MM_ONE(p, 6, nv)
+#define MM_NAMES(p, nv)                                                                            \
+    {                                                                                              \
+        mm_##p##_1_##nv, mm_##p##_2_##nv, mm_##p##_3_##nv, mm_##p##_4_##nv, mm_##p##_5_##nv,       \
+            mm_##p##_6_##nv                                                                        \
     }
 #if NV_MAX == 4
 #define MM_ALL(p) MM_ROWS(p, 1) MM_ROWS(p, 2) MM_ROWS(p, 3) MM_ROWS(p, 4)
-#define MM_TABLE(p)                                                                                                    \
-    {                                                                                                                  \
-        MM_NAMES(p, 1), MM_NAMES(p, 2), MM_NAMES(p, 3), MM_NAMES(p, 4)                                                 \
+#define MM_TABLE(p)                                                                                \
+    {                                                                                              \
+        MM_NAMES(p, 1), MM_NAMES(p, 2), MM_NAMES(p, 3), MM_NAMES(p, 4)                             \
     }
 #else
 #define MM_ALL(p) MM_ROWS(p, 1) MM_ROWS(p, 2)
-#define MM_TABLE(p)                                                                                                    \
-    {                                                                                                                  \
-        MM_NAMES(p, 1), MM_NAMES(p, 2)                                                                                 \
+#define MM_TABLE(p)                                                                                \
+    {                                                                                              \
+        MM_NAMES(p, 1), MM_NAMES(p, 2)                                                             \
     }
 #endif
 
@@ -118,13 +121,15 @@ void LF_SYM(attn_mm)(const struct attn_mm *g)
 
 /* ---- panels ---- */
 
-/* LF_VL units of a row from unit u on, n of them: f32 (bf16 widened), or pairs of bf16 as they stand. */
+/* LF_VL units of a row from unit u on, n of them: f32 (bf16 widened), or pairs of bf16 as they
+ * stand. */
 LF_INLINE lf_v row_units(const void *row, int64_t u, int64_t n, uint8_t x_type, bool pairs)
 {
     return pairs ? lf_get(row, u, LF_F32, n) : lf_get(row, u, x_type, n);
 }
 
-/* Transposes LF_VL x LF_VL in registers: at each step blocks of s x s change places across the diagonal. */
+/* Transposes LF_VL x LF_VL in registers: at each step blocks of s x s change places across the
+ * diagonal. */
 LF_INLINE void transpose(lf_v r[LF_VL])
 {
     const lf_vi lane = lf_vi_iota();
@@ -144,8 +149,8 @@ LF_INLINE void transpose(lf_v r[LF_VL])
     }
 }
 
-LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n, int64_t units, uint8_t x_type,
-                         bool pairs, struct attn_ahead *ahead)
+LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n, int64_t units,
+                         uint8_t x_type, bool pairs, struct attn_ahead *ahead)
 {
     for (int64_t j = 0; j < ATTN_T; j += LF_VL)
         for (int64_t u = 0; u < units; u += LF_VL) {
@@ -160,8 +165,9 @@ LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n,
             } else {
 #pragma GCC unroll 16
                 for (int i = 0; i < LF_VL; i++)
-                    r[i] =
-                        j + i < n ? row_units((const char *)src + (j + i) * stride, u, m, x_type, pairs) : lf_v_zero();
+                    r[i] = j + i < n ? row_units((const char *)src + (j + i) * stride, u, m, x_type,
+                                                 pairs)
+                                     : lf_v_zero();
             }
             transpose(r);
             if (m == LF_VL) {
@@ -177,8 +183,8 @@ LF_INLINE void pack_cols(float *dst, const void *src, int64_t stride, int64_t n,
         }
 }
 
-void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d, uint8_t x_type,
-                            struct attn_ahead *ahead)
+void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d,
+                            uint8_t x_type, struct attn_ahead *ahead)
 {
     if (x_type == LF_F32)
         pack_cols(dst, src, stride, n, d, LF_F32, false, ahead);
@@ -199,8 +205,8 @@ LF_INLINE void pack_row_pair(float *dst, const void *even, const void *odd, int6
     }
 }
 
-void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad, int64_t d,
-                            uint8_t x_type)
+void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad,
+                            int64_t d, uint8_t x_type)
 {
     const bool pairs = attn_pairs(x_type);
     const int64_t dp = attn_dp(d), step = pairs ? 2 : 1;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The paged key/value cache: writing new rows into it, and attention over it. Attention runs the same tile step as
- * attn_fwd; a block is up to ATTN_QB (row, head) pairs of one sequence and one group, so every tile is read once for
- * all heads of the group. A page holds whole tiles, so a tile never crosses a page.
+ * The paged key/value cache: writing new rows into it, and attention over it. Attention runs the
+ * same tile step as attn_fwd; a block is up to ATTN_QB (row, head) pairs of one sequence and one
+ * group, so every tile is read once for all heads of the group. A page holds whole tiles, so a tile
+ * never crosses a page.
  *
- * A lone row (decoding) is bound by reading the cache, in which the groups of a token lie side by side: there a thread
- * takes a range of groups and walks the tiles once for all of them, so that it reads long runs of memory.
+ * A lone row (decoding) is bound by reading the cache, in which the groups of a token lie side by
+ * side: there a thread takes a range of groups and walks the tiles once for all of them, so that it
+ * reads long runs of memory.
  */
 #include "config.h"
 
@@ -18,7 +20,8 @@ LF_NO_WORK(kv_write)
 
 static bool cache_ok(int64_t groups, int64_t d, int64_t page_tokens, int64_t max_pages, uint8_t t)
 {
-    return groups > 0 && d > 0 && page_tokens > 0 && page_tokens % ATTN_T == 0 && max_pages > 0 && lf_is_float(t);
+    return groups > 0 && d > 0 && page_tokens > 0 && page_tokens % ATTN_T == 0 && max_pages > 0 &&
+           lf_is_float(t);
 }
 
 int LF_SYM(kv_write_check)(const struct lf_k_kv_write *a)
@@ -53,9 +56,11 @@ int LF_SYM(kv_write)(lf_queue *q, const struct lf_k_kv_write *a)
 
 int LF_SYM(attn_paged_check)(const struct lf_k_attn_paged *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && cache_ok(a->groups, a->d, a->page_tokens, a->max_pages, a->x_type) &&
-              a->heads % a->groups == 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D && a->ldq >= a->heads * a->d &&
-              a->ldo >= a->heads * a->d && a->softcap >= 0.0f && a->window >= 0;
+    bool ok = a->rows >= 0 && a->heads > 0 &&
+              cache_ok(a->groups, a->d, a->page_tokens, a->max_pages, a->x_type) &&
+              a->heads % a->groups == 0 && a->d % 2 == 0 && a->d <= ATTN_MAX_D &&
+              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d && a->softcap >= 0.0f &&
+              a->window >= 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -90,13 +95,16 @@ static int64_t tile_slot(const struct lf_k_attn_paged *a, int64_t seq, int64_t j
     return (page * a->page_tokens + j % a->page_tokens) * a->groups * a->d;
 }
 
-/* The tile at position j for groups [g0, g1), in as many pieces as the packing of the tile before it has steps. */
-static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t seq, int64_t j,
-                                  int64_t len, int64_t g0, int64_t g1)
+/* The tile at position j for groups [g0, g1), in as many pieces as the packing of the tile before
+ * it has steps. */
+static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct attn_shape *s,
+                                  int64_t seq, int64_t j, int64_t len, int64_t g0, int64_t g1)
 {
-    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type), width = a->groups * a->d * size;
-    struct attn_ahead w = {
-        .bytes = (g1 - g0) * a->d * size, .stride = width, .rows = len - j < ATTN_T ? len - j : ATTN_T};
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)a->x_type),
+                  width = a->groups * a->d * size;
+    struct attn_ahead w = {.bytes = (g1 - g0) * a->d * size,
+                           .stride = width,
+                           .rows = len - j < ATTN_T ? len - j : ATTN_T};
     if (w.rows <= 0)
         return (struct attn_ahead){.rows = 0};
     const int64_t at = tile_slot(a, seq, j) * size + g0 * a->d * size;
@@ -108,8 +116,9 @@ static struct attn_ahead ahead_of(const struct lf_k_attn_paged *a, const struct 
 }
 
 /* Panels of one tile and group, then the step. */
-static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape *s, struct attn_block *b, int64_t seq,
-                       int64_t j, int64_t hi, int64_t g, float *kt, float *v, struct attn_ahead *ahead)
+static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape *s,
+                       struct attn_block *b, int64_t seq, int64_t j, int64_t hi, int64_t g,
+                       float *kt, float *v, struct attn_ahead *ahead)
 {
     const uint8_t t = a->x_type;
     const int64_t stride = a->groups * a->d * (int64_t)lf_dtype_size((enum lf_dtype)t),
@@ -118,7 +127,8 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
     LF_SYM(attn_pack_cols)(kt, lf_at(a->k_pages, slot, t), stride, keys, a->d, t, ahead);
     if (t == LF_F32 && a->d == s->dp &&
         b->n <= 2 * ATTN_MR) { /* few rows: a copy would cost more than the long stride */
-        LF_SYM(attn_block_tile)(b, s, j, kt, (const float *)lf_at(a->v_pages, slot, t), a->groups * a->d);
+        LF_SYM(attn_block_tile)
+        (b, s, j, kt, (const float *)lf_at(a->v_pages, slot, t), a->groups * a->d);
         return;
     }
     LF_SYM(attn_pack_rows)(v, lf_at(a->v_pages, slot, t), stride, keys, ATTN_T, a->d, t);
@@ -126,8 +136,8 @@ static void paged_tile(const struct lf_k_attn_paged *a, const struct attn_shape 
 }
 
 /* Rows [r0, r1) of one sequence, heads [h0, h1) of group g. */
-static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r0, int64_t r1, int64_t g,
-                        int64_t h0, int64_t h1, float *mem)
+static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r0,
+                        int64_t r1, int64_t g, int64_t h0, int64_t h1, float *mem)
 {
     const uint8_t t = a->x_type;
     float *kt = mem + LF_SYM(attn_block_floats)(s->dp, ATTN_QB), *v = kt + s->kd * ATTN_T;
@@ -150,8 +160,8 @@ static void paged_block(const struct lf_k_attn_paged *a, const struct attn_shape
 }
 
 /* Row r, groups [g0, g1): tiles outside, groups inside. */
-static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r, int64_t g0, int64_t g1,
-                      float *mem)
+static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *s, int64_t r,
+                      int64_t g0, int64_t g1, float *mem)
 {
     const uint8_t t = a->x_type;
     const int64_t per = a->heads / a->groups, seq = a->seq[r], len = row_keys(a, r);
@@ -163,7 +173,8 @@ static void paged_row(const struct lf_k_attn_paged *a, const struct attn_shape *
         LF_SYM(attn_block_init)(&b, blocks + (size_t)(g - g0) * floats, s->dp, per);
         for (int64_t h = g * per; h < (g + 1) * per; h++)
             LF_SYM(attn_block_add)
-        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r], len, len);
+        (&b, s, lf_at(a->q, r * a->ldq + h * a->d, t), a->alibi ? a->alibi[h] : 0.0f, a->pos[r],
+         len, len);
         lo = b.lo[0];
     }
     for (int64_t j = lo / ATTN_T * ATTN_T; j < len; j += ATTN_T) {
@@ -196,14 +207,16 @@ static void zero_row(const struct lf_k_attn_paged *a, int64_t r)
            (size_t)(a->heads * a->d) * lf_dtype_size((enum lf_dtype)a->x_type));
 }
 
-/* Pieces of a run of rows that threads may take: ranges of groups for a lone row, else (group, part of its heads). */
+/* Pieces of a run of rows that threads may take: ranges of groups for a lone row, else (group, part
+ * of its heads). */
 struct pieces {
     int64_t n, hc, parts; /* pieces; heads in a part; parts of a group */
 };
 
 static struct pieces pieces_of(const struct lf_k_attn_paged *a, int64_t rows, int team)
 {
-    const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB, parts = (per + hc - 1) / hc;
+    const int64_t per = a->heads / a->groups, hc = per < ATTN_QB ? per : ATTN_QB,
+                  parts = (per + hc - 1) / hc;
     struct pieces p = {a->groups * parts, hc, parts};
     if (rows == 1 && parts == 1) {
         int64_t want = (team + a->rows - 1) / a->rows;
@@ -212,8 +225,8 @@ static struct pieces pieces_of(const struct lf_k_attn_paged *a, int64_t rows, in
     return p;
 }
 
-static void run_piece(const struct lf_k_attn_paged *a, const struct attn_shape *s, const struct pieces *p, int64_t r0,
-                      int64_t r1, int64_t i, float *mem)
+static void run_piece(const struct lf_k_attn_paged *a, const struct attn_shape *s,
+                      const struct pieces *p, int64_t r0, int64_t r1, int64_t i, float *mem)
 {
     if (a->seq[r0] < 0) {
         for (int64_t r = r0; r < r1 && i == 0; r++)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CPU backend: the queue, and how one source becomes one symbol per instruction set. Sources listed in
- * LF_CPU_ISA_SOURCES are compiled once per instruction set with -DLF_CPU_ISA=0..3; each external name in them stands in
- * LF_SYM: LF_SYM(gemm) is lf_cpu_gemm_avx2 in the AVX2 library.
+ * Inside the CPU backend: the queue, and how one source becomes one symbol per instruction set.
+ * Sources listed in LF_CPU_ISA_SOURCES are compiled once per instruction set with
+ * -DLF_CPU_ISA=0..3; each external name in them stands in LF_SYM: LF_SYM(gemm) is lf_cpu_gemm_avx2
+ * in the AVX2 library.
  *
- * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check), LF_SYM(name_work), declared by
- * LF_CPU_DECLARE(name) through its line in table_gemm.h or table_kern.h.
+ * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check),
+ * LF_SYM(name_work), declared by LF_CPU_DECLARE(name) through its line in table_gemm.h or
+ * table_kern.h.
  */
 #ifndef LF_CPU_CPU_H
 #define LF_CPU_CPU_H
@@ -21,22 +23,22 @@ struct lf_queue {
 
 #ifdef LF_CPU_ISA
 #if LF_CPU_ISA == 0
-#define LF_SYM(name) lf_cpu_##name##_plain
+#define LF_SYM(name)  lf_cpu_##name##_plain
 #define LF_CPU_FAMILY "cpu-plain"
 #elif LF_CPU_ISA == 1
-#define LF_SYM(name) lf_cpu_##name##_avx2
+#define LF_SYM(name)  lf_cpu_##name##_avx2
 #define LF_CPU_FAMILY "cpu-avx2"
 #elif LF_CPU_ISA == 2
-#define LF_SYM(name) lf_cpu_##name##_avx512
+#define LF_SYM(name)  lf_cpu_##name##_avx512
 #define LF_CPU_FAMILY "cpu-avx512"
 #else
-#define LF_SYM(name) lf_cpu_##name##_avx512bf16
+#define LF_SYM(name)  lf_cpu_##name##_avx512bf16
 #define LF_CPU_FAMILY "cpu-avx512bf16"
 #endif
 
-#define LF_CPU_DECLARE(name)                                                                                           \
-    int LF_SYM(name)(lf_queue * q, const struct lf_k_##name *a);                                                       \
-    int LF_SYM(name##_check)(const struct lf_k_##name *a);                                                             \
+#define LF_CPU_DECLARE(name)                                                                       \
+    int LF_SYM(name)(lf_queue * q, const struct lf_k_##name *a);                                   \
+    int LF_SYM(name##_check)(const struct lf_k_##name *a);                                         \
     size_t LF_SYM(name##_work)(const struct lf_k_##name *a, int threads);
 
 extern const struct lf_kernels LF_SYM(table);

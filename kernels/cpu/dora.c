@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weight-decomposed adapters: lengths of adapted rows, and the columns of a product scaled to trained lengths. A length
- * is one thread's, and so is a column of the gradient, whose rows are added in ascending order: threads change no bit.
+ * Weight-decomposed adapters: lengths of adapted rows, and the columns of a product scaled to
+ * trained lengths. A length is one thread's, and so is a column of the gradient, whose rows are
+ * added in ascending order: threads change no bit.
  */
 #include "config.h"
 
@@ -19,21 +20,22 @@ LF_NO_WORK(dora_bwd)
 
 int LF_SYM(dora_norm_check)(const struct lf_k_dora_norm *a)
 {
-    return a->rows >= 0 && a->c > 0 && a->rank >= 0 && lf_is_float(a->w_type) ? LF_K_OK : LF_K_EINVAL;
+    return a->rows >= 0 && a->c > 0 && a->rank >= 0 && lf_is_float(a->w_type) ? LF_K_OK
+                                                                              : LF_K_EINVAL;
 }
 
 int LF_SYM(dora_fwd_check)(const struct lf_k_dora_fwd *a)
 {
-    return a->rows >= 0 && a->c > 0 && lf_is_float(a->x_type) && a->ldbase >= a->c && a->ldlora >= a->c &&
-                   a->ldy >= a->c
+    return a->rows >= 0 && a->c > 0 && lf_is_float(a->x_type) && a->ldbase >= a->c &&
+                   a->ldlora >= a->c && a->ldy >= a->c
                ? LF_K_OK
                : LF_K_EINVAL;
 }
 
 int LF_SYM(dora_bwd_check)(const struct lf_k_dora_bwd *a)
 {
-    return a->rows >= 0 && a->c > 0 && lf_is_float(a->x_type) && a->lddy >= a->c && a->ldbase >= a->c &&
-                   a->ldlora >= a->c
+    return a->rows >= 0 && a->c > 0 && lf_is_float(a->x_type) && a->lddy >= a->c &&
+                   a->ldbase >= a->c && a->ldlora >= a->c
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -62,7 +64,8 @@ int LF_SYM(dora_norm)(lf_queue *q, const struct lf_k_dora_norm *a)
                 for (int64_t j = 0; j < a->rank; j++)
                     ba = lf_v_fma(lf_v_set1(scalar(a->b, r * a->rank + j, a->w_type)),
                                   lf_get(a->a, j * a->c + c, a->w_type, n), ba);
-                const lf_v v = lf_v_fma(lf_v_set1(a->scale), ba, lf_get(a->w, r * a->c + c, a->w_type, n));
+                const lf_v v =
+                    lf_v_fma(lf_v_set1(a->scale), ba, lf_get(a->w, r * a->c + c, a->w_type, n));
                 sum = lf_v_fma(v, v, sum);
             }
             a->norm[r] = sqrtf(lf_v_hsum(sum));
@@ -94,7 +97,8 @@ int LF_SYM(dora_fwd)(lf_queue *q, const struct lf_k_dora_fwd *a)
                 if (a->m) {
                     const lf_v s = ratio(a->m, a->norm, c, n),
                                bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero();
-                    y = y + (s - lf_v_set1(1.0f)) * (base - bias) + s * lf_get(a->lora, r * a->ldlora + c, t, n);
+                    y = y + (s - lf_v_set1(1.0f)) * (base - bias) +
+                        s * lf_get(a->lora, r * a->ldlora + c, t, n);
                 }
                 if (a->rest)
                     y = y + lf_get(a->rest, r * a->ldrest + c, t, n);
@@ -113,20 +117,24 @@ int LF_SYM(dora_bwd)(lf_queue *q, const struct lf_k_dora_bwd *a)
         lf_part(a->c, 64, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t c = lo; c < hi; c += LF_VL) {
             const int64_t n = a->c - c < LF_VL ? a->c - c : LF_VL;
-            const lf_v s = ratio(a->m, a->norm, c, n), bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero(),
+            const lf_v s = ratio(a->m, a->norm, c, n),
+                       bias = a->bias ? lf_get(a->bias, c, LF_F32, n) : lf_v_zero(),
                        norm = lf_get(a->norm, c, LF_F32, n), zero = lf_v_zero();
             lf_v sum = zero;
             for (int64_t r = 0; r < a->rows; r++) {
                 const lf_v dy = lf_get(a->dy, r * a->lddy + c, t, n);
-                sum = lf_v_fma(
-                    dy, lf_get(a->base, r * a->ldbase + c, t, n) - bias + lf_get(a->lora, r * a->ldlora + c, t, n),
-                    sum);
+                sum = lf_v_fma(dy,
+                               lf_get(a->base, r * a->ldbase + c, t, n) - bias +
+                                   lf_get(a->lora, r * a->ldlora + c, t, n),
+                               sum);
                 if (a->dx)
                     lf_put(a->dx, r * a->lddx + c, t, n, s * dy);
             }
             if (a->dm) {
-                sum = lf_v_select(norm > zero, sum / lf_v_select(norm > zero, norm, lf_v_set1(1.0f)), zero);
-                lf_put(a->dm, c, LF_F32, n, a->accumulate ? lf_get(a->dm, c, LF_F32, n) + sum : sum);
+                sum = lf_v_select(norm > zero,
+                                  sum / lf_v_select(norm > zero, norm, lf_v_set1(1.0f)), zero);
+                lf_put(a->dm, c, LF_F32, n,
+                       a->accumulate ? lf_get(a->dm, c, LF_F32, n) + sum : sum);
             }
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise kernels: activations, gated units, scaled sums and casts, fill, row gather, dropout. All stream their
- * operands once; threads own contiguous ranges of rows or elements.
+ * Element-wise kernels: activations, gated units, scaled sums and casts, fill, row gather, dropout.
+ * All stream their operands once; threads own contiguous ranges of rows or elements.
  */
 #include "config.h"
 
@@ -34,13 +34,14 @@ static bool act_known(uint8_t act)
 
 int LF_SYM(act_fwd_check)(const struct lf_k_act_fwd *a)
 {
-    bool ok =
-        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) && lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) &&
+              lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 /* The activation and the type are constants of each copy, so the loop has neither branch. */
-LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, uint8_t act,
+                        uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
         const void *x = lf_at(a->x, r * a->ldx, t);
@@ -49,28 +50,29 @@ LF_INLINE void act_rows(const struct lf_k_act_fwd *a, int64_t r0, int64_t r1, ui
     }
 }
 
-#define LF_ACT_SWITCH(call)                                                                                            \
-    switch (a->act) {                                                                                                  \
-    case LF_ACT_NONE:                                                                                                  \
-        call(LF_ACT_NONE);                                                                                             \
-        break;                                                                                                         \
-    case LF_ACT_GELU:                                                                                                  \
-        call(LF_ACT_GELU);                                                                                             \
-        break;                                                                                                         \
-    case LF_ACT_GELU_TANH:                                                                                             \
-        call(LF_ACT_GELU_TANH);                                                                                        \
-        break;                                                                                                         \
-    case LF_ACT_GELU_QUICK:                                                                                            \
-        call(LF_ACT_GELU_QUICK);                                                                                       \
-        break;                                                                                                         \
-    case LF_ACT_SILU:                                                                                                  \
-        call(LF_ACT_SILU);                                                                                             \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        call(LF_ACT_RELU);                                                                                             \
-        break;                                                                                                         \
+#define LF_ACT_SWITCH(call)                                                                        \
+    switch (a->act) {                                                                              \
+    case LF_ACT_NONE:                                                                              \
+        call(LF_ACT_NONE);                                                                         \
+        break;                                                                                     \
+    case LF_ACT_GELU:                                                                              \
+        call(LF_ACT_GELU);                                                                         \
+        break;                                                                                     \
+    case LF_ACT_GELU_TANH:                                                                         \
+        call(LF_ACT_GELU_TANH);                                                                    \
+        break;                                                                                     \
+    case LF_ACT_GELU_QUICK:                                                                        \
+        call(LF_ACT_GELU_QUICK);                                                                   \
+        break;                                                                                     \
+    case LF_ACT_SILU:                                                                              \
+        call(LF_ACT_SILU);                                                                         \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(LF_ACT_RELU);                                                                         \
+        break;                                                                                     \
     }
-#define LF_TYPE_SPLIT(fn, act) (a->x_type == LF_BF16 ? fn(a, lo, hi, act, LF_BF16) : fn(a, lo, hi, act, LF_F32))
+#define LF_TYPE_SPLIT(fn, act)                                                                     \
+    (a->x_type == LF_BF16 ? fn(a, lo, hi, act, LF_BF16) : fn(a, lo, hi, act, LF_F32))
 
 int LF_SYM(act_fwd)(lf_queue *q, const struct lf_k_act_fwd *a)
 {
@@ -87,12 +89,13 @@ int LF_SYM(act_fwd)(lf_queue *q, const struct lf_k_act_fwd *a)
 
 int LF_SYM(act_bwd_check)(const struct lf_k_act_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && act_known(a->act) &&
-              lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
+              act_known(a->act) && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void act_rows_bwd(const struct lf_k_act_bwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+LF_INLINE void act_rows_bwd(const struct lf_k_act_bwd *a, int64_t r0, int64_t r1, uint8_t act,
+                            uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
         const void *x = lf_at(a->x, r * a->ldx, t), *dy = lf_at(a->dy, r * a->lddy, t);
@@ -120,17 +123,19 @@ int LF_SYM(act_bwd)(lf_queue *q, const struct lf_k_act_bwd *a)
 
 int LF_SYM(glu_fwd_check)(const struct lf_k_glu_fwd *a)
 {
-    bool ok =
-        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) && lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && act_known(a->act) &&
+              lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+LF_INLINE void glu_rows(const struct lf_k_glu_fwd *a, int64_t r0, int64_t r1, uint8_t act,
+                        uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
         const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t);
         void *y = lf_at_w(a->y, r * a->ldy, t);
-        LF_EACH_VEC(c, n, a->c) lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
+        LF_EACH_VEC(c, n, a->c)
+        lf_put(y, c, t, n, lf_act_f(act, lf_get(g, c, t, n)) * lf_get(u, c, t, n));
     }
 }
 
@@ -149,12 +154,13 @@ int LF_SYM(glu_fwd)(lf_queue *q, const struct lf_k_glu_fwd *a)
 
 int LF_SYM(glu_bwd_check)(const struct lf_k_glu_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && act_known(a->act) &&
-              lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
+              act_known(a->act) && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1, uint8_t act, uint8_t t)
+LF_INLINE void glu_rows_bwd(const struct lf_k_glu_bwd *a, int64_t r0, int64_t r1, uint8_t act,
+                            uint8_t t)
 {
     for (int64_t r = r0; r < r1; r++) {
         const void *g = lf_at(a->gate, r * a->ldx, t), *u = lf_at(a->up, r * a->ldx, t),
@@ -187,11 +193,13 @@ int LF_SYM(glu_bwd)(lf_queue *q, const struct lf_k_glu_bwd *a)
 
 int LF_SYM(axpby_check)(const struct lf_k_axpby *a)
 {
-    bool ok = a->n >= 0 && lf_is_float(a->a_type) && lf_is_float(a->b_type) && lf_is_float(a->y_type);
+    bool ok =
+        a->n >= 0 && lf_is_float(a->a_type) && lf_is_float(a->b_type) && lf_is_float(a->y_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void axpby_range(const struct lf_k_axpby *a, int64_t lo, int64_t hi, uint8_t at, uint8_t bt, uint8_t yt)
+LF_INLINE void axpby_range(const struct lf_k_axpby *a, int64_t lo, int64_t hi, uint8_t at,
+                           uint8_t bt, uint8_t yt)
 {
     const lf_v al = lf_v_set1(a->alpha), be = lf_v_set1(a->beta);
     if (!a->b) {
@@ -213,7 +221,8 @@ int LF_SYM(axpby)(lf_queue *q, const struct lf_k_axpby *a)
     {
         int64_t lo, hi;
         lf_part(a->n, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
-        switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 | (a->y_type == LF_BF16) << 2) {
+        switch ((a->a_type == LF_BF16) | (a->b_type == LF_BF16) << 1 |
+                (a->y_type == LF_BF16) << 2) {
         case 0:
             axpby_range(a, lo, hi, LF_F32, LF_F32, LF_F32);
             break;
@@ -263,7 +272,8 @@ int LF_SYM(fill)(lf_queue *q, const struct lf_k_fill *a)
 
 int LF_SYM(gather_rows_check)(const struct lf_k_gather_rows *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->x_type < LF_DTYPE_COUNT;
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->x_type < LF_DTYPE_COUNT;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -289,16 +299,16 @@ int LF_SYM(gather_rows)(lf_queue *q, const struct lf_k_gather_rows *a)
 
 int LF_SYM(dropout_check)(const struct lf_k_dropout *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type) && a->p >= 0.0f &&
-              a->p < 1.0f;
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c &&
+              lf_is_float(a->x_type) && a->p >= 0.0f && a->p < 1.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 enum { DROP_SPAN = 4 * LF_VL };
 
 /* Scales of DROP_SPAN consecutive elements, a counter for each four of them: 1/(1-p) or 0. */
-static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, uint64_t a, uint32_t b0, float p,
-                        float keep)
+static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, uint64_t a,
+                        uint32_t b0, float p, float keep)
 {
     uint32_t word[DROP_SPAN];
     lf_philox_span(word, seed, site, a, b0);
@@ -309,13 +319,15 @@ static void drop_scales(float scale[DROP_SPAN], uint64_t seed, uint32_t site, ui
     }
 }
 
-void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h, int64_t key0)
+void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h,
+                            int64_t key0)
 {
-    const uint64_t a = (uint64_t)drop->sample[row] + ((uint64_t)(uint32_t)drop->position[row] << 40);
+    const uint64_t a =
+        (uint64_t)drop->sample[row] + ((uint64_t)(uint32_t)drop->position[row] << 40);
     const float keep = 1.0f / (1.0f - drop->p);
     for (int64_t c = 0; c < ATTN_T; c += DROP_SPAN)
-        drop_scales(scale + c, drop->rec->seed, drop->site, a, ((uint32_t)h << 22) + (uint32_t)((key0 + c) / 4), drop->p,
-                    keep);
+        drop_scales(scale + c, drop->rec->seed, drop->site, a,
+                    ((uint32_t)h << 22) + (uint32_t)((key0 + c) / 4), drop->p, keep);
 }
 
 int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
@@ -329,7 +341,8 @@ int LF_SYM(dropout)(lf_queue *q, const struct lf_k_dropout *a)
         float scale[DROP_SPAN];
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
-            const void *x = lf_at(a->x, r * a->ldx, t), *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
+            const void *x = lf_at(a->x, r * a->ldx, t),
+                       *res = a->residual ? lf_at(a->residual, r * a->ldres, t) : NULL;
             void *y = lf_at_w(a->y, r * a->ldy, t);
             for (int64_t c0 = 0; c0 < a->c; c0 += DROP_SPAN) {
                 int64_t len = a->c - c0 < DROP_SPAN ? a->c - c0 : DROP_SPAN;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Token and position embeddings, and rotary positions. The embedding's backward gives each thread a range of columns of
- * both tables; it walks all rows in ascending order, so a target row is summed in one order whatever the threads.
+ * Token and position embeddings, and rotary positions. The embedding's backward gives each thread a
+ * range of columns of both tables; it walks all rows in ascending order, so a target row is summed
+ * in one order whatever the threads.
  */
 #include "config.h"
 
@@ -19,8 +20,8 @@ LF_NO_WORK(rope)
 
 int LF_SYM(embed_fwd_check)(const struct lf_k_embed_fwd *a)
 {
-    bool ok =
-        a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_is_float(a->w_type) && lf_is_float(a->y_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_is_float(a->w_type) &&
+              lf_is_float(a->y_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -32,8 +33,10 @@ int LF_SYM(embed_fwd)(lf_queue *q, const struct lf_k_embed_fwd *a)
         int64_t lo, hi;
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++) {
-            int64_t tok = a->wte ? a->token[r] : 0, pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-            bool ok = (!a->wte || (tok >= 0 && tok < a->v)) && (!a->wpe || (pos >= 0 && pos < a->max_pos));
+            int64_t tok = a->wte ? a->token[r] : 0,
+                    pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
+            bool ok = (!a->wte || (tok >= 0 && tok < a->v)) &&
+                      (!a->wpe || (pos >= 0 && pos < a->max_pos));
             LF_EACH_VEC(c, n, a->c)
             {
                 lf_v v = lf_v_set1(NAN);
@@ -107,12 +110,14 @@ int LF_SYM(embed_bwd)(lf_queue *q, const struct lf_k_embed_bwd *a)
 
 int LF_SYM(rope_check)(const struct lf_k_rope *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d && a->rot % 2 == 0 &&
-              a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d &&
+              a->rot % 2 == 0 && a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d &&
+              a->max_pos > 0 && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void rope_half(const void *x, void *y, const float *cs, const float *sn, int64_t half, lf_v sign, uint8_t t)
+LF_INLINE void rope_half(const void *x, void *y, const float *cs, const float *sn, int64_t half,
+                         lf_v sign, uint8_t t)
 {
     LF_EACH_VEC(i, n, half)
     {
@@ -124,7 +129,8 @@ LF_INLINE void rope_half(const void *x, void *y, const float *cs, const float *s
 }
 
 /* Pairs (2i, 2i+1): through a small buffer, so that the arithmetic is the same as above. */
-static void rope_pairs(const void *x, void *y, const float *cs, const float *sn, int64_t half, lf_v sign, uint8_t t)
+static void rope_pairs(const void *x, void *y, const float *cs, const float *sn, int64_t half,
+                       lf_v sign, uint8_t t)
 {
     float b[2 * LF_VL], p[LF_VL], r[LF_VL];
     LF_EACH_VEC(i, n, half)
@@ -136,7 +142,8 @@ static void rope_pairs(const void *x, void *y, const float *cs, const float *sn,
             p[j] = b[2 * j];
             r[j] = b[2 * j + 1];
         }
-        lf_v co = lf_get(cs, i, LF_F32, n), si = lf_get(sn, i, LF_F32, n) * sign, vp = lf_v_load(p), vr = lf_v_load(r);
+        lf_v co = lf_get(cs, i, LF_F32, n), si = lf_get(sn, i, LF_F32, n) * sign, vp = lf_v_load(p),
+             vr = lf_v_load(r);
         lf_v_store(p, lf_v_fma(vp, co, -(vr * si)));
         lf_v_store(r, lf_v_fma(vp, si, vr * co));
         for (int j = 0; j < LF_VL; j++) {
@@ -149,14 +156,16 @@ static void rope_pairs(const void *x, void *y, const float *cs, const float *sn,
     }
 }
 
-/* One head. A position outside the tables gives NaN: a wrong cursor must not pass for a rotation. */
+/* One head. A position outside the tables gives NaN: a wrong cursor must not pass for a
+ * rotation. */
 static void rope_head(const struct lf_k_rope *a, int64_t pos, const void *x, void *y)
 {
     const int64_t half = a->rot / 2;
     const uint8_t t = a->x_type;
     const lf_v sign = lf_v_set1(a->inverse ? -1.0f : 1.0f);
     if (y != x)
-        memcpy(lf_at_w(y, a->rot, t), lf_at(x, a->rot, t), (size_t)(a->d - a->rot) * lf_dtype_size((enum lf_dtype)t));
+        memcpy(lf_at_w(y, a->rot, t), lf_at(x, a->rot, t),
+               (size_t)(a->d - a->rot) * lf_dtype_size((enum lf_dtype)t));
     if (pos < 0 || pos >= a->max_pos) {
         LF_EACH_VEC(c, n, a->rot) lf_put(y, c, t, n, lf_v_set1(NAN));
         return;
@@ -178,7 +187,8 @@ int LF_SYM(rope)(lf_queue *q, const struct lf_k_rope *a)
         lf_part(a->rows, 1, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t r = lo; r < hi; r++)
             for (int64_t h = 0; h < a->heads; h++)
-                rope_head(a, a->position2 && h % 2 ? a->position2[r] : a->position[r], lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
+                rope_head(a, a->position2 && h % 2 ? a->position2[r] : a->position[r],
+                          lf_at(a->x, r * a->ldx + h * a->d, a->x_type),
                           lf_at_w(a->y, r * a->ldy + h * a->d, a->x_type));
     }
     return LF_K_OK;

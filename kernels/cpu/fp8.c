@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 8-bit matrices on the CPU, which has no products of them: quantising by tiles of 128 x 128, and the product as one of
- * bf16, in which every value with its scale is exact (kernels.h). It serves tests and loss curves, not speed.
+ * 8-bit matrices on the CPU, which has no products of them: quantising by tiles of 128 x 128, and
+ * the product as one of bf16, in which every value with its scale is exact (kernels.h). It serves
+ * tests and loss curves, not speed.
  */
 #include "config.h"
 
@@ -29,13 +30,15 @@ static void scale_of(uint32_t most, uint8_t type, float *up, float *s)
     const uint32_t a = most < LEAST ? LEAST : most;
     const int top = type == LF_E4M3 ? 8 : 15; /* the largest value is 1.75 2^top */
     const int e = top + 127 - (int)(a >> 23) - ((a & 0x7fffffu) > 0x600000u ? 1 : 0);
-    *up = most >= 0x7f800000u ? lf_f32_of_bits(0x7fc00000u) : lf_f32_of_bits((uint32_t)(127 + e) << 23);
+    *up = most >= 0x7f800000u ? lf_f32_of_bits(0x7fc00000u)
+                              : lf_f32_of_bits((uint32_t)(127 + e) << 23);
     *s = most >= 0x7f800000u ? *up : lf_f32_of_bits((uint32_t)(127 - e) << 23);
 }
 
 static float value(const void *x, int64_t i, uint8_t type)
 {
-    return type == LF_F32 ? ((const float *)x)[i] : lf_f32_of_bits((uint32_t)((const uint16_t *)x)[i] << 16);
+    return type == LF_F32 ? ((const float *)x)[i]
+                          : lf_f32_of_bits((uint32_t)((const uint16_t *)x)[i] << 16);
 }
 
 /* Largest magnitude as bits, which order as numbers do, NaN above all. */
@@ -48,7 +51,9 @@ static uint32_t larger(uint32_t most, float x)
 static uint32_t largest(lf_queue *q, const struct lf_k_quantise *a)
 {
     uint32_t most = 0;
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->cols * 4)) reduction(max : most)
+#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->cols * 4))           \
+    reduction(max                                                                                  \
+              : most)
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t c = 0; c < a->cols; c++)
             most = larger(most, value(a->x, r * a->ldx + c, a->x_type));
@@ -137,8 +142,8 @@ static void one_tile(const struct lf_k_quantise *a, struct tile *t, float up)
 
 int LF_SYM(quantise_check)(const struct lf_k_quantise *a)
 {
-    return a->rows >= 0 && a->cols > 0 && a->ldx >= a->cols && lf_is_float(a->x_type) && a->scaling <= LF_FP8_BLK128 &&
-                   (a->q_type == LF_E4M3 || a->q_type == LF_E5M2)
+    return a->rows >= 0 && a->cols > 0 && a->ldx >= a->cols && lf_is_float(a->x_type) &&
+                   a->scaling <= LF_FP8_BLK128 && (a->q_type == LF_E4M3 || a->q_type == LF_E5M2)
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -189,23 +194,27 @@ size_t LF_SYM(gemm_fp8_work)(const struct lf_k_gemm_fp8 *a, int threads)
 
 static bool types_fit(const struct lf_k_gemm_fp8 *a)
 {
-    const bool known = (a->a_type == LF_E4M3 || a->a_type == LF_E5M2) && (a->b_type == LF_E4M3 || a->b_type == LF_E5M2);
+    const bool known = (a->a_type == LF_E4M3 || a->a_type == LF_E5M2) &&
+                       (a->b_type == LF_E4M3 || a->b_type == LF_E5M2);
     const int s = a->a_scaling, z = a->b_scaling;
-    return known && (a->a_type == LF_E4M3 || a->b_type == LF_E4M3) && s <= LF_FP8_BLK128 && z <= LF_FP8_BLK128 &&
-           (s == LF_FP8_TENSOR) == (z == LF_FP8_TENSOR) && (s != LF_FP8_BLK128 || z != LF_FP8_BLK128);
+    return known && (a->a_type == LF_E4M3 || a->b_type == LF_E4M3) && s <= LF_FP8_BLK128 &&
+           z <= LF_FP8_BLK128 && (s == LF_FP8_TENSOR) == (z == LF_FP8_TENSOR) &&
+           (s != LF_FP8_BLK128 || z != LF_FP8_BLK128);
 }
 
 int LF_SYM(gemm_fp8_check)(const struct lf_k_gemm_fp8 *a)
 {
     const struct lf_k_gemm g = wide_gemm(a);
     const int64_t grain = a->a_scaling == LF_FP8_TENSOR ? 16 : B;
-    const bool shape = g.m % grain == 0 && g.n % grain == 0 && g.k % grain == 0 && g.lda == g.k && g.ldb == g.k;
-    return types_fit(a) && shape && !g.ta && g.tb && g.mode == LF_FAST ? LF_SYM(gemm_check)(&g) : LF_K_EINVAL;
+    const bool shape =
+        g.m % grain == 0 && g.n % grain == 0 && g.k % grain == 0 && g.lda == g.k && g.ldb == g.k;
+    return types_fit(a) && shape && !g.ta && g.tb && g.mode == LF_FAST ? LF_SYM(gemm_check)(&g)
+                                                                       : LF_K_EINVAL;
 }
 
 /* Values with their scales, as bf16. */
-static void widen(lf_queue *q, uint16_t *w, const void *from, const float *scale, int64_t rows, int64_t k, uint8_t type,
-                  uint8_t scaling)
+static void widen(lf_queue *q, uint16_t *w, const void *from, const float *scale, int64_t rows,
+                  int64_t k, uint8_t type, uint8_t scaling)
 {
     const uint8_t *b = from;
     const int64_t pitch = (blocks(k) + 3) / 4 * 4;

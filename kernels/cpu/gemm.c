@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrix product's driver: how C is cut into tasks, who packs what, and in which order tiles are computed. The numeric
- * contract (K tree) is in gemm_int.h; nothing here may change the chain of an element.
+ * The matrix product's driver: how C is cut into tasks, who packs what, and in which order tiles
+ * are computed. The numeric contract (K tree) is in gemm_int.h; nothing here may change the chain
+ * of an element.
  *
- * Order. Rows are cut into super-blocks, K into groups of chunks, so that packed A of one (super-block, group) fits its share of L3;
- * all threads pack it together. Then tasks (column block x row block) are taken by whichever thread is free: it packs its column
- * block of B, one chunk at a time, into its own L2-sized buffer and runs down its row panels. Small M is the same path: packed A
- * is tiny, and a task streams its columns of B once.
+ * Order. Rows are cut into super-blocks, K into groups of chunks, so that packed A of one
+ * (super-block, group) fits its share of L3; all threads pack it together. Then tasks (column block
+ * x row block) are taken by whichever thread is free: it packs its column block of B, one chunk at
+ * a time, into its own L2-sized buffer and runs down its row panels. Small M is the same path:
+ * packed A is tiny, and a task streams its columns of B once.
  *
- * Partial sums between chunks live in C, or in f32 scratch when C is bf16 or when the residual may be C itself.
+ * Partial sums between chunks live in C, or in f32 scratch when C is bf16 or when the residual may
+ * be C itself.
  */
 #include "config.h"
 
@@ -22,29 +25,38 @@
 LF_CPU_DECLARE(gemm)
 
 enum {
-    ROWS_MAX = 1536,            /* rows of a super-block */
-    SCRATCH_COLS = 4096,        /* columns at a time when scratch is needed */
-    A_BUDGET = 16 << 20,        /* bytes of packed A */
-    B_BUDGET = 512 << 10,       /* bytes of packed B per thread: half of a 1 MiB L2 */
-    FEW_ROWS = 2 * LF_MR,       /* up to here reading B is what takes the time */
+    ROWS_MAX = 1536,      /* rows of a super-block */
+    SCRATCH_COLS = 4096,  /* columns at a time when scratch is needed */
+    A_BUDGET = 16 << 20,  /* bytes of packed A */
+    B_BUDGET = 512 << 10, /* bytes of packed B per thread: half of a 1 MiB L2 */
+    FEW_ROWS = 2 * LF_MR, /* up to here reading B is what takes the time */
     STREAM_PANELS = 24,
     ALIGN = 64
 };
 
 struct cut {
     enum lf_unit unit;
-    int epu;                    /* elements per unit */
+    int epu; /* elements per unit */
     int64_t units, chunk, chunks;
-    int64_t rows, cols;         /* of a super-block */
-    int64_t group;              /* chunks per group */
-    int64_t b_panels;           /* panels of B packed at a time */
-    int64_t task_panels;        /* most panels of columns in a task */
+    int64_t rows, cols;  /* of a super-block */
+    int64_t group;       /* chunks per group */
+    int64_t b_panels;    /* panels of B packed at a time */
+    int64_t task_panels; /* most panels of columns in a task */
     size_t a_bytes, b_bytes, tile_bytes, scratch_bytes;
 };
 
-LF_INLINE int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-LF_INLINE int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+LF_INLINE int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+LF_INLINE int64_t div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+LF_INLINE size_t aligned(size_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 static bool plain_store(const struct lf_k_gemm *g)
 {
@@ -85,26 +97,36 @@ size_t LF_SYM(gemm_work)(const struct lf_k_gemm *g, int threads)
 
 size_t LF_SYM(gemm_work_most)(const struct lf_k_gemm *g, int threads)
 {
-    const int64_t units = lf_units(g->k, lf_unit_of(g->ab_type)), chunks = div_up(units, LF_K_CHUNK_MAX) + 1;
-    const int64_t panel = LF_K_CHUNK_MAX * 4, b = max64(B_BUDGET, LF_NR * panel), rows = min64(g->m, ROWS_MAX + LF_MR);
+    const int64_t units = lf_units(g->k, lf_unit_of(g->ab_type)),
+                  chunks = div_up(units, LF_K_CHUNK_MAX) + 1;
+    const int64_t panel = LF_K_CHUNK_MAX * 4, b = max64(B_BUDGET, LF_NR * panel),
+                  rows = min64(g->m, ROWS_MAX + LF_MR);
     const int64_t a = min64(rows * (units + 16 * chunks) * 4, max64(A_BUDGET, rows * panel));
-    const size_t scratch = g->c_type == LF_F32 && !g->residual ? 0 : aligned((size_t)(rows * min64(g->n, SCRATCH_COLS)) * sizeof(float));
-    return ALIGN + aligned((size_t)a) + scratch + (size_t)threads * (aligned((size_t)b) + aligned(LF_MR * LF_NR * sizeof(float)));
+    const size_t scratch =
+        g->c_type == LF_F32 && !g->residual
+            ? 0
+            : aligned((size_t)(rows * min64(g->n, SCRATCH_COLS)) * sizeof(float));
+    return ALIGN + aligned((size_t)a) + scratch +
+           (size_t)threads * (aligned((size_t)b) + aligned(LF_MR * LF_NR * sizeof(float)));
 }
 
 int LF_SYM(gemm_check)(const struct lf_k_gemm *g)
 {
-    bool types = (g->ab_type == LF_F32 || g->ab_type == LF_BF16) && (g->c_type == LF_F32 || g->c_type == LF_BF16) &&
-                 (!g->bias || g->bias_type == LF_F32 || g->bias_type == LF_BF16) && g->act <= LF_ACT_RELU;
-    bool sizes = g->m >= 0 && g->n > 0 && g->k > 0 && g->lda >= (g->ta ? g->m : g->k) && g->ldc >= g->n &&
-                 (g->b_packed || g->ldb >= (g->tb ? g->k : g->n)) && (!g->pre || g->ldpre >= g->n) &&
-                 (!g->residual || g->ldres >= g->n);
+    bool types = (g->ab_type == LF_F32 || g->ab_type == LF_BF16) &&
+                 (g->c_type == LF_F32 || g->c_type == LF_BF16) &&
+                 (!g->bias || g->bias_type == LF_F32 || g->bias_type == LF_BF16) &&
+                 g->act <= LF_ACT_RELU;
+    bool sizes = g->m >= 0 && g->n > 0 && g->k > 0 && g->lda >= (g->ta ? g->m : g->k) &&
+                 g->ldc >= g->n && (g->b_packed || g->ldb >= (g->tb ? g->k : g->n)) &&
+                 (!g->pre || g->ldpre >= g->n) && (!g->residual || g->ldres >= g->n);
     return types && sizes && (!g->accumulate || plain_store(g)) ? LF_K_OK : LF_K_EINVAL;
 }
 
-/* How a (rows x cols) block is cut into tasks of `cp` panels of columns and `rp` panels of rows. The estimate counts multiply-adds of
- * whole rounds of all threads, plus what packing B again for each row block costs (about 8 panels' rows). */
-static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max, int threads, int64_t *cp, int64_t *rp)
+/* How a (rows x cols) block is cut into tasks of `cp` panels of columns and `rp` panels of rows.
+ * The estimate counts multiply-adds of whole rounds of all threads, plus what packing B again for
+ * each row block costs (about 8 panels' rows). */
+static void choose_tasks(int64_t row_panels, int64_t col_panels, int64_t cp_max, int threads,
+                         int64_t *cp, int64_t *rp)
 {
     const int64_t pack_cost = 1;
     double best = 0;
@@ -132,15 +154,18 @@ struct job {
     const struct lf_k_gemm *g;
     struct cut c;
     struct lf_operand a, b;
-    uint32_t *pa;               /* packed A of the current super-block and group */
+    uint32_t *pa; /* packed A of the current super-block and group */
     float *scratch;
-    unsigned char *private;     /* per thread: packed B, tile */
-    int64_t m0, m1, n0, n1;     /* current super-block */
-    int64_t g0, g1;             /* current chunks */
-    int64_t cp, rp;             /* panels per task */
+    unsigned char *private; /* per thread: packed B, tile */
+    int64_t m0, m1, n0, n1; /* current super-block */
+    int64_t g0, g1;         /* current chunks */
+    int64_t cp, rp;         /* panels per task */
 };
 
-LF_INLINE int64_t chunk_units(const struct cut *c, int64_t i) { return min64(c->chunk, c->units - i * c->chunk); }
+LF_INLINE int64_t chunk_units(const struct cut *c, int64_t i)
+{
+    return min64(c->chunk, c->units - i * c->chunk);
+}
 
 /* Word offset of (chunk, panel of rows) in packed A. */
 LF_INLINE int64_t a_offset(const struct job *j, int64_t chunk, int64_t panel)
@@ -152,7 +177,8 @@ LF_INLINE int64_t a_offset(const struct job *j, int64_t chunk, int64_t panel)
 static void pack_a(const struct job *j, int64_t chunk, int64_t p0, int64_t p1)
 {
     int64_t l0 = j->m0 + p0 * LF_MR, l1 = min64(j->m0 + p1 * LF_MR, j->m1);
-    int64_t k0 = chunk * j->c.chunk * j->c.epu, kn = min64(j->g->k - k0, chunk_units(&j->c, chunk) * j->c.epu);
+    int64_t k0 = chunk * j->c.chunk * j->c.epu,
+            kn = min64(j->g->k - k0, chunk_units(&j->c, chunk) * j->c.epu);
     LF_SYM(pack)(j->pa + a_offset(j, chunk, p0), &j->a, l0, l1 - l0, LF_MR, true, k0, kn);
 }
 
@@ -162,11 +188,13 @@ LF_INLINE bool widen_in_micro(const struct job *j)
     return j->g->b_packed && j->c.unit == LF_UNIT_BF16_AS_F32 && j->g->m <= FEW_ROWS;
 }
 
-/* Panels [p0, p1) of B for one chunk: packed into buf, or found (or widened) in what the caller packed. */
+/* Panels [p0, p1) of B for one chunk: packed into buf, or found (or widened) in what the caller
+ * packed. */
 static const void *get_b(const struct job *j, int64_t chunk, int64_t p0, int64_t p1, uint32_t *buf)
 {
     const struct lf_k_gemm *g = j->g;
-    int64_t units = chunk_units(&j->c, chunk), panels = div_up(g->n, LF_NR), k0 = chunk * j->c.chunk;
+    int64_t units = chunk_units(&j->c, chunk), panels = div_up(g->n, LF_NR),
+            k0 = chunk * j->c.chunk;
     int64_t at = (k0 * panels + p0 * units) * LF_NR;
     if (g->b_packed && j->c.unit != LF_UNIT_BF16_AS_F32)
         return (const uint32_t *)g->b_packed + at;
@@ -192,7 +220,8 @@ static void tile_add(float *t, const float *part, int64_t ld, int m, int n)
     for (int i = 0; i < m; i++)
         for (int v = 0; v < n; v += LF_VL) {
             int w = n - v < LF_VL ? n - v : LF_VL;
-            lf_v_store(t + i * LF_NR + v, lf_v_load_n(part + i * ld + v, w) + lf_v_load(t + i * LF_NR + v));
+            lf_v_store(t + i * LF_NR + v,
+                       lf_v_load_n(part + i * ld + v, w) + lf_v_load(t + i * LF_NR + v));
         }
 }
 
@@ -200,7 +229,8 @@ static void tile_put(float *part, int64_t ld, const float *t, int m, int n)
 {
     for (int i = 0; i < m; i++)
         for (int v = 0; v < n; v += LF_VL)
-            lf_v_store_n(part + i * ld + v, lf_v_load(t + i * LF_NR + v), n - v < LF_VL ? n - v : LF_VL);
+            lf_v_store_n(part + i * ld + v, lf_v_load(t + i * LF_NR + v),
+                         n - v < LF_VL ? n - v : LF_VL);
 }
 
 /* Where the partial sums of C(row, col) live, NULL when a single chunk goes straight to bf16. */
@@ -213,7 +243,8 @@ LF_INLINE float *part_of(const struct job *j, int64_t row, int64_t col, int64_t 
 }
 
 /* A tile of one chunk's sums: onto the partial sums, or on to C. */
-static void finish_tile(const struct job *j, int64_t ch, float *tile, int64_t row, int64_t col, int m, int n)
+static void finish_tile(const struct job *j, int64_t ch, float *tile, int64_t row, int64_t col,
+                        int m, int n)
 {
     int64_t ld;
     float *part = part_of(j, row, col, &ld);
@@ -225,8 +256,10 @@ static void finish_tile(const struct job *j, int64_t ch, float *tile, int64_t ro
         tile_put(part, ld, tile, m, n);
 }
 
-/* One chunk of column panels [p0, p1), packed at b, by row panels [r0, r1) of the current super-block. */
-static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0, int64_t p1, int64_t r0, int64_t r1, float *tile)
+/* One chunk of column panels [p0, p1), packed at b, by row panels [r0, r1) of the current
+ * super-block. */
+static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0, int64_t p1,
+                      int64_t r0, int64_t r1, float *tile)
 {
     const struct lf_k_gemm *g = j->g;
     const bool simple = plain_store(g), add = ch > 0 || g->accumulate, last = ch == j->c.chunks - 1;
@@ -244,7 +277,8 @@ static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0
         for (int64_t p = p0; p < p1; p++) {
             const int64_t col = p * LF_NR;
             const int n = (int)min64(LF_NR, g->n - col);
-            const void *next = p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
+            const void *next =
+                p == p0 ? a + m * units : NULL; /* the next row panel follows in memory */
             const void *bp = (const char *)b + (p - p0) * units * LF_NR * b_bytes;
             int64_t ld;
             float *part = part_of(j, row, col, &ld);
@@ -261,7 +295,8 @@ static void run_block(const struct job *j, int64_t ch, const void *b, int64_t p0
 /* One chunk of one column panel for a single narrow row panel, straight from unpacked weights. */
 static void run_stream(const struct job *j, int64_t ch, int64_t p, float *tile)
 {
-    const int64_t l0 = p * LF_NR, k0 = ch * j->c.chunk * j->c.epu, kn = min64(j->g->k - k0, chunk_units(&j->c, ch) * j->c.epu);
+    const int64_t l0 = p * LF_NR, k0 = ch * j->c.chunk * j->c.epu,
+                  kn = min64(j->g->k - k0, chunk_units(&j->c, ch) * j->c.epu);
     const int n = (int)min64(LF_NR, j->g->n - l0), m = (int)(j->m1 - j->m0);
     LF_SYM(stream_in)(&j->b, l0, n, k0, kn);
     LF_SYM(stream_tile)(&j->b, m, j->pa + a_offset(j, ch, 0), l0, n, k0, kn, tile);
@@ -269,7 +304,8 @@ static void run_stream(const struct job *j, int64_t ch, int64_t p, float *tile)
 }
 
 /* Column panels [p0, p1) by row panels [r0, r1): all chunks of the group. */
-static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1, uint32_t *buf, float *tile)
+static void run_task(const struct job *j, int64_t p0, int64_t p1, int64_t r0, int64_t r1,
+                     uint32_t *buf, float *tile)
 {
     if (j->m1 - j->m0 <= LF_STREAM_ROWS && !j->g->b_packed && j->b.k_fast) {
         for (int64_t p = p0; p < p1; p++)
@@ -300,8 +336,8 @@ static void run_group(const struct job *j, int thread)
 #pragma omp for schedule(dynamic, 1)
     for (int64_t t = 0; t < col_blocks * row_blocks; t++) {
         int64_t p0 = col0 + t % col_blocks * j->cp, r0 = t / col_blocks * j->rp;
-        run_task(j, p0, min64(p0 + j->cp, col1), r0, min64(r0 + j->rp, rows), (uint32_t *)(void *)mine,
-                 (float *)(void *)(mine + j->c.b_bytes));
+        run_task(j, p0, min64(p0 + j->cp, col1), r0, min64(r0 + j->rp, rows),
+                 (uint32_t *)(void *)mine, (float *)(void *)(mine + j->c.b_bytes));
     }
 }
 
@@ -312,7 +348,8 @@ static void run_supers(struct job *j, int threads)
         j->n1 = min64(j->n0 + j->c.cols, g->n);
         for (j->m0 = 0; j->m0 < g->m; j->m0 = j->m1) {
             j->m1 = min64(j->m0 + j->c.rows, g->m);
-            choose_tasks(div_up(j->m1 - j->m0, LF_MR), div_up(j->n1 - j->n0, LF_NR), j->c.task_panels, threads, &j->cp, &j->rp);
+            choose_tasks(div_up(j->m1 - j->m0, LF_MR), div_up(j->n1 - j->n0, LF_NR),
+                         j->c.task_panels, threads, &j->cp, &j->rp);
             for (j->g0 = 0; j->g0 < j->c.chunks; j->g0 = j->g1) {
                 j->g1 = min64(j->g0 + j->c.group, j->c.chunks);
 #pragma omp parallel num_threads(threads)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Column sums (bias gradients). Tree over rows: each block of 64 rows is one ascending chain from 0, block sums are added ascending to
- * 0 or, accumulating, to what is there. Threads own columns, so their number changes nothing.
+ * Column sums (bias gradients). Tree over rows: each block of 64 rows is one ascending chain from
+ * 0, block sums are added ascending to 0 or, accumulating, to what is there. Threads own columns,
+ * so their number changes nothing.
  */
 #include "config.h"
 
@@ -15,7 +16,8 @@ enum { ROW_BLOCK = 64, VECS = 4 };
 
 int LF_SYM(colsum_check)(const struct lf_k_colsum *a)
 {
-    return a->rows >= 0 && a->n > 0 && a->ld >= a->n && lf_is_float(a->dy_type) ? LF_K_OK : LF_K_EINVAL;
+    return a->rows >= 0 && a->n > 0 && a->ld >= a->n && lf_is_float(a->dy_type) ? LF_K_OK
+                                                                                : LF_K_EINVAL;
 }
 
 LF_NO_WORK(colsum)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a matrix product's tile: product, + bias, rounded to c_type where something follows that the backward pass must
- * see (pre, act), act, + residual, rounded once, stored. Element by element, so the position in the tile changes nothing.
+ * The end of a matrix product's tile: product, + bias, rounded to c_type where something follows
+ * that the backward pass must see (pre, act), act, + residual, rounded once, stored. Element by
+ * element, so the position in the tile changes nothing.
  */
 #include "config.h"
 
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/ops.h"
 
-LF_INLINE void epilogue_rows(const struct lf_k_gemm *g, const float *t, int64_t row, int64_t col, int m, int n, const uint8_t ct,
-                             const uint8_t act)
+LF_INLINE void epilogue_rows(const struct lf_k_gemm *g, const float *t, int64_t row, int64_t col,
+                             int m, int n, const uint8_t ct, const uint8_t act)
 {
     for (int i = 0; i < m; i++)
         for (int v = 0; v < n; v += LF_VL) {
@@ -28,15 +29,16 @@ LF_INLINE void epilogue_rows(const struct lf_k_gemm *g, const float *t, int64_t 
         }
 }
 
-#define CASE(a)                                                                                                        \
-    case a:                                                                                                            \
-        if (g->c_type == LF_BF16)                                                                                      \
-            epilogue_rows(g, t, row, col, m, n, LF_BF16, a);                                                           \
-        else                                                                                                           \
-            epilogue_rows(g, t, row, col, m, n, LF_F32, a);                                                            \
+#define CASE(a)                                                                                    \
+    case a:                                                                                        \
+        if (g->c_type == LF_BF16)                                                                  \
+            epilogue_rows(g, t, row, col, m, n, LF_BF16, a);                                       \
+        else                                                                                       \
+            epilogue_rows(g, t, row, col, m, n, LF_F32, a);                                        \
         break;
 
-void LF_SYM(epilogue)(const struct lf_k_gemm *g, const float *t, int64_t row, int64_t col, int m, int n)
+void LF_SYM(epilogue)(const struct lf_k_gemm *g, const float *t, int64_t row, int64_t col, int m,
+                      int n)
 {
     switch (g->act) {
         CASE(LF_ACT_NONE)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Grouped matrix products (experts): tasks over (group, block of rows, block of columns), each a gemm by the thread that takes it
- * with packing buffers of its own. Sizes of groups are known when it runs only, so tasks are handed out by a counter; a group
- * that got most rows is cut like the others. How it is cut enters no element's chain (gemm_int.h).
+ * Grouped matrix products (experts): tasks over (group, block of rows, block of columns), each a
+ * gemm by the thread that takes it with packing buffers of its own. Sizes of groups are known when
+ * it runs only, so tasks are handed out by a counter; a group that got most rows is cut like the
+ * others. How it is cut enters no element's chain (gemm_int.h).
  */
 #include "config.h"
 
@@ -17,11 +18,12 @@ LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(grouped_gemm)
 
 enum {
-    ROWS = 256 / LF_MR * LF_MR,   /* of a task at most: B is packed once for so many */
+    ROWS = 256 / LF_MR * LF_MR, /* of a task at most: B is packed once for so many */
     ROWS_LEAST = 4 * LF_MR,
-    A_BYTES = 8 << 20,            /* packed A of a task */
-    COLS = 512, COLS_LEAST = 128, /* of a task: packing A costs so little beside them */
-    TASKS_EACH = 4                /* per thread, so that the last ones end together */
+    A_BYTES = 8 << 20, /* packed A of a task */
+    COLS = 512,
+    COLS_LEAST = 128, /* of a task: packing A costs so little beside them */
+    TASKS_EACH = 4    /* per thread, so that the last ones end together */
 };
 
 struct cut {
@@ -30,11 +32,18 @@ struct cut {
     size_t work;                  /* of a thread */
 };
 
-LF_INLINE int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+LF_INLINE int64_t div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
 
 static struct lf_k_gemm task_shape(const struct lf_k_grouped_gemm *a, const struct cut *c)
 {
-    struct lf_k_gemm g = {.n = c->cols, .ab_type = a->ab_type, .c_type = a->c_type, .bias_type = LF_F32, .mode = LF_INVARIANT};
+    struct lf_k_gemm g = {.n = c->cols,
+                          .ab_type = a->ab_type,
+                          .c_type = a->c_type,
+                          .bias_type = LF_F32,
+                          .mode = LF_INVARIANT};
     g.m = min64(c->rows, a->dw ? a->n : a->m);
     g.k = a->dw ? a->m : a->k;
     g.residual = a->residual;
@@ -58,12 +67,17 @@ static struct cut cut_of(const struct lf_k_grouped_gemm *a, int threads)
     return c;
 }
 
-size_t LF_SYM(grouped_gemm_work)(const struct lf_k_grouped_gemm *a, int threads) { return (size_t)threads * cut_of(a, threads).work; }
+size_t LF_SYM(grouped_gemm_work)(const struct lf_k_grouped_gemm *a, int threads)
+{
+    return (size_t)threads * cut_of(a, threads).work;
+}
 
 int LF_SYM(grouped_gemm_check)(const struct lf_k_grouped_gemm *a)
 {
-    bool types = (a->ab_type == LF_F32 || a->ab_type == LF_BF16) && (a->c_type == LF_F32 || a->c_type == LF_BF16);
-    bool sizes = a->m >= 0 && a->n > 0 && a->k > 0 && a->groups > 0 && (!a->residual || a->ldres >= a->n);
+    bool types = (a->ab_type == LF_F32 || a->ab_type == LF_BF16) &&
+                 (a->c_type == LF_F32 || a->c_type == LF_BF16);
+    bool sizes =
+        a->m >= 0 && a->n > 0 && a->k > 0 && a->groups > 0 && (!a->residual || a->ldres >= a->n);
     if (a->dw)
         sizes = sizes && a->lda >= a->n && a->ldb >= a->k && a->c_type == LF_F32 && !a->residual;
     else
@@ -71,10 +85,14 @@ int LF_SYM(grouped_gemm_check)(const struct lf_k_grouped_gemm *a)
     return types && sizes ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE const void *at(const void *p, int64_t i, uint8_t type) { return p ? (const char *)p + i * (type == LF_BF16 ? 2 : 4) : NULL; }
+LF_INLINE const void *at(const void *p, int64_t i, uint8_t type)
+{
+    return p ? (const char *)p + i * (type == LF_BF16 ? 2 : 4) : NULL;
+}
 
 /* Rows r of the group's block, columns c. */
-static int task_rows(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf_k_gemm g, int64_t group, int64_t row, int64_t col)
+static int task_rows(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf_k_gemm g,
+                     int64_t group, int64_t row, int64_t col)
 {
     g.lda = a->lda;
     g.ldb = a->tb ? a->k : a->n;
@@ -88,7 +106,8 @@ static int task_rows(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf
     return LF_SYM(gemm)(one, &g);
 }
 
-static int task_dw(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf_k_gemm g, int64_t group, int64_t row, int64_t col)
+static int task_dw(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf_k_gemm g,
+                   int64_t group, int64_t row, int64_t col)
 {
     const int64_t r0 = a->offsets[group];
     float *c = (float *)a->c + (group * a->n + row) * a->k + col;
@@ -110,7 +129,8 @@ static int task_dw(lf_queue *one, const struct lf_k_grouped_gemm *a, struct lf_k
 }
 
 /* Task t, counted from the group's first: (rows from `row`, columns from `col`). */
-static int run_task(lf_queue *one, const struct lf_k_grouped_gemm *a, const struct cut *c, int64_t group, int64_t t, void *work)
+static int run_task(lf_queue *one, const struct lf_k_grouped_gemm *a, const struct cut *c,
+                    int64_t group, int64_t t, void *work)
 {
     const int64_t first = a->dw ? 0 : a->offsets[group], end = a->dw ? a->n : a->offsets[group + 1];
     const int64_t row = first + t / c->col_blocks * c->rows, col = t % c->col_blocks * c->cols;
@@ -124,7 +144,8 @@ static int run_task(lf_queue *one, const struct lf_k_grouped_gemm *a, const stru
 
 static int64_t tasks_of(const struct lf_k_grouped_gemm *a, const struct cut *c, int64_t group)
 {
-    return div_up(a->dw ? a->n : (int64_t)a->offsets[group + 1] - a->offsets[group], c->rows) * c->col_blocks;
+    return div_up(a->dw ? a->n : (int64_t)a->offsets[group + 1] - a->offsets[group], c->rows) *
+           c->col_blocks;
 }
 
 int LF_SYM(grouped_gemm)(lf_queue *q, const struct lf_k_grouped_gemm *a)

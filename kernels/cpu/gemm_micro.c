@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Micro kernels: LF_MR or fewer rows by LF_NR columns held in registers over one chunk of K. One function per row count, so that
- * a narrow tile costs what its rows cost; every element is the same ascending chain whichever function computes it.
+ * Micro kernels: LF_MR or fewer rows by LF_NR columns held in registers over one chunk of K. One
+ * function per row count, so that a narrow tile costs what its rows cost; every element is the same
+ * ascending chain whichever function computes it.
  */
 #include "config.h"
 
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/gemm_units.h"
 
-/* Up to 6 rows the loads of B run far enough ahead by themselves and the hardware prefetcher streams: asking for lines only takes its
- * place (measured: -25 % at 4 rows). With more rows multiply-adds fill the window, so lines are asked for early from memory into L2
- * and once more, shortly before their use, into L1. */
+/* Up to 6 rows the loads of B run far enough ahead by themselves and the hardware prefetcher
+ * streams: asking for lines only takes its place (measured: -25 % at 4 rows). With more rows
+ * multiply-adds fill the window, so lines are asked for early from memory into L2 and once more,
+ * shortly before their use, into L1. */
 LF_INLINE void prefetch_b(const int m, const char *p, const int64_t b_step)
 {
     if (LF_VL == 16 && m <= 6)
@@ -25,11 +27,12 @@ LF_INLINE void prefetch_b(const int m, const char *p, const int64_t b_step)
         __builtin_prefetch(p + 8 * b_step, 0, 3);
 }
 
-/* kind: F32 units, PAIR units, or WIDE: f32 times bf16 elements of B that are widened as they are read. */
+/* kind: F32 units, PAIR units, or WIDE: f32 times bf16 elements of B that are widened as they are
+ * read. */
 enum kind { F32, PAIR, WIDE };
 
-LF_INLINE void micro(const int m, const enum kind kind, int64_t units, const uint32_t *a0, const void *b0, float *c, int64_t ldc,
-                     bool add, const void *next)
+LF_INLINE void micro(const int m, const enum kind kind, int64_t units, const uint32_t *a0,
+                     const void *b0, float *c, int64_t ldc, bool add, const void *next)
 {
     const char *far = next ? next : a0;
     const int64_t b_step = LF_NR * (kind == WIDE ? 2 : 4);
@@ -71,24 +74,26 @@ LF_INLINE void micro(const int m, const enum kind kind, int64_t units, const uin
     }
 }
 
-#define MICRO(type, pair, m)                                                                                           \
-    static void type##_##m(int64_t units, const uint32_t *a, const void *b, float *c, int64_t ldc, bool add,        \
-                         const void *next)                                                                             \
-    {                                                                                                                  \
-        micro(m, pair, units, a, b, c, ldc, add, next);                                                                      \
+#define MICRO(type, pair, m)                                                                       \
+    static void type##_##m(int64_t units, const uint32_t *a, const void *b, float *c, int64_t ldc, \
+                           bool add, const void *next)                                             \
+    {                                                                                              \
+        micro(m, pair, units, a, b, c, ldc, add, next);                                            \
     }
 #define ENTRY(type, pair, m) [m] = type##_##m,
+/* clang-format off */
 #if LF_MR == 14
-#define EACH(X, type, pair)                                                                                            \
-    X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4) X(type, pair, 5) X(type, pair, 6)              \
-    X(type, pair, 7) X(type, pair, 8) X(type, pair, 9) X(type, pair, 10) X(type, pair, 11) X(type, pair, 12)           \
-    X(type, pair, 13) X(type, pair, 14)
+#define EACH(X, t, p)                                                      \
+    X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4) X(t, p, 5) X(t, p, 6)      \
+    X(t, p, 7) X(t, p, 8) X(t, p, 9) X(t, p, 10) X(t, p, 11) X(t, p, 12)   \
+    X(t, p, 13) X(t, p, 14)
 #elif LF_MR == 6
-#define EACH(X, type, pair)                                                                                            \
-    X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4) X(type, pair, 5) X(type, pair, 6)
+#define EACH(X, t, p)                                                      \
+    X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4) X(t, p, 5) X(t, p, 6)
 #else
-#define EACH(X, type, pair) X(type, pair, 1) X(type, pair, 2) X(type, pair, 3) X(type, pair, 4)
+#define EACH(X, t, p) X(t, p, 1) X(t, p, 2) X(t, p, 3) X(t, p, 4)
 #endif
+/* clang-format on */
 
 EACH(MICRO, f32, F32)
 lf_micro *const LF_SYM(micro_f32)[LF_MR + 1] = {EACH(ENTRY, f32, F32)};

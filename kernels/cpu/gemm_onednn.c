@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one file that knows oneDNN's C API, 2.6 to 3.x (3.0 made memory descriptors opaque and dropped operation descriptors).
- * Scratch memory is the caller's; primitives are kept per shape in the queue.
+ * The one file that knows oneDNN's C API, 2.6 to 3.x (3.0 made memory descriptors opaque and
+ * dropped operation descriptors). Scratch memory is the caller's; primitives are kept per shape in
+ * the queue.
  */
 #include "config.h"
 
@@ -40,17 +41,25 @@ struct lf_onednn {
     struct lf_onednn_prim *prims;
 };
 
-static dnnl_data_type_t type_of(uint8_t t) { return t == LF_BF16 ? dnnl_bf16 : dnnl_f32; }
+static dnnl_data_type_t type_of(uint8_t t)
+{
+    return t == LF_BF16 ? dnnl_bf16 : dnnl_f32;
+}
 
 /* rows x cols at distance ld, or its transpose. */
 static int md_make(lf_md *md, int64_t rows, int64_t cols, int64_t ld, bool transposed, uint8_t type)
 {
     dnnl_dims_t dims = {rows, cols}, strides = {transposed ? 1 : ld, transposed ? ld : 1};
 #if DNNL_VERSION_MAJOR >= 3
-    return dnnl_memory_desc_create_with_strides(md, 2, dims, type_of(type), strides) == dnnl_success ? 0 : -1;
+    return dnnl_memory_desc_create_with_strides(md, 2, dims, type_of(type), strides) == dnnl_success
+               ? 0
+               : -1;
 #else
     *md = malloc(sizeof **md);
-    return *md && dnnl_memory_desc_init_by_strides(*md, 2, dims, type_of(type), strides) == dnnl_success ? 0 : -1;
+    return *md && dnnl_memory_desc_init_by_strides(*md, 2, dims, type_of(type), strides) ==
+                       dnnl_success
+               ? 0
+               : -1;
 #endif
 }
 
@@ -73,10 +82,12 @@ static int attr_make(dnnl_primitive_attr_t *attr, bool accumulate)
         goto out;
     if (accumulate) {
 #if DNNL_VERSION_MAJOR >= 3
-        if (dnnl_post_ops_create(&ops) != dnnl_success || dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef) != dnnl_success)
+        if (dnnl_post_ops_create(&ops) != dnnl_success ||
+            dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef) != dnnl_success)
             goto out;
 #else
-        if (dnnl_post_ops_create(&ops) != dnnl_success || dnnl_post_ops_append_sum(ops, 1.0f) != dnnl_success)
+        if (dnnl_post_ops_create(&ops) != dnnl_success ||
+            dnnl_post_ops_append_sum(ops, 1.0f) != dnnl_success)
             goto out;
 #endif
         if (dnnl_primitive_attr_set_post_ops(*attr, ops) != dnnl_success)
@@ -90,10 +101,14 @@ out:
 }
 
 /* md: src, weights, dst, bias (or NULL) */
-static int pd_make(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lf_md md[4], dnnl_primitive_attr_t attr)
+static int pd_make(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lf_md md[4],
+                   dnnl_primitive_attr_t attr)
 {
 #if DNNL_VERSION_MAJOR >= 3
-    return dnnl_matmul_primitive_desc_create(pd, engine, md[0], md[1], md[3], md[2], attr) == dnnl_success ? 0 : -1;
+    return dnnl_matmul_primitive_desc_create(pd, engine, md[0], md[1], md[3], md[2], attr) ==
+                   dnnl_success
+               ? 0
+               : -1;
 #else
     dnnl_matmul_desc_t d;
     return dnnl_matmul_desc_init(&d, md[0], md[1], md[3], md[2]) == dnnl_success &&
@@ -111,16 +126,20 @@ static size_t pd_scratch(dnnl_primitive_desc_t pd)
 static int descriptors(const struct lf_k_gemm *g, lf_md md[4])
 {
     memset(md, 0, 4 * sizeof *md);
-    if (md_make(&md[0], g->m, g->k, g->lda, g->ta, g->ab_type) || md_make(&md[1], g->k, g->n, g->ldb, g->tb, g->ab_type) ||
+    if (md_make(&md[0], g->m, g->k, g->lda, g->ta, g->ab_type) ||
+        md_make(&md[1], g->k, g->n, g->ldb, g->tb, g->ab_type) ||
         md_make(&md[2], g->m, g->n, g->ldc, false, g->c_type))
         return -1;
     return g->bias ? md_make(&md[3], 1, g->n, g->n, false, g->bias_type) : 0;
 }
 
-static int pd_of(const struct lf_k_gemm *g, dnnl_engine_t engine, dnnl_primitive_desc_t *pd, lf_md md[4])
+static int pd_of(const struct lf_k_gemm *g, dnnl_engine_t engine, dnnl_primitive_desc_t *pd,
+                 lf_md md[4])
 {
     dnnl_primitive_attr_t attr = NULL;
-    int rc = descriptors(g, md) || attr_make(&attr, g->accumulate) || pd_make(pd, engine, md, attr) ? -1 : 0;
+    int rc = descriptors(g, md) || attr_make(&attr, g->accumulate) || pd_make(pd, engine, md, attr)
+                 ? -1
+                 : 0;
     if (attr)
         dnnl_primitive_attr_destroy(attr);
     return rc;
@@ -143,10 +162,12 @@ static int add_arg(struct lf_onednn_prim *p, int which, const void *md, dnnl_eng
     dnnl_exec_arg_t *a = &p->arg[p->n_args];
     a->arg = which;
 #if DNNL_VERSION_MAJOR >= 3
-    if (dnnl_memory_create(&a->memory, (const_dnnl_memory_desc_t)md, engine, DNNL_MEMORY_NONE) != dnnl_success)
+    if (dnnl_memory_create(&a->memory, (const_dnnl_memory_desc_t)md, engine, DNNL_MEMORY_NONE) !=
+        dnnl_success)
         return -1;
 #else
-    if (dnnl_memory_create(&a->memory, (const dnnl_memory_desc_t *)md, engine, DNNL_MEMORY_NONE) != dnnl_success)
+    if (dnnl_memory_create(&a->memory, (const dnnl_memory_desc_t *)md, engine, DNNL_MEMORY_NONE) !=
+        dnnl_success)
         return -1;
 #endif
     p->n_args++;
@@ -165,9 +186,11 @@ static struct lf_onednn_prim *prim_make(struct lf_onednn *d, const struct lf_k_g
     p->scratch = pd_scratch(p->pd);
     if (dnnl_primitive_create(&p->prim, p->pd) != dnnl_success)
         goto out;
-    rc = add_arg(p, DNNL_ARG_SRC, md[0], d->engine) || add_arg(p, DNNL_ARG_WEIGHTS, md[1], d->engine) ||
+    rc = add_arg(p, DNNL_ARG_SRC, md[0], d->engine) ||
+         add_arg(p, DNNL_ARG_WEIGHTS, md[1], d->engine) ||
          add_arg(p, DNNL_ARG_DST, md[2], d->engine) ||
-         add_arg(p, DNNL_ARG_SCRATCHPAD, dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0), d->engine) ||
+         add_arg(p, DNNL_ARG_SCRATCHPAD,
+                 dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0), d->engine) ||
          (g->bias && add_arg(p, DNNL_ARG_BIAS, md[3], d->engine));
 out:
     for (int i = 0; i < 4; i++)
@@ -181,9 +204,10 @@ out:
 
 static bool same_shape(const struct lf_k_gemm *a, const struct lf_k_gemm *b)
 {
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc && a->ta == b->ta &&
-           a->tb == b->tb && a->accumulate == b->accumulate && !a->bias == !b->bias && a->ab_type == b->ab_type &&
-           a->c_type == b->c_type && a->bias_type == b->bias_type;
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb &&
+           a->ldc == b->ldc && a->ta == b->ta && a->tb == b->tb && a->accumulate == b->accumulate &&
+           !a->bias == !b->bias && a->ab_type == b->ab_type && a->c_type == b->c_type &&
+           a->bias_type == b->bias_type;
 }
 
 static struct lf_onednn *library(lf_queue *q)
@@ -211,7 +235,8 @@ static int run(struct lf_onednn *d, struct lf_onednn_prim *p, const struct lf_k_
     for (int i = 0; i < p->n_args; i++)
         if (dnnl_memory_set_data_handle(p->arg[i].memory, h[i].out) != dnnl_success)
             return LF_K_EDEVICE;
-    bool ok = dnnl_primitive_execute(p->prim, d->stream, p->n_args, p->arg) == dnnl_success && dnnl_stream_wait(d->stream) == dnnl_success;
+    bool ok = dnnl_primitive_execute(p->prim, d->stream, p->n_args, p->arg) == dnnl_success &&
+              dnnl_stream_wait(d->stream) == dnnl_success;
     return ok ? LF_K_OK : LF_K_EDEVICE;
 }
 
@@ -270,15 +295,26 @@ size_t lf_onednn_work(const struct lf_k_gemm *g, int threads)
     return n;
 }
 
-/* Whether the library multiplies these types on this processor: without AVX-512 it has no bf16. Asked once for each, with a small
- * product. */
+/* Whether the library multiplies these types on this processor: without AVX-512 it has no bf16.
+ * Asked once for each, with a small product. */
 static bool has(const struct lf_k_gemm *g)
 {
     static atomic_uchar known[2][2][2][2]; /* 1: no, 2: yes */
-    atomic_uchar *k = &known[g->ab_type == LF_BF16][g->c_type == LF_BF16][g->bias != NULL][g->accumulate];
+    atomic_uchar *k =
+        &known[g->ab_type == LF_BF16][g->c_type == LF_BF16][g->bias != NULL][g->accumulate];
     if (!atomic_load(k)) {
-        struct lf_k_gemm small = {.m = 16, .n = 16, .k = 16, .lda = 16, .ldb = 16, .ldc = 16, .ab_type = g->ab_type, .c_type = g->c_type,
-                                  .bias = g->bias, .bias_type = g->bias_type, .accumulate = g->accumulate, .mode = LF_FAST};
+        struct lf_k_gemm small = {.m = 16,
+                                  .n = 16,
+                                  .k = 16,
+                                  .lda = 16,
+                                  .ldb = 16,
+                                  .ldc = 16,
+                                  .ab_type = g->ab_type,
+                                  .c_type = g->c_type,
+                                  .bias = g->bias,
+                                  .bias_type = g->bias_type,
+                                  .accumulate = g->accumulate,
+                                  .mode = LF_FAST};
         atomic_store(k, lf_onednn_work(&small, 1) ? 2 : 1);
     }
     return atomic_load(k) == 2;
@@ -286,7 +322,8 @@ static bool has(const struct lf_k_gemm *g)
 
 bool lf_onednn_wants(const struct lf_k_gemm *g)
 {
-    if (g->mode != LF_FAST || g->b_packed || g->pre || g->residual || g->act != LF_ACT_NONE || g->m == 0)
+    if (g->mode != LF_FAST || g->b_packed || g->pre || g->residual || g->act != LF_ACT_NONE ||
+        g->m == 0)
         return false;
     if (g->bias && g->bias_type != g->c_type)
         return false;
@@ -297,9 +334,11 @@ bool lf_onednn_wants(const struct lf_k_gemm *g)
 
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *g)
 {
-#define STR(x) #x
+#define STR(x)               #x
 #define LIB_VERSION(a, b, c) "onednn " STR(a) "." STR(b) "." STR(c)
-    return lf_onednn_wants(g) ? LIB_VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH) : "own";
+    return lf_onednn_wants(g)
+               ? LIB_VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)
+               : "own";
 }
 
 #else
@@ -322,7 +361,10 @@ int lf_onednn_gemm(lf_queue *q, const struct lf_k_gemm *g)
     return LF_K_EDEVICE;
 }
 
-void lf_onednn_forget(lf_queue *q) { (void)q; }
+void lf_onednn_forget(lf_queue *q)
+{
+    (void)q;
+}
 
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *g)
 {

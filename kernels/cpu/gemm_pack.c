@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packing of matrix operands into panels (gemm_int.h), and the gemm_pack kernel. Two cases: k contiguous in memory (square blocks are
- * transposed in registers) and lanes contiguous (rows are copied, several panels at a time so that memory is read along its rows).
- * Stores may run over into the next unit of the same panel, which is written afterwards; the end of a panel is stored exactly.
+ * Packing of matrix operands into panels (gemm_int.h), and the gemm_pack kernel. Two cases: k
+ * contiguous in memory (square blocks are transposed in registers) and lanes contiguous (rows are
+ * copied, several panels at a time so that memory is read along its rows). Stores may run over into
+ * the next unit of the same panel, which is written afterwards; the end of a panel is stored
+ * exactly.
  */
 #include "config.h"
 
@@ -14,8 +16,10 @@ LF_CPU_DECLARE(gemm_pack)
 
 enum { AHEAD = 512 }; /* bytes of a row to prefetch ahead: about a memory latency */
 
-/* One panel, k contiguous. w lanes are real; lanes up to `width` repeat the last one. src points at (lane 0, k0). */
-LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld, int64_t w, int width, int64_t kn)
+/* One panel, k contiguous. w lanes are real; lanes up to `width` repeat the last one. src points at
+ * (lane 0, k0). */
+LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld,
+                            int64_t w, int width, int64_t kn)
 {
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const int64_t units = lf_units(kn, u), size = units * width, esize = u == LF_UNIT_F32 ? 4 : 2;
@@ -58,7 +62,8 @@ LF_INLINE void panel_k_fast(const enum lf_unit u, uint32_t *dst, const char *src
     }
 }
 
-/* LF_VL lanes of one unit row at p, whose second bf16 row is `ld` elements on (0: none, zeros). n lanes are real. */
+/* LF_VL lanes of one unit row at p, whose second bf16 row is `ld` elements on (0: none, zeros). n
+ * lanes are real. */
 LF_INLINE lf_vu load_lanes(const enum lf_unit u, const char *p, int64_t ld, const int64_t n)
 {
     const int m = (int)(n < 0 ? 0 : n < LF_VL ? n : LF_VL), bf16 = u != LF_UNIT_F32;
@@ -70,10 +75,10 @@ LF_INLINE lf_vu load_lanes(const enum lf_unit u, const char *p, int64_t ld, cons
     return (x >> 16) | (lf_vu)(m == LF_VL ? lf_vt_load(p, ld, 1) : lf_vt_load_n(p, ld, 1, m));
 }
 
-/* Unit rows [k, end) of a panel `w` lanes wide with n <= w real ones, from src (unit row k) to d; `exact`: the last store may not run over.
- * Constant w and n make constant masks. */
-LF_INLINE void rows_l_fast(const enum lf_unit u, uint32_t *d, const char *src, int64_t ld, const int64_t w, const int64_t n, int64_t rows,
-                           bool exact, bool odd)
+/* Unit rows [k, end) of a panel `w` lanes wide with n <= w real ones, from src (unit row k) to d;
+ * `exact`: the last store may not run over. Constant w and n make constant masks. */
+LF_INLINE void rows_l_fast(const enum lf_unit u, uint32_t *d, const char *src, int64_t ld,
+                           const int64_t w, const int64_t n, int64_t rows, bool exact, bool odd)
 {
     const int64_t row_bytes = ld * (u == LF_UNIT_F32 ? 4 : 2) * (u == LF_UNIT_PAIR ? 2 : 1);
     const char *next = src + 8 * row_bytes;
@@ -99,16 +104,18 @@ LF_INLINE void rows_l_fast(const enum lf_unit u, uint32_t *d, const char *src, i
     }
 }
 
-/* All panels of `lanes` lanes, lanes contiguous; src points at (lane 0, k0). Stores of a panel narrower than a vector run over into its next
- * unit row, so w lanes need LF_VL - w <= w; smaller panels store exactly. */
-LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld, int64_t lanes, const int64_t width,
-                             bool narrow, int64_t kn)
+/* All panels of `lanes` lanes, lanes contiguous; src points at (lane 0, k0). Stores of a panel
+ * narrower than a vector run over into its next unit row, so w lanes need LF_VL - w <= w; smaller
+ * panels store exactly. */
+LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const char *src, int64_t ld,
+                             int64_t lanes, const int64_t width, bool narrow, int64_t kn)
 {
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const int64_t units = lf_units(kn, u), esize = u == LF_UNIT_F32 ? 4 : 2, block = 8;
     for (int64_t kb = 0; kb < units; kb += block)
         for (int64_t p = 0, l = 0; l < lanes; p++, l += width) {
-            const int64_t n = min64(lanes - l, width), w = narrow ? n : width, rows = min64(block, units - kb);
+            const int64_t n = min64(lanes - l, width), w = narrow ? n : width,
+                          rows = min64(block, units - kb);
             const bool last = kb + rows == units, odd = last && units * epu > kn;
             uint32_t *d = dst + p * units * width + kb * w;
             const char *s = src + (kb * epu * ld + l) * esize;
@@ -118,12 +125,15 @@ LF_INLINE void panels_l_fast(const enum lf_unit u, uint32_t *dst, const char *sr
                 rows_l_fast(u, d, s, ld, width, n, rows, last, odd);
             else
                 for (int64_t i = 0; i < rows; i++)
-                    store_words(d + i * w, load_lanes(u, s + i * epu * ld * esize, odd && i == rows - 1 ? 0 : ld, n), w);
+                    store_words(
+                        d + i * w,
+                        load_lanes(u, s + i * epu * ld * esize, odd && i == rows - 1 ? 0 : ld, n),
+                        w);
         }
 }
 
-LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width,
-                        bool narrow, int64_t k0, int64_t kn)
+LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_operand *o, int64_t l0,
+                        int64_t lanes, int width, bool narrow, int64_t k0, int64_t kn)
 {
     const int64_t esize = u == LF_UNIT_F32 ? 4 : 2, units = lf_units(kn, u);
     if (!o->k_fast) {
@@ -149,8 +159,8 @@ LF_INLINE void pack_any(const enum lf_unit u, uint32_t *dst, const struct lf_ope
     }
 }
 
-void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width, bool narrow, int64_t k0,
-                  int64_t kn)
+void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t lanes, int width,
+                  bool narrow, int64_t k0, int64_t kn)
 {
     if (o->unit == LF_UNIT_F32)
         pack_any(LF_UNIT_F32, dst, o, l0, lanes, width, narrow, k0, kn);
@@ -167,7 +177,8 @@ void LF_SYM(pack)(uint32_t *dst, const struct lf_operand *o, int64_t l0, int64_t
 
 int LF_SYM(gemm_pack_check)(const struct lf_k_gemm_pack *a)
 {
-    bool types = (a->src_type == LF_F32 || a->src_type == LF_BF16) && (a->ab_type == LF_F32 || a->ab_type == LF_BF16) &&
+    bool types = (a->src_type == LF_F32 || a->src_type == LF_BF16) &&
+                 (a->ab_type == LF_F32 || a->ab_type == LF_BF16) &&
                  !(a->src_type == LF_BF16 && a->ab_type == LF_F32);
     bool sizes = a->n > 0 && a->k > 0 && a->ldb >= (a->tb ? a->k : a->n) &&
                  a->packed_bytes >= lf_cpu_gemm_packed_bytes(a->n, a->k, (enum lf_dtype)a->ab_type);
@@ -181,8 +192,10 @@ size_t LF_SYM(gemm_pack_work)(const struct lf_k_gemm_pack *a, int threads)
     return 0;
 }
 
-/* bf16 panel through a small tile [lane][k] in bf16: rounds f32 sources, and keeps bf16 elements where units would be f32. */
-static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t k0, int64_t kn, unsigned char *dst)
+/* bf16 panel through a small tile [lane][k] in bf16: rounds f32 sources, and keeps bf16 elements
+ * where units would be f32. */
+static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t k0, int64_t kn,
+                            unsigned char *dst)
 {
     enum { TILE_K = 64 };
     uint16_t tile[LF_NR * TILE_K];
@@ -193,8 +206,9 @@ static void pack_bf16_panel(const struct lf_k_gemm_pack *a, int64_t n0, int64_t 
             for (int64_t k = 0; k < m; k++) {
                 int64_t col = n0 + min64(l, lanes - 1), row = k0 + kb + k;
                 int64_t i = a->tb ? col * a->ldb + row : row * a->ldb + col;
-                tile[l * TILE_K + k] =
-                    a->src_type == LF_BF16 ? ((const uint16_t *)a->b)[i] : lf_f32_to_bf16(((const float *)a->b)[i]);
+                tile[l * TILE_K + k] = a->src_type == LF_BF16
+                                           ? ((const uint16_t *)a->b)[i]
+                                           : lf_f32_to_bf16(((const float *)a->b)[i]);
             }
         if (LF_BF16_DOT) {
             uint32_t *d = (uint32_t *)dst + kb / 2 * LF_NR;
@@ -216,7 +230,8 @@ int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
     const bool direct = a->ab_type == LF_F32 || (a->src_type == LF_BF16 && LF_BF16_DOT);
     const enum lf_unit u = lf_unit_of(a->ab_type);
     const int64_t esize = a->ab_type == LF_F32 || LF_BF16_DOT ? 4 : 2; /* bytes of a stored unit */
-    const int64_t units = lf_units(a->k, u), chunk = lf_k_chunk(units), panels = (a->n + LF_NR - 1) / LF_NR;
+    const int64_t units = lf_units(a->k, u), chunk = lf_k_chunk(units),
+                  panels = (a->n + LF_NR - 1) / LF_NR;
     const int epu = u == LF_UNIT_PAIR ? 2 : 1;
     const struct lf_operand o = {.p = a->b, .ld = a->ldb, .k_fast = a->tb, .unit = u};
 #pragma omp parallel for collapse(2) schedule(static) num_threads(q->threads)
@@ -225,9 +240,10 @@ int LF_SYM(gemm_pack)(lf_queue *q, const struct lf_k_gemm_pack *a)
             int64_t cu = min64(units - c, chunk), kn = min64(a->k - c * epu, cu * epu);
             unsigned char *d = (unsigned char *)a->packed + (c * panels + p * cu) * LF_NR * esize;
             if (direct)
-                LF_SYM(pack)((uint32_t *)(void *)d, &o, p * LF_NR, min64(a->n - p * LF_NR, LF_NR), LF_NR, false, c * epu, kn);
-            else
-                pack_bf16_panel(a, p * LF_NR, c * epu, kn, d);
+                LF_SYM(pack)
+            ((uint32_t *)(void *)d, &o, p * LF_NR, min64(a->n - p * LF_NR, LF_NR), LF_NR, false,
+             c * epu, kn);
+            else pack_bf16_panel(a, p * LF_NR, c * epu, kn, d);
         }
     return LF_K_OK;
 }

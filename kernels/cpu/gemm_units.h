@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Units of a matrix operand in registers: loading along k, storing, transposing blocks of LF_VL x LF_VL, multiplying.
+ * Units of a matrix operand in registers: loading along k, storing, transposing blocks of LF_VL x
+ * LF_VL, multiplying.
  */
 #ifndef LF_CPU_GEMM_UNITS_H
 #define LF_CPU_GEMM_UNITS_H
 
 #include "kernels/cpu/gemm_int.h"
 
-LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+LF_INLINE int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* a * b + c of units: f32, or a pair of bf16 each. */
 LF_INLINE lf_v lf_unit_madd(const bool pair, lf_v a, lf_v b, lf_v c)
@@ -24,7 +28,8 @@ LF_INLINE lf_v lf_unit_madd(const bool pair, lf_v a, lf_v b, lf_v c)
 LF_INLINE lf_vu load_units(const enum lf_unit u, const void *p, int64_t i, int64_t left)
 {
     if (u == LF_UNIT_F32)
-        return (lf_vu)(left >= LF_VL ? lf_v_load((const float *)p + i) : lf_v_load_n((const float *)p + i, (int)left));
+        return (lf_vu)(left >= LF_VL ? lf_v_load((const float *)p + i)
+                                     : lf_v_load_n((const float *)p + i, (int)left));
     if (u == LF_UNIT_BF16_AS_F32) {
         const uint16_t *q = (const uint16_t *)p + i;
         return (lf_vu)(left >= LF_VL ? lf_v_load_bf16(q) : lf_v_load_bf16_n(q, (int)left));

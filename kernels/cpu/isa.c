@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which instruction set runs. A set counts when the compiler made its kernels, the processor has all of its instructions, and
- * the operating system saves its registers (XCR0). LF_ISA in the environment is an upper limit; a name that is not known
- * limits nothing (the stages check it as an option).
+ * Which instruction set runs. A set counts when the compiler made its kernels, the processor has
+ * all of its instructions, and the operating system saves its registers (XCR0). LF_ISA in the
+ * environment is an upper limit; a name that is not known limits nothing (the stages check it as an
+ * option).
  */
 #include "config.h"
 
@@ -49,12 +50,16 @@ static enum lf_isa processor_isa(void)
         return LF_ISA_PLAIN;
     if ((b & avx512_7) != avx512_7 || (xcr0() & zmm) != zmm)
         return LF_ISA_AVX2;
-    if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & (1u << 5))) /* leaf 7.1 EAX bit 5: AVX512_BF16 */
+    if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
+        !(a & (1u << 5))) /* leaf 7.1 EAX bit 5: AVX512_BF16 */
         return LF_ISA_AVX512;
     return LF_ISA_AVX512BF16;
 }
 #else
-static enum lf_isa processor_isa(void) { return LF_ISA_PLAIN; }
+static enum lf_isa processor_isa(void)
+{
+    return LF_ISA_PLAIN;
+}
 #endif
 
 static const struct lf_kernels *compiled(enum lf_isa isa)
@@ -79,7 +84,10 @@ static const struct lf_kernels *compiled(enum lf_isa isa)
     }
 }
 
-const struct lf_kernels *lf_cpu_kernels(enum lf_isa isa) { return isa <= processor_isa() ? compiled(isa) : NULL; }
+const struct lf_kernels *lf_cpu_kernels(enum lf_isa isa)
+{
+    return isa <= processor_isa() ? compiled(isa) : NULL;
+}
 
 enum lf_isa lf_cpu_isa_detect(void)
 {
@@ -93,4 +101,7 @@ enum lf_isa lf_cpu_isa_detect(void)
     return (enum lf_isa)best;
 }
 
-const char *lf_cpu_isa_name(enum lf_isa isa) { return isa_name[isa]; }
+const char *lf_cpu_isa_name(enum lf_isa isa)
+{
+    return isa_name[isa];
+}

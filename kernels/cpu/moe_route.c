@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Routing: scores and the choice of experts, its backward with the load-balancing loss, sums of a micro-batch, the bias rule.
- * Rows are independent of each other and of threads; sums over rows run over each expert's column in row order.
+ * Routing: scores and the choice of experts, its backward with the load-balancing loss, sums of a
+ * micro-batch, the bias rule. Rows are independent of each other and of threads; sums over rows run
+ * over each expert's column in row order.
  */
 #include "config.h"
 
@@ -30,9 +31,11 @@ static bool sizes_ok(int64_t rows, int64_t experts, int32_t k)
 
 int LF_SYM(moe_route_check)(const struct lf_k_moe_route *a)
 {
-    bool groups = a->groups <= 1 || (a->experts % a->groups == 0 && a->top_groups > 0 && a->top_groups <= a->groups &&
-                                     a->experts / a->groups * a->top_groups >= a->k);
-    return sizes_ok(a->rows, a->experts, a->k) && groups && a->ldlogits >= a->experts ? LF_K_OK : LF_K_EINVAL;
+    bool groups = a->groups <= 1 ||
+                  (a->experts % a->groups == 0 && a->top_groups > 0 && a->top_groups <= a->groups &&
+                   a->experts / a->groups * a->top_groups >= a->k);
+    return sizes_ok(a->rows, a->experts, a->k) && groups && a->ldlogits >= a->experts ? LF_K_OK
+                                                                                      : LF_K_EINVAL;
 }
 
 /* s = softmax(l); *entropy = lse - sum s l. */
@@ -40,7 +43,9 @@ static void softmax(const float *l, int64_t e, float *s, float *entropy)
 {
     lf_v top = lf_v_set1(-INFINITY), sum = lf_v_zero(), sl = lf_v_zero();
     LF_EACH_VEC(c, n, e)
-    top = lf_v_max(lf_v_select(lf_vi_iota() < (int32_t)n, lf_v_load_n(l + c, (int)n), lf_v_set1(-INFINITY)), top);
+    top = lf_v_max(
+        lf_v_select(lf_vi_iota() < (int32_t)n, lf_v_load_n(l + c, (int)n), lf_v_set1(-INFINITY)),
+        top);
     const float max = lf_v_hmax(top);
     LF_EACH_VEC(c, n, e)
     {
@@ -84,7 +89,10 @@ static float entropy_of(const float *s, int64_t e)
 }
 
 /* NaN is better than anything, so that it is chosen and seen. */
-LF_INLINE bool better(float v, float best) { return v > best || (v != v && best == best); }
+LF_INLINE bool better(float v, float best)
+{
+    return v > best || (v != v && best == best);
+}
 
 /* Index of the best of v[0..n) that is not taken (taken NULL: of all), -1 when all are. */
 static int64_t best_of(const float *v, const bool *taken, int64_t n)
@@ -145,7 +153,8 @@ static void choose(const struct lf_k_moe_route *a, const float *score, int32_t *
 
 int LF_SYM(moe_route)(lf_queue *q, const struct lf_k_moe_route *a)
 {
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->experts * (16 + 4 * a->k)))
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(lf_team(q, a->rows * a->experts * (16 + 4 * a->k)))
     for (int64_t r = 0; r < a->rows; r++) {
         float own[LF_MOE_MAX_EXPERTS], h = 0;
         float *s = a->scores ? a->scores + r * a->experts : own;
@@ -165,7 +174,8 @@ int LF_SYM(moe_route)(lf_queue *q, const struct lf_k_moe_route *a)
 int LF_SYM(moe_route_bwd_check)(const struct lf_k_moe_route_bwd *a)
 {
     bool aux = !a->load || (a->layers > 0 && a->cu_seqlens && a->n_docs > 0 && a->rec);
-    return sizes_ok(a->rows, a->experts, a->k) && aux && a->lddlogits >= a->experts ? LF_K_OK : LF_K_EINVAL;
+    return sizes_ok(a->rows, a->experts, a->k) && aux && a->lddlogits >= a->experts ? LF_K_OK
+                                                                                    : LF_K_EINVAL;
 }
 
 LF_INLINE int64_t real_rows(const int32_t *cu, int64_t n_docs, int64_t rows)
@@ -174,11 +184,14 @@ LF_INLINE int64_t real_rows(const int32_t *cu, int64_t n_docs, int64_t rows)
     return n < 0 ? 0 : n < rows ? n : rows;
 }
 
-/* d loss / d P_e times the number of rows and layers: what one row's share of e adds to the loss. */
+/* d loss / d P_e times the number of rows and layers: what one row's share of e adds to the
+ * loss. */
 static void aux_slopes(const struct lf_k_moe_route_bwd *a, int64_t n, float *slope)
 {
     const double rows = (double)n * a->layers;
-    const double f = n ? (double)a->aux * (double)a->rec->inv_batches * (double)a->rec->loss_scale * (double)a->experts / (rows * rows) : 0;
+    const double f = n ? (double)a->aux * (double)a->rec->inv_batches * (double)a->rec->loss_scale *
+                             (double)a->experts / (rows * rows)
+                       : 0;
     for (int64_t e = 0; e < a->experts; e++)
         slope[e] = (float)(f * (double)a->load[e]);
 }
@@ -216,7 +229,7 @@ int LF_SYM(moe_route_bwd)(lf_queue *q, const struct lf_k_moe_route_bwd *a)
     float slope[LF_MOE_MAX_EXPERTS];
     if (a->load)
         aux_slopes(a, real, slope);
-#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * E * 16))
+#pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows *E * 16))
     for (int64_t r = 0; r < a->rows; r++) {
         float ds[LF_MOE_MAX_EXPERTS], *dl = a->dlogits + r * a->lddlogits;
         const float *s = a->scores + r * E;
@@ -234,7 +247,8 @@ int LF_SYM(moe_route_bwd)(lf_queue *q, const struct lf_k_moe_route_bwd *a)
 
 int LF_SYM(moe_stats_check)(const struct lf_k_moe_stats *a)
 {
-    return sizes_ok(a->rows, a->experts, a->k) && a->layers >= 0 && a->n_docs > 0 ? LF_K_OK : LF_K_EINVAL;
+    return sizes_ok(a->rows, a->experts, a->k) && a->layers >= 0 && a->n_docs > 0 ? LF_K_OK
+                                                                                  : LF_K_EINVAL;
 }
 
 /* Pairs of each expert, exact in f32 up to 2^24 of them. */
@@ -251,7 +265,7 @@ static void count_pairs(const struct lf_k_moe_stats *a, int64_t n, float *count)
 static void share_sums(lf_queue *q, const struct lf_k_moe_stats *a, int64_t n, float *sum)
 {
     const int64_t E = a->experts;
-#pragma omp parallel num_threads(lf_team(q, n * E * 4))
+#pragma omp parallel num_threads(lf_team(q, n *E * 4))
     {
         int64_t lo, hi;
         lf_part(E, 16, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
@@ -278,7 +292,8 @@ static void tell(const struct lf_k_moe_stats *a, int64_t n, const float *count)
     a->rec->router_entropy += h / (double)n;
     a->rec->router_load += top * (double)a->experts / ((double)n * a->k);
     if (a->layers > 0)
-        a->rec->router_aux += (double)a->experts * loss / ((double)n * a->layers * (double)n * a->layers);
+        a->rec->router_aux +=
+            (double)a->experts * loss / ((double)n * a->layers * (double)n * a->layers);
 }
 
 int LF_SYM(moe_stats)(lf_queue *q, const struct lf_k_moe_stats *a)
@@ -318,7 +333,9 @@ int LF_SYM(moe_balance)(lf_queue *q, const struct lf_k_moe_balance *a)
             sum += (double)t->grad[e];
         const double mean = sum / (double)t->n;
         for (int64_t e = 0; e < t->n; e++)
-            bias[e] += (double)t->grad[e] < mean ? t->lr_scale : (double)t->grad[e] > mean ? -t->lr_scale : 0.0f;
+            bias[e] += (double)t->grad[e] < mean   ? t->lr_scale
+                       : (double)t->grad[e] > mean ? -t->lr_scale
+                                                   : 0.0f;
     }
     return LF_K_OK;
 }

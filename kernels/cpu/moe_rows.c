@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows to their experts and back: the stable order by expert, the weighted sum of what the experts gave, the gate of a shared
- * expert. (The copy into expert order is gather_rows.)
+ * Rows to their experts and back: the stable order by expert, the weighted sum of what the experts
+ * gave, the gate of a shared expert. (The copy into expert order is gather_rows.)
  */
 #include "config.h"
 
@@ -21,8 +21,8 @@ LF_NO_WORK(row_gate_bwd)
 
 int LF_SYM(moe_sort_check)(const struct lf_k_moe_sort *a)
 {
-    bool ok = a->rows >= 0 && a->k > 0 && a->experts > 0 && a->experts <= LF_MOE_MAX_EXPERTS && a->k <= a->experts &&
-              a->rows <= INT32_MAX / a->k;
+    bool ok = a->rows >= 0 && a->k > 0 && a->experts > 0 && a->experts <= LF_MOE_MAX_EXPERTS &&
+              a->k <= a->experts && a->rows <= INT32_MAX / a->k;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -55,7 +55,8 @@ int LF_SYM(moe_combine_check)(const struct lf_k_moe_combine *a)
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
-LF_INLINE void combine_rows(const struct lf_k_moe_combine *a, int64_t lo, int64_t hi, const uint8_t t)
+LF_INLINE void combine_rows(const struct lf_k_moe_combine *a, int64_t lo, int64_t hi,
+                            const uint8_t t)
 {
     for (int64_t r = lo; r < hi; r++) {
         const int32_t *place = a->place_of + r * a->k;
@@ -90,14 +91,14 @@ int LF_SYM(moe_combine)(lf_queue *q, const struct lf_k_moe_combine *a)
 
 int LF_SYM(moe_combine_bwd_check)(const struct lf_k_moe_combine_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
-              lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->lddy >= a->c &&
+              a->lddx >= a->c && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
 /* dx = s * dy over a row; the sum of dy * x. */
-LF_INLINE float scale_dot(void *dx, int64_t dx0, const void *dy, int64_t dy0, const void *x, int64_t x0, int64_t c_all, float s,
-                          const uint8_t t)
+LF_INLINE float scale_dot(void *dx, int64_t dx0, const void *dy, int64_t dy0, const void *x,
+                          int64_t x0, int64_t c_all, float s, const uint8_t t)
 {
     lf_v dot = lf_v_zero();
     LF_EACH_VEC(c, n, c_all)
@@ -109,11 +110,12 @@ LF_INLINE float scale_dot(void *dx, int64_t dx0, const void *dy, int64_t dy0, co
     return lf_v_hsum(dot);
 }
 
-LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo, int64_t hi, const uint8_t t)
+LF_INLINE void combine_bwd_rows(const struct lf_k_moe_combine_bwd *a, int64_t lo, int64_t hi,
+                                const uint8_t t)
 {
     for (int64_t i = lo * a->k; i < hi * a->k; i++)
-        a->dweights[i] = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy, a->x, a->place_of[i] * a->ldx, a->c,
-                                   a->weights[i], t);
+        a->dweights[i] = scale_dot(a->dx, a->place_of[i] * a->lddx, a->dy, i / a->k * a->lddy, a->x,
+                                   a->place_of[i] * a->ldx, a->c, a->weights[i], t);
 }
 
 int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
@@ -134,7 +136,8 @@ int LF_SYM(moe_combine_bwd)(lf_queue *q, const struct lf_k_moe_combine_bwd *a)
 
 int LF_SYM(row_gate_fwd_check)(const struct lf_k_row_gate_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type);
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -151,14 +154,16 @@ int LF_SYM(row_gate_fwd)(lf_queue *q, const struct lf_k_row_gate_fwd *a)
 #pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 8))
     for (int64_t r = 0; r < a->rows; r++) {
         const lf_v s = lf_v_set1(sigmoid1(a->gate[r]));
-        LF_EACH_VEC(c, n, a->c) lf_put(a->y, r * a->ldy + c, t, n, s * lf_get(a->x, r * a->ldx + c, t, n));
+        LF_EACH_VEC(c, n, a->c)
+        lf_put(a->y, r * a->ldy + c, t, n, s * lf_get(a->x, r * a->ldx + c, t, n));
     }
     return LF_K_OK;
 }
 
 int LF_SYM(row_gate_bwd_check)(const struct lf_k_row_gate_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c && lf_is_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
+              lf_is_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -167,7 +172,8 @@ int LF_SYM(row_gate_bwd)(lf_queue *q, const struct lf_k_row_gate_bwd *a)
 #pragma omp parallel for schedule(static) num_threads(lf_team(q, a->rows * a->c * 12))
     for (int64_t r = 0; r < a->rows; r++) {
         const float s = sigmoid1(a->gate[r]);
-        const float dot = scale_dot(a->dx, r * a->lddx, a->dy, r * a->lddy, a->x, r * a->ldx, a->c, s, a->x_type);
+        const float dot =
+            scale_dot(a->dx, r * a->lddx, a->dy, r * a->lddy, a->x, r * a->ldx, a->c, s, a->x_type);
         a->dgate[r] = s * (1.0f - s) * dot;
     }
     return LF_K_OK;

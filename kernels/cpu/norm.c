@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LayerNorm and RMSNorm with the residual sum fused into the forward and the residual gradient fused into the backward.
- * Row results depend on the row alone. Weight gradients are sums over rows: rows are cut in at most NORM_BLOCKS blocks
- * whose length follows from the row count alone, each block adds its rows in ascending order into a partial sum of its
- * own, and the partial sums are added in ascending order; so threads change no bit.
+ * LayerNorm and RMSNorm with the residual sum fused into the forward and the residual gradient
+ * fused into the backward. Row results depend on the row alone. Weight gradients are sums over
+ * rows: rows are cut in at most NORM_BLOCKS blocks whose length follows from the row count alone,
+ * each block adds its rows in ascending order into a partial sum of its own, and the partial sums
+ * are added in ascending order; so threads change no bit.
  */
 #include "config.h"
 
@@ -21,8 +22,8 @@ enum { NORM_BLOCKS = 128, NORM_BLOCK_MIN = 16 };
 int LF_SYM(norm_fwd_check)(const struct lf_k_norm_fwd *a)
 {
     int64_t row = a->heads * a->c;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row && lf_is_float(a->x_type) &&
-              lf_is_float(a->y_type) && lf_is_float(a->w_type);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row &&
+              lf_is_float(a->x_type) && lf_is_float(a->y_type) && lf_is_float(a->w_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -54,7 +55,8 @@ LF_INLINE float norm_sq(const void *s, float mean, int64_t c_len, uint8_t t)
     }
     for (; c < c_len; c += LF_VL) {
         int64_t n = c_len - c < LF_VL ? c_len - c : LF_VL;
-        lf_v d = lf_get(s, c, t, n) - lf_v_select(lf_vi_iota() < lf_vi_set1((int)n), m, lf_v_set1(0.0f));
+        lf_v d =
+            lf_get(s, c, t, n) - lf_v_select(lf_vi_iota() < lf_vi_set1((int)n), m, lf_v_set1(0.0f));
         acc = lf_v_fma(d, d, acc);
     }
     return lf_v_hsum(acc + acc1);
@@ -110,8 +112,9 @@ int LF_SYM(norm_fwd)(lf_queue *q, const struct lf_k_norm_fwd *a)
 int LF_SYM(norm_bwd_check)(const struct lf_k_norm_bwd *a)
 {
     int64_t row = a->heads * a->c;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row && a->lddx >= row &&
-              lf_is_float(a->x_type) && lf_is_float(a->dy_type) && lf_is_float(a->w_type);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
+              a->lddx >= row && lf_is_float(a->x_type) && lf_is_float(a->dy_type) &&
+              lf_is_float(a->w_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -138,9 +141,11 @@ struct norm_sums {
     lf_v g, gx;
 };
 
-/* First pass over a row: sums of g and g * xhat, with g = dy * (w + offset); dw and db partials grow by the way. */
-LF_INLINE struct norm_sums norm_bwd_sums(const struct lf_k_norm_bwd *a, const void *x, const void *dy, float mean,
-                                         float rstd, float *dw, float *db)
+/* First pass over a row: sums of g and g * xhat, with g = dy * (w + offset); dw and db partials
+ * grow by the way. */
+LF_INLINE struct norm_sums norm_bwd_sums(const struct lf_k_norm_bwd *a, const void *x,
+                                         const void *dy, float mean, float rstd, float *dw,
+                                         float *db)
 {
     struct norm_sums s = {lf_v_set1(0.0f), lf_v_set1(0.0f)};
     const lf_v vm = lf_v_set1(mean), vr = lf_v_set1(rstd), off = lf_v_set1(a->w_offset);
@@ -162,7 +167,8 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
 {
     const int64_t r = row / a->heads, h = row % a->heads, len = a->c;
     const uint8_t t = a->x_type;
-    const void *x = lf_at(a->x, r * a->ldx + h * len, t), *dy = lf_at(a->dy, r * a->lddy + h * len, a->dy_type);
+    const void *x = lf_at(a->x, r * a->ldx + h * len, t),
+               *dy = lf_at(a->dy, r * a->lddy + h * len, a->dy_type);
     const void *dres = a->dres ? lf_at(a->dres, r * a->lddres + h * len, t) : NULL;
     void *dx = a->dx ? lf_at_w(a->dx, r * a->lddx + h * len, t) : NULL;
     const float mean = a->layer ? a->mean[row] : 0.0f, rstd = a->rstd[row];
@@ -184,8 +190,8 @@ LF_INLINE void norm_bwd_row(const struct lf_k_norm_bwd *a, int64_t row, float *d
 }
 
 /* out[c] (+)= sum of the blocks' partials, ascending. */
-static void norm_combine(float *out, const float *part, int64_t blocks, int64_t stride, int64_t lo, int64_t hi,
-                         bool accumulate)
+static void norm_combine(float *out, const float *part, int64_t blocks, int64_t stride, int64_t lo,
+                         int64_t hi, bool accumulate)
 {
     for (int64_t c = lo; c < hi; c++) {
         float s = 0.0f;
@@ -197,7 +203,8 @@ static void norm_combine(float *out, const float *part, int64_t blocks, int64_t 
 
 int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
 {
-    const int64_t rows = a->rows * a->heads, block = norm_block(rows), blocks = (rows + block - 1) / block;
+    const int64_t rows = a->rows * a->heads, block = norm_block(rows),
+                  blocks = (rows + block - 1) / block;
     const int64_t stride = norm_stride(a->c);
     float *part = (float *)a->work;
     if ((a->dw || a->db) && a->work_bytes < LF_SYM(norm_bwd_work)(a, 1))
@@ -208,7 +215,8 @@ int LF_SYM(norm_bwd)(lf_queue *q, const struct lf_k_norm_bwd *a)
         int64_t lo, hi;
         lf_part(blocks, 1, tid, nt, &lo, &hi);
         for (int64_t b = lo; b < hi; b++) {
-            float *dw = a->dw ? part + 2 * b * stride : NULL, *db = a->db ? part + (2 * b + 1) * stride : NULL;
+            float *dw = a->dw ? part + 2 * b * stride : NULL,
+                  *db = a->db ? part + (2 * b + 1) * stride : NULL;
             if (dw)
                 memset(dw, 0, (size_t)stride * sizeof(float));
             if (db)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the memory-bound kernels share on top of simd.h: loads and stores by storage type, the activation functions and
- * their derivatives, and the split of work over threads. Everything is per lane, so a value never depends on where in a
- * vector, a row or a thread's range its element stands.
+ * What the memory-bound kernels share on top of simd.h: loads and stores by storage type, the
+ * activation functions and their derivatives, and the split of work over threads. Everything is per
+ * lane, so a value never depends on where in a vector, a row or a thread's range its element
+ * stands.
  */
 #ifndef LF_KERNELS_CPU_OPS_H
 #define LF_KERNELS_CPU_OPS_H
@@ -64,16 +65,17 @@ LF_INLINE void *lf_at_w(void *p, int64_t i, uint8_t t)
 }
 
 /* for every vector of a row of length len: start c, valid lanes n */
-#define LF_EACH_VEC(c, n, len)                                                                                         \
-    for (int64_t c = 0, n = (len) < LF_VL ? (len) : LF_VL; c < (len); c += LF_VL, n = (len)-c < LF_VL ? (len)-c : LF_VL)
+#define LF_EACH_VEC(c, n, len)                                                                     \
+    for (int64_t c = 0, n = (len) < LF_VL ? (len) : LF_VL; c < (len);                              \
+         c += LF_VL, n = (len)-c < LF_VL ? (len)-c : LF_VL)
 
 /* For the kernels that need none. */
-#define LF_NO_WORK(name)                                                                                               \
-    size_t LF_SYM(name##_work)(const struct lf_k_##name *a, int threads)                                               \
-    {                                                                                                                  \
-        (void)a;                                                                                                       \
-        (void)threads;                                                                                                 \
-        return 0;                                                                                                      \
+#define LF_NO_WORK(name)                                                                           \
+    size_t LF_SYM(name##_work)(const struct lf_k_##name *a, int threads)                           \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        (void)threads;                                                                             \
+        return 0;                                                                                  \
     }
 
 /* Threads worth waking for that many bytes of traffic. Results do not depend on it. */

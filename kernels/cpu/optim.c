@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer step over all tensors of a process: global gradient norm and AdamW, each in one pass over memory.
- * The norm adds f64 sums of fixed blocks in order. AdamW is element-wise; threads own contiguous ranges of the
- * concatenation of all tensors. The arithmetic is that of kernels/cuda/optim.cu operation by operation: with a fused
- * multiply-add (all but plain) both give the same bits.
+ * The optimizer step over all tensors of a process: global gradient norm and AdamW, each in one
+ * pass over memory. The norm adds f64 sums of fixed blocks in order. AdamW is element-wise; threads
+ * own contiguous ranges of the concatenation of all tensors. The arithmetic is that of
+ * kernels/cuda/optim.cu operation by operation: with a fused multiply-add (all but plain) both give
+ * the same bits.
  */
 #include "config.h"
 
@@ -43,7 +44,8 @@ size_t LF_SYM(grad_norm_work)(const struct lf_k_grad_norm *a, int threads)
     return (size_t)norm_blocks(a) * sizeof(double);
 }
 
-/* Sum of squares of one block in f64: sixteen running sums, element i in sum i % 16, then a fixed tree. */
+/* Sum of squares of one block in f64: sixteen running sums, element i in sum i % 16, then a fixed
+ * tree. */
 static double sum_sq(const float *g, int64_t n)
 {
     double s[16] = {0.0};
@@ -74,7 +76,8 @@ int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
             int64_t b0 = lo > first ? lo - first : 0, b1 = hi - first < nb ? hi - first : nb;
             for (int64_t b = b0; b < b1; b++) {
                 int64_t rest = a->t[i].n - b * NORM_BLOCK;
-                part[first + b] = sum_sq(a->t[i].grad + b * NORM_BLOCK, rest < NORM_BLOCK ? rest : NORM_BLOCK);
+                part[first + b] =
+                    sum_sq(a->t[i].grad + b * NORM_BLOCK, rest < NORM_BLOCK ? rest : NORM_BLOCK);
             }
             first += nb;
         }
@@ -83,24 +86,27 @@ int LF_SYM(grad_norm)(lf_queue *q, const struct lf_k_grad_norm *a)
     for (int64_t b = 0; b < blocks; b++)
         sum += part[b];
     struct lf_step_record *rec = a->rec;
-    const double scale = (double)rec->loss_scale, norm = sqrt(sum) / scale, clip = (double)rec->clip_norm;
+    const double scale = (double)rec->loss_scale, norm = sqrt(sum) / scale,
+                 clip = (double)rec->clip_norm;
     double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
     rec->grad_norm = (float)norm;
     rec->clip_factor = (float)(factor / scale);
-    if (!isfinite(rec->grad_norm) || !isfinite(rec->loss_sum) || (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
+    if (!isfinite(rec->grad_norm) || !isfinite(rec->loss_sum) ||
+        (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
         rec->skip = 1;
     return LF_K_OK;
 }
 
 static bool state_types(const struct lf_opt_tensor *t)
 {
-    return lf_is_float(t->master_type) && lf_is_float(t->moment_type) && (!t->copy || t->copy_type == LF_BF16);
+    return lf_is_float(t->master_type) && lf_is_float(t->moment_type) &&
+           (!t->copy || t->copy_type == LF_BF16);
 }
 
 int LF_SYM(adamw_check)(const struct lf_k_adamw *a)
 {
-    if (a->n_tensors < 0 || !(a->beta1 >= 0.0f && a->beta1 < 1.0f) || !(a->beta2 >= 0.0f && a->beta2 < 1.0f) ||
-        !(a->eps >= 0.0f))
+    if (a->n_tensors < 0 || !(a->beta1 >= 0.0f && a->beta1 < 1.0f) ||
+        !(a->beta2 >= 0.0f && a->beta2 < 1.0f) || !(a->eps >= 0.0f))
         return LF_K_EINVAL;
     for (int64_t i = 0; a->t && i < a->n_tensors; i++)
         if (a->t[i].n < 0 || !state_types(&a->t[i]))
@@ -112,7 +118,8 @@ struct adam_consts {
     lf_v clip, b1, c1, b2, c2, inv_bc1, inv_bc2, eps;
 };
 
-/* What rounds DRAW_SPAN consecutive elements, the first a multiple of 8: 16 bits each for m, v, weights. */
+/* What rounds DRAW_SPAN consecutive elements, the first a multiple of 8: 16 bits each for m, v,
+ * weights. */
 enum { DRAW_SPAN = 8 * LF_VL };
 struct draws {
     int64_t first;
@@ -126,7 +133,8 @@ LF_INLINE lf_v round_random(lf_v v, lf_vu r)
     return (lf_v)lf_vi_select(v != v, (lf_vi)v, cut);
 }
 
-LF_INLINE lf_v maybe_random(lf_v v, uint8_t type, const struct draws *d, int state, int64_t i, int64_t n)
+LF_INLINE lf_v maybe_random(lf_v v, uint8_t type, const struct draws *d, int state, int64_t i,
+                            int64_t n)
 {
     if (!d || type != LF_BF16)
         return v;
@@ -134,8 +142,9 @@ LF_INLINE lf_v maybe_random(lf_v v, uint8_t type, const struct draws *d, int sta
 }
 
 /* mt, pt: storage of moments and weights, constants where it counts. d NULL: nearest even. */
-LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n, const struct adam_consts *k, lf_v decay,
-                        lf_v lr, uint8_t mt, uint8_t pt, const struct draws *d)
+LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n,
+                        const struct adam_consts *k, lf_v decay, lf_v lr, uint8_t mt, uint8_t pt,
+                        const struct draws *d)
 {
     lf_v g = lf_get(t->grad, i, LF_F32, n) * k->clip;
     lf_v m = lf_v_fma(k->b1, lf_get(t->m, i, mt, n), k->c1 * g);
@@ -150,8 +159,9 @@ LF_INLINE void adam_vec(const struct lf_opt_tensor *t, int64_t i, int64_t n, con
         lf_put(t->copy, i, LF_BF16, n, p);
 }
 
-LF_INLINE void adam_vecs(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k, lf_v decay,
-                         lf_v lr, uint8_t mt, uint8_t pt, const struct draws *d)
+LF_INLINE void adam_vecs(const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
+                         const struct adam_consts *k, lf_v decay, lf_v lr, uint8_t mt, uint8_t pt,
+                         const struct draws *d)
 {
     int64_t i = lo;
     for (; i + LF_VL <= hi; i += LF_VL)
@@ -161,8 +171,9 @@ LF_INLINE void adam_vecs(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, 
 }
 
 /* Elements [lo, hi) in spans that share their draws. */
-static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, const struct adam_consts *k, lf_v decay,
-                        lf_v lr, const struct lf_step_record *rec)
+static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
+                        const struct adam_consts *k, lf_v decay, lf_v lr,
+                        const struct lf_step_record *rec)
 {
     struct draws d;
     for (int64_t at = lo / 8 * 8; at < hi; at += DRAW_SPAN) {
@@ -170,13 +181,14 @@ static void adam_random(const struct lf_opt_tensor *t, int64_t lo, int64_t hi, c
         d.first = at;
         for (uint64_t s = 0; s < 3; s++)
             if ((s < 2 ? t->moment_type : t->master_type) == LF_BF16)
-                lf_philox_span(d.word[s], rec->seed, t->site, 4 * rec->step + s, (uint32_t)(at / 8));
+                lf_philox_span(d.word[s], rec->seed, t->site, 4 * rec->step + s,
+                               (uint32_t)(at / 8));
         adam_vecs(t, at < lo ? lo : at, end, k, decay, lr, t->moment_type, t->master_type, &d);
     }
 }
 
-static void adam_range(const struct lf_k_adamw *a, const struct lf_opt_tensor *t, int64_t lo, int64_t hi,
-                       const struct adam_consts *k)
+static void adam_range(const struct lf_k_adamw *a, const struct lf_opt_tensor *t, int64_t lo,
+                       int64_t hi, const struct adam_consts *k)
 {
     const float lr = a->rec->lr * t->lr_scale;
     const lf_v vlr = lf_v_set1(lr), decay = lf_v_set1(fmaf(-lr, t->weight_decay, 1.0f));
@@ -192,8 +204,8 @@ static void adam_range(const struct lf_k_adamw *a, const struct lf_opt_tensor *t
 /* Bytes that go through memory for an element. */
 static int64_t adam_bytes(const struct lf_opt_tensor *t)
 {
-    return 4 + 4 * (int64_t)lf_dtype_size(t->moment_type) + 2 * (int64_t)lf_dtype_size(t->master_type) +
-           (t->copy ? 2 : 0);
+    return 4 + 4 * (int64_t)lf_dtype_size(t->moment_type) +
+           2 * (int64_t)lf_dtype_size(t->master_type) + (t->copy ? 2 : 0);
 }
 
 int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
@@ -206,16 +218,18 @@ int LF_SYM(adamw)(lf_queue *q, const struct lf_k_adamw *a)
         total += a->t[i].n;
         bytes += a->t[i].n * adam_bytes(&a->t[i]);
     }
-    const struct adam_consts k = {lf_v_set1(rec->clip_factor),       lf_v_set1(a->beta1),
-                                  lf_v_set1(1.0f - a->beta1),        lf_v_set1(a->beta2),
-                                  lf_v_set1(1.0f - a->beta2),        lf_v_set1(1.0f / rec->bias_corr1),
-                                  lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)};
+    const struct adam_consts k = {
+        lf_v_set1(rec->clip_factor),       lf_v_set1(a->beta1),
+        lf_v_set1(1.0f - a->beta1),        lf_v_set1(a->beta2),
+        lf_v_set1(1.0f - a->beta2),        lf_v_set1(1.0f / rec->bias_corr1),
+        lf_v_set1(1.0f / rec->bias_corr2), lf_v_set1(a->eps)};
 #pragma omp parallel num_threads(lf_team(q, bytes))
     {
         int64_t lo, hi, first = 0;
         lf_part(total, 1024, omp_get_thread_num(), omp_get_num_threads(), &lo, &hi);
         for (int64_t i = 0; i < a->n_tensors && first < hi; i++) {
-            int64_t n = a->t[i].n, b = lo > first ? lo - first : 0, e = hi - first < n ? hi - first : n;
+            int64_t n = a->t[i].n, b = lo > first ? lo - first : 0,
+                    e = hi - first < n ? hi - first : n;
             if (b < e)
                 adam_range(a, &a->t[i], b, e, &k);
             first += n;

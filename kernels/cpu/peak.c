@@ -16,6 +16,9 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+#define XMM                                                                                        \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
+        "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
 #define R12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define R24(X) R12(X) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
 
@@ -25,20 +28,14 @@ static void spin_zmm(long n)
 {
 #define Z(i) __asm__ volatile("vpxord %%zmm" #i ",%%zmm" #i ",%%zmm" #i ::: "memory");
 #define F(i) "vfmadd231ps %%zmm24,%%zmm25,%%zmm" #i "\n"
-    R24(Z) Z(24) Z(25)
-    for (long k = 0; k < n; k++)
-        __asm__ volatile(R24(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                         "xmm12", "xmm13", "xmm14", "xmm15");
+    R24(Z) Z(24) Z(25) for (long k = 0; k < n; k++) __asm__ volatile(R24(F) : : : XMM);
 #undef F
 }
 
 static void spin_bf16(long n)
 {
 #define F(i) "vdpbf16ps %%zmm24,%%zmm25,%%zmm" #i "\n"
-    R24(Z) Z(24) Z(25)
-    for (long k = 0; k < n; k++)
-        __asm__ volatile(R24(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                         "xmm12", "xmm13", "xmm14", "xmm15");
+    R24(Z) Z(24) Z(25) for (long k = 0; k < n; k++) __asm__ volatile(R24(F) : : : XMM);
 #undef F
 #undef Z
 }
@@ -47,10 +44,7 @@ static void spin_ymm(long n)
 {
 #define Z(i) __asm__ volatile("vpxor %%ymm" #i ",%%ymm" #i ",%%ymm" #i ::: "memory");
 #define F(i) "vfmadd231ps %%ymm14,%%ymm15,%%ymm" #i "\n"
-    R12(Z) Z(14) Z(15)
-    for (long k = 0; k < n; k++)
-        __asm__ volatile(R12(F) R12(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                         "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+    R12(Z) Z(14) Z(15) for (long k = 0; k < n; k++) __asm__ volatile(R12(F) R12(F) : : : XMM);
 #undef F
 #undef Z
 }
@@ -59,8 +53,7 @@ static void spin_xmm(long n)
 {
 #define F(i) "mulps %%xmm14,%%xmm" #i "\naddps %%xmm15,%%xmm" #i "\n"
     for (long k = 0; k < n; k++)
-        __asm__ volatile("xorps %%xmm14,%%xmm14\nxorps %%xmm15,%%xmm15\n" R12(F)::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
-                         "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+        __asm__ volatile("xorps %%xmm14,%%xmm14\nxorps %%xmm15,%%xmm15\n" R12(F) : : : XMM);
 #undef F
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ceilings of this machine now: FLOP/s of `threads` threads doing nothing but multiply-adds in registers for about 5 ms, of f32 or of
- * pairs of bf16 where the instruction set has them (0 on other processors than x86-64); bytes/s of them reading p[0 .. bytes).
+ * Ceilings of this machine now: FLOP/s of `threads` threads doing nothing but multiply-adds in
+ * registers for about 5 ms, of f32 or of pairs of bf16 where the instruction set has them (0 on
+ * other processors than x86-64); bytes/s of them reading p[0 .. bytes).
  */
 #ifndef LF_CPU_PEAK_H
 #define LF_CPU_PEAK_H

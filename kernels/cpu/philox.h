@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox (engine/base/rng.h) for many counters at a time: the words are those of lf_philox, which tests/op compares them with.
+ * Philox (engine/base/rng.h) for many counters at a time: the words are those of lf_philox, which
+ * tests/op compares them with.
  */
 #ifndef LF_KERNELS_CPU_PHILOX_H
 #define LF_KERNELS_CPU_PHILOX_H
@@ -12,12 +13,14 @@ LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
 {
 #if LF_CPU_ISA >= 2
     const __m512i m = _mm512_set1_epi64((int64_t)k);
-    __m512i even = _mm512_mul_epu32((__m512i)v, m), odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), m);
+    __m512i even = _mm512_mul_epu32((__m512i)v, m),
+            odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)v, 32), m);
     *lo = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
     *hi = (lf_vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
 #elif LF_CPU_ISA == 1
     const __m256i m = _mm256_set1_epi64x((int64_t)k);
-    __m256i even = _mm256_mul_epu32((__m256i)v, m), odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), m);
+    __m256i even = _mm256_mul_epu32((__m256i)v, m),
+            odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)v, 32), m);
     *lo = (lf_vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
     *hi = (lf_vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
 #else
@@ -30,7 +33,8 @@ LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
 }
 
 /* Counters b0, b0 + 1, ... b0 + LF_VL - 1: word w of counter b0 + l is word[4 l + w]. */
-LF_INLINE void lf_philox_span(uint32_t word[4 * LF_VL], uint64_t seed, uint32_t site, uint64_t a, uint32_t b0)
+LF_INLINE void lf_philox_span(uint32_t word[4 * LF_VL], uint64_t seed, uint32_t site, uint64_t a,
+                              uint32_t b0)
 {
     const lf_vu zero = {0}, lane = (lf_vu)lf_vi_iota();
     lf_vu c[4] = {zero + (uint32_t)a, zero + (uint32_t)(a >> 32), lane + b0, zero + site};

@@ -24,4 +24,7 @@ void lf_cpu_queue_destroy(lf_queue *q)
     free(q);
 }
 
-int lf_cpu_queue_threads(const lf_queue *q) { return q->threads; }
+int lf_cpu_queue_threads(const lf_queue *q)
+{
+    return q->threads;
+}

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of the instruction set this file is compiled for: lf_v is LF_VL floats (plain 4, AVX2 8, AVX-512 16), lf_vi / lf_vu
- * LF_VL 32-bit integers. Plain arithmetic and comparison use C operators on them (a comparison gives an lf_vi of 0 / -1). Rules:
- *   - bf16 conversions round to nearest even with subnormals kept, NaN stays NaN: the same bits on every instruction set.
+ * Vectors of the instruction set this file is compiled for: lf_v is LF_VL floats (plain 4, AVX2 8,
+ * AVX-512 16), lf_vi / lf_vu LF_VL 32-bit integers. Plain arithmetic and comparison use C operators
+ * on them (a comparison gives an lf_vi of 0 / -1). Rules:
+ *   - bf16 conversions round to nearest even with subnormals kept, NaN stays NaN: the same bits on
+ *     every instruction set.
  *   - lf_v_fma is one rounding on AVX2 and up, two on plain (part of the kernel family's identity).
  *   - Each function gives the same result in each lane position and for masked tails.
  *   - Tails: the *_n forms touch exactly n elements (0 <= n <= LF_VL); lanes beyond n load as 0.
@@ -56,7 +58,10 @@ LF_INLINE uint16_t lf_f32_to_bf16(float f)
 
 /* ---- basics ---- */
 
-LF_INLINE lf_v lf_v_zero(void) { return (lf_v){0}; }
+LF_INLINE lf_v lf_v_zero(void)
+{
+    return (lf_v){0};
+}
 
 LF_INLINE lf_v lf_v_set1(float x)
 {
@@ -104,8 +109,14 @@ LF_INLINE lf_v lf_v_fma(lf_v a, lf_v b, lf_v c) /* a * b + c */
 }
 
 /* mask lanes are 0 or -1 (the result of a comparison). */
-LF_INLINE lf_v lf_v_select(lf_vi mask, lf_v yes, lf_v no) { return (lf_v)(((lf_vi)yes & mask) | ((lf_vi)no & ~mask)); }
-LF_INLINE lf_vi lf_vi_select(lf_vi mask, lf_vi yes, lf_vi no) { return (yes & mask) | (no & ~mask); }
+LF_INLINE lf_v lf_v_select(lf_vi mask, lf_v yes, lf_v no)
+{
+    return (lf_v)(((lf_vi)yes & mask) | ((lf_vi)no & ~mask));
+}
+LF_INLINE lf_vi lf_vi_select(lf_vi mask, lf_vi yes, lf_vi no)
+{
+    return (yes & mask) | (no & ~mask);
+}
 
 /* a > b ? a : b: the second operand when either is NaN (as maxps). */
 LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
@@ -119,8 +130,8 @@ LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
 #endif
 }
 
-/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that is known at compile
- * time only after unrolling, so it gets the plain form. */
+/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that
+ * is known at compile time only after unrolling, so it gets the plain form. */
 LF_INLINE lf_v lf_v_pick(lf_v a, lf_v b, lf_vi idx)
 {
 #ifdef __clang__
@@ -156,12 +167,18 @@ LF_INLINE lf_v lf_v_sqrt(lf_v a)
 #endif
 }
 
-LF_INLINE lf_v lf_v_abs(lf_v a) { return (lf_v)((lf_vi)a & lf_vi_set1(0x7fffffff)); }
+LF_INLINE lf_v lf_v_abs(lf_v a)
+{
+    return (lf_v)((lf_vi)a & lf_vi_set1(0x7fffffff));
+}
 LF_INLINE lf_v lf_v_copysign(lf_v mag, lf_v sign)
 {
     return (lf_v)(((lf_vi)mag & lf_vi_set1(0x7fffffff)) | ((lf_vi)sign & lf_vi_set1(INT32_MIN)));
 }
-LF_INLINE lf_v lf_v_from_int(lf_vi a) { return __builtin_convertvector(a, lf_v); }
+LF_INLINE lf_v lf_v_from_int(lf_vi a)
+{
+    return __builtin_convertvector(a, lf_v);
+}
 
 /* ---- loads and stores, f32 ---- */
 
@@ -172,7 +189,10 @@ LF_INLINE lf_v lf_v_load(const float *p)
     return v;
 }
 
-LF_INLINE void lf_v_store(float *p, lf_v v) { memcpy(p, &v, sizeof v); }
+LF_INLINE void lf_v_store(float *p, lf_v v)
+{
+    memcpy(p, &v, sizeof v);
+}
 
 LF_INLINE lf_v lf_v_load_n(const float *p, int n)
 {
@@ -265,7 +285,8 @@ LF_INLINE void lf_v_store_bf16_n(uint16_t *p, lf_v v, int n)
 #endif
 }
 
-/* ---- by type: element i of an f32 or bf16 array. Let `bf16` be a constant after inlining in hot loops. ---- */
+/* ---- by type: element i of an f32 or bf16 array. Let `bf16` be a constant after inlining in hot
+ * loops. ---- */
 
 LF_INLINE lf_v lf_vt_load(const void *p, int64_t i, int bf16)
 {
@@ -273,7 +294,8 @@ LF_INLINE lf_v lf_vt_load(const void *p, int64_t i, int bf16)
 }
 LF_INLINE lf_v lf_vt_load_n(const void *p, int64_t i, int bf16, int n)
 {
-    return bf16 ? lf_v_load_bf16_n((const uint16_t *)p + i, n) : lf_v_load_n((const float *)p + i, n);
+    return bf16 ? lf_v_load_bf16_n((const uint16_t *)p + i, n)
+                : lf_v_load_n((const float *)p + i, n);
 }
 LF_INLINE void lf_vt_store(void *p, int64_t i, int bf16, lf_v v)
 {
@@ -301,22 +323,26 @@ LF_INLINE void lf_st_store(void *p, int64_t i, int bf16, float f)
         ((float *)p)[i] = f;
 }
 /* Rounded to bf16 and back, or unchanged: what storing and reloading would give. */
-LF_INLINE lf_v lf_vt_round(lf_v v, int bf16) { return bf16 ? lf_v_from_bf16(lf_v_to_bf16(v)) : v; }
+LF_INLINE lf_v lf_vt_round(lf_v v, int bf16)
+{
+    return bf16 ? lf_v_from_bf16(lf_v_to_bf16(v)) : v;
+}
 
 /* ---- horizontal ---- */
 
 #if LF_CPU_ISA >= 1
 /* The last three halvings, and the first one where there are 16 lanes. */
-#define LF_HALVES(op)                                                                                                  \
-    __m128 x = op(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));                                             \
-    x = op(x, _mm_movehl_ps(x, x));                                                                                    \
+#define LF_HALVES(op)                                                                              \
+    __m128 x = op(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));                         \
+    x = op(x, _mm_movehl_ps(x, x));                                                                \
     return _mm_cvtss_f32(op(x, _mm_shuffle_ps(x, x, 1)));
 #endif
 
 LF_INLINE float lf_v_hsum(lf_v v)
 {
 #if LF_CPU_ISA >= 2
-    __m256 y = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m256 y =
+        _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
     LF_HALVES(_mm_add_ps)
 #elif LF_CPU_ISA == 1
     __m256 y = (__m256)v;
@@ -329,7 +355,8 @@ LF_INLINE float lf_v_hsum(lf_v v)
 LF_INLINE float lf_v_hmax(lf_v v)
 {
 #if LF_CPU_ISA >= 2
-    __m256 y = _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+    __m256 y =
+        _mm256_max_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
     LF_HALVES(_mm_max_ps)
 #elif LF_CPU_ISA == 1
     __m256 y = (__m256)v;
@@ -342,14 +369,17 @@ LF_INLINE float lf_v_hmax(lf_v v)
 
 /* ---- functions ---- */
 
-/* e^x: x = n ln2 + r, e^r by a polynomial, times 2^n in two steps so that subnormal results are right. */
+/* e^x: x = n ln2 + r, e^r by a polynomial, times 2^n in two steps so that subnormal results are
+ * right. */
 LF_INLINE lf_v lf_v_exp(lf_v x)
 {
-    const lf_v magic = lf_v_set1(12582912.0f); /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
+    const lf_v magic =
+        lf_v_set1(12582912.0f); /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
     x = lf_v_max(lf_v_set1(-104.0f), lf_v_min(lf_v_set1(89.0f), x));
     lf_v t = lf_v_fma(x, lf_v_set1(1.44269504f), magic);
     lf_v n = t - magic;
-    lf_v r = lf_v_fma(n, lf_v_set1(-0.693145752f), x); /* ln2 high part: 15 bits, so n * it is exact */
+    lf_v r =
+        lf_v_fma(n, lf_v_set1(-0.693145752f), x); /* ln2 high part: 15 bits, so n * it is exact */
     r = lf_v_fma(n, lf_v_set1(-1.42860682e-6f), r);
     lf_v p = lf_v_set1(1.38131e-3f);
     p = lf_v_fma(p, r, lf_v_set1(8.36942e-3f));
@@ -358,7 +388,8 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     p = lf_v_fma(p, r, lf_v_set1(0.49999993f));
     p = lf_v_fma(p * r, r, r) + lf_v_set1(1.0f);
 #if LF_CPU_ISA >= 2
-    return (lf_v)_mm512_scalef_ps((__m512)p, (__m512)n); /* p 2^n rounded once: the bits of the two steps */
+    return (lf_v)_mm512_scalef_ps((__m512)p,
+                                  (__m512)n); /* p 2^n rounded once: the bits of the two steps */
 #else
     lf_vi ni = (lf_vi)t - (lf_vi)magic, n1 = ni >> 1, n2 = ni - n1;
     return p * (lf_v)((n1 + 127) << 23) * (lf_v)((n2 + 127) << 23);
@@ -403,6 +434,9 @@ LF_INLINE lf_v lf_v_erf(lf_v x)
 }
 
 /* 1 / (1 + e^-x) */
-LF_INLINE lf_v lf_v_sigmoid(lf_v x) { return lf_v_set1(1.0f) / (lf_v_set1(1.0f) + lf_v_exp(-x)); }
+LF_INLINE lf_v lf_v_sigmoid(lf_v x)
+{
+    return lf_v_set1(1.0f) / (lf_v_set1(1.0f) + lf_v_exp(-x));
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of a matrix scaled to length one, and the gradient of that. Each row is one thread's, and its sums run in one
- * order, so threads change no bit.
+ * Rows of a matrix scaled to length one, and the gradient of that. Each row is one thread's, and
+ * its sums run in one order, so threads change no bit.
  */
 #include "config.h"
 
@@ -51,7 +51,8 @@ int LF_SYM(unit_rows_fwd)(lf_queue *q, const struct lf_k_unit_rows_fwd *a)
         for (int64_t r = lo; r < hi; r++) {
             const float *x = a->x + r * a->c;
             const lf_v inv = lf_v_set1(1.0f / fmaxf(sqrtf(dot(x, x, a->c)), SHORTEST));
-            LF_EACH_VEC(c, n, a->c) lf_put(a->y, r * a->c + c, a->y_type, n, lf_get(x, c, LF_F32, n) * inv);
+            LF_EACH_VEC(c, n, a->c)
+            lf_put(a->y, r * a->c + c, a->y_type, n, lf_get(x, c, LF_F32, n) * inv);
         }
     }
     return LF_K_OK;
@@ -67,7 +68,8 @@ int LF_SYM(unit_rows_bwd)(lf_queue *q, const struct lf_k_unit_rows_bwd *a)
             const float *x = a->x + r * a->c, *dy = a->dy + r * a->c;
             float *dx = a->dx + r * a->c;
             const float length = sqrtf(dot(x, x, a->c)), inv = 1.0f / fmaxf(length, SHORTEST);
-            /* the part of dy along y changes the length only, which y does not have; a short row keeps it */
+            /* the part of dy along y changes the length only, which y does not have; a short row
+             * keeps it */
             const lf_v along = lf_v_set1(length < SHORTEST ? 0.0f : dot(x, dy, a->c) * inv * inv),
                        scale = lf_v_set1(inv);
             LF_EACH_VEC(c, n, a->c)

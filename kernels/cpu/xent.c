@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused output layer and cross-entropy. Rows that have a target (of a conversation: what the assistant says) go in chunks of XENT_ROWS
- * (a constant: chunks decide the order in which dw is summed), the others cost nothing; rows that do not follow one another are
- * gathered, and their dx scattered. The logits of one chunk live in the workspace, become dlogits in place (bf16: packed into the
- * front half of their row, rounded once), and feed dx, dw and db before the next chunk overwrites them. oneDNN's products want the
- * same sizes every time, so there every row counts as one with a target.
+ * Fused output layer and cross-entropy. Rows that have a target (of a conversation: what the
+ * assistant says) go in chunks of XENT_ROWS (a constant: chunks decide the order in which dw is
+ * summed), the others cost nothing; rows that do not follow one another are gathered, and their dx
+ * scattered. The logits of one chunk live in the workspace, become dlogits in place (bf16: packed
+ * into the front half of their row, rounded once), and feed dx, dw and db before the next chunk
+ * overwrites them. oneDNN's products want the same sizes every time, so there every row counts as
+ * one with a target.
  *
- * A row's reduction: the maximum, then sums of exp(z - max) over blocks of XENT_BLOCK columns counted from column 0, four vector chains
- * each, block sums added ascending. Rows are independent, sums over rows are taken by one thread in row order.
+ * A row's reduction: the maximum, then sums of exp(z - max) over blocks of XENT_BLOCK columns
+ * counted from column 0, four vector chains each, block sums added ascending. Rows are independent,
+ * sums over rows are taken by one thread in row order.
  *
- * A target >= v_real gives a NaN loss and NaN gradients: the step is skipped rather than trained on nonsense.
+ * A target >= v_real gives a NaN loss and NaN gradients: the step is skipped rather than trained on
+ * nonsense.
  */
 #include "config.h"
 
@@ -32,15 +36,16 @@ struct row_out {
     int32_t argmax;
 };
 
-/* What every element of a row's gradient is made of: dz_j = (a + b (z_j - max)) e^(z_j - max) - g [j == target]. */
+/* What every element of a row's gradient is made of: dz_j = (a + b (z_j - max)) e^(z_j - max) - g
+ * [j == target]. */
 struct row_dz {
     float a, b, g;
 };
 
 struct layout {
-    int64_t rows, ld; /* of a chunk; ld in f32 elements */
+    int64_t rows, ld;                            /* of a chunk; ld in f32 elements */
     size_t live, logits, outs, x, dx, gemm, all; /* bytes; x, dx: gathered rows */
-    bool skip;        /* rows without a target */
+    bool skip;                                   /* rows without a target */
 };
 
 /* A chunk of rows and where they lie: in the caller's arrays, or gathered. */
@@ -52,42 +57,90 @@ struct chunk {
     bool first;
 };
 
-LF_INLINE size_t aligned(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
-LF_INLINE int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, float *z, int64_t ld)
+LF_INLINE size_t aligned(size_t n)
 {
-    return (struct lf_k_gemm){.m = c->rows, .n = a->v, .k = a->k, .a = c->x, .b = a->w, .b_packed = a->w_packed, .c = z, .bias = a->bias,
-                              .lda = c->ldx, .ldb = a->ldw, .ldc = ld, .tb = true, .ab_type = a->x_type, .c_type = LF_F32,
-                              .bias_type = a->x_type, .mode = a->mode};
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+LF_INLINE int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
-static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, const void *dz, int64_t ld)
+static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, const struct chunk *c,
+                                    float *z, int64_t ld)
 {
-    return (struct lf_k_gemm){.m = c->rows, .n = a->k, .k = a->v, .a = dz, .b = a->w, .c = c->dx, .lda = ld, .ldb = a->ldw,
-                              .ldc = c->lddx, .ab_type = a->x_type, .c_type = a->x_type, .mode = a->mode};
+    return (struct lf_k_gemm){.m = c->rows,
+                              .n = a->v,
+                              .k = a->k,
+                              .a = c->x,
+                              .b = a->w,
+                              .b_packed = a->w_packed,
+                              .c = z,
+                              .bias = a->bias,
+                              .lda = c->ldx,
+                              .ldb = a->ldw,
+                              .ldc = ld,
+                              .tb = true,
+                              .ab_type = a->x_type,
+                              .c_type = LF_F32,
+                              .bias_type = a->x_type,
+                              .mode = a->mode};
 }
 
-static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, const struct chunk *c, const void *dz, int64_t ld)
+static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, const struct chunk *c,
+                                const void *dz, int64_t ld)
 {
-    return (struct lf_k_gemm){.m = a->v, .n = a->k, .k = c->rows, .a = dz, .b = c->x, .c = a->dw, .lda = ld, .ldb = c->ldx, .ldc = a->k,
-                              .ta = true, .accumulate = a->accumulate || !c->first, .ab_type = a->x_type, .c_type = LF_F32,
+    return (struct lf_k_gemm){.m = c->rows,
+                              .n = a->k,
+                              .k = a->v,
+                              .a = dz,
+                              .b = a->w,
+                              .c = c->dx,
+                              .lda = ld,
+                              .ldb = a->ldw,
+                              .ldc = c->lddx,
+                              .ab_type = a->x_type,
+                              .c_type = a->x_type,
+                              .mode = a->mode};
+}
+
+static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, const struct chunk *c,
+                                const void *dz, int64_t ld)
+{
+    return (struct lf_k_gemm){.m = a->v,
+                              .n = a->k,
+                              .k = c->rows,
+                              .a = dz,
+                              .b = c->x,
+                              .c = a->dw,
+                              .lda = ld,
+                              .ldb = c->ldx,
+                              .ldc = a->k,
+                              .ta = true,
+                              .accumulate = a->accumulate || !c->first,
+                              .ab_type = a->x_type,
+                              .c_type = LF_F32,
                               .mode = a->mode};
 }
 
 static struct layout layout_of(const struct lf_k_linear_xent *a, int threads)
 {
-    struct layout l = {.rows = min64(a->rows, XENT_ROWS), .ld = (a->v + 15) / 16 * 16, .skip = true};
+    struct layout l = {
+        .rows = min64(a->rows, XENT_ROWS), .ld = (a->v + 15) / 16 * 16, .skip = true};
     if (l.rows == 0)
         return l;
     const int64_t ld = a->x_type == LF_BF16 ? 2 * l.ld : l.ld;
     const int64_t last = a->rows % XENT_ROWS ? a->rows % XENT_ROWS : XENT_ROWS;
-    for (int i = 0; i < 2; i++) { /* a full chunk and the last one: workspace need not grow with rows */
-        const struct chunk c = {.rows = i ? last : l.rows, .ldx = a->k, .lddx = a->k, .first = true};
-        struct lf_k_gemm g[3] = {logits_gemm(a, &c, NULL, l.ld), dx_gemm(a, &c, NULL, ld), dw_gemm(a, &c, NULL, ld)};
+    for (int i = 0; i < 2;
+         i++) { /* a full chunk and the last one: workspace need not grow with rows */
+        const struct chunk c = {
+            .rows = i ? last : l.rows, .ldx = a->k, .lddx = a->k, .first = true};
+        struct lf_k_gemm g[3] = {logits_gemm(a, &c, NULL, l.ld), dx_gemm(a, &c, NULL, ld),
+                                 dw_gemm(a, &c, NULL, ld)};
         for (int j = 0; j < 3; j++) {
             const bool other = lf_onednn_wants(&g[j]);
-            size_t need = other ? LF_SYM(gemm_work)(&g[j], threads) : LF_SYM(gemm_work_most)(&g[j], threads);
+            size_t need =
+                other ? LF_SYM(gemm_work)(&g[j], threads) : LF_SYM(gemm_work_most)(&g[j], threads);
             l.gemm = need > l.gemm ? need : l.gemm;
             l.skip = l.skip && !other;
         }
@@ -108,8 +161,9 @@ size_t LF_SYM(linear_xent_work)(const struct lf_k_linear_xent *a, int threads)
 
 int LF_SYM(linear_xent_check)(const struct lf_k_linear_xent *a)
 {
-    bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v && a->v <= INT32_MAX &&
-              lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0;
+    bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v &&
+              a->v <= INT32_MAX && lf_is_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k &&
+              a->softcap >= 0 && a->inv_temperature >= 0;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -121,7 +175,9 @@ static float row_max(const float *z, int64_t n, int32_t *arg)
     lf_vi at = lf_vi_set1(0), idx = lf_vi_iota();
     for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
         int64_t w = min64(n - j, LF_VL);
-        lf_v x = w == LF_VL ? lf_v_load(z + j) : lf_v_select(lf_vi_iota() < lf_vi_set1((int)w), lf_v_load_n(z + j, (int)w), low);
+        lf_v x = w == LF_VL ? lf_v_load(z + j)
+                            : lf_v_select(lf_vi_iota() < lf_vi_set1((int)w),
+                                          lf_v_load_n(z + j, (int)w), low);
         lf_vi more = x > best;
         best = lf_v_select(more, x, best);
         at = lf_vi_select(more, idx, at);
@@ -136,8 +192,8 @@ static float row_max(const float *z, int64_t n, int32_t *arg)
     return m;
 }
 
-/* Sum of e^(z - max); with bent *logs that of e^(z - max) (z - max) too, in the same order: the mean of log p but for the
- * log of the sum. */
+/* Sum of e^(z - max); with bent *logs that of e^(z - max) (z - max) too, in the same order: the
+ * mean of log p but for the log of the sum. */
 LF_INLINE float row_sums(const float *z, int64_t n, float max, const bool bent, float *logs)
 {
     const lf_v m = lf_v_set1(max);
@@ -193,11 +249,13 @@ static void row_scale(float *z, int64_t n, float factor)
     LF_EACH_VEC(j, w, n) lf_put(z, j, LF_F32, w, f * lf_get(z, j, LF_F32, w));
 }
 
-/* z becomes dz in place, through t (z / t: the capped logit) and the cap, whose slope is 1 - (z / (t cap))^2; bf16 goes to the
- * front of the same row. */
-LF_INLINE void row_grad(float *z, int64_t n, float max, struct row_dz k, int32_t target, float cap, float t, const uint8_t type)
+/* z becomes dz in place, through t (z / t: the capped logit) and the cap, whose slope is 1 - (z /
+ * (t cap))^2; bf16 goes to the front of the same row. */
+LF_INLINE void row_grad(float *z, int64_t n, float max, struct row_dz k, int32_t target, float cap,
+                        float t, const uint8_t type)
 {
-    const lf_v m = lf_v_set1(max), va = lf_v_set1(k.a), vb = lf_v_set1(k.b), vg = lf_v_set1(k.g), one = lf_v_set1(1.0f);
+    const lf_v m = lf_v_set1(max), va = lf_v_set1(k.a), vb = lf_v_set1(k.b), vg = lf_v_set1(k.g),
+               one = lf_v_set1(1.0f);
     const lf_v inv = lf_v_set1(cap > 0 ? 1.0f / (cap * t) : 0.0f), vt = lf_v_set1(t);
     const lf_vi at = lf_vi_set1(target);
     const bool bent = k.b < 0 || k.b > 0;
@@ -205,7 +263,8 @@ LF_INLINE void row_grad(float *z, int64_t n, float max, struct row_dz k, int32_t
     for (int64_t j = 0; j < n; j += LF_VL, idx += LF_VL) {
         int64_t w = min64(n - j, LF_VL);
         lf_v x = lf_get(z, j, LF_F32, w);
-        lf_v d = (bent ? va + vb * (x - m) : va) * lf_v_exp(x - m) - lf_v_select(idx == at, vg, lf_v_zero());
+        lf_v d = (bent ? va + vb * (x - m) : va) * lf_v_exp(x - m) -
+                 lf_v_select(idx == at, vg, lf_v_zero());
         if (cap > 0)
             d *= one - (x * inv) * (x * inv);
         if (t < 1 || t > 1)
@@ -220,8 +279,10 @@ static void row_zero(float *z, int64_t from, int64_t to, uint8_t type)
         lf_put(z, j, type, min64(to - j, LF_VL), lf_v_zero());
 }
 
-/* The reduction that loss, scoring and sampling share. logs: of row_sums, NULL when nobody wants it. */
-static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum, float *logs, struct row_out *out)
+/* The reduction that loss, scoring and sampling share. logs: of row_sums, NULL when nobody wants
+ * it. */
+static void row_stats(float *z, int64_t n, float softcap, float t, float *max, float *sum,
+                      float *logs, struct row_out *out)
 {
     if (softcap > 0)
         row_softcap(z, n, softcap);
@@ -233,10 +294,14 @@ static void row_stats(float *z, int64_t n, float softcap, float t, float *max, f
 }
 
 /* 0 stands for 1, so that who knows no temperature need not name one. */
-LF_INLINE float temperature(float inv) { return inv > 0 ? inv : 1.0f; }
+LF_INLINE float temperature(float inv)
+{
+    return inv > 0 ? inv : 1.0f;
+}
 
 /* The gradient's factors of row r. entropy: of the row, where dentropy asks for it. */
-static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, float sum, float lse, float entropy)
+static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, float sum, float lse,
+                                 float entropy)
 {
     if (a->target[r] >= a->v_real)
         return (struct row_dz){NAN, 0, 0};
@@ -244,12 +309,14 @@ static struct row_dz row_factors(const struct lf_k_linear_xent *a, int64_t r, fl
         float dl = a->dlogp ? a->dlogp[r] : 0, dh = a->dentropy ? a->dentropy[r] : 0;
         return (struct row_dz){-(dl + dh * (entropy - logf(sum))) / sum, -dh / sum, -dl};
     }
-    const float coef = a->rec ? a->rec->z_loss : 0, g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
+    const float coef = a->rec ? a->rec->z_loss : 0,
+                g = a->rec ? a->rec->inv_tokens * a->rec->loss_scale : 1;
     return (struct row_dz){g * (1.0f + 2.0f * coef * lse) / sum, 0, g};
 }
 
 /* The row's results where they are asked for. */
-static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float entropy, struct row_out *out)
+static void row_results(const struct lf_k_linear_xent *a, const float *z, int64_t r, float entropy,
+                        struct row_out *out)
 {
     const int32_t t = a->target[r];
     out->loss = t < 0 ? 0.0f : t < a->v_real ? out->lse - z[t] : NAN;
@@ -289,7 +356,8 @@ static void one_row(const struct lf_k_linear_xent *a, float *z, int64_t r, struc
     row_zero(z, a->v_real, a->v, a->x_type);
 }
 
-static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, const struct chunk *c)
+static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out,
+                   const struct chunk *c)
 {
     struct lf_step_record *rec = a->rec;
     for (int64_t i = 0; rec && !a->dlogp && !a->dentropy && i < c->rows; i++) {
@@ -304,8 +372,8 @@ static void add_up(const struct lf_k_linear_xent *a, const struct row_out *out, 
     }
 }
 
-static int backward(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c, const float *z, int64_t ldz, void *work,
-                    size_t work_bytes)
+static int backward(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
+                    const float *z, int64_t ldz, void *work, size_t work_bytes)
 {
     const int64_t ld = a->x_type == LF_BF16 ? 2 * ldz : ldz;
     int rc = LF_K_OK;
@@ -322,7 +390,12 @@ static int backward(lf_queue *q, const struct lf_k_linear_xent *a, const struct 
         rc = LF_SYM(gemm)(q, &g);
     }
     if (!rc && a->db) {
-        struct lf_k_colsum s = {.rows = c->rows, .n = a->v, .dy = z, .ld = ld, .dy_type = a->x_type, .db = a->db,
+        struct lf_k_colsum s = {.rows = c->rows,
+                                .n = a->v,
+                                .dy = z,
+                                .ld = ld,
+                                .dy_type = a->x_type,
+                                .db = a->db,
                                 .accumulate = a->accumulate || !c->first};
         rc = LF_SYM(colsum)(q, &s);
     }
@@ -350,13 +423,15 @@ static int64_t find_live(const struct lf_k_linear_xent *a, bool skip, int32_t *l
         struct row_out none = {0, 0, 0, -1};
         row_results(a, NULL, r, 0, &none);
         if (a->dx)
-            memset(lf_at_w(a->dx, r * a->lddx, a->x_type), 0, (size_t)a->k * lf_dtype_size(a->x_type));
+            memset(lf_at_w(a->dx, r * a->lddx, a->x_type), 0,
+                   (size_t)a->k * lf_dtype_size(a->x_type));
     }
     return n;
 }
 
 /* Rows live[0 ... rows): gathered into x unless they follow one another. */
-static struct chunk chunk_of(const struct lf_k_linear_xent *a, const int32_t *live, int64_t rows, bool first, void *x, void *dx)
+static struct chunk chunk_of(const struct lf_k_linear_xent *a, const int32_t *live, int64_t rows,
+                             bool first, void *x, void *dx)
 {
     struct chunk c = {.live = live, .rows = rows, .ldx = a->ldx, .lddx = a->lddx, .first = first};
     const size_t row = (size_t)a->k * lf_dtype_size(a->x_type);
@@ -377,11 +452,12 @@ static void scatter(const struct lf_k_linear_xent *a, const struct chunk *c, con
 {
     const size_t row = (size_t)a->k * lf_dtype_size(a->x_type);
     for (int64_t i = 0; a->dx && c->dx == gathered && i < c->rows; i++)
-        memcpy(lf_at_w(a->dx, c->live[i] * a->lddx, a->x_type), lf_at(c->dx, i * a->k, a->x_type), row);
+        memcpy(lf_at_w(a->dx, c->live[i] * a->lddx, a->x_type), lf_at(c->dx, i * a->k, a->x_type),
+               row);
 }
 
-static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c, const struct layout *l, float *z,
-                     struct row_out *outs, void *work)
+static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct chunk *c,
+                     const struct layout *l, float *z, struct row_out *outs, void *work)
 {
     struct lf_k_gemm g = logits_gemm(a, c, z, l->ld);
     g.work = work;
@@ -428,7 +504,8 @@ size_t LF_SYM(logit_stats_work)(const struct lf_k_logit_stats *a, int threads)
 
 int LF_SYM(logit_stats_check)(const struct lf_k_logit_stats *a)
 {
-    return a->rows >= 0 && a->v_real > 0 && a->v_real <= INT32_MAX && a->ldz >= a->v_real && a->softcap >= 0 && a->inv_temperature >= 0
+    return a->rows >= 0 && a->v_real > 0 && a->v_real <= INT32_MAX && a->ldz >= a->v_real &&
+                   a->softcap >= 0 && a->inv_temperature >= 0
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -441,7 +518,8 @@ int LF_SYM(logit_stats)(lf_queue *q, const struct lf_k_logit_stats *a)
     for (int64_t r = 0; r < a->rows; r++) {
         struct row_out out;
         float max, sum;
-        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max, &sum, NULL, &out);
+        row_stats(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), &max,
+                  &sum, NULL, &out);
         a->lse[r] = out.lse;
         if (a->argmax)
             a->argmax[r] = out.argmax;

@@ -54,7 +54,8 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
     case LF_ACT_GELU_TANH:
         s = lf_gelu_gate(x);
         *value = x * s;
-        return fmaf(x * s * (1.0f - s), 2.0f * 0.7978845608028654f * fmaf(x * x, 3.0f * 0.044715f, 1.0f), s);
+        return fmaf(x * s * (1.0f - s),
+                    2.0f * 0.7978845608028654f * fmaf(x * x, 3.0f * 0.044715f, 1.0f), s);
     case LF_ACT_GELU_QUICK:
         s = lf_sigmoid(1.702f * x);
         *value = x * s;
@@ -73,26 +74,26 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
 }
 
 /* One branch for eight elements. CALL(act) with act a constant. */
-#define LF_ACT_CASES(act, CALL)                                                                                        \
-    switch (act) {                                                                                                     \
-    case LF_ACT_GELU:                                                                                                  \
-        CALL(LF_ACT_GELU);                                                                                             \
-        break;                                                                                                         \
-    case LF_ACT_GELU_TANH:                                                                                             \
-        CALL(LF_ACT_GELU_TANH);                                                                                        \
-        break;                                                                                                         \
-    case LF_ACT_GELU_QUICK:                                                                                            \
-        CALL(LF_ACT_GELU_QUICK);                                                                                       \
-        break;                                                                                                         \
-    case LF_ACT_SILU:                                                                                                  \
-        CALL(LF_ACT_SILU);                                                                                             \
-        break;                                                                                                         \
-    case LF_ACT_RELU:                                                                                                  \
-        CALL(LF_ACT_RELU);                                                                                             \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        CALL(LF_ACT_NONE);                                                                                             \
-        break;                                                                                                         \
+#define LF_ACT_CASES(act, CALL)                                                                    \
+    switch (act) {                                                                                 \
+    case LF_ACT_GELU:                                                                              \
+        CALL(LF_ACT_GELU);                                                                         \
+        break;                                                                                     \
+    case LF_ACT_GELU_TANH:                                                                         \
+        CALL(LF_ACT_GELU_TANH);                                                                    \
+        break;                                                                                     \
+    case LF_ACT_GELU_QUICK:                                                                        \
+        CALL(LF_ACT_GELU_QUICK);                                                                   \
+        break;                                                                                     \
+    case LF_ACT_SILU:                                                                              \
+        CALL(LF_ACT_SILU);                                                                         \
+        break;                                                                                     \
+    case LF_ACT_RELU:                                                                              \
+        CALL(LF_ACT_RELU);                                                                         \
+        break;                                                                                     \
+    default:                                                                                       \
+        CALL(LF_ACT_NONE);                                                                         \
+        break;                                                                                     \
     }
 
 /* y[j] = act(x[j]); y may be x. */

@@ -14,12 +14,12 @@ static inline bool lf_cu_float(uint8_t t)
 }
 
 /* For the kernels that need no workspace. */
-#define LF_CU_NO_WORK(name)                                                                                            \
-    size_t lf_cuda_##name##_work(const struct lf_k_##name *a, int threads)                                             \
-    {                                                                                                                  \
-        (void)a;                                                                                                       \
-        (void)threads;                                                                                                 \
-        return 0;                                                                                                      \
+#define LF_CU_NO_WORK(name)                                                                        \
+    size_t lf_cuda_##name##_work(const struct lf_k_##name *a, int threads)                         \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        (void)threads;                                                                             \
+        return 0;                                                                                  \
     }
 
 #endif

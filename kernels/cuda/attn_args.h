@@ -11,8 +11,8 @@ enum { LF_CU_ATTN_MAX_D = 256, LF_CU_ATTN_MAX_HEADS = 65535 };
 
 static inline bool lf_cu_attn_heads_ok(int64_t heads, int64_t groups, int64_t d, uint8_t type)
 {
-    return heads > 0 && heads <= LF_CU_ATTN_MAX_HEADS && groups > 0 && heads % groups == 0 && d > 0 && d % 2 == 0 &&
-           d <= LF_CU_ATTN_MAX_D && lf_cu_float(type);
+    return heads > 0 && heads <= LF_CU_ATTN_MAX_HEADS && groups > 0 && heads % groups == 0 &&
+           d > 0 && d % 2 == 0 && d <= LF_CU_ATTN_MAX_D && lf_cu_float(type);
 }
 static inline bool lf_cu_attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, int64_t rows)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's backward for 16-bit types (attn_bwd.h tells the plan): a block of four warps holds 64 rows of its own and
- * walks tiles of 64 others. At most 128 channels of the gradients are in registers, so wide heads take two blocks; where
- * dk and dv of 128 fill them and sm_100's ptxas would spill 1,260 bytes, a tile is taken in two halves, whose elements
- * are added in the same order. (sm_90 spills 68 bytes, reloaded 13 times a tile; halves would cost 16 ldmatrix more.)
+ * Attention's backward for 16-bit types (attn_bwd.h tells the plan): a block of four warps holds 64
+ * rows of its own and walks tiles of 64 others. At most 128 channels of the gradients are in
+ * registers, so wide heads take two blocks; where dk and dv of 128 fill them and sm_100's ptxas
+ * would spill 1,260 bytes, a tile is taken in two halves, whose elements are added in the same
+ * order. (sm_90 spills 68 bytes, reloaded 13 times a tile; halves would cost 16 ldmatrix more.)
  */
 #include "kernels/cuda/attn_bwd.h"
 #include "kernels/cuda/attn_mma.h"
@@ -26,9 +27,9 @@ struct bwd_block {
     const struct lf_k_attn_bwd *a;
     struct attn_call call;
     struct attn_doc doc;
-    int row, lane;          /* first own row of this lane, as a row of the call */
-    int first, last;        /* own rows of the warp in the document, as positions; none: last < first */
-    float slope, *stat;     /* keys: lse and delta of the tile's queries */
+    int row, lane;      /* first own row of this lane, as a row of the call */
+    int first, last;    /* own rows of the warp in the document, as positions; none: last < first */
+    float slope, *stat; /* keys: lse and delta of the tile's queries */
     float lse[2], delta[2]; /* queries: of the own rows */
 };
 
@@ -43,34 +44,40 @@ LF_DEV uint32_t bwd_bits(const struct bwd_block *b, const struct attn_draws *d, 
         const int query = keys ? other : own, key = keys ? own : other;
         if (query < 0 || query >= b->doc.len || key < 0)
             continue;
-        bits |= (uint32_t)(attn_keep(d, attn_draw_row(&b->a->drop, b->doc.begin + query), key) > 0.0f) << i;
+        bits |=
+            (uint32_t)(attn_keep(d, attn_draw_row(&b->a->drop, b->doc.begin + query), key) > 0.0f)
+            << i;
     }
     return bits;
 }
 
 /* x, y of this warp's 16 rows against others at + col0 ..., 16 n of them, to p and ds. */
-LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4], const struct attn_draws *draws,
-                         uint32_t bits, int at, int col0, const int n, bool keys)
+LF_DEV void bwd_elements(const struct bwd_block *b, float x[8][4], float y[8][4],
+                         const struct attn_draws *draws, uint32_t bits, int at, int col0,
+                         const int n, bool keys)
 {
     bits >>= col0 / 2;
     LF_UNROLL for (int j = 0; j < 2 * n; j++)
     {
         LF_UNROLL for (int e = 0; e < 4; e++)
         {
-            const int r = e >> 1, col = col0 + 8 * j + 2 * (b->lane & 3) + (e & 1), own = b->row + 8 * r - b->doc.begin,
-                      other = at + col, query = keys ? other : own, key = keys ? own : other;
+            const int r = e >> 1, col = col0 + 8 * j + 2 * (b->lane & 3) + (e & 1),
+                      own = b->row + 8 * r - b->doc.begin, other = at + col,
+                      query = keys ? other : own, key = keys ? own : other;
             const bool visible = own >= b->first && own <= b->last && other < b->doc.len &&
                                  attn_visible(&b->call, query, key, b->doc.prefix);
             const float m = !draws ? 1.0f : bits >> (4 * j + e) & 1 ? draws->keep : 0.0f;
-            attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key, keys ? b->stat[col] : b->lse[r],
+            attn_element(&b->call, &x[j][e], &y[j][e], visible, b->slope, query - key,
+                         keys ? b->stat[col] : b->lse[r],
                          keys ? b->stat[ATTN_T + col] : b->delta[r], m);
         }
     }
 }
 
-/* acc += p (left operands) times channels c0 ... + cols - 1 of rows row0 ... of a tile, 16 n of them. */
-LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int row0, const int n16, int c0, int lane,
-                    const int cols, const int dp, const int type)
+/* acc += p (left operands) times channels c0 ... + cols - 1 of rows row0 ... of a tile, 16 n of
+ * them. */
+LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int row0,
+                    const int n16, int c0, int lane, const int cols, const int dp, const int type)
 {
     LF_UNROLL for (int k = 0; k < n16; k++)
     {
@@ -85,13 +92,15 @@ LF_DEV void bwd_add(float (*acc)[4], uint32_t p[4][4], const uint16_t *tile, int
 }
 
 /* lse in base 2 and delta of queries t ... of head h. */
-LF_DEV void bwd_stat(const struct lf_k_attn_bwd *a, int h, int64_t t, bool in, float *lse, float *delta)
+LF_DEV void bwd_stat(const struct lf_k_attn_bwd *a, int h, int64_t t, bool in, float *lse,
+                     float *delta)
 {
     *lse = in ? a->lse[h * a->rows + t] * ATTN_LOG2E : 0.0f;
     *delta = in ? ((const float *)a->work)[h * a->rows + t] : 0.0f;
 }
 
-/* Others [lo, hi) that some of own rows first ... last (positions in the document) meet; none: lo = hi. */
+/* Others [lo, hi) that some of own rows first ... last (positions in the document) meet; none: lo =
+ * hi. */
 LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys, int *lo, int *hi)
 {
     *lo = *hi = 0;
@@ -107,24 +116,26 @@ LF_DEV void bwd_others(const struct bwd_block *b, int first, int last, bool keys
 }
 
 /* Ask for tile t of the others of head h. */
-LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, uint16_t *to, float *stat, int t, int h,
-                      bool vec, bool keys, const int dp)
+LF_DEV void bwd_fetch(const struct bwd_block *b, const struct attn_side *other, uint16_t *to,
+                      float *stat, int t, int h, bool vec, bool keys, const int dp)
 {
     const int64_t from = b->doc.begin + t * ATTN_T;
     const int n = b->doc.len - t * ATTN_T, d = (int)b->a->d, tid = (int)threadIdx.x;
-    attn_fill(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, d, vec, ATTN_T, dp, tid, 128);
-    attn_fill(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d, vec, ATTN_T, dp, tid,
-              128);
+    attn_fill(to, (const uint16_t *)other->x + from * other->ldx, other->ldx, n, d, vec, ATTN_T, dp,
+              tid, 128);
+    attn_fill(to + ATTN_T * dp, (const uint16_t *)other->y + from * other->ldy, other->ldy, n, d,
+              vec, ATTN_T, dp, tid, 128);
     if (keys && tid < ATTN_T)
         bwd_stat(b->a, h, from + tid, tid < n, &stat[tid], &stat[ATTN_T + tid]);
 }
 
 /* A warp's step over the tile x0 of others at ... + 63. */
-LF_DEV void bwd_step(const struct bwd_block *b, float (*ds)[4], float (*dv)[4], const uint16_t *own, const uint16_t *x0,
-                     const struct attn_draws *draws, int at, int c0, const bool keys, const int cols, const int dp,
-                     const int type)
+LF_DEV void bwd_step(const struct bwd_block *b, float (*ds)[4], float (*dv)[4], const uint16_t *own,
+                     const uint16_t *x0, const struct attn_draws *draws, int at, int c0,
+                     const bool keys, const int cols, const int dp, const int type)
 {
-    const int row0 = 16 * ((int)threadIdx.x / 32), tile = ATTN_T * dp, n = keys && dp > 64 && LF_ARCH >= 1000 ? 2 : 4;
+    const int row0 = 16 * ((int)threadIdx.x / 32), tile = ATTN_T * dp,
+              n = keys && dp > 64 && LF_ARCH >= 1000 ? 2 : 4;
     uint32_t bits = 0;
     if (draws)
         bits = bwd_bits(b, draws, at, keys);
@@ -145,8 +156,9 @@ LF_DEV void bwd_step(const struct bwd_block *b, float (*ds)[4], float (*dv)[4], 
 }
 
 /* Own rows' share of head h of one document. */
-LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16_t *smem, int h, int g, int c0,
-                     bool vec, const bool keys, const int cols, const int dp, const int type)
+LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16_t *smem, int h,
+                     int g, int c0, bool vec, const bool keys, const int cols, const int dp,
+                     const int type)
 {
     const struct lf_k_attn_bwd *a = b->a;
     const int stages = dp > 128 ? 1 : 2, tile = ATTN_T * dp;
@@ -161,8 +173,8 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
         LF_UNROLL for (int r = 0; r < 2; r++)
         {
             const int t = b->row + 8 * r;
-            bwd_stat(a, h, t, t - b->doc.begin >= b->doc.first && t - b->doc.begin <= b->doc.last, &b->lse[r],
-                     &b->delta[r]);
+            bwd_stat(a, h, t, t - b->doc.begin >= b->doc.first && t - b->doc.begin <= b->doc.last,
+                     &b->lse[r], &b->delta[r]);
         }
     }
     b->slope = a->alibi ? a->alibi[h] : 0.0f;
@@ -170,7 +182,8 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
     for (int t = t0 - (stages - 1); t < t1; t++) {
         const int next = t + stages - 1, to = (next - t0) % stages;
         if (next < t1)
-            bwd_fetch(b, &other, stage + to * 2 * tile, stat + to * 2 * ATTN_T, next, h, vec, keys, dp);
+            bwd_fetch(b, &other, stage + to * 2 * tile, stat + to * 2 * ATTN_T, next, h, vec, keys,
+                      dp);
         lf_cp_commit();
         if (t < t0)
             continue;
@@ -182,21 +195,24 @@ LF_DEV void bwd_head(struct bwd_block *b, float (*ds)[4], float (*dv)[4], uint16
         const int at = t * ATTN_T, from = (t - t0) % stages;
         b->stat = stat + from * 2 * ATTN_T;
         if (wlo < at + ATTN_T && whi > at)
-            bwd_step(b, ds, dv, own, stage + from * 2 * tile, a->drop.p > 0.0f ? &draws : NULL, at, c0, keys, cols, dp,
-                     type);
+            bwd_step(b, ds, dv, own, stage + from * 2 * tile, a->drop.p > 0.0f ? &draws : NULL, at,
+                     c0, keys, cols, dp, type);
         __syncthreads();
     }
 }
 
-LF_DEV void bwd_put(const struct lf_k_attn_bwd *a, float (*ds)[4], float (*dv)[4], int64_t t, int r, int g, int c0,
-                    int lane, const bool keys, const int cols, const int type)
+LF_DEV void bwd_put(const struct lf_k_attn_bwd *a, float (*ds)[4], float (*dv)[4], int64_t t, int r,
+                    int g, int c0, int lane, const bool keys, const int cols, const int type)
 {
     const int d = (int)a->d;
     if (keys) {
-        attn_put((uint16_t *)a->dk + t * a->lddk + g * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
-        attn_put((uint16_t *)a->dv + t * a->lddv + g * d + c0, dv, r, 1.0f, d - c0, lane, cols, type);
+        attn_put((uint16_t *)a->dk + t * a->lddk + g * d + c0, ds, r, 1.0f, d - c0, lane, cols,
+                 type);
+        attn_put((uint16_t *)a->dv + t * a->lddv + g * d + c0, dv, r, 1.0f, d - c0, lane, cols,
+                 type);
     } else {
-        attn_put((uint16_t *)a->dq + t * a->lddq + (int)blockIdx.y * d + c0, ds, r, 1.0f, d - c0, lane, cols, type);
+        attn_put((uint16_t *)a->dq + t * a->lddq + (int)blockIdx.y * d + c0, ds, r, 1.0f, d - c0,
+                 lane, cols, type);
     }
 }
 
@@ -205,8 +221,9 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, const bool keys, const int d
     LF_SHARED(uint16_t, smem);
     const int cols = dp > 128 ? 128 : dp, tile = ATTN_T * dp, c0 = cols * (int)blockIdx.z;
     const int tid = (int)threadIdx.x, lane = tid % 32, d = (int)a->d, rows = (int)a->rows,
-              r0 = 64 * (int)(keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x), r1 = r0 + 64, w0 = r0 + 16 * (tid / 32),
-              per = (int)(a->heads / a->groups), y = (int)blockIdx.y, g = keys ? y : y / per;
+              r0 = 64 * (int)(keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x), r1 = r0 + 64,
+              w0 = r0 + 16 * (tid / 32), per = (int)(a->heads / a->groups), y = (int)blockIdx.y,
+              g = keys ? y : y / per;
     const bool vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
                      lf_vec8(a->v, a->ldv, type) && lf_vec8(a->d_o, a->lddo, type);
     const struct attn_side mine = keys ? attn_key_side(a, g) : attn_query_side(a, y);
@@ -216,12 +233,15 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, const bool keys, const int d
     b.call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     b.lane = lane;
     b.row = w0 + lane / 4;
-    attn_fill(smem, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, d, vec, ATTN_T, dp, tid, 128);
-    attn_fill(smem + tile, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, d, vec, ATTN_T, dp, tid, 128);
+    attn_fill(smem, (const uint16_t *)mine.x + r0 * mine.ldx, mine.ldx, rows - r0, d, vec, ATTN_T,
+              dp, tid, 128);
+    attn_fill(smem + tile, (const uint16_t *)mine.y + r0 * mine.ldy, mine.ldy, rows - r0, d, vec,
+              ATTN_T, dp, tid, 128);
     lf_cp_commit();
     LF_UNROLL for (int i = 0; i < cols / 2; i++) ds[i / 4][i % 4] = dv[i / 4][i % 4] = 0.0f;
 
-    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, r0); i < a->n_docs && a->cu_seqlens[i] < r1; i++) {
+    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
+         i < a->n_docs && a->cu_seqlens[i] < r1; i++) {
         if (!attn_doc_of(&b.doc, a->cu_seqlens, a->prefix, i, r0, r1, rows))
             continue;
         b.first = w0 - b.doc.begin > b.doc.first ? w0 - b.doc.begin : b.doc.first;
@@ -237,10 +257,10 @@ LF_DEV void bwd_body(const struct lf_k_attn_bwd *a, const bool keys, const int d
     }
 }
 
-#define BWD(name, keys, dp, type)                                                                                      \
-    LF_KERNEL(name, struct lf_k_attn_bwd, 128)                                                                         \
-    {                                                                                                                  \
-        bwd_body(a, keys, dp, type);                                                                                   \
+#define BWD(name, keys, dp, type)                                                                  \
+    LF_KERNEL(name, struct lf_k_attn_bwd, 128)                                                     \
+    {                                                                                              \
+        bwd_body(a, keys, dp, type);                                                               \
     }
 BWD(attn_dq_bf16_64, false, 64, LF_BF16)
 BWD(attn_dq_f16_64, false, 64, LF_F16)

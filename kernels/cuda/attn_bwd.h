@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both forms of attention's backward share. One body serves two kernels, each with rows of its own and tiles of
- * others: queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k keys:    own = (k, v), other = (q, do)
- * dk = sum over queries of ds q      dv = sum over queries of p do where x = own_0 . other_0 is the product q . k, y =
- * own_1 . other_1 is do . v, p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale (* the softcap's
- * slope), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one chain over documents' tiles in order
- * (keys: heads of the group ascending, queries ascending in each): no atomics, no waiting of blocks for one another.
- * The price against one pass for all three is a second x and y: seven products instead of five.
+ * What both forms of attention's backward share. One body serves two kernels, each with rows of its
+ * own and tiles of
+ * others: queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k keys:    own = (k,
+ *   v), other = (q, do)
+ * dk = sum over queries of ds q      dv = sum over queries of p do where x = own_0 . other_0 is the
+ *                                    product q . k, y =
+ * own_1 . other_1 is do . v, p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale
+ * (* the softcap's slope), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one
+ * chain over documents' tiles in order (keys: heads of the group ascending, queries ascending in
+ * each): no atomics, no waiting of blocks for one another. The price against one pass for all three
+ * is a second x and y: seven products instead of five.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_BWD_H
 #define LF_KERNELS_CUDA_ATTN_BWD_H
@@ -16,11 +20,13 @@
 /* The forward's part that both passes read: what rows of a document may see. */
 LF_DEV bool attn_visible(const struct attn_call *c, int query, int key, int prefix)
 {
-    return (!c->causal || key <= query || key < prefix) && (c->window <= 0 || query - key < c->window);
+    return (!c->causal || key <= query || key < prefix) &&
+           (c->window <= 0 || query - key < c->window);
 }
 
 /* Queries [*lo, *hi) of a document that see some of the keys first ... last. */
-LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len, int prefix, int *lo, int *hi)
+LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len, int prefix,
+                         int *lo, int *hi)
 {
     *lo = c->causal && first >= prefix ? first : 0;
     *hi = c->window > 0 && last + c->window < len ? last + c->window : len;
@@ -29,8 +35,8 @@ LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len
 }
 
 /* One element: x, y in; p and ds out. m: dropout's factor. */
-LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool visible, float slope, int distance,
-                         float lse2, float delta, float m)
+LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool visible, float slope,
+                         int distance, float lse2, float delta, float m)
 {
     float cap = 1.0f, v = *x;
     if (c->bent)

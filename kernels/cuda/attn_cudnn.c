@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through cuDNN: the library, plans by shape, running one. A plan is made when a shape is first run, which is outside of
- * captures (engine/graph/exec_capture.c); what it needs of device memory is in the workspace that was planned. Which shapes go to the
- * library is known from the shape alone (attn_cudnn_graph.c), and so is what it answers; its own kernels may not start at any
+ * Attention through cuDNN: the library, plans by shape, running one. A plan is made when a shape is
+ * first run, which is outside of captures (engine/graph/exec_capture.c); what it needs of device
+ * memory is in the workspace that was planned. Which shapes go to the library is known from the
+ * shape alone (attn_cudnn_graph.c), and so is what it answers; its own kernels may not start at any
  * address, but a plan's tensors are aligned.
  */
 #include <dlfcn.h>
@@ -40,7 +41,10 @@ enum lf_attn_wish lf_attn_wish(void)
     static const struct {
         const char *name;
         enum lf_attn_wish wish;
-    } known[] = {{"", LF_ATTN_OWN}, {"own", LF_ATTN_OWN}, {"cudnn", LF_ATTN_CUDNN}, {"cudnn-forward", LF_ATTN_CUDNN_FORWARD}};
+    } known[] = {{"", LF_ATTN_OWN},
+                 {"own", LF_ATTN_OWN},
+                 {"cudnn", LF_ATTN_CUDNN},
+                 {"cudnn-forward", LF_ATTN_CUDNN_FORWARD}};
     const char *s = getenv("LF_ATTN");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(s ? s : "", known[i].name) == 0)
@@ -51,9 +55,9 @@ enum lf_attn_wish lf_attn_wish(void)
 static const char *find(struct lf_dnn *lib)
 {
     void *f;
-#define FIND(name, args)                                                                                               \
-    if (!(f = dlsym(lib->library, "cudnn" #name)))                                                                     \
-        return "cudnn" #name;                                                                                          \
+#define FIND(name, args)                                                                           \
+    if (!(f = dlsym(lib->library, "cudnn" #name)))                                                 \
+        return "cudnn" #name;                                                                      \
     memcpy(&lib->name, &f, sizeof f);
     LF_DNN_LIST(FIND)
 #undef FIND
@@ -65,7 +69,8 @@ static const char *find(struct lf_dnn *lib)
 
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap)
 {
-    const char *named = getenv("LOONG_CUDNN"), *file = named && named[0] ? named : "libcudnn.so.9", *missing;
+    const char *named = getenv("LOONG_CUDNN"), *file = named && named[0] ? named : "libcudnn.so.9",
+               *missing;
     *out = (struct lf_dnn){.library = dlopen(file, RTLD_NOW | RTLD_LOCAL)};
     if (!out->library) {
         const char *said = dlerror();
@@ -111,7 +116,8 @@ int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, si
     c->lib = *lib;
     c->wish = lf_attn_wish();
     if (version < LF_DNN_OLDEST || version >= LF_DNN_TOO_NEW) {
-        snprintf(why, cap, "cuDNN: version %zu; one from %d on and before %d is needed", version, LF_DNN_OLDEST, LF_DNN_TOO_NEW);
+        snprintf(why, cap, "cuDNN: version %zu; one from %d on and before %d is needed", version,
+                 LF_DNN_OLDEST, LF_DNN_TOO_NEW);
         rc = LF_K_EDEVICE;
     } else if ((rc = c->lib.Create(&c->handle))) {
         snprintf(why, cap, "cuDNN %zu does not start (status %d)", version, rc);
@@ -123,7 +129,8 @@ int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, si
         lf_cudnn_close(d);
         return rc;
     }
-    snprintf(c->name, sizeof c->name, "%s %zu", c->wish == LF_ATTN_CUDNN_FORWARD ? "cudnn-forward" : "cudnn", version);
+    snprintf(c->name, sizeof c->name, "%s %zu",
+             c->wish == LF_ATTN_CUDNN_FORWARD ? "cudnn-forward" : "cudnn", version);
     return LF_K_OK;
 }
 
@@ -203,18 +210,21 @@ static void lay_out(struct call *c, float scale)
         c->at[LF_DNN_ID_OFF + i] = offset;
     float *delta = (void *)offset;
     c->at[LF_DNN_ID_DELTA] = s->backward ? delta : NULL;
-    c->at[LF_DNN_ID_LEN_Q] = c->at[LF_DNN_ID_LEN_KV] = delta + (s->backward ? (s->heads * s->rows + 3) / 4 * 4 : 0);
+    c->at[LF_DNN_ID_LEN_Q] = c->at[LF_DNN_ID_LEN_KV] =
+        delta + (s->backward ? (s->heads * s->rows + 3) / 4 * 4 : 0);
     c->scale = scale;
     c->one = 1;
     c->none = -INFINITY;
     c->window = (float)s->window;
     c->at[LF_DNN_ID_SCALE] = &c->scale;
     c->at[LF_DNN_ID_ONE] = &c->one;
-    c->at[LF_DNN_ID_NONE_PADDED] = c->at[LF_DNN_ID_NONE_LATER] = c->at[LF_DNN_ID_NONE_EARLIER] = &c->none;
+    c->at[LF_DNN_ID_NONE_PADDED] = c->at[LF_DNN_ID_NONE_LATER] = c->at[LF_DNN_ID_NONE_EARLIER] =
+        &c->none;
     c->at[LF_DNN_ID_WINDOW] = &c->window;
 }
 
-static int tell_documents(lf_queue *q, const struct call *c, const struct lf_cu_attn_ragged *results)
+static int tell_documents(lf_queue *q, const struct call *c,
+                          const struct lf_cu_attn_ragged *results)
 {
     const struct lf_dnn_shape *s = c->s;
     struct lf_cu_attn_ragged a = *results;
@@ -228,7 +238,8 @@ static int tell_documents(lf_queue *q, const struct call *c, const struct lf_cu_
     a.offset = (void *)c->work;
     a.n = s->backward ? LF_DNN_ROLES : LF_DNN_ID_LSE;
     memcpy(a.ld, s->ld + LF_DNN_ID_Q, sizeof a.ld);
-    return lf_cu_launch(q, LF_CU_FN_attn_ragged, (struct lf_cu_dim){.x = lf_cu_blocks(s->rows, ROWS_PER_BLOCK)},
+    return lf_cu_launch(q, LF_CU_FN_attn_ragged,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(s->rows, ROWS_PER_BLOCK)},
                         (struct lf_cu_dim){.x = LF_RAGGED_THREADS}, 0, &a);
 }
 
@@ -257,10 +268,12 @@ static int execute(lf_queue *q, const struct lf_cudnn *d, const struct entry *e,
         rc = lib->BackendExecute(d->handle, e->p.plan, pack);
     if (pack)
         lib->BackendDestroyDescriptor(pack);
-    return rc ? lf_cu_result(q, LF_CU_INVALID_VALUE, "cudnnBackendExecute") : LF_K_OK; /* its statuses are not the driver's */
+    return rc ? lf_cu_result(q, LF_CU_INVALID_VALUE, "cudnnBackendExecute")
+              : LF_K_OK; /* its statuses are not the driver's */
 }
 
-static int run(lf_queue *q, struct call *c, float scale, const struct lf_cu_attn_ragged *results, bool *done)
+static int run(lf_queue *q, struct call *c, float scale, const struct lf_cu_attn_ragged *results,
+               bool *done)
 {
     struct lf_cudnn *d = q->dev->cudnn;
     const size_t own = lf_dnn_own_bytes(c->s);
@@ -285,13 +298,17 @@ static bool asked(enum lf_attn_wish wish, bool backward)
 size_t lf_cudnn_attn_fwd_work(const struct lf_k_attn_fwd *a)
 {
     struct lf_dnn_shape s;
-    return asked(lf_attn_wish(), false) && lf_cudnn_fits_fwd(a, &s) ? lf_dnn_own_bytes(&s) + lf_dnn_plan_bytes(&s) : 0;
+    return asked(lf_attn_wish(), false) && lf_cudnn_fits_fwd(a, &s)
+               ? lf_dnn_own_bytes(&s) + lf_dnn_plan_bytes(&s)
+               : 0;
 }
 
 size_t lf_cudnn_attn_bwd_work(const struct lf_k_attn_bwd *a)
 {
     struct lf_dnn_shape s;
-    return asked(lf_attn_wish(), true) && lf_cudnn_fits_bwd(a, &s) ? lf_dnn_own_bytes(&s) + lf_dnn_plan_bytes(&s) : 0;
+    return asked(lf_attn_wish(), true) && lf_cudnn_fits_bwd(a, &s)
+               ? lf_dnn_own_bytes(&s) + lf_dnn_plan_bytes(&s)
+               : 0;
 }
 
 int lf_cudnn_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a, bool *done)
@@ -300,8 +317,11 @@ int lf_cudnn_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a, bool *done)
     *done = false;
     if (!q->dev->cudnn || !asked(q->dev->cudnn->wish, false) || !lf_cudnn_fits_fwd(a, &s))
         return LF_K_OK;
-    const struct lf_cu_attn_ragged results = {
-        .result = {a->o}, .result_ld = {a->ldo}, .cols = {a->heads * a->d}, .lse = a->lse, .x_type = a->x_type};
+    const struct lf_cu_attn_ragged results = {.result = {a->o},
+                                              .result_ld = {a->ldo},
+                                              .cols = {a->heads * a->d},
+                                              .lse = a->lse,
+                                              .x_type = a->x_type};
     struct call c = {.s = &s, .cu = a->cu_seqlens, .work = a->work, .work_bytes = a->work_bytes};
     const void *in[] = {a->q, a->k, a->v, a->o, a->lse};
     memcpy(c.at + LF_DNN_ID_Q, in, sizeof in);
@@ -314,10 +334,11 @@ int lf_cudnn_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a, bool *done)
     *done = false;
     if (!q->dev->cudnn || !asked(q->dev->cudnn->wish, true) || !lf_cudnn_fits_bwd(a, &s))
         return LF_K_OK;
-    const struct lf_cu_attn_ragged results = {.result = {a->dq, a->dk, a->dv},
-                                              .result_ld = {a->lddq, a->lddk, a->lddv},
-                                              .cols = {a->heads * a->d, a->groups * a->d, a->groups * a->d},
-                                              .x_type = a->x_type};
+    const struct lf_cu_attn_ragged results = {
+        .result = {a->dq, a->dk, a->dv},
+        .result_ld = {a->lddq, a->lddk, a->lddv},
+        .cols = {a->heads * a->d, a->groups * a->d, a->groups * a->d},
+        .x_type = a->x_type};
     struct call c = {.s = &s, .cu = a->cu_seqlens, .work = a->work, .work_bytes = a->work_bytes};
     const void *in[] = {a->q, a->k, a->v, a->o, a->lse, a->d_o, a->dq, a->dk, a->dv};
     memcpy(c.at + LF_DNN_ID_Q, in, sizeof in);

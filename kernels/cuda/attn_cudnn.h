@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN for attention in mode LF_FAST, where the environment asks for it: the functions of libcudnn.so.9 that are called, as one
- * table, loaded at run time. Types and constants restate the binary interface of its graph API (cudnn_graph.h of cuDNN 9;
- * cudnn_check.c compares them where the header is found). Every call returns a cudnnStatus_t, 0 = success.
+ * cuDNN for attention in mode LF_FAST, where the environment asks for it: the functions of
+ * libcudnn.so.9 that are called, as one table, loaded at run time. Types and constants restate the
+ * binary interface of its graph API (cudnn_graph.h of cuDNN 9; cudnn_check.c compares them where
+ * the header is found). Every call returns a cudnnStatus_t, 0 = success.
  *
  * LF_ATTN=cudnn           forward and backward, of the shapes that lf_cudnn_fits tells
  * LF_ATTN=cudnn-forward   forward alone
@@ -106,36 +107,38 @@ enum { /* cudnnBackendAttributeName_t */
        LF_DNN_RESHAPE_Y = 2201,
        LF_DNN_DEVICE_JSON = 2702
 };
-enum { /* cudnnPointwiseMode_t, cudnnReduceTensorOp_t, cudnnBackendHeurMode_t, cudnnBackendNumericalNote_t */
-       LF_DNN_ADD = 0,
-       LF_DNN_MUL = 1,
-       LF_DNN_DIV = 6,
-       LF_DNN_SUB = 9,
-       LF_DNN_EXP = 13,
-       LF_DNN_LOG = 15,
-       LF_DNN_GT = 302,
-       LF_DNN_GE = 303,
-       LF_DNN_LT = 304,
-       LF_DNN_AND = 400,
-       LF_DNN_INDEX = 501,
-       LF_DNN_SELECT = 601,
-       LF_DNN_SUM = 0,
-       LF_DNN_MAX = 3,
-       LF_DNN_HEUR_FALLBACK = 2,
-       LF_DNN_HEUR_A = 3,
-       LF_DNN_NONDETERMINISTIC = 4,
-       LF_DNN_NOTES = 10
+/* cudnnPointwiseMode_t, cudnnReduceTensorOp_t, cudnnBackendHeurMode_t,
+ * cudnnBackendNumericalNote_t */
+enum {
+    LF_DNN_ADD = 0,
+    LF_DNN_MUL = 1,
+    LF_DNN_DIV = 6,
+    LF_DNN_SUB = 9,
+    LF_DNN_EXP = 13,
+    LF_DNN_LOG = 15,
+    LF_DNN_GT = 302,
+    LF_DNN_GE = 303,
+    LF_DNN_LT = 304,
+    LF_DNN_AND = 400,
+    LF_DNN_INDEX = 501,
+    LF_DNN_SELECT = 601,
+    LF_DNN_SUM = 0,
+    LF_DNN_MAX = 3,
+    LF_DNN_HEUR_FALLBACK = 2,
+    LF_DNN_HEUR_A = 3,
+    LF_DNN_NONDETERMINISTIC = 4,
+    LF_DNN_NOTES = 10
 };
 
-#define LF_DNN_LIST(X)                                                                                                 \
-    X(Create, (void **handle))                                                                                         \
-    X(Destroy, (void *handle))                                                                                         \
-    X(SetStream, (void *handle, lf_cu_stream s))                                                                       \
-    X(BackendCreateDescriptor, (int type, void **d))                                                                   \
-    X(BackendDestroyDescriptor, (void *d))                                                                             \
-    X(BackendSetAttribute, (void *d, int name, int type, int64_t n, const void *value))                                \
-    X(BackendGetAttribute, (void *d, int name, int type, int64_t most, int64_t *n, void *value))                       \
-    X(BackendFinalize, (void *d))                                                                                      \
+#define LF_DNN_LIST(X)                                                                             \
+    X(Create, (void **handle))                                                                     \
+    X(Destroy, (void *handle))                                                                     \
+    X(SetStream, (void *handle, lf_cu_stream s))                                                   \
+    X(BackendCreateDescriptor, (int type, void **d))                                               \
+    X(BackendDestroyDescriptor, (void *d))                                                         \
+    X(BackendSetAttribute, (void *d, int name, int type, int64_t n, const void *value))            \
+    X(BackendGetAttribute, (void *d, int name, int type, int64_t most, int64_t *n, void *value))   \
+    X(BackendFinalize, (void *d))                                                                  \
     X(BackendExecute, (void *handle, void *plan, void *pack))
 
 struct lf_dnn {
@@ -143,25 +146,35 @@ struct lf_dnn {
     LF_DNN_LIST(LF_DNN_MEMBER)
 #undef LF_DNN_MEMBER
     size_t (*GetVersion)(void);
-    void *library; /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
+    void *
+        /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
+        library;
 };
 /* Opens LOONG_CUDNN or libcudnn.so.9. False: one sentence in why, nothing is open. */
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap);
 
 /* What the environment asks for. */
-enum lf_attn_wish { LF_ATTN_OWN = 0, LF_ATTN_CUDNN_FORWARD = 1, LF_ATTN_CUDNN = 3, LF_ATTN_UNKNOWN = -1 };
+enum lf_attn_wish {
+    LF_ATTN_OWN = 0,
+    LF_ATTN_CUDNN_FORWARD = 1,
+    LF_ATTN_CUDNN = 3,
+    LF_ATTN_UNKNOWN = -1
+};
 enum lf_attn_wish lf_attn_wish(void);
 
-/* Opens the library for this device where the environment asks for it. LF_K_EDEVICE with one sentence in why when it is asked for and
- * cannot be had, or when LF_ATTN has no such value: nobody is to believe that he measures cuDNN and does not. */
+/* Opens the library for this device where the environment asks for it. LF_K_EDEVICE with one
+ * sentence in why when it is asked for and cannot be had, or when LF_ATTN has no such value: nobody
+ * is to believe that he measures cuDNN and does not. */
 int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap);
 /* Takes this table in the place of the library's (tests); NULL: as if it were not asked for. */
 int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, size_t cap);
 void lf_cudnn_close(struct lf_cu_device *d);
-/* Where attention of a mode comes from, for fingerprints: "own", or "cudnn 91900", "cudnn-forward 91900" (LF_FAST with the library). */
+/* Where attention of a mode comes from, for fingerprints: "own", or "cudnn 91900", "cudnn-forward
+ * 91900" (LF_FAST with the library). */
 const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode);
 
-/* Run a where the library is open and has a plan for its shape that repeats its bits: *done. Otherwise nothing is queued. */
+/* Run a where the library is open and has a plan for its shape that repeats its bits: *done.
+ * Otherwise nothing is queued. */
 int lf_cudnn_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a, bool *done);
 int lf_cudnn_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a, bool *done);
 /* Workspace that this takes; 0: not asked for, or not a shape for it. */
@@ -170,7 +183,8 @@ size_t lf_cudnn_attn_bwd_work(const struct lf_k_attn_bwd *a);
 
 /* ---- graphs (attn_cudnn_graph.c) ---- */
 
-/* Tensors of both graphs that have an address, by their unique ids. OFF + role: ragged offsets, i64 [docs + 1]. */
+/* Tensors of both graphs that have an address, by their unique ids. OFF + role: ragged offsets, i64
+ * [docs + 1]. */
 enum lf_dnn_id {
     LF_DNN_ID_Q = 1,
     LF_DNN_ID_K,
@@ -216,10 +230,11 @@ struct lf_dnn_plan {
     int n;
     void *made[LF_DNN_DESCRIPTORS];
 };
-/* The library's first plan for s that does not note NONDETERMINISTIC and takes at most `most` bytes of workspace. handle, or, where
- * there is no device, a finished descriptor of one. Without: plan NULL. */
-void lf_dnn_plan_make(const struct lf_dnn *lib, void *handle, void *device, const struct lf_dnn_shape *s, size_t most,
-                      struct lf_dnn_plan *out);
+/* The library's first plan for s that does not note NONDETERMINISTIC and takes at most `most` bytes
+ * of workspace. handle, or, where there is no device, a finished descriptor of one. Without: plan
+ * NULL. */
+void lf_dnn_plan_make(const struct lf_dnn *lib, void *handle, void *device,
+                      const struct lf_dnn_shape *s, size_t most, struct lf_dnn_plan *out);
 void lf_dnn_plan_free(const struct lf_dnn *lib, struct lf_dnn_plan *p);
 
 #endif

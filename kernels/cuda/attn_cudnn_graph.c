@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graphs of attention that cuDNN gets, and its plan for one. cuDNN knows attention by the pattern of its operations: product,
- * scale, masks, softmax in pieces, product; backward likewise, from the log-sum-exp that the forward saved. Documents are a batch of
- * `longest` rows each with lengths; where each begins is told by ragged offsets, so packed rows are read and written as they lie.
+ * The graphs of attention that cuDNN gets, and its plan for one. cuDNN knows attention by the
+ * pattern of its operations: product, scale, masks, softmax in pieces, product; backward likewise,
+ * from the log-sum-exp that the forward saved. Documents are a batch of `longest` rows each with
+ * lengths; where each begins is told by ragged offsets, so packed rows are read and written as they
+ * lie.
  *
- * Repeatable bits: the backward's dQ is the product of dS with all keys of a row. The library then keeps dS in its workspace (docs *
- * heads * longest^2 * 2 bytes) and sums in order. Were dQ given as sums of parts in f32, it would add them as they come, and version
- * 9.19 does not even note that as NONDETERMINISTIC; the note is looked at all the same.
+ * Repeatable bits: the backward's dQ is the product of dS with all keys of a row. The library then
+ * keeps dS in its workspace (docs * heads * longest^2 * 2 bytes) and sums in order. Were dQ given
+ * as sums of parts in f32, it would add them as they come, and version 9.19 does not even note that
+ * as NONDETERMINISTIC; the note is looked at all the same.
  */
 #include <string.h>
 
@@ -15,7 +18,10 @@
 #include "kernels/cuda/attn_ragged.h"
 
 enum {
-    SPREAD = 16,     /* the bound on documents may promise so many times the rows; more would be empty blocks and workspace */
+    SPREAD =
+        /* the bound on documents may promise so many times the rows; more would be empty blocks and
+         * workspace */
+    16,
     WORK_MIB = 2048, /* dS of larger backward passes is not kept */
     FIXED_KIB = 64,
     PER_DOC = 512,
@@ -48,8 +54,9 @@ static bool fits(const struct common *c, struct lf_dnn_shape *out)
                                  .type = c->type == LF_BF16 ? LF_DNN_BF16 : LF_DNN_F16,
                                  .window = c->window < longest ? c->window : 0};
     out->ld[LF_DNN_ID_LSE] = 1;
-    return c->mode == LF_FAST && (c->type == LF_BF16 || c->type == LF_F16) && c->causal && !c->prefix && !c->alibi &&
-           c->softcap == 0.0f && c->dropped == 0.0f && c->d % 8 == 0 && c->docs > 0 && longest > 1 &&
+    return c->mode == LF_FAST && (c->type == LF_BF16 || c->type == LF_F16) && c->causal &&
+           !c->prefix && !c->alibi && c->softcap == 0.0f && c->dropped == 0.0f && c->d % 8 == 0 &&
+           c->docs > 0 && longest > 1 &&
            (double)c->docs * (double)longest <= (double)SPREAD * (double)c->rows;
 }
 
@@ -63,9 +70,20 @@ static bool vectors(const struct lf_dnn_shape *s)
 
 bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out)
 {
-    const struct common c = {.rows = a->rows, .heads = a->heads, .groups = a->groups, .d = a->d, .docs = a->n_docs, .longest = a->max_doc,
-                             .prefix = a->prefix, .alibi = a->alibi, .softcap = a->softcap, .dropped = a->drop.p, .window = a->window,
-                             .causal = a->causal, .type = a->x_type, .mode = a->mode};
+    const struct common c = {.rows = a->rows,
+                             .heads = a->heads,
+                             .groups = a->groups,
+                             .d = a->d,
+                             .docs = a->n_docs,
+                             .longest = a->max_doc,
+                             .prefix = a->prefix,
+                             .alibi = a->alibi,
+                             .softcap = a->softcap,
+                             .dropped = a->drop.p,
+                             .window = a->window,
+                             .causal = a->causal,
+                             .type = a->x_type,
+                             .mode = a->mode};
     const bool ok = fits(&c, out);
     out->ld[LF_DNN_ID_Q] = a->ldq;
     out->ld[LF_DNN_ID_K] = a->ldk;
@@ -76,29 +94,44 @@ bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out)
 
 bool lf_cudnn_fits_bwd(const struct lf_k_attn_bwd *a, struct lf_dnn_shape *out)
 {
-    const struct common c = {.rows = a->rows, .heads = a->heads, .groups = a->groups, .d = a->d, .docs = a->n_docs, .longest = a->max_doc,
-                             .prefix = a->prefix, .alibi = a->alibi, .softcap = a->softcap, .dropped = a->drop.p, .window = a->window,
-                             .causal = a->causal, .type = a->x_type, .mode = a->mode};
+    const struct common c = {.rows = a->rows,
+                             .heads = a->heads,
+                             .groups = a->groups,
+                             .d = a->d,
+                             .docs = a->n_docs,
+                             .longest = a->max_doc,
+                             .prefix = a->prefix,
+                             .alibi = a->alibi,
+                             .softcap = a->softcap,
+                             .dropped = a->drop.p,
+                             .window = a->window,
+                             .causal = a->causal,
+                             .type = a->x_type,
+                             .mode = a->mode};
     const bool ok = fits(&c, out);
     const int64_t ld[] = {a->ldq, a->ldk, a->ldv, a->ldo, 1, a->lddo, a->lddq, a->lddk, a->lddv};
     out->backward = 1;
     memcpy(out->ld + LF_DNN_ID_Q, ld, sizeof ld);
-    const double ds = (double)out->docs * (double)out->heads * (double)out->longest * (double)(2 * out->longest);
+    const double ds =
+        (double)out->docs * (double)out->heads * (double)out->longest * (double)(2 * out->longest);
     return ok && vectors(out) && ds < (double)((int64_t)WORK_MIB << 20) &&
            lf_dnn_plan_bytes(out) <= (size_t)WORK_MIB << 20;
 }
 
 size_t lf_dnn_own_bytes(const struct lf_dnn_shape *s)
 {
-    const int64_t roles = s->backward ? LF_DNN_ROLES : LF_DNN_ID_LSE, delta = s->backward ? 4 * s->heads * s->rows + 15 : 0;
+    const int64_t roles = s->backward ? LF_DNN_ROLES : LF_DNN_ID_LSE,
+                  delta = s->backward ? 4 * s->heads * s->rows + 15 : 0;
     return (size_t)((8 * roles * lf_ragged_pitch(s->docs) + 4 * s->docs + delta + 255) / 256 * 256);
 }
 
 /* As seen of version 9.19; a plan that takes more is not used. */
 size_t lf_dnn_plan_bytes(const struct lf_dnn_shape *s)
 {
-    const int64_t padded = (s->longest + 63) / 64 * 64, fixed = ((int64_t)FIXED_KIB << 10) + PER_DOC * s->docs;
-    const int64_t ds = 2 * s->docs * s->heads * padded * padded, full = 4 * s->docs * s->heads * s->longest * s->d;
+    const int64_t padded = (s->longest + 63) / 64 * 64,
+                  fixed = ((int64_t)FIXED_KIB << 10) + PER_DOC * s->docs;
+    const int64_t ds = 2 * s->docs * s->heads * padded * padded,
+                  full = 4 * s->docs * s->heads * s->longest * s->d;
     return (size_t)(fixed + (s->backward ? ds + (s->heads != s->groups ? full : 0) : 0));
 }
 
@@ -155,7 +188,8 @@ static void done(struct graph *g, void *op)
 
 enum form { VIRTUAL, STORED, SCALAR };
 /* id 0: the next free one. */
-static void *tensor(struct graph *g, int id, enum form form, int type, const int64_t dim[4], const int64_t stride[4], void *ragged)
+static void *tensor(struct graph *g, int id, enum form form, int type, const int64_t dim[4],
+                    const int64_t stride[4], void *ragged)
 {
     void *t = make(g, LF_DNN_TENSOR);
     const int64_t number = id ? id : g->next++, align = 16;
@@ -166,7 +200,8 @@ static void *tensor(struct graph *g, int id, enum form form, int type, const int
     set(g, t, LF_DNN_TENSOR_DIMS, LF_DNN_T_INT64, 4, dim);
     set(g, t, LF_DNN_TENSOR_STRIDES, LF_DNN_T_INT64, 4, stride);
     if (form != STORED)
-        set(g, t, form == VIRTUAL ? LF_DNN_TENSOR_VIRTUAL : LF_DNN_TENSOR_BY_VALUE, LF_DNN_T_BOOL, 1, &yes);
+        set(g, t, form == VIRTUAL ? LF_DNN_TENSOR_VIRTUAL : LF_DNN_TENSOR_BY_VALUE, LF_DNN_T_BOOL,
+            1, &yes);
     set_desc(g, t, LF_DNN_TENSOR_RAGGED, ragged);
     if (id)
         g->p->used[id] = 1;
@@ -179,7 +214,8 @@ static void *vector(struct graph *g, int id, int type, int64_t n)
 }
 static void *scalar(struct graph *g, int id)
 {
-    return tensor(g, id, SCALAR, LF_DNN_F32, (int64_t[]){1, 1, 1, 1}, (int64_t[]){1, 1, 1, 1}, NULL);
+    return tensor(g, id, SCALAR, LF_DNN_F32, (int64_t[]){1, 1, 1, 1}, (int64_t[]){1, 1, 1, 1},
+                  NULL);
 }
 /* The library's word for where documents begin in the tensor of a role. */
 static void *offsets(struct graph *g, int role)
@@ -194,37 +230,43 @@ static void *rows(struct graph *g, int role, int64_t heads, bool across)
 {
     const struct lf_dnn_shape *s = g->s;
     const int64_t ld = s->ld[role], S = s->longest, D = s->d;
-    return tensor(g, role, STORED, (int)s->type, (int64_t[]){s->docs, heads, across ? D : S, across ? S : D},
+    return tensor(g, role, STORED, (int)s->type,
+                  (int64_t[]){s->docs, heads, across ? D : S, across ? S : D},
                   (int64_t[]){S * ld, D, across ? 1 : ld, across ? ld : 1}, offsets(g, role));
 }
 /* f32 [heads, rows]. */
 static void *per_row(struct graph *g, int id)
 {
     const struct lf_dnn_shape *s = g->s;
-    return tensor(g, id, STORED, LF_DNN_F32, (int64_t[]){s->docs, s->heads, s->longest, 1}, (int64_t[]){s->longest, s->rows, 1, 1},
-                  offsets(g, LF_DNN_ID_LSE));
+    return tensor(g, id, STORED, LF_DNN_F32, (int64_t[]){s->docs, s->heads, s->longest, 1},
+                  (int64_t[]){s->longest, s->rows, 1, 1}, offsets(g, LF_DNN_ID_LSE));
 }
 
-/* Intermediate results: [docs, heads, S, S], the same across, [docs, heads, S, 1], [docs, heads, S, D]. */
+/* Intermediate results: [docs, heads, S, S], the same across, [docs, heads, S, 1], [docs, heads, S,
+ * D]. */
 static void *scores(struct graph *g, int type)
 {
     const int64_t B = g->s->docs, H = g->s->heads, S = g->s->longest;
-    return tensor(g, 0, VIRTUAL, type, (int64_t[]){B, H, S, S}, (int64_t[]){H * S * S, S * S, S, 1}, NULL);
+    return tensor(g, 0, VIRTUAL, type, (int64_t[]){B, H, S, S}, (int64_t[]){H * S * S, S * S, S, 1},
+                  NULL);
 }
 static void *across(struct graph *g)
 {
     const int64_t B = g->s->docs, H = g->s->heads, S = g->s->longest;
-    return tensor(g, 0, VIRTUAL, (int)g->s->type, (int64_t[]){B, H, S, S}, (int64_t[]){H * S * S, S * S, 1, S}, NULL);
+    return tensor(g, 0, VIRTUAL, (int)g->s->type, (int64_t[]){B, H, S, S},
+                  (int64_t[]){H * S * S, S * S, 1, S}, NULL);
 }
 static void *column(struct graph *g)
 {
     const int64_t B = g->s->docs, H = g->s->heads, S = g->s->longest;
-    return tensor(g, 0, VIRTUAL, LF_DNN_F32, (int64_t[]){B, H, S, 1}, (int64_t[]){H * S, S, 1, 1}, NULL);
+    return tensor(g, 0, VIRTUAL, LF_DNN_F32, (int64_t[]){B, H, S, 1}, (int64_t[]){H * S, S, 1, 1},
+                  NULL);
 }
 static void *headed(struct graph *g, int type)
 {
     const int64_t B = g->s->docs, H = g->s->heads, S = g->s->longest, D = g->s->d;
-    return tensor(g, 0, VIRTUAL, type, (int64_t[]){B, H, S, D}, (int64_t[]){H * S * D, S * D, D, 1}, NULL);
+    return tensor(g, 0, VIRTUAL, type, (int64_t[]){B, H, S, D}, (int64_t[]){H * S * D, S * D, D, 1},
+                  NULL);
 }
 
 /* ---- operations; each gives its result ---- */
@@ -253,25 +295,36 @@ static void *pointwise(struct graph *g, const struct pointwise *w)
 }
 static void *two(struct graph *g, int mode, void *x, void *b, void *y)
 {
-    return pointwise(g, &(struct pointwise){.mode = mode, .prec = LF_DNN_F32, .x = x, .b = b, .y = y});
+    return pointwise(g,
+                     &(struct pointwise){.mode = mode, .prec = LF_DNN_F32, .x = x, .b = b, .y = y});
 }
 static void *logical(struct graph *g, int mode, void *x, void *b)
 {
-    return pointwise(g, &(struct pointwise){.mode = mode, .prec = LF_DNN_BOOL, .x = x, .b = b, .y = scores(g, LF_DNN_BOOL)});
+    return pointwise(
+        g, &(struct pointwise){
+               .mode = mode, .prec = LF_DNN_BOOL, .x = x, .b = b, .y = scores(g, LF_DNN_BOOL)});
 }
 static void *index_of(struct graph *g, void *x, int64_t axis, int prec)
 {
-    return pointwise(g, &(struct pointwise){.mode = LF_DNN_INDEX, .prec = prec, .x = x, .y = scores(g, LF_DNN_I32), .axis = axis});
+    return pointwise(
+        g,
+        &(struct pointwise){
+            .mode = LF_DNN_INDEX, .prec = prec, .x = x, .y = scores(g, LF_DNN_I32), .axis = axis});
 }
 /* x where mask, else the scalar. */
 static void *keep(struct graph *g, void *x, void *mask, int id)
 {
-    return pointwise(g, &(struct pointwise){.mode = LF_DNN_SELECT, .prec = LF_DNN_F32, .x = x, .b = scalar(g, id), .t = mask,
+    return pointwise(g, &(struct pointwise){.mode = LF_DNN_SELECT,
+                                            .prec = LF_DNN_F32,
+                                            .x = x,
+                                            .b = scalar(g, id),
+                                            .t = mask,
                                             .y = scores(g, LF_DNN_F32)});
 }
 
 /* y = a b; rows, columns, inner: lengths that say how much of it there is, or NULL. */
-static void *product(struct graph *g, void *a, void *b, void *y, void *m, void *n, void *k, bool padded)
+static void *product(struct graph *g, void *a, void *b, void *y, void *m, void *n, void *k,
+                     bool padded)
 {
     void *d = make(g, LF_DNN_MATMUL), *op;
     const double zero = 0;
@@ -343,15 +396,18 @@ static void forward(struct graph *g)
     void *q = rows(g, LF_DNN_ID_Q, s->heads, false), *k = rows(g, LF_DNN_ID_K, s->groups, true);
     void *v = rows(g, LF_DNN_ID_V, s->groups, false), *o = rows(g, LF_DNN_ID_O, s->heads, false);
     void *lse = per_row(g, LF_DNN_ID_LSE);
-    void *len_q = vector(g, LF_DNN_ID_LEN_Q, LF_DNN_I32, s->docs), *len_kv = vector(g, LF_DNN_ID_LEN_KV, LF_DNN_I32, s->docs);
+    void *len_q = vector(g, LF_DNN_ID_LEN_Q, LF_DNN_I32, s->docs),
+         *len_kv = vector(g, LF_DNN_ID_LEN_KV, LF_DNN_I32, s->docs);
     void *x = product(g, q, k, scores(g, LF_DNN_F32), len_q, len_kv, NULL, true);
     x = two(g, LF_DNN_MUL, x, scalar(g, LF_DNN_ID_SCALE), scores(g, LF_DNN_F32));
     x = mask_causal(g, mask_padding(g, x, len_q, len_kv));
     void *most = reduce(g, LF_DNN_MAX, x, column(g));
-    void *e = two(g, LF_DNN_EXP, two(g, LF_DNN_SUB, x, most, scores(g, LF_DNN_F32)), NULL, scores(g, LF_DNN_F32));
+    void *e = two(g, LF_DNN_EXP, two(g, LF_DNN_SUB, x, most, scores(g, LF_DNN_F32)), NULL,
+                  scores(g, LF_DNN_F32));
     void *sum = reduce(g, LF_DNN_SUM, e, column(g));
     two(g, LF_DNN_ADD, most, two(g, LF_DNN_LOG, sum, NULL, column(g)), lse);
-    product(g, two(g, LF_DNN_DIV, e, sum, scores(g, (int)s->type)), v, o, len_q, NULL, len_kv, false);
+    product(g, two(g, LF_DNN_DIV, e, sum, scores(g, (int)s->type)), v, o, len_q, NULL, len_kv,
+            false);
 }
 
 /* A gradient of keys or values: p^T x, summed over the query heads of a group. */
@@ -362,7 +418,8 @@ static void to_groups(struct graph *g, void *p, void *x, int role, void *len_q, 
     if (g->s->heads == g->s->groups)
         product(g, p, x, y, len_kv, NULL, len_q, false);
     else
-        reduce(g, LF_DNN_SUM, product(g, p, x, headed(g, (int)g->s->type), len_kv, NULL, len_q, false), y);
+        reduce(g, LF_DNN_SUM,
+               product(g, p, x, headed(g, (int)g->s->type), len_kv, NULL, len_q, false), y);
 }
 
 static void backward(struct graph *g)
@@ -370,8 +427,10 @@ static void backward(struct graph *g)
     const struct lf_dnn_shape *s = g->s;
     void *q = rows(g, LF_DNN_ID_Q, s->heads, false), *k = rows(g, LF_DNN_ID_K, s->groups, true);
     void *v = rows(g, LF_DNN_ID_V, s->groups, true), *o = rows(g, LF_DNN_ID_O, s->heads, false);
-    void *d_o = rows(g, LF_DNN_ID_DO, s->heads, false), *lse = per_row(g, LF_DNN_ID_LSE), *delta = per_row(g, LF_DNN_ID_DELTA);
-    void *len_q = vector(g, LF_DNN_ID_LEN_Q, LF_DNN_I32, s->docs), *len_kv = vector(g, LF_DNN_ID_LEN_KV, LF_DNN_I32, s->docs);
+    void *d_o = rows(g, LF_DNN_ID_DO, s->heads, false), *lse = per_row(g, LF_DNN_ID_LSE),
+         *delta = per_row(g, LF_DNN_ID_DELTA);
+    void *len_q = vector(g, LF_DNN_ID_LEN_Q, LF_DNN_I32, s->docs),
+         *len_kv = vector(g, LF_DNN_ID_LEN_KV, LF_DNN_I32, s->docs);
     void *scale = scalar(g, LF_DNN_ID_SCALE);
     void *x = reduce(g, LF_DNN_SUM, two(g, LF_DNN_MUL, d_o, o, headed(g, LF_DNN_F32)), column(g));
     two(g, LF_DNN_MUL, x, scalar(g, LF_DNN_ID_ONE), delta);
@@ -386,9 +445,10 @@ static void backward(struct graph *g)
     x = two(g, LF_DNN_MUL, x, scale, scores(g, LF_DNN_F32));
     to_groups(g, x, q, LF_DNN_ID_DK, len_q, len_kv);
     const int64_t S = s->longest, ld = s->ld[LF_DNN_ID_K];
-    void *keys = tensor(g, 0, VIRTUAL, (int)s->type, (int64_t[]){s->docs, s->groups, S, s->d}, (int64_t[]){S * ld, s->d, ld, 1},
-                        offsets(g, LF_DNN_ID_K));
-    product(g, x, reshape(g, k, keys), rows(g, LF_DNN_ID_DQ, s->heads, false), len_q, NULL, len_kv, false);
+    void *keys = tensor(g, 0, VIRTUAL, (int)s->type, (int64_t[]){s->docs, s->groups, S, s->d},
+                        (int64_t[]){S * ld, s->d, ld, 1}, offsets(g, LF_DNN_ID_K));
+    product(g, x, reshape(g, k, keys), rows(g, LF_DNN_ID_DQ, s->heads, false), len_q, NULL, len_kv,
+            false);
 }
 
 /* ---- plans ---- */
@@ -398,8 +458,11 @@ static bool repeats(struct graph *g, void *config)
     void *engine = make(g, LF_DNN_ENGINE);
     int note[LF_DNN_NOTES];
     int64_t n = 0;
-    if (g->rc || g->lib->BackendGetAttribute(config, LF_DNN_CONFIG_ENGINE, LF_DNN_T_DESC, 1, &n, &engine) || n != 1 ||
-        g->lib->BackendGetAttribute(engine, LF_DNN_ENGINE_NOTE, LF_DNN_T_NOTE, LF_DNN_NOTES, &n, note))
+    if (g->rc ||
+        g->lib->BackendGetAttribute(config, LF_DNN_CONFIG_ENGINE, LF_DNN_T_DESC, 1, &n, &engine) ||
+        n != 1 ||
+        g->lib->BackendGetAttribute(engine, LF_DNN_ENGINE_NOTE, LF_DNN_T_NOTE, LF_DNN_NOTES, &n,
+                                    note))
         return false;
     for (int64_t i = 0; i < n; i++)
         if (note[i] == LF_DNN_NONDETERMINISTIC)
@@ -417,8 +480,10 @@ static void *plan_of(struct graph *g, void *config, void *handle, void *device, 
     set_desc(g, plan, LF_DNN_PLAN_DEVICE, device);
     set_desc(g, plan, LF_DNN_PLAN_CONFIG, config);
     finish(g, plan);
-    const bool ok = !g->rc && !g->lib->BackendGetAttribute(plan, LF_DNN_PLAN_WORKSPACE, LF_DNN_T_INT64, 1, &n, &work) && work >= 0 &&
-                    (size_t)work <= most;
+    const bool ok =
+        !g->rc &&
+        !g->lib->BackendGetAttribute(plan, LF_DNN_PLAN_WORKSPACE, LF_DNN_T_INT64, 1, &n, &work) &&
+        work >= 0 && (size_t)work <= most;
     g->rc = 0; /* the next configuration may do */
     g->p->work = work;
     return ok ? plan : NULL;
@@ -434,7 +499,8 @@ static void *choose(struct graph *g, void *graph, int mode, void *handle, void *
     finish(g, h);
     for (int i = 0; i < CONFIGS; i++)
         config[i] = make(g, LF_DNN_CONFIG);
-    if (g->rc || g->lib->BackendGetAttribute(h, LF_DNN_HEURISTIC_RESULTS, LF_DNN_T_DESC, CONFIGS, &n, config))
+    if (g->rc || g->lib->BackendGetAttribute(h, LF_DNN_HEURISTIC_RESULTS, LF_DNN_T_DESC, CONFIGS,
+                                             &n, config))
         n = 0;
     g->rc = 0;
     for (int64_t i = 0; i < n && i < CONFIGS && !plan; i++)
@@ -443,8 +509,8 @@ static void *choose(struct graph *g, void *graph, int mode, void *handle, void *
     return plan;
 }
 
-void lf_dnn_plan_make(const struct lf_dnn *lib, void *handle, void *device, const struct lf_dnn_shape *s, size_t most,
-                      struct lf_dnn_plan *out)
+void lf_dnn_plan_make(const struct lf_dnn *lib, void *handle, void *device,
+                      const struct lf_dnn_shape *s, size_t most, struct lf_dnn_plan *out)
 {
     *out = (struct lf_dnn_plan){0};
     struct graph g = {.lib = lib, .s = s, .p = out, .next = FIRST_VIRTUAL};

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the attention kernels of this backend share on the device: what a row sees, scores, dropout and the combination
- * of tiles.
+ * What the attention kernels of this backend share on the device: what a row sees, scores, dropout
+ * and the combination of tiles.
  *
- * The numeric contract, the same for training (attn_fwd) and generation (attn_paged). A tile of LF_ATTN_TILE keys gives
- * a row, from that row's visible keys alone, m_t = max of the scores (base 2: score * log2 e)     p = 2^(score - m_t)
- * l_t = sum p     o_t = p v with sums in the order of the keys' places in the tile; and tiles combine in ascending
- * order by M' = max(M, m_t)     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t 2^(m_t - M'). A tile's
- * part knows nothing of other tiles, so who computes it and when changes no bit; a tile in which a row sees nothing has
- * m_t = -inf, weighs 0 and leaves the row as it was.
+ * The numeric contract, the same for training (attn_fwd) and generation (attn_paged). A tile of
+ * LF_ATTN_TILE keys gives
+ * a row, from that row's visible keys alone, m_t = max of the scores (base 2: score * log2 e)     p
+ *   = 2^(score - m_t)
+ * l_t = sum p     o_t = p v with sums in the order of the keys' places in the tile; and tiles
+ *                 combine in ascending
+ * order by M' = max(M, m_t)     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t
+ *                               2^(m_t - M'). A tile's
+ * part knows nothing of other tiles, so who computes it and when changes no bit; a tile in which a
+ * row sees nothing has m_t = -inf, weighs 0 and leaves the row as it was.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_DEV_H
 #define LF_KERNELS_CUDA_ATTN_DEV_H
@@ -19,14 +23,16 @@ enum { ATTN_T = LF_ATTN_TILE };
 #define ATTN_LOG2E 1.4426950408889634f
 #define ATTN_LN2   0.69314718055994531f
 
-/* The same for all rows of a call. A score x, the bare product q . k, counts as sl * x in base 2; where softcap or
- * ALiBi (or a scale that is not positive, which would turn the maximum over) come in, x is `bent` first and sl is 1. */
+/* The same for all rows of a call. A score x, the bare product q . k, counts as sl * x in base 2;
+ * where softcap or ALiBi (or a scale that is not positive, which would turn the maximum over) come
+ * in, x is `bent` first and sl is 1. */
 struct attn_call {
     float scale, softcap, sl;
     int window;
     bool causal, bent;
 };
-LF_DEV struct attn_call attn_call_of(float scale, float softcap, int window, bool causal, bool alibi)
+LF_DEV struct attn_call attn_call_of(float scale, float softcap, int window, bool causal,
+                                     bool alibi)
 {
     struct attn_call c;
     c.scale = scale;
@@ -38,7 +44,8 @@ LF_DEV struct attn_call attn_call_of(float scale, float softcap, int window, boo
     return c;
 }
 
-/* Score in base 2 of a product, distance = query position - key position. *cap: the softcap's slope. */
+/* Score in base 2 of a product, distance = query position - key position. *cap: the softcap's
+ * slope. */
 LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int distance, float *cap)
 {
     float v = x * c->scale;
@@ -51,8 +58,8 @@ LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int dist
     return fmaf(-slope, (float)distance, v) * ATTN_LOG2E;
 }
 
-/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query at position pos
- * sees. */
+/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query
+ * at position pos sees. */
 LF_DEV void attn_range(const struct attn_call *c, int pos, int len, int prefix, int *lo, int *hi)
 {
     const int open = pos + 1 > prefix ? pos + 1 : prefix;
@@ -123,7 +130,8 @@ LF_DEV float attn_keep(const struct attn_draws *d, uint64_t draw, int key)
     return lf_u01(key & 2 ? high : low) >= d->p ? d->keep : 0.0f;
 }
 
-/* The document that row r of the call lies in: the last of n with cu[i] <= r (empty ones before it are passed over). */
+/* The document that row r of the call lies in: the last of n with cu[i] <= r (empty ones before it
+ * are passed over). */
 LF_DEV int attn_find(const int32_t *cu, int n, int r)
 {
     int lo = 0, hi = n;
@@ -143,7 +151,8 @@ struct attn_doc {
     int first, last; /* rows of the block in it, as positions: first ... last */
 };
 /* Document i as rows [r0, r1) meet it; false: they do not. */
-LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *prefix, int i, int r0, int r1, int rows)
+LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *prefix, int i, int r0,
+                        int r1, int rows)
 {
     const int begin = cu[i], cut = cu[i + 1] < rows ? cu[i + 1] : rows;
     d->begin = begin;
@@ -155,8 +164,8 @@ LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *pr
 }
 
 /* Row t of the call as document d has it; a row outside it sees nothing. */
-LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const struct attn_doc *d, int t,
-                           const struct lf_k_attn_drop *drop)
+LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const struct attn_doc *d,
+                           int t, const struct lf_k_attn_drop *drop)
 {
     const int i = t - d->begin;
     const bool in = i >= d->first && i <= d->last;
@@ -168,11 +177,13 @@ LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const 
         r->draw = attn_draw_row(drop, t);
 }
 
-/* Keys that rows first ... last of a document see together, and those that every one of them sees. */
+/* Keys that rows first ... last of a document see together, and those that every one of them
+ * sees. */
 struct attn_span {
     int lo, hi, all_lo, all_hi;
 };
-LF_DEV struct attn_span attn_span_of(const struct attn_call *c, int first, int last, int len, int prefix)
+LF_DEV struct attn_span attn_span_of(const struct attn_call *c, int first, int last, int len,
+                                     int prefix)
 {
     struct attn_span s;
     attn_range(c, first, len, prefix, &s.lo, &s.all_hi);

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention over packed documents in f32, for comparisons rather than speed: the same walk as attn_fwd.cu with fused
- * multiply-adds.
+ * Attention over packed documents in f32, for comparisons rather than speed: the same walk as
+ * attn_fwd.cu with fused multiply-adds.
  */
 #include "kernels/cuda/attn_f32.h"
 
 LF_KERNEL(attn_fwd_f32, struct lf_k_attn_fwd, ATTN_F32_THREADS)
 {
     LF_SHARED(float, smem);
-    const int d = (int)a->d, dp = (d + 63) / 64 * 64, h = (int)blockIdx.y, g = h / (int)(a->heads / a->groups);
+    const int d = (int)a->d, dp = (d + 63) / 64 * 64, h = (int)blockIdx.y,
+              g = h / (int)(a->heads / a->groups);
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16, rows = (int)a->rows,
-              r0 = ATTN_F32_ROWS * (int)(gridDim.x - 1 - blockIdx.x), r1 = r0 + ATTN_F32_ROWS, row = r0 + 4 * ty;
+              r0 = ATTN_F32_ROWS * (int)(gridDim.x - 1 - blockIdx.x), r1 = r0 + ATTN_F32_ROWS,
+              row = r0 + 4 * ty;
     const struct attn_f32_space w = attn_f32_space_of(smem, dp);
-    const struct attn_call call = attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
+    const struct attn_call call =
+        attn_call_of(a->scale, a->softcap, a->window, a->causal, a->alibi != NULL);
     const struct attn_draws draws = attn_draws_of(&a->drop, h);
     const float *k = (const float *)a->k + g * d, *v = (const float *)a->v + g * d;
     struct attn_row r[4];
     float o[4][16];
-    attn_f32_fill(w.q, w.ld, (const float *)a->q + r0 * a->ldq + h * d, a->ldq, rows - r0, ATTN_F32_ROWS, d, dp);
+    attn_f32_fill(w.q, w.ld, (const float *)a->q + r0 * a->ldq + h * d, a->ldq, rows - r0,
+                  ATTN_F32_ROWS, d, dp);
     LF_UNROLL for (int e = 0; e < 64; e++) o[e / 16][e % 16] = 0.0f;
     LF_UNROLL for (int i = 0; i < 4; i++)
     {
         attn_row_clear(&r[i]);
         r[i].slope = a->alibi ? a->alibi[h] : 0.0f;
     }
-    for (int n = attn_find(a->cu_seqlens, (int)a->n_docs, r0); n < a->n_docs && a->cu_seqlens[n] < r1; n++) {
+    for (int n = attn_find(a->cu_seqlens, (int)a->n_docs, r0);
+         n < a->n_docs && a->cu_seqlens[n] < r1; n++) {
         struct attn_doc doc;
         if (!attn_doc_of(&doc, a->cu_seqlens, a->prefix, n, r0, r1, rows))
             continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's pieces in f32. A block of 256 threads takes 64 query rows; thread (ty, tx) = (tid / 16, tid % 16) holds
- * rows 4 ty ... + 3 and keys tx + 16 j of a tile's scores, channels 64 j + 4 tx ... + 3 of the outputs. dp: channels
- * padded to 64.
+ * Attention's pieces in f32. A block of 256 threads takes 64 query rows; thread (ty, tx) = (tid /
+ * 16, tid % 16) holds rows 4 ty ... + 3 and keys tx + 16 j of a tile's scores, channels 64 j + 4 tx
+ * ... + 3 of the outputs. dp: channels padded to 64.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_F32_H
 #define LF_KERNELS_CUDA_ATTN_F32_H
@@ -11,8 +11,8 @@
 
 enum { ATTN_F32_THREADS = 256, ATTN_F32_ROWS = 64, ATTN_F32_P = ATTN_T + 4 };
 
-/* Shared memory in floats: queries [64][dp + 4], one tile of keys or values [64][dp + 4], probabilities [64][68]. The
- * four floats keep rows apart in banks. */
+/* Shared memory in floats: queries [64][dp + 4], one tile of keys or values [64][dp + 4],
+ * probabilities [64][68]. The four floats keep rows apart in banks. */
 struct attn_f32_space {
     float *q, *kv, *p;
     int ld;
@@ -28,7 +28,8 @@ LF_DEV struct attn_f32_space attn_f32_space_of(float *smem, int dp)
 }
 
 /* Rows 0 ... n - 1 of src to dst [rows][ldd], dp channels of which d exist; the rest becomes 0. */
-LF_DEV void attn_f32_fill(float *dst, int ldd, const float *src, int64_t ld, int n, int rows, int d, int dp)
+LF_DEV void attn_f32_fill(float *dst, int ldd, const float *src, int64_t ld, int n, int rows, int d,
+                          int dp)
 {
     const bool vec = (uintptr_t)src % 16 == 0 && ld % 4 == 0 && d % 4 == 0;
     if (vec) {
@@ -52,7 +53,8 @@ LF_DEV void attn_f32_load4(float v[4], const float *p)
 }
 
 /* s[i][j] = row (r0 + i) of a . row (c0 + 16 j) of b, a chain over the channels; rows ld apart. */
-LF_DEV void attn_f32_dots(float s[4][4], const float *a, int r0, const float *b, int c0, int ld, int dp)
+LF_DEV void attn_f32_dots(float s[4][4], const float *a, int r0, const float *b, int c0, int ld,
+                          int dp)
 {
     LF_UNROLL for (int e = 0; e < 16; e++) s[e / 4][e % 4] = 0.0f;
     LF_ROLLED for (int c = 0; c < dp; c += 4)
@@ -65,14 +67,17 @@ LF_DEV void attn_f32_dots(float s[4][4], const float *a, int r0, const float *b,
         }
         LF_UNROLL for (int e = 0; e < 4; e++)
         {
-            LF_UNROLL for (int i = 0; i < 16; i++) s[i / 4][i % 4] = fmaf(x[i / 4][e], y[i % 4][e], s[i / 4][i % 4]);
+            LF_UNROLL for (int i = 0; i < 16; i++) s[i / 4][i % 4] =
+                fmaf(x[i / 4][e], y[i % 4][e], s[i / 4][i % 4]);
         }
     }
 }
 
-/* Bends, masks, softmax of the tile alone; folds it into the rows; probabilities to shared memory. */
+/* Bends, masks, softmax of the tile alone; folds it into the rows; probabilities to shared
+ * memory. */
 LF_DEV void attn_f32_softmax(float s[4][4], struct attn_row r[4], const struct attn_call *c,
-                             const struct attn_draws *draws, int key0, float *p, float was[4], float now[4])
+                             const struct attn_draws *draws, int key0, float *p, float was[4],
+                             float now[4])
 {
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     float cap;
@@ -108,10 +113,10 @@ LF_DEV void attn_f32_softmax(float s[4][4], struct attn_row r[4], const struct a
     }
 }
 
-/* o[i][j] = was o + now (p v): x of 4 rows over the tile's keys, ascending. A probability of 0 leaves values out,
- * whatever they are: unseen keys may hold NaN. */
-LF_DEV void attn_f32_values(float o[4][16], const float *p, const float *v, int ld, int dp, const float was[4],
-                            const float now[4])
+/* o[i][j] = was o + now (p v): x of 4 rows over the tile's keys, ascending. A probability of 0
+ * leaves values out, whatever they are: unseen keys may hold NaN. */
+LF_DEV void attn_f32_values(float o[4][16], const float *p, const float *v, int ld, int dp,
+                            const float was[4], const float now[4])
 {
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     LF_UNROLL for (int j = 0; j < 4; j++)
@@ -127,7 +132,8 @@ LF_DEV void attn_f32_values(float o[4][16], const float *p, const float *v, int 
             LF_UNROLL for (int i = 0; i < 4; i++)
             {
                 const float q = p[(4 * ty + i) * ATTN_F32_P + k];
-                LF_UNROLL for (int e = 0; e < 4; e++) x[i][e] = q != 0.0f ? fmaf(q, w[e], x[i][e]) : x[i][e];
+                LF_UNROLL for (int e = 0; e < 4; e++) x[i][e] =
+                    q != 0.0f ? fmaf(q, w[e], x[i][e]) : x[i][e];
             }
         }
         LF_UNROLL for (int e = 0; e < 16; e++) o[e / 4][4 * j + e % 4] =

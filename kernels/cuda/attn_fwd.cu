@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention over packed documents, forward, for 16-bit types. A block takes 16 rows a warp of one head, wherever
- * documents begin, and walks the documents that these rows lie in; in each, the tiles of keys that some row sees, the
- * next one on its way (cp.async) while the present one is worked on. Later rows of a document see more keys, so blocks
- * run from the last rows to the first.
+ * Attention over packed documents, forward, for 16-bit types. A block takes 16 rows a warp of one
+ * head, wherever documents begin, and walks the documents that these rows lie in; in each, the
+ * tiles of keys that some row sees, the next one on its way (cp.async) while the present one is
+ * worked on. Later rows of a document see more keys, so blocks run from the last rows to the first.
  */
 #include "kernels/cuda/attn_mma.h"
 
-/* A block: its rows, and where their operands lie. Shared memory holds two stages of keys and values; queries before
- * them, or at their place until they are in registers. */
+/* A block: its rows, and where their operands lie. Shared memory holds two stages of keys and
+ * values; queries before them, or at their place until they are in registers. */
 struct fwd_block {
     const struct lf_k_attn_fwd *a;
     struct attn_call call;
@@ -21,8 +21,8 @@ struct fwd_block {
     bool vec;
 };
 
-LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *smem, const int dp, const int warps,
-                                     const bool q_in_registers, const int type)
+LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *smem, const int dp,
+                                     const int warps, const bool q_in_registers, const int type)
 {
     struct fwd_block b;
     const int d = (int)a->d, h = (int)blockIdx.y, g = h / (int)(a->heads / a->groups);
@@ -39,23 +39,26 @@ LF_DEV struct fwd_block fwd_block_of(const struct lf_k_attn_fwd *a, uint16_t *sm
     b.tid = (int)threadIdx.x;
     b.lane = b.tid % 32;
     b.w0 = b.r0 + 16 * (b.tid / 32);
-    b.vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) && lf_vec8(a->v, a->ldv, type);
+    b.vec = d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k, a->ldk, type) &&
+            lf_vec8(a->v, a->ldv, type);
     return b;
 }
 
 /* Ask for tile t of the document. */
-LF_DEV void fwd_fetch(const struct fwd_block *b, const struct attn_doc *doc, uint16_t *to, int t, const int dp,
-                      const int threads)
+LF_DEV void fwd_fetch(const struct fwd_block *b, const struct attn_doc *doc, uint16_t *to, int t,
+                      const int dp, const int threads)
 {
     const int n = doc->len - t * ATTN_T, d = (int)b->a->d;
     const int64_t first = doc->begin + t * ATTN_T;
     attn_fill(to, b->k + first * b->a->ldk, b->a->ldk, n, d, b->vec, ATTN_T, dp, b->tid, threads);
-    attn_fill(to + ATTN_T * dp, b->v + first * b->a->ldv, b->a->ldv, n, d, b->vec, ATTN_T, dp, b->tid, threads);
+    attn_fill(to + ATTN_T * dp, b->v + first * b->a->ldv, b->a->ldv, n, d, b->vec, ATTN_T, dp,
+              b->tid, threads);
 }
 
-/* Where some row does not see all of a tile: take numbers that are not finite out of its values and note them, for they
- * would reach rows that do not see them as 0 * NaN. True: there were some. */
-LF_DEV bool fwd_mend(const struct fwd_block *b, uint16_t *vs, const int dp, const int threads, const int type)
+/* Where some row does not see all of a tile: take numbers that are not finite out of its values and
+ * note them, for they would reach rows that do not see them as 0 * NaN. True: there were some. */
+LF_DEV bool fwd_mend(const struct fwd_block *b, uint16_t *vs, const int dp, const int threads,
+                     const int type)
 {
     if (attn_tile_broken(vs, type, ATTN_T, dp, b->tid, threads))
         *b->broken = 1;
@@ -69,9 +72,9 @@ LF_DEV bool fwd_mend(const struct fwd_block *b, uint16_t *vs, const int dp, cons
 }
 
 /* The rows' share of one document. */
-LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc, const struct attn_draws *draws,
-                         float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4], const int dp, const int threads,
-                         const int type)
+LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc,
+                         const struct attn_draws *draws, float (*o)[4], struct attn_row r[2],
+                         const uint32_t (*q)[4], const int dp, const int threads, const int type)
 {
     const int tile = ATTN_T * dp, row = b->w0 + b->lane / 4;
     const struct attn_span all = attn_span_of(&b->call, doc.first, doc.last, doc.len, doc.prefix);
@@ -93,22 +96,22 @@ LF_DEV void fwd_document(const struct fwd_block *b, const struct attn_doc doc, c
             continue;
         lf_cp_wait(1);
         uint16_t *ks = b->stage + at * 2 * tile, *vs = ks + tile;
-        const bool edge =
-            b->r0 < doc.begin || b->r1 > doc.begin + doc.len || all.all_lo > key || all.all_hi < key + ATTN_T;
+        const bool edge = b->r0 < doc.begin || b->r1 > doc.begin + doc.len || all.all_lo > key ||
+                          all.all_hi < key + ATTN_T;
         __syncthreads();
         const bool bad = edge && fwd_mend(b, vs, dp, threads, type);
         if (mine.lo < key + ATTN_T && mine.hi > key)
             attn_step(o, r, q, b->queries, b->w0 - b->r0, ks, vs, &b->call, draws, key,
-                      full && mine.all_lo <= key && mine.all_hi >= key + ATTN_T, bad ? b->mended : NULL, b->lane, dp,
-                      type);
+                      full && mine.all_lo <= key && mine.all_hi >= key + ATTN_T,
+                      bad ? b->mended : NULL, b->lane, dp, type);
         __syncthreads();
         if (b->tid == 0)
             *b->broken = 0;
     }
 }
 
-LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warps, const bool q_in_registers,
-                     const int type)
+LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warps,
+                     const bool q_in_registers, const int type)
 {
     LF_SHARED(uint16_t, smem);
     struct fwd_block b = fwd_block_of(a, smem, dp, warps, q_in_registers, type);
@@ -119,15 +122,16 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
     struct attn_doc doc;
     const struct attn_draws draws = attn_draws_of(&a->drop, h);
 
-    attn_fill(smem, (const uint16_t *)a->q + (int64_t)b.r0 * a->ldq + h * d, a->ldq, rows - b.r0, d, b.vec, 16 * warps,
-              dp, b.tid, threads);
+    attn_fill(smem, (const uint16_t *)a->q + (int64_t)b.r0 * a->ldq + h * d, a->ldq, rows - b.r0, d,
+              b.vec, 16 * warps, dp, b.tid, threads);
     lf_cp_commit();
     if (b.tid == 0)
         *b.broken = 0;
     lf_cp_wait(0);
     __syncthreads();
     if (q_in_registers) {
-        LF_UNROLL for (int i = 0; i < dp / 16; i++) attn_left(q[i], smem, b.w0 - b.r0, i, b.lane, dp);
+        LF_UNROLL for (int i = 0; i < dp / 16; i++)
+            attn_left(q[i], smem, b.w0 - b.r0, i, b.lane, dp);
         __syncthreads();
     }
     LF_UNROLL for (int n = 0; n < dp / 8; n++)
@@ -137,14 +141,17 @@ LF_DEV void fwd_body(const struct lf_k_attn_fwd *a, const int dp, const int warp
     attn_row_clear(&r[0]);
     attn_row_clear(&r[1]);
     r[0].slope = r[1].slope = a->alibi ? a->alibi[h] : 0.0f;
-    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, b.r0); i < a->n_docs && a->cu_seqlens[i] < b.r1; i++)
+    for (int i = attn_find(a->cu_seqlens, (int)a->n_docs, b.r0);
+         i < a->n_docs && a->cu_seqlens[i] < b.r1; i++)
         if (attn_doc_of(&doc, a->cu_seqlens, a->prefix, i, b.r0, b.r1, rows))
-            fwd_document(&b, doc, a->drop.p > 0.0f ? &draws : NULL, o, r, q_in_registers ? q : NULL, dp, threads, type);
+            fwd_document(&b, doc, a->drop.p > 0.0f ? &draws : NULL, o, r, q_in_registers ? q : NULL,
+                         dp, threads, type);
     LF_UNROLL for (int i = 0; i < 2; i++)
     {
         const int t = b.w0 + b.lane / 4 + 8 * i;
         if (t < rows) {
-            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * d, o, i, attn_inverse(r[i].l), d, b.lane, dp, type);
+            attn_put((uint16_t *)a->o + (int64_t)t * a->ldo + h * d, o, i, attn_inverse(r[i].l), d,
+                     b.lane, dp, type);
             if (a->lse && b.lane % 4 == 0)
                 a->lse[(int64_t)h * rows + t] = attn_lse(&r[i]);
         }

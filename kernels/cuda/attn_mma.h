@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's pieces for 16-bit types on tensor cores. A warp owns 16 query rows; with g = lane / 4, t = lane % 4 a
- * lane holds rows g and g + 8 of every 16 x 8 result, columns 2t and 2t + 1.
+ * Attention's pieces for 16-bit types on tensor cores. A warp owns 16 query rows; with g = lane /
+ * 4, t = lane % 4 a lane holds rows g and g + 8 of every 16 x 8 result, columns 2t and 2t + 1.
  *
- * Tiles of rows lie in shared memory as [rows][dp], dp = 64, 128 or 256 channels (heads of other sizes are padded with
- * zeros), the 16-byte chunks of row r permuted by chunk ^ (r % 8): the eight rows that ldmatrix reads together meet in
- * no bank.
+ * Tiles of rows lie in shared memory as [rows][dp], dp = 64, 128 or 256 channels (heads of other
+ * sizes are padded with zeros), the 16-byte chunks of row r permuted by chunk ^ (r % 8): the eight
+ * rows that ldmatrix reads together meet in no bank.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_MMA_H
 #define LF_KERNELS_CUDA_ATTN_MMA_H
@@ -18,10 +18,10 @@ LF_DEV int attn_chunk(int row, int chunk, int dp)
     return row * dp + ((chunk ^ (row & 7)) << 3);
 }
 
-/* Rows 0 ... n - 1 of src (ld apart, d channels) into a tile of `rows` rows; the rest becomes 0. vec: src, ld and d
- * allow 16-byte copies, which land at lf_cp_wait. Thread `tid` of `threads`. */
-LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec, const int rows,
-                      const int dp, int tid, const int threads)
+/* Rows 0 ... n - 1 of src (ld apart, d channels) into a tile of `rows` rows; the rest becomes 0.
+ * vec: src, ld and d allow 16-byte copies, which land at lf_cp_wait. Thread `tid` of `threads`. */
+LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
+                      const int rows, const int dp, int tid, const int threads)
 {
     if (vec) {
         LF_UNROLL for (int i = 0; i < rows * dp / 8 / threads; i++)
@@ -50,7 +50,8 @@ LF_DEV bool attn_broken(uint32_t two, int type)
 }
 
 /* Whether there are such elements in this thread's share of a tile, after a barrier. */
-LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, const int dp, int tid, const int threads)
+LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, const int dp, int tid,
+                             const int threads)
 {
     bool any = false;
     LF_UNROLL for (int i = 0; i < rows * dp / 8 / threads; i++)
@@ -61,9 +62,11 @@ LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, con
     return any;
 }
 
-/* A tile of values with such elements in keys that not every row sees: they become 0, since 0 (the probability of an
- * unseen key) times NaN would reach everybody, and mask[c] remembers the keys of channel c, for attn_poison. */
-LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, int tid, const int threads)
+/* A tile of values with such elements in keys that not every row sees: they become 0, since 0 (the
+ * probability of an unseen key) times NaN would reach everybody, and mask[c] remembers the keys of
+ * channel c, for attn_poison. */
+LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, int tid,
+                      const int threads)
 {
     LF_ROLLED for (int c = tid; c < dp; c += threads)
     {
@@ -97,23 +100,26 @@ LF_DEV void attn_left(uint32_t a[4], const uint16_t *tile, int row0, int k, int 
 {
     lf_ldmatrix4(a, tile + attn_chunk(row0 + (lane & 15), 2 * k + (lane >> 4), dp));
 }
-/* Right operands of a product with the transposed tile: rows row0 ... + 15 are the result's columns (b[0 1], b[2 3]:
- * eight each), channels 16 k ... + 15 are summed over. */
-LF_DEV void attn_right_t(uint32_t b[4], const uint16_t *tile, int row0, int k, int lane, const int dp)
+/* Right operands of a product with the transposed tile: rows row0 ... + 15 are the result's columns
+ * (b[0 1], b[2 3]: eight each), channels 16 k ... + 15 are summed over. */
+LF_DEV void attn_right_t(uint32_t b[4], const uint16_t *tile, int row0, int k, int lane,
+                         const int dp)
 {
-    lf_ldmatrix4(b, tile + attn_chunk(row0 + (lane & 7) + (lane >> 4 << 3), 2 * k + (lane >> 3 & 1), dp));
+    lf_ldmatrix4(
+        b, tile + attn_chunk(row0 + (lane & 7) + (lane >> 4 << 3), 2 * k + (lane >> 3 & 1), dp));
 }
-/* Right operands of a product with the tile: rows 16 k ... + 15 are summed over, channels 8 c ... + 15 are the result's
- * columns. */
+/* Right operands of a product with the tile: rows 16 k ... + 15 are summed over, channels 8 c ... +
+ * 15 are the result's columns. */
 LF_DEV void attn_right(uint32_t b[4], const uint16_t *tile, int k, int c, int lane, const int dp)
 {
     lf_ldmatrix4_trans(b, tile + attn_chunk(16 * k + (lane & 15), c + (lane >> 4), dp));
 }
 
-/* s[16 x 16 n] = rows (left operands: a[k], or a_tile from row0 where a is NULL) times rows col0 ... of the tile,
- * transposed. */
+/* s[16 x 16 n] = rows (left operands: a[k], or a_tile from row0 where a is NULL) times rows col0
+ * ... of the tile, transposed. */
 LF_DEV void attn_scores_of(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0,
-                           const uint16_t *tile, int col0, const int n, int lane, const int dp, const int type)
+                           const uint16_t *tile, int col0, const int n, int lane, const int dp,
+                           const int type)
 {
     LF_UNROLL for (int j = 0; j < 2 * n; j++)
     {
@@ -137,8 +143,8 @@ LF_DEV void attn_scores_of(float s[8][4], const uint32_t (*a)[4], const uint16_t
     }
 }
 /* All 64 columns. */
-LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0, const uint16_t *tile,
-                        int lane, const int dp, const int type)
+LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0,
+                        const uint16_t *tile, int lane, const int dp, const int type)
 {
     attn_scores_of(s, a, a_tile, row0, tile, 0, 4, lane, dp, type);
 }
@@ -156,8 +162,8 @@ LF_DEV void attn_as_left(uint32_t p[4][4], float s[8][4], const int n, const int
 }
 
 /* Bends and masks the scores of keys key0 ... + 63. */
-LF_DEV void attn_mask(float s[8][4], const struct attn_row r[2], const struct attn_call *c, int key0, bool whole,
-                      int lane)
+LF_DEV void attn_mask(float s[8][4], const struct attn_row r[2], const struct attn_call *c,
+                      int key0, bool whole, int lane)
 {
     float cap;
     LF_UNROLL for (int j = 0; j < 8; j++)
@@ -174,9 +180,10 @@ LF_DEV void attn_mask(float s[8][4], const struct attn_row r[2], const struct at
     }
 }
 
-/* What dropout keeps of this lane's part of a tile, a bit for each: bit 4 j + e for s[j][e]. Made before the scores,
- * when registers are free. */
-LF_DEV uint32_t attn_draw_bits(const struct attn_row r[2], const struct attn_draws *d, int key0, int lane)
+/* What dropout keeps of this lane's part of a tile, a bit for each: bit 4 j + e for s[j][e]. Made
+ * before the scores, when registers are free. */
+LF_DEV uint32_t attn_draw_bits(const struct attn_row r[2], const struct attn_draws *d, int key0,
+                               int lane)
 {
     uint32_t bits = 0;
     LF_ROLLED for (int i = 0; i < 16; i++)
@@ -195,9 +202,10 @@ LF_DEV void attn_drop_scores(float s[8][4], const struct attn_draws *d, uint32_t
     LF_UNROLL for (int i = 0; i < 32; i++) s[i / 4][i % 4] *= bits >> i & 1 ? d->keep : 0.0f;
 }
 
-/* Scores to probabilities of the tile alone; folds maximum and sum into the rows and gives the weights of what there
- * was and of this tile. */
-LF_DEV void attn_softmax(float s[8][4], struct attn_row r[2], const struct attn_call *c, float was[2], float now[2])
+/* Scores to probabilities of the tile alone; folds maximum and sum into the rows and gives the
+ * weights of what there was and of this tile. */
+LF_DEV void attn_softmax(float s[8][4], struct attn_row r[2], const struct attn_call *c,
+                         float was[2], float now[2])
 {
     LF_UNROLL for (int h = 0; h < 2; h++)
     {
@@ -232,8 +240,8 @@ LF_DEV void attn_rescale(float (*o)[4], const float was[2], const int dp)
 }
 
 /* x = p v for channels 8 n ... + 31 of a tile of values. */
-LF_DEV void attn_product(float x[4][4], uint32_t p[4][4], const uint16_t *tile, int n, int lane, const int dp,
-                         const int type)
+LF_DEV void attn_product(float x[4][4], uint32_t p[4][4], const uint16_t *tile, int n, int lane,
+                         const int dp, const int type)
 {
     LF_UNROLL for (int e = 0; e < 16; e++) x[e / 4][e % 4] = 0.0f;
     LF_UNROLL for (int k = 0; k < 4; k++)
@@ -249,8 +257,8 @@ LF_DEV void attn_product(float x[4][4], uint32_t p[4][4], const uint16_t *tile, 
 }
 
 /* o += now * (p v) for a tile of values. */
-LF_DEV void attn_values(float (*o)[4], uint32_t p[4][4], const uint16_t *tile, const float now[2], int lane,
-                        const int dp, const int type)
+LF_DEV void attn_values(float (*o)[4], uint32_t p[4][4], const uint16_t *tile, const float now[2],
+                        int lane, const int dp, const int type)
 {
     LF_UNROLL for (int n = 0; n < dp / 8; n += 4)
     {
@@ -268,13 +276,15 @@ LF_DEV void attn_sees(uint64_t sees[2], const struct attn_row r[2], int key0)
     {
         const int lo = r[h].lo > key0 ? r[h].lo - key0 : 0, hi = r[h].hi - key0;
         sees[h] =
-            hi <= lo || lo >= ATTN_T ? 0 : ~(uint64_t)0 << lo & (hi >= ATTN_T ? ~(uint64_t)0 : ((uint64_t)1 << hi) - 1);
+            hi <= lo || lo >= ATTN_T
+                ? 0
+                : ~(uint64_t)0 << lo & (hi >= ATTN_T ? ~(uint64_t)0 : ((uint64_t)1 << hi) - 1);
     }
 }
 
 /* NaN for rows that see an element that attn_mend took out. */
-LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, const uint64_t *mask, int lane,
-                        const int dp)
+LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, const uint64_t *mask,
+                        int lane, const int dp)
 {
     uint64_t sees[2];
     attn_sees(sees, r, key0);
@@ -288,11 +298,12 @@ LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, con
     }
 }
 
-/* A warp's step over one tile: keys key0 ... + 63 of a document. whole: all 16 rows see all of them. draws NULL: no
- * dropout; mended: of attn_mend, or NULL. */
-LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4], const uint16_t *q_tile, int row0,
-                      const uint16_t *ks, const uint16_t *vs, const struct attn_call *c, const struct attn_draws *draws,
-                      int key0, bool whole, const uint64_t *mended, int lane, const int dp, const int type)
+/* A warp's step over one tile: keys key0 ... + 63 of a document. whole: all 16 rows see all of
+ * them. draws NULL: no dropout; mended: of attn_mend, or NULL. */
+LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4],
+                      const uint16_t *q_tile, int row0, const uint16_t *ks, const uint16_t *vs,
+                      const struct attn_call *c, const struct attn_draws *draws, int key0,
+                      bool whole, const uint64_t *mended, int lane, const int dp, const int type)
 {
     float s[8][4], was[2], now[2];
     uint32_t p[4][4], bits = 0;
@@ -312,7 +323,8 @@ LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4
 }
 
 /* One row's share of a lane, divided by its sum, to dst (row of d channels). */
-LF_DEV void attn_put(uint16_t *dst, float (*o)[4], int half, float scale, int d, int lane, const int dp, const int type)
+LF_DEV void attn_put(uint16_t *dst, float (*o)[4], int half, float scale, int d, int lane,
+                     const int dp, const int type)
 {
     const bool pairs = (uintptr_t)dst % 4 == 0;
     LF_UNROLL for (int n = 0; n < dp / 8; n++)

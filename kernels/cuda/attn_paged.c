@@ -10,8 +10,11 @@
 LF_CUDA_LIST_CACHE(LF_CUDA_DECLARE)
 
 enum { SLOTS = 64, THREADS = 128 };
-enum { SPLIT_ROWS = 32, SPLIT_BLOCKS = 256 }; /* above so many rows tiles are not shared out; blocks to get to */
-#define SPLIT_BYTES ((size_t)64 << 20)        /* of workspace at most */
+enum {
+    SPLIT_ROWS = 32,
+    SPLIT_BLOCKS = 256
+}; /* above so many rows tiles are not shared out; blocks to get to */
+#define SPLIT_BYTES ((size_t)64 << 20) /* of workspace at most */
 
 static int64_t tiles_of(const struct lf_k_attn_paged *a)
 {
@@ -40,9 +43,10 @@ static int64_t shares_of(const struct lf_k_attn_paged *a)
 
 int lf_cuda_attn_paged_check(const struct lf_k_attn_paged *a)
 {
-    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 && lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->x_type) &&
-              a->page_tokens > 0 && a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 &&
-              a->ldq >= a->heads * a->d && a->ldo >= a->heads * a->d && a->softcap >= 0.0f && a->window >= 0;
+    bool ok = a->rows >= 0 && a->rows < INT32_MAX - 256 &&
+              lf_cu_attn_heads_ok(a->heads, a->groups, a->d, a->x_type) && a->page_tokens > 0 &&
+              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 && a->ldq >= a->heads * a->d &&
+              a->ldo >= a->heads * a->d && a->softcap >= 0.0f && a->window >= 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -74,10 +78,11 @@ int lf_cuda_attn_paged(lf_queue *q, const struct lf_k_attn_paged *a)
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2, half = a->x_type == LF_F16;
     const size_t smem = form[i].tiles * LF_ATTN_TILE * (size_t)dp * 2 + lf_cu_attn_mend_bytes(dp);
     const struct lf_cu_dim block = {.x = THREADS};
-    struct lf_cu_dim grid = {.x = (unsigned)a->rows, .y = (unsigned)columns_of(a), .z = (unsigned)shares};
+    struct lf_cu_dim grid = {
+        .x = (unsigned)a->rows, .y = (unsigned)columns_of(a), .z = (unsigned)shares};
     if (a->x_type == LF_F32)
-        return lf_cu_launch(q, LF_CU_FN_attn_paged_f32, grid, (struct lf_cu_dim){.x = 256}, lf_cu_attn_f32_smem(a->d),
-                            a);
+        return lf_cu_launch(q, LF_CU_FN_attn_paged_f32, grid, (struct lf_cu_dim){.x = 256},
+                            lf_cu_attn_f32_smem(a->d), a);
     if (shares == 1)
         return lf_cu_launch(q, form[i].whole[half], grid, block, smem, a);
     if (!a->work || a->work_bytes < parts_bytes(a))

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of new rows over the paged cache. A block takes 64 slots, the (row, head) pairs of one group of heads and
- * of neighbouring rows of one sequence, so that a tile of keys is read once for all of them: a decoded row fills a slot
- * for each head of the group, a piece of a prompt fills all 64. Tiles go through the step of attn_fwd, in ascending
- * order from the sequence's first key, and a slot's sums know nothing of other slots: the bits are those of training.
- * A page holds whole tiles, so a tile lies in one page.
+ * Attention of new rows over the paged cache. A block takes 64 slots, the (row, head) pairs of one
+ * group of heads and of neighbouring rows of one sequence, so that a tile of keys is read once for
+ * all of them: a decoded row fills a slot for each head of the group, a piece of a prompt fills all
+ * 64. Tiles go through the step of attn_fwd, in ascending order from the sequence's first key, and
+ * a slot's sums know nothing of other slots: the bits are those of training. A page holds whole
+ * tiles, so a tile lies in one page.
  *
- * Where few rows would leave a GPU idle, several blocks share out the tiles of a run (attn_split): each leaves a tile's
- * part in the workspace, maximum, sum and p v, and attn_join combines them in ascending order, with the same bits.
+ * Where few rows would leave a GPU idle, several blocks share out the tiles of a run (attn_split):
+ * each leaves a tile's part in the workspace, maximum, sum and p v, and attn_join combines them in
+ * ascending order, with the same bits.
  *
- * Where sequences begin only the device knows. The grid has a block for each row; the one of a row that leads a run
- * works for it, the others end at once. A row leads where its neighbour before is of another sequence, and at multiples
- * of the rows that 64 slots have room for.
+ * Where sequences begin only the device knows. The grid has a block for each row; the one of a row
+ * that leads a run works for it, the others end at once. A row leads where its neighbour before is
+ * of another sequence, and at multiples of the rows that 64 slots have room for.
  */
 #include "kernels/cuda/attn_f32.h"
 #include "kernels/cuda/attn_mma.h"
@@ -28,7 +30,8 @@ struct paged_run {
 LF_DEV bool paged_run_of(struct paged_run *u, const struct lf_k_attn_paged *a)
 {
     const int per = (int)(a->heads / a->groups), most = per < PAGED_SLOTS ? per : PAGED_SLOTS,
-              parts = (per + most - 1) / most, part = (int)blockIdx.y % parts, room = PAGED_SLOTS / most;
+              parts = (per + most - 1) / most, part = (int)blockIdx.y % parts,
+              room = PAGED_SLOTS / most;
     const int row = (int)blockIdx.x, seq = a->seq[row], end = (row / room + 1) * room;
     int r = row + 1;
     if (row % room && a->seq[row - 1] == seq)
@@ -44,13 +47,14 @@ LF_DEV bool paged_run_of(struct paged_run *u, const struct lf_k_attn_paged *a)
     return true;
 }
 
-LF_DEV void paged_range(const struct lf_k_attn_paged *a, const struct attn_call *c, const struct paged_run *u, int row,
-                        int *lo, int *hi)
+LF_DEV void paged_range(const struct lf_k_attn_paged *a, const struct attn_call *c,
+                        const struct paged_run *u, int row, int *lo, int *hi)
 {
     attn_range(c, a->pos[row], INT32_MAX, a->prefix ? a->prefix[u->seq] : 0, lo, hi);
 }
 
-/* What slots [from, to) see; nothing where none of them is in use or the rows belong to no sequence. */
+/* What slots [from, to) see; nothing where none of them is in use or the rows belong to no
+ * sequence. */
 LF_DEV struct attn_span paged_span(const struct lf_k_attn_paged *a, const struct attn_call *c,
                                    const struct paged_run *u, int from, int to)
 {
@@ -69,8 +73,8 @@ LF_DEV struct attn_span paged_span(const struct lf_k_attn_paged *a, const struct
     return s;
 }
 
-LF_DEV void paged_enter(struct attn_row *r, const struct lf_k_attn_paged *a, const struct attn_call *c,
-                        const struct paged_run *u, int slot)
+LF_DEV void paged_enter(struct attn_row *r, const struct lf_k_attn_paged *a,
+                        const struct attn_call *c, const struct paged_run *u, int slot)
 {
     attn_row_clear(r);
     if (slot >= u->slots || u->seq < 0)
@@ -81,7 +85,8 @@ LF_DEV void paged_enter(struct attn_row *r, const struct lf_k_attn_paged *a, con
 }
 
 /* Where a slot's row lies in a tensor of rows ld apart. */
-LF_DEV int64_t paged_slot_at(const struct lf_k_attn_paged *a, const struct paged_run *u, int slot, int64_t ld)
+LF_DEV int64_t paged_slot_at(const struct lf_k_attn_paged *a, const struct paged_run *u, int slot,
+                             int64_t ld)
 {
     return (u->row + slot / u->heads) * ld + (u->head + slot % u->heads) * a->d;
 }
@@ -108,8 +113,8 @@ struct paged_block {
 enum { PAGED_THREADS = 2 * PAGED_SLOTS };
 
 /* false: nothing to do. */
-LF_DEV bool paged_block_of(struct paged_block *b, const struct lf_k_attn_paged *a, uint16_t *smem, const int dp,
-                           const bool q_in_registers, const int type)
+LF_DEV bool paged_block_of(struct paged_block *b, const struct lf_k_attn_paged *a, uint16_t *smem,
+                           const int dp, const bool q_in_registers, const int type)
 {
     const int64_t ld = a->groups * a->d;
     b->a = a;
@@ -121,8 +126,8 @@ LF_DEV bool paged_block_of(struct paged_block *b, const struct lf_k_attn_paged *
     b->tid = (int)threadIdx.x;
     b->lane = b->tid % 32;
     b->slot0 = b->tid / 32 * 16;
-    b->vec =
-        a->d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k_pages, ld, type) && lf_vec8(a->v_pages, ld, type);
+    b->vec = a->d % 8 == 0 && lf_vec8(a->q, a->ldq, type) && lf_vec8(a->k_pages, ld, type) &&
+             lf_vec8(a->v_pages, ld, type);
     return paged_run_of(&b->run, a);
 }
 
@@ -133,8 +138,8 @@ LF_DEV void paged_queries(const struct paged_block *b, const int dp)
     {
         const int slot = i / (dp / 8), c = i % (dp / 8);
         const int n = slot < b->run.slots ? d - 8 * c : 0; /* channels that exist */
-        const uint16_t *src =
-            (const uint16_t *)b->a->q + (n > 0 ? paged_slot_at(b->a, &b->run, slot, b->a->ldq) + 8 * c : 0);
+        const uint16_t *src = (const uint16_t *)b->a->q +
+                              (n > 0 ? paged_slot_at(b->a, &b->run, slot, b->a->ldq) + 8 * c : 0);
         uint16_t *dst = b->queries + attn_chunk(slot, c, dp);
         if (b->vec && n > 0) {
             *(struct lf_u4 *)dst = *(const struct lf_u4 *)src;
@@ -144,14 +149,16 @@ LF_DEV void paged_queries(const struct paged_block *b, const int dp)
     }
 }
 
-/* Ask for the tile from position `key` on. Nobody sees keys from hi on: their slots of the page may hold anything. */
+/* Ask for the tile from position `key` on. Nobody sees keys from hi on: their slots of the page may
+ * hold anything. */
 LF_DEV void paged_fetch(const struct paged_block *b, uint16_t *to, int key, int hi, const int dp)
 {
     const int64_t ld = b->a->groups * b->a->d, from = paged_tile_at(b->a, &b->run, key);
     const int d = (int)b->a->d;
-    attn_fill(to, (const uint16_t *)b->a->k_pages + from, ld, hi - key, d, b->vec, ATTN_T, dp, b->tid, PAGED_THREADS);
-    attn_fill(to + ATTN_T * dp, (const uint16_t *)b->a->v_pages + from, ld, hi - key, d, b->vec, ATTN_T, dp, b->tid,
-              PAGED_THREADS);
+    attn_fill(to, (const uint16_t *)b->a->k_pages + from, ld, hi - key, d, b->vec, ATTN_T, dp,
+              b->tid, PAGED_THREADS);
+    attn_fill(to + ATTN_T * dp, (const uint16_t *)b->a->v_pages + from, ld, hi - key, d, b->vec,
+              ATTN_T, dp, b->tid, PAGED_THREADS);
 }
 
 /* As fwd_mend of attn_fwd.cu. */
@@ -168,7 +175,8 @@ LF_DEV bool paged_mend(const struct paged_block *b, uint16_t *vs, const int dp, 
     return bad;
 }
 
-/* Where the part of a tile lies in the workspace: d numbers, p v, and the tile's maximum and sum (attn_dev.h). */
+/* Where the part of a tile lies in the workspace: d numbers, p v, and the tile's maximum and sum
+ * (attn_dev.h). */
 LF_DEV float *paged_part_at(const struct lf_k_attn_paged *a, int64_t row, int64_t head, int tile)
 {
     const int64_t tiles = a->max_pages * a->page_tokens / ATTN_T;
@@ -176,9 +184,9 @@ LF_DEV float *paged_part_at(const struct lf_k_attn_paged *a, int64_t row, int64_
 }
 
 /* A warp's part of one tile, for paged_join; r: the rows, which stay without a sum. */
-LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2], const uint32_t (*q)[4],
-                       const uint16_t *ks, const uint16_t *vs, int key0, bool whole, const uint64_t *mended,
-                       const int dp, const int type)
+LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2],
+                       const uint32_t (*q)[4], const uint16_t *ks, const uint16_t *vs, int key0,
+                       bool whole, const uint64_t *mended, const int dp, const int type)
 {
     struct attn_row r[2];
     float s[8][4], was[2], now[2], *to[2];
@@ -188,14 +196,16 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
     {
         const int slot = b->slot0 + b->lane / 4 + 8 * h;
         r[h] = rows[h];
-        to[h] = slot < b->run.slots ? paged_part_at(b->a, b->run.row + slot / b->run.heads,
-                                                    b->run.head + slot % b->run.heads, key0 / ATTN_T)
-                                    : NULL;
+        to[h] = slot < b->run.slots
+                    ? paged_part_at(b->a, b->run.row + slot / b->run.heads,
+                                    b->run.head + slot % b->run.heads, key0 / ATTN_T)
+                    : NULL;
     }
     attn_scores(s, q, b->queries, b->slot0, ks, b->lane, dp, type);
     if (!whole || b->call.bent)
         attn_mask(s, r, &b->call, key0, whole, b->lane);
-    attn_softmax(s, r, &b->call, was, now); /* rows that were empty: their maximum and sum are the tile's */
+    attn_softmax(s, r, &b->call, was,
+                 now); /* rows that were empty: their maximum and sum are the tile's */
     attn_as_left(p, s, 4, type);
     attn_sees(sees, r, key0);
     LF_UNROLL for (int n = 0; n < dp / 8; n += 4)
@@ -206,7 +216,8 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
         {
             const int c = 8 * (n + e / 4) + 2 * (b->lane & 3) + (e & 1), h = e % 4 >> 1;
             if (to[h] && c < b->a->d)
-                to[h][c] = mended && (mended[c] & sees[h]) ? lf_u32_f(0x7fffffffu) : x[e / 4][e % 4];
+                to[h][c] =
+                    mended && (mended[c] & sees[h]) ? lf_u32_f(0x7fffffffu) : x[e / 4][e % 4];
         }
     }
     LF_UNROLL for (int h = 0; h < 2; h++)
@@ -218,15 +229,17 @@ LF_DEV void paged_part(const struct paged_block *b, const struct attn_row rows[2
     }
 }
 
-/* The tiles that some slot sees, the next one on its way while the present one is worked on: all of them into o, or, of
- * blocks that share them out (o NULL), every one of this block's to the workspace. */
-LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4],
-                       const int dp, const int type)
+/* The tiles that some slot sees, the next one on its way while the present one is worked on: all of
+ * them into o, or, of blocks that share them out (o NULL), every one of this block's to the
+ * workspace. */
+LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_row r[2],
+                       const uint32_t (*q)[4], const int dp, const int type)
 {
     const int tile = ATTN_T * dp, stride = o ? 1 : (int)gridDim.z;
     const struct attn_span all = paged_span(b->a, &b->call, &b->run, 0, PAGED_SLOTS),
                            mine = paged_span(b->a, &b->call, &b->run, b->slot0, b->slot0 + 16);
-    const int t0 = all.lo / ATTN_T + (o ? 0 : (int)blockIdx.z), t1 = all.hi / ATTN_T + (all.hi % ATTN_T > 0);
+    const int t0 = all.lo / ATTN_T + (o ? 0 : (int)blockIdx.z),
+              t1 = all.hi / ATTN_T + (all.hi % ATTN_T > 0);
     for (int t = t0 - stride, at = 1; t < t1; t += stride, at ^= 1) {
         const int key = t * ATTN_T, next = key + stride * ATTN_T;
         if (t + stride < t1)
@@ -237,12 +250,14 @@ LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_r
         lf_cp_wait(1);
         uint16_t *ks = b->stage + at * 2 * tile, *vs = ks + tile;
         __syncthreads();
-        const bool bad = (all.all_lo > key || all.all_hi < key + ATTN_T) && paged_mend(b, vs, dp, type);
-        const bool whole = b->slot0 + 16 <= b->run.slots && mine.all_lo <= key && mine.all_hi >= key + ATTN_T;
+        const bool bad =
+            (all.all_lo > key || all.all_hi < key + ATTN_T) && paged_mend(b, vs, dp, type);
+        const bool whole =
+            b->slot0 + 16 <= b->run.slots && mine.all_lo <= key && mine.all_hi >= key + ATTN_T;
         if (mine.lo < key + ATTN_T && mine.hi > key) {
             if (o)
-                attn_step(o, r, q, b->queries, b->slot0, ks, vs, &b->call, NULL, key, whole, bad ? b->mended : NULL,
-                          b->lane, dp, type);
+                attn_step(o, r, q, b->queries, b->slot0, ks, vs, &b->call, NULL, key, whole,
+                          bad ? b->mended : NULL, b->lane, dp, type);
             else
                 paged_part(b, r, q, ks, vs, key, whole, bad ? b->mended : NULL, dp, type);
         }
@@ -253,8 +268,9 @@ LF_DEV void paged_walk(const struct paged_block *b, float (*o)[4], struct attn_r
 }
 
 /* What both ways have in common: false, nothing to do. */
-LF_DEV bool paged_begin(struct paged_block *b, struct attn_row r[2], uint32_t (*q)[4], const struct lf_k_attn_paged *a,
-                        uint16_t *smem, const int dp, const bool q_in_registers, const int type)
+LF_DEV bool paged_begin(struct paged_block *b, struct attn_row r[2], uint32_t (*q)[4],
+                        const struct lf_k_attn_paged *a, uint16_t *smem, const int dp,
+                        const bool q_in_registers, const int type)
 {
     if (!paged_block_of(b, a, smem, dp, q_in_registers, type))
         return false;
@@ -266,11 +282,13 @@ LF_DEV bool paged_begin(struct paged_block *b, struct attn_row r[2], uint32_t (*
         LF_UNROLL for (int i = 0; i < dp / 16; i++) attn_left(q[i], smem, b->slot0, i, b->lane, dp);
         __syncthreads();
     }
-    LF_UNROLL for (int i = 0; i < 2; i++) paged_enter(&r[i], a, &b->call, &b->run, b->slot0 + b->lane / 4 + 8 * i);
+    LF_UNROLL for (int i = 0; i < 2; i++)
+        paged_enter(&r[i], a, &b->call, &b->run, b->slot0 + b->lane / 4 + 8 * i);
     return true;
 }
 
-LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool q_in_registers, const int type)
+LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool q_in_registers,
+                       const int type)
 {
     LF_SHARED(uint16_t, smem);
     struct paged_block b;
@@ -288,13 +306,14 @@ LF_DEV void paged_body(const struct lf_k_attn_paged *a, const int dp, const bool
     {
         const int slot = b.slot0 + b.lane / 4 + 8 * i;
         if (slot < b.run.slots)
-            attn_put((uint16_t *)a->o + paged_slot_at(a, &b.run, slot, a->ldo), o, i, attn_inverse(r[i].l), (int)a->d,
-                     b.lane, dp, type);
+            attn_put((uint16_t *)a->o + paged_slot_at(a, &b.run, slot, a->ldo), o, i,
+                     attn_inverse(r[i].l), (int)a->d, b.lane, dp, type);
     }
 }
 
 /* One of gridDim.z blocks that share out the tiles of their rows' context. */
-LF_DEV void paged_split_body(const struct lf_k_attn_paged *a, const int dp, const bool q_in_registers, const int type)
+LF_DEV void paged_split_body(const struct lf_k_attn_paged *a, const int dp,
+                             const bool q_in_registers, const int type)
 {
     LF_SHARED(uint16_t, smem);
     struct paged_block b;
@@ -354,12 +373,14 @@ LF_KERNEL(attn_split_f16_256, struct lf_k_attn_paged, 128)
     paged_split_body(a, 256, false, LF_F16);
 }
 
-/* The parts of a row's tiles, joined as attn_step joins them. A block for each row and head, threads for its channels.
+/* The parts of a row's tiles, joined as attn_step joins them. A block for each row and head,
+ * threads for its channels.
  */
 LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
 {
     const int row = (int)blockIdx.x, head = (int)blockIdx.y, d = (int)a->d, seq = a->seq[row];
-    const struct attn_call call = attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
+    const struct attn_call call =
+        attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
     int lo = 0, hi = 0;
     if (seq >= 0)
         attn_range(&call, a->pos[row], INT32_MAX, a->prefix ? a->prefix[seq] : 0, &lo, &hi);
@@ -383,10 +404,12 @@ LF_KERNEL(attn_join, struct lf_k_attn_paged, 128)
 LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
 {
     LF_SHARED(float, smem);
-    const int d = (int)a->d, dp = (d + 63) / 64 * 64, tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    const int d = (int)a->d, dp = (d + 63) / 64 * 64, tx = (int)threadIdx.x % 16,
+              ty = (int)threadIdx.x / 16;
     const int64_t ld = a->groups * a->d;
     const struct attn_f32_space w = attn_f32_space_of(smem, dp);
-    const struct attn_call call = attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
+    const struct attn_call call =
+        attn_call_of(a->scale, a->softcap, a->window, true, a->alibi != NULL);
     struct paged_run run;
     struct attn_row r[4];
     float o[4][16];
@@ -394,8 +417,9 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
         return;
     for (int i = (int)threadIdx.x; i < PAGED_SLOTS * dp; i += ATTN_F32_THREADS) {
         const int slot = i / dp, c = i % dp;
-        w.q[slot * w.ld + c] =
-            slot < run.slots && c < d ? ((const float *)a->q)[paged_slot_at(a, &run, slot, a->ldq) + c] : 0.0f;
+        w.q[slot * w.ld + c] = slot < run.slots && c < d
+                                   ? ((const float *)a->q)[paged_slot_at(a, &run, slot, a->ldq) + c]
+                                   : 0.0f;
     }
     LF_UNROLL for (int e = 0; e < 64; e++) o[e / 16][e % 16] = 0.0f;
     LF_UNROLL for (int i = 0; i < 4; i++) paged_enter(&r[i], a, &call, &run, 4 * ty + i);
@@ -405,14 +429,16 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
         float s[4][4], was[4], now[4];
         const int64_t from = paged_tile_at(a, &run, key);
         __syncthreads();
-        attn_f32_fill(w.kv, w.ld, (const float *)a->k_pages + from, ld, all.hi - key, ATTN_T, d, dp);
+        attn_f32_fill(w.kv, w.ld, (const float *)a->k_pages + from, ld, all.hi - key, ATTN_T, d,
+                      dp);
         __syncthreads();
         if (busy) {
             attn_f32_dots(s, w.q, 4 * ty, w.kv, tx, w.ld, dp);
             attn_f32_softmax(s, r, &call, NULL, key, w.p, was, now);
         }
         __syncthreads();
-        attn_f32_fill(w.kv, w.ld, (const float *)a->v_pages + from, ld, all.hi - key, ATTN_T, d, dp);
+        attn_f32_fill(w.kv, w.ld, (const float *)a->v_pages + from, ld, all.hi - key, ATTN_T, d,
+                      dp);
         __syncthreads();
         if (busy)
             attn_f32_values(o, w.p, w.kv, w.ld, dp, was, now);
@@ -420,6 +446,7 @@ LF_KERNEL(attn_paged_f32, struct lf_k_attn_paged, ATTN_F32_THREADS)
     LF_UNROLL for (int i = 0; i < 4; i++)
     {
         if (4 * ty + i < run.slots)
-            attn_f32_put((float *)a->o + paged_slot_at(a, &run, 4 * ty + i, a->ldo), o[i], attn_inverse(r[i].l), d);
+            attn_f32_put((float *)a->o + paged_slot_at(a, &run, 4 * ty + i, a->ldo), o[i],
+                         attn_inverse(r[i].l), d);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What cuDNN reads beside the tensors of attention, and the padding rows that it leaves alone. A warp for each row.
+ * What cuDNN reads beside the tensors of attention, and the padding rows that it leaves alone. A
+ * warp for each row.
  */
 #include "kernels/cuda/attn_ragged.h"
 #include "kernels/cuda/dev.h"

@@ -15,7 +15,8 @@ static inline int64_t lf_ragged_pitch(int64_t docs)
     return (docs + 2) / 2 * 2;
 }
 
-/* len[i]: documents' lengths; offset[k * pitch + i] = cu[i] * ld[k] for i <= docs; padding rows of results become 0, of lse -inf. */
+/* len[i]: documents' lengths; offset[k * pitch + i] = cu[i] * ld[k] for i <= docs; padding rows of
+ * results become 0, of lse -inf. */
 struct lf_cu_attn_ragged {
     int64_t rows, docs, longest, heads, pitch;
     const int32_t *cu;

@@ -43,6 +43,8 @@ SAME(LF_LT_PREF_ALIGN_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 SAME(LF_LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 _Static_assert(sizeof(struct lf_lt_algo) == sizeof(cublasLtMatmulAlgo_t), "algorithm");
 _Static_assert(sizeof(struct lf_lt_heuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&
-                   offsetof(struct lf_lt_heuristic, work) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
-                   offsetof(struct lf_lt_heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state),
+                   offsetof(struct lf_lt_heuristic, work) ==
+                       offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
+                   offsetof(struct lf_lt_heuristic, state) ==
+                       offsetof(cublasLtMatmulHeuristicResult_t, state),
                "heuristic");

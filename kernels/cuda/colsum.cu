@@ -9,10 +9,12 @@
 LF_DEV void two(float v[2], const struct lf_k_colsum *s, int64_t r, int64_t c)
 {
     const int64_t i = r * s->ld + c;
-    if (s->dy_type != LF_F32 && c + 1 < s->n && ((uintptr_t)((const uint16_t *)s->dy + i) & 3) == 0) {
+    if (s->dy_type != LF_F32 && c + 1 < s->n &&
+        ((uintptr_t)((const uint16_t *)s->dy + i) & 3) == 0) {
         const uint32_t u = *(const uint32_t *)((const uint16_t *)s->dy + i);
         v[0] = s->dy_type == LF_BF16 ? lf_bf16_f((uint16_t)u) : lf_f16_f((uint16_t)u);
-        v[1] = s->dy_type == LF_BF16 ? lf_bf16_f((uint16_t)(u >> 16)) : lf_f16_f((uint16_t)(u >> 16));
+        v[1] =
+            s->dy_type == LF_BF16 ? lf_bf16_f((uint16_t)(u >> 16)) : lf_f16_f((uint16_t)(u >> 16));
         return;
     }
     v[0] = c < s->n ? lf_load(s->dy, i, s->dy_type) : 0.0f;

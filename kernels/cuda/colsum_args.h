@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Column sums on the device. Tree over rows: 32 rows are one ascending chain, 8 of these sums are added ascending (a
- * block of 256 rows), blocks are added ascending; shapes alone fix it.
+ * Column sums on the device. Tree over rows: 32 rows are one ascending chain, 8 of these sums are
+ * added ascending (a block of 256 rows), blocks are added ascending; shapes alone fix it.
  */
 #ifndef LF_KERNELS_CUDA_COLSUM_ARGS_H
 #define LF_KERNELS_CUDA_COLSUM_ARGS_H
@@ -15,7 +15,8 @@ enum {
     LF_COLSUM_COLS = 64
 };
 
-/* partial [row blocks][n]: with more than one row block colsum writes there, and colsum_join adds. */
+/* partial [row blocks][n]: with more than one row block colsum writes there, and colsum_join
+ * adds. */
 struct lf_cu_colsum {
     struct lf_k_colsum s;
     float *partial;

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every .cu file stands on. A .cu file is written in the common part of C and C++ (no templates, references or
- * classes; casts from void * written out) and compiled twice: by nvcc for GPUs, and by the C compiler with a twin of what is below,
- * which gives each name below its meaning on a CPU, so that kernels run in `make check` under sanitizers. Inline PTX
- * stands only here, each piece beside its C twin.
+ * What every .cu file stands on. A .cu file is written in the common part of C and C++ (no
+ * templates, references or classes; casts from void * written out) and compiled twice: by nvcc for
+ * GPUs, and by the C compiler with a twin of what is below, which gives each name below its meaning
+ * on a CPU, so that kernels run in `make check` under sanitizers. Inline PTX stands only here, each
+ * piece beside its C twin.
  *
- *     LF_KERNEL(fill, struct lf_k_fill, 256)      name in fns.h, argument struct, most threads of a block
+ *     LF_KERNEL(fill, struct lf_k_fill, 256)      name in fns.h, argument struct, most threads of a
+ *                                                 block
  *     {
  *         const int64_t i = lf_index();           `a` points to the arguments
  *         if (i < a->n)
  *             lf_store(a->y, i, a->y_type, a->value);
  *     }
  *
- * Shared memory is always dynamic (LF_SHARED); the emulator hands it out full of NaN. Sums that cross threads follow a
- * tree fixed by the shapes. No atomics on floats.
+ * Shared memory is always dynamic (LF_SHARED); the emulator hands it out full of NaN. Sums that
+ * cross threads follow a tree fixed by the shapes. No atomics on floats.
  *
- * Numbers: neither compiler may contract (nvcc -fmad=false, C -ffp-contract=off), so a * b + c rounds twice wherever it
- * stands, and kernels that share a formula share its bits. A fused multiply-add is written fmaf (fma), one instruction
- * on a GPU; hot loops write it. Division and sqrtf are rounded correctly, denormals are kept. expf, logf, tanhf and
- * erfcf are the library's: the same on a device in every kernel, but not what a C library gives. The one approximation
- * is lf_exp2. tests/gpu/numbers.sh holds the build to this.
+ * Numbers: neither compiler may contract (nvcc -fmad=false, C -ffp-contract=off), so a * b + c
+ * rounds twice wherever it stands, and kernels that share a formula share its bits. A fused
+ * multiply-add is written fmaf (fma), one instruction on a GPU; hot loops write it. Division and
+ * sqrtf are rounded correctly, denormals are kept. expf, logf, tanhf and erfcf are the library's:
+ * the same on a device in every kernel, but not what a C library gives. The one approximation is
+ * lf_exp2. tests/gpu/numbers.sh holds the build to this.
  */
 #ifndef LF_KERNELS_CUDA_DEV_H
 #define LF_KERNELS_CUDA_DEV_H
@@ -32,20 +35,22 @@
 #include <cuda_fp16.h>
 
 #define LF_DEV static __device__ __forceinline__
-#define LF_KERNEL_BOUNDS(name, T, bounds)                                                                              \
-    LF_DEV void name##_body(const T *a);                                                                               \
-    extern "C" __global__ void bounds lf_cu_##name(const __grid_constant__ T lf_args)                                  \
-    {                                                                                                                  \
-        name##_body(&lf_args);                                                                                         \
-    }                                                                                                                  \
+#define LF_KERNEL_BOUNDS(name, T, bounds)                                                          \
+    LF_DEV void name##_body(const T *a);                                                           \
+    extern "C" __global__ void bounds lf_cu_##name(const __grid_constant__ T lf_args)              \
+    {                                                                                              \
+        name##_body(&lf_args);                                                                     \
+    }                                                                                              \
     LF_DEV void name##_body(const T *a)
 #define LF_KERNEL(name, T, threads) LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads))
-/* With the number of blocks that a multiprocessor must have room for, where ptxas, left alone, spills to have more. */
-#define LF_KERNEL_PER_SM(name, T, threads, blocks) LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads, blocks))
+/* With the number of blocks that a multiprocessor must have room for, where ptxas, left alone,
+ * spills to have more. */
+#define LF_KERNEL_PER_SM(name, T, threads, blocks)                                                 \
+    LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads, blocks))
 
 /* T *name = this block's dynamic shared memory, 128-byte aligned. Once per kernel. */
-#define LF_SHARED(T, name)                                                                                             \
-    extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                                      \
+#define LF_SHARED(T, name)                                                                         \
+    extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                  \
     T *name = (T *)lf_smem_raw
 /* What code is compiled for, 900 for sm_90: for sizes that no bit depends on. */
 #ifdef __CUDA_ARCH__
@@ -80,7 +85,8 @@ LF_DEV uint64_t lf_shfl_u64(uint64_t v, int lane)
 {
     return __shfl_sync(0xffffffffu, (unsigned long long)v, lane);
 }
-/* Sums of integers, which do not depend on the order; shared or global memory. lf_add_i32 gives what stood there. */
+/* Sums of integers, which do not depend on the order; shared or global memory. lf_add_i32 gives
+ * what stood there. */
 LF_DEV void lf_add_u64(uint64_t *p, uint64_t v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
@@ -151,13 +157,15 @@ LF_DEV float lf_exp2(float x)
     return r;
 }
 
-/* Asynchronous copies of 16 bytes from global to shared memory; `ok` false writes zeros and reads nothing. A thread
- * groups its copies with commit; wait(n) returns when at most n of its groups are under way; __syncthreads makes them
- * visible to others. */
+/* Asynchronous copies of 16 bytes from global to shared memory; `ok` false writes zeros and reads
+ * nothing. A thread groups its copies with commit; wait(n) returns when at most n of its groups are
+ * under way; __syncthreads makes them visible to others. */
 LF_DEV void lf_cp_async16(void *dst, const void *src, bool ok)
 {
     const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(d), "l"(src), "r"(ok ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(d), "l"(src),
+                 "r"(ok ? 16 : 0)
+                 : "memory");
 }
 LF_DEV void lf_cp_commit(void)
 {
@@ -165,9 +173,9 @@ LF_DEV void lf_cp_commit(void)
 }
 #define lf_cp_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
-/* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8
- * (16-byte aligned) and receives elements (l / 4, 2 (l % 4) ... + 1) of matrix i in r[i]; trans: elements (2 (l % 4)
- * ... + 1, l / 4). */
+/* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8
+ * of matrix l / 8 (16-byte aligned) and receives elements (l / 4, 2 (l % 4) ... + 1) of matrix i in
+ * r[i]; trans: elements (2 (l % 4) ... + 1, l / 4). */
 LF_DEV void lf_ldmatrix4(uint32_t r[4], const void *row)
 {
     const unsigned p = (unsigned)__cvta_generic_to_shared(row);
@@ -185,19 +193,23 @@ LF_DEV void lf_ldmatrix4_trans(uint32_t r[4], const void *row)
                  : "memory");
 }
 
-/* d[16 x 8] += a[16 x 16] b[16 x 8] by a warp, f32 sums. With g = lane / 4, t = lane % 4, two elements a register, low
- * half first: a[0] = (g, 2t..), a[1] = (g + 8, 2t..), a[2] = (g, 2t + 8..), a[3] = (g + 8, 2t + 8..);  b[0] = (2t..,
+/* d[16 x 8] += a[16 x 16] b[16 x 8] by a warp, f32 sums. With g = lane / 4, t = lane % 4, two
+ * elements a register, low
+ * half first: a[0] = (g, 2t..), a[1] = (g + 8, 2t..), a[2] = (g, 2t + 8..), a[3] = (g + 8, 2t +
+ *   8..);  b[0] = (2t..,
  * g), b[1] = (2t + 8.., g); d[0], d[1] = (g, 2t), (g, 2t + 1); d[2], d[3] = (g + 8, ...). */
 LF_DEV void lf_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
+                 "%6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 LF_DEV void lf_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, "
+                 "%7}, {%8, %9}, {%0, "
                  "%1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -297,8 +309,9 @@ LF_DEV bool lf_vec8(const void *p, int64_t ld, int type)
     return (uintptr_t)p % 16 == 0 && ld * size % 16 == 0;
 }
 
-/* n <= 8 elements (the end of a row; 0 for the others), 16 bytes at a time where lf_vec8 allows. One text for both ways
- * of loading, so that an element's arithmetic does not depend on the row's alignment. */
+/* n <= 8 elements (the end of a row; 0 for the others), 16 bytes at a time where lf_vec8 allows.
+ * One text for both ways of loading, so that an element's arithmetic does not depend on the row's
+ * alignment. */
 LF_DEV void lf_load_n(float v[8], const void *p, int64_t i, int type, int n, bool vec)
 {
     if (vec && n >= 8) {
@@ -347,8 +360,8 @@ LF_DEV float lf_warp_max(float v)
     return v;
 }
 
-/* Sum over a block whose threads are a multiple of 32, in every thread; scratch: 32 floats of shared memory, free again
- * on return. */
+/* Sum over a block whose threads are a multiple of 32, in every thread; scratch: 32 floats of
+ * shared memory, free again on return. */
 LF_DEV float lf_block_sum(float v, float *scratch)
 {
     const int warps = (int)(blockDim.x / 32), lane = (int)threadIdx.x % 32;

@@ -13,7 +13,8 @@ static const struct lf_cu_dim block = {.x = THREADS};
 
 int lf_cuda_dora_norm_check(const struct lf_k_dora_norm *a)
 {
-    return a->rows >= 0 && a->c > 0 && a->rank >= 0 && lf_cu_float(a->w_type) ? LF_K_OK : LF_K_EINVAL;
+    return a->rows >= 0 && a->c > 0 && a->rank >= 0 && lf_cu_float(a->w_type) ? LF_K_OK
+                                                                              : LF_K_EINVAL;
 }
 size_t lf_cuda_dora_norm_work(const struct lf_k_dora_norm *a, int threads)
 {
@@ -29,8 +30,8 @@ int lf_cuda_dora_norm(lf_queue *q, const struct lf_k_dora_norm *a)
 
 int lf_cuda_dora_fwd_check(const struct lf_k_dora_fwd *a)
 {
-    return a->rows >= 0 && a->c > 0 && lf_cu_float(a->x_type) && a->ldbase >= a->c && a->ldlora >= a->c &&
-                   a->ldy >= a->c
+    return a->rows >= 0 && a->c > 0 && lf_cu_float(a->x_type) && a->ldbase >= a->c &&
+                   a->ldlora >= a->c && a->ldy >= a->c
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -49,8 +50,8 @@ int lf_cuda_dora_fwd(lf_queue *q, const struct lf_k_dora_fwd *a)
 
 int lf_cuda_dora_bwd_check(const struct lf_k_dora_bwd *a)
 {
-    return a->rows >= 0 && a->c > 0 && lf_cu_float(a->x_type) && a->lddy >= a->c && a->ldbase >= a->c &&
-                   a->ldlora >= a->c
+    return a->rows >= 0 && a->c > 0 && lf_cu_float(a->x_type) && a->lddy >= a->c &&
+                   a->ldbase >= a->c && a->ldlora >= a->c
                ? LF_K_OK
                : LF_K_EINVAL;
 }

@@ -21,17 +21,19 @@ int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes)
 {
     const char *file = getenv("LOONG_CUDA_DRIVER");
     const bool named = file && file[0];
-    /* The installed one is not unloaded: it may have started threads, and other libraries hold it too. */
-    struct lf_cu cu = {.library = dlopen(named ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | (named ? 0 : RTLD_NODELETE))};
+    /* The installed one is not unloaded: it may have started threads, and other libraries hold it
+     * too. */
+    struct lf_cu cu = {.library = dlopen(named ? file : "libcuda.so.1",
+                                         RTLD_NOW | RTLD_LOCAL | (named ? 0 : RTLD_NODELETE))};
     if (!cu.library) {
         snprintf(why, why_bytes, "no CUDA driver: %s", dlerror());
         return LF_K_EDEVICE;
     }
     void *f;
-#define FIND(member, name, args)                                                                                       \
-    f = dlsym(cu.library, #name);                                                                                      \
-    if (!f)                                                                                                            \
-        return missing(&cu, #name, why, why_bytes);                                                                    \
+#define FIND(member, name, args)                                                                   \
+    f = dlsym(cu.library, #name);                                                                  \
+    if (!f)                                                                                        \
+        return missing(&cu, #name, why, why_bytes);                                                \
     memcpy(&cu.member, &f, sizeof f); /* the way POSIX means it */
     LF_CU_LIST(FIND)
 #undef FIND
@@ -39,7 +41,8 @@ int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes)
     if (rc) {
         const char *name = NULL;
         cu.GetErrorName(rc, &name);
-        snprintf(why, why_bytes, "the CUDA driver does not start: %s", name ? name : "unknown error");
+        snprintf(why, why_bytes, "the CUDA driver does not start: %s",
+                 name ? name : "unknown error");
         lf_cu_unload(&cu);
         return LF_K_EDEVICE;
     }

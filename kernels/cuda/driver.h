@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thin CUDA layer: the functions of the driver (libcuda.so.1, loaded at run time) that this project calls, as one
- * table. Host code never links a CUDA library and needs no toolkit to build; tests put an emulator behind the same
- * table (tests/cuda/emu/).
+ * The thin CUDA layer: the functions of the driver (libcuda.so.1, loaded at run time) that this
+ * project calls, as one table. Host code never links a CUDA library and needs no toolkit to build;
+ * tests put an emulator behind the same table (tests/cuda/emu/).
  *
- * Types and constants restate the driver's binary interface as far as it is used (CUDA Driver API, cuda.h, stable since
- * CUDA 11; driver_check.c compares them with the toolkit's header where one is found). Every call returns a CUresult, 0
- * = success.
+ * Types and constants restate the driver's binary interface as far as it is used (CUDA Driver API,
+ * cuda.h, stable since CUDA 11; driver_check.c compares them with the toolkit's header where one is
+ * found). Every call returns a CUresult, 0 = success.
  */
 #ifndef LF_KERNELS_CUDA_DRIVER_H
 #define LF_KERNELS_CUDA_DRIVER_H
@@ -68,57 +68,64 @@ enum { /* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion */
        LF_CU_TENSOR_L2_256B = 3
 };
 
-/* X(member, exported name, arguments). The exported names carry the version whose arguments stand here. */
-#define LF_CU_LIST(X)                                                                                                  \
-    X(Init, cuInit, (unsigned flags))                                                                                  \
-    X(DriverGetVersion, cuDriverGetVersion, (int *version))                                                            \
-    X(DeviceGetCount, cuDeviceGetCount, (int *n))                                                                      \
-    X(DeviceGet, cuDeviceGet, (lf_cu_dev * d, int ordinal))                                                            \
-    X(DeviceGetName, cuDeviceGetName, (char *name, int n, lf_cu_dev d))                                                \
-    X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, lf_cu_dev d))                              \
-    X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, lf_cu_dev d))                                              \
-    X(PrimaryCtxRetain, cuDevicePrimaryCtxRetain, (lf_cu_context * c, lf_cu_dev d))                                    \
-    X(PrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (lf_cu_dev d))                                                  \
-    X(CtxSetCurrent, cuCtxSetCurrent, (lf_cu_context c))                                                               \
-    X(MemGetInfo, cuMemGetInfo_v2, (size_t * unused, size_t * total))                                                  \
-    X(MemAlloc, cuMemAlloc_v2, (lf_cu_ptr * p, size_t bytes))                                                          \
-    X(MemAllocManaged, cuMemAllocManaged, (lf_cu_ptr * p, size_t bytes, unsigned flags))                               \
-    X(MemFree, cuMemFree_v2, (lf_cu_ptr p))                                                                            \
-    X(MemHostAlloc, cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                          \
-    X(MemFreeHost, cuMemFreeHost, (void *p))                                                                           \
-    X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (lf_cu_ptr dst, const void *src, size_t bytes, lf_cu_stream s))           \
-    X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s))                 \
-    X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (lf_cu_ptr dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s))             \
-    X(MemsetD8Async, cuMemsetD8Async, (lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_stream s))                  \
-    X(StreamCreate, cuStreamCreate, (lf_cu_stream * s, unsigned flags))                                                \
-    X(StreamDestroy, cuStreamDestroy_v2, (lf_cu_stream s))                                                             \
-    X(StreamSynchronize, cuStreamSynchronize, (lf_cu_stream s))                                                        \
-    X(StreamWaitEvent, cuStreamWaitEvent, (lf_cu_stream s, lf_cu_event e, unsigned flags))                             \
-    X(EventCreate, cuEventCreate, (lf_cu_event * e, unsigned flags))                                                   \
-    X(EventRecord, cuEventRecord, (lf_cu_event e, lf_cu_stream s))                                                     \
-    X(EventQuery, cuEventQuery, (lf_cu_event e))                                                                       \
-    X(EventSynchronize, cuEventSynchronize, (lf_cu_event e))                                                           \
-    X(EventElapsedTime, cuEventElapsedTime, (float *ms, lf_cu_event from, lf_cu_event to))                             \
-    X(EventDestroy, cuEventDestroy_v2, (lf_cu_event e))                                                                \
-    X(ModuleLoadData, cuModuleLoadData, (lf_cu_module * m, const void *image))                                         \
-    X(ModuleUnload, cuModuleUnload, (lf_cu_module m))                                                                  \
-    X(ModuleGetFunction, cuModuleGetFunction, (lf_cu_function * f, lf_cu_module m, const char *name))                  \
-    X(FuncSetAttribute, cuFuncSetAttribute, (lf_cu_function f, int attribute, int value))                              \
-    X(FuncGetAttribute, cuFuncGetAttribute, (int *value, int attribute, lf_cu_function f))                             \
-    X(LaunchKernel, cuLaunchKernel,                                                                                    \
-      (lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned smem,  \
-       lf_cu_stream s, void **params, void **extra))                                                                   \
-    X(TensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                                    \
-      (struct lf_cu_tensor_map * map, int type, unsigned rank, void *address, const uint64_t *dims,                    \
-       const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2,       \
-       int oob))                                                                                                       \
-    X(StreamBeginCapture, cuStreamBeginCapture_v2, (lf_cu_stream s, int mode))                                         \
-    X(StreamEndCapture, cuStreamEndCapture, (lf_cu_stream s, lf_cu_graph * g))                                         \
-    X(GraphInstantiate, cuGraphInstantiateWithFlags, (lf_cu_graph_exec * x, lf_cu_graph g, unsigned long long flags))  \
-    X(GraphLaunch, cuGraphLaunch, (lf_cu_graph_exec x, lf_cu_stream s))                                                \
-    X(GraphExecDestroy, cuGraphExecDestroy, (lf_cu_graph_exec x))                                                      \
-    X(GraphDestroy, cuGraphDestroy, (lf_cu_graph g))                                                                   \
-    X(GetErrorName, cuGetErrorName, (int result, const char **name))                                                   \
+/* X(member, exported name, arguments). The exported names carry the version whose arguments stand
+ * here. */
+#define LF_CU_LIST(X)                                                                              \
+    X(Init, cuInit, (unsigned flags))                                                              \
+    X(DriverGetVersion, cuDriverGetVersion, (int *version))                                        \
+    X(DeviceGetCount, cuDeviceGetCount, (int *n))                                                  \
+    X(DeviceGet, cuDeviceGet, (lf_cu_dev * d, int ordinal))                                        \
+    X(DeviceGetName, cuDeviceGetName, (char *name, int n, lf_cu_dev d))                            \
+    X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, lf_cu_dev d))          \
+    X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, lf_cu_dev d))                          \
+    X(PrimaryCtxRetain, cuDevicePrimaryCtxRetain, (lf_cu_context * c, lf_cu_dev d))                \
+    X(PrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (lf_cu_dev d))                              \
+    X(CtxSetCurrent, cuCtxSetCurrent, (lf_cu_context c))                                           \
+    X(MemGetInfo, cuMemGetInfo_v2, (size_t * unused, size_t * total))                              \
+    X(MemAlloc, cuMemAlloc_v2, (lf_cu_ptr * p, size_t bytes))                                      \
+    X(MemAllocManaged, cuMemAllocManaged, (lf_cu_ptr * p, size_t bytes, unsigned flags))           \
+    X(MemFree, cuMemFree_v2, (lf_cu_ptr p))                                                        \
+    X(MemHostAlloc, cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                      \
+    X(MemFreeHost, cuMemFreeHost, (void *p))                                                       \
+    X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2,                                                       \
+      (lf_cu_ptr dst, const void *src, size_t bytes, lf_cu_stream s))                              \
+    X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                                       \
+      (void *dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s))                                    \
+    X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2,                                                       \
+      (lf_cu_ptr dst, lf_cu_ptr src, size_t bytes, lf_cu_stream s))                                \
+    X(MemsetD8Async, cuMemsetD8Async,                                                              \
+      (lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_stream s))                              \
+    X(StreamCreate, cuStreamCreate, (lf_cu_stream * s, unsigned flags))                            \
+    X(StreamDestroy, cuStreamDestroy_v2, (lf_cu_stream s))                                         \
+    X(StreamSynchronize, cuStreamSynchronize, (lf_cu_stream s))                                    \
+    X(StreamWaitEvent, cuStreamWaitEvent, (lf_cu_stream s, lf_cu_event e, unsigned flags))         \
+    X(EventCreate, cuEventCreate, (lf_cu_event * e, unsigned flags))                               \
+    X(EventRecord, cuEventRecord, (lf_cu_event e, lf_cu_stream s))                                 \
+    X(EventQuery, cuEventQuery, (lf_cu_event e))                                                   \
+    X(EventSynchronize, cuEventSynchronize, (lf_cu_event e))                                       \
+    X(EventElapsedTime, cuEventElapsedTime, (float *ms, lf_cu_event from, lf_cu_event to))         \
+    X(EventDestroy, cuEventDestroy_v2, (lf_cu_event e))                                            \
+    X(ModuleLoadData, cuModuleLoadData, (lf_cu_module * m, const void *image))                     \
+    X(ModuleUnload, cuModuleUnload, (lf_cu_module m))                                              \
+    X(ModuleGetFunction, cuModuleGetFunction,                                                      \
+      (lf_cu_function * f, lf_cu_module m, const char *name))                                      \
+    X(FuncSetAttribute, cuFuncSetAttribute, (lf_cu_function f, int attribute, int value))          \
+    X(FuncGetAttribute, cuFuncGetAttribute, (int *value, int attribute, lf_cu_function f))         \
+    X(LaunchKernel, cuLaunchKernel,                                                                \
+      (lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,          \
+       unsigned bz, unsigned smem, lf_cu_stream s, void **params, void **extra))                   \
+    X(TensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                \
+      (struct lf_cu_tensor_map * map, int type, unsigned rank, void *address,                      \
+       const uint64_t *dims, const uint64_t *strides, const uint32_t *box, const uint32_t *steps,  \
+       int interleave, int swizzle, int l2, int oob))                                              \
+    X(StreamBeginCapture, cuStreamBeginCapture_v2, (lf_cu_stream s, int mode))                     \
+    X(StreamEndCapture, cuStreamEndCapture, (lf_cu_stream s, lf_cu_graph * g))                     \
+    X(GraphInstantiate, cuGraphInstantiateWithFlags,                                               \
+      (lf_cu_graph_exec * x, lf_cu_graph g, unsigned long long flags))                             \
+    X(GraphLaunch, cuGraphLaunch, (lf_cu_graph_exec x, lf_cu_stream s))                            \
+    X(GraphExecDestroy, cuGraphExecDestroy, (lf_cu_graph_exec x))                                  \
+    X(GraphDestroy, cuGraphDestroy, (lf_cu_graph g))                                               \
+    X(GetErrorName, cuGetErrorName, (int result, const char **name))                               \
     X(GetErrorString, cuGetErrorString, (int result, const char **text))
 
 struct lf_cu {
@@ -138,7 +145,8 @@ struct lf_cu_image {
 /* What this build carries; *n is 0 where configure found no nvcc. */
 const struct lf_cu_image *lf_cu_images(size_t *n);
 
-/* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LOONG_CUDA_DRIVER names another file than libcuda.so.1.
+/* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LOONG_CUDA_DRIVER names another
+ * file than libcuda.so.1.
  */
 int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes);
 void lf_cu_unload(struct lf_cu *cu);

@@ -20,7 +20,8 @@ LF_CU_NO_WORK(dropout)
 
 enum { THREADS = 256, BLOCKS = 65536 };
 
-/* One thread for `n` pieces of work, each of eight elements or of 16 bytes; beyond BLOCKS, threads take several. */
+/* One thread for `n` pieces of work, each of eight elements or of 16 bytes; beyond BLOCKS, threads
+ * take several. */
 static int launch(lf_queue *q, enum lf_cu_fn fn, int64_t n, const void *args)
 {
     const int64_t b = (n + THREADS - 1) / THREADS;
@@ -49,7 +50,8 @@ int lf_cuda_fill(lf_queue *q, const struct lf_k_fill *a)
 
 int lf_cuda_axpby_check(const struct lf_k_axpby *a)
 {
-    bool ok = lf_cu_float(a->a_type) && lf_cu_float(a->b_type) && lf_cu_float(a->y_type) && a->n >= 0;
+    bool ok =
+        lf_cu_float(a->a_type) && lf_cu_float(a->b_type) && lf_cu_float(a->y_type) && a->n >= 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_axpby(lf_queue *q, const struct lf_k_axpby *a)
@@ -69,7 +71,8 @@ int lf_cuda_act_fwd(lf_queue *q, const struct lf_k_act_fwd *a)
 
 int lf_cuda_act_bwd_check(const struct lf_k_act_bwd *a)
 {
-    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c;
+    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->lddy >= a->c &&
+              a->lddx >= a->c;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_act_bwd(lf_queue *q, const struct lf_k_act_bwd *a)
@@ -89,7 +92,8 @@ int lf_cuda_glu_fwd(lf_queue *q, const struct lf_k_glu_fwd *a)
 
 int lf_cuda_glu_bwd_check(const struct lf_k_glu_bwd *a)
 {
-    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c;
+    bool ok = act_ok(a->rows, a->c, a->act, a->x_type) && a->ldx >= a->c && a->lddy >= a->c &&
+              a->lddx >= a->c;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_glu_bwd(lf_queue *q, const struct lf_k_glu_bwd *a)
@@ -99,7 +103,8 @@ int lf_cuda_glu_bwd(lf_queue *q, const struct lf_k_glu_bwd *a)
 
 int lf_cuda_gather_rows_check(const struct lf_k_gather_rows *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->x_type < LF_DTYPE_COUNT;
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && a->x_type < LF_DTYPE_COUNT;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_gather_rows(lf_queue *q, const struct lf_k_gather_rows *a)
@@ -110,8 +115,8 @@ int lf_cuda_gather_rows(lf_queue *q, const struct lf_k_gather_rows *a)
 
 int lf_cuda_dropout_check(const struct lf_k_dropout *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_cu_float(a->x_type) && a->p >= 0.0f &&
-              a->p < 1.0f;
+    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c &&
+              lf_cu_float(a->x_type) && a->p >= 0.0f && a->p < 1.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_dropout(lf_queue *q, const struct lf_k_dropout *a)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element-wise kernels: fill, axpby, activations, gated units, row gather, dropout. One pass over memory, eight
- * elements of a row to a thread at a time.
+ * Element-wise kernels: fill, axpby, activations, gated units, row gather, dropout. One pass over
+ * memory, eight elements of a row to a thread at a time.
  */
 #include "kernels/cuda/act.h"
 #include "kernels/cuda/each.h"
@@ -18,7 +18,8 @@ LF_KERNEL(fill, struct lf_k_fill, 256)
 
 LF_KERNEL(axpby, struct lf_k_axpby, 256)
 {
-    const bool vec = lf_vec8(a->a, 0, a->a_type) && lf_vec8(a->b, 0, a->b_type) && lf_vec8(a->y, 0, a->y_type);
+    const bool vec =
+        lf_vec8(a->a, 0, a->a_type) && lf_vec8(a->b, 0, a->b_type) && lf_vec8(a->y, 0, a->y_type);
     for (int64_t i = 8 * lf_index(); i < a->n; i += 8 * lf_threads()) {
         const int n = lf_eight(a->n, i);
         float x[8], b[8];
@@ -52,7 +53,8 @@ LF_KERNEL(act_fwd, struct lf_k_act_fwd, 256)
 LF_KERNEL(act_bwd, struct lf_k_act_bwd, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
+    const bool vec =
+        lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
@@ -68,7 +70,8 @@ LF_KERNEL(act_bwd, struct lf_k_act_bwd, 256)
 LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->y, a->ldy, t);
+    const bool vec =
+        lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->y, a->ldy, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
@@ -84,8 +87,9 @@ LF_KERNEL(glu_fwd, struct lf_k_glu_fwd, 256)
 LF_KERNEL(glu_bwd, struct lf_k_glu_bwd, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) &&
-                     lf_vec8(a->dgate, a->lddx, t) && lf_vec8(a->dup, a->lddx, t);
+    const bool vec = lf_vec8(a->gate, a->ldx, t) && lf_vec8(a->up, a->ldx, t) &&
+                     lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dgate, a->lddx, t) &&
+                     lf_vec8(a->dup, a->lddx, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
@@ -130,8 +134,9 @@ LF_DEV void gather_pieces(const struct lf_cu_gather *a, int piece)
 LF_KERNEL(gather_rows, struct lf_cu_gather, 256)
 {
     const struct lf_k_gather_rows *k = &a->k;
-    const bool whole = (uintptr_t)k->x % 16 == 0 && (uintptr_t)k->y % 16 == 0 && k->c * a->size % 16 == 0 &&
-                       k->ldx * a->size % 16 == 0 && k->ldy * a->size % 16 == 0;
+    const bool whole = (uintptr_t)k->x % 16 == 0 && (uintptr_t)k->y % 16 == 0 &&
+                       k->c * a->size % 16 == 0 && k->ldx * a->size % 16 == 0 &&
+                       k->ldy * a->size % 16 == 0;
     if (whole)
         gather_pieces(a, 16);
     else
@@ -141,7 +146,8 @@ LF_KERNEL(gather_rows, struct lf_cu_gather, 256)
 LF_KERNEL(dropout, struct lf_k_dropout, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->residual, a->ldres, t) && lf_vec8(a->y, a->ldy, t);
+    const bool vec =
+        lf_vec8(a->x, a->ldx, t) && lf_vec8(a->residual, a->ldres, t) && lf_vec8(a->y, a->ldy, t);
     const float keep = 1.0f / (1.0f - a->p);
     const uint64_t seed = a->rec->seed;
     LF_EACH_EIGHT(r, at, a->rows, a->c)
@@ -150,7 +156,8 @@ LF_KERNEL(dropout, struct lf_k_dropout, 256)
         float x[8], res[8];
         uint32_t w[8];
         const uint64_t sample = (uint64_t)a->sample[r];
-        const uint32_t group = (uint32_t)a->position[r] * (uint32_t)((a->c + 3) / 4) + (uint32_t)(at / 4);
+        const uint32_t group =
+            (uint32_t)a->position[r] * (uint32_t)((a->c + 3) / 4) + (uint32_t)(at / 4);
         lf_load_n(x, a->x, r * a->ldx + at, t, n, vec);
         if (a->residual)
             lf_load_n(res, a->residual, r * a->ldres + at, t, n, vec);

@@ -16,21 +16,22 @@ enum { DIGIT = 10, MOST_KEYS = 1 << (2 * DIGIT) };
 
 int lf_cuda_embed_fwd_check(const struct lf_k_embed_fwd *a)
 {
-    bool ok =
-        a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_cu_float(a->w_type) && lf_cu_float(a->y_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->v > 0 && a->max_pos >= 0 && lf_cu_float(a->w_type) &&
+              lf_cu_float(a->y_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_embed_fwd(lf_queue *q, const struct lf_k_embed_fwd *a)
 {
     const int64_t n = a->rows * ((a->c + 7) / 8), most = 65536 * 256;
-    return lf_cu_launch(q, LF_CU_FN_embed_fwd, (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
+    return lf_cu_launch(q, LF_CU_FN_embed_fwd,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
                         (struct lf_cu_dim){.x = 256}, 0, a);
 }
 
 int lf_cuda_embed_bwd_check(const struct lf_k_embed_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && a->v > 0 && a->v < MOST_KEYS && a->max_pos >= 0 &&
-              a->max_pos < MOST_KEYS && lf_cu_float(a->dy_type);
+    bool ok = a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && a->v > 0 && a->v < MOST_KEYS &&
+              a->max_pos >= 0 && a->max_pos < MOST_KEYS && lf_cu_float(a->dy_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -38,10 +39,12 @@ int lf_cuda_embed_bwd_check(const struct lf_k_embed_bwd *a)
 size_t lf_cuda_embed_bwd_work(const struct lf_k_embed_bwd *a, int threads)
 {
     (void)threads;
-    return (size_t)(2 * a->rows + LF_SORT_BINS * lf_cu_n_tiles(a->rows) + LF_SORT_BINS + 1) * sizeof(int32_t);
+    return (size_t)(2 * a->rows + LF_SORT_BINS * lf_cu_n_tiles(a->rows) + LF_SORT_BINS + 1) *
+           sizeof(int32_t);
 }
 
-/* The rows sorted by the table row they go to, in one pass or two; the result is work's first or second part. */
+/* The rows sorted by the table row they go to, in one pass or two; the result is work's first or
+ * second part. */
 static int sort_rows(lf_queue *q, const struct lf_k_embed_bwd *a, struct lf_cu_embed_add *add)
 {
     int32_t *work = a->work, *low = work, *high = work + a->rows;
@@ -51,7 +54,8 @@ static int sort_rows(lf_queue *q, const struct lf_k_embed_bwd *a, struct lf_cu_e
                            .count = high + a->rows,
                            .limit = add->limit,
                            .offset = add->offset,
-                           .bins = add->limit < LF_SORT_BINS ? (int32_t)add->limit + 1 : LF_SORT_BINS};
+                           .bins =
+                               add->limit < LF_SORT_BINS ? (int32_t)add->limit + 1 : LF_SORT_BINS};
     s.first = s.count + LF_SORT_BINS * lf_cu_n_tiles(a->rows);
     add->order = low;
     int rc = lf_cu_sort(q, &s);
@@ -65,8 +69,8 @@ static int sort_rows(lf_queue *q, const struct lf_k_embed_bwd *a, struct lf_cu_e
     return lf_cu_sort(q, &s);
 }
 
-static int add_rows(lf_queue *q, const struct lf_k_embed_bwd *a, float *table, int64_t limit, const int32_t *index,
-                    int32_t offset, float scale)
+static int add_rows(lf_queue *q, const struct lf_k_embed_bwd *a, float *table, int64_t limit,
+                    const int32_t *index, int32_t offset, float scale)
 {
     struct lf_cu_embed_add add = {.n = a->rows,
                                   .c = a->c,
@@ -82,17 +86,19 @@ static int add_rows(lf_queue *q, const struct lf_k_embed_bwd *a, float *table, i
     if (!table)
         return LF_K_OK;
     if (!a->accumulate)
-        rc = lf_cu_result(
-            q, q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)table, 0, (size_t)(limit * a->c) * 4, q->stream),
-            "embed_bwd");
+        rc = lf_cu_result(q,
+                          q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)table, 0,
+                                                   (size_t)(limit * a->c) * 4, q->stream),
+                          "embed_bwd");
     if (rc || !a->rows)
         return rc;
     rc = sort_rows(q, a, &add);
     if (rc)
         return rc;
-    return lf_cu_launch(q, LF_CU_FN_embed_add,
-                        (struct lf_cu_dim){.x = (unsigned)a->rows, .y = lf_cu_blocks(eights, block)},
-                        (struct lf_cu_dim){.x = (unsigned)block}, 0, &add);
+    return lf_cu_launch(
+        q, LF_CU_FN_embed_add,
+        (struct lf_cu_dim){.x = (unsigned)a->rows, .y = lf_cu_blocks(eights, block)},
+        (struct lf_cu_dim){.x = (unsigned)block}, 0, &add);
 }
 
 int lf_cuda_embed_bwd(lf_queue *q, const struct lf_k_embed_bwd *a)

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Token and position embeddings. Backward: rows are sorted by the table row they go to; whoever stands first of a table
- * row adds up all of its rows, in ascending order, starting from what the table holds.
+ * Token and position embeddings. Backward: rows are sorted by the table row they go to; whoever
+ * stands first of a table row adds up all of its rows, in ascending order, starting from what the
+ * table holds.
  */
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/embed.h"
 
 LF_KERNEL_PER_SM(embed_fwd, struct lf_k_embed_fwd, 256, 4)
 {
-    const bool vec =
-        lf_vec8(a->wte, a->c, a->w_type) && lf_vec8(a->wpe, a->c, a->w_type) && lf_vec8(a->y, a->c, a->y_type);
+    const bool vec = lf_vec8(a->wte, a->c, a->w_type) && lf_vec8(a->wpe, a->c, a->w_type) &&
+                     lf_vec8(a->y, a->c, a->y_type);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
-        const int64_t tok = a->wte ? a->token[r] : 0, pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
-        const bool ok = (!a->wte || (tok >= 0 && tok < a->v)) && (!a->wpe || (pos >= 0 && pos < a->max_pos));
+        const int64_t tok = a->wte ? a->token[r] : 0,
+                      pos = a->wpe ? (int64_t)a->position[r] + a->pos_offset : 0;
+        const bool ok =
+            (!a->wte || (tok >= 0 && tok < a->v)) && (!a->wpe || (pos >= 0 && pos < a->max_pos));
         const int n = lf_eight(a->c, at);
         float y[8], p[8];
         LF_UNROLL for (int j = 0; j < 8; j++)

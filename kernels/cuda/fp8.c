@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching fp8.cu, and products of 8-bit matrices, which only cuBLASLt makes: without it they are refused, since any
- * other way would be slower than the bf16 that fp8 was asked for instead of.
+ * Launching fp8.cu, and products of 8-bit matrices, which only cuBLASLt makes: without it they are
+ * refused, since any other way would be slower than the bf16 that fp8 was asked for instead of.
  */
 #include "kernels/cuda/fp8.h"
 
@@ -37,8 +37,8 @@ static int64_t tiles(const struct lf_k_quantise *a)
 int lf_cuda_quantise_check(const struct lf_k_quantise *a)
 {
     const bool types = lf_cu_float(a->x_type) && (a->q_type == LF_E4M3 || a->q_type == LF_E5M2);
-    return types && a->rows >= 0 && a->cols > 0 && a->rows <= INT32_MAX && a->cols <= INT32_MAX && a->ldx >= a->cols &&
-                   a->scaling <= LF_FP8_BLK128 && tiles(a) <= INT32_MAX
+    return types && a->rows >= 0 && a->cols > 0 && a->rows <= INT32_MAX && a->cols <= INT32_MAX &&
+                   a->ldx >= a->cols && a->scaling <= LF_FP8_BLK128 && tiles(a) <= INT32_MAX
                ? LF_K_OK
                : LF_K_EINVAL;
 }
@@ -61,13 +61,15 @@ int lf_cuda_quantise(lf_queue *q, const struct lf_k_quantise *a)
                                      .vec_q = aligned(a->q, a->cols, 8),
                                      .vec_qt = aligned(a->qt, a->rows, 16)};
     const struct lf_cu_dim block = {.x = LF_QUANT_THREADS};
-    int rc = lf_cu_launch(q, LF_CU_FN_quantise_most, (struct lf_cu_dim){.x = (unsigned)x.n_most}, block,
-                          32 * sizeof(int32_t), &x);
+    int rc = lf_cu_launch(q, LF_CU_FN_quantise_most, (struct lf_cu_dim){.x = (unsigned)x.n_most},
+                          block, 32 * sizeof(int32_t), &x);
     if (rc)
         return rc;
-    const int64_t n =
-        a->scaling == LF_FP8_TENSOR && a->rows == 0 ? 1 : tiles(a); /* no rows have a scale all the same */
-    return lf_cu_launch(q, LF_CU_FN_quantise, (struct lf_cu_dim){.x = (unsigned)n}, block, LF_QUANT_SMEM, &x);
+    const int64_t n = a->scaling == LF_FP8_TENSOR && a->rows == 0
+                          ? 1
+                          : tiles(a); /* no rows have a scale all the same */
+    return lf_cu_launch(q, LF_CU_FN_quantise, (struct lf_cu_dim){.x = (unsigned)n}, block,
+                        LF_QUANT_SMEM, &x);
 }
 
 /* ---- the product ---- */
@@ -82,19 +84,23 @@ size_t lf_cuda_gemm_fp8_work(const struct lf_k_gemm_fp8 *a, int threads)
 static bool factors_fit(const struct lf_k_gemm_fp8 *a)
 {
     const int s = a->a_scaling, z = a->b_scaling;
-    return (a->a_type == LF_E4M3 || a->a_type == LF_E5M2) && (a->b_type == LF_E4M3 || a->b_type == LF_E5M2) &&
-           (a->a_type == LF_E4M3 || a->b_type == LF_E4M3) && s <= LF_FP8_BLK128 && z <= LF_FP8_BLK128 &&
-           (s == LF_FP8_TENSOR) == (z == LF_FP8_TENSOR) && (s != LF_FP8_BLK128 || z != LF_FP8_BLK128);
+    return (a->a_type == LF_E4M3 || a->a_type == LF_E5M2) &&
+           (a->b_type == LF_E4M3 || a->b_type == LF_E5M2) &&
+           (a->a_type == LF_E4M3 || a->b_type == LF_E4M3) && s <= LF_FP8_BLK128 &&
+           z <= LF_FP8_BLK128 && (s == LF_FP8_TENSOR) == (z == LF_FP8_TENSOR) &&
+           (s != LF_FP8_BLK128 || z != LF_FP8_BLK128);
 }
 
 int lf_cuda_gemm_fp8_check(const struct lf_k_gemm_fp8 *a)
 {
     struct lf_k_gemm g = a->gemm;
     const int64_t grain = a->a_scaling == LF_FP8_TENSOR ? 16 : LF_FP8_BLOCK;
-    const bool shape = g.m % grain == 0 && g.n % grain == 0 && g.k % grain == 0 && g.lda == g.k && g.ldb == g.k;
+    const bool shape =
+        g.m % grain == 0 && g.n % grain == 0 && g.k % grain == 0 && g.lda == g.k && g.ldb == g.k;
     g.ab_type = LF_BF16;
     g.b_packed = NULL;
-    return factors_fit(a) && shape && !g.ta && g.tb && g.mode == LF_FAST ? lf_cuda_gemm_check(&g) : LF_K_EINVAL;
+    return factors_fit(a) && shape && !g.ta && g.tb && g.mode == LF_FAST ? lf_cuda_gemm_check(&g)
+                                                                         : LF_K_EINVAL;
 }
 
 int lf_cuda_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *a)
@@ -107,5 +113,6 @@ int lf_cuda_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *a)
     const int rc = lf_blaslt_gemm_fp8(q, a, &done);
     return rc || done
                ? rc
-               : lf_cu_result(q, LF_CU_NOT_FOUND, "precision fp8 needs cublasLt with an algorithm for this product");
+               : lf_cu_result(q, LF_CU_NOT_FOUND,
+                              "precision fp8 needs cublasLt with an algorithm for this product");
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quantising to 8-bit floats (kernels.h, quantise): x is read once (twice with one scale for the tensor), the copy and
- * the transposed copy are written in pieces of 8 and 16 bytes. Magnitudes are compared as bits, which order as the
- * numbers do with NaN above all, so the order of a maximum changes nothing.
+ * Quantising to 8-bit floats (kernels.h, quantise): x is read once (twice with one scale for the
+ * tensor), the copy and the transposed copy are written in pieces of 8 and 16 bytes. Magnitudes are
+ * compared as bits, which order as the numbers do with NaN above all, so the order of a maximum
+ * changes nothing.
  */
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/fp8.h"
@@ -12,13 +13,15 @@
 /* lo in the low byte */
 LF_DEV uint32_t f8_pair(float lo, float hi, bool e4m3)
 {
-    return __nv_cvt_float2_to_fp8x2(make_float2(lo, hi), __NV_SATFINITE, e4m3 ? __NV_E4M3 : __NV_E5M2);
+    return __nv_cvt_float2_to_fp8x2(make_float2(lo, hi), __NV_SATFINITE,
+                                    e4m3 ? __NV_E4M3 : __NV_E5M2);
 }
 #else
 #include "engine/base/f8.h"
 LF_DEV uint32_t f8_pair(float lo, float hi, bool e4m3)
 {
-    return e4m3 ? (uint32_t)lf_e4m3_of(hi) << 8 | lf_e4m3_of(lo) : (uint32_t)lf_e5m2_of(hi) << 8 | lf_e5m2_of(lo);
+    return e4m3 ? (uint32_t)lf_e4m3_of(hi) << 8 | lf_e4m3_of(lo)
+                : (uint32_t)lf_e5m2_of(hi) << 8 | lf_e5m2_of(lo);
 }
 #endif
 
@@ -57,8 +60,9 @@ struct f8_scale {
 };
 LF_DEV struct f8_scale scale_of(int most, bool e4m3)
 {
-    const int least = 0x21800000, a = larger(most, least);                                 /* 2^-60 */
-    const int e = (e4m3 ? 8 : 15) + 127 - (a >> 23) - ((a & 0x7fffff) > 0x600000 ? 1 : 0); /* 448 = 1.75 2^8 */
+    const int least = 0x21800000, a = larger(most, least); /* 2^-60 */
+    const int e = (e4m3 ? 8 : 15) + 127 - (a >> 23) -
+                  ((a & 0x7fffff) > 0x600000 ? 1 : 0); /* 448 = 1.75 2^8 */
     const uint32_t nan = 0x7fc00000u;
     struct f8_scale r;
     r.up = lf_u32_f(most >= 0x7f800000 ? nan : (uint32_t)(127 + e) << 23);
@@ -82,8 +86,8 @@ LF_KERNEL(quantise_most, struct lf_cu_quantise, LF_QUANT_THREADS)
         a->most[blockIdx.x] = most;
 }
 
-/* A thread's part of the tile: rows row ... row + 7 of columns col ... col + 7; 0 outside of the matrix. Lanes 0 to 15
- * have 128 columns of 8 rows, lanes 16 to 31 those of the next 8. */
+/* A thread's part of the tile: rows row ... row + 7 of columns col ... col + 7; 0 outside of the
+ * matrix. Lanes 0 to 15 have 128 columns of 8 rows, lanes 16 to 31 those of the next 8. */
 struct part {
     int64_t row, col;
     int rows, cols; /* inside of the matrix, 0 to 8 */
@@ -94,13 +98,15 @@ LF_DEV void part_load(struct part *p, const struct lf_cu_quantise *a)
 {
     const struct lf_k_quantise *k = &a->k;
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    p->row = (int64_t)(blockIdx.x / (unsigned)a->across) * LF_FP8_BLOCK + 16 * warp + 8 * (lane / 16);
+    p->row =
+        (int64_t)(blockIdx.x / (unsigned)a->across) * LF_FP8_BLOCK + 16 * warp + 8 * (lane / 16);
     p->col = (int64_t)(blockIdx.x % (unsigned)a->across) * LF_FP8_BLOCK + 8 * (lane % 16);
     p->rows = p->row < k->rows ? lf_eight(k->rows, p->row) : 0;
     p->cols = p->col < k->cols ? lf_eight(k->cols, p->col) : 0;
     LF_UNROLL for (int r = 0; r < 8; r++)
     {
-        lf_load_n(p->v[r], k->x, (p->row + r) * k->ldx + p->col, k->x_type, r < p->rows ? p->cols : 0, a->vec_x);
+        lf_load_n(p->v[r], k->x, (p->row + r) * k->ldx + p->col, k->x_type,
+                  r < p->rows ? p->cols : 0, a->vec_x);
     }
 }
 
@@ -154,7 +160,8 @@ LF_DEV void row_scales(float up[8], const struct lf_cu_quantise *a, const struct
 }
 
 /* And for each of its columns: over both halves of 8 warps, through maxima [8][128]. */
-LF_DEV void col_scales(float up[8], const struct lf_cu_quantise *a, const struct part *p, int *maxima)
+LF_DEV void col_scales(float up[8], const struct lf_cu_quantise *a, const struct part *p,
+                       int *maxima)
 {
     const struct lf_k_quantise *k = &a->k;
     const int lane = (int)threadIdx.x % 32, at = lane % 16 * 8;
@@ -170,7 +177,8 @@ LF_DEV void col_scales(float up[8], const struct lf_cu_quantise *a, const struct
     LF_UNROLL for (int c = 0; c < 8; c++)
     {
         int most = 0;
-        LF_UNROLL for (int w = 0; w < 8; w++) most = larger(most, maxima[w * LF_FP8_BLOCK + at + c]);
+        LF_UNROLL for (int w = 0; w < 8; w++) most =
+            larger(most, maxima[w * LF_FP8_BLOCK + at + c]);
         const struct f8_scale f = scale_of(most, k->q_type == LF_E4M3);
         up[c] = f.up;
         if (threadIdx.x < 16 && c < p->cols && k->scale_t)
@@ -188,12 +196,15 @@ LF_DEV void put_eight(uint8_t *to, uint64_t eight, int n, bool vec)
         to[i] = (uint8_t)(eight >> (8 * i));
 }
 
-/* The transposed tile passes through shared memory as [128 columns][16 pieces of 8 rows]; piece u of column c lies at
- * place u ^ (c / 8 % 16), so that 16 lanes meet all banks on the way in, and rows go out 16 bytes a thread. */
-LF_DEV void store_transposed(const struct lf_cu_quantise *a, const struct part *p, const float up[8], uint64_t *tile)
+/* The transposed tile passes through shared memory as [128 columns][16 pieces of 8 rows]; piece u
+ * of column c lies at place u ^ (c / 8 % 16), so that 16 lanes meet all banks on the way in, and
+ * rows go out 16 bytes a thread. */
+LF_DEV void store_transposed(const struct lf_cu_quantise *a, const struct part *p,
+                             const float up[8], uint64_t *tile)
 {
     const struct lf_k_quantise *k = &a->k;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, unit = 2 * warp + lane / 16;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32,
+              unit = 2 * warp + lane / 16;
     LF_UNROLL for (int c = 0; c < 8; c++)
     {
         float v[8];
@@ -205,10 +216,12 @@ LF_DEV void store_transposed(const struct lf_cu_quantise *a, const struct part *
     const int piece = (int)threadIdx.x % 8;
     const int64_t row = row0 + 16 * piece;
     for (int c = (int)threadIdx.x / 8; c < LF_FP8_BLOCK; c += LF_QUANT_THREADS / 8) {
-        const int n = row < k->rows ? (int)(k->rows - row < 16 ? k->rows - row : 16) : 0, x = c / 8 % 16;
+        const int n = row < k->rows ? (int)(k->rows - row < 16 ? k->rows - row : 16) : 0,
+                  x = c / 8 % 16;
         if (col0 + c >= k->cols || n == 0)
             continue;
-        const uint64_t lo = tile[c * 16 + (2 * piece ^ x)], hi = tile[c * 16 + ((2 * piece + 1) ^ x)];
+        const uint64_t lo = tile[c * 16 + (2 * piece ^ x)],
+                       hi = tile[c * 16 + ((2 * piece + 1) ^ x)];
         uint8_t *to = (uint8_t *)k->qt + (col0 + c) * k->rows + row;
         if (a->vec_qt && n == 16) {
             struct lf_u4 w;
@@ -227,7 +240,8 @@ LF_DEV void store_transposed(const struct lf_cu_quantise *a, const struct part *
 LF_KERNEL(quantise, struct lf_cu_quantise, LF_QUANT_THREADS)
 {
     LF_SHARED(uint64_t, tile);
-    int *maxima = (int *)(void *)(tile + LF_FP8_BLOCK * LF_FP8_BLOCK / 8), *scratch = maxima + 8 * LF_FP8_BLOCK;
+    int *maxima = (int *)(void *)(tile + LF_FP8_BLOCK * LF_FP8_BLOCK / 8),
+        *scratch = maxima + 8 * LF_FP8_BLOCK;
     const struct lf_k_quantise *k = &a->k;
     struct part p;
     float row_up[8], col_up[8];
@@ -245,8 +259,8 @@ LF_KERNEL(quantise, struct lf_cu_quantise, LF_QUANT_THREADS)
             float v[8];
             LF_UNROLL for (int c = 0; c < 8; c++) v[c] = p.v[r][c] * row_up[r];
             if (r < p.rows)
-                put_eight((uint8_t *)k->q + (p.row + r) * k->cols + p.col, f8_eight(v, k->q_type == LF_E4M3), p.cols,
-                          a->vec_q);
+                put_eight((uint8_t *)k->q + (p.row + r) * k->cols + p.col,
+                          f8_eight(v, k->q_type == LF_E4M3), p.cols, a->vec_q);
         }
     }
     if (k->qt)

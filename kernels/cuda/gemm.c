@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching gemm.cu: which form runs, by the shape alone. gemm_pack has no place here: tensor cores read weights as
- * they lie, so a plan for this backend asks for no panels, and a product that brings some is refused.
+ * Launching gemm.cu: which form runs, by the shape alone. gemm_pack has no place here: tensor cores
+ * read weights as they lie, so a plan for this backend asks for no panels, and a product that
+ * brings some is refused.
  */
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/gemm_args.h"
@@ -53,9 +54,11 @@ bool lf_cu_gemm_form_fits(const struct lf_k_gemm *g, enum lf_mm_form form)
     case LF_MM_FORM_BIG:
         return g->ab_type == LF_F32 || !(g->ta && g->tb);
     case LF_MM_FORM_SPLIT:
-        return split_shape(g) && g->work && (uintptr_t)g->work % 8 == 0 && g->work_bytes >= lf_cu_gemm_split_bytes(g);
+        return split_shape(g) && g->work && (uintptr_t)g->work % 8 == 0 &&
+               g->work_bytes >= lf_cu_gemm_split_bytes(g);
     case LF_MM_FORM_ROWS:
-        return rows_shape(g) && lf_cu_vec16(g->a, g->lda, g->ab_type) && lf_cu_vec16(g->b, g->ldb, g->ab_type);
+        return rows_shape(g) && lf_cu_vec16(g->a, g->lda, g->ab_type) &&
+               lf_cu_vec16(g->b, g->ldb, g->ab_type);
     case LF_MM_FORM_SMALL:
         return true;
     default:
@@ -71,7 +74,8 @@ static enum lf_mm_form wanted(const struct lf_k_gemm *g)
     if (div_up(g->m, LF_MM_BIG) * div_up(g->n, LF_MM_BIG) >= BIG_TILES)
         return LF_MM_FORM_BIG;
     const int64_t small = div_up(g->m, LF_MM_SMALL) * div_up(g->n, LF_MM_SMALL);
-    return small < SPLIT_TILES && chunks_of(g) > 1 && split_shape(g) ? LF_MM_FORM_SPLIT : LF_MM_FORM_SMALL;
+    return small < SPLIT_TILES && chunks_of(g) > 1 && split_shape(g) ? LF_MM_FORM_SPLIT
+                                                                     : LF_MM_FORM_SMALL;
 }
 
 /* Up to 16 rows are read through by our own product, which takes the weights once. */
@@ -83,25 +87,32 @@ static bool for_library(const struct lf_k_gemm *g)
 size_t lf_cuda_gemm_work(const struct lf_k_gemm *g, int threads)
 {
     (void)threads;
-    const size_t own = wanted(g) == LF_MM_FORM_SPLIT ? lf_cu_gemm_split_bytes(g) : 0, lt = (size_t)LF_LT_WORK_MIB << 20;
-    return for_library(g) && own < lt && (double)g->m * (double)g->n * (double)g->k >= LF_LT_WORK_FROM ? lt : own;
+    const size_t own = wanted(g) == LF_MM_FORM_SPLIT ? lf_cu_gemm_split_bytes(g) : 0,
+                 lt = (size_t)LF_LT_WORK_MIB << 20;
+    return for_library(g) && own < lt &&
+                   (double)g->m * (double)g->n * (double)g->k >= LF_LT_WORK_FROM
+               ? lt
+               : own;
 }
 
 int lf_cuda_gemm_check(const struct lf_k_gemm *g)
 {
-    const bool types = lf_cu_float(g->ab_type) && lf_cu_float(g->c_type) && (!g->bias || lf_cu_float(g->bias_type)) &&
-                       g->act <= LF_ACT_RELU && !g->b_packed;
-    const bool sizes = g->m >= 0 && g->n > 0 && g->k > 0 && g->m <= INT32_MAX && g->n <= INT32_MAX &&
-                       g->k <= INT32_MAX && g->lda >= (g->ta ? g->m : g->k) && g->ldb >= (g->tb ? g->k : g->n) &&
-                       g->ldc >= g->n && (!g->pre || g->ldpre >= g->n) && (!g->residual || g->ldres >= g->n);
+    const bool types = lf_cu_float(g->ab_type) && lf_cu_float(g->c_type) &&
+                       (!g->bias || lf_cu_float(g->bias_type)) && g->act <= LF_ACT_RELU &&
+                       !g->b_packed;
+    const bool sizes = g->m >= 0 && g->n > 0 && g->k > 0 && g->m <= INT32_MAX &&
+                       g->n <= INT32_MAX && g->k <= INT32_MAX && g->lda >= (g->ta ? g->m : g->k) &&
+                       g->ldb >= (g->tb ? g->k : g->n) && g->ldc >= g->n &&
+                       (!g->pre || g->ldpre >= g->n) && (!g->residual || g->ldres >= g->n);
     const bool plain = g->c_type == LF_F32 && !g->bias && !g->pre && !g->act && !g->residual;
     return types && sizes && (!g->accumulate || plain) ? LF_K_OK : LF_K_EINVAL;
 }
 
 static int launch_tiles(lf_queue *q, struct lf_cu_gemm *a, bool big)
 {
-    static const enum lf_cu_fn half[2][3] = {{LF_CU_FN_gemm_bf16_nt, LF_CU_FN_gemm_bf16_nn, LF_CU_FN_gemm_bf16_tn},
-                                             {LF_CU_FN_gemm_f16_nt, LF_CU_FN_gemm_f16_nn, LF_CU_FN_gemm_f16_tn}};
+    static const enum lf_cu_fn half[2][3] = {
+        {LF_CU_FN_gemm_bf16_nt, LF_CU_FN_gemm_bf16_nn, LF_CU_FN_gemm_bf16_tn},
+        {LF_CU_FN_gemm_f16_nt, LF_CU_FN_gemm_f16_nn, LF_CU_FN_gemm_f16_tn}};
     const struct lf_k_gemm *g = &a->g;
     const int64_t size = big ? LF_MM_BIG : LF_MM_SMALL;
     const bool f16 = g->ab_type == LF_F16;
@@ -120,16 +131,19 @@ static int launch_tiles(lf_queue *q, struct lf_cu_gemm *a, bool big)
     const int64_t blocks = (int64_t)a->tiles_m * a->tiles_n;
     if (blocks > INT32_MAX)
         return LF_K_EINVAL;
-    return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = (unsigned)blocks, .y = a->partial ? (unsigned)chunks_of(g) : 1},
-                        (struct lf_cu_dim){.x = threads}, smem, a);
+    return lf_cu_launch(
+        q, fn,
+        (struct lf_cu_dim){.x = (unsigned)blocks, .y = a->partial ? (unsigned)chunks_of(g) : 1},
+        (struct lf_cu_dim){.x = threads}, smem, a);
 }
 
 int lf_cu_add_chunks(lf_queue *q, const struct lf_cu_gemm *a)
 {
     const int64_t blocks = div_up(a->g.m * div_up(a->g.n, 2), JOIN_THREADS);
-    return lf_cu_launch(q, LF_CU_FN_gemm_join,
-                        (struct lf_cu_dim){.x = (unsigned)(blocks < JOIN_BLOCKS ? blocks : JOIN_BLOCKS)},
-                        (struct lf_cu_dim){.x = JOIN_THREADS}, 0, a);
+    return lf_cu_launch(
+        q, LF_CU_FN_gemm_join,
+        (struct lf_cu_dim){.x = (unsigned)(blocks < JOIN_BLOCKS ? blocks : JOIN_BLOCKS)},
+        (struct lf_cu_dim){.x = JOIN_THREADS}, 0, a);
 }
 
 static int launch_split(lf_queue *q, struct lf_cu_gemm *a)
@@ -141,8 +155,10 @@ static int launch_split(lf_queue *q, struct lf_cu_gemm *a)
 
 static int launch_rows(lf_queue *q, const struct lf_cu_gemm *a)
 {
-    const int64_t chunks = chunks_of(&a->g), warps = chunks < LF_MM_ROWS_WARPS ? chunks : LF_MM_ROWS_WARPS;
-    return lf_cu_launch(q, a->g.ab_type == LF_F16 ? LF_CU_FN_gemm_f16_rows : LF_CU_FN_gemm_bf16_rows,
+    const int64_t chunks = chunks_of(&a->g),
+                  warps = chunks < LF_MM_ROWS_WARPS ? chunks : LF_MM_ROWS_WARPS;
+    return lf_cu_launch(q,
+                        a->g.ab_type == LF_F16 ? LF_CU_FN_gemm_f16_rows : LF_CU_FN_gemm_bf16_rows,
                         (struct lf_cu_dim){.x = lf_cu_blocks(a->g.n, LF_MM_ROWS_COLS)},
                         (struct lf_cu_dim){.x = (unsigned)(32 * warps)},
                         (size_t)(warps * LF_MM_SMEM_ROWS_WARP + chunks * LF_MM_SMEM_ROWS_CHUNK), a);
@@ -150,8 +166,9 @@ static int launch_rows(lf_queue *q, const struct lf_cu_gemm *a)
 
 int lf_cu_gemm_form_run(lf_queue *q, const struct lf_k_gemm *g, enum lf_mm_form form)
 {
-    struct lf_cu_gemm a = {
-        .g = *g, .vec_a = lf_cu_vec16(g->a, g->lda, g->ab_type), .vec_b = lf_cu_vec16(g->b, g->ldb, g->ab_type)};
+    struct lf_cu_gemm a = {.g = *g,
+                           .vec_a = lf_cu_vec16(g->a, g->lda, g->ab_type),
+                           .vec_b = lf_cu_vec16(g->b, g->ldb, g->ab_type)};
     switch (form) {
     case LF_MM_FORM_ROWS:
         return launch_rows(q, &a);

@@ -6,24 +6,25 @@
 #include "kernels/cuda/gemm_ffma.h"
 #include "kernels/cuda/gemm_mma.h"
 
-LF_DEV void mma_big(const struct lf_cu_gemm *a, uint16_t *smem, bool A_FAST, bool B_FAST, const int TYPE)
+LF_DEV void mma_big(const struct lf_cu_gemm *a, uint16_t *smem, bool A_FAST, bool B_FAST,
+                    const int TYPE)
 {
     int64_t tm, tn;
     int wm, wn;
     float tot[4][4][4];
     lf_tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
-    lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_BIG, tn * LF_MM_BIG, 0, (int)a->g.k, a->vec_a, a->vec_b, A_FAST, B_FAST,
-               smem, 4, LF_MM_BIG, LF_MM_BIG_THREADS, TYPE);
+    lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_BIG, tn * LF_MM_BIG, 0, (int)a->g.k, a->vec_a,
+               a->vec_b, A_FAST, B_FAST, smem, 4, LF_MM_BIG, LF_MM_BIG_THREADS, TYPE);
     lf_mm_put((float *)(void *)smem, tot, wm, wn, 4, LF_MM_PITCH_BIG);
-    lf_gemm_tile_end(&a->g, NULL, (const float *)(void *)smem, tm * LF_MM_BIG, tn * LF_MM_BIG, LF_MM_BIG,
-                     LF_MM_PITCH_BIG);
+    lf_gemm_tile_end(&a->g, NULL, (const float *)(void *)smem, tm * LF_MM_BIG, tn * LF_MM_BIG,
+                     LF_MM_BIG, LF_MM_PITCH_BIG);
 }
 
-#define BIG(name, type, a_fast, b_fast)                                                                                \
-    LF_KERNEL(gemm_##name, struct lf_cu_gemm, LF_MM_BIG_THREADS)                                                       \
-    {                                                                                                                  \
-        LF_SHARED(uint16_t, smem);                                                                                     \
-        mma_big(a, smem, a_fast, b_fast, type);                                                                        \
+#define BIG(name, type, a_fast, b_fast)                                                            \
+    LF_KERNEL(gemm_##name, struct lf_cu_gemm, LF_MM_BIG_THREADS)                                   \
+    {                                                                                              \
+        LF_SHARED(uint16_t, smem);                                                                 \
+        mma_big(a, smem, a_fast, b_fast, type);                                                    \
     }
 BIG(bf16_nt, LF_BF16, true, true)
 BIG(bf16_nn, LF_BF16, true, false)
@@ -52,11 +53,11 @@ LF_DEV void mma_small(const struct lf_cu_gemm *a, uint16_t *smem, const int TYPE
     float tot[4][4][4], *partial;
     lf_tile_of(blockIdx.x, a->tiles_m, a->tiles_n, &tm, &tn);
     chunk_of(a, &k0, &k1, &partial);
-    lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_SMALL, tn * LF_MM_SMALL, k0, k1, a->vec_a, a->vec_b, !a->g.ta, a->g.tb,
-               smem, 2, LF_MM_SMALL, LF_MM_SMALL_THREADS, TYPE);
+    lf_mm_tile(tot, &wm, &wn, &a->g, tm * LF_MM_SMALL, tn * LF_MM_SMALL, k0, k1, a->vec_a, a->vec_b,
+               !a->g.ta, a->g.tb, smem, 2, LF_MM_SMALL, LF_MM_SMALL_THREADS, TYPE);
     lf_mm_put((float *)(void *)smem, tot, wm, wn, 2, LF_MM_PITCH_SMALL);
-    lf_gemm_tile_end(&a->g, partial, (const float *)(void *)smem, tm * LF_MM_SMALL, tn * LF_MM_SMALL, LF_MM_SMALL,
-                     LF_MM_PITCH_SMALL);
+    lf_gemm_tile_end(&a->g, partial, (const float *)(void *)smem, tm * LF_MM_SMALL,
+                     tn * LF_MM_SMALL, LF_MM_SMALL, LF_MM_PITCH_SMALL);
 }
 
 LF_KERNEL(gemm_bf16_small, struct lf_cu_gemm, LF_MM_SMALL_THREADS)
@@ -109,7 +110,8 @@ LF_KERNEL(gemm_join, struct lf_cu_gemm, 256)
     }
 }
 
-/* What follows product + bias when a library made that: act, residual. A thread per pair of columns. */
+/* What follows product + bias when a library made that: act, residual. A thread per pair of
+ * columns. */
 LF_KERNEL(gemm_post, struct lf_cu_gemm, 256)
 {
     const int64_t pairs = (a->g.n + 1) / 2;
@@ -122,20 +124,21 @@ LF_KERNEL(gemm_post, struct lf_cu_gemm, 256)
 
 /* ---- rows ---- */
 
-/* One stage of a warp: 16 rows of w and the rows of x, 64 k of each, 128 bytes a row; piece c of row r lies at place c
- * ^ (r % 8), so that eight rows meet eight 16-byte columns. */
+/* One stage of a warp: 16 rows of w and the rows of x, 64 k of each, 128 bytes a row; piece c of
+ * row r lies at place c ^ (r % 8), so that eight rows meet eight 16-byte columns. */
 LF_DEV void rows_fetch(uint16_t *stage, const struct lf_cu_gemm *a, int64_t col0, int k)
 {
     const struct lf_k_gemm *g = &a->g;
     const int lane = (int)threadIdx.x % 32;
     LF_UNROLL for (int i = 0; i < LF_MM_ROWS_COLS * 8 / 32; i++)
     {
-        const int row = i * 4 + lane / 8, c = lane % 8, kc = k + 8 * c, at = row * LF_MM_ROWS_BK + (c ^ (row & 7)) * 8;
+        const int row = i * 4 + lane / 8, c = lane % 8, kc = k + 8 * c,
+                  at = row * LF_MM_ROWS_BK + (c ^ (row & 7)) * 8;
         const int left = g->k - kc < 8 ? (int)(g->k - kc) : 8;
-        lf_mm_piece(stage + at, (const uint16_t *)g->b + (col0 + row) * g->ldb + kc, col0 + row < g->n ? left : 0,
-                    true);
-        lf_mm_piece(stage + LF_MM_ROWS_COLS * LF_MM_ROWS_BK + at, (const uint16_t *)g->a + row * g->lda + kc,
-                    row < g->m ? left : 0, true);
+        lf_mm_piece(stage + at, (const uint16_t *)g->b + (col0 + row) * g->ldb + kc,
+                    col0 + row < g->n ? left : 0, true);
+        lf_mm_piece(stage + LF_MM_ROWS_COLS * LF_MM_ROWS_BK + at,
+                    (const uint16_t *)g->a + row * g->lda + kc, row < g->m ? left : 0, true);
     }
 }
 
@@ -168,11 +171,12 @@ LF_DEV void rows_keep(float *sums, float acc[2][4])
     }
 }
 
-/* 16 columns of up to 16 rows. Warp w takes chunks w, w + warps, ... in a pipeline of its own; the block adds the
- * chunks' sums ascending. */
+/* 16 columns of up to 16 rows. Warp w takes chunks w, w + warps, ... in a pipeline of its own; the
+ * block adds the chunks' sums ascending. */
 LF_DEV void rows(const struct lf_cu_gemm *a, uint16_t *smem, const int TYPE)
 {
-    const int warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32, per = LF_MM_CHUNK / LF_MM_ROWS_BK;
+    const int warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32,
+              per = LF_MM_CHUNK / LF_MM_ROWS_BK;
     const int chunks = (int)((a->g.k + LF_MM_CHUNK - 1) / LF_MM_CHUNK),
               size = LF_MM_SMEM_ROWS_WARP / LF_MM_ROWS_STAGES / 2;
     const int steps = warp < chunks ? ((chunks - warp + warps - 1) / warps) * per : 0;

@@ -2,19 +2,21 @@
  *
  * The matrix product on the device: what host and device agree on.
  *
- * The K order, a function of K and the type alone: K is cut from 0 into chunks of LF_MM_CHUNK; inside a chunk an
- * element is one ascending chain from 0 (bf16, f16: m16n8k16 tensor-core steps; f32: fused multiply-adds one by one);
- * chunk sums are added ascending to 0. Every form below keeps it, so an element's bits do not depend on M, N, its
- * place, or on which form computes it: the row of a training batch equals the row computed alone while decoding. Chunks
- * are what lets a decoding step read the weights with many warps at once.
+ * The K order, a function of K and the type alone: K is cut from 0 into chunks of LF_MM_CHUNK;
+ * inside a chunk an element is one ascending chain from 0 (bf16, f16: m16n8k16 tensor-core steps;
+ * f32: fused multiply-adds one by one); chunk sums are added ascending to 0. Every form below keeps
+ * it, so an element's bits do not depend on M, N, its place, or on which form computes it: the row
+ * of a training batch equals the row computed alone while decoding. Chunks are what lets a decoding
+ * step read the weights with many warps at once.
  *
  *     big    128 x 128 tiles, 256 threads         gemm_{bf16,f16}_{nt,nn,tn}, gemm_f32_big
- *     small  64 x 64 tiles                        gemm_{bf16,f16,f32}_small; with `partial`, one chunk each (split),
- *                                                 whose sums gemm_join adds
- *     rows   up to 16 rows by [N, K] weights      gemm_{bf16,f16}_rows: warps share out the chunks of 16 columns
+ *     small  64 x 64 tiles                        gemm_{bf16,f16,f32}_small; with `partial`, one
+ *                                                 chunk each (split), whose sums gemm_join adds
+ *     rows   up to 16 rows by [N, K] weights      gemm_{bf16,f16}_rows: warps share out the chunks
+ *            of 16 columns
  *
- * The forms of gemm_wgmma.cu keep the same order with another instruction (m64nNk16 steps); their bits are one
- * another's, and on a GPU perhaps not those of the forms above.
+ * The forms of gemm_wgmma.cu keep the same order with another instruction (m64nNk16 steps); their
+ * bits are one another's, and on a GPU perhaps not those of the forms above.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_ARGS_H
 #define LF_KERNELS_CUDA_GEMM_ARGS_H
@@ -37,7 +39,8 @@ enum {
     LF_MM_BIG_THREADS = 256,
     LF_MM_SMALL_THREADS = 128
 };
-/* Dynamic shared memory: the pipeline, and after it the tile of sums (rows 8 floats apart in banks). */
+/* Dynamic shared memory: the pipeline, and after it the tile of sums (rows 8 floats apart in
+ * banks). */
 enum {
     LF_MM_PITCH_BIG = LF_MM_BIG + 8,
     LF_MM_PITCH_SMALL = LF_MM_SMALL + 8,
@@ -57,13 +60,15 @@ struct lf_cu_gemm {
     bool vec_a, vec_b; /* rows may be read 16 bytes at a time */
 };
 
-/* The forms of gemm_wgmma.cu. Tiles come by the copy engine into a ring of stages in shared memory, LF_WG_BK deep, each
- * with two barriers.
- *   big    LF_WG_M x LF_WG_N tiles: two warpgroups multiply 64 rows each, a third brings tiles. A thread holds 96 sums
- *          of the chunk and 96 of the chunks before it, which with addresses is what 240 registers take; 256 columns
- *          would need 256. As many blocks as the GPU has multiprocessors take tiles in turn. Each warp of sums goes out
- *          through 32 columns of shared memory of its own, while the next tile is on its way.
- *   rows   up to 16 or 64 rows by [N, K] weights, the weights as the 64 rows of the instruction: one warpgroup.
+/* The forms of gemm_wgmma.cu. Tiles come by the copy engine into a ring of stages in shared memory,
+ * LF_WG_BK deep, each with two barriers.
+ *   big    LF_WG_M x LF_WG_N tiles: two warpgroups multiply 64 rows each, a third brings tiles. A
+ *          thread holds 96 sums of the chunk and 96 of the chunks before it, which with addresses
+ *          is what 240 registers take; 256 columns would need 256. As many blocks as the GPU has
+ *          multiprocessors take tiles in turn. Each warp of sums goes out through 32 columns of
+ *          shared memory of its own, while the next tile is on its way.
+ *   rows   up to 16 or 64 rows by [N, K] weights, the weights as the 64 rows of the instruction:
+ *          one warpgroup.
  * With `partial`, a block takes a chunk (split). */
 enum {
     LF_WG_M = 128,
@@ -85,7 +90,8 @@ enum {
     LF_WG_SMEM = LF_WG_ALIGN + LF_WG_STAGES * (LF_WG_STAGE + 16) + 8 * LF_WG_OUT_WARP,
     LF_WG_STAGE_W = LF_WG_ROWS_N * LF_WG_BK * 2
 };
-/* Of the rows form with room for x rows: stages that fill about half of a multiprocessor's shared memory. */
+/* Of the rows form with room for x rows: stages that fill about half of a multiprocessor's shared
+ * memory. */
 #define LF_WG_ROWS_STAGES(x) ((x) > 16 ? 6 : 10)
 #define LF_WG_ROWS_STAGE(x)  (LF_WG_STAGE_W + (x)*LF_WG_BK * 2)
 #define LF_WG_ROWS_SMEM(x)   (LF_WG_ALIGN + LF_WG_ROWS_STAGES(x) * (LF_WG_ROWS_STAGE(x) + 16))
@@ -96,7 +102,8 @@ struct lf_cu_gemm_wg {
     int32_t items; /* tiles, times chunks with `partial` */
 };
 
-/* Grouped products (kernels.h). Blocks along x take tiles of 64 x 64; which group's is found in `offsets`. */
+/* Grouped products (kernels.h). Blocks along x take tiles of 64 x 64; which group's is found in
+ * `offsets`. */
 struct lf_cu_grouped {
     struct lf_k_grouped_gemm g;
     int32_t tiles_n;

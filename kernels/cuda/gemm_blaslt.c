@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products by cuBLASLt. It counts in columns: our row-major C[M,N] is its C^T[N,M], so its first factor is our B and
- * its second our A, each as it lies in memory. Sums are f32 (no TF32); of the split-K forms only the one that reduces
- * in f32 through the workspace in a step of its own is allowed, so the same call gives the same bits.
+ * Products by cuBLASLt. It counts in columns: our row-major C[M,N] is its C^T[N,M], so its first
+ * factor is our B and its second our A, each as it lies in memory. Sums are f32 (no TF32); of the
+ * split-K forms only the one that reduces in f32 through the workspace in a step of its own is
+ * allowed, so the same call gives the same bits.
  *
- * What it does itself: bias of c_type, one residual or the old C (beta 1). Where act or pre ask for a rounding in
- * between (kernels.h), it makes product + bias, and gemm_post goes on from there. Anything else is left to our own
- * product.
+ * What it does itself: bias of c_type, one residual or the old C (beta 1). Where act or pre ask for
+ * a rounding in between (kernels.h), it makes product + bias, and gemm_post goes on from there.
+ * Anything else is left to our own product.
  *
- * 8-bit factors: both have K in the fast direction, as the library demands, and a scale on the device for the tensor or
- * for each block. Their bias is f32, which the library does not add to 16-bit results, so gemm_post does. Sums keep the
- * accuracy of f32 (no FAST_ACCUM).
+ * 8-bit factors: both have K in the fast direction, as the library demands, and a scale on the
+ * device for the tensor or for each block. Their bias is f32, which the library does not add to
+ * 16-bit results, so gemm_post does. Sums keep the accuracy of f32 (no FAST_ACCUM).
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,7 +21,13 @@
 #include "kernels/cuda/gemm_args.h"
 #include "kernels/cuda/gemm_blaslt.h"
 
-enum { POST_THREADS = 256, POST_BLOCKS = 4096, ALIGN_MOST = 256, WORK_ALIGN = 256, FIRST_ENTRIES = 32 };
+enum {
+    POST_THREADS = 256,
+    POST_BLOCKS = 4096,
+    ALIGN_MOST = 256,
+    WORK_ALIGN = 256,
+    FIRST_ENTRIES = 32
+};
 
 /* Everything that an algorithm depends on. All members are 8 bytes, so keys compare as memory. */
 struct key {
@@ -42,7 +49,8 @@ struct lf_blaslt {
     char name[32], name_wgmma[48]; /* beside our own products of either family */
 };
 
-/* It stays in memory once it was opened: it has a CUDA runtime of its own, which is torn down when the process ends. */
+/* It stays in memory once it was opened: it has a CUDA runtime of its own, which is torn down when
+ * the process ends. */
 #define HOW (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
 static bool load(struct lf_lt *lt)
@@ -52,13 +60,14 @@ static bool load(struct lf_lt *lt)
     void *f;
     if (named && named[0])
         lt->library = dlopen(named, HOW);
-    for (size_t i = 0; (!named || !named[0]) && !lt->library && i < sizeof files / sizeof *files; i++)
+    for (size_t i = 0; (!named || !named[0]) && !lt->library && i < sizeof files / sizeof *files;
+         i++)
         lt->library = dlopen(files[i], HOW);
     if (!lt->library)
         return false;
-#define FIND(name, args)                                                                                               \
-    if (!(f = dlsym(lt->library, "cublasLt" #name)))                                                                   \
-        return false;                                                                                                  \
+#define FIND(name, args)                                                                           \
+    if (!(f = dlsym(lt->library, "cublasLt" #name)))                                               \
+        return false;                                                                              \
     memcpy(&lt->name, &f, sizeof f);
     LF_LT_LIST(FIND)
 #undef FIND
@@ -112,7 +121,8 @@ int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt)
     return LF_K_OK;
 }
 
-/* The device's library, opened when first asked for; an emulated driver has none of its own. NULL: do without. */
+/* The device's library, opened when first asked for; an emulated driver has none of its own. NULL:
+ * do without. */
 static struct lf_blaslt *library(struct lf_cu_device *d)
 {
     if (!d->blaslt) {
@@ -175,7 +185,8 @@ struct call {
 
 static bool describe(struct call *x, const struct lf_k_gemm *g)
 {
-    *x = (struct call){.g = g, .c = g->c, .d = g->c, .ldc = g->ldc, .ldd = g->ldc, .post = g->pre || g->act};
+    *x = (struct call){
+        .g = g, .c = g->c, .d = g->c, .ldc = g->ldc, .ldd = g->ldc, .post = g->pre || g->act};
     if (x->post && g->residual == g->c && !g->pre)
         return false; /* the residual would be overwritten before it is read */
     if (g->bias && g->bias_type != g->c_type)
@@ -197,7 +208,8 @@ static bool describe_fp8(struct call *x, const struct lf_k_gemm_fp8 *f)
 {
     const struct lf_k_gemm *g = &f->gemm;
     const bool post = g->pre || g->act || g->bias;
-    *x = (struct call){.g = g, .f = f, .c = g->c, .d = g->c, .ldc = g->ldc, .ldd = g->ldc, .post = post};
+    *x = (struct call){
+        .g = g, .f = f, .c = g->c, .d = g->c, .ldc = g->ldc, .ldd = g->ldc, .post = post};
     if (post && g->pre) {
         x->c = x->d = g->pre;
         x->ldc = x->ldd = g->ldpre;
@@ -212,26 +224,29 @@ static struct key key_of(const struct call *x)
 {
     const struct lf_k_gemm *g = x->g;
     const struct lf_k_gemm_fp8 *f = x->f;
-    const int64_t flags = g->ta | g->tb << 1 | g->c_type << 8 |
-                          (f ? 8 | f->a_type << 12 | f->b_type << 16 | f->a_scaling << 20 | f->b_scaling << 24
-                             : (g->bias != NULL) << 2 | g->ab_type << 4);
-    return (struct key){.m = g->m,
-                        .n = g->n,
-                        .k = g->k,
-                        .lda = g->lda,
-                        .ldb = g->ldb,
-                        .ldc = x->ldc,
-                        .ldd = x->ldd,
-                        .flags = flags,
-                        .align = {alignment(g->b), alignment(g->a), alignment(x->c), alignment(x->d),
-                                  g->bias && !f ? alignment(g->bias) : 0},
-                        .work = g->work && (uintptr_t)g->work % WORK_ALIGN == 0 ? (int64_t)g->work_bytes : 0};
+    const int64_t flags =
+        g->ta | g->tb << 1 | g->c_type << 8 |
+        (f ? 8 | f->a_type << 12 | f->b_type << 16 | f->a_scaling << 20 | f->b_scaling << 24
+           : (g->bias != NULL) << 2 | g->ab_type << 4);
+    return (struct key){
+        .m = g->m,
+        .n = g->n,
+        .k = g->k,
+        .lda = g->lda,
+        .ldb = g->ldb,
+        .ldc = x->ldc,
+        .ldd = x->ldd,
+        .flags = flags,
+        .align = {alignment(g->b), alignment(g->a), alignment(x->c), alignment(x->d),
+                  g->bias && !f ? alignment(g->bias) : 0},
+        .work = g->work && (uintptr_t)g->work % WORK_ALIGN == 0 ? (int64_t)g->work_bytes : 0};
 }
 
 static int layouts(const struct lf_lt *lt, struct entry *e, const struct call *x)
 {
     const struct lf_k_gemm *g = x->g;
-    const int a = data_type(x->f ? x->f->b_type : g->ab_type), b = data_type(x->f ? x->f->a_type : g->ab_type);
+    const int a = data_type(x->f ? x->f->b_type : g->ab_type),
+              b = data_type(x->f ? x->f->a_type : g->ab_type);
     const int c = data_type(g->c_type);
     const uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
     int rc = lt->MatrixLayoutCreate(&e->a, a, g->tb ? k : n, g->tb ? n : k, g->ldb);
@@ -245,8 +260,11 @@ static int layouts(const struct lf_lt *lt, struct entry *e, const struct call *x
 /* Where the scales lie; before every call, since that is not part of an entry's key. */
 static int scale_pointers(const struct lf_lt *lt, struct entry *e, const struct lf_k_gemm_fp8 *f)
 {
-    int rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_POINTER, &f->b_scale, sizeof f->b_scale);
-    return rc ? rc : lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_POINTER, &f->a_scale, sizeof f->a_scale);
+    int rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_POINTER, &f->b_scale,
+                                        sizeof f->b_scale);
+    return rc ? rc
+              : lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_POINTER, &f->a_scale,
+                                           sizeof f->a_scale);
 }
 
 /* What kinds of scales; older libraries know scalars alone, and no attribute that says so. */
@@ -268,8 +286,8 @@ static int operation(const struct lf_lt *lt, struct entry *e, const struct call 
 {
     const struct lf_k_gemm *g = x->g;
     const bool with_bias = g->bias && !x->f;
-    const int ta = g->tb ? LF_LT_OP_T : LF_LT_OP_N, tb = g->ta ? LF_LT_OP_T : LF_LT_OP_N, bias = LF_LT_EPILOGUE_BIAS,
-              type = data_type(g->bias_type);
+    const int ta = g->tb ? LF_LT_OP_T : LF_LT_OP_N, tb = g->ta ? LF_LT_OP_T : LF_LT_OP_N,
+              bias = LF_LT_EPILOGUE_BIAS, type = data_type(g->bias_type);
     int rc = lt->MatmulDescCreate(&e->op, LF_LT_COMPUTE_32F, LF_LT_R_32F);
     if (!rc)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_TRANSA, &ta, sizeof ta);
@@ -297,13 +315,15 @@ static int choose(struct lf_blaslt *b, struct entry *e)
         return rc;
     rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_WORKSPACE, &bytes, sizeof bytes);
     if (!rc)
-        rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_REDUCTION, &reduction, sizeof reduction);
+        rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_REDUCTION, &reduction,
+                                                sizeof reduction);
     for (int i = 0; i < 4 && !rc; i++) {
         const uint32_t align = (uint32_t)e->key.align[i];
         rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_ALIGN_A + i, &align, sizeof align);
     }
     if (!rc)
-        rc = b->lt.MatmulAlgoGetHeuristic(b->handle, e->op, e->a, e->b, e->c, e->d, pref, 1, &found, &got);
+        rc = b->lt.MatmulAlgoGetHeuristic(b->handle, e->op, e->a, e->b, e->c, e->d, pref, 1, &found,
+                                          &got);
     b->lt.MatmulPreferenceDestroy(pref);
     e->algo = found.algo;
     return rc ? rc : got < 1 || found.state || found.work > bytes;
@@ -338,9 +358,10 @@ static int post(lf_queue *q, const struct call *x)
         a.g.pre = NULL;
     }
     const int64_t blocks = (a.g.m * ((a.g.n + 1) / 2) + POST_THREADS - 1) / POST_THREADS;
-    return lf_cu_launch(q, LF_CU_FN_gemm_post,
-                        (struct lf_cu_dim){.x = (unsigned)(blocks < POST_BLOCKS ? blocks : POST_BLOCKS)},
-                        (struct lf_cu_dim){.x = POST_THREADS}, 0, &a);
+    return lf_cu_launch(
+        q, LF_CU_FN_gemm_post,
+        (struct lf_cu_dim){.x = (unsigned)(blocks < POST_BLOCKS ? blocks : POST_BLOCKS)},
+        (struct lf_cu_dim){.x = POST_THREADS}, 0, &a);
 }
 
 static int run(lf_queue *q, struct lf_blaslt *b, const struct call *x, bool *done)
@@ -356,10 +377,12 @@ static int run(lf_queue *q, struct lf_blaslt *b, const struct call *x, bool *don
     else if (g->bias)
         rc = b->lt.MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
     if (!rc)
-        rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x->c, e->c, x->d, e->d, &e->algo,
-                          e->key.work ? g->work : NULL, (size_t)e->key.work, q->stream);
+        rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x->c, e->c, x->d,
+                          e->d, &e->algo, e->key.work ? g->work : NULL, (size_t)e->key.work,
+                          q->stream);
     if (rc)
-        return lf_cu_result(q, LF_CU_INVALID_VALUE, "cublasLtMatmul"); /* its statuses are not the driver's */
+        return lf_cu_result(q, LF_CU_INVALID_VALUE,
+                            "cublasLtMatmul"); /* its statuses are not the driver's */
     *done = true;
     return x->post ? post(q, x) : LF_K_OK;
 }

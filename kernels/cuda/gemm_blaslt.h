@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for products in mode LF_FAST: the functions of libcublasLt.so that are called, as one table, loaded at run
- * time. Types and constants restate its binary interface (cublasLt.h of CUDA 12 and 13; blaslt_check.c compares them
- * where the header is found). Every call returns a cublasStatus_t, 0 = success.
+ * cuBLASLt for products in mode LF_FAST: the functions of libcublasLt.so that are called, as one
+ * table, loaded at run time. Types and constants restate its binary interface (cublasLt.h of CUDA
+ * 12 and 13; blaslt_check.c compares them where the header is found). Every call returns a
+ * cublasStatus_t, 0 = success.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_BLASLT_H
 #define LF_KERNELS_CUDA_GEMM_BLASLT_H
@@ -52,22 +53,22 @@ struct lf_lt_heuristic {
     int reserved[4];
 };
 
-#define LF_LT_LIST(X)                                                                                                  \
-    X(Create, (void **handle))                                                                                         \
-    X(Destroy, (void *handle))                                                                                         \
-    X(MatmulDescCreate, (void **op, int compute, int scale))                                                           \
-    X(MatmulDescDestroy, (void *op))                                                                                   \
-    X(MatmulDescSetAttribute, (void *op, int what, const void *value, size_t bytes))                                   \
-    X(MatrixLayoutCreate, (void **l, int type, uint64_t rows, uint64_t cols, int64_t ld))                              \
-    X(MatrixLayoutDestroy, (void *l))                                                                                  \
-    X(MatmulPreferenceCreate, (void **p))                                                                              \
-    X(MatmulPreferenceDestroy, (void *p))                                                                              \
-    X(MatmulPreferenceSetAttribute, (void *p, int what, const void *value, size_t bytes))                              \
-    X(MatmulAlgoGetHeuristic, (void *handle, void *op, void *a, void *b, void *c, void *d, void *p, int want,          \
-                               struct lf_lt_heuristic *out, int *got))                                                 \
-    X(Matmul, (void *handle, void *op, const void *alpha, const void *a, void *la, const void *b, void *lb,            \
-               const void *beta, const void *c, void *lc, void *d, void *ld, const struct lf_lt_algo *algo,            \
-               void *work, size_t bytes, lf_cu_stream s))
+#define LF_LT_LIST(X)                                                                              \
+    X(Create, (void **handle))                                                                     \
+    X(Destroy, (void *handle))                                                                     \
+    X(MatmulDescCreate, (void **op, int compute, int scale))                                       \
+    X(MatmulDescDestroy, (void *op))                                                               \
+    X(MatmulDescSetAttribute, (void *op, int what, const void *value, size_t bytes))               \
+    X(MatrixLayoutCreate, (void **l, int type, uint64_t rows, uint64_t cols, int64_t ld))          \
+    X(MatrixLayoutDestroy, (void *l))                                                              \
+    X(MatmulPreferenceCreate, (void **p))                                                          \
+    X(MatmulPreferenceDestroy, (void *p))                                                          \
+    X(MatmulPreferenceSetAttribute, (void *p, int what, const void *value, size_t bytes))          \
+    X(MatmulAlgoGetHeuristic, (void *handle, void *op, void *a, void *b, void *c, void *d,         \
+                               void *p, int want, struct lf_lt_heuristic *out, int *got))          \
+    X(Matmul, (void *handle, void *op, const void *alpha, const void *a, void *la, const void *b,  \
+               void *lb, const void *beta, const void *c, void *lc, void *d, void *ld,             \
+               const struct lf_lt_algo *algo, void *work, size_t bytes, lf_cu_stream s))
 
 struct lf_lt {
 #define LF_LT_MEMBER(name, args) int(*name) args;
@@ -81,15 +82,17 @@ struct lf_lt {
 enum { LF_LT_WORK_MIB = 32 };
 #define LF_LT_WORK_FROM 1e8
 
-/* Runs g when the library is there and has an algorithm for it: *done. Otherwise nothing is queued. */
+/* Runs g when the library is there and has an algorithm for it: *done. Otherwise nothing is
+ * queued. */
 int lf_blaslt_gemm(lf_queue *q, const struct lf_k_gemm *g, bool *done);
 /* The same for 8-bit factors, which nothing else multiplies. */
 int lf_blaslt_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *f, bool *done);
 /* Takes this table in the place of the library's (tests); a NULL table: as if there were none. */
 int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt);
 void lf_blaslt_close(struct lf_cu_device *d);
-/* What products of a mode run on, for plans and fingerprints: "own", or "cublasLt 130100" (LF_FAST with the library);
- * where LF_GEMM_CUDA chose the other family of our own (gemm_form.h): "own wgmma", "cublasLt 130100, own wgmma". */
+/* What products of a mode run on, for plans and fingerprints: "own", or "cublasLt 130100" (LF_FAST
+ * with the library); where LF_GEMM_CUDA chose the other family of our own (gemm_form.h): "own
+ * wgmma", "cublasLt 130100, own wgmma". */
 const char *lf_cuda_gemm_algorithm(struct lf_cu_device *d, enum lf_numeric mode);
 
 #endif

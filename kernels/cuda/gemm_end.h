@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a matrix product: product, + bias, rounded to c_type where something follows that the backward pass must
- * see (pre, act), act, + residual, rounded once, stored. Element by element, so a tile's place changes nothing.
+ * The end of a matrix product: product, + bias, rounded to c_type where something follows that the
+ * backward pass must see (pre, act), act, + residual, rounded once, stored. Element by element, so
+ * a tile's place changes nothing.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_END_H
 #define LF_KERNELS_CUDA_GEMM_END_H
@@ -10,7 +11,8 @@
 
 enum { LF_END_ROWS = 4 }; /* most rows of lf_gemm_end_rows */
 
-/* Two neighbours at p[i], p[i + 1]: in one access where both are wanted and the address allows it. */
+/* Two neighbours at p[i], p[i + 1]: in one access where both are wanted and the address allows
+ * it. */
 LF_DEV void lf_put2(void *p, int64_t i, int type, const float v[2], int n)
 {
     if (n == 2 && type == LF_F32 && ((uintptr_t)((float *)p + i) & 7) == 0) {
@@ -29,8 +31,10 @@ LF_DEV void lf_put2(void *p, int64_t i, int type, const float v[2], int n)
         lf_store(p, i + 1, type, v[1]);
 }
 
-/* Two neighbours of R rows, `step` elements apart, all read before one is used; i1: what a missing neighbour reads. */
-LF_DEV void lf_get2(float v[][2], const void *p, int64_t i, int64_t i1, int64_t step, int type, int rows, const int R)
+/* Two neighbours of R rows, `step` elements apart, all read before one is used; i1: what a missing
+ * neighbour reads. */
+LF_DEV void lf_get2(float v[][2], const void *p, int64_t i, int64_t i1, int64_t step, int type,
+                    int rows, const int R)
 {
     uint32_t raw[LF_END_ROWS][2];
     LF_UNROLL for (int j = 0; j < R; j++)
@@ -53,19 +57,22 @@ LF_DEV void lf_get2(float v[][2], const void *p, int64_t i, int64_t i1, int64_t 
     }
 }
 
-/* Products x[j][0], x[j][1] of the rows r + j STEP, j < R, columns c and c + 1; rows >= g->m and columns >= g->n are
- * left out. What several rows read is read before the first is used; one row's where it is used, which takes fewer
- * registers. */
-LF_DEV void lf_gemm_end_rows(const struct lf_k_gemm *g, int64_t r, int64_t c, float x[][2], const int STEP, const int R)
+/* Products x[j][0], x[j][1] of the rows r + j STEP, j < R, columns c and c + 1; rows >= g->m and
+ * columns >= g->n are left out. What several rows read is read before the first is used; one row's
+ * where it is used, which takes fewer registers. */
+LF_DEV void lf_gemm_end_rows(const struct lf_k_gemm *g, int64_t r, int64_t c, float x[][2],
+                             const int STEP, const int R)
 {
     const int n = g->n - c < 2 ? (int)(g->n - c) : 2;
-    const int rows = g->m - r < (int64_t)(R - 1) * STEP + 1 ? (int)((g->m - r + STEP - 1) / STEP) : R;
+    const int rows =
+        g->m - r < (int64_t)(R - 1) * STEP + 1 ? (int)((g->m - r + STEP - 1) / STEP) : R;
     float y[LF_END_ROWS][2], z[LF_END_ROWS][2];
     if (r >= g->m || n <= 0)
         return;
     const int64_t c1 = n > 1 ? c + 1 : c; /* what a missing neighbour reads instead */
     if (R > 1 && g->residual)
-        lf_get2(y, g->residual, r * g->ldres + c, r * g->ldres + c1, STEP * g->ldres, g->c_type, rows, R);
+        lf_get2(y, g->residual, r * g->ldres + c, r * g->ldres + c1, STEP * g->ldres, g->c_type,
+                rows, R);
     if (R > 1 && g->accumulate)
         lf_get2(z, g->c, r * g->ldc + c, r * g->ldc + c1, STEP * g->ldc, LF_F32, rows, R);
     if (g->bias) {
@@ -108,7 +115,8 @@ LF_DEV void lf_gemm_end(const struct lf_k_gemm *g, int64_t r, int64_t c, float x
     lf_gemm_end_rows(g, r, c, x, 1, 1);
 }
 
-/* Tiles in bands of eight tile rows, so that blocks that run together share rows of A and columns of B in L2. */
+/* Tiles in bands of eight tile rows, so that blocks that run together share rows of A and columns
+ * of B in L2. */
 LF_DEV void lf_tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int64_t *tn)
 {
     const int64_t band = 8 * (int64_t)tiles_n, first = block / band * 8;
@@ -117,18 +125,21 @@ LF_DEV void lf_tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int
     *tn = block % band / high;
 }
 
-/* A block's tile of LANES x LANES at (row0, col0), from shared memory with rows of `pitch`: so that neighbouring
- * threads store neighbours, and so that the code of every epilogue stands in a kernel once. partial: [m][n], instead of
- * C. */
-LF_DEV void lf_gemm_tile_end(const struct lf_k_gemm *g, float *partial, const float *tile, int64_t row0, int64_t col0,
-                             const int LANES, const int PITCH)
+/* A block's tile of LANES x LANES at (row0, col0), from shared memory with rows of `pitch`: so that
+ * neighbouring threads store neighbours, and so that the code of every epilogue stands in a kernel
+ * once. partial: [m][n], instead of C. */
+LF_DEV void lf_gemm_tile_end(const struct lf_k_gemm *g, float *partial, const float *tile,
+                             int64_t row0, int64_t col0, const int LANES, const int PITCH)
 {
     LF_ROLLED for (int i = (int)threadIdx.x; i < LANES * LANES / 2; i += (int)blockDim.x)
     {
         const int64_t r = row0 + i / (LANES / 2), c = col0 + i % (LANES / 2) * 2;
         const float *x = tile + i / (LANES / 2) * PITCH + i % (LANES / 2) * 2;
         if (partial)
-            lf_put2(partial, r * g->n + c, LF_F32, x, r >= g->m || c >= g->n ? 0 : g->n - c < 2 ? 1 : 2);
+            lf_put2(partial, r * g->n + c, LF_F32, x,
+                    r >= g->m || c >= g->n ? 0
+                    : g->n - c < 2         ? 1
+                                           : 2);
         else
             lf_gemm_end(g, r, c, x[0], x[1]);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles of an f32 matrix product by fused multiply-adds, device side: 16 x 16 threads, each 4 or 8 rows by as many
- * columns in registers; shared memory holds [k][lane] of both operands twice, the next stage waits in registers.
+ * Tiles of an f32 matrix product by fused multiply-adds, device side: 16 x 16 threads, each 4 or 8
+ * rows by as many columns in registers; shared memory holds [k][lane] of both operands twice, the
+ * next stage waits in registers.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_FFMA_H
 #define LF_KERNELS_CUDA_GEMM_FFMA_H
@@ -9,7 +10,8 @@
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/gemm_args.h"
 
-/* Four elements of a stage: thread's piece i. k contiguous: four k of one lane, else four lanes of one k. */
+/* Four elements of a stage: thread's piece i. k contiguous: four k of one lane, else four lanes of
+ * one k. */
 LF_DEV void lf_ff_place(int i, bool k_fast, const int LANES, int *lane, int *k)
 {
     const int j = (int)threadIdx.x + 256 * i;
@@ -17,15 +19,15 @@ LF_DEV void lf_ff_place(int i, bool k_fast, const int LANES, int *lane, int *k)
     *k = k_fast ? j % 4 * 4 : j / (LANES / 4);
 }
 
-LF_DEV void lf_ff_fetch(float v[2][4], const void *base, int64_t ld, bool k_fast, bool vec, int64_t lane0,
-                        int64_t count, int k0, int k_end, const int LANES)
+LF_DEV void lf_ff_fetch(float v[2][4], const void *base, int64_t ld, bool k_fast, bool vec,
+                        int64_t lane0, int64_t count, int k0, int k_end, const int LANES)
 {
     LF_UNROLL for (int i = 0; i < LANES / 64; i++)
     {
         int l, k;
         lf_ff_place(i, k_fast, LANES, &l, &k);
-        const int64_t lane = lane0 + l,
-                      left = k_fast ? (lane < count ? k_end - k0 - k : 0) : (k0 + k < k_end ? count - lane : 0);
+        const int64_t lane = lane0 + l, left = k_fast ? (lane < count ? k_end - k0 - k : 0)
+                                                      : (k0 + k < k_end ? count - lane : 0);
         const float *p = (const float *)base + (k_fast ? lane * ld + k0 + k : (k0 + k) * ld + lane);
         if (vec && left >= 4) {
             const struct lf_u4 u = *(const struct lf_u4 *)p;
@@ -42,7 +44,8 @@ LF_DEV void lf_ff_put(float *tile, const float v[2][4], bool k_fast, const int L
     {
         int l, k;
         lf_ff_place(i, k_fast, LANES, &l, &k);
-        LF_UNROLL for (int e = 0; e < 4; e++) tile[(k_fast ? k + e : k) * (LANES + 4) + (k_fast ? l : l + e)] = v[i][e];
+        LF_UNROLL for (int e = 0; e < 4; e++)
+            tile[(k_fast ? k + e : k) * (LANES + 4) + (k_fast ? l : l + e)] = v[i][e];
     }
 }
 
@@ -77,8 +80,8 @@ LF_DEV void lf_ff_stage(float acc[8][8], const float *ta, const float *tb, const
 }
 
 /* A block's tile of 16 R x 16 R at (row0, col0), k in [k0, k1). */
-LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0, int64_t col0, int k0, int k1,
-                       bool vec_a, bool vec_b, float *smem, const int R)
+LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0, int64_t col0,
+                       int k0, int k1, bool vec_a, bool vec_b, float *smem, const int R)
 {
     const int LANES = 16 * R, tile = LF_MM_BK_F32 * (LANES + 4);
     const int steps = (k1 - k0 + LF_MM_BK_F32 - 1) / LF_MM_BK_F32;
@@ -92,7 +95,8 @@ LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0,
         const int k = k0 + (s + 1) * LF_MM_BK_F32;
         lf_ff_put(t, va, a_fast, LANES);
         lf_ff_put(t + tile, vb, b_fast, LANES);
-        __syncthreads(); /* this half is written again two stages on, behind the next stage's barrier */
+        /* this half is written again two stages on, behind the next stage's barrier */
+        __syncthreads();
         if (s + 1 < steps) {
             lf_ff_fetch(va, g->a, g->lda, a_fast, vec_a, row0, g->m, k, k1, LANES);
             lf_ff_fetch(vb, g->b, g->ldb, b_fast, vec_b, col0, g->n, k, k1, LANES);
@@ -115,7 +119,8 @@ LF_DEV void lf_ff_put_sums(float *tile, const float tot[8][8], const int R)
     __syncthreads(); /* the operands have been read */
     LF_UNROLL for (int i = 0; i < R; i++)
     {
-        LF_UNROLL for (int j = 0; j < R; j++) tile[lf_ff_lane(ty, i) * (16 * R + 8) + lf_ff_lane(tx, j)] = tot[i][j];
+        LF_UNROLL for (int j = 0; j < R; j++)
+            tile[lf_ff_lane(ty, i) * (16 * R + 8) + lf_ff_lane(tx, j)] = tot[i][j];
     }
     __syncthreads();
 }

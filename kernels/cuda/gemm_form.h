@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which form of the matrix product runs (gemm_args.h lists them). All give the same bits; tests ask for each.
+ * Which form of the matrix product runs (gemm_args.h lists them). All give the same bits; tests ask
+ * for each.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_FORM_H
 #define LF_KERNELS_CUDA_GEMM_FORM_H
@@ -8,8 +9,8 @@
 #include "kernels/cuda/gemm_args.h"
 #include "kernels/cuda/queue.h"
 
-/* Two families (gemm.cu, gemm_wgmma.cu). On a GPU each has its own bits, because their instructions round differently
- * inside. */
+/* Two families (gemm.cu, gemm_wgmma.cu). On a GPU each has its own bits, because their instructions
+ * round differently inside. */
 enum lf_mm_form {
     LF_MM_FORM_BIG,
     LF_MM_FORM_SMALL,
@@ -31,13 +32,15 @@ int lf_cu_gemm_form_run(lf_queue *q, const struct lf_k_gemm *g, enum lf_mm_form 
 
 /* ---- the family of gemm_wgmma.cu ----
  *
- * LF_GEMM_CUDA=wgmma       our own bf16 and f16 products (not grouped ones) run there, on compute capability 9.0
+ * LF_GEMM_CUDA=wgmma       our own bf16 and f16 products (not grouped ones) run there, on compute
+ *                          capability 9.0
  * LF_GEMM_CUDA=mma, unset  they run in gemm.cu
  *
- * Which family is a question of the device and this word alone, except for operands that the copy engine cannot read:
- * rows that do not start at multiples of 16 bytes, or k along the row and K no multiple of 8. Such a product runs in
- * gemm.cu. K is looked at, not the distance of rows, so that a matrix [*, K] and a padded view of it fare alike; a
- * weight that is read by a training batch and by a decoding step is the same matrix, so both fare alike too. */
+ * Which family is a question of the device and this word alone, except for operands that the copy
+ * engine cannot read: rows that do not start at multiples of 16 bytes, or k along the row and K no
+ * multiple of 8. Such a product runs in gemm.cu. K is looked at, not the distance of rows, so that
+ * a matrix [*, K] and a padded view of it fare alike; a weight that is read by a training batch and
+ * by a decoding step is the same matrix, so both fare alike too. */
 
 /* Reads the word. LF_K_EDEVICE with one sentence in why when it is unknown or the device cannot. */
 int lf_cu_wgmma_open(struct lf_cu_device *d, char *why, size_t cap);

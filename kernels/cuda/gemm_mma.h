@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles of a bf16 or f16 matrix product on tensor cores, device side. Arguments named in capitals are constants at
- * every call, so that the compiler makes one straight loop of each.
+ * Tiles of a bf16 or f16 matrix product on tensor cores, device side. Arguments named in capitals
+ * are constants at every call, so that the compiler makes one straight loop of each.
  *
- * Shared memory holds, per stage, a tile of A and one of B, LF_MM_BK deep, as they lie in memory: rows of 32 k (the
- * operand's k is contiguous) or 32 rows of lanes (rows of A, columns of B are). ldmatrix reads eight rows of 16 bytes
- * at once; without conflicts they must fall into eight different 16-byte columns of the 128 bytes of banks. k
- * contiguous: a row is 64 bytes, so rows r, r + 2, r + 4, r + 6 start at the same bank. Piece c of row r lies at place
+ * Shared memory holds, per stage, a tile of A and one of B, LF_MM_BK deep, as they lie in memory:
+ * rows of 32 k (the operand's k is contiguous) or 32 rows of lanes (rows of A, columns of B are).
+ * ldmatrix reads eight rows of 16 bytes at once; without conflicts they must fall into eight
+ * different 16-byte columns of the 128 bytes of banks. k contiguous: a row is 64 bytes, so rows r,
+ * r + 2, r + 4, r + 6 start at the same bank. Piece c of row r lies at place
  *   c ^ (r / 2 % 4): with r % 2 choosing the half, eight rows meet eight columns.
  *   lanes contiguous: a row is a multiple of 128 bytes; piece c of row r lies at place c ^ (r % 8).
  * Copies into shared memory write whole rows and meet no conflict either way.
@@ -29,8 +30,8 @@ struct lf_mm_src {
 };
 
 /* Where this thread's pieces of the tile come from: lanes from lane0 on of `count`, k from k0. */
-LF_DEV void lf_mm_src_init(struct lf_mm_src *s, const void *base, int64_t ld, bool k_fast, int64_t lane0, int64_t count,
-                           int k0, const int LANES, const int THREADS)
+LF_DEV void lf_mm_src_init(struct lf_mm_src *s, const void *base, int64_t ld, bool k_fast,
+                           int64_t lane0, int64_t count, int k0, const int LANES, const int THREADS)
 {
     LF_UNROLL for (int i = 0; i < LF_MM_PIECES; i++)
     {
@@ -40,12 +41,14 @@ LF_DEV void lf_mm_src_init(struct lf_mm_src *s, const void *base, int64_t ld, bo
         s->k[i] = k0 + (k_fast ? 8 * c : row);
         s->p[i] = (const uint16_t *)base + (k_fast ? lane * ld + s->k[i] : s->k[i] * ld + lane);
         s->lanes[i] = lane < count ? (int)(count - lane < LANES ? count - lane : LANES) : 0;
-        s->at[i] = k_fast ? row * LF_MM_BK + (c ^ (row >> 1 & 3)) * 8 : row * LANES + (c ^ (row & 7)) * 8;
+        s->at[i] =
+            k_fast ? row * LF_MM_BK + (c ^ (row >> 1 & 3)) * 8 : row * LANES + (c ^ (row & 7)) * 8;
     }
     s->step = k_fast ? LF_MM_BK : LF_MM_BK * ld;
 }
 
-/* Eight elements into shared memory, those from `left` on as zeros. vec: src is a multiple of 16 bytes. */
+/* Eight elements into shared memory, those from `left` on as zeros. vec: src is a multiple of 16
+ * bytes. */
 LF_DEV void lf_mm_piece(uint16_t *dst, const uint16_t *src, int left, bool vec)
 {
     if (vec && (left <= 0 || left >= 8)) {
@@ -61,7 +64,8 @@ LF_DEV void lf_mm_fetch(uint16_t *tile, struct lf_mm_src *s, bool k_fast, bool v
 {
     LF_UNROLL for (int i = 0; i < LF_MM_PIECES; i++)
     {
-        const int left = k_fast ? (s->lanes[i] ? k_end - s->k[i] : 0) : (s->k[i] < k_end ? s->lanes[i] : 0);
+        const int left =
+            k_fast ? (s->lanes[i] ? k_end - s->k[i] : 0) : (s->k[i] < k_end ? s->lanes[i] : 0);
         lf_mm_piece(tile + s->at[i], s->p[i], left, vec);
         s->p[i] += s->step;
         s->k[i] += LF_MM_BK;
@@ -69,7 +73,8 @@ LF_DEV void lf_mm_fetch(uint16_t *tile, struct lf_mm_src *s, bool k_fast, bool v
 }
 
 /* 16 x 16 of A at lane m, k step ks of the stage. */
-LF_DEV void lf_mm_frag_a(uint32_t r[4], const uint16_t *tile, int m, int ks, bool k_fast, const int LANES)
+LF_DEV void lf_mm_frag_a(uint32_t r[4], const uint16_t *tile, int m, int ks, bool k_fast,
+                         const int LANES)
 {
     const int l = (int)threadIdx.x % 32;
     if (k_fast) {
@@ -81,8 +86,10 @@ LF_DEV void lf_mm_frag_a(uint32_t r[4], const uint16_t *tile, int m, int ks, boo
     }
 }
 
-/* 16 k x 16 columns of B at lane n: r[0], r[1] for the first eight columns, r[2], r[3] for the others. */
-LF_DEV void lf_mm_frag_b(uint32_t r[4], const uint16_t *tile, int n, int ks, bool k_fast, const int LANES)
+/* 16 k x 16 columns of B at lane n: r[0], r[1] for the first eight columns, r[2], r[3] for the
+ * others. */
+LF_DEV void lf_mm_frag_b(uint32_t r[4], const uint16_t *tile, int n, int ks, bool k_fast,
+                         const int LANES)
 {
     const int l = (int)threadIdx.x % 32;
     if (k_fast) {
@@ -103,26 +110,30 @@ LF_DEV void lf_mm_mma(float d[4], const uint32_t a[4], const uint32_t b[2], cons
 }
 
 /* A warp's MI x 16 rows, 4 x 8 columns of one stage. */
-LF_DEV void lf_mm_stage(float acc[4][4][4], const uint16_t *ta, const uint16_t *tb, int m, int n, bool a_fast,
-                        bool b_fast, const int MI, const int LANES, const int TYPE)
+LF_DEV void lf_mm_stage(float acc[4][4][4], const uint16_t *ta, const uint16_t *tb, int m, int n,
+                        bool a_fast, bool b_fast, const int MI, const int LANES, const int TYPE)
 {
     LF_UNROLL for (int ks = 0; ks < LF_MM_BK / 16; ks++)
     {
         uint32_t fa[4][4], fb[2][4];
-        LF_UNROLL for (int j = 0; j < 2; j++) lf_mm_frag_b(fb[j], tb, n + 16 * j, ks, b_fast, LANES);
-        LF_UNROLL for (int i = 0; i < MI; i++) lf_mm_frag_a(fa[i], ta, m + 16 * i, ks, a_fast, LANES);
+        LF_UNROLL for (int j = 0; j < 2; j++)
+            lf_mm_frag_b(fb[j], tb, n + 16 * j, ks, b_fast, LANES);
+        LF_UNROLL for (int i = 0; i < MI; i++)
+            lf_mm_frag_a(fa[i], ta, m + 16 * i, ks, a_fast, LANES);
         LF_UNROLL for (int i = 0; i < MI; i++)
         {
-            LF_UNROLL for (int j = 0; j < 4; j++) lf_mm_mma(acc[i][j], fa[i], &fb[j / 2][j % 2 * 2], TYPE);
+            LF_UNROLL for (int j = 0; j < 4; j++)
+                lf_mm_mma(acc[i][j], fa[i], &fb[j / 2][j % 2 * 2], TYPE);
         }
     }
 }
 
-/* A block's tile of LANES x LANES at (row0, col0), k in [k0, k1): tot[i][j] are the m16n8 pieces of this warp, whose
- * first row and column in the tile are *wm and *wn. */
-LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_gemm *g, int64_t row0, int64_t col0,
-                       int k0, int k1, bool vec_a, bool vec_b, bool a_fast, bool b_fast, uint16_t *smem, const int MI,
-                       const int LANES, const int THREADS, const int TYPE)
+/* A block's tile of LANES x LANES at (row0, col0), k in [k0, k1): tot[i][j] are the m16n8 pieces of
+ * this warp, whose first row and column in the tile are *wm and *wn. */
+LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_gemm *g,
+                       int64_t row0, int64_t col0, int k0, int k1, bool vec_a, bool vec_b,
+                       bool a_fast, bool b_fast, uint16_t *smem, const int MI, const int LANES,
+                       const int THREADS, const int TYPE)
 {
     const int warp = (int)threadIdx.x / 32, across = LANES / 32, tile = LANES * LF_MM_BK;
     const int steps = (k1 - k0 + LF_MM_BK - 1) / LF_MM_BK;
@@ -132,7 +143,8 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     lf_mm_src_init(&sb, g->b, g->ldb, b_fast, col0, g->n, k0, LANES, THREADS);
     *wm = warp / across * 16 * MI;
     *wn = warp % across * 32;
-    LF_UNROLL for (int i = 0; i < 4 * 4 * 4; i++) tot[i / 16][i / 4 % 4][i % 4] = acc[i / 16][i / 4 % 4][i % 4] = 0.0f;
+    LF_UNROLL for (int i = 0; i < 4 * 4 * 4; i++) tot[i / 16][i / 4 % 4][i % 4] =
+        acc[i / 16][i / 4 % 4][i % 4] = 0.0f;
     for (int s = 0; s < LF_MM_STAGES - 1; s++) {
         if (s < steps) {
             lf_mm_fetch(smem + 2 * s * tile, &sa, a_fast, vec_a, k1);
@@ -143,13 +155,15 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     for (int s = 0; s < steps; s++) {
         const int next = s + LF_MM_STAGES - 1, at = s % LF_MM_STAGES, to = next % LF_MM_STAGES;
         lf_cp_wait(LF_MM_STAGES - 2);
-        __syncthreads(); /* stage s is whole, and everyone is done with stage s - 1, whose place is filled now */
+        /* stage s is whole, and everyone is done with stage s - 1, whose place is filled now */
+        __syncthreads();
         if (next < steps) {
             lf_mm_fetch(smem + 2 * to * tile, &sa, a_fast, vec_a, k1);
             lf_mm_fetch(smem + (2 * to + 1) * tile, &sb, b_fast, vec_b, k1);
         }
         lf_cp_commit();
-        lf_mm_stage(acc, smem + 2 * at * tile, smem + (2 * at + 1) * tile, *wm, *wn, a_fast, b_fast, MI, LANES, TYPE);
+        lf_mm_stage(acc, smem + 2 * at * tile, smem + (2 * at + 1) * tile, *wm, *wn, a_fast, b_fast,
+                    MI, LANES, TYPE);
         if ((s + 1) % (LF_MM_CHUNK / LF_MM_BK) == 0 || s + 1 == steps) {
             LF_UNROLL for (int i = 0; i < 16 * MI; i++)
             {
@@ -161,9 +175,10 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     lf_cp_wait(0);
 }
 
-/* A warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a warp store 128 different
- * bytes. */
-LF_DEV void lf_mm_put(float *tile, const float tot[4][4][4], int wm, int wn, const int MI, const int PITCH)
+/* A warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a warp store
+ * 128 different bytes. */
+LF_DEV void lf_mm_put(float *tile, const float tot[4][4][4], int wm, int wn, const int MI,
+                      const int PITCH)
 {
     const int gr = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     __syncthreads(); /* the pipeline has been read */

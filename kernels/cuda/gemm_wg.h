@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles of a bf16 or f16 matrix product on Hopper's tensor cores, device side: the ring of stages between the copy
- * engine and the warpgroups that multiply. Arguments named in capitals are constants at every call.
+ * Tiles of a bf16 or f16 matrix product on Hopper's tensor cores, device side: the ring of stages
+ * between the copy engine and the warpgroups that multiply. Arguments named in capitals are
+ * constants at every call.
  *
- * A tile lies in shared memory as the copy engine's boxes of 64 elements (128 bytes) a row with 16-byte pieces permuted
- * (128-byte swizzle): k along the row, one box of all lanes; lanes along the row, a box of LF_WG_BK k for each 64
- * lanes. What lies outside of a matrix comes as zeros.
+ * A tile lies in shared memory as the copy engine's boxes of 64 elements (128 bytes) a row with
+ * 16-byte pieces permuted (128-byte swizzle): k along the row, one box of all lanes; lanes along
+ * the row, a box of LF_WG_BK k for each 64 lanes. What lies outside of a matrix comes as zeros.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_WG_H
 #define LF_KERNELS_CUDA_GEMM_WG_H
@@ -22,9 +23,10 @@ struct lf_wg_ring {
     unsigned parity;        /* of its phase; changes at every turn of the ring */
 };
 
-/* The ring at the start of shared memory, rounded up to where a swizzled tile may stand. `rest`: what follows it. */
-LF_DEV struct lf_wg_ring lf_wg_ring(unsigned char *smem, unsigned char **rest, const int STAGES, const int BYTES,
-                                    const int READERS)
+/* The ring at the start of shared memory, rounded up to where a swizzled tile may stand. `rest`:
+ * what follows it. */
+LF_DEV struct lf_wg_ring lf_wg_ring(unsigned char *smem, unsigned char **rest, const int STAGES,
+                                    const int BYTES, const int READERS)
 {
     struct lf_wg_ring r;
     r.stage = smem + (LF_WG_ALIGN - lf_smem_addr(smem) % LF_WG_ALIGN) % LF_WG_ALIGN;
@@ -53,20 +55,22 @@ LF_DEV void lf_wg_next(struct lf_wg_ring *r, const int STAGES)
 }
 
 /* One thread brings an operand's part of a stage: LANES lanes from `lane` on, LF_WG_BK of k. */
-LF_DEV void lf_wg_fetch(unsigned char *dst, const struct lf_cu_tensor_map *m, int lane, int k, uint64_t *full,
-                        const bool BY_LANES, const int LANES)
+LF_DEV void lf_wg_fetch(unsigned char *dst, const struct lf_cu_tensor_map *m, int lane, int k,
+                        uint64_t *full, const bool BY_LANES, const int LANES)
 {
     if (!BY_LANES) {
         lf_tma_2d(dst, m, k, lane, full);
         return;
     }
-    LF_UNROLL for (int i = 0; i < LANES / 64; i++) lf_tma_2d(dst + i * LF_WG_BOX, m, lane + 64 * i, k, full);
+    LF_UNROLL for (int i = 0; i < LANES / 64; i++)
+        lf_tma_2d(dst + i * LF_WG_BOX, m, lane + 64 * i, k, full);
 }
 
 /* The descriptor of k step ks of an operand's part of a stage. */
 LF_DEV uint64_t lf_wg_desc(const unsigned char *tile, int ks, const bool BY_LANES)
 {
-    return LF_WG_DESC(lf_smem_addr(tile) + (BY_LANES ? ks * 16 * 128 : ks * 32), BY_LANES ? LF_WG_BOX : 16, 1024);
+    return LF_WG_DESC(lf_smem_addr(tile) + (BY_LANES ? ks * 16 * 128 : ks * 32),
+                      BY_LANES ? LF_WG_BOX : 16, 1024);
 }
 
 #endif

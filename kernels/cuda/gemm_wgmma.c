@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching gemm_wgmma.cu: whether that family is wanted, which of its forms runs, and the tensor maps.
+ * Launching gemm_wgmma.cu: whether that family is wanted, which of its forms runs, and the tensor
+ * maps.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,18 +28,21 @@ int lf_cu_wgmma_open(struct lf_cu_device *d, char *why, size_t cap)
         return LF_K_OK;
     d->wgmma = d->sm == 90 && lf_cu_has(d, LF_CU_FN_gemm_wg_bf16_nt);
     if (d->sm != 90)
-        snprintf(why, cap, "LF_GEMM_CUDA=wgmma needs compute capability 9.0, this GPU has %d.%d", d->sm / 10,
-                 d->sm % 10);
+        snprintf(why, cap, "LF_GEMM_CUDA=wgmma needs compute capability 9.0, this GPU has %d.%d",
+                 d->sm / 10, d->sm % 10);
     else if (!d->wgmma)
-        snprintf(why, cap, "LF_GEMM_CUDA=wgmma: this build has no code for it (NVCC_GENCODE without compute_90)");
+        snprintf(
+            why, cap,
+            "LF_GEMM_CUDA=wgmma: this build has no code for it (NVCC_GENCODE without compute_90)");
     return d->wgmma ? LF_K_OK : LF_K_EDEVICE;
 }
 
 bool lf_cu_wgmma_takes(const struct lf_k_gemm *g)
 {
     const bool along_k = !g->ta || g->tb;
-    return g->ab_type != LF_F32 && lf_cu_vec16(g->a, g->lda, g->ab_type) && lf_cu_vec16(g->b, g->ldb, g->ab_type) &&
-           (!along_k || g->k % 8 == 0) && g->m <= INT32_MAX - LF_WG_M && g->n <= INT32_MAX - LF_WG_N &&
+    return g->ab_type != LF_F32 && lf_cu_vec16(g->a, g->lda, g->ab_type) &&
+           lf_cu_vec16(g->b, g->ldb, g->ab_type) && (!along_k || g->k % 8 == 0) &&
+           g->m <= INT32_MAX - LF_WG_M && g->n <= INT32_MAX - LF_WG_N &&
            g->k <= INT32_MAX - LF_WG_BK;
 }
 
@@ -56,13 +60,15 @@ bool lf_cu_wgmma_fits(const struct lf_k_gemm *g, enum lf_mm_form form)
 {
     const bool rows = form == LF_MM_FORM_WG_ROWS || form == LF_MM_FORM_WG_ROWS_SPLIT;
     const bool split = form == LF_MM_FORM_WG_SPLIT || form == LF_MM_FORM_WG_ROWS_SPLIT;
-    return lf_cu_wgmma_takes(g) && (!rows || rows_shape(g)) && (!split || lf_cu_gemm_form_fits(g, LF_MM_FORM_SPLIT));
+    return lf_cu_wgmma_takes(g) && (!rows || rows_shape(g)) &&
+           (!split || lf_cu_gemm_form_fits(g, LF_MM_FORM_SPLIT));
 }
 
 enum lf_mm_form lf_cu_wgmma_form(const struct lf_k_gemm *g)
 {
     const bool rows = rows_shape(g);
-    const int64_t tiles = rows ? div_up(g->n, LF_WG_ROWS_N) : div_up(g->m, LF_WG_M) * div_up(g->n, LF_WG_N);
+    const int64_t tiles =
+        rows ? div_up(g->n, LF_WG_ROWS_N) : div_up(g->m, LF_WG_M) * div_up(g->n, LF_WG_N);
     const enum lf_mm_form split = rows ? LF_MM_FORM_WG_ROWS_SPLIT : LF_MM_FORM_WG_SPLIT;
     if (tiles < (rows ? FEW_TILES : SPLIT_TILES) && chunks_of(g) > 1 && lf_cu_wgmma_fits(g, split))
         return split;
@@ -70,14 +76,14 @@ enum lf_mm_form lf_cu_wgmma_form(const struct lf_k_gemm *g)
 }
 
 /* A matrix of `rows` rows of `width` elements, read in boxes of 64 elements by `high` rows. */
-static int encode(lf_queue *q, struct lf_cu_tensor_map *map, const void *p, int64_t width, int64_t rows, int64_t ld,
-                  uint8_t type, uint32_t high)
+static int encode(lf_queue *q, struct lf_cu_tensor_map *map, const void *p, int64_t width,
+                  int64_t rows, int64_t ld, uint8_t type, uint32_t high)
 {
     const uint64_t dims[2] = {(uint64_t)width, (uint64_t)rows}, stride = (uint64_t)ld * 2;
     const uint32_t box[2] = {64, high}, steps[2] = {1, 1};
-    return q->dev->cu.TensorMapEncodeTiled(map, type == LF_F16 ? LF_CU_TENSOR_F16 : LF_CU_TENSOR_BF16, 2,
-                                           (void *)(uintptr_t)p, dims, &stride, box, steps, 0,
-                                           LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0);
+    return q->dev->cu.TensorMapEncodeTiled(
+        map, type == LF_F16 ? LF_CU_TENSOR_F16 : LF_CU_TENSOR_BF16, 2, (void *)(uintptr_t)p, dims,
+        &stride, box, steps, 0, LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0);
 }
 
 /* Boxes of `lanes` lanes with k along the row, or of 64 lanes with lanes along it. */
@@ -95,8 +101,10 @@ static int encode_both(lf_queue *q, struct lf_cu_gemm_wg *w, uint32_t lanes_a, u
 static int launch_big(lf_queue *q, struct lf_cu_gemm_wg *w)
 {
     static const enum lf_cu_fn fn[2][2][2] = {
-        {{LF_CU_FN_gemm_wg_bf16_nn, LF_CU_FN_gemm_wg_bf16_nt}, {LF_CU_FN_gemm_wg_bf16_tn, LF_CU_FN_gemm_wg_bf16_tt}},
-        {{LF_CU_FN_gemm_wg_f16_nn, LF_CU_FN_gemm_wg_f16_nt}, {LF_CU_FN_gemm_wg_f16_tn, LF_CU_FN_gemm_wg_f16_tt}}};
+        {{LF_CU_FN_gemm_wg_bf16_nn, LF_CU_FN_gemm_wg_bf16_nt},
+         {LF_CU_FN_gemm_wg_bf16_tn, LF_CU_FN_gemm_wg_bf16_tt}},
+        {{LF_CU_FN_gemm_wg_f16_nn, LF_CU_FN_gemm_wg_f16_nt},
+         {LF_CU_FN_gemm_wg_f16_tn, LF_CU_FN_gemm_wg_f16_tt}}};
     const struct lf_k_gemm *g = &w->m.g;
     w->m.tiles_m = (int32_t)div_up(g->m, LF_WG_M);
     w->m.tiles_n = (int32_t)div_up(g->n, LF_WG_N);
@@ -107,7 +115,8 @@ static int launch_big(lf_queue *q, struct lf_cu_gemm_wg *w)
     const int64_t blocks = items < q->dev->n_sm ? items : q->dev->n_sm;
     const int rc = encode_both(q, w, LF_WG_M, LF_WG_N);
     return rc ? rc
-              : lf_cu_launch(q, fn[g->ab_type == LF_F16][g->ta][g->tb], (struct lf_cu_dim){.x = (unsigned)blocks},
+              : lf_cu_launch(q, fn[g->ab_type == LF_F16][g->ta][g->tb],
+                             (struct lf_cu_dim){.x = (unsigned)blocks},
                              (struct lf_cu_dim){.x = LF_WG_THREADS}, LF_WG_SMEM, w);
 }
 
@@ -115,7 +124,7 @@ static int launch_rows(lf_queue *q, struct lf_cu_gemm_wg *w)
 {
     const struct lf_k_gemm *g = &w->m.g;
     const bool f16 = g->ab_type == LF_F16, few = g->m <= 16;
-    const enum lf_cu_fn fn = few   ? f16 ? LF_CU_FN_gemm_wg_f16_rows16 : LF_CU_FN_gemm_wg_bf16_rows16
+    const enum lf_cu_fn fn = few ? f16 ? LF_CU_FN_gemm_wg_f16_rows16 : LF_CU_FN_gemm_wg_bf16_rows16
                              : f16 ? LF_CU_FN_gemm_wg_f16_rows64
                                    : LF_CU_FN_gemm_wg_bf16_rows64;
     const struct lf_cu_dim grid = {.x = (unsigned)div_up(g->n, LF_WG_ROWS_N),
@@ -132,6 +141,7 @@ int lf_cu_wgmma_run(lf_queue *q, const struct lf_cu_gemm *a, enum lf_mm_form for
     const bool split = form == LF_MM_FORM_WG_SPLIT || form == LF_MM_FORM_WG_ROWS_SPLIT;
     if (split)
         w.m.partial = a->g.work;
-    const int rc = form == LF_MM_FORM_WG_BIG || form == LF_MM_FORM_WG_SPLIT ? launch_big(q, &w) : launch_rows(q, &w);
+    const int rc = form == LF_MM_FORM_WG_BIG || form == LF_MM_FORM_WG_SPLIT ? launch_big(q, &w)
+                                                                            : launch_rows(q, &w);
     return rc || !split ? rc : lf_cu_add_chunks(q, &w.m);
 }

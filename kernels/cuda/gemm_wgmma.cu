@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of compute capability 9.0: the forms "big" and "rows" of gemm_args.h (lf_cu_gemm_wg), in the same K
- * order as those of gemm.cu. Compiled for sm_90a; for other GPUs this file is empty.
+ * Matrix products of compute capability 9.0: the forms "big" and "rows" of gemm_args.h
+ * (lf_cu_gemm_wg), in the same K order as those of gemm.cu. Compiled for sm_90a; for other GPUs
+ * this file is empty.
  */
 #include "kernels/cuda/gemm_end.h"
 #include "kernels/cuda/gemm_wg.h"
@@ -40,7 +41,8 @@ LF_DEV struct item item_of(const struct lf_cu_gemm *m, int i)
 }
 
 /* One thread keeps the ring full, from tile to tile. */
-LF_DEV void big_bring(const struct lf_cu_gemm_wg *a, struct lf_wg_ring r, const bool A_LANES, const bool B_LANES)
+LF_DEV void big_bring(const struct lf_cu_gemm_wg *a, struct lf_wg_ring r, const bool A_LANES,
+                      const bool B_LANES)
 {
     lf_tma_prefetch_map(&a->a);
     lf_tma_prefetch_map(&a->b);
@@ -67,9 +69,10 @@ LF_DEV void give_back(const struct lf_wg_ring *r, int stage)
         lf_mbar_arrive(&r->empty[stage]);
 }
 
-/* tot = the sums of 64 rows of a tile. One stage's products are under way while the next is waited for. */
-LF_DEV void big_sums(float tot[96], const struct item *t, struct lf_wg_ring *r, int wg, const bool A_LANES,
-                     const bool B_LANES, const int TYPE)
+/* tot = the sums of 64 rows of a tile. One stage's products are under way while the next is waited
+ * for. */
+LF_DEV void big_sums(float tot[96], const struct item *t, struct lf_wg_ring *r, int wg,
+                     const bool A_LANES, const bool B_LANES, const int TYPE)
 {
     float acc[96];
     LF_UNROLL for (int i = 0; i < 96; i++) tot[i] = acc[i] = 0.0f;
@@ -85,8 +88,9 @@ LF_DEV void big_sums(float tot[96], const struct item *t, struct lf_wg_ring *r, 
             lf_mbar_wait(&r->full[r->at], r->parity);
             LF_WGMMA_HOLD(acc, 96);
             lf_wgmma_fence();
-            LF_UNROLL for (int ks = 0; ks < LF_WG_BK / 16; ks++) lf_wgmma_192(
-                acc, lf_wg_desc(ta, ks, A_LANES), lf_wg_desc(tb, ks, B_LANES), add || ks > 0, A_LANES, B_LANES, TYPE);
+            LF_UNROLL for (int ks = 0; ks < LF_WG_BK / 16; ks++)
+                lf_wgmma_192(acc, lf_wg_desc(ta, ks, A_LANES), lf_wg_desc(tb, ks, B_LANES),
+                             add || ks > 0, A_LANES, B_LANES, TYPE);
             lf_wgmma_commit();
             lf_wgmma_wait(1);
             give_back(r, before);
@@ -102,8 +106,8 @@ LF_DEV void big_sums(float tot[96], const struct item *t, struct lf_wg_ring *r, 
 }
 
 /* Rows r0 ... of m, LF_END_ROWS of them STEP apart, from `from` with rows of PITCH. */
-LF_DEV void put_rows(const struct lf_cu_gemm *m, float *partial, const float *from, int64_t r0, int64_t c,
-                     const int STEP, const int PITCH)
+LF_DEV void put_rows(const struct lf_cu_gemm *m, float *partial, const float *from, int64_t r0,
+                     int64_t c, const int STEP, const int PITCH)
 {
     float x[LF_END_ROWS][2];
     LF_UNROLL for (int j = 0; j < LF_END_ROWS; j++)
@@ -118,12 +122,17 @@ LF_DEV void put_rows(const struct lf_cu_gemm *m, float *partial, const float *fr
     LF_UNROLL for (int j = 0; j < LF_END_ROWS; j++)
     {
         const int64_t r = r0 + j * STEP;
-        lf_put2(partial, r * m->g.n + c, LF_F32, x[j], r >= m->g.m || c >= m->g.n ? 0 : m->g.n - c < 2 ? 1 : 2);
+        lf_put2(partial, r * m->g.n + c, LF_F32, x[j],
+                r >= m->g.m || c >= m->g.n ? 0
+                : m->g.n - c < 2           ? 1
+                                           : 2);
     }
 }
 
-/* A warp's 16 rows go out, LF_WG_PIECE columns at a time, through shared memory of its own; rows 8 banks apart. */
-LF_DEV void big_out(const struct lf_cu_gemm *m, const struct item *t, float *out, const float tot[96], int64_t row0)
+/* A warp's 16 rows go out, LF_WG_PIECE columns at a time, through shared memory of its own; rows 8
+ * banks apart. */
+LF_DEV void big_out(const struct lf_cu_gemm *m, const struct item *t, float *out,
+                    const float tot[96], int64_t row0)
 {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, q = lane % 4;
     LF_ROLLED for (int piece = 0; piece < LF_WG_N / LF_WG_PIECE; piece++)
@@ -144,13 +153,13 @@ LF_DEV void big_out(const struct lf_cu_gemm *m, const struct item *t, float *out
             }
         }
         __syncwarp();
-        LF_ROLLED for (int r = lane / 16; r < 16; r += 2 * LF_END_ROWS)
-            put_rows(m, t->partial, out + r * LF_WG_PITCH + lane % 16 * 2, row0 + r, c, 2, LF_WG_PITCH);
+        LF_ROLLED for (int r = lane / 16; r < 16; r += 2 * LF_END_ROWS) put_rows(
+            m, t->partial, out + r * LF_WG_PITCH + lane % 16 * 2, row0 + r, c, 2, LF_WG_PITCH);
     }
 }
 
-LF_DEV void big(const struct lf_cu_gemm_wg *a, unsigned char *smem, const bool A_LANES, const bool B_LANES,
-                const int TYPE)
+LF_DEV void big(const struct lf_cu_gemm_wg *a, unsigned char *smem, const bool A_LANES,
+                const bool B_LANES, const int TYPE)
 {
     unsigned char *rest;
     struct lf_wg_ring r = lf_wg_ring(smem, &rest, LF_WG_STAGES, LF_WG_STAGE, 2 * LF_WG / 32);
@@ -171,11 +180,11 @@ LF_DEV void big(const struct lf_cu_gemm_wg *a, unsigned char *smem, const bool A
     }
 }
 
-#define BIG(name, type, a_lanes, b_lanes)                                                                              \
-    LF_KERNEL_PER_SM(gemm_wg_##name, struct lf_cu_gemm_wg, LF_WG_THREADS, 1)                                           \
-    {                                                                                                                  \
-        LF_SHARED(unsigned char, smem);                                                                                \
-        big(a, smem, a_lanes, b_lanes, type);                                                                          \
+#define BIG(name, type, a_lanes, b_lanes)                                                          \
+    LF_KERNEL_PER_SM(gemm_wg_##name, struct lf_cu_gemm_wg, LF_WG_THREADS, 1)                       \
+    {                                                                                              \
+        LF_SHARED(unsigned char, smem);                                                            \
+        big(a, smem, a_lanes, b_lanes, type);                                                      \
     }
 BIG(bf16_nt, LF_BF16, false, false)
 BIG(bf16_nn, LF_BF16, false, true)
@@ -188,7 +197,8 @@ BIG(f16_tt, LF_F16, true, false)
 
 /* ---- rows ---- */
 
-LF_DEV void rows_bring(const struct lf_cu_gemm_wg *a, const struct item *t, struct lf_wg_ring r, const int X)
+LF_DEV void rows_bring(const struct lf_cu_gemm_wg *a, const struct item *t, struct lf_wg_ring r,
+                       const int X)
 {
     lf_tma_prefetch_map(&a->a);
     lf_tma_prefetch_map(&a->b);
@@ -204,7 +214,8 @@ LF_DEV void rows_bring(const struct lf_cu_gemm_wg *a, const struct item *t, stru
     }
 }
 
-LF_DEV void rows_sums(float tot[], const struct item *t, struct lf_wg_ring r, const int X, const int TYPE)
+LF_DEV void rows_sums(float tot[], const struct item *t, struct lf_wg_ring r, const int X,
+                      const int TYPE)
 {
     float acc[32];
     LF_UNROLL for (int i = 0; i < X / 2; i++) tot[i] = acc[i] = 0.0f;
@@ -222,11 +233,11 @@ LF_DEV void rows_sums(float tot[], const struct item *t, struct lf_wg_ring r, co
             LF_UNROLL for (int ks = 0; ks < LF_WG_BK / 16; ks++)
             {
                 if (X == 16)
-                    lf_wgmma_16(acc, lf_wg_desc(w, ks, false), lf_wg_desc(x, ks, false), add || ks > 0, false, false,
-                                TYPE);
+                    lf_wgmma_16(acc, lf_wg_desc(w, ks, false), lf_wg_desc(x, ks, false),
+                                add || ks > 0, false, false, TYPE);
                 else
-                    lf_wgmma_64(acc, lf_wg_desc(w, ks, false), lf_wg_desc(x, ks, false), add || ks > 0, false, false,
-                                TYPE);
+                    lf_wgmma_64(acc, lf_wg_desc(w, ks, false), lf_wg_desc(x, ks, false),
+                                add || ks > 0, false, false, TYPE);
             }
             lf_wgmma_commit();
             lf_wgmma_wait(1);
@@ -243,23 +254,26 @@ LF_DEV void rows_sums(float tot[], const struct item *t, struct lf_wg_ring r, co
 }
 
 /* A warp's 16 columns go out through shared memory, [X][LF_WG_ROWS_PITCH]. */
-LF_DEV void rows_out(const struct lf_cu_gemm *m, const struct item *t, float *out, const float tot[], const int X)
+LF_DEV void rows_out(const struct lf_cu_gemm *m, const struct item *t, float *out,
+                     const float tot[], const int X)
 {
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4,
+              q = lane % 4;
     const int64_t c = t->col0 + 16 * warp + lane % 8 * 2;
     out += warp * X * LF_WG_ROWS_PITCH;
-    LF_UNROLL for (int i = 0; i < X / 2; i++) out[(i / 4 * 8 + 2 * q + i % 2) * LF_WG_ROWS_PITCH + g + i / 2 % 2 * 8] =
-        tot[i];
+    LF_UNROLL for (int i = 0; i < X / 2; i++)
+        out[(i / 4 * 8 + 2 * q + i % 2) * LF_WG_ROWS_PITCH + g + i / 2 % 2 * 8] = tot[i];
     __syncwarp();
-    LF_ROLLED for (int r = lane / 8; r < X; r += 4 * LF_END_ROWS)
-        put_rows(m, t->partial, out + r * LF_WG_ROWS_PITCH + lane % 8 * 2, r, c, 4, LF_WG_ROWS_PITCH);
+    LF_ROLLED for (int r = lane / 8; r < X; r += 4 * LF_END_ROWS) put_rows(
+        m, t->partial, out + r * LF_WG_ROWS_PITCH + lane % 8 * 2, r, c, 4, LF_WG_ROWS_PITCH);
 }
 
 /* LF_WG_ROWS_N columns of up to X rows: four warps multiply, a fifth brings tiles. */
 LF_DEV void rows(const struct lf_cu_gemm_wg *a, unsigned char *smem, const int X, const int TYPE)
 {
     unsigned char *rest;
-    const struct lf_wg_ring r = lf_wg_ring(smem, &rest, LF_WG_ROWS_STAGES(X), LF_WG_ROWS_STAGE(X), LF_WG / 32);
+    const struct lf_wg_ring r =
+        lf_wg_ring(smem, &rest, LF_WG_ROWS_STAGES(X), LF_WG_ROWS_STAGE(X), LF_WG / 32);
     float tot[32];
     struct item t;
     t.row0 = 0;
@@ -276,11 +290,11 @@ LF_DEV void rows(const struct lf_cu_gemm_wg *a, unsigned char *smem, const int X
         rows_out(&a->m, &t, (float *)(void *)r.stage, tot, X);
 }
 
-#define ROWS(name, type, x)                                                                                            \
-    LF_KERNEL_PER_SM(gemm_wg_##name, struct lf_cu_gemm_wg, LF_WG_ROWS_THREADS, 2)                                      \
-    {                                                                                                                  \
-        LF_SHARED(unsigned char, smem);                                                                                \
-        rows(a, smem, x, type);                                                                                        \
+#define ROWS(name, type, x)                                                                        \
+    LF_KERNEL_PER_SM(gemm_wg_##name, struct lf_cu_gemm_wg, LF_WG_ROWS_THREADS, 2)                  \
+    {                                                                                              \
+        LF_SHARED(unsigned char, smem);                                                            \
+        rows(a, smem, x, type);                                                                    \
     }
 ROWS(bf16_rows16, LF_BF16, 16)
 ROWS(bf16_rows64, LF_BF16, 64)

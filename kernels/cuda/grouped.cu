@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of rows with a matrix of their group (experts), over the 64 x 64 tiles of gemm. Which group a tile belongs
- * to is known on the device only: the grid is sized by a bound, each block finds its group in `offsets`, blocks without
- * one leave at once. An element has the bits of gemm over its group alone.
+ * Products of rows with a matrix of their group (experts), over the 64 x 64 tiles of gemm. Which
+ * group a tile belongs to is known on the device only: the grid is sized by a bound, each block
+ * finds its group in `offsets`, blocks without one leave at once. An element has the bits of gemm
+ * over its group alone.
  */
 #include "kernels/cuda/gemm_end.h"
 #include "kernels/cuda/gemm_ffma.h"
@@ -13,15 +14,18 @@ struct where {
     int64_t group, first, count, row0, col0;
 };
 
-/* Finds row tile `t` over all groups; false: there are fewer. Every warp searches for itself, 32 groups at a time. */
+/* Finds row tile `t` over all groups; false: there are fewer. Every warp searches for itself, 32
+ * groups at a time. */
 LF_DEV bool find_rows(const struct lf_k_grouped_gemm *g, int64_t t, struct where *w)
 {
     const int lane = (int)threadIdx.x % 32;
     int64_t before = 0;
     for (int64_t base = 0; base < g->groups; base += 32) {
         const int64_t e = base + lane;
-        const int from = e < g->groups ? g->offsets[e] : 0, to = e < g->groups ? g->offsets[e + 1] : 0;
-        int end = (to - from + LF_MM_SMALL - 1) / LF_MM_SMALL; /* becomes the tiles up to this group */
+        const int from = e < g->groups ? g->offsets[e] : 0,
+                  to = e < g->groups ? g->offsets[e + 1] : 0;
+        int end =
+            (to - from + LF_MM_SMALL - 1) / LF_MM_SMALL; /* becomes the tiles up to this group */
         LF_UNROLL for (int m = 1; m < 32; m <<= 1)
         {
             const int o = lf_shfl_i(end, lane >= m ? lane - m : lane);
@@ -44,7 +48,8 @@ LF_DEV bool find_rows(const struct lf_k_grouped_gemm *g, int64_t t, struct where
 
 LF_DEV const void *at(const void *p, int64_t i, int type)
 {
-    return type == LF_F32 ? (const void *)((const float *)p + i) : (const void *)((const uint16_t *)p + i);
+    return type == LF_F32 ? (const void *)((const float *)p + i)
+                          : (const void *)((const uint16_t *)p + i);
 }
 
 /* The block's own product as a gemm; false: none. */
@@ -104,10 +109,11 @@ LF_DEV void grouped_half(const struct lf_cu_grouped *a, uint16_t *smem, const in
     int wm, wn;
     if (!product(a, &w, &p))
         return;
-    lf_mm_tile(tot, &wm, &wn, &p, w.row0, w.col0, 0, (int)p.k, a->vec_a, a->vec_b, !p.ta, p.tb, smem, 2, LF_MM_SMALL,
-               LF_MM_SMALL_THREADS, TYPE);
+    lf_mm_tile(tot, &wm, &wn, &p, w.row0, w.col0, 0, (int)p.k, a->vec_a, a->vec_b, !p.ta, p.tb,
+               smem, 2, LF_MM_SMALL, LF_MM_SMALL_THREADS, TYPE);
     lf_mm_put((float *)(void *)smem, tot, wm, wn, 2, LF_MM_PITCH_SMALL);
-    lf_gemm_tile_end(&p, NULL, (const float *)(void *)smem, w.row0, w.col0, LF_MM_SMALL, LF_MM_PITCH_SMALL);
+    lf_gemm_tile_end(&p, NULL, (const float *)(void *)smem, w.row0, w.col0, LF_MM_SMALL,
+                     LF_MM_PITCH_SMALL);
 }
 
 LF_KERNEL(grouped_bf16, struct lf_cu_grouped, LF_MM_SMALL_THREADS)

@@ -8,9 +8,9 @@
 #include "kernels/cuda/fns.h"
 
 #ifdef HAVE_NVCC
-#define EMBED(name)                                                                                                    \
-    __asm__(".section .rodata\n.balign 64\n.globl lf_cu_image_" #name "\nlf_cu_image_" #name                           \
-            ":\n.incbin \"kernels/cuda/" #name ".fatbin\"\n.previous\n");                                              \
+#define EMBED(name)                                                                                \
+    __asm__(".section .rodata\n.balign 64\n.globl lf_cu_image_" #name "\nlf_cu_image_" #name       \
+            ":\n.incbin \"kernels/cuda/" #name ".fatbin\"\n.previous\n");                          \
     extern const unsigned char lf_cu_image_##name[];
 LF_CU_FILES(EMBED)
 

@@ -82,13 +82,15 @@ static int load_images(struct lf_cu_device *d, const char **what)
     return 0;
 }
 
-int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ordinal, char *why, size_t why_bytes)
+int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ordinal, char *why,
+                      size_t why_bytes)
 {
     int n = 0;
     const char *what = "the number of devices", *name = NULL;
     int rc = cu->DeviceGetCount(&n);
     if (!rc && (ordinal < 0 || ordinal >= n)) {
-        snprintf(why, why_bytes, "GPU %d was asked for, the driver shows %d (CUDA_VISIBLE_DEVICES limits them)",
+        snprintf(why, why_bytes,
+                 "GPU %d was asked for, the driver shows %d (CUDA_VISIBLE_DEVICES limits them)",
                  ordinal, n);
         return LF_K_EDEVICE;
     }
@@ -100,7 +102,8 @@ int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ord
     d->cu = *cu;
     d->ordinal = ordinal;
     if (!cu->n_images) {
-        snprintf(why, why_bytes, "this build carries no GPU code: configure found no nvcc (--with-cuda=DIR)");
+        snprintf(why, why_bytes,
+                 "this build carries no GPU code: configure found no nvcc (--with-cuda=DIR)");
         free(d);
         return LF_K_EDEVICE;
     }
@@ -182,8 +185,8 @@ static unsigned one(unsigned n)
     return n ? n : 1;
 }
 
-int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf_cu_dim block, size_t smem,
-                 const void *args)
+int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf_cu_dim block,
+                 size_t smem, const void *args)
 {
     struct lf_cu_device *d = q->dev;
     void *params[1];
@@ -194,8 +197,9 @@ int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf
     if (!rc)
         rc = allow_smem(d, fn, smem);
     if (!rc)
-        rc = d->cu.LaunchKernel(d->fn[fn].f, grid.x, one(grid.y), one(grid.z), block.x, one(block.y), one(block.z),
-                                (unsigned)smem, q->stream, params, NULL);
+        rc =
+            d->cu.LaunchKernel(d->fn[fn].f, grid.x, one(grid.y), one(grid.z), block.x, one(block.y),
+                               one(block.z), (unsigned)smem, q->stream, params, NULL);
     if (!rc && q->wait_each)
         rc = d->cu.StreamSynchronize(q->stream);
     return lf_cu_result(q, rc, lf_cu_fn_name(fn));

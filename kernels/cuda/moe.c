@@ -18,21 +18,25 @@ LF_CU_NO_WORK(moe_combine_bwd)
 
 static bool sizes_ok(int64_t rows, int64_t experts, int32_t k)
 {
-    return rows >= 0 && experts > 0 && experts <= LF_MOE_MAX_EXPERTS && k > 0 && k <= experts && rows <= INT32_MAX / k;
+    return rows >= 0 && experts > 0 && experts <= LF_MOE_MAX_EXPERTS && k > 0 && k <= experts &&
+           rows <= INT32_MAX / k;
 }
 
 /* A warp for each of n rows. */
 static int warps(lf_queue *q, enum lf_cu_fn fn, int64_t n, size_t floats, const void *args)
 {
     return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = lf_cu_blocks(n, LF_MOE_WARPS)},
-                        (struct lf_cu_dim){.x = 32 * LF_MOE_WARPS}, LF_MOE_WARPS * floats * sizeof(float), args);
+                        (struct lf_cu_dim){.x = 32 * LF_MOE_WARPS},
+                        LF_MOE_WARPS * floats * sizeof(float), args);
 }
 
 int lf_cuda_moe_route_check(const struct lf_k_moe_route *a)
 {
-    bool groups = a->groups <= 1 || (a->experts % a->groups == 0 && a->top_groups > 0 && a->top_groups <= a->groups &&
-                                     a->experts / a->groups * a->top_groups >= a->k);
-    return sizes_ok(a->rows, a->experts, a->k) && groups && a->ldlogits >= a->experts ? LF_K_OK : LF_K_EINVAL;
+    bool groups = a->groups <= 1 ||
+                  (a->experts % a->groups == 0 && a->top_groups > 0 && a->top_groups <= a->groups &&
+                   a->experts / a->groups * a->top_groups >= a->k);
+    return sizes_ok(a->rows, a->experts, a->k) && groups && a->ldlogits >= a->experts ? LF_K_OK
+                                                                                      : LF_K_EINVAL;
 }
 int lf_cuda_moe_route(lf_queue *q, const struct lf_k_moe_route *a)
 {
@@ -42,7 +46,8 @@ int lf_cuda_moe_route(lf_queue *q, const struct lf_k_moe_route *a)
 int lf_cuda_moe_route_bwd_check(const struct lf_k_moe_route_bwd *a)
 {
     bool aux = !a->load || (a->layers > 0 && a->cu_seqlens && a->n_docs > 0 && a->rec);
-    return sizes_ok(a->rows, a->experts, a->k) && aux && a->lddlogits >= a->experts ? LF_K_OK : LF_K_EINVAL;
+    return sizes_ok(a->rows, a->experts, a->k) && aux && a->lddlogits >= a->experts ? LF_K_OK
+                                                                                    : LF_K_EINVAL;
 }
 int lf_cuda_moe_route_bwd(lf_queue *q, const struct lf_k_moe_route_bwd *a)
 {
@@ -51,15 +56,18 @@ int lf_cuda_moe_route_bwd(lf_queue *q, const struct lf_k_moe_route_bwd *a)
 
 int lf_cuda_moe_stats_check(const struct lf_k_moe_stats *a)
 {
-    return sizes_ok(a->rows, a->experts, a->k) && a->layers >= 0 && a->n_docs > 0 ? LF_K_OK : LF_K_EINVAL;
+    return sizes_ok(a->rows, a->experts, a->k) && a->layers >= 0 && a->n_docs > 0 ? LF_K_OK
+                                                                                  : LF_K_EINVAL;
 }
 int lf_cuda_moe_stats(lf_queue *q, const struct lf_k_moe_stats *a)
 {
-    int rc = lf_cu_launch(q, LF_CU_FN_moe_stats, (struct lf_cu_dim){.x = lf_cu_blocks(a->experts, 32)},
-                          (struct lf_cu_dim){.x = 1024}, 2 * 1024 * sizeof(double), a);
+    int rc =
+        lf_cu_launch(q, LF_CU_FN_moe_stats, (struct lf_cu_dim){.x = lf_cu_blocks(a->experts, 32)},
+                     (struct lf_cu_dim){.x = 1024}, 2 * 1024 * sizeof(double), a);
     if (rc || !a->rec)
         return rc;
-    return lf_cu_launch(q, LF_CU_FN_moe_stats_end, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 32}, 0, a);
+    return lf_cu_launch(q, LF_CU_FN_moe_stats_end, (struct lf_cu_dim){.x = 1},
+                        (struct lf_cu_dim){.x = 32}, 0, a);
 }
 
 int lf_cuda_moe_sort_check(const struct lf_k_moe_sort *a)
@@ -68,7 +76,8 @@ int lf_cuda_moe_sort_check(const struct lf_k_moe_sort *a)
 }
 int lf_cuda_moe_sort(lf_queue *q, const struct lf_k_moe_sort *a)
 {
-    return lf_cu_launch(q, LF_CU_FN_moe_sort, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 1024},
+    return lf_cu_launch(q, LF_CU_FN_moe_sort, (struct lf_cu_dim){.x = 1},
+                        (struct lf_cu_dim){.x = 1024},
                         (33 * (size_t)a->experts + 1) * sizeof(int32_t), a);
 }
 
@@ -81,14 +90,15 @@ int lf_cuda_moe_combine_check(const struct lf_k_moe_combine *a)
 int lf_cuda_moe_combine(lf_queue *q, const struct lf_k_moe_combine *a)
 {
     const int64_t n = a->rows * ((a->c + 7) / 8), most = 65536 * 256;
-    return lf_cu_launch(q, LF_CU_FN_moe_combine, (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
+    return lf_cu_launch(q, LF_CU_FN_moe_combine,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
                         (struct lf_cu_dim){.x = 256}, 0, a);
 }
 
 int lf_cuda_moe_combine_bwd_check(const struct lf_k_moe_combine_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->lddy >= a->c && a->lddx >= a->c &&
-              lf_cu_float(a->x_type);
+    bool ok = a->rows >= 0 && a->c > 0 && a->k > 0 && a->ldx >= a->c && a->lddy >= a->c &&
+              a->lddx >= a->c && lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_moe_combine_bwd(lf_queue *q, const struct lf_k_moe_combine_bwd *a)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts: routing with its backward, sums of a micro-batch, the order by expert, the weighted sum of what
- * experts gave. A warp owns a row; sums over rows are f64 and follow a tree fixed by the shapes.
+ * Mixture of experts: routing with its backward, sums of a micro-batch, the order by expert, the
+ * weighted sum of what experts gave. A warp owns a row; sums over rows are f64 and follow a tree
+ * fixed by the shapes.
  */
 #include "kernels/cuda/act.h"
 #include "kernels/cuda/each.h"
@@ -26,8 +27,8 @@ LF_DEV float row_sum(const float *s, int n)
 
 /* ---- routing ---- */
 
-/* Whether (v, i) comes before (w, j): NaN first, so that it is chosen and seen, then larger, then the lower index; -1
- * is no candidate. */
+/* Whether (v, i) comes before (w, j): NaN first, so that it is chosen and seen, then larger, then
+ * the lower index; -1 is no candidate. */
 LF_DEV bool before(float v, int i, float w, int j)
 {
     if (i < 0 || j < 0)
@@ -111,7 +112,8 @@ LF_DEV float worth(const float *v, int n, bool two)
 }
 
 /* taken[] of every expert outside the worthiest groups. w, shut: room for the groups. */
-LF_DEV void close_groups(const struct lf_k_moe_route *a, const float *choice, int *taken, float *w, int *shut)
+LF_DEV void close_groups(const struct lf_k_moe_route *a, const float *choice, int *taken, float *w,
+                         int *shut)
 {
     const int size = (int)a->experts / a->groups;
     EACH_LANE(g, a->groups)
@@ -136,7 +138,8 @@ LF_KERNEL_PER_SM(moe_route, struct lf_k_moe_route, 32 * LF_MOE_WARPS, 8)
     LF_SHARED(float, shared);
     const int64_t r = warp_row();
     const int n = (int)a->experts, lane = (int)threadIdx.x % 32;
-    float *score = shared + (int64_t)LF_MOE_ROUTE_ROWS * n * (threadIdx.x / 32), *choice = score + n, *w = choice + n;
+    float *score = shared + (int64_t)LF_MOE_ROUTE_ROWS * n * (threadIdx.x / 32),
+          *choice = score + n, *w = choice + n;
     int *taken = (int *)(void *)(w + n), *shut = taken + n;
     if (r >= a->rows)
         return;
@@ -182,8 +185,8 @@ LF_DEV void aux_grad(const struct lf_k_moe_route_bwd *a, int64_t real, const flo
 {
     const int n = (int)a->experts;
     const double rows = (double)real * a->layers;
-    const double f =
-        (double)a->aux * (double)a->rec->inv_batches * (double)a->rec->loss_scale * (double)n / (rows * rows);
+    const double f = (double)a->aux * (double)a->rec->inv_batches * (double)a->rec->loss_scale *
+                     (double)n / (rows * rows);
     float mean = 0.0f, inv = 1.0f;
     EACH_LANE(e, n) ds[e] = (float)(f * (double)a->load[e]);
     if (!a->sigmoid)
@@ -290,13 +293,14 @@ LF_KERNEL(moe_stats_end, struct lf_k_moe_stats, 32)
 
 /* ---- order ---- */
 
-/* One block: every warp counts and places a consecutive part of the pairs; lanes of equal experts take consecutive
- * places. Integers only. */
+/* One block: every warp counts and places a consecutive part of the pairs; lanes of equal experts
+ * take consecutive places. Integers only. */
 LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
 {
     LF_SHARED(int, counts);
     const int n = (int)a->experts, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int64_t m = a->rows * a->k, per = (m + 1023) / 1024 * 32, lo = warp * per, hi = lo + per < m ? lo + per : m;
+    const int64_t m = a->rows * a->k, per = (m + 1023) / 1024 * 32, lo = warp * per,
+                  hi = lo + per < m ? lo + per : m;
     int *mine = counts + warp * n, *first = counts + 32 * n;
     EACH_LANE(e, n) mine[e] = 0;
     __syncwarp();
@@ -350,7 +354,8 @@ LF_KERNEL_PER_SM(moe_sort, struct lf_k_moe_sort, 1024, 1)
 LF_KERNEL(moe_combine, struct lf_k_moe_combine, 256)
 {
     const int t = a->x_type;
-    const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->residual, a->ldres, t) && lf_vec8(a->y, a->ldy, t);
+    const bool vec =
+        lf_vec8(a->x, a->ldx, t) && lf_vec8(a->residual, a->ldres, t) && lf_vec8(a->y, a->ldy, t);
     LF_EACH_EIGHT(r, at, a->rows, a->c)
     {
         const int n = lf_eight(a->c, at);
@@ -374,7 +379,8 @@ LF_KERNEL(moe_combine_bwd, struct lf_k_moe_combine_bwd, 32 * LF_MOE_WARPS)
 {
     const int t = a->x_type, lane = (int)threadIdx.x % 32;
     const int64_t i = warp_row();
-    const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
+    const bool vec =
+        lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
     if (i >= a->rows * a->k)
         return;
     const int64_t place = a->place_of[i], r = i / a->k;

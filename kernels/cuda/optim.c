@@ -29,20 +29,24 @@ int lf_cuda_grad_norm(lf_queue *q, const struct lf_k_grad_norm *a)
     const struct lf_cu_dim block = {.x = LF_OPT_THREADS};
     if (a->work_bytes < LF_OPT_PARTS * sizeof(double))
         return LF_K_EINVAL;
-    int rc = lf_cu_launch(q, LF_CU_FN_grad_norm, (struct lf_cu_dim){.x = LF_OPT_PARTS}, block, SCRATCH, a);
-    return rc ? rc : lf_cu_launch(q, LF_CU_FN_grad_norm_end, (struct lf_cu_dim){.x = 1}, block, SCRATCH, a);
+    int rc = lf_cu_launch(q, LF_CU_FN_grad_norm, (struct lf_cu_dim){.x = LF_OPT_PARTS}, block,
+                          SCRATCH, a);
+    return rc ? rc
+              : lf_cu_launch(q, LF_CU_FN_grad_norm_end, (struct lf_cu_dim){.x = 1}, block, SCRATCH,
+                             a);
 }
 
 int lf_cuda_adamw_check(const struct lf_k_adamw *a)
 {
-    bool ok = a->n_tensors >= 0 && a->beta1 >= 0.0f && a->beta1 < 1.0f && a->beta2 >= 0.0f && a->beta2 < 1.0f &&
-              a->eps >= 0.0f;
+    bool ok = a->n_tensors >= 0 && a->beta1 >= 0.0f && a->beta1 < 1.0f && a->beta2 >= 0.0f &&
+              a->beta2 < 1.0f && a->eps >= 0.0f;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 /* Element-wise, so the grid may follow the device. */
 int lf_cuda_adamw(lf_queue *q, const struct lf_k_adamw *a)
 {
-    return lf_cu_launch(q, LF_CU_FN_adamw, (struct lf_cu_dim){.x = (unsigned)(BLOCKS_PER_SM * q->dev->n_sm)},
+    return lf_cu_launch(q, LF_CU_FN_adamw,
+                        (struct lf_cu_dim){.x = (unsigned)(BLOCKS_PER_SM * q->dev->n_sm)},
                         (struct lf_cu_dim){.x = LF_OPT_THREADS}, 0, a);
 }
 

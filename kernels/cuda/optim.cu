@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer step over all tensors in one launch each: gradient norm (f64 sums of LF_OPT_PARTS fixed shares of the
- * chunks, then a fixed tree), AdamW, the bias rule of balanced experts.
+ * The optimizer step over all tensors in one launch each: gradient norm (f64 sums of LF_OPT_PARTS
+ * fixed shares of the chunks, then a fixed tree), AdamW, the bias rule of balanced experts.
  */
 #include "kernels/cuda/each.h"
 #include "kernels/cuda/optim.h"
 
 /* for every chunk of this block: tensor t, first element at of this thread, n elements */
-#define EACH_CHUNK(tensors, table)                                                                                     \
-    int64_t next = blockIdx.x, first = 0;                                                                              \
-    for (int64_t i = 0; i < (tensors); first += ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK, i++)                 \
-        for (const int64_t end = first + ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK; next < end;                 \
-             next += gridDim.x)
+#define EACH_CHUNK(tensors, table)                                                                 \
+    int64_t next = blockIdx.x, first = 0;                                                          \
+    for (int64_t i = 0; i < (tensors);                                                             \
+         first += ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK, i++)                           \
+        for (const int64_t end = first + ((table)[i].n + LF_OPT_CHUNK - 1) / LF_OPT_CHUNK;         \
+             next < end; next += gridDim.x)
 
 LF_DEV int64_t chunk_at(int64_t chunk)
 {
@@ -40,7 +41,8 @@ LF_KERNEL(grad_norm, struct lf_k_grad_norm, LF_OPT_THREADS)
         const int64_t at = chunk_at(next - first);
         float g[8];
         lf_load_n(g, t->grad, at, LF_F32, lf_eight(t->n, at), lf_vec8(t->grad, 0, LF_F32));
-        LF_UNROLL for (int j = 0; j < 8; j++) s = fma((double)g[j], (double)g[j], s); /* the square is exact */
+        LF_UNROLL for (int j = 0; j < 8; j++) s =
+            fma((double)g[j], (double)g[j], s); /* the square is exact */
     }
     s = block_sum_d(s, scratch);
     if (threadIdx.x == 0)
@@ -64,11 +66,13 @@ LF_KERNEL(grad_norm_end, struct lf_k_grad_norm, LF_OPT_THREADS)
     if (threadIdx.x)
         return;
     struct lf_step_record *rec = a->rec;
-    const double scale = (double)rec->loss_scale, norm = sqrt(s) / scale, clip = (double)rec->clip_norm;
+    const double scale = (double)rec->loss_scale, norm = sqrt(s) / scale,
+                 clip = (double)rec->clip_norm;
     const double factor = clip > 0.0 && clip < norm + 1e-6 ? clip / (norm + 1e-6) : 1.0;
     rec->grad_norm = (float)norm;
     rec->clip_factor = (float)(factor / scale);
-    if (!finite_d((double)rec->grad_norm) || !finite_d(rec->loss_sum) || (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
+    if (!finite_d((double)rec->grad_norm) || !finite_d(rec->loss_sum) ||
+        (rec->loss_limit > 0.0 && rec->loss_sum > rec->loss_limit))
         rec->skip = 1;
 }
 
@@ -79,8 +83,8 @@ LF_DEV float round_random(float x, uint32_t r)
 }
 
 /* Eight elements of state k (kernels.h) before they are stored as `type`. */
-LF_DEV void maybe_random(float x[8], const struct lf_k_adamw *a, const struct lf_opt_tensor *t, int64_t at, int type,
-                         uint64_t k)
+LF_DEV void maybe_random(float x[8], const struct lf_k_adamw *a, const struct lf_opt_tensor *t,
+                         int64_t at, int type, uint64_t k)
 {
     uint32_t w[4];
     if (!a->stochastic || type != LF_BF16)
@@ -89,22 +93,22 @@ LF_DEV void maybe_random(float x[8], const struct lf_k_adamw *a, const struct lf
     LF_UNROLL for (int j = 0; j < 8; j++) x[j] = round_random(x[j], lf_adamw_draw(w, j));
 }
 
-/* Each product that is added to stands in a fused multiply-add, so that compilers have nothing left to fuse and the bits
- * are those of kernels/cpu/optim.c. */
+/* Each product that is added to stands in a fused multiply-add, so that compilers have nothing left
+ * to fuse and the bits are those of kernels/cpu/optim.c. */
 LF_KERNEL(adamw, struct lf_k_adamw, LF_OPT_THREADS)
 {
     const struct lf_step_record *rec = a->rec;
     if (rec->skip)
         return;
-    const float clip = rec->clip_factor, c1 = 1.0f - a->beta1, c2 = 1.0f - a->beta2, ib1 = 1.0f / rec->bias_corr1,
-                ib2 = 1.0f / rec->bias_corr2;
+    const float clip = rec->clip_factor, c1 = 1.0f - a->beta1, c2 = 1.0f - a->beta2,
+                ib1 = 1.0f / rec->bias_corr1, ib2 = 1.0f / rec->bias_corr2;
     EACH_CHUNK(a->n_tensors, a->t)
     {
         const struct lf_opt_tensor *t = &a->t[i];
         const int64_t at = chunk_at(next - first);
         const int n = lf_eight(t->n, at), mt = t->moment_type, pt = t->master_type;
-        const bool vec = lf_vec8(t->grad, 0, LF_F32) && lf_vec8(t->m, 0, mt) && lf_vec8(t->v, 0, mt) &&
-                         lf_vec8(t->master, 0, pt);
+        const bool vec = lf_vec8(t->grad, 0, LF_F32) && lf_vec8(t->m, 0, mt) &&
+                         lf_vec8(t->v, 0, mt) && lf_vec8(t->master, 0, pt);
         const float lr = rec->lr * t->lr_scale, decay = fmaf(-lr, t->weight_decay, 1.0f);
         float p[8], m[8], v[8], g[8];
         lf_load_n(g, t->grad, at, LF_F32, n, vec);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CUDA backend, host side: an opened device, the queue that kernels get, and how a kernel is launched. One
- * device function takes one argument struct by value; it is found by its name in fns.h.
+ * Inside the CUDA backend, host side: an opened device, the queue that kernels get, and how a
+ * kernel is launched. One device function takes one argument struct by value; it is found by its
+ * name in fns.h.
  *
- * A kernel `name` of kernels.h provides lf_cuda_name (run), lf_cuda_name_check, lf_cuda_name_work in a .c file beside
- * its .cu: run chooses grid and block from the shapes alone (never from the number of multiprocessors where that would
- * change a sum), and launches. Nothing here waits for the device.
+ * A kernel `name` of kernels.h provides lf_cuda_name (run), lf_cuda_name_check, lf_cuda_name_work
+ * in a .c file beside its .cu: run chooses grid and block from the shapes alone (never from the
+ * number of multiprocessors where that would change a sum), and launches. Nothing here waits for
+ * the device.
  */
 #ifndef LF_KERNELS_CUDA_QUEUE_H
 #define LF_KERNELS_CUDA_QUEUE_H
@@ -42,8 +44,10 @@ struct lf_cu_device {
     bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu */
 };
 
-/* Opens GPU `ordinal` of the loaded driver, which the device takes over on success. On failure one sentence in why. */
-int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ordinal, char *why, size_t why_bytes);
+/* Opens GPU `ordinal` of the loaded driver, which the device takes over on success. On failure one
+ * sentence in why. */
+int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ordinal, char *why,
+                      size_t why_bytes);
 void lf_cu_device_close(struct lf_cu_device *d);
 
 struct lf_queue {
@@ -60,11 +64,11 @@ void lf_cu_queue_destroy(lf_queue *q);
 struct lf_cu_dim {
     unsigned x, y, z; /* 0 counts as 1 */
 };
-/* Queue one call of a device function: args is its argument struct, smem bytes of dynamic shared memory (more than 48
- * KiB are asked for on the way). An empty grid (x 0) launches nothing. LF_K_EDEVICE: q->status and q->what say what the
- * driver refused. */
-int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf_cu_dim block, size_t smem,
-                 const void *args);
+/* Queue one call of a device function: args is its argument struct, smem bytes of dynamic shared
+ * memory (more than 48 KiB are asked for on the way). An empty grid (x 0) launches nothing.
+ * LF_K_EDEVICE: q->status and q->what say what the driver refused. */
+int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf_cu_dim block,
+                 size_t smem, const void *args);
 /* Note a failed driver call; returns LF_K_EDEVICE, or LF_K_OK for result 0. */
 int lf_cu_result(lf_queue *q, int result, const char *what);
 const char *lf_cu_fn_name(enum lf_cu_fn fn);
@@ -79,9 +83,9 @@ static inline unsigned lf_cu_blocks(int64_t n, int64_t per)
 /* The kernels of this backend; family is filled in by whoever copies it ("cuda-sm_90"). */
 extern const struct lf_kernels lf_cuda_kernels;
 
-#define LF_CUDA_DECLARE(name)                                                                                          \
-    int lf_cuda_##name(lf_queue *q, const struct lf_k_##name *a);                                                      \
-    int lf_cuda_##name##_check(const struct lf_k_##name *a);                                                           \
+#define LF_CUDA_DECLARE(name)                                                                      \
+    int lf_cuda_##name(lf_queue *q, const struct lf_k_##name *a);                                  \
+    int lf_cuda_##name##_check(const struct lf_k_##name *a);                                       \
     size_t lf_cuda_##name##_work(const struct lf_k_##name *a, int threads);
 
 #endif

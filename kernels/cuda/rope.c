@@ -17,9 +17,9 @@ static struct lf_cu_dim grid(int64_t rows)
 
 int lf_cuda_rope_check(const struct lf_k_rope *a)
 {
-    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d && a->rot % 2 == 0 &&
-              a->heads * a->d < 1 << 24 && a->ldx >= a->heads * a->d && a->ldy >= a->heads * a->d && a->max_pos > 0 &&
-              lf_cu_float(a->x_type);
+    bool ok = a->rows >= 0 && a->heads > 0 && a->d > 0 && a->rot >= 0 && a->rot <= a->d &&
+              a->rot % 2 == 0 && a->heads * a->d < 1 << 24 && a->ldx >= a->heads * a->d &&
+              a->ldy >= a->heads * a->d && a->max_pos > 0 && lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 size_t lf_cuda_rope_work(const struct lf_k_rope *a, int threads)
@@ -35,8 +35,9 @@ int lf_cuda_rope(lf_queue *q, const struct lf_k_rope *a)
 
 int lf_cuda_kv_write_check(const struct lf_k_kv_write *a)
 {
-    bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->page_tokens > 0 && a->page_tokens % LF_ATTN_TILE == 0 &&
-              a->max_pages > 0 && a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && lf_cu_float(a->x_type);
+    bool ok = a->rows >= 0 && a->groups > 0 && a->d > 0 && a->page_tokens > 0 &&
+              a->page_tokens % LF_ATTN_TILE == 0 && a->max_pages > 0 &&
+              a->ldk >= a->groups * a->d && a->ldv >= a->groups * a->d && lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 size_t lf_cuda_kv_write_work(const struct lf_k_kv_write *a, int threads)
@@ -47,5 +48,6 @@ size_t lf_cuda_kv_write_work(const struct lf_k_kv_write *a, int threads)
 }
 int lf_cuda_kv_write(lf_queue *q, const struct lf_k_kv_write *a)
 {
-    return lf_cu_launch(q, LF_CU_FN_kv_write, grid(a->rows), (struct lf_cu_dim){.x = THREADS}, 0, a);
+    return lf_cu_launch(q, LF_CU_FN_kv_write, grid(a->rows), (struct lf_cu_dim){.x = THREADS}, 0,
+                        a);
 }

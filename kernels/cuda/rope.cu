@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary embedding and writing rows into the paged cache. A block takes one row: its position is read once, the row's
- * cosines and sines stay in L1 for all of its heads.
+ * Rotary embedding and writing rows into the paged cache. A block takes one row: its position is
+ * read once, the row's cosines and sines stay in L1 for all of its heads.
  */
 #include "kernels/cuda/dev.h"
 
@@ -14,8 +14,8 @@ LF_DEV void rope_turn(float *x, float *y, float co, float si)
 }
 
 /* Eight pairs (i, i + half) ... or, interleaved, four pairs of neighbours. */
-LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs, const float *sn,
-                       float sign)
+LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs,
+                       const float *sn, float sign)
 {
     const int half = (int)a->rot / 2;
     float p[8], r[8];
@@ -37,8 +37,8 @@ LF_DEV void rope_unit8(const struct lf_k_rope *a, int64_t src, int64_t dst, int 
     lf_store8(a->y, dst + i + half, a->x_type, r);
 }
 
-LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs, const float *sn,
-                       float sign)
+LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int i, const float *cs,
+                       const float *sn, float sign)
 {
     const int half = (int)a->rot / 2, first = a->interleaved ? 2 * i : i,
               second = a->interleaved ? first + 1 : i + half;
@@ -48,9 +48,10 @@ LF_DEV void rope_unit1(const struct lf_k_rope *a, int64_t src, int64_t dst, int 
     lf_store(a->y, dst + second, a->x_type, r);
 }
 
-/* Channels that do not turn, or NaN where a position lies outside the tables: a wrong cursor must not pass for a
- * rotation. */
-LF_DEV void rope_rest(const struct lf_k_rope *a, int64_t src, int64_t dst, int c, int n, bool poison)
+/* Channels that do not turn, or NaN where a position lies outside the tables: a wrong cursor must
+ * not pass for a rotation. */
+LF_DEV void rope_rest(const struct lf_k_rope *a, int64_t src, int64_t dst, int c, int n,
+                      bool poison)
 {
     if (n == 8 && !poison) {
         float v[8];
@@ -59,25 +60,27 @@ LF_DEV void rope_rest(const struct lf_k_rope *a, int64_t src, int64_t dst, int c
         return;
     }
     for (int k = c; k < c + n; k++)
-        lf_store(a->y, dst + k, a->x_type, poison ? lf_u32_f(0x7fffffffu) : lf_load(a->x, src + k, a->x_type));
+        lf_store(a->y, dst + k, a->x_type,
+                 poison ? lf_u32_f(0x7fffffffu) : lf_load(a->x, src + k, a->x_type));
 }
 
 LF_KERNEL(rope, struct lf_k_rope, 128)
 {
     const int half = (int)a->rot / 2, d = (int)a->d;
     const float sign = a->inverse ? -1.0f : 1.0f;
-    const bool vec = lf_vec8(a->x, a->ldx, a->x_type) && lf_vec8(a->y, a->ldy, a->x_type) && d % 8 == 0 &&
-                     (a->interleaved ? a->rot : half) % 8 == 0;
+    const bool vec = lf_vec8(a->x, a->ldx, a->x_type) && lf_vec8(a->y, a->ldy, a->x_type) &&
+                     d % 8 == 0 && (a->interleaved ? a->rot : half) % 8 == 0;
     /* units of a head: those that turn, then those that are copied */
     const int span = vec ? 8 : 1, turning = (a->interleaved && vec ? (int)a->rot : half) / span,
               units = turning + (a->x == a->y ? 0 : (d - (int)a->rot) / span);
     for (int64_t t = blockIdx.x; t < a->rows; t += gridDim.x)
         for (int u = (int)threadIdx.x; u < (int)a->heads * units; u += (int)blockDim.x) {
             const int h = u / units, k = u % units;
-            const int64_t pos = a->position2 && h % 2 ? a->position2[t] : a->position[t], src = t * a->ldx + h * d,
-                          dst = t * a->ldy + h * d;
+            const int64_t pos = a->position2 && h % 2 ? a->position2[t] : a->position[t],
+                          src = t * a->ldx + h * d, dst = t * a->ldy + h * d;
             const bool known = pos >= 0 && pos < a->max_pos;
-            const float *cs = a->cos + (known ? pos : 0) * half, *sn = a->sin + (known ? pos : 0) * half;
+            const float *cs = a->cos + (known ? pos : 0) * half,
+                        *sn = a->sin + (known ? pos : 0) * half;
             if (k >= turning)
                 rope_rest(a, src, dst, (int)a->rot + (k - turning) * span, span, false);
             else if (!known)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Launching rows.cu. How many threads share a row depends on its length alone; how many rows a block of the backward
- * adds up, on the number of rows alone.
+ * Launching rows.cu. How many threads share a row depends on its length alone; how many rows a
+ * block of the backward adds up, on the number of rows alone.
  */
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/args.h"
@@ -23,15 +23,17 @@ enum {
     FEWEST_ROWS = 16
 };
 
-/* Threads that share a row of c columns, each with at most `vecs` pieces in its registers; 0: too many columns. Beyond
- * a warp, half of the registers stay free: more threads have more loads under way. */
+/* Threads that share a row of c columns, each with at most `vecs` pieces in its registers; 0: too
+ * many columns. Beyond a warp, half of the registers stay free: more threads have more loads under
+ * way. */
 static int group_of(int64_t c, int vecs, int most)
 {
     const int64_t pieces = (c + 7) / 8;
     for (int g = 8; g <= 32; g *= 2)
         if (pieces <= g * (int64_t)(g < 32 ? 1 : vecs))
             return g;
-    const int64_t each = pieces <= 2 * (int64_t)most && vecs > 2 ? 2 : vecs, t = (pieces + each - 1) / each;
+    const int64_t each = pieces <= 2 * (int64_t)most && vecs > 2 ? 2 : vecs,
+                  t = (pieces + each - 1) / each;
     return t > most ? 0 : (int)((t + 31) / 32 * 32);
 }
 
@@ -45,8 +47,9 @@ static unsigned block_of(int group)
 int lf_cuda_norm_fwd_check(const struct lf_k_norm_fwd *a)
 {
     const int64_t row = a->heads * a->c;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row && lf_cu_float(a->x_type) &&
-              lf_cu_float(a->y_type) && lf_cu_float(a->w_type) && group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS) > 0;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->ldy >= row &&
+              lf_cu_float(a->x_type) && lf_cu_float(a->y_type) && lf_cu_float(a->w_type) &&
+              group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS) > 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -54,9 +57,10 @@ int lf_cuda_norm_fwd(lf_queue *q, const struct lf_k_norm_fwd *a)
 {
     const struct lf_cu_norm_fwd args = {*a, group_of(a->c, LF_NORM_FWD_VECS, LF_NORM_THREADS)};
     const unsigned block = block_of(args.group);
-    return lf_cu_launch(q, LF_CU_FN_norm_fwd,
-                        (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, block / (unsigned)args.group)},
-                        (struct lf_cu_dim){.x = block}, SCRATCH, &args);
+    return lf_cu_launch(
+        q, LF_CU_FN_norm_fwd,
+        (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, block / (unsigned)args.group)},
+        (struct lf_cu_dim){.x = block}, SCRATCH, &args);
 }
 
 /* ---- norm, backward ---- */
@@ -85,8 +89,9 @@ static int64_t bwd_stride(int64_t c)
 int lf_cuda_norm_bwd_check(const struct lf_k_norm_bwd *a)
 {
     const int64_t row = a->heads * a->c;
-    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row && a->lddx >= row &&
-              lf_cu_float(a->x_type) && lf_cu_float(a->dy_type) && lf_cu_float(a->w_type) && bwd_group(a->c) > 0;
+    bool ok = a->rows >= 0 && a->heads > 0 && a->c > 0 && a->ldx >= row && a->lddy >= row &&
+              a->lddx >= row && lf_cu_float(a->x_type) && lf_cu_float(a->dy_type) &&
+              lf_cu_float(a->w_type) && bwd_group(a->c) > 0;
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -104,15 +109,20 @@ int lf_cuda_norm_bwd(lf_queue *q, const struct lf_k_norm_bwd *a)
     const unsigned parts = lf_cu_blocks(rows, args.block), block = block_of(args.group);
     const bool wide = bwd_wide(a->c), sums = a->dw || a->db;
     const size_t smem =
-        SCRATCH + (sums ? (size_t)block * 8 * (wide ? LF_NORM_BWD_WIDE : LF_NORM_BWD_VECS) * sizeof(float) : 0);
+        SCRATCH +
+        (sums ? (size_t)block * 8 * (wide ? LF_NORM_BWD_WIDE : LF_NORM_BWD_VECS) * sizeof(float)
+              : 0);
     if (sums && a->work_bytes < lf_cuda_norm_bwd_work(a, 1))
         return LF_K_EINVAL;
-    int rc = lf_cu_launch(q, wide ? LF_CU_FN_norm_bwd_wide : LF_CU_FN_norm_bwd, (struct lf_cu_dim){.x = parts},
-                          (struct lf_cu_dim){.x = block}, smem, &args);
+    int rc =
+        lf_cu_launch(q, wide ? LF_CU_FN_norm_bwd_wide : LF_CU_FN_norm_bwd,
+                     (struct lf_cu_dim){.x = parts}, (struct lf_cu_dim){.x = block}, smem, &args);
     if (rc || !sums)
         return rc;
-    const struct lf_cu_norm_sum s = {a->work, a->dw, a->db, a->c, parts, args.stride, a->accumulate};
-    return lf_cu_launch(q, LF_CU_FN_norm_bwd_sum, (struct lf_cu_dim){.x = lf_cu_blocks(a->c, LF_NORM_SUM_X), .y = 2},
+    const struct lf_cu_norm_sum s = {a->work, a->dw,       a->db,        a->c,
+                                     parts,   args.stride, a->accumulate};
+    return lf_cu_launch(q, LF_CU_FN_norm_bwd_sum,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(a->c, LF_NORM_SUM_X), .y = 2},
                         (struct lf_cu_dim){.x = LF_NORM_SUM_X, .y = LF_NORM_SUM_Y},
                         LF_NORM_SUM_X * LF_NORM_SUM_Y * sizeof(float), &s);
 }
@@ -121,13 +131,14 @@ int lf_cuda_norm_bwd(lf_queue *q, const struct lf_k_norm_bwd *a)
 
 static int row_launch(lf_queue *q, enum lf_cu_fn fn, int64_t rows, const void *args)
 {
-    return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = (unsigned)rows}, (struct lf_cu_dim){.x = LF_ROW_THREADS},
-                        SCRATCH, args);
+    return lf_cu_launch(q, fn, (struct lf_cu_dim){.x = (unsigned)rows},
+                        (struct lf_cu_dim){.x = LF_ROW_THREADS}, SCRATCH, args);
 }
 
 int lf_cuda_unit_rows_fwd_check(const struct lf_k_unit_rows_fwd *a)
 {
-    return a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && lf_cu_float(a->y_type) ? LF_K_OK : LF_K_EINVAL;
+    return a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && lf_cu_float(a->y_type) ? LF_K_OK
+                                                                                      : LF_K_EINVAL;
 }
 int lf_cuda_unit_rows_fwd(lf_queue *q, const struct lf_k_unit_rows_fwd *a)
 {
@@ -145,20 +156,22 @@ int lf_cuda_unit_rows_bwd(lf_queue *q, const struct lf_k_unit_rows_bwd *a)
 
 int lf_cuda_row_gate_fwd_check(const struct lf_k_row_gate_fwd *a)
 {
-    bool ok = a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_cu_float(a->x_type);
+    bool ok =
+        a->rows >= 0 && a->c > 0 && a->ldx >= a->c && a->ldy >= a->c && lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_row_gate_fwd(lf_queue *q, const struct lf_k_row_gate_fwd *a)
 {
     const int64_t n = a->rows * ((a->c + 7) / 8), most = 65536 * 256;
-    return lf_cu_launch(q, LF_CU_FN_row_gate_fwd, (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
+    return lf_cu_launch(q, LF_CU_FN_row_gate_fwd,
+                        (struct lf_cu_dim){.x = lf_cu_blocks(n < most ? n : most, 256)},
                         (struct lf_cu_dim){.x = 256}, 0, a);
 }
 
 int lf_cuda_row_gate_bwd_check(const struct lf_k_row_gate_bwd *a)
 {
-    bool ok = a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && a->ldx >= a->c && a->lddy >= a->c &&
-              a->lddx >= a->c && lf_cu_float(a->x_type);
+    bool ok = a->rows >= 0 && a->rows <= INT32_MAX && a->c > 0 && a->ldx >= a->c &&
+              a->lddy >= a->c && a->lddx >= a->c && lf_cu_float(a->x_type);
     return ok ? LF_K_OK : LF_K_EINVAL;
 }
 int lf_cuda_row_gate_bwd(lf_queue *q, const struct lf_k_row_gate_bwd *a)

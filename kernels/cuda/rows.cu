@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels that reduce over a row: LayerNorm and RMSNorm with the residual sum, rows of length one, gated rows. A row is
- * read once and stays in registers. Sums run over a thread's columns in ascending order, then over the group's threads
- * by an xor tree, so they depend on the row's length alone.
+ * Kernels that reduce over a row: LayerNorm and RMSNorm with the residual sum, rows of length one,
+ * gated rows. A row is read once and stays in registers. Sums run over a thread's columns in
+ * ascending order, then over the group's threads by an xor tree, so they depend on the row's length
+ * alone.
  */
 #include "kernels/cuda/act.h"
 #include "kernels/cuda/each.h"
@@ -27,24 +28,24 @@ LF_DEV bool heads_vec8(const void *p, int64_t ld, int64_t heads, int64_t c, int 
 }
 
 /* A call of f with the storage type a constant, so that its loads have no branch between them. */
-#define BY_TYPE(type, f, ...)                                                                                          \
-    switch (type) {                                                                                                    \
-    case LF_BF16:                                                                                                      \
-        f(__VA_ARGS__, LF_BF16);                                                                                       \
-        break;                                                                                                         \
-    case LF_F16:                                                                                                       \
-        f(__VA_ARGS__, LF_F16);                                                                                        \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        f(__VA_ARGS__, LF_F32);                                                                                        \
-        break;                                                                                                         \
+#define BY_TYPE(type, f, ...)                                                                      \
+    switch (type) {                                                                                \
+    case LF_BF16:                                                                                  \
+        f(__VA_ARGS__, LF_BF16);                                                                   \
+        break;                                                                                     \
+    case LF_F16:                                                                                   \
+        f(__VA_ARGS__, LF_F16);                                                                    \
+        break;                                                                                     \
+    default:                                                                                       \
+        f(__VA_ARGS__, LF_F32);                                                                    \
+        break;                                                                                     \
     }
 
 /* ---- norm, forward ---- */
 
 /* y of one piece of eight columns. */
-LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int n, const float s[8], float mean,
-                     float rstd, bool vec)
+LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int n, const float s[8],
+                     float mean, float rstd, bool vec)
 {
     float y[8], w[8], b[8];
     if (a->w)
@@ -55,7 +56,8 @@ LF_DEV void norm_put(const struct lf_k_norm_fwd *a, int64_t to, int64_t at, int 
     {
         y[j] = (s[j] - mean) * rstd;
         if (a->w)
-            y[j] = fmaf(y[j], w[j] + a->w_offset, a->b ? b[j] : -0.0f); /* x - 0 is x, with its sign */
+            y[j] =
+                fmaf(y[j], w[j] + a->w_offset, a->b ? b[j] : -0.0f); /* x - 0 is x, with its sign */
         else if (a->b)
             y[j] += b[j];
     }
@@ -66,7 +68,8 @@ LF_DEV void norm_fwd_row(const struct lf_cu_norm_fwd *p, float *scratch, const i
 {
     const struct lf_k_norm_fwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group;
-    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / (unsigned)group) + threadIdx.x / (unsigned)group;
+    const int64_t row =
+        (int64_t)blockIdx.x * (blockDim.x / (unsigned)group) + threadIdx.x / (unsigned)group;
     const bool live = row < a->rows * a->heads; /* the others take part in shuffles only */
     const bool vx = heads_vec8(a->x, a->ldx, a->heads, a->c, t),
                vd = heads_vec8(a->delta, a->lddelta, a->heads, a->c, t),
@@ -131,8 +134,8 @@ struct bwd_state {
 };
 
 /* dx of row `row`; dw and db grow. scratch: 64 floats, written by rows of this parity only. */
-LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, int64_t row, bool live, float *scratch,
-                         const int vecs, const int t)
+LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, int64_t row,
+                         bool live, float *scratch, const int vecs, const int t)
 {
     const struct lf_k_norm_bwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group;
@@ -187,7 +190,8 @@ LF_DEV void norm_bwd_row(const struct lf_cu_norm_bwd *p, struct bwd_state *st, i
 }
 
 /* The block's sums: those of its groups, added in order, into part. */
-LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state *st, float *sums, const int vecs)
+LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state *st, float *sums,
+                          const int vecs)
 {
     const struct lf_k_norm_bwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group, mine = (int)threadIdx.x / group,
@@ -198,8 +202,8 @@ LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state
         __syncthreads();
         LF_UNROLL for (int k = 0; k < vecs; k++)
         {
-            LF_UNROLL for (int j = 0; j < 8; j++) sums[mine * width + 8 * (member + k * group) + j] =
-                w ? st->db[k][j] : st->dw[k][j];
+            LF_UNROLL for (int j = 0; j < 8; j++)
+                sums[mine * width + 8 * (member + k * group) + j] = w ? st->db[k][j] : st->dw[k][j];
         }
         __syncthreads();
         for (int64_t c = threadIdx.x; c < a->c; c += blockDim.x) {
@@ -211,7 +215,8 @@ LF_DEV void norm_bwd_part(const struct lf_cu_norm_bwd *p, const struct bwd_state
     }
 }
 
-LF_DEV void norm_bwd_block(const struct lf_cu_norm_bwd *p, float *shared, const int vecs, const int t)
+LF_DEV void norm_bwd_block(const struct lf_cu_norm_bwd *p, float *shared, const int vecs,
+                           const int t)
 {
     const struct lf_k_norm_bwd *a = &p->k;
     const int group = p->group, member = (int)threadIdx.x % group, groups = (int)blockDim.x / group;
@@ -222,7 +227,8 @@ LF_DEV void norm_bwd_block(const struct lf_cu_norm_bwd *p, float *shared, const 
     {
         const int64_t at = 8 * (int64_t)(member + k * group);
         if (a->w)
-            lf_load_n(st.w[k], a->w, at, a->w_type, lf_eight(a->c, at), lf_vec8(a->w, 0, a->w_type));
+            lf_load_n(st.w[k], a->w, at, a->w_type, lf_eight(a->c, at),
+                      lf_vec8(a->w, 0, a->w_type));
         LF_UNROLL for (int j = 0; j < 8; j++)
         {
             st.w[k][j] = a->w ? st.w[k][j] + a->w_offset : 1.0f;
@@ -271,7 +277,8 @@ LF_KERNEL(norm_bwd_sum, struct lf_cu_norm_sum, LF_NORM_SUM_X *LF_NORM_SUM_Y)
 /* ---- rows of length one ---- */
 
 /* Eight columns of each thread of a block that owns a row of c_len. */
-#define EACH_COLUMN(at, c_len) for (int64_t at = 8 * (int64_t)threadIdx.x; at < (c_len); at += 8 * (int64_t)blockDim.x)
+#define EACH_COLUMN(at, c_len)                                                                     \
+    for (int64_t at = 8 * (int64_t)threadIdx.x; at < (c_len); at += 8 * (int64_t)blockDim.x)
 
 LF_DEV float row_dot(const float *x, const float *y, int64_t c, bool vec, float *scratch)
 {
@@ -306,10 +313,12 @@ LF_KERNEL(unit_rows_bwd, struct lf_k_unit_rows_bwd, LF_ROW_THREADS)
     LF_SHARED(float, scratch);
     const int64_t first = (int64_t)blockIdx.x * a->c;
     const float *x = a->x + first, *dy = a->dy + first;
-    const bool vec = lf_vec8(a->x, a->c, LF_F32) && lf_vec8(a->dy, a->c, LF_F32) && lf_vec8(a->dx, a->c, LF_F32);
-    const float length = sqrtf(row_dot(x, x, a->c, vec, scratch)), dot = row_dot(x, dy, a->c, vec, scratch),
-                inv = 1.0f / fmaxf(length, 1e-12f);
-    /* the part of dy along y changes the length only, which y does not have; a short row keeps it */
+    const bool vec =
+        lf_vec8(a->x, a->c, LF_F32) && lf_vec8(a->dy, a->c, LF_F32) && lf_vec8(a->dx, a->c, LF_F32);
+    const float length = sqrtf(row_dot(x, x, a->c, vec, scratch)),
+                dot = row_dot(x, dy, a->c, vec, scratch), inv = 1.0f / fmaxf(length, 1e-12f);
+    /* the part of dy along y changes the length only, which y does not have; a short row keeps
+     * it */
     const float along = length < 1e-12f ? 0.0f : dot * inv * inv;
     EACH_COLUMN(at, a->c)
     {
@@ -349,7 +358,8 @@ LF_KERNEL_PER_SM(row_gate_bwd, struct lf_k_row_gate_bwd, LF_ROW_THREADS, 4)
     LF_SHARED(float, scratch);
     const int t = a->x_type;
     const int64_t r = blockIdx.x;
-    const bool vec = lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
+    const bool vec =
+        lf_vec8(a->x, a->ldx, t) && lf_vec8(a->dy, a->lddy, t) && lf_vec8(a->dx, a->lddx, t);
     const float s = lf_sigmoid(a->gate[r]);
     float dot = 0.0f;
     EACH_COLUMN(at, a->c)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between rows.c and rows.cu. A group of threads shares a row: 8, 16 or 32 lanes, or a whole block, chosen by the row's
- * length alone; thread i of a group holds the eight columns from 8 (i + k group) in registers, k = 0, 1, ...
+ * Between rows.c and rows.cu. A group of threads shares a row: 8, 16 or 32 lanes, or a whole block,
+ * chosen by the row's length alone; thread i of a group holds the eight columns from 8 (i + k
+ * group) in registers, k = 0, 1, ...
  */
 #ifndef LF_KERNELS_CUDA_ROWS_H
 #define LF_KERNELS_CUDA_ROWS_H

@@ -46,8 +46,10 @@ size_t lf_cuda_sample_work(const struct lf_k_sample *a, int threads)
 
 int lf_cuda_sample_check(const struct lf_k_sample *a)
 {
-    return a->rows >= 0 && a->rows <= ROWS_MOST && a->v > 0 && a->v <= LF_SAMPLE_MOST_TOKENS && a->ldz >= a->v ? LF_K_OK
-                                                                                                            : LF_K_EINVAL;
+    return a->rows >= 0 && a->rows <= ROWS_MOST && a->v > 0 && a->v <= LF_SAMPLE_MOST_TOKENS &&
+                   a->ldz >= a->v
+               ? LF_K_OK
+               : LF_K_EINVAL;
 }
 
 int lf_cuda_sample(lf_queue *q, const struct lf_k_sample *a)
@@ -59,7 +61,8 @@ int lf_cuda_sample(lf_queue *q, const struct lf_k_sample *a)
         SCRATCH = 512
     };
     struct lf_cu_sample c;
-    if (lf_cuda_sample_check(a) || (a->rows > 0 && (!a->work || a->work_bytes < lf_cuda_sample_work(a, 1))))
+    if (lf_cuda_sample_check(a) ||
+        (a->rows > 0 && (!a->work || a->work_bytes < lf_cuda_sample_work(a, 1))))
         return LF_K_EINVAL;
     unsigned char *work = a->work;
     if (a->rows > 0)
@@ -68,9 +71,11 @@ int lf_cuda_sample(lf_queue *q, const struct lf_k_sample *a)
     const struct lf_cu_dim chunks = {.x = a->rows ? (unsigned)c.chunks : 0, .y = (unsigned)a->rows};
     int rc = lf_cu_launch(q, LF_CU_FN_sample_max, chunks, block, CHUNK_BYTES + SCRATCH, &c);
     if (!rc)
-        rc = lf_cu_launch(q, LF_CU_FN_sample_bins, chunks, block, CHUNK_BYTES + BIN_BYTES + SCRATCH, &c);
+        rc = lf_cu_launch(q, LF_CU_FN_sample_bins, chunks, block, CHUNK_BYTES + BIN_BYTES + SCRATCH,
+                          &c);
     if (!rc)
-        rc = lf_cu_launch(q, LF_CU_FN_sample_cut, rows, block, LF_CU_SAMPLE_BINS * sizeof(int32_t) + SCRATCH, &c);
+        rc = lf_cu_launch(q, LF_CU_FN_sample_cut, rows, block,
+                          LF_CU_SAMPLE_BINS * sizeof(int32_t) + SCRATCH, &c);
     if (!rc)
         rc = lf_cu_launch(q, LF_CU_FN_sample_gather, chunks, block, CHUNK_BYTES + SCRATCH, &c);
     if (!rc)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drawing tokens: sample.h tells the launches, kernels/sampling.h the arithmetic. Sums are of integers and orders are
- * total (descending logit, then ascending id), so no result depends on which block or thread came first.
+ * Drawing tokens: sample.h tells the launches, kernels/sampling.h the arithmetic. Sums are of
+ * integers and orders are total (descending logit, then ascending id), so no result depends on
+ * which block or thread came first.
  */
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/sample.h"
 #include "kernels/sampling.h"
 
-#define LF_INF ((double)INFINITY) /* in f64, where a float beside a double would be promoted silently */
+#define LF_INF                                                                                     \
+    ((double)INFINITY) /* in f64, where a float beside a double would be promoted silently */
 
 /* Scratch of a block, in front of what else it keeps in shared memory; 512 bytes. */
 struct scratch {
@@ -29,7 +31,8 @@ LF_DEV bool finite_one(double x)
     return fabs(x) < LF_INF;
 }
 
-/* v [LF_CU_SAMPLE_CHUNK]: the chunk's logits with what the row's list makes of them; -inf beyond the end. */
+/* v [LF_CU_SAMPLE_CHUNK]: the chunk's logits with what the row's list makes of them; -inf beyond
+ * the end. */
 LF_DEV void load_chunk(const struct lf_cu_sample *a, double *v, int64_t r, int chunk)
 {
     const struct lf_sample_row *q = a->k.row + r;
@@ -46,7 +49,8 @@ LF_DEV void load_chunk(const struct lf_cu_sample *a, double *v, int64_t r, int c
         const struct lf_sample_token e = a->k.list[q->list_at + i];
         const int at = e.id - first;
         if (at >= 0 && at < LF_CU_SAMPLE_CHUNK)
-            v[at] = lf_sample_adjusted(v[at], e.bias, e.count, q->repetition, q->presence, q->frequency);
+            v[at] = lf_sample_adjusted(v[at], e.bias, e.count, q->repetition, q->presence,
+                                       q->frequency);
     }
     __syncthreads();
 }
@@ -144,7 +148,8 @@ LF_KERNEL(sample_max, struct lf_cu_sample, LF_CU_SAMPLE_THREADS)
 }
 
 /* A block's bins, added to the row's. */
-LF_DEV void give_bins(const struct lf_cu_sample *a, int64_t r, const uint64_t *mass, const int32_t *count)
+LF_DEV void give_bins(const struct lf_cu_sample *a, int64_t r, const uint64_t *mass,
+                      const int32_t *count)
 {
     for (int b = (int)threadIdx.x; b < LF_CU_SAMPLE_BINS; b += LF_CU_SAMPLE_THREADS)
         if (count[b]) {
@@ -213,13 +218,16 @@ LF_KERNEL_PER_SM(sample_cut, struct lf_cu_sample, LF_CU_SAMPLE_THREADS, 2)
     const bool by_mass = q->top_k == 0 && q->top_p < 1.0 && total > 0;
     const uint64_t enough = by_mass ? lf_sample_share(q->top_p, total) : 0, k = (uint64_t)q->top_k;
     if (t == 0) /* min-p; the mass of top-k is wanted whole where top-p is a share of it */
-        s->likely = q->min_x > LF_SAMPLE_FAR && (q->top_k == 0 || q->top_p >= 1.0) ? bin_of(q->min_x) : LF_CU_SAMPLE_BINS - 1;
+        s->likely = q->min_x > LF_SAMPLE_FAR && (q->top_k == 0 || q->top_p >= 1.0)
+                        ? bin_of(q->min_x)
+                        : LF_CU_SAMPLE_BINS - 1;
     if (t == 0)
         s->found = LF_CU_SAMPLE_BINS - 1;
     __syncthreads();
     for (int i = 0; i < OWN; i++) {
         const uint64_t n = (uint64_t)a->bin_count[at + i], m = a->bin_mass[at + i];
-        if ((k > 0 && count < k && k <= count + n) || (by_mass && run < enough && enough <= run + m))
+        if ((k > 0 && count < k && k <= count + n) ||
+            (by_mass && run < enough && enough <= run + m))
             s->found = OWN * t + i; /* one thread at most */
         count += n;
         run += m;
@@ -261,10 +269,14 @@ LF_KERNEL(sample_gather, struct lf_cu_sample, LF_CU_SAMPLE_THREADS)
 /* ---- picking ---- */
 
 /* Columns of a chunk and gathered tokens of a thread. */
-enum { SHARE = LF_CU_SAMPLE_CHUNK / LF_CU_SAMPLE_THREADS, EACH = LF_SAMPLE_SORTED / LF_CU_SAMPLE_THREADS };
+enum {
+    SHARE = LF_CU_SAMPLE_CHUNK / LF_CU_SAMPLE_THREADS,
+    EACH = LF_SAMPLE_SORTED / LF_CU_SAMPLE_THREADS
+};
 
 /* Without a cut: the chunk, then the token at which the running mass passes u of the whole. */
-LF_DEV int pick_plain(const struct lf_cu_sample *a, int64_t r, double max, double u, double *v, struct scratch *s)
+LF_DEV int pick_plain(const struct lf_cu_sample *a, int64_t r, double max, double u, double *v,
+                      struct scratch *s)
 {
     const int t = (int)threadIdx.x;
     const double shift = lf_sample_shift(a->k.v), scale = a->k.row[r].scale;
@@ -331,7 +343,8 @@ LF_DEV int block_count(int n, struct scratch *s)
 }
 
 /* v, in draw order, becomes the mass up to each of n tokens. */
-LF_DEV void running_mass(double *v, int n, double max, double scale, double shift, struct scratch *s)
+LF_DEV void running_mass(double *v, int n, double max, double scale, double shift,
+                         struct scratch *s)
 {
     const int from = EACH * (int)threadIdx.x;
     uint64_t own = 0, total, run, w[EACH];
@@ -367,7 +380,8 @@ LF_DEV int below(const double *run, int n, uint64_t m, struct scratch *s)
 }
 
 /* With a cut: what was gathered, in draw order; how many of them each cut leaves. */
-LF_DEV int pick_sorted(const struct lf_cu_sample *a, int64_t r, double max, double u, double *v, struct scratch *s)
+LF_DEV int pick_sorted(const struct lf_cu_sample *a, int64_t r, double max, double u, double *v,
+                       struct scratch *s)
 {
     const struct lf_sample_row *q = a->k.row + r;
     const struct lf_cu_sample_cut *c = a->cut + r;
@@ -402,7 +416,8 @@ LF_DEV int pick_sorted(const struct lf_cu_sample *a, int64_t r, double max, doub
 }
 
 /* The list of a row tells of its new token. */
-LF_DEV void note(const struct lf_cu_sample *a, const struct lf_sample_row *q, int token, struct scratch *s)
+LF_DEV void note(const struct lf_cu_sample *a, const struct lf_sample_row *q, int token,
+                 struct scratch *s)
 {
     struct lf_sample_token *list = a->k.list + q->list_at;
     if (threadIdx.x == 0)
@@ -430,7 +445,8 @@ LF_KERNEL(sample_pick, struct lf_cu_sample, LF_CU_SAMPLE_THREADS)
     int token = LF_SAMPLE_NONE;
     if (q->on) {
         int arg;
-        const double max = row_best(a, r, &arg, s), u = lf_philox_f64(q->seed, LF_SITE_SAMPLE, q->index);
+        const double max = row_best(a, r, &arg, s),
+                     u = lf_philox_f64(q->seed, LF_SITE_SAMPLE, q->index);
         if (max == -LF_INF)
             token = LF_SAMPLE_EMPTY;
         else if (q->scale == 0.0)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between sample.c and sample.cu. A row is cut into chunks of columns, a block each; integer sums make the way it is cut
- * invisible. Five launches:
+ * Between sample.c and sample.cu. A row is cut into chunks of columns, a block each; integer sums
+ * make the way it is cut invisible. Five launches:
  *
  *     sample_max     per chunk: largest logit and its lowest id
- *     sample_bins    per chunk: mass; of rows with a cut, count and mass by bins of x = (l - max) / temperature
- *     sample_cut     per row with a cut: the last bin that can hold something kept, and how many tokens are up to it
+ *     sample_bins    per chunk: mass; of rows with a cut, count and mass by bins of x = (l - max) /
+ *                    temperature
+ *     sample_cut     per row with a cut: the last bin that can hold something kept, and how many
+ *                    tokens are up to it
  *     sample_gather  per chunk of such a row: those tokens, in any order
  *     sample_pick    per row: the token; of rows with a cut by sorting what was gathered
  */
@@ -16,9 +18,10 @@
 
 enum {
     LF_CU_SAMPLE_THREADS = 512,
-    LF_CU_SAMPLE_CHUNK = 4096,                                          /* columns */
-    LF_CU_SAMPLE_CHUNKS = LF_SAMPLE_MOST_TOKENS / LF_CU_SAMPLE_CHUNK, /* of a row, at most: one for each thread */
-    LF_CU_SAMPLE_BINS = 2048                                            /* equal ones over x = 0 ... LF_SAMPLE_FAR */
+    LF_CU_SAMPLE_CHUNK = 4096, /* columns */
+    LF_CU_SAMPLE_CHUNKS =
+        LF_SAMPLE_MOST_TOKENS / LF_CU_SAMPLE_CHUNK, /* of a row, at most: one for each thread */
+    LF_CU_SAMPLE_BINS = 2048                        /* equal ones over x = 0 ... LF_SAMPLE_FAR */
 };
 
 struct lf_cu_sample_part {

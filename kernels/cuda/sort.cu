@@ -19,7 +19,8 @@ LF_DEV int sort_bin(const struct lf_cu_sort *a, int item)
 /* The part of the tile that is this warp's. */
 LF_DEV void warp_part(const struct lf_cu_sort *a, int64_t *lo, int64_t *hi)
 {
-    *lo = (int64_t)blockIdx.x * LF_SORT_TILE + (int)threadIdx.x / 32 * (LF_SORT_TILE / LF_SORT_WARPS);
+    *lo =
+        (int64_t)blockIdx.x * LF_SORT_TILE + (int)threadIdx.x / 32 * (LF_SORT_TILE / LF_SORT_WARPS);
     *hi = *lo + LF_SORT_TILE / LF_SORT_WARPS;
     *hi = *hi < a->n ? *hi : a->n;
 }
@@ -71,7 +72,8 @@ LF_DEV int warp_scan(int v)
 /* A warp for each bin: count becomes what the tiles before hold, first[bin] the bin's total. */
 LF_KERNEL(sort_tiles, struct lf_cu_sort, LF_SORT_THREADS)
 {
-    const int bin = (int)(blockIdx.x * LF_SORT_WARPS + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
+    const int bin = (int)(blockIdx.x * LF_SORT_WARPS + threadIdx.x / 32),
+              lane = (int)threadIdx.x % 32;
     if (bin >= a->bins)
         return;
     int *count = a->count + (int64_t)bin * a->tiles, before = 0;
@@ -120,7 +122,8 @@ LF_KERNEL(sort_place, struct lf_cu_sort, LF_SORT_THREADS)
     __syncthreads();
     warp_part(a, &lo, &hi);
     for (int64_t i = lo; i < hi; i += 32) {
-        const int item = i + lane < hi ? sort_item(a, i + lane) : -1, bin = item >= 0 ? sort_bin(a, item) : -1;
+        const int item = i + lane < hi ? sort_item(a, i + lane) : -1,
+                  bin = item >= 0 ? sort_bin(a, item) : -1;
         const unsigned same = lf_match_any(bin), below = same & ((1u << lane) - 1u);
         const int at = bin >= 0 ? mine[bin] + lf_popc(below) : 0;
         __syncwarp();

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stable sorting by counting, of items whose keys are integers: one pass of at most 1024 bins. Integer arithmetic only,
- * so the order is a function of the keys. A block counts and places a tile of items; within a tile warps own
- * consecutive parts, within a warp lanes with equal keys take consecutive places.
+ * Stable sorting by counting, of items whose keys are integers: one pass of at most 1024 bins.
+ * Integer arithmetic only, so the order is a function of the keys. A block counts and places a tile
+ * of items; within a tile warps own consecutive parts, within a warp lanes with equal keys take
+ * consecutive places.
  */
 #ifndef LF_KERNELS_CUDA_SORT_H
 #define LF_KERNELS_CUDA_SORT_H
 
 #include "kernels/kernels.h"
 
-enum { LF_SORT_BINS = 1024, LF_SORT_TILE = 2048, LF_SORT_THREADS = 256, LF_SORT_WARPS = LF_SORT_THREADS / 32 };
+enum {
+    LF_SORT_BINS = 1024,
+    LF_SORT_TILE = 2048,
+    LF_SORT_THREADS = 256,
+    LF_SORT_WARPS = LF_SORT_THREADS / 32
+};
 
-/* Key of item i: key[i] + offset where that lies in [0, limit), else limit; the pass sorts by (key >> shift) & 1023. */
+/* Key of item i: key[i] + offset where that lies in [0, limit), else limit; the pass sorts by (key
+ * >> shift) & 1023. */
 struct lf_cu_sort {
     int64_t n;
     const int32_t *key, *order; /* order: the items as they stand; NULL: 0, 1, ... */
@@ -30,7 +37,8 @@ static inline int64_t lf_cu_n_tiles(int64_t n)
 
 #ifndef __CUDACC__
 struct lf_queue;
-/* Queues one pass; n, key, order, out, place, row, count, first, limit, offset, shift, bins, per_row are given. */
+/* Queues one pass; n, key, order, out, place, row, count, first, limit, offset, shift, bins,
+ * per_row are given. */
 int lf_cu_sort(struct lf_queue *q, const struct lf_cu_sort *s);
 #endif
 

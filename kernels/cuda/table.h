@@ -1,87 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels that the CUDA backend implements, X(name), a section per group; a kernel without a line here is refused
- * by name when a plan is bound.
+ * The kernels that the CUDA backend implements, X(name), a section per group; a kernel without a
+ * line here is refused by name when a plan is bound.
  */
 #ifndef LF_KERNELS_CUDA_TABLE_H
 #define LF_KERNELS_CUDA_TABLE_H
 
-#define LF_CUDA_LIST_ELEMENTWISE(X)                                                                                    \
-    X(fill)                                                                                                            \
-    X(axpby)                                                                                                           \
-    X(act_fwd)                                                                                                         \
-    X(act_bwd)                                                                                                         \
-    X(glu_fwd)                                                                                                         \
-    X(glu_bwd)                                                                                                         \
-    X(gather_rows)                                                                                                     \
+#define LF_CUDA_LIST_ELEMENTWISE(X)                                                                \
+    X(fill)                                                                                        \
+    X(axpby)                                                                                       \
+    X(act_fwd)                                                                                     \
+    X(act_bwd)                                                                                     \
+    X(glu_fwd)                                                                                     \
+    X(glu_bwd)                                                                                     \
+    X(gather_rows)                                                                                 \
     X(dropout)
 
-#define LF_CUDA_LIST_ROWS(X)                                                                                           \
-    X(norm_fwd)                                                                                                        \
-    X(norm_bwd)                                                                                                        \
-    X(unit_rows_fwd)                                                                                                   \
-    X(unit_rows_bwd)                                                                                                   \
-    X(row_gate_fwd)                                                                                                    \
+#define LF_CUDA_LIST_ROWS(X)                                                                       \
+    X(norm_fwd)                                                                                    \
+    X(norm_bwd)                                                                                    \
+    X(unit_rows_fwd)                                                                               \
+    X(unit_rows_bwd)                                                                               \
+    X(row_gate_fwd)                                                                                \
     X(row_gate_bwd)
 
-#define LF_CUDA_LIST_EMBED(X)                                                                                          \
-    X(embed_fwd)                                                                                                       \
+#define LF_CUDA_LIST_EMBED(X)                                                                      \
+    X(embed_fwd)                                                                                   \
     X(embed_bwd)
 
-#define LF_CUDA_LIST_OPTIM(X)                                                                                          \
-    X(grad_norm)                                                                                                       \
-    X(adamw)                                                                                                           \
+#define LF_CUDA_LIST_OPTIM(X)                                                                      \
+    X(grad_norm)                                                                                   \
+    X(adamw)                                                                                       \
     X(moe_balance)
 
-#define LF_CUDA_LIST_MOE(X)                                                                                            \
-    X(moe_route)                                                                                                       \
-    X(moe_route_bwd)                                                                                                   \
-    X(moe_stats)                                                                                                       \
-    X(moe_sort)                                                                                                        \
-    X(moe_combine)                                                                                                     \
+#define LF_CUDA_LIST_MOE(X)                                                                        \
+    X(moe_route)                                                                                   \
+    X(moe_route_bwd)                                                                               \
+    X(moe_stats)                                                                                   \
+    X(moe_sort)                                                                                    \
+    X(moe_combine)                                                                                 \
     X(moe_combine_bwd)
 
-#define LF_CUDA_LIST_GEMM(X)                                                                                           \
-    X(gemm)                                                                                                            \
-    X(colsum)                                                                                                          \
+#define LF_CUDA_LIST_GEMM(X)                                                                       \
+    X(gemm)                                                                                        \
+    X(colsum)                                                                                      \
     X(grouped_gemm)
 
-#define LF_CUDA_LIST_XENT(X)                                                                                           \
-    X(linear_xent)                                                                                                     \
+#define LF_CUDA_LIST_XENT(X)                                                                       \
+    X(linear_xent)                                                                                 \
     X(logit_stats)
 
-#define LF_CUDA_LIST_ATTN(X)                                                                                           \
-    X(attn_fwd)                                                                                                        \
+#define LF_CUDA_LIST_ATTN(X)                                                                       \
+    X(attn_fwd)                                                                                    \
     X(attn_bwd)
 
-#define LF_CUDA_LIST_CACHE(X)                                                                                          \
-    X(rope)                                                                                                            \
-    X(kv_write)                                                                                                        \
+#define LF_CUDA_LIST_CACHE(X)                                                                      \
+    X(rope)                                                                                        \
+    X(kv_write)                                                                                    \
     X(attn_paged)
 
-#define LF_CUDA_LIST_DORA(X)                                                                                           \
-    X(dora_norm)                                                                                                       \
-    X(dora_fwd)                                                                                                        \
+#define LF_CUDA_LIST_DORA(X)                                                                       \
+    X(dora_norm)                                                                                   \
+    X(dora_fwd)                                                                                    \
     X(dora_bwd)
 
-#define LF_CUDA_LIST_FP8(X)                                                                                            \
-    X(quantise)                                                                                                        \
+#define LF_CUDA_LIST_FP8(X)                                                                        \
+    X(quantise)                                                                                    \
     X(gemm_fp8)
 
 #define LF_CUDA_LIST_SAMPLE(X) X(sample)
 
-#define LF_CUDA_LIST(X)                                                                                                \
-    LF_CUDA_LIST_ELEMENTWISE(X)                                                                                        \
-    LF_CUDA_LIST_ROWS(X)                                                                                               \
-    LF_CUDA_LIST_EMBED(X)                                                                                              \
-    LF_CUDA_LIST_OPTIM(X)                                                                                              \
-    LF_CUDA_LIST_MOE(X)                                                                                                \
-    LF_CUDA_LIST_GEMM(X)                                                                                               \
-    LF_CUDA_LIST_XENT(X)                                                                                               \
-    LF_CUDA_LIST_ATTN(X)                                                                                               \
-    LF_CUDA_LIST_CACHE(X)                                                                                              \
-    LF_CUDA_LIST_DORA(X)                                                                                               \
-    LF_CUDA_LIST_FP8(X)                                                                                                \
+#define LF_CUDA_LIST(X)                                                                            \
+    LF_CUDA_LIST_ELEMENTWISE(X)                                                                    \
+    LF_CUDA_LIST_ROWS(X)                                                                           \
+    LF_CUDA_LIST_EMBED(X)                                                                          \
+    LF_CUDA_LIST_OPTIM(X)                                                                          \
+    LF_CUDA_LIST_MOE(X)                                                                            \
+    LF_CUDA_LIST_GEMM(X)                                                                           \
+    LF_CUDA_LIST_XENT(X)                                                                           \
+    LF_CUDA_LIST_ATTN(X)                                                                           \
+    LF_CUDA_LIST_CACHE(X)                                                                          \
+    LF_CUDA_LIST_DORA(X)                                                                           \
+    LF_CUDA_LIST_FP8(X)                                                                            \
     LF_CUDA_LIST_SAMPLE(X)
 
 #endif

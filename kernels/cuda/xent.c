@@ -12,7 +12,13 @@ LF_CUDA_DECLARE(colsum)
 LF_CUDA_DECLARE(linear_xent)
 LF_CUDA_DECLARE(logit_stats)
 
-enum { LOGITS_MIB = 1024, ROWS_LEAST = 128, ROWS_MOST = 4096, ALIGN = 256, SCRATCH = 16 * LF_XENT_THREADS / 32 };
+enum {
+    LOGITS_MIB = 1024,
+    ROWS_LEAST = 128,
+    ROWS_MOST = 4096,
+    ALIGN = 256,
+    SCRATCH = 16 * LF_XENT_THREADS / 32
+};
 
 struct layout {
     int64_t rows, ld; /* of a chunk; ld in f32 elements */
@@ -29,7 +35,8 @@ static const void *at(const void *p, int64_t i, uint8_t type)
     return p ? (const char *)p + i * (int64_t)lf_dtype_size((enum lf_dtype)type) : NULL;
 }
 
-static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, float *z, int64_t ld)
+static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows,
+                                    float *z, int64_t ld)
 {
     return (struct lf_k_gemm){.m = rows,
                               .n = a->v,
@@ -48,24 +55,27 @@ static struct lf_k_gemm logits_gemm(const struct lf_k_linear_xent *a, int64_t r0
                               .mode = a->mode};
 }
 
-static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+static struct lf_k_gemm dx_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows,
+                                const void *dz, int64_t ld)
 {
     char *dx = a->dx;
-    return (struct lf_k_gemm){.m = rows,
-                              .n = a->k,
-                              .k = a->v,
-                              .a = dz,
-                              .b = a->w,
-                              .c = dx ? dx + r0 * a->lddx * (int64_t)lf_dtype_size((enum lf_dtype)a->x_type) : NULL,
-                              .lda = ld,
-                              .ldb = a->ldw,
-                              .ldc = a->lddx,
-                              .ab_type = a->x_type,
-                              .c_type = a->x_type,
-                              .mode = a->mode};
+    return (struct lf_k_gemm){
+        .m = rows,
+        .n = a->k,
+        .k = a->v,
+        .a = dz,
+        .b = a->w,
+        .c = dx ? dx + r0 * a->lddx * (int64_t)lf_dtype_size((enum lf_dtype)a->x_type) : NULL,
+        .lda = ld,
+        .ldb = a->ldw,
+        .ldc = a->lddx,
+        .ab_type = a->x_type,
+        .c_type = a->x_type,
+        .mode = a->mode};
 }
 
-static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz, int64_t ld)
+static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows,
+                                const void *dz, int64_t ld)
 {
     return (struct lf_k_gemm){.m = a->v,
                               .n = a->k,
@@ -83,8 +93,8 @@ static struct lf_k_gemm dw_gemm(const struct lf_k_linear_xent *a, int64_t r0, in
                               .mode = a->mode};
 }
 
-static struct lf_k_colsum db_colsum(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows, const void *dz,
-                                    int64_t ld)
+static struct lf_k_colsum db_colsum(const struct lf_k_linear_xent *a, int64_t r0, int64_t rows,
+                                    const void *dz, int64_t ld)
 {
     return (struct lf_k_colsum){.rows = rows,
                                 .n = a->v,
@@ -110,8 +120,8 @@ static size_t most(size_t a, size_t b)
 static size_t product_work(const struct lf_k_linear_xent *a, int64_t rows, int64_t ldz)
 {
     const int64_t ld = dz_ld(a, ldz);
-    const struct lf_k_gemm z = logits_gemm(a, 0, rows, NULL, ldz), dx = dx_gemm(a, 0, rows, NULL, ld),
-                           dw = dw_gemm(a, 0, rows, NULL, ld);
+    const struct lf_k_gemm z = logits_gemm(a, 0, rows, NULL, ldz),
+                           dx = dx_gemm(a, 0, rows, NULL, ld), dw = dw_gemm(a, 0, rows, NULL, ld);
     const struct lf_k_colsum db = db_colsum(a, 0, rows, NULL, ld);
     return most(most(lf_cuda_gemm_work(&z, 1), lf_cuda_gemm_work(&dx, 1)),
                 most(lf_cuda_gemm_work(&dw, 1), lf_cuda_colsum_work(&db, 1)));
@@ -127,7 +137,8 @@ static struct layout layout_of(const struct lf_k_linear_xent *a)
         return l;
     l.logits = aligned((size_t)(l.rows * l.ld) * sizeof(float));
     l.outs = aligned((size_t)l.rows * sizeof(struct lf_cu_xent_row));
-    l.product = most(product_work(a, l.rows, l.ld), a->rows % l.rows ? product_work(a, a->rows % l.rows, l.ld) : 0);
+    l.product = most(product_work(a, l.rows, l.ld),
+                     a->rows % l.rows ? product_work(a, a->rows % l.rows, l.ld) : 0);
     return l;
 }
 
@@ -141,8 +152,9 @@ size_t lf_cuda_linear_xent_work(const struct lf_k_linear_xent *a, int threads)
 int lf_cuda_linear_xent_check(const struct lf_k_linear_xent *a)
 {
     const bool ok = a->rows >= 0 && a->k > 0 && a->v > 0 && a->v_real > 0 && a->v_real <= a->v &&
-                    a->v <= INT32_MAX - LF_XENT_STEP && a->k <= INT32_MAX && lf_cu_float(a->x_type) && a->ldx >= a->k &&
-                    a->ldw >= a->k && a->softcap >= 0 && a->inv_temperature >= 0 && !a->w_packed;
+                    a->v <= INT32_MAX - LF_XENT_STEP && a->k <= INT32_MAX &&
+                    lf_cu_float(a->x_type) && a->ldx >= a->k && a->ldw >= a->k && a->softcap >= 0 &&
+                    a->inv_temperature >= 0 && !a->w_packed;
     return ok && (!a->dx || a->lddx >= a->k) ? LF_K_OK : LF_K_EINVAL;
 }
 
@@ -183,20 +195,23 @@ static int chunk(lf_queue *q, struct lf_cu_xent *c, void *work, size_t bytes)
         rc = lf_cu_launch(q, LF_CU_FN_xent_rows, (struct lf_cu_dim){.x = (unsigned)c->rows},
                           (struct lf_cu_dim){.x = LF_XENT_THREADS}, SCRATCH, c);
     if (!rc && sums)
-        rc = lf_cu_launch(q, LF_CU_FN_xent_sums, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = LF_XENT_THREADS},
+        rc = lf_cu_launch(q, LF_CU_FN_xent_sums, (struct lf_cu_dim){.x = 1},
+                          (struct lf_cu_dim){.x = LF_XENT_THREADS},
                           3 * LF_XENT_THREADS * sizeof(double), c);
     return rc ? rc : backward(q, c, work, bytes);
 }
 
 static int zero(lf_queue *q, void *p, size_t bytes)
 {
-    return lf_cu_result(q, q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)p, 0, bytes, q->stream), "memset");
+    return lf_cu_result(q, q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)p, 0, bytes, q->stream),
+                        "memset");
 }
 
 /* No rows: gradients that are overwritten become 0. */
 static int clear(lf_queue *q, const struct lf_k_linear_xent *a)
 {
-    int rc = a->dw && !a->accumulate ? zero(q, a->dw, (size_t)(a->v * a->k) * sizeof(float)) : LF_K_OK;
+    int rc =
+        a->dw && !a->accumulate ? zero(q, a->dw, (size_t)(a->v * a->k) * sizeof(float)) : LF_K_OK;
     return !rc && a->db && !a->accumulate ? zero(q, a->db, (size_t)a->v * sizeof(float)) : rc;
 }
 
@@ -232,8 +247,9 @@ size_t lf_cuda_logit_stats_work(const struct lf_k_logit_stats *a, int threads)
 
 int lf_cuda_logit_stats_check(const struct lf_k_logit_stats *a)
 {
-    return a->rows >= 0 && a->rows <= INT32_MAX && a->v_real > 0 && a->v_real <= INT32_MAX - LF_XENT_STEP &&
-                   a->ldz >= a->v_real && a->softcap >= 0 && a->inv_temperature >= 0
+    return a->rows >= 0 && a->rows <= INT32_MAX && a->v_real > 0 &&
+                   a->v_real <= INT32_MAX - LF_XENT_STEP && a->ldz >= a->v_real &&
+                   a->softcap >= 0 && a->inv_temperature >= 0
                ? LF_K_OK
                : LF_K_EINVAL;
 }

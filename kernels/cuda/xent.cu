@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of logits: log-sum-exp, argmax, loss, entropy, and the gradient in place (xent_args.h states the order of sums).
+ * Rows of logits: log-sum-exp, argmax, loss, entropy, and the gradient in place (xent_args.h states
+ * the order of sums).
  */
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/xent_args.h"
 
-/* A part of a row: its maximum, that element's lowest index, and over its elements z the sums of e^(z - max) and of
- * e^(z - max) (z - max). */
+/* A part of a row: its maximum, that element's lowest index, and over its elements z the sums of
+ * e^(z - max) and of e^(z - max) (z - max). */
 struct part {
     float max, sum, bent;
     int arg;
@@ -41,9 +42,11 @@ LF_DEV float capped(float z, float softcap, float t)
     return t != 1.0f ? t * z : z;
 }
 
-/* Reduces the n logits of a row; with `keep` they are stored as capped and scaled. scratch: LF_XENT_THREADS / 32 parts.
+/* Reduces the n logits of a row; with `keep` they are stored as capped and scaled. scratch:
+ * LF_XENT_THREADS / 32 parts.
  */
-LF_DEV struct part row_part(float *z, int64_t n, float softcap, float t, bool keep, struct part *scratch)
+LF_DEV struct part row_part(float *z, int64_t n, float softcap, float t, bool keep,
+                            struct part *scratch)
 {
     const int lane = (int)threadIdx.x % 32, warps = (int)blockDim.x / 32;
     const bool vec = (uintptr_t)z % 16 == 0;
@@ -98,34 +101,39 @@ LF_DEV float temperature(float inv)
     return inv > 0.0f ? inv : 1.0f;
 }
 
-/* What every element of a row's gradient is made of: dz_j = (a + b (z_j - max)) e^(z_j - max) - g [j == target]. */
+/* What every element of a row's gradient is made of: dz_j = (a + b (z_j - max)) e^(z_j - max) - g
+ * [j == target]. */
 struct row_dz {
     float a, b, g;
 };
 
-LF_DEV struct row_dz row_factors(const struct lf_k_linear_xent *x, int64_t r, int target, float sum, float lse,
-                                 float entropy)
+LF_DEV struct row_dz row_factors(const struct lf_k_linear_xent *x, int64_t r, int target, float sum,
+                                 float lse, float entropy)
 {
     struct row_dz k = {0.0f, 0.0f, 0.0f};
     if (target >= x->v_real) {
         k.a = NAN;
-    } else if (x->dlogp || x->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
+    } else if (x->dlogp ||
+               x->dentropy) { /* p_j = e^(z_j - max) / sum, log p_j = z_j - max - log sum */
         const float dl = x->dlogp ? x->dlogp[r] : 0.0f, dh = x->dentropy ? x->dentropy[r] : 0.0f;
         k.a = -fmaf(dh, entropy - logf(sum), dl) / sum;
         k.b = -dh / sum;
         k.g = -dl;
     } else {
-        const float coef = x->rec ? x->rec->z_loss : 0.0f, g = x->rec ? x->rec->inv_tokens * x->rec->loss_scale : 1.0f;
+        const float coef = x->rec ? x->rec->z_loss : 0.0f,
+                    g = x->rec ? x->rec->inv_tokens * x->rec->loss_scale : 1.0f;
         k.a = g * fmaf(2.0f * coef, lse, 1.0f) / sum;
         k.g = g;
     }
     return k;
 }
 
-/* z[0, v) becomes dz in place, of x_type at the front of the row; columns from v_real on, and every one of a row
- * without target, are 0. What a turn of the loop stores lies over elements that this turn or an earlier one has read.
+/* z[0, v) becomes dz in place, of x_type at the front of the row; columns from v_real on, and every
+ * one of a row without target, are 0. What a turn of the loop stores lies over elements that this
+ * turn or an earlier one has read.
  */
-LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, float max, struct row_dz k)
+LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, float max,
+                     struct row_dz k)
 {
     const float cap = x->softcap, t = temperature(x->inv_temperature);
     const int64_t turns = (x->v + LF_XENT_STEP - 1) / LF_XENT_STEP;
@@ -138,7 +146,8 @@ LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, flo
             if (target < 0 || j + e >= x->v_real)
                 continue;
             const float c = capped(z[j + e], cap, t), u = c - max;
-            d[e] = fmaf(fmaf(k.b, k.b != 0.0f ? u : 0.0f, k.a), expf(u), -(j + e == target ? k.g : 0.0f));
+            d[e] = fmaf(fmaf(k.b, k.b != 0.0f ? u : 0.0f, k.a), expf(u),
+                        -(j + e == target ? k.g : 0.0f));
             if (cap > 0.0f) {
                 const float s = c * (1.0f / (cap * t));
                 d[e] *= fmaf(-s, s, 1.0f);
@@ -149,7 +158,8 @@ LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, flo
         __syncthreads();
         if (x->x_type != LF_F32 && j + 4 <= x->v) {
             uint16_t h[4];
-            LF_UNROLL for (int e = 0; e < 4; e++) h[e] = x->x_type == LF_BF16 ? lf_f_bf16(d[e]) : lf_f_f16(d[e]);
+            LF_UNROLL for (int e = 0; e < 4; e++) h[e] =
+                x->x_type == LF_BF16 ? lf_f_bf16(d[e]) : lf_f_f16(d[e]);
             *(uint64_t *)((uint16_t *)(void *)z + j) =
                 (uint64_t)h[3] << 48 | (uint64_t)h[2] << 32 | (uint64_t)h[1] << 16 | (uint64_t)h[0];
             continue;
@@ -160,7 +170,8 @@ LF_DEV void row_grad(const struct lf_k_linear_xent *x, float *z, int target, flo
     }
 }
 
-LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float zt, float lse, float entropy, int arg)
+LF_DEV void row_results(const struct lf_cu_xent *a, int64_t i, int target, float zt, float lse,
+                        float entropy, int arg)
 {
     const struct lf_k_linear_xent *x = &a->x;
     const int64_t r = a->r0 + i;
@@ -191,18 +202,21 @@ LF_KERNEL(xent_rows, struct lf_cu_xent, LF_XENT_THREADS)
     const int target = x->target[a->r0 + blockIdx.x];
     const float t = temperature(x->inv_temperature);
     const struct part p = row_part(z, x->v_real, x->softcap, t, false, scratch);
-    const float lse = p.max + logf(p.sum), entropy = target < 0 ? 0.0f : logf(p.sum) - p.bent / p.sum;
+    const float lse = p.max + logf(p.sum),
+                entropy = target < 0 ? 0.0f : logf(p.sum) - p.bent / p.sum;
     if (threadIdx.x == 0) {
-        const float zt = target >= 0 && target < x->v_real ? capped(z[target], x->softcap, t) : 0.0f;
+        const float zt =
+            target >= 0 && target < x->v_real ? capped(z[target], x->softcap, t) : 0.0f;
         row_results(a, blockIdx.x, target, zt, lse, entropy, p.arg);
     }
     __syncthreads(); /* the target's logit has been read */
     if (a->grad)
-        row_grad(x, z, target, p.max, row_factors(x, a->r0 + blockIdx.x, target, p.sum, lse, entropy));
+        row_grad(x, z, target, p.max,
+                 row_factors(x, a->r0 + blockIdx.x, target, p.sum, lse, entropy));
 }
 
-/* Adds the chunk's rows to the record, in row order: all threads fetch, the first of one warp adds the losses, those of
- * two others the squares and the entropies. One block. */
+/* Adds the chunk's rows to the record, in row order: all threads fetch, the first of one warp adds
+ * the losses, those of two others the squares and the entropies. One block. */
 LF_KERNEL(xent_sums, struct lf_cu_xent, LF_XENT_THREADS)
 {
     LF_SHARED(double, loss); /* [threads], as many squares and entropies; then counts */
@@ -260,8 +274,8 @@ LF_KERNEL(logit_stats, struct lf_k_logit_stats, LF_XENT_THREADS)
 {
     LF_SHARED(struct part, scratch);
     const int64_t r = blockIdx.x;
-    const struct part p =
-        row_part(a->z + r * a->ldz, a->v_real, a->softcap, temperature(a->inv_temperature), true, scratch);
+    const struct part p = row_part(a->z + r * a->ldz, a->v_real, a->softcap,
+                                   temperature(a->inv_temperature), true, scratch);
     if (threadIdx.x)
         return;
     a->lse[r] = p.max + logf(p.sum);

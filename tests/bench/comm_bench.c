@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-reduce of f32 over the ranks it is started as: bytes, microseconds (median over repetitions, on rank 0), one line
- * each. tests/bench/comm.sh runs it beside MPI's.
+ * All-reduce of f32 over the ranks it is started as: bytes, microseconds (median over repetitions,
+ * on rank 0), one line each. tests/bench/comm.sh runs it beside MPI's.
  */
 #include "config.h"
 

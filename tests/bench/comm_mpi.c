@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The MPI side of two tests; compiled with mpicc where there is one, never part of the build.
- *   comm_mpi ref DIR      each rank reads DIR/RANK.in (f32), adds with MPI_Allreduce in f64, and compares DIR/sum: 0 when
- *                         every element lies within the rounding of P - 1 additions in f32
- *   comm_mpi bench        the all-reduce of comm_bench by MPI: bytes, microseconds (median), one line each
+ *   comm_mpi ref DIR      each rank reads DIR/RANK.in (f32), adds with MPI_Allreduce in f64, and
+ *                         compares DIR/sum: 0 when every element lies within the rounding of P - 1
+ *                         additions in f32
+ *   comm_mpi bench        the all-reduce of comm_bench by MPI: bytes, microseconds (median), one
+ *                         line each
  */
 #include <math.h>
 #include <mpi.h>

@@ -3,7 +3,8 @@
  * What tests/bench/convert.sh needs besides lf-convert and cp:
  *
  *   make DIR GB       a Llama-shaped model of about GB gigabytes (10^9, BF16) in one file
- *   drop PATH ...     write the files below PATH to disk and ask the kernel to forget them: the next read is cold
+ *   drop PATH ...     write the files below PATH to disk and ask the kernel to forget them: the
+ *                     next read is cold
  *   hash              SHA-256 of one core in memory: bytes per second
  *   run CMD ...       wall seconds, CPU seconds and the largest resident set (bytes) of the command
  */
@@ -78,14 +79,16 @@ static void fill(uint32_t *p, size_t n, uint64_t *state)
 static int write_config(const char *dir, int layers, lf_err *err)
 {
     char text[1024], path[4096];
-    int n = snprintf(text, sizeof text,
-                     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": %d, "
-                     "\"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 32, "
-                     "\"num_key_value_heads\": 32, \"vocab_size\": %d, \"max_position_embeddings\": 4096, "
-                     "\"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
-                     "\"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2, "
-                     "\"torch_dtype\": \"bfloat16\"}\n",
-                     HIDDEN, FFN, layers, VOCAB);
+    int n = snprintf(
+        text, sizeof text,
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": "
+        "%d, "
+        "\"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 32, "
+        "\"num_key_value_heads\": 32, \"vocab_size\": %d, \"max_position_embeddings\": 4096, "
+        "\"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+        "\"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2, "
+        "\"torch_dtype\": \"bfloat16\"}\n",
+        HIDDEN, FFN, layers, VOCAB);
     snprintf(path, sizeof path, "%s/config.json", dir);
     return lf_io_write_file(path, text, (size_t)n, 0640, err);
 }
@@ -96,7 +99,8 @@ static int make(const char *dir, double gb)
     lf_st_writer *w = NULL;
     uint64_t state = 88172645463325252ull;
     unsigned char *buf = lf_malloc(BLOCK, 1, &err);
-    double ends = 2.0 * 2 * VOCAB * HIDDEN, layer = 2.0 * (4.0 * HIDDEN * HIDDEN + 3.0 * FFN * HIDDEN);
+    double ends = 2.0 * 2 * VOCAB * HIDDEN,
+           layer = 2.0 * (4.0 * HIDDEN * HIDDEN + 3.0 * FFN * HIDDEN);
     int layers = (int)((gb * 1e9 - ends) / layer + 0.5);
     layers = layers < 1 ? 1 : layers > 200 ? 200 : layers;
     declare("model.embed_tokens.weight", VOCAB, HIDDEN);
@@ -110,7 +114,8 @@ static int make(const char *dir, double gb)
     size_t i;
     int rc = 0;
     while (rc == 0 && (i = lf_st_writer_next(w)) < n_decls) {
-        size_t left = 2 * (size_t)decls[i].shape[0] * (size_t)(decls[i].ndim > 1 ? decls[i].shape[1] : 1);
+        size_t left =
+            2 * (size_t)decls[i].shape[0] * (size_t)(decls[i].ndim > 1 ? decls[i].shape[1] : 1);
         for (; left && rc == 0; left -= left < BLOCK ? left : BLOCK) {
             fill((uint32_t *)(void *)buf, BLOCK / 4, &state);
             rc = lf_st_writer_put(w, buf, left < BLOCK ? left : BLOCK, &err);
@@ -147,7 +152,8 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* Wall time over a few seconds: on a busy machine one core is worth less, for this as for the conversion. */
+/* Wall time over a few seconds: on a busy machine one core is worth less, for this as for the
+ * conversion. */
 static int hash(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -177,7 +183,8 @@ static int run(char **argv)
     if (pid < 0 || waitpid(pid, &status, 0) < 0 || getrusage(RUSAGE_CHILDREN, &u) < 0)
         return 1;
     printf("%.2f %.2f %lld\n", now_s() - t0,
-           (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6,
+           (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+               (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6,
            (long long)u.ru_maxrss * 1024);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

@@ -2,9 +2,11 @@
  *
  * Speed of a large project's ledger and queries; tests/bench/ledger.sh drives it.
  *
- *   ledger_bench make DIR RUNS ATTEMPTS RECORDS   a project with RUNS runs of one stage, ATTEMPTS attempts each, and RECORDS
- *                                                 metric records of five keys per attempt; files are not synced
- *   ledger_bench event DIR N                      N times: write an event, then ingest and publish it; medians
+ *   ledger_bench make DIR RUNS ATTEMPTS RECORDS   a project with RUNS runs of one stage, ATTEMPTS
+ *                                                 attempts each, and RECORDS metric records of five
+ *                                                 keys per attempt; files are not synced
+ *   ledger_bench event DIR N                      N times: write an event, then ingest and publish
+ *                                                 it; medians
  *   ledger_bench time N COMMAND...                median wall time of N runs of a command
  */
 #include "config.h"
@@ -31,7 +33,7 @@
 #include "engine/base/sys.h"
 
 #define PROJECT_ID "01M8000000000000000000000P"
-#define SPEC "00000000000000000000000000000000000000000000000000000000000005ec"
+#define SPEC       "00000000000000000000000000000000000000000000000000000000000005ec"
 
 static const char *const keys[] = {"loss", "lr", "grad_norm", "tokens_per_s", "memory_bytes"};
 
@@ -81,15 +83,17 @@ static void make_dir(char *out, const char *parent, const char *name)
 }
 
 /* One event file; data is the text of its object. */
-static void put_event(const char *parent, const char *run, const char *kind, int attempt, int epoch, double t,
-                      const char *data)
+static void put_event(const char *parent, const char *run, const char *kind, int attempt, int epoch,
+                      double t, const char *data)
 {
     char id[LF_ULID_SIZE], spool[PATH_MAX], name[128], text[2048];
     lf_err err = LF_ERR_INIT;
     if (lf_ulid(id, &err) < 0)
         die(&err);
     make_dir(spool, parent, "spool");
-    int n = snprintf(text, sizeof text, "{\"lf_event\":1,\"id\":\"%s\",\"kind\":\"%s\",\"run\":\"%s\",\"t\":%.3f", id, kind, run, t);
+    int n = snprintf(text, sizeof text,
+                     "{\"lf_event\":1,\"id\":\"%s\",\"kind\":\"%s\",\"run\":\"%s\",\"t\":%.3f", id,
+                     kind, run, t);
     if (strcmp(kind, "run") != 0)
         n += snprintf(text + n, sizeof text - (size_t)n, ",\"stage\":\"train\"");
     if (attempt > 0)
@@ -110,11 +114,13 @@ static void put_metrics(const char *dir, int attempt, int records)
         int step = attempt * records + i + 1;
         int n = snprintf(text, sizeof text, "{\"step\":%d,\"t\":%.3f", step, 1.7e9 + step);
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
-            n += snprintf(text + n, sizeof text - (size_t)n, ",\"%s\":%.7g", keys[k], (double)(k + 1) / (double)(step + 3));
+            n += snprintf(text + n, sizeof text - (size_t)n, ",\"%s\":%.7g", keys[k],
+                          (double)(k + 1) / (double)(step + 3));
         n += snprintf(text + n, sizeof text - (size_t)n, "}");
         uint32_t len = (uint32_t)n, crc = lf_crc32c(0, text, (size_t)n);
-        const unsigned char head[8] = {(unsigned char)len,         (unsigned char)(len >> 8), (unsigned char)(len >> 16),
-                                       (unsigned char)(len >> 24), (unsigned char)crc,        (unsigned char)(crc >> 8),
+        const unsigned char head[8] = {(unsigned char)len,         (unsigned char)(len >> 8),
+                                       (unsigned char)(len >> 16), (unsigned char)(len >> 24),
+                                       (unsigned char)crc,         (unsigned char)(crc >> 8),
                                        (unsigned char)(crc >> 16), (unsigned char)(crc >> 24)};
         lf_buf_add(&b, head, sizeof head);
         lf_buf_add(&b, text, (size_t)n);
@@ -131,29 +137,48 @@ static void put_attempt(const char *stage, const char *run, int attempt, int att
     double t = 1.7e9 + attempt * 1000;
     snprintf(name, sizeof name, "%d.%d", attempt, attempt);
     make_dir(dir, stage, name);
-    put_event(stage, run, "submit", attempt, 0, t, "{\"token\":\"0123456789abcdef0123456789abcdef\",\"backend\":\"slurm\","
-              "\"cluster\":\"c\",\"submit_cmd\":\"sbatch --parsable\",\"spec_id\":\"" SPEC "\",\"req\":{\"nodes\":4,\"gpus\":8}}");
-    put_event(dir, run, "start", attempt, attempt, t + 1, "{\"host\":\"node17\",\"pid\":4711,\"boot_id\":\"b\",\"proc_start\":1}");
-    snprintf(text, sizeof text, "{\"state\":\"%s\",\"exit\":%d,\"signal\":0,\"reason\":\"%s\",\"message\":\"\",\"step\":%d}",
+    put_event(stage, run, "submit", attempt, 0, t,
+              "{\"token\":\"0123456789abcdef0123456789abcdef\",\"backend\":\"slurm\","
+              "\"cluster\":\"c\",\"submit_cmd\":\"sbatch --parsable\",\"spec_id\":\"" SPEC
+              "\",\"req\":{\"nodes\":4,\"gpus\":8}}");
+    put_event(dir, run, "start", attempt, attempt, t + 1,
+              "{\"host\":\"node17\",\"pid\":4711,\"boot_id\":\"b\",\"proc_start\":1}");
+    snprintf(text, sizeof text,
+             "{\"state\":\"%s\",\"exit\":%d,\"signal\":0,\"reason\":\"%s\",\"message\":\"\","
+             "\"step\":%d}",
              last ? "done" : "failed", last ? 0 : 1, last ? "" : "node", attempt * records);
     put_event(dir, run, "end", attempt, attempt, t + 900, text);
-    snprintf(text, sizeof text, "{\"name\":\"checkpoint\",\"path\":\"runs/%s/train/%d.%d/out/checkpoint\",\"kind\":\"checkpoint\","
-             "\"sha256\":\"%064d\",\"bytes\":123456789,\"files\":9,\"step\":%d,\"spec_id\":\"" SPEC "\",\"meta\":{}}", run, attempt,
-             attempt, attempt, attempt * records);
+    snprintf(text, sizeof text,
+             "{\"name\":\"checkpoint\",\"path\":\"runs/%s/train/%d.%d/out/"
+             "checkpoint\",\"kind\":\"checkpoint\","
+             "\"sha256\":\"%064d\",\"bytes\":123456789,\"files\":9,\"step\":%d,\"spec_id\":\"" SPEC
+             "\",\"meta\":{}}",
+             run, attempt, attempt, attempt, attempt * records);
     put_event(dir, run, "artifact", attempt, attempt, t + 899, text);
     put_metrics(dir, attempt - 1, records);
     put_text(dir, "log", "lf-train: a line\nlf-train: another line\n");
-    snprintf(text, sizeof text, "{\"lf_end\":1,\"state\":\"%s\",\"exit\":%d,\"signal\":0,\"class\":\"%s\",\"reason\":\"\",\"log\":[],"
-             "\"t_start\":%.1f,\"t_end\":%.1f}", last ? "done" : "failed", last ? 0 : 1, last ? "" : "node", t, t + 900);
+    snprintf(text, sizeof text,
+             "{\"lf_end\":1,\"state\":\"%s\",\"exit\":%d,\"signal\":0,\"class\":\"%s\",\"reason\":"
+             "\"\",\"log\":[],"
+             "\"t_start\":%.1f,\"t_end\":%.1f}",
+             last ? "done" : "failed", last ? 0 : 1, last ? "" : "node", t, t + 900);
     put_text(dir, "end.json", text);
     snprintf(name, sizeof name, "attempt.%d.json", attempt);
-    snprintf(text, sizeof text, "{\"lf_attempt\":1,\"rev\":1,\"run\":\"%s\",\"stage\":\"train\",\"attempt\":%d,\"backend\":\"local\","
-             "\"spec_id\":\"" SPEC "\",\"spec\":{\"kind\":\"work\",\"spec_version\":1,\"options\":{},\"inputs\":{}},\"t\":%.1f,"
-             "\"token\":\"0123456789abcdef0123456789abcdef\",\"accepted\":[],\"fresh\":false}", run, attempt, t);
+    snprintf(text, sizeof text,
+             "{\"lf_attempt\":1,\"rev\":1,\"run\":\"%s\",\"stage\":\"train\",\"attempt\":%d,"
+             "\"backend\":\"local\","
+             "\"spec_id\":\"" SPEC "\",\"spec\":{\"kind\":\"work\",\"spec_version\":1,\"options\":{"
+             "},\"inputs\":{}},\"t\":%.1f,"
+             "\"token\":\"0123456789abcdef0123456789abcdef\",\"accepted\":[],\"fresh\":false}",
+             run, attempt, t);
     put_text(stage, name, text);
     snprintf(name, sizeof name, "epoch.%d", attempt);
-    snprintf(text, sizeof text, "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":%d,\"epoch\":%d,\"t\":%.1f,\"token\":\"0123456789abcdef\","
-             "\"process\":{\"host\":\"elsewhere\",\"boot\":\"b\",\"pid\":1,\"pidns\":1,\"start\":1}}", attempt, attempt, t);
+    snprintf(
+        text, sizeof text,
+        "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":%d,\"epoch\":%d,\"t\":%.1f,\"token\":"
+        "\"0123456789abcdef\","
+        "\"process\":{\"host\":\"elsewhere\",\"boot\":\"b\",\"pid\":1,\"pidns\":1,\"start\":1}}",
+        attempt, attempt, t);
     put_text(stage, name, text);
 }
 
@@ -165,17 +190,26 @@ static void put_run(const char *runs, int attempts, int records)
         die(&err);
     make_dir(dir, runs, id);
     make_dir(sub, dir, "rev.1");
-    snprintf(text, sizeof text, "{\"lf_plan\":1,\"run\":\"%s\",\"rev\":1,\"name\":\"bench\",\"data_dir\":\"data\",\"project_id\":\"" PROJECT_ID
-             "\",\"scheduler\":\"local\",\"share\":\"none\",\"created\":1700000000.5,\"stages\":[{\"name\":\"train\",\"kind\":\"work\","
-             "\"spec_id\":\"" SPEC "\",\"spec_version\":1,\"deps\":[],\"inputs\":[],\"outputs\":[\"result\"],\"options\":{},\"types\":{},"
-             "\"spec\":{\"kind\":\"work\",\"spec_version\":1,\"options\":{},\"inputs\":{}},\"identity\":{},\"numeric\":{},\"operational\":{},"
-             "\"after\":[],\"grace_s\":120,\"plan\":{\"steps\":%d}}]}", id, attempts * records);
+    snprintf(text, sizeof text,
+             "{\"lf_plan\":1,\"run\":\"%s\",\"rev\":1,\"name\":\"bench\",\"data_dir\":\"data\","
+             "\"project_id\":\"" PROJECT_ID
+             "\",\"scheduler\":\"local\",\"share\":\"none\",\"created\":1700000000.5,\"stages\":[{"
+             "\"name\":\"train\",\"kind\":\"work\","
+             "\"spec_id\":\"" SPEC "\",\"spec_version\":1,\"deps\":[],\"inputs\":[],\"outputs\":["
+             "\"result\"],\"options\":{},\"types\":{},"
+             "\"spec\":{\"kind\":\"work\",\"spec_version\":1,\"options\":{},\"inputs\":{}},"
+             "\"identity\":{},\"numeric\":{},\"operational\":{},"
+             "\"after\":[],\"grace_s\":120,\"plan\":{\"steps\":%d}}]}",
+             id, attempts * records);
     put_text(sub, "plan.json", text);
-    snprintf(text, sizeof text, "{\"name\":\"bench\",\"project\":\"" PROJECT_ID "\",\"config_text\":\"%0*d\",\"user\":\"me\",\"host\":\"h\"}",
+    snprintf(text, sizeof text,
+             "{\"name\":\"bench\",\"project\":\"" PROJECT_ID
+             "\",\"config_text\":\"%0*d\",\"user\":\"me\",\"host\":\"h\"}",
              1000, 0);
     put_event(dir, id, "run", 0, 0, 1.7e9, text);
     make_dir(sub, dir, "train");
-    put_event(sub, id, "stage", 0, 0, 1.7e9, "{\"kind\":\"work\",\"seq\":0,\"spec_id\":\"" SPEC "\",\"outputs\":[\"result\"],"
+    put_event(sub, id, "stage", 0, 0, 1.7e9,
+              "{\"kind\":\"work\",\"seq\":0,\"spec_id\":\"" SPEC "\",\"outputs\":[\"result\"],"
               "\"options\":{\"steps\":\"1000\",\"learning_rate\":\"0.0003\"}}");
     for (int a = 1; a <= attempts; a++)
         put_attempt(sub, id, a, attempts, records);
@@ -186,7 +220,8 @@ static void make_project(const char *dir, int runs, int attempts, int records)
     char dot[PATH_MAX], data[PATH_MAX], sub[PATH_MAX], hex[LF_HASH_HEX];
     uint8_t digest[LF_HASH_BYTES];
     make_dir(dot, dir, ".loong");
-    put_text(dot, "project.json", "{\"lf_project\":1,\"id\":\"" PROJECT_ID "\",\"created\":\"2026-01-01T00:00:00Z\"}\n");
+    put_text(dot, "project.json",
+             "{\"lf_project\":1,\"id\":\"" PROJECT_ID "\",\"created\":\"2026-01-01T00:00:00Z\"}\n");
     make_dir(sub, dot, "roots");
     lf_hash_buf(digest, "data", 4, NULL);
     lf_hash_hex(hex, digest);
@@ -214,7 +249,8 @@ static char *newest_run(const char *data)
     return run;
 }
 
-/* What a command does that has something to tell. run NULL: as a command that does not know which run was touched. */
+/* What a command does that has something to tell. run NULL: as a command that does not know which
+ * run was touched. */
 static double ingest_once(const char *project, const char *root, const char *run, int64_t want)
 {
     char db[PATH_MAX], lock_path[PATH_MAX];
@@ -231,7 +267,8 @@ static double ingest_once(const char *project, const char *root, const char *run
     lf_ledger_close(l);
     lf_lock_release(lock);
     if (got.events != want) {
-        fprintf(stderr, "ledger_bench: %lld events were read, not %lld\n", (long long)got.events, (long long)want);
+        fprintf(stderr, "ledger_bench: %lld events were read, not %lld\n", (long long)got.events,
+                (long long)want);
         exit(1);
     }
     return (lf_now_s() - t) * 1000;
@@ -276,7 +313,8 @@ static void bench_event(const char *project, int n)
         if (i % 2 == 0)
             snapshot[i / 2] = read_snapshot(project);
     }
-    printf("one event, run known: ingest and publish %.1f ms; run not known: %.1f ms; a query of the snapshot %.1f ms\n",
+    printf("one event, run known: ingest and publish %.1f ms; run not known: %.1f ms; a query of "
+           "the snapshot %.1f ms\n",
            median(known, (size_t)n), median(unknown, (size_t)n), median(snapshot, (size_t)n));
     free(known);
     free(unknown);
@@ -312,16 +350,19 @@ int main(int argc, char **argv)
             argc = 0;
     if (argc == 6 && strcmp(argv[1], "make") == 0) {
         make_project(argv[2], (int)n[0], (int)n[1], (int)n[2]);
-    } else if (argc == 4 && strcmp(argv[1], "event") == 0 && lf_parse_i64(&n[0], argv[3], NULL) == 0 && n[0] > 0) {
+    } else if (argc == 4 && strcmp(argv[1], "event") == 0 &&
+               lf_parse_i64(&n[0], argv[3], NULL) == 0 && n[0] > 0) {
         bench_event(argv[2], (int)n[0]);
-    } else if (argc > 3 && strcmp(argv[1], "time") == 0 && lf_parse_i64(&n[0], argv[2], NULL) == 0 && n[0] > 0) {
+    } else if (argc > 3 && strcmp(argv[1], "time") == 0 &&
+               lf_parse_i64(&n[0], argv[2], NULL) == 0 && n[0] > 0) {
         double *v = calloc((size_t)n[0], sizeof *v);
         for (int i = 0; v && i < n[0]; i++)
             v[i] = run_once(argv + 3);
         printf("%.1f\n", v ? median(v, (size_t)n[0]) : -1);
         free(v);
     } else {
-        fprintf(stderr, "usage: ledger_bench make DIR RUNS ATTEMPTS RECORDS | event DIR N | time N COMMAND...\n");
+        fprintf(stderr, "usage: ledger_bench make DIR RUNS ATTEMPTS RECORDS | event DIR N | time N "
+                        "COMMAND...\n");
         return 2;
     }
     return 0;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our side of the CPU table: a training step or greedy decode of a model of models/, random weights, one JSON line.
+ * Our side of the CPU table: a training step or greedy decode of a model of models/, random
+ * weights, one JSON line.
  *
  *     model_bench train  MODEL.ini B T f32|bf16 fast|invariant STEPS THREADS [none|selective|full]
  *     model_bench decode MODEL.ini B NEW f32|bf16 fast|invariant STEPS THREADS
  *
- * train: forward, backward, clipping, AdamW on one micro-batch of B packed documents of T tokens. decode: a 16-token prompt in each of
- * B sequences, then NEW - 1 greedy steps over the paged cache, argmax on the host. In front of each timed step the FMA peak (train) or the
- * read bandwidth (decode) of the machine is measured in the same process, so that shares hold when its speed drifts.
+ * train: forward, backward, clipping, AdamW on one micro-batch of B packed documents of T tokens.
+ * decode: a 16-token prompt in each of B sequences, then NEW - 1 greedy steps over the paged cache,
+ * argmax on the host. In front of each timed step the FMA peak (train) or the read bandwidth
+ * (decode) of the machine is measured in the same process, so that shares hold when its speed
+ * drifts.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +35,8 @@ struct bench {
     lf_plan *plan;
     lf_back *back;
     lf_exec *ex;
-    lf_profile *profile; /* with LF_BENCH_PROFILE in the environment: of every step, told at the end */
+    lf_profile
+        *profile; /* with LF_BENCH_PROFILE in the environment: of every step, told at the end */
     int64_t B, T;
     int steps, threads;
     enum lf_dtype compute;
@@ -56,7 +60,9 @@ static void bind(struct bench *b)
     b->back = lf_back_cpu_create(lf_target_host()->isa, b->threads, &err);
     if (getenv("LF_BENCH_PROFILE"))
         need((b->profile = lf_profile_create(&err)) ? 0 : -1);
-    b->ex = b->back ? lf_exec_create(b->plan, b->back, &(struct lf_exec_opts){.profile = b->profile}, &err) : NULL;
+    b->ex = b->back ? lf_exec_create(b->plan, b->back,
+                                     &(struct lf_exec_opts){.profile = b->profile}, &err)
+                    : NULL;
     need(b->ex ? 0 : -1);
     need(lf_pstore_init(b->ps, 1, &err));
 }
@@ -82,11 +88,18 @@ static void train(struct bench *b, enum lf_recompute recompute)
     int64_t R = b->B * b->T;
     struct lf_decoder_rows rows = {.rows = R, .n_docs = b->B, .max_doc = b->T};
     lf_graph *g = lf_decoder_loss_graph(b->dec, b->ps, "train", &rows, true, &err);
-    int chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = recompute}, &err) : -1;
+    int chain =
+        g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = recompute},
+                        &err)
+          : -1;
     need(chain);
-    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
+    need(lf_plan_optimizer(
+        b->plan,
+        &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        &err));
     bind(b);
-    int32_t *tok = malloc((size_t)R * 4), *tgt = malloc((size_t)R * 4), *pos = malloc((size_t)R * 4);
+    int32_t *tok = malloc((size_t)R * 4), *tgt = malloc((size_t)R * 4),
+            *pos = malloc((size_t)R * 4);
     int32_t *cu = malloc((size_t)(b->B + 1) * 4);
     need(tok && tgt && pos && cu ? 0 : -1);
     for (int64_t i = 0; i < R; i++) {
@@ -97,9 +110,15 @@ static void train(struct bench *b, enum lf_recompute recompute)
     for (int64_t d = 0; d <= b->B; d++)
         cu[d] = (int32_t)(d * b->T);
     for (int s = -2; s < b->steps; s++) {
-        struct lf_step_record rec = {.step = (uint64_t)(s + 2), .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .clip_norm = 1,
-                                     .loss_scale = 1, .inv_tokens = 1.0f / (float)R};
-        double peak = s >= 0 ? lf_cpu_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
+        struct lf_step_record rec = {.step = (uint64_t)(s + 2),
+                                     .lr = 1e-4f,
+                                     .bias_corr1 = 0.5f,
+                                     .bias_corr2 = 0.5f,
+                                     .clip_norm = 1,
+                                     .loss_scale = 1,
+                                     .inv_tokens = 1.0f / (float)R};
+        double peak =
+            s >= 0 ? lf_cpu_fma_peak(lf_target_host()->isa, b->threads, b->compute == LF_BF16) : 0;
         double t0 = lf_now_s();
         write_i32(b, chain, "tokens", tok, R);
         write_i32(b, chain, "targets", tgt, R);
@@ -130,7 +149,8 @@ static int argmax(const float *z, int64_t n)
     return best;
 }
 
-/* One pass over positions 0 .. PROMPT + NEW: prompts go row by row through the same bucket, only the later steps are timed. */
+/* One pass over positions 0 .. PROMPT + NEW: prompts go row by row through the same bucket, only
+ * the later steps are timed. */
 static void decode_once(struct bench *b, int chain, double *step_s, double *last)
 {
     int64_t B = b->B, pages = (PROMPT + b->T + 63) / 64;
@@ -192,33 +212,43 @@ static void decode(struct bench *b)
 int main(int argc, char **argv)
 {
     if (argc < 9) {
-        fprintf(stderr, "usage: model_bench train|decode MODEL.ini B T f32|bf16 fast|invariant STEPS THREADS [none|selective|full]\n");
+        fprintf(stderr, "usage: model_bench train|decode MODEL.ini B T f32|bf16 fast|invariant "
+                        "STEPS THREADS [none|selective|full]\n");
         return 2;
     }
-    struct bench b = {.B = strtol(argv[3], NULL, 10), .T = strtol(argv[4], NULL, 10), .compute = strcmp(argv[5], "bf16") ? LF_F32 : LF_BF16,
-                      .mode = strcmp(argv[6], "fast") ? LF_INVARIANT : LF_FAST, .steps = (int)strtol(argv[7], NULL, 10),
+    struct bench b = {.B = strtol(argv[3], NULL, 10),
+                      .T = strtol(argv[4], NULL, 10),
+                      .compute = strcmp(argv[5], "bf16") ? LF_F32 : LF_BF16,
+                      .mode = strcmp(argv[6], "fast") ? LF_INVARIANT : LF_FAST,
+                      .steps = (int)strtol(argv[7], NULL, 10),
                       .threads = (int)strtol(argv[8], NULL, 10)};
     bool training = strcmp(argv[1], "train") == 0;
     if (b.B < 1 || b.T < 2 || b.steps < 1 || b.steps > MAX_STEPS || b.threads < 1)
         return 2;
     open_model(&b, argv[2], training ? b.T : PROMPT + b.T);
-    enum lf_recompute rc = argc > 9 && !strcmp(argv[9], "full") ? LF_RECOMPUTE_FULL
-                           : argc > 9 && !strcmp(argv[9], "selective") ? LF_RECOMPUTE_SELECTIVE : LF_RECOMPUTE_NONE;
+    enum lf_recompute rc = argc > 9 && !strcmp(argv[9], "full")        ? LF_RECOMPUTE_FULL
+                           : argc > 9 && !strcmp(argv[9], "selective") ? LF_RECOMPUTE_SELECTIVE
+                                                                       : LF_RECOMPUTE_NONE;
     if (training)
         train(&b, rc);
     else
         decode(&b);
     struct lf_plan_bytes by;
     lf_plan_bytes(b.plan, &by);
-    double med = bench_median(b.seconds, b.steps), ceiling = bench_median(b.ceiling, b.steps), share;
+    double med = bench_median(b.seconds, b.steps), ceiling = bench_median(b.ceiling, b.steps),
+           share;
     if (training)
-        share = lf_model_train_flops_per_token(&b.c, b.T, true) * (double)(b.B * b.T) / med / ceiling;
+        share =
+            lf_model_train_flops_per_token(&b.c, b.T, true) * (double)(b.B * b.T) / med / ceiling;
     else /* bytes that must be read: the weights, once for all sequences */
-        share = (double)lf_model_matmul_params(&b.c) * (b.compute == LF_BF16 ? 2 : 4) / med / ceiling;
-    printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
+        share =
+            (double)lf_model_matmul_params(&b.c) * (b.compute == LF_BF16 ? 2 : 4) / med / ceiling;
+    printf("{\"ours\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,\"precision\":"
+           "\"%s\",\"median_s\":%.6f,\"tokens_per_s\":%.2f,"
            "\"ceiling\":%.4g,\"share\":%.4f,\"plan_bytes\":%zu,\"rss\":%lld}\n",
-           argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med, (double)(training ? b.B * b.T : b.B) / med, ceiling, share,
-           by.total, (long long)lf_rss_peak_bytes());
+           argv[6], argv[1], argv[2], (long long)b.B, (long long)b.T, argv[5], med,
+           (double)(training ? b.B * b.T : b.B) / med, ceiling, share, by.total,
+           (long long)lf_rss_peak_bytes());
     if (b.profile) {
         lf_buf text;
         lf_buf_init(&text);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Speed of encoding: tokenize_bench TOKENIZER FILE. Each line of standard input is a number of threads and asks for one
- * run over the file's documents (4 KB and the rest of the line) with fresh states; a line of JSON answers, with the
- * threads' own CPU time. tests/bench/tokenize_peer.py takes turns with the tokenizers library. With --ids RECORDS, FILE
- * holds records (u32le length, bytes) and each one's ids are printed on a line.
+ * Speed of encoding: tokenize_bench TOKENIZER FILE. Each line of standard input is a number of
+ * threads and asks for one run over the file's documents (4 KB and the rest of the line) with fresh
+ * states; a line of JSON answers, with the threads' own CPU time. tests/bench/tokenize_peer.py
+ * takes turns with the tokenizers library. With --ids RECORDS, FILE holds records (u32le length,
+ * bytes) and each one's ids are printed on a line.
  */
 #include "config.h"
 
@@ -48,7 +49,8 @@ static void *work(void *arg)
     j->rc = s ? 0 : LF_ENOMEM;
     for (size_t k = j->from; k < j->n_cut && j->rc == 0; k += j->step) {
         ids.n = 0;
-        j->rc = lf_tokenizer_encode(s, j->text->data + j->cut[k], j->cut[k + 1] - j->cut[k], 0, &ids, NULL, &j->err);
+        j->rc = lf_tokenizer_encode(s, j->text->data + j->cut[k], j->cut[k + 1] - j->cut[k], 0,
+                                    &ids, NULL, &j->err);
         j->tokens += ids.n;
     }
     lf_tok_state_destroy(s);
@@ -77,13 +79,14 @@ static int run(const job *base, int threads, lf_err *err)
         if (j[i].rc != 0)
             return lf_fail(err, j[i].rc, "%s", j[i].err.text);
     }
-    printf("{\"threads\":%d,\"bytes\":%zu,\"tokens\":%zu,\"cpu\":%.6f,\"wall\":%.6f}\n", threads, base->text->len,
-           tokens, cpu, lf_now_s() - t0);
+    printf("{\"threads\":%d,\"bytes\":%zu,\"tokens\":%zu,\"cpu\":%.6f,\"wall\":%.6f}\n", threads,
+           base->text->len, tokens, cpu, lf_now_s() - t0);
     fflush(stdout);
     return 0;
 }
 
-/* One run for each line of standard input, which is the number of threads; so that a peer can take turns with us. */
+/* One run for each line of standard input, which is the number of threads; so that a peer can take
+ * turns with us. */
 static int serve(const lf_tokenizer *t, const lf_buf *text, lf_err *err)
 {
     char line[64];
@@ -92,7 +95,8 @@ static int serve(const lf_tokenizer *t, const lf_buf *text, lf_err *err)
     if (!base.cut)
         return LF_ENOMEM;
     for (size_t at = 0; at < text->len;) {
-        const char *nl = text->len - at > DOC ? memchr(text->data + at + DOC, '\n', text->len - at - DOC) : NULL;
+        const char *nl =
+            text->len - at > DOC ? memchr(text->data + at + DOC, '\n', text->len - at - DOC) : NULL;
         at = nl ? (size_t)(nl - text->data) + 1 : text->len;
         base.cut[++base.n_cut] = at;
     }

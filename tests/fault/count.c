@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LD_PRELOAD library: counts what a program does, as a measure of its work that no clock and no other
- * process can change. At its end a process whose name is LF_COUNT_PROGRAM adds one line to the file
- * LF_COUNT_LOG: "texts N json N files N forks N".
+ * LD_PRELOAD library: counts what a program does, as a measure of its work that no clock and no
+ * other process can change. At its end a process whose name is LF_COUNT_PROGRAM adds one line to
+ * the file LF_COUNT_LOG: "texts N json N files N forks N".
  *
  *   texts  comparisons of texts and memory
  *   json   members and elements that were looked up

@@ -14,13 +14,15 @@
 #include "flow/run/epoch.h"
 #include "tests/fault/crash_test.h"
 
-/* ---- epochs: incarnation 1.1 is overtaken by 1.2, which commits; 1.1 lives on as a zombie and tries to ---- */
+/* ---- epochs: incarnation 1.1 is overtaken by 1.2, which commits; 1.1 lives on as a zombie and
+ * tries to ---- */
 
 #define SPEC "spec-of-the-stage"
 
 static json_t *commit_record(int epoch)
 {
-    return json_pack("{s:i, s:i, s:i, s:s}", "lf_done", 1, "attempt", 1, "epoch", epoch, "spec_id", SPEC);
+    return json_pack("{s:i, s:i, s:i, s:s}", "lf_done", 1, "attempt", 1, "epoch", epoch, "spec_id",
+                     SPEC);
 }
 
 static int commit(const char *dir, int epoch, lf_err *e)
@@ -43,14 +45,16 @@ static void epochs_run(const char *dir)
     need(lf_epoch_claim(&epoch, at(dir, "stage"), 1, SPEC, claim, NULL, &crash_err));
     need(lf_io_mkdirs(at(dir, "stage/1.2/out"), 0750, &crash_err));
     mark(2);
-    need(epoch == 2 && commit(dir, 1, &e) == LF_EBUSY ? 0 : lf_fail(&crash_err, LF_EINVAL, "the zombie was let through"));
+    need(epoch == 2 && commit(dir, 1, &e) == LF_EBUSY
+             ? 0
+             : lf_fail(&crash_err, LF_EINVAL, "the zombie was let through"));
     need(commit(dir, 2, &crash_err));
     mark(3);
     json_decref(claim);
 }
 
-/* What the next command finds: nothing that was claimed or committed is forgotten, and the zombie, which survived the crash on
- * another node, still cannot publish. */
+/* What the next command finds: nothing that was claimed or committed is forgotten, and the zombie,
+ * which survived the crash on another node, still cannot publish. */
 static int epochs_check(const char *dir, int promised)
 {
     lf_epoch_log log = {0, NULL};
@@ -67,7 +71,8 @@ static int epochs_check(const char *dir, int promised)
     bool right = highest >= want && highest <= 3 && done == (highest == 3);
     lf_epoch_fini(&log);
     if (!right)
-        return lf_fail(&crash_err, LF_EINVAL, "highest epoch %d, %s, after promise %d", highest, done ? "a commit" : "a claim", promised);
+        return lf_fail(&crash_err, LF_EINVAL, "highest epoch %d, %s, after promise %d", highest,
+                       done ? "a commit" : "a claim", promised);
     if (done && lf_io_exists(at(dir, "stage/1.2")) && !lf_io_exists(at(dir, "stage/1.2/done.json")))
         return lf_fail(&crash_err, LF_EINVAL, "the commit was not finished");
     if (lf_io_exists(at(dir, "stage/1.1/done.json")))

@@ -104,8 +104,14 @@ void crash_fs_free(crash_fs *fs)
     free(fs);
 }
 
-size_t crash_fs_ops(const crash_fs *fs) { return fs->n_ops; }
-size_t crash_fs_fsyncs(const crash_fs *fs) { return fs->fsyncs; }
+size_t crash_fs_ops(const crash_fs *fs)
+{
+    return fs->n_ops;
+}
+size_t crash_fs_fsyncs(const crash_fs *fs)
+{
+    return fs->fsyncs;
+}
 
 uint64_t crash_fs_site(const crash_fs *fs, size_t n)
 {
@@ -210,7 +216,8 @@ const char *crash_fs_step(crash_fs *fs, size_t i)
     return NULL;
 }
 
-/* Names in force: the last counted change of each path. Returns their number; out[] holds indices of changes. */
+/* Names in force: the last counted change of each path. Returns their number; out[] holds indices
+ * of changes. */
 static size_t names(const crash_fs *fs, int state, size_t *out)
 {
     size_t n = 0, last = fs->n_changes;
@@ -268,7 +275,8 @@ static void write_tree(const crash_fs *fs, const size_t *live, size_t n, bool da
             const struct inode *node = &fs->inodes[c->inode];
             const struct bytes *b = data ? &node->now : &node->safe;
             snprintf(path, sizeof path, "%s/%s", dir, c->path);
-            if (pass == 0 && node->dir && mkdir(path, 0750) && errno != EEXIST) /* lf_io_mkdirs would sync */
+            if (pass == 0 && node->dir && mkdir(path, 0750) &&
+                errno != EEXIST) /* lf_io_mkdirs would sync */
                 tap_bail("cannot make %s", path);
             if (pass == 1 && !node->dir) {
                 FILE *f = fopen(path, "wb");
@@ -289,9 +297,12 @@ int crash_fs_build(crash_fs *fs, int state, const char *dir)
             continue;
         const struct inode *node = &fs->inodes[c->inode];
         const struct bytes *b = state & CRASH_KEEP_DATA ? &node->now : &node->safe;
-        h += mix(mix(0xcbf29ce484222325u, c->path, strlen(c->path)), b->p, node->dir ? 0 : b->n); /* order of names does not matter */
+        h += mix(mix(0xcbf29ce484222325u, c->path, strlen(c->path)), b->p,
+                 node->dir ? 0 : b->n); /* order of names does not matter */
     }
-    h = mix(h, fs->mark, fs->mark ? strlen(fs->mark) : 0); /* the same tree under a later promise is another case */
+    h = mix(h, fs->mark,
+            fs->mark ? strlen(fs->mark)
+                     : 0); /* the same tree under a later promise is another case */
     bool known = false;
     for (size_t i = 0; i < fs->n_seen && !known; i++)
         known = fs->seen[i] == h;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a disk may hold after a crash at any point of a trace. POSIX, taken strictly: data of a file is safe after fsync of that file, a
- * name after fsync of its directory; everything else may be there or not. Six states are built for each point: unsynced data kept
- * or dropped, times unsynced names all kept, all dropped, or dropped but for the last.
+ * What a disk may hold after a crash at any point of a trace. POSIX, taken strictly: data of a file
+ * is safe after fsync of that file, a name after fsync of its directory; everything else may be
+ * there or not. Six states are built for each point: unsynced data kept or dropped, times unsynced
+ * names all kept, all dropped, or dropped but for the last.
  */
 #ifndef LF_TESTS_CRASH_FS_H
 #define LF_TESTS_CRASH_FS_H
@@ -23,8 +24,8 @@ uint64_t crash_fs_site(const crash_fs *fs, size_t n);
 const char *crash_fs_step(crash_fs *fs, size_t i);
 
 enum { CRASH_KEEP_DATA = 1, CRASH_KEEP_NAMES = 2, CRASH_KEEP_LAST_NAME = 4, CRASH_STATES = 6 };
-/* Make the tree that `state` (bits above) leaves now, in the new directory dir. 0 when an equal tree was made before (dir is then
- * not made), 1 otherwise. */
+/* Make the tree that `state` (bits above) leaves now, in the new directory dir. 0 when an equal
+ * tree was made before (dir is then not made), 1 otherwise. */
 int crash_fs_build(crash_fs *fs, int state, const char *dir);
 
 #endif

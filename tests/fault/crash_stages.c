@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Crash scenarios of real stages: lf-tokenize on a tiny corpus, lf-pretrain for four steps. The program runs as a child of the
- * scenario, so its own lines that call fsync are put to the test; what it was given lies outside the traced directory.
+ * Crash scenarios of real stages: lf-tokenize on a tiny corpus, lf-pretrain for four steps. The
+ * program runs as a child of the scenario, so its own lines that call fsync are put to the test;
+ * what it was given lies outside the traced directory.
  */
 #include "config.h"
 
@@ -52,7 +53,9 @@ static int spawn(const char *exe, const char *const args[MAX_ARGS], const char *
         execv(exe, argv);
         _exit(127);
     }
-    int rc = pid < 0 || waitpid(pid, &status, 0) != pid ? lf_fail_errno(&crash_err, "cannot run %s", exe) : 0;
+    int rc = pid < 0 || waitpid(pid, &status, 0) != pid
+                 ? lf_fail_errno(&crash_err, "cannot run %s", exe)
+                 : 0;
     if (rc == 0 && status != 0)
         rc = lf_fail(&crash_err, LF_EIO, "%s ended with status %d, see %s", exe, status, log);
     while (n > 0)
@@ -66,7 +69,9 @@ static const char *given(const char *dir, const char *name, const char *text)
     const char *path = beside(dir, name);
     if (!lf_io_exists(path)) {
         FILE *f = fopen(path, "w");
-        need(f && fputs(text, f) >= 0 && fclose(f) == 0 ? 0 : lf_fail_errno(&crash_err, "cannot write %s", path));
+        need(f && fputs(text, f) >= 0 && fclose(f) == 0
+                 ? 0
+                 : lf_fail_errno(&crash_err, "cannot write %s", path));
     }
     return path;
 }
@@ -77,7 +82,8 @@ static bool is_there(const char *dir)
     return lf_artifact_state(&state, dir, NULL) == 0 && state == LF_ARTIFACT_PRESENT;
 }
 
-/* What is published says with which options it was made: the record is whole before the work begins. */
+/* What is published says with which options it was made: the record is whole before the work
+ * begins. */
 static int has_made_by(const char *dir, const char *name)
 {
     char file[100];
@@ -99,13 +105,15 @@ static int tokenize(const char *dir)
     unsigned x = 7;
     while (n < sizeof text - 64) { /* words of few letters; a line is a document */
         x = x * 1103515245u + 12345u;
-        n += (size_t)snprintf(text + n, sizeof text - n, "%.*s%c", (int)(2 + (x >> 16) % 5), "etaoinshrdlu" + (x >> 20) % 7,
-                              (x >> 24) % 9 ? ' ' : '\n');
+        n += (size_t)snprintf(text + n, sizeof text - n, "%.*s%c", (int)(2 + (x >> 16) % 5),
+                              "etaoinshrdlu" + (x >> 20) % 7, (x >> 24) % 9 ? ' ' : '\n');
     }
-    const char *const args[MAX_ARGS] = {"--out", at(dir, "out"), "--config",
-                                        given(dir, "tokenize.ini", "[stage]\ndoc_split = line\nvocab_size = 270\nvalid_fraction = 0.2\n"
-                                                                   "shard_tokens = 6k\nthreads = 1\n"),
-                                        given(dir, "text.txt", text)};
+    const char *const args[MAX_ARGS] = {
+        "--out", at(dir, "out"), "--config",
+        given(dir, "tokenize.ini",
+              "[stage]\ndoc_split = line\nvocab_size = 270\nvalid_fraction = 0.2\n"
+              "shard_tokens = 6k\nthreads = 1\n"),
+        given(dir, "text.txt", text)};
     return spawn(program("stages/lf-tokenize"), args, beside(dir, "tokenize.log"));
 }
 
@@ -118,19 +126,25 @@ static void tokenize_run(const char *dir)
 /* A record in progress/ is believed when the stage goes on: its shards must be what it says. */
 static int check_record(const char *dir, const char *path)
 {
-    json_t *o = lf_json_load_file(path, 1 << 20, &crash_err), *shards = json_object_get(o, "shards"), *s;
+    json_t *o = lf_json_load_file(path, 1 << 20, &crash_err),
+           *shards = json_object_get(o, "shards"), *s;
     size_t i;
     int rc = o ? 0 : -1;
-    json_array_foreach(shards, i, s) {
+    json_array_foreach(shards, i, s)
+    {
         uint8_t digest[LF_HASH_BYTES];
         char hex[LF_HASH_HEX];
         int64_t bytes = 0;
-        const char *name = json_string_value(json_object_get(s, "path")), *want = json_string_value(json_object_get(s, "tree_sha256"));
+        const char *name = json_string_value(json_object_get(s, "path")),
+                   *want = json_string_value(json_object_get(s, "tree_sha256"));
         if (rc == 0)
-            rc = lf_tree_hash_file(digest, &bytes, at(at(dir, "out/shards"), name ? name : "?"), &crash_err);
+            rc = lf_tree_hash_file(digest, &bytes, at(at(dir, "out/shards"), name ? name : "?"),
+                                   &crash_err);
         if (rc == 0) {
             lf_hash_hex(hex, digest);
-            rc = want && strcmp(hex, want) == 0 ? 0 : lf_fail(&crash_err, LF_EFORMAT, "%s is not what its record says", name);
+            rc = want && strcmp(hex, want) == 0
+                     ? 0
+                     : lf_fail(&crash_err, LF_EFORMAT, "%s is not what its record says", name);
         }
     }
     if (rc == 0 && json_array_size(shards) == 0)
@@ -159,14 +173,19 @@ static int tokenize_check(const char *dir, int promised)
     if (shards == LF_ARTIFACT_PRESENT && has_made_by(dir, "shards"))
         return -1;
     if (shards == LF_ARTIFACT_PRESENT && records < 2)
-        return lf_fail(&crash_err, LF_EFORMAT, "shards are published, but only %d records are there", records);
-    return promised && shards != LF_ARTIFACT_PRESENT ? lf_fail(&crash_err, LF_EFORMAT, "the shards are gone") : 0;
+        return lf_fail(&crash_err, LF_EFORMAT,
+                       "shards are published, but only %d records are there", records);
+    return promised && shards != LF_ARTIFACT_PRESENT
+               ? lf_fail(&crash_err, LF_EFORMAT, "the shards are gone")
+               : 0;
 }
 
 static int tokenize_recover(const char *dir)
 {
     int rc = tokenize(dir);
-    return rc == 0 && !is_there(at(dir, "out/shards")) ? lf_fail(&crash_err, LF_EFORMAT, "no shards after another run") : rc;
+    return rc == 0 && !is_there(at(dir, "out/shards"))
+               ? lf_fail(&crash_err, LF_EFORMAT, "no shards after another run")
+               : rc;
 }
 
 /* ---- lf-pretrain: four steps, a checkpoint after each, one kept, metrics ---- */
@@ -184,10 +203,14 @@ static int pretrain(const char *dir)
             return rc;
     }
     snprintf(text, sizeof text,
-             "[stage]\ndata = %s\nsteps = %d\nseq_length = 16\nsave_interval = 1\nsave_time = 0\nkeep = 1\nvalid_tokens = 16\n"
-             "threads = 1\n[model]\nfamily = gpt2\nlayers = 1\nhidden = 8\nheads = 1\nffn = 8\nvocab = 64\nmax_positions = 16\n",
+             "[stage]\ndata = %s\nsteps = %d\nseq_length = 16\nsave_interval = 1\nsave_time = "
+             "0\nkeep = 1\nvalid_tokens = 16\n"
+             "threads = 1\n[model]\nfamily = gpt2\nlayers = 1\nhidden = 8\nheads = 1\nffn = "
+             "8\nvocab = 64\nmax_positions = 16\n",
              data, STEPS);
-    const char *const args[MAX_ARGS] = {"--out", at(dir, "out"), "--metrics", at(dir, "metrics"), "--config", given(dir, "pretrain.ini", text)};
+    const char *const args[MAX_ARGS] = {"--out",     at(dir, "out"),
+                                        "--metrics", at(dir, "metrics"),
+                                        "--config",  given(dir, "pretrain.ini", text)};
     return spawn(program("stages/lf-pretrain"), args, beside(dir, "pretrain.log"));
 }
 
@@ -203,7 +226,9 @@ static int count_record(void *ctx, const char *payload, size_t n, int64_t offset
     char want[32];
     (void)offset;
     int k = snprintf(want, sizeof want, "{\"step\":%d,", ++*count);
-    return n > (size_t)k && memcmp(payload, want, (size_t)k) == 0 ? 1 : lf_fail(e, LF_EFORMAT, "metrics: not record %d", *count);
+    return n > (size_t)k && memcmp(payload, want, (size_t)k) == 0
+               ? 1
+               : lf_fail(e, LF_EFORMAT, "metrics: not record %d", *count);
 }
 
 /* One checkpoint: absent, or whole, of this step, with the metrics up to it on disk. */
@@ -220,7 +245,8 @@ static int one_checkpoint(const char *path, int step, int records, int *newest)
     int64_t s = lf_ckpt_step(c);
     lf_ckpt_close(c);
     if (s != step || records < step)
-        return lf_fail(&crash_err, LF_EFORMAT, "%s: step %lld, metrics of %d steps", path, (long long)s, records);
+        return lf_fail(&crash_err, LF_EFORMAT, "%s: step %lld, metrics of %d steps", path,
+                       (long long)s, records);
     *newest = step > *newest ? step : *newest;
     return 0;
 }
@@ -229,7 +255,8 @@ static int pretrain_check(const char *dir, int promised)
 {
     int64_t offset = 0;
     int records = 0, newest = 0;
-    if (lf_io_exists(at(dir, "metrics")) && lf_frame_read(at(dir, "metrics"), &offset, count_record, &records, &crash_err))
+    if (lf_io_exists(at(dir, "metrics")) &&
+        lf_frame_read(at(dir, "metrics"), &offset, count_record, &records, &crash_err))
         return -1;
     for (int s = 1; s <= STEPS; s++) {
         char *path = lf_ckpt_step_dir(at(dir, "out"), s, &crash_err);
@@ -246,7 +273,8 @@ static int pretrain_check(const char *dir, int promised)
         return lf_fail(&crash_err, LF_EFORMAT, "the final checkpoint is gone");
     /* The record of step n is written after saving n - 1 began, which had waited for n - 2. */
     if (newest < records - 2)
-        return lf_fail(&crash_err, LF_EFORMAT, "step %d was reached, the newest checkpoint is of step %d", records, newest);
+        return lf_fail(&crash_err, LF_EFORMAT,
+                       "step %d was reached, the newest checkpoint is of step %d", records, newest);
     return 0;
 }
 
@@ -256,7 +284,9 @@ static int pretrain_recover(const char *dir)
     return rc == 0 ? pretrain_check(dir, 1) : rc;
 }
 
-const struct scenario crash_tokenize = {"tokenize", tokenize_run, tokenize_check, tokenize_recover, 0};
-/* The last two syncs are of metrics whose every record the final checkpoint has synced already. They are for runs that end
- * otherwise; that the line matters is shown by scenario frames. */
-const struct scenario crash_pretrain = {"pretrain", pretrain_run, pretrain_check, pretrain_recover, 2};
+const struct scenario crash_tokenize = {"tokenize", tokenize_run, tokenize_check, tokenize_recover,
+                                        0};
+/* The last two syncs are of metrics whose every record the final checkpoint has synced already.
+ * They are for runs that end otherwise; that the line matters is shown by scenario frames. */
+const struct scenario crash_pretrain = {"pretrain", pretrain_run, pretrain_check, pretrain_recover,
+                                        2};

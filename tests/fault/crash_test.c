@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every crash state of everything that publishes. A scenario runs once under preload.c, which writes down all it did; then, for every
- * point of the trace, every state that a crash may leave (crash_fs.h) is built and checked: what was promised by then is there and
- * whole, what is there is whole, the rest is absent. To prove that the check has teeth, each fsync is left out in turn: for every line
- * of the code that calls fsync, leaving it out must make some state of some scenario fail.
+ * Every crash state of everything that publishes. A scenario runs once under preload.c, which
+ * writes down all it did; then, for every point of the trace, every state that a crash may leave
+ * (crash_fs.h) is built and checked: what was promised by then is there and whole, what is there is
+ * whole, the rest is absent. To prove that the check has teeth, each fsync is left out in turn: for
+ * every line of the code that calls fsync, leaving it out must make some state of some scenario
+ * fail.
  *
  *     crash_test                      all scenarios
  *     crash_test --run NAME DIR       one scenario, in the traced child
@@ -58,7 +60,8 @@ static void write_file(const char *path, char fill, size_t n)
     char buf[4096];
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     memset(buf, fill, sizeof buf);
-    need(fd < 0 ? lf_fail_errno(&crash_err, "%s", path) : lf_io_write_all(fd, buf, n, path, &crash_err));
+    need(fd < 0 ? lf_fail_errno(&crash_err, "%s", path)
+                : lf_io_write_all(fd, buf, n, path, &crash_err));
     close(fd);
 }
 
@@ -140,7 +143,12 @@ enum { ELEMENTS = 300 };
 static void checkpoint_run(const char *dir)
 {
     float v[ELEMENTS];
-    const lf_ckpt_tensor t[] = {{.name = "model/a", .kind = "weight", .dtype = LF_H5_F32, .ndim = 1, .shape = {ELEMENTS}, .data = v}};
+    const lf_ckpt_tensor t[] = {{.name = "model/a",
+                                 .kind = "weight",
+                                 .dtype = LF_H5_F32,
+                                 .ndim = 1,
+                                 .shape = {ELEMENTS},
+                                 .data = v}};
     lf_ckpt_writer *w;
     need(lf_ckpt_writer_create(&w, t, 1, &(lf_ckpt_options){0}, &crash_err));
     for (int step = 1; step <= 2; step++) {
@@ -165,7 +173,9 @@ static int checkpoint_at(const char *dir, int step)
     float v[ELEMENTS];
     if (lf_ckpt_open(&c, dir, 1, &crash_err))
         return -1;
-    int rc = lf_ckpt_step(c) == step ? lf_ckpt_read(c, lf_ckpt_find(c, "model/a", "weight"), NULL, NULL, v, &crash_err) : -1;
+    int rc = lf_ckpt_step(c) == step
+                 ? lf_ckpt_read(c, lf_ckpt_find(c, "model/a", "weight"), NULL, NULL, v, &crash_err)
+                 : -1;
     for (int i = 0; rc == 0 && i < ELEMENTS; i++)
         rc = v[i] == (float)(i * step) ? 0 : -1;
     lf_ckpt_close(c);
@@ -185,7 +195,8 @@ static int checkpoint_check(const char *dir, int promised)
             rc = checkpoint_at(path, s);
         else if (rc == 0 && need_it)
             rc = -1;
-        /* After retention came back, the first one is gone for good or, where its names survived the crash, still whole. */
+        /* After retention came back, the first one is gone for good or, where its names survived
+         * the crash, still whole. */
         free(path);
         if (rc)
             return -1;
@@ -221,7 +232,9 @@ static int count_frame(void *ctx, const char *payload, size_t n, int64_t offset,
     (void)offset;
     (void)e;
     snprintf(text, sizeof text, "{\"step\":%d}", ++*count);
-    return strlen(text) == n && memcmp(text, payload, n) == 0 ? 1 : lf_fail(e, LF_EFORMAT, "another record");
+    return strlen(text) == n && memcmp(text, payload, n) == 0
+               ? 1
+               : lf_fail(e, LF_EFORMAT, "another record");
 }
 
 static int frames_check(const char *dir, int promised)
@@ -230,7 +243,10 @@ static int frames_check(const char *dir, int promised)
     int64_t offset = 0;
     if (!lf_io_exists(at(dir, "m/metrics")))
         return promised ? -1 : 0;
-    return lf_frame_read(at(dir, "m/metrics"), &offset, count_frame, &count, &crash_err) || count < promised ? -1 : 0;
+    return lf_frame_read(at(dir, "m/metrics"), &offset, count_frame, &count, &crash_err) ||
+                   count < promised
+               ? -1
+               : 0;
 }
 
 /* ---- result lines: three, each synced, and a fourth that finishing syncs ---- */
@@ -240,14 +256,17 @@ static int check_line(void *arg, size_t index, const char *line, size_t len, lf_
     char text[32];
     (void)arg;
     snprintf(text, sizeof text, "line %zu", index);
-    return len == strlen(text) && memcmp(line, text, len) == 0 ? 0 : lf_fail(e, LF_EFORMAT, "another line");
+    return len == strlen(text) && memcmp(line, text, len) == 0
+               ? 0
+               : lf_fail(e, LF_EFORMAT, "another line");
 }
 
 static void lines_run(const char *dir)
 {
     lf_lines *l;
     size_t kept;
-    need(lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept, &crash_err));
+    need(lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
+                       &crash_err));
     for (int i = 0; i < 3; i++) {
         char text[32];
         int n = snprintf(text, sizeof text, "line %d\n", i);
@@ -269,7 +288,8 @@ static int lines_check(const char *dir, int promised)
         return holds(at(dir, "text/out.jsonl"), "line 0\nline 1\nline 2\nline 3\n") ? 0 : -1;
     if (promised >= 4)
         return -1;
-    if (lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept, &crash_err))
+    if (lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
+                      &crash_err))
         return -1;
     lf_lines_close(l);
     return kept < (size_t)promised ? -1 : 0;
@@ -282,8 +302,9 @@ static const struct scenario publish = {"publish", publish_run, publish_check, N
 static const struct scenario checkpoint = {"checkpoint", checkpoint_run, checkpoint_check, NULL, 0};
 static const struct scenario frames = {"frames", frames_run, frames_check, NULL, 0};
 static const struct scenario lines = {"lines", lines_run, lines_check, NULL, 0};
-static const struct scenario *const scenarios[] = {&artifact,     &publish,      &checkpoint,     &frames,        &lines,
-                                                   &crash_epochs, &crash_events, &crash_tokenize, &crash_pretrain};
+static const struct scenario *const scenarios[] = {&artifact,     &publish,        &checkpoint,
+                                                   &frames,       &lines,          &crash_epochs,
+                                                   &crash_events, &crash_tokenize, &crash_pretrain};
 
 /* Run a scenario in a traced child; drop: number of the fsync left out, -1: none. */
 static crash_fs *trace(const struct scenario *s, const char *self, int drop)
@@ -306,7 +327,8 @@ static crash_fs *trace(const struct scenario *s, const char *self, int drop)
         _exit(127);
     }
     int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+        WEXITSTATUS(status) != 0)
         tap_bail("scenario %s failed (status %d)", s->name, status);
     crash_fs *fs = crash_fs_load(file);
     (void)lf_io_remove_tree(dir, NULL);
@@ -316,7 +338,8 @@ static crash_fs *trace(const struct scenario *s, const char *self, int drop)
 
 enum { RECOVER_EVERY = 19 }; /* a program run again takes time */
 
-/* Number of states that fail; *built counts the different ones. Stops at the first failure when `first`. */
+/* Number of states that fail; *built counts the different ones. Stops at the first failure when
+ * `first`. */
 static int try_states(const struct scenario *s, crash_fs *fs, bool first, int *built)
 {
     char dir[4096];
@@ -335,8 +358,12 @@ static int try_states(const struct scenario *s, crash_fs *fs, bool first, int *b
             if (rc == 0 && !first && s->recover && *built % RECOVER_EVERY == 0)
                 rc = s->recover(dir);
             if (rc && !first && bad < 5)
-                tap_diag("%s: after op %zu (promise %d), %s data, %s names: %s", s->name, i, promised,
-                         state & CRASH_KEEP_DATA ? "kept" : "dropped", state & CRASH_KEEP_NAMES ? "all" : state & CRASH_KEEP_LAST_NAME ? "last" : "synced", crash_err.text);
+                tap_diag("%s: after op %zu (promise %d), %s data, %s names: %s", s->name, i,
+                         promised, state & CRASH_KEEP_DATA ? "kept" : "dropped",
+                         state & CRASH_KEEP_NAMES       ? "all"
+                         : state & CRASH_KEEP_LAST_NAME ? "last"
+                                                        : "synced",
+                         crash_err.text);
             bad += rc != 0;
             (void)lf_io_remove_tree(dir, NULL);
             if (bad && first)
@@ -373,7 +400,8 @@ static void test_scenario(const struct scenario *s, const char *self)
     crash_fs *fs = trace(s, self, -1);
     size_t fsyncs = crash_fs_fsyncs(fs);
     int bad = try_states(s, fs, false, &built);
-    tap_ok(bad == 0 && built > 10, "%s: %d crash states of %zu operations all recover", s->name, built, crash_fs_ops(fs));
+    tap_ok(bad == 0 && built > 10, "%s: %d crash states of %zu operations all recover", s->name,
+           built, crash_fs_ops(fs));
     for (size_t n = 0; n + (size_t)s->spare < fsyncs; n++) {
         struct site *at_line = site_of(s, crash_fs_site(fs, n), n);
         if (at_line->matters)
@@ -388,7 +416,8 @@ static void test_scenario(const struct scenario *s, const char *self)
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        if (argc == 4 && strcmp(argv[1], "--run") == 0 && strcmp(argv[2], scenarios[i]->name) == 0) {
+        if (argc == 4 && strcmp(argv[1], "--run") == 0 &&
+            strcmp(argv[2], scenarios[i]->name) == 0) {
             scenarios[i]->run(argv[3]);
             return 0;
         }
@@ -399,6 +428,7 @@ int main(int argc, char **argv)
         if (argc < 2 || strcmp(argv[1], scenarios[i]->name) == 0)
             test_scenario(scenarios[i], argv[0]);
     for (size_t i = 0; i < n_sites; i++)
-        tap_ok(sites[i].matters, "fsync %zu of scenario %s: its line cannot be deleted unnoticed", sites[i].first + 1, sites[i].scenario);
+        tap_ok(sites[i].matters, "fsync %zu of scenario %s: its line cannot be deleted unnoticed",
+               sites[i].first + 1, sites[i].scenario);
     return tap_done();
 }

@@ -1,25 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LD_PRELOAD library: makes the n-th change that a process makes to files below a directory fail, or kills the process there.
+ * LD_PRELOAD library: makes the n-th change that a process makes to files below a directory fail,
+ * or kills the process there.
  *
  *   LF_FAIL_ROOT     count calls on files below this directory
  *   LF_FAIL_PROGRAM  only in processes whose command line contains this; unset: in all
  *   LF_FAIL_AFTER    the number of the call, from 1; 0 or unset: none, only count
- *   LF_FAIL_ACTION   enospc   this call and every later one that needs space fail, a write after half of its bytes
+ *   LF_FAIL_ACTION   enospc   this call and every later one that needs space fail, a write after
+ *                    half of its bytes
  *                    eio      this call alone fails, nothing of it is done
  *                    kill     the process is killed before the call
- *                    erofs    this call and every later one fail, as on a filesystem that is mounted read-only
- *                    killall  so are its parent (the wrapper of a stage) and the parent of that (loong-flow), all before it
+ *                    erofs    this call and every later one fail, as on a filesystem that is
+ *                             mounted read-only
+ *                    killall  so are its parent (the wrapper of a stage) and the parent of that
+ *                             (loong-flow), all before it
  *                    term     the process gets SIGTERM, the call is done
- *                    stop     the process is stopped before the call, which is done when it gets SIGCONT
- *   LF_FAIL_MATCH    count only calls whose "name path" fits this pattern of fnmatch(3), as in "link *manifest.json"
- *   LF_FAIL_ONCE     a file that the first process to reach its call makes; where it exists nothing fails any more
+ *                    stop     the process is stopped before the call, which is done when it gets
+ *                             SIGCONT
+ *   LF_FAIL_MATCH    count only calls whose "name path" fits this pattern of fnmatch(3), as in
+ *                    "link *manifest.json"
+ *   LF_FAIL_ONCE     a file that the first process to reach its call makes; where it exists nothing
+ *                    fails any more
  *   LF_FAIL_LOG      a file to which every counted call is added as "number name path"
- *   LF_FAIL_DELAY    microseconds that every counted call takes longer, to make a short stage one that can be hit
- *   LF_FAIL_CLOCK    seconds that the clock of the day is ahead (of every process, whatever LF_FAIL_PROGRAM says)
- *   LF_FAIL_LOCKS    set: every lock of a file (fcntl, flock) fails with ENOLCK, as where no lock daemon runs
+ *   LF_FAIL_DELAY    microseconds that every counted call takes longer, to make a short stage one
+ *                    that can be hit
+ *   LF_FAIL_CLOCK    seconds that the clock of the day is ahead (of every process, whatever
+ *                    LF_FAIL_PROGRAM says)
+ *   LF_FAIL_LOCKS    set: every lock of a file (fcntl, flock) fails with ENOLCK, as where no lock
+ *                    daemon runs
  *
- * Counted are calls that make, fill, cut, name, rename or sync a file or directory, and with eio and kill those that remove one.
+ * Counted are calls that make, fill, cut, name, rename or sync a file or directory, and with eio
+ * and kill those that remove one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,8 +78,10 @@ static int my_program(const char *want)
 
 static void start(void)
 {
-    static const char *const names[] = {"none", "enospc", "eio", "kill", "killall", "term", "erofs", "stop"};
-    const char *dir = getenv("LF_FAIL_ROOT"), *program = getenv("LF_FAIL_PROGRAM"), *n = getenv("LF_FAIL_AFTER");
+    static const char *const names[] = {"none",    "enospc", "eio",   "kill",
+                                        "killall", "term",   "erofs", "stop"};
+    const char *dir = getenv("LF_FAIL_ROOT"), *program = getenv("LF_FAIL_PROGRAM"),
+               *n = getenv("LF_FAIL_AFTER");
     const char *what = getenv("LF_FAIL_ACTION"), *file = getenv("LF_FAIL_LOG");
     started = 1;
     no_locks = getenv("LF_FAIL_LOCKS") != NULL;
@@ -81,7 +94,8 @@ static void start(void)
         if (strcmp(what, names[i]) == 0)
             action = (enum action)i;
     if (file)
-        log_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        log_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                              0600);
 }
 
 static const char *fd_path(int fd, char buf[PATH_MAX])
@@ -106,14 +120,16 @@ static const char *name_path(int dirfd, const char *name, char buf[PATH_MAX])
     char *slash = strrchr(full_name, '/');
     *slash = 0;
     buf[0] = 0;
-    if (realpath(full_name[0] ? full_name : "/", parent) && snprintf(buf, PATH_MAX, "%s/%s", parent, slash + 1) >= PATH_MAX)
+    if (realpath(full_name[0] ? full_name : "/", parent) &&
+        snprintf(buf, PATH_MAX, "%s/%s", parent, slash + 1) >= PATH_MAX)
         buf[0] = 0;
     return buf;
 }
 
 static int below_root(const char *path)
 {
-    return root_len && strncmp(path, root, root_len) == 0 && (path[root_len] == '/' || path[root_len] == 0);
+    return root_len && strncmp(path, root, root_len) == 0 &&
+           (path[root_len] == '/' || path[root_len] == 0);
 }
 
 static pid_t parent_of(pid_t pid)
@@ -129,7 +145,8 @@ static pid_t parent_of(pid_t pid)
 static int first_to_come(void)
 {
     const char *once = getenv("LF_FAIL_ONCE");
-    return !once || syscall(SYS_openat, AT_FDCWD, once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
+    return !once ||
+           syscall(SYS_openat, AT_FDCWD, once, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) >= 0;
 }
 
 static void die(void)
@@ -172,7 +189,9 @@ static int count(const char *what, const char *path, int needs_space)
         kill(getpid(), SIGTERM);
         return 0;
     }
-    if (action == STOP) { /* to this thread: another one would be stopped a moment later, and the call done by then */
+    if (action ==
+        /* to this thread: another one would be stopped a moment later, and the call done by then */
+        STOP) {
         syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), SIGSTOP);
         return 0;
     }
@@ -198,14 +217,14 @@ static int count_name(const char *what, int dirfd, const char *name, int needs_s
 }
 
 /* Runs `call` unless `counted` fails. */
-#define GUARD(type, counted, call)        \
-    pthread_mutex_lock(&lock);            \
-    int e = (counted);                    \
-    pthread_mutex_unlock(&lock);          \
-    if (e) {                              \
-        errno = e;                        \
-        return (type)-1;                  \
-    }                                     \
+#define GUARD(type, counted, call)                                                                 \
+    pthread_mutex_lock(&lock);                                                                     \
+    int e = (counted);                                                                             \
+    pthread_mutex_unlock(&lock);                                                                   \
+    if (e) {                                                                                       \
+        errno = e;                                                                                 \
+        return (type)-1;                                                                           \
+    }                                                                                              \
     return (type)(call)
 
 /* ---- open ---- */
@@ -213,31 +232,65 @@ static int count_name(const char *what, int dirfd, const char *name, int needs_s
 static int guarded_open(int d, const char *name, int flags, mode_t mode)
 {
     struct stat st;
-    int makes = (flags & O_TRUNC) || ((flags & O_CREAT) && syscall(SYS_newfstatat, d, name, &st, 0) != 0);
-    GUARD(int, makes ? count_name("open", d, name, 1) : 0, syscall(SYS_openat, d, name, flags, mode));
+    int makes =
+        (flags & O_TRUNC) || ((flags & O_CREAT) && syscall(SYS_newfstatat, d, name, &st, 0) != 0);
+    GUARD(int, makes ? count_name("open", d, name, 1) : 0,
+          syscall(SYS_openat, d, name, flags, mode));
 }
 
-#define MODE(flags) \
-    mode_t mode = 0; \
-    if ((flags) & (O_CREAT | __O_TMPFILE)) { va_list ap; va_start(ap, flags); mode = va_arg(ap, mode_t); va_end(ap); }
+#define MODE(flags)                                                                                \
+    mode_t mode = 0;                                                                               \
+    if ((flags) & (O_CREAT | __O_TMPFILE)) {                                                       \
+        va_list ap;                                                                                \
+        va_start(ap, flags);                                                                       \
+        mode = va_arg(ap, mode_t);                                                                 \
+        va_end(ap);                                                                                \
+    }
 
-int open(const char *name, int flags, ...) { MODE(flags) return guarded_open(AT_FDCWD, name, flags, mode); }
-int open64(const char *name, int flags, ...) { MODE(flags) return guarded_open(AT_FDCWD, name, flags, mode); }
-int openat(int d, const char *name, int flags, ...) { MODE(flags) return guarded_open(d, name, flags, mode); }
-int openat64(int d, const char *name, int flags, ...) { MODE(flags) return guarded_open(d, name, flags, mode); }
+int open(const char *name, int flags, ...)
+{
+    MODE(flags) return guarded_open(AT_FDCWD, name, flags, mode);
+}
+int open64(const char *name, int flags, ...)
+{
+    MODE(flags) return guarded_open(AT_FDCWD, name, flags, mode);
+}
+int openat(int d, const char *name, int flags, ...)
+{
+    MODE(flags) return guarded_open(d, name, flags, mode);
+}
+int openat64(int d, const char *name, int flags, ...)
+{
+    MODE(flags) return guarded_open(d, name, flags, mode);
+}
 int __open_2(const char *name, int flags);
 int __open64_2(const char *name, int flags);
 int __openat_2(int d, const char *name, int flags);
 int __openat64_2(int d, const char *name, int flags);
-int __open_2(const char *name, int flags) { return guarded_open(AT_FDCWD, name, flags, 0); }
-int __open64_2(const char *name, int flags) { return guarded_open(AT_FDCWD, name, flags, 0); }
-int __openat_2(int d, const char *name, int flags) { return guarded_open(d, name, flags, 0); }
-int __openat64_2(int d, const char *name, int flags) { return guarded_open(d, name, flags, 0); }
+int __open_2(const char *name, int flags)
+{
+    return guarded_open(AT_FDCWD, name, flags, 0);
+}
+int __open64_2(const char *name, int flags)
+{
+    return guarded_open(AT_FDCWD, name, flags, 0);
+}
+int __openat_2(int d, const char *name, int flags)
+{
+    return guarded_open(d, name, flags, 0);
+}
+int __openat64_2(int d, const char *name, int flags)
+{
+    return guarded_open(d, name, flags, 0);
+}
 
 /* ---- data ---- */
 
 /* A full disk takes the first half. */
-static size_t fitting(int e, size_t n) { return e == ENOSPC && full == 1 ? (full = 2, n / 2) : 0; }
+static size_t fitting(int e, size_t n)
+{
+    return e == ENOSPC && full == 1 ? (full = 2, n / 2) : 0;
+}
 
 ssize_t write(int fd, const void *data, size_t n)
 {
@@ -264,12 +317,30 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
     }
     return syscall(SYS_pwrite64, fd, data, e ? half : n, at);
 }
-ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) { return pwrite(fd, data, n, at); }
-ssize_t writev(int fd, const struct iovec *v, int n) { GUARD(ssize_t, count_fd("writev", fd, 1), syscall(SYS_writev, fd, v, n)); }
-int ftruncate(int fd, off_t n) { GUARD(int, count_fd("ftruncate", fd, 1), syscall(SYS_ftruncate, fd, n)); }
-int ftruncate64(int fd, off64_t n) { return ftruncate(fd, n); }
-int fsync(int fd) { GUARD(int, count_fd("fsync", fd, 1), syscall(SYS_fsync, fd)); }
-int fdatasync(int fd) { GUARD(int, count_fd("fdatasync", fd, 1), syscall(SYS_fdatasync, fd)); }
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at)
+{
+    return pwrite(fd, data, n, at);
+}
+ssize_t writev(int fd, const struct iovec *v, int n)
+{
+    GUARD(ssize_t, count_fd("writev", fd, 1), syscall(SYS_writev, fd, v, n));
+}
+int ftruncate(int fd, off_t n)
+{
+    GUARD(int, count_fd("ftruncate", fd, 1), syscall(SYS_ftruncate, fd, n));
+}
+int ftruncate64(int fd, off64_t n)
+{
+    return ftruncate(fd, n);
+}
+int fsync(int fd)
+{
+    GUARD(int, count_fd("fsync", fd, 1), syscall(SYS_fsync, fd));
+}
+int fdatasync(int fd)
+{
+    GUARD(int, count_fd("fdatasync", fd, 1), syscall(SYS_fdatasync, fd));
+}
 int posix_fallocate(int fd, off_t at, off_t n)
 {
     pthread_mutex_lock(&lock);
@@ -284,27 +355,42 @@ int linkat(int d1, const char *a, int d2, const char *b, int flags)
 {
     GUARD(int, count_name("link", d2, b, 1), syscall(SYS_linkat, d1, a, d2, b, flags));
 }
-int link(const char *a, const char *b) { return linkat(AT_FDCWD, a, AT_FDCWD, b, 0); }
+int link(const char *a, const char *b)
+{
+    return linkat(AT_FDCWD, a, AT_FDCWD, b, 0);
+}
 int renameat(int d1, const char *a, int d2, const char *b)
 {
     GUARD(int, count_name("rename", d2, b, 1), syscall(SYS_renameat, d1, a, d2, b));
 }
-int rename(const char *a, const char *b) { return renameat(AT_FDCWD, a, AT_FDCWD, b); }
+int rename(const char *a, const char *b)
+{
+    return renameat(AT_FDCWD, a, AT_FDCWD, b);
+}
 int mkdirat(int d, const char *name, mode_t mode)
 {
     struct stat st; /* a directory that is there needs nothing */
     int makes = syscall(SYS_newfstatat, d, name, &st, 0) != 0;
     GUARD(int, makes ? count_name("mkdir", d, name, 1) : 0, syscall(SYS_mkdirat, d, name, mode));
 }
-int mkdir(const char *name, mode_t mode) { return mkdirat(AT_FDCWD, name, mode); }
+int mkdir(const char *name, mode_t mode)
+{
+    return mkdirat(AT_FDCWD, name, mode);
+}
 int unlinkat(int d, const char *name, int flags)
 {
     struct stat st;
     int there = syscall(SYS_newfstatat, d, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
     GUARD(int, there ? count_name("unlink", d, name, 0) : 0, syscall(SYS_unlinkat, d, name, flags));
 }
-int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
-int rmdir(const char *name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
+int unlink(const char *name)
+{
+    return unlinkat(AT_FDCWD, name, 0);
+}
+int rmdir(const char *name)
+{
+    return unlinkat(AT_FDCWD, name, AT_REMOVEDIR);
+}
 
 /* ---- time ---- */
 
@@ -354,10 +440,20 @@ static int guarded_fcntl(int fd, int cmd, void *arg)
     }
     return (int)syscall(SYS_fcntl, fd, cmd, arg);
 }
-#define ARG va_list ap; va_start(ap, cmd); void *arg = va_arg(ap, void *); va_end(ap);
-int fcntl(int fd, int cmd, ...) { ARG return guarded_fcntl(fd, cmd, arg); }
+#define ARG                                                                                        \
+    va_list ap;                                                                                    \
+    va_start(ap, cmd);                                                                             \
+    void *arg = va_arg(ap, void *);                                                                \
+    va_end(ap);
+int fcntl(int fd, int cmd, ...)
+{
+    ARG return guarded_fcntl(fd, cmd, arg);
+}
 int fcntl64(int fd, int cmd, ...);
-int fcntl64(int fd, int cmd, ...) { ARG return guarded_fcntl(fd, cmd, arg); }
+int fcntl64(int fd, int cmd, ...)
+{
+    ARG return guarded_fcntl(fd, cmd, arg);
+}
 int flock(int fd, int op);
 int flock(int fd, int op)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LD_PRELOAD library: writes down every change that the process makes to files below LF_TRACE_ROOT (trace.h). A call succeeds first,
- * then it is written down, both under one lock, so the trace has the order of the calls.
+ * LD_PRELOAD library: writes down every change that the process makes to files below LF_TRACE_ROOT
+ * (trace.h). A call succeeds first, then it is written down, both under one lock, so the trace has
+ * the order of the calls.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,19 +27,24 @@ static char root[PATH_MAX];
 static size_t root_len;
 static long fsyncs, drop = -1;
 
-#define REAL(name) static __typeof__(name) *real; if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
+#define REAL(name)                                                                                 \
+    static __typeof__(name) *real;                                                                 \
+    if (!real)                                                                                     \
+    *(void **)&real = dlsym(RTLD_NEXT, #name)
 
 static void start(void)
 {
     if (trace_fd != -2)
         return;
-    const char *file = getenv("LF_TRACE"), *dir = getenv("LF_TRACE_ROOT"), *d = getenv("LF_TRACE_DROP");
+    const char *file = getenv("LF_TRACE"), *dir = getenv("LF_TRACE_ROOT"),
+               *d = getenv("LF_TRACE_DROP");
     trace_fd = -1;
     if (!file || !dir || !realpath(dir, root))
         return;
     root_len = strlen(root);
     drop = d ? strtol(d, NULL, 10) : -1;
-    trace_fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    trace_fd =
+        (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
 static void put(const void *p, size_t n)
@@ -52,16 +58,23 @@ static void put(const void *p, size_t n)
     }
 }
 
-static void record(uint32_t op, const char *path, const char *path2, uint64_t ino, int64_t offset, const void *data, size_t len)
+static void record(uint32_t op, const char *path, const char *path2, uint64_t ino, int64_t offset,
+                   const void *data, size_t len)
 {
-    struct trace_rec r = {op, path ? (uint32_t)strlen(path) : 0, path2 ? (uint32_t)strlen(path2) : 0, (uint32_t)len, ino, offset};
+    struct trace_rec r = {op,
+                          path ? (uint32_t)strlen(path) : 0,
+                          path2 ? (uint32_t)strlen(path2) : 0,
+                          (uint32_t)len,
+                          ino,
+                          offset};
     put(&r, sizeof r);
     put(path, r.path_len);
     put(path2, r.path2_len);
     put(data, len);
 }
 
-/* Path of dirfd + name relative to the root, into buf; NULL when it lies elsewhere. The last component need not exist. */
+/* Path of dirfd + name relative to the root, into buf; NULL when it lies elsewhere. The last
+ * component need not exist. */
 static const char *below(int dirfd, const char *name, char buf[PATH_MAX])
 {
     char dir[PATH_MAX], full[2 * PATH_MAX];
@@ -153,23 +166,55 @@ static int traced_open(int dirfd, const char *name, int flags, mode_t mode)
     return fd;
 }
 
-#define MODE(flags) \
-    mode_t mode = 0; \
-    if ((flags) & (O_CREAT | __O_TMPFILE)) { va_list ap; va_start(ap, flags); mode = va_arg(ap, mode_t); va_end(ap); }
+#define MODE(flags)                                                                                \
+    mode_t mode = 0;                                                                               \
+    if ((flags) & (O_CREAT | __O_TMPFILE)) {                                                       \
+        va_list ap;                                                                                \
+        va_start(ap, flags);                                                                       \
+        mode = va_arg(ap, mode_t);                                                                 \
+        va_end(ap);                                                                                \
+    }
 
-int open(const char *name, int flags, ...) { MODE(flags) return traced_open(AT_FDCWD, name, flags, mode); }
-int open64(const char *name, int flags, ...) { MODE(flags) return traced_open(AT_FDCWD, name, flags, mode); }
-int openat(int d, const char *name, int flags, ...) { MODE(flags) return traced_open(d, name, flags, mode); }
-int openat64(int d, const char *name, int flags, ...) { MODE(flags) return traced_open(d, name, flags, mode); }
-int creat(const char *name, mode_t mode) { return traced_open(AT_FDCWD, name, O_CREAT | O_WRONLY | O_TRUNC, mode); }
+int open(const char *name, int flags, ...)
+{
+    MODE(flags) return traced_open(AT_FDCWD, name, flags, mode);
+}
+int open64(const char *name, int flags, ...)
+{
+    MODE(flags) return traced_open(AT_FDCWD, name, flags, mode);
+}
+int openat(int d, const char *name, int flags, ...)
+{
+    MODE(flags) return traced_open(d, name, flags, mode);
+}
+int openat64(int d, const char *name, int flags, ...)
+{
+    MODE(flags) return traced_open(d, name, flags, mode);
+}
+int creat(const char *name, mode_t mode)
+{
+    return traced_open(AT_FDCWD, name, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
 int __open_2(const char *name, int flags);
 int __open64_2(const char *name, int flags);
 int __openat_2(int d, const char *name, int flags);
 int __openat64_2(int d, const char *name, int flags);
-int __open_2(const char *name, int flags) { return traced_open(AT_FDCWD, name, flags, 0); }
-int __open64_2(const char *name, int flags) { return traced_open(AT_FDCWD, name, flags, 0); }
-int __openat_2(int d, const char *name, int flags) { return traced_open(d, name, flags, 0); }
-int __openat64_2(int d, const char *name, int flags) { return traced_open(d, name, flags, 0); }
+int __open_2(const char *name, int flags)
+{
+    return traced_open(AT_FDCWD, name, flags, 0);
+}
+int __open64_2(const char *name, int flags)
+{
+    return traced_open(AT_FDCWD, name, flags, 0);
+}
+int __openat_2(int d, const char *name, int flags)
+{
+    return traced_open(d, name, flags, 0);
+}
+int __openat64_2(int d, const char *name, int flags)
+{
+    return traced_open(d, name, flags, 0);
+}
 
 /* ---- data ---- */
 
@@ -203,8 +248,14 @@ static ssize_t traced_pwrite(int fd, const void *data, size_t n, off_t off)
     errno = e;
     return k;
 }
-ssize_t pwrite(int fd, const void *data, size_t n, off_t off) { return traced_pwrite(fd, data, n, off); }
-ssize_t pwrite64(int fd, const void *data, size_t n, off64_t off) { return traced_pwrite(fd, data, n, off); }
+ssize_t pwrite(int fd, const void *data, size_t n, off_t off)
+{
+    return traced_pwrite(fd, data, n, off);
+}
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t off)
+{
+    return traced_pwrite(fd, data, n, off);
+}
 
 static int traced_truncate(int fd, off_t len)
 {
@@ -217,10 +268,17 @@ static int traced_truncate(int fd, off_t len)
     errno = e;
     return rc;
 }
-int ftruncate(int fd, off_t len) { return traced_truncate(fd, len); }
-int ftruncate64(int fd, off64_t len) { return traced_truncate(fd, len); }
+int ftruncate(int fd, off_t len)
+{
+    return traced_truncate(fd, len);
+}
+int ftruncate64(int fd, off64_t len)
+{
+    return traced_truncate(fd, len);
+}
 
-/* Which line of the code this fsync is: the two innermost callers outside this library, as offsets into their program. */
+/* Which line of the code this fsync is: the two innermost callers outside this library, as offsets
+ * into their program. */
 static uint64_t call_site(void)
 {
     void *frames[8];
@@ -245,15 +303,22 @@ static int traced_fsync(int fd)
     const char *rel = fd_path(fd, buf);
     if (rel && fsyncs++ != drop) {
         uint64_t ino = ino_of(fd, &dir);
-        record(TRACE_FSYNC, dir ? (*rel ? rel : ".") : NULL, NULL, ino, (int64_t)call_site(), NULL, 0);
+        record(TRACE_FSYNC, dir ? (*rel ? rel : ".") : NULL, NULL, ino, (int64_t)call_site(), NULL,
+               0);
     }
     pthread_mutex_unlock(&lock);
     if (!rel)
         rc = (int)syscall(SYS_fsync, fd);
     return rc;
 }
-int fsync(int fd) { return traced_fsync(fd); }
-int fdatasync(int fd) { return traced_fsync(fd); }
+int fsync(int fd)
+{
+    return traced_fsync(fd);
+}
+int fdatasync(int fd)
+{
+    return traced_fsync(fd);
+}
 
 /* ---- names ---- */
 
@@ -269,8 +334,14 @@ static int traced_link(int d1, const char *a, int d2, const char *b, int flags)
     errno = e;
     return rc;
 }
-int link(const char *a, const char *b) { return traced_link(AT_FDCWD, a, AT_FDCWD, b, 0); }
-int linkat(int d1, const char *a, int d2, const char *b, int flags) { return traced_link(d1, a, d2, b, flags); }
+int link(const char *a, const char *b)
+{
+    return traced_link(AT_FDCWD, a, AT_FDCWD, b, 0);
+}
+int linkat(int d1, const char *a, int d2, const char *b, int flags)
+{
+    return traced_link(d1, a, d2, b, flags);
+}
 
 static int traced_unlink(int d, const char *name, int flags)
 {
@@ -284,13 +355,23 @@ static int traced_unlink(int d, const char *name, int flags)
     errno = e;
     return rc;
 }
-int unlink(const char *name) { return traced_unlink(AT_FDCWD, name, 0); }
-int unlinkat(int d, const char *name, int flags) { return traced_unlink(d, name, flags); }
-int rmdir(const char *name) { return traced_unlink(AT_FDCWD, name, AT_REMOVEDIR); }
+int unlink(const char *name)
+{
+    return traced_unlink(AT_FDCWD, name, 0);
+}
+int unlinkat(int d, const char *name, int flags)
+{
+    return traced_unlink(d, name, flags);
+}
+int rmdir(const char *name)
+{
+    return traced_unlink(AT_FDCWD, name, AT_REMOVEDIR);
+}
 int remove(const char *name)
 {
     struct stat st;
-    return traced_unlink(AT_FDCWD, name, lstat(name, &st) == 0 && S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+    return traced_unlink(AT_FDCWD, name,
+                         lstat(name, &st) == 0 && S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
 }
 
 static int traced_rename(int d1, const char *a, int d2, const char *b)
@@ -306,8 +387,14 @@ static int traced_rename(int d1, const char *a, int d2, const char *b)
     errno = e;
     return rc;
 }
-int rename(const char *a, const char *b) { return traced_rename(AT_FDCWD, a, AT_FDCWD, b); }
-int renameat(int d1, const char *a, int d2, const char *b) { return traced_rename(d1, a, d2, b); }
+int rename(const char *a, const char *b)
+{
+    return traced_rename(AT_FDCWD, a, AT_FDCWD, b);
+}
+int renameat(int d1, const char *a, int d2, const char *b)
+{
+    return traced_rename(d1, a, d2, b);
+}
 
 static int traced_mkdir(int d, const char *name, mode_t mode)
 {
@@ -321,8 +408,14 @@ static int traced_mkdir(int d, const char *name, mode_t mode)
     errno = e;
     return rc;
 }
-int mkdir(const char *name, mode_t mode) { return traced_mkdir(AT_FDCWD, name, mode); }
-int mkdirat(int d, const char *name, mode_t mode) { return traced_mkdir(d, name, mode); }
+int mkdir(const char *name, mode_t mode)
+{
+    return traced_mkdir(AT_FDCWD, name, mode);
+}
+int mkdirat(int d, const char *name, mode_t mode)
+{
+    return traced_mkdir(d, name, mode);
+}
 
 /* Changes that are not modelled must not pass unseen. */
 static void refuse(int fd, const char *what)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace of everything a process did to the files below a root, made by preload.c, read by replay.c.
+ * The trace of everything a process did to the files below a root, made by preload.c, read by
+ * replay.c.
  *
- * Records in order: struct trace_rec, then path_len + path2_len + data_len bytes. Paths are relative to the root.
- * Environment of a traced process: LF_TRACE (file to write), LF_TRACE_ROOT (directory), LF_TRACE_DROP (number of an fsync, from 0, that
- * is left out: not done and not written down, as if its line were deleted from the code).
+ * Records in order: struct trace_rec, then path_len + path2_len + data_len bytes. Paths are
+ * relative to the root. Environment of a traced process: LF_TRACE (file to write), LF_TRACE_ROOT
+ * (directory), LF_TRACE_DROP (number of an fsync, from 0, that is left out: not done and not
+ * written down, as if its line were deleted from the code).
  */
 #ifndef LF_TESTS_FAULT_TRACE_H
 #define LF_TESTS_FAULT_TRACE_H
@@ -15,13 +17,15 @@ enum trace_op {
     TRACE_CREATE = 1, /* path names a new file, inode ino */
     TRACE_WRITE,      /* data at offset of inode ino */
     TRACE_TRUNCATE,   /* length of inode ino becomes offset */
-    TRACE_FSYNC,      /* inode ino; path when it is a directory; offset: which line of the code (equal for equal lines) */
-    TRACE_LINK,       /* path2 names inode ino too */
-    TRACE_UNLINK,     /* path is gone */
-    TRACE_RENAME,     /* path2 names inode ino, path is gone */
-    TRACE_MKDIR,      /* path is a directory */
+    /* inode ino; path when it is a directory; offset: which line of the code (equal for equal
+     * lines) */
+    TRACE_FSYNC,
+    TRACE_LINK,   /* path2 names inode ino too */
+    TRACE_UNLINK, /* path is gone */
+    TRACE_RENAME, /* path2 names inode ino, path is gone */
+    TRACE_MKDIR,  /* path is a directory */
     TRACE_RMDIR,
-    TRACE_MARK        /* path is a remark of the traced program: what it promised by now */
+    TRACE_MARK /* path is a remark of the traced program: what it promised by now */
 };
 
 struct trace_rec {

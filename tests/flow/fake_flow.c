@@ -7,4 +7,7 @@
 #include "flow/cmd/cmd.h"
 #include "tests/flow/fake.h"
 
-int main(int argc, char **argv) { return lf_flow_main(argc, argv, lf_fake_tables); }
+int main(int argc, char **argv)
+{
+    return lf_flow_main(argc, argv, lf_fake_tables);
+}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The test stages' program, called lf-work or lf-join: honours the contract of a stage (options, plan, metrics,
- * checkpoints, stop requests, artifacts, exit codes) and does nothing else. Its result is a function of its identity
- * options and inputs alone, so an interrupted run can be compared with an uninterrupted one.
+ * The test stages' program, called lf-work or lf-join: honours the contract of a stage (options,
+ * plan, metrics, checkpoints, stop requests, artifacts, exit codes) and does nothing else. Its
+ * result is a function of its identity options and inputs alone, so an interrupted run can be
+ * compared with an uninterrupted one.
  */
 #include "config.h"
 
@@ -23,7 +24,6 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "tests/flow/fake.h"
-
 
 struct work {
     lf_optset *o;
@@ -47,10 +47,14 @@ static void chain(char state[LF_HASH_HEX], const char *text)
 /* A file of many zeros that takes no room, with the tree hash that reading it would give. */
 static int add_big(lf_artifact *a, const char *dir, int64_t bytes, lf_err *err)
 {
-    size_t n = (size_t)((bytes + (int64_t)LF_HASH_LEAF - 1) / (int64_t)LF_HASH_LEAF), last = (size_t)bytes - (n - 1) * LF_HASH_LEAF;
-    uint8_t root[LF_HASH_BYTES], *zeros = calloc(LF_HASH_LEAF, 1), *leaves = calloc(n, LF_HASH_BYTES);
+    size_t n = (size_t)((bytes + (int64_t)LF_HASH_LEAF - 1) / (int64_t)LF_HASH_LEAF),
+           last = (size_t)bytes - (n - 1) * LF_HASH_LEAF;
+    uint8_t root[LF_HASH_BYTES], *zeros = calloc(LF_HASH_LEAF, 1),
+                                 *leaves = calloc(n, LF_HASH_BYTES);
     char *path = lf_path_join(dir, "big.bin", err);
-    int rc = zeros == NULL || leaves == NULL || path == NULL ? LF_ENOMEM : lf_io_write_file(path, "", 0, 0640, err);
+    int rc = zeros == NULL || leaves == NULL || path == NULL
+                 ? LF_ENOMEM
+                 : lf_io_write_file(path, "", 0, 0640, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (i == 0 || i == n - 1)
             lf_hash_buf(leaves + i * LF_HASH_BYTES, zeros, i == n - 1 ? last : LF_HASH_LEAF, NULL);
@@ -68,7 +72,8 @@ static int add_big(lf_artifact *a, const char *dir, int64_t bytes, lf_err *err)
     return rc;
 }
 
-static int publish_result(const char *out, const char *name, const char *text, int64_t big, lf_err *err)
+static int publish_result(const char *out, const char *name, const char *text, int64_t big,
+                          lf_err *err)
 {
     lf_artifact a;
     char *dir = lf_path_join(out, name, err), *file = NULL;
@@ -100,7 +105,8 @@ static void restore(struct work *w)
             char path[4096];
             lf_buf b;
             lf_buf_init(&b);
-            snprintf(path, sizeof path, "%s/ck-%lld", lf_optset_str_at(w->o, "resume_from", i), (long long)s);
+            snprintf(path, sizeof path, "%s/ck-%lld", lf_optset_str_at(w->o, "resume_from", i),
+                     (long long)s);
             if (lf_io_read_file(path, 1024, &b, NULL) == 0 && b.len == LF_HASH_HEX - 1) {
                 memcpy(w->state, b.data, LF_HASH_HEX);
                 w->step = s;
@@ -139,9 +145,13 @@ static int fail_now(const struct work *w)
     case 9:
         fprintf(stderr, "NVRM: Xid (PCI:0000:01:00): 79\nlf-work: the device is gone\n");
         return 1;
-    case 10: /* words that mean something in an error, here in ordinary text that a stage may well print */
+    case 10:
+        /* words that mean something in an error, here in ordinary text that a stage may well
+         * print */
         for (int i = 0; i < 20; i++)
-            fprintf(stderr, "document %d: the archive was corrupt and truncated, and its hash of no use\n", i);
+            fprintf(stderr,
+                    "document %d: the archive was corrupt and truncated, and its hash of no use\n",
+                    i);
         fprintf(stderr, "lf-work: one\nlf-work: two\nlf-work: three\n");
         return 1;
     case 11: /* what it says stands above what its log looks like */
@@ -166,8 +176,8 @@ static int one_step(struct work *w, lf_err *err)
     w->step++;
     w->made++;
     chain(w->state, "step");
-    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}", (long long)w->step,
-                     10.0 / (double)w->step, lf_wall_s());
+    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}",
+                     (long long)w->step, 10.0 / (double)w->step, lf_wall_s());
     int rc = lf_frame_append(w->metrics, text, (size_t)n, err);
     snprintf(path, sizeof path, "%s/ck-%lld", w->out, (long long)w->step);
     if (rc == 0)
@@ -191,7 +201,8 @@ static int count_up(struct work *w, lf_err *err)
         hold(w);
         if (lf_stop_requested()) {
             usleep((useconds_t)lf_optset_int(w->o, "save_time") * 1000);
-            fprintf(stderr, "lf-work: stopped at step %lld (%s)\n", (long long)w->step, lf_stop_reason());
+            fprintf(stderr, "lf-work: stopped at step %lld (%s)\n", (long long)w->step,
+                    lf_stop_reason());
             return 75;
         }
         if (fail_at > 0 && w->step + 1 == fail_at)
@@ -247,19 +258,24 @@ static int mix_inputs(char state[LF_HASH_HEX], const lf_optset *o, const char *o
 
 static int print_plan(const lf_optset *o, const char *kind)
 {
-    if (strcmp(kind, "work") == 0 && lf_optset_int(o, "fail_at") == 1 && lf_optset_choice(o, "fail_how") == 5) {
+    if (strcmp(kind, "work") == 0 && lf_optset_int(o, "fail_at") == 1 &&
+        lf_optset_choice(o, "fail_how") == 5) {
         fprintf(stderr, "lf-work: --factor is wrong\n");
         return 2;
     }
     if (strcmp(kind, "join") == 0) {
-        printf("{\"stage\":\"join\",\"bytes\":{\"total\":1000},\"disk_bytes\":100,\"outputs\":[\"joined\"],\"notes\":[]}\n");
+        printf("{\"stage\":\"join\",\"bytes\":{\"total\":1000},\"disk_bytes\":100,\"outputs\":["
+               "\"joined\"],\"notes\":[]}\n");
         return 0;
     }
-    printf("{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"device\":%lld,\"total\":%lld},\"flops_per_step\":1e9,"
-           "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":[\"a fake\"]}\n",
-           (long long)(lf_optset_choice(o, "device") == 2 ? lf_optset_int(o, "needs_gpu_bytes") : 0),
-           (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
-           (long long)lf_optset_int(o, "needs_disk"));
+    printf(
+        "{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"device\":%lld,"
+        "\"total\":%lld},\"flops_per_step\":1e9,"
+        "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
+        "\"a fake\"]}\n",
+        (long long)(lf_optset_choice(o, "device") == 2 ? lf_optset_int(o, "needs_gpu_bytes") : 0),
+        (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
+        (long long)lf_optset_int(o, "needs_disk"));
     return 0;
 }
 
@@ -289,7 +305,8 @@ static int run_join(lf_optset *o, lf_err *err)
     /* Results of a stage that counts no steps, such as an evaluation, are one record at step 0. */
     lf_frame_writer *m = lf_frame_writer_open(lf_optset_str(o, "metrics"), err);
     static const char result[] = "{\"step\":0,\"score\":0.5}";
-    if (m == NULL || lf_frame_append(m, result, sizeof result - 1, err) < 0 || lf_frame_writer_close(m, err) < 0)
+    if (m == NULL || lf_frame_append(m, result, sizeof result - 1, err) < 0 ||
+        lf_frame_writer_close(m, err) < 0)
         return 1;
     return publish_result(lf_optset_str(o, "out"), "joined", state, 0, err) < 0 ? 1 : 0;
 }

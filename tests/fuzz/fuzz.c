@@ -12,7 +12,10 @@
 
 static char dir[256];
 
-static void remove_dir(void) { (void)lf_io_remove_tree(dir, NULL); }
+static void remove_dir(void)
+{
+    (void)lf_io_remove_tree(dir, NULL);
+}
 
 const char *fuzz_dir(void)
 {
@@ -41,7 +44,8 @@ void fuzz_write(const char *path, const uint8_t *data, size_t size)
         abort();
 }
 
-void fuzz_write_patched(const char *path, const uint8_t *base, size_t base_len, const uint8_t *data, size_t size)
+void fuzz_write_patched(const char *path, const uint8_t *base, size_t base_len, const uint8_t *data,
+                        size_t size)
 {
     uint8_t *copy = malloc(base_len + 1);
     if (!copy)
@@ -57,7 +61,8 @@ void fuzz_write_patched(const char *path, const uint8_t *base, size_t base_len, 
     free(copy);
 }
 
-/* libhdf5 1.10 forgets a block when the checksum of an object header is wrong; leaks of ours are still findings. */
+/* libhdf5 1.10 forgets a block when the checksum of an object header is wrong; leaks of ours are
+ * still findings. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: checkpoints. The first byte chooses the file that is patched: the manifest, state.json, or the data file; for the last
- * two the manifest is made again to fit, so that what lies behind the hashes is reached.
+ * Fuzz target: checkpoints. The first byte chooses the file that is patched: the manifest,
+ * state.json, or the data file; for the last two the manifest is made again to fit, so that what
+ * lies behind the hashes is reached.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,15 +32,24 @@ static void make_base(void)
 {
     static const float a[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     static const uint16_t b[6] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0};
-    const lf_ckpt_tensor t[] = {
-        {.name = "model/a.weight", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {3, 4}, .data = a},
-        {.name = "model/b.weight", .kind = "weight", .dtype = LF_H5_BF16, .ndim = 1, .shape = {6}, .data = b}};
+    const lf_ckpt_tensor t[] = {{.name = "model/a.weight",
+                                 .kind = "weight",
+                                 .dtype = LF_H5_F32,
+                                 .ndim = 2,
+                                 .shape = {3, 4},
+                                 .data = a},
+                                {.name = "model/b.weight",
+                                 .kind = "weight",
+                                 .dtype = LF_H5_BF16,
+                                 .ndim = 1,
+                                 .shape = {6},
+                                 .data = b}};
     lf_err err = LF_ERR_INIT;
     lf_ckpt_writer *w;
     json_t *state = json_pack("{s:i,s:s}", "step", 3, "note", "fuzz");
     snprintf(dir, sizeof dir, "%s/ckpt", fuzz_dir());
-    if (lf_ckpt_writer_create(&w, t, 2, &(lf_ckpt_options){0}, &err) || lf_ckpt_save_begin(w, dir, state, &err) ||
-        lf_ckpt_save_wait(w, NULL, &err) < 0)
+    if (lf_ckpt_writer_create(&w, t, 2, &(lf_ckpt_options){0}, &err) ||
+        lf_ckpt_save_begin(w, dir, state, &err) || lf_ckpt_save_wait(w, NULL, &err) < 0)
         abort();
     lf_ckpt_writer_destroy(w);
     json_decref(state);
@@ -93,7 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < N_FILES; i++)
         if (i != which)
             fuzz_write(file_path(i), (const uint8_t *)base[i].data, base[i].len);
-    fuzz_write_patched(file_path(which), (const uint8_t *)base[which].data, base[which].len, data + 1, size - 1);
+    fuzz_write_patched(file_path(which), (const uint8_t *)base[which].data, base[which].len,
+                       data + 1, size - 1);
     if (which != MANIFEST && refit(&err)) {
         fuzz_check_error(-1, &err);
         return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: config.json of a Hugging Face model; what is read must be written and read again as the same model, or
- * refused, and its mapping rows must expand or be refused.
+ * Fuzz target: config.json of a Hugging Face model; what is read must be written and read again as
+ * the same model, or refused, and its mapping rows must expand or be refused.
  */
 #include "engine/base/json.h"
 #include "engine/convert/hf.h"

@@ -10,18 +10,23 @@
 
 const char *const fuzz_corpus = NULL;
 
-static const char *const seeds[] = {
-    "{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m['content'] | trim }}{% if not loop.last %}, {% endif %}{% "
-    "endfor %}",
-    "{%- macro f(a, b=2) -%}{% if a > 0 %}{{ f(a - 1) ~ b }}{% endif %}{%- endmacro -%}{{ f(3, b='x') }}{# c #}\n",
-    "{% set ns = namespace(n=0) %}{% for k, v in d | dictsort %}{% set ns.n = ns.n + v %}{% if ns.n == 3 %}{% break "
-    "%}{% endif %}{% endfor %}{{ ns.n }}",
-    "{{ s[::-1] }}{{ s[1:-1] }}{{ [3, 1.5, 'a' * 3] | tojson(indent=2) }}{{ s.split('l', 1) | join('-') }}{{ s | "
-    "replace('l', '') }}",
-    "{{ 7 // -2 }}{{ 7 % -2.5 }}{{ 2 ** 9 }}{{ d.get('z', u) is defined }}{{ messages | selectattr('role', 'eq', "
-    "'user') | map(attribute='content') | list }}",
-    "  {% if s is string and s in 'hello' or not u %}\n{{ s | upper }}{% elif none %}x{% else %}y{% endif %}\n{{ "
-    "range(5) | sum }}{{ {'a': (1,)} }}"};
+static const char *const seeds[] = {"{% for m in messages %}{{ '<|' + m.role + '|>\\n' + "
+                                    "m['content'] | trim }}{% if not loop.last %}, {% endif %}{% "
+                                    "endfor %}",
+                                    "{%- macro f(a, b=2) -%}{% if a > 0 %}{{ f(a - 1) ~ b }}{% "
+                                    "endif %}{%- endmacro -%}{{ f(3, b='x') }}{# c #}\n",
+                                    "{% set ns = namespace(n=0) %}{% for k, v in d | dictsort %}{% "
+                                    "set ns.n = ns.n + v %}{% if ns.n == 3 %}{% break "
+                                    "%}{% endif %}{% endfor %}{{ ns.n }}",
+                                    "{{ s[::-1] }}{{ s[1:-1] }}{{ [3, 1.5, 'a' * 3] | "
+                                    "tojson(indent=2) }}{{ s.split('l', 1) | join('-') }}{{ s | "
+                                    "replace('l', '') }}",
+                                    "{{ 7 // -2 }}{{ 7 % -2.5 }}{{ 2 ** 9 }}{{ d.get('z', u) is "
+                                    "defined }}{{ messages | selectattr('role', 'eq', "
+                                    "'user') | map(attribute='content') | list }}",
+                                    "  {% if s is string and s in 'hello' or not u %}\n{{ s | "
+                                    "upper }}{% elif none %}x{% else %}y{% endif %}\n{{ "
+                                    "range(5) | sum }}{{ {'a': (1,)} }}"};
 
 size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 {
@@ -34,7 +39,8 @@ size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const lf_jinja_opts lim = {.max_steps = 3000, .max_output = 20000, .max_memory = 2000000};
+    static const lf_jinja_opts lim = {
+        .max_steps = 3000, .max_output = 20000, .max_memory = 2000000};
     static json_t *vars;
     lf_err err = LF_ERR_INIT;
     lf_buf out;

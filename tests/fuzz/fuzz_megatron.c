@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: Megatron .idx files over a .bin of 64 bytes. Even first byte: the rest is the .idx; odd: patches on a
- * valid one. What opens must be readable: every sequence, and given to a writer.
+ * Fuzz target: Megatron .idx files over a .bin of 64 bytes. Even first byte: the rest is the .idx;
+ * odd: patches on a valid one. What opens must be readable: every sequence, and given to a writer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static void make_base(void)
     if (lf_megatron_create(&w, path, LF_MEGATRON_I32, true, &err))
         abort();
     for (size_t n = 0; n < 5; n++)
-        if (lf_megatron_append(w, ids, n + 1, (int8_t)n, &err) || (n % 2 == 0 && lf_megatron_end_document(w, &err)))
+        if (lf_megatron_append(w, ids, n + 1, (int8_t)n, &err) ||
+            (n % 2 == 0 && lf_megatron_end_document(w, &err)))
             abort();
     lf_buf_init(&base);
     if (lf_megatron_finish(w, &err))
@@ -74,13 +75,15 @@ static void write_again(const lf_megatron_data *d)
                 abort(); /* longer than the .bin */
             rc = lf_megatron_read_ids(d, (uint64_t)s, 0, (size_t)i->lengths[s], ids, &err);
             fuzz_check_error(rc, &err);
-            if (rc == 0 && lf_megatron_append(w, ids, (size_t)i->lengths[s], i->modes ? i->modes[s] : 0, &err))
+            if (rc == 0 &&
+                lf_megatron_append(w, ids, (size_t)i->lengths[s], i->modes ? i->modes[s] : 0, &err))
                 abort();
         }
         if (rc == 0 && lf_megatron_end_document(w, &err))
             abort();
     }
-    lf_megatron_abort(w); /* finishing would mostly measure fsync; the golden test compares what it writes */
+    lf_megatron_abort(
+        w); /* finishing would mostly measure fsync; the golden test compares what it writes */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

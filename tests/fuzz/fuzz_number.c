@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: numbers, counts, sizes and durations. A number that was accepted reads the same from its plain form.
+ * Fuzz target: numbers, counts, sizes and durations. A number that was accepted reads the same from
+ * its plain form.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,8 +14,18 @@ const char *const fuzz_corpus = NULL;
 
 size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 {
-    static const char *const seeds[] = {"2h30m", "1-12:30:00", "80GiB", "17E", "1.5M", "4ki", "3e-4", "-9223372036854775808",
-                                        "9223372036854775807", "0.0001k", "7Ei", "106751991167300d"};
+    static const char *const seeds[] = {"2h30m",
+                                        "1-12:30:00",
+                                        "80GiB",
+                                        "17E",
+                                        "1.5M",
+                                        "4ki",
+                                        "3e-4",
+                                        "-9223372036854775808",
+                                        "9223372036854775807",
+                                        "0.0001k",
+                                        "7Ei",
+                                        "106751991167300d"};
     size_t n = i < sizeof seeds / sizeof seeds[0] ? strlen(seeds[i]) : 0;
     if (n > cap)
         return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: the pickle interpreter alone (in a zip file the CRC would stop every mutation). Every value that is made
- * is looked at, once for each way that leads to it, up to a bound.
+ * Fuzz target: the pickle interpreter alone (in a zip file the CRC would stop every mutation).
+ * Every value that is made is looked at, once for each way that leads to it, up to a bound.
  */
 #include "engine/store/torch_pickle.h"
 

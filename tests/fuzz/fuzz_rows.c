@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: rows of every shape (conversations, prompts and answers, pairs, ids) to documents. The first two bytes
- * choose the options, the rest is the line. What is kept must hold together: lengths, masks, counts, limits.
+ * Fuzz target: rows of every shape (conversations, prompts and answers, pairs, ids) to documents.
+ * The first two bytes choose the options, the rest is the line. What is kept must hold together:
+ * lengths, masks, counts, limits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ const char *const fuzz_corpus = NULL;
 
 static const char *const seeds[] = {
     "\1\3{\"messages\":[{\"role\":\"system\",\"content\":\"be "
-    "kind\"},{\"role\":\"user\",\"content\":\"why?\"},{\"role\":\"assistant\",\"content\":\"h\\u00e9\"}]}",
+    "kind\"},{\"role\":\"user\",\"content\":\"why?\"},{\"role\":\"assistant\",\"content\":"
+    "\"h\\u00e9\"}]}",
     "\1\4{\"conversations\":[{\"from\":\"human\",\"value\":\"a</"
     "s>\"},{\"from\":\"gpt\",\"value\":\"b\"}],\"system\":\"s\",\"tools\":\"[]\"}",
     "\1\5{\"instruction\":\"do\",\"input\":\"it\",\"output\":\"done\",\"history\":[[\"q\",\"a\"]]}",
@@ -36,7 +38,8 @@ size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 }
 
 static const char CONFIG[] =
-    "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"</s>\",\"chat_template\":\"{% for m in messages "
+    "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"</s>\",\"chat_template\":\"{% "
+    "for m in messages "
     "%}<|{{ m.role }}|>"
     "{{ m.content }}</s>\\n{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}\"}";
 
@@ -61,8 +64,9 @@ static void setup(void)
         fprintf(stderr, "fuzz_rows: %s (set LF_SRCDIR)\n", err.text);
         exit(1);
     }
-    lf_buf_addf(&box, "loong-flow tokenizer files 1\ntokenizer.json %zu\n%stokenizer_config.json %zu\n%s", file.len,
-                file.data, strlen(CONFIG), CONFIG);
+    lf_buf_addf(&box,
+                "loong-flow tokenizer files 1\ntokenizer.json %zu\n%stokenizer_config.json %zu\n%s",
+                file.len, file.data, strlen(CONFIG), CONFIG);
     kit.tok = lf_tokenizer_parse(box.data, box.len, "kit", &err);
     kit.state = kit.tok ? lf_tok_state_create(kit.tok, &err) : NULL;
     if (!kit.state || lf_tok_files_unpack(&f, box.data, box.len, "kit", &err) ||
@@ -85,14 +89,17 @@ static void check(const lf_rowdocs *d, const lf_rowdocs_opts *o)
         for (size_t i = at + 1; i < total; i++)
             trained += d->mask.data[i] == 1;
         for (size_t i = at; i < total; i++)
-            if ((d->mask.data[i] != 0 && d->mask.data[i] != 1) || d->ids.v[i] >= lf_tokenizer_vocab_size(kit.tok))
+            if ((d->mask.data[i] != 0 && d->mask.data[i] != 1) ||
+                d->ids.v[i] >= lf_tokenizer_vocab_size(kit.tok))
                 abort();
     }
     if (d->fate == LF_ROW_KEPT &&
         (total != d->ids.n || d->mask.len != d->ids.n || d->trained != trained || d->n_docs < 1))
         abort();
-    /* A text of one token has none before it; where something is masked, something else is trained. */
-    if (d->fate == LF_ROW_KEPT && d->kind != LF_ROW_PROMPT && trained == 0 && (d->masked || total != 1))
+    /* A text of one token has none before it; where something is masked, something else is
+     * trained. */
+    if (d->fate == LF_ROW_KEPT && d->kind != LF_ROW_PROMPT && trained == 0 &&
+        (d->masked || total != 1))
         abort();
     if (d->fate != LF_ROW_KEPT && d->n_docs != 0)
         abort();
@@ -107,7 +114,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         setup();
     if (size < 2)
         return 0;
-    const lf_shape_opts shape = {.shape = (enum lf_shape)(data[1] % LF_SHAPES), .ignore_unmapped = data[0] & 1};
+    const lf_shape_opts shape = {.shape = (enum lf_shape)(data[1] % LF_SHAPES),
+                                 .ignore_unmapped = data[0] & 1};
     const lf_rowdocs_opts o = {.tok = kit.tok,
                                .chat = kit.chat,
                                .shape = &shape,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: a safetensors file; input that begins with '{' is an index beside two good files. What opens must be
- * readable, every tensor from its first byte to its last.
+ * Fuzz target: a safetensors file; input that begins with '{' is an index beside two good files.
+ * What opens must be readable, every tensor from its first byte to its last.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +13,20 @@
 
 const char *const fuzz_corpus = NULL;
 
-#define T(name, dtype, shape, from, to)                                                                                \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define T(name, dtype, shape, from, to)                                                            \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]" \
+    "}"
 
 static const char *const SEEDS[] = {
     "{}",
-    "{\"__metadata__\":{\"format\":\"pt\",\"\\u00e9\":\"\\n\"}," T("a", "F32", "[2]", "0", "8") "," T(
-        "b", "BF16", "[2,2]", "8", "16") "}        ",
-    "{" T("x", "I64", "[]", "0", "8") "," T("none", "U8", "[0]", "8", "8") "," T("y", "F8_E4M3", "[8]", "8", "16") "}",
+    "{\"__metadata__\":{\"format\":\"pt\",\"\\u00e9\":\"\\n\"}," T(
+        "a", "F32", "[2]", "0", "8") "," T("b", "BF16", "[2,2]", "8", "16") "}        ",
+    "{" T("x", "I64", "[]", "0", "8") "," T("none", "U8", "[0]", "8",
+                                            "8") "," T("y", "F8_E4M3", "[8]", "8", "16") "}",
 };
 static const char *const INDICES[] = {
-    "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}\n",
+    "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.safetensors\", \"b\": "
+    "\"2.safetensors\"}}\n",
     "{\"weight_map\": {\"a\": \"1.safetensors\"}}",
     "{\"weight_map\": {\"a\": \"../1.safetensors\"}}",
 };
@@ -53,8 +56,9 @@ size_t fuzz_seed(size_t i, uint8_t *buf, size_t cap)
 static void make_shards(void)
 {
     static int made;
-    static const char *const NAMES[] = {"1", "2"}, *const HEADERS[] = {"{" T("a", "F32", "[1]", "0", "4") "}",
-                                                                       "{" T("b", "F32", "[1]", "0", "4") "}"};
+    static const char *const NAMES[] = {"1", "2"}, *const HEADERS[] = {
+                                                       "{" T("a", "F32", "[1]", "0", "4") "}",
+                                                       "{" T("b", "F32", "[1]", "0", "4") "}"};
     uint8_t buf[256];
     char path[512];
     for (int i = 0; i < 2 && !made; i++) {

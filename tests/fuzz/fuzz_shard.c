@@ -18,7 +18,8 @@ static char path[512];
 static void make_base(void)
 {
     lf_err err = LF_ERR_INIT;
-    lf_shard_info info = {.vocab_size = 300, .eos_id = 0, .source = "fuzz", .rows = LF_ROWS_PROMPTS};
+    lf_shard_info info = {
+        .vocab_size = 300, .eos_id = 0, .source = "fuzz", .rows = LF_ROWS_PROMPTS};
     lf_shard_writer *w;
     uint32_t doc[40];
     memset(info.tokenizer_sha256, 'a', 64);
@@ -28,7 +29,8 @@ static void make_base(void)
     for (uint32_t d = 0; d < 9; d++) {
         for (uint32_t k = 0; k < 40; k++)
             doc[k] = (d * 7 + k * 3) % 300;
-        lf_shard_doc row = {.tokens = doc, .n = 4 * d, .rest = "{\"answer\":42}", .rest_len = d % 2 ? 13 : 2};
+        lf_shard_doc row = {
+            .tokens = doc, .n = 4 * d, .rest = "{\"answer\":42}", .rest_len = d % 2 ? 13 : 2};
         if (lf_shard_append_doc(w, &row, &err))
             abort();
     }
@@ -82,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *rest = lf_shard_rest(s, d, &len);
         for (size_t i = 0; i < len; i++)
             sum += (unsigned char)rest[i];
-        if (sum + lf_shard_label(s, d) == SIZE_MAX || (d % 2 == 0 && lf_shard_margin(s, d / 2) > 1e38f))
+        if (sum + lf_shard_label(s, d) == SIZE_MAX ||
+            (d % 2 == 0 && lf_shard_margin(s, d / 2) > 1e38f))
             abort();
     }
     lf_shard_close(s);

@@ -12,7 +12,9 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#define MOST ((int64_t)1 << 16) /* bytes of one tensor that are read: an expanded view can be larger than any memory   \
+#define MOST                                                                                       \
+    ((int64_t)1                                                                                    \
+     << 16) /* bytes of one tensor that are read: an expanded view can be larger than any memory   \
                                  */
 
 void fuzz_memory_file(char *path, size_t cap, const uint8_t *data, size_t size)
@@ -33,7 +35,8 @@ void fuzz_read_tensors(const lf_st *s)
     for (size_t i = 0; i < lf_st_n_entries(s) && i < 64; i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
         lf_err err = LF_ERR_INIT;
-        int64_t most = MOST / (int64_t)lf_st_dtype_bytes(e->dtype), n = e->elems < most ? e->elems : most;
+        int64_t most = MOST / (int64_t)lf_st_dtype_bytes(e->dtype),
+                n = e->elems < most ? e->elems : most;
         int rc = lf_st_read(s, e, 0, n, buf, &err);
         if (rc == 0)
             rc = lf_st_read(s, e, e->elems - n / 2, n / 2, buf, &err);

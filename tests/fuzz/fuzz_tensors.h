@@ -9,8 +9,8 @@
 
 /* A file in memory with these bytes; path gets its name. It lives until the next call. */
 void fuzz_memory_file(char *path, size_t cap, const uint8_t *data, size_t size);
-/* Read the whole of every tensor and a part of it that does not begin at 0; a failure is a finding, because opening has
- * checked every length. */
+/* Read the whole of every tensor and a part of it that does not begin at 0; a failure is a finding,
+ * because opening has checked every length. */
 void fuzz_read_tensors(const lf_st *s);
 
 #endif

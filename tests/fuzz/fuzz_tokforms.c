@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: a container of tokenizer files (tokenizer_files.h): tiktoken ranks, vocab.json + merges.txt, vocab.txt
- * and the configuration beside them.
+ * Fuzz target: a container of tokenizer files (tokenizer_files.h): tiktoken ranks, vocab.json +
+ * merges.txt, vocab.txt and the configuration beside them.
  */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tok_use.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzz target: files of torch.save, zip and older. Seeds: the good and hostile files of the unit test.
+ * Fuzz target: files of torch.save, zip and older. Seeds: the good and hostile files of the unit
+ * test.
  */
 #include "engine/store/torch_file.h"
 #include "tests/fuzz/fuzz.h"

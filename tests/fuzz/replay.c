@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A main for fuzz targets without libFuzzer: every seed, then deterministic mutations of it (flips, cuts, copies, splices, numbers at
- * their limits). LF_FUZZ_RUNS sets how many.
+ * A main for fuzz targets without libFuzzer: every seed, then deterministic mutations of it (flips,
+ * cuts, copies, splices, numbers at their limits). LF_FUZZ_RUNS sets how many.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -32,7 +32,10 @@ static void add_seed(const uint8_t *data, size_t len)
     seeds[n_seeds++].len = len;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 
 static void load_folder(void)
 {
@@ -59,7 +62,8 @@ static size_t mutate(uint64_t i, uint8_t *buf)
 {
     uint64_t k = 0;
 #define DRAW(n) ((size_t)lf_rng_u32(20260101, 7, i * 64 + k++) % ((n) ? (n) : 1))
-    static const uint8_t odd[] = {0, 1, 0x7f, 0x80, 0xff, '"', '\\', '{', '[', ']', '}', '\n', '$', '=', ' ', '9'};
+    static const uint8_t odd[] = {0,   1,   0x7f, 0x80, 0xff, '"', '\\', '{',
+                                  '[', ']', '}',  '\n', '$',  '=', ' ',  '9'};
     size_t s = DRAW(n_seeds), len = seeds[s].len;
     memcpy(buf, seeds[s].data, len);
     for (size_t m = 1 + DRAW(4); m > 0; m--) {

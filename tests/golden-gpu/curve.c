@@ -22,34 +22,46 @@ struct rig {
 };
 
 static lf_err err = LF_ERR_INIT;
-#define MUST(x)                                                                                                        \
-    do                                                                                                                 \
-        if ((x) < 0)                                                                                                   \
-            tap_bail("%s: %s", #x, err.text);                                                                          \
+#define MUST(x)                                                                                    \
+    do                                                                                             \
+        if ((x) < 0)                                                                               \
+            tap_bail("%s: %s", #x, err.text);                                                      \
     while (0)
 
-static void open_rig(struct rig *r, const lf_model_config *c, const struct size *z, const struct job *j)
+static void open_rig(struct rig *r, const lf_model_config *c, const struct size *z,
+                     const struct job *j)
 {
     const struct lf_target *target = j->cuda ? golden_cuda_target() : lf_target_host();
     const int threads = j->cuda ? 1 : golden_cpu_threads();
-    const struct lf_plan_opts po = {.target = target, .threads = threads, .compute = j->compute, .fp8 = j->fp8, .mode = LF_FAST};
-    const struct lf_decoder_rows rows = {.rows = (int64_t)z->docs * z->length, .n_docs = z->docs, .max_doc = z->length};
+    const struct lf_plan_opts po = {.target = target,
+                                    .threads = threads,
+                                    .compute = j->compute,
+                                    .fp8 = j->fp8,
+                                    .mode = LF_FAST};
+    const struct lf_decoder_rows rows = {
+        .rows = (int64_t)z->docs * z->length, .n_docs = z->docs, .max_doc = z->length};
     *r = (struct rig){0};
     MUST((r->dec = lf_decoder_create(c, z->length, &err)) ? 0 : -1);
     MUST((r->ps = lf_pstore_create(&err)) ? lf_decoder_declare(r->dec, r->ps, &err) : -1);
     if (j->fp8)
-        MUST(lf_decoder_mark_fp8(r->dec, r->ps, &(struct lf_fp8_layers){.attention = true, .mlp = true}, &err));
+        MUST(lf_decoder_mark_fp8(r->dec, r->ps,
+                                 &(struct lf_fp8_layers){.attention = true, .mlp = true}, &err));
     MUST((r->plan = lf_plan_create(r->ps, &po, &err)) ? 0 : -1);
     lf_graph *g = lf_decoder_loss_graph(r->dec, r->ps, "train", &rows, true, &err);
     MUST(g ? r->chain = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1);
     lf_graph_destroy(g);
-    MUST(lf_plan_optimizer(r->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
+    MUST(lf_plan_optimizer(
+        r->plan,
+        &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        &err));
     MUST(lf_plan_finish(r->plan, &err));
     r->back = j->cuda ? golden_cuda_back(&err) : lf_back_cpu_create(target->isa, threads, &err);
     MUST(r->back ? 0 : -1);
     if (j->cuda && j->fp8 && !golden_on_gpu())
         golden_emulate_blaslt(r->back);
-    MUST((r->ex = lf_exec_create(r->plan, r->back, NULL, &err)) ? lf_pstore_init(r->ps, j->seed, &err) : -1);
+    MUST((r->ex = lf_exec_create(r->plan, r->back, NULL, &err))
+             ? lf_pstore_init(r->ps, j->seed, &err)
+             : -1);
 }
 
 static void close_rig(struct rig *r)
@@ -82,7 +94,8 @@ static size_t state(const struct rig *r, char *out, const char *in)
 }
 
 /* Tokens with something to learn: mostly a fixed function of the one before. */
-static void feed(const struct rig *r, const lf_model_config *c, const struct size *z, uint64_t seed, int64_t batch)
+static void feed(const struct rig *r, const lf_model_config *c, const struct size *z, uint64_t seed,
+                 int64_t batch)
 {
     static int32_t tok[MAX_ROWS], tgt[MAX_ROWS], pos[MAX_ROWS], cu[64];
     const int32_t rows = z->docs * z->length, V = (int32_t)c->vocab;
@@ -93,7 +106,8 @@ static void feed(const struct rig *r, const lf_model_config *c, const struct siz
             pos[i] = i % z->length;
             continue;
         }
-        tok[i] = i % z->length == 0 || u % 4 == 0 ? (int32_t)(u / 4 % (uint32_t)V) : (tok[i - 1] * 5 + 3) % V;
+        tok[i] = i % z->length == 0 || u % 4 == 0 ? (int32_t)(u / 4 % (uint32_t)V)
+                                                  : (tok[i - 1] * 5 + 3) % V;
         pos[i] = i % z->length;
     }
     for (int32_t i = 0; i < rows; i++)
@@ -106,11 +120,13 @@ static void feed(const struct rig *r, const lf_model_config *c, const struct siz
     MUST(lf_exec_write(r->ex, r->chain, 0, "cu_seqlens", cu, (size_t)(z->docs + 1) * 4, &err));
 }
 
-static double step(const struct rig *r, const lf_model_config *c, const struct size *z, uint64_t seed, int s)
+static double step(const struct rig *r, const lf_model_config *c, const struct size *z,
+                   uint64_t seed, int s)
 {
     const double trained = (double)(z->docs * (z->length - 1) * z->micro);
     struct lf_step_record rec = {.step = (uint64_t)s,
-                                 .lr = z->lr * (s < 10 ? (float)(s + 1) / 10 : 1) * (z->decay ? 1 - (float)s / (float)z->steps : 1),
+                                 .lr = z->lr * (s < 10 ? (float)(s + 1) / 10 : 1) *
+                                       (z->decay ? 1 - (float)s / (float)z->steps : 1),
                                  .bias_corr1 = (float)(1 - pow(0.9, s + 1)),
                                  .bias_corr2 = (float)(1 - pow(0.95, s + 1)),
                                  .clip_norm = 1,
@@ -125,7 +141,8 @@ static double step(const struct rig *r, const lf_model_config *c, const struct s
     MUST(lf_exec_run(r->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err));
     MUST(lf_exec_record_read(r->ex, &rec, &err));
     if (rec.skip || (double)rec.tokens != trained)
-        tap_bail("step %d: skipped, or %lld trained tokens instead of %.0f", s, (long long)rec.tokens, trained);
+        tap_bail("step %d: skipped, or %lld trained tokens instead of %.0f", s,
+                 (long long)rec.tokens, trained);
     return rec.loss_sum / trained;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training of a decoder, step by step, on the CPU or on CUDA (device.h): its losses, and its state to go on from.
+ * A training of a decoder, step by step, on the CPU or on CUDA (device.h): its losses, and its
+ * state to go on from.
  */
 #ifndef LF_TESTS_GOLDEN_GPU_CURVE_H
 #define LF_TESTS_GOLDEN_GPU_CURVE_H
@@ -13,14 +14,13 @@
 enum { MAX_STEPS = 2000, MAX_ROWS = 1024 };
 
 struct size {
-    const char *ini; /* INI-llama.ini and so on, below LF_SRCDIR/tests/golden-gpu */
+    const char *ini;                /* INI-llama.ini and so on, below LF_SRCDIR/tests/golden-gpu */
     int steps, docs, length, micro; /* micro-batches of a step, documents and tokens of one */
     float lr;
-    bool decay; /* lr falls to 0 over the steps, so that runs end quietly */
+    bool decay;                /* lr falls to 0 over the steps, so that runs end quietly */
     const unsigned char *text; /* bytes to learn, n_text of them; NULL: made-up tokens */
     size_t n_text;
 };
-
 
 /* One training from step `from` to `to`. */
 struct job {

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "kernels/cuda/queue.h"
 #include "tests/cuda/emu/blaslt.h"
 #include "tests/cuda/emu/run.h"
-#include "kernels/cuda/queue.h"
 #include "tests/tap/tap.h"
 
 bool golden_on_gpu(void)

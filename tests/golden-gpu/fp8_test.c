@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loss curves of 8-bit products against bf16, from the same weights and batches: bytes of this program's own sources.
- * The CPU computes what a GPU would but for the order of sums. In make check 120 steps on the CPU, and five on the
- * emulated GPU against the CPU; with LF_REQUIRE_GPU=1 2,000 steps of 12 seeds on GPU 0. LF_FP8_STEPS and LF_FP8_SEEDS
- * set the numbers.
+ * Loss curves of 8-bit products against bf16, from the same weights and batches: bytes of this
+ * program's own sources. The CPU computes what a GPU would but for the order of sums. In make check
+ * 120 steps on the CPU, and five on the emulated GPU against the CPU; with LF_REQUIRE_GPU=1 2,000
+ * steps of 12 seeds on GPU 0. LF_FP8_STEPS and LF_FP8_SEEDS set the numbers.
  *
- * Bounds: 0.01 nat above bf16 in the mean of the last quarter of 2,000 steps is what is asked of fp8; earlier the
- * curves fall faster than that a step, and 0.02 allows for a lag of a few.
+ * Bounds: 0.01 nat above bf16 in the mean of the last quarter of 2,000 steps is what is asked of
+ * fp8; earlier the curves fall faster than that a step, and 0.02 allows for a lag of a few.
  */
 #include <glob.h>
 #include <math.h>
@@ -70,7 +70,8 @@ static double mean_of(const double *d, int n, double *error)
     return sum;
 }
 
-static double *runs(bool cuda, enum lf_fp8 fp8, const char *name, const struct size *z, int seeds, double *first)
+static double *runs(bool cuda, enum lf_fp8 fp8, const char *name, const struct size *z, int seeds,
+                    double *first)
 {
     double *last = malloc((size_t)seeds * sizeof *last);
     lf_model_config c;
@@ -78,17 +79,18 @@ static double *runs(bool cuda, enum lf_fp8 fp8, const char *name, const struct s
         tap_bail("no memory");
     load(&c, "tests/golden-gpu/fp8-llama.ini");
     for (int seed = 1; seed <= seeds; seed++) {
-        struct job j = {.cuda = cuda, .compute = LF_BF16, .fp8 = fp8, .seed = (uint64_t)seed, .to = z->steps};
+        struct job j = {
+            .cuda = cuda, .compute = LF_BF16, .fp8 = fp8, .seed = (uint64_t)seed, .to = z->steps};
         last[seed - 1] = run(&j, &c, z);
         *first = j.loss[0];
-        tap_diag("%s, seed %d: loss %.4f at first, %.5f in the last quarter of %d steps", name, seed, *first,
-                 last[seed - 1], z->steps);
+        tap_diag("%s, seed %d: loss %.4f at first, %.5f in the last quarter of %d steps", name,
+                 seed, *first, last[seed - 1], z->steps);
     }
     return last;
 }
 
-/* Two runs from the same weights, one of which rounds otherwise, end some 0.02 nat apart whatever it is that rounds: so
- * a mean of several, which may be above the bound by twice its own error. */
+/* Two runs from the same weights, one of which rounds otherwise, end some 0.02 nat apart whatever
+ * it is that rounds: so a mean of several, which may be above the bound by twice its own error. */
 static void test_text(bool cuda, int steps, int seeds)
 {
     static const char *const names[] = {"bf16", "fp8, scales of tensors", "fp8, scales of blocks"};
@@ -111,8 +113,8 @@ static void test_text(bool cuda, int steps, int seeds)
         }
         const double mean = mean_of(d, seeds, &error);
         tap_ok(mean <= bound + 2 * error && moved,
-               "%s: %+.5f (%.5f) nat from bf16, mean of %d and its error, at most %.2f", names[fp8], mean, error, seeds,
-               bound);
+               "%s: %+.5f (%.5f) nat from bf16, mean of %d and its error, at most %.2f", names[fp8],
+               mean, error, seeds, bound);
         free(d);
     }
     free(base);
@@ -122,7 +124,8 @@ static void test_text(bool cuda, int steps, int seeds)
 static void test_emulated(void)
 {
     const struct size z = {"micro", 5, 2, 16, 2, 1e-2f, false, NULL, 0};
-    struct job cpu = {.compute = LF_BF16, .fp8 = LF_FP8_TENSORS, .seed = 1, .to = z.steps}, a = cpu, b, half;
+    struct job cpu = {.compute = LF_BF16, .fp8 = LF_FP8_TENSORS, .seed = 1, .to = z.steps}, a = cpu,
+               b, half;
     lf_model_config c;
     double worst = 0;
     load(&c, "tests/golden-gpu/micro-llama.ini");
@@ -137,8 +140,8 @@ static void test_emulated(void)
     curve_train(&b, &c, &z);
     for (int s = 0; s < z.steps; s++)
         worst = fmax(worst, fabs(cpu.loss[s] - a.loss[s]));
-    tap_ok(worst < 5e-3 && memcmp(cpu.end, a.end, a.bytes) != 0, "CUDA and the CPU in fp8: losses at most %.2g apart",
-           worst);
+    tap_ok(worst < 5e-3 && memcmp(cpu.end, a.end, a.bytes) != 0,
+           "CUDA and the CPU in fp8: losses at most %.2g apart", worst);
     tap_ok(curve_same_bits(&a, &b, 2), "stopped after two steps and gone on, the same bits");
     free(cpu.end), free(a.end), free(b.end), free(half.end);
 }
@@ -147,7 +150,12 @@ int main(void)
 {
     const char *want = getenv("LF_FP8_STEPS"), *many = getenv("LF_FP8_SEEDS");
     const bool gpu = golden_on_gpu();
-    const int steps = want ? atoi(want) : gpu ? LONG : 120, seeds = many ? atoi(many) : gpu ? 12 : 1;
+    const int steps = want  ? atoi(want)
+                      : gpu ? LONG
+                            : 120,
+              seeds = many  ? atoi(many)
+                      : gpu ? 12
+                            : 1;
     if (steps < 4 || steps > MAX_STEPS)
         tap_bail("LF_FP8_STEPS=%s: 4 to %d", want, (int)MAX_STEPS);
     if (seeds < 1)

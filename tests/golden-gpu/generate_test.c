@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generation on CUDA with golden models: tokens and log-probabilities against the CPU's, the bits of a forward pass
- * over the whole sequence in every compute type, and the same bits whatever stands beside a sequence, with steps that
- * are captured and replayed.
+ * Generation on CUDA with golden models: tokens and log-probabilities against the CPU's, the bits
+ * of a forward pass over the whole sequence in every compute type, and the same bits whatever
+ * stands beside a sequence, with steps that are captured and replayed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,8 @@ struct setting {
     bool reversed, half; /* half: tokens of the second half of the vocabulary are not drawn */
     bool alone;          /* no job needs the host between two tokens */
     bool waits;          /* each step is read before the next one */
-    const struct got *ends; /* NULL, or what ends: jobs of odd number with the third token that they had there */
+    const struct got
+        *ends; /* NULL, or what ends: jobs of odd number with the third token that they had there */
 };
 
 struct model {
@@ -51,10 +52,10 @@ struct prompts {
 
 static lf_err err = LF_ERR_INIT;
 static bool penalised; /* every job */
-#define MUST(x)                                                                                                        \
-    do                                                                                                                 \
-        if ((x) < 0)                                                                                                   \
-            tap_bail("%s: %s", #x, err.text);                                                                          \
+#define MUST(x)                                                                                    \
+    do                                                                                             \
+        if ((x) < 0)                                                                               \
+            tap_bail("%s: %s", #x, err.text);                                                      \
     while (0)
 
 static struct model open_model(const family *f, const lf_model_config *c, const struct prompts *p,
@@ -88,14 +89,16 @@ static void close_model(struct model *r)
     lf_back_destroy(r->back);
 }
 
-static void make_prompts(struct prompts *p, const size_t lengths[JOBS], int64_t context, int64_t vocab)
+static void make_prompts(struct prompts *p, const size_t lengths[JOBS], int64_t context,
+                         int64_t vocab)
 {
     *p = (struct prompts){.context = context, .rows = JOBS * MAX_NEW + 3};
     for (uint32_t j = 0; j < JOBS; j++) {
         p->n[j] = lengths[j];
         p->rows += (int64_t)lengths[j];
         for (size_t i = 0; i < lengths[j]; i++)
-            p->tokens[j][i] = (int32_t)(lf_rng_u32(71, j / 2 * 2, i) % (uint32_t)vocab); /* pairs begin alike */
+            p->tokens[j][i] =
+                (int32_t)(lf_rng_u32(71, j / 2 * 2, i) % (uint32_t)vocab); /* pairs begin alike */
     }
 }
 
@@ -110,8 +113,8 @@ static int take(void *arg, const lf_gen_result *r, lf_err *e)
     return 0;
 }
 
-/* Every kind of draw: as the model says, greedy, cut by rank and mass, bent by what was said and by a bias; the last one reports an
- * alternative, for which the host wants the logits. */
+/* Every kind of draw: as the model says, greedy, cut by rank and mass, bent by what was said and by
+ * a bias; the last one reports an alternative, for which the host wants the logits. */
 static void ask_for(lf_gen_job *j, size_t i, bool alone)
 {
     static const int32_t biased[] = {3, 5};
@@ -134,7 +137,8 @@ static void ask_for(lf_gen_job *j, size_t i, bool alone)
         j->params.repetition_penalty = 1.4;
 }
 
-static void generate(const struct model *r, const struct prompts *p, const struct setting *s, struct got *out)
+static void generate(const struct model *r, const struct prompts *p, const struct setting *s,
+                     struct got *out)
 {
     static const char *const ids[JOBS] = {"0", "1", "2", "3", "4"};
     lf_gen_job jobs[JOBS];
@@ -166,8 +170,10 @@ static void generate(const struct model *r, const struct prompts *p, const struc
     out->ahead = stats.ahead;
 }
 
-/* Log-probabilities of what was generated, by the packed segment: all sequences beside each other. */
-static void score(const struct model *r, const struct prompts *p, const struct got *g, float lp[JOBS][MAX_NEW])
+/* Log-probabilities of what was generated, by the packed segment: all sequences beside each
+ * other. */
+static void score(const struct model *r, const struct prompts *p, const struct got *g,
+                  float lp[JOBS][MAX_NEW])
 {
     static const uint32_t order[JOBS] = {2, 0, 4, 1, 3};
     int32_t seq[JOBS][MAX_SEQ];
@@ -184,7 +190,8 @@ static void score(const struct model *r, const struct prompts *p, const struct g
 
 static bool same_tokens(const struct got *a, const struct got *b)
 {
-    return memcmp(a->n, b->n, sizeof a->n) == 0 && memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0;
+    return memcmp(a->n, b->n, sizeof a->n) == 0 &&
+           memcmp(a->tokens, b->tokens, sizeof a->tokens) == 0;
 }
 
 static bool same_bits(const struct got *g, float lp[JOBS][MAX_NEW])
@@ -204,32 +211,37 @@ static double furthest(const struct got *g, float lp[JOBS][MAX_NEW])
     return worst;
 }
 
-/* Generation, then its sequences through the packed segment, then generation again: captured by now, and after
- * something else used the memory that the segments share. The CPU's log-probabilities of the same sequences are in f32.
+/* Generation, then its sequences through the packed segment, then generation again: captured by
+ * now, and after something else used the memory that the segments share. The CPU's
+ * log-probabilities of the same sequences are in f32.
  */
-static void test_bits(const char *name, const family *f, const lf_model_config *c, const struct prompts *p,
-                      const struct setting *s, double tol, struct got *got)
+static void test_bits(const char *name, const family *f, const lf_model_config *c,
+                      const struct prompts *p, const struct setting *s, double tol, struct got *got)
 {
     static const char *const types[] = {"f32", "bf16", "fp16"};
-    const struct setting on_cpu = {false, LF_F32, s->temperature, 2, 16, 64, false, false, false, false, NULL};
+    const struct setting on_cpu = {false, LF_F32, s->temperature, 2,     16,  64,
+                                   false, false,  false,          false, NULL};
     struct got again;
     float lp[JOBS][MAX_NEW] = {{0}}, want[JOBS][MAX_NEW] = {{0}};
     struct model r = open_model(f, c, p, s);
     generate(&r, p, s, got);
     score(&r, p, got, lp);
-    tap_ok(same_bits(got, lp), "%s, %s: log-probabilities have the bits of the forward pass", name, types[s->compute]);
+    tap_ok(same_bits(got, lp), "%s, %s: log-probabilities have the bits of the forward pass", name,
+           types[s->compute]);
     generate(&r, p, s, &again);
     tap_ok(memcmp(got, &again, sizeof again) == 0, "%s, %s: and again", name, types[s->compute]);
     close_model(&r);
     r = open_model(f, c, p, &on_cpu);
     score(&r, p, got, want);
-    tap_ok(furthest(got, want) < tol && furthest(got, want) > 0, "%s, %s: %.2g from the CPU's in f32", name,
-           types[s->compute], furthest(got, want));
+    tap_ok(furthest(got, want) < tol && furthest(got, want) > 0,
+           "%s, %s: %.2g from the CPU's in f32", name, types[s->compute], furthest(got, want));
     close_model(&r);
 }
 
-/* Fewer tokens than the model has logits, before and after all of them: what was recorded does not stay. */
-static void test_half(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, const struct setting *s)
+/* Fewer tokens than the model has logits, before and after all of them: what was recorded does not
+ * stay. */
+static void test_half(const char *name, const family *f, const lf_model_config *c,
+                      const struct prompts *p, const struct setting *s)
 {
     struct setting whole = *s, half = *s;
     struct got got[3], want;
@@ -247,8 +259,10 @@ static void test_half(const char *name, const family *f, const lf_model_config *
         for (size_t k = 0; k < MAX_NEW; k++)
             for (int i = 0; i < 2; i++)
                 beyond[i] += got[i].tokens[j][k] >= c->vocab / 2;
-    tap_ok(same_tokens(&want, &got[1]) && got[1].drawn > 0, "%s: half of the vocabulary, the CPU's tokens", name);
-    tap_ok(beyond[0] > 0 && beyond[1] == 0, "%s: %lld of the other half before, none then", name, (long long)beyond[0]);
+    tap_ok(same_tokens(&want, &got[1]) && got[1].drawn > 0,
+           "%s: half of the vocabulary, the CPU's tokens", name);
+    tap_ok(beyond[0] > 0 && beyond[1] == 0, "%s: %lld of the other half before, none then", name,
+           (long long)beyond[0]);
     tap_ok(memcmp(&got[0], &got[2], sizeof got[0]) == 0, "%s: and all again", name);
 }
 
@@ -257,11 +271,18 @@ static bool same_answers(const struct got *a, const struct got *b)
     return same_tokens(a, b) && memcmp(a->logprobs, b->logprobs, sizeof a->logprobs) == 0;
 }
 
-/* The host reads a step behind, and the GPU hardly ever waits for it: the same answers, also of sequences that end with a token which
- * the host sees a step later. */
-static void test_ahead(const char *name, const family *f, const lf_model_config *c, const struct prompts *p)
+/* The host reads a step behind, and the GPU hardly ever waits for it: the same answers, also of
+ * sequences that end with a token which the host sees a step later. */
+static void test_ahead(const char *name, const family *f, const lf_model_config *c,
+                       const struct prompts *p)
 {
-    struct setting s[2] = {{.cuda = true, .compute = LF_F32, .temperature = 1, .slots = 3, .step_rows = 8, .page = 64, .alone = true}};
+    struct setting s[2] = {{.cuda = true,
+                            .compute = LF_F32,
+                            .temperature = 1,
+                            .slots = 3,
+                            .step_rows = 8,
+                            .page = 64,
+                            .alone = true}};
     struct got got[3], want[3];
     for (int waits = 0; waits < 2; waits++) {
         struct model r = open_model(f, c, p, &s[0]);
@@ -273,16 +294,19 @@ static void test_ahead(const char *name, const family *f, const lf_model_config 
         const long idle = lf_emu_stats()->idle;
         generate(&r, p, &s[1], &to[1]);
         const long stalls = lf_emu_stats()->idle - idle;
-        tap_ok(golden_on_gpu() || (waits ? stalls * 2 > to[1].steps : stalls * 5 < to[1].steps), "%s: %ld of %lld steps %s, the GPU waits for the host",
-               name, stalls, (long long)to[1].steps, waits ? "one after the other" : "ahead");
+        tap_ok(golden_on_gpu() || (waits ? stalls * 2 > to[1].steps : stalls * 5 < to[1].steps),
+               "%s: %ld of %lld steps %s, the GPU waits for the host", name, stalls,
+               (long long)to[1].steps, waits ? "one after the other" : "ahead");
         s[1].slots = 2;
         close_model(&r);
         r = open_model(f, c, p, &s[1]);
         generate(&r, p, &s[1], &to[2]);
         close_model(&r);
     }
-    tap_ok(same_answers(&got[0], &want[0]) && got[0].ahead > 0 && want[0].ahead == 0, "%s: ahead or not, the same answers", name);
-    tap_ok(same_answers(&got[1], &want[1]) && got[1].n[1] < got[0].n[1], "%s: and of what ends earlier", name);
+    tap_ok(same_answers(&got[0], &want[0]) && got[0].ahead > 0 && want[0].ahead == 0,
+           "%s: ahead or not, the same answers", name);
+    tap_ok(same_answers(&got[1], &want[1]) && got[1].n[1] < got[0].n[1],
+           "%s: and of what ends earlier", name);
     tap_ok(same_answers(&got[1], &got[2]), "%s: beside others too", name);
     s[1].cuda = false;
     struct model r = open_model(f, c, p, &s[1]);
@@ -292,9 +316,17 @@ static void test_ahead(const char *name, const family *f, const lf_model_config 
 }
 
 /* What a sequence has said stays where its tokens are drawn: a list goes there once for each. */
-static void test_lists(const char *name, const family *f, const lf_model_config *c, const struct prompts *p)
+static void test_lists(const char *name, const family *f, const lf_model_config *c,
+                       const struct prompts *p)
 {
-    struct setting s = {.cuda = true, .compute = LF_F32, .temperature = 1, .slots = 3, .step_rows = 8, .page = 64, .alone = true, .waits = true};
+    struct setting s = {.cuda = true,
+                        .compute = LF_F32,
+                        .temperature = 1,
+                        .slots = 3,
+                        .step_rows = 8,
+                        .page = 64,
+                        .alone = true,
+                        .waits = true};
     struct got got[2], want;
     long copies[2];
     struct model r = open_model(f, c, p, &s);
@@ -310,13 +342,17 @@ static void test_lists(const char *name, const family *f, const lf_model_config 
     generate(&r, p, &s, &want);
     close_model(&r);
     penalised = false;
-    tap_ok(same_tokens(&got[1], &want) && !same_tokens(&got[0], &want) && got[1].drawn > 0, "%s: penalties, the CPU's tokens", name);
-    tap_ok(golden_on_gpu() || (got[0].steps == got[1].steps && copies[1] > copies[0] && copies[1] <= copies[0] + JOBS),
-           "%s: %ld lists for %d sequences in %lld steps", name, copies[1] - copies[0], JOBS, (long long)got[1].steps);
+    tap_ok(same_tokens(&got[1], &want) && !same_tokens(&got[0], &want) && got[1].drawn > 0,
+           "%s: penalties, the CPU's tokens", name);
+    tap_ok(golden_on_gpu() || (got[0].steps == got[1].steps && copies[1] > copies[0] &&
+                               copies[1] <= copies[0] + JOBS),
+           "%s: %ld lists for %d sequences in %lld steps", name, copies[1] - copies[0], JOBS,
+           (long long)got[1].steps);
 }
 
 /* Generation and the forward pass by the products of compute capability 9.0 (LF_GEMM_CUDA). */
-static void test_wgmma(const family *f, const lf_model_config *c, const struct prompts *p, const struct setting *bf16, const struct setting *f16)
+static void test_wgmma(const family *f, const lf_model_config *c, const struct prompts *p,
+                       const struct setting *bf16, const struct setting *f16)
 {
     struct got got;
     setenv("LF_GEMM_CUDA", "wgmma", 1);
@@ -328,10 +364,14 @@ static void test_wgmma(const family *f, const lf_model_config *c, const struct p
     unsetenv("LF_GEMM_CUDA");
 }
 
-static void test_model(const char *name, const family *f, const lf_model_config *c, const struct prompts *p, bool all)
+static void test_model(const char *name, const family *f, const lf_model_config *c,
+                       const struct prompts *p, bool all)
 {
-    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false, false, false, NULL}, hot = {true, LF_F32, 0.7, 3, 8, 64, false, false, false, false, NULL};
-    const struct setting others[] = {{true, LF_F32, 1, 2, 3, 64, false, false, false, false, NULL}, {true, LF_F32, 1, 5, 48, 128, true, false, false, false, NULL}};
+    const struct setting cpu = {false, LF_F32, 1, 2, 16, 64, false, false, false, false, NULL},
+                         hot = {true, LF_F32, 0.7, 3, 8, 64, false, false, false, false, NULL};
+    const struct setting others[] = {
+        {true, LF_F32, 1, 2, 3, 64, false, false, false, false, NULL},
+        {true, LF_F32, 1, 5, 48, 128, true, false, false, false, NULL}};
     const struct setting first = {true, LF_F32, 1, 3, 8, 64, false, false, false, false, NULL};
     struct got want, got, other;
     struct model r = open_model(f, c, p, &cpu);
@@ -341,16 +381,19 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     test_bits(name, f, c, p, &first, 1e-5, &got);
     tap_ok(same_tokens(&want, &got), "%s: the CPU's tokens, f32", name);
     tap_i64(want.drawn, 0, "on the CPU the host draws");
-    tap_i64(got.drawn, (int64_t)(got.n[0] + got.n[1] + got.n[2] + got.n[3]), "on the GPU all but the job with alternatives");
-    tap_ok(golden_on_gpu() ||
-               (lf_emu_stats()->captures > 1 && lf_emu_stats()->graph_launches > 2 * lf_emu_stats()->captures),
+    tap_i64(got.drawn, (int64_t)(got.n[0] + got.n[1] + got.n[2] + got.n[3]),
+            "on the GPU all but the job with alternatives");
+    tap_ok(golden_on_gpu() || (lf_emu_stats()->captures > 1 &&
+                               lf_emu_stats()->graph_launches > 2 * lf_emu_stats()->captures),
            "%s: steps are captured and replayed (%ld, %ld)", name, lf_emu_stats()->captures,
            lf_emu_stats()->graph_launches);
     for (size_t i = 0; i < 1 + (size_t)all; i++) {
         r = open_model(f, c, p, &others[i]);
         generate(&r, p, &others[i], &other);
-        tap_ok(same_answers(&got, &other) && got.drawn == other.drawn, "%s: %lld sequences, %lld rows, pages of %lld: the same bits",
-               name, (long long)others[i].slots, (long long)others[i].step_rows, (long long)others[i].page);
+        tap_ok(same_answers(&got, &other) && got.drawn == other.drawn,
+               "%s: %lld sequences, %lld rows, pages of %lld: the same bits", name,
+               (long long)others[i].slots, (long long)others[i].step_rows,
+               (long long)others[i].page);
         close_model(&r);
     }
     test_half(name, f, c, p, &first);
@@ -358,7 +401,8 @@ static void test_model(const char *name, const family *f, const lf_model_config 
     test_lists(name, f, c, p);
     if (!all)
         return;
-    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false, false, false, NULL}, f16 = {true, LF_F16, 1, 2, 33, 64, true, false, false, false, NULL};
+    const struct setting bf16 = {true, LF_BF16, 1, 4, 16, 64, false, false, false, false, NULL},
+                         f16 = {true, LF_F16, 1, 2, 33, 64, true, false, false, false, NULL};
     test_bits(name, f, c, p, &bf16, 0.1, &other);
     test_bits(name, f, c, p, &f16, 0.02, &other);
     if (golden_cuda_target()->sm == 90)

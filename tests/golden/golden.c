@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Golden files: reading, and the mapping of names. GPT-2's Conv1D weights are stored [in, out] and its c_attn holds q, k and v side by
- * side, so a tensor of ours is a block of columns of it, transposed.
+ * Golden files: reading, and the mapping of names. GPT-2's Conv1D weights are stored [in, out] and
+ * its c_attn holds q, k and v side by side, so a tensor of ours is a block of columns of it,
+ * transposed.
  */
 #include "tests/golden/golden.h"
 
@@ -14,12 +15,16 @@
 #include "engine/base/str.h"
 #include "tests/tap/tap.h"
 
-static hid_t file_of(const golden *g) { return *(const hid_t *)g->file; }
+static hid_t file_of(const golden *g)
+{
+    return *(const hid_t *)g->file;
+}
 
 static void read_all(const golden *g, const char *name, hid_t type, void *dst, int64_t n)
 {
     hid_t d = H5Dopen2(file_of(g), name, H5P_DEFAULT), s = H5Dget_space(d);
-    if (d < 0 || H5Sget_simple_extent_npoints(s) != n || H5Dread(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, dst) < 0)
+    if (d < 0 || H5Sget_simple_extent_npoints(s) != n ||
+        H5Dread(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, dst) < 0)
         tap_bail("golden file of %s: cannot read %s", g->family, name);
     H5Sclose(s);
     H5Dclose(d);
@@ -108,49 +113,57 @@ void golden_config(const char *name, lf_model_config *out)
         const char *name, *keys;
     } rows[] = {
         {"gpt2", "family = gpt2\nffn = 128\n"},
-        {"llama", "family = llama3.1\nkv_heads = 2\nffn = 44\nrope_theta = 100\nrope_factor = 4\nrope_original_positions = 32\n"},
-        {"mistral", "family = mistral\nkv_heads = 2\nffn = 44\nrope_theta = 1000\nsliding_window = 9\n"},
+        {"llama", "family = llama3.1\nkv_heads = 2\nffn = 44\nrope_theta = 100\nrope_factor = "
+                  "4\nrope_original_positions = 32\n"},
+        {"mistral",
+         "family = mistral\nkv_heads = 2\nffn = 44\nrope_theta = 1000\nsliding_window = 9\n"},
         {"qwen3", "family = qwen3\nkv_heads = 2\nhead_dim = 12\nffn = 44\nrope_theta = 500\n"},
     };
     lf_err err = LF_ERR_INIT;
     lf_ini ini;
     lf_buf text;
     lf_buf_init(&text);
-    lf_buf_adds(&text, "[model]\nlayers = 3\nhidden = 32\nheads = 4\nvocab = 61\nmax_positions = 64\n");
+    lf_buf_adds(&text,
+                "[model]\nlayers = 3\nhidden = 32\nheads = 4\nvocab = 61\nmax_positions = 64\n");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0)
             lf_buf_adds(&text, rows[i].keys);
-    if (lf_ini_parse_text(&ini, text.data, text.len, name, &err) || lf_model_config_from_ini(out, &ini, "model", &err))
+    if (lf_ini_parse_text(&ini, text.data, text.len, name, &err) ||
+        lf_model_config_from_ini(out, &ini, "model", &err))
         tap_bail("configuration of %s: %s", name, err.text);
     lf_ini_fini(&ini);
     lf_buf_fini(&text);
 }
 
-/* Hugging Face name of ours. *part, *parts: which block of columns (GPT-2's c_attn); *conv1d: stored [in, out]. */
-static bool hf_name(const char *family, const char *name, char *out, size_t cap, int *part, int *parts, bool *conv1d)
+/* Hugging Face name of ours. *part, *parts: which block of columns (GPT-2's c_attn); *conv1d:
+ * stored [in, out]. */
+static bool hf_name(const char *family, const char *name, char *out, size_t cap, int *part,
+                    int *parts, bool *conv1d)
 {
     static const struct {
         const char *ours, *llama, *gpt2;
         int part, parts;
         bool conv1d;
-    } top[] = {
-        {"embed.", "model.embed_tokens.", "transformer.wte.", 0, 1, false},
-        {"pos_embed.", NULL, "transformer.wpe.", 0, 1, false},
-        {"final_norm.", "model.norm.", "transformer.ln_f.", 0, 1, false},
-        {"head.", "lm_head.", NULL, 0, 1, false},
-    }, layer[] = {
-        {"attn_norm.", "input_layernorm.", "ln_1.", 0, 1, false},
-        {"mlp_norm.", "post_attention_layernorm.", "ln_2.", 0, 1, false},
-        {"attn.q.", "self_attn.q_proj.", "attn.c_attn.", 0, 3, true},
-        {"attn.k.", "self_attn.k_proj.", "attn.c_attn.", 1, 3, true},
-        {"attn.v.", "self_attn.v_proj.", "attn.c_attn.", 2, 3, true},
-        {"attn.o.", "self_attn.o_proj.", "attn.c_proj.", 0, 1, true},
-        {"attn.q_norm.", "self_attn.q_norm.", NULL, 0, 1, false},
-        {"attn.k_norm.", "self_attn.k_norm.", NULL, 0, 1, false},
-        {"mlp.gate.", "mlp.gate_proj.", NULL, 0, 1, false},
-        {"mlp.up.", "mlp.up_proj.", "mlp.c_fc.", 0, 1, true},
-        {"mlp.down.", "mlp.down_proj.", "mlp.c_proj.", 0, 1, true},
-    };
+    } top[] =
+        {
+            {"embed.", "model.embed_tokens.", "transformer.wte.", 0, 1, false},
+            {"pos_embed.", NULL, "transformer.wpe.", 0, 1, false},
+            {"final_norm.", "model.norm.", "transformer.ln_f.", 0, 1, false},
+            {"head.", "lm_head.", NULL, 0, 1, false},
+        },
+      layer[] = {
+          {"attn_norm.", "input_layernorm.", "ln_1.", 0, 1, false},
+          {"mlp_norm.", "post_attention_layernorm.", "ln_2.", 0, 1, false},
+          {"attn.q.", "self_attn.q_proj.", "attn.c_attn.", 0, 3, true},
+          {"attn.k.", "self_attn.k_proj.", "attn.c_attn.", 1, 3, true},
+          {"attn.v.", "self_attn.v_proj.", "attn.c_attn.", 2, 3, true},
+          {"attn.o.", "self_attn.o_proj.", "attn.c_proj.", 0, 1, true},
+          {"attn.q_norm.", "self_attn.q_norm.", NULL, 0, 1, false},
+          {"attn.k_norm.", "self_attn.k_norm.", NULL, 0, 1, false},
+          {"mlp.gate.", "mlp.gate_proj.", NULL, 0, 1, false},
+          {"mlp.up.", "mlp.up_proj.", "mlp.c_fc.", 0, 1, true},
+          {"mlp.down.", "mlp.down_proj.", "mlp.c_proj.", 0, 1, true},
+      };
     bool gpt2 = strcmp(family, "gpt2") == 0;
     int at = 0, n = -1;
     const char *rest = name;
@@ -161,11 +174,13 @@ static bool hf_name(const char *family, const char *name, char *out, size_t cap,
         const char *ours = n >= 0 ? layer[i].ours : top[i].ours;
         if (!lf_str_has_prefix(rest, ours))
             continue;
-        const char *theirs = n >= 0 ? (gpt2 ? layer[i].gpt2 : layer[i].llama) : (gpt2 ? top[i].gpt2 : top[i].llama);
+        const char *theirs =
+            n >= 0 ? (gpt2 ? layer[i].gpt2 : layer[i].llama) : (gpt2 ? top[i].gpt2 : top[i].llama);
         if (!theirs)
             return false;
         if (n >= 0)
-            snprintf(out, cap, "%s.%d.%s%s", gpt2 ? "transformer.h" : "model.layers", n, theirs, rest + strlen(ours));
+            snprintf(out, cap, "%s.%d.%s%s", gpt2 ? "transformer.h" : "model.layers", n, theirs,
+                     rest + strlen(ours));
         else
             snprintf(out, cap, "%s%s", theirs, rest + strlen(ours));
         *part = n >= 0 && gpt2 ? layer[i].part : 0;
@@ -176,7 +191,8 @@ static bool hf_name(const char *family, const char *name, char *out, size_t cap,
     return false;
 }
 
-bool golden_tensor(const golden *g, const char *kind, const char *name, float *dst, int64_t rows, int64_t cols)
+bool golden_tensor(const golden *g, const char *kind, const char *name, float *dst, int64_t rows,
+                   int64_t cols)
 {
     char hf[256], path[320];
     int part, parts;
@@ -194,7 +210,8 @@ bool golden_tensor(const golden *g, const char *kind, const char *name, float *d
     bool vector = cols == 1;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
-            dst[r * cols + c] = conv1d && !vector ? all[c * rows * parts + part * rows + r] : all[part * rows * cols + r * cols + c];
+            dst[r * cols + c] = conv1d && !vector ? all[c * rows * parts + part * rows + r]
+                                                  : all[part * rows * cols + r * cols + c];
     free(all);
     return true;
 }

@@ -2,8 +2,9 @@
  *
  *     harness_near GOLDEN.json RESULTS_DIR
  *
- * Holds the results and samples of lf-eval to those of lm-evaluation-harness (tests/golden/harness/make_harness.py): every result within
- * 1e-6 relative (absolute below 1), every log-likelihood within 1e-4, every flag, generated and filtered text and hash equal. TAP.
+ * Holds the results and samples of lf-eval to those of lm-evaluation-harness
+ * (tests/golden/harness/make_harness.py): every result within 1e-6 relative (absolute below 1),
+ * every log-likelihood within 1e-4, every flag, generated and filtered text and hash equal. TAP.
  */
 #include <jansson.h>
 #include <math.h>
@@ -29,21 +30,26 @@ static void test_results(json_t *got, json_t *want)
 {
     const char *task, *key;
     json_t *metrics, *v;
-    json_object_foreach(want, task, metrics) {
+    json_object_foreach(want, task, metrics)
+    {
         bool same = true;
         worst = 0;
-        json_object_foreach(metrics, key, v) {
+        json_object_foreach(metrics, key, v)
+        {
             json_t *g = json_object_get(json_object_get(got, task), key);
             if (strcmp(key, "sample_count") == 0 || near(g, v, 1e-6))
                 continue;
             same = false;
-            tap_diag("%s %s: %.9g, the harness has %.9g", task, key, json_number_value(g), json_number_value(v));
+            tap_diag("%s %s: %.9g, the harness has %.9g", task, key, json_number_value(g),
+                     json_number_value(v));
         }
-        tap_ok(same, "%s: %zu results, worst relative error %.2g", task, json_object_size(metrics), worst);
+        tap_ok(same, "%s: %zu results, worst relative error %.2g", task, json_object_size(metrics),
+               worst);
     }
 }
 
-/* One answer: [ll, flag], ll, or a text; ours has texts for numbers, as the harness writes them to a file. */
+/* One answer: [ll, flag], ll, or a text; ours has texts for numbers, as the harness writes them to
+ * a file. */
 static bool same_answer(json_t *got, json_t *want)
 {
     if (json_is_string(want))
@@ -55,7 +61,8 @@ static bool same_answer(json_t *got, json_t *want)
     if (!json_is_array(want))
         return e <= 1e-4;
     const char *flag = json_string_value(json_array_get(got, 1));
-    return e <= 1e-4 && flag && strcmp(flag, json_is_true(json_array_get(want, 1)) ? "True" : "False") == 0;
+    return e <= 1e-4 && flag &&
+           strcmp(flag, json_is_true(json_array_get(want, 1)) ? "True" : "False") == 0;
 }
 
 static bool same_sample(json_t *got, json_t *want)
@@ -66,7 +73,8 @@ static bool same_sample(json_t *got, json_t *want)
     for (size_t i = 0; i < sizeof equal / sizeof *equal; i++)
         same = same && json_equal(json_object_get(got, equal[i]), json_object_get(want, equal[i]));
     for (size_t i = 0; i < json_array_size(w) && same; i++)
-        same = same_answer(json_array_get(json_array_get(g, i), 0), json_array_get(json_array_get(w, i), 0));
+        same = same_answer(json_array_get(json_array_get(g, i), 0),
+                           json_array_get(json_array_get(w, i), 0));
     g = json_object_get(got, "filtered_resps");
     w = json_object_get(want, "filtered_resps");
     for (size_t i = 0; i < json_array_size(w) && same; i++)
@@ -84,16 +92,19 @@ static void test_samples(const char *dir, const char *task, json_t *want)
     worst = 0;
     while (f && (len = getline(&line, &cap, f)) > 0) {
         json_t *o = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL);
-        /* One of nine greedy texts differs on purpose: its 11th token is 381 for transformers, a row of the padded embedding that the
-         * tokenizer has no entry for (it decodes to nothing); we never draw such ids. Its filters and score agree. */
-        bool open_case = strcmp(task, "gsm8k") == 0 && json_integer_value(json_object_get(o, "doc_id")) == 4;
+        /* One of nine greedy texts differs on purpose: its 11th token is 381 for transformers, a
+         * row of the padded embedding that the tokenizer has no entry for (it decodes to nothing);
+         * we never draw such ids. Its filters and score agree. */
+        bool open_case =
+            strcmp(task, "gsm8k") == 0 && json_integer_value(json_object_get(o, "doc_id")) == 4;
         if (open_case)
             n++;
         else if (!same_sample(o, json_array_get(want, n++)) && bad++ == 0)
             tap_diag("%s line %zu: %.300s", path, n, line);
         json_decref(o);
     }
-    tap_ok(f && bad == 0 && n == json_array_size(want), "%s: %zu samples, worst error of a log-likelihood %.2g", task, n, worst);
+    tap_ok(f && bad == 0 && n == json_array_size(want),
+           "%s: %zu samples, worst error of a log-likelihood %.2g", task, n, worst);
     free(line);
     if (f)
         fclose(f);
@@ -108,7 +119,8 @@ int main(int argc, char **argv)
     if (argc != 3)
         tap_bail("usage: harness_near GOLDEN.json RESULTS_DIR");
     snprintf(path, sizeof path, "%s/results.json", argv[2]);
-    json_t *want = json_load_file(argv[1], JSON_ALLOW_NUL, NULL), *got = want ? lf_json_load_file(path, (size_t)64 << 20, &err) : NULL;
+    json_t *want = json_load_file(argv[1], JSON_ALLOW_NUL, NULL),
+           *got = want ? lf_json_load_file(path, (size_t)64 << 20, &err) : NULL;
     if (!got)
         tap_bail("%s", err.text);
     test_results(json_object_get(got, "results"), json_object_get(want, "results"));

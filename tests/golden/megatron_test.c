@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron-LM data against numpy: the shuffle, the three indices, the blend, and indexed datasets read and written byte
- * for byte. tests/golden/megatron/README.md says how the expected values are made.
+ * Megatron-LM data against numpy: the shuffle, the three indices, the blend, and indexed datasets
+ * read and written byte for byte. tests/golden/megatron/README.md says how the expected values are
+ * made.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +72,10 @@ static void test_rng(json_t *list)
         }
         lf_mt19937_shuffle_u32(&m, v, n);
         lf_mt19937_shuffle_u64(&m, w, n);
-        ok = ok && same_u32(json_object_get(c, "first"), v, n) && same(json_object_get(c, "second"), (int64_t *)w, n);
-        tap_ok(ok, "seed %lld: draws and two shuffles of %llu", (long long)num(c, "seed"), (unsigned long long)n);
+        ok = ok && same_u32(json_object_get(c, "first"), v, n) &&
+             same(json_object_get(c, "second"), (int64_t *)w, n);
+        tap_ok(ok, "seed %lld: draws and two shuffles of %llu", (long long)num(c, "seed"),
+               (unsigned long long)n);
         v[n / 2] ^= 1;
         tap_ok(!same_u32(json_object_get(c, "first"), v, n), "a wrong element is noticed");
         free(v);
@@ -86,7 +89,8 @@ static uint32_t *lengths_of(json_t *c, uint64_t *n)
     *n = json_is_array(l) ? json_array_size(l) : (uint64_t)num(l, "n");
     uint32_t *v = malloc(*n * sizeof *v);
     for (uint64_t i = 0; i < *n; i++)
-        v[i] = json_is_array(l) ? (uint32_t)json_integer_value(json_array_get(l, i)) : (uint32_t)(1 + i * 7919 % 613);
+        v[i] = json_is_array(l) ? (uint32_t)json_integer_value(json_array_get(l, i))
+                                : (uint32_t)(1 + i * 7919 % 613);
     return v;
 }
 
@@ -108,7 +112,8 @@ static int add_piece(void *user, uint64_t seq, uint64_t first, uint32_t n, lf_er
 static int64_t audit_pieces(const lf_megatron_order *o, const uint32_t *len, uint64_t n, uint32_t T)
 {
     uint64_t n_docs, total = 0, at = 0;
-    const uint32_t *docs = lf_megatron_document_index(o, &n_docs), *shuffle = lf_megatron_shuffle_index(o);
+    const uint32_t *docs = lf_megatron_document_index(o, &n_docs),
+                   *shuffle = lf_megatron_shuffle_index(o);
     uint64_t *first = malloc((n + 1) * sizeof *first), *flat;
     int64_t bad = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -139,25 +144,32 @@ static void test_order(json_t *c)
     lf_err err = LF_ERR_INIT;
     lf_megatron_order *o = NULL;
     double b[4] = {0};
-    lf_megatron_order_args a = {
-        .T = (uint32_t)num(c, "T"), .samples = (uint64_t)num(c, "samples"), .seed = (uint32_t)num(c, "seed")};
+    lf_megatron_order_args a = {.T = (uint32_t)num(c, "T"),
+                                .samples = (uint64_t)num(c, "samples"),
+                                .seed = (uint32_t)num(c, "seed")};
     uint32_t *len = lengths_of(c, &a.n_seqs);
     a.lengths = len;
-    tap_rc(lf_megatron_parse_split(b, json_string_value(json_object_get(c, "split")), &err), 0, &err, NULL, "split");
+    tap_rc(lf_megatron_parse_split(b, json_string_value(json_object_get(c, "split")), &err), 0,
+           &err, NULL, "split");
     lf_megatron_split_range(&a.begin, &a.end, b, (enum lf_megatron_part)num(c, "part"), a.n_seqs);
-    tap_ok(a.begin == (uint64_t)num(c, "begin") && a.end == (uint64_t)num(c, "end"), "%s: the part is %llu to %llu",
-           name, (unsigned long long)a.begin, (unsigned long long)a.end);
+    tap_ok(a.begin == (uint64_t)num(c, "begin") && a.end == (uint64_t)num(c, "end"),
+           "%s: the part is %llu to %llu", name, (unsigned long long)a.begin,
+           (unsigned long long)a.end);
     tap_rc(lf_megatron_order_build(&o, &a, &err), 0, &err, NULL, name);
     if (o) {
         uint64_t n_docs, n = lf_megatron_order_count(o);
         const uint32_t *docs = lf_megatron_document_index(o, &n_docs);
-        tap_ok(lf_megatron_order_epochs(o) == (uint64_t)num(c, "epochs") && n == (uint64_t)num(c, "count"),
+        tap_ok(lf_megatron_order_epochs(o) == (uint64_t)num(c, "epochs") &&
+                   n == (uint64_t)num(c, "count"),
                "%s: epochs and samples", name);
         tap_ok(same_u32(json_object_get(c, "documents"), docs, n_docs), "%s: document index", name);
-        tap_ok(same_u32(json_object_get(c, "sample_index"), lf_megatron_sample_index(o), 2 * (n + 1)),
-               "%s: sample index", name);
-        tap_ok(same_u32(json_object_get(c, "shuffle"), lf_megatron_shuffle_index(o), n), "%s: shuffle index", name);
-        tap_i64(audit_pieces(o, len, a.n_seqs, a.T), 0, "every sample is the tokens that the indices say");
+        tap_ok(
+            same_u32(json_object_get(c, "sample_index"), lf_megatron_sample_index(o), 2 * (n + 1)),
+            "%s: sample index", name);
+        tap_ok(same_u32(json_object_get(c, "shuffle"), lf_megatron_shuffle_index(o), n),
+               "%s: shuffle index", name);
+        tap_i64(audit_pieces(o, len, a.n_seqs, a.T), 0,
+                "every sample is the tokens that the indices say");
     }
     lf_megatron_order_destroy(o);
     free(len);
@@ -179,8 +191,9 @@ static void test_blend(json_t *c)
         const char *hex = json_string_value(json_array_get(json_object_get(c, "normalized"), k));
         double want = strtod(hex, NULL);
         weights = weights && memcmp(&want, &w[k], sizeof want) == 0;
-        asked = asked && lf_megatron_source_samples(samples, once[k], 0.005) ==
-                             (uint64_t)json_integer_value(json_array_get(json_object_get(c, "asked"), k));
+        asked = asked &&
+                lf_megatron_source_samples(samples, once[k], 0.005) ==
+                    (uint64_t)json_integer_value(json_array_get(json_object_get(c, "asked"), k));
     }
     for (uint64_t i = 0; i < samples; i++) {
         size_t k = lf_megatron_blend_choose(w, n, i, taken);
@@ -189,7 +202,8 @@ static void test_blend(json_t *c)
     }
     tap_ok(weights, "%zu weights, to the bit", n);
     tap_ok(asked, "samples asked of each");
-    tap_ok(same(json_object_get(c, "dataset"), who, samples) && same(json_object_get(c, "sample"), which, samples),
+    tap_ok(same(json_object_get(c, "dataset"), who, samples) &&
+               same(json_object_get(c, "sample"), which, samples),
            "blend of %llu samples", (unsigned long long)samples);
     free(who);
     free(which);
@@ -200,8 +214,9 @@ static bool same_file(const char *a, const char *b)
     lf_buf x, y;
     lf_buf_init(&x);
     lf_buf_init(&y);
-    bool ok = lf_io_read_file(a, 1 << 20, &x, NULL) == 0 && lf_io_read_file(b, 1 << 20, &y, NULL) == 0 &&
-              x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+    bool ok = lf_io_read_file(a, 1 << 20, &x, NULL) == 0 &&
+              lf_io_read_file(b, 1 << 20, &y, NULL) == 0 && x.len == y.len &&
+              memcmp(x.data, y.data, x.len) == 0;
     lf_buf_fini(&x);
     lf_buf_fini(&y);
     return ok;
@@ -230,7 +245,8 @@ static void test_dataset(const char *name, json_t *docs)
         for (int64_t s = i->docs[k]; s < i->docs[k + 1]; s++) {
             json_t *want = json_array_get(seqs, (size_t)(s - i->docs[k]));
             size_t n = (size_t)i->lengths[s], half = n / 2;
-            bad += n != json_array_size(want) || lf_megatron_read_ids(d, (uint64_t)s, 0, n, ids, &err) < 0;
+            bad += n != json_array_size(want) ||
+                   lf_megatron_read_ids(d, (uint64_t)s, 0, n, ids, &err) < 0;
             for (size_t t = 0; t < n; t++)
                 bad += ids[t] != (uint32_t)json_integer_value(json_array_get(want, t));
             bad += lf_megatron_append(w, ids, half, i->modes ? i->modes[s] : 0, &err) < 0 ||

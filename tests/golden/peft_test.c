@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training an adapter as PEFT does: from its golden adapters (tests/golden/peft) twenty AdamW steps on the same batch, loss
- * and gradient norm of each. */
+ * Training an adapter as PEFT does: from its golden adapters (tests/golden/peft) twenty AdamW steps
+ * on the same batch, loss and gradient norm of each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,9 @@ static void must(int rc, const lf_err *err)
 static void make(const char *name, char *base, char *adapter, size_t cap)
 {
     char family[64];
-    snprintf(family, sizeof family, "%.*s", (int)(strstr(name, "-dora") ? strstr(name, "-dora") - name : (long)strlen(name)), name);
+    snprintf(family, sizeof family, "%.*s",
+             (int)(strstr(name, "-dora") ? strstr(name, "-dora") - name : (long)strlen(name)),
+             name);
     lf_err err = LF_ERR_INIT;
     char from[4096];
     struct lf_convert_result r;
@@ -58,15 +60,20 @@ static void open_run(struct run *r, const char *base, const char *adapter)
     lf_model_config mc;
     struct lf_adapter_config ac;
     const struct lf_plan_opts po = {.threads = 1, .compute = LF_F32, .mode = LF_FAST};
-    const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+    const struct lf_adamw_opts adam = {
+        .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
     const struct lf_decoder_rows rows = {.rows = R, .n_docs = B, .max_doc = T};
     memset(r, 0, sizeof *r);
     must(lf_ckpt_open(&b, base, 1, &err) || lf_ckpt_open(&a, adapter, 1, &err), &err);
-    must(lf_adapter_check_base(a, b, &err) || lf_weights_config(&mc, b, &err) || lf_adapter_config(&ac, a, &err), &err);
-    mc.embed_dropout = mc.attn_dropout = mc.mlp_dropout = mc.attn_prob_dropout = 0; /* as the script has it */
+    must(lf_adapter_check_base(a, b, &err) || lf_weights_config(&mc, b, &err) ||
+             lf_adapter_config(&ac, a, &err),
+         &err);
+    mc.embed_dropout = mc.attn_dropout = mc.mlp_dropout = mc.attn_prob_dropout =
+        0; /* as the script has it */
     r->d = lf_decoder_create(&mc, T, &err);
     r->ps = lf_pstore_create(&err);
-    must(!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) || lf_decoder_adapt(r->d, r->ps, &ac, &err) ||
+    must(!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) ||
+             lf_decoder_adapt(r->d, r->ps, &ac, &err) ||
              !(r->plan = lf_plan_create(r->ps, &po, &err)),
          &err);
     lf_graph *g = lf_decoder_loss_graph(r->d, r->ps, "train", &rows, true, &err);
@@ -98,7 +105,8 @@ static void expected(struct run *r, const char *family)
     char path[4096];
     lf_st *s = NULL;
     int64_t ids[R];
-    snprintf(path, sizeof path, "%s/tests/golden/peft/%s/expected.safetensors", getenv("LF_SRCDIR"), family);
+    snprintf(path, sizeof path, "%s/tests/golden/peft/%s/expected.safetensors", getenv("LF_SRCDIR"),
+             family);
     must(lf_st_open(&s, path, &err), &err);
     must(lf_st_read(s, lf_st_find(s, "input_ids"), 0, R, ids, &err) ||
              lf_st_read(s, lf_st_find(s, "train.loss"), 0, STEPS, r->loss, &err) ||
@@ -126,11 +134,13 @@ static struct lf_step_record step(struct run *r, int n)
     must(lf_exec_record_write(r->ex, &rec, &err) ||
              lf_exec_write(r->ex, r->chain, 0, "tokens", r->tokens, sizeof r->tokens, &err) ||
              lf_exec_write(r->ex, r->chain, 0, "targets", r->targets, sizeof r->targets, &err) ||
-             lf_exec_write(r->ex, r->chain, 0, "positions", r->positions, sizeof r->positions, &err) ||
+             lf_exec_write(r->ex, r->chain, 0, "positions", r->positions, sizeof r->positions,
+                           &err) ||
              lf_exec_write(r->ex, r->chain, 0, "cu_seqlens", r->cu, sizeof r->cu, &err) ||
              lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
              lf_exec_run(r->ex, r->chain, LF_BWD, 0, LF_FIRST, &err) ||
-             lf_exec_run(r->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) || lf_exec_record_read(r->ex, &rec, &err),
+             lf_exec_run(r->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) ||
+             lf_exec_record_read(r->ex, &rec, &err),
          &err);
     return rec;
 }
@@ -150,7 +160,8 @@ static void test(const char *family)
     }
     tap_ok(loss < 1e-5, "%s: loss of twenty steps within %.2g", family, loss);
     tap_ok(norm < 1e-4, "%s: gradient norm within %.2g", family, norm);
-    tap_ok(r.loss[STEPS - 1] < r.loss[0] - 0.3, "%s: they learn, so a wrong gradient would show", family);
+    tap_ok(r.loss[STEPS - 1] < r.loss[0] - 0.3, "%s: they learn, so a wrong gradient would show",
+           family);
     close_run(&r);
 }
 

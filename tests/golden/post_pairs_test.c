@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preference losses against trl (post/make_pairs.py): the loop with lf_dpo's objective, from the same weights, 20 steps of all pairs
- * each. Losses, gradient norms and margins of every step within 1e-4; a setting that differs leaves that.
+ * Preference losses against trl (post/make_pairs.py): the loop with lf_dpo's objective, from the
+ * same weights, 20 steps of all pairs each. Losses, gradient norms and margins of every step within
+ * 1e-4; a setting that differs leaves that.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ static void read_as(const lf_st *s, const char *name, enum lf_st_dtype type, int
 {
     lf_err err = LF_ERR_INIT;
     const lf_st_entry *e = lf_st_find(s, name);
-    if (!e || e->dtype != type || (n && e->elems != n) || e->elems > MAX_TOKENS || lf_st_read(s, e, 0, e->elems, dst, &err))
+    if (!e || e->dtype != type || (n && e->elems != n) || e->elems > MAX_TOKENS ||
+        lf_st_read(s, e, 0, e->elems, dst, &err))
         tap_bail("expected.safetensors has no %s as it should be: %s", name, err.text);
 }
 
@@ -54,7 +56,11 @@ static void write_shards(char *dir, const struct golden *g, enum lf_rows rows)
             tok[k] = (uint32_t)g->tokens[at + k];
             mask[k] = k >= g->prompt[d];
         }
-        rc = lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = (size_t)g->length[d], .mask = mask, .label = d % 2 == 0}, &err);
+        rc = lf_shard_append_doc(
+            w,
+            &(lf_shard_doc){
+                .tokens = tok, .n = (size_t)g->length[d], .mask = mask, .label = d % 2 == 0},
+            &err);
     }
     rc = rc ? rc : lf_shard_finish(w, NULL, &err);
     rc = rc ? rc : lf_artifact_init(&a, "shards", &err);
@@ -73,7 +79,8 @@ static void open_golden(struct golden *g)
     snprintf(dir, sizeof dir, "%s/tests/golden/post/pairs", getenv("LF_SRCDIR"));
     snprintf(path, sizeof path, "%s/expected.safetensors", dir);
     snprintf(g->checkpoint, sizeof g->checkpoint, "%s/checkpoint", tap_tmpdir());
-    const struct lf_convert_opts o = {.from = dir, .out = g->checkpoint, .threads = 1, .pad_token = -1};
+    const struct lf_convert_opts o = {
+        .from = dir, .out = g->checkpoint, .threads = 1, .pad_token = -1};
     if (lf_st_open(&g->st, path, &err) || lf_convert_import(&o, &res, &err))
         tap_bail("%s", err.text);
     read_as(g->st, "tokens", LF_ST_I64, 0, g->tokens);
@@ -83,13 +90,22 @@ static void open_golden(struct golden *g)
     write_shards(g->labels, g, LF_ROWS_UNPAIRED);
 }
 
-/* How many rows hold all units: a step of so many is a step of all of them, whatever their order. */
+/* How many rows hold all units: a step of so many is a step of all of them, whatever their
+ * order. */
 static int64_t rows_of(const char *dir, bool kto)
 {
     static const lf_loader_ramp ramp[] = {{0, 1}};
     const lf_loader_source src = {dir, 1};
-    const lf_loader_config c = {.mode = LF_LOADER_TRAIN, .split = "train", .sources = &src, .n_sources = 1, .T = T, .B = 1, .ramp = ramp,
-                                .n_ramp = 1, .rows = kto ? LF_ROWS_UNPAIRED : LF_ROWS_PAIRS, .mismatched = kto};
+    const lf_loader_config c = {.mode = LF_LOADER_TRAIN,
+                                .split = "train",
+                                .sources = &src,
+                                .n_sources = 1,
+                                .T = T,
+                                .B = 1,
+                                .ramp = ramp,
+                                .n_ramp = 1,
+                                .rows = kto ? LF_ROWS_UNPAIRED : LF_ROWS_PAIRS,
+                                .mismatched = kto};
     lf_err err = LF_ERR_INIT;
     lf_loader *l = NULL;
     if (lf_loader_open(&l, &c, &err))
@@ -125,7 +141,8 @@ static bool never(void)
     return false;
 }
 
-static void train(const struct golden *g, const struct lf_dpo_opts *d, const char *name, double lr, struct curve *out)
+static void train(const struct golden *g, const struct lf_dpo_opts *d, const char *name, double lr,
+                  struct curve *out)
 {
     lf_err err = LF_ERR_INIT;
     char dir[4096], metrics[4096];
@@ -140,20 +157,41 @@ static void train(const struct golden *g, const struct lf_dpo_opts *d, const cha
     snprintf(metrics, sizeof metrics, "%s/%s.metrics", tap_tmpdir(), name);
     if (lf_dpo_create(&dpo, &o, &err))
         tap_bail("%s", err.text);
-    const struct lf_train_config c = {.objective = lf_dpo_objective(dpo), .sources = &src, .n_sources = 1, .verify = LF_VERIFY_NO, .seq_length = T,
-                                      .micro_batch = 1, .packing = LF_PACK_BFD, .ramp = &ramp, .n_ramp = 1, .seed = 1, .steps = STEPS,
-                                      .schedule = LF_SCHED_CONSTANT, .lr = lr, .min_lr = lr, .adam = {0.9f, 0.95f, 1e-8f, 0.1f}, .clip = 1,
-                                      .compute = LF_F32, .numeric = LF_INVARIANT, .threads = 1, .log_interval = 1000, .keep = 1,
-                                      .init_from = g->checkpoint, .out = dir, .metrics = metrics};
+    const struct lf_train_config c = {.objective = lf_dpo_objective(dpo),
+                                      .sources = &src,
+                                      .n_sources = 1,
+                                      .verify = LF_VERIFY_NO,
+                                      .seq_length = T,
+                                      .micro_batch = 1,
+                                      .packing = LF_PACK_BFD,
+                                      .ramp = &ramp,
+                                      .n_ramp = 1,
+                                      .seed = 1,
+                                      .steps = STEPS,
+                                      .schedule = LF_SCHED_CONSTANT,
+                                      .lr = lr,
+                                      .min_lr = lr,
+                                      .adam = {0.9f, 0.95f, 1e-8f, 0.1f},
+                                      .clip = 1,
+                                      .compute = LF_F32,
+                                      .numeric = LF_INVARIANT,
+                                      .threads = 1,
+                                      .log_interval = 1000,
+                                      .keep = 1,
+                                      .init_from = g->checkpoint,
+                                      .out = dir,
+                                      .metrics = metrics};
     const struct lf_train_sink sink = {.stop = never};
     *out = (struct curve){0};
-    if (lf_train_run(&c, &sink, NULL, &err) || lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != STEPS)
+    if (lf_train_run(&c, &sink, NULL, &err) ||
+        lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != STEPS)
         tap_bail("%s: %s", name, err.text);
     lf_dpo_destroy(dpo);
 }
 
 /* Largest difference of a column from the reference's, relative but for values below 1/10. */
-static double distance(const struct golden *g, const char *kind, const char *column, const double *got)
+static double distance(const struct golden *g, const char *kind, const char *column,
+                       const double *got)
 {
     char name[64];
     double want[STEPS], worst = 0;
@@ -169,16 +207,20 @@ static void one(const struct golden *g, const char *kind, const struct lf_dpo_op
     struct curve c;
     char name[64];
     train(g, o, kind, 1e-3, &c);
-    double loss = distance(g, kind, "loss", c.loss), norm = distance(g, kind, "norm", c.norm), margin = distance(g, kind, "margin", c.margin);
-    tap_ok(loss <= BAND && norm <= BAND && margin <= BAND, "%s: 20 steps: losses within %.2g, gradient norms %.2g, margins %.2g", kind, loss, norm,
+    double loss = distance(g, kind, "loss", c.loss), norm = distance(g, kind, "norm", c.norm),
+           margin = distance(g, kind, "margin", c.margin);
+    tap_ok(loss <= BAND && norm <= BAND && margin <= BAND,
+           "%s: 20 steps: losses within %.2g, gradient norms %.2g, margins %.2g", kind, loss, norm,
            margin);
-    tap_ok(c.loss[STEPS - 1] < c.loss[0], "%s: and it learns: %.4f to %.4f", kind, c.loss[0], c.loss[STEPS - 1]);
+    tap_ok(c.loss[STEPS - 1] < c.loss[0], "%s: and it learns: %.4f to %.4f", kind, c.loss[0],
+           c.loss[STEPS - 1]);
     snprintf(name, sizeof name, "%s-other", kind);
     struct lf_dpo_opts other = *o;
     other.pair.beta *= 1.01;
     other.kto_opts.beta *= 1.01;
     train(g, &other, name, 1e-3, &c);
-    tap_ok(distance(g, kind, "loss", c.loss) > BAND || distance(g, kind, "norm", c.norm) > BAND, "%s: with beta 1 %% off it is not", kind);
+    tap_ok(distance(g, kind, "loss", c.loss) > BAND || distance(g, kind, "norm", c.norm) > BAND,
+           "%s: with beta 1 %% off it is not", kind);
 }
 
 int main(void)

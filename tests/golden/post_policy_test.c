@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policy gradients against trl and, for PPO, against a file written from the papers (post/make_policy.py): lf_pg_run replays the stored
- * rounds from the same weights, 20 updates each. Losses, gradient norms and metrics of every update, advantages of every token and the
- * gradients of the first update within 1e-4; a setting that differs leaves that, and so do the numbers that peers have otherwise.
+ * Policy gradients against trl and, for PPO, against a file written from the papers
+ * (post/make_policy.py): lf_pg_run replays the stored rounds from the same weights, 20 updates
+ * each. Losses, gradient norms and metrics of every update, advantages of every token and the
+ * gradients of the first update within 1e-4; a setting that differs leaves that, and so do the
+ * numbers that peers have otherwise.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +23,19 @@
 #include "engine/store/shard.h"
 #include "tests/tap/tap.h"
 
-enum { ROUNDS = 5, GROUP = 4, PROMPTS = 4, N = GROUP * PROMPTS, ALL = ROUNDS * N, EPOCHS = 4, STEPS = 20, MAX_TOKENS = 2048, V = 48, LONGEST = 10, PROMPT = 6 };
+enum {
+    ROUNDS = 5,
+    GROUP = 4,
+    PROMPTS = 4,
+    N = GROUP * PROMPTS,
+    ALL = ROUNDS * N,
+    EPOCHS = 4,
+    STEPS = 20,
+    MAX_TOKENS = 2048,
+    V = 48,
+    LONGEST = 10,
+    PROMPT = 6
+};
 #define BAND 1e-4
 
 struct golden {
@@ -32,11 +46,13 @@ struct golden {
     lf_rule *rule;
 };
 
-static int64_t read_as(const lf_st *s, const char *name, enum lf_st_dtype type, int64_t n, void *dst)
+static int64_t read_as(const lf_st *s, const char *name, enum lf_st_dtype type, int64_t n,
+                       void *dst)
 {
     lf_err err = LF_ERR_INIT;
     const lf_st_entry *e = lf_st_find(s, name);
-    if (!e || e->dtype != type || (n && e->elems != n) || e->elems > MAX_TOKENS || lf_st_read(s, e, 0, e->elems, dst, &err))
+    if (!e || e->dtype != type || (n && e->elems != n) || e->elems > MAX_TOKENS ||
+        lf_st_read(s, e, 0, e->elems, dst, &err))
         tap_bail("expected.safetensors has no %s as it should be: %s", name, err.text);
     return e->elems;
 }
@@ -71,7 +87,8 @@ static void write_prompts(struct golden *g)
         for (int64_t k = 0; k < g->prompt[i]; k++)
             tok[k] = (uint32_t)g->token[at + k];
         if (i % GROUP == 0)
-            rc = lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = (size_t)g->prompt[i]}, &err);
+            rc = lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = (size_t)g->prompt[i]},
+                                     &err);
     }
     rc = rc ? rc : lf_shard_finish(w, NULL, &err);
     rc = rc ? rc : lf_artifact_init(&a, "shards", &err);
@@ -121,7 +138,11 @@ static void write_rollouts(const struct golden *g, const char *kind, char dir[40
         int rc = lf_rollout_init(&round, "length", 1, GROUP, &err);
         for (size_t i = r * N; i < (r + 1) * N && !rc; i++) {
             size_t answer = (size_t)(g->length[i] - g->prompt[i]);
-            const struct lf_rollout_seq s = {tok + at, tok + at + g->prompt[i], old + done, (size_t)g->prompt[i], answer, i / GROUP, i / GROUP, i, g->ended[i]};
+            const struct lf_rollout_seq s = {tok + at,   tok + at + g->prompt[i],
+                                             old + done, (size_t)g->prompt[i],
+                                             answer,     i / GROUP,
+                                             i / GROUP,  i,
+                                             g->ended[i]};
             rc = lf_rollout_add(&round, &s, &err);
             round.source[i - r * N] = g->score[i];
             at += (size_t)g->length[i];
@@ -139,7 +160,10 @@ static void write_rollouts(const struct golden *g, const char *kind, char dir[40
 
 /* ---- a run ---- */
 
-static const char *const columns[] = {"loss", "grad_norm", "entropy", "clip_frac", "kl", "value_loss", "critic_grad_norm", "value_clip_frac", "approx_kl", "ptx_loss", "objective_kl", "kl_coef"};
+static const char *const columns[] = {
+    "loss",      "grad_norm",  "entropy",          "clip_frac",
+    "kl",        "value_loss", "critic_grad_norm", "value_clip_frac",
+    "approx_kl", "ptx_loss",   "objective_kl",     "kl_coef"};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 struct curve {
     int n;
@@ -165,12 +189,40 @@ static int read_record(void *arg, const char *payload, size_t n, int64_t offset,
 static struct lf_pg_config config(const struct golden *g)
 {
     static const int32_t end = 2;
-    return (struct lf_pg_config){.data = g->data, .init_from = g->checkpoint, .end = &end, .n_end = 1, .gamma = 1, .lambda = 1, .group_eps = 1e-4,
-                                 .loss = {.clip_low = 0.2, .clip_high = 0.2, .agg_length = LONGEST, .kl = {LF_KL_K3, false, 0, 0}},
-                                 .steps = ROUNDS, .prompts = PROMPTS, .samples = GROUP, .minibatch = N, .epochs = EPOCHS, .max_prompt = PROMPT,
-                                 .max_tokens = LONGEST, .temperature = 1, .seed = 1, .schedule = LF_SCHED_CONSTANT, .lr = 1e-3, .min_lr = 1e-3,
-                                 .clip = 1, .adam = {0.9f, 0.95f, 1e-8f, 0.1f}, .rules = &g->rule, .n_rules = 1, .compute = LF_F32,
-                                 .threads = 1, .rows = 48, .slots = 4, .step_rows = 16, .page_tokens = 64, .keep = 1};
+    return (struct lf_pg_config){.data = g->data,
+                                 .init_from = g->checkpoint,
+                                 .end = &end,
+                                 .n_end = 1,
+                                 .gamma = 1,
+                                 .lambda = 1,
+                                 .group_eps = 1e-4,
+                                 .loss = {.clip_low = 0.2,
+                                          .clip_high = 0.2,
+                                          .agg_length = LONGEST,
+                                          .kl = {LF_KL_K3, false, 0, 0}},
+                                 .steps = ROUNDS,
+                                 .prompts = PROMPTS,
+                                 .samples = GROUP,
+                                 .minibatch = N,
+                                 .epochs = EPOCHS,
+                                 .max_prompt = PROMPT,
+                                 .max_tokens = LONGEST,
+                                 .temperature = 1,
+                                 .seed = 1,
+                                 .schedule = LF_SCHED_CONSTANT,
+                                 .lr = 1e-3,
+                                 .min_lr = 1e-3,
+                                 .clip = 1,
+                                 .adam = {0.9f, 0.95f, 1e-8f, 0.1f},
+                                 .rules = &g->rule,
+                                 .n_rules = 1,
+                                 .compute = LF_F32,
+                                 .threads = 1,
+                                 .rows = 48,
+                                 .slots = 4,
+                                 .step_rows = 16,
+                                 .page_tokens = 64,
+                                 .keep = 1};
 }
 
 /* Out is below the temporary directory, under this name. */
@@ -185,7 +237,8 @@ static void train(struct lf_pg_config *c, const char *name, struct curve *out)
     c->out = dir;
     c->metrics = metrics;
     *out = (struct curve){0};
-    if (lf_pg_run(c, &sink, NULL, &err) || lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != c->steps * c->epochs)
+    if (lf_pg_run(c, &sink, NULL, &err) ||
+        lf_frame_read(metrics, &offset, read_record, out, &err) || out->n != c->steps * c->epochs)
         tap_bail("%s: %s", name, err.text);
     c->out = c->metrics = NULL;
 }
@@ -200,15 +253,19 @@ static double apart(const double *got, const double *want, int n)
 }
 
 /* The worst over those columns that the reference has of this algorithm. */
-static double distance(const struct golden *g, const char *kind, const struct curve *c, int *compared)
+static double distance(const struct golden *g, const char *kind, const struct curve *c,
+                       int *compared)
 {
-    static const char *const names[COLUMNS] = {"loss", "norm", "entropy", "clip", "kl", "value", "value_norm", "value_clip", "approx_kl", "ptx"};
+    static const char *const names[COLUMNS] = {"loss",      "norm",  "entropy",    "clip",
+                                               "kl",        "value", "value_norm", "value_clip",
+                                               "approx_kl", "ptx"};
     double want[STEPS], worst = 0;
     char name[64];
     *compared = 0;
     for (int k = 0; k < COLUMNS && names[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", kind, names[k]);
-        if (!lf_st_find(g->st, name) || (k == 4 && strcmp(kind, "ppo") == 0)) /* ppo.kl is of rounds */
+        if (!lf_st_find(g->st, name) ||
+            (k == 4 && strcmp(kind, "ppo") == 0)) /* ppo.kl is of rounds */
             continue;
         read_as(g->st, name, LF_ST_F64, STEPS, want);
         worst = fmax(worst, apart(c->x[k], want, STEPS));
@@ -245,7 +302,8 @@ static double advantages(const struct golden *g, const char *kind, double *first
 /* ---- gradients of the first update ---- */
 
 /* Moments after one unclipped update are 1 - beta1 of the gradient. */
-static double gradient_error(const lf_ckpt *run, const char *prefix, const lf_ckpt *want, const lf_ckpt_entry *w)
+static double gradient_error(const lf_ckpt *run, const char *prefix, const lf_ckpt *want,
+                             const lf_ckpt_entry *w)
 {
     static float got[MAX_TOKENS], ref[MAX_TOKENS];
     lf_err err = LF_ERR_INIT;
@@ -256,7 +314,8 @@ static double gradient_error(const lf_ckpt *run, const char *prefix, const lf_ck
         n *= w->shape[k];
     snprintf(name, sizeof name, "%s%s", prefix, w->name + strlen(LF_WEIGHTS_PREFIX));
     const lf_ckpt_entry *e = lf_ckpt_find(run, name, "adam_m");
-    if (!e || n > MAX_TOKENS || lf_ckpt_read(run, e, NULL, NULL, got, &err) || lf_ckpt_read(want, w, NULL, NULL, ref, &err))
+    if (!e || n > MAX_TOKENS || lf_ckpt_read(run, e, NULL, NULL, got, &err) ||
+        lf_ckpt_read(want, w, NULL, NULL, ref, &err))
         tap_bail("no gradient of %s: %s", name, err.text);
     for (int64_t k = 0; k < n; k++) {
         square += pow((double)got[k] / (1 - 0.9) - (double)ref[k], 2);
@@ -279,7 +338,8 @@ static void gradients(const struct golden *g, const char *kind, const char *run,
         tap_bail("%s", err.text);
     for (; n < lf_ckpt_n_entries(want); n++)
         worst = fmax(worst, gradient_error(got, prefix, want, lf_ckpt_entry_at(want, n)));
-    tap_ok(n > 20 && worst < BAND, "%s: %zu gradients of the first update, within %.2g", kind, n, worst);
+    tap_ok(n > 20 && worst < BAND, "%s: %zu gradients of the first update, within %.2g", kind, n,
+           worst);
     lf_ckpt_close(got);
     lf_ckpt_close(want);
 }
@@ -295,7 +355,8 @@ static void one(const struct golden *g, const char *kind, struct lf_pg_config c)
     c.replay = stored;
     train(&c, kind, &curve);
     double worst = distance(g, kind, &curve, &columns_n);
-    tap_ok(columns_n >= 3 && worst <= BAND, "%s: 20 updates, %d columns, within %.2g", kind, columns_n, worst);
+    tap_ok(columns_n >= 3 && worst <= BAND, "%s: 20 updates, %d columns, within %.2g", kind,
+           columns_n, worst);
     worst = advantages(g, kind, NULL);
     tap_ok(worst <= BAND, "%s: advantages within %.2g", kind, worst);
 
@@ -357,7 +418,8 @@ static struct lf_pg_config ppo_config(const struct golden *g)
     c.kl_in_reward = true;
     c.kl_est.kind = LF_KL_K1;
     c.kl = (struct lf_kl_control){true, 0.1, 1, 100};
-    c.shaping = (struct lf_shaping){.missing = LF_MISSING_PENALTY, .missing_value = 0.4, .clip = 1.1};
+    c.shaping =
+        (struct lf_shaping){.missing = LF_MISSING_PENALTY, .missing_value = 0.4, .clip = 1.1};
     c.temperature = 0.8;
     c.critic_lr = 2e-3;
     c.value_clip = 0.2;
@@ -374,8 +436,10 @@ static void controller(const struct golden *g, const struct curve *c)
         got_kl[r] = c->x[10][r * EPOCHS];
         got_beta[r] = c->x[11][r * EPOCHS];
     }
-    tap_ok(apart(got_kl, kl, ROUNDS) < BAND && apart(got_beta, beta, ROUNDS) < BAND && fabs(beta[ROUNDS - 1] - beta[0]) > 1e-3,
-           "ppo: KL of the rounds within %.2g, its coefficient within %.2g", apart(got_kl, kl, ROUNDS), apart(got_beta, beta, ROUNDS));
+    tap_ok(apart(got_kl, kl, ROUNDS) < BAND && apart(got_beta, beta, ROUNDS) < BAND &&
+               fabs(beta[ROUNDS - 1] - beta[0]) > 1e-3,
+           "ppo: KL of the rounds within %.2g, its coefficient within %.2g",
+           apart(got_kl, kl, ROUNDS), apart(got_beta, beta, ROUNDS));
 }
 
 /* Differences from peers that are meant (see make_policy.py). */
@@ -388,9 +452,13 @@ static void differences(const struct golden *g, const struct curve *ppo)
     char stored[4096];
     int n = (int)read_as(g->st, "named.whiten", LF_ST_F64, 0, halves);
     advantages(g, "ppo", ours);
-    tap_ok(apart(ours, halves, n) > 0.05, "whitening is over the whole batch; in halves of it, as trl's ranks did, %.2g from that", apart(ours, halves, n));
+    tap_ok(apart(ours, halves, n) > 0.05,
+           "whitening is over the whole batch; in halves of it, as trl's ranks did, %.2g from that",
+           apart(ours, halves, n));
     read_as(g->st, "named.approx_kl", LF_ST_F64, 1, &padded);
-    tap_ok(padded < 0.7 * ppo->x[8][STEPS - 1], "approximate KL is over real tokens: %.4g; over padding too it is %.4g", ppo->x[8][STEPS - 1], padded);
+    tap_ok(padded < 0.7 * ppo->x[8][STEPS - 1],
+           "approximate KL is over real tokens: %.4g; over padding too it is %.4g",
+           ppo->x[8][STEPS - 1], padded);
     snprintf(stored, sizeof stored, "%s/stored-dapo", tap_tmpdir());
     read_as(g->st, "named.dapo", LF_ST_F64, 1, &whole);
     read_as(g->st, "named.bnpo", LF_ST_F64, 1, &cut);
@@ -402,7 +470,9 @@ static void differences(const struct golden *g, const struct curve *ppo)
     c.rows = 20;
     train(&c, "cut", &one_batch);
     tap_ok(fabs(one_batch.x[0][0] - whole) < 1e-5 && fabs(whole - cut) > 0.05,
-           "the loss is a mean over all tokens, however micro-batches are cut: %.5f; trl's bnpo is %.5f", one_batch.x[0][0], cut);
+           "the loss is a mean over all tokens, however micro-batches are cut: %.5f; trl's bnpo is "
+           "%.5f",
+           one_batch.x[0][0], cut);
 }
 
 int main(void)

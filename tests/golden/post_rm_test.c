@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reward models against transformers and the maths of trl's RewardTrainer (post/make_rm.py): sequence classifiers come
- * in with equal scores and go out byte for byte; loss, gradients and 20 AdamW steps of pairs, with margin and centring.
- * Adapters of such a model as PEFT saves them (post/make_rm_adapter.py): scores, 20 steps, merged, in and out.
+ * Reward models against transformers and the maths of trl's RewardTrainer (post/make_rm.py):
+ * sequence classifiers come in with equal scores and go out byte for byte; loss, gradients and 20
+ * AdamW steps of pairs, with margin and centring. Adapters of such a model as PEFT saves them
+ * (post/make_rm_adapter.py): scores, 20 steps, merged, in and out.
  */
 #include <math.h>
 #include <stdio.h>
@@ -89,7 +90,11 @@ static double scores_off(const struct golden *g, const char *checkpoint, const c
     lf_rm *r = NULL;
     float got[TEXTS];
     double worst = 0;
-    const struct lf_rm_opts o = {.adapter = *adapter ? adapter : NULL, .threads = 2, .max_context = LONGEST, .rows = 100, .docs = 8};
+    const struct lf_rm_opts o = {.adapter = *adapter ? adapter : NULL,
+                                 .threads = 2,
+                                 .max_context = LONGEST,
+                                 .rows = 100,
+                                 .docs = 8};
     if (lf_rm_open(&r, checkpoint, &o, &err) || lf_rm_score(r, g->text, TEXTS, got, NULL, &err))
         tap_bail("%s", err.text);
     for (int t = 0; t < TEXTS; t++)
@@ -138,7 +143,8 @@ static void exports(const struct golden *g, const char *name)
     snprintf(config, sizeof config, "%s/config.json", out);
     json_t *j = lf_json_load_file(config, 1 << 20, &err);
     const char *class = json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
-    tap_ok(class && lf_str_has_suffix(class, "ForSequenceClassification"), "%s: the class has a score", name);
+    tap_ok(class && lf_str_has_suffix(class, "ForSequenceClassification"),
+           "%s: the class has a score", name);
     tap_ok(json_integer_value(json_object_get(j, "num_labels")) == 1 &&
                json_object_size(json_object_get(j, "id2label")) == 1 &&
                json_integer_value(json_object_get(j, "pad_token_id")) == 1,
@@ -149,7 +155,8 @@ static void exports(const struct golden *g, const char *name)
     o.pad_token = 2;
     snprintf(out, sizeof out, "%s/%s-pad", tap_tmpdir(), name);
     o.out = out;
-    tap_rc(lf_convert_export(&o, &res, &err), LF_EINVAL, &err, "is the end token", "the end token pads nothing");
+    tap_rc(lf_convert_export(&o, &res, &err), LF_EINVAL, &err, "is the end token",
+           "the end token pads nothing");
 }
 
 /* A head of two labels is no reward model. */
@@ -170,7 +177,8 @@ static void labels(const struct golden *g)
         tap_bail("%s", err.text);
     snprintf(out, sizeof out, "%s-out", dir);
     const struct lf_convert_opts o = options(dir, out);
-    tap_rc(lf_convert_import(&o, &res, &err), LF_ENOTSUP, &err, "classifier of 2 labels", "two labels are refused");
+    tap_rc(lf_convert_import(&o, &res, &err), LF_ENOTSUP, &err, "classifier of 2 labels",
+           "two labels are refused");
     free(made);
     json_decref(j);
     lf_buf_fini(&text);
@@ -210,7 +218,8 @@ static void declare_adapter(struct rig *r, const char *adapter)
 
 static void rig_open(struct rig *r, const char *checkpoint, const char *adapter, int64_t texts)
 {
-    static const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+    static const struct lf_adamw_opts adam = {
+        .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
     lf_err err = LF_ERR_INIT;
     lf_ckpt *ck = NULL;
     lf_model_config c;
@@ -256,8 +265,8 @@ static void put(struct rig *r, const char *name, const void *v, int64_t n)
 }
 
 /* Both sides of n pairs from `first` on in one forward pass, and the gradient of the mean loss. */
-static lf_bt_means step(struct rig *r, const struct golden *g, int first, int n, bool margins, double centre,
-                        int number)
+static lf_bt_means step(struct rig *r, const struct golden *g, int first, int n, bool margins,
+                        double centre, int number)
 {
     static int32_t tok[TEXTS * LONGEST], pos[TEXTS * LONGEST], cu[TEXTS + 2], last[TEXTS];
     static float score[TEXTS * LONGEST], d[TEXTS * LONGEST];
@@ -289,7 +298,8 @@ static lf_bt_means step(struct rig *r, const struct golden *g, int first, int n,
     put(r, "tokens", tok, r->rows);
     put(r, "positions", pos, r->rows);
     put(r, "cu_seqlens", cu, r->texts + 2);
-    if (lf_exec_record_write(r->ex, &rec, &err) || lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
+    if (lf_exec_record_write(r->ex, &rec, &err) ||
+        lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
         lf_exec_read(r->ex, r->chain, 0, "score", score, (size_t)r->rows * 4, &err))
         tap_bail("%s", err.text);
     for (int k = 0; k < n; k++) {
@@ -353,7 +363,8 @@ static void gradients(const struct golden *g)
         tap_bail("%s", err.text);
     rig_open(&r, g->checkpoint, "", TEXTS);
     tap_f64(step(&r, g, 0, PAIRS, false, 0, 0).loss, expected(g, "loss.plain"), 1e-6, "loss");
-    tap_f64(step(&r, g, 0, PAIRS, true, 0, 0).loss, expected(g, "loss.margin"), 1e-6, "loss with margins");
+    tap_f64(step(&r, g, 0, PAIRS, true, 0, 0).loss, expected(g, "loss.margin"), 1e-6,
+            "loss with margins");
     tap_f64(step(&r, g, 0, PAIRS, true, CENTRE, 0).loss, expected(g, "loss.centre"), 1e-6,
             "loss with margins and centring");
     for (int i = 0; i < lf_pstore_count(r.ps); i++)
@@ -375,14 +386,16 @@ static void trajectory(const struct golden *g)
     rig_open(&r, g->checkpoint, g->adapter, 2 * BATCH);
     for (int s = 0; s < STEPS; s++) {
         const lf_bt_means m = step(&r, g, s * BATCH % PAIRS, BATCH, true, CENTRE, s);
-        if (lf_exec_run(r.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) || lf_exec_record_read(r.ex, &rec, &err))
+        if (lf_exec_run(r.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) ||
+            lf_exec_record_read(r.ex, &rec, &err))
             tap_bail("%s", err.text);
         worst = fmax(worst, fabs(m.loss - loss[s]));
         norms = fmax(norms, fabs((double)rec.grad_norm - norm[s]) / norm[s]);
         right = fmax(right, fabs(m.accuracy - accuracy[s]));
     }
     tap_ok(worst < 1e-4 && norms < 1e-3 && right < 1e-9,
-           "20 steps: loss off by %.2g, gradient norm by %.2g of it, accuracy by %.2g", worst, norms, right);
+           "20 steps: loss off by %.2g, gradient norm by %.2g of it, accuracy by %.2g", worst,
+           norms, right);
     rig_close(&r);
 }
 
@@ -399,7 +412,8 @@ static void open_adapter(struct golden *g, const struct golden *base, const char
     snprintf(g->dir, sizeof g->dir, "%s/tests/golden/post/%s", getenv("LF_SRCDIR"), name);
     snprintf(g->adapter, sizeof g->adapter, "%s/%s-adapter", tap_tmpdir(), name);
     snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
-    const struct lf_peft_opts o = {.from = g->dir, .out = g->adapter, .base = base->checkpoint, .threads = 1};
+    const struct lf_peft_opts o = {
+        .from = g->dir, .out = g->adapter, .base = base->checkpoint, .threads = 1};
     if (lf_st_open(&g->st, path, &err) || lf_peft_import(&o, &res, &err))
         tap_bail("%s", err.text);
     read_as(g->st, "scores", LF_ST_F64, TEXTS, g->score);
@@ -418,14 +432,16 @@ static void adapter(const struct golden *base, const char *name)
     off = scores_off(&g, g.checkpoint, "");
     tap_ok(off > 0.1, "%s: and not those of the base, which are off by %.2g", name, off);
     snprintf(out, sizeof out, "%s/%s-merged", tap_tmpdir(), name);
-    const struct lf_merge_opts mo = {.base = g.checkpoint, .adapter = g.adapter, .out = out, .threads = 1};
+    const struct lf_merge_opts mo = {
+        .base = g.checkpoint, .adapter = g.adapter, .out = out, .threads = 1};
     tap_rc(lf_adapter_merge(&mo, NULL, &err), 0, &err, NULL, "it is merged");
     off = scores_off(&g, out, "");
     tap_ok(off < 1e-5, "%s: merged it has the same scores, off by %.2g", name, off);
     snprintf(out, sizeof out, "%s/%s-peft", tap_tmpdir(), name);
     const struct lf_peft_opts po = {.from = g.adapter, .out = out, .threads = 1};
     tap_rc(lf_peft_export(&po, &res, &err), 0, &err, NULL, "it goes out");
-    tap_ok(same_file(out, g.dir, "adapter_model.safetensors"), "%s: as it came, byte for byte", name);
+    tap_ok(same_file(out, g.dir, "adapter_model.safetensors"), "%s: as it came, byte for byte",
+           name);
     trajectory(&g);
     lf_st_close(g.st);
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hot kernels on GPU 0 at the shapes of Qwen2.5-1.5B and Llama-2-7B, as the table of kernels/README.md: time, TFLOP/s or GB/s, and
- * the share of the ceiling (dense bf16 of the data sheet for matrix products and attention, measured copies within the device for the
- * rest). bf16. Medians of 20 after 5; between two samples 256 MiB are overwritten, so that nothing is found in the L2.
+ * The hot kernels on GPU 0 at the shapes of Qwen2.5-1.5B and Llama-2-7B, as the table of
+ * kernels/README.md: time, TFLOP/s or GB/s, and the share of the ceiling (dense bf16 of the data
+ * sheet for matrix products and attention, measured copies within the device for the rest). bf16.
+ * Medians of 20 after 5; between two samples 256 MiB are overwritten, so that nothing is found in
+ * the L2.
  *
  *   gpu_kernels [WORD...]      rows whose name has one of the words
  *
- * Attention is measured twice where cuDNN is found: our own kernels, and with ", cudnn" in the name that library's; a shape that it has
- * no repeatable plan for shows our time twice. So are our own matrix products on compute capability 9.0: those of gemm.cu, and with
- * ", wgmma" those of gemm_wgmma.cu.
+ * Attention is measured twice where cuDNN is found: our own kernels, and with ", cudnn" in the name
+ * that library's; a shape that it has no repeatable plan for shows our time twice. So are our own
+ * matrix products on compute capability 9.0: those of gemm.cu, and with ", wgmma" those of
+ * gemm_wgmma.cu.
  *
  * LF_GPU_EMULATED=1: on the emulator with tiny shapes, to see that it runs; its times mean nothing.
  */
@@ -20,9 +23,9 @@
 #include "engine/back/back.h"
 #include "engine/base/f16.h"
 #include "kernels/bench/bench.h"
+#include "kernels/cuda/gemm_form.h"
 #include "tests/cuda/emu/cudnn.h"
 #include "tests/cuda/emu/run.h"
-#include "kernels/cuda/gemm_form.h"
 
 enum { SAMPLES = 20, WARM = 5 };
 
@@ -65,10 +68,13 @@ static void *values(struct bench *x, int64_t n, enum lf_dtype type)
         u = u * 1664525u + 1013904223u;
         float f = (float)(u >> 8) / 8388608.0f - 1.0f;
         const uint16_t half = lf_f16_of(f);
-        memcpy(host + i * size, type == LF_F16 ? (const char *)&half : (const char *)&f + (type == LF_BF16 ? 2 : 0), size);
+        memcpy(host + i * size,
+               type == LF_F16 ? (const char *)&half : (const char *)&f + (type == LF_BF16 ? 2 : 0),
+               size);
     }
     for (size_t at = 0; at < (size_t)n; at += chunk)
-        need(x->b->ops->copy_in(x->b, dev + at * size, host, ((size_t)n - at < chunk ? (size_t)n - at : chunk) * size, &err));
+        need(x->b->ops->copy_in(x->b, dev + at * size, host,
+                                ((size_t)n - at < chunk ? (size_t)n - at : chunk) * size, &err));
     free(host);
     return dev;
 }
@@ -82,7 +88,8 @@ static bool wanted(const struct bench *x, const char *name)
 }
 
 /* Medians of one call, told as a row. flops 0: bytes count. */
-static void row(struct bench *x, const char *name, int (*call)(lf_queue *, const void *), const void *args, double flops, double bytes)
+static void row(struct bench *x, const char *name, int (*call)(lf_queue *, const void *),
+                const void *args, double flops, double bytes)
 {
     double s[SAMPLES], at[2];
     for (int i = -WARM; i < SAMPLES; i++) {
@@ -105,30 +112,32 @@ static void row(struct bench *x, const char *name, int (*call)(lf_queue *, const
     if (!(m > 0))
         printf("| %s | " BENCH_TOO_SHORT " | | |\n", name);
     else if (flops > 0)
-        printf("| %s | %.3f ms | %.1f TFLOP/s | %.1f %% |\n", name, m * 1e3, flops / m * 1e-12, 100 * flops / m / x->peak.bf16_flops);
+        printf("| %s | %.3f ms | %.1f TFLOP/s | %.1f %% |\n", name, m * 1e3, flops / m * 1e-12,
+               100 * flops / m / x->peak.bf16_flops);
     else
-        printf("| %s | %.3f ms | %.1f GB/s | %.1f %% |\n", name, m * 1e3, bytes / m * 1e-9, 100 * bytes / m / x->peak.bytes_per_s);
+        printf("| %s | %.3f ms | %.1f GB/s | %.1f %% |\n", name, m * 1e3, bytes / m * 1e-9,
+               100 * bytes / m / x->peak.bytes_per_s);
     fflush(stdout);
 }
 
 /* Uniform calls; a kernel that this build lacks is a row that says so. */
-#define CALL(kernel)                                                                                                   \
-    static const struct lf_kernels *table_##kernel;                                                                    \
-    static int call_##kernel(lf_queue *q, const void *a)                                                               \
-    {                                                                                                                  \
-        return table_##kernel->kernel.run ? table_##kernel->kernel.run(q, a) : LF_K_EINVAL;                            \
+#define CALL(kernel)                                                                               \
+    static const struct lf_kernels *table_##kernel;                                                \
+    static int call_##kernel(lf_queue *q, const void *a)                                           \
+    {                                                                                              \
+        return table_##kernel->kernel.run ? table_##kernel->kernel.run(q, a) : LF_K_EINVAL;        \
     }
-#define ROW(x, kernel, name, args, flops, bytes)                                                                       \
-    do {                                                                                                               \
-        table_##kernel = (x)->b->kernels;                                                                              \
-        row(x, name, call_##kernel, args, flops, bytes);                                                               \
+#define ROW(x, kernel, name, args, flops, bytes)                                                   \
+    do {                                                                                           \
+        table_##kernel = (x)->b->kernels;                                                          \
+        row(x, name, call_##kernel, args, flops, bytes);                                           \
     } while (0)
-#define WORKSPACE(x, kernel, a)                                                                                        \
-    do                                                                                                                 \
-        if ((x)->b->kernels->kernel.work) {                                                                            \
-            (a)->work_bytes = (x)->b->kernels->kernel.work(a, 1);                                                      \
-            (a)->work = (a)->work_bytes ? memory(x, (int64_t)(a)->work_bytes) : NULL;                                  \
-        }                                                                                                              \
+#define WORKSPACE(x, kernel, a)                                                                    \
+    do                                                                                             \
+        if ((x)->b->kernels->kernel.work) {                                                        \
+            (a)->work_bytes = (x)->b->kernels->kernel.work(a, 1);                                  \
+            (a)->work = (a)->work_bytes ? memory(x, (int64_t)(a)->work_bytes) : NULL;              \
+        }                                                                                          \
     while (0)
 CALL(gemm)
 CALL(norm_fwd)
@@ -152,7 +161,8 @@ static bool family(struct bench *x, bool wgmma)
     return there;
 }
 
-static void own_product(struct bench *x, const char *name, struct lf_k_gemm *g, double flops, double bytes)
+static void own_product(struct bench *x, const char *name, struct lf_k_gemm *g, double flops,
+                        double bytes)
 {
     char full[160];
     WORKSPACE(x, gemm, g);
@@ -172,14 +182,26 @@ static void decoding(struct bench *x, int64_t N, int64_t K)
     void *a = NULL, *w = NULL, *y = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t M = rows[i];
-        snprintf(name, sizeof name, "decode %lldx%lldx%lld", (long long)M, (long long)N, (long long)K);
+        snprintf(name, sizeof name, "decode %lldx%lldx%lld", (long long)M, (long long)N,
+                 (long long)K);
         if (!wanted(x, name))
             continue;
         a = a ? a : values(x, 256 * K, LF_BF16);
         w = w ? w : values(x, N * K, LF_BF16);
         y = y ? y : memory(x, 256 * N * 2);
-        struct lf_k_gemm g = {.m = M, .n = N, .k = K, .a = a, .b = w, .c = y, .lda = K, .ldb = K, .ldc = N, .tb = true, .ab_type = LF_BF16,
-                              .c_type = LF_BF16, .mode = LF_INVARIANT};
+        struct lf_k_gemm g = {.m = M,
+                              .n = N,
+                              .k = K,
+                              .a = a,
+                              .b = w,
+                              .c = y,
+                              .lda = K,
+                              .ldb = K,
+                              .ldc = N,
+                              .tb = true,
+                              .ab_type = LF_BF16,
+                              .c_type = LF_BF16,
+                              .mode = LF_INVARIANT};
         own_product(x, name, &g, 0, 2.0 * (double)(N * K + M * K + M * N));
     }
 }
@@ -188,17 +210,50 @@ static void decoding(struct bench *x, int64_t N, int64_t K)
 static void products(struct bench *x, const char *layer, int64_t M, int64_t N, int64_t K)
 {
     char name[96];
-    snprintf(name, sizeof name, "gemm %s %lldx%lldx%lld", layer, (long long)M, (long long)N, (long long)K);
+    snprintf(name, sizeof name, "gemm %s %lldx%lldx%lld", layer, (long long)M, (long long)N,
+             (long long)K);
     if (!wanted(x, name))
         return;
-    void *a = values(x, M * K, LF_BF16), *w = values(x, N * K, LF_BF16), *dy = values(x, M * N, LF_BF16);
+    void *a = values(x, M * K, LF_BF16), *w = values(x, N * K, LF_BF16),
+         *dy = values(x, M * N, LF_BF16);
     float *dw = memory(x, N * K * 4);
     const double flops = 2.0 * (double)M * (double)N * (double)K;
-    struct lf_k_gemm f = {.m = M, .n = N, .k = K, .a = a, .b = w, .c = dy, .lda = K, .ldb = K, .ldc = N, .tb = true, .ab_type = LF_BF16,
+    struct lf_k_gemm f = {.m = M,
+                          .n = N,
+                          .k = K,
+                          .a = a,
+                          .b = w,
+                          .c = dy,
+                          .lda = K,
+                          .ldb = K,
+                          .ldc = N,
+                          .tb = true,
+                          .ab_type = LF_BF16,
                           .c_type = LF_BF16};
-    struct lf_k_gemm dx = {.m = M, .n = K, .k = N, .a = dy, .b = w, .c = a, .lda = N, .ldb = K, .ldc = K, .ab_type = LF_BF16, .c_type = LF_BF16};
-    struct lf_k_gemm g = {.m = N, .n = K, .k = M, .a = dy, .b = a, .c = dw, .lda = N, .ldb = K, .ldc = K, .ta = true, .accumulate = true,
-                          .ab_type = LF_BF16, .c_type = LF_F32};
+    struct lf_k_gemm dx = {.m = M,
+                           .n = K,
+                           .k = N,
+                           .a = dy,
+                           .b = w,
+                           .c = a,
+                           .lda = N,
+                           .ldb = K,
+                           .ldc = K,
+                           .ab_type = LF_BF16,
+                           .c_type = LF_BF16};
+    struct lf_k_gemm g = {.m = N,
+                          .n = K,
+                          .k = M,
+                          .a = dy,
+                          .b = a,
+                          .c = dw,
+                          .lda = N,
+                          .ldb = K,
+                          .ldc = K,
+                          .ta = true,
+                          .accumulate = true,
+                          .ab_type = LF_BF16,
+                          .c_type = LF_F32};
     const struct {
         const char *what;
         struct lf_k_gemm *a;
@@ -207,7 +262,8 @@ static void products(struct bench *x, const char *layer, int64_t M, int64_t N, i
         for (int i = 0; i < 3; i++) {
             char full[128];
             each[i].a->mode = (uint8_t)mode;
-            snprintf(full, sizeof full, "%s %s, %s", name, each[i].what, mode == LF_FAST ? "fast" : "invariant");
+            snprintf(full, sizeof full, "%s %s, %s", name, each[i].what,
+                     mode == LF_FAST ? "fast" : "invariant");
             if (mode == LF_INVARIANT) {
                 own_product(x, full, each[i].a, flops, 0);
                 continue;
@@ -223,13 +279,44 @@ static void norms(struct bench *x, int64_t R, int64_t C)
     snprintf(name, sizeof name, "rmsnorm %lldx%lld", (long long)R, (long long)C);
     if (!wanted(x, name))
         return;
-    void *in = values(x, R * C, LF_BF16), *delta = values(x, R * C, LF_BF16), *w = values(x, C, LF_BF16), *y = memory(x, 2 * R * C);
+    void *in = values(x, R * C, LF_BF16), *delta = values(x, R * C, LF_BF16),
+         *w = values(x, C, LF_BF16), *y = memory(x, 2 * R * C);
     void *sum = memory(x, 2 * R * C);
     float *rstd = memory(x, 4 * R), *dw = memory(x, 4 * C);
-    const struct lf_k_norm_fwd f = {.rows = R, .heads = 1, .c = C, .x = in, .delta = delta, .w = w, .sum = sum, .y = y, .rstd = rstd, .ldx = C,
-                                    .lddelta = C, .ldsum = C, .ldy = C, .eps = 1e-5f, .x_type = LF_BF16, .y_type = LF_BF16, .w_type = LF_BF16};
-    struct lf_k_norm_bwd b = {.rows = R, .heads = 1, .c = C, .x = sum, .dy = delta, .dres = in, .w = w, .rstd = rstd, .dx = y, .dw = dw, .ldx = C,
-                              .lddy = C, .lddres = C, .lddx = C, .x_type = LF_BF16, .dy_type = LF_BF16, .w_type = LF_BF16};
+    const struct lf_k_norm_fwd f = {.rows = R,
+                                    .heads = 1,
+                                    .c = C,
+                                    .x = in,
+                                    .delta = delta,
+                                    .w = w,
+                                    .sum = sum,
+                                    .y = y,
+                                    .rstd = rstd,
+                                    .ldx = C,
+                                    .lddelta = C,
+                                    .ldsum = C,
+                                    .ldy = C,
+                                    .eps = 1e-5f,
+                                    .x_type = LF_BF16,
+                                    .y_type = LF_BF16,
+                                    .w_type = LF_BF16};
+    struct lf_k_norm_bwd b = {.rows = R,
+                              .heads = 1,
+                              .c = C,
+                              .x = sum,
+                              .dy = delta,
+                              .dres = in,
+                              .w = w,
+                              .rstd = rstd,
+                              .dx = y,
+                              .dw = dw,
+                              .ldx = C,
+                              .lddy = C,
+                              .lddres = C,
+                              .lddx = C,
+                              .x_type = LF_BF16,
+                              .dy_type = LF_BF16,
+                              .w_type = LF_BF16};
     char full[128];
     snprintf(full, sizeof full, "%s, residual + norm forward", name);
     ROW(x, norm_fwd, full, &f, 0, 8.0 * (double)(R * C));
@@ -244,11 +331,29 @@ static void gates(struct bench *x, int64_t R, int64_t F)
     snprintf(name, sizeof name, "swiglu %lldx%lld", (long long)R, (long long)F);
     if (!wanted(x, name))
         return;
-    char *gu = values(x, 2 * R * F, LF_BF16), *y = values(x, R * F, LF_BF16), *d = memory(x, 4 * R * F), full[128];
-    const struct lf_k_glu_fwd f = {.rows = R, .c = F, .ldx = 2 * F, .ldy = F, .gate = gu, .up = gu + 2 * F, .y = y, .act = LF_ACT_SILU,
+    char *gu = values(x, 2 * R * F, LF_BF16), *y = values(x, R * F, LF_BF16),
+         *d = memory(x, 4 * R * F), full[128];
+    const struct lf_k_glu_fwd f = {.rows = R,
+                                   .c = F,
+                                   .ldx = 2 * F,
+                                   .ldy = F,
+                                   .gate = gu,
+                                   .up = gu + 2 * F,
+                                   .y = y,
+                                   .act = LF_ACT_SILU,
                                    .x_type = LF_BF16};
-    const struct lf_k_glu_bwd b = {.rows = R, .c = F, .ldx = 2 * F, .lddy = F, .lddx = 2 * F, .gate = gu, .up = gu + 2 * F, .dy = y, .dgate = d,
-                                   .dup = d + 2 * F, .act = LF_ACT_SILU, .x_type = LF_BF16};
+    const struct lf_k_glu_bwd b = {.rows = R,
+                                   .c = F,
+                                   .ldx = 2 * F,
+                                   .lddy = F,
+                                   .lddx = 2 * F,
+                                   .gate = gu,
+                                   .up = gu + 2 * F,
+                                   .dy = y,
+                                   .dgate = d,
+                                   .dup = d + 2 * F,
+                                   .act = LF_ACT_SILU,
+                                   .x_type = LF_BF16};
     snprintf(full, sizeof full, "%s forward", name);
     ROW(x, glu_fwd, full, &f, 0, 6.0 * (double)(R * F));
     snprintf(full, sizeof full, "%s backward", name);
@@ -269,7 +374,8 @@ static bool whose(struct bench *x, bool library)
     if (!library)
         return true;
     lf_emu_cudnn(&emulated);
-    if (!(x->emulated ? lf_cudnn_use(d, &emulated, why, sizeof why) : lf_cudnn_open(d, why, sizeof why)))
+    if (!(x->emulated ? lf_cudnn_use(d, &emulated, why, sizeof why)
+                      : lf_cudnn_open(d, why, sizeof why)))
         return true;
     if (!told)
         printf("| attention, cudnn | none: %s | | |\n", why);
@@ -284,7 +390,8 @@ struct documents {
     enum lf_dtype type;
 };
 
-static void attention_of(struct bench *x, const char *name, const char *who, struct lf_k_attn_fwd *f, struct lf_k_attn_bwd *b, double area)
+static void attention_of(struct bench *x, const char *name, const char *who,
+                         struct lf_k_attn_fwd *f, struct lf_k_attn_bwd *b, double area)
 {
     char full[160];
     WORKSPACE(x, attn_fwd, f);
@@ -300,8 +407,9 @@ static void attention(struct bench *x, const struct documents *s)
 {
     char name[96];
     const int64_t H = s->H, G = s->G, D = s->D, R = s->docs * s->T, ld = (H + 2 * G) * D;
-    snprintf(name, sizeof name, "attention %lldx%lld H %lld G %lld D %lld%s%s", (long long)s->docs, (long long)s->T, (long long)H, (long long)G,
-             (long long)D, s->type == LF_F16 ? " f16" : "", s->bound > s->docs ? " bound x8" : "");
+    snprintf(name, sizeof name, "attention %lldx%lld H %lld G %lld D %lld%s%s", (long long)s->docs,
+             (long long)s->T, (long long)H, (long long)G, (long long)D,
+             s->type == LF_F16 ? " f16" : "", s->bound > s->docs ? " bound x8" : "");
     if (!wanted(x, name))
         return;
     char *qkv = values(x, R * ld, s->type), *d = memory(x, 2 * R * ld);
@@ -312,13 +420,52 @@ static void attention(struct bench *x, const struct documents *s)
     for (int64_t i = 0; i <= s->bound; i++)
         host[i] = (int32_t)((i < s->docs ? i : s->docs) * s->T);
     need(x->b->ops->copy_in(x->b, cu, host, 4 * (size_t)(s->bound + 1), &err));
-    struct lf_k_attn_fwd f = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = s->bound, .max_doc = s->T, .q = qkv, .k = qkv + 2 * H * D,
-                              .v = qkv + 2 * (H + G) * D, .o = o, .lse = lse, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = H * D, .cu_seqlens = cu,
-                              .causal = true, .scale = 1 / sqrtf((float)D), .x_type = (uint8_t)s->type};
-    struct lf_k_attn_bwd b = {.rows = R, .heads = H, .groups = G, .d = D, .n_docs = s->bound, .max_doc = s->T, .q = f.q, .k = f.k, .v = f.v,
-                              .o = o, .d_o = d_o, .lse = lse, .dq = d, .dk = d + 2 * H * D, .dv = d + 2 * (H + G) * D, .ldq = ld, .ldk = ld,
-                              .ldv = ld, .ldo = H * D, .lddo = H * D, .lddq = ld, .lddk = ld, .lddv = ld, .cu_seqlens = cu, .scale = f.scale,
-                              .causal = true, .x_type = (uint8_t)s->type};
+    struct lf_k_attn_fwd f = {.rows = R,
+                              .heads = H,
+                              .groups = G,
+                              .d = D,
+                              .n_docs = s->bound,
+                              .max_doc = s->T,
+                              .q = qkv,
+                              .k = qkv + 2 * H * D,
+                              .v = qkv + 2 * (H + G) * D,
+                              .o = o,
+                              .lse = lse,
+                              .ldq = ld,
+                              .ldk = ld,
+                              .ldv = ld,
+                              .ldo = H * D,
+                              .cu_seqlens = cu,
+                              .causal = true,
+                              .scale = 1 / sqrtf((float)D),
+                              .x_type = (uint8_t)s->type};
+    struct lf_k_attn_bwd b = {.rows = R,
+                              .heads = H,
+                              .groups = G,
+                              .d = D,
+                              .n_docs = s->bound,
+                              .max_doc = s->T,
+                              .q = f.q,
+                              .k = f.k,
+                              .v = f.v,
+                              .o = o,
+                              .d_o = d_o,
+                              .lse = lse,
+                              .dq = d,
+                              .dk = d + 2 * H * D,
+                              .dv = d + 2 * (H + G) * D,
+                              .ldq = ld,
+                              .ldk = ld,
+                              .ldv = ld,
+                              .ldo = H * D,
+                              .lddo = H * D,
+                              .lddq = ld,
+                              .lddk = ld,
+                              .lddv = ld,
+                              .cu_seqlens = cu,
+                              .scale = f.scale,
+                              .causal = true,
+                              .x_type = (uint8_t)s->type};
     const double area = (double)s->docs * (double)s->T * (double)(s->T + 1) / 2 * (double)(H * D);
     if (whose(x, false))
         attention_of(x, name, "", &f, &b, area);
@@ -333,7 +480,8 @@ static void attention_lengths(struct bench *x)
     for (int half = 0; half < 2; half++)
         for (int64_t D = 64; D <= 128; D *= 2)
             for (int64_t T = 512; T <= 8192; T *= 2)
-                attention(x, &(struct documents){16384 / T, 16384 / T, T, 16, 4, D, half ? LF_F16 : LF_BF16});
+                attention(x, &(struct documents){16384 / T, 16384 / T, T, 16, 4, D,
+                                                 half ? LF_F16 : LF_BF16});
     attention(x, &(struct documents){8, 64, 2048, 16, 4, 128, LF_BF16});
 }
 
@@ -345,23 +493,41 @@ static void *zeros(struct bench *x, int64_t bytes, bool host)
     return p;
 }
 
-/* One tensor of n weights; state: what weights and moments are kept in, bf16 rounded at random; host: in the host's memory. */
-static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dtype moments, bool host, const char *state)
+/* One tensor of n weights; state: what weights and moments are kept in, bf16 rounded at random;
+ * host: in the host's memory. */
+static void adamw(struct bench *x, int64_t n, enum lf_dtype masters, enum lf_dtype moments,
+                  bool host, const char *state)
 {
     char name[96];
     const int64_t pe = (int64_t)lf_dtype_size(masters), me = (int64_t)lf_dtype_size(moments);
     snprintf(name, sizeof name, "adamw, %.3g weights, %s", (double)n, state);
     if (!wanted(x, name))
         return;
-    struct lf_opt_tensor t = {.n = n, .master = host ? zeros(x, pe * n, true) : values(x, n, masters), .m = zeros(x, me * n, host), .v = zeros(x, me * n, host), .grad = values(x, n, LF_F32),
-                              .copy = masters == LF_F32 ? memory(x, 2 * n) : NULL, .copy_type = LF_BF16, .master_type = (uint8_t)masters,
-                              .moment_type = (uint8_t)moments, .site = 1, .lr_scale = 1, .weight_decay = 0.1f};
-    struct lf_step_record rec = {.lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .loss_scale = 1, .clip_factor = 1};
+    struct lf_opt_tensor t = {.n = n,
+                              .master = host ? zeros(x, pe * n, true) : values(x, n, masters),
+                              .m = zeros(x, me * n, host),
+                              .v = zeros(x, me * n, host),
+                              .grad = values(x, n, LF_F32),
+                              .copy = masters == LF_F32 ? memory(x, 2 * n) : NULL,
+                              .copy_type = LF_BF16,
+                              .master_type = (uint8_t)masters,
+                              .moment_type = (uint8_t)moments,
+                              .site = 1,
+                              .lr_scale = 1,
+                              .weight_decay = 0.1f};
+    struct lf_step_record rec = {
+        .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .loss_scale = 1, .clip_factor = 1};
     struct lf_opt_tensor *dt = memory(x, sizeof t);
     struct lf_step_record *dr = memory(x, sizeof rec);
     need(x->b->ops->copy_in(x->b, dt, &t, sizeof t, &err));
     need(x->b->ops->copy_in(x->b, dr, &rec, sizeof rec, &err));
-    const struct lf_k_adamw a = {.n_tensors = 1, .t = dt, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .stochastic = true, .rec = dr};
+    const struct lf_k_adamw a = {.n_tensors = 1,
+                                 .t = dt,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.95f,
+                                 .eps = 1e-8f,
+                                 .stochastic = true,
+                                 .rec = dr};
     ROW(x, adamw, name, &a, 0, (double)((4 + 2 * pe + 4 * me + (t.copy ? 2 : 0)) * n));
 }
 
@@ -370,7 +536,9 @@ static void optimizer(struct bench *x, int64_t n)
     adamw(x, n, LF_F32, LF_F32, false, "f32 state");
     adamw(x, n, LF_F32, LF_BF16, false, "bf16 moments");
     adamw(x, n, LF_BF16, LF_BF16, false, "bf16 state");
-    adamw(x, n, LF_F32, LF_F32, true, "f32 state of the host"); /* GB/s of both directions of the bus together, and 6 bytes here */
+    adamw(x, n, LF_F32, LF_F32, true,
+          /* GB/s of both directions of the bus together, and 6 bytes here */
+          "f32 state of the host");
     adamw(x, n, LF_F32, LF_BF16, true, "bf16 moments, of the host");
 }
 
@@ -378,15 +546,30 @@ static void optimizer(struct bench *x, int64_t n)
 static void classifier(struct bench *x, int64_t R, int64_t K, int64_t V)
 {
     char name[96];
-    snprintf(name, sizeof name, "classifier %lldx%lldx%lld", (long long)R, (long long)V, (long long)K);
+    snprintf(name, sizeof name, "classifier %lldx%lldx%lld", (long long)R, (long long)V,
+             (long long)K);
     if (!wanted(x, name))
         return;
     const struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1};
     struct lf_step_record *dr = memory(x, sizeof rec);
     need(x->b->ops->copy_in(x->b, dr, &rec, sizeof rec, &err));
-    struct lf_k_linear_xent a = {.rows = R, .k = K, .v = V, .v_real = V, .x = values(x, R * K, LF_BF16), .w = values(x, V * K, LF_BF16),
-                                 .target = memory(x, 4 * R), .loss = memory(x, 4 * R), .lse = memory(x, 4 * R), .argmax = memory(x, 4 * R),
-                                 .dx = memory(x, 2 * R * K), .dw = memory(x, 4 * V * K), .ldx = K, .ldw = K, .lddx = K, .x_type = LF_BF16, .rec = dr};
+    struct lf_k_linear_xent a = {.rows = R,
+                                 .k = K,
+                                 .v = V,
+                                 .v_real = V,
+                                 .x = values(x, R * K, LF_BF16),
+                                 .w = values(x, V * K, LF_BF16),
+                                 .target = memory(x, 4 * R),
+                                 .loss = memory(x, 4 * R),
+                                 .lse = memory(x, 4 * R),
+                                 .argmax = memory(x, 4 * R),
+                                 .dx = memory(x, 2 * R * K),
+                                 .dw = memory(x, 4 * V * K),
+                                 .ldx = K,
+                                 .ldw = K,
+                                 .lddx = K,
+                                 .x_type = LF_BF16,
+                                 .rec = dr};
     WORKSPACE(x, linear_xent, &a);
     ROW(x, linear_xent, name, &a, 6.0 * (double)R * (double)K * (double)V, 0);
 }
@@ -397,17 +580,25 @@ static void draws(struct bench *x, int64_t R, int64_t V)
     static const struct {
         const char *name;
         struct lf_sample_row row;
-    } kinds[] = {{"greedy", {.scale = 0, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
-                 {"temperature", {.scale = 1.25, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
-                 {"top-k 50, top-p 0.9", {.scale = 1.25, .top_p = 0.9, .min_x = -INFINITY, .repetition = 1, .top_k = 50, .on = 1}}};
+    } kinds[] = {
+        {"greedy", {.scale = 0, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
+        {"temperature", {.scale = 1.25, .top_p = 1, .min_x = -INFINITY, .repetition = 1, .on = 1}},
+        {"top-k 50, top-p 0.9",
+         {.scale = 1.25, .top_p = 0.9, .min_x = -INFINITY, .repetition = 1, .top_k = 50, .on = 1}}};
     struct lf_sample_row host[64];
     char name[96];
     snprintf(name, sizeof name, "sample %lldx%lld", (long long)R, (long long)V);
     if (!wanted(x, name))
         return;
     struct lf_sample_row *asked = memory(x, R * (int64_t)sizeof *asked);
-    struct lf_k_sample a = {.rows = R, .v = V, .ldz = V, .z = values(x, R * V, LF_F32), .lse = memory(x, 4 * R), .row = asked,
-                            .list = memory(x, 16), .out = memory(x, R * (int64_t)sizeof *a.out)};
+    struct lf_k_sample a = {.rows = R,
+                            .v = V,
+                            .ldz = V,
+                            .z = values(x, R * V, LF_F32),
+                            .lse = memory(x, 4 * R),
+                            .row = asked,
+                            .list = memory(x, 16),
+                            .out = memory(x, R * (int64_t)sizeof *a.out)};
     WORKSPACE(x, sample, &a);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         char full[160];
@@ -476,8 +667,9 @@ int main(int argc, char **argv)
     need(x.b ? x.b->ops->probe(x.b, &x.peak, &err) : -1);
     x.flush_bytes = x.emulated ? 1024 : (size_t)256 << 20;
     x.flush = memory(&x, (int64_t)x.flush_bytes);
-    printf("%s: peak %.0f TFLOP/s bf16, copies at %.0f GB/s\n\n| kernel, bf16 | median | rate | share |\n|---|---|---|---|\n", x.b->device,
-           x.peak.bf16_flops * 1e-12, x.peak.bytes_per_s * 1e-9);
+    printf("%s: peak %.0f TFLOP/s bf16, copies at %.0f GB/s\n\n| kernel, bf16 | median | rate | "
+           "share |\n|---|---|---|---|\n",
+           x.b->device, x.peak.bf16_flops * 1e-12, x.peak.bytes_per_s * 1e-9);
     all(&x);
     lf_back_destroy(x.b);
     return x.failed ? 1 : 0;

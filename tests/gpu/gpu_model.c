@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Our side of `make bench-gpu`: optimizer steps or greedy decoding of a model of models/ with random weights in bf16 on GPU 0, one
- * JSON line on standard output, where the time goes (engine/graph/profile.h) on standard error.
+ * Our side of `make bench-gpu`: optimizer steps or greedy decoding of a model of models/ with
+ * random weights in bf16 on GPU 0, one JSON line on standard output, where the time goes
+ * (engine/graph/profile.h) on standard error.
  *
  *     gpu_model info
  *     gpu_model train  MODEL.ini SEQUENCES LENGTH [STEPS]
  *     gpu_model decode MODEL.ini BATCH NEW        [STEPS]
  *
- * STEPS (10, decoding 3) is an upper bound: at least 3 are timed, then no more once they took 25 seconds.
- * train: forward and backward of micro-batches of SEQUENCES documents of LENGTH tokens until 131,072 tokens (LF_GPU_TOKENS) are summed,
- * clipping, AdamW; f32 masters, moments and gradients, fast kernels, captured segments. What does not fit is made to: fewer
- * sequences, then recomputation; the line says which. decode: engine/infer/gen.h as stages use it, greedy, behind prompts of 16 tokens,
- * invariant kernels; a step is what NEW - 1 further tokens take by one.
- * share: causal FLOPs without recomputation over the peak of bf16 products, or bytes of the weights over the rate of copies within the
- * device. overhead: what the median step has beside its kernels, which further steps time one by one (decode: beside those of the
- * graph, so that drawing tokens is in it). A step of decoding is a difference of two times; where noise makes it
- * less than nothing, what follows from it is null: too short to tell.
- * LF_GPU_EMULATED=1: on the emulator, to see that it works; its times mean nothing.
+ * STEPS (10, decoding 3) is an upper bound: at least 3 are timed, then no more once they took 25
+ * seconds. train: forward and backward of micro-batches of SEQUENCES documents of LENGTH tokens
+ * until 131,072 tokens (LF_GPU_TOKENS) are summed, clipping, AdamW; f32 masters, moments and
+ * gradients, fast kernels, captured segments. What does not fit is made to: fewer sequences, then
+ * recomputation; the line says which. decode: engine/infer/gen.h as stages use it, greedy, behind
+ * prompts of 16 tokens, invariant kernels; a step is what NEW - 1 further tokens take by one.
+ * share: causal FLOPs without recomputation over the peak of bf16 products, or bytes of the weights
+ * over the rate of copies within the device. overhead: what the median step has beside its kernels,
+ * which further steps time one by one (decode: beside those of the graph, so that drawing tokens is
+ * in it). A step of decoding is a difference of two times; where noise makes it less than nothing,
+ * what follows from it is null: too short to tell. LF_GPU_EMULATED=1: on the emulator, to see that
+ * it works; its times mean nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +36,15 @@
 #include "kernels/bench/bench.h"
 #include "tests/cuda/emu/run.h"
 
-enum { PROMPT = 16, MAX_STEPS = 64, WARM = 3, MAX_BATCH = 1024, MAX_NEW = 4096, FEWEST = 3, NOISE = 1 << 20 };
+enum {
+    PROMPT = 16,
+    MAX_STEPS = 64,
+    WARM = 3,
+    MAX_BATCH = 1024,
+    MAX_NEW = 4096,
+    FEWEST = 3,
+    NOISE = 1 << 20
+};
 #define LONG_S 25.0 /* steps are not repeated further once they took so long together */
 static const char *const recompute_names[] = {"none", "selective", "full"};
 
@@ -97,7 +108,8 @@ static void close_model(struct bench *b)
 
 static void open_plan(struct bench *b, int64_t positions, enum lf_numeric mode)
 {
-    const struct lf_plan_opts po = {.target = b->target, .threads = lf_ncpu(), .compute = LF_BF16, .mode = mode};
+    const struct lf_plan_opts po = {
+        .target = b->target, .threads = lf_ncpu(), .compute = LF_BF16, .mode = mode};
     b->dec = lf_decoder_create(&b->c, positions, &err);
     b->ps = b->dec ? lf_pstore_create(&err) : NULL;
     need(b->ps ? lf_decoder_declare(b->dec, b->ps, &err) : -1);
@@ -110,10 +122,16 @@ static void plan_training(struct bench *b)
     const struct lf_decoder_rows rows = {.rows = b->B * b->T, .n_docs = b->B, .max_doc = b->T};
     open_plan(b, b->T, LF_FAST);
     lf_graph *g = lf_decoder_loss_graph(b->dec, b->ps, "train", &rows, true, &err);
-    b->chain = g ? lf_plan_add(b->plan, g, &(struct lf_chain_opts){.train = true, .recompute = b->recompute}, &err) : -1;
+    b->chain =
+        g ? lf_plan_add(b->plan, g,
+                        &(struct lf_chain_opts){.train = true, .recompute = b->recompute}, &err)
+          : -1;
     lf_graph_destroy(g);
     need(b->chain);
-    need(lf_plan_optimizer(b->plan, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f}, &err));
+    need(lf_plan_optimizer(
+        b->plan,
+        &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f},
+        &err));
     need(lf_plan_finish(b->plan, &err));
 }
 
@@ -136,8 +154,8 @@ static void fit_training(struct bench *b)
                 return;
             close_model(b);
         }
-    need(lf_fail(&err, LF_ENOMEM, "one sequence of %lld tokens does not fit into %.0f GiB", (long long)b->T,
-                 (double)b->gpu.memory / (1 << 30)));
+    need(lf_fail(&err, LF_ENOMEM, "one sequence of %lld tokens does not fit into %.0f GiB",
+                 (long long)b->T, (double)b->gpu.memory / (1 << 30)));
 }
 
 static void *numbers(int64_t n)
@@ -168,11 +186,17 @@ static void write_i32(struct bench *b, const char *name, const int32_t *v, int64
     need(lf_exec_write(b->ex, b->chain, 0, name, v, (size_t)n * sizeof *v, &err));
 }
 
-/* One optimizer step as the loop of engine/train does it: inputs of every micro-batch, and one result read at its end. */
+/* One optimizer step as the loop of engine/train does it: inputs of every micro-batch, and one
+ * result read at its end. */
 static void step(struct bench *b, int n)
 {
     const int64_t R = b->B * b->T;
-    struct lf_step_record rec = {.step = (uint64_t)n, .lr = 1e-4f, .bias_corr1 = 0.5f, .bias_corr2 = 0.5f, .clip_norm = 1, .loss_scale = 1,
+    struct lf_step_record rec = {.step = (uint64_t)n,
+                                 .lr = 1e-4f,
+                                 .bias_corr1 = 0.5f,
+                                 .bias_corr2 = 0.5f,
+                                 .clip_norm = 1,
+                                 .loss_scale = 1,
                                  .inv_tokens = (float)(1 / (double)(R * b->micro))};
     need(lf_exec_record_write(b->ex, &rec, &err));
     for (int64_t m = 0; m < b->micro; m++) {
@@ -212,7 +236,8 @@ static int64_t elements(const struct lf_param_desc *d)
     return n;
 }
 
-/* Weights as they would be drawn, but a million normal numbers over and over: 7 billion take seconds instead of a minute. */
+/* Weights as they would be drawn, but a million normal numbers over and over: 7 billion take
+ * seconds instead of a minute. */
 static void init(struct bench *b)
 {
     static float noise[NOISE];
@@ -231,7 +256,9 @@ static void init(struct bench *b)
         const int64_t n = elements(d);
 #pragma omp parallel for schedule(static)
         for (int64_t e = 0; e < n; e++)
-            w[e] = d->init == LF_INIT_NORMAL ? d->init_std * noise[(e + 7919 * i) % NOISE] : d->init == LF_INIT_ONE ? 1.0f : 0.0f;
+            w[e] = d->init == LF_INIT_NORMAL ? d->init_std * noise[(e + 7919 * i) % NOISE]
+                   : d->init == LF_INIT_ONE  ? 1.0f
+                                             : 0.0f;
         need(lf_pstore_write(b->ps, i, LF_F32, w, &err));
     }
     free(w);
@@ -251,9 +278,10 @@ static double kernel_seconds(const lf_profile *p, const char *name)
     double s = 0;
     size_t i;
     need(j ? 0 : -1);
-    json_array_foreach(json_object_get(j, "phases"), i, f)
-        if (strcmp(json_string_value(json_object_get(f, "name")), name) == 0)
-            s = json_number_value(json_object_get(f, "kernel_seconds")) / json_number_value(json_object_get(f, "count"));
+    json_array_foreach(json_object_get(j, "phases"), i,
+                       f) if (strcmp(json_string_value(json_object_get(f, "name")), name) == 0) s =
+        json_number_value(json_object_get(f, "kernel_seconds")) /
+        json_number_value(json_object_get(f, "count"));
     json_decref(j);
     return s;
 }
@@ -323,12 +351,17 @@ static double generate(struct bench *b, const lf_gen_model *m, int64_t n_new)
     for (uint32_t i = 0; i < (uint32_t)b->B; i++) {
         for (uint32_t t = 0; t < PROMPT; t++)
             prompt[i][t] = (int32_t)(lf_rng_u32(2, i, t) % (uint32_t)b->c.vocab);
-        job[i] = (lf_gen_job){.id = "bench", .prompt = prompt[i], .n_prompt = PROMPT, .params = LF_SAMPLE_DEFAULTS, .max_tokens = n_new};
+        job[i] = (lf_gen_job){.id = "bench",
+                              .prompt = prompt[i],
+                              .n_prompt = PROMPT,
+                              .params = LF_SAMPLE_DEFAULTS,
+                              .max_tokens = n_new};
         job[i].params.temperature = 0;
     }
     need(lf_gen_run(m, NULL, job, (size_t)b->B, ignore, &tokens, NULL, &stats, &err));
     if (tokens != b->B * n_new || stats.model_draws != tokens)
-        need(lf_fail(&err, LF_EINVAL, "%lld tokens, %lld of them drawn on the device", (long long)tokens, (long long)stats.model_draws));
+        need(lf_fail(&err, LF_EINVAL, "%lld tokens, %lld of them drawn on the device",
+                     (long long)tokens, (long long)stats.model_draws));
     return stats.seconds;
 }
 
@@ -341,13 +374,15 @@ static double decode_once(struct bench *b, const lf_gen_model *m)
 
 static lf_paged *plan_decoding(struct bench *b, struct lf_profile *p)
 {
-    const struct lf_paged_opts o = {.context = PROMPT + b->T, .slots = b->B, .page_tokens = 64, .cache = LF_BF16, .profile = p};
+    const struct lf_paged_opts o = {
+        .context = PROMPT + b->T, .slots = b->B, .page_tokens = 64, .cache = LF_BF16, .profile = p};
     lf_paged *g = NULL;
     open_plan(b, PROMPT + b->T, LF_INVARIANT);
     need(lf_paged_plan(&g, b->plan, b->ps, b->dec, &o, &err));
     need(lf_plan_finish(b->plan, &err));
     if (!fits(b))
-        need(lf_fail(&err, LF_ENOMEM, "the model and its cache do not fit into %.0f GiB", (double)b->gpu.memory / (1 << 30)));
+        need(lf_fail(&err, LF_ENOMEM, "the model and its cache do not fit into %.0f GiB",
+                     (double)b->gpu.memory / (1 << 30)));
     return g;
 }
 
@@ -396,48 +431,58 @@ static void tell(struct bench *b, const char *what, const char *model, double ke
     need(lf_plan_bytes(b->plan, &by));
     need(b->back->ops->probe(b->back, &peak, &err));
     double tokens = training ? (double)(b->B * b->T * b->micro) : (double)b->B;
-    double work = training ? lf_model_train_flops_per_token(&b->c, b->T, true) * tokens : 2.0 * (double)lf_model_matmul_params(&b->c);
+    double work = training ? lf_model_train_flops_per_token(&b->c, b->T, true) * tokens
+                           : 2.0 * (double)lf_model_matmul_params(&b->c);
     double ceiling = training ? peak.bf16_flops : peak.bytes_per_s;
-    printf("{\"ours\":\"%s\",\"device\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,"
-           "\"micro\":%lld,\"recompute\":\"%s\",",
-           training ? "fast" : "invariant", b->back->device, what, model, (long long)b->B, (long long)b->T,
-           (long long)b->micro, recompute_names[b->recompute]);
-    printf("\"median_s\":%s,\"tokens_per_s\":%s,\"share\":%s,\"rate\":%s,\"ceiling\":%.4g,\"overhead\":%s,"
+    printf(
+        "{\"ours\":\"%s\",\"device\":\"%s\",\"what\":\"%s\",\"model\":\"%s\",\"B\":%lld,\"T\":%lld,"
+        "\"micro\":%lld,\"recompute\":\"%s\",",
+        training ? "fast" : "invariant", b->back->device, what, model, (long long)b->B,
+        (long long)b->T, (long long)b->micro, recompute_names[b->recompute]);
+    printf("\"median_s\":%s,\"tokens_per_s\":%s,\"share\":%s,\"rate\":%s,\"ceiling\":%.4g,"
+           "\"overhead\":%s,"
            "\"kernels_s\":%s,\"plan_bytes\":%zu}\n",
-           bench_number(text[0], 6, med > 0 ? med : (double)NAN), bench_number(text[1], 6, bench_per(tokens, med)),
-           bench_number(text[2], 4, bench_per(work, med) / ceiling), bench_number(text[3], 4, bench_per(work, med)),
-           ceiling, bench_number(text[4], 4, 1 - bench_per(kernels, med)), bench_number(text[5], 6, kernels), by.total);
+           bench_number(text[0], 6, med > 0 ? med : (double)NAN),
+           bench_number(text[1], 6, bench_per(tokens, med)),
+           bench_number(text[2], 4, bench_per(work, med) / ceiling),
+           bench_number(text[3], 4, bench_per(work, med)), ceiling,
+           bench_number(text[4], 4, 1 - bench_per(kernels, med)), bench_number(text[5], 6, kernels),
+           by.total);
 }
 
 static int info(struct bench *b)
 {
     struct lf_back_peak p;
     need(b->back->ops->probe(b->back, &p, &err));
-    printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s; products: %s\n", b->back->device,
-           (double)b->gpu.memory / (1 << 30), p.bf16_flops * 1e-12, p.f32_flops * 1e-12, p.bytes_per_s * 1e-9,
-           b->back->ops->products(b->back, LF_FAST));
+    printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s; products: %s\n",
+           b->back->device, (double)b->gpu.memory / (1 << 30), p.bf16_flops * 1e-12,
+           p.f32_flops * 1e-12, p.bytes_per_s * 1e-9, b->back->ops->products(b->back, LF_FAST));
     lf_back_destroy(b->back);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    const bool asked = argc == 2 && strcmp(argv[1], "info") == 0, training = argc > 1 && strcmp(argv[1], "train") == 0;
+    const bool asked = argc == 2 && strcmp(argv[1], "info") == 0,
+               training = argc > 1 && strcmp(argv[1], "train") == 0;
     const char *t = getenv("LF_GPU_TOKENS");
     struct bench b = {0};
     if (!asked && (argc < 5 || (!training && strcmp(argv[1], "decode") != 0))) {
-        fprintf(stderr, "usage: gpu_model info | train|decode MODEL.ini SEQUENCES LENGTH [STEPS]\n");
+        fprintf(stderr,
+                "usage: gpu_model info | train|decode MODEL.ini SEQUENCES LENGTH [STEPS]\n");
         return 2;
     }
     if (!asked) {
         b.B = strtol(argv[3], NULL, 10);
         b.T = strtol(argv[4], NULL, 10);
         b.steps = argc > 5 ? (int)strtol(argv[5], NULL, 10) : training ? 10 : 3;
-        if (b.B < 1 || (!training && b.B > MAX_BATCH) || b.T < 2 || b.T > (training ? 1 << 20 : MAX_NEW) || b.steps < 1 || b.steps > MAX_STEPS)
+        if (b.B < 1 || (!training && b.B > MAX_BATCH) || b.T < 2 ||
+            b.T > (training ? 1 << 20 : MAX_NEW) || b.steps < 1 || b.steps > MAX_STEPS)
             return 2;
         need(lf_model_config_load(&b.c, argv[2], &err));
         const int64_t positions = training ? b.T : PROMPT + b.T;
-        if (b.c.max_positions < positions) /* a longer table of positions costs nothing that counts */
+        if (b.c.max_positions <
+            positions) /* a longer table of positions costs nothing that counts */
             b.c.max_positions = positions;
     }
     open_gpu(&b);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through cuDNN against the f64 reference: the emulated library, which runs the graphs that ours builds operation by
- * operation, or with LF_REQUIRE_GPU=1 the real one (skipped where there is none). Then what must not go there, planted errors, and
- * libraries that are absent, too old or fail in the middle.
+ * Attention through cuDNN against the f64 reference: the emulated library, which runs the graphs
+ * that ours builds operation by operation, or with LF_REQUIRE_GPU=1 the real one (skipped where
+ * there is none). Then what must not go there, planted errors, and libraries that are absent, too
+ * old or fail in the middle.
  */
 #include "config.h"
 
@@ -12,8 +13,34 @@
 static const struct attn_case more_cases[] = {
     {"whole rows", 128, 4, 4, 64, 2, {0, 64, 128}, true, false, 0, 0, 0, false, {0}},
     {"window, documents", 160, 4, 2, 64, 3, {0, 70, 71, 160}, true, false, 24, 0, 0, false, {0}},
-    {"grouped heads, empty documents, padding", 144, 6, 2, 128, 5, {0, 0, 50, 50, 131, 140}, true, false, 0, 0, 0, false, {0}},
-    {"a window as long as documents", 96, 2, 2, 32, 2, {0, 50, 90}, true, false, 50, 0, 0, false, {0}},
+    {"grouped heads, empty documents, padding",
+     144,
+     6,
+     2,
+     128,
+     5,
+     {0, 0, 50, 50, 131, 140},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0}},
+    {"a window as long as documents",
+     96,
+     2,
+     2,
+     32,
+     2,
+     {0, 50, 90},
+     true,
+     false,
+     50,
+     0,
+     0,
+     false,
+     {0}},
 };
 enum { MORE_CASES = sizeof more_cases / sizeof *more_cases };
 
@@ -37,23 +64,28 @@ static int runs(void)
 /* Whether the library is to be asked: written once more from kernels/README.md. */
 static bool expected(const struct attn_case *c, int type)
 {
-    return type != LF_F32 && c->causal && !c->alibi && c->softcap == 0 && c->drop == 0 && !c->open && c->d % 8 == 0 && c->rows % 2 == 0 &&
-           longest_of(c) > 1;
+    return type != LF_F32 && c->causal && !c->alibi && c->softcap == 0 && c->drop == 0 &&
+           !c->open && c->d % 8 == 0 && c->rows % 2 == 0 && longest_of(c) > 1;
 }
 
-static double forward_error(const struct attn_case *c, int type, const struct data *t, const struct op_buf out[2])
+static double forward_error(const struct attn_case *c, int type, const struct data *t,
+                            const struct op_buf out[2])
 {
-    const double o = worst(&out[0], c->rows, c->heads * c->d, t->ldq, type, t->o, NULL, op_tolerance(type, 1.0 / 256, 4e-6));
+    const double o = worst(&out[0], c->rows, c->heads * c->d, t->ldq, type, t->o, NULL,
+                           op_tolerance(type, 1.0 / 256, 4e-6));
     const double lse = worst(&out[1], c->heads, c->rows, c->rows, LF_F32, t->lse, NULL, 2e-5);
     return o < 0 || lse < 0 ? 9 : fmax(o, lse);
 }
 
-static double backward_error(const struct attn_case *c, int type, const struct data *t, const struct op_buf out[3])
+static double backward_error(const struct attn_case *c, int type, const struct data *t,
+                             const struct op_buf out[3])
 {
     const double tol = op_tolerance(type, 1.0 / 128, 2e-5);
     const double dq = worst(&out[0], c->rows, c->heads * c->d, t->ldq, type, t->g.dq, t->g.aq, tol);
-    const double dk = worst(&out[1], c->rows, c->groups * c->d, t->ldk, type, t->g.dk, t->g.ak, tol);
-    const double dv = worst(&out[2], c->rows, c->groups * c->d, t->ldk, type, t->g.dv, t->g.av, tol);
+    const double dk =
+        worst(&out[1], c->rows, c->groups * c->d, t->ldk, type, t->g.dk, t->g.ak, tol);
+    const double dv =
+        worst(&out[2], c->rows, c->groups * c->d, t->ldk, type, t->g.dv, t->g.av, tol);
     return dq < 0 || dk < 0 || dv < 0 ? 9 : fmax(dq, fmax(dk, dv));
 }
 
@@ -123,8 +155,20 @@ static void test_shapes(void)
     float some;
     const int32_t prefix = 0;
     struct lf_dnn_shape s, t;
-    const struct lf_k_attn_fwd good = {.rows = 4096, .heads = 8, .groups = 2, .d = 64, .n_docs = 8, .max_doc = 512, .lse = &some, .ldq = 768,
-                                       .ldk = 768, .ldv = 768, .ldo = 512, .scale = 1, .causal = true, .x_type = LF_BF16};
+    const struct lf_k_attn_fwd good = {.rows = 4096,
+                                       .heads = 8,
+                                       .groups = 2,
+                                       .d = 64,
+                                       .n_docs = 8,
+                                       .max_doc = 512,
+                                       .lse = &some,
+                                       .ldq = 768,
+                                       .ldk = 768,
+                                       .ldv = 768,
+                                       .ldo = 512,
+                                       .scale = 1,
+                                       .causal = true,
+                                       .x_type = LF_BF16};
     struct lf_k_attn_fwd bad[CHANGES];
     for (int i = 0; i < CHANGES; i++)
         bad[i] = good;
@@ -147,9 +191,24 @@ static void test_shapes(void)
         tap_ok(!lf_cudnn_fits_fwd(&bad[i], &t), "change %d keeps it with our kernels", i);
     bad[0] = good;
     bad[0].window = 512;
-    tap_ok(lf_cudnn_fits_fwd(&bad[0], &t) && !memcmp(&s, &t, sizeof s), "a window as long as every document is none");
-    struct lf_k_attn_bwd b = {.rows = 4096, .heads = 8, .groups = 2, .d = 64, .n_docs = 8, .max_doc = 512, .ldq = 768, .ldk = 768, .ldv = 768,
-                              .ldo = 512, .lddo = 512, .lddq = 768, .lddk = 768, .lddv = 768, .causal = true, .x_type = LF_BF16};
+    tap_ok(lf_cudnn_fits_fwd(&bad[0], &t) && !memcmp(&s, &t, sizeof s),
+           "a window as long as every document is none");
+    struct lf_k_attn_bwd b = {.rows = 4096,
+                              .heads = 8,
+                              .groups = 2,
+                              .d = 64,
+                              .n_docs = 8,
+                              .max_doc = 512,
+                              .ldq = 768,
+                              .ldk = 768,
+                              .ldv = 768,
+                              .ldo = 512,
+                              .lddo = 512,
+                              .lddq = 768,
+                              .lddk = 768,
+                              .lddv = 768,
+                              .causal = true,
+                              .x_type = LF_BF16};
     tap_ok(lf_cudnn_fits_bwd(&b, &t), "and its backward");
     b.rows = b.max_doc = 16384;
     b.n_docs = 1;
@@ -162,9 +221,9 @@ static void test_shapes(void)
 /* ---- planted errors: a table that changes what passes through ---- */
 
 enum plant { NOTHING, KEY_STRIDE, SCALE, LATER, EARLIER, WINDOW, DELTA, LENGTHS, PLANTS };
-static const char *const plant_name[] = {"nothing",           "a stride of the keys",    "the scale",
-                                         "the causal mask",   "the window's mask",       "the window",
-                                         "delta's factor",    "no lengths in products"};
+static const char *const plant_name[] = {"nothing",         "a stride of the keys",  "the scale",
+                                         "the causal mask", "the window's mask",     "the window",
+                                         "delta's factor",  "no lengths in products"};
 static enum plant planted;
 static int64_t last_id, pack_id[LF_DNN_IDS];
 
@@ -192,7 +251,8 @@ static int set_changed(void *d, int name, int type, int64_t n, const void *value
         last_id = *(const int64_t *)value;
     if (name == LF_DNN_PACK_IDS)
         memcpy(pack_id, value, (size_t)n * sizeof *pack_id);
-    if (planted == LENGTHS && (name == LF_DNN_OPM_M || name == LF_DNN_OPM_N || name == LF_DNN_OPM_K))
+    if (planted == LENGTHS &&
+        (name == LF_DNN_OPM_M || name == LF_DNN_OPM_N || name == LF_DNN_OPM_K))
         return 0;
     if (name == LF_DNN_TENSOR_STRIDES && planted == KEY_STRIDE && last_id == LF_DNN_ID_K) {
         memcpy(stride, value, sizeof stride);
@@ -214,7 +274,8 @@ static void test_planted(void)
     for (planted = NOTHING; planted < PLANTS; planted++) {
         use(&changed);
         const double w = errors(&more_cases[1], LF_BF16);
-        tap_ok(planted == NOTHING ? w <= 1 : !(w <= 1), "wrong: %s: worst error / limit %.3f", plant_name[planted], w);
+        tap_ok(planted == NOTHING ? w <= 1 : !(w <= 1), "wrong: %s: worst error / limit %.3f",
+               plant_name[planted], w);
     }
     planted = NOTHING;
 }
@@ -228,7 +289,8 @@ static void refuses(const char *wish, const char *file, const char *says)
     setenv("LOONG_CUDNN", file, 1);
     lf_cudnn_close(device);
     const int rc = lf_cudnn_open(device, why, sizeof why);
-    tap_ok(rc == LF_K_EDEVICE && strstr(why, says) && !device->cudnn, "LF_ATTN=%s, library %s: %s", wish, file, why);
+    tap_ok(rc == LF_K_EDEVICE && strstr(why, says) && !device->cudnn, "LF_ATTN=%s, library %s: %s",
+           wish, file, why);
     tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "own", "attention is our own");
     setenv("LF_ATTN", "cudnn", 1);
     unsetenv("LOONG_CUDNN");
@@ -253,7 +315,8 @@ static void falls_back(struct lf_emu_dnn_mood m, const char *what)
     lf_emu_dnn_mood(&(struct lf_emu_dnn_mood){0});
 }
 
-/* Call `fail` from now on fails. -1: an error; else how often the library ran; 9: a wrong number. */
+/* Call `fail` from now on fails. -1: an error; else how often the library ran; 9: a wrong
+ * number. */
 static int failing(const struct data *t, int fail)
 {
     struct op_buf f[2];
@@ -262,18 +325,22 @@ static int failing(const struct data *t, int fail)
     const int before = runs();
     const bool ran = forward(op_kernels(0), &more_cases[0], LF_BF16, t, 1, f);
     lf_emu_dnn_mood(&(struct lf_emu_dnn_mood){0});
-    const int result = !ran ? -1 : forward_error(&more_cases[0], LF_BF16, t, f) > 1 ? 9 : runs() - before;
+    const int result = !ran                                               ? -1
+                       : forward_error(&more_cases[0], LF_BF16, t, f) > 1 ? 9
+                                                                          : runs() - before;
     give_back(f, 2);
     return result;
 }
 
-/* A call fails, wherever that is: our kernels or another plan, once there is a plan an error, and never a wrong number. */
+/* A call fails, wherever that is: our kernels or another plan, once there is a plan an error, and
+ * never a wrong number. */
 static void test_middle(void)
 {
     enum { PACK = 5 }; /* calls of an execution */
     struct data t = data_make(&more_cases[0], LF_BF16);
     int ours = 0, theirs = 0, bad = 0, refused = 0;
-    const int before = lf_emu_dnn_mood(NULL).calls, all = (failing(&t, 0), lf_emu_dnn_mood(NULL).calls - before);
+    const int before = lf_emu_dnn_mood(NULL).calls,
+              all = (failing(&t, 0), lf_emu_dnn_mood(NULL).calls - before);
     for (int n = 1; n <= all - PACK; n += 7) {
         const int r = failing(&t, n);
         ours += r == 0;
@@ -282,8 +349,10 @@ static void test_middle(void)
     }
     for (int n = all - PACK + 1; n <= all; n++)
         refused += failing(&t, n) == -1;
-    tap_ok(!bad && ours > 40 && refused == PACK, "of %d calls one fails: %d times our kernels, %d times another plan, %d refused, %d wrong", all, ours,
-           theirs, refused, bad);
+    tap_ok(
+        !bad && ours > 40 && refused == PACK,
+        "of %d calls one fails: %d times our kernels, %d times another plan, %d refused, %d wrong",
+        all, ours, theirs, refused, bad);
     data_free(&t);
 }
 
@@ -301,7 +370,8 @@ static void test_failures(void)
     lf_emu_dnn_mood(&(struct lf_emu_dnn_mood){.no_run = true});
     struct data t = data_make(&more_cases[0], LF_BF16);
     struct op_buf f[2];
-    tap_ok(!forward(op_kernels(0), &more_cases[0], LF_BF16, &t, 1, f), "a plan that does not run is an error");
+    tap_ok(!forward(op_kernels(0), &more_cases[0], LF_BF16, &t, 1, f),
+           "a plan that does not run is an error");
     lf_emu_dnn_mood(&(struct lf_emu_dnn_mood){0});
     give_back(f, 2);
     data_free(&t);
@@ -312,9 +382,11 @@ static void test_choice(void)
 {
     use(&library);
     const int asked = lf_emu_dnn_mood(NULL).asked, before = runs();
-    tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "cudnn 91900", "attention is named with its version");
+    tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "cudnn 91900",
+            "attention is named with its version");
     tap_str(lf_cuda_attn_algorithm(device, LF_INVARIANT), "own", "invariant attention is our own");
-    tap_ok(errors(&more_cases[0], LF_BF16) <= 1 && errors(&more_cases[0], LF_BF16) <= 1, "two calls of one shape");
+    tap_ok(errors(&more_cases[0], LF_BF16) <= 1 && errors(&more_cases[0], LF_BF16) <= 1,
+           "two calls of one shape");
     tap_i64(lf_emu_dnn_mood(NULL).asked - asked, 2, "ask for two plans");
     setenv("LF_ATTN", "cudnn-forward", 1);
     use(&library);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches with random
- * neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output equals, bit for bit, the row of one
- * attn_fwd over the whole documents. A document with a prefix begins with all of it. The last rows of each document are
- * decoded one at a time.
+ * The paged cache gives the bits of attn_fwd: documents are fed in random pieces, in random batches
+ * with random neighbours, over shuffled pages whose unwritten slots hold NaN; each row's output
+ * equals, bit for bit, the row of one attn_fwd over the whole documents. A document with a prefix
+ * begins with all of it. The last rows of each document are decoded one at a time.
  *
  * What a row must not see may be infinite or NaN, and how many rows a step has changes nothing.
  */
@@ -16,8 +16,9 @@ enum { MAX_ROWS = 256, MAX_PAGES = 4 };
 /* What the kernels read beside tensors. */
 struct feed_given {
     int32_t table[12 * MAX_PAGES];
-    int32_t seq[MAX_ROWS], pos[MAX_ROWS]; /* of a batch: for each row its document (or -1) and position */
-    int32_t prefix[12];                   /* of the case, within its document: a cache has no end of its own */
+    int32_t seq[MAX_ROWS],
+        pos[MAX_ROWS];  /* of a batch: for each row its document (or -1) and position */
+    int32_t prefix[12]; /* of the case, within its document: a cache has no end of its own */
 };
 
 struct feed {
@@ -79,15 +80,17 @@ static bool whole_documents(struct feed *f)
     return ok;
 }
 
-static void feed_open(struct feed *f, const struct lf_kernels *k, const struct attn_case *c, uint8_t type,
-                      uint64_t seed)
+static void feed_open(struct feed *f, const struct lf_kernels *k, const struct attn_case *c,
+                      uint8_t type, uint64_t seed)
 {
-    *f = (struct feed){.k = k, .c = c, .type = type, .seed = seed, .size = lf_dtype_size((enum lf_dtype)type)};
+    *f = (struct feed){
+        .k = k, .c = c, .type = type, .seed = seed, .size = lf_dtype_size((enum lf_dtype)type)};
     f->given = attn_give(c);
     f->mem = op_alloc(sizeof *f->at);
     f->at = f->mem.p;
     for (int64_t d = 0; d < c->n_docs; d++)
-        f->at->prefix[d] = c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
+        f->at->prefix[d] =
+            c->prefix[d] < c->cu[d + 1] - c->cu[d] ? c->prefix[d] : c->cu[d + 1] - c->cu[d];
     f->ldq = c->heads * c->d;
     f->ldk = c->groups * c->d;
     f->page = seed % 2 ? 64 : 128;
@@ -130,9 +133,12 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
     const int32_t *seq = f->at->seq, *pos = f->at->pos;
     for (int64_t r = 0; r < rows; r++) {
         int64_t src = seq[r] < 0 ? 0 : c->cu[seq[r]] + pos[r];
-        memcpy(at(&f->bq, r * f->ldq, f->size), at(&f->q, src * f->ldq, f->size), (size_t)f->ldq * f->size);
-        memcpy(at(&f->bk, r * f->ldk, f->size), at(&f->kk, src * f->ldk, f->size), (size_t)f->ldk * f->size);
-        memcpy(at(&f->bv, r * f->ldk, f->size), at(&f->v, src * f->ldk, f->size), (size_t)f->ldk * f->size);
+        memcpy(at(&f->bq, r * f->ldq, f->size), at(&f->q, src * f->ldq, f->size),
+               (size_t)f->ldq * f->size);
+        memcpy(at(&f->bk, r * f->ldk, f->size), at(&f->kk, src * f->ldk, f->size),
+               (size_t)f->ldk * f->size);
+        memcpy(at(&f->bv, r * f->ldk, f->size), at(&f->v, src * f->ldk, f->size),
+               (size_t)f->ldk * f->size);
     }
     struct lf_k_kv_write w = {.rows = rows,
                               .groups = c->groups,
@@ -174,22 +180,23 @@ static bool run_batch(struct feed *f, int64_t rows, int threads)
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
     lf_queue *q = op_queue_create(threads);
-    bool ok = f->k->kv_write.check(&w) == 0 && f->k->kv_write.run(q, &w) == 0 && f->k->attn_paged.check(&a) == 0 &&
-              f->k->attn_paged.run(q, &a) == 0 && op_guards_intact(&work) && op_guards_intact(&f->bo) &&
-              op_guards_intact(&f->kp);
+    bool ok = f->k->kv_write.check(&w) == 0 && f->k->kv_write.run(q, &w) == 0 &&
+              f->k->attn_paged.check(&a) == 0 && f->k->attn_paged.run(q, &a) == 0 &&
+              op_guards_intact(&work) && op_guards_intact(&f->bo) && op_guards_intact(&f->kp);
     op_queue_destroy(q);
     op_free(&work);
     for (int64_t r = 0; r < rows; r++) {
         if (seq[r] >= 0)
-            memcpy(at(&f->out, (c->cu[seq[r]] + pos[r]) * f->ldq, f->size), at(&f->bo, r * f->ldq, f->size),
-                   (size_t)f->ldq * f->size);
+            memcpy(at(&f->out, (c->cu[seq[r]] + pos[r]) * f->ldq, f->size),
+                   at(&f->bo, r * f->ldq, f->size), (size_t)f->ldq * f->size);
         for (int64_t i = 0; seq[r] < 0 && i < f->ldq; i++)
             ok = ok && op_get(f->bo.p, r * f->ldq + i, f->type) == 0;
     }
     return ok;
 }
 
-static void test_case(const struct lf_kernels *k, const struct attn_case *c, uint8_t type, uint64_t seed)
+static void test_case(const struct lf_kernels *k, const struct attn_case *c, uint8_t type,
+                      uint64_t seed)
 {
     struct feed f;
     int64_t left = c->cu[c->n_docs];
@@ -200,8 +207,11 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
         int64_t rows = 0;
         for (int64_t s = 0; s < c->n_docs; s++) {
             int64_t d = (s + batch) % c->n_docs, rest = c->cu[d + 1] - c->cu[d] - f.done[d];
-            int64_t n = rest > 6 ? 1 + pick(&f, rest > 90 ? 90 : rest - 5) : rest > 0 ? pick(&f, 2) : 0;
-            if (c->open && f.done[d] == 0 && n < c->prefix[d]) /* a prefix is written before any of it is read */
+            int64_t n = rest > 6   ? 1 + pick(&f, rest > 90 ? 90 : rest - 5)
+                        : rest > 0 ? pick(&f, 2)
+                                   : 0;
+            if (c->open && f.done[d] == 0 &&
+                n < c->prefix[d]) /* a prefix is written before any of it is read */
                 n = c->prefix[d] < rest ? c->prefix[d] : rest;
             for (int64_t i = 0; i < n && rows < MAX_ROWS - 1; i++, rows++, left--) {
                 seq[rows] = (int32_t)d;
@@ -216,7 +226,8 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
     }
     size_t bytes = (size_t)(c->cu[c->n_docs] * f.ldq) * f.size;
     tap_ok(ok && memcmp(f.out.p, f.whole.p, bytes) == 0,
-           "the cache gives the bits of the whole document: %s, %s, %s, feed %d", c->name, k->family,
+           "the cache gives the bits of the whole document: %s, %s, %s, feed %d", c->name,
+           k->family,
            type == LF_BF16  ? "bf16"
            : type == LF_F16 ? "f16"
                             : "f32",
@@ -228,7 +239,16 @@ static void test_case(const struct lf_kernels *k, const struct attn_case *c, uin
 
 /* ---- what a row must not see ---- */
 
-enum { FIRST = 70, SECOND = 5, ROWS = FIRST + SECOND, HEADS = 4, GROUPS = 2, CH = 32, BAD = 20, PAGE = 64 };
+enum {
+    FIRST = 70,
+    SECOND = 5,
+    ROWS = FIRST + SECOND,
+    HEADS = 4,
+    GROUPS = 2,
+    CH = 32,
+    BAD = 20,
+    PAGE = 64
+};
 
 struct unseen {
     struct op_buf mem, q, k, v, kp, vp, o;
@@ -238,10 +258,11 @@ struct unseen {
     int64_t heads, groups;
 };
 
-static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, int64_t from, int64_t rows)
+static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window,
+                       int64_t from, int64_t rows)
 {
-    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)type), qat = from * u->heads * CH * size,
-                  kat = from * u->groups * CH * size;
+    const int64_t size = (int64_t)lf_dtype_size((enum lf_dtype)type),
+                  qat = from * u->heads * CH * size, kat = from * u->groups * CH * size;
     lf_queue *qu = op_queue_create(1);
     struct lf_k_kv_write w = {.rows = rows,
                               .groups = u->groups,
@@ -285,9 +306,11 @@ static bool run_unseen(const struct lf_kernels *k, struct unseen *u, int type, i
     return ok;
 }
 
-/* A prompt of FIRST rows, all but the last in one step with the rows of a second sequence, the last one decoded alone;
- * bad: key and value at BAD are NaN, the value after them is infinite. Pages hold NaN where nothing was written. */
-static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window, bool bad)
+/* A prompt of FIRST rows, all but the last in one step with the rows of a second sequence, the last
+ * one decoded alone; bad: key and value at BAD are NaN, the value after them is infinite. Pages
+ * hold NaN where nothing was written. */
+static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, int window,
+                        bool bad)
 {
     *u = (struct unseen){.heads = HEADS,
                          .groups = GROUPS,
@@ -312,7 +335,8 @@ static void fill_unseen(const struct lf_kernels *k, struct unseen *u, int type, 
         op_set(u->v.p, (SECOND + BAD) * GROUPS * CH + i, type, NAN);
         op_set(u->v.p, (SECOND + BAD + 1) * GROUPS * CH + i, type, INFINITY);
     }
-    if (!run_unseen(k, u, type, window, 0, ROWS - 1) || !run_unseen(k, u, type, window, ROWS - 1, 1))
+    if (!run_unseen(k, u, type, window, 0, ROWS - 1) ||
+        !run_unseen(k, u, type, window, ROWS - 1, 1))
         tap_bail("attention over the cache fails on %s", k->family);
 }
 
@@ -331,8 +355,8 @@ static bool any_finite(const struct unseen *u, int row, int type)
     return false;
 }
 
-/* Infinite and NaN keys and values of the cache reach the rows that see them and change no bit of the others: rows
- * before them, rows whose window has passed them, other sequences. */
+/* Infinite and NaN keys and values of the cache reach the rows that see them and change no bit of
+ * the others: rows before them, rows whose window has passed them, other sequences. */
 static void test_unseen(const struct lf_kernels *k, int type, int window)
 {
     struct unseen clean, bad;
@@ -345,11 +369,12 @@ static void test_unseen(const struct lf_kernels *k, int type, int window)
         const bool sees = bad.at->seq[r] == 0 && pos >= BAD && (!window || pos - BAD - 1 < window);
         seen += sees;
         reached += sees && !any_finite(&bad, r, type);
-        wrong +=
-            !sees && memcmp((char *)clean.o.p + (size_t)r * bytes, (char *)bad.o.p + (size_t)r * bytes, bytes) != 0;
+        wrong += !sees && memcmp((char *)clean.o.p + (size_t)r * bytes,
+                                 (char *)bad.o.p + (size_t)r * bytes, bytes) != 0;
     }
     const char *name = type == LF_BF16 ? "bf16" : type == LF_F16 ? "f16" : "f32";
-    tap_ok(wrong == 0, "what a row does not see changes no bit of it: %s, %s, window %d (%d of %d rows differ)",
+    tap_ok(wrong == 0,
+           "what a row does not see changes no bit of it: %s, %s, window %d (%d of %d rows differ)",
            k->family, name, window, wrong, ROWS - seen);
     tap_ok(reached == seen && seen > 10, "and reaches all of the %d rows that see it", seen);
     free_unseen(&clean);
@@ -358,8 +383,9 @@ static void test_unseen(const struct lf_kernels *k, int type, int window)
 
 /* ---- a row in a small step ---- */
 
-/* The last rows of a document in a step of their own, among rows that belong to no sequence: the bits that they have in
- * a step of many. On a GPU blocks share out the tiles of a small step, here two blocks three tiles. */
+/* The last rows of a document in a step of their own, among rows that belong to no sequence: the
+ * bits that they have in a step of many. On a GPU blocks share out the tiles of a small step, here
+ * two blocks three tiles. */
 static void test_small_step(const struct lf_kernels *k, int type)
 {
     enum { LENGTH = 150, AGAIN = 3, SMALL = 32, H = 12, G = 6 };
@@ -394,7 +420,8 @@ static void test_small_step(const struct lf_kernels *k, int type)
     if (!run_unseen(k, &u, type, 0, 0, LENGTH) || !run_unseen(k, &u, type, 0, LENGTH, SMALL))
         tap_bail("attention over the cache fails on %s", k->family);
     for (int i = 0; i < AGAIN; i++)
-        same = same && memcmp(at(&u.o, LENGTH + i, bytes), at(&u.o, LENGTH - 1 - i, bytes), bytes) == 0;
+        same = same &&
+               memcmp(at(&u.o, LENGTH + i, bytes), at(&u.o, LENGTH - 1 - i, bytes), bytes) == 0;
     tap_ok(same && memcmp(at(&u.o, 0, bytes), at(&u.o, 1, bytes), bytes) != 0,
            "a row has its bits in a small step too: %s, %s", k->family,
            type == LF_BF16  ? "bf16"
@@ -403,22 +430,24 @@ static void test_small_step(const struct lf_kernels *k, int type)
     free_unseen(&u);
 }
 
-/* The emulator is slow: there one feed of each case, pages of 64 and of 128 in turn, and f16, which goes the ways of
- * bf16, in every third case. */
+/* The emulator is slow: there one feed of each case, pages of 64 and of 128 in turn, and f16, which
+ * goes the ways of bf16, in every third case. */
 static bool taken(int n, int type, uint64_t seed)
 {
-    return OP_BACKENDS > 1 || (seed == (uint64_t)(1 + (n + type) % 2) && (type != LF_F16 || n % 3 == 2));
+    return OP_BACKENDS > 1 ||
+           (seed == (uint64_t)(1 + (n + type) % 2) && (type != LF_F16 || n % 3 == 2));
 }
 
 int main(void)
 {
-    static const int windows[] = {0, 16, FIRST - BAD - 1}; /* the last row sees both bad keys, none, the second alone */
+    static const int windows[] = {
+        0, 16, FIRST - BAD - 1}; /* the last row sees both bad keys, none, the second alone */
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int n = 0; n < ATTN_CASES; n++)
             for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
                 for (uint64_t seed = 1; seed <= 3; seed++)
-                    if (op_kernels(i) && taken(n, type, seed) && attn_cases[n].causal && attn_cases[n].drop == 0 &&
-                        attn_cases[n].cu[attn_cases[n].n_docs] > 0)
+                    if (op_kernels(i) && taken(n, type, seed) && attn_cases[n].causal &&
+                        attn_cases[n].drop == 0 && attn_cases[n].cu[attn_cases[n].n_docs] > 0)
                         test_case(op_kernels(i), &attn_cases[n], (uint8_t)type, seed);
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)

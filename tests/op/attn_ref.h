@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The f64 reference of attention, written from the formulas of kernels.h without tiles, panels or online softmax, and
- * the cases that the attention tests share.
+ * The f64 reference of attention, written from the formulas of kernels.h without tiles, panels or
+ * online softmax, and the cases that the attention tests share.
  */
 #ifndef LF_TESTS_ATTN_REF_H
 #define LF_TESTS_ATTN_REF_H
@@ -16,7 +16,9 @@ struct attn_case {
     bool causal, alibi;
     int32_t window;
     double softcap;
-    double drop; /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
+    double
+        /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
+        drop;
     bool open;          /* with prefixes */
     int32_t prefix[12]; /* of each document */
 };
@@ -25,22 +27,99 @@ static const struct attn_case attn_cases[] = {
     {"one row", 1, 1, 1, 2, 1, {0, 1}, true, false, 0, 0, 0, false, {0}},
     {"padding only", 5, 2, 1, 4, 2, {0, 0, 0}, true, false, 0, 0, 0, false, {0}},
     {"causal, two tiles", 131, 2, 2, 64, 1, {0, 131}, true, false, 0, 0, 0, false, {0}},
-    {"documents of every size, padding", 200, 2, 2, 16, 8, {0, 1, 1, 64, 129, 131, 190, 190, 193}, true, false, 0, 0, 0, false, {0}},
+    {"documents of every size, padding",
+     200,
+     2,
+     2,
+     16,
+     8,
+     {0, 1, 1, 64, 129, 131, 190, 190, 193},
+     true,
+     false,
+     0,
+     0,
+     0,
+     false,
+     {0}},
     {"grouped heads", 150, 6, 2, 80, 2, {0, 70, 149}, true, false, 0, 0, 0, false, {0}},
     {"window", 210, 2, 1, 18, 2, {0, 180, 210}, true, false, 37, 0, 0, false, {0}},
     {"window of one", 70, 1, 1, 8, 1, {0, 70}, true, false, 1, 0, 0, false, {0}},
     {"alibi and softcap", 140, 4, 2, 32, 2, {0, 100, 140}, true, true, 0, 3.0, 0, false, {0}},
     {"both directions", 133, 2, 1, 96, 3, {0, 65, 66, 133}, false, false, 0, 0, 0, false, {0}},
-    {"both directions, window, alibi", 133, 2, 2, 10, 2, {0, 130, 133}, false, true, 21, 0, 0, false, {0}},
+    {"both directions, window, alibi",
+     133,
+     2,
+     2,
+     10,
+     2,
+     {0, 130, 133},
+     false,
+     true,
+     21,
+     0,
+     0,
+     false,
+     {0}},
     {"all masks, wide head", 97, 3, 1, 256, 2, {0, 90, 95}, true, true, 33, 5.0, 0, false, {0}},
     {"head 128", 96, 2, 1, 128, 1, {0, 96}, true, false, 0, 0, 0, false, {0}},
     {"dropout", 150, 4, 2, 32, 3, {0, 100, 131, 149}, true, false, 0, 0, 0.25, false, {0}},
-    {"prefixes of every size", 220, 2, 1, 32, 6, {0, 100, 101, 131, 131, 203, 215}, true, false, 0, 0, 0, true,
+    {"prefixes of every size",
+     220,
+     2,
+     1,
+     32,
+     6,
+     {0, 100, 101, 131, 131, 203, 215},
+     true,
+     false,
+     0,
+     0,
+     0,
+     true,
      {70, 0, 30, 5, 64, 12}},
-    {"prefix beyond its document, grouped heads", 150, 6, 2, 18, 2, {0, 90, 149}, true, false, 0, 0, 0, true, {200, 1}},
-    {"prefix, window, softcap", 140, 2, 2, 16, 2, {0, 130, 140}, true, false, 50, 4.0, 0, true, {97, 3}},
+    {"prefix beyond its document, grouped heads",
+     150,
+     6,
+     2,
+     18,
+     2,
+     {0, 90, 149},
+     true,
+     false,
+     0,
+     0,
+     0,
+     true,
+     {200, 1}},
+    {"prefix, window, softcap",
+     140,
+     2,
+     2,
+     16,
+     2,
+     {0, 130, 140},
+     true,
+     false,
+     50,
+     4.0,
+     0,
+     true,
+     {97, 3}},
     {"prefix, dropout", 140, 4, 2, 32, 2, {0, 110, 140}, true, false, 0, 0, 0.25, true, {40, 9}},
-    {"dropout, both directions, window, alibi, softcap", 140, 3, 3, 18, 2, {0, 130, 140}, false, true, 75, 4.0, 0.6, false, {0}},
+    {"dropout, both directions, window, alibi, softcap",
+     140,
+     3,
+     3,
+     18,
+     2,
+     {0, 130, 140},
+     false,
+     true,
+     75,
+     4.0,
+     0.6,
+     false,
+     {0}},
 };
 enum { ATTN_CASES = sizeof attn_cases / sizeof *attn_cases };
 
@@ -54,7 +133,8 @@ OP_FN double attn_ref_keep(const struct attn_case *c, int64_t r, int64_t h, int6
         return 1;
     uint64_t a = (uint64_t)(3 + r / ATTN_REF_ROW) + ((uint64_t)(r % ATTN_REF_ROW) << 40);
     lf_philox(w, ATTN_REF_SEED, ATTN_REF_SITE, a, (uint32_t)(h << 22) + (uint32_t)(j / 4));
-    return (double)lf_u01(w[j % 4]) >= (double)(float)c->drop ? 1 / (1 - (double)(float)c->drop) : 0;
+    return (double)lf_u01(w[j % 4]) >= (double)(float)c->drop ? 1 / (1 - (double)(float)c->drop)
+                                                              : 0;
 }
 
 OP_FN double attn_ref_slope(const struct attn_case *c, int64_t h)
@@ -107,12 +187,14 @@ OP_FN double attn_ref_scale(const struct attn_case *c)
 
 OP_FN bool attn_ref_visible(const struct attn_case *c, int64_t n, int64_t i, int64_t j)
 {
-    return (!c->causal || j <= i || (c->open && j < c->prefix[n])) && (c->window == 0 || i - j < c->window);
+    return (!c->causal || j <= i || (c->open && j < c->prefix[n])) &&
+           (c->window == 0 || i - j < c->window);
 }
 
-/* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the head, [D]. */
-OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const double *k, int64_t h, int64_t i,
-                            int64_t j, double *slope_cap)
+/* Score of query i, key j of one document; *slope_cap: derivative of the softcap. q, k: rows of the
+ * head, [D]. */
+OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const double *k, int64_t h,
+                            int64_t i, int64_t j, double *slope_cap)
 {
     double s = 0;
     for (int64_t x = 0; x < c->d; x++)
@@ -128,8 +210,8 @@ OP_FN double attn_ref_score(const struct attn_case *c, const double *q, const do
 }
 
 /* Dense arrays: q, o [rows][H][D], k, v [rows][G][D], lse [H][rows]. */
-OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k, const double *v, double *o,
-                        double *lse)
+OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double *k,
+                        const double *v, double *o, double *lse)
 {
     const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
     for (int64_t i = 0; i < c->rows * hd; i++)
@@ -144,11 +226,13 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
                 const double *qi = q + (r0 + i) * hd + h * c->d;
                 for (int64_t j = 0; j < len; j++)
                     if (attn_ref_visible(c, n, i, j))
-                        m = fmax(m, attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap));
+                        m = fmax(
+                            m, attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap));
                 for (int64_t j = 0; j < len; j++) {
                     if (!attn_ref_visible(c, n, i, j))
                         continue;
-                    double p = exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
+                    double p =
+                        exp(attn_ref_score(c, qi, k + (r0 + j) * gd + g * c->d, h, i, j, &cap) - m);
                     l += p;
                     p *= attn_ref_keep(c, r0 + i, h, j);
                     for (int64_t x = 0; x < c->d; x++)
@@ -160,12 +244,14 @@ OP_FN void attn_ref_fwd(const struct attn_case *c, const double *q, const double
             }
 }
 
-/* Analytic backward; the a* arrays receive the sums of absolute terms, the scale of rounding errors. */
+/* Analytic backward; the a* arrays receive the sums of absolute terms, the scale of rounding
+ * errors. */
 struct attn_grads {
     double *dq, *dk, *dv, *aq, *ak, *av;
 };
-OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double *k, const double *v, const double *o,
-                        const double *go, const double *lse, const struct attn_grads *r)
+OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double *k,
+                        const double *v, const double *o, const double *go, const double *lse,
+                        const struct attn_grads *r)
 {
     const int64_t hd = c->heads * c->d, gd = c->groups * c->d, d = c->d;
     const double scale = attn_ref_scale(c);
@@ -187,13 +273,15 @@ OP_FN void attn_ref_bwd(const struct attn_case *c, const double *q, const double
                         continue;
                     const int64_t kt = (r0 + j) * gd + g * d;
                     double cap, dp = 0, adp = 0;
-                    double p = exp(attn_ref_score(c, q + at, k + kt, h, i, j, &cap) - lse[h * c->rows + r0 + i]);
+                    double p = exp(attn_ref_score(c, q + at, k + kt, h, i, j, &cap) -
+                                   lse[h * c->rows + r0 + i]);
                     for (int64_t x = 0; x < d; x++) {
                         dp += go[at + x] * v[kt + x];
                         adp += fabs(go[at + x] * v[kt + x]);
                     }
                     const double m = attn_ref_keep(c, r0 + i, h, j);
-                    double ds = p * (m * dp - delta) * scale * cap, ads = p * (m * adp + adelta) * scale;
+                    double ds = p * (m * dp - delta) * scale * cap,
+                           ads = p * (m * adp + adelta) * scale;
                     p *= m;
                     for (int64_t x = 0; x < d; x++) {
                         r->dq[at + x] += ds * k[kt + x];

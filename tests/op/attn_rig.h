@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of attn_fwd and attn_bwd share: operands of a case with gaps between rows, the reference's results, one call, the
- * largest error.
+ * What tests of attn_fwd and attn_bwd share: operands of a case with gaps between rows, the
+ * reference's results, one call, the largest error.
  */
 #ifndef LF_TESTS_ATTN_RIG_H
 #define LF_TESTS_ATTN_RIG_H
 
 #include "tests/op/attn_ref.h"
 
-/* Rows are wider than their content: some so that 16-bit rows do not even start on a pair, some so that vectors fit. */
+/* Rows are wider than their content: some so that 16-bit rows do not even start on a pair, some so
+ * that vectors fit. */
 OP_FN int64_t gap_of(const struct attn_case *c)
 {
     return c->rows % 2 ? 3 : 8;
@@ -52,7 +53,8 @@ OP_FN struct data data_make(const struct attn_case *c, int type)
     t.g = (struct attn_grads){doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * gd),
                               doubles(c->rows * hd), doubles(c->rows * gd), doubles(c->rows * gd)};
     attn_ref_bwd(c, t.dq, t.dk, t.dv, t.o, t.dgo, t.lse, &t.g);
-    /* f16 has no small numbers: probabilities and their gradients below 2^-14 are rounded to multiples of 2^-24 */
+    /* f16 has no small numbers: probabilities and their gradients below 2^-14 are rounded to
+     * multiples of 2^-24 */
     for (int64_t i = 0; type == LF_F16 && i < c->rows * gd; i++) {
         t.g.ak[i] += 0.02;
         t.g.av[i] += 0.02;
@@ -64,7 +66,8 @@ OP_FN struct data data_make(const struct attn_case *c, int type)
 
 OP_FN void data_free(struct data *t)
 {
-    double *p[] = {t->dq, t->dk, t->dv, t->dgo, t->o, t->lse, t->g.dq, t->g.dk, t->g.dv, t->g.aq, t->g.ak, t->g.av};
+    double *p[] = {t->dq,   t->dk,   t->dv,   t->dgo,  t->o,    t->lse,
+                   t->g.dq, t->g.dk, t->g.dv, t->g.aq, t->g.ak, t->g.av};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++)
         free(p[i]);
     op_free(&t->q);
@@ -74,17 +77,20 @@ OP_FN void data_free(struct data *t)
 }
 
 /* Largest error over limit of a strided result; < 0: gaps were written. */
-OP_FN double worst(const struct op_buf *b, int64_t rows, int64_t width, int64_t ld, int type, const double *want,
-                    const double *scale, double tol)
+OP_FN double worst(const struct op_buf *b, int64_t rows, int64_t width, int64_t ld, int type,
+                   const double *want, const double *scale, double tol)
 {
     double w = op_guards_intact(b) ? 0 : -1;
     for (int64_t r = 0; r < rows && w >= 0; r++) {
-        struct op_diff d = op_compare((char *)b->p + (size_t)(r * ld) * lf_dtype_size((enum lf_dtype)type), type,
-                                      want + r * width, scale ? scale + r * width : NULL, width, tol);
+        struct op_diff d =
+            op_compare((char *)b->p + (size_t)(r * ld) * lf_dtype_size((enum lf_dtype)type), type,
+                       want + r * width, scale ? scale + r * width : NULL, width, tol);
         w = d.bad >= 0 && d.worst < 2 ? 2 : fmax(w, d.worst);
         for (int64_t g = width; g < ld && r + 1 < rows; g++)
             for (size_t k = 0; k < lf_dtype_size((enum lf_dtype)type); k++)
-                if (((unsigned char *)b->p)[(size_t)(r * ld + g) * lf_dtype_size((enum lf_dtype)type) + k] != 0xA5)
+                if (((unsigned char *)
+                         b->p)[(size_t)(r * ld + g) * lf_dtype_size((enum lf_dtype)type) + k] !=
+                    0xA5)
                     return -1;
     }
     return w;
@@ -114,8 +120,8 @@ OP_FN int64_t longest_of(const struct attn_case *c)
 }
 
 /* out: o, lse. */
-OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int type, const struct data *t, int threads,
-                   struct op_buf out[2])
+OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int type,
+                   const struct data *t, int threads, struct op_buf out[2])
 {
     struct attn_given given = attn_give(c);
     out[0] = op_alloc((size_t)(c->rows * t->ldq) * lf_dtype_size((enum lf_dtype)type));
@@ -156,7 +162,8 @@ OP_FN bool forward(const struct lf_kernels *k, const struct attn_case *c, int ty
 }
 
 /* o and lse as the forward stored them. */
-OP_FN void saved(const struct attn_case *c, int type, const struct data *t, struct op_buf *o, struct op_buf *lse)
+OP_FN void saved(const struct attn_case *c, int type, const struct data *t, struct op_buf *o,
+                 struct op_buf *lse)
 {
     const int64_t hd = c->heads * c->d;
     *o = op_alloc((size_t)(c->rows * t->ldq) * lf_dtype_size((enum lf_dtype)type));
@@ -168,8 +175,8 @@ OP_FN void saved(const struct attn_case *c, int type, const struct data *t, stru
         op_set(lse->p, i, LF_F32, t->lse[i]);
 }
 
-OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int type, const struct data *t, int threads,
-                     struct op_buf out[3])
+OP_FN bool backward(const struct lf_kernels *k, const struct attn_case *c, int type,
+                    const struct data *t, int threads, struct op_buf out[3])
 {
     const size_t size = lf_dtype_size((enum lf_dtype)type);
     struct attn_given given = attn_give(c);

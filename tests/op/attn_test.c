@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attn_fwd and attn_bwd against the f64 reference over masks, document layouts, head sizes, types and instruction sets;
- * thread counts bit for bit; the backward also against finite differences of the reference forward.
+ * attn_fwd and attn_bwd against the f64 reference over masks, document layouts, head sizes, types
+ * and instruction sets; thread counts bit for bit; the backward also against finite differences of
+ * the reference forward.
  */
 #include "config.h"
 
@@ -13,13 +14,16 @@ enum { MOST_THREADS = 1 }; /* the order of threads is LF_EMU_ORDER's */
 enum { MOST_THREADS = 3 };
 #endif
 
-static void test_forward(const struct lf_kernels *k, const struct attn_case *c, int type, const struct data *t)
+static void test_forward(const struct lf_kernels *k, const struct attn_case *c, int type,
+                         const struct data *t)
 {
     struct op_buf one[2], many[2];
     tap_ok(forward(k, c, type, t, 1, one), "attn_fwd runs: %s", c->name);
-    within(worst(&one[0], c->rows, c->heads * c->d, t->ldq, type, t->o, NULL, op_tolerance(type, 1.0 / 256, 4e-6)), "o", c->name,
+    within(worst(&one[0], c->rows, c->heads * c->d, t->ldq, type, t->o, NULL,
+                 op_tolerance(type, 1.0 / 256, 4e-6)),
+           "o", c->name, k->family, type);
+    within(worst(&one[1], c->heads, c->rows, c->rows, LF_F32, t->lse, NULL, 4e-6), "lse", c->name,
            k->family, type);
-    within(worst(&one[1], c->heads, c->rows, c->rows, LF_F32, t->lse, NULL, 4e-6), "lse", c->name, k->family, type);
     for (int threads = 2; threads <= MOST_THREADS; threads++) {
         bool same = forward(k, c, type, t, threads, many);
         for (int i = 0; i < 2; i++) {
@@ -32,15 +36,19 @@ static void test_forward(const struct lf_kernels *k, const struct attn_case *c, 
     op_free(&one[1]);
 }
 
-static void test_backward(const struct lf_kernels *k, const struct attn_case *c, int type, const struct data *t)
+static void test_backward(const struct lf_kernels *k, const struct attn_case *c, int type,
+                          const struct data *t)
 {
     const int64_t hd = c->heads * c->d, gd = c->groups * c->d;
     const double tol = op_tolerance(type, 1.0 / 128, 2e-5);
     struct op_buf one[3], many[3];
     tap_ok(backward(k, c, type, t, 1, one), "attn_bwd runs: %s", c->name);
-    within(worst(&one[0], c->rows, hd, t->ldq, type, t->g.dq, t->g.aq, tol), "dq", c->name, k->family, type);
-    within(worst(&one[1], c->rows, gd, t->ldk, type, t->g.dk, t->g.ak, tol), "dk", c->name, k->family, type);
-    within(worst(&one[2], c->rows, gd, t->ldk, type, t->g.dv, t->g.av, tol), "dv", c->name, k->family, type);
+    within(worst(&one[0], c->rows, hd, t->ldq, type, t->g.dq, t->g.aq, tol), "dq", c->name,
+           k->family, type);
+    within(worst(&one[1], c->rows, gd, t->ldk, type, t->g.dk, t->g.ak, tol), "dk", c->name,
+           k->family, type);
+    within(worst(&one[2], c->rows, gd, t->ldk, type, t->g.dv, t->g.av, tol), "dv", c->name,
+           k->family, type);
     for (int threads = 2; threads <= MOST_THREADS; threads++) {
         bool same = backward(k, c, type, t, threads, many);
         for (int i = 0; i < 3; i++) {
@@ -72,27 +80,33 @@ static double numeric(const struct attn_case *c, const struct data *t, double *x
     return (side[1] - side[0]) / (2 * h);
 }
 
-static void test_differences(const struct lf_kernels *k, const struct attn_case *c, const struct data *t)
+static void test_differences(const struct lf_kernels *k, const struct attn_case *c,
+                             const struct data *t)
 {
-    const int64_t width[3] = {c->heads * c->d, c->groups * c->d, c->groups * c->d}, ld[3] = {t->ldq, t->ldk, t->ldk};
-    double *x[3] = {t->dq, t->dk, t->dv}, *scale[3] = {t->g.aq, t->g.ak, t->g.av}, w = 0, planted = 0;
+    const int64_t width[3] = {c->heads * c->d, c->groups * c->d, c->groups * c->d},
+                  ld[3] = {t->ldq, t->ldk, t->ldk};
+    double *x[3] = {t->dq, t->dk, t->dv}, *scale[3] = {t->g.aq, t->g.ak, t->g.av}, w = 0,
+           planted = 0;
     struct op_buf out[3];
     backward(k, c, LF_F32, t, 1, out);
     for (int f = 0; f < 3; f++)
         for (int64_t s = 0; s < 5; s++) {
             int64_t i = (s * 7919 + 13 * f) % (c->cu[c->n_docs] * width[f]);
-            double want = numeric(c, t, x[f], i), got = op_get(out[f].p, i / width[f] * ld[f] + i % width[f], LF_F32);
+            double want = numeric(c, t, x[f], i),
+                   got = op_get(out[f].p, i / width[f] * ld[f] + i % width[f], LF_F32);
             double limit = 2e-5 * scale[f][i] + 1e-7;
             w = fmax(w, fabs(got - want) / limit);
             planted = fmax(planted, fabs(got * 1.01 + 1e-3 - want) / limit);
         }
-    tap_ok(w <= 1, "attn_bwd agrees with finite differences: %s, %s: worst error / limit %.3f", c->name, k->family, w);
+    tap_ok(w <= 1, "attn_bwd agrees with finite differences: %s, %s: worst error / limit %.3f",
+           c->name, k->family, w);
     tap_ok(planted > 1, "a gradient wrong by 1 %% would not agree");
     for (int f = 0; f < 3; f++)
         op_free(&out[f]);
 }
 
-/* A key and value that are NaN leave every earlier row of the document and every other document as they were. */
+/* A key and value that are NaN leave every earlier row of the document and every other document as
+ * they were. */
 static void test_future(const struct lf_kernels *k, int type)
 {
     enum { R = 200, D = 32, H = 2 };

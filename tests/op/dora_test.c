@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dora_norm, dora_fwd and dora_bwd against their formulas in f64, rows of zeros, absent operands; threads bit for bit.
+ * dora_norm, dora_fwd and dora_bwd against their formulas in f64, rows of zeros, absent operands;
+ * threads bit for bit.
  */
 #include "config.h"
 
@@ -87,7 +88,8 @@ static double ratio(const struct layer *l, int64_t c)
     return n > 0 ? op_get(l->m.p, c, LF_F32) / n : 1;
 }
 
-static void test_forward(const struct lf_kernels *k, const struct layer *l, bool bias, bool rest, bool m)
+static void test_forward(const struct lf_kernels *k, const struct layer *l, bool bias, bool rest,
+                         bool m)
 {
     struct op_buf y[4];
     const int64_t n = l->rows * l->ld;
@@ -97,7 +99,8 @@ static void test_forward(const struct lf_kernels *k, const struct layer *l, bool
         const int64_t c = i % l->ld;
         if (c >= l->c)
             continue;
-        const double base = op_get(l->base.p, i, l->type), s = ratio(l, c), b = bias ? op_get(l->bias.p, c, LF_F32) : 0;
+        const double base = op_get(l->base.p, i, l->type), s = ratio(l, c),
+                     b = bias ? op_get(l->bias.p, c, LF_F32) : 0;
         want[i] = base + (m ? (s - 1) * (base - b) + s * op_get(l->lora.p, i, l->type) : 0) +
                   (rest ? op_get(l->rest.p, i, l->type) : 0);
     }
@@ -124,7 +127,8 @@ static void test_forward(const struct lf_kernels *k, const struct layer *l, bool
     }
     tap_ok(same, "dora_fwd: same bits with 1 to 3 threads, %s", k->family);
     op_ok(op_compare(y[1].p, l->type, want, NULL, n, 2e-6),
-          m ? rest ? "dora_fwd" : "dora_fwd without bias and rest" : "dora_fwd without a magnitude");
+          m ? rest ? "dora_fwd" : "dora_fwd without bias and rest"
+            : "dora_fwd without a magnitude");
     for (int t = 1; t <= 3; t++)
         op_free(&y[t]);
     free(want);
@@ -148,12 +152,14 @@ static void test_untrained(const struct lf_kernels *k, struct layer *l)
                                     .norm = l->norm.p,
                                     .y = y.p,
                                     .x_type = (uint8_t)l->type};
-    tap_ok(k->dora_fwd.run(queue[1], &a) == 0 && memcmp(y.p, l->base.p, y.bytes) == 0, "untrained, it is the base");
+    tap_ok(k->dora_fwd.run(queue[1], &a) == 0 && memcmp(y.p, l->base.p, y.bytes) == 0,
+           "untrained, it is the base");
     op_free(&y);
     op_free(&zero);
 }
 
-static void test_backward(const struct lf_kernels *k, const struct layer *l, bool bias, bool accumulate)
+static void test_backward(const struct lf_kernels *k, const struct layer *l, bool bias,
+                          bool accumulate)
 {
     struct op_buf dx[4], dm[4];
     const int64_t n = l->rows * l->ld;
@@ -201,12 +207,14 @@ static void test_backward(const struct lf_kernels *k, const struct layer *l, boo
                                         .accumulate = accumulate,
                                         .x_type = (uint8_t)l->type};
         same = same && k->dora_bwd.check(&a) == 0 && k->dora_bwd.run(queue[t], &a) == 0 &&
-               memcmp(dx[1].p, dx[t].p, dx[1].bytes) == 0 && memcmp(dm[1].p, dm[t].p, dm[1].bytes) == 0 &&
-               op_guards_intact(&dx[t]) && op_guards_intact(&dm[t]);
+               memcmp(dx[1].p, dx[t].p, dx[1].bytes) == 0 &&
+               memcmp(dm[1].p, dm[t].p, dm[1].bytes) == 0 && op_guards_intact(&dx[t]) &&
+               op_guards_intact(&dm[t]);
     }
     tap_ok(same, "dora_bwd: same bits with 1 to 3 threads, %s", k->family);
     op_ok(op_compare(dx[1].p, l->type, wx, NULL, n, 2e-6), "dora_bwd: dx");
-    op_ok(op_compare(dm[1].p, LF_F32, wm, scale, l->c, 2e-6), accumulate ? "dora_bwd: dm, added" : "dora_bwd: dm");
+    op_ok(op_compare(dm[1].p, LF_F32, wm, scale, l->c, 2e-6),
+          accumulate ? "dora_bwd: dm, added" : "dora_bwd: dm");
     for (int t = 1; t <= 3; t++) {
         op_free(&dx[t]);
         op_free(&dm[t]);
@@ -218,7 +226,8 @@ static void test_backward(const struct lf_kernels *k, const struct layer *l, boo
 
 int main(void)
 {
-    static const int64_t shapes[][3] = {{0, 4, 4}, {1, 1, 1}, {5, 3, 7}, {7, 33, 33}, {130, 16, 48}, {40, 327, 400}};
+    static const int64_t shapes[][3] = {{0, 4, 4},   {1, 1, 1},     {5, 3, 7},
+                                        {7, 33, 33}, {130, 16, 48}, {40, 327, 400}};
     for (int t = 1; t <= 3; t++)
         queue[t] = op_queue_create(t);
     for (int i = 0; i < OP_BACKENDS; i++)

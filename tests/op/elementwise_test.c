@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations, gated units, axpby, fill, gather_rows and dropout against their formulas in f64, on every instruction
- * set and on CUDA, in every storage type, over odd widths, with gaps between rows, in place, and bit for bit over
- * thread counts. Derivatives are compared with central differences of the f64 functions.
+ * Activations, gated units, axpby, fill, gather_rows and dropout against their formulas in f64, on
+ * every instruction set and on CUDA, in every storage type, over odd widths, with gaps between
+ * rows, in place, and bit for bit over thread counts. Derivatives are compared with central
+ * differences of the f64 functions.
  */
 #include "config.h"
 
@@ -32,19 +33,22 @@ static double ref_act(int act, double x)
 static double ref_slope(int act, double x)
 {
     const double h = 1e-5;
-    return act == LF_ACT_RELU ? (x > 0 ? 1 : 0) : (ref_act(act, x + h) - ref_act(act, x - h)) / (2 * h);
+    return act == LF_ACT_RELU ? (x > 0 ? 1 : 0)
+                              : (ref_act(act, x + h) - ref_act(act, x - h)) / (2 * h);
 }
 
 struct shape {
     int64_t rows, c, gap;
 };
-static const struct shape shapes[] = {{0, 5, 0}, {1, 1, 0}, {3, 17, 5}, {7, 33, 1}, {9, 40, 8}, {150, 515, 3}};
+static const struct shape shapes[] = {{0, 5, 0},  {1, 1, 0},  {3, 17, 5},
+                                      {7, 33, 1}, {9, 40, 8}, {150, 515, 3}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static lf_queue *queue[4];
 static char label[160];
 
-static const char *tell(const char *what, const struct lf_kernels *k, int type, int64_t rows, int64_t c)
+static const char *tell(const char *what, const struct lf_kernels *k, int type, int64_t rows,
+                        int64_t c)
 {
     snprintf(label, sizeof label, "%s: %s, %s, %lld x %lld", what, k->family,
              type == LF_BF16  ? "bf16"
@@ -55,7 +59,8 @@ static const char *tell(const char *what, const struct lf_kernels *k, int type, 
 }
 
 /* The content of strided rows, dense; gaps must still be 0xA5. */
-static bool gather(const struct op_buf *b, double *out, int64_t rows, int64_t c, int64_t ld, int type)
+static bool gather(const struct op_buf *b, double *out, int64_t rows, int64_t c, int64_t ld,
+                   int type)
 {
     const size_t size = lf_dtype_size((enum lf_dtype)type);
     for (int64_t r = 0; r < rows; r++) {
@@ -68,14 +73,17 @@ static bool gather(const struct op_buf *b, double *out, int64_t rows, int64_t c,
     return op_guards_intact(b);
 }
 
-static void check(const struct op_buf *b, const double *want, struct shape s, int type, double tol, const char *name)
+static void check(const struct op_buf *b, const double *want, struct shape s, int type, double tol,
+                  const char *name)
 {
     double *got = calloc((size_t)(s.rows * s.c) + 1, sizeof *got);
     bool intact = gather(b, got, s.rows, s.c, s.c + s.gap, type);
     double *scale = calloc((size_t)(s.rows * s.c) + 1, sizeof *scale);
     for (int64_t i = 0; i < s.rows * s.c; i++)
-        scale[i] = (fabs(want[i]) + 1) +
-                   (type == LF_F32 ? 0 : fabs(want[i]) * op_eps(type) / tol + (type == LF_F16 ? 0x1p-25 / tol : 0));
+        scale[i] =
+            (fabs(want[i]) + 1) + (type == LF_F32 ? 0
+                                                  : fabs(want[i]) * op_eps(type) / tol +
+                                                        (type == LF_F16 ? 0x1p-25 / tol : 0));
     struct op_diff d = op_compare(got, LF_F64, want, scale, s.rows * s.c, tol);
     if (!op_ok(d, name) || !intact)
         tap_ok(intact, "gaps and guards are as they were: %s", name);
@@ -93,8 +101,10 @@ static struct op_buf blank(struct shape s, int type)
 static void test_act(const struct lf_kernels *k, struct shape s, int type, int act)
 {
     const int64_t ld = s.c + s.gap, n = s.rows * s.c;
-    struct op_buf x = op_random(s.rows * ld, type, 1, 6.0), dy = op_random(s.rows * ld, type, 2, 1.0), y[4], dx[4];
-    double *want = calloc((size_t)n + 1, sizeof *want), *wantd = calloc((size_t)n + 1, sizeof *wantd);
+    struct op_buf x = op_random(s.rows * ld, type, 1, 6.0),
+                  dy = op_random(s.rows * ld, type, 2, 1.0), y[4], dx[4];
+    double *want = calloc((size_t)n + 1, sizeof *want),
+           *wantd = calloc((size_t)n + 1, sizeof *wantd);
     for (int64_t i = 0; i < n; i++) {
         double v = op_get(x.p, i / s.c * ld + i % s.c, type);
         want[i] = ref_act(act, v);
@@ -121,9 +131,10 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
                                  .dx = dx[t].p,
                                  .act = (uint8_t)act,
                                  .x_type = (uint8_t)type};
-        bool ok = k->act_fwd.check(&f) == 0 && k->act_fwd.run(queue[t], &f) == 0 && k->act_bwd.check(&b) == 0 &&
-                  k->act_bwd.run(queue[t], &b) == 0;
-        if (!ok || (t > 1 && (memcmp(y[1].p, y[t].p, y[t].bytes) != 0 || memcmp(dx[1].p, dx[t].p, dx[t].bytes) != 0)))
+        bool ok = k->act_fwd.check(&f) == 0 && k->act_fwd.run(queue[t], &f) == 0 &&
+                  k->act_bwd.check(&b) == 0 && k->act_bwd.run(queue[t], &b) == 0;
+        if (!ok || (t > 1 && (memcmp(y[1].p, y[t].p, y[t].bytes) != 0 ||
+                              memcmp(dx[1].p, dx[t].p, dx[t].bytes) != 0)))
             tap_ok(false, "act %d with %d threads", act, t);
     }
     check(&y[1], want, s, type, 1e-6, tell("act", k, type, s.rows, s.c));
@@ -157,7 +168,8 @@ static void test_act(const struct lf_kernels *k, struct shape s, int type, int a
 static void test_glu(const struct lf_kernels *k, struct shape s, int type, int act)
 {
     const int64_t ld = s.c + s.gap, n = s.rows * s.c;
-    struct op_buf g = op_random(s.rows * ld, type, 1, 4.0), u = op_random(s.rows * ld, type, 2, 2.0),
+    struct op_buf g = op_random(s.rows * ld, type, 1, 4.0),
+                  u = op_random(s.rows * ld, type, 2, 2.0),
                   dy = op_random(s.rows * ld, type, 3, 1.0);
     struct op_buf y[4], dg[4], du[4];
     double *want[3];
@@ -195,9 +207,10 @@ static void test_glu(const struct lf_kernels *k, struct shape s, int type, int a
                                  .dup = du[t].p,
                                  .act = (uint8_t)act,
                                  .x_type = (uint8_t)type};
-        bool ok = k->glu_fwd.check(&f) == 0 && k->glu_fwd.run(queue[t], &f) == 0 && k->glu_bwd.check(&b) == 0 &&
-                  k->glu_bwd.run(queue[t], &b) == 0;
-        if (!ok || memcmp(y[1].p, y[t].p, y[t].bytes) != 0 || memcmp(dg[1].p, dg[t].p, dg[t].bytes) != 0 ||
+        bool ok = k->glu_fwd.check(&f) == 0 && k->glu_fwd.run(queue[t], &f) == 0 &&
+                  k->glu_bwd.check(&b) == 0 && k->glu_bwd.run(queue[t], &b) == 0;
+        if (!ok || memcmp(y[1].p, y[t].p, y[t].bytes) != 0 ||
+            memcmp(dg[1].p, dg[t].p, dg[t].bytes) != 0 ||
             memcmp(du[1].p, du[t].p, du[t].bytes) != 0)
             tap_ok(false, "glu %d with %d threads", act, t);
     }
@@ -246,7 +259,8 @@ static void test_axpby(const struct lf_kernels *k, int64_t n, int at, int bt, in
         const float al = form == 2 ? 1.0f : 0.75f, be = -1.25f;
         struct op_buf y[4];
         for (int64_t i = 0; i < n; i++)
-            want[i] = (double)al * op_get(a.p, i, at) + (form ? 0 : (double)be * op_get(b.p, i, bt));
+            want[i] =
+                (double)al * op_get(a.p, i, at) + (form ? 0 : (double)be * op_get(b.p, i, bt));
         for (int t = 1; t <= OP_THREADS; t++) {
             y[t] = blank(s, yt);
             struct lf_k_axpby x = {.n = n,
@@ -258,7 +272,8 @@ static void test_axpby(const struct lf_kernels *k, int64_t n, int at, int bt, in
                                    .a_type = (uint8_t)at,
                                    .b_type = (uint8_t)bt,
                                    .y_type = (uint8_t)yt};
-            if (k->axpby.check(&x) != 0 || k->axpby.run(queue[t], &x) != 0 || memcmp(y[1].p, y[t].p, y[t].bytes) != 0)
+            if (k->axpby.check(&x) != 0 || k->axpby.run(queue[t], &x) != 0 ||
+                memcmp(y[1].p, y[t].p, y[t].bytes) != 0)
                 tap_ok(false, "axpby with %d threads", t);
         }
         check(&y[1], want, s, yt, 6e-7, tell("axpby", k, yt, 1, n));
@@ -289,12 +304,20 @@ static void test_fill_gather(const struct lf_kernels *k, struct shape s, int typ
         for (int64_t c = 0; c < s.c; c++)
             want[r * s.c + c] = i < 0 ? 0 : op_get(x.p, i * ld + c, type);
     }
-    struct lf_k_gather_rows g = {
-        .rows = s.rows, .c = s.c, .ldx = ld, .ldy = ld, .x = x.p, .index = index.p, .y = y.p, .x_type = (uint8_t)type};
-    tap_ok(k->gather_rows.check(&g) == 0 && k->gather_rows.run(queue[OP_THREADS], &g) == 0, "gather_rows runs");
+    struct lf_k_gather_rows g = {.rows = s.rows,
+                                 .c = s.c,
+                                 .ldx = ld,
+                                 .ldy = ld,
+                                 .x = x.p,
+                                 .index = index.p,
+                                 .y = y.p,
+                                 .x_type = (uint8_t)type};
+    tap_ok(k->gather_rows.check(&g) == 0 && k->gather_rows.run(queue[OP_THREADS], &g) == 0,
+           "gather_rows runs");
     check(&y, want, s, type, 1e-9, tell("gather_rows", k, type, s.rows, s.c));
     struct lf_k_fill v = {.n = n, .y = f.p, .value = 1.5f, .y_type = (uint8_t)type};
-    bool ok = k->fill.check(&v) == 0 && k->fill.run(queue[OP_THREADS], &v) == 0 && op_guards_intact(&f);
+    bool ok =
+        k->fill.check(&v) == 0 && k->fill.run(queue[OP_THREADS], &v) == 0 && op_guards_intact(&f);
     for (int64_t i = 0; i < n; i++)
         ok = ok && op_get(f.p, i, type) == 1.5;
     tap_ok(ok, "%s", tell("fill", k, type, s.rows, s.c));
@@ -309,7 +332,8 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
 {
     const int64_t ld = s.c + s.gap, n = s.rows * s.c;
     const float p = 0.3f;
-    struct op_buf x = op_random(s.rows * ld, type, 1, 3.0), res = op_random(s.rows * ld, type, 2, 3.0), y[4];
+    struct op_buf x = op_random(s.rows * ld, type, 1, 3.0),
+                  res = op_random(s.rows * ld, type, 2, 3.0), y[4];
     struct op_buf sample = op_alloc((size_t)s.rows * 8), pos = op_alloc((size_t)s.rows * 4);
     struct op_buf rec = op_alloc(sizeof(struct lf_step_record));
     const uint64_t seed = 0x123456789abcdefu;
@@ -321,7 +345,8 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
         ((int32_t *)pos.p)[r] = (int32_t)(r % 3);
         for (int64_t c = 0; c < s.c; c++) {
             uint32_t w[4];
-            lf_philox(w, seed, 9, (uint64_t)((int64_t *)sample.p)[r], (uint32_t)((r % 3) * ((s.c + 3) / 4) + c / 4));
+            lf_philox(w, seed, 9, (uint64_t)((int64_t *)sample.p)[r],
+                      (uint32_t)((r % 3) * ((s.c + 3) / 4) + c / 4));
             bool keep = lf_u01(w[c % 4]) >= p;
             kept += keep;
             want[r * s.c + c] = (keep ? op_get(x.p, r * ld + c, type) / (1 - (double)p) : 0) +
@@ -344,7 +369,8 @@ static void test_dropout(const struct lf_kernels *k, struct shape s, int type, b
                                  .site = 9,
                                  .x_type = (uint8_t)type,
                                  .rec = rec.p};
-        if (k->dropout.check(&d) != 0 || k->dropout.run(queue[t], &d) != 0 || memcmp(y[1].p, y[t].p, y[t].bytes) != 0)
+        if (k->dropout.check(&d) != 0 || k->dropout.run(queue[t], &d) != 0 ||
+            memcmp(y[1].p, y[t].p, y[t].bytes) != 0)
             tap_ok(false, "dropout with %d threads", t);
     }
     check(&y[1], want, s, type, 4e-7, tell("dropout", k, type, s.rows, s.c));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embed_fwd and embed_bwd against the formulas in f64, on every instruction set and on CUDA, all types; threads bit for
- * bit. Tokens repeat, some do not exist, tables are overwritten or added to.
+ * embed_fwd and embed_bwd against the formulas in f64, on every instruction set and on CUDA, all
+ * types; threads bit for bit. Tokens repeat, some do not exist, tables are overwritten or added to.
  */
 #include "config.h"
 
@@ -54,9 +54,10 @@ static struct edata data_make(const struct ecase *e, int wt, int yt)
         for (int64_t c = 0; c < e->c; c++) {
             double g = op_get(d.dy.p, r * e->c + c, yt);
             bool ok = t >= 0 && t < e->v;
-            d.y[r * e->c + c] = ok ? (double)e->scale * op_get(d.wte.p, t * e->c + c, wt) +
-                                         (e->wpe ? op_get(d.wpe.p, (p + e->offset) * e->c + c, wt) : 0)
-                                   : (double)NAN;
+            d.y[r * e->c + c] =
+                ok ? (double)e->scale * op_get(d.wte.p, t * e->c + c, wt) +
+                         (e->wpe ? op_get(d.wpe.p, (p + e->offset) * e->c + c, wt) : 0)
+                   : (double)NAN;
             if (ok) {
                 d.dt[t * e->c + c] += (double)e->scale * g;
                 d.at[t * e->c + c] += fabs((double)e->scale * g);
@@ -76,7 +77,8 @@ static struct edata data_make(const struct ecase *e, int wt, int yt)
     return d;
 }
 
-static void test_forward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d, int wt, int yt)
+static void test_forward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d,
+                         int wt, int yt)
 {
     struct op_buf y[4];
     bool same = true;
@@ -107,7 +109,8 @@ static void test_forward(const struct lf_kernels *k, const struct ecase *e, cons
 /* wte NULL: the row of the position alone, whatever the token. */
 static void test_positions_alone(const struct lf_kernels *k)
 {
-    struct op_buf table = op_alloc(15 * 4), out = op_alloc(10 * 4), position = op_alloc(8), token = op_alloc(8);
+    struct op_buf table = op_alloc(15 * 4), out = op_alloc(10 * 4), position = op_alloc(8),
+                  token = op_alloc(8);
     float *wpe = table.p, *y = out.p;
     memcpy(position.p, (const int32_t[]){1, 0}, 8);
     memcpy(token.p, (const int32_t[]){-1, 7}, 8);
@@ -123,8 +126,8 @@ static void test_positions_alone(const struct lf_kernels *k)
                                      .y = y,
                                      .scale = 9,
                                      .pos_offset = 1};
-    tap_ok(k->embed_fwd.check(&a) == 0 && k->embed_fwd.run(queue[1], &a) == 0 && memcmp(y, wpe + 10, 20) == 0 &&
-               memcmp(y + 5, wpe + 5, 20) == 0,
+    tap_ok(k->embed_fwd.check(&a) == 0 && k->embed_fwd.run(queue[1], &a) == 0 &&
+               memcmp(y, wpe + 10, 20) == 0 && memcmp(y + 5, wpe + 5, 20) == 0,
            "embed_fwd: positions alone, %s", k->family);
     op_free(&table);
     op_free(&out);
@@ -132,7 +135,8 @@ static void test_positions_alone(const struct lf_kernels *k)
     op_free(&token);
 }
 
-static void test_backward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d, int yt)
+static void test_backward(const struct lf_kernels *k, const struct ecase *e, const struct edata *d,
+                          int yt)
 {
     struct op_buf dt[4], dp[4];
     bool same = true;
@@ -160,8 +164,9 @@ static void test_backward(const struct lf_kernels *k, const struct ecase *e, con
         struct op_buf work = op_alloc(a.work_bytes);
         a.work = work.p;
         same = same && k->embed_bwd.check(&a) == 0 && k->embed_bwd.run(queue[t], &a) == 0 &&
-               memcmp(dt[1].p, dt[t].p, dt[1].bytes) == 0 && memcmp(dp[1].p, dp[t].p, dp[1].bytes) == 0 &&
-               op_guards_intact(&dt[t]) && op_guards_intact(&dp[t]) && op_guards_intact(&work);
+               memcmp(dt[1].p, dt[t].p, dt[1].bytes) == 0 &&
+               memcmp(dp[1].p, dp[t].p, dp[1].bytes) == 0 && op_guards_intact(&dt[t]) &&
+               op_guards_intact(&dp[t]) && op_guards_intact(&work);
         op_free(&work);
     }
     tap_ok(same, "embed_bwd: same bits with 1 to 3 threads, %s", k->family);

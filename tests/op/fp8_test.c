@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantise against a search for the nearest value, byte for byte, over odd shapes, all scalings, extreme and non-finite
- * elements, absent results; gemm_fp8 against f64 sums of the quantised values with every epilogue. Threads bit for bit.
+ * quantise against a search for the nearest value, byte for byte, over odd shapes, all scalings,
+ * extreme and non-finite elements, absent results; gemm_fp8 against f64 sums of the quantised
+ * values with every epilogue. Threads bit for bit.
  */
 #include "config.h"
 
@@ -74,12 +75,14 @@ static double element(const struct qcase *t, const void *x, bool transposed, int
 static int64_t scale_at(int scaling, int64_t rows, int64_t cols, int64_t r, int64_t c)
 {
     const int64_t pitch = ((cols + B - 1) / B + 3) / 4 * 4;
-    return scaling == LF_FP8_TENSOR ? 0 : scaling == LF_FP8_VEC128 ? c / B * rows + r : r / B * pitch + c / B;
+    return scaling == LF_FP8_TENSOR   ? 0
+           : scaling == LF_FP8_VEC128 ? c / B * rows + r
+                                      : r / B * pitch + c / B;
 }
 
 /* Codes [rows][cols] of x or its transpose, and scales; places that nothing fills keep 0xA5. */
-static void quantise_ref(const struct qcase *t, const void *x, bool transposed, uint8_t *code, float *scale,
-                         size_t scales)
+static void quantise_ref(const struct qcase *t, const void *x, bool transposed, uint8_t *code,
+                         float *scale, size_t scales)
 {
     const int64_t rows = transposed ? t->cols : t->rows, cols = transposed ? t->rows : t->cols;
     const int64_t br = t->scaling == LF_FP8_TENSOR ? rows : t->scaling == LF_FP8_VEC128 ? 1 : B;
@@ -99,8 +102,8 @@ static void quantise_ref(const struct qcase *t, const void *x, bool transposed, 
             scale[scale_at(t->scaling, rows, cols, r0, c0)] = (float)s;
             for (int64_t r = r0; r < rows && r < r0 + br; r++)
                 for (int64_t c = c0; c < cols && c < c0 + bc; c++)
-                    code[r * cols + c] =
-                        (uint8_t)f8_code(t->q_type, isnan(s) ? s : element(t, x, transposed, r, c) / s);
+                    code[r * cols + c] = (uint8_t)f8_code(
+                        t->q_type, isnan(s) ? s : element(t, x, transposed, r, c) / s);
         }
 }
 
@@ -108,7 +111,8 @@ static void quantise_ref(const struct qcase *t, const void *x, bool transposed, 
 static int64_t codes_differ(const struct qcase *t, const uint8_t *got, const uint8_t *want)
 {
     for (int64_t i = 0; i < t->rows * t->cols; i++)
-        if (got[i] != want[i] && !(isnan(f8_value(t->q_type, got[i])) && isnan(f8_value(t->q_type, want[i]))))
+        if (got[i] != want[i] &&
+            !(isnan(f8_value(t->q_type, got[i])) && isnan(f8_value(t->q_type, want[i]))))
             return i;
     return -1;
 }
@@ -126,7 +130,8 @@ struct qout {
     bool ran;
 };
 
-static struct qout quantise_run(const struct lf_kernels *k, lf_queue *queue_, const struct qcase *t, const void *x)
+static struct qout quantise_run(const struct lf_kernels *k, lf_queue *queue_, const struct qcase *t,
+                                const void *x)
 {
     const enum lf_fp8_scaling s = (enum lf_fp8_scaling)t->scaling;
     struct qout o = {op_alloc((size_t)(t->rows * t->cols)),
@@ -149,8 +154,9 @@ static struct qout quantise_run(const struct lf_kernels *k, lf_queue *queue_, co
     a.work_bytes = k->quantise.work(&a, 3);
     o.work = op_alloc(a.work_bytes);
     a.work = a.work_bytes ? o.work.p : NULL;
-    o.ran = k->quantise.check(&a) == 0 && k->quantise.run(queue_, &a) == 0 && op_guards_intact(&o.q) &&
-            op_guards_intact(&o.qt) && op_guards_intact(&o.s) && op_guards_intact(&o.st) && op_guards_intact(&o.work);
+    o.ran = k->quantise.check(&a) == 0 && k->quantise.run(queue_, &a) == 0 &&
+            op_guards_intact(&o.q) && op_guards_intact(&o.qt) && op_guards_intact(&o.s) &&
+            op_guards_intact(&o.st) && op_guards_intact(&o.work);
     return o;
 }
 
@@ -169,11 +175,13 @@ static bool qout_same(const struct qout *a, const struct qout *b)
            memcmp(a->s.p, b->s.p, a->s.bytes) == 0 && memcmp(a->st.p, b->st.p, a->st.bytes) == 0;
 }
 
-static void test_quantise(const struct lf_kernels *k, const struct qcase *t, const void *x, const char *what)
+static void test_quantise(const struct lf_kernels *k, const struct qcase *t, const void *x,
+                          const char *what)
 {
     const size_t n = (size_t)(t->rows * t->cols);
     const enum lf_fp8_scaling s = (enum lf_fp8_scaling)t->scaling;
-    const size_t ns = (size_t)lf_fp8_scales(t->rows, t->cols, s), nt = (size_t)lf_fp8_scales(t->cols, t->rows, s);
+    const size_t ns = (size_t)lf_fp8_scales(t->rows, t->cols, s),
+                 nt = (size_t)lf_fp8_scales(t->cols, t->rows, s);
     struct qout o[4];
     uint8_t *q = malloc(n + 1), *qt = malloc(n + 1);
     float *scale = malloc((ns + 1) * 4), *scale_t = malloc((nt + 1) * 4);
@@ -190,15 +198,17 @@ static void test_quantise(const struct lf_kernels *k, const struct qcase *t, con
     for (int i = 1; i <= OP_THREADS; i++)
         o[i] = quantise_run(k, queue[i], t, x);
     const int64_t bad = codes_differ(t, o[1].q.p, q), bad_t = codes_differ(t, o[1].qt.p, qt);
-    const bool scales = !scales_differ(o[1].s.p, scale, ns) && !scales_differ(o[1].st.p, scale_t, nt);
+    const bool scales =
+        !scales_differ(o[1].s.p, scale, ns) && !scales_differ(o[1].st.p, scale_t, nt);
     bool same = true;
     for (int i = 1; i <= OP_THREADS; i++)
         same = same && o[i].ran && qout_same(&o[1], &o[i]);
-    tap_ok(same && bad < 0 && bad_t < 0 && scales, "quantise %lld x %lld, type %d to %d, scaling %d, %s",
-           (long long)t->rows, (long long)t->cols, t->x_type, t->q_type, t->scaling, what);
+    tap_ok(same && bad < 0 && bad_t < 0 && scales,
+           "quantise %lld x %lld, type %d to %d, scaling %d, %s", (long long)t->rows,
+           (long long)t->cols, t->x_type, t->q_type, t->scaling, what);
     if (bad >= 0 || bad_t >= 0 || !scales)
-        tap_diag("first wrong code %lld of q, %lld of qt; scales %s", (long long)bad, (long long)bad_t,
-                 scales ? "right" : "wrong");
+        tap_diag("first wrong code %lld of q, %lld of qt; scales %s", (long long)bad,
+                 (long long)bad_t, scales ? "right" : "wrong");
     for (int i = 1; i <= OP_THREADS; i++)
         qout_free(&o[i]);
     free(q);
@@ -219,7 +229,8 @@ static struct op_buf wide_range(const struct qcase *t, uint64_t seed)
     return b;
 }
 
-static void quantise_shape(const struct lf_kernels *k, int64_t rows, int64_t cols, int64_t pad, int x_type)
+static void quantise_shape(const struct lf_kernels *k, int64_t rows, int64_t cols, int64_t pad,
+                           int x_type)
 {
     for (int scaling = LF_FP8_TENSOR; scaling <= LF_FP8_BLK128; scaling++)
         for (int q_type = LF_E4M3; q_type <= LF_E5M2; q_type++) {
@@ -232,15 +243,30 @@ static void quantise_shape(const struct lf_kernels *k, int64_t rows, int64_t col
 
 static void quantise_special(const struct lf_kernels *k)
 {
-    static const double values[] = {
-        0,          1e-30, 1e-19, 3e38, 448, 449, 57344, 57345, 1.75, 1.7500001, (double)INFINITY, -(double)INFINITY,
-        (double)NAN};
+    static const double values[] = {0,
+                                    1e-30,
+                                    1e-19,
+                                    3e38,
+                                    448,
+                                    449,
+                                    57344,
+                                    57345,
+                                    1.75,
+                                    1.7500001,
+                                    (double)INFINITY,
+                                    -(double)INFINITY,
+                                    (double)NAN};
     for (int scaling = LF_FP8_TENSOR; scaling <= LF_FP8_BLK128; scaling++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-            struct qcase t = {130, 140, 140, LF_F32, v % 2 ? LF_E4M3 : LF_E5M2, scaling, v % 4 == 1, v % 4 == 3};
-            struct op_buf x = op_random(t.rows * t.ld, t.x_type, 3, fabs(values[v]) < 1 ? values[v] : 1.0);
+            struct qcase t = {130,     140,        140,       LF_F32, v % 2 ? LF_E4M3 : LF_E5M2,
+                              scaling, v % 4 == 1, v % 4 == 3};
+            struct op_buf x =
+                op_random(t.rows * t.ld, t.x_type, 3, fabs(values[v]) < 1 ? values[v] : 1.0);
             op_set(x.p, 129 * t.ld + 5, t.x_type, values[v]);
-            test_quantise(k, &t, x.p, t.no_q ? "qt alone, special" : t.no_qt ? "q alone, special" : "special");
+            test_quantise(k, &t, x.p,
+                          t.no_q    ? "qt alone, special"
+                          : t.no_qt ? "q alone, special"
+                                    : "special");
             op_free(&x);
         }
 }
@@ -274,14 +300,15 @@ struct operand {
     struct op_buf q, scale;
 };
 
-static struct operand operand_make(const struct lf_kernels *k, int64_t rows, int64_t cols, int type, int scaling,
-                                   uint64_t seed)
+static struct operand operand_make(const struct lf_kernels *k, int64_t rows, int64_t cols, int type,
+                                   int scaling, uint64_t seed)
 {
     struct qcase t = {rows, cols, cols, LF_F32, type, scaling, false, true};
     struct op_buf x = op_random(rows * cols, LF_F32, seed, 1.0);
     for (int64_t i = 0; i < rows * cols; i++) /* blocks of different sizes */
         op_set(x.p, i, LF_F32,
-               op_get(x.p, i, LF_F32) * (1 + (double)(i / cols / 64 % 3) * 5) * (i % cols < 128 ? 1 : 9));
+               op_get(x.p, i, LF_F32) * (1 + (double)(i / cols / 64 % 3) * 5) *
+                   (i % cols < 128 ? 1 : 9));
     struct qout o = quantise_run(k, queue[1], &t, x.p);
     if (!o.ran)
         tap_bail("quantise failed");
@@ -292,8 +319,8 @@ static struct operand operand_make(const struct lf_kernels *k, int64_t rows, int
     return (struct operand){o.q, o.s};
 }
 
-static double operand_value(const struct operand *o, int type, int scaling, int64_t rows, int64_t cols, int64_t r,
-                            int64_t c)
+static double operand_value(const struct operand *o, int type, int scaling, int64_t rows,
+                            int64_t cols, int64_t r, int64_t c)
 {
     return f8_value(type, ((const uint8_t *)o->q.p)[r * cols + c]) *
            (double)((const float *)o->scale.p)[scale_at(scaling, rows, cols, r, c)];
@@ -304,9 +331,11 @@ static double rounded(double x, int type)
     return type == LF_BF16 ? op_from_bf16(op_to_bf16(x)) : (double)(float)x;
 }
 
-/* limit[i]: what sums in another order, and with something after the product one more rounding of it, may change. */
-static void gemm_ref(const struct gcase *t, const struct operand *a, const struct operand *b, const float *bias,
-                     const void *res, const float *old, double *want, double *pre, double *limit)
+/* limit[i]: what sums in another order, and with something after the product one more rounding of
+ * it, may change. */
+static void gemm_ref(const struct gcase *t, const struct operand *a, const struct operand *b,
+                     const float *bias, const void *res, const float *old, double *want,
+                     double *pre, double *limit)
 {
     for (int64_t i = 0; i < t->m; i++)
         for (int64_t j = 0; j < t->n; j++) {
@@ -320,7 +349,9 @@ static void gemm_ref(const struct gcase *t, const struct operand *a, const struc
             }
             const double product = fabs(s);
             s += t->bias ? (double)bias[j] : 0;
-            limit[o] = 1e-6 * sum + (t->bias || t->act || t->pre ? 1.1 * op_eps(t->c_type) * (product + fabs(s)) : 0);
+            limit[o] =
+                1e-6 * sum +
+                (t->bias || t->act || t->pre ? 1.1 * op_eps(t->c_type) * (product + fabs(s)) : 0);
             pre[o] = s;
             if (t->act)
                 s = rounded(s, t->c_type) / (1 + exp(-rounded(s, t->c_type))); /* LF_ACT_SILU */
@@ -334,7 +365,8 @@ static void test_gemm(const struct lf_kernels *k, const struct gcase *t)
     const int64_t size = t->m * t->n;
     struct operand a = operand_make(k, t->m, t->k, t->a_type, t->a_scaling, 21);
     struct operand b = operand_make(k, t->n, t->k, t->b_type, t->b_scaling, 22);
-    struct op_buf bias = op_random(t->n, LF_F32, 23, 2.0), res = op_random(size, t->c_type, 24, 2.0), c[4], pre[4];
+    struct op_buf bias = op_random(t->n, LF_F32, 23, 2.0),
+                  res = op_random(size, t->c_type, 24, 2.0), c[4], pre[4];
     double *want = calloc((size_t)size + 1, 8), *wpre = calloc((size_t)size + 1, 8),
            *limit = calloc((size_t)size + 1, 8);
     gemm_ref(t, &a, &b, bias.p, res.p, res.p, want, wpre, limit);
@@ -372,12 +404,12 @@ static void test_gemm(const struct lf_kernels *k, const struct gcase *t)
         struct op_buf work = op_alloc(g.gemm.work_bytes);
         g.gemm.work = work.p;
         same = same && k->gemm_fp8.check(&g) == 0 && k->gemm_fp8.run(queue[i], &g) == 0 &&
-               memcmp(c[1].p, c[i].p, c[i].bytes) == 0 && op_guards_intact(&c[i]) && op_guards_intact(&pre[i]) &&
-               op_guards_intact(&work);
+               memcmp(c[1].p, c[i].p, c[i].bytes) == 0 && op_guards_intact(&c[i]) &&
+               op_guards_intact(&pre[i]) && op_guards_intact(&work);
         op_free(&work);
     }
-    tap_ok(same, "gemm_fp8 %lld x %lld x %lld runs, same bits with 1 to %d threads", (long long)t->m, (long long)t->n,
-           (long long)t->k, (int)OP_THREADS);
+    tap_ok(same, "gemm_fp8 %lld x %lld x %lld runs, same bits with 1 to %d threads",
+           (long long)t->m, (long long)t->n, (long long)t->k, (int)OP_THREADS);
     op_ok(op_compare(c[1].p, t->c_type, want, limit, size, 1), "gemm_fp8 against f64");
     if (t->pre)
         op_ok(op_compare(pre[1].p, t->c_type, wpre, limit, size, 1), "gemm_fp8: pre");
@@ -397,12 +429,18 @@ static void test_gemm(const struct lf_kernels *k, const struct gcase *t)
 
 static void test_refused(const struct lf_kernels *k)
 {
-    const struct lf_k_gemm_fp8 good = {
-        .gemm = {.m = 128, .n = 128, .k = 128, .lda = 128, .ldb = 128, .ldc = 128, .tb = true, .c_type = LF_BF16},
-        .a_type = LF_E4M3,
-        .b_type = LF_E4M3,
-        .a_scaling = LF_FP8_VEC128,
-        .b_scaling = LF_FP8_BLK128};
+    const struct lf_k_gemm_fp8 good = {.gemm = {.m = 128,
+                                                .n = 128,
+                                                .k = 128,
+                                                .lda = 128,
+                                                .ldb = 128,
+                                                .ldc = 128,
+                                                .tb = true,
+                                                .c_type = LF_BF16},
+                                       .a_type = LF_E4M3,
+                                       .b_type = LF_E4M3,
+                                       .a_scaling = LF_FP8_VEC128,
+                                       .b_scaling = LF_FP8_BLK128};
     struct lf_k_gemm_fp8 bad[6];
     for (int i = 0; i < 6; i++)
         bad[i] = good;
@@ -418,7 +456,8 @@ static void test_refused(const struct lf_kernels *k)
     tap_ok(ok, "types, scalings, shapes and modes that no library has are refused");
 }
 
-/* Where 8-bit products come from: the library, in its place the emulated one. false: this GPU has no scales of blocks.
+/* Where 8-bit products come from: the library, in its place the emulated one. false: this GPU has
+ * no scales of blocks.
  */
 static bool prepare(void)
 {
@@ -449,16 +488,25 @@ static void test_missing(const struct lf_kernels *k)
 #ifdef OP_CUDA
     struct operand a = operand_make(k, 16, 16, LF_E4M3, LF_FP8_TENSOR, 31);
     struct op_buf c = op_alloc(16 * 16 * 4);
-    const struct lf_k_gemm_fp8 g = {
-        .gemm =
-            {.m = 16, .n = 16, .k = 16, .a = a.q.p, .b = a.q.p, .c = c.p, .lda = 16, .ldb = 16, .ldc = 16, .tb = true},
-        .a_scale = a.scale.p,
-        .b_scale = a.scale.p,
-        .a_type = LF_E4M3,
-        .b_type = LF_E4M3};
+    const struct lf_k_gemm_fp8 g = {.gemm = {.m = 16,
+                                             .n = 16,
+                                             .k = 16,
+                                             .a = a.q.p,
+                                             .b = a.q.p,
+                                             .c = c.p,
+                                             .lda = 16,
+                                             .ldb = 16,
+                                             .ldc = 16,
+                                             .tb = true},
+                                    .a_scale = a.scale.p,
+                                    .b_scale = a.scale.p,
+                                    .a_type = LF_E4M3,
+                                    .b_type = LF_E4M3};
     lf_queue *q = queue[1];
-    const bool ok = lf_blaslt_use(q->dev, NULL) == LF_K_OK && k->gemm_fp8.run(q, &g) == LF_K_EDEVICE;
-    tap_ok(ok && q->what && strstr(q->what, "needs cublasLt"), "without the library the product is refused by name");
+    const bool ok =
+        lf_blaslt_use(q->dev, NULL) == LF_K_OK && k->gemm_fp8.run(q, &g) == LF_K_EDEVICE;
+    tap_ok(ok && q->what && strstr(q->what, "needs cublasLt"),
+           "without the library the product is refused by name");
     q->status = 0;
     op_free(&a.q);
     op_free(&a.scale);
@@ -471,14 +519,22 @@ static void test_missing(const struct lf_kernels *k)
 static void test_products(const struct lf_kernels *k)
 {
     static const struct gcase cases[] = {
-        {48, 32, 80, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, 0, false, false, false, false},
-        {16, 16, 16, LF_E5M2, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_F32, 0, true, true, false, false},
-        {0, 16, 16, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, 0, false, false, false, false},
-        {32, 64, 48, LF_E4M3, LF_E5M2, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_F32, 0, false, false, false, true},
-        {32, 48, 64, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, LF_ACT_SILU, true, false, true, false},
-        {128, 256, 384, LF_E4M3, LF_E4M3, LF_FP8_VEC128, LF_FP8_BLK128, LF_BF16, 0, false, true, false, false},
-        {128, 128, 128, LF_E4M3, LF_E4M3, LF_FP8_BLK128, LF_FP8_VEC128, LF_F32, LF_ACT_SILU, false, true, false, false},
-        {256, 128, 256, LF_E4M3, LF_E4M3, LF_FP8_VEC128, LF_FP8_VEC128, LF_F32, 0, false, false, false, true}};
+        {48, 32, 80, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, 0, false, false,
+         false, false},
+        {16, 16, 16, LF_E5M2, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_F32, 0, true, true, false,
+         false},
+        {0, 16, 16, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, 0, false, false, false,
+         false},
+        {32, 64, 48, LF_E4M3, LF_E5M2, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_F32, 0, false, false, false,
+         true},
+        {32, 48, 64, LF_E4M3, LF_E4M3, LF_FP8_TENSOR, LF_FP8_TENSOR, LF_BF16, LF_ACT_SILU, true,
+         false, true, false},
+        {128, 256, 384, LF_E4M3, LF_E4M3, LF_FP8_VEC128, LF_FP8_BLK128, LF_BF16, 0, false, true,
+         false, false},
+        {128, 128, 128, LF_E4M3, LF_E4M3, LF_FP8_BLK128, LF_FP8_VEC128, LF_F32, LF_ACT_SILU, false,
+         true, false, false},
+        {256, 128, 256, LF_E4M3, LF_E4M3, LF_FP8_VEC128, LF_FP8_VEC128, LF_F32, 0, false, false,
+         false, true}};
     const bool blocks = prepare();
     if (!library()) {
         tap_skip(1, "no cuBLASLt was found (LOONG_CUBLASLT names it): no 8-bit products");
@@ -493,7 +549,8 @@ static void test_products(const struct lf_kernels *k)
 
 int main(void)
 {
-    static const int64_t shapes[][3] = {{0, 5, 0}, {1, 1, 3}, {16, 128, 0}, {130, 67, 1}, {40, 300, 4}, {257, 136, 8}};
+    static const int64_t shapes[][3] = {{0, 5, 0},    {1, 1, 3},    {16, 128, 0},
+                                        {130, 67, 1}, {40, 300, 4}, {257, 136, 8}};
     for (int t = 1; t <= OP_THREADS; t++)
         queue[t] = op_queue_create(t);
     for (int i = 0; i < OP_BACKENDS; i++) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm and gemm_pack on every backend against an f64 reference: odd shapes, all types, transpositions, packed panels, every
- * epilogue, accumulate, sentinels, and bitwise: repeat, M, row position, threads, packed or not; on CUDA, every form of tile.
+ * gemm and gemm_pack on every backend against an f64 reference: odd shapes, all types,
+ * transpositions, packed panels, every epilogue, accumulate, sentinels, and bitwise: repeat, M, row
+ * position, threads, packed or not; on CUDA, every form of tile.
  */
 #include "config.h"
 
 #include "tests/op/op_test.h"
 
 #ifdef OP_CUDA
-#include "tests/cuda/emu/blaslt.h"
 #include "kernels/cuda/gemm_form.h"
+#include "tests/cuda/emu/blaslt.h"
 enum { CASES = 120, PANELS = 0, QUEUES = 1 };
 static int queue_threads(const lf_queue *q)
 {
@@ -28,7 +29,7 @@ struct gcase {
     int64_t m, n, k;
     bool ta, tb, packed, accumulate, bias, pre, residual, residual_is_c;
     uint8_t ab, ct, bt, act, mode; /* bt: of the bias */
-    int64_t pad; /* added to every row distance */
+    int64_t pad;                   /* added to every row distance */
 };
 
 static double act_ref(int act, double x)
@@ -73,11 +74,14 @@ static void reference(struct gdata *d, const struct gcase *t, const void *c_befo
                 s += op_get(g->bias, j, g->bias_type);
             d->want_pre[o] = s;
             if (t->pre || t->act) { /* what act sees is rounded to c_type */
-                double r = t->ct == LF_BF16 ? op_from_bf16(op_to_bf16(s)) : t->ct == LF_F16 ? op_from_f16(op_to_f16(s)) : s;
+                double r = t->ct == LF_BF16  ? op_from_bf16(op_to_bf16(s))
+                           : t->ct == LF_F16 ? op_from_f16(op_to_f16(s))
+                                             : s;
                 s = act_ref(t->act, r);
             }
             if (t->residual)
-                s += op_get(t->residual_is_c ? c_before : g->residual, t->residual_is_c ? i * g->ldc + j : i * g->ldres + j, t->ct);
+                s += op_get(t->residual_is_c ? c_before : g->residual,
+                            t->residual_is_c ? i * g->ldc + j : i * g->ldres + j, t->ct);
             if (t->accumulate)
                 s += op_get(c_before, i * g->ldc + j, t->ct);
             d->want[o] = s;
@@ -88,8 +92,17 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
 {
     struct lf_k_gemm *g = &d->g;
     *d = (struct gdata){0};
-    *g = (struct lf_k_gemm){.m = t->m, .n = t->n, .k = t->k, .ta = t->ta, .tb = t->tb, .accumulate = t->accumulate,
-                            .ab_type = t->ab, .c_type = t->ct, .bias_type = t->bt, .act = t->act, .mode = t->mode};
+    *g = (struct lf_k_gemm){.m = t->m,
+                            .n = t->n,
+                            .k = t->k,
+                            .ta = t->ta,
+                            .tb = t->tb,
+                            .accumulate = t->accumulate,
+                            .ab_type = t->ab,
+                            .c_type = t->ct,
+                            .bias_type = t->bt,
+                            .act = t->act,
+                            .mode = t->mode};
     g->lda = (t->ta ? t->m : t->k) + t->pad;
     g->ldb = (t->tb ? t->k : t->n) + t->pad;
     g->ldc = t->n + t->pad;
@@ -120,8 +133,15 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
     if (t->packed) {
         size_t bytes = lf_cpu_gemm_packed_bytes(t->n, t->k, (enum lf_dtype)t->ab);
         d->packed = op_alloc(bytes);
-        struct lf_k_gemm_pack p = {.n = t->n, .k = t->k, .b = d->b.p, .ldb = g->ldb, .tb = t->tb, .src_type = t->ab,
-                                   .ab_type = t->ab, .packed = d->packed.p, .packed_bytes = bytes};
+        struct lf_k_gemm_pack p = {.n = t->n,
+                                   .k = t->k,
+                                   .b = d->b.p,
+                                   .ldb = g->ldb,
+                                   .tb = t->tb,
+                                   .src_type = t->ab,
+                                   .ab_type = t->ab,
+                                   .packed = d->packed.p,
+                                   .packed_bytes = bytes};
         if (k->gemm_pack.run(q, &p) || !op_guards_intact(&d->packed))
             tap_bail("gemm_pack");
         g->b_packed = d->packed.p;
@@ -140,7 +160,8 @@ static void setup(struct gdata *d, const struct gcase *t, const struct lf_kernel
 
 static void teardown(struct gdata *d)
 {
-    op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->pre), op_free(&d->bias), op_free(&d->res);
+    op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->pre), op_free(&d->bias),
+        op_free(&d->res);
     op_free(&d->packed), op_free(&d->work);
     free(d->want), free(d->want_pre), free(d->scale);
 }
@@ -157,16 +178,21 @@ static void *dense(const void *c, int64_t m, int64_t n, int64_t ld, int type)
     return p;
 }
 
-static bool pads_intact(const void *c, const void *before, int64_t m, int64_t n, int64_t ld, int type)
+static bool pads_intact(const void *c, const void *before, int64_t m, int64_t n, int64_t ld,
+                        int type)
 {
     size_t e = lf_dtype_size((enum lf_dtype)type);
     for (int64_t i = 0; i + 1 < m; i++)
-        if (memcmp((const char *)c + (size_t)(i * ld + n) * e, (const char *)before + (size_t)(i * ld + n) * e, (size_t)(ld - n) * e))
+        if (memcmp((const char *)c + (size_t)(i * ld + n) * e,
+                   (const char *)before + (size_t)(i * ld + n) * e, (size_t)(ld - n) * e))
             return false;
     return true;
 }
 
-static double tolerance(const struct gcase *t) { return 6e-8 * (sqrt((double)t->k) + 4); }
+static double tolerance(const struct gcase *t)
+{
+    return 6e-8 * (sqrt((double)t->k) + 4);
+}
 
 /* One case; counts failures instead of printing a point each. */
 static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase *t, bool prove)
@@ -180,8 +206,10 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase
     reference(&d, t, before);
     bool ok = k->gemm.check(&d.g) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
     void *got = dense(d.c.p, t->m, t->n, d.g.ldc, t->ct);
-    double tol = tolerance(t) + (t->act ? 4e-7 : 0) + (t->ct != LF_F32 && (t->act || t->pre) ? 2 * op_eps(t->ct) / (double)t->k : 0);
-    /* a half-precision value before act may round the other way when the f32 sum lies next to a tie: one unit of it */
+    double tol = tolerance(t) + (t->act ? 4e-7 : 0) +
+                 (t->ct != LF_F32 && (t->act || t->pre) ? 2 * op_eps(t->ct) / (double)t->k : 0);
+    /* a half-precision value before act may round the other way when the f32 sum lies next to a
+     * tie: one unit of it */
     double *scale = d.scale;
     struct op_diff diff = op_compare(got, t->ct, d.want, scale, t->m * t->n, tol);
     if (t->ct != LF_F32 && (t->act || t->pre) && diff.bad >= 0) {
@@ -198,11 +226,13 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase
         free(pre);
     }
     if (!ok)
-        tap_diag("%s m %lld n %lld k %lld ta %d tb %d packed %d acc %d bias %d pre %d res %d/%d ab %d c %d act %d pad %lld: element "
+        tap_diag("%s m %lld n %lld k %lld ta %d tb %d packed %d acc %d bias %d pre %d res %d/%d ab "
+                 "%d c %d act %d pad %lld: element "
                  "%lld got %.9g want %.9g limit %.3g",
-                 k->family, (long long)t->m, (long long)t->n, (long long)t->k, t->ta, t->tb, t->packed, t->accumulate, t->bias,
-                 t->pre, t->residual, t->residual_is_c, t->ab, t->ct, t->act, (long long)t->pad, (long long)diff.bad, diff.got,
-                 diff.want, diff.limit);
+                 k->family, (long long)t->m, (long long)t->n, (long long)t->k, t->ta, t->tb,
+                 t->packed, t->accumulate, t->bias, t->pre, t->residual, t->residual_is_c, t->ab,
+                 t->ct, t->act, (long long)t->pad, (long long)diff.bad, diff.got, diff.want,
+                 diff.limit);
     if (prove)
         op_prove(got, t->ct, d.want, d.scale, t->m * t->n, tol, t->m * t->n / 2);
     free(got);
@@ -211,15 +241,22 @@ static bool run_case(const struct lf_kernels *k, lf_queue *q, const struct gcase
     return ok;
 }
 
-static int64_t pick(uint64_t seed, int64_t i, int64_t n) { return (int64_t)((op_rand(seed, i) + 1) * 0.5 * (double)n); }
+static int64_t pick(uint64_t seed, int64_t i, int64_t n)
+{
+    return (int64_t)((op_rand(seed, i) + 1) * 0.5 * (double)n);
+}
 
 static void many(const struct lf_kernels *k, lf_queue *q)
 {
-    static const int64_t dims[] = {1, 2, 3, 5, 7, 8, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 47, 48, 63, 64, 65, 97};
+    static const int64_t dims[] = {1,  2,  3,  5,  7,  8,  13, 14, 15, 16, 17,
+                                   28, 29, 31, 32, 33, 47, 48, 63, 64, 65, 97};
     const int64_t nd = sizeof dims / sizeof *dims;
     int bad = 0, total = 0;
     for (int64_t i = 0; i < CASES; i++) {
-        struct gcase t = {.mode = LF_INVARIANT, .m = dims[pick(20, i, nd)], .n = dims[pick(21, i, nd)], .k = dims[pick(22, i, nd)]};
+        struct gcase t = {.mode = LF_INVARIANT,
+                          .m = dims[pick(20, i, nd)],
+                          .n = dims[pick(21, i, nd)],
+                          .k = dims[pick(22, i, nd)]};
         if (i % 25 == 0)
             t.k = 700 + pick(23, i, 1700); /* several chunks */
         t.ta = pick(24, i, 2);
@@ -247,7 +284,15 @@ static void many(const struct lf_kernels *k, lf_queue *q)
 static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t kk, bool ta)
 {
     const int64_t rows = 61;
-    struct gcase t = {.mode = LF_INVARIANT, .m = rows, .n = n, .k = kk, .tb = true, .ab = ab, .ct = LF_F32, .bias = true, .ta = ta};
+    struct gcase t = {.mode = LF_INVARIANT,
+                      .m = rows,
+                      .n = n,
+                      .k = kk,
+                      .tb = true,
+                      .ab = ab,
+                      .ct = LF_F32,
+                      .bias = true,
+                      .ta = ta};
     lf_queue *q1 = op_queue_create(1), *q2 = op_queue_create(2), *q3 = op_queue_create(3);
     struct gdata d;
     setup(&d, &t, k, q1);
@@ -274,7 +319,8 @@ static void bitwise(const struct lf_kernels *k, uint8_t ab, int64_t n, int64_t k
             }
         teardown(&e);
     }
-    tap_ok(ok && threads && packed && position, "%s: type %d n %lld k %lld ta %d: bits do not depend on threads, M, position, packing",
+    tap_ok(ok && threads && packed && position,
+           "%s: type %d n %lld k %lld ta %d: bits do not depend on threads, M, position, packing",
            k->family, ab, (long long)n, (long long)kk, ta);
     if (!threads || !packed || !position)
         tap_diag("threads %d packed %d position %d", threads, packed, position);
@@ -288,8 +334,23 @@ static void large(const struct lf_kernels *k, lf_queue *q)
 {
     const struct gcase cases[] = {
         {.m = PANELS ? 1601 : 301, .n = 65, .k = 33, .tb = true, .ab = LF_F32, .ct = LF_F32},
-        {.m = 17, .n = PANELS ? 4200 : 420, .k = PANELS ? 2100 : 1100, .tb = true, .ab = LF_BF16, .ct = LF_BF16, .bt = LF_BF16, .bias = true, .residual = true, .residual_is_c = true},
-        {.m = 130, .n = 130, .k = PANELS ? 4000 : 1100, .ta = true, .ab = LF_F32, .ct = LF_F32, .accumulate = true},
+        {.m = 17,
+         .n = PANELS ? 4200 : 420,
+         .k = PANELS ? 2100 : 1100,
+         .tb = true,
+         .ab = LF_BF16,
+         .ct = LF_BF16,
+         .bt = LF_BF16,
+         .bias = true,
+         .residual = true,
+         .residual_is_c = true},
+        {.m = 130,
+         .n = 130,
+         .k = PANELS ? 4000 : 1100,
+         .ta = true,
+         .ab = LF_F32,
+         .ct = LF_F32,
+         .accumulate = true},
     };
     int bad = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -303,13 +364,21 @@ static void pack_rounds(const struct lf_kernels *k, lf_queue *q)
 {
     const int64_t n = 45, kk = 133;
     size_t bytes = lf_cpu_gemm_packed_bytes(n, kk, LF_BF16);
-    struct op_buf w = op_random(n * kk, LF_F32, 9, 1), r = op_alloc((size_t)(n * kk) * 2), p1 = op_alloc(bytes), p2 = op_alloc(bytes);
+    struct op_buf w = op_random(n * kk, LF_F32, 9, 1), r = op_alloc((size_t)(n * kk) * 2),
+                  p1 = op_alloc(bytes), p2 = op_alloc(bytes);
     for (int64_t i = 0; i < n * kk; i++)
         op_set(r.p, i, LF_BF16, op_get(w.p, i, LF_F32));
     memset(p1.p, 0, bytes);
     memset(p2.p, 0, bytes);
-    struct lf_k_gemm_pack p = {.n = n, .k = kk, .b = w.p, .ldb = kk, .tb = true, .src_type = LF_F32, .ab_type = LF_BF16,
-                               .packed = p1.p, .packed_bytes = bytes};
+    struct lf_k_gemm_pack p = {.n = n,
+                               .k = kk,
+                               .b = w.p,
+                               .ldb = kk,
+                               .tb = true,
+                               .src_type = LF_F32,
+                               .ab_type = LF_BF16,
+                               .packed = p1.p,
+                               .packed_bytes = bytes};
     bool ok = k->gemm_pack.run(q, &p) == LF_K_OK;
     p.b = r.p;
     p.src_type = LF_BF16;
@@ -319,20 +388,32 @@ static void pack_rounds(const struct lf_kernels *k, lf_queue *q)
     op_free(&w), op_free(&r), op_free(&p1), op_free(&p2);
 }
 
-/* Mode LF_FAST through the library: same numbers within the tolerance, accumulation and bias included, and kept primitives. */
+/* Mode LF_FAST through the library: same numbers within the tolerance, accumulation and bias
+ * included, and kept primitives. */
 static void library(const struct lf_kernels *k, lf_queue *q)
 {
-    const struct lf_k_gemm any = {.m = 8, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8, .mode = LF_FAST};
+    const struct lf_k_gemm any = {
+        .m = 8, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8, .mode = LF_FAST};
     setenv("LF_GEMM", "onednn", 1);
     bool there = strcmp(lf_cpu_gemm_algorithm(&any), "own") != 0;
     int bad = 0;
     for (int i = 0; there && i < 48; i++) {
-        struct gcase t = {.m = 20 + i % 5, .n = 33, .k = 70 + i % 7, .ta = i & 1, .tb = i & 2, .accumulate = (i & 12) == 4,
-                          .bias = (i & 12) == 8, .ab = i & 16 ? LF_BF16 : LF_F32, .ct = LF_F32, .pad = i % 3, .mode = LF_FAST};
+        struct gcase t = {.m = 20 + i % 5,
+                          .n = 33,
+                          .k = 70 + i % 7,
+                          .ta = i & 1,
+                          .tb = i & 2,
+                          .accumulate = (i & 12) == 4,
+                          .bias = (i & 12) == 8,
+                          .ab = i & 16 ? LF_BF16 : LF_F32,
+                          .ct = LF_F32,
+                          .pad = i % 3,
+                          .mode = LF_FAST};
         bad += !run_case(k, q, &t, false) || !run_case(k, q, &t, false);
     }
     if (there)
-        tap_ok(bad == 0, "%s: %s in fast mode agrees with the f64 reference", k->family, lf_cpu_gemm_algorithm(&any));
+        tap_ok(bad == 0, "%s: %s in fast mode agrees with the f64 reference", k->family,
+               lf_cpu_gemm_algorithm(&any));
     else
         tap_skip(1, "built without oneDNN, or LF_ISA is set");
     setenv("LF_GEMM", "own", 1);
@@ -341,7 +422,8 @@ static void library(const struct lf_kernels *k, lf_queue *q)
 
 #else
 
-static const char *const form_name[LF_MM_FORMS] = {"big", "small", "split", "rows", "wgmma big", "wgmma split", "wgmma rows", "wgmma rows split"};
+static const char *const form_name[LF_MM_FORMS] = {
+    "big", "small", "split", "rows", "wgmma big", "wgmma split", "wgmma rows", "wgmma rows split"};
 
 static bool is_wgmma(int form)
 {
@@ -354,13 +436,26 @@ static bool can_wgmma(lf_queue *q)
     return q->dev->sm == 90 && lf_cu_has(q->dev, LF_CU_FN_gemm_wg_bf16_nt);
 }
 
-/* Every form that fits, against the reference, and all of a family bit for bit. Between the families the emulator gives the same bits
- * too; what a GPU gives is told. How many forms ran, a bit each. */
+/* Every form that fits, against the reference, and all of a family bit for bit. Between the
+ * families the emulator gives the same bits too; what a GPU gives is told. How many forms ran, a
+ * bit each. */
 static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int64_t kk)
 {
     const struct lf_kernels *k = op_kernels(0);
-    struct gcase t = {.mode = LF_INVARIANT, .m = m, .n = n, .k = kk, .ta = tr & 1, .tb = tr & 2, .ab = ab, .bt = ab, .bias = true,
-                      .act = LF_ACT_SILU, .pre = true, .residual = true, .ct = ab, .pad = (tr == 1 ? m : kk) % 8 ? 1 : 8};
+    struct gcase t = {.mode = LF_INVARIANT,
+                      .m = m,
+                      .n = n,
+                      .k = kk,
+                      .ta = tr & 1,
+                      .tb = tr & 2,
+                      .ab = ab,
+                      .bt = ab,
+                      .bias = true,
+                      .act = LF_ACT_SILU,
+                      .pre = true,
+                      .residual = true,
+                      .ct = ab,
+                      .pad = (tr == 1 ? m : kk) % 8 ? 1 : 8};
     struct gdata d;
     setup(&d, &t, k, q);
     op_free(&d.work);
@@ -380,9 +475,11 @@ static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int
         memset(d.pre.p, 0, d.pre.bytes);
         bool ok = lf_cu_gemm_form_run(q, &d.g, (enum lf_mm_form)f) == LF_K_OK;
         ok = k->gemm.run(q, &none) == LF_K_OK && ok; /* waits */
-        void *c = dense(d.c.p, t.m, t.n, d.g.ldc, t.ct), *pre = dense(d.pre.p, t.m, t.n, d.g.ldpre, t.ct);
+        void *c = dense(d.c.p, t.m, t.n, d.g.ldc, t.ct),
+             *pre = dense(d.pre.p, t.m, t.n, d.g.ldpre, t.ct);
         if (!first[family]) {
-            struct op_diff diff = op_compare(pre, t.ct, d.want_pre, d.scale, t.m * t.n, tolerance(&t));
+            struct op_diff diff =
+                op_compare(pre, t.ct, d.want_pre, d.scale, t.m * t.n, tolerance(&t));
             ok = ok && diff.bad < 0;
             first[family] = c;
             first_pre[family] = pre;
@@ -390,12 +487,14 @@ static unsigned forms(lf_queue *q, uint8_t ab, int tr, int64_t m, int64_t n, int
             ok = ok && !memcmp(first[family], c, bytes) && !memcmp(first_pre[family], pre, bytes);
             free(c), free(pre);
         }
-        tap_ok(ok && op_guards_intact(&d.c) && op_guards_intact(&d.pre) && op_guards_intact(&d.work),
-               "type %d ta %d tb %d m %lld n %lld k %lld: the %s form has the bits of the first", ab, t.ta, t.tb, (long long)m,
-               (long long)n, (long long)kk, form_name[f]);
+        tap_ok(ok && op_guards_intact(&d.c) && op_guards_intact(&d.pre) &&
+                   op_guards_intact(&d.work),
+               "type %d ta %d tb %d m %lld n %lld k %lld: the %s form has the bits of the first",
+               ab, t.ta, t.tb, (long long)m, (long long)n, (long long)kk, form_name[f]);
     }
     if (first[1]) {
-        const bool same = !memcmp(first[0], first[1], bytes) && !memcmp(first_pre[0], first_pre[1], bytes);
+        const bool same =
+            !memcmp(first[0], first[1], bytes) && !memcmp(first_pre[0], first_pre[1], bytes);
         if (op_on_gpu())
             tap_diag("mma and wgmma give %s bits here", same ? "the same" : "DIFFERENT");
         else
@@ -412,7 +511,13 @@ static int library_cases(const struct lf_kernels *k, lf_queue *q)
 {
     int bad = 0;
     for (int i = 0; i < 96; i++) {
-        struct gcase t = {.m = 20 + i % 5, .n = 33, .k = 70 + i % 7, .ta = i & 1, .tb = i & 2, .pad = i % 3, .mode = LF_FAST};
+        struct gcase t = {.m = 20 + i % 5,
+                          .n = 33,
+                          .k = 70 + i % 7,
+                          .ta = i & 1,
+                          .tb = i & 2,
+                          .pad = i % 3,
+                          .mode = LF_FAST};
         t.ab = (uint8_t)(i % 3);
         t.ct = (uint8_t)(i % 5 ? i % 3 : 0);
         t.bt = t.ct;
@@ -427,10 +532,12 @@ static int library_cases(const struct lf_kernels *k, lf_queue *q)
     return bad;
 }
 
-/* An algorithm is for the alignment of its bias too, and gets no workspace that the library does not take. */
+/* An algorithm is for the alignment of its bias too, and gets no workspace that the library does
+ * not take. */
 static void alignments(const struct lf_kernels *k, lf_queue *q)
 {
-    const struct gcase t = {.m = 40, .n = 48, .k = 64, .tb = true, .bias = true, .bt = LF_F32, .mode = LF_FAST};
+    const struct gcase t = {
+        .m = 40, .n = 48, .k = 64, .tb = true, .bias = true, .bt = LF_F32, .mode = LF_FAST};
     const int before = lf_emu_blaslt_counts(false).products;
     struct op_buf b = op_random(t.n + 16, LF_F32, 77, 1), w = op_alloc(1 << 16);
     struct gdata d;
@@ -442,7 +549,8 @@ static void alignments(const struct lf_kernels *k, lf_queue *q)
         d.g.work_bytes = 1 << 15;
         ok = ok && k->gemm.run(q, &d.g) == LF_K_OK;
     }
-    tap_ok(ok && lf_emu_blaslt_counts(false).products == before + 4, "a bias and a workspace of any alignment");
+    tap_ok(ok && lf_emu_blaslt_counts(false).products == before + 4,
+           "a bias and a workspace of any alignment");
     q->status = 0;
     teardown(&d);
     op_free(&b), op_free(&w);
@@ -470,26 +578,31 @@ static void captured_product(const struct lf_kernels *k, lf_queue *q)
     }
     if (graph)
         cu->GraphDestroy(graph);
-    tap_ok(end[0] == LF_CU_CAPTURE_INVALIDATED && end[1] == 0, "a product is captured when it has run before (%d, %d)", end[0], end[1]);
+    tap_ok(end[0] == LF_CU_CAPTURE_INVALIDATED && end[1] == 0,
+           "a product is captured when it has run before (%d, %d)", end[0], end[1]);
     teardown(&d);
 }
 
-/* Mode LF_FAST through the real library on a GPU, else the emulated one: algorithms asked for once, our own product where it has none. */
+/* Mode LF_FAST through the real library on a GPU, else the emulated one: algorithms asked for once,
+ * our own product where it has none. */
 static void blaslt(const struct lf_kernels *k, lf_queue *q)
 {
     struct lf_lt lt;
     if (op_on_gpu()) {
         const bool there = strcmp(lf_cuda_gemm_algorithm(q->dev, LF_FAST), "own") != 0;
-        tap_ok(!there || library_cases(k, q) == 0, "products with %s%s", lf_cuda_gemm_algorithm(q->dev, LF_FAST), there ? "" : " # SKIP no cuBLASLt");
+        tap_ok(!there || library_cases(k, q) == 0, "products with %s%s",
+               lf_cuda_gemm_algorithm(q->dev, LF_FAST), there ? "" : " # SKIP no cuBLASLt");
         return;
     }
     lf_emu_blaslt(&lt);
     bool ok = lf_blaslt_use(q->dev, &lt) == LF_K_OK;
-    tap_str(lf_cuda_gemm_algorithm(q->dev, LF_FAST), "cublasLt 130100", "the algorithm is named with its version");
+    tap_str(lf_cuda_gemm_algorithm(q->dev, LF_FAST), "cublasLt 130100",
+            "the algorithm is named with its version");
     tap_str(lf_cuda_gemm_algorithm(q->dev, LF_INVARIANT), "own", "invariant products are our own");
     int bad = library_cases(k, q);
     const struct lf_emu_blaslt_counts n = lf_emu_blaslt_counts(false);
-    tap_ok(ok && bad == 0 && n.products > 80 && n.products < 96, "%d of 96 products by the library, %d wrong", n.products, bad);
+    tap_ok(ok && bad == 0 && n.products > 80 && n.products < 96,
+           "%d of 96 products by the library, %d wrong", n.products, bad);
     alignments(k, q);
     captured_product(k, q);
     struct gcase t = {.m = 40, .n = 33, .k = 70, .tb = true, .mode = LF_FAST};
@@ -498,7 +611,8 @@ static void blaslt(const struct lf_kernels *k, lf_queue *q)
     struct gdata d;
     setup(&d, &t, k, q);
     ok = k->gemm.run(q, &d.g) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
-    tap_ok(ok && !bad && lf_emu_blaslt_counts(false).asked <= asked + 1, "an algorithm is asked for once");
+    tap_ok(ok && !bad && lf_emu_blaslt_counts(false).asked <= asked + 1,
+           "an algorithm is asked for once");
     lf_emu_blaslt_counts(true); /* from now on it refuses */
     ok = k->gemm.run(q, &d.g) == LF_K_EDEVICE && q->what && strcmp(q->what, "cublasLtMatmul") == 0;
     tap_ok(ok, "a product that it refuses to run is named");
@@ -511,15 +625,18 @@ static void blaslt(const struct lf_kernels *k, lf_queue *q)
            "without the library too");
 }
 
-/* The forms of gemm_wgmma.cu in every layout: edges in each direction, several chunks, more tiles than multiprocessors (4 here). */
+/* The forms of gemm_wgmma.cu in every layout: edges in each direction, several chunks, more tiles
+ * than multiprocessors (4 here). */
 static void wgmma_forms(lf_queue *q)
 {
     static const struct {
         int tr;
         int64_t m, n, k;
         unsigned forms; /* that must have run, of LF_MM_FORM_WG_BIG on */
-    } cases[] = {{2, 13, 150, 1112, 15}, {2, 1, 8, 8, 15},     {2, 37, 70, 1032, 15}, {2, 64, 64, 520, 15}, {2, 150, 200, 600, 3},
-                 {2, 300, 400, 72, 3},   {0, 150, 200, 1040, 3}, {1, 136, 200, 83, 3},   {1, 8, 392, 1100, 3}, {3, 72, 40, 600, 3}};
+    } cases[] = {{2, 13, 150, 1112, 15}, {2, 1, 8, 8, 15},      {2, 37, 70, 1032, 15},
+                 {2, 64, 64, 520, 15},   {2, 150, 200, 600, 3}, {2, 300, 400, 72, 3},
+                 {0, 150, 200, 1040, 3}, {1, 136, 200, 83, 3},  {1, 8, 392, 1100, 3},
+                 {3, 72, 40, 600, 3}};
     if (!can_wgmma(q)) {
         tap_skip(1, "no compute capability 9.0, or no code for it");
         return;
@@ -535,7 +652,16 @@ static void wgmma_forms(lf_queue *q)
 static void wgmma_takes(void)
 {
     static const unsigned char at[64] __attribute__((aligned(16)));
-    const struct lf_k_gemm g = {.m = 5, .n = 7, .k = 64, .a = at, .b = at, .lda = 64, .ldb = 64, .ldc = 7, .tb = true, .ab_type = LF_BF16};
+    const struct lf_k_gemm g = {.m = 5,
+                                .n = 7,
+                                .k = 64,
+                                .a = at,
+                                .b = at,
+                                .lda = 64,
+                                .ldb = 64,
+                                .ldc = 7,
+                                .tb = true,
+                                .ab_type = LF_BF16};
     struct lf_k_gemm x = g;
     bool ok = lf_cu_wgmma_takes(&g);
     x.ab_type = LF_F32;
@@ -554,7 +680,8 @@ static void wgmma_takes(void)
     x.tb = false;
     x.k = 61; /* k is nowhere along a row */
     ok = ok && lf_cu_wgmma_takes(&x);
-    tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes and whose K is one of 8");
+    tap_ok(ok, "the wgmma family takes 16-bit products whose rows start at multiples of 16 bytes "
+               "and whose K is one of 8");
 }
 
 /* LF_GEMM_CUDA: the words, their errors, and products as callers ask for them. */
@@ -563,13 +690,17 @@ static void wgmma_family(const struct lf_kernels *k, lf_queue *q)
     struct lf_cu_device *d = q->dev;
     char why[200] = "";
     setenv("LF_GEMM_CUDA", "tensor", 1);
-    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE && strstr(why, "one of mma, wgmma") && !d->wgmma, "an unknown word: %s", why);
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE &&
+               strstr(why, "one of mma, wgmma") && !d->wgmma,
+           "an unknown word: %s", why);
     setenv("LF_GEMM_CUDA", "mma", 1);
     tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && !d->wgmma, "LF_GEMM_CUDA=mma");
     setenv("LF_GEMM_CUDA", "wgmma", 1);
     const int sm = d->sm;
     d->sm = 80;
-    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE && strstr(why, "this GPU has 8.0") && !d->wgmma, "another GPU: %s", why);
+    tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_EDEVICE &&
+               strstr(why, "this GPU has 8.0") && !d->wgmma,
+           "another GPU: %s", why);
     d->sm = sm;
     if (can_wgmma(q)) {
         tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && d->wgmma, "LF_GEMM_CUDA=wgmma");
@@ -583,16 +714,24 @@ static void wgmma_family(const struct lf_kernels *k, lf_queue *q)
     tap_ok(lf_cu_wgmma_open(d, why, sizeof why) == LF_K_OK && !d->wgmma, "unset: mma");
 }
 
-/* Rows of a large product, which big tiles compute, by themselves: the rows forms, and split ones. */
+/* Rows of a large product, which big tiles compute, by themselves: the rows forms, and split
+ * ones. */
 static void wgmma_rows(const struct lf_kernels *k, lf_queue *q)
 {
-    struct gcase t = {.mode = LF_INVARIANT, .m = 140, .n = 200, .k = 1096, .tb = true, .ab = LF_BF16, .ct = LF_F32};
+    struct gcase t = {.mode = LF_INVARIANT,
+                      .m = 140,
+                      .n = 200,
+                      .k = 1096,
+                      .tb = true,
+                      .ab = LF_BF16,
+                      .ct = LF_F32};
     struct gdata d;
     if (!can_wgmma(q))
         return;
     q->dev->wgmma = true;
     setup(&d, &t, k, q);
-    bool ok = lf_cu_gemm_form_run(q, &d.g, LF_MM_FORM_WG_BIG) == LF_K_OK && k->gemm.run(q, &d.g) == LF_K_OK;
+    bool ok = lf_cu_gemm_form_run(q, &d.g, LF_MM_FORM_WG_BIG) == LF_K_OK &&
+              k->gemm.run(q, &d.g) == LF_K_OK;
     float *all = dense(d.c.p, t.m, t.n, d.g.ldc, LF_F32);
     for (int64_t m = 1; m <= 80; m += m < 15 ? 7 : 32) {
         struct lf_k_gemm g = d.g;
@@ -602,10 +741,12 @@ static void wgmma_rows(const struct lf_kernels *k, lf_queue *q)
             g.work = split ? d.work.p : NULL;
             g.work_bytes = split ? d.work.bytes : 0;
             memset(d.c.p, 0, d.c.bytes);
-            ok = ok && k->gemm.run(q, &g) == LF_K_OK && !memcmp(all + 50 * t.n, d.c.p, (size_t)(m * t.n) * 4);
+            ok = ok && k->gemm.run(q, &g) == LF_K_OK &&
+                 !memcmp(all + 50 * t.n, d.c.p, (size_t)(m * t.n) * 4);
         }
     }
-    tap_ok(ok, "wgmma: rows alone, with and without workspace, have the bits of the rows of a large product");
+    tap_ok(ok, "wgmma: rows alone, with and without workspace, have the bits of the rows of a "
+               "large product");
     q->dev->wgmma = false;
     free(all);
     teardown(&d);

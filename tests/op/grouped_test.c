@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * grouped_gemm on every backend: forward, dX and dW against an f64 reference over odd shapes, empty groups, one group that
- * has everything; and bitwise against gemm of each group alone, over threads and over what the other groups hold.
+ * grouped_gemm on every backend: forward, dX and dW against an f64 reference over odd shapes, empty
+ * groups, one group that has everything; and bitwise against gemm of each group alone, over threads
+ * and over what the other groups hold.
  */
 #include "config.h"
 
@@ -41,8 +42,14 @@ static const struct gcase cases[] = {
     {33, 17, 4, {0, 7, 1, 30}, LF_F16, LF_F16, false},
     {48, 136, 5, {13, 0, 300, 2, 15}, LF_F16, LF_F16, true},
 #else
-    {40, 1300, 3, {3, 300, 29}, LF_F32, LF_F32, true}, /* several chunks of K, several blocks of rows */
-    {1030, 24, 2, {20, 5}, LF_F32, LF_F32, false},     /* several blocks of columns */
+    {40,
+     1300,
+     3,
+     {3, 300, 29},
+     LF_F32,
+     LF_F32,
+     true},                                        /* several chunks of K, several blocks of rows */
+    {1030, 24, 2, {20, 5}, LF_F32, LF_F32, false}, /* several blocks of columns */
     {600, 40, 1, {31}, LF_F32, LF_F32, false},
     {40, 2600, 3, {3, 30, 29}, LF_BF16, LF_BF16, false},
 #endif
@@ -58,13 +65,14 @@ static const char *const form_name[] = {"forward", "dx", "dw"};
 
 struct gdata {
     struct op_buf a, b, c, res, work, offsets;
-    int32_t *off; /* [MAX_GROUPS + 1] */
+    int32_t *off;   /* [MAX_GROUPS + 1] */
     int64_t m, n_c; /* rows; elements of c */
     struct lf_k_grouped_gemm g;
 };
 
 /* For dx the roles of n and k change: [m, n] times w [n, k] gives [m, k]. */
-static void setup(struct gdata *d, const struct gcase *t, enum form form, const struct lf_kernels *k, lf_queue *q, uint64_t seed)
+static void setup(struct gdata *d, const struct gcase *t, enum form form,
+                  const struct lf_kernels *k, lf_queue *q, uint64_t seed)
 {
     *d = (struct gdata){0};
     d->offsets = op_alloc((MAX_GROUPS + 1) * sizeof *d->off);
@@ -75,14 +83,23 @@ static void setup(struct gdata *d, const struct gcase *t, enum form form, const 
     d->m = d->off[t->groups];
     const int64_t n = form == DX ? t->k : t->n, kk = form == DX ? t->n : t->k;
     const int ct = form == DW ? LF_F32 : t->ct;
-    d->g = (struct lf_k_grouped_gemm){.m = d->m, .n = n, .k = kk, .groups = t->groups, .offsets = d->off, .dw = form == DW,
-                                      .tb = form == FWD, .accumulate = false, .ab_type = (uint8_t)t->ab, .c_type = (uint8_t)ct};
+    d->g = (struct lf_k_grouped_gemm){.m = d->m,
+                                      .n = n,
+                                      .k = kk,
+                                      .groups = t->groups,
+                                      .offsets = d->off,
+                                      .dw = form == DW,
+                                      .tb = form == FWD,
+                                      .accumulate = false,
+                                      .ab_type = (uint8_t)t->ab,
+                                      .c_type = (uint8_t)ct};
     d->g.lda = (form == DW ? n : kk) + 1;
     d->g.ldb = kk + 2;
     d->g.ldc = n + 3;
     d->g.ldres = n + 1;
     d->a = op_random(d->m * d->g.lda, t->ab, seed, 1);
-    d->b = form == DW ? op_random(d->m * d->g.ldb, t->ab, seed + 1, 1) : op_random(t->groups * n * kk, t->ab, seed + 1, 1);
+    d->b = form == DW ? op_random(d->m * d->g.ldb, t->ab, seed + 1, 1)
+                      : op_random(t->groups * n * kk, t->ab, seed + 1, 1);
     d->n_c = form == DW ? t->groups * n * kk : d->m * d->g.ldc;
     d->c = op_random(d->n_c, ct, seed + 2, 1);
     d->g.a = d->a.p;
@@ -97,9 +114,14 @@ static void setup(struct gdata *d, const struct gcase *t, enum form form, const 
     d->g.work = d->work.p;
 }
 
-static void teardown(struct gdata *d) { op_free(&d->offsets), op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->res), op_free(&d->work); }
+static void teardown(struct gdata *d)
+{
+    op_free(&d->offsets), op_free(&d->a), op_free(&d->b), op_free(&d->c), op_free(&d->res),
+        op_free(&d->work);
+}
 
-static void reference(const struct gdata *d, const struct gcase *t, enum form form, double *want, double *scale)
+static void reference(const struct gdata *d, const struct gcase *t, enum form form, double *want,
+                      double *scale)
 {
     const struct lf_k_grouped_gemm *g = &d->g;
     for (int64_t i = 0; i < d->n_c; i++) { /* what is not written keeps its value */
@@ -112,9 +134,14 @@ static void reference(const struct gdata *d, const struct gcase *t, enum form fo
                 double s = 0, size = 1;
                 int64_t from = form == DW ? d->off[e] : 0, to = form == DW ? d->off[e + 1] : g->k;
                 for (int64_t x = from; x < to; x++) {
-                    double p = form == DW ? op_get(g->a, x * g->lda + i, t->ab) * op_get(g->b, x * g->ldb + j, t->ab)
-                                          : op_get(g->a, i * g->lda + x, t->ab) *
-                                                op_get(g->b, e * g->n * g->k + (g->tb ? j * g->k + x : x * g->n + j), t->ab);
+                    double p =
+                        form == DW
+                            ? op_get(g->a, x * g->lda + i, t->ab) *
+                                  op_get(g->b, x * g->ldb + j, t->ab)
+                            : op_get(g->a, i * g->lda + x, t->ab) *
+                                  op_get(g->b,
+                                         e * g->n * g->k + (g->tb ? j * g->k + x : x * g->n + j),
+                                         t->ab);
                     s += p;
                     size += fabs(p);
                 }
@@ -127,16 +154,19 @@ static void reference(const struct gdata *d, const struct gcase *t, enum form fo
 }
 
 /* The same product by gemm, group after group, must have the same bits. */
-static bool equals_gemm(const struct gdata *d, const struct gcase *t, enum form form, const struct lf_kernels *k, lf_queue *q)
+static bool equals_gemm(const struct gdata *d, const struct gcase *t, enum form form,
+                        const struct lf_kernels *k, lf_queue *q)
 {
     const struct lf_k_grouped_gemm *g = &d->g;
-    const size_t ec = lf_dtype_size((enum lf_dtype)g->c_type), ea = lf_dtype_size((enum lf_dtype)t->ab);
+    const size_t ec = lf_dtype_size((enum lf_dtype)g->c_type),
+                 ea = lf_dtype_size((enum lf_dtype)t->ab);
     bool same = true;
     for (int64_t e = 0; e < t->groups; e++) {
         const int64_t r0 = d->off[e], rows = d->off[e + 1] - r0;
         if (rows == 0)
             continue;
-        struct lf_k_gemm x = {.ab_type = g->ab_type, .c_type = g->c_type, .bias_type = LF_F32, .mode = LF_INVARIANT};
+        struct lf_k_gemm x = {
+            .ab_type = g->ab_type, .c_type = g->c_type, .bias_type = LF_F32, .mode = LF_INVARIANT};
         x.m = form == DW ? g->n : rows;
         x.n = form == DW ? g->k : g->n;
         x.k = form == DW ? rows : g->k;
@@ -149,14 +179,16 @@ static bool equals_gemm(const struct gdata *d, const struct gcase *t, enum form 
         x.ldc = x.n;
         x.residual = g->residual ? (const char *)g->residual + (size_t)(r0 * g->ldres) * ec : NULL;
         x.ldres = g->ldres;
-        struct op_buf c = op_alloc((size_t)(x.m * x.n) * ec), work = op_alloc(x.work_bytes = k->gemm.work(&x, queue_threads(q)));
+        struct op_buf c = op_alloc((size_t)(x.m * x.n) * ec),
+                      work = op_alloc(x.work_bytes = k->gemm.work(&x, queue_threads(q)));
         x.c = c.p;
         x.work = work.p;
         if (k->gemm.run(q, &x))
             tap_bail("gemm");
         for (int64_t i = 0; i < x.m && same; i++) {
             const int64_t at = form == DW ? (e * g->n + i) * g->k : (r0 + i) * g->ldc;
-            same = !memcmp((char *)c.p + (size_t)(i * x.n) * ec, (char *)g->c + (size_t)at * ec, (size_t)x.n * ec);
+            same = !memcmp((char *)c.p + (size_t)(i * x.n) * ec, (char *)g->c + (size_t)at * ec,
+                           (size_t)x.n * ec);
         }
         op_free(&c), op_free(&work);
     }
@@ -169,15 +201,21 @@ static void run(const struct lf_kernels *k, lf_queue *q, const struct lf_k_group
         tap_bail("grouped_gemm refuses its arguments");
 }
 
-static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcase *t, enum form form)
+static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcase *t,
+                      enum form form)
 {
     struct gdata d;
     char name[120];
     setup(&d, t, form, k, q, 5);
     const double tol = 1.5e-6;
-    double *want = calloc((size_t)d.n_c + 1, sizeof *want), *scale = calloc((size_t)d.n_c + 1, sizeof *scale);
-    snprintf(name, sizeof name, "%s %s %lld x %lld x %lld in %lld groups, %s", k->family, form_name[form], (long long)d.m, (long long)t->n,
-             (long long)t->k, (long long)t->groups, t->ab == LF_BF16 ? "bf16" : t->ab == LF_F16 ? "f16" : "f32");
+    double *want = calloc((size_t)d.n_c + 1, sizeof *want),
+           *scale = calloc((size_t)d.n_c + 1, sizeof *scale);
+    snprintf(name, sizeof name, "%s %s %lld x %lld x %lld in %lld groups, %s", k->family,
+             form_name[form], (long long)d.m, (long long)t->n, (long long)t->k,
+             (long long)t->groups,
+             t->ab == LF_BF16  ? "bf16"
+             : t->ab == LF_F16 ? "f16"
+                               : "f32");
     reference(&d, t, form, want, scale);
     run(k, q, &d.g);
     op_ok(op_compare(d.c.p, d.g.c_type, want, scale, d.n_c, tol), name);
@@ -195,10 +233,12 @@ static void test_case(const struct lf_kernels *k, lf_queue *q, const struct gcas
     teardown(&d);
 }
 
-/* Rows of group 1 keep their bits when the other groups' rows and sizes change, and whatever the threads. */
+/* Rows of group 1 keep their bits when the other groups' rows and sizes change, and whatever the
+ * threads. */
 static void test_alone(const struct lf_kernels *k, int ab)
 {
-    const struct gcase many = {96, 200, 3, {40, 21, 90}, ab, ab, false}, few = {96, 200, 3, {0, 21, 1}, ab, ab, false};
+    const struct gcase many = {96, 200, 3, {40, 21, 90}, ab, ab, false},
+                       few = {96, 200, 3, {0, 21, 1}, ab, ab, false};
     lf_queue *q3 = op_queue_create(3), *q1 = op_queue_create(1);
     struct gdata x, y;
     const size_t e = lf_dtype_size((enum lf_dtype)ab);
@@ -209,8 +249,12 @@ static void test_alone(const struct lf_kernels *k, int ab)
     run(k, q1, &y.g);
     bool same = true;
     for (int64_t i = 0; i < 21; i++)
-        same = same && !memcmp((char *)y.c.p + (size_t)(i * y.g.ldc) * e, (char *)x.c.p + (size_t)((40 + i) * x.g.ldc) * e, 96 * e);
-    tap_ok(same, "%s %s: a group's bits do not depend on the others or on threads", k->family, ab == LF_BF16 ? "bf16" : ab == LF_F16 ? "f16" : "f32");
+        same = same && !memcmp((char *)y.c.p + (size_t)(i * y.g.ldc) * e,
+                               (char *)x.c.p + (size_t)((40 + i) * x.g.ldc) * e, 96 * e);
+    tap_ok(same, "%s %s: a group's bits do not depend on the others or on threads", k->family,
+           ab == LF_BF16  ? "bf16"
+           : ab == LF_F16 ? "f16"
+                          : "f32");
 #ifndef OP_CUDA /* which cannot look at offsets, and needs no workspace */
     struct lf_k_grouped_gemm wrong = x.g;
     wrong.m--;

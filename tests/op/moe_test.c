@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Routing, balancing and the way of rows to experts and back, on every instruction set and on CUDA: values against an f64 reference, the
- * backward against finite differences of that reference, and what must hold exactly: ties, NaN, empty experts, padding, threads.
+ * Routing, balancing and the way of rows to experts and back, on every instruction set and on CUDA:
+ * values against an f64 reference, the backward against finite differences of that reference, and
+ * what must hold exactly: ties, NaN, empty experts, padding, threads.
  */
 #include "config.h"
 
@@ -18,11 +19,11 @@ struct rcase {
 };
 
 static const struct rcase cases[] = {
-    {37, 8, 2, 1, 1, false, true, false, 1, 0},      {64, 60, 4, 1, 1, false, false, false, 1, 5},
-    {19, 128, 8, 1, 1, false, true, false, 1, 3},    {33, 64, 6, 1, 1, false, false, false, 1.5, 0},
-    {41, 32, 6, 8, 4, true, true, true, 2.5, 7},     {16, 32, 3, 4, 2, false, false, false, 16, 1},
-    {9, 5, 5, 1, 1, false, true, false, 1, 0},       {7, 1, 1, 1, 1, false, true, false, 1, 0},
-    {23, 17, 3, 1, 1, true, true, true, 1, 22},      {12, 6, 2, 6, 3, true, false, false, 1, 12},
+    {37, 8, 2, 1, 1, false, true, false, 1, 0},   {64, 60, 4, 1, 1, false, false, false, 1, 5},
+    {19, 128, 8, 1, 1, false, true, false, 1, 3}, {33, 64, 6, 1, 1, false, false, false, 1.5, 0},
+    {41, 32, 6, 8, 4, true, true, true, 2.5, 7},  {16, 32, 3, 4, 2, false, false, false, 16, 1},
+    {9, 5, 5, 1, 1, false, true, false, 1, 0},    {7, 1, 1, 1, 1, false, true, false, 1, 0},
+    {23, 17, 3, 1, 1, true, true, true, 1, 22},   {12, 6, 2, 6, 3, true, false, false, 1, 12},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, LAYERS = 3 };
 
@@ -106,7 +107,8 @@ static void ref_weights(const struct rcase *t, const double *s, const int32_t *i
 }
 
 /* One row's part of sum dweights . weights + slope . shares, ids held. */
-static double ref_objective(const struct rcase *t, const double *l, const int32_t *ids, const float *dw, const double *slope)
+static double ref_objective(const struct rcase *t, const double *l, const int32_t *ids,
+                            const float *dw, const double *slope)
 {
     double s[256], w[64], sum = 0, f = 0;
     ref_scores(t, l, s);
@@ -131,7 +133,8 @@ struct rdata {
 static void route_setup(struct rdata *d, const struct rcase *t)
 {
     const int64_t n = t->rows * t->experts, m = t->rows * t->k;
-    *d = (struct rdata){.logits = op_random(n, LF_F32, 11, 3), .bias = op_random(t->experts, LF_F32, 12, 0.2)};
+    *d = (struct rdata){.logits = op_random(n, LF_F32, 11, 3),
+                        .bias = op_random(t->experts, LF_F32, 12, 0.2)};
     d->ids = op_alloc((size_t)m * 4);
     d->weights = op_alloc((size_t)m * 4);
     d->scores = op_alloc((size_t)n * 4);
@@ -162,13 +165,17 @@ static void route_setup(struct rdata *d, const struct rcase *t)
 
 static void route_teardown(struct rdata *d)
 {
-    op_free(&d->logits), op_free(&d->bias), op_free(&d->ids), op_free(&d->weights), op_free(&d->scores);
-    op_free(&d->entropy), op_free(&d->dweights), op_free(&d->dlogits), op_free(&d->load), op_free(&d->counts);
+    op_free(&d->logits), op_free(&d->bias), op_free(&d->ids), op_free(&d->weights),
+        op_free(&d->scores);
+    op_free(&d->entropy), op_free(&d->dweights), op_free(&d->dlogits), op_free(&d->load),
+        op_free(&d->counts);
 }
 
-static void test_route(const struct lf_kernels *k, lf_queue *q, const struct rcase *t, struct rdata *d, const char *name)
+static void test_route(const struct lf_kernels *k, lf_queue *q, const struct rcase *t,
+                       struct rdata *d, const char *name)
 {
-    double *s = calloc((size_t)(t->rows * t->experts), sizeof *s), *w = calloc((size_t)(t->rows * t->k), sizeof *w);
+    double *s = calloc((size_t)(t->rows * t->experts), sizeof *s),
+           *w = calloc((size_t)(t->rows * t->k), sizeof *w);
     double *h = calloc((size_t)t->rows, sizeof *h), l[256];
     bool same = true;
     if (k->moe_route.check(&d->fwd) || k->moe_route.run(q, &d->fwd))
@@ -192,24 +199,42 @@ static void test_route(const struct lf_kernels *k, lf_queue *q, const struct rca
     op_ok(op_compare(d->weights.p, LF_F32, w, NULL, t->rows * t->k, 3e-6), "weights");
     op_ok(op_compare(d->entropy.p, LF_F32, h, NULL, t->rows, 1e-5), "entropy");
     op_prove(d->weights.p, LF_F32, w, NULL, t->rows * t->k, 3e-6, t->rows * t->k - 1);
-    tap_ok(op_guards_intact(&d->ids) && op_guards_intact(&d->weights) && op_guards_intact(&d->scores) && op_guards_intact(&d->entropy),
+    tap_ok(op_guards_intact(&d->ids) && op_guards_intact(&d->weights) &&
+               op_guards_intact(&d->scores) && op_guards_intact(&d->entropy),
            "nothing outside is written");
     free(s), free(w), free(h);
 }
 
-static void test_route_bwd(const struct lf_kernels *k, lf_queue *q, const struct rcase *t, struct rdata *d, bool aux)
+static void test_route_bwd(const struct lf_kernels *k, lf_queue *q, const struct rcase *t,
+                           struct rdata *d, bool aux)
 {
-    const struct lf_step_record *rec = record((struct lf_step_record){.inv_batches = 0.25f, .loss_scale = 8});
+    const struct lf_step_record *rec =
+        record((struct lf_step_record){.inv_batches = 0.25f, .loss_scale = 8});
     const int64_t real = t->rows - t->pad, E = t->experts;
-    const struct lf_k_moe_route_bwd b = {.rows = t->rows, .experts = E, .n_docs = 2, .lddlogits = E, .ids = d->ids.p,
-        .cu_seqlens = d->cu, .weights = d->weights.p, .scores = d->scores.p, .dweights = d->dweights.p,
-        .load = aux ? d->load.p : NULL, .dlogits = d->dlogits.p, .k = t->k, .layers = LAYERS, .scale = (float)t->scale,
-        .aux = 0.5f, .sigmoid = t->sigmoid, .renorm = t->renorm, .rec = rec};
+    const struct lf_k_moe_route_bwd b = {.rows = t->rows,
+                                         .experts = E,
+                                         .n_docs = 2,
+                                         .lddlogits = E,
+                                         .ids = d->ids.p,
+                                         .cu_seqlens = d->cu,
+                                         .weights = d->weights.p,
+                                         .scores = d->scores.p,
+                                         .dweights = d->dweights.p,
+                                         .load = aux ? d->load.p : NULL,
+                                         .dlogits = d->dlogits.p,
+                                         .k = t->k,
+                                         .layers = LAYERS,
+                                         .scale = (float)t->scale,
+                                         .aux = 0.5f,
+                                         .sigmoid = t->sigmoid,
+                                         .renorm = t->renorm,
+                                         .rec = rec};
     if (k->moe_route_bwd.check(&b) || k->moe_route_bwd.run(q, &b))
         tap_bail("moe_route_bwd");
     double *want = calloc((size_t)(t->rows * E), sizeof *want), l[256], slope[256];
     for (int64_t e = 0; e < E; e++) /* d (E sum f P) / d P_e, P_e a mean over rows and layers */
-        slope[e] = 0.5 * 0.25 * 8 * (double)E * op_get(d->load.p, e, LF_F32) / pow((double)(LAYERS * real), 2);
+        slope[e] = 0.5 * 0.25 * 8 * (double)E * op_get(d->load.p, e, LF_F32) /
+                   pow((double)(LAYERS * real), 2);
     for (int64_t r = 0; r < t->rows; r++)
         for (int64_t e = 0; e < E; e++) {
             const double step = 1e-5;
@@ -223,23 +248,38 @@ static void test_route_bwd(const struct lf_kernels *k, lf_queue *q, const struct
             l[e] -= 2 * step;
             want[r * E + e] = (up - ref_objective(t, l, ids, dw, sl)) / (2 * step);
         }
-    op_ok(op_compare(d->dlogits.p, LF_F32, want, NULL, t->rows * E, 2e-5 * fmax(1, t->scale)), aux ? "backward with balancing loss" : "backward");
-    op_prove(d->dlogits.p, LF_F32, want, NULL, t->rows * E, 2e-5 * fmax(1, t->scale), t->rows * E / 2);
+    op_ok(op_compare(d->dlogits.p, LF_F32, want, NULL, t->rows * E, 2e-5 * fmax(1, t->scale)),
+          aux ? "backward with balancing loss" : "backward");
+    op_prove(d->dlogits.p, LF_F32, want, NULL, t->rows * E, 2e-5 * fmax(1, t->scale),
+             t->rows * E / 2);
     tap_ok(op_guards_intact(&d->dlogits), "nothing outside is written");
     free(want);
 }
 
-static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rcase *t, struct rdata *d)
+static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rcase *t,
+                       struct rdata *d)
 {
     const int64_t E = t->experts, real = t->rows - t->pad;
-    struct lf_step_record *rec = record((struct lf_step_record){.router_seen = 3, .router_aux = 1, .router_load = 1, .router_entropy = 1});
+    struct lf_step_record *rec = record((struct lf_step_record){
+        .router_seen = 3, .router_aux = 1, .router_load = 1, .router_entropy = 1});
     double want[512] = {0}, counts[256], h = 0, top = 0, loss = 0;
     for (int64_t e = 0; e < E; e++)
         counts[e] = op_get(d->counts.p, e, LF_F32);
     struct op_buf load = op_alloc((size_t)E * 8);
-    struct lf_k_moe_stats a = {.rows = t->rows, .experts = E, .n_docs = 2, .ids = d->ids.p, .cu_seqlens = d->cu,
-        .scores = d->scores.p, .entropy = d->entropy.p, .prev = d->load.p, .load = load.p, .counts = d->counts.p, .k = t->k,
-        .layers = LAYERS, .accumulate = true, .rec = rec};
+    struct lf_k_moe_stats a = {.rows = t->rows,
+                               .experts = E,
+                               .n_docs = 2,
+                               .ids = d->ids.p,
+                               .cu_seqlens = d->cu,
+                               .scores = d->scores.p,
+                               .entropy = d->entropy.p,
+                               .prev = d->load.p,
+                               .load = load.p,
+                               .counts = d->counts.p,
+                               .k = t->k,
+                               .layers = LAYERS,
+                               .accumulate = true,
+                               .rec = rec};
     for (int64_t r = 0; r < real; r++) {
         double sum = 0;
         for (int64_t e = 0; e < E; e++)
@@ -259,22 +299,27 @@ static void test_stats(const struct lf_kernels *k, lf_queue *q, const struct rca
     }
     if (k->moe_stats.check(&a) || k->moe_stats.run(q, &a))
         tap_bail("moe_stats");
-    op_ok(op_compare(load.p, LF_F32, want, NULL, 2 * E, 1e-6), "loads and shares, added to those before");
+    op_ok(op_compare(load.p, LF_F32, want, NULL, 2 * E, 1e-6),
+          "loads and shares, added to those before");
     op_ok(op_compare(d->counts.p, LF_F32, counts, NULL, E, 1e-6), "counts, accumulated");
     tap_i64(rec->router_seen, 4, "one more layer was seen");
     loss *= (double)E / pow((double)(real * LAYERS), 2);
-    double e1 = real ? fabs(rec->router_aux - 1 - loss) / (1 + fabs(loss)) : fabs(rec->router_aux - 1);
+    double e1 =
+        real ? fabs(rec->router_aux - 1 - loss) / (1 + fabs(loss)) : fabs(rec->router_aux - 1);
     double e2 = fabs(rec->router_entropy - 1 - (real ? h / (double)real : 0));
     double e3 = fabs(rec->router_load - 1 - (real ? top * (double)E / (double)(real * t->k) : 0));
-    tap_ok(e1 < 1e-5 && e2 < 1e-5 && e3 < 1e-5, "balancing loss, entropy, busiest expert (%.1e %.1e %.1e)", e1, e2, e3);
+    tap_ok(e1 < 1e-5 && e2 < 1e-5 && e3 < 1e-5,
+           "balancing loss, entropy, busiest expert (%.1e %.1e %.1e)", e1, e2, e3);
     op_free(&load);
 }
 
-/* The example that transformers' documentation of the loss is built on: even routing gives k, everything to one expert E k / k = E. */
+/* The example that transformers' documentation of the loss is built on: even routing gives k,
+ * everything to one expert E k / k = E. */
 static void test_loss_bounds(const struct lf_kernels *k, lf_queue *q)
 {
     enum { R = 8, E = 4 };
-    float(*scores)[R * E] = zeros(2 * sizeof *scores), *entropy = zeros(R * sizeof *entropy), *load = zeros(2 * E * sizeof *load);
+    float(*scores)[R * E] = zeros(2 * sizeof *scores), *entropy = zeros(R * sizeof *entropy),
+                       *load = zeros(2 * E * sizeof *load);
     int32_t(*ids)[R] = zeros(2 * sizeof *ids), *cu = zeros(2 * sizeof *cu);
     cu[1] = R;
     for (int i = 0; i < R * E; i++) {
@@ -285,10 +330,20 @@ static void test_loss_bounds(const struct lf_kernels *k, lf_queue *q)
     }
     for (int one = 0; one < 2; one++) {
         struct lf_step_record *rec = record((struct lf_step_record){0});
-        const struct lf_k_moe_stats a = {.rows = R, .experts = E, .n_docs = 1, .ids = ids[one], .cu_seqlens = cu, .scores = scores[one],
-                                         .entropy = entropy, .load = load, .k = 1, .layers = 1, .rec = rec};
+        const struct lf_k_moe_stats a = {.rows = R,
+                                         .experts = E,
+                                         .n_docs = 1,
+                                         .ids = ids[one],
+                                         .cu_seqlens = cu,
+                                         .scores = scores[one],
+                                         .entropy = entropy,
+                                         .load = load,
+                                         .k = 1,
+                                         .layers = 1,
+                                         .rec = rec};
         k->moe_stats.run(q, &a);
-        tap_ok(fabs(rec->router_aux - (one ? E : 1)) < 1e-6, "the loss of %s routing", one ? "collapsed" : "even");
+        tap_ok(fabs(rec->router_aux - (one ? E : 1)) < 1e-6, "the loss of %s routing",
+               one ? "collapsed" : "even");
     }
 }
 
@@ -302,15 +357,25 @@ static void test_edges(const struct lf_kernels *k, lf_queue *q)
     for (int e = 0; e < E; e++)
         l[2 * E + e] = -INFINITY;
     l[2 * E + 4] = 0;
-    const struct lf_k_moe_route a = {.rows = 3, .experts = E, .ldlogits = E, .logits = l, .ids = ids, .weights = w, .k = K, .groups = 1,
-                                     .top_groups = 1, .scale = 1, .renorm = true};
+    const struct lf_k_moe_route a = {.rows = 3,
+                                     .experts = E,
+                                     .ldlogits = E,
+                                     .logits = l,
+                                     .ids = ids,
+                                     .weights = w,
+                                     .k = K,
+                                     .groups = 1,
+                                     .top_groups = 1,
+                                     .scale = 1,
+                                     .renorm = true};
     k->moe_route.run(q, &a);
     tap_ok(ids[0] == 0 && ids[1] == 1 && ids[2] == 2, "ties go to the lower expert");
     bool valid = true;
     for (int i = 0; i < 3; i++)
         valid = valid && ids[K + i] >= 0 && ids[K + i] < E && ids[K + i] != ids[K + (i + 1) % 3];
     tap_ok(valid && w[K] != w[K], "a NaN gives experts that exist and a weight that is NaN");
-    tap_ok(ids[2 * K] == 4 && w[2 * K] == 1.0f && w[2 * K + 1] == 0.0f, "an expert alone against -inf");
+    tap_ok(ids[2 * K] == 4 && w[2 * K] == 1.0f && w[2 * K + 1] == 0.0f,
+           "an expert alone against -inf");
     struct lf_k_moe_route s = a;
     s.sigmoid = true;
     k->moe_route.run(q, &s);
@@ -326,16 +391,25 @@ static void test_edges(const struct lf_kernels *k, lf_queue *q)
 
 /* ---- order ---- */
 
-static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk, int64_t experts, int how)
+static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk,
+                      int64_t experts, int how)
 {
     const int64_t m = rows * kk;
-    struct op_buf row_of = op_alloc((size_t)m * 4), place = op_alloc((size_t)m * 4), off = op_alloc((size_t)(experts + 1) * 4);
+    struct op_buf row_of = op_alloc((size_t)m * 4), place = op_alloc((size_t)m * 4),
+                  off = op_alloc((size_t)(experts + 1) * 4);
     int32_t *ids = zeros((size_t)(m + 1) * 4), *p = place.p, *r = row_of.p, *o = off.p;
     for (int64_t i = 0; i < m; i++) /* random; only odd experts; all to the last */
-        ids[i] = how == 2 ? (int32_t)experts - 1 : (int32_t)((op_rand(5, i) + 1) / 2 * (double)experts);
+        ids[i] =
+            how == 2 ? (int32_t)experts - 1 : (int32_t)((op_rand(5, i) + 1) / 2 * (double)experts);
     for (int64_t i = 0; i < m && how == 1; i++)
         ids[i] = ids[i] | 1;
-    const struct lf_k_moe_sort a = {.rows = rows, .experts = experts, .ids = ids, .row_of = r, .place_of = p, .offsets = o, .k = kk};
+    const struct lf_k_moe_sort a = {.rows = rows,
+                                    .experts = experts,
+                                    .ids = ids,
+                                    .row_of = r,
+                                    .place_of = p,
+                                    .offsets = o,
+                                    .k = kk};
     if (k->moe_sort.check(&a) || k->moe_sort.run(q, &a))
         tap_bail("moe_sort");
     bool ok = o[0] == 0 && o[experts] == m;
@@ -344,35 +418,53 @@ static void test_sort(const struct lf_kernels *k, lf_queue *q, int64_t rows, int
         for (int64_t j = 0; j < i && ok; j++) /* stable */
             ok = ids[i] != ids[j] || p[j] < p[i];
     }
-    tap_ok(ok, "%lld pairs in expert order, those of an expert in row order (%d)", (long long)m, how);
-    tap_ok(op_guards_intact(&row_of) && op_guards_intact(&place) && op_guards_intact(&off), "nothing outside is written");
+    tap_ok(ok, "%lld pairs in expert order, those of an expert in row order (%d)", (long long)m,
+           how);
+    tap_ok(op_guards_intact(&row_of) && op_guards_intact(&place) && op_guards_intact(&off),
+           "nothing outside is written");
     op_free(&row_of), op_free(&place), op_free(&off), zeros(0);
 }
 
 /* ---- the sum and its backward ---- */
 
-static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk, int64_t c, int type, bool residual)
+static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, int kk, int64_t c,
+                         int type, bool residual)
 {
     const int64_t m = rows * kk, ldx = c + 3, ldy = c + 1;
-    struct op_buf x = op_random(m * ldx, type, 1, 1), dy = op_random(rows * ldy, type, 2, 1), w = op_random(m, LF_F32, 3, 1);
-    struct op_buf y = op_random(rows * ldy, type, 4, 1), dx = op_alloc((size_t)(m * ldx) * lf_dtype_size((enum lf_dtype)type));
+    struct op_buf x = op_random(m * ldx, type, 1, 1), dy = op_random(rows * ldy, type, 2, 1),
+                  w = op_random(m, LF_F32, 3, 1);
+    struct op_buf y = op_random(rows * ldy, type, 4, 1),
+                  dx = op_alloc((size_t)(m * ldx) * lf_dtype_size((enum lf_dtype)type));
     struct op_buf dw = op_alloc((size_t)m * 4);
     int32_t *place = zeros((size_t)m * 4);
-    double *want = calloc((size_t)(m * ldx + rows * ldy), sizeof *want), *wdw = calloc((size_t)m, sizeof *wdw);
+    double *want = calloc((size_t)(m * ldx + rows * ldy), sizeof *want),
+           *wdw = calloc((size_t)m, sizeof *wdw);
     for (int64_t i = 0; i < m; i++)
         place[i] = (int32_t)((i * 7 + 3) % m); /* 7 divides no m used here */
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < ldy; i++) {
             double s = residual || i >= c ? op_get(y.p, r * ldy + i, type) : 0;
             for (int j = 0; j < kk && i < c; j++)
-                s += op_get(w.p, r * kk + j, LF_F32) * op_get(x.p, place[r * kk + j] * ldx + i, type);
+                s += op_get(w.p, r * kk + j, LF_F32) *
+                     op_get(x.p, place[r * kk + j] * ldx + i, type);
             want[r * ldy + i] = s;
         }
-    const struct lf_k_moe_combine f = {.rows = rows, .c = c, .ldx = ldx, .ldres = ldy, .ldy = ldy, .x = x.p,
-        .residual = residual ? y.p : NULL, .place_of = place, .weights = w.p, .y = y.p, .k = kk, .x_type = (uint8_t)type};
+    const struct lf_k_moe_combine f = {.rows = rows,
+                                       .c = c,
+                                       .ldx = ldx,
+                                       .ldres = ldy,
+                                       .ldy = ldy,
+                                       .x = x.p,
+                                       .residual = residual ? y.p : NULL,
+                                       .place_of = place,
+                                       .weights = w.p,
+                                       .y = y.p,
+                                       .k = kk,
+                                       .x_type = (uint8_t)type};
     if (k->moe_combine.check(&f) || k->moe_combine.run(q, &f))
         tap_bail("moe_combine");
-    op_ok(op_compare(y.p, type, want, NULL, rows * ldy, 2e-6), residual ? "combine + residual" : "combine");
+    op_ok(op_compare(y.p, type, want, NULL, rows * ldy, 2e-6),
+          residual ? "combine + residual" : "combine");
     op_prove(y.p, type, want, NULL, rows * ldy, 2e-6, c - 1);
     memset(dx.p, 0, dx.bytes);
     memset(want, 0, (size_t)(m * ldx) * sizeof *want);
@@ -382,42 +474,75 @@ static void test_combine(const struct lf_kernels *k, lf_queue *q, int64_t rows, 
             want[place[i] * ldx + e] = op_get(w.p, i, LF_F32) * g;
             wdw[i] += g * op_get(x.p, place[i] * ldx + e, type);
         }
-    const struct lf_k_moe_combine_bwd b = {.rows = rows, .c = c, .ldx = ldx, .lddy = ldy, .lddx = ldx, .x = x.p, .dy = dy.p,
-        .place_of = place, .weights = w.p, .dx = dx.p, .dweights = dw.p, .k = kk, .x_type = (uint8_t)type};
+    const struct lf_k_moe_combine_bwd b = {.rows = rows,
+                                           .c = c,
+                                           .ldx = ldx,
+                                           .lddy = ldy,
+                                           .lddx = ldx,
+                                           .x = x.p,
+                                           .dy = dy.p,
+                                           .place_of = place,
+                                           .weights = w.p,
+                                           .dx = dx.p,
+                                           .dweights = dw.p,
+                                           .k = kk,
+                                           .x_type = (uint8_t)type};
     if (k->moe_combine_bwd.check(&b) || k->moe_combine_bwd.run(q, &b))
         tap_bail("moe_combine_bwd");
     op_ok(op_compare(dx.p, type, want, NULL, m * ldx, 2e-6), "its dx");
     op_ok(op_compare(dw.p, LF_F32, wdw, NULL, m, 3e-6 * (double)c), "its dweights");
     op_prove(dw.p, LF_F32, wdw, NULL, m, 3e-6 * (double)c, m - 1);
-    tap_ok(op_guards_intact(&y) && op_guards_intact(&dx) && op_guards_intact(&dw), "nothing outside is written");
+    tap_ok(op_guards_intact(&y) && op_guards_intact(&dx) && op_guards_intact(&dw),
+           "nothing outside is written");
     op_free(&x), op_free(&dy), op_free(&w), op_free(&y), op_free(&dx), op_free(&dw);
     zeros(0), free(want), free(wdw);
 }
 
 static void test_gate(const struct lf_kernels *k, lf_queue *q, int64_t rows, int64_t c, int type)
 {
-    struct op_buf x = op_random(rows * c, type, 1, 1), dy = op_random(rows * c, type, 2, 1), g = op_random(rows, LF_F32, 3, 4);
+    struct op_buf x = op_random(rows * c, type, 1, 1), dy = op_random(rows * c, type, 2, 1),
+                  g = op_random(rows, LF_F32, 3, 4);
     struct op_buf y = op_alloc(x.bytes), dg = op_alloc((size_t)rows * 4);
-    double *want = calloc((size_t)(rows * c), sizeof *want), *wdg = calloc((size_t)rows, sizeof *wdg);
-    const struct lf_k_row_gate_fwd f = {.rows = rows, .c = c, .ldx = c, .ldy = c, .x = x.p, .gate = g.p, .y = y.p, .x_type = (uint8_t)type};
+    double *want = calloc((size_t)(rows * c), sizeof *want),
+           *wdg = calloc((size_t)rows, sizeof *wdg);
+    const struct lf_k_row_gate_fwd f = {.rows = rows,
+                                        .c = c,
+                                        .ldx = c,
+                                        .ldy = c,
+                                        .x = x.p,
+                                        .gate = g.p,
+                                        .y = y.p,
+                                        .x_type = (uint8_t)type};
     if (k->row_gate_fwd.check(&f) || k->row_gate_fwd.run(q, &f))
         tap_bail("row_gate_fwd");
     for (int64_t i = 0; i < rows * c; i++)
         want[i] = op_get(x.p, i, type) / (1 + exp(-op_get(g.p, i / c, LF_F32)));
     op_ok(op_compare(y.p, type, want, NULL, rows * c, 1e-6), "gate of a row");
-    for (int64_t i = 0; i < rows * c; i++) { /* finite differences of the reference along the gate */
+    for (int64_t i = 0; i < rows * c;
+         i++) { /* finite differences of the reference along the gate */
         const double v = op_get(g.p, i / c, LF_F32), d = op_get(dy.p, i, type), e = 1e-5;
-        wdg[i / c] += d * op_get(x.p, i, type) * (1 / (1 + exp(-v - e)) - 1 / (1 + exp(-v + e))) / (2 * e);
+        wdg[i / c] +=
+            d * op_get(x.p, i, type) * (1 / (1 + exp(-v - e)) - 1 / (1 + exp(-v + e))) / (2 * e);
         want[i] = d / (1 + exp(-v));
     }
-    const struct lf_k_row_gate_bwd b = {.rows = rows, .c = c, .ldx = c, .lddy = c, .lddx = c, .x = x.p, .dy = dy.p, .gate = g.p,
-                                        .dx = dy.p, .dgate = dg.p, .x_type = (uint8_t)type};
+    const struct lf_k_row_gate_bwd b = {.rows = rows,
+                                        .c = c,
+                                        .ldx = c,
+                                        .lddy = c,
+                                        .lddx = c,
+                                        .x = x.p,
+                                        .dy = dy.p,
+                                        .gate = g.p,
+                                        .dx = dy.p,
+                                        .dgate = dg.p,
+                                        .x_type = (uint8_t)type};
     if (k->row_gate_bwd.check(&b) || k->row_gate_bwd.run(q, &b))
         tap_bail("row_gate_bwd");
     op_ok(op_compare(dy.p, type, want, NULL, rows * c, 1e-6), "its dx, in place of dy");
     op_ok(op_compare(dg.p, LF_F32, wdg, NULL, rows, 3e-6 * (double)c), "its dgate");
     op_prove(dg.p, LF_F32, wdg, NULL, rows, 3e-6 * (double)c, 0);
-    tap_ok(op_guards_intact(&y) && op_guards_intact(&dy) && op_guards_intact(&dg), "nothing outside is written");
+    tap_ok(op_guards_intact(&y) && op_guards_intact(&dy) && op_guards_intact(&dg),
+           "nothing outside is written");
     op_free(&x), op_free(&dy), op_free(&g), op_free(&y), op_free(&dg), free(want), free(wdg);
 }
 
@@ -437,7 +562,8 @@ static void test_balance(const struct lf_kernels *k, lf_queue *q)
     tap_ok(bias[0] == 0 && bias[1] == 1, "a step that is skipped changes no bias");
     rec->skip = 0;
     k->moe_balance.run(q, &a);
-    tap_ok(bias[0] == -0.125f && bias[1] == 1.125f && bias[2] == -1 && bias[3] == 0.5f && other[0] == 3,
+    tap_ok(bias[0] == -0.125f && bias[1] == 1.125f && bias[2] == -1 && bias[3] == 0.5f &&
+               other[0] == 3,
            "busy experts go down by the rate, idle ones up, those at the mean stay");
     zeros(0);
 }
@@ -453,12 +579,23 @@ static void test_threads(const struct lf_kernels *k)
     for (int i = 0; i < 2; i++) {
         route_setup(&d[i], &t);
         k->moe_route.run(q[i], &d[i].fwd);
-        const struct lf_k_moe_stats a = {.rows = t.rows, .experts = t.experts, .n_docs = 2, .ids = d[i].ids.p, .cu_seqlens = d[i].cu,
-            .scores = d[i].scores.p, .entropy = d[i].entropy.p, .load = load[i], .k = t.k, .layers = 1, .rec = &rec[i]};
+        const struct lf_k_moe_stats a = {.rows = t.rows,
+                                         .experts = t.experts,
+                                         .n_docs = 2,
+                                         .ids = d[i].ids.p,
+                                         .cu_seqlens = d[i].cu,
+                                         .scores = d[i].scores.p,
+                                         .entropy = d[i].entropy.p,
+                                         .load = load[i],
+                                         .k = t.k,
+                                         .layers = 1,
+                                         .rec = &rec[i]};
         k->moe_stats.run(q[i], &a);
     }
-    tap_ok(!memcmp(d[0].ids.p, d[1].ids.p, d[0].ids.bytes) && !memcmp(d[0].weights.p, d[1].weights.p, d[0].weights.bytes) &&
-               !memcmp(load[0], load[1], sizeof load[0]) && !memcmp(&rec[0], &rec[1], sizeof rec[0]),
+    tap_ok(!memcmp(d[0].ids.p, d[1].ids.p, d[0].ids.bytes) &&
+               !memcmp(d[0].weights.p, d[1].weights.p, d[0].weights.bytes) &&
+               !memcmp(load[0], load[1], sizeof load[0]) &&
+               !memcmp(&rec[0], &rec[1], sizeof rec[0]),
            "1 and 3 threads: the same bits");
     for (int i = 0; i < 2; i++) {
         route_teardown(&d[i]);
@@ -477,8 +614,9 @@ int main(void)
         for (size_t i = 0; i < N_CASES; i++) {
             struct rdata d;
             char name[96];
-            snprintf(name, sizeof name, "%s %lld rows, %d of %lld%s", k->family, (long long)cases[i].rows, cases[i].k,
-                     (long long)cases[i].experts, cases[i].sigmoid ? ", sigmoid" : "");
+            snprintf(name, sizeof name, "%s %lld rows, %d of %lld%s", k->family,
+                     (long long)cases[i].rows, cases[i].k, (long long)cases[i].experts,
+                     cases[i].sigmoid ? ", sigmoid" : "");
             route_setup(&d, &cases[i]);
             test_route(k, q, &cases[i], &d, name);
             test_route_bwd(k, q, &cases[i], &d, false);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * norm_fwd and norm_bwd (LayerNorm, RMSNorm, fused residual sum, heads inside rows) against the formulas in f64; the
- * backward against its analytic form and against finite differences of the forward; threads bit for bit.
+ * norm_fwd and norm_bwd (LayerNorm, RMSNorm, fused residual sum, heads inside rows) against the
+ * formulas in f64; the backward against its analytic form and against finite differences of the
+ * forward; threads bit for bit.
  */
 #include "config.h"
 
@@ -29,8 +30,8 @@ enum { CASES = sizeof cases / sizeof *cases, GAP = 8, WIDTH_CAP = 4200 };
 static lf_queue *queue[4];
 
 /* y of one row of s. */
-static void ref_row(const struct ncase *n, const double *s, const double *w, const double *b, double *y, double *mean,
-                    double *rstd)
+static void ref_row(const struct ncase *n, const double *s, const double *w, const double *b,
+                    double *y, double *mean, double *rstd)
 {
     double m = 0, v = 0;
     for (int64_t i = 0; i < n->c; i++)
@@ -41,7 +42,8 @@ static void ref_row(const struct ncase *n, const double *s, const double *w, con
     *mean = m;
     *rstd = 1 / sqrt(v / (double)n->c + 1e-5);
     for (int64_t i = 0; i < n->c; i++)
-        y[i] = (s[i] - m) * *rstd * (n->weight ? w[i] + (double)n->w_offset : 1) + (n->bias ? b[i] : 0);
+        y[i] = (s[i] - m) * *rstd * (n->weight ? w[i] + (double)n->w_offset : 1) +
+               (n->bias ? b[i] : 0);
 }
 
 struct ndata {
@@ -62,7 +64,8 @@ static void ref_backward(const struct ncase *n, struct ndata *t)
         const double *s = t->s + r * n->c, *dy = t->dyv + r * n->c;
         double mg = 0, mgx = 0, amg = 0;
         for (int64_t i = 0; i < n->c; i++) {
-            double xh = (s[i] - t->mean[r]) * t->rstd[r], g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+            double xh = (s[i] - t->mean[r]) * t->rstd[r],
+                   g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
             mg += g / (double)n->c;
             mgx += g * xh / (double)n->c;
             amg += fabs(g) * (1 + fabs(xh)) / (double)n->c;
@@ -71,8 +74,11 @@ static void ref_backward(const struct ncase *n, struct ndata *t)
             t->db[i] += dy[i];
         }
         for (int64_t i = 0; i < n->c; i++) {
-            double xh = (s[i] - t->mean[r]) * t->rstd[r], g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
-            double res = n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + i, t->xt) : 0;
+            double xh = (s[i] - t->mean[r]) * t->rstd[r],
+                   g = dy[i] * (n->weight ? t->wv[i] + (double)n->w_offset : 1);
+            double res =
+                n->dres ? op_get(t->dres.p, r / n->heads * t->ld + r % n->heads * n->c + i, t->xt)
+                        : 0;
             t->dx[r * n->c + i] = t->rstd[r] * (g - (n->layer ? mg : 0) - xh * mgx) + res;
             t->adx[r * n->c + i] = t->rstd[r] * (fabs(g) + amg * (1 + fabs(xh))) + fabs(res);
         }
@@ -81,8 +87,10 @@ static void ref_backward(const struct ncase *n, struct ndata *t)
 
 static struct ndata data_make(const struct ncase *n, int xt)
 {
-    struct ndata t = {
-        .total = n->rows * n->heads * n->c, .width = n->heads * n->c, .xt = xt, .yt = n->y_type ? !xt : xt};
+    struct ndata t = {.total = n->rows * n->heads * n->c,
+                      .width = n->heads * n->c,
+                      .xt = xt,
+                      .yt = n->y_type ? !xt : xt};
     t.ld = t.width + GAP;
     t.x = op_random(n->rows * t.ld, xt, 1, 2.0);
     t.delta = op_random(n->rows * t.ld, xt, 2, 2.0);
@@ -119,15 +127,16 @@ static struct ndata data_make(const struct ncase *n, int xt)
 static void data_free(struct ndata *t)
 {
     struct op_buf *b[] = {&t->x, &t->delta, &t->w, &t->b, &t->dy, &t->dres};
-    double *d[] = {t->s, t->y, t->mean, t->rstd, t->wv, t->bv, t->dyv, t->dx, t->dw, t->db, t->adw, t->adx};
+    double *d[] = {t->s,   t->y,  t->mean, t->rstd, t->wv,  t->bv,
+                   t->dyv, t->dx, t->dw,   t->db,   t->adw, t->adx};
     for (size_t i = 0; i < sizeof b / sizeof *b; i++)
         op_free(b[i]);
     for (size_t i = 0; i < sizeof d / sizeof *d; i++)
         free(d[i]);
 }
 
-static struct op_diff rows_diff(const struct op_buf *b, const double *want, const double *scale, const struct ndata *t,
-                                int type, double tol)
+static struct op_diff rows_diff(const struct op_buf *b, const double *want, const double *scale,
+                                const struct ndata *t, int type, double tol)
 {
     double *got = doubles(t->total);
     for (int64_t i = 0; i < t->total; i++)
@@ -135,7 +144,9 @@ static struct op_diff rows_diff(const struct op_buf *b, const double *want, cons
     double *lim = doubles(t->total);
     for (int64_t i = 0; i < t->total; i++)
         lim[i] = (scale ? scale[i] : fabs(want[i]) + 1) +
-                 (type == LF_F32 ? 0 : fabs(want[i]) * op_eps(type) / tol + (type == LF_F16 ? 0x1p-25 / tol : 0));
+                 (type == LF_F32
+                      ? 0
+                      : fabs(want[i]) * op_eps(type) / tol + (type == LF_F16 ? 0x1p-25 / tol : 0));
     struct op_diff d = op_compare(got, LF_F64, want, lim, t->total, tol);
     if (!op_guards_intact(b))
         d.bad = 0;
@@ -180,7 +191,8 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
                                   .y_type = (uint8_t)t->yt,
                                   .w_type = LF_F32};
         ran = ran && k->norm_fwd.check(&a) == 0 && k->norm_fwd.run(queue[th], &a) == 0;
-        same = same && memcmp(y[1].p, y[th].p, y[1].bytes) == 0 && memcmp(sum[1].p, sum[th].p, sum[1].bytes) == 0 &&
+        same = same && memcmp(y[1].p, y[th].p, y[1].bytes) == 0 &&
+               memcmp(sum[1].p, sum[th].p, sum[1].bytes) == 0 &&
                memcmp(rstd[1].p, rstd[th].p, rstd[1].bytes) == 0;
     }
     tap_ok(ran && same, "norm_fwd: same bits with 1 to 3 threads");
@@ -189,7 +201,8 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
         op_ok(rows_diff(&sum[1], t->s, NULL, t, t->xt, 1e-9), "norm_fwd sum");
     op_ok(op_compare(rstd[1].p, LF_F32, t->rstd, NULL, n->rows * n->heads, 2e-6), "norm_fwd rstd");
     if (n->layer)
-        op_ok(op_compare(mean[1].p, LF_F32, t->mean, NULL, n->rows * n->heads, 1e-6), "norm_fwd mean");
+        op_ok(op_compare(mean[1].p, LF_F32, t->mean, NULL, n->rows * n->heads, 1e-6),
+              "norm_fwd mean");
     for (int th = 1; th <= OP_THREADS; th++) {
         op_free(&y[th]);
         op_free(&sum[th]);
@@ -198,10 +211,11 @@ static void test_forward(const struct lf_kernels *k, const struct ncase *n, cons
     }
 }
 
-static bool backward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t, int th,
-                     struct op_buf *dx, struct op_buf *dw, struct op_buf *db)
+static bool backward(const struct lf_kernels *k, const struct ncase *n, const struct ndata *t,
+                     int th, struct op_buf *dx, struct op_buf *dw, struct op_buf *db)
 {
-    struct op_buf s = rows_blank(t, n->rows, t->xt), mean = op_alloc((size_t)(n->rows * n->heads) * 4),
+    struct op_buf s = rows_blank(t, n->rows, t->xt),
+                  mean = op_alloc((size_t)(n->rows * n->heads) * 4),
                   rstd = op_alloc((size_t)(n->rows * n->heads) * 4);
     for (int64_t i = 0; i < t->total; i++)
         op_set(s.p, i / t->width * t->ld + i % t->width, t->xt, t->s[i]);
@@ -239,8 +253,8 @@ static bool backward(const struct lf_kernels *k, const struct ncase *n, const st
     a.work_bytes = k->norm_bwd.work(&a, th);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
-    bool ok = k->norm_bwd.check(&a) == 0 && k->norm_bwd.run(queue[th], &a) == 0 && op_guards_intact(&work) &&
-              op_guards_intact(dw) && op_guards_intact(db);
+    bool ok = k->norm_bwd.check(&a) == 0 && k->norm_bwd.run(queue[th], &a) == 0 &&
+              op_guards_intact(&work) && op_guards_intact(dw) && op_guards_intact(db);
     op_free(&work);
     op_free(&s);
     op_free(&mean);
@@ -272,7 +286,8 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
     bool same = true, ran = true;
     for (int th = 1; th <= OP_THREADS; th++) {
         ran = ran && backward(k, n, t, th, &dx[th], &dw[th], &db[th]);
-        same = same && memcmp(dx[1].p, dx[th].p, dx[1].bytes) == 0 && memcmp(dw[1].p, dw[th].p, dw[1].bytes) == 0 &&
+        same = same && memcmp(dx[1].p, dx[th].p, dx[1].bytes) == 0 &&
+               memcmp(dw[1].p, dw[th].p, dw[1].bytes) == 0 &&
                memcmp(db[1].p, db[th].p, db[1].bytes) == 0;
     }
     tap_ok(ran && same, "norm_bwd: same bits with 1 to 3 threads");
@@ -289,7 +304,8 @@ static void test_backward(const struct lf_kernels *k, const struct ncase *n, con
     double w = 0;
     for (int64_t q = 0; q < 12 && t->total > 0 && t->xt == LF_F32; q++) {
         int64_t i = q * 7907 % t->total;
-        double e = fabs(op_get(dx[1].p, i / t->width * t->ld + i % t->width, LF_F32) - numeric(n, t, i));
+        double e =
+            fabs(op_get(dx[1].p, i / t->width * t->ld + i % t->width, LF_F32) - numeric(n, t, i));
         w = fmax(w, e / (t->adx[i] * 1e-5 + 1e-7));
     }
     tap_ok(w <= 1, "norm_bwd agrees with finite differences (error / limit %.3f)", w);
@@ -314,7 +330,10 @@ int main(void)
                 const struct lf_kernels *k = op_kernels(i);
                 if (!k)
                     continue;
-                tap_diag("case %d, %s, %s", n, k->family, type == LF_BF16 ? "bf16" : type == LF_F16 ? "f16" : "f32");
+                tap_diag("case %d, %s, %s", n, k->family,
+                         type == LF_BF16  ? "bf16"
+                         : type == LF_F16 ? "f16"
+                                          : "f32");
                 test_forward(k, &cases[n], &t);
                 test_backward(k, &cases[n], &t);
             }

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/tap/tap.h"
 
 static struct lf_cu_device *device;
@@ -25,10 +25,10 @@ static int wait_for(lf_queue *q, int rc)
     return rc;
 }
 
-#define WAIT(name)                                                                                                     \
-    static int wait_##name(lf_queue *q, const struct lf_k_##name *a)                                                   \
-    {                                                                                                                  \
-        return wait_for(q, lf_cuda_kernels.name.run(q, a));                                                            \
+#define WAIT(name)                                                                                 \
+    static int wait_##name(lf_queue *q, const struct lf_k_##name *a)                               \
+    {                                                                                              \
+        return wait_for(q, lf_cuda_kernels.name.run(q, a));                                        \
     }
 LF_KERNEL_LIST(WAIT)
 
@@ -52,8 +52,8 @@ static void open_device(void)
         tap_bail("%s", why);
     tap_diag("on %s", device->name);
     waiting = lf_cuda_kernels;
-#define USE(name)                                                                                                      \
-    if (waiting.name.run)                                                                                              \
+#define USE(name)                                                                                  \
+    if (waiting.name.run)                                                                          \
         waiting.name.run = wait_##name;
     LF_KERNEL_LIST(USE)
 }
@@ -86,7 +86,9 @@ void *op_memory(size_t bytes)
     lf_cu_ptr p;
     if (!device)
         open_device();
-    return device->cu.MemAllocManaged(&p, bytes ? bytes : 1, LF_CU_MEM_ATTACH_GLOBAL) ? NULL : (void *)(uintptr_t)p;
+    return device->cu.MemAllocManaged(&p, bytes ? bytes : 1, LF_CU_MEM_ATTACH_GLOBAL)
+               ? NULL
+               : (void *)(uintptr_t)p;
 }
 
 void op_memory_free(void *p)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend that a test of tests/op runs on. Compiled as it is: every instruction set of the CPU. Compiled with
- * OP_CUDA: the CUDA kernels, on the emulator, or on GPU 0 where LF_REQUIRE_GPU is set in the environment. Every pointer
- * in an argument struct comes from op_alloc then (memory that both sides see), the step record and tables of pointers
- * too; calls have completed when they return.
+ * The backend that a test of tests/op runs on. Compiled as it is: every instruction set of the CPU.
+ * Compiled with OP_CUDA: the CUDA kernels, on the emulator, or on GPU 0 where LF_REQUIRE_GPU is set
+ * in the environment. Every pointer in an argument struct comes from op_alloc then (memory that
+ * both sides see), the step record and tables of pointers too; calls have completed when they
+ * return.
  */
 #ifndef LF_TESTS_OP_CUDA_H
 #define LF_TESTS_OP_CUDA_H
@@ -11,9 +12,13 @@
 #include "kernels/kernels.h"
 
 #ifdef OP_CUDA
-enum { OP_BACKENDS = 1, OP_THREADS = 1, OP_LAST_FLOAT = LF_F16 }; /* activation types: LF_F32 ... OP_LAST_FLOAT */
-const struct lf_kernels *
-op_kernels(int i); /* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
+enum {
+    OP_BACKENDS = 1,
+    OP_THREADS = 1,
+    OP_LAST_FLOAT = LF_F16
+}; /* activation types: LF_F32 ... OP_LAST_FLOAT */
+const struct lf_kernels *op_kernels(
+    int i); /* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
 lf_queue *op_queue_create(int threads);
 void op_queue_destroy(lf_queue *q);
 void *op_memory(size_t bytes); /* 64-byte aligned */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernel tests share: deterministic data, buffers with sentinels on both sides, bf16 conversion written
- * independently of the kernels, and the comparison with an f64 reference.
+ * What the kernel tests share: deterministic data, buffers with sentinels on both sides, bf16
+ * conversion written independently of the kernels, and the comparison with an f64 reference.
  *
- * A test loops over every instruction set that this processor has, or runs on the CUDA kernels (op_cuda.h):
+ * A test loops over every instruction set that this processor has, or runs on the CUDA kernels
+ * (op_cuda.h):
  *
  *     for (int i = 0; i < OP_BACKENDS; i++) {
  *         const struct lf_kernels *k = op_kernels(i);
@@ -30,7 +31,8 @@
 /* Uniform in [-1, 1): a function of (seed, i) alone. */
 OP_FN double op_rand(uint64_t seed, int64_t i)
 {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + (uint64_t)i * 0xD1B54A32D192ED03u + 0x632BE59BD9B4E019u;
+    uint64_t z =
+        seed * 0x9E3779B97F4A7C15u + (uint64_t)i * 0xD1B54A32D192ED03u + 0x632BE59BD9B4E019u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     z ^= z >> 31;
@@ -46,7 +48,8 @@ OP_FN uint16_t op_to_bf16(double x)
     uint16_t low = (uint16_t)(u >> 16);
     if (f != f)
         return (uint16_t)(low | 0x40);
-    if (low == 0xff7f || low == 0x7f7f || (low & 0x7fff) == 0x7f80) { /* last finite value and infinity */
+    if (low == 0xff7f || low == 0x7f7f ||
+        (low & 0x7fff) == 0x7f80) { /* last finite value and infinity */
         uint32_t rest = u & 0xffff;
         return (uint16_t)(low + ((low & 0x7fff) != 0x7f80 && rest >= 0x8000));
     }
@@ -70,7 +73,9 @@ OP_FN double op_from_bf16(uint16_t h)
 OP_FN double op_from_f16(uint16_t h)
 {
     const int e = h >> 10 & 31, m = h & 1023;
-    const double v = e == 31 ? (m ? (double)NAN : (double)INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+    const double v = e == 31 ? (m ? (double)NAN : (double)INFINITY)
+                     : e     ? ldexp(1024 + m, e - 25)
+                             : ldexp(m, -24);
     return h & 0x8000 ? -v : v;
 }
 
@@ -114,7 +119,10 @@ OP_FN void op_set(void *p, int64_t i, int type, double x)
 /* Half a unit in the last place, relative. */
 OP_FN double op_eps(int type)
 {
-    return type == LF_BF16 ? 1.0 / 256 : type == LF_F16 ? 1.0 / 2048 : type == LF_F64 ? 1.2e-16 : 6.0e-8;
+    return type == LF_BF16  ? 1.0 / 256
+           : type == LF_F16 ? 1.0 / 2048
+           : type == LF_F64 ? 1.2e-16
+                            : 6.0e-8;
 }
 
 /* ---- buffers ---- */
@@ -126,7 +134,8 @@ struct op_buf {
     size_t bytes;
 };
 
-/* The data ends exactly at the trailing sentinel, so that a read or write past the end meets it (or the sanitizer). */
+/* The data ends exactly at the trailing sentinel, so that a read or write past the end meets it (or
+ * the sanitizer). */
 OP_FN struct op_buf op_alloc(size_t bytes)
 {
     struct op_buf b = {.bytes = bytes};
@@ -169,9 +178,10 @@ struct op_diff {
     double worst; /* largest error / limit */
 };
 
-/* |got - want| <= tol * scale[i] (scale NULL: max(|want|, floor 1)) + eps(type) * |want|; NaN agrees with NaN only. */
-OP_FN struct op_diff op_compare(const void *got, int type, const double *want, const double *scale, int64_t n,
-                                double tol)
+/* |got - want| <= tol * scale[i] (scale NULL: max(|want|, floor 1)) + eps(type) * |want|; NaN
+ * agrees with NaN only. */
+OP_FN struct op_diff op_compare(const void *got, int type, const double *want, const double *scale,
+                                int64_t n, double tol)
 {
     struct op_diff d = {.bad = -1};
     for (int64_t i = 0; i < n; i++) {
@@ -196,16 +206,19 @@ OP_FN bool op_ok(struct op_diff d, const char *name)
 {
     bool ok = tap_ok(d.bad < 0, "%s", name);
     if (!ok)
-        tap_diag("element %lld: got %.9g, want %.9g, limit %.3g", (long long)d.bad, d.got, d.want, d.limit);
+        tap_diag("element %lld: got %.9g, want %.9g, limit %.3g", (long long)d.bad, d.got, d.want,
+                 d.limit);
     return ok;
 }
 
-/* Proves that the comparison can fail: perturbs element i of `got` by 100 limits and expects it to be found. Restores
- * it. */
-OP_FN void op_prove(void *got, int type, const double *want, const double *scale, int64_t n, double tol, int64_t i)
+/* Proves that the comparison can fail: perturbs element i of `got` by 100 limits and expects it to
+ * be found. Restores it. */
+OP_FN void op_prove(void *got, int type, const double *want, const double *scale, int64_t n,
+                    double tol, int64_t i)
 {
     double old = op_get(got, i, type);
-    double limit = tol * (scale ? scale[i] : fmax(fabs(want[i]), 1.0)) + op_eps(type) * fabs(want[i]);
+    double limit =
+        tol * (scale ? scale[i] : fmax(fabs(want[i]), 1.0)) + op_eps(type) * fabs(want[i]);
     op_set(got, i, type, want[i] + 100 * limit + 1e-30);
     struct op_diff d = op_compare(got, type, want, scale, n, tol);
     tap_ok(d.bad == i, "a planted error in element %lld is found", (long long)i);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * grad_norm and adamw over several tensors of odd lengths against the formulas in f64: norm, clip factor, loss scale,
- * non-finite gradients, weight decay groups, the bf16 or fp16 copy, the skip flag; threads bit for bit. State in bf16: rounded
- * to nearest, or at random by the formula of kernels.h, bit for bit, and right in the mean. CUDA has the bits of the CPU.
+ * grad_norm and adamw over several tensors of odd lengths against the formulas in f64: norm, clip
+ * factor, loss scale, non-finite gradients, weight decay groups, the bf16 or fp16 copy, the skip
+ * flag; threads bit for bit. State in bf16: rounded to nearest, or at random by the formula of
+ * kernels.h, bit for bit, and right in the mean. CUDA has the bits of the CPU.
  */
 #include "config.h"
 
@@ -18,7 +19,8 @@ struct model {
     struct op_buf table, buf[TENSORS][5]; /* table: t; master, m, v, grad, copy */
 };
 
-/* Weights and moments of the types given; whatever the types, the values are those that bf16 has where any of them is bf16. */
+/* Weights and moments of the types given; whatever the types, the values are those that bf16 has
+ * where any of them is bf16. */
 static struct model model_of(int pt, int mt)
 {
     const bool narrow = pt == LF_BF16 || mt == LF_BF16;
@@ -31,7 +33,8 @@ static struct model model_of(int pt, int mt)
             for (int64_t e = 0; e < length[i]; e++) {
                 double x = op_rand((uint64_t)(10 * i + f), e);
                 x = f == 2 ? fabs(x) : x;
-                op_set(m.buf[i][f].p, e, types[f], narrow && f < 3 ? op_from_bf16(op_to_bf16(x)) : x);
+                op_set(m.buf[i][f].p, e, types[f],
+                       narrow && f < 3 ? op_from_bf16(op_to_bf16(x)) : x);
             }
         }
         m.buf[i][4] = op_alloc((size_t)length[i] * 2);
@@ -74,13 +77,15 @@ static bool model_same(const struct model *a, const struct model *b)
     return same;
 }
 
-static bool norm(const struct lf_kernels *k, struct model *m, int threads, struct lf_step_record *rec)
+static bool norm(const struct lf_kernels *k, struct model *m, int threads,
+                 struct lf_step_record *rec)
 {
     struct lf_k_grad_norm a = {.n_tensors = TENSORS, .t = m->t, .rec = rec};
     a.work_bytes = k->grad_norm.work(&a, threads);
     struct op_buf work = op_alloc(a.work_bytes);
     a.work = work.p;
-    bool ok = k->grad_norm.check(&a) == 0 && k->grad_norm.run(queue[threads], &a) == 0 && op_guards_intact(&work);
+    bool ok = k->grad_norm.check(&a) == 0 && k->grad_norm.run(queue[threads], &a) == 0 &&
+              op_guards_intact(&work);
     op_free(&work);
     return ok;
 }
@@ -106,14 +111,17 @@ static void test_norm(const struct lf_kernels *k)
     rec[1] = (struct lf_step_record){.clip_norm = 1e6f, .loss_scale = 1.0f};
     norm(k, &m, 1, &rec[1]);
     tap_f64((double)rec[1].clip_factor, 1.0, 0, "below the limit nothing is clipped");
-    rec[1] = (struct lf_step_record){.clip_norm = 0.0f, .loss_scale = 1.0f, .loss_sum = (double)NAN};
+    rec[1] =
+        (struct lf_step_record){.clip_norm = 0.0f, .loss_scale = 1.0f, .loss_sum = (double)NAN};
     norm(k, &m, 1, &rec[1]);
     tap_f64((double)rec[1].clip_factor, 1.0, 0, "clipping off");
     tap_i64(rec[1].skip, 1, "a NaN loss skips");
     for (int above = 0; above < 2; above++) {
-        rec[1] = (struct lf_step_record){.loss_scale = 1.0f, .loss_sum = above ? 7.5000001 : 7.5, .loss_limit = 7.5};
+        rec[1] = (struct lf_step_record){
+            .loss_scale = 1.0f, .loss_sum = above ? 7.5000001 : 7.5, .loss_limit = 7.5};
         norm(k, &m, 1, &rec[1]);
-        tap_i64(rec[1].skip, above, above ? "a loss above its limit skips" : "a loss at its limit does not");
+        tap_i64(rec[1].skip, above,
+                above ? "a loss above its limit skips" : "a loss at its limit does not");
     }
     ((float *)m.buf[4][3].p)[70000] = INFINITY;
     rec[1] = (struct lf_step_record){.clip_norm = 1.0f, .loss_scale = 1.0f};
@@ -121,9 +129,15 @@ static void test_norm(const struct lf_kernels *k)
     tap_i64(rec[1].skip, 1, "an infinite gradient skips");
     struct model before = model_make();
     ((float *)before.buf[4][3].p)[70000] = INFINITY;
-    struct lf_k_adamw a = {.n_tensors = TENSORS, .t = m.t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .rec = &rec[1]};
+    struct lf_k_adamw a = {.n_tensors = TENSORS,
+                           .t = m.t,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.95f,
+                           .eps = 1e-8f,
+                           .rec = &rec[1]};
     rec[1].lr = 0.1f;
-    tap_ok(k->adamw.run(queue[OP_THREADS], &a) == 0 && model_same(&m, &before), "a skipped step writes nothing");
+    tap_ok(k->adamw.run(queue[OP_THREADS], &a) == 0 && model_same(&m, &before),
+           "a skipped step writes nothing");
     model_free(&m);
     model_free(&before);
     op_free(&records);
@@ -134,12 +148,15 @@ static void test_adamw(const struct lf_kernels *k)
     const float b1 = 0.9f, b2 = 0.95f, eps = 1e-8f;
     struct op_buf record = op_alloc(sizeof(struct lf_step_record));
     struct lf_step_record *rec = record.p;
-    *rec = (struct lf_step_record){.lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+    *rec = (struct lf_step_record){
+        .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
     struct model ref = model_make(), m[4];
     for (int t = 1; t <= OP_THREADS; t++) {
         m[t] = model_make();
-        struct lf_k_adamw a = {.n_tensors = TENSORS, .t = m[t].t, .beta1 = b1, .beta2 = b2, .eps = eps, .rec = rec};
-        tap_ok(k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 && model_same(&m[1], &m[t]),
+        struct lf_k_adamw a = {
+            .n_tensors = TENSORS, .t = m[t].t, .beta1 = b1, .beta2 = b2, .eps = eps, .rec = rec};
+        tap_ok(k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 &&
+                   model_same(&m[1], &m[t]),
                "adamw: same bits with %d threads, %s", t, k->family);
     }
     for (int i = 0; i < TENSORS; i++) {
@@ -152,11 +169,13 @@ static void test_adamw(const struct lf_kernels *k)
             mm[e] = (double)b1 * op_get(ref.t[i].m, e, LF_F32) + (1 - (double)b1) * g;
             v[e] = (double)b2 * op_get(ref.t[i].v, e, LF_F32) + (1 - (double)b2) * g * g;
             p[e] = op_get(ref.t[i].master, e, LF_F32) * (1 - lr * (double)ref.t[i].weight_decay) -
-                   lr * (mm[e] / (double)rec->bias_corr1) / (sqrt(v[e] / (double)rec->bias_corr2) + (double)eps);
+                   lr * (mm[e] / (double)rec->bias_corr1) /
+                       (sqrt(v[e] / (double)rec->bias_corr2) + (double)eps);
             if (ref.t[i].copy)
                 copy = copy && ((uint16_t *)m[1].t[i].copy)[e] ==
-                                   (ref.t[i].copy_type == LF_F16 ? op_to_f16(op_get(m[1].t[i].master, e, LF_F32))
-                                                                 : op_to_bf16(op_get(m[1].t[i].master, e, LF_F32)));
+                                   (ref.t[i].copy_type == LF_F16
+                                        ? op_to_f16(op_get(m[1].t[i].master, e, LF_F32))
+                                        : op_to_bf16(op_get(m[1].t[i].master, e, LF_F32)));
         }
         op_ok(op_compare(m[1].t[i].m, LF_F32, mm, NULL, length[i], 3e-7), "adamw m");
         op_ok(op_compare(m[1].t[i].v, LF_F32, v, NULL, length[i], 3e-7), "adamw v");
@@ -176,15 +195,21 @@ static void test_adamw(const struct lf_kernels *k)
 
 /* ---- state in bf16 ---- */
 
-static struct lf_k_adamw adam_of(const struct model *m, bool stochastic, const struct lf_step_record *rec)
+static struct lf_k_adamw adam_of(const struct model *m, bool stochastic,
+                                 const struct lf_step_record *rec)
 {
-    return (struct lf_k_adamw){
-        .n_tensors = TENSORS, .t = m->t, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .stochastic = stochastic, .rec = rec};
+    return (struct lf_k_adamw){.n_tensors = TENSORS,
+                               .t = m->t,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .stochastic = stochastic,
+                               .rec = rec};
 }
 
 /* What the f32 value x of element e becomes as bf16. */
-static uint16_t rounded(float x, const struct lf_opt_tensor *t, int64_t e, int state, bool stochastic,
-                        const struct lf_step_record *rec)
+static uint16_t rounded(float x, const struct lf_opt_tensor *t, int64_t e, int state,
+                        bool stochastic, const struct lf_step_record *rec)
 {
     uint32_t w[4], u;
     if (!stochastic)
@@ -195,7 +220,8 @@ static uint16_t rounded(float x, const struct lf_opt_tensor *t, int64_t e, int s
 }
 
 /* Elements of a that are not those of the f32 run, rounded. */
-static int64_t differ(const struct model *a, const struct model *wide, bool stochastic, const struct lf_step_record *rec)
+static int64_t differ(const struct model *a, const struct model *wide, bool stochastic,
+                      const struct lf_step_record *rec)
 {
     int64_t bad = 0;
     for (int i = 0; i < TENSORS; i++) {
@@ -216,8 +242,12 @@ static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochast
 {
     struct op_buf record = op_alloc(sizeof(struct lf_step_record));
     struct lf_step_record *rec = record.p;
-    *rec = (struct lf_step_record){
-        .step = 1234567890123, .seed = 99, .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+    *rec = (struct lf_step_record){.step = 1234567890123,
+                                   .seed = 99,
+                                   .lr = 3e-3f,
+                                   .bias_corr1 = 0.271f,
+                                   .bias_corr2 = 0.142625f,
+                                   .clip_factor = 0.37f};
     struct model wide = model_of(LF_F32, LF_F32), m[4];
     for (int i = 0; i < TENSORS; i++) { /* the same values in f32 */
         struct model n = model_of(pt, mt);
@@ -233,10 +263,12 @@ static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochast
     for (int t = 1; t <= OP_THREADS; t++) {
         m[t] = model_of(pt, mt);
         a = adam_of(&m[t], stochastic, rec);
-        ok = ok && k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 && model_same(&m[1], &m[t]);
+        ok = ok && k->adamw.check(&a) == 0 && k->adamw.run(queue[t], &a) == 0 &&
+             model_same(&m[1], &m[t]);
     }
-    tap_ok(ok, "adamw, weights %s, moments %s, %s: same bits with all threads, %s", pt == LF_BF16 ? "bf16" : "f32",
-           mt == LF_BF16 ? "bf16" : "f32", stochastic ? "at random" : "nearest", k->family);
+    tap_ok(ok, "adamw, weights %s, moments %s, %s: same bits with all threads, %s",
+           pt == LF_BF16 ? "bf16" : "f32", mt == LF_BF16 ? "bf16" : "f32",
+           stochastic ? "at random" : "nearest", k->family);
     tap_i64(differ(&m[1], &wide, stochastic, rec), 0, "they are the f32 results, rounded");
     uint16_t *planted = m[1].t[4].v;
     planted[70000] ^= 1;
@@ -247,28 +279,45 @@ static void test_types(const struct lf_kernels *k, int pt, int mt, bool stochast
     op_free(&record);
 }
 
-/* Weights that decay from 1 by 2^-10 a step, a quarter of the distance of bf16 below 1: on average they do when rounded at random,
- * over elements and over steps, and never when rounded to nearest. */
+/* Weights that decay from 1 by 2^-10 a step, a quarter of the distance of bf16 below 1: on average
+ * they do when rounded at random, over elements and over steps, and never when rounded to
+ * nearest. */
 static void test_unbiased(const struct lf_kernels *k)
 {
     enum { N = 20001, STEPS = 40 };
-    struct op_buf record = op_alloc(sizeof(struct lf_step_record)), table = op_alloc(sizeof(struct lf_opt_tensor)), buf[4];
+    struct op_buf record = op_alloc(sizeof(struct lf_step_record)),
+                  table = op_alloc(sizeof(struct lf_opt_tensor)), buf[4];
     struct lf_step_record *rec = record.p;
     struct lf_opt_tensor *t = table.p;
-    double first = 0, mean = 0, want = 1; /* sums: after the first step, after the last; a weight after the last */
+    double first = 0, mean = 0,
+           want = 1; /* sums: after the first step, after the last; a weight after the last */
     for (int b = 0; b < 4; b++) {
         buf[b] = op_alloc(4 * N);
         memset(buf[b].p, 0, 4 * N);
     }
-    *t = (struct lf_opt_tensor){.n = N, .master = buf[0].p, .m = buf[1].p, .v = buf[2].p, .grad = buf[3].p, .master_type = LF_BF16,
-                                .moment_type = LF_BF16, .site = 3, .lr_scale = 1, .weight_decay = 1};
+    *t = (struct lf_opt_tensor){.n = N,
+                                .master = buf[0].p,
+                                .m = buf[1].p,
+                                .v = buf[2].p,
+                                .grad = buf[3].p,
+                                .master_type = LF_BF16,
+                                .moment_type = LF_BF16,
+                                .site = 3,
+                                .lr_scale = 1,
+                                .weight_decay = 1};
     for (int random = 0; random < 2; random++) {
         first = 0;
         for (int64_t e = 0; e < N; e++)
             op_set(t->master, e, LF_BF16, 1);
         for (int s = 0; s < STEPS; s++) {
-            *rec = (struct lf_step_record){.step = (uint64_t)s, .seed = 4, .lr = 0x1p-10f, .bias_corr1 = 1, .bias_corr2 = 1, .clip_factor = 1};
-            struct lf_k_adamw a = {.n_tensors = 1, .t = t, .eps = 1e-8f, .stochastic = random, .rec = rec};
+            *rec = (struct lf_step_record){.step = (uint64_t)s,
+                                           .seed = 4,
+                                           .lr = 0x1p-10f,
+                                           .bias_corr1 = 1,
+                                           .bias_corr2 = 1,
+                                           .clip_factor = 1};
+            struct lf_k_adamw a = {
+                .n_tensors = 1, .t = t, .eps = 1e-8f, .stochastic = random, .rec = rec};
             if (k->adamw.run(queue[1], &a))
                 tap_bail("adamw failed");
             for (int64_t e = 0; s == 0 && e < N; e++)
@@ -279,10 +328,13 @@ static void test_unbiased(const struct lf_kernels *k)
         for (int64_t e = 0; e < N; e++)
             mean += op_get(t->master, e, LF_BF16);
         if (!random)
-            tap_ok(mean == N && first == N, "rounded to nearest, weights never decay, %s", k->family);
+            tap_ok(mean == N && first == N, "rounded to nearest, weights never decay, %s",
+                   k->family);
     }
-    /* deviation of one rounding 2^-8 sqrt(p (1 - p)) with p = 3/4, of forty at most 2^-9 sqrt(40); five of the mean */
-    tap_f64(first / N, 1 - 0x1p-10, 5 * 0x1p-8 * sqrt(0.1875 / N), "rounded at random, they do in the mean of the elements");
+    /* deviation of one rounding 2^-8 sqrt(p (1 - p)) with p = 3/4, of forty at most 2^-9 sqrt(40);
+     * five of the mean */
+    tap_f64(first / N, 1 - 0x1p-10, 5 * 0x1p-8 * sqrt(0.1875 / N),
+            "rounded at random, they do in the mean of the elements");
     tap_f64(mean / N, want, 5 * 0x1p-9 * sqrt((double)STEPS / N), "and over steps");
     for (int b = 0; b < 4; b++)
         op_free(&buf[b]);
@@ -323,12 +375,19 @@ static void test_cpu_bits(const struct lf_kernels *k, int pt, int mt, bool stoch
     dev.t[3].copy_type = cpu.t[3].copy_type = LF_BF16;
     bool ok = true;
     for (uint64_t s = 0; s < 3; s++) {
-        *rec = (struct lf_step_record){.step = s, .seed = 8, .lr = 3e-3f, .bias_corr1 = 0.271f, .bias_corr2 = 0.142625f, .clip_factor = 0.37f};
+        *rec = (struct lf_step_record){.step = s,
+                                       .seed = 8,
+                                       .lr = 3e-3f,
+                                       .bias_corr1 = 0.271f,
+                                       .bias_corr2 = 0.142625f,
+                                       .clip_factor = 0.37f};
         struct lf_k_adamw a = adam_of(&dev, stochastic, rec), b = adam_of(&cpu, stochastic, rec);
         ok = ok && k->adamw.run(queue[1], &a) == 0 && lf_cpu_kernels(isa)->adamw.run(host, &b) == 0;
     }
-    tap_ok(ok && model_same(&dev, &cpu), "weights %s, moments %s, %s: three steps with the bits of the CPU", pt == LF_BF16 ? "bf16" : "f32",
-           mt == LF_BF16 ? "bf16" : "f32", stochastic ? "at random" : "nearest");
+    tap_ok(ok && model_same(&dev, &cpu),
+           "weights %s, moments %s, %s: three steps with the bits of the CPU",
+           pt == LF_BF16 ? "bf16" : "f32", mt == LF_BF16 ? "bf16" : "f32",
+           stochastic ? "at random" : "nearest");
     ((float *)cpu.buf[4][3].p)[70000] += 1.0f;
     struct lf_k_adamw a = adam_of(&dev, stochastic, rec), b = adam_of(&cpu, stochastic, rec);
     k->adamw.run(queue[1], &a);

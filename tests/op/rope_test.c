@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope against its formula in f64: in place, back again, two positions, positions beyond the tables; threads bit for
- * bit. kv_write: every row in its slot, everything else untouched. Rows with gaps that no vector can start on, and rows
- * without.
+ * rope against its formula in f64: in place, back again, two positions, positions beyond the
+ * tables; threads bit for bit. kv_write: every row in its slot, everything else untouched. Rows
+ * with gaps that no vector can start on, and rows without.
  */
 #include "config.h"
 
@@ -19,17 +19,19 @@ struct rcase {
     int64_t rows, heads, d, rot, gap;
     bool interleaved;
 };
-static const struct rcase rcases[] = {{0, 1, 4, 4, 3, false},  {3, 2, 10, 6, 3, false},   {5, 3, 64, 64, 3, false},
-                                      {5, 2, 70, 34, 3, true}, {9, 1, 16, 16, 3, true},   {400, 4, 80, 80, 3, false},
-                                      {7, 2, 6, 2, 3, true},   {5, 3, 64, 48, 8, false},  {6, 2, 40, 24, 8, true},
-                                      {4, 2, 32, 32, 0, true}, {9, 2, 128, 128, 8, false}};
+static const struct rcase rcases[] = {
+    {0, 1, 4, 4, 3, false},  {3, 2, 10, 6, 3, false},   {5, 3, 64, 64, 3, false},
+    {5, 2, 70, 34, 3, true}, {9, 1, 16, 16, 3, true},   {400, 4, 80, 80, 3, false},
+    {7, 2, 6, 2, 3, true},   {5, 3, 64, 48, 8, false},  {6, 2, 40, 24, 8, true},
+    {4, 2, 32, 32, 0, true}, {9, 2, 128, 128, 8, false}};
 
 static void test_rope(const struct lf_kernels *k, const struct rcase *e, int type)
 {
     enum { POS = 50 };
     const int64_t half = e->rot / 2, w = e->heads * e->d, ld = w + e->gap, n = e->rows * ld;
     struct op_buf x = op_random(n, type, 1, 2.0), cs = op_alloc((size_t)(POS * half) * 4),
-                  sn = op_alloc((size_t)(POS * half) * 4), pos = op_alloc((size_t)e->rows * 4), y[4];
+                  sn = op_alloc((size_t)(POS * half) * 4), pos = op_alloc((size_t)e->rows * 4),
+                  y[4];
     double *want = doubles(n);
     for (int64_t i = 0; i < POS * half; i++) {
         double angle = (double)(i / half) * pow(10000, -(double)(i % half) / (double)half);
@@ -47,7 +49,8 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
                 want[at + c] = own;
                 if (c < e->rot) {
                     int64_t other = e->interleaved ? c ^ 1 : first ? c + half : c - half;
-                    double co = op_get(cs.p, p * half + i, LF_F32), si = op_get(sn.p, p * half + i, LF_F32),
+                    double co = op_get(cs.p, p * half + i, LF_F32),
+                           si = op_get(sn.p, p * half + i, LF_F32),
                            o = op_get(x.p, at + other, type);
                     want[at + c] = first ? own * co - o * si : own * co + o * si;
                 }
@@ -91,7 +94,8 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     k->rope.run(queue[2], &a);
     double worst = 0;
     for (int64_t i = 0; i < n; i++)
-        worst = i % ld >= w ? worst : fmax(worst, fabs(op_get(x.p, i, type) - op_get(orig.p, i, type)));
+        worst =
+            i % ld >= w ? worst : fmax(worst, fabs(op_get(x.p, i, type) - op_get(orig.p, i, type)));
     tap_ok(worst <= (type == LF_BF16  ? 0.03
                      : type == LF_F16 ? 0.004
                                       : 2e-6),
@@ -111,14 +115,16 @@ static void test_rope(const struct lf_kernels *k, const struct rcase *e, int typ
     free(want);
 }
 
-/* Two positions: as two calls, each over every second head with a row distance that skips the others. */
+/* Two positions: as two calls, each over every second head with a row distance that skips the
+ * others. */
 static void test_rope_2d(const struct lf_kernels *k, int type)
 {
     enum { R = 9, H = 3, D = 10, POS = 12 };
     const size_t size = lf_dtype_size((enum lf_dtype)type);
-    struct op_buf x = op_random(R * 2 * H * D, type, 1, 2.0), cs = op_random(POS * D / 2, LF_F32, 2, 1.0),
-                  sn = op_random(POS * D / 2, LF_F32, 3, 1.0), y = op_alloc(x.bytes), z = op_alloc(x.bytes),
-                  pos = op_alloc(2 * R * sizeof(int32_t));
+    struct op_buf x = op_random(R * 2 * H * D, type, 1, 2.0),
+                  cs = op_random(POS * D / 2, LF_F32, 2, 1.0),
+                  sn = op_random(POS * D / 2, LF_F32, 3, 1.0), y = op_alloc(x.bytes),
+                  z = op_alloc(x.bytes), pos = op_alloc(2 * R * sizeof(int32_t));
     int32_t *first = pos.p, *second = first + R;
     for (int r = 0; r < R; r++) {
         first[r] = r;
@@ -147,8 +153,8 @@ static void test_rope_2d(const struct lf_kernels *k, int type)
         a.y = (char *)z.p + (size_t)(h * D) * size;
         ok = ok && k->rope.run(queue[1], &a) == 0;
     }
-    tap_ok(ok && memcmp(y.p, z.p, x.bytes) == 0, "rope: heads of odd number turn by the second position, %s",
-           k->family);
+    tap_ok(ok && memcmp(y.p, z.p, x.bytes) == 0,
+           "rope: heads of odd number turn by the second position, %s", k->family);
     struct op_buf *b[] = {&x, &cs, &sn, &y, &z, &pos};
     for (size_t i = 0; i < 6; i++)
         op_free(b[i]);
@@ -160,9 +166,11 @@ static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64
     enum { R = 7, G = 3, PAGE = 64, PAGES = 4 };
     const int64_t w = G * d, ld = w + gap;
     const size_t row = (size_t)w * lf_dtype_size((enum lf_dtype)type);
-    static const int32_t where[3][R] = {{1, 0, -1, 1, 0, 0, 1}, {0, 127, 5, 64, 3, 63, 63}, {2, 0, 3, 1}};
+    static const int32_t where[3][R] = {
+        {1, 0, -1, 1, 0, 0, 1}, {0, 127, 5, 64, 3, 63, 63}, {2, 0, 3, 1}};
     struct op_buf kk = op_random(R * ld, type, 1, 2.0), v = op_random(R * ld, type, 2, 2.0),
-                  at = op_alloc(sizeof where), kp = op_alloc(PAGES * PAGE * row), vp = op_alloc(PAGES * PAGE * row);
+                  at = op_alloc(sizeof where), kp = op_alloc(PAGES * PAGE * row),
+                  vp = op_alloc(PAGES * PAGE * row);
     memcpy(at.p, where, sizeof where);
     const int32_t *seq = at.p, *pos = seq + R, *table = pos + R;
     struct lf_k_kv_write a = {.rows = R,
@@ -193,10 +201,11 @@ static void test_kv_write(const struct lf_kernels *k, int type, int64_t d, int64
         written += from >= 0;
         for (size_t i = 0; from < 0 && i < row; i++)
             ok = ok && ks[i] == 0xA5 && vs[i] == 0xA5;
-        ok = ok && (from < 0 || (memcmp(ks, (char *)kk.p + src, row) == 0 && memcmp(vs, (char *)v.p + src, row) == 0));
+        ok = ok && (from < 0 || (memcmp(ks, (char *)kk.p + src, row) == 0 &&
+                                 memcmp(vs, (char *)v.p + src, row) == 0));
     }
-    tap_ok(ok && written == R - 1 && op_guards_intact(&kp) && op_guards_intact(&vp), "kv_write, rows of %lld, gap %lld",
-           (long long)w, (long long)gap);
+    tap_ok(ok && written == R - 1 && op_guards_intact(&kp) && op_guards_intact(&vp),
+           "kv_write, rows of %lld, gap %lld", (long long)w, (long long)gap);
     struct op_buf *b[] = {&kk, &v, &at, &kp, &vp};
     for (size_t i = 0; i < 5; i++)
         op_free(b[i]);

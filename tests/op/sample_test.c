@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf_k_sample against the sampler of the host, token by token, and against a reference of its own in f64 that sorts and adds up with the
- * library's exp. Vocabularies of one token to 151,936; ties, logits that are not finite, every parameter alone and all together, rows of
- * every kind beside each other; what the kernel leaves to the host; the law of many draws.
+ * lf_k_sample against the sampler of the host, token by token, and against a reference of its own
+ * in f64 that sorts and adds up with the library's exp. Vocabularies of one token to 151,936; ties,
+ * logits that are not finite, every parameter alone and all together, rows of every kind beside
+ * each other; what the kernel leaves to the host; the law of many draws.
  */
 #include "config.h"
 
@@ -12,11 +13,16 @@
 enum { MOST_LIST = 512, SEEN = 40 };
 
 static const lf_sample_params params[] = {
-    {1, 1, 0, 1, 0, 0, 0},       {0, 1, 0, 1, 0, 0, 0},         {0.7, 1, 0, 1, 0, 0, 0},   {1, 1, 0, 1, 0, 0, 5},
-    {1, 0.8, 0, 1, 0, 0, 0},     {1, 1, 0.1, 1, 0, 0, 0},       {1, 1, 0, 1.3, 0, 0, 0},   {1, 1, 0, 1, 0.5, 0, 0},
-    {1, 1, 0, 1, 0, 0.25, 0},    {0.8, 0.9, 0.05, 1.2, 0.1, 0.2, 20}, {1.5, 0.6, 0, 1, 0, 0, 3}, {1, 1, 0.3, 1, 0, 0, 4},
-    {0.01, 0.99, 0, 1, 0, 0, 50}, {0, 0.5, 0.5, 2, 1, 1, 2},    {1e-310, 1, 0, 1, 0, 0, 0}, {2, 1e-9, 0, 1, 0, 0, 0},
-    {1, 1, 1, 1, 0, 0, 0},       {1, 0.95, 0, 1.1, 0, 0, 0},    {3, 1, 0, 1, 0, 0, 1},     {1, 0.999999, 1e-30, 1, 0, 0, 0},
+    {1, 1, 0, 1, 0, 0, 0},        {0, 1, 0, 1, 0, 0, 0},
+    {0.7, 1, 0, 1, 0, 0, 0},      {1, 1, 0, 1, 0, 0, 5},
+    {1, 0.8, 0, 1, 0, 0, 0},      {1, 1, 0.1, 1, 0, 0, 0},
+    {1, 1, 0, 1.3, 0, 0, 0},      {1, 1, 0, 1, 0.5, 0, 0},
+    {1, 1, 0, 1, 0, 0.25, 0},     {0.8, 0.9, 0.05, 1.2, 0.1, 0.2, 20},
+    {1.5, 0.6, 0, 1, 0, 0, 3},    {1, 1, 0.3, 1, 0, 0, 4},
+    {0.01, 0.99, 0, 1, 0, 0, 50}, {0, 0.5, 0.5, 2, 1, 1, 2},
+    {1e-310, 1, 0, 1, 0, 0, 0},   {2, 1e-9, 0, 1, 0, 0, 0},
+    {1, 1, 1, 1, 0, 0, 0},        {1, 0.95, 0, 1.1, 0, 0, 0},
+    {3, 1, 0, 1, 0, 0, 1},        {1, 0.999999, 1e-30, 1, 0, 0, 0},
 };
 enum { N_PARAMS = sizeof params / sizeof *params };
 
@@ -26,8 +32,8 @@ enum { PLAIN = 0, TIED, BROKEN, HOPELESS, SINGLE, WIDE, KINDS };
 struct batch {
     int64_t rows, v, ld;
     struct op_buf z, lse, row, list, out, work;
-    int32_t *want;      /* of the host's sampler */
-    lf_sampler **s;     /* as they were asked */
+    int32_t *want;  /* of the host's sampler */
+    lf_sampler **s; /* as they were asked */
     lf_sample_params *p;
     uint64_t *seed;
     int64_t n_list;
@@ -52,8 +58,14 @@ static float logit_of(int kind, uint64_t seed, int64_t v, int64_t i)
     }
 }
 
-static const float *row_of(const struct batch *b, int64_t r) { return (const float *)b->z.p + r * b->ld; }
-static struct lf_sample_out *out_of(const struct batch *b) { return b->out.p; }
+static const float *row_of(const struct batch *b, int64_t r)
+{
+    return (const float *)b->z.p + r * b->ld;
+}
+static struct lf_sample_out *out_of(const struct batch *b)
+{
+    return b->out.p;
+}
 
 /* Tokens before, biases, forbidden ones: of some rows. */
 static void dress(struct batch *b, int64_t r, bool limits)
@@ -61,7 +73,8 @@ static void dress(struct batch *b, int64_t r, bool limits)
     static int32_t ids[3];
     static const double bias[3] = {1.5, -2, 0.25};
     const uint64_t seed = b->seed[r];
-    int32_t prompt[SEEN], used[2] = {(int32_t)(seed % (uint64_t)b->v), (int32_t)((seed / 7) % (uint64_t)b->v)};
+    int32_t prompt[SEEN],
+        used[2] = {(int32_t)(seed % (uint64_t)b->v), (int32_t)((seed / 7) % (uint64_t)b->v)};
     for (int i = 0; i < SEEN; i++)
         prompt[i] = (int32_t)((uint64_t)(i * i * 31 + 1) * seed % (uint64_t)b->v);
     lf_sampler_begin(b->s[r], prompt, r % 5 ? SEEN : 0);
@@ -98,7 +111,8 @@ static void open_batch(struct batch *b, int64_t rows, int64_t v)
 
 static bool close_batch(struct batch *b)
 {
-    const bool whole = op_guards_intact(&b->z) && op_guards_intact(&b->lse) && op_guards_intact(&b->row) && op_guards_intact(&b->list) &&
+    const bool whole = op_guards_intact(&b->z) && op_guards_intact(&b->lse) &&
+                       op_guards_intact(&b->row) && op_guards_intact(&b->list) &&
                        op_guards_intact(&b->out) && (!b->work.base || op_guards_intact(&b->work));
     for (int64_t r = 0; r < b->rows; r++)
         lf_sampler_destroy(b->s[r]);
@@ -114,7 +128,8 @@ static bool close_batch(struct batch *b)
 }
 
 /* Row r: its logits, what is asked, and the host's token. */
-static void fill_row(struct batch *b, int64_t r, int kind, const lf_sample_params *p, uint64_t seed, uint64_t index, bool limits)
+static void fill_row(struct batch *b, int64_t r, int kind, const lf_sample_params *p, uint64_t seed,
+                     uint64_t index, bool limits)
 {
     float *z = (float *)b->z.p + r * b->ld;
     struct lf_sample_row *row = (struct lf_sample_row *)b->row.p + r;
@@ -134,7 +149,13 @@ static void fill_row(struct batch *b, int64_t r, int kind, const lf_sample_param
 
 static void draw(const struct lf_kernels *k, lf_queue *q, struct batch *b)
 {
-    struct lf_k_sample a = {.rows = b->rows, .v = b->v, .ldz = b->ld, .z = b->z.p, .lse = b->lse.p, .row = b->row.p, .list = b->list.p,
+    struct lf_k_sample a = {.rows = b->rows,
+                            .v = b->v,
+                            .ldz = b->ld,
+                            .z = b->z.p,
+                            .lse = b->lse.p,
+                            .row = b->row.p,
+                            .list = b->list.p,
                             .out = b->out.p};
     a.work_bytes = k->sample.work(&a, 1);
     if (!b->work.base)
@@ -144,7 +165,8 @@ static void draw(const struct lf_kernels *k, lf_queue *q, struct batch *b)
         tap_bail("sample refuses %lld rows of %lld", (long long)b->rows, (long long)b->v);
 }
 
-/* Rows whose token or log-probability is not the host's, -1: none; *left: rows that the kernel leaves to the host. */
+/* Rows whose token or log-probability is not the host's, -1: none; *left: rows that the kernel
+ * leaves to the host. */
 static int64_t differs(const struct batch *b, int64_t *left)
 {
     *left = 0;
@@ -154,7 +176,8 @@ static int64_t differs(const struct batch *b, int64_t *left)
             ++*left;
             continue;
         }
-        const float lp = b->want[r] < 0 ? 0 : row_of(b, r)[b->want[r]] - ((const float *)b->lse.p)[r];
+        const float lp =
+            b->want[r] < 0 ? 0 : row_of(b, r)[b->want[r]] - ((const float *)b->lse.p)[r];
         if (o.token != b->want[r] || memcmp(&o.logp, &lp, sizeof lp) != 0) {
             tap_diag("row %lld: token %d, the host's %d", (long long)r, o.token, b->want[r]);
             return r;
@@ -174,7 +197,8 @@ static void test_equal(const struct lf_kernels *k, lf_queue *q, int64_t v, int64
         open_batch(&b, rows, v);
         for (int64_t r = 0; r < rows; r++) {
             const uint64_t n = (uint64_t)(i * rows + r);
-            fill_row(&b, r, (int)(n / N_PARAMS % KINDS), &params[n % N_PARAMS], 1000 + n, n % 17, n % 3 == 1);
+            fill_row(&b, r, (int)(n / N_PARAMS % KINDS), &params[n % N_PARAMS], 1000 + n, n % 17,
+                     n % 3 == 1);
         }
         draw(k, q, &b);
         bad = differs(&b, &left);
@@ -185,9 +209,11 @@ static void test_equal(const struct lf_kernels *k, lf_queue *q, int64_t v, int64
         }
         whole = close_batch(&b) && whole;
     }
-    tap_ok(bad < 0, "%d rows of %lld tokens: the host's token and log-probability", rounds * (int)rows, (long long)v);
+    tap_ok(bad < 0, "%d rows of %lld tokens: the host's token and log-probability",
+           rounds * (int)rows, (long long)v);
     tap_ok(whole, "... nothing written beside the results");
-    tap_ok(v > LF_SAMPLE_SORTED ? all_left < rounds * rows / 4 : all_left == 0, "... %lld rows left to the host", (long long)all_left);
+    tap_ok(v > LF_SAMPLE_SORTED ? all_left < rounds * rows / 4 : all_left == 0,
+           "... %lld rows left to the host", (long long)all_left);
 }
 
 /* ---- an independent reference ---- */
@@ -199,10 +225,13 @@ static int descending(const void *x, const void *y)
     return order_by[a] > order_by[b] ? -1 : order_by[a] < order_by[b] ? 1 : a < b ? -1 : a > b;
 }
 
-/* Is it the token at which the cumulative distribution passes u, to 1e-8 of the mass? Cuts alone: nothing in the row is dressed. */
-static bool right_token(const float *z, int64_t v, const lf_sample_params *p, double u, int32_t token)
+/* Is it the token at which the cumulative distribution passes u, to 1e-8 of the mass? Cuts alone:
+ * nothing in the row is dressed. */
+static bool right_token(const float *z, int64_t v, const lf_sample_params *p, double u,
+                        int32_t token)
 {
-    double *l = calloc((size_t)v, sizeof *l), *e = calloc((size_t)v, sizeof *e), total = 0, mass = 0, run = 0;
+    double *l = calloc((size_t)v, sizeof *l), *e = calloc((size_t)v, sizeof *e), total = 0,
+           mass = 0, run = 0;
     int32_t *id = calloc((size_t)v, sizeof *id);
     int64_t n = 0, keep = 0;
     bool right = false;
@@ -228,12 +257,14 @@ static bool right_token(const float *z, int64_t v, const lf_sample_params *p, do
         for (int32_t i = 0; i < v; i++)
             if (isfinite(z[i])) {
                 const double w = exp(l[i] - l[id[0]]);
-                right = right || (i == token && u * mass >= run - 1e-8 * mass && u * mass <= run + w + 1e-8 * mass);
+                right = right || (i == token && u * mass >= run - 1e-8 * mass &&
+                                  u * mass <= run + w + 1e-8 * mass);
                 run += w;
             }
     } else {
         for (int64_t i = 0; i < keep; run += e[i++])
-            right = right || (id[i] == token && u * mass >= run - 1e-8 * mass && u * mass <= run + e[i] + 1e-8 * mass);
+            right = right || (id[i] == token && u * mass >= run - 1e-8 * mass &&
+                              u * mass <= run + e[i] + 1e-8 * mass);
     }
     free(l);
     free(e);
@@ -265,8 +296,10 @@ static void test_reference(const struct lf_kernels *k, lf_queue *q, int64_t v, i
         wrong += !right_token(row_of(&b, r), v, &b.p[r], u, token);
         fooled += v > 1 && right_token(row_of(&b, r), v, &b.p[r], u, token ? token - 1 : 1);
     }
-    tap_ok(wrong == 0 && seen > rows / 2, "%d of %d rows of %lld tokens differ from the reference", wrong, seen, (long long)v);
-    tap_ok(fooled < seen / 4 || v == 1, "... which takes %d of as many neighbours for right", fooled);
+    tap_ok(wrong == 0 && seen > rows / 2, "%d of %d rows of %lld tokens differ from the reference",
+           wrong, seen, (long long)v);
+    tap_ok(fooled < seen / 4 || v == 1, "... which takes %d of as many neighbours for right",
+           fooled);
     tap_ok(close_batch(&b), "... nothing written beside the results");
 }
 
@@ -275,8 +308,8 @@ static void test_reference(const struct lf_kernels *k, lf_queue *q, int64_t v, i
 static void test_left(const struct lf_kernels *k, lf_queue *q)
 {
     enum { V = 9000 };
-    static const lf_sample_params most = {1, 0.99, 0, 1, 0, 0, 0}, few = {1, 0.2, 0, 1, 0, 0, 0}, ties = {1, 1, 0, 1, 0, 0, 3},
-                                  plain = {1, 1, 0, 1, 0, 0, 0};
+    static const lf_sample_params most = {1, 0.99, 0, 1, 0, 0, 0}, few = {1, 0.2, 0, 1, 0, 0, 0},
+                                  ties = {1, 1, 0, 1, 0, 0, 3}, plain = {1, 1, 0, 1, 0, 0, 0};
     struct batch b;
     int64_t left;
     open_batch(&b, 5, V);
@@ -295,9 +328,11 @@ static void test_left(const struct lf_kernels *k, lf_queue *q)
     }
     ((struct lf_sample_row *)b.row.p)[4].on = 0;
     draw(k, q, &b);
-    tap_i64(out_of(&b)[0].token, LF_SAMPLE_HOST, "a top-p that keeps thousands is left to the host");
+    tap_i64(out_of(&b)[0].token, LF_SAMPLE_HOST,
+            "a top-p that keeps thousands is left to the host");
     tap_i64(out_of(&b)[1].token, b.want[1], "one that keeps a few is not");
-    tap_i64(out_of(&b)[2].token, LF_SAMPLE_HOST, "thousands of ties with the k-th are left to the host");
+    tap_i64(out_of(&b)[2].token, LF_SAMPLE_HOST,
+            "thousands of ties with the k-th are left to the host");
     tap_i64(out_of(&b)[4].token, LF_SAMPLE_NONE, "of a row that is not asked nothing is drawn");
     out_of(&b)[4].token = LF_SAMPLE_HOST;
     tap_ok(differs(&b, &left) < 0 && left == 3, "the row beside them is drawn");
@@ -318,7 +353,8 @@ static void test_alone(const struct lf_kernels *k, lf_queue *q)
         memcpy(one.lse.p, (float *)b.lse.p + r, sizeof(float));
         memcpy(one.row.p, (struct lf_sample_row *)b.row.p + r, sizeof(struct lf_sample_row));
         struct lf_sample_row *row = one.row.p;
-        memcpy(one.list.p, (struct lf_sample_token *)b.list.p + row->list_at, (size_t)row->list_n * sizeof(struct lf_sample_token));
+        memcpy(one.list.p, (struct lf_sample_token *)b.list.p + row->list_at,
+               (size_t)row->list_n * sizeof(struct lf_sample_token));
         row->list_at = 0;
         draw(k, q, &one);
         same += memcmp(one.out.p, out_of(&b) + r, sizeof(struct lf_sample_out)) == 0;
@@ -338,12 +374,14 @@ static void test_alone(const struct lf_kernels *k, lf_queue *q)
 
 /* ---- lists that the kernel keeps ---- */
 
-/* The list of a sequence with penalties is written once; from then on the kernel makes it what the host would. */
+/* The list of a sequence with penalties is written once; from then on the kernel makes it what the
+ * host would. */
 static void test_notes(const struct lf_kernels *k, lf_queue *q)
 {
     enum { V = 40, ROWS = 6, STEPS = 40 };
-    static const lf_sample_params kinds[ROWS] = {{1, 1, 0, 1.3, 0, 0, 0}, {0, 1, 0, 1.1, 0.4, 0.2, 0}, {0.8, 0.9, 0, 1.2, 0, 0.1, 0},
-                                                 {1.2, 1, 0, 1, 0.5, 0, 7}, {0.9, 1, 0.02, 1, 0, 0.3, 0}, {1, 1, 0, 1.3, 0, 0, 0}};
+    static const lf_sample_params kinds[ROWS] = {
+        {1, 1, 0, 1.3, 0, 0, 0},   {0, 1, 0, 1.1, 0.4, 0.2, 0},  {0.8, 0.9, 0, 1.2, 0, 0.1, 0},
+        {1.2, 1, 0, 1, 0.5, 0, 7}, {0.9, 1, 0.02, 1, 0, 0.3, 0}, {1, 1, 0, 1.3, 0, 0, 0}};
     static const int32_t prompt[] = {3, 8, 3}, biased[] = {8, 11};
     static const double bias[] = {0.5, 1.5};
     const lf_sample_limits limits = {.bias_ids = biased, .bias = bias, .n_bias = 2};
@@ -380,14 +418,17 @@ static void test_notes(const struct lf_kernels *k, lf_queue *q)
             lf_sampler_accept(b.s[r], b.want[r]);
         }
     }
-    tap_ok(wrong == 0 && lists == 0 && grew > 20 && counted > 20, "%d draws with lists that the kernel keeps: %lld tokens, %lld lists are not the host's (%lld grew)",
+    tap_ok(wrong == 0 && lists == 0 && grew > 20 && counted > 20,
+           "%d draws with lists that the kernel keeps: %lld tokens, %lld lists are not the host's "
+           "(%lld grew)",
            ROWS * STEPS, (long long)wrong, (long long)lists, (long long)grew);
     tap_ok(close_batch(&b), "and nothing else is written");
 }
 
 /* ---- the law ---- */
 
-static void test_law(const struct lf_kernels *k, lf_queue *q, const lf_sample_params *p, int tokens, const char *name)
+static void test_law(const struct lf_kernels *k, lf_queue *q, const lf_sample_params *p, int tokens,
+                     const char *name)
 {
     enum { V = 12, ROWS = 128, CALLS = 10 };
     int hits[V] = {0}, outside = 0;
@@ -398,7 +439,8 @@ static void test_law(const struct lf_kernels *k, lf_queue *q, const lf_sample_pa
         for (int64_t r = 0; r < ROWS; r++) {
             struct lf_sample_row *row = (struct lf_sample_row *)b.row.p + r;
             for (int i = 0; i < V; i++)
-                ((float *)b.z.p)[r * b.ld + i] = (float)((i * 5) % V) * 0.25f; /* descending: 7, 2, 9 ... */
+                ((float *)b.z.p)[r * b.ld + i] =
+                    (float)((i * 5) % V) * 0.25f; /* descending: 7, 2, 9 ... */
             lf_sampler_begin(b.s[r], NULL, 0);
             if (lf_sampler_row(b.s[r], p, 42, (uint64_t)(c * ROWS + r), row, b.list.p, 0) != 0)
                 tap_bail("a list of nothing");
@@ -417,15 +459,16 @@ static void test_law(const struct lf_kernels *k, lf_queue *q, const lf_sample_pa
         outside += n == 0 && hits[i] > 0;
         chi2 += n > 0 ? (hits[i] - n) * (hits[i] - n) / n : 0;
     }
-    tap_ok(chi2 < 45 && chi2 > 0.5, "%s: chi-square %.1f of %d draws", name, chi2, ROWS * CALLS); /* 11 degrees: 5e-6 */
+    tap_ok(chi2 < 45 && chi2 > 0.5, "%s: chi-square %.1f of %d draws", name, chi2,
+           ROWS * CALLS); /* 11 degrees: 5e-6 */
     tap_i64(outside, 0, "... and what is cut off is not drawn");
     close_batch(&b);
 }
 
 int main(void)
 {
-    static const lf_sample_params whole = {1, 1, 0, 1, 0, 0, 0}, cold = {0.6, 1, 0, 1, 0, 0, 0}, five = {1, 1, 0, 1, 0, 0, 5},
-                                  likely = {1, 1, 0.3, 1, 0, 0, 0};
+    static const lf_sample_params whole = {1, 1, 0, 1, 0, 0, 0}, cold = {0.6, 1, 0, 1, 0, 0, 0},
+                                  five = {1, 1, 0, 1, 0, 0, 5}, likely = {1, 1, 0.3, 1, 0, 0, 0};
     const struct lf_kernels *k = op_kernels(0);
     lf_queue *q = op_queue_create(1);
     test_equal(k, q, 1, 40, 1);

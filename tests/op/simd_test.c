@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/simd.h, compiled once per instruction set: accuracy of exp, tanh and erf against libm in double, special values,
- * lane independence, bf16 rounding, masked tails, horizontal sums.
+ * kernels/cpu/simd.h, compiled once per instruction set: accuracy of exp, tanh and erf against libm
+ * in double, special values, lane independence, bf16 rounding, masked tails, horizontal sums.
  */
 #include "config.h"
 
@@ -10,8 +10,14 @@
 
 enum which { EXP, TANH, ERF };
 
-static lf_v eval(enum which w, lf_v x) { return w == EXP ? lf_v_exp(x) : w == TANH ? lf_v_tanh(x) : lf_v_erf(x); }
-static double ref(enum which w, double x) { return w == EXP ? exp(x) : w == TANH ? tanh(x) : erf(x); }
+static lf_v eval(enum which w, lf_v x)
+{
+    return w == EXP ? lf_v_exp(x) : w == TANH ? lf_v_tanh(x) : lf_v_erf(x);
+}
+static double ref(enum which w, double x)
+{
+    return w == EXP ? exp(x) : w == TANH ? tanh(x) : erf(x);
+}
 
 static double ulp(double y)
 {
@@ -42,7 +48,8 @@ static void accuracy(enum which w, const char *name, double lo, double hi)
 
 static void special(void)
 {
-    const float in[] = {0.0f, -0.0f, INFINITY, -INFINITY, 88.8f, -87.4f, -100.0f, -110.0f, 1e-30f, -1e-30f, 20.0f, -20.0f};
+    const float in[] = {0.0f,    -0.0f,   INFINITY, -INFINITY, 88.8f, -87.4f,
+                        -100.0f, -110.0f, 1e-30f,   -1e-30f,   20.0f, -20.0f};
     bool ok[3] = {true, true, true}, nan_ok = true;
     for (int w = 0; w < 3; w++) {
         for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
@@ -89,26 +96,28 @@ static void bf16(void)
         memcpy(&f, &u, 4);
         uint16_t v[LF_VL], s = lf_f32_to_bf16(f);
         lf_v_store_bf16(v, lf_v_set1(f));
-        same = same && v[0] == s && v[LF_VL - 1] == s && (f != f ? (s & 0x7fff) > 0x7f80 : s == op_to_bf16((double)f));
+        same = same && v[0] == s && v[LF_VL - 1] == s &&
+               (f != f ? (s & 0x7fff) > 0x7f80 : s == op_to_bf16((double)f));
         float back = lf_bf16_to_f32(s), w = lf_v_load_bf16(v)[LF_VL - 1];
         same = same && !memcmp(&back, &w, 4);
     }
-    tap_ok(same, "bf16 rounding agrees with the reference, scalar and vector, NaN and ties included");
+    tap_ok(same,
+           "bf16 rounding agrees with the reference, scalar and vector, NaN and ties included");
 }
 
 static void tails(void)
 {
     bool ok = true;
     for (int n = 0; n <= LF_VL; n++) {
-        struct op_buf f = op_random(n, LF_F32, 5, 1), h = op_random(n, LF_BF16, 5, 1), g = op_alloc((size_t)n * 4),
-                      k = op_alloc((size_t)n * 2);
+        struct op_buf f = op_random(n, LF_F32, 5, 1), h = op_random(n, LF_BF16, 5, 1),
+                      g = op_alloc((size_t)n * 4), k = op_alloc((size_t)n * 2);
         lf_v a = lf_v_load_n(f.p, n), b = lf_v_load_bf16_n(h.p, n);
         for (int l = n; l < LF_VL; l++)
             ok = ok && a[l] == 0 && b[l] == 0;
         lf_v_store_n(g.p, a, n);
         lf_v_store_bf16_n(k.p, b, n);
-        ok = ok && !memcmp(f.p, g.p, (size_t)n * 4) && !memcmp(h.p, k.p, (size_t)n * 2) && op_guards_intact(&g) &&
-             op_guards_intact(&k);
+        ok = ok && !memcmp(f.p, g.p, (size_t)n * 4) && !memcmp(h.p, k.p, (size_t)n * 2) &&
+             op_guards_intact(&g) && op_guards_intact(&k);
         op_free(&f), op_free(&h), op_free(&g), op_free(&k);
     }
     tap_ok(ok, "masked loads and stores touch exactly n elements");

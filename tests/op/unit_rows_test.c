@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unit_rows_fwd and unit_rows_bwd against the formulas in f64, the backward also against finite differences of them; a
- * row of zeros; threads bit for bit.
+ * unit_rows_fwd and unit_rows_bwd against the formulas in f64, the backward also against finite
+ * differences of them; a row of zeros; threads bit for bit.
  */
 #include "config.h"
 
@@ -17,7 +17,8 @@ static double length_of(const struct op_buf *x, int64_t r, int64_t c)
     return fmax(sqrt(s), 1e-12);
 }
 
-static void test_forward(const struct lf_kernels *k, const struct op_buf *x, int64_t rows, int64_t c, int type)
+static void test_forward(const struct lf_kernels *k, const struct op_buf *x, int64_t rows,
+                         int64_t c, int type)
 {
     struct op_buf y[4];
     double *want = calloc((size_t)(rows * c) + 1, sizeof *want);
@@ -26,7 +27,8 @@ static void test_forward(const struct lf_kernels *k, const struct op_buf *x, int
         want[i] = op_get(x->p, i, LF_F32) / length_of(x, i / c, c);
     for (int t = 1; t <= OP_THREADS; t++) {
         y[t] = op_alloc((size_t)(rows * c) * lf_dtype_size((enum lf_dtype)type));
-        const struct lf_k_unit_rows_fwd a = {.rows = rows, .c = c, .x = x->p, .y = y[t].p, .y_type = (uint8_t)type};
+        const struct lf_k_unit_rows_fwd a = {
+            .rows = rows, .c = c, .x = x->p, .y = y[t].p, .y_type = (uint8_t)type};
         same = same && k->unit_rows_fwd.check(&a) == 0 && k->unit_rows_fwd.run(queue[t], &a) == 0 &&
                memcmp(y[1].p, y[t].p, y[1].bytes) == 0 && op_guards_intact(&y[t]);
     }
@@ -46,10 +48,12 @@ static double value(const struct op_buf *x, const struct op_buf *dy, int64_t r, 
     return s;
 }
 
-static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t rows, int64_t c, bool accumulate)
+static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t rows, int64_t c,
+                          bool accumulate)
 {
     struct op_buf dx[4], dy = op_random(rows * c, LF_F32, 2, 1.0);
-    double *want = calloc((size_t)(rows * c) + 1, sizeof *want), *scale = calloc((size_t)(rows * c) + 1, sizeof *scale);
+    double *want = calloc((size_t)(rows * c) + 1, sizeof *want),
+           *scale = calloc((size_t)(rows * c) + 1, sizeof *scale);
     bool same = true;
     for (int64_t r = 0; r < rows; r++) {
         double dot = 0, sum = 0, l = length_of(x, r, c);
@@ -85,8 +89,10 @@ static void test_backward(const struct lf_kernels *k, struct op_buf *x, int64_t 
         op_set(x->p, i, LF_F32, old - h);
         double numeric = (up - value(x, &dy, r, c)) / (hi - op_get(x->p, i, LF_F32));
         op_set(x->p, i, LF_F32, old);
-        tap_ok(fabs(numeric - op_get(dx[1].p, i, LF_F32)) <= 1e-4 * scale[i], "agrees with finite differences");
-        tap_ok(!(fabs(numeric - op_get(dy.p, i, LF_F32) / length_of(x, r, c)) <= 1e-4 * scale[i]) || c == 1 || c > 64,
+        tap_ok(fabs(numeric - op_get(dx[1].p, i, LF_F32)) <= 1e-4 * scale[i],
+               "agrees with finite differences");
+        tap_ok(!(fabs(numeric - op_get(dy.p, i, LF_F32) / length_of(x, r, c)) <= 1e-4 * scale[i]) ||
+                   c == 1 || c > 64,
                "and the gradient without its projection would not, where it is not tiny");
     }
     for (int t = 1; t <= OP_THREADS; t++)

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files for tests/stage/convert.sh: the tensors of a directory written again with one thing changed.
+ * Files for tests/stage/convert.sh: the tensors of a directory written again with one thing
+ * changed.
  *
- *     convert_tool IN OUT [drop NAME | rename OLD NEW | widen NAME | nan NAME | add NAME | copy NAME NEW | change NAME
+ *     convert_tool IN OUT [drop NAME | rename OLD NEW | widen NAME | nan NAME | add NAME | copy
+ *     NAME NEW | change NAME
  * | f16 | bf16 | split BYTES]
  *
- * widen: one more row; add: a scalar that no model has; copy: NAME again under NEW; change: the first value is another.
+ * widen: one more row; add: a scalar that no model has; copy: NAME again under NEW; change: the
+ * first value is another.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +45,10 @@ static size_t declare(struct out *v, const lf_st *s, int argc, char **argv)
         if (is(argc, argv, "drop", e->name))
             continue;
         struct out *o = &v[n++];
-        *o = (struct out){
-            {e->name, e->dtype, e->ndim, {0}}, e, is(argc, argv, "nan", e->name), is(argc, argv, "change", e->name)};
+        *o = (struct out){{e->name, e->dtype, e->ndim, {0}},
+                          e,
+                          is(argc, argv, "nan", e->name),
+                          is(argc, argv, "change", e->name)};
         memcpy(o->d.shape, e->shape, sizeof e->shape);
         if (is(argc, argv, "rename", e->name))
             o->d.name = argv[5];
@@ -92,7 +97,8 @@ int main(int argc, char **argv)
     lf_st_writer *w = NULL;
     if (argc < 3)
         return 2;
-    lf_st_write_options o = {.max_file = argc > 4 && strcmp(argv[3], "split") == 0 ? atoll(argv[4]) : 0};
+    lf_st_write_options o = {.max_file =
+                                 argc > 4 && strcmp(argv[3], "split") == 0 ? atoll(argv[4]) : 0};
     if (lf_st_open(&s, argv[1], &err) || lf_io_mkdirs(argv[2], 0750, &err))
         die(&err);
     size_t n = declare(v, s, argc, argv), k;

@@ -2,8 +2,10 @@
  *
  * What the shell tests of generation and evaluation need and no stage offers:
  *
- *     infer_tool ckpt DIR MODEL.ini VOCAB [X]  checkpoint with hot random weights; one of them, in a layer, times X
- *     infer_tool get FILE.jsonl LINE MEMBER    a member of a line (from 1) as JSON; MEMBER may be a path: a.b.3
+ *     infer_tool ckpt DIR MODEL.ini VOCAB [X]  checkpoint with hot random weights; one of them, in
+ *                                              a layer, times X
+ *     infer_tool get FILE.jsonl LINE MEMBER    a member of a line (from 1) as JSON; MEMBER may be a
+ *                                              path: a.b.3
  *     infer_tool record FILE                   every metrics record, one line each
  */
 #include <jansson.h>
@@ -20,7 +22,8 @@ struct one_weight {
     double factor;
 };
 
-static void fill_ckpt(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows, int64_t cols)
+static void fill_ckpt(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows,
+                      int64_t cols)
 {
     struct one_weight *w = arg;
     infer_ckpt_hot(&w->seed, d, dst, rows, cols);
@@ -28,7 +31,8 @@ static void fill_ckpt(void *arg, const struct lf_param_desc *d, float *dst, int6
         dst[0] *= (float)w->factor;
 }
 
-static int cmd_ckpt(const char *dir, const char *model, const char *vocab, const char *factor, lf_err *err)
+static int cmd_ckpt(const char *dir, const char *model, const char *vocab, const char *factor,
+                    lf_err *err)
 {
     lf_model_config c;
     struct one_weight w = {9, strtod(factor, NULL)};
@@ -46,7 +50,8 @@ static int print_member(json_t *o, const char *path, lf_err *err)
     while (*path) {
         size_t n = strcspn(path, ".");
         snprintf(part, sizeof part, "%.*s", (int)n, path);
-        o = json_is_array(o) ? json_array_get(o, (size_t)strtoul(part, NULL, 10)) : json_object_get(o, part);
+        o = json_is_array(o) ? json_array_get(o, (size_t)strtoul(part, NULL, 10))
+                             : json_object_get(o, part);
         path += n + (path[n] == '.');
     }
     char *text = o ? json_dumps(o, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
@@ -69,7 +74,8 @@ static int cmd_get(const char *file, long line, const char *path, lf_err *err)
         len = getline(&text, &cap, f);
     json_error_t je = {.text = "no such line"};
     json_t *o = len > 0 ? json_loadb(text, (size_t)len, JSON_ALLOW_NUL, &je) : NULL;
-    int rc = o ? print_member(o, path, err) : lf_fail(err, LF_ENOENT, "%s: line %ld: %s", file, line, je.text);
+    int rc = o ? print_member(o, path, err)
+               : lf_fail(err, LF_ENOENT, "%s: line %ld: %s", file, line, je.text);
     json_decref(o);
     free(text);
     fclose(f);

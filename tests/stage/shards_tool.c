@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that are not trained, "|"
- * where a sequence ends inside a document; then what else its rows have: "margin=", "label=" or "rest=". For the tests of
- * stages.
+ * shards_tool DIR SPLIT: the documents of a shards artifact, one a line: ids, "-" before those that
+ * are not trained, "|" where a sequence ends inside a document; then what else its rows have:
+ * "margin=", "label=" or "rest=". For the tests of stages.
  */
 #include "config.h"
 
@@ -25,7 +25,8 @@ static void print_more(const lf_shard *s, uint64_t d)
 
 static int print_file(const lf_shard *s, lf_err *err)
 {
-    const uint64_t *off = lf_shard_offsets(s), *docs = lf_shard_doc_seqs(s), *seqs = lf_shard_seq_offsets(s);
+    const uint64_t *off = lf_shard_offsets(s), *docs = lf_shard_doc_seqs(s),
+                   *seqs = lf_shard_seq_offsets(s);
     int rc = 0;
     for (uint64_t d = 0; d < lf_shard_get_info(s)->n_docs && rc == 0; d++) {
         uint64_t k = docs ? docs[d] : 0, end = docs ? docs[d + 1] : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenize_tool OUT SPLIT: print every document of OUT/shards decoded with OUT/tokenizer, one after the other with a
- * line end, the end-of-document token left out; for tests/stage/tokenize.sh.
+ * tokenize_tool OUT SPLIT: print every document of OUT/shards decoded with OUT/tokenizer, one after
+ * the other with a line end, the end-of-document token left out; for tests/stage/tokenize.sh.
  */
 #include "config.h"
 

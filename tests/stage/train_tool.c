@@ -3,12 +3,15 @@
  * What the shell tests of training need and no stage offers:
  *
  *     train_tool data DIR DOCS VALID_DOCS     shards artifact of learnable documents over 64 tokens
- *     train_tool pairs DIR DOCS VALID_DOCS    the same as pairs: a prompt, then the chain (better) or anything (worse)
+ *     train_tool pairs DIR DOCS VALID_DOCS    the same as pairs: a prompt, then the chain (better)
+ *                                             or anything (worse)
  *     train_tool labels DIR DOCS VALID_DOCS   the same as labelled answers
  *     train_tool id DIR                       step and identity of a checkpoint, its hashes checked
  *     train_tool state DIR                    its state as JSON
- *     train_tool types DIR                    how many of its tensors there are by kind, dimensions and type
- *     train_tool distance DIR DIR2            "weight 1.2e-08 adam_m ...": |a - b| / |b| of the tensor that is furthest apart, by kind
+ *     train_tool types DIR                    how many of its tensors there are by kind, dimensions
+ *                                             and type
+ *     train_tool distance DIR DIR2            "weight 1.2e-08 adam_m ...": |a - b| / |b| of the
+ *                                             tensor that is furthest apart, by kind
  *     train_tool metrics FILE                 deterministic fields of every record, one line each
  *     train_tool poison SRC DST               copy a checkpoint with one weight not a number
  */
@@ -28,11 +31,13 @@
 
 #define VOCAB 64
 
-/* A chain: three times in four the next token is a fixed function of this one, else anything. Token 0 ends a document.
+/* A chain: three times in four the next token is a fixed function of this one, else anything. Token
+ * 0 ends a document.
  */
 static int write_plain(lf_shard_writer *w, uint64_t d, lf_err *err)
 {
-    uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180, cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
+    uint32_t doc[200], len = 20 + lf_rng_u32(7, 1, d) % 180,
+                       cur = 1 + lf_rng_u32(7, 2, d) % (VOCAB - 1);
     for (uint32_t k = 0; k + 1 < len; k++) {
         doc[k] = cur;
         uint32_t r = lf_rng_u32(7, 3, d * 1024 + k);
@@ -42,10 +47,12 @@ static int write_plain(lf_shard_writer *w, uint64_t d, lf_err *err)
     return lf_shard_append(w, doc, len, err);
 }
 
-/* Documents 2 i and 2 i + 1 have the same prompt; the answer of the first goes on along the chain, the other's does not. */
+/* Documents 2 i and 2 i + 1 have the same prompt; the answer of the first goes on along the chain,
+ * the other's does not. */
 static int write_judged(lf_shard_writer *w, uint64_t d, lf_err *err)
 {
-    uint32_t doc[64], prompt = 3 + lf_rng_u32(8, 1, d / 2) % 5, len = prompt + 4 + lf_rng_u32(8, 2, d) % 9;
+    uint32_t doc[64], prompt = 3 + lf_rng_u32(8, 1, d / 2) % 5,
+                      len = prompt + 4 + lf_rng_u32(8, 2, d) % 9;
     uint32_t cur = 1 + lf_rng_u32(8, 3, d / 2) % (VOCAB - 1);
     uint8_t mask[64];
     for (uint32_t k = 0; k < len; k++) {
@@ -54,11 +61,12 @@ static int write_judged(lf_shard_writer *w, uint64_t d, lf_err *err)
         mask[k] = k >= prompt;
         cur = 1 + (chain ? cur * 29 + 11 : lf_rng_u32(8, 4, d * 64 + k)) % (VOCAB - 1);
     }
-    return lf_shard_append_doc(w, &(lf_shard_doc){.tokens = doc, .n = len, .mask = mask, .label = d % 2 == 0}, err);
+    return lf_shard_append_doc(
+        w, &(lf_shard_doc){.tokens = doc, .n = len, .mask = mask, .label = d % 2 == 0}, err);
 }
 
-static int write_docs(const char *dir, const char *name, enum lf_rows rows, uint64_t first, uint64_t n, lf_artifact *a,
-                      uint64_t *tokens, lf_err *err)
+static int write_docs(const char *dir, const char *name, enum lf_rows rows, uint64_t first,
+                      uint64_t n, lf_artifact *a, uint64_t *tokens, lf_err *err)
 {
     lf_shard_info info = {.vocab_size = VOCAB, .eos_id = 0, .source = "test", .rows = rows};
     lf_shard_writer *w = NULL;
@@ -94,8 +102,8 @@ static int cmd_data(const char *dir, enum lf_rows rows, uint64_t docs, uint64_t 
         rc = write_docs(dir, "valid-00000.h5", rows, docs, valid, &a, &ignored, err);
     /* As lf-tokenize does; --plan reads it. */
     json_t *meta = json_pack("{s:{s:{s:I}}}", "splits", "train", "tokens", (json_int_t)train);
-    if (!rc &&
-        (!meta || json_object_set_new(a.meta, "vocab_size", json_integer(VOCAB)) || json_object_update(a.meta, meta)))
+    if (!rc && (!meta || json_object_set_new(a.meta, "vocab_size", json_integer(VOCAB)) ||
+                json_object_update(a.meta, meta)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     json_decref(meta);
     if (!rc)
@@ -132,7 +140,8 @@ static int cmd_types(const char *dir, lf_err *err)
                 int n = 0;
                 for (size_t i = 0; i < lf_ckpt_n_entries(c); i++) {
                     const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
-                    n += strcmp(e->kind, kinds[k]) == 0 && e->ndim == nd && e->dtype == (bf16 ? LF_H5_BF16 : LF_H5_F32);
+                    n += strcmp(e->kind, kinds[k]) == 0 && e->ndim == nd &&
+                         e->dtype == (bf16 ? LF_H5_BF16 : LF_H5_F32);
                 }
                 if (n)
                     printf("%s %dd %s %d\n", kinds[k], nd, bf16 ? "bf16" : "f32", n);
@@ -142,14 +151,17 @@ static int cmd_types(const char *dir, lf_err *err)
 }
 
 /* Euclidean lengths of a tensor of both checkpoints: of the difference and of b. */
-static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double *out, lf_err *err)
+static int apart(const lf_ckpt *a, const lf_ckpt *b, const lf_ckpt_entry *e, double *out,
+                 lf_err *err)
 {
     const lf_ckpt_entry *f = lf_ckpt_find(b, e->name, e->kind);
     size_t n = 1;
     double d = 0, l = 0;
-    if (!f || f->ndim != e->ndim || memcmp(f->shape, e->shape, sizeof(f->shape[0]) * (size_t)e->ndim) != 0 || e->dtype != LF_H5_F32 ||
-        f->dtype != LF_H5_F32)
-        return lf_fail(err, LF_EINVAL, "%s (%s) is not in both as f32 of one shape", e->name, e->kind);
+    if (!f || f->ndim != e->ndim ||
+        memcmp(f->shape, e->shape, sizeof(f->shape[0]) * (size_t)e->ndim) != 0 ||
+        e->dtype != LF_H5_F32 || f->dtype != LF_H5_F32)
+        return lf_fail(err, LF_EINVAL, "%s (%s) is not in both as f32 of one shape", e->name,
+                       e->kind);
     for (int i = 0; i < e->ndim; i++)
         n *= (size_t)e->shape[i];
     float *x = lf_calloc(2 * n + 1, sizeof(*x), err);
@@ -191,8 +203,9 @@ static int cmd_distance(const char *dir, const char *other, lf_err *err)
 
 static int print_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
-    static const char *const keys[] = {"step", "samples", "tokens", "loss", "valid_loss", "grad_norm", "lr", "accuracy", "margin",
-                                       "valid_accuracy"};
+    static const char *const keys[] = {"step",       "samples",       "tokens", "loss",
+                                       "valid_loss", "grad_norm",     "lr",     "accuracy",
+                                       "margin",     "valid_accuracy"};
     (void)ctx;
     (void)offset;
     json_t *o = lf_json_load_text(payload, n, "record", err);
@@ -223,10 +236,12 @@ static int cmd_poison(const char *src, const char *dst, lf_err *err)
         const lf_ckpt_entry *e = lf_ckpt_entry_at(c, i);
         size_t elements = (size_t)e->shape[0] * (size_t)(e->ndim > 1 ? e->shape[1] : 1);
         float *data = lf_calloc(elements, sizeof(float), err);
-        t[i] = (lf_ckpt_tensor){.name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
+        t[i] = (lf_ckpt_tensor){
+            .name = e->name, .kind = e->kind, .dtype = e->dtype, .ndim = e->ndim, .data = data};
         memcpy(t[i].shape, e->shape, sizeof(t[i].shape));
         rc = data ? lf_ckpt_read(c, e, NULL, NULL, data, err) : LF_ENOMEM;
-        if (!rc && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 && strcmp(e->kind, "weight") == 0)
+        if (!rc && strcmp(e->name, "model/layers.0.mlp.down.weight") == 0 &&
+            strcmp(e->kind, "weight") == 0)
             data[0] = NAN;
     }
     lf_ckpt_options o = {.threads = 1};
@@ -252,8 +267,12 @@ int main(int argc, char **argv)
     lf_err err = LF_ERR_INIT;
     int64_t offset = 0;
     int rc;
-    if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 || strcmp(argv[1], "labels") == 0))
-        rc = cmd_data(argv[2], argv[1][0] == 'd' ? LF_ROWS_PLAIN : argv[1][0] == 'p' ? LF_ROWS_PAIRS : LF_ROWS_UNPAIRED,
+    if (argc == 5 && (strcmp(argv[1], "data") == 0 || strcmp(argv[1], "pairs") == 0 ||
+                      strcmp(argv[1], "labels") == 0))
+        rc = cmd_data(argv[2],
+                      argv[1][0] == 'd'   ? LF_ROWS_PLAIN
+                      : argv[1][0] == 'p' ? LF_ROWS_PAIRS
+                                          : LF_ROWS_UNPAIRED,
                       strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), &err);
     else if (argc == 3 && strcmp(argv[1], "id") == 0)
         rc = cmd_id(argv[2], false, &err);

@@ -56,7 +56,8 @@ bool tap_f64_at(const char *file, int line, double got, double want, double tol,
     bool ok = got == want || fabs(got - want) <= tol;
     tap_ok_at(file, line, ok, "%s", name);
     if (!ok)
-        tap_diag("got  %.17g\nwant %.17g\ntolerance %.3g, off by %.3g", got, want, tol, fabs(got - want));
+        tap_diag("got  %.17g\nwant %.17g\ntolerance %.3g, off by %.3g", got, want, tol,
+                 fabs(got - want));
     return ok;
 }
 
@@ -65,12 +66,13 @@ bool tap_str_at(const char *file, int line, const char *got, const char *want, c
     bool ok = got && want ? strcmp(got, want) == 0 : got == want;
     tap_ok_at(file, line, ok, "%s", name);
     if (!ok)
-        tap_diag("got  %s%s%s\nwant %s%s%s", got ? "\"" : "", got ? got : "NULL", got ? "\"" : "", want ? "\"" : "",
-                 want ? want : "NULL", want ? "\"" : "");
+        tap_diag("got  %s%s%s\nwant %s%s%s", got ? "\"" : "", got ? got : "NULL", got ? "\"" : "",
+                 want ? "\"" : "", want ? want : "NULL", want ? "\"" : "");
     return ok;
 }
 
-bool tap_mem_at(const char *file, int line, const void *got, const void *want, size_t n, const char *name)
+bool tap_mem_at(const char *file, int line, const void *got, const void *want, size_t n,
+                const char *name)
 {
     bool ok = n == 0 || memcmp(got, want, n) == 0;
     tap_ok_at(file, line, ok, "%s", name);
@@ -92,7 +94,8 @@ bool tap_mem_at(const char *file, int line, const void *got, const void *want, s
     return ok;
 }
 
-bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const char *contains, const char *name)
+bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const char *contains,
+               const char *name)
 {
     bool ok = rc == want;
     if (ok && want != 0 && contains)
@@ -154,7 +157,8 @@ const char *tap_tmpdir(void)
 {
     if (!tap.tmpdir[0]) {
         const char *base = getenv("TMPDIR");
-        int n = snprintf(tap.tmpdir, sizeof tap.tmpdir, "%s/lf-test-XXXXXX", base && base[0] ? base : "/tmp");
+        int n = snprintf(tap.tmpdir, sizeof tap.tmpdir, "%s/lf-test-XXXXXX",
+                         base && base[0] ? base : "/tmp");
         if (n < 0 || (size_t)n >= sizeof tap.tmpdir || !mkdtemp(tap.tmpdir))
             tap_bail("no temporary directory: %s", tap.tmpdir);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TAP output for unit tests. Each assertion prints both sides when it fails. A test program calls tap_* in main and ends
- * with `return tap_done();`, which prints the plan and gives the exit code.
+ * TAP output for unit tests. Each assertion prints both sides when it fails. A test program calls
+ * tap_* in main and ends with `return tap_done();`, which prints the plan and gives the exit code.
  */
 #ifndef LF_TESTS_TAP_H
 #define LF_TESTS_TAP_H
@@ -12,19 +12,26 @@
 
 #include "engine/base/err.h"
 
-bool tap_ok_at(const char *file, int line, bool ok, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+bool tap_ok_at(const char *file, int line, bool ok, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 bool tap_i64_at(const char *file, int line, int64_t got, int64_t want, const char *name);
-bool tap_f64_at(const char *file, int line, double got, double want, double tol, const char *name); /* |got-want| <= tol */
-bool tap_str_at(const char *file, int line, const char *got, const char *want, const char *name);   /* NULLs allowed */
-bool tap_mem_at(const char *file, int line, const void *got, const void *want, size_t n, const char *name);
-/* rc equals want, and when want != 0 the error's text contains `contains` (NULL: any). Clears err. */
-bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const char *contains, const char *name);
-#define tap_ok(ok, ...) tap_ok_at(__FILE__, __LINE__, (ok), __VA_ARGS__)
-#define tap_i64(got, want, name) tap_i64_at(__FILE__, __LINE__, (got), (want), (name))
+bool tap_f64_at(const char *file, int line, double got, double want, double tol,
+                const char *name); /* |got-want| <= tol */
+bool tap_str_at(const char *file, int line, const char *got, const char *want,
+                const char *name); /* NULLs allowed */
+bool tap_mem_at(const char *file, int line, const void *got, const void *want, size_t n,
+                const char *name);
+/* rc equals want, and when want != 0 the error's text contains `contains` (NULL: any). Clears
+ * err. */
+bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const char *contains,
+               const char *name);
+#define tap_ok(ok, ...)               tap_ok_at(__FILE__, __LINE__, (ok), __VA_ARGS__)
+#define tap_i64(got, want, name)      tap_i64_at(__FILE__, __LINE__, (got), (want), (name))
 #define tap_f64(got, want, tol, name) tap_f64_at(__FILE__, __LINE__, (got), (want), (tol), (name))
-#define tap_str(got, want, name) tap_str_at(__FILE__, __LINE__, (got), (want), (name))
-#define tap_mem(got, want, n, name) tap_mem_at(__FILE__, __LINE__, (got), (want), (n), (name))
-#define tap_rc(rc, want, err, contains, name) tap_rc_at(__FILE__, __LINE__, (rc), (want), (err), (contains), (name))
+#define tap_str(got, want, name)      tap_str_at(__FILE__, __LINE__, (got), (want), (name))
+#define tap_mem(got, want, n, name)   tap_mem_at(__FILE__, __LINE__, (got), (want), (n), (name))
+#define tap_rc(rc, want, err, contains, name)                                                      \
+    tap_rc_at(__FILE__, __LINE__, (rc), (want), (err), (contains), (name))
 
 void tap_diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tap_skip(int n, const char *reason); /* counts n skipped points */
@@ -32,7 +39,8 @@ void tap_skip_all(const char *reason) __attribute__((noreturn));
 void tap_bail(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 int tap_done(void);
 
-/* A fresh directory below $TMPDIR for this test, removed by tap_done unless a test failed or LF_KEEP is set. */
+/* A fresh directory below $TMPDIR for this test, removed by tap_done unless a test failed or
+ * LF_KEEP is set. */
 const char *tap_tmpdir(void);
 
 #endif

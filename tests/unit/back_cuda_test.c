@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA backend on the emulated driver: memory, copies through pinned memory, captures, late results, failures.
+ * The CUDA backend on the emulated driver: memory, copies through pinned memory, captures, late
+ * results, failures.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@ static struct lf_cu cu;
 static lf_back *open_back(void)
 {
     lf_emu_driver(&cu);
-    lf_back *b =
-        lf_back_cuda_create(&(struct lf_cuda_opts){.ordinal = 1, .rank = 3, .threads = 2, .driver = &cu}, &err);
+    lf_back *b = lf_back_cuda_create(
+        &(struct lf_cuda_opts){.ordinal = 1, .rank = 3, .threads = 2, .driver = &cu}, &err);
     if (!b)
         tap_bail("%s", err.text);
     return b;
@@ -55,7 +56,8 @@ static void test_copies(lf_back *b)
     const long waits = lf_emu_stats()->waits;
     for (int i = 0; i < 1000; i++)
         b->ops->copy_in(b, dev + 64 * i, &i, sizeof i, &err);
-    tap_ok(lf_emu_stats()->waits <= waits + 1, "a thousand small copies wait for nothing (the first for the large ones)");
+    tap_ok(lf_emu_stats()->waits <= waits + 1,
+           "a thousand small copies wait for nothing (the first for the large ones)");
     tap_i64(lf_emu_stats()->pageable, 0, "all of them from pinned memory");
     b->ops->copy_out(b, dst, dev, 64000, &err);
     for (int i = 0; i < 1000; i++) {
@@ -88,8 +90,8 @@ static void test_times(lf_back *b)
     }
     tap_ok(ascending && at[0] == 0 && at[STAMPS - 1] > 0, "begin at 0 and ascend");
     tap_rc(b->ops->probe(b, &p, &err), 0, &err, NULL, "ceilings");
-    tap_ok(p.f32_flops > 0 && p.bf16_flops > p.f32_flops && p.bytes_per_s > 0, "bf16 %.3g, f32 %.3g FLOP/s, %.3g bytes/s", p.bf16_flops,
-           p.f32_flops, p.bytes_per_s);
+    tap_ok(p.f32_flops > 0 && p.bf16_flops > p.f32_flops && p.bytes_per_s > 0,
+           "bf16 %.3g, f32 %.3g FLOP/s, %.3g bytes/s", p.bf16_flops, p.f32_flops, p.bytes_per_s);
     b->ops->release(b, x, N * sizeof *x);
 }
 
@@ -122,8 +124,10 @@ static void test_late(lf_back *b)
     fill_floats(b, x, 4, 7);
     rc = rc ? rc : b->ops->late_end(b, 1, &w, sizeof w, &err);
     rc = rc ? rc : b->ops->late_end(b, 0, &v, sizeof v, &err);
-    tap_ok(rc == 0 && v == 5 && w == 6, "late results are those of their time (%g, %g)", (double)v, (double)w);
-    tap_rc(b->ops->late_end(b, 0, &v, sizeof v, &err), LF_EINVAL, &err, "slot 0", "a slot that nobody began");
+    tap_ok(rc == 0 && v == 5 && w == 6, "late results are those of their time (%g, %g)", (double)v,
+           (double)w);
+    tap_rc(b->ops->late_end(b, 0, &v, sizeof v, &err), LF_EINVAL, &err, "slot 0",
+           "a slot that nobody began");
     b->ops->release(b, x, 64);
 }
 
@@ -147,9 +151,10 @@ static void test_capture(lf_back *b)
     b->kernels->axpby.run(b->queue, &twice);
     b->ops->sync(b, NULL); /* not allowed */
     void *none = NULL;
-    tap_rc(rc ? rc : b->ops->capture_end(b, &none, &err), LF_EDEVICE, &err, "STREAM_CAPTURE_INVALIDATED",
-           "planted: a wait within a capture");
-    tap_ok(!none && !b->ops->copy_out(b, out, x, sizeof out, &err) && out[0] == 32, "and the queue works on");
+    tap_rc(rc ? rc : b->ops->capture_end(b, &none, &err), LF_EDEVICE, &err,
+           "STREAM_CAPTURE_INVALIDATED", "planted: a wait within a capture");
+    tap_ok(!none && !b->ops->copy_out(b, out, x, sizeof out, &err) && out[0] == 32,
+           "and the queue works on");
     b->ops->capture_free(b, g);
     b->ops->release(b, x, 400);
 }
@@ -160,7 +165,8 @@ static void test_failures(void)
     setenv("LF_EMU_MEMORY", "100000000", 1);
     lf_emu_reset();
     lf_back *b = open_back();
-    tap_ok(!b->ops->alloc(b, 200000000, &err) && err.rc == LF_ENOMEM, "memory that is not there: %s", err.text);
+    tap_ok(!b->ops->alloc(b, 200000000, &err) && err.rc == LF_ENOMEM,
+           "memory that is not there: %s", err.text);
     lf_err_clear(&err);
     unsetenv("LF_EMU_MEMORY");
     setenv("LF_EMU_FAIL", "launch:1:fill", 1);
@@ -168,12 +174,14 @@ static void test_failures(void)
     float *x = b->ops->alloc(b, 64, &err);
     fill_floats(b, x, 4, 1);
     b->ops->failure(b, text, sizeof text);
-    tap_ok(strstr(text, "rank 3, GPU 1 (emulated GPU)") && strstr(text, "fill: CUDA_ERROR_INVALID_VALUE"),
+    tap_ok(strstr(text, "rank 3, GPU 1 (emulated GPU)") &&
+               strstr(text, "fill: CUDA_ERROR_INVALID_VALUE"),
            "a refused launch says who and what: %s", text);
     setenv("LF_EMU_FAIL", "async:1", 1);
     lf_emu_reset();
     fill_floats(b, x, 4, 1);
-    tap_rc(b->ops->sync(b, &err), LF_EDEVICE, &err, "LF_CUDA_SYNC=1", "a kernel that breaks the device");
+    tap_rc(b->ops->sync(b, &err), LF_EDEVICE, &err, "LF_CUDA_SYNC=1",
+           "a kernel that breaks the device");
     b->ops->release(b, x, 64);
     b->ops->destroy(b);
     setenv("LF_CUDA_SYNC", "1", 1);
@@ -182,25 +190,28 @@ static void test_failures(void)
     x = b->ops->alloc(b, 64, &err);
     fill_floats(b, x, 4, 1);
     b->ops->failure(b, text, sizeof text);
-    tap_ok(strstr(text, "fill: CUDA_ERROR_LAUNCH_FAILED") && !b->ops->capture_begin, "LF_CUDA_SYNC=1 names it: %s",
-           text);
+    tap_ok(strstr(text, "fill: CUDA_ERROR_LAUNCH_FAILED") && !b->ops->capture_begin,
+           "LF_CUDA_SYNC=1 names it: %s", text);
     b->ops->release(b, x, 64);
     b->ops->destroy(b);
     unsetenv("LF_CUDA_SYNC");
     unsetenv("LF_EMU_FAIL");
     lf_emu_reset();
-    for (int n = 1; n < 5; n++) { /* whichever allocation fails, the failure is told and nothing stays behind */
+    for (int n = 1; n < 5;
+         n++) { /* whichever allocation fails, the failure is told and nothing stays behind */
         snprintf(text, sizeof text, "alloc:%d", n);
         setenv("LF_EMU_FAIL", text, 1);
         lf_emu_reset();
         b = lf_back_cuda_create(&(struct lf_cuda_opts){.threads = 1, .driver = &cu}, &err);
-        tap_ok(n < 4 ? !b && err.rc == LF_ENOMEM : b != NULL, "allocation %d fails: %s", n, err.text);
+        tap_ok(n < 4 ? !b && err.rc == LF_ENOMEM : b != NULL, "allocation %d fails: %s", n,
+               err.text);
         lf_err_clear(&err);
         lf_back_destroy(b);
     }
     unsetenv("LF_EMU_FAIL");
     lf_emu_reset();
-    tap_ok(!lf_back_cuda_create(&(struct lf_cuda_opts){.ordinal = 2, .driver = &cu}, &err) && strstr(err.text, "GPU 2"),
+    tap_ok(!lf_back_cuda_create(&(struct lf_cuda_opts){.ordinal = 2, .driver = &cu}, &err) &&
+               strstr(err.text, "GPU 2"),
            "a GPU that is not there: %s", err.text);
     lf_err_clear(&err);
 }

@@ -27,15 +27,18 @@ int main(void)
     const char *dir = tap_tmpdir();
     char big[3000];
 
-    tap_str(class_of(LF_EINVAL, 0, "steps"), "config", "a value that does not fit is of the settings");
+    tap_str(class_of(LF_EINVAL, 0, "steps"), "config",
+            "a value that does not fit is of the settings");
     tap_str(class_of(LF_ENOTSUP, 0, "fp8"), "config", "so is what is not built in");
     tap_str(class_of(LF_EEXIST, 0, "out"), "config", "and a result of other options");
-    tap_str(class_of(LF_EFORMAT, 0, "hash"), "bad_input", "what a file should not be is of the input");
+    tap_str(class_of(LF_EFORMAT, 0, "hash"), "bad_input",
+            "what a file should not be is of the input");
     tap_str(class_of(LF_EIO, ENOSPC, "write"), "disk", "an errno says more than the code");
     tap_str(class_of(LF_EFORMAT, ESTALE, "read"), "filesystem", "of any code");
     tap_str(class_of(LF_EIO, 0, "write"), "", "a code that says nothing has no class");
     tap_str(class_of(LF_ENOMEM, 0, "out of memory"), "oom", "memory of the host");
-    tap_str(class_of(LF_ENOMEM, 0, "CUDA device 0: out of memory"), "oom_device", "and of a device");
+    tap_str(class_of(LF_ENOMEM, 0, "CUDA device 0: out of memory"), "oom_device",
+            "and of a device");
     tap_str(class_of(LF_ENUMERIC, 0, "loss"), "diverged", "numbers");
     tap_str(class_of(LF_ECOMM, 0, "rank 1 failed"), "rank", "ranks");
     tap_str(lf_cause_signal(SIGKILL), "rank", "a killed rank");
@@ -65,6 +68,7 @@ int main(void)
     tap_rc(lf_cause_load(&c, dir, &err), 0, &err, NULL, "a long text is cut");
     tap_ok(strlen(c.reason) == 699 && c.reason[698] == '?', "to what fits");
     lf_io_replace(path, "[1]", 3, 0640, NULL);
-    tap_rc(lf_cause_load(&c, dir, &err), LF_EFORMAT, &err, NULL, "a file that is something else says nothing");
+    tap_rc(lf_cause_load(&c, dir, &err), LF_EFORMAT, &err, NULL,
+           "a file that is something else says nothing");
     return tap_done();
 }

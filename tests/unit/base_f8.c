@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f8.h against torch's tables (tests/golden/f8): every value, narrowing of 2^24 patterns, both sides of every midpoint,
- * saturation, NaN.
+ * f8.h against torch's tables (tests/golden/f8): every value, narrowing of 2^24 patterns, both
+ * sides of every midpoint, saturation, NaN.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@ static const struct type {
     uint8_t (*narrow)(float);
     float most;
     uint8_t most_code;
-} types[2] = {{"e4m3", lf_f32_of_e4m3, lf_e4m3_of, 448, 0x7e}, {"e5m2", lf_f32_of_e5m2, lf_e5m2_of, 57344, 0x7b}};
+} types[2] = {{"e4m3", lf_f32_of_e4m3, lf_e4m3_of, 448, 0x7e},
+              {"e5m2", lf_f32_of_e5m2, lf_e5m2_of, 57344, 0x7b}};
 
 static uint32_t table[2][256];
 static uint64_t sum[2];
@@ -68,7 +69,8 @@ static void test_narrowing(int t)
         s += ((uint64_t)types[t].narrow(x) + 1) * (2 * i + 1);
         n++;
     }
-    tap_ok(s == sum[t] && n == count[t], "%s: %ld patterns narrowed as torch does it", types[t].name, n);
+    tap_ok(s == sum[t] && n == count[t], "%s: %ld patterns narrowed as torch does it",
+           types[t].name, n);
 }
 
 /* Between neighbours a < b the code changes at the midpoint, which goes to the even one. */
@@ -76,24 +78,27 @@ static void test_midpoints(int t)
 {
     int bad = 0, pairs = 0;
     for (int i = 0; i < types[t].most_code; i++, pairs++) {
-        const float a = types[t].wide((uint8_t)i), b = types[t].wide((uint8_t)(i + 1)), mid = a + (b - a) / 2;
+        const float a = types[t].wide((uint8_t)i), b = types[t].wide((uint8_t)(i + 1)),
+                    mid = a + (b - a) / 2;
         const int even = i & 1 ? i + 1 : i;
         bad += types[t].narrow(mid) != even || types[t].narrow(-mid) != (0x80 | even);
-        bad += types[t].narrow(nextafterf(mid, 0)) != i || types[t].narrow(nextafterf(mid, INFINITY)) != i + 1;
+        bad += types[t].narrow(nextafterf(mid, 0)) != i ||
+               types[t].narrow(nextafterf(mid, INFINITY)) != i + 1;
     }
     tap_ok(bad == 0 && pairs == types[t].most_code, "%s: %d midpoints", types[t].name, pairs);
 }
 
 static void test_ends(int t)
 {
-    const float beyond[] = {nextafterf(types[t].most, INFINITY), 2 * types[t].most, 3e38f, INFINITY};
+    const float beyond[] = {nextafterf(types[t].most, INFINITY), 2 * types[t].most, 3e38f,
+                            INFINITY};
     int bad = 0;
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++)
         bad += types[t].narrow(beyond[i]) != types[t].most_code ||
                types[t].narrow(-beyond[i]) != (0x80 | types[t].most_code);
     tap_ok(bad == 0, "%s: what is too large becomes the largest value", types[t].name);
-    tap_ok(isnan(types[t].wide(types[t].narrow(NAN))) && types[t].narrow(0.0f) == 0 && types[t].narrow(-0.0f) == 0x80 &&
-               types[t].narrow(lf_f32_of_bits(1)) == 0,
+    tap_ok(isnan(types[t].wide(types[t].narrow(NAN))) && types[t].narrow(0.0f) == 0 &&
+               types[t].narrow(-0.0f) == 0x80 && types[t].narrow(lf_f32_of_bits(1)) == 0,
            "%s: NaN, zeros, the smallest f32", types[t].name);
 }
 

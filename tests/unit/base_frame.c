@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * frame.h: checksums, appending, following, torn tails of every length, corruption, cutting for a resume, full disk.
+ * frame.h: checksums, appending, following, torn tails of every length, corruption, cutting for a
+ * resume, full disk.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -93,8 +94,10 @@ static void test_follow(void)
     lf_frame_append(w, "11 x", 4, &err);
     tap_rc(lf_frame_read(path, &offset, see, &s, &err), 0, &err, NULL, "follow");
     tap_str(s.last, "11 x", "the new one");
-    tap_rc(lf_frame_append(w, "", 0, &err), LF_EINVAL, &err, "record of 0 bytes", "an empty record");
-    tap_rc(lf_frame_append(w, "", LF_FRAME_MAX + 1, &err), LF_EINVAL, &err, "1 to 1048576", "a huge record");
+    tap_rc(lf_frame_append(w, "", 0, &err), LF_EINVAL, &err, "record of 0 bytes",
+           "an empty record");
+    tap_rc(lf_frame_append(w, "", LF_FRAME_MAX + 1, &err), LF_EINVAL, &err, "1 to 1048576",
+           "a huge record");
     lf_frame_writer_close(w, &err);
     offset = 0;
     s = (struct seen){.stop_at = 3};
@@ -104,10 +107,12 @@ static void test_follow(void)
     tap_str(s.last, "11 x", "and go on");
     tap_i64(s.n, 8, "with the fourth");
     int64_t before = offset = 0;
-    tap_rc(lf_frame_read(path, &offset, refuse, NULL, &err), LF_EFORMAT, &err, "no good at 0", "a refusing callback");
+    tap_rc(lf_frame_read(path, &offset, refuse, NULL, &err), LF_EFORMAT, &err, "no good at 0",
+           "a refusing callback");
     tap_i64(offset, before, "offset stays");
     offset = 1 << 20;
-    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, "cut or replaced", "offset behind the end");
+    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, "cut or replaced",
+           "offset behind the end");
 }
 
 static void test_torn(void)
@@ -137,13 +142,15 @@ static void test_torn(void)
     truncate(path, (off_t)(lf_io_size(path, &err) + 5000));
     offset = 0;
     s = (struct seen){0};
-    tap_rc(lf_frame_read(path, &offset, see, &s, &err), 0, &err, NULL, "zeros to the end are a torn tail");
+    tap_rc(lf_frame_read(path, &offset, see, &s, &err), 0, &err, NULL,
+           "zeros to the end are a torn tail");
     tap_str(s.last, "10 again", "behind the last record");
     write_ten();
     patch(nine + LF_FRAME_HEAD, "X", 1);
     offset = 0;
     s = (struct seen){0};
-    tap_rc(lf_frame_read(path, &offset, see, &s, &err), 0, &err, NULL, "a damaged last record is a torn tail");
+    tap_rc(lf_frame_read(path, &offset, see, &s, &err), 0, &err, NULL,
+           "a damaged last record is a torn tail");
     tap_i64(s.n, 9, "nine good");
 }
 
@@ -160,14 +167,16 @@ static void test_corrupt(void)
     snprintf(want, sizeof want, "record at byte %lld is damaged", (long long)fourth);
     offset = 0;
     s = (struct seen){0};
-    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, want, "a damaged record in the middle");
+    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, want,
+           "a damaged record in the middle");
     tap_i64(s.n, 3, "three before it");
     tap_i64(offset, fourth, "offset stands at it");
     tap_ok(!lf_frame_writer_open(path, &err), "a writer refuses the file");
     tap_rc(err.rc, LF_EFORMAT, &err, want, "with the same words");
     patch(fourth, "\xff\xff\xff\x7f", 4);
     offset = 0;
-    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, want, "an impossible length");
+    tap_rc(lf_frame_read(path, &offset, see, &s, &err), LF_EFORMAT, &err, want,
+           "an impossible length");
     int64_t kept = -1;
     tap_rc(lf_frame_truncate(path, see, &s, &kept, &err), 0, &err, NULL, "a resume cuts it off");
     tap_i64(kept, 3, "keeping three");
@@ -188,13 +197,17 @@ static void test_truncate(void)
     lf_frame_read(path, &offset, see, &s, &err);
     tap_str(s.last, "6 record", "the sixth is the last");
     tap_i64(offset, lf_io_size(path, &err), "nothing behind it");
-    tap_rc(lf_frame_truncate(path, refuse, NULL, &kept, &err), LF_EFORMAT, &err, "no good", "a failing callback");
+    tap_rc(lf_frame_truncate(path, refuse, NULL, &kept, &err), LF_EFORMAT, &err, "no good",
+           "a failing callback");
     tap_i64(lf_io_size(path, &err), offset, "cuts nothing");
-    tap_rc(lf_frame_truncate("/nonexistent/m", see, &s, &kept, &err), 0, &err, NULL, "an absent file");
+    tap_rc(lf_frame_truncate("/nonexistent/m", see, &s, &kept, &err), 0, &err, NULL,
+           "an absent file");
     tap_i64(kept, 0, "is empty");
     static const char text[] = "Once upon a time, there was a text that nobody wanted to lose.\n";
-    tap_rc(lf_io_replace(path, text, strlen(text), 0644, &err), 0, &err, NULL, "a file of another kind");
-    tap_rc(lf_frame_truncate(path, see, &s, &kept, &err), LF_EFORMAT, &err, "right file", "is refused");
+    tap_rc(lf_io_replace(path, text, strlen(text), 0644, &err), 0, &err, NULL,
+           "a file of another kind");
+    tap_rc(lf_frame_truncate(path, see, &s, &kept, &err), LF_EFORMAT, &err, "right file",
+           "is refused");
     tap_i64(lf_io_size(path, &err), (int64_t)strlen(text), "and stays as it is");
 }
 
@@ -217,7 +230,8 @@ static void test_full_disk(void)
     tap_rc(rc, LF_EIO, &err, path, "a full disk is an error");
     tap_i64(n, 4, "four records fit");
     tap_i64(lf_io_size(path, &err), 4 * (200 + LF_FRAME_HEAD), "no half record stays");
-    tap_rc(lf_frame_append(w, data, sizeof data, &err), 0, &err, NULL, "room again, writing goes on");
+    tap_rc(lf_frame_append(w, data, sizeof data, &err), 0, &err, NULL,
+           "room again, writing goes on");
     lf_frame_writer_close(w, &err);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 in lanes equals libcrypto's, and files hashed by leaves side by side have the tree hash of their bytes.
+ * SHA-256 in lanes equals libcrypto's, and files hashed by leaves side by side have the tree hash
+ * of their bytes.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +40,8 @@ static void lanes_equal(int lanes)
 }
 
 /* Sparse files, so that leaves cost no disk: each has a few bytes of its own in each leaf. */
-static void write_file(const char *dir, const char *name, size_t leaves, size_t rest, unsigned char salt)
+static void write_file(const char *dir, const char *name, size_t leaves, size_t rest,
+                       unsigned char salt)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -80,9 +82,11 @@ static void files(void)
     }
     lf_artifact_hash_job again[] = {{.path = "a"}, {.path = "b"}};
     lf_artifact_hash_files(dir, again, 2, 1, &err);
-    tap_mem(again[0].sha256, jobs[0].sha256, LF_HASH_BYTES, "the company of other files changes nothing");
+    tap_mem(again[0].sha256, jobs[0].sha256, LF_HASH_BYTES,
+            "the company of other files changes nothing");
     lf_artifact_hash_job gone[] = {{.path = "a"}, {.path = "gone"}};
-    tap_rc(lf_artifact_hash_files(dir, gone, 2, 2, &err), LF_ENOENT, &err, "gone", "a missing file");
+    tap_rc(lf_artifact_hash_files(dir, gone, 2, 2, &err), LF_ENOENT, &err, "gone",
+           "a missing file");
 }
 
 int main(void)

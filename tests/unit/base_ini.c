@@ -34,7 +34,8 @@ static void test_good(void)
     tap_i64((int64_t)ini.n_sections, 2, "sections");
     tap_i64((int64_t)ini.n_entries, 4, "entries");
     const lf_ini_entry *e = lf_ini_find(&ini, "stage train", "lr");
-    tap_str(e ? e->value : NULL, "3e-4 # not a comment\nsecond = line", "continuation, and comments stand alone");
+    tap_str(e ? e->value : NULL, "3e-4 # not a comment\nsecond = line",
+            "continuation, and comments stand alone");
     tap_i64(e ? e->line : 0, 3, "line");
     tap_i64(e ? e->column : 0, 6, "column");
     e = lf_ini_find(&ini, "stage train", "empty");
@@ -43,17 +44,20 @@ static void test_good(void)
     tap_str(e ? e->value : NULL, "a\nb", "a value that begins on the next line");
     tap_i64(e ? e->line : 0, 9, "and is there");
     tap_i64(e ? e->column : 0, 5, "column of it");
-    tap_ok(lf_ini_find(&ini, "model", "nai_ve.x") && !lf_ini_find(&ini, "model", "lr"), "keys of another section");
+    tap_ok(lf_ini_find(&ini, "model", "nai_ve.x") && !lf_ini_find(&ini, "model", "lr"),
+           "keys of another section");
     tap_ok(!lf_ini_find_section(&ini, "stage"), "no such section");
     tap_i64((int64_t)lf_ini_find_section(&ini, "stage train")->n, 3, "entries of a section");
     lf_ini_fini(&ini);
     tap_rc(lf_ini_parse_text(&ini, "", 0, "p", &err), 0, &err, NULL, "an empty file");
     tap_i64((int64_t)ini.n_sections, 0, "has nothing");
     lf_ini_fini(&ini);
-    tap_rc(lf_ini_parse_text(&ini, "[a]\nk=v", 7, "p", &err), 0, &err, NULL, "no newline at the end");
+    tap_rc(lf_ini_parse_text(&ini, "[a]\nk=v", 7, "p", &err), 0, &err, NULL,
+           "no newline at the end");
     tap_str(lf_ini_find(&ini, "a", "k")->value, "v", "last value");
     lf_ini_fini(&ini);
-    tap_rc(lf_ini_parse_text(&ini, "[a]\n[b]\nk=1\n[c]\nk=2\n", 20, "p", &err), 0, &err, NULL, "an empty section");
+    tap_rc(lf_ini_parse_text(&ini, "[a]\n[b]\nk=1\n[c]\nk=2\n", 20, "p", &err), 0, &err, NULL,
+           "an empty section");
     tap_str(lf_ini_find(&ini, "c", "k")->value, "2", "the same key in two sections");
     lf_ini_fini(&ini);
 }
@@ -88,7 +92,8 @@ static void test_bad(void)
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         lf_err err = LF_ERR_INIT;
         lf_ini ini = {0};
-        int rc = lf_ini_parse_text(&ini, v[i].text, v[i].len ? v[i].len : strlen(v[i].text), "p.ini", &err);
+        int rc = lf_ini_parse_text(&ini, v[i].text, v[i].len ? v[i].len : strlen(v[i].text),
+                                   "p.ini", &err);
         tap_rc(rc, LF_EFORMAT, &err, v[i].error, v[i].error);
         tap_ok(!ini.entries && !ini.priv, "untouched on failure");
     }
@@ -107,7 +112,8 @@ static void test_large(void)
     lf_buf_addc(&b, '\n');
     for (int i = 0; i < 100000; i++)
         lf_buf_addf(&b, "k%d = %d\n", i, i);
-    tap_rc(lf_ini_parse_text(&ini, b.data, b.len, "p", &err), 0, &err, NULL, "a line of 1 MB and 100,000 keys");
+    tap_rc(lf_ini_parse_text(&ini, b.data, b.len, "p", &err), 0, &err, NULL,
+           "a line of 1 MB and 100,000 keys");
     tap_i64((int64_t)strlen(lf_ini_find(&ini, "a", "long")->value), 1000000, "nothing is cut");
     tap_str(lf_ini_find(&ini, "a", "k99999")->value, "99999", "last key");
     lf_ini_fini(&ini);
@@ -115,8 +121,10 @@ static void test_large(void)
         lf_buf_adds(&b, "# filler filler filler filler filler filler filler filler filler\n");
     snprintf(path, sizeof path, "%s/large.ini", tap_tmpdir());
     lf_io_replace(path, b.data, b.len, 0644, &err);
-    tap_rc(lf_ini_parse_file(&ini, path, &err), LF_EFORMAT, &err, "larger than 16777216 bytes", "above 16 MiB");
-    tap_rc(lf_ini_parse_file(&ini, "/nonexistent/x.ini", &err), LF_ENOENT, &err, "/nonexistent/x.ini", "no file");
+    tap_rc(lf_ini_parse_file(&ini, path, &err), LF_EFORMAT, &err, "larger than 16777216 bytes",
+           "above 16 MiB");
+    tap_rc(lf_ini_parse_file(&ini, "/nonexistent/x.ini", &err), LF_ENOENT, &err,
+           "/nonexistent/x.ini", "no file");
     lf_buf_fini(&b);
 }
 

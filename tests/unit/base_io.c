@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * io.h and hash.h: whole reads, publication, trees; SHA-256 vectors and the tree hash. The order of system calls in a
- * publication (write, fsync, link, unlink, fsync of the directory) is proved by recording them: the linker wraps them.
+ * io.h and hash.h: whole reads, publication, trees; SHA-256 vectors and the tree hash. The order of
+ * system calls in a publication (write, fsync, link, unlink, fsync of the directory) is proved by
+ * recording them: the linker wraps them.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "engine/base/hash.h"
@@ -106,23 +107,27 @@ static void test_publish(void)
     trace[0] = '\0';
     tap_rc(lf_io_publish(p, "one", 3, 0644, &err), 0, &err, NULL, "publish");
     tap_str(trace, "wSLUD", "order: write, fsync, link, unlink, fsync of the directory");
-    tap_rc(lf_io_publish(p, "two", 3, 0644, &err), LF_EEXIST, &err, "exists already", "a second publish is refused");
+    tap_rc(lf_io_publish(p, "two", 3, 0644, &err), LF_EEXIST, &err, "exists already",
+           "a second publish is refused");
     lf_io_read_file(p, 100, &b, &err);
     tap_str(b.data, "one", "and changes nothing");
     tap_i64(files_in("pub"), 1, "no temporary file stays");
 
     const char *q = in_dir(1, "pub/second");
     fail_fsync_at = n_fsync + 1;
-    tap_rc(lf_io_publish(q, "x", 1, 0644, &err), LF_EIO, &err, "cannot sync", "a failing fsync is an error");
+    tap_rc(lf_io_publish(q, "x", 1, 0644, &err), LF_EIO, &err, "cannot sync",
+           "a failing fsync is an error");
     tap_ok(!lf_io_exists(q), "and nothing is published");
     tap_i64(files_in("pub"), 1, "nor left behind");
     lf_io_write_file(in_dir(3, "pub/marker.1-2-3.tmp"), "", 0, 0644, &err);
     lf_io_write_file(in_dir(3, "pub/markers.1-2-3.tmp"), "", 0, 0644, &err);
     tap_rc(lf_io_tidy(p, &err), 0, &err, NULL, "what a killed publication left goes");
-    tap_ok(!lf_io_exists(in_dir(3, "pub/marker.1-2-3.tmp")) && lf_io_exists(p) && lf_io_exists(in_dir(3, "pub/markers.1-2-3.tmp")),
+    tap_ok(!lf_io_exists(in_dir(3, "pub/marker.1-2-3.tmp")) && lf_io_exists(p) &&
+               lf_io_exists(in_dir(3, "pub/markers.1-2-3.tmp")),
            "that of this name, and nothing else");
     remove(in_dir(3, "pub/markers.1-2-3.tmp"));
-    tap_rc(lf_io_tidy(in_dir(3, "nowhere/marker"), &err), 0, &err, NULL, "in a directory that is not there nothing is to be done");
+    tap_rc(lf_io_tidy(in_dir(3, "nowhere/marker"), &err), 0, &err, NULL,
+           "in a directory that is not there nothing is to be done");
 
     const char *tmp = in_dir(2, "pub/tmp");
     lf_io_replace(tmp, "data", 4, 0600, &err);
@@ -161,20 +166,25 @@ static void test_files(void)
     lf_err err = LF_ERR_INIT;
     lf_buf b;
     lf_buf_init(&b);
-    tap_rc(lf_io_read_file(in_dir(0, "none"), 10, &b, &err), LF_ENOENT, &err, "none", "an absent file");
-    tap_rc(lf_io_read_file(dir, 10, &b, &err), LF_EINVAL, &err, "not a regular file", "a directory");
+    tap_rc(lf_io_read_file(in_dir(0, "none"), 10, &b, &err), LF_ENOENT, &err, "none",
+           "an absent file");
+    tap_rc(lf_io_read_file(dir, 10, &b, &err), LF_EINVAL, &err, "not a regular file",
+           "a directory");
     lf_io_replace(in_dir(0, "ten"), "0123456789", 10, 0644, &err);
-    tap_rc(lf_io_read_file(in_dir(0, "ten"), 9, &b, &err), LF_EFORMAT, &err, "larger than 9 bytes", "the cap");
+    tap_rc(lf_io_read_file(in_dir(0, "ten"), 9, &b, &err), LF_EFORMAT, &err, "larger than 9 bytes",
+           "the cap");
     tap_i64((int64_t)b.len, 0, "nothing added on failure");
     tap_rc(lf_io_read_file(in_dir(0, "ten"), 10, &b, &err), 0, &err, NULL, "exactly the cap");
     tap_str(b.data, "0123456789", "contents");
     tap_i64(lf_io_size(in_dir(0, "ten"), &err), 10, "size");
     mkfifo(in_dir(1, "fifo"), 0600);
-    tap_rc(lf_io_read_file(in_dir(1, "fifo"), 10, &b, &err), LF_EINVAL, &err, "not a regular", "a FIFO does not hang");
+    tap_rc(lf_io_read_file(in_dir(1, "fifo"), 10, &b, &err), LF_EINVAL, &err, "not a regular",
+           "a FIFO does not hang");
     char got[8];
     int fd = open(in_dir(0, "ten"), O_RDONLY | O_CLOEXEC);
     tap_rc(lf_io_pread_all(fd, got, 4, 6, "ten", &err), 0, &err, NULL, "pread at the end");
-    tap_rc(lf_io_pread_all(fd, got, 4, 7, "ten", &err), LF_EFORMAT, &err, "1 bytes too early", "pread behind the end");
+    tap_rc(lf_io_pread_all(fd, got, 4, 7, "ten", &err), LF_EFORMAT, &err, "1 bytes too early",
+           "pread behind the end");
     close(fd);
 
     tap_rc(lf_io_mkdirs(in_dir(0, "a/b//c/"), 0755, &err), 0, &err, NULL, "mkdirs");
@@ -183,7 +193,8 @@ static void test_files(void)
     lf_io_replace(in_dir(0, "a/b/f"), "", 0, 0644, &err);
     tap_ok(symlink("../../ten", in_dir(0, "a/b/link")) == 0, "symlink made");
     tap_rc(lf_io_remove_tree(in_dir(0, "a"), &err), 0, &err, NULL, "remove a tree");
-    tap_ok(!lf_io_exists(in_dir(0, "a")) && lf_io_exists(in_dir(0, "ten")), "links are not followed");
+    tap_ok(!lf_io_exists(in_dir(0, "a")) && lf_io_exists(in_dir(0, "ten")),
+           "links are not followed");
     tap_rc(lf_io_remove_tree(in_dir(0, "a"), &err), 0, &err, NULL, "a missing tree is fine");
     char *j = lf_path_join("d/", "n", &err), *k = lf_path_join("", "n", &err);
     tap_str(j, "d/n", "join");
@@ -217,11 +228,14 @@ static void test_hash(void)
     lf_err err = LF_ERR_INIT;
     char hex[LF_HASH_HEX];
     hex_of(hex, "", 0);
-    tap_str(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "SHA-256 of nothing");
+    tap_str(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            "SHA-256 of nothing");
     hex_of(hex, "abc", 3);
-    tap_str(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "SHA-256 of abc (FIPS 180-4)");
+    tap_str(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "SHA-256 of abc (FIPS 180-4)");
 
-    size_t sizes[] = {0, 1, 1000, LF_HASH_LEAF - 1, LF_HASH_LEAF, LF_HASH_LEAF + 1, 2 * LF_HASH_LEAF};
+    size_t sizes[] = {
+        0, 1, 1000, LF_HASH_LEAF - 1, LF_HASH_LEAF, LF_HASH_LEAF + 1, 2 * LF_HASH_LEAF};
     size_t most = 2 * LF_HASH_LEAF;
     uint8_t *data = lf_malloc(most, 1, &err), want[LF_HASH_BYTES], got[LF_HASH_BYTES] = {0};
     for (size_t i = 0; i < most; i++)
@@ -244,11 +258,13 @@ static void test_hash(void)
         if (ftruncate(fd, (off_t)n) < 0)
             tap_bail("ftruncate");
         memset(got, 0, sizeof got);
-        tap_rc(lf_tree_hash_file(got, &bytes, in_dir(0, "big"), &err), 0, &err, NULL, "tree hash of a file");
+        tap_rc(lf_tree_hash_file(got, &bytes, in_dir(0, "big"), &err), 0, &err, NULL,
+               "tree hash of a file");
         tap_mem(got, want, sizeof want, "file hash equals the definition");
         tap_i64(bytes, (int64_t)n, "its length");
     }
-    tap_rc(lf_tree_hash_root(got, 5, NULL, 0, &err), LF_EINVAL, &err, "0 leaves do not make 5 bytes", "leaf count");
+    tap_rc(lf_tree_hash_root(got, 5, NULL, 0, &err), LF_EINVAL, &err,
+           "0 leaves do not make 5 bytes", "leaf count");
     tap_rc(lf_tree_hash_file(got, NULL, dir, &err), LF_EINVAL, &err, "regular", "a directory");
     lf_tree_hash_destroy(h);
     close(fd);

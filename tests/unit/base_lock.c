@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * id.h and lock.h: ULIDs, process identity, exclusion between processes, stale claims of every kind.
+ * id.h and lock.h: ULIDs, process identity, exclusion between processes, stale claims of every
+ * kind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,8 @@
 static char path[1024];
 static const char *token = "t";
 
-/* -Wl,--wrap=link in local.mk: what another process may do just before ours breaks a stale claim. */
+/* -Wl,--wrap=link in local.mk: what another process may do just before ours breaks a stale
+ * claim. */
 static void (*before_break)(void);
 int __real_link(const char *a, const char *b);
 int __wrap_link(const char *a, const char *b);
@@ -49,7 +51,8 @@ static void test_id(void)
     }
     tap_i64(bad, 0, "ULIDs are valid and rise");
     tap_ok(!lf_ulid_valid("") && !lf_ulid_valid("0123456789ABCDEFGHJKMNPQRS0") &&
-               !lf_ulid_valid("0123456789ABCDEFGHJKMNPQRU") && !lf_ulid_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV") &&
+               !lf_ulid_valid("0123456789ABCDEFGHJKMNPQRU") &&
+               !lf_ulid_valid("81ARZ3NDEKTSV4RRFFQ69G5FAV") &&
                lf_ulid_valid("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
            "validity");
     lf_token(t, &err);
@@ -60,7 +63,8 @@ static void test_id(void)
     tap_i64(lf_proc_look(&me), LF_PROC_ALIVE, "we live");
     other = me;
     other.start++;
-    tap_i64(lf_proc_look(&other), LF_PROC_GONE, "our pid with another start time is another process");
+    tap_i64(lf_proc_look(&other), LF_PROC_GONE,
+            "our pid with another start time is another process");
     other = me;
     other.boot_id[0] ^= 1;
     tap_i64(lf_proc_look(&other), LF_PROC_GONE, "before the last boot");
@@ -82,18 +86,21 @@ static void test_id(void)
     tap_rc(lf_proc_of(&other, pid, &err), LF_ENOENT, &err, "no process", "no such process");
 }
 
-static void write_claim(const char *host, const char *boot, int64_t pid, uint64_t start, double age_s)
+static void write_claim(const char *host, const char *boot, int64_t pid, uint64_t start,
+                        double age_s)
 {
     lf_err err = LF_ERR_INIT;
     lf_proc_id me;
     lf_buf b;
     lf_buf_init(&b);
     lf_proc_self(&me, &err);
-    lf_buf_addf(&b,
-                "{\"lf_lock\":1,\"host\":\"%s\",\"boot_id\":\"%s\",\"pid\":%lld,\"start\":%llu,\"pid_ns\":%llu,"
-                "\"token\":\"%s\",\"user\":\"eve\",\"since\":1763724000.0,\"purpose\":\"loong-flow run\"}",
-                host ? host : me.host, boot ? boot : me.boot_id, (long long)pid, (unsigned long long)start,
-                (unsigned long long)me.pid_ns, token);
+    lf_buf_addf(
+        &b,
+        "{\"lf_lock\":1,\"host\":\"%s\",\"boot_id\":\"%s\",\"pid\":%lld,\"start\":%llu,\"pid_ns\":%"
+        "llu,"
+        "\"token\":\"%s\",\"user\":\"eve\",\"since\":1763724000.0,\"purpose\":\"loong-flow run\"}",
+        host ? host : me.host, boot ? boot : me.boot_id, (long long)pid, (unsigned long long)start,
+        (unsigned long long)me.pid_ns, token);
     lf_io_replace(path, b.data, b.len, 0644, &err);
     lf_buf_fini(&b);
     struct timespec ts[2];
@@ -141,14 +148,17 @@ static void test_stale(void)
     try_stale("a holder before the last boot", true);
     write_claim("another-node", "x", 5, 5, 200);
     tap_i64(lf_lock_holder(text, sizeof text, path, &err), 1, "somebody holds it");
-    tap_ok(strstr(text, "is held by eve@another-node pid 5 (loong-flow run) since 2025-11-21T") != NULL, "%s", text);
+    tap_ok(strstr(text, "is held by eve@another-node pid 5 (loong-flow run) since 2025-11-21T") !=
+               NULL,
+           "%s", text);
     try_stale("another node's, renewed lately", false);
     write_claim("another-node", "x", 5, 5, 400);
     try_stale("another node's, not renewed within the ttl", true);
     static const char other[] = "{\"lf_lock\":2,\"who\":\"a loong-flow to come\"}";
     lf_io_replace(path, other, sizeof other - 1, 0644, &err);
     tap_ok(!lf_lock_acquire(path, NULL, &err), "a claim of another kind");
-    tap_rc(err.rc, LF_EFORMAT, &err, "if no loong-flow runs in this project, remove it", "says what to do");
+    tap_rc(err.rc, LF_EFORMAT, &err, "if no loong-flow runs in this project, remove it",
+           "says what to do");
     static const char *const torn[] = {"", "{", "{\"lf_lock\":1,\"host\":\"a\""};
     for (size_t i = 0; i < sizeof torn / sizeof torn[0]; i++) {
         lf_io_replace(path, torn[i], strlen(torn[i]), 0644, &err);
@@ -217,7 +227,8 @@ static void test_exclusion(void)
     tap_i64(lf_lock_holder((char[8]){0}, 8, path, &err), 0, "nobody");
 }
 
-/* Processes that die without releasing fight over the lock; the number inside never sees two at once. */
+/* Processes that die without releasing fight over the lock; the number inside never sees two at
+ * once. */
 static void test_crowd(void)
 {
     lf_err err = LF_ERR_INIT;

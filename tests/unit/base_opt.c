@@ -11,20 +11,27 @@
 #include "tests/tap/tap.h"
 
 static const lf_opt opts[] = {
-    {"config", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, 0, NULL, NULL, "read [stage] from this file"},
-    {"help", LF_OPT_BOOL, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, "no", 0, 0, NULL, NULL, "print this text"},
-    {"learning_rate", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "3e-4", 1e-9, 1, NULL, NULL, "peak learning rate"},
-    {"steps", LF_OPT_INT, LF_OPT_IDENTITY, LF_OPT_REQUIRED, NULL, 1, 1e9, NULL, "steps", "how long to train"},
+    {"config", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, 0, NULL, NULL,
+     "read [stage] from this file"},
+    {"help", LF_OPT_BOOL, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, "no", 0, 0, NULL, NULL,
+     "print this text"},
+    {"learning_rate", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "3e-4", 1e-9, 1, NULL, NULL,
+     "peak learning rate"},
+    {"steps", LF_OPT_INT, LF_OPT_IDENTITY, LF_OPT_REQUIRED, NULL, 1, 1e9, NULL, "steps",
+     "how long to train"},
     {"tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "1M", 0, 0, NULL, "tokens", "batch"},
     {"memory", LF_OPT_BYTES, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "cap"},
-    {"save_every", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 0, NULL, "seconds", "interval"},
+    {"save_every", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 0, NULL, "seconds",
+     "interval"},
     {"optimizer", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "adamw", 0, 0, "adamw|sgd", NULL, "rule"},
     {"bias", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, "biases"},
-    {"data", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL, "shards"},
+    {"data", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
+     "shards"},
     {"name", LF_OPT_STR, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "a text"},
 };
 static const char *const outputs[] = {"checkpoint", NULL};
-static const lf_opt_table table = {"train", 1, "trains", opts, sizeof opts / sizeof opts[0], outputs, false, NULL};
+static const lf_opt_table table = {"train", 1,     "trains", opts, sizeof opts / sizeof opts[0],
+                                   outputs, false, NULL};
 
 static int argv_set(lf_optset *s, lf_err *err, char *a, char *b, char *c)
 {
@@ -50,9 +57,12 @@ static void refuse_argv(const char *a, const char *b, const char *c, const char 
 
 static void test_refusals(void)
 {
-    refuse_argv("--lerning-rate=1", NULL, NULL, "unknown option \"--lerning-rate\" for train; did you mean \"--learning-rate\"?");
-    refuse_argv("--zzzzzzzz", NULL, NULL, "unknown option \"--zzzzzzzz\" for train; --help lists them");
-    refuse_argv("--learning-rate=2", NULL, NULL, "command line: learning_rate: \"2\" is outside 1e-09 to 1");
+    refuse_argv("--lerning-rate=1", NULL, NULL,
+                "unknown option \"--lerning-rate\" for train; did you mean \"--learning-rate\"?");
+    refuse_argv("--zzzzzzzz", NULL, NULL,
+                "unknown option \"--zzzzzzzz\" for train; --help lists them");
+    refuse_argv("--learning-rate=2", NULL, NULL,
+                "command line: learning_rate: \"2\" is outside 1e-09 to 1");
     refuse_argv("--learning-rate=fast", NULL, NULL, "\"fast\" is not a number");
     refuse_argv("--steps", NULL, NULL, "--steps needs a value");
     refuse_argv("--steps", "--bias", NULL, "--steps needs a value");
@@ -74,11 +84,13 @@ static void test_values(void)
     lf_err err = LF_ERR_INIT;
     lf_optset *s = lf_optset_create(&table, &err);
     char a[] = "--no-bias", b[] = "--save_every=2h30m", c[] = "--learning-rate";
-    char d[] = "-h", e[] = "--steps", f[] = "7", g[] = "--memory=2G", h[] = "--", i[] = "--word", j[] = "1e-3";
+    char d[] = "-h", e[] = "--steps", f[] = "7", g[] = "--memory=2G", h[] = "--", i[] = "--word",
+         j[] = "1e-3";
     char prog[] = "p";
     char *argv[] = {prog, a, b, c, j, d, e, f, g, h, i, NULL}, **rest = NULL;
     int n = 0;
-    tap_rc(lf_optset_check(s, &err), LF_EINVAL, &err, "train needs \"steps\": how long", "a required option");
+    tap_rc(lf_optset_check(s, &err), LF_EINVAL, &err, "train needs \"steps\": how long",
+           "a required option");
     tap_rc(lf_optset_parse_argv(s, 11, argv, &rest, &n, &err), 0, &err, NULL, "a command line");
     tap_ok(n == 1 && rest && strcmp(rest[0], "--word") == 0, "the word behind --");
     free(rest);
@@ -103,7 +115,8 @@ static void test_ini(void)
 {
     lf_err err = LF_ERR_INIT;
     char path[1024], arg[1100];
-    static const char text[] = "[stage]\nsteps = 10\ndata =\n  a\n  b c\nlearning_rate = 0.01\n[model]\nx = y\n";
+    static const char text[] =
+        "[stage]\nsteps = 10\ndata =\n  a\n  b c\nlearning_rate = 0.01\n[model]\nx = y\n";
     snprintf(path, sizeof path, "%s/c.ini", tap_tmpdir());
     snprintf(arg, sizeof arg, "--config=%s", path);
     lf_io_replace(path, text, strlen(text), 0644, &err);
@@ -116,10 +129,13 @@ static void test_ini(void)
     tap_str(lf_optset_str_at(s, "data", 0), "z", "by the command line's");
     tap_rc(lf_optset_set(s, "data", "y", "command line", &err), 0, &err, NULL, "repeat");
     tap_str(lf_optset_str_at(s, "data", 1), "y", "appended");
-    tap_rc(lf_optset_set(s, "steps", "5", "x.ini:1:1", &err), 0, &err, NULL, "a lower source is dropped");
+    tap_rc(lf_optset_set(s, "steps", "5", "x.ini:1:1", &err), 0, &err, NULL,
+           "a lower source is dropped");
     tap_i64(lf_optset_int(s, "steps"), 20, "20 stays");
-    tap_rc(lf_optset_set(s, "steps", "zero", "x.ini:1:1", &err), LF_EINVAL, &err, "x.ini:1:1: steps", "but checked");
-    tap_rc(lf_optset_set(s, "help", "yes", "x.ini:2:1", &err), LF_EINVAL, &err, "option of the command line", "CLI only");
+    tap_rc(lf_optset_set(s, "steps", "zero", "x.ini:1:1", &err), LF_EINVAL, &err,
+           "x.ini:1:1: steps", "but checked");
+    tap_rc(lf_optset_set(s, "help", "yes", "x.ini:2:1", &err), LF_EINVAL, &err,
+           "option of the command line", "CLI only");
     tap_rc(lf_optset_set(s, "stepz", "1", "x.ini:3:1", &err), LF_EINVAL, &err,
            "x.ini:3:1: unknown key \"stepz\" for train; did you mean \"steps\"?", "nearest key");
     lf_optset_destroy(s);
@@ -127,17 +143,21 @@ static void test_ini(void)
     tap_rc(lf_optset_load_ini(s, path, "stage", &err), 0, &err, NULL, "the file alone");
     tap_i64((int64_t)lf_optset_count(s, "data"), 2, "one value per line");
     tap_str(lf_optset_str_at(s, "data", 1), "b c", "with its blank");
-    tap_rc(lf_optset_load_ini(s, path, "stage", &err), LF_EINVAL, &err, "\"steps\" is given twice", "twice");
-    tap_rc(lf_optset_load_ini(s, path, "Stage", &err), LF_EINVAL, &err, "no section [Stage]", "no section");
+    tap_rc(lf_optset_load_ini(s, path, "stage", &err), LF_EINVAL, &err, "\"steps\" is given twice",
+           "twice");
+    tap_rc(lf_optset_load_ini(s, path, "Stage", &err), LF_EINVAL, &err, "no section [Stage]",
+           "no section");
     lf_buf out;
     lf_buf_init(&out);
     tap_rc(lf_optset_print_ini(s, &out, &err), 0, &err, NULL, "print");
     tap_str(out.data,
-            "[stage]\nlearning_rate = 0.01\nsteps = 10\ntokens = 1000000\nsave_every = 1800\noptimizer = adamw\n"
+            "[stage]\nlearning_rate = 0.01\nsteps = 10\ntokens = 1000000\nsave_every = "
+            "1800\noptimizer = adamw\n"
             "bias = yes\ndata =\n    a\n    b c\n",
             "printed");
     lf_optset_set(s, "name", " x", "command line", &err);
-    tap_rc(lf_optset_print_ini(s, &out, &err), LF_EINVAL, &err, "cannot be written as an INI value", "not representable");
+    tap_rc(lf_optset_print_ini(s, &out, &err), LF_EINVAL, &err, "cannot be written as an INI value",
+           "not representable");
     lf_buf_fini(&out);
     lf_optset_destroy(s);
 }
@@ -173,7 +193,8 @@ static void test_canonical(void)
 
 static void test_table(void)
 {
-    static const lf_opt bad[] = {{"x", LF_OPT_INT, LF_OPT_IDENTITY, 0, "many", 0, 0, NULL, NULL, "x"}};
+    static const lf_opt bad[] = {
+        {"x", LF_OPT_INT, LF_OPT_IDENTITY, 0, "many", 0, 0, NULL, NULL, "x"}};
     static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL};
     lf_err err = LF_ERR_INIT;
     lf_buf out;
@@ -181,8 +202,10 @@ static void test_table(void)
     tap_rc(err.rc, LF_EINVAL, &err, "table of bad: default of x: \"many\"", "says where");
     lf_buf_init(&out);
     lf_opt_help(&table, "lf-train", &out);
-    tap_ok(strstr(out.data, "--learning-rate=X") && strstr(out.data, "default 3e-4"), "help has the default");
-    tap_ok(strstr(out.data, "--[no-]bias") && strstr(out.data, "--optimizer=adamw|sgd"), "help has the forms");
+    tap_ok(strstr(out.data, "--learning-rate=X") && strstr(out.data, "default 3e-4"),
+           "help has the default");
+    tap_ok(strstr(out.data, "--[no-]bias") && strstr(out.data, "--optimizer=adamw|sgd"),
+           "help has the forms");
     tap_ok(strstr(out.data, "(required; steps; 1 to 1000000000)") != NULL, "help has the range");
     lf_buf_fini(&out);
 }

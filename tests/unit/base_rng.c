@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rng.h: Philox against the known-answer vectors published with Random123 (kat_vectors, philox4x32 10), stream
- * moments, and the permutation.
+ * rng.h: Philox against the known-answer vectors published with Random123 (kat_vectors, philox4x32
+ * 10), stream moments, and the permutation.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,8 @@ static void test_permutation(void)
     int counts[27] = {0}, kinds = 0;
     enum { SEEDS = 6000 };
     for (uint64_t s = 0; s < SEEDS; s++) {
-        uint64_t a = lf_rng_permute(s, 0, 3, 0), b = lf_rng_permute(s, 0, 3, 1), c = lf_rng_permute(s, 0, 3, 2);
+        uint64_t a = lf_rng_permute(s, 0, 3, 0), b = lf_rng_permute(s, 0, 3, 1),
+                 c = lf_rng_permute(s, 0, 3, 2);
         counts[a * 9 + b * 3 + c]++;
     }
     for (int i = 0; i < 27; i++) {

@@ -157,7 +157,8 @@ static void test_durations(void)
 
 static void test_floats(void)
 {
-    static const char *const bad[] = {"", "nan", "inf", "1e999", "0x1p3", "1,5", "1.5 ", "--1", ".", "1e", "e5"};
+    static const char *const bad[] = {"",     "nan", "inf", "1e999", "0x1p3", "1,5",
+                                      "1.5 ", "--1", ".",   "1e",    "e5"};
     lf_err err = LF_ERR_INIT;
     double v = 0;
     bool b = false;
@@ -175,7 +176,8 @@ static void test_floats(void)
     tap_ok(b, "on is true");
     tap_rc(lf_parse_bool(&b, "0", &err), 0, &err, NULL, "bool 0");
     tap_ok(!b, "0 is false");
-    tap_rc(lf_parse_bool(&b, "Yes", &err), LF_EINVAL, &err, "\"Yes\" is neither yes nor no", "bool Yes");
+    tap_rc(lf_parse_bool(&b, "Yes", &err), LF_EINVAL, &err, "\"Yes\" is neither yes nor no",
+           "bool Yes");
 }
 
 static void test_formats(void)
@@ -207,7 +209,9 @@ static void test_buf(void)
     tap_str(b.data, "", "cleared");
     lf_buf_add_json(&b, "a\"\\\n\x01\x7f\xff\xe2\x82\xac\xed\xa0\x80", 13);
     tap_str(b.data,
-            "\"a\\\"\\\\\\n\\u0001\\u007f\xef\xbf\xbd\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"", "JSON escapes");
+            "\"a\\\"\\\\\\n\\u0001\\u007f\xef\xbf\xbd\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbd\xef\xbf"
+            "\xbd\"",
+            "JSON escapes");
     lf_buf_clear(&b);
     lf_buf_add_shell(&b, "plain/path-1.txt");
     lf_buf_addc(&b, ' ');
@@ -259,7 +263,8 @@ static void test_err(void)
     tap_i64((int64_t)strlen(err.text), (int64_t)sizeof err.text - 1, "a long text is cut");
     lf_err_clear(&err);
     errno = ENOENT;
-    tap_rc(lf_fail_errno(&err, "cannot open %s", "x"), LF_ENOENT, &err, "cannot open x: No such file", "errno");
+    tap_rc(lf_fail_errno(&err, "cannot open %s", "x"), LF_ENOENT, &err,
+           "cannot open x: No such file", "errno");
     errno = EACCES;
     lf_fail_errno(&err, "y");
     tap_i64(err.errnum, EACCES, "errnum kept");
@@ -302,7 +307,8 @@ static void test_mem(void)
     lf_err_clear(&err);
     lf_arena_destroy(a);
     unsigned char *pages = lf_pages_alloc(3 << 20, &err);
-    tap_ok(pages && (uintptr_t)pages % (2 << 20) == 0 && pages[0] == 0 && pages[(3 << 20) - 1] == 0, "pages");
+    tap_ok(pages && (uintptr_t)pages % (2 << 20) == 0 && pages[0] == 0 && pages[(3 << 20) - 1] == 0,
+           "pages");
     lf_pages_free(pages, 3 << 20);
     tap_ok(!lf_pages_alloc(SIZE_MAX, &err), "impossible pages");
 }

@@ -88,7 +88,8 @@ static void test_log(void)
     close(saved);
     close(fd);
     lf_io_read_file(path, 10000, &b, &err);
-    tap_ok(lf_str_has_prefix(b.data, "lf-test: step 1200 loss 2.31\nlf-test: error: bad\nlf-test: tokenizing 500 of 1.0k tokens"),
+    tap_ok(lf_str_has_prefix(b.data, "lf-test: step 1200 loss 2.31\nlf-test: error: bad\nlf-test: "
+                                     "tokenizing 500 of 1.0k tokens"),
            "%s", b.data);
     lf_buf_fini(&b);
 }
@@ -99,9 +100,15 @@ static void test_json(void)
     static const struct {
         const char *text, *error;
     } bad[] = {
-        {"{\"a\": 1,\n \"a\": 2}", "f.json:2:"}, {"{\n  \"a\": }", "f.json:2:"},      {"", "f.json:1:"},
-        {"{\"a\": 1} x", "f.json:1:"},           {"{\"a\": \"\\u0000\"}", "f.json:1:"}, {"{\"a\": \"\xff\"}", "f.json:1:"},
-        {"{\"a\": 1e999}", "f.json:1:"},         {"{\"a\": 99999999999999999999, \"b\": }", "f.json:1:"}, {"3", "f.json:1:"},
+        {"{\"a\": 1,\n \"a\": 2}", "f.json:2:"},
+        {"{\n  \"a\": }", "f.json:2:"},
+        {"", "f.json:1:"},
+        {"{\"a\": 1} x", "f.json:1:"},
+        {"{\"a\": \"\\u0000\"}", "f.json:1:"},
+        {"{\"a\": \"\xff\"}", "f.json:1:"},
+        {"{\"a\": 1e999}", "f.json:1:"},
+        {"{\"a\": 99999999999999999999, \"b\": }", "f.json:1:"},
+        {"3", "f.json:1:"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tap_ok(!lf_json_load_text(bad[i].text, strlen(bad[i].text), "f.json", &err), "refused");
@@ -110,23 +117,30 @@ static void test_json(void)
     json_t *marked = lf_json_load_text("\xEF\xBB\xBF{}", 5, "f.json", &err);
     tap_ok(json_is_object(marked), "a byte order mark in front is passed over");
     json_decref(marked);
-    /* transformers' "no bound" is an integer that no 64 bits hold; texts and short numbers beside it stay as they are. */
-    static const char wide[] = "{\"m\": 1000000000000000019884624838656, \"n\": -99999999999999999999, \"i\": [7,1234567890],"
-                               " \"t\": \"\\\"1000000000000000019884624838656\", \"f\": 12345678901234567890123.5e1}";
+    /* transformers' "no bound" is an integer that no 64 bits hold; texts and short numbers beside
+     * it stay as they are. */
+    static const char wide[] =
+        "{\"m\": 1000000000000000019884624838656, \"n\": -99999999999999999999, \"i\": "
+        "[7,1234567890],"
+        " \"t\": \"\\\"1000000000000000019884624838656\", \"f\": 12345678901234567890123.5e1}";
     json_t *w = lf_json_load_text(wide, strlen(wide), "wide", &err);
     tap_ok(w != NULL, "an integer beyond 64 bits: %s", err.text);
     tap_f64(json_real_value(json_object_get(w, "m")), 1e30, 0, "is a real");
     tap_f64(json_real_value(json_object_get(w, "n")), -1e20, 0, "a negative one too");
-    tap_f64(json_real_value(json_object_get(w, "f")), 12345678901234567890123.5e1, 0, "reals are as they are");
-    tap_i64(json_integer_value(json_array_get(json_object_get(w, "i"), 1)), 1234567890, "integers too");
-    tap_str(json_string_value(json_object_get(w, "t")), "\"1000000000000000019884624838656", "and texts");
+    tap_f64(json_real_value(json_object_get(w, "f")), 12345678901234567890123.5e1, 0,
+            "reals are as they are");
+    tap_i64(json_integer_value(json_array_get(json_object_get(w, "i"), 1)), 1234567890,
+            "integers too");
+    tap_str(json_string_value(json_object_get(w, "t")), "\"1000000000000000019884624838656",
+            "and texts");
     json_decref(w);
     char *deep = malloc(100001);
     memset(deep, '[', 100000);
     tap_ok(!lf_json_load_text(deep, 100000, "deep", &err), "nesting without end is refused");
     lf_err_clear(&err);
     free(deep);
-    static const char text[] = "{\"s\":\"x\",\"i\":7,\"f\":0.1,\"b\":true,\"a\":[1],\"o\":{\"k\":null}}";
+    static const char text[] =
+        "{\"s\":\"x\",\"i\":7,\"f\":0.1,\"b\":true,\"a\":[1],\"o\":{\"k\":null}}";
     json_t *o = lf_json_load_text(text, strlen(text), "f", &err), *v = NULL;
     const char *s = NULL;
     int64_t i = -1;
@@ -138,16 +152,24 @@ static void test_json(void)
     tap_i64(i, 7, "integer");
     tap_rc(lf_json_get_f64(&f, o, "i", true, "f", &err), 0, &err, NULL, "an integer is a number");
     tap_f64(f, 7, 0, "number");
-    tap_rc(lf_json_get_i64(&i, o, "f", true, "f", &err), LF_EFORMAT, &err, "f: \"f\" is a number, not an integer", "type");
+    tap_rc(lf_json_get_i64(&i, o, "f", true, "f", &err), LF_EFORMAT, &err,
+           "f: \"f\" is a number, not an integer", "type");
     tap_rc(lf_json_get_bool(&b, o, "b", true, "f", &err), 0, &err, NULL, "boolean");
     tap_rc(lf_json_get_array(&v, o, "a", true, "f", &err), 0, &err, NULL, "list");
-    tap_rc(lf_json_get_object(&v, o, "a", true, "f", &err), LF_EFORMAT, &err, "is a list, not an object", "not object");
-    tap_rc(lf_json_get_str(&s, o, "zz", true, "what", &err), LF_EFORMAT, &err, "what has no \"zz\"", "missing");
-    tap_rc(lf_json_get_i64(&i, o, "zz", false, "what", &err), 0, &err, NULL, "missing, with a default");
+    tap_rc(lf_json_get_object(&v, o, "a", true, "f", &err), LF_EFORMAT, &err,
+           "is a list, not an object", "not object");
+    tap_rc(lf_json_get_str(&s, o, "zz", true, "what", &err), LF_EFORMAT, &err, "what has no \"zz\"",
+           "missing");
+    tap_rc(lf_json_get_i64(&i, o, "zz", false, "what", &err), 0, &err, NULL,
+           "missing, with a default");
     tap_i64(i, 7, "default kept");
-    tap_rc(lf_json_get_str(&s, json_object_get(o, "a"), "k", false, "what", &err), LF_EFORMAT, &err, "is a list", "parent");
+    tap_rc(lf_json_get_str(&s, json_object_get(o, "a"), "k", false, "what", &err), LF_EFORMAT, &err,
+           "is a list", "parent");
     char *d = lf_json_dump(o, &err);
-    tap_str(d, "{\"a\":[1],\"b\":true,\"f\":0.10000000000000001,\"i\":7,\"o\":{\"k\":null},\"s\":\"x\"}", "canonical");
+    tap_str(
+        d,
+        "{\"a\":[1],\"b\":true,\"f\":0.10000000000000001,\"i\":7,\"o\":{\"k\":null},\"s\":\"x\"}",
+        "canonical");
     free(d);
     json_decref(o);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What benchmarks make of the times they measured: medians, and no rate where a difference of two times is
- * not positive.
+ * What benchmarks make of the times they measured: medians, and no rate where a difference of two
+ * times is not positive.
  */
 #include <math.h>
 

@@ -18,7 +18,8 @@ static lf_err err = LF_ERR_INIT;
 static void test_strangers(void)
 {
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-    tap_rc(lf_boot_create(&err) ? 0 : err.rc, LF_ECOMM, &err, "--mpi=pmix", "several processes without PMIx are refused");
+    tap_rc(lf_boot_create(&err) ? 0 : err.rc, LF_ECOMM, &err, "--mpi=pmix",
+           "several processes without PMIx are refused");
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     lf_boot *b = lf_boot_create(&err);
     tap_ok(b != NULL, "one process started by srun is alone");
@@ -30,9 +31,11 @@ static void test_strangers(void)
     if (pid == 0) {
         setenv("PMIX_NAMESPACE", "gone", 1);
         setenv("PMIX_RANK", "0", 1);
-        _exit(lf_boot_create(&err) == NULL && err.rc == LF_ECOMM && strstr(err.text, "gone") ? 0 : 1);
+        _exit(lf_boot_create(&err) == NULL && err.rc == LF_ECOMM && strstr(err.text, "gone") ? 0
+                                                                                             : 1);
     }
-    tap_ok(waitpid(pid, &status, 0) == pid && status == 0, "a server that does not answer is an error");
+    tap_ok(waitpid(pid, &status, 0) == pid && status == 0,
+           "a server that does not answer is an error");
 #endif
 }
 
@@ -46,16 +49,19 @@ static void test_single(void)
     tap_rc(lf_boot_fence(b, &err), 0, &err, NULL, "fence");
     tap_rc(lf_boot_get(b, 0, "addr", buf, sizeof buf, &len, &err), 0, &err, NULL, "get");
     tap_ok(len == 4 && strcmp(buf, "abc") == 0, "what was put");
-    tap_rc(lf_boot_get(b, 0, "addr", buf, 2, &len, &err), LF_EINVAL, &err, "room", "too little room");
+    tap_rc(lf_boot_get(b, 0, "addr", buf, 2, &len, &err), LF_EINVAL, &err, "room",
+           "too little room");
     tap_rc(lf_boot_get(b, 0, "none", buf, 2, &len, &err), LF_ENOENT, &err, "none", "never put");
-    tap_rc(lf_boot_get(b, 1, "addr", buf, 8, &len, &err), LF_ENOENT, &err, "rank 1", "no such rank");
+    tap_rc(lf_boot_get(b, 1, "addr", buf, 8, &len, &err), LF_ENOENT, &err, "rank 1",
+           "no such rank");
     lf_comm *c = lf_comm_create(b, &err);
     float x = 3;
     tap_ok(c && lf_comm_all_reduce(c, &x, 1, LF_COMM_F32, LF_COMM_SUM, &err) == 0 && x > 2 && x < 4,
            "a sum over one rank");
     tap_ok(c && lf_comm_barrier(c, &err) == 0, "a barrier of one");
     tap_rc(lf_comm_send(c, "", 1, 0, 0, &err), LF_EINVAL, &err, "rank 0", "no message to oneself");
-    tap_rc(lf_comm_broadcast(c, &x, sizeof x, 1, &err), LF_EINVAL, &err, "rank 1", "no broadcast from a rank there is not");
+    tap_rc(lf_comm_broadcast(c, &x, sizeof x, 1, &err), LF_EINVAL, &err, "rank 1",
+           "no broadcast from a rank there is not");
     lf_comm_destroy(c);
     lf_boot_destroy(b);
 }
@@ -96,7 +102,8 @@ static int child(void)
 #if defined(HAVE_PMIX) && !defined(LF_SANITIZERS) /* the server library's own leaks would count */
 #include <pmix_server.h>
 
-static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t cb, void *data)
+static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t cb,
+                               void *data)
 {
     (void)proc;
     (void)object;
@@ -105,14 +112,16 @@ static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cb
     return PMIX_SUCCESS;
 }
 
-static pmix_status_t fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t ninfo, char *data,
-                              size_t ndata, pmix_modex_cbfunc_t cb, void *cbdata)
+static pmix_status_t fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info_t info[],
+                              size_t ninfo, char *data, size_t ndata, pmix_modex_cbfunc_t cb,
+                              void *cbdata)
 {
     (void)procs;
     (void)n;
     (void)info;
     (void)ninfo;
-    cb(PMIX_SUCCESS, data, ndata, cbdata, NULL, NULL); /* all ranks are on this node: what came is all there is */
+    cb(PMIX_SUCCESS, data, ndata, cbdata, NULL,
+       NULL); /* all ranks are on this node: what came is all there is */
     return PMIX_SUCCESS;
 }
 
@@ -127,7 +136,8 @@ static bool waited(pmix_status_t st)
 {
     if (st == PMIX_OPERATION_SUCCEEDED)
         return true;
-    for (int i = 0; st == PMIX_SUCCESS && i < 24000 && !__atomic_load_n(&done, __ATOMIC_ACQUIRE); i++)
+    for (int i = 0; st == PMIX_SUCCESS && i < 24000 && !__atomic_load_n(&done, __ATOMIC_ACQUIRE);
+         i++)
         usleep(5000);
     int d = __atomic_exchange_n(&done, 0, __ATOMIC_ACQ_REL);
     return st == PMIX_SUCCESS && d == 1;
@@ -140,7 +150,8 @@ static bool register_job(const char *ns)
     char *nodes = NULL, *procs = NULL;
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
-    if (PMIx_generate_regex(host, &nodes) != PMIX_SUCCESS || PMIx_generate_ppn("0,1", &procs) != PMIX_SUCCESS)
+    if (PMIx_generate_regex(host, &nodes) != PMIX_SUCCESS ||
+        PMIx_generate_ppn("0,1", &procs) != PMIX_SUCCESS)
         return false;
     PMIX_INFO_LOAD(&info[0], PMIX_JOB_SIZE, &two, PMIX_UINT32);
     PMIX_INFO_LOAD(&info[1], PMIX_LOCAL_SIZE, &two, PMIX_UINT32);

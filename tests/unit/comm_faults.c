@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank of the watchdog's test, started by tests/flow/ranks_faults.sh: comm_faults WHAT RANK. All ranks add numbers
- * step by step; at step 3 the named one does what is asked of it. Nobody ends by itself before step 10^9.
+ * One rank of the watchdog's test, started by tests/flow/ranks_faults.sh: comm_faults WHAT RANK.
+ * All ranks add numbers step by step; at step 3 the named one does what is asked of it. Nobody ends
+ * by itself before step 10^9.
  */
 #include "config.h"
 
@@ -98,7 +99,8 @@ int main(int argc, char **argv)
         }
         if (step == 3 && c->rank == who && strcmp(what, "leave") == 0)
             break;
-        if (lf_comm_all_reduce(c, x, 3000, LF_COMM_F32, LF_COMM_SUM, &err) || lf_comm_agree_max(c, &stop, &err))
+        if (lf_comm_all_reduce(c, x, 3000, LF_COMM_F32, LF_COMM_SUM, &err) ||
+            lf_comm_agree_max(c, &stop, &err))
             return fail();
         if (stop) { /* the same step on every rank */
             printf("stopped at step %lld\n", (long long)step);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The NCCL transport without a GPU: libraries that are not there, lack a call or fail are errors with a name; with a
- * stand-in for both (fake_nccl.c) the calls are those of NCCL's interface.
+ * The NCCL transport without a GPU: libraries that are not there, lack a call or fail are errors
+ * with a name; with a stand-in for both (fake_nccl.c) the calls are those of NCCL's interface.
  */
 #include "config.h"
 
@@ -22,7 +22,8 @@ static lf_comm *make(void)
     return lf_comm_create_with(boot, &o, &err);
 }
 
-static void refuses(const char *library, const char *fail, int rc, const char *text, const char *name)
+static void refuses(const char *library, const char *fail, int rc, const char *text,
+                    const char *name)
 {
     setenv("LOONG_NCCL_LIB", library, 1);
     setenv("LOONG_CUDART_LIB", library, 1);
@@ -34,7 +35,8 @@ static void refuses(const char *library, const char *fail, int rc, const char *t
     setenv("FAKE_NCCL_FAIL", "", 1);
 }
 
-/* On a stream of somebody else's: queued there, not waited for, not destroyed; the ranks below stay. */
+/* On a stream of somebody else's: queued there, not waited for, not destroyed; the ranks below
+ * stay. */
 static void test_on_gpus(char *calls)
 {
     int stream = 0;
@@ -45,10 +47,12 @@ static void test_on_gpus(char *calls)
     if (!c)
         return;
     calls[0] = '\0';
-    tap_rc(lf_comm_all_reduce(c, x, 4, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL, "all_reduce");
+    tap_rc(lf_comm_all_reduce(c, x, 4, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL,
+           "all_reduce");
     tap_rc(lf_comm_broadcast(c, x, 16, 0, &err), 0, &err, NULL, "broadcast");
     lf_comm_on_gpus_destroy(c);
-    tap_str(calls, "AllReduce(4,7,0) CommGetAsyncError Broadcast(16,0,0) CommGetAsyncError CommDestroy ",
+    tap_str(calls,
+            "AllReduce(4,7,0) CommGetAsyncError Broadcast(16,0,0) CommGetAsyncError CommDestroy ",
             "no stream made, waited for or destroyed");
     tap_rc(lf_comm_barrier(host, &err), 0, &err, NULL, "host memory still works");
     lf_comm_destroy(host);
@@ -64,25 +68,34 @@ static void test_calls(const char *library)
     tap_ok(c && calls && strcmp(c->ops->name, "nccl") == 0, "joined: %s", err.text);
     if (!c || !calls)
         return;
-    tap_str(calls, "SetDevice(3) StreamCreate GetUniqueId CommInitRank ", "device, stream, id, communicator");
+    tap_str(calls, "SetDevice(3) StreamCreate GetUniqueId CommInitRank ",
+            "device, stream, id, communicator");
     float x[8] = {1, 2, 3};
     const size_t counts[] = {3};
     calls[0] = '\0';
-    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_BF16, LF_COMM_SUM, &err), 0, &err, NULL, "all_reduce of bf16");
-    tap_rc(lf_comm_all_reduce(c, x, 2, LF_COMM_I64, LF_COMM_MAX, &err), 0, &err, NULL, "all_reduce of i64");
-    tap_rc(lf_comm_all_reduce(c, x, 0, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL, "of nothing");
-    tap_str(calls, "AllReduce(3,9,0) StreamSynchronize CommGetAsyncError AllReduce(2,4,2) StreamSynchronize CommGetAsyncError ",
+    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_BF16, LF_COMM_SUM, &err), 0, &err, NULL,
+           "all_reduce of bf16");
+    tap_rc(lf_comm_all_reduce(c, x, 2, LF_COMM_I64, LF_COMM_MAX, &err), 0, &err, NULL,
+           "all_reduce of i64");
+    tap_rc(lf_comm_all_reduce(c, x, 0, LF_COMM_F32, LF_COMM_SUM, &err), 0, &err, NULL,
+           "of nothing");
+    tap_str(calls,
+            "AllReduce(3,9,0) StreamSynchronize CommGetAsyncError AllReduce(2,4,2) "
+            "StreamSynchronize CommGetAsyncError ",
             "types, operations, waited for");
     calls[0] = '\0';
-    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, &err), 0, &err, NULL, "reduce_scatter");
+    tap_rc(lf_comm_reduce_scatter(c, x + 3, x, counts, LF_COMM_F32, &err), 0, &err, NULL,
+           "reduce_scatter");
     tap_rc(lf_comm_all_gather(c, x, counts, &err), 0, &err, NULL, "all_gather");
     tap_rc(lf_comm_broadcast(c, x, 5, 0, &err), 0, &err, NULL, "broadcast");
-    tap_str(calls, "Reduce(3,7,0,grouped) StreamSynchronize CommGetAsyncError Broadcast(3,0,0,grouped) StreamSynchronize "
-                   "CommGetAsyncError Broadcast(5,0,0) StreamSynchronize CommGetAsyncError ",
+    tap_str(calls,
+            "Reduce(3,7,0,grouped) StreamSynchronize CommGetAsyncError Broadcast(3,0,0,grouped) "
+            "StreamSynchronize "
+            "CommGetAsyncError Broadcast(5,0,0) StreamSynchronize CommGetAsyncError ",
             "chunks of different length in one group");
     setenv("FAKE_NCCL_FAIL", "CommGetAsyncError", 1);
-    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_F32, LF_COMM_SUM, &err), LF_ECOMM, &err, "internal error",
-           "a failure on the way is noticed");
+    tap_rc(lf_comm_all_reduce(c, x, 3, LF_COMM_F32, LF_COMM_SUM, &err), LF_ECOMM, &err,
+           "internal error", "a failure on the way is noticed");
     setenv("FAKE_NCCL_FAIL", "", 1);
     int64_t v = 5;
     tap_ok(lf_comm_agree_max(c, &v, &err) == 0 && v == 5, "small agreements stay in host memory");
@@ -101,7 +114,8 @@ int main(void)
     boot = lf_boot_create(&err);
     if (!boot)
         tap_bail("%s", err.text);
-    refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so", "a library that is not there");
+    refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so",
+            "a library that is not there");
     refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId", "a library that is something else");
     refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error", "no GPU for NCCL");
     refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient", "no GPU for CUDA");
@@ -109,7 +123,8 @@ int main(void)
     unsetenv("LOONG_NCCL_LIB");
     unsetenv("LOONG_CUDART_LIB");
     lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */
-    tap_ok(c != NULL || err.rc == LF_ENOTSUP || err.rc == LF_EDEVICE || err.rc == LF_ECOMM, "real libraries: %s", err.text);
+    tap_ok(c != NULL || err.rc == LF_ENOTSUP || err.rc == LF_EDEVICE || err.rc == LF_ECOMM,
+           "real libraries: %s", err.text);
     lf_comm_destroy(c);
     lf_boot_destroy(boot);
     return tap_done();

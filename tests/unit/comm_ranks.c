@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank of the collectives' test, started by tests/flow/ranks_comm.sh under a launcher. Every rank knows the data of
- * every other (a function of rank and index), forms the result of the definition in comm.h with a plain loop, and compares
- * bits. Rank 0 prints "bits HASH" of all results, for comparing transports and numbers of nodes.
+ * One rank of the collectives' test, started by tests/flow/ranks_comm.sh under a launcher. Every
+ * rank knows the data of every other (a function of rank and index), forms the result of the
+ * definition in comm.h with a plain loop, and compares bits. Rank 0 prints "bits HASH" of all
+ * results, for comparing transports and numbers of nodes.
  */
 #include "config.h"
 
@@ -30,7 +31,8 @@ static void check_at(int line, bool good, const char *what, size_t n)
     if (good)
         return;
     bad++;
-    fprintf(stderr, "rank %d, line %d: %s (%zu): %s\n", world ? world->rank : -1, line, what, n, err.text);
+    fprintf(stderr, "rank %d, line %d: %s (%zu): %s\n", world ? world->rank : -1, line, what, n,
+            err.text);
     lf_err_clear(&err);
 }
 #define CHECK(good, what, n) check_at(__LINE__, (good), (what), (n))
@@ -57,7 +59,10 @@ static float from_bf16(uint16_t h)
     return f;
 }
 
-static size_t bytes_of(enum lf_comm_type t) { return t == LF_COMM_BF16 ? 2 : t == LF_COMM_F32 ? 4 : 8; }
+static size_t bytes_of(enum lf_comm_type t)
+{
+    return t == LF_COMM_BF16 ? 2 : t == LF_COMM_F32 ? 4 : 8;
+}
 
 static void fill(void *p, enum lf_comm_type t, int rank, size_t n)
 {
@@ -159,7 +164,8 @@ static void test_nan(void)
 {
     double x[2] = {world->rank == world->size - 1 ? (double)NAN : 1, world->rank};
     CHECK(lf_comm_all_reduce(world, x, 2, LF_COMM_F64, LF_COMM_MAX, &err) == 0, "max", 2);
-    CHECK(isnan(x[0]) && fabs(x[1] - (world->size - 1)) < 1e-9, "a NaN on one rank is a NaN on all", 2);
+    CHECK(isnan(x[0]) && fabs(x[1] - (world->size - 1)) < 1e-9, "a NaN on one rank is a NaN on all",
+          2);
 }
 
 static void test_reduce_scatter(size_t scale)
@@ -176,10 +182,12 @@ static void test_reduce_scatter(size_t scale)
     fill(in, LF_COMM_F32, world->rank, total);
     memcpy(copy, in, total * 4);
     expect(want, LF_COMM_F32, LF_COMM_SUM, world->size, total);
-    CHECK(lf_comm_reduce_scatter(world, out, in, counts, LF_COMM_F32, &err) == 0, "reduce_scatter", total);
+    CHECK(lf_comm_reduce_scatter(world, out, in, counts, LF_COMM_F32, &err) == 0, "reduce_scatter",
+          total);
     CHECK(memcmp(out, want + first, mine * 4) == 0, "reduce_scatter bits", total);
     CHECK(memcmp(in, copy, total * 4) == 0, "reduce_scatter leaves its input", total);
-    CHECK(lf_comm_reduce_scatter(world, in + first, in, counts, LF_COMM_F32, &err) == 0, "in place", total);
+    CHECK(lf_comm_reduce_scatter(world, in + first, in, counts, LF_COMM_F32, &err) == 0, "in place",
+          total);
     CHECK(memcmp(in + first, want + first, mine * 4) == 0, "reduce_scatter in place, bits", total);
     memcpy(in + first, want + first, mine * 4);
     size_t bytes[64];
@@ -211,7 +219,8 @@ static void test_broadcast(size_t n)
 
 static void test_messages(void)
 {
-    const int next = (world->rank + 1) % world->size, before = (world->rank + world->size - 1) % world->size;
+    const int next = (world->rank + 1) % world->size,
+              before = (world->rank + world->size - 1) % world->size;
     if (world->size == 1)
         return;
     for (size_t n = 0; n < 3000000; n = n * 9 + 1) {
@@ -249,9 +258,11 @@ static void test_agreements(void)
     struct lf_comm_blobs b;
     char text[64];
     int len = snprintf(text, sizeof text, "%.*s", world->rank, "abcdefghijkl");
-    CHECK(lf_comm_gather_blobs(world, text, (size_t)len, &b, &err) == 0, "gather_blobs", (size_t)len);
+    CHECK(lf_comm_gather_blobs(world, text, (size_t)len, &b, &err) == 0, "gather_blobs",
+          (size_t)len);
     for (int r = 0; r < world->size; r++)
-        CHECK(b.offset[r + 1] - b.offset[r] == (size_t)r && memcmp(b.data + b.offset[r], "abcdefghijkl", (size_t)r) == 0,
+        CHECK(b.offset[r + 1] - b.offset[r] == (size_t)r &&
+                  memcmp(b.data + b.offset[r], "abcdefghijkl", (size_t)r) == 0,
               "blob", (size_t)r);
     lf_comm_blobs_fini(&b);
     CHECK(world->size == 1 || lf_comm_peer_pid(world, world->rank) == getpid(), "own pid", 0);
@@ -270,13 +281,15 @@ static void test_split(void)
     int64_t want = 0, n = 0;
     for (int r = world->rank % 2; r < world->size; r += 2)
         want += r, n++;
-    CHECK(odd->size == n && sum_of(odd, world->rank) == want, "sum over every second rank", (size_t)n);
+    CHECK(odd->size == n && sum_of(odd, world->rank) == want, "sum over every second rank",
+          (size_t)n);
     CHECK(odd->rank == (int)n - 1 - world->rank / 2, "ordered by key", (size_t)odd->rank);
     lf_comm *none = lf_comm_split(world, world->rank == 0 ? 3 : -1, 0, &err);
     CHECK((none != NULL) == (world->rank == 0) && err.rc == 0, "who gives no color gets none", 0);
     lf_comm_destroy(none);
     lf_comm *part = lf_comm_split(odd, 0, 0, &err);
-    CHECK(part && sum_of(part, 1) == n && sum_of(world, 1) == world->size, "a part of a part beside the world", 0);
+    CHECK(part && sum_of(part, 1) == n && sum_of(world, 1) == world->size,
+          "a part of a part beside the world", 0);
     lf_comm_destroy(part);
     lf_comm_destroy(odd);
 }
@@ -295,18 +308,26 @@ static void test_mesh(void)
     if (!m)
         return;
     const int data = world->size / tensor;
-    CHECK(lf_mesh_size(m, "data") == data && lf_mesh_size(m, "context") == 1 && lf_mesh_coord(m, "context") == 0, "sizes", 0);
+    CHECK(lf_mesh_size(m, "data") == data && lf_mesh_size(m, "context") == 1 &&
+              lf_mesh_coord(m, "context") == 0,
+          "sizes", 0);
     const int at[] = {0, lf_mesh_coord(m, "data"), lf_mesh_coord(m, "tensor")};
-    CHECK(lf_mesh_rank_at(m, at) == world->rank && at[1] == world->rank / tensor && at[2] == world->rank % tensor, "place", 0);
+    CHECK(lf_mesh_rank_at(m, at) == world->rank && at[1] == world->rank / tensor &&
+              at[2] == world->rank % tensor,
+          "place", 0);
     int64_t want = 0;
     for (int d = 0; d < data; d++)
         want += d * tensor + at[2];
     CHECK(sum_of(lf_mesh_comm(m, "data"), world->rank) == want, "sum along data", 0);
     CHECK(lf_mesh_comm(m, "data")->rank == at[1], "rank along data", 0);
-    CHECK(sum_of(lf_mesh_comm(m, "tensor"), 1) == tensor && sum_of(lf_mesh_comm(m, "expert"), 5) == 5, "other dimensions", 0);
+    CHECK(sum_of(lf_mesh_comm(m, "tensor"), 1) == tensor &&
+              sum_of(lf_mesh_comm(m, "expert"), 5) == 5,
+          "other dimensions", 0);
     const char *const both[] = {"data", "tensor", "context"};
     lf_comm *all = lf_mesh_comm_over(m, both, 3, &err);
-    CHECK(all && all->size == world->size && all->rank == world->rank && sum_of(all, 1) == world->size, "over both", 0);
+    CHECK(all && all->size == world->size && all->rank == world->rank &&
+              sum_of(all, 1) == world->size,
+          "over both", 0);
     lf_comm_destroy(all);
     lf_mesh_destroy(m);
     if (world->size > 1) {
@@ -320,19 +341,24 @@ static void test_mesh(void)
 static void test_big(void)
 {
     const size_t n = ((size_t)1 << 31) + 12345;
-    uint8_t *a = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *a =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (a == MAP_FAILED) {
         CHECK(false, "mmap", n);
         return;
     }
     a[0] = a[n - 1] = (uint8_t)(world->rank == 0 ? 9 : 1);
-    CHECK(lf_comm_broadcast(world, a, n, 0, &err) == 0 && a[0] == 9 && a[n - 1] == 9, "broadcast", n);
+    CHECK(lf_comm_broadcast(world, a, n, 0, &err) == 0 && a[0] == 9 && a[n - 1] == 9, "broadcast",
+          n);
     munmap(a, n);
-    float *f = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    float *f =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     const size_t k = n / 4;
     f[0] = f[k - 1] = (float)(world->rank + 1);
     CHECK(lf_comm_all_reduce(world, f, k, LF_COMM_F32, LF_COMM_SUM, &err) == 0, "all_reduce", n);
-    CHECK(fabsf(f[0] - (float)(world->size * (world->size + 1) / 2)) < 0.1f && fabsf(f[k - 1] - f[0]) < 0.1f, "sum", n);
+    CHECK(fabsf(f[0] - (float)(world->size * (world->size + 1) / 2)) < 0.1f &&
+              fabsf(f[k - 1] - f[0]) < 0.1f,
+          "sum", n);
     munmap(f, n);
 }
 
@@ -343,7 +369,8 @@ static void write_floats(const char *dir, const char *name, const float *x, size
     CHECK(lf_io_write_file(path, x, n * sizeof *x, 0600, &err) == 0, "write", n);
 }
 
-/* What every rank adds and what came out, for a judge who is not of this project (tests/bench/comm_mpi.c). */
+/* What every rank adds and what came out, for a judge who is not of this project
+ * (tests/bench/comm_mpi.c). */
 static void dump(const char *dir)
 {
     enum { N = 300000 };
@@ -397,8 +424,8 @@ int main(int argc, char **argv)
         return 1;
     }
     if (strcmp(mode, "who") == 0)
-        printf("rank %d of %d, local %d of %d, node %d of %d, %s\n", i->rank, i->size, i->local_rank, i->local_size, i->node,
-               i->nodes, i->how);
+        printf("rank %d of %d, local %d of %d, node %d of %d, %s\n", i->rank, i->size,
+               i->local_rank, i->local_size, i->node, i->nodes, i->how);
     world = lf_comm_create(b, &err);
     results = lf_hash_create(&err);
     if (!world || !results) {

@@ -15,9 +15,11 @@ enum { N = 4 };
 static struct lf_beat_row row[N];
 static struct lf_comm_peer peer[N];
 
-static void set(int r, enum lf_beat_state s, double since, double still, const char *what, uint64_t seq)
+static void set(int r, enum lf_beat_state s, double since, double still, const char *what,
+                uint64_t seq)
 {
-    row[r] = (struct lf_beat_row){.beat = {.state = s, .since_s = since, .still_s = still, .seq = seq, .step = 12}};
+    row[r] = (struct lf_beat_row){
+        .beat = {.state = s, .since_s = since, .still_s = still, .seq = seq, .step = 12}};
     strncpy(row[r].beat.what, what, sizeof row[r].beat.what - 1);
 }
 
@@ -72,39 +74,46 @@ static void test_blame(void)
         set(r, LF_BEAT_COLLECTIVE, 50 + r, 50, "broadcast", 9);
     set(2, LF_BEAT_COMPUTE, 52, 52, "all_reduce", 8);
     blames(2,
-           "rank 2 (host node, pid 102) hangs: computing for 52 s, after all_reduce #8, step 12; missing in broadcast #9, "
+           "rank 2 (host node, pid 102) hangs: computing for 52 s, after all_reduce #8, step 12; "
+           "missing in broadcast #9, "
            "step 12, where rank 3 and 2 more wait",
            "three wait for one");
     set(2, LF_BEAT_PHASE, 52, 52, "save", 8);
     row[2].beat.limit_s = 51;
     blames(2,
-           "rank 2 (host node, pid 102) hangs: beyond the limit of its phase for 52 s, in phase \"save\", step 12; missing in "
+           "rank 2 (host node, pid 102) hangs: beyond the limit of its phase for 52 s, in phase "
+           "\"save\", step 12; missing in "
            "broadcast #9, step 12, where rank 3 and 2 more wait",
            "a phase that took too long");
     set(2, LF_BEAT_GONE, 52, 52, "all_reduce", 8);
     blames(2,
-           "rank 2 (host node, pid 102) has ended its work, after all_reduce #8, step 12; missing in broadcast #9, step 12, where "
+           "rank 2 (host node, pid 102) has ended its work, after all_reduce #8, step 12; missing "
+           "in broadcast #9, step 12, where "
            "rank 3 and 2 more wait",
            "one left too early");
     set(2, LF_BEAT_COLLECTIVE, 60, 60, "barrier", 9);
     row[2].beat.id = 4;
     row[2].beat.step = -1;
     blames(2,
-           "all ranks wait and no byte has moved for 60 s: rank 0 (host node, pid 100) in broadcast #9, step 12; rank 2 (host "
+           "all ranks wait and no byte has moved for 60 s: rank 0 (host node, pid 100) in "
+           "broadcast #9, step 12; rank 2 (host "
            "node, pid 102) in barrier #9 of communicator 4",
            "different collectives");
     all_compute(10);
     row[1].lost = true;
     row[1].unheard_s = 0.3;
-    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12", "one died, nobody waits yet");
+    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12",
+           "one died, nobody waits yet");
     set(0, LF_BEAT_PHASE, 1, 1, "save", 0);
-    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12", "a phase does not excuse a death");
+    blames(1, "rank 1 (host node, pid 101) died; 0.3 s ago it was after all_reduce #8, step 12",
+           "a phase does not excuse a death");
     all_compute(10);
     row[3].unheard_s = 21;
     row[3].beat.seq = 0;
     set(0, LF_BEAT_COLLECTIVE, 1, 1, "all_reduce", 1);
     blames(3,
-           "rank 3 (host node, pid 103) has not been heard of for 21 s (stopped, or its node is); missing in all_reduce #1, step "
+           "rank 3 (host node, pid 103) has not been heard of for 21 s (stopped, or its node is); "
+           "missing in all_reduce #1, step "
            "12, where rank 0 waits; 21.0 s ago it was before its first collective, step 12",
            "one is stopped");
 }

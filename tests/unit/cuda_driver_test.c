@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulated driver: what a correct program relies on holds, and each planted mistake (a missing wait, a host buffer
- * written too early, an illegal call in a capture, a leak...) shows.
+ * The emulated driver: what a correct program relies on holds, and each planted mistake (a missing
+ * wait, a host buffer written too early, an illegal call in a capture, a leak...) shows.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/tap/tap.h"
 
 enum { N = 1000 };
@@ -51,7 +51,8 @@ static void start(void)
     qb = lf_cu_queue_create(dev);
     x = device_memory(N * sizeof *x);
     y = device_memory(N * sizeof *y);
-    if (!qa || !qb || !x || !y || cu.EventCreate(&event, 0) || cu.MemHostAlloc((void **)&pinned, N * sizeof *pinned, 0))
+    if (!qa || !qb || !x || !y || cu.EventCreate(&event, 0) ||
+        cu.MemHostAlloc((void **)&pinned, N * sizeof *pinned, 0))
         tap_bail("no emulated device");
 }
 
@@ -74,8 +75,13 @@ static int fill(lf_queue *q, float *p, float v)
 /* to = 2 from */
 static int twice(lf_queue *q, float *to, const float *from)
 {
-    const struct lf_k_axpby a = {
-        .n = N, .a = from, .y = to, .alpha = 2, .a_type = LF_F32, .b_type = LF_F32, .y_type = LF_F32};
+    const struct lf_k_axpby a = {.n = N,
+                                 .a = from,
+                                 .y = to,
+                                 .alpha = 2,
+                                 .a_type = LF_F32,
+                                 .b_type = LF_F32,
+                                 .y_type = LF_F32};
     return lf_cuda_kernels.axpby.run(q, &a);
 }
 static float read_back(lf_queue *q, float *p)
@@ -162,7 +168,8 @@ static void test_host_buffers(void)
     const long before = lf_emu_stats()->pageable;
     cu.MemcpyHtoDAsync(at(x), on_stack, sizeof on_stack, qa->stream);
     cu.StreamSynchronize(qa->stream);
-    tap_ok(lf_emu_stats()->pageable == before + 1, "copies from memory that is not pinned are counted");
+    tap_ok(lf_emu_stats()->pageable == before + 1,
+           "copies from memory that is not pinned are counted");
     tap_ok(cu.MemcpyHtoDAsync(at(x) + 8, pinned, N * sizeof *x, qa->stream) == LF_CU_INVALID_VALUE,
            "a copy beyond an allocation is refused");
 }
@@ -243,15 +250,19 @@ static void test_illegal(void)
     cu.EventRecord(event, qb->stream);
     cu.StreamSynchronize(qb->stream);
     is_int(captured(do_nothing), 0, "a capture without mistakes");
-    is_int(captured(do_cross), LF_CU_CAPTURE_ISOLATION, "planted: a wait on work outside of the capture");
-    is_int(captured(do_sync), LF_CU_CAPTURE_UNSUPPORTED, "planted: synchronizing a captured stream");
+    is_int(captured(do_cross), LF_CU_CAPTURE_ISOLATION,
+           "planted: a wait on work outside of the capture");
+    is_int(captured(do_sync), LF_CU_CAPTURE_UNSUPPORTED,
+           "planted: synchronizing a captured stream");
     is_int(captured(do_alloc), LF_CU_CAPTURE_UNSUPPORTED, "planted: allocating in a capture");
-    is_int(captured(do_look_up), LF_CU_CAPTURE_UNSUPPORTED, "planted: code that is loaded in a capture");
+    is_int(captured(do_look_up), LF_CU_CAPTURE_UNSUPPORTED,
+           "planted: code that is loaded in a capture");
     is_int(captured(do_query), LF_CU_CAPTURED_EVENT, "planted: asking an event of a capture");
     is_int(captured(do_fork), LF_CU_CAPTURE_UNJOINED, "planted: a branch that does not come back");
     is_int(captured(do_fork_join), 0, "a branch that does");
     lf_cu_graph g;
-    is_int(cu.StreamEndCapture(qa->stream, &g), LF_CU_CAPTURE_UNMATCHED, "an end without a beginning");
+    is_int(cu.StreamEndCapture(qa->stream, &g), LF_CU_CAPTURE_UNMATCHED,
+           "an end without a beginning");
     tap_ok(fill(qa, x, 1) == 0 && read_back(qa, x) == 1, "and the stream works again");
 }
 
@@ -320,10 +331,11 @@ static void test_shared_memory(void)
     void *params[] = {&a};
     lf_cu_function f = NULL;
     cu.ModuleGetFunction(&f, dev->module[0], "lf_cu_fill");
-    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL), LF_CU_INVALID_VALUE,
-           "planted: more than 48 KiB of shared memory that nobody asked for");
+    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL),
+           LF_CU_INVALID_VALUE, "planted: more than 48 KiB of shared memory that nobody asked for");
     cu.FuncSetAttribute(f, LF_CU_FUNC_MAX_DYNAMIC_SMEM, MUCH);
-    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL), 0, "and somebody did");
+    is_int(cu.LaunchKernel(f, 1, 1, 1, 32, 1, 1, MUCH, qa->stream, params, NULL), 0,
+           "and somebody did");
     cu.StreamSynchronize(qa->stream);
 }
 
@@ -331,12 +343,14 @@ static void test_failures(void)
 {
     setenv("LF_EMU_FAIL", "launch:2:axpby", 1);
     lf_emu_reset();
-    tap_ok(!twice(qa, y, x) && !fill(qa, x, 1) && twice(qa, y, x) == LF_K_EDEVICE && strcmp(qa->what, "axpby") == 0,
+    tap_ok(!twice(qa, y, x) && !fill(qa, x, 1) && twice(qa, y, x) == LF_K_EDEVICE &&
+               strcmp(qa->what, "axpby") == 0,
            "the second axpby is refused");
     setenv("LF_EMU_FAIL", "async:1:fill", 1);
     lf_emu_reset();
     tap_ok(!fill(qa, x, 1) && cu.StreamSynchronize(qa->stream) == LF_CU_LAUNCH_FAILED &&
-               cu.StreamSynchronize(qb->stream) == LF_CU_LAUNCH_FAILED && twice(qb, y, x) == LF_K_EDEVICE,
+               cu.StreamSynchronize(qb->stream) == LF_CU_LAUNCH_FAILED &&
+               twice(qb, y, x) == LF_K_EDEVICE,
            "a kernel that breaks the device shows at the wait, and in every call after it");
     setenv("LF_EMU_FAIL", "", 1);
     setenv("LF_EMU_MEMORY", "1000000", 1);
@@ -365,7 +379,8 @@ static void test_use_after_free(void)
     }
     int st = 0;
     waitpid(child, &st, 0);
-    tap_ok(WIFSIGNALED(st) && WTERMSIG(st) == SIGABRT, "planted: a copy from memory that was freed");
+    tap_ok(WIFSIGNALED(st) && WTERMSIG(st) == SIGABRT,
+           "planted: a copy from memory that was freed");
 }
 
 int main(void)

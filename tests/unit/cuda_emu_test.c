@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA emulator: barriers, shuffles and tensor-core twins mean what they mean on a GPU; planted bugs are found; and
- * a kernel that nvcc also compiles runs through the launcher.
+ * The CUDA emulator: barriers, shuffles and tensor-core twins mean what they mean on a GPU; planted
+ * bugs are found; and a kernel that nvcc also compiles runs through the launcher.
  */
 #include <stdio.h>
 #include <sys/wait.h>
@@ -11,8 +11,8 @@
 
 #include "engine/base/f16.h"
 #include "kernels/cuda/dev.h"
-#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/op/op_test.h"
 
 enum { N = 96 };
@@ -68,7 +68,8 @@ static void sums(const void *args)
 
 static void run(void (*k)(const void *), int arg, unsigned threads, size_t smem)
 {
-    lf_emu_run("test", k, &arg, (struct lf_emu_uint3){1, 1, 1}, (struct lf_emu_uint3){threads, 1, 1}, smem);
+    lf_emu_run("test", k, &arg, (struct lf_emu_uint3){1, 1, 1},
+               (struct lf_emu_uint3){threads, 1, 1}, smem);
 }
 
 /* Whether the kernel ends the process. */
@@ -108,8 +109,8 @@ static void test_barriers(void)
     for (int i = 0; i < N; i++)
         sum += in[i];
     run(sums, 0, N, 32 * sizeof(float));
-    tap_ok(out[0] == sum && out[95] == in[N - 1], "sum and maximum over a block (%g, %g)", (double)out[0],
-           (double)out[95]);
+    tap_ok(out[0] == sum && out[95] == in[N - 1], "sum and maximum over a block (%g, %g)",
+           (double)out[0], (double)out[95]);
 }
 
 static void test_copies(void)
@@ -121,7 +122,8 @@ static void test_copies(void)
     tap_ok(memcmp(in, out, sizeof in) != 0, "planted: not before");
 }
 
-/* fmaf is one rounding, whatever the C library makes of it; a product and a sum are two, whatever the compiler likes. */
+/* fmaf is one rounding, whatever the C library makes of it; a product and a sum are two, whatever
+ * the compiler likes. */
 static void roundings(const void *args)
 {
     (void)args;
@@ -140,9 +142,11 @@ static void test_roundings(void)
     in[2] = -126;
     in[3] = -126.5f;
     run(roundings, 0, 32, 0);
-    tap_ok(out[0] == 0x1p-24f && out[1] == 0, "a fused multiply-add rounds once, a product and a sum twice (%g, %g)", (double)out[0],
+    tap_ok(out[0] == 0x1p-24f && out[1] == 0,
+           "a fused multiply-add rounds once, a product and a sum twice (%g, %g)", (double)out[0],
            (double)out[1]);
-    tap_ok(out[2] == 0x1p-126f && out[3] == 0, "powers of two below the normal range are 0, as on a GPU");
+    tap_ok(out[2] == 0x1p-126f && out[3] == 0,
+           "powers of two below the normal range are 0, as on a GPU");
 }
 
 /* ---- tensor cores ---- */
@@ -207,7 +211,8 @@ static void test_half(void)
             lf_f_bf16(x) != op_to_bf16((double)x))
             bad = i;
     }
-    tap_ok(bad < 0, "rounding to f16 and bf16 agrees with arithmetic (first difference: %lld)", (long long)bad);
+    tap_ok(bad < 0, "rounding to f16 and bf16 agrees with arithmetic (first difference: %lld)",
+           (long long)bad);
 }
 
 /* ---- a real kernel through the launcher ---- */
@@ -235,7 +240,8 @@ static void test_launch(void)
     const struct lf_kernels *k = op_kernels(0);
     lf_queue *q = op_queue_create(1);
     for (int64_t n = 0; n < 5000; n = 3 * n + 1) {
-        struct op_buf a = op_random(n, LF_F32, 1, 2), b = op_random(n, LF_BF16, 2, 2), y = op_alloc((size_t)n * 2);
+        struct op_buf a = op_random(n, LF_F32, 1, 2), b = op_random(n, LF_BF16, 2, 2),
+                      y = op_alloc((size_t)n * 2);
         struct lf_k_axpby x = {.n = n,
                                .a = a.p,
                                .b = b.p,
@@ -248,19 +254,20 @@ static void test_launch(void)
         double *want = calloc((size_t)n + 1, sizeof *want);
         for (int64_t i = 0; i < n; i++)
             want[i] = 1.5 * op_get(a.p, i, LF_F32) - 2 * op_get(b.p, i, LF_BF16);
-        tap_ok(k->axpby.check(&x) == 0 && k->axpby.run(q, &x) == 0 && op_guards_intact(&y), "axpby over %lld elements",
-               (long long)n);
+        tap_ok(k->axpby.check(&x) == 0 && k->axpby.run(q, &x) == 0 && op_guards_intact(&y),
+               "axpby over %lld elements", (long long)n);
         op_ok(op_compare(y.p, LF_F16, want, NULL, n, 1e-6), "its values");
         free(want);
         op_free(&a);
         op_free(&b);
         op_free(&y);
     }
-    tap_ok(dies_of_host_memory(k, q), "planted: a kernel that is given memory of the host alone is reported");
+    tap_ok(dies_of_host_memory(k, q),
+           "planted: a kernel that is given memory of the host alone is reported");
     struct lf_k_fill bad = {.n = 1, .y_type = LF_I64};
     tap_ok(k->fill.check(&bad) == LF_K_EINVAL, "a type that a kernel lacks is refused");
-    tap_ok(lf_cu_launch(q, LF_CU_FN_fill, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 512}, 0, &bad) ==
-                   LF_K_EDEVICE &&
+    tap_ok(lf_cu_launch(q, LF_CU_FN_fill, (struct lf_cu_dim){.x = 1}, (struct lf_cu_dim){.x = 512},
+                        0, &bad) == LF_K_EDEVICE &&
                strcmp(q->what, "fill") == 0 && q->status == LF_CU_INVALID_VALUE,
            "a launch that the driver refuses is named");
     op_queue_destroy(q);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulator's twins of Hopper's pieces (kernels/cuda/dev_hopper.h): a product of 64 x 16 whose operands pass by the copy engine
- * through one stage comes out right in both layouts, and each planted bug shows, as a message or as a wrong number. What the driver
- * refuses to describe.
+ * The emulator's twins of Hopper's pieces (kernels/cuda/dev_hopper.h): a product of 64 x 16 whose
+ * operands pass by the copy engine through one stage comes out right in both layouts, and each
+ * planted bug shows, as a message or as a wrong number. What the driver refuses to describe.
  */
 #include <stdio.h>
 #include <sys/wait.h>
@@ -37,24 +37,25 @@ enum bug {
     ONE_COPY_MORE,
     BUGS
 };
-static const char *const bug_name[BUGS] = {"none",
-                                           "bytes are not announced",
-                                           "too few bytes are announced",
-                                           "the producer waits for the wrong phase",
-                                           "the consumer waits for the wrong phase",
-                                           "a stage is given back before its products were waited for",
-                                           "a stage is read without waiting",
-                                           "a stage is filled without waiting",
-                                           "sums are read without waiting",
-                                           "no fence before products",
-                                           "products are not committed",
-                                           "the barriers' initialisation is not fenced",
-                                           "tiles are no multiples of 1024 bytes",
-                                           "a barrier is overwritten",
-                                           "a lane gives another descriptor",
-                                           "a warp gives another descriptor",
-                                           "a stage is given back more often than its barrier expects",
-                                           "a copy that nobody waits for"};
+static const char *const bug_name[BUGS] = {
+    "none",
+    "bytes are not announced",
+    "too few bytes are announced",
+    "the producer waits for the wrong phase",
+    "the consumer waits for the wrong phase",
+    "a stage is given back before its products were waited for",
+    "a stage is read without waiting",
+    "a stage is filled without waiting",
+    "sums are read without waiting",
+    "no fence before products",
+    "products are not committed",
+    "the barriers' initialisation is not fenced",
+    "tiles are no multiples of 1024 bytes",
+    "a barrier is overwritten",
+    "a lane gives another descriptor",
+    "a warp gives another descriptor",
+    "a stage is given back more often than its barrier expects",
+    "a copy that nobody waits for"};
 
 struct args {
     struct lf_cu_tensor_map a, b;
@@ -91,13 +92,16 @@ static void multiply(const struct args *a, unsigned char *stage, uint64_t *full,
     for (int i = 0; i < 8; i++)
         d[i] = 0;
     for (int k = 0, turn = 0; k < K; k += BK, turn ^= 1) {
-        const unsigned char *from = stage + (a->bug == LANES_DIFFER && t == 3 ? 32 : a->bug == WARPS_DIFFER && t / 32 == 2 ? 1024 : 0);
+        const unsigned char *from = stage + (a->bug == LANES_DIFFER && t == 3        ? 32
+                                             : a->bug == WARPS_DIFFER && t / 32 == 2 ? 1024
+                                                                                     : 0);
         if (a->bug != NO_FULL_WAIT)
             lf_mbar_wait(full, (unsigned)(turn ^ (a->bug == CONSUMER_PARITY)));
         if (a->bug != NO_FENCE)
             lf_wgmma_fence();
         for (int ks = 0; ks < BK / 16; ks++)
-            lf_wgmma_16(d, descriptor(from, ks, a->a_lanes), descriptor(stage + M * BK * 2, ks, a->b_lanes), k + ks > 0, a->a_lanes,
+            lf_wgmma_16(d, descriptor(from, ks, a->a_lanes),
+                        descriptor(stage + M * BK * 2, ks, a->b_lanes), k + ks > 0, a->a_lanes,
                         a->b_lanes, LF_BF16);
         if (a->bug != NO_COMMIT)
             lf_wgmma_commit();
@@ -105,18 +109,23 @@ static void multiply(const struct args *a, unsigned char *stage, uint64_t *full,
             lf_mbar_arrive(empty);
         if (a->bug != NO_WAIT || k + BK < K)
             lf_wgmma_wait(0);
-        for (int i = 0; i < (a->bug == TOO_MANY_READERS && t == 0 ? 3 : a->bug != BACK_TOO_EARLY && t % 32 == 0); i++)
+        for (int i = 0;
+             i <
+             (a->bug == TOO_MANY_READERS && t == 0 ? 3 : a->bug != BACK_TOO_EARLY && t % 32 == 0);
+             i++)
             lf_mbar_arrive(empty);
     }
     for (int i = 0; i < 8; i++)
-        a->out[(16 * (t / 32) + t % 32 / 4 + i / 2 % 2 * 8) * N + i / 4 * 8 + t % 4 * 2 + i % 2] = d[i];
+        a->out[(16 * (t / 32) + t % 32 / 4 + i / 2 % 2 * 8) * N + i / 4 * 8 + t % 4 * 2 + i % 2] =
+            d[i];
 }
 
 static void kernel(const void *args)
 {
     const struct args *a = args;
     LF_SHARED(unsigned char, smem);
-    unsigned char *stage = smem + (1024 - lf_smem_addr(smem) % 1024) % 1024 + (a->bug == UNALIGNED ? 128 : 0);
+    unsigned char *stage =
+        smem + (1024 - lf_smem_addr(smem) % 1024) % 1024 + (a->bug == UNALIGNED ? 128 : 0);
     uint64_t *full = (uint64_t *)(void *)(smem + 1024 + STAGE), *empty = full + 1;
     if (threadIdx.x == 0) {
         lf_mbar_init(full, 1);
@@ -140,9 +149,11 @@ static struct lf_cu cu;
 static struct lf_cu_tensor_map map_of(uint16_t *p, int lanes, bool by_lanes)
 {
     struct lf_cu_tensor_map m;
-    const uint64_t dims[2] = {(uint64_t)(by_lanes ? lanes : K), (uint64_t)(by_lanes ? K : lanes)}, stride = dims[0] * 2;
+    const uint64_t dims[2] = {(uint64_t)(by_lanes ? lanes : K), (uint64_t)(by_lanes ? K : lanes)},
+                   stride = dims[0] * 2;
     const uint32_t box[2] = {64, 64}, steps[2] = {1, 1};
-    if (cu.TensorMapEncodeTiled(&m, LF_CU_TENSOR_BF16, 2, p, dims, &stride, box, steps, 0, LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0))
+    if (cu.TensorMapEncodeTiled(&m, LF_CU_TENSOR_BF16, 2, p, dims, &stride, box, steps, 0,
+                                LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0))
         tap_bail("a tensor map is refused");
     return m;
 }
@@ -159,7 +170,8 @@ static void fill(bool a_lanes, bool b_lanes)
         for (int j = 0; j < N; j++) {
             want[i * N + j] = 0;
             for (int k = 0; k < K; k++)
-                want[i * N + j] += (float)((i * 7 + k * 3) % 17 - 8) * (float)((j * 5 + k * 11) % 13 - 6);
+                want[i * N + j] +=
+                    (float)((i * 7 + k * 3) % 17 - 8) * (float)((j * 5 + k * 11) % 13 - 6);
         }
 }
 
@@ -170,11 +182,13 @@ static bool right(enum bug bug, bool a_lanes, bool b_lanes)
     a.a = map_of(A, M, a_lanes);
     a.b = map_of(B, N, b_lanes);
     memset(out, 0, sizeof out);
-    lf_emu_run("kernel", kernel, &a, (struct lf_emu_uint3){1, 1, 1}, (struct lf_emu_uint3){160, 1, 1}, SMEM);
+    lf_emu_run("kernel", kernel, &a, (struct lf_emu_uint3){1, 1, 1},
+               (struct lf_emu_uint3){160, 1, 1}, SMEM);
     return !memcmp(out, want, sizeof out);
 }
 
-/* Right in a process of its own, whose threads run in that order (LF_EMU_ORDER): not when it dies. */
+/* Right in a process of its own, whose threads run in that order (LF_EMU_ORDER): not when it
+ * dies. */
 static bool right_apart(enum bug bug, const char *order, bool a_lanes, bool b_lanes)
 {
     fflush(NULL);
@@ -189,14 +203,15 @@ static bool right_apart(enum bug bug, const char *order, bool a_lanes, bool b_la
     return p > 0 && waitpid(p, &status, 0) == p && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static int describe(uint64_t width, uint64_t rows, uint64_t stride, uint32_t box0, uint32_t box1, unsigned shift)
+static int describe(uint64_t width, uint64_t rows, uint64_t stride, uint32_t box0, uint32_t box1,
+                    unsigned shift)
 {
     struct lf_cu_tensor_map m;
     const uint64_t dims[2] = {width, rows};
     const uint32_t box[2] = {box0, box1}, steps[2] = {1, 1};
     static uint16_t p[64] __attribute__((aligned(16)));
-    return cu.TensorMapEncodeTiled(&m, LF_CU_TENSOR_F16, 2, p + shift, dims, &stride, box, steps, 0, LF_CU_TENSOR_SWIZZLE_128B,
-                                   LF_CU_TENSOR_L2_256B, 0);
+    return cu.TensorMapEncodeTiled(&m, LF_CU_TENSOR_F16, 2, p + shift, dims, &stride, box, steps, 0,
+                                   LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0);
 }
 
 int main(void)
@@ -208,13 +223,17 @@ int main(void)
     for (int order = 0; order < 4; order++)
         for (int i = 0; i < 4; i++)
             tap_ok(right_apart(NONE, (const char *[]){"0", "1", "2", "3"}[order], i & 1, i & 2),
-                   "a product of tiles, lanes along the row: a %d, b %d; threads in order %d", i & 1, i / 2, order);
+                   "a product of tiles, lanes along the row: a %d, b %d; threads in order %d",
+                   i & 1, i / 2, order);
     for (int b = NONE + 1; b < BUGS; b++)
         tap_ok(!right_apart((enum bug)b, "0", false, false), "%s: it shows", bug_name[b]);
     tap_ok(!describe(5, 3, 16, 64, 256, 0), "a matrix of 3 rows of 5, 16 bytes apart");
-    tap_ok(describe(5, 3, 10, 64, 64, 0) && describe(5, 3, 16, 64, 64, 1) && describe(0, 3, 16, 64, 64, 0) && describe(5, 0, 16, 64, 64, 0) &&
-               describe(5, 3, 16, 72, 64, 0) && describe(5, 3, 16, 64, 257, 0) && describe(5, 3, 16, 0, 64, 0) && describe(5, 3, 16, 5, 64, 0) &&
+    tap_ok(describe(5, 3, 10, 64, 64, 0) && describe(5, 3, 16, 64, 64, 1) &&
+               describe(0, 3, 16, 64, 64, 0) && describe(5, 0, 16, 64, 64, 0) &&
+               describe(5, 3, 16, 72, 64, 0) && describe(5, 3, 16, 64, 257, 0) &&
+               describe(5, 3, 16, 0, 64, 0) && describe(5, 3, 16, 5, 64, 0) &&
                describe(5, 3, (uint64_t)1 << 40, 64, 64, 0),
-           "refused: rows or start no multiple of 16 bytes, nothing, boxes wider than the swizzle or higher than 256, rows too far apart");
+           "refused: rows or start no multiple of 16 bytes, nothing, boxes wider than the swizzle "
+           "or higher than 256, rows too far apart");
     return tap_done();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the real cuDNN says to the graphs that attn_cudnn_graph.c builds, without a GPU: the properties of an H200, a B200 and an A100
- * stand in for a handle. It checks the graphs, offers engines, and compiles their kernels; only loading them needs a driver, and
- * that failure is taken for success here. Skipped where the library, or any libcuda (a toolkit has a stub), is not found.
+ * What the real cuDNN says to the graphs that attn_cudnn_graph.c builds, without a GPU: the
+ * properties of an H200, a B200 and an A100 stand in for a handle. It checks the graphs, offers
+ * engines, and compiles their kernels; only loading them needs a driver, and that failure is taken
+ * for success here. Skipped where the library, or any libcuda (a toolkit has a stub), is not found.
  * LOONG_CUDNN and LOONG_CUDA_STUB name files.
  */
 #include "config.h"
@@ -35,8 +36,9 @@ static int finalize(void *d)
 }
 static int get(void *d, int name, int type, int64_t most, int64_t *n, void *value)
 {
-    return name == LF_DNN_PLAN_WORKSPACE && unloaded ? library.BackendGetAttribute(last_config, CONFIG_WORKSPACE, type, most, n, value)
-                                                     : library.BackendGetAttribute(d, name, type, most, n, value);
+    return name == LF_DNN_PLAN_WORKSPACE && unloaded
+               ? library.BackendGetAttribute(last_config, CONFIG_WORKSPACE, type, most, n, value)
+               : library.BackendGetAttribute(d, name, type, most, n, value);
 }
 
 static void *open_first(const char *const *file, int n)
@@ -52,8 +54,10 @@ static void *open_first(const char *const *file, int n)
 /* The library itself looks for libcuda.so.1 by that name, which a stub has too. */
 static void open_all(void)
 {
-    const char *const driver[] = {"libcuda.so.1", getenv("LOONG_CUDA_STUB"), "/usr/local/cuda/lib64/stubs/libcuda.so"};
-    const char *const place[] = {getenv("LOONG_CUDNN"), "libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"};
+    const char *const driver[] = {"libcuda.so.1", getenv("LOONG_CUDA_STUB"),
+                                  "/usr/local/cuda/lib64/stubs/libcuda.so"};
+    const char *const place[] = {getenv("LOONG_CUDNN"), "libcudnn.so.9",
+                                 "/usr/local/cuda/lib64/libcudnn.so.9"};
     char why[300];
     bool found = false;
 #ifdef LF_SANITIZERS
@@ -80,17 +84,24 @@ static void *device(int cc, const char *name, int sms, int smem)
 {
     char json[1200];
     void *d = NULL;
-    const int n = snprintf(json, sizeof json,
-                           "{\"deviceName\": \"%s\", \"deviceVer\": %d, \"driverVer\": 13000, \"multiProcessorCount\": %d, "
-                           "\"maxSharedMemoryPerBlockOptin\": %d, \"totalGlobalMem\": 80000000000, \"cudaDeviceId\": 0, "
-                           "\"regsPerBlock\": 65536, \"smClockRateKHz\": 1700000, \"memClockRateKHz\": 3000000, \"l2CacheSize\": 52428800, "
-                           "\"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, \"reservedSharedMemoryPerBlock\": 1024, "
-                           "\"maxRegistersPerSM\": 65536, \"pciDeviceId\": 0, \"maxCtasPerSM\": 32, \"maxThreadsPerBlock\": 1024, "
-                           "\"maxThreadsPerSM\": 2048, \"isTccDriver\": 0, \"supportCoopLaunch\": 1, "
-                           "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64]}",
-                           name, cc, sms, smem);
+    const int n =
+        snprintf(json, sizeof json,
+                 "{\"deviceName\": \"%s\", \"deviceVer\": %d, \"driverVer\": 13000, "
+                 "\"multiProcessorCount\": %d, "
+                 "\"maxSharedMemoryPerBlockOptin\": %d, \"totalGlobalMem\": 80000000000, "
+                 "\"cudaDeviceId\": 0, "
+                 "\"regsPerBlock\": 65536, \"smClockRateKHz\": 1700000, \"memClockRateKHz\": "
+                 "3000000, \"l2CacheSize\": 52428800, "
+                 "\"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "
+                 "\"reservedSharedMemoryPerBlock\": 1024, "
+                 "\"maxRegistersPerSM\": 65536, \"pciDeviceId\": 0, \"maxCtasPerSM\": 32, "
+                 "\"maxThreadsPerBlock\": 1024, "
+                 "\"maxThreadsPerSM\": 2048, \"isTccDriver\": 0, \"supportCoopLaunch\": 1, "
+                 "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64]}",
+                 name, cc, sms, smem);
     const bool ok = !library.BackendCreateDescriptor(LF_DNN_DEVICE, &d) &&
-                    !library.BackendSetAttribute(d, LF_DNN_DEVICE_JSON, LF_DNN_T_CHAR, n, json) && !library.BackendFinalize(d);
+                    !library.BackendSetAttribute(d, LF_DNN_DEVICE_JSON, LF_DNN_T_CHAR, n, json) &&
+                    !library.BackendFinalize(d);
     tap_ok(ok, "properties of %s are taken", name);
     return ok ? d : NULL;
 }
@@ -101,9 +112,9 @@ struct row {
     bool backward;
 };
 static const struct row table[] = {
-    {8, 2048, 16384, 12, 2, 128, 0, LF_BF16, false}, {16, 1000, 8000, 8, 8, 64, 0, LF_F16, false},
+    {8, 2048, 16384, 12, 2, 128, 0, LF_BF16, false},   {16, 1000, 8000, 8, 8, 64, 0, LF_F16, false},
     {8, 2048, 16384, 12, 2, 128, 256, LF_BF16, false}, {37, 80, 1500, 6, 2, 72, 0, LF_BF16, false},
-    {8, 2048, 16384, 12, 2, 128, 0, LF_BF16, true},  {16, 1000, 8000, 8, 8, 64, 0, LF_F16, true},
+    {8, 2048, 16384, 12, 2, 128, 0, LF_BF16, true},    {16, 1000, 8000, 8, 8, 64, 0, LF_F16, true},
     {8, 2048, 16384, 12, 2, 128, 256, LF_BF16, true},  {37, 80, 1500, 6, 2, 72, 0, LF_BF16, true},
 };
 
@@ -111,12 +122,37 @@ static bool shape_of(const struct row *r, struct lf_dnn_shape *s)
 {
     float lse;
     const int64_t hd = r->heads * r->d, ld = hd + 2 * r->groups * r->d;
-    const struct lf_k_attn_fwd f = {.rows = r->rows, .heads = r->heads, .groups = r->groups, .d = r->d, .n_docs = r->docs, .max_doc = r->longest,
-                                    .lse = &lse, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = hd, .window = (int32_t)r->window, .causal = true,
+    const struct lf_k_attn_fwd f = {.rows = r->rows,
+                                    .heads = r->heads,
+                                    .groups = r->groups,
+                                    .d = r->d,
+                                    .n_docs = r->docs,
+                                    .max_doc = r->longest,
+                                    .lse = &lse,
+                                    .ldq = ld,
+                                    .ldk = ld,
+                                    .ldv = ld,
+                                    .ldo = hd,
+                                    .window = (int32_t)r->window,
+                                    .causal = true,
                                     .x_type = r->type};
-    const struct lf_k_attn_bwd b = {.rows = r->rows, .heads = r->heads, .groups = r->groups, .d = r->d, .n_docs = r->docs, .max_doc = r->longest,
-                                    .ldq = ld, .ldk = ld, .ldv = ld, .ldo = hd, .lddo = hd, .lddq = ld, .lddk = ld, .lddv = ld,
-                                    .window = (int32_t)r->window, .causal = true, .x_type = r->type};
+    const struct lf_k_attn_bwd b = {.rows = r->rows,
+                                    .heads = r->heads,
+                                    .groups = r->groups,
+                                    .d = r->d,
+                                    .n_docs = r->docs,
+                                    .max_doc = r->longest,
+                                    .ldq = ld,
+                                    .ldk = ld,
+                                    .ldv = ld,
+                                    .ldo = hd,
+                                    .lddo = hd,
+                                    .lddq = ld,
+                                    .lddk = ld,
+                                    .lddv = ld,
+                                    .window = (int32_t)r->window,
+                                    .causal = true,
+                                    .x_type = r->type};
     return r->backward ? lf_cudnn_fits_bwd(&b, s) : lf_cudnn_fits_fwd(&f, s);
 }
 
@@ -128,10 +164,12 @@ static void ask(void *on, const char *name, const struct row *r, bool needed)
     char what[200];
     const bool fits = shape_of(r, &s);
     lf_dnn_plan_make(&without_driver, NULL, on, &s, lf_dnn_plan_bytes(&s), &p);
-    snprintf(what, sizeof what, "%s, %s, %lld documents of %lld, H %lld G %lld D %lld, window %lld", name, r->backward ? "backward" : "forward",
-             (long long)r->docs, (long long)r->longest, (long long)r->heads, (long long)r->groups, (long long)r->d, (long long)r->window);
+    snprintf(what, sizeof what, "%s, %s, %lld documents of %lld, H %lld G %lld D %lld, window %lld",
+             name, r->backward ? "backward" : "forward", (long long)r->docs, (long long)r->longest,
+             (long long)r->heads, (long long)r->groups, (long long)r->d, (long long)r->window);
     if (needed)
-        tap_ok(fits && p.plan, "%s: a plan with %lld of %zu bytes of workspace", what, (long long)p.work, lf_dnn_plan_bytes(&s));
+        tap_ok(fits && p.plan, "%s: a plan with %lld of %zu bytes of workspace", what,
+               (long long)p.work, lf_dnn_plan_bytes(&s));
     else
         tap_diag("%s: %s", what, p.plan ? "a plan" : "none");
     lf_dnn_plan_free(&without_driver, &p);
@@ -157,11 +195,13 @@ int main(void)
 {
     open_all();
     tap_diag("cuDNN %zu", library.GetVersion());
-    void *h200 = device(900, "NVIDIA H200", 132, 232448), *b200 = device(1000, "NVIDIA B200", 148, 232448),
+    void *h200 = device(900, "NVIDIA H200", 132, 232448),
+         *b200 = device(1000, "NVIDIA B200", 148, 232448),
          *a100 = device(800, "NVIDIA A100", 108, 166912);
     for (size_t i = 0; h200 && i < sizeof table / sizeof *table; i++)
         ask(h200, "H200", &table[i], true);
-    for (size_t i = 0; b200 && a100 && i < sizeof table / sizeof *table; i += 4) { /* one forward, one backward */
+    for (size_t i = 0; b200 && a100 && i < sizeof table / sizeof *table;
+         i += 4) { /* one forward, one backward */
         ask(b200, "B200", &table[i], !table[i].backward);
         ask(a100, "A100", &table[i], !table[i].backward);
     }

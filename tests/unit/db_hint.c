@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which runs an ingest walks: those that were touched, those that run, those it never saw; and everything when it is asked
- * to. A hint stays until a walk began well after it.
+ * Which runs an ingest walks: those that were touched, those that run, those it never saw; and
+ * everything when it is asked to. A hint stays until a walk began well after it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -134,7 +134,8 @@ int main(void)
     stat(at(0, "victim"), &before);
     note("R1", "nine");
     stat(at(0, "victim"), &after);
-    tap_ok(before.st_mtim.tv_sec == after.st_mtim.tv_sec && before.st_mtim.tv_nsec == after.st_mtim.tv_nsec,
+    tap_ok(before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
+               before.st_mtim.tv_nsec == after.st_mtim.tv_nsec,
            "a link in the way is not followed");
     lf_ledger_close(l);
     return tap_done();

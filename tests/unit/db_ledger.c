@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events and metrics into the ledger and out again: states, idempotence, independence of order, refusals, curves,
- * lineage, rebuild, backup, check.
+ * Events and metrics into the ledger and out again: states, idempotence, independence of order,
+ * refusals, curves, lineage, rebuild, backup, check.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -30,15 +30,21 @@ static char *fmt_path(char *out, size_t cap, const char *a, const char *b)
 }
 
 /* Write an event below root; data is JSON text. Returns its id in a static buffer. */
-static const char *event_at(const char *at, const char *run, const char *stage, int attempt, int epoch, const char *kind,
-                            const char *data)
+static const char *event_at(const char *at, const char *run, const char *stage, int attempt,
+                            int epoch, const char *kind, const char *data)
 {
     static char id[LF_ULID_SIZE];
     lf_err err = LF_ERR_INIT;
     json_error_t je;
     char rel[512], dir[1600];
     json_t *d = json_loads(data, 0, &je);
-    lf_event ev = {.t = clock_t0 += 1, .run = run, .stage = stage, .attempt = attempt, .epoch = epoch, .kind = kind, .data = d};
+    lf_event ev = {.t = clock_t0 += 1,
+                   .run = run,
+                   .stage = stage,
+                   .attempt = attempt,
+                   .epoch = epoch,
+                   .kind = kind,
+                   .data = d};
     if (epoch)
         snprintf(rel, sizeof rel, "runs/%s/%s/%d.%d/spool", run, stage, attempt, epoch);
     else if (stage)
@@ -60,7 +66,8 @@ static void metrics(const char *rel, int64_t from, int64_t to, double scale)
     lf_frame_writer *w = lf_frame_writer_open(fmt_path(path, sizeof path, root, rel), &err);
     for (int64_t s = from; s < to; s++) {
         char text[200];
-        int n = snprintf(text, sizeof text, "{\"step\":%lld,\"t\":%lld.5,\"loss\":%.17g,\"lr\":0.001,\"note\":\"x\"}",
+        int n = snprintf(text, sizeof text,
+                         "{\"step\":%lld,\"t\":%lld.5,\"loss\":%.17g,\"lr\":0.001,\"note\":\"x\"}",
                          (long long)s, (long long)(1000 + s), scale / (double)(s + 1));
         if (lf_frame_append(w, text, (size_t)n, &err) < 0)
             tap_bail("%s", err.text);
@@ -72,14 +79,25 @@ static void metrics(const char *rel, int64_t from, int64_t to, double scale)
 static char *dump(lf_ledger *l)
 {
     static const char *const sql[] = {
-        "SELECT * FROM run ORDER BY 1", "SELECT * FROM stage ORDER BY 1, 2", "SELECT * FROM edge ORDER BY 1, 2, 3, 4, 5, 6, 7",
-        "SELECT * FROM attempt ORDER BY 1, 2, 3", "SELECT * FROM segment ORDER BY 1, 2, 3, 4", "SELECT * FROM artifact ORDER BY 1",
-        "SELECT * FROM gone ORDER BY 1", "SELECT * FROM io ORDER BY 1, 2, 3, 4, 5, 6, 7", "SELECT * FROM note ORDER BY 1",
-        "SELECT * FROM node_strike ORDER BY 1", "SELECT * FROM event ORDER BY 1", "SELECT path, offset FROM source ORDER BY 1",
-        "SELECT run, stage, attempt, key, stride, last_epoch, last_i, last_step, last, min, min_step, max, max_step FROM metric "
+        "SELECT * FROM run ORDER BY 1",
+        "SELECT * FROM stage ORDER BY 1, 2",
+        "SELECT * FROM edge ORDER BY 1, 2, 3, 4, 5, 6, 7",
+        "SELECT * FROM attempt ORDER BY 1, 2, 3",
+        "SELECT * FROM segment ORDER BY 1, 2, 3, 4",
+        "SELECT * FROM artifact ORDER BY 1",
+        "SELECT * FROM gone ORDER BY 1",
+        "SELECT * FROM io ORDER BY 1, 2, 3, 4, 5, 6, 7",
+        "SELECT * FROM note ORDER BY 1",
+        "SELECT * FROM node_strike ORDER BY 1",
+        "SELECT * FROM event ORDER BY 1",
+        "SELECT path, offset FROM source ORDER BY 1",
+        "SELECT run, stage, attempt, key, stride, last_epoch, last_i, last_step, last, min, "
+        "min_step, max, max_step FROM metric "
         "ORDER BY 1, 2, 3, 4",
-        "SELECT key, attempt, p.* FROM metric_point p JOIN metric m ON m.id = p.metric ORDER BY 1, 2, epoch, i",
-        "SELECT key, attempt, epoch, n FROM metric_epoch e JOIN metric m ON m.id = e.metric ORDER BY 1, 2, 3",
+        "SELECT key, attempt, p.* FROM metric_point p JOIN metric m ON m.id = p.metric ORDER BY 1, "
+        "2, epoch, i",
+        "SELECT key, attempt, epoch, n FROM metric_epoch e JOIN metric m ON m.id = e.metric ORDER "
+        "BY 1, 2, 3",
         "SELECT * FROM stage_state ORDER BY 1, 2",
     };
     lf_err err = LF_ERR_INIT;
@@ -125,40 +143,50 @@ static void ingest(lf_ledger *l, int64_t events, int64_t problems, const char *w
     tap_i64(got.problems, problems, "new problems");
 }
 
-static const char *const STAGE_TOK = "{\"kind\":\"tokenize\",\"seq\":0,\"spec_id\":\"s0\",\"outputs\":[\"shards\"],"
-                                     "\"options\":{\"vocab_size\":\"4096\"},\"inputs\":[{\"name\":\"input\",\"path\":\"/c.txt\","
-                                     "\"sha256\":\"cc\"}]}";
-static const char *const STAGE_TRAIN = "{\"kind\":\"pretrain\",\"seq\":1,\"spec_id\":\"s1\",\"inputs\":[{\"name\":\"data\","
-                                       "\"stage\":\"tok\",\"output\":\"shards\"}],\"after\":[\"tok\"]}";
+static const char *const STAGE_TOK =
+    "{\"kind\":\"tokenize\",\"seq\":0,\"spec_id\":\"s0\",\"outputs\":[\"shards\"],"
+    "\"options\":{\"vocab_size\":\"4096\"},\"inputs\":[{\"name\":\"input\",\"path\":\"/c.txt\","
+    "\"sha256\":\"cc\"}]}";
+static const char *const STAGE_TRAIN =
+    "{\"kind\":\"pretrain\",\"seq\":1,\"spec_id\":\"s1\",\"inputs\":[{\"name\":\"data\","
+    "\"stage\":\"tok\",\"output\":\"shards\"}],\"after\":[\"tok\"]}";
 
 static void test_states(lf_ledger *l)
 {
-    event("R1", NULL, 0, 0, "run", "{\"project\":\"p\",\"name\":\"first\",\"config_text\":\"[pipeline]\\n\",\"user\":\"me\"}");
+    event(
+        "R1", NULL, 0, 0, "run",
+        "{\"project\":\"p\",\"name\":\"first\",\"config_text\":\"[pipeline]\\n\",\"user\":\"me\"}");
     event("R1", "tok", 0, 0, "stage", STAGE_TOK);
     event("R1", "train", 0, 0, "stage", STAGE_TRAIN);
     ingest(l, 3, 0, "a run");
     tap_str(state_of(l, "R1", "tok"), "waiting", "waiting");
-    event("R1", "tok", 1, 0, "submit", "{\"token\":\"T1\",\"backend\":\"local\",\"spec_id\":\"s0\",\"req\":{\"cpus\":2}}");
+    event("R1", "tok", 1, 0, "submit",
+          "{\"token\":\"T1\",\"backend\":\"local\",\"spec_id\":\"s0\",\"req\":{\"cpus\":2}}");
     ingest(l, 1, 0, "a submit");
     tap_str(state_of(l, "R1", "tok"), "pending", "pending");
-    event("R1", "tok", 1, 1, "start", "{\"host\":\"h\",\"pid\":12,\"boot_id\":\"b\",\"proc_start\":99}");
+    event("R1", "tok", 1, 1, "start",
+          "{\"host\":\"h\",\"pid\":12,\"boot_id\":\"b\",\"proc_start\":99}");
     ingest(l, 1, 0, "a start");
     tap_str(state_of(l, "R1", "tok"), "running", "running");
     event("R1", "tok", 1, 1, "end", "{\"state\":\"stopped\",\"exit\":75,\"step\":10}");
     ingest(l, 1, 0, "a stop");
     tap_str(state_of(l, "R1", "tok"), "pending", "stopped at a good checkpoint is pending");
-    event("R1", "tok", 1, 2, "start", "{\"host\":\"h\",\"step\":10,\"from\":{\"attempt\":1,\"epoch\":1}}");
+    event("R1", "tok", 1, 2, "start",
+          "{\"host\":\"h\",\"step\":10,\"from\":{\"attempt\":1,\"epoch\":1}}");
     event("R1", "tok", 0, 0, "cancel", "{\"by\":\"me\"}");
     ingest(l, 2, 0, "restarted and cancelled");
     tap_str(state_of(l, "R1", "tok"), "running", "a cancel counts once the process has ended");
-    event("R1", "tok", 1, 2, "end", "{\"state\":\"failed\",\"exit\":1,\"reason\":\"oom\",\"message\":\"killed\"}");
+    event("R1", "tok", 1, 2, "end",
+          "{\"state\":\"failed\",\"exit\":1,\"reason\":\"oom\",\"message\":\"killed\"}");
     ingest(l, 1, 0, "failed");
     tap_str(state_of(l, "R1", "tok"), "cancelled", "cancelled");
-    event("R1", "tok", 2, 0, "submit", "{\"token\":\"T2\",\"backend\":\"local\",\"spec_id\":\"s0\"}");
+    event("R1", "tok", 2, 0, "submit",
+          "{\"token\":\"T2\",\"backend\":\"local\",\"spec_id\":\"s0\"}");
     event("R1", "tok", 2, 1, "start", "{\"from\":{\"attempt\":1,\"epoch\":2}}");
     event("R1", "tok", 2, 1, "input", "{\"name\":\"input\",\"path\":\"/c.txt\",\"sha256\":\"cc\"}");
     event("R1", "tok", 2, 1, "artifact",
-          "{\"name\":\"shards\",\"path\":\"runs/R1/tok/2.1/out/shards\",\"kind\":\"shards\",\"sha256\":\"aaaaaaaa11\",\"bytes\":5}");
+          "{\"name\":\"shards\",\"path\":\"runs/R1/tok/2.1/out/"
+          "shards\",\"kind\":\"shards\",\"sha256\":\"aaaaaaaa11\",\"bytes\":5}");
     event("R1", "tok", 2, 1, "end", "{\"state\":\"done\",\"exit\":0}");
     ingest(l, 5, 0, "another attempt");
     tap_str(state_of(l, "R1", "tok"), "done", "done");
@@ -194,9 +222,11 @@ static void test_observed(lf_ledger *l)
     event("R3", "s", 1, 1, "start", "{}");
     ingest(l, 1, 0, "started");
     tap_str(state_of(l, "R3", "s"), "running", "running");
-    event("R3", "s", 1, 0, "observed", "{\"state\":\"failed\",\"raw\":\"NODE_FAIL\",\"reason\":\"node\"}");
+    event("R3", "s", 1, 0, "observed",
+          "{\"state\":\"failed\",\"raw\":\"NODE_FAIL\",\"reason\":\"node\"}");
     ingest(l, 1, 0, "its node failed");
-    tap_str(state_of(l, "R3", "s"), "failed", "what nobody could record is known from the scheduler");
+    tap_str(state_of(l, "R3", "s"), "failed",
+            "what nobody could record is known from the scheduler");
     event("R3", "s", 1, 2, "start", "{}");
     event("R3", "s", 1, 1, "requeue", "{\"cause\":\"node\",\"jobid\":\"77\"}");
     ingest(l, 2, 0, "run again");
@@ -213,7 +243,8 @@ static void test_observed(lf_ledger *l)
     tap_str(state_of(l, "R3", "s"), "cancelled", "cancelled while it waited");
     json_t *tags = lf_ledger_tags(l, "R3", &err);
     tap_i64((int64_t)json_array_size(tags), 1, "a tag that was taken off is off");
-    tap_str(json_string_value(json_object_get(json_array_get(tags, 0), "tag")), "paper", "the other is there");
+    tap_str(json_string_value(json_object_get(json_array_get(tags, 0), "tag")), "paper",
+            "the other is there");
     json_decref(tags);
     json_t *q = lf_ledger_sql(l, "SELECT cause FROM requeue WHERE run = 'R3'", &err);
     tap_i64((int64_t)json_array_size(q), 1, "requeues are counted");
@@ -224,8 +255,8 @@ static void test_observed(lf_ledger *l)
     char path[2200];
     snprintf(path, sizeof path, "%s/runs/R3", root);
     lf_io_remove_tree(path, &err);
-    static const char *const all[] = {"run", "stage", "attempt", "segment", "event", "tag", "requeue", "adopt", "observed",
-                                      "node_strike"};
+    static const char *const all[] = {"run", "stage",   "attempt", "segment",  "event",
+                                      "tag", "requeue", "adopt",   "observed", "node_strike"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char sql[100];
         snprintf(sql, sizeof sql, "DELETE FROM %s WHERE run = 'R3'", all[i]);
@@ -236,12 +267,15 @@ static void test_observed(lf_ledger *l)
 
 static void test_train(lf_ledger *l)
 {
-    event("R1", "train", 1, 0, "submit", "{\"token\":\"T3\",\"backend\":\"local\",\"spec_id\":\"s1\"}");
+    event("R1", "train", 1, 0, "submit",
+          "{\"token\":\"T3\",\"backend\":\"local\",\"spec_id\":\"s1\"}");
     event("R1", "train", 1, 1, "start", "{}");
-    event("R1", "train", 1, 1, "input", "{\"name\":\"data\",\"path\":\"runs/R1/tok/2.1/out/shards\",\"sha256\":\"aaaaaaaa11\"}");
+    event("R1", "train", 1, 1, "input",
+          "{\"name\":\"data\",\"path\":\"runs/R1/tok/2.1/out/shards\",\"sha256\":\"aaaaaaaa11\"}");
     metrics("runs/R1/train/1.1/metrics", 0, 3000, 10);
     event("R1", "train", 1, 1, "artifact",
-          "{\"name\":\"ckpt\",\"role\":\"checkpoint\",\"path\":\"runs/R1/train/1.1/out/checkpoints/step-2500\",\"step\":2500,"
+          "{\"name\":\"ckpt\",\"role\":\"checkpoint\",\"path\":\"runs/R1/train/1.1/out/checkpoints/"
+          "step-2500\",\"step\":2500,"
           "\"sha256\":\"bbbbbbbb22\"}");
     ingest(l, 4, 0, "training");
     lf_err err = LF_ERR_INIT;
@@ -254,20 +288,23 @@ static void test_train(lf_ledger *l)
     tap_i64((int64_t)json_array_size(m), 2, "text members are no metrics");
     json_decref(m);
     json_t *s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
-    tap_i64((int64_t)json_array_size(s), 1501, "3,000 records are thinned to every second, and the last");
+    tap_i64((int64_t)json_array_size(s), 1501,
+            "3,000 records are thinned to every second, and the last");
     tap_i64(json_integer_value(json_object_get(json_array_get(s, 1), "step")), 2, "stride 2");
     json_decref(s);
     s = lf_ledger_series(l, "R1", "train", "loss", 11, &err);
     tap_i64((int64_t)json_array_size(s), 11, "eleven points");
     tap_i64(json_integer_value(json_object_get(json_array_get(s, 0), "step")), 0, "from the first");
-    tap_i64(json_integer_value(json_object_get(json_array_get(s, 10), "step")), 2999, "to the last");
+    tap_i64(json_integer_value(json_object_get(json_array_get(s, 10), "step")), 2999,
+            "to the last");
     json_decref(s);
 
     /* Killed at step 3000, resumed from 2500 in the next epoch with other values. */
     event("R1", "train", 1, 2, "start", "{\"step\":2500,\"from\":{\"attempt\":1,\"epoch\":1}}");
     metrics("runs/R1/train/1.2/metrics", 2500, 2700, 1e6);
     event("R1", "train", 1, 2, "artifact",
-          "{\"name\":\"checkpoint\",\"path\":\"runs/R1/train/1.2/out/checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
+          "{\"name\":\"checkpoint\",\"path\":\"runs/R1/train/1.2/out/"
+          "checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
     event("R1", "train", 1, 2, "end", "{\"state\":\"done\",\"exit\":0,\"step\":2700}");
     ingest(l, 3, 0, "resumed");
     s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
@@ -276,7 +313,8 @@ static void test_train(lf_ledger *l)
     int64_t last = -1, bad = 0;
     json_array_foreach(s, i, v)
     {
-        int64_t step = json_integer_value(json_object_get(v, "step")), epoch = json_integer_value(json_object_get(v, "epoch"));
+        int64_t step = json_integer_value(json_object_get(v, "step")),
+                epoch = json_integer_value(json_object_get(v, "epoch"));
         bad += step <= last || (step >= 2500) != (epoch == 2);
         last = step;
     }
@@ -308,10 +346,12 @@ static void test_queries(lf_ledger *l)
     free(text);
     rows = lf_ledger_stages(l, "R1", &err);
     r = json_array_get(rows, 1);
-    tap_str(json_string_value(json_array_get(json_object_get(r, "after"), 0)), "tok", "what train waits for");
+    tap_str(json_string_value(json_array_get(json_object_get(r, "after"), 0)), "tok",
+            "what train waits for");
     tap_i64(json_integer_value(json_object_get(r, "step")), 2700, "its step");
     r = json_array_get(rows, 0);
-    tap_str(json_string_value(json_object_get(json_object_get(r, "options"), "vocab_size")), "4096", "options");
+    tap_str(json_string_value(json_object_get(json_object_get(r, "options"), "vocab_size")), "4096",
+            "options");
     tap_i64(json_integer_value(json_object_get(r, "attempts")), 2, "attempts");
     json_decref(rows);
     rows = lf_ledger_attempts(l, "R1", "tok", &err);
@@ -327,7 +367,9 @@ static void test_queries(lf_ledger *l)
     tap_ok(json_is_null(r), "no such token");
     json_decref(r);
     rows = lf_ledger_strikes(l, 0, &err);
-    tap_str(json_string_value(json_array_get(json_object_get(json_array_get(rows, 0), "causes"), 0)), "ECC", "strike");
+    tap_str(
+        json_string_value(json_array_get(json_object_get(json_array_get(rows, 0), "causes"), 0)),
+        "ECC", "strike");
     json_decref(rows);
     rows = lf_ledger_notes(l, NULL, &err);
     tap_i64((int64_t)json_array_size(rows), 1, "note");
@@ -347,9 +389,12 @@ static void test_lineage(lf_ledger *l)
     tap_ok(o != NULL, "lineage %s", err.text);
     json_t *by = json_object_get(o, "made_by"), *from = json_object_get(o, "from");
     tap_str(json_string_value(json_object_get(by, "kind")), "pretrain", "made by");
-    tap_i64(json_integer_value(json_object_get(json_object_get(from, "artifact"), "step")), 2500, "continued from");
-    json_t *in = json_array_get(json_object_get(from, "inputs"), 0), *up = json_object_get(in, "lineage");
-    tap_str(json_string_value(json_object_get(json_object_get(up, "made_by"), "stage")), "tok", "which read what tok made");
+    tap_i64(json_integer_value(json_object_get(json_object_get(from, "artifact"), "step")), 2500,
+            "continued from");
+    json_t *in = json_array_get(json_object_get(from, "inputs"), 0),
+           *up = json_object_get(in, "lineage");
+    tap_str(json_string_value(json_object_get(json_object_get(up, "made_by"), "stage")), "tok",
+            "which read what tok made");
     in = json_array_get(json_object_get(up, "inputs"), 0);
     tap_str(json_string_value(json_object_get(in, "path")), "/c.txt", "from a file outside");
     tap_ok(json_is_null(json_object_get(in, "lineage")), "where the chain ends");
@@ -360,9 +405,15 @@ static void test_lineage(lf_ledger *l)
 
 static void test_sql(lf_ledger *l)
 {
-    static const char *const bad[] = {"DELETE FROM run",           "SELECT 1; SELECT 2",      "PRAGMA journal_mode = wal",
-                                      "ATTACH ':memory:' AS m",    "",                        "SELEC 1",
-                                      "CREATE TABLE x (a)",        "BEGIN",                   "SELECT load_extension('x')"};
+    static const char *const bad[] = {"DELETE FROM run",
+                                      "SELECT 1; SELECT 2",
+                                      "PRAGMA journal_mode = wal",
+                                      "ATTACH ':memory:' AS m",
+                                      "",
+                                      "SELEC 1",
+                                      "CREATE TABLE x (a)",
+                                      "BEGIN",
+                                      "SELECT load_extension('x')"};
     lf_err err = LF_ERR_INIT;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         json_t *r = lf_ledger_sql(l, bad[i], &err);
@@ -380,7 +431,8 @@ static void test_rebuild(lf_ledger *l, const char *db)
     lf_err err = LF_ERR_INIT;
     char path[1100];
     char *before = dump(l);
-    tap_rc(lf_ledger_backup(l, fmt_path(path, sizeof path, tap_tmpdir(), "backup.db"), &err), 0, &err, NULL, "backup");
+    tap_rc(lf_ledger_backup(l, fmt_path(path, sizeof path, tap_tmpdir(), "backup.db"), &err), 0,
+           &err, NULL, "backup");
     tap_rc(lf_ledger_backup(l, path, &err), LF_EEXIST, &err, "exists already", "not over another");
     lf_ledger *b = lf_ledger_open(path, 0, &err);
     char *copy = b ? dump(b) : NULL;
@@ -400,7 +452,8 @@ static void test_rebuild(lf_ledger *l, const char *db)
     json_decref(f);
     f = lf_ledger_check(b, root, &err);
     tap_i64((int64_t)json_array_size(f), 3, "three artifacts that were never written");
-    tap_str(json_string_value(json_array_get(f, 0)), "the artifact runs/R1/tok/2.1/out/shards is not there", "said so");
+    tap_str(json_string_value(json_array_get(f, 0)),
+            "the artifact runs/R1/tok/2.1/out/shards is not there", "said so");
     json_decref(f);
     event("R1", NULL, 0, 0, "gone", "{\"path\":\"runs/R1/tok/2.1/out/shards\",\"why\":\"purge\"}");
     ingest(b, 1, 0, "gone");
@@ -413,7 +466,8 @@ static void test_rebuild(lf_ledger *l, const char *db)
     free(before);
 }
 
-/* The same files, arriving last first, ingested one by one, with the metrics in pieces: the same rows. */
+/* The same files, arriving last first, ingested one by one, with the metrics in pieces: the same
+ * rows. */
 static void test_order(const char *db)
 {
     lf_err err = LF_ERR_INIT;
@@ -424,7 +478,8 @@ static void test_order(const char *db)
     size_t i;
     lf_ledger_close(a);
     fmt_path(other, sizeof other, tap_tmpdir(), "other");
-    lf_ledger *b = lf_ledger_open(fmt_path(other_db, sizeof other_db, tap_tmpdir(), "other.db"), LF_LEDGER_WRITE, &err);
+    lf_ledger *b = lf_ledger_open(fmt_path(other_db, sizeof other_db, tap_tmpdir(), "other.db"),
+                                  LF_LEDGER_WRITE, &err);
     static const char *const files[] = {"runs/R1/train/1.2/metrics", "runs/R1/train/1.1/metrics"};
     for (int f = 0; f < 2; f++) {
         lf_buf data;
@@ -464,7 +519,8 @@ static void test_order(const char *db)
         size_t k = 0;
         while (got[k] == want[k])
             k++;
-        tap_diag("got  %.300s\nwant %.300s", got + (k > 150 ? k - 150 : 0), want + (k > 150 ? k - 150 : 0));
+        tap_diag("got  %.300s\nwant %.300s", got + (k > 150 ? k - 150 : 0),
+                 want + (k > 150 ? k - 150 : 0));
     }
     free(got);
     free(want);
@@ -488,32 +544,42 @@ static void test_bad_files(const char *db)
 #define ID(n) "01ARZ3NDEKTSV4RRFFQ69G5FA" n
     bad_file(spool, ID("0") "-run.json", "{");
     bad_file(spool, ID("1") "-run.json",
-             "{\"lf_event\":2,\"id\":\"" ID("1") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+             "{\"lf_event\":2,\"id\":\"" ID(
+                 "1") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
     bad_file(spool, ID("2") "-run.json",
-             "{\"lf_event\":1,\"id\":\"" ID("2") "\",\"t\":1,\"run\":\"R3\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "2") "\",\"t\":1,\"run\":\"R3\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
     bad_file(spool, ID("3") "-run.json",
-             "{\"lf_event\":1,\"id\":\"" ID("2") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "2") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
     bad_file(spool, ID("4") "-run.json",
-             "{\"lf_event\":1,\"id\":\"" ID("4") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "4") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{}}");
     bad_file("runs/R2/s/1.1/spool", ID("5") "-end.json",
-             "{\"lf_event\":1,\"id\":\"" ID("5") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
-             "\"kind\":\"end\",\"data\":{\"state\":\"great\"}}");
-    bad_file("runs/R2/s/1.1/spool", ID("6") "-artifact.json",
-             "{\"lf_event\":1,\"id\":\"" ID("6") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
-             "\"kind\":\"artifact\",\"data\":{\"name\":\"x\",\"path\":\"runs/../../etc\"}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "5") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
+                      "\"kind\":\"end\",\"data\":{\"state\":\"great\"}}");
+    bad_file(
+        "runs/R2/s/1.1/spool", ID("6") "-artifact.json",
+        "{\"lf_event\":1,\"id\":\"" ID(
+            "6") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":1,"
+                 "\"kind\":\"artifact\",\"data\":{\"name\":\"x\",\"path\":\"runs/../../etc\"}}");
     bad_file("runs/R2/s/1.1/spool", ID("7") "-end.json",
-             "{\"lf_event\":1,\"id\":\"" ID("7") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":2,"
-             "\"kind\":\"end\",\"data\":{\"state\":\"done\"}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "7") "\",\"t\":1,\"run\":\"R2\",\"stage\":\"s\",\"attempt\":1,\"epoch\":2,"
+                      "\"kind\":\"end\",\"data\":{\"state\":\"done\"}}");
     bad_file(spool, ID("8") "-run.json.1-2-3.tmp", "{");
     bad_file(spool, "hello.json", "{");
     bad_file("runs/R2/s/1.1", "metrics", "not a framed file at all, and long enough");
     bad_file(spool, ID("9") "-run.json",
-             "{\"lf_event\":1,\"id\":\"" ID("9") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
+             "{\"lf_event\":1,\"id\":\"" ID(
+                 "9") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
     ingest(l, 1, 9, "nine bad files do not stop a good one");
     ingest(l, 0, 0, "and are reported once");
     json_t *p = lf_ledger_problems(l, &err), *v;
-    static const char *const want[] = {"damaged",      "speaks of", "event format 2", "speaks of", "its name says",
-                                       "no \"project\"", "unknown state", "leaves the data root"};
+    static const char *const want[] = {"damaged",       "speaks of",           "event format 2",
+                                       "speaks of",     "its name says",       "no \"project\"",
+                                       "unknown state", "leaves the data root"};
     size_t i, found = 0;
     json_array_foreach(p, i, v)
     {
@@ -522,13 +588,15 @@ static void test_bad_files(const char *db)
                 found++;
                 break;
             }
-        tap_diag("%s: %s", json_string_value(json_object_get(v, "path")), json_string_value(json_object_get(v, "text")));
+        tap_diag("%s: %s", json_string_value(json_object_get(v, "path")),
+                 json_string_value(json_object_get(v, "text")));
     }
     tap_i64((int64_t)json_array_size(p), 9, "problems");
     tap_i64((int64_t)found, 8, "with their reasons");
     json_decref(p);
     p = lf_ledger_sql(l, "SELECT count(*) AS n FROM segment WHERE run = 'R2'", &err);
-    tap_i64(json_integer_value(json_object_get(json_array_get(p, 0), "n")), 0, "a refused event leaves no trace");
+    tap_i64(json_integer_value(json_object_get(json_array_get(p, 0), "n")), 0,
+            "a refused event leaves no trace");
     json_decref(p);
     lf_ledger_close(l);
 }
@@ -539,12 +607,15 @@ static void test_event_write(void)
     lf_event ev = {.run = "R9", .kind = "submit"};
     char dir[1100];
     fmt_path(dir, sizeof dir, tap_tmpdir(), "w");
-    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "must name its attempt", "a submit of nothing");
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "must name its attempt",
+           "a submit of nothing");
     ev = (lf_event){.run = "../x", .kind = "note"};
-    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "plain names", "a name that leaves");
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "plain names",
+           "a name that leaves");
     json_t *d = json_pack("{s:i}", "text", 3);
     ev = (lf_event){.run = "R9", .kind = "note", .data = d};
-    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err, "\"text\" has the wrong type", "a wrong type");
+    tap_rc(lf_event_write(dir, &ev, 0755, 0644, &err), LF_EFORMAT, &err,
+           "\"text\" has the wrong type", "a wrong type");
     json_decref(d);
     tap_ok(!lf_io_exists(dir), "nothing was written");
 }
@@ -554,7 +625,8 @@ int main(void)
     lf_err err = LF_ERR_INIT;
     char db[1100];
     snprintf(root, sizeof root, "%s/data", tap_tmpdir());
-    lf_ledger *l = lf_ledger_open(fmt_path(db, sizeof db, tap_tmpdir(), "l.db"), LF_LEDGER_WRITE, &err);
+    lf_ledger *l =
+        lf_ledger_open(fmt_path(db, sizeof db, tap_tmpdir(), "l.db"), LF_LEDGER_WRITE, &err);
     if (!l)
         tap_bail("%s", err.text);
     tap_ok(!lf_ledger_find_run(l, NULL, &err), "an empty ledger has no run");

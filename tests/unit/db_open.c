@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening the ledger: creation, migrations (proved with schemas of our own: an old file, a failing step, a newer file),
- * read-only files, foreign and damaged files, an unclean end, exclusion, the readers' copy.
+ * Opening the ledger: creation, migrations (proved with schemas of our own: an old file, a failing
+ * step, a newer file), read-only files, foreign and damaged files, an unclean end, exclusion, the
+ * readers' copy.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ static const char *const bad_steps[] = {
     "ALTER TABLE t ADD COLUMN b DEFAULT 5;",
     "CREATE TABLE u (x); INSERT INTO nowhere VALUES (1);",
 };
-static const struct lf_schema v1 = {steps, 1}, v2 = {steps, 2}, v3 = {steps, 3}, v3_bad = {bad_steps, 3};
+static const struct lf_schema v1 = {steps, 1}, v2 = {steps, 2}, v3 = {steps, 3},
+                              v3_bad = {bad_steps, 3};
 
 static int64_t one(const char *path, const struct lf_schema *schema, const char *sql)
 {
@@ -51,7 +53,8 @@ static int64_t one(const char *path, const struct lf_schema *schema, const char 
     return v;
 }
 
-static lf_ledger *must(const char *path, unsigned flags, const struct lf_schema *schema, const char *what)
+static lf_ledger *must(const char *path, unsigned flags, const struct lf_schema *schema,
+                       const char *what)
 {
     lf_err err = LF_ERR_INIT;
     lf_ledger *l = lf_ledger_open_schema(path, flags, schema, &err);
@@ -59,7 +62,8 @@ static lf_ledger *must(const char *path, unsigned flags, const struct lf_schema 
     return l;
 }
 
-static void refuse(const char *path, unsigned flags, const struct lf_schema *schema, int rc, const char *text)
+static void refuse(const char *path, unsigned flags, const struct lf_schema *schema, int rc,
+                   const char *text)
 {
     lf_err err = LF_ERR_INIT;
     lf_ledger *l = lf_ledger_open_schema(path, flags, schema, &err);
@@ -86,12 +90,14 @@ static void test_migration(void)
     tap_i64(one(p, &v3, "PRAGMA user_version"), 3, "version of the file");
     tap_i64(one(p, &v3, "SELECT x FROM u"), 12, "the steps ran in order on the old row");
     tap_i64(one(in(1, "m.db.v1.bak"), &v1, "PRAGMA user_version"), 1, "the backup is the old one");
-    refuse(p, LF_LEDGER_WRITE, &v2, LF_ENOTSUP, "has schema 3, newer than this loong-flow's 2; use a newer loong-flow");
+    refuse(p, LF_LEDGER_WRITE, &v2, LF_ENOTSUP,
+           "has schema 3, newer than this loong-flow's 2; use a newer loong-flow");
     refuse(p, 0, &v2, LF_ENOTSUP, "newer than this");
     tap_i64(one(p, &v3, "SELECT x FROM u"), 12, "nothing was changed");
 }
 
-/* A file as the very first loong-flow might have left it: ours by application id, but of version 0. */
+/* A file as the very first loong-flow might have left it: ours by application id, but of version
+ * 0. */
 static void test_version_zero(void)
 {
     static const char *const old[] = {"ALTER TABLE t0 ADD COLUMN b DEFAULT 9;"};
@@ -99,7 +105,9 @@ static void test_version_zero(void)
     const char *p = in(0, "v0.db");
     sqlite3 *db = NULL;
     sqlite3_open(p, &db);
-    sqlite3_exec(db, "PRAGMA application_id = 1279675460; CREATE TABLE t0 (a); INSERT INTO t0 VALUES (1)", NULL, NULL, NULL);
+    sqlite3_exec(
+        db, "PRAGMA application_id = 1279675460; CREATE TABLE t0 (a); INSERT INTO t0 VALUES (1)",
+        NULL, NULL, NULL);
     sqlite3_close(db);
     lf_ledger_close(must(p, LF_LEDGER_WRITE, &s, "version 0 migrated"));
     tap_i64(one(p, &s, "SELECT a + b FROM t0"), 10, "its row is there, with the new column");
@@ -136,7 +144,8 @@ static void test_read_only(void)
         return;
     }
     chmod(p, 0444);
-    refuse(p, LF_LEDGER_WRITE, &lf_ledger_schema, LF_EIO, "cannot be written (queries still work): Permission denied");
+    refuse(p, LF_LEDGER_WRITE, &lf_ledger_schema, LF_EIO,
+           "cannot be written (queries still work): Permission denied");
     lf_ledger_close(must(p, 0, &lf_ledger_schema, "but read"));
     chmod(p, 0644);
     chmod(in(1, "ro"), 0555);
@@ -160,8 +169,10 @@ static void test_exclusion(void)
     }
     waitpid(pid, &status, 0);
     tap_i64(status, 0, "a reader meanwhile is told that it is busy");
-    /* Where locks do not work the project lock alone excludes: nothing is asked of the filesystem. */
-    lf_ledger_close(must(p, LF_LEDGER_WRITE | LF_LEDGER_NOLOCK, &lf_ledger_schema, "without file locks nobody is busy"));
+    /* Where locks do not work the project lock alone excludes: nothing is asked of the
+     * filesystem. */
+    lf_ledger_close(must(p, LF_LEDGER_WRITE | LF_LEDGER_NOLOCK, &lf_ledger_schema,
+                         "without file locks nobody is busy"));
     tap_rc(lf_ledger_publish(w, &err), 0, &err, NULL, "the readers' copy");
     pid = fork();
     if (pid == 0) {
@@ -176,7 +187,8 @@ static void test_exclusion(void)
     lf_ledger_close(w);
     lf_ledger *r = must(p, 0, &lf_ledger_schema, "later readers");
     tap_ok(!lf_ledger_is_snapshot(r), "get the ledger itself");
-    tap_rc(lf_ledger_ingest(r, dir, NULL, NULL, &err), LF_EINVAL, &err, "for reading only", "and cannot write");
+    tap_rc(lf_ledger_ingest(r, dir, NULL, NULL, &err), LF_EINVAL, &err, "for reading only",
+           "and cannot write");
     lf_ledger_close(r);
     close(fds[0]);
     close(fds[1]);
@@ -193,7 +205,8 @@ static void die_in_transaction(const char *p, const struct lf_schema *schema)
     raise(SIGKILL);
 }
 
-/* A process killed in the middle of a transaction leaves a hot journal; the next open rolls it back and checks. */
+/* A process killed in the middle of a transaction leaves a hot journal; the next open rolls it back
+ * and checks. */
 static void test_unclean(void)
 {
     lf_err err = LF_ERR_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The readers' copy: small changes are published as small changes, whatever was done to the ledger in between the copy is
- * the ledger, and what is damaged or of another file is not taken.
+ * The readers' copy: small changes are published as small changes, whatever was done to the ledger
+ * in between the copy is the ledger, and what is damaged or of another file is not taken.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -57,8 +57,13 @@ static char *contents(unsigned flags, bool *snapshot)
     lf_ledger *l = lf_ledger_open_schema(db, flags, &schema, &err);
     if (!l)
         tap_bail("%s", err.text);
-    json_t *rows = lf_db_rows(l, lf_db_prepare(l, &err, "SELECT a, b FROM t UNION ALL SELECT 0, integrity_check FROM "
-                                               "pragma_integrity_check", ""), &err);
+    json_t *rows =
+        lf_db_rows(l,
+                   lf_db_prepare(l, &err,
+                                 "SELECT a, b FROM t UNION ALL SELECT 0, integrity_check FROM "
+                                 "pragma_integrity_check",
+                                 ""),
+                   &err);
     if (!rows)
         tap_bail("%s", err.text);
     char *s = json_dumps(rows, JSON_COMPACT);
@@ -109,8 +114,8 @@ static void test_small(void)
     change("UPDATE t SET b = 'changed' WHERE a = 2000");
     tap_i64(bases(second, sizeof second), 1, "a small change");
     tap_str(second, first, "makes no new whole copy");
-    tap_ok(lf_io_size(pub, &err) < whole / 20, "and a small file (%lld of %lld bytes)", (long long)lf_io_size(pub, &err),
-           (long long)whole);
+    tap_ok(lf_io_size(pub, &err) < whole / 20, "and a small file (%lld of %lld bytes)",
+           (long long)lf_io_size(pub, &err), (long long)whole);
     tap_ok(same(), "and readers see it");
     struct stat a, b;
     stat(pub, &a);
@@ -141,13 +146,17 @@ static void test_random(void)
             unsigned a = 1 + rnd(5000);
             switch (rnd(5)) {
             case 0:
-                snprintf(sql, sizeof sql, "DELETE FROM t WHERE a BETWEEN %u AND %u", a, a + rnd(40));
+                snprintf(sql, sizeof sql, "DELETE FROM t WHERE a BETWEEN %u AND %u", a,
+                         a + rnd(40));
                 break;
             case 1:
-                snprintf(sql, sizeof sql, "INSERT INTO t (b) SELECT printf('%%0%ud', a) FROM t WHERE a < %u", 1 + rnd(900), rnd(60));
+                snprintf(sql, sizeof sql,
+                         "INSERT INTO t (b) SELECT printf('%%0%ud', a) FROM t WHERE a < %u",
+                         1 + rnd(900), rnd(60));
                 break;
             default:
-                snprintf(sql, sizeof sql, "UPDATE t SET b = printf('%%0%ud', %u) WHERE a = %u", 1 + rnd(2000), a, a);
+                snprintf(sql, sizeof sql, "UPDATE t SET b = printf('%%0%ud', %u) WHERE a = %u",
+                         1 + rnd(2000), a, a);
             }
             must_exec(l, sql);
             if (rnd(3) == 0)

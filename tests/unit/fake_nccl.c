@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library that looks like NCCL and the CUDA runtime to engine/comm/nccl.c: for one rank, strict about its arguments, with
- * failures on demand (FAKE_NCCL_FAIL names the call). Calls are written down for the test (fake_calls).
+ * A library that looks like NCCL and the CUDA runtime to engine/comm/nccl.c: for one rank, strict
+ * about its arguments, with failures on demand (FAKE_NCCL_FAIL names the call). Calls are written
+ * down for the test (fake_calls).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,13 +51,19 @@ int ncclCommDestroy(void *c)
     free(c);
     return note("CommDestroy", "");
 }
-int ncclCommAbort(void *c) { return ncclCommDestroy(c); }
+int ncclCommAbort(void *c)
+{
+    return ncclCommDestroy(c);
+}
 int ncclCommGetAsyncError(void *c, int *e)
 {
     *e = note("CommGetAsyncError", "") ? 3 : 0;
     return c ? 0 : 4;
 }
-const char *ncclGetErrorString(int e) { return e == 1 ? "unhandled cuda error" : e == 3 ? "internal error" : "invalid argument"; }
+const char *ncclGetErrorString(int e)
+{
+    return e == 1 ? "unhandled cuda error" : e == 3 ? "internal error" : "invalid argument";
+}
 int ncclAllReduce(const void *s, void *r, size_t n, int t, int op, void *c, void *st)
 {
     return c && st && s == r ? note_n("AllReduce", n, t, op) : 4;
@@ -70,8 +77,14 @@ int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, void *c, vo
 {
     return c && st && s == r ? note_n("Broadcast", n, t, root) : 4;
 }
-int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { return s && c && st ? note_n("Send", n, t, peer) : 4; }
-int ncclRecv(void *r, size_t n, int t, int peer, void *c, void *st) { return r && c && st ? note_n("Recv", n, t, peer) : 4; }
+int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st)
+{
+    return s && c && st ? note_n("Send", n, t, peer) : 4;
+}
+int ncclRecv(void *r, size_t n, int t, int peer, void *c, void *st)
+{
+    return r && c && st ? note_n("Recv", n, t, peer) : 4;
+}
 int ncclGroupStart(void)
 {
     depth++;
@@ -93,10 +106,16 @@ int cudaStreamCreateWithFlags(void **s, unsigned flags)
     *s = malloc(1);
     return flags == 1 ? note("StreamCreate", "") : 1;
 }
-int cudaStreamSynchronize(void *s) { return s ? note("StreamSynchronize", "") : 1; }
+int cudaStreamSynchronize(void *s)
+{
+    return s ? note("StreamSynchronize", "") : 1;
+}
 int cudaStreamDestroy(void *s)
 {
     free(s);
     return note("StreamDestroy", "");
 }
-const char *cudaGetErrorString(int e) { return e == 35 ? "CUDA driver version is insufficient" : "invalid value"; }
+const char *cudaGetErrorString(int e)
+{
+    return e == 35 ? "CUDA driver version is insufficient" : "invalid value";
+}

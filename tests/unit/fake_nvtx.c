@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tool that NVTX_INJECTION64_PATH names: writes ranges to the file that FAKE_NVTX_LOG names. With HAVE_NVTX3_HEADERS the binary
- * interface is that of NVTX's own header.
+ * A tool that NVTX_INJECTION64_PATH names: writes ranges to the file that FAKE_NVTX_LOG names. With
+ * HAVE_NVTX3_HEADERS the binary interface is that of NVTX's own header.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +16,13 @@ typedef struct {
     int (*GetModuleFunctionTable)(int module, NvtxFunctionTable *out, unsigned *n);
 } NvtxExportTableCallbacks;
 typedef const void *(*NvtxGetExportTableFunc_t)(uint32_t id);
-enum { NVTX_ETID_CALLBACKS = 1, NVTX_CB_MODULE_CORE = 1, NVTX_CBID_CORE_RangePushA = 9, NVTX_CBID_CORE_RangePop = 11, NVTX_CBID_CORE_SIZE = 16 };
+enum {
+    NVTX_ETID_CALLBACKS = 1,
+    NVTX_CB_MODULE_CORE = 1,
+    NVTX_CBID_CORE_RangePushA = 9,
+    NVTX_CBID_CORE_RangePop = 11,
+    NVTX_CBID_CORE_SIZE = 16
+};
 #endif
 
 static void say(const char *what, const char *name)
@@ -47,7 +53,8 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t table)
     const NvtxExportTableCallbacks *c = table(NVTX_ETID_CALLBACKS);
     NvtxFunctionTable t = NULL;
     unsigned n = 0;
-    if (getenv("FAKE_NVTX_REFUSE") || !c || c->struct_size < sizeof *c || !c->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &t, &n) || n < NVTX_CBID_CORE_SIZE)
+    if (getenv("FAKE_NVTX_REFUSE") || !c || c->struct_size < sizeof *c ||
+        !c->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &t, &n) || n < NVTX_CBID_CORE_SIZE)
         return 0;
     *t[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;
     *t[NVTX_CBID_CORE_RangePop] = (NvtxFunctionPointer)pop;

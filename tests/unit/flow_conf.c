@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers, references and ownership of configuration; the plan document of a pipeline and its spec ids.
+ * Layers, references and ownership of configuration; the plan document of a pipeline and its spec
+ * ids.
  */
 #include "config.h"
 
@@ -34,21 +35,27 @@ static void test_owner(void)
         bool want;
         const char *name;
     } rows[] = {
-        {1000, 0644, true, "mine"},         {0, 0644, true, "root's"},          {2001, 0644, true, "a trusted user's"},
-        {3000, 0644, false, "a stranger's"}, {1000, 0646, false, "mine, open to all"}, {0, 0666, false, "root's, open to all"},
+        {1000, 0644, true, "mine"},
+        {0, 0644, true, "root's"},
+        {2001, 0644, true, "a trusted user's"},
+        {3000, 0644, false, "a stranger's"},
+        {1000, 0646, false, "mine, open to all"},
+        {0, 0666, false, "root's, open to all"},
         {1000, 0664, true, "mine, open to my group"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *why = NULL;
-        tap_ok(lf_owner_allowed(rows[i].owner, rows[i].mode, 1000, trusted, 2, &why) == rows[i].want, "owner: %s",
-               rows[i].name);
+        tap_ok(lf_owner_allowed(rows[i].owner, rows[i].mode, 1000, trusted, 2, &why) ==
+                   rows[i].want,
+               "owner: %s", rows[i].name);
         tap_ok((why != NULL) == !rows[i].want, "a refusal has a reason");
     }
 }
 
 static void test_secrets(void)
 {
-    static const char *const secret[] = {"HF_TOKEN", "hf_token", "AWS_SECRET_ACCESS_KEY", "api_key", "DB_PASSWORD_FILE", "TOKEN"};
+    static const char *const secret[] = {"HF_TOKEN", "hf_token",         "AWS_SECRET_ACCESS_KEY",
+                                         "api_key",  "DB_PASSWORD_FILE", "TOKEN"};
     static const char *const plain[] = {"HOME", "tokens", "keyboard", "PATH", "max_tokens"};
     for (size_t i = 0; i < sizeof secret / sizeof secret[0]; i++)
         tap_ok(lf_name_is_secret(secret[i]), "%s is a secret", secret[i]);
@@ -61,14 +68,18 @@ static void test_references(void)
     lf_err err = LF_ERR_INIT;
     lf_conf c;
     setenv("LOONG_TEST_DIR", "/data", 1);
-    const char *p = put("refs.ini", "[vars]\na = 1${vars.b}3\nb = 2\nlit = $${vars.b} $5 ${env.LOONG_TEST_DIR}/x\n"
-                                    "[model qwen2.5]\nhidden = 64\n[stage s]\nx = ${model qwen2.5.hidden} ${stage:t.out}\n");
+    const char *p = put(
+        "refs.ini",
+        "[vars]\na = 1${vars.b}3\nb = 2\nlit = $${vars.b} $5 ${env.LOONG_TEST_DIR}/x\n"
+        "[model qwen2.5]\nhidden = 64\n[stage s]\nx = ${model qwen2.5.hidden} ${stage:t.out}\n");
     lf_conf_args args = {.pipeline_path = p};
     tap_rc(lf_conf_load(&c, &args, &err), 0, &err, NULL, "load");
     tap_rc(lf_conf_resolve(&c, &err), 0, &err, NULL, "resolve");
     tap_str(lf_conf_get(&c, "vars", "a", ""), "123", "a reference inside a value");
-    tap_str(lf_conf_get(&c, "vars", "lit", ""), "${vars.b} $5 /data/x", "escape, lone dollar, environment");
-    tap_str(lf_conf_get(&c, "stage s", "x", ""), "64 ${stage:t.out}", "a section with blank and dot; stages stay");
+    tap_str(lf_conf_get(&c, "vars", "lit", ""), "${vars.b} $5 /data/x",
+            "escape, lone dollar, environment");
+    tap_str(lf_conf_get(&c, "stage s", "x", ""), "64 ${stage:t.out}",
+            "a section with blank and dot; stages stay");
     lf_conf_item *it = lf_conf_find(&c, "vars", "b");
     tap_i64(it->line, 3, "line of a value");
     tap_i64(it->column, 5, "column of a value");
@@ -134,16 +145,22 @@ static void test_specs(void)
         const char *text, *name;
         bool same;
     } rows[] = {
-        {"[stage renamed]\nkind = work\ninput = data.txt\nsteps = 100\nfactor = 1.25\n", "another stage name", true},
-        {"[stage a]\nkind = work\nfactor = 125e-2\nsteps = 0.1k\ninput = data.txt\n", "other order and notation", true},
-        {"[stage a]\nkind = work\ninput = same.txt\nsteps = 100\nfactor = 1.25\n", "another file of the same contents", true},
+        {"[stage renamed]\nkind = work\ninput = data.txt\nsteps = 100\nfactor = 1.25\n",
+         "another stage name", true},
+        {"[stage a]\nkind = work\nfactor = 125e-2\nsteps = 0.1k\ninput = data.txt\n",
+         "other order and notation", true},
+        {"[stage a]\nkind = work\ninput = same.txt\nsteps = 100\nfactor = 1.25\n",
+         "another file of the same contents", true},
         {BASE "step_time = 99\n", "an operational option", true},
         {BASE "mode = invariant\n", "a numeric option", true},
         {BASE "time_limit = 1h\n", "a limit", true},
-        {"[stage a]\nkind = work\ninput = other.txt\nsteps = 100\nfactor = 1.25\n", "other contents", false},
-        {"[stage a]\nkind = work\ninput = data.txt\nsteps = 101\nfactor = 1.25\n", "another identity option", false},
+        {"[stage a]\nkind = work\ninput = other.txt\nsteps = 100\nfactor = 1.25\n",
+         "other contents", false},
+        {"[stage a]\nkind = work\ninput = data.txt\nsteps = 101\nfactor = 1.25\n",
+         "another identity option", false},
         {BASE "[model]\nlayers = 2\n", "a model", false},
-        {"[stage a]\nkind = work\ninput = data.txt\n    same.txt\nsteps = 100\nfactor = 1.25\n", "one input more", false},
+        {"[stage a]\nkind = work\ninput = data.txt\n    same.txt\nsteps = 100\nfactor = 1.25\n",
+         "one input more", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         spec_of(other, rows[i].text);

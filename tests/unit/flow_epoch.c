@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fence: claims and commits race for the same names, and whatever the order, at most one of "N commits" and "N + 1
- * begins without seeing it" happens. Failure classes by evidence.
+ * The fence: claims and commits race for the same names, and whatever the order, at most one of "N
+ * commits" and "N + 1 begins without seeing it" happens. Failure classes by evidence.
  */
 #include "config.h"
 
@@ -50,7 +50,8 @@ static int claim(int *e)
 
 static int commit(int e, lf_err *err)
 {
-    json_t *done = json_pack("{s:i, s:s, s:i, s:i}", "lf_done", 1, "spec_id", "spec", "attempt", 1, "epoch", e);
+    json_t *done = json_pack("{s:i, s:s, s:i, s:i}", "lf_done", 1, "spec_id", "spec", "attempt", 1,
+                             "epoch", e);
     int rc = lf_epoch_commit(dir, 1, e, done, err);
     json_decref(done);
     return rc;
@@ -139,21 +140,45 @@ static void test_classes(void)
     } rows[] = {
         {{.exited = true, .exit_code = 0}, "done", "", "exit 0"},
         {{.exited = true, .exit_code = 75}, "stopped", "preempted", "exit 75"},
-        {{.exited = true, .exit_code = 75, .timed_out = true}, "stopped", "timeout", "exit 75 at the time limit"},
-        {{.exited = true, .exit_code = 75, .cancelled = true}, "cancelled", "cancelled", "exit 75 after a cancel"},
-        {{.exited = true, .exit_code = 0, .cancelled = true}, "done", "", "done before the cancel reached it"},
+        {{.exited = true, .exit_code = 75, .timed_out = true},
+         "stopped",
+         "timeout",
+         "exit 75 at the time limit"},
+        {{.exited = true, .exit_code = 75, .cancelled = true},
+         "cancelled",
+         "cancelled",
+         "exit 75 after a cancel"},
+        {{.exited = true, .exit_code = 0, .cancelled = true},
+         "done",
+         "",
+         "done before the cancel reached it"},
         {{.exited = true, .exit_code = 2}, "failed", "usage", "exit 2"},
         {{.exited = true, .exit_code = 127}, "failed", "launch", "exit 127"},
-        {{.exited = true, .exit_code = 1, .log_tail = "x: No space left on device\n"}, "failed", "disk", "disk"},
-        {{.exited = true, .exit_code = 1, .log_tail = "CUDA out of memory. Tried\n"}, "failed", "oom_device", "device memory"},
-        {{.exited = true, .exit_code = 1, .log_tail = "Cannot allocate memory\n"}, "failed", "oom", "host memory"},
-        {{.exited = true, .exit_code = 1, .log_tail = "loss is non-finite\n"}, "failed", "diverged", "diverged"},
+        {{.exited = true, .exit_code = 1, .log_tail = "x: No space left on device\n"},
+         "failed",
+         "disk",
+         "disk"},
+        {{.exited = true, .exit_code = 1, .log_tail = "CUDA out of memory. Tried\n"},
+         "failed",
+         "oom_device",
+         "device memory"},
+        {{.exited = true, .exit_code = 1, .log_tail = "Cannot allocate memory\n"},
+         "failed",
+         "oom",
+         "host memory"},
+        {{.exited = true, .exit_code = 1, .log_tail = "loss is non-finite\n"},
+         "failed",
+         "diverged",
+         "diverged"},
         {{.exited = true, .exit_code = 1, .log_tail = "\n\n"}, "failed", "unknown", "no word"},
         {{.exited = true, .exit_code = 1}, "failed", "unknown", "no log"},
         {{.signal = SIGKILL}, "failed", "unknown", "SIGKILL"},
         {{.signal = SIGKILL, .oom_kills = 1}, "failed", "oom", "SIGKILL that the kernel counted"},
         {{.signal = SIGKILL, .timed_out = true}, "failed", "timeout", "SIGKILL at the time limit"},
-        {{.signal = SIGKILL, .stopping = true}, "stopped", "preempted", "SIGKILL after a request to stop"},
+        {{.signal = SIGKILL, .stopping = true},
+         "stopped",
+         "preempted",
+         "SIGKILL after a request to stop"},
         {{.signal = SIGTERM, .stopping = true}, "stopped", "preempted", "SIGTERM passed on"},
         {{.signal = SIGTERM}, "failed", "unknown", "SIGTERM from elsewhere"},
         {{.signal = SIGSEGV}, "failed", "crash", "SIGSEGV"},

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a claim lists and takes: by starts that hand over in order, that were killed at any point of it, that live on and prune, of
- * other attempts, of older versions, and where hard links are refused.
+ * What a claim lists and takes: by starts that hand over in order, that were killed at any point of
+ * it, that live on and prune, of other attempts, of older versions, and where hard links are
+ * refused.
  */
 #include "config.h"
 
@@ -91,13 +92,14 @@ static bool holds(const char *path, const char *text)
 
 static json_t *patterns(void)
 {
-    return json_pack("[[s, b], [s, b], [s, b], [s, b]]", "checkpoints/step-*", 0, "checkpoint", 0, "rollouts/*.h5", 0,
-                     "rollouts/*.part", 1);
+    return json_pack("[[s, b], [s, b], [s, b], [s, b]]", "checkpoints/step-*", 0, "checkpoint", 0,
+                     "rollouts/*.h5", 0, "rollouts/*.part", 1);
 }
 
 enum { SETTLE = 1, NO_SETTLE = 0 };
 
-/* A start of an attempt, up to its directory; usable: what it may go on from. Returns its number. */
+/* A start of an attempt, up to its directory; usable: what it may go on from. Returns its
+ * number. */
 static int begin(int attempt, const bool *usable, int settle, bool *any)
 {
     json_t *carry = patterns(), *record = json_object();
@@ -143,10 +145,13 @@ static void test_order(void)
     lf_io_write_file(at("1.1/out/rollouts/step-2.part"), "grows", 5, 0644, NULL);
     lf_io_write_file(at("1.1/out/other"), "no", 2, 0644, NULL);
     begin(1, all, SETTLE, &any);
-    tap_ok(any && has(1, 2, "checkpoints/step-00000003/data.h5", "three") && has(1, 2, "checkpoints/step-00000006/data.h5", "six"),
+    tap_ok(any && has(1, 2, "checkpoints/step-00000003/data.h5", "three") &&
+               has(1, 2, "checkpoints/step-00000006/data.h5", "six"),
            "the second takes the checkpoints of the first");
-    tap_ok(has(1, 2, "rollouts/step-1.h5", "round") && has(1, 2, "rollouts/step-2.part", "grows"), "and its other files");
-    tap_ok(!lf_io_exists(at("1.2/from/checkpoints/step-00000009")) && !lf_io_exists(at("1.2/from/other")),
+    tap_ok(has(1, 2, "rollouts/step-1.h5", "round") && has(1, 2, "rollouts/step-2.part", "grows"),
+           "and its other files");
+    tap_ok(!lf_io_exists(at("1.2/from/checkpoints/step-00000009")) &&
+               !lf_io_exists(at("1.2/from/other")),
            "what is not finished, or is not on the list, is left");
     struct stat a, b;
     stat(at("1.1/out/checkpoints/step-00000006/data.h5"), &a);
@@ -162,10 +167,12 @@ static void test_order(void)
     checkpoint(at("1.2/out/checkpoints/step-00000009"), "nine");
     begin(1, all, SETTLE, &any);
     tap_ok(has(1, 3, "checkpoints/step-00000009/data.h5", "nine"), "the third has the second's");
-    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three"), "and what the first has removed meanwhile");
+    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three"),
+           "and what the first has removed meanwhile");
     lf_io_remove_tree(at("1.2"), NULL);
     lf_io_remove_tree(at("1.1"), NULL);
-    tap_ok(has(1, 3, "checkpoints/step-00000006/data.h5", "six"), "nothing that befalls those before takes it away");
+    tap_ok(has(1, 3, "checkpoints/step-00000006/data.h5", "six"),
+           "nothing that befalls those before takes it away");
     lf_handover_discard(at("1.3"));
     tap_ok(!lf_io_exists(at("1.3/from")), "it goes when the result is committed");
 }
@@ -181,16 +188,22 @@ static void test_deaths(void)
     begin(1, all, NO_SETTLE, &any); /* killed right after its claim */
     lf_io_remove_tree(at("1.1/out"), NULL);
     begin(1, all, SETTLE, &any);
-    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three"), "found where the start that died had it");
+    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three"),
+           "found where the start that died had it");
     begin(1, all, SETTLE, &any); /* 3 died before it saved anything */
-    tap_ok(has(1, 4, "checkpoints/step-00000003/data.h5", "three"), "handed on by a start that saved nothing");
+    tap_ok(has(1, 4, "checkpoints/step-00000003/data.h5", "three"),
+           "handed on by a start that saved nothing");
 
-    lf_io_mkdirs(at("from-5-0123456789abcdef/checkpoints"), 0755, NULL); /* of one that died before its claim */
-    lf_io_mkdirs(at("from-99-0123456789abcdef"), 0755, NULL);            /* of one that is about to be faster */
+    lf_io_mkdirs(at("from-5-0123456789abcdef/checkpoints"), 0755,
+                 NULL); /* of one that died before its claim */
+    lf_io_mkdirs(at("from-99-0123456789abcdef"), 0755,
+                 NULL); /* of one that is about to be faster */
     lf_io_mkdirs(at("from-here"), 0755, NULL);
     begin(1, all, SETTLE, &any);
-    tap_ok(!lf_io_exists(at("from-5-0123456789abcdef")), "what a start left that died before its claim goes");
-    tap_ok(lf_io_exists(at("from-99-0123456789abcdef")) && lf_io_exists(at("from-here")), "nothing else does");
+    tap_ok(!lf_io_exists(at("from-5-0123456789abcdef")),
+           "what a start left that died before its claim goes");
+    tap_ok(lf_io_exists(at("from-99-0123456789abcdef")) && lf_io_exists(at("from-here")),
+           "nothing else does");
 }
 
 /* ---- attempts ---- */
@@ -209,12 +222,13 @@ static void test_attempts(void)
     json_t *record = json_object();
     lf_err err = LF_ERR_INIT;
     int e = 0;
-    tap_rc(lf_epoch_claim(&e, dir, 1, "spec", record, NULL, &err), LF_EBUSY, &err, "attempt 2 has begun",
-           "a job of the older attempt cannot begin any more");
+    tap_rc(lf_epoch_claim(&e, dir, 1, "spec", record, NULL, &err), LF_EBUSY, &err,
+           "attempt 2 has begun", "a job of the older attempt cannot begin any more");
     json_decref(record);
     const bool only_1[4] = {true, false, true, true};
     begin(3, only_1, SETTLE, &any);
-    tap_ok(any && has(3, 4, "checkpoints/step-00000003/data.h5", "one"), "back at the first settings it is the first's");
+    tap_ok(any && has(3, 4, "checkpoints/step-00000003/data.h5", "one"),
+           "back at the first settings it is the first's");
 }
 
 /* ---- races ---- */
@@ -249,7 +263,8 @@ static void test_races(void)
     before_link = prune_once;
     begin(1, all, SETTLE, &any);
     before_link = NULL;
-    tap_ok(has(1, 2, "checkpoints/step-00000006/data.h5", "six") && !lf_io_exists(at("1.2/from/checkpoints/step-00000003")),
+    tap_ok(has(1, 2, "checkpoints/step-00000006/data.h5", "six") &&
+               !lf_io_exists(at("1.2/from/checkpoints/step-00000003")),
            "pruned between listing and taking: the newer one is listed and taken");
 
     fresh("faster");
@@ -259,7 +274,8 @@ static void test_races(void)
     before_link = faster;
     tap_i64(begin(1, all, SETTLE, &any), 3, "another start was faster");
     before_link = NULL;
-    tap_ok(has(1, 3, "checkpoints/step-00000009/data.h5", "nine"), "its list counts, and what it published");
+    tap_ok(has(1, 3, "checkpoints/step-00000009/data.h5", "nine"),
+           "its list counts, and what it published");
     tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three"), "what it took is left alone");
 }
 
@@ -276,8 +292,8 @@ static void test_files(void)
     links_refused = 0;
     struct stat a, b;
     tap_ok(stat(at("1.1/out/checkpoints/step-00000003/data.h5"), &a) == 0 &&
-               stat(at("1.2/from/checkpoints/step-00000003/data.h5"), &b) == 0 && a.st_ino != b.st_ino &&
-               has(1, 2, "checkpoints/step-00000003/data.h5", "three"),
+               stat(at("1.2/from/checkpoints/step-00000003/data.h5"), &b) == 0 &&
+               a.st_ino != b.st_ino && has(1, 2, "checkpoints/step-00000003/data.h5", "three"),
            "where links are refused it is copied");
 
     fresh("purged");
@@ -286,7 +302,8 @@ static void test_files(void)
     checkpoint(at("1.1/out/checkpoints/step-00000006"), "six");
     unlink(at("1.1/out/checkpoints/step-00000006/data.h5"));
     begin(1, all, SETTLE, &any);
-    tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three") && !lf_io_exists(at("1.2/from/checkpoints/step-00000006")),
+    tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three") &&
+               !lf_io_exists(at("1.2/from/checkpoints/step-00000006")),
            "one whose files are gone is passed over");
 
     fresh("damaged");
@@ -295,9 +312,11 @@ static void test_files(void)
     checkpoint(at("1.1/out/checkpoints/step-00000006"), "six");
     checkpoint(at("1.1/out/checkpoints/step-00000006.broken"), "aside");
     unlink(at("1.1/out/checkpoints/step-00000006/manifest.json"));
-    lf_io_write_file(at("1.1/out/checkpoints/step-00000006/manifest.json"), "{\"lf_ma", 7, 0644, NULL);
+    lf_io_write_file(at("1.1/out/checkpoints/step-00000006/manifest.json"), "{\"lf_ma", 7, 0644,
+                     NULL);
     begin(1, all, SETTLE, &any);
-    tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three"), "a damaged manifest stops nobody: the others are taken");
+    tap_ok(has(1, 2, "checkpoints/step-00000003/data.h5", "three"),
+           "a damaged manifest stops nobody: the others are taken");
     tap_ok(!lf_io_exists(at("1.2/from/checkpoints/step-00000006")) &&
                !lf_io_exists(at("1.2/from/checkpoints/step-00000006.broken")),
            "what is damaged, or was set aside as such, is not");
@@ -306,19 +325,23 @@ static void test_files(void)
     fresh("old");
     for (int e = 1; e <= 2; e++) {
         char text[100];
-        int n = snprintf(text, sizeof text, "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":1,\"epoch\":%d}", e);
+        int n = snprintf(text, sizeof text,
+                         "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":1,\"epoch\":%d}", e);
         lf_io_write_file(at("epoch.%d", e), text, (size_t)n, 0644, NULL);
     }
     checkpoint(at("1.1/out/checkpoints/step-00000003"), "three");
     checkpoint(at("1.2/out/checkpoints/step-00000006"), "six");
     begin(1, all, SETTLE, &any);
-    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three") && has(1, 3, "checkpoints/step-00000006/data.h5", "six"),
+    tap_ok(has(1, 3, "checkpoints/step-00000003/data.h5", "three") &&
+               has(1, 3, "checkpoints/step-00000006/data.h5", "six"),
            "after starts of an older version all of theirs count");
 
     /* Names that lead elsewhere are not followed. */
     fresh("bad");
-    const char *text = "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":1,\"epoch\":1,\"from\":[{\"rel\":\"../../x\",\"path\":\"/etc/passwd\","
-                       "\"attempt\":1},{\"rel\":\"rollouts/a.h5\",\"path\":\"../old/epoch.1\",\"attempt\":1},{}]}";
+    const char *text =
+        "{\"lf_epoch\":1,\"kind\":\"claim\",\"attempt\":1,\"epoch\":1,\"from\":[{\"rel\":\"../../"
+        "x\",\"path\":\"/etc/passwd\","
+        "\"attempt\":1},{\"rel\":\"rollouts/a.h5\",\"path\":\"../old/epoch.1\",\"attempt\":1},{}]}";
     lf_io_write_file(at("epoch.1"), text, strlen(text), 0644, NULL);
     begin(1, all, SETTLE, &any);
     tap_ok(!any, "names in a claim that lead out of the stage's directory are ignored");

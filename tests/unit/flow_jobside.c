@@ -16,7 +16,8 @@ static void test_lead(void)
     lf_exec_pace p = {.save_s = 30, .spacing_s = 10};
     tap_f64(lf_exec_lead_s(&p, 120, 3600), 120, 1e-9, "the grace when saving is quick");
     p.save_s = 100;
-    tap_f64(lf_exec_lead_s(&p, 120, 3600), 210, 1e-9, "twice the save and one spacing when it is not");
+    tap_f64(lf_exec_lead_s(&p, 120, 3600), 210, 1e-9,
+            "twice the save and one spacing when it is not");
     tap_f64(lf_exec_lead_s(&p, 120, 60), 30, 1e-9, "never more than half of a short job");
 }
 
@@ -38,7 +39,8 @@ static void test_dependencies(void)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         lf_buf b;
         lf_buf_init(&b);
-        tap_i64(lf_slurm_dependency_replace(&b, rows[i].text, "5", "77"), rows[i].found, rows[i].text);
+        tap_i64(lf_slurm_dependency_replace(&b, rows[i].text, "5", "77"), rows[i].found,
+                rows[i].text);
         tap_str(b.len > 0 ? b.data : "", rows[i].want, rows[i].text);
         lf_buf_fini(&b);
     }

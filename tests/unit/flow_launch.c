@@ -14,8 +14,8 @@
 
 #include "engine/base/io.h"
 #include "engine/base/net.h"
-#include "flow/launch/launch.h"
 #include "flow/launch/job.h"
+#include "flow/launch/launch.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -29,7 +29,8 @@ static void joined(const lf_launch_plan *p, char *out, size_t cap)
     }
 }
 
-static void is_plan(const lf_launch_req *q, enum lf_launcher want, const char *argv, const char *name)
+static void is_plan(const lf_launch_req *q, enum lf_launcher want, const char *argv,
+                    const char *name)
 {
     lf_launch_plan p;
     char got[1000];
@@ -60,14 +61,17 @@ static void fake(const char *name, const char *body)
 
 static void test_plans(void)
 {
-    const char *const argv[] = {"lf-pretrain", "--config", "c.ini", NULL}, *const prefix[] = {"numactl", "-l", NULL};
+    const char *const argv[] = {"lf-pretrain", "--config", "c.ini", NULL}, *const prefix[] = {
+                                                                               "numactl", "-l",
+                                                                               NULL};
     lf_launch_req q = {.nodes = 1, .ranks = 1, .cpus = 4, .self = "/x/loong-flow", .argv = argv};
     unsetenv("SLURM_JOB_ID");
     unsetenv("SLURM_STEP_ID");
     setenv("PATH", tap_tmpdir(), 1);
     is_plan(&q, LF_LAUNCH_NONE, "lf-pretrain --config c.ini", "one rank");
     q.prefix = prefix;
-    is_plan(&q, LF_LAUNCH_NONE, "numactl -l lf-pretrain --config c.ini", "one rank behind a prefix");
+    is_plan(&q, LF_LAUNCH_NONE, "numactl -l lf-pretrain --config c.ini",
+            "one rank behind a prefix");
     q.ranks = 2;
     q.nodes = 3;
     q.launcher = LF_LAUNCH_NONE;
@@ -82,28 +86,35 @@ static void test_plans(void)
 #ifdef HAVE_PMIX
     q.launcher = LF_LAUNCH_AUTO;
     is_plan(&q, LF_LAUNCH_LOONG,
-            "/x/loong-flow launch --ranks 6 --nodes 3 --cpus 4 -- numactl -l lf-pretrain --config c.ini", "auto: our own");
+            "/x/loong-flow launch --ranks 6 --nodes 3 --cpus 4 -- numactl -l lf-pretrain --config "
+            "c.ini",
+            "auto: our own");
 #endif
     fake("mpirun", "#!/bin/sh\n");
     q.launcher = LF_LAUNCH_MPIRUN;
-    is_plan(&q, LF_LAUNCH_MPIRUN,
-            getuid() == 0 ? "mpirun --allow-run-as-root -np 6 --map-by ppr:2:node --oversubscribe --bind-to none --tag-output "
-                            "--mca orte_abort_on_non_zero_status 0 numactl -l lf-pretrain --config c.ini"
-                          : "mpirun -np 6 --map-by ppr:2:node --oversubscribe --bind-to none --tag-output --mca "
-                            "orte_abort_on_non_zero_status 0 numactl -l lf-pretrain --config c.ini",
-            "mpirun");
+    is_plan(
+        &q, LF_LAUNCH_MPIRUN,
+        getuid() == 0
+            ? "mpirun --allow-run-as-root -np 6 --map-by ppr:2:node --oversubscribe --bind-to none "
+              "--tag-output "
+              "--mca orte_abort_on_non_zero_status 0 numactl -l lf-pretrain --config c.ini"
+            : "mpirun -np 6 --map-by ppr:2:node --oversubscribe --bind-to none --tag-output --mca "
+              "orte_abort_on_non_zero_status 0 numactl -l lf-pretrain --config c.ini",
+        "mpirun");
     fake("srun", "#!/bin/sh\nexit 0\n");
     setenv("SLURM_JOB_ID", "7", 1);
     q.launcher = LF_LAUNCH_AUTO;
     is_plan(&q, LF_LAUNCH_SRUN,
-            "srun --mpi=pmix --export=ALL --nodes=3 --ntasks=6 --ntasks-per-node=2 -c 4 --kill-on-bad-exit=0 --label "
+            "srun --mpi=pmix --export=ALL --nodes=3 --ntasks=6 --ntasks-per-node=2 -c 4 "
+            "--kill-on-bad-exit=0 --label "
             "numactl -l lf-pretrain --config c.ini",
             "auto in a SLURM job whose srun works");
     setenv("SLURM_STEP_ID", "1", 1);
     q.launcher = LF_LAUNCH_SRUN;
     q.cpus = 0;
     is_plan(&q, LF_LAUNCH_SRUN,
-            "srun --mpi=pmix --export=ALL --nodes=3 --ntasks=6 --ntasks-per-node=2 -c 1 --kill-on-bad-exit=0 --label "
+            "srun --mpi=pmix --export=ALL --nodes=3 --ntasks=6 --ntasks-per-node=2 -c 1 "
+            "--kill-on-bad-exit=0 --label "
             "--overlap numactl -l lf-pretrain --config c.ini",
             "a step inside a step");
     unsetenv("SLURM_STEP_ID");
@@ -112,18 +123,20 @@ static void test_plans(void)
 static void test_probe(void)
 {
     fake("srun", "#!/bin/sh\necho 'srun: error: mpi/pmix: no such plugin' >&2\nexit 1\n");
-    tap_rc(lf_launch_probe(LF_LAUNCH_SRUN, "/x/loong-flow", 2, 1, 20, &err), LF_ECOMM, &err, "no such plugin",
-           "a probe that fails says why");
+    tap_rc(lf_launch_probe(LF_LAUNCH_SRUN, "/x/loong-flow", 2, 1, 20, &err), LF_ECOMM, &err,
+           "no such plugin", "a probe that fails says why");
     fake("srun", "#!/bin/sh\necho waiting; exec /bin/sleep 300\n");
-    tap_rc(lf_launch_probe(LF_LAUNCH_SRUN, "/x/loong-flow", 2, 1, 0.5, &err), LF_EBUSY, &err, "waiting",
-           "a probe that hangs is ended");
+    tap_rc(lf_launch_probe(LF_LAUNCH_SRUN, "/x/loong-flow", 2, 1, 0.5, &err), LF_EBUSY, &err,
+           "waiting", "a probe that hangs is ended");
 #ifdef HAVE_PMIX
     const char *const argv[] = {"x", NULL};
-    const lf_launch_req q = {.nodes = 2, .ranks = 1, .self = "/x/loong-flow", .argv = argv, .probe_s = 0.5};
+    const lf_launch_req q = {
+        .nodes = 2, .ranks = 1, .self = "/x/loong-flow", .argv = argv, .probe_s = 0.5};
     lf_launch_plan p;
     tap_rc(lf_launch_plan_make(&p, &q, &err), 0, &err, NULL, "auto where srun hangs");
     tap_i64(p.launcher, LF_LAUNCH_LOONG, "takes our own");
-    tap_ok(strstr(p.why, "our own") != NULL && strstr(p.why, "srun") != NULL, "and says why: %s", p.why);
+    tap_ok(strstr(p.why, "our own") != NULL && strstr(p.why, "srun") != NULL, "and says why: %s",
+           p.why);
     lf_launch_plan_fini(&p);
 #endif
     unsetenv("SLURM_JOB_ID");
@@ -137,7 +150,8 @@ static void test_scrub(void)
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
     setenv("PMIXED", "y", 1);
     lf_launch_scrub();
-    tap_ok(getenv("PMIX_NAMESPACE") == NULL && getenv("PMI_RANK") == NULL && getenv("SLURM_STEP_NUM_TASKS") == NULL,
+    tap_ok(getenv("PMIX_NAMESPACE") == NULL && getenv("PMI_RANK") == NULL &&
+               getenv("SLURM_STEP_NUM_TASKS") == NULL,
            "what another launcher left is gone");
     tap_ok(getenv("PMIX_MCA_gds") != NULL && getenv("PMIXED") != NULL, "what the user set is not");
     tap_i64(lf_launcher_find("prterun"), LF_LAUNCH_PRTERUN, "a launcher by name");
@@ -165,21 +179,25 @@ static void test_frames(void)
         if (lf_wire_send(&a, &err) < 0 || lf_wire_recv(&b, &err) < 0)
             tap_bail("%s", err.text);
         for (; lf_wire_next(&b, &h, &data, &err) == 1; n++)
-            whole += n == 0   ? h.type == LF_FRAME_OUT && h.rank == 3 && h.id == 9 && h.len == 5 && memcmp(data, "hello", 5) == 0
-                     : n == 1 ? h.type == LF_FRAME_EXIT && h.rank == 4 && h.status == -7 && h.len == 0
-                              : h.rank == 5 && h.len == sizeof big && memcmp(data, big, sizeof big) == 0;
+            whole += n == 0 ? h.type == LF_FRAME_OUT && h.rank == 3 && h.id == 9 && h.len == 5 &&
+                                  memcmp(data, "hello", 5) == 0
+                     : n == 1
+                         ? h.type == LF_FRAME_EXIT && h.rank == 4 && h.status == -7 && h.len == 0
+                         : h.rank == 5 && h.len == sizeof big && memcmp(data, big, sizeof big) == 0;
     }
     tap_i64(whole, 3, "frames arrive whole and in order");
     const unsigned char bad[24] = {99};
     tap_ok(write(sv[0], bad, sizeof bad) == sizeof bad, "rubbish is sent");
     tap_rc(lf_wire_recv(&b, &err), 0, &err, NULL, "and received");
-    tap_rc(lf_wire_next(&b, &h, &data, &err), LF_EFORMAT, &err, "not a frame", "rubbish is no frame");
+    tap_rc(lf_wire_next(&b, &h, &data, &err), LF_EFORMAT, &err, "not a frame",
+           "rubbish is no frame");
     lf_wire_fini(&a);
     tap_rc(lf_wire_recv(&b, &err), LF_ECOMM, &err, "gone", "the end is noticed");
     lf_wire_fini(&b);
 }
 
-/* A daemon with `key` at the door of a hub with another or the same. Returns what the hub thinks, *code what the daemon. */
+/* A daemon with `key` at the door of a hub with another or the same. Returns what the hub thinks,
+ * *code what the daemon. */
 static int at_the_door(const char *hub_key, const char *daemon_key, int *code)
 {
     uint16_t port = 0;
@@ -187,7 +205,8 @@ static int at_the_door(const char *hub_key, const char *daemon_key, int *code)
     lf_net_names none = {.n = 0};
     lf_wire w;
     int fd = lf_net_listen(false, &port, &err), st = 0, rc = 0;
-    if (fd < 0 || lf_key_parse(hub.key, hub_key, &err) < 0 || lf_key_parse(daemon.key, daemon_key, &err) < 0)
+    if (fd < 0 || lf_key_parse(hub.key, hub_key, &err) < 0 ||
+        lf_key_parse(daemon.key, daemon_key, &err) < 0)
         tap_bail("%s", err.text);
     pid_t pid = fork();
     if (pid == 0) {
@@ -223,11 +242,13 @@ static void test_key(void)
     int code = -1;
     tap_i64(at_the_door(a, a, &code), 1, "a daemon with the key is let in");
     tap_i64(code, 0, "and knows that it is the right hub");
-    tap_rc(at_the_door(a, b, &code), LF_ECOMM, &err, "does not know the key", "one with another key is not");
+    tap_rc(at_the_door(a, b, &code), LF_ECOMM, &err, "does not know the key",
+           "one with another key is not");
     tap_i64(code, 1, "and does not trust it either");
     tap_rc(lf_key_parse(key, "abc", &err), LF_EFORMAT, &err, "hex", "a short key");
-    tap_rc(lf_key_parse(key, "zz112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", &err), LF_EFORMAT, &err,
-           "hex", "a key that is not hex");
+    tap_rc(
+        lf_key_parse(key, "zz112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", &err),
+        LF_EFORMAT, &err, "hex", "a key that is not hex");
 }
 
 /* ---- fences ---- */
@@ -258,7 +279,8 @@ static int come(struct lf_fences *f, int node, uint32_t id, const char *ranks, c
 
 static void test_fences(void)
 {
-    struct lf_launch_node nodes[3] = {{.first = 0, .n = 2}, {.first = 2, .n = 1}, {.first = 3, .n = 2}};
+    struct lf_launch_node nodes[3] = {
+        {.first = 0, .n = 2}, {.first = 2, .n = 1}, {.first = 3, .n = 2}};
     const struct lf_launch_job j = {.ranks = 5, .node = nodes, .nodes = 3};
     struct lf_fences *f = lf_fences_create(&j, &err);
     told[0] = '\0';
@@ -270,7 +292,8 @@ static void test_fences(void)
     tap_i64(come(f, 0, 5, "03", "x"), 0, "with a fence of two ranks as well");
     tap_str(told, "", "nobody has been told anything");
     tap_i64(come(f, 1, 1, "", "b"), 0, "the second comes");
-    tap_str(told, "0:3:abc 1:1:abc 2:7:abc ", "the first fence: all data in the order of the nodes");
+    tap_str(told, "0:3:abc 1:1:abc 2:7:abc ",
+            "the first fence: all data in the order of the nodes");
     told[0] = '\0';
     tap_i64(come(f, 2, 9, "03", ""), 0, "the other of the two ranks");
     tap_str(told, "0:5:x 2:9:x ", "needs only their nodes");
@@ -279,7 +302,8 @@ static void test_fences(void)
     come(f, 2, 8, "", "C");
     tap_str(told, "0:4:ABC 1:2:ABC 2:8:ABC ", "the second fence of all");
     const struct lf_frame_head bad = {LF_FRAME_FENCE, 0, 0, 0, 6};
-    tap_rc(lf_fences_add(f, 0, &bad, "\2\0\0\0xx", tell, NULL, &err), LF_EFORMAT, &err, "cannot be read", "a short frame");
+    tap_rc(lf_fences_add(f, 0, &bad, "\2\0\0\0xx", tell, NULL, &err), LF_EFORMAT, &err,
+           "cannot be read", "a short frame");
     come(f, 1, 2, "", "left open");
     lf_fences_destroy(f);
 }

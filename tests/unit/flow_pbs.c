@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PBS and Torque in text: flavours, ids, what a refusal means, `qstat -f` of both, ends of jobs, requests, #PBS lines; and how many
- * links a chain has.
+ * PBS and Torque in text: flavours, ids, what a refusal means, `qstat -f` of both, ends of jobs,
+ * requests, #PBS lines; and how many links a chain has.
  */
 #include "config.h"
 
@@ -16,9 +16,11 @@
 static void test_flavour(void)
 {
     tap_i64(lf_pbs_flavour_of("pbs_version = 23.06.06\n", ""), LF_PBS_OPENPBS, "OpenPBS");
-    tap_i64(lf_pbs_flavour_of("", "Version: 6.1.2\nCommit: 1234\n"), LF_PBS_TORQUE, "Torque, on stderr");
+    tap_i64(lf_pbs_flavour_of("", "Version: 6.1.2\nCommit: 1234\n"), LF_PBS_TORQUE,
+            "Torque, on stderr");
     tap_i64(lf_pbs_flavour_of("", "version: 4.2.10\n"), LF_PBS_TORQUE, "an older Torque");
-    tap_i64(lf_pbs_flavour_of("slurm-wlm 22.05.8\n", ""), LF_PBS_NONE, "SLURM's wrappers are neither");
+    tap_i64(lf_pbs_flavour_of("slurm-wlm 22.05.8\n", ""), LF_PBS_NONE,
+            "SLURM's wrappers are neither");
     tap_i64(lf_pbs_flavour_of("", ""), LF_PBS_NONE, "no answer is neither");
 }
 
@@ -26,21 +28,30 @@ static void test_id(void)
 {
     char id[64] = "";
     tap_ok(lf_pbs_parse_id(id, sizeof id, "12.pbs0\n") && strcmp(id, "12.pbs0") == 0, "an id");
-    tap_ok(lf_pbs_parse_id(id, sizeof id, "Welcome.\nYour project has 7 hours\n345.pbs-0.site.org\nbye\n") &&
-           strcmp(id, "345.pbs-0.site.org") == 0, "an id among other lines");
-    tap_ok(lf_pbs_parse_id(id, sizeof id, "1.a\n2.b\r\n") && strcmp(id, "2.b") == 0, "the last one");
-    tap_ok(!lf_pbs_parse_id(id, sizeof id, "12.pbs0;rm\n12.pbs0 x\n.pbs0\npbs0\n12.\n"), "what only looks like one");
+    tap_ok(lf_pbs_parse_id(id, sizeof id,
+                           "Welcome.\nYour project has 7 hours\n345.pbs-0.site.org\nbye\n") &&
+               strcmp(id, "345.pbs-0.site.org") == 0,
+           "an id among other lines");
+    tap_ok(lf_pbs_parse_id(id, sizeof id, "1.a\n2.b\r\n") && strcmp(id, "2.b") == 0,
+           "the last one");
+    tap_ok(!lf_pbs_parse_id(id, sizeof id, "12.pbs0;rm\n12.pbs0 x\n.pbs0\npbs0\n12.\n"),
+           "what only looks like one");
 }
 
 static void test_refusal(void)
 {
-    tap_i64(lf_pbs_refusal("Connection refused\nqsub: cannot connect to server pbs0 (errno=111)"), LF_ECOMM, "away");
+    tap_i64(lf_pbs_refusal("Connection refused\nqsub: cannot connect to server pbs0 (errno=111)"),
+            LF_ECOMM, "away");
     tap_i64(lf_pbs_refusal("qsub: End of File"), LF_ECOMM, "cut off");
-    tap_i64(lf_pbs_refusal("qsub: would exceed queue generic's per-user limit of jobs in 'Q' state"), LF_EBUSY, "a limit");
+    tap_i64(
+        lf_pbs_refusal("qsub: would exceed queue generic's per-user limit of jobs in 'Q' state"),
+        LF_EBUSY, "a limit");
     tap_i64(lf_pbs_refusal("qsub: Maximum number of jobs already in queue"), LF_EBUSY, "another");
     tap_i64(lf_pbs_refusal("qsub: Unknown queue"), LF_EINVAL, "for good");
-    tap_ok(lf_pbs_only_gone("qdel: Unknown Job Id 7.pbs0\nqdel: Job has finished 8.pbs0\n"), "gone is an answer");
-    tap_ok(!lf_pbs_only_gone("qdel: Unknown Job Id 7.pbs0\nqdel: cannot connect to server pbs0\n"), "not reached is none");
+    tap_ok(lf_pbs_only_gone("qdel: Unknown Job Id 7.pbs0\nqdel: Job has finished 8.pbs0\n"),
+           "gone is an answer");
+    tap_ok(!lf_pbs_only_gone("qdel: Unknown Job Id 7.pbs0\nqdel: cannot connect to server pbs0\n"),
+           "not reached is none");
     tap_ok(!lf_pbs_only_gone(""), "nor is silence");
 }
 
@@ -93,7 +104,8 @@ static const char pbs_text[] =
     "Job Id: 5.pbs0\n    job_state = F\n    substate = 91\n\n"
     "Job Id: 6.pbs0\n    job_state = M\n\n"
     "Job Id: 7.pbs0\n    job_state = Z\n\n"
-    "Job Id: 8.pbs0\n    job_state = H\n    Hold_Types = us\n    Variable_List = PBS_O_HOME=/home/u,LOONG_LINK=1\n\n";
+    "Job Id: 8.pbs0\n    job_state = H\n    Hold_Types = us\n    Variable_List = "
+    "PBS_O_HOME=/home/u,LOONG_LINK=1\n\n";
 
 static void test_full(void)
 {
@@ -108,17 +120,20 @@ static void test_full(void)
     is_member(jobs, 0, "restarts", "1");
     is_member(jobs, 0, "partition", "workq");
     const json_t *one = json_array_get(jobs, 0);
-    tap_i64((int64_t)(json_number_value(json_object_get(one, "t_end")) - json_number_value(json_object_get(one, "t_start"))), 3600,
-           "its end follows from its walltime");
-    tap_i64((int64_t)(json_number_value(json_object_get(one, "t_start")) - json_number_value(json_object_get(one, "t_submit"))), 175,
-           "times are read");
+    tap_i64((int64_t)(json_number_value(json_object_get(one, "t_end")) -
+                      json_number_value(json_object_get(one, "t_start"))),
+            3600, "its end follows from its walltime");
+    tap_i64((int64_t)(json_number_value(json_object_get(one, "t_start")) -
+                      json_number_value(json_object_get(one, "t_submit"))),
+            175, "times are read");
     is_member(jobs, 0, "foreign", "-");
     is_member(jobs, 1, "foreign", "-");
     is_member(jobs, 7, "foreign", "true");
     is_member(jobs, 1, "what", "held");
     is_member(jobs, 1, "hold", "depend");
     is_member(jobs, 2, "never", "true");
-    tap_ok(json_number_value(json_object_get(json_array_get(jobs, 2), "t_start")) > 0, "an estimated start");
+    tap_ok(json_number_value(json_object_get(json_array_get(jobs, 2), "t_start")) > 0,
+           "an estimated start");
     is_member(jobs, 3, "cause", "dependency");
     is_member(jobs, 4, "cause", "cancelled");
     is_member(jobs, 5, "what", "queued");
@@ -135,19 +150,29 @@ static void test_ends(void)
         int code, substate;
         const char *cause, *exit, *signal;
     } cases[] = {
-        {LF_PBS_OPENPBS, 0, 92, "done", "0", "-"},         {LF_PBS_OPENPBS, 7, 93, "failed", "7", "-"},
-        {LF_PBS_OPENPBS, 139, 93, "failed", "139", "-"},   {LF_PBS_OPENPBS, 271, 91, "cancelled", "-", "15"},
-        {LF_PBS_OPENPBS, 0, 91, "cancelled", "0", "-"},    {LF_PBS_OPENPBS, 265, 93, "failed", "-", "9"},
-        {LF_PBS_OPENPBS, -29, 93, "timeout", "-", "-"},    {LF_PBS_OPENPBS, -27, 93, "oom", "-", "-"},
-        {LF_PBS_OPENPBS, -14, 93, "node", "-", "-"},       {LF_PBS_OPENPBS, -11, 93, "failed", "-", "-"},
-        {LF_PBS_TORQUE, -11, 59, "timeout", "-", "-"},     {LF_PBS_TORQUE, -10, 59, "oom", "-", "-"},
-        {LF_PBS_TORQUE, 271, 59, "cancelled", "-", "15"},  {LF_PBS_TORQUE, 0, 59, "done", "0", "-"},
+        {LF_PBS_OPENPBS, 0, 92, "done", "0", "-"},
+        {LF_PBS_OPENPBS, 7, 93, "failed", "7", "-"},
+        {LF_PBS_OPENPBS, 139, 93, "failed", "139", "-"},
+        {LF_PBS_OPENPBS, 271, 91, "cancelled", "-", "15"},
+        {LF_PBS_OPENPBS, 0, 91, "cancelled", "0", "-"},
+        {LF_PBS_OPENPBS, 265, 93, "failed", "-", "9"},
+        {LF_PBS_OPENPBS, -29, 93, "timeout", "-", "-"},
+        {LF_PBS_OPENPBS, -27, 93, "oom", "-", "-"},
+        {LF_PBS_OPENPBS, -14, 93, "node", "-", "-"},
+        {LF_PBS_OPENPBS, -11, 93, "failed", "-", "-"},
+        {LF_PBS_TORQUE, -11, 59, "timeout", "-", "-"},
+        {LF_PBS_TORQUE, -10, 59, "oom", "-", "-"},
+        {LF_PBS_TORQUE, 271, 59, "cancelled", "-", "15"},
+        {LF_PBS_TORQUE, 0, 59, "done", "0", "-"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[256];
         bool torque = cases[i].f == LF_PBS_TORQUE;
-        snprintf(text, sizeof text, "Job Id: 1.s\n    job_state = %s\n    substate = %d\n    run_count = 1\n    %s = %d\n",
-                 torque ? "C" : "F", cases[i].substate, torque ? "exit_status" : "Exit_status", cases[i].code);
+        snprintf(
+            text, sizeof text,
+            "Job Id: 1.s\n    job_state = %s\n    substate = %d\n    run_count = 1\n    %s = %d\n",
+            torque ? "C" : "F", cases[i].substate, torque ? "exit_status" : "Exit_status",
+            cases[i].code);
         json_t *jobs = json_array();
         lf_pbs_parse_full(jobs, text, cases[i].f, NULL);
         is_member(jobs, 0, "what", "ended");
@@ -170,7 +195,8 @@ static void test_clock(void)
     tap_str(lf_pbs_clock(buf, 360001), "100:00:01", "and back");
 }
 
-static void value_is(const char *res_text, enum lf_pbs_flavour f, const char *name, const char *want)
+static void value_is(const char *res_text, enum lf_pbs_flavour f, const char *name,
+                     const char *want)
 {
     json_t *res = json_loads(res_text, 0, NULL), *v = json_object();
     tap_i64(lf_pbs_values(v, res, f, NULL), 0, res_text);
@@ -192,8 +218,10 @@ static void refused(const char *res_text, enum lf_pbs_flavour f, const char *wor
 static void test_values(void)
 {
     value_is("{}", LF_PBS_OPENPBS, "SELECT", "1:ncpus=1:mpiprocs=1:ompthreads=1");
-    value_is("{\"nodes\":4,\"ranks\":2,\"cpus\":8,\"memory_bytes\":1073741825,\"gpus\":{\"n\":2},\"constraint\":\"model=x&net=y\"}",
-             LF_PBS_OPENPBS, "SELECT", "4:ncpus=16:mpiprocs=2:ompthreads=8:mem=1025mb:ngpus=2:model=x:net=y");
+    value_is("{\"nodes\":4,\"ranks\":2,\"cpus\":8,\"memory_bytes\":1073741825,\"gpus\":{\"n\":2},"
+             "\"constraint\":\"model=x&net=y\"}",
+             LF_PBS_OPENPBS, "SELECT",
+             "4:ncpus=16:mpiprocs=2:ompthreads=8:mem=1025mb:ngpus=2:model=x:net=y");
     value_is("{\"nodes\":4}", LF_PBS_OPENPBS, "PLACE", "scatter");
     value_is("{\"exclusive\":true}", LF_PBS_OPENPBS, "PLACE", "scatter:excl");
     value_is("{}", LF_PBS_OPENPBS, "PLACE", "-");
@@ -201,8 +229,8 @@ static void test_values(void)
     value_is("{\"reservation\":\"R7\"}", LF_PBS_OPENPBS, "QUEUE", "R7");
     value_is("{\"mail_type\":[\"end\",\"fail\"]}", LF_PBS_OPENPBS, "MAIL_POINTS", "ae");
     value_is("{\"mail_type\":[\"none\"]}", LF_PBS_OPENPBS, "MAIL_POINTS", "n");
-    value_is("{\"nodes\":2,\"ranks\":2,\"cpus\":3,\"gpus\":{\"n\":1},\"constraint\":\"fat\"}", LF_PBS_TORQUE, "TORQUE_NODES",
-             "2:ppn=6:gpus=1:fat");
+    value_is("{\"nodes\":2,\"ranks\":2,\"cpus\":3,\"gpus\":{\"n\":1},\"constraint\":\"fat\"}",
+             LF_PBS_TORQUE, "TORQUE_NODES", "2:ppn=6:gpus=1:fat");
     value_is("{\"nodes\":2,\"memory_bytes\":1048576}", LF_PBS_TORQUE, "JOB_MEMORY_MIB", "2");
     refused("{\"gpus\":{\"n\":1,\"type\":\"a100\"}}", LF_PBS_OPENPBS, "a100");
     refused("{\"qos\":\"high\"}", LF_PBS_OPENPBS, "qos");
@@ -218,15 +246,17 @@ static void directives_are(const char *script, const char *want)
     char got[1024] = "";
     int rc = lf_pbs_directives(a, script, &err);
     for (size_t i = 0; i < json_array_size(a); i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "<%s>", json_string_value(json_array_get(a, i)));
+        snprintf(got + strlen(got), sizeof got - strlen(got), "<%s>",
+                 json_string_value(json_array_get(a, i)));
     tap_str(rc == 0 ? got : "refused", want, script);
     json_decref(a);
 }
 
 static void test_directives(void)
 {
-    directives_are("#!/bin/sh\n#PBS -l select=1 -q 'a b'\n\n# text\n#PBS -A \"x'y\"\\ z\nexec x\n#PBS -q no\n",
-                   "<-l><select=1><-q><a b><-A><x'y z>");
+    directives_are(
+        "#!/bin/sh\n#PBS -l select=1 -q 'a b'\n\n# text\n#PBS -A \"x'y\"\\ z\nexec x\n#PBS -q no\n",
+        "<-l><select=1><-q><a b><-A><x'y z>");
     directives_are("#PBS\n#PBSX -q no\n", "");
     directives_are("#PBS -q 'open\n", "refused");
     directives_are("#PBS select=1\n", "refused");
@@ -239,7 +269,8 @@ static void test_directives(void)
 
 static int links(const char *res_text, unsigned can, double estimate_s)
 {
-    json_t *res = json_loads(res_text, 0, NULL), *site = json_object(), *stage = json_pack("{s:f}", "estimate_s", estimate_s);
+    json_t *res = json_loads(res_text, 0, NULL), *site = json_object(),
+           *stage = json_pack("{s:f}", "estimate_s", estimate_s);
     int n = lf_chain_count(stage, res, site, can);
     json_decref(stage);
     json_decref(res);
@@ -253,13 +284,17 @@ static void test_links(void)
     tap_i64(links("{}", pbs, 0), 1, "no limit, one job");
     tap_i64(links("{\"time_limit_s\":3600}", pbs, 0), 2, "an unknown time: a second one");
     tap_i64(links("{\"time_limit_s\":3600,\"grace_s\":600}", pbs, 1000), 1, "one limit is enough");
-    tap_i64(links("{\"time_limit_s\":3600,\"grace_s\":600}", pbs, 10000), 6, "5 are needed, and a spare one");
-    tap_i64(links("{\"time_limit_s\":3600,\"grace_s\":600}", pbs, 1e9), LF_CHAIN_MOST, "never too many");
+    tap_i64(links("{\"time_limit_s\":3600,\"grace_s\":600}", pbs, 10000), 6,
+            "5 are needed, and a spare one");
+    tap_i64(links("{\"time_limit_s\":3600,\"grace_s\":600}", pbs, 1e9), LF_CHAIN_MOST,
+            "never too many");
     tap_i64(links("{\"time_limit_s\":3600,\"links\":7}", pbs, 1e9), 7, "links = 7");
-    tap_i64(links("{\"time_limit_s\":3600,\"links\":7,\"max_segments\":3}", pbs, 0), 3, "max_segments");
+    tap_i64(links("{\"time_limit_s\":3600,\"links\":7,\"max_segments\":3}", pbs, 0), 3,
+            "max_segments");
     tap_i64(links("{\"time_limit_s\":3600,\"max_walltime\":7201}", pbs, 1e9), 3, "max_walltime");
     tap_i64(links("{\"time_limit_s\":3600}", slurm, 1e9), 1, "SLURM requeues");
-    tap_i64(links("{\"time_limit_s\":3600,\"chain\":\"links\",\"links\":4}", slurm, 0), 4, "unless links are wanted");
+    tap_i64(links("{\"time_limit_s\":3600,\"chain\":\"links\",\"links\":4}", slurm, 0), 4,
+            "unless links are wanted");
     tap_i64(links("{\"time_limit_s\":3600,\"links\":4}", 0, 0), 1, "nothing of this here");
     json_t *plan = json_pack("{s:f, s:i}", "flops_per_step", 1e9, "steps", 100);
     tap_i64((int64_t)lf_chain_estimate_s(plan, 1e8), 1000, "the time of a plan");

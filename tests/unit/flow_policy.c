@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows from a failure: the table, what a history asks for next, caps; what a scheduler's words mean.
+ * What follows from a failure: the table, what a history asks for next, caps; what a scheduler's
+ * words mean.
  */
 #include "config.h"
 
@@ -11,7 +12,6 @@
 #include "flow/run/classify.h"
 #include "flow/run/policy.h"
 #include "tests/tap/tap.h"
-
 
 static json_t *parse(const char *text)
 {
@@ -56,21 +56,28 @@ static void drop(struct history *h)
     json_decref(h->s.stage);
 }
 
-#define END(state, cls, more) "{\"state\":\"" state "\",\"class\":\"" cls "\",\"t_end\":2000" more "}"
-#define ASKED(mem, planned) ",\"asked\":{\"memory_bytes\":" #mem ",\"planned_memory_bytes\":" #planned "}"
+#define END(state, cls, more)                                                                      \
+    "{\"state\":\"" state "\",\"class\":\"" cls "\",\"t_end\":2000" more "}"
+#define ASKED(mem, planned)                                                                        \
+    ",\"asked\":{\"memory_bytes\":" #mem ",\"planned_memory_bytes\":" #planned "}"
 
 static void test_table(void)
 {
-    static const char *const classes[] = {"oom", "oom_device", "timeout", "disk", "filesystem", "bad_input", "diverged", "config", "usage", "launch",
-                                          "crash", "cancelled", "preempted", "node", "lost", "rank", "superseded", "stalled", "capped", "unknown"};
+    static const char *const classes[] = {
+        "oom",    "oom_device", "timeout",    "disk",    "filesystem", "bad_input", "diverged",
+        "config", "usage",      "launch",     "crash",   "cancelled",  "preempted", "node",
+        "lost",   "rank",       "superseded", "stalled", "capped",     "unknown"};
     size_t n = 0;
     const lf_policy *t = lf_policy_table(&n);
-    tap_i64((int64_t)n, (int64_t)(sizeof classes / sizeof classes[0]) + 1, "one row for each class, and done");
+    tap_i64((int64_t)n, (int64_t)(sizeof classes / sizeof classes[0]) + 1,
+            "one row for each class, and done");
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         const lf_policy *p = lf_policy_of(classes[i]);
         tap_str(p->cls, classes[i], classes[i]);
-        tap_ok(p->act == LF_POLICY_NONE || p->advice[0] != '\0', "%s: there is something to say", classes[i]);
-        tap_ok((p->act == LF_POLICY_STOP) == (p->actors == 0) || p->act == LF_POLICY_NONE, "%s: who stops, does not act", classes[i]);
+        tap_ok(p->act == LF_POLICY_NONE || p->advice[0] != '\0', "%s: there is something to say",
+               classes[i]);
+        tap_ok((p->act == LF_POLICY_STOP) == (p->actors == 0) || p->act == LF_POLICY_NONE,
+               "%s: who stops, does not act", classes[i]);
         tap_ok(p->exit_code != 0, "%s: children do not start", classes[i]);
     }
     tap_str(lf_policy_of("something else")->cls, "unknown", "a class nobody knows");
@@ -90,38 +97,151 @@ static void test_next(void)
 {
     static const struct next_case rows[] = {
         {"nothing was tried", "{\"spec_id\":\"s\"}", {NULL}, 0, LF_POLICY_NONE, false, 0, 0},
-        {"preempted", "{\"spec_id\":\"s\"}", {END("stopped", "preempted", "")}, 1, LF_POLICY_CONTINUE, true, 0, 0},
-        {"a segment is over", "{\"spec_id\":\"s\"}", {END("stopped", "timeout", "")}, 1, LF_POLICY_CONTINUE, true, 0, 0},
-        {"killed at the limit, but saved before", "{\"spec_id\":\"s\",\"time_limit_s\":100}", {END("failed", "timeout", ",\"gained\":true")},
-         1, LF_POLICY_CONTINUE, true, 0, 0},
-        {"nothing saved within the limit", "{\"spec_id\":\"s\",\"time_limit_s\":100}", {END("failed", "timeout", "")}, 1, LF_POLICY_TIME,
-         true, 0, 150},
-        {"and the limit of limits", "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":120}}",
-         {END("failed", "timeout", "")}, 1, LF_POLICY_TIME, true, 0, 120},
-        {"which is reached", "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":100}}", {END("failed", "timeout", "")}, 1,
-         LF_POLICY_TIME, false, 0, 0},
-        {"out of memory", "{\"spec_id\":\"s\",\"memory_bytes\":1000}", {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, true,
-         1500, 0},
-        {"twice", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
-         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000))}, 2, LF_POLICY_MEMORY, true, 2250, 0},
-        {"three times: a person must look", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
-         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000)), END("failed", "oom", ASKED(2250, 1000))}, 3,
-         LF_POLICY_MEMORY, false, 3375, 0},
-        {"memory_max", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
-         {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, true, 1200, 0},
-        {"memory_max is reached", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
-         {END("failed", "oom", ASKED(1200, 1000))}, 1, LF_POLICY_MEMORY, false, 1200, 0},
-        {"no number to raise", "{\"spec_id\":\"s\"}", {END("failed", "oom", "")}, 1, LF_POLICY_MEMORY, false, 0, 0},
-        {"the user raised it further", "{\"spec_id\":\"s\",\"memory_bytes\":4000}", {END("failed", "oom", ASKED(1000, 1000))}, 1,
-         LF_POLICY_MEMORY, true, 0, 0},
-        {"what was given stays", "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
-         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))}, 2, LF_POLICY_CONTINUE, true, 1500, 0},
-        {"until the user says otherwise", "{\"spec_id\":\"s\",\"memory_bytes\":800}",
-         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))}, 2, LF_POLICY_CONTINUE, true, 0, 0},
-        {"other settings, other history", "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"retries\":0}}",
-         {END("failed", "oom", ASKED(1000, 1000))}, 1, LF_POLICY_MEMORY, false, 1500, 0},
-        {"unknown", "{\"spec_id\":\"s\"}", {END("failed", "unknown", "")}, 1, LF_POLICY_STOP, false, 0, 0},
-        {"it runs", "{\"spec_id\":\"s\"}", {END("failed", "oom", ASKED(1, 1)), ""}, 2, LF_POLICY_NONE, false, 0, 0},
+        {"preempted",
+         "{\"spec_id\":\"s\"}",
+         {END("stopped", "preempted", "")},
+         1,
+         LF_POLICY_CONTINUE,
+         true,
+         0,
+         0},
+        {"a segment is over",
+         "{\"spec_id\":\"s\"}",
+         {END("stopped", "timeout", "")},
+         1,
+         LF_POLICY_CONTINUE,
+         true,
+         0,
+         0},
+        {"killed at the limit, but saved before",
+         "{\"spec_id\":\"s\",\"time_limit_s\":100}",
+         {END("failed", "timeout", ",\"gained\":true")},
+         1,
+         LF_POLICY_CONTINUE,
+         true,
+         0,
+         0},
+        {"nothing saved within the limit",
+         "{\"spec_id\":\"s\",\"time_limit_s\":100}",
+         {END("failed", "timeout", "")},
+         1,
+         LF_POLICY_TIME,
+         true,
+         0,
+         150},
+        {"and the limit of limits",
+         "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":120}}",
+         {END("failed", "timeout", "")},
+         1,
+         LF_POLICY_TIME,
+         true,
+         0,
+         120},
+        {"which is reached",
+         "{\"spec_id\":\"s\",\"time_limit_s\":100,\"resources\":{\"time_max\":100}}",
+         {END("failed", "timeout", "")},
+         1,
+         LF_POLICY_TIME,
+         false,
+         0,
+         0},
+        {"out of memory",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000))},
+         1,
+         LF_POLICY_MEMORY,
+         true,
+         1500,
+         0},
+        {"twice",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000))},
+         2,
+         LF_POLICY_MEMORY,
+         true,
+         2250,
+         0},
+        {"three times: a person must look",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("failed", "oom", ASKED(1500, 1000)),
+          END("failed", "oom", ASKED(2250, 1000))},
+         3,
+         LF_POLICY_MEMORY,
+         false,
+         3375,
+         0},
+        {"memory_max",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
+         {END("failed", "oom", ASKED(1000, 1000))},
+         1,
+         LF_POLICY_MEMORY,
+         true,
+         1200,
+         0},
+        {"memory_max is reached",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"memory_max\":1200}}",
+         {END("failed", "oom", ASKED(1200, 1000))},
+         1,
+         LF_POLICY_MEMORY,
+         false,
+         1200,
+         0},
+        {"no number to raise",
+         "{\"spec_id\":\"s\"}",
+         {END("failed", "oom", "")},
+         1,
+         LF_POLICY_MEMORY,
+         false,
+         0,
+         0},
+        {"the user raised it further",
+         "{\"spec_id\":\"s\",\"memory_bytes\":4000}",
+         {END("failed", "oom", ASKED(1000, 1000))},
+         1,
+         LF_POLICY_MEMORY,
+         true,
+         0,
+         0},
+        {"what was given stays",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))},
+         2,
+         LF_POLICY_CONTINUE,
+         true,
+         1500,
+         0},
+        {"until the user says otherwise",
+         "{\"spec_id\":\"s\",\"memory_bytes\":800}",
+         {END("failed", "oom", ASKED(1000, 1000)), END("stopped", "preempted", ASKED(1500, 1000))},
+         2,
+         LF_POLICY_CONTINUE,
+         true,
+         0,
+         0},
+        {"other settings, other history",
+         "{\"spec_id\":\"s\",\"memory_bytes\":1000,\"resources\":{\"retries\":0}}",
+         {END("failed", "oom", ASKED(1000, 1000))},
+         1,
+         LF_POLICY_MEMORY,
+         false,
+         1500,
+         0},
+        {"unknown",
+         "{\"spec_id\":\"s\"}",
+         {END("failed", "unknown", "")},
+         1,
+         LF_POLICY_STOP,
+         false,
+         0,
+         0},
+        {"it runs",
+         "{\"spec_id\":\"s\"}",
+         {END("failed", "oom", ASKED(1, 1)), ""},
+         2,
+         LF_POLICY_NONE,
+         false,
+         0,
+         0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct history h;
@@ -139,8 +259,9 @@ static void test_next(void)
 
 static void test_nodes(void)
 {
-    static const char *const ends[] = {END("stopped", "node", ",\"blame\":\"n3\""), END("stopped", "preempted", ""),
-                                       END("stopped", "node", ",\"blame\":\"n5\""), END("stopped", "node", ",\"blame\":\"n3\"")};
+    static const char *const ends[] = {
+        END("stopped", "node", ",\"blame\":\"n3\""), END("stopped", "preempted", ""),
+        END("stopped", "node", ",\"blame\":\"n5\""), END("stopped", "node", ",\"blame\":\"n3\"")};
     struct history h;
     lf_next n;
     build(&h, "{\"spec_id\":\"s\"}", ends, 4);
@@ -158,7 +279,8 @@ static void test_nodes(void)
 
 static void test_caps(void)
 {
-    static const char *const ends[] = {"{\"state\":\"stopped\",\"t_end\":1050,\"step\":10}", "{\"state\":\"stopped\",\"t_end\":1150,\"step\":20}",
+    static const char *const ends[] = {"{\"state\":\"stopped\",\"t_end\":1050,\"step\":10}",
+                                       "{\"state\":\"stopped\",\"t_end\":1150,\"step\":20}",
                                        "{\"state\":\"stopped\",\"t_end\":1250,\"step\":20}", ""};
     struct history h;
     lf_chain_sum c;
@@ -183,16 +305,20 @@ static void test_caps(void)
         json_decref(res);
     }
     c.stalled = 2;
-    tap_str(lf_chain_capped(&c, NULL, why, sizeof why), "stalled", "two without a step stop it when nothing is set");
+    tap_str(lf_chain_capped(&c, NULL, why, sizeof why), "stalled",
+            "two without a step stop it when nothing is set");
     tap_str(why, "no step was gained in 2 segments, the furthest is 20", "and the reason says so");
     drop(&h);
-    static const char *const killed[] = {"", "{\"state\":\"stopped\",\"t_end\":1190,\"step\":5,\"class\":\"superseded\"}",
-                                         "{\"state\":\"stopped\",\"t_end\":1290,\"step\":5}",
-                                         "{\"state\":\"failed\",\"class\":\"oom\",\"t_end\":1340}"};
+    static const char *const killed[] = {
+        "", "{\"state\":\"stopped\",\"t_end\":1190,\"step\":5,\"class\":\"superseded\"}",
+        "{\"state\":\"stopped\",\"t_end\":1290,\"step\":5}",
+        "{\"state\":\"failed\",\"class\":\"oom\",\"t_end\":1340}"};
     build(&h, "{\"spec_id\":\"s\"}", killed, 4);
     lf_chain_add_up(&c, &h.s, 1340);
-    tap_f64(c.walltime_s, 100 + 90 + 90 + 40, 1e-9, "one that died without a word lasted until the next began");
-    tap_i64(c.stalled, 1, "one that was superseded says nothing about progress, and a failure is no segment");
+    tap_f64(c.walltime_s, 100 + 90 + 90 + 40, 1e-9,
+            "one that died without a word lasted until the next began");
+    tap_i64(c.stalled, 1,
+            "one that was superseded says nothing about progress, and a failure is no segment");
     drop(&h);
 }
 
@@ -209,25 +335,56 @@ static void test_jobs(void)
         {{.word = "CANCELLED+"}, "cancelled", "cancelled", "CANCELLED+"},
         {{.word = "NODE_FAIL"}, "stopped", "node", "NODE_FAIL"},
         {{.word = "PREEMPTED"}, "stopped", "preempted", "PREEMPTED"},
-        {{.word = "COMPLETED", .exited = true}, "stopped", "lost", "COMPLETED without a record is not done"},
+        {{.word = "COMPLETED", .exited = true},
+         "stopped",
+         "lost",
+         "COMPLETED without a record is not done"},
         {{.word = "FAILED", .exited = true, .exit = 127}, "failed", "launch", "exit 127"},
         {{.word = "FAILED", .exited = true, .exit = 1}, "failed", "unknown", "exit 1"},
         {{.word = "FAILED", .signal = 9, .exited = true}, "stopped", "lost", "killed"},
-        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0\n"}, "failed",
-         "oom", "oom_kill in the job's output"},
-        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "slurmstepd: error: *** JOB 5 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\n"},
-         "failed", "timeout", "DUE TO TIME LIMIT"},
-        {{.word = "FAILED", .exited = true, .exit = 1, .log_tail = "srun: error: Task launch for StepId=5.0 failed on node n0\n"}, "failed",
-         "launch", "task launch"},
-        {{.word = "FAILED", .exited = true, .exit = 70, .log_tail = "[1] rank 1 on n3 (pid 7) died; missing in all_reduce 12\nbye\n"}, "stopped", "rank",
+        {{.word = "FAILED",
+          .exited = true,
+          .exit = 1,
+          .log_tail = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0\n"},
+         "failed",
+         "oom",
+         "oom_kill in the job's output"},
+        {{.word = "FAILED",
+          .exited = true,
+          .exit = 1,
+          .log_tail = "slurmstepd: error: *** JOB 5 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\n"},
+         "failed",
+         "timeout",
+         "DUE TO TIME LIMIT"},
+        {{.word = "FAILED",
+          .exited = true,
+          .exit = 1,
+          .log_tail = "srun: error: Task launch for StepId=5.0 failed on node n0\n"},
+         "failed",
+         "launch",
+         "task launch"},
+        {{.word = "FAILED",
+          .exited = true,
+          .exit = 70,
+          .log_tail = "[1] rank 1 on n3 (pid 7) died; missing in all_reduce 12\nbye\n"},
+         "stopped",
+         "rank",
          "the ranks' watchdog"},
         {{.word = "SOMETHING_NEW"}, "stopped", "lost", "a word nobody knows"},
         {{.pbs = true, .word = "F", .exited = true, .exit = -29}, "failed", "timeout", "PBS -29"},
-        {{.pbs = true, .word = "C", .exited = true, .exit = -11}, "failed", "timeout", "Torque -11"},
+        {{.pbs = true, .word = "C", .exited = true, .exit = -11},
+         "failed",
+         "timeout",
+         "Torque -11"},
         {{.pbs = true, .exited = true, .exit = -27}, "failed", "oom", "PBS -27"},
         {{.pbs = true, .exited = true, .exit = -20}, "stopped", "node", "PBS -20"},
         {{.pbs = true, .exited = true, .exit = 271}, "stopped", "lost", "PBS 256 + 15"},
-        {{.pbs = true, .exited = true, .exit = 271, .log_tail = "=>> PBS: job killed: walltime 75 exceeded limit 60\n"}, "failed", "timeout",
+        {{.pbs = true,
+          .exited = true,
+          .exit = 271,
+          .log_tail = "=>> PBS: job killed: walltime 75 exceeded limit 60\n"},
+         "failed",
+         "timeout",
          "the node's word for the walltime"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -239,43 +396,89 @@ static void test_jobs(void)
     }
 }
 
-/* A stage that ended: who speaks is believed, else the log, and why a rank died before that it did. */
+/* A stage that ended: who speaks is believed, else the log, and why a rank died before that it
+ * did. */
 static void test_ends(void)
 {
-    static const lf_cause config = {"config", "seq_length does not fit", "lf-sft"}, none = {"", "what is this", "lf-sft"},
-                          rank = {"rank", "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)", "loong-flow launch"},
-                          text = {"", "out/x: No space left on device", "lf-sft"}, odd = {"melted", "it melted", "lf-sft"};
-    static const char *const limit = "slurmstepd: error: *** STEP 5.0 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\nbye\n";
+    static const lf_cause config = {"config", "seq_length does not fit", "lf-sft"},
+                          none = {"", "what is this", "lf-sft"},
+                          rank = {"rank", "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)",
+                                  "loong-flow launch"},
+                          text = {"", "out/x: No space left on device", "lf-sft"},
+                          odd = {"melted", "it melted", "lf-sft"};
+    static const char *const limit =
+        "slurmstepd: error: *** STEP 5.0 ON n0 CANCELLED AT X DUE TO TIME LIMIT ***\nbye\n";
     static const struct {
         lf_end_evidence ev;
         const char *cls, *reason, *name;
     } rows[] = {
-        {{.exited = true, .exit_code = 1, .said = &config, .log_tail = "No space left on device\n"}, "config", "seq_length does not fit",
+        {{.exited = true, .exit_code = 1, .said = &config, .log_tail = "No space left on device\n"},
+         "config",
+         "seq_length does not fit",
          "what the stage says stands above its log"},
-        {{.exited = true, .exit_code = 1, .said = &none}, "unknown", "what is this", "one that does not know the class"},
-        {{.exited = true, .exit_code = 1, .said = &text}, "disk", "out/x: No space left on device", "... may have words that are known"},
-        {{.exited = true, .exit_code = 1, .said = &odd}, "unknown", "it melted", "a class that nobody knows"},
-        {{.signal = 9, .of_rank = true, .said = &rank}, "rank", "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)", "a killed rank"},
-        {{.signal = 9, .of_rank = true, .said = &rank, .oom_kills = 1}, "oom", NULL, "... by the kernel"},
-        {{.signal = 9, .of_rank = true, .said = &rank, .log_tail = limit}, "timeout", NULL, "... by the scheduler"},
-        {{.signal = 9, .of_rank = true, .log_tail = "one\ntwo\n"}, "rank", "a rank was ended by signal 9 (SIGKILL)",
+        {{.exited = true, .exit_code = 1, .said = &none},
+         "unknown",
+         "what is this",
+         "one that does not know the class"},
+        {{.exited = true, .exit_code = 1, .said = &text},
+         "disk",
+         "out/x: No space left on device",
+         "... may have words that are known"},
+        {{.exited = true, .exit_code = 1, .said = &odd},
+         "unknown",
+         "it melted",
+         "a class that nobody knows"},
+        {{.signal = 9, .of_rank = true, .said = &rank},
+         "rank",
+         "rank 1 (host n1, pid 7) was ended by signal 9 (Killed)",
+         "a killed rank"},
+        {{.signal = 9, .of_rank = true, .said = &rank, .oom_kills = 1},
+         "oom",
+         NULL,
+         "... by the kernel"},
+        {{.signal = 9, .of_rank = true, .said = &rank, .log_tail = limit},
+         "timeout",
+         NULL,
+         "... by the scheduler"},
+        {{.signal = 9, .of_rank = true, .log_tail = "one\ntwo\n"},
+         "rank",
+         "a rank was ended by signal 9 (SIGKILL)",
          "a killed rank of a launcher that says nothing"},
-        {{.signal = 9, .of_rank = true,
-          .log_tail = "prterun noticed that process rank 1 with PID 7 on node n1 exited on signal 9 (Killed).\n------\n"},
-         "rank", "process rank 1 with PID 7 on node n1 exited on signal 9", "... of prterun"},
-        {{.signal = 9, .of_rank = true, .log_tail = "srun: error: n1: task 1: Killed\nsrun: Terminating StepId=5.0\n"}, "rank",
-         "n1: task 1: Killed", "... of srun, by the line that names it"},
-        {{.exited = true, .exit_code = 143, .log_tail = "srun: error: n1: task 1: Killed\nslurmstepd: error: *** STEP 5.0 ***\n"}, "rank",
-         "n1: task 1: Killed", "and with srun's own exit code"},
-        {{.signal = 11, .of_rank = true, .log_tail = "x\n"}, "crash", "signal 11 (SIGSEGV)", "a rank that crashed"},
-        {{.signal = 9, .log_tail = "x\n"}, "unknown", "killed by signal 9", "a stage alone that somebody killed"},
+        {{.signal = 9,
+          .of_rank = true,
+          .log_tail = "prterun noticed that process rank 1 with PID 7 on node n1 exited on signal "
+                      "9 (Killed).\n------\n"},
+         "rank",
+         "process rank 1 with PID 7 on node n1 exited on signal 9",
+         "... of prterun"},
+        {{.signal = 9,
+          .of_rank = true,
+          .log_tail = "srun: error: n1: task 1: Killed\nsrun: Terminating StepId=5.0\n"},
+         "rank",
+         "n1: task 1: Killed",
+         "... of srun, by the line that names it"},
+        {{.exited = true,
+          .exit_code = 143,
+          .log_tail = "srun: error: n1: task 1: Killed\nslurmstepd: error: *** STEP 5.0 ***\n"},
+         "rank",
+         "n1: task 1: Killed",
+         "and with srun's own exit code"},
+        {{.signal = 11, .of_rank = true, .log_tail = "x\n"},
+         "crash",
+         "signal 11 (SIGSEGV)",
+         "a rank that crashed"},
+        {{.signal = 9, .log_tail = "x\n"},
+         "unknown",
+         "killed by signal 9",
+         "a stage alone that somebody killed"},
         {{.exited = true, .exit_code = 75, .said = &rank}, "preempted", NULL, "a stop is a stop"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         lf_end_class c;
         lf_classify(&c, &rows[i].ev);
         tap_str(c.cls, rows[i].cls, rows[i].name);
-        tap_ok(rows[i].reason == NULL || strstr(c.reason, rows[i].reason) != NULL, "%s: %s", rows[i].name, c.reason);
+        tap_ok(rows[i].reason == NULL || strstr(c.reason, rows[i].reason) != NULL, "%s: %s",
+               rows[i].name, c.reason);
     }
 }
 

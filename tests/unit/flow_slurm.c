@@ -17,23 +17,36 @@
 static void parse_ids(void)
 {
     char id[64], cluster[64];
-    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "123\n") && strcmp(id, "123") == 0 && cluster[0] == '\0',
+    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "123\n") &&
+               strcmp(id, "123") == 0 && cluster[0] == '\0',
            "a bare id");
-    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "77;big\n") && strcmp(id, "77") == 0 &&
-               strcmp(cluster, "big") == 0, "an id with its cluster");
-    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "Welcome!\n42 jobs are running\n5\nyour job:\n124\n") &&
-               strcmp(id, "124") == 0, "the last line that is an id, behind a site's chatter");
-    tap_ok(!lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "Submitted batch job 9\n"), "a sentence is no id");
+    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "77;big\n") &&
+               strcmp(id, "77") == 0 && strcmp(cluster, "big") == 0,
+           "an id with its cluster");
+    tap_ok(lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster,
+                             "Welcome!\n42 jobs are running\n5\nyour job:\n124\n") &&
+               strcmp(id, "124") == 0,
+           "the last line that is an id, behind a site's chatter");
+    tap_ok(!lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, "Submitted batch job 9\n"),
+           "a sentence is no id");
     tap_ok(!lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, ""), "nothing is no id");
 }
 
 static void refusals(void)
 {
-    tap_ok(lf_slurm_refusal("Batch job submission failed: Socket timed out on send/recv operation") == LF_ECOMM, "a time-out");
-    tap_ok(lf_slurm_refusal("Unable to contact slurm controller (connect failure)") == LF_ECOMM, "no controller");
-    tap_ok(lf_slurm_refusal("error: QOSMaxSubmitJobPerUserLimit") == LF_EBUSY, "a limit on jobs is for now");
-    tap_ok(lf_slurm_refusal("Slurm temporarily unable to accept job, sleeping and retrying") == LF_EBUSY, "temporarily unable");
-    tap_ok(lf_slurm_refusal("Batch job submission failed: Invalid partition name specified") == LF_EINVAL, "a wrong partition is for good");
+    tap_ok(lf_slurm_refusal(
+               "Batch job submission failed: Socket timed out on send/recv operation") == LF_ECOMM,
+           "a time-out");
+    tap_ok(lf_slurm_refusal("Unable to contact slurm controller (connect failure)") == LF_ECOMM,
+           "no controller");
+    tap_ok(lf_slurm_refusal("error: QOSMaxSubmitJobPerUserLimit") == LF_EBUSY,
+           "a limit on jobs is for now");
+    tap_ok(lf_slurm_refusal("Slurm temporarily unable to accept job, sleeping and retrying") ==
+               LF_EBUSY,
+           "temporarily unable");
+    tap_ok(lf_slurm_refusal("Batch job submission failed: Invalid partition name specified") ==
+               LF_EINVAL,
+           "a wrong partition is for good");
 }
 
 static const char *member(const json_t *jobs, size_t i, const char *key)
@@ -46,8 +59,10 @@ static void states(void)
 {
     static const char text[] =
         "a site's greeting\n"
-        "11|PENDING|Dependency|N/A|N/A|2026-11-22T06:20:05|main||train-0123456789abcdef0123456789abcdef|x\n"
-        "12|RUNNING|None|2026-11-22T06:20:05|2026-11-22T07:20:05|2026-11-22T06:20:00|main|n[1-2]|train-0123456789abcdef0123456789abcdef.2|a|b\n"
+        "11|PENDING|Dependency|N/A|N/"
+        "A|2026-11-22T06:20:05|main||train-0123456789abcdef0123456789abcdef|x\n"
+        "12|RUNNING|None|2026-11-22T06:20:05|2026-11-22T07:20:05|2026-11-22T06:20:00|main|n[1-2]|"
+        "train-0123456789abcdef0123456789abcdef.2|a|b\n"
         "13_4|PENDING|None|N/A|N/A|N/A|main||array|\n"
         "14|CANCELLED by 1000|DependencyNeverSatisfied|N/A|N/A|N/A|main||other|\n"
         "15|OUT_OF_ME+|None|N/A|N/A|N/A|main||other|loong-flow:0123456789abcdef0123456789abcdef\n"
@@ -58,40 +73,60 @@ static void states(void)
     lf_err err = LF_ERR_INIT;
     int rc = lf_slurm_parse_squeue(&jobs, text, &err);
     tap_ok(rc == 0 && json_array_size(jobs) == 7, "jobs without arrays and chatter");
-    tap_ok(strcmp(member(jobs, 0, "what"), "queued") == 0 && strcmp(member(jobs, 0, "reason"), "Dependency") == 0, "pending");
-    tap_ok(strcmp(member(jobs, 0, "token"), "0123456789abcdef0123456789abcdef") == 0, "the token in the name");
-    tap_ok(json_integer_value(json_object_get(json_array_get(jobs, 1), "link")) == 2, "and the link");
-    tap_ok(strcmp(member(jobs, 1, "nodes"), "n[1-2]") == 0 && json_number_value(json_object_get(json_array_get(jobs, 1), "t_end")) -
-                   json_number_value(json_object_get(json_array_get(jobs, 1), "t_start")) == 3600, "running: nodes and times");
-    tap_ok(strcmp(member(jobs, 2, "what"), "ended") == 0 && strcmp(member(jobs, 2, "cause"), "dependency") == 0,
+    tap_ok(strcmp(member(jobs, 0, "what"), "queued") == 0 &&
+               strcmp(member(jobs, 0, "reason"), "Dependency") == 0,
+           "pending");
+    tap_ok(strcmp(member(jobs, 0, "token"), "0123456789abcdef0123456789abcdef") == 0,
+           "the token in the name");
+    tap_ok(json_integer_value(json_object_get(json_array_get(jobs, 1), "link")) == 2,
+           "and the link");
+    tap_ok(strcmp(member(jobs, 1, "nodes"), "n[1-2]") == 0 &&
+               json_number_value(json_object_get(json_array_get(jobs, 1), "t_end")) -
+                       json_number_value(json_object_get(json_array_get(jobs, 1), "t_start")) ==
+                   3600,
+           "running: nodes and times");
+    tap_ok(strcmp(member(jobs, 2, "what"), "ended") == 0 &&
+               strcmp(member(jobs, 2, "cause"), "dependency") == 0,
            "cancelled by somebody, because of a dependency");
     tap_ok(strcmp(member(jobs, 3, "cause"), "oom") == 0, "a state that is cut off");
-    tap_ok(strcmp(member(jobs, 3, "token"), "0123456789abcdef0123456789abcdef") == 0, "the token in the comment");
+    tap_ok(strcmp(member(jobs, 3, "token"), "0123456789abcdef0123456789abcdef") == 0,
+           "the token in the comment");
     tap_ok(strcmp(member(jobs, 4, "what"), "unknown") == 0, "a state nobody knows is unknown");
     tap_ok(strcmp(member(jobs, 5, "what"), "held") == 0, "held");
-    tap_ok(json_is_true(json_object_get(json_array_get(jobs, 6), "never")), "a reason that never goes away");
+    tap_ok(json_is_true(json_object_get(json_array_get(jobs, 6), "never")),
+           "a reason that never goes away");
     json_decref(jobs);
-    tap_ok(lf_slurm_parse_squeue(&jobs, "12|RUNNING\n", &err) == LF_ECOMM, "a line that is not understood is no answer");
+    tap_ok(lf_slurm_parse_squeue(&jobs, "12|RUNNING\n", &err) == LF_ECOMM,
+           "a line that is not understood is no answer");
 }
 
 static void history(void)
 {
     json_t *wanted = json_pack("[{s:s, s:f}]", "id", "20", "t", 1795328405.0), *jobs = json_array();
     lf_err err = LF_ERR_INIT;
-    int rc = lf_slurm_parse_sacct(jobs, "20|COMPLETED|0:0|2019-01-01T00:00:00|Unknown|Unknown|n1\n20.batch|FAILED|1:0||||\n", wanted,
-                                  &err);
+    int rc = lf_slurm_parse_sacct(
+        jobs, "20|COMPLETED|0:0|2019-01-01T00:00:00|Unknown|Unknown|n1\n20.batch|FAILED|1:0||||\n",
+        wanted, &err);
     tap_ok(rc == 0 && json_array_size(jobs) == 0, "an earlier job of the same id is another job");
-    rc = lf_slurm_parse_sacct(jobs, "20|TIMEOUT|0:9|2027-01-01T00:00:00|Unknown|Unknown|None assigned\n", wanted, &err);
+    rc = lf_slurm_parse_sacct(
+        jobs, "20|TIMEOUT|0:9|2027-01-01T00:00:00|Unknown|Unknown|None assigned\n", wanted, &err);
     tap_ok(rc == 0 && strcmp(member(jobs, 0, "cause"), "timeout") == 0 &&
-               json_integer_value(json_object_get(json_array_get(jobs, 0), "signal")) == 9, "sacct: state and signal");
+               json_integer_value(json_object_get(json_array_get(jobs, 0), "signal")) == 9,
+           "sacct: state and signal");
     json_array_clear(jobs);
-    rc = lf_slurm_parse_sacct(jobs, "20|RUNNING|0:0|2027-01-01T00:00:00|Unknown|Unknown|n1\n", wanted, &err);
-    tap_ok(rc == 0 && strcmp(member(jobs, 0, "what"), "unknown") == 0, "running, says accounting, of a job that left the queue");
+    rc = lf_slurm_parse_sacct(jobs, "20|RUNNING|0:0|2027-01-01T00:00:00|Unknown|Unknown|n1\n",
+                              wanted, &err);
+    tap_ok(rc == 0 && strcmp(member(jobs, 0, "what"), "unknown") == 0,
+           "running, says accounting, of a job that left the queue");
     json_array_clear(jobs);
-    rc = lf_slurm_parse_scontrol(jobs, "JobId=20 JobName=x UserId=a(1) JobState=FAILED Reason=NonZeroExitCode Dependency=(null) "
-                                       "ExitCode=3:0 SubmitTime=2027-01-01T00:00:00 NodeList=n1\n", wanted, &err);
+    rc = lf_slurm_parse_scontrol(
+        jobs,
+        "JobId=20 JobName=x UserId=a(1) JobState=FAILED Reason=NonZeroExitCode Dependency=(null) "
+        "ExitCode=3:0 SubmitTime=2027-01-01T00:00:00 NodeList=n1\n",
+        wanted, &err);
     tap_ok(rc == 0 && strcmp(member(jobs, 0, "cause"), "failed") == 0 &&
-               json_integer_value(json_object_get(json_array_get(jobs, 0), "exit")) == 3, "scontrol show job -o");
+               json_integer_value(json_object_get(json_array_get(jobs, 0), "exit")) == 3,
+           "scontrol show job -o");
     json_decref(jobs);
     json_decref(wanted);
 }
@@ -126,19 +161,25 @@ static bool refuses(const char *text, const char *message, json_t *values)
 
 static void templates(void)
 {
-    json_t *v = json_pack("{s:s, s:s, s:i, s:n, s:b, s:[s,s], s:{s:[s,s]}, s:s, s:[]}", "NAME", "plain", "EVIL", "a b'$(id);#", "N", 7,
-                          "ABSENT", "YES", 1, "LIST", "x", "y z", "RAW", "raw", "echo $HOME", "if [ a ]; then", "LINES", "a\nb",
-                          "EMPTY");
+    json_t *v =
+        json_pack("{s:s, s:s, s:i, s:n, s:b, s:[s,s], s:{s:[s,s]}, s:s, s:[]}", "NAME", "plain",
+                  "EVIL", "a b'$(id);#", "N", 7, "ABSENT", "YES", 1, "LIST", "x", "y z", "RAW",
+                  "raw", "echo $HOME", "if [ a ]; then", "LINES", "a\nb", "EMPTY");
     tap_ok(renders("a=@NAME@ n=@N@\n", "a=plain n=7\n", v), "values");
     tap_ok(renders("x @EVIL@\n", "x 'a b'\\''$(id);#'\n", v), "quoted for the shell");
-    tap_ok(renders("one\n#X --y=@ABSENT@\ntwo @NAME@\n", "one\ntwo plain\n", v), "a line whose value is absent disappears");
+    tap_ok(renders("one\n#X --y=@ABSENT@\ntwo @NAME@\n", "one\ntwo plain\n", v),
+           "a line whose value is absent disappears");
     tap_ok(renders("m @LIST@\n", "m x\nm 'y z'\n", v), "a list repeats its line");
     tap_ok(renders("a @EMPTY@\n", "", v), "an empty list is absent");
     tap_ok(renders("@RAW@\n", "echo $HOME\nif [ a ]; then\n", v), "raw lines");
-    tap_ok(renders("--exclusive@YES@\n", "--exclusive\n", v), "true puts nothing in and keeps the line");
-    tap_ok(renders("B:USR2@@@N@ a@b.c @ @x@ mail@@\n", "B:USR2@7 a@b.c @ @x@ mail@\n", v), "'@' that is no placeholder");
+    tap_ok(renders("--exclusive@YES@\n", "--exclusive\n", v),
+           "true puts nothing in and keeps the line");
+    tap_ok(renders("B:USR2@@@N@ a@b.c @ @x@ mail@@\n", "B:USR2@7 a@b.c @ @x@ mail@\n", v),
+           "'@' that is no placeholder");
     tap_ok(renders("no newline @N@", "no newline 7\n", v), "a last line without an end");
-    tap_ok(refuses("a\nb @NAMES@\n", "t.in:2: unknown placeholder @NAMES@; did you mean @NAME@?", v), "unknown: file, line, nearest name");
+    tap_ok(
+        refuses("a\nb @NAMES@\n", "t.in:2: unknown placeholder @NAMES@; did you mean @NAME@?", v),
+        "unknown: file, line, nearest name");
     tap_ok(refuses("# @MEMROY@\n", "t.in:1: unknown placeholder @MEMROY@", v), "also in a comment");
     tap_ok(refuses("@LINES@\n", "control character", v), "a newline in a value");
     tap_ok(refuses("@LIST@ @RAW@\n", "two lists", v), "two lists in a line");
@@ -153,10 +194,13 @@ static void names(void)
     json_t *stage = json_pack("{s:s}", "name", "pre-train");
     lf_submit_req req = {.stage = stage, .token = "0123456789abcdef0123456789abcdef", .link = 3};
     lf_submit_job_name(name, sizeof name, &req);
-    tap_ok(lf_submit_parse_name(name, token, &link) && strcmp(token, req.token) == 0 && link == 3, "a name and back");
-    tap_ok(!lf_submit_parse_name("train-0123", token, &link) && !lf_submit_parse_name("0123456789abcdef0123456789abcdef", token, &link) &&
+    tap_ok(lf_submit_parse_name(name, token, &link) && strcmp(token, req.token) == 0 && link == 3,
+           "a name and back");
+    tap_ok(!lf_submit_parse_name("train-0123", token, &link) &&
+               !lf_submit_parse_name("0123456789abcdef0123456789abcdef", token, &link) &&
                !lf_submit_parse_name("a-0123456789abcdef0123456789abcdef.1", token, &link) &&
-               !lf_submit_parse_name("a-0123456789abcdef0123456789abcdefx", token, &link), "names that are not ours");
+               !lf_submit_parse_name("a-0123456789abcdef0123456789abcdefx", token, &link),
+           "names that are not ours");
     json_decref(stage);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The builder's and planner's messages, shared casts, the store's groups, and what a plan says about itself.
+ * The builder's and planner's messages, shared casts, the store's groups, and what a plan says
+ * about itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,25 +18,39 @@ static lf_err err = LF_ERR_INIT;
 static lf_pstore *store(void)
 {
     lf_pstore *ps = lf_pstore_create(&err);
-    const struct lf_param_desc d[] = {
-        {.name = "embed", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.5f, .decay = true},
-        {.name = "q",
-         .group = "qk",
-         .ndim = 2,
-         .dims = {C, C},
-         .init = LF_INIT_NORMAL,
-         .init_std = 0.2f,
-         .decay = true},
-        {.name = "k",
-         .group = "qk",
-         .ndim = 2,
-         .dims = {C / 2, C},
-         .init = LF_INIT_NORMAL,
-         .init_std = 0.2f,
-         .decay = true},
-        {.name = "w", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true},
-        {.name = "n", .ndim = 1, .dims = {C}, .init = LF_INIT_ONE},
-        {.name = "head", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 0.2f, .decay = true}};
+    const struct lf_param_desc d[] = {{.name = "embed",
+                                       .ndim = 2,
+                                       .dims = {V, C},
+                                       .init = LF_INIT_NORMAL,
+                                       .init_std = 0.5f,
+                                       .decay = true},
+                                      {.name = "q",
+                                       .group = "qk",
+                                       .ndim = 2,
+                                       .dims = {C, C},
+                                       .init = LF_INIT_NORMAL,
+                                       .init_std = 0.2f,
+                                       .decay = true},
+                                      {.name = "k",
+                                       .group = "qk",
+                                       .ndim = 2,
+                                       .dims = {C / 2, C},
+                                       .init = LF_INIT_NORMAL,
+                                       .init_std = 0.2f,
+                                       .decay = true},
+                                      {.name = "w",
+                                       .ndim = 2,
+                                       .dims = {C, C},
+                                       .init = LF_INIT_NORMAL,
+                                       .init_std = 0.2f,
+                                       .decay = true},
+                                      {.name = "n", .ndim = 1, .dims = {C}, .init = LF_INIT_ONE},
+                                      {.name = "head",
+                                       .ndim = 2,
+                                       .dims = {V, C},
+                                       .init = LF_INIT_NORMAL,
+                                       .init_std = 0.2f,
+                                       .decay = true}};
     for (size_t i = 0; i < sizeof d / sizeof *d; i++)
         if (lf_pstore_add(ps, &d[i], &err) != (int)i)
             tap_bail("%s", err.text);
@@ -106,10 +121,12 @@ static void test_errors(void)
     lf_dropout(f.g, f.x, 1.5f, "d", LF_NONE, LF_NONE);
     done(&f, LF_EINVAL, "dropout", "dropout above one");
     f = fix();
-    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE, &(struct lf_attn_opts){.heads = 3, .groups = 3});
+    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE,
+                 &(struct lf_attn_opts){.heads = 3, .groups = 3});
     done(&f, LF_EINVAL, "heads", "heads that do not divide the width");
     f = fix();
-    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE, &(struct lf_attn_opts){.heads = 4, .groups = 3});
+    lf_attention(f.g, f.x, f.x, f.x, f.tok, LF_NONE,
+                 &(struct lf_attn_opts){.heads = 4, .groups = 3});
     done(&f, LF_EINVAL, "groups", "heads that do not divide into groups");
 }
 
@@ -119,7 +136,8 @@ static void test_store_errors(void)
     struct lf_param_desc d = {.name = "q", .ndim = 1, .dims = {4}};
     tap_rc(lf_pstore_add(ps, &d, &err), LF_EEXIST, &err, "twice", "a tensor declared twice");
     d = (struct lf_param_desc){.name = "v", .group = "qk", .ndim = 2, .dims = {C, C}};
-    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "one after another", "a group is declared in one go");
+    tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "one after another",
+           "a group is declared in one go");
     d = (struct lf_param_desc){.name = "bad", .ndim = 2, .dims = {4, 0}};
     tap_rc(lf_pstore_add(ps, &d, &err), LF_EINVAL, &err, "dimension", "an empty dimension");
     d = (struct lf_param_desc){.name = "huge", .ndim = 2, .dims = {INT64_MAX, INT64_MAX}};
@@ -134,8 +152,8 @@ static void test_plan_errors(void)
     struct fix f = fix();
     lf_plan *p = lf_plan_create(f.ps, &po, &err);
     lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "no loss",
-           "training without a loss");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err,
+           "no loss", "training without a loss");
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
@@ -144,15 +162,16 @@ static void test_plan_errors(void)
             &(struct lf_xent_opts){0});
     lf_pstore_freeze(f.ps, "", true);
     p = lf_plan_create(f.ps, &po, &err);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "frozen",
-           "nothing to train");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err,
+           "frozen", "nothing to train");
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
     f = fix();
     lf_pstore_freeze(f.ps, "q", true);
     p = lf_plan_create(f.ps, &po, &err);
-    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){0}, &err), LF_EINVAL, &err, "as a whole", "half a group frozen");
+    tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){0}, &err), LF_EINVAL, &err, "as a whole",
+           "half a group frozen");
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
     lf_pstore_destroy(f.ps);
@@ -168,13 +187,16 @@ static void test_shared_cast(void)
 {
     struct fix f = fix();
     lf_pin_f32(f.g, f.x);
-    lf_val a = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE), b = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
+    lf_val a = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE),
+           b = lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE);
     lf_val c = lf_slice(f.g, lf_linear(f.g, f.x, lf_param(f.g, "qk"), LF_NONE), 0, C);
-    lf_val h = lf_norm(f.g, lf_add(f.g, lf_add(f.g, a, b), lf_act(f.g, a, LF_ACT_SILU)), lf_param(f.g, "n"), LF_NONE,
-                       &(struct lf_norm_opts){.eps = 1e-5f});
+    lf_val h = lf_norm(f.g, lf_add(f.g, lf_add(f.g, a, b), lf_act(f.g, a, LF_ACT_SILU)),
+                       lf_param(f.g, "n"), LF_NONE, &(struct lf_norm_opts){.eps = 1e-5f});
     (void)c; /* an unused branch is pruned */
-    lf_xent(f.g, h, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
-    lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_BF16}, &err);
+    lf_xent(f.g, h, lf_param(f.g, "head"), LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1),
+            &(struct lf_xent_opts){0});
+    lf_plan *p =
+        lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_BF16}, &err);
     tap_rc(lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err), 0, &err, NULL,
            "plan with a pinned value");
     const lf_graph *g = p->c[0].g;
@@ -187,11 +209,14 @@ static void test_shared_cast(void)
     tap_i64(qk, 0, "an unused branch is pruned");
     tap_rc(lf_plan_finish(p, &err), 0, &err, NULL, "finish");
     char *text = lf_plan_text(p, 0, &err);
-    tap_ok(text && strstr(text, "---- backward") && strstr(text, "linear_dw"), "the listing names the nodes");
+    tap_ok(text && strstr(text, "---- backward") && strstr(text, "linear_dw"),
+           "the listing names the nodes");
     free(text);
     json_t *j = lf_plan_json(p, &err);
-    tap_i64(json_integer_value(json_object_get(j, "parameters")), lf_pstore_elements(f.ps), "JSON: parameters");
-    tap_ok(json_integer_value(json_object_get(json_object_get(j, "bytes"), "total")) > 0, "JSON: bytes");
+    tap_i64(json_integer_value(json_object_get(j, "parameters")), lf_pstore_elements(f.ps),
+            "JSON: parameters");
+    tap_ok(json_integer_value(json_object_get(json_object_get(j, "bytes"), "total")) > 0,
+           "JSON: bytes");
     json_decref(j);
     lf_plan_destroy(p);
     lf_graph_destroy(f.g);
@@ -201,7 +226,8 @@ static void test_shared_cast(void)
 static bool cuda_is_whole(void)
 {
     const struct lf_kernels *k = &lf_cuda_kernels;
-    return k->embed_fwd.run && k->embed_bwd.run && k->gemm.run && k->linear_xent.run && k->grad_norm.run && k->adamw.run;
+    return k->embed_fwd.run && k->embed_bwd.run && k->gemm.run && k->linear_xent.run &&
+           k->grad_norm.run && k->adamw.run;
 }
 
 /* A plan needs no device: every target can be planned here, whatever this processor is. */
@@ -215,11 +241,15 @@ static void test_targets(void)
         struct fix f = fix();
         struct lf_plan_bytes b = {0};
         struct lf_plan_cost cost = {0};
-        lf_xent(f.g, lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE), lf_param(f.g, "head"), LF_NONE,
-                lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
-        lf_plan *p = lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 4, .target = lf_target_find(*name)}, &err);
+        lf_xent(f.g, lf_linear(f.g, f.x, lf_param(f.g, "w"), LF_NONE), lf_param(f.g, "head"),
+                LF_NONE, lf_input(f.g, "targets", LF_I32, R, 1), &(struct lf_xent_opts){0});
+        lf_plan *p = lf_plan_create(
+            f.ps, &(struct lf_plan_opts){.threads = 4, .target = lf_target_find(*name)}, &err);
         int rc = lf_plan_add(p, f.g, &(struct lf_chain_opts){.train = true}, &err);
-        rc = rc ? rc : lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f}, &err);
+        rc =
+            rc ? rc
+               : lf_plan_optimizer(
+                     p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f}, &err);
         tap_rc(rc ? rc : lf_plan_finish(p, &err), 0, &err, NULL, *name);
         lf_plan_bytes(p, &b);
         lf_plan_cost(p, 0, &cost);
@@ -251,11 +281,13 @@ static void test_views(void)
     lf_back *b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
     lf_exec *ex = lf_exec_create(p, b, NULL, &err);
     tap_ok(ex != NULL, "bound");
-    tap_ok(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q) == 1 && lf_pstore_view(f.ps, 2, LF_P_MASTER, &k) == 1,
+    tap_ok(lf_pstore_view(f.ps, 1, LF_P_MASTER, &q) == 1 &&
+               lf_pstore_view(f.ps, 2, LF_P_MASTER, &k) == 1,
            "members are visible");
     tap_ok((char *)k.data == (char *)q.data + q.bytes, "members of a group lie next to each other");
     tap_i64(lf_pstore_view(f.ps, 1, LF_P_GRAD, &q), 0, "no gradients without training");
-    tap_ok(lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err) == NULL && err.rc == LF_EBUSY,
+    tap_ok(lf_plan_create(f.ps, &(struct lf_plan_opts){.threads = 1}, &err) == NULL &&
+               err.rc == LF_EBUSY,
            "no second plan while an executor holds the store");
     lf_err_clear(&err);
     for (int i = 0; i < C * C; i++)
@@ -263,15 +295,22 @@ static void test_views(void)
     tap_rc(lf_pstore_write(f.ps, 3, LF_F32, big, &err), 0, &err, NULL, "write");
     tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, sizeof back, &err), 0, &err, NULL, "read");
     tap_mem(back, big, sizeof big, "what was written");
-    tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, 12, &err), LF_EINVAL, &err, "bytes", "wrong room");
-    tap_rc(lf_pstore_write_kind(f.ps, 3, LF_P_M, LF_F32, big, &err), LF_ENOENT, &err, "adam_m", "no moments in this plan");
+    tap_rc(lf_pstore_read(f.ps, 3, LF_P_MASTER, back, 12, &err), LF_EINVAL, &err, "bytes",
+           "wrong room");
+    tap_rc(lf_pstore_write_kind(f.ps, 3, LF_P_M, LF_F32, big, &err), LF_ENOENT, &err, "adam_m",
+           "no moments in this plan");
     int32_t tok[R] = {0};
     tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, sizeof tok, &err), 0, &err, NULL, "input");
-    tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, 4, &err), LF_EINVAL, &err, "takes", "input of the wrong size");
-    tap_rc(lf_exec_write(ex, 0, 0, "tikens", tok, 4, &err), LF_ENOENT, &err, "tikens", "unknown input");
-    tap_rc(lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "segment", "no backward in a forward graph");
-    tap_rc(lf_exec_run(ex, 1, LF_FWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "chain", "unknown chain");
-    tap_rc(lf_exec_run(ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err), LF_EINVAL, &err, "optimizer", "no optimizer");
+    tap_rc(lf_exec_write(ex, 0, 0, "tokens", tok, 4, &err), LF_EINVAL, &err, "takes",
+           "input of the wrong size");
+    tap_rc(lf_exec_write(ex, 0, 0, "tikens", tok, 4, &err), LF_ENOENT, &err, "tikens",
+           "unknown input");
+    tap_rc(lf_exec_run(ex, 0, LF_BWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "segment",
+           "no backward in a forward graph");
+    tap_rc(lf_exec_run(ex, 1, LF_FWD, 0, LF_FIRST, &err), LF_EINVAL, &err, "chain",
+           "unknown chain");
+    tap_rc(lf_exec_run(ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err), LF_EINVAL, &err, "optimizer",
+           "no optimizer");
     tap_rc(lf_exec_run(ex, 0, LF_FWD, 0, LF_FIRST, &err), 0, &err, NULL, "forward");
     tap_rc(lf_exec_read(ex, 0, 0, "y", back, R * C * 4, &err), 0, &err, NULL, "output");
     tap_rc(lf_exec_read(ex, 0, 0, "z", back, 4, &err), LF_ENOENT, &err, "z", "unknown output");

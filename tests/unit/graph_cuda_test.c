@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executor on the CUDA backend, against the CPU's, on the emulated driver: a segment that is captured and replayed,
- * steps without a wait, whole models over optimizer steps in every order of the emulator, failures with names.
+ * The executor on the CUDA backend, against the CPU's, on the emulated driver: a segment that is
+ * captured and replayed, steps without a wait, whole models over optimizer steps in every order of
+ * the emulator, failures with names.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/unit/graph_util.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -17,7 +18,8 @@ static struct lf_cu cu;
 
 static lf_back *open_plain(int threads, lf_err *e)
 {
-    lf_back *b = lf_back_cuda_create(&(struct lf_cuda_opts){.rank = 2, .threads = threads, .driver = &cu}, e);
+    lf_back *b = lf_back_cuda_create(
+        &(struct lf_cuda_opts){.rank = 2, .threads = threads, .driver = &cu}, e);
     return b;
 }
 
@@ -42,7 +44,8 @@ struct small {
 static void open_small(struct small *s, bool cuda)
 {
     s->ps = lf_pstore_create(&err);
-    const struct lf_param_desc w = {.name = "w", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.3f};
+    const struct lf_param_desc w = {
+        .name = "w", .ndim = 2, .dims = {C, C}, .init = LF_INIT_NORMAL, .init_std = 0.3f};
     const struct lf_param_desc n = {.name = "n", .ndim = 1, .dims = {C}, .init = LF_INIT_ONE};
     lf_pstore_add(s->ps, &w, &err);
     lf_pstore_add(s->ps, &n, &err);
@@ -51,7 +54,8 @@ static void open_small(struct small *s, bool cuda)
     lf_val h = lf_norm(g, x, lf_param(g, "n"), LF_NONE, &(struct lf_norm_opts){.eps = 1e-5f});
     h = lf_act(g, lf_linear(g, h, lf_param(g, "w"), LF_NONE), LF_ACT_SILU);
     lf_output(g, lf_add(g, x, lf_linear(g, h, lf_param(g, "w"), LF_NONE)), "y");
-    const struct lf_plan_opts po = {.threads = 1, .compute = LF_F32, .target = cuda ? lf_target_find("sm_90") : NULL};
+    const struct lf_plan_opts po = {
+        .threads = 1, .compute = LF_F32, .target = cuda ? lf_target_find("sm_90") : NULL};
     s->p = lf_plan_create(s->ps, &po, &err);
     s->chain = s->p ? lf_plan_add(s->p, g, &(struct lf_chain_opts){0}, &err) : -1;
     if (s->chain < 0 || lf_plan_finish(s->p, &err))
@@ -86,7 +90,8 @@ static void outputs_of(bool cuda, float *y)
     struct small s;
     open_small(&s, cuda);
     for (int k = 0; k < RUNS; k++)
-        if (run_small(&s, k) || lf_exec_read(s.ex, s.chain, 0, "y", y + k * ROWS * C, sizeof *y * ROWS * C, &err))
+        if (run_small(&s, k) ||
+            lf_exec_read(s.ex, s.chain, 0, "y", y + k * ROWS * C, sizeof *y * ROWS * C, &err))
             tap_bail("%s", err.text);
     close_small(&s);
 }
@@ -124,9 +129,11 @@ static void test_no_wait(void)
     for (int k = 0; k < 20; k++)
         run_small(&s, k);
     const struct lf_emu_stats *now = lf_emu_stats();
-    tap_ok(now->waits == before.waits && now->allocations == before.allocations && now->pageable == before.pageable &&
-               now->launches == before.launches && now->graph_launches == before.graph_launches + 20,
-           "twenty steps: one launch each, no wait, no allocation, no copy from memory that is not pinned");
+    tap_ok(now->waits == before.waits && now->allocations == before.allocations &&
+               now->pageable == before.pageable && now->launches == before.launches &&
+               now->graph_launches == before.graph_launches + 20,
+           "twenty steps: one launch each, no wait, no allocation, no copy from memory that is not "
+           "pinned");
     close_small(&s);
 }
 
@@ -218,27 +225,33 @@ static void forget(struct course *r)
     free(r->weights);
 }
 
-/* The CPU has no fp16: what runs in fp16 is held against its f32. `other`: an order of the emulator. */
-static void test_model(const struct gu_model *m, const struct gu_opts *o, double tol, const char *other,
-                       const char *name)
+/* The CPU has no fp16: what runs in fp16 is held against its f32. `other`: an order of the
+ * emulator. */
+static void test_model(const struct gu_model *m, const struct gu_opts *o, double tol,
+                       const char *other, const char *name)
 {
     struct course want, got, again;
     double worst = 0;
     train(&want, m, o->plan.compute == LF_F16 ? &gu_f32 : o, false);
     lf_emu_reset();
     train(&got, m, o, true);
-    tap_ok(lf_emu_stats()->captures > 0 && lf_emu_stats()->graph_launches > lf_emu_stats()->captures,
-           "%s: %ld captures, %ld launches of them", name, lf_emu_stats()->captures, lf_emu_stats()->graph_launches);
+    tap_ok(lf_emu_stats()->captures > 0 &&
+               lf_emu_stats()->graph_launches > lf_emu_stats()->captures,
+           "%s: %ld captures, %ld launches of them", name, lf_emu_stats()->captures,
+           lf_emu_stats()->graph_launches);
     for (int k = 0; k < STEPS; k++)
         worst = fmax(worst, fabs(got.loss[k] / want.loss[k] - 1));
-    tap_ok(worst < tol && want.loss[0] > 1, "%s: losses of %d steps as on the CPU (%.2g)", name, STEPS, worst);
-    tap_ok(got.n_grads == want.n_grads && gu_rel_diff(got.grads, want.grads, want.n_grads) < 10 * tol,
+    tap_ok(worst < tol && want.loss[0] > 1, "%s: losses of %d steps as on the CPU (%.2g)", name,
+           STEPS, worst);
+    tap_ok(got.n_grads == want.n_grads &&
+               gu_rel_diff(got.grads, want.grads, want.n_grads) < 10 * tol,
            "%s: gradients (%.2g)", name, gu_rel_diff(got.grads, want.grads, want.n_grads));
     tap_ok(fabs(got.norm[0] / want.norm[0] - 1) < 10 * tol, "%s: their norm", name);
     order(other);
     train(&again, m, o, true);
     order("0");
-    tap_ok(again.n_weights == got.n_weights && memcmp(again.weights, got.weights, got.n_weights * sizeof(float)) == 0 &&
+    tap_ok(again.n_weights == got.n_weights &&
+               memcmp(again.weights, got.weights, got.n_weights * sizeof(float)) == 0 &&
                memcmp(again.loss, got.loss, sizeof got.loss) == 0,
            "%s: the same bits in order %s of the emulator", name, other);
     forget(&want);
@@ -248,8 +261,10 @@ static void test_model(const struct gu_model *m, const struct gu_opts *o, double
 
 /* ---- masters and moments in the host's memory ---- */
 
-/* The device's memory that a model of this share takes, as the driver counts it, and the plan's bytes. */
-static size_t device_bytes(const struct gu_model *m, const struct gu_opts *opts, double offload, struct lf_plan_bytes *b)
+/* The device's memory that a model of this share takes, as the driver counts it, and the plan's
+ * bytes. */
+static size_t device_bytes(const struct gu_model *m, const struct gu_opts *opts, double offload,
+                           struct lf_plan_bytes *b)
 {
     struct gu_opts o = *opts;
     size_t before = 0, after = 0, total;
@@ -279,28 +294,35 @@ static void test_rows(void)
     o.plan.target = lf_target_find("sm_90");
     o.open_back = open_plain;
     gu_open(&u, &gu_llama, &o);
-    tap_ok(lf_exec_live_rows(u.ex, u.train, gu_llama.rows, 1) == gu_llama.rows, "a backend that replays computes all rows");
+    tap_ok(lf_exec_live_rows(u.ex, u.train, gu_llama.rows, 1) == gu_llama.rows,
+           "a backend that replays computes all rows");
     gu_close(&u);
 }
 
 /* share: of the elements, at least that of the tensors that fit. */
-static void test_offload(const struct gu_model *m, const struct gu_opts *opts, double share, const char *other, const char *name)
+static void test_offload(const struct gu_model *m, const struct gu_opts *opts, double share,
+                         const char *other, const char *name)
 {
     struct gu_opts o = *opts;
     struct course want, got;
     struct lf_plan_bytes none, some;
     const size_t d0 = device_bytes(m, opts, 0, &none), d1 = device_bytes(m, opts, share, &some);
-    tap_ok(d0 - d1 == none.total - some.total && d1 < d0 && none.offloaded == 0, "%s: %zu bytes of the device less, as planned", name, d0 - d1);
-    tap_i64((int64_t)(some.total + some.offloaded), (int64_t)none.total, "they are in the host's memory");
+    tap_ok(d0 - d1 == none.total - some.total && d1 < d0 && none.offloaded == 0,
+           "%s: %zu bytes of the device less, as planned", name, d0 - d1);
+    tap_i64((int64_t)(some.total + some.offloaded), (int64_t)none.total,
+            "they are in the host's memory");
     const size_t state = none.optimizer + (o.plan.compute == LF_F32 ? 0 : none.optimizer / 2);
-    tap_ok((double)some.offloaded > 0.7 * share * (double)state && (double)some.offloaded < 1.05 * share * (double)state,
-           "%s: %.0f %% of moments and masters", name, 100 * (double)some.offloaded / (double)state);
+    tap_ok((double)some.offloaded > 0.7 * share * (double)state &&
+               (double)some.offloaded < 1.05 * share * (double)state,
+           "%s: %.0f %% of moments and masters", name,
+           100 * (double)some.offloaded / (double)state);
     train(&want, m, &o, true);
     o.state.offload = share;
     order(other);
     train(&got, m, &o, true);
     order("0");
-    tap_ok(got.n_weights == want.n_weights && memcmp(got.weights, want.weights, want.n_weights * sizeof(float)) == 0 &&
+    tap_ok(got.n_weights == want.n_weights &&
+               memcmp(got.weights, want.weights, want.n_weights * sizeof(float)) == 0 &&
                memcmp(got.loss, want.loss, sizeof got.loss) == 0,
            "%s: the same bits", name);
     forget(&want);

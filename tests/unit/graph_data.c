@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data-parallel layout of a plan: buckets cover every gradient once, from the last group to the first; two executors that
- * sum them step as one that saw both micro-batches; a plan for ranks does not run without a sum. On the emulated GPU sums
- * that run beside the backward pass give the bits of sums after it, in every order of the emulator.
+ * Data-parallel layout of a plan: buckets cover every gradient once, from the last group to the
+ * first; two executors that sum them step as one that saw both micro-batches; a plan for ranks does
+ * not run without a sum. On the emulated GPU sums that run beside the backward pass give the bits
+ * of sums after it, in every order of the emulator.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/exec_priv.h"
-#include "tests/cuda/emu/run.h"
 #include "kernels/cuda/queue.h"
+#include "tests/cuda/emu/run.h"
 #include "tests/unit/graph_util.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -104,10 +105,12 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         s.all[r] = malloc(bytes);
         memcpy(s.all[r], grads, bytes);
     }
-    tap_rc(optimize(&u[0]), LF_EINVAL, &err, "nothing sums", "a plan for ranks does not run without a sum");
+    tap_rc(optimize(&u[0]), LF_EINVAL, &err, "nothing sums",
+           "a plan for ranks does not run without a sum");
     lf_exec_set_reduce(u[0].ex, fails, NULL, false);
     float *before = weights(&u[0], &n);
-    tap_rc(optimize(&u[0]), LF_ECOMM, &err, "rank 1 is gone", "a sum that fails is the step's failure");
+    tap_rc(optimize(&u[0]), LF_ECOMM, &err, "rank 1 is gone",
+           "a sum that fails is the step's failure");
     float *after = weights(&u[0], &n);
     tap_mem(after, before, n * 4, "and the weights stay");
     free(before);
@@ -124,8 +127,10 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
         tap_rc(optimize(&u[r]), 0, &err, NULL, name);
         struct lf_step_record rec = gu_result(&u[r]);
         float *w = weights(&u[r], &n);
-        tap_f64(gu_rel_diff(w, want, n), 0, 2e-6, "the weights of one rank that saw every micro-batch");
-        tap_f64((double)rec.grad_norm, (double)ref.grad_norm, 1e-5 * (double)ref.grad_norm, "and its gradient norm");
+        tap_f64(gu_rel_diff(w, want, n), 0, 2e-6,
+                "the weights of one rank that saw every micro-batch");
+        tap_f64((double)rec.grad_norm, (double)ref.grad_norm, 1e-5 * (double)ref.grad_norm,
+                "and its gradient norm");
         if (r == 0) {
             rank0 = w;
             first = rec;
@@ -139,7 +144,8 @@ static void test_ranks(const struct gu_model *m, int ranks, const char *name)
     lf_plan_comm(u[0].p, &pc);
     tap_i64(pc.messages, s.calls, "a message per bucket, as planned");
     tap_ok(s.calls > 3 && s.ascending == 0, "%d buckets, from the end to the start", s.calls);
-    tap_f64(pc.sent_bytes, 2 * pc.reduced_bytes * (ranks - 1) / ranks, 1e-6, "bytes that a rank sends");
+    tap_f64(pc.sent_bytes, 2 * pc.reduced_bytes * (ranks - 1) / ranks, 1e-6,
+            "bytes that a rank sends");
     for (int r = 0; r < ranks; r++) {
         free(s.all[r]);
         gu_close(&u[r]);
@@ -176,7 +182,8 @@ static void test_cover(const char *freeze)
         bad += in != 1;
         seen++;
     }
-    tap_ok(bad == 0 && seen > 5, "%d gradients, each in one bucket%s", seen, freeze ? ", some tensors frozen" : "");
+    tap_ok(bad == 0 && seen > 5, "%d gradients, each in one bucket%s", seen,
+           freeze ? ", some tensors frozen" : "");
     gu_close(&u);
 }
 
@@ -194,8 +201,13 @@ static int twice(void *user, float *grads, size_t n, lf_err *e)
 {
     const lf_back *b = user;
     lf_queue q = *b->queue;
-    const struct lf_k_axpby a = {
-        .n = (int64_t)n, .a = grads, .y = grads, .alpha = 2, .a_type = LF_F32, .b_type = LF_F32, .y_type = LF_F32};
+    const struct lf_k_axpby a = {.n = (int64_t)n,
+                                 .a = grads,
+                                 .y = grads,
+                                 .alpha = 2,
+                                 .a_type = LF_F32,
+                                 .b_type = LF_F32,
+                                 .y_type = LF_F32};
     q.stream = b->comm_stream;
     return b->kernels->axpby.run(&q, &a) ? lf_fail(e, LF_EDEVICE, "a sum") : 0;
 }
@@ -225,24 +237,26 @@ static float *steps_of(bool early, const char *order, struct lf_step_record *rec
         gu_feed(&u, u.train, 0, &b);
         gu_fwd_bwd(&u, 0, LF_FIRST);
         gu_feed(&u, u.train, 0, &b);
-        if (lf_exec_run(u.ex, u.train, LF_FWD, 0, LF_ACCUM, &err) || lf_exec_run(u.ex, u.train, LF_BWD_LAST, 0, LF_ACCUM, &err) ||
-            (k != 2 && optimize(&u)))
+        if (lf_exec_run(u.ex, u.train, LF_FWD, 0, LF_ACCUM, &err) ||
+            lf_exec_run(u.ex, u.train, LF_BWD_LAST, 0, LF_ACCUM, &err) || (k != 2 && optimize(&u)))
             tap_bail("%s", err.text);
     }
     *rec = gu_result(&u);
     float *w = calloc((size_t)lf_pstore_elements(u.ps), sizeof *w);
     for (int i = 0; i < lf_pstore_count(u.ps); i++) {
         struct lf_pview v;
-        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &v) != 1 || lf_pstore_read(u.ps, i, LF_P_MASTER, w + n, v.bytes, &err))
+        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &v) != 1 ||
+            lf_pstore_read(u.ps, i, LF_P_MASTER, w + n, v.bytes, &err))
             tap_bail("%s", err.text);
         n += v.bytes / sizeof(float);
     }
     if (early) {
         const size_t *ready = u.ex->chain[u.train].ready, last = u.p->n_buckets - 1;
         const lf_graph *g = u.p->c[u.train].g;
-        tap_ok(u.p->n_buckets > 3 && ready[0] < ready[last] && ready[last] <= g->n_n && ready[0] <= g->n_fwd + (g->n_n - g->n_fwd) / 2,
-               "%zu buckets, the second there after %zu of %zu nodes of the backward pass", u.p->n_buckets, ready[1] - g->n_fwd,
-               g->n_n - g->n_fwd);
+        tap_ok(u.p->n_buckets > 3 && ready[0] < ready[last] && ready[last] <= g->n_n &&
+                   ready[0] <= g->n_fwd + (g->n_n - g->n_fwd) / 2,
+               "%zu buckets, the second there after %zu of %zu nodes of the backward pass",
+               u.p->n_buckets, ready[1] - g->n_fwd, g->n_n - g->n_fwd);
     }
     gu_close(&u);
     return w;
@@ -256,8 +270,8 @@ static void test_early(void)
     tap_ok(want.grad_norm > 0 && !want.skip, "sums after the backward pass");
     for (int i = 0; i < 3; i++) {
         float *e = steps_of(true, orders[i], &got);
-        tap_ok(memcmp(e, w, 1000 * sizeof *w) == 0 && memcmp(&want, &got, sizeof got) == 0, "beside it: the same bits, order %s of the emulator",
-               orders[i]);
+        tap_ok(memcmp(e, w, 1000 * sizeof *w) == 0 && memcmp(&want, &got, sizeof got) == 0,
+               "beside it: the same bits, order %s of the emulator", orders[i]);
         free(e);
     }
     free(w);
@@ -282,7 +296,8 @@ int main(void)
     struct lf_plan_comm pc;
     lf_plan_comm(u.p, &pc);
     tap_ok(pc.ranks == 1 && pc.messages == 0 && pc.sent_bytes == 0, "one rank sends nothing");
-    tap_rc(lf_plan_data_parallel(u.p, 2, 1024, &err), LF_EINVAL, &err, "too late", "after the plan is finished it is too late");
+    tap_rc(lf_plan_data_parallel(u.p, 2, 1024, &err), LF_EINVAL, &err, "too late",
+           "after the plan is finished it is too late");
     gu_close(&u);
     return tap_done();
 }

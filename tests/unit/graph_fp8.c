@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs with 8-bit products: gradients near those of f32 (and planted faults that take them away from there), memory
- * reuse and recomputation bit for bit, copies of weights that follow the optimizer, what stays as it is, refusals.
+ * Graphs with 8-bit products: gradients near those of f32 (and planted faults that take them away
+ * from there), memory reuse and recomputation bit for bit, copies of weights that follow the
+ * optimizer, what stays as it is, refusals.
  *
- * How near: rounding to e4m3 is off by 2^-4 at most, by about 2.6 % of the value in the mean square; e5m2 by twice
- * that. An element of a product is a sum over independent errors of both factors, so a product is off by about 4 %
- * (forward) or 6 % (backward) of its size. The gradient of the first of L layers has seen about 8 L products: with L =
- * 3 errors of 5 % add up to 25 %, which is a cosine of 0.97.
+ * How near: rounding to e4m3 is off by 2^-4 at most, by about 2.6 % of the value in the mean
+ * square; e5m2 by twice that. An element of a product is a sum over independent errors of both
+ * factors, so a product is off by about 4 % (forward) or 6 % (backward) of its size. The gradient
+ * of the first of L layers has seen about 8 L products: with L = 3 errors of 5 % add up to 25 %,
+ * which is a cosine of 0.97.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +36,8 @@ static const struct gu_model wide = {.layers = 2,
 
 static struct gu_opts opts_of(enum lf_fp8 fp8)
 {
-    return (struct gu_opts){.plan = {.threads = 1, .compute = LF_BF16, .fp8 = fp8, .mode = LF_FAST}, .fp8 = "layers.*"};
+    return (struct gu_opts){.plan = {.threads = 1, .compute = LF_BF16, .fp8 = fp8, .mode = LF_FAST},
+                            .fp8 = "layers.*"};
 }
 
 struct run {
@@ -90,7 +93,8 @@ static void tamper_transpose(lf_plan *p)
 {
     lf_graph *g = p->c[0].g;
     for (size_t i = g->n_fwd; i < g->n_n; i++)
-        if (g->n[i].op == LF_OP_LINEAR_DX_FP8 && g->t[g->n[i].in[LDX_W]].rows == g->t[g->n[i].in[LDX_W]].cols) {
+        if (g->n[i].op == LF_OP_LINEAR_DX_FP8 &&
+            g->t[g->n[i].in[LDX_W]].rows == g->t[g->n[i].in[LDX_W]].cols) {
             g->t[g->n[i].in[LDX_W]].pkind = LF_P_Q;
             return;
         }
@@ -105,11 +109,12 @@ static void test_near(const struct gu_model *m, enum lf_fp8 fp8, const char *nam
     const double near = cosine(a.grad, c.grad, a.n), bf16 = cosine(b.grad, c.grad, a.n);
     tap_ok(near > LEAST_COSINE && near < bf16 && bf16 > 0.999,
            "%s: gradients with cosine %.4f to those of f32 (bf16: %.6f)", name, near, bf16);
-    tap_ok(fabs(a.rec.loss_sum / c.rec.loss_sum - 1) < 0.02 && memcmp(&a.rec.loss_sum, &b.rec.loss_sum, 8) != 0,
+    tap_ok(fabs(a.rec.loss_sum / c.rec.loss_sum - 1) < 0.02 &&
+               memcmp(&a.rec.loss_sum, &b.rec.loss_sum, 8) != 0,
            "%s: loss %.5f, f32 %.5f", name, a.rec.loss_sum / (double)a.rec.tokens,
            c.rec.loss_sum / (double)c.rec.tokens);
-    tap_ok(a.bytes.saved < b.bytes.saved, "%s: saved for the backward %zu bytes, bf16 %zu", name, a.bytes.saved,
-           b.bytes.saved);
+    tap_ok(a.bytes.saved < b.bytes.saved, "%s: saved for the backward %zu bytes, bf16 %zu", name,
+           a.bytes.saved, b.bytes.saved);
     void (*const faults[])(lf_plan *) = {tamper_scales, tamper_transpose};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         o.tamper = faults[i];
@@ -125,7 +130,8 @@ static void test_near(const struct gu_model *m, enum lf_fp8 fp8, const char *nam
 
 static void same(const struct run *a, const struct run *b, const char *name, const char *what)
 {
-    tap_ok(a->n == b->n && memcmp(a->grad, b->grad, a->n * 4) == 0 && memcmp(&a->rec, &b->rec, sizeof a->rec) == 0,
+    tap_ok(a->n == b->n && memcmp(a->grad, b->grad, a->n * 4) == 0 &&
+               memcmp(&a->rec, &b->rec, sizeof a->rec) == 0,
            "%s: %s changes no bit", name, what);
 }
 
@@ -154,8 +160,10 @@ static void test_bits(const struct gu_model *m, enum lf_fp8 fp8, const char *nam
         x.recompute = (enum lf_recompute)how;
         x.poison = true;
         b = one_run(m, &x);
-        same(&b, &a, name, how == LF_RECOMPUTE_FULL ? "full recomputation" : "selective recomputation");
-        tap_ok(b.bytes.saved < saved, "%s: and saves %zu bytes instead of %zu", name, b.bytes.saved, saved);
+        same(&b, &a, name,
+             how == LF_RECOMPUTE_FULL ? "full recomputation" : "selective recomputation");
+        tap_ok(b.bytes.saved < saved, "%s: and saves %zu bytes instead of %zu", name, b.bytes.saved,
+               saved);
         saved = b.bytes.saved;
         free(b.grad);
     }
@@ -173,7 +181,8 @@ static double loss_of(struct gu *u, int chain)
     return gu_result(u).loss_sum;
 }
 
-/* After a step the copies are those of the new masters: another store that is given them computes the same bits. */
+/* After a step the copies are those of the new masters: another store that is given them computes
+ * the same bits. */
 static void test_step(enum lf_fp8 fp8, const char *name)
 {
     const struct gu_model *m = fp8 == LF_FP8_BLOCKS ? &wide : &gu_llama;
@@ -195,16 +204,19 @@ static void test_step(enum lf_fp8 fp8, const char *name)
     }
     for (int i = 0; i < lf_pstore_count(u.ps); i++) {
         struct lf_pview w;
-        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &w) != 1 || lf_pstore_write(v.ps, i, LF_F32, w.data, &err))
+        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &w) != 1 ||
+            lf_pstore_write(v.ps, i, LF_F32, w.data, &err))
             tap_bail("copying weights: %s", err.text);
     }
     const double after = loss_of(&u, u.valid), other = loss_of(&v, v.valid);
     tap_ok(memcmp(&after, &other, sizeof after) == 0 && fabs(after - before) > 1e-3,
-           "%s: after two steps a fresh store with the new masters has the same loss (%.6f, before %.6f)", name, after,
-           before);
+           "%s: after two steps a fresh store with the new masters has the same loss (%.6f, before "
+           "%.6f)",
+           name, after, before);
     struct lf_pview copy;
     const int i = lf_pstore_find(u.ps, "layers.0.down.weight");
-    tap_ok(lf_pstore_view(u.ps, i, LF_P_COPY, &copy) == 0, "%s: there is no bf16 copy beside the 8-bit one", name);
+    tap_ok(lf_pstore_view(u.ps, i, LF_P_COPY, &copy) == 0,
+           "%s: there is no bf16 copy beside the 8-bit one", name);
     gu_close(&u);
     gu_close(&v);
 }
@@ -223,9 +235,11 @@ static void test_chosen(void)
     struct gu u;
     gu_open(&u, &gu_llama, &o);
     tap_ok(count_ops(u.p, LF_OP_LINEAR_FP8, -1) == 12 && count_ops(u.p, LF_OP_LINEAR, -1) == 0 &&
-               count_ops(u.p, LF_OP_LINEAR_DX_FP8, -1) == 12 && count_ops(u.p, LF_OP_LINEAR_DW_FP8, -1) == 12,
+               count_ops(u.p, LF_OP_LINEAR_DX_FP8, -1) == 12 &&
+               count_ops(u.p, LF_OP_LINEAR_DW_FP8, -1) == 12,
            "all twelve linear layers, three products each");
-    tap_ok(count_ops(u.p, LF_OP_QUANTISE, -1) == 24, "one quantising node for each input and each gradient: %d",
+    tap_ok(count_ops(u.p, LF_OP_QUANTISE, -1) == 24,
+           "one quantising node for each input and each gradient: %d",
            count_ops(u.p, LF_OP_QUANTISE, -1));
     gu_close(&u);
     o.fp8 = "layers.1.*";
@@ -240,15 +254,17 @@ static void test_chosen(void)
     gu_open(&u, &gu_llama, &o);
     struct lf_pview w;
     const int i = lf_pstore_find(u.ps, "layers.0.down.weight");
-    tap_ok(count_ops(u.p, LF_OP_LINEAR_DX_FP8, -1) == 12 && count_ops(u.p, LF_OP_LINEAR_DW_FP8, -1) == 0 &&
-               lf_pstore_view(u.ps, i, LF_P_MASTER, &w) == 0 && lf_pstore_view(u.ps, i, LF_P_COPY, &w) == 1,
+    tap_ok(count_ops(u.p, LF_OP_LINEAR_DX_FP8, -1) == 12 &&
+               count_ops(u.p, LF_OP_LINEAR_DW_FP8, -1) == 0 &&
+               lf_pstore_view(u.ps, i, LF_P_MASTER, &w) == 0 &&
+               lf_pstore_view(u.ps, i, LF_P_COPY, &w) == 1,
            "frozen weights: no dW, the 8-bit copies come from the bf16 ones");
     tap_ok(isfinite(loss_of(&u, u.train)), "and it runs");
     gu_close(&u);
 }
 
-static void refused(const struct lf_plan_opts *po, const struct gu_model *m, const char *mark, const char *says,
-                    const char *name)
+static void refused(const struct lf_plan_opts *po, const struct gu_model *m, const char *mark,
+                    const char *says, const char *name)
 {
     lf_pstore *ps = gu_store(m, &err);
     lf_pstore_fp8_matching(ps, mark, true);
@@ -289,7 +305,8 @@ static void test_refused(void)
     struct gu_model odd = gu_llama;
     odd.ffn = 40;
     o.fp8 = LF_FP8_TENSORS;
-    refused(&o, &odd, "layers.*", "layers.0.down.weight [32, 40]", "a size that is no multiple of 16, by its name");
+    refused(&o, &odd, "layers.*", "layers.0.down.weight [32, 40]",
+            "a size that is no multiple of 16, by its name");
 }
 
 int main(void)

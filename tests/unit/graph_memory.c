@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a real training step: the process grows by what the plan said, and nothing is allocated between the first
- * and the last call of a step (every way into the heap is counted by the wrappers below).
+ * Memory of a real training step: the process grows by what the plan said, and nothing is allocated
+ * between the first and the last call of a step (every way into the heap is counted by the wrappers
+ * below).
  */
 #include "config.h"
 
@@ -67,8 +68,9 @@ static void measure(enum lf_dtype compute)
                          .rope = true,
                          .glu = true,
                          .rows = 512};
-    struct gu_opts o = {
-        .plan = {.threads = 2, .compute = compute, .mode = LF_INVARIANT}, .optimizer = true, .valid = true};
+    struct gu_opts o = {.plan = {.threads = 2, .compute = compute, .mode = LF_INVARIANT},
+                        .optimizer = true,
+                        .valid = true};
     struct gu_batch b;
     struct gu u;
     struct lf_plan_bytes bytes;
@@ -82,8 +84,10 @@ static void measure(enum lf_dtype compute)
            "resident memory grew by %.1f MB, planned %.1f MB", grown / 1e6, planned / 1e6);
     long calls = heap_calls;
     step(&u, &b);
-    tap_i64(heap_calls - calls, 0, "no heap call in two micro-batches, the optimizer and a validation pass");
-    void *volatile one = malloc(1); /* volatile: the compiler may leave out a pair that nobody sees */
+    tap_i64(heap_calls - calls, 0,
+            "no heap call in two micro-batches, the optimizer and a validation pass");
+    void *volatile one =
+        malloc(1); /* volatile: the compiler may leave out a pair that nobody sees */
     free(one);
     tap_ok(heap_calls - calls == 1, "the counter counts");
     struct lf_step_record r = gu_result(&u);

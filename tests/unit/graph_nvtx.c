@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranges around segments reach a tool that NVTX_INJECTION64_PATH names; without one, or with one that refuses or is no such library,
- * nothing is called. Each case is a process of its own, as a tool attaches once.
+ * Ranges around segments reach a tool that NVTX_INJECTION64_PATH names; without one, or with one
+ * that refuses or is no such library, nothing is called. Each case is a process of its own, as a
+ * tool attaches once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 #include "engine/graph/nvtx.h"
 #include "tests/unit/graph_util.h"
 
-/* One forward, backward and optimizer step in a process where the variable is `library` (NULL: unset); 0 when a tool attached. */
+/* One forward, backward and optimizer step in a process where the variable is `library` (NULL:
+ * unset); 0 when a tool attached. */
 static int one_step(const char *library)
 {
     pid_t pid = fork();
@@ -59,7 +61,9 @@ int main(void)
     tap_ok(access(log, F_OK) != 0, "nothing was called");
     tap_i64(one_step(library), 0, "a tool attaches");
     tap_rc(lf_io_read_file(log, 1 << 20, &text, &err), 0, &err, NULL, "and is told");
-    tap_str(text.data, "push train forward\npop \npush train backward\npop \npush optimizer\npop \n", "every segment by its name");
+    tap_str(text.data,
+            "push train forward\npop \npush train backward\npop \npush optimizer\npop \n",
+            "every segment by its name");
     lf_buf_fini(&text);
     return tap_done();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention over the paged cache in graphs: prefill in pieces, then row by row in a bucket with idle rows, gives the
- * bits of one forward pass over the whole document, with weights read as they are or from panels; state outlives runs
- * and is shared between graphs, and weights written later reach copies and panels.
+ * Attention over the paged cache in graphs: prefill in pieces, then row by row in a bucket with
+ * idle rows, gives the bits of one forward pass over the whole document, with weights read as they
+ * are or from panels; state outlives runs and is shared between graphs, and weights written later
+ * reach copies and panels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,18 @@
 #include "engine/graph/exec.h"
 #include "tests/tap/tap.h"
 
-enum { C = 32, H = 4, G = 2, D = 8, V = 40, T = 150, PREFILL = 64, DECODE = 3, PAGE = 64, PAGES = 4 };
+enum {
+    C = 32,
+    H = 4,
+    G = 2,
+    D = 8,
+    V = 40,
+    T = 150,
+    PREFILL = 64,
+    DECODE = 3,
+    PAGE = 64,
+    PAGES = 4
+};
 
 static lf_err err = LF_ERR_INIT;
 
@@ -20,9 +32,24 @@ static lf_pstore *store(void)
     lf_pstore *ps = lf_pstore_create(&err);
     const struct lf_param_desc d[] = {
         {.name = "embed", .ndim = 2, .dims = {V, C}, .init = LF_INIT_NORMAL, .init_std = 1},
-        {.name = "q", .group = "qkv", .ndim = 2, .dims = {H * D, C}, .init = LF_INIT_NORMAL, .init_std = 0.3f},
-        {.name = "k", .group = "qkv", .ndim = 2, .dims = {G * D, C}, .init = LF_INIT_NORMAL, .init_std = 0.3f},
-        {.name = "v", .group = "qkv", .ndim = 2, .dims = {G * D, C}, .init = LF_INIT_NORMAL, .init_std = 0.3f},
+        {.name = "q",
+         .group = "qkv",
+         .ndim = 2,
+         .dims = {H * D, C},
+         .init = LF_INIT_NORMAL,
+         .init_std = 0.3f},
+        {.name = "k",
+         .group = "qkv",
+         .ndim = 2,
+         .dims = {G * D, C},
+         .init = LF_INIT_NORMAL,
+         .init_std = 0.3f},
+        {.name = "v",
+         .group = "qkv",
+         .ndim = 2,
+         .dims = {G * D, C},
+         .init = LF_INIT_NORMAL,
+         .init_std = 0.3f},
         {.name = "o", .ndim = 2, .dims = {C, H * D}, .init = LF_INIT_NORMAL, .init_std = 0.3f}};
     for (size_t i = 0; i < sizeof d / sizeof *d; i++)
         if (lf_pstore_add(ps, &d[i], &err) < 0)
@@ -34,11 +61,14 @@ static lf_graph *graph(lf_pstore *ps, const char *name, int64_t rows, bool paged
 {
     lf_graph *g = lf_graph_create(ps, name, &err);
     const struct lf_attn_opts a = {.heads = H, .groups = G, .scale = 0.35f, .causal = true};
-    lf_val x = lf_embed(g, lf_input(g, "tokens", LF_I32, rows, 1), LF_NONE, lf_param(g, "embed"), LF_NONE, 1.0f, 0);
+    lf_val x = lf_embed(g, lf_input(g, "tokens", LF_I32, rows, 1), LF_NONE, lf_param(g, "embed"),
+                        LF_NONE, 1.0f, 0);
     lf_val qkv = lf_linear(g, x, lf_param(g, "qkv"), LF_NONE), o;
-    lf_val q = lf_slice(g, qkv, 0, H * D), k = lf_slice(g, qkv, H * D, G * D), v = lf_slice(g, qkv, (H + G) * D, G * D);
+    lf_val q = lf_slice(g, qkv, 0, H * D), k = lf_slice(g, qkv, H * D, G * D),
+           v = lf_slice(g, qkv, (H + G) * D, G * D);
     if (paged) {
-        lf_val kp = lf_state(g, "k", LF_F32, PAGES * PAGE, G * D), vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * D);
+        lf_val kp = lf_state(g, "k", LF_F32, PAGES * PAGE, G * D),
+               vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * D);
         lf_val seq = lf_input(g, "seq", LF_I32, rows, 1), pos = lf_input(g, "pos", LF_I32, rows, 1);
         lf_val table = lf_input(g, "table", LF_I32, 2, PAGES);
         lf_kv_write(g, k, v, kp, vp, seq, pos, table, PAGE, G);
@@ -69,10 +99,12 @@ static int add(struct rig *r, lf_graph *g, uint32_t eras, bool packed)
     return c;
 }
 
-static void run(struct rig *r, int chain, const int32_t *tok, int64_t rows, int32_t first, int32_t live, float *y)
+static void run(struct rig *r, int chain, const int32_t *tok, int64_t rows, int32_t first,
+                int32_t live, float *y)
 {
     int32_t in[T] = {0}, seq[T], pos[T];
-    const int32_t table[2 * PAGES] = {3, 3, 3, 3, 2, 0, 3, 1}; /* the document is sequence 1, its pages out of order */
+    const int32_t table[2 * PAGES] = {
+        3, 3, 3, 3, 2, 0, 3, 1}; /* the document is sequence 1, its pages out of order */
     for (int32_t i = 0; i < rows; i++) {
         seq[i] = i < live ? 1 : -1;
         pos[i] = i < live ? first + i : 0;
@@ -112,7 +144,9 @@ static void test(enum lf_dtype compute, bool packed, const char *name)
 {
     struct rig r = {.ps = store()};
     r.p = lf_plan_create(
-        r.ps, &(struct lf_plan_opts){.threads = 2, .compute = compute, .mode = LF_INVARIANT, .keep_master = packed},
+        r.ps,
+        &(struct lf_plan_opts){
+            .threads = 2, .compute = compute, .mode = LF_INVARIANT, .keep_master = packed},
         &err);
     r.whole = add(&r, graph(r.ps, "whole", T, false), 1, false);
     r.prefill = add(&r, graph(r.ps, "prefill", PREFILL, true), 2, packed);
@@ -143,38 +177,48 @@ static void test_beside(void)
     struct lf_plan_bytes with, without;
     for (int k = 0; k < 2; k++) {
         lf_plan_destroy(r.p);
-        r.p = lf_plan_create(r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT}, &err);
+        r.p = lf_plan_create(
+            r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT},
+            &err);
         r.decode = add(&r, graph(r.ps, "decode", DECODE, true), 1, false);
         if (k)
-            tap_rc(lf_plan_state(r.p, "beside", BYTES, &err), 0, &err, NULL, "memory beside the graphs");
+            tap_rc(lf_plan_state(r.p, "beside", BYTES, &err), 0, &err, NULL,
+                   "memory beside the graphs");
         if (lf_plan_finish(r.p, &err))
             tap_bail("%s", err.text);
         lf_plan_bytes(r.p, k ? &with : &without);
     }
     const size_t more = with.total - without.total;
-    tap_ok(more >= BYTES && more < BYTES + 256 && more == with.state - without.state, "... the plan counts it as state: %zu", more);
+    tap_ok(more >= BYTES && more < BYTES + 256 && more == with.state - without.state,
+           "... the plan counts it as state: %zu", more);
     lf_err e = LF_ERR_INIT;
-    tap_rc(lf_plan_state(r.p, "late", BYTES, &e), LF_EINVAL, &e, "finished", "none is added to a finished plan");
+    tap_rc(lf_plan_state(r.p, "late", BYTES, &e), LF_EINVAL, &e, "finished",
+           "none is added to a finished plan");
     r.b = lf_back_cpu_create(lf_target_host()->isa, 1, &err);
     r.ex = lf_exec_create(r.p, r.b, NULL, &err);
     if (!r.ex)
         tap_bail("%s", err.text);
     unsigned char *m = lf_exec_state(r.ex, "beside");
-    const unsigned char *k = lf_exec_ptr(r.ex, r.decode, 0, "k"), *v = lf_exec_ptr(r.ex, r.decode, 0, "v");
+    const unsigned char *k = lf_exec_ptr(r.ex, r.decode, 0, "k"),
+                        *v = lf_exec_ptr(r.ex, r.decode, 0, "v");
     const size_t page = sizeof(float) * PAGES * PAGE * G * D;
     int set = 0;
     for (int i = 0; m && i < BYTES; i++)
         set += m[i] != 0;
     tap_ok(m && set == 0, "the executor has it, zeroed");
-    tap_ok(m && (m + BYTES <= k || m >= k + page) && (m + BYTES <= v || m >= v + page), "... apart from the cache");
+    tap_ok(m && (m + BYTES <= k || m >= k + page) && (m + BYTES <= v || m >= v + page),
+           "... apart from the cache");
     tap_ok(lf_exec_state(r.ex, "late") == NULL, "nothing has another name");
-    tap_i64((int64_t)lf_exec_bytes(r.ex), (int64_t)with.total, "the executor took what the plan said");
+    tap_i64((int64_t)lf_exec_bytes(r.ex), (int64_t)with.total,
+            "the executor took what the plan said");
     lf_exec_destroy(r.ex);
     lf_back_destroy(r.b);
     lf_plan_destroy(r.p);
-    r.p = lf_plan_create(r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT}, &err);
+    r.p = lf_plan_create(
+        r.ps, &(struct lf_plan_opts){.threads = 1, .compute = LF_F32, .mode = LF_INVARIANT}, &err);
     r.decode = add(&r, graph(r.ps, "decode", DECODE, true), 1, false);
-    tap_rc(lf_plan_state(r.p, "k", BYTES, &e), LF_EINVAL, &e, "there is one", "a name of the graphs is refused");
+    tap_rc(lf_plan_state(r.p, "k", BYTES, &e), LF_EINVAL, &e, "there is one",
+           "a name of the graphs is refused");
     tap_rc(lf_plan_state(r.p, "none", 0, &e), LF_EINVAL, &e, "nothing", "and no bytes");
     lf_plan_destroy(r.p);
     lf_pstore_destroy(r.ps);

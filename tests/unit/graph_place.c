@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Placement of intervals: never two live tensors in the same bytes, and a height within 1.05 of the largest live set,
- * on random sets of several shapes and on graphs of real models, which are planned here without any memory for them.
+ * Placement of intervals: never two live tensors in the same bytes, and a height within 1.05 of the
+ * largest live set, on random sets of several shapes and on graphs of real models, which are
+ * planned here without any memory for them.
  */
 #include <stdlib.h>
 
@@ -28,10 +29,12 @@ static void make(struct lf_interval *iv, size_t n, uint32_t set, int shape)
             b = b < a ? a : b;
         } else {
             a = (int32_t)draw(set, 1, i, (uint32_t)span);
-            b = a + (int32_t)draw(set, 2, i, shape == 2 && draw(set, 4, i, 8) ? 6 : (uint32_t)span / 2);
+            b = a +
+                (int32_t)draw(set, 2, i, shape == 2 && draw(set, 4, i, 8) ? 6 : (uint32_t)span / 2);
         }
         size_t unit = draw(set, 5, i, 4) ? 64 : 64 * 97;
-        iv[i] = (struct lf_interval){.first = a, .last = b, .bytes = unit * (1 + draw(set, 3, i, 40))};
+        iv[i] =
+            (struct lf_interval){.first = a, .last = b, .bytes = unit * (1 + draw(set, 3, i, 40))};
     }
 }
 
@@ -41,8 +44,8 @@ static size_t overlaps(const struct lf_interval *iv, size_t n, size_t height)
     for (size_t i = 0; i < n; i++) {
         bad += iv[i].off % 64 != 0 || iv[i].off + iv[i].bytes > height;
         for (size_t k = 0; k < i; k++)
-            bad += iv[i].first <= iv[k].last && iv[k].first <= iv[i].last && iv[i].off < iv[k].off + iv[k].bytes &&
-                   iv[k].off < iv[i].off + iv[i].bytes;
+            bad += iv[i].first <= iv[k].last && iv[k].first <= iv[i].last &&
+                   iv[i].off < iv[k].off + iv[k].bytes && iv[k].off < iv[i].off + iv[i].bytes;
     }
     return bad;
 }
@@ -70,8 +73,9 @@ static void test_random(void)
                 free(iv);
             }
     tap_i64((int64_t)wrong, 0, "no two live intervals share bytes");
-    tap_ok(worst <= 1.05, "within 1.05 of the largest live set on %zu random sets (worst %.4f, mean %.4f)", sets, worst,
-           sum / (double)sets);
+    tap_ok(worst <= 1.05,
+           "within 1.05 of the largest live set on %zu random sets (worst %.4f, mean %.4f)", sets,
+           worst, sum / (double)sets);
 }
 
 static void test_edges(void)
@@ -87,7 +91,8 @@ static void test_edges(void)
     tap_ok(overlaps(same, 3, height) > 0, "overlap is noticed");
 }
 
-static void test_model(const struct gu_model *m, enum lf_dtype compute, enum lf_recompute how, const char *name)
+static void test_model(const struct gu_model *m, enum lf_dtype compute, enum lf_recompute how,
+                       const char *name)
 {
     struct lf_plan_bytes b = {0};
     lf_pstore *ps = gu_store(m, &err);
@@ -95,15 +100,18 @@ static void test_model(const struct gu_model *m, enum lf_dtype compute, enum lf_
     lf_graph *g = gu_graph(m, ps, name, false, &err);
     double t0 = lf_now_s();
     if (lf_plan_add(p, g, &(struct lf_chain_opts){.train = true, .recompute = how}, &err) ||
-        lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f}, &err) ||
+        lf_plan_optimizer(p, &(struct lf_adamw_opts){.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f},
+                          &err) ||
         lf_plan_finish(p, &err))
         tap_bail("%s: %s", name, err.text);
     lf_plan_bytes(p, &b);
     tap_ok((double)b.arena <= 1.05 * (double)b.largest_live,
-           "%s, %s, recompute %d: %.1f GB of parameters and state, arena %.1f MB, %.4f of the largest live set, "
+           "%s, %s, recompute %d: %.1f GB of parameters and state, arena %.1f MB, %.4f of the "
+           "largest live set, "
            "planned in %.2f s",
-           name, compute == LF_BF16 ? "bf16" : "f32", how, (double)(b.params + b.grads + b.optimizer) / 1e9,
-           (double)b.arena / 1e6, (double)b.arena / (double)b.largest_live, lf_now_s() - t0);
+           name, compute == LF_BF16 ? "bf16" : "f32", how,
+           (double)(b.params + b.grads + b.optimizer) / 1e9, (double)b.arena / 1e6,
+           (double)b.arena / (double)b.largest_live, lf_now_s() - t0);
     lf_graph_destroy(g);
     lf_plan_destroy(p);
     lf_pstore_destroy(ps);

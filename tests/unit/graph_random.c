@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random graphs with shared subexpressions, slices, shared weights and pinned values, from fixed seeds: however a graph
- * is planned (bytes reused and poisoned, every tensor apart, recomputed, in two types), loss and gradients are the same
- * bits; and the gradient is the one that differences of the loss show.
+ * Random graphs with shared subexpressions, slices, shared weights and pinned values, from fixed
+ * seeds: however a graph is planned (bytes reused and poisoned, every tensor apart, recomputed, in
+ * two types), loss and gradients are the same bits; and the gradient is the one that differences of
+ * the loss show.
  */
 #include <math.h>
 #include <stdio.h>
@@ -79,12 +80,14 @@ static void put(struct pool *p, lf_val v, bool slice)
 
 static lf_val take(struct pool *p, struct dice *d)
 {
-    int i = roll(d, 3) ? p->n - 1 - (int)roll(d, (uint32_t)(p->n < 3 ? p->n : 3)) : (int)roll(d, (uint32_t)p->n);
+    int i = roll(d, 3) ? p->n - 1 - (int)roll(d, (uint32_t)(p->n < 3 ? p->n : 3))
+                       : (int)roll(d, (uint32_t)p->n);
     p->used[i] = true;
     return p->v[i];
 }
 
-static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, lf_val sample, bool pins)
+static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, lf_val sample,
+                      bool pins)
 {
     const struct lf_norm_opts no = {.eps = 1e-5f, .layer = roll(d, 2)};
     lf_val x = take(p, d), y = LF_NONE;
@@ -109,7 +112,8 @@ static void random_op(lf_graph *g, struct pool *p, struct dice *d, lf_val pos, l
         y = lf_scale(g, x, 0.5f);
         break;
     case 7: {
-        lf_val w = lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), lf_paramf(g, "long%u", roll(d, 4)));
+        lf_val w =
+            lf_linear(g, x, lf_paramf(g, "wide%u", roll(d, 4)), lf_paramf(g, "long%u", roll(d, 4)));
         lf_val a = lf_slice(g, w, 0, COLS), b = lf_slice(g, w, COLS, COLS);
         if (roll(d, 2)) {
             y = lf_glu(g, a, b, LF_ACT_SILU);
@@ -139,8 +143,11 @@ static lf_graph *build(lf_pstore *ps, uint32_t seed, bool pins)
     struct dice d = {.seed = seed};
     struct pool p = {.n = 0};
     lf_graph *g = lf_graph_create(ps, "random", &err);
-    lf_val pos = lf_input(g, "positions", LF_I32, ROWS, 1), sample = lf_input(g, "samples", LF_I64, ROWS, 1);
-    put(&p, lf_embed(g, lf_input(g, "tokens", LF_I32, ROWS, 1), LF_NONE, lf_param(g, "embed0"), LF_NONE, 1.0f, 0),
+    lf_val pos = lf_input(g, "positions", LF_I32, ROWS, 1),
+           sample = lf_input(g, "samples", LF_I64, ROWS, 1);
+    put(&p,
+        lf_embed(g, lf_input(g, "tokens", LF_I32, ROWS, 1), LF_NONE, lf_param(g, "embed0"), LF_NONE,
+                 1.0f, 0),
         false);
     for (int block = 0; block < 4; block++) {
         lf_block_begin(g, block);
@@ -195,7 +202,8 @@ static void shift(struct machine *m, const float *grad, double h)
     size_t at = 0;
     for (int i = 0; i < lf_pstore_count(m->ps); i++) {
         struct lf_pview w;
-        if (lf_pstore_view(m->ps, i, LF_P_GRAD, &w) != 1 || lf_pstore_view(m->ps, i, LF_P_MASTER, &w) != 1)
+        if (lf_pstore_view(m->ps, i, LF_P_GRAD, &w) != 1 ||
+            lf_pstore_view(m->ps, i, LF_P_MASTER, &w) != 1)
             continue;
         float *x = w.data;
         for (size_t e = 0; e < w.bytes / 4; e++)
@@ -205,7 +213,8 @@ static void shift(struct machine *m, const float *grad, double h)
     lf_pstore_touch(m->ps);
 }
 
-static struct result solve(uint32_t seed, struct lf_plan_opts po, enum lf_recompute how, bool poison, bool differences)
+static struct result solve(uint32_t seed, struct lf_plan_opts po, enum lf_recompute how,
+                           bool poison, bool differences)
 {
     struct machine m = {.ps = store()};
     struct result r = {.slope = 0};
@@ -281,9 +290,10 @@ static void one_seed(uint32_t seed, enum lf_dtype compute)
     for (int v = 0; v < 4; v++) {
         r = solve(seed, po, v == 3 ? LF_RECOMPUTE_SELECTIVE : (enum lf_recompute)v, v != 3, false);
         tap_ok(isfinite(r.rec.loss_sum) && memcmp(&r.rec, &ref.rec, sizeof r.rec) == 0 &&
-                   memcmp(r.grad, ref.grad, bytes) == 0 && (double)r.bytes.arena <= 1.05 * (double)r.bytes.largest_live,
-               "seed %u %s plan %d: same bits (loss %.4f), arena %zu of %zu live", seed, type, v, r.rec.loss_sum / ROWS,
-               r.bytes.arena, r.bytes.largest_live);
+                   memcmp(r.grad, ref.grad, bytes) == 0 &&
+                   (double)r.bytes.arena <= 1.05 * (double)r.bytes.largest_live,
+               "seed %u %s plan %d: same bits (loss %.4f), arena %zu of %zu live", seed, type, v,
+               r.rec.loss_sum / ROWS, r.bytes.arena, r.bytes.largest_live);
         free(r.grad);
     }
     free(ref.grad);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the optimizer keeps its state: bytes as planned and as measured, types of views, casts, learning with moments and
- * weights in bf16, the same bits for any number of threads and after a stop, settings that contradict each other.
+ * How the optimizer keeps its state: bytes as planned and as measured, types of views, casts,
+ * learning with moments and weights in bf16, the same bits for any number of threads and after a
+ * stop, settings that contradict each other.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@ static struct gu_opts options(bool moments, bool masters, bool stochastic)
 {
     struct gu_opts o = gu_bf16;
     o.optimizer = true;
-    o.state = (struct lf_adamw_opts){.moments = moments ? LF_BF16 : LF_F32, .masters = masters ? LF_BF16 : LF_F32, .stochastic = stochastic};
+    o.state = (struct lf_adamw_opts){.moments = moments ? LF_BF16 : LF_F32,
+                                     .masters = masters ? LF_BF16 : LF_F32,
+                                     .stochastic = stochastic};
     return o;
 }
 
@@ -40,14 +43,16 @@ static double steps(struct gu *u, int from, int to)
         lf_exec_record_write(u->ex, &rec, &err);
         gu_feed(u, u->train, 0, &b);
         gu_fwd_bwd(u, 0, LF_FIRST);
-        if (lf_exec_run(u->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) || lf_exec_record_read(u->ex, &rec, &err) || rec.skip)
+        if (lf_exec_run(u->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, &err) ||
+            lf_exec_record_read(u->ex, &rec, &err) || rec.skip)
             tap_bail("optimizer: %s", err.text);
         loss = rec.loss_sum / (double)rec.tokens;
     }
     return loss;
 }
 
-/* Weights and moments of every tensor, one after another; into a new block, or (in) back into the store. */
+/* Weights and moments of every tensor, one after another; into a new block, or (in) back into the
+ * store. */
 static char *state(struct gu *u, char *in, size_t *bytes)
 {
     char *all = in ? in : calloc((size_t)lf_pstore_elements(u->ps), 12);
@@ -87,17 +92,25 @@ static void test_bytes(void)
         const bool copy = lf_pstore_view(wide.ps, i, LF_P_COPY, &v) == 1;
         const int64_t elements = d->dims[0] * (d->ndim > 1 ? d->dims[1] : 1);
         *(copy ? &matrices : &vectors) += elements;
-        wrong += lf_pstore_weights(narrow.ps, i) != (copy ? LF_P_COPY : LF_P_MASTER) || lf_pstore_weights(wide.ps, i) != LF_P_MASTER;
+        wrong += lf_pstore_weights(narrow.ps, i) != (copy ? LF_P_COPY : LF_P_MASTER) ||
+                 lf_pstore_weights(wide.ps, i) != LF_P_MASTER;
         wrong += lf_pstore_view(narrow.ps, i, LF_P_MASTER, &v) != !copy;
-        wrong += lf_pstore_view(narrow.ps, i, LF_P_M, &v) != 1 || v.dtype != LF_BF16 || v.bytes != 2 * (size_t)elements;
-        saved += lf_pstore_planned(narrow.ps, i, lf_pstore_weights(narrow.ps, i)) + lf_pstore_planned(narrow.ps, i, LF_P_V);
+        wrong += lf_pstore_view(narrow.ps, i, LF_P_M, &v) != 1 || v.dtype != LF_BF16 ||
+                 v.bytes != 2 * (size_t)elements;
+        saved += lf_pstore_planned(narrow.ps, i, lf_pstore_weights(narrow.ps, i)) +
+                 lf_pstore_planned(narrow.ps, i, LF_P_V);
     }
-    tap_ok(matrices > 1000 && vectors > 100 && wrong == 0, "matrices are held in bf16 alone, vectors in f32, all moments in bf16");
+    tap_ok(matrices > 1000 && vectors > 100 && wrong == 0,
+           "matrices are held in bf16 alone, vectors in f32, all moments in bf16");
     tap_i64((int64_t)saved, 4 * matrices + 6 * vectors, "as many bytes as that");
-    const int64_t slack = 64 * 4 * lf_pstore_count(narrow.ps); /* tensors begin at multiples of 64 bytes */
-    tap_ok(llabs((int64_t)(w.optimizer - n.optimizer) - 4 * (matrices + vectors)) < slack, "moments take 4 bytes less an element");
-    tap_ok(llabs((int64_t)(w.params - n.params) - 4 * matrices) < slack, "weights take 4 bytes less an element of a matrix");
-    tap_ok(n.total == n.params + n.grads + n.optimizer + n.inputs + n.state + n.arena && lf_exec_bytes(narrow.ex) == n.total,
+    const int64_t slack =
+        64 * 4 * lf_pstore_count(narrow.ps); /* tensors begin at multiples of 64 bytes */
+    tap_ok(llabs((int64_t)(w.optimizer - n.optimizer) - 4 * (matrices + vectors)) < slack,
+           "moments take 4 bytes less an element");
+    tap_ok(llabs((int64_t)(w.params - n.params) - 4 * matrices) < slack,
+           "weights take 4 bytes less an element of a matrix");
+    tap_ok(n.total == n.params + n.grads + n.optimizer + n.inputs + n.state + n.arena &&
+               lf_exec_bytes(narrow.ex) == n.total,
            "bytes by class add up to what is taken: %zu after %zu", n.total, w.total);
     gu_close(&wide);
     gu_close(&narrow);
@@ -117,24 +130,28 @@ static void test_casts(void)
     bool same = true;
     for (size_t e = 0; e < n; e++)
         x[e] = (float)e * 0.37f;
-    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_F32, x, &err), 0, &err, NULL, "f32 into moments of bf16");
+    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_F32, x, &err), 0, &err, NULL,
+           "f32 into moments of bf16");
     for (size_t e = 0; e < n; e++)
         same = same && ((const uint16_t *)v.data)[e] == lf_bf16_of(x[e]);
     tap_ok(same && n > 2048, "rounds to nearest, in every part");
-    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_F16, x, &err), LF_EINVAL, &err, "f32 and bf16", "fp16 is refused");
+    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_F16, x, &err), LF_EINVAL, &err, "f32 and bf16",
+           "fp16 is refused");
     lf_err_clear(&err);
     memcpy(h, v.data, v.bytes);
     gu_close(&u);
     gu_open(&u, &gu_llama, &f);
     lf_pstore_view(u.ps, 0, LF_P_V, &v);
-    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_BF16, h, &err), 0, &err, NULL, "bf16 into moments of f32");
+    tap_rc(lf_pstore_write_kind(u.ps, 0, LF_P_V, LF_BF16, h, &err), 0, &err, NULL,
+           "bf16 into moments of f32");
     for (size_t e = 0; e < n; e++)
         same = same && ((const float *)v.data)[e] == lf_f32_of_bf16(h[e]);
     tap_ok(same, "is exact");
     gu_close(&u);
 }
 
-/* The state after STEPS steps of one run, of one with another number of threads, of one that is stopped in the middle. */
+/* The state after STEPS steps of one run, of one with another number of threads, of one that is
+ * stopped in the middle. */
 static void test_course(const char *name, bool moments, bool masters, bool stochastic, double want)
 {
     struct gu u;
@@ -144,7 +161,8 @@ static void test_course(const char *name, bool moments, bool masters, bool stoch
     const double loss = steps(&u, 0, STEPS);
     char *end = state(&u, NULL, &n);
     gu_close(&u);
-    tap_ok(fabs(loss - want) < 0.05 * want, "%s: %d steps on one batch, loss %.4f, with f32 state %.4f", name, STEPS, loss, want);
+    tap_ok(fabs(loss - want) < 0.05 * want,
+           "%s: %d steps on one batch, loss %.4f, with f32 state %.4f", name, STEPS, loss, want);
     o.plan.threads = 3;
     gu_open(&u, &gu_llama, &o);
     steps(&u, 0, STEPS);
@@ -160,7 +178,8 @@ static void test_course(const char *name, bool moments, bool masters, bool stoch
     state(&u, half, &m);
     steps(&u, STEPS / 2, STEPS);
     other = state(&u, NULL, &m);
-    tap_ok(n == m && memcmp(end, other, n) == 0 && memcmp(end, half, n) != 0, "%s: so does a run that was stopped in the middle", name);
+    tap_ok(n == m && memcmp(end, other, n) == 0 && memcmp(end, half, n) != 0,
+           "%s: so does a run that was stopped in the middle", name);
     gu_close(&u);
     free(half);
     free(other);
@@ -190,9 +209,13 @@ int main(void)
     test_course("bf16 moments to nearest", true, false, false, want);
     test_course("bf16 weights at random", false, true, true, want);
     test_course("both at random", true, true, true, want);
-    refused(&gu_f32, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .masters = LF_BF16}, "masters = bf16 needs precision = bf16");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .moments = LF_F16}, "f32 or bf16");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 0.5}, "in the host's memory anyway");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 1.5}, "between 0 and 1");
+    refused(&gu_f32, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .masters = LF_BF16},
+            "masters = bf16 needs precision = bf16");
+    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .moments = LF_F16},
+            "f32 or bf16");
+    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 0.5},
+            "in the host's memory anyway");
+    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 1.5},
+            "between 0 and 1");
     return tap_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training graphs of small decoders: gradients against finite differences, memory reuse against none, recomputation,
- * accumulation, slots, frozen parts, precision, the optimizer.
+ * Training graphs of small decoders: gradients against finite differences, memory reuse against
+ * none, recomputation, accumulation, slots, frozen parts, precision, the optimizer.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -56,18 +56,22 @@ static void test_reuse(const struct gu_model *m, const struct gu_opts *base, con
     tap_ok(memcmp(&a.rec, &b.rec, sizeof a.rec) == 0 && memcmp(&a.rec, &c.rec, sizeof a.rec) == 0,
            "%s: and the same sums", name);
     tap_ok((double)a.bytes.arena <= 1.05 * (double)a.bytes.largest_live,
-           "%s: arena %zu within 1.05 of the largest live set %zu", name, a.bytes.arena, a.bytes.largest_live);
-    tap_ok(a.bytes.arena < c.bytes.arena, "%s: reuse saves memory (%zu, %zu)", name, a.bytes.arena, c.bytes.arena);
+           "%s: arena %zu within 1.05 of the largest live set %zu", name, a.bytes.arena,
+           a.bytes.largest_live);
+    tap_ok(a.bytes.arena < c.bytes.arena, "%s: reuse saves memory (%zu, %zu)", name, a.bytes.arena,
+           c.bytes.arena);
     free(a.grad);
     free(b.grad);
     free(c.grad);
 }
 
-/* Planted faults: a saved tensor placed on a neighbour it lives with, and one that is given up a node too early. */
+/* Planted faults: a saved tensor placed on a neighbour it lives with, and one that is given up a
+ * node too early. */
 static int32_t some_saved(const lf_graph *g, int skip)
 {
     for (size_t t = 1; t < g->n_t; t++)
-        if (g->t[t].root == (int32_t)t && g->t[t].saved && g->t[t].role == LF_ROLE_ACT && skip-- == 0)
+        if (g->t[t].root == (int32_t)t && g->t[t].saved && g->t[t].role == LF_ROLE_ACT &&
+            skip-- == 0)
             return (int32_t)t;
     return 0;
 }
@@ -110,13 +114,15 @@ static void test_recompute(const struct gu_model *m, const struct gu_opts *base,
         r[how] = one_run(m, &o);
     }
     for (int how = 1; how < 3; how++) {
-        tap_ok(memcmp(&r[0].rec, &r[how].rec, sizeof r[0].rec) == 0, "%s, recompute %d: losses are the same bits", name,
-               how);
+        tap_ok(memcmp(&r[0].rec, &r[how].rec, sizeof r[0].rec) == 0,
+               "%s, recompute %d: losses are the same bits", name, how);
         tap_mem(r[how].grad, r[0].grad, r[0].n * 4, "gradients are the same bits");
-        tap_ok(r[how].bytes.saved < r[how - 1].bytes.saved, "%s, recompute %d: saved %zu, before %zu", name, how,
-               r[how].bytes.saved, r[how - 1].bytes.saved);
+        tap_ok(r[how].bytes.saved < r[how - 1].bytes.saved,
+               "%s, recompute %d: saved %zu, before %zu", name, how, r[how].bytes.saved,
+               r[how - 1].bytes.saved);
     }
-    tap_ok(r[1].cost.recompute == 0 && r[2].cost.recompute > 0, "%s: selective repeats no product, full does", name);
+    tap_ok(r[1].cost.recompute == 0 && r[2].cost.recompute > 0,
+           "%s: selective repeats no product, full does", name);
     for (int how = 0; how < 3; how++)
         free(r[how].grad);
 }
@@ -153,9 +159,11 @@ static void test_accumulation(void)
     gu_fwd_bwd(&v, 0, LF_FIRST);
     struct lf_step_record ru = gu_result(&u), rv = gu_result(&v);
     float *gu_ = gu_grads(&u, &n), *gv = gu_grads(&v, &n);
-    tap_f64(ru.loss_sum / rv.loss_sum, 1.0, 1e-6, "two micro-batches have the loss of one big batch");
+    tap_f64(ru.loss_sum / rv.loss_sum, 1.0, 1e-6,
+            "two micro-batches have the loss of one big batch");
     tap_f64(gu_rel_diff(gu_, gv, n), 0.0, 1e-6, "and its gradients");
-    /* The first micro-batch overwrites: running the same again leaves no trace of the old gradients. */
+    /* The first micro-batch overwrites: running the same again leaves no trace of the old
+     * gradients. */
     for (int h = 0; h < 2; h++) {
         gu_feed(&u, u.train, 0, &half[h]);
         gu_fwd_bwd(&u, 0, h == 0 ? LF_FIRST : LF_ACCUM);
@@ -206,8 +214,9 @@ static double loss_of(struct gu *u, const struct gu_batch *b)
     return r.loss_sum / (double)r.tokens;
 }
 
-/* Directional derivative of the f32 loss per logical tensor: central differences along the gradient's own direction,
- * with a step found by halving until two estimates agree, so that neither truncation nor f32 rounding decides. */
+/* Directional derivative of the f32 loss per logical tensor: central differences along the
+ * gradient's own direction, with a step found by halving until two estimates agree, so that neither
+ * truncation nor f32 rounding decides. */
 static void test_finite_differences(const struct gu_model *m, const char *name)
 {
     struct gu u;
@@ -219,10 +228,12 @@ static void test_finite_differences(const struct gu_model *m, const char *name)
     gu_fwd_bwd(&u, 0, LF_FIRST);
     int bad = 0, count = lf_pstore_count(u.ps);
     size_t total = 0, at = 0;
-    float *grads = gu_grads(&u, &total); /* now: the loss node of every later run writes the head's again */
+    float *grads =
+        gu_grads(&u, &total); /* now: the loss node of every later run writes the head's again */
     for (int i = 0; i < count; i++) {
         struct lf_pview w, g;
-        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &w) != 1 || lf_pstore_view(u.ps, i, LF_P_GRAD, &g) != 1)
+        if (lf_pstore_view(u.ps, i, LF_P_MASTER, &w) != 1 ||
+            lf_pstore_view(u.ps, i, LF_P_GRAD, &g) != 1)
             tap_bail("tensor %d has no weight or gradient", i);
         size_t n = w.bytes / 4;
         float *w0 = malloc(w.bytes), *dir = malloc(w.bytes), *w1 = malloc(w.bytes);
@@ -276,10 +287,13 @@ static void test_fusion(const struct gu_model *m, const char *name)
         o.plan.target = &t;
         o.poison = i % 2;
         struct run r = one_run(m, &o);
-        tap_ok(fabs(r.rec.loss_sum / ref.rec.loss_sum - 1) < 1e-6 && gu_rel_diff(r.grad, ref.grad, r.n) < 2e-6 &&
-                   r.cost.nodes_fwd + r.cost.nodes_bwd > nodes,
-               "%s, patterns %#x: loss and gradients within rounding (%.2g), %d nodes instead of %d", name, patterns[i],
-               gu_rel_diff(r.grad, ref.grad, r.n), r.cost.nodes_fwd + r.cost.nodes_bwd, nodes);
+        tap_ok(
+            fabs(r.rec.loss_sum / ref.rec.loss_sum - 1) < 1e-6 &&
+                gu_rel_diff(r.grad, ref.grad, r.n) < 2e-6 &&
+                r.cost.nodes_fwd + r.cost.nodes_bwd > nodes,
+            "%s, patterns %#x: loss and gradients within rounding (%.2g), %d nodes instead of %d",
+            name, patterns[i], gu_rel_diff(r.grad, ref.grad, r.n),
+            r.cost.nodes_fwd + r.cost.nodes_bwd, nodes);
         free(r.grad);
     }
     free(ref.grad);
@@ -299,8 +313,8 @@ static void test_frozen(void)
     lf_plan_cost(all.p, all.train, &cost_all);
     lf_plan_bytes(u.p, &bytes);
     lf_plan_bytes(all.p, &bytes_all);
-    tap_ok(cost.bwd_causal < 0.75 * cost_all.bwd_causal, "frozen layers have no dW (%g of %g FLOPs)", cost.bwd_causal,
-           cost_all.bwd_causal);
+    tap_ok(cost.bwd_causal < 0.75 * cost_all.bwd_causal,
+           "frozen layers have no dW (%g of %g FLOPs)", cost.bwd_causal, cost_all.bwd_causal);
     tap_ok(bytes.grads < bytes_all.grads / 2, "and no gradients in memory");
     int dw = 0;
     for (size_t i = 0; i < u.p->c[0].g->n_n; i++)
@@ -332,10 +346,12 @@ static void test_bf16(void)
         copies += g->t[i].role == LF_ROLE_PARAM && g->t[i].pkind == LF_P_COPY;
     for (size_t i = 1; i < g->n_t; i++)
         for (size_t k = i + 1; k < g->n_t; k++)
-            same += g->t[i].role == LF_ROLE_PARAM && g->t[i].pkind == LF_P_COPY && g->t[k].role == LF_ROLE_PARAM &&
-                    g->t[k].pkind == LF_P_COPY && g->t[i].group == g->t[k].group;
+            same += g->t[i].role == LF_ROLE_PARAM && g->t[i].pkind == LF_P_COPY &&
+                    g->t[k].role == LF_ROLE_PARAM && g->t[k].pkind == LF_P_COPY &&
+                    g->t[i].group == g->t[k].group;
     tap_i64(casts, 0, "bf16 needs no cast between its own nodes");
-    tap_ok(copies == 2 + 4 * gu_llama.layers && same == 0, "one shared bf16 copy per weight group (%d)", copies);
+    tap_ok(copies == 2 + 4 * gu_llama.layers && same == 0,
+           "one shared bf16 copy per weight group (%d)", copies);
     struct run f = one_run(&gu_llama, &gu_f32), h = one_run(&gu_llama, &gu_bf16);
     tap_f64(h.rec.loss_sum / f.rec.loss_sum, 1.0, 0.01, "bf16 loss is near the f32 loss");
     tap_f64(gu_rel_diff(h.grad, f.grad, f.n), 0.0, 0.05, "bf16 gradients are near the f32 ones");
@@ -372,16 +388,20 @@ static void test_optimizer(const struct gu_opts *base, const char *name)
         last = rec.loss_sum / (double)rec.tokens;
         first = s == 0 ? last : first;
         if (s == 0)
-            tap_ok(rec.grad_norm > 0 && rec.skip == 0, "%s: gradient norm %.4f", name, (double)rec.grad_norm);
+            tap_ok(rec.grad_norm > 0 && rec.skip == 0, "%s: gradient norm %.4f", name,
+                   (double)rec.grad_norm);
     }
-    tap_ok(last < 0.6 * first, "%s: twelve steps on one batch bring the loss from %.3f to %.3f", name, first, last);
+    tap_ok(last < 0.6 * first, "%s: twelve steps on one batch bring the loss from %.3f to %.3f",
+           name, first, last);
     /* The validation graph shares bytes with training and sees the new weights. */
     double train = loss_of(&u, &b);
     gu_record(&u, b.trained, 0);
     gu_feed(&u, u.valid, 0, &b);
-    tap_rc(lf_exec_run(u.ex, u.valid, LF_FWD, 0, LF_FIRST, &err), 0, &err, NULL, "validation graph");
+    tap_rc(lf_exec_run(u.ex, u.valid, LF_FWD, 0, LF_FIRST, &err), 0, &err, NULL,
+           "validation graph");
     struct lf_step_record r = gu_result(&u);
-    tap_f64(r.loss_sum / (double)r.tokens, train, 0.0, "validation has the training graph's loss, bit for bit");
+    tap_f64(r.loss_sum / (double)r.tokens, train, 0.0,
+            "validation has the training graph's loss, bit for bit");
     if (o.plan.compute == LF_BF16) { /* the copy that adamw kept is the rounded master */
         int bad = 0;
         for (int i = 0; i < lf_pstore_count(u.ps); i++) {
@@ -392,7 +412,8 @@ static void test_optimizer(const struct gu_opts *base, const char *name)
             for (size_t e = 0; e < c.bytes / 2; e++) {
                 uint32_t bits;
                 memcpy(&bits, (const float *)w.data + e, 4);
-                bad += ((const uint16_t *)c.data)[e] != (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+                bad += ((const uint16_t *)c.data)[e] !=
+                       (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
             }
         }
         tap_i64(bad, 0, "copies are the rounded masters after the optimizer");

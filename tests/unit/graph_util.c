@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The small decoder of the graph tests. It is deliberately written without engine/model, so that graph bugs show here.
+ * The small decoder of the graph tests. It is deliberately written without engine/model, so that
+ * graph bugs show here.
  */
 #include "tests/unit/graph_util.h"
 
@@ -54,8 +55,8 @@ const struct gu_model gu_qwen = {.layers = 2,
 const struct gu_opts gu_f32 = {.plan = {.threads = 2, .compute = LF_F32, .mode = LF_INVARIANT}};
 const struct gu_opts gu_bf16 = {.plan = {.threads = 2, .compute = LF_BF16, .mode = LF_INVARIANT}};
 
-static void add(lf_pstore *ps, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init,
-                lf_err *err)
+static void add(lf_pstore *ps, const char *name, const char *group, int64_t r, int64_t c,
+                enum lf_init init, lf_err *err)
 {
     struct lf_param_desc d = {.name = name,
                               .group = group,
@@ -67,8 +68,8 @@ static void add(lf_pstore *ps, const char *name, const char *group, int64_t r, i
     lf_pstore_add(ps, &d, err);
 }
 
-static void add_l(lf_pstore *ps, int l, const char *name, const char *group, int64_t r, int64_t c, enum lf_init init,
-                  lf_err *err)
+static void add_l(lf_pstore *ps, int l, const char *name, const char *group, int64_t r, int64_t c,
+                  enum lf_init init, lf_err *err)
 {
     char n[64], g[64];
     snprintf(n, sizeof n, "layers.%d.%s", l, name);
@@ -149,12 +150,15 @@ struct io {
 
 static lf_val norm(lf_graph *g, const struct gu_model *m, lf_val x, const char *name, int heads)
 {
-    const struct lf_norm_opts o = {.eps = 1e-5f, .layer = m->layer_norm && heads < 2, .heads = heads};
+    const struct lf_norm_opts o = {
+        .eps = 1e-5f, .layer = m->layer_norm && heads < 2, .heads = heads};
     return lf_norm(g, x, lf_paramf(g, "%s.weight", name),
-                   o.layer && strcmp(name, "final_norm") ? lf_paramf(g, "%s.bias", name) : LF_NONE, &o);
+                   o.layer && strcmp(name, "final_norm") ? lf_paramf(g, "%s.bias", name) : LF_NONE,
+                   &o);
 }
 
-static lf_val linear(lf_graph *g, const struct gu_model *m, lf_val x, int l, const char *name, bool has_bias)
+static lf_val linear(lf_graph *g, const struct gu_model *m, lf_val x, int l, const char *name,
+                     bool has_bias)
 {
     lf_val b = m->bias && has_bias ? lf_paramf(g, "layers.%d.%s.bias", l, name) : LF_NONE;
     return lf_linear(g, x, lf_paramf(g, "layers.%d.%s.weight", l, name), b);
@@ -183,7 +187,8 @@ static lf_val attention(lf_graph *g, const struct gu_model *m, const struct io *
         k = lf_norm(g, k, lf_paramf(g, "%s.weight", name), LF_NONE, &o);
     }
     if (m->rope) {
-        const struct lf_rope_opts rq = {.heads = m->heads, .rot = m->d}, rk = {.heads = m->groups, .rot = m->d};
+        const struct lf_rope_opts rq = {.heads = m->heads, .rot = m->d},
+                                  rk = {.heads = m->groups, .rot = m->d};
         q = lf_rope(g, q, io->position, io->cos, io->sin, &rq);
         k = lf_rope(g, k, io->position, io->cos, io->sin, &rk);
     }
@@ -207,13 +212,16 @@ static lf_val attention(lf_graph *g, const struct gu_model *m, const struct io *
 static lf_val mlp(lf_graph *g, const struct gu_model *m, lf_val h, int l)
 {
     if (!m->glu)
-        return linear(g, m, lf_act(g, linear(g, m, h, l, "up", true), LF_ACT_GELU_TANH), l, "down", true);
+        return linear(g, m, lf_act(g, linear(g, m, h, l, "up", true), LF_ACT_GELU_TANH), l, "down",
+                      true);
     lf_val gu = linear(g, m, h, l, "gate_up", false);
-    return linear(g, m, lf_glu(g, lf_slice(g, gu, 0, m->ffn), lf_slice(g, gu, m->ffn, m->ffn), LF_ACT_SILU), l, "down",
-                  false);
+    return linear(
+        g, m, lf_glu(g, lf_slice(g, gu, 0, m->ffn), lf_slice(g, gu, m->ffn, m->ffn), LF_ACT_SILU),
+        l, "down", false);
 }
 
-lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, bool outputs, lf_err *err)
+lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, bool outputs,
+                   lf_err *err)
 {
     lf_graph *g = lf_graph_create(ps, gname, err);
     const int64_t r = m->rows;
@@ -249,10 +257,10 @@ lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *gname, b
     return g;
 }
 
-#define MUST(x)                                                                                                        \
-    do {                                                                                                               \
-        if ((x) < 0)                                                                                                   \
-            tap_bail("%s: %s", #x, err.text);                                                                          \
+#define MUST(x)                                                                                    \
+    do {                                                                                           \
+        if ((x) < 0)                                                                               \
+            tap_bail("%s: %s", #x, err.text);                                                      \
     } while (0)
 
 void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
@@ -273,7 +281,9 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     lf_graph *g = gu_graph(&u->m, u->ps, "train", true, &err);
     MUST(u->p ? 0 : -1);
     MUST(u->train = lf_plan_add(
-             u->p, g, &(struct lf_chain_opts){.train = true, .recompute = o->recompute, .slots = o->slots, .eras = 1},
+             u->p, g,
+             &(struct lf_chain_opts){
+                 .train = true, .recompute = o->recompute, .slots = o->slots, .eras = 1},
              &err));
     lf_graph_destroy(g);
     u->valid = -1;
@@ -282,7 +292,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
         mv.dropout = 0;
         g = gu_graph(&mv, u->ps, "valid", true, &err);
         for (int i = 0; i < 1; i++) /* constants refer to the model that lives in u */
-            MUST(u->valid = lf_plan_add(u->p, g, &(struct lf_chain_opts){.eras = 2, .packed = o->packed}, &err));
+            MUST(u->valid = lf_plan_add(
+                     u->p, g, &(struct lf_chain_opts){.eras = 2, .packed = o->packed}, &err));
         lf_graph_destroy(g);
     }
     struct lf_adamw_opts adam = o->state;
@@ -300,7 +311,8 @@ void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o)
     u->b = o->open_back ? o->open_back(o->plan.threads, &err)
                         : lf_back_cpu_create(lf_target_host()->isa, o->plan.threads, &err);
     MUST(u->b ? 0 : -1);
-    u->ex = lf_exec_create(u->p, u->b, &(struct lf_exec_opts){.poison = o->poison, .profile = o->profile}, &err);
+    u->ex = lf_exec_create(
+        u->p, u->b, &(struct lf_exec_opts){.poison = o->poison, .profile = o->profile}, &err);
     MUST(u->ex ? 0 : -1);
     MUST(lf_pstore_init(u->ps, 7, &err));
 }

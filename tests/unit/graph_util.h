@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the graph tests share: a small decoder with switches, built through the public builder, and a harness that
- * plans, binds and runs it.
+ * What the graph tests share: a small decoder with switches, built through the public builder, and
+ * a harness that plans, binds and runs it.
  */
 #ifndef LF_TESTS_GRAPH_UTIL_H
 #define LF_TESTS_GRAPH_UTIL_H
@@ -22,16 +22,18 @@ struct gu_opts {
     struct lf_plan_opts plan;
     enum lf_recompute recompute;
     int slots;
-    bool poison, optimizer, valid; /* valid: a second, forward-only graph of the same model in another era */
+    bool poison, optimizer,
+        valid; /* valid: a second, forward-only graph of the same model in another era */
     bool packed;
-    struct lf_adamw_opts state;   /* of the optimizer: how it keeps its state; the numbers are always the same */
+    struct lf_adamw_opts
+        state; /* of the optimizer: how it keeps its state; the numbers are always the same */
     struct lf_profile *profile;
-    int dp_ranks;               /* > 0: data-parallel, in small buckets */
-    const char *freeze;         /* prefix */
-    const char *fp8;            /* pattern of what plan.fp8 is for */
-    void (*tamper)(lf_plan *p); /* between planning and binding */
+    int dp_ranks;                                    /* > 0: data-parallel, in small buckets */
+    const char *freeze;                              /* prefix */
+    const char *fp8;                                 /* pattern of what plan.fp8 is for */
+    void (*tamper)(lf_plan *p);                      /* between planning and binding */
     lf_back *(*open_back)(int threads, lf_err *err); /* NULL: the CPU's */
-    const struct lf_kernels *kernels;                /* to plan with, where not those of the target */
+    const struct lf_kernels *kernels; /* to plan with, where not those of the target */
 };
 
 struct gu {
@@ -46,13 +48,15 @@ struct gu {
 extern const struct gu_model gu_llama, gu_gpt2, gu_qwen;
 extern const struct gu_opts gu_f32, gu_bf16;
 
-lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *name, bool outputs, lf_err *err);
+lf_graph *gu_graph(const struct gu_model *m, lf_pstore *ps, const char *name, bool outputs,
+                   lf_err *err);
 lf_pstore *gu_store(const struct gu_model *m, lf_err *err);
 /* Everything, with weights from seed 7 scaled up ("hot"); bails out on failure. */
 void gu_open(struct gu *u, const struct gu_model *m, const struct gu_opts *o);
 void gu_close(struct gu *u);
 
-/* Deterministic batch number `which`; copies rows [from, from + rows) of a virtual longer batch when parts > 1. */
+/* Deterministic batch number `which`; copies rows [from, from + rows) of a virtual longer batch
+ * when parts > 1. */
 struct gu_batch {
     int32_t token[512], target[512], position[512], cu[GU_DOCS + 1];
     int64_t sample[512];

@@ -15,7 +15,8 @@
 #include "engine/model/weights.h"
 #include "engine/store/ckpt.h"
 
-void infer_ckpt_hot(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows, int64_t cols)
+void infer_ckpt_hot(void *arg, const struct lf_param_desc *d, float *dst, int64_t rows,
+                    int64_t cols)
 {
     uint64_t seed = *(const uint64_t *)arg;
     uint32_t site = lf_name_site(d->name);
@@ -27,9 +28,11 @@ void infer_ckpt_hot(void *arg, const struct lf_param_desc *d, float *dst, int64_
         dst[i] = (float)(mean + std * lf_rng_normal(seed, site, (uint64_t)i));
 }
 
-static int describe(lf_ckpt_tensor *t, lf_arena *a, const struct lf_param_desc *d, infer_ckpt_fill fill, void *arg, lf_err *err)
+static int describe(lf_ckpt_tensor *t, lf_arena *a, const struct lf_param_desc *d,
+                    infer_ckpt_fill fill, void *arg, lf_err *err)
 {
-    int64_t cols = d->ndim > 1 ? d->dims[d->ndim - 1] : 1, rows = d->dims[0] * (d->ndim == 3 ? d->dims[1] : 1);
+    int64_t cols = d->ndim > 1 ? d->dims[d->ndim - 1] : 1,
+            rows = d->dims[0] * (d->ndim == 3 ? d->dims[1] : 1);
     float *data = lf_arena_alloc(a, (size_t)(rows * cols), sizeof *data, err);
     *t = (lf_ckpt_tensor){.name = lf_arena_printf(a, err, LF_WEIGHTS_PREFIX "%s", d->name),
                           .kind = "weight",
@@ -44,14 +47,15 @@ static int describe(lf_ckpt_tensor *t, lf_arena *a, const struct lf_param_desc *
 }
 
 /* ac NULL: of the whole model, else of an adapter of the weights with that identity. */
-static int write_ckpt(const char *dir, const lf_model_config *c, const struct lf_adapter_config *ac, const char *base,
-                      infer_ckpt_fill fill, void *arg, lf_err *err)
+static int write_ckpt(const char *dir, const lf_model_config *c, const struct lf_adapter_config *ac,
+                      const char *base, infer_ckpt_fill fill, void *arg, lf_err *err)
 {
     lf_decoder *dec = lf_decoder_create(c, c->max_positions, err);
     lf_pstore *ps = lf_pstore_create(err);
     lf_arena *a = lf_arena_create(err);
     lf_ckpt_writer *w = NULL;
-    json_t *state = NULL, *model = lf_model_config_to_json(c, err), *adapter = ac ? lf_adapter_to_json(ac, err) : NULL;
+    json_t *state = NULL, *model = lf_model_config_to_json(c, err),
+           *adapter = ac ? lf_adapter_to_json(ac, err) : NULL;
     int rc = dec && ps && a && model ? lf_decoder_declare(dec, ps, err) : LF_ENOMEM;
     if (rc == 0 && ac)
         rc = lf_decoder_adapt(dec, ps, ac, err);
@@ -62,7 +66,8 @@ static int write_ckpt(const char *dir, const lf_model_config *c, const struct lf
     for (size_t i = 0; i < n && rc == 0; i++)
         if (lf_pstore_desc(ps, (int)i)->adapter == (ac != NULL))
             rc = describe(&t[used++], a, lf_pstore_desc(ps, (int)i), fill, arg, err);
-    if (rc == 0 && !(state = json_pack("{s:i,s:O,s:O*,s:s*}", "step", 0, "model", model, "adapter", adapter, "base", base)))
+    if (rc == 0 && !(state = json_pack("{s:i,s:O,s:O*,s:s*}", "step", 0, "model", model, "adapter",
+                                       adapter, "base", base)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
         rc = lf_ckpt_writer_create(&w, t, used, &(lf_ckpt_options){.threads = 1}, err);
@@ -80,12 +85,14 @@ static int write_ckpt(const char *dir, const lf_model_config *c, const struct lf
     return rc < 0 ? rc : 0;
 }
 
-int infer_ckpt_write(const char *dir, const lf_model_config *c, infer_ckpt_fill fill, void *arg, lf_err *err)
+int infer_ckpt_write(const char *dir, const lf_model_config *c, infer_ckpt_fill fill, void *arg,
+                     lf_err *err)
 {
     return write_ckpt(dir, c, NULL, NULL, fill, arg, err);
 }
 
-int infer_ckpt_write_adapter(const char *dir, const lf_model_config *c, const struct lf_adapter_config *ac, const char *base,
+int infer_ckpt_write_adapter(const char *dir, const lf_model_config *c,
+                             const struct lf_adapter_config *ac, const char *base,
                              infer_ckpt_fill fill, void *arg, lf_err *err)
 {
     lf_ckpt *ck = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batching scheduler over a model made of arithmetic: its cache holds tokens, and a row's logits are a hash of every token
- * that the page table says is before it. A wrong page, position, order or a token missing from the cache changes the output.
+ * The batching scheduler over a model made of arithmetic: its cache holds tokens, and a row's
+ * logits are a hash of every token that the page table says is before it. A wrong page, position,
+ * order or a token missing from the cache changes the output.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +20,16 @@ struct fake {
     float *logits, *lse;
     int64_t most_rows;
     lf_gen_draws draws; /* with fake_draws */
-    struct {            /* with fake_ahead: answers that were not read, the oldest first, and the newest ones */
+    struct
+    { /* with fake_ahead: answers that were not read, the oldest first, and the newest ones */
         int64_t n;
         struct lf_sample_out out[N_JOBS];
     } begun[LF_GEN_AHEAD], newest;
     int n_begun, most_begun;
 };
 
-/* Greedy tokens without a list are drawn here, and their logits gone; everything else is left to lf_gen_run. */
+/* Greedy tokens without a list are drawn here, and their logits gone; everything else is left to
+ * lf_gen_run. */
 static void fake_draw(struct fake *f, int64_t n_want)
 {
     for (int64_t i = 0; i < n_want; i++) {
@@ -43,8 +46,9 @@ static void fake_draw(struct fake *f, int64_t n_want)
     }
 }
 
-static int fake_rows(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                     int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+static int fake_rows(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
+                     const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                     struct lf_gen_logits *out, lf_err *err)
 {
     struct fake *f = ctx;
     if (rows > f->m.max_rows || rows < 1)
@@ -70,17 +74,20 @@ static int fake_rows(void *ctx, int64_t rows, const int32_t *token, const int32_
     return 0;
 }
 
-static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                     int64_t n_want, const int32_t *want, struct lf_gen_logits *out, lf_err *err)
+static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
+                     const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                     struct lf_gen_logits *out, lf_err *err)
 {
     if (((struct fake *)ctx)->n_begun)
         return lf_fail(err, LF_EINVAL, "a step between begin and end");
     return fake_rows(ctx, rows, token, pos, seq, table, n_want, want, out, err);
 }
 
-/* The same without logits; where nothing was drawn for a row's token, it is none that the model has. */
-static int fake_begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos, const int32_t *seq, const int32_t *table,
-                      int64_t n_want, const int32_t *want, lf_err *err)
+/* The same without logits; where nothing was drawn for a row's token, it is none that the model
+ * has. */
+static int fake_begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
+                      const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
+                      lf_err *err)
 {
     struct fake *f = ctx;
     struct lf_gen_logits out;
@@ -90,8 +97,11 @@ static int fake_begin(void *ctx, int64_t rows, const int32_t *token, const int32
     for (int64_t r = 0; r < rows; r++) {
         const int64_t i = -1 - (int64_t)token[r];
         if (i >= f->newest.n)
-            return lf_fail(err, LF_EINVAL, "the token of row %lld of %lld", (long long)i, (long long)f->newest.n);
-        known[r] = i < 0 ? token[r] : f->newest.out[i].token < 0 ? NO_TOKEN : f->newest.out[i].token;
+            return lf_fail(err, LF_EINVAL, "the token of row %lld of %lld", (long long)i,
+                           (long long)f->newest.n);
+        known[r] = i < 0                        ? token[r]
+                   : f->newest.out[i].token < 0 ? NO_TOKEN
+                                                : f->newest.out[i].token;
     }
     const int rc = fake_rows(f, rows, known, pos, seq, table, n_want, want, &out, err);
     f->newest.n = n_want;
@@ -146,8 +156,10 @@ static void fake_close(struct fake *f)
 static void fake_draws(struct fake *f, size_t list)
 {
     const size_t slots = (size_t)f->m.slots;
-    f->draws = (lf_gen_draws){.row = calloc(slots, sizeof(struct lf_sample_row)), .list = calloc(slots * list + 1, sizeof(struct lf_sample_token)),
-                              .room = list, .out = calloc(slots, sizeof(struct lf_sample_out))};
+    f->draws = (lf_gen_draws){.row = calloc(slots, sizeof(struct lf_sample_row)),
+                              .list = calloc(slots * list + 1, sizeof(struct lf_sample_token)),
+                              .room = list,
+                              .out = calloc(slots, sizeof(struct lf_sample_out))};
     if (!f->draws.row || !f->draws.list || !f->draws.out)
         tap_bail("no memory");
     f->m.draws = &f->draws;
@@ -193,8 +205,14 @@ static void make_jobs(lf_gen_job *jobs)
         for (size_t k = 0; k < n; k++)
             prompts[i][k] = (int32_t)(lf_rng_u32(3, (uint32_t)i, k) % V);
         snprintf(ids[i], sizeof ids[i], "r%d", i);
-        jobs[i] = (lf_gen_job){.id = ids[i], .prompt = prompts[i], .n_prompt = n, .max_tokens = 1 + (i * 5) % 29,
-                               .params = LF_SAMPLE_DEFAULTS, .end = end_token, .n_end = 1, .seed = lf_sample_seed(1, ids[i], 0)};
+        jobs[i] = (lf_gen_job){.id = ids[i],
+                               .prompt = prompts[i],
+                               .n_prompt = n,
+                               .max_tokens = 1 + (i * 5) % 29,
+                               .params = LF_SAMPLE_DEFAULTS,
+                               .end = end_token,
+                               .n_end = 1,
+                               .seed = lf_sample_seed(1, ids[i], 0)};
         if (i % 3 == 0)
             jobs[i].params.temperature = 0;
         if (i % 3 == 1)
@@ -204,7 +222,8 @@ static void make_jobs(lf_gen_job *jobs)
 
 static void test_composition(const lf_gen_job *jobs)
 {
-    static const int64_t shapes[][3] = {{1, 1, 10}, {1, 64, 10}, {3, 5, 12}, {5, 16, 50}, {17, 17, 170}, {4, 4, 11}};
+    static const int64_t shapes[][3] = {{1, 1, 10},  {1, 64, 10},   {3, 5, 12},
+                                        {5, 16, 50}, {17, 17, 170}, {4, 4, 11}};
     static struct got ref, got;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct fake f;
@@ -213,11 +232,13 @@ static void test_composition(const lf_gen_job *jobs)
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
         got = (struct got){.ordered = true, .jobs = jobs};
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run");
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL,
+               "run");
         tap_ok(got.n == N_JOBS && got.ordered, "every result once, in order");
         if (i == 0)
             ref = got;
-        tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "tokens do not depend on slots, rows and pages");
+        tap_mem(got.tokens, ref.tokens, sizeof got.tokens,
+                "tokens do not depend on slots, rows and pages");
         tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "nor do log-probabilities");
         tap_i64(f.most_rows <= shapes[i][1], 1, "no step has more rows than the model takes");
         fake_close(&f);
@@ -229,15 +250,18 @@ static void test_composition(const lf_gen_job *jobs)
         lengths += ref.finish[i] == LF_FINISH_LENGTH;
         if (ended != (ref.finish[i] == LF_FINISH_STOP) || ref.len[i] > (size_t)jobs[i].max_tokens ||
             jobs[i].n_prompt + ref.len[i] > CONTEXT)
-            tap_ok(false, "job %d: %zu tokens, finish %s", i, ref.len[i], lf_finish_name(ref.finish[i]));
+            tap_ok(false, "job %d: %zu tokens, finish %s", i, ref.len[i],
+                   lf_finish_name(ref.finish[i]));
     }
     tap_ok(stops > 0 && lengths > 0, "some stopped (%d), some met a limit (%d)", stops, lengths);
 }
 
-/* What the model draws itself is the token that would have been drawn from its logits, in every mixture of both. */
+/* What the model draws itself is the token that would have been drawn from its logits, in every
+ * mixture of both. */
 static void test_draws(const lf_gen_job *jobs)
 {
-    static const int64_t shapes[][4] = {{1, 1, 10, 100}, {3, 5, 12, 100}, {17, 17, 170, 30}, {17, 64, 170, 0}};
+    static const int64_t shapes[][4] = {
+        {1, 1, 10, 100}, {3, 5, 12, 100}, {17, 17, 170, 30}, {17, 64, 170, 0}};
     static struct got ref, got;
     lf_gen_job mixed[N_JOBS];
     for (int i = 0; i < N_JOBS; i++) {
@@ -260,27 +284,36 @@ static void test_draws(const lf_gen_job *jobs)
         if (ahead)
             fake_ahead(&f);
         got = (struct got){.ordered = true, .jobs = mixed};
-        tap_rc(lf_gen_run(&f.m, NULL, mixed, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run with a model that draws");
+        tap_rc(lf_gen_run(&f.m, NULL, mixed, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL,
+               "run with a model that draws");
         if (i < 0)
             ref = got;
         tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
         tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "and log-probabilities");
-        for (int j = 3; j < N_JOBS; j += 6) /* greedy ones; with a list until min_tokens are there */
-            greedy += j % 4 == 1 ? 0 : (int64_t)got.len[j] - (got.len[j] < 4 ? (int64_t)got.len[j] : 4);
-        tap_i64(st.model_draws, i < 0 ? 0 : greedy, "of which the model drew those that it was asked for and could");
-        tap_ok((st.ahead > 0) == (f.most_begun == 2) && (ahead || st.ahead == 0) && f.n_begun == 0, "%lld steps ahead", (long long)st.ahead);
+        for (int j = 3; j < N_JOBS;
+             j += 6) /* greedy ones; with a list until min_tokens are there */
+            greedy +=
+                j % 4 == 1 ? 0 : (int64_t)got.len[j] - (got.len[j] < 4 ? (int64_t)got.len[j] : 4);
+        tap_i64(st.model_draws, i < 0 ? 0 : greedy,
+                "of which the model drew those that it was asked for and could");
+        tap_ok((st.ahead > 0) == (f.most_begun == 2) && (ahead || st.ahead == 0) && f.n_begun == 0,
+               "%lld steps ahead", (long long)st.ahead);
         fake_close(&f);
     }
 }
 
 static int stops_left;
-static bool stop_soon(void) { return stops_left-- == 0; }
+static bool stop_soon(void)
+{
+    return stops_left-- == 0;
+}
 
-/* All that a model may be asked blindly: nearly every step is begun before the one before is read, whoever ends when, and whatever it
- * leaves to the host. Who is stopped leaves nothing begun. */
+/* All that a model may be asked blindly: nearly every step is begun before the one before is read,
+ * whoever ends when, and whatever it leaves to the host. Who is stopped leaves nothing begun. */
 static void test_ahead(const lf_gen_job *jobs)
 {
-    static const int64_t shapes[][3] = {{1, 1, 10}, {3, 5, 12}, {5, 16, 50}, {17, 17, 170}, {17, 64, 170}, {4, 4, 11}};
+    static const int64_t shapes[][3] = {{1, 1, 10},    {3, 5, 12},    {5, 16, 50},
+                                        {17, 17, 170}, {17, 64, 170}, {4, 4, 11}};
     static struct got ref, got;
     lf_gen_job greedy[N_JOBS];
     struct fake f;
@@ -290,7 +323,8 @@ static void test_ahead(const lf_gen_job *jobs)
             greedy[i] = jobs[i];
             greedy[i].params.temperature = left && i % 5 == 0;
             greedy[i].params.top_p = 1;
-            greedy[i].min_tokens = left && i % 4 == 2 ? 3 : 0; /* with a list it is left to the host */
+            greedy[i].min_tokens =
+                left && i % 4 == 2 ? 3 : 0; /* with a list it is left to the host */
         }
         for (int i = -1; i < (int)(sizeof shapes / sizeof *shapes); i++) {
             const int64_t *shape = shapes[i < 0 ? 0 : i];
@@ -302,13 +336,15 @@ static void test_ahead(const lf_gen_job *jobs)
                 fake_ahead(&f);
             }
             got = (struct got){.ordered = true, .jobs = greedy};
-            tap_rc(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL, "run ahead");
+            tap_rc(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, NULL, &st, &err), 0, &err,
+                   NULL, "run ahead");
             if (i < 0)
                 ref = got;
             tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
             tap_mem(got.logprobs, ref.logprobs, sizeof got.logprobs, "and log-probabilities");
             tap_mem(got.finish, ref.finish, sizeof got.finish, "and ends");
-            tap_ok(got.ordered && got.n == N_JOBS && f.n_begun == 0 && (i < 0 || left || st.ahead * 4 > st.steps * 3),
+            tap_ok(got.ordered && got.n == N_JOBS && f.n_begun == 0 &&
+                       (i < 0 || left || st.ahead * 4 > st.steps * 3),
                    "%lld of %lld steps ahead", (long long)st.ahead, (long long)st.steps);
             fake_close(&f);
         }
@@ -320,7 +356,10 @@ static void test_ahead(const lf_gen_job *jobs)
         fake_ahead(&f);
         stops_left = i;
         got = (struct got){.ordered = true, .jobs = greedy};
-        tap_ok(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, stop_soon, NULL, &err) == LF_EINTR && f.n_begun == 0, "stopped, nothing is begun");
+        tap_ok(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, stop_soon, NULL, &err) ==
+                       LF_EINTR &&
+                   f.n_begun == 0,
+               "stopped, nothing is begun");
         err = (lf_err)LF_ERR_INIT;
         fake_close(&f);
     }
@@ -336,7 +375,8 @@ static void test_min_tokens(const lf_gen_job *jobs)
         tap_bail("no memory");
     job.max_tokens = job.min_tokens = 16;
     got = (struct got){.ordered = true, .jobs = &job};
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), 0, &err, NULL, "run with min_tokens");
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), 0, &err, NULL,
+           "run with min_tokens");
     bool seen = false;
     for (size_t i = 0; i < got.len[0]; i++)
         seen = seen || got.tokens[0][i] == 7;
@@ -344,11 +384,13 @@ static void test_min_tokens(const lf_gen_job *jobs)
     fake_close(&f);
 }
 
-/* Samples of one prompt hold its full pages together: the same output, the prompt computed once, room for more at a time. */
+/* Samples of one prompt hold its full pages together: the same output, the prompt computed once,
+ * room for more at a time. */
 static void test_samples(const lf_gen_job *first)
 {
     enum { N = 8 };
-    static const int64_t shapes[][3] = {{1, 8, 10}, {8, 64, 80}, {8, 8, 22}, {8, 9, 40}, {3, 5, 13}};
+    static const int64_t shapes[][3] = {
+        {1, 8, 10}, {8, 64, 80}, {8, 8, 22}, {8, 9, 40}, {3, 5, 13}};
     static struct got ref, got;
     lf_gen_job jobs[N];
     for (uint32_t i = 0; i < N; i++) {
@@ -366,7 +408,8 @@ static void test_samples(const lf_gen_job *first)
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
         got = (struct got){.ordered = true, .jobs = jobs};
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL, "run samples of one prompt");
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL,
+               "run samples of one prompt");
         tap_ok(got.n == N && got.ordered, "every sample once, in order");
         if (i == 0)
             ref = got;
@@ -375,7 +418,9 @@ static void test_samples(const lf_gen_job *first)
         for (int k = 0; k < N; k++)
             decoded += (int64_t)got.len[k] - 1;
         if (shapes[i][0] == N && shapes[i][2] == 80)
-            tap_i64(st.rows, (int64_t)first->n_prompt + (N - 1) * ((int64_t)first->n_prompt - whole) + decoded,
+            tap_i64(st.rows,
+                    (int64_t)first->n_prompt + (N - 1) * ((int64_t)first->n_prompt - whole) +
+                        decoded,
                     "the common pages are computed once");
         fake_close(&f);
     }
@@ -426,7 +471,8 @@ static void test_long(const lf_gen_job *first)
     }
 }
 
-/* What the model itself says of token `at` of a sequence: the hash of fake_step over plain tokens. */
+/* What the model itself says of token `at` of a sequence: the hash of fake_step over plain
+ * tokens. */
 static float plain_logit(const int32_t *tokens, size_t at, uint64_t v)
 {
     uint64_t h = 99;
@@ -440,7 +486,8 @@ struct scored {
     const lf_gen_job *jobs;
 };
 
-/* Every log-probability of the prompt, its greedy flag, the alternatives and the other last tokens, against the plain computation. */
+/* Every log-probability of the prompt, its greedy flag, the alternatives and the other last tokens,
+ * against the plain computation. */
 static int score_sink(void *arg, const lf_gen_result *r, lf_err *err)
 {
     (void)err;
@@ -453,11 +500,14 @@ static int score_sink(void *arg, const lf_gen_result *r, lf_err *err)
         for (uint64_t v = 1; v < V; v++)
             if (plain_logit(j->prompt, at, v) > plain_logit(j->prompt, at, best))
                 best = v;
-        g->bad += r->prompt_logprobs[at] != plain_logit(j->prompt, at, (uint64_t)j->prompt[at]) - lse;
+        g->bad +=
+            r->prompt_logprobs[at] != plain_logit(j->prompt, at, (uint64_t)j->prompt[at]) - lse;
         g->bad += r->prompt_greedy[at] != (best == (uint64_t)j->prompt[at]);
-        g->bad += j->prompt_top > 0 && r->prompt_top_ids[at * (size_t)j->prompt_top] != (int32_t)best;
+        g->bad +=
+            j->prompt_top > 0 && r->prompt_top_ids[at * (size_t)j->prompt_top] != (int32_t)best;
         for (size_t i = 0; at + 1 == j->n_prompt && i < j->n_last; i++)
-            g->bad += r->last_logprobs[i] != plain_logit(j->prompt, at, (uint64_t)j->last_ids[i]) - lse;
+            g->bad +=
+                r->last_logprobs[i] != plain_logit(j->prompt, at, (uint64_t)j->last_ids[i]) - lse;
         g->bad += at + 1 == j->n_prompt && r->last_best != (int32_t)best;
     }
     return 0;
@@ -467,16 +517,25 @@ static int score_sink(void *arg, const lf_gen_result *r, lf_err *err)
 static void test_scoring(void)
 {
     enum { N = 12 };
-    static const int64_t shapes[][3] = {{1, 1, 10}, {1, 64, 10}, {3, 5, 25}, {12, 64, 120}, {12, 16, 40}};
+    static const int64_t shapes[][3] = {
+        {1, 1, 10}, {1, 64, 10}, {3, 5, 25}, {12, 64, 120}, {12, 16, 40}};
     static const int32_t others[] = {3, 19, 0};
     static int32_t text[N][CONTEXT + 1];
     lf_gen_job jobs[N];
     for (uint32_t i = 0; i < N; i++) {
-        size_t n = i == 0 ? CONTEXT + 1 : 2 + (i * 7) % 37, same = (i * 5) % 30; /* the first token of 0 .. 29 are those of all */
+        size_t n = i == 0 ? CONTEXT + 1 : 2 + (i * 7) % 37,
+               same = (i * 5) % 30; /* the first token of 0 .. 29 are those of all */
         for (size_t k = 0; k < n; k++)
             text[i][k] = (int32_t)(lf_rng_u32(8, k < same ? 99 : i, k) % V);
-        jobs[i] = (lf_gen_job){.id = "s", .prompt = text[i], .n_prompt = n, .params = LF_SAMPLE_DEFAULTS, .prompt_logprobs = true,
-                               .prompt_first = i % 3 == 1 ? n - 1 : i % 3, .prompt_top = i % 2, .last_ids = others, .n_last = i % 4};
+        jobs[i] = (lf_gen_job){.id = "s",
+                               .prompt = text[i],
+                               .n_prompt = n,
+                               .params = LF_SAMPLE_DEFAULTS,
+                               .prompt_logprobs = true,
+                               .prompt_first = i % 3 == 1 ? n - 1 : i % 3,
+                               .prompt_top = i % 2,
+                               .last_ids = others,
+                               .n_last = i % 4};
         if (i % 4 == 3 && n < 30)
             jobs[i].max_tokens = 3;
     }
@@ -487,11 +546,13 @@ static void test_scoring(void)
         struct scored got = {.jobs = jobs};
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, score_sink, &got, NULL, &st, &err), 0, &err, NULL, "score");
+        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, score_sink, &got, NULL, &st, &err), 0, &err, NULL,
+               "score");
         tap_i64((int64_t)got.n, N, "every text once, in order");
         tap_i64((int64_t)got.bad, 0, "log-probabilities are those of the plain computation");
         if (shapes[i][0] == N)
-            tap_ok(st.shared_tokens > 0, "%lld tokens of common beginnings were not computed again", (long long)st.shared_tokens);
+            tap_ok(st.shared_tokens > 0, "%lld tokens of common beginnings were not computed again",
+                   (long long)st.shared_tokens);
         fake_close(&f);
     }
     struct fake f;
@@ -503,14 +564,19 @@ static void test_scoring(void)
     static int32_t longer[CONTEXT + 2];
     long_one.prompt = longer;
     long_one.n_prompt = CONTEXT + 2;
-    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "context", "longer than the context");
+    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL,
+           &err, "context", "longer than the context");
     long_one.n_prompt = 5;
     long_one.prompt_logprobs = false;
-    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "max_tokens", "nothing asked for");
+    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL,
+           &err, "max_tokens", "nothing asked for");
     fake_close(&f);
 }
 
-static bool stop_now(void) { return true; }
+static bool stop_now(void)
+{
+    return true;
+}
 
 static void test_refusals(const lf_gen_job *jobs)
 {
@@ -522,16 +588,20 @@ static void test_refusals(const lf_gen_job *jobs)
         tap_bail("no memory");
     got = (struct got){.jobs = &job};
     job.max_tokens = 20;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "pages", "cache too small for a job");
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "pages",
+           "cache too small for a job");
     job = jobs[0];
     job.n_prompt = 0;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "'r0'", "empty prompt names the request");
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "'r0'",
+           "empty prompt names the request");
     static const int32_t outside[] = {V};
     job = jobs[0];
     job.prompt = outside;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "vocabulary", "token outside the vocabulary");
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err,
+           "vocabulary", "token outside the vocabulary");
     job = jobs[0];
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, stop_now, NULL, &err), LF_EINTR, &err, NULL, "a stop request ends the run");
+    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, stop_now, NULL, &err), LF_EINTR, &err, NULL,
+           "a stop request ends the run");
     tap_i64((int64_t)got.n, 0, "and nothing was delivered");
     fake_close(&f);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generation and scoring with real models: what a request gives must not depend, in one bit, on slots, rows of a step, pages,
- * neighbours, order or threads, and its log-probabilities must be the bits of a forward pass over the whole sequence. Models are
- * small and hot, so that a wrong position, page or mask changes the numbers.
+ * Generation and scoring with real models: what a request gives must not depend, in one bit, on
+ * slots, rows of a step, pages, neighbours, order or threads, and its log-probabilities must be the
+ * bits of a forward pass over the whole sequence. Models are small and hot, so that a wrong
+ * position, page or mask changes the numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +94,8 @@ static void generate(lf_runner *r, const lf_gen_job *jobs, const struct setting 
     for (size_t i = 0; i < N_JOBS; i++)
         order[i] = jobs[s->reversed ? N_JOBS - 1 - i : i];
     memset(out, 0, sizeof *out);
-    if (lf_runner_gen_model(r, &m, &err) || lf_gen_run(&m, NULL, order, N_JOBS, sink, out, NULL, NULL, &err))
+    if (lf_runner_gen_model(r, &m, &err) ||
+        lf_gen_run(&m, NULL, order, N_JOBS, sink, out, NULL, NULL, &err))
         tap_bail("generate: %s", err.text);
 }
 
@@ -103,14 +105,16 @@ static bool same_got(const struct got *a, const struct got *b, const char *what)
         for (size_t i = 0; i < a->len[j] || i < b->len[j]; i++)
             if (a->len[j] != b->len[j] || a->tokens[j][i] != b->tokens[j][i] ||
                 memcmp(&a->logprobs[j][i], &b->logprobs[j][i], sizeof(float)) != 0) {
-                tap_diag("%s: job %zu token %zu: %d %.9g, not %d %.9g", what, j, i, (int)b->tokens[j][i], (double)b->logprobs[j][i],
-                         (int)a->tokens[j][i], (double)a->logprobs[j][i]);
+                tap_diag("%s: job %zu token %zu: %d %.9g, not %d %.9g", what, j, i,
+                         (int)b->tokens[j][i], (double)b->logprobs[j][i], (int)a->tokens[j][i],
+                         (double)a->logprobs[j][i]);
                 return false;
             }
     return true;
 }
 
-/* Each whole sequence at once, two of them in a batch beside each other: -loss of every output token is its logprob. */
+/* Each whole sequence at once, two of them in a batch beside each other: -loss of every output
+ * token is its logprob. */
 static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got *g, bool *greedy)
 {
     lf_err err = LF_ERR_INIT;
@@ -118,15 +122,18 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
     if (lf_runner_score_model(r, &m, &err))
         tap_bail("score: %s", err.text);
     size_t rows = (size_t)m.rows;
-    int32_t *token = calloc(rows, 4), *target = calloc(rows, 4), *pos = calloc(rows, 4), *argmax = calloc(rows, 4);
+    int32_t *token = calloc(rows, 4), *target = calloc(rows, 4), *pos = calloc(rows, 4),
+            *argmax = calloc(rows, 4);
     float *loss = calloc(rows, 4);
     bool same = true;
     if (!token || !target || !pos || !argmax || !loss)
         tap_bail("no memory");
     *greedy = true;
     for (size_t j = 0; j < N_JOBS; j++) {
-        size_t n = jobs[j].n_prompt + g->len[j] - 1, before = j % 3; /* a small neighbour in front */
-        int32_t cu[5] = {0, (int32_t)before, (int32_t)(before + n), (int32_t)(before + n), (int32_t)(before + n)};
+        size_t n = jobs[j].n_prompt + g->len[j] - 1,
+               before = j % 3; /* a small neighbour in front */
+        int32_t cu[5] = {0, (int32_t)before, (int32_t)(before + n), (int32_t)(before + n),
+                         (int32_t)(before + n)};
         for (size_t i = 0; i < rows; i++) {
             token[i] = pos[i] = 0;
             target[i] = -1;
@@ -145,7 +152,8 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
             size_t row = before + jobs[j].n_prompt - 1 + i;
             float lp = 0 - loss[row]; /* not -loss: a certain token has 0, not -0 */
             if (memcmp(&lp, &g->logprobs[j][i], sizeof lp) != 0) {
-                tap_diag("job %zu token %zu: generated %.9g, scored %.9g", j, i, (double)g->logprobs[j][i], (double)lp);
+                tap_diag("job %zu token %zu: generated %.9g, scored %.9g", j, i,
+                         (double)g->logprobs[j][i], (double)lp);
                 same = false;
                 break;
             }
@@ -165,8 +173,9 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
 static void test_model(const char *name, const char *dir, int64_t vocab, bool bf16, bool prefix)
 {
     static const struct setting settings[] = {
-        {1, 1, 1, 64, 0, false},  {1, 2, 3, 64, 0, false},    {2, 3, 64, 64, 0, true},    {3, 4, 17, 128, 0, false},
-        {2, 5, 64, 64, 700, true}, {1, 5, 33, 192, 0, false}, {2, 10, 64, 64, 0, false},
+        {1, 1, 1, 64, 0, false},   {1, 2, 3, 64, 0, false},   {2, 3, 64, 64, 0, true},
+        {3, 4, 17, 128, 0, false}, {2, 5, 64, 64, 700, true}, {1, 5, 33, 192, 0, false},
+        {2, 10, 64, 64, 0, false},
     };
     lf_gen_job jobs[N_JOBS];
     struct got *ref = calloc(1, sizeof *ref), *got = calloc(1, sizeof *got);
@@ -181,10 +190,13 @@ static void test_model(const char *name, const char *dir, int64_t vocab, bool bf
         lf_runner *r = open_runner(dir, s, bf16);
         generate(r, jobs, s, i ? got : ref);
         if (i > 0)
-            tap_ok(same_got(ref, got, name), "%s %s: %lld slots, %lld rows, pages of %lld, %d threads%s: the same bits", name, dtype,
-                   (long long)s->slots, (long long)s->max_rows, (long long)s->page, s->threads, s->reversed ? ", reversed" : "");
+            tap_ok(same_got(ref, got, name),
+                   "%s %s: %lld slots, %lld rows, pages of %lld, %d threads%s: the same bits", name,
+                   dtype, (long long)s->slots, (long long)s->max_rows, (long long)s->page,
+                   s->threads, s->reversed ? ", reversed" : "");
         if (i == 0 || i == 3) {
-            tap_ok(scores_equal(r, jobs, i ? got : ref, &greedy), "%s %s: log-probabilities are those of a forward pass", name, dtype);
+            tap_ok(scores_equal(r, jobs, i ? got : ref, &greedy),
+                   "%s %s: log-probabilities are those of a forward pass", name, dtype);
             tap_ok(greedy, "%s %s: a greedy token is the argmax of the forward pass", name, dtype);
             generate(r, jobs, s, got); /* generation after scoring: they share memory */
             tap_ok(same_got(ref, got, name), "%s %s: and again", name, dtype);
@@ -192,7 +204,8 @@ static void test_model(const char *name, const char *dir, int64_t vocab, bool bf
         lf_runner_close(r);
     }
     tap_i64((int64_t)ref->len[9], 16, "a sequence stops where the context ends");
-    tap_ok(memcmp(ref->tokens[5], ref->tokens[7], sizeof(int32_t) * 5) != 0, "%s %s: two samples of a prompt differ", name, dtype);
+    tap_ok(memcmp(ref->tokens[5], ref->tokens[7], sizeof(int32_t) * 5) != 0,
+           "%s %s: two samples of a prompt differ", name, dtype);
     bool varied = false;
     for (size_t j = 0; j < N_JOBS; j++)
         for (size_t i = 1; i < ref->len[j]; i++)
@@ -215,8 +228,10 @@ static void test_can_fail(const char *a, const char *b, int64_t vocab)
     lf_runner *ra = open_runner(a, &s, false), *rb = open_runner(b, &s, false);
     generate(ra, jobs, &s, x);
     generate(rb, jobs, &s, y);
-    tap_ok(!same_got(x, y, "expected"), "without its window the model gives other tokens or log-probabilities");
-    tap_ok(!scores_equal(rb, jobs, x, &greedy), "and its scores are not those of the other's generation");
+    tap_ok(!same_got(x, y, "expected"),
+           "without its window the model gives other tokens or log-probabilities");
+    tap_ok(!scores_equal(rb, jobs, x, &greedy),
+           "and its scores are not those of the other's generation");
     lf_runner_close(ra);
     lf_runner_close(rb);
     free(x);
@@ -233,7 +248,8 @@ static void load_config(lf_model_config *c, const char *file, const char *settin
     if (lf_model_config_load(c, path, &err))
         tap_bail("%s", err.text);
     for (const char *p = settings; p && *p; p += strcspn(p, " "), p += *p == ' ') {
-        if (sscanf(p, "%63[^=]=%63s", key, value) != 2 || lf_model_config_set(c, key, value, "test", &err))
+        if (sscanf(p, "%63[^=]=%63s", key, value) != 2 ||
+            lf_model_config_set(c, key, value, "test", &err))
             tap_bail("%s %s", p, err.text);
     }
     if (lf_model_config_finish(c, &err))
@@ -248,16 +264,20 @@ static void test_prefix_too_long(const char *dir)
     const struct setting s = {1, 1, 16, 64, 0, false};
     lf_runner *r = open_runner(dir, &s, false);
     make_jobs(jobs, 512);
-    tap_rc(lf_runner_gen_model(r, &m, &err), 0, &err, NULL, "a prefix model with 16 rows in a step");
-    tap_rc(lf_gen_check(&m, NULL, jobs, N_JOBS, &err), LF_EINVAL, &err, "raise step_rows", "refuses a longer prompt by name");
+    tap_rc(lf_runner_gen_model(r, &m, &err), 0, &err, NULL,
+           "a prefix model with 16 rows in a step");
+    tap_rc(lf_gen_check(&m, NULL, jobs, N_JOBS, &err), LF_EINVAL, &err, "raise step_rows",
+           "refuses a longer prompt by name");
     lf_runner_close(r);
 }
 
-/* The runner with an adapter is the model it was merged into, and nothing of the above depends on it. */
+/* The runner with an adapter is the model it was merged into, and nothing of the above depends on
+ * it. */
 static void test_adapter(const char *dir, const lf_model_config *c)
 {
     lf_err err = LF_ERR_INIT;
-    struct lf_adapter_config ac = {.rank = 3, .alpha = 3, .dora = true, .n_targets = 3, .target = {"q", "gate_up", "o"}};
+    struct lf_adapter_config ac = {
+        .rank = 3, .alpha = 3, .dora = true, .n_targets = 3, .target = {"q", "gate_up", "o"}};
     char path[4096], other[4096], ours[4096];
     uint64_t seed = 8, second = 9;
     struct got with, without;
@@ -279,12 +299,16 @@ static void test_adapter(const char *dir, const lf_model_config *c)
     tap_ok(memcmp(&with, &without, sizeof with) != 0, "an adapter speaks");
     test_model("adapter", dir, c->vocab, false, false);
     adapter = NULL;
-    struct lf_runner_opts o = {.adapter = path, .threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64};
-    tap_rc(lf_runner_open(&r, other, &o, &err), LF_EINVAL, &err, "other weights", "that of other weights is refused");
+    struct lf_runner_opts o = {
+        .adapter = path, .threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64};
+    tap_rc(lf_runner_open(&r, other, &o, &err), LF_EINVAL, &err, "other weights",
+           "that of other weights is refused");
     o.adapter = dir;
-    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_ENOENT, &err, "not an adapter", "and so is a whole model in its place");
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_ENOENT, &err, "not an adapter",
+           "and so is a whole model in its place");
     o.adapter = NULL;
-    tap_ok(lf_runner_open(&r, dir, &o, &err) == 0 && strcmp(lf_runner_identity(r), ours) != 0, "results name the adapter");
+    tap_ok(lf_runner_open(&r, dir, &o, &err) == 0 && strcmp(lf_runner_identity(r), ours) != 0,
+           "results name the adapter");
     lf_runner_close(r);
 }
 
@@ -292,12 +316,16 @@ static void test_errors(const char *dir)
 {
     lf_err err = LF_ERR_INIT;
     lf_runner *r = NULL;
-    struct lf_runner_opts o = {.threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64, .max_context = 4096};
-    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "256 positions", "a context beyond the model's is refused");
+    struct lf_runner_opts o = {
+        .threads = 1, .slots = 1, .max_rows = 4, .page_tokens = 64, .max_context = 4096};
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "256 positions",
+           "a context beyond the model's is refused");
     o.max_context = 0;
     o.page_tokens = 48;
-    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "multiple of", "so is a page that is no multiple of the tile");
-    tap_rc(lf_runner_open(&r, "/nonexistent/checkpoint", &o, &err), LF_ENOENT, &err, "/nonexistent/checkpoint", "and a missing checkpoint");
+    tap_rc(lf_runner_open(&r, dir, &o, &err), LF_EINVAL, &err, "multiple of",
+           "so is a page that is no multiple of the tile");
+    tap_rc(lf_runner_open(&r, "/nonexistent/checkpoint", &o, &err), LF_ENOENT, &err,
+           "/nonexistent/checkpoint", "and a missing checkpoint");
 }
 
 int main(void)
@@ -315,7 +343,9 @@ int main(void)
         {"wide", "tiny-llama", "vocab=5000", false}, /* draws are shared out to threads */
         {"prefix", "tiny-llama", "mask=prefix position=rope2d block=alpha kv_heads=4", true},
         {"sandwich", "tiny-llama",
-         "block=sandwich sliding_window=40 window_pattern=2 rope_local_theta=100 logn_length=60 norm_head=yes embed_dim=32", true},
+         "block=sandwich sliding_window=40 window_pattern=2 rope_local_theta=100 logn_length=60 "
+         "norm_head=yes embed_dim=32",
+         true},
     };
     uint64_t seed = 5;
     char dirs[sizeof models / sizeof *models][4096];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns as Python's re reads them: findall and sub with "" of python 3.11, kept here as it printed them. */
+ * Patterns as Python's re reads them: findall and sub with "" of python 3.11, kept here as it
+ * printed them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 #include "tests/tap/tap.h"
 
 static const struct {
-    const char *pattern, *text, *found /* json.dumps(re.findall(...), ensure_ascii=False) */, *rest /* re.sub(pattern, "", text) */;
+    const char *pattern, *text, *found /* json.dumps(re.findall(...), ensure_ascii=False) */,
+        *rest /* re.sub(pattern, "", text) */;
 } cases[] = {
     {"(\\d+)", "a1b22", "[\"1\",\"22\"]", "ab"},
     {"\\d+", "none", "[]", "none"},
@@ -18,7 +20,8 @@ static const struct {
     {"(?=(aa))", "aaaa", "[\"aa\",\"aa\",\"aa\"]", "aaaa"},
     /* several groups, of which some took no part */
     {"(a)|(b)", "abz", "[[\"a\",\"\"],[\"\",\"b\"]]", "z"},
-    {"(-?[$0-9.,]{2,})|(-?[0-9]+)", "it is $1,200.50 or 7", "[[\"$1,200.50\",\"\"],[\"\",\"7\"]]", "it is  or "},
+    {"(-?[$0-9.,]{2,})|(-?[0-9]+)", "it is $1,200.50 or 7", "[[\"$1,200.50\",\"\"],[\"\",\"7\"]]",
+     "it is  or "},
     {"#### (\\-?[0-9\\.\\,]+)", "so #### 12,000.", "[\"12,000.\"]", "so "},
     {"\\bA\\b|\\bB\\b", "A AB B", "[\"A\",\"B\"]", " AB "},
     {"[]x]+", "a]x]", "[\"]x]\"]", "a"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sampling against values computed by hand in double precision, and its independence of everything but seed and index.
+ * Sampling against values computed by hand in double precision, and its independence of everything
+ * but seed and index.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static void draw(lf_sampler *s, const lf_sample_params *p)
     lf_sampler_draw(s, &all, logits, 1, 0);
 }
 
-static void kept_is(lf_sampler *s, const lf_sample_params *p, const double *want, size_t n, const char *name)
+static void kept_is(lf_sampler *s, const lf_sample_params *p, const double *want, size_t n,
+                    const char *name)
 {
     const int32_t *ids;
     const double *probs;
@@ -91,8 +93,10 @@ static void test_penalties(lf_sampler *s)
     lf_sampler_begin(s, all, 7);
     lf_sampler_draw(s, &p, logits, 1, 0);
     lf_sampler_kept(s, &ids, &probs);
-    /* 1.666667 .833333 .416667 0 -1.2: the ratio of the last two is e^-1.2, whatever the number of repetitions */
-    tap_f64(probs[4] / probs[3], exp(-1.2), 1e-9, "repetition penalty multiplies negative logits once");
+    /* 1.666667 .833333 .416667 0 -1.2: the ratio of the last two is e^-1.2, whatever the number of
+     * repetitions */
+    tap_f64(probs[4] / probs[3], exp(-1.2), 1e-9,
+            "repetition penalty multiplies negative logits once");
     tap_f64(probs[1] / probs[0], exp(1.0 / 1.2 - 2.0 / 1.2), 1e-9, "and divides positive ones");
     p.repetition_penalty = 1;
     p.presence_penalty = 0.5;
@@ -102,7 +106,8 @@ static void test_penalties(lf_sampler *s)
     lf_sampler_accept(s, 0);
     lf_sampler_draw(s, &p, logits, 1, 0);
     lf_sampler_kept(s, &ids, &probs);
-    tap_f64(probs[0] / probs[1], exp(2.0 - 0.5 - 2 * 0.25 - 1.0), 1e-9, "presence and frequency count the output only");
+    tap_f64(probs[0] / probs[1], exp(2.0 - 0.5 - 2 * 0.25 - 1.0), 1e-9,
+            "presence and frequency count the output only");
     int32_t none[] = {0, 1};
     p = (lf_sample_params){0, 1, 0, 1, 0, 0, 0};
     lf_sampler_forbid(s, none, 2);
@@ -125,7 +130,8 @@ static void probs_of(lf_sampler *s, const lf_sample_params *p, double *out)
 
 static void test_limits(lf_sampler *s)
 {
-    static const int32_t ids[] = {4, 1}, allowed[] = {0, 3, 4}, first[] = {2}, pair[] = {3, 0}, said[] = {1, 3};
+    static const int32_t ids[] = {4, 1}, allowed[] = {0, 3, 4}, first[] = {2}, pair[] = {3, 0},
+                         said[] = {1, 3};
     static const int32_t *const bad[] = {first, pair};
     static const double bias[] = {3, -100};
     static const size_t bad_len[] = {1, 2};
@@ -148,7 +154,8 @@ static void test_limits(lf_sampler *s)
     lf_sampler_limit(s, &(lf_sample_limits){.allowed = allowed, .n_allowed = 3});
     lf_sampler_forbid(s, allowed, 1);
     probs_of(s, &p, v);
-    tap_ok(v[0] == 0 && v[1] == 0 && v[2] == 0 && v[3] > 0 && v[4] > 0, "what is allowed and not forbidden");
+    tap_ok(v[0] == 0 && v[1] == 0 && v[2] == 0 && v[3] > 0 && v[4] > 0,
+           "what is allowed and not forbidden");
     lf_sampler_allow_all(s);
     probs_of(s, &p, v);
     tap_f64(v[0], exp(2) / (exp(2) + 1 + exp(-1)), 1e-6, "allowed tokens stay allowed");
@@ -158,7 +165,8 @@ static void test_limits(lf_sampler *s)
     lf_sampler_limit(s, &(lf_sample_limits){.bad = bad, .bad_len = bad_len, .n_bad = 2});
     lf_sampler_forbid_bad(s, said, 1);
     probs_of(s, &p, v);
-    tap_ok(v[2] == 0 && v[0] > 0, "a bad word of one token is forbidden, of two only where it would be completed");
+    tap_ok(v[2] == 0 && v[0] > 0,
+           "a bad word of one token is forbidden, of two only where it would be completed");
     lf_sampler_allow_all(s);
     lf_sampler_forbid_bad(s, said, 2);
     probs_of(s, &p, v);
@@ -179,7 +187,8 @@ static void test_reference(lf_sampler *s)
         sum += exp(l[i]);
     for (int i = 0; i < 5; i++)
         tap_f64(v[i], exp(l[i]) / sum, 1e-6, "repetition penalty 1.2 on all");
-    /* penalties, then temperature, then top-k, top-p, min-p: presence .5 on token 0, T .5 -> 3 2 1 0 -2 */
+    /* penalties, then temperature, then top-k, top-p, min-p: presence .5 on token 0, T .5 -> 3 2 1
+     * 0 -2 */
     p = (lf_sample_params){.5, .95, .1, 1, .5, 0, 4};
     lf_sampler_begin(s, NULL, 0);
     lf_sampler_accept(s, 0);
@@ -190,7 +199,8 @@ static void test_reference(lf_sampler *s)
 
 static void test_law(lf_sampler *s)
 {
-    /* Frequencies of 20,000 draws: a chi-square of 4 degrees of freedom above 30 has probability 5e-6. */
+    /* Frequencies of 20,000 draws: a chi-square of 4 degrees of freedom above 30 has probability
+     * 5e-6. */
     enum { N = 20000 };
     lf_sample_params p = LF_SAMPLE_DEFAULTS;
     int hits[5] = {0};
@@ -205,13 +215,14 @@ static void test_law(lf_sampler *s)
     int again = lf_sampler_draw(s, &p, logits, 42, 7);
     lf_sampler_draw(s, &p, logits, 43, 7);
     tap_i64(lf_sampler_draw(s, &p, logits, 42, 7), again, "a draw depends on seed and index only");
-    tap_ok(lf_sample_seed(1, "a", 0) != lf_sample_seed(1, "a", 1) && lf_sample_seed(1, "a", 0) != lf_sample_seed(1, "b", 0) &&
+    tap_ok(lf_sample_seed(1, "a", 0) != lf_sample_seed(1, "a", 1) &&
+               lf_sample_seed(1, "a", 0) != lf_sample_seed(1, "b", 0) &&
                lf_sample_seed(1, "a", 0) != lf_sample_seed(2, "a", 0),
            "sequences have seeds of their own");
 }
 
-/* Draws that nothing bends are the inverse of the distribution function, token by token, over a vocabulary that is no multiple of
- * anything and has tokens of no mass at both ends. */
+/* Draws that nothing bends are the inverse of the distribution function, token by token, over a
+ * vocabulary that is no multiple of anything and has tokens of no mass at both ends. */
 static void test_raw(void)
 {
     enum { V = 1000, N = 4000 };
@@ -220,7 +231,9 @@ static void test_raw(void)
     lf_sampler *s = lf_sampler_create(V, NULL);
     lf_sample_params p = LF_SAMPLE_DEFAULTS;
     for (int i = 0; i < V; i++)
-        z[i] = i < 3 || i > V - 30 || i % 7 == 0 ? -INFINITY : (float)(12 * lf_rng_f64(5, 6, (uint64_t)i) - 900);
+        z[i] = i < 3 || i > V - 30 || i % 7 == 0
+                   ? -INFINITY
+                   : (float)(12 * lf_rng_f64(5, 6, (uint64_t)i) - 900);
     lf_sampler_begin(s, NULL, 0);
     for (size_t k = 0; k < sizeof t / sizeof *t; k++) {
         double cum[V], total = 0;
@@ -231,10 +244,12 @@ static void test_raw(void)
         for (uint64_t i = 0; i < N; i++) {
             double u = total * lf_rng_f64(9, LF_SITE_SAMPLE, i);
             int32_t got = lf_sampler_draw(s, &p, z, 9, i);
-            wrong += got < 0 || u > cum[got] * (1 + 1e-10) || (got > 0 && u < cum[got - 1] * (1 - 1e-10)) || !isfinite(z[got]);
+            wrong += got < 0 || u > cum[got] * (1 + 1e-10) ||
+                     (got > 0 && u < cum[got - 1] * (1 - 1e-10)) || !isfinite(z[got]);
             seen += got > 900;
         }
-        tap_ok(wrong == 0, "temperature %g: %d of %d draws are not where the mass passes u", t[k], wrong, N);
+        tap_ok(wrong == 0, "temperature %g: %d of %d draws are not where the mass passes u", t[k],
+               wrong, N);
         tap_ok(seen > 0, "... also in the last block");
     }
     p.temperature = 1;
@@ -251,9 +266,10 @@ static void test_bad(void)
     static const struct {
         lf_sample_params p;
         const char *text;
-    } rows[] = {{{-1, 1, 0, 1, 0, 0, 0}, "temperature"}, {{1, 0, 0, 1, 0, 0, 0}, "top_p"},
-                {{1, 1, NAN, 1, 0, 0, 0}, "min_p"},      {{1, 1, 0, 0, 0, 0, 0}, "repetition_penalty"},
-                {{1, 1, 0, 1, INFINITY, 0, 0}, "presence"}, {{1, 1, 0, 1, 0, 0, -1}, "top_k"}};
+    } rows[] = {
+        {{-1, 1, 0, 1, 0, 0, 0}, "temperature"},    {{1, 0, 0, 1, 0, 0, 0}, "top_p"},
+        {{1, 1, NAN, 1, 0, 0, 0}, "min_p"},         {{1, 1, 0, 0, 0, 0, 0}, "repetition_penalty"},
+        {{1, 1, 0, 1, INFINITY, 0, 0}, "presence"}, {{1, 1, 0, 1, 0, 0, -1}, "top_k"}};
     lf_err err = LF_ERR_INIT;
     lf_sample_params ok = LF_SAMPLE_DEFAULTS;
     tap_rc(lf_sample_check(&ok, &err), 0, &err, NULL, "defaults are legal");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rolling windows, choice and perplexity arithmetic against values of lm-evaluation-harness and hand computation, and the packing of
- * items into batches over a model made of arithmetic.
+ * Rolling windows, choice and perplexity arithmetic against values of lm-evaluation-harness and
+ * hand computation, and the packing of items into batches over a model made of arithmetic.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,14 +15,17 @@ static void windows_are(size_t ctx, const lf_window *want, size_t n)
     lf_window got[8];
     tap_i64((int64_t)lf_rolling_windows(10, 4, ctx, got, 8), (int64_t)n, "number of windows");
     for (size_t i = 0; i < n; i++)
-        tap_ok(got[i].from == want[i].from && got[i].to == want[i].to && got[i].score == want[i].score,
-               "context %zu window %zu: [%zu, %zu) scores %zu", ctx, i, got[i].from, got[i].to, got[i].score);
+        tap_ok(got[i].from == want[i].from && got[i].to == want[i].to &&
+                   got[i].score == want[i].score,
+               "context %zu window %zu: [%zu, %zu) scores %zu", ctx, i, got[i].from, got[i].to,
+               got[i].score);
 }
 
 static void test_windows(void)
 {
     /* tokens 10..19 behind a prefix, max 4. Harness, as (disjoint context, targets):
-     * ctx 1: ([0],10-13) ([13],14-17) ([15,16,17],18-19);  ctx 2: ([0],10-13) ([12,13],14-16) ([15,16],17-19).
+     * ctx 1: ([0],10-13) ([13],14-17) ([15,16,17],18-19);  ctx 2: ([0],10-13) ([12,13],14-16)
+     *   ([15,16],17-19).
      * In the sequence with the prefix at 0, token 10 + k has index k + 1. */
     windows_are(1, (lf_window[]){{0, 5, 4}, {4, 9, 4}, {6, 11, 2}}, 3);
     windows_are(2, (lf_window[]){{0, 5, 4}, {3, 8, 3}, {6, 11, 3}}, 3);
@@ -52,13 +55,17 @@ static void test_arithmetic(void)
     tap_f64(se, sqrt(0.3 / 5), 1e-12, "standard error from the sample variance");
     tap_i64((int64_t)lf_count_words("a b  c", 6), 3, "words are split at runs of white space");
     tap_i64((int64_t)lf_count_words(" a ", 3), 3, "empty pieces count, as in re.split");
-    tap_i64((int64_t)lf_count_words("a\xc2\xa0" "b\xe3\x80\x80" "c", 8), 3, "Unicode white space");
+    tap_i64((int64_t)lf_count_words("a\xc2\xa0"
+                                    "b\xe3\x80\x80"
+                                    "c",
+                                    8),
+            3, "Unicode white space");
     tap_i64((int64_t)lf_count_chars("h\xc3\xa9llo", 6), 5, "characters, not bytes");
 }
 
 /* loss of a row depends on its document so far; argmax is right for even positions. */
-static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position, const int32_t *cu, int64_t n_docs,
-                   float *loss, int32_t *argmax, lf_err *err)
+static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
+                   const int32_t *cu, int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
 {
     (void)err;
     ++*(int *)ctx;
@@ -86,19 +93,24 @@ static void test_run(void)
     lf_score_model m = {&calls, 64, 8, 64, 10, forward};
     memset(ref, 0, sizeof ref);
     memset(got, 0, sizeof got);
-    tap_rc(lf_score_run(&m, items, 12, ref, NULL, NULL, NULL, &err), 0, &err, NULL, "all items in one batch");
+    tap_rc(lf_score_run(&m, items, 12, ref, NULL, NULL, NULL, &err), 0, &err, NULL,
+           "all items in one batch");
     m = (lf_score_model){&one, 8, 8, 2, 10, forward};
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), 0, &err, NULL, "items in small batches");
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), 0, &err, NULL,
+           "items in small batches");
     tap_ok(calls == 1 && one > 4, "1 batch, and %d", one);
     for (size_t i = 0; i < 12; i++)
-        tap_ok(ref[i].ll == got[i].ll && ref[i].greedy == got[i].greedy && ref[i].n == items[i].n - items[i].first,
+        tap_ok(ref[i].ll == got[i].ll && ref[i].greedy == got[i].greedy &&
+                   ref[i].n == items[i].n - items[i].first,
                "item %zu: the same score in any batch", i);
     tap_ok(got[0].greedy && !got[5].greedy, "greedy is a property of every scored token");
     items[3].n = 10;
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3", "an item beyond the context");
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3",
+           "an item beyond the context");
     items[3].n = 5;
     items[3].first = 5;
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3", "an item with nothing to score");
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3",
+           "an item with nothing to score");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapters of a decoder: an untrained one changes no bit, a trained one is the merged model, its gradients are those of
- * differences, decoding has the bits of training, and the base takes no room for training. */
+ * Adapters of a decoder: an untrained one changes no bit, a trained one is the merged model, its
+ * gradients are those of differences, decoding has the bits of training, and the base takes no room
+ * for training. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static int add(struct rig *r, lf_graph *g, bool train, enum lf_recompute how)
     lf_err err = LF_ERR_INIT;
     if (!g)
         tap_bail("a graph was refused");
-    int k = lf_plan_add(r->plan, g, &(struct lf_chain_opts){.train = train, .recompute = how}, &err);
+    int k =
+        lf_plan_add(r->plan, g, &(struct lf_chain_opts){.train = train, .recompute = how}, &err);
     if (k < 0)
         tap_bail("%s", err.text);
     lf_graph_destroy(g);
@@ -54,7 +56,8 @@ static void batch(struct rig *r)
     memcpy(r->cu, cu, sizeof cu);
     for (int i = 0; i < T; i++) {
         r->tokens[i] = (int32_t)(lf_rng_u32(1, 2, (uint64_t)i) % (uint32_t)r->vocab);
-        r->targets[i] = i < 5 || i >= 37 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)r->vocab);
+        r->targets[i] =
+            i < 5 || i >= 37 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)r->vocab);
         r->positions[i] = i < 23 ? i : i < 37 ? i - 23 : 0;
         r->offsets[i] = i;
         r->samples[i] = 7;
@@ -64,8 +67,8 @@ static void batch(struct rig *r)
 static const char *frozen_but; /* pattern: everything else is frozen */
 
 /* a NULL: no adapter. */
-static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_adapter_config *a, enum lf_dtype compute,
-                     enum lf_recompute how)
+static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_adapter_config *a,
+                     enum lf_dtype compute, enum lf_recompute how)
 {
     lf_err err = LF_ERR_INIT;
     const struct lf_plan_opts po = {.threads = 2, .compute = compute, .mode = LF_INVARIANT};
@@ -76,10 +79,12 @@ static void open_rig(struct rig *r, const lf_model_config *c, const struct lf_ad
     const struct lf_decoder_paged paged = {1, 1, r->pages, r->pages, PAGE, 1, compute, false};
     r->d = lf_decoder_create(c, T, &err);
     r->ps = lf_pstore_create(&err);
-    if (!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) || (a && lf_decoder_adapt(r->d, r->ps, a, &err)) ||
+    if (!r->d || !r->ps || lf_decoder_declare(r->d, r->ps, &err) ||
+        (a && lf_decoder_adapt(r->d, r->ps, a, &err)) ||
         !(r->plan = lf_plan_create(r->ps, &po, &err)))
         tap_bail("%s", err.text);
-    if (frozen_but && (!lf_pstore_freeze(r->ps, "", true) || !lf_pstore_freeze_matching(r->ps, frozen_but, false)))
+    if (frozen_but && (!lf_pstore_freeze(r->ps, "", true) ||
+                       !lf_pstore_freeze_matching(r->ps, frozen_but, false)))
         tap_bail("nothing to freeze");
     r->train = add(r, lf_decoder_loss_graph(r->d, r->ps, "train", &rows, true, &err), true, how);
     r->logits = add(r, lf_decoder_logits_graph(r->d, r->ps, "logits", &rows, &err), false, 0);
@@ -108,13 +113,15 @@ static void feed(struct rig *r, int chain)
 {
     lf_err err = LF_ERR_INIT;
     int rc = lf_exec_write(r->ex, chain, 0, "tokens", r->tokens, sizeof r->tokens, &err);
-    rc = rc ? rc : lf_exec_write(r->ex, chain, 0, "positions", r->positions, sizeof r->positions, &err);
+    rc = rc ? rc
+            : lf_exec_write(r->ex, chain, 0, "positions", r->positions, sizeof r->positions, &err);
     rc = rc ? rc : lf_exec_write(r->ex, chain, 0, "cu_seqlens", r->cu, sizeof r->cu, &err);
     if (!rc && chain == r->train)
         rc = lf_exec_write(r->ex, chain, 0, "targets", r->targets, sizeof r->targets, &err);
     if (!rc && chain == r->train && lf_decoder_is_random(r->d)) {
         rc = lf_exec_write(r->ex, chain, 0, "samples", r->samples, sizeof r->samples, &err);
-        rc = rc ? rc : lf_exec_write(r->ex, chain, 0, "offsets", r->offsets, sizeof r->offsets, &err);
+        rc = rc ? rc
+                : lf_exec_write(r->ex, chain, 0, "offsets", r->offsets, sizeof r->offsets, &err);
     }
     if (rc)
         tap_bail("%s", err.text);
@@ -136,7 +143,8 @@ static double loss(struct rig *r, uint64_t seed, bool backward)
     lf_err err = LF_ERR_INIT;
     struct lf_step_record rec = {.loss_scale = 1, .inv_tokens = 1.0f / 32, .seed = seed};
     feed(r, r->train);
-    if (lf_exec_record_write(r->ex, &rec, &err) || lf_exec_run(r->ex, r->train, LF_FWD, 0, LF_FIRST, &err) ||
+    if (lf_exec_record_write(r->ex, &rec, &err) ||
+        lf_exec_run(r->ex, r->train, LF_FWD, 0, LF_FIRST, &err) ||
         (backward && lf_exec_run(r->ex, r->train, LF_BWD, 0, LF_FIRST, &err)) ||
         lf_exec_record_read(r->ex, &rec, &err))
         tap_bail("%s", err.text);
@@ -178,7 +186,8 @@ static void stir(struct rig *r)
 /* ---- the merged model ---- */
 
 /* w of "STEM.weight" plus the rows [row, ...) of scale B A of the adapter "of". */
-static void merge_rows(struct rig *r, float *w, const struct lf_param_desc *d, const char *of, int64_t row, double scale)
+static void merge_rows(struct rig *r, float *w, const struct lf_param_desc *d, const char *of,
+                       int64_t row, double scale)
 {
     char name[128];
     int64_t n;
@@ -249,7 +258,8 @@ static double difference(const float *a, const float *b, int64_t n)
 
 /* ---- gradients ---- */
 
-/* Lengths of the rows of W + scale B A of the adapter whose tensor i is, by its store's weights. Owned. */
+/* Lengths of the rows of W + scale B A of the adapter whose tensor i is, by its store's weights.
+ * Owned. */
 static double *lengths(struct rig *r, int i, double scale, int64_t *rows)
 {
     char name[160], stem[128];
@@ -262,10 +272,12 @@ static double *lengths(struct rig *r, int i, double scale, int64_t *rows)
     const int ia = lf_pstore_find(r->ps, name);
     snprintf(name, sizeof name, "%s.weight", stem);
     *rows = lf_pstore_desc(r->ps, ib)->dims[0];
-    const int64_t rank = lf_pstore_desc(r->ps, ib)->dims[1], cols = lf_pstore_desc(r->ps, ia)->dims[1];
+    const int64_t rank = lf_pstore_desc(r->ps, ib)->dims[1],
+                  cols = lf_pstore_desc(r->ps, ia)->dims[1];
     float *a = read(r, ia, LF_P_MASTER, &n), *b = read(r, ib, LF_P_MASTER, &n);
     double *out = calloc((size_t)*rows, sizeof *out);
-    for (int k = 0; k < lf_pstore_count(r->ps); k++) { /* the tensor of that name, or those of that group */
+    for (int k = 0; k < lf_pstore_count(r->ps);
+         k++) { /* the tensor of that name, or those of that group */
         const struct lf_param_desc *d = lf_pstore_desc(r->ps, k);
         if (strcmp(d->name, name) != 0 && strcmp(d->group, name) != 0)
             continue;
@@ -293,7 +305,8 @@ static void hold(struct rig *r, int i, double *before, double *now)
     char name[160];
     const char *adapter = lf_pstore_desc(r->ps, i)->name;
     int64_t n;
-    snprintf(name, sizeof name, "%.*s.lora_magnitude", (int)(strrchr(adapter, '.') - adapter), adapter);
+    snprintf(name, sizeof name, "%.*s.lora_magnitude", (int)(strrchr(adapter, '.') - adapter),
+             adapter);
     const int im = lf_pstore_find(r->ps, name);
     float *m = read(r, im, LF_P_MASTER, &n);
     for (int64_t k = 0; k < n; k++)
@@ -341,7 +354,8 @@ static double slope(struct rig *r, int i, const float *w, const float *d, int64_
     return (side[1] - side[0]) / (2 * h);
 }
 
-/* Along its own gradient the slope of the loss is the gradient's length. Worst relative error over the adapter. */
+/* Along its own gradient the slope of the loss is the gradient's length. Worst relative error over
+ * the adapter. */
 static double gradient_error(struct rig *r, int *tensors)
 {
     double worst = 0;
@@ -375,11 +389,14 @@ static bool base_is_frozen(const struct rig *r, bool *any_master)
     *any_master = false;
     for (int i = 0; i < lf_pstore_count(r->ps); i++) {
         const struct lf_param_desc *d = lf_pstore_desc(r->ps, i);
-        const bool trained = lf_pstore_view(r->ps, i, LF_P_GRAD, &v) == 1 && lf_pstore_view(r->ps, i, LF_P_M, &v) == 1 &&
+        const bool trained = lf_pstore_view(r->ps, i, LF_P_GRAD, &v) == 1 &&
+                             lf_pstore_view(r->ps, i, LF_P_M, &v) == 1 &&
                              lf_pstore_view(r->ps, i, LF_P_V, &v) == 1;
-        const bool none = !lf_pstore_view(r->ps, i, LF_P_GRAD, &v) && !lf_pstore_view(r->ps, i, LF_P_M, &v) &&
+        const bool none = !lf_pstore_view(r->ps, i, LF_P_GRAD, &v) &&
+                          !lf_pstore_view(r->ps, i, LF_P_M, &v) &&
                           !lf_pstore_view(r->ps, i, LF_P_V, &v);
-        frozen = frozen && (d->adapter ? trained && lf_pstore_view(r->ps, i, LF_P_MASTER, &v) == 1 : none);
+        frozen = frozen &&
+                 (d->adapter ? trained && lf_pstore_view(r->ps, i, LF_P_MASTER, &v) == 1 : none);
         *any_master = *any_master || (!d->adapter && d->ndim == 2 && !strstr(d->name, "embed") &&
                                       lf_pstore_view(r->ps, i, LF_P_MASTER, &v) == 1);
     }
@@ -388,7 +405,8 @@ static bool base_is_frozen(const struct rig *r, bool *any_master)
 
 /* ---- decoding ---- */
 
-/* The first document fed token by token through the cache: the largest number of a row's logits that differ. */
+/* The first document fed token by token through the cache: the largest number of a row's logits
+ * that differ. */
 static bool decodes_alike(struct rig *r, const float *z)
 {
     lf_err err = LF_ERR_INIT;
@@ -430,7 +448,8 @@ static void test_frozen(const lf_model_config *c)
         struct lf_pview v;
         int64_t n;
         const bool trained = lf_pstore_view(part.ps, i, LF_P_GRAD, &v) == 1;
-        same = same && trained == (strncmp(lf_pstore_desc(part.ps, i)->name, "layers.1.mlp.", 13) == 0);
+        same = same &&
+               trained == (strncmp(lf_pstore_desc(part.ps, i)->name, "layers.1.mlp.", 13) == 0);
         if (!trained)
             continue;
         float *x = read(&full, i, LF_P_GRAD, &n), *y = read(&part, i, LF_P_GRAD, &n);
@@ -439,8 +458,10 @@ static void test_frozen(const lf_model_config *c)
         free(x);
         free(y);
     }
-    tap_ok(same && compared == 3, "gradients of what is not frozen are those of the whole model (%d tensors)", compared);
-    tap_ok(lf_pstore_freeze_matching(part.ps, "layer.*", true) == 0, "a pattern that matches nothing says so%s", err.text);
+    tap_ok(same && compared == 3,
+           "gradients of what is not frozen are those of the whole model (%d tensors)", compared);
+    tap_ok(lf_pstore_freeze_matching(part.ps, "layer.*", true) == 0,
+           "a pattern that matches nothing says so%s", err.text);
     close_rig(&part);
     close_rig(&full);
 }
@@ -456,7 +477,8 @@ static void set_targets(struct lf_adapter_config *a, const char *text)
 
 static void test_targets(const lf_model_config *c, const char *targets, int want_tensors, bool dora)
 {
-    struct lf_adapter_config a = {.rank = 3, .alpha = 6, .rank_stabilised = strstr(targets, "qkv") != NULL, .dora = dora};
+    struct lf_adapter_config a = {
+        .rank = 3, .alpha = 6, .rank_stabilised = strstr(targets, "qkv") != NULL, .dora = dora};
     struct rig r, m;
     int tensors = 0;
     set_targets(&a, targets);
@@ -511,9 +533,11 @@ static void test_recompute(const lf_model_config *c, bool dora)
             free(y);
         }
     }
-    tap_ok(same && memcmp(&l[0], &l[1], 8) == 0 && memcmp(&l[0], &l[2], 8) == 0, "recomputation changes no bit");
+    tap_ok(same && memcmp(&l[0], &l[1], 8) == 0 && memcmp(&l[0], &l[2], 8) == 0,
+           "recomputation changes no bit");
     const double other = loss(&r[0], 6, false), again = loss(&r[0], 5, false);
-    tap_ok(fabs(other - again) > 1e-6 && memcmp(&again, &l[0], 8) == 0, "dropout depends on the seed alone");
+    tap_ok(fabs(other - again) > 1e-6 && memcmp(&again, &l[0], 8) == 0,
+           "dropout depends on the seed alone");
     int n;
     const double d = gradient_error(&r[0], &n);
     tap_ok(d < 2e-3, "gradients with dropout (%.2g)", d);
@@ -528,13 +552,15 @@ static void test_bf16(const lf_model_config *c, bool dora)
     struct rig r;
     bool any;
     open_rig(&r, c, &a, LF_BF16, LF_RECOMPUTE_NONE);
-    tap_ok(base_is_frozen(&r, &any) && !any, "in bf16 the adapter has f32 masters, the base's matrices have none");
+    tap_ok(base_is_frozen(&r, &any) && !any,
+           "in bf16 the adapter has f32 masters, the base's matrices have none");
     stir(&r);
     tap_ok(isfinite(loss(&r, 1, true)), "and it trains");
     close_rig(&r);
 }
 
-static void refuse(const lf_model_config *c, const char *targets, int rank, int want, const char *contains)
+static void refuse(const lf_model_config *c, const char *targets, int rank, int want,
+                   const char *contains)
 {
     lf_err err = LF_ERR_INIT;
     struct lf_adapter_config a = {.rank = rank, .alpha = 1};
@@ -551,13 +577,19 @@ static void refuse(const lf_model_config *c, const char *targets, int rank, int 
 static void test_json(void)
 {
     lf_err err = LF_ERR_INIT;
-    struct lf_adapter_config a = {.rank = 4, .alpha = 8.5, .dropout = 0.25, .rank_stabilised = true, .dora = true}, b;
+    struct lf_adapter_config a = {.rank = 4,
+                                  .alpha = 8.5,
+                                  .dropout = 0.25,
+                                  .rank_stabilised = true,
+                                  .dora = true},
+                             b;
     set_targets(&a, "q layers.*.mlp.*");
     json_t *o = lf_adapter_to_json(&a, &err);
     tap_ok(o && !lf_adapter_from_json(&b, o, "test", &err) && memcmp(&a, &b, sizeof a) == 0,
            "a description survives JSON");
     json_object_set_new(o, "rank", json_integer(0));
-    tap_rc(lf_adapter_from_json(&b, o, "here", &err), LF_EINVAL, &err, "here", "a damaged one is refused");
+    tap_rc(lf_adapter_from_json(&b, o, "here", &err), LF_EINVAL, &err, "here",
+           "a damaged one is refused");
     json_decref(o);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model descriptions: errors that name the key and its place, presets and families, the parameter count of every file
- * of models/ against the number published for it, positions and FLOPs against values worked out by hand. */
+ * Model descriptions: errors that name the key and its place, presets and families, the parameter
+ * count of every file of models/ against the number published for it, positions and FLOPs against
+ * values worked out by hand. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include "kernels/kernels.h"
 #include "tests/tap/tap.h"
 
-/* Published: the count of the released weights (a tied head once), or for GPT-3 what its sizes give (paper: 6.7B,
- * 175B). */
+/* Published: the count of the released weights (a tied head once), or for GPT-3 what its sizes give
+ * (paper: 6.7B, 175B). */
 static const struct {
     const char *name;
     int64_t params;
@@ -185,8 +186,8 @@ static void test_published(void)
         size_t n = strlen(e->d_name), i = 0;
         if (n < 5 || strcmp(e->d_name + n - 4, ".ini") != 0)
             continue;
-        while (i < N_PUBLISHED &&
-               (strlen(published[i].name) != n - 4 || strncmp(published[i].name, e->d_name, n - 4) != 0))
+        while (i < N_PUBLISHED && (strlen(published[i].name) != n - 4 ||
+                                   strncmp(published[i].name, e->d_name, n - 4) != 0))
             i++;
         if (!tap_ok(i < N_PUBLISHED, "%s has a published count in this test", e->d_name))
             continue;
@@ -317,7 +318,8 @@ static void test_errors(void)
         lf_err err = LF_ERR_INIT;
         lf_model_config c = {0};
         int rc = load(&c, v[i].text, &err);
-        tap_ok(rc < 0 && strstr(err.text, v[i].contains), "refused with '%s': %s", v[i].contains, err.text);
+        tap_ok(rc < 0 && strstr(err.text, v[i].contains), "refused with '%s': %s", v[i].contains,
+               err.text);
         tap_i64(c.layers, 0, "output untouched");
     }
 }
@@ -329,16 +331,17 @@ static void test_presets(void)
     lf_model_config c, d;
     snprintf(path, sizeof(path), "%s/models", getenv("LF_SRCDIR"));
     setenv("LF_MODELS_DIR", path, 1);
-    tap_rc(load(&c, "[model]\npreset = qwen3-0.6b\nlayers = 3\n", &err), 0, &err, NULL, "preset by name");
+    tap_rc(load(&c, "[model]\npreset = qwen3-0.6b\nlayers = 3\n", &err), 0, &err, NULL,
+           "preset by name");
     tap_i64(c.layers, 3, "an explicit key overrides the preset");
     tap_i64(c.head_dim, 128, "the rest is the preset's");
     tap_ok(c.qk_norm && c.tied_head && !c.qkv_bias, "switches of Qwen3");
     tap_str(c.family, "qwen3", "family");
     snprintf(text, sizeof(text), "[model]\npreset = %s/gpt2-124m.ini\nvocab = 50304\n", path);
     tap_rc(load(&c, text, &err), 0, &err, NULL, "preset by path");
-    tap_ok(c.norm == LF_NORM_LAYER && c.norm_bias && c.position == LF_POS_LEARNED && c.activation == LF_ACT_GELU_TANH &&
-               c.mlp == LF_MLP_PLAIN && c.qkv_bias && c.out_bias && c.mlp_bias && c.tied_head &&
-               c.init == LF_MINIT_RESIDUAL_SCALED,
+    tap_ok(c.norm == LF_NORM_LAYER && c.norm_bias && c.position == LF_POS_LEARNED &&
+               c.activation == LF_ACT_GELU_TANH && c.mlp == LF_MLP_PLAIN && c.qkv_bias &&
+               c.out_bias && c.mlp_bias && c.tied_head && c.init == LF_MINIT_RESIDUAL_SCALED,
            "switches of GPT-2");
     tap_i64(c.vocab, 50304, "vocab override");
 
@@ -348,10 +351,11 @@ static void test_presets(void)
     const char *key = NULL;
     tap_ok(lf_model_config_equal(&c, &d, &key), "equal after the round trip");
     d.norm_eps = nextafter(d.norm_eps, 1);
-    tap_ok(!lf_model_config_equal(&c, &d, &key) && strcmp(key, "norm_eps") == 0, "one ulp of norm_eps is a difference");
+    tap_ok(!lf_model_config_equal(&c, &d, &key) && strcmp(key, "norm_eps") == 0,
+           "one ulp of norm_eps is a difference");
     json_object_set_new(o, "surprise", json_string("1"));
-    tap_rc(lf_model_config_from_json(&d, o, "state.json", &err), LF_EINVAL, &err, "state.json: unknown key 'surprise'",
-           "an unknown member is refused");
+    tap_rc(lf_model_config_from_json(&d, o, "state.json", &err), LF_EINVAL, &err,
+           "state.json: unknown key 'surprise'", "an unknown member is refused");
     json_decref(o);
 }
 
@@ -370,36 +374,43 @@ static void test_positions(void)
     tap_f64((double)sn[2 * 8 + 0], sin(0.5), 1e-7, "linear scaling divides the position");
 
     tap_rc(load(&c,
-                "[model]\nfamily = llama\n" TINY "rope_scaling = yarn\nrope_factor = 4\nrope_original_positions = 16\n"
+                "[model]\nfamily = llama\n" TINY
+                "rope_scaling = yarn\nrope_factor = 4\nrope_original_positions = 16\n"
                 "rope_beta_fast = 2\nrope_beta_slow = 0.01\n",
                 &err),
            0, &err, NULL, "YaRN");
-    /* d(2) = 0.21, d(0.01) = 4.81: pair 0 keeps its frequency, pair 5 and later are divided, pair 2 is 2/5 of the way.
+    /* d(2) = 0.21, d(0.01) = 4.81: pair 0 keeps its frequency, pair 5 and later are divided, pair 2
+     * is 2/5 of the way.
      */
     double amp = 0.1 * log(4) + 1, f2 = pow(10000, -4.0 / 16);
     lf_model_rope_tables(&c, 2, 0, cs, sn);
-    tap_f64((double)sn[8], amp * sin(1.0), 1e-6, "YaRN: fast pairs keep their frequency, cos and sin grow");
-    tap_f64((double)sn[8 + 5], amp * sin(pow(10000, -10.0 / 16) / 4), 1e-9, "slow ones are divided by the factor");
+    tap_f64((double)sn[8], amp * sin(1.0), 1e-6,
+            "YaRN: fast pairs keep their frequency, cos and sin grow");
+    tap_f64((double)sn[8 + 5], amp * sin(pow(10000, -10.0 / 16) / 4), 1e-9,
+            "slow ones are divided by the factor");
     tap_f64((double)sn[8 + 2], amp * sin(0.4 * f2 / 4 + 0.6 * f2), 1e-7, "linear in between");
     c.rope_attn_factor = 3;
     lf_model_rope_tables(&c, 1, 0, cs, NULL);
     tap_f64((double)cs[0], 3, 0, "rope_attn_factor replaces the rule");
-    tap_rc(load(&c,
-                "[model]\nfamily = llama\n" TINY
-                "rope_scaling = longrope\nrope_factor = 4\nrope_original_positions = 16\n"
-                "rope_short_factors = 1,1,1,1,1,1,1,1.5\nrope_long_factors = 1, 2, 3, 4, 5, 6, 7, 8\n",
-                &err),
-           0, &err, NULL, "longrope");
+    tap_rc(
+        load(&c,
+             "[model]\nfamily = llama\n" TINY
+             "rope_scaling = longrope\nrope_factor = 4\nrope_original_positions = 16\n"
+             "rope_short_factors = 1,1,1,1,1,1,1,1.5\nrope_long_factors = 1, 2, 3, 4, 5, 6, 7, 8\n",
+             &err),
+        0, &err, NULL, "longrope");
     float lr[17 * 8];
     amp = sqrt(1 + log(4) / log(16));
     lf_model_rope_tables(&c, 17, 0, NULL, lr);
     tap_f64((double)lr[8 + 7], amp * sin(pow(10000, -14.0 / 16) / 1.5), 1e-9,
             "documents up to the original length: the short factors");
     lf_model_rope_tables(&c, 17, LF_ROPE_LONG, NULL, lr);
-    tap_f64((double)lr[8 + 2], amp * sin(pow(10000, -4.0 / 16) / 3), 1e-7, "beyond it: the long ones");
+    tap_f64((double)lr[8 + 2], amp * sin(pow(10000, -4.0 / 16) / 3), 1e-7,
+            "beyond it: the long ones");
     json_t *o = lf_model_config_to_json(&c, &err);
     lf_model_config back;
-    tap_ok(o && !lf_model_config_from_json(&back, o, "state.json", &err) && lf_model_config_equal(&c, &back, NULL),
+    tap_ok(o && !lf_model_config_from_json(&back, o, "state.json", &err) &&
+               lf_model_config_equal(&c, &back, NULL),
            "lists survive JSON: %s", err.text);
     json_decref(o);
     back.rope_long_factors.v[7] = nextafter(8, 9);
@@ -419,14 +430,17 @@ static void test_positions(void)
     lf_model_rope_tables(&c, 4, LF_ROPE_LOCAL, NULL, sn);
     tap_f64((double)sn[3 * 8 + 1], sin(3 * pow(100, -2.0 / 16)), 1e-7,
             "windowed layers have their own theta, unscaled");
-    tap_ok(lf_model_layer_local(&c, 0) && !lf_model_layer_local(&c, 1), "every second layer attends in full");
+    tap_ok(lf_model_layer_local(&c, 0) && !lf_model_layer_local(&c, 1),
+           "every second layer attends in full");
     tap_i64(lf_model_layer_window(&c, 0), 4, "the first slides");
     tap_i64(lf_model_layer_window(&c, 1), 0, "the second does not");
 
-    tap_rc(load(&c, "[model]\nfamily = llama\n" TINY "block = alpha\n", &err), 0, &err, NULL, "alpha");
+    tap_rc(load(&c, "[model]\nfamily = llama\n" TINY "block = alpha\n", &err), 0, &err, NULL,
+           "alpha");
     tap_f64(c.residual_alpha, 2, 1e-12, "its default is sqrt(2 layers)");
 
-    /* Llama 3.1: theta 5e5, D 128. Channel 0 is untouched, the slowest is divided by 8, channel 31 lies between. */
+    /* Llama 3.1: theta 5e5, D 128. Channel 0 is untouched, the slowest is divided by 8, channel 31
+     * lies between. */
     tap_rc(load(&c, "[model]\npreset = llama3.1-8b\n", &err), 0, &err, NULL, "llama 3.1");
     float *lc = malloc(2 * 64 * sizeof(float)), *ls = malloc(2 * 64 * sizeof(float));
     lf_model_rope_tables(&c, 2, 0, lc, ls);
@@ -456,20 +470,24 @@ static void test_flops(void)
     lf_err err = LF_ERR_INIT;
     lf_model_config c;
     tap_rc(load(&c, "[model]\npreset = gpt2-124m\n", &err), 0, &err, NULL, "gpt2");
-    /* The published speed table: 6 x weights x tokens + 12 L d T^2 B is 788.0 GFLOP at B = 4, T = 256. */
+    /* The published speed table: 6 x weights x tokens + 12 L d T^2 B is 788.0 GFLOP at B = 4, T =
+     * 256. */
     tap_f64(lf_model_train_flops_per_token(&c, 256, false) * 1024 * 1e-9, 788.0, 0.1,
             "GPT-2 124M step, full attention");
     double full = lf_model_train_flops_per_token(&c, 256, false),
            causal = lf_model_train_flops_per_token(&c, 256, true);
     tap_f64(full - causal, 6.0 * 12 * 768 * 256, 1, "causal counts half of attention");
     tap_rc(load(&c, "[model]\npreset = llama-58m\n", &err), 0, &err, NULL, "llama-58m");
-    tap_f64(lf_model_train_flops_per_token(&c, 512, false) * 2048 * 1e-9, 563.7, 0.1, "58M step, full attention");
-    tap_rc(load(&c, "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nmax_window_layers = 1\n", &err), 0, &err,
-           NULL, "one full layer and one windowed");
+    tap_f64(lf_model_train_flops_per_token(&c, 512, false) * 2048 * 1e-9, 563.7, 0.1,
+            "58M step, full attention");
+    tap_rc(load(&c, "[model]\nfamily = qwen2\n" TINY "sliding_window = 16\nmax_window_layers = 1\n",
+                &err),
+           0, &err, NULL, "one full layer and one windowed");
     tap_i64(lf_model_layer_window(&c, 0), 0, "layer 0 attends in full");
     tap_i64(lf_model_layer_window(&c, 1), 16, "layer 1 slides");
     double base = 6.0 * (double)lf_model_matmul_params(&c);
-    tap_f64(lf_model_train_flops_per_token(&c, 64, true) - base, 12.0 * 64 * (32 + 16 - 2), 1e-6, "windowed attention");
+    tap_f64(lf_model_train_flops_per_token(&c, 64, true) - base, 12.0 * 64 * (32 + 16 - 2), 1e-6,
+            "windowed attention");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The decoder's parameter table against the arithmetic of config.h for every file of models/, and what causality and
- * packing promise, bit for bit: a later token changes no earlier logit, a neighbour changes no document. */
+ * The decoder's parameter table against the arithmetic of config.h for every file of models/, and
+ * what causality and packing promise, bit for bit: a later token changes no earlier logit, a
+ * neighbour changes no document. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,8 +31,10 @@ static void check_table_of(const lf_model_config *c, const char *name)
     lf_err err = LF_ERR_INIT;
     lf_decoder *d = lf_decoder_create(c, 16, &err);
     lf_pstore *ps = lf_pstore_create(&err);
-    if (tap_ok(d && ps && !lf_decoder_declare(d, ps, &err), "%s declares its tensors%s", name, err.text))
-        tap_i64(lf_pstore_elements(ps), lf_model_param_count(c), "as many scalars as the arithmetic says");
+    if (tap_ok(d && ps && !lf_decoder_declare(d, ps, &err), "%s declares its tensors%s", name,
+               err.text))
+        tap_i64(lf_pstore_elements(ps), lf_model_param_count(c),
+                "as many scalars as the arithmetic says");
     int64_t decayed = 0;
     bool rule = true;
     for (int i = 0; i < lf_pstore_count(ps); i++) {
@@ -51,14 +54,17 @@ static void check_table(const char *name)
     check_table_of(&c, name);
 }
 
-/* Switches that no file of models/ small enough for a test sets, on top of tiny-llama (4 heads of 16). */
+/* Switches that no file of models/ small enough for a test sets, on top of tiny-llama (4 heads of
+ * 16). */
 static const char *const switches[][6] = {
     {"block=post", "norm=layer", "norm_bias=yes"},
-    {"block=sandwich", "norm_offset=1", "sliding_window=8", "window_pattern=2", "rope_local_theta=100"},
+    {"block=sandwich", "norm_offset=1", "sliding_window=8", "window_pattern=2",
+     "rope_local_theta=100"},
     {"block=alpha", "norm=layer", "norm_bias=yes", "qkv_bias=yes"},
     {"final_norm=no"},
     {"embed_dim=24"},
-    {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post", "final_norm=no"},
+    {"embed_dim=24", "position=learned", "position_offset=2", "tied_head=yes", "block=post",
+     "final_norm=no"},
     {"logn_length=8"},
     {"norm_head=yes"},
     {"norm_head=yes", "tied_head=yes"},
@@ -126,7 +132,8 @@ static void runner_fini(struct runner *r)
     lf_decoder_destroy(r->d);
 }
 
-static int runner_init(struct runner *r, const lf_model_config *c, enum lf_dtype compute, lf_err *err)
+static int runner_init(struct runner *r, const lf_model_config *c, enum lf_dtype compute,
+                       lf_err *err)
 {
     struct lf_plan_opts po = {.threads = 2, .compute = compute, .mode = LF_INVARIANT};
     struct lf_decoder_rows rows = {.rows = T, .n_docs = DOCS};
@@ -165,7 +172,8 @@ static float *logits(struct runner *r, const int32_t *tokens, const int *lens)
         lf_exec_write(r->ex, r->chain, 0, "positions", pos, sizeof(pos), &err) ||
         lf_exec_write(r->ex, r->chain, 0, "cu_seqlens", cu, sizeof(cu), &err) ||
         lf_exec_run(r->ex, r->chain, LF_FWD, 0, LF_FIRST, &err) ||
-        lf_exec_read(r->ex, r->chain, 0, "logits", out, (size_t)(T * r->vocab) * sizeof(float), &err))
+        lf_exec_read(r->ex, r->chain, 0, "logits", out, (size_t)(T * r->vocab) * sizeof(float),
+                     &err))
         tap_bail("%s", err.text);
     return out;
 }
@@ -194,16 +202,20 @@ static void test_causal(lf_model_config c, const char *name, enum lf_dtype compu
         memcpy(b, a, sizeof(a));
         b[change] = (a[change] + 1) % (int32_t)c.vocab;
         float *lb = logits(&r, b, one);
-        tap_ok(memcmp(la, lb, row * (size_t)change) == 0, "token %d changes no bit before it", change);
-        tap_ok(memcmp((char *)la + row * (size_t)change, (char *)lb + row * (size_t)change, row) != 0,
+        tap_ok(memcmp(la, lb, row * (size_t)change) == 0, "token %d changes no bit before it",
+               change);
+        tap_ok(memcmp((char *)la + row * (size_t)change, (char *)lb + row * (size_t)change, row) !=
+                   0,
                "and changes its own row, so the comparison can fail");
         free(lb);
     }
     float *packed = logits(&r, a, two);
     memmove(b, a + 19, (T - 19) * sizeof(int32_t));
     float *alone = logits(&r, b, second);
-    tap_mem((char *)packed + row * 19, alone, row * (T - 19), "a document's logits do not depend on its neighbour");
-    tap_ok(memcmp((char *)packed + row * 20, (char *)la + row * 20, row) != 0, "but on where it begins");
+    tap_mem((char *)packed + row * 19, alone, row * (T - 19),
+            "a document's logits do not depend on its neighbour");
+    tap_ok(memcmp((char *)packed + row * 20, (char *)la + row * 20, row) != 0,
+           "but on where it begins");
     free(packed);
     free(alone);
     free(la);
@@ -218,7 +230,8 @@ static void test_prefixes(void)
     tap_ok(prefix[0] == 2 && prefix[1] == 0 && prefix[2] == 0 && prefix[3] == 0,
            "a prefix ends where the first trained token is predicted; without one there is none");
     lf_decoder_turns(cu, 4, prefix, 9, turns, blocks);
-    static const int32_t turn[9] = {0, 1, 1, 1, 0, 0, 0, 0, 0}, block[9] = {0, 0, 1, 2, 1, 1, 2, 0, 0};
+    static const int32_t turn[9] = {0, 1, 1, 1, 0, 0, 0, 0, 0},
+                         block[9] = {0, 0, 1, 2, 1, 1, 2, 0, 0};
     tap_mem(turns, turn, sizeof(turn), "the first position stops at the end of the prefix");
     tap_mem(blocks, block, sizeof(block), "the second starts there");
 }
@@ -243,16 +256,19 @@ static void trainer_init(struct trainer *t, const lf_model_config *c)
         tap_bail("%s", err.text);
     lf_graph *g = lf_decoder_loss_graph(t->r.d, t->r.ps, "train", &rows, true, &err);
     t->r.plan = g ? lf_plan_create(t->r.ps, &po, &err) : NULL;
-    t->r.chain = t->r.plan ? lf_plan_add(t->r.plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1;
+    t->r.chain =
+        t->r.plan ? lf_plan_add(t->r.plan, g, &(struct lf_chain_opts){.train = true}, &err) : -1;
     lf_graph_destroy(g);
     if (t->r.chain < 0 || lf_plan_finish(t->r.plan, &err) ||
         !(t->r.back = lf_back_cpu_create(lf_target_host()->isa, 2, &err)) ||
-        !(t->r.ex = lf_exec_create(t->r.plan, t->r.back, NULL, &err)) || lf_pstore_init(t->r.ps, 3, &err))
+        !(t->r.ex = lf_exec_create(t->r.plan, t->r.back, NULL, &err)) ||
+        lf_pstore_init(t->r.ps, 3, &err))
         tap_bail("%s", err.text);
     memcpy(t->cu, cu, sizeof(cu));
     for (int i = 0; i < T; i++) {
         t->tokens[i] = (int32_t)(lf_rng_u32(1, 2, (uint64_t)i) % (uint32_t)c->vocab);
-        t->targets[i] = i < 9 || i >= 45 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)c->vocab);
+        t->targets[i] =
+            i < 9 || i >= 45 ? -1 : (int32_t)(lf_rng_u32(1, 3, (uint64_t)i) % (uint32_t)c->vocab);
         t->positions[i] = i < 29 ? i : i < 45 ? i - 29 : 0;
     }
     lf_decoder_prefixes(t->targets, t->cu, DOCS, t->prefix);
@@ -329,8 +345,8 @@ static double slope(struct trainer *t, int i, const float *w, const float *d, si
     return (side[1] - side[0]) / (2 * h);
 }
 
-/* Along the gradient itself the slope is its length, along some other direction its part there. Largest error of the
- * two relative to the length. */
+/* Along the gradient itself the slope is its length, along some other direction its part there.
+ * Largest error of the two relative to the length. */
 static double slope_error(struct trainer *t, int i, double *length)
 {
     lf_err err = LF_ERR_INIT;
@@ -350,8 +366,8 @@ static double slope_error(struct trainer *t, int i, double *length)
         part = 0;
         for (size_t k = 0; k < n; k++) {
             const double sign = lf_rng_u32(1, 4, (uint64_t)k) % 2 ? 1 : -1;
-            d[k] =
-                (float)(other ? (g[k] / (float)*length + (float)(sign / sqrt((double)n))) / 2 : g[k] / (float)*length);
+            d[k] = (float)(other ? (g[k] / (float)*length + (float)(sign / sqrt((double)n))) / 2
+                                 : g[k] / (float)*length);
             part += (double)g[k] * (double)d[k];
         }
         worst = fmax(worst, fabs(slope(t, i, w, d, n, h) - part) / *length);
@@ -370,7 +386,8 @@ static void test_gradients(lf_model_config c, const char *name)
     c.init_std = 0.2;
     c.vocab = 64;
     trainer_init(&t, &c);
-    tap_ok(isfinite(whole_document(&t)), "%s: a document as long as the model reads, all of it trained", name);
+    tap_ok(isfinite(whole_document(&t)),
+           "%s: a document as long as the model reads, all of it trained", name);
     for (int i = 0; i < lf_pstore_count(t.r.ps); i++) {
         double e = slope_error(&t, i, &length);
         most = fmax(most, length);
@@ -379,8 +396,8 @@ static void test_gradients(lf_model_config c, const char *name)
             where = lf_pstore_desc(t.r.ps, i)->name;
         }
     }
-    tap_ok(worst <= 0.01 && most > 0, "%s: gradients are slopes of the loss, worst error %.2g (%s)", name, worst,
-           where);
+    tap_ok(worst <= 0.01 && most > 0, "%s: gradients are slopes of the loss, worst error %.2g (%s)",
+           name, worst, where);
     runner_fini(&t.r);
 }
 

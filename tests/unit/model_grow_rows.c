@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of a growing vocabulary against values worked out here: every init, tied and untied heads with a bias, f32 and
- * bf16, padding rows old and new, and what does not fit.
+ * Rows of a growing vocabulary against values worked out here: every init, tied and untied heads
+ * with a bias, f32 and bf16, padding rows old and new, and what does not fit.
  */
 #include "engine/model/grow_rows.h"
 
@@ -79,7 +79,12 @@ static lf_ckpt *save(const char *name, bool untied, bool half, int64_t vocab)
          .ndim = 2,
          .shape = {ROWS, C},
          .data = head},
-        {.name = "model/head.bias", .kind = "weight", .dtype = LF_H5_F32, .ndim = 1, .shape = {ROWS}, .data = bias},
+        {.name = "model/head.bias",
+         .kind = "weight",
+         .dtype = LF_H5_F32,
+         .ndim = 1,
+         .shape = {ROWS},
+         .data = bias},
     };
     lf_model_config_defaults(&mc);
     mc.layers = 1;
@@ -92,7 +97,8 @@ static lf_ckpt *save(const char *name, bool untied, bool half, int64_t vocab)
     mc.head_bias = untied;
     if (lf_model_config_finish(&mc, &err) != 0)
         tap_bail("%s", err.text);
-    json_t *state = json_pack("{s:I,s:o}", "step", (json_int_t)7, "model", lf_model_config_to_json(&mc, &err));
+    json_t *state =
+        json_pack("{s:I,s:o}", "step", (json_int_t)7, "model", lf_model_config_to_json(&mc, &err));
     int rc = lf_ckpt_writer_create(&w, t, untied ? 5 : 3, &o, &err);
     if (rc == 0)
         rc = lf_ckpt_save_begin(w, at(name), state, &err);
@@ -110,7 +116,8 @@ static const uint32_t *const old[NEW] = {a, b, one, a, b};
 static const size_t n_old[NEW] = {2, 4, 1, 2, 4};
 
 /* Value k of row r as the header says it. */
-static double want(const float *old_rows, int width, int r, int k, const lf_rows_plan *p, const double *drawn)
+static double want(const float *old_rows, int width, int r, int k, const lf_rows_plan *p,
+                   const double *drawn)
 {
     double mean = 0, sum = 0;
     for (int i = 0; i < USED; i++)
@@ -128,15 +135,16 @@ static double want(const float *old_rows, int width, int r, int k, const lf_rows
     return sum;
 }
 
-static void compare(const lf_ckpt *c, const char *name, const float *old_rows, int width, const lf_rows_plan *p,
-                    double tol, const char *what)
+static void compare(const lf_ckpt *c, const char *name, const float *old_rows, int width,
+                    const lf_rows_plan *p, double tol, const char *what)
 {
     lf_err err = LF_ERR_INIT;
     const lf_ckpt_entry *e = lf_ckpt_find(c, name, "weight");
     static float got[64 * C];
     static uint16_t raw[64 * C];
     double worst = 0, sum = 0, square = 0, drawn[NEW * C];
-    if (!tap_ok(e && e->shape[0] == p->rows, "%s: %s has %lld rows", what, name, (long long)p->rows))
+    if (!tap_ok(e && e->shape[0] == p->rows, "%s: %s has %lld rows", what, name,
+                (long long)p->rows))
         return;
     bool half = e->dtype == LF_H5_BF16;
     if (lf_ckpt_read(c, e, NULL, NULL, half ? (void *)raw : (void *)got, &err) != 0)
@@ -150,12 +158,14 @@ static void compare(const lf_ckpt *c, const char *name, const float *old_rows, i
     }
     for (int r = 0; r < (int)p->rows; r++)
         for (int k = 0; k < width; k++)
-            worst = fmax(worst, fabs((double)got[r * width + k] - want(old_rows, width, r, k, p, drawn)));
+            worst = fmax(worst,
+                         fabs((double)got[r * width + k] - want(old_rows, width, r, k, p, drawn)));
     tap_ok(worst <= tol, "%s: %s, off by %.3g", what, name, worst);
     if (p->init == LF_ROWS_GAUSSIAN && width > 1)
-        tap_ok(square / (NEW * C) < 4 * p->std * p->std && square / (NEW * C) > p->std * p->std / 4 &&
-                   fabs(sum / (NEW * C)) < p->std,
-               "%s: %s is drawn with standard deviation %.3g (%.3g)", what, name, p->std, sqrt(square / (NEW * C)));
+        tap_ok(square / (NEW * C) < 4 * p->std * p->std &&
+                   square / (NEW * C) > p->std * p->std / 4 && fabs(sum / (NEW * C)) < p->std,
+               "%s: %s is drawn with standard deviation %.3g (%.3g)", what, name, p->std,
+               sqrt(square / (NEW * C)));
 }
 
 int main(void)
@@ -199,8 +209,8 @@ int main(void)
                "its model has the rows, its step stays, moments are gone");
         tap_ok(json_object_get(lf_ckpt_state(g), "grown") != NULL, "its state says what it is");
         float copied[4][C];
-        tap_ok(lf_ckpt_read(g, lf_ckpt_find(g, "model/layers.0.mlp.up.weight", "weight"), NULL, NULL, copied, &err) ==
-                       0 &&
+        tap_ok(lf_ckpt_read(g, lf_ckpt_find(g, "model/layers.0.mlp.up.weight", "weight"), NULL,
+                            NULL, copied, &err) == 0 &&
                    memcmp(copied, other, sizeof(other)) == 0,
                "other tensors are copied");
         snprintf(second, sizeof(second), "half-%s", inits[i]);
@@ -224,18 +234,20 @@ int main(void)
     lf_ckpt_close(g);
     lf_ckpt_close(first);
     p.used = ROWS + 1;
-    tap_rc(lf_rows_grow(at("bad"), c, &p, note, 1, &done, &err), LF_EINVAL, &err, "do not belong together",
-           "more tokens than rows");
+    tap_rc(lf_rows_grow(at("bad"), c, &p, note, 1, &done, &err), LF_EINVAL, &err,
+           "do not belong together", "more tokens than rows");
     p.used = USED;
     p.rows = 21;
-    tap_rc(lf_rows_grow(at("bad"), c, &p, note, 1, &done, &err), LF_EINVAL, &err, "do not hold", "too few rows");
+    tap_rc(lf_rows_grow(at("bad"), c, &p, note, 1, &done, &err), LF_EINVAL, &err, "do not hold",
+           "too few rows");
     p.rows = 32;
-    tap_rc(lf_rows_grow(at("bad"), odd, &p, note, 1, &done, &err), LF_EINVAL, &err, "model/embed.weight",
-           "rows that are not the model's");
+    tap_rc(lf_rows_grow(at("bad"), odd, &p, note, 1, &done, &err), LF_EINVAL, &err,
+           "model/embed.weight", "rows that are not the model's");
     p.used = 16;
     tap_rc(lf_rows_grow(at("bad"), c, &p, note, 1, &done, &err), LF_EINVAL, &err, "no old token",
            "a part that is no old token");
-    tap_ok(lf_ckpt_open(&g, at("bad"), 1, &err) == LF_ENOENT, "nothing is left of the refused ones");
+    tap_ok(lf_ckpt_open(&g, at("bad"), 1, &err) == LF_ENOENT,
+           "nothing is left of the refused ones");
     json_decref(note);
     lf_ckpt_close(c);
     lf_ckpt_close(half);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs whose losses are arithmetic outside (lf_decoder_heads_graph, lf_output_grad): values against the loss graph bit for
- * bit, gradients against the loss node's and against differences, several heads at once, what is refused. */
+ * Graphs whose losses are arithmetic outside (lf_decoder_heads_graph, lf_output_grad): values
+ * against the loss graph bit for bit, gradients against the loss node's and against differences,
+ * several heads at once, what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@ enum { T = 40, DOCS = 4 };
 
 static lf_err err = LF_ERR_INIT;
 
-#define MUST(x)                                                                                                        \
-    do {                                                                                                               \
-        if ((x) < 0)                                                                                                   \
-            tap_bail("%s: %s", #x, err.text);                                                                          \
+#define MUST(x)                                                                                    \
+    do {                                                                                           \
+        if ((x) < 0)                                                                               \
+            tap_bail("%s: %s", #x, err.text);                                                      \
     } while (0)
 
 struct opts {
@@ -62,7 +63,9 @@ static void write_inputs(struct run *r, const lf_model_config *c)
         doc += i == cu[doc + 1];
         positions[i] = i - cu[doc];
         tokens[i] = (int32_t)(lf_rng_u32(3, 1, (uint64_t)i) % (uint32_t)c->vocab);
-        r->targets[i] = lf_rng_u32(4, 1, (uint64_t)i) % 4 ? (int32_t)(lf_rng_u32(5, 1, (uint64_t)i) % (uint32_t)c->vocab) : -1;
+        r->targets[i] = lf_rng_u32(4, 1, (uint64_t)i) % 4
+                            ? (int32_t)(lf_rng_u32(5, 1, (uint64_t)i) % (uint32_t)c->vocab)
+                            : -1;
         r->trained += r->targets[i] >= 0;
     }
     MUST(lf_exec_write(r->ex, 0, 0, "tokens", tokens, sizeof tokens, &err));
@@ -75,25 +78,34 @@ static void open_run(struct run *r, const struct opts *o)
 {
     lf_model_config c;
     const struct lf_decoder_rows rows = {.rows = T, .n_docs = DOCS};
-    const struct lf_plan_opts po = {.threads = 2, .compute = o->compute, .mode = LF_INVARIANT, .keep_master = true};
+    const struct lf_plan_opts po = {
+        .threads = 2, .compute = o->compute, .mode = LF_INVARIANT, .keep_master = true};
     memset(r, 0, sizeof *r);
     model(&c, o);
     r->d = lf_decoder_create(&c, T, &err);
     r->ps = lf_pstore_create(&err);
     MUST(lf_decoder_declare(r->d, r->ps, &err));
-    const struct lf_param_desc score = {
-        .name = "score.weight", .ndim = 2, .dims = {1, c.hidden}, .init = LF_INIT_NORMAL, .init_std = 0.004f, .decay = true};
+    const struct lf_param_desc score = {.name = "score.weight",
+                                        .ndim = 2,
+                                        .dims = {1, c.hidden},
+                                        .init = LF_INIT_NORMAL,
+                                        .init_std = 0.004f,
+                                        .decay = true};
     MUST(lf_pstore_add(r->ps, &score, &err));
     MUST((r->p = lf_plan_create(r->ps, &po, &err)) ? 0 : -1);
-    lf_graph *g = o->loss && o->trained ? lf_decoder_loss_graph(r->d, r->ps, "loss", &rows, true, &err)
-                  : o->loss             ? lf_decoder_score_graph(r->d, r->ps, "loss", &rows, &err)
-                                        : lf_decoder_heads_graph(r->d, r->ps, "heads", &rows, &o->heads, &err);
+    lf_graph *g = o->loss && o->trained
+                      ? lf_decoder_loss_graph(r->d, r->ps, "loss", &rows, true, &err)
+                  : o->loss ? lf_decoder_score_graph(r->d, r->ps, "loss", &rows, &err)
+                            : lf_decoder_heads_graph(r->d, r->ps, "heads", &rows, &o->heads, &err);
     MUST(g ? 0 : -1);
-    MUST(lf_plan_add(r->p, g, &(struct lf_chain_opts){.train = o->trained, .recompute = o->recompute}, &err));
+    MUST(lf_plan_add(
+        r->p, g, &(struct lf_chain_opts){.train = o->trained, .recompute = o->recompute}, &err));
     lf_graph_destroy(g);
     MUST(lf_plan_finish(r->p, &err));
     MUST((r->b = lf_back_cpu_create(lf_target_host()->isa, 2, &err)) ? 0 : -1);
-    MUST((r->ex = lf_exec_create(r->p, r->b, &(struct lf_exec_opts){.poison = o->poison}, &err)) ? 0 : -1);
+    MUST((r->ex = lf_exec_create(r->p, r->b, &(struct lf_exec_opts){.poison = o->poison}, &err))
+             ? 0
+             : -1);
     MUST(lf_pstore_init(r->ps, 7, &err));
     for (int i = 0; i < lf_pstore_count(r->ps); i++) { /* hot weights: logits of order 1 */
         struct lf_pview v;
@@ -206,7 +218,8 @@ static double objective(struct run *r, bool backward)
     read_rows(r, "score", s);
     for (int i = 0; i < T; i++) {
         double a = 0.02 * (1 + i % 3), b = 0.03 * (1 - i % 5), c = i % 7 == 0 ? 0.1 : 0;
-        f += a * (double)lp[i] * (double)lp[i] + b * (double)h[i] * (double)h[i] + c * (double)s[i] * (double)s[i];
+        f += a * (double)lp[i] * (double)lp[i] + b * (double)h[i] * (double)h[i] +
+             c * (double)s[i] * (double)s[i];
         dlp[i] = (float)(2 * a) * lp[i];
         dh[i] = (float)(2 * b) * h[i];
         ds[i] = (float)(2 * c) * s[i];
@@ -226,7 +239,8 @@ static void shift(struct run *r, const float *grad, double h)
     size_t at = 0;
     for (int i = 0; i < lf_pstore_count(r->ps); i++) {
         struct lf_pview w, g;
-        if (lf_pstore_view(r->ps, i, LF_P_GRAD, &g) != 1 || lf_pstore_view(r->ps, i, LF_P_MASTER, &w) != 1)
+        if (lf_pstore_view(r->ps, i, LF_P_GRAD, &g) != 1 ||
+            lf_pstore_view(r->ps, i, LF_P_MASTER, &w) != 1)
             continue;
         for (size_t k = 0; k < w.bytes / 4; k++)
             ((float *)w.data)[k] += (float)(h * (double)grad[at + k]);
@@ -257,7 +271,8 @@ static void test_differences(const struct opts *base, const char *name)
     shift(&r, g, -2 * h);
     double down = objective(&r, false);
     double slope = (up - down) / (2 * h);
-    tap_ok(norm > 1e-6 && fabs(slope / norm - 1) < 2e-3, "%s: slope along the gradient %.6g, its square %.6g", name, slope, norm);
+    tap_ok(norm > 1e-6 && fabs(slope / norm - 1) < 2e-3,
+           "%s: slope along the gradient %.6g, its square %.6g", name, slope, norm);
     free(g);
     close_run(&r);
 }
@@ -293,7 +308,8 @@ static void test_forms(void)
         num += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
         den += (double)a[i] * (double)a[i];
     }
-    tap_ok(na == nb && num > 0 && num < 0.01 * den, "bf16 has nearly the same (%.3g of their size)", sqrt(num / den));
+    tap_ok(na == nb && num > 0 && num < 0.01 * den, "bf16 has nearly the same (%.3g of their size)",
+           sqrt(num / den));
     free(b);
     /* The second micro-batch adds. */
     struct run r;
@@ -304,7 +320,8 @@ static void test_forms(void)
     b = grads(&r, &nb);
     bool twice = true;
     for (size_t i = 0; i < na; i++)
-        twice = twice && fabs((double)b[i] - 2 * (double)a[i]) <= 1e-5 * (1e-3 + fabs((double)a[i]));
+        twice =
+            twice && fabs((double)b[i] - 2 * (double)a[i]) <= 1e-5 * (1e-3 + fabs((double)a[i]));
     tap_ok(twice, "a second micro-batch adds its gradients");
     close_run(&r);
     free(a);
@@ -329,7 +346,8 @@ static void test_frozen(void)
     lf_graph *g = lf_decoder_heads_graph(d, ps, "heads", &rows, &o.heads, &err);
     MUST(lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err));
     char *text = lf_plan_text(p, 0, &err);
-    tap_ok(text && strstr(text, "linear_dw") && !strstr(text, "logp_bwd") && !strstr(text, "linear_dx"),
+    tap_ok(text && strstr(text, "linear_dw") && !strstr(text, "logp_bwd") &&
+               !strstr(text, "linear_dx"),
            "with only score.weight trained, its gradient is all that is computed");
     free(text);
     lf_graph_destroy(g);
@@ -337,7 +355,8 @@ static void test_frozen(void)
     lf_pstore_freeze(ps, "", true);
     p = lf_plan_create(ps, &(struct lf_plan_opts){.threads = 1}, &err);
     g = lf_decoder_heads_graph(d, ps, "heads", &rows, &o.heads, &err);
-    tap_rc(lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err, "frozen", "nothing trained at all");
+    tap_rc(lf_plan_add(p, g, &(struct lf_chain_opts){.train = true}, &err), LF_EINVAL, &err,
+           "frozen", "nothing trained at all");
     lf_graph_destroy(g);
     lf_plan_destroy(p);
     lf_pstore_destroy(ps);
@@ -351,9 +370,12 @@ static void test_refused(void)
     MUST(lf_pstore_add(ps, &w, &err));
     for (int i = 0; i < 4; i++) {
         lf_graph *g = lf_graph_create(ps, "g", &err);
-        lf_val x = lf_embed(g, lf_input(g, "tokens", LF_I32, 4, 1), LF_NONE, lf_param(g, "w"), LF_NONE, 1, 0);
-        lf_val y = lf_linear(g, x, lf_param(g, "w"), LF_NONE), target = lf_input(g, "targets", LF_I32, 4, 1);
-        static const char *const words[] = {"pinned", "an input dy already", "temperature", "9 real columns"};
+        lf_val x = lf_embed(g, lf_input(g, "tokens", LF_I32, 4, 1), LF_NONE, lf_param(g, "w"),
+                            LF_NONE, 1, 0);
+        lf_val y = lf_linear(g, x, lf_param(g, "w"), LF_NONE),
+               target = lf_input(g, "targets", LF_I32, 4, 1);
+        static const char *const words[] = {"pinned", "an input dy already", "temperature",
+                                            "9 real columns"};
         if (i == 1) {
             lf_pin_f32(g, y);
             lf_input(g, "dy", LF_F32, 4, 8);
@@ -362,7 +384,8 @@ static void test_refused(void)
             lf_output_grad(g, y, "y", "dy");
         else
             lf_logp(g, x, lf_param(g, "w"), LF_NONE, target,
-                    &(struct lf_logp_opts){.inv_temperature = i == 2 ? -1.0f : 1.0f, .v_real = i == 3 ? 9 : 0});
+                    &(struct lf_logp_opts){.inv_temperature = i == 2 ? -1.0f : 1.0f,
+                                           .v_real = i == 3 ? 9 : 0});
         tap_rc(lf_graph_check(g, &err), LF_EINVAL, &err, words[i], words[i]);
         lf_graph_destroy(g);
     }
@@ -371,7 +394,8 @@ static void test_refused(void)
 
 int main(void)
 {
-    static const struct opts plain = {.set = {NULL}}, tied = {.set = {"tied_head=yes", "logit_softcap=4"}},
+    static const struct opts plain = {.set = {NULL}},
+                             tied = {.set = {"tied_head=yes", "logit_softcap=4"}},
                              unit = {.set = {"norm_head=yes", "tied_head=yes"}};
     struct opts bf16 = plain;
     bf16.compute = LF_BF16;

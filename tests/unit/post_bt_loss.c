@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of the reward model: values computed in double precision from the definition (the issue's reference), the
- * derivatives against finite differences, and that parts add up to the whole.
+ * The loss of the reward model: values computed in double precision from the definition (the
+ * issue's reference), the derivatives against finite differences, and that parts add up to the
+ * whole.
  */
 #include <math.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 #include "engine/post/bt_loss.h"
 #include "tests/tap/tap.h"
 
-static const float chosen[3] = {1.2f, 0.3f, -0.5f}, rejected[3] = {0.2f, 0.8f, -1.5f}, margins[3] = {0, 0.5f, 1};
+static const float chosen[3] = {1.2f, 0.3f, -0.5f}, rejected[3] = {0.2f, 0.8f, -1.5f},
+                   margins[3] = {0, 0.5f, 1};
 
 static void values(void)
 {
@@ -44,26 +46,32 @@ static void strict_and_extreme(void)
     lf_bt_loss(&s, NULL, NULL, same, same, NULL, 2, 0, 0);
     tap_f64(s.correct, 0, 0, "equal scores are wrong");
     lf_bt_loss(&s, dc, dr, other, same, NULL, 2, 0, 1);
-    tap_ok(isfinite(s.loss) && fabs(s.loss - (3 * M_LN2 + 1600)) < 1e-6, "a difference of -1600 costs 1600: %.9g",
-           s.loss);
+    tap_ok(isfinite(s.loss) && fabs(s.loss - (3 * M_LN2 + 1600)) < 1e-6,
+           "a difference of -1600 costs 1600: %.9g", s.loss);
     tap_ok((double)dc[1] == -1 && (double)dr[1] == 1, "and has slopes of -1 and 1");
     memset(&s, 0, sizeof s);
     lf_bt_sums_means(&m, &s);
-    tap_ok(isnan(m.loss) && isnan(m.accuracy) && isnan(m.min) && isnan(m.reward_std), "no pairs, no means");
+    tap_ok(isnan(m.loss) && isnan(m.accuracy) && isnan(m.min) && isnan(m.reward_std),
+           "no pairs, no means");
 }
 
 /* Against central differences of the loss, for every way of weighting. */
 static void slopes(void)
 {
-    const double h = 1e-5, at[5][3] = {{1.2, .2, 0}, {-3, 4, .5}, {.3, .3, 1}, {6, -2, 0}, {0, 0, -.25}};
+    const double h = 1e-5,
+                 at[5][3] = {{1.2, .2, 0}, {-3, 4, .5}, {.3, .3, 1}, {6, -2, 0}, {0, 0, -.25}};
     double worst = 0;
     for (int k = 0; k < 5; k++)
         for (double centre = 0; centre < 0.05; centre += 0.02) {
             double dc, dr, x, y;
             const double c = at[k][0], r = at[k][1], m = at[k][2];
             lf_bt_pair(c, r, m, centre, &dc, &dr);
-            double fc = (lf_bt_pair(c + h, r, m, centre, &x, &y) - lf_bt_pair(c - h, r, m, centre, &x, &y)) / (2 * h);
-            double fr = (lf_bt_pair(c, r + h, m, centre, &x, &y) - lf_bt_pair(c, r - h, m, centre, &x, &y)) / (2 * h);
+            double fc = (lf_bt_pair(c + h, r, m, centre, &x, &y) -
+                         lf_bt_pair(c - h, r, m, centre, &x, &y)) /
+                        (2 * h);
+            double fr = (lf_bt_pair(c, r + h, m, centre, &x, &y) -
+                         lf_bt_pair(c, r - h, m, centre, &x, &y)) /
+                        (2 * h);
             worst = fmax(worst, fmax(fabs(fc - dc), fabs(fr - dr)));
         }
     tap_ok(worst < 1e-9, "derivatives are the slopes of the loss (%.2g)", worst);
@@ -83,7 +91,8 @@ static void parts(void)
     tap_mem(pr, dr, sizeof dr, "gradients of the rejected neither");
     tap_f64(sum.loss, whole.loss, 1e-15, "losses add up");
     tap_f64(sum.reward_sq, whole.reward_sq, 1e-15, "squares add up");
-    tap_ok(sum.pairs == 3 && sum.correct == whole.correct && sum.min == whole.min && sum.max == whole.max,
+    tap_ok(sum.pairs == 3 && sum.correct == whole.correct && sum.min == whole.min &&
+               sum.max == whole.max,
            "so do counts and bounds");
 }
 

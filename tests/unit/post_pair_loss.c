@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses on judged answers: values computed from their definitions elsewhere, derivatives against differences, limits. */
+ * Losses on judged answers: values computed from their definitions elsewhere, derivatives against
+ * differences, limits. */
 #include <math.h>
 
 #include "engine/post/pair_loss.h"
@@ -30,20 +31,27 @@ static void test_values(void)
     tap_f64(r.reward_chosen, 0.1, 1e-12, "reward of the chosen");
     tap_f64(r.reward_rejected, -0.1, 1e-12, "and of the rejected");
     const struct lf_answer c = {-11, -11, 5}, j = {-13, -13, 7};
-    tap_ok(lf_pair_loss(&o, &c, &j).loss == log(2), "ln 2 exactly where policy and reference agree");
-    const struct lf_pair_opts odds = {.kind = LF_PAIR_ORPO, .beta = 0.1}, simple = {.kind = LF_PAIR_SIMPO, .beta = 2, .gamma = 0.5};
-    tap_f64(lf_pair_loss(&odds, &mean_c, &mean_r).loss - 0.8, 0.0424106132, 1e-9, "orpo's term beside the NLL");
+    tap_ok(lf_pair_loss(&o, &c, &j).loss == log(2),
+           "ln 2 exactly where policy and reference agree");
+    const struct lf_pair_opts odds = {.kind = LF_PAIR_ORPO, .beta = 0.1},
+                              simple = {.kind = LF_PAIR_SIMPO, .beta = 2, .gamma = 0.5};
+    tap_f64(lf_pair_loss(&odds, &mean_c, &mean_r).loss - 0.8, 0.0424106132, 1e-9,
+            "orpo's term beside the NLL");
     const struct lf_pair_opts one = {.kind = LF_PAIR_ORPO, .beta = 1};
-    tap_f64(-log(expm1(lf_pair_loss(&one, &mean_c, &mean_r).loss - 0.8)), 0.6382352613, 1e-9, "its log odds");
+    tap_f64(-log(expm1(lf_pair_loss(&one, &mean_c, &mean_r).loss - 0.8)), 0.6382352613, 1e-9,
+            "its log odds");
     tap_f64(lf_pair_loss(&simple, &mean_c, &mean_r).loss, 0.5543552445, 1e-9, "simpo");
     const struct lf_pair_opts mix = {.kind = LF_PAIR_SIGMOID, .beta = 0.1, .nll = 0.5};
-    tap_f64(lf_pair_loss(&mix, &chosen, &rejected).loss, 0.5981388694 + 0.5 * 2, 1e-9, "NLL mixed in");
-    const struct lf_kto_opts k = {.beta = 0.1, .w_good = 1, .w_bad = 1}, w = {.beta = 0.1, .w_good = 2, .w_bad = 3};
+    tap_f64(lf_pair_loss(&mix, &chosen, &rejected).loss, 0.5981388694 + 0.5 * 2, 1e-9,
+            "NLL mixed in");
+    const struct lf_kto_opts k = {.beta = 0.1, .w_good = 1, .w_bad = 1},
+                             w = {.beta = 0.1, .w_good = 2, .w_bad = 3};
     tap_f64(lf_kto_loss(&k, &chosen, true, 0.2).loss, 0.4800106598, 1e-9, "kto, good");
     tap_f64(lf_kto_loss(&k, &rejected, false, 0.2).loss, 0.4700359483, 1e-9, "kto, not");
     tap_f64(lf_kto_loss(&w, &chosen, true, 0.2).loss, 2 * 0.4800106598, 1e-9, "weight of the good");
     tap_f64(lf_kto_loss(&w, &rejected, false, 0.2).loss, 3 * 0.4700359483, 1e-9, "of the others");
-    tap_ok(lf_kto_z(-3, 2) == 0 && lf_kto_z(3, 2) == 1.5 && lf_kto_z(0, 0) == 0, "z is never negative");
+    tap_ok(lf_kto_z(-3, 2) == 0 && lf_kto_z(3, 2) == 1.5 && lf_kto_z(0, 0) == 0,
+           "z is never negative");
 }
 
 static void test_slopes(void)
@@ -67,7 +75,8 @@ static void test_slopes(void)
                 *x = old - h;
                 double down = lf_pair_loss(&o, &c, &r).loss;
                 *x = old;
-                worst = fmax(worst, fabs((up - down) / (2 * h) - (side ? mid.d_rejected : mid.d_chosen)));
+                worst = fmax(worst,
+                             fabs((up - down) / (2 * h) - (side ? mid.d_rejected : mid.d_chosen)));
             }
         }
     tap_ok(worst < 1e-7, "derivatives of the losses equal differences (%.2g)", worst);
@@ -79,7 +88,8 @@ static void test_slopes(void)
         a.logp += 1e-5;
         double up = lf_kto_loss(&o, &a, at % 2, 0.1 * at).loss;
         a.logp -= 2e-5;
-        worst = fmax(worst, fabs((up - lf_kto_loss(&o, &a, at % 2, 0.1 * at).loss) / 2e-5 - mid.d_logp));
+        worst = fmax(worst,
+                     fabs((up - lf_kto_loss(&o, &a, at % 2, 0.1 * at).loss) / 2e-5 - mid.d_logp));
     }
     tap_ok(worst < 1e-7, "those of kto too (%.2g)", worst);
 }
@@ -101,16 +111,19 @@ static void test_limits(void)
 
 static void test_refused(void)
 {
-    static const struct lf_pair_opts bad[] = {{.kind = LF_PAIR_SIGMOID},
-                                              {.kind = LF_PAIR_SIGMOID, .beta = 0.1, .smoothing = 0.5},
-                                              {.kind = LF_PAIR_IPO, .beta = 0.1, .smoothing = 0.1},
-                                              {.kind = LF_PAIR_IPO, .beta = 0.1, .gamma = 1},
-                                              {.kind = LF_PAIR_ORPO, .beta = 0.1, .nll = 1}};
-    static const char *const words[] = {"beta", "label_smoothing", "belongs to loss", "gamma", "orpo"};
+    static const struct lf_pair_opts bad[] = {
+        {.kind = LF_PAIR_SIGMOID},
+        {.kind = LF_PAIR_SIGMOID, .beta = 0.1, .smoothing = 0.5},
+        {.kind = LF_PAIR_IPO, .beta = 0.1, .smoothing = 0.1},
+        {.kind = LF_PAIR_IPO, .beta = 0.1, .gamma = 1},
+        {.kind = LF_PAIR_ORPO, .beta = 0.1, .nll = 1}};
+    static const char *const words[] = {"beta", "label_smoothing", "belongs to loss", "gamma",
+                                        "orpo"};
     lf_err err = LF_ERR_INIT;
     for (int i = 0; i < 5; i++)
         tap_rc(lf_pair_check(&bad[i], &err), LF_EINVAL, &err, words[i], words[i]);
-    const struct lf_pair_opts good = {.kind = LF_PAIR_ROBUST, .beta = 0.1, .smoothing = 0.2, .nll = 1};
+    const struct lf_pair_opts good = {
+        .kind = LF_PAIR_ROBUST, .beta = 0.1, .smoothing = 0.2, .nll = 1};
     tap_rc(lf_pair_check(&good, &err), 0, &err, NULL, "settings that fit");
 }
 

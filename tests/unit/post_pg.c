@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policy-gradient arithmetic: published values to 1e-6, gradients by finite differences, micro-batches against the whole. */
+ * Policy-gradient arithmetic: published values to 1e-6, gradients by finite differences,
+ * micro-batches against the whole. */
 #include <math.h>
 #include <string.h>
 
@@ -9,21 +10,24 @@
 #include "engine/post/shaping.h"
 #include "tests/tap/tap.h"
 
-#define TOL 1e-6
+#define TOL    1e-6
 #define LEN(a) (sizeof(a) / sizeof *(a))
 
-static const struct lf_kl_opts k1 = {LF_KL_K1, false, 0, 0}, k2 = {LF_KL_K2, false, 0, 0}, k3 = {LF_KL_K3, false, 0, 0};
+static const struct lf_kl_opts k1 = {LF_KL_K1, false, 0, 0}, k2 = {LF_KL_K2, false, 0, 0},
+                               k3 = {LF_KL_K3, false, 0, 0};
 
 static void kl_values(void)
 {
     static const double lp[] = {-1, -1, -2}, ref[] = {-1.5, -.5, -2.2};
-    static const double want[3][3] = {{.5, .125, .106531}, {-.5, .125, .148721}, {.2, .02, .018731}};
+    static const double want[3][3] = {
+        {.5, .125, .106531}, {-.5, .125, .148721}, {.2, .02, .018731}};
     for (int i = 0; i < 3; i++) {
         tap_f64(lf_kl(&k1, lp[i], ref[i]), want[i][0], TOL, "k1");
         tap_f64(lf_kl(&k2, lp[i], ref[i]), want[i][1], TOL, "k2");
         tap_f64(lf_kl(&k3, lp[i], ref[i]), want[i][2], TOL, "k3");
     }
-    static const double far_ref[] = {0, -15, -30}, w1[] = {-1, 14, 29}, w2[] = {.5, 98, 420.5}, w3[] = {.7182818, 13.0000008, 28};
+    static const double far_ref[] = {0, -15, -30}, w1[] = {-1, 14, 29}, w2[] = {.5, 98, 420.5},
+                        w3[] = {.7182818, 13.0000008, 28};
     for (int i = 0; i < 3; i++) {
         tap_f64(lf_kl(&k1, -1, far_ref[i]), w1[i], TOL, "k1 far away");
         tap_f64(lf_kl(&k2, -1, far_ref[i]), w2[i], TOL, "k2 far away");
@@ -65,7 +69,8 @@ static void kl_control(void)
     c.adaptive = false;
     lf_kl_control_update(&c, 100, 256);
     tap_f64(c.beta, want[2], 1e-9, "a fixed one stays");
-    tap_rc(lf_kl_control_check(&(struct lf_kl_control){true, .1, 0, 1}, &err), LF_EINVAL, &err, "target", "adaptive without a target");
+    tap_rc(lf_kl_control_check(&(struct lf_kl_control){true, .1, 0, 1}, &err), LF_EINVAL, &err,
+           "target", "adaptive without a target");
 }
 
 static const int64_t one4[] = {0, 4}, one3[] = {0, 3};
@@ -86,14 +91,16 @@ static void mismatch(void)
     tap_f64(s.mult, 5.4904047759, 1e-9, "token_mult_prob_error");
     b.lp = old;
     tap_rc(lf_pg_loss(&o, &b, &norm, dlp, NULL, &s, &err), 0, &err, NULL, "loss");
-    tap_ok(s.gen_kl == 0 && s.js == 0 && s.mult == 4, "the same policy: exactly 0, 0 and 1 of each token");
+    tap_ok(s.gen_kl == 0 && s.js == 0 && s.mult == 4,
+           "the same policy: exactly 0, 0 and 1 of each token");
 }
 
 static void gae(void)
 {
     static const double r[] = {-.01, .02, -.03, .5}, v[] = {.1, .2, .3, .4};
     static const double lambda[] = {.95, 1, 0};
-    static const double want[3][4] = {{.3529125, .27675, .165, .1}, {.38, .29, .17, .1}, {.09, .12, .07, .1}};
+    static const double want[3][4] = {
+        {.3529125, .27675, .165, .1}, {.38, .29, .17, .1}, {.09, .12, .07, .1}};
     static const double ret[] = {.4529125, .47675, .465, .5};
     struct lf_seqs s = {1, one4, NULL};
     double a[4], q[4];
@@ -104,12 +111,14 @@ static void gae(void)
         for (int t = 0; k == 0 && t < 4; t++)
             tap_f64(q[t], ret[t], TOL, "return");
     }
-    static const double biased[] = {1.321573, .542798, -.599867, -1.264504}, unbiased[] = {1.144516, .470077, -.519500, -1.095093};
+    static const double biased[] = {1.321573, .542798, -.599867, -1.264504},
+                        unbiased[] = {1.144516, .470077, -.519500, -1.095093};
     for (int b = 0; b < 2; b++) {
         lf_gae(a, NULL, &s, r, v, 1, .95);
         lf_whiten(a, &s, b, false);
         for (int t = 0; t < 4; t++)
-            tap_f64(a[t], b ? biased[t] : unbiased[t], TOL, b ? "whitened, biased" : "whitened, unbiased");
+            tap_f64(a[t], b ? biased[t] : unbiased[t], TOL,
+                    b ? "whitened, biased" : "whitened, unbiased");
     }
     static const double rn[] = {0, 0, 5}, vn[] = {1, 2, 3}, wn[] = {1, 1, 2};
     struct lf_seqs s3 = {1, one3, NULL};
@@ -194,10 +203,13 @@ static void groups(void)
     lf_group_advantage(a, r, 4, 4, LF_GROUP_CENTRE, 0, &err);
     tap_f64(a[0], .5, 1e-12, "Dr. GRPO: no division");
     static const double flat[] = {.3, .3, .3, .3, 1, 0, 0, 1};
-    tap_i64(lf_group_advantage(a, flat, 8, 4, LF_GROUP_GRPO, 1e-4, &err), 1, "a group of equal rewards is counted");
+    tap_i64(lf_group_advantage(a, flat, 8, 4, LF_GROUP_GRPO, 1e-4, &err), 1,
+            "a group of equal rewards is counted");
     tap_ok(a[0] == 0 && a[3] == 0 && fabs(a[4]) > .8, "and is exactly 0, the other is not");
-    tap_rc((int)lf_group_advantage(a, r, 4, 3, LF_GROUP_GRPO, 0, &err), LF_EINVAL, &err, "groups of 3", "groups that do not fit");
-    tap_rc((int)lf_group_advantage(a, r, 4, 1, LF_GROUP_RLOO, 0, &err), LF_EINVAL, &err, "2 or more", "nobody left to leave out");
+    tap_rc((int)lf_group_advantage(a, r, 4, 3, LF_GROUP_GRPO, 0, &err), LF_EINVAL, &err,
+           "groups of 3", "groups that do not fit");
+    tap_rc((int)lf_group_advantage(a, r, 4, 1, LF_GROUP_RLOO, 0, &err), LF_EINVAL, &err,
+           "2 or more", "nobody left to leave out");
 }
 
 /* ---- losses ---- */
@@ -207,8 +219,8 @@ static struct lf_pg_opts plain(void)
     return (struct lf_pg_opts){.clip_low = .2, .clip_high = .2, .kl = {LF_KL_K3, false, 0, 0}};
 }
 
-static double loss_of(const struct lf_pg_opts *o, const struct lf_seqs *s, const double *ratio, const double *adv, double *dlp,
-                      struct lf_pg_sums *sums)
+static double loss_of(const struct lf_pg_opts *o, const struct lf_seqs *s, const double *ratio,
+                      const double *adv, double *dlp, struct lf_pg_sums *sums)
 {
     double lp[16], old[16];
     lf_err err = LF_ERR_INIT;
@@ -275,7 +287,8 @@ static void aggregation(void)
 {
     static const int64_t first[] = {0, 4, 6};
     static const double x[] = {1, 1, 1, 1, 2, 2}, want[] = {8. / 6, 1.5, 4, .5};
-    static const char *const names[] = {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "const"};
+    static const char *const names[] = {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum",
+                                        "const"};
     struct lf_seqs s = {2, first, NULL};
     struct lf_pg_norm norm = {6, 2};
     for (int k = 0; k < 4; k++) {
@@ -285,13 +298,15 @@ static void aggregation(void)
         struct lf_pg_sums sums;
         for (int t = 0; t < 6; t++)
             a[t] = -x[t];
-        tap_f64(loss_of(&o, &s, ones, a, d, &sums), want[k], TOL, "the loss aggregates in the same way");
+        tap_f64(loss_of(&o, &s, ones, a, d, &sums), want[k], TOL,
+                "the loss aggregates in the same way");
     }
 }
 
 enum { N = 23, SEQS = 4 };
 static const int64_t rnd_first[SEQS + 1] = {0, 5, 6, 14, 23};
-static const uint8_t rnd_mask[N] = {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+static const uint8_t rnd_mask[N] = {1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1,
+                                    1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
 
 struct rnd {
     double lp[N], old[N], ref[N], entropy[N], adv[N], dlp[N], dh[N];
@@ -308,8 +323,8 @@ static void rnd_fill(struct rnd *q, uint64_t seed)
     }
 }
 
-static double rnd_loss(struct rnd *q, const struct lf_pg_opts *o, size_t from, size_t to, double *dlp, double *dh,
-                       struct lf_pg_sums *sums)
+static double rnd_loss(struct rnd *q, const struct lf_pg_opts *o, size_t from, size_t to,
+                       double *dlp, double *dh, struct lf_pg_sums *sums)
 {
     struct lf_seqs all = {SEQS, rnd_first, rnd_mask}, s = {to - from, rnd_first + from, rnd_mask};
     struct lf_pg_batch b = {s, q->lp, q->old, q->ref, q->entropy, q->adv};
@@ -327,8 +342,14 @@ static void gradients(void)
     double worst = 0, none[N], h = 1e-6;
     struct lf_pg_sums sums;
     for (int k = 0; k < 3 * 4 * 2 * 3; k++) {
-        struct lf_pg_opts o = {.ratio = (enum lf_pg_ratio)(k % 3), .agg = (enum lf_pg_agg)(k / 3 % 4), .agg_length = 9, .clip_low = .2,
-                               .clip_high = .3, .dual_clip = k / 12 % 2 ? 1.6 : 0, .kl_coef = .3, .entropy_coef = .07,
+        struct lf_pg_opts o = {.ratio = (enum lf_pg_ratio)(k % 3),
+                               .agg = (enum lf_pg_agg)(k / 3 % 4),
+                               .agg_length = 9,
+                               .clip_low = .2,
+                               .clip_high = .3,
+                               .dual_clip = k / 12 % 2 ? 1.6 : 0,
+                               .kl_coef = .3,
+                               .entropy_coef = .07,
                                .kl = {(enum lf_kl_kind)(k / 24), false, 0, 0}};
         rnd_fill(&q, 10 + (uint64_t)k);
         rnd_loss(&q, &o, 0, SEQS, q.dlp, q.dh, &sums);
@@ -350,7 +371,8 @@ static void gradients(void)
         }
     }
     tap_ok(worst < 1e-6, "derivatives equal differences over 72 settings (worst %.2g)", worst);
-    tap_ok(q.dlp[8] == 0 && q.dlp[9] == 0 && q.dlp[22] == 0 && q.dh[8] == 0, "masked tokens have none");
+    tap_ok(q.dlp[8] == 0 && q.dlp[9] == 0 && q.dlp[22] == 0 && q.dh[8] == 0,
+           "masked tokens have none");
 }
 
 static void micro_batches(void)
@@ -359,8 +381,14 @@ static void micro_batches(void)
     struct lf_pg_sums whole, part, parts;
     double d[N], dh[N], all[N], allh[N], worst = 0;
     for (int k = 0; k < 12; k++) {
-        struct lf_pg_opts o = {.ratio = (enum lf_pg_ratio)(k % 3), .agg = (enum lf_pg_agg)(k / 3), .agg_length = 9, .clip_low = .2,
-                               .clip_high = .3, .kl_coef = .1, .entropy_coef = .01, .kl = k3};
+        struct lf_pg_opts o = {.ratio = (enum lf_pg_ratio)(k % 3),
+                               .agg = (enum lf_pg_agg)(k / 3),
+                               .agg_length = 9,
+                               .clip_low = .2,
+                               .clip_high = .3,
+                               .kl_coef = .1,
+                               .entropy_coef = .01,
+                               .kl = k3};
         rnd_fill(&q, 3);
         rnd_loss(&q, &o, 0, SEQS, all, allh, &whole);
         lf_pg_sums_begin(&parts);
@@ -372,7 +400,8 @@ static void micro_batches(void)
         for (int t = 0; t < N; t++)
             worst = fmax(worst, fabs(d[t] - all[t]) + fabs(dh[t] - allh[t]));
     }
-    tap_ok(worst < 1e-14, "one sequence at a time gives the loss and gradients of all (worst %.2g)", worst);
+    tap_ok(worst < 1e-14, "one sequence at a time gives the loss and gradients of all (worst %.2g)",
+           worst);
     tap_f64(parts.ratio_max, whole.ratio_max, 0, "and the extremes");
     tap_i64(parts.tokens, whole.tokens, "and the counts");
 }
@@ -386,7 +415,8 @@ static void same_policy(void)
     memcpy(q.lp, q.old, sizeof q.lp);
     memcpy(q.ref, q.old, sizeof q.ref);
     rnd_loss(&q, &o, 0, SEQS, q.dlp, NULL, &sums);
-    tap_ok(sums.ratio_min == 1 && sums.ratio_max == 1, "the same log-probabilities: every ratio is exactly 1");
+    tap_ok(sums.ratio_min == 1 && sums.ratio_max == 1,
+           "the same log-probabilities: every ratio is exactly 1");
     tap_ok(sums.kl == 0 && sums.approx_kl == 0 && sums.diff_max == 0, "and every KL exactly 0");
     q.lp[1] += 1e-3;
     rnd_loss(&q, &o, 0, SEQS, q.dlp, NULL, &sums);
@@ -395,10 +425,12 @@ static void same_policy(void)
     struct lf_pg_norm norm = {19, SEQS};
     struct lf_pg_batch b = {{SEQS, rnd_first, rnd_mask}, q.lp, q.old, q.ref, NULL, q.adv};
     q.lp[7] = NAN;
-    tap_rc(lf_pg_loss(&o, &b, &norm, q.dlp, NULL, &sums, &err), LF_ENUMERIC, &err, "sequence 2, token 1", "a NaN is named");
+    tap_rc(lf_pg_loss(&o, &b, &norm, q.dlp, NULL, &sums, &err), LF_ENUMERIC, &err,
+           "sequence 2, token 1", "a NaN is named");
     q.lp[7] = -1;
     q.lp[8] = NAN;
-    tap_rc(lf_pg_loss(&o, &b, &norm, q.dlp, NULL, &sums, &err), 0, &err, NULL, "one under the mask is not looked at");
+    tap_rc(lf_pg_loss(&o, &b, &norm, q.dlp, NULL, &sums, &err), 0, &err, NULL,
+           "one under the mask is not looked at");
 }
 
 static void value_loss(void)
@@ -437,10 +469,12 @@ static void value_loss(void)
 
 static void critic_quality(void)
 {
-    static const double ret[] = {1, 2, 3, 4}, good[] = {1, 2, 3, 4}, shifted[] = {2, 3, 4, 5}, bad[] = {0, 0, 0, 0}, flat[] = {1, 1, 1, 1};
+    static const double ret[] = {1, 2, 3, 4}, good[] = {1, 2, 3, 4}, shifted[] = {2, 3, 4, 5},
+                        bad[] = {0, 0, 0, 0}, flat[] = {1, 1, 1, 1};
     struct lf_seqs s = {1, one4, NULL};
     tap_f64(lf_explained_variance(&s, ret, good), 1, 1e-12, "a perfect critic explains all");
-    tap_f64(lf_explained_variance(&s, ret, shifted), 1, 1e-12, "a constant error explains all variance");
+    tap_f64(lf_explained_variance(&s, ret, shifted), 1, 1e-12,
+            "a constant error explains all variance");
     tap_f64(lf_explained_variance(&s, ret, bad), 0, 1e-12, "a constant one nothing");
     tap_ok(isnan(lf_explained_variance(&s, flat, good)), "returns that do not vary: not a number");
 }
@@ -473,7 +507,8 @@ static void shaping(void)
     tap_f64(run.mean, 2, 1e-12, "running mean");
     tap_f64(lf_running_std(&run), sqrt(2.5), 1e-12, "running standard deviation");
     tap_f64(lf_shape(&s, &run, 9, 1, true), 9 / sqrt(2.5), 1e-12, "scaled by it");
-    tap_rc(lf_shaping_check(&(struct lf_shaping){.overlong_max = 5, .overlong_buffer = 6}, &err), LF_EINVAL, &err, "buffer of 6", "buffer");
+    tap_rc(lf_shaping_check(&(struct lf_shaping){.overlong_max = 5, .overlong_buffer = 6}, &err),
+           LF_EINVAL, &err, "buffer of 6", "buffer");
 }
 
 static void options(void)

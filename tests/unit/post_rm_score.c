@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scores of texts: x . score.weight at the last token of each, as a head over a vocabulary has it in its first row; the
- * same bits in any batch, order and number of threads; the end of a text found by its length whatever token stands
- * there.
+ * Scores of texts: x . score.weight at the last token of each, as a head over a vocabulary has it
+ * in its first row; the same bits in any batch, order and number of threads; the end of a text
+ * found by its length whatever token stands there.
  */
 #include <math.h>
 #include <stdio.h>
@@ -27,8 +27,9 @@ static lf_rm_text texts[N];
 
 static lf_model_config config(const char *output)
 {
-    static const char *const keys[][2] = {{"layers", "2"}, {"hidden", "48"}, {"heads", "4"},          {"kv_heads", "2"},
-                                          {"ffn", "80"},   {"vocab", "96"},  {"max_positions", "128"}};
+    static const char *const keys[][2] = {
+        {"layers", "2"}, {"hidden", "48"}, {"heads", "4"},          {"kv_heads", "2"},
+        {"ffn", "80"},   {"vocab", "96"},  {"max_positions", "128"}};
     lf_model_config c;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(&c);
@@ -75,7 +76,8 @@ static lf_rm *open_rm(const char *dir, int threads, int64_t rows, int64_t docs)
 {
     lf_err err = LF_ERR_INIT;
     lf_rm *r = NULL;
-    const struct lf_rm_opts o = {.threads = threads, .max_context = CONTEXT, .rows = rows, .docs = docs};
+    const struct lf_rm_opts o = {
+        .threads = threads, .max_context = CONTEXT, .rows = rows, .docs = docs};
     if (lf_rm_open(&r, dir, &o, &err))
         tap_bail("%s", err.text);
     return r;
@@ -88,7 +90,8 @@ static void score(lf_rm *r, const lf_rm_text *t, size_t n, float *out)
         tap_bail("%s", err.text);
 }
 
-/* The first logit of the last token of each text, from a graph that holds all logits of one text. */
+/* The first logit of the last token of each text, from a graph that holds all logits of one
+ * text. */
 static void reference(const char *dir, float *out)
 {
     lf_err err = LF_ERR_INIT;
@@ -103,9 +106,12 @@ static void reference(const char *dir, float *out)
         tap_bail("%s", err.text);
     lf_graph *g = lf_decoder_logits_graph(d, ps, "logits", &rows, &err);
     int chain = g ? lf_plan_add(p, g, &(struct lf_chain_opts){0}, &err) : -1;
-    lf_back *b = chain >= 0 && !lf_plan_finish(p, &err) ? lf_back_cpu_create(lf_target_host()->isa, 1, &err) : NULL;
+    lf_back *b = chain >= 0 && !lf_plan_finish(p, &err)
+                     ? lf_back_cpu_create(lf_target_host()->isa, 1, &err)
+                     : NULL;
     lf_exec *ex = b ? lf_exec_create(p, b, NULL, &err) : NULL;
-    if (!ex || lf_ckpt_open(&ck, dir, 1, &err) || lf_weights_load(ps, ck, LF_WEIGHTS_PREFIX, false, &err))
+    if (!ex || lf_ckpt_open(&ck, dir, 1, &err) ||
+        lf_weights_load(ps, ck, LF_WEIGHTS_PREFIX, false, &err))
         tap_bail("%s", err.text);
     for (int t = 0; t < N; t++) {
         int32_t tok[CONTEXT] = {0}, pos[CONTEXT] = {0}, cu[2] = {0, (int32_t)texts[t].n};
@@ -142,10 +148,12 @@ static void values(const char *rm, const char *lm)
         worst = fmax(worst, fabs((double)got[t] - (double)want[t]));
         spread = fmax(spread, fabs((double)want[t]));
     }
-    tap_ok(worst < 1e-5 && spread > 0.5, "scores are x . w at the last token: off by %.2g of %.2g", worst, spread);
+    tap_ok(worst < 1e-5 && spread > 0.5, "scores are x . w at the last token: off by %.2g of %.2g",
+           worst, spread);
     const lf_rm_text shorter = {ids[4], texts[4].n - 1};
     score(r, &shorter, 1, &one);
-    tap_ok(fabs((double)one - (double)got[4]) > 1e-3, "a text that ends in token 0 is scored there, not before");
+    tap_ok(fabs((double)one - (double)got[4]) > 1e-3,
+           "a text that ends in token 0 is scored there, not before");
     lf_rm_close(r);
 
     static const int64_t rows[4] = {80, 150, 300, 97}, docs[4] = {4, 2, 16, 3};
@@ -181,13 +189,19 @@ static void refusals(const char *rm, const char *lm)
     const lf_rm_text none[2] = {{ids[0], 1}, {ids[0], 0}}, outside = {bad, 2};
     static int32_t many[CONTEXT + 1];
     const lf_rm_text longer = {many, CONTEXT + 1};
-    tap_rc(lf_rm_open(&r, lm, &o, &err), LF_EINVAL, &err, "predicts tokens", "a language model has no scores");
-    tap_rc(lf_runner_open(&run, rm, &(struct lf_runner_opts){.threads = 1, .score_rows = 8, .score_docs = 1}, &err),
+    tap_rc(lf_rm_open(&r, lm, &o, &err), LF_EINVAL, &err, "predicts tokens",
+           "a language model has no scores");
+    tap_rc(lf_runner_open(&run, rm,
+                          &(struct lf_runner_opts){.threads = 1, .score_rows = 8, .score_docs = 1},
+                          &err),
            LF_EINVAL, &err, "predicts no tokens", "a reward model has no tokens");
     r = open_rm(rm, 1, CONTEXT, 2);
-    tap_rc(lf_rm_score(r, none, 2, out, NULL, &err), LF_EINVAL, &err, "text 1 has 0 tokens", "a text without tokens");
-    tap_rc(lf_rm_score(r, &longer, 1, out, NULL, &err), LF_EINVAL, &err, "between 1 and 80", "a text too long");
-    tap_rc(lf_rm_score(r, &outside, 1, out, NULL, &err), LF_EINVAL, &err, "token 96", "a token outside");
+    tap_rc(lf_rm_score(r, none, 2, out, NULL, &err), LF_EINVAL, &err, "text 1 has 0 tokens",
+           "a text without tokens");
+    tap_rc(lf_rm_score(r, &longer, 1, out, NULL, &err), LF_EINVAL, &err, "between 1 and 80",
+           "a text too long");
+    tap_rc(lf_rm_score(r, &outside, 1, out, NULL, &err), LF_EINVAL, &err, "token 96",
+           "a token outside");
     tap_rc(lf_rm_score(r, texts, 1, out, at_once, &err), LF_EINTR, &err, "0 of 1", "a stop");
     tap_ok(!lf_rm_norm_of(r)->stored, "no normalisation stored");
     lf_rm_close(r);
@@ -199,11 +213,13 @@ static void normalisation(void)
     const lf_rm_norm n = {true, 0.75, 2, 40};
     lf_rm_norm back = {0};
     json_t *state = json_pack("{s:o}", "score", lf_rm_norm_json(&n, &err));
-    tap_rc(lf_rm_norm_read(&back, state, "here", &err), 0, &err, NULL, "normalisation is read back");
+    tap_rc(lf_rm_norm_read(&back, state, "here", &err), 0, &err, NULL,
+           "normalisation is read back");
     tap_ok(back.stored && back.count == 40, "with the number of scores");
     tap_f64(lf_rm_normalized(&back, 4.75), 2, 0, "and applied");
     json_object_set_new(json_object_get(state, "score"), "std", json_real(0));
-    tap_rc(lf_rm_norm_read(&back, state, "here", &err), LF_EFORMAT, &err, "cannot be", "no spread, no normalisation");
+    tap_rc(lf_rm_norm_read(&back, state, "here", &err), LF_EFORMAT, &err, "cannot be",
+           "no spread, no normalisation");
     json_object_clear(state);
     tap_rc(lf_rm_norm_read(&back, state, "here", &err), 0, &err, NULL, "none there");
     tap_ok(!back.stored && lf_rm_normalized(&back, 3) == 3, "then scores stay as they are");

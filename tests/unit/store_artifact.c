@@ -54,10 +54,12 @@ static void publish_two(void)
     lf_artifact_init(&a, "thing", &err);
     tap_rc(lf_artifact_add_hashed(&a, dir, "sub/a.bin", &err), 0, &err, NULL, "add an empty file");
     tap_rc(lf_artifact_add_hashed(&a, dir, "b.bin", &err), 0, &err, NULL, "add a file");
-    tap_rc(lf_artifact_add_hashed(&a, dir, "b.bin", &err), LF_EEXIST, &err, "twice", "a file once only");
+    tap_rc(lf_artifact_add_hashed(&a, dir, "b.bin", &err), LF_EEXIST, &err, "twice",
+           "a file once only");
     json_object_set_new(a.meta, "x", json_real(0.1));
     tap_rc(lf_artifact_publish(&a, dir, &err), 0, &err, NULL, "publish");
-    tap_rc(lf_artifact_publish(&a, dir, &err), LF_EEXIST, &err, NULL, "publishing again is refused");
+    tap_rc(lf_artifact_publish(&a, dir, &err), LF_EEXIST, &err, NULL,
+           "publishing again is refused");
     lf_artifact_fini(&a);
 }
 
@@ -76,7 +78,8 @@ static void test_round_trip(void)
     tap_str(a.files[0].path, "b.bin", "sorted by path");
     tap_f64(json_real_value(json_object_get(a.meta, "x")), 0.1, 0.0, "meta is exact");
     lf_tree_hash_file(sha, &bytes, at("b.bin"), &err);
-    tap_mem(lf_artifact_find(&a, "b.bin")->sha256, sha, sizeof sha, "the threaded hash is the tree hash");
+    tap_mem(lf_artifact_find(&a, "b.bin")->sha256, sha, sizeof sha,
+            "the threaded hash is the tree hash");
     tap_ok(lf_artifact_find(&a, "c.bin") == NULL, "find says no");
     tap_rc(lf_artifact_check_hashes(&a, dir, 2, &err), 0, &err, NULL, "hashes are right");
     lf_artifact_id(&a, id, &err);
@@ -84,7 +87,8 @@ static void test_round_trip(void)
     lf_artifact_id(&a, id2, &err);
     tap_ok(memcmp(id, id2, sizeof id) != 0, "the identity depends on the files");
     lf_artifact_fini(&a);
-    tap_rc(lf_artifact_load(&a, dir, "shards", &err), LF_EFORMAT, &err, "'thing'", "another kind is refused");
+    tap_rc(lf_artifact_load(&a, dir, "shards", &err), LF_EFORMAT, &err, "'thing'",
+           "another kind is refused");
 }
 
 static void test_states(void)
@@ -95,7 +99,8 @@ static void test_states(void)
     put("b.bin", "jello", 5);
     tap_i64(state_of(&err), LF_ARTIFACT_PRESENT, "lengths do not see a changed byte");
     lf_artifact_load(&a, dir, NULL, &err);
-    tap_rc(lf_artifact_check_hashes(&a, dir, 0, &err), LF_EFORMAT, &err, "b.bin", "hashes do, and name the file");
+    tap_rc(lf_artifact_check_hashes(&a, dir, 0, &err), LF_EFORMAT, &err, "b.bin",
+           "hashes do, and name the file");
     lf_artifact_fini(&a);
     put("b.bin", "hell", 4);
     tap_i64(state_of(&err), LF_ARTIFACT_BROKEN, "a file cut short");
@@ -117,9 +122,10 @@ static void test_states(void)
 
 static void test_bad_manifests(void)
 {
-#define SHA                        "0000000000000000000000000000000000000000000000000000000000000000"
-#define FILE_ROW(path, bytes, sha) "{\"path\":\"" path "\",\"bytes\":" bytes ",\"tree_sha256\":\"" sha "\"}"
-#define DOC(files)                 "{\"lf_manifest\":1,\"kind\":\"k\",\"meta\":{},\"files\":[" files "]}"
+#define SHA "0000000000000000000000000000000000000000000000000000000000000000"
+#define FILE_ROW(path, bytes, sha)                                                                 \
+    "{\"path\":\"" path "\",\"bytes\":" bytes ",\"tree_sha256\":\"" sha "\"}"
+#define DOC(files) "{\"lf_manifest\":1,\"kind\":\"k\",\"meta\":{},\"files\":[" files "]}"
     static const struct {
         const char *text, *want;
     } v[] = {
@@ -146,8 +152,10 @@ static void test_bad_manifests(void)
         lf_err err = LF_ERR_INIT;
         put("manifest.json", v[i].text, strlen(v[i].text));
         int rc = lf_artifact_load(&a, dir, NULL, &err);
-        tap_ok(rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_EINVAL, "manifest %zu is refused: %s", i, err.text);
-        tap_ok(strstr(err.text, v[i].want) && strstr(err.text, "manifest"), "and says '%s': %s", v[i].want, err.text);
+        tap_ok(rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_EINVAL,
+               "manifest %zu is refused: %s", i, err.text);
+        tap_ok(strstr(err.text, v[i].want) && strstr(err.text, "manifest"), "and says '%s': %s",
+               v[i].want, err.text);
     }
 }
 
@@ -160,9 +168,11 @@ static void test_publish_checks(void)
     lf_artifact_init(&a, "k", &err);
     tap_rc(lf_artifact_add(&a, "../up", 1, zero, &err), LF_EFORMAT, &err, "leave", "no way out");
     lf_artifact_add(&a, "gone", 1, zero, &err);
-    tap_rc(lf_artifact_publish(&a, dir, &err), LF_ENOENT, &err, "gone", "a missing file cannot be published");
+    tap_rc(lf_artifact_publish(&a, dir, &err), LF_ENOENT, &err, "gone",
+           "a missing file cannot be published");
     put("gone", "12", 2);
-    tap_rc(lf_artifact_publish(&a, dir, &err), LF_EFORMAT, &err, "2 bytes", "nor one of another length");
+    tap_rc(lf_artifact_publish(&a, dir, &err), LF_EFORMAT, &err, "2 bytes",
+           "nor one of another length");
     tap_i64(state_of(&err), LF_ARTIFACT_ABSENT, "and nothing appeared");
     lf_artifact_fini(&a);
     if (symlink("/etc", at("link")) < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: round trip in every layout with one identity, reading boxes, damage anywhere is seen and named, a killed
- * or refused save leaves the earlier checkpoints alone, newest and retention.
+ * Checkpoints: round trip in every layout with one identity, reading boxes, damage anywhere is seen
+ * and named, a killed or refused save leaves the earlier checkpoints alone, newest and retention.
  */
 #include "engine/store/ckpt.h"
 
@@ -25,10 +25,26 @@
 
 static uint32_t memory[N_TENSORS][20000];
 static lf_ckpt_tensor tensors[N_TENSORS] = {
-    {.name = "model/embed.weight", .kind = "weight", .dtype = LF_H5_BF16, .ndim = 2, .shape = {37, 24}},
-    {.name = "model/embed.weight", .kind = "master", .dtype = LF_H5_F32, .ndim = 2, .shape = {37, 24}},
-    {.name = "model/embed.weight", .kind = "adam_m", .dtype = LF_H5_F32, .ndim = 2, .shape = {37, 24}},
-    {.name = "model/layers.0/q.weight", .kind = "weight", .dtype = LF_H5_F32, .ndim = 3, .shape = {5, 7, 11}},
+    {.name = "model/embed.weight",
+     .kind = "weight",
+     .dtype = LF_H5_BF16,
+     .ndim = 2,
+     .shape = {37, 24}},
+    {.name = "model/embed.weight",
+     .kind = "master",
+     .dtype = LF_H5_F32,
+     .ndim = 2,
+     .shape = {37, 24}},
+    {.name = "model/embed.weight",
+     .kind = "adam_m",
+     .dtype = LF_H5_F32,
+     .ndim = 2,
+     .shape = {37, 24}},
+    {.name = "model/layers.0/q.weight",
+     .kind = "weight",
+     .dtype = LF_H5_F32,
+     .ndim = 3,
+     .shape = {5, 7, 11}},
     {.name = "model/norm", .kind = "weight", .dtype = LF_H5_F32, .ndim = 1, .shape = {1}},
     {.name = "model/big", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {100, 200}},
     {.name = "rng", .kind = "other", .dtype = LF_H5_I64, .ndim = 1, .shape = {3}},
@@ -53,18 +69,21 @@ static void fill(uint64_t seed)
 {
     for (size_t i = 0; i < N_TENSORS; i++) {
         for (size_t k = 0; k < 20000; k++)
-            memory[i][k] = lf_rng_u32(seed, (uint32_t)i, k) & 0x3fff3fff; /* no NaN as f32 or bf16 */
+            memory[i][k] =
+                lf_rng_u32(seed, (uint32_t)i, k) & 0x3fff3fff; /* no NaN as f32 or bf16 */
         tensors[i].data = memory[i];
     }
 }
 
 static json_t *state_at(int64_t step)
 {
-    return json_pack("{s:I, s:f, s:s}", "step", (json_int_t)step, "lr", 0.1 + 0.2, "text", "caf\xc3\xa9");
+    return json_pack("{s:I, s:f, s:s}", "step", (json_int_t)step, "lr", 0.1 + 0.2, "text",
+                     "caf\xc3\xa9");
 }
 
 /* Save synchronously or not; returns what begin/wait said. */
-static int save_to(const char *dir, int64_t step, const lf_ckpt_options *o, lf_ckpt_result *res, lf_err *err)
+static int save_to(const char *dir, int64_t step, const lf_ckpt_options *o, lf_ckpt_result *res,
+                   lf_err *err)
 {
     lf_ckpt_writer *w = NULL;
     json_t *state = state_at(step);
@@ -90,11 +109,13 @@ static void check_contents(const char *dir, const char *what)
         const lf_ckpt_tensor *t = &tensors[i];
         const lf_ckpt_entry *e = lf_ckpt_find(c, t->name, t->kind);
         bad += !e || e->dtype != t->dtype || e->ndim != t->ndim;
-        bad += !e || lf_ckpt_read(c, e, NULL, NULL, buf, &err) < 0 || memcmp(buf, t->data, bytes_of(t)) != 0;
+        bad += !e || lf_ckpt_read(c, e, NULL, NULL, buf, &err) < 0 ||
+               memcmp(buf, t->data, bytes_of(t)) != 0;
     }
     tap_i64(bad, 0, "every byte of every tensor");
     tap_ok(lf_ckpt_find(c, "model/none", "weight") == NULL, "find says no");
-    tap_f64(json_real_value(json_object_get(lf_ckpt_state(c), "lr")), 0.1 + 0.2, 0.0, "reals of the state are exact");
+    tap_f64(json_real_value(json_object_get(lf_ckpt_state(c), "lr")), 0.1 + 0.2, 0.0,
+            "reals of the state are exact");
     lf_ckpt_close(c);
 }
 
@@ -109,7 +130,8 @@ static void check_boxes(const char *dir)
         tap_bail("%s", err.text);
     for (uint64_t trial = 0; trial < 300; trial++) {
         const lf_ckpt_tensor *t = &tensors[trial % 2 ? 3 : 5];
-        int64_t lo[LF_CKPT_MAX_DIMS] = {0}, hi[LF_CKPT_MAX_DIMS] = {1, 1, 1, 1, 1, 1}, n = 0, s[4] = {1, 1, 1, 1};
+        int64_t lo[LF_CKPT_MAX_DIMS] = {0}, hi[LF_CKPT_MAX_DIMS] = {1, 1, 1, 1, 1, 1}, n = 0,
+                s[4] = {1, 1, 1, 1};
         const uint32_t *src = t->data;
         for (int k = 0; k < t->ndim; k++) {
             lo[k] = lf_rng_u32(3, 1, trial * 8 + (uint64_t)k) % t->shape[k];
@@ -127,16 +149,19 @@ static void check_boxes(const char *dir)
     bad = 0;
     for (uint64_t trial = 0; trial < 300; trial++) {
         const lf_ckpt_tensor *t = &tensors[trial % 2 ? 3 : 5];
-        int64_t all = (int64_t)(bytes_of(t) / 4), from = lf_rng_u32(4, 1, trial) % all, n = lf_rng_u32(4, 2, trial) % (all - from + 1);
+        int64_t all = (int64_t)(bytes_of(t) / 4), from = lf_rng_u32(4, 1, trial) % all,
+                n = lf_rng_u32(4, 2, trial) % (all - from + 1);
         bad += lf_ckpt_read_flat(c, lf_ckpt_find(c, t->name, t->kind), from, n, buf, &err) < 0 ||
                memcmp(buf, (const uint32_t *)t->data + from, (size_t)n * 4) != 0;
     }
     tap_i64(bad, 0, "flat ranges of tensors");
-    tap_rc(lf_ckpt_read_flat(c, lf_ckpt_find(c, "model/big", "weight"), 19999, 2, buf, &err), LF_EINVAL, &err, "20000", "a range that is too long");
+    tap_rc(lf_ckpt_read_flat(c, lf_ckpt_find(c, "model/big", "weight"), 19999, 2, buf, &err),
+           LF_EINVAL, &err, "20000", "a range that is too long");
     lf_err_clear(&err);
     int64_t lo[2] = {0, 0}, hi[2] = {101, 1};
     const lf_ckpt_entry *e = lf_ckpt_find(c, "model/big", "weight");
-    tap_rc(lf_ckpt_read(c, e, lo, hi, buf, &err), LF_EINVAL, &err, "model/big", "a box that is too large");
+    tap_rc(lf_ckpt_read(c, e, lo, hi, buf, &err), LF_EINVAL, &err, "model/big",
+           "a box that is too large");
     lf_ckpt_close(c);
 }
 
@@ -163,7 +188,8 @@ static void test_layouts(void)
     save_to(at("other"), 7, &o[0], &r, &err);
     tap_ok(memcmp(r.identity, first.identity, LF_HASH_BYTES) != 0, "one bit changes the identity");
     memory[2][5] ^= 1;
-    tap_rc(save_to(at("other"), 7, &o[0], &r, &err), LF_EEXIST, &err, "already", "a checkpoint is never overwritten");
+    tap_rc(save_to(at("other"), 7, &o[0], &r, &err), LF_EEXIST, &err, "already",
+           "a checkpoint is never overwritten");
     tap_ok(access(at("layout3/deep/er/index.h5"), F_OK) == 0, "several files have an index");
 }
 
@@ -177,7 +203,8 @@ static int fill_from(void *user, int64_t first, int64_t n, void *dst, lf_err *er
     return 0;
 }
 
-/* Tensors that are asked for block by block: the same checkpoint; a refusal ends the save and leaves nothing. */
+/* Tensors that are asked for block by block: the same checkpoint; a refusal ends the save and
+ * leaves nothing. */
 static void test_fill(void)
 {
     static lf_ckpt_tensor mine[N_TENSORS];
@@ -202,12 +229,14 @@ static void test_fill(void)
     tap_mem(r.identity, want.identity, LF_HASH_BYTES, "the identity of what was in memory");
     check_contents(at("asked"), "tensors asked for");
     tensors[3].data = NULL;
-    tap_rc(lf_ckpt_save_begin(w, at("refused"), state, &err), LF_EFORMAT, &err, "cannot be had", "a tensor that cannot be had");
+    tap_rc(lf_ckpt_save_begin(w, at("refused"), state, &err), LF_EFORMAT, &err, "cannot be had",
+           "a tensor that cannot be had");
     tap_ok(access(at("refused"), F_OK) != 0, "nothing is left");
     lf_err_clear(&err);
     lf_ckpt_writer_destroy(w);
     o.arena = arena;
-    tap_rc(lf_ckpt_writer_create(&w, mine, N_TENSORS, &o, &err), LF_EINVAL, &err, "snapshot", "an arena has no place for them");
+    tap_rc(lf_ckpt_writer_create(&w, mine, N_TENSORS, &o, &err), LF_EINVAL, &err, "snapshot",
+           "an arena has no place for them");
     fill(1);
     json_decref(state);
 }
@@ -234,12 +263,15 @@ static void test_snapshot(void)
     /* A failure is delivered once, at the next call, and the writer can be used again. */
     lf_io_mkdirs(at("file-parent"), 0750, &err);
     close(open(at("file-parent/x"), O_CREAT | O_WRONLY, 0600));
-    tap_rc(lf_ckpt_save_begin(w, at("file-parent/x/y"), state, &err), LF_EIO, &err, "x", "a directory that cannot be");
-    tap_rc(lf_ckpt_save_begin(w, at("file-parent"), state, &err), LF_EEXIST, &err, "'x'", "nothing foreign is removed");
+    tap_rc(lf_ckpt_save_begin(w, at("file-parent/x/y"), state, &err), LF_EIO, &err, "x",
+           "a directory that cannot be");
+    tap_rc(lf_ckpt_save_begin(w, at("file-parent"), state, &err), LF_EEXIST, &err, "'x'",
+           "nothing foreign is removed");
     tap_rc(lf_ckpt_save_begin(w, at("snap2"), state, &err), 0, &err, NULL, "and again");
     tap_rc(lf_ckpt_save_wait(w, &r, &err), 1, &err, NULL, "wait");
     json_object_del(state, "step");
-    tap_rc(lf_ckpt_save_begin(w, at("snap3"), state, &err), LF_EINVAL, &err, "step", "a state needs a step");
+    tap_rc(lf_ckpt_save_begin(w, at("snap3"), state, &err), LF_EINVAL, &err, "step",
+           "a state needs a step");
     json_decref(state);
     lf_ckpt_writer_destroy(w);
     free(arena);
@@ -263,10 +295,13 @@ static int fill_some(void *user, int64_t first, int64_t n, void *dst, lf_err *er
 }
 
 /* A save that asks; returns how often, and what it said in *rc. */
-static int save_asking(const char *dir, const char *key, const char *from, int stop_at, int *rc, lf_ckpt_result *res)
+static int save_asking(const char *dir, const char *key, const char *from, int stop_at, int *rc,
+                       lf_ckpt_result *res)
 {
     static lf_ckpt_tensor mine[N_TENSORS];
-    lf_ckpt_options o = {.threads = 1, .file_bytes = 9000, .resume = {.key = key, .dirs = &from, .n_dirs = from != NULL}};
+    lf_ckpt_options o = {.threads = 1,
+                         .file_bytes = 9000,
+                         .resume = {.key = key, .dirs = &from, .n_dirs = from != NULL}};
     lf_ckpt_writer *w = NULL;
     lf_err err = LF_ERR_INIT;
     json_t *state = state_at(7);
@@ -333,9 +368,11 @@ static void test_resume(void)
         snprintf(from, sizeof from, "%s/stopped%d", tap_tmpdir(), stop);
         snprintf(to, sizeof to, "%s/resumed%d", tap_tmpdir(), stop);
         save_asking(from, "aa", NULL, stop, &rc, &r);
-        tap_ok(rc == LF_EINTR && access(from, F_OK) == 0, "stopped at %d of %d: its files are kept", stop, all);
+        tap_ok(rc == LF_EINTR && access(from, F_OK) == 0, "stopped at %d of %d: its files are kept",
+               stop, all);
         int asked = save_asking(to, "aa", from, 0, &rc, &r);
-        tap_ok(rc == 1 && asked == all - stop + 1, "goes on with the %d that are missing (%d asked for)", all - stop + 1, asked);
+        tap_ok(rc == 1 && asked == all - stop + 1,
+               "goes on with the %d that are missing (%d asked for)", all - stop + 1, asked);
         tap_ok((r.reused_bytes > 0) == (stop > 1), "and says so");
         tap_ok(same_files(want, to), "the same bytes as in one go");
     }
@@ -343,7 +380,8 @@ static void test_resume(void)
     snprintf(from, sizeof from, "%s/stopped%d", tap_tmpdir(), all);
     snprintf(to, sizeof to, "%s/other-key", tap_tmpdir());
     tap_i64(save_asking(to, "ab", from, 0, &rc, &r), all, "another source: nothing is taken over");
-    /* What is not what the record says is made again: bytes of a tensor, of HDF5's own, a torn record, a file that is gone. */
+    /* What is not what the record says is made again: bytes of a tensor, of HDF5's own, a torn
+     * record, a file that is gone. */
     snprintf(to, sizeof to, "%s/damaged", tap_tmpdir());
     snprintf(file, sizeof file, "%s/data-00000.h5", from);
     overwrite(file, 0, "\0\0\0\0\0\0\0\0", 8);
@@ -353,7 +391,8 @@ static void test_resume(void)
     for (off_t at = 4096; at < st.st_size; at += 512)
         overwrite(file, at, "damage", 6);
     int asked = save_asking(to, "aa", from, 0, &rc, &r);
-    tap_ok(rc == 1 && asked > 1 && asked < all, "damaged parts are made again (%d of %d asked for)", asked, all);
+    tap_ok(rc == 1 && asked > 1 && asked < all, "damaged parts are made again (%d of %d asked for)",
+           asked, all);
     tap_ok(same_files(want, to), "the same bytes as in one go");
     snprintf(file, sizeof file, "%s/" LF_PARTIAL_FILE, from);
     size_t n;
@@ -396,7 +435,11 @@ static void test_refused(void)
              {{"a", "c"}, "weight", "large", INT64_MAX / 4}};
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         lf_ckpt_tensor t[2] = {
-            {.name = v[i].name[0], .kind = v[i].kind, .dtype = LF_H5_F32, .ndim = 1, .shape = {v[i].dim}},
+            {.name = v[i].name[0],
+             .kind = v[i].kind,
+             .dtype = LF_H5_F32,
+             .ndim = 1,
+             .shape = {v[i].dim}},
             {.name = v[i].name[1], .kind = v[i].kind, .dtype = LF_H5_F32, .ndim = 1, .shape = {4}}};
         int rc = lf_ckpt_writer_create(&w, t, 2, &o, &err);
         tap_ok(rc < 0 && strstr(err.text, v[i].want), "refused: %s", err.text);
@@ -450,7 +493,8 @@ static void flip_all(const char *dir, const char *file, size_t step, lf_ckpt_opt
     }
     tap_i64(accepted, 0, "no flipped byte is accepted");
     tap_i64(unnamed, 0, "every message says where");
-    tap_diag("%s: %lld flips tried, %lld name a tensor", file, (long long)tried, (long long)tensor_named);
+    tap_diag("%s: %lld flips tried, %lld name a tensor", file, (long long)tried,
+             (long long)tensor_named);
     if (strncmp(file, "data", 4) == 0)
         tap_ok(tensor_named > tried / 2, "flips inside tensors name the tensor");
     for (size_t cut = 0; cut < n; cut += n / 7) {
@@ -467,13 +511,15 @@ static void test_damage(void)
 {
     fill(4);
     flip_all("flip-data", "data-00000.h5", 397, (lf_ckpt_options){.threads = 1});
-    flip_all("flip-piece", "data-00003.h5", 997, (lf_ckpt_options){.file_bytes = 9000, .piece_bytes = 4000});
+    flip_all("flip-piece", "data-00003.h5", 997,
+             (lf_ckpt_options){.file_bytes = 9000, .piece_bytes = 4000});
     flip_all("flip-manifest", "manifest.json", 3, (lf_ckpt_options){.threads = 1});
     flip_all("flip-state", "state.json", 1, (lf_ckpt_options){.threads = 1});
 }
 
-/* A checkpoint as several ranks would write it: the right and left halves of a matrix, one of them in two flat ranges.
- * Whole boxes are 2-D pieces, so this also proves that the reader follows boxes, not rows. */
+/* A checkpoint as several ranks would write it: the right and left halves of a matrix, one of them
+ * in two flat ranges. Whole boxes are 2-D pieces, so this also proves that the reader follows
+ * boxes, not rows. */
 static void test_boxes_by_hand(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -485,11 +531,12 @@ static void test_boxes_by_hand(void)
     struct lf_ckpt_piece p[3] = {{.lo = {0, 6}, .hi = {6, 10}, .flat = {0, 24}},
                                  {.lo = {0, 0}, .hi = {6, 6}, .flat = {0, 17}},
                                  {.lo = {0, 0}, .hi = {6, 6}, .flat = {17, 36}}};
-    struct lf_ckpt_rec r = {.e = {.name = "m/w", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {6, 10}},
-                            .name = NULL,
-                            .n_elems = 60,
-                            .pieces = p,
-                            .n_pieces = 3};
+    struct lf_ckpt_rec r = {
+        .e = {.name = "m/w", .kind = "weight", .dtype = LF_H5_F32, .ndim = 2, .shape = {6, 10}},
+        .name = NULL,
+        .n_elems = 60,
+        .pieces = p,
+        .n_pieces = 3};
     struct lf_ckpt_meta m = {.recs = &r, .n_recs = 1, .step = 0};
     char path[8192], dir[4096];
     for (int i = 0; i < 60; i++)
@@ -532,7 +579,8 @@ static void test_boxes_by_hand(void)
     lf_ckpt *c = NULL;
     tap_rc(lf_ckpt_open(&c, dir, 1, &err), 0, &err, NULL, "open it");
     if (c) {
-        tap_rc(lf_ckpt_read(c, lf_ckpt_entry_at(c, 0), NULL, NULL, got, &err), 0, &err, NULL, "read it whole");
+        tap_rc(lf_ckpt_read(c, lf_ckpt_entry_at(c, 0), NULL, NULL, got, &err), 0, &err, NULL,
+               "read it whole");
         tap_mem(got, full, sizeof full, "boxes and ranges put together");
         int64_t lo[] = {1, 3}, hi[] = {5, 9}, bad = 0;
         lf_ckpt_read(c, lf_ckpt_entry_at(c, 0), lo, hi, got, &err);
@@ -612,7 +660,8 @@ static void test_disk_full(void)
         void *arena = aligned_alloc(64, n);
         setrlimit(RLIMIT_FSIZE, &lim);
         int rc = save_to(dir, 1, &(lf_ckpt_options){.arena = arena, .threads = 2}, NULL, &err);
-        bool said = strstr(err.text, dir) && (strstr(err.text, "too large") || strstr(err.text, "disk full"));
+        bool said = strstr(err.text, dir) &&
+                    (strstr(err.text, "too large") || strstr(err.text, "disk full"));
         free(arena);
         _exit(rc < 0 && said ? 42 : 1);
     }
@@ -642,7 +691,8 @@ static void save_step(const char *out, int64_t step)
     free(dir);
 }
 
-/* What cannot be looked at is neither damaged nor absent: going back behind it would lose its steps. */
+/* What cannot be looked at is neither damaged nor absent: going back behind it would lose its
+ * steps. */
 static void test_unreadable(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -654,10 +704,11 @@ static void test_unreadable(void)
     save_step(out, 10);
     n_reports = 0;
     snprintf(step_dir, sizeof step_dir, "%s/checkpoints/step-00000020", out);
-    if (symlink("step-00000020", step_dir) != 0) /* a loop: every look at it fails with ELOOP, for root too */
+    if (symlink("step-00000020", step_dir) !=
+        0) /* a loop: every look at it fails with ELOOP, for root too */
         tap_bail("symlink");
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err, "step-00000020",
-           "an error of the system ends the search");
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err,
+           "step-00000020", "an error of the system ends the search");
     tap_i64(n_reports, 0, "and is not told as damage");
     tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, 15, count_report, NULL, &err), 0, &err, NULL,
            "below the bound nobody looks at it");
@@ -668,8 +719,8 @@ static void test_unreadable(void)
     snprintf(final, sizeof final, "%s/checkpoint", out);
     if (symlink("checkpoint", final) != 0)
         tap_bail("symlink");
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err, "checkpoint",
-           "the same for the final checkpoint");
+    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err,
+           "checkpoint", "the same for the final checkpoint");
 }
 
 static void test_newest_and_retain(void)
@@ -691,7 +742,8 @@ static void test_newest_and_retain(void)
     tap_i64(step, 50, "the greatest step");
     free(dir);
     lf_ckpt_find_newest(&dir, &step, dirs, 2, 30, count_report, NULL, &err);
-    tap_ok(step == 30 && dir && strncmp(dir, b, strlen(b)) == 0, "bounded, the later directory wins: %s", dir);
+    tap_ok(step == 30 && dir && strncmp(dir, b, strlen(b)) == 0,
+           "bounded, the later directory wins: %s", dir);
     free(dir);
     tap_i64(n_reports, 0, "nothing to report yet");
     snprintf(path, sizeof path, "%s/checkpoints/step-00000050/data-00000.h5", a);
@@ -700,7 +752,8 @@ static void test_newest_and_retain(void)
     lf_io_mkdirs(path, 0750, &err);
     lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
     tap_i64(step, 40, "purged and unfinished ones are passed over");
-    tap_ok(n_reports == 1 && strstr(last_report, "data-00000.h5"), "the purged one is reported: %s", last_report);
+    tap_ok(n_reports == 1 && strstr(last_report, "data-00000.h5"), "the purged one is reported: %s",
+           last_report);
     free(dir);
     snprintf(path, sizeof path, "%s/checkpoint", b);
     save_to(path, 45, &(lf_ckpt_options){.threads = 1}, NULL, &err);

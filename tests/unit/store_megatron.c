@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron indexed datasets that lie: each is one clear error. Writing: what does not fit, what is not finished.
+ * Megatron indexed datasets that lie: each is one clear error. Writing: what does not fit, what is
+ * not finished.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,10 +29,10 @@ static void write_good(const char *name, enum lf_megatron_dtype t, bool modes)
     static const uint32_t ids[] = {5, 6, 7, 100, 127};
     lf_err err = LF_ERR_INIT;
     lf_megatron_writer *w;
-    if (lf_megatron_create(&w, at(name), t, modes, &err) < 0 || lf_megatron_append(w, ids, 3, 1, &err) < 0 ||
-        lf_megatron_append(w, ids, 0, -1, &err) < 0 || lf_megatron_end_document(w, &err) < 0 ||
-        lf_megatron_append(w, ids + 3, 2, 2, &err) < 0 || lf_megatron_end_document(w, &err) < 0 ||
-        lf_megatron_finish(w, &err) < 0)
+    if (lf_megatron_create(&w, at(name), t, modes, &err) < 0 ||
+        lf_megatron_append(w, ids, 3, 1, &err) < 0 || lf_megatron_append(w, ids, 0, -1, &err) < 0 ||
+        lf_megatron_end_document(w, &err) < 0 || lf_megatron_append(w, ids + 3, 2, 2, &err) < 0 ||
+        lf_megatron_end_document(w, &err) < 0 || lf_megatron_finish(w, &err) < 0)
         tap_bail("%s", err.text);
 }
 
@@ -47,21 +48,26 @@ static void test_dtypes(void)
         write_good(name, all[k], k % 2);
         tap_rc(lf_megatron_open(&d, at(name), &err), 0, &err, NULL, name);
         const lf_megatron_info *i = lf_megatron_get_info(d);
-        tap_ok(i->dtype == all[k] && i->n_seqs == 3 && i->n_docs == 2 && i->n_tokens == 5 && i->packed,
+        tap_ok(i->dtype == all[k] && i->n_seqs == 3 && i->n_docs == 2 && i->n_tokens == 5 &&
+                   i->packed,
                "what it holds");
         tap_ok(k % 2 ? i->modes && i->modes[1] == -1 && i->modes[2] == 2 : !i->modes, "modes");
         tap_rc(lf_megatron_read_ids(d, 2, 1, 1, ids, &err), 0, &err, NULL, "read");
         tap_i64(ids[0], 127, "token");
         tap_rc(lf_megatron_read_ids(d, 2, 1, 2, ids, &err), LF_EINVAL, &err, "sequence 2",
                "past the end of a sequence");
-        tap_rc(lf_megatron_read_ids(d, 3, 0, 0, ids, &err), LF_EINVAL, &err, "sequence 3", "past the last sequence");
-        tap_rc(lf_megatron_read_ids(d, 0, UINT64_MAX, 2, ids, &err), LF_EINVAL, &err, "sequence 0", "far past the end");
+        tap_rc(lf_megatron_read_ids(d, 3, 0, 0, ids, &err), LF_EINVAL, &err, "sequence 3",
+               "past the last sequence");
+        tap_rc(lf_megatron_read_ids(d, 0, UINT64_MAX, 2, ids, &err), LF_EINVAL, &err, "sequence 0",
+               "far past the end");
         lf_megatron_close(d);
     }
 }
 
-/* A copy of the good .idx with `n` bytes at `where` set to the little-endian value; cut: bytes kept (-1: all). */
-static void hostile(size_t where, size_t n, uint64_t value, long cut, int rc, const char *says, const char *name)
+/* A copy of the good .idx with `n` bytes at `where` set to the little-endian value; cut: bytes kept
+ * (-1: all). */
+static void hostile(size_t where, size_t n, uint64_t value, long cut, int rc, const char *says,
+                    const char *name)
 {
     lf_err err = LF_ERR_INIT;
     lf_megatron_data *d = NULL;
@@ -118,13 +124,17 @@ static void test_hostile(void)
     hostile(off + 16, 8, INT64_MAX, -1, LF_EFORMAT, "beyond", "an offset of 2^63 - 1");
     hostile(docs, 8, 1, -1, LF_EFORMAT, "runs from 1", "documents that begin at 1");
     hostile(docs + 16, 8, 2, -1, LF_EFORMAT, "to 2", "documents that end early");
-    hostile(docs + 16, 8, (uint64_t)1 << 63, -1, LF_EFORMAT, "runs from 0", "documents that end at -2^63");
-    hostile(docs + 8, 8, 4, -1, LF_EFORMAT, "decreases at entry 2", "a document index that decreases");
-    hostile(docs + 8, 8, UINT64_MAX, -1, LF_EFORMAT, "decreases at entry 1", "a negative entry of the document index");
+    hostile(docs + 16, 8, (uint64_t)1 << 63, -1, LF_EFORMAT, "runs from 0",
+            "documents that end at -2^63");
+    hostile(docs + 8, 8, 4, -1, LF_EFORMAT, "decreases at entry 2",
+            "a document index that decreases");
+    hostile(docs + 8, 8, UINT64_MAX, -1, LF_EFORMAT, "decreases at entry 1",
+            "a negative entry of the document index");
     hostile(0, 0, 0, 33, LF_EFORMAT, "less than the header", "a cut header");
     hostile(0, 0, 0, 0, LF_EFORMAT, "less than the header", "an empty index");
     hostile(0, 0, 0, 60, LF_EFORMAT, "do not fit", "a cut table");
-    hostile(0, 0, 0, 34 + 36 + 24 + 2, LF_EFORMAT, "after its tables", "two bytes more, which are no modes");
+    hostile(0, 0, 0, 34 + 36 + 24 + 2, LF_EFORMAT, "after its tables",
+            "two bytes more, which are no modes");
     unlink(at("bad.bin"));
     hostile(0, 0, 0, -1, LF_ENOENT, "bad.bin", "no .bin");
 }
@@ -138,14 +148,17 @@ static void test_ids(void)
     static const uint8_t minus[20] = {0x9c, 0xff, 0xff, 0xff};
     write_good("neg", LF_MEGATRON_I32, false);
     lf_io_replace(at("neg.bin"), minus, sizeof minus, 0640, &err);
-    tap_rc(lf_megatron_open(&d, at("neg.bin"), &err), 0, &err, NULL, "opened by the name of its .bin");
-    tap_rc(lf_megatron_read_ids(d, 0, 0, 3, id, &err), LF_EFORMAT, &err, "is -100", "a negative id is named");
+    tap_rc(lf_megatron_open(&d, at("neg.bin"), &err), 0, &err, NULL,
+           "opened by the name of its .bin");
+    tap_rc(lf_megatron_read_ids(d, 0, 0, 3, id, &err), LF_EFORMAT, &err, "is -100",
+           "a negative id is named");
     lf_megatron_close(d);
     static const uint8_t wide[40] = {0, 0, 0, 0x80};
     write_good("wide", LF_MEGATRON_I64, false);
     lf_io_replace(at("wide.bin"), wide, sizeof wide, 0640, &err);
     tap_rc(lf_megatron_open(&d, at("wide"), &err), 0, &err, NULL, "i64");
-    tap_rc(lf_megatron_read_ids(d, 0, 0, 3, id, &err), LF_EFORMAT, &err, "is 2147483648", "2^31 is no id");
+    tap_rc(lf_megatron_read_ids(d, 0, 0, 3, id, &err), LF_EFORMAT, &err, "is 2147483648",
+           "2^31 is no id");
     lf_megatron_close(d);
     lf_buf b;
     lf_buf_init(&b);
@@ -163,11 +176,13 @@ static void test_writer(void)
     lf_err err = LF_ERR_INIT;
     lf_megatron_writer *w = NULL;
     uint32_t big[] = {65535, 65536};
-    tap_rc(lf_megatron_create(&w, at("w"), LF_MEGATRON_F32, false, &err), LF_EINVAL, &err, "dtype", "no floats");
-    tap_rc(lf_megatron_create(&w, at("good"), LF_MEGATRON_U16, false, &err), LF_EEXIST, &err, "exists",
-           "not over a file");
+    tap_rc(lf_megatron_create(&w, at("w"), LF_MEGATRON_F32, false, &err), LF_EINVAL, &err, "dtype",
+           "no floats");
+    tap_rc(lf_megatron_create(&w, at("good"), LF_MEGATRON_U16, false, &err), LF_EEXIST, &err,
+           "exists", "not over a file");
     tap_rc(lf_megatron_create(&w, at("w"), LF_MEGATRON_U16, false, &err), 0, &err, NULL, "create");
-    tap_rc(lf_megatron_append(w, big, 2, 0, &err), LF_EINVAL, &err, "65536 does not fit into u16", "an id too large");
+    tap_rc(lf_megatron_append(w, big, 2, 0, &err), LF_EINVAL, &err, "65536 does not fit into u16",
+           "an id too large");
     tap_rc(lf_megatron_append(w, big, 1, 0, &err), 0, &err, NULL, "the largest id");
     tap_rc(lf_megatron_finish(w, &err), LF_EINVAL, &err, "last end", "an open document");
     tap_ok(!lf_io_exists(at("w.bin")) && !lf_io_exists(at("w.idx")), "nothing is left of it");
@@ -180,7 +195,8 @@ static void test_writer(void)
     write_good("empty", LF_MEGATRON_U16, false);
     lf_megatron_data *d = NULL;
     unlink(at("e.bin"));
-    tap_rc(lf_megatron_create(&w, at("e"), LF_MEGATRON_U16, true, &err), 0, &err, NULL, "no document at all");
+    tap_rc(lf_megatron_create(&w, at("e"), LF_MEGATRON_U16, true, &err), 0, &err, NULL,
+           "no document at all");
     tap_rc(lf_megatron_finish(w, &err), 0, &err, NULL, "is written");
     tap_rc(lf_megatron_open(&d, at("e"), &err), 0, &err, NULL, "and read");
     tap_i64((int64_t)lf_megatron_get_info(d)->n_docs, 0, "as none");

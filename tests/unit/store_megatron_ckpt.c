@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Megatron-LM checkpoints: merged over ranks and stages they are the model that was divided; what does not fit together
- * is refused by name. Directories: tests/golden/store/make_megatron_ckpt.py.
+ * Megatron-LM checkpoints: merged over ranks and stages they are the model that was divided; what
+ * does not fit together is refused by name. Directories: tests/golden/store/make_megatron_ckpt.py.
  */
 #include "engine/store/megatron_ckpt.h"
 
@@ -23,18 +23,22 @@ static const char *golden(const char *name, const char *file)
     static int turn;
     char *p = path[turn++ % 4];
     const char *src = getenv("LF_SRCDIR");
-    snprintf(p, sizeof path[0], "%s/tests/golden/store/megatron_ckpt/%s%s", src ? src : ".", name, file);
+    snprintf(p, sizeof path[0], "%s/tests/golden/store/megatron_ckpt/%s%s", src ? src : ".", name,
+             file);
     return p;
 }
 
-static void same_tensor(const lf_st *s, const lf_st_entry *e, const lf_st *want, const lf_st_entry *w, bool cut)
+static void same_tensor(const lf_st *s, const lf_st_entry *e, const lf_st *want,
+                        const lf_st_entry *w, bool cut)
 {
     unsigned char a[4096], b[4096], part[4096];
     lf_err err = LF_ERR_INIT;
-    bool vocab = cut && w->ndim == 2 && (strstr(w->name, "word_emb") || strstr(w->name, "output_layer"));
+    bool vocab =
+        cut && w->ndim == 2 && (strstr(w->name, "word_emb") || strstr(w->name, "output_layer"));
     size_t elem = lf_st_dtype_bytes(e->dtype);
     int64_t rows = vocab ? ROWS : w->ndim ? w->shape[0] : 1;
-    tap_ok(e->dtype == w->dtype && e->ndim == w->ndim && e->shape[0] == rows && e->shape[1] == w->shape[1],
+    tap_ok(e->dtype == w->dtype && e->ndim == w->ndim && e->shape[0] == rows &&
+               e->shape[1] == w->shape[1],
            "%s: type and shape", w->name);
     if (lf_st_read(s, e, 0, e->elems, a, &err) < 0 || lf_st_read(want, w, 0, w->elems, b, &err) < 0)
         tap_bail("%s", err.text);
@@ -54,10 +58,11 @@ static void good(const char *name, bool cut, size_t copies)
     json_t *args = NULL;
     size_t missing = 0;
     int64_t v = 0;
-    tap_rc(lf_megatron_ckpt_open(&s, &args, golden(name, ""), &(lf_megatron_ckpt_options){.vocab_size = cut ? ROWS : 0},
-                                 &err),
+    tap_rc(lf_megatron_ckpt_open(&s, &args, golden(name, ""),
+                                 &(lf_megatron_ckpt_options){.vocab_size = cut ? ROWS : 0}, &err),
            0, &err, NULL, name);
-    tap_rc(lf_st_open(&want, golden(name, "/expected.safetensors"), &err), 0, &err, NULL, "what it should be");
+    tap_rc(lf_st_open(&want, golden(name, "/expected.safetensors"), &err), 0, &err, NULL,
+           "what it should be");
     if (!s || !want)
         return;
     for (size_t i = 0; i < lf_st_n_entries(want); i++) {
@@ -68,14 +73,17 @@ static void good(const char *name, bool cut, size_t copies)
             missing++;
     }
     tap_i64((int64_t)missing, 0, "no tensor is missing");
-    tap_i64((int64_t)lf_st_n_entries(s), (int64_t)(lf_st_n_entries(want) + copies), "and there is none too many");
+    tap_i64((int64_t)lf_st_n_entries(s), (int64_t)(lf_st_n_entries(want) + copies),
+            "and there is none too many");
     for (size_t i = 0, n = 0; i < lf_st_n_entries(s); i++) {
         n += lf_st_entry_at(s, i)->alias_of >= 0;
         if (i + 1 == lf_st_n_entries(s))
             tap_i64((int64_t)n, (int64_t)copies, "copies of tied embeddings are aliases");
     }
-    tap_ok(lf_json_get_i64(&v, args, "hidden_size", true, "args", &err) == 0 && v == 8, "arguments");
-    tap_ok(lf_json_get_i64(&v, args, "model_type", true, "args", &err) == 0 && v == 1, "an enumeration is its value");
+    tap_ok(lf_json_get_i64(&v, args, "hidden_size", true, "args", &err) == 0 && v == 8,
+           "arguments");
+    tap_ok(lf_json_get_i64(&v, args, "model_type", true, "args", &err) == 0 && v == 1,
+           "an enumeration is its value");
     tap_str(json_string_value(json_object_get(args, "params_dtype")), "F32", "a dtype is its name");
     tap_ok(json_array_size(json_object_get(args, "data_path")) == 2, "a list");
     tap_ok(json_is_null(json_object_get(args, "tokenizer_model")), "None");
@@ -95,7 +103,8 @@ static const struct {
     {"bad-names", LF_EFORMAT, "rank 1 has other tensors than rank 0, near"},
     {"bad-shape", LF_EFORMAT, "mlp.linear_fc1.weight: rank 1 has another type or shape"},
     {"bad-qkv", LF_EFORMAT, "linear_qkv.weight has 14 rows over 2 ranks"},
-    {"bad-rank", LF_EFORMAT, "name 2 tensor and 1 pipeline ranks, the directory has 1 and 1 (a missing rank?)"},
+    {"bad-rank", LF_EFORMAT,
+     "name 2 tensor and 1 pipeline ranks, the directory has 1 and 1 (a missing rank?)"},
     {"bad-layers", LF_EFORMAT, "the files hold 1 layers, num_layers is 2"},
     {"bad-experts", LF_ENOTSUP, "expert_model_parallel_size"},
     {"bad-tracker", LF_EFORMAT, "holds \"soon\", neither a number nor"},
@@ -109,13 +118,14 @@ static void bad(void)
     lf_st *s = NULL;
     json_t *args = NULL;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
-        tap_rc(lf_megatron_ckpt_open(&s, &args, golden(BAD[i].name, ""), NULL, &err), BAD[i].rc, &err, BAD[i].text,
-               BAD[i].name);
-    tap_rc(lf_megatron_ckpt_open(&s, &args, tap_tmpdir(), NULL, &err), LF_ENOENT, &err, "holds neither",
-           "nothing there");
-    tap_rc(lf_megatron_ckpt_open(&s, &args, golden("core-tp2-pp2", ""), &(lf_megatron_ckpt_options){.vocab_size = 13},
-                                 &err),
-           LF_EINVAL, &err, "has 12 rows, fewer than the vocabulary of 13", "a vocabulary larger than the embeddings");
+        tap_rc(lf_megatron_ckpt_open(&s, &args, golden(BAD[i].name, ""), NULL, &err), BAD[i].rc,
+               &err, BAD[i].text, BAD[i].name);
+    tap_rc(lf_megatron_ckpt_open(&s, &args, tap_tmpdir(), NULL, &err), LF_ENOENT, &err,
+           "holds neither", "nothing there");
+    tap_rc(lf_megatron_ckpt_open(&s, &args, golden("core-tp2-pp2", ""),
+                                 &(lf_megatron_ckpt_options){.vocab_size = 13}, &err),
+           LF_EINVAL, &err, "has 12 rows, fewer than the vocabulary of 13",
+           "a vocabulary larger than the embeddings");
     tap_ok(!s && !args, "nothing is returned");
 }
 
@@ -125,14 +135,15 @@ static void directories(void)
     lf_err err = LF_ERR_INIT;
     lf_st *s = NULL;
     char path[4096], from[4096];
-    tap_rc(lf_megatron_ckpt_open(&s, NULL, golden("core-tp2-vpp", "/release"), NULL, &err), 0, &err, NULL,
-           "an iteration");
+    tap_rc(lf_megatron_ckpt_open(&s, NULL, golden("core-tp2-vpp", "/release"), NULL, &err), 0, &err,
+           NULL, "an iteration");
     lf_st_close(s);
     s = NULL;
     snprintf(path, sizeof path, "%s/common.pt", tap_tmpdir());
     if (lf_io_write_file(path, "x", 1, 0640, &err) < 0)
         tap_bail("%s", err.text);
-    tap_rc(lf_megatron_ckpt_open(&s, NULL, tap_tmpdir(), NULL, &err), LF_ENOTSUP, &err, "torch_dist", "the newer form");
+    tap_rc(lf_megatron_ckpt_open(&s, NULL, tap_tmpdir(), NULL, &err), LF_ENOTSUP, &err,
+           "torch_dist", "the newer form");
     snprintf(path, sizeof path, "%s/it/mp_rank_00", tap_tmpdir());
     if (lf_io_mkdirs(path, 0750, &err) < 0)
         tap_bail("%s", err.text);
@@ -140,7 +151,8 @@ static void directories(void)
     tap_rc(lf_megatron_ckpt_open(&s, NULL, path, NULL, &err), LF_ENOENT, &err,
            "a checkpoint of 1 tensor and 1 pipeline ranks", "a rank without its file");
     snprintf(path, sizeof path, "%s/it/mp_rank_00/model_optim_rng.pt", tap_tmpdir());
-    snprintf(from, sizeof from, "%s", golden("old-v2", "/iter_0000020/mp_rank_00/model_optim_rng.pt"));
+    snprintf(from, sizeof from, "%s",
+             golden("old-v2", "/iter_0000020/mp_rank_00/model_optim_rng.pt"));
     if (symlink(from, path) < 0)
         tap_bail("cannot make a link");
     snprintf(path, sizeof path, "%s/it", tap_tmpdir());

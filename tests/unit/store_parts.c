@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a shard may hold besides documents: loss mask and sequences come back as they went in, over several shards, and
- * parts that contradict the rest of the file are refused.
+ * What a shard may hold besides documents: loss mask and sequences come back as they went in, over
+ * several shards, and parts that contradict the rest of the file are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +47,11 @@ static void test_mask(void)
         size_t n = d * 37 % 501;
         for (size_t k = 0; k < n; k++)
             mask[k] = bit(d, k);
-        bad += lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = n, .mask = d < 5 || d % 4 == 0 ? NULL : mask},
-                                   &err) < 0;
+        bad +=
+            lf_shard_append_doc(
+                w,
+                &(lf_shard_doc){.tokens = tok, .n = n, .mask = d < 5 || d % 4 == 0 ? NULL : mask},
+                &err) < 0;
     }
     tap_i64(bad, 0, "append");
     tap_rc(lf_shard_finish(w, NULL, &err), 0, &err, NULL, "finish");
@@ -62,7 +65,8 @@ static void test_mask(void)
             bad += lf_shard_count_trained(s, 0, off[d] + k) != seen;
             seen += want;
         }
-    tap_ok(bad == 0 && lf_shard_has_mask(s) && total > 8192, "every bit, and every count from the beginning");
+    tap_ok(bad == 0 && lf_shard_has_mask(s) && total > 8192,
+           "every bit, and every count from the beginning");
     tap_i64((int64_t)lf_shard_count_trained(s, 0, total), (int64_t)seen, "all of them");
     bad = 0;
     for (uint64_t a = 0; a < total; a += 997)
@@ -95,7 +99,8 @@ static void test_seqs(bool modes)
                                    &err) < 0;
     bad += lf_shard_append(w, tok, 6, &err) < 0;
     tap_i64(bad, 0, "append");
-    tap_rc(lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = 3, .seq_len = lens[0], .n_seqs = 0}, &err),
+    tap_rc(lf_shard_append_doc(
+               w, &(lf_shard_doc){.tokens = tok, .n = 3, .seq_len = lens[0], .n_seqs = 0}, &err),
            LF_EINVAL, &err, "3 tokens in sequences of 0", "sequences that are not the document");
     lf_shard_abort(w);
     w = begin(name);
@@ -110,7 +115,8 @@ static void test_seqs(bool modes)
     lf_shard_append(w, tok, 6, &err);
     tap_rc(lf_shard_finish(w, NULL, &err), 0, &err, NULL, "finish");
     tap_rc(lf_shard_open(&s, at(name), &err), 0, &err, NULL, "open");
-    const uint64_t *ds = lf_shard_doc_seqs(s), *so = lf_shard_seq_offsets(s), *off = lf_shard_offsets(s);
+    const uint64_t *ds = lf_shard_doc_seqs(s), *so = lf_shard_seq_offsets(s),
+                   *off = lf_shard_offsets(s);
     const int8_t *m = lf_shard_seq_modes(s);
     for (size_t d = 0; d < 5; d++) {
         bad += ds[d + 1] - ds[d] != counts[d] || off[d + 1] - off[d] != total[d];
@@ -119,15 +125,16 @@ static void test_seqs(bool modes)
             bad += modes && m[ds[d] + k] != (d != 4 ? mode[k] : 0);
         }
     }
-    tap_ok(bad == 0 && ds[6] == 10 && (m != NULL) == modes, "documents of 1, 3, 0, 4, 1 and 1 sequences%s",
-           modes ? " with modes" : "");
-    tap_ok(!lf_shard_has_mask(s) && lf_shard_count_trained(s, 0, 24) == 24, "without a mask all is trained");
+    tap_ok(bad == 0 && ds[6] == 10 && (m != NULL) == modes,
+           "documents of 1, 3, 0, 4, 1 and 1 sequences%s", modes ? " with modes" : "");
+    tap_ok(!lf_shard_has_mask(s) && lf_shard_count_trained(s, 0, 24) == 24,
+           "without a mask all is trained");
     lf_shard_close(s);
 }
 
 /* Parts made by hand: [docs] of 2 and 3 tokens. */
-static void hostile(const uint64_t *ds, size_t n_ds, const uint64_t *so, size_t n_so, size_t n_mask, const char *says,
-                    const char *name)
+static void hostile(const uint64_t *ds, size_t n_ds, const uint64_t *so, size_t n_so, size_t n_mask,
+                    const char *says, const char *name)
 {
     static int n;
     static const uint16_t tok[5] = {0};
@@ -169,12 +176,18 @@ static void test_hostile(void)
     hostile(LIST(0, 1), LIST(0, 5), 0, "doc_seqs is not a list of 3", "doc_seqs too short");
     hostile(LIST(0, 1, 3), NULL, 0, 0, "seq_offsets", "no seq_offsets");
     hostile(LIST(0, 1, UINT64_MAX), LIST(0, 5), 0, "2^64", "doc_seqs that end at 2^64 - 1");
-    hostile(LIST(0, 1, (uint64_t)1 << 60), LIST(0, 5), 0, "seq_offsets is not a list", "doc_seqs that end far off");
-    hostile(LIST(0, 3, 2), LIST(0, 2, 5), 0, "doc_seqs decrease at document 1", "doc_seqs that decrease");
-    hostile(LIST(0, 1, 3), LIST(0, 2, 1, 5), 0, "seq_offsets decrease at sequence 1", "seq_offsets that decrease");
-    hostile(LIST(0, 1, 3), LIST(0, 3, 4, 5), 0, "document 1 does not begin", "sequences that cross documents");
-    hostile(LIST(0, 1, 3), LIST(0, 2, 2, 4), 0, "document 2 does not begin", "sequences that end early");
-    hostile(LIST(1, 2, 3), LIST(0, 0, 2, 5), 0, "doc_seqs do not begin at 0", "doc_seqs that begin at 1");
+    hostile(LIST(0, 1, (uint64_t)1 << 60), LIST(0, 5), 0, "seq_offsets is not a list",
+            "doc_seqs that end far off");
+    hostile(LIST(0, 3, 2), LIST(0, 2, 5), 0, "doc_seqs decrease at document 1",
+            "doc_seqs that decrease");
+    hostile(LIST(0, 1, 3), LIST(0, 2, 1, 5), 0, "seq_offsets decrease at sequence 1",
+            "seq_offsets that decrease");
+    hostile(LIST(0, 1, 3), LIST(0, 3, 4, 5), 0, "document 1 does not begin",
+            "sequences that cross documents");
+    hostile(LIST(0, 1, 3), LIST(0, 2, 2, 4), 0, "document 2 does not begin",
+            "sequences that end early");
+    hostile(LIST(1, 2, 3), LIST(0, 0, 2, 5), 0, "doc_seqs do not begin at 0",
+            "doc_seqs that begin at 1");
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards of pairs, labelled answers and prompts: what documents have besides tokens comes back as it went in, over
- * several files, and files that contradict themselves are refused.
+ * Shards of pairs, labelled answers and prompts: what documents have besides tokens comes back as
+ * it went in, over several files, and files that contradict themselves are refused.
  */
 #include <math.h>
 #include <stdio.h>
@@ -43,12 +43,14 @@ static size_t rest_of(uint64_t doc, char *buf, size_t cap)
 {
     if (doc % 5 == 4)
         return (size_t)snprintf(buf, cap, "{}");
-    return (size_t)snprintf(buf, cap, "{\"answer\":\"%llu\",\"pad\":\"%.*s\"}", (unsigned long long)doc,
-                            (int)(doc % 40), "........................................");
+    return (size_t)snprintf(buf, cap, "{\"answer\":\"%llu\",\"pad\":\"%.*s\"}",
+                            (unsigned long long)doc, (int)(doc % 40),
+                            "........................................");
 }
 
 /* Documents [first, first + n) of a kind. */
-static int write_docs(lf_shard_writer *w, enum lf_rows rows, uint64_t first, uint64_t n, bool margins, lf_err *err)
+static int write_docs(lf_shard_writer *w, enum lf_rows rows, uint64_t first, uint64_t n,
+                      bool margins, lf_err *err)
 {
     static const uint32_t tok[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     static const uint8_t mask[9] = {0, 0, 1, 1, 1, 1, 1, 1, 1};
@@ -77,7 +79,8 @@ static int64_t differing(const lf_shardset *s, enum lf_rows rows, uint64_t n)
         bool prompts = rows == LF_ROWS_PROMPTS, pairs = rows == LF_ROWS_PAIRS;
         bad += lf_shardset_label(s, d) != (rows == LF_ROWS_UNPAIRED ? label_of(d) : true);
         bad += len != (prompts ? k : 2) || memcmp(rest, prompts ? want : "{}", len) != 0;
-        bad += d % 2 == 0 && fabsf(lf_shardset_margin(s, d / 2) - (pairs ? margin_of(d / 2) : 0)) > 0;
+        bad +=
+            d % 2 == 0 && fabsf(lf_shardset_margin(s, d / 2) - (pairs ? margin_of(d / 2) : 0)) > 0;
         bad += lf_shardset_doc_len(s, d) != d % 9 + 1 || lf_shardset_trained(s, d, 0);
     }
     return bad;
@@ -125,7 +128,8 @@ static void test_plain(void)
     write_docs(w, LF_ROWS_PAIRS, 0, 8, false, &err);
     lf_shard_finish(w, NULL, &err);
     tap_rc(lf_shard_open(&s, at("pairs0.h5"), &err), 0, &err, NULL, "pairs without margins");
-    tap_ok(!lf_shard_has_margin(s) && lf_shard_margin(s, 1) == 0 && lf_shard_get_info(s)->rows == LF_ROWS_PAIRS,
+    tap_ok(!lf_shard_has_margin(s) && lf_shard_margin(s, 1) == 0 &&
+               lf_shard_get_info(s)->rows == LF_ROWS_PAIRS,
            "have none");
     tap_ok(lf_shard_label(s, 3) && memcmp(lf_shard_rest(s, 3, &len), "{}", 2) == 0 && len == 2,
            "nor labels and other columns");
@@ -151,8 +155,10 @@ static void test_refused(void)
     tap_rc(lf_shard_append_doc(w, &doc, &err), LF_EINVAL, &err, "not finite", "an infinite margin");
     doc.margin = 1;
     tap_rc(lf_shard_append_doc(w, &doc, &err), 0, &err, NULL, "a better answer");
-    tap_rc(lf_shard_append_doc(w, &doc, &err), LF_EINVAL, &err, "first document", "a margin on the worse answer");
-    tap_rc(lf_shard_finish(w, NULL, &err), LF_EINVAL, &err, "1 documents are no pairs", "half a pair");
+    tap_rc(lf_shard_append_doc(w, &doc, &err), LF_EINVAL, &err, "first document",
+           "a margin on the worse answer");
+    tap_rc(lf_shard_finish(w, NULL, &err), LF_EINVAL, &err, "1 documents are no pairs",
+           "half a pair");
 }
 
 /* Files made by hand: two documents of 2 and 3 tokens. */
@@ -207,30 +213,35 @@ static void test_hostile(void)
 {
     static const float one[] = {1, 2}, nan[] = {NAN};
     static const uint8_t label[] = {1, 0, 1}, wrong[] = {1, 2};
-    static const uint64_t off[] = {0, 4, 9}, late[] = {1, 4, 9}, back[] = {0, 10, 9}, far[] = {0, 4, (uint64_t)1 << 60};
+    static const uint64_t off[] = {0, 4, 9}, late[] = {1, 4, 9}, back[] = {0, 10, 9},
+                          far[] = {0, 4, (uint64_t)1 << 60};
     hostile((struct hostile){.rows = "pairs", .margin = one, .n_margin = 1}, NULL, "a good pair");
-    hostile((struct hostile){.rows = "pairs", .margin = one, .n_margin = 2}, "margin is not a list of 1",
-            "two margins");
+    hostile((struct hostile){.rows = "pairs", .margin = one, .n_margin = 2},
+            "margin is not a list of 1", "two margins");
     hostile((struct hostile){.rows = "pairs", .margin = nan, .n_margin = 1}, "not finite",
             "a margin that is no number");
-    hostile((struct hostile){.rows = "pairs", .n_docs = 3}, "3 documents are no pairs", "three documents");
-    hostile((struct hostile){.rows = "unpaired", .label = label, .n_label = 2}, NULL, "good labels");
+    hostile((struct hostile){.rows = "pairs", .n_docs = 3}, "3 documents are no pairs",
+            "three documents");
+    hostile((struct hostile){.rows = "unpaired", .label = label, .n_label = 2}, NULL,
+            "good labels");
     hostile((struct hostile){.rows = "unpaired"}, "label", "no labels");
-    hostile((struct hostile){.rows = "unpaired", .label = label, .n_label = 3}, "label is not a list of 2",
-            "a label too many");
-    hostile((struct hostile){.rows = "unpaired", .label = wrong, .n_label = 2}, "document 1 is 2", "a label of 2");
-    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 3, .n_rest = 9}, NULL, "good prompts");
+    hostile((struct hostile){.rows = "unpaired", .label = label, .n_label = 3},
+            "label is not a list of 2", "a label too many");
+    hostile((struct hostile){.rows = "unpaired", .label = wrong, .n_label = 2}, "document 1 is 2",
+            "a label of 2");
+    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 3, .n_rest = 9}, NULL,
+            "good prompts");
     hostile((struct hostile){.rows = "prompts"}, "rest_offsets", "no offsets");
-    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 2, .n_rest = 4}, "not a list of 3",
-            "offsets too few");
-    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 3, .n_rest = 8}, "rest is not a list of 9",
-            "text too short");
-    hostile((struct hostile){.rows = "prompts", .off = late, .n_off = 3, .n_rest = 9}, "do not begin at 0",
-            "offsets from 1");
-    hostile((struct hostile){.rows = "prompts", .off = back, .n_off = 3, .n_rest = 9}, "decrease at document 1",
-            "offsets that decrease");
-    hostile((struct hostile){.rows = "prompts", .off = far, .n_off = 3, .n_rest = 9}, "rest is not a list",
-            "offsets that end far off");
+    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 2, .n_rest = 4},
+            "not a list of 3", "offsets too few");
+    hostile((struct hostile){.rows = "prompts", .off = off, .n_off = 3, .n_rest = 8},
+            "rest is not a list of 9", "text too short");
+    hostile((struct hostile){.rows = "prompts", .off = late, .n_off = 3, .n_rest = 9},
+            "do not begin at 0", "offsets from 1");
+    hostile((struct hostile){.rows = "prompts", .off = back, .n_off = 3, .n_rest = 9},
+            "decrease at document 1", "offsets that decrease");
+    hostile((struct hostile){.rows = "prompts", .off = far, .n_off = 3, .n_rest = 9},
+            "rest is not a list", "offsets that end far off");
     hostile((struct hostile){.rows = "triples"}, "lf_rows is 'triples'", "rows of no known kind");
 }
 

@@ -37,8 +37,10 @@ static void make_dir(const char *name)
         tap_bail("%s", err.text);
 }
 
-/* A file with this header, announced as `announced` bytes, and n_data bytes 0, 1, 2, ... after it. */
-static void put_st_len(const char *name, const char *header, size_t len, uint64_t announced, size_t n_data)
+/* A file with this header, announced as `announced` bytes, and n_data bytes 0, 1, 2, ... after
+ * it. */
+static void put_st_len(const char *name, const char *header, size_t len, uint64_t announced,
+                       size_t n_data)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -56,11 +58,11 @@ static void put_st(const char *name, const char *header, size_t n_data)
     put_st_len(name, header, strlen(header), strlen(header), n_data);
 }
 
-#define TWO                                                                                                            \
-    "{\"__metadata__\":{\"format\":\"pt\",\"a\\u0041\":\"\\u00e9\"},"                                                  \
-    "\"b\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[4,20]},"                                               \
-    "\"a \\\"q\\\"\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"                                       \
-    "\"none\":{\"dtype\":\"I64\",\"shape\":[0,7],\"data_offsets\":[20,20]},"                                           \
+#define TWO                                                                                        \
+    "{\"__metadata__\":{\"format\":\"pt\",\"a\\u0041\":\"\\u00e9\"},"                              \
+    "\"b\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[4,20]},"                           \
+    "\"a \\\"q\\\"\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"                   \
+    "\"none\":{\"dtype\":\"I64\",\"shape\":[0,7],\"data_offsets\":[20,20]},"                       \
     "\"s\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[20,21]}}   "
 
 static void good(void)
@@ -73,15 +75,18 @@ static void good(void)
     if (!s)
         return;
     tap_i64((int64_t)lf_st_n_entries(s), 4, "tensors");
-    tap_str(lf_st_entry_at(s, 0)->name, "a \"q\"", "order is that of the bytes, names are unescaped");
+    tap_str(lf_st_entry_at(s, 0)->name, "a \"q\"",
+            "order is that of the bytes, names are unescaped");
     tap_str(lf_st_meta(s, "format"), "pt", "metadata");
     tap_str(lf_st_meta(s, "aA"), "\xc3\xa9", "metadata with escapes");
     tap_ok(!lf_st_meta(s, "x"), "no such metadata");
     const lf_st_entry *e = lf_st_find(s, "b");
-    tap_ok(e && e->dtype == LF_ST_F32 && e->ndim == 2 && e->shape[1] == 2 && e->bytes == 16, "type and shape");
+    tap_ok(e && e->dtype == LF_ST_F32 && e->ndim == 2 && e->shape[1] == 2 && e->bytes == 16,
+           "type and shape");
     tap_rc(lf_st_read(s, e, 1, 2, got, &err), 0, &err, NULL, "a range");
     tap_mem(got, ((unsigned char[]){8, 9, 10, 11, 12, 13, 14, 15}), 8, "its bytes");
-    tap_rc(lf_st_read(s, e, 3, 2, got, &err), LF_EINVAL, &err, "elements 3 to 5 of 4", "outside the tensor");
+    tap_rc(lf_st_read(s, e, 3, 2, got, &err), LF_EINVAL, &err, "elements 3 to 5 of 4",
+           "outside the tensor");
     tap_rc(lf_st_read(s, e, -1, 2, got, &err), LF_EINVAL, &err, "tensor b", "before the tensor");
     e = lf_st_find(s, "s");
     tap_ok(e && e->ndim == 0 && e->elems == 1, "a scalar has one element");
@@ -96,8 +101,9 @@ static void good(void)
     lf_st_close(s);
 }
 
-#define T(name, dtype, shape, from, to)                                                                                \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define T(name, dtype, shape, from, to)                                                            \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]" \
+    "}"
 
 static const struct {
     const char *name, *header;
@@ -105,52 +111,67 @@ static const struct {
     int rc;
     const char *text;
 } LIES[] = {
-    {"overlap", "{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12, LF_EFORMAT,
-     "tensor b overlaps a by 4"},
-    {"same bytes twice", "{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, LF_EFORMAT,
-     "overlaps"},
-    {"hole", "{" T("a", "F32", "[1]", "0", "4") "," T("b", "F32", "[1]", "8", "12") "}", 12, LF_EFORMAT,
-     "tensor b leaves a hole after a by 4"},
-    {"hole at the start", "{" T("a", "F32", "[1]", "4", "8") "}", 8, LF_EFORMAT, "leaves a hole after the header"},
-    {"bytes after the end", "{" T("a", "F32", "[1]", "0", "4") "}", 9, LF_EFORMAT, "5 bytes after the last tensor"},
-    {"truncated", "{" T("a", "F32", "[2]", "0", "8") "}", 7, LF_EFORMAT, "tensor a: its bytes 0 to 8 do not lie in"},
-    {"shape", "{" T("a", "F32", "[3]", "0", "8") "}", 8, LF_EFORMAT, "tensor a: its shape and dtype need 12"},
-    {"dtype", "{" T("a", "F64", "[2]", "0", "8") "}", 8, LF_EFORMAT, "need 16 bytes, its data_offsets hold 8"},
-    {"unknown dtype", "{" T("a", "F4", "[2]", "0", "1") "}", 1, LF_ENOTSUP, "tensor a: dtype \"F4\""},
-    {"backwards", "{" T("a", "F32", "[1]", "4", "0") "}", 4, LF_EFORMAT, "tensor a: its bytes 4 to 0"},
-    {"negative", "{" T("a", "F32", "[-1]", "0", "4") "}", 4, LF_EFORMAT, "dimension 0 of its shape"},
-    {"real dimension", "{" T("a", "F32", "[1.0]", "0", "4") "}", 4, LF_EFORMAT, "dimension 0 of its shape"},
+    {"overlap", "{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12,
+     LF_EFORMAT, "tensor b overlaps a by 4"},
+    {"same bytes twice", "{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}",
+     8, LF_EFORMAT, "overlaps"},
+    {"hole", "{" T("a", "F32", "[1]", "0", "4") "," T("b", "F32", "[1]", "8", "12") "}", 12,
+     LF_EFORMAT, "tensor b leaves a hole after a by 4"},
+    {"hole at the start", "{" T("a", "F32", "[1]", "4", "8") "}", 8, LF_EFORMAT,
+     "leaves a hole after the header"},
+    {"bytes after the end", "{" T("a", "F32", "[1]", "0", "4") "}", 9, LF_EFORMAT,
+     "5 bytes after the last tensor"},
+    {"truncated", "{" T("a", "F32", "[2]", "0", "8") "}", 7, LF_EFORMAT,
+     "tensor a: its bytes 0 to 8 do not lie in"},
+    {"shape", "{" T("a", "F32", "[3]", "0", "8") "}", 8, LF_EFORMAT,
+     "tensor a: its shape and dtype need 12"},
+    {"dtype", "{" T("a", "F64", "[2]", "0", "8") "}", 8, LF_EFORMAT,
+     "need 16 bytes, its data_offsets hold 8"},
+    {"unknown dtype", "{" T("a", "F4", "[2]", "0", "1") "}", 1, LF_ENOTSUP,
+     "tensor a: dtype \"F4\""},
+    {"backwards", "{" T("a", "F32", "[1]", "4", "0") "}", 4, LF_EFORMAT,
+     "tensor a: its bytes 4 to 0"},
+    {"negative", "{" T("a", "F32", "[-1]", "0", "4") "}", 4, LF_EFORMAT,
+     "dimension 0 of its shape"},
+    {"real dimension", "{" T("a", "F32", "[1.0]", "0", "4") "}", 4, LF_EFORMAT,
+     "dimension 0 of its shape"},
     {"product wraps to 0", "{" T("a", "U8", "[4294967296,4294967296]", "0", "0") "}", 0, LF_EFORMAT,
      "tensor a has a shape that no file can hold"},
     {"product wraps to 8", "{" T("a", "U8", "[2305843009213693953,8]", "0", "8") "}", 8, LF_EFORMAT,
      "no file can hold"},
-    {"offset 2^63", "{" T("a", "U8", "[1]", "9223372036854775807", "9223372036854775808") "}", 8, LF_EFORMAT,
-     "tensor a: \"data_offsets\" are not two numbers of bytes"},
-    {"nine dimensions", "{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", "0", "1") "}", 1, LF_ENOTSUP, "tensor a has 9 dim"},
-    {"twice", "{" T("a", "U8", "[1]", "0", "1") "," T("a", "U8", "[1]", "1", "2") "}", 2, LF_EFORMAT,
-     "tensor a is there twice"},
-    {"a member twice", "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+    {"offset 2^63", "{" T("a", "U8", "[1]", "9223372036854775807", "9223372036854775808") "}", 8,
+     LF_EFORMAT, "tensor a: \"data_offsets\" are not two numbers of bytes"},
+    {"nine dimensions", "{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", "0", "1") "}", 1, LF_ENOTSUP,
+     "tensor a has 9 dim"},
+    {"twice", "{" T("a", "U8", "[1]", "0", "1") "," T("a", "U8", "[1]", "1", "2") "}", 2,
+     LF_EFORMAT, "tensor a is there twice"},
+    {"a member twice",
+     "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
      LF_EFORMAT, "duplicate"},
-    {"three offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]}}", 1, LF_EFORMAT,
-     "data_offsets"},
-    {"no offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, LF_EFORMAT, "tensor a has no \"data_offsets\""},
-    {"another member", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, LF_EFORMAT,
-     "members other than"},
+    {"three offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,1]}}", 1,
+     LF_EFORMAT, "data_offsets"},
+    {"no offsets", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, LF_EFORMAT,
+     "tensor a has no \"data_offsets\""},
+    {"another member", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
+     LF_EFORMAT, "members other than"},
     {"not an object", "{\"a\":7}", 0, LF_EFORMAT, "a:1:1: "},
     {"a list of a tensor", "{\"a\":[7]}", 0, LF_EFORMAT, "tensor a is a list"},
     {"metadata number", "{\"__metadata__\":{\"a\":7}}", 0, LF_EFORMAT, "\"a\" is not a string"},
     {"metadata list", "{\"__metadata__\":[]}", 0, LF_EFORMAT, "__metadata__"},
-    {"metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, LF_EFORMAT, "__metadata__ is there twice"},
+    {"metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, LF_EFORMAT,
+     "__metadata__ is there twice"},
     {"a list", "[1]", 0, LF_EFORMAT, "does not begin with '{'"},
     {"space first", " {}", 0, LF_EFORMAT, "does not begin with '{'"},
     {"text after the object", "{}x", 0, LF_EFORMAT, "the end expected"},
-    {"comma at the end", "{" T("a", "U8", "[1]", "0", "1") ",}", 1, LF_EFORMAT, "a quoted name expected"},
+    {"comma at the end", "{" T("a", "U8", "[1]", "0", "1") ",}", 1, LF_EFORMAT,
+     "a quoted name expected"},
     {"cut off", "{\"a\":{\"dtype\":\"U8\"", 0, LF_EFORMAT, "a value expected"},
     {"cut off in a string", "{\"a\\", 0, LF_EFORMAT, "a quoted name expected"},
     {"NUL in a name", "{" T("a\\u0000b", "U8", "[1]", "0", "1") "}", 1, LF_EFORMAT, "not a string"},
     {"lone surrogate", "{" T("\\ud800", "U8", "[1]", "0", "1") "}", 1, LF_EFORMAT, "not a string"},
     {"no name", "{" T("", "U8", "[1]", "0", "1") "}", 1, LF_EFORMAT, "name has 0 bytes"},
-    {"not UTF-8", "{" T("\xff", "U8", "[1]", "0", "1") "}", 1, LF_EFORMAT, "byte 2 of the header is not UTF-8"},
+    {"not UTF-8", "{" T("\xff", "U8", "[1]", "0", "1") "}", 1, LF_EFORMAT,
+     "byte 2 of the header is not UTF-8"},
 };
 
 static void lies(void)
@@ -183,16 +204,20 @@ static void lengths(void)
              {0, "in a file of 10"}};
     for (size_t i = 0; i < sizeof V / sizeof *V; i++) {
         put_st_len("len.safetensors", "{}", 2, V[i].announced, 0);
-        tap_rc(lf_st_open(&s, at("len.safetensors"), &err), LF_EFORMAT, &err, V[i].text, "a length that lies");
+        tap_rc(lf_st_open(&s, at("len.safetensors"), &err), LF_EFORMAT, &err, V[i].text,
+               "a length that lies");
     }
     put("short.safetensors", "1234567", 7);
-    tap_rc(lf_st_open(&s, at("short.safetensors"), &err), LF_EFORMAT, &err, "too few", "seven bytes");
+    tap_rc(lf_st_open(&s, at("short.safetensors"), &err), LF_EFORMAT, &err, "too few",
+           "seven bytes");
     put("zero.safetensors", "", 0);
     tap_rc(lf_st_open(&s, at("zero.safetensors"), &err), LF_EFORMAT, &err, "too few", "no bytes");
-    tap_rc(lf_st_open(&s, at("missing.safetensors"), &err), LF_ENOENT, &err, "missing.safetensors", "no file");
+    tap_rc(lf_st_open(&s, at("missing.safetensors"), &err), LF_ENOENT, &err, "missing.safetensors",
+           "no file");
 }
 
-/* Brackets, a million deep and a million long: refused without the memory that parsing them would take. */
+/* Brackets, a million deep and a million long: refused without the memory that parsing them would
+ * take. */
 static void bombs(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -203,13 +228,14 @@ static void bombs(void)
     for (int i = 0; i < 1000000; i++)
         lf_buf_addc(&b, '[');
     put_st_len("bomb.safetensors", b.data, b.len, b.len, 0);
-    tap_rc(lf_st_open(&s, at("bomb.safetensors"), &err), LF_EFORMAT, &err, "a value expected", "a million '['");
+    tap_rc(lf_st_open(&s, at("bomb.safetensors"), &err), LF_EFORMAT, &err, "a value expected",
+           "a million '['");
     for (int i = 0; i < 1000000; i++)
         lf_buf_addc(&b, ']');
     lf_buf_addc(&b, '}');
     put_st_len("bomb.safetensors", b.data, b.len, b.len, 0);
-    tap_rc(lf_st_open(&s, at("bomb.safetensors"), &err), LF_EFORMAT, &err, "is described by 2000000 bytes",
-           "a million '[', closed");
+    tap_rc(lf_st_open(&s, at("bomb.safetensors"), &err), LF_EFORMAT, &err,
+           "is described by 2000000 bytes", "a million '[', closed");
     lf_buf_fini(&b);
 }
 
@@ -235,14 +261,16 @@ static void sharded(void)
         {INDEX("\"a\": \"1.safetensors\", \"b\": \"3.safetensors\""), "3.safetensors", LF_ENOENT},
         {INDEX("\"a\": \"1.safetensors\", \"b\": \"1.safetensors\""),
          "tensor b should be in 1.safetensors and is in no file", LF_EFORMAT},
-        {INDEX("\"a\": \"2.safetensors\", \"b\": \"1.safetensors\""), "tensor a should be in 2.safetensors and is in",
+        {INDEX("\"a\": \"2.safetensors\", \"b\": \"1.safetensors\""),
+         "tensor a should be in 2.safetensors and is in", LF_EFORMAT},
+        {INDEX("\"a\": \"1.safetensors\", \"b\": \"2.safetensors\", \"c\": \"2.safetensors\""),
+         "tensor c should be in", LF_EFORMAT},
+        {INDEX("\"a\": \"1.safetensors\", \"b\": \"two.safetensors\""),
+         "has tensor c, which the index does not list", LF_EFORMAT},
+        {INDEX("\"a\": \"1.safetensors\", \"a\": \"1.safetensors\""), "\"weight_map\" twice",
          LF_EFORMAT},
-        {INDEX("\"a\": \"1.safetensors\", \"b\": \"2.safetensors\", \"c\": \"2.safetensors\""), "tensor c should be in",
-         LF_EFORMAT},
-        {INDEX("\"a\": \"1.safetensors\", \"b\": \"two.safetensors\""), "has tensor c, which the index does not list",
-         LF_EFORMAT},
-        {INDEX("\"a\": \"1.safetensors\", \"a\": \"1.safetensors\""), "\"weight_map\" twice", LF_EFORMAT},
-        {INDEX("\"a\": \"../m/1.safetensors\""), "is not the name of a file in this directory", LF_EINVAL},
+        {INDEX("\"a\": \"../m/1.safetensors\""), "is not the name of a file in this directory",
+         LF_EINVAL},
         {INDEX("\"a\": \"/etc/passwd\""), "is not the name of a file", LF_EINVAL},
         {INDEX("\"a\": \"..\""), "is not the name of a file", LF_EINVAL},
         {INDEX("\"a\": \"link.safetensors\""), "symbolic link", LF_EINVAL},
@@ -255,14 +283,18 @@ static void sharded(void)
         {"", "the JSON text ends", LF_EFORMAT},
     };
     make_dir("m");
-    put_st("m/1.safetensors", "{\"__metadata__\":{\"format\":\"pt\"}," T("a", "F32", "[1]", "0", "4") "}", 4);
+    put_st("m/1.safetensors",
+           "{\"__metadata__\":{\"format\":\"pt\"}," T("a", "F32", "[1]", "0", "4") "}", 4);
     put_st("m/2.safetensors", "{" T("b", "F32", "[1]", "0", "4") "}", 4);
-    put_st("m/two.safetensors", "{" T("b", "U8", "[1]", "0", "1") "," T("c", "U8", "[1]", "1", "2") "}", 2);
+    put_st("m/two.safetensors",
+           "{" T("b", "U8", "[1]", "0", "1") "," T("c", "U8", "[1]", "1", "2") "}", 2);
     put_st("outside.safetensors", "{" T("a", "F32", "[1]", "0", "4") "}", 4);
     if (symlink("1.safetensors", at("m/link.safetensors")) < 0 ||
-        symlink("../outside.safetensors", at("m/up.safetensors")) < 0 || mkfifo(at("m/fifo"), 0600) < 0)
+        symlink("../outside.safetensors", at("m/up.safetensors")) < 0 ||
+        mkfifo(at("m/fifo"), 0600) < 0)
         tap_bail("cannot make links");
-    tap_rc(lf_st_open(&s, at("m"), &err), LF_ENOENT, &err, "holds neither", "a directory without a model");
+    tap_rc(lf_st_open(&s, at("m"), &err), LF_ENOENT, &err, "holds neither",
+           "a directory without a model");
     for (size_t i = 0; i < sizeof V / sizeof *V; i++) {
         put_index("m", V[i].map);
         int rc = lf_st_open(&s, at("m"), &err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing safetensors: files equal those of the Python library byte for byte, nothing is left half-written, hashes are
- * those of the files.
+ * Writing safetensors: files equal those of the Python library byte for byte, nothing is left
+ * half-written, hashes are those of the files.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -66,7 +66,8 @@ static void same_file(const char *got_dir, const char *got_name, const char *wan
     char *path = lf_path_join(got_dir, got_name, &err);
     lf_buf_init(&a);
     lf_buf_init(&b);
-    if (!path || lf_io_read_file(path, 1 << 20, &a, &err) < 0 || lf_io_read_file(want_path, 1 << 20, &b, &err) < 0)
+    if (!path || lf_io_read_file(path, 1 << 20, &a, &err) < 0 ||
+        lf_io_read_file(want_path, 1 << 20, &b, &err) < 0)
         tap_ok(false, "%s", err.text);
     else
         tap_ok(a.len == b.len && memcmp(a.data, b.data, a.len) == 0,
@@ -77,7 +78,8 @@ static void same_file(const char *got_dir, const char *got_name, const char *wan
 }
 
 /* Copy every tensor of s through w, in parts of `part` bytes. */
-static int copy_tensors(lf_st_writer *w, const lf_st *s, const lf_st_decl *decl, size_t n, size_t part, lf_err *err)
+static int copy_tensors(lf_st_writer *w, const lf_st *s, const lf_st_decl *decl, size_t n,
+                        size_t part, lf_err *err)
 {
     int rc = 0;
     for (size_t i; rc == 0 && (i = lf_st_writer_next(w)) < n;) {
@@ -98,7 +100,8 @@ static void check_hashes(const lf_st_written *files, size_t n)
         int64_t bytes = 0;
         lf_err err = LF_ERR_INIT;
         char *path = lf_path_join(dir, files[i].name, &err);
-        tap_rc(path ? lf_tree_hash_file(sum, &bytes, path, &err) : LF_ENOMEM, 0, &err, NULL, files[i].name);
+        tap_rc(path ? lf_tree_hash_file(sum, &bytes, path, &err) : LF_ENOMEM, 0, &err, NULL,
+               files[i].name);
         tap_mem(files[i].sha256, sum, sizeof sum, "hash of the file");
         tap_i64(files[i].bytes, bytes, "length of the file");
         free(path);
@@ -106,7 +109,8 @@ static void check_hashes(const lf_st_written *files, size_t n)
 }
 
 /* Write what the golden set has, declared in the order of `names` (NULL: that of the files). */
-static void round_trip(const char *golden, const char *const *names, const lf_st_write_options *o, size_t part)
+static void round_trip(const char *golden, const char *const *names, const lf_st_write_options *o,
+                       size_t part)
 {
     lf_err err = LF_ERR_INIT;
     lf_st *s = open_golden(golden);
@@ -132,7 +136,8 @@ static void round_trip(const char *golden, const char *const *names, const lf_st
         const lf_st_entry *e = lf_st_find(s, decl[i].name);
         lf_tree_hash *h = lf_tree_hash_create(&err);
         if (!h || lf_st_read(s, e, 0, e->elems, buf, &err) < 0 ||
-            lf_tree_hash_update(h, buf, (size_t)e->bytes, &err) < 0 || lf_tree_hash_final(h, sum, &err) < 0)
+            lf_tree_hash_update(h, buf, (size_t)e->bytes, &err) < 0 ||
+            lf_tree_hash_final(h, sum, &err) < 0)
             tap_bail("%s", err.text);
         lf_tree_hash_destroy(h);
         tap_mem(lf_st_writer_hash(w, i), sum, sizeof sum, "hash of a tensor");
@@ -152,7 +157,8 @@ static void equal_bytes(void)
     const char *src = getenv("LF_SRCDIR");
     fresh_dir("one");
     round_trip("all.safetensors", NULL, &(lf_st_write_options){.hash_tensors = true}, 5);
-    snprintf(path, sizeof path, "%s/tests/golden/store/safetensors/all.safetensors", src ? src : ".");
+    snprintf(path, sizeof path, "%s/tests/golden/store/safetensors/all.safetensors",
+             src ? src : ".");
     same_file(dir, "model.safetensors", path);
     fresh_dir("known");
     round_trip("all.safetensors", NULL, &(lf_st_write_options){.hash_tensors = true}, KNOWN_PART);
@@ -162,7 +168,8 @@ static void equal_bytes(void)
         char name[64] = LF_SAFETENSORS_INDEX;
         if (i)
             snprintf(name, sizeof name, "model-%05d-of-00006.safetensors", i);
-        snprintf(path, sizeof path, "%s/tests/golden/store/safetensors/sharded/%s", src ? src : ".", name);
+        snprintf(path, sizeof path, "%s/tests/golden/store/safetensors/sharded/%s", src ? src : ".",
+                 name);
         same_file(dir, name, path);
     }
     fresh_dir("again");
@@ -177,14 +184,14 @@ static void nothing(void)
     lf_st_writer *w = NULL;
     lf_st *s = NULL;
     fresh_dir("none");
-    tap_rc(lf_st_writer_create(&w, dir, NULL, 0, &(lf_st_write_options){.format = ""}, &err), 0, &err, NULL,
-           "no tensors");
+    tap_rc(lf_st_writer_create(&w, dir, NULL, 0, &(lf_st_write_options){.format = ""}, &err), 0,
+           &err, NULL, "no tensors");
     tap_rc(lf_st_writer_finish(w, NULL, NULL, &err), 0, &err, NULL, "no tensors");
     lf_st_writer_destroy(w);
     tap_rc(lf_st_open(&s, dir, &err), 0, &err, NULL, "is a file without tensors");
     lf_st_close(s);
-    tap_rc(lf_st_writer_create(&w, dir, NULL, 0, NULL, &err), LF_EEXIST, &err, "model.safetensors is there already",
-           "never written over");
+    tap_rc(lf_st_writer_create(&w, dir, NULL, 0, NULL, &err), LF_EEXIST, &err,
+           "model.safetensors is there already", "never written over");
     lf_st_writer_destroy(NULL);
     lf_sink_destroy(NULL);
 }
@@ -197,31 +204,36 @@ static void refusals(void)
         lf_st_decl d[2];
         size_t n;
         const char *text;
-    } V[] = {{{{"a", LF_ST_F32, 1, {1}}, {"a", LF_ST_F32, 1, {2}}}, 2, "tensor a is declared twice"},
-             {{{"__metadata__", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
-             {{{"", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
-             {{{"\xff", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
-             {{{"a", 0, 1, {1}}}, 1, "unknown type"},
-             {{{"a", LF_ST_F32, 9, {1}}}, 1, "9 dimensions"},
-             {{{"a", LF_ST_F32, 2, {INT64_MAX, 2}}}, 1, "no file can hold"},
-             {{{"a", LF_ST_F32, 1, {-1}}}, 1, "no file can hold"}};
+    } V[] = {
+        {{{"a", LF_ST_F32, 1, {1}}, {"a", LF_ST_F32, 1, {2}}}, 2, "tensor a is declared twice"},
+        {{{"__metadata__", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
+        {{{"", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
+        {{{"\xff", LF_ST_F32, 1, {1}}}, 1, "cannot be the name"},
+        {{{"a", 0, 1, {1}}}, 1, "unknown type"},
+        {{{"a", LF_ST_F32, 9, {1}}}, 1, "9 dimensions"},
+        {{{"a", LF_ST_F32, 2, {INT64_MAX, 2}}}, 1, "no file can hold"},
+        {{{"a", LF_ST_F32, 1, {-1}}}, 1, "no file can hold"}};
     fresh_dir("bad");
     for (size_t i = 0; i < sizeof V / sizeof *V; i++)
-        tap_rc(lf_st_writer_create(&w, dir, V[i].d, V[i].n, NULL, &err), LF_EINVAL, &err, V[i].text, V[i].text);
+        tap_rc(lf_st_writer_create(&w, dir, V[i].d, V[i].n, NULL, &err), LF_EINVAL, &err, V[i].text,
+               V[i].text);
     tap_i64(files_in_dir(), 0, "refusals leave nothing");
     const lf_st_decl two[] = {{"a", LF_ST_F32, 1, {2}}, {"b", LF_ST_F32, 1, {2}}};
     const lf_st_write_options o = {.max_file = 8};
     tap_rc(lf_st_writer_create(&w, dir, two, 2, &o, &err), 0, &err, NULL, "two files");
     tap_rc(lf_st_writer_put(w, "12345678", 8, &err), 0, &err, NULL, "the first");
-    tap_rc(lf_st_writer_put(w, "12345678x", 9, &err), LF_EINVAL, &err, "9 bytes are more than b has left", "too many");
+    tap_rc(lf_st_writer_put(w, "12345678x", 9, &err), LF_EINVAL, &err,
+           "9 bytes are more than b has left", "too many");
     tap_rc(lf_st_writer_put(w, "1234", 4, &err), 0, &err, NULL, "half of the second");
-    tap_rc(lf_st_writer_finish(w, NULL, NULL, &err), LF_EINVAL, &err, "tensor b was not written in full", "too early");
+    tap_rc(lf_st_writer_finish(w, NULL, NULL, &err), LF_EINVAL, &err,
+           "tensor b was not written in full", "too early");
     tap_i64(files_in_dir(), 2, "two temporary files");
     lf_st_writer_destroy(w);
     tap_i64(files_in_dir(), 0, "given up: nothing is left");
     fresh_dir("bad/not/there");
     rmdir(dir);
-    tap_rc(lf_st_writer_create(&w, dir, two, 2, &o, &err), LF_ENOENT, &err, "cannot create", "no directory");
+    tap_rc(lf_st_writer_create(&w, dir, two, 2, &o, &err), LF_ENOENT, &err, "cannot create",
+           "no directory");
 }
 
 /* The name appears while the file is being written. */
@@ -234,16 +246,19 @@ static void race(void)
     fresh_dir("race");
     snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", dir);
     if (lf_st_writer_create(&w, dir, two, 2, &(lf_st_write_options){.max_file = 8}, &err) < 0 ||
-        lf_st_writer_put(w, "12345678", 8, &err) < 0 || lf_st_writer_put(w, "12345678", 8, &err) < 0 ||
+        lf_st_writer_put(w, "12345678", 8, &err) < 0 ||
+        lf_st_writer_put(w, "12345678", 8, &err) < 0 ||
         lf_io_write_file(path, "other", 5, 0640, &err) < 0)
         tap_bail("%s", err.text);
-    tap_rc(lf_st_writer_finish(w, NULL, NULL, &err), LF_EEXIST, &err, "00002-of-00002", "somebody else's file");
+    tap_rc(lf_st_writer_finish(w, NULL, NULL, &err), LF_EEXIST, &err, "00002-of-00002",
+           "somebody else's file");
     lf_st_writer_destroy(w);
     tap_i64(files_in_dir(), 1, "only that is left");
     tap_i64(lf_io_size(path, NULL), 5, "as it was");
 }
 
-/* A limit on the length of files stands for a full disk: many blocks, so that the threads meet it. */
+/* A limit on the length of files stands for a full disk: many blocks, so that the threads meet
+ * it. */
 static void full_disk(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -272,7 +287,8 @@ static void full_disk(void)
 /* Lengths around the block of the sink, through both ways in. */
 static void sinks(void)
 {
-    const size_t B = LF_SINK_BLOCK, V[] = {0, 1, B - 1, B, B + 1, 3 * B, (LF_SINK_BLOCKS + 2) * B + 7};
+    const size_t B = LF_SINK_BLOCK,
+                 V[] = {0, 1, B - 1, B, B + 1, 3 * B, (LF_SINK_BLOCKS + 2) * B + 7};
     lf_err err = LF_ERR_INIT;
     lf_sink *k = NULL;
     char path[8192];
@@ -296,7 +312,8 @@ static void sinks(void)
         tap_i64(bytes, (int64_t)V[i], "length");
         lf_tree_hash_file(want, &bytes, path, &err);
         tap_mem(got, want, sizeof want, "hash");
-        tap_rc(lf_sink_create(&k, path, 0640, &err), LF_EEXIST, &err, "cannot create", "there already");
+        tap_rc(lf_sink_create(&k, path, 0640, &err), LF_EEXIST, &err, "cannot create",
+               "there already");
         unlink(path);
     }
     if (lf_sink_create(&k, path, 0640, &err) < 0 || lf_sink_put(k, "x", 1, &err) < 0)
@@ -309,20 +326,22 @@ static void sinks(void)
 
 #define PARTS 6
 
-static int put_parts(const char *where, const char *from, const char *key, int stop, int *put, lf_st_written **files,
-                     size_t *n_files)
+static int put_parts(const char *where, const char *from, const char *key, int stop, int *put,
+                     lf_st_written **files, size_t *n_files)
 {
     static const char *const names[PARTS] = {"a", "b", "c", "d", "e", "f"};
     lf_st_decl d[PARTS];
-    lf_st_write_options o = {
-        .max_file = 2400, .hash_tensors = true, .resume = {.key = key, .dirs = &from, .n_dirs = from != NULL}};
+    lf_st_write_options o = {.max_file = 2400,
+                             .hash_tensors = true,
+                             .resume = {.key = key, .dirs = &from, .n_dirs = from != NULL}};
     lf_st_writer *w = NULL;
     lf_err err = LF_ERR_INIT;
     int32_t v[250];
     size_t k;
     for (int i = 0; i < PARTS; i++)
         d[i] = (lf_st_decl){.name = names[i], .dtype = LF_ST_I32, .ndim = 1, .shape = {250}};
-    if (lf_io_mkdirs(where, 0750, &err) < 0 || lf_st_writer_create(&w, where, d, PARTS, &o, &err) < 0)
+    if (lf_io_mkdirs(where, 0750, &err) < 0 ||
+        lf_st_writer_create(&w, where, d, PARTS, &o, &err) < 0)
         tap_bail("%s", err.text);
     *put = 0;
     int rc = 0;
@@ -353,8 +372,9 @@ static int put_parts(const char *where, const char *from, const char *key, int s
 
 static bool same_written(const char *a, const char *b)
 {
-    static const char *const names[] = {"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
-                                        "model-00003-of-00003.safetensors", "model.safetensors.index.json"};
+    static const char *const names[] = {
+        "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
+        "model-00003-of-00003.safetensors", "model.safetensors.index.json"};
     bool same = true;
     for (size_t i = 0; i < 4 && same; i++) {
         lf_buf x, y;
@@ -362,8 +382,9 @@ static bool same_written(const char *a, const char *b)
         char *p = lf_path_join(a, names[i], &err), *q = lf_path_join(b, names[i], &err);
         lf_buf_init(&x);
         lf_buf_init(&y);
-        same = p && q && lf_io_read_file(p, 1 << 20, &x, &err) == 0 && lf_io_read_file(q, 1 << 20, &y, &err) == 0 &&
-               x.len == y.len && memcmp(x.data, y.data, x.len) == 0;
+        same = p && q && lf_io_read_file(p, 1 << 20, &x, &err) == 0 &&
+               lf_io_read_file(q, 1 << 20, &y, &err) == 0 && x.len == y.len &&
+               memcmp(x.data, y.data, x.len) == 0;
         lf_buf_fini(&x);
         lf_buf_fini(&y);
         free(p);
@@ -386,7 +407,8 @@ static void resume(void)
         snprintf(to, sizeof to, "%s/resume-to%d", tap_tmpdir(), stop);
         put_parts(from, NULL, "aa", stop, &put, NULL, NULL);
         files = NULL;
-        tap_i64(put_parts(to, from, "aa", -1, &put, &files, &n), 0, "goes on, with the right hashes");
+        tap_i64(put_parts(to, from, "aa", -1, &put, &files, &n), 0,
+                "goes on, with the right hashes");
         tap_i64(put, PARTS - stop / 2 * 2, "with what is not in a complete file");
         tap_ok(same_written(want, to), "the same bytes as in one go");
         lf_st_written_free(files, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shards: what is written is read, bytes are reproducible, damage is one clear error, and files HDF5 would follow out
- * of the directory are refused.
+ * Shards: what is written is read, bytes are reproducible, damage is one clear error, and files
+ * HDF5 would follow out of the directory are refused.
  */
 #include "engine/store/shard.h"
 
@@ -17,7 +17,8 @@
 #include "engine/store/h5.h"
 #include "tests/tap/tap.h"
 
-/* libhdf5 1.10 forgets a block when an object header's checksum is wrong; ours are still watched. */
+/* libhdf5 1.10 forgets a block when an object header's checksum is wrong; ours are still
+ * watched. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
@@ -89,8 +90,10 @@ static void check_shard(const char *path, int64_t vocab, uint64_t n_docs, int to
             wrong += (uint32_t)doc[k] != token(d, k, vocab);
     }
     tap_i64((int64_t)wrong, 0, "every token of every document");
-    tap_rc(lf_shard_read(s, i->n_tokens, 1, doc, &err), LF_EINVAL, &err, "tokens", "reading past the end");
-    tap_rc(lf_shard_read(s, UINT64_MAX, 1, doc, &err), LF_EINVAL, &err, "tokens", "reading far past the end");
+    tap_rc(lf_shard_read(s, i->n_tokens, 1, doc, &err), LF_EINVAL, &err, "tokens",
+           "reading past the end");
+    tap_rc(lf_shard_read(s, UINT64_MAX, 1, doc, &err), LF_EINVAL, &err, "tokens",
+           "reading far past the end");
     lf_shard_close(s);
 }
 
@@ -105,7 +108,8 @@ static void test_round_trip(void)
     check_shard(at("b.h5"), 128256, 700, 4);
     write_shard(at("empty.h5"), 10, 0, &b);
     check_shard(at("empty.h5"), 10, 0, 2);
-    tap_ok(a.n_tokens > 262144, "the test crosses a chunk (%llu tokens)", (unsigned long long)a.n_tokens);
+    tap_ok(a.n_tokens > 262144, "the test crosses a chunk (%llu tokens)",
+           (unsigned long long)a.n_tokens);
     sleep(1); /* times in the file would differ now */
     write_shard(at("c.h5"), 50257, 700, &b);
     tap_mem(a.sha256, b.sha256, LF_HASH_BYTES, "the same documents give the same bytes");
@@ -119,12 +123,15 @@ static void test_refusals(void)
     lf_shard_info info = info_of(100);
     lf_shard_writer *w = NULL;
     uint32_t t = 100;
-    tap_rc(lf_shard_create(&w, at("a.h5"), &info, 0, &err), LF_EEXIST, &err, "a.h5", "no overwriting");
+    tap_rc(lf_shard_create(&w, at("a.h5"), &info, 0, &err), LF_EEXIST, &err, "a.h5",
+           "no overwriting");
     info.vocab_size = 70000;
-    tap_rc(lf_shard_create(&w, at("x.h5"), &info, 2, &err), LF_EINVAL, &err, "70000", "u16 is too narrow");
+    tap_rc(lf_shard_create(&w, at("x.h5"), &info, 2, &err), LF_EINVAL, &err, "70000",
+           "u16 is too narrow");
     info = info_of(100);
     info.tokenizer_sha256[3] = 'X';
-    tap_rc(lf_shard_create(&w, at("x.h5"), &info, 2, &err), LF_EFORMAT, &err, "64", "a hash is hex");
+    tap_rc(lf_shard_create(&w, at("x.h5"), &info, 2, &err), LF_EFORMAT, &err, "64",
+           "a hash is hex");
     info = info_of(100);
     tap_rc(lf_shard_create(&w, at("x.h5"), &info, 0, &err), 0, &err, NULL, "create");
     tap_rc(lf_shard_append(w, &t, 1, &err), LF_EINVAL, &err, "100", "an id above the vocabulary");
@@ -181,7 +188,8 @@ static void test_damage(void)
     }
     tap_i64(ok, 0, "no cut file opens");
     tap_i64(untold, 0, "each error names the file");
-    /* Any single damaged byte: an error, or (in the tokens themselves) another valid token. Never a crash. */
+    /* Any single damaged byte: an error, or (in the tokens themselves) another valid token. Never a
+     * crash. */
     for (size_t i = 0; i < n; i = i < 3000 || i > n - 3000 ? i + 11 : i + 9973) {
         lf_err err = LF_ERR_INIT;
         data[i] = (char)(data[i] ^ 0x40);
@@ -203,27 +211,34 @@ static void test_hostile(void)
         const uint64_t *off;
         int64_t vocab, eos;
         const char *format, *want;
-    } v[] = {{off_dec, 10, 0, "lf-shard-1", "decrease"},    {off_long, 10, 0, "lf-shard-1", "doc_offsets"},
-             {off_good, 4, 0, "lf-shard-1", "token id 4"},  {off_good, 10, 10, "lf-shard-1", "eos_id"},
-             {off_good, 0, -1, "lf-shard-1", "vocab_size"}, {off_good, 10, 0, "lf-shard-9", "lf-shard-9"}};
+    } v[] = {{off_dec, 10, 0, "lf-shard-1", "decrease"},
+             {off_long, 10, 0, "lf-shard-1", "doc_offsets"},
+             {off_good, 4, 0, "lf-shard-1", "token id 4"},
+             {off_good, 10, 10, "lf-shard-1", "eos_id"},
+             {off_good, 0, -1, "lf-shard-1", "vocab_size"},
+             {off_good, 10, 0, "lf-shard-9", "lf-shard-9"}};
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         lf_err err = LF_ERR_INIT;
         lf_h5 *f = NULL;
         const char hex[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
         unlink(at("h.h5"));
-        if (lf_h5_create(&f, at("h.h5"), &err) < 0 || lf_h5_put_attr_str(f, "lf_format", v[i].format, &err) < 0 ||
+        if (lf_h5_create(&f, at("h.h5"), &err) < 0 ||
+            lf_h5_put_attr_str(f, "lf_format", v[i].format, &err) < 0 ||
             lf_h5_put_attr_str(f, "tokenizer_sha256", hex, &err) < 0 ||
             lf_h5_put_attr_i64(f, "vocab_size", v[i].vocab, &err) < 0 ||
-            lf_h5_put_attr_i64(f, "eos_id", v[i].eos, &err) < 0 || lf_h5_put_attr_str(f, "source", "", &err) < 0 ||
+            lf_h5_put_attr_i64(f, "eos_id", v[i].eos, &err) < 0 ||
+            lf_h5_put_attr_str(f, "source", "", &err) < 0 ||
             lf_h5_put(f, "tokens", LF_H5_U16, tok, 4, &err) < 0 ||
-            lf_h5_put(f, "doc_offsets", LF_H5_U64, v[i].off, 3, &err) < 0 || lf_h5_close(f, &err) < 0)
+            lf_h5_put(f, "doc_offsets", LF_H5_U64, v[i].off, 3, &err) < 0 ||
+            lf_h5_close(f, &err) < 0)
             tap_bail("%s", err.text);
         int rc = try_all(at("h.h5"), &err);
         tap_rc(rc, LF_EFORMAT, &err, v[i].want, v[i].want);
     }
 }
 
-/* Files of foreign hand (tests/golden/store): one that is fine, the rest refused for what their name says. */
+/* Files of foreign hand (tests/golden/store): one that is fine, the rest refused for what their
+ * name says. */
 static void test_foreign(void)
 {
     static const struct {
@@ -245,8 +260,8 @@ static void test_foreign(void)
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         char path[4096];
         lf_err err = LF_ERR_INIT;
-        snprintf(path, sizeof path, "%s/tests/golden/store/%s.h5", getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : "..",
-                 v[i].name);
+        snprintf(path, sizeof path, "%s/tests/golden/store/%s.h5",
+                 getenv("LF_SRCDIR") ? getenv("LF_SRCDIR") : "..", v[i].name);
         tap_rc(try_all(path, &err), v[i].want ? LF_EFORMAT : 0, &err, v[i].want, v[i].name);
     }
 }
@@ -258,7 +273,8 @@ static void test_set(void)
     char dir[4000];
     int32_t doc[64];
     snprintf(dir, sizeof dir, "%s/set", tap_tmpdir());
-    tap_rc(lf_shard_write_synthetic(dir, 103, 7, 4, 50, 300, 9, &err), 0, &err, NULL, "write a dataset");
+    tap_rc(lf_shard_write_synthetic(dir, 103, 7, 4, 50, 300, 9, &err), 0, &err, NULL,
+           "write a dataset");
     tap_rc(lf_shardset_open(&s, dir, "train", &err), 0, &err, NULL, "open its training split");
     tap_i64((int64_t)lf_shardset_get_info(s)->n_docs, 103, "documents over all files");
     uint64_t wrong = 0;
@@ -276,9 +292,11 @@ static void test_set(void)
     snprintf(path, sizeof path, "%s/train-00002.h5", dir);
     if (truncate(path, 5000) < 0)
         tap_bail("truncate");
-    tap_rc(lf_shardset_open(&s, dir, "train", &err), LF_EFORMAT, &err, "cut short", "a cut shard is named");
+    tap_rc(lf_shardset_open(&s, dir, "train", &err), LF_EFORMAT, &err, "cut short",
+           "a cut shard is named");
     unlink(path);
-    tap_rc(lf_shardset_open(&s, dir, "train", &err), LF_ENOENT, &err, "train-00002", "a purged shard is named");
+    tap_rc(lf_shardset_open(&s, dir, "train", &err), LF_ENOENT, &err, "train-00002",
+           "a purged shard is named");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Torch files: tensors are those that PyTorch saved, whatever their strides; files that lie or would run something are
- * refused with file, instruction and global. Files: tests/golden/store/make_torch.py.
+ * Torch files: tensors are those that PyTorch saved, whatever their strides; files that lie or
+ * would run something are refused with file, instruction and global. Files:
+ * tests/golden/store/make_torch.py.
  */
 #include "engine/store/torch_file.h"
 
@@ -53,16 +54,19 @@ static void same_tensors(const lf_st *s, const lf_st *want, size_t n_missing)
             missing++;
             continue;
         }
-        bool like = e->dtype == w->dtype && e->ndim == w->ndim && memcmp(e->shape, w->shape, sizeof e->shape) == 0;
+        bool like = e->dtype == w->dtype && e->ndim == w->ndim &&
+                    memcmp(e->shape, w->shape, sizeof e->shape) == 0;
         tap_ok(like, "%s: type and shape", w->name);
-        if (!like || lf_st_read(s, e, 0, e->elems, a, &err) < 0 || lf_st_read(want, w, 0, w->elems, b, &err) < 0)
+        if (!like || lf_st_read(s, e, 0, e->elems, a, &err) < 0 ||
+            lf_st_read(want, w, 0, w->elems, b, &err) < 0)
             tap_ok(false, "%s: %s", w->name, err.text);
         else
             tap_mem(a, b, (size_t)w->bytes, w->name);
         tap_ok(ranges_agree(s, e, b), "%s: ranges", w->name);
     }
     tap_i64((int64_t)missing, (int64_t)n_missing, "tensors that the file cannot have");
-    tap_i64((int64_t)lf_st_n_entries(s), (int64_t)(lf_st_n_entries(want) - missing), "and no others");
+    tap_i64((int64_t)lf_st_n_entries(s), (int64_t)(lf_st_n_entries(want) - missing),
+            "and no others");
 }
 
 static void good(const char *name, size_t n_missing)
@@ -70,12 +74,14 @@ static void good(const char *name, size_t n_missing)
     lf_err err = LF_ERR_INIT;
     lf_st *s = NULL, *want = NULL;
     tap_rc(lf_torch_open(&s, golden(name), &err), 0, &err, NULL, name);
-    tap_rc(lf_st_open(&want, golden("expected.safetensors"), &err), 0, &err, NULL, "what it should hold");
+    tap_rc(lf_st_open(&want, golden("expected.safetensors"), &err), 0, &err, NULL,
+           "what it should hold");
     if (!s || !want)
         return;
     same_tensors(s, want, n_missing);
     const lf_st_entry *a = lf_st_find(s, "embed"), *b = lf_st_find(s, "head");
-    tap_ok(a && b && a->alias_of < 0 && b->alias_of >= 0 && lf_st_entry_at(s, (size_t)b->alias_of) == a,
+    tap_ok(a && b && a->alias_of < 0 && b->alias_of >= 0 &&
+               lf_st_entry_at(s, (size_t)b->alias_of) == a,
            "tied weights are aliases");
     a = lf_st_find(s, "t");
     tap_ok(a && a->offset == -1 && a->alias_of < 0, "a transposed view is not one run of bytes");
@@ -100,7 +106,8 @@ static void more(void)
     tap_i64(s ? (int64_t)lf_st_n_entries(s) : 0, 3, "tensors");
     lf_st_close(s);
     s = NULL;
-    tap_rc(lf_torch_open(&s, tap_tmpdir(), &err), LF_ENOENT, &err, "neither pytorch_model.bin nor", "nothing there");
+    tap_rc(lf_torch_open(&s, tap_tmpdir(), &err), LF_ENOENT, &err, "neither pytorch_model.bin nor",
+           "nothing there");
 }
 
 static const struct {
@@ -224,7 +231,8 @@ static void prefixes(const char *name)
     lf_buf_fini(&b);
 }
 
-/* A file longer than 4 GiB (sparse): sizes and places stand in zip64 fields, as torch.save writes them. */
+/* A file longer than 4 GiB (sparse): sizes and places stand in zip64 fields, as torch.save writes
+ * them. */
 static void put_u(lf_buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
@@ -233,10 +241,11 @@ static void put_u(lf_buf *b, uint64_t v, int bytes)
 
 static void zip64(void)
 {
-    static const char pkl[] =
-        "\x80\x02}X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nByteStorage\n"
-        "X\1\0\0\0"
-        "0X\3\0\0\0cpu\x8a\x08\0\0\0\0\2\0\0\0tQ\x8a\x08\xfc\xff\xff\xff\1\0\0\0(K\4t(K\1t\x89}tRs.";
+    static const char pkl[] = "\x80\x02}X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(("
+                              "X\7\0\0\0storagectorch\nByteStorage\n"
+                              "X\1\0\0\0"
+                              "0X\3\0\0\0cpu\x8a\x08\0\0\0\0\2\0\0\0tQ\x8a\x08\xfc\xff\xff\xff\1\0"
+                              "\0\0(K\4t(K\1t\x89}tRs.";
     const uint64_t big = (uint64_t)2 << 32;
     lf_err err = LF_ERR_INIT;
     lf_buf b;
@@ -324,14 +333,16 @@ static void zip64(void)
     } else {
         tap_rc(lf_torch_open(&s, path, &err), 0, &err, NULL, "8 GiB in zip64 fields");
         const lf_st_entry *e = s ? lf_st_find(s, "w") : NULL;
-        tap_ok(e && lf_st_read(s, e, 0, 4, got, &err) == 0 && memcmp(got, "\1\2\3\4", 4) == 0, "bytes beyond 8 GiB");
+        tap_ok(e && lf_st_read(s, e, 0, 4, got, &err) == 0 && memcmp(got, "\1\2\3\4", 4) == 0,
+               "bytes beyond 8 GiB");
         lf_st_close(s);
     }
     unlink(path);
     lf_buf_fini(&b);
 }
 
-/* Values are counted: a text of nothing but empty lists ends at the limit, not at the end of memory. */
+/* Values are counted: a text of nothing but empty lists ends at the limit, not at the end of
+ * memory. */
 static void memory(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -340,18 +351,19 @@ static void memory(void)
     lf_buf_init(&b);
     for (int i = 0; i < 10000000; i++)
         lf_buf_addc(&b, ']');
-    tap_rc(lf_pickle_load(&p, b.data, b.len, NULL, "lists", &err), LF_EFORMAT, &err, "values on the stack",
-           "a high stack");
+    tap_rc(lf_pickle_load(&p, b.data, b.len, NULL, "lists", &err), LF_EFORMAT, &err,
+           "values on the stack", "a high stack");
     for (size_t i = 0; i < b.len; i += 2)
         b.data[i] = '0';
     b.data[0] = '}';
     b.data[b.len - 1] = '.';
-    tap_rc(lf_pickle_load(&p, b.data, b.len, NULL, "lists", &err), LF_EFORMAT, &err, "its values take more than",
-           "lists");
+    tap_rc(lf_pickle_load(&p, b.data, b.len, NULL, "lists", &err), LF_EFORMAT, &err,
+           "its values take more than", "lists");
     lf_buf_clear(&b);
     lf_buf_adds(&b, "}.rest");
     size_t used = 0;
-    tap_rc(lf_pickle_load(&p, b.data, b.len, &used, "x", &err), 0, &err, NULL, "bytes after STOP are not looked at");
+    tap_rc(lf_pickle_load(&p, b.data, b.len, &used, "x", &err), 0, &err, NULL,
+           "bytes after STOP are not looked at");
     tap_i64((int64_t)used, 2, "they are counted");
     lf_pickle_destroy(p);
     lf_pickle_destroy(NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversations to ids and masks against transformers (tests/golden/chat/make_chat.py), where templates are found, and
- * what is refused with which words.
+ * Conversations to ids and masks against transformers (tests/golden/chat/make_chat.py), where
+ * templates are found, and what is refused with which words.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,29 +112,36 @@ static bool same_mask(const lf_chat_doc *d, const char *want)
     return same;
 }
 
-static bool check_mask(lf_chat_doc *d, const struct kit *k, const lf_chat *c, const lf_row *r, json_t *want)
+static bool check_mask(lf_chat_doc *d, const struct kit *k, const lf_chat *c, const lf_row *r,
+                       json_t *want)
 {
     lf_err err = LF_ERR_INIT;
-    lf_chat_train how = {.mask = LF_CHAT_MASK_PREFIX, .last_only = json_is_true(json_object_get(want, "last"))};
+    lf_chat_train how = {.mask = LF_CHAT_MASK_PREFIX,
+                         .last_only = json_is_true(json_object_get(want, "last"))};
     const char *mask = json_string_value(json_object_get(want, "mask")),
                *fault = json_string_value(json_object_get(want, "fault"));
-    int rc = lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools, &how, &err);
+    int rc =
+        lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools, &how, &err);
     if (json_object_get(want, "error"))
         return rc < 0 && d->fault == LF_CHAT_BROKEN && err.text[0];
     if (!same_ids(&d->ids, json_object_get(want, "ids")) ||
         strcmp(d->text.data, json_string_value(json_object_get(want, "text"))) != 0)
         return false;
     if (fault)
-        return rc < 0 && d->fault == (strcmp(fault, "non_prefix") == 0 ? LF_CHAT_NON_PREFIX : LF_CHAT_NO_TARGET);
+        return rc < 0 && d->fault == (strcmp(fault, "non_prefix") == 0 ? LF_CHAT_NON_PREFIX
+                                                                       : LF_CHAT_NO_TARGET);
     return rc == 0 && mask && same_mask(d, mask);
 }
 
-static bool check_marks(lf_chat_doc *d, const struct kit *k, const lf_chat *c, const lf_row *r, json_t *want)
+static bool check_marks(lf_chat_doc *d, const struct kit *k, const lf_chat *c, const lf_row *r,
+                        json_t *want)
 {
     lf_err err = LF_ERR_INIT;
     lf_chat_train how = {.mask = LF_CHAT_MASK_GENERATION};
     const char *marked = json_string_value(json_object_get(want, "marked"));
-    int rc = marked ? lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools, &how, &err) : 0;
+    int rc = marked ? lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools,
+                                     &how, &err)
+                    : 0;
     if (marked && !strchr(marked, '1'))
         return rc < 0 && d->fault == LF_CHAT_NO_TARGET;
     return !marked || (rc == 0 && same_mask(d, marked));
@@ -156,7 +163,8 @@ static bool check_prompt(const struct kit *k, const lf_chat *c, const lf_row *r,
     return same;
 }
 
-/* Number of cases of a family that differ; "train": false is left out of generation blocks by nobody in transformers.
+/* Number of cases of a family that differ; "train": false is left out of generation blocks by
+ * nobody in transformers.
  */
 static int64_t check_family(const char *family, json_t *about, json_t *all)
 {
@@ -273,7 +281,8 @@ static void test_marks(void)
 
 /* ---- where the template is found ---- */
 
-static void renders(const struct kit *k, const lf_chat_opts *o, bool tools, const char *want, const char *name)
+static void renders(const struct kit *k, const lf_chat_opts *o, bool tools, const char *want,
+                    const char *name)
 {
     lf_err err = LF_ERR_INIT;
     lf_buf b;
@@ -288,7 +297,8 @@ static void renders(const struct kit *k, const lf_chat_opts *o, bool tools, cons
     lf_buf_fini(&b);
 }
 
-static void refused(const struct kit *k, const lf_chat_opts *o, int rc, const char *says, const char *name)
+static void refused(const struct kit *k, const lf_chat_opts *o, int rc, const char *says,
+                    const char *name)
 {
     lf_err err = LF_ERR_INIT;
     lf_chat *c = lf_chat_from_files(&k->files, "kit", k->tok, o, &err);
@@ -301,19 +311,24 @@ static void test_found(void)
     struct kit k;
     char mine[4200];
     lf_err err = LF_ERR_INIT;
-    kit_open(
-        &k, json_pack("{s:s, s:s}", "chat_template", "A{{ eos_token }}{{ bos_token is defined }}", "eos_token", "</s>"),
-        NULL);
+    kit_open(&k,
+             json_pack("{s:s, s:s}", "chat_template", "A{{ eos_token }}{{ bos_token is defined }}",
+                       "eos_token", "</s>"),
+             NULL);
     renders(&k, NULL, false, "A</s>False", "a text in tokenizer_config.json, with its tokens");
-    renders(&k, &(lf_chat_opts){.vars = "{\"eos_token\":\"E\",\"bos_token\":1}"}, false, "AETrue", "variables win");
-    refused(&k, &(lf_chat_opts){.vars = "[1]"}, LF_EINVAL, "no JSON object", "variables that are no object");
-    refused(&k, &(lf_chat_opts){.vars = "{"}, LF_EFORMAT, "chat_vars", "variables that are no JSON");
+    renders(&k, &(lf_chat_opts){.vars = "{\"eos_token\":\"E\",\"bos_token\":1}"}, false, "AETrue",
+            "variables win");
+    refused(&k, &(lf_chat_opts){.vars = "[1]"}, LF_EINVAL, "no JSON object",
+            "variables that are no object");
+    refused(&k, &(lf_chat_opts){.vars = "{"}, LF_EFORMAT, "chat_vars",
+            "variables that are no JSON");
     snprintf(mine, sizeof mine, "%s/mine.jinja", tap_tmpdir());
     if (lf_io_write_file(mine, "\xEF\xBB\xBFM{{ x }}{{ eos_token }}", 26, 0600, &err) != 0)
         tap_bail("%s", err.text);
     renders(&k, &(lf_chat_opts){.file = mine, .vars = "{\"x\":1}"}, false, "M1</s>",
             "a file of the user's, behind a byte order mark");
-    refused(&k, &(lf_chat_opts){.file = "/nowhere.jinja"}, LF_ENOENT, "/nowhere.jinja", "a file that is not there");
+    refused(&k, &(lf_chat_opts){.file = "/nowhere.jinja"}, LF_ENOENT, "/nowhere.jinja",
+            "a file that is not there");
     kit_close(&k);
 
     kit_open(&k, json_pack("{s:s}", "chat_template", "A"), "J{{ messages[0].content }}");
@@ -321,8 +336,9 @@ static void test_found(void)
     kit_close(&k);
 
     kit_open(&k,
-             json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}]}", "chat_template", "name", "rag", "template", "R", "name",
-                       "default", "template", "D", "name", "tool_use", "template", "T"),
+             json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}]}", "chat_template", "name", "rag",
+                       "template", "R", "name", "default", "template", "D", "name", "tool_use",
+                       "template", "T"),
              NULL);
     renders(&k, NULL, false, "D", "of several the default one");
     renders(&k, NULL, true, "T", "and tool_use with tools");
@@ -342,7 +358,8 @@ static void test_found(void)
     renders(&k, NULL, true, "T", "and tool_use with tools");
     kit_close(&k);
     kit_open(&k, json_pack("{s:s}", "chat_template", "a\n{% if x %}"), NULL);
-    refused(&k, NULL, LF_EFORMAT, "chat_template:2:", "a template that cannot be read is named with the line");
+    refused(&k, NULL, LF_EFORMAT,
+            "chat_template:2:", "a template that cannot be read is named with the line");
     kit_close(&k);
     kit_open(&k, json_pack("{s:s}", "chat_template", "{{ strftime_now('%Y') }}"), NULL);
     refused(&k, NULL, LF_EINVAL, "chat_time", "a template that asks for the date");
@@ -352,8 +369,8 @@ static void test_found(void)
 
 /* ---- rows and their faults ---- */
 
-static void encodes(const char *template, const char *row, const lf_chat_train *how, enum lf_chat_fault fault,
-                    const char *want, const char *name)
+static void encodes(const char *template, const char *row, const lf_chat_train *how,
+                    enum lf_chat_fault fault, const char *want, const char *name)
 {
     struct kit k;
     lf_err err = LF_ERR_INIT;
@@ -362,11 +379,16 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
     lf_buf b;
     lf_buf_init(&b);
     lf_chat_doc_init(&d);
-    kit_open(&k, json_pack("{s:s,s:s,s:s}", "chat_template", template, "bos_token", "<s>", "eos_token", "</s>"), NULL);
+    kit_open(&k,
+             json_pack("{s:s,s:s,s:s}", "chat_template", template, "bos_token", "<s>", "eos_token",
+                       "</s>"),
+             NULL);
     json_t *j = json_loads(row, 0, NULL);
     row_open(&r, j);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
-    int rc = c ? lf_chat_encode(&d, c, k.state, r.prompt.turns, r.prompt.n_turns, r.tools, how, &err) : err.rc;
+    int rc =
+        c ? lf_chat_encode(&d, c, k.state, r.prompt.turns, r.prompt.n_turns, r.tools, how, &err)
+          : err.rc;
     if (fault != LF_CHAT_FINE) {
         tap_ok(rc < 0 && d.fault == fault && strstr(err.text, want), "%s: %s", name, err.text);
     } else {
@@ -387,43 +409,49 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
     lf_buf_fini(&b);
 }
 
-#define PLAIN                                                                                                          \
-    "<s>{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}"                                        \
+#define PLAIN                                                                                      \
+    "<s>{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}"                    \
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-#define MARKED                                                                                                         \
-    "<s>{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>{% "   \
+#define MARKED                                                                                     \
+    "<s>{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ "  \
+    "m.content }}</s>{% "                                                                          \
     "endgeneration %}{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"
 #define TWICE                                                                                      \
     "<s>{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% "   \
     "endgeneration "                                                                               \
     "%}!{% generation %}{{ m.content }}{% endgeneration %}</s>{% else %}{{ m.content }}</s>{% "    \
     "endif %}{% endfor %}"
-#define ROW(...)  "{\"messages\":[" __VA_ARGS__ "]}"
-#define U(text)   "{\"role\":\"user\",\"content\":\"" text "\"}"
-#define A(text)   "{\"role\":\"assistant\",\"content\":\"" text "\"}"
-#define NOT(text) "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":false}"
+#define ROW(...)        "{\"messages\":[" __VA_ARGS__ "]}"
+#define U(text)         "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define A(text)         "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+#define NOT(text)       "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":false}"
 #define AND(text, more) "{\"role\":\"assistant\",\"content\":\"" text "\"," more "}"
-#define YES(text) "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":true}"
+#define YES(text)       "{\"role\":\"assistant\",\"content\":\"" text "\",\"train\":true}"
 
 static void test_rows(void)
 {
-    lf_chat_train all = {0}, last = {.last_only = true}, no_end = {.no_end = true}, from = {.first = 3};
+    lf_chat_train all = {0}, last = {.last_only = true}, no_end = {.no_end = true},
+                  from = {.first = 3};
     const char *four = ROW(U("a") "," A("b") "," U("c") "," A("d"));
-    encodes(PLAIN, four, &all, 0, "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>", "every turn");
-    encodes(PLAIN, four, &last, 0, "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
-            "the last turn");
-    encodes(PLAIN, four, &no_end, 0, "<s><|user|>a</s><|assistant|>[b]</s><|user|>c</s><|assistant|>[d]</s>",
+    encodes(PLAIN, four, &all, 0,
+            "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>", "every turn");
+    encodes(PLAIN, four, &last, 0,
+            "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>", "the last turn");
+    encodes(PLAIN, four, &no_end, 0,
+            "<s><|user|>a</s><|assistant|>[b]</s><|user|>c</s><|assistant|>[d]</s>",
             "without the end of turns");
-    encodes(PLAIN, four, &from, 0, "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
-            "from a turn on");
-    encodes(MARKED, four, &all, 0, "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>",
-            "by the marks");
-    encodes(MARKED, four, &last, 0, "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
+    encodes(PLAIN, four, &from, 0,
+            "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>", "from a turn on");
+    encodes(MARKED, four, &all, 0,
+            "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>", "by the marks");
+    encodes(MARKED, four, &last, 0,
+            "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
             "the last of the marks");
     encodes(PLAIN, ROW(U("a") "," NOT("b") "," U("c") "," A("d")), &all, 0,
             "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>", "train: false");
     encodes(PLAIN, ROW(U("a") "," YES("b") "," U("c") "," A("d")), &last, 0,
-            "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>", "train: true beside the last turn");
+            "<s><|user|>a</s><|assistant|>[b</s>]<|user|>c</s><|assistant|>[d</s>",
+            "train: true beside the last turn");
     encodes(PLAIN, ROW(U("a") "," AND("b", "\"weight\":0") "," U("c") "," AND("d", "\"weight\":1")),
             &all, 0, "<s><|user|>a</s><|assistant|>b</s><|user|>c</s><|assistant|>[d</s>",
             "weight: 0 and 1");
@@ -446,30 +474,35 @@ static void test_rows(void)
             "no turn", "nothing is trained");
     encodes("{{ bos_token }}" PLAIN, four, &all, LF_CHAT_BROKEN, "BOS token twice", "two BOS");
     encodes(PLAIN, ROW(U("a")), &all, LF_CHAT_NO_TARGET, "no turn of the assistant", "no answer");
-    encodes("{% if messages | length > 1 %}{{ raise_exception('only one') }}{% endif %}", four, &all, LF_CHAT_BROKEN,
-            "only one", "a template that raises");
-    encodes("x{{ messages | length }}" PLAIN, four, &all, LF_CHAT_NON_PREFIX, "the prompt of turn 2",
-            "a text that changes in front");
+    encodes("{% if messages | length > 1 %}{{ raise_exception('only one') }}{% endif %}", four,
+            &all, LF_CHAT_BROKEN, "only one", "a template that raises");
+    encodes("x{{ messages | length }}" PLAIN, four, &all, LF_CHAT_NON_PREFIX,
+            "the prompt of turn 2", "a text that changes in front");
     encodes("{% for m in messages %}{{ m.content }} {% endfor %}", four, &all, LF_CHAT_NON_PREFIX,
             "turn 2 does not begin the tokens", "tokens that reach over the seam");
-    encodes("{% for m in messages %}{{ m.content }}{% endfor %}", ROW(U("a") "," A("")), &all, LF_CHAT_NO_TARGET,
-            "no turn", "an answer of no tokens");
+    encodes("{% for m in messages %}{{ m.content }}{% endfor %}", ROW(U("a") "," A("")), &all,
+            LF_CHAT_NO_TARGET, "no turn", "an answer of no tokens");
     encodes("{{ messages[0].nope.x }}", four, &all, LF_CHAT_BROKEN, "'nope'", "a wrong use");
     encodes("{{ messages | tojson }}",
-            ROW("{\"role\":\"user\",\"content\":\"q\",\"x\":null},{\"role\":\"assistant\",\"content\":\"a\","
+            ROW("{\"role\":\"user\",\"content\":\"q\",\"x\":null},{\"role\":\"assistant\","
+                "\"content\":\"a\","
                 "\"reasoning\":\"r\"}"),
-            &(lf_chat_train){.mask = LF_CHAT_MASK_PREFIX}, LF_CHAT_NON_PREFIX, "turn 2", "JSON of messages");
+            &(lf_chat_train){.mask = LF_CHAT_MASK_PREFIX}, LF_CHAT_NON_PREFIX, "turn 2",
+            "JSON of messages");
 }
 
 static void test_sharegpt(void)
 {
-    const char *line = "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\",\"value\":"
-                       "\"{\\\"name\\\":\\\"f\\\","
-                       "\\\"arguments\\\":{\\\"x\\\":1}}\"},{\"from\":\"observation\",\"value\":\"7\"},{\"from\":"
-                       "\"gpt\",\"value\":\"a\"}],"
-                       "\"system\":\"s\",\"tools\":\"[{\\\"name\\\":\\\"f\\\"}]\"}";
+    const char *line =
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\","
+        "\"value\":"
+        "\"{\\\"name\\\":\\\"f\\\","
+        "\\\"arguments\\\":{\\\"x\\\":1}}\"},{\"from\":\"observation\",\"value\":\"7\"},{\"from\":"
+        "\"gpt\",\"value\":\"a\"}],"
+        "\"system\":\"s\",\"tools\":\"[{\\\"name\\\":\\\"f\\\"}]\"}";
     const char *template =
-        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}({{ c.function.name }} {{ "
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}({{ "
+        "c.function.name }} {{ "
         "c.function.arguments | tojson }}){% endfor %};{% endfor %}{{ tools | tojson }}";
     struct kit k;
     lf_err err = LF_ERR_INIT;
@@ -483,15 +516,18 @@ static void test_sharegpt(void)
     int rc = lf_shape_row(&r, &o, line, strlen(line), "row", &replaced, &err);
     rc = rc ? rc : lf_chat_render(c, r.prompt.turns, r.prompt.n_turns, r.tools, false, &b, &err);
     tap_str(rc ? err.text : b.data,
-            "system:s;user:q;assistant:(f {\"x\": 1});tool:7;assistant:a;[{\"type\": \"function\", \"function\": "
+            "system:s;user:q;assistant:(f {\"x\": 1});tool:7;assistant:a;[{\"type\": \"function\", "
+            "\"function\": "
             "{\"name\": \"f\"}}]",
             "calls and tools of ShareGPT");
     lf_turn call = {.role = LF_ROLE_FUNCTION_CALL, .text = "f(1)", .len = 4};
-    tap_rc(lf_chat_render(c, &call, 1, NULL, false, &b, &err), LF_EFORMAT, &err, "f(1)", "a call that is no JSON");
+    tap_rc(lf_chat_render(c, &call, 1, NULL, false, &b, &err), LF_EFORMAT, &err, "f(1)",
+           "a call that is no JSON");
     json_t *odd = json_string("{}");
     tap_rc(lf_chat_render(c, r.prompt.turns, 1, odd, false, &b, &err), LF_EFORMAT, &err, "no list",
            "tools that are no list");
-    tap_rc(lf_chat_render(c, NULL, 0, NULL, false, &b, &err), LF_EFORMAT, &err, "without turns", "no turns");
+    tap_rc(lf_chat_render(c, NULL, 0, NULL, false, &b, &err), LF_EFORMAT, &err, "without turns",
+           "no turns");
     json_decref(odd);
     lf_row_fini(&r);
     lf_chat_destroy(c);

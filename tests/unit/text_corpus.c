@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Corpora: where documents begin and end, formats (made here with libarchive, so no program is needed), order of files,
- * and one clear error for whatever is cut short or wrong.
+ * Corpora: where documents begin and end, formats (made here with libarchive, so no program is
+ * needed), order of files, and one clear error for whatever is cut short or wrong.
  */
 #include "config.h"
 
@@ -40,8 +40,10 @@ static void puts_file(const char *name, const char *text)
     put(name, text, strlen(text));
 }
 
-/* Everything a corpus gives, documents joined by '|', into a static buffer; on failure the error. */
-static const char *docs(lf_corpus_args *a, const char *const *inputs, size_t n, int *rc, lf_err *err)
+/* Everything a corpus gives, documents joined by '|', into a static buffer; on failure the
+ * error. */
+static const char *docs(lf_corpus_args *a, const char *const *inputs, size_t n, int *rc,
+                        lf_err *err)
 {
     static lf_buf out;
     lf_buf text;
@@ -78,7 +80,8 @@ static void expect(lf_corpus_args a, const char *input, const char *want, const 
     tap_str(got, want, name);
 }
 
-static void refuse(lf_corpus_args a, const char *input, int want, const char *contains, const char *name)
+static void refuse(lf_corpus_args a, const char *input, int want, const char *contains,
+                   const char *name)
 {
     lf_err err = LF_ERR_INIT;
     int rc;
@@ -92,7 +95,8 @@ static void splitting(void)
 {
     puts_file("a.txt", "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n");
     lf_corpus_args a = {.split = LF_CORPUS_FILE};
-    expect(a, at("a.txt"), "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n", "a file is a document");
+    expect(a, at("a.txt"), "one\ntwo\r\n\n \t\nthree\nfour\n\n\n---\nfive\n---\n",
+           "a file is a document");
     a.split = LF_CORPUS_LINE;
     expect(a, at("a.txt"), "one|two| \t|three|four|---|five|---", "a line is a document");
     a.split = LF_CORPUS_BLANK;
@@ -102,7 +106,8 @@ static void splitting(void)
     expect(a, at("a.txt"), "one\ntwo\r\n\n \t\nthree\nfour\n\n|five", "a line separates");
     a.split = LF_CORPUS_SIZE;
     a.doc_bytes = 8;
-    expect(a, at("a.txt"), "one\ntwo\r\n|\n \t\nthree\n|four\n\n\n---\n|five\n---\n", "by size, at line ends");
+    expect(a, at("a.txt"), "one\ntwo\r\n|\n \t\nthree\n|four\n\n\n---\n|five\n---\n",
+           "by size, at line ends");
     puts_file("empty.txt", "");
     a.split = LF_CORPUS_FILE;
     expect(a, at("empty.txt"), "", "an empty file has no document");
@@ -139,8 +144,8 @@ static void marks(void)
 static void json_lines(void)
 {
     lf_corpus_args a = {.text_field = "text"};
-    puts_file("a.jsonl",
-              "{\"text\":\"one\\n\\u00e9\",\"x\":1}\n\n  \n{\"text\":\"\"}\r\n{\"id\":2,\"text\":\"three\"}");
+    puts_file("a.jsonl", "{\"text\":\"one\\n\\u00e9\",\"x\":1}\n\n  "
+                         "\n{\"text\":\"\"}\r\n{\"id\":2,\"text\":\"three\"}");
     expect(a, at("a.jsonl"), "one\n\xc3\xa9||three", "JSON lines");
     a.text_field = "body";
     refuse(a, at("a.jsonl"), LF_EFORMAT, "line 1", "another field");
@@ -168,11 +173,12 @@ static void json_lines(void)
 
 typedef int (*filter_fn)(struct archive *);
 
-static size_t write_archive(const char *name, filter_fn filter, filter_fn format, const char *const *members,
-                            const char *text, size_t n)
+static size_t write_archive(const char *name, filter_fn filter, filter_fn format,
+                            const char *const *members, const char *text, size_t n)
 {
     struct archive *a = archive_write_new();
-    if (filter(a) != ARCHIVE_OK || format(a) != ARCHIVE_OK || archive_write_open_filename(a, at(name)) != ARCHIVE_OK) {
+    if (filter(a) != ARCHIVE_OK || format(a) != ARCHIVE_OK ||
+        archive_write_open_filename(a, at(name)) != ARCHIVE_OK) {
         archive_write_free(a);
         return 0;
     }
@@ -182,7 +188,8 @@ static size_t write_archive(const char *name, filter_fn filter, filter_fn format
         archive_entry_set_filetype(e, AE_IFREG);
         archive_entry_set_perm(e, 0644);
         archive_entry_set_size(e, (la_int64_t)n);
-        if (archive_write_header(a, e) != ARCHIVE_OK || archive_write_data(a, text, n) != (la_ssize_t)n)
+        if (archive_write_header(a, e) != ARCHIVE_OK ||
+            archive_write_data(a, text, n) != (la_ssize_t)n)
             tap_bail("%s", archive_error_string(a));
         archive_entry_free(e);
     }
@@ -212,14 +219,16 @@ static void truncations(const char *name, size_t size, size_t text_len, lf_corpu
         tried++;
         if (rc == 0 && strlen(got) < text_len) {
             if (!silent++)
-                tap_diag("%s cut at %zu of %zu gives %zu bytes without an error", name, cut, size, strlen(got));
+                tap_diag("%s cut at %zu of %zu gives %zu bytes without an error", name, cut, size,
+                         strlen(got));
         } else if (rc != 0 && (rc != LF_EFORMAT || !strstr(err.text, cut_name))) {
             if (!other++)
                 tap_diag("%s cut at %zu: %d %s", name, cut, rc, err.text);
         }
         lf_err_clear(&err);
     }
-    tap_ok(tried > 20 && silent == 0 && other == 0, "%s: %zu truncations, each an error naming the file", name, tried);
+    tap_ok(tried > 20 && silent == 0 && other == 0,
+           "%s: %zu truncations, each an error naming the file", name, tried);
     lf_buf_fini(&whole);
 }
 
@@ -232,7 +241,8 @@ static void formats(void)
                   {"p.txt.xz", archive_write_add_filter_xz},
                   {"p.txt.bz2", archive_write_add_filter_bzip2},
                   {"p.txt.zst", archive_write_add_filter_zstd}};
-    static const char *const one[] = {"p.txt", NULL}, *const three[] = {"b/x.txt", ".hidden", "a.jsonl.txt", NULL};
+    static const char *const one[] = {"p.txt", NULL}, *const three[] = {"b/x.txt", ".hidden",
+                                                                        "a.jsonl.txt", NULL};
     size_t n = 200000;
     char *text = malloc(n + 1), *twice = malloc(2 * n + 2);
     uint32_t x = 1;
@@ -246,7 +256,8 @@ static void formats(void)
     memcpy(twice + n + 1, text, n + 1);
     lf_corpus_args a = {.split = LF_CORPUS_FILE};
     for (size_t i = 0; i < sizeof(packed) / sizeof(packed[0]); i++) {
-        size_t size = write_archive(packed[i].name, packed[i].filter, archive_write_set_format_raw, one, text, n);
+        size_t size = write_archive(packed[i].name, packed[i].filter, archive_write_set_format_raw,
+                                    one, text, n);
         if (size == 0) {
             tap_skip(2, "libarchive lacks this filter");
             continue;
@@ -254,13 +265,15 @@ static void formats(void)
         expect(a, at(packed[i].name), text, packed[i].name);
         truncations(packed[i].name, size, n, a);
     }
-    size_t size = write_archive("t.tar.gz", archive_write_add_filter_gzip, archive_write_set_format_pax_restricted,
-                                three, text, n);
+    size_t size = write_archive("t.tar.gz", archive_write_add_filter_gzip,
+                                archive_write_set_format_pax_restricted, three, text, n);
     expect(a, at("t.tar.gz"), twice, "tar, hidden members left out");
     truncations("t.tar.gz", size, 2 * n + 1, a);
-    write_archive("t.tar", archive_write_add_filter_none, archive_write_set_format_ustar, three, text, n);
+    write_archive("t.tar", archive_write_add_filter_none, archive_write_set_format_ustar, three,
+                  text, n);
     expect(a, at("t.tar"), twice, "plain tar");
-    size = write_archive("t.zip", archive_write_add_filter_none, archive_write_set_format_zip, three, text, n);
+    size = write_archive("t.zip", archive_write_add_filter_none, archive_write_set_format_zip,
+                         three, text, n);
     expect(a, at("t.zip"), twice, "zip");
     truncations("t.zip", size, 2 * n + 1, a);
     /* dictzip is gzip with an extra field in its header. */
@@ -291,7 +304,8 @@ static void formats(void)
 }
 
 /* A tar of one member whose data lies at [at, at + n) of `size` bytes. */
-static void write_sparse(const char *name, const char *text, int64_t at_byte, int64_t n, int64_t size)
+static void write_sparse(const char *name, const char *text, int64_t at_byte, int64_t n,
+                         int64_t size)
 {
     struct archive *a = archive_write_new();
     struct archive_entry *e = archive_entry_new();
@@ -302,8 +316,10 @@ static void write_sparse(const char *name, const char *text, int64_t at_byte, in
     archive_entry_sparse_add_entry(e, at_byte, n);
     char *body = calloc(1, (size_t)size);
     memcpy(body + at_byte, text, (size_t)n);
-    if (archive_write_open_filename(a, at(name)) != ARCHIVE_OK || archive_write_header(a, e) != ARCHIVE_OK ||
-        archive_write_data(a, body, (size_t)size) != (la_ssize_t)size || archive_write_close(a) != ARCHIVE_OK)
+    if (archive_write_open_filename(a, at(name)) != ARCHIVE_OK ||
+        archive_write_header(a, e) != ARCHIVE_OK ||
+        archive_write_data(a, body, (size_t)size) != (la_ssize_t)size ||
+        archive_write_close(a) != ARCHIVE_OK)
         tap_bail("%s", archive_error_string(a));
     free(body);
     archive_entry_free(e);
@@ -319,22 +335,30 @@ static void nesting(void)
     lf_buf tar;
     char text[2048];
     memset(text, 'x', sizeof(text));
-    write_archive("in.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain, text, sizeof(text));
+    write_archive("in.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain,
+                  text, sizeof(text));
     lf_buf_init(&tar);
     if (lf_io_read_file(at("in.tar"), 1 << 20, &tar, &err) != 0)
         tap_bail("%s", err.text);
-    write_archive("out.tar", archive_write_add_filter_none, archive_write_set_format_ustar, inner, text, sizeof(text));
+    write_archive("out.tar", archive_write_add_filter_none, archive_write_set_format_ustar, inner,
+                  text, sizeof(text));
     refuse(a, at("out.tar"), LF_EFORMAT, "notes.tar.gz", "a member that is an archive by its name");
-    write_archive("out2.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain, tar.data, tar.len);
-    refuse(a, at("out2.tar"), LF_EFORMAT, "notes.txt is tar inside an archive", "or by its first bytes");
-    write_archive("out.zip", archive_write_add_filter_none, archive_write_set_format_zip, plain, "\x1f\x8b\x08\0\0\0", 6);
-    refuse(a, at("out.zip"), LF_EFORMAT, "notes.txt is gzip inside an archive", "a compressed member of a zip");
+    write_archive("out2.tar", archive_write_add_filter_none, archive_write_set_format_ustar, plain,
+                  tar.data, tar.len);
+    refuse(a, at("out2.tar"), LF_EFORMAT, "notes.txt is tar inside an archive",
+           "or by its first bytes");
+    write_archive("out.zip", archive_write_add_filter_none, archive_write_set_format_zip, plain,
+                  "\x1f\x8b\x08\0\0\0", 6);
+    refuse(a, at("out.zip"), LF_EFORMAT, "notes.txt is gzip inside an archive",
+           "a compressed member of a zip");
     put("tar.txt", tar.data, tar.len);
     refuse(a, at("tar.txt"), LF_EFORMAT, "its name must end in .tar", "a tar called .txt");
     puts_file("likely.txt", "PK and BZh are letters, ustar a word\n");
-    expect(a, at("likely.txt"), "PK and BZh are letters, ustar a word\n", "text with the letters of signatures");
+    expect(a, at("likely.txt"), "PK and BZh are letters, ustar a word\n",
+           "text with the letters of signatures");
     write_sparse("front.tar", text, 1 << 20, 1024, (1 << 20) + 1024);
-    refuse(a, at("front.tar"), LF_EFORMAT, "hole of 1048576 bytes at byte 0", "a hole before the text of a sparse member");
+    refuse(a, at("front.tar"), LF_EFORMAT, "hole of 1048576 bytes at byte 0",
+           "a hole before the text of a sparse member");
     write_sparse("back.tar", text, 0, 1024, 1 << 20);
     refuse(a, at("back.tar"), LF_EFORMAT, "bytes at byte 1024", "a hole behind it");
     lf_buf_fini(&tar);
@@ -356,7 +380,8 @@ static void files(void)
     puts_file("d/c.jsonl", "{\"text\":\"J\"}\n");
     if (symlink("..", at("d/loop")) != 0)
         tap_bail("symlink");
-    expect(a, at("d"), "B|A|M|J|Z", "a directory, sorted by bytes, hidden names and loops left out");
+    expect(a, at("d"), "B|A|M|J|Z",
+           "a directory, sorted by bytes, hidden names and loops left out");
     expect(a, at("d/[aB].txt"), "B|A", "a glob");
     refuse(a, at("d/*.nope"), LF_ENOENT, "no file matches", "a glob without a match");
     refuse(a, at("missing.txt"), LF_ENOENT, "missing.txt", "a missing file");

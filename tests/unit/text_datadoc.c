@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The dataset doctor: every planted defect is found at its place and nothing else, a clean file has none, and memory
- * stays bounded when rows do not fit.
+ * The dataset doctor: every planted defect is found at its place and nothing else, a clean file has
+ * none, and memory stays bounded when rows do not fit.
  */
 #include "engine/text/corpus/datadoc.h"
 
@@ -36,7 +36,8 @@ static json_t *examine(const char *const *inputs, size_t n, size_t max_bytes)
     args.max_doc_bytes = 1 << 20;
     if (!args.text_field)
         args.text_field = "text";
-    lf_datadoc_opts o = {.corpus = &args, .shape = &shape, .seed = 1, .max_bytes = max_bytes, .max_broken = 20};
+    lf_datadoc_opts o = {
+        .corpus = &args, .shape = &shape, .seed = 1, .max_bytes = max_bytes, .max_broken = 20};
     if (lf_corpus_open(&c, &args, &err) < 0 || lf_datadoc_run(&r, c, &o, &err) < 0)
         tap_bail("%s", err.text);
     lf_corpus_close(c);
@@ -80,7 +81,8 @@ static void planted(const char *odd_row, const char *finding)
     json_t *f = json_object_get(odd, finding);
     tap_ok(rows(r, "oddities", finding) == 1 && at(f, 0, 4) && json_object_size(odd) == 1,
            "%s is found on line 4, alone", finding);
-    tap_ok(json_is_false(json_object_get(r, "clean")) && json_integer_value(json_object_get(r, "rows")) == 6,
+    tap_ok(json_is_false(json_object_get(r, "clean")) &&
+               json_integer_value(json_object_get(r, "rows")) == 6,
            "not clean");
     json_decref(r);
 }
@@ -120,16 +122,19 @@ static void test_not_planted(void)
         "{\"text\":\"Ein Satz \\u00fcber \\u00c4pfel & Birnen, 5 < 6; AT&T\"}\n"
         "{\"text\":\"\\u4e2d\\u6587\\u6ca1\\u6709\\u7a7a\\u683c\\u7684\\u957f\\u53e5\\u5b50\"}\n"
         "{\"text\":\"caf\\u00e9 \\u00e2ge \\u20ac 5\\nline\\tand tab\\n\"}\n"
-        "{\"text\":\"\\u0645\\u0631\\u062d\\u0628\\u0627 \\u0628\\u0627\\u0644\\u0639\\u0627\\u0644\\u0645\"}\n";
+        "{\"text\":\"\\u0645\\u0631\\u062d\\u0628\\u0627 "
+        "\\u0628\\u0627\\u0644\\u0639\\u0627\\u0644\\u0645\"}\n";
     json_t *r = examine_text("clean.jsonl", clean, sizeof clean - 1);
     char *dump = json_dumps(json_object_get(r, "oddities"), 0);
     tap_ok(json_is_true(json_object_get(r, "clean")), "a clean file has no finding: %s", dump);
     free(dump);
-    tap_i64(json_integer_value(json_object_get(json_object_get(r, "shapes"), "text")), 4, "its shape");
+    tap_i64(json_integer_value(json_object_get(json_object_get(r, "shapes"), "text")), 4,
+            "its shape");
     lf_buf text;
     lf_buf_init(&text);
     lf_datadoc_text(r, &text);
-    tap_ok(strstr(text.data, "nothing odd was found") && strstr(text.data, "4 rows"), "and it says so");
+    tap_ok(strstr(text.data, "nothing odd was found") && strstr(text.data, "4 rows"),
+           "and it says so");
     lf_buf_fini(&text);
     json_decref(r);
 }
@@ -138,15 +143,19 @@ static void test_broken(void)
 {
     char file[6000] = "";
     for (int i = 1; i <= 40; i++)
-        snprintf(file + strlen(file), 100, i % 2 ? "{\"text\":\"fine, number %d\"}\n" : "{\"text\": %d oops\n", i);
+        snprintf(file + strlen(file), 100,
+                 i % 2 ? "{\"text\":\"fine, number %d\"}\n" : "{\"text\": %d oops\n", i);
     json_t *r = examine_text("broken.jsonl", file, strlen(file)), *b = json_object_get(r, "broken");
-    tap_ok(rows(r, "broken", NULL) == 20 && at(b, 0, 2) && at(b, 19, 40), "20 broken rows, with their lines");
+    tap_ok(rows(r, "broken", NULL) == 20 && at(b, 0, 2) && at(b, 19, 40),
+           "20 broken rows, with their lines");
     json_decref(r);
     strcpy(file, "{\"prompt\":\"a\",\"completion\":\"b\"}\n{\"nothing\":1}\n{\"text\":\"x\"}\n");
     r = examine_text("shapes.jsonl", file, strlen(file));
     b = json_object_get(r, "broken");
-    const char *why = json_string_value(json_object_get(json_array_get(json_object_get(b, "first"), 0), "why"));
-    tap_ok(rows(r, "broken", NULL) == 1 && at(b, 0, 2) && why && strstr(why, "nothing"), "a row of no shape: %s", why);
+    const char *why =
+        json_string_value(json_object_get(json_array_get(json_object_get(b, "first"), 0), "why"));
+    tap_ok(rows(r, "broken", NULL) == 1 && at(b, 0, 2) && why && strstr(why, "nothing"),
+           "a row of no shape: %s", why);
     tap_i64((int64_t)json_object_size(json_object_get(r, "shapes")), 2, "two shapes");
     json_decref(r);
     strcpy(file, "\xEF\xBB\xBF{\"text\":\"x\"}\n{\"text\":\"y\xff\"}\n");
@@ -172,20 +181,23 @@ static void test_broken(void)
 static void test_duplicates(void)
 {
     static char file[40000];
-    static const char *const words[] = {"river", "stone", "cloud", "apple", "winter", "engine", "letter", "garden"};
+    static const char *const words[] = {"river",  "stone",  "cloud",  "apple",
+                                        "winter", "engine", "letter", "garden"};
     size_t n = 0;
     for (int i = 1; i <= 30; i++) {
         int of = i == 20 ? 5 : i;
         n += (size_t)snprintf(file + n, sizeof file - n, "{\"text\":\"");
         for (uint32_t w = 0; w < 60; w++)
-            n += (size_t)snprintf(file + n, sizeof file - n, "%s%u ",
-                                  words[lf_rng_u32(3, 1, (uint64_t)(of == 25 ? 7 : of) * 100 + w) % 8],
-                                  lf_rng_u32(4, 1, (uint64_t)(of == 25 ? 7 : of) * 100 + w) % 90);
+            n += (size_t)snprintf(
+                file + n, sizeof file - n, "%s%u ",
+                words[lf_rng_u32(3, 1, (uint64_t)(of == 25 ? 7 : of) * 100 + w) % 8],
+                lf_rng_u32(4, 1, (uint64_t)(of == 25 ? 7 : of) * 100 + w) % 90);
         n += (size_t)snprintf(file + n, sizeof file - n, "%s\"}\n", of == 25 ? "and an end" : "");
     }
     json_t *r = examine_text("dup.jsonl", file, n), *d = json_object_get(r, "duplicates"), *s;
     tap_ok(rows(r, "duplicates", NULL) == 1 && at(d, 0, 20), "line 20 is line 5 again");
-    const char *first = json_string_value(json_object_get(json_array_get(json_object_get(d, "first"), 0), "same_as"));
+    const char *first = json_string_value(
+        json_object_get(json_array_get(json_object_get(d, "first"), 0), "same_as"));
     tap_ok(first && lf_str_has_suffix(first, ":5"), "it names it: %s", first);
     d = json_object_get(r, "near_duplicates");
     s = json_array_get(json_object_get(d, "first"), 0);
@@ -209,11 +221,13 @@ static void test_bounded(void)
             again += 1ull << lf_dups_sampled(d);
     }
     double estimate = (double)again;
-    tap_ok(lf_dups_sampled(d) > 3 && estimate > 40000 && estimate < 60000, "50,000 duplicates in 64 KiB: about %.0f",
-           estimate);
+    tap_ok(lf_dups_sampled(d) > 3 && estimate > 40000 && estimate < 60000,
+           "50,000 duplicates in 64 KiB: about %.0f", estimate);
     for (uint64_t i = 0; i < 5000; i++) {
-        snprintf(text, sizeof text, "%llu is the number of this row, which is %llu and %llu and so on until the end",
-                 (unsigned long long)i * 7919, (unsigned long long)(i * i), (unsigned long long)(i * 31337));
+        snprintf(text, sizeof text,
+                 "%llu is the number of this row, which is %llu and %llu and so on until the end",
+                 (unsigned long long)i * 7919, (unsigned long long)(i * i),
+                 (unsigned long long)(i * 31337));
         if (lf_near_add(near, text, strlen(text), i, &like, &similarity, &err) < 0)
             tap_bail("%s", err.text);
     }
@@ -241,12 +255,14 @@ static void test_lengths(void)
     json_t *j = lf_hist_json(&h, "tokens"), *b;
     int64_t sum = 0;
     size_t i;
-    json_array_foreach(json_object_get(j, "histogram"), i, b) sum += json_integer_value(json_object_get(b, "rows"));
+    json_array_foreach(json_object_get(j, "histogram"), i, b) sum +=
+        json_integer_value(json_object_get(b, "rows"));
     tap_i64(sum, 100000, "every length in one bin, but for 2^64 - 1");
     json_decref(j);
 }
 
-/* Several files, one of which is cut short; text files; samples and longest rows; nothing unsafe in the text. */
+/* Several files, one of which is cut short; text files; samples and longest rows; nothing unsafe in
+ * the text. */
 static void test_files(void)
 {
     char a[4100], b[4100], c[4100];
@@ -259,8 +275,10 @@ static void test_files(void)
     const char *in[] = {a, b, c};
     args.split = LF_CORPUS_LINE;
     json_t *r = examine(in, 3, 1 << 20);
-    tap_i64(json_integer_value(json_object_get(r, "rows")), 3, "rows of the files that can be read");
-    tap_i64((int64_t)json_array_size(json_object_get(r, "unreadable")), 1, "and the one that cannot");
+    tap_i64(json_integer_value(json_object_get(r, "rows")), 3,
+            "rows of the files that can be read");
+    tap_i64((int64_t)json_array_size(json_object_get(r, "unreadable")), 1,
+            "and the one that cannot");
     json_t *l = json_array_get(json_object_get(r, "longest"), 0);
     tap_ok(strstr(json_string_value(json_object_get(l, "at")), "c.jsonl:1") &&
                json_integer_value(json_object_get(l, "length")) == 38,
@@ -269,7 +287,8 @@ static void test_files(void)
     lf_buf text;
     lf_buf_init(&text);
     lf_datadoc_text(r, &text);
-    tap_ok(strchr(text.data, 0x1b) == NULL && strstr(text.data, "red"), "no control character reaches the terminal");
+    tap_ok(strchr(text.data, 0x1b) == NULL && strstr(text.data, "red"),
+           "no control character reaches the terminal");
     lf_buf_fini(&text);
     json_decref(r);
     args.split = LF_CORPUS_FILE;

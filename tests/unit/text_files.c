@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forms of tokenizers beside tokenizer.json: what the readers refuse and say, which of the files beside wins, and
- * the settings of tokenizer_config.json. Ids against the libraries are text_forms' matter.
+ * The forms of tokenizers beside tokenizer.json: what the readers refuse and say, which of the
+ * files beside wins, and the settings of tokenizer_config.json. Ids against the libraries are
+ * text_forms' matter.
  */
 #include "config.h"
 
@@ -120,7 +121,8 @@ static void spm(void)
     tap_i64(lf_tokenizer_unk(t), 0, "unk of the model");
     lf_tokenizer_destroy(t);
     size_t good = m.len;
-    for (size_t n = 0; n < good; n++) { /* every cut: an error, or a shorter model that lacks its settings */
+    for (size_t n = 0; n < good;
+         n++) { /* every cut: an error, or a shorter model that lacks its settings */
         lf_err why = LF_ERR_INIT;
         t = lf_tokenizer_parse(m.data, n, "t.model", &why);
         if (!t && (why.rc == 0 || !why.text[0]))
@@ -154,7 +156,8 @@ static void spm(void)
     lf_buf_fini(&m);
 }
 
-static void with_config(const char *config, const char *text, unsigned flags, const char *want, const char *name)
+static void with_config(const char *config, const char *text, unsigned flags, const char *want,
+                        const char *name)
 {
     lf_err err = LF_ERR_INIT;
     lf_buf m;
@@ -169,23 +172,25 @@ static void with_config(const char *config, const char *text, unsigned flags, co
     lf_buf_fini(&m);
 }
 
-#define ADDED                                                                                                          \
-    "\"bos_token\":\"<s>\",\"eos_token\":\"</"                                                                         \
+#define ADDED                                                                                      \
+    "\"bos_token\":\"<s>\",\"eos_token\":\"</"                                                     \
     "s>\",\"added_tokens_decoder\":{\"8\":{\"content\":\"<x>\",\"normalized\":false}}"
 
 static void config(void)
 {
     with_config("{\"tokenizer_class\":\"LlamaTokenizer\"," ADDED "}", "a", LF_TOK_TEMPLATE, "1 6",
                 "Llama begins with bos");
-    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":false,\"add_eos_token\":true," ADDED "}",
+    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":false,\"add_eos_token\":"
+                "true," ADDED "}",
                 "a", LF_TOK_TEMPLATE, "6 2", "add_bos_token and add_eos_token win over the class");
     with_config("{\"tokenizer_class\":\"LlamaTokenizer\"," ADDED "}", "a<x>a</s>", 0, "6 8 6 2",
                 "legacy: every part has the dummy prefix");
-    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"legacy\":false," ADDED "}", "a<x>a</s>", 0, "6 8 3 2",
-                "legacy = false: the first part only");
-    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"legacy\":false," ADDED "}", "<x>a", 0, "8 3",
-                "a text that begins with an added token");
-    with_config("{\"add_eos_token\":true}", "a", LF_TOK_TEMPLATE, "6 2", "a template with the model's own eos");
+    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"legacy\":false," ADDED "}", "a<x>a</s>",
+                0, "6 8 3 2", "legacy = false: the first part only");
+    with_config("{\"tokenizer_class\":\"LlamaTokenizer\",\"legacy\":false," ADDED "}", "<x>a", 0,
+                "8 3", "a text that begins with an added token");
+    with_config("{\"add_eos_token\":true}", "a", LF_TOK_TEMPLATE, "6 2",
+                "a template with the model's own eos");
     lf_buf m;
     lf_buf_init(&m);
     model(&m, 2, UNKNOWN);
@@ -230,8 +235,8 @@ static void eos_is(int64_t want, const char *name)
 
 static void precedence(void)
 {
-    static const char conf[] = "{\"eos_token\":{\"content\":\"</s>\"}}", map[] = "{\"eos_token\":\"<e>\"}",
-                      gen[] = "{\"eos_token_id\":[3,4]}";
+    static const char conf[] = "{\"eos_token\":{\"content\":\"</s>\"}}",
+                      map[] = "{\"eos_token\":\"<e>\"}", gen[] = "{\"eos_token_id\":[3,4]}";
     merges(conf, map, gen);
     eos_is(4, "tokenizer_config.json wins");
     merges(NULL, map, gen);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every kind of tokenizer and file form against its library: forms.tar.xz (make_forms.py) holds small tokenizers,
- * vectors.json with hard texts, and the hash of the ids of a text of 5 MB that this test generates as the script does.
+ * Every kind of tokenizer and file form against its library: forms.tar.xz (make_forms.py) holds
+ * small tokenizers, vectors.json with hard texts, and the hash of the ids of a text of 5 MB that
+ * this test generates as the script does.
  */
 #include "config.h"
 
@@ -43,8 +44,8 @@ static void unpack(const char *path)
         mkdir(to, 0700);
         *slash = '/';
         FILE *f = fopen(to, "wb");
-        if (!data || !f || archive_read_data(a, data, n) != (la_ssize_t)n || fwrite(data, 1, n, f) != n ||
-            fclose(f) != 0)
+        if (!data || !f || archive_read_data(a, data, n) != (la_ssize_t)n ||
+            fwrite(data, 1, n, f) != n || fclose(f) != 0)
             tap_bail("%s: %s cannot be unpacked", path, to);
         free(data);
     }
@@ -61,8 +62,8 @@ static void put(lf_buf *b, uint32_t c)
     lf_buf_add(b, u, n);
 }
 
-/* The same generator as big_docs() of make_forms.py: a walk over the hard texts, with characters of many scripts
- * between; calls of the generator give one document each. */
+/* The same generator as big_docs() of make_forms.py: a walk over the hard texts, with characters of
+ * many scripts between; calls of the generator give one document each. */
 typedef struct walk {
     uint32_t x;
     json_t *texts;
@@ -78,10 +79,11 @@ static uint32_t draw(walk *w, uint32_t n)
 
 static void document(walk *w, lf_buf *b)
 {
-    static const uint32_t scripts[][2] = {{0x61, 26},      {0x61, 26},       {0xC0, 0x180},    {0x370, 0x80},
-                                          {0x400, 0x100},  {0x5D0, 27},      {0x621, 42},      {0x905, 0x70},
-                                          {0xE01, 0x3A},   {0x3041, 0x56},   {0x30A1, 0x5A},   {0x4E00, 0x51A6},
-                                          {0x4E00, 0x400}, {0xAC00, 0x2BA4}, {0x1F300, 0x300}, {0x300, 0x70}};
+    static const uint32_t scripts[][2] = {
+        {0x61, 26},      {0x61, 26},       {0xC0, 0x180},    {0x370, 0x80},
+        {0x400, 0x100},  {0x5D0, 27},      {0x621, 42},      {0x905, 0x70},
+        {0xE01, 0x3A},   {0x3041, 0x56},   {0x30A1, 0x5A},   {0x4E00, 0x51A6},
+        {0x4E00, 0x400}, {0xAC00, 0x2BA4}, {0x1F300, 0x300}, {0x300, 0x70}};
     lf_buf_clear(b);
     size_t want = 100 + draw(w, 1u << (6 + draw(w, 8)));
     while (b->len < want) {
@@ -135,7 +137,8 @@ static void big(json_t *vectors, const char *name, const lf_tokenizer *t)
     lf_ids ids = {0};
     walk_open(&w, vectors);
     uint64_t h = VECTORS_FNV;
-    size_t bytes = 0, tokens = 0, limit = (size_t)json_integer_value(json_object_get(vectors, "big_bytes"));
+    size_t bytes = 0, tokens = 0,
+           limit = (size_t)json_integer_value(json_object_get(vectors, "big_bytes"));
     int rc = 0;
     while (bytes < limit && rc == 0) {
         document(&w, &doc);
@@ -149,7 +152,8 @@ static void big(json_t *vectors, const char *name, const lf_tokenizer *t)
     char hex[17];
     snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)h);
     tap_rc(rc, 0, &err, NULL, name);
-    tap_i64((int64_t)tokens, json_integer_value(json_array_get(want, 0)), "tokens of the large text");
+    tap_i64((int64_t)tokens, json_integer_value(json_array_get(want, 0)),
+            "tokens of the large text");
     tap_str(hex, json_string_value(json_array_get(want, 1)), "ids of the large text");
     walk_close(&w);
     lf_ids_fini(&ids);
@@ -168,8 +172,8 @@ static void packed(const char *name, const char *path, const lf_tokenizer *t)
     if (rc == 0)
         rc = lf_tok_files_pack(&f, &block, &err);
     lf_tokenizer *u = rc == 0 ? lf_tokenizer_parse(block.data, block.len, path, &err) : NULL;
-    tap_ok(u && strcmp(lf_tokenizer_sha256(u), lf_tokenizer_sha256(t)) == 0, "%s: the same through a block of bytes %s",
-           name, err.text);
+    tap_ok(u && strcmp(lf_tokenizer_sha256(u), lf_tokenizer_sha256(t)) == 0,
+           "%s: the same through a block of bytes %s", name, err.text);
     lf_tokenizer_destroy(u);
     lf_buf_fini(&block);
     lf_tok_files_fini(&f);

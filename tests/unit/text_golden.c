@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids and decoded text against the tokenizers library: tests/golden/tokenizer/vectors.json (hard multilingual texts)
- * and big.json (10 MB without a space, and more). make_tokenizer.py wrote both.
+ * Ids and decoded text against the tokenizers library: tests/golden/tokenizer/vectors.json (hard
+ * multilingual texts) and big.json (10 MB without a space, and more). make_tokenizer.py wrote both.
  */
 #include "config.h"
 
@@ -77,8 +77,10 @@ static void big(json_t *all, const char *name)
         big_text(text, kind, n);
         lf_ids ids = {0};
         tap_rc(lf_tokenizer_encode(s, text, n, 0, &ids, NULL, &err), 0, &err, NULL, kind);
-        tap_i64((int64_t)ids.n, json_integer_value(json_object_get(row, "tokens")), "tokens of a large text");
-        snprintf(h, sizeof(h), "%016llx", (unsigned long long)vectors_fnv(VECTORS_FNV, ids.v, ids.n));
+        tap_i64((int64_t)ids.n, json_integer_value(json_object_get(row, "tokens")),
+                "tokens of a large text");
+        snprintf(h, sizeof(h), "%016llx",
+                 (unsigned long long)vectors_fnv(VECTORS_FNV, ids.v, ids.n));
         tap_str(h, json_string_value(json_object_get(row, "fnv")), "ids of a large text");
         lf_ids_fini(&ids);
         free(text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Growing vocabularies: old ids stay, the old ids of each new token put in its place give the old encoding, new tokens
- * are used, the tokenizers library encodes with the grown file as we do (tests/golden/tokenizer/grow.json, made by
- * make_grow.py, which runs this program with --write DIR), and what cannot grow is refused.
+ * Growing vocabularies: old ids stay, the old ids of each new token put in its place give the old
+ * encoding, new tokens are used, the tokenizers library encodes with the grown file as we do
+ * (tests/golden/tokenizer/grow.json, made by make_grow.py, which runs this program with --write
+ * DIR), and what cannot grow is refused.
  */
 #include "config.h"
 
@@ -18,15 +19,21 @@
 
 /* Written for this test. */
 static const char *const fresh[] = {
-    "Am Morgen ging der alte Fischer zum Hafen und sah nach seinen Netzen. Der Wind kam von Westen, und das Wasser war "
+    "Am Morgen ging der alte Fischer zum Hafen und sah nach seinen Netzen. Der Wind kam von "
+    "Westen, und das Wasser war "
     "unruhig. Er wartete, bis die anderen Fischer kamen, und sprach mit ihnen über das Wetter.",
-    "Die Fischer kannten den Hafen und das Wetter. Wenn der Wind von Westen kam, blieben die Boote im Hafen, und die "
+    "Die Fischer kannten den Hafen und das Wetter. Wenn der Wind von Westen kam, blieben die Boote "
+    "im Hafen, und die "
     "Netze wurden geflickt. Wenn der Wind von Osten kam, fuhren die Boote hinaus.",
-    "Am Abend saßen die Fischer zusammen und erzählten von früheren Fahrten, von Wasser und Wetter, von guten und von "
+    "Am Abend saßen die Fischer zusammen und erzählten von früheren Fahrten, von Wasser und "
+    "Wetter, von guten und von "
     "schlechten Jahren. Über dem Hafen wurde es dunkel, und das Wasser wurde ruhig.",
-    "早上老渔夫到港口去看他的渔网。风从西边吹来，水面不平静。他等到别的渔夫来了，和他们谈天气。",
-    "渔夫们知道港口和天气。风从西边来的时候，船留在港口，渔夫们补渔网。风从东边来的时候，船就出海。",
-    "晚上渔夫们坐在一起，谈水和天气，谈好的年份和不好的年份。港口上天黑了，水面平静了。",
+    "早上老渔夫到港口去看他的渔网。风从西边吹来，"
+    "水面不平静。他等到别的渔夫来了，和他们谈天气。",
+    "渔夫们知道港口和天气。风从西边来的时候，船留在"
+    "港口，渔夫们补渔网。风从东边来的时候，船就出海。",
+    "晚上渔夫们坐在一起，谈水和天气，谈好的年"
+    "份和不好的年份。港口上天黑了，水面平静了。",
 };
 #define N_FRESH (sizeof(fresh) / sizeof(fresh[0]))
 
@@ -66,7 +73,8 @@ static uint64_t add_hash(uint64_t h, uint32_t x)
     return h;
 }
 
-static lf_grower *grow(const char *base, size_t n_new, const char *donor, bool backwards, lf_buf *file)
+static lf_grower *grow(const char *base, size_t n_new, const char *donor, bool backwards,
+                       lf_buf *file)
 {
     lf_err err = LF_ERR_INIT;
     lf_buf text, other;
@@ -119,7 +127,8 @@ struct sums {
     uint64_t hash;
 };
 
-static void encode(struct sums *m, const lf_grower *g, lf_tok_state *a, lf_tok_state *b, const char *text, size_t len)
+static void encode(struct sums *m, const lf_grower *g, lf_tok_state *a, lf_tok_state *b,
+                   const char *text, size_t len)
 {
     lf_err err = LF_ERR_INIT;
     lf_ids x = {0}, y = {0}, z = {0};
@@ -139,17 +148,20 @@ static void encode(struct sums *m, const lf_grower *g, lf_tok_state *a, lf_tok_s
     lf_ids_fini(&z);
 }
 
-static struct sums encode_all(const lf_grower *g, const lf_tokenizer *t, const json_t *texts, bool of_fresh)
+static struct sums encode_all(const lf_grower *g, const lf_tokenizer *t, const json_t *texts,
+                              bool of_fresh)
 {
     lf_err err = LF_ERR_INIT;
     struct sums m = {.hash = 0xCBF29CE484222325u};
-    lf_tok_state *a = lf_tok_state_create(lf_grower_base(g), &err), *b = lf_tok_state_create(t, &err);
+    lf_tok_state *a = lf_tok_state_create(lf_grower_base(g), &err),
+                 *b = lf_tok_state_create(t, &err);
     char *text = malloc(1 << 16);
     json_t *v;
     size_t i;
     for (i = 0; i < N_FRESH && of_fresh; i++)
         encode(&m, g, a, b, fresh[i], strlen(fresh[i]));
-    json_array_foreach(texts, i, v) if (!of_fresh) encode(&m, g, a, b, text, unhex(text, json_string_value(v)));
+    json_array_foreach(texts, i, v) if (!of_fresh)
+        encode(&m, g, a, b, text, unhex(text, json_string_value(v)));
     free(text);
     lf_tok_state_destroy(a);
     lf_tok_state_destroy(b);
@@ -175,7 +187,8 @@ static void check_ids(const lf_grower *g, const lf_tokenizer *t, const char *nam
     tap_i64(lf_tokenizer_vocab_size(t), (int64_t)(old + n), "and nothing else is new");
 }
 
-static void check(const char *base, size_t n_new, const char *donor, const json_t *texts, const json_t *row)
+static void check(const char *base, size_t n_new, const char *donor, const json_t *texts,
+                  const json_t *row)
 {
     lf_err err = LF_ERR_INIT;
     lf_buf file;
@@ -192,14 +205,14 @@ static void check(const char *base, size_t n_new, const char *donor, const json_
                  0; /* ignore_merges: a whole word may be cut otherwise than inside a longer one */
     struct sums old = encode_all(g, t, texts, false), new = encode_all(g, t, texts, true);
     tap_ok(new.differ == 0 && (whole || old.differ == 0),
-           "%s + %s: old ids for new ones give the old encoding (%zu, %zu differ)", base, donor ? donor : "text",
-           new.differ, old.differ);
-    tap_ok(old.same > json_array_size(texts) / 4, "%zu of %zu old texts are encoded as before", old.same,
-           json_array_size(texts));
+           "%s + %s: old ids for new ones give the old encoding (%zu, %zu differ)", base,
+           donor ? donor : "text", new.differ, old.differ);
+    tap_ok(old.same > json_array_size(texts) / 4, "%zu of %zu old texts are encoded as before",
+           old.same, json_array_size(texts));
     if (!donor) {
         tap_i64((int64_t)n, (int64_t)n_new, "as many tokens as asked for");
-        tap_ok((double)new.after < 0.8 * (double)new.before, "the new text takes %zu tokens, not %zu", new.after,
-               new.before);
+        tap_ok((double)new.after < 0.8 * (double)new.before,
+               "the new text takes %zu tokens, not %zu", new.after, new.before);
         lf_buf again;
         lf_buf_init(&again);
         lf_grower *h = grow(base, n_new, donor, true, &again);
@@ -209,9 +222,11 @@ static void check(const char *base, size_t n_new, const char *donor, const json_
         lf_buf_fini(&again);
     }
     snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)new.hash);
-    tap_str(hex, json_string_value(json_object_get(row, "fresh")), "the library's ids of the new text");
+    tap_str(hex, json_string_value(json_object_get(row, "fresh")),
+            "the library's ids of the new text");
     snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)old.hash);
-    tap_str(hex, json_string_value(json_object_get(row, "texts")), "the library's ids of the hard texts");
+    tap_str(hex, json_string_value(json_object_get(row, "texts")),
+            "the library's ids of the hard texts");
     lf_tokenizer_destroy(t);
     lf_grower_destroy(g);
     lf_buf_fini(&file);
@@ -270,9 +285,11 @@ static void check_refusals(void)
     if (!g)
         tap_bail("%s", err.text);
     static const char odd[] = "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}";
-    tap_ok(lf_grower_donor(g, odd, strlen(odd), "odd.json", &err) < 0, "a donor of another kind: %s", err.text);
+    tap_ok(lf_grower_donor(g, odd, strlen(odd), "odd.json", &err) < 0,
+           "a donor of another kind: %s", err.text);
     lf_err_clear(&err);
-    tap_rc(lf_grower_donor(g, text.data, text.len, "itself", &err), 0, &err, NULL, "itself as donor");
+    tap_rc(lf_grower_donor(g, text.data, text.len, "itself", &err), 0, &err, NULL,
+           "itself as donor");
     lf_grow_args a = {.new_tokens = 10};
     size_t n = 1;
     tap_rc(lf_grower_run(g, &a, NULL, NULL, NULL, &err), 0, &err, NULL, "which has nothing new");
@@ -292,7 +309,8 @@ int main(int argc, char **argv)
     if (!rows)
         tap_bail("%s", err.text);
     for (size_t i = 0; i < N_JOBS; i++)
-        check(jobs[i].base, jobs[i].n_new, jobs[i].donor, json_object_get(vectors, "texts"), json_array_get(rows, i));
+        check(jobs[i].base, jobs[i].n_new, jobs[i].donor, json_object_get(vectors, "texts"),
+              json_array_get(rows, i));
     check_refusals();
     json_decref(rows);
     json_decref(vectors);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Jinja interpreter against what Jinja2 rendered (tests/golden/jinja/make_jinja.py), its bounds, its messages.
- * text_jinja FILE...: the cases of other files, for random ones. */
+ * The Jinja interpreter against what Jinja2 rendered (tests/golden/jinja/make_jinja.py), its
+ * bounds, its messages. text_jinja FILE...: the cases of other files, for random ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,8 @@ static bool one_case(json_t *c, json_t *shared, const lf_jinja_opts *o, int *uns
     const char *template = json_string_value(json_object_get(c, "template"));
     json_t *vars = json_object_get(c, "vars"), *want = json_object_get(c, "out");
     struct result r;
-    render(&r, template, json_is_string(vars) ? json_object_get(shared, json_string_value(vars)) : vars, o);
+    render(&r, template,
+           json_is_string(vars) ? json_object_get(shared, json_string_value(vars)) : vars, o);
     bool ok;
     if (!want) {
         ok = r.rc < 0 && r.err.text[0] != 0 && r.out.len == 4;
@@ -79,7 +80,8 @@ static bool one_case(json_t *c, json_t *shared, const lf_jinja_opts *o, int *uns
 static void compare_file(const char *path, int may_be_left_out)
 {
     lf_err err = LF_ERR_INIT;
-    json_t *all = lf_json_load_file(path, (size_t)256 << 20, &err), *cases = json_object_get(all, "cases");
+    json_t *all = lf_json_load_file(path, (size_t)256 << 20, &err),
+           *cases = json_object_get(all, "cases");
     if (!all)
         tap_bail("%s", err.text);
     lf_jinja_opts o = {.now = json_integer_value(json_object_get(all, "now"))};
@@ -103,8 +105,9 @@ static void test_comparison(void)
     int n = 0;
     json_t *wrong = json_pack("{s:s, s:{}, s:s}", "template", "{{ 1 + 1 }}", "vars", "out", "3"),
            *error = json_pack("{s:s, s:{}, s:b}", "template", "{{ 1 }}", "vars", "error", 1),
-           *span = json_pack("{s:s, s:{}, s:s, s:[s]}", "template", "{% generation %}a{% endgeneration %}", "vars",
-                             "out", "a", "spans", "b");
+           *span =
+               json_pack("{s:s, s:{}, s:s, s:[s]}", "template",
+                         "{% generation %}a{% endgeneration %}", "vars", "out", "a", "spans", "b");
     tap_diag("three differences that must be seen follow");
     tap_ok(!one_case(wrong, NULL, NULL, &n), "a wrong text is noticed");
     tap_ok(!one_case(error, NULL, NULL, &n), "a missing error is noticed");
@@ -133,7 +136,8 @@ static void test_messages(void)
     expect("a\nb {{ nope.x }}", NULL, LF_EINVAL, "t:2:");
     expect("{{ nope.x }}", NULL, LF_EINVAL, "'nope' is undefined");
     expect("ä {{ s.nope.more }}", NULL, LF_EINVAL, "t:1:");
-    expect("{{ raise_exception('roles must alternate') }}", NULL, LF_EINVAL, "roles must alternate");
+    expect("{{ raise_exception('roles must alternate') }}", NULL, LF_EINVAL,
+           "roles must alternate");
     expect("x {% if s %}", NULL, LF_EFORMAT, "t:1:6: this if has no end");
     expect("{% for x in xs %}{% endif %}", NULL, LF_EFORMAT, "'endif'");
     expect("{{ s | frobnicate }}", NULL, LF_EFORMAT, "no filter 'frobnicate'");
@@ -143,7 +147,8 @@ static void test_messages(void)
     expect("{% include 'x' %}", NULL, LF_EFORMAT, "'include' is not known here");
     expect("{{ xs.append(1) }}", NULL, LF_EINVAL, "would change a list");
     expect("{{ s.__class__.x }}", NULL, LF_EINVAL, "out of reach");
-    expect("{% generation %}a{% endgeneration %}{{ nope() }}", NULL, LF_EINVAL, "'nope' is undefined");
+    expect("{% generation %}a{% endgeneration %}{{ nope() }}", NULL, LF_EINVAL,
+           "'nope' is undefined");
     expect("{{ 9223372036854775807 + 1 }}", NULL, LF_ENOTSUP, "64 bits");
     expect("{{ '%s' % 1 }}", NULL, LF_ENOTSUP, "formatting");
     expect("\xff", NULL, LF_EFORMAT, "not UTF-8");
@@ -151,29 +156,36 @@ static void test_messages(void)
 
 static void test_bounds(void)
 {
-    const lf_jinja_opts steps = {.max_steps = 1000}, output = {.max_output = 1000}, memory = {.max_memory = 1 << 20};
-    expect("{% for a in range(1000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}", &steps, LF_ENOMEM,
-           "1000 steps");
+    const lf_jinja_opts steps = {.max_steps = 1000}, output = {.max_output = 1000},
+                        memory = {.max_memory = 1 << 20};
+    expect("{% for a in range(1000) %}{% for b in range(1000) %}{% endfor %}{% endfor %}", &steps,
+           LF_ENOMEM, "1000 steps");
     expect("{% for a in range(1000) %}xxxx{% endfor %}", &output, LF_ENOMEM, "the text grows");
-    expect("{% set x %}{% for a in range(1000) %}xxxx{% endfor %}{% endset %}", &output, LF_ENOMEM, "the text grows");
+    expect("{% set x %}{% for a in range(1000) %}xxxx{% endfor %}{% endset %}", &output, LF_ENOMEM,
+           "the text grows");
     expect("{{ 'x' * 100000000000 }}", NULL, LF_ENOMEM, "MiB");
     expect("{{ ['x'] * 9223372036854775807 }}", NULL, LF_ENOMEM, "MiB");
-    expect("{% set ns = namespace(s='xx') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}", &memory,
-           LF_ENOMEM, "1 MiB");
+    expect("{% set ns = namespace(s='xx') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% "
+           "endfor %}",
+           &memory, LF_ENOMEM, "1 MiB");
     expect("{{ ('x' * 10000).replace('', 'y' * 100000) }}", NULL, LF_ENOMEM, "MiB");
-    expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, LF_ENOMEM, "nested more than 200");
+    expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", NULL, LF_ENOMEM,
+           "nested more than 200");
     expect("{{ range(100001) }}", NULL, LF_EINVAL, "more than 100000");
 }
 
-/* Chains that nest when they are evaluated though they do not in the text, and values that grow inwards. */
+/* Chains that nest when they are evaluated though they do not in the text, and values that grow
+ * inwards. */
 static void test_chains(void)
 {
     static const struct {
         const char *begin, *link, *middle, *back, *end, *message;
-    } chains[] = {
-        {"{{ 1", " + 1", "", "", " }}", "nested more than"},  {"{{ s", " | trim", "", "", " }}", "nested more than"},
-        {"{{ s", "[0]", "", "", " }}", "nested more than"},   {"{{ s", " and s", "", "", " }}", "nested more than"},
-        {"{% set ", "(", "x", ")", " = 1 %}", "levels deep"}, {"{% for ", "(", "x", ")", " in xs %}", "levels deep"}};
+    } chains[] = {{"{{ 1", " + 1", "", "", " }}", "nested more than"},
+                  {"{{ s", " | trim", "", "", " }}", "nested more than"},
+                  {"{{ s", "[0]", "", "", " }}", "nested more than"},
+                  {"{{ s", " and s", "", "", " }}", "nested more than"},
+                  {"{% set ", "(", "x", ")", " = 1 %}", "levels deep"},
+                  {"{% for ", "(", "x", ")", " in xs %}", "levels deep"}};
     for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++) {
         lf_buf b;
         struct result r;
@@ -187,20 +199,26 @@ static void test_chains(void)
             lf_buf_adds(&b, chains[i].back);
         lf_buf_adds(&b, chains[i].end);
         render(&r, b.data, vars, NULL);
-        tap_ok(r.rc < 0 && strstr(r.err.text, chains[i].message), "200000 of '%s' (%s)", chains[i].link, r.err.text);
+        tap_ok(r.rc < 0 && strstr(r.err.text, chains[i].message), "200000 of '%s' (%s)",
+               chains[i].link, r.err.text);
         done(&r);
         lf_buf_fini(&b);
         json_decref(vars);
     }
-    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] %}{% endfor %}", NULL,
-           LF_ENOMEM, "nested 400 deep");
-    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = {'k': ns.v} %}{% endfor %}", NULL,
-           LF_ENOMEM, "nested 400 deep");
-    expect("{% set ns = namespace(v={}) %}{% for i in range(100000) %}{% set ns.v = dict(k=ns.v) %}{% endfor %}", NULL,
-           LF_ENOMEM, "nested 400 deep");
-    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] | list %}{% endfor %}", NULL,
-           LF_ENOMEM, "nested 400 deep");
-    expect("{% set ns = namespace(a=[], b=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = "
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] %}{% "
+           "endfor %}",
+           NULL, LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = {'k': ns.v} "
+           "%}{% endfor %}",
+           NULL, LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v={}) %}{% for i in range(100000) %}{% set ns.v = dict(k=ns.v) "
+           "%}{% endfor %}",
+           NULL, LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(v=[]) %}{% for i in range(100000) %}{% set ns.v = [ns.v] | list "
+           "%}{% endfor %}",
+           NULL, LF_ENOMEM, "nested 400 deep");
+    expect("{% set ns = namespace(a=[], b=[]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] "
+           "%}{% set ns.b = "
            "[ns.b, ns.b] %}"
            "{% endfor %}{{ ns.a == ns.b }}",
            NULL, LF_ENOMEM, "too much to be put into another");
@@ -226,21 +244,24 @@ static void test_depth(void)
         lf_buf_adds(&b, tag ? "" : " }}");
         lf_err err = LF_ERR_INIT;
         lf_jinja *t = lf_jinja_parse(b.data, b.len, "t", &err);
-        tap_ok(!t && strstr(err.text, "levels deep"), "100000 of '%s' are refused (%s)", open[i], err.text);
+        tap_ok(!t && strstr(err.text, "levels deep"), "100000 of '%s' are refused (%s)", open[i],
+               err.text);
         lf_jinja_destroy(t);
         lf_buf_fini(&b);
     }
 }
 
-/* Any text at all: parts of real templates put together anyhow must end in text or an error, and nothing else. */
+/* Any text at all: parts of real templates put together anyhow must end in text or an error, and
+ * nothing else. */
 static void test_scraps(void)
 {
     static const char *const parts[] = {
-        "{{",     "}}",       "{%",      "%}",       "{#",      "#}",         "-",          "+",          " if ",
-        " for ",  " in ",     " endif ", " endfor ", " set ",   "x",          "xs",         "s",          "=",
-        "==",     "(",        ")",       "[",        "]",       "{",          "}",          ",",          ".",
-        "|",      " upper",   "'a'",     "1",        " is ",    " not ",      " macro m()", " endmacro ", "\n",
-        " else ", " defined", ":",       "~",        " raw %}", "{% endraw ", " call m()",  " endcall "};
+        "{{",      "}}",         "{%",         "%}",       "{#",       "#}",       "-", "+",
+        " if ",    " for ",      " in ",       " endif ",  " endfor ", " set ",    "x", "xs",
+        "s",       "=",          "==",         "(",        ")",        "[",        "]", "{",
+        "}",       ",",          ".",          "|",        " upper",   "'a'",      "1", " is ",
+        " not ",   " macro m()", " endmacro ", "\n",       " else ",   " defined", ":", "~",
+        " raw %}", "{% endraw ", " call m()",  " endcall "};
     uint64_t seed = 12345;
     int ran = 0;
     json_t *vars = json_pack("{s:s, s:[i,i]}", "s", "text", "xs", 1, 2);

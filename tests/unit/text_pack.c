@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packing: every token exactly once, the segment bound with its padding, whole documents under best fit, limits.
+ * Packing: every token exactly once, the segment bound with its padding, whole documents under best
+ * fit, limits.
  */
 #include "engine/text/corpus/pack.h"
 
@@ -21,7 +22,8 @@ static uint64_t len_of(const void *user, uint64_t doc)
 }
 
 /* Walk every sequence; returns the number of broken rules. */
-static int64_t audit(const lf_pack *p, const struct lens *l, uint32_t T, bool whole, uint64_t *tokens)
+static int64_t audit(const lf_pack *p, const struct lens *l, uint32_t T, bool whole,
+                     uint64_t *tokens)
 {
     uint32_t max_segs = lf_pack_max_segs(p);
     lf_pack_seg *segs = calloc(max_segs, sizeof *segs);
@@ -56,7 +58,8 @@ static int64_t audit(const lf_pack *p, const struct lens *l, uint32_t T, bool wh
     return bad;
 }
 
-static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t max_len, double min_fill)
+static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t max_len,
+                        double min_fill)
 {
     struct lens l = {.n = 1000, .max = max_len, .seed = T + max_segs};
     lf_err err = LF_ERR_INIT;
@@ -65,10 +68,11 @@ static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_seg
     tap_rc(lf_pack_build(&p, policy, T, max_segs, l.n, len_of, &l, &err), 0, &err, NULL, "build");
     if (!p)
         return;
-    tap_i64(audit(p, &l, T, policy == LF_PACK_BFD, &tokens), 0, "every token once, every bound held");
+    tap_i64(audit(p, &l, T, policy == LF_PACK_BFD, &tokens), 0,
+            "every token once, every bound held");
     double fill = (double)tokens / ((double)lf_pack_count(p) * T);
-    tap_ok(fill >= min_fill, "policy %d T %u segs %u len %llu: filled %.3f, at least %.3f", (int)policy, T, max_segs,
-           (unsigned long long)max_len, fill, min_fill);
+    tap_ok(fill >= min_fill, "policy %d T %u segs %u len %llu: filled %.3f, at least %.3f",
+           (int)policy, T, max_segs, (unsigned long long)max_len, fill, min_fill);
     lf_pack_destroy(p);
 }
 
@@ -82,11 +86,13 @@ static void test_bound_shows(void)
     for (int policy = 0; policy < 2; policy++) {
         lf_pack_build(&p, (enum lf_pack_policy)policy, 16, 4, l.n, len_of, &l, &err);
         audit(p, &l, 16, false, &tokens);
-        tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 2) / 3, "three documents and the padding each");
+        tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 2) / 3,
+                "three documents and the padding each");
         lf_pack_destroy(p);
     }
     lf_pack_build(&p, LF_PACK_CONCAT, 2, 2, l.n, len_of, &l, &err);
-    tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 1) / 2, "an exact fill needs no padding segment");
+    tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 1) / 2,
+            "an exact fill needs no padding segment");
     lf_pack_destroy(p);
 }
 
@@ -98,32 +104,40 @@ static uint64_t len_in(const void *user, uint64_t doc)
 /* Long to short, each where the least room is left: lengths 5 3 7 2 8 1 4 6 in sequences of 10. */
 static void test_best_fit(void)
 {
-    static const uint64_t lens[] = {5, 3, 7, 2, 8, 1, 4, 6}, want[4][2] = {{4, 3}, {2, 1}, {7, 6}, {0, 5}};
+    static const uint64_t lens[] = {5, 3, 7, 2, 8, 1, 4, 6},
+                          want[4][2] = {{4, 3}, {2, 1}, {7, 6}, {0, 5}};
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 8, len_in, lens, &err), 0, &err, NULL, "best fit decreasing");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 8, len_in, lens, &err), 0, &err, NULL,
+           "best fit decreasing");
     tap_i64((int64_t)lf_pack_count(p), 4, "sequences");
     for (uint64_t i = 0; i < 4; i++)
-        bad += lf_pack_get(p, i, segs) != 2 || segs[0].doc != want[i][0] || segs[1].doc != want[i][1];
+        bad +=
+            lf_pack_get(p, i, segs) != 2 || segs[0].doc != want[i][0] || segs[1].doc != want[i][1];
     tap_i64(bad, 0, "of 8 + 2, 7 + 3, 6 + 4 and 5 + 1");
     lf_pack_destroy(p);
 }
 
-/* Equal rooms and equal lengths: the sequences that trl 1.16 makes of these lengths (_pack_bfd of trl/data_utils.py). */
+/* Equal rooms and equal lengths: the sequences that trl 1.16 makes of these lengths (_pack_bfd of
+ * trl/data_utils.py). */
 static void test_ties(void)
 {
     static const uint64_t lens[40] = {3, 8, 7, 3, 5, 8, 6, 8, 2, 8, 1, 6, 4, 7, 3, 3, 6, 7, 7, 6,
                                       5, 3, 3, 3, 7, 5, 1, 2, 3, 8, 1, 4, 1, 4, 6, 8, 5, 5, 5, 8};
-    static const int want[21][4] = {{1, 8, -1},   {5, 27, -1},  {7, 30, 32, -1}, {9, -1},      {29, -1},     {35, -1},     {39, -1},
-                                    {2, 0, -1},   {13, 3, -1},  {17, 14, -1},    {18, 15, -1}, {24, 21, -1}, {6, 12, -1},  {11, 31, -1},
-                                    {16, 33, -1}, {19, 22, 10, -1}, {34, 23, 26, -1}, {4, 20, -1}, {25, 36, -1}, {37, 38, -1}, {28, -1}};
+    static const int want[21][4] = {
+        {1, 8, -1},       {5, 27, -1},      {7, 30, 32, -1}, {9, -1},      {29, -1},
+        {35, -1},         {39, -1},         {2, 0, -1},      {13, 3, -1},  {17, 14, -1},
+        {18, 15, -1},     {24, 21, -1},     {6, 12, -1},     {11, 31, -1}, {16, 33, -1},
+        {19, 22, 10, -1}, {34, 23, 26, -1}, {4, 20, -1},     {25, 36, -1}, {37, 38, -1},
+        {28, -1}};
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 40, len_in, lens, &err), 0, &err, NULL, "many ties");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 40, len_in, lens, &err), 0, &err, NULL,
+           "many ties");
     tap_i64((int64_t)lf_pack_count(p), 21, "sequences");
     for (uint64_t i = 0; i < 21; i++) {
         int n = lf_pack_get(p, i, segs), k = 0;
@@ -140,11 +154,16 @@ static void test_refused(void)
     struct lens l = {.n = 4, .max = 5, .seed = 3};
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, 4, len_of, &l, &err), LF_EINVAL, &err, "sequence length 1", "T 1");
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, 4, len_of, &l, &err), LF_EINVAL, &err, "length", "T huge");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, 4, len_of, &l, &err), LF_EINVAL, &err, "documents", "one segment");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, 4, len_of, &l, &err), LF_EINVAL, &err, "documents", "more than T");
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, 0, len_of, &l, &err), 0, &err, NULL, "no documents");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, 4, len_of, &l, &err), LF_EINVAL, &err,
+           "sequence length 1", "T 1");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, 4, len_of, &l, &err), LF_EINVAL, &err,
+           "length", "T huge");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, 4, len_of, &l, &err), LF_EINVAL, &err, "documents",
+           "one segment");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, 4, len_of, &l, &err), LF_EINVAL, &err, "documents",
+           "more than T");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, 0, len_of, &l, &err), 0, &err, NULL,
+           "no documents");
     tap_i64((int64_t)lf_pack_count(p), 0, "no sequences");
     lf_pack_destroy(p);
 }

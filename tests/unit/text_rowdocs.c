@@ -10,8 +10,8 @@
 #include "engine/text/corpus/rowdocs.h"
 #include "tests/tap/tap.h"
 
-#define TEMPLATE                                                                                                       \
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}"                                           \
+#define TEMPLATE                                                                                   \
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}</s>{% endfor %}"                       \
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
 static lf_tokenizer *tok;
@@ -27,16 +27,17 @@ static void setup(void)
     lf_err err = LF_ERR_INIT;
     lf_buf box;
     lf_tok_files f;
-    const char *config =
-        "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"</s>\",\"chat_template\":\"" TEMPLATE "\"}";
+    const char *config = "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"</"
+                         "s>\",\"chat_template\":\"" TEMPLATE "\"}";
     lf_buf file;
     lf_buf_init(&file);
     lf_buf_init(&box);
     snprintf(path, sizeof path, "%s/tests/golden/chat/tokenizer.json", src ? src : ".");
     if (lf_io_read_file(path, 1 << 24, &file, &err) != 0)
         tap_bail("%s", err.text);
-    lf_buf_addf(&box, "loong-flow tokenizer files 1\ntokenizer.json %zu\n%stokenizer_config.json %zu\n%s", file.len,
-                file.data, strlen(config), config);
+    lf_buf_addf(&box,
+                "loong-flow tokenizer files 1\ntokenizer.json %zu\n%stokenizer_config.json %zu\n%s",
+                file.len, file.data, strlen(config), config);
     tok = lf_tokenizer_parse(box.data, box.len, "kit", &err);
     state = tok ? lf_tok_state_create(tok, &err) : NULL;
     if (!state || lf_tok_files_unpack(&f, box.data, box.len, "kit", &err) != 0 ||
@@ -50,10 +51,12 @@ static void setup(void)
 
 static lf_rowdocs_opts plain(void)
 {
-    return (lf_rowdocs_opts){.tok = tok, .chat = chat, .flags = LF_TOK_SPECIAL_TEXT, .eos_id = lf_tokenizer_eos(tok)};
+    return (lf_rowdocs_opts){
+        .tok = tok, .chat = chat, .flags = LF_TOK_SPECIAL_TEXT, .eos_id = lf_tokenizer_eos(tok)};
 }
 
-/* The row's documents as text: trained parts in brackets, " | " between documents; or why there are none. */
+/* The row's documents as text: trained parts in brackets, " | " between documents; or why there are
+ * none. */
 static void row(const lf_rowdocs_opts *o, const char *line, const char *want, const char *name)
 {
     lf_row r = {0};
@@ -80,7 +83,9 @@ static void row(const lf_rowdocs_opts *o, const char *line, const char *want, co
         }
     }
     tap_str(b.data, want, name);
-    tap_ok(rc < 0 || docs.fate != LF_ROW_KEPT || (docs.trained == trained && docs.ids.n == docs.mask.len), "its count");
+    tap_ok(rc < 0 || docs.fate != LF_ROW_KEPT ||
+               (docs.trained == trained && docs.ids.n == docs.mask.len),
+           "its count");
     lf_row_fini(&r);
     lf_buf_fini(&b);
 }
@@ -99,17 +104,20 @@ static void test_texts(void)
     row(&token, "{\"text\":\"<s><s>a\"}", "[<s><s>a</s>", "two BOS");
     tap_ok(docs.double_bos, "are noted");
     row(&o, "{\"text\":\"\"}", "empty: no text", "no text");
-    row(&o, "{\"prompt\":\"a: \",\"completion\":\"1\"}", "a: [1</s>", "a prompt and its completion");
+    row(&o, "{\"prompt\":\"a: \",\"completion\":\"1\"}", "a: [1</s>",
+        "a prompt and its completion");
     tap_ok(docs.masked && !docs.seam, "the seam holds");
-    row(&o, "{\"prompt\":\"a: \",\"completion\":\"b\"}", "a:[ b</s>", "a token reaches over the seam");
+    row(&o, "{\"prompt\":\"a: \",\"completion\":\"b\"}", "a:[ b</s>",
+        "a token reaches over the seam");
     tap_ok(docs.seam, "which is noted");
     row(&o, "{\"prompt\":\"\",\"completion\":\"ab\"}", "a[b</s>", "no prompt");
-    row(&prompt, "{\"prompt\":\"a: \",\"completion\":\"1\"}", "[a: 1</s>", "prompts are trained, too");
-    row(&o, "{\"input_ids\":[300,301,2],\"labels\":[-100,-100,-100]}", "no_target: no token is trained",
-        "no label at all");
+    row(&prompt, "{\"prompt\":\"a: \",\"completion\":\"1\"}", "[a: 1</s>",
+        "prompts are trained, too");
+    row(&o, "{\"input_ids\":[300,301,2],\"labels\":[-100,-100,-100]}",
+        "no_target: no token is trained", "no label at all");
     row(&o, "{\"input_ids\":[]}", "empty: no tokens", "no tokens");
-    row(&o, "{\"input_ids\":[5,720000]}", "broken: input_ids[1] = 720000, the tokenizer's ids end at 719",
-        "an id beyond");
+    row(&o, "{\"input_ids\":[5,720000]}",
+        "broken: input_ids[1] = 720000, the tokenizer's ids end at 719", "an id beyond");
 }
 
 #define U(t) "{\"role\":\"user\",\"content\":\"" t "\"}"
@@ -183,36 +191,39 @@ static void test_pairs(void)
     prompt.train_prompt = last.train.last_only = any.any_order = true;
     none.chat = NULL;
     none.no_chat = "nobody gave one";
-    row(&o, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\",\"margin\":2.5}", "q: [1</s> | q: [2</s>",
-        "texts");
-    tap_ok(docs.kind == LF_ROW_PAIR && docs.has_margin && docs.margin > 2.4f && docs.n_docs == 2, "with a margin");
+    row(&o, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\",\"margin\":2.5}",
+        "q: [1</s> | q: [2</s>", "texts");
+    tap_ok(docs.kind == LF_ROW_PAIR && docs.has_margin && docs.margin > 2.4f && docs.n_docs == 2,
+           "with a margin");
     row(&prompt,
-        "{\"messages\":[" U("q") ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}," U("r") "," A("b") "]}",
-        "turn 2 says that it is not trained (weight, loss or train), and train_on_prompt trains all of them; "
+        "{\"messages\":[" U("q") ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}," U(
+            "r") "," A("b") "]}",
+        "turn 2 says that it is not trained (weight, loss or train), and train_on_prompt trains "
+        "all of them; "
         "leave one of the two out",
         "train_on_prompt and a turn that is not trained do not go together");
-    row(&prompt, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\"}", "q: [1</s> | q: [2</s>",
-        "train_on_prompt is not for pairs");
+    row(&prompt, "{\"prompt\":\"q: \",\"chosen\":\"1\",\"rejected\":\"2\"}",
+        "q: [1</s> | q: [2</s>", "train_on_prompt is not for pairs");
     row(&o, "{\"chosen\":\"q: 1, 3\",\"rejected\":\"q: 1, 4\"}", "q: 1, [3</s> | q: 1, [4</s>",
         "what both share is the prompt");
     row(&o, "{\"prompt\":\"q\",\"chosen\":[" A("a") "],\"rejected\":[" A("b") "]}",
         "<|user|>q</s><|assistant|>[a</s> | <|user|>q</s><|assistant|>[b</s>", "a text and turns");
     row(&o,
-        "{\"chosen\":[" U("x") "," A("y") "," U("q") "," A("a") "],\"rejected\":[" U("x") "," A("y") "," U("q") "," A(
-            "b") "]}",
+        "{\"chosen\":[" U("x") "," A("y") "," U("q") "," A("a") "],\"rejected\":[" U("x") "," A(
+            "y") "," U("q") "," A("b") "]}",
         "<|user|>x</s><|assistant|>y</s><|user|>q</s><|assistant|>[a</s> | "
         "<|user|>x</s><|assistant|>y</s><|user|>q</s><|assistant|>[b</s>",
         "turns that both share are the prompt");
     row(&last,
-        "{\"chosen\":[" U("x") "," A("y") "," U("q") "," A("a") "],\"rejected\":[" U("x") "," A("z") "," U("r") "," A(
-            "b") "]}",
+        "{\"chosen\":[" U("x") "," A("y") "," U("q") "," A("a") "],\"rejected\":[" U("x") "," A(
+            "z") "," U("r") "," A("b") "]}",
         "<|user|>x</s><|assistant|>[y</s>]<|user|>q</s><|assistant|>[a</s> | "
         "<|user|>x</s><|assistant|>[z</s>]<|user|>r</s><|assistant|>[b</s>",
         "from the turn on in which they differ");
     row(&o, "{\"prompt\":\"q\",\"chosen\":\"a\",\"rejected\":\"a\"}",
         "broken: the better and the worse answer are the same", "no difference");
-    row(&o, "{\"prompt\":\"q\",\"completion\":[" A("a") "],\"label\":true}", "<|user|>q</s><|assistant|>[a</s>",
-        "a labelled answer");
+    row(&o, "{\"prompt\":\"q\",\"completion\":[" A("a") "],\"label\":true}",
+        "<|user|>q</s><|assistant|>[a</s>", "a labelled answer");
     tap_ok(docs.kind == LF_ROW_UNPAIRED && docs.label, "is good");
     row(&o, "{\"messages\":[" U("x") "," A("y") "," U("q") "," A("a") "],\"kto_tag\":false}",
         "<|user|>x</s><|assistant|>y</s><|user|>q</s><|assistant|>[a</s>",
@@ -221,12 +232,13 @@ static void test_pairs(void)
     row(&none, "{\"messages\":[" U("x") "," A("y") "]}",
         "a row of shape messages with turns needs a chat template: nobody gave one", "no template");
     row(&o, "{\"messages\":[" A("x") "]}",
-        "broken: turn 1 is of assistant, but a conversation begins with a user's; set turn_order = any to leave this "
+        "broken: turn 1 is of assistant, but a conversation begins with a user's; set turn_order = "
+        "any to leave this "
         "to the template",
         "wrong order");
     row(&any, "{\"messages\":[" A("x") "]}", "<|assistant|>[x</s>", "any order");
-    row(&o, "{\"messages\":[" U("x") "]}", "no_target: no turn of the assistant is trained in this conversation",
-        "no answer");
+    row(&o, "{\"messages\":[" U("x") "]}",
+        "no_target: no turn of the assistant is trained in this conversation", "no answer");
 }
 
 /* Where turns end with EOS and a line end. */
@@ -252,7 +264,8 @@ static void test_judged(void)
     lf_chat_destroy(c);
     static const char none[] = "{% for m in messages %}{{ m.content }}, {% endfor %}";
     c = lf_chat_from_text(none, strlen(none), "none", tok, NULL, &err);
-    tap_ok(c && lf_chat_turn_end(c, &end, &err) == 0 && end == -1, "a template that ends turns with no token");
+    tap_ok(c && lf_chat_turn_end(c, &end, &err) == 0 && end == -1,
+           "a template that ends turns with no token");
     lf_chat_destroy(c);
 }
 
@@ -261,12 +274,15 @@ static void test_prompts(void)
     lf_rowdocs_opts o = plain();
     static const char *const cols[] = {"prompt=q"};
     shape.shape = LF_SHAPE_PROMPT;
-    row(&o, "{\"prompt\":[" U("x") "],\"b\":[1],\"a\":{\"k\":null}}", "<|user|>x</s><|assistant|>", "a prompt");
+    row(&o, "{\"prompt\":[" U("x") "],\"b\":[1],\"a\":{\"k\":null}}", "<|user|>x</s><|assistant|>",
+        "a prompt");
     tap_str(docs.rest.data, "{\"a\":{\"k\":null},\"b\":[1]}", "the other columns");
-    tap_ok(docs.kind == LF_ROW_PROMPT && docs.trained == 0 && docs.masked, "nothing of it is trained");
+    tap_ok(docs.kind == LF_ROW_PROMPT && docs.trained == 0 && docs.masked,
+           "nothing of it is trained");
     row(&o, "{\"prompt\":\"1 + 1 =\"}", "1 + 1 =", "a text");
     row(&o, "{\"prompt\":[" U("x") "," A("y") "]}",
-        "broken: the prompt ends with a turn of the assistant, which is answered already", "answered already");
+        "broken: the prompt ends with a turn of the assistant, which is answered already",
+        "answered already");
     row(&o, "{\"prompt\":\"\"}", "empty: no text", "no text");
     o.max_length = 3;
     row(&o, "{\"prompt\":\"1 + 1 =\"}", "too_long: too long", "too long");
@@ -282,14 +298,15 @@ static void budget(size_t p, size_t a, size_t room, size_t want_p, size_t want_a
 {
     size_t had_p = p, had_a = a;
     lf_truncate_budget(&p, &a, room);
-    tap_ok(p == want_p && a == want_a, "prompt %zu answer %zu in %zu: %zu %zu, wanted %zu %zu", had_p, had_a, room, p,
-           a, want_p, want_a);
+    tap_ok(p == want_p && a == want_a, "prompt %zu answer %zu in %zu: %zu %zu, wanted %zu %zu",
+           had_p, had_a, room, p, a, want_p, want_a);
 }
 
 /* Letters are tokens of their own here: "1 2 3" has five. */
 static void test_cut(void)
 {
-    const char *four = "{\"messages\":[" U("1,2,3,4") "," A("5,6,7") "," U("8,9") "," A("1,2,3,4") "]}";
+    const char *four =
+        "{\"messages\":[" U("1,2,3,4") "," A("5,6,7") "," U("8,9") "," A("1,2,3,4") "]}";
     lf_rowdocs_opts o = plain();
     budget(10, 4, 10, 6, 4);
     budget(4, 10, 10, 4, 6);
@@ -310,13 +327,15 @@ static void test_cut(void)
     o.truncate = LF_TRUNCATE_DROP;
     row(&o, four, "too_long: too long", "dropped");
     o.truncate = LF_TRUNCATE_END;
-    row(&o, "{\"prompt\":\"1,2,3,4,5,6,7,8\",\"chosen\":\"1\",\"rejected\":\"2\"}", "too_long: too long",
-        "pairs are dropped in any case");
+    row(&o, "{\"prompt\":\"1,2,3,4,5,6,7,8\",\"chosen\":\"1\",\"rejected\":\"2\"}",
+        "too_long: too long", "pairs are dropped in any case");
     o.truncate = LF_TRUNCATE_BUDGET;
     o.max_length = 20;
-    /* turns: prompt 10 (with both markers) answer 6, prompt 6 answer 8; 16 of 20 for the first, 4 left: 6 and 8 -> 2, 2
+    /* turns: prompt 10 (with both markers) answer 6, prompt 6 answer 8; 16 of 20 for the first, 4
+     * left: 6 and 8 -> 2, 2
      */
-    row(&o, four, "<|user|>1,2,3,4</s><|assistant|>[5,6,7</s>]<|user|>8[1,", "room is shared turn by turn");
+    row(&o, four, "<|user|>1,2,3,4</s><|assistant|>[5,6,7</s>]<|user|>8[1,",
+        "room is shared turn by turn");
     o.train.last_only = true;
     /* 6 and 8 of the second are whole, 6 are left: 10 and 6 -> 4, 2 */
     row(&o, four, "<|user|>1,25,<|user|>8,9</s><|assistant|>[1,2,3,4</s>", "the last turn first");

@@ -81,7 +81,8 @@ static size_t disagreed(void)
 
 static void all_short(pair *p)
 {
-    /* Letters that matter to contractions, other letters, long s, digits, newlines, spaces, punctuation, an emoji. */
+    /* Letters that matter to contractions, other letters, long s, digits, newlines, spaces,
+     * punctuation, an emoji. */
     static const uint32_t sym[] = {'\'', 's',  'L',  'e', 'V',  'z',    0x17F, 0xE9,   '1',
                                    0xBD, '\n', '\r', ' ', '\t', 0x3000, '!',   0x1F600};
     const size_t n_sym = sizeof(sym) / sizeof(sym[0]);

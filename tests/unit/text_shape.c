@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shapes of JSON lines: each is recognised and read; columns and roles are renamed; what is ambiguous, unmapped or of a
- * wrong type is one error that names line and column.
+ * Shapes of JSON lines: each is recognised and read; columns and roles are renamed; what is
+ * ambiguous, unmapped or of a wrong type is one error that names line and column.
  */
 #include "engine/text/chat/shape.h"
 
@@ -57,45 +57,59 @@ static void test_good(void)
 {
     good("{\"text\":\"a\"}", "text|a||");
     good("{\"prompt\":\"p\",\"completion\":\"c\"}", "prompt_completion|p|c|");
-    good("{\"prompt\":[{\"role\":\"user\",\"content\":\"p\"}],\"completion\":[{\"role\":\"assistant\",\"content\":"
+    good("{\"prompt\":[{\"role\":\"user\",\"content\":\"p\"}],\"completion\":[{\"role\":"
+         "\"assistant\",\"content\":"
          "\"c\"}]}",
          "prompt_completion|user:p|assistant:c|");
-    good("{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},{\"role\":"
+    good("{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
+         "\"u\"},{\"role\":"
          "\"assistant\",\"content\":\"a\"}]}",
          "messages|system:s user:u assistant:a||");
-    good("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}],\"tools\":\"[]\"}",
+    good("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}],\"tools\":\"["
+         "]\"}",
          "messages|assistant:<>||");
-    good("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}", "messages|user:<>||");
-    good("{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\",\"value\":\"f\"},{"
+    good("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}",
+         "messages|user:<>||");
+    good("{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"function_call\","
+         "\"value\":\"f\"},{"
          "\"from\":"
          "\"observation\",\"value\":\"o\"},{\"from\":\"gpt\",\"value\":\"a\"}],\"system\":\"s\"}",
          "sharegpt|system:s user:q function_call:f tool:o assistant:a||");
-    good("{\"instruction\":\"i\",\"input\":\"x\",\"output\":\"o\"}", "alpaca|user:i\nx|assistant:o|");
+    good("{\"instruction\":\"i\",\"input\":\"x\",\"output\":\"o\"}",
+         "alpaca|user:i\nx|assistant:o|");
     good("{\"instruction\":\"i\",\"input\":\"\",\"output\":\"o\"}", "alpaca|user:i|assistant:o|");
-    good("{\"instruction\":\"i\",\"output\":\"o\",\"system\":\"s\",\"history\":[[\"a\",\"b\"],[\"c\",\"d\"]]}",
+    good("{\"instruction\":\"i\",\"output\":\"o\",\"system\":\"s\",\"history\":[[\"a\",\"b\"],["
+         "\"c\",\"d\"]]}",
          "alpaca|system:s user:a assistant:b user:c assistant:d user:i|assistant:o|");
-    good("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",\"margin\":0.5}", "preference|p|c|r");
+    good("{\"prompt\":\"p\",\"chosen\":\"c\",\"rejected\":\"r\",\"margin\":0.5}",
+         "preference|p|c|r");
     good("{\"chosen\":\"c\",\"rejected\":\"r\"}", "preference||c|r");
-    good("{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"}],\"chosen\":{\"from\":\"gpt\",\"value\":\"c\"},"
+    good("{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"}],\"chosen\":{\"from\":\"gpt\","
+         "\"value\":\"c\"},"
          "\"rejected\":{\"from\":\"gpt\",\"value\":\"r\"}}",
          "preference|user:q|assistant:c|assistant:r");
-    good("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"worse\"},{\"rank\":0,\"completion\":"
+    good("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"worse\"},{\"rank\":0,"
+         "\"completion\":"
          "\"better\"}]}",
          "preference|p|better|worse");
     good("{\"prompt\":\"p\",\"completion\":\"c\",\"label\":true}", "unpaired|p|c|");
-    good("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"kto_tag\":false}", "unpaired||user:u|");
-    good("{\"instruction\":\"i\",\"output\":\"o\",\"kto_tag\":true}", "unpaired|user:i|assistant:o|");
+    good("{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"kto_tag\":false}",
+         "unpaired||user:u|");
+    good("{\"instruction\":\"i\",\"output\":\"o\",\"kto_tag\":true}",
+         "unpaired|user:i|assistant:o|");
     good("{\"prompt\":\"p\"}", "prompt|p||");
     good("{\"input_ids\":[1,2]}", "tokens|||");
 }
 
 static void test_tokens(void)
 {
-    const char *line = "{\"input_ids\":[5,6,7,0],\"labels\":[-100,6,7,-100],\"attention_mask\":[1,1,1,0]}";
+    const char *line =
+        "{\"input_ids\":[5,6,7,0],\"labels\":[-100,6,7,-100],\"attention_mask\":[1,1,1,0]}";
     lf_row r = {0};
     lf_err err = LF_ERR_INIT;
     uint64_t replaced = 0;
-    tap_rc(lf_shape_row(&r, &opts, line, strlen(line), "f:1", &replaced, &err), 0, &err, NULL, "tokens");
+    tap_rc(lf_shape_row(&r, &opts, line, strlen(line), "f:1", &replaced, &err), 0, &err, NULL,
+           "tokens");
     tap_ok(r.n_ids == 3 && r.ids[2] == 7 && r.mask[0] == 0 && r.mask[1] == 1 && r.mask[2] == 1,
            "ids and mask, without the padding");
     lf_row_fini(&r);
@@ -126,13 +140,15 @@ static void test_bad(void)
     bad("{\"messages\":[{\"role\":\"user\"}]}", "has no content");
     bad("{\"messages\":[{\"role\":\"bot\",\"content\":\"u\"}]}", "speaker \"bot\" is not known");
     bad("{\"messages\":[7]}", "has no role");
-    bad("{\"conversations\":[{\"from\":\"gpt\",\"value\":\"x\"}],\"system\":3}", "\"system\" is not a text");
+    bad("{\"conversations\":[{\"from\":\"gpt\",\"value\":\"x\"}],\"system\":3}",
+        "\"system\" is not a text");
     bad("{\"instruction\":\"i\",\"output\":3}", "\"output\" is not a text");
     bad("{\"instruction\":\"i\",\"output\":\"o\",\"history\":[[\"a\"]]}", "pairs");
     bad("{\"chosen\":3,\"rejected\":\"r\"}", "\"chosen\" is not");
     bad("{\"chosen\":\"a\",\"rejected\":\"r\",\"margin\":\"1\"}", "\"margin\" is not a number");
     bad("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"a\"}]}", "two answers");
-    bad("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"a\"},{\"rank\":1,\"completion\":\"b\"}]}",
+    bad("{\"context\":\"p\",\"completions\":[{\"rank\":1,\"completion\":\"a\"},{\"rank\":1,"
+        "\"completion\":\"b\"}]}",
         "rank 1");
     bad("{\"prompt\":\"p\",\"completion\":\"c\",\"label\":1}", "true or false");
     bad("{\"prompt\":3}", "\"prompt\" is not");
@@ -188,9 +204,11 @@ static void test_members(void)
 
 static void test_options(void)
 {
-    static const char *const cols[] = {"prompt=question", "completion=answer", "role=who", "content=says"};
+    static const char *const cols[] = {"prompt=question", "completion=answer", "role=who",
+                                       "content=says"};
     static const char *const roles[] = {"bot=assistant", "user=tool"};
-    static const char *const odd[] = {"prompt"}, *const unknown[] = {"promt=x"}, *const twice[] = {"text=a", "text=b"};
+    static const char *const odd[] = {"prompt"}, *const unknown[] = {"promt=x"},
+                             *const twice[] = {"text=a", "text=b"};
     static const char *const bad_role[] = {"bot=robot"};
     lf_err err = LF_ERR_INIT;
     opts = (lf_shape_opts){.columns = cols, .n_columns = 4, .roles = roles, .n_roles = 2};
@@ -202,7 +220,8 @@ static void test_options(void)
     opts = (lf_shape_opts){.columns = odd, .n_columns = 1};
     tap_rc(lf_shape_check(&opts, &err), LF_EINVAL, &err, "NAME=NAME", "a column without =");
     opts.columns = unknown;
-    tap_rc(lf_shape_check(&opts, &err), LF_EINVAL, &err, "did you mean prompt", "an unknown column");
+    tap_rc(lf_shape_check(&opts, &err), LF_EINVAL, &err, "did you mean prompt",
+           "an unknown column");
     opts = (lf_shape_opts){.columns = twice, .n_columns = 2};
     tap_rc(lf_shape_check(&opts, &err), LF_EINVAL, &err, "text is given twice", "a column twice");
     opts = (lf_shape_opts){.roles = bad_role, .n_roles = 1};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BPE training against the tokenizers library's trainer (tests/golden/tokenizer/train.json, made from the texts of
- * vectors.json): the same vocabulary and merges for every pattern and normaliser, however the words were counted.
+ * BPE training against the tokenizers library's trainer (tests/golden/tokenizer/train.json, made
+ * from the texts of vectors.json): the same vocabulary and merges for every pattern and normaliser,
+ * however the words were counted.
  */
 #include "config.h"
 
@@ -48,7 +49,8 @@ static uint64_t fnv(uint64_t h, const char *s)
 }
 
 /* Count all texts into n tables in turn, then add them up in the order given by `backwards`. */
-static lf_word_counts *count(const lf_bpe_train_args *a, const json_t *texts, const char *extra, int n, bool backwards)
+static lf_word_counts *count(const lf_bpe_train_args *a, const json_t *texts, const char *extra,
+                             int n, bool backwards)
 {
     lf_err err = LF_ERR_INIT;
     lf_tokenizer *cutter = lf_bpe_train_cutter(a, &err);
@@ -61,7 +63,8 @@ static lf_word_counts *count(const lf_bpe_train_args *a, const json_t *texts, co
     char *text = malloc(1 << 16);
     for (size_t i = 0; i <= json_array_size(texts); i++) {
         size_t at = backwards ? json_array_size(texts) - i : i;
-        const char *hex = at < json_array_size(texts) ? json_string_value(json_array_get(texts, at)) : extra;
+        const char *hex =
+            at < json_array_size(texts) ? json_string_value(json_array_get(texts, at)) : extra;
         size_t len = unhex(text, hex);
         if (lf_word_counts_text(w[i % (size_t)n], s, text, len, 0, NULL, &err) != 0)
             tap_bail("%s", err.text);
@@ -79,7 +82,8 @@ static lf_word_counts *count(const lf_bpe_train_args *a, const json_t *texts, co
 
 static int by_id(const void *a, const void *b)
 {
-    json_int_t x = json_integer_value(*(json_t *const *)a), y = json_integer_value(*(json_t *const *)b);
+    json_int_t x = json_integer_value(*(json_t *const *)a),
+               y = json_integer_value(*(json_t *const *)b);
     return (x > y) - (x < y);
 }
 
@@ -96,7 +100,8 @@ static void compare(const lf_buf *file, const json_t *row, const char *name)
     json_object_foreach(vocab, key, v) ids[i++] = v;
     qsort(ids, n, sizeof(*ids), by_id);
     const char **names = calloc(n + 1, sizeof(*names));
-    json_object_foreach(vocab, key, v) if ((size_t)json_integer_value(v) < n) names[json_integer_value(v)] = key;
+    json_object_foreach(vocab, key, v) if ((size_t)json_integer_value(v) < n)
+        names[json_integer_value(v)] = key;
     uint64_t x = 0xCBF29CE484222325u;
     for (i = 0; i < n; i++)
         x = fnv(i ? fnv(x, "\n") : x, names[i] ? names[i] : "");
@@ -106,7 +111,8 @@ static void compare(const lf_buf *file, const json_t *row, const char *name)
     x = 0xCBF29CE484222325u;
     json_array_foreach(merges, i, v) x = fnv(i ? fnv(x, "\n") : x, json_string_value(v));
     snprintf(h, sizeof(h), "%016llx", (unsigned long long)x);
-    tap_i64((int64_t)json_array_size(merges), json_integer_value(json_object_get(row, "n_merges")), "number of merges");
+    tap_i64((int64_t)json_array_size(merges), json_integer_value(json_object_get(row, "n_merges")),
+            "number of merges");
     tap_str(h, json_string_value(json_object_get(row, "merges")), "merges in order");
     free(ids);
     free(names);
@@ -134,7 +140,8 @@ static int stop_at_once(void *arg, size_t done, size_t total)
 
 int main(void)
 {
-    static const char *const patterns[] = {"llama3", "gpt2", "qwen2"}, *const norms[] = {"none", "nfc", "nfkc"};
+    static const char *const patterns[] = {"llama3", "gpt2", "qwen2"}, *const norms[] = {
+                                                                           "none", "nfc", "nfkc"};
     static const char *const specials[] = {"<|endoftext|>", "e", "ab"};
     lf_err err = LF_ERR_INIT;
     json_t *vectors = load("vectors.json"), *golden = load("train.json"), *row;
@@ -143,23 +150,26 @@ int main(void)
     lf_bpe_train_args a = {.specials = specials, .n_specials = 3};
     json_array_foreach(json_object_get(golden, "rows"), i, row)
     {
-        a.pattern = (enum lf_bpe_pattern)index_of(patterns, json_string_value(json_object_get(row, "pattern")));
-        a.normalizer = (enum lf_bpe_normalizer)index_of(norms, json_string_value(json_object_get(row, "normalizer")));
+        a.pattern = (enum lf_bpe_pattern)index_of(
+            patterns, json_string_value(json_object_get(row, "pattern")));
+        a.normalizer = (enum lf_bpe_normalizer)index_of(
+            norms, json_string_value(json_object_get(row, "normalizer")));
         a.vocab_size = (size_t)json_integer_value(json_object_get(row, "vocab_size"));
         a.min_frequency = (uint64_t)json_integer_value(json_object_get(row, "min_frequency"));
-        lf_word_counts *w = count(&a, json_object_get(vectors, "texts"), extra, i % 2 ? 3 : 1, i % 2);
+        lf_word_counts *w =
+            count(&a, json_object_get(vectors, "texts"), extra, i % 2 ? 3 : 1, i % 2);
         lf_buf json;
         lf_buf_init(&json);
         size_t n = 0;
         char name[100];
-        snprintf(name, sizeof(name), "%s, %s, %zu tokens, at least %d", patterns[a.pattern], norms[a.normalizer],
-                 a.vocab_size, (int)a.min_frequency);
+        snprintf(name, sizeof(name), "%s, %s, %zu tokens, at least %d", patterns[a.pattern],
+                 norms[a.normalizer], a.vocab_size, (int)a.min_frequency);
         tap_rc(lf_bpe_train(&a, w, NULL, NULL, &json, &n, &err), 0, &err, NULL, name);
         compare(&json, row, name);
         if (i == 0) {
             lf_buf_clear(&json);
-            tap_rc(lf_bpe_train(&a, w, stop_at_once, NULL, &json, NULL, &err), LF_EINTR, &err, "stopped",
-                   "training can be stopped");
+            tap_rc(lf_bpe_train(&a, w, stop_at_once, NULL, &json, NULL, &err), LF_EINTR, &err,
+                   "stopped", "training can be stopped");
             a.vocab_size = 258;
             tap_rc(lf_bpe_train(&a, w, NULL, NULL, &json, NULL, &err), LF_EINVAL, &err, "no room",
                    "a vocabulary too small for the bytes");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SentencePiece-style training against references worked out here the long way (every substring, every segmentation,
- * every pair counted anew), the same bytes for any threads and order of texts, and files that load: the tokenizers and
- * sentencepiece libraries encode hard texts with them as we do (tests/golden/tokenizer/train_sp.json, made by
- * make_train_sp.py, which runs this program with --write DIR).
+ * SentencePiece-style training against references worked out here the long way (every substring,
+ * every segmentation, every pair counted anew), the same bytes for any threads and order of texts,
+ * and files that load: the tokenizers and sentencepiece libraries encode hard texts with them as we
+ * do (tests/golden/tokenizer/train_sp.json, made by make_train_sp.py, which runs this program with
+ * --write DIR).
  */
 #include "config.h"
 
@@ -16,8 +17,8 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/rng.h"
-#include "engine/text/vocab/train_sp.h"
 #include "engine/text/token/uniclass.h"
+#include "engine/text/vocab/train_sp.h"
 #include "tests/tap/tap.h"
 
 static char path[4096];
@@ -59,7 +60,8 @@ static double count_of(const char *s)
     return n;
 }
 
-/* By falling count * length; equal ones in the order of their characters, a longer one before its beginning. */
+/* By falling count * length; equal ones in the order of their characters, a longer one before its
+ * beginning. */
 static int by_worth(const void *x, const void *y)
 {
     const cand *a = x, *b = y;
@@ -89,7 +91,8 @@ static int seeds(cand *out)
                 bool seen = c.count < 2;
                 for (int q = 0; q < n && !seen; q++)
                     seen = strcmp(out[q].s, c.s) == 0;
-                for (int q = 0; q < k && !seen && len < LONGEST; q++) { /* longer, and as frequent */
+                for (int q = 0; q < k && !seen && len < LONGEST;
+                     q++) { /* longer, and as frequent */
                     char longer[LONGEST + 2];
                     snprintf(longer, sizeof(longer), "%s%c", c.s, chars[q]);
                     seen = count_of(longer) == c.count;
@@ -106,8 +109,10 @@ static int seeds(cand *out)
     return n;
 }
 
-/* Every segmentation of s: adds weight * p to use[] of its pieces when use is given; returns the sum of p. */
-static double segment(const cand *v, int n, const char *s, double p, int *stack, int depth, double weight, double *use)
+/* Every segmentation of s: adds weight * p to use[] of its pieces when use is given; returns the
+ * sum of p. */
+static double segment(const cand *v, int n, const char *s, double p, int *stack, int depth,
+                      double weight, double *use)
 {
     double sum = 0;
     if (*s == 0) {
@@ -118,7 +123,8 @@ static double segment(const cand *v, int n, const char *s, double p, int *stack,
     for (int i = 0; i < n; i++)
         if (strncmp(s, v[i].s, strlen(v[i].s)) == 0) {
             stack[depth] = i;
-            sum += segment(v, n, s + strlen(v[i].s), p * exp(v[i].score), stack, depth + 1, weight, use);
+            sum += segment(v, n, s + strlen(v[i].s), p * exp(v[i].score), stack, depth + 1, weight,
+                           use);
         }
     return sum;
 }
@@ -288,8 +294,8 @@ static int bpe(char out[][24], int room)
 
 /* ---- trained ---- */
 
-static lf_sp_vocab train(enum lf_sp_kind kind, const char *const *texts, size_t n, size_t size, int threads,
-                         bool backwards, size_t max_piece, double coverage)
+static lf_sp_vocab train(enum lf_sp_kind kind, const char *const *texts, size_t n, size_t size,
+                         int threads, bool backwards, size_t max_piece, double coverage)
 {
     lf_err err = LF_ERR_INIT;
     lf_word_counts *w = lf_word_counts_create(&err);
@@ -343,7 +349,8 @@ static void invent(uint64_t seed, char **text)
         snprintf(words[n_words++], sizeof(words[0]), "%s", w);
     }
     memset(chars, 0, sizeof(chars));
-    for (int k = 0;; k++) { /* by falling count, then code point: the space mark is behind the letters */
+    for (int k = 0;;
+         k++) { /* by falling count, then code point: the space mark is behind the letters */
         int best = 0;
         for (int i = 0; i < 7; i++) {
             char c = "abcdef_"[i];
@@ -386,8 +393,8 @@ static void check_reference(uint64_t seed)
             worst = fmax(worst, fabs(want[k].score - (double)v.v[i].score));
         bad += i > 259 && v.v[i].score > v.v[i - 1].score;
     }
-    tap_ok(bad == 0 && worst < 1e-4, "unigram: the pieces of the reference (%d are not), scores within %.2g", bad,
-           worst);
+    tap_ok(bad == 0 && worst < 1e-4,
+           "unigram: the pieces of the reference (%d are not), scores within %.2g", bad, worst);
     lf_sp_vocab_fini(&v);
     n = bpe(merged, (int)room);
     bad = 0;
@@ -415,14 +422,16 @@ static json_t *hard_texts(void)
     return list;
 }
 
-/* Of one or two characters again and again: many cuts have exactly the same score there, and which one a library takes
- * hangs on its order of additions, which tests/golden/tokenizer holds for its own models. */
+/* Of one or two characters again and again: many cuts have exactly the same score there, and which
+ * one a library takes hangs on its order of additions, which tests/golden/tokenizer holds for its
+ * own models. */
 static bool ties(const char *t)
 {
     return strlen(t) > 60 && memcmp(t, t + 2, 50) == 0;
 }
 
-/* Owned; only those that are valid UTF-8 and hold no NUL, because the trainer's texts here are C strings. */
+/* Owned; only those that are valid UTF-8 and hold no NUL, because the trainer's texts here are C
+ * strings. */
 static size_t decode_texts(const json_t *list, char ***out)
 {
     size_t i, n = 0;
@@ -465,7 +474,8 @@ static uint64_t add_hash(uint64_t h, uint32_t x)
     return h;
 }
 
-static void check_encoding(const lf_buf *file, const char *name, char **texts, size_t n, const char *want)
+static void check_encoding(const lf_buf *file, const char *name, char **texts, size_t n,
+                           const char *want)
 {
     lf_err err = LF_ERR_INIT;
     char hex[17];
@@ -479,7 +489,8 @@ static void check_encoding(const lf_buf *file, const char *name, char **texts, s
         lf_ids ids = {0};
         lf_buf back;
         lf_buf_init(&back);
-        if (lf_tokenizer_encode(s, texts[i], strlen(texts[i]), LF_TOK_SPECIAL_TEXT, &ids, NULL, &err) != 0)
+        if (lf_tokenizer_encode(s, texts[i], strlen(texts[i]), LF_TOK_SPECIAL_TEXT, &ids, NULL,
+                                &err) != 0)
             tap_bail("%s", err.text);
         h = add_hash(h, (uint32_t)ids.n);
         for (size_t k = 0; k < ids.n; k++)
@@ -518,7 +529,8 @@ static int write_all(const char *dir)
     json_dump_file(used, path, 0);
     for (size_t i = 0; i < 2; i++) {
         lf_buf json, model;
-        lf_sp_vocab v = train(kinds[i].kind, (const char *const *)texts, n, kinds[i].size, 2, false, 16, 0.95);
+        lf_sp_vocab v =
+            train(kinds[i].kind, (const char *const *)texts, n, kinds[i].size, 2, false, 16, 0.95);
         write_forms(&v, &json, &model);
         snprintf(path, sizeof(path), "%s/%s.json", dir, kinds[i].name);
         int rc = lf_io_write_file(path, json.data, json.len, 0644, &err);
@@ -532,7 +544,8 @@ static int write_all(const char *dir)
 static void check_files(void)
 {
     lf_err err = LF_ERR_INIT;
-    json_t *list = hard_texts(), *rows = lf_json_load_file(golden("train_sp.json"), (size_t)1 << 20, &err);
+    json_t *list = hard_texts(),
+           *rows = lf_json_load_file(golden("train_sp.json"), (size_t)1 << 20, &err);
     if (!rows)
         tap_bail("%s", err.text);
     char **texts;
@@ -543,16 +556,19 @@ static void check_files(void)
         char name[64];
         lf_buf json, model, json2, model2;
         lf_sp_vocab v = train(k->kind, (const char *const *)texts, n, k->size, 1, false, 16, 0.95);
-        lf_sp_vocab again = train(k->kind, (const char *const *)texts, n, k->size, 3, true, 16, 0.95);
+        lf_sp_vocab again =
+            train(k->kind, (const char *const *)texts, n, k->size, 3, true, 16, 0.95);
         write_forms(&v, &json, &model);
         write_forms(&again, &json2, &model2);
-        tap_ok(json.len == json2.len && memcmp(json.data, json2.data, json.len) == 0 && model.len == model2.len &&
-                   memcmp(model.data, model2.data, model.len) == 0,
+        tap_ok(json.len == json2.len && memcmp(json.data, json2.data, json.len) == 0 &&
+                   model.len == model2.len && memcmp(model.data, model2.data, model.len) == 0,
                "%s: three threads and the texts backwards give the same files", k->name);
         snprintf(name, sizeof(name), "%s.json", k->name);
-        check_encoding(&json, name, texts, n, json_string_value(json_object_get(row, "tokenizers")));
+        check_encoding(&json, name, texts, n,
+                       json_string_value(json_object_get(row, "tokenizers")));
         snprintf(name, sizeof(name), "%s.model", k->name);
-        check_encoding(&model, name, texts, n, json_string_value(json_object_get(row, "sentencepiece")));
+        check_encoding(&model, name, texts, n,
+                       json_string_value(json_object_get(row, "sentencepiece")));
         lf_buf_fini(&json);
         lf_buf_fini(&model);
         lf_buf_fini(&json2);
@@ -573,15 +589,19 @@ static void check_refusals(void)
     lf_word_counts *w = lf_word_counts_create(&err);
     uint8_t *cls = lf_uniclass_create(&err);
     lf_sp_vocab v = {0};
-    lf_sp_train_args a = {.kind = LF_SP_UNIGRAM, .vocab_size = 262, .coverage = 1, .max_piece = 16, .threads = 1};
+    lf_sp_train_args a = {
+        .kind = LF_SP_UNIGRAM, .vocab_size = 262, .coverage = 1, .max_piece = 16, .threads = 1};
     tap_rc(lf_sp_count_words(w, cls, "ab\xFF", 3, true, NULL, &err), LF_EFORMAT, &err, "byte 2",
            "bytes that are no UTF-8, strict");
     uint64_t replaced = 0;
-    tap_rc(lf_sp_count_words(w, cls, "abc\xFF", 4, false, &replaced, &err), 0, &err, NULL, "and not strict");
+    tap_rc(lf_sp_count_words(w, cls, "abc\xFF", 4, false, &replaced, &err), 0, &err, NULL,
+           "and not strict");
     tap_i64((int64_t)replaced, 1, "one replaced");
-    tap_rc(lf_sp_train(&v, &a, w, NULL, NULL, &err), LF_EINVAL, &err, "at least 264", "no room for the characters");
+    tap_rc(lf_sp_train(&v, &a, w, NULL, NULL, &err), LF_EINVAL, &err, "at least 264",
+           "no room for the characters");
     a.max_piece = 65;
-    tap_rc(lf_sp_train(&v, &a, w, NULL, NULL, &err), LF_EINVAL, &err, "max_piece", "pieces too long");
+    tap_rc(lf_sp_train(&v, &a, w, NULL, NULL, &err), LF_EINVAL, &err, "max_piece",
+           "pieces too long");
     static const char *const specials[] = {"</s>", "<pad>", "<pad>"};
     a = (lf_sp_train_args){.kind = LF_SP_BPE,
                            .specials = specials,

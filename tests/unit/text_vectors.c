@@ -86,10 +86,10 @@ static bool same_ids(const lf_ids *got, const json_t *want)
     return ok;
 }
 
-/* What bytes.decode(errors="replace") makes of the text, by the tokenizer that repairs it: encode and decode of a
- * tokenizer without normaliser returns it. NULL member of "decoded" means that. */
-static bool decoded_right(const lf_tokenizer *t, const lf_ids *ids, const json_t *want, const char *text, size_t n,
-                          bool valid, lf_err *err)
+/* What bytes.decode(errors="replace") makes of the text, by the tokenizer that repairs it: encode
+ * and decode of a tokenizer without normaliser returns it. NULL member of "decoded" means that. */
+static bool decoded_right(const lf_tokenizer *t, const lf_ids *ids, const json_t *want,
+                          const char *text, size_t n, bool valid, lf_err *err)
 {
     lf_buf whole, streamed;
     lf_buf_init(&whole);
@@ -127,8 +127,8 @@ static const char *const check_names[N_CHECKS] = {"ids",
                                                   "decoded text, whole and streamed",
                                                   "decoded without specials"};
 
-static void one_text(const lf_tokenizer *t, lf_tok_state *s, const json_t *rows, size_t i, const char *text, size_t n,
-                     size_t bad[N_CHECKS])
+static void one_text(const lf_tokenizer *t, lf_tok_state *s, const json_t *rows, size_t i,
+                     const char *text, size_t n, size_t bad[N_CHECKS])
 {
     lf_err err = LF_ERR_INIT;
     lf_ids ids = {0};
@@ -137,24 +137,29 @@ static void one_text(const lf_tokenizer *t, lf_tok_state *s, const json_t *rows,
     char h[17];
     uint64_t replaced = 0;
     const json_t *want = json_array_get(json_object_get(rows, "ids"), i);
-    bad[IDS] += lf_tokenizer_encode(s, text, n, 0, &ids, &replaced, &err) != 0 || !same_ids(&ids, want);
-    bad[DECODED] +=
-        !decoded_right(t, &ids, json_array_get(json_object_get(rows, "decoded"), i), text, n, replaced == 0, &err);
+    bad[IDS] +=
+        lf_tokenizer_encode(s, text, n, 0, &ids, &replaced, &err) != 0 || !same_ids(&ids, want);
+    bad[DECODED] += !decoded_right(t, &ids, json_array_get(json_object_get(rows, "decoded"), i),
+                                   text, n, replaced == 0, &err);
     bad[SKIPPED] += lf_tokenizer_decode(t, ids.v, ids.n, true, &skip, &err) != 0 ||
-                    strcmp(fnv_bytes(&skip, h), json_string_value(json_array_get(json_object_get(rows, "skipped"), i)));
+                    strcmp(fnv_bytes(&skip, h),
+                           json_string_value(json_array_get(json_object_get(rows, "skipped"), i)));
     for (int k = 0; k < 2; k++) {
         ids.n = 0;
         unsigned flags = k ? LF_TOK_NO_CACHE : 0;
-        bad[PLAIN] += lf_tokenizer_encode(s, text, n, flags, &ids, NULL, &err) != 0 || !same_ids(&ids, want);
+        bad[PLAIN] +=
+            lf_tokenizer_encode(s, text, n, flags, &ids, NULL, &err) != 0 || !same_ids(&ids, want);
     }
     ids.n = 0;
     bad[TEMPLATE] +=
         lf_tokenizer_encode(s, text, n, LF_TOK_TEMPLATE, &ids, NULL, &err) != 0 ||
-        strcmp(fnv_ids(ids.v, ids.n, h), json_string_value(json_array_get(json_object_get(rows, "template"), i)));
+        strcmp(fnv_ids(ids.v, ids.n, h),
+               json_string_value(json_array_get(json_object_get(rows, "template"), i)));
     ids.n = 0;
     bad[SPECIAL_TEXT] +=
         lf_tokenizer_encode(s, text, n, LF_TOK_SPECIAL_TEXT, &ids, NULL, &err) != 0 ||
-        strcmp(fnv_ids(ids.v, ids.n, h), json_string_value(json_array_get(json_object_get(rows, "special_text"), i)));
+        strcmp(fnv_ids(ids.v, ids.n, h),
+               json_string_value(json_array_get(json_object_get(rows, "special_text"), i)));
     /* Strict refuses exactly the texts that were repaired. */
     ids.n = 0;
     int rc = lf_tokenizer_encode(s, text, n, LF_TOK_STRICT, &ids, NULL, &err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Golden vectors of tokenizers: texts with the ids and decoded texts that a library gives, as make_tokenizer.py and
- * make_forms.py write them.
+ * Golden vectors of tokenizers: texts with the ids and decoded texts that a library gives, as
+ * make_tokenizer.py and make_forms.py write them.
  */
 #ifndef LF_TESTS_TEXT_VECTORS_H
 #define LF_TESTS_TEXT_VECTORS_H

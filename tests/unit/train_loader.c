@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loader: exact order under any micro-batch, rank count and restart; every token of an epoch once; targets inside
- * their document; blend within one sample of its share; ramp, skip list, validation, refusals.
+ * The loader: exact order under any micro-batch, rank count and restart; every token of an epoch
+ * once; targets inside their document; blend within one sample of its share; ramp, skip list,
+ * validation, refusals.
  */
 #include "engine/train/loader.h"
 
@@ -44,10 +45,13 @@ static lf_loader *must_open(const lf_loader_config *c)
     return l;
 }
 
-/* One row against the documents themselves, found through lf_loader_describe. seen: [doc][token], NULL: not wanted. */
-static int64_t audit_row(const lf_loader *l, const lf_loader_batch *b, int row, unsigned char (*seen)[64])
+/* One row against the documents themselves, found through lf_loader_describe. seen: [doc][token],
+ * NULL: not wanted. */
+static int64_t audit_row(const lf_loader *l, const lf_loader_batch *b, int row,
+                         unsigned char (*seen)[64])
 {
-    json_t *o = lf_loader_describe(l, b->sample_ids[row], NULL), *segs = json_object_get(o, "segments"), *s;
+    json_t *o = lf_loader_describe(l, b->sample_ids[row], NULL),
+           *segs = json_object_get(o, "segments"), *s;
     const char *file0 = NULL;
     size_t i;
     int64_t bad = 0;
@@ -65,8 +69,10 @@ static int64_t audit_row(const lf_loader *l, const lf_loader_batch *b, int row, 
         for (uint32_t k = 0; k < len; k++, at++) {
             uint32_t t = first + k;
             bad += b->tokens[at] != (int32_t)lf_shard_synthetic_token(1, doc, t, total, VOCAB);
-            bad += b->targets[at] !=
-                   (t + 1 == total ? -1 : (int32_t)lf_shard_synthetic_token(1, doc, t + 1, total, VOCAB));
+            bad +=
+                b->targets[at] !=
+                (t + 1 == total ? -1
+                                : (int32_t)lf_shard_synthetic_token(1, doc, t + 1, total, VOCAB));
             bad += b->positions[at] != (int32_t)k;
             if (seen)
                 seen[doc][t]++;
@@ -125,7 +131,8 @@ static void test_epoch(enum lf_pack_policy policy, int32_t max_segs)
             bad += b->trained != count_trained(b) || audit_cu(b);
             trained += b->trained;
             for (int r = 0; r < 2; r++, rows++)
-                bad += b->sample_ids[r] != rows || audit_row(l, b, r, rows < (int64_t)epoch ? seen : NULL);
+                bad += b->sample_ids[r] != rows ||
+                       audit_row(l, b, r, rows < (int64_t)epoch ? seen : NULL);
         }
         bad += trained != st.trained;
     }
@@ -133,14 +140,16 @@ static void test_epoch(enum lf_pack_policy policy, int32_t max_segs)
     for (uint64_t d = 0; d < 200; d++)
         for (uint32_t t = 0; t < 60; t++)
             bad += seen[d][t] != (t < lf_shard_synthetic_len(1, d, 60));
-    tap_ok(bad == 0, "every token of every document once in an epoch (%llu sequences, policy %d, segs %d)",
+    tap_ok(bad == 0,
+           "every token of every document once in an epoch (%llu sequences, policy %d, segs %d)",
            (unsigned long long)epoch, (int)policy, max_segs);
     free(seen);
     lf_loader_close(l);
 }
 
 /* Digest of everything in the steps [from, to) as one rank sees them, samples in order. */
-static void digest(uint8_t out[LF_HASH_BYTES], const lf_loader_config *c, int64_t from, int64_t steps)
+static void digest(uint8_t out[LF_HASH_BYTES], const lf_loader_config *c, int64_t from,
+                   int64_t steps)
 {
     lf_loader *l = must_open(c);
     lf_hash *h = lf_hash_create(NULL);
@@ -180,7 +189,8 @@ static void test_resume(void)
     lf_loader_step st;
     const lf_loader_batch *bt;
     lf_loader *l = must_open(&c);
-    /* Use a few steps, stop in the middle of one, go back to a cursor: what follows equals a fresh loader's. */
+    /* Use a few steps, stop in the middle of one, go back to a cursor: what follows equals a fresh
+     * loader's. */
     for (int i = 0; i < 13; i++)
         for (int m = (lf_loader_begin_step(l, &st, &err), 0); m < 2; m++)
             lf_loader_next(l, &bt, &err);
@@ -241,7 +251,8 @@ static void test_seek_back(void)
         bad += i % 7 == 0 && memcmp(first, b->tokens, sizeof first) != 0;
     }
     tap_i64(bad, 0, "seeking to and fro");
-    tap_rc(lf_loader_begin_step(l, &st, &err), LF_EINVAL, &err, "1 of its 2", "a step is used up before the next");
+    tap_rc(lf_loader_begin_step(l, &st, &err), LF_EINVAL, &err, "1 of its 2",
+           "a step is used up before the next");
     tap_rc(lf_loader_seek(l, 3, &err), LF_EINVAL, &err, "sample 3", "only where a step begins");
     tap_rc(lf_loader_seek(l, -4, &err), LF_EINVAL, &err, "-4", "not before the beginning");
     lf_loader_close(l);
@@ -265,13 +276,15 @@ static void test_ranks(void)
         lf_loader_begin_step(l, &st, &err);
         lf_loader_begin_step(l0, &st0, &err);
         lf_loader_begin_step(l1, &st1, &err);
-        bad += st.trained != st0.trained || st.trained != st1.trained || st.next_sample != st1.next_sample;
+        bad += st.trained != st0.trained || st.trained != st1.trained ||
+               st.next_sample != st1.next_sample;
         bad += st0.n_micro != 2 || st1.number != st.number;
         for (int m = 0; m < 2; m++) {
             lf_loader_next(l, &b, &err);
             lf_loader_next(l0, &b0, &err);
             lf_loader_next(l1, &b1, &err);
-            bad += memcmp(b->tokens, b0->tokens, 128) != 0 || memcmp(b->tokens + 32, b1->tokens, 128) != 0;
+            bad += memcmp(b->tokens, b0->tokens, 128) != 0 ||
+                   memcmp(b->tokens + 32, b1->tokens, 128) != 0;
         }
     }
     tap_i64(bad, 0, "two ranks see what one rank sees, and the same global counts");
@@ -303,18 +316,21 @@ static void test_deal(void)
             int64_t n = 0;
             for (int r = 0; r < ranks; r++) {
                 lf_loader_begin_step(l[r], &b[r], &err);
-                bad += a.trained != b[r].trained || a.next_sample != b[r].next_sample || a.number != b[r].number;
+                bad += a.trained != b[r].trained || a.next_sample != b[r].next_sample ||
+                       a.number != b[r].number;
                 n += b[r].n_micro;
             }
             bad += n != a.n_micro;
             for (int32_t m = 0; m < a.n_micro; m++, micros++) {
                 const lf_loader_batch *x, *y;
                 lf_loader_next(one, &x, &err);
-                bad += lf_loader_next(l[m % ranks], &y, &err) != 0 || y->micro != m / ranks || x->trained != y->trained ||
-                       memcmp(x->tokens, y->tokens, 2 * 32 * 4) != 0 || memcmp(x->sample_ids, y->sample_ids, 16) != 0;
+                bad += lf_loader_next(l[m % ranks], &y, &err) != 0 || y->micro != m / ranks ||
+                       x->trained != y->trained || memcmp(x->tokens, y->tokens, 2 * 32 * 4) != 0 ||
+                       memcmp(x->sample_ids, y->sample_ids, 16) != 0;
             }
         }
-        tap_ok(bad == 0 && micros > 100, "%lld micro-batches over %d ranks are those of one rank", (long long)micros, ranks);
+        tap_ok(bad == 0 && micros > 100, "%lld micro-batches over %d ranks are those of one rank",
+               (long long)micros, ranks);
         lf_loader_close(one);
         for (int r = 0; r < ranks; r++)
             lf_loader_close(l[r]);
@@ -326,10 +342,12 @@ static void test_deal(void)
     lf_loader *l = NULL;
     c.dp_rank = 0;
     c.dp_size = 4;
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "has work for 3 ranks, there are 4", "more ranks than micro-batches");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "has work for 3 ranks, there are 4",
+           "more ranks than micro-batches");
 }
 
-/* A validation is the same set of sequences for any number of ranks, some of which have nothing in the last step. */
+/* A validation is the same set of sequences for any number of ranks, some of which have nothing in
+ * the last step. */
 static void test_valid_ranks(void)
 {
     lf_loader_source s[] = {{dir_a, 1}, {dir_b, 1}};
@@ -357,9 +375,11 @@ static void test_valid_ranks(void)
             }
             lf_loader_close(l);
         }
-    tap_ok(samples[1] > 10 && samples[2] == samples[1] && samples[3] == samples[1] && samples[4] == samples[1],
+    tap_ok(samples[1] > 10 && samples[2] == samples[1] && samples[3] == samples[1] &&
+               samples[4] == samples[1],
            "validation over 1 to 4 ranks: %lld sequences", (long long)samples[1] / 2);
-    tap_ok(trained[2] == trained[1] && trained[3] == trained[1] && trained[4] == trained[1], "and the same targets");
+    tap_ok(trained[2] == trained[1] && trained[3] == trained[1] && trained[4] == trained[1],
+           "and the same targets");
 }
 
 static void test_blend(void)
@@ -373,8 +393,8 @@ static void test_blend(void)
         uint64_t count[16] = {0}, index;
         lf_err err = LF_ERR_INIT;
         for (size_t k = 0; k < n; k++)
-            weight[k] =
-                trial % 2 ? 1 + lf_rng_u32(6, 1, trial * 16 + k) % 50 : exp(3 * lf_rng_f64(6, 1, trial * 16 + k));
+            weight[k] = trial % 2 ? 1 + lf_rng_u32(6, 1, trial * 16 + k) % 50
+                                  : exp(3 * lf_rng_f64(6, 1, trial * 16 + k));
         if (lf_blend_weights(w, &total, weight, n, &err) < 0)
             tap_bail("%s", err.text);
         for (uint64_t i = 0; i < 3000; i++) {
@@ -396,16 +416,19 @@ static void test_blend(void)
     tap_ok(w[0] == 7 && w[1] == 2 && w[2] == 1 && total == 10, "decimal weights are exact");
     lf_blend_weights(w, &total, (double[]){3, 3, 3}, 3, &err);
     tap_ok(w[0] == 1 && total == 3, "and reduced");
-    tap_rc(lf_blend_weights(w, &total, (double[]){1, 0}, 2, &err), LF_EINVAL, &err, "positive", "no zero weight");
+    tap_rc(lf_blend_weights(w, &total, (double[]){1, 0}, 2, &err), LF_EINVAL, &err, "positive",
+           "no zero weight");
     tap_rc(lf_blend_weights(w, &total, (double[]){M_PI, 1e-9}, 2, &err), LF_EINVAL, &err, "10^6",
            "no share that vanishes");
-    tap_rc(lf_blend_weights(w, &total, (double[]){1, (double)NAN}, 2, &err), LF_EINVAL, &err, "nan", "no NaN");
+    tap_rc(lf_blend_weights(w, &total, (double[]){1, (double)NAN}, 2, &err), LF_EINVAL, &err, "nan",
+           "no NaN");
 }
 
 static void test_ramp_and_skip(void)
 {
     static const lf_loader_ramp ramp[] = {{0, 2}, {5, 4}, {13, 8}};
-    /* batches: 0:[0,2) 1:[2,4) 2:[4,6) 3:[6,10) 4:[10,14) 5:[14,22) 6:[22,30) 7:[30,38), with 2, 3 and 6 left out */
+    /* batches: 0:[0,2) 1:[2,4) 2:[4,6) 3:[6,10) 4:[10,14) 5:[14,22) 6:[22,30) 7:[30,38), with 2, 3
+     * and 6 left out */
     static const int64_t skip[] = {6, 2, 3}, numbers[] = {0, 1, 4, 5, 7};
     static const int64_t starts[] = {0, 2, 10, 14, 30}, sizes[] = {2, 2, 4, 8, 8};
     lf_loader_source s = {dir_a, 1};
@@ -420,8 +443,8 @@ static void test_ramp_and_skip(void)
     lf_loader *l = must_open(&c);
     int64_t bad = 0;
     for (int i = 0; i < 5; i++) {
-        bad += lf_loader_begin_step(l, &st, &err) != 1 || st.number != numbers[i] || st.first_sample != starts[i] ||
-               st.n_samples != sizes[i];
+        bad += lf_loader_begin_step(l, &st, &err) != 1 || st.number != numbers[i] ||
+               st.first_sample != starts[i] || st.n_samples != sizes[i];
         for (int m = 0; m < st.n_micro; m++)
             bad += lf_loader_next(l, &b, &err) < 0 || b->sample_ids[0] != st.first_sample + 2 * m ||
                    audit_row(l, b, 1, NULL);
@@ -449,7 +472,8 @@ static void test_valid(void)
     for (int pass = 0; pass < 2; pass++) {
         trained = rows = pad_rows = 0;
         while (lf_loader_begin_step(l, &st, &err) == 1) {
-            bad += st.n_micro != 1 || lf_loader_next(l, &b, &err) < 0 || b->trained != st.trained || audit_cu(b);
+            bad += st.n_micro != 1 || lf_loader_next(l, &b, &err) < 0 || b->trained != st.trained ||
+                   audit_cu(b);
             trained += b->trained;
             for (int r = 0; r < 3; r++) {
                 rows += b->sample_ids[r] >= 0;
@@ -464,8 +488,10 @@ static void test_valid(void)
         want += lf_shard_synthetic_len(2, d, 60) - 1;
     tap_i64(bad, 0, "validation batches are whole");
     tap_i64(trained, want, "every target of both validation sets once");
-    tap_i64(rows, (int64_t)(lf_loader_source_samples(l, 0) + lf_loader_source_samples(l, 1)), "all sequences");
-    tap_ok((rows + pad_rows) % 3 == 0, "the last batch is filled up with padding rows (%lld)", (long long)pad_rows);
+    tap_i64(rows, (int64_t)(lf_loader_source_samples(l, 0) + lf_loader_source_samples(l, 1)),
+            "all sequences");
+    tap_ok((rows + pad_rows) % 3 == 0, "the last batch is filled up with padding rows (%lld)",
+           (long long)pad_rows);
     lf_loader_close(l);
     c.max_tokens = 70;
     l = must_open(&c);
@@ -494,18 +520,23 @@ static void test_refused(void)
     lf_loader_close(l);
     c = config(s, 1, 2);
     c.ramp = odd;
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "multiple", "a batch the micro-batch does not divide");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "multiple",
+           "a batch the micro-batch does not divide");
     c.ramp = late;
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "sample 0", "a schedule that begins late");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "sample 0",
+           "a schedule that begins late");
     c = config(s, 2, 2);
-    tap_rc(lf_loader_open(&l, &c, &err), LF_ENOENT, &err, "nonexistent", "a dataset that is not there");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_ENOENT, &err, "nonexistent",
+           "a dataset that is not there");
     c = config(s, 1, 2);
     c.vocab_size = 100;
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "vocabulary of 300", "a model with a smaller vocabulary");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "vocabulary of 300",
+           "a model with a smaller vocabulary");
     c = config(s, 1, 2);
     c.split = "test";
     tap_rc(lf_loader_open(&l, &c, &err), LF_ENOENT, &err, "'test'", "a split that is not there");
-    /* A shard cut after it was opened: the thread's failure comes out of next, naming sample and file. */
+    /* A shard cut after it was opened: the thread's failure comes out of next, naming sample and
+     * file. */
     c = config((lf_loader_source[]){{dir_b, 1}}, 1, 2);
     l = must_open(&c);
     snprintf(path, sizeof path, "%s/train-00000.h5", dir_b);
@@ -568,12 +599,13 @@ static void test_check(void)
         int32_t T, B, segs;
         enum lf_rows rows;
         const char *says;
-    } bad[] = {{1, 2, 0, LF_ROWS_PLAIN, "2 sequences of 1 tokens"},
-               {32, 0, 0, LF_ROWS_PLAIN, "0 sequences"},
-               {1 << 24, 1 << 20, 0, LF_ROWS_PLAIN, "is not possible"},
-               {32, 2, -1, LF_ROWS_PLAIN, "is not possible"},
-               {32, 2, 33, LF_ROWS_PLAIN, "max_docs = 33: a sequence of 32 tokens can hold 1 to 32"},
-               {32, 2, 65, LF_ROWS_PAIRS, "max_docs = 65: a sequence of 32 tokens can hold 1 to 64"}};
+    } bad[] = {
+        {1, 2, 0, LF_ROWS_PLAIN, "2 sequences of 1 tokens"},
+        {32, 0, 0, LF_ROWS_PLAIN, "0 sequences"},
+        {1 << 24, 1 << 20, 0, LF_ROWS_PLAIN, "is not possible"},
+        {32, 2, -1, LF_ROWS_PLAIN, "is not possible"},
+        {32, 2, 33, LF_ROWS_PLAIN, "max_docs = 33: a sequence of 32 tokens can hold 1 to 32"},
+        {32, 2, 65, LF_ROWS_PAIRS, "max_docs = 65: a sequence of 32 tokens can hold 1 to 64"}};
     const lf_loader_source s[] = {{dir_a, 1}};
     lf_err err = LF_ERR_INIT;
     lf_loader *l = NULL;

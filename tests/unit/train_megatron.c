@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loader in Megatron's order (rows are the order's samples; exact under micro-batch, ranks and restart; blends;
- * refusals), and with a loss mask.
+ * The loader in Megatron's order (rows are the order's samples; exact under micro-batch, ranks and
+ * restart; blends; refusals), and with a loss mask.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,8 @@ static void open_expect(struct expect *e, const char *dir, uint64_t samples)
     lf_err err = LF_ERR_INIT;
     uint32_t len[400];
     *e = (struct expect){0};
-    if (lf_shardset_open(&e->set, dir, "train", &err) < 0 || lf_shardset_seq_lengths(e->set, len, &err) < 0)
+    if (lf_shardset_open(&e->set, dir, "train", &err) < 0 ||
+        lf_shardset_seq_lengths(e->set, len, &err) < 0)
         tap_bail("%s", err.text);
     uint64_t n = lf_shardset_n_seqs(e->set);
     lf_megatron_order_args a = {
@@ -95,10 +96,13 @@ static void test_rows(void)
     while (rows < 120) {
         bad += lf_loader_begin_step(l, &st, &err) != 1 || st.trained != 4 * LEN;
         for (int m = 0; m < 2; m++) {
-            bad += lf_loader_next(l, &b, &err) < 0 || b->n_segs != 2 || b->max_seglen != LEN || b->trained != 2 * LEN;
+            bad += lf_loader_next(l, &b, &err) < 0 || b->n_segs != 2 || b->max_seglen != LEN ||
+                   b->trained != 2 * LEN;
             for (int r = 0; r < 2; r++, rows++) {
                 e.n = 0;
-                bad += lf_megatron_order_pieces(e.order, (uint64_t)rows, expect_piece, &e, &err) < 0 || e.n != LEN + 1;
+                bad +=
+                    lf_megatron_order_pieces(e.order, (uint64_t)rows, expect_piece, &e, &err) < 0 ||
+                    e.n != LEN + 1;
                 bad += memcmp(b->tokens + r * LEN, e.row, LEN * 4) != 0 ||
                        memcmp(b->targets + r * LEN, e.row + 1, LEN * 4) != 0;
                 for (int t = 0; t < LEN; t++)
@@ -112,14 +116,16 @@ static void test_rows(void)
     int64_t sum = 0;
     size_t i;
     json_t *p;
-    json_array_foreach(json_object_get(d, "segments"), i, p) sum += json_integer_value(json_object_get(p, "len"));
+    json_array_foreach(json_object_get(d, "segments"), i, p) sum +=
+        json_integer_value(json_object_get(p, "len"));
     tap_i64(sum, LEN + 1, "a sample is described");
     json_decref(d);
     lf_loader_close(l);
     close_expect(&e);
 }
 
-static void digest(uint8_t out[LF_HASH_BYTES], const lf_loader_config *c, int64_t from, int64_t steps)
+static void digest(uint8_t out[LF_HASH_BYTES], const lf_loader_config *c, int64_t from,
+                   int64_t steps)
 {
     lf_loader *l = must_open(c);
     lf_hash *h = lf_hash_create(NULL);
@@ -160,7 +166,8 @@ static void test_blend(bool weighted)
     mega.weighted = weighted;
     mega.samples = weighted ? 120 : 60;
     for (int k = 0; k < 2; k++) {
-        open_expect(&e[k], k ? dir_b : dir_a, weighted ? lf_megatron_source_samples(120, w[k], 0.005) : 0);
+        open_expect(&e[k], k ? dir_b : dir_a,
+                    weighted ? lf_megatron_source_samples(120, w[k], 0.005) : 0);
         if (!weighted)
             w[k] = (double)lf_megatron_order_count(e[k].order);
     }
@@ -175,7 +182,8 @@ static void test_blend(bool weighted)
             bad += memcmp(b->tokens + r * LEN, e[k].row, LEN * 4) != 0;
         }
     }
-    tap_ok(bad == 0 && taken[0] > 10 && taken[1] > 10, "a blend of two, weights %s", weighted ? "given" : "by samples");
+    tap_ok(bad == 0 && taken[0] > 10 && taken[1] > 10, "a blend of two, weights %s",
+           weighted ? "given" : "by samples");
     lf_loader_close(l);
     close_expect(&e[0]);
     close_expect(&e[1]);
@@ -252,7 +260,8 @@ static void test_refusals(void)
     lf_loader *l = NULL;
     lf_err err = LF_ERR_INIT;
     mega.split = "0,1";
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "do not fill one sample", "a part without sequences");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "do not fill one sample",
+           "a part without sequences");
     mega.split = "1,x";
     tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "split \"1,x\"", "a split that is none");
     mega.split = "1,2,3,4";
@@ -262,7 +271,8 @@ static void test_refusals(void)
     tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "not known", "no length");
     mega.samples = 120;
     c.sources = &m;
-    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "loss mask", "no loss mask in Megatron's order");
+    tap_rc(lf_loader_open(&l, &c, &err), LF_EINVAL, &err, "loss mask",
+           "no loss mask in Megatron's order");
     c.sources = &s;
     c.mode = LF_LOADER_VALID;
     c.split = "valid";
@@ -302,7 +312,8 @@ static void write_masked(const char *dir)
             tap_bail("%s", err.text);
     }
     if (lf_shard_finish(w, &st, &err) < 0 || lf_artifact_init(&a, "shards", &err) < 0 ||
-        lf_artifact_add(&a, "train-00000.h5", st.bytes, st.sha256, &err) < 0 || lf_artifact_publish(&a, dir, &err) < 0)
+        lf_artifact_add(&a, "train-00000.h5", st.bytes, st.sha256, &err) < 0 ||
+        lf_artifact_publish(&a, dir, &err) < 0)
         tap_bail("%s", err.text);
     lf_artifact_fini(&a);
 }
@@ -333,7 +344,8 @@ static void test_mask(enum lf_pack_policy policy)
                 uint32_t len = lf_shard_synthetic_len(5, doc, 60);
                 for (uint32_t t = first; t < first + n; t++, at++) {
                     bool target = t + 1 < len && !masked(doc, t + 1);
-                    int32_t want = target ? (int32_t)lf_shard_synthetic_token(5, doc, t + 1, len, VOCAB) : -1;
+                    int32_t want =
+                        target ? (int32_t)lf_shard_synthetic_token(5, doc, t + 1, len, VOCAB) : -1;
                     bad += b->targets[at] != want;
                     trained += target;
                     off += t + 1 < len && !target;
@@ -343,8 +355,9 @@ static void test_mask(enum lf_pack_policy policy)
         }
         bad += trained != st.trained || trained != b->trained;
     }
-    tap_ok(bad == 0 && off > 200, "masked tokens are no targets and not counted (%lld of them, policy %d)",
-           (long long)off, (int)policy);
+    tap_ok(bad == 0 && off > 200,
+           "masked tokens are no targets and not counted (%lld of them, policy %d)", (long long)off,
+           (int)policy);
     lf_loader_close(l);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents packed by the loader, through real graphs: the loss and the gradients of a packed micro-batch are the sums
- * of those of its documents alone, because attention stays in a document, positions begin anew in each, and the first
- * token of each is nobody's target. Each of the three left out is noticed. And: data without a token to train on is
- * refused.
+ * Documents packed by the loader, through real graphs: the loss and the gradients of a packed
+ * micro-batch are the sums of those of its documents alone, because attention stays in a document,
+ * positions begin anew in each, and the first token of each is nobody's target. Each of the three
+ * left out is noticed. And: data without a token to train on is refused.
  */
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,8 @@ static const char *make(const char *name, bool none)
             tok[k] = token_of(d, k);
             mask[k] = none ? k == 0 : trained_of(d, k);
         }
-        rc = lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = lens[d], .mask = mask}, &err);
+        rc = lf_shard_append_doc(w, &(lf_shard_doc){.tokens = tok, .n = lens[d], .mask = mask},
+                                 &err);
     }
     rc = rc ? rc : lf_shard_finish(w, NULL, &err);
     rc = rc ? rc : lf_artifact_init(&a, "shards", &err);
@@ -148,7 +149,8 @@ static struct sums apart(const struct gu_model *m)
         struct gu_batch g = {.trained = 0};
         for (uint32_t k = 0; k < ROWS; k++) {
             g.token[k] = k < lens[d] ? (int32_t)token_of(d, k) : 0;
-            g.target[k] = k + 1 < lens[d] && trained_of(d, k + 1) ? (int32_t)token_of(d, k + 1) : -1;
+            g.target[k] =
+                k + 1 < lens[d] && trained_of(d, k + 1) ? (int32_t)token_of(d, k + 1) : -1;
             g.position[k] = (int32_t)(k < lens[d] ? k : k - lens[d]);
             trained += g.target[k] >= 0;
         }
@@ -169,10 +171,11 @@ static void test_model(struct gu_model m, const char *name)
     struct sums one = apart(&m), all = packed(&m, dir, NONE);
     double off = fabs(all.loss - one.loss) / one.loss;
     tap_i64(all.trained, one.trained, "as many targets");
-    tap_ok(off < 1e-6, "%s: packed loss %.9f, of documents alone %.9f: relative difference %.1e", name, all.loss,
-           one.loss, off);
+    tap_ok(off < 1e-6, "%s: packed loss %.9f, of documents alone %.9f: relative difference %.1e",
+           name, all.loss, one.loss, off);
     double grad = gu_rel_diff(all.grad, one.grad, one.n);
-    tap_ok(all.n == one.n && grad < 1e-5, "gradients of %zu elements, relative difference %.1e", one.n, grad);
+    tap_ok(all.n == one.n && grad < 1e-5, "gradients of %zu elements, relative difference %.1e",
+           one.n, grad);
     for (int f = ATTENTION; f <= FIRST_TOKENS; f++) {
         static const char *const what[] = {"", "attention over documents", "positions that run on",
                                            "first tokens as targets"};
@@ -187,7 +190,8 @@ static void test_model(struct gu_model m, const char *name)
     free(all.grad);
 }
 
-/* A document longer than a sequence is not lost: its pieces are, together, all of it; and it is counted. */
+/* A document longer than a sequence is not lost: its pieces are, together, all of it; and it is
+ * counted. */
 static void test_long(void)
 {
     lf_loader *l = NULL;
@@ -204,7 +208,8 @@ static void test_long(void)
     lf_loader_step step;
     int64_t trained = 0, want = 0;
     tap_rc(lf_loader_open(&l, &c, &err), 0, &err, NULL, "sequences of 12");
-    for (const lf_loader_batch *b; lf_loader_begin_step(l, &step, &err) == 1 && lf_loader_next(l, &b, &err) == 0;)
+    for (const lf_loader_batch *b;
+         lf_loader_begin_step(l, &step, &err) == 1 && lf_loader_next(l, &b, &err) == 0;)
         trained += b->trained;
     for (uint32_t d = 0; d < DOCS; d++)
         for (uint32_t k = 0; k < lens[d]; k++)
@@ -219,8 +224,8 @@ static void test_refused(void)
     lf_loader *l = NULL;
     lf_err err = LF_ERR_INIT;
     const char *dir = make("none", true);
-    tap_rc(open_loader(&l, dir, LF_LOADER_TRAIN, &err), LF_EINVAL, &err, "not one token of its train split is trained",
-           "data without a token to train on");
+    tap_rc(open_loader(&l, dir, LF_LOADER_TRAIN, &err), LF_EINVAL, &err,
+           "not one token of its train split is trained", "data without a token to train on");
     lf_loader_close(l);
 }
 

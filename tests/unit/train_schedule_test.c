@@ -8,7 +8,8 @@
 
 static lf_schedule base(enum lf_schedule_kind kind)
 {
-    return (lf_schedule){.kind = kind, .peak = 1e-3, .min = 1e-4, .warmup = 100, .total = 1100, .decay = 200};
+    return (lf_schedule){
+        .kind = kind, .peak = 1e-3, .min = 1e-4, .warmup = 100, .total = 1100, .decay = 200};
 }
 
 static void test_points(void)
@@ -48,7 +49,8 @@ static void test_points(void)
     s.warmup = 0;
     tap_f64(lf_schedule_lr(&s, 0), 1e-3, 1e-15, "without warm-up the first rate is the peak");
     s.warmup = s.total;
-    tap_f64(lf_schedule_lr(&s, s.total), 1e-3, 1e-15, "a schedule that is all warm-up ends at the peak");
+    tap_f64(lf_schedule_lr(&s, s.total), 1e-3, 1e-15,
+            "a schedule that is all warm-up ends at the peak");
 }
 
 static void test_check(void)
@@ -60,14 +62,16 @@ static void test_check(void)
     tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "do not fit", "decay beyond the schedule");
     s = base(LF_SCHED_LINEAR);
     s.warmup = 1101;
-    tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "longer than", "warm-up beyond the schedule");
+    tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "longer than",
+           "warm-up beyond the schedule");
     s = base(LF_SCHED_LINEAR);
     s.min = 2e-3;
     tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "min_lr", "min above peak");
     s = base(LF_SCHED_WSD);
     s.tail = LF_TAIL_EXP;
     s.min = 0;
-    tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "exponential", "exponential decay to zero");
+    tap_rc(lf_schedule_check(&s, &err), LF_EINVAL, &err, "exponential",
+           "exponential decay to zero");
 }
 
 static void test_ramp(void)
@@ -78,14 +82,16 @@ static void test_ramp(void)
     for (int64_t step = 0; step < 40; step++) {
         same = same && lf_ramp_samples_of_steps(rows, 3, step) == at;
         if (at > 0)
-            same = same && lf_ramp_steps_to(rows, 3, at) == step && lf_ramp_steps_to(rows, 3, at - 1) == step;
+            same = same && lf_ramp_steps_to(rows, 3, at) == step &&
+                   lf_ramp_steps_to(rows, 3, at - 1) == step;
         at += lf_ramp_samples(rows, 3, at);
     }
     tap_ok(same, "steps and samples agree with a walk step by step");
     tap_i64(lf_ramp_samples(rows, 3, 0), 4, "first row");
     tap_i64(lf_ramp_samples(rows, 3, 12), 8, "a row takes effect at the first step at or after it");
     static const lf_ramp_row one[] = {{0, 512}};
-    tap_i64(lf_ramp_samples_of_steps(one, 1, 1000000000), 512000000000, "no walk over a billion steps");
+    tap_i64(lf_ramp_samples_of_steps(one, 1, 1000000000), 512000000000,
+            "no walk over a billion steps");
     tap_i64(lf_ramp_steps_to(one, 1, 513), 2, "the last step may pass the goal");
 }
 

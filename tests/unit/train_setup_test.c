@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Length of a run and checks of its settings, without data: steps, tokens and epochs over a batch ramp, decay and
- * warm-up in steps turned into samples, and what is refused. */
+ * Length of a run and checks of its settings, without data: steps, tokens and epochs over a batch
+ * ramp, decay and warm-up in steps turned into samples, and what is refused. */
 #include <math.h>
 #include <string.h>
 
@@ -48,16 +48,19 @@ static void test_length(void)
     tap_i64(steps, 10, "rounded up to whole steps");
     c.tokens = 0;
     c.epochs = 2;
-    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err, "epoch", "epochs of unknown length");
-    tap_rc(lf_train_length(&steps, &samples, &s, &c, 32, &err), 0, &err, NULL, "two epochs of 32 sequences");
+    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err, "epoch",
+           "epochs of unknown length");
+    tap_rc(lf_train_length(&steps, &samples, &s, &c, 32, &err), 0, &err, NULL,
+           "two epochs of 32 sequences");
     tap_i64(steps, 10, "are the same again");
     c = base();
     c.decay_steps = 11;
-    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err, "longer than the run",
-           "decay too long");
+    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err,
+           "longer than the run", "decay too long");
     c = base();
     c.warmup_steps = 8;
-    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err, "do not fit", "warm-up into the decay");
+    tap_rc(lf_train_length(&steps, &samples, &s, &c, 0, &err), LF_EINVAL, &err, "do not fit",
+           "warm-up into the decay");
 }
 
 static void refused(struct lf_train_config c, const char *contains, const char *name)
@@ -110,7 +113,8 @@ static void test_neftune(void)
     static float x[2][ROWS * WIDTH];
     const int32_t cu[4] = {0, 16, 20, 60};
     const int64_t samples[2] = {7, 9};
-    tap_f64(lf_neftune_half_width(5, 512, 4096), 0.00345267, 1e-8, "half width of 512 tokens of 4096");
+    tap_f64(lf_neftune_half_width(5, 512, 4096), 0.00345267, 1e-8,
+            "half width of 512 tokens of 4096");
     for (int k = 0; k < 2; k++)
         lf_neftune_fill(x[k], 5, ROWS, WIDTH, cu, 3, samples, 32, 3, k + 1);
     tap_mem(x[0], x[1], sizeof(x[0]), "the noise does not depend on threads");

@@ -39,7 +39,8 @@ static json_t *call_message(const lf_turn *t, lf_err *err)
     json_array_foreach(call, i, e)
     {
         ok = ok && json_is_string(json_object_get(e, "name")) &&
-             json_array_append_new(list, json_pack("{s:s, s:O}", "type", "function", "function", e)) == 0;
+             json_array_append_new(list,
+                                   json_pack("{s:s, s:O}", "type", "function", "function", e)) == 0;
     }
     ok = ok && json_array_size(list) > 0 && json_object_set(m, "tool_calls", list) == 0;
     json_decref(call);
@@ -47,7 +48,8 @@ static json_t *call_message(const lf_turn *t, lf_err *err)
     if (ok)
         return m;
     json_decref(m);
-    lf_fail(err, LF_EFORMAT, "a function_call turn is no JSON object with a name and arguments: %.80s",
+    lf_fail(err, LF_EFORMAT,
+            "a function_call turn is no JSON object with a name and arguments: %.80s",
             t->text ? t->text : "(no text)");
     return NULL;
 }
@@ -59,7 +61,8 @@ static json_t *turn_message(const lf_turn *t, lf_err *err)
     if (t->role == LF_ROLE_FUNCTION_CALL)
         return call_message(t, err);
     if (!t->json) {
-        json_t *plain = json_pack("{s:s, s:s%}", "role", lf_role_name(t->role), "content", t->text, t->len);
+        json_t *plain =
+            json_pack("{s:s, s:s%}", "role", lf_role_name(t->role), "content", t->text, t->len);
         if (!plain)
             lf_fail(err, LF_EFORMAT, "a turn of %s is no UTF-8 text", lf_role_name(t->role));
         return plain;
@@ -93,7 +96,8 @@ static json_t *messages_of(const lf_turn *turns, size_t n, lf_err *err)
     return list;
 }
 
-/* A list as it stands; a text is read as JSON, and functions in it that stand there bare get the usual envelope. */
+/* A list as it stands; a text is read as JSON, and functions in it that stand there bare get the
+ * usual envelope. */
 static int tools_of(json_t **out, json_t *tools, lf_err *err)
 {
     json_t *list, *e;
@@ -105,8 +109,8 @@ static int tools_of(json_t **out, json_t *tools, lf_err *err)
         *out = json_array_size(tools) ? json_incref(tools) : NULL;
         return 0;
     }
-    list = json_loadb(json_string_value(tools) ? json_string_value(tools) : "", json_string_length(tools),
-                      JSON_REJECT_DUPLICATES, NULL);
+    list = json_loadb(json_string_value(tools) ? json_string_value(tools) : "",
+                      json_string_length(tools), JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_array(list)) {
         json_decref(list);
         return lf_fail(err, LF_EFORMAT, "the tools are no list, and no text that is JSON of one");
@@ -126,7 +130,8 @@ static int tools_of(json_t **out, json_t *tools, lf_err *err)
 
 /* ---- rendering ---- */
 
-static json_t *variables(const lf_chat *c, json_t *messages, json_t *tools, bool generation_prompt, lf_err *err)
+static json_t *variables(const lf_chat *c, json_t *messages, json_t *tools, bool generation_prompt,
+                         lf_err *err)
 {
     const char *key;
     json_t *v, *vars = json_object();
@@ -143,12 +148,13 @@ static json_t *variables(const lf_chat *c, json_t *messages, json_t *tools, bool
     return NULL;
 }
 
-int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools, bool generation_prompt,
-                         lf_buf *out, lf_jinja_spans *spans, lf_err *err)
+int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+                         bool generation_prompt, lf_buf *out, lf_jinja_spans *spans, lf_err *err)
 {
     json_t *list = NULL, *messages = NULL, *vars = NULL;
     lf_jinja_opts o = {.now = c->now};
-    int rc = n == 0 && !generation_prompt ? lf_fail(err, LF_EFORMAT, "a conversation without turns") : 0;
+    int rc =
+        n == 0 && !generation_prompt ? lf_fail(err, LF_EFORMAT, "a conversation without turns") : 0;
     if (rc == 0)
         rc = tools_of(&list, tools, err);
     if (rc == 0 && !(messages = messages_of(turns, n, err)))
@@ -163,14 +169,14 @@ int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_
     return rc;
 }
 
-int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools, bool generation_prompt, lf_buf *out,
-                   lf_err *err)
+int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+                   bool generation_prompt, lf_buf *out, lf_err *err)
 {
     return lf_chat_render_spans(c, turns, n, tools, generation_prompt, out, NULL, err);
 }
 
-int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools, lf_ids *out,
-                   lf_err *err)
+int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
+                   lf_ids *out, lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
@@ -198,13 +204,15 @@ int lf_chat_check_order(const lf_turn *turns, size_t n, lf_err *err)
                     : r == LF_ROLE_TOOL ? state == ANSWER || state == TOOL
                                         : false;
         if (!fits)
-            return lf_fail(err, LF_EFORMAT, "turn %zu is of %s, %s; set turn_order = any to leave this to the template",
-                           i + 1, lf_role_name(r),
-                           r == LF_ROLE_SYSTEM ? "which stands in front only"
-                           : state == START    ? "but a conversation begins with a user's"
-                           : state == USER     ? "after one of the user"
-                           : state == ANSWER   ? "after one of the assistant"
-                                               : "after a tool's");
+            return lf_fail(
+                err, LF_EFORMAT,
+                "turn %zu is of %s, %s; set turn_order = any to leave this to the template", i + 1,
+                lf_role_name(r),
+                r == LF_ROLE_SYSTEM ? "which stands in front only"
+                : state == START    ? "but a conversation begins with a user's"
+                : state == USER     ? "after one of the user"
+                : state == ANSWER   ? "after one of the assistant"
+                                    : "after a tool's");
         state = r == LF_ROLE_USER ? USER : answer ? ANSWER : TOOL;
     }
     return 0;

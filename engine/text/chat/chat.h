@@ -48,41 +48,47 @@ typedef struct lf_chat_opts {
     const char *file; /* template of the user's; NULL: the tokenizer's */
     const char *name; /* which of several; NULL: "default", or "tool_use" */
     const char *vars; /* a JSON object of further variables; NULL: none */
-    int64_t now; /* seconds since 1970 for strftime_now; 0: a template that asks for the date is refused, because the
-                  * same data would become other tokens on another day */
+    int64_t
+        /* seconds since 1970 for strftime_now; 0: a template that asks for the date is refused,
+         * because the same data would become other tokens on another day */
+        now;
 } lf_chat_opts;
 
-/* Both return owned, NULL on failure; LF_ENOENT: the tokenizer has no template and none is given. path: file or
- * directory of the tokenizer tok (borrowed until destroy). o may be NULL. Immutable afterwards, for any number of
- * threads. */
-lf_chat *lf_chat_load(const char *path, const lf_tokenizer *tok, const lf_chat_opts *o, lf_err *err);
-lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_tokenizer *tok, const lf_chat_opts *o,
-                            lf_err *err);
+/* Both return owned, NULL on failure; LF_ENOENT: the tokenizer has no template and none is given.
+ * path: file or directory of the tokenizer tok (borrowed until destroy). o may be NULL. Immutable
+ * afterwards, for any number of threads. */
+lf_chat *lf_chat_load(const char *path, const lf_tokenizer *tok, const lf_chat_opts *o,
+                      lf_err *err);
+lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_tokenizer *tok,
+                            const lf_chat_opts *o, lf_err *err);
 /* A template as text, with the tokens that tok itself knows; name is for messages. */
-lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name, const lf_tokenizer *tok,
-                           const lf_chat_opts *o, lf_err *err);
+lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name,
+                           const lf_tokenizer *tok, const lf_chat_opts *o, lf_err *err);
 void lf_chat_destroy(lf_chat *c);
 bool lf_chat_marks_generation(const lf_chat *c); /* its template has {% generation %} */
 /* Is member a word of its templates? For lf_shape_opts.reads; chat is an lf_chat. */
 bool lf_chat_reads(const void *chat, const char *member);
-/* SHA-256, in hex, of everything that makes its texts: templates, tokens, variables, time; borrowed. */
+/* SHA-256, in hex, of everything that makes its texts: templates, tokens, variables, time;
+ * borrowed. */
 const char *lf_chat_sha256(const lf_chat *c);
 
-/* Append the text of a conversation to out. tools: a list, a JSON text of one, or NULL. LF_EINVAL: the template raised,
- * with its name, line and column; LF_EFORMAT: no turns, tools or a function call that cannot be read. */
-int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools, bool generation_prompt, lf_buf *out,
-                   lf_err *err);
+/* Append the text of a conversation to out. tools: a list, a JSON text of one, or NULL. LF_EINVAL:
+ * the template raised, with its name, line and column; LF_EFORMAT: no turns, tools or a function
+ * call that cannot be read. */
+int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+                   bool generation_prompt, lf_buf *out, lf_err *err);
 
 /* Append the ids of a prompt: rendered with the generation prompt, no EOS. */
-int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools, lf_ids *out,
-                   lf_err *err);
+int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
+                   lf_ids *out, lf_err *err);
 
-/* Roles in an order that a dialogue can have: a system turn only in front; then user first, an answer after a user or
- * tool turn, a tool turn after an answer or another tool turn. LF_EFORMAT names the turn. */
+/* Roles in an order that a dialogue can have: a system turn only in front; then user first, an
+ * answer after a user or tool turn, a tool turn after an answer or another tool turn. LF_EFORMAT
+ * names the turn. */
 int lf_chat_check_order(const lf_turn *turns, size_t n, lf_err *err);
 
-/* *id: the special token that ends a turn of the assistant, as the template writes one; -1: it writes none. It is what
- * generation has to stop at, and often not the tokenizer's EOS. */
+/* *id: the special token that ends a turn of the assistant, as the template writes one; -1: it
+ * writes none. It is what generation has to stop at, and often not the tokenizer's EOS. */
 int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err);
 
 /* ---- ids and loss mask ---- */
@@ -92,9 +98,13 @@ enum lf_chat_mask { LF_CHAT_MASK_AUTO, LF_CHAT_MASK_PREFIX, LF_CHAT_MASK_GENERAT
 typedef struct lf_chat_train {
     enum lf_chat_mask mask; /* AUTO: GENERATION when the template has marks, else PREFIX */
     bool last_only;         /* train the last assistant turn only */
-    bool no_end;            /* the last special token of a turn, and what follows it in the turn, is not trained */
-    size_t first;           /* turns before this one are not trained (the prompt of a completion) */
-    bool all_spans;         /* find the spans of assistant turns that are not trained too, where they can be found */
+    bool
+        /* the last special token of a turn, and what follows it in the turn, is not trained */
+        no_end;
+    size_t first; /* turns before this one are not trained (the prompt of a completion) */
+    bool
+        /* find the spans of assistant turns that are not trained too, where they can be found */
+        all_spans;
 } lf_chat_train;
 
 /* An assistant's turn in the tokens. */
@@ -130,7 +140,7 @@ void lf_chat_doc_fini(lf_chat_doc *d);
 /* Fill d. A turn that says of itself that it is not trained is not; one that says that it is, is
  * with last_only too. LF_EFORMAT or LF_EINVAL with d->fault set: this row is at fault; with fault
  * FINE: another failure (memory). */
-int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
-                   const lf_chat_train *o, lf_err *err);
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns,
+                   size_t n, json_t *tools, const lf_chat_train *o, lf_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversations to ids and loss masks: where the assistant's turns lie in the tokens of the whole text.
+ * Conversations to ids and loss masks: where the assistant's turns lie in the tokens of the whole
+ * text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +60,16 @@ static int non_prefix(lf_chat_doc *d, size_t turn, const char *what, lf_err *err
         at++;
     return fault(d, LF_CHAT_NON_PREFIX,
                  lf_fail(err, LF_EFORMAT,
-                         "the template is not prefix-preserving here: the text up to %s turn %zu does not begin %s of "
-                         "the conversation (from byte %zu on); train_turns = last, or a template with {%% generation "
+                         "the template is not prefix-preserving here: the text up to %s turn %zu "
+                         "does not begin %s of "
+                         "the conversation (from byte %zu on); train_turns = last, or a template "
+                         "with {%% generation "
                          "%%}, may do",
                          what, turn + 1, at == d->part.len ? "the tokens" : "the text", at));
 }
 
-/* Tokens of the first `len` bytes of the whole text; -1: they are not its first tokens. The prefix is in d->part. */
+/* Tokens of the first `len` bytes of the whole text; -1: they are not its first tokens. The prefix
+ * is in d->part. */
 static int count_prefix(const struct call *k, size_t *count, bool *fits, lf_err *err)
 {
     lf_chat_doc *d = k->d;
@@ -87,12 +91,14 @@ static void cut_closing(const lf_chat *c, lf_chat_doc *d)
 {
     const json_t *eos = json_object_get(c->vars, "eos_token");
     size_t n = json_string_length(eos);
-    if (n > 0 && n <= d->part.len && memcmp(d->part.data + d->part.len - n, json_string_value(eos), n) == 0)
+    if (n > 0 && n <= d->part.len &&
+        memcmp(d->part.data + d->part.len - n, json_string_value(eos), n) == 0)
         d->part.data[d->part.len -= n] = 0;
 }
 
 /* Tokens before the end of turns[: n]; *fits false: they do not begin those of the conversation. */
-static int measure(const struct call *k, size_t n, bool generation_prompt, size_t *count, bool *fits, lf_err *err)
+static int measure(const struct call *k, size_t n, bool generation_prompt, size_t *count,
+                   bool *fits, lf_err *err)
 {
     lf_chat_doc *d = k->d;
     *fits = true;
@@ -134,7 +140,8 @@ static int prefix_turn(const struct call *k, size_t i, bool train, lf_err *err)
     return rc == 0 ? add_span(k->d, begin, end, train, err) : rc;
 }
 
-/* Turns that are not trained are looked for as far as it goes: what the template says about them is no failure. */
+/* Turns that are not trained are looked for as far as it goes: what the template says about them is
+ * no failure. */
 static int by_prefixes(const struct call *k, size_t last, lf_err *err)
 {
     int rc = 0;
@@ -333,7 +340,8 @@ static int fill_mask(const struct call *k, lf_err *err)
         d->mask[0] = 0; /* nothing predicts it */
     return any ? 0
                : fault(d, LF_CHAT_NO_TARGET,
-                       lf_fail(err, LF_EFORMAT, "no turn of the assistant is trained in this conversation"));
+                       lf_fail(err, LF_EFORMAT,
+                               "no turn of the assistant is trained in this conversation"));
 }
 
 static int check_bos(const struct call *k, lf_err *err)
@@ -342,11 +350,12 @@ static int check_bos(const struct call *k, lf_err *err)
     const lf_ids *v = &k->d->ids;
     if (bos < 0 || v->n < 2 || v->v[0] != (uint32_t)bos || v->v[1] != (uint32_t)bos)
         return 0;
-    return fault(k->d, LF_CHAT_BROKEN, lf_fail(err, LF_EFORMAT, "the template writes the BOS token twice"));
+    return fault(k->d, LF_CHAT_BROKEN,
+                 lf_fail(err, LF_EFORMAT, "the template writes the BOS token twice"));
 }
 
-int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,
-                   const lf_chat_train *o, lf_err *err)
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns,
+                   size_t n, json_t *tools, const lf_chat_train *o, lf_err *err)
 {
     struct call k = {d, c, t, turns, n, tools, o};
     lf_jinja_spans spans = {0};
@@ -362,13 +371,16 @@ int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_t
     bool tools_side = c->tools && (json_array_size(tools) > 0 || json_string_length(tools) > 0);
     bool marks = tools_side ? c->tools_marks : c->marks;
     if (rc == 0 && o->mask == LF_CHAT_MASK_GENERATION && !marks)
-        rc = lf_fail(err, LF_EINVAL, "mask = generation needs a template with {%% generation %%}; this one has none");
+        rc = lf_fail(
+            err, LF_EINVAL,
+            "mask = generation needs a template with {%% generation %%}; this one has none");
     if (rc == 0)
         rc = lf_tokenizer_encode(t, d->text.data, d->text.len, 0, &d->ids, NULL, err);
     if (rc == 0)
         rc = check_bos(&k, err);
     if (rc == 0)
-        rc = marks && o->mask != LF_CHAT_MASK_PREFIX ? by_marks(&k, &spans, last, err) : by_prefixes(&k, last, err);
+        rc = marks && o->mask != LF_CHAT_MASK_PREFIX ? by_marks(&k, &spans, last, err)
+                                                     : by_prefixes(&k, last, err);
     if (rc == 0)
         rc = fill_mask(&k, err);
     free(spans.v);
@@ -390,7 +402,8 @@ int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err)
         rc = d.fault == LF_CHAT_FINE ? lf_fail(err, rc, "%s", why.text)
                                      : 0; /* a template that refuses this ends nothing */
     if (rc == 0) {
-        const lf_chat_span *s = d.fault == LF_CHAT_FINE && d.n_spans ? &d.spans[d.n_spans - 1] : NULL;
+        const lf_chat_span *s =
+            d.fault == LF_CHAT_FINE && d.n_spans ? &d.spans[d.n_spans - 1] : NULL;
         size_t at = s ? end_of_turn(&k, s->begin, s->end) : 0;
         *id = s && at < s->end ? (int64_t)d.ids.v[at] : -1;
     }

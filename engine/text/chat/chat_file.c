@@ -17,7 +17,8 @@
 /* {% name %}, with any white space and signs that cut it. */
 static bool has_block(const char *s, size_t n, const char *name)
 {
-    for (const char *p = s, *end = s + n; (p = memmem(p, (size_t)(end - p), "{%", 2)) != NULL; p += 2) {
+    for (const char *p = s, *end = s + n; (p = memmem(p, (size_t)(end - p), "{%", 2)) != NULL;
+         p += 2) {
         const char *q = p + 2;
         q += q < end && (*q == '-' || *q == '+');
         while (q < end && (*q == ' ' || *q == '\t' || *q == '\n' || *q == '\r'))
@@ -30,14 +31,15 @@ static bool has_block(const char *s, size_t n, const char *name)
 }
 
 /* Sources are added to text, for the hash. */
-static int add_template(lf_chat *c, const char *source, size_t len, const char *name, bool for_tools, lf_buf *text,
-                        lf_err *err)
+static int add_template(lf_chat *c, const char *source, size_t len, const char *name,
+                        bool for_tools, lf_buf *text, lf_err *err)
 {
     size_t bom = lf_utf8_bom(source, len);
     source += bom;
     len -= bom;
     if (c->now == 0 && memmem(source, len, "strftime_now", 12))
-        return lf_fail(err, LF_EINVAL, "%s writes the date into its text; say which (chat_time)", name);
+        return lf_fail(err, LF_EINVAL, "%s writes the date into its text; say which (chat_time)",
+                       name);
     lf_jinja *t = lf_jinja_parse(source, len, name, err);
     if (!t)
         return err && err->rc ? err->rc : LF_EFORMAT;
@@ -57,7 +59,8 @@ static int add_template(lf_chat *c, const char *source, size_t len, const char *
 
 static const struct {
     const char *name;
-    int64_t (*id)(const lf_tokenizer *t); /* where the files beside do not say it; NULL: it is left out */
+    int64_t (*id)(
+        const lf_tokenizer *t); /* where the files beside do not say it; NULL: it is left out */
 } tokens[] = {{"bos_token", lf_tokenizer_bos},
               {"eos_token", lf_tokenizer_eos},
               {"unk_token", lf_tokenizer_unk},
@@ -96,7 +99,8 @@ static int add_vars(lf_chat *c, const char *text, lf_err *err)
     return rc;
 }
 
-static lf_chat *create(const lf_tokenizer *tok, const lf_tok_conf *conf, const lf_chat_opts *o, lf_err *err)
+static lf_chat *create(const lf_tokenizer *tok, const lf_tok_conf *conf, const lf_chat_opts *o,
+                       lf_err *err)
 {
     lf_chat *c = lf_calloc(1, sizeof *c, err);
     if (!c)
@@ -188,7 +192,8 @@ static const char *find_named(json_t *list, const char *name)
 }
 
 /* "chat_template" of a tokenizer_config.json. */
-static int from_config(lf_chat *c, json_t *v, const char *path, const char *name, lf_buf *all, lf_err *err)
+static int from_config(lf_chat *c, json_t *v, const char *path, const char *name, lf_buf *all,
+                       lf_err *err)
 {
     char *label = NULL;
     lf_buf b;
@@ -197,7 +202,8 @@ static int from_config(lf_chat *c, json_t *v, const char *path, const char *name
     const char *tool_use = several && !name ? find_named(v, "tool_use") : NULL;
     if (!v || json_is_null(v))
         return lf_fail(err, LF_ENOENT,
-                       "%s has no chat template (%s, or chat_template in tokenizer_config.json); give one with "
+                       "%s has no chat template (%s, or chat_template in tokenizer_config.json); "
+                       "give one with "
                        "chat_template",
                        path, LF_CHAT_FILE);
     if (!text)
@@ -226,8 +232,8 @@ static int from_file(lf_chat *c, const char *file, lf_buf *all, lf_err *err)
     return rc;
 }
 
-lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_tokenizer *tok, const lf_chat_opts *o,
-                            lf_err *err)
+lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_tokenizer *tok,
+                            const lf_chat_opts *o, lf_err *err)
 {
     lf_tok_conf conf;
     lf_chat *c = NULL;
@@ -266,8 +272,8 @@ lf_chat *lf_chat_load(const char *path, const lf_tokenizer *tok, const lf_chat_o
     return c;
 }
 
-lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name, const lf_tokenizer *tok,
-                           const lf_chat_opts *o, lf_err *err)
+lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name,
+                           const lf_tokenizer *tok, const lf_chat_opts *o, lf_err *err)
 {
     lf_buf all;
     lf_buf_init(&all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A template with its variables: made by chat_file.c, rendered by chat.c, turned into ids and masks by chat_encode.c.
+ * A template with its variables: made by chat_file.c, rendered by chat.c, turned into ids and masks
+ * by chat_encode.c.
  */
 #ifndef LF_TEXT_CHAT_PRIV_H
 #define LF_TEXT_CHAT_PRIV_H
@@ -19,9 +20,10 @@ struct lf_chat {
     char sha256[LF_HASH_HEX];
 };
 
-/* As lf_chat_render, with the spans of generation blocks (NULL: not wanted), in bytes from the begin of the new text.
+/* As lf_chat_render, with the spans of generation blocks (NULL: not wanted), in bytes from the
+ * begin of the new text.
  */
-int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools, bool generation_prompt,
-                         lf_buf *out, lf_jinja_spans *spans, lf_err *err);
+int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+                         bool generation_prompt, lf_buf *out, lf_jinja_spans *spans, lf_err *err);
 
 #endif

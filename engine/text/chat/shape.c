@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which shape a row has. A variant fits when its needed columns are there. Of those that fit, one whose columns in the
- * row are a subset of another's is out; what is left must be one, and must account for every column.
+ * Which shape a row has. A variant fits when its needed columns are there. Of those that fit, one
+ * whose columns in the row are a subset of another's is out; what is left must be one, and must
+ * account for every column.
  */
 #include "engine/text/chat/shape.h"
 
@@ -31,13 +32,15 @@ static const struct lf_variant variants[] = {
 
 /* Every column that options may rename. "role" and "content" are members of messages. */
 static const char *const known_columns[] = {
-    "text",   "prompt",  "completion", "messages", "tools",          "conversations", "system",  "instruction",
-    "output", "input",   "history",    "chosen",   "rejected",       "margin",        "context", "completions",
-    "label",  "kto_tag", "input_ids",  "labels",   "attention_mask", "role",          "content"};
+    "text",      "prompt",      "completion",     "messages",    "tools",   "conversations",
+    "system",    "instruction", "output",         "input",       "history", "chosen",
+    "rejected",  "margin",      "context",        "completions", "label",   "kto_tag",
+    "input_ids", "labels",      "attention_mask", "role",        "content"};
 #define N_COLUMNS (sizeof known_columns / sizeof known_columns[0])
 
-static const char *const shape_names[LF_SHAPES] = {"auto",   "text",       "prompt_completion", "messages", "sharegpt",
-                                                   "alpaca", "preference", "unpaired",          "prompt",   "tokens"};
+static const char *const shape_names[LF_SHAPES] = {
+    "auto",   "text",       "prompt_completion", "messages", "sharegpt",
+    "alpaca", "preference", "unpaired",          "prompt",   "tokens"};
 
 const char *lf_shape_name(enum lf_shape s)
 {
@@ -69,8 +72,8 @@ json_t *lf_shape_get(const struct lf_row_ctx *c, const char *name)
 
 /* ---- options ---- */
 
-static int check_pair(const char *option, const char *const *pairs, size_t i, const char *const *names, size_t n,
-                      bool left, lf_err *err)
+static int check_pair(const char *option, const char *const *pairs, size_t i,
+                      const char *const *names, size_t n, bool left, lf_err *err)
 {
     const char *eq = strchr(pairs[i], '=');
     char part[256];
@@ -87,7 +90,8 @@ static int check_pair(const char *option, const char *const *pairs, size_t i, co
                        near ? "; did you mean " : "", near ? near : "");
     for (size_t k = 0; k < i; k++)
         if (strncmp(pairs[k], pairs[i], (size_t)(eq - pairs[i]) + 1) == 0)
-            return lf_fail(err, LF_EINVAL, "%s: %.*s is given twice", option, (int)(eq - pairs[i]), pairs[i]);
+            return lf_fail(err, LF_EINVAL, "%s: %.*s is given twice", option, (int)(eq - pairs[i]),
+                           pairs[i]);
     return 0;
 }
 
@@ -127,7 +131,8 @@ static bool has_column(const struct lf_variant *v, const char *name)
     return false;
 }
 
-/* Are a's columns in the row fewer than b's and all among them? Of equal sets the one that needs fewer gives way. */
+/* Are a's columns in the row fewer than b's and all among them? Of equal sets the one that needs
+ * fewer gives way. */
 static bool covered(const struct lf_variant *a, int a_bits, const struct lf_variant *b, int b_bits)
 {
     for (int k = 0; k < LF_SHAPE_COLUMNS; k++)
@@ -157,9 +162,11 @@ static int no_variant(const struct lf_row_ctx *c, lf_err *err)
     char list[400];
     column_list(list, sizeof list, c->root);
     if (c->o->shape != LF_SHAPE_AUTO)
-        return lf_fail(err, LF_EFORMAT, "%s: the columns (%s) are not those of shape = %s; rename them with columns",
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: the columns (%s) are not those of shape = %s; rename them with columns",
                        c->where, list, lf_shape_name(c->o->shape));
-    return lf_fail(err, LF_EFORMAT, "%s: the columns (%s) are those of no shape; rename them with columns", c->where,
+    return lf_fail(err, LF_EFORMAT,
+                   "%s: the columns (%s) are those of no shape; rename them with columns", c->where,
                    list);
 }
 
@@ -174,12 +181,14 @@ static int find_variant(const struct lf_variant **out, const struct lf_row_ctx *
     for (size_t i = 0; i < N_VARIANTS; i++) {
         bool out_of_it = bits[i] < 0;
         for (size_t k = 0; k < N_VARIANTS && !out_of_it; k++)
-            out_of_it = k != i && bits[k] >= 0 && covered(&variants[i], bits[i], &variants[k], bits[k]);
+            out_of_it =
+                k != i && bits[k] >= 0 && covered(&variants[i], bits[i], &variants[k], bits[k]);
         if (out_of_it)
             continue;
         if (best)
-            return lf_fail(err, LF_EFORMAT, "%s: the columns %s and %s make it %s or %s; set shape", c->where,
-                           lf_shape_column(c->o, best->columns[0]), lf_shape_column(c->o, variants[i].columns[0]),
+            return lf_fail(err, LF_EFORMAT, "%s: the columns %s and %s make it %s or %s; set shape",
+                           c->where, lf_shape_column(c->o, best->columns[0]),
+                           lf_shape_column(c->o, variants[i].columns[0]),
                            lf_shape_name(best->shape), lf_shape_name(variants[i].shape));
         best = &variants[i];
     }
@@ -202,15 +211,16 @@ static int check_unmapped(const struct lf_row_ctx *c, const struct lf_variant *v
             known = strcmp(key, lf_shape_column(c->o, v->columns[k])) == 0;
         if (!known)
             return lf_fail(err, LF_EFORMAT,
-                           "%s: column \"%.100s\" means nothing in a row of shape %s; map it with columns, or set "
+                           "%s: column \"%.100s\" means nothing in a row of shape %s; map it with "
+                           "columns, or set "
                            "unmapped = ignore",
                            c->where, key, lf_shape_name(v->shape));
     }
     return 0;
 }
 
-int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len, const char *where,
-                 uint64_t *replaced, lf_err *err)
+int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
+                 const char *where, uint64_t *replaced, lf_err *err)
 {
     lf_row r = {0};
     struct lf_row_ctx c = {.o = o, .where = where};
@@ -225,8 +235,10 @@ int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t le
         lf_err_prefix(err, "%s", where);
         goto out;
     }
-    if (!(c.root = r.root = json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je))) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text, je.position);
+    if (!(c.root = r.root =
+              json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je))) {
+        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
+                     je.position);
         goto out;
     }
     if (!json_is_object(c.root)) {

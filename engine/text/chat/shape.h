@@ -49,14 +49,22 @@ enum lf_shape {
 };
 const char *lf_shape_name(enum lf_shape s); /* "auto", "text", "prompt_completion", ... */
 
-enum lf_role { LF_ROLE_SYSTEM, LF_ROLE_USER, LF_ROLE_ASSISTANT, LF_ROLE_TOOL, LF_ROLE_FUNCTION_CALL };
-const char *lf_role_name(enum lf_role r); /* "system", "user", "assistant", "tool", "function_call" */
+enum lf_role {
+    LF_ROLE_SYSTEM,
+    LF_ROLE_USER,
+    LF_ROLE_ASSISTANT,
+    LF_ROLE_TOOL,
+    LF_ROLE_FUNCTION_CALL
+};
+const char *
+lf_role_name(enum lf_role r); /* "system", "user", "assistant", "tool", "function_call" */
 
 enum lf_turn_train { LF_TURN_UNSAID, LF_TURN_NOT_TRAINED, LF_TURN_TRAINED };
 
-/* One turn of a conversation. text is NULL where the content is no string (a list of parts, or null beside tool_calls):
- * what it is then stands in `json`, the whole message with whatever else it has (tool_calls, reasoning_content, name),
- * under the names role and content, the role as `role` says or "developer"; NULL for turns that came from plain columns. */
+/* One turn of a conversation. text is NULL where the content is no string (a list of parts, or null
+ * beside tool_calls): what it is then stands in `json`, the whole message with whatever else it has
+ * (tool_calls, reasoning_content, name), under the names role and content, the role as `role` says
+ * or "developer"; NULL for turns that came from plain columns. */
 typedef struct lf_turn {
     enum lf_role role;
     enum lf_turn_train
@@ -84,9 +92,11 @@ typedef struct lf_piece {
  *   text               prompt: the document
  *   prompt_completion  prompt, completion
  *   messages, sharegpt prompt: all turns, with the system column as the first
- *   alpaca             prompt: the turns system, history and the last question; completion: the last answer, as turns
+ *   alpaca             prompt: the turns system, history and the last question; completion: the
+ *                      last answer, as turns
  *   preference         prompt (may be absent), completion: chosen, rejected
- *   unpaired           prompt (absent for whole conversations: then completion has all turns), completion, label
+ *   unpaired           prompt (absent for whole conversations: then completion has all turns),
+ *                      completion, label
  *   prompt             prompt
  *   tokens             ids, mask */
 typedef struct lf_row {
@@ -105,8 +115,9 @@ typedef struct lf_row {
 
 /* "name=other" pairs; borrowed. */
 typedef struct lf_shape_opts {
-    enum lf_shape shape;        /* AUTO: by the columns */
-    const char *const *columns; /* "prompt=question": our column prompt is called question in the data */
+    enum lf_shape shape; /* AUTO: by the columns */
+    const char *const
+        *columns; /* "prompt=question": our column prompt is called question in the data */
     size_t n_columns;
     const char *const *roles; /* "human=user": the data's human is our user */
     size_t n_roles;
@@ -116,17 +127,17 @@ typedef struct lf_shape_opts {
      * have a meaning. */
     bool (*reads)(const void *arg, const char *member);
     const void *reads_arg;
-    bool strict;          /* a line that is not UTF-8 is an error, else repaired with U+FFFD */
+    bool strict; /* a line that is not UTF-8 is an error, else repaired with U+FFFD */
 } lf_shape_opts;
 
 /* Columns and roles that are known and given once. Worded with the names of the options. */
 int lf_shape_check(const lf_shape_opts *o, lf_err *err);
 
-/* Bring a line to its form. where: "file:line", for messages. Thread-safe. *replaced is raised by the U+FFFD put in.
- * Owned on success: lf_row_fini. LF_EFORMAT: no JSON object, no shape, two shapes, a column of no meaning, a wrong
- * type. */
-int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len, const char *where,
-                 uint64_t *replaced, lf_err *err);
+/* Bring a line to its form. where: "file:line", for messages. Thread-safe. *replaced is raised by
+ * the U+FFFD put in. Owned on success: lf_row_fini. LF_EFORMAT: no JSON object, no shape, two
+ * shapes, a column of no meaning, a wrong type. */
+int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
+                 const char *where, uint64_t *replaced, lf_err *err);
 void lf_row_fini(lf_row *r); /* a zeroed one is fine */
 
 #endif

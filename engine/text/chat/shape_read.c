@@ -22,10 +22,15 @@ static int find_role(enum lf_role *out, const struct lf_row_ctx *c, const char *
     static const struct {
         const char *name;
         enum lf_role role;
-    } usual[] = {
-        {"system", LF_ROLE_SYSTEM}, {"developer", LF_ROLE_SYSTEM},    {"user", LF_ROLE_USER},
-        {"human", LF_ROLE_USER},    {"assistant", LF_ROLE_ASSISTANT}, {"gpt", LF_ROLE_ASSISTANT},
-        {"tool", LF_ROLE_TOOL},     {"observation", LF_ROLE_TOOL},    {"function_call", LF_ROLE_FUNCTION_CALL}};
+    } usual[] = {{"system", LF_ROLE_SYSTEM},
+                 {"developer", LF_ROLE_SYSTEM},
+                 {"user", LF_ROLE_USER},
+                 {"human", LF_ROLE_USER},
+                 {"assistant", LF_ROLE_ASSISTANT},
+                 {"gpt", LF_ROLE_ASSISTANT},
+                 {"tool", LF_ROLE_TOOL},
+                 {"observation", LF_ROLE_TOOL},
+                 {"function_call", LF_ROLE_FUNCTION_CALL}};
     size_t n = strlen(name);
     for (size_t i = 0; i < c->o->n_roles; i++)
         if (strncmp(c->o->roles[i], name, n) == 0 && c->o->roles[i][n] == '=')
@@ -39,7 +44,8 @@ static int find_role(enum lf_role *out, const struct lf_row_ctx *c, const char *
             *out = usual[i].role;
             return 0;
         }
-    return lf_fail(err, LF_EFORMAT, "%s: speaker \"%.60s\" is not known; map it with roles, such as %.60s=user",
+    return lf_fail(err, LF_EFORMAT,
+                   "%s: speaker \"%.60s\" is not known; map it with roles, such as %.60s=user",
                    c->where, name, name);
 }
 
@@ -53,7 +59,8 @@ static void set_text(lf_piece *p, json_t *v)
 
 static int wrong_type(const struct lf_row_ctx *c, const char *name, const char *want, lf_err *err)
 {
-    return lf_fail(err, LF_EFORMAT, "%s: column \"%s\" is not %s", c->where, lf_shape_column(c->o, name), want);
+    return lf_fail(err, LF_EFORMAT, "%s: column \"%s\" is not %s", c->where,
+                   lf_shape_column(c->o, name), want);
 }
 
 /* An optional text; *out stays NULL without it. */
@@ -66,8 +73,8 @@ static int get_text(json_t **out, const struct lf_row_ctx *c, const char *name, 
     return 0;
 }
 
-/* The member of a message under its usual names ("role" or "from"), or as columns renames it. From now on it goes by
- * our name in the message, which is what templates know. */
+/* The member of a message under its usual names ("role" or "from"), or as columns renames it. From
+ * now on it goes by our name in the message, which is what templates know. */
 static json_t *member(const struct lf_row_ctx *c, json_t *m, const char *ours, const char *sharegpt)
 {
     const char *name = lf_shape_column(c->o, ours);
@@ -151,13 +158,15 @@ static int read_train(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const c
     return 0;
 }
 
-static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const char *column, lf_err *err)
+static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const char *column,
+                     lf_err *err)
 {
     json_t *role = member(c, m, "role", "from"), *content = member(c, m, "content", "value");
     if (!json_is_object(m) || !json_is_string(role))
-        return lf_fail(err, LF_EFORMAT,
-                       "%s: a turn in \"%s\" has no role; what it is called is set with columns = role=NAME", c->where,
-                       column);
+        return lf_fail(
+            err, LF_EFORMAT,
+            "%s: a turn in \"%s\" has no role; what it is called is set with columns = role=NAME",
+            c->where, column);
     int rc = find_role(&t->role, c, json_string_value(role), err);
     if (rc == 0)
         rc = check_members(c, m, column, err);
@@ -167,9 +176,10 @@ static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const ch
         return rc;
     bool calls = json_object_get(m, "tool_calls") || json_object_get(m, "function_call");
     if (!json_is_string(content) && !json_is_array(content) && !calls)
-        return lf_fail(err, LF_EFORMAT, "%s: a turn of %s in \"%s\" has no content", c->where, lf_role_name(t->role),
-                       column);
-    if (strcmp(json_string_value(role), "developer") != 0 && strcmp(json_string_value(role), lf_role_name(t->role)) != 0 &&
+        return lf_fail(err, LF_EFORMAT, "%s: a turn of %s in \"%s\" has no content", c->where,
+                       lf_role_name(t->role), column);
+    if (strcmp(json_string_value(role), "developer") != 0 &&
+        strcmp(json_string_value(role), lf_role_name(t->role)) != 0 &&
         json_object_set_new(m, "role", json_string(lf_role_name(t->role))) != 0)
         return lf_fail(err, LF_ENOMEM, "no memory for a turn");
     t->json = m;
@@ -179,14 +189,15 @@ static int read_turn(lf_turn *t, const struct lf_row_ctx *c, json_t *m, const ch
 }
 
 /* `extra` turns are left free in front. */
-static int read_turns(lf_piece *p, const struct lf_row_ctx *c, json_t *list, const char *name, size_t extra,
-                      lf_err *err)
+static int read_turns(lf_piece *p, const struct lf_row_ctx *c, json_t *list, const char *name,
+                      size_t extra, lf_err *err)
 {
     const char *column = lf_shape_column(c->o, name);
     json_t *m;
     size_t i, n = json_array_size(list);
     if (!json_is_array(list) || n == 0)
-        return lf_fail(err, LF_EFORMAT, "%s: column \"%s\" is not a list of turns", c->where, column);
+        return lf_fail(err, LF_EFORMAT, "%s: column \"%s\" is not a list of turns", c->where,
+                       column);
     p->turns = lf_arena_alloc(c->arena, n + extra, sizeof *p->turns, err);
     if (!p->turns)
         return LF_ENOMEM;
@@ -202,7 +213,8 @@ static int read_turns(lf_piece *p, const struct lf_row_ctx *c, json_t *list, con
 
 static lf_turn text_turn(enum lf_role role, json_t *text)
 {
-    return (lf_turn){.role = role, .text = json_string_value(text), .len = json_string_length(text)};
+    return (lf_turn){
+        .role = role, .text = json_string_value(text), .len = json_string_length(text)};
 }
 
 /* A column that is a text, a message, or a list of messages. */
@@ -253,7 +265,8 @@ static int read_history(lf_turn *t, const struct lf_row_ctx *c, json_t *history,
 
 static int read_alpaca(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
 {
-    json_t *ask = lf_shape_get(c, "instruction"), *answer = lf_shape_get(c, "output"), *input = NULL, *system = NULL;
+    json_t *ask = lf_shape_get(c, "instruction"), *answer = lf_shape_get(c, "output"),
+           *input = NULL, *system = NULL;
     json_t *history = lf_shape_get(c, "history");
     if (!json_is_string(ask) || !json_is_string(answer))
         return wrong_type(c, json_is_string(ask) ? "output" : "instruction", "a text", err);
@@ -279,7 +292,8 @@ static int read_alpaca(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
             return LF_ENOMEM;
         memcpy(both, json_string_value(ask), json_string_length(ask));
         both[json_string_length(ask)] = '\n';
-        memcpy(both + json_string_length(ask) + 1, json_string_value(input), json_string_length(input));
+        memcpy(both + json_string_length(ask) + 1, json_string_value(input),
+               json_string_length(input));
         t[n - 1].text = both;
         t[n - 1].len = len;
     }
@@ -342,7 +356,8 @@ static int read_ranked(lf_row *r, const struct lf_row_ctx *c, lf_err *err)
     return 0;
 }
 
-static int read_preference(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v, lf_err *err)
+static int read_preference(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v,
+                           lf_err *err)
 {
     json_t *margin = lf_shape_get(c, "margin");
     int rc = 0;
@@ -361,7 +376,8 @@ static int read_preference(lf_row *r, const struct lf_row_ctx *c, const struct l
     return rc < 0 ? rc : read_piece(&r->rejected, c, "rejected", err);
 }
 
-static int read_unpaired(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v, lf_err *err)
+static int read_unpaired(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v,
+                         lf_err *err)
 {
     const char *first = v->columns[0], *name = strcmp(first, "prompt") == 0 ? "label" : "kto_tag";
     json_t *label = lf_shape_get(c, name);
@@ -379,7 +395,8 @@ static int read_unpaired(lf_row *r, const struct lf_row_ctx *c, const struct lf_
 
 /* ---- tokens ---- */
 
-static int get_ids(json_t **out, const struct lf_row_ctx *c, const char *name, size_t want, lf_err *err)
+static int get_ids(json_t **out, const struct lf_row_ctx *c, const char *name, size_t want,
+                   lf_err *err)
 {
     json_t *v = lf_shape_get(c, name), *e;
     size_t i;
@@ -394,20 +411,24 @@ static int get_ids(json_t **out, const struct lf_row_ctx *c, const char *name, s
             return wrong_type(c, name, "a list of whole numbers", err);
     }
     if (want != (size_t)-1 && json_array_size(v) != want)
-        return lf_fail(err, LF_EFORMAT, "%s: \"%s\" has %zu numbers, \"%s\" %zu", c->where, lf_shape_column(c->o, name),
-                       json_array_size(v), lf_shape_column(c->o, "input_ids"), want);
+        return lf_fail(err, LF_EFORMAT, "%s: \"%s\" has %zu numbers, \"%s\" %zu", c->where,
+                       lf_shape_column(c->o, name), json_array_size(v),
+                       lf_shape_column(c->o, "input_ids"), want);
     return 0;
 }
 
-static int put_id(lf_row *r, const struct lf_row_ctx *c, size_t i, json_t *ids, json_t *labels, lf_err *err)
+static int put_id(lf_row *r, const struct lf_row_ctx *c, size_t i, json_t *ids, json_t *labels,
+                  lf_err *err)
 {
     json_int_t id = json_integer_value(json_array_get(ids, i)),
                l = labels ? json_integer_value(json_array_get(labels, i)) : id;
     if (id < 0 || id > INT32_MAX)
-        return lf_fail(err, LF_EFORMAT, "%s: input_ids[%zu] = %lld is no token id", c->where, i, (long long)id);
+        return lf_fail(err, LF_EFORMAT, "%s: input_ids[%zu] = %lld is no token id", c->where, i,
+                       (long long)id);
     if (l != id && l != -100)
         return lf_fail(err, LF_EFORMAT,
-                       "%s: labels[%zu] = %lld is neither the token (%lld) nor -100; other targets are not kept",
+                       "%s: labels[%zu] = %lld is neither the token (%lld) nor -100; other targets "
+                       "are not kept",
                        c->where, i, (long long)l, (long long)id);
     r->mask[r->n_ids] = l != -100 || !labels;
     r->ids[r->n_ids++] = (uint32_t)id;

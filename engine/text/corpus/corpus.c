@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streaming reader of corpora: see corpus.h. A window `win` holds bytes of the open member that were read but not yet
- * handed out; records are cut from its front.
+ * Streaming reader of corpora: see corpus.h. A window `win` holds bytes of the open member that
+ * were read but not yet handed out; records are cut from its front.
  */
 #include "config.h"
 
@@ -35,13 +35,13 @@ struct lf_corpus {
     bool json;
     bool at_start, mark; /* nothing of the member is read; a byte order mark was passed over before
                             its first record */
-    lf_buf win; /* [pos, win.len) is unread */
+    lf_buf win;          /* [pos, win.len) is unread */
     size_t pos;
     bool member_end; /* nothing follows the window */
     uint64_t line, in_source;
     int64_t member_bytes;
     int64_t done_before; /* bytes of the sources before `at` */
-    bool check_crc;      /* the member is a whole gzip file: libarchive does not look at its checksum */
+    bool check_crc; /* the member is a whole gzip file: libarchive does not look at its checksum */
     uint32_t crc;
     uint32_t crc_table[8][256];
 };
@@ -68,8 +68,8 @@ static uint32_t crc_add(const uint32_t t[8][256], uint32_t c, const uint8_t *p, 
         memcpy(&a, p, 4);
         memcpy(&b, p + 4, 4);
         a ^= c;
-        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^ t[3][b & 0xFF] ^
-            t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
+        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^
+            t[3][b & 0xFF] ^ t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
     }
     for (; n > 0; n--, p++)
         c = c >> 8 ^ t[0][(c ^ *p) & 0xFF];
@@ -171,9 +171,11 @@ static bool is_json_name(const lf_corpus *c, const char *name)
 static int archive_fail(lf_corpus *c, lf_err *err)
 {
     const char *why = archive_error_string(c->ar);
-    return lf_fail(err, LF_EFORMAT, "%s%s%s: %s after %lld bytes of text (byte %lld of the file); is it complete?",
-                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "", why ? why : "read error",
-                   (long long)c->member_bytes, (long long)archive_filter_bytes(c->ar, -1));
+    return lf_fail(err, LF_EFORMAT,
+                   "%s%s%s: %s after %lld bytes of text (byte %lld of the file); is it complete?",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "",
+                   why ? why : "read error", (long long)c->member_bytes,
+                   (long long)archive_filter_bytes(c->ar, -1));
 }
 
 static int open_source(lf_corpus *c, lf_err *err)
@@ -198,7 +200,8 @@ static int open_source(lf_corpus *c, lf_err *err)
         archive_read_support_format_raw(c->ar);
         archive_read_support_format_empty(c->ar);
     }
-    int got = std ? archive_read_open_fd(c->ar, 0, BLOCK) : archive_read_open_filename(c->ar, path, BLOCK);
+    int got = std ? archive_read_open_fd(c->ar, 0, BLOCK)
+                  : archive_read_open_filename(c->ar, path, BLOCK);
     return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
 }
 
@@ -209,15 +212,17 @@ static int check_filter(lf_corpus *c, lf_err *err)
     size_t n = lf_corpus_strip_compression(path);
     int code = archive_filter_code(c->ar, 0);
     if (path[n] && code == ARCHIVE_FILTER_NONE)
-        return lf_fail(err, LF_EFORMAT, "%s: its first bytes are not those of a %s file; is it complete?", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: its first bytes are not those of a %s file; is it complete?", path,
                        path + n);
-    c->check_crc = !c->is_archive && code == ARCHIVE_FILTER_GZIP && archive_filter_count(c->ar) == 2 &&
-                   c->files.v[c->at].bytes >= 18;
+    c->check_crc = !c->is_archive && code == ARCHIVE_FILTER_GZIP &&
+                   archive_filter_count(c->ar) == 2 && c->files.v[c->at].bytes >= 18;
     c->crc = 0;
     return 0;
 }
 
-/* How many gzip members the file seems to hold. With several, the checksum at its end is not that of the whole. */
+/* How many gzip members the file seems to hold. With several, the checksum at its end is not that
+ * of the whole. */
 static int count_members(const uint8_t *p, size_t n)
 {
     int members = 0;
@@ -226,14 +231,14 @@ static int count_members(const uint8_t *p, size_t n)
         if (!hit)
             break;
         i = (size_t)(hit - p);
-        members += hit[1] == 0x8B && hit[2] == 8 && hit[3] < 32 && (hit[8] == 0 || hit[8] == 2 || hit[8] == 4) &&
-                   (hit[9] < 14 || hit[9] == 255);
+        members += hit[1] == 0x8B && hit[2] == 8 && hit[3] < 32 &&
+                   (hit[8] == 0 || hit[8] == 2 || hit[8] == 4) && (hit[9] < 14 || hit[9] == 255);
     }
     return members;
 }
 
-/* Compare what was read with the length and CRC-32 at the end of the gzip file. Files of several members (concatenated,
- * bgzip) carry no checksum of the whole and pass. */
+/* Compare what was read with the length and CRC-32 at the end of the gzip file. Files of several
+ * members (concatenated, bgzip) carry no checksum of the whole and pass. */
 static int check_gzip_end(lf_corpus *c, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
@@ -258,15 +263,17 @@ static int check_gzip_end(lf_corpus *c, lf_err *err)
         members = count_members((const uint8_t *)all.data, all.len);
     lf_buf_fini(&all);
     if (rc == 0 && members < 2)
-        rc = lf_fail(err, LF_EFORMAT, "%s: its text does not have the checksum at the end of the file; it is damaged",
-                     path);
+        rc = lf_fail(
+            err, LF_EFORMAT,
+            "%s: its text does not have the checksum at the end of the file; it is damaged", path);
     return rc;
 }
 
 /* A file inside the archive that is compressed or an archive itself: its bytes are no text. */
 static int nested(const lf_corpus *c, const char *name, const char *what, lf_err *err)
 {
-    return lf_fail(err, LF_EFORMAT, "%s: %s is %s inside an archive, which is not read; unpack it first",
+    return lf_fail(err, LF_EFORMAT,
+                   "%s: %s is %s inside an archive, which is not read; unpack it first",
                    c->files.v[c->at].path, name, what);
 }
 
@@ -313,17 +320,22 @@ static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_e
     const char *what = lf_corpus_signature(bytes, n);
     if (what && c->member)
         return nested(c, c->member, what, err);
-    return what ? lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; its name must end in .%s for it to be opened",
+    return what ? lf_fail(err, LF_EFORMAT,
+                          "%s is no text: it holds %s data; its name must end in .%s for it to be "
+                          "opened",
                           c->files.v[c->at].path, what, what)
                 : 0;
 }
 
-/* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be terabytes. */
+/* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be
+ * terabytes. */
 static int check_hole(lf_corpus *c, int64_t offset, lf_err *err)
 {
     return offset <= c->member_bytes
                ? 0
-               : lf_fail(err, LF_EFORMAT, "%s: %s is a sparse file with a hole of %lld bytes at byte %lld; text has none",
+               : lf_fail(err, LF_EFORMAT,
+                         "%s: %s is a sparse file with a hole of %lld bytes at byte %lld; text has "
+                         "none",
                          c->files.v[c->at].path, c->member, (long long)(offset - c->member_bytes),
                          (long long)c->member_bytes);
 }
@@ -364,14 +376,17 @@ static int refill(lf_corpus *c, lf_err *err)
 static int too_long(const lf_corpus *c, uint64_t line, lf_err *err)
 {
     return lf_fail(err, LF_EINVAL,
-                   "%s%s%s:%llu: a document is longer than max_doc_bytes = %zu; choose another doc_split or raise it",
-                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "", (unsigned long long)line,
-                   c->a.max_doc_bytes);
+                   "%s%s%s:%llu: a document is longer than max_doc_bytes = %zu; choose another "
+                   "doc_split or raise it",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "",
+                   (unsigned long long)line, c->a.max_doc_bytes);
 }
 
-/* Length of the line at offset `at` behind pos, with its newline, reading as needed; 0: the member has ended. *got_nl.
+/* Length of the line at offset `at` behind pos, with its newline, reading as needed; 0: the member
+ * has ended. *got_nl.
  */
-static int line_length(lf_corpus *c, size_t at, size_t *len, bool *got_nl, uint64_t first_line, lf_err *err)
+static int line_length(lf_corpus *c, size_t at, size_t *len, bool *got_nl, uint64_t first_line,
+                       lf_err *err)
 {
     size_t seen = at;
     for (;;) {
@@ -395,7 +410,8 @@ static int line_length(lf_corpus *c, size_t at, size_t *len, bool *got_nl, uint6
 static bool is_blank(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r' && s[i] != '\n' && s[i] != '\v' && s[i] != '\f')
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r' && s[i] != '\n' && s[i] != '\v' &&
+            s[i] != '\f')
             return false;
     return true;
 }
@@ -430,7 +446,8 @@ static bool separates(const lf_corpus *c, const char *s, size_t n)
     return m == strlen(c->a.separator) && memcmp(s, c->a.separator, m) == 0;
 }
 
-/* Lines up to a separator or up to doc_bytes: *len bytes of text, then *skip bytes of separator; *lines passed. */
+/* Lines up to a separator or up to doc_bytes: *len bytes of text, then *skip bytes of separator;
+ * *lines passed. */
 static int cut_lines(lf_corpus *c, size_t *len, size_t *skip, uint64_t *lines, lf_err *err)
 {
     size_t at = 0;
@@ -556,8 +573,8 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 
 /* ---- meaning of a record ---- */
 
-int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json, const char *where, lf_buf *out,
-                   uint64_t *replaced, lf_err *err)
+int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json,
+                   const char *where, lf_buf *out, uint64_t *replaced, lf_err *err)
 {
     lf_buf_clear(out);
     if (!json) {
@@ -577,7 +594,8 @@ int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool
     }
     j = json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
     if (!j) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text, je.position);
+        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
+                     je.position);
         goto out;
     }
     json_t *v = json_object_get(j, args->text_field);

@@ -27,7 +27,7 @@ enum lf_corpus_split {
     LF_CORPUS_LINE,      /* a line is a document, without its line end */
     LF_CORPUS_BLANK,     /* documents are separated by lines of white space only */
     LF_CORPUS_SEPARATOR, /* documents are separated by lines equal to `separator` */
-    LF_CORPUS_SIZE       /* a document ends with the line that reaches doc_bytes; nothing is dropped */
+    LF_CORPUS_SIZE /* a document ends with the line that reaches doc_bytes; nothing is dropped */
 };
 
 typedef struct lf_corpus_args {
@@ -39,7 +39,7 @@ typedef struct lf_corpus_args {
     const char *text_field; /* JSONL member; borrowed until close */
     size_t doc_bytes;       /* SIZE */
     size_t max_doc_bytes;   /* a longer record is an error */
-    bool strict;            /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
@@ -60,7 +60,8 @@ size_t lf_corpus_at(const lf_corpus *c); /* source being read */
 /* Go on at the start of source i (0 <= i <= n). */
 int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
 
-/* How the line that is a record ended: not at all, at the end of the file; LF_CORPUS_NO_LINE: a record is no line. */
+/* How the line that is a record ended: not at all, at the end of the file; LF_CORPUS_NO_LINE: a
+ * record is no line. */
 enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
 /* One record: raw bytes, never empty, valid until the next call. */
@@ -76,13 +77,14 @@ typedef struct lf_corpus_record {
     bool
         bom; /* a byte order mark stood before it, at the start of the file: it is no part of raw */
 } lf_corpus_record;
-/* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and position. */
+/* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and
+ * position. */
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
 int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
 
-/* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8). where: for messages.
- * Thread-safe. *replaced is raised by the U+FFFD put into a JSON line. */
-int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json, const char *where, lf_buf *out,
-                   uint64_t *replaced, lf_err *err);
+/* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8).
+ * where: for messages. Thread-safe. *replaced is raised by the U+FFFD put into a JSON line. */
+int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json,
+                   const char *where, lf_buf *out, uint64_t *replaced, lf_err *err);
 
 #endif

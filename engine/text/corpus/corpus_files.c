@@ -18,12 +18,14 @@
 
 #define DEPTH_MAX 64
 
-static int add_file(lf_corpus_list *l, const char *path, const char *label, int64_t bytes, lf_err *err)
+static int add_file(lf_corpus_list *l, const char *path, const char *label, int64_t bytes,
+                    lf_err *err)
 {
     int rc = lf_grow(&l->v, &l->cap, l->n, sizeof(*l->v), err);
     if (rc != 0)
         return rc;
-    lf_corpus_source s = {.path = lf_strdup(path, err), .label = lf_strdup(label, err), .bytes = bytes};
+    lf_corpus_source s = {
+        .path = lf_strdup(path, err), .label = lf_strdup(label, err), .bytes = bytes};
     if (!s.path || !s.label) {
         free(s.path);
         free(s.label);
@@ -87,7 +89,8 @@ static int list_names(char ***out, size_t *out_n, const char *path, lf_err *err)
     return rc;
 }
 
-static int add_directory(lf_corpus_list *l, const char *path, const char *label, int depth, lf_err *err)
+static int add_directory(lf_corpus_list *l, const char *path, const char *label, int depth,
+                         lf_err *err)
 {
     if (depth >= DEPTH_MAX)
         return lf_fail(err, LF_EINVAL, "%s: directories nested too deep", path);
@@ -96,7 +99,9 @@ static int add_directory(lf_corpus_list *l, const char *path, const char *label,
     int rc = list_names(&names, &n, path, err);
     for (size_t i = 0; i < n; i++) {
         char *p = rc == 0 ? lf_path_join(path, names[i], err) : NULL;
-        char *q = p && label[0] ? lf_path_join(label, names[i], err) : p ? lf_strdup(names[i], err) : NULL;
+        char *q = p && label[0] ? lf_path_join(label, names[i], err)
+                  : p           ? lf_strdup(names[i], err)
+                                : NULL;
         if (rc == 0)
             rc = p && q ? add_path(l, p, q, depth + 1, err) : LF_ENOMEM;
         free(p);
@@ -145,8 +150,9 @@ int lf_corpus_list_add(lf_corpus_list *l, const char *input, lf_err *err)
         int got = glob(input, GLOB_ERR, NULL, &g);
         rc = got == 0              ? 0
              : got == GLOB_NOSPACE ? lf_fail(err, LF_ENOMEM, "no memory for glob %s", input)
-             : got == GLOB_NOMATCH ? lf_fail(err, LF_ENOENT, "no file matches %s", input)
-                                   : lf_fail(err, LF_EIO, "cannot read a directory of glob %s", input);
+             : got == GLOB_NOMATCH
+                 ? lf_fail(err, LF_ENOENT, "no file matches %s", input)
+                 : lf_fail(err, LF_EIO, "cannot read a directory of glob %s", input);
         /* glob sorts by the locale's order. */
         if (rc == 0)
             qsort(g.gl_pathv, g.gl_pathc, sizeof(*g.gl_pathv), by_name);

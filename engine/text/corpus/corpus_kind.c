@@ -40,12 +40,17 @@ const char *lf_corpus_signature(const void *bytes, size_t n)
         size_t at, len;
     } v[] = {{"gzip", "\x1f\x8b\x08", 0, 3},
              {"zip", "PK\x03\x04", 0, 4},
-             {"xz", "\xfd" "7zXZ\0", 0, 6},
+             {"xz",
+              "\xfd"
+              "7zXZ\0",
+              0, 6},
              {"zstd", "\x28\xb5\x2f\xfd", 0, 4},
              {"bzip2", "\x31\x41\x59\x26\x53\x59", 4, 6},
              {"tar", "ustar", 257, 5}};
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
-        if (n >= v[i].at + v[i].len && memcmp((const char *)bytes + v[i].at, v[i].bytes, v[i].len) == 0)
-            return strcmp(v[i].name, "bzip2") == 0 && memcmp(bytes, "BZh", 3) != 0 ? NULL : v[i].name;
+        if (n >= v[i].at + v[i].len &&
+            memcmp((const char *)bytes + v[i].at, v[i].bytes, v[i].len) == 0)
+            return strcmp(v[i].name, "bzip2") == 0 && memcmp(bytes, "BZh", 3) != 0 ? NULL
+                                                                                   : v[i].name;
     return NULL;
 }

@@ -61,7 +61,8 @@ static int note_place(struct doctor *d, const lf_corpus_record *r, lf_err *err)
     const struct segment *last = d->n_seg ? &d->seg[d->n_seg - 1] : NULL;
     if (d->rows >= MAX_PLACES)
         return 0;
-    bool same = last && last->source == r->source && (last->member != NULL) == (r->member != NULL) &&
+    bool same = last && last->source == r->source &&
+                (last->member != NULL) == (r->member != NULL) &&
                 (!r->member || strcmp(last->member, r->member) == 0);
     int rc = lf_grow(&d->line, &d->cap_line, (size_t)d->rows, sizeof *d->line, err);
     if (rc == 0 && !same)
@@ -96,8 +97,8 @@ static void place_of(const struct doctor *d, uint64_t row, char *buf, size_t cap
             hi = mid;
     }
     const struct segment *s = &d->seg[lo];
-    snprintf(buf, cap, "%s%s%s:%llu", lf_corpus_sources(d->corpus, &n)[s->source].path, s->member ? ": " : "",
-             s->member ? s->member : "", (unsigned long long)d->line[row]);
+    snprintf(buf, cap, "%s%s%s:%llu", lf_corpus_sources(d->corpus, &n)[s->source].path,
+             s->member ? ": " : "", s->member ? s->member : "", (unsigned long long)d->line[row]);
 }
 
 /* Paths and messages may hold what JSON cannot: everything goes through the visible form. */
@@ -150,7 +151,8 @@ static int encode_row(struct doctor *d, const lf_row *row, bool *failed, lf_err 
 }
 
 /* The row's texts, and its token ids where it has them. */
-static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, bool *failed, lf_err *err)
+static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, bool *failed,
+                    lf_err *err)
 {
     uint64_t replaced = 0;
     lf_row row = {0};
@@ -158,8 +160,10 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
     d->ids.n = 0;
     lf_buf_clear(&d->text);
     if (!r->json || d->o->shape->shape == LF_SHAPE_TEXT) {
-        int plain = lf_corpus_text(d->o->corpus, r->raw, r->len, r->json, "", &d->text, &replaced, err);
-        row = (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
+        int plain =
+            lf_corpus_text(d->o->corpus, r->raw, r->len, r->json, "", &d->text, &replaced, err);
+        row =
+            (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
         return plain < 0 ? plain : encode_row(d, &row, failed, err);
     }
     int rc = lf_shape_row(&row, d->o->shape, r->raw, r->len, "", &replaced, err);
@@ -194,8 +198,8 @@ static int row_length(struct doctor *d, enum lf_shape shape, uint64_t *length, l
     if (!d->tok)
         return 0;
     d->ids.n = 0;
-    int rc = lf_tokenizer_encode(d->tok, d->text.data, d->text.len, d->o->flags & ~(unsigned)LF_TOK_STRICT, &d->ids,
-                                 &replaced, err);
+    int rc = lf_tokenizer_encode(d->tok, d->text.data, d->text.len,
+                                 d->o->flags & ~(unsigned)LF_TOK_STRICT, &d->ids, &replaced, err);
     *length = d->ids.n;
     return rc;
 }
@@ -211,9 +215,10 @@ static void tell_broken(struct doctor *d, const lf_corpus_record *r, const lf_er
 {
     const char *text = lf_str_has_prefix(why->text, ": ") ? why->text + 2 : why->text;
     if (d->n_broken++ < d->o->max_broken)
-        json_array_append_new(
-            d->broken, json_pack("{s:o,s:o}", "at", place_json(d, d->rows), "why", text_json(text, strlen(text))));
-    tell_odd(d, lf_datadoc_odd(r->raw, r->len, r->raw, r->len, &d->scratch) & (1u << ODD_UTF8 | 1u << ODD_BOM));
+        json_array_append_new(d->broken, json_pack("{s:o,s:o}", "at", place_json(d, d->rows), "why",
+                                                   text_json(text, strlen(text))));
+    tell_odd(d, lf_datadoc_odd(r->raw, r->len, r->raw, r->len, &d->scratch) &
+                    (1u << ODD_UTF8 | 1u << ODD_BOM));
 }
 
 static int tell_duplicates(struct doctor *d, enum lf_shape shape, lf_err *err)
@@ -225,17 +230,19 @@ static int tell_duplicates(struct doctor *d, enum lf_shape shape, lf_err *err)
                         : lf_datadoc_hash(d->text.data, d->text.len, 0);
     int rc = lf_dups_add(d->dups, h, d->rows, &first, err);
     if (rc == 1) {
-        d->n_dup += 1ull << lf_dups_sampled(d->dups); /* each stands for so many that are not in the sample */
+        d->n_dup += 1ull << lf_dups_sampled(
+                        d->dups); /* each stands for so many that are not in the sample */
         if (json_array_size(d->dup) < KEEP)
-            json_array_append_new(
-                d->dup, json_pack("{s:o,s:o}", "at", place_json(d, d->rows), "same_as", place_json(d, first)));
+            json_array_append_new(d->dup, json_pack("{s:o,s:o}", "at", place_json(d, d->rows),
+                                                    "same_as", place_json(d, first)));
         return 0;
     }
     if (rc == 0 && !tokens)
         rc = lf_near_add(d->near, d->text.data, d->text.len, d->rows, &first, &similarity, err);
     if (rc == 1 && d->n_near++ < KEEP)
-        json_array_append_new(d->nears, json_pack("{s:o,s:o,s:f}", "at", place_json(d, d->rows), "like",
-                                                  place_json(d, first), "similarity", similarity));
+        json_array_append_new(d->nears,
+                              json_pack("{s:o,s:o,s:f}", "at", place_json(d, d->rows), "like",
+                                        place_json(d, first), "similarity", similarity));
     return rc < 0 ? rc : 0;
 }
 
@@ -275,14 +282,16 @@ static void take_samples(struct doctor *d, uint64_t length)
 {
     if (d->rows < FIRST)
         take_sample(d, &d->first[d->rows], length);
-    uint64_t slot = d->rows < RANDOM ? d->rows : lf_rng_u32(d->o->seed, SITE_SAMPLE, d->rows) % (d->rows + 1);
+    uint64_t slot =
+        d->rows < RANDOM ? d->rows : lf_rng_u32(d->o->seed, SITE_SAMPLE, d->rows) % (d->rows + 1);
     if (slot < RANDOM)
         take_sample(d, &d->random[slot], length);
     struct sample *last = &d->longest[LONGEST - 1];
     if (last->there && last->length >= length)
         return;
     take_sample(d, last, length);
-    for (int k = LONGEST - 1; k > 0 && (!d->longest[k - 1].there || d->longest[k - 1].length < length); k--) {
+    for (int k = LONGEST - 1;
+         k > 0 && (!d->longest[k - 1].there || d->longest[k - 1].length < length); k--) {
         struct sample t = d->longest[k];
         d->longest[k] = d->longest[k - 1];
         d->longest[k - 1] = t;
@@ -354,10 +363,11 @@ static int read_all(struct doctor *d, lf_corpus *c, lf_err *err)
             return lf_fail(err, rc, "%s", why.text);
         if (rc < 0) { /* the rest of this file is lost, the next one need not be */
             size_t at = lf_corpus_at(c);
-            json_array_append_new(d->unreadable, json_pack("{s:o,s:o}", "at",
-                                                           text_json(lf_corpus_sources(c, &n)[at].path,
-                                                                     strlen(lf_corpus_sources(c, &n)[at].path)),
-                                                           "why", text_json(why.text, strlen(why.text))));
+            json_array_append_new(d->unreadable,
+                                  json_pack("{s:o,s:o}", "at",
+                                            text_json(lf_corpus_sources(c, &n)[at].path,
+                                                      strlen(lf_corpus_sources(c, &n)[at].path)),
+                                            "why", text_json(why.text, strlen(why.text))));
             if ((rc = lf_corpus_seek(c, at + 1, err)) < 0)
                 return rc;
             continue;
@@ -373,8 +383,8 @@ static int read_all(struct doctor *d, lf_corpus *c, lf_err *err)
 
 static json_t *sample_json(const struct doctor *d, const struct sample *s, const char *kind)
 {
-    return json_pack("{s:s,s:o,s:I,s:o}", "kind", kind, "at", place_json(d, s->row), "length", (json_int_t)s->length,
-                     "text", text_json(s->text.data, s->text.len));
+    return json_pack("{s:s,s:o,s:I,s:o}", "kind", kind, "at", place_json(d, s->row), "length",
+                     (json_int_t)s->length, "text", text_json(s->text.data, s->text.len));
 }
 
 static json_t *samples_json(const struct doctor *d)
@@ -397,34 +407,39 @@ static json_t *odd_json(const struct doctor *d, bool *any)
     for (int k = 0; k < N_ODD; k++) {
         *any = *any || d->odd[k];
         if (d->odd[k])
-            json_object_set_new(o, lf_datadoc_odd_names[k],
-                                json_pack("{s:I,s:O}", "rows", (json_int_t)d->odd[k], "first", d->odd_first[k]));
+            json_object_set_new(
+                o, lf_datadoc_odd_names[k],
+                json_pack("{s:I,s:O}", "rows", (json_int_t)d->odd[k], "first", d->odd_first[k]));
     }
     return o;
 }
 
 static json_t *make_report(const struct doctor *d, lf_err *err)
 {
-    bool any = d->n_broken || d->n_dup || d->n_near || json_array_size(d->unreadable) || d->rows == 0;
+    bool any =
+        d->n_broken || d->n_dup || d->n_near || json_array_size(d->unreadable) || d->rows == 0;
     int sampled = lf_dups_sampled(d->dups);
     json_t *r = json_object(), *shapes = json_object(), *longest = json_array();
     for (int k = 0; k < LF_SHAPES; k++)
         if (d->shapes[k])
-            json_object_set_new(shapes, lf_shape_name((enum lf_shape)k), json_integer((json_int_t)d->shapes[k]));
+            json_object_set_new(shapes, lf_shape_name((enum lf_shape)k),
+                                json_integer((json_int_t)d->shapes[k]));
     for (int k = 0; k < LONGEST; k++)
         if (d->longest[k].there)
-            json_array_append_new(longest, json_pack("{s:o,s:I}", "at", place_json(d, d->longest[k].row), "length",
-                                                     (json_int_t)d->longest[k].length));
+            json_array_append_new(longest,
+                                  json_pack("{s:o,s:I}", "at", place_json(d, d->longest[k].row),
+                                            "length", (json_int_t)d->longest[k].length));
     json_object_set_new(r, "rows", json_integer((json_int_t)d->rows));
     json_object_set_new(r, "bytes", json_integer((json_int_t)d->bytes));
     json_object_set_new(r, "shapes", shapes);
     json_object_set_new(r, "lengths", lf_hist_json(&d->hist, d->tok ? "tokens" : "characters"));
-    json_object_set_new(r, "broken", json_pack("{s:I,s:O}", "rows", (json_int_t)d->n_broken, "first", d->broken));
+    json_object_set_new(
+        r, "broken", json_pack("{s:I,s:O}", "rows", (json_int_t)d->n_broken, "first", d->broken));
     json_object_set(r, "unreadable", d->unreadable);
     json_object_set_new(r, "longest", longest);
-    json_object_set_new(
-        r, "duplicates",
-        json_pack("{s:I,s:b,s:O}", "rows", (json_int_t)d->n_dup, "estimated", sampled > 0, "first", d->dup));
+    json_object_set_new(r, "duplicates",
+                        json_pack("{s:I,s:b,s:O}", "rows", (json_int_t)d->n_dup, "estimated",
+                                  sampled > 0, "first", d->dup));
     json_object_set_new(r, "near_duplicates",
                         json_pack("{s:I,s:I,s:O}", "rows", (json_int_t)d->n_near, "among",
                                   (json_int_t)lf_near_rows(d->near), "first", d->nears));
@@ -432,7 +447,8 @@ static json_t *make_report(const struct doctor *d, lf_err *err)
     json_object_set_new(r, "samples", samples_json(d));
     if (d->enc)
         json_object_set_new(r, "encoded", lf_docenc_json(d->enc, &any));
-    if (json_object_set_new(r, "clean", json_boolean(!any)) != 0 || !json_object_get(r, "samples")) {
+    if (json_object_set_new(r, "clean", json_boolean(!any)) != 0 ||
+        !json_object_get(r, "samples")) {
         json_decref(r);
         lf_fail(err, LF_ENOMEM, "no memory for the report");
         return NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows that were there before. Exactly: an open-addressing table of 64-bit hashes; when it is full, only hashes that
- * end in one more zero bit stay, so what is left is a fair sample. Nearly: MinHash by one permutation over windows of
- * 12 bytes in 32 classes, found through 8 bands of 4, confirmed by the share of equal minima.
+ * Rows that were there before. Exactly: an open-addressing table of 64-bit hashes; when it is full,
+ * only hashes that end in one more zero bit stay, so what is left is a fair sample. Nearly: MinHash
+ * by one permutation over windows of 12 bytes in 32 classes, found through 8 bands of 4, confirmed
+ * by the share of equal minima.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,8 @@ int lf_dups_sampled(const struct lf_dups *d)
 #define BAND_ROWS (CLASSES / BANDS)
 #define NEAR      0.8
 #define MIN_TEXT  50
-#define NEAR_ROW  (CLASSES * 4 + 8 + BANDS * 16) /* bytes of a row: minima, number, band slots at load 1/2 */
+#define NEAR_ROW                                                                                   \
+    (CLASSES * 4 + 8 + BANDS * 16) /* bytes of a row: minima, number, band slots at load 1/2 */
 
 struct band_slot {
     uint32_t key, index; /* index + 1; 0: free */
@@ -149,7 +151,8 @@ void lf_near_destroy(struct lf_near *d)
     free(d);
 }
 
-/* Minima of a hash over all windows, in classes by its upper bits; empty classes borrow from the next one. */
+/* Minima of a hash over all windows, in classes by its upper bits; empty classes borrow from the
+ * next one. */
 static void make_minima(uint32_t m[CLASSES], const char *s, size_t n)
 {
     uint64_t h = 0, top = 1;
@@ -218,8 +221,8 @@ static double similarity_of(const uint32_t *a, const uint32_t *b)
     return (double)same / CLASSES;
 }
 
-int lf_near_add(struct lf_near *d, const char *text, size_t len, uint64_t row, uint64_t *like, double *similarity,
-                lf_err *err)
+int lf_near_add(struct lf_near *d, const char *text, size_t len, uint64_t row, uint64_t *like,
+                double *similarity, lf_err *err)
 {
     uint32_t m[CLASSES];
     if (d->n >= d->max || len < MIN_TEXT)

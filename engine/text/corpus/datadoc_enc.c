@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tokenizing would make of the rows: documents, trained tokens, rows that would be left out and why, rows that are
- * kept and odd; and how a row looks with its trained parts marked.
+ * What tokenizing would make of the rows: documents, trained tokens, rows that would be left out
+ * and why, rows that are kept and odd; and how a row looks with its trained parts marked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +65,14 @@ void lf_docenc_destroy(struct lf_docenc *e)
 /* Shapes of prompt and answer, of which the prompt should be masked. */
 static bool has_prompt(const lf_row *row)
 {
-    return row->shape != LF_SHAPE_TEXT && row->shape != LF_SHAPE_TOKENS && row->shape != LF_SHAPE_PROMPT;
+    return row->shape != LF_SHAPE_TEXT && row->shape != LF_SHAPE_TOKENS &&
+           row->shape != LF_SHAPE_PROMPT;
 }
 
-/* A special token written in a turn's content becomes that token: the text of a conversation is read as a whole. */
-static int seek_special(struct lf_docenc *e, const lf_tokenizer *tok, lf_tok_state *t, const lf_piece *p, lf_err *err)
+/* A special token written in a turn's content becomes that token: the text of a conversation is
+ * read as a whole. */
+static int seek_special(struct lf_docenc *e, const lf_tokenizer *tok, lf_tok_state *t,
+                        const lf_piece *p, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < p->n_turns && rc == 0; i++) {
@@ -83,7 +86,8 @@ static int seek_special(struct lf_docenc *e, const lf_tokenizer *tok, lf_tok_sta
     return rc;
 }
 
-int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row, lf_err *err)
+int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row,
+                  lf_err *err)
 {
     lf_rowdocs *d = &e->docs;
     bool turns = row->prompt.turns || row->completion.turns || row->rejected.turns;
@@ -130,7 +134,8 @@ void lf_docenc_tell(struct lf_docenc *e, json_t *at)
 {
     enum lf_row_fate f = e->docs.fate;
     if (f != LF_ROW_KEPT && json_array_size(e->fate_first[f]) < KEEP)
-        json_array_append_new(e->fate_first[f], json_pack("{s:O,s:s}", "at", at, "why", e->docs.why.text));
+        json_array_append_new(e->fate_first[f],
+                              json_pack("{s:O,s:s}", "at", at, "why", e->docs.why.text));
     for (int k = 0; k < N_FINDS; k++)
         if (e->now >> k & 1 && e->finds[k]++ < KEEP)
             json_array_append(e->find_first[k], at);
@@ -169,18 +174,21 @@ json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd)
     json_t *left = json_object(), *found = json_object();
     for (int k = 0; k < LF_ROW_FATES; k++)
         if (k != LF_ROW_KEPT && e->fates[k]) {
-            json_object_set_new(left, lf_row_fate_name((enum lf_row_fate)k),
-                                json_pack("{s:I,s:O}", "rows", (json_int_t)e->fates[k], "first", e->fate_first[k]));
+            json_object_set_new(
+                left, lf_row_fate_name((enum lf_row_fate)k),
+                json_pack("{s:I,s:O}", "rows", (json_int_t)e->fates[k], "first", e->fate_first[k]));
             *odd = *odd || k != LF_ROW_EMPTY;
         }
     for (int k = 0; k < N_FINDS; k++)
         if (e->finds[k]) {
-            json_object_set_new(found, find_names[k],
-                                json_pack("{s:I,s:O}", "rows", (json_int_t)e->finds[k], "first", e->find_first[k]));
+            json_object_set_new(
+                found, find_names[k],
+                json_pack("{s:I,s:O}", "rows", (json_int_t)e->finds[k], "first", e->find_first[k]));
             *odd = *odd || k != FIND_TRUNCATED;
         }
-    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I,s:o,s:o}", "rows", (json_int_t)e->fates[LF_ROW_KEPT], "documents",
-                     (json_int_t)e->documents, "tokens", (json_int_t)e->tokens, "trained", (json_int_t)e->trained,
-                     "trained_share", e->tokens ? (double)e->trained / (double)e->tokens : 0.0, "no_template",
+    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:I,s:o,s:o}", "rows", (json_int_t)e->fates[LF_ROW_KEPT],
+                     "documents", (json_int_t)e->documents, "tokens", (json_int_t)e->tokens,
+                     "trained", (json_int_t)e->trained, "trained_share",
+                     e->tokens ? (double)e->trained / (double)e->tokens : 0.0, "no_template",
                      (json_int_t)e->no_template, "left_out", left, "found", found);
 }

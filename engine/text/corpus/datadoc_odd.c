@@ -14,9 +14,10 @@
 #define MAX_LINES     65536 /* of a row, compared with each other */
 #define REPEATED_PART 0.3
 
-const char *const lf_datadoc_odd_names[N_ODD] = {"invalid_utf8",   "bom",      "control",  "replacement",
-                                                 "mojibake",       "entities", "unbroken", "repeated_chars",
-                                                 "repeated_lines", "empty",    "line_ends"};
+const char *const lf_datadoc_odd_names[N_ODD] = {
+    "invalid_utf8",   "bom",      "control",  "replacement",
+    "mojibake",       "entities", "unbroken", "repeated_chars",
+    "repeated_lines", "empty",    "line_ends"};
 
 uint64_t lf_datadoc_hash(const void *data, size_t n, uint64_t seed)
 {
@@ -69,7 +70,8 @@ static bool is_entity(const char *s, size_t n)
         return false;
     size_t i = s[2] == 'x' || s[2] == 'X' ? 3 : 2, first = i;
     while (i < n && i < 10 &&
-           ((s[i] >= '0' && s[i] <= '9') || (first == 3 && ((s[i] | 32) >= 'a' && (s[i] | 32) <= 'f'))))
+           ((s[i] >= '0' && s[i] <= '9') ||
+            (first == 3 && ((s[i] | 32) >= 'a' && (s[i] | 32) <= 'f'))))
         i++;
     return i > first && i < n && s[i] == ';';
 }
@@ -104,7 +106,8 @@ static unsigned odd_chars(const char *s, size_t n)
             odd |= 1u << ODD_ENTITIES;
         unbroken = c < 0x80 && !is_space(c) ? unbroken + 1 : 0;
         same = c == before && !is_space(c) ? same + 1 : 1;
-        odd |= (unbroken >= UNBROKEN ? 1u << ODD_UNBROKEN : 0) | (same >= REPEATED ? 1u << ODD_REPEATED_CHARS : 0);
+        odd |= (unbroken >= UNBROKEN ? 1u << ODD_UNBROKEN : 0) |
+               (same >= REPEATED ? 1u << ODD_REPEATED_CHARS : 0);
         lf = lf || (c == '\n' && before != '\r');
         crlf = crlf || (c == '\n' && before == '\r');
         if (before == '\r' && c != '\n')
@@ -153,7 +156,8 @@ static bool repeats_lines(const char *s, size_t n, lf_buf *scratch)
     return (double)again >= REPEATED_PART * (double)lines;
 }
 
-unsigned lf_datadoc_odd(const char *text, size_t len, const char *raw, size_t raw_len, lf_buf *scratch)
+unsigned lf_datadoc_odd(const char *text, size_t len, const char *raw, size_t raw_len,
+                        lf_buf *scratch)
 {
     unsigned odd = odd_chars(text, len);
     if (raw != text && lf_utf8_check(raw, raw_len) < raw_len)

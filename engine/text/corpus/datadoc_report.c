@@ -51,8 +51,8 @@ uint64_t lf_hist_percentile(const struct lf_hist *h, double p)
 json_t *lf_hist_json(const struct lf_hist *h, const char *unit)
 {
     static const int percent[] = {1, 5, 25, 50, 75, 95, 99};
-    json_t *o = json_pack("{s:s,s:I,s:I,s:f}", "unit", unit, "min", (json_int_t)h->min, "max", (json_int_t)h->max,
-                          "mean", h->n ? (double)h->sum / (double)h->n : 0.0);
+    json_t *o = json_pack("{s:s,s:I,s:I,s:f}", "unit", unit, "min", (json_int_t)h->min, "max",
+                          (json_int_t)h->max, "mean", h->n ? (double)h->sum / (double)h->n : 0.0);
     json_t *bins = json_array();
     char name[8];
     for (int k = 0; o && k < 7; k++) {
@@ -64,8 +64,8 @@ json_t *lf_hist_json(const struct lf_hist *h, const char *unit)
         for (int b = bin_of(from); b < bin_of(to); b++)
             n += h->bin[b];
         if (n)
-            json_array_append_new(bins, json_pack("{s:I,s:I,s:I}", "from", (json_int_t)from, "to", (json_int_t)to,
-                                                  "rows", (json_int_t)n));
+            json_array_append_new(bins, json_pack("{s:I,s:I,s:I}", "from", (json_int_t)from, "to",
+                                                  (json_int_t)to, "rows", (json_int_t)n));
     }
     if (o)
         json_object_set_new(o, "histogram", bins);
@@ -91,16 +91,18 @@ static void lengths_text(const json_t *l, lf_buf *out)
     long long most = 1;
     size_t i;
     lf_buf_addf(out,
-                "\nlengths in %s: mean %.1f, least %lld, most %lld\n  p1 %lld  p5 %lld  p25 %lld  p50 %lld  p75 %lld  "
+                "\nlengths in %s: mean %.1f, least %lld, most %lld\n  p1 %lld  p5 %lld  p25 %lld  "
+                "p50 %lld  p75 %lld  "
                 "p95 %lld  p99 %lld\n",
-                str(l, "unit"), json_real_value(json_object_get(l, "mean")), num(l, "min"), num(l, "max"), num(l, "p1"),
-                num(l, "p5"), num(l, "p25"), num(l, "p50"), num(l, "p75"), num(l, "p95"), num(l, "p99"));
+                str(l, "unit"), json_real_value(json_object_get(l, "mean")), num(l, "min"),
+                num(l, "max"), num(l, "p1"), num(l, "p5"), num(l, "p25"), num(l, "p50"),
+                num(l, "p75"), num(l, "p95"), num(l, "p99"));
     json_array_foreach(bins, i, b) most = num(b, "rows") > most ? num(b, "rows") : most;
     json_array_foreach(bins, i, b)
     {
         int width = (int)(40 * num(b, "rows") / most);
-        lf_buf_addf(out, "  %12lld and more %10lld  %.*s\n", num(b, "from"), num(b, "rows"), width ? width : 1,
-                    "########################################");
+        lf_buf_addf(out, "  %12lld and more %10lld  %.*s\n", num(b, "from"), num(b, "rows"),
+                    width ? width : 1, "########################################");
     }
 }
 
@@ -115,13 +117,15 @@ static void list_text(const json_t *list, const char *key, const char *join, lf_
         if (json_is_string(e))
             lf_buf_addf(out, "    %s\n", json_string_value(e));
         else if (json_is_integer(v))
-            lf_buf_addf(out, "    %s%s%lld\n", str(e, "at"), join, (long long)json_integer_value(v));
+            lf_buf_addf(out, "    %s%s%lld\n", str(e, "at"), join,
+                        (long long)json_integer_value(v));
         else
             lf_buf_addf(out, "    %s%s%s\n", str(e, "at"), join, str(e, key));
     }
 }
 
-static void found_after(const json_t *o, const char *what, const char *key, const char *join, lf_buf *out)
+static void found_after(const json_t *o, const char *what, const char *key, const char *join,
+                        lf_buf *out)
 {
     lf_buf_addf(out, "%s: %lld rows%s\n", what, num(o, "rows"),
                 json_is_true(json_object_get(o, "estimated")) ? " (estimated from a sample)" : "");
@@ -142,7 +146,8 @@ static void samples_text(const json_t *list, const char *unit, lf_buf *out)
     size_t i;
     json_array_foreach(list, i, s)
     {
-        lf_buf_addf(out, "\n--- %s, %s, %lld %s\n", str(s, "kind"), str(s, "at"), num(s, "length"), unit);
+        lf_buf_addf(out, "\n--- %s, %s, %lld %s\n", str(s, "kind"), str(s, "at"), num(s, "length"),
+                    unit);
         lf_buf_add_visible(out, str(s, "text"), json_string_length(json_object_get(s, "text")));
         lf_buf_addc(out, '\n');
     }
@@ -153,11 +158,14 @@ static void encoded_text(const json_t *e, lf_buf *out)
 {
     const char *name;
     json_t *v;
-    lf_buf_addf(out, "\ntokenized as told: %lld rows, %lld documents, %lld tokens, %lld of them trained (%.1f %%)\n",
+    lf_buf_addf(out,
+                "\ntokenized as told: %lld rows, %lld documents, %lld tokens, %lld of them trained "
+                "(%.1f %%)\n",
                 num(e, "rows"), num(e, "documents"), num(e, "tokens"), num(e, "trained"),
                 100 * json_real_value(json_object_get(e, "trained_share")));
     if (num(e, "no_template"))
-        lf_buf_addf(out, "  %lld rows have turns, and there is no chat template for them\n", num(e, "no_template"));
+        lf_buf_addf(out, "  %lld rows have turns, and there is no chat template for them\n",
+                    num(e, "no_template"));
     json_object_foreach(json_object_get(e, "left_out"), name, v)
     {
         lf_buf_adds(out, "  left out, ");
@@ -172,13 +180,15 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
     const char *name;
     json_t *v, *odd = json_object_get(r, "oddities"), *bad = json_object_get(r, "unreadable");
     json_t *lengths = json_object_get(r, "lengths");
-    lf_buf_addf(out, "%lld rows, %s\n", num(r, "rows"), lf_fmt_bytes(bytes, sizeof bytes, (double)num(r, "bytes")));
+    lf_buf_addf(out, "%lld rows, %s\n", num(r, "rows"),
+                lf_fmt_bytes(bytes, sizeof bytes, (double)num(r, "bytes")));
     json_object_foreach(json_object_get(r, "shapes"), name, v)
         lf_buf_addf(out, "  %lld of shape %s\n", (long long)json_integer_value(v), name);
     lengths_text(lengths, out);
     lf_buf_adds(out, "\nlongest rows\n");
     list_text(json_object_get(r, "longest"), "length", ": ", out);
-    lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n" : "\nfound\n");
+    lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n"
+                                                               : "\nfound\n");
     if (json_array_size(bad)) {
         lf_buf_addf(out, "  unreadable: %zu files\n", json_array_size(bad));
         list_text(bad, "why", ": ", out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Packing: the common part and the concat policy. A concat index holds only where each sequence begins (16 bytes); the
- * segments are found again by walking the lengths from there, with the same code that built the index.
+ * Packing: the common part and the concat policy. A concat index holds only where each sequence
+ * begins (16 bytes); the segments are found again by walking the lengths from there, with the same
+ * code that built the index.
  */
 #include "engine/text/corpus/pack.h"
 
@@ -10,19 +11,22 @@
 #include "engine/base/mem.h"
 #include "engine/text/corpus/pack_priv.h"
 
-/* The segments of the sequence that begins at *at into segs (NULL: not wanted); *at moves to the next sequence. */
-static uint32_t concat_walk(const lf_pack *p, struct lf_pack_start *at, lf_pack_seg *segs, uint32_t *tokens,
-                            uint32_t *ends)
+/* The segments of the sequence that begins at *at into segs (NULL: not wanted); *at moves to the
+ * next sequence. */
+static uint32_t concat_walk(const lf_pack *p, struct lf_pack_start *at, lf_pack_seg *segs,
+                            uint32_t *tokens, uint32_t *ends)
 {
     uint32_t used = 0, n = 0, last = 0;
     while (used < p->T && at->doc < p->n_docs) {
         uint64_t len = p->len(p->user, at->doc), left = len - at->first;
         uint32_t room = p->T - used, take = left < room ? (uint32_t)left : room;
-        /* One segment is kept back for the padding, unless this piece fills the sequence exactly. */
+        /* One segment is kept back for the padding, unless this piece fills the sequence
+         * exactly. */
         if (take && n == p->max_segs - 1 && take < room)
             break;
         if (take && segs)
-            segs[n] = (lf_pack_seg){.doc = at->doc, .first = at->first, .len = take, .last = take == left};
+            segs[n] = (lf_pack_seg){
+                .doc = at->doc, .first = at->first, .len = take, .last = take == left};
         n += take > 0;
         last += take > 0 && take == left;
         used += take;
@@ -53,20 +57,22 @@ static int build_concat(lf_pack *p, lf_err *err)
     }
 }
 
-int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t n_docs,
-                  lf_pack_len_fn len, const void *user, lf_err *err)
+int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_t max_segs,
+                  uint64_t n_docs, lf_pack_len_fn len, const void *user, lf_err *err)
 {
     if (T < 2 || T > 1u << 24)
         return lf_fail(err, LF_EINVAL, "sequence length %u; 2 to %u are possible", T, 1u << 24);
     if (max_segs < 2 || max_segs > T)
-        return lf_fail(err, LF_EINVAL, "at most %u documents in a sequence of %u tokens; 2 to %u are possible",
+        return lf_fail(err, LF_EINVAL,
+                       "at most %u documents in a sequence of %u tokens; 2 to %u are possible",
                        max_segs, T, T);
     if (policy != LF_PACK_CONCAT && policy != LF_PACK_BFD)
         return lf_fail(err, LF_EINVAL, "unknown packing policy %d", (int)policy);
     lf_pack *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return LF_ENOMEM;
-    *p = (lf_pack){.policy = policy, .T = T, .max_segs = max_segs, .n_docs = n_docs, .len = len, .user = user};
+    *p = (lf_pack){
+        .policy = policy, .T = T, .max_segs = max_segs, .n_docs = n_docs, .len = len, .user = user};
     int rc = policy == LF_PACK_CONCAT ? build_concat(p, err) : lf_pack_build_bfd(p, err);
     if (rc < 0) {
         lf_pack_destroy(p);
@@ -98,25 +104,31 @@ uint32_t lf_pack_max_segs(const lf_pack *p)
 size_t lf_pack_bytes(const lf_pack *p)
 {
     size_t n = (size_t)p->n;
-    return p->starts ? n * sizeof *p->starts
-                     : (size_t)p->first_item[n] * sizeof *p->items + (n + 1) * sizeof *p->first_item;
+    return p->starts
+               ? n * sizeof *p->starts
+               : (size_t)p->first_item[n] * sizeof *p->items + (n + 1) * sizeof *p->first_item;
 }
 
-/* A concat sequence closes when it is full or holds max_segs - 1 pieces; a piece ends a document or fills a sequence.
- * Best fit leaves at most one sequence half empty, or closes at max_segs - 1 pieces as well. */
-size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t docs, uint64_t tokens)
+/* A concat sequence closes when it is full or holds max_segs - 1 pieces; a piece ends a document or
+ * fills a sequence. Best fit leaves at most one sequence half empty, or closes at max_segs - 1
+ * pieces as well. */
+size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t docs,
+                          uint64_t tokens)
 {
     uint64_t full = tokens / T + 1, closed = docs / (max_segs > 2 ? max_segs - 1 : 1) + 1;
     if (policy == LF_PACK_CONCAT)
         return (size_t)(full + closed) * sizeof(struct lf_pack_start);
-    return (size_t)(docs + full) * sizeof(struct lf_pack_item) + (size_t)(2 * full + closed + 1) * sizeof(uint64_t);
+    return (size_t)(docs + full) * sizeof(struct lf_pack_item) +
+           (size_t)(2 * full + closed + 1) * sizeof(uint64_t);
 }
 
 static lf_pack_seg item_seg(const lf_pack *p, const struct lf_pack_item *it)
 {
     uint64_t first = (uint64_t)it->piece * p->T;
-    return (lf_pack_seg){
-        .doc = it->doc, .first = first, .len = it->len, .last = first + it->len == p->len(p->user, it->doc)};
+    return (lf_pack_seg){.doc = it->doc,
+                         .first = first,
+                         .len = it->len,
+                         .last = first + it->len == p->len(p->user, it->doc)};
 }
 
 uint32_t lf_pack_get(const lf_pack *p, uint64_t i, lf_pack_seg *segs)

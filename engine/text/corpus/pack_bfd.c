@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Best fit decreasing: pieces from long to short, each into the open sequence with the least room that still holds it.
- * Open sequences stand in one list per amount of room; a tree of 64-bit words finds the next non-empty list, so a piece
- * costs a few word operations whatever T is. Ties: of sequences with the same room the one that has had it longest, of
- * pieces of the same length the order of documents, as in trl (_pack_bfd of trl/data_utils.py), so that both pack alike.
+ * Best fit decreasing: pieces from long to short, each into the open sequence with the least room
+ * that still holds it. Open sequences stand in one list per amount of room; a tree of 64-bit words
+ * finds the next non-empty list, so a piece costs a few word operations whatever T is. Ties: of
+ * sequences with the same room the one that has had it longest, of pieces of the same length the
+ * order of documents, as in trl (_pack_bfd of trl/data_utils.py), so that both pack alike.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -97,7 +98,8 @@ static int sorted_pieces(const lf_pack *p, struct bfd *b, lf_err *err)
         total += (size_t)(len / p->T) + (len % p->T > 0);
         if (len / p->T >= UINT32_MAX || total >= NONE) {
             free(at);
-            return lf_fail(err, LF_EINVAL, "too many documents to pack by best fit (2^32); use policy concat");
+            return lf_fail(err, LF_EINVAL,
+                           "too many documents to pack by best fit (2^32); use policy concat");
         }
     }
     size_t sum = 0;
@@ -114,7 +116,8 @@ static int sorted_pieces(const lf_pack *p, struct bfd *b, lf_err *err)
             uint64_t len = p->len(p->user, d);
             for (uint64_t k = 0; k * p->T < len; k++) {
                 uint32_t n = len - k * p->T < p->T ? (uint32_t)(len - k * p->T) : p->T;
-                b->pieces[at[n]++] = (struct lf_pack_item){.doc = d, .piece = (uint32_t)k, .len = n};
+                b->pieces[at[n]++] =
+                    (struct lf_pack_item){.doc = d, .piece = (uint32_t)k, .len = n};
             }
         }
     free(at);

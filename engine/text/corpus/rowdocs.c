@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A row's documents. Every function here returns 0 with d->fate set when the row is at fault, and a failure only for
- * what is not the row's.
+ * A row's documents. Every function here returns 0 with d->fate set when the row is at fault, and a
+ * failure only for what is not the row's.
  */
 #include "engine/text/corpus/rowdocs.h"
 
@@ -10,8 +10,8 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/text/corpus/rowdocs_priv.h"
 #include "engine/text/chat/shape_priv.h"
+#include "engine/text/corpus/rowdocs_priv.h"
 
 static const char *const fates[LF_ROW_FATES] = {"kept",      "empty",    "broken",    "non_prefix",
                                                 "no_target", "too_long", "all_masked"};
@@ -90,15 +90,17 @@ static void count_trained(lf_rowdocs *d, size_t at, bool masked)
     d->masked = d->masked || (d->ids.n > at && memchr(d->mask.data + at, 0, d->ids.n - at) != NULL);
 }
 
-/* The document that begins at ids[at] is complete: its length, its truncation, what is odd about it. */
+/* The document that begins at ids[at] is complete: its length, its truncation, what is odd about
+ * it. */
 static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
 {
     lf_rowdocs *d = c->d;
     int64_t bos = lf_tokenizer_bos(c->o->tok);
     size_t n = d->ids.n - at, before = d->trained;
-    bool whole = d->kind == LF_ROW_PAIR || d->kind == LF_ROW_PROMPT || c->o->truncate == LF_TRUNCATE_DROP;
-    d->double_bos =
-        d->double_bos || (n > 1 && bos >= 0 && d->ids.v[at] == (uint32_t)bos && d->ids.v[at + 1] == (uint32_t)bos);
+    bool whole =
+        d->kind == LF_ROW_PAIR || d->kind == LF_ROW_PROMPT || c->o->truncate == LF_TRUNCATE_DROP;
+    d->double_bos = d->double_bos || (n > 1 && bos >= 0 && d->ids.v[at] == (uint32_t)bos &&
+                                      d->ids.v[at + 1] == (uint32_t)bos);
     if (c->o->max_length && n > c->o->max_length) {
         if (whole)
             return leave_out(d, LF_ROW_TOO_LONG, "too long");
@@ -111,7 +113,8 @@ static int end_doc(const struct ctx *c, size_t at, bool masked, lf_err *err)
         d->mask.data[at] = 0;
     count_trained(d, at, masked);
     if (masked && d->kind != LF_ROW_PROMPT && d->trained == before)
-        return leave_out(d, d->truncated ? LF_ROW_ALL_MASKED : LF_ROW_NO_TARGET, "no token is trained");
+        return leave_out(d, d->truncated ? LF_ROW_ALL_MASKED : LF_ROW_NO_TARGET,
+                         "no token is trained");
     d->len[d->n_docs++] = n;
     return 0;
 }
@@ -149,8 +152,10 @@ static bool blank(const char *text, size_t len)
     return len == 0;
 }
 
-/* Texts of a prompt and an answer, tokenized in one piece. prompt NULL: unknown, masked by the caller. */
-static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer, lf_err *err)
+/* Texts of a prompt and an answer, tokenized in one piece. prompt NULL: unknown, masked by the
+ * caller. */
+static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer,
+                    lf_err *err)
 {
     lf_rowdocs *d = c->d;
     size_t at = d->ids.n, same = 0, from = d->text.len;
@@ -163,11 +168,13 @@ static int pair_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece 
     d->empty_answer = d->empty_answer || blank(answer->text, answer->len);
     int rc = lf_buf_check(&d->text, err);
     if (rc == 0)
-        rc =
-            lf_tokenizer_encode(c->t, d->text.data + from, d->text.len - from, c->o->flags, &d->ids, &d->replaced, err);
+        rc = lf_tokenizer_encode(c->t, d->text.data + from, d->text.len - from, c->o->flags,
+                                 &d->ids, &d->replaced, err);
     if (rc == 0 && prompt->len)
-        rc = lf_tokenizer_encode(c->t, prompt->text, prompt->len, c->o->flags, &d->part, &again, err);
-    while (rc == 0 && same < d->part.n && at + same < d->ids.n && d->part.v[same] == d->ids.v[at + same])
+        rc = lf_tokenizer_encode(c->t, prompt->text, prompt->len, c->o->flags, &d->part, &again,
+                                 err);
+    while (rc == 0 && same < d->part.n && at + same < d->ids.n &&
+           d->part.v[same] == d->ids.v[at + same])
         same++;
     d->seam = d->seam || same < d->part.n;
     if (rc == 0)
@@ -207,7 +214,8 @@ static int need_chat(const struct ctx *c, lf_err *err)
     return c->o->chat
                ? 0
                : lf_fail(err, LF_EINVAL, "a row of shape %s with turns needs a chat template%s%s",
-                         lf_shape_name(c->row->shape), c->o->no_chat ? ": " : "", c->o->no_chat ? c->o->no_chat : "");
+                         lf_shape_name(c->row->shape), c->o->no_chat ? ": " : "",
+                         c->o->no_chat ? c->o->no_chat : "");
 }
 
 /* Does the last trained turn teach where to stop? */
@@ -227,8 +235,8 @@ static bool ends_special(const struct ctx *c, size_t at)
     return false;
 }
 
-/* A judged answer ends with the token that ends its turn, as a generated one does: line ends that the template puts
- * behind it are cut off. */
+/* A judged answer ends with the token that ends its turn, as a generated one does: line ends that
+ * the template puts behind it are cut off. */
 static int end_at_turn(const struct ctx *c, lf_err *err)
 {
     lf_chat_doc *k = &c->d->chat;
@@ -317,7 +325,8 @@ static bool has_empty(const lf_rowdocs *d, size_t first, bool last_only)
 /* The conversation in d->turns, of which turns before `first` are not trained. */
 static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
 {
-    static const enum lf_row_fate fate_of[] = {LF_ROW_BROKEN, LF_ROW_BROKEN, LF_ROW_NON_PREFIX, LF_ROW_NO_TARGET};
+    static const enum lf_row_fate fate_of[] = {LF_ROW_BROKEN, LF_ROW_BROKEN, LF_ROW_NON_PREFIX,
+                                               LF_ROW_NO_TARGET};
     lf_rowdocs *d = c->d;
     lf_chat_train how = c->o->train;
     size_t at = d->ids.n;
@@ -331,7 +340,8 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
     how.all_spans = c->o->max_length && c->o->truncate == LF_TRUNCATE_BUDGET;
     if (!c->o->any_order && lf_chat_check_order(d->turns, d->n_turns, &why) < 0)
         return leave_out(d, LF_ROW_BROKEN, why.text);
-    rc = lf_chat_encode(&d->chat, c->o->chat, c->t, d->turns, d->n_turns, c->row->tools, &how, &why);
+    rc =
+        lf_chat_encode(&d->chat, c->o->chat, c->t, d->turns, d->n_turns, c->row->tools, &how, &why);
     if (rc < 0 && d->chat.fault == LF_CHAT_FINE)
         return lf_fail(err, rc, "%s", why.text);
     if (rc < 0)
@@ -344,7 +354,8 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
 
 /* ---- the shapes ---- */
 
-static int answer_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer, lf_err *err)
+static int answer_doc(const struct ctx *c, const lf_piece *prompt, const lf_piece *answer,
+                      lf_err *err)
 {
     lf_rowdocs *d = c->d;
     if (!prompt->turns && !answer->turns)
@@ -369,7 +380,8 @@ static int conversation_doc(const struct ctx *c, lf_err *err)
 
 static bool same_turn(const lf_turn *a, const lf_turn *b)
 {
-    bool text = a->text && b->text ? a->len == b->len && memcmp(a->text, b->text, a->len) == 0 : !a->text && !b->text;
+    bool text = a->text && b->text ? a->len == b->len && memcmp(a->text, b->text, a->len) == 0
+                                   : !a->text && !b->text;
     return a->role == b->role && text && (!a->json || !b->json || json_equal(a->json, b->json));
 }
 
@@ -422,7 +434,8 @@ static int pair_docs(const struct ctx *c, lf_err *err)
     lf_rowdocs *d = c->d;
     const lf_piece *side[2] = {&r->completion, &r->rejected};
     bool turns = side[0]->turns && side[1]->turns, none = !r->prompt.text && !r->prompt.turns;
-    bool whole = turns && (none || (repeated(&r->prompt, side[0]) && repeated(&r->prompt, side[1])));
+    bool whole =
+        turns && (none || (repeated(&r->prompt, side[0]) && repeated(&r->prompt, side[1])));
     size_t shared = whole ? shared_turns(side[0], side[1]) : 0;
     int rc = 0;
     for (int k = 0; k < 2 && whole; k++) /* they part before an answer */
@@ -431,10 +444,12 @@ static int pair_docs(const struct ctx *c, lf_err *err)
     d->has_margin = r->has_margin;
     d->margin = (float)r->margin;
     for (int k = 0; k < 2 && rc == 0 && d->fate == LF_ROW_KEPT; k++)
-        rc = whole ? whole_conversation(c, side[k], shared, err) : answer_doc(c, &r->prompt, side[k], err);
+        rc = whole ? whole_conversation(c, side[k], shared, err)
+                   : answer_doc(c, &r->prompt, side[k], err);
     if (rc < 0 || d->fate != LF_ROW_KEPT)
         return rc;
-    if (d->len[0] == d->len[1] && memcmp(d->ids.v, d->ids.v + d->len[0], d->len[0] * sizeof *d->ids.v) == 0)
+    if (d->len[0] == d->len[1] &&
+        memcmp(d->ids.v, d->ids.v + d->len[0], d->len[0] * sizeof *d->ids.v) == 0)
         return leave_out(d, LF_ROW_BROKEN, "the better and the worse answer are the same");
     return none && !turns ? mask_shared(c, err) : 0;
 }
@@ -479,7 +494,8 @@ static int prompt_doc(const struct ctx *c, lf_err *err)
     if (p->turns && !c->o->any_order && lf_chat_check_order(p->turns, p->n_turns, &why) < 0)
         return leave_out(d, LF_ROW_BROKEN, why.text);
     if (p->turns && !c->o->any_order && p->turns[p->n_turns - 1].role == LF_ROLE_ASSISTANT)
-        return leave_out(d, LF_ROW_BROKEN, "the prompt ends with a turn of the assistant, which is answered already");
+        return leave_out(d, LF_ROW_BROKEN,
+                         "the prompt ends with a turn of the assistant, which is answered already");
     if (p->turns)
         rc = lf_chat_prompt(c->o->chat, c->t, p->turns, p->n_turns, c->row->tools, &d->ids, &why);
     else if (p->len)
@@ -506,7 +522,8 @@ static int tokens_doc(const struct ctx *c, lf_err *err)
     for (size_t i = 0; i < r->n_ids && rc == 0; i++) {
         if (r->ids[i] >= vocab) {
             d->fate = LF_ROW_BROKEN;
-            lf_fail(&d->why, LF_EFORMAT, "input_ids[%zu] = %u, the tokenizer's ids end at %u", i, r->ids[i], vocab - 1);
+            lf_fail(&d->why, LF_EFORMAT, "input_ids[%zu] = %u, the tokenizer's ids end at %u", i,
+                    r->ids[i], vocab - 1);
             return 0;
         }
         rc = lf_ids_add(&d->ids, r->ids[i], err);
@@ -544,14 +561,16 @@ static int make_docs(const struct ctx *c, lf_err *err)
     }
 }
 
-int lf_rowdocs_encode(lf_rowdocs *d, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row, lf_err *err)
+int lf_rowdocs_encode(lf_rowdocs *d, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row,
+                      lf_err *err)
 {
     struct ctx c = {d, o, t, row};
     d->fate = LF_ROW_KEPT;
     d->kind = LF_ROW_PLAIN;
     lf_err_clear(&d->why);
     d->n_docs = d->ids.n = d->trained = d->n_spans = d->len[0] = d->len[1] = 0;
-    d->masked = d->has_margin = d->label = d->truncated = d->double_bos = d->seam = d->no_eos = false;
+    d->masked = d->has_margin = d->label = d->truncated = d->double_bos = d->seam = d->no_eos =
+        false;
     d->empty_answer = d->other_prompt = false;
     d->margin = 0;
     d->replaced = 0;

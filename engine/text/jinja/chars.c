@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strings by characters, as Python sees them: index and length count characters; white space, case and classes are
- * Unicode's. */
+ * Strings by characters, as Python sees them: index and length count characters; white space, case
+ * and classes are Unicode's. */
 #include <string.h>
 #include <utf8proc.h>
 
@@ -34,7 +34,8 @@ int32_t lf_jj_char(const char *s, size_t n, size_t *len)
 {
     utf8proc_int32_t c;
     *len = lf_jj_char_len(s, n);
-    return utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)*len, &c) > 0 ? c : 0xFFFD;
+    return utf8proc_iterate((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)*len, &c) > 0 ? c
+                                                                                         : 0xFFFD;
 }
 
 /* str.isspace: bidirectional class WS, B or S, or category Zs. */
@@ -93,8 +94,9 @@ static void add_char(lf_buf *b, int32_t c)
 /* Letters whose capital is several characters, but for the sharp s. */
 static bool long_capital(int32_t c)
 {
-    return c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3B0 || c == 0x587 || (c >= 0x1E96 && c <= 0x1E9A) ||
-           (c >= 0x1F50 && c <= 0x1F56) || (c >= 0x1F80 && c <= 0x1FFC) || (c >= 0xFB00 && c <= 0xFB17);
+    return c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3B0 || c == 0x587 ||
+           (c >= 0x1E96 && c <= 0x1E9A) || (c >= 0x1F50 && c <= 0x1F56) ||
+           (c >= 0x1F80 && c <= 0x1FFC) || (c >= 0xFB00 && c <= 0xFB17);
 }
 
 static void add_lower(lf_buf *b, int32_t c, bool inside, const char *next, size_t n)
@@ -116,11 +118,13 @@ lf_jj_val lf_jj_change_case(lf_jj_run *r, lf_jj_val s, enum lf_jj_case how)
     lf_buf_init(&b);
     for (size_t i = 0; i < s.n; i += len) {
         int32_t c = lf_jj_char(s.u.s + i, s.n - i, &len);
-        bool up = how == LF_JJ_UPPER || (how == LF_JJ_TITLE && !inside) || (how == LF_JJ_CAPITALIZE && i == 0);
+        bool up = how == LF_JJ_UPPER || (how == LF_JJ_TITLE && !inside) ||
+                  (how == LF_JJ_CAPITALIZE && i == 0);
         bool was = inside;
         inside = cased(c);
         if (up && long_capital(c) && r->rc == 0)
-            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: the capital of U+%04X is not supported", r->t->name, (unsigned)c);
+            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: the capital of U+%04X is not supported",
+                            r->t->name, (unsigned)c);
         if (up && c == SHARP_S)
             lf_buf_adds(&b, how == LF_JJ_UPPER ? "SS" : "Ss");
         else if (up)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Running a template. Scopes are Jinja's: a loop turn, a macro, a with, a captured block each have their own; an if has
- * none; a macro sees the scope it was defined in as that is when the macro is called. */
+ * Running a template. Scopes are Jinja's: a loop turn, a macro, a with, a captured block each have
+ * their own; an if has none; a macro sees the scope it was defined in as that is when the macro is
+ * called. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,8 @@ static void assign_parts(lf_jj_run *r, const lf_jj_node *target, lf_jj_val v)
 static void check_output(lf_jj_run *r)
 {
     if (r->rc == 0 && r->out->len > r->o.max_output + (r->out == r->root ? r->root_before : 0))
-        r->rc = lf_fail(r->err, LF_ENOMEM, "%s: the text grows above %zu MiB", r->t->name, r->o.max_output >> 20);
+        r->rc = lf_fail(r->err, LF_ENOMEM, "%s: the text grows above %zu MiB", r->t->name,
+                        r->o.max_output >> 20);
 }
 
 /* Run body with its text caught. */
@@ -141,7 +143,8 @@ static bool is_param(const lf_jj_node *m, const char *name)
     return false;
 }
 
-static void bind_params(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f, const lf_jj_args *a)
+static void bind_params(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f,
+                        const lf_jj_args *a)
 {
     const lf_jj_node *m = f->macro;
     if (a->n > m->n_names) {
@@ -166,7 +169,8 @@ static void bind_params(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_f
     }
 }
 
-static lf_jj_val call_macro(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f, const lf_jj_args *a)
+static lf_jj_val call_macro(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_func *f,
+                            const lf_jj_args *a)
 {
     struct lf_jj_scope *old = push_scope(r, f->scope);
     size_t loops = r->loops;
@@ -187,9 +191,11 @@ lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_
     if (fn.t != LF_JJ_FUNC)
         return lf_jj_fail(r, at, "a %s cannot be called", lf_jj_type_name(fn));
     if (r->depth >= r->o.max_depth)
-        return lf_jj_fail_rc(r, at, LF_ENOMEM, "calls are nested more than %zu deep", r->o.max_depth);
+        return lf_jj_fail_rc(r, at, LF_ENOMEM, "calls are nested more than %zu deep",
+                             r->o.max_depth);
     r->depth++;
-    lf_jj_val v = fn.u.fn->call ? fn.u.fn->call(r, at, fn.u.fn->self, a) : call_macro(r, at, fn.u.fn, a);
+    lf_jj_val v =
+        fn.u.fn->call ? fn.u.fn->call(r, at, fn.u.fn->self, a) : call_macro(r, at, fn.u.fn, a);
     r->depth--;
     return v;
 }
@@ -211,7 +217,8 @@ static lf_jj_val eval_dict(lf_jj_run *r, const lf_jj_node *n)
     lf_jj_val v = lf_jj_map_make(r, n->n / 2);
     for (size_t i = 0; r->rc == 0 && i + 1 < n->n; i += 2) {
         lf_jj_val k = eval(r, n->list[i]), x = r->rc ? lf_jj_undef : eval(r, n->list[i + 1]);
-        if (r->rc == 0 && lf_jj_nestable(r, n, k) && lf_jj_nestable(r, n, x) && lf_jj_hashable(r, n, k))
+        if (r->rc == 0 && lf_jj_nestable(r, n, k) && lf_jj_nestable(r, n, x) &&
+            lf_jj_hashable(r, n, k))
             lf_jj_map_set(r, v.u.map, k, x);
     }
     return v;
@@ -264,14 +271,18 @@ static lf_jj_val eval_cond(lf_jj_run *r, const lf_jj_node *n)
         return lf_jj_undef;
     if (lf_jj_truth(c))
         return eval(r, n->a);
-    return n->c ? eval(r, n->c)
-                : lf_jj_undefined(r, "the inline if-expression evaluated to false and no else section was defined");
+    return n->c
+               ? eval(r, n->c)
+               : lf_jj_undefined(
+                     r,
+                     "the inline if-expression evaluated to false and no else section was defined");
 }
 
 static lf_jj_val eval_two(lf_jj_run *r, const lf_jj_node *n)
 {
     lf_jj_val a = eval(r, n->a);
-    if (r->rc || (n->kind == LF_JJ_AND && !lf_jj_truth(a)) || (n->kind == LF_JJ_OR && lf_jj_truth(a)))
+    if (r->rc || (n->kind == LF_JJ_AND && !lf_jj_truth(a)) ||
+        (n->kind == LF_JJ_OR && lf_jj_truth(a)))
         return a;
     lf_jj_val b = eval(r, n->b);
     if (r->rc || n->kind == LF_JJ_AND || n->kind == LF_JJ_OR)
@@ -279,8 +290,9 @@ static lf_jj_val eval_two(lf_jj_run *r, const lf_jj_node *n)
     return n->kind == LF_JJ_BINARY ? lf_jj_binary(r, n, n->s, a, b) : lf_jj_index(r, n, a, b);
 }
 
-/* One more evaluation inside of those under way; every success needs an r->nested--. Parsing bounds what nests in the
- * text, but "1 + 1 + ..." and "x | trim | trim ..." are as deep as they are long. */
+/* One more evaluation inside of those under way; every success needs an r->nested--. Parsing bounds
+ * what nests in the text, but "1 + 1 + ..." and "x | trim | trim ..." are as deep as they are
+ * long. */
 static bool step(lf_jj_run *r, const lf_jj_node *n)
 {
     if (r->rc == 0 && ++r->steps > r->o.max_steps)
@@ -472,8 +484,8 @@ static void exec_call_block(lf_jj_run *r, const lf_jj_node *n)
 
 static void exec_with(lf_jj_run *r, const lf_jj_node *n)
 {
-    lf_jj_val *values =
-        lf_jj_alloc(r, n->n / 2, sizeof(*values)); /* all in the outer scope, before any name is bound */
+    lf_jj_val *values = lf_jj_alloc(
+        r, n->n / 2, sizeof(*values)); /* all in the outer scope, before any name is bound */
     for (size_t i = 0; r->rc == 0 && i < n->n / 2; i++)
         values[i] = eval(r, n->list[2 * i + 1]);
     struct lf_jj_scope *old = push_scope(r, r->scope);
@@ -487,7 +499,8 @@ static void exec_with(lf_jj_run *r, const lf_jj_node *n)
 static void exec_generation(lf_jj_run *r, const lf_jj_node *n)
 {
     if (r->out != r->root) {
-        lf_jj_fail_rc(r, n, LF_ENOTSUP, "generation inside of a macro or a captured block is not supported");
+        lf_jj_fail_rc(r, n, LF_ENOTSUP,
+                      "generation inside of a macro or a captured block is not supported");
         return;
     }
     size_t begin = r->out->len - r->root_before;
@@ -578,11 +591,16 @@ static void bind_vars(lf_jj_run *r, json_t *vars)
     }
 }
 
-int lf_jinja_render(const lf_jinja *t, json_t *vars, const lf_jinja_opts *o, lf_buf *out, lf_jinja_spans *spans,
-                    lf_err *err)
+int lf_jinja_render(const lf_jinja *t, json_t *vars, const lf_jinja_opts *o, lf_buf *out,
+                    lf_jinja_spans *spans, lf_err *err)
 {
-    lf_jj_run r = {
-        .t = t, .out = out, .root = out, .root_before = out->len, .spans = spans, .err = err, .captured = lf_jj_undef};
+    lf_jj_run r = {.t = t,
+                   .out = out,
+                   .root = out,
+                   .root_before = out->len,
+                   .spans = spans,
+                   .err = err,
+                   .captured = lf_jj_undef};
     size_t spans_before = spans ? spans->n : 0;
     r.o = o ? *o : (lf_jinja_opts){0};
     r.o.max_steps = r.o.max_steps ? r.o.max_steps : 20000000;

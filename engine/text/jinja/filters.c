@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters. Where Jinja gives a generator, a list is given: templates cannot tell them apart but by printing one. */
+ * Filters. Where Jinja gives a generator, a list is given: templates cannot tell them apart but by
+ * printing one. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +11,11 @@
 
 #include "engine/text/jinja/priv.h"
 
-#define FILTER(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
-#define ARGS(what, least, most, ...)                                                                                   \
-    static const char *const keywords_[] = {__VA_ARGS__ __VA_OPT__(, ) NULL};                                          \
-    if (!lf_jj_args_ok(r, at, what, a, least, most, keywords_))                                                        \
+#define FILTER(name)                                                                               \
+    static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
+#define ARGS(what, least, most, ...)                                                               \
+    static const char *const keywords_[] = {__VA_ARGS__ __VA_OPT__(, ) NULL};                      \
+    if (!lf_jj_args_ok(r, at, what, a, least, most, keywords_))                                    \
     return lf_jj_undef
 
 /* ---- text ---- */
@@ -104,7 +106,8 @@ FILTER(f_replace)
 {
     ARGS("replace", 2, 3, "old", "new", "count");
     lf_jj_val from = lf_jj_to_str(r, lf_jj_arg(a, 0, "old", lf_jj_undef)),
-              to = lf_jj_to_str(r, lf_jj_arg(a, 1, "new", lf_jj_undef)), count = lf_jj_arg(a, 2, "count", lf_jj_none);
+              to = lf_jj_to_str(r, lf_jj_arg(a, 1, "new", lf_jj_undef)),
+              count = lf_jj_arg(a, 2, "count", lf_jj_none);
     v = lf_jj_to_str(r, v);
     return r->rc ? v : lf_jj_replace(r, v, from, to, count.t == LF_JJ_INT ? count.u.i : -1);
 }
@@ -180,10 +183,13 @@ static bool whole_number(lf_jj_run *r, lf_jj_val v, bool real, lf_jj_val *out)
     size_t n = 0;
     for (size_t i = 0; text && i < s.n; i++) {
         unsigned char c = (unsigned char)s.u.s[i];
-        if (c >= 0x80 && utf8proc_category(lf_jj_char(s.u.s + i, s.n - i, &(size_t){0})) == UTF8PROC_CATEGORY_ND)
-            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: digits outside of ASCII are not supported by int and float",
+        if (c >= 0x80 &&
+            utf8proc_category(lf_jj_char(s.u.s + i, s.n - i, &(size_t){0})) == UTF8PROC_CATEGORY_ND)
+            r->rc = lf_fail(r->err, LF_ENOTSUP,
+                            "%s: digits outside of ASCII are not supported by int and float",
                             r->t->name);
-        bool between = c == '_' && i > 0 && i + 1 < s.n && is_digit(s.u.s[i - 1]) && is_digit(s.u.s[i + 1]);
+        bool between =
+            c == '_' && i > 0 && i + 1 < s.n && is_digit(s.u.s[i - 1]) && is_digit(s.u.s[i + 1]);
         if (!between)
             text[n++] = (char)c;
     }
@@ -225,7 +231,9 @@ FILTER(f_float)
         return lf_jj_fail(r, at, "%s", v.u.s);
     if (lf_jj_is_number(v))
         return lf_jj_float(lf_jj_as_float(v));
-    return v.t == LF_JJ_STR && whole_number(r, v, true, &out) ? out : lf_jj_arg(a, 0, "default", lf_jj_float(0));
+    return v.t == LF_JJ_STR && whole_number(r, v, true, &out)
+               ? out
+               : lf_jj_arg(a, 0, "default", lf_jj_float(0));
 }
 
 FILTER(f_round)
@@ -234,8 +242,8 @@ FILTER(f_round)
     lf_jj_val precision = lf_jj_arg(a, 0, "precision", lf_jj_int(0)),
               method = lf_jj_arg(a, 1, "method", lf_jj_strz("common"));
     char text[400];
-    if (!lf_jj_is_number(v) || precision.t != LF_JJ_INT || precision.u.i < -15 || precision.u.i > 15 ||
-        method.t != LF_JJ_STR)
+    if (!lf_jj_is_number(v) || precision.t != LF_JJ_INT || precision.u.i < -15 ||
+        precision.u.i > 15 || method.t != LF_JJ_STR)
         return lf_jj_fail(r, at, "round wants a number, and a precision of -15 to 15");
     int p = (int)precision.u.i;
     double f = lf_jj_as_float(v), scale = pow(10, p);
@@ -246,8 +254,9 @@ FILTER(f_round)
     if (!lf_jj_equal(method, lf_jj_strz("common")))
         return lf_jj_fail(r, at, "round: method is common, ceil or floor");
     if (v.t != LF_JJ_FLOAT)
-        return p >= 0 ? lf_jj_int(v.t == LF_JJ_BOOL ? v.u.b : v.u.i)
-                      : lf_jj_fail_rc(r, at, LF_ENOTSUP, "round of an int to tens is not supported");
+        return p >= 0
+                   ? lf_jj_int(v.t == LF_JJ_BOOL ? v.u.b : v.u.i)
+                   : lf_jj_fail_rc(r, at, LF_ENOTSUP, "round of an int to tens is not supported");
     if (p < 0)
         return lf_jj_float(nearbyint(f * scale) / scale);
     snprintf(text, sizeof(text), "%.*f", p, f); /* exact, half to even, as Python's */
@@ -277,7 +286,9 @@ FILTER(f_first)
 {
     ARGS("first", 0, 0);
     lf_jj_val s = lf_jj_iter(r, at, v);
-    return r->rc ? s : s.u.seq->n ? s.u.seq->v[0] : lf_jj_undefined(r, "No first item, sequence was empty.");
+    return r->rc        ? s
+           : s.u.seq->n ? s.u.seq->v[0]
+                        : lf_jj_undefined(r, "No first item, sequence was empty.");
 }
 FILTER(f_last)
 {
@@ -292,7 +303,8 @@ FILTER(f_items)
     ARGS("items", 0, 0);
     if (v.t == LF_JJ_UNDEF)
         return lf_jj_seq_make(r, 0, false);
-    return v.t == LF_JJ_MAP ? method_of(r, at, v, "items") : lf_jj_fail(r, at, "items of a %s", lf_jj_type_name(v));
+    return v.t == LF_JJ_MAP ? method_of(r, at, v, "items")
+                            : lf_jj_fail(r, at, "items of a %s", lf_jj_type_name(v));
 }
 FILTER(f_reverse)
 {
@@ -306,7 +318,8 @@ FILTER(f_reverse)
 FILTER(f_default)
 {
     ARGS("default", 0, 2, "default_value", "boolean");
-    bool empty = v.t == LF_JJ_UNDEF || (lf_jj_truth(lf_jj_arg(a, 1, "boolean", lf_jj_bool(false))) && !lf_jj_truth(v));
+    bool empty = v.t == LF_JJ_UNDEF ||
+                 (lf_jj_truth(lf_jj_arg(a, 1, "boolean", lf_jj_bool(false))) && !lf_jj_truth(v));
     return empty ? lf_jj_arg(a, 0, "default_value", lf_jj_strz("")) : v;
 }
 
@@ -362,7 +375,8 @@ FILTER(f_map)
         }
         return out;
     }
-    lf_jj_val name = a->v[0].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[0].u.s, a->v[0].n) : lf_jj_undef;
+    lf_jj_val name =
+        a->v[0].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[0].u.s, a->v[0].n) : lf_jj_undef;
     lf_jj_call_fn call = name.t == LF_JJ_STR ? lf_jj_find_filter(name.u.s) : NULL;
     if (!call)
         return lf_jj_fail(r, at, "map: there is no such filter");
@@ -372,8 +386,10 @@ FILTER(f_map)
     return out;
 }
 
-/* select, reject, selectattr, rejectattr: attr: the first argument names what of each element is tested. */
-static lf_jj_val choose(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool attr, bool want)
+/* select, reject, selectattr, rejectattr: attr: the first argument names what of each element is
+ * tested. */
+static lf_jj_val choose(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a,
+                        bool attr, bool want)
 {
     lf_jj_val items = lf_jj_truth(v) ? lf_jj_iter(r, at, v) : lf_jj_seq_make(r, 0, false);
     size_t skip = attr ? 1 : 0, n = 0;
@@ -381,7 +397,8 @@ static lf_jj_val choose(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const l
     if (r->rc || a->n < skip)
         return lf_jj_fail(r, at, "selectattr wants an attribute");
     if (a->n > skip) {
-        lf_jj_val name = a->v[skip].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[skip].u.s, a->v[skip].n) : lf_jj_undef;
+        lf_jj_val name = a->v[skip].t == LF_JJ_STR ? lf_jj_str_copy(r, a->v[skip].u.s, a->v[skip].n)
+                                                   : lf_jj_undef;
         test = name.t == LF_JJ_STR ? lf_jj_find_test(name.u.s) : NULL;
         if (!test)
             return lf_jj_fail(r, at, "select: there is no such test");
@@ -420,15 +437,16 @@ FILTER(f_rejectattr)
 /* ---- order ---- */
 
 /* What an element is compared by. */
-static lf_jj_val sort_key(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val path, bool keep_case)
+static lf_jj_val sort_key(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val path,
+                          bool keep_case)
 {
     if (path.t != LF_JJ_NONE)
         v = attribute(r, at, v, path);
     return r->rc == 0 && v.t == LF_JJ_STR && !keep_case ? lf_jj_change_case(r, v, LF_JJ_LOWER) : v;
 }
 
-static void merge(lf_jj_run *r, const lf_jj_node *at, lf_jj_val *v, lf_jj_val *k, lf_jj_val *tv, lf_jj_val *tk,
-                  size_t n, bool down)
+static void merge(lf_jj_run *r, const lf_jj_node *at, lf_jj_val *v, lf_jj_val *k, lf_jj_val *tv,
+                  lf_jj_val *tk, size_t n, bool down)
 {
     if (n < 2 || r->rc)
         return;
@@ -449,7 +467,8 @@ static void merge(lf_jj_run *r, const lf_jj_node *at, lf_jj_val *v, lf_jj_val *k
 }
 
 /* Stable; the elements of items (a list made for this) in order of path. */
-static lf_jj_val sorted(lf_jj_run *r, const lf_jj_node *at, lf_jj_val items, lf_jj_val path, bool keep_case, bool down)
+static lf_jj_val sorted(lf_jj_run *r, const lf_jj_node *at, lf_jj_val items, lf_jj_val path,
+                        bool keep_case, bool down)
 {
     size_t n = r->rc ? 0 : items.u.seq->n;
     lf_jj_val out = lf_jj_seq_make(r, n, false), keys = lf_jj_seq_make(r, n, false),
@@ -476,7 +495,8 @@ FILTER(f_dictsort)
     ARGS("dictsort", 0, 3, "case_sensitive", "by", "reverse");
     lf_jj_val by = lf_jj_arg(a, 1, "by", lf_jj_strz("key"));
     if (v.t != LF_JJ_MAP)
-        return lf_jj_fail(r, at, "dictsort of a %s", v.t == LF_JJ_UNDEF ? v.u.s : lf_jj_type_name(v));
+        return lf_jj_fail(r, at, "dictsort of a %s",
+                          v.t == LF_JJ_UNDEF ? v.u.s : lf_jj_type_name(v));
     bool value = lf_jj_equal(by, lf_jj_strz("value"));
     if (!value && !lf_jj_equal(by, lf_jj_strz("key")))
         return lf_jj_fail(r, at, "dictsort: by is 'key' or 'value'");
@@ -485,10 +505,12 @@ FILTER(f_dictsort)
                   lf_jj_truth(lf_jj_arg(a, 2, "reverse", lf_jj_bool(false))));
 }
 
-static lf_jj_val extreme(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool most)
+static lf_jj_val extreme(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a,
+                         bool most)
 {
     ARGS("min", 0, 2, "case_sensitive", "attribute");
-    lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 1, "attribute", lf_jj_none), best_key = lf_jj_undef;
+    lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 1, "attribute", lf_jj_none),
+              best_key = lf_jj_undef;
     bool keep_case = lf_jj_truth(lf_jj_arg(a, 0, "case_sensitive", lf_jj_bool(false)));
     if (r->rc)
         return lf_jj_undef;
@@ -520,7 +542,8 @@ FILTER(f_sum)
     lf_jj_val items = lf_jj_iter(r, at, v), path = lf_jj_arg(a, 0, "attribute", lf_jj_none),
               total = lf_jj_arg(a, 1, "start", lf_jj_int(0));
     for (size_t i = 0; r->rc == 0 && i < items.u.seq->n; i++) {
-        lf_jj_val x = path.t == LF_JJ_NONE ? items.u.seq->v[i] : attribute(r, at, items.u.seq->v[i], path);
+        lf_jj_val x =
+            path.t == LF_JJ_NONE ? items.u.seq->v[i] : attribute(r, at, items.u.seq->v[i], path);
         total = r->rc ? lf_jj_undef : lf_jj_binary(r, at, "+", total, x);
     }
     return total;

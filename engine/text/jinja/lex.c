@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Template text to tokens, with Jinja's rules for white space: a newline after %} and #} goes away (trim_blocks), so do
- * blanks before {% and {# at the start of a line (lstrip_blocks); "-" next to a delimiter takes all white space, "+"
- * none. */
+ * Template text to tokens, with Jinja's rules for white space: a newline after %} and #} goes away
+ * (trim_blocks), so do blanks before {% and {# at the start of a line (lstrip_blocks); "-" next to
+ * a delimiter takes all white space, "+" none. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,8 @@ static bool starts(const struct lexer *l, size_t at, const char *what)
     return l->n - at >= n && memcmp(l->s + at, what, n) == 0;
 }
 
-/* White space after a tag that ended at `at`: all of it after '-', one newline where blocks are trimmed. */
+/* White space after a tag that ended at `at`: all of it after '-', one newline where blocks are
+ * trimmed. */
 static size_t after_tag(const struct lexer *l, size_t at, char sign, bool trim)
 {
     if (sign == '-')
@@ -139,7 +140,8 @@ static size_t after_tag(const struct lexer *l, size_t at, char sign, bool trim)
     return at;
 }
 
-/* Text [from, to) that stands before a tag whose sign is `sign`; strip: blanks at the line's start go. */
+/* Text [from, to) that stands before a tag whose sign is `sign`; strip: blanks at the line's start
+ * go. */
 static int data_before(struct lexer *l, size_t from, size_t to, char sign, bool strip)
 {
     if (sign == '-') {
@@ -252,8 +254,9 @@ static int lex_number(struct lexer *l)
         char c = l->s[l->at], next = l->at + 1 < l->n ? l->s[l->at + 1] : 0;
         if (c == '.' && (real || !digit(next)))
             break;
-        bool exponent = (c == 'e' || c == 'E') &&
-                        (digit(next) || ((next == '+' || next == '-') && l->at + 2 < l->n && digit(l->s[l->at + 2])));
+        bool exponent =
+            (c == 'e' || c == 'E') && (digit(next) || ((next == '+' || next == '-') &&
+                                                       l->at + 2 < l->n && digit(l->s[l->at + 2])));
         bool sign = (c == '+' || c == '-') && n > 0 && (text[n - 1] == 'e' || text[n - 1] == 'E');
         if (!digit(c) && c != '.' && !exponent && !sign && !(c == '_' && digit(next)))
             break;
@@ -277,7 +280,10 @@ static int lex_number(struct lexer *l)
 
 static int hex(char c)
 {
-    return digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return digit(c)               ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 static void add_char(lf_buf *b, uint32_t c)
@@ -367,8 +373,9 @@ static int lex_string(struct lexer *l)
 
 static int lex_op(struct lexer *l)
 {
-    static const char *const ops[] = {"//", "**", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "~", "[",
-                                      "]",  "(",  ")",  "{",  "}",  "<",  ">", "=", ".", ":", "|", ","};
+    static const char *const ops[] = {"//", "**", "==", "!=", "<=", ">=", "+", "-", "*",
+                                      "/",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                      "<",  ">",  "=",  ".",  ":",  "|",  ","};
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
         if (!starts(l, l->at, ops[i]))
             continue;
@@ -464,7 +471,8 @@ static int lex_next(struct lexer *l)
     return what == '#' ? skip_comment(l, open) : lex_tag(l, what == '%', open);
 }
 
-/* Line ends become \n; a single one at the end of the source is dropped (keep_trailing_newline is off). */
+/* Line ends become \n; a single one at the end of the source is dropped (keep_trailing_newline is
+ * off). */
 static char *normal_lines(lf_jinja *t, const char *s, size_t *n, lf_err *err)
 {
     char *out = lf_arena_alloc(t->arena, *n + 1, 1, err);
@@ -483,12 +491,13 @@ static char *normal_lines(lf_jinja *t, const char *s, size_t *n, lf_err *err)
 int lf_jj_lex(lf_jinja *t, const char *source, size_t len, lf_jj_tokens *out, lf_err *err)
 {
     if (len > LF_JINJA_MAX_SOURCE)
-        return lf_fail(err, LF_EFORMAT, "%s: a template of %zu bytes, at most %zu are read", t->name, len,
-                       LF_JINJA_MAX_SOURCE);
+        return lf_fail(err, LF_EFORMAT, "%s: a template of %zu bytes, at most %zu are read",
+                       t->name, len, LF_JINJA_MAX_SOURCE);
     size_t bad = lf_utf8_check(source, len);
     if (bad < len)
         return lf_fail(err, LF_EFORMAT, "%s: byte %zu is not UTF-8", t->name, bad);
-    struct lexer l = {.t = t, .n = len, .line = 1, .col = 1, .line_starting = true, .out = out, .err = err};
+    struct lexer l = {
+        .t = t, .n = len, .line = 1, .col = 1, .line_starting = true, .out = out, .err = err};
     l.s = normal_lines(t, source, &l.n, err);
     if (!l.s)
         return LF_ENOMEM;

@@ -32,8 +32,8 @@ lf_jj_val lf_jj_arg(const lf_jj_args *a, size_t i, const char *name, lf_jj_val d
     return v ? *v : def;
 }
 
-bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a, size_t least, size_t most,
-                   const char *const *keywords)
+bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a,
+                   size_t least, size_t most, const char *const *keywords)
 {
     for (size_t i = 0; i < a->n_names; i++) {
         bool known = false;
@@ -52,8 +52,8 @@ bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const l
 }
 
 /* A string argument; false after a failure. */
-static bool str_arg(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a, size_t i,
-                    const char *name, lf_jj_val *out)
+static bool str_arg(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a,
+                    size_t i, const char *name, lf_jj_val *out)
 {
     *out = lf_jj_arg(a, i, name, lf_jj_undef);
     if (out->t == LF_JJ_STR)
@@ -62,9 +62,10 @@ static bool str_arg(lf_jj_run *r, const lf_jj_node *at, const char *what, const 
     return false;
 }
 
-#define METHOD(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
-#define NO_ARGS(what)                                                                                                  \
-    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                    \
+#define METHOD(name)                                                                               \
+    static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
+#define NO_ARGS(what)                                                                              \
+    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                \
     return lf_jj_undef
 
 /* ---- strings ---- */
@@ -90,7 +91,8 @@ METHOD(str_capitalize)
     return lf_jj_change_case(r, self, LF_JJ_CAPITALIZE);
 }
 
-static lf_jj_val strip(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, int which)
+static lf_jj_val strip(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a,
+                       int which)
 {
     if (!lf_jj_args_ok(r, at, "strip", a, 0, 1, NULL))
         return lf_jj_undef;
@@ -112,7 +114,8 @@ METHOD(str_rstrip)
     return strip(r, at, self, a, 2);
 }
 
-static lf_jj_val affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool end)
+static lf_jj_val affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a,
+                       bool end)
 {
     const char *what = end ? "endswith" : "startswith";
     if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))
@@ -138,10 +141,12 @@ METHOD(str_endswith)
     return affix(r, at, self, a, true);
 }
 
-static lf_jj_val remove_affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool end)
+static lf_jj_val remove_affix(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self,
+                              const lf_jj_args *a, bool end)
 {
     lf_jj_val x;
-    if (!lf_jj_args_ok(r, at, "removeprefix", a, 1, 1, NULL) || !str_arg(r, at, "removeprefix", a, 0, NULL, &x))
+    if (!lf_jj_args_ok(r, at, "removeprefix", a, 1, 1, NULL) ||
+        !str_arg(r, at, "removeprefix", a, 0, NULL, &x))
         return lf_jj_undef;
     if (x.n > self.n || memcmp(self.u.s + (end ? self.n - x.n : 0), x.u.s, x.n) != 0)
         return self;
@@ -225,12 +230,14 @@ static bool find_last(lf_jj_val s, lf_jj_val sep, size_t *at)
     return false;
 }
 
-static lf_jj_val split(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool right)
+static lf_jj_val split(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a,
+                       bool right)
 {
     static const char *const keywords[] = {"sep", "maxsplit", NULL};
     if (!lf_jj_args_ok(r, at, "split", a, 0, 2, keywords))
         return lf_jj_undef;
-    lf_jj_val sep = lf_jj_arg(a, 0, "sep", lf_jj_none), most = lf_jj_arg(a, 1, "maxsplit", lf_jj_int(-1));
+    lf_jj_val sep = lf_jj_arg(a, 0, "sep", lf_jj_none),
+              most = lf_jj_arg(a, 1, "maxsplit", lf_jj_int(-1));
     if (most.t != LF_JJ_INT)
         return lf_jj_fail(r, at, "split: maxsplit is a whole number");
     if (sep.t == LF_JJ_NONE)
@@ -264,8 +271,8 @@ METHOD(str_rsplit)
 
 static bool line_end(int32_t c)
 {
-    return c == '\n' || c == '\r' || c == '\v' || c == '\f' || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
-           c == 0x2029;
+    return c == '\n' || c == '\r' || c == '\v' || c == '\f' || (c >= 0x1c && c <= 0x1e) ||
+           c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
 METHOD(str_splitlines)
@@ -295,7 +302,8 @@ METHOD(str_replace)
 {
     static const char *const keywords[] = {"count", NULL};
     lf_jj_val from, to;
-    if (!lf_jj_args_ok(r, at, "replace", a, 2, 3, keywords) || !str_arg(r, at, "replace", a, 0, NULL, &from) ||
+    if (!lf_jj_args_ok(r, at, "replace", a, 2, 3, keywords) ||
+        !str_arg(r, at, "replace", a, 0, NULL, &from) ||
         !str_arg(r, at, "replace", a, 1, NULL, &to))
         return lf_jj_undef;
     lf_jj_val count = lf_jj_arg(a, 2, "count", lf_jj_int(-1));
@@ -311,8 +319,8 @@ METHOD(str_join)
     return lf_jj_join(r, at, a->v[0], self, false);
 }
 
-static lf_jj_val find_text(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a, bool last,
-                           bool need)
+static lf_jj_val find_text(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a,
+                           bool last, bool need)
 {
     lf_jj_val x;
     size_t k = 0;
@@ -365,11 +373,12 @@ static bool is_letter(int32_t c)
     utf8proc_category_t k = utf8proc_category(c);
     return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
-/* Superscripts and the like are digits to Python though no decimal ones; those of Latin-1 are known by value. */
+/* Superscripts and the like are digits to Python though no decimal ones; those of Latin-1 are known
+ * by value. */
 static bool is_digit(int32_t c)
 {
-    return utf8proc_category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
-           (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089);
+    return utf8proc_category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 ||
+           c == 0x2070 || (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089);
 }
 static bool is_alnum(int32_t c)
 {
@@ -431,7 +440,8 @@ METHOD(str_zfill)
         return lf_jj_fail(r, at, "zfill wants a whole number");
     if (w.u.i <= (int64_t)have)
         return self;
-    size_t zeros = (size_t)w.u.i - have, sign = self.n > 0 && (*self.u.s == '+' || *self.u.s == '-');
+    size_t zeros = (size_t)w.u.i - have,
+           sign = self.n > 0 && (*self.u.s == '+' || *self.u.s == '-');
     char *s = lf_jj_alloc(r, zeros + self.n + 1, 1);
     if (!s)
         return lf_jj_undef;
@@ -542,9 +552,11 @@ static const struct entry str_methods[] = {{"capitalize", str_capitalize},
                                            {"upper", str_upper},
                                            {"zfill", str_zfill},
                                            {NULL, NULL}};
-static const struct entry map_methods[] = {{"copy", copy},     {"get", map_get},       {"items", map_items},
-                                           {"keys", map_keys}, {"values", map_values}, {NULL, NULL}};
-static const struct entry seq_methods[] = {{"copy", copy}, {"count", seq_count}, {"index", seq_index}, {NULL, NULL}};
+static const struct entry map_methods[] = {{"copy", copy},         {"get", map_get},
+                                           {"items", map_items},   {"keys", map_keys},
+                                           {"values", map_values}, {NULL, NULL}};
+static const struct entry seq_methods[] = {
+    {"copy", copy}, {"count", seq_count}, {"index", seq_index}, {NULL, NULL}};
 
 static lf_jj_call_fn look_up(const struct entry *t, const char *name)
 {
@@ -566,7 +578,8 @@ lf_jj_call_fn lf_jj_find_method(lf_jj_val v, const char *name, bool *changes)
 {
     static const char *const of_seq[] = {"append", "clear",   "extend", "insert", "pop",
                                          "remove", "reverse", "sort",   NULL},
-                             *const of_map[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
+                             *const of_map[] = {"clear",      "pop",    "popitem",
+                                                "setdefault", "update", NULL};
     if (v.t == LF_JJ_STR)
         return look_up(str_methods, name);
     if (v.t == LF_JJ_MAP) {
@@ -589,7 +602,8 @@ METHOD(raise_exception)
         return lf_jj_undef;
     lf_jj_val text = lf_jj_to_str(r, lf_jj_arg(a, 0, "message", lf_jj_undef));
     return r->rc ? lf_jj_undef
-                 : lf_jj_fail(r, at, "the template refuses: %.*s", (int)(text.n < 400 ? text.n : 400), text.u.s);
+                 : lf_jj_fail(r, at, "the template refuses: %.*s",
+                              (int)(text.n < 400 ? text.n : 400), text.u.s);
 }
 
 /* One conversion of strftime; 0: not one that is supported. */
@@ -638,7 +652,8 @@ METHOD(strftime_now)
     time_t now = (time_t)r->o.now;
     lf_buf b;
     (void)self;
-    if (!lf_jj_args_ok(r, at, "strftime_now", a, 1, 1, NULL) || !str_arg(r, at, "strftime_now", a, 0, NULL, &format))
+    if (!lf_jj_args_ok(r, at, "strftime_now", a, 1, 1, NULL) ||
+        !str_arg(r, at, "strftime_now", a, 0, NULL, &format))
         return lf_jj_undef;
     gmtime_r(&now, &tm);
     lf_buf_init(&b);
@@ -666,12 +681,14 @@ METHOD(range)
         return lf_jj_undef;
     for (size_t i = 0; i < a->n; i++) {
         if (a->v[i].t != LF_JJ_INT && a->v[i].t != LF_JJ_BOOL)
-            return lf_jj_fail(r, at, "range wants whole numbers, not a %s", lf_jj_type_name(a->v[i]));
+            return lf_jj_fail(r, at, "range wants whole numbers, not a %s",
+                              lf_jj_type_name(a->v[i]));
         x[a->n == 1 ? 1 : i] = a->v[i].t == LF_JJ_BOOL ? a->v[i].u.b : a->v[i].u.i;
     }
     if (x[2] == 0)
         return lf_jj_fail(r, at, "range: the step is 0");
-    __int128 span = x[2] > 0 ? (__int128)x[1] - x[0] : (__int128)x[0] - x[1], by = x[2] > 0 ? x[2] : -(__int128)x[2];
+    __int128 span = x[2] > 0 ? (__int128)x[1] - x[0] : (__int128)x[0] - x[1],
+             by = x[2] > 0 ? x[2] : -(__int128)x[2];
     __int128 n = span > 0 ? (span + by - 1) / by : 0;
     if (n > RANGE_MAX)
         return lf_jj_fail(r, at, "range: more than %d elements", RANGE_MAX);
@@ -682,7 +699,8 @@ METHOD(range)
 }
 
 /* dict(mapping or pairs, key = value) and namespace(the same) */
-static lf_jj_val make_map(lf_jj_run *r, const lf_jj_node *at, const lf_jj_args *a, enum lf_jj_type t)
+static lf_jj_val make_map(lf_jj_run *r, const lf_jj_node *at, const lf_jj_args *a,
+                          enum lf_jj_type t)
 {
     lf_jj_val m = lf_jj_map_make(r, a->n_names + 4), from = lf_jj_arg(a, 0, NULL, lf_jj_none);
     if (a->n > 1)

@@ -16,7 +16,8 @@ static int64_t as_int(lf_jj_val v)
     return v.t == LF_JJ_BOOL ? v.u.b : v.u.i;
 }
 
-static lf_jj_val wrong_types(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b)
+static lf_jj_val wrong_types(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a,
+                             lf_jj_val b)
 {
     if (a.t == LF_JJ_UNDEF || b.t == LF_JJ_UNDEF)
         return lf_jj_fail(r, at, "%s", a.t == LF_JJ_UNDEF ? a.u.s : b.u.s);
@@ -34,7 +35,8 @@ static bool has_markup(lf_jj_val v)
 static lf_jj_val add_strings(lf_jj_run *r, const lf_jj_node *at, lf_jj_val a, lf_jj_val b)
 {
     if ((a.pad && !b.pad && has_markup(b)) || (b.pad && !a.pad && has_markup(a)))
-        return lf_jj_fail_rc(r, at, LF_ENOTSUP, "a string marked safe + one that HTML would escape is not supported");
+        return lf_jj_fail_rc(r, at, LF_ENOTSUP,
+                             "a string marked safe + one that HTML would escape is not supported");
     char *s = lf_jj_alloc(r, a.n + b.n + 1, 1);
     if (!s)
         return lf_jj_undef;
@@ -146,7 +148,8 @@ lf_jj_val lf_jj_binary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj
         return float_math(r, at, op, lf_jj_as_float(a), lf_jj_as_float(b));
     if (strcmp(op, "+") == 0 && a.t == LF_JJ_STR && b.t == LF_JJ_STR)
         return add_strings(r, at, a, b);
-    if (strcmp(op, "+") == 0 && a.t == LF_JJ_SEQ && b.t == LF_JJ_SEQ && a.u.seq->tuple == b.u.seq->tuple)
+    if (strcmp(op, "+") == 0 && a.t == LF_JJ_SEQ && b.t == LF_JJ_SEQ &&
+        a.u.seq->tuple == b.u.seq->tuple)
         return add_seqs(r, a.u.seq, b.u.seq);
     if (strcmp(op, "*") == 0 && is_int(b) && (a.t == LF_JJ_STR || a.t == LF_JJ_SEQ))
         return repeat(r, a, as_int(b));
@@ -207,7 +210,8 @@ bool lf_jj_compare(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val
         return lf_jj_contains(r, at, b, a);
     if (strcmp(op, "not in") == 0)
         return !lf_jj_contains(r, at, b, a);
-    bool nan = lf_jj_is_number(a) && lf_jj_is_number(b) && (isnan(lf_jj_as_float(a)) || isnan(lf_jj_as_float(b)));
+    bool nan = lf_jj_is_number(a) && lf_jj_is_number(b) &&
+               (isnan(lf_jj_as_float(a)) || isnan(lf_jj_as_float(b)));
     int c = lf_jj_order(r, at, a, b);
     if (nan)
         return false;
@@ -255,7 +259,8 @@ static lf_jj_val loop_cycle(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, 
     return a->v[self.u.loop->index0 % a->n];
 }
 
-static lf_jj_val loop_changed(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
+static lf_jj_val loop_changed(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self,
+                              const lf_jj_args *a)
 {
     struct lf_jj_loop *l = self.u.loop;
     (void)at;
@@ -300,9 +305,11 @@ static lf_jj_val loop_attr(lf_jj_run *r, lf_jj_val v, const char *name)
         if (strcmp(name, table[i].name) == 0)
             return table[i].v;
     if (strcmp(name, "previtem") == 0)
-        return l->index0 > 0 ? l->items[l->index0 - 1] : lf_jj_undefined(r, "there is no previous item");
+        return l->index0 > 0 ? l->items[l->index0 - 1]
+                             : lf_jj_undefined(r, "there is no previous item");
     if (strcmp(name, "nextitem") == 0)
-        return l->index0 + 1 < l->length ? l->items[l->index0 + 1] : lf_jj_undefined(r, "there is no next item");
+        return l->index0 + 1 < l->length ? l->items[l->index0 + 1]
+                                         : lf_jj_undefined(r, "there is no next item");
     if (strcmp(name, "cycle") == 0)
         return method(r, "cycle", loop_cycle, v);
     if (strcmp(name, "changed") == 0)
@@ -323,7 +330,8 @@ lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char
     if (call)
         return method(r, name, call, v);
     if (changes)
-        return lf_jj_undefined(r, "'%s' would change a %s, which the sandbox does not allow", name, lf_jj_type_name(v));
+        return lf_jj_undefined(r, "'%s' would change a %s, which the sandbox does not allow", name,
+                               lf_jj_type_name(v));
     if (v.t == LF_JJ_MAP || v.t == LF_JJ_NS) {
         const lf_jj_val *x = lf_jj_map_gets(v.u.map, name);
         if (x)
@@ -333,15 +341,16 @@ lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char
 }
 
 /* Python's slice.indices */
-static bool slice_range(lf_jj_run *r, const lf_jj_node *at, const lf_jj_val part[3], const bool given[3], int64_t n,
-                        int64_t *from, int64_t *to, int64_t *step)
+static bool slice_range(lf_jj_run *r, const lf_jj_node *at, const lf_jj_val part[3],
+                        const bool given[3], int64_t n, int64_t *from, int64_t *to, int64_t *step)
 {
     int64_t x[3] = {0, 0, 1};
     bool have[3];
     for (int i = 0; i < 3; i++) {
         have[i] = given[i] && part[i].t != LF_JJ_NONE;
         if (have[i] && !is_int(part[i])) {
-            lf_jj_fail(r, at, "%s", part[i].t == LF_JJ_UNDEF ? part[i].u.s : "a slice wants whole numbers");
+            lf_jj_fail(r, at, "%s",
+                       part[i].t == LF_JJ_UNDEF ? part[i].u.s : "a slice wants whole numbers");
             return false;
         }
         if (have[i])
@@ -375,11 +384,13 @@ static lf_jj_val slice_chars(lf_jj_run *r, lf_jj_val all, int64_t from, int64_t 
     return lf_jj_str_take(r, &b);
 }
 
-lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3], const bool given[3])
+lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3],
+                      const bool given[3])
 {
     int64_t from, to, step;
     if (v.t != LF_JJ_STR && v.t != LF_JJ_SEQ)
-        return lf_jj_fail(r, at, "%s", v.t == LF_JJ_UNDEF ? v.u.s : "only strings and lists have slices");
+        return lf_jj_fail(r, at, "%s",
+                          v.t == LF_JJ_UNDEF ? v.u.s : "only strings and lists have slices");
     if (!slice_range(r, at, part, given, lf_jj_length(r, at, v), &from, &to, &step))
         return lf_jj_undef;
     if (v.t == LF_JJ_STR && step == 1) {

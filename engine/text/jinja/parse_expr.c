@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Expressions, with Jinja's precedence: a if b else c; or; and; not; comparisons, in; + -; ~; * / // %; **; unary; then
- * what follows a value (.name [index] (call)), then filters and tests, which bind closest of all. */
+ * Expressions, with Jinja's precedence: a if b else c; or; and; not; comparisons, in; + -; ~; * /
+ * // %; **; unary; then what follows a value (.name [index] (call)), then filters and tests, which
+ * bind closest of all. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,8 +151,9 @@ static lf_jj_node *parse_name(lf_jj_parser *p)
         const char *name;
         enum lf_jj_kind kind;
         int64_t i;
-    } consts[] = {{"true", LF_JJ_CONST_BOOL, 1},  {"True", LF_JJ_CONST_BOOL, 1}, {"false", LF_JJ_CONST_BOOL, 0},
-                  {"False", LF_JJ_CONST_BOOL, 0}, {"none", LF_JJ_CONST_NONE, 0}, {"None", LF_JJ_CONST_NONE, 0}};
+    } consts[] = {{"true", LF_JJ_CONST_BOOL, 1},  {"True", LF_JJ_CONST_BOOL, 1},
+                  {"false", LF_JJ_CONST_BOOL, 0}, {"False", LF_JJ_CONST_BOOL, 0},
+                  {"none", LF_JJ_CONST_NONE, 0},  {"None", LF_JJ_CONST_NONE, 0}};
     static const char *const reserved[] = {"and", "else", "if", "in", "is", "not", "or"};
     for (size_t i = 0; i < sizeof(consts) / sizeof(consts[0]); i++)
         if (lf_jj_at_name(p, consts[i].name))
@@ -258,7 +260,8 @@ static bool parse_args(lf_jj_parser *p, lf_jj_node *n)
     while (p->rc == 0 && !lf_jj_at_op(p, ")")) {
         if (lf_jj_at_op(p, "*") || lf_jj_at_op(p, "**"))
             lf_jj_parse_fail(p, p->tok, "unpacking arguments is not supported");
-        else if (p->tok->type == LF_JJ_T_NAME && p->tok[1].type == LF_JJ_T_OP && strcmp(p->tok[1].s, "=") == 0) {
+        else if (p->tok->type == LF_JJ_T_NAME && p->tok[1].type == LF_JJ_T_OP &&
+                 strcmp(p->tok[1].s, "=") == 0) {
             const char *name = p->tok->s;
             p->tok += 2;
             push_named(p, n, name, lf_jj_parse_expr(p));
@@ -378,7 +381,8 @@ static bool begins_value(const lf_jj_parser *p)
     if (p->tok->type == LF_JJ_T_OP)
         return strchr("([{", *p->tok->s) != NULL;
     if (p->tok->type != LF_JJ_T_NAME)
-        return p->tok->type == LF_JJ_T_STR || p->tok->type == LF_JJ_T_INT || p->tok->type == LF_JJ_T_FLOAT;
+        return p->tok->type == LF_JJ_T_STR || p->tok->type == LF_JJ_T_INT ||
+               p->tok->type == LF_JJ_T_FLOAT;
     for (size_t i = 0; i < sizeof(stops) / sizeof(stops[0]); i++)
         if (strcmp(p->tok->s, stops[i]) == 0)
             return false;
@@ -434,7 +438,8 @@ static lf_jj_node *parse_after(lf_jj_parser *p, lf_jj_node *n)
 
 /* ---- operators ---- */
 
-static lf_jj_node *two(lf_jj_parser *p, enum lf_jj_kind kind, const lf_jj_token *at, lf_jj_node *a, lf_jj_node *b)
+static lf_jj_node *two(lf_jj_parser *p, enum lf_jj_kind kind, const lf_jj_token *at, lf_jj_node *a,
+                       lf_jj_node *b)
 {
     lf_jj_node *n = lf_jj_node_make(p, kind, at);
     if (n) {
@@ -467,7 +472,8 @@ static lf_jj_node *parse_unary(lf_jj_parser *p, bool filters)
 }
 
 /* Left-associative levels from the loosest to the closest. */
-static const char *const levels[][5] = {{"+", "-", NULL}, {"~", NULL}, {"*", "/", "//", "%", NULL}, {"**", NULL}};
+static const char *const levels[][5] = {
+    {"+", "-", NULL}, {"~", NULL}, {"*", "/", "//", "%", NULL}, {"**", NULL}};
 #define N_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
 static bool at_level(const lf_jj_parser *p, size_t level)
@@ -499,7 +505,8 @@ static const char *take_compare(lf_jj_parser *p)
             return ops[i];
     if (lf_jj_take_name(p, "in"))
         return "in";
-    if (lf_jj_at_name(p, "not") && p->tok[1].type == LF_JJ_T_NAME && strcmp(p->tok[1].s, "in") == 0) {
+    if (lf_jj_at_name(p, "not") && p->tok[1].type == LF_JJ_T_NAME &&
+        strcmp(p->tok[1].s, "in") == 0) {
         p->tok += 2;
         return "not in";
     }
@@ -572,13 +579,14 @@ lf_jj_node *lf_jj_parse_expr(lf_jj_parser *p)
 
 static bool tuple_ends(const lf_jj_parser *p)
 {
-    return p->tok->type == LF_JJ_T_VAR_END || p->tok->type == LF_JJ_T_BLOCK_END || lf_jj_at_op(p, ")") ||
-           lf_jj_at_op(p, "]") || lf_jj_at_op(p, "=") || lf_jj_at_name(p, "in") || lf_jj_at_name(p, "if") ||
-           lf_jj_at_name(p, "recursive");
+    return p->tok->type == LF_JJ_T_VAR_END || p->tok->type == LF_JJ_T_BLOCK_END ||
+           lf_jj_at_op(p, ")") || lf_jj_at_op(p, "]") || lf_jj_at_op(p, "=") ||
+           lf_jj_at_name(p, "in") || lf_jj_at_name(p, "if") || lf_jj_at_name(p, "recursive");
 }
 
 /* One of what `parse` reads, or several with commas as a tuple. */
-static lf_jj_node *several(lf_jj_parser *p, lf_jj_node *(*parse)(lf_jj_parser *p, bool option), bool option)
+static lf_jj_node *several(lf_jj_parser *p, lf_jj_node *(*parse)(lf_jj_parser *p, bool option),
+                           bool option)
 {
     const lf_jj_token *at = p->tok;
     lf_jj_node *n = parse(p, option), *t = NULL;

@@ -7,7 +7,8 @@
 
 #include "engine/text/jinja/priv.h"
 
-static lf_jj_node *parse_body(lf_jj_parser *p, const char *const *ends, const lf_jj_token *opened, const char *what);
+static lf_jj_node *parse_body(lf_jj_parser *p, const char *const *ends, const lf_jj_token *opened,
+                              const char *what);
 
 static bool tag_done(lf_jj_parser *p)
 {
@@ -20,7 +21,8 @@ static bool tag_done(lf_jj_parser *p)
 /* if and elif: the current token is the word. */
 static lf_jj_node *parse_if(lf_jj_parser *p)
 {
-    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
+    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif",
+                                                                                        NULL};
     const lf_jj_token *at = p->tok++;
     lf_jj_node *n = lf_jj_node_make(p, LF_JJ_IF, at);
     if (!n || !lf_jj_enter(p))
@@ -69,7 +71,8 @@ static lf_jj_node *parse_for(lf_jj_parser *p)
 }
 
 /* A block between its tag, which ends here, and `end`. */
-static lf_jj_node *parse_block(lf_jj_parser *p, const lf_jj_token *at, const char *what, const char *end)
+static lf_jj_node *parse_block(lf_jj_parser *p, const lf_jj_token *at, const char *what,
+                               const char *end)
 {
     const char *const ends[] = {end, NULL};
     int loops = p->loops;
@@ -180,7 +183,8 @@ static lf_jj_node *parse_jump(lf_jj_parser *p)
     const lf_jj_token *at = p->tok++;
     if (p->loops == 0)
         return lf_jj_parse_fail(p, at, "%s outside of a loop", at->s);
-    lf_jj_node *n = lf_jj_node_make(p, strcmp(at->s, "break") == 0 ? LF_JJ_BREAK : LF_JJ_CONTINUE, at);
+    lf_jj_node *n =
+        lf_jj_node_make(p, strcmp(at->s, "break") == 0 ? LF_JJ_BREAK : LF_JJ_CONTINUE, at);
     tag_done(p);
     return n;
 }
@@ -239,7 +243,8 @@ static lf_jj_node *data_node(lf_jj_parser *p)
 }
 
 /* Up to the tag of `ends`; the current token is then its word. ends NULL: the whole template. */
-static lf_jj_node *parse_body(lf_jj_parser *p, const char *const *ends, const lf_jj_token *opened, const char *what)
+static lf_jj_node *parse_body(lf_jj_parser *p, const char *const *ends, const lf_jj_token *opened,
+                              const char *what)
 {
     lf_jj_node *body = lf_jj_node_make(p, LF_JJ_BODY, p->tok);
     while (body && p->rc == 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the Jinja interpreter: tokens (lex.c) -> nodes (parse_expr.c, parse_stmt.c) -> text (eval.c), over the
- * values of value.c. Names are interned, so that looking one up compares pointers. */
+ * Inside of the Jinja interpreter: tokens (lex.c) -> nodes (parse_expr.c, parse_stmt.c) -> text
+ * (eval.c), over the values of value.c. Names are interned, so that looking one up compares
+ * pointers. */
 #ifndef LF_TEXT_JINJA_PRIV_H
 #define LF_TEXT_JINJA_PRIV_H
 
@@ -49,8 +50,10 @@ struct lf_jinja {
     struct lf_jj_node *root;
 };
 
-const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err); /* NULL: out of memory */
-const char *lf_jj_interned(const lf_jinja *t, const char *s);                  /* NULL: the template does not use it */
+const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len,
+                         lf_err *err); /* NULL: out of memory */
+const char *lf_jj_interned(const lf_jinja *t,
+                           const char *s); /* NULL: the template does not use it */
 int lf_jj_lex(lf_jinja *t, const char *source, size_t len, lf_jj_tokens *out, lf_err *err);
 /* "name:line:col: text" */
 int lf_jj_fail_at(const lf_jinja *t, int line, int col, int rc, lf_err *err, const char *fmt, ...)
@@ -110,7 +113,8 @@ struct lf_jj_node {
     lf_jj_node *a, *b, *c;
     lf_jj_node **list;
     size_t n;
-    const char **names;  /* keywords of a call (interned), parameters of a macro, operators of a comparison */
+    const char **
+        names; /* keywords of a call (interned), parameters of a macro, operators of a comparison */
     lf_jj_node **values; /* of the keywords */
     size_t n_names;
 };
@@ -132,12 +136,15 @@ bool lf_jj_at_name(const lf_jj_parser *p, const char *name);
 bool lf_jj_take_op(lf_jj_parser *p, const char *op);
 bool lf_jj_take_name(lf_jj_parser *p, const char *name);
 bool lf_jj_expect_op(lf_jj_parser *p, const char *op);
-bool lf_jj_enter(lf_jj_parser *p); /* one level deeper, or a failure; every success needs a p->depth-- */
+bool lf_jj_enter(
+    lf_jj_parser *p); /* one level deeper, or a failure; every success needs a p->depth-- */
 lf_jj_node *lf_jj_parse_expr(lf_jj_parser *p);
-lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p, bool with_cond);   /* one expression, or several with commas */
+lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p,
+                              bool with_cond); /* one expression, or several with commas */
 lf_jj_node *lf_jj_parse_target(lf_jj_parser *p, bool attributes); /* names to assign to */
-lf_jj_node *lf_jj_parse_filters(lf_jj_parser *p, lf_jj_node *of); /* NAME(...) | NAME(...), the first without '|' */
-bool lf_jj_parse_params(lf_jj_parser *p, lf_jj_node *n);          /* (a, b = 1) of a macro */
+lf_jj_node *lf_jj_parse_filters(lf_jj_parser *p,
+                                lf_jj_node *of); /* NAME(...) | NAME(...), the first without '|' */
+bool lf_jj_parse_params(lf_jj_parser *p, lf_jj_node *n); /* (a, b = 1) of a macro */
 lf_jj_node *lf_jj_parse_template(lf_jj_parser *p);
 
 /* ---- values ---- */
@@ -197,7 +204,8 @@ typedef struct lf_jj_args {
 } lf_jj_args;
 
 typedef struct lf_jj_run lf_jj_run;
-typedef lf_jj_val (*lf_jj_call_fn)(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a);
+typedef lf_jj_val (*lf_jj_call_fn)(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self,
+                                   const lf_jj_args *a);
 
 struct lf_jj_func {
     const char *name;
@@ -250,7 +258,8 @@ lf_jj_val lf_jj_strz(const char *s);
 
 /* Memory of the run, zeroed; NULL after a failure, which is recorded. */
 void *lf_jj_alloc(lf_jj_run *r, size_t n, size_t size);
-lf_jj_val lf_jj_fail(lf_jj_run *r, const lf_jj_node *at, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+lf_jj_val lf_jj_fail(lf_jj_run *r, const lf_jj_node *at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 lf_jj_val lf_jj_fail_rc(lf_jj_run *r, const lf_jj_node *at, int rc, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 lf_jj_val lf_jj_undefined(lf_jj_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -263,8 +272,8 @@ const lf_jj_val *lf_jj_map_get(const struct lf_jj_map *m, lf_jj_val k);
 const lf_jj_val *lf_jj_map_gets(const struct lf_jj_map *m, const char *key);
 lf_jj_val lf_jj_from_json(lf_jj_run *r, json_t *j);
 
-/* May v become part of another value? Not when that nests too deep, or is too much to walk through: the walks over
- * values recurse and are not counted as steps. A failure when not. */
+/* May v become part of another value? Not when that nests too deep, or is too much to walk through:
+ * the walks over values recurse and are not counted as steps. A failure when not. */
 bool lf_jj_nestable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 bool lf_jj_truth(lf_jj_val v);
 bool lf_jj_equal(lf_jj_val a, lf_jj_val b);
@@ -290,7 +299,7 @@ int64_t lf_jj_length(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 /* ---- strings by characters (chars.c) ---- */
 size_t lf_jj_chars(const char *s, size_t n);
 size_t lf_jj_char_at(const char *s, size_t n, size_t index); /* byte offset */
-size_t lf_jj_char_len(const char *s, size_t n);              /* bytes of the first; 1 for a byte that is none */
+size_t lf_jj_char_len(const char *s, size_t n); /* bytes of the first; 1 for a byte that is none */
 int32_t lf_jj_char(const char *s, size_t n, size_t *len);
 bool lf_jj_is_space(int32_t c);
 /* Cut characters of `set` off (set_n == SIZE_MAX: white space); which: 1 left, 2 right, 3 both. */
@@ -299,21 +308,26 @@ enum lf_jj_case { LF_JJ_LOWER, LF_JJ_UPPER, LF_JJ_TITLE, LF_JJ_CAPITALIZE };
 lf_jj_val lf_jj_change_case(lf_jj_run *r, lf_jj_val s, enum lf_jj_case how);
 bool lf_jj_find(const char *hay, size_t n, const char *needle, size_t m, size_t *at);
 lf_jj_val lf_jj_replace(lf_jj_run *r, lf_jj_val s, lf_jj_val from, lf_jj_val to, int64_t count);
-lf_jj_val lf_jj_join(lf_jj_run *r, const lf_jj_node *at, lf_jj_val seq, lf_jj_val sep, bool convert);
+lf_jj_val lf_jj_join(lf_jj_run *r, const lf_jj_node *at, lf_jj_val seq, lf_jj_val sep,
+                     bool convert);
 
 /* ---- operations (ops.c) ---- */
-lf_jj_val lf_jj_binary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b);
+lf_jj_val lf_jj_binary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a,
+                       lf_jj_val b);
 lf_jj_val lf_jj_unary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a);
 bool lf_jj_compare(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b);
 bool lf_jj_contains(lf_jj_run *r, const lf_jj_node *at, lf_jj_val in, lf_jj_val what);
-lf_jj_val lf_jj_index(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val key);   /* v[key] */
-lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char *name); /* v.name */
-lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3], const bool given[3]);
+lf_jj_val lf_jj_index(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val key); /* v[key] */
+lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v,
+                     const char *name); /* v.name */
+lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3],
+                      const bool given[3]);
 
 /* ---- what can be called ---- */
 lf_jj_call_fn lf_jj_find_filter(const char *name);
 lf_jj_call_fn lf_jj_find_test(const char *name);
-/* Method of a value's type; NULL: it has none of that name. *changes: Python has it, but it would change the value. */
+/* Method of a value's type; NULL: it has none of that name. *changes: Python has it, but it would
+ * change the value. */
 lf_jj_call_fn lf_jj_find_method(lf_jj_val v, const char *name, bool *changes);
 lf_jj_call_fn lf_jj_find_global(const char *name);
 lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_jj_args *a);
@@ -321,7 +335,7 @@ lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_
 lf_jj_val lf_jj_arg(const lf_jj_args *a, size_t i, const char *name, lf_jj_val def);
 bool lf_jj_arg_given(const lf_jj_args *a, size_t i, const char *name);
 /* At most `most` positional arguments and only the keywords listed (NULL-terminated). */
-bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a, size_t least, size_t most,
-                   const char *const *keywords);
+bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a,
+                   size_t least, size_t most, const char *const *keywords);
 
 #endif

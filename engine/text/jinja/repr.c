@@ -12,7 +12,8 @@
 
 #define DEPTH_MAX 200
 
-/* The shortest decimal that reads back as f, placed as Python does: exponents below -4 and from 16 on. */
+/* The shortest decimal that reads back as f, placed as Python does: exponents below -4 and from 16
+ * on. */
 void lf_jj_add_float(lf_buf *b, double f)
 {
     char digits[40], text[40];
@@ -68,7 +69,11 @@ static void repr_str(lf_buf *b, lf_jj_val v)
         else if (printable(c))
             lf_buf_add(b, v.u.s + i, len);
         else
-            lf_buf_addf(b, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+            lf_buf_addf(b,
+                        c < 0x100     ? "\\x%02x"
+                        : c < 0x10000 ? "\\u%04x"
+                                      : "\\U%08x",
+                        (unsigned)c);
     }
     lf_buf_addc(b, quote);
 }
@@ -100,7 +105,8 @@ static void repr_map(lf_jj_run *r, lf_buf *b, const struct lf_jj_map *m, int dep
 static void too_deep(lf_jj_run *r)
 {
     if (r->rc == 0)
-        r->rc = lf_fail(r->err, LF_EINVAL, "%s: a value is nested more than %d levels deep", r->t->name, DEPTH_MAX);
+        r->rc = lf_fail(r->err, LF_EINVAL, "%s: a value is nested more than %d levels deep",
+                        r->t->name, DEPTH_MAX);
 }
 
 void lf_jj_add_repr(lf_jj_run *r, lf_buf *b, lf_jj_val v, int depth)
@@ -136,7 +142,8 @@ void lf_jj_add_repr(lf_jj_run *r, lf_buf *b, lf_jj_val v, int depth)
         break;
     default:
         if (r->rc == 0)
-            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: a %s cannot be written as text", r->t->name, lf_jj_type_name(v));
+            r->rc = lf_fail(r->err, LF_ENOTSUP, "%s: a %s cannot be written as text", r->t->name,
+                            lf_jj_type_name(v));
     }
 }
 
@@ -319,7 +326,8 @@ static lf_jj_val indent_text(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v)
 
 lf_jj_val lf_jj_tojson(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a)
 {
-    static const char *const keywords[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
+    static const char *const keywords[] = {"ensure_ascii", "indent", "separators", "sort_keys",
+                                           NULL};
     lf_buf b;
     if (!lf_jj_args_ok(r, at, "tojson", a, 0, 4, keywords))
         return lf_jj_undef;
@@ -331,7 +339,8 @@ lf_jj_val lf_jj_tojson(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const
     d.key = lf_jj_strz(": ");
     d.sort = lf_jj_truth(lf_jj_arg(a, 3, "sort_keys", lf_jj_bool(false)));
     lf_jj_val s = lf_jj_arg(a, 2, "separators", lf_jj_none);
-    if (s.t == LF_JJ_SEQ && s.u.seq->n == 2 && s.u.seq->v[0].t == LF_JJ_STR && s.u.seq->v[1].t == LF_JJ_STR) {
+    if (s.t == LF_JJ_SEQ && s.u.seq->n == 2 && s.u.seq->v[0].t == LF_JJ_STR &&
+        s.u.seq->v[1].t == LF_JJ_STR) {
         d.item = s.u.seq->v[0];
         d.key = s.u.seq->v[1];
     } else if (s.t != LF_JJ_NONE) {

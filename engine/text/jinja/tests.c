@@ -5,19 +5,20 @@
 
 #include "engine/text/jinja/priv.h"
 
-#define TEST(name) static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
-#define NONE(what)                                                                                                     \
-    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                                    \
+#define TEST(name)                                                                                 \
+    static lf_jj_val name(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a)
+#define NONE(what)                                                                                 \
+    if (!lf_jj_args_ok(r, at, what, a, 0, 0, NULL))                                                \
     return lf_jj_undef
-#define ONE(what)                                                                                                      \
-    if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))                                                                    \
+#define ONE(what)                                                                                  \
+    if (!lf_jj_args_ok(r, at, what, a, 1, 1, NULL))                                                \
     return lf_jj_undef
 
-#define TYPE_TEST(fn, what, expr)                                                                                      \
-    TEST(fn)                                                                                                           \
-    {                                                                                                                  \
-        NONE(what);                                                                                                    \
-        return lf_jj_bool(expr);                                                                                       \
+#define TYPE_TEST(fn, what, expr)                                                                  \
+    TEST(fn)                                                                                       \
+    {                                                                                              \
+        NONE(what);                                                                                \
+        return lf_jj_bool(expr);                                                                   \
     }
 
 TYPE_TEST(t_defined, "defined", v.t != LF_JJ_UNDEF)
@@ -33,8 +34,10 @@ TYPE_TEST(t_string, "string", v.t == LF_JJ_STR)
 TYPE_TEST(t_mapping, "mapping", v.t == LF_JJ_MAP)
 /* The class of an undefined has the methods that these two look for. */
 TYPE_TEST(t_iterable, "iterable",
-          v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF || v.t == LF_JJ_LOOP)
-TYPE_TEST(t_sequence, "sequence", v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF)
+          v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF ||
+              v.t == LF_JJ_LOOP)
+TYPE_TEST(t_sequence, "sequence",
+          v.t == LF_JJ_STR || v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP || v.t == LF_JJ_UNDEF)
 TYPE_TEST(t_callable, "callable", v.t == LF_JJ_FUNC || v.t == LF_JJ_LOOP || v.t == LF_JJ_UNDEF)
 TYPE_TEST(t_escaped, "escaped", v.t == LF_JJ_STR && v.pad)
 
@@ -77,17 +80,20 @@ TEST(t_divisibleby)
     return modulo(r, at, v, lf_jj_arg(a, 0, NULL, lf_jj_undef), 0);
 }
 
-/* One object in Python: for what a template can hold, equal values of one simple type, or one container. */
+/* One object in Python: for what a template can hold, equal values of one simple type, or one
+ * container. */
 TEST(t_sameas)
 {
     ONE("sameas");
     lf_jj_val b = a->v[0];
     if (v.t != b.t)
         return lf_jj_bool(false);
-    return lf_jj_bool(v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP ? v.u.seq == b.u.seq : lf_jj_equal(v, b));
+    return lf_jj_bool(v.t == LF_JJ_SEQ || v.t == LF_JJ_MAP ? v.u.seq == b.u.seq
+                                                           : lf_jj_equal(v, b));
 }
 
-static lf_jj_val compare(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, const char *op)
+static lf_jj_val compare(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a,
+                         const char *op)
 {
     ONE(op);
     bool yes = lf_jj_compare(r, at, op, v, a->v[0]);
@@ -122,13 +128,15 @@ TEST(t_in)
     return compare(r, at, v, a, "in");
 }
 
-static lf_jj_val known(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a, bool filter)
+static lf_jj_val known(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_args *a,
+                       bool filter)
 {
     NONE("filter");
     if (v.t != LF_JJ_STR)
         return lf_jj_fail(r, at, "the name of a filter or test is a str");
     lf_jj_val name = lf_jj_str_copy(r, v.u.s, v.n);
-    return r->rc ? lf_jj_undef : lf_jj_bool(filter ? lf_jj_find_filter(name.u.s) : lf_jj_find_test(name.u.s));
+    return r->rc ? lf_jj_undef
+                 : lf_jj_bool(filter ? lf_jj_find_filter(name.u.s) : lf_jj_find_test(name.u.s));
 }
 TEST(t_filter)
 {

@@ -11,7 +11,8 @@
 #define VALUE_DEPTH_MAX 400 /* what comes with the variables, and as much again */
 #define VALUE_SIZE_MAX  ((size_t)4 << 20)
 
-const lf_jj_val lf_jj_none = {.t = LF_JJ_NONE}, lf_jj_undef = {.t = LF_JJ_UNDEF, .u.s = "a value that is not there"};
+const lf_jj_val lf_jj_none = {.t = LF_JJ_NONE},
+                lf_jj_undef = {.t = LF_JJ_UNDEF, .u.s = "a value that is not there"};
 
 lf_jj_val lf_jj_bool(bool b)
 {
@@ -40,7 +41,8 @@ void *lf_jj_alloc(lf_jj_run *r, size_t n, size_t size)
     if (r->rc)
         return NULL;
     if (!lf_size_mul(&bytes, n, size) || bytes > r->o.max_memory - r->memory) {
-        r->rc = lf_fail(r->err, LF_ENOMEM, "%s: rendering needs more than %zu MiB", r->t->name, r->o.max_memory >> 20);
+        r->rc = lf_fail(r->err, LF_ENOMEM, "%s: rendering needs more than %zu MiB", r->t->name,
+                        r->o.max_memory >> 20);
         return NULL;
     }
     r->memory += bytes + 16;
@@ -142,7 +144,8 @@ void lf_jj_map_set(lf_jj_run *r, struct lf_jj_map *m, lf_jj_val k, lf_jj_val v)
     }
     if (m->n == m->cap) {
         size_t cap = m->cap ? m->cap * 2 : 4;
-        lf_jj_val *ks = lf_jj_alloc(r, cap, sizeof(*ks)), *vs = ks ? lf_jj_alloc(r, cap, sizeof(*vs)) : NULL;
+        lf_jj_val *ks = lf_jj_alloc(r, cap, sizeof(*ks)),
+                  *vs = ks ? lf_jj_alloc(r, cap, sizeof(*vs)) : NULL;
         if (!vs)
             return;
         if (m->n) {
@@ -200,8 +203,8 @@ static lf_jj_val from_object(lf_jj_run *r, json_t *j, int depth)
 static lf_jj_val from_json(lf_jj_run *r, json_t *j, int depth)
 {
     if (depth > JSON_DEPTH_MAX) {
-        r->rc =
-            lf_fail(r->err, LF_EINVAL, "%s: a variable is nested more than %d levels deep", r->t->name, JSON_DEPTH_MAX);
+        r->rc = lf_fail(r->err, LF_EINVAL, "%s: a variable is nested more than %d levels deep",
+                        r->t->name, JSON_DEPTH_MAX);
         return lf_jj_undef;
     }
     switch (json_typeof(j)) {
@@ -228,7 +231,8 @@ lf_jj_val lf_jj_from_json(lf_jj_run *r, json_t *j)
     return from_json(r, j, 0);
 }
 
-/* Parts that were made part of something before are measured already, so this goes no deeper than what is new. */
+/* Parts that were made part of something before are measured already, so this goes no deeper than
+ * what is new. */
 static void measure(lf_jj_val v, unsigned *depth, size_t *size)
 {
     const lf_jj_val *part[2] = {NULL, NULL};
@@ -270,8 +274,9 @@ bool lf_jj_nestable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v)
     measure(v, &depth, &size);
     if (depth < VALUE_DEPTH_MAX && size <= VALUE_SIZE_MAX)
         return true;
-    lf_jj_fail_rc(r, at, LF_ENOMEM, "a value with %zu parts, nested %u deep, is too much to be put into another", size,
-                  depth);
+    lf_jj_fail_rc(r, at, LF_ENOMEM,
+                  "a value with %zu parts, nested %u deep, is too much to be put into another",
+                  size, depth);
     return false;
 }
 
@@ -352,7 +357,8 @@ bool lf_jj_equal(lf_jj_val a, lf_jj_val b)
     }
 }
 
-static int order_seqs(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_seq *a, const struct lf_jj_seq *b)
+static int order_seqs(lf_jj_run *r, const lf_jj_node *at, const struct lf_jj_seq *a,
+                      const struct lf_jj_seq *b)
 {
     for (size_t i = 0; i < a->n && i < b->n; i++)
         if (!lf_jj_equal(a->v[i], b->v[i]))
@@ -394,8 +400,9 @@ bool lf_jj_hashable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v)
 
 const char *lf_jj_type_name(lf_jj_val v)
 {
-    static const char *const names[] = {"undefined", "None", "bool",      "int",      "float", "str",
-                                        "list",      "dict", "namespace", "function", "loop"};
+    static const char *const names[] = {"undefined", "None",     "bool", "int",
+                                        "float",     "str",      "list", "dict",
+                                        "namespace", "function", "loop"};
     return v.t == LF_JJ_SEQ && v.u.seq->tuple ? "tuple" : names[v.t];
 }
 

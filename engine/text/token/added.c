@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Added tokens: a trie that finds the leftmost and there the longest, and the rules around a match (single_word,
- * lstrip, rstrip) in the order of the tokenizers library (added_vocabulary.rs, find_matches).
+ * Added tokens: a trie that finds the leftmost and there the longest, and the rules around a match
+ * (single_word, lstrip, rstrip) in the order of the tokenizers library (added_vocabulary.rs,
+ * find_matches).
  */
 #include "config.h"
 
@@ -28,20 +29,21 @@ static int64_t new_node(lf_trie *t, lf_err *err)
     return (int64_t)t->n_nodes++;
 }
 
-/* One level: the sorted tokens [lo, hi) share their first `depth` bytes and lead to `node`. Work items replace
- * recursion because tokens may be long. */
+/* One level: the sorted tokens [lo, hi) share their first `depth` bytes and lead to `node`. Work
+ * items replace recursion because tokens may be long. */
 struct work {
     size_t lo, hi, depth;
     uint32_t node;
 };
 
-static int expand(lf_trie *t, const lf_added **sorted, const lf_added *base, struct work w, struct work **todo,
-                  size_t *n_todo, size_t *cap, lf_err *err)
+static int expand(lf_trie *t, const lf_added **sorted, const lf_added *base, struct work w,
+                  struct work **todo, size_t *n_todo, size_t *cap, lf_err *err)
 {
     size_t i = w.lo;
     if (sorted[i]->match_len == w.depth) {
         if (i + 1 < w.hi && sorted[i + 1]->match_len == w.depth)
-            return lf_fail(err, LF_EFORMAT, "two added tokens have the same text \"%.100s\"", sorted[i]->content);
+            return lf_fail(err, LF_EFORMAT, "two added tokens have the same text \"%.100s\"",
+                           sorted[i]->content);
         t->nodes[w.node].value = (int32_t)(sorted[i] - base);
         i++;
     }
@@ -124,8 +126,8 @@ static int64_t step(const lf_trie *t, uint32_t node, uint8_t b)
     return -1;
 }
 
-bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end,
-                  int *which)
+bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start,
+                  size_t *end, int *which)
 {
     for (size_t i = from; i < len; i++) {
         if (t->only_first >= 0) {
@@ -191,11 +193,13 @@ static size_t space_after(const uint8_t *cls, const uint8_t *text, size_t len, s
     return at;
 }
 
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text,
-                   const uint8_t *text, size_t len, lf_piece_fn fn, void *arg, lf_err *err)
+int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls,
+                   bool special_as_text, const uint8_t *text, size_t len, lf_piece_fn fn, void *arg,
+                   lf_err *err)
 {
     size_t done = 0, from = 0, start, end;
-    size_t space_from = 0, space_to = 0; /* the white space that rstrip found last, so that a run is walked once */
+    size_t space_from = 0,
+           space_to = 0; /* the white space that rstrip found last, so that a run is walked once */
     int which, rc = 0;
     while (t->used && rc == 0 && lf_trie_find(t, text, len, from, &start, &end, &which)) {
         const lf_added *a = &added[which];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * See bpe.h. Invariants of a merge in progress, kept by both methods:
- *   1. rank[i] is the rank of the pair that starts at symbol i, NONE when no merge exists or i is the last symbol.
+ *   1. rank[i] is the rank of the pair that starts at symbol i, NONE when no merge exists or i is
+ *      the last symbol.
  *   2. the pair merged next is the smallest (rank, position).
- * A heap entry is stale exactly when its rank is no longer rank[position]: ranks name pairs, and boundaries between
- * symbols only disappear.
+ * A heap entry is stale exactly when its rank is no longer rank[position]: ranks name pairs, and
+ * boundaries between symbols only disappear.
  */
 #include "config.h"
 
@@ -26,8 +27,8 @@
 #define LONG_BYTES    116
 #define LONG_IDS      32
 
-/* Words up to 15 bytes with up to 3 ids: key = the bytes, zero-padded, length in the last byte; n = 0 is free,
- * FAST_SEE_LONG sends the look-up on. */
+/* Words up to 15 bytes with up to 3 ids: key = the bytes, zero-padded, length in the last byte; n =
+ * 0 is free, FAST_SEE_LONG sends the look-up on. */
 struct fast_slot {
     uint64_t k0, k1;
     uint32_t n;
@@ -140,7 +141,8 @@ void lf_bpe_add_word(lf_bpe *b, const uint8_t *bytes, uint32_t len, uint32_t id)
 
 int64_t lf_bpe_find_word(const lf_bpe *b, const uint8_t *p, size_t n)
 {
-    for (size_t i = (size_t)lf_bpe_hash(p, n) & b->word_mask; b->words[i].bytes; i = (i + 1) & b->word_mask)
+    for (size_t i = (size_t)lf_bpe_hash(p, n) & b->word_mask; b->words[i].bytes;
+         i = (i + 1) & b->word_mask)
         if (b->words[i].len == n && memcmp(b->words[i].bytes, p, n) == 0)
             return b->words[i].id;
     return -1;
@@ -204,16 +206,19 @@ static utf8_bytes utf8_of(uint32_t c)
     if (c < 0x800)
         return (utf8_bytes){{(uint8_t)(0xC0 | c >> 6), (uint8_t)(0x80 | (c & 0x3F))}, 2};
     if (c < 0x10000)
-        return (utf8_bytes){
-            {(uint8_t)(0xE0 | c >> 12), (uint8_t)(0x80 | (c >> 6 & 0x3F)), (uint8_t)(0x80 | (c & 0x3F))}, 3};
+        return (utf8_bytes){{(uint8_t)(0xE0 | c >> 12), (uint8_t)(0x80 | (c >> 6 & 0x3F)),
+                             (uint8_t)(0x80 | (c & 0x3F))},
+                            3};
     return (utf8_bytes){{(uint8_t)(0xF0 | c >> 18), (uint8_t)(0x80 | (c >> 12 & 0x3F)),
                          (uint8_t)(0x80 | (c >> 6 & 0x3F)), (uint8_t)(0x80 | (c & 0x3F))},
                         4};
 }
 
-/* The word's first symbols, one for each byte; bytes outside the vocabulary become unk, one for each character, or one
- * for each run of characters with fuse_unk. Returns how many, negative on error. */
-static int64_t first_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym, lf_err *err)
+/* The word's first symbols, one for each byte; bytes outside the vocabulary become unk, one for
+ * each character, or one for each run of characters with fuse_unk. Returns how many, negative on
+ * error. */
+static int64_t first_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym,
+                             lf_err *err)
 {
     if (b->chars)
         return lf_bpe_char_symbols(b, word, n, sym, err);
@@ -226,9 +231,10 @@ static int64_t first_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uin
             continue;
         }
         if (b->unk < 0)
-            return lf_fail(
-                err, LF_EFORMAT,
-                "the tokenizer has no token for byte 0x%02x and no unk_token, so this text cannot be encoded", word[i]);
+            return lf_fail(err, LF_EFORMAT,
+                           "the tokenizer has no token for byte 0x%02x and no unk_token, so this "
+                           "text cannot be encoded",
+                           word[i]);
         if (!in_unk || !b->fuse_unk)
             sym[k++] = (uint32_t)b->unk;
         in_unk = true;
@@ -301,7 +307,8 @@ static int grow_scratch(lf_bpe_state *s, size_t n, lf_err *err)
         if (rc == 0)
             rc = lf_realloc(&s->sym, n, sizeof(*s->sym), err);
         if (rc == 0)
-            /* Each pop pushes at most two, and at most n - 1 pops merge: n entries at first, one more for each. */
+            /* Each pop pushes at most two, and at most n - 1 pops merge: n entries at first, one
+             * more for each. */
             rc = lf_realloc(&s->heap, 2 * n, sizeof(*s->heap), err);
         if (rc != 0)
             return rc;
@@ -310,8 +317,10 @@ static int grow_scratch(lf_bpe_state *s, size_t n, lf_err *err)
     return 0;
 }
 
-/* sentencepiece remembers the pair of an unused token when it sees one, whether or not it is merged. */
-static inline void note_unused(const lf_bpe *b, lf_bpe_state *s, const lf_bpe_merge *m, uint32_t left, uint32_t right)
+/* sentencepiece remembers the pair of an unused token when it sees one, whether or not it is
+ * merged. */
+static inline void note_unused(const lf_bpe *b, lf_bpe_state *s, const lf_bpe_merge *m,
+                               uint32_t left, uint32_t right)
 {
     if (b->chars && b->chars->unused && b->chars->unused[m->id]) {
         s->halves[m->id][0] = left;
@@ -424,7 +433,8 @@ static int add_phantom(const lf_bpe *b, uint32_t c, lf_ids *out, lf_err *err)
     return rc;
 }
 
-/* Symbols -> ids: unused tokens are taken apart, symbols without a token spelt. Depth is bounded: halves are shorter.
+/* Symbols -> ids: unused tokens are taken apart, symbols without a token spelt. Depth is bounded:
+ * halves are shorter.
  */
 static int spell(const lf_bpe *b, lf_bpe_state *s, uint32_t sym, lf_ids *out, lf_err *err)
 {
@@ -438,7 +448,8 @@ static int spell(const lf_bpe *b, lf_bpe_state *s, uint32_t sym, lf_ids *out, lf
     return rc == 0 ? spell(b, s, right, out, err) : rc;
 }
 
-static int finish_chars(const lf_bpe *b, lf_bpe_state *s, const uint32_t *sym, size_t n, lf_ids *out, lf_err *err)
+static int finish_chars(const lf_bpe *b, lf_bpe_state *s, const uint32_t *sym, size_t n,
+                        lf_ids *out, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
@@ -458,7 +469,8 @@ static int start_halves(const lf_bpe *b, lf_bpe_state *s, lf_err *err)
 }
 
 /* The word without any cache; appends to out. */
-static int encode_plain(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
+static int encode_plain(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
+                        lf_ids *out, lf_err *err)
 {
     bool odd = b->chars && (b->chars->n_phantom || b->chars->unused);
     if (b->ignore_merges) {
@@ -490,7 +502,8 @@ static int encode_plain(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, s
     return rc;
 }
 
-static void keep_long(lf_bpe_state *s, const uint8_t *word, size_t n, const uint32_t *ids, size_t n_ids)
+static void keep_long(lf_bpe_state *s, const uint8_t *word, size_t n, const uint32_t *ids,
+                      size_t n_ids)
 {
     uint64_t h = lf_bpe_hash(word, n);
     struct long_slot *slot = &s->longs[h & (LONG_SLOTS - 1)];
@@ -503,7 +516,8 @@ static void keep_long(lf_bpe_state *s, const uint8_t *word, size_t n, const uint
     memcpy(slot->id, ids, n_ids * sizeof(*ids));
 }
 
-static int encode_long(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
+static int encode_long(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out,
+                       lf_err *err)
 {
     uint64_t h = lf_bpe_hash(word, n);
     const struct long_slot *slot = &s->longs[h & (LONG_SLOTS - 1)];
@@ -522,7 +536,8 @@ static int encode_long(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, si
     return rc;
 }
 
-static inline void load_key(uint64_t *k0, uint64_t *k1, const uint8_t *word, size_t n, const uint8_t *end)
+static inline void load_key(uint64_t *k0, uint64_t *k1, const uint8_t *word, size_t n,
+                            const uint8_t *end)
 {
     uint64_t a = 0, c = 0;
     if (end - word >= 16) {
@@ -544,8 +559,8 @@ static inline void load_key(uint64_t *k0, uint64_t *k1, const uint8_t *word, siz
     *k1 = c | (uint64_t)n << 56;
 }
 
-static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end,
-                              bool cache, lf_ids *out, lf_err *err)
+static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
+                              const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
 {
     if (!cache || n > LONG_BYTES)
         return encode_plain(b, s, word, n, out, err);
@@ -578,7 +593,8 @@ static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *w
     if (rc != 0 || made == 0)
         return rc;
     slot[1] = slot[0];
-    slot[0] = (struct fast_slot){.k0 = k0, .k1 = k1, .n = made > FAST_IDS ? FAST_SEE_LONG : (uint32_t)made};
+    slot[0] = (struct fast_slot){
+        .k0 = k0, .k1 = k1, .n = made > FAST_IDS ? FAST_SEE_LONG : (uint32_t)made};
     if (made > FAST_IDS)
         keep_long(s, word, n, out->v + at, made);
     else
@@ -596,8 +612,8 @@ static void fuse_unk(const lf_bpe *b, size_t at, lf_ids *out)
     out->n = k;
 }
 
-static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size_t n, const uint8_t *end, bool cache,
-                        lf_ids *out, lf_err *err)
+static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size_t n,
+                        const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
 {
     const lf_bpe_chars *c = b->chars;
     const uint8_t *stop = p + n, *from = p, *at = p;
@@ -631,8 +647,8 @@ static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size
     return rc;
 }
 
-int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
-                  lf_ids *out, lf_err *err)
+int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
+                  const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
 {
     if (b->chars)
         return encode_chars(b, s, word, n, end, cache, out, err);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The BPE model: bytes of one word -> ids. Merging repeats "merge the pair with the lowest rank, leftmost first", as
- * the tokenizers and sentencepiece libraries do; short words by scanning, long ones with a heap in O(n log n). A word
- * cache in the caller's lf_bpe_state makes repeated words cost one look-up; it is bounded and never changes a result.
+ * The BPE model: bytes of one word -> ids. Merging repeats "merge the pair with the lowest rank,
+ * leftmost first", as the tokenizers and sentencepiece libraries do; short words by scanning, long
+ * ones with a heap in O(n log n). A word cache in the caller's lf_bpe_state makes repeated words
+ * cost one look-up; it is bounded and never changes a result.
  *
- * The first symbols are bytes (byte-level BPE) or characters (lf_bpe_chars: SentencePiece's kind, with byte fallback).
- * A text of characters is first cut wherever no merge could join the two characters at the cut (`pairs`): what is
- * between two cuts does not depend on the rest, so a whole line costs as little as its words.
+ * The first symbols are bytes (byte-level BPE) or characters (lf_bpe_chars: SentencePiece's kind,
+ * with byte fallback). A text of characters is first cut wherever no merge could join the two
+ * characters at the cut (`pairs`): what is between two cuts does not depend on the rest, so a whole
+ * line costs as little as its words.
  */
 #ifndef LF_TEXT_BPE_H
 #define LF_TEXT_BPE_H
@@ -19,7 +21,8 @@
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/token/vtrie.h"
 
-/* One merge of the table: open addressing on key = left id << 32 | right id; LF_BPE_EMPTY marks a free slot. */
+/* One merge of the table: open addressing on key = left id << 32 | right id; LF_BPE_EMPTY marks a
+ * free slot. */
 #define LF_BPE_EMPTY UINT64_MAX
 typedef struct lf_bpe_merge {
     uint64_t key;
@@ -42,8 +45,11 @@ typedef struct lf_bpe_chars {
         int32_t id;
     } * others; /* owned, power of two */
     size_t mask;
-    bool cut;         /* pairs may be used */
-    uint64_t *pairs;  /* owned: a set of hashed character pairs that some merge joins; may hold more, never fewer */
+    bool cut; /* pairs may be used */
+    uint64_t *
+        /* owned: a set of hashed character pairs that some merge joins; may hold more, never
+         * fewer */
+        pairs;
     size_t pair_mask; /* bits - 1 */
     bool ascii_pairs[128][128];
     bool fallback;         /* every byte has a token: unknown characters become bytes */
@@ -51,9 +57,11 @@ typedef struct lf_bpe_chars {
     bool fuse_unk;         /* runs of unk in a word become one */
     char *prefix, *suffix; /* owned, NULL none: of symbols behind the first, of the last */
     const lf_vtrie *user;  /* borrowed, NULL none: texts that are one symbol and never merge */
-    uint32_t *phantom;     /* owned: code points of symbols that have no token: ids first_phantom, .. */
+    uint32_t *phantom; /* owned: code points of symbols that have no token: ids first_phantom, .. */
     uint32_t first_phantom, n_phantom;
-    uint8_t *unused; /* owned, [first_phantom], NULL none: tokens that are taken apart again at the end */
+    uint8_t *
+        /* owned, [first_phantom], NULL none: tokens that are taken apart again at the end */
+        unused;
 } lf_bpe_chars;
 
 typedef struct lf_bpe {
@@ -75,24 +83,29 @@ int lf_bpe_init_words(lf_bpe *b, size_t n_words, lf_err *err);
 void lf_bpe_add_word(lf_bpe *b, const uint8_t *bytes, uint32_t len, uint32_t id);
 void lf_bpe_fini(lf_bpe *b);
 
-/* Turn to characters: lf_bpe_chars_init, add every token of one character, then the pairs that merges join. */
+/* Turn to characters: lf_bpe_chars_init, add every token of one character, then the pairs that
+ * merges join. */
 int lf_bpe_chars_init(lf_bpe *b, size_t n_chars, size_t n_merges, lf_err *err);
 void lf_bpe_add_char(lf_bpe *b, uint32_t c, int32_t id);
 int32_t lf_bpe_find_char(const lf_bpe *b, uint32_t c); /* -1 none */
-/* The last character of a merge's left half and the first of its right half (texts are not empty, valid UTF-8). */
+/* The last character of a merge's left half and the first of its right half (texts are not empty,
+ * valid UTF-8). */
 void lf_bpe_add_pair(lf_bpe *b, const uint8_t *left, size_t n_left, const uint8_t *right);
 
 typedef struct lf_bpe_state lf_bpe_state; /* one thread's cache and scratch */
 lf_bpe_state *lf_bpe_state_create(lf_err *err);
 void lf_bpe_state_destroy(lf_bpe_state *s);
 
-/* Append the ids of one word (n >= 1 bytes of valid UTF-8). `end` is the end of readable memory behind the word. */
-int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
-                  lf_ids *out, lf_err *err);
+/* Append the ids of one word (n >= 1 bytes of valid UTF-8). `end` is the end of readable memory
+ * behind the word. */
+int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
+                  const uint8_t *end, bool cache, lf_ids *out, lf_err *err);
 
-/* Inside: first symbols of a word of characters (room for n + 1), negative on error; the parts of a text between cuts.
+/* Inside: first symbols of a word of characters (room for n + 1), negative on error; the parts of a
+ * text between cuts.
  */
-int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym, lf_err *err);
+int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym,
+                            lf_err *err);
 int64_t lf_bpe_find_word(const lf_bpe *b, const uint8_t *p, size_t n); /* -1 none */
 bool lf_bpe_may_join(const lf_bpe_chars *c, uint32_t left, uint32_t right);
 

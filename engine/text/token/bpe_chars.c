@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Characters as first symbols of BPE: the table of characters, the pairs that merges may join, and a word's first
- * symbols in the order of the tokenizers library (models/bpe, merge_word).
+ * Characters as first symbols of BPE: the table of characters, the pairs that merges may join, and
+ * a word's first symbols in the order of the tokenizers library (models/bpe, merge_word).
  */
 #include "config.h"
 
@@ -101,8 +101,8 @@ void lf_bpe_add_pair(lf_bpe *b, const uint8_t *left, size_t n_left, const uint8_
 }
 
 /* The id of one character with the affixes of its place; *text is what was looked up. */
-static int64_t find_affixed(const lf_bpe *b, const uint8_t *p, size_t k, bool first, bool last, char text[AFFIX_MAX],
-                            size_t *n_text)
+static int64_t find_affixed(const lf_bpe *b, const uint8_t *p, size_t k, bool first, bool last,
+                            char text[AFFIX_MAX], size_t *n_text)
 {
     const lf_bpe_chars *c = b->chars;
     size_t n = 0, n_prefix = first || !c->prefix ? 0 : strlen(c->prefix),
@@ -116,7 +116,8 @@ static int64_t find_affixed(const lf_bpe *b, const uint8_t *p, size_t k, bool fi
     return lf_bpe_find_word(b, (const uint8_t *)text, *n_text);
 }
 
-int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym, lf_err *err)
+int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint32_t *sym,
+                            lf_err *err)
 {
     const lf_bpe_chars *c = b->chars;
     bool affixes = c->prefix || c->suffix, open = false; /* open: an unk that is not written yet */
@@ -127,8 +128,9 @@ int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint
         char text[AFFIX_MAX];
         size_t n_text = bytes;
         step = bytes;
-        int64_t id =
-            affixes ? find_affixed(b, word + i, bytes, i == 0, i + bytes == n, text, &n_text) : lf_bpe_find_char(b, ch);
+        int64_t id = affixes
+                         ? find_affixed(b, word + i, bytes, i == 0, i + bytes == n, text, &n_text)
+                         : lf_bpe_find_char(b, ch);
         if (id >= 0) {
             if (open)
                 sym[k++] = (uint32_t)b->unk;
@@ -137,7 +139,9 @@ int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint
             continue;
         }
         const uint8_t *spelt = affixes ? (const uint8_t *)text : word + i;
-        bool bytes_known = !affixes; /* affixes would need room for more symbols than bytes: unk, as without fallback */
+        bool bytes_known =
+            /* affixes would need room for more symbols than bytes: unk, as without fallback */
+            !affixes;
         for (size_t j = 0; j < n_text && bytes_known; j++)
             bytes_known = c->byte_tok[spelt[j]] >= 0;
         for (size_t j = 0; j < n_text && bytes_known; j++)
@@ -146,7 +150,8 @@ int64_t lf_bpe_char_symbols(const lf_bpe *b, const uint8_t *word, size_t n, uint
             continue; /* the library leaves an open unk open here */
         if (b->unk < 0)
             return lf_fail(err, LF_EFORMAT,
-                           "the tokenizer has no token for U+%04X and no unk_token, so this text cannot be encoded",
+                           "the tokenizer has no token for U+%04X and no unk_token, so this text "
+                           "cannot be encoded",
                            ch);
         if (open && !b->fuse_unk)
             sym[k++] = (uint32_t)b->unk;

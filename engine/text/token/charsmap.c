@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See charsmap.h. Every unit's index is checked where it is used, so that a broken trie ends a search, no more.
+ * See charsmap.h. Every unit's index is checked where it is used, so that a broken trie ends a
+ * search, no more.
  */
 #include "config.h"
 
@@ -22,11 +23,14 @@ int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char
 {
     uint32_t bytes = len >= 4 ? (uint32_t)lf_get_le(blob, 4) : 0;
     if (len < 4 || bytes > len - 4 || bytes % 4 != 0 || bytes == 0)
-        return lf_fail(err, LF_EFORMAT, "%s: the precompiled normalisation of %zu bytes is cut or broken", what, len);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: the precompiled normalisation of %zu bytes is cut or broken", what,
+                       len);
     size_t n = bytes / 4, n_texts = len - 4 - bytes;
     const uint8_t *texts = blob + 4 + bytes;
     if (lf_utf8_check((const char *)texts, n_texts) != n_texts)
-        return lf_fail(err, LF_EFORMAT, "%s: the precompiled normalisation's texts are not UTF-8", what);
+        return lf_fail(err, LF_EFORMAT, "%s: the precompiled normalisation's texts are not UTF-8",
+                       what);
     lf_charsmap made = {.n_units = n, .n_texts = n_texts};
     made.units = lf_malloc(n, sizeof(*made.units), err);
     made.texts = made.units ? lf_strndup("", 0, err) : NULL;
@@ -51,7 +55,8 @@ void lf_charsmap_fini(lf_charsmap *m)
 }
 
 /* Walk the trie over p; the first or the last rule on the way. Returns its bytes, 0 none. */
-static size_t search(const lf_charsmap *m, const uint8_t *p, size_t len, bool first, const char **text)
+static size_t search(const lf_charsmap *m, const uint8_t *p, size_t len, bool first,
+                     const char **text)
 {
     size_t best = 0;
     if (m->n_units == 0)

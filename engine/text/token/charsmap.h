@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SentencePiece's precompiled normalisation rules: u32le length of a double-array trie, the trie (u32le units of the
- * Darts-clone library), then the replacement texts, each ended by a zero byte; a rule's value is an offset into them.
- * A unit holds: bit 8 a value follows; bits 0-7 and 31 its label; bit 9 a scale, bits 10-30 the offset to the children.
+ * SentencePiece's precompiled normalisation rules: u32le length of a double-array trie, the trie
+ * (u32le units of the Darts-clone library), then the replacement texts, each ended by a zero byte;
+ * a rule's value is an offset into them. A unit holds: bit 8 a value follows; bits 0-7 and 31 its
+ * label; bit 9 a scale, bits 10-30 the offset to the children.
  *
- * Two programs apply the same rules differently, and both are here: sentencepiece replaces the longest match at every
- * place; the tokenizers library (crate spm_precompiled) looks at each grapheme cluster below six bytes as a whole, then
- * at single characters, and takes the *shortest* rule that the cluster begins with.
+ * Two programs apply the same rules differently, and both are here: sentencepiece replaces the
+ * longest match at every place; the tokenizers library (crate spm_precompiled) looks at each
+ * grapheme cluster below six bytes as a whole, then at single characters, and takes the *shortest*
+ * rule that the cluster begins with.
  */
 #ifndef LF_TEXT_CHARSMAP_H
 #define LF_TEXT_CHARSMAP_H
@@ -25,7 +27,8 @@ typedef struct lf_charsmap {
 } lf_charsmap;
 
 /* Read a blob; what: names it in messages. On failure m stays empty. */
-int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char *what, lf_err *err);
+int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char *what,
+                     lf_err *err);
 void lf_charsmap_fini(lf_charsmap *m);
 
 /* Longest rule that p begins with: bytes it replaces (0 none) and its text. */

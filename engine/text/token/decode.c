@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decoding, token by token. The library's decoders map lists of texts; here each is a step that takes one text at a
- * time and holds back only what a later token can still change: an open character, a run of byte tokens (valid as a
- * whole or not at all), the last token of a BPEDecoder.
+ * Decoding, token by token. The library's decoders map lists of texts; here each is a step that
+ * takes one text at a time and holds back only what a later token can still change: an open
+ * character, a run of byte tokens (valid as a whole or not at all), the last token of a BPEDecoder.
  */
 #include "config.h"
 
@@ -15,7 +15,8 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD"
 
-/* How many bytes at s[0..n) may still become a character: n when s is a proper prefix of a valid sequence, else 0. */
+/* How many bytes at s[0..n) may still become a character: n when s is a proper prefix of a valid
+ * sequence, else 0. */
 static bool may_grow(const uint8_t *s, size_t n)
 {
     if (s[0] < 0xC2 || s[0] > 0xF4)
@@ -33,8 +34,8 @@ static bool may_grow(const uint8_t *s, size_t n)
     return true;
 }
 
-/* One byte: pend is always a prefix of a valid sequence, so it is complete, still open, or broken by this byte, in
- * which case what was there is one U+FFFD and the byte starts anew. */
+/* One byte: pend is always a prefix of a valid sequence, so it is complete, still open, or broken
+ * by this byte, in which case what was there is one U+FFFD and the byte starts anew. */
 static void push_byte(lf_tok_stream *d, uint8_t b, lf_buf *out)
 {
     for (;;) {
@@ -79,9 +80,10 @@ static void replace_all(lf_buf *b, const char *from, const char *to)
 /* The WordPiece decoder's clean-up of English, in the library's order. */
 static void cleanup(lf_buf *b)
 {
-    static const char *const rules[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
-                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
-                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    static const char *const rules[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                                           {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                                           {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                                           {" 've", "'ve"}, {" 're", "'re"}};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
         replace_all(b, rules[i][0], rules[i][1]);
 }
@@ -112,11 +114,13 @@ static void swap_text(const lf_decstep *st, const char *to, const char *p, size_
     }
 }
 
-/* Strip of up to start characters at the front and stop at the end; behind Fuse the front goes on over texts. */
+/* Strip of up to start characters at the front and stop at the end; behind Fuse the front goes on
+ * over texts. */
 static void strip(const lf_decstep *st, struct lf_dec_state *d, const char **p, size_t *n)
 {
     size_t start = st->fused ? st->start - d->taken : st->start;
-    while (!(st->fused && d->past) && start > 0 && *n >= st->n_text && memcmp(*p, st->text, st->n_text) == 0) {
+    while (!(st->fused && d->past) && start > 0 && *n >= st->n_text &&
+           memcmp(*p, st->text, st->n_text) == 0) {
         *p += st->n_text;
         *n -= st->n_text;
         start--;
@@ -164,7 +168,8 @@ int lf_tok_byte_token(const char *p, size_t n)
     return hex(p[3]) < 0 || hex(p[4]) < 0 ? -1 : hex(p[3]) * 16 + hex(p[4]);
 }
 
-static int byte_fallback(lf_tok_chain *c, size_t i, const char *p, size_t n, lf_buf *out, lf_err *err)
+static int byte_fallback(lf_tok_chain *c, size_t i, const char *p, size_t n, lf_buf *out,
+                         lf_err *err)
 {
     int byte = lf_tok_byte_token(p, n);
     if (byte >= 0) {
@@ -176,7 +181,8 @@ static int byte_fallback(lf_tok_chain *c, size_t i, const char *p, size_t n, lf_
 }
 
 /* The last token's suffix goes, that of others is a space: one token is held back. */
-static int bpe_decoder(lf_tok_chain *c, size_t i, const char *p, size_t n, bool last, lf_buf *out, lf_err *err)
+static int bpe_decoder(lf_tok_chain *c, size_t i, const char *p, size_t n, bool last, lf_buf *out,
+                       lf_err *err)
 {
     struct lf_dec_state *d = &c->step[i];
     lf_buf b;
@@ -294,7 +300,8 @@ static void spm_push(lf_tok_stream *d, const lf_tokenizer *t, const lf_token *to
     if (tok->kind == LF_TOKEN_UNK) {
         lf_buf_adds(out, t->spm->unk_surface);
     } else if (tok->kind == LF_TOKEN_TEXT) {
-        if (at_front && (t->spm->add_prefix || t->spm->remove_extra) && n >= 3 && memcmp(p, mark, 3) == 0) {
+        if (at_front && (t->spm->add_prefix || t->spm->remove_extra) && n >= 3 &&
+            memcmp(p, mark, 3) == 0) {
             p += 3;
             n -= 3;
             d->seen_front = !t->spm->remove_extra;
@@ -359,13 +366,14 @@ int lf_tok_one_token(const lf_tokenizer *t, const char *text, size_t n, lf_buf *
     return rc;
 }
 
-int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special, lf_buf *out,
-                       lf_err *err)
+int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special,
+                       lf_buf *out, lf_err *err)
 {
     const uint8_t *p;
     size_t n;
     if (!lf_tokenizer_token(t, id, &p, &n))
-        return lf_fail(err, LF_EINVAL, "token id %u is not in the tokenizer's vocabulary of %u", id, t->n_tokens);
+        return lf_fail(err, LF_EINVAL, "token id %u is not in the tokenizer's vocabulary of %u", id,
+                       t->n_tokens);
     if (skip_special && t->tokens[id].special)
         return 0;
     if (t->spm) {
@@ -375,7 +383,8 @@ int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, boo
     if (t->decs[0].type != LF_DEC_BYTELEVEL) {
         int rc = d->chain ? 0 : chain_create(&d->chain, t, err);
         if (rc == 0)
-            rc = feed(d->chain, 0, (const char *)t->tokens[id].text, t->tokens[id].n_text, out, err);
+            rc =
+                feed(d->chain, 0, (const char *)t->tokens[id].text, t->tokens[id].n_text, out, err);
         return rc == 0 ? lf_buf_check(out, err) : rc;
     }
     for (size_t i = 0; i < n; i++) {
@@ -404,8 +413,8 @@ int lf_tok_stream_finish(lf_tok_stream *d, const lf_tokenizer *t, lf_buf *out, l
     return rc == 0 ? lf_buf_check(out, err) : rc;
 }
 
-int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, lf_buf *out,
-                        lf_err *err)
+int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
+                        lf_buf *out, lf_err *err)
 {
     lf_tok_stream d = {0};
     int rc = 0;

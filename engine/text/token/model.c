@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Unigram, WordPiece and WordLevel: one word's bytes -> ids. Unigram is a Viterbi search over byte places; which of two
- * equal sums wins and how sums are rounded is part of the result, so both libraries' arithmetic is kept:
+ * Unigram, WordPiece and WordLevel: one word's bytes -> ids. Unigram is a Viterbi search over byte
+ * places; which of two equal sums wins and how sums are rounded is part of the result, so both
+ * libraries' arithmetic is kept:
  *   tokenizers     f64 scores and sums; a later candidate must be greater
- *   sentencepiece  (0.2.3) f32 scores and sums; past 100,000 the sums in reach are moved back to around 0
+ *   sentencepiece  (0.2.3) f32 scores and sums; past 100,000 the sums in reach are moved back to
+ *                  around 0
  */
 #include "config.h"
 
@@ -24,7 +26,8 @@ void lf_model_fini(lf_model *m)
     m->score = NULL;
 }
 
-static inline void offer(const lf_model *m, struct lf_best *to, double score, int32_t id, uint32_t from)
+static inline void offer(const lf_model *m, struct lf_best *to, double score, int32_t id,
+                         uint32_t from)
 {
     if (m->spm)
         score = (double)(float)score;
@@ -40,7 +43,8 @@ static double unk_score(const lf_model *m)
     return m->spm ? (double)((float)m->min_score - (float)UNK_PENALTY) : m->min_score - UNK_PENALTY;
 }
 
-/* sentencepiece keeps the precision of f32 on long texts: sums from `at` up to the frontier lose what has gathered. */
+/* sentencepiece keeps the precision of f32 on long texts: sums from `at` up to the frontier lose
+ * what has gathered. */
 static void reset_scores(struct lf_best *best, size_t at, size_t frontier)
 {
     float offset = (float)best[at].score;
@@ -84,7 +88,8 @@ static int viterbi(const lf_model *m, lf_model_scratch *s, const uint8_t *p, siz
         }
         if (!single) {
             if (m->unk < 0 && (best[at + k].from == UINT32_MAX || unk + here > best[at + k].score))
-                return lf_fail(err, LF_EFORMAT, "the tokenizer has no token for a character and no unk_id");
+                return lf_fail(err, LF_EFORMAT,
+                               "the tokenizer has no token for a character and no unk_id");
             offer(m, &best[at + k], unk + here, (int32_t)m->unk, (uint32_t)at);
             frontier = at + k > frontier ? at + k : frontier;
         }
@@ -100,7 +105,8 @@ static int add_bytes(const lf_model *m, const uint8_t *p, size_t n, lf_ids *out,
     return rc;
 }
 
-/* A run of unknown characters: the library looks its text up once more, then falls back to bytes or to one unk. */
+/* A run of unknown characters: the library looks its text up once more, then falls back to bytes or
+ * to one unk. */
 static int add_unknown(const lf_model *m, const uint8_t *p, size_t n, lf_ids *out, lf_err *err)
 {
     int32_t id = m->spm ? NO_ID : lf_vtrie_find(&m->trie, p, n);
@@ -109,7 +115,8 @@ static int add_unknown(const lf_model *m, const uint8_t *p, size_t n, lf_ids *ou
     return m->fallback ? add_bytes(m, p, n, out, err) : lf_ids_add(out, (uint32_t)m->unk, err);
 }
 
-static int unigram(const lf_model *m, lf_model_scratch *s, const uint8_t *p, size_t n, lf_ids *out, lf_err *err)
+static int unigram(const lf_model *m, lf_model_scratch *s, const uint8_t *p, size_t n, lf_ids *out,
+                   lf_err *err)
 {
     int rc = viterbi(m, s, p, n, err);
     size_t n_cut = 0;
@@ -141,7 +148,9 @@ static int wordpiece(const lf_model *m, const uint8_t *p, size_t n, lf_ids *out,
         uint32_t node = at ? m->cont : 0;
         int32_t id = NO_ID;
         end = at;
-        for (size_t j = at; j < n && (at == 0 || m->has_cont) && (node = lf_vtrie_step(&m->trie, node, p[j])) != 0; j++)
+        for (size_t j = at;
+             j < n && (at == 0 || m->has_cont) && (node = lf_vtrie_step(&m->trie, node, p[j])) != 0;
+             j++)
             if (m->trie.value[node] >= 0 && (j + 1 == n || (p[j + 1] & 0xC0) != 0x80)) {
                 id = m->trie.value[node];
                 end = j + 1;
@@ -154,11 +163,13 @@ static int wordpiece(const lf_model *m, const uint8_t *p, size_t n, lf_ids *out,
         return rc;
     out->n = before;
     if (m->unk < 0)
-        return lf_fail(err, LF_EFORMAT, "a word is not in the vocabulary, and neither is the unk_token");
+        return lf_fail(err, LF_EFORMAT,
+                       "a word is not in the vocabulary, and neither is the unk_token");
     return lf_ids_add(out, (uint32_t)m->unk, err);
 }
 
-int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
+int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word, size_t n,
+                    lf_ids *out, lf_err *err)
 {
     if (n > UINT32_MAX - 2)
         return lf_fail(err, LF_EINVAL, "a text of %zu bytes is too long", n);
@@ -170,6 +181,7 @@ int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word,
     if (id < 0)
         id = (int32_t)m->unk;
     if (id < 0)
-        return lf_fail(err, LF_EFORMAT, "a word is not in the vocabulary, and neither is the unk_token");
+        return lf_fail(err, LF_EFORMAT,
+                       "a word is not in the vocabulary, and neither is the unk_token");
     return lf_ids_add(out, (uint32_t)id, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The normalizers of a tokenizer.json, one function each: valid UTF-8 in, valid UTF-8 appended to a buffer.
+ * The normalizers of a tokenizer.json, one function each: valid UTF-8 in, valid UTF-8 appended to a
+ * buffer.
  */
 #include "config.h"
 
@@ -69,13 +70,15 @@ static void drop(const uint8_t *ucls, unsigned flag, lf_buf *out, const uint8_t 
 
 static bool chinese(uint32_t c)
 {
-    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
-           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+           (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+           (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
            (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
 /* clean_text and handle_chinese_chars in one pass. */
-static void bert_clean(const lf_tokenizer *t, const lf_normstep *st, lf_buf *out, const uint8_t *p, size_t len)
+static void bert_clean(const lf_tokenizer *t, const lf_normstep *st, lf_buf *out, const uint8_t *p,
+                       size_t len)
 {
     unsigned k;
     for (size_t i = 0; i < len; i += k) {
@@ -94,8 +97,8 @@ static void bert_clean(const lf_tokenizer *t, const lf_normstep *st, lf_buf *out
     }
 }
 
-static int bert(const lf_tokenizer *t, const lf_normstep *st, struct lf_tok_bufs *bufs, lf_buf *out, const uint8_t *p,
-                size_t len, lf_err *err)
+static int bert(const lf_tokenizer *t, const lf_normstep *st, struct lf_tok_bufs *bufs, lf_buf *out,
+                const uint8_t *p, size_t len, lf_err *err)
 {
     lf_buf one, two;
     lf_buf_init(&one);
@@ -128,7 +131,8 @@ static int bert(const lf_tokenizer *t, const lf_normstep *st, struct lf_tok_bufs
     return rc;
 }
 
-static void strip(const uint8_t *cls, const lf_normstep *st, lf_buf *out, const uint8_t *p, size_t len)
+static void strip(const uint8_t *cls, const lf_normstep *st, lf_buf *out, const uint8_t *p,
+                  size_t len)
 {
     unsigned k;
     size_t from = 0, to = len;
@@ -157,14 +161,15 @@ static void replace_text(const lf_normstep *st, lf_buf *out, const uint8_t *p, s
     }
 }
 
-static int replace_regex(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p, size_t len,
-                         lf_err *err)
+static int replace_regex(const lf_normstep *st, lf_regex_state **state, lf_buf *out,
+                         const uint8_t *p, size_t len, lf_err *err)
 {
     if (!*state && !(*state = lf_regex_state_create(st->re, err)))
         return LF_ENOMEM;
     size_t done = 0, from = 0, start, end, last_end = SIZE_MAX;
     int rc = 0;
-    while (from <= len && (rc = lf_regex_find(st->re, *state, p, len, from, &start, &end, err)) == 1) {
+    while (from <= len &&
+           (rc = lf_regex_find(st->re, *state, p, len, from, &start, &end, err)) == 1) {
         unsigned k = 1;
         if (start == end && end == last_end) { /* as in pretok.c */
             if (from < len)
@@ -181,8 +186,8 @@ static int replace_regex(const lf_normstep *st, lf_regex_state **state, lf_buf *
     return rc < 0 ? rc : 0;
 }
 
-int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p, size_t len,
-                   lf_err *err)
+int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p,
+                   size_t len, lf_err *err)
 {
     if (st->re)
         return replace_regex(st, state, out, p, len, err);
@@ -200,7 +205,8 @@ void lf_normstep_fini(lf_normstep *st)
 
 static bool nmt_removes(uint32_t c)
 {
-    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+           c == 0x9F;
 }
 
 static void nmt(lf_buf *out, const uint8_t *p, size_t len)
@@ -210,16 +216,17 @@ static void nmt(lf_buf *out, const uint8_t *p, size_t len)
         uint32_t c = lf_utf8_get(p + i, &k);
         if (nmt_removes(c))
             continue;
-        if (c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-            c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD)
+        if (c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 ||
+            (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+            c == 0xFEFF || c == 0xFFFD)
             lf_buf_addc(out, ' ');
         else
             lf_buf_add(out, p + i, k);
     }
 }
 
-static int apply(const lf_tokenizer *t, const lf_normstep *st, size_t i, struct lf_tok_bufs *bufs, lf_buf *out,
-                 const uint8_t *p, size_t len, lf_err *err)
+static int apply(const lf_tokenizer *t, const lf_normstep *st, size_t i, struct lf_tok_bufs *bufs,
+                 lf_buf *out, const uint8_t *p, size_t len, lf_err *err)
 {
     switch (st->type) {
     case LF_NORMSTEP_LOWER:
@@ -257,7 +264,8 @@ static int apply(const lf_tokenizer *t, const lf_normstep *st, size_t i, struct 
 }
 
 /* A match at the very front: what takes its place counts as the match's last character. */
-static bool replaces_front(const lf_normstep *st, lf_regex_state **state, const uint8_t *p, size_t len)
+static bool replaces_front(const lf_normstep *st, lf_regex_state **state, const uint8_t *p,
+                           size_t len)
 {
     size_t start = 0, end = st->n_from, chars = 0;
     if (st->re) {
@@ -272,9 +280,10 @@ static bool replaces_front(const lf_normstep *st, lf_regex_state **state, const 
     return chars > 1 || (chars == 1 && st->n_to == 0);
 }
 
-/* Does the step take the first character away? Metaspace's "first" asks for the text's own beginning. */
-static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex_state **state, const uint8_t *p,
-                          size_t len)
+/* Does the step take the first character away? Metaspace's "first" asks for the text's own
+ * beginning. */
+static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex_state **state,
+                          const uint8_t *p, size_t len)
 {
     unsigned k;
     if (len == 0 || !t->front_matters)
@@ -288,7 +297,8 @@ static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex
     case LF_NORMSTEP_STRIP_ACCENTS:
         return t->ucls[c] & LF_UT_MARK;
     case LF_NORMSTEP_BERT:
-        return (st->clean && (t->ucls[c] & LF_UT_OTHER)) || (st->accents && (t->ucls[c] & LF_UT_MN));
+        return (st->clean && (t->ucls[c] & LF_UT_OTHER)) ||
+               (st->accents && (t->ucls[c] & LF_UT_MN));
     case LF_NORMSTEP_NMT:
         return nmt_removes(c);
     default:
@@ -296,8 +306,8 @@ static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex
     }
 }
 
-int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out, size_t *out_len,
-                     const uint8_t *text, size_t len, lf_err *err)
+int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out,
+                     size_t *out_len, const uint8_t *text, size_t len, lf_err *err)
 {
     bufs->front_gone = false;
     *out = text;
@@ -308,7 +318,8 @@ int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint
         lf_buf *to = *out == (const uint8_t *)bufs->a.data ? &bufs->b : &bufs->a;
         bufs->front_gone = bufs->front_gone || removes_front(t, st, &bufs->re[i], *out, *out_len);
         if (st->type == LF_NORMSTEP_FORM) {
-            rc = lf_text_normalize(out, out_len, to, &bufs->scratch, st->form, t->cls, *out, *out_len, err);
+            rc = lf_text_normalize(out, out_len, to, &bufs->scratch, st->form, t->cls, *out,
+                                   *out_len, err);
             continue;
         }
         lf_buf_clear(to);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pre-tokenizers of a tokenizer.json: each step lists spans of its part (matches and the gaps between them), joins
- * them by its behaviour and hands every span to the next step; what the last step leaves are the words.
+ * The pre-tokenizers of a tokenizer.json: each step lists spans of its part (matches and the gaps
+ * between them), joins them by its behaviour and hands every span to the next step; what the last
+ * step leaves are the words.
  */
 #include "config.h"
 
@@ -11,7 +12,8 @@
 #include "engine/text/token/uniclass.h"
 #include "engine/text/token/unitext.h"
 
-int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind kind, const uint8_t *p, size_t len, lf_err *err)
+int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind kind, const uint8_t *p, size_t len,
+                      lf_err *err)
 {
     const uint8_t *cls = s->t->cls, *end = p + len;
     int rc = 0;
@@ -51,7 +53,8 @@ static int find_pattern(lf_tok_state *s, size_t i, const uint8_t *p, size_t len,
     }
     /* Empty matches are kept, as in the library, except one right after a match. */
     size_t done = 0, from = 0, start, end, last_end = SIZE_MAX;
-    while (rc == 0 && from <= len && (rc = lf_regex_find(pt->re, s->re[i], p, len, from, &start, &end, err)) == 1) {
+    while (rc == 0 && from <= len &&
+           (rc = lf_regex_find(pt->re, s->re[i], p, len, from, &start, &end, err)) == 1) {
         rc = 0;
         if (start == end && end == last_end) {
             unsigned n = 1;
@@ -115,7 +118,8 @@ static int find_words(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, l
     int rc = 0;
     for (size_t at = 0, start; at < len && rc == 0;) {
         unsigned n, kind = cls[lf_utf8_get(p + at, &n)] & (LF_UC_W | LF_UC_S);
-        for (start = at; at < len && (cls[lf_utf8_get(p + at, &n)] & (LF_UC_W | LF_UC_S)) == kind; at += n)
+        for (start = at; at < len && (cls[lf_utf8_get(p + at, &n)] & (LF_UC_W | LF_UC_S)) == kind;
+             at += n)
             ;
         rc = span_add(&s->cut[i], start, at, kind == LF_UC_S, err);
     }
@@ -131,8 +135,8 @@ static int find_spans(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, l
     return type == LF_PRETOK_WORDS ? find_words(s, i, p, len, err) : find_chars(s, i, p, len, err);
 }
 
-/* Join spans by the behaviour, in place, as the library folds them (normalizer.rs, split): a match joins its left or
- * right neighbour when that is not a match itself; Contiguous joins equals. */
+/* Join spans by the behaviour, in place, as the library folds them (normalizer.rs, split): a match
+ * joins its left or right neighbour when that is not a match itself; Contiguous joins equals. */
 static void join_spans(lf_spans *c, enum lf_split_behavior behavior)
 {
     size_t k = 0;
@@ -163,7 +167,8 @@ static void join_spans(lf_spans *c, enum lf_split_behavior behavior)
     c->n = k;
 }
 
-/* ByteLevel, always the last step: words keep their bytes, the vocabulary has been mapped when it was read. */
+/* ByteLevel, always the last step: words keep their bytes, the vocabulary has been mapped when it
+ * was read. */
 static int byte_level(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, lf_err *err)
 {
     const lf_pretok *pt = &s->t->pretok[i];
@@ -185,12 +190,14 @@ static int byte_level(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, l
     int rc = find_spans(s, i, p, len, err);
     for (size_t k = 0; rc == 0 && k < s->cut[i].n; k++)
         if (s->cut[i].v[k][0] < s->cut[i].v[k][1])
-            rc = lf_tok_word(s, p + s->cut[i].v[k][0], s->cut[i].v[k][1] - s->cut[i].v[k][0], p + len, err);
+            rc = lf_tok_word(s, p + s->cut[i].v[k][0], s->cut[i].v[k][1] - s->cut[i].v[k][0],
+                             p + len, err);
     return rc;
 }
 
 /* Spaces become the mark, and one may go in front. */
-static int metaspace(lf_tok_state *s, size_t i, const uint8_t **p, size_t *len, bool at_start, lf_err *err)
+static int metaspace(lf_tok_state *s, size_t i, const uint8_t **p, size_t *len, bool at_start,
+                     lf_err *err)
 {
     const lf_pretok *pt = &s->t->pretok[i];
     lf_buf *b = &s->changed[i];
@@ -209,7 +216,8 @@ static int metaspace(lf_tok_state *s, size_t i, const uint8_t **p, size_t *len, 
     return lf_buf_check(b, err);
 }
 
-int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, bool at_start, lf_err *err)
+int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, bool at_start,
+                       lf_err *err)
 {
     if (i == s->t->n_pretok)
         return lf_tok_word(s, p, len, p + len, err);
@@ -230,8 +238,8 @@ int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, 
         join_spans(c, pt->behavior);
     for (size_t k = 0; rc == 0 && k < c->n; k++) {
         if (c->v[k][0] < c->v[k][1] && !(pt->behavior == LF_SPLIT_REMOVED && c->match[k]))
-            rc =
-                lf_tok_pretokenize(s, i + 1, p + c->v[k][0], c->v[k][1] - c->v[k][0], at_start && c->v[k][0] == 0, err);
+            rc = lf_tok_pretokenize(s, i + 1, p + c->v[k][0], c->v[k][1] - c->v[k][0],
+                                    at_start && c->v[k][0] == 0, err);
     }
     return rc;
 }

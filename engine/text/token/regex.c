@@ -58,7 +58,8 @@ lf_regex *lf_regex_create(const char *pattern, unsigned how, lf_err *err)
     lf_regex *re = NULL;
     size_t len = strlen(pattern);
     if (len > PATTERN_MAX) {
-        lf_fail(err, LF_EFORMAT, "a pattern of %zu bytes is above the limit of %d", len, PATTERN_MAX);
+        lf_fail(err, LF_EFORMAT, "a pattern of %zu bytes is above the limit of %d", len,
+                PATTERN_MAX);
         goto out;
     }
     if (how & LF_REGEX_LITERAL)
@@ -82,7 +83,8 @@ lf_regex *lf_regex_create(const char *pattern, unsigned how, lf_err *err)
         lf_fail(err, LF_EFORMAT, "pattern \"%.200s\": %s", pattern, why);
         goto fail;
     }
-    /* Without JIT (a platform it lacks, memory that may not be executed) the interpreter gives the same matches. */
+    /* Without JIT (a platform it lacks, memory that may not be executed) the interpreter gives the
+     * same matches. */
     (void)pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE);
     goto out;
 fail:
@@ -129,8 +131,8 @@ void lf_regex_state_destroy(lf_regex_state *s)
     free(s);
 }
 
-int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len, size_t from, size_t *start,
-                  size_t *end, lf_err *err)
+int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len,
+                  size_t from, size_t *start, size_t *end, lf_err *err)
 {
     int rc = pcre2_match(re->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->ctx);
     if (rc == PCRE2_ERROR_NOMATCH)
@@ -138,11 +140,13 @@ int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, si
     if (rc < 0) {
         char why[160];
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof(why));
-        return lf_fail(err, LF_EFORMAT, "the pre-tokenizer's pattern gave up at byte %zu of a text: %s", from, why);
+        return lf_fail(err, LF_EFORMAT,
+                       "the pre-tokenizer's pattern gave up at byte %zu of a text: %s", from, why);
     }
     const PCRE2_SIZE *o = pcre2_get_ovector_pointer(s->data);
     if (o[0] > o[1] || o[1] > len)
-        return lf_fail(err, LF_EFORMAT, "the pre-tokenizer's pattern gave a match that ends before it starts");
+        return lf_fail(err, LF_EFORMAT,
+                       "the pre-tokenizer's pattern gave a match that ends before it starts");
     *start = o[0];
     *end = o[1];
     return 1;

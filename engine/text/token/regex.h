@@ -32,8 +32,9 @@ void lf_regex_destroy(lf_regex *re);
 lf_regex_state *lf_regex_state_create(const lf_regex *re, lf_err *err);
 void lf_regex_state_destroy(lf_regex_state *s);
 
-/* First match at or after `from`: 1 with [*start, *end), 0 none, negative on error (match limits). */
-int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len, size_t from, size_t *start,
-                  size_t *end, lf_err *err);
+/* First match at or after `from`: 1 with [*start, *end), 0 none, negative on error (match
+ * limits). */
+int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len,
+                  size_t from, size_t *start, size_t *end, lf_err *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scanners of scan.h. Where an alternative of the pattern can match in one way only, it is a loop; the two places
- * where the regular expression backtracks, \s+(?!\S) and \s*[\r\n]+, are worked out in white().
+ * The scanners of scan.h. Where an alternative of the pattern can match in one way only, it is a
+ * loop; the two places where the regular expression backtracks, \s+(?!\S) and \s*[\r\n]+, are
+ * worked out in white().
  */
 #include "config.h"
 
@@ -25,7 +26,8 @@ enum lf_scan_kind lf_scan_find(const char *pattern)
 }
 
 /* First byte after the run of characters that have one of the flags in `want`. */
-static const uint8_t *run_of(const uint8_t *cls, const uint8_t *p, const uint8_t *end, unsigned want)
+static const uint8_t *run_of(const uint8_t *cls, const uint8_t *p, const uint8_t *end,
+                             unsigned want)
 {
     for (;;) {
         while (p < end && *p < 0x80 && (cls[*p] & want))
@@ -53,7 +55,8 @@ static const uint8_t *run_other(const uint8_t *cls, const uint8_t *p, const uint
     return p;
 }
 
-/* Length of 's 't 'm 'd 're 've 'll at p ('), 0 for none. fold: case-insensitive as Unicode has it, where U+017F (long
+/* Length of 's 't 'm 'd 're 've 'll at p ('), 0 for none. fold: case-insensitive as Unicode has it,
+ * where U+017F (long
  * s) is an s too. */
 static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
 {
@@ -75,8 +78,9 @@ static size_t contraction(const uint8_t *p, const uint8_t *end, bool fold)
     return 0;
 }
 
-/* Match of white space at p: `\s*[\r\n]+` when newlines is set (greedy \s* gives back until a newline can follow: the
- * match ends after the run's last newline), then `\s+(?!\S)` (before text: all but the last character), then `\s+`. */
+/* Match of white space at p: `\s*[\r\n]+` when newlines is set (greedy \s* gives back until a
+ * newline can follow: the match ends after the run's last newline), then `\s+(?!\S)` (before text:
+ * all but the last character), then `\s+`. */
 static size_t white(const uint8_t *cls, const uint8_t *p, const uint8_t *end, bool newlines)
 {
     const uint8_t *q = p, *newline = NULL;
@@ -149,7 +153,8 @@ static size_t next_llama(const uint8_t *cls, const uint8_t *p, const uint8_t *en
     return white(cls, p, end, true);
 }
 
-size_t lf_scan_next(enum lf_scan_kind kind, const uint8_t *cls, const uint8_t *p, const uint8_t *end)
+size_t lf_scan_next(enum lf_scan_kind kind, const uint8_t *cls, const uint8_t *p,
+                    const uint8_t *end)
 {
     switch (kind) {
     case LF_SCAN_GPT2:

@@ -28,9 +28,10 @@ void lf_spm_fini(lf_spm *m)
 
 /* ---- normalisation ---- */
 
-/* What the text at p becomes: a user-defined symbol stays, else the longest rule, else the character. Returns the bytes
- * consumed; a byte that is not UTF-8 is U+FFFD. */
-static size_t prefix_of(const lf_spm *m, const uint8_t *p, size_t len, const char **to, size_t *n_to)
+/* What the text at p becomes: a user-defined symbol stays, else the longest rule, else the
+ * character. Returns the bytes consumed; a byte that is not UTF-8 is U+FFFD. */
+static size_t prefix_of(const lf_spm *m, const uint8_t *p, size_t len, const char **to,
+                        size_t *n_to)
 {
     int32_t id;
     size_t n = m->user.n ? lf_vtrie_longest(&m->user, p, len, &id) : 0;
@@ -55,14 +56,16 @@ static void add_space(const lf_spm *m, lf_buf *buf)
 
 static void add_text(const lf_spm *m, lf_buf *buf, const char *s, size_t n)
 {
-    for (const char *hit; m->escape && (hit = memchr(s, ' ', n)) != NULL; n -= (size_t)(hit + 1 - s), s = hit + 1) {
+    for (const char *hit; m->escape && (hit = memchr(s, ' ', n)) != NULL;
+         n -= (size_t)(hit + 1 - s), s = hit + 1) {
         lf_buf_add(buf, s, (size_t)(hit - s));
         lf_buf_adds(buf, SPACE);
     }
     lf_buf_add(buf, s, n);
 }
 
-/* Runs of ASCII without rules (identity normalisation, no user symbols) need no look at single characters. */
+/* Runs of ASCII without rules (identity normalisation, no user symbols) need no look at single
+ * characters. */
 static size_t plain_run(const lf_spm *m, const uint8_t *p, size_t len)
 {
     size_t n = 0;
@@ -73,7 +76,8 @@ static size_t plain_run(const lf_spm *m, const uint8_t *p, size_t len)
     return n;
 }
 
-int lf_spm_normalize(const lf_spm *m, const uint8_t *text, size_t len, bool prefix, lf_buf *buf, lf_err *err)
+int lf_spm_normalize(const lf_spm *m, const uint8_t *text, size_t len, bool prefix, lf_buf *buf,
+                     lf_err *err)
 {
     const char *to;
     size_t at = 0, n_to, space = m->escape ? 3 : 1;
@@ -123,8 +127,9 @@ static bool in_table(enum lf_spm_type type)
 
 static int set_pieces(lf_tokenizer *t, const lf_spm_file *f, const char *path, lf_err *err)
 {
-    static const uint8_t kinds[] = {
-        [LF_SPM_UNKNOWN] = LF_TOKEN_UNK, [LF_SPM_CONTROL] = LF_TOKEN_CONTROL, [LF_SPM_BYTE] = LF_TOKEN_BYTE};
+    static const uint8_t kinds[] = {[LF_SPM_UNKNOWN] = LF_TOKEN_UNK,
+                                    [LF_SPM_CONTROL] = LF_TOKEN_CONTROL,
+                                    [LF_SPM_BYTE] = LF_TOKEN_BYTE};
     t->names = json_object();
     int rc = t->names ? lf_tok_grow(t, (uint32_t)f->n - 1, err) : LF_ENOMEM;
     for (uint32_t i = 0; i < f->n && rc == 0; i++) {
@@ -195,7 +200,8 @@ static int load_unigram(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
     return rc;
 }
 
-/* Ids of characters: pieces of one character, and behind them the characters that only longer or unused pieces have. */
+/* Ids of characters: pieces of one character, and behind them the characters that only longer or
+ * unused pieces have. */
 static int add_chars(lf_tokenizer *t, const lf_spm_file *f, lf_err *err)
 {
     lf_bpe_chars *c = t->bpe.chars;
@@ -231,9 +237,10 @@ static int64_t symbol(const lf_tokenizer *t, const lf_vtrie *pieces, const uint8
     return k == n ? lf_bpe_find_char(&t->bpe, ch) : lf_vtrie_find(pieces, p, n);
 }
 
-/* sentencepiece merges two neighbours whenever their joint text is a piece, best score first: every way to halve a
- * piece into symbols is a merge. */
-static int add_merges(lf_tokenizer *t, const lf_spm_file *f, const lf_vtrie *pieces, const uint32_t *rank, lf_err *err)
+/* sentencepiece merges two neighbours whenever their joint text is a piece, best score first: every
+ * way to halve a piece into symbols is a merge. */
+static int add_merges(lf_tokenizer *t, const lf_spm_file *f, const lf_vtrie *pieces,
+                      const uint32_t *rank, lf_err *err)
 {
     unsigned k;
     (void)err;
@@ -243,9 +250,11 @@ static int add_merges(lf_tokenizer *t, const lf_spm_file *f, const lf_vtrie *pie
             continue;
         (void)lf_utf8_get(p->text, &k);
         for (size_t at = k; at < p->len; at += k) {
-            int64_t left = symbol(t, pieces, p->text, at), right = symbol(t, pieces, p->text + at, p->len - at);
+            int64_t left = symbol(t, pieces, p->text, at),
+                    right = symbol(t, pieces, p->text + at, p->len - at);
             (void)lf_utf8_get(p->text + at, &k);
-            bool frozen = left < 0 || right < 0 || (left < (int64_t)f->n && f->v[left].type == LF_SPM_USER) ||
+            bool frozen = left < 0 || right < 0 ||
+                          (left < (int64_t)f->n && f->v[left].type == LF_SPM_USER) ||
                           (right < (int64_t)f->n && f->v[right].type == LF_SPM_USER);
             if (frozen)
                 continue;
@@ -333,8 +342,9 @@ int lf_spm_load(lf_tokenizer *t, const uint8_t *data, size_t len, const char *pa
         t->spm->remove_extra = f.remove_extra_whitespaces;
         t->spm->escape = f.escape_whitespaces;
         t->spm->suffix = f.whitespace_as_suffix;
-        t->spm->unk_surface = f.unk_surface ? lf_strndup((const char *)f.unk_surface, f.n_unk_surface, err)
-                                            : lf_strdup(" \xE2\x81\x87 ", err);
+        t->spm->unk_surface = f.unk_surface
+                                  ? lf_strndup((const char *)f.unk_surface, f.n_unk_surface, err)
+                                  : lf_strdup(" \xE2\x81\x87 ", err);
         rc = t->spm->unk_surface ? 0 : LF_ENOMEM;
     }
     if (rc == 0 && f.n_charsmap)
@@ -347,9 +357,15 @@ int lf_spm_load(lf_tokenizer *t, const uint8_t *data, size_t len, const char *pa
         rc = f.model_type == LF_SPM_BPE ? load_bpe(t, &f, err) : load_unigram(t, &f, err);
     if (rc == 0) {
         t->decs[t->n_decs++].type = LF_DEC_SPM;
-        t->bos = json_object_get(t->names, f.bos) ? json_integer_value(json_object_get(t->names, f.bos)) : -1;
-        t->eos = json_object_get(t->names, f.eos) ? json_integer_value(json_object_get(t->names, f.eos)) : -1;
-        t->pad = json_object_get(t->names, f.pad) ? json_integer_value(json_object_get(t->names, f.pad)) : -1;
+        t->bos = json_object_get(t->names, f.bos)
+                     ? json_integer_value(json_object_get(t->names, f.bos))
+                     : -1;
+        t->eos = json_object_get(t->names, f.eos)
+                     ? json_integer_value(json_object_get(t->names, f.eos))
+                     : -1;
+        t->pad = json_object_get(t->names, f.pad)
+                     ? json_integer_value(json_object_get(t->names, f.pad))
+                     : -1;
         t->unk = t->model.unk;
     }
     lf_spm_file_fini(&f);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SentencePiece's tokenizer.model: a ModelProto (field numbers of the public sentencepiece_model.proto). BPE, Unigram,
- * character and word models are known by trainer_spec.model_type; the latter two are refused.
+ * SentencePiece's tokenizer.model: a ModelProto (field numbers of the public
+ * sentencepiece_model.proto). BPE, Unigram, character and word models are known by
+ * trainer_spec.model_type; the latter two are refused.
  */
 #ifndef LF_TEXT_SPM_H
 #define LF_TEXT_SPM_H

@@ -34,8 +34,10 @@ static int read_piece(lf_spm_file *f, const uint8_t *p, size_t len, const char *
     }
     if (m.broken || type < LF_SPM_NORMAL || type > LF_SPM_BYTE || !isfinite(piece.score))
         return lf_fail(err, LF_EFORMAT, "%s: piece %zu is broken", path, f->n);
-    if (n == 0 || n > LF_TOK_TOKEN_MAX || memchr(piece.text, 0, n) || lf_utf8_check((const char *)piece.text, n) != n)
-        return lf_fail(err, LF_EFORMAT, "%s: piece %zu has an empty, too long or invalid text", path, f->n);
+    if (n == 0 || n > LF_TOK_TOKEN_MAX || memchr(piece.text, 0, n) ||
+        lf_utf8_check((const char *)piece.text, n) != n)
+        return lf_fail(err, LF_EFORMAT, "%s: piece %zu has an empty, too long or invalid text",
+                       path, f->n);
     piece.len = (uint32_t)n;
     piece.type = (enum lf_spm_type)type;
     int rc = lf_grow(&f->v, &f->cap, f->n, sizeof(*f->v), err);
@@ -72,15 +74,19 @@ static int read_trainer(lf_spm_file *f, const uint8_t *p, size_t len, const char
     if (m.broken)
         return lf_fail(err, LF_EFORMAT, "%s: trainer_spec is broken", path);
     if (type != LF_SPM_UNIGRAM && type != LF_SPM_BPE)
-        return lf_fail(err, LF_ENOTSUP, "%s: sentencepiece model_type %llu is not supported (1 Unigram and 2 BPE are)",
-                       path, (unsigned long long)type);
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: sentencepiece model_type %llu is not supported (1 Unigram and 2 BPE are)", path,
+            (unsigned long long)type);
     f->model_type = (enum lf_spm_model)type;
-    if (f->unk_surface && lf_utf8_check((const char *)f->unk_surface, f->n_unk_surface) != f->n_unk_surface)
+    if (f->unk_surface &&
+        lf_utf8_check((const char *)f->unk_surface, f->n_unk_surface) != f->n_unk_surface)
         return lf_fail(err, LF_EFORMAT, "%s: unk_surface is not UTF-8", path);
     return 0;
 }
 
-static int read_normalizer(lf_spm_file *f, const uint8_t *p, size_t len, const char *path, lf_err *err)
+static int read_normalizer(lf_spm_file *f, const uint8_t *p, size_t len, const char *path,
+                           lf_err *err)
 {
     lf_proto m = lf_proto_open(p, len);
     while (lf_proto_next(&m)) {
@@ -103,7 +109,8 @@ static int refuse_denormalizer(const uint8_t *p, size_t len, const char *path, l
     lf_proto m = lf_proto_open(p, len);
     while (lf_proto_next(&m))
         if (m.wire == 2 && m.field == 2 && m.len > 0)
-            return lf_fail(err, LF_ENOTSUP, "%s: denormalizer_spec has rules, which this program does not support",
+            return lf_fail(err, LF_ENOTSUP,
+                           "%s: denormalizer_spec has rules, which this program does not support",
                            path);
     return m.broken ? lf_fail(err, LF_EFORMAT, "%s: denormalizer_spec is broken", path) : 0;
 }
@@ -127,9 +134,11 @@ static int check(const lf_spm_file *f, const char *path, lf_err *err)
         byte[b] = true;
     }
     if (f->byte_fallback && n_byte != 256)
-        return lf_fail(err, LF_EFORMAT, "%s: byte_fallback with only %zu of 256 byte pieces", path, n_byte);
+        return lf_fail(err, LF_EFORMAT, "%s: byte_fallback with only %zu of 256 byte pieces", path,
+                       n_byte);
     if (n_unk != 1 || n_piece == 0)
-        return lf_fail(err, LF_EFORMAT, "%s: %zu unknown symbols and %zu pieces; there must be one and some", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: %zu unknown symbols and %zu pieces; there must be one and some", path,
                        n_unk, n_piece);
     return 0;
 }
@@ -158,7 +167,8 @@ int lf_spm_read(lf_spm_file *f, const uint8_t *data, size_t len, const char *pat
             rc = refuse_denormalizer(m.bytes, m.len, path, err);
     }
     if (rc == 0 && m.broken)
-        rc = lf_fail(err, LF_EFORMAT, "%s: not a sentencepiece model: broken at byte %zu", path, (size_t)(m.p - data));
+        rc = lf_fail(err, LF_EFORMAT, "%s: not a sentencepiece model: broken at byte %zu", path,
+                     (size_t)(m.p - data));
     if (rc == 0 && f->n > INT32_MAX / 2)
         rc = lf_fail(err, LF_EFORMAT, "%s: %zu pieces are above the limit", path, f->n);
     return rc == 0 ? check(f, path, err) : rc;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text before tokenization: repair of invalid UTF-8 and Unicode normal forms. utf8proc knows the decompositions, the
- * combining classes and the composition of a pair; order and composition of the text are ours, because utf8proc's
- * insertion sort is quadratic in a run of combining marks, and because characters that are younger than the tokenizers
- * library's Unicode tables (LF_UC_NORM not set) must stay as they are.
+ * Text before tokenization: repair of invalid UTF-8 and Unicode normal forms. utf8proc knows the
+ * decompositions, the combining classes and the composition of a pair; order and composition of the
+ * text are ours, because utf8proc's insertion sort is quadratic in a run of combining marks, and
+ * because characters that are younger than the tokenizers library's Unicode tables (LF_UC_NORM not
+ * set) must stay as they are.
  */
 #include "config.h"
 
@@ -14,8 +15,9 @@
 #include "engine/text/token/tokenizer_priv.h"
 #include "engine/text/token/uniclass.h"
 
-/* Bytes of the maximal invalid part at s: what Python's decoder replaces by one U+FFFD (Unicode 15, section 3.9, "best
- * practice": the longest prefix of a well-formed sequence, at least one byte). */
+/* Bytes of the maximal invalid part at s: what Python's decoder replaces by one U+FFFD (Unicode 15,
+ * section 3.9, "best practice": the longest prefix of a well-formed sequence, at least one
+ * byte). */
 static size_t invalid_part(const uint8_t *s, size_t n)
 {
     if (s[0] < 0xC2 || s[0] > 0xF4)
@@ -49,8 +51,8 @@ static size_t valid_prefix(const uint8_t *s, size_t n)
     return i;
 }
 
-int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text, size_t len, bool strict,
-                   uint64_t *replaced, lf_err *err)
+int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text,
+                   size_t len, bool strict, uint64_t *replaced, lf_err *err)
 {
     size_t good = valid_prefix(text, len);
     if (good == len) {
@@ -149,9 +151,10 @@ static int room(lf_norm_scratch *s, size_t n, lf_err *err)
     return rc;
 }
 
-/* Decompose text into scratch->cp; returns the number of code points. The longest decomposition has 18. */
-static int64_t decompose(lf_norm_scratch *s, const uint8_t *cls, const uint8_t *text, size_t len, int options,
-                         lf_err *err)
+/* Decompose text into scratch->cp; returns the number of code points. The longest decomposition has
+ * 18. */
+static int64_t decompose(lf_norm_scratch *s, const uint8_t *cls, const uint8_t *text, size_t len,
+                         int options, lf_err *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < len;) {
@@ -165,7 +168,8 @@ static int64_t decompose(lf_norm_scratch *s, const uint8_t *cls, const uint8_t *
             continue;
         }
         int boundary = 0;
-        utf8proc_ssize_t m = utf8proc_decompose_char(c, s->cp + n, 64, (utf8proc_option_t)options, &boundary);
+        utf8proc_ssize_t m =
+            utf8proc_decompose_char(c, s->cp + n, 64, (utf8proc_option_t)options, &boundary);
         if (m < 0 || m > 64)
             return lf_fail(err, LF_EFORMAT, "U+%04X cannot be decomposed: %s", (unsigned)c,
                            m < 0 ? utf8proc_errmsg(m) : "too long");
@@ -185,8 +189,8 @@ static int32_t compose_pair(const uint8_t *cls, int32_t a, int32_t b)
     return cls[pair[0]] & LF_UC_NORM ? pair[0] : -1;
 }
 
-/* Canonical composition in place (Unicode 15, section 3.11): a character joins the last starter unless one between
- * them has the same or a higher combining class. Returns the new length. */
+/* Canonical composition in place (Unicode 15, section 3.11): a character joins the last starter
+ * unless one between them has the same or a higher combining class. Returns the new length. */
 static size_t compose(const uint8_t *cls, int32_t *cp, size_t n)
 {
     size_t k = 0, starter = SIZE_MAX;
@@ -208,8 +212,9 @@ static size_t compose(const uint8_t *cls, int32_t *cp, size_t n)
     return k;
 }
 
-int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch, enum lf_norm form,
-                      const uint8_t *cls, const uint8_t *text, size_t len, lf_err *err)
+int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch,
+                      enum lf_norm form, const uint8_t *cls, const uint8_t *text, size_t len,
+                      lf_err *err)
 {
     *out = text;
     *out_len = len;

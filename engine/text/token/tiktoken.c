@@ -27,11 +27,13 @@ struct ranks {
     uint32_t top;
 };
 
-static int read_line(struct ranks *r, const char *p, size_t n, size_t line, const char *path, lf_err *err)
+static int read_line(struct ranks *r, const char *p, size_t n, size_t line, const char *path,
+                     lf_err *err)
 {
     const char *space = memchr(p, ' ', n);
     int64_t id = 0;
-    bool ok = space && space > p && n - (size_t)(space - p) - 1 > 0 && n - (size_t)(space - p) - 1 < 10;
+    bool ok =
+        space && space > p && n - (size_t)(space - p) - 1 > 0 && n - (size_t)(space - p) - 1 < 10;
     for (const char *q = ok ? space + 1 : p; ok && q < p + n; q++) {
         ok = *q >= '0' && *q <= '9';
         id = id * 10 + (*q - '0');
@@ -43,7 +45,8 @@ static int read_line(struct ranks *r, const char *p, size_t n, size_t line, cons
     int rc = lf_buf_check(&r->bytes, err);
     size_t len = r->bytes.len - at;
     if (rc == 0 && (!ok || (len == 0 && !empty) || len > LF_TOK_TOKEN_MAX))
-        rc = lf_fail(err, LF_EFORMAT, "%s:%zu: not a tiktoken line (base64 token, space, rank)", path, line);
+        rc = lf_fail(err, LF_EFORMAT, "%s:%zu: not a tiktoken line (base64 token, space, rank)",
+                     path, line);
     if (rc == 0)
         rc = lf_grow(&r->v, &r->cap, r->n, sizeof(*r->v), err);
     if (rc != 0)
@@ -66,7 +69,8 @@ static int read_ranks(struct ranks *r, const lf_buf *b, const char *path, lf_err
         p = nl ? nl + 1 : end;
     }
     if (rc == 0 && (r->n == 0 || r->top >= 2 * r->n + 65536))
-        rc = lf_fail(err, LF_EFORMAT, "%s: %zu tokens, highest rank %u: not a tiktoken file", path, r->n, r->top);
+        rc = lf_fail(err, LF_EFORMAT, "%s: %zu tokens, highest rank %u: not a tiktoken file", path,
+                     r->n, r->top);
     return rc;
 }
 
@@ -104,7 +108,8 @@ static int build(struct ranks *r, lf_err *err)
     lf_tokenizer *t = r->t;
     size_t n_splits = 0;
     for (size_t i = 0; i < r->n; i++)
-        n_splits += r->v[i].len < 4 ? r->v[i].len : 4; /* an estimate; the table is made for what is found */
+        n_splits += r->v[i].len < 4 ? r->v[i].len
+                                    : 4; /* an estimate; the table is made for what is found */
     int rc = lf_bpe_init_words(&t->bpe, r->n, err);
     for (uint32_t id = 0; id < t->n_tokens && rc == 0; id++)
         if (t->tokens[id].bytes && t->tokens[id].len)
@@ -117,7 +122,8 @@ static int build(struct ranks *r, lf_err *err)
             const lf_token *tok = &t->tokens[id];
             for (uint32_t k = 1; tok->bytes && k < tok->len; k++) {
                 int64_t left = lf_bpe_find_word(&t->bpe, tok->bytes, k);
-                int64_t right = left < 0 ? -1 : lf_bpe_find_word(&t->bpe, tok->bytes + k, tok->len - k);
+                int64_t right =
+                    left < 0 ? -1 : lf_bpe_find_word(&t->bpe, tok->bytes + k, tok->len - k);
                 if (right < 0)
                     continue;
                 n_splits++;
@@ -132,7 +138,8 @@ static int build(struct ranks *r, lf_err *err)
             t->bpe.byte_id[t->tokens[id].bytes[0]] = (int32_t)id;
     for (int i = 0; i < 256 && rc == 0; i++)
         if (t->bpe.byte_id[i] < 0)
-            rc = lf_fail(err, LF_EFORMAT, "the tiktoken file has no token for byte 0x%02x", (unsigned)i);
+            rc = lf_fail(err, LF_EFORMAT, "the tiktoken file has no token for byte 0x%02x",
+                         (unsigned)i);
     return rc;
 }
 
@@ -160,7 +167,8 @@ static const char *pattern_of(const lf_tok_conf *c, const char *path, lf_err *er
     return given;
 }
 
-/* Qwen's own special tokens, which its files do not list: behind the ranks, 3 named and 205 extra ones. */
+/* Qwen's own special tokens, which its files do not list: behind the ranks, 3 named and 205 extra
+ * ones. */
 static int add_qwen(json_t *added, uint32_t first)
 {
     static const char *const names[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -168,8 +176,9 @@ static int add_qwen(json_t *added, uint32_t first)
     for (uint32_t i = 0; i < 208 && !bad; i++) {
         char extra[32];
         snprintf(extra, sizeof(extra), "<|extra_%u|>", i - 3);
-        bad = json_array_append_new(added, json_pack("{s:I, s:s, s:b, s:b}", "id", (json_int_t)(first + i), "content",
-                                                     i < 3 ? names[i] : extra, "special", 1, "normalized", 0));
+        bad = json_array_append_new(
+            added, json_pack("{s:I, s:s, s:b, s:b}", "id", (json_int_t)(first + i), "content",
+                             i < 3 ? names[i] : extra, "special", 1, "normalized", 0));
     }
     return bad;
 }
@@ -179,12 +188,14 @@ static int parts(struct ranks *r, const lf_tok_conf *c, const char *path, lf_err
     const char *pattern = pattern_of(c, path, err);
     if (!pattern)
         return LF_ENOTSUP;
-    json_t *root = json_pack("{s:{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}, s:{s:s}}", "pre_tokenizer",
-                             "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex", pattern,
-                             "behavior", "Isolated", "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
-                             "trim_offsets", 1, "use_regex", 0, "decoder", "type", "ByteLevel");
+    json_t *root = json_pack(
+        "{s:{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}, s:{s:s}}", "pre_tokenizer",
+        "type", "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex", pattern,
+        "behavior", "Isolated", "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
+        "trim_offsets", 1, "use_regex", 0, "decoder", "type", "ByteLevel");
     r->t->patterns = LF_REGEX_RUST;
-    int rc = root ? lf_tok_load_parts(r->t, root, path, err) : lf_fail(err, LF_ENOMEM, "%s: no memory", path);
+    int rc = root ? lf_tok_load_parts(r->t, root, path, err)
+                  : lf_fail(err, LF_ENOMEM, "%s: no memory", path);
     json_decref(root);
     return rc;
 }
@@ -194,13 +205,14 @@ static int specials(struct ranks *r, const lf_tok_conf *c, const char *path, lf_
     lf_tokenizer *t = r->t;
     json_t *added = lf_tok_conf_added(c, t->names, path, err);
     int rc = added ? 0 : LF_EFORMAT;
-    if (rc == 0 && json_array_size(added) == 0 && strcmp(lf_tok_conf_class(c), "QWenTokenizer") == 0 &&
-        add_qwen(added, r->top + 1) != 0)
+    if (rc == 0 && json_array_size(added) == 0 &&
+        strcmp(lf_tok_conf_class(c), "QWenTokenizer") == 0 && add_qwen(added, r->top + 1) != 0)
         rc = lf_fail(err, LF_ENOMEM, "%s: no memory", path);
     if (rc == 0)
         rc = lf_tok_load_added(t, added, true, path, err);
     json_decref(added);
-    for (size_t i = 0; i < t->n_added && rc == 0; i++) { /* their bytes; set_tokens did the others */
+    for (size_t i = 0; i < t->n_added && rc == 0;
+         i++) { /* their bytes; set_tokens did the others */
         lf_token *tok = &t->tokens[t->added[i].id];
         tok->bytes = tok->text;
         tok->len = tok->n_text;
@@ -210,7 +222,8 @@ static int specials(struct ranks *r, const lf_tok_conf *c, const char *path, lf_
     return rc == 0 ? lf_tok_conf_template(c, t, err) : rc;
 }
 
-lf_tokenizer *lf_tok_from_tiktoken(const lf_tok_files *f, const lf_tok_conf *c, const char *path, lf_err *err)
+lf_tokenizer *lf_tok_from_tiktoken(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
+                                   lf_err *err)
 {
     struct ranks r = {.t = lf_tok_create(err)};
     lf_buf_init(&r.bytes);

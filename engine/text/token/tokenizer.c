@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encoding with a loaded tokenizer: the order of steps is tokenizer.h's, each step is in a file of its own.
+ * Encoding with a loaded tokenizer: the order of steps is tokenizer.h's, each step is in a file of
+ * its own.
  */
 #include "config.h"
 
@@ -63,17 +64,20 @@ static int words_of(lf_tok_state *s, const uint8_t *text, size_t len, bool at_st
     return lf_tok_pretokenize(s, 0, text, len, at_start, err);
 }
 
-static int normed_piece(void *arg, const uint8_t *text, size_t len, const lf_added *added, lf_err *err)
+static int normed_piece(void *arg, const uint8_t *text, size_t len, const lf_added *added,
+                        lf_err *err)
 {
     lf_tok_state *s = arg;
-    return added ? lf_ids_add(s->out, added->id, err) : words_of(s, text, len, text == s->first, err);
+    return added ? lf_ids_add(s->out, added->id, err)
+                 : words_of(s, text, len, text == s->first, err);
 }
 
 /* sentencepiece: its own normaliser, the whole part as one word, one unk for a run of them. */
 static int spm_piece(lf_tok_state *s, const uint8_t *text, size_t len, lf_err *err)
 {
     const lf_spm *m = s->t->spm;
-    int rc = lf_spm_normalize(m, text, len, m->add_prefix && (!m->prefix_first || text == s->start), &s->spm, err);
+    int rc = lf_spm_normalize(m, text, len, m->add_prefix && (!m->prefix_first || text == s->start),
+                              &s->spm, err);
     const uint8_t *p = (const uint8_t *)s->spm.data;
     if (rc != 0 || s->spm.len == 0)
         return rc;
@@ -100,18 +104,20 @@ static int raw_piece(void *arg, const uint8_t *text, size_t len, const lf_added 
     if (rc != 0)
         return rc;
     s->first = at_start && !s->norm.front_gone ? text : NULL;
-    return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT, text, len,
-                          normed_piece, s, err);
+    return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT,
+                          text, len, normed_piece, s, err);
 }
 
 /* The text as valid UTF-8. */
-static int prepare(lf_tok_state *s, const char *text, size_t len, unsigned flags, const uint8_t **p, size_t *n,
-                   uint64_t *replaced, lf_err *err)
+static int prepare(lf_tok_state *s, const char *text, size_t len, unsigned flags, const uint8_t **p,
+                   size_t *n, uint64_t *replaced, lf_err *err)
 {
     if (len > LF_TOK_TEXT_MAX)
-        return lf_fail(err, LF_EINVAL, "a text of %zu bytes is above the limit of %zu; split it", len, LF_TOK_TEXT_MAX);
+        return lf_fail(err, LF_EINVAL, "a text of %zu bytes is above the limit of %zu; split it",
+                       len, LF_TOK_TEXT_MAX);
     s->flags = flags;
-    int rc = lf_text_repair(p, n, &s->repaired, (const uint8_t *)text, len, flags & LF_TOK_STRICT, replaced, err);
+    int rc = lf_text_repair(p, n, &s->repaired, (const uint8_t *)text, len, flags & LF_TOK_STRICT,
+                            replaced, err);
     s->start = *p;
     return rc;
 }
@@ -124,8 +130,8 @@ static int add_all(lf_ids *out, const lf_ids *more, lf_err *err)
     return rc;
 }
 
-int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_ids *out, uint64_t *replaced,
-                        lf_err *err)
+int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_ids *out,
+                        uint64_t *replaced, lf_err *err)
 {
     const lf_tokenizer *t = s->t;
     const uint8_t *p;
@@ -138,7 +144,8 @@ int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned 
     if (flags & LF_TOK_TEMPLATE)
         rc = add_all(out, &t->before, err);
     if (rc == 0)
-        rc = lf_added_split(&t->raw, t->added, t->cls, flags & LF_TOK_SPECIAL_TEXT, p, n, raw_piece, s, err);
+        rc = lf_added_split(&t->raw, t->added, t->cls, flags & LF_TOK_SPECIAL_TEXT, p, n, raw_piece,
+                            s, err);
     if (rc == 0 && (flags & LF_TOK_TEMPLATE))
         rc = add_all(out, &t->after, err);
     if (rc != 0)
@@ -147,8 +154,8 @@ int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned 
     return rc;
 }
 
-int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_tok_word_fn fn, void *arg,
-                       uint64_t *replaced, lf_err *err)
+int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags,
+                       lf_tok_word_fn fn, void *arg, uint64_t *replaced, lf_err *err)
 {
     const uint8_t *p;
     size_t n;
@@ -193,7 +200,8 @@ int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token)
 
 int64_t lf_tokenizer_eos(const lf_tokenizer *t)
 {
-    static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<eos>"};
+    static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>",
+                                        "<eos>"};
     if (t->eos >= 0)
         return t->eos;
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)

@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers: load, encode, decode. Ids and texts agree with the program that each kind of file belongs to
- * (tests/golden/tokenizer), including its order of work.
+ * Tokenizers: load, encode, decode. Ids and texts agree with the program that each kind of file
+ * belongs to (tests/golden/tokenizer), including its order of work.
  *
- *   tokenizer.json            the tokenizers library: added tokens with normalized=false, normalizer, added tokens with
- *                             normalized=true, pre-tokenizer, model, post-processor's template
- *     model          BPE (byte-level, or characters with byte_fallback, affixes), Unigram, WordPiece, WordLevel; no
- * dropout normalizer     NFC NFD NFKC NFKD Lowercase StripAccents BertNormalizer Strip Replace Prepend Precompiled Nmt
+ *   tokenizer.json            the tokenizers library: added tokens with normalized=false,
+ *                             normalizer, added tokens with normalized=true, pre-tokenizer, model,
+ *                             post-processor's template
+ *     model          BPE (byte-level, or characters with byte_fallback, affixes), Unigram,
+ *                    WordPiece, WordLevel; no
+ * dropout normalizer     NFC NFD NFKC NFKD Lowercase StripAccents BertNormalizer Strip Replace
+ *                        Prepend Precompiled Nmt
  *                    ByteLevel, Sequence
- *     pre_tokenizer  Split Digits Metaspace Whitespace WhitespaceSplit Punctuation CharDelimiterSplit BertPreTokenizer,
- *                    Sequence; ByteLevel as the last
+ *     pre_tokenizer  Split Digits Metaspace Whitespace WhitespaceSplit Punctuation
+ *                    CharDelimiterSplit BertPreTokenizer, Sequence; ByteLevel as the last
  *     post_processor ByteLevel TemplateProcessing BertProcessing RobertaProcessing, Sequence
- *     decoder        ByteLevel ByteFallback Fuse Replace Strip Metaspace WordPiece BPEDecoder, Sequence
+ *     decoder        ByteLevel ByteFallback Fuse Replace Strip Metaspace WordPiece BPEDecoder,
+ *                    Sequence
  *     truncation, padding: null. Anything else is LF_EFORMAT or LF_ENOTSUP naming the component.
- *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it its added tokens,
- *                             add_bos_token, add_eos_token and legacy count as in transformers
- *   vocab.json + merges.txt, vocab.txt   the tokenizers library, with the parts of tokenizer_class (default GPT-2,
+ *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it
+ *                             its added tokens, add_bos_token, add_eos_token and legacy count as in
+ *                             transformers
+ *   vocab.json + merges.txt, vocab.txt   the tokenizers library, with the parts of tokenizer_class
+ *                                        (default GPT-2,
  * BERT)
- *   *.tiktoken                tiktoken, with the pattern of tokenizer_config.json ("pat_str") or of its class
+ *   *.tiktoken                tiktoken, with the pattern of tokenizer_config.json ("pat_str") or of
+ *                             its class
  *
- * A tokenizer is immutable after loading and may be shared by any number of threads; each thread has an lf_tok_state.
- * Text that is not valid UTF-8 is read like Python's bytes.decode(errors="replace"): one U+FFFD for each maximal
- * invalid part, counted; LF_TOK_STRICT refuses it instead.
+ * A tokenizer is immutable after loading and may be shared by any number of threads; each thread
+ * has an lf_tok_state. Text that is not valid UTF-8 is read like Python's
+ * bytes.decode(errors="replace"): one U+FFFD for each maximal invalid part, counted; LF_TOK_STRICT
+ * refuses it instead.
  */
 #ifndef LF_TEXT_TOKENIZER_H
 #define LF_TEXT_TOKENIZER_H
@@ -37,7 +45,8 @@
 #define LF_TOK_TEXT_MAX ((size_t)1 << 30)   /* bytes of one text; longer is LF_EINVAL */
 
 typedef struct lf_tokenizer lf_tokenizer;
-typedef struct lf_tok_state lf_tok_state; /* one thread's scratch memory and word cache (a few MB, bounded) */
+typedef struct lf_tok_state
+    lf_tok_state; /* one thread's scratch memory and word cache (a few MB, bounded) */
 
 /* Growing list of token ids. Zero-initialise; v is owned, lf_ids_fini() frees it. */
 typedef struct lf_ids {
@@ -48,14 +57,16 @@ void lf_ids_fini(lf_ids *ids);
 int lf_ids_add(lf_ids *ids, uint32_t id, lf_err *err);
 int lf_ids_add_all(lf_ids *ids, const uint32_t *v, size_t n, lf_err *err);
 
-/* Both return owned, NULL on failure. path: a file or a directory (tokenizer_files.h says which file counts). The
- * second reads one main file, or the container of lf_tok_files_pack; `path` names it in messages and by its ending. */
+/* Both return owned, NULL on failure. path: a file or a directory (tokenizer_files.h says which
+ * file counts). The second reads one main file, or the container of lf_tok_files_pack; `path` names
+ * it in messages and by its ending. */
 lf_tokenizer *lf_tokenizer_load(const char *path, lf_err *err);
 lf_tokenizer *lf_tokenizer_parse(const char *data, size_t len, const char *path, lf_err *err);
 void lf_tokenizer_destroy(lf_tokenizer *t);
 
-uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t);             /* largest id + 1, added tokens included */
-int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token); /* id by exact token text as in the file, or -1 */
+uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t); /* largest id + 1, added tokens included */
+int64_t lf_tokenizer_find(const lf_tokenizer *t,
+                          const char *token); /* id by exact token text as in the file, or -1 */
 /* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then
  * generation_config.json, then a sentencepiece model itself), -1 none. eos, the end-of-document
  * token, is else the first of <|endoftext|>,
@@ -66,13 +77,14 @@ int64_t lf_tokenizer_bos(const lf_tokenizer *t);
 int64_t lf_tokenizer_eos(const lf_tokenizer *t);
 int64_t lf_tokenizer_pad(const lf_tokenizer *t);
 int64_t lf_tokenizer_unk(const lf_tokenizer *t);
-bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id); /* an added token with special = true */
-/* SHA-256, in hex, of the bytes of the files that make ids (a tokenizer.json alone; else the vocabulary files, then
- * tokenizer_config.json); borrowed. Stored in shards as tokenizer_sha256. */
+bool lf_tokenizer_is_special(const lf_tokenizer *t,
+                             uint32_t id); /* an added token with special = true */
+/* SHA-256, in hex, of the bytes of the files that make ids (a tokenizer.json alone; else the
+ * vocabulary files, then tokenizer_config.json); borrowed. Stored in shards as tokenizer_sha256. */
 const char *lf_tokenizer_sha256(const lf_tokenizer *t);
 
-/* The bytes an id stands for inside a text (borrowed from t, may be half a character), and its text as in the file;
- * false for an id without a token. */
+/* The bytes an id stands for inside a text (borrowed from t, may be half a character), and its text
+ * as in the file; false for an id without a token. */
 bool lf_tokenizer_token(const lf_tokenizer *t, uint32_t id, const uint8_t **bytes, size_t *len);
 bool lf_tokenizer_text(const lf_tokenizer *t, uint32_t id, const uint8_t **text, size_t *len);
 
@@ -80,38 +92,42 @@ lf_tok_state *lf_tok_state_create(const lf_tokenizer *t, lf_err *err); /* borrow
 void lf_tok_state_destroy(lf_tok_state *s);
 
 enum lf_tok_flags {
-    LF_TOK_TEMPLATE = 1,     /* add the post-processor's tokens (BOS ...), like add_special_tokens=True */
-    LF_TOK_STRICT = 2,       /* invalid UTF-8 is LF_EFORMAT naming the offset */
-    LF_TOK_SPECIAL_TEXT = 4, /* special tokens written in the text are ordinary text, like encode_special_tokens */
-    LF_TOK_NO_CACHE = 8,     /* do not use the word cache (tests) */
-    LF_TOK_NO_SCANNER = 16   /* PCRE2 even for the patterns that have a scanner of their own (tests) */
+    LF_TOK_TEMPLATE =
+        1,             /* add the post-processor's tokens (BOS ...), like add_special_tokens=True */
+    LF_TOK_STRICT = 2, /* invalid UTF-8 is LF_EFORMAT naming the offset */
+    LF_TOK_SPECIAL_TEXT =
+        4, /* special tokens written in the text are ordinary text, like encode_special_tokens */
+    LF_TOK_NO_CACHE = 8, /* do not use the word cache (tests) */
+    LF_TOK_NO_SCANNER =
+        16 /* PCRE2 even for the patterns that have a scanner of their own (tests) */
 };
 
-/* Encode text and append its ids to out. *replaced (NULL allowed) is raised by the number of U+FFFD put for invalid
- * UTF-8. On failure out is as before. */
-int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_ids *out, uint64_t *replaced,
-                        lf_err *err);
+/* Encode text and append its ids to out. *replaced (NULL allowed) is raised by the number of U+FFFD
+ * put for invalid UTF-8. On failure out is as before. */
+int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_ids *out,
+                        uint64_t *replaced, lf_err *err);
 
-/* The words that normalisation and pre-tokenization make of a text, without added tokens, as bytes: fn is called for
- * each in order; a negative return stops and is returned. Used by the trainer. */
+/* The words that normalisation and pre-tokenization make of a text, without added tokens, as bytes:
+ * fn is called for each in order; a negative return stops and is returned. Used by the trainer. */
 typedef int (*lf_tok_word_fn)(void *arg, const uint8_t *word, size_t len, lf_err *err);
-int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_tok_word_fn fn, void *arg,
-                       uint64_t *replaced, lf_err *err);
+int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags,
+                       lf_tok_word_fn fn, void *arg, uint64_t *replaced, lf_err *err);
 
-/* Streaming decoder: zero-initialise, push ids, then finish (writes what was held back) or drop (forgets it); both
- * leave it zero again. Whole characters only ever reach out; bytes that can no longer become one are U+FFFD. The
- * concatenation equals the library's decode() of all ids. An unknown id is LF_EINVAL. */
+/* Streaming decoder: zero-initialise, push ids, then finish (writes what was held back) or drop
+ * (forgets it); both leave it zero again. Whole characters only ever reach out; bytes that can no
+ * longer become one are U+FFFD. The concatenation equals the library's decode() of all ids. An
+ * unknown id is LF_EINVAL. */
 typedef struct lf_tok_stream {
     uint8_t pend[4];
     unsigned n_pend;
     bool some, seen_front;      /* sentencepiece: text was written; its front's space has gone */
     struct lf_tok_chain *chain; /* owned; state of decoders other than ByteLevel */
 } lf_tok_stream;
-int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special, lf_buf *out,
-                       lf_err *err);
+int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special,
+                       lf_buf *out, lf_err *err);
 int lf_tok_stream_finish(lf_tok_stream *d, const lf_tokenizer *t, lf_buf *out, lf_err *err);
 void lf_tok_stream_drop(lf_tok_stream *d);
-int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, lf_buf *out,
-                        lf_err *err);
+int lf_tokenizer_decode(const lf_tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
+                        lf_buf *out, lf_err *err);
 
 #endif

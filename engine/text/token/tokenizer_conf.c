@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer_config.json, special_tokens_map.json and generation_config.json. Which wins, for the ids of bos, eos, pad
- * and unk: tokenizer_config.json, then special_tokens_map.json, then generation_config.json (ids), then what the
- * vocabulary file itself names.
+ * tokenizer_config.json, special_tokens_map.json and generation_config.json. Which wins, for the
+ * ids of bos, eos, pad and unk: tokenizer_config.json, then special_tokens_map.json, then
+ * generation_config.json (ids), then what the vocabulary file itself names.
  */
 #include "config.h"
 
@@ -12,7 +12,8 @@
 #include "engine/base/json.h"
 #include "engine/text/token/tokenizer_forms.h"
 
-static int parse(json_t **out, const lf_tok_files *f, const char *name, const char *path, lf_err *err)
+static int parse(json_t **out, const lf_tok_files *f, const char *name, const char *path,
+                 lf_err *err)
 {
     const lf_buf *b = lf_tok_files_get(f, name);
     if (!b)
@@ -76,7 +77,8 @@ bool lf_tok_conf_bool(const lf_tok_conf *c, const char *key, bool dflt)
 
 static int append(json_t *list, json_t *o, int64_t id, const char *path, lf_err *err)
 {
-    if (!o || json_object_set_new(o, "id", json_integer(id)) != 0 || json_array_append_new(list, o) != 0)
+    if (!o || json_object_set_new(o, "id", json_integer(id)) != 0 ||
+        json_array_append_new(list, o) != 0)
         return lf_fail(err, LF_ENOMEM, "%s: no memory for added tokens", path);
     return 0;
 }
@@ -102,9 +104,10 @@ static int add_decoder(const lf_tok_conf *c, json_t *list, const char *path, lf_
     {
         int64_t id;
         if (lf_parse_i64(&id, key, NULL) != 0 || id < 0 || !json_is_object(o))
-            return lf_fail(err, LF_EFORMAT,
-                           "%s: tokenizer_config.json: added_tokens_decoder: \"%.60s\" is no id with a token", path,
-                           key);
+            return lf_fail(
+                err, LF_EFORMAT,
+                "%s: tokenizer_config.json: added_tokens_decoder: \"%.60s\" is no id with a token",
+                path, key);
         int rc = append(list, json_copy(o), id, path, err);
         if (rc != 0)
             return rc;
@@ -117,7 +120,8 @@ json_t *lf_tok_conf_added(const lf_tok_conf *c, const json_t *names, const char 
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token",
                                        "sep_token", "cls_token", "mask_token"};
     json_t *list = json_array();
-    int rc = list ? add_decoder(c, list, path, err) : lf_fail(err, LF_ENOMEM, "%s: no memory", path);
+    int rc =
+        list ? add_decoder(c, list, path, err) : lf_fail(err, LF_ENOMEM, "%s: no memory", path);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && rc == 0; i++) {
         const char *text = lf_tok_conf_token(c, keys[i]);
         const json_t *id = text ? json_object_get(names, text) : NULL;
@@ -132,15 +136,16 @@ json_t *lf_tok_conf_added(const lf_tok_conf *c, const json_t *names, const char 
     return NULL;
 }
 
-static void name_one(const lf_tok_conf *c, const lf_tokenizer *t, int64_t *id, const char *token_key,
-                     const char *id_key)
+static void name_one(const lf_tok_conf *c, const lf_tokenizer *t, int64_t *id,
+                     const char *token_key, const char *id_key)
 {
     const char *text = lf_tok_conf_token(c, token_key);
     int64_t found = text ? lf_tokenizer_find(t, text) : -1;
     const json_t *v = json_object_get(c->gen, id_key);
     if (found < 0 && json_is_array(v))
         v = json_array_get(v, 0);
-    if (found < 0 && json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < t->n_tokens)
+    if (found < 0 && json_is_integer(v) && json_integer_value(v) >= 0 &&
+        json_integer_value(v) < t->n_tokens)
         found = json_integer_value(v);
     if (found >= 0)
         *id = found;
@@ -158,8 +163,9 @@ void lf_tok_conf_name(const lf_tok_conf *c, lf_tokenizer *t)
 static const struct {
     const char *prefix; /* of tokenizer_class */
     bool bos, eos;
-} habits[] = {{"Llama", true, false},    {"CodeLlama", true, false}, {"Gemma", true, false}, {"InternLM", true, false},
-              {"Baichuan", true, false}, {"T5", false, true},        {"MT5", false, true}};
+} habits[] = {{"Llama", true, false},    {"CodeLlama", true, false}, {"Gemma", true, false},
+              {"InternLM", true, false}, {"Baichuan", true, false},  {"T5", false, true},
+              {"MT5", false, true}};
 
 int lf_tok_conf_template(const lf_tok_conf *c, lf_tokenizer *t, lf_err *err)
 {
@@ -174,7 +180,8 @@ int lf_tok_conf_template(const lf_tok_conf *c, lf_tokenizer *t, lf_err *err)
     eos = lf_tok_conf_bool(c, "add_eos_token", eos);
     if ((bos && t->bos < 0) || (eos && t->eos < 0))
         return lf_fail(err, LF_EFORMAT,
-                       "tokenizer_config.json: add_%s_token is on, but no such token is named and in the vocabulary",
+                       "tokenizer_config.json: add_%s_token is on, but no such token is named and "
+                       "in the vocabulary",
                        bos && t->bos < 0 ? "bos" : "eos");
     int rc = bos ? lf_ids_add(&t->before, (uint32_t)t->bos, err) : 0;
     return rc == 0 && eos ? lf_ids_add(&t->after, (uint32_t)t->eos, err) : rc;

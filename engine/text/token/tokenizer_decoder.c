@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The decoder steps of a tokenizer.json. What is not exact when tokens arrive one by one is refused here: Strip at the
- * end and patterns of several characters behind Fuse, and anything behind ByteLevel.
+ * The decoder steps of a tokenizer.json. What is not exact when tokens arrive one by one is refused
+ * here: Strip at the end and patterns of several characters behind Fuse, and anything behind
+ * ByteLevel.
  */
 #include "config.h"
 
@@ -12,8 +13,8 @@
 #include "engine/base/utf8.h"
 #include "engine/text/token/tokenizer_parts.h"
 
-static int get_text(lf_decstep *st, json_t *o, const char *key, bool one_char, const char *type, const char *path,
-                    lf_err *err)
+static int get_text(lf_decstep *st, json_t *o, const char *key, bool one_char, const char *type,
+                    const char *path, lf_err *err)
 {
     const char *text = NULL;
     int rc = lf_json_get_str(&text, o, key, true, type, err);
@@ -39,7 +40,8 @@ static int load_strip(lf_decstep *st, json_t *o, const char *path, lf_err *err)
     if (rc != 0)
         return lf_err_prefix(err, "%s", path);
     if (start < 0 || stop < 0 || start > 1 << 20 || stop > 1 << 20)
-        return lf_fail(err, LF_EFORMAT, "%s: decoder Strip: start %lld or stop %lld is out of range", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: decoder Strip: start %lld or stop %lld is out of range", path,
                        (long long)start, (long long)stop);
     st->start = (size_t)start;
     st->stop = (size_t)stop;
@@ -78,10 +80,14 @@ static int load_one(lf_decstep *st, json_t *o, const char *path, lf_err *err)
 static int check_fused(const lf_decstep *st, const char *type, const char *path, lf_err *err)
 {
     const lf_normstep *r = &st->rep;
-    bool ok = st->type == LF_DEC_FUSE || st->type == LF_DEC_METASPACE || (st->type == LF_DEC_STRIP && st->stop == 0) ||
-              (st->type == LF_DEC_REPLACE && !r->re && lf_utf8_len(r->from, r->n_from) == r->n_from);
+    bool ok =
+        st->type == LF_DEC_FUSE || st->type == LF_DEC_METASPACE ||
+        (st->type == LF_DEC_STRIP && st->stop == 0) ||
+        (st->type == LF_DEC_REPLACE && !r->re && lf_utf8_len(r->from, r->n_from) == r->n_from);
     return ok ? 0
-              : lf_fail(err, LF_ENOTSUP, "%s: decoder \"%.80s\" behind Fuse is not supported in this form", path, type);
+              : lf_fail(err, LF_ENOTSUP,
+                        "%s: decoder \"%.80s\" behind Fuse is not supported in this form", path,
+                        type);
 }
 
 int lf_tok_load_decstep(lf_tokenizer *t, json_t *o, const char *type, const char *path, lf_err *err)
@@ -99,10 +105,12 @@ int lf_tok_load_decstep(lf_tokenizer *t, json_t *o, const char *type, const char
     if (i == n)
         return lf_fail(err, LF_ENOTSUP, "%s: decoder \"%.80s\" is not supported", path, type);
     lf_decstep *last = t->n_decs ? &t->decs[t->n_decs - 1] : NULL;
-    if (last && last->type == LF_DEC_BYTELEVEL && (kinds[i].type == LF_DEC_FUSE || kinds[i].type == LF_DEC_BYTELEVEL))
+    if (last && last->type == LF_DEC_BYTELEVEL &&
+        (kinds[i].type == LF_DEC_FUSE || kinds[i].type == LF_DEC_BYTELEVEL))
         return 0; /* one text already */
     if (last && (last->type == LF_DEC_BYTELEVEL || kinds[i].type == LF_DEC_BYTELEVEL))
-        return lf_fail(err, LF_ENOTSUP, "%s: decoder \"%.80s\" beside ByteLevel is not supported", path, type);
+        return lf_fail(err, LF_ENOTSUP, "%s: decoder \"%.80s\" beside ByteLevel is not supported",
+                       path, type);
     lf_decstep *st = &t->decs[t->n_decs++];
     st->type = kinds[i].type;
     st->fused = last && (last->fused || last->type == LF_DEC_FUSE);

@@ -22,8 +22,8 @@
 #define ENTRIES_MAX  100000
 #define NAME_LEN_MAX 255
 
-static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
-                                     "chat_template.jinja"};
+static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                     "generation_config.json", "chat_template.jinja"};
 
 const lf_buf *lf_tok_files_get(const lf_tok_files *f, const char *name)
 {
@@ -75,14 +75,16 @@ static bool is_there(const char *dir, const char *name)
     return yes;
 }
 
-/* The name of a *.model or *.tiktoken in dir, owned; the first in byte order so that the choice is stable. */
+/* The name of a *.model or *.tiktoken in dir, owned; the first in byte order so that the choice is
+ * stable. */
 static char *find_ranks(const char *dir, lf_err *err)
 {
     char *best = NULL;
     DIR *d = opendir(dir);
     const struct dirent *e;
     for (size_t n = 0; d && n < ENTRIES_MAX && (e = readdir(d)) != NULL; n++) {
-        bool fits = lf_str_has_suffix(e->d_name, ".model") || lf_str_has_suffix(e->d_name, ".tiktoken");
+        bool fits =
+            lf_str_has_suffix(e->d_name, ".model") || lf_str_has_suffix(e->d_name, ".tiktoken");
         if (!fits || !is_there(dir, e->d_name) || (best && strcmp(e->d_name, best) >= 0))
             continue;
         free(best);
@@ -115,7 +117,8 @@ static int find_form(lf_tok_files *f, const char *path, lf_err *err)
         f->form = LF_TOK_FORM_JSON;
     if (f->form == LF_TOK_FORM_VOCAB_MERGES &&
         (!lf_tok_files_get(f, "vocab.json") || !lf_tok_files_get(f, "merges.txt")))
-        return lf_fail(err, LF_EFORMAT, "%s: vocab.json and merges.txt must be beside each other", path);
+        return lf_fail(err, LF_EFORMAT, "%s: vocab.json and merges.txt must be beside each other",
+                       path);
     return 0;
 }
 
@@ -148,23 +151,27 @@ static int read_dir(lf_tok_files *f, const char *dir, lf_err *err)
         rc = read_forms(f, dir, "vocab.txt", err);
     else
         rc = lf_fail(err, LF_ENOENT,
-                     "%s: no tokenizer: none of tokenizer.json, tokenizer.model, *.model, *.tiktoken, vocab.json with "
+                     "%s: no tokenizer: none of tokenizer.json, tokenizer.model, *.model, "
+                     "*.tiktoken, vocab.json with "
                      "merges.txt, vocab.txt",
                      dir);
     free(ranks);
     return rc;
 }
 
-/* Of a finished artifact: is the main file what its manifest says? A flipped byte may be valid JSON and other ids. */
+/* Of a finished artifact: is the main file what its manifest says? A flipped byte may be valid JSON
+ * and other ids. */
 static int check_manifest(const lf_tok_files *f, const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
     uint8_t is[LF_HASH_BYTES];
-    const lf_artifact_file *listed = lf_artifact_load(&a, dir, "tokenizer", NULL) == 0 ? lf_artifact_find(&a, f->main) : NULL;
+    const lf_artifact_file *listed =
+        lf_artifact_load(&a, dir, "tokenizer", NULL) == 0 ? lf_artifact_find(&a, f->main) : NULL;
     char *path = listed ? lf_path_join(dir, f->main, err) : NULL;
     int rc = !listed ? 0 : path ? lf_tree_hash_file(is, NULL, path, err) : LF_ENOMEM;
     if (rc == 0 && listed && memcmp(is, listed->sha256, sizeof is) != 0)
-        rc = lf_fail(err, LF_EFORMAT, "%s: its bytes do not match the hash in the manifest (damaged file)", path);
+        rc = lf_fail(err, LF_EFORMAT,
+                     "%s: its bytes do not match the hash in the manifest (damaged file)", path);
     free(path);
     lf_artifact_fini(&a);
     return rc;
@@ -180,7 +187,8 @@ int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err)
         rc = read_dir(f, path, err);
     } else {
         const char *slash = strrchr(path, '/');
-        char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + (slash == path), err) : lf_strdup(".", err);
+        char *dir = slash ? lf_strndup(path, (size_t)(slash - path) + (slash == path), err)
+                          : lf_strdup(".", err);
         rc = dir ? read_forms(f, dir, slash ? slash + 1 : path, err) : LF_ENOMEM;
         free(dir);
     }
@@ -208,13 +216,15 @@ int lf_tok_files_pack(const lf_tok_files *f, lf_buf *out, lf_err *err)
 }
 
 /* One file of a container at *p. */
-static int unpack_one(lf_tok_files *f, const char **p, const char *end, const char *path, lf_err *err)
+static int unpack_one(lf_tok_files *f, const char **p, const char *end, const char *path,
+                      lf_err *err)
 {
     const char *nl = memchr(*p, '\n', (size_t)(end - *p));
     const char *space = nl ? memrchr(*p, ' ', (size_t)(nl - *p)) : NULL;
     size_t len = 0;
-    bool ok = space && space > *p && (size_t)(space - *p) <= NAME_LEN_MAX && nl - space <= 12 && nl - space > 1 &&
-              !memchr(*p, '/', (size_t)(space - *p)) && !memchr(*p, 0, (size_t)(space - *p));
+    bool ok = space && space > *p && (size_t)(space - *p) <= NAME_LEN_MAX && nl - space <= 12 &&
+              nl - space > 1 && !memchr(*p, '/', (size_t)(space - *p)) &&
+              !memchr(*p, 0, (size_t)(space - *p));
     for (const char *q = ok ? space + 1 : *p; ok && q < nl; q++) {
         ok = *q >= '0' && *q <= '9';
         len = len * 10 + (size_t)(*q - '0');
@@ -229,7 +239,8 @@ static int unpack_one(lf_tok_files *f, const char **p, const char *end, const ch
     return lf_buf_check(&to->data, err);
 }
 
-int lf_tok_files_unpack(lf_tok_files *f, const void *data, size_t len, const char *name, lf_err *err)
+int lf_tok_files_unpack(lf_tok_files *f, const void *data, size_t len, const char *name,
+                        lf_err *err)
 {
     const char *p = data, *end = p + len;
     int rc = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forms other than tokenizer.json. vocab.json + merges.txt and vocab.txt are turned into the tokenizer.json that
- * their tokenizer_class stands for; a sentencepiece model keeps its own rules; tiktoken files are in tiktoken.c.
+ * The forms other than tokenizer.json. vocab.json + merges.txt and vocab.txt are turned into the
+ * tokenizer.json that their tokenizer_class stands for; a sentencepiece model keeps its own rules;
+ * tiktoken files are in tiktoken.c.
  */
 #include "config.h"
 
@@ -18,22 +19,24 @@
 
 /* ---- sentencepiece ---- */
 
-/* Classes whose ids are not the model's own (fairseq's order, offsets): their tokenizer.json says what they are. */
+/* Classes whose ids are not the model's own (fairseq's order, offsets): their tokenizer.json says
+ * what they are. */
 static int check_spm_class(const char *name, const char *path, lf_err *err)
 {
-    static const char *const shifted[] = {"XLMRoberta",    "Camembert",      "MBart",    "NllbTokenizer",
-                                          "Pegasus",       "Barthez",        "M2M100",   "Speech2Text",
-                                          "XLMProphetNet", "BigBirdPegasus", "Reformer", "FNet"};
+    static const char *const shifted[] = {
+        "XLMRoberta", "Camembert",   "MBart",         "NllbTokenizer",  "Pegasus",  "Barthez",
+        "M2M100",     "Speech2Text", "XLMProphetNet", "BigBirdPegasus", "Reformer", "FNet"};
     for (size_t i = 0; i < sizeof(shifted) / sizeof(shifted[0]); i++)
         if (lf_str_has_prefix(name, shifted[i]))
-            return lf_fail(
-                err, LF_ENOTSUP,
-                "%s: tokenizer_class %s numbers the sentencepiece model's tokens anew; give its tokenizer.json", path,
-                name);
+            return lf_fail(err, LF_ENOTSUP,
+                           "%s: tokenizer_class %s numbers the sentencepiece model's tokens anew; "
+                           "give its tokenizer.json",
+                           path, name);
     return 0;
 }
 
-lf_tokenizer *lf_tok_from_spm(const lf_tok_files *f, const lf_tok_conf *c, const char *path, lf_err *err)
+lf_tokenizer *lf_tok_from_spm(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
+                              lf_err *err)
 {
     const lf_buf *b = &f->v[0].data;
     lf_tokenizer *t = lf_tok_create(err);
@@ -99,12 +102,13 @@ static enum byte_class byte_class(const char *name)
 /* The parts of a byte-level tokenizer.json; pattern NULL: ByteLevel's own. */
 static int set_byte_level(json_t *root, const char *pattern, bool prefix_space, bool nfc)
 {
-    json_t *level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", (int)prefix_space,
-                              "trim_offsets", 1, "use_regex", pattern == NULL);
+    json_t *level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
+                              (int)prefix_space, "trim_offsets", 1, "use_regex", pattern == NULL);
     json_t *pre = level;
     if (pattern)
-        pre = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Split",
-                        "pattern", "Regex", pattern, "behavior", "Isolated", "invert", 0, level);
+        pre = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence",
+                        "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior",
+                        "Isolated", "invert", 0, level);
     int bad = json_object_set_new(root, "pre_tokenizer", pre);
     bad |= json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
     if (nfc)
@@ -126,8 +130,8 @@ static int finish(lf_tokenizer *t, const lf_tok_conf *c, const char *path, lf_er
 }
 
 /* [cls] text [sep], with the ids of the vocabulary. */
-static int around(lf_tokenizer *t, const lf_tok_conf *c, const char *cls, const char *sep, const char *path,
-                  lf_err *err)
+static int around(lf_tokenizer *t, const lf_tok_conf *c, const char *cls, const char *sep,
+                  const char *path, lf_err *err)
 {
     const char *text[2] = {lf_tok_conf_token(c, "cls_token"), lf_tok_conf_token(c, "sep_token")};
     text[0] = text[0] ? text[0] : cls;
@@ -143,20 +147,24 @@ static int around(lf_tokenizer *t, const lf_tok_conf *c, const char *cls, const 
     return 0;
 }
 
-lf_tokenizer *lf_tok_from_merges(const lf_tok_files *f, const lf_tok_conf *c, const char *path, lf_err *err)
+lf_tokenizer *lf_tok_from_merges(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
+                                 lf_err *err)
 {
     enum byte_class kind = byte_class(lf_tok_conf_class(c));
     if (kind == BYTES_UNKNOWN) {
         lf_fail(err, LF_ENOTSUP,
-                "%s: tokenizer_class %s with vocab.json and merges.txt is not known; give its tokenizer.json", path,
-                lf_tok_conf_class(c));
+                "%s: tokenizer_class %s with vocab.json and merges.txt is not known; give its "
+                "tokenizer.json",
+                path, lf_tok_conf_class(c));
         return NULL;
     }
     json_t *merges = merges_of(lf_tok_files_get(f, "merges.txt"));
-    json_t *root = json_pack("{s:{s:s, s:O, s:o}}", "model", "type", "BPE", "vocab", c->vocab, "merges", merges);
+    json_t *root = json_pack("{s:{s:s, s:O, s:o}}", "model", "type", "BPE", "vocab", c->vocab,
+                             "merges", merges);
     lf_tokenizer *t = NULL;
-    if (!root || set_byte_level(root, kind == BYTES_QWEN2 ? LF_PATTERN_QWEN2 : NULL,
-                                lf_tok_conf_bool(c, "add_prefix_space", false), kind == BYTES_QWEN2) != 0)
+    if (!root ||
+        set_byte_level(root, kind == BYTES_QWEN2 ? LF_PATTERN_QWEN2 : NULL,
+                       lf_tok_conf_bool(c, "add_prefix_space", false), kind == BYTES_QWEN2) != 0)
         lf_fail(err, LF_ENOMEM, "%s: merges.txt is not UTF-8, or there is no memory", path);
     else
         t = lf_tok_from_json(root, path, err);
@@ -183,7 +191,8 @@ static json_t *vocab_of(const lf_buf *b, lf_err *err)
         while (n > 0 && (p[n - 1] == '\r' || p[n - 1] == ' ' || p[n - 1] == '\t'))
             n--;
         char *text = lf_strndup(p, n, err);
-        bool bad = !text || memchr(p, 0, n) || json_object_set_new(vocab, text, json_integer(id)) != 0;
+        bool bad =
+            !text || memchr(p, 0, n) || json_object_set_new(vocab, text, json_integer(id)) != 0;
         free(text);
         if (bad) {
             lf_fail(err, LF_EFORMAT, "vocab.txt: line %lld is not UTF-8", (long long)id + 1);
@@ -195,7 +204,8 @@ static json_t *vocab_of(const lf_buf *b, lf_err *err)
     return vocab;
 }
 
-lf_tokenizer *lf_tok_from_vocab_txt(const lf_tok_files *f, const lf_tok_conf *c, const char *path, lf_err *err)
+lf_tokenizer *lf_tok_from_vocab_txt(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
+                                    lf_err *err)
 {
     const char *unk = lf_tok_conf_token(c, "unk_token");
     bool lower = lf_tok_conf_bool(c, "do_lower_case", true);
@@ -204,14 +214,17 @@ lf_tokenizer *lf_tok_from_vocab_txt(const lf_tok_files *f, const lf_tok_conf *c,
     lf_tokenizer *t = NULL;
     json_t *root =
         !vocab ? NULL
-               : json_pack("{s:{s:s, s:s, s:s, s:i, s:o}, s:{s:s, s:b, s:b, s:b, s:b}, s:{s:s}, s:{s:s, s:s, s:b}}",
-                           "model", "type", "WordPiece", "unk_token", unk ? unk : "[UNK]", "continuing_subword_prefix",
-                           "##", "max_input_chars_per_word", 100, "vocab", vocab, "normalizer", "type",
-                           "BertNormalizer", "clean_text", 1, "handle_chinese_chars",
-                           (int)lf_tok_conf_bool(c, "tokenize_chinese_chars", true), "lowercase", (int)lower,
-                           "strip_accents", json_is_boolean(accents) ? (int)json_is_true(accents) : (int)lower,
-                           "pre_tokenizer", "type", "BertPreTokenizer", "decoder", "type", "WordPiece", "prefix", "##",
-                           "cleanup", 1);
+               : json_pack("{s:{s:s, s:s, s:s, s:i, s:o}, s:{s:s, s:b, s:b, s:b, s:b}, s:{s:s}, "
+                           "s:{s:s, s:s, s:b}}",
+                           "model", "type", "WordPiece", "unk_token", unk ? unk : "[UNK]",
+                           "continuing_subword_prefix", "##", "max_input_chars_per_word", 100,
+                           "vocab", vocab, "normalizer", "type", "BertNormalizer", "clean_text", 1,
+                           "handle_chinese_chars",
+                           (int)lf_tok_conf_bool(c, "tokenize_chinese_chars", true), "lowercase",
+                           (int)lower, "strip_accents",
+                           json_is_boolean(accents) ? (int)json_is_true(accents) : (int)lower,
+                           "pre_tokenizer", "type", "BertPreTokenizer", "decoder", "type",
+                           "WordPiece", "prefix", "##", "cleanup", 1);
     if (root)
         t = lf_tok_from_json(root, path, err);
     else if (vocab)
@@ -234,8 +247,10 @@ static int hash_files(lf_tokenizer *t, const lf_tok_files *f, lf_err *err)
     lf_buf all;
     lf_buf_init(&all);
     const lf_buf *config = lf_tok_files_get(f, "tokenizer_config.json");
-    const lf_buf *merges = f->form == LF_TOK_FORM_VOCAB_MERGES ? lf_tok_files_get(f, "merges.txt") : NULL;
-    const lf_buf *main = f->form == LF_TOK_FORM_VOCAB_MERGES ? lf_tok_files_get(f, "vocab.json") : &f->v[0].data;
+    const lf_buf *merges =
+        f->form == LF_TOK_FORM_VOCAB_MERGES ? lf_tok_files_get(f, "merges.txt") : NULL;
+    const lf_buf *main =
+        f->form == LF_TOK_FORM_VOCAB_MERGES ? lf_tok_files_get(f, "vocab.json") : &f->v[0].data;
     lf_buf_add(&all, main->data, main->len);
     if (merges)
         lf_buf_add(&all, merges->data, merges->len);
@@ -250,7 +265,8 @@ static int hash_files(lf_tokenizer *t, const lf_tok_files *f, lf_err *err)
     return rc;
 }
 
-static lf_tokenizer *from_json(const lf_tok_files *f, const lf_tok_conf *c, const char *path, lf_err *err)
+static lf_tokenizer *from_json(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
+                               lf_err *err)
 {
     json_t *root = lf_json_load_text(f->v[0].data.data, f->v[0].data.len, path, err);
     lf_tokenizer *t = root ? lf_tok_from_json(root, path, err) : NULL;
@@ -262,12 +278,13 @@ static lf_tokenizer *from_json(const lf_tok_files *f, const lf_tok_conf *c, cons
 
 static lf_tokenizer *from_files(const lf_tok_files *f, const char *path, lf_err *err)
 {
-    static lf_tokenizer *(*const load[])(const lf_tok_files *f, const lf_tok_conf *c, const char *path,
-                                         lf_err *err) = {[LF_TOK_FORM_JSON] = from_json,
-                                                         [LF_TOK_FORM_SPM] = lf_tok_from_spm,
-                                                         [LF_TOK_FORM_TIKTOKEN] = lf_tok_from_tiktoken,
-                                                         [LF_TOK_FORM_VOCAB_MERGES] = lf_tok_from_merges,
-                                                         [LF_TOK_FORM_VOCAB_TXT] = lf_tok_from_vocab_txt};
+    static lf_tokenizer *(*const load[])(const lf_tok_files *f, const lf_tok_conf *c,
+                                         const char *path, lf_err *err) = {
+        [LF_TOK_FORM_JSON] = from_json,
+        [LF_TOK_FORM_SPM] = lf_tok_from_spm,
+        [LF_TOK_FORM_TIKTOKEN] = lf_tok_from_tiktoken,
+        [LF_TOK_FORM_VOCAB_MERGES] = lf_tok_from_merges,
+        [LF_TOK_FORM_VOCAB_TXT] = lf_tok_from_vocab_txt};
     lf_tok_conf c;
     if (lf_tok_conf_read(&c, f, path, err) != 0)
         return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer.json -> lf_tokenizer: the order of its parts and the added tokens. Components are read by
- * tokenizer_parts.c and tokenizer_decoder.c, the model by tokenizer_model.c.
+ * tokenizer.json -> lf_tokenizer: the order of its parts and the added tokens. Components are read
+ * by tokenizer_parts.c and tokenizer_decoder.c, the model by tokenizer_model.c.
  */
 #include "config.h"
 
@@ -18,7 +18,9 @@ static int read_added(lf_added *a, json_t *o, int64_t *id, const char *path, lf_
 {
     const char *content = NULL;
     int rc =
-        json_is_object(o) ? 0 : lf_fail(err, LF_EFORMAT, "%s: added_tokens holds something that is no object", path);
+        json_is_object(o)
+            ? 0
+            : lf_fail(err, LF_EFORMAT, "%s: added_tokens holds something that is no object", path);
     a->normalized = true;
     if (rc == 0)
         rc = lf_json_get_i64(id, o, "id", true, "added token", err);
@@ -38,7 +40,8 @@ static int read_added(lf_added *a, json_t *o, int64_t *id, const char *path, lf_
         return lf_err_prefix(err, "%s", path);
     a->len = strlen(content);
     if (a->len > LF_TOK_TOKEN_MAX)
-        return lf_fail(err, LF_EFORMAT, "%s: an added token of %zu bytes is above the limit", path, a->len);
+        return lf_fail(err, LF_EFORMAT, "%s: an added token of %zu bytes is above the limit", path,
+                       a->len);
     a->content = lf_strdup(content, err);
     return a->content ? 0 : LF_ENOMEM;
 }
@@ -56,26 +59,29 @@ static int normalize_added(lf_tokenizer *t, struct lf_tok_bufs *bufs, lf_added *
     return a->match ? 0 : LF_ENOMEM;
 }
 
-/* Enter one token into the id table. The library gives ids itself: the vocabulary's when the text is there, else the
- * next after the vocabulary; a file that says otherwise would mean different things here and there. */
-static int place_added(lf_tokenizer *t, lf_added *a, int64_t file_id, bool any_id, uint32_t *next_id, const char *path,
-                       lf_err *err)
+/* Enter one token into the id table. The library gives ids itself: the vocabulary's when the text
+ * is there, else the next after the vocabulary; a file that says otherwise would mean different
+ * things here and there. */
+static int place_added(lf_tokenizer *t, lf_added *a, int64_t file_id, bool any_id,
+                       uint32_t *next_id, const char *path, lf_err *err)
 {
     const json_t *known = json_object_get(t->names, a->content);
     int64_t id = known ? (int64_t)json_integer_value(known) : (int64_t)(*next_id)++;
     if (id != file_id && !any_id)
-        return lf_fail(err, LF_EFORMAT, "%s: added token \"%.100s\" has id %lld, but its place gives it %lld", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: added token \"%.100s\" has id %lld, but its place gives it %lld", path,
                        a->content, (long long)file_id, (long long)id);
     id = file_id;
     if (id < 0 || id > UINT32_MAX - 1 || (uint64_t)id > (uint64_t)t->n_tokens + 65536)
-        return lf_fail(err, LF_EFORMAT, "%s: added token \"%.100s\" has the bad id %lld", path, a->content,
-                       (long long)id);
+        return lf_fail(err, LF_EFORMAT, "%s: added token \"%.100s\" has the bad id %lld", path,
+                       a->content, (long long)id);
     a->id = (uint32_t)id;
     int rc = lf_tok_grow(t, a->id, err);
     if (rc != 0)
         return rc;
     lf_token *tok = &t->tokens[id];
-    bool piece = t->spm && tok->bytes; /* a control symbol or piece of the .model stays what it is */
+    bool piece =
+        t->spm && tok->bytes; /* a control symbol or piece of the .model stays what it is */
     tok->bytes = piece ? tok->bytes : NULL;
     rc = piece ? 0 : lf_tok_set_token(t, a->id, a->match, a->match_len, path, err);
     tok->special = a->special || (piece && tok->special);
@@ -92,7 +98,8 @@ int lf_tok_load_added(lf_tokenizer *t, json_t *list, bool any_id, const char *pa
     if (n == 0)
         return 0;
     if (n > LF_TOK_ADDED_MAX)
-        return lf_fail(err, LF_EFORMAT, "%s: %zu added tokens are above the limit of %d", path, n, LF_TOK_ADDED_MAX);
+        return lf_fail(err, LF_EFORMAT, "%s: %zu added tokens are above the limit of %d", path, n,
+                       LF_TOK_ADDED_MAX);
     struct lf_tok_bufs bufs;
     lf_tok_bufs_init(&bufs);
     uint32_t next_id = (uint32_t)json_object_size(t->names);

@@ -16,7 +16,8 @@
 #include "engine/text/token/tokenizer_parts.h"
 #include "engine/text/token/uniclass.h"
 
-/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes are U+0100 and on, in order. */
+/* GPT-2's byte alphabet: printable Latin-1 stands for itself, the other 68 bytes are U+0100 and on,
+ * in order. */
 static bool printable(int b)
 {
     return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
@@ -41,8 +42,8 @@ int lf_byte_of_char(uint32_t c)
     return (int)(c < 256 + 33 ? c - 256 : c < 256 + 67 ? c - 256 - 33 + 127 : 0xAD);
 }
 
-const uint8_t *lf_tok_alphabet_bytes(lf_tokenizer *t, const char *text, size_t n, uint32_t *len, bool *mapped,
-                                     lf_err *err)
+const uint8_t *lf_tok_alphabet_bytes(lf_tokenizer *t, const char *text, size_t n, uint32_t *len,
+                                     bool *mapped, lf_err *err)
 {
     uint8_t *b = lf_arena_alloc(t->arena, n + 1, 1, err);
     if (!b)
@@ -78,11 +79,13 @@ int lf_tok_grow(lf_tokenizer *t, uint32_t id, lf_err *err)
     return 0;
 }
 
-int lf_tok_set_token(lf_tokenizer *t, uint32_t id, const char *text, size_t n, const char *path, lf_err *err)
+int lf_tok_set_token(lf_tokenizer *t, uint32_t id, const char *text, size_t n, const char *path,
+                     lf_err *err)
 {
     lf_token *tok = &t->tokens[id];
     if (tok->bytes)
-        return lf_fail(err, LF_EFORMAT, "%s: id %u is given twice, second for \"%.100s\"", path, id, text);
+        return lf_fail(err, LF_EFORMAT, "%s: id %u is given twice, second for \"%.100s\"", path, id,
+                       text);
     if (n > LF_TOK_TOKEN_MAX)
         return lf_fail(err, LF_EFORMAT, "%s: a token of %zu bytes is above the limit", path, n);
     char *copy = lf_arena_alloc(t->arena, n + 1, 1, err);
@@ -94,12 +97,14 @@ int lf_tok_set_token(lf_tokenizer *t, uint32_t id, const char *text, size_t n, c
     return 0;
 }
 
-/* What a token stands for: through the byte alphabet, or what the decoder makes of it inside a text. */
+/* What a token stands for: through the byte alphabet, or what the decoder makes of it inside a
+ * text. */
 static int fill_one(lf_tokenizer *t, lf_token *tok, lf_err *err)
 {
     bool mapped;
     if (t->decs[0].type == LF_DEC_BYTELEVEL) {
-        tok->bytes = lf_tok_alphabet_bytes(t, (const char *)tok->text, tok->n_text, &tok->len, &mapped, err);
+        tok->bytes =
+            lf_tok_alphabet_bytes(t, (const char *)tok->text, tok->n_text, &tok->len, &mapped, err);
         return tok->bytes ? 0 : LF_ENOMEM;
     }
     int byte = -1;
@@ -147,15 +152,17 @@ static int load_vocab(lf_tokenizer *t, json_t *vocab, const char *path, lf_err *
         json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
         /* Real vocabularies are dense; the bound keeps a small file from asking for gigabytes. */
         if (id < 0 || id >= (json_int_t)(2 * n + 65536))
-            return lf_fail(err, LF_EFORMAT, "%s: model.vocab: token \"%.100s\" has a bad id (vocabulary of %zu)", path,
-                           text, n);
+            return lf_fail(err, LF_EFORMAT,
+                           "%s: model.vocab: token \"%.100s\" has a bad id (vocabulary of %zu)",
+                           path, text, n);
         top = id > top ? id : top;
     }
     int rc = top >= 0 ? lf_tok_grow(t, (uint32_t)top, err) : 0;
     json_object_foreach(vocab, text, v)
     {
         if (rc == 0)
-            rc = lf_tok_set_token(t, (uint32_t)json_integer_value(v), text, strlen(text), path, err);
+            rc =
+                lf_tok_set_token(t, (uint32_t)json_integer_value(v), text, strlen(text), path, err);
     }
     return rc;
 }
@@ -170,7 +177,8 @@ static int index_bytes(lf_tokenizer *t, lf_err *err)
         const lf_token *tok = &t->tokens[id];
         if (!tok->text)
             continue;
-        const uint8_t *b = lf_tok_alphabet_bytes(t, (const char *)tok->text, tok->n_text, &len, &mapped, err);
+        const uint8_t *b =
+            lf_tok_alphabet_bytes(t, (const char *)tok->text, tok->n_text, &len, &mapped, err);
         if (!b)
             return LF_ENOMEM;
         if (mapped && len == 1)
@@ -182,7 +190,8 @@ static int index_bytes(lf_tokenizer *t, lf_err *err)
 }
 
 /* Characters: ids of single characters and of <0x..>, and whole words where texts are looked up. */
-static int index_chars(lf_tokenizer *t, json_t *model, size_t n_merges, const char *path, lf_err *err)
+static int index_chars(lf_tokenizer *t, json_t *model, size_t n_merges, const char *path,
+                       lf_err *err)
 {
     bool fallback = false;
     const char *prefix = "", *suffix = "";
@@ -220,8 +229,9 @@ static int index_chars(lf_tokenizer *t, json_t *model, size_t n_merges, const ch
     return rc;
 }
 
-/* May a text be cut between characters that no merge joins? Not where the result depends on more than merges: unknown
- * characters of a word beside each other, affixes, whole words, merges of byte tokens or of unk. */
+/* May a text be cut between characters that no merge joins? Not where the result depends on more
+ * than merges: unknown characters of a word beside each other, affixes, whole words, merges of byte
+ * tokens or of unk. */
 static bool may_cut(const lf_bpe *b, const bool *in_merge)
 {
     const lf_bpe_chars *c = b->chars;
@@ -236,7 +246,8 @@ static bool may_cut(const lf_bpe *b, const bool *in_merge)
 }
 
 /* Id of a text of n bytes that need not end with NUL; -1 none. buf is scratch. */
-static int64_t vocab_find(json_t *vocab, lf_buf *buf, const char *a, size_t na, const char *b, size_t nb)
+static int64_t vocab_find(json_t *vocab, lf_buf *buf, const char *a, size_t na, const char *b,
+                          size_t nb)
 {
     lf_buf_clear(buf);
     lf_buf_add(buf, a, na);
@@ -285,7 +296,8 @@ static int one_merge(struct merge_job *j, json_t *m, size_t i, uint32_t *rank, l
     if (json_is_string(m) && lf_str_has_prefix(json_string_value(m), "#version"))
         return 0;
     if (!merge_halves(m, &a, &na, &b, &nb))
-        return lf_fail(err, LF_EFORMAT, "%s: model.merges[%zu] is not a pair of tokens", j->path, i);
+        return lf_fail(err, LF_EFORMAT, "%s: model.merges[%zu] is not a pair of tokens", j->path,
+                       i);
     int64_t left = vocab_find(j->vocab, &j->buf, a, na, "", 0);
     int64_t right = left < 0 ? -1 : vocab_find(j->vocab, &j->buf, b, nb, "", 0);
     size_t skip = nb >= j->n_prefix ? j->n_prefix : nb;
@@ -294,10 +306,10 @@ static int one_merge(struct merge_job *j, json_t *m, size_t i, uint32_t *rank, l
     if (rc != 0)
         return rc;
     if (both < 0)
-        return lf_fail(
-            err, LF_EFORMAT,
-            "%s: model.merges[%zu] (\"%.60s\" + \"%.60s\") needs the token \"%.120s\", which is not in model.vocab",
-            j->path, i, a, b, j->buf.data);
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: model.merges[%zu] (\"%.60s\" + \"%.60s\") needs the token \"%.120s\", "
+                       "which is not in model.vocab",
+                       j->path, i, a, b, j->buf.data);
     lf_bpe_add_merge(&t->bpe, (uint32_t)left, (uint32_t)right, (*rank)++, (uint32_t)both);
     if (t->bpe.chars && na > 0 && nb > 0)
         lf_bpe_add_pair(&t->bpe, (const uint8_t *)a, na, (const uint8_t *)b);
@@ -305,7 +317,8 @@ static int one_merge(struct merge_job *j, json_t *m, size_t i, uint32_t *rank, l
     return 0;
 }
 
-static int load_merges(lf_tokenizer *t, json_t *vocab, json_t *merges, const char *path, lf_err *err)
+static int load_merges(lf_tokenizer *t, json_t *vocab, json_t *merges, const char *path,
+                       lf_err *err)
 {
     struct merge_job j = {.t = t, .vocab = vocab, .path = path};
     lf_buf_init(&j.buf);
@@ -332,23 +345,28 @@ static int load_merges(lf_tokenizer *t, json_t *vocab, json_t *merges, const cha
     return rc;
 }
 
-/* Members that would change the result and are not implemented must be absent, null, false or empty. */
+/* Members that would change the result and are not implemented must be absent, null, false or
+ * empty. */
 static int refuse_set(const json_t *model, const char *key, const char *path, lf_err *err)
 {
     const json_t *v = json_object_get(model, key);
-    bool off = !v || json_is_null(v) || json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+    bool off = !v || json_is_null(v) || json_is_false(v) ||
+               (json_is_string(v) && json_string_length(v) == 0) ||
                (json_is_number(v) && !(json_number_value(v) > 0));
-    return off ? 0 : lf_fail(err, LF_ENOTSUP, "%s: model.%s is set, which this program does not support", path, key);
+    return off ? 0
+               : lf_fail(err, LF_ENOTSUP,
+                         "%s: model.%s is set, which this program does not support", path, key);
 }
 
 /* Id of model.unk_token, -1 when there is none; need: it must be in the vocabulary. */
-static int find_unk(int64_t *out, const json_t *model, json_t *vocab, bool need, const char *path, lf_err *err)
+static int find_unk(int64_t *out, const json_t *model, json_t *vocab, bool need, const char *path,
+                    lf_err *err)
 {
     const json_t *u = json_object_get(model, "unk_token");
     const json_t *id = json_is_string(u) ? json_object_get(vocab, json_string_value(u)) : NULL;
     if (json_is_string(u) && !id && need)
-        return lf_fail(err, LF_EFORMAT, "%s: model.unk_token \"%.100s\" is not in model.vocab", path,
-                       json_string_value(u));
+        return lf_fail(err, LF_EFORMAT, "%s: model.unk_token \"%.100s\" is not in model.vocab",
+                       path, json_string_value(u));
     *out = id ? (int64_t)json_integer_value(id) : -1;
     return 0;
 }
@@ -356,7 +374,8 @@ static int find_unk(int64_t *out, const json_t *model, json_t *vocab, bool need,
 static int load_bpe(lf_tokenizer *t, json_t *model, json_t *vocab, const char *path, lf_err *err)
 {
     static const char *const refused[] = {"dropout"};
-    static const char *const byte_refused[] = {"continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"};
+    static const char *const byte_refused[] = {"continuing_subword_prefix", "end_of_word_suffix",
+                                               "byte_fallback"};
     json_t *merges = NULL;
     int rc = refuse_set(model, refused[0], path, err);
     for (size_t i = 0; i < 3 && rc == 0 && t->byte_level; i++)
@@ -374,11 +393,13 @@ static int load_bpe(lf_tokenizer *t, json_t *model, json_t *vocab, const char *p
     if (rc == 0)
         rc = find_unk(&t->bpe.unk, model, vocab, true, path, err);
     if (rc == 0)
-        rc = t->byte_level ? index_bytes(t, err) : index_chars(t, model, json_array_size(merges), path, err);
+        rc = t->byte_level ? index_bytes(t, err)
+                           : index_chars(t, model, json_array_size(merges), path, err);
     return rc == 0 ? load_merges(t, vocab, merges, path, err) : rc;
 }
 
-static int load_wordpiece(lf_tokenizer *t, json_t *model, json_t *vocab, const char *path, lf_err *err)
+static int load_wordpiece(lf_tokenizer *t, json_t *model, json_t *vocab, const char *path,
+                          lf_err *err)
 {
     const char *prefix = "##";
     int64_t max = 100;
@@ -401,16 +422,19 @@ static int load_wordpiece(lf_tokenizer *t, json_t *model, json_t *vocab, const c
     return rc == 0 ? find_unk(&m->unk, model, vocab, false, path, err) : rc;
 }
 
-static int load_wordlevel(lf_tokenizer *t, json_t *model, json_t *vocab, const char *path, lf_err *err)
+static int load_wordlevel(lf_tokenizer *t, json_t *model, json_t *vocab, const char *path,
+                          lf_err *err)
 {
     int rc = load_vocab(t, vocab, path, err);
     for (uint32_t id = 0; id < t->n_tokens && rc == 0; id++)
         if (t->tokens[id].text)
-            rc = lf_vtrie_add(&t->model.trie, t->tokens[id].text, t->tokens[id].n_text, (int32_t)id, err);
+            rc = lf_vtrie_add(&t->model.trie, t->tokens[id].text, t->tokens[id].n_text, (int32_t)id,
+                              err);
     return rc == 0 ? find_unk(&t->model.unk, model, vocab, false, path, err) : rc;
 }
 
-static int unigram_piece(lf_tokenizer *t, json_t *names, json_t *row, uint32_t id, const char *path, lf_err *err)
+static int unigram_piece(lf_tokenizer *t, json_t *names, json_t *row, uint32_t id, const char *path,
+                         lf_err *err)
 {
     const json_t *text = json_array_get(row, 0), *score = json_array_get(row, 1);
     if (!json_is_string(text) || !json_is_number(score) || !isfinite(json_number_value(score)))
@@ -427,7 +451,8 @@ static int unigram_piece(lf_tokenizer *t, json_t *names, json_t *row, uint32_t i
     return rc;
 }
 
-/* With byte_fallback: the library spells a run only when all of its bytes have tokens; real files have all or none. */
+/* With byte_fallback: the library spells a run only when all of its bytes have tokens; real files
+ * have all or none. */
 static int unigram_bytes(lf_model *m, const char *path, lf_err *err)
 {
     int found = 0;
@@ -440,7 +465,8 @@ static int unigram_bytes(lf_model *m, const char *path, lf_err *err)
     m->fallback = found == 256;
     return found == 0 || found == 256
                ? 0
-               : lf_fail(err, LF_ENOTSUP, "%s: byte_fallback with only %d of 256 byte tokens is not supported", path,
+               : lf_fail(err, LF_ENOTSUP,
+                         "%s: byte_fallback with only %d of 256 byte tokens is not supported", path,
                          found);
 }
 
@@ -459,8 +485,10 @@ static int load_unigram(lf_tokenizer *t, json_t *model, const char *path, lf_err
     if (n == 0 || n > INT32_MAX)
         return lf_fail(err, LF_EFORMAT, "%s: the vocabulary is empty", path);
     if (unk && !json_is_null(unk) &&
-        (!json_is_integer(unk) || json_integer_value(unk) < 0 || json_integer_value(unk) >= (json_int_t)n))
-        return lf_fail(err, LF_EFORMAT, "%s: model.unk_id is not in the vocabulary of %zu", path, n);
+        (!json_is_integer(unk) || json_integer_value(unk) < 0 ||
+         json_integer_value(unk) >= (json_int_t)n))
+        return lf_fail(err, LF_EFORMAT, "%s: model.unk_id is not in the vocabulary of %zu", path,
+                       n);
     m->unk = json_is_integer(unk) ? (int64_t)json_integer_value(unk) : -1;
     m->min_score = DBL_MAX;
     m->score = lf_calloc(n, sizeof(*m->score), err);
@@ -490,8 +518,9 @@ int lf_tok_load_model(lf_tokenizer *t, json_t *model, const char *path, lf_err *
     if (rc != 0)
         return rc;
     if (strcmp(type, "BPE") != 0 && t->byte_level)
-        return lf_fail(err, LF_ENOTSUP, "%s: model type %.60s behind a ByteLevel pre_tokenizer is not supported", path,
-                       type);
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: model type %.60s behind a ByteLevel pre_tokenizer is not supported",
+                       path, type);
     if (strcmp(type, "Unigram") == 0) {
         t->model.kind = LF_MODEL_UNIGRAM;
         return load_unigram(t, model, path, err);

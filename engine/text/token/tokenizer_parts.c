@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See tokenizer_parts.h. Every component has a type; one that is not known here is an error naming it, because skipping
- * it would change ids without a word.
+ * See tokenizer_parts.h. Every component has a type; one that is not known here is an error naming
+ * it, because skipping it would change ids without a word.
  */
 #include "config.h"
 
@@ -31,7 +31,8 @@ static int unknown(const char *type, const char *part, const char *path, lf_err 
     return lf_fail(err, LF_ENOTSUP, "%s: %s \"%.80s\" is not supported", path, part, type);
 }
 
-static int get_bool(bool *out, json_t *o, const char *key, bool need, const char *part, const char *path, lf_err *err)
+static int get_bool(bool *out, json_t *o, const char *key, bool need, const char *part,
+                    const char *path, lf_err *err)
 {
     int rc = lf_json_get_bool(out, o, key, need, part, err);
     return rc == 0 ? 0 : lf_err_prefix(err, "%s", path);
@@ -39,7 +40,8 @@ static int get_bool(bool *out, json_t *o, const char *key, bool need, const char
 
 /* Call fn for each member of a Sequence's list. */
 typedef int (*part_fn)(lf_tokenizer *t, json_t *o, int depth, const char *path, lf_err *err);
-static int each(lf_tokenizer *t, json_t *o, const char *list, part_fn fn, int depth, const char *path, lf_err *err)
+static int each(lf_tokenizer *t, json_t *o, const char *list, part_fn fn, int depth,
+                const char *path, lf_err *err)
 {
     json_t *items = NULL, *item;
     size_t i;
@@ -59,7 +61,8 @@ static int each(lf_tokenizer *t, json_t *o, const char *list, part_fn fn, int de
 
 /* ---- normalizer ---- */
 
-static int get_text(char **out, size_t *n, json_t *o, const char *key, const char *part, const char *path, lf_err *err)
+static int get_text(char **out, size_t *n, json_t *o, const char *key, const char *part,
+                    const char *path, lf_err *err)
 {
     const char *text = NULL;
     int rc = lf_json_get_str(&text, o, key, true, part, err);
@@ -131,7 +134,8 @@ static int need_ucls(lf_tokenizer *t, lf_err *err)
     return t->ucls ? 0 : LF_ENOMEM;
 }
 
-static int load_norm_step(lf_tokenizer *t, lf_normstep *st, json_t *o, const char *path, lf_err *err)
+static int load_norm_step(lf_tokenizer *t, lf_normstep *st, json_t *o, const char *path,
+                          lf_err *err)
 {
     int rc = 0;
     switch (st->type) {
@@ -160,13 +164,14 @@ static int load_norm(lf_tokenizer *t, json_t *o, int depth, const char *path, lf
         const char *name;
         enum lf_norm_type type;
         enum lf_norm form;
-    } kinds[] = {{"NFC", LF_NORMSTEP_FORM, LF_NORM_NFC},      {"NFD", LF_NORMSTEP_FORM, LF_NORM_NFD},
-                 {"NFKC", LF_NORMSTEP_FORM, LF_NORM_NFKC},    {"NFKD", LF_NORMSTEP_FORM, LF_NORM_NFKD},
-                 {"Lowercase", LF_NORMSTEP_LOWER, 0},         {"StripAccents", LF_NORMSTEP_STRIP_ACCENTS, 0},
-                 {"BertNormalizer", LF_NORMSTEP_BERT, 0},     {"Strip", LF_NORMSTEP_STRIP, 0},
-                 {"Replace", LF_NORMSTEP_REPLACE, 0},         {"Prepend", LF_NORMSTEP_PREPEND, 0},
-                 {"Precompiled", LF_NORMSTEP_PRECOMPILED, 0}, {"Nmt", LF_NORMSTEP_NMT, 0},
-                 {"ByteLevel", LF_NORMSTEP_BYTELEVEL, 0}};
+    } kinds[] = {
+        {"NFC", LF_NORMSTEP_FORM, LF_NORM_NFC},      {"NFD", LF_NORMSTEP_FORM, LF_NORM_NFD},
+        {"NFKC", LF_NORMSTEP_FORM, LF_NORM_NFKC},    {"NFKD", LF_NORMSTEP_FORM, LF_NORM_NFKD},
+        {"Lowercase", LF_NORMSTEP_LOWER, 0},         {"StripAccents", LF_NORMSTEP_STRIP_ACCENTS, 0},
+        {"BertNormalizer", LF_NORMSTEP_BERT, 0},     {"Strip", LF_NORMSTEP_STRIP, 0},
+        {"Replace", LF_NORMSTEP_REPLACE, 0},         {"Prepend", LF_NORMSTEP_PREPEND, 0},
+        {"Precompiled", LF_NORMSTEP_PRECOMPILED, 0}, {"Nmt", LF_NORMSTEP_NMT, 0},
+        {"ByteLevel", LF_NORMSTEP_BYTELEVEL, 0}};
     const char *type;
     int rc = type_of(&type, o, "normalizer", path, err);
     if (rc != 0)
@@ -237,7 +242,8 @@ static int load_byte_level(lf_pretok *p, json_t *o, const char *path, lf_err *er
     p->use_regex = true;
     int rc = get_bool(&p->add_prefix_space, o, "add_prefix_space", true, "ByteLevel", path, err);
     if (rc == 0)
-        rc = get_bool(&trim, o, "trim_offsets", true, "ByteLevel", path, err); /* changes offsets, not ids */
+        rc = get_bool(&trim, o, "trim_offsets", true, "ByteLevel", path,
+                      err); /* changes offsets, not ids */
     if (rc == 0)
         rc = get_bool(&p->use_regex, o, "use_regex", false, "ByteLevel", path, err);
     if (rc != 0 || !p->use_regex)
@@ -247,7 +253,8 @@ static int load_byte_level(lf_pretok *p, json_t *o, const char *path, lf_err *er
     return p->re ? 0 : LF_ENOMEM;
 }
 
-static int load_mark(lf_pretok *p, json_t *o, const char *key, const char *part, const char *path, lf_err *err)
+static int load_mark(lf_pretok *p, json_t *o, const char *key, const char *part, const char *path,
+                     lf_err *err)
 {
     const char *text = NULL;
     int rc = lf_json_get_str(&text, o, key, true, part, err);
@@ -277,9 +284,11 @@ int lf_tok_load_prepend(enum lf_prepend *out, json_t *o, const char *path, lf_er
     else if (strcmp(scheme, "never") == 0)
         *out = LF_PREPEND_NEVER;
     else
-        return lf_fail(err, LF_EFORMAT, "%s: Metaspace: prepend_scheme \"%.40s\" is not known", path, scheme);
+        return lf_fail(err, LF_EFORMAT, "%s: Metaspace: prepend_scheme \"%.40s\" is not known",
+                       path, scheme);
     if (given && !add && json_object_get(o, "prepend_scheme") && *out != LF_PREPEND_NEVER)
-        return lf_fail(err, LF_EFORMAT, "%s: Metaspace: add_prefix_space is false, prepend_scheme \"%.40s\"", path,
+        return lf_fail(err, LF_EFORMAT,
+                       "%s: Metaspace: add_prefix_space is false, prepend_scheme \"%.40s\"", path,
                        scheme);
     if (given && !add)
         *out = LF_PREPEND_NEVER;
@@ -317,7 +326,8 @@ static int load_punct(lf_tokenizer *t, lf_pretok *p, json_t *o, const char *path
     return rc == 0 ? load_behavior(p, behavior, path, err) : rc;
 }
 
-static lf_pretok *new_pretok(lf_tokenizer *t, enum lf_pretok_type type, const char *path, lf_err *err)
+static lf_pretok *new_pretok(lf_tokenizer *t, enum lf_pretok_type type, const char *path,
+                             lf_err *err)
 {
     if (t->n_pretok == LF_TOK_STEPS_MAX) {
         lf_fail(err, LF_EFORMAT, "%s: more than %d pre_tokenizers", path, LF_TOK_STEPS_MAX);
@@ -365,8 +375,10 @@ static int load_pretok(lf_tokenizer *t, json_t *o, int depth, const char *path, 
     if (strcmp(type, "Sequence") == 0)
         return each(t, o, "pretokenizers", load_pretok, depth, path, err);
     if (t->n_pretok > 0 && t->pretok[t->n_pretok - 1].type == LF_PRETOK_BYTELEVEL)
-        return lf_fail(err, LF_ENOTSUP, "%s: pre_tokenizer \"%.80s\" after ByteLevel is not supported", path, type);
-    if (strcmp(type, "BertPreTokenizer") == 0) { /* white space goes, then punctuation stands alone */
+        return lf_fail(err, LF_ENOTSUP,
+                       "%s: pre_tokenizer \"%.80s\" after ByteLevel is not supported", path, type);
+    if (strcmp(type, "BertPreTokenizer") ==
+        0) { /* white space goes, then punctuation stands alone */
         lf_pretok *p = new_pretok(t, LF_PRETOK_SPACE, path, err);
         p = p ? new_pretok(t, LF_PRETOK_PUNCT, path, err) : NULL;
         if (p)
@@ -396,20 +408,23 @@ static enum lf_scan_kind find_fast(const lf_tokenizer *t)
 
 /* ---- post_processor ---- */
 
-static int add_template_ids(lf_ids *to, const json_t *specials, json_t *piece, const char *path, lf_err *err)
+static int add_template_ids(lf_ids *to, const json_t *specials, json_t *piece, const char *path,
+                            lf_err *err)
 {
     const char *id = NULL;
     json_t *ids = NULL, *v;
     size_t i;
     int rc = lf_json_get_str(&id, piece, "id", true, "SpecialToken", err);
     if (rc == 0)
-        rc = lf_json_get_array(&ids, json_object_get(specials, id), "ids", true, "special_tokens", err);
+        rc = lf_json_get_array(&ids, json_object_get(specials, id), "ids", true, "special_tokens",
+                               err);
     if (rc != 0)
         return lf_err_prefix(err, "%s: TemplateProcessing", path);
     json_array_foreach(ids, i, v)
     {
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > INT32_MAX)
-            return lf_fail(err, LF_EFORMAT, "%s: TemplateProcessing: bad id of \"%.80s\"", path, id);
+            return lf_fail(err, LF_EFORMAT, "%s: TemplateProcessing: bad id of \"%.80s\"", path,
+                           id);
         rc = lf_ids_add(to, (uint32_t)json_integer_value(v), err);
         if (rc != 0)
             return rc;
@@ -429,29 +444,37 @@ static int load_template(lf_tokenizer *t, json_t *o, const char *path, lf_err *e
         return lf_err_prefix(err, "%s", path);
     json_array_foreach(single, i, piece)
     {
-        json_t *special = json_object_get(piece, "SpecialToken"), *seq = json_object_get(piece, "Sequence");
+        json_t *special = json_object_get(piece, "SpecialToken"),
+               *seq = json_object_get(piece, "Sequence");
         const char *which = json_string_value(json_object_get(seq, "id"));
         if (seq && !seen && which && strcmp(which, "A") == 0)
             seen = true;
         else if (special)
             rc = add_template_ids(seen ? &t->after : &t->before, specials, special, path, err);
         else
-            rc = lf_fail(err, LF_ENOTSUP, "%s: TemplateProcessing: piece %zu of \"single\" is not supported", path, i);
+            rc = lf_fail(err, LF_ENOTSUP,
+                         "%s: TemplateProcessing: piece %zu of \"single\" is not supported", path,
+                         i);
         if (rc != 0)
             return rc;
     }
-    return seen ? 0 : lf_fail(err, LF_EFORMAT, "%s: TemplateProcessing: \"single\" does not hold the text", path);
+    return seen ? 0
+                : lf_fail(err, LF_EFORMAT,
+                          "%s: TemplateProcessing: \"single\" does not hold the text", path);
 }
 
 /* BertProcessing, RobertaProcessing: one token before and one behind, each as [text, id]. */
 static int load_cls_sep(lf_tokenizer *t, json_t *o, const char *type, const char *path, lf_err *err)
 {
     if (t->before.n || t->after.n)
-        return lf_fail(err, LF_ENOTSUP, "%s: two post_processors that add tokens are not supported", path);
+        return lf_fail(err, LF_ENOTSUP, "%s: two post_processors that add tokens are not supported",
+                       path);
     for (int k = 0; k < 2; k++) {
         const json_t *id = json_array_get(json_object_get(o, k ? "sep" : "cls"), 1);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            return lf_fail(err, LF_EFORMAT, "%s: %s: %s is not a text and an id", path, type, k ? "sep" : "cls");
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return lf_fail(err, LF_EFORMAT, "%s: %s: %s is not a text and an id", path, type,
+                           k ? "sep" : "cls");
         int rc = lf_ids_add(k ? &t->after : &t->before, (uint32_t)json_integer_value(id), err);
         if (rc != 0)
             return rc;

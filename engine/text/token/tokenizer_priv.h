@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf_tokenizer, shared by its files only: tokenizer_load.c, tokenizer_parts.c, tokenizer_decoder.c, spm.c and
- * tokenizer_forms.c fill it; tokenizer.c encodes through normalize.c, added.c, pretok.c and model.c; decode.c decodes.
+ * Inside of lf_tokenizer, shared by its files only: tokenizer_load.c, tokenizer_parts.c,
+ * tokenizer_decoder.c, spm.c and tokenizer_forms.c fill it; tokenizer.c encodes through
+ * normalize.c, added.c, pretok.c and model.c; decode.c decodes.
  */
 #ifndef LF_TEXT_TOKENIZER_PRIV_H
 #define LF_TEXT_TOKENIZER_PRIV_H
@@ -28,18 +29,20 @@
 /* ---- normalisation (textnorm.c) ---- */
 enum lf_norm { LF_NORM_NFC, LF_NORM_NFD, LF_NORM_NFKC, LF_NORM_NFKD };
 
-/* text as valid UTF-8. When it is that already, *out is text itself; else buf holds the repaired text and *out points
- * into it. */
-int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text, size_t len, bool strict,
-                   uint64_t *replaced, lf_err *err);
+/* text as valid UTF-8. When it is that already, *out is text itself; else buf holds the repaired
+ * text and *out points into it. */
+int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text,
+                   size_t len, bool strict, uint64_t *replaced, lf_err *err);
 
 typedef struct lf_norm_scratch {
     int32_t *cp;
     size_t cap;
 } lf_norm_scratch;
-/* The normal form of text (valid UTF-8), text itself when it is known to be normal, else in buf (cleared first). */
-int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch, enum lf_norm form,
-                      const uint8_t *cls, const uint8_t *text, size_t len, lf_err *err);
+/* The normal form of text (valid UTF-8), text itself when it is known to be normal, else in buf
+ * (cleared first). */
+int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch,
+                      enum lf_norm form, const uint8_t *cls, const uint8_t *text, size_t len,
+                      lf_err *err);
 
 /* ---- normalizers (normalize.c) ---- */
 enum lf_norm_type {
@@ -71,17 +74,17 @@ struct lf_tok_bufs {
     lf_buf a, b;
     lf_norm_scratch scratch;
     lf_regex_state *re[LF_TOK_STEPS_MAX]; /* made when first needed */
-    bool front_gone; /* the last text's first character was removed */
+    bool front_gone;                      /* the last text's first character was removed */
 };
 void lf_tok_bufs_init(struct lf_tok_bufs *bufs);
 void lf_tok_bufs_fini(struct lf_tok_bufs *bufs);
 /* All normaliser steps: *out is text itself or points into bufs. */
-int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out, size_t *out_len,
-                     const uint8_t *text, size_t len, lf_err *err);
+int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out,
+                     size_t *out_len, const uint8_t *text, size_t len, lf_err *err);
 
 /* A REPLACE step alone; *state is made when needed. */
-int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p, size_t len,
-                   lf_err *err);
+int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p,
+                   size_t len, lf_err *err);
 void lf_normstep_fini(lf_normstep *st);
 
 /* ---- added tokens (added.c) ---- */
@@ -111,17 +114,21 @@ typedef struct lf_trie {
     bool used;
 } lf_trie;
 
-/* Over the tokens of added[0..n) whose `normalized` equals the flag. Two equal texts are LF_EFORMAT. */
+/* Over the tokens of added[0..n) whose `normalized` equals the flag. Two equal texts are
+ * LF_EFORMAT. */
 int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, lf_err *err);
 void lf_trie_fini(lf_trie *t);
 /* Leftmost-longest match in text[from, len): true with the token and its place. */
-bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start, size_t *end,
-                  int *which);
+bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start,
+                  size_t *end, int *which);
 
-/* Cut text at the set's matches: fn is called for each part in order, added = NULL for plain text (never empty). */
-typedef int (*lf_piece_fn)(void *arg, const uint8_t *text, size_t len, const lf_added *added, lf_err *err);
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls, bool special_as_text,
-                   const uint8_t *text, size_t len, lf_piece_fn fn, void *arg, lf_err *err);
+/* Cut text at the set's matches: fn is called for each part in order, added = NULL for plain text
+ * (never empty). */
+typedef int (*lf_piece_fn)(void *arg, const uint8_t *text, size_t len, const lf_added *added,
+                           lf_err *err);
+int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls,
+                   bool special_as_text, const uint8_t *text, size_t len, lf_piece_fn fn, void *arg,
+                   lf_err *err);
 
 /* ---- pre-tokenizers (pretok.c) ---- */
 enum lf_pretok_type {
@@ -162,10 +169,13 @@ typedef struct lf_spans {
     size_t n, cap_v, cap_match;
 } lf_spans;
 
-/* Cut text by steps i and later; at_start: it is the very beginning of the caller's text. Calls lf_tok_word. */
-int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, bool at_start, lf_err *err);
+/* Cut text by steps i and later; at_start: it is the very beginning of the caller's text. Calls
+ * lf_tok_word. */
+int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, bool at_start,
+                       lf_err *err);
 /* Every match of `scan` is a word. */
-int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind scan, const uint8_t *p, size_t len, lf_err *err);
+int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind scan, const uint8_t *p, size_t len,
+                      lf_err *err);
 
 /* ---- models (model.c; BPE in bpe.c) ---- */
 enum lf_model_kind { LF_MODEL_BPE, LF_MODEL_UNIGRAM, LF_MODEL_WORDPIECE, LF_MODEL_WORDLEVEL };
@@ -173,8 +183,8 @@ enum lf_model_kind { LF_MODEL_BPE, LF_MODEL_UNIGRAM, LF_MODEL_WORDPIECE, LF_MODE
 /* Unigram's arithmetic: the tokenizers library adds f64, sentencepiece f32. */
 typedef struct lf_model {
     enum lf_model_kind kind;
-    lf_vtrie trie;   /* UNIGRAM, WORDPIECE, WORDLEVEL: the tokens' texts -> id */
-    double *score;   /* UNIGRAM: [n_score], owned */
+    lf_vtrie trie; /* UNIGRAM, WORDPIECE, WORDLEVEL: the tokens' texts -> id */
+    double *score; /* UNIGRAM: [n_score], owned */
     size_t n_score;
     double min_score;
     bool spm;              /* sentencepiece's arithmetic */
@@ -199,19 +209,23 @@ typedef struct lf_model_scratch {
     size_t cap_cut;
 } lf_model_scratch;
 /* Append the ids of one word. */
-int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err);
+int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word, size_t n,
+                    lf_ids *out, lf_err *err);
 
 /* ---- sentencepiece (spm.c) ---- */
 typedef struct lf_spm {
     lf_charsmap map;
     lf_vtrie user; /* user-defined symbols */
     bool add_prefix, remove_extra, escape, suffix;
-    bool prefix_first; /* only the text's first part gets the dummy prefix (transformers: legacy = false) */
+    bool
+        /* only the text's first part gets the dummy prefix (transformers: legacy = false) */
+        prefix_first;
     char *unk_surface; /* owned */
 } lf_spm;
 void lf_spm_fini(lf_spm *m);
 /* Text (any bytes) as sentencepiece normalises it, in buf. */
-int lf_spm_normalize(const lf_spm *m, const uint8_t *text, size_t len, bool prefix, lf_buf *buf, lf_err *err);
+int lf_spm_normalize(const lf_spm *m, const uint8_t *text, size_t len, bool prefix, lf_buf *buf,
+                     lf_err *err);
 
 /* ---- decoders (decode.c) ---- */
 enum lf_dec_type {
@@ -255,8 +269,10 @@ struct lf_tokenizer {
     void *names; /* json_t object: token text -> id, owned */
     lf_bpe bpe;
     lf_model model;
-    lf_spm *spm;     /* NULL unless read from a .model */
-    bool byte_level; /* the vocabulary is in the byte alphabet and the pre-tokenizer ends in ByteLevel */
+    lf_spm *spm; /* NULL unless read from a .model */
+    bool
+        /* the vocabulary is in the byte alphabet and the pre-tokenizer ends in ByteLevel */
+        byte_level;
     lf_added *added;
     size_t n_added;
     lf_trie raw, normed; /* added tokens matched before and after normalisation */
@@ -292,21 +308,25 @@ struct lf_tok_state {
     void *word_arg;
 };
 
-/* Empty, with the tables that every tokenizer has; and out of a parsed tokenizer.json. Both return owned. */
+/* Empty, with the tables that every tokenizer has; and out of a parsed tokenizer.json. Both return
+ * owned. */
 lf_tokenizer *lf_tok_create(lf_err *err);
 lf_tokenizer *lf_tok_from_json(void *root, const char *path, lf_err *err);
 
 /* One word of a text to the model or the lister; `end`: end of readable memory behind it. */
-static inline int lf_tok_word(lf_tok_state *s, const uint8_t *p, size_t n, const uint8_t *end, lf_err *err)
+static inline int lf_tok_word(lf_tok_state *s, const uint8_t *p, size_t n, const uint8_t *end,
+                              lf_err *err)
 {
     if (s->word)
         return s->word(s->word_arg, p, n, err);
     if (s->t->model.kind == LF_MODEL_BPE)
-        return lf_bpe_encode(&s->t->bpe, s->bpe, p, n, end, !(s->flags & LF_TOK_NO_CACHE), s->out, err);
+        return lf_bpe_encode(&s->t->bpe, s->bpe, p, n, end, !(s->flags & LF_TOK_NO_CACHE), s->out,
+                             err);
     return lf_model_encode(&s->t->model, &s->model, p, n, s->out, err);
 }
 
-/* The byte that a character of the byte-level alphabet stands for, -1 for other characters; and back. */
+/* The byte that a character of the byte-level alphabet stands for, -1 for other characters; and
+ * back. */
 int lf_byte_of_char(uint32_t c);
 uint32_t lf_char_of_byte(uint8_t b);
 

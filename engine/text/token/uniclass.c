@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Expands the generated runs to one byte per code point (1.1 MB; only the pages of scripts in use are ever touched
- * again). See uniclass.h.
+ * Expands the generated runs to one byte per code point (1.1 MB; only the pages of scripts in use
+ * are ever touched again). See uniclass.h.
  */
 #include "config.h"
 

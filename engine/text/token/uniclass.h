@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Character classes as the tokenizers library sees them, and decoding of valid UTF-8. The table is generated
- * (uniclass_data.h), so words are cut the same on every system, whatever Unicode version its libraries have.
+ * Character classes as the tokenizers library sees them, and decoding of valid UTF-8. The table is
+ * generated (uniclass_data.h), so words are cut the same on every system, whatever Unicode version
+ * its libraries have.
  */
 #ifndef LF_TEXT_UNICLASS_H
 #define LF_TEXT_UNICLASS_H

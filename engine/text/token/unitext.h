@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Character classes and lower case of the BERT family's components (normalizers Lowercase, StripAccents,
- * BertNormalizer; pre-tokenizers Punctuation, BertPreTokenizer), as the tokenizers library has them. The table is
- * generated (unitext_data.h); its Unicode versions differ from those of uniclass.h because the library uses several.
+ * Character classes and lower case of the BERT family's components (normalizers Lowercase,
+ * StripAccents, BertNormalizer; pre-tokenizers Punctuation, BertPreTokenizer), as the tokenizers
+ * library has them. The table is generated (unitext_data.h); its Unicode versions differ from those
+ * of uniclass.h because the library uses several.
  */
 #ifndef LF_TEXT_UNITEXT_H
 #define LF_TEXT_UNITEXT_H
@@ -18,7 +19,8 @@ enum lf_unitext_flags {
     LF_UT_PUNCT = 8  /* punctuation */
 };
 
-/* One byte of flags for each code point (LF_UNICLASS_SIZE); returns owned (free), NULL on failure. */
+/* One byte of flags for each code point (LF_UNICLASS_SIZE); returns owned (free), NULL on
+ * failure. */
 uint8_t *lf_unitext_create(lf_err *err);
 
 /* Lower case of one character; U+0130, whose lower case has two characters, is the caller's. */

@@ -25,7 +25,8 @@ static int grow(lf_vtrie *t, lf_err *err)
 {
     uint32_t cap = t->cap ? t->cap * 2 : 256;
     if (t->n >= LF_VTRIE_NODES_MAX)
-        return lf_fail(err, LF_EFORMAT, "the vocabulary's texts need more than %u trie nodes", LF_VTRIE_NODES_MAX);
+        return lf_fail(err, LF_EFORMAT, "the vocabulary's texts need more than %u trie nodes",
+                       LF_VTRIE_NODES_MAX);
     struct lf_vtrie_edge *old = t->edges, *more = lf_calloc((size_t)cap * 2, sizeof(*more), err);
     int rc = more ? lf_realloc(&t->value, cap, sizeof(*t->value), err) : LF_ENOMEM;
     if (rc != 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trie over bytes for vocabularies (Unigram, WordPiece, user-defined symbols): nodes are numbers, node 0 is the root,
- * edges live in one open-addressing table of 8-byte slots, so a step is one probe.
+ * A trie over bytes for vocabularies (Unigram, WordPiece, user-defined symbols): nodes are numbers,
+ * node 0 is the root, edges live in one open-addressing table of 8-byte slots, so a step is one
+ * probe.
  */
 #ifndef LF_TEXT_VTRIE_H
 #define LF_TEXT_VTRIE_H
@@ -27,7 +28,8 @@ typedef struct lf_vtrie {
 int lf_vtrie_add(lf_vtrie *t, const uint8_t *p, size_t len, int32_t value, lf_err *err);
 void lf_vtrie_fini(lf_vtrie *t);
 
-/* The node after byte b, 0 when there is none (the root is never reached again). The trie must not be empty. */
+/* The node after byte b, 0 when there is none (the root is never reached again). The trie must not
+ * be empty. */
 static inline uint32_t lf_vtrie_step(const lf_vtrie *t, uint32_t node, uint8_t b)
 {
     uint32_t key = (node << 8 | b) + 1;

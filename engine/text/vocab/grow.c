@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "engine/text/vocab/grow_priv.h"
 #include "engine/text/token/tokenizer_priv.h"
-#include "engine/text/vocab/train_sp_priv.h"
 #include "engine/text/token/uniclass.h"
+#include "engine/text/vocab/grow_priv.h"
+#include "engine/text/vocab/train_sp_priv.h"
 
 #define BARRIER UINT32_MAX /* a symbol that nothing is joined with */
 
@@ -83,8 +83,8 @@ static int cut_part(void *arg, const uint8_t *p, size_t n, lf_err *err)
     return lf_sp_cut_words(c->w, c->cls, p, n, 1, err);
 }
 
-int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, const char *text, size_t len, bool strict,
-                    uint64_t *replaced, lf_err *err)
+int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, const char *text,
+                    size_t len, bool strict, uint64_t *replaced, lf_err *err)
 {
     unsigned flags = LF_TOK_SPECIAL_TEXT | (strict ? LF_TOK_STRICT : 0u);
     counting c = {w, g->cls};
@@ -92,7 +92,8 @@ int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, cons
                  : lf_word_counts_text(w, s, text, len, flags, replaced, err);
 }
 
-/* The donor's tokens as words, earlier ones weighing more: a stand-in for the text that it was trained on. */
+/* The donor's tokens as words, earlier ones weighing more: a stand-in for the text that it was
+ * trained on. */
 static int donor_words(const lf_grower *g, lf_word_counts *w, lf_err *err)
 {
     lf_buf bytes;
@@ -129,12 +130,14 @@ static int by_count(const void *x, const void *y)
     return (a->c > b->c) - (a->c < b->c);
 }
 
-static size_t count_chars(const lf_grower *g, const lf_word_counts *words, uint64_t *count, char_count *out)
+static size_t count_chars(const lf_grower *g, const lf_word_counts *words, uint64_t *count,
+                          char_count *out)
 {
     unsigned step;
     size_t n = 0;
     for (size_t i = 0; i < words->n; i++)
-        for (const uint8_t *p = words->text + words->v[i].at, *end = p + words->v[i].len; p < end; p += step)
+        for (const uint8_t *p = words->text + words->v[i].at, *end = p + words->v[i].len; p < end;
+             p += step)
             count[lf_utf8_get(p, &step)] += words->v[i].count;
     for (uint32_t c = 0; c < LF_UNICLASS_SIZE; c++) {
         if (count[c] == 0)
@@ -171,7 +174,8 @@ static int add_chars(lf_grower *g, const lf_grow_args *a, const lf_word_counts *
     }
     if (rc == 0)
         qsort(v, n, sizeof(*v), by_count);
-    for (size_t i = 0; i < n && rc == 0 && covered < a->coverage * all && g->n_chars < a->new_tokens; i++) {
+    for (size_t i = 0;
+         i < n && rc == 0 && covered < a->coverage * all && g->n_chars < a->new_tokens; i++) {
         bool wanted = !g->donor.slots || lf_vocab_find(&g->donor, v[i].text) >= 0;
         if (v[i].known || !wanted || lf_vocab_find(&g->v, v[i].text) >= 0)
             continue;
@@ -357,8 +361,8 @@ static int describe(lf_grower *g, lf_err *err)
     return rc;
 }
 
-int lf_grower_run(lf_grower *g, const lf_grow_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg,
-                  lf_err *err)
+int lf_grower_run(lf_grower *g, const lf_grow_args *a, const lf_word_counts *words,
+                  lf_bpe_progress_fn fn, void *arg, lf_err *err)
 {
     rule r = {g, a->max_piece};
     builder b = {0};

@@ -9,12 +9,12 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/text/vocab/grow_priv.h"
 #include "engine/text/token/spm.h"
 #include "engine/text/token/spm_read.h"
 #include "engine/text/token/tokenizer_priv.h"
-#include "engine/text/vocab/train_sp_priv.h"
 #include "engine/text/token/uniclass.h"
+#include "engine/text/vocab/grow_priv.h"
+#include "engine/text/vocab/train_sp_priv.h"
 
 /* ---- reading ---- */
 
@@ -28,24 +28,29 @@ static int kind_of(json_t *root, const char *path, lf_err *err)
     if (rc == 0)
         rc = lf_json_get_str(&type, model, "type", false, path, err);
     if (rc == 0 && strcmp(type, "BPE") != 0)
-        return lf_fail(err, LF_ENOTSUP,
-                       "%s: a vocabulary of type %.40s cannot grow%s; byte-level and SentencePiece BPE can", path, type,
-                       strcmp(type, "Unigram") == 0 ? ": added pieces would change the cut of every text" : "");
+        return lf_fail(
+            err, LF_ENOTSUP,
+            "%s: a vocabulary of type %.40s cannot grow%s; byte-level and SentencePiece BPE can",
+            path, type,
+            strcmp(type, "Unigram") == 0 ? ": added pieces would change the cut of every text"
+                                         : "");
     if (rc == 0)
         rc = lf_json_get_bool(&fallback, model, "byte_fallback", false, path, err);
     return rc != 0 ? rc : fallback;
 }
 
-/* tokens[id] = text for model.vocab and added tokens; size is one behind the largest id. added[id] is set for the
- * latter. */
-static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t *root, const char *path, lf_err *err)
+/* tokens[id] = text for model.vocab and added tokens; size is one behind the largest id. added[id]
+ * is set for the latter. */
+static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t *root,
+                       const char *path, lf_err *err)
 {
     json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab"), *v;
     json_t *list = json_object_get(root, "added_tokens");
     const char *text;
     json_int_t top = -1;
     size_t i, most = 2 * (json_object_size(vocab) + json_array_size(list)) + 65536;
-    json_object_foreach(vocab, text, v) top = json_integer_value(v) > top ? json_integer_value(v) : top;
+    json_object_foreach(vocab, text, v) top =
+        json_integer_value(v) > top ? json_integer_value(v) : top;
     json_array_foreach(list, i, v)
     {
         json_int_t id = json_integer_value(json_object_get(v, "id"));
@@ -59,7 +64,8 @@ static int list_tokens(const char ***out, uint8_t **added, size_t *size, json_t 
         free(t);
         return LF_ENOMEM;
     }
-    json_object_foreach(vocab, text, v) if (json_integer_value(v) >= 0) t[json_integer_value(v)] = text;
+    json_object_foreach(vocab, text, v) if (json_integer_value(v) >= 0) t[json_integer_value(v)] =
+        text;
     json_array_foreach(list, i, v)
     {
         json_int_t id = json_integer_value(json_object_get(v, "id"));
@@ -94,7 +100,8 @@ static int load_json(lf_grower *g, const char *path, lf_err *err)
     for (size_t i = 0; i < g->old && rc == 0; i++) {
         rc = lf_vocab_push(&g->v, texts[i], err);
         if (rc == 0 && texts[i])
-            g->parts[i] = !added[i] && (int64_t)i != g->t->bpe.unk && !(g->sp && is_byte_piece(texts[i]));
+            g->parts[i] =
+                !added[i] && (int64_t)i != g->t->bpe.unk && !(g->sp && is_byte_piece(texts[i]));
     }
     free(added);
     free(texts);
@@ -129,10 +136,12 @@ static int load_model(lf_grower *g, const char *data, size_t len, const char *pa
     int rc = lf_spm_read(&f, (const uint8_t *)data, len, path, err);
     if (rc == 0 && f.model_type != LF_SPM_BPE)
         rc = lf_fail(err, LF_ENOTSUP, "%s: only SentencePiece models of type bpe can grow%s", path,
-                     f.model_type == LF_SPM_UNIGRAM ? "; added pieces of Unigram would change the cut of every text"
-                                                    : "");
+                     f.model_type == LF_SPM_UNIGRAM
+                         ? "; added pieces of Unigram would change the cut of every text"
+                         : "");
     if (rc == 0 && !f.byte_fallback)
-        rc = lf_fail(err, LF_ENOTSUP, "%s: a SentencePiece model without byte fallback cannot grow", path);
+        rc = lf_fail(err, LF_ENOTSUP, "%s: a SentencePiece model without byte fallback cannot grow",
+                     path);
     if (rc == 0)
         rc = load_pieces(g, &f, err);
     lf_spm_file_fini(&f);
@@ -163,17 +172,20 @@ int lf_grower_donor(lf_grower *g, const char *json, size_t len, const char *path
     uint8_t *added = NULL;
     size_t n = 0;
     json_t *root = lf_json_load_text(json, len, path, err);
-    lf_tokenizer *t = root ? lf_tokenizer_parse(json, len, path, err) : NULL; /* everything about it is checked here */
+    lf_tokenizer *t = root ? lf_tokenizer_parse(json, len, path, err)
+                           : NULL; /* everything about it is checked here */
     int kind = t ? kind_of(root, path, err) : LF_EFORMAT, rc = kind < 0 ? kind : 0;
     if (rc == 0 && (kind == 1) != g->sp)
         rc = lf_fail(err, LF_EINVAL, "%s does not fit: it is %s BPE, the old tokenizer %s", path,
-                     kind ? "SentencePiece's" : "byte-level", g->sp ? "SentencePiece's" : "byte-level");
+                     kind ? "SentencePiece's" : "byte-level",
+                     g->sp ? "SentencePiece's" : "byte-level");
     if (rc == 0)
         rc = list_tokens(&texts, &added, &n, root, path, err);
     if (rc == 0)
         rc = lf_vocab_init(&g->donor, n + 1, err);
     for (size_t i = 0; i < n && rc == 0; i++)
-        if (texts[i] && !added[i] && !(g->sp && is_byte_piece(texts[i])) && lf_vocab_find(&g->v, texts[i]) < 0)
+        if (texts[i] && !added[i] && !(g->sp && is_byte_piece(texts[i])) &&
+            lf_vocab_find(&g->v, texts[i]) < 0)
             rc = lf_vocab_push(&g->donor, texts[i], err);
     free(added);
     free(texts);
@@ -204,7 +216,8 @@ bool lf_grower_bytes(const lf_grower *g, const char *text, lf_buf *out)
 /* As "a b" or ["a","b"], whichever the file has. */
 static int add_merge(json_t *list, bool pairs, const char *a, const char *b)
 {
-    return json_array_append_new(list, pairs ? json_pack("[s,s]", a, b) : json_sprintf("%s %s", a, b));
+    return json_array_append_new(list,
+                                 pairs ? json_pack("[s,s]", a, b) : json_sprintf("%s %s", a, b));
 }
 
 /* Every cut of a new piece into two others: what SentencePiece joins. */
@@ -214,7 +227,8 @@ static int add_cuts(const lf_grower *g, json_t *list, bool pairs, const char *te
     int bad = left ? 0 : -1;
     for (size_t k = strlen(text); left && --k > 0 && !bad;) {
         left[k] = 0;
-        if (((unsigned char)text[k] & 0xC0) != 0x80 && lf_grower_joins(g, lf_vocab_find(&g->v, text + k)) &&
+        if (((unsigned char)text[k] & 0xC0) != 0x80 &&
+            lf_grower_joins(g, lf_vocab_find(&g->v, text + k)) &&
             lf_grower_joins(g, lf_vocab_find(&g->v, left)))
             bad = add_merge(list, pairs, left, text + k);
     }
@@ -233,7 +247,8 @@ static int write_json(const lf_grower *g, lf_buf *out, lf_err *err)
     {
         const char *s = json_string_value(json_object_get(a, "content"));
         if (s && *s && !json_object_get(vocab, s))
-            bad |= json_object_set_new(vocab, s, json_integer(json_integer_value(json_object_get(a, "id"))));
+            bad |= json_object_set_new(vocab, s,
+                                       json_integer(json_integer_value(json_object_get(a, "id"))));
     }
     for (i = g->old; i < g->v.n && !bad; i++)
         bad = json_object_set_new(vocab, g->v.text[i], json_integer((json_int_t)i));
@@ -251,16 +266,19 @@ static int write_json(const lf_grower *g, lf_buf *out, lf_err *err)
     return lf_buf_check(out, err);
 }
 
-/* The old bytes, then more pieces: fields of a protobuf message may follow each other in any number of parts. */
+/* The old bytes, then more pieces: fields of a protobuf message may follow each other in any number
+ * of parts. */
 static int write_model(const lf_grower *g, lf_buf *out, lf_err *err)
 {
     int rc = 0;
     if (g->least - (float)g->n_tokens < -16777216.0f)
-        return lf_fail(err, LF_ENOTSUP, "scores below %g leave no room for %zu pieces", (double)g->least, g->n_tokens);
+        return lf_fail(err, LF_ENOTSUP, "scores below %g leave no room for %zu pieces",
+                       (double)g->least, g->n_tokens);
     lf_buf_add(out, g->raw.data, g->raw.len);
     /* Characters never compete; merges in the order that they were learned in. */
     for (size_t i = g->old; i < g->v.n && rc == 0; i++)
-        rc = lf_sp_add_piece(out, g->v.text[i], g->least - 1 - (float)(i - g->old), LF_SPM_NORMAL, err);
+        rc = lf_sp_add_piece(out, g->v.text[i], g->least - 1 - (float)(i - g->old), LF_SPM_NORMAL,
+                             err);
     if (rc == 0)
         rc = lf_sp_add_size(out, g->v.n, err);
     return rc == 0 ? lf_buf_check(out, err) : rc;

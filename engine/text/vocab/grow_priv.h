@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the grower: grow.c (words, merging, what new tokens are made of), grow_file.c (files in and
- * out).
+ * Shared by the files of the grower: grow.c (words, merging, what new tokens are made of),
+ * grow_file.c (files in and out).
  */
 #ifndef LF_TEXT_GROW_PRIV_H
 #define LF_TEXT_GROW_PRIV_H
@@ -38,7 +38,8 @@ static inline bool lf_grower_joins(const lf_grower *g, int64_t id)
 
 /* Fill v, parts and old from the file. */
 int lf_grower_load(lf_grower *g, const char *data, size_t len, const char *path, lf_err *err);
-/* Bytes of a token's text: through the byte alphabet, or as they are. False: a character that is not in it. */
+/* Bytes of a token's text: through the byte alphabet, or as they are. False: a character that is
+ * not in it. */
 bool lf_grower_bytes(const lf_grower *g, const char *text, lf_buf *out);
 
 #endif

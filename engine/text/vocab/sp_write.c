@@ -2,13 +2,13 @@
  *
  * A SentencePiece-style vocabulary as files.
  *
- * tokenizer.json: the normalizer writes spaces as U+2581 and one in front. For bpe the merges are every cut of a piece
- * into two other pieces, by the piece's score: what SentencePiece's rule "join the neighbours that make the best piece"
- * comes to. For unigram the byte pieces get a score that no text is cut into them by; the library looks for their names
- * in the text otherwise.
+ * tokenizer.json: the normalizer writes spaces as U+2581 and one in front. For bpe the merges are
+ * every cut of a piece into two other pieces, by the piece's score: what SentencePiece's rule "join
+ * the neighbours that make the best piece" comes to. For unigram the byte pieces get a score that
+ * no text is cut into them by; the library looks for their names in the text otherwise.
  *
- * tokenizer.model: the messages and field numbers of sentencepiece_model.proto, and of protobuf only varints, floats
- * and length-delimited fields.
+ * tokenizer.model: the messages and field numbers of sentencepiece_model.proto, and of protobuf
+ * only varints, floats and length-delimited fields.
  */
 #include "config.h"
 
@@ -34,12 +34,14 @@ static void write_added(const lf_sp_vocab *v, lf_buf *out)
     bool first = true;
     lf_buf_adds(out, "\"added_tokens\":[");
     for (size_t i = 0; i < v->n; i++) {
-        if (v->v[i].type != LF_SPM_UNKNOWN && v->v[i].type != LF_SPM_CONTROL && v->v[i].type != LF_SPM_USER)
+        if (v->v[i].type != LF_SPM_UNKNOWN && v->v[i].type != LF_SPM_CONTROL &&
+            v->v[i].type != LF_SPM_USER)
             continue;
         lf_buf_addf(out, "%s\n{\"id\":%zu,\"content\":", first ? "" : ",", i);
         add_text(out, v->v[i].text);
         lf_buf_addf(out,
-                    ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":%s}",
+                    ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+                    "\"special\":%s}",
                     v->v[i].type == LF_SPM_USER ? "false" : "true");
         first = false;
     }
@@ -49,16 +51,22 @@ static void write_added(const lf_sp_vocab *v, lf_buf *out)
 static void write_pipeline(const lf_sp_vocab *v, lf_buf *out)
 {
     lf_buf_adds(
-        out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" LF_SP_SPACE
-             "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" LF_SP_SPACE "\"}]},\n");
+        out, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+             "\"prepend\":\"" LF_SP_SPACE
+             "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" LF_SP_SPACE
+             "\"}]},\n");
     if (v->kind == LF_SP_UNIGRAM)
         lf_buf_adds(out, "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" LF_SP_SPACE
                          "\",\"prepend_scheme\":\"never\",\"split\":true},\n");
     else
         lf_buf_adds(out, "\"pre_tokenizer\":null,\n");
-    lf_buf_adds(out, "\"post_processor\":null,\n\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
-                     "\"pattern\":{\"String\":\"" LF_SP_SPACE "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
-                     "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},\n");
+    lf_buf_adds(
+        out,
+        "\"post_processor\":null,\n\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
+        "\"Replace\","
+        "\"pattern\":{\"String\":\"" LF_SP_SPACE
+        "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"
+        "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},\n");
 }
 
 /* A cut of piece `id` into two pieces. */
@@ -74,7 +82,8 @@ static int by_rank(const void *x, const void *y)
         return a->score < b->score ? 1 : -1;
     if (a->id != b->id)
         return a->id < b->id ? -1 : 1;
-    return (a->at < b->at) - (a->at > b->at); /* the longer left part first, as transformers sorts them */
+    return (a->at < b->at) -
+           (a->at > b->at); /* the longer left part first, as transformers sorts them */
 }
 
 static int find_cuts(cut **out, size_t *n, const lf_sp_vocab *v, lf_err *err)
@@ -96,7 +105,8 @@ static int find_cuts(cut **out, size_t *n, const lf_sp_vocab *v, lf_err *err)
                 continue;
             rc = lf_grow(out, &cap, *n, sizeof(**out), err);
             if (rc == 0)
-                (*out)[(*n)++] = (cut){v->v[i].score, (uint32_t)i, (uint32_t)a, (uint32_t)b, (uint32_t)k};
+                (*out)[(*n)++] =
+                    (cut){v->v[i].score, (uint32_t)i, (uint32_t)a, (uint32_t)b, (uint32_t)k};
         }
         free(left);
     }
@@ -114,8 +124,9 @@ static int write_bpe(const lf_sp_vocab *v, lf_buf *out, lf_err *err)
     lf_buf_init(&pair);
     lf_buf_adds(out, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
     add_text(out, v->v[0].text);
-    lf_buf_adds(out, ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":true,"
-                     "\"byte_fallback\":true,\"ignore_merges\":false,\n\"vocab\":{");
+    lf_buf_adds(out,
+                ",\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,\"fuse_unk\":true,"
+                "\"byte_fallback\":true,\"ignore_merges\":false,\n\"vocab\":{");
     for (size_t i = 0; i < v->n; i++) {
         lf_buf_adds(out, i ? ",\n" : "\n");
         add_text(out, v->v[i].text);
@@ -138,11 +149,13 @@ static int write_bpe(const lf_sp_vocab *v, lf_buf *out, lf_err *err)
 
 static void write_unigram(const lf_sp_vocab *v, lf_buf *out)
 {
-    lf_buf_adds(out, "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":[");
+    lf_buf_adds(out,
+                "\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"byte_fallback\":true,\"vocab\":[");
     for (size_t i = 0; i < v->n; i++) {
         lf_buf_adds(out, i ? ",\n[" : "\n[");
         add_text(out, v->v[i].text);
-        lf_buf_addf(out, ",%.9g]", v->v[i].type == LF_SPM_BYTE ? BYTE_SCORE : (double)v->v[i].score);
+        lf_buf_addf(out, ",%.9g]",
+                    v->v[i].type == LF_SPM_BYTE ? BYTE_SCORE : (double)v->v[i].score);
     }
     lf_buf_adds(out, "]}}\n");
 }
@@ -223,7 +236,8 @@ int lf_sp_add_size(lf_buf *out, size_t n, lf_err *err)
     return rc;
 }
 
-/* TrainerSpec (2): model_type 3 (unigram 1, bpe 2), vocab_size 4, byte_fallback 35, ids of unk, bos, eos, pad 40 .. 43.
+/* TrainerSpec (2): model_type 3 (unigram 1, bpe 2), vocab_size 4, byte_fallback 35, ids of unk,
+ * bos, eos, pad 40 .. 43.
  */
 static void add_trainer(lf_buf *out, lf_buf *scratch, const lf_sp_vocab *v)
 {
@@ -238,7 +252,8 @@ static void add_trainer(lf_buf *out, lf_buf *scratch, const lf_sp_vocab *v)
     add_bytes(out, 2, scratch->data, scratch->len);
 }
 
-/* NormalizerSpec (3): name 1, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces 5. */
+/* NormalizerSpec (3): name 1, add_dummy_prefix 3, remove_extra_whitespaces 4, escape_whitespaces
+ * 5. */
 static void add_normalizer(lf_buf *out, lf_buf *scratch)
 {
     lf_buf_clear(scratch);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training of byte-level BPE: words of bytes into the merge loop (train_merge.c), its result into a tokenizer.json.
+ * Training of byte-level BPE: words of bytes into the merge loop (train_merge.c), its result into a
+ * tokenizer.json.
  */
 #include "config.h"
 
@@ -32,7 +33,8 @@ static int vocab_begin(const lf_bpe_train_args *a, lf_vocab *v, uint32_t byte_id
     return rc;
 }
 
-static int load_words(lf_merge_words *m, const lf_word_counts *words, const uint32_t byte_id[256], lf_err *err)
+static int load_words(lf_merge_words *m, const lf_word_counts *words, const uint32_t byte_id[256],
+                      lf_err *err)
 {
     int rc = lf_merge_words_init(m, words->n, words->text_len, err);
     for (size_t i = 0; i < words->n && rc == 0; i++) {
@@ -46,17 +48,19 @@ static int load_words(lf_merge_words *m, const lf_word_counts *words, const uint
     return rc;
 }
 
-int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn, void *arg,
-                 lf_buf *json, size_t *n_vocab, lf_err *err)
+int lf_bpe_train(const lf_bpe_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn,
+                 void *arg, lf_buf *json, size_t *n_vocab, lf_err *err)
 {
     lf_vocab v = {0};
     lf_merge_words m = {0};
     lf_trained_merge *merges = NULL;
     size_t n_merges = 0;
     uint32_t byte_id[256];
-    lf_merge_args how = {.vocab_size = a->vocab_size, .min_frequency = a->min_frequency, .fn = fn, .arg = arg};
+    lf_merge_args how = {
+        .vocab_size = a->vocab_size, .min_frequency = a->min_frequency, .fn = fn, .arg = arg};
     if (a->vocab_size < 256 + a->n_specials)
-        return lf_fail(err, LF_EINVAL, "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
+        return lf_fail(err, LF_EINVAL,
+                       "vocab_size = %zu has no room for 256 bytes and %zu special tokens",
                        a->vocab_size, a->n_specials);
     for (size_t i = 0; i < a->n_specials; i++)
         if (a->specials[i][0] == 0)
@@ -86,7 +90,8 @@ lf_tokenizer *lf_bpe_train_cutter(const lf_bpe_train_args *a, lf_err *err)
     lf_tokenizer *out = NULL;
     lf_buf json;
     lf_buf_init(&json);
-    if (vocab_begin(&bare, &v, byte_id, err) == 0 && lf_bpe_write_json(&bare, &v, NULL, 0, &json, err) == 0)
+    if (vocab_begin(&bare, &v, byte_id, err) == 0 &&
+        lf_bpe_write_json(&bare, &v, NULL, 0, &json, err) == 0)
         out = lf_tokenizer_parse(json.data, json.len, "the word cutter", err);
     lf_buf_fini(&json);
     lf_vocab_fini(&v);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The merge loop, step for step that of the tokenizers library (models/bpe/trainer.rs), because ties and repeated pairs
- * show in the result:
- *   1. a queue entry is (count, pair, words to look in); the largest count, then the smaller pair is on top;
+ * The merge loop, step for step that of the tokenizers library (models/bpe/trainer.rs), because
+ * ties and repeated pairs show in the result:
+ *   1. a queue entry is (count, pair, words to look in); the largest count, then the smaller pair
+ *      is on top;
  *   2. an entry whose count is out of date goes back with the right one;
- *   3. merging changes counts; pairs that gained words get a new entry with just those words, so one pair may be merged
- *      twice (when a token arises in two ways), and its last rank counts;
+ *   3. merging changes counts; pairs that gained words get a new entry with just those words, so
+ *      one pair may be merged twice (when a token arises in two ways), and its last rank counts;
  *   4. the merged pair's own count is not lowered, except where it overlaps itself.
- * What the symbols of a word are is the caller's: bytes, characters, or the tokens of a vocabulary that is to grow.
+ * What the symbols of a word are is the caller's: bytes, characters, or the tokens of a vocabulary
+ * that is to grow.
  */
 #include "config.h"
 
@@ -171,7 +173,8 @@ static int queue_gained(trainer *t, uint32_t round, lf_err *err)
         if (rc == 0 && p->count > 0)
             rc = lf_grow(&t->heap, &t->cap_heap, t->n_heap, sizeof(*t->heap), err);
         if (rc == 0 && p->count > 0)
-            heap_up(t, (entry){.count = (uint64_t)p->count, .key = p->key, .round = round, .words = l});
+            heap_up(
+                t, (entry){.count = (uint64_t)p->count, .key = p->key, .round = round, .words = l});
         else
             free(l.v);
     }
@@ -317,8 +320,8 @@ static void trainer_fini(trainer *t)
     free(t->merges);
 }
 
-int lf_merge_train(lf_vocab *v, lf_merge_words *w, const lf_merge_args *a, lf_trained_merge **merges, size_t *n_merges,
-                   lf_err *err)
+int lf_merge_train(lf_vocab *v, lf_merge_words *w, const lf_merge_args *a,
+                   lf_trained_merge **merges, size_t *n_merges, lf_err *err)
 {
     trainer t = {.a = a, .vocab = v, .w = w};
     int rc = count_pairs(&t, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the BPE trainer: word counts (wordcount.c), the merge loop (train_bpe.c), the file
- * (train_json.c).
+ * Shared by the files of the BPE trainer: word counts (wordcount.c), the merge loop (train_bpe.c),
+ * the file (train_json.c).
  */
 #ifndef LF_TEXT_TRAIN_PRIV_H
 #define LF_TEXT_TRAIN_PRIV_H
@@ -28,9 +28,11 @@ struct lf_word_counts {
     size_t mask;
 };
 
-int lf_word_counts_add(lf_word_counts *w, const uint8_t *p, size_t len, uint64_t count, lf_err *err);
+int lf_word_counts_add(lf_word_counts *w, const uint8_t *p, size_t len, uint64_t count,
+                       lf_err *err);
 
-/* The vocabulary being made: texts by id, in the alphabet of the model (byte-level: characters that stand for bytes).
+/* The vocabulary being made: texts by id, in the alphabet of the model (byte-level: characters that
+ * stand for bytes).
  */
 typedef struct lf_vocab {
     char **text; /* owned; NULL: an id without a token */
@@ -46,7 +48,8 @@ int64_t lf_vocab_add(lf_vocab *v, const char *text, lf_err *err);
 /* The next id, for a text that is not there, or for none. */
 int lf_vocab_push(lf_vocab *v, const char *text, lf_err *err);
 
-/* Words as ids of a vocabulary: word i is sym[start[i] .. start[i] + len[i]), seen count[i] times. */
+/* Words as ids of a vocabulary: word i is sym[start[i] .. start[i] + len[i]), seen count[i]
+ * times. */
 typedef struct lf_merge_words {
     uint32_t *sym;
     size_t *start;
@@ -62,22 +65,22 @@ typedef struct lf_trained_merge {
 } lf_trained_merge;
 
 typedef struct lf_merge_args {
-    size_t vocab_size;                          /* tokens at the end, those that are there included */
-    uint64_t min_frequency;                     /* pairs seen less often are not merged */
+    size_t vocab_size;      /* tokens at the end, those that are there included */
+    uint64_t min_frequency; /* pairs seen less often are not merged */
     bool (*allow)(void *ctx, const char *text); /* may a pair become this token? NULL: any */
     void *allow_ctx;
     lf_bpe_progress_fn fn; /* may be NULL */
     void *arg;
 } lf_merge_args;
 
-/* Merge pairs of the words until the vocabulary is full or no pair is left; the words change. *merges is owned, in rank
- * order. */
-int lf_merge_train(lf_vocab *v, lf_merge_words *w, const lf_merge_args *a, lf_trained_merge **merges, size_t *n_merges,
-                   lf_err *err);
+/* Merge pairs of the words until the vocabulary is full or no pair is left; the words change.
+ * *merges is owned, in rank order. */
+int lf_merge_train(lf_vocab *v, lf_merge_words *w, const lf_merge_args *a,
+                   lf_trained_merge **merges, size_t *n_merges, lf_err *err);
 
 /* Write tokenizer.json; merges in rank order. */
-int lf_bpe_write_json(const lf_bpe_train_args *a, const lf_vocab *v, const lf_trained_merge *m, size_t n_merges,
-                      lf_buf *out, lf_err *err);
+int lf_bpe_write_json(const lf_bpe_train_args *a, const lf_vocab *v, const lf_trained_merge *m,
+                      size_t n_merges, lf_buf *out, lf_err *err);
 /* UTF-8 of a byte's character into out (3 bytes with NUL). */
 void lf_byte_text(char out[3], uint8_t b);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frequent substrings of the words. All suffixes are sorted by their first max_piece characters (Bentley and Sedgewick,
- * "Fast Algorithms for Sorting and Searching Strings", 1997); neighbours with a common beginning then form intervals,
- * one for each substring that cannot be made longer without becoming rarer, and those are the candidates: a shorter one
- * with the same count is never the better piece. Memory is 17 bytes a character of the different words.
+ * Frequent substrings of the words. All suffixes are sorted by their first max_piece characters
+ * (Bentley and Sedgewick, "Fast Algorithms for Sorting and Searching Strings", 1997); neighbours
+ * with a common beginning then form intervals, one for each substring that cannot be made longer
+ * without becoming rarer, and those are the candidates: a shorter one with the same count is never
+ * the better piece. Memory is 17 bytes a character of the different words.
  */
 #include "config.h"
 
@@ -38,7 +39,8 @@ static inline void swap(suffixes *s, size_t i, size_t k)
 static void sort(suffixes *s, size_t lo, size_t hi, unsigned d)
 {
     while (hi - lo > 1) {
-        uint64_t mix = (lo * 0x9E3779B97F4A7C15u ^ hi) * 0xD1B54A32D192ED03u; /* no input makes this choice bad */
+        uint64_t mix = (lo * 0x9E3779B97F4A7C15u ^ hi) *
+                       0xD1B54A32D192ED03u; /* no input makes this choice bad */
         uint32_t p = key(s, s->at[lo + (size_t)(mix >> 33) % (hi - lo)], d);
         size_t lt = lo, gt = hi;
         for (size_t i = lo; i < gt;) {
@@ -92,7 +94,8 @@ static inline uint64_t worth(const lf_sp_cand *c)
     return c->count * c->len;
 }
 
-/* Best first; equal ones as they were found, which is the order of their texts (kept in score meanwhile). */
+/* Best first; equal ones as they were found, which is the order of their texts (kept in score
+ * meanwhile). */
 static int by_worth(const void *x, const void *y)
 {
     const lf_sp_cand *a = x, *b = y;
@@ -124,7 +127,8 @@ static unsigned common(const suffixes *s, size_t i, size_t k)
     return d;
 }
 
-/* Intervals of equal beginnings, by a stack of those that are open: (length, first suffix, weight before it). */
+/* Intervals of equal beginnings, by a stack of those that are open: (length, first suffix, weight
+ * before it). */
 static int collect(found *f, const suffixes *s, lf_err *err)
 {
     struct open {
@@ -162,12 +166,14 @@ static int add_chars(found *f, const lf_sp_words *w, size_t n, lf_err *err)
         return rc;
     memmove(f->v + w->n_chars, f->v, f->n * sizeof(*f->v));
     for (size_t p = 0; p < n; p++)
-        f->v[w->words.sym[p]] = (lf_sp_cand){.count = w->counts[w->words.sym[p]], .at = (uint32_t)p, .len = 1};
+        f->v[w->words.sym[p]] =
+            (lf_sp_cand){.count = w->counts[w->words.sym[p]], .at = (uint32_t)p, .len = 1};
     f->n += w->n_chars;
     return 0;
 }
 
-int lf_sp_seed(lf_sp_cand **out, size_t *n, const lf_sp_words *w, size_t max_piece, size_t most, lf_err *err)
+int lf_sp_seed(lf_sp_cand **out, size_t *n, const lf_sp_words *w, size_t max_piece, size_t most,
+               lf_err *err)
 {
     suffixes s;
     found f = {.most = most};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SentencePiece-style training: words, the characters that get pieces, and the bpe kind. See train_sp.h.
+ * SentencePiece-style training: words, the characters that get pieces, and the bpe kind. See
+ * train_sp.h.
  */
 #include "config.h"
 
@@ -12,8 +13,8 @@
 
 #include "engine/base/mem.h"
 #include "engine/text/token/tokenizer_priv.h"
-#include "engine/text/vocab/train_sp_priv.h"
 #include "engine/text/token/uniclass.h"
+#include "engine/text/vocab/train_sp_priv.h"
 
 #define N_BYTES    256
 #define N_CODES    LF_UNICLASS_SIZE
@@ -91,7 +92,8 @@ static int class_of(const uint8_t *cls, uint32_t c)
     return cls[c] & LF_UC_N ? DIGIT : cls[c] & LF_UC_W ? WORD : OTHER;
 }
 
-int lf_sp_cut_words(lf_word_counts *w, const uint8_t *cls, const uint8_t *p, size_t n, uint64_t count, lf_err *err)
+int lf_sp_cut_words(lf_word_counts *w, const uint8_t *cls, const uint8_t *p, size_t n,
+                    uint64_t count, lf_err *err)
 {
     size_t from = 0;
     int rc = 0, before = ANY;
@@ -110,15 +112,17 @@ int lf_sp_cut_words(lf_word_counts *w, const uint8_t *cls, const uint8_t *p, siz
     return rc == 0 && n > from ? lf_word_counts_add(w, p + from, n - from, count, err) : rc;
 }
 
-int lf_sp_count_words(lf_word_counts *w, const uint8_t *cls, const char *text, size_t len, bool strict,
-                      uint64_t *replaced, lf_err *err)
+int lf_sp_count_words(lf_word_counts *w, const uint8_t *cls, const char *text, size_t len,
+                      bool strict, uint64_t *replaced, lf_err *err)
 {
     lf_buf repaired, marked;
     const uint8_t *p;
     size_t n;
     lf_buf_init(&repaired);
     lf_buf_init(&marked);
-    int rc = len ? lf_text_repair(&p, &n, &repaired, (const uint8_t *)text, len, strict, replaced, err) : 0;
+    int rc =
+        len ? lf_text_repair(&p, &n, &repaired, (const uint8_t *)text, len, strict, replaced, err)
+            : 0;
     if (rc == 0 && len > 0) {
         lf_buf_adds(&marked, LF_SP_SPACE);
         for (size_t i = 0, k; i < n; i = k + 1) {
@@ -177,8 +181,10 @@ void lf_sp_text(lf_buf *out, const lf_sp_words *w, size_t at, size_t len)
         lf_sp_add_char(out, w->chars[w->words.sym[at + i]]);
 }
 
-/* Count characters and take the most frequent until they cover the share asked for; index_of[c] is their place + 1. */
-static int choose_chars(lf_sp_words *w, uint32_t *index_of, const lf_word_counts *words, double coverage, lf_err *err)
+/* Count characters and take the most frequent until they cover the share asked for; index_of[c] is
+ * their place + 1. */
+static int choose_chars(lf_sp_words *w, uint32_t *index_of, const lf_word_counts *words,
+                        double coverage, lf_err *err)
 {
     uint64_t *n = lf_calloc(N_CODES, sizeof(*n), err);
     if (!n)
@@ -216,16 +222,18 @@ static int choose_chars(lf_sp_words *w, uint32_t *index_of, const lf_word_counts
     return rc;
 }
 
-/* Words as indices of characters, cut where a character has no piece. With m->sym NULL only counts. */
-static void fill_words(lf_merge_words *m, size_t *n_words, size_t *n_symbols, const uint32_t *index_of,
-                       const lf_word_counts *words)
+/* Words as indices of characters, cut where a character has no piece. With m->sym NULL only
+ * counts. */
+static void fill_words(lf_merge_words *m, size_t *n_words, size_t *n_symbols,
+                       const uint32_t *index_of, const lf_word_counts *words)
 {
     size_t at = 0, k = 0;
     for (size_t i = 0; i < words->n; i++) {
         const uint8_t *p = words->text + words->v[i].at;
         size_t from = at;
         unsigned step = 1;
-        for (size_t b = 0; b <= words->v[i].len; b += step) { /* the end is like a character without a piece */
+        for (size_t b = 0; b <= words->v[i].len;
+             b += step) { /* the end is like a character without a piece */
             uint32_t x = b < words->v[i].len ? index_of[lf_utf8_get(p + b, &step)] : 0;
             if (x > 0) {
                 if (m->sym)
@@ -281,8 +289,8 @@ static bool short_enough(void *ctx, const char *text)
     return n <= most;
 }
 
-static int train_bpe(lf_sp_vocab *out, const lf_sp_train_args *a, lf_sp_words *w, size_t room, lf_bpe_progress_fn fn,
-                     void *arg, lf_err *err)
+static int train_bpe(lf_sp_vocab *out, const lf_sp_train_args *a, lf_sp_words *w, size_t room,
+                     lf_bpe_progress_fn fn, void *arg, lf_err *err)
 {
     size_t most = a->max_piece, n_merges = 0;
     lf_vocab v = {0};
@@ -316,21 +324,22 @@ static int train_bpe(lf_sp_vocab *out, const lf_sp_train_args *a, lf_sp_words *w
     return rc;
 }
 
-int lf_sp_train(lf_sp_vocab *out, const lf_sp_train_args *a, const lf_word_counts *words, lf_bpe_progress_fn fn,
-                void *arg, lf_err *err)
+int lf_sp_train(lf_sp_vocab *out, const lf_sp_train_args *a, const lf_word_counts *words,
+                lf_bpe_progress_fn fn, void *arg, lf_err *err)
 {
     lf_sp_words w = {0};
     lf_sp_vocab v = {.kind = a->kind};
     size_t fixed = lf_sp_fixed_ids(a);
     if (a->max_piece < 1 || a->max_piece > LF_SP_MAX_PIECE)
-        return lf_fail(err, LF_EINVAL, "max_piece = %zu; 1 to %d are possible", a->max_piece, LF_SP_MAX_PIECE);
+        return lf_fail(err, LF_EINVAL, "max_piece = %zu; 1 to %d are possible", a->max_piece,
+                       LF_SP_MAX_PIECE);
     int rc = load_words(&w, words, a->coverage, err);
     if (rc == 0 && a->vocab_size < fixed + w.n_chars)
-        rc =
-            lf_fail(err, LF_EINVAL,
-                    "vocab_size = %zu has no room for %zu special tokens and bytes and the %zu characters of the text; "
-                    "raise it to at least %zu or lower character_coverage",
-                    a->vocab_size, fixed, w.n_chars, fixed + w.n_chars);
+        rc = lf_fail(err, LF_EINVAL,
+                     "vocab_size = %zu has no room for %zu special tokens and bytes and the %zu "
+                     "characters of the text; "
+                     "raise it to at least %zu or lower character_coverage",
+                     a->vocab_size, fixed, w.n_chars, fixed + w.n_chars);
     if (rc == 0)
         rc = add_fixed(&v, a, err);
     if (rc == 0)

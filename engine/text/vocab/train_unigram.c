@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unigram language model over pieces (Kudo 2018, section 3.2). A text's probability is the sum over its
- * segmentations of the product of their pieces' p.
+ * The unigram language model over pieces (Kudo 2018, section 3.2). A text's probability is the sum
+ * over its segmentations of the product of their pieces' p.
  *
- *   E  expected number of times each piece is used: forward and backward sums over the lattice of every word
- *   M  log p = psi(expected) - psi(sum), psi the digamma function: a sparse prior takes from rare pieces; a piece
- *      expected less than half a time is dropped
- *   prune  for each piece, what the likelihood of the best segmentations loses when its second best way to be written
+ *   E  expected number of times each piece is used: forward and backward sums over the lattice of
+ *      every word
+ *   M  log p = psi(expected) - psi(sum), psi the digamma function: a sparse prior takes from rare
+ *      pieces; a piece expected less than half a time is dropped
+ *   prune  for each piece, what the likelihood of the best segmentations loses when its second best
+ *          way to be written
  *      takes its place; the pieces that matter least go, a quarter at most in a round
  *
- * Expected counts are rounded to 2^-20 and added as integers, so their sum does not depend on threads or order.
+ * Expected counts are rounded to 2^-20 and added as integers, so their sum does not depend on
+ * threads or order.
  */
 #include "config.h"
 
@@ -21,10 +24,11 @@
 #include "engine/base/mem.h"
 #include "engine/text/vocab/train_sp_priv.h"
 
-#define SEEDS       1000000
-#define EM_ROUNDS   2
-#define KEEP_SHARE  0.75
-#define ROOM_SHARE  1.1 /* pruning stops at this many times the room; the last cut is by probability */
+#define SEEDS      1000000
+#define EM_ROUNDS  2
+#define KEEP_SHARE 0.75
+#define ROOM_SHARE                                                                                 \
+    1.1 /* pruning stops at this many times the room; the last cut is by probability */
 #define ONE         1048576.0
 #define MAX_THREADS 16 /* each has a count of every piece */
 #define NO_PIECE    UINT32_MAX
@@ -156,7 +160,8 @@ static void lattice_fini(lattice *l)
 }
 
 /* Every way to begin a piece at every position; `not` is a piece that may not be used. */
-static int build(lattice *l, const model *m, const uint32_t *sym, size_t n, uint32_t not, lf_err *err)
+static int build(lattice *l, const model *m, const uint32_t *sym, size_t n, uint32_t not,
+                 lf_err *err)
 {
     int rc = 0;
     if (n + 1 > l->room) {
@@ -194,15 +199,18 @@ static inline double log_add(double x, double y)
 }
 
 /* Add the word's expected uses, times its count, to expected[]. Returns log p of the word. */
-static double forward_backward(lattice *l, const model *m, size_t n, uint64_t count, int64_t *expected)
+static double forward_backward(lattice *l, const model *m, size_t n, uint64_t count,
+                               int64_t *expected)
 {
     for (size_t i = 0; i <= n; i++)
         l->alpha[i] = l->beta[i] = -HUGE_VAL;
     l->alpha[0] = l->beta[n] = 0;
     for (size_t i = 0; i < l->n; i++)
-        l->alpha[l->e[i].end] = log_add(l->alpha[l->e[i].end], l->alpha[l->e[i].begin] + m->v[l->e[i].piece].score);
+        l->alpha[l->e[i].end] =
+            log_add(l->alpha[l->e[i].end], l->alpha[l->e[i].begin] + m->v[l->e[i].piece].score);
     for (size_t i = l->n; i-- > 0;)
-        l->beta[l->e[i].begin] = log_add(l->beta[l->e[i].begin], l->beta[l->e[i].end] + m->v[l->e[i].piece].score);
+        l->beta[l->e[i].begin] =
+            log_add(l->beta[l->e[i].begin], l->beta[l->e[i].end] + m->v[l->e[i].piece].score);
     double z = l->alpha[n];
     for (size_t i = 0; i < l->n; i++) {
         const edge *e = &l->e[i];
@@ -212,7 +220,8 @@ static double forward_backward(lattice *l, const model *m, size_t n, uint64_t co
     return z;
 }
 
-/* Best way through: l->back, and its log p in l->alpha[n]. Of equal ones the one whose last piece begins first. */
+/* Best way through: l->back, and its log p in l->alpha[n]. Of equal ones the one whose last piece
+ * begins first. */
 static void best_way(lattice *l, const model *m, size_t n)
 {
     for (size_t i = 0; i <= n; i++)
@@ -313,9 +322,10 @@ static int by_value(const void *x, const void *y)
     return (a->piece > b->piece) - (a->piece < b->piece);
 }
 
-/* What is lost without piece i: its share of all uses times the fall of log p when its second best segmentation takes
- * over its uses. Negative: nothing. */
-static int loss_of(double *out, const model *m, lattice *l, uint32_t i, const int64_t *uses, double all, lf_err *err)
+/* What is lost without piece i: its share of all uses times the fall of log p when its second best
+ * segmentation takes over its uses. Negative: nothing. */
+static int loss_of(double *out, const model *m, lattice *l, uint32_t i, const int64_t *uses,
+                   double all, lf_err *err)
 {
     const lf_sp_cand *c = &m->v[i];
     *out = HUGE_VAL;
@@ -400,8 +410,8 @@ static int finish(lf_sp_vocab *out, const model *m, size_t room, lf_err *err)
     return rc;
 }
 
-int lf_sp_unigram(lf_sp_vocab *out, const lf_sp_train_args *a, const lf_sp_words *w, size_t room, lf_bpe_progress_fn fn,
-                  void *arg, lf_err *err)
+int lf_sp_unigram(lf_sp_vocab *out, const lf_sp_train_args *a, const lf_sp_words *w, size_t room,
+                  lf_bpe_progress_fn fn, void *arg, lf_err *err)
 {
     model m = {.a = a, .w = w, .threads = a->threads < MAX_THREADS ? a->threads : MAX_THREADS};
     size_t target = (size_t)(ROOM_SHARE * (double)room);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What trainers and growers work on: a vocabulary that is looked up by text and grows, and words as sequences of its
- * ids.
+ * What trainers and growers work on: a vocabulary that is looked up by text and grows, and words as
+ * sequences of its ids.
  */
 #include "config.h"
 

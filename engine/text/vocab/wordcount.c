@@ -100,8 +100,8 @@ static int add_word(void *arg, const uint8_t *word, size_t len, lf_err *err)
     return lf_word_counts_add(arg, word, len, 1, err);
 }
 
-int lf_word_counts_text(lf_word_counts *w, lf_tok_state *s, const char *text, size_t len, unsigned flags,
-                        uint64_t *replaced, lf_err *err)
+int lf_word_counts_text(lf_word_counts *w, lf_tok_state *s, const char *text, size_t len,
+                        unsigned flags, uint64_t *replaced, lf_err *err)
 {
     return lf_tokenizer_words(s, text, len, flags, add_word, w, replaced, err);
 }
@@ -110,7 +110,8 @@ int lf_word_counts_merge(lf_word_counts *w, const lf_word_counts *from, lf_err *
 {
     int rc = 0;
     for (size_t i = 0; i < from->n && rc == 0; i++)
-        rc = lf_word_counts_add(w, from->text + from->v[i].at, from->v[i].len, from->v[i].count, err);
+        rc = lf_word_counts_add(w, from->text + from->v[i].at, from->v[i].len, from->v[i].count,
+                                err);
     return rc;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulated cuBLASLt. Matrices are column-major, as the library takes them. Of 8-bit factors it asks what the library's manual
- * does: both with the summed dimension first, sizes that are multiples of 16, not both e5m2, scales of both, and of blocks no two squares.
- * An algorithm is for the alignments and the workspace that it was asked for with, and is not asked for while a stream is captured
- * (CUDA 13.3 refuses that); workspace is aligned to 256 bytes.
+ * The emulated cuBLASLt. Matrices are column-major, as the library takes them. Of 8-bit factors it
+ * asks what the library's manual does: both with the summed dimension first, sizes that are
+ * multiples of 16, not both e5m2, scales of both, and of blocks no two squares. An algorithm is for
+ * the alignments and the workspace that it was asked for with, and is not asked for while a stream
+ * is captured (CUDA 13.3 refuses that); workspace is aligned to 256 bytes.
  */
 #include "tests/cuda/emu/blaslt.h"
 
@@ -55,22 +56,24 @@ static int destroy(void *p)
 
 static int desc_create(void **op, int compute, int scale)
 {
-    return compute == LF_LT_COMPUTE_32F && scale == LF_LT_R_32F ? create(op, sizeof(struct op)) : INVALID;
+    return compute == LF_LT_COMPUTE_32F && scale == LF_LT_R_32F ? create(op, sizeof(struct op))
+                                                                : INVALID;
 }
 static int desc_set(void *p, int what, const void *value, size_t bytes)
 {
     struct op *op = p;
-    void *to = what == LF_LT_DESC_TRANSA         ? (void *)&op->ta
-               : what == LF_LT_DESC_TRANSB       ? (void *)&op->tb
-               : what == LF_LT_DESC_EPILOGUE     ? (void *)&op->epilogue
-               : what == LF_LT_DESC_BIAS_TYPE    ? (void *)&op->bias_type
-               : what == LF_LT_DESC_A_SCALE_MODE ? (void *)&op->a_mode
-               : what == LF_LT_DESC_B_SCALE_MODE ? (void *)&op->b_mode
-               : what == LF_LT_DESC_BIAS_POINTER ? (void *)&op->bias
+    void *to = what == LF_LT_DESC_TRANSA            ? (void *)&op->ta
+               : what == LF_LT_DESC_TRANSB          ? (void *)&op->tb
+               : what == LF_LT_DESC_EPILOGUE        ? (void *)&op->epilogue
+               : what == LF_LT_DESC_BIAS_TYPE       ? (void *)&op->bias_type
+               : what == LF_LT_DESC_A_SCALE_MODE    ? (void *)&op->a_mode
+               : what == LF_LT_DESC_B_SCALE_MODE    ? (void *)&op->b_mode
+               : what == LF_LT_DESC_BIAS_POINTER    ? (void *)&op->bias
                : what == LF_LT_DESC_A_SCALE_POINTER ? (void *)&op->a_scale
                : what == LF_LT_DESC_B_SCALE_POINTER ? (void *)&op->b_scale
                                                     : NULL;
-    const bool pointer = to == (void *)&op->bias || to == (void *)&op->a_scale || to == (void *)&op->b_scale;
+    const bool pointer =
+        to == (void *)&op->bias || to == (void *)&op->a_scale || to == (void *)&op->b_scale;
     if (!to || bytes != (pointer ? sizeof(void *) : sizeof(int)))
         return INVALID;
     memcpy(to, value, bytes);
@@ -112,17 +115,21 @@ static bool narrow(const struct layout *l)
 }
 
 /* Whether the library has a product of these factors. */
-static bool has(const struct op *op, const struct layout *a, const struct layout *b, const struct layout *d)
+static bool has(const struct op *op, const struct layout *a, const struct layout *b,
+                const struct layout *d)
 {
     if (!narrow(a) && !narrow(b))
         return op->a_mode == LF_LT_SCALE_SCALAR && op->b_mode == LF_LT_SCALE_SCALAR;
-    const bool sizes = a->rows % 16 == 0 && a->cols % 16 == 0 && b->cols % 16 == 0 && a->ld % 16 == 0 && b->ld % 16 == 0;
+    const bool sizes = a->rows % 16 == 0 && a->cols % 16 == 0 && b->cols % 16 == 0 &&
+                       a->ld % 16 == 0 && b->ld % 16 == 0;
     const bool blocks = op->a_mode != LF_LT_SCALE_SCALAR || op->b_mode != LF_LT_SCALE_SCALAR;
-    const bool modes = blocks ? op->a_mode >= LF_LT_SCALE_VEC128 && op->b_mode >= LF_LT_SCALE_VEC128 &&
-                                    op->a_mode + op->b_mode < 2 * LF_LT_SCALE_BLK128
-                              : true;
-    return narrow(a) && narrow(b) && (a->type == LF_LT_R_8F_E4M3 || b->type == LF_LT_R_8F_E4M3) && op->ta == LF_LT_OP_T &&
-           op->tb == LF_LT_OP_N && op->a_scale && op->b_scale && sizes && modes && d->type != LF_LT_R_8F_E4M3 && !op->bias;
+    const bool modes = blocks
+                           ? op->a_mode >= LF_LT_SCALE_VEC128 && op->b_mode >= LF_LT_SCALE_VEC128 &&
+                                 op->a_mode + op->b_mode < 2 * LF_LT_SCALE_BLK128
+                           : true;
+    return narrow(a) && narrow(b) && (a->type == LF_LT_R_8F_E4M3 || b->type == LF_LT_R_8F_E4M3) &&
+           op->ta == LF_LT_OP_T && op->tb == LF_LT_OP_N && op->a_scale && op->b_scale && sizes &&
+           modes && d->type != LF_LT_R_8F_E4M3 && !op->bias;
 }
 
 static int heuristic(void *handle, void *op, void *a, void *b, void *c, void *d, void *p, int want,
@@ -130,12 +137,15 @@ static int heuristic(void *handle, void *op, void *a, void *b, void *c, void *d,
 {
     counts.asked++;
     *got = 0;
-    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1 || !has(op, a, b, d) || lf_emu_not_captured())
+    if (refusing || !handle || !op || !a || !b || !c || !d || !p || want != 1 ||
+        !has(op, a, b, d) || lf_emu_not_captured())
         return NOT_SUPPORTED;
     const struct preference *pref = p;
     const struct op *product = op;
-    *out = (struct lf_lt_heuristic){.algo = {{[ALGO_WHICH] = ALGORITHM, [ALGO_WORK] = pref->work}}, .work = (size_t)pref->work};
-    out->algo.data[ALGO_BIAS] = product->bias && (uintptr_t)product->bias % BIAS_ALIGN == 0 ? BIAS_ALIGN : 1;
+    *out = (struct lf_lt_heuristic){.algo = {{[ALGO_WHICH] = ALGORITHM, [ALGO_WORK] = pref->work}},
+                                    .work = (size_t)pref->work};
+    out->algo.data[ALGO_BIAS] =
+        product->bias && (uintptr_t)product->bias % BIAS_ALIGN == 0 ? BIAS_ALIGN : 1;
     for (int i = 0; i < 4; i++)
         out->algo.data[ALGO_ALIGN + i] = pref->align[i];
     *got = 1;
@@ -147,10 +157,12 @@ static bool aligned(const void *p, uint64_t to)
     return to && (uintptr_t)p % (uintptr_t)to == 0;
 }
 /* Whether the call keeps to what the algorithm was chosen for. */
-static bool as_promised(const struct lf_lt_algo *algo, const struct op *op, const void *const at[4], const void *work, size_t bytes)
+static bool as_promised(const struct lf_lt_algo *algo, const struct op *op, const void *const at[4],
+                        const void *work, size_t bytes)
 {
     const uint64_t *x = algo->data;
-    bool ok = x[ALGO_WHICH] == ALGORITHM && bytes >= x[ALGO_WORK] && (!bytes || (work && aligned(work, WORK_ALIGN)));
+    bool ok = x[ALGO_WHICH] == ALGORITHM && bytes >= x[ALGO_WORK] &&
+              (!bytes || (work && aligned(work, WORK_ALIGN)));
     for (int i = 0; i < 4; i++)
         ok = ok && aligned(at[i], x[ALGO_ALIGN + i]);
     return ok && (!op->bias || aligned(op->bias, x[ALGO_BIAS]));
@@ -181,10 +193,13 @@ static void store(void *p, int64_t i, int type, float v)
 /* Element (i, j) of op(X). */
 static float element(const void *x, const struct layout *l, int op, uint64_t i, uint64_t j)
 {
-    return load(x, (int64_t)(op == LF_LT_OP_T ? i : j) * l->ld + (int64_t)(op == LF_LT_OP_T ? j : i), l->type);
+    return load(x,
+                (int64_t)(op == LF_LT_OP_T ? i : j) * l->ld + (int64_t)(op == LF_LT_OP_T ? j : i),
+                l->type);
 }
 
-/* The scale of element x of the summed dimension in column i of a factor that has `outer` columns and k rows. */
+/* The scale of element x of the summed dimension in column i of a factor that has `outer` columns
+ * and k rows. */
 static float scale(const float *s, int mode, uint64_t i, uint64_t x, uint64_t outer, uint64_t k)
 {
     if (!s)
@@ -213,8 +228,10 @@ static void multiply(void *user)
         for (uint64_t i = 0; i < w->m; i++) {
             float sum = 0;
             for (uint64_t x = 0; x < w->k; x++)
-                sum += element(w->a, &w->la, op->ta, i, x) * scale(op->a_scale, op->a_mode, i, x, w->m, w->k) *
-                       (element(w->b, &w->lb, op->tb, x, j) * scale(op->b_scale, op->b_mode, j, x, w->n, w->k));
+                sum += element(w->a, &w->la, op->ta, i, x) *
+                       scale(op->a_scale, op->a_mode, i, x, w->m, w->k) *
+                       (element(w->b, &w->lb, op->tb, x, j) *
+                        scale(op->b_scale, op->b_mode, j, x, w->n, w->k));
             sum *= w->alpha;
             if (w->beta != 0.0f)
                 sum += w->beta * load(w->c, (int64_t)j * w->lc.ld + (int64_t)i, w->lc.type);
@@ -224,21 +241,26 @@ static void multiply(void *user)
         }
 }
 
-static int matmul(void *handle, void *desc, const void *alpha, const void *a, void *pa, const void *b, void *pb,
-                  const void *beta, const void *c, void *pc, void *d, void *pd, const struct lf_lt_algo *algo,
-                  void *work, size_t bytes, lf_cu_stream s)
+static int matmul(void *handle, void *desc, const void *alpha, const void *a, void *pa,
+                  const void *b, void *pb, const void *beta, const void *c, void *pc, void *d,
+                  void *pd, const struct lf_lt_algo *algo, void *work, size_t bytes, lf_cu_stream s)
 {
     const struct op *op = desc;
     const struct layout *la = pa, *lb = pb, *lc = pc, *ld = pd;
-    const uint64_t k = op->ta == LF_LT_OP_T ? la->rows : la->cols, m = op->ta == LF_LT_OP_T ? la->cols : la->rows;
-    const uint64_t k2 = op->tb == LF_LT_OP_T ? lb->cols : lb->rows, n = op->tb == LF_LT_OP_T ? lb->rows : lb->cols;
-    if (refusing || !handle || !s || !as_promised(algo, op, (const void *const[]){a, b, c, d}, work, bytes) || k != k2 || m != ld->rows || n != ld->cols ||
-        m != lc->rows || n != lc->cols || (op->bias && op->epilogue != LF_LT_EPILOGUE_BIAS) || !has(op, la, lb, ld))
+    const uint64_t k = op->ta == LF_LT_OP_T ? la->rows : la->cols,
+                   m = op->ta == LF_LT_OP_T ? la->cols : la->rows;
+    const uint64_t k2 = op->tb == LF_LT_OP_T ? lb->cols : lb->rows,
+                   n = op->tb == LF_LT_OP_T ? lb->rows : lb->cols;
+    if (refusing || !handle || !s ||
+        !as_promised(algo, op, (const void *const[]){a, b, c, d}, work, bytes) || k != k2 ||
+        m != ld->rows || n != ld->cols || m != lc->rows || n != lc->cols ||
+        (op->bias && op->epilogue != LF_LT_EPILOGUE_BIAS) || !has(op, la, lb, ld))
         return INVALID;
     struct job *w = malloc(sizeof *w);
     if (!w)
         return INVALID;
-    *w = (struct job){*op, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta, m, n, k};
+    *w = (struct job){
+        *op, *la, *lb, *lc, *ld, a, b, c, d, *(const float *)alpha, *(const float *)beta, m, n, k};
     counts.products++;
     return lf_emu_host_call(s, multiply, w, sizeof *w) ? INVALID : 0;
 }
@@ -266,7 +288,7 @@ void lf_emu_blaslt(struct lf_lt *out)
 }
 
 /* Under the library's names too: LOONG_CUBLASLT=tests/libcuemu.so gives them to whole stages. */
-#define NAMED(name, f)                                                                                                 \
+#define NAMED(name, f)                                                                             \
     extern __typeof__(f) cublasLt##name __attribute__((alias(#f), visibility("default")));
 NAMED(Create, handle_create)
 NAMED(Destroy, destroy)

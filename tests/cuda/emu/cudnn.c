@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The emulated cuDNN: descriptors, offers, plans. Of three offers for a graph the first does not repeat its bits and says so, the
- * second wants more memory than there is, the third is as it should be.
+ * The emulated cuDNN: descriptors, offers, plans. Of three offers for a graph the first does not
+ * repeat its bits and says so, the second wants more memory than there is, the third is as it
+ * should be.
  */
 #include "tests/cuda/emu/cudnn.h"
 
@@ -11,7 +12,15 @@
 #include "tests/cuda/emu/run.h"
 #include "tests/cuda/emu/state.h"
 
-enum { BAD = 2000, NOT_FINISHED = 2004, NOT_SUPPORTED = 3000, FAILED = 5000, OFFERS = 3, VERSION = 91900, HANDLE = 7 };
+enum {
+    BAD = 2000,
+    NOT_FINISHED = 2004,
+    NOT_SUPPORTED = 3000,
+    FAILED = 5000,
+    OFFERS = 3,
+    VERSION = 91900,
+    HANDLE = 7
+};
 
 static struct lf_emu_dnn_mood mood;
 static struct lf_emu_dnn_counts counts;
@@ -31,7 +40,8 @@ static bool fails(void)
     return mood.fail_call > 0 && --mood.fail_call == 0;
 }
 
-/* Which attributes a descriptor has: type and number of elements, must it be set, what it refers to. */
+/* Which attributes a descriptor has: type and number of elements, must it be set, what it refers
+ * to. */
 struct rule {
     int desc, name, type;
     int64_t least, most;
@@ -157,8 +167,8 @@ static int references(const struct rule *r, int64_t n, const void *value)
     for (int64_t i = 0; r->type == LF_DNN_T_DESC && i < n; i++) {
         if (!of[i] || !of[i]->finished)
             return NOT_FINISHED;
-        const bool op = of[i]->type == LF_DNN_OP_POINTWISE || of[i]->type == LF_DNN_OP_MATMUL || of[i]->type == LF_DNN_OP_REDUCTION ||
-                        of[i]->type == LF_DNN_OP_RESHAPE;
+        const bool op = of[i]->type == LF_DNN_OP_POINTWISE || of[i]->type == LF_DNN_OP_MATMUL ||
+                        of[i]->type == LF_DNN_OP_REDUCTION || of[i]->type == LF_DNN_OP_RESHAPE;
         if (r->refers == -1 ? !op : of[i]->type != r->refers)
             return BAD;
     }
@@ -175,8 +185,8 @@ static int set(void *p, int name, int type, int64_t n, const void *value)
         r++;
     if (fails())
         return FAILED;
-    if (r == rules + RULES || d->finished || type != r->type || n < r->least || n > r->most || !value || lf_emu_dnn_find(d, name) ||
-        d->n == LF_EMU_DNN_ATTRIBUTES)
+    if (r == rules + RULES || d->finished || type != r->type || n < r->least || n > r->most ||
+        !value || lf_emu_dnn_find(d, name) || d->n == LF_EMU_DNN_ATTRIBUTES)
         return BAD;
     const int rc = references(r, n, value);
     if (rc)
@@ -191,7 +201,8 @@ static int set(void *p, int name, int type, int64_t n, const void *value)
 
 static int sound_tensor(const struct lf_emu_desc *d)
 {
-    const int64_t *dim = lf_emu_dnn_find(d, LF_DNN_TENSOR_DIMS)->value, *stride = lf_emu_dnn_find(d, LF_DNN_TENSOR_STRIDES)->value;
+    const int64_t *dim = lf_emu_dnn_find(d, LF_DNN_TENSOR_DIMS)->value,
+                  *stride = lf_emu_dnn_find(d, LF_DNN_TENSOR_STRIDES)->value;
     for (int i = 0; i < 4; i++)
         if (dim[i] < 1 || stride[i] < 1)
             return BAD;
@@ -224,7 +235,8 @@ static int finalize(void *p)
 
 /* ---- offers ---- */
 
-static int offers(const struct lf_emu_desc *h, int64_t most, int64_t *n, struct lf_emu_desc **config)
+static int offers(const struct lf_emu_desc *h, int64_t most, int64_t *n,
+                  struct lf_emu_desc **config)
 {
     counts.asked++;
     *n = 0;
@@ -261,7 +273,8 @@ static int get(void *p, int name, int type, int64_t most, int64_t *n, void *valu
         e->finished = true;
         return 0;
     }
-    if (d->type == LF_DNN_ENGINE && name == LF_DNN_ENGINE_NOTE && type == LF_DNN_T_NOTE && most >= 2) {
+    if (d->type == LF_DNN_ENGINE && name == LF_DNN_ENGINE_NOTE && type == LF_DNN_T_NOTE &&
+        most >= 2) {
         ((int *)value)[0] = 0;
         ((int *)value)[1] = LF_DNN_NONDETERMINISTIC;
         *n = d->choice == 0 ? 2 : 1;
@@ -306,10 +319,11 @@ static int execute(void *handle, void *p, void *q)
     const struct lf_emu_desc *plan = p, *pack = q;
     if (mood.no_run)
         return FAILED;
-    if (handle != handles || !plan || plan->type != LF_DNN_PLAN || !plan->finished || !pack || pack->type != LF_DNN_PACK ||
-        !pack->finished || !stream || plan->choice == 1)
+    if (handle != handles || !plan || plan->type != LF_DNN_PLAN || !plan->finished || !pack ||
+        pack->type != LF_DNN_PACK || !pack->finished || !stream || plan->choice == 1)
         return BAD;
-    const struct lf_emu_attribute *id = lf_emu_dnn_find(pack, LF_DNN_PACK_IDS), *at = lf_emu_dnn_find(pack, LF_DNN_PACK_POINTERS);
+    const struct lf_emu_attribute *id = lf_emu_dnn_find(pack, LF_DNN_PACK_IDS),
+                                  *at = lf_emu_dnn_find(pack, LF_DNN_PACK_POINTERS);
     struct lf_emu_dnn_job *j = calloc(1, sizeof *j);
     if (!j)
         return FAILED;
@@ -360,7 +374,7 @@ void lf_emu_cudnn(struct lf_dnn *out)
 }
 
 /* Under the library's names too: LOONG_CUDNN=tests/libcuemu.so gives them to whole stages. */
-#define NAMED(name, f)                                                                                                 \
+#define NAMED(name, f)                                                                             \
     extern __typeof__(f) cudnn##name __attribute__((alias(#f), visibility("default")));
 NAMED(Create, create)
 NAMED(Destroy, destroy)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Running a graph of the emulated cuDNN: every tensor is an array of floats, every operation a loop over its result.
+ * Running a graph of the emulated cuDNN: every tensor is an array of floats, every operation a loop
+ * over its result.
  */
 #include "tests/cuda/emu/cudnn.h"
 
@@ -39,8 +40,9 @@ static int add(struct lf_emu_desc *t, struct lf_emu_desc **out, int n)
 
 int lf_emu_dnn_tensors(const struct lf_emu_desc *graph, struct lf_emu_desc *out[LF_EMU_DNN_TENSORS])
 {
-    static const int port[] = {LF_DNN_OPP_X, LF_DNN_OPP_B, LF_DNN_OPP_T, LF_DNN_OPP_Y, LF_DNN_OPM_A, LF_DNN_OPM_B,
-                               LF_DNN_OPM_C, LF_DNN_OPM_M, LF_DNN_OPM_N, LF_DNN_OPM_K, LF_DNN_OPR_X, LF_DNN_OPR_Y,
+    static const int port[] = {LF_DNN_OPP_X,     LF_DNN_OPP_B,    LF_DNN_OPP_T, LF_DNN_OPP_Y,
+                               LF_DNN_OPM_A,     LF_DNN_OPM_B,    LF_DNN_OPM_C, LF_DNN_OPM_M,
+                               LF_DNN_OPM_N,     LF_DNN_OPM_K,    LF_DNN_OPR_X, LF_DNN_OPR_Y,
                                LF_DNN_RESHAPE_X, LF_DNN_RESHAPE_Y};
     const struct lf_emu_attribute *ops = lf_emu_dnn_find(graph, LF_DNN_GRAPH_OPS);
     int n = 0;
@@ -62,13 +64,17 @@ static bool broadcasts(const struct lf_emu_desc *x, const struct lf_emu_desc *y)
 
 static bool sound_pointwise(const struct lf_emu_desc *op)
 {
-    const struct lf_emu_desc *p = lf_emu_dnn_ref(op, LF_DNN_OPP_DESC), *x = lf_emu_dnn_ref(op, LF_DNN_OPP_X),
-                             *b = lf_emu_dnn_ref(op, LF_DNN_OPP_B), *t = lf_emu_dnn_ref(op, LF_DNN_OPP_T),
+    const struct lf_emu_desc *p = lf_emu_dnn_ref(op, LF_DNN_OPP_DESC),
+                             *x = lf_emu_dnn_ref(op, LF_DNN_OPP_X),
+                             *b = lf_emu_dnn_ref(op, LF_DNN_OPP_B),
+                             *t = lf_emu_dnn_ref(op, LF_DNN_OPP_T),
                              *y = lf_emu_dnn_ref(op, LF_DNN_OPP_Y);
     const int mode = lf_emu_dnn_enum(p, LF_DNN_POINTWISE_MODE);
     const bool one = mode == LF_DNN_EXP || mode == LF_DNN_LOG || mode == LF_DNN_INDEX;
-    const bool truth = mode == LF_DNN_GT || mode == LF_DNN_GE || mode == LF_DNN_LT || mode == LF_DNN_AND;
-    return broadcasts(x, y) && broadcasts(b, y) && broadcasts(t, y) && !b == one && !t == (mode != LF_DNN_SELECT) &&
+    const bool truth =
+        mode == LF_DNN_GT || mode == LF_DNN_GE || mode == LF_DNN_LT || mode == LF_DNN_AND;
+    return broadcasts(x, y) && broadcasts(b, y) && broadcasts(t, y) && !b == one &&
+           !t == (mode != LF_DNN_SELECT) &&
            !lf_emu_dnn_find(p, LF_DNN_POINTWISE_AXIS) == (mode != LF_DNN_INDEX) &&
            (lf_emu_dnn_enum(y, LF_DNN_TENSOR_TYPE) == LF_DNN_BOOL) == truth &&
            (!t || lf_emu_dnn_enum(t, LF_DNN_TENSOR_TYPE) == LF_DNN_BOOL);
@@ -77,23 +83,28 @@ static bool sound_pointwise(const struct lf_emu_desc *op)
 static bool lengths(const struct lf_emu_desc *t, int64_t batch)
 {
     return !t || (dims(t)[0] == batch && dims(t)[1] * dims(t)[2] * dims(t)[3] == 1 &&
-                  lf_emu_dnn_enum(t, LF_DNN_TENSOR_TYPE) == LF_DNN_I32 && !lf_emu_dnn_find(t, LF_DNN_TENSOR_VIRTUAL));
+                  lf_emu_dnn_enum(t, LF_DNN_TENSOR_TYPE) == LF_DNN_I32 &&
+                  !lf_emu_dnn_find(t, LF_DNN_TENSOR_VIRTUAL));
 }
 
 static bool sound_product(const struct lf_emu_desc *op)
 {
-    const struct lf_emu_desc *ta = lf_emu_dnn_ref(op, LF_DNN_OPM_A), *tb = lf_emu_dnn_ref(op, LF_DNN_OPM_B),
+    const struct lf_emu_desc *ta = lf_emu_dnn_ref(op, LF_DNN_OPM_A),
+                             *tb = lf_emu_dnn_ref(op, LF_DNN_OPM_B),
                              *tc = lf_emu_dnn_ref(op, LF_DNN_OPM_C);
     const int64_t *a = dims(ta), *b = dims(tb), *c = dims(tc);
     const struct lf_emu_desc *d = lf_emu_dnn_ref(op, LF_DNN_OPM_DESC);
-    return a[0] == c[0] && b[0] == c[0] && c[1] % a[1] == 0 && c[1] % b[1] == 0 && a[2] == c[2] && a[3] == b[2] && b[3] == c[3] &&
-           lf_emu_dnn_enum(d, LF_DNN_MATMUL_PREC) == LF_DNN_F32 && lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_M), c[0]) &&
-           lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_N), c[0]) && lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_K), c[0]);
+    return a[0] == c[0] && b[0] == c[0] && c[1] % a[1] == 0 && c[1] % b[1] == 0 && a[2] == c[2] &&
+           a[3] == b[2] && b[3] == c[3] && lf_emu_dnn_enum(d, LF_DNN_MATMUL_PREC) == LF_DNN_F32 &&
+           lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_M), c[0]) &&
+           lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_N), c[0]) &&
+           lengths(lf_emu_dnn_ref(op, LF_DNN_OPM_K), c[0]);
 }
 
 static bool sound_reduction(const struct lf_emu_desc *op)
 {
-    const int64_t *x = dims(lf_emu_dnn_ref(op, LF_DNN_OPR_X)), *y = dims(lf_emu_dnn_ref(op, LF_DNN_OPR_Y));
+    const int64_t *x = dims(lf_emu_dnn_ref(op, LF_DNN_OPR_X)),
+                  *y = dims(lf_emu_dnn_ref(op, LF_DNN_OPR_Y));
     int reduced = 0;
     for (int i = 0; i < 4; i++) {
         if (x[i] % y[i])
@@ -106,17 +117,19 @@ static bool sound_reduction(const struct lf_emu_desc *op)
 /* Only the change of place of the last two dimensions is known. */
 static bool sound_reshape(const struct lf_emu_desc *op)
 {
-    const struct lf_emu_desc *x = lf_emu_dnn_ref(op, LF_DNN_RESHAPE_X), *y = lf_emu_dnn_ref(op, LF_DNN_RESHAPE_Y);
+    const struct lf_emu_desc *x = lf_emu_dnn_ref(op, LF_DNN_RESHAPE_X),
+                             *y = lf_emu_dnn_ref(op, LF_DNN_RESHAPE_Y);
     const int64_t *s = strides(x), *r = strides(y);
-    return dims(x)[0] == dims(y)[0] && dims(x)[1] == dims(y)[1] && dims(x)[2] == dims(y)[3] && dims(x)[3] == dims(y)[2] &&
-           s[0] == r[0] && s[1] == r[1] && s[2] == r[3] && s[3] == r[2];
+    return dims(x)[0] == dims(y)[0] && dims(x)[1] == dims(y)[1] && dims(x)[2] == dims(y)[3] &&
+           dims(x)[3] == dims(y)[2] && s[0] == r[0] && s[1] == r[1] && s[2] == r[3] && s[3] == r[2];
 }
 
 static bool sound_ragged(const struct lf_emu_desc *t)
 {
     const struct lf_emu_desc *o = lf_emu_dnn_ref(t, LF_DNN_TENSOR_RAGGED);
-    return !o || (dims(o)[0] == dims(t)[0] + 1 && lf_emu_dnn_enum(o, LF_DNN_TENSOR_TYPE) == LF_DNN_I64 &&
-                  !lf_emu_dnn_find(o, LF_DNN_TENSOR_VIRTUAL));
+    return !o ||
+           (dims(o)[0] == dims(t)[0] + 1 && lf_emu_dnn_enum(o, LF_DNN_TENSOR_TYPE) == LF_DNN_I64 &&
+            !lf_emu_dnn_find(o, LF_DNN_TENSOR_VIRTUAL));
 }
 
 bool lf_emu_dnn_sound(const struct lf_emu_desc *graph)
@@ -183,7 +196,9 @@ static void store(void *p, int64_t i, int type, float v)
 }
 static float rounded(float v, int type)
 {
-    return type == LF_DNN_BF16 ? lf_bf16_f(lf_f_bf16(v)) : type == LF_DNN_F16 ? lf_f16_f(lf_f_f16(v)) : v;
+    return type == LF_DNN_BF16  ? lf_bf16_f(lf_f_bf16(v))
+           : type == LF_DNN_F16 ? lf_f16_f(lf_f_f16(v))
+                                : v;
 }
 
 /* Where element (b, h, i, j) lies; -1: beyond the rows that the offsets leave to this batch. */
@@ -199,10 +214,10 @@ static int64_t where(const struct machine *m, const struct lf_emu_desc *t, const
     return x[row] * s[row] < start[x[0] + 1] - start[x[0]] ? at + start[x[0]] : -1;
 }
 
-#define EACH(x, d)                                                                                                     \
-    for (int64_t x[4] = {0}; x[0] < (d)[0]; x[0]++)                                                                    \
-        for (x[1] = 0; x[1] < (d)[1]; x[1]++)                                                                          \
-            for (x[2] = 0; x[2] < (d)[2]; x[2]++)                                                                      \
+#define EACH(x, d)                                                                                 \
+    for (int64_t x[4] = {0}; x[0] < (d)[0]; x[0]++)                                                \
+        for (x[1] = 0; x[1] < (d)[1]; x[1]++)                                                      \
+            for (x[2] = 0; x[2] < (d)[2]; x[2]++)                                                  \
                 for (x[3] = 0; x[3] < (d)[3]; x[3]++)
 
 static int64_t linear(const int64_t d[4], const int64_t x[4])
@@ -276,7 +291,8 @@ static void result(const struct machine *m, const struct value *y)
 static float broadcast(const struct value *v, const int64_t y[4])
 {
     const int64_t *d = dims(v->t);
-    const int64_t x[4] = {d[0] == 1 ? 0 : y[0], d[1] == 1 ? 0 : y[1], d[2] == 1 ? 0 : y[2], d[3] == 1 ? 0 : y[3]};
+    const int64_t x[4] = {d[0] == 1 ? 0 : y[0], d[1] == 1 ? 0 : y[1], d[2] == 1 ? 0 : y[2],
+                          d[3] == 1 ? 0 : y[3]};
     return v->v[linear(d, x)];
 }
 
@@ -313,13 +329,18 @@ static void pointwise(struct machine *m, const struct lf_emu_desc *op)
     const struct lf_emu_desc *p = lf_emu_dnn_ref(op, LF_DNN_OPP_DESC);
     const int mode = lf_emu_dnn_enum(p, LF_DNN_POINTWISE_MODE);
     const int64_t axis = lf_emu_dnn_int(p, LF_DNN_POINTWISE_AXIS);
-    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_X)), *b = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_B)),
-                       *t = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_T)), *y = value(m, lf_emu_dnn_ref(op, LF_DNN_OPP_Y));
+    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_X)),
+                       *b = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_B)),
+                       *t = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPP_T)),
+                       *y = value(m, lf_emu_dnn_ref(op, LF_DNN_OPP_Y));
     const int64_t *d = dims(y->t);
     EACH(x, d)
     {
-        const float u = mode == LF_DNN_INDEX ? (float)x[axis] : broadcast(a, x), w = b ? broadcast(b, x) : 0.0f;
-        y->v[linear(d, x)] = mode == LF_DNN_INDEX ? u : mode == LF_DNN_SELECT ? (broadcast(t, x) != 0.0f ? u : w) : compute(mode, u, w);
+        const float u = mode == LF_DNN_INDEX ? (float)x[axis] : broadcast(a, x),
+                    w = b ? broadcast(b, x) : 0.0f;
+        y->v[linear(d, x)] = mode == LF_DNN_INDEX    ? u
+                             : mode == LF_DNN_SELECT ? (broadcast(t, x) != 0.0f ? u : w)
+                                                     : compute(mode, u, w);
     }
     result(m, y);
 }
@@ -331,9 +352,12 @@ static int64_t limit(const struct value *len, int64_t batch, int64_t all)
 
 static void product(struct machine *m, const struct lf_emu_desc *op)
 {
-    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_A)), *b = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_B)),
-                       *lm = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_M)), *ln = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_N)),
-                       *lk = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_K)), *c = value(m, lf_emu_dnn_ref(op, LF_DNN_OPM_C));
+    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_A)),
+                       *b = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_B)),
+                       *lm = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_M)),
+                       *ln = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_N)),
+                       *lk = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPM_K)),
+                       *c = value(m, lf_emu_dnn_ref(op, LF_DNN_OPM_C));
     const int64_t *da = dims(a->t), *db = dims(b->t), *d = dims(c->t);
     EACH(x, d)
     {
@@ -349,14 +373,17 @@ static void product(struct machine *m, const struct lf_emu_desc *op)
 
 static void reduction(struct machine *m, const struct lf_emu_desc *op)
 {
-    const bool most = lf_emu_dnn_enum(lf_emu_dnn_ref(op, LF_DNN_OPR_DESC), LF_DNN_REDUCTION_MODE) == LF_DNN_MAX;
-    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPR_X)), *y = value(m, lf_emu_dnn_ref(op, LF_DNN_OPR_Y));
+    const bool most =
+        lf_emu_dnn_enum(lf_emu_dnn_ref(op, LF_DNN_OPR_DESC), LF_DNN_REDUCTION_MODE) == LF_DNN_MAX;
+    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_OPR_X)),
+                       *y = value(m, lf_emu_dnn_ref(op, LF_DNN_OPR_Y));
     const int64_t *da = dims(a->t), *d = dims(y->t);
     for (int64_t i = 0; i < d[0] * d[1] * d[2] * d[3]; i++)
         y->v[i] = most ? -INFINITY : 0.0f;
     EACH(x, da)
     {
-        const int64_t to[4] = {x[0] / (da[0] / d[0]), x[1] / (da[1] / d[1]), x[2] / (da[2] / d[2]), x[3] / (da[3] / d[3])};
+        const int64_t to[4] = {x[0] / (da[0] / d[0]), x[1] / (da[1] / d[1]), x[2] / (da[2] / d[2]),
+                               x[3] / (da[3] / d[3])};
         float *r = &y->v[linear(d, to)];
         const float v = a->v[linear(da, x)];
         *r = most ? (v > *r ? v : *r) : *r + v;
@@ -366,7 +393,8 @@ static void reduction(struct machine *m, const struct lf_emu_desc *op)
 
 static void reshape(struct machine *m, const struct lf_emu_desc *op)
 {
-    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_RESHAPE_X)), *y = value(m, lf_emu_dnn_ref(op, LF_DNN_RESHAPE_Y));
+    const struct value *a = operand(m, lf_emu_dnn_ref(op, LF_DNN_RESHAPE_X)),
+                       *y = value(m, lf_emu_dnn_ref(op, LF_DNN_RESHAPE_Y));
     const int64_t *d = dims(y->t);
     EACH(x, d)
     y->v[linear(d, x)] = a->v[linear(dims(a->t), (int64_t[]){x[0], x[1], x[3], x[2]})];

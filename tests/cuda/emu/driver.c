@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emulated GPUs behind the driver's table: devices, memory (host memory full of NaN), modules, planted failures.
+ * Emulated GPUs behind the driver's table: devices, memory (host memory full of NaN), modules,
+ * planted failures.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/cuda/emu/state.h"
 #include "kernels/cuda/fns.h"
+#include "tests/cuda/emu/state.h"
 #include "tests/cuda/ptx/ptx.h"
 
 enum { SMEM_OPTIN = 227 << 10, DEVICES = 2, INVALID_CONTEXT = 201 };
 
-#define DECLARE(file, name)                                                                                            \
-    void lf_cu_##name(const void *args);                                                                               \
-    extern const size_t lf_cu_args_##name;                                                                             \
+#define DECLARE(file, name)                                                                        \
+    void lf_cu_##name(const void *args);                                                           \
+    extern const size_t lf_cu_args_##name;                                                         \
     extern const unsigned lf_cu_threads_##name;
 LF_CU_FNS(DECLARE)
 
-#define ROW(file, name) {#file, "lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name, 0},
+#define ROW(file, name)                                                                            \
+    {#file, "lf_cu_" #name, lf_cu_##name, &lf_cu_args_##name, &lf_cu_threads_##name, 0},
 static struct CUfunc_st functions[] = {LF_CU_FNS(ROW)};
 
 struct lf_emu_host lf_emu_host;
@@ -31,9 +33,10 @@ struct block {
 };
 static struct block *blocks;
 static bool started;
-/* Each thread needs one. It lies in the thread's static block. A library that is loaded late has it in a
- * block from malloc by default; libsanitizer (of gcc 12) takes the bytes before that one for a header of
- * glibc 2.19, and LeakSanitizer at exit scans the addresses that these bytes happen to name. */
+/* Each thread needs one. It lies in the thread's static block. A library that is loaded late has it
+ * in a block from malloc by default; libsanitizer (of gcc 12) takes the bytes before that one for a
+ * header of glibc 2.19, and LeakSanitizer at exit scans the addresses that these bytes happen to
+ * name. */
 static _Thread_local lf_cu_context current __attribute__((tls_model("initial-exec")));
 
 void lf_emu_misuse(const char *what)
@@ -60,7 +63,8 @@ static const char *take(char *to, size_t cap, const char *s)
 void lf_emu_reset(void)
 {
     struct lf_emu_host *h = &lf_emu_host;
-    const char *order = getenv("LF_EMU_ORDER"), *memory = getenv("LF_EMU_MEMORY"), *fail = getenv("LF_EMU_FAIL");
+    const char *order = getenv("LF_EMU_ORDER"), *memory = getenv("LF_EMU_MEMORY"),
+               *fail = getenv("LF_EMU_FAIL");
     char number[24];
     h->order = order ? (int)strtol(order, NULL, 10) : 0;
     h->random = (uint32_t)h->order;
@@ -106,7 +110,9 @@ __attribute__((destructor)) static void report(void)
     FILE *f = path && started ? fopen(path, "w") : NULL;
     if (!f)
         return;
-    fprintf(f, "{\"launches\": %ld, \"graph_launches\": %ld, \"executed\": %ld, \"copies\": %ld, \"pageable\": %ld, \"waits\": %ld, \"idle\": %ld}\n",
+    fprintf(f,
+            "{\"launches\": %ld, \"graph_launches\": %ld, \"executed\": %ld, \"copies\": %ld, "
+            "\"pageable\": %ld, \"waits\": %ld, \"idle\": %ld}\n",
             s->launches, s->graph_launches, s->executed, s->copies, s->pageable, s->waits, s->idle);
     fclose(f);
 }
@@ -296,7 +302,8 @@ int lf_emu_leaks(char *text, size_t cap)
     for (int i = 0; i < LF_EMU_EVENTS; i++)
         events += h->event[i] && !h->event[i]->dead;
     snprintf(text, cap,
-             "%d device and %d pinned allocations, %d streams, %d events, %d graphs, %d executable graphs, %d modules, "
+             "%d device and %d pinned allocations, %d streams, %d events, %d graphs, %d executable "
+             "graphs, %d modules, "
              "%d contexts",
              device, pinned, streams, events, h->graphs, h->execs, h->modules, h->contexts);
     return device + pinned + streams + events + h->graphs + h->execs + h->modules + h->contexts;
@@ -320,7 +327,8 @@ int lf_emu_ModuleUnload(lf_cu_module m)
 }
 int lf_emu_ModuleGetFunction(lf_cu_function *f, lf_cu_module m, const char *name)
 {
-    const int rc = lf_emu_not_captured(); /* with lazy loading this is when its code goes to the device */
+    const int rc =
+        lf_emu_not_captured(); /* with lazy loading this is when its code goes to the device */
     if (rc || !m)
         return rc ? rc : LF_CU_INVALID_VALUE;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA's meaning on a CPU, for tests. One block runs at a time; each of its threads is a fiber with a stack of its own,
- * so barriers, shuffles and warp-wide instructions have their real meaning: a barrier that not all threads reach, or a
- * warp operation that not all lanes reach, ends the process with a message. Shared memory starts as NaN bits and ends
- * exactly where it ends (AddressSanitizer sees it, and every global access). Asynchronous copies land only when they
- * are waited for. LF_EMU_ORDER sets the order of threads between barriers: 0 ascending, 1 descending, n > 1 shuffled
- * with that seed; a race shows as a different result. Not modelled: the memory model between blocks, register limits,
- * bank conflicts, rounding inside tensor cores.
+ * CUDA's meaning on a CPU, for tests. One block runs at a time; each of its threads is a fiber with
+ * a stack of its own, so barriers, shuffles and warp-wide instructions have their real meaning: a
+ * barrier that not all threads reach, or a warp operation that not all lanes reach, ends the
+ * process with a message. Shared memory starts as NaN bits and ends exactly where it ends
+ * (AddressSanitizer sees it, and every global access). Asynchronous copies land only when they are
+ * waited for. LF_EMU_ORDER sets the order of threads between barriers: 0 ascending, 1 descending, n
+ * > 1 shuffled with that seed; a race shows as a different result. Not modelled: the memory model
+ * between blocks, register limits, bank conflicts, rounding inside tensor cores.
  */
 #ifndef LF_KERNELS_CUDA_EMU_EMU_H
 #define LF_KERNELS_CUDA_EMU_EMU_H
 
-/* A thread fills the part of its registers that its columns need and looks at no other. At -O3 gcc inlines the rows whole
- * and, where it cannot prove that, warns. Real reads of unset bytes are what the sanitizers look for here. */
+/* A thread fills the part of its registers that its columns need and looks at no other. At -O3 gcc
+ * inlines the rows whole and, where it cannot prove that, warns. Real reads of unset bytes are what
+ * the sanitizers look for here. */
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -47,17 +49,17 @@ extern struct lf_emu_view lf_emu;
 #define LF_SHARED(T, name) T *name = lf_emu.smem
 
 /* emu.c's table reads the three names. */
-#define LF_KERNEL(name, T, threads)                                                                                    \
-    LF_DEV void name##_body(const T *a);                                                                               \
-    void lf_cu_##name(const void *lf_args);                                                                            \
-    extern const size_t lf_cu_args_##name;                                                                             \
-    extern const unsigned lf_cu_threads_##name;                                                                        \
-    void lf_cu_##name(const void *lf_args)                                                                             \
-    {                                                                                                                  \
-        name##_body(lf_args);                                                                                          \
-    }                                                                                                                  \
-    const size_t lf_cu_args_##name = sizeof(T);                                                                        \
-    const unsigned lf_cu_threads_##name = threads;                                                                     \
+#define LF_KERNEL(name, T, threads)                                                                \
+    LF_DEV void name##_body(const T *a);                                                           \
+    void lf_cu_##name(const void *lf_args);                                                        \
+    extern const size_t lf_cu_args_##name;                                                         \
+    extern const unsigned lf_cu_threads_##name;                                                    \
+    void lf_cu_##name(const void *lf_args)                                                         \
+    {                                                                                              \
+        name##_body(lf_args);                                                                      \
+    }                                                                                              \
+    const size_t lf_cu_args_##name = sizeof(T);                                                    \
+    const unsigned lf_cu_threads_##name = threads;                                                 \
     LF_DEV void name##_body(const T *a)
 
 #define LF_KERNEL_PER_SM(name, T, threads, blocks) LF_KERNEL(name, T, threads)
@@ -67,8 +69,8 @@ void lf_emu_warp_barrier(void);
 #define __syncthreads() lf_emu_block_barrier()
 #define __syncwarp()    lf_emu_warp_barrier()
 
-/* Every lane gives `bytes` (<= 64) and gets the array of what the 32 lanes gave, entry stride 64; lanes that have no
- * thread give zeros. Valid until the lane's next warp operation. */
+/* Every lane gives `bytes` (<= 64) and gets the array of what the 32 lanes gave, entry stride 64;
+ * lanes that have no thread give zeros. Valid until the lane's next warp operation. */
 const unsigned char *lf_emu_exchange(const void *mine, size_t bytes);
 
 LF_DEV float lf_shfl(float v, int lane)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads of a block as fibers: a stack each, switched by hand where the processor is known and by ucontext elsewhere.
- * The scheduler runs every thread up to its next barrier, in the order that LF_EMU_ORDER asks for.
+ * Threads of a block as fibers: a stack each, switched by hand where the processor is known and by
+ * ucontext elsewhere. The scheduler runs every thread up to its next barrier, in the order that
+ * LF_EMU_ORDER asks for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +50,9 @@ static struct {
     unsigned order[MAX_THREADS], n;
     struct fiber *now;
     struct fiber main;
-    unsigned char slot[MAX_THREADS / 32][2]
-                      [32 * SLOT]; /* what lanes gave, double so that a fast lane cannot overwrite */
+    unsigned char
+        slot[MAX_THREADS / 32][2]
+            [32 * SLOT]; /* what lanes gave, double so that a fast lane cannot overwrite */
     unsigned char turn[MAX_THREADS];
     const char *name;
     void (*entry)(const void *);
@@ -60,8 +62,8 @@ static struct {
 
 _Noreturn void lf_emu_fail(const char *what)
 {
-    fprintf(stderr, "cuda emulator: %s: %s (block %u, %u, %u)\n", emu.name, what, lf_emu.block.x, lf_emu.block.y,
-            lf_emu.block.z);
+    fprintf(stderr, "cuda emulator: %s: %s (block %u, %u, %u)\n", emu.name, what, lf_emu.block.x,
+            lf_emu.block.y, lf_emu.block.z);
     abort();
 }
 
@@ -106,7 +108,8 @@ static void fiber_main(void)
 {
 #ifdef __SANITIZE_ADDRESS__
     const void *bottom;
-    __sanitizer_finish_switch_fiber(NULL, &bottom, &emu.main.stack_bytes); /* of the thread that runs the grid */
+    __sanitizer_finish_switch_fiber(NULL, &bottom,
+                                    &emu.main.stack_bytes); /* of the thread that runs the grid */
     memcpy(&emu.main.stack, &bottom, sizeof bottom);
 #endif
     emu.entry(emu.args);
@@ -304,7 +307,8 @@ static void run_block(const struct lf_emu_uint3 *block)
         } else if (!ran && !opened && !lf_emu_tma_land()) {
             if (count(AT_EVENT))
                 lf_emu_fail("a barrier in shared memory whose phase never ends");
-            lf_emu_fail(at ? "a barrier that not all threads reach" : "a warp operation that not all lanes reach");
+            lf_emu_fail(at ? "a barrier that not all threads reach"
+                           : "a warp operation that not all lanes reach");
         }
     }
     for (unsigned i = 0; i < emu.n; i++)
@@ -314,8 +318,8 @@ static void run_block(const struct lf_emu_uint3 *block)
     lf_emu_wgmma_end(emu.n);
 }
 
-void lf_emu_run(const char *name, void (*entry)(const void *args), const void *args, struct lf_emu_uint3 grid,
-                struct lf_emu_uint3 block, size_t smem)
+void lf_emu_run(const char *name, void (*entry)(const void *args), const void *args,
+                struct lf_emu_uint3 grid, struct lf_emu_uint3 block, size_t smem)
 {
     emu.name = name;
     emu.entry = entry;

@@ -102,7 +102,8 @@ int lf_emu_GraphInstantiate(lf_cu_graph_exec *x, lf_cu_graph g, unsigned long lo
             if (c.args)
                 memcpy(c.args, g->node.cmd[i].args, bytes);
         }
-        if (((c.kind == EMU_LAUNCH || c.kind == EMU_CALL) && !c.args) || !lf_emu_push(&e->node, &c)) {
+        if (((c.kind == EMU_LAUNCH || c.kind == EMU_CALL) && !c.args) ||
+            !lf_emu_push(&e->node, &c)) {
             lf_emu_list_free(&e->node);
             free(e);
             e = NULL;

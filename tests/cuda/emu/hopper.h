@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * C twins of dev_hopper.h, as unkind as the hardware may be. What the copy engine brings is NaN from the moment it is
- * asked for and lands when nothing else can run (LF_EMU_ORDER=1: at once; more: sometimes). Tensor cores read shared
- * memory when their products are waited for, after every other thread had its turn; until then the sums are NaN. So a
- * stage given back too early, a missing or wrong wait, bytes not announced show as NaN, or end the process with a
- * message: a phase that never ends, more arrivals than expected, a barrier overwritten or used before its
- * initialisation is fenced, lanes or warps of a warpgroup that do not agree on a product, sums touched without a fence,
- * copies or products that nobody waited for. Shared memory starts 640 bytes into its window, so that who wants 1024
- * must align. Not modelled: rounding inside tensor cores, other layouts than the 128-byte swizzle, the order of
- * ordinary stores and the copy engine's or tensor cores' reads (fence.proxy.async).
+ * C twins of dev_hopper.h, as unkind as the hardware may be. What the copy engine brings is NaN
+ * from the moment it is asked for and lands when nothing else can run (LF_EMU_ORDER=1: at once;
+ * more: sometimes). Tensor cores read shared memory when their products are waited for, after every
+ * other thread had its turn; until then the sums are NaN. So a stage given back too early, a
+ * missing or wrong wait, bytes not announced show as NaN, or end the process with a message: a
+ * phase that never ends, more arrivals than expected, a barrier overwritten or used before its
+ * initialisation is fenced, lanes or warps of a warpgroup that do not agree on a product, sums
+ * touched without a fence, copies or products that nobody waited for. Shared memory starts 640
+ * bytes into its window, so that who wants 1024 must align. Not modelled: rounding inside tensor
+ * cores, other layouts than the 128-byte swizzle, the order of ordinary stores and the copy
+ * engine's or tensor cores' reads (fence.proxy.async).
  */
 #ifndef LF_KERNELS_CUDA_EMU_HOPPER_H
 #define LF_KERNELS_CUDA_EMU_HOPPER_H
 
-#include "tests/cuda/emu/emu.h"
 #include "kernels/cuda/tensor_map.h"
+#include "tests/cuda/emu/emu.h"
 
 uint32_t lf_smem_addr(const void *p);
 void lf_mbar_init(uint64_t *b, unsigned arrivals);
@@ -31,11 +33,13 @@ void lf_tma_2d(void *dst, const struct lf_cu_tensor_map *m, int x, int y, uint64
 void lf_wgmma_fence(void);
 void lf_wgmma_commit(void);
 void lf_wgmma_wait(int n);
-void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type, int n);
-#define LF_EMU_WGMMA(N)                                                                                                \
-    LF_DEV void lf_wgmma_##N(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type)         \
-    {                                                                                                                  \
-        lf_emu_wgmma(d, a, b, add, a_lanes, b_lanes, type, N);                                                         \
+void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type,
+                  int n);
+#define LF_EMU_WGMMA(N)                                                                            \
+    LF_DEV void lf_wgmma_##N(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes,             \
+                             bool b_lanes, int type)                                               \
+    {                                                                                              \
+        lf_emu_wgmma(d, a, b, add, a_lanes, b_lanes, type, N);                                     \
     }
 LF_EMU_WGMMA(16)
 LF_EMU_WGMMA(64)
@@ -50,7 +54,8 @@ int lf_emu_order(void);
 /* A number below n, from LF_EMU_ORDER. */
 unsigned lf_emu_any(unsigned n);
 
-/* A block starts; the copy engine does one of its copies (false: it has none); a block has ended. */
+/* A block starts; the copy engine does one of its copies (false: it has none); a block has
+ * ended. */
 void lf_emu_tma_start(void);
 bool lf_emu_tma_land(void);
 void lf_emu_tma_end(void);

@@ -73,7 +73,8 @@ static float dot16(const unsigned char *all, unsigned row, unsigned col, bool bf
         struct fragments fa, fb;
         memcpy(&fa, all + 64 * (row % 8 * 4 + k % 8 / 2), sizeof fa);
         memcpy(&fb, all + 64 * (col * 4 + k % 8 / 2), sizeof fb);
-        sum += half_of(fa.a[(row >= 8) + 2 * (k >= 8)], k % 2, bf16) * half_of(fb.b[k >= 8], k % 2, bf16);
+        sum += half_of(fa.a[(row >= 8) + 2 * (k >= 8)], k % 2, bf16) *
+               half_of(fb.b[k >= 8], k % 2, bf16);
     }
     return sum;
 }

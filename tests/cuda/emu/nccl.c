@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library in place of libnccl and libcudart, for ranks that are processes with emulated GPUs: LOONG_NCCL_LIB and
- * LOONG_CUDART_LIB name it, LOONG_CUDA_DRIVER its driver. Sums of f32, f64 and i64 in rank order, and broadcasts.
+ * A library in place of libnccl and libcudart, for ranks that are processes with emulated GPUs:
+ * LOONG_NCCL_LIB and LOONG_CUDART_LIB name it, LOONG_CUDA_DRIVER its driver. Sums of f32, f64 and
+ * i64 in rank order, and broadcasts.
  *
- * A call gives this rank's part to the others when it is queued, as early as the API allows: what its stream was not
- * made to wait for is not in it. It ends as late as the driver runs queues, and waits there until the others have come.
- * Parts lie in shared memory that the id names.
+ * A call gives this rank's part to the others when it is queued, as early as the API allows: what
+ * its stream was not made to wait for is not in it. It ends as late as the driver runs queues, and
+ * waits there until the others have come. Parts lie in shared memory that the id names.
  *
  * FAKE_NCCL_FAIL=n[:rank]: the n-th collective (from 1) is refused (on that rank).
  */
@@ -80,8 +81,8 @@ static void wait_for(struct comm *c, int rank, unsigned long calls)
     }
 }
 
-#define ADD(T)                                                                                                         \
-    for (size_t i = 0; i < bytes / sizeof(T); i++)                                                                     \
+#define ADD(T)                                                                                     \
+    for (size_t i = 0; i < bytes / sizeof(T); i++)                                                 \
     ((T *)sum)[i] += ((const T *)more)[i]
 
 static void add(void *sum, const void *more, size_t bytes, int type)
@@ -145,8 +146,8 @@ static bool slot_free(const struct comm *c)
     return true;
 }
 
-static int queue_part(struct comm *c, char *data, size_t bytes, int type, int from, const struct driver *d,
-                      void *stream)
+static int queue_part(struct comm *c, char *data, size_t bytes, int type, int from,
+                      const struct driver *d, void *stream)
 {
     struct call *x = malloc(sizeof *x);
     if (!x)
@@ -168,7 +169,8 @@ static int queue(void *comm, void *data, size_t bytes, int type, int from, void 
 {
     struct comm *c = comm;
     struct driver d;
-    int rc = !c || !data || !stream || (type != INT8 && type != INT64 && type != FLOAT32 && type != FLOAT64)
+    int rc = !c || !data || !stream ||
+                     (type != INT8 && type != INT64 && type != FLOAT32 && type != FLOAT64)
                  ? INVALID
                  : find_driver(&d);
     if (!rc && planted(c))
@@ -178,14 +180,16 @@ static int queue(void *comm, void *data, size_t bytes, int type, int from, void 
     if (!rc)
         c->stream = stream;
     for (size_t at = 0; at < bytes && !rc; at += PART)
-        rc = queue_part(c, (char *)data + at, bytes - at < PART ? bytes - at : PART, type, from, &d, stream);
+        rc = queue_part(c, (char *)data + at, bytes - at < PART ? bytes - at : PART, type, from, &d,
+                        stream);
     return rc;
 }
 
 int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *c, void *stream)
 {
-    return s == r && op == 0 && type != INT8 ? queue(c, r, n * (type == FLOAT32 ? 4 : 8), type, EVERYBODY, stream)
-                                             : INVALID;
+    return s == r && op == 0 && type != INT8
+               ? queue(c, r, n * (type == FLOAT32 ? 4 : 8), type, EVERYBODY, stream)
+               : INVALID;
 }
 int ncclBroadcast(const void *s, void *r, size_t n, int type, int root, void *c, void *stream)
 {
@@ -235,7 +239,8 @@ int ncclCommInitRank(void **out, int size, id_type id, int rank)
     struct driver d;
     struct comm *c = calloc(1, sizeof *c);
     int fd = c && size <= RANKS && find_driver(&d) == OK ? shm_open(id.internal, O_RDWR, 0) : -1;
-    void *m = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *m =
+        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *c->s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     if (m == MAP_FAILED) {

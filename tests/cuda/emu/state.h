@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the emulated driver: what driver.c (devices, memory, modules), stream.c (queues, events) and graph.c share.
+ * Inside the emulated driver: what driver.c (devices, memory, modules), stream.c (queues, events)
+ * and graph.c share.
  */
 #ifndef LF_KERNELS_CUDA_EMU_STATE_H
 #define LF_KERNELS_CUDA_EMU_STATE_H
@@ -27,10 +28,10 @@ struct lf_emu_cmd {
     struct CUfunc_st *f; /* launch */
     struct lf_emu_uint3 grid, block;
     unsigned smem;
-    void *args;          /* owned */
+    void *args;               /* owned */
     void (*call)(void *args); /* of the host */
-    lf_cu_event event;   /* record, wait */
-    uint64_t generation; /* of the event */
+    lf_cu_event event;        /* record, wait */
+    uint64_t generation;      /* of the event */
     lf_cu_graph_exec graph;
     int dep[2]; /* in a graph: nodes that come before, -1: none */
 };
@@ -82,13 +83,15 @@ struct lf_emu_host {
 };
 extern struct lf_emu_host lf_emu_host;
 
-/* First line of every emulated call: reads the environment once; not 0: the result that a broken device gives. */
+/* First line of every emulated call: reads the environment once; not 0: the result that a broken
+ * device gives. */
 int lf_emu_enter(void);
 /* Whether the failure that LF_EMU_FAIL plants comes now. */
 bool lf_emu_fails(const char *what, const char *name);
 /* Whether [p, p + bytes) lies in one live allocation; host: in pinned host memory. */
 bool lf_emu_inside(const void *p, size_t bytes, bool host);
-/* A call that is not allowed while any stream is captured: makes these captures bad, returns the driver's result. */
+/* A call that is not allowed while any stream is captured: makes these captures bad, returns the
+ * driver's result. */
 int lf_emu_not_captured(void);
 _Noreturn void lf_emu_misuse(const char *what);
 
@@ -103,7 +106,8 @@ uint32_t lf_emu_random(uint32_t n);
 void lf_emu_graph_run(lf_cu_graph_exec x);
 void lf_emu_event_release(lf_cu_event e);
 
-/* Exported under the driver's names: the same objects make a library that stages load in place of the driver. */
+/* Exported under the driver's names: the same objects make a library that stages load in place of
+ * the driver. */
 #define LF_EMU_DECLARE(member, name, args) int lf_emu_##member args __asm__(#name);
 LF_CU_LIST(LF_EMU_DECLARE)
 #undef LF_EMU_DECLARE

@@ -12,7 +12,11 @@
 #include "tests/cuda/ptx/ptx.h"
 
 enum { SMEM_OPTIN = 227 << 10, DEFAULT_SMEM = 48 << 10, PARAMETER_BYTES = 4096 };
-enum { TO_DEVICE = -1, TO_HOST = -2, ON_DEVICE = -3 }; /* a copy's `value`; of a fill it is the byte */
+enum {
+    TO_DEVICE = -1,
+    TO_HOST = -2,
+    ON_DEVICE = -3
+}; /* a copy's `value`; of a fill it is the byte */
 
 /* ---- lists of calls ---- */
 
@@ -101,7 +105,8 @@ void lf_emu_execute(const struct lf_emu_cmd *c)
             return;
         }
         h->stats.executed++;
-        if (!lf_ptx_launch(c->f->file, c->f->name, *c->f->args, c->args, c->grid, c->block, c->smem))
+        if (!lf_ptx_launch(c->f->file, c->f->name, *c->f->args, c->args, c->grid, c->block,
+                           c->smem))
             lf_emu_run(c->f->name, c->f->entry, c->args, c->grid, c->block, c->smem);
         return;
     case EMU_RECORD:
@@ -221,7 +226,8 @@ int lf_emu_host_call(lf_cu_stream s, void (*call)(void *user), void *user, size_
 
 static int copy(void *dst, const void *src, size_t bytes, int direction, lf_cu_stream s)
 {
-    const struct lf_emu_cmd c = {.kind = EMU_COPY, .dst = dst, .src = src, .bytes = bytes, .value = direction};
+    const struct lf_emu_cmd c = {
+        .kind = EMU_COPY, .dst = dst, .src = src, .bytes = bytes, .value = direction};
     struct lf_emu_stats *st = &lf_emu_host.stats;
     int rc = lf_emu_enter();
     if (rc)
@@ -229,7 +235,8 @@ static int copy(void *dst, const void *src, size_t bytes, int direction, lf_cu_s
     if (!usable(&c) || lf_emu_fails("copy", ""))
         return LF_CU_INVALID_VALUE;
     st->copies += direction != ON_DEVICE;
-    st->pageable += direction != ON_DEVICE && !lf_emu_inside(direction == TO_DEVICE ? src : dst, bytes, true);
+    st->pageable +=
+        direction != ON_DEVICE && !lf_emu_inside(direction == TO_DEVICE ? src : dst, bytes, true);
     return lf_emu_call(s, &c);
 }
 int lf_emu_MemcpyHtoDAsync(lf_cu_ptr dst, const void *src, size_t bytes, lf_cu_stream s)
@@ -246,16 +253,18 @@ int lf_emu_MemcpyDtoDAsync(lf_cu_ptr dst, lf_cu_ptr src, size_t bytes, lf_cu_str
 }
 int lf_emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_stream s)
 {
-    const struct lf_emu_cmd c = {.kind = EMU_FILL, .dst = (void *)(uintptr_t)dst, .bytes = bytes, .value = v};
+    const struct lf_emu_cmd c = {
+        .kind = EMU_FILL, .dst = (void *)(uintptr_t)dst, .bytes = bytes, .value = v};
     int rc = lf_emu_enter();
     return rc ? rc : usable(&c) ? lf_emu_call(s, &c) : LF_CU_INVALID_VALUE;
 }
 
-/* Arguments are taken by value, and what they point to must be memory that a GPU sees: a pointer to the stack or to
- * malloc's memory works here and is an illegal address there. Told by the words that name mapped memory which nobody
- * got from this driver. Numbers below 2^44 + 2^31 are never taken for addresses: two small integers side by side would
- * be some where AddressSanitizer maps its shadow, and neither programs nor their heaps and stacks lie there. Nor are a
- * flag or type with what happens to lie in the padding behind it. */
+/* Arguments are taken by value, and what they point to must be memory that a GPU sees: a pointer to
+ * the stack or to malloc's memory works here and is an illegal address there. Told by the words
+ * that name mapped memory which nobody got from this driver. Numbers below 2^44 + 2^31 are never
+ * taken for addresses: two small integers side by side would be some where AddressSanitizer maps
+ * its shadow, and neither programs nor their heaps and stacks lie there. Nor are a flag or type
+ * with what happens to lie in the padding behind it. */
 static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -266,7 +275,8 @@ static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
         memcpy(&w, (const char *)args + i, sizeof w);
         const uintptr_t start = w / page * page;
         memcpy(&at, &start, sizeof at);
-        if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 || mincore(at, 1, &there))
+        if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 ||
+            mincore(at, 1, &there))
             continue;
         memcpy(&at, &w, sizeof at);
         if (!reached(at, 0)) {
@@ -276,17 +286,20 @@ static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
     }
 }
 
-int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned smem, lf_cu_stream s, void **params, void **extra)
+int lf_emu_LaunchKernel(lf_cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned smem, lf_cu_stream s, void **params,
+                        void **extra)
 {
     int rc = lf_emu_enter();
     if (rc)
         return rc;
-    if (!gx || gx > INT32_MAX || !gy || !gz || gy > 65535 || gz > 65535 || extra || smem > SMEM_OPTIN ||
-        smem > (f->smem > DEFAULT_SMEM ? f->smem : DEFAULT_SMEM) || *f->args > PARAMETER_BYTES || !bx ||
-        bx * by * bz > *f->threads || bz > 64 || lf_emu_fails("launch", f->name + strlen("lf_cu_")))
+    if (!gx || gx > INT32_MAX || !gy || !gz || gy > 65535 || gz > 65535 || extra ||
+        smem > SMEM_OPTIN || smem > (f->smem > DEFAULT_SMEM ? f->smem : DEFAULT_SMEM) ||
+        *f->args > PARAMETER_BYTES || !bx || bx * by * bz > *f->threads || bz > 64 ||
+        lf_emu_fails("launch", f->name + strlen("lf_cu_")))
         return LF_CU_INVALID_VALUE;
-    struct lf_emu_cmd c = {.kind = EMU_LAUNCH, .f = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .smem = smem};
+    struct lf_emu_cmd c = {
+        .kind = EMU_LAUNCH, .f = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .smem = smem};
     c.args = lf_emu_args(*f->args); /* by value, as the driver takes them */
     if (!c.args)
         return LF_CU_OUT_OF_MEMORY;

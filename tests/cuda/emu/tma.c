@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hopper's barriers in shared memory and its copy engine, and the driver's call that describes a matrix to it.
+ * Hopper's barriers in shared memory and its copy engine, and the driver's call that describes a
+ * matrix to it.
  */
 #include "tests/cuda/emu/hopper.h"
 #include "tests/cuda/emu/state.h"
@@ -55,7 +56,8 @@ const unsigned char *lf_emu_smem_at(uint32_t addr, unsigned bytes)
 
 static unsigned self(void)
 {
-    return lf_emu.thread.x + lf_emu.block_dim.x * (lf_emu.thread.y + lf_emu.block_dim.y * lf_emu.thread.z);
+    return lf_emu.thread.x +
+           lf_emu.block_dim.x * (lf_emu.thread.y + lf_emu.block_dim.y * lf_emu.thread.z);
 }
 
 static struct barrier *find(const uint64_t *b, bool engine)
@@ -77,7 +79,8 @@ void lf_mbar_init(uint64_t *b, unsigned arrivals)
 {
     if (tma.barriers == BARRIERS || (uintptr_t)b % 8 || !arrivals)
         lf_emu_fail("more barriers in shared memory than the emulator keeps, or a bad one");
-    tma.barrier[tma.barriers] = (struct barrier){.at = b, .expected = arrivals, .left = arrivals, .thread = self()};
+    tma.barrier[tma.barriers] =
+        (struct barrier){.at = b, .expected = arrivals, .left = arrivals, .thread = self()};
     *b = (uint64_t)MARK + (uint64_t)tma.barriers++;
 }
 
@@ -155,7 +158,8 @@ static void land(const struct copy *c)
         for (unsigned e = 0; e < m->box[0]; e += per) {
             const int64_t x = (int64_t)c->x + e, y = (int64_t)c->y + r;
             const uint32_t at = lf_smem_addr(c->dst) + r * row + e * m->size;
-            const uint32_t to = m->swizzle == LF_CU_TENSOR_SWIZZLE_128B ? at ^ (at >> 7 & 7) << 4 : at;
+            const uint32_t to =
+                m->swizzle == LF_CU_TENSOR_SWIZZLE_128B ? at ^ (at >> 7 & 7) << 4 : at;
             unsigned char *d = (unsigned char *)lf_emu.smem + (to - SMEM_START);
             if (x >= 0 && y >= 0 && (uint64_t)x + per <= m->dim[0] && (uint64_t)y < m->dim[1])
                 memcpy(d, m->base + (uint64_t)y * m->stride + (uint64_t)x * m->size, 16);
@@ -215,8 +219,12 @@ bool lf_emu_tensor_map(const void *map, struct ptx_map *out)
 {
     struct map m;
     memcpy(&m, map, sizeof m);
-    *out = (struct ptx_map){(const char *)m.base,       {m.dim[0], m.dim[1]}, m.stride,
-                            {m.box[0], m.box[1]}, m.size,               m.swizzle == LF_CU_TENSOR_SWIZZLE_128B};
+    *out = (struct ptx_map){(const char *)m.base,
+                            {m.dim[0], m.dim[1]},
+                            m.stride,
+                            {m.box[0], m.box[1]},
+                            m.size,
+                            m.swizzle == LF_CU_TENSOR_SWIZZLE_128B};
     return m.mark == MAP;
 }
 
@@ -233,22 +241,25 @@ static uint32_t size_of(int type)
     }
 }
 
-/* The driver's own conditions, as far as they concern what it is asked for here: two dimensions, no interleaving. */
-int lf_emu_TensorMapEncodeTiled(struct lf_cu_tensor_map *out, int type, unsigned rank, void *address,
-                                const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
-                                const uint32_t *steps, int interleave, int swizzle, int l2, int oob)
+/* The driver's own conditions, as far as they concern what it is asked for here: two dimensions, no
+ * interleaving. */
+int lf_emu_TensorMapEncodeTiled(struct lf_cu_tensor_map *out, int type, unsigned rank,
+                                void *address, const uint64_t *dims, const uint64_t *strides,
+                                const uint32_t *box, const uint32_t *steps, int interleave,
+                                int swizzle, int l2, int oob)
 {
     const uint32_t size = size_of(type);
     const int rc = lf_emu_enter();
     if (rc)
         return rc;
-    if ((uintptr_t)out % 64 || !size || rank != 2 || (uintptr_t)address % 16 || interleave || l2 < 0 || l2 > 3 || oob)
+    if ((uintptr_t)out % 64 || !size || rank != 2 || (uintptr_t)address % 16 || interleave ||
+        l2 < 0 || l2 > 3 || oob)
         return LF_CU_INVALID_VALUE;
     for (int i = 0; i < 2; i++)
         if (!dims[i] || dims[i] > (uint64_t)1 << 32 || !box[i] || box[i] > 256 || steps[i] != 1)
             return LF_CU_INVALID_VALUE;
-    if (strides[0] % 16 || strides[0] >= (uint64_t)1 << 40 || strides[0] < dims[0] * size || box[0] * size % 16 ||
-        (swizzle != 0 && swizzle != LF_CU_TENSOR_SWIZZLE_128B) ||
+    if (strides[0] % 16 || strides[0] >= (uint64_t)1 << 40 || strides[0] < dims[0] * size ||
+        box[0] * size % 16 || (swizzle != 0 && swizzle != LF_CU_TENSOR_SWIZZLE_128B) ||
         (swizzle == LF_CU_TENSOR_SWIZZLE_128B && box[0] * size > 128))
         return LF_CU_INVALID_VALUE;
     const struct map m = {.mark = MAP,

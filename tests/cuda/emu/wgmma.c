@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hopper's products of a warpgroup. Each warp reads its 16 rows of a and all of b when the first of its threads has
- * waited for the product.
+ * Hopper's products of a warpgroup. Each warp reads its 16 rows of a and all of b when the first of
+ * its threads has waited for the product.
  */
-#include "tests/cuda/emu/hopper.h"
 #include "kernels/kernels.h"
+#include "tests/cuda/emu/hopper.h"
 
 enum { THREADS = 1024, UNDER_WAY = 16, MOST_N = 192 };
 
@@ -32,7 +32,8 @@ static bool used = true; /* by this block or the one before; as if one had been 
 
 static unsigned self(void)
 {
-    return lf_emu.thread.x + lf_emu.block_dim.x * (lf_emu.thread.y + lf_emu.block_dim.y * lf_emu.thread.z);
+    return lf_emu.thread.x +
+           lf_emu.block_dim.x * (lf_emu.thread.y + lf_emu.block_dim.y * lf_emu.thread.z);
 }
 
 void lf_emu_wgmma_start(void)
@@ -67,11 +68,12 @@ void lf_wgmma_fence(void)
 
 static bool same(const struct product *x, const struct product *y)
 {
-    return x->a == y->a && x->b == y->b && x->add == y->add && x->a_lanes == y->a_lanes && x->b_lanes == y->b_lanes &&
-           x->type == y->type && x->n == y->n;
+    return x->a == y->a && x->b == y->b && x->add == y->add && x->a_lanes == y->a_lanes &&
+           x->b_lanes == y->b_lanes && x->type == y->type && x->n == y->n;
 }
 
-/* The warp's note of product p->number: written by its first lane, the same for the others and the other warps. */
+/* The warp's note of product p->number: written by its first lane, the same for the others and the
+ * other warps. */
 static void note(unsigned warp, const struct product *p)
 {
     struct product *mine = &product[warp][p->number % UNDER_WAY];
@@ -95,7 +97,8 @@ static void note(unsigned warp, const struct product *p)
     }
 }
 
-void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type, int n)
+void lf_emu_wgmma(float *d, uint64_t a, uint64_t b, bool add, bool a_lanes, bool b_lanes, int type,
+                  int n)
 {
     struct thread *t = &thread[self()];
     struct product p;
@@ -133,7 +136,8 @@ void lf_wgmma_commit(void)
 /* Element (lane, k) of an operand, by the fields of its descriptor. */
 static float element(uint64_t desc, unsigned lane, unsigned k, bool by_lanes, int type)
 {
-    const uint32_t start = (uint32_t)(desc & 0x3fff) << 4, lead = (uint32_t)(desc >> 16 & 0x3fff) << 4,
+    const uint32_t start = (uint32_t)(desc & 0x3fff) << 4,
+                   lead = (uint32_t)(desc >> 16 & 0x3fff) << 4,
                    stride = (uint32_t)(desc >> 32 & 0x3fff) << 4;
     uint32_t at;
     uint16_t h;

@@ -1,89 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers, logic, comparisons and moves (PTX ISA 9.7.1, 9.7.2, 9.7.6, 9.7.8, 9.7.9). An instruction is known by its
- * whole text.
+ * Integers, logic, comparisons and moves (PTX ISA 9.7.1, 9.7.2, 9.7.6, 9.7.8, 9.7.9). An
+ * instruction is known by its whole text.
  */
 #include "tests/cuda/ptx/ins.h"
 
 /* Every active lane; whole warps without a test, so that the compiler makes vectors of it. */
-#define LANES(statement)                                                                                               \
-    if (m == ~0u) {                                                                                                    \
-        _Pragma("GCC ivdep") for (int l = 0; l < PTX_LANES; l++)                                                       \
-        {                                                                                                              \
-            statement;                                                                                                 \
-        }                                                                                                              \
-    } else {                                                                                                           \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1) {                                                                                          \
-                statement;                                                                                             \
-            }                                                                                                          \
+#define LANES(statement)                                                                           \
+    if (m == ~0u) {                                                                                \
+        _Pragma("GCC ivdep") for (int l = 0; l < PTX_LANES; l++)                                   \
+        {                                                                                          \
+            statement;                                                                             \
+        }                                                                                          \
+    } else {                                                                                       \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1) {                                                                      \
+                statement;                                                                         \
+            }                                                                                      \
     }
 
-#define ONE(name, R, A, value)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        R *d = PTX_O(w, i, 0);                                                                                         \
-        const A *pa = PTX_O(w, i, 1);                                                                                  \
-        LANES(const A a = pa[l]; d[l] = (R)(value))                                                                    \
+#define ONE(name, R, A, value)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        R *d = PTX_O(w, i, 0);                                                                     \
+        const A *pa = PTX_O(w, i, 1);                                                              \
+        LANES(const A a = pa[l]; d[l] = (R)(value))                                                \
     }
-#define TWO(name, R, A, B, value)                                                                                      \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        R *d = PTX_O(w, i, 0);                                                                                         \
-        const A *pa = PTX_O(w, i, 1);                                                                                  \
-        const B *pb = PTX_O(w, i, 2);                                                                                  \
-        LANES(const A a = pa[l]; const B b = pb[l]; d[l] = (R)(value))                                                 \
+#define TWO(name, R, A, B, value)                                                                  \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        R *d = PTX_O(w, i, 0);                                                                     \
+        const A *pa = PTX_O(w, i, 1);                                                              \
+        const B *pb = PTX_O(w, i, 2);                                                              \
+        LANES(const A a = pa[l]; const B b = pb[l]; d[l] = (R)(value))                             \
     }
-#define THREE(name, R, A, B, C, value)                                                                                 \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        R *d = PTX_O(w, i, 0);                                                                                         \
-        const A *pa = PTX_O(w, i, 1);                                                                                  \
-        const B *pb = PTX_O(w, i, 2);                                                                                  \
-        const C *pc = PTX_O(w, i, 3);                                                                                  \
-        LANES(const A a = pa[l]; const B b = pb[l]; const C c = pc[l]; d[l] = (R)(value))                              \
+#define THREE(name, R, A, B, C, value)                                                             \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        R *d = PTX_O(w, i, 0);                                                                     \
+        const A *pa = PTX_O(w, i, 1);                                                              \
+        const B *pb = PTX_O(w, i, 2);                                                              \
+        const C *pc = PTX_O(w, i, 3);                                                              \
+        LANES(const A a = pa[l]; const B b = pb[l]; const C c = pc[l]; d[l] = (R)(value))          \
     }
-#define COMPARE(name, A, test)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        const A *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                                            \
-        uint32_t r = 0;                                                                                                \
-        for (int l = 0; l < PTX_LANES; l++) {                                                                          \
-            const A a = pa[l], b = pb[l];                                                                              \
-            r |= (uint32_t)(test) << l;                                                                                \
-        }                                                                                                              \
-        ptx_set_pred(w, i->o[0], m, r);                                                                                \
+#define COMPARE(name, A, test)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        const A *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                        \
+        uint32_t r = 0;                                                                            \
+        for (int l = 0; l < PTX_LANES; l++) {                                                      \
+            const A a = pa[l], b = pb[l];                                                          \
+            r |= (uint32_t)(test) << l;                                                            \
+        }                                                                                          \
+        ptx_set_pred(w, i->o[0], m, r);                                                            \
     }
 
 /* ---- by type: U unsigned, S signed, of n bits ---- */
 
 /* Sums and products wrap, so one function serves both signs (9.7.1.1 ... 9.7.1.4). */
-#define WRAPPING(n, U)                                                                                                 \
-    TWO(add##n, U, U, U, a + b)                                                                                        \
-    TWO(sub##n, U, U, U, a - b)                                                                                        \
-    TWO(mul##n, U, U, U, (uint64_t)a *b)                                                                               \
-    THREE(mad##n, U, U, U, U, (uint64_t)a *b + c)                                                                      \
-    TWO(and##n, U, U, U, a &b)                                                                                         \
-    TWO(or ##n, U, U, U, a | b)                                                                                        \
-    TWO(xor##n, U, U, U, a ^ b)                                                                                        \
-    ONE(not ##n, U, U, ~a)                                                                                             \
-    ONE(cnot##n, U, U, a == 0)                                                                                         \
-    ONE(neg##n, U, U, (U)0 - a)                                                                                        \
-    ONE(mov##n, U, U, a)                                                                                               \
-    TWO(shl##n, U, U, ptx_w, b > n - 1 ? 0 : (U)(a << b))                                                              \
-    COMPARE(eq##n, U, a == b)                                                                                          \
+#define WRAPPING(n, U)                                                                             \
+    TWO(add##n, U, U, U, a + b)                                                                    \
+    TWO(sub##n, U, U, U, a - b)                                                                    \
+    TWO(mul##n, U, U, U, (uint64_t)a *b)                                                           \
+    THREE(mad##n, U, U, U, U, (uint64_t)a *b + c)                                                  \
+    TWO(and##n, U, U, U, a &b)                                                                     \
+    TWO(or ##n, U, U, U, a | b)                                                                    \
+    TWO(xor##n, U, U, U, a ^ b)                                                                    \
+    ONE(not ##n, U, U, ~a)                                                                         \
+    ONE(cnot##n, U, U, a == 0)                                                                     \
+    ONE(neg##n, U, U, (U)0 - a)                                                                    \
+    ONE(mov##n, U, U, a)                                                                           \
+    TWO(shl##n, U, U, ptx_w, b > n - 1 ? 0 : (U)(a << b))                                          \
+    COMPARE(eq##n, U, a == b)                                                                      \
     COMPARE(ne##n, U, a != b)
 WRAPPING(16, ptx_h)
 WRAPPING(32, ptx_w)
 WRAPPING(64, ptx_d)
 
 /* Shifts by more than the width give zeros, or the sign (9.7.8.8). */
-#define ORDERED(x, n, T)                                                                                               \
-    TWO(min_##x##n, T, T, T, a < b ? a : b)                                                                            \
-    TWO(max_##x##n, T, T, T, a > b ? a : b)                                                                            \
-    COMPARE(lt_##x##n, T, a < b)                                                                                       \
-    COMPARE(le_##x##n, T, a <= b)                                                                                      \
-    COMPARE(gt_##x##n, T, a > b)                                                                                       \
+#define ORDERED(x, n, T)                                                                           \
+    TWO(min_##x##n, T, T, T, a < b ? a : b)                                                        \
+    TWO(max_##x##n, T, T, T, a > b ? a : b)                                                        \
+    COMPARE(lt_##x##n, T, a < b)                                                                   \
+    COMPARE(le_##x##n, T, a <= b)                                                                  \
+    COMPARE(gt_##x##n, T, a > b)                                                                   \
     COMPARE(ge_##x##n, T, a >= b)
 ORDERED(u, 16, ptx_h)
 ORDERED(u, 32, ptx_w)
@@ -129,18 +129,18 @@ ONE(brev32, ptx_w, ptx_w, reversed(a, 32))
 ONE(brev64, ptx_d, ptx_d, reversed(a, 64))
 
 /* Quotients; the result of a division by zero is unspecified (9.7.1.8), so it ends the process. */
-#define DIVIDE(name, T, value)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                                            \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1) {                                                                                          \
-                const T a = pa[l], b = pb[l];                                                                          \
-                if (!b)                                                                                                \
-                    lf_ptx_fail(w, i, l, "a division by zero");                                                        \
-                d[l] = (T)(value);                                                                                     \
-            }                                                                                                          \
+#define DIVIDE(name, T, value)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                        \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1) {                                                                      \
+                const T a = pa[l], b = pb[l];                                                      \
+                if (!b)                                                                            \
+                    lf_ptx_fail(w, i, l, "a division by zero");                                    \
+                d[l] = (T)(value);                                                                 \
+            }                                                                                      \
     }
 DIVIDE(div_u16, ptx_h, a / b)
 DIVIDE(div_u32, ptx_w, a / b)
@@ -155,7 +155,8 @@ DIVIDE(rem_s16, ptx_sh, a % b)
 DIVIDE(rem_s32, ptx_sw, (int64_t)a % b)
 DIVIDE(rem_s64, ptx_sd, b == -1 ? 0 : a % b)
 
-/* Bit fields (9.7.1.19, .20): position and length are the low 8 bits; the sign is the field's highest bit that exists.
+/* Bit fields (9.7.1.19, .20): position and length are the low 8 bits; the sign is the field's
+ * highest bit that exists.
  */
 static uint64_t field(uint64_t a, unsigned pos, unsigned len, unsigned bits, bool sign)
 {
@@ -178,13 +179,13 @@ static uint64_t insert(uint64_t a, uint64_t b, unsigned pos, unsigned len, unsig
         b = (b & ~(1ULL << (pos + k))) | (a >> k & 1) << (pos + k);
     return b;
 }
-#define BFI(name, T, bits)                                                                                             \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *f = PTX_O(w, i, 0);                                                                                         \
-        const T *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                                              \
-        const ptx_w *c = PTX_O(w, i, 3), *d = PTX_O(w, i, 4);                                                          \
-        LANES(f[l] = (T)insert(a[l], b[l], c[l] & 255, d[l] & 255, bits))                                              \
+#define BFI(name, T, bits)                                                                         \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *f = PTX_O(w, i, 0);                                                                     \
+        const T *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                          \
+        const ptx_w *c = PTX_O(w, i, 3), *d = PTX_O(w, i, 4);                                      \
+        LANES(f[l] = (T)insert(a[l], b[l], c[l] & 255, d[l] & 255, bits))                          \
     }
 BFI(bfi32, ptx_w, 32)
 BFI(bfi64, ptx_d, 64)
@@ -213,7 +214,8 @@ static uint32_t permuted(uint32_t a, uint32_t b, uint32_t c)
 }
 THREE(prmt, ptx_w, ptx_w, ptx_w, ptx_w, permuted(a, b, c))
 
-/* Any function of three bits: bit (a << 2 | b << 1 | c) of the table (9.7.8.6: ta 0xf0, tb 0xcc, tc 0xaa). */
+/* Any function of three bits: bit (a << 2 | b << 1 | c) of the table (9.7.8.6: ta 0xf0, tb 0xcc, tc
+ * 0xaa). */
 static void lop3(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     ptx_w *d = PTX_O(w, i, 0);
@@ -222,19 +224,20 @@ static void lop3(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         if (m >> l & 1) {
             uint32_t r = 0;
             for (int k = 0; k < 32; k++)
-                r |= (t[l] >> ((a[l] >> k & 1) << 2 | (b[l] >> k & 1) << 1 | (c[l] >> k & 1)) & 1) << k;
+                r |= (t[l] >> ((a[l] >> k & 1) << 2 | (b[l] >> k & 1) << 1 | (c[l] >> k & 1)) & 1)
+                     << k;
             d[l] = r;
         }
 }
 
 /* ---- predicates: 32 at once ---- */
 
-#define PREDICATE(name, value)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        const uint32_t a = ptx_pred(w, i->o[1]), b = ptx_pred(w, i->o[i->n > 2 ? 2 : 1]);                              \
-        (void)b;                                                                                                       \
-        ptx_set_pred(w, i->o[0], m, value);                                                                            \
+#define PREDICATE(name, value)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        const uint32_t a = ptx_pred(w, i->o[1]), b = ptx_pred(w, i->o[i->n > 2 ? 2 : 1]);          \
+        (void)b;                                                                                   \
+        ptx_set_pred(w, i->o[0], m, value);                                                        \
     }
 PREDICATE(and_p, a &b)
 PREDICATE(or_p, a | b)
@@ -243,33 +246,34 @@ PREDICATE(not_p, ~a)
 PREDICATE(mov_p, a)
 
 /* selp d, a, b, p: a where p is true (9.7.6.4); only what is taken has to be defined. */
-#define SELECT(name, T)                                                                                                \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                                              \
-        const uint32_t p = ptx_pred(w, i->o[3]);                                                                       \
-        uint32_t *def = w->defined;                                                                                    \
-        const uint32_t known = def[i->o[3] / 64] & ((p & def[i->o[1] / 64]) | (~p & def[i->o[2] / 64]));               \
-        def[i->o[0] / 64] = (def[i->o[0] / 64] & ~m) | (known & m);                                                    \
-        LANES(d[l] = p >> l & 1 ? a[l] : b[l])                                                                         \
+#define SELECT(name, T)                                                                            \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                          \
+        const uint32_t p = ptx_pred(w, i->o[3]);                                                   \
+        uint32_t *def = w->defined;                                                                \
+        const uint32_t known =                                                                     \
+            def[i->o[3] / 64] & ((p & def[i->o[1] / 64]) | (~p & def[i->o[2] / 64]));              \
+        def[i->o[0] / 64] = (def[i->o[0] / 64] & ~m) | (known & m);                                \
+        LANES(d[l] = p >> l & 1 ? a[l] : b[l])                                                     \
     }
 SELECT(selp16, ptx_h)
 SELECT(selp32, ptx_w)
 SELECT(selp64, ptx_d)
 
-#define SAME3(op, fn, n, sig)                                                                                          \
-    {op ".u" #n, fn, sig}, {op ".s" #n, fn, sig},                                                                      \
-    {                                                                                                                  \
-        op ".b" #n, fn, sig                                                                                            \
+#define SAME3(op, fn, n, sig)                                                                      \
+    {op ".u" #n, fn, sig}, {op ".s" #n, fn, sig},                                                  \
+    {                                                                                              \
+        op ".b" #n, fn, sig                                                                        \
     }
-#define BY_SIZE(op, fn, sig_h, sig_w, sig_d)                                                                           \
+#define BY_SIZE(op, fn, sig_h, sig_w, sig_d)                                                       \
     SAME3(op, fn##16, 16, sig_h), SAME3(op, fn##32, 32, sig_w), SAME3(op, fn##64, 64, sig_d)
-#define BY_SIGN(op, fn, sig_h, sig_w, sig_d)                                                                           \
-    {op ".u16", fn##u16, sig_h}, {op ".u32", fn##u32, sig_w}, {op ".u64", fn##u64, sig_d},                             \
-        {op ".s16", fn##s16, sig_h}, {op ".s32", fn##s32, sig_w},                                                      \
-    {                                                                                                                  \
-        op ".s64", fn##s64, sig_d                                                                                      \
+#define BY_SIGN(op, fn, sig_h, sig_w, sig_d)                                                       \
+    {op ".u16", fn##u16, sig_h}, {op ".u32", fn##u32, sig_w}, {op ".u64", fn##u64, sig_d},         \
+        {op ".s16", fn##s16, sig_h}, {op ".s32", fn##s32, sig_w},                                  \
+    {                                                                                              \
+        op ".s64", fn##s64, sig_d                                                                  \
     }
 
 static const struct ptx_row rows[] = {
@@ -343,8 +347,9 @@ static const struct ptx_row rows[] = {
     {"mov.f64", mov64, "Dd"},
 };
 static const struct ptx_row selects[] = {
-    SAME3("selp", selp16, 16, "Hhhp"), SAME3("selp", selp32, 32, "Wwwp"), SAME3("selp", selp64, 64, "Dddp"),
-    {"selp.f32", selp32, "Wwwp"},      {"selp.f64", selp64, "Dddp"},
+    SAME3("selp", selp16, 16, "Hhhp"), SAME3("selp", selp32, 32, "Wwwp"),
+    SAME3("selp", selp64, 64, "Dddp"), {"selp.f32", selp32, "Wwwp"},
+    {"selp.f64", selp64, "Dddp"},
 };
 
 /* mov between a register and the vector of its parts, the first the lowest (9.7.9.4). */
@@ -353,7 +358,8 @@ static void join(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     const unsigned part = i->size;
     for (unsigned l = 0; l < PTX_LANES; l++)
         for (unsigned k = 0; m >> l & 1 && k < i->vec; k++)
-            memcpy((char *)PTX_O(w, i, 0) + l * part * i->vec + k * part, (char *)PTX_O(w, i, 1 + k) + l * part, part);
+            memcpy((char *)PTX_O(w, i, 0) + l * part * i->vec + k * part,
+                   (char *)PTX_O(w, i, 1 + k) + l * part, part);
 }
 static void split(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
@@ -361,8 +367,8 @@ static void split(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     for (unsigned l = 0; l < PTX_LANES; l++)
         for (unsigned k = 0; m >> l & 1 && k < i->vec; k++)
             if (i->o[k])
-                memcpy((char *)PTX_O(w, i, k) + l * part, (char *)PTX_O(w, i, i->vec) + l * part * i->vec + k * part,
-                       part);
+                memcpy((char *)PTX_O(w, i, k) + l * part,
+                       (char *)PTX_O(w, i, i->vec) + l * part * i->vec + k * part, part);
 }
 
 static bool decode_vector_mov(struct ptx_parser *p, const char *op, struct ptx_ins *i)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cp.async (PTX ISA 9.7.9.25.3): a copy may be done at any time between its start and the end of the wait for its
- * group. So the destination is NaN from the start on, and has the source's bytes, as they are then, at the wait.
+ * cp.async (PTX ISA 9.7.9.25.3): a copy may be done at any time between its start and the end of
+ * the wait for its group. So the destination is NaN from the start on, and has the source's bytes,
+ * as they are then, at the wait.
  */
 #include <stdlib.h>
 
 #include "tests/cuda/ptx/ins.h"
 
-/* cp.async [dst], [src], bytes, from: the bytes beyond `from` of the source are not read and become zero. */
+/* cp.async [dst], [src], bytes, from: the bytes beyond `from` of the source are not read and become
+ * zero. */
 static void start(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     struct ptx_ins *x = (struct ptx_ins *)(uintptr_t)i;
@@ -21,7 +23,8 @@ static void start(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         if (from > bytes)
             lf_ptx_fail(w, i, l, "%u bytes of %u", from, bytes);
         if (at % bytes)
-            lf_ptx_fail(w, i, l, "%u bytes from 0x%llx, which is no multiple of that", bytes, (unsigned long long)at);
+            lf_ptx_fail(w, i, l, "%u bytes from 0x%llx, which is no multiple of that", bytes,
+                        (unsigned long long)at);
         if (c->n == c->cap) {
             c->cap = c->cap ? 2 * c->cap : 16;
             c->copy = realloc(c->copy, (size_t)c->cap * sizeof *c->copy);
@@ -48,7 +51,8 @@ static void commit(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         }
 }
 
-/* Until at most n of the newest groups are under way; n < 0: of none, committed or not (wait_all). */
+/* Until at most n of the newest groups are under way; n < 0: of none, committed or not
+ * (wait_all). */
 static void land(struct ptx_copies *c, int n)
 {
     int left = 0;
@@ -76,7 +80,8 @@ void lf_ptx_copies_check(struct ptx_block *b)
     for (unsigned x = 0; x < b->warps; x++)
         for (int l = 0; l < PTX_LANES; l++)
             if (b->warp[x].copies[l].n)
-                lf_ptx_fail(&b->warp[x], &b->k->code[b->k->n - 1], l, "asynchronous copies that nobody waited for");
+                lf_ptx_fail(&b->warp[x], &b->k->code[b->k->n - 1], l,
+                            "asynchronous copies that nobody waited for");
 }
 
 static bool copy(struct ptx_parser *p, const char *op, struct ptx_ins *i)
@@ -88,7 +93,8 @@ static bool copy(struct ptx_parser *p, const char *op, struct ptx_ins *i)
     if (strncmp(op, "::cta", 5) == 0)
         op += 5;
     const int n = lf_ptx_operands(p);
-    if (strcmp(op, ".global") != 0 || n < 3 || n > 4 || !lf_ptx_operand(p, 0)->memory || !lf_ptx_operand(p, 1)->memory)
+    if (strcmp(op, ".global") != 0 || n < 3 || n > 4 || !lf_ptx_operand(p, 0)->memory ||
+        !lf_ptx_operand(p, 1)->memory)
         return false;
     const uint64_t bytes = lf_ptx_operand(p, 2)->bits;
     if (lf_ptx_operand(p, 2)->is != OP_IMM || !(bytes == 16 || (!cg && (bytes == 4 || bytes == 8))))

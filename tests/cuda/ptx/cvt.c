@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cvt (PTX ISA 9.7.9.21). A source register may be wider than its type, whose low bits count then; a wider destination
- * is extended by the sign of its type.
+ * cvt (PTX ISA 9.7.9.21). A source register may be wider than its type, whose low bits count then;
+ * a wider destination is extended by the sign of its type.
  */
 #include <fenv.h>
 #include <stdio.h>
@@ -14,10 +14,10 @@ struct type {
     enum kind kind;
     uint8_t bytes;
 };
-static const struct type types[] = {{"u8", UNSIGNED, 1},  {"u16", UNSIGNED, 2}, {"u32", UNSIGNED, 4},
-                                    {"u64", UNSIGNED, 8}, {"s8", SIGNED, 1},    {"s16", SIGNED, 2},
-                                    {"s32", SIGNED, 4},   {"s64", SIGNED, 8},   {"f16", FLOAT, 2},
-                                    {"f32", FLOAT, 4},    {"f64", FLOAT, 8},    {"bf16", BF16, 2}};
+static const struct type types[] = {
+    {"u8", UNSIGNED, 1}, {"u16", UNSIGNED, 2}, {"u32", UNSIGNED, 4}, {"u64", UNSIGNED, 8},
+    {"s8", SIGNED, 1},   {"s16", SIGNED, 2},   {"s32", SIGNED, 4},   {"s64", SIGNED, 8},
+    {"f16", FLOAT, 2},   {"f32", FLOAT, 4},    {"f64", FLOAT, 8},    {"bf16", BF16, 2}};
 
 enum rounding { NONE, RN, RZ, RM, RP, RNI, RZI, RMI, RPI };
 enum { SAT = 256, FTZ = 512 };
@@ -43,15 +43,18 @@ struct small {
     uint32_t nan;
     bool infinite;
 };
-static const struct small f16 = {5, 10, 0x7bff, 0x7c00, 0x7fff, true}, bf16 = {8, 7, 0x7f7f, 0x7f80, 0x7fff, true},
-                          e4m3 = {4, 3, 0x7e, 0x7e, 0x7f, false}, e5m2 = {5, 2, 0x7b, 0x7b, 0x7f, true};
+static const struct small f16 = {5, 10, 0x7bff, 0x7c00, 0x7fff, true},
+                          bf16 = {8, 7, 0x7f7f, 0x7f80, 0x7fff, true},
+                          e4m3 = {4, 3, 0x7e, 0x7e, 0x7f, false},
+                          e5m2 = {5, 2, 0x7b, 0x7b, 0x7f, true};
 
-/* Nearest, ties to even. e4m3 and e5m2 are for .satfinite: beyond the range is the largest value (9.7.9.21
- * ".satfinite"). */
+/* Nearest, ties to even. e4m3 and e5m2 are for .satfinite: beyond the range is the largest value
+ * (9.7.9.21 ".satfinite"). */
 static uint32_t narrow(float x, const struct small *t)
 {
     const uint32_t u = f_bits(x), a = u & 0x7fffffffu, sign = u >> 31 << (t->e + t->m);
-    const int bias = (1 << (t->e - 1)) - 1, e = a >> 23 ? (int)(a >> 23) - 127 : -126, low = 1 - bias;
+    const int bias = (1 << (t->e - 1)) - 1, e = a >> 23 ? (int)(a >> 23) - 127 : -126,
+              low = 1 - bias;
     if (a > 0x7f800000u)
         return t->nan;
     const uint32_t m = (a & 0x7fffff) | (a >> 23 ? 0x800000u : 0);
@@ -67,7 +70,8 @@ static uint32_t narrow(float x, const struct small *t)
 
 static float widen(uint32_t c, const struct small *t)
 {
-    const int bias = (1 << (t->e - 1)) - 1, e = c >> t->m & ((1 << t->e) - 1), top = (1 << t->e) - 1;
+    const int bias = (1 << (t->e - 1)) - 1, e = c >> t->m & ((1 << t->e) - 1),
+              top = (1 << t->e) - 1;
     const uint32_t m = c & ((1u << t->m) - 1), sign = c >> (t->e + t->m) & 1;
     if (e == top && t->infinite)
         return bits_f(m ? 0x7fffffffu : sign << 31 | 0x7f800000u);
@@ -86,14 +90,14 @@ float lf_ptx_widen(uint32_t code, int kind)
 }
 
 /* cvt.rn.T.f32 d, a, b: a becomes the upper half, b the lower. */
-#define PACK(name, t, T, half)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const ptx_f *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                                          \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1)                                                                                            \
-                d[l] = (T)(narrow(a[l], &t) << half | narrow(b[l], &t));                                               \
+#define PACK(name, t, T, half)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const ptx_f *a = PTX_O(w, i, 1), *b = PTX_O(w, i, 2);                                      \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1)                                                                        \
+                d[l] = (T)(narrow(a[l], &t) << half | narrow(b[l], &t));                           \
     }
 PACK(pack_f16, f16, ptx_w, 16)
 PACK(pack_bf16, bf16, ptx_w, 16)
@@ -131,7 +135,8 @@ static struct value read_value(const unsigned char *at, const struct type *t)
     return v;
 }
 
-/* Out of range is the nearest end. NaN: 0, but with 64 bits on either side 2^63 (9.7.9.21, "float-to-integer"). */
+/* Out of range is the nearest end. NaN: 0, but with 64 bits on either side 2^63 (9.7.9.21,
+ * "float-to-integer"). */
 static uint64_t to_integer(double f, enum rounding r, const struct type *t, const struct type *from)
 {
     const int bits = 8 * t->bytes;
@@ -149,7 +154,11 @@ static uint64_t to_integer(double f, enum rounding r, const struct type *t, cons
 
 static double integral(double f, enum rounding r)
 {
-    return r == RNI ? nearbyint(f) : r == RMI ? floor(f) : r == RPI ? ceil(f) : r == RZI ? trunc(f) : f;
+    return r == RNI   ? nearbyint(f)
+           : r == RMI ? floor(f)
+           : r == RPI ? ceil(f)
+           : r == RZI ? trunc(f)
+                      : f;
 }
 
 static uint64_t float_bits(double f, const struct type *t)
@@ -172,7 +181,8 @@ static uint64_t integer_to_float(uint64_t u, const struct type *from, const stru
     return f_bits(from->kind == SIGNED ? (float)(int64_t)u : (float)u);
 }
 
-static uint64_t converted(const unsigned char *at, const struct type *from, const struct type *to, int how)
+static uint64_t converted(const unsigned char *at, const struct type *from, const struct type *to,
+                          int how)
 {
     struct value v = read_value(at, from);
     const bool from_float = from->kind >= FLOAT, to_float = to->kind >= FLOAT;
@@ -197,25 +207,26 @@ static void general(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         if (m >> l & 1) {
             uint64_t u = converted((unsigned char *)PTX_O(w, i, 1) + l * in, from, to, (int)i->imm);
             const unsigned shift = 64 - 8 * to->bytes;
-            u = to->kind == SIGNED ? (uint64_t)((int64_t)(u << shift) >> shift) : u << shift >> shift;
+            u = to->kind == SIGNED ? (uint64_t)((int64_t)(u << shift) >> shift)
+                                   : u << shift >> shift;
             memcpy((unsigned char *)PTX_O(w, i, 0) + l * out, &u, out);
         }
 }
 
 /* ---- the frequent ones ---- */
 
-#define FAST(name, D, S)                                                                                               \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        D *d = PTX_O(w, i, 0);                                                                                         \
-        const S *s = PTX_O(w, i, 1);                                                                                   \
-        if (m == ~0u)                                                                                                  \
-            for (int l = 0; l < PTX_LANES; l++)                                                                        \
-                d[l] = (D)s[l];                                                                                        \
-        else                                                                                                           \
-            for (int l = 0; l < PTX_LANES; l++)                                                                        \
-                if (m >> l & 1)                                                                                        \
-                    d[l] = (D)s[l];                                                                                    \
+#define FAST(name, D, S)                                                                           \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        D *d = PTX_O(w, i, 0);                                                                     \
+        const S *s = PTX_O(w, i, 1);                                                               \
+        if (m == ~0u)                                                                              \
+            for (int l = 0; l < PTX_LANES; l++)                                                    \
+                d[l] = (D)s[l];                                                                    \
+        else                                                                                       \
+            for (int l = 0; l < PTX_LANES; l++)                                                    \
+                if (m >> l & 1)                                                                    \
+                    d[l] = (D)s[l];                                                                \
     }
 FAST(s64_s32, ptx_sd, ptx_sw)
 FAST(u64_u32, ptx_d, ptx_w)
@@ -228,8 +239,9 @@ static const struct {
     const char *op;
     ptx_fn *fn;
     uint8_t to, from;
-} fast[] = {{"cvt.s64.s32", s64_s32, 8, 4},   {"cvt.u64.u32", u64_u32, 8, 4}, {"cvt.u32.u64", u32_u64, 4, 8},
-            {"cvt.u32.u16", u32_u16, 4, 2},   {"cvt.u16.u32", u16_u32, 2, 4}, {"cvt.rn.f32.s32", f32_s32, 4, 4},
+} fast[] = {{"cvt.s64.s32", s64_s32, 8, 4},   {"cvt.u64.u32", u64_u32, 8, 4},
+            {"cvt.u32.u64", u32_u64, 4, 8},   {"cvt.u32.u16", u32_u16, 4, 2},
+            {"cvt.u16.u32", u16_u32, 2, 4},   {"cvt.rn.f32.s32", f32_s32, 4, 4},
             {"cvt.rn.f32.u32", f32_u32, 4, 4}};
 
 static int type_of(const char *name, size_t n)
@@ -296,7 +308,8 @@ bool lf_ptx_decode_cvt(struct ptx_parser *p, const char *op, struct ptx_ins *i)
     i->passes_on = true;
     if (lf_ptx_decode_row(p, op, i, packed, sizeof packed / sizeof *packed))
         return true;
-    if (!parts(op, &how, &to, &from) || !meant(how, &types[to], &types[from]) || lf_ptx_operands(p) != 2)
+    if (!parts(op, &how, &to, &from) || !meant(how, &types[to], &types[from]) ||
+        lf_ptx_operands(p) != 2)
         return false;
     lf_ptx_new_operands(i, 1, 2);
     i->o[0] = lf_ptx_slot_wide(p, 0, types[to].bytes, &out);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Floating point (PTX ISA 9.7.3) and its comparisons (9.7.6). An f32 result that is NaN is the one that
- * a device gives, 0x7fffffff.
- * Approximations are computed in f64 and truncated.
+ * Floating point (PTX ISA 9.7.3) and its comparisons (9.7.6). An f32 result that is NaN is the one
+ * that a device gives, 0x7fffffff. Approximations are computed in f64 and truncated.
  */
 #include <fenv.h>
 
@@ -24,38 +23,39 @@ static inline uint32_t f_bits(float f)
 #define NAN_F(x) ((x) != (x) ? bits_f(0x7fffffffu) : (x))
 #define NAN_G(x) (x)
 
-#define LANES(statement)                                                                                               \
-    if (m == ~0u) {                                                                                                    \
-        _Pragma("GCC ivdep") for (int l = 0; l < PTX_LANES; l++)                                                       \
-        {                                                                                                              \
-            statement;                                                                                                 \
-        }                                                                                                              \
-    } else {                                                                                                           \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1) {                                                                                          \
-                statement;                                                                                             \
-            }                                                                                                          \
+#define LANES(statement)                                                                           \
+    if (m == ~0u) {                                                                                \
+        _Pragma("GCC ivdep") for (int l = 0; l < PTX_LANES; l++)                                   \
+        {                                                                                          \
+            statement;                                                                             \
+        }                                                                                          \
+    } else {                                                                                       \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1) {                                                                      \
+                statement;                                                                         \
+            }                                                                                      \
     }
-#define ONE(name, T, value)                                                                                            \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *pa = PTX_O(w, i, 1);                                                                                  \
-        LANES(const T a = pa[l]; const T r = value; d[l] = r)                                                          \
+#define ONE(name, T, value)                                                                        \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *pa = PTX_O(w, i, 1);                                                              \
+        LANES(const T a = pa[l]; const T r = value; d[l] = r)                                      \
     }
-#define TWO(name, T, value, canon)                                                                                     \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                                            \
-        LANES(const T a = pa[l]; const T b = pb[l]; const T r = value; d[l] = canon(r))                                \
+#define TWO(name, T, value, canon)                                                                 \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                        \
+        LANES(const T a = pa[l]; const T b = pb[l]; const T r = value; d[l] = canon(r))            \
     }
-#define THREE(attribute, name, T, value, canon)                                                                        \
-    attribute static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2), *pc = PTX_O(w, i, 3);                                      \
-        LANES(const T a = pa[l]; const T b = pb[l]; const T c = pc[l]; const T r = value; d[l] = canon(r))             \
+#define THREE(attribute, name, T, value, canon)                                                    \
+    attribute static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)            \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2), *pc = PTX_O(w, i, 3);                  \
+        LANES(const T a = pa[l]; const T b = pb[l]; const T c = pc[l]; const T r = value;          \
+              d[l] = canon(r))                                                                     \
     }
 
 TWO(add_f, ptx_f, a + b, NAN_F)
@@ -85,13 +85,13 @@ THREE(WITH_FMA, fma_g_fast, ptx_g, __builtin_fma(a, b, c), NAN_G)
 #endif
 
 /* fma.rm and the like: the rounding mode of the processor around the library's function. */
-#define DIRECTED(name, mode)                                                                                           \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        const int old = fegetround();                                                                                  \
-        fesetround(mode);                                                                                              \
-        fma_f_any(w, i, m);                                                                                            \
-        fesetround(old);                                                                                               \
+#define DIRECTED(name, mode)                                                                       \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        const int old = fegetround();                                                              \
+        fesetround(mode);                                                                          \
+        fma_f_any(w, i, m);                                                                        \
+        fesetround(old);                                                                           \
     }
 DIRECTED(fma_rm, FE_DOWNWARD)
 DIRECTED(fma_rp, FE_UPWARD)
@@ -140,49 +140,50 @@ ONE(cos_approx_ftz, ptx_f, flushed(truncated(cos(flushed(a)))))
 
 /* ---- comparisons: ordered ones are false with a NaN, those with u are true ---- */
 
-#define COMPARE(name, T, test)                                                                                         \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                                            \
-        uint32_t r = 0;                                                                                                \
-        for (int l = 0; l < PTX_LANES; l++) {                                                                          \
-            const T a = pa[l], b = pb[l];                                                                              \
-            r |= (uint32_t)((test) != 0) << l;                                                                         \
-        }                                                                                                              \
-        ptx_set_pred(w, i->o[0], m, r);                                                                                \
+#define COMPARE(name, T, test)                                                                     \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        const T *pa = PTX_O(w, i, 1), *pb = PTX_O(w, i, 2);                                        \
+        uint32_t r = 0;                                                                            \
+        for (int l = 0; l < PTX_LANES; l++) {                                                      \
+            const T a = pa[l], b = pb[l];                                                          \
+            r |= (uint32_t)((test) != 0) << l;                                                     \
+        }                                                                                          \
+        ptx_set_pred(w, i->o[0], m, r);                                                            \
     }
-#define COMPARISONS(x, T)                                                                                              \
-    COMPARE(eq_##x, T, a == b)                                                                                         \
-    COMPARE(ne_##x, T, a<b || a> b)                                                                                    \
-    COMPARE(lt_##x, T, a < b)                                                                                          \
-    COMPARE(le_##x, T, a <= b)                                                                                         \
-    COMPARE(gt_##x, T, a > b)                                                                                          \
-    COMPARE(ge_##x, T, a >= b)                                                                                         \
-    COMPARE(equ_##x, T, !(a < b || a > b))                                                                             \
-    COMPARE(neu_##x, T, a != b)                                                                                        \
-    COMPARE(ltu_##x, T, !(a >= b))                                                                                     \
-    COMPARE(leu_##x, T, !(a > b))                                                                                      \
-    COMPARE(gtu_##x, T, !(a <= b))                                                                                     \
-    COMPARE(geu_##x, T, !(a < b))                                                                                      \
-    COMPARE(num_##x, T, a == a && b == b)                                                                              \
+#define COMPARISONS(x, T)                                                                          \
+    COMPARE(eq_##x, T, a == b)                                                                     \
+    COMPARE(ne_##x, T, a<b || a> b)                                                                \
+    COMPARE(lt_##x, T, a < b)                                                                      \
+    COMPARE(le_##x, T, a <= b)                                                                     \
+    COMPARE(gt_##x, T, a > b)                                                                      \
+    COMPARE(ge_##x, T, a >= b)                                                                     \
+    COMPARE(equ_##x, T, !(a < b || a > b))                                                         \
+    COMPARE(neu_##x, T, a != b)                                                                    \
+    COMPARE(ltu_##x, T, !(a >= b))                                                                 \
+    COMPARE(leu_##x, T, !(a > b))                                                                  \
+    COMPARE(gtu_##x, T, !(a <= b))                                                                 \
+    COMPARE(geu_##x, T, !(a < b))                                                                  \
+    COMPARE(num_##x, T, a == a && b == b)                                                          \
     COMPARE(nan_##x, T, a != a || b != b)
 COMPARISONS(f, ptx_f)
 COMPARISONS(g, ptx_g)
 
-#define SETP(x, type, sig)                                                                                             \
-    {"setp.eq" type, eq_##x, sig}, {"setp.ne" type, ne_##x, sig}, {"setp.lt" type, lt_##x, sig},                       \
-        {"setp.le" type, le_##x, sig}, {"setp.gt" type, gt_##x, sig}, {"setp.ge" type, ge_##x, sig},                   \
-        {"setp.equ" type, equ_##x, sig}, {"setp.neu" type, neu_##x, sig}, {"setp.ltu" type, ltu_##x, sig},             \
-        {"setp.leu" type, leu_##x, sig}, {"setp.gtu" type, gtu_##x, sig}, {"setp.geu" type, geu_##x, sig},             \
-        {"setp.num" type, num_##x, sig},                                                                               \
-    {                                                                                                                  \
-        "setp.nan" type, nan_##x, sig                                                                                  \
+#define SETP(x, type, sig)                                                                         \
+    {"setp.eq" type, eq_##x, sig}, {"setp.ne" type, ne_##x, sig}, {"setp.lt" type, lt_##x, sig},   \
+        {"setp.le" type, le_##x, sig}, {"setp.gt" type, gt_##x, sig},                              \
+        {"setp.ge" type, ge_##x, sig}, {"setp.equ" type, equ_##x, sig},                            \
+        {"setp.neu" type, neu_##x, sig}, {"setp.ltu" type, ltu_##x, sig},                          \
+        {"setp.leu" type, leu_##x, sig}, {"setp.gtu" type, gtu_##x, sig},                          \
+        {"setp.geu" type, geu_##x, sig}, {"setp.num" type, num_##x, sig},                          \
+    {                                                                                              \
+        "setp.nan" type, nan_##x, sig                                                              \
     }
 /* Without .rn the compiler may contract, which this one does not do. */
-#define ROUNDED(op, fn)                                                                                                \
-    {op ".rn.f32", fn##_f, "Www"}, {op ".f32", fn##_f, "Www"}, {op ".rn.f64", fn##_g, "Ddd"},                          \
-    {                                                                                                                  \
-        op ".f64", fn##_g, "Ddd"                                                                                       \
+#define ROUNDED(op, fn)                                                                            \
+    {op ".rn.f32", fn##_f, "Www"}, {op ".f32", fn##_f, "Www"}, {op ".rn.f64", fn##_g, "Ddd"},      \
+    {                                                                                              \
+        op ".f64", fn##_g, "Ddd"                                                                   \
     }
 
 static const struct ptx_row rows[] = {

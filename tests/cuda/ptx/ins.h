@@ -2,10 +2,10 @@
  *
  * Inside the interpreter of PTX: a decoded instruction, a warp, and how operands are found.
  *
- * A warp's registers lie in one file, 32 lanes beside each other: 64 bytes for 16-bit registers and predicates (which
- * are one word, a bit a lane), 128 and 256 for 32 and 64 bits. An operand is the offset of its lanes there; constants
- * and special registers have a place in the file too, so that every operand is the same thing. defined[offset / 64]
- * tells the lanes that have a value.
+ * A warp's registers lie in one file, 32 lanes beside each other: 64 bytes for 16-bit registers and
+ * predicates (which are one word, a bit a lane), 128 and 256 for 32 and 64 bits. An operand is the
+ * offset of its lanes there; constants and special registers have a place in the file too, so that
+ * every operand is the same thing. defined[offset / 64] tells the lanes that have a value.
  */
 #ifndef LF_KERNELS_CUDA_PTX_INS_H
 #define LF_KERNELS_CUDA_PTX_INS_H
@@ -13,7 +13,8 @@
 #include "tests/cuda/ptx/ptx.h"
 
 enum { PTX_LANES = 32, PTX_MAX_WARPS = 32, PTX_BARRIERS = 16 };
-/* Where shared memory and arguments begin in their windows: not at 0, so that a null pointer is none of them. */
+/* Where shared memory and arguments begin in their windows: not at 0, so that a null pointer is
+ * none of them. */
 enum { PTX_BASE = 1024 };
 
 typedef uint16_t __attribute__((may_alias)) ptx_h;
@@ -26,9 +27,17 @@ typedef float __attribute__((may_alias)) ptx_f;
 typedef double __attribute__((may_alias)) ptx_g;
 
 enum ptx_space { PTX_GENERIC, PTX_GLOBAL, PTX_SHARED, PTX_LOCAL, PTX_PARAM, PTX_CONST };
-/* How the scheduler treats an instruction. CONVERGE: the lanes of `members` (an operand; 0: all of the warp) do it
- * together. */
-enum ptx_kind { PTX_PLAIN, PTX_BRANCH, PTX_INDEXED, PTX_RETURN, PTX_BARRIER, PTX_CONVERGE, PTX_WAIT };
+/* How the scheduler treats an instruction. CONVERGE: the lanes of `members` (an operand; 0: all of
+ * the warp) do it together. */
+enum ptx_kind {
+    PTX_PLAIN,
+    PTX_BRANCH,
+    PTX_INDEXED,
+    PTX_RETURN,
+    PTX_BARRIER,
+    PTX_CONVERGE,
+    PTX_WAIT
+};
 
 struct ptx_warp;
 struct ptx_ins;
@@ -39,9 +48,11 @@ struct ptx_ins {
     uint32_t *o; /* operands: nd destinations, then sources */
     uint16_t nd, n;
     uint8_t kind;
-    bool negate;                   /* of the guard */
-    bool leader;                   /* somebody branches here */
-    bool passes_on;                /* an undefined source makes the destination undefined; otherwise it is an error */
+    bool negate; /* of the guard */
+    bool leader; /* somebody branches here */
+    bool
+        /* an undefined source makes the destination undefined; otherwise it is an error */
+        passes_on;
     bool own_defined;              /* sets `defined` itself */
     uint8_t space, size, vec, reg; /* memory: bytes of an element, elements, bytes of a register */
     bool sign;
@@ -76,8 +87,10 @@ struct lf_ptx_kernel {
     struct ptx_const *constant;
     size_t n_const;
     uint32_t special[24]; /* enum ptx_special */
-    uint32_t
-        *unwritten; /* places / 64 of registers that no instruction writes: the compiler says that they do not matter */
+    uint32_t *
+        /* places / 64 of registers that no instruction writes: the compiler says that they do not
+         * matter */
+        unwritten;
     size_t n_unwritten;
     size_t shared, dynamic_at, local,
         args; /* bytes: static shared memory, where dynamic begins (0: none), local, arguments */
@@ -186,11 +199,12 @@ static inline void ptx_set_pred(struct ptx_warp *w, uint32_t offset, uint32_t ma
 }
 
 /* Ends the process. lane < 0: no one thread. */
-_Noreturn void lf_ptx_fail(const struct ptx_warp *w, const struct ptx_ins *i, int lane, const char *what, ...)
-    __attribute__((format(printf, 4, 5)));
+_Noreturn void lf_ptx_fail(const struct ptx_warp *w, const struct ptx_ins *i, int lane,
+                           const char *what, ...) __attribute__((format(printf, 4, 5)));
 
 /* Host address of `bytes` at address a of lane's space, checked. */
-char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uint32_t bytes, enum ptx_space space);
+char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uint32_t bytes,
+                enum ptx_space space);
 
 /* Runs a warp until all its parts wait or have ended (step.c). */
 void lf_ptx_run_warp(struct ptx_warp *w);
@@ -227,14 +241,17 @@ bool lf_ptx_decode_flow(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 /* What they use of the parser. */
 int lf_ptx_operands(const struct ptx_parser *p);
 const struct ptx_operand *lf_ptx_operand(const struct ptx_parser *p, int k);
-_Noreturn void lf_ptx_refuse(const struct ptx_parser *p, const char *what, ...) __attribute__((format(printf, 2, 3)));
-/* Place in the file of operand k as a register of so many bytes (1: predicate), or a constant of that size. */
+_Noreturn void lf_ptx_refuse(const struct ptx_parser *p, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Place in the file of operand k as a register of so many bytes (1: predicate), or a constant of
+ * that size. */
 uint32_t lf_ptx_slot(struct ptx_parser *p, int k, unsigned bytes);
-/* The same, for a register at least so wide; *bytes its width. An immediate has the width asked for. */
+/* The same, for a register at least so wide; *bytes its width. An immediate has the width asked
+ * for. */
 uint32_t lf_ptx_slot_wide(struct ptx_parser *p, int k, unsigned least, uint8_t *bytes);
 uint32_t lf_ptx_constant(struct ptx_parser *p, uint64_t bits, unsigned bytes);
-/* All operands by a signature: H W D P for destinations of 16, 32, 64 bits and predicates, h w d p for sources, a for
- * [address]. */
+/* All operands by a signature: H W D P for destinations of 16, 32, 64 bits and predicates, h w d p
+ * for sources, a for [address]. */
 void lf_ptx_signature(struct ptx_parser *p, struct ptx_ins *i, const char *sig);
 uint32_t lf_ptx_label(struct ptx_parser *p, int k);
 uint32_t *lf_ptx_new_operands(struct ptx_ins *i, unsigned nd, unsigned n);
@@ -245,14 +262,16 @@ struct ptx_row {
     const char *sig;
 };
 /* Looks op up in a table and decodes by its signature. */
-bool lf_ptx_decode_row(struct ptx_parser *p, const char *op, struct ptx_ins *i, const struct ptx_row *row, size_t n);
+bool lf_ptx_decode_row(struct ptx_parser *p, const char *op, struct ptx_ins *i,
+                       const struct ptx_row *row, size_t n);
 
 /* A small float's value; kind: 0 f16, 1 bf16, 2 e4m3, 3 e5m2 (cvt.c). */
 float lf_ptx_widen(uint32_t code, int kind);
 
 /* ---- copies that are under way (async.c) ---- */
 void lf_ptx_copies_check(struct ptx_block *b);
-/* Tiles of the copy engine (tma.c): one lands (false: there is none); the block has ended, with none left. */
+/* Tiles of the copy engine (tma.c): one lands (false: there is none); the block has ended, with
+ * none left. */
 bool lf_ptx_tile_lands(struct ptx_block *b);
 void lf_ptx_tiles_check(struct ptx_block *b);
 void lf_ptx_tiles_free(struct ptx_block *b);

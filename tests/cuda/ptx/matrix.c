@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrices of a warp: mma.sync.m16n8k16 (PTX ISA 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point
- * type") and ldmatrix (9.7.14.5.15). The manual leaves order and rounding of the sums open; here they are made in f64,
- * in ascending k, with c first, and rounded to f32 once.
+ * Matrices of a warp: mma.sync.m16n8k16 (PTX ISA 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16
+ * with floating point type") and ldmatrix (9.7.14.5.15). The manual leaves order and rounding of
+ * the sums open; here they are made in f64, in ascending k, with c first, and rounded to f32 once.
  */
 #include "tests/cuda/ptx/ins.h"
 
-static double half(const struct ptx_warp *w, const struct ptx_ins *i, unsigned operand, unsigned lane, unsigned k)
+static double half(const struct ptx_warp *w, const struct ptx_ins *i, unsigned operand,
+                   unsigned lane, unsigned k)
 {
     const uint32_t two = ((ptx_w *)PTX_O(w, i, operand))[lane];
     const uint32_t h = k ? two >> 16 : two & 0xffff;
@@ -19,10 +20,11 @@ static double half(const struct ptx_warp *w, const struct ptx_ins *i, unsigned o
     return lf_ptx_widen(h, 0);
 }
 
-/* With groupID = lane / 4 and t = lane % 4, element e of a lane's fragment, two in a register, the lower half first:
- *   A, e of 8: row groupID, and groupID + 8 unless e < 2 or 4 <= e < 6; column 2 t + e % 2, and 8 more for e >= 4
- *   B, e of 4: row 2 t + e % 2, and 8 more for e >= 2; column groupID
- *   C and D, e of 4: row groupID, and 8 more for e >= 2; column 2 t + e % 2 */
+/* With groupID = lane / 4 and t = lane % 4, element e of a lane's fragment, two in a register, the
+ * lower half first:
+ *   A, e of 8: row groupID, and groupID + 8 unless e < 2 or 4 <= e < 6; column 2 t + e % 2, and 8
+ *   more for e >= 4 B, e of 4: row 2 t + e % 2, and 8 more for e >= 2; column groupID C and D, e of
+ *   4: row groupID, and 8 more for e >= 2; column 2 t + e % 2 */
 static void mma(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     double a[16][16], b[16][8], d[16][8];
@@ -50,8 +52,8 @@ static void mma(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         }
 }
 
-/* Lane l gives the address of row l % 8 of matrix l / 8, 16 bytes; it receives of each matrix the elements 2 (l % 4)
- * and + 1 of row l / 4, or with .trans those of the transposed matrix. */
+/* Lane l gives the address of row l % 8 of matrix l / 8, 16 bytes; it receives of each matrix the
+ * elements 2 (l % 4) and + 1 of row l / 4, or with .trans those of the transposed matrix. */
 static void ldmatrix(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     const unsigned n = i->nd;
@@ -59,12 +61,14 @@ static void ldmatrix(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     (void)m;
     for (unsigned l = 0; l < 8 * n; l++) {
         const uint32_t a = ((ptx_w *)PTX_O(w, i, n))[l] + (uint32_t)i->imm;
-        memcpy(x[l / 8][l % 8], lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, (int)l, a, 16, PTX_SHARED), 16);
+        memcpy(x[l / 8][l % 8],
+               lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, (int)l, a, 16, PTX_SHARED), 16);
     }
     for (unsigned l = 0; l < PTX_LANES; l++)
         for (unsigned k = 0; k < n; k++) {
             const unsigned r = l / 4, c = 2 * (l % 4);
-            const uint32_t lo = i->sign ? x[k][c][r] : x[k][r][c], hi = i->sign ? x[k][c + 1][r] : x[k][r][c + 1];
+            const uint32_t lo = i->sign ? x[k][c][r] : x[k][r][c],
+                           hi = i->sign ? x[k][c + 1][r] : x[k][r][c + 1];
             ((ptx_w *)PTX_O(w, i, k))[l] = hi << 16 | lo;
         }
 }

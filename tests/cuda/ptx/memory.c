@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory: state spaces and their addresses (PTX ISA 5.1, 9.7.9.20 cvta), ld, st, atom, red. Global addresses are
- * addresses of the host. Shared memory, a thread's local memory and the arguments are windows; a generic address of
- * theirs is where they lie on the host.
+ * Memory: state spaces and their addresses (PTX ISA 5.1, 9.7.9.20 cvta), ld, st, atom, red. Global
+ * addresses are addresses of the host. Shared memory, a thread's local memory and the arguments are
+ * windows; a generic address of theirs is where they lie on the host.
  */
 #include <stdio.h>
 
@@ -18,7 +18,8 @@ static bool in(const char *p, const char *from, size_t n, uint32_t bytes)
     return p >= from && p + bytes <= from + n;
 }
 
-static bool in_variable(struct ptx_ins *i, const struct ptx_module *m, const char *p, uint32_t bytes)
+static bool in_variable(struct ptx_ins *i, const struct ptx_module *m, const char *p,
+                        uint32_t bytes)
 {
     for (size_t k = 0; k < m->n_symbols; k++) {
         const struct ptx_symbol *s = &m->symbol[k];
@@ -40,33 +41,36 @@ static char *global(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a,
     if (in_variable(i, w->b->k->module, p, bytes))
         return p;
     if (!lf_emu_block_around(p, &i->lo, &i->hi))
-        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which is in no allocation", bytes, (unsigned long long)a);
+        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which is in no allocation", bytes,
+                    (unsigned long long)a);
     if (p + bytes > i->hi)
-        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which cross the end of an allocation of %zu", bytes,
-                    (unsigned long long)a, (size_t)(i->hi - i->lo));
+        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which cross the end of an allocation of %zu",
+                    bytes, (unsigned long long)a, (size_t)(i->hi - i->lo));
     return p;
 }
 
-char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uint32_t bytes, enum ptx_space space)
+char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uint32_t bytes,
+                enum ptx_space space)
 {
     const struct ptx_block *b = w->b;
     if (a % bytes)
-        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which is no multiple of that", bytes, (unsigned long long)a);
+        lf_ptx_fail(w, i, lane, "%u bytes at 0x%llx, which is no multiple of that", bytes,
+                    (unsigned long long)a);
     switch (space) {
     case PTX_SHARED:
         if (a < PTX_BASE || a + bytes > PTX_BASE + b->smem_bytes)
-            lf_ptx_fail(w, i, lane, "%u bytes at %lld of %zu bytes of shared memory", bytes, (long long)a - PTX_BASE,
-                        b->smem_bytes);
+            lf_ptx_fail(w, i, lane, "%u bytes at %lld of %zu bytes of shared memory", bytes,
+                        (long long)a - PTX_BASE, b->smem_bytes);
         return b->smem + (a - PTX_BASE);
     case PTX_LOCAL:
         if (a + bytes > b->k->local)
-            lf_ptx_fail(w, i, lane, "%u bytes at %llu of %zu bytes of local memory", bytes, (unsigned long long)a,
-                        b->k->local);
+            lf_ptx_fail(w, i, lane, "%u bytes at %llu of %zu bytes of local memory", bytes,
+                        (unsigned long long)a, b->k->local);
         return local_of(w, lane) + a;
     case PTX_PARAM:
         if (a < PTX_BASE || a + bytes > PTX_BASE + b->k->args)
-            lf_ptx_fail(w, i, lane, "%u bytes at %lld of %zu bytes of arguments", bytes, (long long)a - PTX_BASE,
-                        b->k->args);
+            lf_ptx_fail(w, i, lane, "%u bytes at %lld of %zu bytes of arguments", bytes,
+                        (long long)a - PTX_BASE, b->k->args);
         return (char *)(uintptr_t)b->args + (a - PTX_BASE);
     case PTX_GENERIC: {
         char *p = (char *)(uintptr_t)a;
@@ -82,7 +86,8 @@ char *lf_ptx_at(struct ptx_warp *w, struct ptx_ins *i, int lane, uint64_t a, uin
 
 /* ---- ld, st ---- */
 
-/* A sum with a 32-bit register wraps at 32 bits: the compiler makes negative registers and large displacements. */
+/* A sum with a 32-bit register wraps at 32 bits: the compiler makes negative registers and large
+ * displacements. */
 static uint64_t address(const struct ptx_warp *w, const struct ptx_ins *i, unsigned k, int lane)
 {
     if (i->imm2 == 4)
@@ -90,8 +95,8 @@ static uint64_t address(const struct ptx_warp *w, const struct ptx_ins *i, unsig
     return ((ptx_d *)PTX_O(w, i, k))[lane] + (uint64_t)i->imm;
 }
 
-#define EACH_LANE                                                                                                      \
-    for (int l = 0; l < PTX_LANES; l++)                                                                                \
+#define EACH_LANE                                                                                  \
+    for (int l = 0; l < PTX_LANES; l++)                                                            \
         if (m >> l & 1)
 
 static void load_any(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
@@ -114,33 +119,34 @@ static void store_any(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     EACH_LANE
     {
-        char *p = lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, 0, l), (uint32_t)(i->size * i->vec),
-                            (enum ptx_space)i->space);
+        char *p = lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, 0, l),
+                            (uint32_t)(i->size * i->vec), (enum ptx_space)i->space);
         for (unsigned k = 0; k < i->vec; k++)
             memcpy(p + k * i->size, (char *)PTX_O(w, i, 1 + k) + l * i->reg, i->size);
     }
 }
-#define SAME_WIDTH(name, T)                                                                                            \
-    static void load_##name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                   \
-    {                                                                                                                  \
-        EACH_LANE                                                                                                      \
-        {                                                                                                              \
-            const T *p =                                                                                               \
-                (const T *)(const void *)lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, i->vec, l),     \
-                                                   (uint32_t)(sizeof(T) * i->vec), (enum ptx_space)i->space);          \
-            for (unsigned k = 0; k < i->vec; k++)                                                                      \
-                ((T *)PTX_O(w, i, k))[l] = p[k];                                                                       \
-        }                                                                                                              \
-    }                                                                                                                  \
-    static void store_##name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                  \
-    {                                                                                                                  \
-        EACH_LANE                                                                                                      \
-        {                                                                                                              \
-            T *p = (T *)(void *)lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, 0, l),                   \
-                                          (uint32_t)(sizeof(T) * i->vec), (enum ptx_space)i->space);                   \
-            for (unsigned k = 0; k < i->vec; k++)                                                                      \
-                p[k] = ((T *)PTX_O(w, i, 1 + k))[l];                                                                   \
-        }                                                                                                              \
+#define SAME_WIDTH(name, T)                                                                        \
+    static void load_##name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)               \
+    {                                                                                              \
+        EACH_LANE                                                                                  \
+        {                                                                                          \
+            const T *p = (const T *)(const void *)lf_ptx_at(                                       \
+                w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, i->vec, l),                    \
+                (uint32_t)(sizeof(T) * i->vec), (enum ptx_space)i->space);                         \
+            for (unsigned k = 0; k < i->vec; k++)                                                  \
+                ((T *)PTX_O(w, i, k))[l] = p[k];                                                   \
+        }                                                                                          \
+    }                                                                                              \
+    static void store_##name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)              \
+    {                                                                                              \
+        EACH_LANE                                                                                  \
+        {                                                                                          \
+            T *p =                                                                                 \
+                (T *)(void *)lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, 0, l),  \
+                                       (uint32_t)(sizeof(T) * i->vec), (enum ptx_space)i->space);  \
+            for (unsigned k = 0; k < i->vec; k++)                                                  \
+                p[k] = ((T *)PTX_O(w, i, 1 + k))[l];                                               \
+        }                                                                                          \
     }
 SAME_WIDTH(h, ptx_h)
 SAME_WIDTH(w, ptx_w)
@@ -171,8 +177,9 @@ static bool space_word(const struct words *x, uint8_t *space)
     static const struct {
         const char *name;
         enum ptx_space space;
-    } spaces[] = {{"global", PTX_GLOBAL},      {"shared", PTX_SHARED}, {"local", PTX_LOCAL},       {"param", PTX_PARAM},
-                  {"shared::cta", PTX_SHARED}, {"const", PTX_CONST},   {"param::entry", PTX_PARAM}};
+    } spaces[] = {{"global", PTX_GLOBAL},     {"shared", PTX_SHARED},      {"local", PTX_LOCAL},
+                  {"param", PTX_PARAM},       {"shared::cta", PTX_SHARED}, {"const", PTX_CONST},
+                  {"param::entry", PTX_PARAM}};
     for (size_t k = 0; k < sizeof spaces / sizeof *spaces; k++)
         if (is(x, spaces[k].name)) {
             *space = (uint8_t)spaces[k].space;
@@ -272,8 +279,8 @@ static bool load_store(struct ptx_parser *p, const char *op, struct ptx_ins *i)
     return true;
 }
 
-/* ---- atom, red: lanes one after the other, in ascending order; a result that depends on it differs with LF_EMU_ORDER
- * between warps ---- */
+/* ---- atom, red: lanes one after the other, in ascending order; a result that depends on it
+ * differs with LF_EMU_ORDER between warps ---- */
 
 enum atomic { A_ADD, A_AND, A_OR, A_XOR, A_EXCH, A_MIN, A_MAX, A_CAS };
 
@@ -307,8 +314,8 @@ static void atomic(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     const unsigned at = i->nd;
     EACH_LANE
     {
-        char *p =
-            lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, at, l), i->size, (enum ptx_space)i->space);
+        char *p = lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, l, address(w, i, at, l), i->size,
+                            (enum ptx_space)i->space);
         uint64_t a = 0, b = 0, c = 0;
         memcpy(&a, p, i->size);
         memcpy(&b, (char *)PTX_O(w, i, at + 1) + l * i->size, i->size);

@@ -125,8 +125,8 @@ static void add_kernel(struct ptx_parser *p)
     p->k = k;
 }
 
-/* Dynamic shared memory begins where the kernel's static arrays end. They stand in the body, which is read once more
- * when it uses it. */
+/* Dynamic shared memory begins where the kernel's static arrays end. They stand in the body, which
+ * is read once more when it uses it. */
 static void place_dynamic(struct ptx_parser *p)
 {
     for (size_t i = 0; i < p->m->n_symbols; i++) {
@@ -177,12 +177,14 @@ static void read_module(struct ptx_parser *p, const char *name, bool variables)
     for (lf_ptx_skip(p); *p->at; lf_ptx_skip(p)) {
         p->line = p->here;
         lf_ptx_word(p, w, sizeof w);
-        if (strcmp(w, ".version") == 0 || strcmp(w, ".target") == 0 || strcmp(w, ".address_size") == 0 ||
-            strcmp(w, ".file") == 0) {
+        if (strcmp(w, ".version") == 0 || strcmp(w, ".target") == 0 ||
+            strcmp(w, ".address_size") == 0 || strcmp(w, ".file") == 0) {
             p->at += strcspn(p->at, "\n");
-        } else if (strcmp(w, ".visible") == 0 || strcmp(w, ".extern") == 0 || strcmp(w, ".weak") == 0) {
+        } else if (strcmp(w, ".visible") == 0 || strcmp(w, ".extern") == 0 ||
+                   strcmp(w, ".weak") == 0) {
             continue; /* what follows says the rest */
-        } else if (strcmp(w, ".shared") == 0 || strcmp(w, ".global") == 0 || strcmp(w, ".const") == 0) {
+        } else if (strcmp(w, ".shared") == 0 || strcmp(w, ".global") == 0 ||
+                   strcmp(w, ".const") == 0) {
             if (!variables)
                 p->at = strchr(p->at, ';') + 1;
             else if (w[1] == 's')
@@ -272,7 +274,8 @@ struct lf_ptx_kernel *lf_ptx_kernel(const char *file, const char *name, size_t b
         abort();
     }
     if (k->args != bytes) {
-        fprintf(stderr, "ptx: %s: %s takes %zu bytes of arguments, the host gives %zu\n", file, name, k->args, bytes);
+        fprintf(stderr, "ptx: %s: %s takes %zu bytes of arguments, the host gives %zu\n", file,
+                name, k->args, bytes);
         abort();
     }
     return k;

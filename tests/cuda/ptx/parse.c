@@ -38,7 +38,8 @@ static void declare_registers(struct ptx_parser *p)
 }
 
 /* .align A .type name[bytes]; gives name, alignment and bytes; bytes 0: [] */
-void lf_ptx_declare_array(struct ptx_parser *p, char *name, size_t cap, size_t *align, size_t *bytes, unsigned *element)
+void lf_ptx_declare_array(struct ptx_parser *p, char *name, size_t cap, size_t *align,
+                          size_t *bytes, unsigned *element)
 {
     char w[96];
     *align = 1;
@@ -87,10 +88,11 @@ static void declare_space(struct ptx_parser *p, enum ptx_space space)
 
 static bool decode(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
-    return lf_ptx_decode_flow(p, op, i) || lf_ptx_decode_memory(p, op, i) || lf_ptx_decode_float(p, op, i) ||
-           lf_ptx_decode_arith(p, op, i) || lf_ptx_decode_cvt(p, op, i) || lf_ptx_decode_matrix(p, op, i) ||
-           lf_ptx_decode_warp(p, op, i) || lf_ptx_decode_async(p, op, i) || lf_ptx_decode_tma(p, op, i) ||
-           lf_ptx_decode_wgmma(p, op, i);
+    return lf_ptx_decode_flow(p, op, i) || lf_ptx_decode_memory(p, op, i) ||
+           lf_ptx_decode_float(p, op, i) || lf_ptx_decode_arith(p, op, i) ||
+           lf_ptx_decode_cvt(p, op, i) || lf_ptx_decode_matrix(p, op, i) ||
+           lf_ptx_decode_warp(p, op, i) || lf_ptx_decode_async(p, op, i) ||
+           lf_ptx_decode_tma(p, op, i) || lf_ptx_decode_wgmma(p, op, i);
 }
 
 static void branch_targets(struct ptx_parser *p, const char *name)
@@ -214,7 +216,8 @@ static void resolve(struct ptx_parser *p)
             x->targets = to;
             x->imm = p->table[t].n;
         }
-        if ((x->kind == PTX_BRANCH || x->kind == PTX_RETURN || x->kind == PTX_INDEXED) && i + 1 < k->n)
+        if ((x->kind == PTX_BRANCH || x->kind == PTX_RETURN || x->kind == PTX_INDEXED) &&
+            i + 1 < k->n)
             k->code[i + 1].leader = true;
     }
 }
@@ -227,9 +230,9 @@ static void mark(uint8_t *set, const struct ptx_ins *i, bool written)
         set[i->guard / 64] |= 2;
 }
 
-/* Registers that are read and that nothing writes, which is how the compiler spells a value of no consequence (bytes of
- * prmt that a mask takes away, say). They count as defined, and are all ones; a register that some path writes does
- * not. */
+/* Registers that are read and that nothing writes, which is how the compiler spells a value of no
+ * consequence (bytes of prmt that a mask takes away, say). They count as defined, and are all ones;
+ * a register that some path writes does not. */
 static void find_unwritten(struct lf_ptx_kernel *k)
 {
     const size_t n = k->file_bytes / 64;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What text.c (names, operands), parse.c (declarations, statements of a function) and module.c (files, entries) share.
+ * What text.c (names, operands), parse.c (declarations, statements of a function) and module.c
+ * (files, entries) share.
  */
 #ifndef LF_KERNELS_CUDA_PTX_PARSE_H
 #define LF_KERNELS_CUDA_PTX_PARSE_H
@@ -71,8 +72,8 @@ void lf_ptx_read_operands(struct ptx_parser *p);
 
 size_t lf_ptx_round_up(size_t x, size_t to);
 /* [.align A] .type name[n]; bytes 0: []. */
-void lf_ptx_declare_array(struct ptx_parser *p, char *name, size_t cap, size_t *align, size_t *bytes,
-                          unsigned *element);
+void lf_ptx_declare_array(struct ptx_parser *p, char *name, size_t cap, size_t *align,
+                          size_t *bytes, unsigned *element);
 struct ptx_symbol *lf_ptx_add_symbol(struct ptx_symbol **list, size_t *n, const char *name);
 /* { ... } of p->k: decoded, labels resolved. */
 void lf_ptx_body(struct ptx_parser *p);

@@ -25,8 +25,8 @@ void lf_ptx_fail(const struct ptx_warp *w, const struct ptx_ins *i, int lane, co
     const struct ptx_block *b = w->b;
     const struct ptx_module *m = b->k->module;
     va_list v;
-    fprintf(stderr, "ptx: %s:%u: %s, block (%u, %u, %u), warp %u", m->path, i->line, b->k->name, b->at.x, b->at.y,
-            b->at.z, w->index);
+    fprintf(stderr, "ptx: %s:%u: %s, block (%u, %u, %u), warp %u", m->path, i->line, b->k->name,
+            b->at.x, b->at.y, b->at.z, w->index);
     if (lane >= 0)
         fprintf(stderr, ", thread %u", w->index * PTX_LANES + (unsigned)lane);
     fprintf(stderr, ": ");
@@ -58,9 +58,10 @@ static void stuck(struct ptx_block *b)
             const struct ptx_part *p = &w->part[k];
             const bool bar = p->state == PART_AT_BARRIER;
             lf_ptx_fail(w, &b->k->code[bar ? p->pc - 1 : p->pc], __builtin_ctz(p->mask), "%s",
-                        bar                      ? "a barrier that not all threads reach"
-                        : p->state == PART_WAITS ? "a wait that nothing ends"
-                                                 : "an instruction of the whole warp that not all lanes reach");
+                        bar ? "a barrier that not all threads reach"
+                        : p->state == PART_WAITS
+                            ? "a wait that nothing ends"
+                            : "an instruction of the whole warp that not all lanes reach");
         }
     }
 }
@@ -98,7 +99,8 @@ static void run_block(struct ptx_block *b, int order)
 
 /* ---- grids ---- */
 
-static void set_special(struct ptx_warp *w, enum ptx_special s, const uint32_t *lanes, uint32_t value)
+static void set_special(struct ptx_warp *w, enum ptx_special s, const uint32_t *lanes,
+                        uint32_t value)
 {
     ptx_w *to = ptx_lanes(w, w->b->k->special[s]);
     for (int l = 0; l < PTX_LANES; l++)
@@ -147,13 +149,15 @@ static void start_warp(struct ptx_block *b, unsigned index)
         lanes[S_GT][l] = ~lanes[S_LE][l];
         w->copies[l].n = w->copies[l].groups = 0;
     }
-    static const enum ptx_special by_lane[] = {S_TID_X, S_TID_Y, S_TID_Z, S_LANEID, S_EQ, S_LT, S_LE, S_GE, S_GT};
+    static const enum ptx_special by_lane[] = {S_TID_X, S_TID_Y, S_TID_Z, S_LANEID, S_EQ,
+                                               S_LT,    S_LE,    S_GE,    S_GT};
     for (size_t s = 0; s < sizeof by_lane / sizeof *by_lane; s++)
         set_special(w, by_lane[s], lanes[by_lane[s]], 0);
-    const uint32_t same[][2] = {{S_NTID_X, b->dim.x},    {S_NTID_Y, b->dim.y},    {S_NTID_Z, b->dim.z},
-                                {S_CTAID_X, b->at.x},    {S_CTAID_Y, b->at.y},    {S_CTAID_Z, b->at.z},
-                                {S_NCTAID_X, b->grid.x}, {S_NCTAID_Y, b->grid.y}, {S_NCTAID_Z, b->grid.z},
-                                {S_WARPID, index},       {S_NWARPID, b->warps}};
+    const uint32_t same[][2] = {
+        {S_NTID_X, b->dim.x},    {S_NTID_Y, b->dim.y},    {S_NTID_Z, b->dim.z},
+        {S_CTAID_X, b->at.x},    {S_CTAID_Y, b->at.y},    {S_CTAID_Z, b->at.z},
+        {S_NCTAID_X, b->grid.x}, {S_NCTAID_Y, b->grid.y}, {S_NCTAID_Z, b->grid.z},
+        {S_WARPID, index},       {S_NWARPID, b->warps}};
     for (size_t s = 0; s < sizeof same / sizeof *same; s++)
         set_special(w, (enum ptx_special)same[s][0], NULL, same[s][1]);
 }
@@ -165,8 +169,8 @@ static void *or_abort(void *p)
     return p;
 }
 
-static struct ptx_block *open_grid(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 grid,
-                                   struct lf_emu_uint3 dim, size_t smem)
+static struct ptx_block *open_grid(struct lf_ptx_kernel *k, const void *args,
+                                   struct lf_emu_uint3 grid, struct lf_emu_uint3 dim, size_t smem)
 {
     struct ptx_block *b = or_abort(calloc(1, sizeof *b));
     b->k = k;
@@ -176,10 +180,12 @@ static struct ptx_block *open_grid(struct lf_ptx_kernel *k, const void *args, st
     b->threads = dim.x * dim.y * dim.z;
     b->warps = (b->threads + PTX_LANES - 1) / PTX_LANES;
     if (!b->threads || b->threads > k->max_threads || b->threads > PTX_MAX_WARPS * PTX_LANES) {
-        fprintf(stderr, "ptx: %s: %u threads in a block, at most %u\n", k->name, b->threads, k->max_threads);
+        fprintf(stderr, "ptx: %s: %u threads in a block, at most %u\n", k->name, b->threads,
+                k->max_threads);
         abort();
     }
-    b->smem_bytes = k->dynamic || !smem ? (k->dynamic ? k->dynamic_at + smem : k->shared) : k->shared + smem;
+    b->smem_bytes =
+        k->dynamic || !smem ? (k->dynamic ? k->dynamic_at + smem : k->shared) : k->shared + smem;
     void *p = NULL;
     if (posix_memalign(&p, 1024, b->smem_bytes + 1024))
         abort();
@@ -216,8 +222,8 @@ static void close_grid(struct ptx_block *b)
     free(b);
 }
 
-void lf_ptx_run(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 grid, struct lf_emu_uint3 dim,
-                size_t smem, int order)
+void lf_ptx_run(struct lf_ptx_kernel *k, const void *args, struct lf_emu_uint3 grid,
+                struct lf_emu_uint3 dim, size_t smem, int order)
 {
     struct ptx_block *b = open_grid(k, args, grid, dim, smem);
     b->order = order;

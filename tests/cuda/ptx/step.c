@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Warps of the interpreter of PTX. A warp is a list of parts, each a program counter and lanes; the runnable part with
- * the least counter goes on until it branches apart, waits, or comes to a place where another part may be (3.2
- * "Independent thread scheduling" promises no order; this one is enough for whatever ends on a GPU without spinning on
- * memory).
+ * Warps of the interpreter of PTX. A warp is a list of parts, each a program counter and lanes; the
+ * runnable part with the least counter goes on until it branches apart, waits, or comes to a place
+ * where another part may be (3.2 "Independent thread scheduling" promises no order; this one is
+ * enough for whatever ends on a GPU without spinning on memory).
  */
 #include "tests/cuda/ptx/ins.h"
 
@@ -72,8 +72,8 @@ static int pick(struct ptx_warp *w)
     return best;
 }
 
-/* A convergence point: true when all lanes that it asks for are here; otherwise the part waits. Lanes that wait at the
- * same instruction are joined first. */
+/* A convergence point: true when all lanes that it asks for are here; otherwise the part waits.
+ * Lanes that wait at the same instruction are joined first. */
 static bool met(struct ptx_warp *w, int k, const struct ptx_ins *i, uint32_t *mask)
 {
     struct ptx_part *me = &w->part[k];
@@ -94,7 +94,8 @@ static bool met(struct ptx_warp *w, int k, const struct ptx_ins *i, uint32_t *ma
             if (*mask >> l & 1 && members[l] != first)
                 lf_ptx_fail(w, i, l, "another member mask than other lanes");
         if (*mask & ~first)
-            lf_ptx_fail(w, i, __builtin_ctz(*mask & ~first), "a thread that is not in the member mask 0x%08x", first);
+            lf_ptx_fail(w, i, __builtin_ctz(*mask & ~first),
+                        "a thread that is not in the member mask 0x%08x", first);
         want = first & w->live;
     }
     if (i->guard && me->mask == w->live && !*mask)
@@ -114,7 +115,8 @@ static int part_at(const struct ptx_warp *w, uint32_t pc, int state)
 
 /* ---- barriers ---- */
 
-static unsigned barrier_threads(struct ptx_block *b, const struct ptx_warp *w, const struct ptx_ins *i, int lane)
+static unsigned barrier_threads(struct ptx_block *b, const struct ptx_warp *w,
+                                const struct ptx_ins *i, int lane)
 {
     if (i->n < 2)
         return b->threads;
@@ -134,9 +136,12 @@ static void arrive(struct ptx_warp *w, int k, const struct ptx_ins *i)
         me->pc++;
         return;
     }
-    const uint32_t all = w->index + 1 == b->warps && b->threads % PTX_LANES ? (1u << b->threads % PTX_LANES) - 1 : ~0u;
+    const uint32_t all = w->index + 1 == b->warps && b->threads % PTX_LANES
+                             ? (1u << b->threads % PTX_LANES) - 1
+                             : ~0u;
     if (mask != all)
-        lf_ptx_fail(w, i, __builtin_ctz(mask), "a barrier that lanes 0x%08x of the warp do not reach", all & ~mask);
+        lf_ptx_fail(w, i, __builtin_ctz(mask),
+                    "a barrier that lanes 0x%08x of the warp do not reach", all & ~mask);
     const int lane = __builtin_ctz(mask);
     const unsigned id = ((ptx_w *)PTX_O(w, i, 0))[lane], n = barrier_threads(b, w, i, lane);
     if (id >= PTX_BARRIERS)
@@ -151,7 +156,8 @@ static void arrive(struct ptx_warp *w, int k, const struct ptx_ins *i)
         me->state = PART_AT_BARRIER;
         w->barrier = (int)id;
     }
-    const unsigned full = (n + PTX_LANES - 1) / PTX_LANES * (PTX_LANES < b->threads ? PTX_LANES : b->threads);
+    const unsigned full =
+        (n + PTX_LANES - 1) / PTX_LANES * (PTX_LANES < b->threads ? PTX_LANES : b->threads);
     if (bar->arrived > full)
         lf_ptx_fail(w, i, lane, "more threads than the %u of barrier %u", n, id);
     if (bar->arrived < full)
@@ -176,8 +182,8 @@ static void perform(struct ptx_warp *w, struct ptx_ins *i, uint32_t mask)
     i->fn(w, i, mask);
 }
 
-/* The functions below do one instruction of part k. True: the part goes on with its next one; false: it may have gone,
- * or something else may have to run. */
+/* The functions below do one instruction of part k. True: the part goes on with its next one;
+ * false: it may have gone, or something else may have to run. */
 
 static bool branch(struct ptx_warp *w, int k, const struct ptx_ins *i)
 {
@@ -243,7 +249,8 @@ static bool meet(struct ptx_warp *w, int *k, const struct ptx_ins *i, uint32_t *
 static bool barrier(struct ptx_warp *w, int k, const struct ptx_ins *i)
 {
     uint32_t mask = w->part[k].mask;
-    if (mask != w->live && w->parts > 1 && !meet(w, &k, i, &mask)) /* others may be about to come: wait for them */
+    if (mask != w->live && w->parts > 1 &&
+        !meet(w, &k, i, &mask)) /* others may be about to come: wait for them */
         return false;
     track(w, i, w->part[k].mask);
     arrive(w, k, i);
@@ -308,7 +315,8 @@ static void run_part(struct ptx_warp *w, int k)
         if (me->pc >= n)
             lf_ptx_fail(w, &code[n - 1], __builtin_ctz(me->mask), "the end of the function");
         executed += (unsigned)__builtin_popcount(me->mask);
-    } while (step(w, &k, &code[w->part[k].pc]) && !(w->parts > 1 && w->part[k].pc < n && code[w->part[k].pc].leader));
+    } while (step(w, &k, &code[w->part[k].pc]) &&
+             !(w->parts > 1 && w->part[k].pc < n && code[w->part[k].pc].leader));
 }
 
 void lf_ptx_run_warp(struct ptx_warp *w)

@@ -148,9 +148,10 @@ static bool find_reg(const struct ptx_parser *p, const char *name, struct ptx_op
 static bool find_special(const struct ptx_parser *p, const char *name, struct ptx_operand *o)
 {
     static const char *const names[S_COUNT] = {
-        "%tid.x",   "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",      "%ntid.z",     "%ctaid.x",
-        "%ctaid.y", "%ctaid.z",     "%nctaid.x",    "%nctaid.y",    "%nctaid.z",    "%laneid",     "%warpid",
-        "%nwarpid", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%lanemask_eq"};
+        "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",
+        "%ntid.z",      "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",
+        "%nctaid.y",    "%nctaid.z",    "%laneid",      "%warpid",      "%nwarpid",
+        "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%lanemask_eq"};
     for (int i = 0; i < S_COUNT; i++)
         if (strcmp(names[i], name) == 0) {
             o->is = OP_REG;
@@ -342,7 +343,8 @@ void lf_ptx_signature(struct ptx_parser *p, struct ptx_ins *i, const char *sig)
     }
 }
 
-bool lf_ptx_decode_row(struct ptx_parser *p, const char *op, struct ptx_ins *i, const struct ptx_row *row, size_t n)
+bool lf_ptx_decode_row(struct ptx_parser *p, const char *op, struct ptx_ins *i,
+                       const struct ptx_row *row, size_t n)
 {
     for (size_t k = 0; k < n; k++)
         if (strcmp(row[k].op, op) == 0) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Barriers in shared memory (PTX ISA 9.7.13.15 mbarrier) and the copy engine (9.7.9.27.1.2 cp.async.bulk.tensor, tiled
- * mode). A tile is NaN in shared memory from the moment it is asked for; it lands when nothing else can run (order 1:
- * at once; more: any of those under way).
+ * Barriers in shared memory (PTX ISA 9.7.13.15 mbarrier) and the copy engine (9.7.9.27.1.2
+ * cp.async.bulk.tensor, tiled mode). A tile is NaN in shared memory from the moment it is asked
+ * for; it lands when nothing else can run (order 1: at once; more: any of those under way).
  */
 #include <stdlib.h>
 
 #include "tests/cuda/ptx/ins.h"
 
-/* ---- mbarrier: the object is opaque to programs; here: expected and pending arrivals (20 bits each), bytes that are
- * announced and have not come (22 bits, from -2^20), phase; the highest bit is 0, so that NaN is no barrier ---- */
+/* ---- mbarrier: the object is opaque to programs; here: expected and pending arrivals (20 bits
+ * each), bytes that are announced and have not come (22 bits, from -2^20), phase; the highest bit
+ * is 0, so that NaN is no barrier ---- */
 
 struct mbar {
     uint32_t expected, pending;
@@ -22,12 +23,16 @@ static struct mbar get(const struct ptx_warp *w, const struct ptx_ins *i, int la
     uint64_t u;
     memcpy(&u, at, sizeof u);
     if (u >> 63)
-        lf_ptx_fail(w, i, lane, "a barrier in shared memory that nobody initialised, or that was overwritten");
-    return (struct mbar){u & 0xfffff, u >> 20 & 0xfffff, (int32_t)(u >> 40 & 0x3fffff) - (1 << 20), u >> 62 & 1};
+        lf_ptx_fail(w, i, lane,
+                    "a barrier in shared memory that nobody initialised, or that was overwritten");
+    return (struct mbar){u & 0xfffff, u >> 20 & 0xfffff, (int32_t)(u >> 40 & 0x3fffff) - (1 << 20),
+                         u >> 62 & 1};
 }
 
-/* A phase ends with no arrival pending and no bytes outstanding; the next expects as many arrivals. */
-static void put(const struct ptx_warp *w, const struct ptx_ins *i, int lane, char *at, struct mbar b)
+/* A phase ends with no arrival pending and no bytes outstanding; the next expects as many
+ * arrivals. */
+static void put(const struct ptx_warp *w, const struct ptx_ins *i, int lane, char *at,
+                struct mbar b)
 {
     if (!b.pending && !b.bytes) {
         b.phase ^= 1;
@@ -35,19 +40,20 @@ static void put(const struct ptx_warp *w, const struct ptx_ins *i, int lane, cha
     }
     if (b.bytes <= -(1 << 20) || b.bytes >= 1 << 20)
         lf_ptx_fail(w, i, lane, "a barrier that counts %d bytes", b.bytes);
-    const uint64_t u =
-        b.expected | (uint64_t)b.pending << 20 | (uint64_t)(b.bytes + (1 << 20)) << 40 | (uint64_t)b.phase << 62;
+    const uint64_t u = b.expected | (uint64_t)b.pending << 20 |
+                       (uint64_t)(b.bytes + (1 << 20)) << 40 | (uint64_t)b.phase << 62;
     memcpy(at, &u, sizeof u);
 }
 
-static char *barrier_at(struct ptx_warp *w, const struct ptx_ins *i, unsigned operand, int64_t plus, int lane)
+static char *barrier_at(struct ptx_warp *w, const struct ptx_ins *i, unsigned operand, int64_t plus,
+                        int lane)
 {
     const uint32_t a = ((ptx_w *)PTX_O(w, i, operand))[lane] + (uint32_t)plus;
     return lf_ptx_at(w, (struct ptx_ins *)(uintptr_t)i, lane, a, 8, PTX_SHARED);
 }
 
-#define EACH_LANE                                                                                                      \
-    for (int l = 0; l < PTX_LANES; l++)                                                                                \
+#define EACH_LANE                                                                                  \
+    for (int l = 0; l < PTX_LANES; l++)                                                            \
         if (m >> l & 1)
 
 static void init(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
@@ -76,8 +82,8 @@ static void arrive(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     }
 }
 
-/* mbarrier.try_wait.parity p, [at], parity: whether the phase of that parity has ended, which is the running phase or
- * the one before. It may take its time, so it is the whole wait. */
+/* mbarrier.try_wait.parity p, [at], parity: whether the phase of that parity has ended, which is
+ * the running phase or the one before. It may take its time, so it is the whole wait. */
 static void try_wait(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     EACH_LANE
@@ -111,8 +117,8 @@ struct ptx_tiles {
     uint32_t random;
 };
 
-/* 128-byte swizzle (9.7.9.27, "Swizzling modes"): of a pattern of 1024 bytes, 16-byte piece c of 128-byte row r lies at
- * c ^ r. */
+/* 128-byte swizzle (9.7.9.27, "Swizzling modes"): of a pattern of 1024 bytes, 16-byte piece c of
+ * 128-byte row r lies at c ^ r. */
 static uint32_t swizzled(uint32_t a)
 {
     return a ^ (a >> 7 & 7) << 4;
@@ -168,14 +174,16 @@ static struct tile *new_tile(struct ptx_block *b)
     return &all->tile[all->n++];
 }
 
-/* What the tensor map says lies in a live allocation, and the arguments are what the manual asks for. */
+/* What the tensor map says lies in a live allocation, and the arguments are what the manual asks
+ * for. */
 static void check(struct ptx_warp *w, const struct ptx_ins *i, const struct tile *t, uint64_t map)
 {
     const struct ptx_map *m = &t->map;
     const char *lo, *hi;
     if (map % 64)
         lf_ptx_fail(w, i, t->lane, "a tensor map that is no multiple of 64 bytes");
-    if (!lf_emu_block_around(m->base, &lo, &hi) || m->base + (m->dim[1] - 1) * m->stride + m->dim[0] * m->size > hi)
+    if (!lf_emu_block_around(m->base, &lo, &hi) ||
+        m->base + (m->dim[1] - 1) * m->stride + m->dim[0] * m->size > hi)
         lf_ptx_fail(w, i, t->lane, "a tensor that is not within an allocation");
     if (t->to % 128)
         lf_ptx_fail(w, i, t->lane, "a tile at %u, no multiple of 128 bytes", t->to);
@@ -212,7 +220,8 @@ static void bring(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 void lf_ptx_tiles_check(struct ptx_block *b)
 {
     if (b->tiles && b->tiles->n)
-        lf_ptx_fail(b->tiles->tile[0].w, b->tiles->tile[0].i, b->tiles->tile[0].lane, "a tile that nobody waited for");
+        lf_ptx_fail(b->tiles->tile[0].w, b->tiles->tile[0].i, b->tiles->tile[0].lane,
+                    "a tile that nobody waited for");
 }
 void lf_ptx_tiles_free(struct ptx_block *b)
 {
@@ -236,7 +245,8 @@ static bool decode_arrive(struct ptx_parser *p, const char *op, struct ptx_ins *
     const bool expect = strcmp(op, "mbarrier.arrive.expect_tx.shared::cta.b64") == 0;
     if (!expect && strcmp(op, "mbarrier.arrive.shared::cta.b64") != 0)
         return false;
-    if (lf_ptx_operands(p) != 2 + expect || !lf_ptx_operand(p, 0)->sink || !lf_ptx_operand(p, 1)->memory)
+    if (lf_ptx_operands(p) != 2 + expect || !lf_ptx_operand(p, 0)->sink ||
+        !lf_ptx_operand(p, 1)->memory)
         return false;
     lf_ptx_new_operands(i, 0, 1u + expect);
     i->o[0] = lf_ptx_slot(p, 1, 4);
@@ -249,7 +259,10 @@ static bool decode_arrive(struct ptx_parser *p, const char *op, struct ptx_ins *
 
 static bool decode_tile(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
-    if (strcmp(op, "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes") != 0)
+    if (strcmp(
+            op,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes") !=
+        0)
         return false;
     if (lf_ptx_operands(p) != 5)
         return false;

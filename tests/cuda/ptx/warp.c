@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Control flow (PTX ISA 9.7.12), barriers (9.7.13) and exchange between lanes (9.7.9.6 shfl.sync, 9.7.13.8 ... .11
- * vote, match, activemask, redux).
+ * Control flow (PTX ISA 9.7.12), barriers (9.7.13) and exchange between lanes (9.7.9.6 shfl.sync,
+ * 9.7.13.8 ... .11 vote, match, activemask, redux).
  */
 #include "tests/cuda/ptx/ins.h"
 
@@ -26,9 +26,10 @@ static bool is(const char *op, const char *const *list)
 
 static bool barrier(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
-    static const char *const sync[] = {"bar.sync", "barrier.sync.aligned", "bar.cta.sync", "barrier.cta.sync.aligned",
-                                       NULL},
-                             *const arrive[] = {"bar.arrive", "barrier.arrive.aligned", "bar.cta.arrive", NULL};
+    static const char *const sync[] = {"bar.sync", "barrier.sync.aligned", "bar.cta.sync",
+                                       "barrier.cta.sync.aligned", NULL},
+                             *const arrive[] = {"bar.arrive", "barrier.arrive.aligned",
+                                                "bar.cta.arrive", NULL};
     const bool waits = is(op, sync);
     if (!waits && !is(op, arrive))
         return false;
@@ -40,10 +41,13 @@ static bool barrier(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 
 bool lf_ptx_decode_flow(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
-    static const char *const leave[] = {"ret", "ret.uni", "exit", NULL}, *const branch[] = {"bra", "bra.uni", NULL},
+    static const char *const leave[] = {"ret", "ret.uni", "exit", NULL},
+                             *const branch[] = {"bra", "bra.uni", NULL},
                              *const indexed[] = {"brx.idx", "brx.idx.uni", NULL},
-                             *const fence[] = {"membar.cta",        "membar.gl",    "membar.sys",   "fence.acq_rel.cta",
-                                               "fence.acq_rel.gpu", "fence.sc.cta", "fence.sc.gpu", NULL};
+                             *const fence[] = {"membar.cta",        "membar.gl",
+                                               "membar.sys",        "fence.acq_rel.cta",
+                                               "fence.acq_rel.gpu", "fence.sc.cta",
+                                               "fence.sc.gpu",      NULL};
     i->fn = nothing;
     if (is(op, branch)) {
         i->kind = PTX_BRANCH;
@@ -82,12 +86,14 @@ bool lf_ptx_decode_flow(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 
 enum shuffle { UP, DOWN, BFLY, IDX };
 
-/* 9.7.9.6, "Semantics": c holds the bound of the segment in bits 0 ... 4 and the segment mask in bits 8 ... 12. */
+/* 9.7.9.6, "Semantics": c holds the bound of the segment in bits 0 ... 4 and the segment mask in
+ * bits 8 ... 12. */
 static void shuffle(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
 {
     const int has_pred = i->nd == 2;
     ptx_w *d = PTX_O(w, i, 0), from[PTX_LANES];
-    const ptx_w *a = PTX_O(w, i, 1 + has_pred), *b = PTX_O(w, i, 2 + has_pred), *c = PTX_O(w, i, 3 + has_pred);
+    const ptx_w *a = PTX_O(w, i, 1 + has_pred), *b = PTX_O(w, i, 2 + has_pred),
+                *c = PTX_O(w, i, 3 + has_pred);
     uint32_t *def = w->defined, known = def[i->o[1 + has_pred] / 64], good = 0, pred = 0;
     memcpy(from, a, sizeof from);
     for (unsigned k = 2; k <= 4; k++)
@@ -99,12 +105,16 @@ static void shuffle(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
             continue;
         const int bval = (int)(b[l] & 31), cval = (int)(c[l] & 31), mask = (int)(c[l] >> 8 & 31);
         const int max = (l & mask) | (cval & ~mask), min = l & mask;
-        int j = i->imm == UP ? l - bval : i->imm == DOWN ? l + bval : i->imm == BFLY ? l ^ bval : min | (bval & ~mask);
+        int j = i->imm == UP     ? l - bval
+                : i->imm == DOWN ? l + bval
+                : i->imm == BFLY ? l ^ bval
+                                 : min | (bval & ~mask);
         const bool p = i->imm == UP ? j >= max : j <= max;
         if (!p)
             j = l;
         d[l] = from[j];
-        good |= (uint32_t)(m >> j & known >> j & 1) << l; /* from a lane that does not take part: unpredictable */
+        good |= (uint32_t)(m >> j & known >> j & 1)
+                << l; /* from a lane that does not take part: unpredictable */
         pred |= (uint32_t)p << l;
     }
     def[i->o[0] / 64] = (def[i->o[0] / 64] & ~m) | good;
@@ -124,29 +134,29 @@ static void ballot(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
         if (m >> l & 1)
             d[l] = p;
 }
-#define VOTE(name, value)                                                                                              \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        const uint32_t p = ptx_pred(w, i->o[1]) & m;                                                                   \
-        ptx_set_pred(w, i->o[0], m, (value) ? ~0u : 0);                                                                \
+#define VOTE(name, value)                                                                          \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        const uint32_t p = ptx_pred(w, i->o[1]) & m;                                               \
+        ptx_set_pred(w, i->o[0], m, (value) ? ~0u : 0);                                            \
     }
 VOTE(vote_all, p == m)
 VOTE(vote_any, p != 0)
 VOTE(vote_uni, p == m || !p)
 
-#define MATCH(name, T)                                                                                                 \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        ptx_w *d = PTX_O(w, i, 0);                                                                                     \
-        T a[PTX_LANES];                                                                                                \
-        memcpy(a, PTX_O(w, i, 1), sizeof a);                                                                           \
-        for (int l = 0; l < PTX_LANES; l++) {                                                                          \
-            uint32_t same = 0;                                                                                         \
-            for (int k = 0; k < PTX_LANES; k++)                                                                        \
-                same |= (m >> k & 1 && a[k] == a[l] ? 1u : 0u) << k;                                                   \
-            if (m >> l & 1)                                                                                            \
-                d[l] = same;                                                                                           \
-        }                                                                                                              \
+#define MATCH(name, T)                                                                             \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        ptx_w *d = PTX_O(w, i, 0);                                                                 \
+        T a[PTX_LANES];                                                                            \
+        memcpy(a, PTX_O(w, i, 1), sizeof a);                                                       \
+        for (int l = 0; l < PTX_LANES; l++) {                                                      \
+            uint32_t same = 0;                                                                     \
+            for (int k = 0; k < PTX_LANES; k++)                                                    \
+                same |= (m >> k & 1 && a[k] == a[l] ? 1u : 0u) << k;                               \
+            if (m >> l & 1)                                                                        \
+                d[l] = same;                                                                       \
+        }                                                                                          \
     }
 MATCH(match32, ptx_w)
 MATCH(match64, ptx_d)
@@ -159,18 +169,18 @@ static void activemask(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
             d[l] = m;
 }
 
-#define REDUX(name, T, start, step)                                                                                    \
-    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                                          \
-    {                                                                                                                  \
-        T *d = PTX_O(w, i, 0);                                                                                         \
-        const T *a = PTX_O(w, i, 1);                                                                                   \
-        T r = start;                                                                                                   \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1)                                                                                            \
-                r = step;                                                                                              \
-        for (int l = 0; l < PTX_LANES; l++)                                                                            \
-            if (m >> l & 1)                                                                                            \
-                d[l] = r;                                                                                              \
+#define REDUX(name, T, start, step)                                                                \
+    static void name(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)                      \
+    {                                                                                              \
+        T *d = PTX_O(w, i, 0);                                                                     \
+        const T *a = PTX_O(w, i, 1);                                                               \
+        T r = start;                                                                               \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1)                                                                        \
+                r = step;                                                                          \
+        for (int l = 0; l < PTX_LANES; l++)                                                        \
+            if (m >> l & 1)                                                                        \
+                d[l] = r;                                                                          \
     }
 REDUX(redux_add, ptx_w, 0, r + a[l])
 REDUX(redux_min_u, ptx_w, UINT32_MAX, a[l] < r ? a[l] : r)
@@ -194,8 +204,8 @@ static const struct ptx_row alone[] = {{"activemask.b32", activemask, "W"}};
 
 bool lf_ptx_decode_warp(struct ptx_parser *p, const char *op, struct ptx_ins *i)
 {
-    static const char *const modes[] = {"shfl.sync.up.b32", "shfl.sync.down.b32", "shfl.sync.bfly.b32",
-                                        "shfl.sync.idx.b32"};
+    static const char *const modes[] = {"shfl.sync.up.b32", "shfl.sync.down.b32",
+                                        "shfl.sync.bfly.b32", "shfl.sync.idx.b32"};
     if (lf_ptx_decode_row(p, op, i, alone, sizeof alone / sizeof *alone))
         return true;
     if (lf_ptx_decode_row(p, op, i, together, sizeof together / sizeof *together)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wgmma.mma_async.m64nNk16 (f16, bf16) and k32 (e4m3, e5m2), f32 sums (PTX ISA 9.7.15). Each of a warpgroup's four
- * warps makes its 16 rows. A product happens when its group is waited for, after every other warp had its turn: shared
- * memory is read as late as it may be, and the sums have no value until then. Sums are made as in matrix.c, rounded
- * once per instruction.
+ * wgmma.mma_async.m64nNk16 (f16, bf16) and k32 (e4m3, e5m2), f32 sums (PTX ISA 9.7.15). Each of a
+ * warpgroup's four warps makes its 16 rows. A product happens when its group is waited for, after
+ * every other warp had its turn: shared memory is read as late as it may be, and the sums have no
+ * value until then. Sums are made as in matrix.c, rounded once per instruction.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,24 +49,28 @@ static void fence(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     w->products->fenced = true;
 }
 
-/* 9.7.15.5.1.2.2 "Matrix descriptor format": start, leading and stride byte offsets / 16 in bits 0, 16, 32; base offset
- * in 49; swizzle in 62: 1 is 128 bytes. */
-static void check_descriptor(const struct ptx_warp *w, const struct ptx_ins *i, uint64_t d, const char *which)
+/* 9.7.15.5.1.2.2 "Matrix descriptor format": start, leading and stride byte offsets / 16 in bits 0,
+ * 16, 32; base offset in 49; swizzle in 62: 1 is 128 bytes. */
+static void check_descriptor(const struct ptx_warp *w, const struct ptx_ins *i, uint64_t d,
+                             const char *which)
 {
     if (d >> 62 != 1 || (d >> 49 & 7))
         lf_ptx_fail(w, i, -1,
-                    "descriptor 0x%llx of %s: the interpreter knows the 128-byte swizzle with base offset 0 alone",
+                    "descriptor 0x%llx of %s: the interpreter knows the 128-byte swizzle with base "
+                    "offset 0 alone",
                     (unsigned long long)d, which);
 }
 
-/* Byte of 16-bit (or 8-bit) element (lane of M or N, k). 9.7.15.5.1.2.1 "Strides", in units of 16 bytes: K-major: 8
- * lanes of 128 bytes each, the next 8 at the stride offset, the leading one not used. MN-major: 64 lanes beside each
- * other, the next 64 at the leading offset; 8 k of 128 bytes each, the next 8 at the stride offset. */
-static uint32_t element(const struct ptx_warp *w, const struct ptx_ins *i, uint64_t d, bool trans, unsigned lane,
-                        unsigned k)
+/* Byte of 16-bit (or 8-bit) element (lane of M or N, k). 9.7.15.5.1.2.1 "Strides", in units of 16
+ * bytes: K-major: 8 lanes of 128 bytes each, the next 8 at the stride offset, the leading one not
+ * used. MN-major: 64 lanes beside each other, the next 64 at the leading offset; 8 k of 128 bytes
+ * each, the next 8 at the stride offset. */
+static uint32_t element(const struct ptx_warp *w, const struct ptx_ins *i, uint64_t d, bool trans,
+                        unsigned lane, unsigned k)
 {
     const unsigned size = TYPE_OF(i) < 2 ? 2 : 1;
-    const uint32_t start = (d & 0x3fff) << 4, leading = (d >> 16 & 0x3fff) << 4, stride = (d >> 32 & 0x3fff) << 4;
+    const uint32_t start = (d & 0x3fff) << 4, leading = (d >> 16 & 0x3fff) << 4,
+                   stride = (d >> 32 & 0x3fff) << 4;
     uint32_t at = start;
     if (trans)
         at += lane / 64 * leading + k / 8 * stride + k % 8 * 128 + lane % 64 * size;
@@ -74,19 +78,22 @@ static uint32_t element(const struct ptx_warp *w, const struct ptx_ins *i, uint6
         at += lane / 8 * stride + lane % 8 * 128 + k * size;
     at ^= (at >> 7 & 7) << 4;
     if (at < PTX_BASE || at + size > PTX_BASE + w->b->smem_bytes)
-        lf_ptx_fail(w, i, -1, "a descriptor that leaves shared memory: 0x%llx", (unsigned long long)d);
+        lf_ptx_fail(w, i, -1, "a descriptor that leaves shared memory: 0x%llx",
+                    (unsigned long long)d);
     uint32_t v = 0;
     memcpy(&v, w->b->smem + (at - PTX_BASE), size);
     return v;
 }
 
-static void read_a(const struct ptx_warp *w, const struct product *x, unsigned depth, double a[16][32])
+static void read_a(const struct ptx_warp *w, const struct product *x, unsigned depth,
+                   double a[16][32])
 {
     const unsigned warp = w->index % 4;
     if (!FROM_REG(x->i)) {
         for (unsigned r = 0; r < 16; r++)
             for (unsigned k = 0; k < depth; k++)
-                a[r][k] = lf_ptx_widen(element(w, x->i, x->a, TRANS_A(x->i), 16 * warp + r, k), TYPE_OF(x->i));
+                a[r][k] = lf_ptx_widen(element(w, x->i, x->a, TRANS_A(x->i), 16 * warp + r, k),
+                                       TYPE_OF(x->i));
         return;
     }
     /* Figure "WGMMA .m64nNk16 register fragment layout for matrix A": as of mma.m16n8k16. */
@@ -96,8 +103,8 @@ static void read_a(const struct ptx_warp *w, const struct product *x, unsigned d
                 lf_ptx_widen(x->reg[e / 2][l] >> 16 * (e % 2) & 0xffff, TYPE_OF(x->i));
 }
 
-/* D, element e of a lane: row 16 warp + lane / 4, 8 more where e / 2 is odd; column 8 (e / 4) + 2 (lane % 4) + e % 2
- * (Figure "... for accumulator matrix D"). */
+/* D, element e of a lane: row 16 warp + lane / 4, 8 more where e / 2 is odd; column 8 (e / 4) + 2
+ * (lane % 4) + e % 2 (Figure "... for accumulator matrix D"). */
 static void multiply(struct ptx_warp *w, const struct product *x)
 {
     const unsigned n = N_OF(x->i), depth = TYPE_OF(x->i) < 2 ? 16 : 32;
@@ -116,7 +123,8 @@ static void multiply(struct ptx_warp *w, const struct product *x)
                 d[r][c] += a[r][k] * b[k][c];
     for (unsigned l = 0; l < PTX_LANES; l++)
         for (unsigned e = 0; e < n / 2; e++) {
-            const float f = (float)d[l / 4 + (e / 2 % 2 ? 8 : 0)][8 * (e / 4) + 2 * (l % 4) + e % 2];
+            const float f =
+                (float)d[l / 4 + (e / 2 % 2 ? 8 : 0)][8 * (e / 4) + 2 * (l % 4) + e % 2];
             ((ptx_w *)PTX_O(w, x->i, e))[l] = 0x7fffffffu;
             if (f == f)
                 ((ptx_f *)PTX_O(w, x->i, e))[l] = f;
@@ -157,7 +165,8 @@ static void compare(struct ptx_warp *w, const struct product *x)
         log->of[number % LOG].a = x->a;
         log->of[number % LOG].b = x->b;
         log->of[number % LOG].i = x->i;
-    } else if (log->of[number % LOG].a != x->a || log->of[number % LOG].b != x->b || log->of[number % LOG].i != x->i)
+    } else if (log->of[number % LOG].a != x->a || log->of[number % LOG].b != x->b ||
+               log->of[number % LOG].i != x->i)
         lf_ptx_fail(w, x->i, -1, "another product than the warpgroup's other warps");
 }
 
@@ -229,7 +238,8 @@ static void wait_group(struct ptx_warp *w, const struct ptx_ins *i, uint32_t m)
     (void)m;
     if (!all)
         return;
-    while (done < all->n && all->all[done].group >= 0 && all->all[done].group < all->groups - i->imm)
+    while (done < all->n && all->all[done].group >= 0 &&
+           all->all[done].group < all->groups - i->imm)
         done++;
     if (done && !all->turn) { /* everybody else first */
         all->turn = true;
@@ -255,7 +265,8 @@ void lf_ptx_products_check(struct ptx_block *b)
         if (all && all->n)
             lf_ptx_fail(&b->warp[x], all->all[0].i, -1, "a product that nobody waited for");
         if ((all ? all->started : 0) != (first ? first->started : 0))
-            lf_ptx_fail(&b->warp[x], &b->k->code[b->k->n - 1], -1, "fewer products than the warpgroup's other warps");
+            lf_ptx_fail(&b->warp[x], &b->k->code[b->k->n - 1], -1,
+                        "fewer products than the warpgroup's other warps");
     }
     for (unsigned x = 0; x < b->warps; x++)
         if (b->warp[x].products)
@@ -294,7 +305,8 @@ static bool product(struct ptx_parser *p, const char *op, struct ptx_ins *i)
     /* {d}, a, b, scale-d, imm-scale-a, imm-scale-b[, imm-trans-a], imm-trans-b */
     const unsigned half = n / 2;
     const bool regs = lf_ptx_operand(p, (int)half)->group != 0;
-    const unsigned a = regs ? 4 : 1, imm = half + a + 2, wanted = imm + 2 + (type < 2 ? 2 - regs : 0);
+    const unsigned a = regs ? 4 : 1, imm = half + a + 2,
+                   wanted = imm + 2 + (type < 2 ? 2 - regs : 0);
     if ((unsigned)lf_ptx_operands(p) != wanted || (regs && type > 1))
         lf_ptx_refuse(p, "%d operands, not %u", lf_ptx_operands(p), wanted);
     for (unsigned k = imm; k < wanted; k++)
@@ -304,7 +316,11 @@ static bool product(struct ptx_parser *p, const char *op, struct ptx_ins *i)
         lf_ptx_refuse(p, "the interpreter does not know negated operands");
     lf_ptx_new_operands(i, half, imm);
     for (unsigned k = 0; k < imm; k++)
-        i->o[k] = lf_ptx_slot(p, (int)k, k < half ? 4 : k < half + a ? (regs ? 4 : 8) : k == half + a ? 8 : 1);
+        i->o[k] = lf_ptx_slot(p, (int)k,
+                              k < half        ? 4
+                              : k < half + a  ? (regs ? 4 : 8)
+                              : k == half + a ? 8
+                                              : 1);
     i->imm = regs ? 4 : 0;
     if (type < 2 && !regs && lf_ptx_operand(p, (int)imm + 2)->bits)
         i->imm |= 1;
@@ -335,7 +351,8 @@ bool lf_ptx_decode_wgmma(struct ptx_parser *p, const char *op, struct ptx_ins *i
         i->kind = PTX_WAIT;
         return true;
     }
-    if (strcmp(op, "wgmma.fence.sync.aligned") != 0 && strcmp(op, "wgmma.commit_group.sync.aligned") != 0)
+    if (strcmp(op, "wgmma.fence.sync.aligned") != 0 &&
+        strcmp(op, "wgmma.commit_group.sync.aligned") != 0)
         return false;
     i->fn = op[6] == 'f' ? fence : commit;
     i->kind = PTX_CONVERGE;

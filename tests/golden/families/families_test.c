@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every family against its reference in f64 (README.md beside this): imported from the published form, logits, every
- * gradient, ten AdamW steps, bf16, and back out byte for byte; and the proof that these comparisons can fail: each
- * switch flipped, each pair of same-shaped tensors and of experts swapped.
+ * Every family against its reference in f64 (README.md beside this): imported from the published
+ * form, logits, every gradient, ten AdamW steps, bf16, and back out byte for byte; and the proof
+ * that these comparisons can fail: each switch flipped, each pair of same-shaped tensors and of
+ * experts swapped.
  *
- * Built with PART of PARTS it takes every PARTS-th family, so that several run side by side; with arguments, the
- * families named. LF_TABLE=FILE adds one line per family for make_table.py, LF_EXPORT=DIR keeps what was exported
- * there.
+ * Built with PART of PARTS it takes every PARTS-th family, so that several run side by side; with
+ * arguments, the families named. LF_TABLE=FILE adds one line per family for make_table.py,
+ * LF_EXPORT=DIR keeps what was exported there.
  */
 #include <errno.h>
 #include <math.h>
@@ -39,7 +40,8 @@ static void *need(void *p)
     return p;
 }
 
-static void open_or_bail(rig *r, const family *f, enum lf_dtype compute, enum lf_numeric mode, bool train)
+static void open_or_bail(rig *r, const family *f, enum lf_dtype compute, enum lf_numeric mode,
+                         bool train)
 {
     lf_err err = LF_ERR_INIT;
     if (rig_open(r, f, &f->config, compute, mode, train, &err))
@@ -63,11 +65,12 @@ static void test_forward(const family *f, struct measured *m)
     m->f32 = fmax(m->f32, e);
     family_measure(f, &f->config, LF_BF16, LF_INVARIANT, &e, &rms, &err);
     m->bf16 = rms / f->bf16_rms;
-    tap_ok(m->bf16 <= 1.5, "%s: bf16 rms error %.3g, %.2f of the reference's own", f->name, rms, m->bf16);
+    tap_ok(m->bf16 <= 1.5, "%s: bf16 rms error %.3g, %.2f of the reference's own", f->name, rms,
+           m->bf16);
 }
 
-/* No token sees the future: other tokens behind position p leave the bits of every logit of the document up to p alone,
- * and those behind move. A prefix sees itself, so p begins at its end. */
+/* No token sees the future: other tokens behind position p leave the bits of every logit of the
+ * document up to p alone, and those behind move. A prefix sees itself, so p begins at its end. */
 static void test_causal(const family *f)
 {
     rig r;
@@ -79,13 +82,15 @@ static void test_causal(const family *f)
     bool past = true, future = true;
     for (int64_t p = f->prefix ? f->prefix[0] : 3; p < f->length - 2; p += 5) {
         for (int64_t t = 0; t < f->rows; t++)
-            tok[t] = t <= p || t >= f->length ? f->tokens[t] : (f->tokens[t] + 17) % (int32_t)f->vocab;
+            tok[t] =
+                t <= p || t >= f->length ? f->tokens[t] : (f->tokens[t] + 17) % (int32_t)f->vocab;
         rig_logits(&r, f, tok, b);
         size_t upto = (size_t)((p + 1) * f->vocab), doc = (size_t)(f->length * f->vocab);
         past = past && memcmp(a, b, upto * 4) == 0 && memcmp(a + doc, b + doc, (n - doc) * 4) == 0;
         future = future && memcmp(a + upto, b + upto, (doc - upto) * 4) != 0;
     }
-    tap_ok(past && future, "%s: a changed token changes later logits of its document, and no other bit", f->name);
+    tap_ok(past && future,
+           "%s: a changed token changes later logits of its document, and no other bit", f->name);
     rig_close(&r);
     free(a);
     free(b);
@@ -94,11 +99,12 @@ static void test_causal(const family *f)
 
 /* ---- gradients and optimizer ---- */
 
-/* A key bias adds the same number to every score of a query unless keys turn with their position: softmax does not see
- * it, and its gradient is exactly 0. */
+/* A key bias adds the same number to every score of a query unless keys turn with their position:
+ * softmax does not see it, and its gradient is exactly 0. */
 static bool without_effect(const family *f, const char *name)
 {
-    return lf_map_when("position!=rope position!=rope2d", &f->config) && lf_str_has_suffix(name, "attn.k.bias");
+    return lf_map_when("position!=rope position!=rope2d", &f->config) &&
+           lf_str_has_suffix(name, "attn.k.bias");
 }
 
 static double square(const float *v, int64_t n)
@@ -125,7 +131,8 @@ static double gradient_error(const family *f, const lf_pstore *ps, int i)
     ref = square(want, n);
     if (without_effect(f, d->name)) {
         char name[200];
-        snprintf(name, sizeof name, "%.*sq.bias", (int)(strlen(d->name) - strlen("k.bias")), d->name);
+        snprintf(name, sizeof name, "%.*sq.bias", (int)(strlen(d->name) - strlen("k.bias")),
+                 d->name);
         int64_t nq = f->config.heads * f->config.head_dim;
         float *q = need(calloc((size_t)nq, 4));
         if (!family_tensor(f, FAMILY_GRADS, name, q, nq, 1))
@@ -143,7 +150,8 @@ static void test_training(const family *f, struct measured *m)
     rig r;
     open_or_bail(&r, f, LF_F32, LF_FAST, true);
     double loss = rig_step(&r, f, 0), norms = 0;
-    tap_ok(fabs(loss - f->loss) <= FAMILY_F32 * f->loss, "%s: loss %.9g, reference %.9g", f->name, loss, f->loss);
+    tap_ok(fabs(loss - f->loss) <= FAMILY_F32 * f->loss, "%s: loss %.9g, reference %.9g", f->name,
+           loss, f->loss);
     const char *name = "";
     for (int i = 0; i < lf_pstore_count(r.ps); i++) {
         double e = gradient_error(f, r.ps, i);
@@ -152,8 +160,8 @@ static void test_training(const family *f, struct measured *m)
             name = lf_pstore_desc(r.ps, i)->name;
         }
     }
-    tap_ok(m->grad <= FAMILY_F32, "%s: %d gradients, worst relative error %.2g (%s)", f->name, lf_pstore_count(r.ps),
-           m->grad, name);
+    tap_ok(m->grad <= FAMILY_F32, "%s: %d gradients, worst relative error %.2g (%s)", f->name,
+           lf_pstore_count(r.ps), m->grad, name);
     for (int s = 0; s < FAMILY_STEPS; s++) {
         if (s > 0)
             loss = rig_step(&r, f, s);
@@ -161,8 +169,8 @@ static void test_training(const family *f, struct measured *m)
         m->adamw = fmax(m->adamw, fabs(loss - f->losses[s]) / f->losses[s]);
     }
     tap_ok(m->adamw <= 1e-4 && norms <= 1e-3,
-           "%s: ten AdamW steps, worst relative error of the loss %.2g, of the gradient norm %.2g", f->name, m->adamw,
-           norms);
+           "%s: ten AdamW steps, worst relative error of the loss %.2g, of the gradient norm %.2g",
+           f->name, m->adamw, norms);
     rig_close(&r);
 }
 
@@ -176,7 +184,8 @@ static void test_training_bf16(const family *f)
         worst = fmax(worst, fabs(rig_step(&r, f, s) - f->losses[s]) / f->losses[0]);
         rig_update(&r);
     }
-    tap_ok(worst <= 0.03, "%s: bf16: ten AdamW steps stay within 3 %% of the f64 curve: %.2g", f->name, worst);
+    tap_ok(worst <= 0.03, "%s: bf16: ten AdamW steps stay within 3 %% of the f64 curve: %.2g",
+           f->name, worst);
     rig_close(&r);
 }
 
@@ -187,7 +196,8 @@ static void test_training_bf16(const family *f)
 static void swap(lf_pstore *ps, int a, int64_t at, int b, int64_t bt, int64_t n)
 {
     lf_err err = LF_ERR_INIT;
-    int64_t na = family_elements(lf_pstore_desc(ps, a)), nb = family_elements(lf_pstore_desc(ps, b));
+    int64_t na = family_elements(lf_pstore_desc(ps, a)),
+            nb = family_elements(lf_pstore_desc(ps, b));
     float *x = need(malloc((size_t)na * 4)), *y = a == b ? x : need(malloc((size_t)nb * 4));
     int rc = lf_pstore_read(ps, a, LF_P_MASTER, x, (size_t)na * 4, &err);
     rc = rc || a == b ? rc : lf_pstore_read(ps, b, LF_P_MASTER, y, (size_t)nb * 4, &err);
@@ -205,8 +215,8 @@ static void swap(lf_pstore *ps, int a, int64_t at, int b, int64_t bt, int64_t n)
         free(y);
 }
 
-static void try_swap(const family *f, const rig *r, struct measured *m, int *unseen, int a, int64_t at, int b,
-                     int64_t bt, int64_t n, float *out)
+static void try_swap(const family *f, const rig *r, struct measured *m, int *unseen, int a,
+                     int64_t at, int b, int64_t bt, int64_t n, float *out)
 {
     swap(r->ps, a, at, b, bt, n);
     rig_logits(r, f, NULL, out);
@@ -217,7 +227,8 @@ static void try_swap(const family *f, const rig *r, struct measured *m, int *uns
     if (e > FAMILY_SEEN)
         return;
     ++*unseen;
-    tap_diag("%s: %s and %s swapped: %.2g", f->name, lf_pstore_desc(r->ps, a)->name, lf_pstore_desc(r->ps, b)->name, e);
+    tap_diag("%s: %s and %s swapped: %.2g", f->name, lf_pstore_desc(r->ps, a)->name,
+             lf_pstore_desc(r->ps, b)->name, e);
 }
 
 static bool same_shape(const struct lf_param_desc *x, const struct lf_param_desc *y)
@@ -225,8 +236,8 @@ static bool same_shape(const struct lf_param_desc *x, const struct lf_param_desc
     return x->ndim == y->ndim && memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof x->dims[0]) == 0;
 }
 
-/* Swapped without a trace by the mathematics: key biases that softmax does not see; the two biases that one parallel
- * block adds to the same sum. */
+/* Swapped without a trace by the mathematics: key biases that softmax does not see; the two biases
+ * that one parallel block adds to the same sum. */
 static bool alike(const family *f, const char *x, const char *y)
 {
     if (without_effect(f, x) && without_effect(f, y))
@@ -254,10 +265,12 @@ static void test_swaps(const family *f, struct measured *m)
         for (int64_t e = 1; one && e < x->dims[0]; e++) /* two experts of one tensor */
             try_swap(f, &r, m, &unseen, a, 0, a, e * one, one, out);
     }
-    tap_ok(m->n_swaps > 20 && unseen == 0, "%s: each of %d pairs of same-shaped tensors swapped is noticed, least %.2g",
-           f->name, m->n_swaps, m->swaps);
+    tap_ok(m->n_swaps > 20 && unseen == 0,
+           "%s: each of %d pairs of same-shaped tensors swapped is noticed, least %.2g", f->name,
+           m->n_swaps, m->swaps);
     rig_logits(&r, f, NULL, out);
-    tap_ok(family_error(f, out, NULL) <= FAMILY_F32, "%s: and all swapped back is right again", f->name);
+    tap_ok(family_error(f, out, NULL) <= FAMILY_F32, "%s: and all swapped back is right again",
+           f->name);
     rig_close(&r);
     free(out);
 }
@@ -318,17 +331,19 @@ static void test_export(const family *f)
     const char *key = "nothing";
     char *ckpt = text(f->tmp, "checkpoint"), *out = export_to(f), *json = text(out, "config.json");
     struct lf_convert_opts o = {.from = ckpt, .out = out, .threads = 1};
-    if (lf_convert_export(&o, &res, &err) || lf_st_open(&x, f->dir, &err) || lf_st_open(&y, out, &err))
+    if (lf_convert_export(&o, &res, &err) || lf_st_open(&x, f->dir, &err) ||
+        lf_st_open(&y, out, &err))
         tap_bail("%s: export: %s", f->name, err.text);
     tap_ok(same_tensors(f, x, y), "%s: exported, %zu tensors, bytes equal to the source's", f->name,
            lf_st_n_entries(x));
     const struct lf_hf_family *hf = NULL;
-    if (!(config = lf_json_load_file(json, 1 << 20, &err)) || !(hf = lf_hf_family_of(config, json, &err)) ||
+    if (!(config = lf_json_load_file(json, 1 << 20, &err)) ||
+        !(hf = lf_hf_family_of(config, json, &err)) ||
         lf_hf_config_read(&back, hf, config, json, &err))
         tap_bail("%s: %s", f->name, err.text);
     family_quiet(&back);
-    tap_ok(lf_model_config_equal(&f->config, &back, &key), "%s: the exported config.json means the same model (%s)",
-           f->name, key ? key : "");
+    tap_ok(lf_model_config_equal(&f->config, &back, &key),
+           "%s: the exported config.json means the same model (%s)", f->name, key ? key : "");
     json_decref(config);
     lf_st_close(x);
     lf_st_close(y);
@@ -339,8 +354,8 @@ static void test_export(const family *f)
 
 /* ---- the table ---- */
 
-/* README.md says which switches each family has; what was measured differs from machine to machine, so the test reads
- * only these. */
+/* README.md says which switches each family has; what was measured differs from machine to machine,
+ * so the test reads only these. */
 static void test_table(const family *f, const struct measured *m)
 {
     const char *src = getenv("LF_SRCDIR"), *table = getenv("LF_TABLE");
@@ -352,14 +367,15 @@ static void test_table(const family *f, const struct measured *m)
     lf_buf_addf(&row, "| %s | %s |", f->name, switches);
     if (table) {
         FILE *out = need(fopen(table, "a"));
-        fprintf(out, "%s %.1e | %.1e | %.2f | %.1e | %d, %.1e | %d, %.1e |\n", row.data, m->f32, m->grad, m->bf16,
-                m->adamw, m->n_flips, m->flips, m->n_swaps, m->swaps);
+        fprintf(out, "%s %.1e | %.1e | %.2f | %.1e | %d, %.1e | %d, %.1e |\n", row.data, m->f32,
+                m->grad, m->bf16, m->adamw, m->n_flips, m->flips, m->n_swaps, m->swaps);
         fclose(out);
     } else {
         snprintf(path, sizeof path, "%s/tests/golden/families/README.md", src ? src : ".");
         if (lf_io_read_file(path, 1 << 20, &readme, &err))
             tap_bail("%s", err.text);
-        tap_ok(strstr(readme.data, row.data) != NULL, "%s: README.md has the row \"%s\"", f->name, row.data);
+        tap_ok(strstr(readme.data, row.data) != NULL, "%s: README.md has the row \"%s\"", f->name,
+               row.data);
     }
     lf_buf_fini(&readme);
     lf_buf_fini(&row);
@@ -389,7 +405,8 @@ int main(int argc, char **argv)
 {
     for (int i = 0; family_names[i]; i++) {
 #ifdef FAMILY_CUDA /* on the emulator the two whose blocks differ most */
-        bool mine = argc < 2 && (golden_on_gpu() || !strcmp(family_names[i], "llama") || !strcmp(family_names[i], "gpt2"));
+        bool mine = argc < 2 && (golden_on_gpu() || !strcmp(family_names[i], "llama") ||
+                                 !strcmp(family_names[i], "gpt2"));
 #else
         bool mine = argc < 2 && i % PARTS == PART;
 #endif

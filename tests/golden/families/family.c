@@ -82,7 +82,8 @@ static char *text(const char *a, const char *b)
 
 /* ---- expected.safetensors ---- */
 
-static const lf_st_entry *entry(const family *f, const lf_st *s, const char *name, enum lf_st_dtype type, int64_t elems)
+static const lf_st_entry *entry(const family *f, const lf_st *s, const char *name,
+                                enum lf_st_dtype type, int64_t elems)
 {
     const lf_st_entry *e = lf_st_find(s, name);
     if (!e || e->dtype != type || (elems && e->elems != elems))
@@ -145,7 +146,8 @@ static void read_documents(family *f, const lf_st *s)
 static char *write_grads(const family *f, const lf_st *s)
 {
     lf_err err = LF_ERR_INIT;
-    char *dir = text(f->tmp, "grad"), *from = text(f->dir, "config.json"), *to = text(dir, "config.json");
+    char *dir = text(f->tmp, "grad"), *from = text(f->dir, "config.json"),
+         *to = text(dir, "config.json");
     lf_buf json;
     size_t n = 0;
     lf_buf_init(&json);
@@ -155,18 +157,21 @@ static char *write_grads(const family *f, const lf_st *s)
         const lf_st_entry *e = lf_st_entry_at(s, i);
         if (!lf_str_has_prefix(e->name, "grad."))
             continue;
-        decl[n] = (lf_st_decl){.name = e->name + strlen("grad."), .dtype = e->dtype, .ndim = e->ndim};
+        decl[n] =
+            (lf_st_decl){.name = e->name + strlen("grad."), .dtype = e->dtype, .ndim = e->ndim};
         memcpy(decl[n++].shape, e->shape, sizeof e->shape);
     }
     if (mkdir(dir, 0777) || lf_io_read_file(from, 1 << 20, &json, &err) ||
-        lf_io_write_file(to, json.data, json.len, 0666, &err) || lf_st_writer_create(&w, dir, decl, n, NULL, &err))
+        lf_io_write_file(to, json.data, json.len, 0666, &err) ||
+        lf_st_writer_create(&w, dir, decl, n, NULL, &err))
         tap_bail("%s: gradients: %s", f->name, err.text);
     for (size_t i; (i = lf_st_writer_next(w)) < n;) {
         char name[300];
         snprintf(name, sizeof name, "grad.%s", decl[i].name);
         const lf_st_entry *e = entry(f, s, name, LF_ST_F32, 0);
         float *v = need(malloc((size_t)e->bytes));
-        if (lf_st_read(s, e, 0, e->elems, v, &err) || lf_st_writer_put(w, v, (size_t)e->bytes, &err))
+        if (lf_st_read(s, e, 0, e->elems, v, &err) ||
+            lf_st_writer_put(w, v, (size_t)e->bytes, &err))
             tap_bail("%s: %s: %s", f->name, name, err.text);
         free(v);
     }
@@ -193,7 +198,8 @@ static lf_ckpt *import(const family *f, const char *from, const char *what)
     struct lf_convert_result res;
     lf_ckpt *c = NULL;
     char *out = text(f->tmp, what);
-    struct lf_convert_opts o = {.from = from, .out = out, .threads = 1, .warn = warn, .arg = f->name};
+    struct lf_convert_opts o = {
+        .from = from, .out = out, .threads = 1, .warn = warn, .arg = f->name};
     if (lf_convert_import(&o, &res, &err) || lf_ckpt_open(&c, out, 1, &err))
         tap_bail("%s: import of %s: %s", f->name, from, err.text);
     free(out);
@@ -202,8 +208,8 @@ static lf_ckpt *import(const family *f, const char *from, const char *what)
 
 void family_quiet(lf_model_config *c)
 {
-    static const char *const keys[] = {"embed_dropout", "attn_dropout", "mlp_dropout", "attn_prob_dropout",
-                                       "router_aux"};
+    static const char *const keys[] = {"embed_dropout", "attn_dropout", "mlp_dropout",
+                                       "attn_prob_dropout", "router_aux"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         lf_model_config_set(c, keys[i], "0", "test", NULL);
 }

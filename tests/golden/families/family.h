@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A golden directory (README.md beside this): imported by engine/convert, and what the reference computed from it.
+ * A golden directory (README.md beside this): imported by engine/convert, and what the reference
+ * computed from it.
  *
  * How far results are off, everywhere in these tests:
  *     logits      the largest difference, divided by the largest logit of the reference
@@ -27,9 +28,10 @@ typedef struct family {
     char *name, *dir, *tmp; /* tmp: this family's folder below the test's */
     int64_t docs, length, rows, vocab;
     int32_t *tokens, *targets, *positions; /* [rows]; a document's last target is -1 */
-    int32_t *cu_seqlens, *prefix;          /* [docs + 1], [docs]; prefix NULL where the family has none; then */
-    int32_t *turns, *blocks;               /* [rows]: the two positions (oracle_chatglm6b.py) */
-    double *logits;                        /* [rows, vocab] */
+    int32_t *cu_seqlens,
+        *prefix;             /* [docs + 1], [docs]; prefix NULL where the family has none; then */
+    int32_t *turns, *blocks; /* [rows]: the two positions (oracle_chatglm6b.py) */
+    double *logits;          /* [rows, vocab] */
     double loss, losses[FAMILY_STEPS], norms[FAMILY_STEPS], bf16_rms;
     lf_model_config config; /* as imported, with nothing random and no auxiliary loss */
     lf_ckpt *set[FAMILY_SETS];
@@ -37,17 +39,18 @@ typedef struct family {
 
 extern const char *const family_names[]; /* ended by NULL */
 
-/* Bails out (TAP) on any failure. The folder is $LF_SRCDIR/tests/golden/families/NAME. Gradients have the names of the
- * family's weights, so they are imported by the same rows. */
+/* Bails out (TAP) on any failure. The folder is $LF_SRCDIR/tests/golden/families/NAME. Gradients
+ * have the names of the family's weights, so they are imported by the same rows. */
 family *family_open(const char *name);
 void family_close(family *f);
 /* No dropout, no auxiliary loss: what the references have. */
 void family_quiet(lf_model_config *c);
-/* Our tensor `name` with n elements in cols columns: true when the set has it in this size. A tensor with as many
- * columns but another number of rows gives the rows that both have; dst keeps the others. */
+/* Our tensor `name` with n elements in cols columns: true when the set has it in this size. A
+ * tensor with as many columns but another number of rows gives the rows that both have; dst keeps
+ * the others. */
 bool family_tensor(const family *f, int set, const char *name, float *dst, int64_t n, int64_t cols);
-/* Every tensor of the store from the weights; what they lack (a flipped switch added it) becomes small random numbers.
- * How many they lacked. */
+/* Every tensor of the store from the weights; what they lack (a flipped switch added it) becomes
+ * small random numbers. How many they lacked. */
 int family_load(const family *f, lf_pstore *ps);
 int64_t family_elements(const struct lf_param_desc *d);
 int64_t family_columns(const struct lf_param_desc *d);
@@ -64,8 +67,8 @@ typedef struct rig {
 } rig;
 
 /* LF_EINVAL and the like: the configuration is refused. */
-int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute, enum lf_numeric mode, bool train,
-             lf_err *err);
+int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute,
+             enum lf_numeric mode, bool train, lf_err *err);
 void rig_close(rig *r);
 /* Logits of tokens (NULL: the family's own), with the cap of the description. */
 void rig_logits(const rig *r, const family *f, const int32_t *tokens, float *out);
@@ -77,13 +80,13 @@ double rig_update(const rig *r);
 /* Error of logits; infinite when one is not finite. rms (may be NULL): over all, absolute. */
 double family_error(const family *f, const float *got, double *rms);
 /* The same for a description: 0 or what kept it from running. */
-int family_measure(const family *f, const lf_model_config *c, enum lf_dtype compute, enum lf_numeric mode,
-                   double *error, double *rms, lf_err *err);
+int family_measure(const family *f, const lf_model_config *c, enum lf_dtype compute,
+                   enum lf_numeric mode, double *error, double *rms, lf_err *err);
 
 /* ---- switches ---- */
 
-/* Every switch that matters to the family, flipped; reports each, returns the least error of those that ran. *n: how
- * many. */
+/* Every switch that matters to the family, flipped; reports each, returns the least error of those
+ * that ran. *n: how many. */
 double family_flips(const family *f, int *n);
 /* Apply a flip to c, whose keys (lf_model_config_to_json) are given: 1: flipped and finished; 0: it
  * changes nothing; negative: refused. */
@@ -91,7 +94,8 @@ int family_flip(lf_model_config *c, json_t *keys, const char *set, lf_err *err);
 /* The settings of flip i; "": it cannot matter to c; NULL: there are no more. Borrowed, constant.
  */
 const char *family_flip_at(size_t i, const lf_model_config *c);
-/* "norm=layer position=learned ...": the switches that differ from their defaults, without sizes. Owned. */
+/* "norm=layer position=learned ...": the switches that differ from their defaults, without sizes.
+ * Owned. */
 char *family_switches(const family *f);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each switch of a description flipped, one at a time: the logits must move, or the description must be refused. A
- * switch is left out where it cannot matter by the mathematics (`when`), never because a family's golden file does not
- * show it. */
+ * Each switch of a description flipped, one at a time: the logits must move, or the description
+ * must be refused. A switch is left out where it cannot matter by the mathematics (`when`), never
+ * because a family's golden file does not show it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include "tests/golden/families/family.h"
 #include "tests/tap/tap.h"
 
-/* set: settings applied together; "key=value", "key*factor", "key+number", "key!" (no <-> yes). A row whose first
- * setting changes nothing is not a flip and is left out. */
+/* set: settings applied together; "key=value", "key*factor", "key+number", "key!" (no <-> yes). A
+ * row whose first setting changes nothing is not a flip and is left out. */
 static const struct {
     const char *set, *when;
 } flips[] = {
@@ -199,19 +199,22 @@ double family_flips(const family *f, int *n)
         tap_diag("%s: %s goes unseen: %.2g", f->name, flips[i].set, e);
     }
     json_decref(keys);
-    tap_ok(*n >= 20 && unseen == 0, "%s: each of %d switches flipped is noticed, least %.2g", f->name, *n, least);
+    tap_ok(*n >= 20 && unseen == 0, "%s: each of %d switches flipped is noticed, least %.2g",
+           f->name, *n, least);
     return least;
 }
 
 char *family_switches(const family *f)
 {
-    static const char *const sizes[] = {"family",   "layers",   "hidden",     "heads",         "kv_heads",
-                                        "head_dim", "ffn",      "vocab",      "max_positions", "norm_eps",
-                                        "init",     "init_std", "expert_ffn", "rope_theta",    NULL};
+    static const char *const sizes[] = {"family",        "layers",     "hidden", "heads",
+                                        "kv_heads",      "head_dim",   "ffn",    "vocab",
+                                        "max_positions", "norm_eps",   "init",   "init_std",
+                                        "expert_ffn",    "rope_theta", NULL};
     lf_model_config plain;
     lf_err err = LF_ERR_INIT;
     lf_model_config_defaults(&plain);
-    json_t *mine = lf_model_config_to_json(&f->config, &err), *defaults = lf_model_config_to_json(&plain, &err);
+    json_t *mine = lf_model_config_to_json(&f->config, &err),
+           *defaults = lf_model_config_to_json(&plain, &err);
     const char *key;
     json_t *v;
     lf_buf b;

@@ -16,7 +16,8 @@
 #endif
 
 /* As make_families.py has them. */
-static const struct lf_adamw_opts adam = {.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+static const struct lf_adamw_opts adam = {
+    .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 #define LEARNING_RATE 5e-3f
 #define CLIP_NORM     1.0f
 
@@ -35,16 +36,18 @@ static int plan(rig *r, const family *f, bool train, lf_err *err)
     int rc = lf_decoder_declare(r->dec, r->ps, err);
     if (rc)
         return rc;
-    rc = add_chain(r, &r->logits, lf_decoder_logits_graph(r->dec, r->ps, "logits", &rows, err), false, 1, err);
+    rc = add_chain(r, &r->logits, lf_decoder_logits_graph(r->dec, r->ps, "logits", &rows, err),
+                   false, 1, err);
     if (!rc && train) {
-        rc = add_chain(r, &r->loss, lf_decoder_loss_graph(r->dec, r->ps, "train", &rows, true, err), true, 2, err);
+        rc = add_chain(r, &r->loss, lf_decoder_loss_graph(r->dec, r->ps, "train", &rows, true, err),
+                       true, 2, err);
         rc = rc ? rc : lf_plan_optimizer(r->plan, &adam, err);
     }
     return rc ? rc : lf_plan_finish(r->plan, err);
 }
 
-int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute, enum lf_numeric mode, bool train,
-             lf_err *err)
+int rig_open(rig *r, const family *f, const lf_model_config *c, enum lf_dtype compute,
+             enum lf_numeric mode, bool train, lf_err *err)
 {
     struct lf_plan_opts po = {.target = TARGET, .threads = 1, .compute = compute, .mode = mode};
     *r = (rig){.loss = -1};
@@ -126,7 +129,8 @@ double rig_step(const rig *r, const family *f, int step)
     run(r, r->loss, LF_FWD);
     run(r, r->loss, LF_BWD);
     if (lf_exec_record_read(r->ex, &rec, &err) || rec.tokens != trained)
-        tap_bail("%s: %lld trained tokens, not %lld %s", f->name, (long long)rec.tokens, (long long)trained, err.text);
+        tap_bail("%s: %lld trained tokens, not %lld %s", f->name, (long long)rec.tokens,
+                 (long long)trained, err.text);
     return rec.loss_sum / (double)rec.tokens;
 }
 
@@ -156,8 +160,8 @@ double family_error(const family *f, const float *got, double *rms)
     return worst / most;
 }
 
-int family_measure(const family *f, const lf_model_config *c, enum lf_dtype compute, enum lf_numeric mode,
-                   double *error, double *rms, lf_err *err)
+int family_measure(const family *f, const lf_model_config *c, enum lf_dtype compute,
+                   enum lf_numeric mode, double *error, double *rms, lf_err *err)
 {
     rig r;
     int rc = rig_open(&r, f, c, compute, mode, false, err);

@@ -12,11 +12,12 @@
 #include "engine/base/rng.h"
 #include "engine/store/shard.h"
 
-/* Documents with something to learn: four times in five the next token is a fixed function of this one (another one in each artifact).
- * Token 0 ends a document. */
+/* Documents with something to learn: four times in five the next token is a fixed function of this
+ * one (another one in each artifact). Token 0 ends a document. */
 static uint32_t make_doc(uint32_t *doc, uint32_t which, uint64_t d)
 {
-    uint32_t len = 3 + lf_rng_u32(41, which, d) % 120, cur = 1 + lf_rng_u32(42, which, d) % (CASE_VOCAB - 1);
+    uint32_t len = 3 + lf_rng_u32(41, which, d) % 120,
+             cur = 1 + lf_rng_u32(42, which, d) % (CASE_VOCAB - 1);
     for (uint32_t k = 0; k + 1 < len; k++) {
         doc[k] = cur;
         uint32_t r = lf_rng_u32(43, which, d * 1024 + k);
@@ -71,7 +72,8 @@ int case_write_data(const char *dir, lf_err *err)
 
 int case_config(train_case *t, const char *dir, lf_err *err)
 {
-    static const char model[] = "[model]\nfamily = llama3\nlayers = 2\nhidden = 48\nheads = 4\nkv_heads = 2\nffn = 112\nvocab = 128\n"
+    static const char model[] = "[model]\nfamily = llama3\nlayers = 2\nhidden = 48\nheads = "
+                                "4\nkv_heads = 2\nffn = 112\nvocab = 128\n"
                                 "max_positions = 64\ninit_std = 0.08\n";
     lf_ini ini;
     *t = (train_case){.ramp = {0, CASE_BATCH}};

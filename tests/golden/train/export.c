@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train_export DIR: what make_train.py trains in PyTorch, as DIR/train.h5: the initial weights (/weights/<name>), every batch of
- * the run in the loader's order (/tokens, /targets, /positions [step, row, T]; /segments: which document piece a token belongs to),
- * and the settings as attributes. A development tool: `make tests/golden/train_export`.
+ * train_export DIR: what make_train.py trains in PyTorch, as DIR/train.h5: the initial weights
+ * (/weights/<name>), every batch of the run in the loader's order (/tokens, /targets, /positions
+ * [step, row, T]; /segments: which document piece a token belongs to), and the settings as
+ * attributes. A development tool: `make tests/golden/train_export`.
  */
 #include <hdf5.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ static int collect(void *arg, int64_t index, const lf_loader_batch *b, lf_err *e
     return 0;
 }
 
-static void put(hid_t file, const char *name, hid_t type, int ndim, const hsize_t *dims, const void *data)
+static void put(hid_t file, const char *name, hid_t type, int ndim, const hsize_t *dims,
+                const void *data)
 {
     hid_t s = H5Screate_simple(ndim, dims, NULL), l = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(l, 1);
@@ -48,7 +50,8 @@ static void put(hid_t file, const char *name, hid_t type, int ndim, const hsize_
 
 static void attribute(hid_t file, const char *name, double v)
 {
-    hid_t s = H5Screate(H5S_SCALAR), a = H5Acreate2(file, name, H5T_NATIVE_DOUBLE, s, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t s = H5Screate(H5S_SCALAR),
+          a = H5Acreate2(file, name, H5T_NATIVE_DOUBLE, s, H5P_DEFAULT, H5P_DEFAULT);
     if (a < 0 || H5Awrite(a, H5T_NATIVE_DOUBLE, &v) < 0)
         exit(1);
     H5Aclose(a);
@@ -70,8 +73,10 @@ static int put_weights(hid_t file, const train_case *t, lf_err *err)
         if (!v)
             exit(1);
         for (int64_t e = 0; e < n; e++)
-            v[e] = d->init == LF_INIT_NORMAL ? (float)((double)d->init_std * lf_rng_normal(t->c.seed, lf_name_site(d->name), (uint64_t)e))
-                                             : (float)(d->init == LF_INIT_ONE);
+            v[e] = d->init == LF_INIT_NORMAL
+                       ? (float)((double)d->init_std *
+                                 lf_rng_normal(t->c.seed, lf_name_site(d->name), (uint64_t)e))
+                       : (float)(d->init == LF_INIT_ONE);
         snprintf(name, sizeof name, "weights/%s", d->name);
         put(file, name, H5T_NATIVE_FLOAT, d->ndim, dims, v);
         free(v);

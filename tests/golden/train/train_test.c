@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The training loop against PyTorch: the same model, initial weights, data order and settings for 60 optimizer steps. Every loss is
- * held to the committed curve (tests/golden/train/curve.txt): 1e-4 relative in f32, a wider band in bf16. And the comparison can fail:
- * runs with one setting changed leave the band.
+ * The training loop against PyTorch: the same model, initial weights, data order and settings for
+ * 60 optimizer steps. Every loss is held to the committed curve (tests/golden/train/curve.txt):
+ * 1e-4 relative in f32, a wider band in bf16. And the comparison can fail: runs with one setting
+ * changed leave the band.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +38,9 @@ static void read_reference(struct curve *c)
             (void)sscanf(line, "# digest %64s", c->digest);
             continue;
         }
-        if (c->n >= CASE_STEPS || sscanf(line, "%d %lf %lf %lf", &step, &c->loss[c->n], &c->norm[c->n], &c->lr[c->n]) != 4 ||
+        if (c->n >= CASE_STEPS ||
+            sscanf(line, "%d %lf %lf %lf", &step, &c->loss[c->n], &c->norm[c->n], &c->lr[c->n]) !=
+                4 ||
             step != c->n + 1)
             tap_bail("%s: bad line %d", path, c->n + 1);
         c->n++;
@@ -77,7 +80,8 @@ static void train(train_case *t, const char *dir, const char *name, struct curve
     snprintf(t->out, sizeof t->out, "%.2000s/%s", dir, name);
     snprintf(t->metrics, sizeof t->metrics, "%.2000s/%s.metrics", dir, name);
     *c = (struct curve){0};
-    if (lf_train_run(&t->c, &sink, NULL, &err) || lf_frame_read(t->metrics, &offset, read_record, c, &err) || c->n != CASE_STEPS)
+    if (lf_train_run(&t->c, &sink, NULL, &err) ||
+        lf_frame_read(t->metrics, &offset, read_record, c, &err) || c->n != CASE_STEPS)
         tap_bail("%s: %s", name, err.text);
 }
 
@@ -110,22 +114,26 @@ int main(void)
 
     train(&t, dir, "f32", &got);
     double e = distance(got.loss, ref.loss, &at);
-    tap_ok(e <= F32_BAND, "f32: losses of %d steps within %g of PyTorch's: %.2g at step %d", CASE_STEPS, F32_BAND, e, at);
+    tap_ok(e <= F32_BAND, "f32: losses of %d steps within %g of PyTorch's: %.2g at step %d",
+           CASE_STEPS, F32_BAND, e, at);
     e = distance(got.norm, ref.norm, &at);
     tap_ok(e <= NORM_BAND, "f32: gradient norms within %g: %.2g at step %d", NORM_BAND, e, at);
     e = distance(got.lr, ref.lr, &at);
     tap_ok(e <= 1e-7, "learning rates are the same: %.2g at step %d", e, at);
-    tap_ok(got.loss[CASE_STEPS - 1] < 0.75 * got.loss[0], "and it learns: %.3f to %.3f", got.loss[0], got.loss[CASE_STEPS - 1]);
+    tap_ok(got.loss[CASE_STEPS - 1] < 0.75 * got.loss[0], "and it learns: %.3f to %.3f",
+           got.loss[0], got.loss[CASE_STEPS - 1]);
 
     t.c.compute = LF_BF16;
     train(&t, dir, "bf16", &got);
     e = distance(got.loss, ref.loss, &at);
-    tap_ok(e <= BF16_BAND, "bf16: losses within %g of PyTorch's f32: %.2g at step %d", BF16_BAND, e, at);
+    tap_ok(e <= BF16_BAND, "bf16: losses within %g of PyTorch's f32: %.2g at step %d", BF16_BAND, e,
+           at);
     t.c.compute = LF_F32;
 
     t.c.adam.weight_decay = 0;
     train(&t, dir, "decay", &got);
-    tap_ok(distance(got.loss, ref.loss, &at) > F32_BAND, "without weight decay the f32 band is left");
+    tap_ok(distance(got.loss, ref.loss, &at) > F32_BAND,
+           "without weight decay the f32 band is left");
     t.c.adam.weight_decay = 0.1f;
     t.c.adam.beta2 = 0.96f;
     train(&t, dir, "beta", &got);

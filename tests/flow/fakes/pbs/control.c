@@ -4,12 +4,12 @@
  */
 #include "tests/flow/fakes/pbs/pbs.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 static void usage(void)
@@ -35,7 +35,10 @@ static json_t *find(const char *word, int *code, bool over_is_error)
     }
     if (over_is_error && job_over(job)) {
         if (conf_torque())
-            fprintf(stderr, "%s: Request invalid for state of job MSG=invalid state for job - COMPLETE %s\n", fake_me, word);
+            fprintf(
+                stderr,
+                "%s: Request invalid for state of job MSG=invalid state for job - COMPLETE %s\n",
+                fake_me, word);
         else
             fprintf(stderr, "%s: Job has finished %s\n", fake_me, word);
         *code = conf_torque() ? EXIT_BAD_STATE + 2 : EXIT_FINISHED;
@@ -63,7 +66,8 @@ int qdel_main(int argc, char **argv)
     while ((c = getopt(argc, argv, conf_torque() ? "ab:cm:pW:t:" : "W:x")) != -1) {
         if (c == '?')
             usage();
-        if (c == 'W' && !conf_torque() && strcmp(optarg, "force") != 0 && strncmp(optarg, "suppress_email=", 15) != 0)
+        if (c == 'W' && !conf_torque() && strcmp(optarg, "force") != 0 &&
+            strncmp(optarg, "suppress_email=", 15) != 0)
             usage();
         if (c != 'W')
             die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
@@ -75,7 +79,9 @@ int qdel_main(int argc, char **argv)
     for (int i = optind; i < argc; i++) {
         int rc = qdel_one(argv[i]);
         code = rc != 0 ? rc : code;
-        settle(); /* ids are taken one after the other: a parent takes its children with it before they are asked for */
+        /* ids are taken one after the other: a parent takes its children with it before they are
+         * asked for */
+        settle();
     }
     state_unlock(true);
     return code;
@@ -85,8 +91,9 @@ int qalter_main(int argc, char **argv)
 {
     const char *res[16], *depend = NULL;
     int c, n = 0, code = 0;
-    while ((c = getopt(argc, argv, conf_torque() ? "a:A:c:e:h:j:k:l:L:m:M:n:N:o:p:qr:S:t:u:v:W:x:"
-                                                 : "a:A:c:e:h:j:k:l:m:M:N:o:p:r:R:S:u:W:P:")) != -1)
+    while ((c = getopt(argc, argv,
+                       conf_torque() ? "a:A:c:e:h:j:k:l:L:m:M:n:N:o:p:qr:S:t:u:v:W:x:"
+                                     : "a:A:c:e:h:j:k:l:m:M:N:o:p:r:R:S:u:W:P:")) != -1)
         switch (c) {
         case 'l':
             if (n < 16)
@@ -97,8 +104,11 @@ int qalter_main(int argc, char **argv)
                 die(1, "illegal -W value");
             depend = optarg + 7;
             break;
-        case '?': usage(); break;
-        default: die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
+        case '?':
+            usage();
+            break;
+        default:
+            die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
         }
     if (optind == argc)
         usage();
@@ -110,7 +120,10 @@ int qalter_main(int argc, char **argv)
         for (int k = 0; job != NULL && k < n; k++)
             resources_take(json_object_get(job, "Resource_List"), res[k], true, job);
         if (job != NULL && depend != NULL)
-            job_remove(job, false); /* seen on a real server: the dependency of a job cannot be pointed elsewhere */
+            job_remove(
+                job,
+                /* seen on a real server: the dependency of a job cannot be pointed elsewhere */
+                false);
         code = rc != 0 ? rc : code;
     }
     settle();
@@ -120,9 +133,12 @@ int qalter_main(int argc, char **argv)
 
 static int signal_of(const char *name)
 {
-    static const struct { const char *name; int sig; } known[] = {
-        {"NULL", 0}, {"HUP", SIGHUP}, {"INT", SIGINT}, {"KILL", SIGKILL}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2},
-        {"TERM", SIGTERM}, {"CONT", SIGCONT}, {"STOP", SIGSTOP}, {"QUIT", SIGQUIT}};
+    static const struct {
+        const char *name;
+        int sig;
+    } known[] = {{"NULL", 0},       {"HUP", SIGHUP},   {"INT", SIGINT},   {"KILL", SIGKILL},
+                 {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"CONT", SIGCONT},
+                 {"STOP", SIGSTOP}, {"QUIT", SIGQUIT}};
     if (name[strspn(name, "0123456789")] == '\0' && name[0] != '\0')
         return (int)strtol(name, NULL, 10);
     if (strncmp(name, "SIG", 3) == 0)
@@ -174,7 +190,8 @@ int qrls_main(int argc, char **argv)
         int rc = 0;
         json_t *job = find(argv[i], &rc, true);
         if (job != NULL && json_is_true(json_object_get(job, "_user_hold"))) {
-            bool waits = job_str(job, "depend")[0] != '\0' && !json_is_true(json_object_get(job, "_free"));
+            bool waits =
+                job_str(job, "depend")[0] != '\0' && !json_is_true(json_object_get(job, "_free"));
             json_object_del(job, "_user_hold");
             json_object_set_new(job, "Hold_Types", json_string(waits ? "s" : "n"));
             job_set_state(job, waits ? 'H' : 'Q', waits ? 22 : 10);
@@ -186,7 +203,8 @@ int qrls_main(int argc, char **argv)
     return code;
 }
 
-/* To another server: here it is state M from now on, in the history only, and what becomes of it is not known here. */
+/* To another server: here it is state M from now on, in the history only, and what becomes of it is
+ * not known here. */
 int qmove_main(int argc, char **argv)
 {
     int code = 0;
@@ -213,9 +231,13 @@ int qmove_main(int argc, char **argv)
     return code;
 }
 
-/* A command lives for a moment and its memory ends with it: what is not given back is no leak. Asked by builds with sanitizers. */
+/* A command lives for a moment and its memory ends with it: what is not given back is no leak.
+ * Asked by builds with sanitizers. */
 int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
+int __lsan_is_turned_off(void)
+{
+    return 1;
+}
 
 /* ---- by name ---- */
 
@@ -239,9 +261,12 @@ static void note_call(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; int (*run)(int, char **); } all[] = {
-        {"qsub", qsub_main}, {"qstat", qstat_main}, {"qselect", qselect_main}, {"qdel", qdel_main},
-        {"qalter", qalter_main}, {"qsig", qsig_main}, {"qrls", qrls_main}, {"qmove", qmove_main}};
+    static const struct {
+        const char *name;
+        int (*run)(int, char **);
+    } all[] = {{"qsub", qsub_main}, {"qstat", qstat_main},   {"qselect", qselect_main},
+               {"qdel", qdel_main}, {"qalter", qalter_main}, {"qsig", qsig_main},
+               {"qrls", qrls_main}, {"qmove", qmove_main}};
     fake_me = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
     const char *dir = getenv("LF_FAKE_DIR");
     if (dir == NULL || dir[0] != '/' || strlen(dir) >= sizeof fake_dir)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The life of a job: a process that starts it in a session of its own, watches its time and qdel, and writes its end down.
+ * The life of a job: a process that starts it in a session of its own, watches its time and qdel,
+ * and writes its end down.
  */
 #include "tests/flow/fakes/pbs/pbs.h"
 
@@ -31,7 +32,8 @@ static int session_of(pid_t pid)
     const char *p = strrchr(text, ')'); /* ") S ppid pgrp session" */
     int ppid, pgrp, sid;
     char s;
-    return p != NULL && sscanf(p + 1, " %c %d %d %d", &s, &ppid, &pgrp, &sid) == 4 && s != 'Z' ? sid : -1;
+    return p != NULL && sscanf(p + 1, " %c %d %d %d", &s, &ppid, &pgrp, &sid) == 4 && s != 'Z' ? sid
+                                                                                               : -1;
 }
 
 static int signal_session(pid_t sid, int sig)
@@ -58,7 +60,10 @@ void mom_signal(const json_t *job, int sig)
 
 /* ---- what a job finds when it starts ---- */
 
-static void env_set(json_t *env, const char *name, const char *value) { json_object_set_new(env, name, json_string(value)); }
+static void env_set(json_t *env, const char *name, const char *value)
+{
+    json_object_set_new(env, name, json_string(value));
+}
 
 static void env_from_list(json_t *env, const char *list)
 {
@@ -111,7 +116,8 @@ static json_t *environment(const json_t *job, const char *id)
     env_set(e, "USER", conf_str("user", "user"));
     env_set(e, "SHELL", "/bin/sh");
     env_set(e, "LF_FAKE_DIR", fake_dir);
-    static const char *const kept[] = {"ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"}; /* of builds with sanitizers */
+    static const char *const kept[] = {"ASAN_OPTIONS", "UBSAN_OPTIONS",
+                                       "LSAN_OPTIONS"}; /* of builds with sanitizers */
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (getenv(kept[i]) != NULL)
             env_set(e, kept[i], getenv(kept[i]));
@@ -145,14 +151,16 @@ static json_t *environment(const json_t *job, const char *id)
 
 /* ---- the job's first process ---- */
 
-/* The login shell below which a script job runs: does nothing about signals, so it dies of them, whatever the script does. */
+/* The login shell below which a script job runs: does nothing about signals, so it dies of them,
+ * whatever the script does. */
 static int login_shell(const json_t *job)
 {
     const char *shell = job_str(job, "Shell_Path_List"), *args = job_str(job, "_args");
     char line[16384];
     pid_t pid = fork();
     if (pid == 0) {
-        snprintf(line, sizeof line, "exec %s '%s' %s", shell[0] != '\0' ? shell : "/bin/sh", job_str(job, "_script"), args);
+        snprintf(line, sizeof line, "exec %s '%s' %s", shell[0] != '\0' ? shell : "/bin/sh",
+                 job_str(job, "_script"), args);
         execl("/bin/sh", "-sh", "-c", line, (char *)NULL);
         _exit(127);
     }
@@ -239,7 +247,8 @@ static void look(struct watch *w, double t_start)
         job_id_text(id, sizeof id, w->seq);
         snprintf(path, sizeof path, "%s/spool/%s.OU", fake_dir, id);
         FILE *f = fopen(path, "a");
-        snprintf(text, sizeof text, "=>> PBS: job killed: walltime %.0f exceeded limit %ld\n", ran, w->walltime);
+        snprintf(text, sizeof text, "=>> PBS: job killed: walltime %.0f exceeded limit %ld\n", ran,
+                 w->walltime);
         if (f != NULL)
             fputs(text, f), fclose(f);
         w->over_time = true;
@@ -282,7 +291,8 @@ static void mom(const json_t *start)
     state_lock();
     json_t *job = own_job(w.seq);
     if (job != NULL)
-        json_object_set_new(job, "session_id", json_integer(w.pid)), json_object_set_new(job, "_mom", json_integer(getpid()));
+        json_object_set_new(job, "session_id", json_integer(w.pid)),
+            json_object_set_new(job, "_mom", json_integer(getpid()));
     state_unlock(job != NULL);
     int st = 0;
     while (waitpid(w.pid, &st, WNOHANG) == 0) {
@@ -299,7 +309,8 @@ static void mom(const json_t *start)
     state_lock();
     job = own_job(w.seq);
     if (job != NULL) {
-        if (!w.over_time && json_is_true(json_object_get(job, "_qdel")) && status != 0 && !WIFEXITED(st))
+        if (!w.over_time && json_is_true(json_object_get(job, "_qdel")) && status != 0 &&
+            !WIFEXITED(st))
             status = 256 + WTERMSIG(st);
         copy_output(job);
         job_end(job, status);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * qstat and qselect: OpenPBS prints text, wide text, delimited values or JSON; Torque text, unwrapped text or XML.
+ * qstat and qselect: OpenPBS prints text, wide text, delimited values or JSON; Torque text,
+ * unwrapped text or XML.
  */
 #include "tests/flow/fakes/pbs/pbs.h"
 
@@ -85,8 +86,10 @@ static void print_attr(const struct ask *a, const char *name, const char *value)
     } else if (a->format == XML) {
         printf("<%s>", name);
         for (const char *p = value; *p != '\0'; p++)
-            *p == '<' ? (void)fputs("&lt;", stdout) : *p == '>' ? (void)fputs("&gt;", stdout)
-                                                    : *p == '&' ? (void)fputs("&amp;", stdout) : (void)putchar(*p);
+            *p == '<'   ? (void)fputs("&lt;", stdout)
+            : *p == '>' ? (void)fputs("&gt;", stdout)
+            : *p == '&' ? (void)fputs("&amp;", stdout)
+                        : (void)putchar(*p);
         printf("</%s>", name);
     } else {
         printf("%s%s=", a->delim, name);
@@ -143,8 +146,9 @@ static void print_short(const json_t *job)
         printf("Job id            Name             User              Time Use S Queue\n"
                "----------------  ---------------- ----------------  -------- - -----\n");
     header = true;
-    printf("%-16.16s  %-16.16s %-16.16s  %8s %c %s\n", job_str(job, "_id"), job_str(job, "Job_Name"), conf_str("user", "user"),
-           "00:00:00", job_state(job), job_str(job, "queue"));
+    printf("%-16.16s  %-16.16s %-16.16s  %8s %c %s\n", job_str(job, "_id"),
+           job_str(job, "Job_Name"), conf_str("user", "user"), "00:00:00", job_state(job),
+           job_str(job, "queue"));
 }
 
 /* ---- jobs ---- */
@@ -154,7 +158,8 @@ static void show(const struct ask *a, json_t *job, json_t *jobs)
     if (a->format == SHORT)
         print_short(job);
     else if (a->format == JSON && json_object_size(jobs) == 0)
-        json_object_set_new(jobs, job_str(job, "_id"), json_of(job)); /* several: the first only, as the real one */
+        json_object_set_new(jobs, job_str(job, "_id"),
+                            json_of(job)); /* several: the first only, as the real one */
     else if (a->format != JSON)
         print_full(a, job);
 }
@@ -168,12 +173,15 @@ static int show_id(const struct ask *a, const char *word, json_t *jobs)
         return 1;
     }
     if (job == NULL) {
-        fprintf(stderr, "qstat: Unknown Job Id %s%s%s\n", word, strchr(word, '.') == NULL ? "." : "",
+        fprintf(stderr, "qstat: Unknown Job Id %s%s%s\n", word,
+                strchr(word, '.') == NULL ? "." : "",
                 strchr(word, '.') == NULL ? conf_server() : "");
         return EXIT_UNKNOWN_ID;
     }
     if (!conf_torque() && job_over(job) && !a->history) {
-        fprintf(stderr, "qstat: %s Job has finished, use -x or -H to obtain historical job information\n", word);
+        fprintf(stderr,
+                "qstat: %s Job has finished, use -x or -H to obtain historical job information\n",
+                word);
         return EXIT_FINISHED;
     }
     show(a, job, jobs);
@@ -184,20 +192,35 @@ static void options(struct ask *a, int argc, char **argv)
 {
     bool full = false, wide = false, one = false, x = false;
     int c;
-    while ((c = getopt(argc, argv, conf_torque() ? "acCeE:filn1pqrstu:xGMQRBW:" : "aEinpqrstwxu:fGHJMQBW:T1F:D:")) != -1)
+    while ((c = getopt(argc, argv,
+                       conf_torque() ? "acCeE:filn1pqrstu:xGMQRBW:"
+                                     : "aEinpqrstwxu:fGHJMQBW:T1F:D:")) != -1)
         switch (c) {
-        case 'f': full = true; break;
-        case 'w': wide = true; break;
-        case '1': one = true; break;
-        case 'x': x = true; break;
-        case 'D': a->delim = optarg; break;
+        case 'f':
+            full = true;
+            break;
+        case 'w':
+            wide = true;
+            break;
+        case '1':
+            one = true;
+            break;
+        case 'x':
+            x = true;
+            break;
+        case 'D':
+            a->delim = optarg;
+            break;
         case 'F':
             if (strcmp(optarg, "json") != 0 && strcmp(optarg, "dsv") != 0)
                 usage();
             a->format = optarg[0] == 'j' ? JSON : DSV;
             break;
-        case '?': usage(); break;
-        default: die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
+        case '?':
+            usage();
+            break;
+        default:
+            die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
         }
     if (one && (!full || !conf_torque()))
         usage(); /* PBS has -1 with -n and -s only */
@@ -215,7 +238,8 @@ int qstat_main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         if (conf_torque())
-            fprintf(stderr, "Version: %s\nCommit: 0123456789abcdef\n", conf_str("version", "6.1.2"));
+            fprintf(stderr, "Version: %s\nCommit: 0123456789abcdef\n",
+                    conf_str("version", "6.1.2"));
         else
             printf("pbs_version = %s\n", conf_str("version", "23.06.06"));
         return 0;
@@ -229,15 +253,17 @@ int qstat_main(int argc, char **argv)
     const char *key;
     int code = 0;
     if (optind == argc)
-        json_object_foreach(state_jobs(), key, job) if (conf_torque() || a.history || !job_over(job)) show(&a, job, jobs);
+        json_object_foreach(state_jobs(), key, job) if (conf_torque() || a.history ||
+                                                        !job_over(job)) show(&a, job, jobs);
     for (int i = optind; i < argc; i++) {
         int rc = show_id(&a, argv[i], jobs);
         code = rc != 0 ? rc : code;
     }
     state_unlock(true);
     if (a.format == JSON) {
-        json_t *o = json_pack("{s:I, s:s, s:s, s:o}", "timestamp", (json_int_t)now_s(), "pbs_version",
-                              conf_str("version", "23.06.06"), "pbs_server", conf_server(), "Jobs", jobs);
+        json_t *o =
+            json_pack("{s:I, s:s, s:s, s:o}", "timestamp", (json_int_t)now_s(), "pbs_version",
+                      conf_str("version", "23.06.06"), "pbs_server", conf_server(), "Jobs", jobs);
         json_dumpf(o, stdout, JSON_INDENT(4));
         putchar('\n');
     }
@@ -249,14 +275,27 @@ int qselect_main(int argc, char **argv)
     const char *name = NULL, *states = NULL, *user = NULL;
     bool history = false;
     int c;
-    while ((c = getopt(argc, argv, conf_torque() ? "a:A:ec:h:l:N:p:q:r:s:u:" : "a:A:c:h:HJl:N:p:q:r:s:t:Tu:xP:")) != -1)
+    while ((c = getopt(argc, argv,
+                       conf_torque() ? "a:A:ec:h:l:N:p:q:r:s:u:"
+                                     : "a:A:c:h:HJl:N:p:q:r:s:t:Tu:xP:")) != -1)
         switch (c) {
-        case 'N': name = optarg; break;
-        case 's': states = optarg; break;
-        case 'u': user = optarg; break;
-        case 'x': history = true; break;
-        case '?': usage(); break;
-        default: die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
+        case 'N':
+            name = optarg;
+            break;
+        case 's':
+            states = optarg;
+            break;
+        case 'u':
+            user = optarg;
+            break;
+        case 'x':
+            history = true;
+            break;
+        case '?':
+            usage();
+            break;
+        default:
+            die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
         }
     if (optind < argc)
         usage();

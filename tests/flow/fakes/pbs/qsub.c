@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PBS_OPTS "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
+#define PBS_OPTS    "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
 #define TORQUE_OPTS "a:A:b:c:C:d:D:e:EfF:hi:Ij:J:k:K:l:L:m:M:nN:o:p:P:q:r:S:t:T:u:v:Vw:W:Xxz"
 
 struct request {
@@ -28,14 +28,21 @@ static void usage(void)
     exit(2);
 }
 
-static void illegal(int c) { die(1, "illegal -%c value", c); }
+static void illegal(int c)
+{
+    die(1, "illegal -%c value", c);
+}
 
-static void text(struct request *q, const char *key, const char *value) { json_object_set_new(q->job, key, json_string(value)); }
+static void text(struct request *q, const char *key, const char *value)
+{
+    json_object_set_new(q->job, key, json_string(value));
+}
 
 static void take_name(struct request *q, const char *v)
 {
     long max = conf_num("name_max", 15);
-    bool ok = strlen(v) > 0 && strlen(v) <= (size_t)max && isalpha((unsigned char)v[0]) && strchr(v, '/') == NULL;
+    bool ok = strlen(v) > 0 && strlen(v) <= (size_t)max && isalpha((unsigned char)v[0]) &&
+              strchr(v, '/') == NULL;
     for (const char *p = v; *p != '\0'; p++)
         ok = ok && isgraph((unsigned char)*p);
     if (!ok)
@@ -43,9 +50,16 @@ static void take_name(struct request *q, const char *v)
     text(q, "Job_Name", v);
 }
 
-static bool only(const char *v, const char *letters) { return v[0] != '\0' && v[strspn(v, letters)] == '\0'; }
+static bool only(const char *v, const char *letters)
+{
+    return v[0] != '\0' && v[strspn(v, letters)] == '\0';
+}
 
-static bool bool_ok(const char *v) { return strcmp(v, "true") == 0 || strcmp(v, "false") == 0 || strcmp(v, "True") == 0 || strcmp(v, "False") == 0; }
+static bool bool_ok(const char *v)
+{
+    return strcmp(v, "true") == 0 || strcmp(v, "false") == 0 || strcmp(v, "True") == 0 ||
+           strcmp(v, "False") == 0;
+}
 
 static void take_attr(struct request *q, const char *name, const char *v)
 {
@@ -57,7 +71,8 @@ static void take_attr(struct request *q, const char *name, const char *v)
         text(q, name, v);
     } else if (!conf_torque() && strcmp(name, "block") == 0 && bool_ok(v)) {
         die(FAKE_NOT_MODELLED, "-W block is not modelled");
-    } else if (!conf_torque() && (strcmp(name, "sandbox") == 0 || strcmp(name, "tolerate_node_failures") == 0)) {
+    } else if (!conf_torque() &&
+               (strcmp(name, "sandbox") == 0 || strcmp(name, "tolerate_node_failures") == 0)) {
         text(q, name, v);
     } else if (conf_torque() && strcmp(name, "x") == 0) {
         text(q, name, v);
@@ -124,13 +139,27 @@ static void take_rest(struct request *q, int c, const char *v);
 static void take(struct request *q, int c, const char *v)
 {
     switch (c) {
-    case 'A': text(q, "Account_Name", v); break;
-    case 'h': q->hold = true; break;
-    case 'l': resources_take(q->resources, v, false, NULL); break;
-    case 'N': take_name(q, v); break;
-    case 'q': text(q, "queue", v); break;
-    case 'v': take_vars(q, v); break;
-    case 'W': take_attrs(q, v); break;
+    case 'A':
+        text(q, "Account_Name", v);
+        break;
+    case 'h':
+        q->hold = true;
+        break;
+    case 'l':
+        resources_take(q->resources, v, false, NULL);
+        break;
+    case 'N':
+        take_name(q, v);
+        break;
+    case 'q':
+        text(q, "queue", v);
+        break;
+    case 'v':
+        take_vars(q, v);
+        break;
+    case 'W':
+        take_attrs(q, v);
+        break;
     case 'S':
         if (v[0] != '/')
             illegal('S');
@@ -141,15 +170,23 @@ static void take(struct request *q, int c, const char *v)
             illegal('j');
         text(q, "Join_Path", v);
         break;
-    case 'o': snprintf(q->out, sizeof q->out, "%s", v); break;
-    case 'e': text(q, "Error_Path", v); break;
+    case 'o':
+        snprintf(q->out, sizeof q->out, "%s", v);
+        break;
+    case 'e':
+        text(q, "Error_Path", v);
+        break;
     case 'm':
         if (strcmp(v, "n") != 0 && !only(v, conf_torque() ? "abefp" : "jabe"))
             illegal('m');
         text(q, "Mail_Points", v);
         break;
-    case 'M': text(q, "Mail_Users", v); break;
-    default: take_rest(q, c, v); break;
+    case 'M':
+        text(q, "Mail_Users", v);
+        break;
+    default:
+        take_rest(q, c, v);
+        break;
     }
 }
 
@@ -166,7 +203,9 @@ static void take_rest(struct request *q, int c, const char *v)
             illegal('p');
         text(q, "Priority", v);
         break;
-    case 'P': text(q, conf_torque() ? "proxy_user" : "project", v); break;
+    case 'P':
+        text(q, conf_torque() ? "proxy_user" : "project", v);
+        break;
     case 'k':
         if (!only(v, conf_torque() ? "eon" : "eodn"))
             illegal('k');
@@ -175,12 +214,22 @@ static void take_rest(struct request *q, int c, const char *v)
     case 'n':
         text(q, "node_exclusive", "True");
         break;
-    case 'F': text(q, "_args", v); break;
-    case 'd': case 'w': text(q, "init_work_dir", v); break;
-    case 'f': break;
-    case 'V': die(FAKE_NOT_MODELLED, "-V would export the whole environment");
-    case '?': usage(); break;
-    default: die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
+    case 'F':
+        text(q, "_args", v);
+        break;
+    case 'd':
+    case 'w':
+        text(q, "init_work_dir", v);
+        break;
+    case 'f':
+        break;
+    case 'V':
+        die(FAKE_NOT_MODELLED, "-V would export the whole environment");
+    case '?':
+        usage();
+        break;
+    default:
+        die(FAKE_NOT_MODELLED, "-%c is not modelled", c);
     }
 }
 
@@ -211,7 +260,8 @@ static void directives(struct request *q, const char *path)
         }
         char name[] = "qsub", *argv[64] = {name}, *save = NULL;
         int n = 1;
-        for (char *w = strtok_r(line + 5, " \t", &save); w != NULL && n < 63; w = strtok_r(NULL, " \t", &save))
+        for (char *w = strtok_r(line + 5, " \t", &save); w != NULL && n < 63;
+             w = strtok_r(NULL, " \t", &save))
             argv[n++] = w;
         int keep = optind;
         options(q, n, argv);
@@ -239,13 +289,16 @@ static void keep_script(struct request *q, const char *path, int seq)
 static void surroundings(struct request *q)
 {
     char cwd[PATH_MAX], item[BIG_PATH];
-    static const char *const from[][2] = {{"HOME", "PBS_O_HOME"}, {"LANG", "PBS_O_LANG"}, {"LOGNAME", "PBS_O_LOGNAME"},
-                                          {"PATH", "PBS_O_PATH"}, {"SHELL", "PBS_O_SHELL"}};
+    static const char *const from[][2] = {{"HOME", "PBS_O_HOME"},
+                                          {"LANG", "PBS_O_LANG"},
+                                          {"LOGNAME", "PBS_O_LOGNAME"},
+                                          {"PATH", "PBS_O_PATH"},
+                                          {"SHELL", "PBS_O_SHELL"}};
     if (getcwd(cwd, sizeof cwd) == NULL)
         die(1, "cannot find the working directory");
     char list[16384];
-    snprintf(list, sizeof list, "PBS_O_WORKDIR=%s,PBS_O_SYSTEM=Linux,PBS_O_HOST=%s,PBS_O_QUEUE=%s", cwd, conf_server(),
-             job_str(q->job, "queue"));
+    snprintf(list, sizeof list, "PBS_O_WORKDIR=%s,PBS_O_SYSTEM=Linux,PBS_O_HOST=%s,PBS_O_QUEUE=%s",
+             cwd, conf_server(), job_str(q->job, "queue"));
     for (size_t i = 0; i < sizeof from / sizeof from[0]; i++) {
         if (getenv(from[i][0]) == NULL)
             continue;
@@ -255,7 +308,8 @@ static void surroundings(struct request *q)
     strncat(list, q->vars, sizeof list - strlen(list) - 1);
     text(q, "Variable_List", list);
     char out[BIG_PATH];
-    snprintf(out, sizeof out, "%s:%s%s%s", conf_server(), q->out[0] == '/' ? "" : cwd, q->out[0] == '/' ? "" : "/", q->out);
+    snprintf(out, sizeof out, "%s:%s%s%s", conf_server(), q->out[0] == '/' ? "" : cwd,
+             q->out[0] == '/' ? "" : "/", q->out);
     text(q, "Output_Path", out);
 }
 
@@ -345,7 +399,8 @@ int qsub_main(int argc, char **argv)
             text(&q, "Job_Name", "STDIN");
     } else if (optind + 1 == argc) {
         script = argv[optind];
-        struct request fromfile = q; /* the command line wins: the script's lines are read first into a fresh request */
+        struct request fromfile =
+            q; /* the command line wins: the script's lines are read first into a fresh request */
         fromfile.job = json_object();
         fromfile.resources = json_object();
         fromfile.vars[0] = fromfile.out[0] = '\0';

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Resource requests: their grammar, which differs between PBS and Torque, and whether the nodes have room.
+ * Resource requests: their grammar, which differs between PBS and Torque, and whether the nodes
+ * have room.
  */
 #include "tests/flow/fakes/pbs/pbs.h"
 
@@ -33,7 +34,8 @@ static bool all_digits(const char *s, size_t n)
 static bool size_ok(const char *s)
 {
     size_t n = strspn(s, "0123456789");
-    return n > 0 && (s[n] == '\0' || in_list(s + n, strlen(s + n), "b kb mb gb tb pb w kw mw gw tw pw k m g t p"));
+    return n > 0 && (s[n] == '\0' ||
+                     in_list(s + n, strlen(s + n), "b kb mb gb tb pb w kw mw gw tw pw k m g t p"));
 }
 
 static long seconds(const char *s) /* -1: not a time */
@@ -56,7 +58,8 @@ static long seconds(const char *s) /* -1: not a time */
 static void no_resource(const char *name, size_t len)
 {
     if (conf_torque())
-        die(EXIT_RESOURCE, "submit error (Unknown resource type Resource_List.%.*s)", (int)len, name);
+        die(EXIT_RESOURCE, "submit error (Unknown resource type Resource_List.%.*s)", (int)len,
+            name);
     die(EXIT_RESOURCE, "Unknown resource Resource_List.%.*s", (int)len, name);
 }
 
@@ -83,16 +86,20 @@ static void check_select(const char *text)
     char *save1 = NULL, *save2 = NULL;
     if (copy[0] == '\0')
         die(EXIT_REFUSED, "Illegal attribute or resource value Resource_List.select");
-    for (char *chunk = strtok_r(copy, "+", &save1); chunk != NULL; chunk = strtok_r(NULL, "+", &save1)) {
+    for (char *chunk = strtok_r(copy, "+", &save1); chunk != NULL;
+         chunk = strtok_r(NULL, "+", &save1)) {
         bool first = true;
-        for (char *p = strtok_r(chunk, ":", &save2); p != NULL; p = strtok_r(NULL, ":", &save2), first = false) {
+        for (char *p = strtok_r(chunk, ":", &save2); p != NULL;
+             p = strtok_r(NULL, ":", &save2), first = false) {
             char *eq = strchr(p, '=');
             if (eq == NULL && first && all_digits(p, strlen(p)))
                 continue;
             if (eq == NULL)
                 die(EXIT_REFUSED, "Illegal attribute or resource value Resource_List.select");
             size_t n = (size_t)(eq - p);
-            if (!in_list(p, n, "ncpus mpiprocs ompthreads ngpus mem vmem host vnode arch nchunk naccelerators accelerator_model") &&
+            if (!in_list(p, n,
+                         "ncpus mpiprocs ompthreads ngpus mem vmem host vnode arch nchunk "
+                         "naccelerators accelerator_model") &&
                 !in_list(p, n, conf_str("resources", "")))
                 no_resource(p, n);
             check_value(p, n, eq + 1);
@@ -126,15 +133,18 @@ static void check_torque_nodes(const char *text)
     for (char *spec = strtok_r(copy, "+", &save1); spec != NULL; spec = strtok_r(NULL, "+", &save1))
         for (char *p = strtok_r(spec, ":", &save2); p != NULL; p = strtok_r(NULL, ":", &save2)) {
             char *eq = strchr(p, '=');
-            if (eq != NULL && (!in_list(p, (size_t)(eq - p), "ppn gpus mics procs") || !all_digits(eq + 1, strlen(eq + 1))))
-                die(EXIT_REFUSED, "submit error (Illegal attribute or resource value for Resource_List.nodes)");
+            if (eq != NULL && (!in_list(p, (size_t)(eq - p), "ppn gpus mics procs") ||
+                               !all_digits(eq + 1, strlen(eq + 1))))
+                die(EXIT_REFUSED,
+                    "submit error (Illegal attribute or resource value for Resource_List.nodes)");
         }
 }
 
 static long value_of(const char *text, const char *name, long preset)
 {
     size_t n = strlen(name);
-    for (const char *p = text; p != NULL; p = strpbrk(p, ":+") != NULL ? strpbrk(p, ":+") + 1 : NULL)
+    for (const char *p = text; p != NULL;
+         p = strpbrk(p, ":+") != NULL ? strpbrk(p, ":+") + 1 : NULL)
         if (strncmp(p, name, n) == 0 && p[n] == '=')
             return strtol(p + n + 1, NULL, 10);
     return preset;
@@ -157,7 +167,8 @@ static void only_lower(const char *name, const char *value, const json_t *job)
     if (strcmp(name, "walltime") == 0)
         raised = was[0] != '\0' && seconds(value) > seconds(was);
     else if (strcmp(name, "select") == 0 || strcmp(name, "nodes") == 0)
-        raised = cores_of(value) > cores_of(was[0] != '\0' ? was : "1") || strtol(value, NULL, 10) > strtol(was[0] != '\0' ? was : "1", NULL, 10);
+        raised = cores_of(value) > cores_of(was[0] != '\0' ? was : "1") ||
+                 strtol(value, NULL, 10) > strtol(was[0] != '\0' ? was : "1", NULL, 10);
     if (raised)
         die(EXIT_PERMISSION, "Unauthorized Request");
 }
@@ -165,10 +176,14 @@ static void only_lower(const char *name, const char *value, const json_t *job)
 static bool known_for_job(const char *name, size_t n)
 {
     if (conf_torque())
-        return in_list(name, n, "nodes walltime cput pcput mem vmem pmem pvmem ncpus nice file host other arch opsys procs gres feature software "
-                                "neednodes qos size");
-    return in_list(name, n, "select place nodes walltime cput pcput mem vmem pmem pvmem ncpus nodect nice file host arch software ngpus "
-                            "min_walltime max_walltime mpiprocs ompthreads") ||
+        return in_list(name, n,
+                       "nodes walltime cput pcput mem vmem pmem pvmem ncpus nice file host other "
+                       "arch opsys procs gres feature software "
+                       "neednodes qos size");
+    return in_list(name, n,
+                   "select place nodes walltime cput pcput mem vmem pmem pvmem ncpus nodect nice "
+                   "file host arch software ngpus "
+                   "min_walltime max_walltime mpiprocs ompthreads") ||
            in_list(name, n, conf_str("resources", ""));
 }
 
@@ -197,8 +212,10 @@ void resources_take(json_t *list, const char *text, bool alter, const json_t *jo
             only_lower(p, value, job);
         json_object_set_new(list, p, json_string(value));
     }
-    if (json_object_get(list, "select") != NULL && (json_object_get(list, "nodes") != NULL || json_object_get(list, "ncpus") != NULL))
-        die(EXIT_REFUSED, "\"-lresource=\" cannot be used with \"select\" or \"place\", resource is: %s",
+    if (json_object_get(list, "select") != NULL &&
+        (json_object_get(list, "nodes") != NULL || json_object_get(list, "ncpus") != NULL))
+        die(EXIT_REFUSED,
+            "\"-lresource=\" cannot be used with \"select\" or \"place\", resource is: %s",
             json_object_get(list, "nodes") != NULL ? "nodes" : "ncpus");
 }
 
@@ -218,7 +235,8 @@ bool depend_valid(const char *text)
         if (type == NULL || !in_list(type, strlen(type), "after afterok afternotok afterany"))
             return false; /* before, on, runone: real ones have them, we never use them */
         int ids = 0;
-        for (char *id = strtok_r(NULL, ":", &save2); id != NULL; id = strtok_r(NULL, ":", &save2), ids++) {
+        for (char *id = strtok_r(NULL, ":", &save2); id != NULL;
+             id = strtok_r(NULL, ":", &save2), ids++) {
             char *at = strchr(id, '@');
             if (at != NULL)
                 *at = '\0';
@@ -247,7 +265,8 @@ static void usage(long used[MAX_NODES], bool excl[MAX_NODES])
         for (size_t i = 0; i < json_array_size(nodes); i++) {
             size_t k = (size_t)json_integer_value(json_array_get(nodes, i)) % MAX_NODES;
             used[k] += job_num(job, "_per_chunk", 1);
-            excl[k] |= strstr(job_str(json_object_get(job, "Resource_List"), "place"), "excl") != NULL;
+            excl[k] |=
+                strstr(job_str(json_object_get(job, "Resource_List"), "place"), "excl") != NULL;
         }
     }
 }
@@ -258,10 +277,12 @@ bool resources_fit(json_t *job, bool *never)
     const char *what = job_str(r, conf_torque() ? "nodes" : "select"), *place = job_str(r, "place");
     long chunks = strtol(what, NULL, 10), per = value_of(what, conf_torque() ? "ppn" : "ncpus", 1);
     long n_nodes = conf_num("nodes", 2), cpus = conf_num("cpus", 8), used[MAX_NODES];
-    bool excl[MAX_NODES], scatter = conf_torque() || strstr(place, "scatter") != NULL, whole = strstr(place, "excl") != NULL;
+    bool excl[MAX_NODES], scatter = conf_torque() || strstr(place, "scatter") != NULL,
+                          whole = strstr(place, "excl") != NULL;
     if (chunks < 1)
         chunks = 1;
-    *never = per > cpus || (scatter && chunks > n_nodes) || (!scatter && chunks * per > n_nodes * cpus);
+    *never =
+        per > cpus || (scatter && chunks > n_nodes) || (!scatter && chunks * per > n_nodes * cpus);
     if (*never || n_nodes > MAX_NODES)
         return false;
     usage(used, excl);
@@ -280,7 +301,8 @@ bool resources_fit(json_t *job, bool *never)
     if (ok) {
         json_object_set(job, "_nodes", nodes);
         json_object_set_new(job, "_per_chunk", json_integer(per));
-        json_object_set_new(job, "_mpiprocs", json_integer(conf_torque() ? per : value_of(what, "mpiprocs", 1)));
+        json_object_set_new(job, "_mpiprocs",
+                            json_integer(conf_torque() ? per : value_of(what, "mpiprocs", 1)));
     }
     json_decref(nodes);
     return ok;

@@ -76,8 +76,14 @@ long conf_num(const char *key, long preset)
     return v != NULL ? strtol(v, NULL, 10) : preset;
 }
 
-bool conf_torque(void) { return strcmp(conf_str("flavour", "openpbs"), "torque") == 0; }
-const char *conf_server(void) { return conf_str("server", "pbs0"); }
+bool conf_torque(void)
+{
+    return strcmp(conf_str("flavour", "openpbs"), "torque") == 0;
+}
+const char *conf_server(void)
+{
+    return conf_str("server", "pbs0");
+}
 
 bool knob(const char *name, char *value, size_t cap)
 {
@@ -109,14 +115,18 @@ bool knob(const char *name, char *value, size_t cap)
 void fake_unreachable(void)
 {
     if (knob("unreachable", NULL, 0)) {
-        fprintf(stderr, "Connection refused\n%s: cannot connect to server %s (errno=15010)\n", fake_me, conf_server());
+        fprintf(stderr, "Connection refused\n%s: cannot connect to server %s (errno=15010)\n",
+                fake_me, conf_server());
         exit(255);
     }
 }
 
 /* ---- the state file ---- */
 
-json_t *state_jobs(void) { return json_object_get(state, "jobs"); }
+json_t *state_jobs(void)
+{
+    return json_object_get(state, "jobs");
+}
 
 /* Torque keeps completed jobs for a while, PBS drops them at once when it keeps no history. */
 static void forget_old(void)
@@ -125,7 +135,9 @@ static void forget_old(void)
     void *tmp;
     json_t *job;
     bool torque = conf_torque();
-    double keep = torque ? (double)conf_num("keep_completed", 300) : conf_num("history", 1) != 0 ? 1e9 : 0.0;
+    double keep = torque                        ? (double)conf_num("keep_completed", 300)
+                  : conf_num("history", 1) != 0 ? 1e9
+                                                : 0.0;
     json_object_foreach_safe(state_jobs(), tmp, key, job)
     {
         if (job_over(job) && now_s() - json_number_value(json_object_get(job, "_t_end")) >= keep)
@@ -180,10 +192,19 @@ long job_num(const json_t *job, const char *key, long preset)
     return json_is_integer(v) ? (long)json_integer_value(v) : preset;
 }
 
-char job_state(const json_t *job) { return job_str(job, "job_state")[0]; }
-bool job_over(const json_t *job) { return strchr("FCM", job_state(job)) != NULL && job_state(job) != '\0'; }
+char job_state(const json_t *job)
+{
+    return job_str(job, "job_state")[0];
+}
+bool job_over(const json_t *job)
+{
+    return strchr("FCM", job_state(job)) != NULL && job_state(job) != '\0';
+}
 
-void job_id_text(char *buf, size_t cap, int seq) { snprintf(buf, cap, "%d.%s", seq, conf_server()); }
+void job_id_text(char *buf, size_t cap, int seq)
+{
+    snprintf(buf, cap, "%d.%s", seq, conf_server());
+}
 
 json_t *job_find(const char *word, bool *bad)
 {
@@ -282,7 +303,8 @@ static enum verdict judge_all(json_t *job)
 /* Old Torque never looks again at a dependency on what was complete when the job came. */
 static bool settle_depend(json_t *job)
 {
-    if (job_str(job, "depend")[0] == '\0' || strchr("HQ", job_state(job)) == NULL || json_is_true(json_object_get(job, "_free")))
+    if (job_str(job, "depend")[0] == '\0' || strchr("HQ", job_state(job)) == NULL ||
+        json_is_true(json_object_get(job, "_free")))
         return false;
     enum verdict v = judge_all(job);
     if (v == WAIT)
@@ -313,7 +335,9 @@ static void start_what_fits(void)
         bool never = false;
         if (job_state(job) != 'Q' || !resources_fit(job, &never)) {
             if (never)
-                json_object_set_new(job, "comment", json_string("Can Never Run: Insufficient amount of resource: ncpus"));
+                json_object_set_new(
+                    job, "comment",
+                    json_string("Can Never Run: Insufficient amount of resource: ncpus"));
             continue;
         }
         job_set_state(job, 'R', 42);
@@ -325,7 +349,8 @@ static void start_what_fits(void)
     }
 }
 
-/* A mom that died takes its word about the job with it; the job's processes live on. The server runs the job again. */
+/* A mom that died takes its word about the job with it; the job's processes live on. The server
+ * runs the job again. */
 static void requeue_orphans(void)
 {
     const char *key;
@@ -339,7 +364,8 @@ static void requeue_orphans(void)
             continue;
         json_object_del(job, "_mom");
         json_object_del(job, "session_id");
-        json_object_set_new(job, "comment", json_string("Job requeued, execution node unreachable"));
+        json_object_set_new(job, "comment",
+                            json_string("Job requeued, execution node unreachable"));
         job_set_state(job, 'Q', 10);
     }
 }

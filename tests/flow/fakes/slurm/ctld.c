@@ -42,7 +42,8 @@ static void end_job(json_t *j, int status)
     else if (ending[0] != '\0')
         fk_finish(j, ending, "None", status);
     else if (WIFSIGNALED(status))
-        fk_finish(j, "FAILED", "JobLaunchFailure", status); /* misleading, but that is what it says */
+        fk_finish(j, "FAILED", "JobLaunchFailure",
+                  status); /* misleading, but that is what it says */
     else if (WEXITSTATUS(status) != 0)
         fk_finish(j, "FAILED", "NonZeroExitCode", status);
     else
@@ -76,7 +77,9 @@ static void look_after(json_t *j, double now)
     }
     if (!ending && fk_f(j, "preempt_t") > 0 && now >= fk_f(j, "preempt_t")) {
         json_object_del(j, "preempt_t");
-        fk_kill_begin(j, fk_b(j, "requeue") && strcmp(fk_s(j, "preempt_mode"), "CANCEL") != 0 ? "PREEMPT_REQUEUE" : "PREEMPTED");
+        fk_kill_begin(j, fk_b(j, "requeue") && strcmp(fk_s(j, "preempt_mode"), "CANCEL") != 0
+                             ? "PREEMPT_REQUEUE"
+                             : "PREEMPTED");
     }
     if (ending && fk_f(j, "term_t") > 0 && now >= fk_f(j, "term_t")) {
         json_object_del(j, "term_t");
@@ -94,7 +97,8 @@ static const char *dependency_state(const json_t *j)
     size_t i;
     json_t *d;
     bool any = fk_b(j, "deps_or"), wait = false, ok = false, failed = false;
-    json_array_foreach(json_object_get(j, "deps"), i, d) {
+    json_array_foreach(json_object_get(j, "deps"), i, d)
+    {
         const char *s = fk_s(d, "state");
         wait |= strcmp(s, "wait") == 0;
         ok |= strcmp(s, "ok") == 0;
@@ -110,15 +114,18 @@ static void refresh_dependencies(json_t *j)
 {
     size_t i, k;
     json_t *d, *o;
-    json_array_foreach(json_object_get(j, "deps"), i, d) {
+    json_array_foreach(json_object_get(j, "deps"), i, d)
+    {
         if (strcmp(fk_s(d, "state"), "wait") != 0)
             continue;
         bool blocked = strcmp(fk_s(d, "kind"), "singleton") != 0;
-        json_array_foreach(fk_jobs(), k, o) {
-            if (strcmp(fk_s(d, "kind"), "after") == 0 && fk_i(o, "seq") == fk_i(d, "seq") && !fk_is_pending(o))
+        json_array_foreach(fk_jobs(), k, o)
+        {
+            if (strcmp(fk_s(d, "kind"), "after") == 0 && fk_i(o, "seq") == fk_i(d, "seq") &&
+                !fk_is_pending(o))
                 blocked = false;
-            if (strcmp(fk_s(d, "kind"), "singleton") == 0 && fk_i(o, "seq") < fk_i(j, "seq") && !fk_is_final(o) &&
-                strcmp(fk_s(o, "name"), fk_s(j, "name")) == 0)
+            if (strcmp(fk_s(d, "kind"), "singleton") == 0 && fk_i(o, "seq") < fk_i(j, "seq") &&
+                !fk_is_final(o) && strcmp(fk_s(o, "name"), fk_s(j, "name")) == 0)
                 blocked = true;
         }
         if (!blocked)
@@ -168,14 +175,23 @@ static void job_environment(json_t *j)
     char list[1024] = "";
     size_t i, n = 0;
     json_t *v;
-    json_array_foreach(json_object_get(j, "node_list"), i, v)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? "," : "", json_string_value(v));
+    json_array_foreach(json_object_get(j, "node_list"), i, v) n +=
+        (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? "," : "", json_string_value(v));
     const char *first = json_string_value(json_array_get(json_object_get(j, "node_list"), 0));
-    const char *const text[][2] = {{"SLURM_JOB_NAME", fk_s(j, "name")}, {"SLURM_JOB_NODELIST", list}, {"SLURM_NODELIST", list},
-        {"SLURM_JOB_PARTITION", fk_s(j, "partition")}, {"SLURM_JOB_USER", fk_s(j, "user")}, {"SLURM_SUBMIT_DIR", fk_s(j, "cwd")},
-        {"SLURM_CLUSTER_NAME", fk_s(fk_root(), "cluster")[0] != '\0' ? fk_s(fk_root(), "cluster") : "fake"},
-        {"SLURMD_NODENAME", first != NULL ? first : "n0"}, {"SLURM_SUBMIT_HOST", "login"}, {"SLURM_GET_USER_ENV", "1"},
-        {"ENVIRONMENT", "BATCH"}, {"SLURM_EXPORT_ENV", fk_s(j, "export")}};
+    const char *const text[][2] = {{"SLURM_JOB_NAME", fk_s(j, "name")},
+                                   {"SLURM_JOB_NODELIST", list},
+                                   {"SLURM_NODELIST", list},
+                                   {"SLURM_JOB_PARTITION", fk_s(j, "partition")},
+                                   {"SLURM_JOB_USER", fk_s(j, "user")},
+                                   {"SLURM_SUBMIT_DIR", fk_s(j, "cwd")},
+                                   {"SLURM_CLUSTER_NAME", fk_s(fk_root(), "cluster")[0] != '\0'
+                                                              ? fk_s(fk_root(), "cluster")
+                                                              : "fake"},
+                                   {"SLURMD_NODENAME", first != NULL ? first : "n0"},
+                                   {"SLURM_SUBMIT_HOST", "login"},
+                                   {"SLURM_GET_USER_ENV", "1"},
+                                   {"ENVIRONMENT", "BATCH"},
+                                   {"SLURM_EXPORT_ENV", fk_s(j, "export")}};
     for (size_t k = 0; k < sizeof text / sizeof text[0]; k++)
         json_object_set_new(env, text[k][0], json_string(text[k][1]));
     env_set(env, "SLURM_JOB_ID", id);
@@ -215,15 +231,19 @@ static void start(json_t *j, double now)
     if (cut > 0)
         fk_set_f(j, "limit_s", cut);
     else
-        fk_set_f(j, "limit_s", fk_i(j, "limit_min") < 0 ? -1 : (double)fk_i(j, "limit_min") * fk_knob_num("minute", 60));
+        fk_set_f(j, "limit_s",
+                 fk_i(j, "limit_min") < 0
+                     ? -1
+                     : (double)fk_i(j, "limit_min") * fk_knob_num("minute", 60));
     job_environment(j);
-    char *out = fk_expand(fk_s(j, "out"), j), *err = fk_s(j, "err")[0] != '\0' ? fk_expand(fk_s(j, "err"), j) : NULL;
+    char *out = fk_expand(fk_s(j, "out"), j),
+         *err = fk_s(j, "err")[0] != '\0' ? fk_expand(fk_s(j, "err"), j) : NULL;
     fk_set_s(j, "out_path", out);
     fk_set_s(j, "err_path", err != NULL ? err : "");
     free(out);
     free(err);
-    fk_append("history", "%.3f start %lld %lld %s %s\n", now, fk_i(j, "id"), fk_i(j, "restarts"), fk_s(j, "name"),
-              fk_s(j, "comment"));
+    fk_append("history", "%.3f start %lld %lld %s %s\n", now, fk_i(j, "id"), fk_i(j, "restarts"),
+              fk_s(j, "name"), fk_s(j, "comment"));
     pid_t pid = fk_stepd_start(j);
     json_object_del(j, "run_env");
     if (pid < 0)
@@ -270,12 +290,14 @@ static bool one_round(void)
     double now = fk_now();
     bool busy = false;
     long long running = 0;
-    json_array_foreach(fk_jobs(), i, j) {
+    json_array_foreach(fk_jobs(), i, j)
+    {
         if (strcmp(fk_s(j, "state"), "RUNNING") == 0)
             look_after(j, now);
         running += strcmp(fk_s(j, "state"), "RUNNING") == 0;
     }
-    json_array_foreach(fk_jobs(), i, j) {
+    json_array_foreach(fk_jobs(), i, j)
+    {
         if (fk_is_pending(j))
             consider(j, now, &running);
         busy = busy || !fk_is_final(j);
@@ -316,7 +338,8 @@ void fk_ctld_ensure(void)
     if (pid < 0)
         fk_die(98, "fork: %s", strerror(errno));
     if (pid == 0) {
-        int log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644), null = open("/dev/null", O_RDONLY);
+        int log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644),
+            null = open("/dev/null", O_RDONLY);
         setsid();
         dup2(null, 0);
         dup2(log, 1);

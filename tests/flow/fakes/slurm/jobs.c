@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs: states, dependencies, ends. A dependency keeps what became of it: once failed it stays failed, whatever its parent does
- * later; an id that the controller does not know counts as satisfied.
+ * Jobs: states, dependencies, ends. A dependency keeps what became of it: once failed it stays
+ * failed, whatever its parent does later; an id that the controller does not know counts as
+ * satisfied.
  *
- * "state" is PENDING, RUNNING or a final word; "ending" is the final word that a job gets which is being ended ("completing").
+ * "state" is PENDING, RUNNING or a final word; "ending" is the final word that a job gets which is
+ * being ended ("completing").
  */
 #include "config.h"
 
@@ -27,12 +29,19 @@ json_t *fk_job(long long id)
     return NULL;
 }
 
-bool fk_is_pending(const json_t *j) { return strcmp(fk_s(j, "state"), "PENDING") == 0; }
+bool fk_is_pending(const json_t *j)
+{
+    return strcmp(fk_s(j, "state"), "PENDING") == 0;
+}
 bool fk_is_put_back(const json_t *j)
 {
-    return strcmp(fk_s(j, "ending"), "REQUEUE") == 0 || strcmp(fk_s(j, "ending"), "PREEMPT_REQUEUE") == 0;
+    return strcmp(fk_s(j, "ending"), "REQUEUE") == 0 ||
+           strcmp(fk_s(j, "ending"), "PREEMPT_REQUEUE") == 0;
 }
-bool fk_is_final(const json_t *j) { return !fk_is_pending(j) && strcmp(fk_s(j, "state"), "RUNNING") != 0; }
+bool fk_is_final(const json_t *j)
+{
+    return !fk_is_pending(j) && strcmp(fk_s(j, "state"), "RUNNING") != 0;
+}
 
 const char *fk_state_word(const json_t *j)
 {
@@ -43,8 +52,10 @@ const char *fk_state_word(const json_t *j)
 
 const char *fk_state_short(const json_t *j)
 {
-    static const char *const words[][2] = {{"PENDING", "PD"}, {"RUNNING", "R"}, {"COMPLETING", "CG"}, {"COMPLETED", "CD"},
-        {"CANCELLED", "CA"}, {"FAILED", "F"}, {"TIMEOUT", "TO"}, {"NODE_FAIL", "NF"}, {"PREEMPTED", "PR"}, {"OUT_OF_MEMORY", "OOM"}};
+    static const char *const words[][2] = {
+        {"PENDING", "PD"},   {"RUNNING", "R"},        {"COMPLETING", "CG"}, {"COMPLETED", "CD"},
+        {"CANCELLED", "CA"}, {"FAILED", "F"},         {"TIMEOUT", "TO"},    {"NODE_FAIL", "NF"},
+        {"PREEMPTED", "PR"}, {"OUT_OF_MEMORY", "OOM"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i][0], fk_state_word(j)) == 0)
             return words[i][1];
@@ -60,7 +71,10 @@ double fk_end_time(const json_t *j)
     return fk_is_pending(j) || fk_f(j, "limit_s") < 0 ? 0 : fk_f(j, "start_t") + fk_f(j, "limit_s");
 }
 
-bool fk_down(void) { return fk_knob_take("down", NULL); }
+bool fk_down(void)
+{
+    return fk_knob_take("down", NULL);
+}
 
 /* ---- dependencies ---- */
 
@@ -69,7 +83,8 @@ char *fk_dep_text(const json_t *j)
     char out[8192] = "";
     size_t n = 0, i;
     json_t *d;
-    json_array_foreach(json_object_get(j, "deps"), i, d) {
+    json_array_foreach(json_object_get(j, "deps"), i, d)
+    {
         const char *st = fk_s(d, "state");
         if (strcmp(st, "ok") == 0 || n >= sizeof out - 80)
             continue;
@@ -77,7 +92,8 @@ char *fk_dep_text(const json_t *j)
         if (strcmp(fk_s(d, "kind"), "singleton") == 0)
             n += (size_t)snprintf(out + n, sizeof out - n, "%ssingleton(unfulfilled)", sep);
         else
-            n += (size_t)snprintf(out + n, sizeof out - n, "%s%s:%lld(%s)", sep, fk_s(d, "kind"), fk_i(d, "id"),
+            n += (size_t)snprintf(out + n, sizeof out - n, "%s%s:%lld(%s)", sep, fk_s(d, "kind"),
+                                  fk_i(d, "id"),
                                   strcmp(st, "failed") == 0 ? "failed" : "unfulfilled");
     }
     return strdup(n > 0 ? out : "(null)");
@@ -98,7 +114,8 @@ static const char *add_dep(json_t *deps, const char *kind, const char *id_text)
 {
     long long id;
     char digits[32];
-    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(id_text, "+"), id_text); /* after:ID+minutes */
+    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(id_text, "+"),
+             id_text); /* after:ID+minutes */
     if (!fk_int_in(&id, digits, 1, INT_MAX))
         return "Job dependency problem";
     const json_t *parent = fk_job(id);
@@ -107,19 +124,22 @@ static const char *add_dep(json_t *deps, const char *kind, const char *id_text)
         state = judge(kind, parent);
     if (parent != NULL && strcmp(kind, "after") == 0 && !fk_is_pending(parent))
         state = "ok";
-    json_array_append_new(deps, json_pack("{s:s, s:I, s:I, s:s}", "kind", kind, "id", (json_int_t)id, "seq",
-                                          (json_int_t)(parent != NULL ? fk_i(parent, "seq") : 0), "state", state));
+    json_array_append_new(
+        deps, json_pack("{s:s, s:I, s:I, s:s}", "kind", kind, "id", (json_int_t)id, "seq",
+                        (json_int_t)(parent != NULL ? fk_i(parent, "seq") : 0), "state", state));
     return NULL;
 }
 
 static const char *one_clause(json_t *deps, char *clause)
 {
-    static const char *const kinds[] = {"after", "afterany", "aftercorr", "afternotok", "afterok", NULL};
+    static const char *const kinds[] = {"after",      "afterany", "aftercorr",
+                                        "afternotok", "afterok",  NULL};
     char *save = NULL, *colon = strchr(clause, ':');
     const char *kind = NULL, *bad = NULL;
     bool some = false;
     if (strcmp(clause, "singleton") == 0) {
-        json_array_append_new(deps, json_pack("{s:s, s:i, s:i, s:s}", "kind", "singleton", "id", 0, "seq", 0, "state", "wait"));
+        json_array_append_new(deps, json_pack("{s:s, s:i, s:i, s:s}", "kind", "singleton", "id", 0,
+                                              "seq", 0, "state", "wait"));
         return NULL;
     }
     if (colon != NULL)
@@ -146,14 +166,14 @@ const char *fk_dep_set(json_t *j, const char *text)
     bool any = strchr(text, '?') != NULL;
     char *copy = strdup(text), *save = NULL;
     const char *bad = any && strchr(text, ',') != NULL ? "Job dependency problem" : NULL;
-    for (char *p = strtok_r(copy, any ? "?" : ",", &save); p != NULL && bad == NULL; p = strtok_r(NULL, any ? "?" : ",", &save))
+    for (char *p = strtok_r(copy, any ? "?" : ",", &save); p != NULL && bad == NULL;
+         p = strtok_r(NULL, any ? "?" : ",", &save))
         bad = one_clause(deps, p);
     free(copy);
     size_t i;
     json_t *d;
-    json_array_foreach(deps, i, d)
-        if (fk_i(d, "id") == fk_i(j, "id"))
-            bad = "Job dependency problem"; /* on itself */
+    json_array_foreach(deps, i, d) if (fk_i(d, "id") == fk_i(j, "id")) bad =
+        "Job dependency problem"; /* on itself */
     if (bad != NULL) {
         json_decref(deps);
         return bad;
@@ -168,9 +188,10 @@ static void resolve_children(const json_t *parent)
     size_t i, k;
     json_t *j, *d;
     json_array_foreach(fk_jobs(), i, j)
-        json_array_foreach(json_object_get(j, "deps"), k, d)
-            if (strcmp(fk_s(d, "state"), "wait") == 0 && fk_i(d, "seq") == fk_i(parent, "seq") && fk_i(d, "seq") != 0)
-                fk_set_s(d, "state", judge(fk_s(d, "kind"), parent));
+        json_array_foreach(json_object_get(j, "deps"), k,
+                           d) if (strcmp(fk_s(d, "state"), "wait") == 0 &&
+                                  fk_i(d, "seq") == fk_i(parent, "seq") && fk_i(d, "seq") != 0)
+            fk_set_s(d, "state", judge(fk_s(d, "kind"), parent));
 }
 
 /* ---- ends ---- */
@@ -199,7 +220,8 @@ void fk_finish(json_t *j, const char *word, const char *reason, int status)
     json_object_del(j, "stepd");
     account(j, state);
     resolve_children(j);
-    fk_append("history", "%.3f end %lld %s %d %s\n", now, fk_i(j, "id"), state, status, fk_s(j, "name"));
+    fk_append("history", "%.3f end %lld %s %d %s\n", now, fk_i(j, "id"), state, status,
+              fk_s(j, "name"));
 }
 
 void fk_requeue(json_t *j, const char *why)
@@ -224,7 +246,8 @@ void fk_requeue(json_t *j, const char *why)
         fk_set_s(j, "reason", "JobHeldUser");
         json_object_del(j, "hold_after");
     }
-    fk_append("history", "%.3f requeue %lld %s %lld %s\n", now, fk_i(j, "id"), why, fk_i(j, "restarts"), fk_s(j, "name"));
+    fk_append("history", "%.3f requeue %lld %s %lld %s\n", now, fk_i(j, "id"), why,
+              fk_i(j, "restarts"), fk_s(j, "name"));
 }
 
 /* The line that slurmstepd leaves in the job's output. */
@@ -238,11 +261,11 @@ static void say_cancelled(const json_t *j, const char *state)
         return;
     fprintf(f, "slurmstepd: error: *** JOB %lld ON %s CANCELLED AT %s%s ***\n", fk_i(j, "id"),
             json_string_value(json_array_get(json_object_get(j, "node_list"), 0)), when,
-            strcmp(state, "TIMEOUT") == 0           ? " DUE TO TIME LIMIT"
-            : strncmp(state, "PREEMPT", 7) == 0     ? " DUE TO PREEMPTION"
-            : strcmp(state, "REQUEUE") == 0         ? " DUE TO JOB REQUEUE"
-            : strcmp(state, "OUT_OF_MEMORY") == 0   ? " DUE TO OUT OF MEMORY"
-                                                    : "");
+            strcmp(state, "TIMEOUT") == 0         ? " DUE TO TIME LIMIT"
+            : strncmp(state, "PREEMPT", 7) == 0   ? " DUE TO PREEMPTION"
+            : strcmp(state, "REQUEUE") == 0       ? " DUE TO JOB REQUEUE"
+            : strcmp(state, "OUT_OF_MEMORY") == 0 ? " DUE TO OUT OF MEMORY"
+                                                  : "");
     fclose(f);
 }
 
@@ -316,6 +339,7 @@ void fk_tree_signal(pid_t root, int sig, char which)
                     in[i] = more = true;
     }
     for (int i = 0; i < n; i++)
-        if (in[i] && (which == 'a' || (which == 'b' && parent[i] == root && !is_step(pid[i])) || (which == 's' && is_step(pid[i]))))
+        if (in[i] && (which == 'a' || (which == 'b' && parent[i] == root && !is_step(pid[i])) ||
+                      (which == 's' && is_step(pid[i]))))
             kill(pid[i], sig);
 }

@@ -14,14 +14,17 @@
 
 /* Commands that end at once free nothing. */
 int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void) { return 1; }
+int __lsan_is_turned_off(void)
+{
+    return 1;
+}
 
 static const struct {
     const char *name;
     int (*run)(int, char **);
-} commands[] = {{"sbatch", fk_sbatch},     {"squeue", fk_squeue}, {"sacct", fk_sacct}, {"scontrol", fk_scontrol},
-                {"scancel", fk_scancel},   {"srun", fk_srun},     {"sinfo", fk_sinfo}, {"fakeslurm", fk_world},
-                {"slurmctld", fk_slurmctld}};
+} commands[] = {{"sbatch", fk_sbatch},     {"squeue", fk_squeue},   {"sacct", fk_sacct},
+                {"scontrol", fk_scontrol}, {"scancel", fk_scancel}, {"srun", fk_srun},
+                {"sinfo", fk_sinfo},       {"fakeslurm", fk_world}, {"slurmctld", fk_slurmctld}};
 
 static void note_call(int argc, char **argv)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sacct. Knob `sacct`: off (the default: no accounting storage), on, empty. Knob sacct_old: a version that lacks some fields.
- * Knob acct_shift: seconds that accounting's times lie in the past ("jobs that ended yesterday").
+ * sacct. Knob `sacct`: off (the default: no accounting storage), on, empty. Knob sacct_old: a
+ * version that lacks some fields. Knob acct_shift: seconds that accounting's times lie in the past
+ * ("jobs that ended yesterday").
  */
 #include "config.h"
 
@@ -13,78 +14,179 @@
 
 #include "tests/flow/fakes/slurm/fk.h"
 
-static const fk_opt table[] = {
-    {"accounts", 'A', 'r', 1, NULL, NULL, NULL},
-    {"allclusters", 'L', 'n', 0, NULL, NULL, NULL},
-    {"allocations", 'X', 'n', 1, NULL, NULL, NULL},
-    {"allusers", 'a', 'n', 1, NULL, NULL, NULL},
-    {"associations", 'x', 'r', 0, NULL, NULL, NULL},
-    {"batch-script", 'B', 'n', 0, NULL, NULL, NULL},
-    {"brief", 'b', 'n', 0, NULL, NULL, NULL},
-    {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
-    {"completion", 'c', 'n', 0, NULL, NULL, NULL},
-    {"constraints", 'C', 'r', 0, NULL, NULL, NULL},
-    {"delimiter", 0, 'r', 1, NULL, NULL, NULL},
-    {"duplicates", 'D', 'n', 1, NULL, NULL, NULL},
-    {"endtime", 'E', 'r', 1, NULL, NULL, NULL},
-    {"env-vars", 0, 'n', 0, NULL, NULL, NULL},
-    {"federation", 0, 'n', 0, NULL, NULL, "SACCT_FEDERATION"},
-    {"file", 'f', 'r', 0, NULL, NULL, NULL},
-    {"flags", 'F', 'r', 0, NULL, NULL, NULL},
-    {"format", 'o', 'r', 1, NULL, NULL, "SACCT_FORMAT"},
-    {"gid", 0, 'r', 0, NULL, NULL, NULL},
-    {"group", 'g', 'r', 0, NULL, NULL, NULL},
-    {"help", 'h', 'n', 0, NULL, NULL, NULL},
-    {"helpformat", 'e', 'n', 1, NULL, NULL, NULL},
-    {"jobs", 'j', 'r', 1, NULL, NULL, NULL},
-    {"json", 0, 'n', 0, NULL, NULL, NULL},
-    {"local", 0, 'n', 1, NULL, NULL, "SACCT_LOCAL"},
-    {"long", 'l', 'n', 0, NULL, NULL, NULL},
-    {"name", 0, 'r', 1, NULL, NULL, NULL},
-    {"ncpus", 'I', 'r', 0, NULL, NULL, NULL},
-    {"nnodes", 'i', 'r', 0, NULL, NULL, NULL},
-    {"noconvert", 0, 'n', 1, NULL, NULL, NULL},
-    {"nodelist", 'N', 'r', 0, NULL, NULL, NULL},
-    {"noheader", 'n', 'n', 1, NULL, NULL, NULL},
-    {"parsable", 'p', 'n', 1, NULL, NULL, NULL},
-    {"parsable2", 'P', 'n', 1, NULL, NULL, NULL},
-    {"partition", 'r', 'r', 1, NULL, NULL, NULL},
-    {"qos", 'q', 'r', 1, NULL, NULL, NULL},
-    {"reason", 'R', 'r', 0, NULL, NULL, NULL},
-    {"starttime", 'S', 'r', 1, NULL, NULL, NULL},
-    {"state", 's', 'r', 1, NULL, NULL, NULL},
-    {"timelimit-min", 'k', 'r', 0, NULL, NULL, NULL},
-    {"timelimit-max", 'K', 'r', 0, NULL, NULL, NULL},
-    {"truncate", 'T', 'n', 0, NULL, NULL, NULL},
-    {"uid", 'u', 'r', 1, NULL, NULL, NULL},
-    {"units", 0, 'r', 1, NULL, NULL, NULL},
-    {"usage", 'U', 'n', 0, NULL, NULL, NULL},
-    {"use-local-uid", 0, 'n', 1, NULL, NULL, NULL},
-    {"user", 0, 'r', 1, "uid", NULL, NULL},
-    {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
-    {"version", 'V', 'n', 1, NULL, NULL, NULL},
-    {"wckeys", 'W', 'r', 0, NULL, NULL, NULL},
-    {"whole-hetjob", 0, 'o', 1, NULL, NULL, NULL},
-    {"yaml", 0, 'n', 0, NULL, NULL, NULL},
-    {0}};
+static const fk_opt table[] = {{"accounts", 'A', 'r', 1, NULL, NULL, NULL},
+                               {"allclusters", 'L', 'n', 0, NULL, NULL, NULL},
+                               {"allocations", 'X', 'n', 1, NULL, NULL, NULL},
+                               {"allusers", 'a', 'n', 1, NULL, NULL, NULL},
+                               {"associations", 'x', 'r', 0, NULL, NULL, NULL},
+                               {"batch-script", 'B', 'n', 0, NULL, NULL, NULL},
+                               {"brief", 'b', 'n', 0, NULL, NULL, NULL},
+                               {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
+                               {"completion", 'c', 'n', 0, NULL, NULL, NULL},
+                               {"constraints", 'C', 'r', 0, NULL, NULL, NULL},
+                               {"delimiter", 0, 'r', 1, NULL, NULL, NULL},
+                               {"duplicates", 'D', 'n', 1, NULL, NULL, NULL},
+                               {"endtime", 'E', 'r', 1, NULL, NULL, NULL},
+                               {"env-vars", 0, 'n', 0, NULL, NULL, NULL},
+                               {"federation", 0, 'n', 0, NULL, NULL, "SACCT_FEDERATION"},
+                               {"file", 'f', 'r', 0, NULL, NULL, NULL},
+                               {"flags", 'F', 'r', 0, NULL, NULL, NULL},
+                               {"format", 'o', 'r', 1, NULL, NULL, "SACCT_FORMAT"},
+                               {"gid", 0, 'r', 0, NULL, NULL, NULL},
+                               {"group", 'g', 'r', 0, NULL, NULL, NULL},
+                               {"help", 'h', 'n', 0, NULL, NULL, NULL},
+                               {"helpformat", 'e', 'n', 1, NULL, NULL, NULL},
+                               {"jobs", 'j', 'r', 1, NULL, NULL, NULL},
+                               {"json", 0, 'n', 0, NULL, NULL, NULL},
+                               {"local", 0, 'n', 1, NULL, NULL, "SACCT_LOCAL"},
+                               {"long", 'l', 'n', 0, NULL, NULL, NULL},
+                               {"name", 0, 'r', 1, NULL, NULL, NULL},
+                               {"ncpus", 'I', 'r', 0, NULL, NULL, NULL},
+                               {"nnodes", 'i', 'r', 0, NULL, NULL, NULL},
+                               {"noconvert", 0, 'n', 1, NULL, NULL, NULL},
+                               {"nodelist", 'N', 'r', 0, NULL, NULL, NULL},
+                               {"noheader", 'n', 'n', 1, NULL, NULL, NULL},
+                               {"parsable", 'p', 'n', 1, NULL, NULL, NULL},
+                               {"parsable2", 'P', 'n', 1, NULL, NULL, NULL},
+                               {"partition", 'r', 'r', 1, NULL, NULL, NULL},
+                               {"qos", 'q', 'r', 1, NULL, NULL, NULL},
+                               {"reason", 'R', 'r', 0, NULL, NULL, NULL},
+                               {"starttime", 'S', 'r', 1, NULL, NULL, NULL},
+                               {"state", 's', 'r', 1, NULL, NULL, NULL},
+                               {"timelimit-min", 'k', 'r', 0, NULL, NULL, NULL},
+                               {"timelimit-max", 'K', 'r', 0, NULL, NULL, NULL},
+                               {"truncate", 'T', 'n', 0, NULL, NULL, NULL},
+                               {"uid", 'u', 'r', 1, NULL, NULL, NULL},
+                               {"units", 0, 'r', 1, NULL, NULL, NULL},
+                               {"usage", 'U', 'n', 0, NULL, NULL, NULL},
+                               {"use-local-uid", 0, 'n', 1, NULL, NULL, NULL},
+                               {"user", 0, 'r', 1, "uid", NULL, NULL},
+                               {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
+                               {"version", 'V', 'n', 1, NULL, NULL, NULL},
+                               {"wckeys", 'W', 'r', 0, NULL, NULL, NULL},
+                               {"whole-hetjob", 0, 'o', 1, NULL, NULL, NULL},
+                               {"yaml", 0, 'n', 0, NULL, NULL, NULL},
+                               {0}};
 
 /* What sacct -e of 22.05 lists; '-' stands before those that an old version lacks. */
-static const char *const fields[] = {"Account", "AdminComment", "AllocCPUS", "AllocNodes", "AllocTRES", "AssocID", "AveCPU",
-    "AveCPUFreq", "AveDiskRead", "AveDiskWrite", "AvePages", "AveRSS", "AveVMSize", "BlockID", "Cluster", "Comment",
-    "-Constraints", "ConsumedEnergy", "ConsumedEnergyRaw", "-Container", "CPUTime", "CPUTimeRAW", "DBIndex", "DerivedExitCode",
-    "Elapsed", "ElapsedRaw", "Eligible", "End", "ExitCode", "-Flags", "GID", "Group", "JobID", "JobIDRaw", "JobName", "Layout",
-    "MaxDiskRead", "MaxDiskReadNode", "MaxDiskReadTask", "MaxDiskWrite", "MaxDiskWriteNode", "MaxDiskWriteTask", "MaxPages",
-    "MaxPagesNode", "MaxPagesTask", "MaxRSS", "MaxRSSNode", "MaxRSSTask", "MaxVMSize", "MaxVMSizeNode", "MaxVMSizeTask", "McsLabel",
-    "MinCPU", "MinCPUNode", "MinCPUTask", "NCPUS", "NNodes", "NodeList", "NTasks", "Partition", "-Planned", "-PlannedCPU",
-    "-PlannedCPURAW", "Priority", "QOS", "QOSRAW", "-Reason", "ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin",
-    "ReqCPUS", "ReqMem", "ReqNodes", "ReqTRES", "Reservation", "ReservationId", "Reserved", "ResvCPU", "ResvCPURAW", "Start",
-    "State", "Submit", "-SubmitLine", "Suspended", "SystemComment", "SystemCPU", "Timelimit", "TimelimitRaw", "TotalCPU",
-    "TRESUsageInAve", "TRESUsageInMax", "TRESUsageInMaxNode", "TRESUsageInMaxTask", "TRESUsageInMin", "TRESUsageInMinNode",
-    "TRESUsageInMinTask", "TRESUsageInTot", "TRESUsageOutAve", "TRESUsageOutMax", "TRESUsageOutMaxNode", "TRESUsageOutMaxTask",
-    "TRESUsageOutMin", "TRESUsageOutMinNode", "TRESUsageOutMinTask", "TRESUsageOutTot", "UID", "User", "UserCPU", "WCKey", "WCKeyID",
-    "WorkDir", NULL};
+static const char *const fields[] = {"Account",
+                                     "AdminComment",
+                                     "AllocCPUS",
+                                     "AllocNodes",
+                                     "AllocTRES",
+                                     "AssocID",
+                                     "AveCPU",
+                                     "AveCPUFreq",
+                                     "AveDiskRead",
+                                     "AveDiskWrite",
+                                     "AvePages",
+                                     "AveRSS",
+                                     "AveVMSize",
+                                     "BlockID",
+                                     "Cluster",
+                                     "Comment",
+                                     "-Constraints",
+                                     "ConsumedEnergy",
+                                     "ConsumedEnergyRaw",
+                                     "-Container",
+                                     "CPUTime",
+                                     "CPUTimeRAW",
+                                     "DBIndex",
+                                     "DerivedExitCode",
+                                     "Elapsed",
+                                     "ElapsedRaw",
+                                     "Eligible",
+                                     "End",
+                                     "ExitCode",
+                                     "-Flags",
+                                     "GID",
+                                     "Group",
+                                     "JobID",
+                                     "JobIDRaw",
+                                     "JobName",
+                                     "Layout",
+                                     "MaxDiskRead",
+                                     "MaxDiskReadNode",
+                                     "MaxDiskReadTask",
+                                     "MaxDiskWrite",
+                                     "MaxDiskWriteNode",
+                                     "MaxDiskWriteTask",
+                                     "MaxPages",
+                                     "MaxPagesNode",
+                                     "MaxPagesTask",
+                                     "MaxRSS",
+                                     "MaxRSSNode",
+                                     "MaxRSSTask",
+                                     "MaxVMSize",
+                                     "MaxVMSizeNode",
+                                     "MaxVMSizeTask",
+                                     "McsLabel",
+                                     "MinCPU",
+                                     "MinCPUNode",
+                                     "MinCPUTask",
+                                     "NCPUS",
+                                     "NNodes",
+                                     "NodeList",
+                                     "NTasks",
+                                     "Partition",
+                                     "-Planned",
+                                     "-PlannedCPU",
+                                     "-PlannedCPURAW",
+                                     "Priority",
+                                     "QOS",
+                                     "QOSRAW",
+                                     "-Reason",
+                                     "ReqCPUFreq",
+                                     "ReqCPUFreqGov",
+                                     "ReqCPUFreqMax",
+                                     "ReqCPUFreqMin",
+                                     "ReqCPUS",
+                                     "ReqMem",
+                                     "ReqNodes",
+                                     "ReqTRES",
+                                     "Reservation",
+                                     "ReservationId",
+                                     "Reserved",
+                                     "ResvCPU",
+                                     "ResvCPURAW",
+                                     "Start",
+                                     "State",
+                                     "Submit",
+                                     "-SubmitLine",
+                                     "Suspended",
+                                     "SystemComment",
+                                     "SystemCPU",
+                                     "Timelimit",
+                                     "TimelimitRaw",
+                                     "TotalCPU",
+                                     "TRESUsageInAve",
+                                     "TRESUsageInMax",
+                                     "TRESUsageInMaxNode",
+                                     "TRESUsageInMaxTask",
+                                     "TRESUsageInMin",
+                                     "TRESUsageInMinNode",
+                                     "TRESUsageInMinTask",
+                                     "TRESUsageInTot",
+                                     "TRESUsageOutAve",
+                                     "TRESUsageOutMax",
+                                     "TRESUsageOutMaxNode",
+                                     "TRESUsageOutMaxTask",
+                                     "TRESUsageOutMin",
+                                     "TRESUsageOutMinNode",
+                                     "TRESUsageOutMinTask",
+                                     "TRESUsageOutTot",
+                                     "UID",
+                                     "User",
+                                     "UserCPU",
+                                     "WCKey",
+                                     "WCKeyID",
+                                     "WorkDir",
+                                     NULL};
 
-static const char *field_name(const char *f, bool old) { return f[0] != '-' ? f : old ? NULL : f + 1; }
+static const char *field_name(const char *f, bool old)
+{
+    return f[0] != '-' ? f : old ? NULL : f + 1;
+}
 
 static void help_format(bool old)
 {
@@ -131,7 +233,8 @@ static void exit_code(char *buf, size_t cap, const json_t *r)
 
 static void value(char *buf, size_t cap, const char *f, const json_t *r, double shift)
 {
-    double start = fk_f(r, "start_t"), end = fk_is_final(r) || strcmp(fk_s(r, "state"), "REQUEUED") == 0 ? fk_f(r, "end_t") : 0;
+    double start = fk_f(r, "start_t"),
+           end = fk_is_final(r) || strcmp(fk_s(r, "state"), "REQUEUED") == 0 ? fk_f(r, "end_t") : 0;
     double now = fk_now();
     json_t *nodes = json_object_get(r, "node_list");
     buf[0] = '\0';
@@ -162,7 +265,8 @@ static void value(char *buf, size_t cap, const char *f, const json_t *r, double 
     else if (strcmp(f, "NodeList") == 0) {
         size_t n = 0;
         for (size_t i = 0; i < json_array_size(nodes) && n < cap; i++)
-            n += (size_t)snprintf(buf + n, cap - n, "%s%s", i > 0 ? "," : "", json_string_value(json_array_get(nodes, i)));
+            n += (size_t)snprintf(buf + n, cap - n, "%s%s", i > 0 ? "," : "",
+                                  json_string_value(json_array_get(nodes, i)));
         if (n == 0)
             snprintf(buf, cap, "None assigned");
     } else if (strcmp(f, "NCPUS") == 0 || strcmp(f, "AllocCPUS") == 0 || strcmp(f, "ReqCPUS") == 0)
@@ -180,12 +284,15 @@ static void value(char *buf, size_t cap, const char *f, const json_t *r, double 
     else if (strcmp(f, "WorkDir") == 0)
         snprintf(buf, cap, "%s", fk_s(r, "cwd"));
     else if (strcmp(f, "Cluster") == 0)
-        snprintf(buf, cap, "%s", fk_s(fk_root(), "cluster")[0] != '\0' ? fk_s(fk_root(), "cluster") : "fake");
-    else if (strcmp(f, "Comment") == 0 && fk_knob_num("job_comment", 0) != 0) /* only with AccountingStoreFlags=job_comment */
+        snprintf(buf, cap, "%s",
+                 fk_s(fk_root(), "cluster")[0] != '\0' ? fk_s(fk_root(), "cluster") : "fake");
+    else if (strcmp(f, "Comment") == 0 &&
+             fk_knob_num("job_comment", 0) != 0) /* only with AccountingStoreFlags=job_comment */
         snprintf(buf, cap, "%s", fk_s(r, "comment"));
 }
 
-static void print_record(const json_t *o, const char *format, const json_t *r, bool header, bool old)
+static void print_record(const json_t *o, const char *format, const json_t *r, bool header,
+                         bool old)
 {
     const char *delim = fk_get(o, "delimiter") != NULL ? fk_get(o, "delimiter") : "|";
     bool p1 = fk_get(o, "parsable") != NULL, p2 = fk_get(o, "parsable2") != NULL;
@@ -227,11 +334,15 @@ static bool wanted(const json_t *o, const json_t *r, double from, double to)
 {
     const char *v;
     char id[32];
-    double shift = fk_knob_num("acct_shift", 0), end = fk_is_pending(r) || strcmp(fk_s(r, "state"), "RUNNING") == 0
-                                                            ? fk_now() : fk_f(r, "end_t") - shift;
+    double shift = fk_knob_num("acct_shift", 0),
+           end = fk_is_pending(r) || strcmp(fk_s(r, "state"), "RUNNING") == 0
+                     ? fk_now()
+                     : fk_f(r, "end_t") - shift;
     snprintf(id, sizeof id, "%lld", fk_i(r, "id"));
-    return ((v = fk_get(o, "jobs")) == NULL || in_list(v, id)) && ((v = fk_get(o, "name")) == NULL || in_list(v, fk_s(r, "name"))) &&
-           ((v = fk_get(o, "uid")) == NULL || in_list(v, fk_s(r, "user"))) && end >= from && fk_f(r, "submit_t") - shift <= to;
+    return ((v = fk_get(o, "jobs")) == NULL || in_list(v, id)) &&
+           ((v = fk_get(o, "name")) == NULL || in_list(v, fk_s(r, "name"))) &&
+           ((v = fk_get(o, "uid")) == NULL || in_list(v, fk_s(r, "user"))) && end >= from &&
+           fk_f(r, "submit_t") - shift <= to;
 }
 
 static double time_option(const json_t *o, const char *key, double otherwise)
@@ -247,13 +358,13 @@ static void list(const json_t *o, const char *format, bool old)
 {
     /* With -j the window opens at the epoch, otherwise (and in old versions) at midnight. */
     bool ids = fk_get(o, "jobs") != NULL && fk_knob_num("sacct_midnight", 0) == 0;
-    double from = time_option(o, "starttime", ids ? 0 : fk_time_parse("midnight")), to = time_option(o, "endtime", 4e9);
+    double from = time_option(o, "starttime", ids ? 0 : fk_time_parse("midnight")),
+           to = time_option(o, "endtime", 4e9);
     size_t i, k;
     json_t *r, *later, *all = json_copy(fk_acct());
-    json_array_foreach(fk_jobs(), i, r)
-        if (!fk_is_final(r))
-            json_array_append(all, r);
-    json_array_foreach(all, i, r) {
+    json_array_foreach(fk_jobs(), i, r) if (!fk_is_final(r)) json_array_append(all, r);
+    json_array_foreach(all, i, r)
+    {
         bool shown = wanted(o, r, from, to);
         json_array_foreach(all, k, later) /* the newest of an id, unless -D */
             if (k > i && fk_i(later, "id") == fk_i(r, "id") && fk_get(o, "duplicates") == NULL)
@@ -295,8 +406,10 @@ int fk_sacct(int argc, char **argv)
         return 1;
     }
     if (fk_knob_take("sacct_down", NULL)) {
-        fprintf(stderr, "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to "
-                        "host:localhost:6819: Connection refused\nsacct: error: Problem talking to the database: Connection "
+        fprintf(stderr, "sacct: error: slurm_persist_conn_open_without_init: failed to open "
+                        "persistent connection to "
+                        "host:localhost:6819: Connection refused\nsacct: error: Problem talking to "
+                        "the database: Connection "
                         "refused\n");
         return 1;
     }

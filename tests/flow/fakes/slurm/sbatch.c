@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sbatch: options from the script's #SBATCH lines, the environment and the command line, later ones winning.
+ * sbatch: options from the script's #SBATCH lines, the environment and the command line, later ones
+ * winning.
  */
 #include "config.h"
 
@@ -26,7 +27,8 @@ void fk_refuse(const char *why)
 
 /* ---- the script ---- */
 
-/* The words of an #SBATCH line, quotes and backslashes as sbatch understands them; a word that begins with # ends it. */
+/* The words of an #SBATCH line, quotes and backslashes as sbatch understands them; a word that
+ * begins with # ends it. */
 static int split(char *line, char **words, int cap)
 {
     int n = 0;
@@ -57,7 +59,8 @@ static int split(char *line, char **words, int cap)
 static void directives(json_t *o, const char *script)
 {
     char *copy = strdup(script), *save = NULL, *words[64], self[] = "sbatch";
-    for (char *line = strtok_r(copy, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+    for (char *line = strtok_r(copy, "\n", &save); line != NULL;
+         line = strtok_r(NULL, "\n", &save)) {
         char *p = line + strspn(line, " \t");
         if (*p != '#' && *p != '\0')
             break; /* the first command ends the options */
@@ -91,10 +94,12 @@ static char *load_script(const char *path)
     if (memchr(text, '\0', n) != NULL)
         fk_die(1, "error: The SLURM batch script contains NULL character");
     if (strncmp(text, "#!", 2) != 0)
-        fk_die(1, "error: This does not look like a batch script.  The first\nsbatch: error: line must start with #! followed "
+        fk_die(1, "error: This does not look like a batch script.  The first\nsbatch: error: line "
+                  "must start with #! followed "
                   "by the path to an interpreter.\nsbatch: error: For instance: #!/bin/sh");
     if (strstr(text, "\r\n") != NULL)
-        fk_die(1, "error: Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead of expected UNIX line breaks "
+        fk_die(1, "error: Batch script contains DOS line breaks (\\r\\n)\nsbatch: error: instead "
+                  "of expected UNIX line breaks "
                   "(\\n).");
     return text;
 }
@@ -107,14 +112,17 @@ static void set_signal(json_t *j, const char *text)
     long long before = 60;
     const char *p = text;
     bool batch = false;
-    for (; (*p == 'R' || *p == 'B') && (p[1] == ':' || (p[1] == 'B' && p[2] == ':')); p += p[1] == ':' ? 2 : 1)
+    for (; (*p == 'R' || *p == 'B') && (p[1] == ':' || (p[1] == 'B' && p[2] == ':'));
+         p += p[1] == ':' ? 2 : 1)
         batch = batch || *p == 'B';
     size_t n = strcspn(p, "@");
     snprintf(name, sizeof name, "%.*s", (int)n, p);
     int sig = fk_signal_number(name);
     if (sig == 0 || n >= sizeof name || (p[n] == '@' && !fk_int_in(&before, p + n + 1, 0, 65535)))
         fk_die(1, "error: Invalid --signal specification");
-    json_object_set_new(j, "signal", json_pack("{s:i, s:f, s:b}", "n", sig, "before_s", (double)before, "batch", (int)batch));
+    json_object_set_new(
+        j, "signal",
+        json_pack("{s:i, s:f, s:b}", "n", sig, "before_s", (double)before, "batch", (int)batch));
 }
 
 static void set_nodes(json_t *j, const json_t *o)
@@ -125,10 +133,12 @@ static void set_nodes(json_t *j, const json_t *o)
     if (t != NULL) {
         size_t n = strcspn(t, "-");
         snprintf(first, sizeof first, "%.*s", (int)n, t);
-        if (!fk_int_in(&lo, first, 1, 100000) || (t[n] == '-' && !fk_int_in(&hi, t + n + 1, lo, 100000)))
+        if (!fk_int_in(&lo, first, 1, 100000) ||
+            (t[n] == '-' && !fk_int_in(&hi, t + n + 1, lo, 100000)))
             fk_die(1, "error: invalid number of nodes (-N %s)", t);
     }
-    long long tpn = fk_number(o, "ntasks-per-node", 1, 100000, 0), nt = fk_number(o, "ntasks", 1, 1000000, 0);
+    long long tpn = fk_number(o, "ntasks-per-node", 1, 100000, 0),
+              nt = fk_number(o, "ntasks", 1, 1000000, 0);
     long long cpt = fk_number(o, "cpus-per-task", 1, 100000, 0);
     if (nt == 0 && tpn > 0)
         nt = lo * tpn;
@@ -155,7 +165,8 @@ static void put_env(json_t *env, const char *var)
         json_object_set_new(env, key, v);
 }
 
-/* What a login shell on a compute node gives: HOME, PATH with the scheduler's commands, and the knob login_env. */
+/* What a login shell on a compute node gives: HOME, PATH with the scheduler's commands, and the
+ * knob login_env. */
 static void login_env(json_t *env)
 {
     const struct passwd *pw = getpwuid(getuid());
@@ -172,7 +183,8 @@ static void login_env(json_t *env)
     json_object_set_new(env, "LOGNAME", json_string(pw != NULL ? pw->pw_name : "nobody"));
     json_object_set_new(env, "SHELL", json_string("/bin/sh"));
     json_object_set_new(env, "PATH", json_string(path));
-    for (char *p = more != NULL ? strtok_r(more, "\n", &save) : NULL; p != NULL; p = strtok_r(NULL, "\n", &save))
+    for (char *p = more != NULL ? strtok_r(more, "\n", &save) : NULL; p != NULL;
+         p = strtok_r(NULL, "\n", &save))
         put_env(env, p);
     free(more);
 }
@@ -189,11 +201,13 @@ static void set_env(json_t *j, const char *export)
             put_env(env, *e);
     char *copy = strdup(export != NULL ? export : ""), *save = NULL;
     bool named = export != NULL && strcmp(export, "NONE") != 0 && !nil;
-    for (char *p = named ? strtok_r(copy, ",", &save) : NULL; p != NULL; p = strtok_r(NULL, ",", &save)) {
+    for (char *p = named ? strtok_r(copy, ",", &save) : NULL; p != NULL;
+         p = strtok_r(NULL, ",", &save)) {
         char var[8192];
         if (strchr(p, '=') != NULL)
             put_env(env, p);
-        else if (strcmp(p, "ALL") != 0 && getenv(p) != NULL && snprintf(var, sizeof var, "%s=%s", p, getenv(p)) > 0)
+        else if (strcmp(p, "ALL") != 0 && getenv(p) != NULL &&
+                 snprintf(var, sizeof var, "%s=%s", p, getenv(p)) > 0)
             put_env(env, var);
     }
     free(copy);
@@ -274,9 +288,15 @@ static json_t *make_job(const json_t *o, const char *script_path, int argc, char
     fk_set_s(j, "name", (v = fk_get(o, "job-name")) != NULL ? v : name);
     fk_set_s(j, "user", pw != NULL ? pw->pw_name : "nobody");
     fk_set_s(j, "command", script_path != NULL ? script_path : "(null)");
-    fk_set_s(j, "gpus", (v = fk_get(o, "gpus-per-node")) != NULL ? v : (v = fk_get(o, "gres")) != NULL ? v : "");
-    fk_set_b(j, "requeue", (v = fk_get(o, "requeue")) != NULL ? strcmp(v, "yes") == 0 : fk_knob_num("job_requeue", 1) != 0);
-    fk_set_b(j, "kill_invalid", (v = fk_get(o, "kill-on-invalid-dep")) != NULL && strcasecmp(v, "yes") == 0);
+    fk_set_s(j, "gpus",
+             (v = fk_get(o, "gpus-per-node")) != NULL ? v
+             : (v = fk_get(o, "gres")) != NULL        ? v
+                                                      : "");
+    fk_set_b(j, "requeue",
+             (v = fk_get(o, "requeue")) != NULL ? strcmp(v, "yes") == 0
+                                                : fk_knob_num("job_requeue", 1) != 0);
+    fk_set_b(j, "kill_invalid",
+             (v = fk_get(o, "kill-on-invalid-dep")) != NULL && strcasecmp(v, "yes") == 0);
     fk_set_b(j, "held", fk_get(o, "hold") != NULL);
     fk_set_i(j, "restarts", 0);
     set_nodes(j, o);
@@ -318,8 +338,7 @@ static long long active_jobs(void)
     long long n = 0;
     size_t i;
     json_t *j;
-    json_array_foreach(fk_jobs(), i, j)
-        n += !fk_is_final(j);
+    json_array_foreach(fk_jobs(), i, j) n += !fk_is_final(j);
     return n;
 }
 
@@ -330,7 +349,8 @@ static long long enter_job(json_t *j, const json_t *o, const char *script)
     if (active_jobs() >= (long long)fk_knob_num("max_submit", 1e9)) {
         fk_leave();
         fprintf(stderr, "sbatch: error: QOSMaxSubmitJobPerUserLimit\n");
-        fk_refuse("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)");
+        fk_refuse("Job violates accounting/QOS policy (job submit limit, user's size and/or time "
+                  "limits)");
     }
     long long id = fk_i(fk_root(), "next_id"), seq = fk_i(fk_root(), "next_seq");
     while (fk_job(id) != NULL && !fk_is_final(fk_job(id)))
@@ -352,7 +372,8 @@ static long long enter_job(json_t *j, const json_t *o, const char *script)
     spool_script(j, script);
     json_array_append(fk_jobs(), j);
     fk_save(); /* before the history: a test that reads of a job may kill this command */
-    fk_append("history", "%.3f submit %lld %s %s\n", fk_now(), id, fk_s(j, "name"), fk_s(j, "comment"));
+    fk_append("history", "%.3f submit %lld %s %s\n", fk_now(), id, fk_s(j, "name"),
+              fk_s(j, "comment"));
     fk_ctld_ensure();
     fk_leave();
     return id;
@@ -381,13 +402,18 @@ static void troubles_after(void)
     if (fk_knob_take("sbatch_hang", NULL))
         for (;;)
             pause();
-    if (fk_knob_take("sbatch_silent", NULL)) /* exit 0 and no id: a site's wrapper that eats the output */
+    if (fk_knob_take("sbatch_silent",
+                     NULL)) /* exit 0 and no id: a site's wrapper that eats the output */
         exit(0);
     if (fk_knob_take("sbatch_chatter", &text))
-        fputs(text[0] != '\0' ? text : "-----------------------------\nYour balance in hours:\n4711\nsbatch: Verify: OK\n", stdout);
+        fputs(text[0] != '\0' ? text
+                              : "-----------------------------\nYour balance in "
+                                "hours:\n4711\nsbatch: Verify: OK\n",
+              stdout);
 }
 
-/* A controller that stands still: sbatch gives up, its request lies in the socket and is served when it goes on. */
+/* A controller that stands still: sbatch gives up, its request lies in the socket and is served
+ * when it goes on. */
 static void submit_later(json_t *j, const json_t *o, const char *script)
 {
     char *text;
@@ -425,8 +451,9 @@ int fk_sbatch(int argc, char **argv)
         if (fk_down())
             fk_die(1, "error: %s", FK_DOWN);
         fk_time(when, sizeof when, fk_now());
-        fprintf(stderr, "sbatch: Job 1 to start at %s using %lld processors on nodes n0 in partition %s\n", when, fk_i(j, "cpus"),
-                fk_s(j, "partition"));
+        fprintf(stderr,
+                "sbatch: Job 1 to start at %s using %lld processors on nodes n0 in partition %s\n",
+                when, fk_i(j, "cpus"), fk_s(j, "partition"));
         return 0;
     }
     troubles_before();

@@ -119,7 +119,8 @@ const fk_opt fk_sbatch_opts[] = {
 
 /* ---- checks ---- */
 
-long long fk_number(const json_t *o, const char *key, long long lo, long long hi, long long otherwise)
+long long fk_number(const json_t *o, const char *key, long long lo, long long hi,
+                    long long otherwise)
 {
     const char *t = fk_get(o, key);
     long long v = otherwise;
@@ -177,7 +178,8 @@ static void check_words(const json_t *o, const char *key, const char *const *wor
 {
     const char *v = fk_get(o, key);
     char *copy = v != NULL ? strdup(v) : NULL, *save = NULL;
-    for (char *p = v != NULL ? strtok_r(copy, ",", &save) : NULL; p != NULL; p = strtok_r(NULL, ",", &save)) {
+    for (char *p = v != NULL ? strtok_r(copy, ",", &save) : NULL; p != NULL;
+         p = strtok_r(NULL, ",", &save)) {
         bool ok = false;
         for (size_t i = 0; words[i] != NULL; i++)
             ok = ok || strcasecmp(words[i], p) == 0;
@@ -189,21 +191,30 @@ static void check_words(const json_t *o, const char *key, const char *const *wor
 
 void fk_sbatch_check(const json_t *o)
 {
-    static const char *const mail[] = {"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
-        "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS", NULL};
-    static const char *const limits[] = {"ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS",
-        "STACK", NULL};
-    static const char *const modes[] = {"append", "truncate", NULL}, *const yesno[] = {"yes", "no", NULL};
+    static const char *const mail[] = {
+        "NONE",          "BEGIN",          "END",         "FAIL",       "REQUEUE",
+        "ALL",           "INVALID_DEPEND", "STAGE_OUT",   "TIME_LIMIT", "TIME_LIMIT_90",
+        "TIME_LIMIT_80", "TIME_LIMIT_50",  "ARRAY_TASKS", NULL};
+    static const char *const limits[] = {"ALL",  "NONE",  "AS",      "CORE",   "CPU",
+                                         "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC",
+                                         "RSS",  "STACK", NULL};
+    static const char *const modes[] = {"append", "truncate", NULL}, *const yesno[] = {"yes", "no",
+                                                                                       NULL};
     check_words(o, "mail-type", mail);
     if (fk_get(o, "propagate") != NULL && fk_get(o, "propagate")[0] != '\0')
         check_words(o, "propagate", limits);
     check_words(o, "open-mode", modes);
     check_words(o, "kill-on-invalid-dep", yesno);
-    if ((fk_get(o, "mem") != NULL) + (fk_get(o, "mem-per-cpu") != NULL) + (fk_get(o, "mem-per-gpu") != NULL) > 1)
+    if ((fk_get(o, "mem") != NULL) + (fk_get(o, "mem-per-cpu") != NULL) +
+            (fk_get(o, "mem-per-gpu") != NULL) >
+        1)
         fk_die(1, "fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.");
     long long mb;
     for (int i = 0; i < 3; i++) {
-        const char *key = i == 0 ? "mem" : i == 1 ? "mem-per-cpu" : "mem-per-gpu", *v = fk_get(o, key);
+        const char *key = i == 0   ? "mem"
+                          : i == 1 ? "mem-per-cpu"
+                                   : "mem-per-gpu",
+                   *v = fk_get(o, key);
         if (v != NULL && !fk_mem_mb(&mb, v))
             fk_die(1, "error: Invalid --%s specification", key);
         if (v != NULL && i == 0 && mb > (long long)fk_knob_num("node_memory_mb", 1e7)) {
@@ -215,8 +226,8 @@ void fk_sbatch_check(const json_t *o)
     for (int i = 0; gpu_opts[i] != NULL; i++)
         if (fk_get(o, gpu_opts[i]) != NULL)
             check_gpus(gpu_opts[i], fk_get(o, gpu_opts[i]));
-    if (fk_get(o, "exclusive") != NULL && fk_get(o, "exclusive")[0] != '\0' && strcmp(fk_get(o, "exclusive"), "user") != 0 &&
-        strcmp(fk_get(o, "exclusive"), "mcs") != 0)
+    if (fk_get(o, "exclusive") != NULL && fk_get(o, "exclusive")[0] != '\0' &&
+        strcmp(fk_get(o, "exclusive"), "user") != 0 && strcmp(fk_get(o, "exclusive"), "mcs") != 0)
         fk_die(1, "error: Invalid --exclusive specification");
     check_names(o);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scancel: a pending job is gone at once; a running one gets TERM, then KILL after KillWait, and counts as cancelled however
- * its script ends. With --signal only that signal is sent: to the steps, with --batch to the batch shell, with --full to all.
+ * scancel: a pending job is gone at once; a running one gets TERM, then KILL after KillWait, and
+ * counts as cancelled however its script ends. With --signal only that signal is sent: to the
+ * steps, with --batch to the batch shell, with --full to all.
  */
 #include "config.h"
 
@@ -13,32 +14,31 @@
 
 #include "tests/flow/fakes/slurm/fk.h"
 
-static const fk_opt table[] = {
-    {"account", 'A', 'r', 0, NULL, NULL, "SCANCEL_ACCOUNT"},
-    {"batch", 'b', 'n', 1, NULL, NULL, "SCANCEL_BATCH"},
-    {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
-    {"ctld", 0, 'n', 1, NULL, NULL, "SCANCEL_CTLD"},
-    {"full", 'f', 'n', 1, NULL, NULL, "SCANCEL_FULL"},
-    {"help", 0, 'n', 0, NULL, NULL, NULL},
-    {"hurry", 'H', 'n', 1, NULL, NULL, "SCANCEL_HURRY"},
-    {"interactive", 'i', 'n', 0, NULL, NULL, "SCANCEL_INTERACTIVE"},
-    {"jobname", 'n', 'r', 1, "name", NULL, "SCANCEL_NAME"},
-    {"me", 0, 'n', 1, NULL, NULL, NULL},
-    {"name", 0, 'r', 1, NULL, NULL, NULL},
-    {"nodelist", 'w', 'r', 0, NULL, NULL, NULL},
-    {"partition", 'p', 'r', 1, NULL, NULL, "SCANCEL_PARTITION"},
-    {"qos", 'q', 'r', 0, NULL, NULL, "SCANCEL_QOS"},
-    {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
-    {"reservation", 'R', 'r', 0, NULL, NULL, NULL},
-    {"sibling", 0, 'r', 0, NULL, NULL, NULL},
-    {"signal", 's', 'r', 1, NULL, NULL, NULL},
-    {"state", 't', 'r', 1, NULL, NULL, "SCANCEL_STATE"},
-    {"usage", 0, 'n', 0, NULL, NULL, NULL},
-    {"user", 'u', 'r', 1, NULL, NULL, "SCANCEL_USER"},
-    {"verbose", 'v', 'n', 1, NULL, NULL, "SCANCEL_VERBOSE"},
-    {"version", 'V', 'n', 1, NULL, NULL, NULL},
-    {"wckey", 0, 'r', 0, NULL, NULL, "SCANCEL_WCKEY"},
-    {0}};
+static const fk_opt table[] = {{"account", 'A', 'r', 0, NULL, NULL, "SCANCEL_ACCOUNT"},
+                               {"batch", 'b', 'n', 1, NULL, NULL, "SCANCEL_BATCH"},
+                               {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
+                               {"ctld", 0, 'n', 1, NULL, NULL, "SCANCEL_CTLD"},
+                               {"full", 'f', 'n', 1, NULL, NULL, "SCANCEL_FULL"},
+                               {"help", 0, 'n', 0, NULL, NULL, NULL},
+                               {"hurry", 'H', 'n', 1, NULL, NULL, "SCANCEL_HURRY"},
+                               {"interactive", 'i', 'n', 0, NULL, NULL, "SCANCEL_INTERACTIVE"},
+                               {"jobname", 'n', 'r', 1, "name", NULL, "SCANCEL_NAME"},
+                               {"me", 0, 'n', 1, NULL, NULL, NULL},
+                               {"name", 0, 'r', 1, NULL, NULL, NULL},
+                               {"nodelist", 'w', 'r', 0, NULL, NULL, NULL},
+                               {"partition", 'p', 'r', 1, NULL, NULL, "SCANCEL_PARTITION"},
+                               {"qos", 'q', 'r', 0, NULL, NULL, "SCANCEL_QOS"},
+                               {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
+                               {"reservation", 'R', 'r', 0, NULL, NULL, NULL},
+                               {"sibling", 0, 'r', 0, NULL, NULL, NULL},
+                               {"signal", 's', 'r', 1, NULL, NULL, NULL},
+                               {"state", 't', 'r', 1, NULL, NULL, "SCANCEL_STATE"},
+                               {"usage", 0, 'n', 0, NULL, NULL, NULL},
+                               {"user", 'u', 'r', 1, NULL, NULL, "SCANCEL_USER"},
+                               {"verbose", 'v', 'n', 1, NULL, NULL, "SCANCEL_VERBOSE"},
+                               {"version", 'V', 'n', 1, NULL, NULL, NULL},
+                               {"wckey", 0, 'r', 0, NULL, NULL, "SCANCEL_WCKEY"},
+                               {0}};
 
 static void one(json_t *j, const json_t *o)
 {
@@ -53,7 +53,8 @@ static void one(json_t *j, const json_t *o)
             return;
         }
     }
-    fk_append("history", "%.3f cancel %lld %s %s\n", fk_now(), fk_i(j, "id"), fk_s(j, "state"), fk_s(j, "name"));
+    fk_append("history", "%.3f cancel %lld %s %s\n", fk_now(), fk_i(j, "id"), fk_s(j, "state"),
+              fk_s(j, "name"));
     if (fk_is_pending(j))
         fk_finish(j, "CANCELLED", "None", 0);
     else if (fk_s(j, "ending")[0] == '\0')
@@ -91,7 +92,8 @@ int fk_scancel(int argc, char **argv)
     size_t i;
     fk_parse_env(o, table);
     int at = fk_parse(o, table, argc, argv);
-    bool some = fk_get(o, "name") || fk_get(o, "user") || fk_get(o, "me") || fk_get(o, "partition") || fk_get(o, "state");
+    bool some = fk_get(o, "name") || fk_get(o, "user") || fk_get(o, "me") ||
+                fk_get(o, "partition") || fk_get(o, "state");
     if (fk_get(o, "version") != NULL) {
         puts(FK_VERSION);
         return 0;
@@ -109,9 +111,7 @@ int fk_scancel(int argc, char **argv)
     for (int k = at; k < argc; k++)
         code |= by_id(o, argv[k]);
     if (at == argc)
-        json_array_foreach(fk_jobs(), i, j)
-            if (!fk_is_final(j) && filter(o, j))
-                one(j, o);
+        json_array_foreach(fk_jobs(), i, j) if (!fk_is_final(j) && filter(o, j)) one(j, o);
     fk_leave();
     return code;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scontrol: show job|node|partition|config|hostnames, update jobid=, requeue, requeuehold, hold, release, ping.
+ * scontrol: show job|node|partition|config|hostnames, update jobid=, requeue, requeuehold, hold,
+ * release, ping.
  *
- * As on a real one, requeue takes jobs that run, that are being ended and that have ended: a cancelled job comes back.
+ * As on a real one, requeue takes jobs that run, that are being ended and that have ended: a
+ * cancelled job comes back.
  */
 #include "config.h"
 
@@ -14,25 +16,27 @@
 
 #include "tests/flow/fakes/slurm/fk.h"
 
-static const fk_opt table[] = {
-    {"all", 'a', 'n', 1, NULL, NULL, "SCONTROL_ALL"},
-    {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
-    {"details", 'd', 'n', 1, NULL, NULL, NULL},
-    {"federation", 0, 'n', 0, NULL, NULL, "SCONTROL_FEDERATION"},
-    {"future", 'F', 'n', 1, NULL, NULL, "SCONTROL_FUTURE"},
-    {"help", 'h', 'n', 0, NULL, NULL, NULL},
-    {"hide", 0, 'n', 1, NULL, NULL, NULL},
-    {"local", 0, 'n', 1, NULL, NULL, "SCONTROL_LOCAL"},
-    {"oneliner", 'o', 'n', 1, NULL, NULL, NULL},
-    {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
-    {"sibling", 0, 'n', 0, NULL, NULL, "SCONTROL_SIB"},
-    {"uid", 'u', 'r', 0, NULL, NULL, NULL},
-    {"usage", 0, 'n', 0, NULL, NULL, NULL},
-    {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
-    {"version", 'V', 'n', 1, NULL, NULL, NULL},
-    {0}};
+static const fk_opt table[] = {{"all", 'a', 'n', 1, NULL, NULL, "SCONTROL_ALL"},
+                               {"clusters", 'M', 'r', 0, NULL, NULL, "SLURM_CLUSTERS"},
+                               {"details", 'd', 'n', 1, NULL, NULL, NULL},
+                               {"federation", 0, 'n', 0, NULL, NULL, "SCONTROL_FEDERATION"},
+                               {"future", 'F', 'n', 1, NULL, NULL, "SCONTROL_FUTURE"},
+                               {"help", 'h', 'n', 0, NULL, NULL, NULL},
+                               {"hide", 0, 'n', 1, NULL, NULL, NULL},
+                               {"local", 0, 'n', 1, NULL, NULL, "SCONTROL_LOCAL"},
+                               {"oneliner", 'o', 'n', 1, NULL, NULL, NULL},
+                               {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
+                               {"sibling", 0, 'n', 0, NULL, NULL, "SCONTROL_SIB"},
+                               {"uid", 'u', 'r', 0, NULL, NULL, NULL},
+                               {"usage", 0, 'n', 0, NULL, NULL, NULL},
+                               {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
+                               {"version", 'V', 'n', 1, NULL, NULL, NULL},
+                               {0}};
 
-static const char *or_null(const char *s) { return s[0] != '\0' ? s : "(null)"; }
+static const char *or_null(const char *s)
+{
+    return s[0] != '\0' ? s : "(null)";
+}
 
 /* ---- show ---- */
 
@@ -60,19 +64,24 @@ static void show_job(const json_t *j, bool oneline)
     json_t *v;
     int st = (int)fk_i(j, "status");
     double start = fk_f(j, "start_t"), now = fk_now();
-    json_array_foreach(json_object_get(j, "node_list"), i, v)
-        n += (size_t)snprintf(nodes + n, sizeof nodes - n, "%s%s", i > 0 ? "," : "", json_string_value(v));
-    clock_text(run, sizeof run, fk_is_pending(j) ? 0 : (fk_is_final(j) ? fk_f(j, "end_t") : now) - start);
+    json_array_foreach(json_object_get(j, "node_list"), i, v) n += (size_t)snprintf(
+        nodes + n, sizeof nodes - n, "%s%s", i > 0 ? "," : "", json_string_value(v));
+    clock_text(run, sizeof run,
+               fk_is_pending(j) ? 0 : (fk_is_final(j) ? fk_f(j, "end_t") : now) - start);
     clock_text(limit, sizeof limit, 60 * (double)fk_i(j, "limit_min"));
     printf("JobId=%lld JobName=%s %s", fk_i(j, "id"), fk_s(j, "name"), nl);
-    printf("UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A %s", fk_s(j, "user"), (unsigned)getuid(), "users", (unsigned)getgid(), nl);
-    printf("Priority=4294901000 Nice=0 Account=%s QOS=%s %s", or_null(fk_s(j, "account")), or_null(fk_s(j, "qos")), nl);
+    printf("UserId=%s(%u) GroupId=%s(%u) MCS_label=N/A %s", fk_s(j, "user"), (unsigned)getuid(),
+           "users", (unsigned)getgid(), nl);
+    printf("Priority=4294901000 Nice=0 Account=%s QOS=%s %s", or_null(fk_s(j, "account")),
+           or_null(fk_s(j, "qos")), nl);
     printf("JobState=%s Reason=%s Dependency=%s %s", fk_state_word(j), fk_s(j, "reason"), dep, nl);
-    printf("Requeue=%d Restarts=%lld BatchFlag=1 Reboot=0 ExitCode=%d:%d %s", fk_b(j, "requeue"), fk_i(j, "restarts"), st >> 8 & 255,
-           st & 127, nl);
-    printf("RunTime=%s TimeLimit=%s TimeMin=N/A %s", run, fk_i(j, "limit_min") < 0 ? "UNLIMITED" : limit, nl);
+    printf("Requeue=%d Restarts=%lld BatchFlag=1 Reboot=0 ExitCode=%d:%d %s", fk_b(j, "requeue"),
+           fk_i(j, "restarts"), st >> 8 & 255, st & 127, nl);
+    printf("RunTime=%s TimeLimit=%s TimeMin=N/A %s", run,
+           fk_i(j, "limit_min") < 0 ? "UNLIMITED" : limit, nl);
     show_time("SubmitTime", fk_f(j, "submit_t"), "Unknown");
-    show_time("EligibleTime", fk_f(j, "begin_t") > 0 ? fk_f(j, "begin_t") : fk_f(j, "submit_t"), "Unknown");
+    show_time("EligibleTime", fk_f(j, "begin_t") > 0 ? fk_f(j, "begin_t") : fk_f(j, "submit_t"),
+              "Unknown");
     printf("%s", nl);
     show_time("AccrueTime", fk_f(j, "submit_t"), "Unknown");
     printf("%s", nl);
@@ -84,9 +93,11 @@ static void show_job(const json_t *j, bool oneline)
     printf("ReqNodeList=(null) ExcNodeList=%s %s", or_null(fk_s(j, "exclude")), nl);
     printf("NodeList=%s %s", nodes[0] != '\0' ? nodes : fk_is_pending(j) ? "" : "(null)", nl);
     if (nodes[0] != '\0')
-        printf("BatchHost=%s %s", json_string_value(json_array_get(json_object_get(j, "node_list"), 0)), nl);
-    printf("NumNodes=%lld NumCPUs=%lld NumTasks=%lld CPUs/Task=%lld ReqB:S:C:T=0:0:*:* %s", fk_i(j, "nodes"), fk_i(j, "cpus"),
-           fk_i(j, "ntasks") > 0 ? fk_i(j, "ntasks") : 1, fk_i(j, "cpt") > 0 ? fk_i(j, "cpt") : 1, nl);
+        printf("BatchHost=%s %s",
+               json_string_value(json_array_get(json_object_get(j, "node_list"), 0)), nl);
+    printf("NumNodes=%lld NumCPUs=%lld NumTasks=%lld CPUs/Task=%lld ReqB:S:C:T=0:0:*:* %s",
+           fk_i(j, "nodes"), fk_i(j, "cpus"), fk_i(j, "ntasks") > 0 ? fk_i(j, "ntasks") : 1,
+           fk_i(j, "cpt") > 0 ? fk_i(j, "cpt") : 1, nl);
     printf("MinCPUsNode=1 MinMemoryNode=%lldM MinTmpDiskNode=0 %s", fk_i(j, "mem_mb"), nl);
     printf("Features=%s DelayBoot=00:00:00 %s", or_null(fk_s(j, "constraint")), nl);
     printf("OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null) %s", nl);
@@ -94,7 +105,8 @@ static void show_job(const json_t *j, bool oneline)
     if (fk_s(j, "comment")[0] != '\0')
         printf("Comment=%s %s", fk_s(j, "comment"), nl);
     char *out = fk_expand(fk_s(j, "out"), j);
-    printf("StdErr=%s %sStdIn=/dev/null %sStdOut=%s %sPower=\n%s", out, nl, nl, out, nl, oneline ? "" : "\n");
+    printf("StdErr=%s %sStdIn=/dev/null %sStdOut=%s %sPower=\n%s", out, nl, nl, out, nl,
+           oneline ? "" : "\n");
     free(out);
     free(dep);
 }
@@ -119,8 +131,7 @@ static int show_jobs(const json_t *o, const char *id_text)
     else if (json_array_size(fk_jobs()) == 0)
         puts("No jobs in the system");
     else
-        json_array_foreach(fk_jobs(), i, j)
-            show_job(j, oneline);
+        json_array_foreach(fk_jobs(), i, j) show_job(j, oneline);
     return 0;
 }
 
@@ -129,8 +140,10 @@ static int show_nodes(void)
     char *down = fk_knob("nodes_down"), name[32];
     for (long long i = 0; i < (long long)fk_knob_num("nodes", 8); i++) {
         snprintf(name, sizeof name, "n%lld", i);
-        printf("NodeName=%s Arch=x86_64 CoresPerSocket=1 CPUAlloc=0 CPUTot=%lld RealMemory=%lld State=%s Partitions=main,long\n", name,
-               (long long)fk_knob_num("cpus", 1024), (long long)fk_knob_num("node_memory_mb", 1e7),
+        printf("NodeName=%s Arch=x86_64 CoresPerSocket=1 CPUAlloc=0 CPUTot=%lld RealMemory=%lld "
+               "State=%s Partitions=main,long\n",
+               name, (long long)fk_knob_num("cpus", 1024),
+               (long long)fk_knob_num("node_memory_mb", 1e7),
                down != NULL && strstr(down, name) != NULL ? "DOWN" : "IDLE");
     }
     free(down);
@@ -139,21 +152,29 @@ static int show_nodes(void)
 
 static int show_partitions(void)
 {
-    char *list = fk_knob("partitions"), *copy = list != NULL ? list : strdup("main,long"), *save = NULL;
+    char *list = fk_knob("partitions"), *copy = list != NULL ? list : strdup("main,long"),
+         *save = NULL;
     for (char *p = strtok_r(copy, ",", &save); p != NULL; p = strtok_r(NULL, ",", &save))
-        printf("PartitionName=%s AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=%s MaxNodes=UNLIMITED MaxTime=UNLIMITED "
-               "State=UP TotalNodes=%lld\n", p, p == copy ? "YES" : "NO", (long long)fk_knob_num("nodes", 8));
+        printf("PartitionName=%s AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=%s "
+               "MaxNodes=UNLIMITED MaxTime=UNLIMITED "
+               "State=UP TotalNodes=%lld\n",
+               p, p == copy ? "YES" : "NO", (long long)fk_knob_num("nodes", 8));
     free(copy);
     return 0;
 }
 
 static int show_config(void)
 {
-    printf("Configuration data as of now\nClusterName             = fake\nMinJobAge               = %.0f sec\n"
-           "KillWait                = %.0f sec\nMaxArraySize            = 1001\nMaxJobCount             = 10000\n"
-           "JobRequeue              = %.0f\nMpiDefault              = none\nSLURM_VERSION           = 22.05.8\n"
-           "SlurmctldHost[0]        = login\nPreemptMode             = OFF\nkill_invalid_depend     = No\n",
-           fk_knob_num("min_job_age", 300), fk_knob_num("kill_wait", 3), fk_knob_num("job_requeue", 1));
+    printf("Configuration data as of now\nClusterName             = fake\nMinJobAge               "
+           "= %.0f sec\n"
+           "KillWait                = %.0f sec\nMaxArraySize            = 1001\nMaxJobCount        "
+           "     = 10000\n"
+           "JobRequeue              = %.0f\nMpiDefault              = none\nSLURM_VERSION          "
+           " = 22.05.8\n"
+           "SlurmctldHost[0]        = login\nPreemptMode             = OFF\nkill_invalid_depend    "
+           " = No\n",
+           fk_knob_num("min_job_age", 300), fk_knob_num("kill_wait", 3),
+           fk_knob_num("job_requeue", 1));
     return 0;
 }
 
@@ -172,7 +193,10 @@ static int show(const json_t *o, int argc, char **argv)
     if (strncasecmp(what, "config", n) == 0 && n >= 4)
         return show_config();
     if (strncasecmp(what, "hostnames", n) == 0 && n >= 5) {
-        char *copy = strdup(arg != NULL ? arg : getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST") : ""), *save = NULL;
+        char *copy = strdup(arg != NULL                    ? arg
+                            : getenv("SLURM_JOB_NODELIST") ? getenv("SLURM_JOB_NODELIST")
+                                                           : ""),
+             *save = NULL;
         for (char *p = strtok_r(copy, ",", &save); p != NULL; p = strtok_r(NULL, ",", &save))
             puts(p);
         free(copy);
@@ -200,8 +224,8 @@ static int requeue(const char *word, bool hold)
         return job_error(word, "Requested operation is presently disabled");
     if (fk_is_pending(j) || fk_is_put_back(j))
         return job_error(word, "Job is pending execution");
-    fk_append("history", "%.3f requeued %lld %s%s %s\n", fk_now(), id, fk_s(j, "state"), fk_s(j, "ending")[0] != '\0' ? "+ending" : "",
-              fk_s(j, "name"));
+    fk_append("history", "%.3f requeued %lld %s%s %s\n", fk_now(), id, fk_s(j, "state"),
+              fk_s(j, "ending")[0] != '\0' ? "+ending" : "", fk_s(j, "name"));
     fk_set_b(j, "hold_after", hold);
     if (!hold)
         json_object_del(j, "hold_after");
@@ -222,7 +246,8 @@ static int hold(const char *word, bool on)
     if (j == NULL)
         return job_error(word, "Invalid job id specified");
     if (!fk_is_pending(j))
-        return job_error(word, fk_is_final(j) ? "Job/step already completing or completed" : "Job is no longer pending execution");
+        return job_error(word, fk_is_final(j) ? "Job/step already completing or completed"
+                                              : "Job is no longer pending execution");
     fk_set_b(j, "held", on);
     fk_ctld_ensure();
     return 0;
@@ -275,7 +300,8 @@ static int update(int argc, char **argv)
 {
     json_t *j = NULL;
     const char *id = "";
-    if (argc > 0 && (strncasecmp(argv[0], "jobid=", 6) == 0 || strncasecmp(argv[0], "job=", 4) == 0)) {
+    if (argc > 0 &&
+        (strncasecmp(argv[0], "jobid=", 6) == 0 || strncasecmp(argv[0], "job=", 4) == 0)) {
         long long v;
         id = strchr(argv[0], '=') + 1;
         j = fk_int_in(&v, id, 1, 2147483647) ? fk_job(v) : NULL;
@@ -296,7 +322,8 @@ static int update(int argc, char **argv)
             fprintf(stderr, "%s\n", bad);
             return 1;
         }
-        fk_append("history", "%.3f update %s %s=%s %s\n", fk_now(), id, argv[i], value, fk_s(j, "name"));
+        fk_append("history", "%.3f update %s %s=%s %s\n", fk_now(), id, argv[i], value,
+                  fk_s(j, "name"));
     }
     fk_ctld_ensure();
     return 0;
@@ -349,7 +376,8 @@ int fk_scontrol(int argc, char **argv)
     }
     if (at == argc)
         fk_die(99, "the interactive mode is not imitated");
-    bool host = argc - at >= 2 && strcasecmp(argv[at], "show") == 0 && strncasecmp(argv[at + 1], "hostn", 5) == 0;
+    bool host = argc - at >= 2 && strcasecmp(argv[at], "show") == 0 &&
+                strncasecmp(argv[at + 1], "hostn", 5) == 0;
     if (!host && (fk_down() || fk_knob_take("scontrol_down", NULL))) {
         if (strcasecmp(argv[at], "ping") == 0) {
             puts("Slurmctld(primary) at login is DOWN");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * srun inside a job: one step, its tasks as children on this machine, and sinfo. There is no PMIx here; `--mpi=list` says so.
+ * srun inside a job: one step, its tasks as children on this machine, and sinfo. There is no PMIx
+ * here; `--mpi=list` says so.
  */
 #include "config.h"
 
@@ -16,51 +17,50 @@
 
 extern char **environ;
 
-static const fk_opt table[] = {
-    {"account", 'A', 'r', 1, NULL, NULL, NULL},
-    {"chdir", 'D', 'r', 0, NULL, NULL, NULL},
-    {"comment", 0, 'r', 1, NULL, NULL, NULL},
-    {"constraint", 'C', 'r', 1, NULL, NULL, NULL},
-    {"cpu-bind", 0, 'r', 1, NULL, NULL, NULL},
-    {"cpus-per-task", 'c', 'r', 1, NULL, NULL, NULL},
-    {"distribution", 'm', 'r', 1, NULL, NULL, NULL},
-    {"error", 'e', 'r', 0, NULL, NULL, NULL},
-    {"exact", 0, 'n', 1, NULL, NULL, NULL},
-    {"exclude", 'x', 'r', 0, NULL, NULL, NULL},
-    {"exclusive", 0, 'o', 1, NULL, NULL, NULL},
-    {"export", 0, 'r', 1, NULL, NULL, NULL},
-    {"gpu-bind", 0, 'r', 1, NULL, NULL, NULL},
-    {"gpus-per-node", 0, 'r', 1, NULL, NULL, NULL},
-    {"gpus-per-task", 0, 'r', 1, NULL, NULL, NULL},
-    {"gres", 0, 'r', 1, NULL, NULL, NULL},
-    {"input", 'i', 'r', 1, NULL, NULL, NULL},
-    {"job-name", 'J', 'r', 1, NULL, NULL, NULL},
-    {"jobid", 0, 'r', 1, NULL, NULL, NULL},
-    {"kill-on-bad-exit", 'K', 'o', 1, NULL, NULL, NULL},
-    {"label", 'l', 'n', 0, NULL, NULL, NULL},
-    {"mem", 0, 'r', 1, NULL, NULL, NULL},
-    {"mem-per-cpu", 0, 'r', 1, NULL, NULL, NULL},
-    {"mpi", 0, 'r', 1, NULL, NULL, NULL},
-    {"nodelist", 'w', 'r', 1, NULL, NULL, NULL},
-    {"nodes", 'N', 'r', 1, NULL, NULL, NULL},
-    {"ntasks", 'n', 'r', 1, NULL, NULL, NULL},
-    {"ntasks-per-node", 0, 'r', 1, NULL, NULL, NULL},
-    {"open-mode", 0, 'r', 1, NULL, NULL, NULL},
-    {"output", 'o', 'r', 0, NULL, NULL, NULL},
-    {"overcommit", 'O', 'n', 1, NULL, NULL, NULL},
-    {"overlap", 0, 'n', 1, NULL, NULL, NULL},
-    {"partition", 'p', 'r', 1, NULL, NULL, NULL},
-    {"propagate", 0, 'o', 1, NULL, NULL, NULL},
-    {"qos", 'q', 'r', 1, NULL, NULL, NULL},
-    {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
-    {"quit-on-interrupt", 0, 'n', 1, NULL, NULL, NULL},
-    {"signal", 0, 'r', 1, NULL, NULL, NULL},
-    {"time", 't', 'r', 1, NULL, NULL, NULL},
-    {"unbuffered", 'u', 'n', 1, NULL, NULL, NULL},
-    {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
-    {"version", 'V', 'n', 1, NULL, NULL, NULL},
-    {"wait", 'W', 'r', 1, NULL, NULL, NULL},
-    {0}};
+static const fk_opt table[] = {{"account", 'A', 'r', 1, NULL, NULL, NULL},
+                               {"chdir", 'D', 'r', 0, NULL, NULL, NULL},
+                               {"comment", 0, 'r', 1, NULL, NULL, NULL},
+                               {"constraint", 'C', 'r', 1, NULL, NULL, NULL},
+                               {"cpu-bind", 0, 'r', 1, NULL, NULL, NULL},
+                               {"cpus-per-task", 'c', 'r', 1, NULL, NULL, NULL},
+                               {"distribution", 'm', 'r', 1, NULL, NULL, NULL},
+                               {"error", 'e', 'r', 0, NULL, NULL, NULL},
+                               {"exact", 0, 'n', 1, NULL, NULL, NULL},
+                               {"exclude", 'x', 'r', 0, NULL, NULL, NULL},
+                               {"exclusive", 0, 'o', 1, NULL, NULL, NULL},
+                               {"export", 0, 'r', 1, NULL, NULL, NULL},
+                               {"gpu-bind", 0, 'r', 1, NULL, NULL, NULL},
+                               {"gpus-per-node", 0, 'r', 1, NULL, NULL, NULL},
+                               {"gpus-per-task", 0, 'r', 1, NULL, NULL, NULL},
+                               {"gres", 0, 'r', 1, NULL, NULL, NULL},
+                               {"input", 'i', 'r', 1, NULL, NULL, NULL},
+                               {"job-name", 'J', 'r', 1, NULL, NULL, NULL},
+                               {"jobid", 0, 'r', 1, NULL, NULL, NULL},
+                               {"kill-on-bad-exit", 'K', 'o', 1, NULL, NULL, NULL},
+                               {"label", 'l', 'n', 0, NULL, NULL, NULL},
+                               {"mem", 0, 'r', 1, NULL, NULL, NULL},
+                               {"mem-per-cpu", 0, 'r', 1, NULL, NULL, NULL},
+                               {"mpi", 0, 'r', 1, NULL, NULL, NULL},
+                               {"nodelist", 'w', 'r', 1, NULL, NULL, NULL},
+                               {"nodes", 'N', 'r', 1, NULL, NULL, NULL},
+                               {"ntasks", 'n', 'r', 1, NULL, NULL, NULL},
+                               {"ntasks-per-node", 0, 'r', 1, NULL, NULL, NULL},
+                               {"open-mode", 0, 'r', 1, NULL, NULL, NULL},
+                               {"output", 'o', 'r', 0, NULL, NULL, NULL},
+                               {"overcommit", 'O', 'n', 1, NULL, NULL, NULL},
+                               {"overlap", 0, 'n', 1, NULL, NULL, NULL},
+                               {"partition", 'p', 'r', 1, NULL, NULL, NULL},
+                               {"propagate", 0, 'o', 1, NULL, NULL, NULL},
+                               {"qos", 'q', 'r', 1, NULL, NULL, NULL},
+                               {"quiet", 'Q', 'n', 1, NULL, NULL, NULL},
+                               {"quit-on-interrupt", 0, 'n', 1, NULL, NULL, NULL},
+                               {"signal", 0, 'r', 1, NULL, NULL, NULL},
+                               {"time", 't', 'r', 1, NULL, NULL, NULL},
+                               {"unbuffered", 'u', 'n', 1, NULL, NULL, NULL},
+                               {"verbose", 'v', 'n', 1, NULL, NULL, NULL},
+                               {"version", 'V', 'n', 1, NULL, NULL, NULL},
+                               {"wait", 'W', 'r', 1, NULL, NULL, NULL},
+                               {0}};
 
 enum { MAX_TASKS = 256 };
 static pid_t tasks[MAX_TASKS];
@@ -88,16 +88,25 @@ static void step_env(const json_t *o, long long rank, long long per_node)
     const char *export = fk_get(o, "export");
     if (export == NULL)
         export = getenv("SLURM_EXPORT_ENV");
-    if (export != NULL && strcmp(export, "NONE") == 0) { /* what --export=NONE of sbatch does to every srun that says nothing */
+    if (export != NULL &&
+        strcmp(export, "NONE") ==
+            0) { /* what --export=NONE of sbatch does to every srun that says nothing */
         size_t keep = 0;
         for (char **e = environ; *e != NULL; e++)
             if (strncmp(*e, "SLURM_", 6) == 0 || strncmp(*e, "LF_FAKE_DIR=", 12) == 0)
                 environ[keep++] = *e;
         environ[keep] = NULL;
     }
-    const struct { const char *key; long long v; } vars[] = {{"SLURM_PROCID", rank}, {"SLURM_LOCALID", rank % per_node},
-        {"SLURM_NODEID", rank / per_node}, {"SLURM_NTASKS", n_tasks}, {"SLURM_STEP_ID", 0}, {"SLURM_STEPID", 0},
-        {"SLURM_STEP_NUM_TASKS", n_tasks}};
+    const struct {
+        const char *key;
+        long long v;
+    } vars[] = {{"SLURM_PROCID", rank},
+                {"SLURM_LOCALID", rank % per_node},
+                {"SLURM_NODEID", rank / per_node},
+                {"SLURM_NTASKS", n_tasks},
+                {"SLURM_STEP_ID", 0},
+                {"SLURM_STEPID", 0},
+                {"SLURM_STEP_NUM_TASKS", n_tasks}};
     for (size_t i = 0; i < sizeof vars / sizeof vars[0]; i++) {
         snprintf(text, sizeof text, "%lld", vars[i].v);
         setenv(vars[i].key, text, 1);
@@ -147,9 +156,13 @@ int fk_srun(int argc, char **argv)
         return 0;
     }
     if (mpi != NULL && strcmp(mpi, "none") != 0 && strcmp(mpi, "pmi2") != 0)
-        fk_die(1, "error: Couldn't find the specified plugin name for mpi/%s looking at all files\nsrun: error: cannot find mpi "
-                  "plugin for mpi/%s\nsrun: error: cannot create mpi context for mpi/%s\nsrun: error: invalid MPI type '%s', --mpi=list for "
-                  "acceptable types", mpi, mpi, mpi, mpi);
+        fk_die(1,
+               "error: Couldn't find the specified plugin name for mpi/%s looking at all "
+               "files\nsrun: error: cannot find mpi "
+               "plugin for mpi/%s\nsrun: error: cannot create mpi context for mpi/%s\nsrun: error: "
+               "invalid MPI type '%s', --mpi=list for "
+               "acceptable types",
+               mpi, mpi, mpi, mpi);
     if (at == argc)
         fk_die(1, "fatal: No command given to execute.");
     if (getenv("SLURM_JOB_ID") == NULL)
@@ -188,32 +201,54 @@ int fk_srun(int argc, char **argv)
 
 /* ---- sinfo: what doctor asks ---- */
 
-static const fk_opt sinfo_table[] = {
-    {"all", 'a', 'n', 1, NULL, NULL, "SINFO_ALL"},
-    {"exact", 'e', 'n', 1, NULL, NULL, NULL},
-    {"format", 'o', 'r', 1, NULL, NULL, "SINFO_FORMAT"},
-    {"noheader", 'h', 'n', 1, NULL, NULL, NULL},
-    {"Node", 'N', 'n', 1, NULL, NULL, NULL},
-    {"partition", 'p', 'r', 1, NULL, NULL, "SINFO_PARTITION"},
-    {"summarize", 's', 'n', 1, NULL, NULL, NULL},
-    {"version", 'V', 'n', 1, NULL, NULL, NULL},
-    {0}};
+static const fk_opt sinfo_table[] = {{"all", 'a', 'n', 1, NULL, NULL, "SINFO_ALL"},
+                                     {"exact", 'e', 'n', 1, NULL, NULL, NULL},
+                                     {"format", 'o', 'r', 1, NULL, NULL, "SINFO_FORMAT"},
+                                     {"noheader", 'h', 'n', 1, NULL, NULL, NULL},
+                                     {"Node", 'N', 'n', 1, NULL, NULL, NULL},
+                                     {"partition", 'p', 'r', 1, NULL, NULL, "SINFO_PARTITION"},
+                                     {"summarize", 's', 'n', 1, NULL, NULL, NULL},
+                                     {"version", 'V', 'n', 1, NULL, NULL, NULL},
+                                     {0}};
 
 static void sinfo_field(char c, const char *partition, bool first)
 {
     switch (c) {
-    case 'P': printf("%s%s", partition, first ? "*" : ""); break;
-    case 'R': printf("%s", partition); break;
-    case 'a': printf("up"); break;
-    case 'l': printf("infinite"); break;
-    case 'D': printf("%.0f", fk_knob_num("nodes", 8)); break;
-    case 't': printf("idle"); break;
-    case 'T': printf("idle"); break;
-    case 'c': printf("%.0f", fk_knob_num("cpus", 1024)); break;
-    case 'm': printf("%.0f", fk_knob_num("node_memory_mb", 1e7)); break;
-    case 'G': printf("gpu:%.0f", fk_knob_num("gpus", 8)); break;
-    case 'N': printf("n[0-%.0f]", fk_knob_num("nodes", 8) - 1); break;
-    default: fk_die(99, "%%%c is not imitated (or no such field)", c);
+    case 'P':
+        printf("%s%s", partition, first ? "*" : "");
+        break;
+    case 'R':
+        printf("%s", partition);
+        break;
+    case 'a':
+        printf("up");
+        break;
+    case 'l':
+        printf("infinite");
+        break;
+    case 'D':
+        printf("%.0f", fk_knob_num("nodes", 8));
+        break;
+    case 't':
+        printf("idle");
+        break;
+    case 'T':
+        printf("idle");
+        break;
+    case 'c':
+        printf("%.0f", fk_knob_num("cpus", 1024));
+        break;
+    case 'm':
+        printf("%.0f", fk_knob_num("node_memory_mb", 1e7));
+        break;
+    case 'G':
+        printf("gpu:%.0f", fk_knob_num("gpus", 8));
+        break;
+    case 'N':
+        printf("n[0-%.0f]", fk_knob_num("nodes", 8) - 1);
+        break;
+    default:
+        fk_die(99, "%%%c is not imitated (or no such field)", c);
     }
 }
 
@@ -234,7 +269,8 @@ int fk_sinfo(int argc, char **argv)
     const char *format = fk_get(o, "format") != NULL ? fk_get(o, "format") : "%P %a %l %D %t %N";
     if (fk_get(o, "noheader") == NULL)
         puts("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST");
-    char *list = fk_knob("partitions"), *copy = list != NULL ? list : strdup("main,long"), *save = NULL;
+    char *list = fk_knob("partitions"), *copy = list != NULL ? list : strdup("main,long"),
+         *save = NULL;
     for (char *p = strtok_r(copy, ",", &save); p != NULL; p = strtok_r(NULL, ",", &save)) {
         for (const char *f = format; *f != '\0'; f++) {
             if (*f != '%') {

@@ -91,8 +91,8 @@ bool fk_reload_needed(void)
     char path[PATH_MAX];
     struct stat st;
     fk_path(path, sizeof path, "state.json");
-    return root == NULL || stat(path, &st) < 0 || st.st_ino != seen.st_ino || st.st_mtim.tv_nsec != seen.st_mtim.tv_nsec ||
-           st.st_mtim.tv_sec != seen.st_mtim.tv_sec;
+    return root == NULL || stat(path, &st) < 0 || st.st_ino != seen.st_ino ||
+           st.st_mtim.tv_nsec != seen.st_mtim.tv_nsec || st.st_mtim.tv_sec != seen.st_mtim.tv_sec;
 }
 
 /* A finished job is forgotten MinJobAge after its end; accounting keeps it. */
@@ -119,7 +119,8 @@ void fk_enter(void)
         json_decref(root);
         fk_path(path, sizeof path, "state.json");
         root = access(path, F_OK) == 0 ? json_load_file(path, 0, &e)
-                                       : json_pack("{s:I, s:I, s:[], s:[]}", "next_id", (json_int_t)fk_knob_num("first_id", 1),
+                                       : json_pack("{s:I, s:I, s:[], s:[]}", "next_id",
+                                                   (json_int_t)fk_knob_num("first_id", 1),
                                                    "next_seq", (json_int_t)1, "jobs", "acct");
         if (root == NULL)
             fk_die(98, "%s: %s", path, e.text);
@@ -128,7 +129,8 @@ void fk_enter(void)
     purge();
 }
 
-/* Write the state, the lock is kept: what a killed command has done is then there, whatever it told of it. */
+/* Write the state, the lock is kept: what a killed command has done is then there, whatever it told
+ * of it. */
 void fk_save(void)
 {
     char path[PATH_MAX], tmp[PATH_MAX];
@@ -154,28 +156,58 @@ void fk_leave(void)
     lock_fd = -1;
 }
 
-json_t *fk_root(void) { return root; }
-json_t *fk_jobs(void) { return json_object_get(root, "jobs"); }
-json_t *fk_acct(void) { return json_object_get(root, "acct"); }
+json_t *fk_root(void)
+{
+    return root;
+}
+json_t *fk_jobs(void)
+{
+    return json_object_get(root, "jobs");
+}
+json_t *fk_acct(void)
+{
+    return json_object_get(root, "acct");
+}
 
 const char *fk_s(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s != NULL ? s : "";
 }
-long long fk_i(const json_t *o, const char *key) { return json_integer_value(json_object_get(o, key)); }
-double fk_f(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-bool fk_b(const json_t *o, const char *key) { return json_is_true(json_object_get(o, key)); }
+long long fk_i(const json_t *o, const char *key)
+{
+    return json_integer_value(json_object_get(o, key));
+}
+double fk_f(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+bool fk_b(const json_t *o, const char *key)
+{
+    return json_is_true(json_object_get(o, key));
+}
 
 static void set(json_t *o, const char *key, json_t *v)
 {
     if (v == NULL || json_object_set_new(o, key, v) < 0)
         fk_die(98, "cannot store %s: not UTF-8?", key);
 }
-void fk_set_s(json_t *o, const char *key, const char *v) { set(o, key, json_string(v)); }
-void fk_set_i(json_t *o, const char *key, long long v) { set(o, key, json_integer(v)); }
-void fk_set_f(json_t *o, const char *key, double v) { set(o, key, json_real(v)); }
-void fk_set_b(json_t *o, const char *key, bool v) { set(o, key, json_boolean(v)); }
+void fk_set_s(json_t *o, const char *key, const char *v)
+{
+    set(o, key, json_string(v));
+}
+void fk_set_i(json_t *o, const char *key, long long v)
+{
+    set(o, key, json_integer(v));
+}
+void fk_set_f(json_t *o, const char *key, double v)
+{
+    set(o, key, json_real(v));
+}
+void fk_set_b(json_t *o, const char *key, bool v)
+{
+    set(o, key, json_boolean(v));
+}
 
 /* ---- knobs ---- */
 
@@ -221,7 +253,8 @@ bool fk_knob_take(const char *name, char **text)
     if (n > 0 && !always) {
         fk_path(path, sizeof path, "knobs/%s", name);
         FILE *f = n > 1 ? fopen(path, "we") : NULL;
-        if (n == 1 ? unlink(path) < 0 : f == NULL || fprintf(f, "%ld%s\n", n - 1, rest != NULL ? rest : "") < 0)
+        if (n == 1 ? unlink(path) < 0
+                   : f == NULL || fprintf(f, "%ld%s\n", n - 1, rest != NULL ? rest : "") < 0)
             fk_die(98, "%s: %s", path, strerror(errno));
         if (f != NULL)
             fclose(f);

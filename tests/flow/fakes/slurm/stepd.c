@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slurmstepd of one incarnation of a job: runs the batch script, kills what is left when that has ended, and writes the wait
- * status to ends/<seq>.<restarts>. It knows nothing of the controller, so the processes of a node that was given up live on.
+ * slurmstepd of one incarnation of a job: runs the batch script, kills what is left when that has
+ * ended, and writes the wait status to ends/<seq>.<restarts>. It knows nothing of the controller,
+ * so the processes of a node that was given up live on.
  */
 #include "config.h"
 
@@ -25,7 +26,8 @@ static char **environment(const json_t *job)
     const char *k;
     size_t n = 0;
     char **out = calloc(json_object_size(env) + 1, sizeof *out);
-    json_object_foreach(env, k, v) {
+    json_object_foreach(env, k, v)
+    {
         size_t cap = strlen(k) + json_string_length(v) + 2;
         if (out == NULL || (out[n] = malloc(cap)) == NULL)
             _exit(98);
@@ -105,7 +107,8 @@ pid_t fk_stepd_start(json_t *job)
     int status = 0, other;
     while (waitpid(script, &status, 0) < 0 && errno == EINTR)
         ;
-    for (pid_t got = 0; got >= 0 || errno != ECHILD;) { /* what the script left behind does not outlive the job */
+    for (pid_t got = 0;
+         got >= 0 || errno != ECHILD;) { /* what the script left behind does not outlive the job */
         fk_tree_signal(getpid(), SIGKILL, 'a');
         while ((got = waitpid(-1, &other, WNOHANG)) > 0)
             ;

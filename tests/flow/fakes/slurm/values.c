@@ -19,7 +19,8 @@ bool fk_int_in(long long *v, const char *text, long long lo, long long hi)
     char *end = NULL;
     errno = 0;
     *v = strtoll(text, &end, 10);
-    return errno == 0 && end != text && *end == '\0' && !isspace((unsigned char)text[0]) && *v >= lo && *v <= hi;
+    return errno == 0 && end != text && *end == '\0' && !isspace((unsigned char)text[0]) &&
+           *v >= lo && *v <= hi;
 }
 
 /* minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] */
@@ -28,9 +29,11 @@ long long fk_minutes(const char *text)
     long long days = 0, part[3] = {0, 0, 0};
     int n = 0;
     char copy[64], *dash, *p, *save = NULL;
-    if (strcasecmp(text, "UNLIMITED") == 0 || strcasecmp(text, "infinite") == 0 || strcmp(text, "-1") == 0)
+    if (strcasecmp(text, "UNLIMITED") == 0 || strcasecmp(text, "infinite") == 0 ||
+        strcmp(text, "-1") == 0)
         return -1;
-    if (text[0] == '\0' || strlen(text) >= sizeof copy || strspn(text, "0123456789:-") != strlen(text))
+    if (text[0] == '\0' || strlen(text) >= sizeof copy ||
+        strspn(text, "0123456789:-") != strlen(text))
         fk_die(1, "error: Invalid --time specification");
     snprintf(copy, sizeof copy, "%s", text);
     dash = strchr(copy, '-');
@@ -39,7 +42,8 @@ long long fk_minutes(const char *text)
         if (!fk_int_in(&days, copy, 0, 100000))
             fk_die(1, "error: Invalid --time specification");
     }
-    for (p = strtok_r(dash != NULL ? dash + 1 : copy, ":", &save); p != NULL; p = strtok_r(NULL, ":", &save))
+    for (p = strtok_r(dash != NULL ? dash + 1 : copy, ":", &save); p != NULL;
+         p = strtok_r(NULL, ":", &save))
         if (n == 3 || !fk_int_in(&part[n++], p, 0, 10000000))
             fk_die(1, "error: Invalid --time specification");
     if (n == 0)
@@ -60,11 +64,20 @@ bool fk_mem_mb(long long *mb, const char *text)
         return false;
     long long scale_kb = 1024;
     switch (toupper((unsigned char)*end)) {
-    case 'K': scale_kb = 1; break;
-    case 'M': case '\0': break;
-    case 'G': scale_kb = 1024 * 1024; break;
-    case 'T': scale_kb = 1024 * 1024 * 1024; break;
-    default: return false;
+    case 'K':
+        scale_kb = 1;
+        break;
+    case 'M':
+    case '\0':
+        break;
+    case 'G':
+        scale_kb = 1024 * 1024;
+        break;
+    case 'T':
+        scale_kb = 1024 * 1024 * 1024;
+        break;
+    default:
+        return false;
     }
     if (*end != '\0' && (end[1] == 'B' || end[1] == 'b'))
         end++;
@@ -76,9 +89,13 @@ bool fk_mem_mb(long long *mb, const char *text)
 
 int fk_signal_number(const char *text)
 {
-    static const struct { const char *name; int n; } names[] = {{"HUP", SIGHUP}, {"INT", SIGINT}, {"QUIT", SIGQUIT},
-        {"ABRT", SIGABRT}, {"KILL", SIGKILL}, {"ALRM", SIGALRM}, {"TERM", SIGTERM}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2},
-        {"URG", SIGURG}, {"CONT", SIGCONT}, {"STOP", SIGSTOP}, {"TSTP", SIGTSTP}, {"TTIN", SIGTTIN}, {"TTOU", SIGTTOU}};
+    static const struct {
+        const char *name;
+        int n;
+    } names[] = {{"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT}, {"ABRT", SIGABRT},
+                 {"KILL", SIGKILL}, {"ALRM", SIGALRM}, {"TERM", SIGTERM}, {"USR1", SIGUSR1},
+                 {"USR2", SIGUSR2}, {"URG", SIGURG},   {"CONT", SIGCONT}, {"STOP", SIGSTOP},
+                 {"TSTP", SIGTSTP}, {"TTIN", SIGTTIN}, {"TTOU", SIGTTOU}};
     long long v;
     if (fk_int_in(&v, text, 1, 64))
         return (int)v;
@@ -101,7 +118,8 @@ void fk_time(char *buf, size_t cap, double t)
     }
     localtime_r(&s, &tm);
     bool standard = fmt == NULL || *fmt == '\0' || strcmp(fmt, "standard") == 0;
-    if (strftime(buf, cap, standard ? "%Y-%m-%dT%H:%M:%S" : "%H:%M", &tm) == 0) /* "relative", of today */
+    if (strftime(buf, cap, standard ? "%Y-%m-%dT%H:%M:%S" : "%H:%M", &tm) ==
+        0) /* "relative", of today */
         snprintf(buf, cap, "?");
 }
 
@@ -122,8 +140,11 @@ double fk_time_parse(const char *text)
     struct tm tm;
     localtime_r(&now, &tm);
     if (strncmp(text, "now", 3) == 0) {
-        static const struct { const char *unit; long s; } units[] = {{"", 1}, {"seconds", 1}, {"minutes", 60}, {"hours", 3600},
-                                                                     {"days", 86400}, {"weeks", 7 * 86400}};
+        static const struct {
+            const char *unit;
+            long s;
+        } units[] = {{"", 1},         {"seconds", 1},  {"minutes", 60},
+                     {"hours", 3600}, {"days", 86400}, {"weeks", 7 * 86400}};
         char *end = NULL;
         if (text[3] == '\0')
             return (double)now;
@@ -180,14 +201,36 @@ char *fk_expand(const char *pattern, const json_t *job)
         }
         snprintf(num, sizeof num, "%lld", fk_i(job, "id"));
         switch (*++p) {
-        case 'j': case 'A': case 'J': put(&out, &n, &cap, num); break;
-        case 'a': case 'n': case 't': put(&out, &n, &cap, "0"); break;
-        case 'x': put(&out, &n, &cap, fk_s(job, "name")); break;
-        case 'u': put(&out, &n, &cap, fk_s(job, "user")); break;
-        case 's': put(&out, &n, &cap, "batch"); break;
-        case 'N': put(&out, &n, &cap, json_string_value(json_array_get(json_object_get(job, "node_list"), 0))); break;
-        case 'b': snprintf(num, sizeof num, "%lld", fk_i(job, "id") % 10); put(&out, &n, &cap, num); break;
-        case '%': put(&out, &n, &cap, "%"); break;
+        case 'j':
+        case 'A':
+        case 'J':
+            put(&out, &n, &cap, num);
+            break;
+        case 'a':
+        case 'n':
+        case 't':
+            put(&out, &n, &cap, "0");
+            break;
+        case 'x':
+            put(&out, &n, &cap, fk_s(job, "name"));
+            break;
+        case 'u':
+            put(&out, &n, &cap, fk_s(job, "user"));
+            break;
+        case 's':
+            put(&out, &n, &cap, "batch");
+            break;
+        case 'N':
+            put(&out, &n, &cap,
+                json_string_value(json_array_get(json_object_get(job, "node_list"), 0)));
+            break;
+        case 'b':
+            snprintf(num, sizeof num, "%lld", fk_i(job, "id") % 10);
+            put(&out, &n, &cap, num);
+            break;
+        case '%':
+            put(&out, &n, &cap, "%");
+            break;
         default: /* %r is of 25.11 */
             put(&out, &n, &cap, (char[]){'%', *p, '\0'});
         }

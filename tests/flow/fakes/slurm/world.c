@@ -2,10 +2,13 @@
  *
  * fakeslurm: what happens to a cluster and its jobs, for tests.
  *
- *   fakeslurm nodefail ID      the job's node is lost; its processes live on, the job is requeued (or NODE_FAIL)
+ *   fakeslurm nodefail ID      the job's node is lost; its processes live on, the job is requeued
+ *                              (or NODE_FAIL)
  *   fakeslurm noderestore      lost nodes come back: the processes left there are killed at once
- *   fakeslurm preempt ID [S [CANCEL]]   its steps get TERM and its end becomes now + S seconds; then the kill, and it is
- *                              requeued if it allows that. The batch script hears nothing until the grace is over.
+ *   fakeslurm preempt ID [S [CANCEL]]   its steps get TERM and its end becomes now + S seconds;
+ *                                       then the kill, and it is
+ *                              requeued if it allows that. The batch script hears nothing until the
+ *                              grace is over.
  *   fakeslurm kill ID          everything that runs in it gets KILL: it ends without a word
  *   fakeslurm oom ID           the kernel kills the job
  *   fakeslurm forget ID        the controller knows the job no more (purged, or state lost)
@@ -30,7 +33,8 @@ static void kill_lost(void)
 {
     size_t i;
     json_t *v, *lost = json_object_get(fk_root(), "lost");
-    json_array_foreach(lost, i, v) {
+    json_array_foreach(lost, i, v)
+    {
         pid_t stepd = (pid_t)json_integer_value(v);
         fk_tree_signal(stepd, SIGKILL, 'a');
     }
@@ -49,11 +53,11 @@ static int stop_all(void)
     size_t i;
     json_t *j;
     pid_t ctld = (pid_t)fk_i(fk_root(), "ctld");
-    json_array_foreach(fk_jobs(), i, j)
-        if (!fk_is_final(j)) {
-            fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
-            fk_set_s(j, "state", "CANCELLED");
-        }
+    json_array_foreach(fk_jobs(), i, j) if (!fk_is_final(j))
+    {
+        fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
+        fk_set_s(j, "state", "CANCELLED");
+    }
     kill_lost();
     json_object_del(fk_root(), "ctld");
     if (ctld > 1)
@@ -65,9 +69,8 @@ static int clear_all(void)
 {
     size_t i;
     json_t *j;
-    json_array_foreach(fk_jobs(), i, j)
-        if (!fk_is_final(j))
-            fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
+    json_array_foreach(fk_jobs(), i, j) if (!fk_is_final(j))
+        fk_tree_signal((pid_t)fk_i(j, "stepd"), SIGKILL, 'a');
     json_array_clear(fk_jobs());
     json_array_clear(fk_acct());
     kill_lost();
@@ -82,8 +85,7 @@ static int wait_idle(double seconds)
         json_t *j;
         bool busy = false;
         fk_enter();
-        json_array_foreach(fk_jobs(), i, j)
-            busy = busy || !fk_is_final(j);
+        json_array_foreach(fk_jobs(), i, j) busy = busy || !fk_is_final(j);
         fk_leave();
         if (!busy || fk_now() >= end)
             return busy;
@@ -96,7 +98,8 @@ static int list_jobs(void)
     size_t i;
     json_t *j;
     json_array_foreach(fk_jobs(), i, j)
-        printf("%lld %s %lld %s %s\n", fk_i(j, "id"), fk_state_word(j), fk_i(j, "restarts"), fk_s(j, "name"), fk_s(j, "comment"));
+        printf("%lld %s %lld %s %s\n", fk_i(j, "id"), fk_state_word(j), fk_i(j, "restarts"),
+               fk_s(j, "name"), fk_s(j, "comment"));
     return 0;
 }
 
