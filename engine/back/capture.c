@@ -12,13 +12,13 @@ static int record(lf_back *b, struct lf_captured *c, lf_back_issue issue, const 
 {
     lf_err end = LF_ERR_INIT;
     int rc = b->ops->capture_begin(b, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = issue(user, err);
     int end_rc = b->ops->capture_end(b, &c->graph, &end);
-    if (!rc && end_rc)
+    if (rc == 0 && end_rc)
         return lf_fail(err, end_rc, "%s", end.text);
-    if (rc && !end_rc) /* a part of it was recorded */
+    if (rc != 0 && !end_rc) /* a part of it was recorded */
         lf_back_forget_captured(b, c);
     return rc;
 }
@@ -28,11 +28,11 @@ int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue,
 {
     if (!b->ops->capture_begin || !c->ran) {
         int rc = issue(user, err);
-        c->ran = !rc;
+        c->ran = rc == 0;
         return rc;
     }
     int rc = c->graph ? 0 : record(b, c, issue, user, err);
-    return rc ? rc : b->ops->capture_run(b, c->graph, err);
+    return rc != 0 ? rc : b->ops->capture_run(b, c->graph, err);
 }
 
 void lf_back_forget_captured(lf_back *b, struct lf_captured *c)

@@ -63,9 +63,9 @@ static int cuda_sync(lf_back *b, lf_err *err)
 {
     int rc = lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(b->queue->stream),
                            "waiting for the GPU", err);
-    return rc ? rc
-              : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm),
-                              "waiting for the GPU", err);
+    return rc != 0 ? rc
+                   : lf_cuda_check(B(b), B(b)->dev->cu.StreamSynchronize(B(b)->comm),
+                                   "waiting for the GPU", err);
 }
 
 static void *cuda_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -125,9 +125,9 @@ static int stream_after(struct lf_back_cuda *b, lf_cu_stream later, lf_cu_stream
                         lf_cu_event e, lf_err *err)
 {
     int rc = lf_cuda_check(b, b->dev->cu.EventRecord(e, first), "recording an event", err);
-    return rc ? rc
-              : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0),
-                              "an event between streams", err);
+    return rc != 0 ? rc
+                   : lf_cuda_check(b, b->dev->cu.StreamWaitEvent(later, e, 0),
+                                   "an event between streams", err);
 }
 
 static int comm_begin(lf_back *b, lf_err *err)
@@ -145,7 +145,7 @@ static int comm_create(struct lf_back_cuda *b, lf_err *err)
     const struct lf_cu *cu = &b->dev->cu;
     int rc =
         lf_cuda_check(b, cu->StreamCreate(&b->comm, LF_CU_STREAM_NON_BLOCKING), "a stream", err);
-    for (int i = 0; i < 2 && !rc; i++)
+    for (int i = 0; i < 2 && rc == 0; i++)
         rc = lf_cuda_check(b, cu->EventCreate(&b->comm_event[i], LF_CU_EVENT_DISABLE_TIMING),
                            "an event", err);
     b->base.comm_stream = b->comm;
@@ -177,11 +177,11 @@ static int capture_end(lf_back *b, void **graph, lf_err *err)
     lf_cu_graph_exec x = NULL;
     int rc =
         lf_cuda_check(B(b), cu->StreamEndCapture(b->queue->stream, &g), "ending a capture", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cuda_check(B(b), cu->GraphInstantiate(&x, g, 0), "making a graph", err);
     if (g)
         cu->GraphDestroy(g);
-    if (!rc)
+    if (rc == 0)
         *graph = x;
     return rc;
 }
@@ -276,7 +276,7 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     b->table = lf_cuda_kernels;
     b->table.family = b->family;
     b->rank = o->rank;
-    if (!rc &&
+    if (rc == 0 &&
         (lf_cudnn_open(b->dev, why, sizeof why) || lf_cu_wgmma_open(b->dev, why, sizeof why)))
         rc = lf_fail(err, LF_EDEVICE, "%s: %s", b->device, why);
     return rc;
@@ -288,7 +288,7 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
     if (!b)
         return NULL;
     int rc = open_device(b, o, err);
-    if (rc) {
+    if (rc != 0) {
         free(b);
         return NULL;
     }
@@ -299,21 +299,21 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
                   .kernels = &b->table,
                   .threads = o->threads,
                   .device = b->shown};
-    if (!rc && !(b->base.queue = lf_cu_queue_create(b->dev)))
+    if (rc == 0 && !(b->base.queue = lf_cu_queue_create(b->dev)))
         rc = lf_fail(err, LF_EDEVICE, "%s: no stream", b->device);
-    if (!rc) {
+    if (rc == 0) {
         b->base.ordinal = o->ordinal;
         b->base.stream = b->base.queue->stream;
         b->base.queue->wait_each = is_set("LF_CUDA_SYNC", "1");
         rc = lf_cuda_ring_create(b, &b->in, IN_PART, err);
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_cuda_ring_create(b, &b->out, OUT_PART, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cuda_late_create(b, err);
-    if (!rc)
+    if (rc == 0)
         rc = comm_create(b, err);
-    if (!rc)
+    if (rc == 0)
         return &b->base;
     cuda_destroy(&b->base);
     return NULL;

@@ -22,7 +22,7 @@ int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t p
                            "pinned memory for copies", err);
     r->memory = m;
     r->part_bytes = part_bytes;
-    for (int i = 0; i < LF_CUDA_PARTS && !rc; i++)
+    for (int i = 0; i < LF_CUDA_PARTS && rc == 0; i++)
         rc = lf_cuda_check(b, b->dev->cu.EventCreate(&r->event[i], LF_CU_EVENT_DISABLE_TIMING),
                            "an event", err);
     return rc;
@@ -43,7 +43,7 @@ static int next_part(struct lf_back_cuda *b, struct lf_cuda_ring *r, lf_err *err
     const struct lf_cu *cu = &b->dev->cu;
     int rc = lf_cuda_check(b, cu->EventRecord(r->event[r->part], b->base.queue->stream),
                            "recording an event", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     r->busy[r->part] = true;
     r->part = (r->part + 1) % LF_CUDA_PARTS;
@@ -62,7 +62,7 @@ int lf_cuda_copy_in(lf_back *b, void *dst, const void *src, size_t bytes, lf_err
     while (bytes) {
         if (r->used == r->part_bytes) {
             int rc = next_part(B(b), r, err);
-            if (rc)
+            if (rc != 0)
                 return rc;
         }
         const size_t room = r->part_bytes - r->used, n = bytes < room ? bytes : room;
@@ -71,7 +71,7 @@ int lf_cuda_copy_in(lf_back *b, void *dst, const void *src, size_t bytes, lf_err
         int rc = lf_cuda_check(
             B(b), B(b)->dev->cu.MemcpyHtoDAsync(device_ptr(to), at, n, b->queue->stream),
             "copying to the GPU", err);
-        if (rc)
+        if (rc != 0)
             return rc;
         r->used += n;
         from += n;
@@ -95,20 +95,20 @@ int lf_cuda_copy_out(lf_back *b, void *dst, const void *src, size_t bytes, lf_er
             const size_t off = (i - LF_CUDA_PARTS) * piece;
             rc = lf_cuda_check(B(b), cu->EventSynchronize(r->event[part]), "waiting for a copy",
                                err);
-            if (!rc)
+            if (rc == 0)
                 memcpy((char *)dst + off, at, bytes - off < piece ? bytes - off : piece);
         }
-        if (!rc && i < n) {
+        if (rc == 0 && i < n) {
             const size_t off = i * piece, len = bytes - off < piece ? bytes - off : piece;
             rc = lf_cuda_check(
                 B(b),
                 cu->MemcpyDtoHAsync(at, device_ptr((const char *)src + off), len, b->queue->stream),
                 "copying from the GPU", err);
-            if (!rc)
+            if (rc == 0)
                 rc = lf_cuda_check(B(b), cu->EventRecord(r->event[part], b->queue->stream),
                                    "recording an event", err);
         }
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -123,7 +123,7 @@ int lf_cuda_late_create(struct lf_back_cuda *b, lf_err *err)
         b, b->dev->cu.MemHostAlloc(&m, (size_t)LF_BACK_LATE_SLOTS * LF_BACK_LATE_BYTES, 0),
         "pinned memory for results", err);
     b->late = m;
-    for (int i = 0; i < LF_BACK_LATE_SLOTS && !rc; i++)
+    for (int i = 0; i < LF_BACK_LATE_SLOTS && rc == 0; i++)
         rc = lf_cuda_check(b, b->dev->cu.EventCreate(&b->late_event[i], LF_CU_EVENT_DISABLE_TIMING),
                            "an event", err);
     return rc;
@@ -147,10 +147,10 @@ int lf_cuda_late_begin(lf_back *b, int slot, const void *src, size_t bytes, lf_e
     int rc =
         lf_cuda_check(c, c->dev->cu.MemcpyDtoHAsync(at, device_ptr(src), bytes, b->queue->stream),
                       "copying from the GPU", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cuda_check(c, c->dev->cu.EventRecord(c->late_event[slot], b->queue->stream),
                            "recording an event", err);
-    c->late_busy[slot] = !rc;
+    c->late_busy[slot] = rc == 0;
     return rc;
 }
 
@@ -162,7 +162,7 @@ int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err)
     c->late_busy[slot] = false;
     int rc = lf_cuda_check(c, c->dev->cu.EventSynchronize(c->late_event[slot]),
                            "waiting for a result", err);
-    if (!rc)
+    if (rc == 0)
         memcpy(dst, c->late + (size_t)slot * LF_BACK_LATE_BYTES, bytes);
     return rc;
 }

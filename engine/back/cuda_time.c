@@ -16,9 +16,9 @@ int lf_cuda_stamp(lf_back *base, size_t i, lf_err *err)
     const struct lf_cu *cu = &b->dev->cu;
     while (b->n_stamps <= i) {
         int rc = lf_grow(&b->stamp, &b->cap_stamps, b->n_stamps, sizeof *b->stamp, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_cuda_check(b, cu->EventCreate(&b->stamp[b->n_stamps], 0), "an event", err);
-        if (rc)
+        if (rc != 0)
             return rc;
         b->n_stamps++;
     }
@@ -32,7 +32,7 @@ int lf_cuda_stamps(lf_back *base, double *seconds, size_t n, lf_err *err)
     const struct lf_cu *cu = &b->dev->cu;
     float ms = 0;
     int rc = lf_cuda_check(b, cu->EventSynchronize(b->stamp[n - 1]), "waiting for the GPU", err);
-    for (size_t i = 0; i < n && !rc; i++) {
+    for (size_t i = 0; i < n && rc == 0; i++) {
         rc = lf_cuda_check(b, cu->EventElapsedTime(&ms, b->stamp[0], b->stamp[i]),
                            "the time between events", err);
         seconds[i] = (double)ms * 1e-3;
@@ -65,15 +65,15 @@ static int copy_rate(struct lf_back_cuda *b, double *out, lf_err *err)
     lf_cu_ptr p = 0;
     double best = 0, at[2] = {0};
     int rc = lf_cuda_check(b, cu->MemAlloc(&p, 2 * bytes), "memory to measure its speed", err);
-    for (int i = 0; i < 4 && !rc; i++) {
+    for (int i = 0; i < 4 && rc == 0; i++) {
         rc = lf_cuda_stamp(&b->base, 0, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_cuda_check(b, cu->MemcpyDtoDAsync(p + bytes, p, bytes, s), "a copy", err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_cuda_stamp(&b->base, 1, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_cuda_stamps(&b->base, at, 2, err);
-        if (!rc && at[1] > 0 && 2.0 * (double)bytes / at[1] > best)
+        if (rc == 0 && at[1] > 0 && 2.0 * (double)bytes / at[1] > best)
             best = 2.0 * (double)bytes / at[1];
     }
     if (p)
@@ -90,9 +90,9 @@ int lf_cuda_probe(lf_back *base, struct lf_back_peak *out, lf_err *err)
     int rc =
         lf_cuda_check(b, b->dev->cu.DeviceGetAttribute(&khz, LF_CU_ATTR_CLOCK_KHZ, b->dev->dev),
                       "its clock", err);
-    if (!rc)
+    if (rc == 0)
         rc = copy_rate(b, &p.bytes_per_s, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     /* FLOP of a multiprocessor in a cycle: 64 or 128 lanes of f32; dense bf16 of the tensor
      * cores. */

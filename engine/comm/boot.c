@@ -134,7 +134,7 @@ int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_er
     if (find_blob(b, key))
         return lf_fail(err, LF_EEXIST, "start-up blob %s was put before", key);
     int rc = lf_grow(&b->blob, &b->cap, b->n, sizeof *b->blob, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct lf_boot_blob *s = &b->blob[b->n];
     s->key = lf_strdup(key, err);
@@ -154,7 +154,7 @@ int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_er
 int lf_boot_fence(lf_boot *b, lf_err *err)
 {
     int rc = b->ops->fence(b, err);
-    if (!rc)
+    if (rc == 0)
         b->published = b->n;
     return rc;
 }

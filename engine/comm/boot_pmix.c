@@ -97,7 +97,7 @@ static int pmix_fence(lf_boot *b, lf_err *err)
 {
     for (size_t i = b->published; i < b->n; i++) {
         int rc = put_one(&b->blob[i], err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     pmix_status_t st = b->n > b->published ? PMIx_Commit() : PMIX_SUCCESS;
@@ -127,7 +127,7 @@ static int pmix_get(lf_boot *b, int rank, const char *key, void *data, size_t ca
         rc = lf_fail(err, LF_EINVAL,
                      "start-up blob %s of rank %d has %zu bytes, there is room for %zu", key, rank,
                      v->data.bo.size, cap);
-    if (!rc) {
+    if (rc == 0) {
         if (v->data.bo.size)
             memcpy(data, v->data.bo.bytes, v->data.bo.size);
         *len = v->data.bo.size;

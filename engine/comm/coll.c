@@ -99,13 +99,13 @@ static int post_parts(struct block *b, char *const *part, const size_t *count, l
 {
     const int p = b->m->base.size, me = b->m->base.rank;
     int rc = 0;
-    for (int k = 1; !rc && k < p; k++) {
+    for (int k = 1; rc == 0 && k < p; k++) {
         int from = (me + p - k) % p;
         if (count[me])
             rc = irecv(b->m, &b->recv[from], from, PART, b->slot + (size_t)from * b->slot_bytes,
                        count[me] * b->each, err);
     }
-    for (int k = 1; !rc && k < p; k++) {
+    for (int k = 1; rc == 0 && k < p; k++) {
         int to = (me + k) % p;
         if (count[to])
             rc = isend(b->m, &b->send[to], to, PART, part[to], count[to] * b->each, err);
@@ -119,7 +119,7 @@ static int reduce_part(struct block *b, void *out, const void *mine, size_t coun
     const int p = b->m->base.size, me = b->m->base.rank;
     const void **x = b->m->x;
     int rc = lf_msg_wait(b->m->m, b->recv, (size_t)p, err);
-    if (rc || !count)
+    if (rc != 0 || !count)
         return rc;
     for (int r = 0; r < p; r++)
         x[r] = r == me ? mine : b->slot + (size_t)r * b->slot_bytes;
@@ -135,20 +135,20 @@ static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type 
     struct lf_msg_comm *m = mc(c);
     const size_t bytes = n * lf_comm_type_bytes(t);
     int rc = need_work(m, SMALL, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct block b = block_of(m, t, op, SMALL, 0);
-    for (int k = 1; !rc && k < c->size; k++) {
+    for (int k = 1; rc == 0 && k < c->size; k++) {
         int from = (c->rank + c->size - k) % c->size;
         rc = irecv(m, &b.recv[from], from, PART, b.slot + (size_t)from * SMALL, bytes, err);
     }
-    for (int k = 1; !rc && k < c->size; k++) {
+    for (int k = 1; rc == 0 && k < c->size; k++) {
         int to = (c->rank + k) % c->size;
         rc = isend(m, &b.send[to], to, PART, data, bytes, err);
     }
-    if (!rc) /* the sends too: data is about to be overwritten */
+    if (rc == 0) /* the sends too: data is about to be overwritten */
         rc = lf_msg_wait(m->m, b.recv, 2 * (size_t)c->size, err);
-    if (!rc)
+    if (rc == 0)
         rc = reduce_part(&b, data, data, n, err);
     return rc;
 }
@@ -172,11 +172,11 @@ static int post_results(struct block *b, char *const *part, const size_t *count,
     const int p = b->m->base.size, me = b->m->base.rank;
     lf_msg_req *in = b->send + p, *out = b->send + 2 * p;
     int rc = lf_msg_wait(b->m->m, b->send, (size_t)p, err);
-    for (int k = 1; !rc && k < p; k++) {
+    for (int k = 1; rc == 0 && k < p; k++) {
         int from = (me + p - k) % p, to = (me + k) % p;
         if (count[from])
             rc = irecv(b->m, &in[from], from, RESULT, part[from], count[from] * b->each, err);
-        if (!rc && count[me])
+        if (rc == 0 && count[me])
             rc = isend(b->m, &out[to], to, RESULT, part[me], count[me] * b->each, err);
     }
     return rc;
@@ -191,25 +191,25 @@ static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t
     char **part[2] = {m->part, m->part + p};
     size_t *count[2] = {m->count, m->count + p};
     int rc = need_work(m, segment(c), err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct block b[2] = {block_of(m, t, op, segment(c), 0), block_of(m, t, op, segment(c), 1)};
-    for (size_t k = 0; !rc && k <= blocks; k++) {
+    for (size_t k = 0; rc == 0 && k <= blocks; k++) {
         const size_t now = k % 2, old = 1 - now;
         if (k < blocks) { /* this slot's results of two blocks ago must be in */
             rc = lf_msg_wait(m->m, b[now].recv, 4 * p, err);
             cut(c, data, n, each, block_n, k, part[now], count[now]);
-            if (!rc)
+            if (rc == 0)
                 rc = post_parts(&b[now], part[now], count[now], err);
         }
-        if (!rc && k > 0) {
+        if (rc == 0 && k > 0) {
             rc = reduce_part(&b[old], part[old][c->rank], part[old][c->rank], count[old][c->rank],
                              err);
-            if (!rc)
+            if (rc == 0)
                 rc = post_results(&b[old], part[old], count[old], err);
         }
     }
-    return rc ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
+    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
 }
 
 int lf_coll_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
@@ -245,24 +245,24 @@ int lf_coll_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *
     for (size_t r = 0; r < p; r++)
         steps = (counts[r] + seg - 1) / seg > steps ? (counts[r] + seg - 1) / seg : steps;
     int rc = need_work(m, segment(c), err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct block b[2] = {block_of(m, t, LF_COMM_SUM, segment(c), 0),
                          block_of(m, t, LF_COMM_SUM, segment(c), 1)};
-    for (size_t k = 0; !rc && k <= steps; k++) {
+    for (size_t k = 0; rc == 0 && k <= steps; k++) {
         char **now = m->part + k % 2 * p, **old = m->part + (k + 1) % 2 * p;
         size_t *now_n = m->count + k % 2 * p, *old_n = m->count + (k + 1) % 2 * p;
         if (k < steps) {
             rc = lf_msg_wait(m->m, b[k % 2].send, p, err);
             cut_chunks(c, (char *)(uintptr_t)in, counts, each, k, now, now_n); /* only read */
-            if (!rc)
+            if (rc == 0)
                 rc = post_parts(&b[k % 2], now, now_n, err);
         }
-        if (!rc && k > 0)
+        if (rc == 0 && k > 0)
             rc = reduce_part(&b[(k + 1) % 2], (char *)out + (k - 1) * seg * each, old[me],
                              old_n[me], err);
     }
-    return rc ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
+    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * p, err);
 }
 
 /* ---- without sums ---- */
@@ -279,17 +279,17 @@ int lf_coll_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
         longest = bytes[r] > longest ? bytes[r] : longest;
     }
     int rc = 0;
-    for (size_t o = 0; !rc && o < longest; o += LONGEST) {
-        for (int k = 1; !rc && k < p; k++) {
+    for (size_t o = 0; rc == 0 && o < longest; o += LONGEST) {
+        for (int k = 1; rc == 0 && k < p; k++) {
             int from = (me + p - k) % p, to = (me + k) % p;
             if (o < bytes[from])
                 rc = irecv(m, &m->req[from], from, GATHER, part[from] + o,
                            bytes[from] - o < LONGEST ? bytes[from] - o : LONGEST, err);
-            if (!rc && o < bytes[me])
+            if (rc == 0 && o < bytes[me])
                 rc = isend(m, &m->req[p + to], to, GATHER, part[me] + o,
                            bytes[me] - o < LONGEST ? bytes[me] - o : LONGEST, err);
         }
-        if (!rc)
+        if (rc == 0)
             rc = lf_msg_wait(m->m, m->req, 2 * (size_t)p, err);
     }
     return rc;
@@ -303,25 +303,25 @@ int lf_coll_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *er
     const int p = c->size, v = (c->rank + p - root) % p;
     const int low = v ? v & -v : 1 << 30;
     int rc = 0;
-    for (size_t o = 0; !rc && o < bytes; o += BCAST) {
+    for (size_t o = 0; rc == 0 && o < bytes; o += BCAST) {
         const size_t n = bytes - o < BCAST ? bytes - o : BCAST;
         if (v) {
             rc = irecv(m, &m->req[0], (v - low + root) % p, BCAST_TAG, (char *)data + o, n, err);
-            if (!rc)
+            if (rc == 0)
                 rc = lf_msg_wait(m->m, m->req, 1, err);
         }
         int k = 1;
         for (int bit = 1; bit < low && bit < p; bit <<= 1, k++) {
             if (v + bit >= p)
                 continue;
-            if (!rc) /* the segment before, on the same way */
+            if (rc == 0) /* the segment before, on the same way */
                 rc = lf_msg_wait(m->m, &m->req[k], 1, err);
-            if (!rc)
+            if (rc == 0)
                 rc = isend(m, &m->req[k], (v + bit + root) % p, BCAST_TAG, (const char *)data + o,
                            n, err);
         }
     }
-    return rc ? rc : lf_msg_wait(m->m, m->req, 8 * (size_t)p, err);
+    return rc != 0 ? rc : lf_msg_wait(m->m, m->req, 8 * (size_t)p, err);
 }
 
 /* Dissemination: after round k everyone has heard, directly or not, of 2^(k+1) - 1 others. */
@@ -330,11 +330,11 @@ int lf_coll_barrier(lf_comm *c, lf_err *err)
     struct lf_msg_comm *m = mc(c);
     char in, out = 1;
     int rc = 0;
-    for (int d = 1; !rc && d < c->size; d *= 2) {
+    for (int d = 1; rc == 0 && d < c->size; d *= 2) {
         rc = irecv(m, &m->req[0], (c->rank + c->size - d) % c->size, BARRIER_TAG, &in, 1, err);
-        if (!rc)
+        if (rc == 0)
             rc = isend(m, &m->req[1], (c->rank + d) % c->size, BARRIER_TAG, &out, 1, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_msg_wait(m->m, m->req, 2, err);
     }
     return rc;
@@ -349,10 +349,10 @@ int lf_coll_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf
         const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
         rc = lf_msg_isend(m->m, &m->req[0], m->peer[to], tag_of(c, P2P, c->rank, (uint64_t)tag),
                           (const char *)data + o, n, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_msg_wait(m->m, m->req, 1, err);
         o += n;
-    } while (!rc && o < bytes);
+    } while (rc == 0 && o < bytes);
     return rc;
 }
 
@@ -365,9 +365,9 @@ int lf_coll_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err
         const size_t n = bytes - o < LONGEST ? bytes - o : LONGEST;
         rc = lf_msg_irecv(m->m, &m->req[0], tag_of(c, P2P, from, (uint64_t)tag), (char *)data + o,
                           n, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_msg_wait(m->m, m->req, 1, err);
         o += n;
-    } while (!rc && o < bytes);
+    } while (rc == 0 && o < bytes);
     return rc;
 }

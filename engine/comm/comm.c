@@ -225,7 +225,7 @@ int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *
                            enum lf_comm_type t, lf_err *err)
 {
     int rc = check_total(c, counts, lf_comm_type_bytes(t), err);
-    if (rc)
+    if (rc != 0)
         return rc;
     enter(c, "reduce_scatter");
     return leave(c, c->ops->reduce_scatter(c, out, in, counts, t, err));
@@ -234,7 +234,7 @@ int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *
 int lf_comm_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err)
 {
     int rc = check_total(c, bytes, 1, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     enter(c, "all_gather");
     return leave(c, c->ops->all_gather(c, all, bytes, err));
@@ -257,7 +257,7 @@ int lf_comm_barrier(lf_comm *c, lf_err *err)
 int lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
 {
     int rc = check_peer(c, to, tag, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     enter(c, "send");
     c->seq--; /* not a collective: the others do not count it */
@@ -267,7 +267,7 @@ int lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf
 int lf_comm_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err)
 {
     int rc = check_peer(c, from, tag, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     enter(c, "recv");
     c->seq--;
@@ -292,27 +292,27 @@ int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_com
     int64_t *lens = lf_calloc(p, sizeof *lens, err);
     size_t *bytes = lf_calloc(p, sizeof *bytes, err);
     int rc = b.offset && lens && bytes ? 0 : LF_ENOMEM;
-    if (!rc) {
+    if (rc == 0) {
         for (size_t r = 0; r < p; r++)
             bytes[r] = sizeof *lens;
         lens[h->rank] = (int64_t)len;
         rc = lf_comm_all_gather(h, lens, bytes, err);
     }
-    for (size_t r = 0; !rc && r < p; r++) {
+    for (size_t r = 0; rc == 0 && r < p; r++) {
         bytes[r] = (size_t)lens[r];
         if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
             rc = lf_fail(err, LF_EINVAL, "blobs of %zu ranks overflow", p);
     }
-    if (!rc && !(b.data = lf_malloc(1, b.offset[p], err)))
+    if (rc == 0 && !(b.data = lf_malloc(1, b.offset[p], err)))
         rc = LF_ENOMEM;
-    if (!rc) {
+    if (rc == 0) {
         if (len)
             memcpy(b.data + b.offset[h->rank], mine, len);
         rc = lf_comm_all_gather(h, b.data, bytes, err);
     }
     free(lens);
     free(bytes);
-    if (rc)
+    if (rc != 0)
         lf_comm_blobs_fini(&b);
     else
         *out = b;
@@ -333,9 +333,10 @@ int lf_comm_agree_max(lf_comm *c, int64_t *value, lf_err *err)
 
 int lf_comm_agree_ok(lf_comm *c, int rc, lf_err *err)
 {
-    int64_t worst = rc ? c->size - c->rank : 0; /* the lowest rank that failed has the largest */
+    int64_t worst =
+        rc != 0 ? c->size - c->rank : 0; /* the lowest rank that failed has the largest */
     int r = lf_comm_agree_max(c, &worst, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (r || !worst)
         return r;
@@ -349,12 +350,12 @@ int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err)
     if (!c)
         return rc;
     int64_t v[] = {rc == LF_EINTR, rc != 0 && rc != LF_EINTR};
-    int failed = lf_comm_all_reduce(c, v, 2, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    int failed = lf_comm_all_reduce(c, v, 2, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
     if (failed)
-        return rc ? rc : failed;
+        return rc != 0 ? rc : failed;
     if (v[1])
         return lf_comm_agree_ok(c, rc == LF_EINTR ? 0 : rc, err);
-    return v[0] && !rc ? lf_fail(err, LF_EINTR, "another rank was asked to stop") : rc;
+    return v[0] && rc == 0 ? lf_fail(err, LF_EINTR, "another rank was asked to stop") : rc;
 }
 
 /* ---- splitting ---- */

@@ -85,7 +85,7 @@ static int check_same(const lf_mesh *m, lf_err *err)
     }
     size_t len = (size_t)m->n * sizeof mine[0];
     int rc = lf_comm_gather_blobs(m->world, mine, len, &all, err);
-    for (int r = 0; !rc && r < m->world->size; r++)
+    for (int r = 0; rc == 0 && r < m->world->size; r++)
         if (all.offset[r + 1] - all.offset[r] != len ||
             memcmp(all.data + all.offset[r], mine, len) != 0)
             rc = lf_fail(err, LF_EINVAL, "rank %d asks for another mesh than rank %d", r,
@@ -133,13 +133,13 @@ lf_mesh *lf_mesh_create(lf_comm *world, const lf_mesh_dim *dims, int n_dims, lf_
         return NULL;
     m->world = world;
     int rc = lf_comm_agree_ok(world, read_dims(m, dims, n_dims, err), err);
-    if (!rc) {
+    if (rc == 0) {
         place(m);
         rc = check_same(m, err);
     }
-    if (!rc)
+    if (rc == 0)
         rc = make_comms(m, err);
-    if (rc) {
+    if (rc != 0) {
         lf_mesh_destroy(m);
         return NULL;
     }

@@ -133,7 +133,7 @@ static int load(struct api *a, lf_err *err)
     a->nccl = open_library("LOONG_NCCL_LIB", nccl, err);
     a->cudart = a->nccl ? open_library("LOONG_CUDART_LIB", cudart, err) : NULL;
     int rc = a->cudart ? find_symbols(a, err) : LF_ENOTSUP;
-    if (rc)
+    if (rc != 0)
         unload(a);
     return rc;
 }
@@ -158,11 +158,11 @@ static int check_cuda(const struct nccl *n, int st, const char *what, lf_err *er
 static int finish(struct nccl *n, int st, const char *what, lf_err *err)
 {
     int async = 0, rc = check(n, st, what, err);
-    if (!rc && !n->borrowed)
+    if (rc == 0 && !n->borrowed)
         rc = check_cuda(n, n->api->StreamSynchronize(n->stream), what, err);
-    if (!rc)
+    if (rc == 0)
         rc = check(n, n->api->CommGetAsyncError(n->comm, &async), what, err);
-    return rc ? rc : check(n, async, what, err);
+    return rc != 0 ? rc : check(n, async, what, err);
 }
 
 static int type_of(enum lf_comm_type t)
@@ -229,7 +229,7 @@ static int nccl_barrier(lf_comm *c, lf_err *err)
 {
     struct nccl *n = (struct nccl *)c;
     int rc = check_cuda(n, n->api->StreamSynchronize(n->stream), "barrier", err);
-    return rc ? rc : c->host->ops->barrier(c->host, err);
+    return rc != 0 ? rc : c->host->ops->barrier(c->host, err);
 }
 
 static int nccl_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err)
@@ -273,18 +273,18 @@ static int join(struct nccl *n, lf_comm *host, lf_err *err)
     nccl_id id;
     memset(&id, 0, sizeof id);
     int rc = check_cuda(n, n->api->SetDevice(n->device), "choosing the device", err);
-    if (!rc && !n->borrowed)
+    if (rc == 0 && !n->borrowed)
         rc = check_cuda(n, n->api->StreamCreateWithFlags(&n->stream, CUDA_STREAM_NON_BLOCKING),
                         "a stream", err);
-    if (!rc && host->rank == 0)
+    if (rc == 0 && host->rank == 0)
         rc = check(n, n->api->GetUniqueId(&id), "a unique id", err);
     rc = lf_comm_agree_ok(host, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_comm_broadcast(host, &id, sizeof id, 0, err);
-    if (!rc)
+    if (rc == 0)
         rc = check(n, n->api->CommInitRank(&n->comm, host->size, id, host->rank),
                    "joining the communicator", err);
-    if (rc)
+    if (rc != 0)
         n->comm = NULL;
     return lf_comm_agree_ok(host, rc, err);
 }
@@ -321,9 +321,9 @@ static lf_comm *make(struct nccl *parent, lf_comm *host, int device, void *strea
             rc = load(&n->own, err);
     }
     rc = lf_comm_agree_ok(host, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = join(n, host, err);
-    if (!rc)
+    if (rc == 0)
         return &n->base;
     if (n)
         release(n, false);

@@ -88,12 +88,12 @@ static int read_addresses(lf_msg *m, lf_boot *boot, lf_err *err)
 {
     char *buf = lf_malloc(1, MAX_ADDRESS, err);
     int rc = buf ? 0 : LF_ENOMEM;
-    for (int r = 0; !rc && r < m->size; r++) {
+    for (int r = 0; rc == 0 && r < m->size; r++) {
         size_t len = 0;
         rc = lf_boot_get(boot, r, "lf.ucx", buf, MAX_ADDRESS, &len, err);
-        if (!rc && !(m->address[r] = lf_malloc(1, len, err)))
+        if (rc == 0 && !(m->address[r] = lf_malloc(1, len, err)))
             rc = LF_ENOMEM;
-        if (!rc)
+        if (rc == 0)
             memcpy(m->address[r], buf, len);
     }
     free(buf);

@@ -469,11 +469,11 @@ lf_watch *lf_watch_create(struct lf_comm_job *job, double patience_s,
     w->now.step = -1;
     set_state(w, LF_BEAT_COMPUTE);
     int rc = allocate(w, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_watch_net_meet(job, patience_s > 0, &w->listen_fd, &w->hello, &w->link[0].fd, err);
-    if (!rc && patience_s > 0)
+    if (rc == 0 && patience_s > 0)
         rc = start(w, err);
-    if (rc) {
+    if (rc != 0) {
         lf_watch_destroy(w);
         return NULL;
     }

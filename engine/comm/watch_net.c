@@ -37,9 +37,9 @@ static int describe(struct card *c, lf_boot *boot, lf_err *err)
     lf_proc_id id;
     uint8_t h[LF_HASH_BYTES];
     int rc = lf_proc_self(&id, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hash_buf(h, id.boot_id, strnlen(id.boot_id, sizeof id.boot_id), err);
-    if (rc)
+    if (rc != 0)
         return rc;
     snprintf(c->peer.host, sizeof c->peer.host, "%.63s", lf_boot_info(boot)->host);
     c->peer.pid = getpid();
@@ -56,9 +56,9 @@ static int describe(struct card *c, lf_boot *boot, lf_err *err)
 static int open_root(struct card *me, bool everywhere, int *listen_fd, lf_err *err)
 {
     int rc = lf_random_bytes(me->key, sizeof me->key, err);
-    if (!rc && everywhere)
+    if (rc == 0 && everywhere)
         rc = lf_net_names_get(&me->names, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     int fd = lf_net_listen(everywhere, &me->port, err);
     if (fd < 0)
@@ -98,9 +98,9 @@ static int read_cards(struct lf_comm_job *job, struct card *root, lf_err *err)
     size_t len;
     for (int r = lf_boot_info(job->boot)->size - 1; r >= 0; r--) {
         int rc = lf_boot_get(job->boot, r, "lf.card", &c, sizeof c, &len, err);
-        if (!rc && len != sizeof c)
+        if (rc == 0 && len != sizeof c)
             rc = lf_fail(err, LF_ECOMM, "rank %d is another version of this program", r);
-        if (rc)
+        if (rc != 0)
             return rc;
         c.peer.host[sizeof c.peer.host - 1] = '\0';
         job->peer[r] = c.peer;
@@ -116,16 +116,16 @@ int lf_watch_net_meet(struct lf_comm_job *job, bool connect, int *listen_fd,
     struct card me, root;
     memset(&me, 0, sizeof me);
     int rc = describe(&me, job->boot, err);
-    if (!rc && connect && i->rank == 0)
+    if (rc == 0 && connect && i->rank == 0)
         rc = open_root(&me, i->nodes > 1, listen_fd, err);
     memcpy(hello->key, me.key, sizeof hello->key);
-    if (!rc)
+    if (rc == 0)
         rc = lf_boot_put(job->boot, "lf.card", &me, sizeof me, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_boot_fence(job->boot, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_cards(job, &root, err);
-    if (!rc && connect && i->rank != 0)
+    if (rc == 0 && connect && i->rank != 0)
         rc = connect_root(&root, &me, i->rank, root_fd, err);
     return rc;
 }

@@ -65,22 +65,22 @@ static int find_entries(struct export *ex, lf_err *err)
     int rc = 0;
     if (!(ex->entries = lf_calloc(ex->map.n_ours, sizeof *ex->entries, err)))
         return LF_ENOMEM;
-    for (size_t i = 0; i < ex->map.n_ours && !rc; i++) {
+    for (size_t i = 0; i < ex->map.n_ours && rc == 0; i++) {
         lf_buf b;
         lf_buf_init(&b);
         lf_buf_addf(&b, LF_WEIGHTS_PREFIX "%s", ex->map.ours[i].name);
         rc = lf_buf_check(&b, err);
-        if (!rc && !(ex->entries[i] = lf_ckpt_find(ex->ckpt, b.data, "weight")))
+        if (rc == 0 && !(ex->entries[i] = lf_ckpt_find(ex->ckpt, b.data, "weight")))
             rc = lf_fail(err, LF_EFORMAT, "%s: no tensor %s", ex->o->from, b.data);
-        if (!rc)
+        if (rc == 0)
             rc = check_entry(ex, i, ex->entries[i], err);
         lf_buf_fini(&b);
     }
-    for (size_t i = 0; i < lf_ckpt_n_entries(ex->ckpt) && !rc; i++) {
+    for (size_t i = 0; i < lf_ckpt_n_entries(ex->ckpt) && rc == 0; i++) {
         const lf_ckpt_entry *e = lf_ckpt_entry_at(ex->ckpt, i);
         seen += strcmp(e->kind, "weight") == 0 && strncmp(e->name, LF_WEIGHTS_PREFIX, prefix) == 0;
     }
-    if (!rc && seen != ex->map.n_ours)
+    if (rc == 0 && seen != ex->map.n_ours)
         rc = lf_fail(err, LF_EFORMAT, "%s holds %zu weights, the model's description has %zu",
                      ex->o->from, seen, ex->map.n_ours);
     return rc;
@@ -124,7 +124,7 @@ static int declare_items(struct export *ex, lf_err *err)
     if (!(ex->decls = lf_calloc(ex->map.n_items, sizeof *ex->decls, err)) ||
         !(ex->items = lf_calloc(ex->map.n_items, sizeof *ex->items, err)))
         return LF_ENOMEM;
-    for (size_t i = 0; i < ex->map.n_items && !rc; i++) {
+    for (size_t i = 0; i < ex->map.n_items && rc == 0; i++) {
         const struct lf_map_item *it = &ex->map.items[i];
         if (it->kind == LF_MAP_IGNORED || (it->kind == LF_MAP_TIED && !among(tied, it->name)))
             continue;
@@ -172,17 +172,17 @@ static int write_item(struct export *ex, lf_st_writer *w, size_t k, void *buf, l
         lf_hf_st_type(whole->dtype) == m.dtype &&
         elements(whole) == m.rows * m.width) /* the bytes that opening the checkpoint has checked */
         lf_st_writer_know(w, k, lf_ckpt_tensor_hash(whole));
-    for (int64_t at = 0; at < m.rows * m.width && !rc; at += n) {
+    for (int64_t at = 0; at < m.rows * m.width && rc == 0; at += n) {
         n = m.rows * m.width - at < step ? m.rows * m.width - at : step;
         if (ex->o->stop && ex->o->stop())
             return lf_fail(
                 err, LF_EINTR,
                 "stopped on request; the files that are complete are kept for the next run");
         rc = lf_move_block(&m, at, n, buf, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_st_writer_put(w, buf, (size_t)(n * elem), err);
         ex->done += (double)(n * elem);
-        if (!rc && ex->o->progress)
+        if (rc == 0 && ex->o->progress)
             ex->o->progress(ex->o->arg, ex->done, ex->total);
     }
     long long bad = atomic_load(&m.nonfinite);
@@ -210,22 +210,22 @@ static int write_weights(struct export *ex, lf_artifact *a, lf_err *err)
     void *buf = lf_malloc((size_t)BLOCK_BYTES, 1, err);
     int rc =
         buf && hashes ? lf_st_writer_create(&w, ex->o->out, ex->decls, ex->n, &wo, err) : LF_ENOMEM;
-    ex->reused = rc ? 0 : lf_st_writer_reused(w);
+    ex->reused = rc != 0 ? 0 : lf_st_writer_reused(w);
     ex->done = (double)ex->reused;
-    while (!rc && (k = lf_st_writer_next(w)) < ex->n)
+    while (rc == 0 && (k = lf_st_writer_next(w)) < ex->n)
         rc = write_item(ex, w, k, buf, err);
-    for (k = 0; k < ex->n && !rc; k++) {
+    for (k = 0; k < ex->n && rc == 0; k++) {
         lf_hash_hex(hex, lf_st_writer_hash(w, k));
         if (json_object_set_new(hashes, ex->decls[k].name, json_string(hex)))
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
     }
     if (rc == LF_EINTR && w)
         lf_st_writer_keep(w);
-    if (!rc)
+    if (rc == 0)
         rc = lf_st_writer_finish(w, &files, &n_files, err);
-    for (size_t i = 0; i < n_files && !rc; i++)
+    for (size_t i = 0; i < n_files && rc == 0; i++)
         rc = lf_artifact_add(a, files[i].name, files[i].bytes, files[i].sha256, err);
-    if (!rc && json_object_set(a->meta, "tensors", hashes))
+    if (rc == 0 && json_object_set(a->meta, "tensors", hashes))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     lf_st_written_free(files, n_files);
     lf_st_writer_destroy(w);
@@ -241,7 +241,7 @@ static int is_same_model(const struct export *ex, json_t *config, bool *same)
     lf_model_config c;
     lf_err why = LF_ERR_INIT;
     int rc = lf_hf_config_read(&c, ex->family, config, LF_HF_CONFIG, &why);
-    *same = !rc && lf_model_config_equal(&c, &ex->config, NULL);
+    *same = rc == 0 && lf_model_config_equal(&c, &ex->config, NULL);
     return rc;
 }
 
@@ -347,7 +347,7 @@ static int write_text(const struct export *ex, lf_artifact *a, const char *name,
 {
     char *path = lf_path_join(ex->o->out, name, err);
     int rc = path ? lf_io_write_file(path, text, n, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_add_hashed(a, ex->o->out, name, err);
     free(path);
     return rc;
@@ -371,11 +371,11 @@ static int write_generation(const struct export *ex, lf_artifact *a, lf_err *err
     json_t *o = ex->o->tokenizer ? lf_hf_read_json(ex->o->tokenizer, LF_HF_GENERATION, &why) : NULL;
     int rc =
         o || !ex->o->tokenizer || why.rc == LF_ENOENT ? 0 : lf_fail(err, why.rc, "%s", why.text);
-    if (!rc && !o && !(o = json_pack("{s:b}", "_from_model_config", true)))
+    if (rc == 0 && !o && !(o = json_pack("{s:b}", "_from_model_config", true)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = set_tokens(ex, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_json(ex, a, LF_HF_GENERATION, o, err);
     json_decref(o);
     return rc;
@@ -404,11 +404,11 @@ static int write_config(struct export *ex, lf_artifact *a, lf_err *err)
     }
     o = lf_hf_config_write(ex->family, &ex->config, torch_name(ex), err);
     rc = !o ? LF_EINVAL : add_inert(o, was) ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    if (!rc && has_tokens(ex))
+    if (rc == 0 && has_tokens(ex))
         rc = set_tokens(ex, o, err);
-    if (!rc && score)
+    if (rc == 0 && score)
         rc = add_score(ex, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_json(ex, a, LF_HF_CONFIG, o, err);
 out:
     json_decref(o);
@@ -442,7 +442,7 @@ static int write_card(const struct export *ex, lf_artifact *a, bool ours, lf_err
     struct lf_convert_card c = {ex->family, &ex->config,    lf_ckpt_state(ex->ckpt),
                                 hex,        torch_name(ex), tokenizer};
     int rc = lf_convert_card_text(&b, &c, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_text(ex, a, LF_HF_CARD, b.data, b.len, err);
     lf_buf_fini(&b);
     return rc;
@@ -455,28 +455,28 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
     size_t n = 0;
     bool ours = false, ends = has_tokens(ex) && ex->config.output != LF_OUTPUT_SCORE;
     int rc = lf_artifact_init(&a, "model", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_begin_dir(ex->o->out, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_config(ex, &a, err);
-    if (!rc && ex->o->tokenizer)
+    if (rc == 0 && ex->o->tokenizer)
         rc = lf_hf_copy_files(ex->o->tokenizer, ex->o->out, ends ? LF_HF_GENERATION : NULL, &a, &n,
                               err);
-    if (!rc)
+    if (rc == 0)
         rc = write_tokenizer_config(ex, &a, &ours, err);
-    if (!rc && ends)
+    if (rc == 0 && ends)
         rc = write_generation(ex, &a, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_card(ex, &a, ours, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_weights(ex, &a, err);
     lf_hash_hex(hex, lf_ckpt_identity(ex->ckpt));
-    if (!rc && (json_object_set_new(a.meta, "family", json_string(ex->family->name)) ||
-                json_object_set_new(a.meta, "checkpoint_identity", json_string(hex))))
+    if (rc == 0 && (json_object_set_new(a.meta, "family", json_string(ex->family->name)) ||
+                    json_object_set_new(a.meta, "checkpoint_identity", json_string(hex))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_finish_dir(&a, ex->o->out, err);
-    for (size_t i = 0; i < a.n_files && !rc; i++)
+    for (size_t i = 0; i < a.n_files && rc == 0; i++)
         res->bytes += a.files[i].bytes;
     lf_artifact_fini(&a);
     return rc;
@@ -485,11 +485,11 @@ static int write_model(struct export *ex, struct lf_convert_result *res, lf_err 
 static int prepare(struct export *ex, lf_err *err)
 {
     int rc = lf_ckpt_open(&ex->ckpt, ex->o->from, ex->o->threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(&ex->config, ex->ckpt, err);
-    if (!rc && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))
+    if (rc == 0 && !(ex->family = lf_hf_family_for(&ex->config, ex->o->family, err)))
         rc = LF_EINVAL;
-    if (rc)
+    if (rc != 0)
         return rc;
     json_t *hf = json_object_get(lf_ckpt_state(ex->ckpt), "hf");
     const char *was = json_string_value(json_object_get(hf, "family"));
@@ -497,7 +497,7 @@ static int prepare(struct export *ex, lf_err *err)
         ex->hf = hf;
     rc = lf_map_build(&ex->map, ex->family->rows, ex->family->prefix,
                       json_is_true(json_object_get(ex->hf, "bare")), &ex->config, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "%s as family %s", ex->o->from, ex->family->name);
     if (!(rc = find_entries(ex, err)))
         rc = declare_items(ex, err);
@@ -514,9 +514,9 @@ static int export_key(struct export *ex, lf_err *err)
     lf_buf_init(&b);
     lf_buf_addf(&b, "%s %s", ex->family->name, hex);
     int rc = lf_buf_check(&b, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hash_buf(digest, b.data, b.len, err);
-    if (!rc)
+    if (rc == 0)
         lf_hash_hex(ex->left.key, digest);
     lf_buf_fini(&b);
     return rc;
@@ -527,13 +527,13 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
     struct export ex = {.o = o};
     struct lf_convert_result r = {0};
     int rc = lf_convert_left_begin(&ex.left, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = prepare(&ex, err);
-    if (!rc)
+    if (rc == 0)
         rc = export_key(&ex, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_model(&ex, &r, err);
-    if (!rc) {
+    if (rc == 0) {
         memcpy(r.identity, lf_ckpt_identity(ex.ckpt), sizeof r.identity);
         strncpy(r.family, ex.family->name, sizeof r.family - 1);
         r.tensors = (int64_t)ex.n;

@@ -21,14 +21,17 @@ static int read_baichuan(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t longest = 4096;
     double z = 0;
     int rc = lf_hf_get_i64(r, "model_max_length", &longest, err);
-    rc = rc ? rc : lf_hf_get_i64(r, "max_position_embeddings", &longest, err);
-    rc = rc ? rc : lf_hf_get_f64(r, "z_loss_weight", &z, err);
-    rc = rc ? rc
-            : lf_hf_set_number(r, c, "max_position_embeddings", "max_positions", (double)longest,
-                               err);
-    rc = rc ? rc
-            : lf_hf_set(r, c, "max_position_embeddings", "position", rope ? "rope" : "alibi", err);
-    return rc ? rc : lf_hf_set(r, c, "z_loss_weight", "norm_head", second ? "yes" : "no", err);
+    if (rc == 0)
+        rc = lf_hf_get_i64(r, "max_position_embeddings", &longest, err);
+    if (rc == 0)
+        rc = lf_hf_get_f64(r, "z_loss_weight", &z, err);
+    rc = rc != 0 ? rc
+                 : lf_hf_set_number(r, c, "max_position_embeddings", "max_positions",
+                                    (double)longest, err);
+    rc = rc != 0
+             ? rc
+             : lf_hf_set(r, c, "max_position_embeddings", "position", rope ? "rope" : "alibi", err);
+    return rc != 0 ? rc : lf_hf_set(r, c, "z_loss_weight", "norm_head", second ? "yes" : "no", err);
 }
 
 static int write_baichuan(const lf_model_config *c, json_t *o, lf_err *err)

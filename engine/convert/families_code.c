@@ -49,11 +49,11 @@ static int read_bigcode(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     bool one = true;
     int64_t ffn = 4 * c->hidden;
     int rc = lf_hf_get_bool(r, "multi_query", &one, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "multi_query", "kv_heads", (double)(one ? 1 : c->heads), err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "n_inner", &ffn, err);
-    return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)ffn, err);
+    return rc != 0 ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)ffn, err);
 }
 
 static int write_bigcode(const lf_model_config *c, json_t *o, lf_err *err)

@@ -41,17 +41,17 @@ static int read_layout(lf_hf_reader *r, const lf_model_config *c, struct layout 
         strcmp(json_string_value(json_object_get(r->o, "model_type")), "RefinedWeb") == 0, true,
         true, -1, -1};
     int rc = lf_hf_get_bool(r, "new_decoder_architecture", &l->new_decoder, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_bool(r, "multi_query", &l->multi_query, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_bool(r, "parallel_attn", &l->parallel, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "num_ln_in_parallel_attn", &l->norms, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "n_head_kv", &l->kv_heads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "num_kv_heads", &l->kv_heads, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!l->new_decoder) /* num_kv_heads is only read by the new decoder */
         l->kv_heads = l->multi_query ? 1 : c->heads;
@@ -73,19 +73,19 @@ static int read_falcon(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     struct layout l;
     int64_t ffn = 4 * c->hidden;
     int rc = read_layout(r, c, &l, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "ffn_hidden_size", &ffn, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "ffn_hidden_size", "ffn", (double)ffn, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "num_kv_heads", "kv_heads", (double)l.kv_heads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set(r, c, "parallel_attn", "parallel_block",
                        !l.parallel    ? "no"
                        : l.norms == 2 ? "two_norms"
                                       : "one_norm",
                        err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_falcon(const lf_model_config *c, json_t *o, lf_err *err)
@@ -102,7 +102,7 @@ static int write_falcon(const lf_model_config *c, json_t *o, lf_err *err)
         (new_decoder &&
          json_object_set_new(o, "num_ln_in_parallel_attn", json_integer(two ? 2 : 1))) ||
         json_object_set_new(o, "ffn_hidden_size", json_integer(c->ffn));
-    return rc ? rc : bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    return rc != 0 ? rc : bad ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }
 
 static const struct lf_map_row rows[] = {

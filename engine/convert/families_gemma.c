@@ -90,9 +90,9 @@ static int check_act(lf_hf_reader *r, const lf_model_config *c, const char *gelu
 static int read_gemma1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int rc = check_act(r, c, "gelu_tanh", err);
-    if (!rc)
+    if (rc == 0)
         rc = set_embed_scale(r, c, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 /* What scales q.k is 1/sqrt(query_pre_attn_scalar). */
@@ -100,10 +100,11 @@ static int read_attn_scale(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     double x = 256;
     int rc = lf_hf_get_f64(r, "query_pre_attn_scalar", &x, err);
-    if (!rc && !(x > 0))
+    if (rc == 0 && !(x > 0))
         rc = lf_fail(err, LF_EFORMAT, "%s: query_pre_attn_scalar = %g", r->path, x);
-    return rc ? rc
-              : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
+    return rc != 0
+               ? rc
+               : lf_hf_set_number(r, c, "query_pre_attn_scalar", "attn_scale", pow(x, -0.5), err);
 }
 
 /* As lf_hf_read_layers takes it. */
@@ -115,15 +116,15 @@ static int64_t window_of(const lf_model_config *c)
 static int read_gemma2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int rc = check_act(r, c, NULL, err);
-    if (!rc)
+    if (rc == 0)
         rc = set_embed_scale(r, c, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_read_rope(r, c, 10000, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_attn_scale(r, c, err);
-    return rc ? rc
-              : lf_hf_read_layers(r, c, window_of(c), false, &(struct lf_hf_slide){.period = 2},
-                                  err);
+    return rc != 0 ? rc
+                   : lf_hf_read_layers(r, c, window_of(c), false,
+                                       &(struct lf_hf_slide){.period = 2}, err);
 }
 
 /* The base of the layers with a window: nothing else of theirs may differ. */
@@ -156,21 +157,21 @@ static int read_gemma3_rope(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     const char *key;
     int rc = empty ? lf_hf_get_f64(r, "rope_local_base_freq", &local, err)
                    : lf_fail(err, LF_ENOMEM, "out of memory");
-    json_object_foreach(both, key, v) if (!rc && strcmp(key, "full_attention") != 0 &&
+    json_object_foreach(both, key, v) if (rc == 0 && strcmp(key, "full_attention") != 0 &&
                                           strcmp(key, "sliding_attention") != 0) rc =
         lf_fail(err, LF_ENOTSUP,
                 "%s: rope_parameters: '%.60s' stands beside full_attention and sliding_attention, "
                 "where no one reads it",
                 r->path, key);
     v = json_object_get(r->o, "rope_scaling");
-    if (!rc && json_object_get(v, "type") && !json_object_get(v, "rope_type"))
+    if (rc == 0 && json_object_get(v, "type") && !json_object_get(v, "rope_type"))
         rc = lf_fail(err, LF_ENOTSUP,
                      "%s: type of rope_scaling, which no one reads here: it is rope_type", r->path);
-    if (!rc)
+    if (rc == 0)
         rc = read_local(r, json_object_get(both, "sliding_attention"), &local, err);
-    if (!rc && c->sliding_window > 0)
+    if (rc == 0 && c->sliding_window > 0)
         rc = lf_hf_set_number(r, c, "rope_local_base_freq", "rope_local_theta", local, err);
-    if (!rc) {
+    if (rc == 0) {
         v = json_object_get(both, "full_attention");
         json_t *params = !both ? NULL : json_is_object(v) ? v : empty;
         const struct lf_hf_rope as = {.theta = 1000000, .original = -1, .params = params};
@@ -187,8 +188,9 @@ static int read_pattern(lf_hf_reader *r, int64_t *out, lf_err *err)
     *out = 6;
     int rc = lf_hf_get_i64(r, "sliding_window_pattern", out, err);
     int64_t own = *out;
-    rc = rc ? rc : lf_hf_get_i64(r, "_sliding_window_pattern", &own, err);
-    if (!rc && own != *out && !json_is_array(json_object_get(r->o, "layer_types")))
+    if (rc == 0)
+        rc = lf_hf_get_i64(r, "_sliding_window_pattern", &own, err);
+    if (rc == 0 && own != *out && !json_is_array(json_object_get(r->o, "layer_types")))
         rc = lf_fail(err, LF_ENOTSUP,
                      "%s: _sliding_window_pattern = %lld, which no one reads: give layer_types",
                      r->path, (long long)own);
@@ -199,16 +201,16 @@ static int read_gemma3(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     struct lf_hf_slide by = {0};
     int rc = set_embed_scale(r, c, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_pattern(r, &by.period, err);
-    if (!rc && by.period < 1)
+    if (rc == 0 && by.period < 1)
         rc = lf_hf_set_number(r, c, "sliding_window_pattern", "window_pattern", (double)by.period,
                               err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_read_layers(r, c, window_of(c), false, &by, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_gemma3_rope(r, c, err);
-    return rc ? rc : read_attn_scale(r, c, err);
+    return rc != 0 ? rc : read_attn_scale(r, c, err);
 }
 
 /* transformers reads hidden_act alone in new versions, hidden_activation in old ones, and takes
@@ -238,7 +240,8 @@ static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "sliding_window = 0: transformers computes nothing without a window here");
     int rc = lf_hf_write_rope(c, o, err);
-    if (!rc && json_object_set_new(o, "query_pre_attn_scalar", json_integer((json_int_t)round(x))))
+    if (rc == 0 &&
+        json_object_set_new(o, "query_pre_attn_scalar", json_integer((json_int_t)round(x))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }
@@ -252,11 +255,12 @@ static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
         return lf_fail(err, LF_EINVAL, "%s = 0: models of type gemma3_text have one",
                        c->sliding_window < 1 ? "sliding_window" : "rope_local_theta");
     int rc = write_gemma2(c, o, err);
-    if (!rc && json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
+    if (rc == 0 && json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc && c->window_pattern == 0)
+    if (rc == 0 && c->window_pattern == 0)
         return lf_hf_write_layers(c, o, err);
-    if (!rc && json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
+    if (rc == 0 &&
+        json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

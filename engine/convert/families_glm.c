@@ -147,9 +147,9 @@ static int read_chatglm(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     double ratio = 1;
     int rc = lf_hf_get_f64(r, "rope_ratio", &ratio, err);
-    if (!rc && c->out_bias)
+    if (rc == 0 && c->out_bias)
         rc = lf_hf_set(r, c, "add_bias_linear", "qkv_bias", "yes", err);
-    return rc ? rc : lf_hf_set_number(r, c, "rope_ratio", "rope_theta", 10000 * ratio, err);
+    return rc != 0 ? rc : lf_hf_set_number(r, c, "rope_ratio", "rope_theta", 10000 * ratio, err);
 }
 
 static int write_chatglm(const lf_model_config *c, json_t *o, lf_err *err)

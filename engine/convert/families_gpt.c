@@ -43,7 +43,7 @@ static int read_n_inner(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t n = 4 * c->hidden;
     int rc = lf_hf_get_i64(r, "n_inner", &n, err);
-    return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
+    return rc != 0 ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
 }
 
 static int write_n_inner(const lf_model_config *c, json_t *o, lf_err *err)

@@ -27,9 +27,9 @@ static int read_mistral(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t window;
     int rc = lf_hf_get_window(r, 4096, &window, err);
-    if (!rc && window >= 0)
+    if (rc == 0 && window >= 0)
         rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_mistral(const lf_model_config *c, json_t *o, lf_err *err)
@@ -90,7 +90,7 @@ static const struct lf_map_row internlm2_rows[] = {
 static int write_internlm2(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_rope(c, o, err);
-    json_t *s = rc ? NULL : json_object_get(o, "rope_scaling");
+    json_t *s = rc != 0 ? NULL : json_object_get(o, "rope_scaling");
     if (s && (json_object_set(s, "type", json_object_get(s, "rope_type")) ||
               json_object_del(s, "rope_type")))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");

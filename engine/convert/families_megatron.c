@@ -54,13 +54,13 @@ static int read_args(lf_hf_reader *r, struct args *a, lf_err *err)
                  {"group_query_attention", &a->groups},
                  {"rotary_interleaved", &a->interleaved}};
     int rc = 0;
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !rc; i++)
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && rc == 0; i++)
         rc = lf_hf_get_bool(r, flags[i].name, flags[i].to, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "num_query_groups", &a->n_groups, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_f64(r, "rotary_base", &a->base, err);
-    return rc ? rc : lf_hf_get_f64(r, "rotary_percent", &a->percent, err);
+    return rc != 0 ? rc : lf_hf_get_f64(r, "rotary_percent", &a->percent, err);
 }
 
 static int set_position(lf_hf_reader *r, lf_model_config *c, struct args *a, lf_err *err)
@@ -74,13 +74,13 @@ static int set_position(lf_hf_reader *r, lf_model_config *c, struct args *a, lf_
     if (!a->rope)
         return lf_hf_set(r, c, "position_embedding_type", "position", "learned", err);
     int rc = lf_hf_set(r, c, "position_embedding_type", "position", "rope", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "rotary_base", "rope_theta", a->base, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "rotary_percent", "rope_fraction", a->percent, err);
-    return rc ? rc
-              : lf_hf_set(r, c, "rotary_interleaved", "rope_interleaved",
-                          a->interleaved ? "yes" : "no", err);
+    return rc != 0 ? rc
+                   : lf_hf_set(r, c, "rotary_interleaved", "rope_interleaved",
+                               a->interleaved ? "yes" : "no", err);
 }
 
 static int read_megatron(lf_hf_reader *r, lf_model_config *c, lf_err *err)
@@ -89,7 +89,7 @@ static int read_megatron(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     const char *norm = json_string_value(lf_hf_take(r, "normalization"));
     bool rms = norm && strcmp(norm, "RMSNorm") == 0;
     int rc = read_args(r, &a, err);
-    if (!rc)
+    if (rc == 0)
         rc = set_position(r, c, &a, err);
     const char *const set[][3] = {
         {"normalization", "norm", rms ? "rms" : "layer"},
@@ -105,9 +105,9 @@ static int read_megatron(lf_hf_reader *r, lf_model_config *c, lf_err *err)
         {"add_qkv_bias", "qkv_bias", a.bias || a.qkv_bias ? "yes" : "no"},
         {"init_method_std", "init", "residual_scaled"},
     };
-    for (size_t i = 0; i < sizeof set / sizeof set[0] && !rc; i++)
+    for (size_t i = 0; i < sizeof set / sizeof set[0] && rc == 0; i++)
         rc = lf_hf_set(r, c, set[i][0], set[i][1], set[i][2], err);
-    if (!rc && a.groups && a.n_groups > 0)
+    if (rc == 0 && a.groups && a.n_groups > 0)
         rc = lf_hf_set_number(r, c, "num_query_groups", "kv_heads", (double)a.n_groups, err);
     return rc;
 }

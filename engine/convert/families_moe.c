@@ -96,10 +96,10 @@ static int read_deepseek(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t shared = 0;
     int rc = lf_hf_get_i64(r, "n_shared_experts", &shared, err);
-    rc = rc ? rc
-            : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn",
-                               (double)shared * (double)c->expert_ffn, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    rc = rc != 0 ? rc
+                 : lf_hf_set_number(r, c, "n_shared_experts", "shared_ffn",
+                                    (double)shared * (double)c->expert_ffn, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_deepseek(const lf_model_config *c, json_t *o, lf_err *err)

@@ -42,7 +42,7 @@ static int check_unread(lf_hf_reader *r, const char *key, double value, const ch
 {
     double x = value;
     int rc = lf_hf_get_f64(r, key, &x, err);
-    if (!rc && fabs(x - value) > 0)
+    if (rc == 0 && fabs(x - value) > 0)
         rc = lf_fail(err, LF_ENOTSUP,
                      "%s: %s = %g, which models of type gpt_neox do not read: %s says %g", r->path,
                      key, x, own, value);
@@ -54,17 +54,18 @@ static int read_neox(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     bool parallel = true;
     double theta = 10000;
     int rc = lf_hf_get_bool(r, "use_parallel_residual", &parallel, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set(r, c, "use_parallel_residual", "parallel_block",
                        parallel ? "two_norms" : "no", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_f64(r, "rotary_emb_base", &theta, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_unread(r, "rope_theta", theta, "rotary_emb_base", err);
-    if (!rc)
+    if (rc == 0)
         rc = check_unread(r, "partial_rotary_factor", c->rope_fraction, "rotary_pct", err);
-    return rc ? rc
-              : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta, .part = true}, err);
+    return rc != 0
+               ? rc
+               : lf_hf_read_rope_as(r, c, &(struct lf_hf_rope){.theta = theta, .part = true}, err);
 }
 
 static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
@@ -73,12 +74,13 @@ static int write_neox(const lf_model_config *c, json_t *o, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "parallel_block = one_norm: models of type gpt_neox have two norms");
     int rc = lf_hf_write_rope(c, o, err);
-    return rc ? rc
-              : no_memory(json_object_set_new(o, "rotary_emb_base", json_real(c->rope_theta)) ||
-                              json_object_set_new(
-                                  o, "use_parallel_residual",
-                                  json_boolean(c->parallel_block == LF_PARALLEL_TWO_NORMS)),
-                          err);
+    return rc != 0
+               ? rc
+               : no_memory(json_object_set_new(o, "rotary_emb_base", json_real(c->rope_theta)) ||
+                               json_object_set_new(
+                                   o, "use_parallel_residual",
+                                   json_boolean(c->parallel_block == LF_PARALLEL_TWO_NORMS)),
+                           err);
 }
 
 static const struct lf_map_row neox_rows[] = {
@@ -156,15 +158,15 @@ static int read_gptj(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     if (json_is_null(json_object_get(r->o, "rotary_dim")))
         return lf_fail(err, LF_EFORMAT, "%s: rotary_dim = null says nothing", r->path);
     int rc = lf_hf_get_i64(r, "rotary_dim", &rot, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_i64(r, "n_inner", &ffn, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "n_inner", "ffn", (double)ffn, err);
-    if (!rc && (c->heads < 1 || c->hidden / c->heads < 1))
+    if (rc == 0 && (c->heads < 1 || c->hidden / c->heads < 1))
         rc = lf_fail(err, LF_EFORMAT, "%s: n_embd and n_head contradict each other", r->path);
-    return rc ? rc
-              : lf_hf_set_number(r, c, "rotary_dim", "rope_fraction",
-                                 (double)rot / (double)(c->hidden / c->heads), err);
+    return rc != 0 ? rc
+                   : lf_hf_set_number(r, c, "rotary_dim", "rope_fraction",
+                                      (double)rot / (double)(c->hidden / c->heads), err);
 }
 
 static int write_gptj(const lf_model_config *c, json_t *o, lf_err *err)
@@ -244,12 +246,12 @@ static int read_bloom(lf_hf_reader *r, lf_model_config *c, lf_err *err)
 {
     int64_t n = 4 * c->hidden;
     int rc = lf_hf_get_i64(r, "n_inner", &n, err);
-    if (!rc && n != 4 * c->hidden)
+    if (rc == 0 && n != 4 * c->hidden)
         return lf_fail(
             err, LF_ENOTSUP,
             "%s: n_inner is not four times the width, which models of type bloom always have",
             r->path);
-    return rc ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
+    return rc != 0 ? rc : lf_hf_set_number(r, c, "n_inner", "ffn", (double)n, err);
 }
 
 static const struct lf_map_row bloom_rows[] = {

@@ -38,15 +38,15 @@ static int read_opt(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t proj = c->hidden;
     bool before = true, removed = false;
     int rc = lf_hf_get_i64(r, "word_embed_proj_dim", &proj, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_bool(r, "do_layer_norm_before", &before, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_bool(r, "_remove_final_layer_norm", &removed, err);
-    if (!rc && proj != c->hidden)
+    if (rc == 0 && proj != c->hidden)
         rc = lf_hf_set_number(r, c, "word_embed_proj_dim", "embed_dim", (double)proj, err);
-    if (!rc && !before)
+    if (rc == 0 && !before)
         rc = lf_hf_set(r, c, "do_layer_norm_before", "block", "post", err);
-    if (!rc && (!before || removed))
+    if (rc == 0 && (!before || removed))
         rc = lf_hf_set(r, c, "do_layer_norm_before", "final_norm", "no", err);
     return rc;
 }

@@ -130,7 +130,7 @@ static int write_phi3(const lf_model_config *c, json_t *o, lf_err *err)
     if (c->rope_scaling != LF_ROPE_PLAIN && c->rope_scaling != LF_ROPE_LONGROPE)
         return lf_fail(err, LF_EINVAL, "rope_scaling: models of type phi3 have longrope or none");
     int rc = lf_hf_write_partial_rope(c, o, err);
-    if (!rc && json_object_set_new(o, "original_max_position_embeddings", json_integer(n)))
+    if (rc == 0 && json_object_set_new(o, "original_max_position_embeddings", json_integer(n)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }

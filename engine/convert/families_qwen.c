@@ -42,20 +42,24 @@ static int read_qwen1(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t ffn = 0, trained = 2048;
     bool logn = true, ntk = true;
     int rc = lf_hf_get_i64(r, "intermediate_size", &ffn, err);
-    rc = rc ? rc : lf_hf_get_i64(r, "seq_length", &trained, err);
-    rc = rc ? rc : lf_hf_get_bool(r, "use_logn_attn", &logn, err);
-    rc = rc ? rc : lf_hf_get_bool(r, "use_dynamic_ntk", &ntk, err);
-    if (!rc && (ffn < 2 || ffn % 2))
+    if (rc == 0)
+        rc = lf_hf_get_i64(r, "seq_length", &trained, err);
+    if (rc == 0)
+        rc = lf_hf_get_bool(r, "use_logn_attn", &logn, err);
+    if (rc == 0)
+        rc = lf_hf_get_bool(r, "use_dynamic_ntk", &ntk, err);
+    if (rc == 0 && (ffn < 2 || ffn % 2))
         rc = lf_fail(err, LF_EFORMAT, "%s: intermediate_size = %lld is not twice the width of w1",
                      r->path, (long long)ffn);
-    rc = rc ? rc : lf_hf_set_number(r, c, "intermediate_size", "ffn", (double)(ffn / 2), err);
-    if (!rc && logn)
+    if (rc == 0)
+        rc = lf_hf_set_number(r, c, "intermediate_size", "ffn", (double)(ffn / 2), err);
+    if (rc == 0 && logn)
         rc = lf_hf_set_number(r, c, "seq_length", "logn_length", (double)trained, err);
-    if (!rc && ntk) {
+    if (rc == 0 && ntk) {
         rc = lf_hf_set(r, c, "use_dynamic_ntk", "rope_scaling", "dynamic", err);
-        rc = rc ? rc
-                : lf_hf_set_number(r, c, "seq_length", "rope_original_positions", (double)trained,
-                                   err);
+        rc = rc != 0 ? rc
+                     : lf_hf_set_number(r, c, "seq_length", "rope_original_positions",
+                                        (double)trained, err);
     }
     return rc;
 }
@@ -139,8 +143,9 @@ static int read_use(lf_hf_reader *r, bool *use, int64_t *window, int64_t *layers
     *use = false;
     *layers = 28;
     int rc = lf_hf_get_bool(r, "use_sliding_window", use, err);
-    rc = rc ? rc : lf_hf_get_window(r, 4096, window, err);
-    return rc ? rc : lf_hf_get_i64(r, "max_window_layers", layers, err);
+    if (rc == 0)
+        rc = lf_hf_get_window(r, 4096, window, err);
+    return rc != 0 ? rc : lf_hf_get_i64(r, "max_window_layers", layers, err);
 }
 
 /* It slides from layer max_window_layers on. */
@@ -150,8 +155,8 @@ static int read_qwen2(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     int64_t window;
     struct lf_hf_slide by = {0};
     int rc = read_use(r, &use, &window, &by.from, err);
-    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, true, &by, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, use ? window : -1, true, &by, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 /* Every second layer below max_window_layers. */
@@ -163,9 +168,10 @@ static int read_qwen2_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     struct lf_hf_slide by = {.below = below, .period = 2};
     if (below < 1) /* none */
         by.from = c->layers;
-    rc = rc ? rc : lf_hf_read_layers(r, c, use ? window : -1, !use, &by, err);
-    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    rc = rc != 0 ? rc : lf_hf_read_layers(r, c, use ? window : -1, !use, &by, err);
+    if (rc == 0)
+        rc = lf_hf_read_mlp_layers(r, c, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 /* All layers, whatever max_window_layers and layer_types say. */
@@ -174,11 +180,12 @@ static int read_qwen3_moe(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     bool use;
     int64_t window, unread;
     int rc = read_use(r, &use, &window, &unread, err);
-    rc = rc ? rc
-            : lf_hf_read_layers(r, c, use ? window : -1, true, &(struct lf_hf_slide){.only = true},
-                                err);
-    rc = rc ? rc : lf_hf_read_mlp_layers(r, c, err);
-    return rc ? rc : lf_hf_read_rope(r, c, 10000, err);
+    rc = rc != 0 ? rc
+                 : lf_hf_read_layers(r, c, use ? window : -1, true,
+                                     &(struct lf_hf_slide){.only = true}, err);
+    if (rc == 0)
+        rc = lf_hf_read_mlp_layers(r, c, err);
+    return rc != 0 ? rc : lf_hf_read_rope(r, c, 10000, err);
 }
 
 static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
@@ -192,7 +199,7 @@ static int write_qwen2(const lf_model_config *c, json_t *o, lf_err *err)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     int rc = use ? lf_hf_write_layers(c, o, err)
                  : 0; /* Qwen2-MoE's class makes others of the same keys */
-    return rc ? rc : lf_hf_write_rope(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_rope(c, o, err);
 }
 
 static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
@@ -203,13 +210,13 @@ static int write_qwen3_moe(const lf_model_config *c, json_t *o, lf_err *err)
             "max_window_layers = %lld: every layer of a model of type qwen3_moe has the window",
             (long long)c->max_window_layers);
     int rc = write_qwen2(c, o, err);
-    return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
 
 static int write_qwen2_moe(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = write_qwen2(c, o, err);
-    return rc ? rc : lf_hf_write_mlp_layers(c, o, err);
+    return rc != 0 ? rc : lf_hf_write_mlp_layers(c, o, err);
 }
 
 #define QWEN_ATTENTION                                                                             \

@@ -53,9 +53,9 @@ int lf_convert_form_of(enum lf_convert_form *out, const char *path, lf_err *err)
     }
     lf_err why = LF_ERR_INIT;
     int rc = lf_artifact_load(&a, path, NULL, &why);
-    if (rc && rc != LF_ENOENT && !holds(path, LF_HF_CONFIG))
+    if (rc != 0 && rc != LF_ENOENT && !holds(path, LF_HF_CONFIG))
         return lf_fail(err, rc, "%s", why.text);
-    if (!rc && strcmp(a.kind, "model") != 0)
+    if (rc == 0 && strcmp(a.kind, "model") != 0)
         *out = form_of_kind(a.kind);
     else if (holds(path, LF_HF_CONFIG))
         *out = LF_FORM_HF;

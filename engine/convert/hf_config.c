@@ -229,7 +229,7 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
     int rc = take_any(r, k->name, &v, &there, err);
     if (k->def && !def)
         LF_BUG("%s: default '%s' is not JSON", k->name, k->def);
-    if (rc || k->kind == LF_HF_INERT)
+    if (rc != 0 || k->kind == LF_HF_INERT)
         goto out;
     if (!v && !def)
         rc = lf_fail(err, LF_EFORMAT, "%s: %s is missing", r->path, k->name);
@@ -237,7 +237,7 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
         rc = lf_fail(err, LF_EFORMAT, "%s: %s = null says nothing", r->path, k->name);
     if (!v && !there && !json_is_null(def))
         v = def;
-    if (rc || !v) /* null means: as our default is */
+    if (rc != 0 || !v) /* null means: as our default is */
         goto out;
     if (k->kind == LF_HF_SAME) {
         bool same =
@@ -248,7 +248,7 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
         goto out;
     }
     rc = to_text(r, k, v, text, sizeof text, err);
-    for (const char *p = k->ours; *p && !rc;) {
+    for (const char *p = k->ours; *p && rc == 0;) {
         char ours[48];
         size_t n = strcspn(p, " ");
         snprintf(ours, sizeof ours, "%.*s", (int)n, p);
@@ -269,7 +269,7 @@ static int apply_switches(lf_model_config *c, const struct lf_hf_family *f, lf_e
         const char *eq = strchr(*s, '=');
         snprintf(key, sizeof key, "%.*s", (int)(eq - *s), *s);
         int rc = lf_model_config_set(c, key, eq + 1, from, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     snprintf(c->family, sizeof c->family, "%s", f->name);
@@ -355,18 +355,18 @@ int lf_hf_config_read(lf_model_config *out, const struct lf_hf_family *f, json_t
     lf_hf_reader r = {config, path, json_copy(config)};
     lf_model_config_defaults(&c);
     int rc = r.left ? apply_switches(&c, f, err) : lf_fail(err, LF_ENOMEM, "out of memory");
-    for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++)
+    for (const struct lf_hf_key *k = f->keys; k->name && rc == 0; k++)
         rc = read_key(&r, k, &c, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_output(&r, &c, f, err);
-    if (!rc && f->read)
+    if (rc == 0 && f->read)
         rc = f->read(&r, &c, err);
-    if (!rc && !f->loose)
+    if (rc == 0 && !f->loose)
         rc = check_left(&r, f, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_model_config_finish(&c, err);
     json_decref(r.left);
-    if (!rc)
+    if (rc == 0)
         *out = c;
     return rc;
 }
@@ -421,7 +421,7 @@ static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, js
 {
     json_t *ours = lf_model_config_to_json(c, err);
     int rc = ours ? 0 : LF_ENOMEM;
-    for (const struct lf_hf_key *k = f->keys; k->name && !rc; k++) {
+    for (const struct lf_hf_key *k = f->keys; k->name && rc == 0; k++) {
         char name[64]; /* the first of its names */
         json_t *v = value_of(k, ours);
         if (k->def && strcmp(k->def, "null") == 0 && json_is_number(v) &&
@@ -444,7 +444,7 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     lf_err why = LF_ERR_INIT;
     const char *key = NULL;
     int rc = lf_hf_config_read(&back, f, o, "config.json", &why);
-    if (rc)
+    if (rc != 0)
         return lf_fail(err, LF_EINVAL, "this model cannot be written as family %s: %.800s", f->name,
                        why.text);
     /* A file that always names the scale names the usual one where this model has none of its
@@ -496,15 +496,15 @@ json_t *lf_hf_config_write(const struct lf_hf_family *f, const lf_model_config *
         json_pack("{s:[s], s:s, s:s#}", "architectures", score ? f->classifier : f->architecture,
                   "dtype", dtype, "model_type", f->model_type, (int)strcspn(f->model_type, " "));
     int rc = o ? write_keys(f, c, o, err) : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = write_no_tokens(f, o, err);
-    if (!rc && score)
+    if (rc == 0 && score)
         rc = write_output(o, err);
-    if (!rc && f->write && (rc = f->write(c, o, err)) == LF_EINVAL)
+    if (rc == 0 && f->write && (rc = f->write(c, o, err)) == LF_EINVAL)
         lf_err_prefix(err, "this model cannot be written as family %s", f->name);
-    if (!rc)
+    if (rc == 0)
         rc = read_back(f, c, o, err);
-    if (!rc)
+    if (rc == 0)
         return o;
     json_decref(o);
     return NULL;

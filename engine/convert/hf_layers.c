@@ -12,7 +12,7 @@ int lf_hf_get_window(lf_hf_reader *r, int64_t def, int64_t *out, lf_err *err)
 {
     *out = json_object_get(r->o, "sliding_window") ? -1 : def;
     int rc = lf_hf_get_i64(r, "sliding_window", out, err);
-    if (!rc && *out < 0 && json_is_number(json_object_get(r->o, "sliding_window")))
+    if (rc == 0 && *out < 0 && json_is_number(json_object_get(r->o, "sliding_window")))
         rc = lf_fail(err, LF_EFORMAT, "%s: sliding_window = %lld", r->path, (long long)*out);
     return rc;
 }
@@ -59,7 +59,8 @@ static int set_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, con
         if (marked[l])
             lf_buf_addf(&b, "%s%lld", b.len ? "," : "", (long long)l);
     int rc = lf_buf_check(&b, err);
-    rc = rc ? rc : lf_hf_set(r, c, theirs, ours, b.data, err);
+    if (rc == 0)
+        rc = lf_hf_set(r, c, theirs, ours, b.data, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -105,9 +106,9 @@ static int find_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool
     for (int64_t l = 0; l < c->layers; l++)
         slides[l] = (window >= 0 || !null) && slides_by(by, l);
     int rc = list ? read_types(r, c, list, listed, err) : 0;
-    if (!rc && list && by->only)
+    if (rc == 0 && list && by->only)
         return check_types(r, c, slides, listed, err);
-    if (!rc && list)
+    if (rc == 0 && list)
         memcpy(slides, listed, (size_t)c->layers * sizeof *slides);
     return rc;
 }
@@ -117,15 +118,15 @@ int lf_hf_read_layers(lf_hf_reader *r, lf_model_config *c, int64_t window, bool 
 {
     bool *slides = lf_calloc(2 * (size_t)c->layers, sizeof *slides, err), any = false;
     int rc = slides ? find_layers(r, c, window, null, by, slides, err) : LF_ENOMEM;
-    for (int64_t l = 0; l < c->layers && !rc; l++)
+    for (int64_t l = 0; l < c->layers && rc == 0; l++)
         any = any || slides[l];
     c->sliding_window = 0;
-    if (!rc && any && window < 0)
+    if (rc == 0 && any && window < 0)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s: sliding_window says that there is none, but layers have one", r->path);
-    if (!rc && any)
+    if (rc == 0 && any)
         rc = lf_hf_set_number(r, c, "sliding_window", "sliding_window", (double)window, err);
-    if (!rc && any)
+    if (rc == 0 && any)
         rc = set_layers(r, c, slides, by, err);
     free(slides);
     return rc;
@@ -168,13 +169,13 @@ int lf_hf_read_mlp_layers(lf_hf_reader *r, lf_model_config *c, lf_err *err)
     bool *plain = lf_calloc((size_t)c->layers, sizeof *plain, err);
     int64_t first = 0, n = 0;
     int rc = plain ? mark_mlp(r, c, lf_hf_take(r, "mlp_only_layers"), plain, err) : LF_ENOMEM;
-    for (int64_t l = 0; l < c->layers && !rc; l++) {
+    for (int64_t l = 0; l < c->layers && rc == 0; l++) {
         n += plain[l];
         first += plain[l] && first == l;
     }
-    if (!rc && n == first)
+    if (rc == 0 && n == first)
         rc = lf_hf_set_number(r, c, "mlp_only_layers", "dense_layers", (double)first, err);
-    else if (!rc)
+    else if (rc == 0)
         rc = set_list(r, c, "mlp_only_layers", "mlp_layers", plain, err);
     free(plain);
     return rc;

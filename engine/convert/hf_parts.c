@@ -84,14 +84,14 @@ static int read_list(lf_hf_reader *r, lf_model_config *c, const char *theirs, co
     lf_buf b;
     int rc = 0;
     lf_buf_init(&b);
-    for (size_t i = 0; i < json_array_size(list) && !rc; i++) {
+    for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
         if (!json_is_number(json_array_get(list, i)))
             rc = lf_fail(err, LF_EFORMAT, "%s: %s holds what is no number", r->path, theirs);
         lf_buf_addf(&b, "%s%.17g", i ? "," : "", json_number_value(json_array_get(list, i)));
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_buf_check(&b, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set(r, c, theirs, ours, b.data, err);
     lf_buf_fini(&b);
     return rc;
@@ -174,7 +174,7 @@ static int read_yarn(lf_hf_reader *r, lf_model_config *c, json_t *s, lf_err *err
     int rc = 0;
     if (truncate && !json_is_true(truncate))
         rc = lf_hf_set(r, c, "truncate", "rope_truncate", "no", err);
-    if (!rc && fabs(over) > 0 && fabs(under) > 0 && !(c->rope_attn_factor > 0))
+    if (rc == 0 && fabs(over) > 0 && fabs(under) > 0 && !(c->rope_attn_factor > 0))
         rc = lf_hf_set_number(r, c, "mscale", "rope_attn_factor",
                               (over * grow + 1) / (under * grow + 1), err);
     static const char *const known[] = {"truncate", "mscale", "mscale_all_dim"};
@@ -197,7 +197,7 @@ static int read_scaling(lf_hf_reader *r, lf_model_config *c, json_t *s, const st
         int rc = lf_hf_set(r, c, "rope_scaling", "rope_scaling", scalings[i].ours, err);
         if (ratio && (json_is_number(given) || json_is_null(given)))
             json_object_del(s, "factor");
-        for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++)
+        for (const struct rope_member *m = scalings[i].members; m->theirs && rc == 0; m++)
             rc = read_member(r, c, s, as, m, err);
         rc = rc || !ratio ? rc : read_factor(r, c, factor, err);
         return rc || scalings[i].members != yarn ? rc : read_yarn(r, c, s, err);
@@ -213,26 +213,26 @@ static int read_rope_object(lf_hf_reader *r, lf_model_config *c, json_t *given,
 {
     json_t *s = json_copy(given);
     int rc = s ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc && !json_is_object(s))
+    if (rc == 0 && !json_is_object(s))
         rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling is not an object", r->path);
-    const char *type = rc ? NULL : json_string_value(json_object_get(s, "rope_type"));
-    if (!rc && !type)
+    const char *type = rc != 0 ? NULL : json_string_value(json_object_get(s, "rope_type"));
+    if (rc == 0 && !type)
         type = json_string_value(json_object_get(s, "type"));
-    json_t *theta = rc ? NULL : json_object_get(s, "rope_theta"),
-           *part = rc ? NULL : json_object_get(s, "partial_rotary_factor");
+    json_t *theta = rc != 0 ? NULL : json_object_get(s, "rope_theta"),
+           *part = rc != 0 ? NULL : json_object_get(s, "partial_rotary_factor");
     if (json_is_number(theta))
         rc = lf_hf_set_number(r, c, "rope_theta", "rope_theta", json_number_value(theta), err);
-    if (!rc && json_is_number(part))
+    if (rc == 0 && json_is_number(part))
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction",
                               json_number_value(part), err);
-    if (!rc && type && strcmp(type, "default") != 0)
+    if (rc == 0 && type && strcmp(type, "default") != 0)
         rc = read_scaling(r, c, s, as, type, err);
     static const char *const known[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
-    for (size_t i = 0; !rc && i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; rc == 0 && i < sizeof known / sizeof known[0]; i++)
         json_object_del(s, known[i]);
     const char *key;
     json_t *v;
-    json_object_foreach(s, key, v) if (!rc && !json_is_null(v)) rc =
+    json_object_foreach(s, key, v) if (rc == 0 && !json_is_null(v)) rc =
         lf_fail(err, LF_ENOTSUP, "%s: '%.60s' of rope_scaling is not known", r->path, key);
     json_decref(s);
     return rc;
@@ -243,27 +243,27 @@ int lf_hf_read_rope_as(lf_hf_reader *r, lf_model_config *c, const struct lf_hf_r
 {
     double theta = as->theta, part = -1, whole = c->rope_fraction;
     int rc = lf_hf_get_f64(r, "rope_theta", &theta, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_set_number(r, c, "rope_theta", "rope_theta", theta, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_get_f64(r, "partial_rotary_factor", &part, err);
-    if (!rc && part >= 0)
+    if (rc == 0 && part >= 0)
         rc = lf_hf_set_number(r, c, "partial_rotary_factor", "rope_fraction", part, err);
-    json_t *a = rc ? NULL : lf_hf_take(r, "rope_scaling"),
-           *b = rc ? NULL : lf_hf_take(r, "rope_parameters");
+    json_t *a = rc != 0 ? NULL : lf_hf_take(r, "rope_scaling"),
+           *b = rc != 0 ? NULL : lf_hf_take(r, "rope_parameters");
     lf_hf_take(r, "original_max_position_embeddings"); /* read with the scaling that needs it */
     b = as->params ? as->params : b;
-    if (!rc && a && b && !json_equal(a, b))
+    if (rc == 0 && a && b && !json_equal(a, b))
         rc = lf_fail(err, LF_EFORMAT, "%s: rope_scaling and rope_parameters say different things",
                      r->path);
-    if (!rc && (b || a))
+    if (rc == 0 && (b || a))
         rc = read_rope_object(r, c, b ? b : a, as, err);
-    if (!rc && !as->part && fabs(c->rope_fraction - whole) > 0)
+    if (rc == 0 && !as->part && fabs(c->rope_fraction - whole) > 0)
         rc = lf_fail(err, LF_ENOTSUP,
                      "%s: partial_rotary_factor = %g, but the class of this family turns whole "
                      "heads, whatever it says",
                      r->path, c->rope_fraction);
-    if (!rc &&
+    if (rc == 0 &&
         c->rope_scaling == LF_ROPE_DYNAMIC) /* counts from the longest sequence of training */
         rc = lf_hf_set_number(r, c, "rope_scaling", "rope_original_positions",
                               (double)c->max_positions, err);
@@ -278,7 +278,7 @@ int lf_hf_read_rope(lf_hf_reader *r, lf_model_config *c, double theta, lf_err *e
 int lf_hf_write_partial_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     int rc = lf_hf_write_rope(c, o, err);
-    if (!rc && json_object_set_new(o, "partial_rotary_factor", json_real(c->rope_fraction)))
+    if (rc == 0 && json_object_set_new(o, "partial_rotary_factor", json_real(c->rope_fraction)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     return rc;
 }
@@ -287,14 +287,14 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
 {
     json_t *ours = lf_model_config_to_json(c, err), *s = json_object();
     int rc = ours && s ? 0 : LF_ENOMEM;
-    const char *kind = rc ? NULL : json_string_value(json_object_get(ours, "rope_scaling"));
-    if (!rc && json_object_set_new(o, "rope_theta", json_real(c->rope_theta)))
+    const char *kind = rc != 0 ? NULL : json_string_value(json_object_get(ours, "rope_scaling"));
+    if (rc == 0 && json_object_set_new(o, "rope_theta", json_real(c->rope_theta)))
         rc = LF_ENOMEM;
-    for (size_t i = 0; !rc && kind && i < sizeof scalings / sizeof scalings[0]; i++) {
+    for (size_t i = 0; rc == 0 && kind && i < sizeof scalings / sizeof scalings[0]; i++) {
         if (strcmp(scalings[i].ours, kind) != 0)
             continue;
         rc = json_object_set_new(s, "rope_type", json_string(scalings[i].theirs));
-        for (const struct rope_member *m = scalings[i].members; m->theirs && !rc; m++) {
+        for (const struct rope_member *m = scalings[i].members; m->theirs && rc == 0; m++) {
             double x = 0;
             int64_t n = 0;
             const char *text = json_string_value(json_object_get(ours, m->ours));
@@ -311,13 +311,13 @@ int lf_hf_write_rope(const lf_model_config *c, json_t *o, lf_err *err)
             fabs(c->rope_factor * (double)c->rope_original_positions - (double)c->max_positions) <=
                 0)
             json_object_del(s, "factor");
-        if (!rc && c->rope_scaling == LF_ROPE_YARN && !c->rope_truncate)
+        if (rc == 0 && c->rope_scaling == LF_ROPE_YARN && !c->rope_truncate)
             rc = json_object_set_new(s, "truncate", json_false());
-        if (!rc)
+        if (rc == 0)
             rc = json_object_set(o, "rope_scaling", s);
         break; /* the first of two names */
     }
     json_decref(ours);
     json_decref(s);
-    return rc ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    return rc != 0 ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
 }

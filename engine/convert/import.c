@@ -53,7 +53,7 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
     int rc = lf_move_block(&l->move, first, n, dst, err);
     long long done =
         atomic_fetch_add(&l->im->done, n * (long long)lf_st_dtype_bytes(l->move.dtype));
-    if (!rc && o->progress)
+    if (rc == 0 && o->progress)
         o->progress(o->arg, (double)done, l->im->total);
     return rc;
 }
@@ -100,9 +100,10 @@ static int make_lane(struct import *im, size_t i, lf_err *err)
     if (mv->parts->turned) /* all outside tensors of a turned one have the same width */
         mv->src_width = im->m.map.items[mv->parts->segs[0].src].shape[1];
     int rc = pick_dtype(im, i, &mv->dtype, err);
-    char *name = rc ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
+    char *name =
+        rc != 0 ? NULL : lf_arena_printf(im->m.map.arena, err, LF_WEIGHTS_PREFIX "%s", t->name);
     if (!name)
-        return rc ? rc : LF_ENOMEM;
+        return rc != 0 ? rc : LF_ENOMEM;
     im->tensors[i] = (lf_ckpt_tensor){.name = name,
                                       .kind = "weight",
                                       .dtype = lf_hf_h5_type(mv->dtype),
@@ -122,7 +123,7 @@ static int make_lanes(struct import *im, lf_err *err)
         !(im->tensors = lf_calloc(n, sizeof *im->tensors, err)))
         return LF_ENOMEM;
     int rc = 0;
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         rc = make_lane(im, i, err);
     return rc;
 }
@@ -143,12 +144,12 @@ static int compare(struct import *im, int item, lf_err *err)
     char *x = lf_malloc(COMPARE_ELEMS, 8, err), *y = x ? x + COMPARE_ELEMS * 4 : NULL;
     if (!x)
         return LF_ENOMEM;
-    for (int64_t at = 0; at < n && !rc; at += k) {
+    for (int64_t at = 0; at < n && rc == 0; at += k) {
         k = n - at < COMPARE_ELEMS ? n - at : COMPARE_ELEMS;
         rc = lf_move_block(&a, at, k, x, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_move_block(&b, at, k, y, err);
-        if (!rc && memcmp(x, y, (size_t)k * 4) != 0)
+        if (rc == 0 && memcmp(x, y, (size_t)k * 4) != 0)
             rc =
                 lf_fail(err, LF_EINVAL,
                         "%s differs from %s, though config.json ties them (tie_word_embeddings): "
@@ -162,7 +163,7 @@ static int compare(struct import *im, int item, lf_err *err)
 static int compare_tied(struct import *im, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < im->m.map.n_items && !rc; i++)
+    for (size_t i = 0; i < im->m.map.n_items && rc == 0; i++)
         if (im->m.map.items[i].kind == LF_MAP_TIED && im->m.map.items[i].source >= 0)
             rc = compare(im, (int)i, err);
     return rc;
@@ -257,13 +258,13 @@ static int write_checkpoint(struct import *im, struct lf_convert_result *res, lf
     lf_ckpt_result r = {0};
     json_t *state = make_state(im, err);
     int rc = state ? lf_ckpt_writer_create(&w, im->tensors, im->m.map.n_ours, &o, err) : LF_EFORMAT;
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_save_begin(w, im->o->out, state, err);
-    if (!rc && (rc = lf_ckpt_save_wait(w, &r, err)) == 1)
+    if (rc == 0 && (rc = lf_ckpt_save_wait(w, &r, err)) == 1)
         rc = 0;
     lf_ckpt_writer_destroy(w);
     json_decref(state);
-    if (rc)
+    if (rc != 0)
         return rc;
     res->bytes = r.bytes;
     res->reused = r.reused_bytes;
@@ -278,17 +279,17 @@ int lf_convert_import(const struct lf_convert_opts *o, struct lf_convert_result 
     if (o->dtype == LF_CONVERT_F16)
         return lf_fail(err, LF_EINVAL, "checkpoints hold f32 or bf16; dtype = f16 is for exports");
     int rc = lf_convert_left_begin(&im.left, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_model_open(&im.m, o->from, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_convert_import_key(im.left.key, &im.m, o->dtype, err);
-    if (!rc)
+    if (rc == 0)
         rc = make_lanes(&im, err);
-    if (!rc)
+    if (rc == 0)
         rc = compare_tied(&im, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_checkpoint(&im, &r, err);
-    if (!rc) {
+    if (rc == 0) {
         memcpy(r.family, im.m.config.family, sizeof r.family);
         r.tensors = (int64_t)im.m.map.n_ours;
         warn_nonfinite(&im, &r);

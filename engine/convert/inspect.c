@@ -73,7 +73,7 @@ static int inspect_parts(json_t *o, const struct lf_hf_family *f, json_t *config
     lf_model_config c;
     int rc = lf_hf_config_read(&c, f, config, path, &why);
     int bad = json_object_set_new(o, "family", json_string(f->name));
-    if (rc)
+    if (rc != 0)
         return bad || tell(o, "config_error", &why);
     bad = bad || json_object_set_new(o, "model", lf_model_config_to_json(&c, NULL)) ||
           json_object_set_new(o, "parameters", json_integer(lf_model_param_count(&c)));
@@ -114,7 +114,7 @@ static int inspect_idx(json_t *o, const char *path, lf_err *err)
 {
     lf_megatron_data *d = NULL;
     int rc = lf_megatron_open(&d, path, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const lf_megatron_info *i = lf_megatron_get_info(d);
     int bad = json_object_set_new(o, "dtype", json_string(lf_megatron_dtype_name(i->dtype))) ||
@@ -136,7 +136,7 @@ static int inspect_artifact(json_t *o, const char *dir, lf_err *err)
     lf_artifact a = {0};
     int64_t bytes = 0;
     int rc = lf_artifact_load(&a, dir, NULL, err), bad = 0;
-    if (rc)
+    if (rc != 0)
         return rc;
     for (size_t i = 0; i < a.n_files; i++)
         bytes += a.files[i].bytes;
@@ -167,9 +167,9 @@ static int inspect_checkpoint(json_t *o, const char *dir, lf_err *err)
 {
     json_t *state = lf_hf_read_json(dir, "state.json", err), *hf = json_object_get(state, "hf");
     int rc = state ? inspect_artifact(o, dir, err) : LF_EFORMAT;
-    if (!rc && json_object_get(state, "model"))
+    if (rc == 0 && json_object_get(state, "model"))
         json_object_set(o, "model", json_object_get(state, "model"));
-    if (!rc && hf)
+    if (rc == 0 && hf)
         json_object_set(o, "imported_from", json_object_get(hf, "family"));
     json_decref(state);
     return rc;
@@ -180,23 +180,23 @@ json_t *lf_convert_inspect(const char *path, lf_err *err)
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     int rc = lf_convert_form_of(&form, path, err);
     json_t *o =
-        rc ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
-    if (!rc && !o)
+        rc != 0 ? NULL : json_pack("{s:s, s:s}", "path", path, "form", lf_convert_form_name(form));
+    if (rc == 0 && !o)
         rc = lf_fail(err, LF_EFORMAT, "the path is not UTF-8");
-    if (!rc && form == LF_FORM_HF && inspect_hf(o, path))
+    if (rc == 0 && form == LF_FORM_HF && inspect_hf(o, path))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc && form == LF_FORM_MEGATRON && inspect_megatron(o, path))
+    if (rc == 0 && form == LF_FORM_MEGATRON && inspect_megatron(o, path))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc && form == LF_FORM_IDX)
+    if (rc == 0 && form == LF_FORM_IDX)
         rc = inspect_idx(o, path, err);
-    if (!rc && form == LF_FORM_CHECKPOINT)
+    if (rc == 0 && form == LF_FORM_CHECKPOINT)
         rc = inspect_checkpoint(o, path, err);
-    if (!rc && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))
+    if (rc == 0 && (form == LF_FORM_SHARDS || form == LF_FORM_TOKENIZER))
         rc = inspect_artifact(o, path, err);
-    if (!rc && form == LF_FORM_UNKNOWN)
+    if (rc == 0 && form == LF_FORM_UNKNOWN)
         rc = lf_fail(err, LF_EINVAL,
                      "%s holds nothing that is known: no config.json, no manifest.json", path);
-    if (!rc)
+    if (rc == 0)
         return o;
     json_decref(o);
     return NULL;

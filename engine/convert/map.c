@@ -125,8 +125,9 @@ static int join(lf_map *m, int item, int64_t item_at, int ours, int64_t ours_at,
                 lf_err *err)
 {
     int rc = add_seg(&m->of_item[item], (struct lf_map_seg){item_at, n, ours, ours_at}, err);
-    return rc ? rc
-              : add_seg(&m->of_ours[ours], (struct lf_map_seg){ours_at, n, item, item_at}, err);
+    return rc != 0
+               ? rc
+               : add_seg(&m->of_ours[ours], (struct lf_map_seg){ours_at, n, item, item_at}, err);
 }
 
 static int join_groups(lf_map *m, int i, const lf_model_config *c, lf_err *err)
@@ -135,11 +136,13 @@ static int join_groups(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     int64_t d = c->head_dim, r = c->heads / c->kv_heads, rc = 0;
     if (it->n_ours != 3)
         LF_BUG("%s: q, k and v are three", it->row->outside);
-    for (int64_t g = 0; g < c->kv_heads && !rc; g++) {
+    for (int64_t g = 0; g < c->kv_heads && rc == 0; g++) {
         int64_t at = g * (r + 2) * d;
         rc = join(m, i, at, it->ours[0], g * r * d, r * d, err);
-        rc = rc ? rc : join(m, i, at + r * d, it->ours[1], g * d, d, err);
-        rc = rc ? rc : join(m, i, at + (r + 1) * d, it->ours[2], g * d, d, err);
+        if (rc == 0)
+            rc = join(m, i, at + r * d, it->ours[1], g * d, d, err);
+        if (rc == 0)
+            rc = join(m, i, at + (r + 1) * d, it->ours[2], g * d, d, err);
     }
     return (int)rc;
 }
@@ -148,8 +151,8 @@ static int join_rows_of_3(lf_map *m, int i, const lf_model_config *c, lf_err *er
 {
     const struct lf_map_item *it = &m->items[i];
     int rc = 0;
-    for (int64_t row = 0; row < c->heads * c->head_dim && !rc; row++)
-        for (int k = 0; k < 3 && !rc; k++)
+    for (int64_t row = 0; row < c->heads * c->head_dim && rc == 0; row++)
+        for (int k = 0; k < 3 && rc == 0; k++)
             rc = join(m, i, 3 * row + k, it->ours[k], row, 1, err);
     return rc;
 }
@@ -177,7 +180,7 @@ static int join_item(lf_map *m, int i, const lf_model_config *c, lf_err *err)
     case LF_MAP_STACK_T:
     case LF_MAP_COPY:
     case LF_MAP_STACK:
-        for (int k = 0; k < it->n_ours && !rc; k++) {
+        for (int k = 0; k < it->n_ours && rc == 0; k++) {
             const struct lf_map_ours *o = &m->ours[it->ours[k]];
             bool turned = (it->kind == LF_MAP_TURNED || it->kind == LF_MAP_STACK_T) && o->ndim == 2;
             m->of_item[i].turned = turned;
@@ -262,9 +265,9 @@ static int expand(lf_map *m, const struct lf_map_row *row, const char *prefix,
     bool layers = strstr(row->outside, "{L}"), each = strstr(row->outside, "{E}"),
          params = strstr(row->outside, "{P}");
     int rc = 0;
-    for (int64_t l = 0; l < (layers ? c->layers : 1) && !rc; l++)
-        for (int64_t e = 0; e < (each ? experts : 1) && !rc; e++)
-            for (int p = 0; p < (params ? 2 : 1) && !rc; p++)
+    for (int64_t l = 0; l < (layers ? c->layers : 1) && rc == 0; l++)
+        for (int64_t e = 0; e < (each ? experts : 1) && rc == 0; e++)
+            for (int p = 0; p < (params ? 2 : 1) && rc == 0; p++)
                 rc = add_item(m, row, prefix, &(struct place){l, e, params ? both[p] : NULL}, err);
     return rc;
 }
@@ -346,7 +349,7 @@ int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix,
         rc = join_item(&m, (int)i, c, err);
     if (rc == 0)
         rc = check_cover(&m, err);
-    if (rc) {
+    if (rc != 0) {
         lf_map_fini(&m);
         return rc;
     }
@@ -418,7 +421,8 @@ static int check_shape(const struct lf_map_item *it, const lf_st_entry *e, lf_er
     lf_buf_adds(&b, " in the file, but config.json makes it ");
     add_shape(&b, it->ndim, it->shape);
     int rc = lf_buf_check(&b, err);
-    rc = rc ? rc : lf_fail(err, LF_EINVAL, "%s", b.data);
+    if (rc == 0)
+        rc = lf_fail(err, LF_EINVAL, "%s", b.data);
     lf_buf_fini(&b);
     return rc;
 }
@@ -427,7 +431,7 @@ static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, con
                     struct names *missing, struct names *extra, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < lf_st_n_entries(s) && !rc; i++) {
+    for (size_t i = 0; i < lf_st_n_entries(s) && rc == 0; i++) {
         const lf_st_entry *e = lf_st_entry_at(s, i);
         char name[512];
         if (canon)
@@ -444,7 +448,7 @@ static int bind_all(lf_map *m, const lf_st *s, void (*canon)(char *, size_t, con
         it->source = (int)i;
         rc = check_shape(it, e, err);
     }
-    for (size_t i = 0; i < m->n_items && !rc; i++)
+    for (size_t i = 0; i < m->n_items && rc == 0; i++)
         if (m->items[i].source < 0 && m->items[i].kind != LF_MAP_TIED &&
             m->items[i].kind != LF_MAP_IGNORED)
             add_name(missing, m->items[i].name);
@@ -458,12 +462,12 @@ int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, 
     lf_buf_init(&missing.b);
     lf_buf_init(&extra.b);
     int rc = bind_all(m, s, canon, &missing, &extra, err);
-    if (!rc && missing.n && extra.n)
+    if (rc == 0 && missing.n && extra.n)
         rc = lf_fail(err, LF_EINVAL, "missing: %s; and these have no place in this model: %s",
                      all_names(&missing), all_names(&extra));
-    else if (!rc && missing.n)
+    else if (rc == 0 && missing.n)
         rc = lf_fail(err, LF_EINVAL, "missing: %s", all_names(&missing));
-    else if (!rc && extra.n)
+    else if (rc == 0 && extra.n)
         rc = lf_fail(err, LF_EINVAL, "these tensors have no place in this model: %s",
                      all_names(&extra));
     lf_buf_fini(&missing.b);

@@ -31,10 +31,10 @@ static int read_cast(const struct lf_move *m, int src, int64_t first, int64_t n,
         return m->from->read(m->from->ctx, src, first, n, dst, err);
     void *buf = lf_malloc((size_t)least(n, PIECE_ELEMS), lf_st_dtype_bytes(from), err);
     int rc = buf ? 0 : LF_ENOMEM;
-    for (int64_t at = 0; at < n && !rc; at += PIECE_ELEMS) {
+    for (int64_t at = 0; at < n && rc == 0; at += PIECE_ELEMS) {
         int64_t k = least(n - at, PIECE_ELEMS);
         rc = m->from->read(m->from->ctx, src, first + at, k, buf, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_move_cast(m->dtype, (char *)dst + (size_t)at * size, from, buf, k, err);
     }
     free(buf);
@@ -46,7 +46,7 @@ static int read_straight(const struct lf_move *m, int64_t first, int64_t n, char
 {
     size_t size = lf_st_dtype_bytes(m->dtype);
     int rc = 0;
-    for (size_t i = 0; i < m->parts->n && !rc; i++) {
+    for (size_t i = 0; i < m->parts->n && rc == 0; i++) {
         const struct lf_map_seg *s = &m->parts->segs[i];
         int64_t lo = most(first, s->at * m->width),
                 hi = least(first + n, (s->at + s->n) * m->width);
@@ -73,9 +73,9 @@ static int read_tile(const struct lf_move *m, const struct tile *t, int64_t firs
 {
     size_t size = lf_st_dtype_bytes(m->dtype);
     int rc = 0;
-    for (int64_t j = 0; j < t->lines && !rc; j++) {
+    for (int64_t j = 0; j < t->lines && rc == 0; j++) {
         rc = read_cast(m, t->src, (t->line + j) * m->src_width + t->from, t->n, buf, err);
-        for (int64_t i = 0; i < t->n && !rc; i++) {
+        for (int64_t i = 0; i < t->n && rc == 0; i++) {
             int64_t at = (t->to_row + i) * m->width + t->to_col + j - first;
             if (at >= 0 && at < n)
                 memcpy(dst + (size_t)at * size, (const char *)buf + (size_t)i * size, size);
@@ -89,7 +89,7 @@ static int read_turned(const struct lf_move *m, int64_t first, int64_t n, char *
     int64_t r0 = first / m->width, r1 = (first + n - 1) / m->width + 1;
     void *buf = lf_malloc((size_t)(r1 - r0), lf_st_dtype_bytes(m->dtype), err);
     int rc = buf ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < m->parts->n && !rc; i++) {
+    for (size_t i = 0; i < m->parts->n && rc == 0; i++) {
         const struct lf_map_seg *s = &m->parts->segs[i];
         int64_t lo = most(r0, s->at), hi = least(r1, s->at + s->n);
         struct tile t = {s->src, s->src_at, s->n, r0, r1 - r0, r0, s->at};
@@ -110,7 +110,7 @@ int lf_move_block(struct lf_move *m, int64_t first, int64_t n, void *dst, lf_err
     if (n > 0)
         rc = m->parts->turned ? read_turned(m, first, n, dst, err)
                               : read_straight(m, first, n, dst, err);
-    if (!rc)
+    if (rc == 0)
         atomic_fetch_add(&m->nonfinite, lf_st_count_nonfinite(m->dtype, dst, n));
     return rc;
 }

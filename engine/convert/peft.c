@@ -13,7 +13,7 @@ int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err)
     if (!p->family || !(p->dec = lf_decoder_create(mc, 1, err)) || !(p->ps = lf_pstore_create(err)))
         return err && err->rc ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(p->dec, p->ps, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_map_build(&p->map, p->family->rows, p->family->prefix, false, mc, err);
     p->mapped = rc == 0;
     return rc;
@@ -105,10 +105,10 @@ int lf_peft_units(struct lf_peft *p, lf_err *err)
 {
     int rc = lf_decoder_adapt(p->dec, p->ps, &p->ac, err);
     const int count = lf_pstore_count(p->ps);
-    p->unit = rc ? NULL : lf_arena_alloc(p->arena, (size_t)count, sizeof *p->unit, err);
-    if (!rc && !p->unit)
+    p->unit = rc != 0 ? NULL : lf_arena_alloc(p->arena, (size_t)count, sizeof *p->unit, err);
+    if (rc == 0 && !p->unit)
         rc = LF_ENOMEM;
-    for (int i = 0; i < count && !rc; i++) {
+    for (int i = 0; i < count && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(p->ps, i);
         if (d->adapter && strcmp(strrchr(d->name, '.'), ".lora_B") == 0)
             rc = make_unit(p, &p->unit[p->n++], d, err);

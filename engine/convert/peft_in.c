@@ -96,7 +96,7 @@ static int check_keys(json_t *o, const char *where, lf_err *err)
                       : lf_fail(err, LF_ENOTSUP, "%s: %s = %s; only %s is known", where,
                                 fixed[i].key, is, fixed[i].value);
         free(is);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     json_object_foreach(o, key, v) if (!is_known(key) && !is_empty(v)) return lf_fail(
@@ -114,11 +114,11 @@ static int read_config(struct lf_adapter_config *ac, const char *dir, lf_err *er
 {
     json_t *o = lf_hf_read_json(dir, LF_PEFT_CONFIG, err);
     int rc = o ? check_keys(o, LF_PEFT_CONFIG, err) : err && err->rc ? err->rc : LF_EFORMAT;
-    if (!rc)
+    if (rc == 0)
         rc = check_saved(&ac->head, o, LF_PEFT_CONFIG, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_json_get_i64(&ac->rank, o, "r", true, LF_PEFT_CONFIG, err);
-    if (!rc) {
+    if (rc == 0) {
         ac->alpha = json_number_value(json_object_get(o, "lora_alpha"));
         ac->dropout = json_number_value(json_object_get(o, "lora_dropout"));
         ac->rank_stabilised = json_is_true(json_object_get(o, "use_rslora"));
@@ -188,7 +188,7 @@ static int read_f32(struct lf_peft *p, const lf_st *s, const lf_st_entry *e, int
         return LF_ENOMEM;
     int rc = lf_st_read(s, e, 0, e->elems, x, err);
     const char *half = (const char *)x;
-    for (int64_t i = e->elems - 1; i >= 0 && !rc && e->dtype == LF_ST_BF16;
+    for (int64_t i = e->elems - 1; i >= 0 && rc == 0 && e->dtype == LF_ST_BF16;
          i--) { /* widened in place, from the end */
         uint16_t h;
         memcpy(&h, half + 2 * i, 2);
@@ -230,11 +230,11 @@ static int take_tensor(struct lf_peft *p, const lf_st *s, const struct lf_peft_u
     float *ours = rc || !sh.permuted
                       ? x
                       : lf_arena_alloc(p->arena, (size_t)(sh.rows * cols), sizeof *ours, err);
-    char *name = rc ? NULL
-                    : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem,
-                                      lf_peft_tensors[which].ours);
+    char *name = rc != 0 ? NULL
+                         : lf_arena_printf(p->arena, err, LF_WEIGHTS_PREFIX "%s.%s", u->stem,
+                                           lf_peft_tensors[which].ours);
     if (!ours || !name)
-        return rc ? rc : LF_ENOMEM;
+        return rc != 0 ? rc : LF_ENOMEM;
     for (int64_t r = 0; r < sh.rows && sh.permuted; r++)
         memcpy(ours + u->row[r] * cols, x + r * cols, (size_t)cols * sizeof *ours);
     *t = (lf_ckpt_tensor){.name = name,
@@ -301,17 +301,17 @@ static int write_out(struct lf_peft *p, const lf_st *s, const lf_ckpt *base,
     lf_ckpt_tensor *t = lf_arena_alloc(p->arena, n, sizeof *t, err);
     json_t *state = t ? adapter_state(p, base, err) : NULL;
     int rc = state ? 0 : LF_ENOMEM;
-    for (size_t k = 0; k < n && !rc; k++)
+    for (size_t k = 0; k < n && rc == 0; k++)
         rc = lf_peft_is_head(p, k)
                  ? take_head(p, s, &t[k], err)
                  : take_tensor(p, s, &p->unit[k / each], (int)(k % each), &t[k], err);
-    if (!rc)
+    if (rc == 0)
         rc = check_all_taken(p, s, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_writer_create(&w, t, n, &wo, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_save_begin(w, o->out, state, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_save_wait(w, &r, err);
     lf_ckpt_writer_destroy(w);
     json_decref(state);
@@ -331,32 +331,32 @@ int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     lf_st *s = NULL;
     char *path = lf_path_join(o->from, LF_PEFT_FILE, err);
     int rc = path ? lf_ckpt_open(&base, o->base, o->threads, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(&mc, base, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_config(&p.ac, o->from, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_st_open(&s, path, err);
-    const bool head = !rc && lf_st_find(s, LF_PEFT_HEAD);
-    if (!rc && p.ac.head && !head)
+    const bool head = rc == 0 && lf_st_find(s, LF_PEFT_HEAD);
+    if (rc == 0 && p.ac.head && !head)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s holds no " LF_PEFT_HEAD ", but modules_to_save of " LF_PEFT_CONFIG
                      " names it",
                      path);
     p.ac.head = head;
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_model(&mc, &p.ac, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_peft_open(&p, &mc, err);
-    if (!rc)
+    if (rc == 0)
         find_targets(&p, s);
-    if (!rc && !p.ac.n_targets)
+    if (rc == 0 && !p.ac.n_targets)
         rc =
             lf_fail(err, LF_EINVAL, "%s holds no adapter of a layer of the model in %s (family %s)",
                     path, o->base, p.family->name);
-    if (!rc)
+    if (rc == 0)
         rc = lf_peft_units(&p, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_out(&p, s, base, o, res, err);
     free(path);
     lf_st_close(s);

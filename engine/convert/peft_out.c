@@ -71,7 +71,7 @@ static int write_config(const struct lf_peft *p, const char *dir, lf_artifact *a
          *path = lf_path_join(dir, LF_PEFT_CONFIG, err);
     int rc = text && path ? lf_io_write_file(path, text, strlen(text), LF_ARTIFACT_MODE, err)
                           : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_add_hashed(a, dir, LF_PEFT_CONFIG, err);
     free(text);
     free(path);
@@ -115,7 +115,7 @@ static int put(const lf_ckpt *ck, const char *name, const struct lf_peft_unit *u
                        lf_ckpt_dir(ck), name, (long long)s.rows, (long long)s.cols);
     float *x = lf_malloc((size_t)(s.rows * cols), sizeof *x, err);
     int rc = x ? lf_ckpt_read(ck, e, NULL, NULL, x, err) : LF_ENOMEM;
-    for (int64_t r = 0; r < s.rows && !rc; r++)
+    for (int64_t r = 0; r < s.rows && rc == 0; r++)
         rc = lf_st_writer_put(w, x + (s.permuted ? u->row[r] : r) * cols, (size_t)cols * sizeof *x,
                               err);
     free(x);
@@ -146,11 +146,11 @@ static int write_tensors(struct lf_peft *p, const lf_ckpt *ck, const char *dir, 
     const size_t all = lf_peft_count(p);
     lf_st_decl *d = declarations(p, err);
     int rc = d ? lf_st_writer_create(&w, dir, d, all, &wo, err) : LF_ENOMEM;
-    while (!rc && (k = lf_st_writer_next(w)) < all)
+    while (rc == 0 && (k = lf_st_writer_next(w)) < all)
         rc = put_nth(p, ck, k, w, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_st_writer_finish(w, &files, &n, err);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         rc = lf_artifact_add(a, files[i].name, files[i].bytes, files[i].sha256, err);
     lf_st_written_free(files, n);
     lf_st_writer_destroy(w);
@@ -164,25 +164,25 @@ int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, 
     lf_ckpt *ck = NULL;
     lf_artifact a = {0};
     int rc = lf_ckpt_open(&ck, o->from, o->threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(&mc, ck, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_config(&p.ac, ck, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_peft_open(&p, &mc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_peft_units(&p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_init(&a, "peft", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_begin_dir(o->out, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_config(&p, o->out, &a, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_tensors(&p, ck, o->out, &a, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_finish_dir(&a, o->out, err);
-    if (!rc) {
+    if (rc == 0) {
         *res = (struct lf_convert_result){.tensors = (int64_t)lf_peft_count(&p)};
         snprintf(res->family, sizeof res->family, "%s", p.family->name);
         memcpy(res->identity, lf_ckpt_identity(ck), sizeof res->identity);

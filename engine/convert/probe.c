@@ -49,8 +49,8 @@ static int bind(struct model *m, int64_t tokens, int threads, lf_err *err)
     lf_graph_destroy(g);
     if (rc >= 0)
         rc = lf_plan_finish(m->plan, err);
-    if (!rc && (!(m->back = lf_back_cpu_create(lf_target_host()->isa, threads, err)) ||
-                !(m->ex = lf_exec_create(m->plan, m->back, NULL, err))))
+    if (rc == 0 && (!(m->back = lf_back_cpu_create(lf_target_host()->isa, threads, err)) ||
+                    !(m->ex = lf_exec_create(m->plan, m->back, NULL, err))))
         rc = LF_EINVAL;
     return rc;
 }
@@ -62,25 +62,25 @@ static int open_model(struct model *m, const lf_ckpt *ck, const lf_ckpt *adapter
     lf_model_config mc;
     struct lf_adapter_config ac;
     int rc = lf_weights_config(&mc, ck, err);
-    if (!rc && mc.max_positions < *tokens)
+    if (rc == 0 && mc.max_positions < *tokens)
         *tokens = mc.max_positions;
-    m->vocab = rc ? 0 : mc.vocab;
-    if (!rc && adapter)
+    m->vocab = rc != 0 ? 0 : mc.vocab;
+    if (rc == 0 && adapter)
         rc = lf_adapter_config(&ac, adapter, err);
-    if (!rc && adapter)
+    if (rc == 0 && adapter)
         rc = lf_adapter_model(&mc, &ac, err);
-    if (!rc &&
+    if (rc == 0 &&
         (!(m->dec = lf_decoder_create(&mc, *tokens, err)) || !(m->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (!rc && adapter)
+    if (rc == 0 && adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, &ac, err);
-    if (!rc)
+    if (rc == 0)
         rc = bind(m, *tokens, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_load_below(m->ps, mc.output, ck, LF_WEIGHTS_PREFIX, err);
-    if (!rc && adapter)
+    if (rc == 0 && adapter)
         rc = lf_weights_load_adapter(m->ps, adapter, LF_WEIGHTS_PREFIX, false, err);
     return rc;
 }
@@ -91,21 +91,21 @@ static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
             *pos = lf_calloc((size_t)tokens, sizeof *pos, err);
     const int32_t cu[2] = {0, (int32_t)tokens};
     int rc = id && pos ? 0 : LF_ENOMEM;
-    for (int64_t i = 0; i < tokens && !rc; i++) {
+    for (int64_t i = 0; i < tokens && rc == 0; i++) {
         id[i] = (int32_t)(lf_rng_u32(SEED, SITE, (uint64_t)i) % (uint32_t)m->vocab);
         pos[i] = (int32_t)i;
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(m->ex, m->chain, 0, "tokens", id, (size_t)tokens * sizeof *id, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(m->ex, m->chain, 0, "positions", pos, (size_t)tokens * sizeof *pos, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(m->ex, m->chain, 0, "cu_seqlens", cu, sizeof cu, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_write_turns(m->dec, m->ex, m->chain, cu, 1, NULL, tokens, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_run(m->ex, m->chain, LF_FWD, 0, LF_FIRST, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_read(m->ex, m->chain, 0, m->output, out,
                           (size_t)(tokens * m->width) * sizeof *out, err);
     free(id);
@@ -120,9 +120,9 @@ static int run_one(const lf_ckpt *ck, const lf_ckpt *adapter, int64_t *tokens, i
     struct model m = {0};
     int rc = open_model(&m, ck, adapter, tokens, threads, err);
     *n = *tokens * m.width;
-    if (!rc && !(*out = lf_malloc((size_t)*n, sizeof **out, err)))
+    if (rc == 0 && !(*out = lf_malloc((size_t)*n, sizeof **out, err)))
         rc = LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = logits(&m, *tokens, *out, err);
     close_model(&m);
     return rc;
@@ -135,24 +135,24 @@ int lf_adapter_probe(const char *base, const char *adapter, const char *merged, 
     float *x = NULL, *y = NULL;
     int64_t n = 0, n2 = 0;
     int rc = lf_ckpt_open(&b, base, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_open(&a, adapter, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_open(&m, merged, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = run_one(b, a, &tokens, threads, &x, &n, err);
-    if (!rc)
+    if (rc == 0)
         rc = run_one(m, NULL, &tokens, threads, &y, &n2, err);
-    if (!rc && n != n2)
+    if (rc == 0 && n != n2)
         rc = lf_fail(err, LF_EINVAL, "%s is of another model", merged);
     double worst = 0, most = 0;
-    for (int64_t i = 0; i < n && !rc; i++) {
+    for (int64_t i = 0; i < n && rc == 0; i++) {
         worst = fmax(worst, fabs((double)x[i] - (double)y[i]));
         most = fmax(most, fabs((double)x[i]));
     }
-    if (!rc && !(isfinite(worst) && isfinite(most)))
+    if (rc == 0 && !(isfinite(worst) && isfinite(most)))
         rc = lf_fail(err, LF_ENUMERIC, "logits or scores of the probe are not finite");
-    if (!rc)
+    if (rc == 0)
         *out = most > 0 ? worst / most : worst;
     free(x);
     free(y);

@@ -16,7 +16,7 @@ int lf_convert_left_begin(struct lf_convert_left *l, const struct lf_convert_opt
     if (!(l->dirs = lf_calloc(o->n_left + 1, sizeof *l->dirs, err)))
         return LF_ENOMEM;
     int rc = lf_partial_set_aside(&l->aside, o->out, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     for (size_t i = 0; i < o->n_left; i++)
         l->dirs[i] = o->left[i];
@@ -57,9 +57,9 @@ int lf_convert_import_key(char key[LF_HASH_HEX], const struct lf_hf_model *m, in
     uint8_t digest[LF_HASH_BYTES];
     lf_hash *h = lf_hash_create(err);
     int rc = h ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < lf_st_n_files(m->st) && !rc; i++)
+    for (size_t i = 0; i < lf_st_n_files(m->st) && rc == 0; i++)
         rc = add_file(h, lf_st_file_at(m->st, i), err);
-    if (!rc) {
+    if (rc == 0) {
         const char *config = m->config_text ? m->config_text : "";
         char number[16];
         lf_hash_update(h, m->family->name, strlen(m->family->name) + 1);

@@ -37,7 +37,7 @@ static int close_shard(struct import *im, lf_err *err)
     snprintf(name, sizeof name, "train-%05d.h5", im->files++);
     int rc = lf_shard_finish(im->w, &st, err);
     im->w = NULL;
-    return rc ? rc : lf_artifact_add(&im->a, name, st.bytes, st.sha256, err);
+    return rc != 0 ? rc : lf_artifact_add(&im->a, name, st.bytes, st.sha256, err);
 }
 
 static int open_shard(struct import *im, lf_err *err)
@@ -58,13 +58,13 @@ static int read_doc(struct import *im, uint64_t d, lf_shard_doc *doc, lf_err *er
         n += (uint64_t)im->i->lengths[s];
     if (n + 1 > im->cap_ids || !im->ids) {
         int rc = lf_realloc(&im->ids, n + 1, sizeof *im->ids, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         im->cap_ids = n + 1;
     }
     if (s1 - s0 + 1 > im->cap_seqs || !im->seq_len) {
         int rc = lf_realloc(&im->seq_len, s1 - s0 + 1, sizeof *im->seq_len, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         im->cap_seqs = s1 - s0 + 1;
     }
@@ -72,7 +72,7 @@ static int read_doc(struct import *im, uint64_t d, lf_shard_doc *doc, lf_err *er
     for (uint64_t s = s0; s < s1; s++) {
         im->seq_len[s - s0] = (uint32_t)im->i->lengths[s];
         int rc = lf_megatron_read_ids(im->d, s, 0, im->seq_len[s - s0], im->ids + n, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         n += im->seq_len[s - s0];
     }
@@ -101,7 +101,7 @@ static int import_doc(struct import *im, uint64_t d, lf_err *err)
     if (im->o->stop && im->o->stop())
         return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
     int rc = read_doc(im, d, &doc, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     append_eod(im, &doc);
     for (size_t k = 0; k < doc.n; k++)
@@ -113,9 +113,9 @@ static int import_doc(struct import *im, uint64_t d, lf_err *err)
                            (long long)im->info.vocab_size - 1);
     if (im->w && lf_shard_writer_tokens(im->w) + doc.n > im->o->shard_tokens)
         rc = close_shard(im, err);
-    if (!rc && !im->w)
+    if (rc == 0 && !im->w)
         rc = open_shard(im, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_shard_append_doc(im->w, &doc, err);
     im->res.docs++;
     im->res.seqs += doc.n_seqs;
@@ -164,7 +164,7 @@ int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_re
     if (o->tokenizer_sha256)
         memcpy(im.info.tokenizer_sha256, o->tokenizer_sha256, LF_HASH_HEX - 1);
     int rc = lf_megatron_open(&d, o->from, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     im.d = d;
     im.i = lf_megatron_get_info(d);
@@ -172,15 +172,15 @@ int lf_convert_shards_import(const struct lf_shards_opts *o, struct lf_shards_re
         (rc = lf_artifact_init(&im.a, "shards", err)))
         goto out;
     warn_packed(&im);
-    for (uint64_t k = 0; k < im.i->n_docs && !rc; k++)
+    for (uint64_t k = 0; k < im.i->n_docs && rc == 0; k++)
         rc = import_doc(&im, k, err);
-    if (!rc && im.res.docs == 0)
+    if (rc == 0 && im.res.docs == 0)
         rc = lf_fail(err, LF_EINVAL, "%s holds no document", o->from);
-    if (!rc)
+    if (rc == 0)
         rc = close_shard(&im, err);
-    if (!rc)
+    if (rc == 0)
         rc = publish(&im, err);
-    if (!rc)
+    if (rc == 0)
         *res = im.res;
 out:
     lf_shard_abort(im.w);

@@ -27,12 +27,12 @@ static int export_seq(lf_megatron_writer *w, const lf_shard *s, uint64_t first, 
     int32_t buf[PIECE];
     uint32_t ids[PIECE];
     int rc = lf_megatron_append(w, NULL, 0, mode, err);
-    while (!rc && first < end) {
+    while (rc == 0 && first < end) {
         size_t n = end - first < PIECE ? (size_t)(end - first) : PIECE;
         rc = lf_shard_read(s, first, n, buf, err);
-        for (size_t k = 0; k < n && !rc; k++)
+        for (size_t k = 0; k < n && rc == 0; k++)
             ids[k] = (uint32_t)buf[k];
-        if (!rc)
+        if (rc == 0)
             rc = lf_megatron_extend(w, ids, n, err);
         first += n;
     }
@@ -49,13 +49,13 @@ static int export_file(struct export *x, lf_megatron_writer *w, const lf_shard *
                  ? lf_fail(err, LF_ENOTSUP,
                            "%s has a loss mask; Megatron's files have no place for one", x->o->from)
                  : 0;
-    for (uint64_t d = 0; d < n && !rc; d++) {
+    for (uint64_t d = 0; d < n && rc == 0; d++) {
         if (x->o->stop && x->o->stop())
             return lf_fail(err, LF_EINTR, "stopped on request; nothing is published");
         uint64_t s0 = docs ? docs[d] : d, s1 = docs ? docs[d + 1] : d + 1;
-        for (uint64_t k = s0; k < s1 && !rc; k++)
+        for (uint64_t k = s0; k < s1 && rc == 0; k++)
             rc = export_seq(w, s, seqs[k], seqs[k + 1], modes ? modes[k] : 0, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_megatron_end_document(w, err);
         x->res.docs++;
         x->res.seqs += s1 - s0;
@@ -71,7 +71,7 @@ static int export_split(struct export *x, lf_artifact *a, const char *split, lf_
     lf_shardset *set = NULL;
     lf_megatron_writer *w = NULL;
     int rc = lf_shardset_open(&set, x->o->from, split, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     for (size_t i = 0; lf_shardset_file(set, i); i++)
         modes = modes || lf_shard_seq_modes(lf_shardset_file(set, i));
@@ -79,14 +79,14 @@ static int export_split(struct export *x, lf_artifact *a, const char *split, lf_
     enum lf_megatron_dtype t =
         x->dtype ? x->dtype : lf_megatron_dtype_for(lf_shardset_get_info(set)->vocab_size);
     rc = path ? lf_megatron_create(&w, path, t, modes, err) : LF_ENOMEM;
-    for (size_t i = 0; !rc && lf_shardset_file(set, i); i++)
+    for (size_t i = 0; rc == 0 && lf_shardset_file(set, i); i++)
         rc = export_file(x, w, lf_shardset_file(set, i), err);
-    if (!rc) {
+    if (rc == 0) {
         rc = lf_megatron_finish(w, err);
         w = NULL;
     }
     static const char *const ends[] = {"bin", "idx"};
-    for (int i = 0; i < 2 && !rc; i++) {
+    for (int i = 0; i < 2 && rc == 0; i++) {
         snprintf(name, sizeof name, "%s.%s", split, ends[i]);
         rc = lf_artifact_add_hashed(a, x->o->out, name, err);
     }
@@ -128,22 +128,22 @@ int lf_convert_shards_export(const struct lf_shards_opts *o, struct lf_shards_re
     struct export x = {.o = o};
     lf_artifact from = {0}, a = {0};
     int rc = lf_artifact_load(&from, o->from, "shards", err);
-    if (!rc)
+    if (rc == 0)
         rc = find_dtype(&x.dtype, &from, o->from, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_remove_tree(o->out, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_mkdirs(o->out, 0750, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_init(&a, "megatron", err);
-    for (size_t k = 0; k < 3 && !rc; k++)
+    for (size_t k = 0; k < 3 && rc == 0; k++)
         if (has_split(&from, splits[k]))
             rc = export_split(&x, &a, splits[k], err);
-    if (!rc && json_object_set(a.meta, "shards", from.meta))
+    if (rc == 0 && json_object_set(a.meta, "shards", from.meta))
         rc = lf_fail(err, LF_ENOMEM, "no memory for a manifest");
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_publish(&a, o->out, err);
-    if (!rc)
+    if (rc == 0)
         *res = x.res;
     lf_artifact_fini(&a);
     lf_artifact_fini(&from);

@@ -24,17 +24,17 @@ int lf_hf_read_text(const char *dir, const char *name, size_t max, lf_buf *out, 
     int fd = lf_st_open_file(dir, name, err), rc = fd < 0 ? fd : 0;
     char *text = NULL;
     lf_buf_clear(out);
-    if (!rc && fstat(fd, &st) < 0)
+    if (rc == 0 && fstat(fd, &st) < 0)
         rc = lf_fail_errno(err, "%s/%s", dir, name);
-    if (!rc && (uint64_t)st.st_size > max)
+    if (rc == 0 && (uint64_t)st.st_size > max)
         rc = lf_fail(err, LF_EFORMAT,
                      "%s/%s has %lld bytes, more than the %zu that such a file may have", dir, name,
                      (long long)st.st_size, max);
-    if (!rc && !(text = lf_malloc((size_t)st.st_size + 1, 1, err)))
+    if (rc == 0 && !(text = lf_malloc((size_t)st.st_size + 1, 1, err)))
         rc = LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_pread_all(fd, text, (size_t)st.st_size, 0, name, err);
-    if (!rc) {
+    if (rc == 0) {
         lf_buf_add(out, text, (size_t)st.st_size);
         rc = lf_buf_check(out, err);
     }
@@ -97,15 +97,15 @@ static int read_config(struct lf_hf_model *m, const char *dir, lf_err *err)
     json_t *o = NULL;
     char *path = lf_path_join(dir, LF_HF_CONFIG, err);
     int rc = path ? lf_hf_read_text(dir, LF_HF_CONFIG, LF_HF_MAX_JSON, &text, err) : LF_ENOMEM;
-    if (!rc && !(o = lf_json_load_text(text.data, text.len, path, err)))
+    if (rc == 0 && !(o = lf_json_load_text(text.data, text.len, path, err)))
         rc = LF_EFORMAT;
-    if (!rc && !json_is_object(o))
+    if (rc == 0 && !json_is_object(o))
         rc = lf_fail(err, LF_EFORMAT, "%s is no JSON object", path);
-    if (!rc && !(m->family = lf_hf_family_of(o, path, err)))
+    if (rc == 0 && !(m->family = lf_hf_family_of(o, path, err)))
         rc = LF_ENOTSUP;
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_config_read(&m->config, m->family, o, path, err);
-    if (!rc && !(m->config_text = lf_buf_steal(&text, err)))
+    if (rc == 0 && !(m->config_text = lf_buf_steal(&text, err)))
         rc = LF_ENOMEM;
     json_decref(o);
     free(path);
@@ -119,7 +119,7 @@ static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
     json_t *args = NULL;
     m->family = &lf_hf_megatron;
     int rc = lf_megatron_ckpt_open(&m->st, &args, dir, NULL, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_config_read(&m->config, m->family, args, dir, err);
     json_decref(args);
     return rc;
@@ -128,7 +128,7 @@ static int open_megatron(struct lf_hf_model *m, const char *dir, lf_err *err)
 static int open_hf(struct lf_hf_model *m, const char *dir, lf_err *err)
 {
     int rc = read_config(m, dir, err);
-    return rc ? rc : lf_hf_open_tensors(&m->st, dir, err);
+    return rc != 0 ? rc : lf_hf_open_tensors(&m->st, dir, err);
 }
 
 int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
@@ -136,15 +136,15 @@ int lf_hf_model_open(struct lf_hf_model *m, const char *dir, lf_err *err)
     enum lf_convert_form form = LF_FORM_UNKNOWN;
     *m = (struct lf_hf_model){0};
     int rc = lf_convert_form_of(&form, dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = form == LF_FORM_MEGATRON ? open_megatron(m, dir, err) : open_hf(m, dir, err);
-    if (!rc) {
+    if (rc == 0) {
         m->bare = lf_hf_is_bare(m->st, m->family->prefix);
         rc = lf_map_build(&m->map, m->family->rows, m->family->prefix, m->bare, &m->config, err);
     }
-    if (!rc && (rc = lf_map_bind(&m->map, m->st, m->family->canon, err)) < 0)
+    if (rc == 0 && (rc = lf_map_bind(&m->map, m->st, m->family->canon, err)) < 0)
         lf_err_prefix(err, "%s", dir);
-    if (rc)
+    if (rc != 0)
         lf_hf_model_fini(m);
     return rc;
 }
@@ -229,9 +229,9 @@ static int copy_file(const char *from, const char *to, const char *name, lf_arti
     lf_buf_init(&text);
     char *path = lf_path_join(to, name, err);
     int rc = path ? lf_hf_read_text(from, name, LF_HF_MAX_FILE, &text, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_write_file(path, text.data, text.len, LF_ARTIFACT_MODE, err);
-    if (!rc && a)
+    if (rc == 0 && a)
         rc = lf_artifact_add_hashed(a, to, name, err);
     free(path);
     lf_buf_fini(&text);
@@ -256,12 +256,12 @@ int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artif
     if (count < 0)
         return lf_fail_errno(err, "cannot look into %s", from);
     for (int i = 0; i < count; i++) {
-        if (!rc && (!but || strcmp(list[i]->d_name, but) != 0))
+        if (rc == 0 && (!but || strcmp(list[i]->d_name, but) != 0))
             rc = copy_file(from, to, list[i]->d_name, a, err);
         free(list[i]);
     }
     free(list);
-    if (!rc)
+    if (rc == 0)
         *n = (size_t)count;
     return rc;
 }
@@ -303,7 +303,7 @@ static int keep_tokens(json_t *meta, const char *dir, lf_err *err)
     static const char *const files[] = {LF_HF_GENERATION, LF_HF_CONFIG};
     json_t *ends = json_array();
     int rc = ends ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
-    for (size_t i = 0; i < 2 && !rc; i++) {
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
         lf_err why = LF_ERR_INIT;
         json_t *o = lf_hf_read_json(dir, files[i], &why);
         if (!o && why.rc != LF_ENOENT)
@@ -312,7 +312,7 @@ static int keep_tokens(json_t *meta, const char *dir, lf_err *err)
             rc = lf_fail(err, LF_ENOMEM, "out of memory");
         json_decref(o);
     }
-    if (!rc && json_object_set(meta, "eos_token_ids", ends))
+    if (rc == 0 && json_object_set(meta, "eos_token_ids", ends))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     json_decref(ends);
     return rc;
@@ -340,16 +340,16 @@ int lf_hf_begin_dir(const char *dir, lf_err *err)
          *mark = lf_path_join(dir, UNFINISHED, err);
     bool empty = true;
     int rc = manifest && mark ? is_empty(dir, &empty, err) : LF_ENOMEM;
-    if (!rc && lf_io_exists(manifest))
+    if (rc == 0 && lf_io_exists(manifest))
         rc = lf_fail(err, LF_EEXIST, "%s is complete already", dir);
-    if (!rc && !empty && !lf_io_exists(mark))
+    if (rc == 0 && !empty && !lf_io_exists(mark))
         rc = lf_fail(err, LF_EEXIST,
                      "%s holds files that lf-convert has not written; name another directory", dir);
-    if (!rc && !empty)
+    if (rc == 0 && !empty)
         rc = lf_io_remove_tree(dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_mkdirs(dir, 0750, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_write_file(mark, "", 0, LF_ARTIFACT_MODE, err);
     free(manifest);
     free(mark);
@@ -360,7 +360,7 @@ int lf_hf_finish_dir(lf_artifact *a, const char *dir, lf_err *err)
 {
     char *mark = lf_path_join(dir, UNFINISHED, err);
     int rc = mark ? lf_artifact_publish(a, dir, err) : LF_ENOMEM;
-    if (!rc && unlink(mark) < 0 && errno != ENOENT)
+    if (rc == 0 && unlink(mark) < 0 && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot remove %s", mark);
     free(mark);
     return rc;
@@ -371,17 +371,17 @@ int lf_convert_tokenizer(const char *from, const char *out, bool *has_tokenizer,
     lf_artifact a = {0};
     size_t n = 0;
     int rc = lf_artifact_init(&a, "tokenizer", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_begin_dir(out, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_copy_files(from, out, NULL, &a, &n, err);
-    if (!rc)
+    if (rc == 0)
         rc = keep_tokens(a.meta, from, err);
-    if (!rc && json_object_set_new(a.meta, "trained", json_false()))
+    if (rc == 0 && json_object_set_new(a.meta, "trained", json_false()))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_hf_finish_dir(&a, out, err);
-    if (!rc)
+    if (rc == 0)
         *has_tokenizer = lf_hf_has_tokenizer(&a);
     lf_artifact_fini(&a);
     return rc;

@@ -38,7 +38,7 @@ static int bad_file(const char *path, const char *what, lf_err *err)
 static int open_expected(struct verify *v, const char *path, lf_err *err)
 {
     int rc = lf_st_open(&v->expected, path, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const char *format = lf_st_meta(v->expected, "format");
     v->ids = lf_st_find(v->expected, "input_ids");
@@ -88,40 +88,40 @@ static int open_model(struct verify *v, const char *dir, int threads, lf_err *er
     struct lf_decoder_rows rows = {.rows = v->length, .n_docs = 1};
     struct lf_plan_opts po = {.threads = threads, .compute = LF_F32, .mode = LF_INVARIANT};
     int rc = lf_ckpt_open(&ck, dir, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(&c, ck, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_width(v, &c, err);
-    if (!rc && (c.mask == LF_MASK_PREFIX) !=
-                   (v->prefix != NULL)) /* never compared as if there were none */
+    if (rc == 0 && (c.mask == LF_MASK_PREFIX) !=
+                       (v->prefix != NULL)) /* never compared as if there were none */
         rc = lf_fail(
             err, LF_EINVAL,
             v->prefix
                 ? "the expected logits are of a prefix mask, which the model has not"
                 : "the model has a prefix mask, and the expected logits do not say the prefixes");
-    if (!rc &&
+    if (rc == 0 &&
         (!(v->dec = lf_decoder_create(&c, v->length, err)) || !(v->ps = lf_pstore_create(err))))
         rc = LF_EINVAL;
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_declare(v->dec, v->ps, err);
-    if (!rc && !(v->plan = lf_plan_create(v->ps, &po, err)))
+    if (rc == 0 && !(v->plan = lf_plan_create(v->ps, &po, err)))
         rc = LF_ENOMEM;
-    lf_graph *g = rc ? NULL
+    lf_graph *g = rc != 0 ? NULL
                   : c.output == LF_OUTPUT_SCORE
                       ? lf_decoder_heads_graph(v->dec, v->ps, "verify", &rows,
                                                &(struct lf_decoder_heads){.score = true}, err)
                       : lf_decoder_logits_graph(v->dec, v->ps, "verify", &rows, err);
-    if (!rc)
+    if (rc == 0)
         rc = v->chain =
             g ? lf_plan_add(v->plan, g, &(struct lf_chain_opts){.eras = 1}, err) : LF_EINVAL;
     lf_graph_destroy(g);
     if (rc >= 0)
         rc = lf_plan_finish(v->plan, err);
-    if (!rc && !(v->back = lf_back_cpu_create(lf_target_host()->isa, threads, err)))
+    if (rc == 0 && !(v->back = lf_back_cpu_create(lf_target_host()->isa, threads, err)))
         rc = LF_ENOTSUP;
-    if (!rc && !(v->exec = lf_exec_create(v->plan, v->back, &(struct lf_exec_opts){0}, err)))
+    if (rc == 0 && !(v->exec = lf_exec_create(v->plan, v->back, &(struct lf_exec_opts){0}, err)))
         rc = LF_EINVAL;
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_load(v->ps, ck, LF_WEIGHTS_PREFIX, false, err);
     lf_ckpt_close(ck);
     return rc;
@@ -139,16 +139,16 @@ static int feed_prefix(struct verify *v, int64_t b, const int32_t *cu, int32_t *
     const lf_model_config *c = lf_decoder_config(v->dec);
     int rc = v->prefix ? lf_st_read(v->expected, v->prefix, b, 1, &n, err) : 0;
     int32_t prefix = (int32_t)n;
-    if (!rc && (n < 0 || n > v->length))
+    if (rc == 0 && (n < 0 || n > v->length))
         rc = lf_fail(err, LF_EFORMAT, "prefix holds %lld, which does not fit %lld tokens",
                      (long long)n, (long long)v->length);
-    if (!rc && c->mask == LF_MASK_PREFIX)
+    if (rc == 0 && c->mask == LF_MASK_PREFIX)
         rc = write_i32(v, "prefix", &prefix, 1, err);
-    if (rc || c->position != LF_POS_ROPE2D)
+    if (rc != 0 || c->position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(cu, 1, &prefix, v->length, work, work + v->length);
     rc = write_i32(v, "turns", work, v->length, err);
-    return rc ? rc : write_i32(v, "blocks", work + v->length, v->length, err);
+    return rc != 0 ? rc : write_i32(v, "blocks", work + v->length, v->length, err);
 }
 
 /* Inputs of sequence b; work: 2 * length integers. */
@@ -156,7 +156,7 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
 {
     int32_t cu[2] = {0, (int32_t)v->length}, *pos = work + v->length;
     int rc = lf_st_read(v->expected, v->ids, b * v->length, v->length, ids, err);
-    for (int64_t t = 0; t < v->length && !rc; t++) {
+    for (int64_t t = 0; t < v->length && rc == 0; t++) {
         if (ids[t] < 0 || ids[t] >= v->vocab)
             rc = lf_fail(err, LF_EFORMAT,
                          "input_ids holds %lld, which is no token of a vocabulary of %lld",
@@ -164,15 +164,15 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
         work[t] = (int32_t)ids[t];
         pos[t] = (int32_t)t;
     }
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(v, "tokens", work, v->length, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(v, "positions", pos, v->length, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_write_turns(v->dec, v->exec, v->chain, cu, 1, NULL, v->length, err);
-    return rc ? rc : feed_prefix(v, b, cu, work, err);
+    return rc != 0 ? rc : feed_prefix(v, b, cu, work, err);
 }
 
 static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf_err *err)
@@ -181,18 +181,18 @@ static int compare_row(struct verify *v, int64_t b, float *got, double *want, lf
     int64_t n = v->length * v->width;
     int rc = lf_exec_read(v->exec, v->chain, 0, score ? "score" : "logits", got,
                           (size_t)n * sizeof *got, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!score)
         lf_decoder_softcap(lf_decoder_config(v->dec), got, n);
     rc = lf_st_read(v->expected, v->logits, b * n, n, want, err);
-    if (!rc && v->logits->dtype == LF_ST_F32) /* widen in place, from the end */
+    if (rc == 0 && v->logits->dtype == LF_ST_F32) /* widen in place, from the end */
         for (int64_t i = n - 1; i >= 0; i--) {
             float f;
             memcpy(&f, (const char *)want + i * 4, 4);
             want[i] = (double)f;
         }
-    for (int64_t i = 0; i < n && !rc; i++) {
+    for (int64_t i = 0; i < n && rc == 0; i++) {
         double d = fabs((double)got[i] - want[i]);
         if (!isfinite(got[i]) || !isfinite(want[i]))
             return lf_fail(err, LF_ENUMERIC, "a logit of sequence %lld is not finite",
@@ -213,11 +213,11 @@ static int run_all(struct verify *v, lf_err *err)
     float *got = lf_malloc((size_t)n, sizeof *got, err);
     double *want = lf_malloc((size_t)n, sizeof *want, err);
     int rc = ids && work && got && want ? 0 : LF_ENOMEM;
-    for (int64_t b = 0; b < v->batch && !rc; b++) {
+    for (int64_t b = 0; b < v->batch && rc == 0; b++) {
         rc = feed(v, b, ids, work, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_exec_run(v->exec, v->chain, LF_FWD, 0, LF_FIRST, err);
-        if (!rc)
+        if (rc == 0)
             rc = compare_row(v, b, got, want, err);
     }
     free(ids);
@@ -232,11 +232,11 @@ int lf_convert_verify(const char *checkpoint, const char *expected, int threads,
 {
     struct verify v = {.chain = -1};
     int rc = open_expected(&v, expected, err);
-    if (!rc)
+    if (rc == 0)
         rc = open_model(&v, checkpoint, threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = run_all(&v, err);
-    if (!rc) {
+    if (rc == 0) {
         const struct lf_hf_family *f = lf_hf_family_for(lf_decoder_config(v.dec), NULL, NULL);
         *out = (struct lf_convert_verdict){.max = v.most > 0 ? v.max / v.most : v.max,
                                            .rms = v.sum_ref > 0 ? sqrt(v.sum / v.sum_ref)

@@ -78,13 +78,13 @@ static int declare_members(lf_pstore *ps, const struct lf_pgroup *g, uint32_t me
     const int64_t rank = ad->rank;
     int rc = 0;
     for (int part = 0; part < 2; part++) /* all A first: they are one group */
-        for (int32_t k = 0; k < g->count && !rc; k++) {
+        for (int32_t k = 0; k < g->count && rc == 0; k++) {
             const struct lf_param_desc d =
                 ps->p[g->first + k].d; /* a copy: adding moves the array */
             if (members >> k & 1)
                 rc = part == 0 ? declare(ps, d.name, "lora_A", g->name, rank, d.dims[1], err)
                                : declare(ps, d.name, "lora_B", NULL, d.dims[0], rank, err);
-            if (!rc && part == 1 && ad->magnitude && (members >> k & 1))
+            if (rc == 0 && part == 1 && ad->magnitude && (members >> k & 1))
                 rc = declare_magnitude(ps, d.name, d.dims[0], err);
         }
     return rc;
@@ -105,7 +105,7 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
                        "rank of at least 1",
                        group);
     int rc = lf_grow(&ps->ad, &ps->cap_ad, ps->n_ad, sizeof *ps->ad, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (g.count == 1)
         members = 0;
@@ -113,12 +113,12 @@ int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
         rc = declare_members(ps, &g, members, d, err);
     } else {
         rc = declare(ps, g.name, "lora_A", NULL, d->rank, g.cols, err);
-        if (!rc)
+        if (rc == 0)
             rc = declare(ps, g.name, "lora_B", NULL, g.rows, d->rank, err);
-        if (!rc && d->magnitude)
+        if (rc == 0 && d->magnitude)
             rc = declare_magnitude(ps, g.name, g.rows, err);
     }
-    if (!rc)
+    if (rc == 0)
         ps->ad[ps->n_ad++] = (struct lf_padapter){.group = gi, .members = members, .d = *d};
     return rc;
 }
@@ -168,7 +168,7 @@ int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
                  ? 0
                  : lf_fail(err, LF_EINVAL, "magnitudes: the store has no memory yet");
     bool any = false;
-    for (size_t i = 0; i < ps->n_ad && !rc; i++) {
+    for (size_t i = 0; i < ps->n_ad && rc == 0; i++) {
         const struct lf_padapter *a = &ps->ad[i];
         const struct lf_pgroup *g = &ps->g[a->group];
         if (!a->d.magnitude)
@@ -177,14 +177,14 @@ int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err)
         if (!a->members)
             rc = start_rows(ps, g, g->name, 0, g->rows, err);
         int64_t row = 0;
-        for (int32_t k = 0; k < g->count && a->members && !rc; k++) {
+        for (int32_t k = 0; k < g->count && a->members && rc == 0; k++) {
             const struct lf_param_desc *d = &ps->p[g->first + k].d;
             if (a->members >> k & 1)
                 rc = start_rows(ps, g, d->name, row, d->dims[0], err);
             row += d->dims[0];
         }
     }
-    if (rc || !any)
+    if (rc != 0 || !any)
         return rc;
     lf_pstore_touch(ps);
     return ps->back->ops->sync(ps->back, err);

@@ -211,7 +211,7 @@ int lf_autodiff(lf_graph *g, lf_err *err)
 {
     struct lf_ad ad = {.g = g, .n = g->n_t, .block = -1};
     int rc = lf_graph_check(g, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (g->xent < 0 && !g->n_seed)
         return lf_fail(

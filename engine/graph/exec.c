@@ -205,7 +205,7 @@ static int run_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const c
         return lf_prof_calls(ex, calls, n, what, err);
     for (size_t i = 0; i < n; i++) {
         int rc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
-        if (!rc)
+        if (rc == 0)
             continue;
         lf_exec_why(ex, why, sizeof why);
         return lf_fail(err, rc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed%s",
@@ -220,11 +220,11 @@ int lf_exec_refresh(lf_exec *ex, lf_err *err)
     int rc = 0;
     if (ps->copy_version != ps->version && ex->n_copies)
         rc = run_calls(ex, ex->copies, ex->n_copies, "refresh of copies", err);
-    if (!rc)
+    if (rc == 0)
         ps->copy_version = ps->version;
-    if (!rc && ps->pack_version != ps->version && ex->n_packs)
+    if (rc == 0 && ps->pack_version != ps->version && ex->n_packs)
         rc = run_calls(ex, ex->packs, ex->n_packs, "refresh of panels", err);
-    if (!rc)
+    if (rc == 0)
         ps->pack_version = ps->version;
     return rc;
 }
@@ -242,7 +242,7 @@ static int run_optimizer(lf_exec *ex, lf_err *err)
         return lf_fail(err, LF_EINVAL, "executor: the plan has no optimizer");
     bool current = ps->copy_version == ps->version;
     int rc = lf_exec_sum(ex, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = lf_exec_run_captured(ex, &ex->opt_captured, issue_optimizer, NULL, err);
     ps->version++;
@@ -264,7 +264,7 @@ static int issue_segment(lf_exec *ex, const void *what, lf_err *err)
     for (size_t i = s->from; i < s->to; i++) {
         int rc = lf_kernel_table[s->calls[i].kernel].call(ex->b->kernels, ex->b->queue,
                                                           s->calls[i].args);
-        if (rc)
+        if (rc != 0)
             return lf_exec_call_failed(ex, s->chain, i, rc, err);
     }
     return 0;
@@ -288,12 +288,12 @@ static int run_one(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum l
     if (seg == LF_OPT || (seg != LF_FWD && !c->o.train))
         return lf_fail(err, LF_EINVAL, "graph %s has no such segment", c->g->name);
     int rc = lf_exec_sum_end(ex, err); /* of a step that was given up */
-    if (rc)
+    if (rc != 0)
         return rc;
     const lf_pstore *ps = ex->p->ps;
     if ((ps->copy_version != ps->version || ps->pack_version != ps->version) && !ex->o.no_refresh) {
         rc = lf_exec_refresh(ex, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     const int v = (int)variant < ex->chain[chain].variants ? (int)variant : 0;
@@ -335,7 +335,7 @@ int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t
     for (size_t i = 0; i < n; i++) {
         int rc =
             lf_exec_run(ex, items[i].chain, items[i].seg, items[i].slot, items[i].variant, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;

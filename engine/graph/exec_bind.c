@@ -62,8 +62,8 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     const struct lf_kernel_row *kr = &lf_kernel_table[row->kernel];
     char text[600];
     int rc = row->emit(b, n, args);
-    size_t need = rc ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
-    if (!rc && need > c->work_bytes[i])
+    size_t need = rc != 0 ? 0 : kr->work(ex->b->kernels, args, ex->b->threads);
+    if (rc == 0 && need > c->work_bytes[i])
         return lf_fail(err, LF_EINVAL,
                        "graph %s: %s needs %zu bytes of workspace with %d threads of %s, planned "
                        "were %zu: plan "
@@ -73,7 +73,7 @@ int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const st
     lf_kernel_set_work(row->kernel, args,
                        c->work_bytes[i] ? ex->arena + c->arena_off + c->work_off[i] : NULL,
                        c->work_bytes[i]);
-    if (rc || kr->check(ex->b->kernels, args) != LF_K_OK)
+    if (rc != 0 || kr->check(ex->b->kernels, args) != LF_K_OK)
         return lf_fail(err, LF_EINVAL, "graph %s: kernel %s of %s refuses %s", c->g->name, kr->name,
                        ex->b->kernels->family, lf_node_text(c->g, n, text, sizeof text));
     return 0;
@@ -101,7 +101,7 @@ int lf_exec_each_call(lf_exec *ex, size_t ci, int64_t rows_all, int64_t rows_liv
             for (size_t i = 0; i < c->g->n_n; i++, call++) {
                 b.acc = v == LF_ACCUM || !c->first_writer[i];
                 int rc = fn(ex, call, &b, c, i, err);
-                if (rc)
+                if (rc != 0)
                     return rc;
             }
     return 0;
@@ -192,7 +192,7 @@ static int bind_quantise(lf_exec *ex, struct lf_call *call, const struct lf_pgro
     a.work = ex->p->refresh_work ? ex->arena : NULL;
     a.work_bytes = ex->p->refresh_work;
     int rc = add_refresh(ex, call, LF_KID_quantise, &a, g->name, err);
-    return rc ? rc : 1;
+    return rc != 0 ? rc : 1;
 }
 
 static int bind_optimizer(lf_exec *ex, lf_err *err)
@@ -211,7 +211,7 @@ static int bind_optimizer(lf_exec *ex, lf_err *err)
     ex->opt = lf_calloc(ex->n_opt + p->ps->n_g, sizeof *ex->opt, err);
     if (!ex->opt)
         return LF_ENOMEM;
-    for (size_t k = 0; k < ex->n_opt && !rc; k++) {
+    for (size_t k = 0; k < ex->n_opt && rc == 0; k++) {
         const struct lf_node n = {.op = (uint8_t)ops[k]};
         const struct lf_kernel_row *kr = &lf_kernel_table[lf_op_table[ops[k]].kernel];
         char *args = lf_arena_alloc(ex->args, 1, kr->args_bytes, err);
@@ -238,7 +238,7 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
     ex->copies = lf_calloc(2 * ps->n_g + 1, sizeof *ex->copies, err);
     ex->packs = lf_calloc(ps->n_g + 1, sizeof *ex->packs, err);
     int rc = ex->copies && ex->packs ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < ps->n_g && !rc; i++) {
+    for (size_t i = 0; i < ps->n_g && rc == 0; i++) {
         const struct lf_pgroup *g = &ps->g[i];
         char *master = lf_pgroup_data(ps, g, LF_P_MASTER), *copy = lf_pgroup_data(ps, g, LF_P_COPY);
         if (master && copy) {
@@ -251,11 +251,11 @@ static int bind_refresh(lf_exec *ex, lf_err *err)
                                          .y_type = (uint8_t)ps->copy_type};
             rc = add_refresh(ex, &ex->copies[ex->n_copies++], LF_KID_axpby, &a, g->name, err);
         }
-        if (!rc && (rc = bind_quantise(ex, &ex->copies[ex->n_copies], g, err)) > 0) {
+        if (rc == 0 && (rc = bind_quantise(ex, &ex->copies[ex->n_copies], g, err)) > 0) {
             ex->n_copies++;
             rc = 0;
         }
-        if (g->need_pack && !rc) {
+        if (g->need_pack && rc == 0) {
             const struct lf_k_gemm_pack a = {.n = g->rows,
                                              .k = g->cols,
                                              .b = copy ? copy : master,
@@ -282,10 +282,10 @@ static int fill_constants(lf_exec *ex, lf_err *err)
             return LF_ENOMEM;
         t->fill(host, t->ctx);
         int rc = ex->b->ops->copy_in(ex->b, ex->inputs + t->off, host, t->bytes, err);
-        if (!rc)
+        if (rc == 0)
             rc = ex->b->ops->sync(ex->b, err);
         free(host);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -313,11 +313,11 @@ int lf_exec_bind(lf_exec *ex, lf_err *err)
     ex->state = ex->inputs + p->input_bytes;
     ex->arena = ex->state + p->state_bytes;
     ex->rec = (struct lf_step_record *)(void *)(ex->inputs + p->rec_off);
-    for (size_t i = 0; i < p->n_c && !rc; i++)
+    for (size_t i = 0; i < p->n_c && rc == 0; i++)
         rc = bind_chain(ex, i, err);
-    if (!rc)
+    if (rc == 0)
         rc = bind_optimizer(ex, err);
-    if (!rc)
+    if (rc == 0)
         rc = bind_refresh(ex, err);
-    return rc ? rc : fill_constants(ex, err);
+    return rc != 0 ? rc : fill_constants(ex, err);
 }

@@ -24,19 +24,19 @@ static int poison_start(lf_exec *ex, const struct lf_chain *c, int slot, lf_err 
         rc = poison(ex, base + (size_t)slot * c->saved_bytes, c->saved_bytes, err);
     else
         saved_all = 0;
-    return rc ? rc : poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
+    return rc != 0 ? rc : poison(ex, base + saved_all, c->arena_bytes - saved_all, err);
 }
 
 static int poison_dead(lf_exec *ex, const struct lf_chain *c, size_t node, int slot, lf_err *err)
 {
     int rc = 0;
-    for (size_t t = 1; t < c->g->n_t && !rc; t++) {
+    for (size_t t = 1; t < c->g->n_t && rc == 0; t++) {
         const struct lf_tensor *x = &c->g->t[t];
         if (x->root == (int32_t)t && x->role == LF_ROLE_ACT && x->last == (int32_t)node &&
             !x->is_output)
             rc = poison(ex, lf_exec_addr(ex, c, slot, (int32_t)t), lf_tensor_bytes(x), err);
     }
-    if (!rc && c->work_bytes[node])
+    if (rc == 0 && c->work_bytes[node])
         rc = poison(ex, ex->arena + c->arena_off + c->work_off[node], c->work_bytes[node], err);
     return rc;
 }
@@ -47,7 +47,7 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
     const struct lf_chain *c = &ex->p->c[chain];
     const struct lf_call *calls = lf_exec_calls(ex, chain, slot, variant);
     int rc = from == 0 ? poison_start(ex, c, slot, err) : 0;
-    for (size_t i = from; i < to && !rc; i++) {
+    for (size_t i = from; i < to && rc == 0; i++) {
         int krc =
             lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
         rc = krc ? lf_exec_call_failed(ex, c, i, krc, err) : poison_dead(ex, c, i, slot, err);

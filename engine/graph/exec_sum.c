@@ -87,11 +87,11 @@ int lf_exec_sum(lf_exec *ex, lf_err *err)
         return lf_exec_sum_end(ex, err);
     struct lf_profile_mark m = lf_profile_begin(ex->o.profile);
     int rc = begin(ex, err);
-    ex->summing = !rc;
-    for (size_t i = 0; i < p->n_buckets && !rc; i++)
+    ex->summing = rc == 0;
+    for (size_t i = 0; i < p->n_buckets && rc == 0; i++)
         rc = sum_bucket(ex, i, err);
     lf_profile_end(ex->o.profile, LF_LANE_COMM, "sum gradients", m);
-    return rc ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
+    return rc != 0 ? given_up(ex, rc) : lf_exec_sum_end(ex, err);
 }
 
 int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err)
@@ -103,17 +103,17 @@ int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err)
     struct lf_captured *piece = bc->piece + (size_t)(slot * bc->variants + variant) * (n + 1);
     size_t at = c->g->n_fwd;
     int rc = 0;
-    for (size_t i = 0; i <= n && !rc; i++) {
+    for (size_t i = 0; i <= n && rc == 0; i++) {
         const size_t to = i < n ? bc->ready[i] : c->g->n_n;
         if (to > at)
             rc = lf_exec_run_nodes(ex, chain, calls, at, to, &piece[i], err);
         at = to;
-        if (!rc && i < n) {
+        if (rc == 0 && i < n) {
             rc = begin(ex, err);
             ex->summing = true;
-            if (!rc)
+            if (rc == 0)
                 rc = sum_bucket(ex, i, err);
         }
     }
-    return rc ? given_up(ex, rc) : 0;
+    return rc != 0 ? given_up(ex, rc) : 0;
 }

@@ -137,7 +137,7 @@ int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err)
 {
     struct pass p = {.g = g, .blocks = fp8 == LF_FP8_BLOCKS};
     int rc = lf_graph_check(g, err);
-    if (rc || fp8 == LF_FP8_OFF)
+    if (rc != 0 || fp8 == LF_FP8_OFF)
         return rc;
     p.quant = lf_calloc(g->n_t, sizeof *p.quant, err);
     if (!p.quant)

@@ -44,7 +44,7 @@ struct lf_node *lf_nodes_push(lf_graph *g, struct lf_nodes *out, const struct lf
 int lf_nodes_take(lf_graph *g, struct lf_nodes *out, size_t n_fwd, lf_err *err)
 {
     const int rc = lf_graph_check(g, err);
-    if (rc) {
+    if (rc != 0) {
         free(out->n);
     } else {
         free(g->n);
@@ -253,7 +253,7 @@ int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err)
 {
     struct fuse f = {.g = g};
     int rc = lf_graph_check(g, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     f.reads = lf_calloc(g->n_t, sizeof *f.reads, err);
     f.has_view = lf_calloc(g->n_t, sizeof *f.has_view, err);

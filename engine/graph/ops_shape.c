@@ -82,7 +82,7 @@ static int make_fixed(lf_graph *g, struct lf_node *n, int slot, enum lf_dtype dt
                       int64_t cols, const char *suffix)
 {
     int rc = make(g, n, slot, rows, cols, suffix);
-    if (rc)
+    if (rc != 0)
         return rc;
     g->t[n->out[slot]].dtype = (uint8_t)dt;
     g->t[n->out[slot]].fixed = true;
@@ -335,7 +335,7 @@ static int make_f32(lf_graph *g, struct lf_node *n, int slot, int64_t rows, int6
                     const char *suffix)
 {
     int rc = make_fixed(g, n, slot, LF_F32, rows, cols, suffix);
-    if (!rc)
+    if (rc == 0)
         g->t[n->out[slot]].pinned = true;
     return rc;
 }
@@ -366,7 +366,7 @@ LF_SHAPE(xent)
     if (g->xent >= 0)
         return lf_graph_fail(g, LF_EINVAL, "xent: a graph has one loss");
     int rc = need_head(g, n);
-    if (rc)
+    if (rc != 0)
         return rc;
     int64_t rows = g->t[n->in[XENT_X]].rows;
     if (make_fixed(g, n, XENT_LOSS, LF_F32, rows, 1, ".loss") ||
@@ -380,7 +380,7 @@ LF_SHAPE(xent)
 LF_SHAPE(logp)
 {
     int rc = need_head(g, n);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!(n->a.scale >= 0))
         return lf_graph_fail(g, LF_EINVAL, "logp: 1 / temperature must be positive");

@@ -146,7 +146,7 @@ static int adopt_tables(lf_plan *p, lf_graph *g, lf_err *err)
                                g->name, t->name);
         } else {
             int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
-            if (rc)
+            if (rc != 0)
                 return rc;
             k = (int32_t)p->n_tab++;
             p->tab[k] = (struct lf_table){.name = lf_arena_strdup(p->arena, t->name, err),
@@ -173,7 +173,7 @@ int lf_plan_state(lf_plan *p, const char *name, size_t bytes, lf_err *err)
                        : bytes     ? "there is one"
                                    : "nothing to keep");
     int rc = lf_grow(&p->tab, &p->cap_tab, p->n_tab, sizeof *p->tab, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct lf_table *t = &p->tab[p->n_tab++];
     *t = (struct lf_table){.name = lf_arena_strdup(p->arena, name, err),
@@ -219,7 +219,7 @@ static int mark_writers(struct lf_chain *c, size_t n_groups, lf_err *err)
     bool *seen = lf_calloc(n_groups + 1, 1, err);
     c->first_writer = lf_calloc(g->n_n + 1, sizeof *c->first_writer, err);
     int rc = seen && c->first_writer ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < g->n_n && !rc; i++) {
+    for (size_t i = 0; i < g->n_n && rc == 0; i++) {
         int fresh = -1;
         for (int k = 0; k < LF_MAX_OUT; k++) {
             const struct lf_tensor *t = &g->t[g->n[i].out[k]];
@@ -258,21 +258,21 @@ static int run_passes(lf_plan *p, struct lf_chain *c, lf_err *err)
     g->n_fwd = g->n_n;
     if (c->o.train)
         rc = lf_autodiff(g, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_precision(g, p->o.compute, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_fp8_pass(g, c->o.no_fp8 ? LF_FP8_OFF : p->o.fp8, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_fuse(g, p->o.target->fuse, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_recompute(g, c->o.recompute, err);
-    if (!rc) {
+    if (rc == 0) {
         lf_prune(g);
         rc = lf_graph_check(g, err);
     }
-    if (!rc && !p->o.no_reuse)
+    if (rc == 0 && !p->o.no_reuse)
         rc = lf_alias(g, err);
-    if (!rc)
+    if (rc == 0)
         lf_liveness(g);
     return rc;
 }
@@ -281,9 +281,9 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
 {
     struct lf_chain c = {.o = *opts};
     int rc = lf_graph_check(g, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_groups(p->ps, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (p->finished || g->ps != p->ps || opts->slots < 0 || g->block >= 0 || g->n_n == 0)
         return lf_fail(
@@ -305,13 +305,13 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
     *c.g = *g; /* the content moves; what remains is an empty shell that destroy accepts */
     memset(g, 0, sizeof *g);
     rc = run_passes(p, &c, err);
-    if (!rc)
+    if (rc == 0)
         rc = adopt_tables(p, c.g, err);
-    if (!rc)
+    if (rc == 0)
         rc = mark_writers(&c, p->ps->n_g, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_grow(&p->c, &p->cap_c, p->n_c, sizeof *p->c, err);
-    if (rc) {
+    if (rc != 0) {
         chain_fini(&c);
         return rc;
     }
@@ -345,7 +345,7 @@ int lf_plan_optimizer(lf_plan *p, const struct lf_adamw_opts *o, lf_err *err)
         return lf_fail(err, LF_EINVAL,
                        "plan: a second optimizer, or one after the plan was finished");
     int rc = lf_adamw_opts_check(o, p->o.compute, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (o->offload > 0 && !p->o.target->sm)
         return lf_fail(err, LF_EINVAL,
@@ -506,16 +506,16 @@ int lf_plan_finish(lf_plan *p, lf_err *err)
     lay_inputs(p);
     refresh_work(p);
     int rc = optimizer_work(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_plan_buckets(p, err);
-    for (size_t i = 0; i < p->n_c && !rc; i++) {
+    for (size_t i = 0; i < p->n_c && rc == 0; i++) {
         rc = lf_plan_workspaces(p, &p->c[i], err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_plan_place_chain(p, &p->c[i], err);
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_plan_place_arena(p, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     count_bytes(p);
     p->finished = true;

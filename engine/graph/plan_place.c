@@ -119,7 +119,7 @@ static void area_add(struct area *a, int32_t id, int32_t first, int32_t last, si
 static int area_place(struct area *a, bool no_reuse, size_t *height, size_t *lower, lf_err *err)
 {
     int rc = lf_place_intervals(a->iv, a->n, height, lower, err);
-    if (rc || !no_reuse)
+    if (rc != 0 || !no_reuse)
         return rc;
     *height = 0;
     for (size_t i = 0; i < a->n; i++) {
@@ -154,9 +154,9 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
     struct area saved = {0}, rest = {0};
     size_t h_saved = 0, h_rest = 0, low_saved = 0, low_rest = 0;
     int rc = area_init(&saved, g->n_t, err);
-    if (!rc)
+    if (rc == 0)
         rc = area_init(&rest, g->n_t + g->n_n, err);
-    if (rc)
+    if (rc != 0)
         goto out;
     for (size_t t = 1; t < g->n_t; t++) {
         const struct lf_tensor *x = &g->t[t];
@@ -169,9 +169,9 @@ int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err)
         if (c->work_bytes[i])
             area_add(&rest, -(int32_t)i, (int32_t)i, (int32_t)i, c->work_bytes[i]);
     rc = area_place(&saved, p->o.no_reuse, &h_saved, &low_saved, err);
-    if (!rc)
+    if (rc == 0)
         rc = area_place(&rest, p->o.no_reuse, &h_rest, &low_rest, err);
-    if (rc)
+    if (rc != 0)
         goto out;
     c->saved_bytes = h_saved;
     c->arena_bytes = h_saved * slots + h_rest;

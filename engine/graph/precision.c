@@ -107,7 +107,7 @@ int lf_precision(lf_graph *g, enum lf_dtype compute, lf_err *err)
 {
     struct pass p = {.g = g, .compute = compute, .cast_n = g->n_t};
     int rc = lf_graph_check(g, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     set_types(g, compute);
     p.cast = lf_calloc(g->n_t, sizeof *p.cast, err);

@@ -322,13 +322,13 @@ static int run_stamped(const lf_exec *ex, const struct lf_call *calls, size_t n,
 {
     *krc = 0;
     int rc = stamp(ex, 0, err);
-    for (size_t i = 0; i < n && !rc && !*krc; i++) {
+    for (size_t i = 0; i < n && rc == 0 && !*krc; i++) {
         *bad = i;
         *krc = lf_kernel_table[calls[i].kernel].call(ex->b->kernels, ex->b->queue, calls[i].args);
         if (!*krc)
             rc = stamp(ex, i + 1, err);
     }
-    if (!rc && !*krc && ex->b->ops->stamp)
+    if (rc == 0 && !*krc && ex->b->ops->stamp)
         rc = ex->b->ops->stamps(ex->b, ex->prof->at, n + 1, err);
     return rc;
 }
@@ -343,7 +343,7 @@ int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf
     int krc, rc = run_stamped(ex, calls + from, n, &bad, &krc, err);
     if (krc)
         return lf_exec_call_failed(ex, &ex->p->c[chain], from + bad, krc, err);
-    if (!rc)
+    if (rc == 0)
         take(ex, g, from, n, seg == LF_FWD ? 0 : 1, t0);
     return rc;
 }
@@ -357,7 +357,7 @@ int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char
     if (krc)
         return lf_fail(err, krc == LF_K_EINVAL ? LF_EINVAL : LF_EDEVICE, "%s: kernel %s failed",
                        what, lf_kernel_table[calls[bad].kernel].name);
-    if (!rc)
+    if (rc == 0)
         take(ex, calls == ex->opt ? ex->prof->opt : ex->prof->refresh, packs ? ex->n_copies : 0, n,
              packs, t0);
     return rc;

@@ -207,7 +207,7 @@ static int table(const lf_profile *p, lf_buf *out, bool layers, double total, lf
     size_t n = 0;
     char name[80];
     int rc = gather(p, layers ? same_layer : same_op, &row, &n, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_buf_addf(out, "%-24s %9s %11s %7s %10s %9s%s\n", layers ? "layer" : "op", "calls", "ms",
                 "time", "GFLOP/s", "GB/s", p->has_peak ? " roofline" : "");
@@ -245,9 +245,9 @@ int lf_profile_text(const lf_profile *p, lf_buf *out, lf_err *err)
             f->longest * 1e3, f->seconds > 0 ? 100 * f->kernels / f->seconds : 0);
     }
     int rc = table(p, out, false, t.kernels, err);
-    if (!rc)
+    if (rc == 0)
         rc = table(p, out, true, t.kernels, err);
-    return rc ? rc : lf_buf_check(out, err);
+    return rc != 0 ? rc : lf_buf_check(out, err);
 }
 
 /* ---- trace ---- */

@@ -122,7 +122,7 @@ static int join_group(lf_pstore *ps, const struct lf_param_desc *d, int32_t *out
     int64_t cols = cols_of(d);
     if (gi < 0) {
         int rc = lf_grow(&ps->g, &ps->cap_g, ps->n_g, sizeof *ps->g, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         char *copy = lf_arena_strdup(ps->arena, name, err);
         if (!copy)
@@ -166,9 +166,9 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
 {
     int32_t gi = -1;
     int rc = check_desc(ps, d, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_grow(&ps->p, &ps->cap_p, ps->n_p, sizeof *ps->p, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct lf_param *p = &ps->p[ps->n_p];
     memset(p, 0, sizeof *p);
@@ -177,7 +177,7 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *d, lf_err *err)
     if (!p->d.name)
         return LF_ENOMEM;
     rc = join_group(ps, d, &gi, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const struct lf_pgroup *g = &ps->g[gi];
     p->d.group = g->name;
@@ -417,7 +417,7 @@ static int write_chunk(lf_pstore *ps, int i, int64_t at, const float *src, size_
     int rc = 0;
     if (lf_pstore_view(ps, i, LF_P_MASTER, &v) == 1)
         rc = ps->back->ops->copy_in(ps->back, (float *)v.data + at, src, n * sizeof *src, err);
-    if (!rc && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
+    if (rc == 0 && lf_pstore_view(ps, i, LF_P_COPY, &v) == 1) {
         uint16_t h[CHUNK];
         for (size_t e = 0; e < n; e++)
             h[e] = ps->copy_type == LF_F16 ? lf_f16_of(src[e]) : lf_bf16_of(src[e]);
@@ -438,7 +438,7 @@ static int check_bound(const lf_pstore *ps, int i, const char *what, lf_err *err
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err)
 {
     int rc = check_bound(ps, i, "write parameter", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (dtype != LF_F32 && dtype != LF_BF16)
         return lf_fail(err, LF_EINVAL, "write parameter %s: only f32 and bf16 are taken",
@@ -451,7 +451,7 @@ int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, 
             f[e] = dtype == LF_F32 ? ((const float *)src)[at + (int64_t)e]
                                    : lf_f32_of_bf16(((const uint16_t *)src)[at + (int64_t)e]);
         rc = write_chunk(ps, i, at, f, n, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return ps->back->ops->sync(ps->back, err);
@@ -463,7 +463,7 @@ static int write_cast(lf_pstore *ps, const struct lf_pview *v, enum lf_dtype dty
 {
     const size_t size = lf_dtype_size(v->dtype);
     int rc = 0;
-    for (int64_t at = 0; at < n && !rc; at += CHUNK) {
+    for (int64_t at = 0; at < n && rc == 0; at += CHUNK) {
         float wide[CHUNK];
         uint16_t half[CHUNK];
         const int64_t k = n - at < CHUNK ? n - at : CHUNK;
@@ -484,7 +484,7 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype
 {
     struct lf_pview v;
     int rc = check_bound(ps, i, "write moments of", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (kind != LF_P_M && kind != LF_P_V)
         return lf_fail(err, LF_EINVAL, "write moments of %s: kind %s is not a moment",
@@ -497,7 +497,7 @@ int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype
                        lf_pkind_name(kind));
     rc = dtype == v.dtype ? ps->back->ops->copy_in(ps->back, v.data, src, v.bytes, err)
                           : write_cast(ps, &v, dtype, src, ps->p[i].n, err);
-    return rc ? rc : ps->back->ops->sync(ps->back, err);
+    return rc != 0 ? rc : ps->back->ops->sync(ps->back, err);
 }
 
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,
@@ -505,7 +505,7 @@ int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, si
 {
     struct lf_pview v;
     int rc = check_bound(ps, i, "read parameter", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (lf_pstore_view(ps, i, kind, &v) != 1)
         return lf_fail(err, LF_ENOENT, "parameter %s has no %s in this plan", ps->p[i].d.name,
@@ -535,11 +535,11 @@ int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **
     int rc = lf_pstore_view(ps, i, kind, &v) == 1
                  ? 0
                  : lf_fail(err, LF_ENOENT, "a tensor without %s in memory", lf_pkind_name(kind));
-    if (!rc && !lf_pstore_on_host(ps)) {
+    if (rc == 0 && !lf_pstore_on_host(ps)) {
         m = lf_malloc(v.bytes, 1, err);
         rc = m ? lf_pstore_read(ps, i, kind, m, v.bytes, err) : LF_ENOMEM;
     }
-    if (rc) {
+    if (rc != 0) {
         free(m);
         return rc;
     }
@@ -572,7 +572,7 @@ static int init_weights(lf_pstore *ps, int i, uint64_t seed, float *stage, lf_er
         for (int64_t k = 0; k < n; k += CHUNK) {
             int rc =
                 write_chunk(ps, i, at + k, stage + k, (size_t)(n - k < CHUNK ? n - k : CHUNK), err);
-            if (rc)
+            if (rc != 0)
                 return rc;
         }
     }
@@ -586,7 +586,7 @@ static int init_moments(lf_pstore *ps, int i, lf_err *err)
         if (lf_pstore_view(ps, i, (enum lf_pkind)k, &v) != 1)
             continue;
         int rc = ps->back->ops->fill(ps->back, v.data, 0, v.bytes, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -598,15 +598,15 @@ int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
 {
     float *stage = lf_malloc(STAGE, sizeof *stage, err);
     int rc = stage ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < ps->n_p && !rc; i++) {
+    for (size_t i = 0; i < ps->n_p && rc == 0; i++) {
         rc = check_bound(ps, (int)i, "initialise", err);
-        if (!rc && !(given && given(user, &ps->p[i].d)))
+        if (rc == 0 && !(given && given(user, &ps->p[i].d)))
             rc = init_weights(ps, (int)i, seed, stage, err);
-        if (!rc)
+        if (rc == 0)
             rc = init_moments(ps, (int)i, err);
     }
     free(stage);
-    if (rc)
+    if (rc != 0)
         return rc;
     ps->version++;
     return ps->back ? ps->back->ops->sync(ps->back, err) : 0;

@@ -115,7 +115,7 @@ static void find_crossings(struct pass *p)
 int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err)
 {
     int rc = lf_graph_check(g, err);
-    if (rc || how == LF_RECOMPUTE_NONE || g->n_fwd == g->n_n)
+    if (rc != 0 || how == LF_RECOMPUTE_NONE || g->n_fwd == g->n_n)
         return rc;
     struct pass p = {.g = g, .how = how, .n0 = g->n_t};
     p.crosses = lf_calloc(g->n_t, sizeof *p.crosses, err);

@@ -216,7 +216,7 @@ static int create_step(step *s, json_t *o, lf_err *err)
     const char *name, *pattern = "#### (\\-?[0-9\\.\\,]+)";
     size_t i = 0;
     int rc = lf_json_get_str(&name, o, "function", true, "filter step", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     while (i < sizeof functions / sizeof *functions && strcmp(functions[i].name, name) != 0)
         i++;

@@ -426,7 +426,7 @@ static int step_ahead(gen_run *g, lf_err *err)
     ask(g, n_want);
     rc = g->m->begin(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want,
                      err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = read_ahead(g, n_want, err);
     remember(g, n_want);

@@ -43,7 +43,7 @@ static int check_ids(const lf_gen_model *m, const int32_t *ids, size_t n, lf_err
 static int check_limits(const lf_gen_model *m, const lf_sample_limits *l, lf_err *err)
 {
     int rc = check_ids(m, l->bias_ids, l->n_bias, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "logit_bias");
     if ((rc = check_ids(m, l->allowed, l->n_allowed, err)))
         return lf_err_prefix(err, "allowed_token_ids");
@@ -97,7 +97,7 @@ static int check_job(const lf_gen_model *m, const lf_tokenizer *tok, const lf_ge
         rc = check_limits(m, &j->limits, err);
     if (rc == 0 && j->n_stop > 0 && !tok)
         rc = lf_fail(err, LF_EINVAL, "stop strings need a tokenizer");
-    return rc ? rc : lf_sample_check(&j->params, err);
+    return rc != 0 ? rc : lf_sample_check(&j->params, err);
 }
 
 int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,

@@ -159,7 +159,7 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
         rc = lf_io_fsync_parent(
             l->part, err); /* the name; a copied prefix is synced with the first line behind it */
     free(best_path);
-    if (rc) {
+    if (rc != 0) {
         lf_lines_close(l);
         return rc;
     }
@@ -221,7 +221,7 @@ int lf_lines_finish(lf_lines *l, lf_err *err)
 {
     bool same = false;
     int rc = flush(l, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!lf_io_exists(l->final))
         return lf_io_publish_tmp(l->part, l->final, err); /* which syncs the file first */
@@ -232,7 +232,7 @@ int lf_lines_finish(lf_lines *l, lf_err *err)
         rc = lf_io_fsync_path(l->final, err);
     if (rc == 0 && unlink(l->part) != 0)
         rc = lf_fail_errno(err, "cannot remove %s", l->part);
-    return rc ? rc : lf_io_fsync_parent(l->final, err);
+    return rc != 0 ? rc : lf_io_fsync_parent(l->final, err);
 }
 
 void lf_lines_close(lf_lines *l)

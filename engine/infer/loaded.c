@@ -16,9 +16,9 @@
 static int settle(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
 {
     int rc = m->o.adapter ? lf_adapter_config_of(&m->adapter, m->o.adapter, err) : 0;
-    if (!rc && m->o.adapter && p->scores)
+    if (rc == 0 && m->o.adapter && p->scores)
         rc = lf_adapter_model(&m->model, &m->adapter, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!m->o.max_context)
         m->o.max_context = m->model.max_positions;
@@ -36,20 +36,20 @@ int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err)
                                     .compute = m->o.compute,
                                     .mode = m->o.fast ? LF_FAST : LF_INVARIANT};
     int rc = settle(m, p, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     m->dec = lf_decoder_create(&m->model, m->o.max_context, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
     rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (!rc && m->o.adapter && (rc = lf_decoder_adapt(m->dec, m->ps, &m->adapter, err)))
+    if (rc == 0 && m->o.adapter && (rc = lf_decoder_adapt(m->dec, m->ps, &m->adapter, err)))
         lf_err_prefix(err, "%s", m->o.adapter);
-    if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
+    if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_EINVAL;
-    if (!rc)
+    if (rc == 0)
         rc = p->chains(p->user, m, err);
-    return rc ? rc : lf_plan_finish(m->plan, err);
+    return rc != 0 ? rc : lf_plan_finish(m->plan, err);
 }
 
 /* The adapter upon the weights of dir. */
@@ -62,7 +62,7 @@ static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_pa
              : err && err->rc ? err->rc
                               : LF_EFORMAT;
     memcpy(base, m->identity, sizeof base);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, base, dir, m->o.threads, m->identity,
                              err);
     json_decref(state);
@@ -78,23 +78,24 @@ int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *
                                      .threads = m->o.threads};
     lf_ckpt *c;
     int rc = lf_ckpt_open(&c, dir, m->o.threads, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_hash_hex(m->identity, lf_ckpt_identity(c));
     rc = lf_weights_config(&m->model, c, err);
-    if (!rc && p->state)
+    if (rc == 0 && p->state)
         rc = p->state(p->user, lf_ckpt_state(c), dir, err);
-    if (!rc && (rc = lf_loaded_plan(m, p, err)))
+    if (rc == 0 && (rc = lf_loaded_plan(m, p, err)))
         lf_err_prefix(err, "%s", dir);
-    if (!rc && !(m->back = lf_back_create(&d, err)))
+    if (rc == 0 && !(m->back = lf_back_create(&d, err)))
         rc = LF_ENOTSUP;
-    if (!rc && !(m->exec = lf_exec_create(
-                     m->plan, m->back,
-                     &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
+    if (rc == 0 &&
+        !(m->exec = lf_exec_create(
+              m->plan, m->back,
+              &(struct lf_exec_opts){.profile = m->o.profile, .label = m->o.label}, err)))
         rc = err && err->rc ? err->rc : LF_EINVAL;
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_load_below(m->ps, m->model.output, c, LF_WEIGHTS_PREFIX, err);
-    if (!rc && m->o.adapter)
+    if (rc == 0 && m->o.adapter)
         rc = load_adapter(m, dir, p, err);
     lf_ckpt_close(c);
     return rc;

@@ -111,18 +111,18 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     p->dec = d;
     p->mc = lf_decoder_config(d);
     int rc = settle(p, err);
-    for (int64_t rows = 1; !rc; rows *= 2) {
+    for (int64_t rows = 1; rc == 0; rows *= 2) {
         rc = add_bucket(p, plan, ps, rows < p->o.max_rows ? rows : p->o.max_rows, err);
         if (rows >= p->o.max_rows)
             break;
     }
-    if (!rc && lf_plan_target(plan)->sm)
+    if (rc == 0 && lf_plan_target(plan)->sm)
         rc = lf_plan_state(plan, LSE, (size_t)p->o.slots * sizeof *p->dev_lse, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_paged_draw_plan(plan, p->o.slots, p->o.max_rows, p->mc->vocab, err);
-    if (!rc)
+    if (rc == 0)
         rc = take_buffers(p, err);
-    if (rc)
+    if (rc != 0)
         lf_paged_destroy(p);
     else
         *out = p;
@@ -169,13 +169,13 @@ static int write_prefixes(lf_paged *p, int k, lf_err *err)
 {
     const int64_t cap = p->rows[k];
     int rc = write_i32(p, k, "prefix", p->prefix, p->o.slots, err);
-    if (rc || p->mc->position != LF_POS_ROPE2D)
+    if (rc != 0 || p->mc->position != LF_POS_ROPE2D)
         return rc;
     for (int64_t i = 0; i < cap; i++)
         lf_decoder_turn(p->pos[i], p->seq[i] < 0 ? 0 : p->prefix[p->seq[i]], &p->turns[i],
                         &p->turns[cap + i]);
     rc = write_i32(p, k, "turns", p->turns, cap, err);
-    return rc ? rc : write_i32(p, k, "blocks", p->turns + cap, cap, err);
+    return rc != 0 ? rc : write_i32(p, k, "blocks", p->turns + cap, cap, err);
 }
 
 static int write_tables(lf_paged *p, int k, lf_err *err)
@@ -205,15 +205,15 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
     int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"),
                                           p->tok, cap, err)
                    : write_i32(p, k, "tokens", p->tok, cap, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(p, k, "positions", p->pos, cap, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(p, k, "seq", p->seq, cap, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(p, k, "table", table, p->o.slots * p->max_pages, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
-    if (!rc && p->is_long)
+    if (rc == 0 && p->is_long)
         rc = write_tables(p, k, err);
     return rc || !p->prefix ? rc : write_prefixes(p, k, err);
 }
@@ -226,7 +226,7 @@ static int copy_logits(lf_paged *p, const float *z, int64_t n_want, lf_err *err)
     const int64_t v = p->mc->vocab;
     bool any = false;
     int rc = 0;
-    for (int64_t i = 0, n; i < n_want && !rc;
+    for (int64_t i = 0, n; i < n_want && rc == 0;
          i += n + 1) { /* n rows in a piece, and the drawn one behind them */
         for (n = 0; i + n < n_want && !(out && out[i + n].token >= LF_SAMPLE_EMPTY); n++)
             any = true;
@@ -291,7 +291,7 @@ static int run_rows(lf_paged *p, int64_t rows, const int32_t *token, const int32
                        (long long)rows, (long long)p->o.max_rows);
     *bucket = k;
     int rc = write_step(p, k, rows, token, pos, seq, table, n_want, want, err);
-    return rc ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
+    return rc != 0 ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
 }
 
 static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
@@ -299,7 +299,7 @@ static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *po
                 struct lf_gen_logits *out, lf_err *err)
 {
     int k = 0, rc = run_rows(ctx, rows, token, pos, seq, table, n_want, want, &k, err);
-    return rc ? rc : finish_logits(ctx, k, n_want, out, err);
+    return rc != 0 ? rc : finish_logits(ctx, k, n_want, out, err);
 }
 
 static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
@@ -308,7 +308,7 @@ static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *p
 {
     lf_paged *p = ctx;
     int k = 0, rc = run_rows(p, rows, token, pos, seq, table, n_want, want, &k, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const struct lf_k_logit_stats s = stats_of(p, k, n_want);
     return n_want && !s.z ? no_logits(p, k, err) : lf_paged_draw_begin(p->draw, k, &s, n_want, err);

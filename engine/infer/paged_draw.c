@@ -109,7 +109,7 @@ int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t 
     d->max_rows = max_rows;
     layout(d, back->kernels, slots, max_rows, vocab, memory);
     int rc = take(d, err);
-    if (rc)
+    if (rc != 0)
         lf_paged_draw_destroy(d);
     else
         *out = d;
@@ -244,21 +244,22 @@ static int draw(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *sta
         d->vocab = a->vocab;
     }
     int rc = o->copy_in(d->back, d->row, a->row, rows * sizeof *a->row, err);
-    for (int64_t i = 0; i < n_want && !rc; i++)
+    for (int64_t i = 0; i < n_want && rc == 0; i++)
         if (a->row[i].on && a->row[i].list_n)
             rc = put_list(d, &a->row[i], err);
-    return rc ? rc
-              : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats}, err);
+    return rc != 0 ? rc
+                   : lf_back_run_captured(d->back, &d->end[bucket], issue, &(struct end){d, stats},
+                                          err);
 }
 
 int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats,
                       int64_t n_want, lf_err *err)
 {
     int rc = draw(d, bucket, stats, n_want, err);
-    if (!rc)
+    if (rc == 0)
         rc = d->back->ops->copy_out(d->back, d->asked.out, d->out, (size_t)n_want * sizeof *d->out,
                                     err);
-    if (rc)
+    if (rc != 0)
         return unknown(d, rc);
     note_all(d, n_want);
     return 0;
@@ -284,10 +285,10 @@ int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_st
             return lf_fail(err, LF_EINVAL,
                            "a draw that notes its token, in a step that is read later");
     int rc = n_want ? draw(d, bucket, stats, n_want, err) : 0;
-    if (!rc && n_want)
+    if (rc == 0 && n_want)
         rc = d->back->ops->late_begin(d->back, FIRST_LATE + slot, d->out,
                                       (size_t)n_want * sizeof *d->out, err);
-    if (rc)
+    if (rc != 0)
         return unknown(d, rc);
     d->begun[slot] = n_want;
     d->n_begun++;
@@ -327,9 +328,9 @@ int lf_paged_draw_tokens(lf_paged_draw *d, int32_t *to, const int32_t *token, in
     int rc =
         any ? o->copy_in(d->back, d->out + d->slots, d->known, (size_t)rows * sizeof *d->known, err)
             : 0;
-    if (!rc)
+    if (rc == 0)
         rc = o->copy_in(d->back, d->from, d->place, (size_t)rows * sizeof *d->place, err);
-    if (rc || d->back->kernels->gather_rows.run(d->back->queue, &gather) == LF_K_OK)
+    if (rc != 0 || d->back->kernels->gather_rows.run(d->back->queue, &gather) == LF_K_OK)
         return rc;
     return lf_fail(err, LF_EDEVICE, "tokens of %lld rows could not be taken on %s", (long long)rows,
                    d->back->kernels->family);

@@ -58,7 +58,7 @@ static int open_pool(lf_gen_jobs *jobs, pool **out, const lf_tokenizer *tok,
         int rc = d->more ? lf_gen_members_read(&(gen_members){p->arena, tok}, d->more,
                                                LF_FORM_LINES, &p->base, err)
                          : 0;
-        if (rc)
+        if (rc != 0)
             return rc;
         p->has_base = true;
     }
@@ -103,7 +103,7 @@ static int take_id(pool *p, const char *id, lf_err *err)
 static int add_request(lf_gen_jobs *jobs, pool *p, const lf_gen_request *q, lf_err *err)
 {
     int rc = lf_grow(&jobs->req, &p->cap_req, jobs->n_req, sizeof *jobs->req, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_gen_request *new = &jobs->req[jobs->n_req++];
     *new = *q;
@@ -200,7 +200,7 @@ static int end_request(lf_gen_jobs *jobs, pool *p, gen_request *r, enum lf_gen_f
                         .n_out = (size_t)r->n,
                         .model = r->model ? r->model : "",
                         .logprobs = r->logprobs};
-    return rc ? rc : add_request(jobs, p, &q, err);
+    return rc != 0 ? rc : add_request(jobs, p, &q, err);
 }
 
 int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
@@ -208,7 +208,7 @@ int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
 {
     pool *p = NULL;
     int rc = open_pool(jobs, &p, tok, d, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     gen_request r = p->base;
     json_t *s = json_string_nocheck(text);
@@ -224,7 +224,7 @@ int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
     if (rc == 0)
         rc = take_id(p, r.id, err);
     json_decref(s);
-    return rc ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
+    return rc != 0 ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
 }
 
 static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,
@@ -241,7 +241,7 @@ static int read_line(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const l
         rc = read_prompt(&g, &r, d, err);
     if (rc == 0)
         rc = take_id(p, r.id, err);
-    return rc ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
+    return rc != 0 ? rc : end_request(jobs, p, &r, LF_FORM_LINES, d, err);
 }
 
 /* ---- the OpenAI batch shape
@@ -263,7 +263,7 @@ static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, g
         rc = lf_json_get_str(&method, o, "method", true, "batch request", err);
     if (rc == 0)
         rc = lf_json_get_object(&body, o, "body", true, "batch request", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     *form = strcmp(url, "/v1/chat/completions") == 0 ? LF_FORM_CHAT : LF_FORM_COMPLETION;
     if (*form == LF_FORM_COMPLETION && strcmp(url, "/v1/completions") != 0)
@@ -276,7 +276,7 @@ static int batch_body(const gen_members *g, json_t *o, enum lf_gen_form *form, g
         rc = lf_fail(err, LF_EINVAL, "no 'messages'");
     if (rc == 0)
         rc = check_request(r, err);
-    return rc ? rc : read_prompt(g, r, d, err);
+    return rc != 0 ? rc : read_prompt(g, r, d, err);
 }
 
 static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer *tok,
@@ -291,7 +291,7 @@ static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer 
         rc = LF_ENOMEM;
     if (rc == 0)
         rc = take_id(p, r.id, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = batch_body(&(gen_members){p->arena, tok}, o, &form, &r, d, &why);
     if (rc == 0)
@@ -326,7 +326,7 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
     bool is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "standard input" : path;
     int rc = open_pool(jobs, &p, tok, d, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     FILE *f = is_stdin ? stdin : fopen(path, "re");
     if (!f)
@@ -368,9 +368,9 @@ int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer
         lf_gen_request *q = &jobs->req[i];
         lf_err why = LF_ERR_INIT;
         rc = lf_gen_check(m, tok, jobs->v + q->first, q->n_jobs, &why);
-        if (rc && q->form == LF_FORM_LINES)
+        if (rc != 0 && q->form == LF_FORM_LINES)
             return lf_fail(err, rc, "%s", why.text);
-        if (rc) {
+        if (rc != 0) {
             q->error = lf_arena_strdup(p->arena, why.text, err);
             rc = q->error ? 0 : LF_ENOMEM;
             q->n_jobs = 0;

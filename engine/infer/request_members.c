@@ -125,7 +125,7 @@ int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned f
     lf_ids ids = {0};
     lf_tok_state *st = lf_tok_state_create(g->tok, err);
     int rc = st ? lf_tokenizer_encode(st, text, len, flags, &ids, NULL, err) : LF_ENOMEM;
-    int32_t *v = rc ? NULL : lf_arena_alloc(g->a, ids.n + 1, sizeof *v, err);
+    int32_t *v = rc != 0 ? NULL : lf_arena_alloc(g->a, ids.n + 1, sizeof *v, err);
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < ids.n; i++)
@@ -172,7 +172,7 @@ static int read_bad(const gen_members *g, json_t *v, gen_request *r, lf_err *err
     int rc = read_texts(g, v, "bad_words", &words, &n, err);
     if (rc == 0 && n > 0 && !g->tok)
         rc = lf_fail(err, LF_EINVAL, "'bad_words' needs a tokenizer");
-    if (rc)
+    if (rc != 0)
         return rc;
     const int32_t **bad = lf_arena_alloc(g->a, 2 * n + 1, sizeof *bad, err);
     size_t *len = lf_arena_alloc(g->a, 2 * n + 1, sizeof *len, err);
@@ -332,7 +332,7 @@ int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, 
         if (i == N_MEMBERS)
             return unknown_member(key, form, err);
         int rc = json_is_null(v) ? 0 : read_member(g, &members[i], v, form, r, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;

@@ -372,7 +372,7 @@ int lf_gen_writer_take(lf_gen_writer *w, const lf_gen_result *r, lf_buf *out, lf
 {
     int rc = lf_gen_writer_pass(w, r->job->request, out, err);
     const lf_gen_request *q = &w->jobs->req[r->job->request];
-    if (rc)
+    if (rc != 0)
         return rc;
     if (q->form == LF_FORM_LINES && q->n_out == q->n_jobs) { /* no need to wait for its siblings */
         add_line(out, r);
@@ -394,7 +394,7 @@ int lf_gen_writer_take(lf_gen_writer *w, const lf_gen_result *r, lf_buf *out, lf
     rc = lf_buf_check(&p->text, err);
     if (rc == 0 && w->n == q->n_jobs)
         close_request(w, q, out);
-    return rc ? rc : lf_buf_check(out, err);
+    return rc != 0 ? rc : lf_buf_check(out, err);
 }
 
 /* ---- continuing

@@ -125,7 +125,7 @@ int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts
                                     sizeof *r->score_prefix, err);
         rc = r->score_prefix ? 0 : LF_ENOMEM;
     }
-    if (rc) {
+    if (rc != 0) {
         lf_runner_close(r);
         return rc;
     }
@@ -178,11 +178,11 @@ static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32
     int32_t *prefix = r->score_prefix, *turns = prefix + docs, *blocks = turns + rows;
     lf_decoder_prefixes(target, cu, docs, prefix);
     int rc = write_i32(r, r->score_chain, "prefix", prefix, docs, err);
-    if (rc || r->m.model.position != LF_POS_ROPE2D)
+    if (rc != 0 || r->m.model.position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(cu, docs, prefix, rows, turns, blocks);
     rc = write_i32(r, r->score_chain, "turns", turns, rows, err);
-    return rc ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
+    return rc != 0 ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
 }
 
 static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,

@@ -117,7 +117,7 @@ int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_i
                  : 0;
     for (size_t i = 0; rc == 0 && i < n_items; i++)
         rc = check_item(m, &items[i], i, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = batch_create(&b, m, err);
     for (size_t at = 0; rc == 0 && at < n_items;) {

@@ -96,7 +96,7 @@ int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const 
             return lf_fail(err, LF_EEXIST, "two tasks are called '%s' (%s and %s); rename a file",
                            name, t->tasks[i].path, path);
     int rc = lf_grow(&t->tasks, &t->cap_tasks, t->n_tasks, sizeof *t->tasks, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     eval_task *k = &t->tasks[t->n_tasks];
     *k = (eval_task){.kind = kind,
@@ -113,7 +113,7 @@ int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const 
 int lf_tasks_begin_doc(lf_tasks *t, eval_doc **out, lf_err *err)
 {
     int rc = lf_grow(&t->docs, &t->cap_docs, t->n_docs, sizeof *t->docs, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     *out = &t->docs[t->n_docs];
     **out = (eval_doc){.task = t->n_tasks - 1, .first_item = t->n_items, .first_gen = t->n_gens};
@@ -145,7 +145,7 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
         rc = lf_fail(err, LF_EINVAL, "'gold' must be the index of one of at least two 'choices'");
     if (rc == 0)
         rc = lf_tasks_begin_doc(t, &d, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     size_t n = json_array_size(choices);
     double *chars = lf_arena_alloc(t->arena, n, sizeof *chars, err),
@@ -167,7 +167,7 @@ static int add_choice(lf_tasks *t, json_t *o, lf_err *err)
         if (rc == 0)
             rc = lf_tasks_add_continuation(t, ctx, strlen(ctx), cont.data, cont.len, err);
         lf_buf_fini(&cont);
-        if (rc)
+        if (rc != 0)
             return rc;
         chars[i] = (double)lf_count_chars(json_string_value(e), json_string_length(e));
         bytes[i] = (double)json_string_length(e);
@@ -181,7 +181,7 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
     const char *text;
     eval_doc *d;
     int rc = lf_json_get_str(&text, o, "text", true, "document", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     size_t len = strlen(text);
     const char *space = strrchr(text, ' ');
@@ -214,7 +214,7 @@ static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, 
     else if ((rc = lf_json_get_str(&text, o, "text", true, "document", err)) == 0)
         rc = lf_tasks_add_rolling_text(t, text, strlen(text), err);
     json_decref(o);
-    return rc ? lf_err_prefix(err, "%s", where) : 0;
+    return rc != 0 ? lf_err_prefix(err, "%s", where) : 0;
 }
 
 static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
@@ -257,7 +257,7 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
     if (rc == 0)
         rc = lf_tasks_begin(t, kind, name, path, sha256, err);
     free(name);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (kind == LF_TASK_REQUESTS)
         return lf_fail(err, LF_EINVAL, "%s: requests are read by lf_tasks_add_requests", path);
@@ -308,7 +308,7 @@ int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t
 {
     lf_shardset *s = NULL;
     int rc = lf_shardset_open(&s, dir, split, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const lf_shard_info *info = lf_shardset_get_info(s);
     if (t->tok && strcmp(info->tokenizer_sha256, lf_tokenizer_sha256(t->tok)) != 0)

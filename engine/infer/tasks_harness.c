@@ -145,7 +145,7 @@ static int filter_values(const lf_tasks *t, const eval_task *k, const eval_defs 
             rc = add_sample(samples, sample_json(k, d, defs, f, line, v, filtered), err);
         json_decref(filtered);
     }
-    return rc ? lf_err_prefix(err, "task '%s'", k->name) : 0;
+    return rc != 0 ? lf_err_prefix(err, "task '%s'", k->name) : 0;
 }
 
 static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const *lines,
@@ -158,7 +158,7 @@ static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const
     const char *alias = json_string_value(json_object_get(k->head, "alias"));
     lf_buf_init(&samples);
     int rc = lf_eval_defs_create(&defs, k->head, err);
-    lf_pair *v = rc ? NULL : lf_calloc(k->n_docs * (defs.n_metrics + 1), sizeof *v, err);
+    lf_pair *v = rc != 0 ? NULL : lf_calloc(k->n_docs * (defs.n_metrics + 1), sizeof *v, err);
     if (alias)
         json_object_set_new(res, "alias", json_string(alias));
     if (rc == 0 && !v)
@@ -180,7 +180,7 @@ static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const
     lf_eval_defs_destroy(&defs);
     lf_buf_fini(&samples);
     free(v);
-    if (rc) {
+    if (rc != 0) {
         json_decref(res);
         return NULL;
     }
@@ -264,7 +264,7 @@ static json_t *group_results(json_t *group, json_t *all, lf_err *err)
             rc = lf_json_get_str(&metric, m, "metric", true, "group metric", err);
         if (rc == 0)
             rc = lf_json_get_bool(&by_size, m, "weight_by_size", false, "group metric", err);
-        if (rc)
+        if (rc != 0)
             break;
         list = json_is_array(list)    ? json_incref(list)
                : json_is_string(list) ? json_pack("[O]", list)

@@ -36,7 +36,7 @@ int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, doub
 {
     eval_doc *d;
     int rc = lf_tasks_begin_doc(t, &d, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     d->tokens = (double)n;
     d->words = words;
@@ -68,7 +68,7 @@ int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_to
 {
     lf_ids ids = {0};
     int rc = lf_tasks_encode(t, text, len, !t->plain_rolling, &ids, err);
-    int32_t *v = rc ? NULL : lf_arena_alloc(t->arena, ids.n + 1, sizeof *v, err);
+    int32_t *v = rc != 0 ? NULL : lf_arena_alloc(t->arena, ids.n + 1, sizeof *v, err);
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
     if (rc == 0) {
@@ -89,7 +89,7 @@ int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err 
     int rc = lf_tasks_begin_doc(t, &d, err);
     if (rc == 0)
         rc = lf_tasks_add_windows(t, text, len, &n, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     d->tokens = (double)n;
     d->words = (double)lf_count_words(text, len);

@@ -38,7 +38,7 @@ static int create_metric(eval_metric_def *d, json_t *o, int type, lf_err *err)
     int rc = lf_json_get_str(&d->name, o, "metric", true, "metric", err);
     if (rc == 0)
         rc = lf_json_get_str(&agg, o, "aggregation", true, "metric", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     while (i < sizeof table / sizeof *table && strcmp(table[i].name, d->name) != 0)
         i++;
@@ -89,7 +89,7 @@ int lf_eval_defs_create(eval_defs *d, json_t *head, lf_err *err)
         rc = create_metric(&d->metrics[d->n_metrics++], json_array_get(metrics, i), type, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(filters); i++)
         rc = create_filter(&d->filters[d->n_filters++], json_array_get(filters, i), type, err);
-    if (rc)
+    if (rc != 0)
         lf_eval_defs_destroy(d);
     return rc;
 }
@@ -108,7 +108,7 @@ int lf_requests_check_head(json_t *head, lf_err *err)
     eval_defs d;
     const char *task = json_string_value(json_object_get(head, "task"));
     int rc = lf_eval_defs_create(&d, head, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "task '%s'", task ? task : "");
     lf_eval_defs_destroy(&d);
     return 0;

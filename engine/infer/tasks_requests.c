@@ -108,7 +108,7 @@ static int close_doc(reader *r, lf_err *err)
         return 0;
     eval_doc *d = &t->docs[t->n_docs];
     int rc = check_doc(&t->tasks[t->n_tasks - 1], d, t->n_items - d->first_item, err);
-    if (rc) {
+    if (rc != 0) {
         json_decref(d->requests);
         d->requests = NULL;
         return lf_err_prefix(err, "document %lld of '%s'", (long long)d->id,
@@ -180,7 +180,7 @@ static int read_gen(lf_tasks *t, json_t *gen, eval_gen *g, lf_err *err)
         rc = lf_json_get_i64(&g->params.top_k, gen, "top_k", false, "gen", err);
     if (json_is_false(json_object_get(gen, "do_sample")))
         g->params.temperature = 0;
-    return rc ? rc : lf_sample_check(&g->params, err);
+    return rc != 0 ? rc : lf_sample_check(&g->params, err);
 }
 
 static int add_gen(lf_tasks *t, const char *ctx, size_t len, json_t *o, lf_err *err)
@@ -202,9 +202,9 @@ static int add_gen(lf_tasks *t, const char *ctx, size_t len, json_t *o, lf_err *
         rc = lf_tasks_encode(t, ctx, len, true, &ids, err);
     if (rc == 0 && ids.n == 0)
         rc = lf_fail(err, LF_EINVAL, "the context is empty");
-    size_t most = rc ? 0 : (size_t)(t->max_context - g.max_tokens),
+    size_t most = rc != 0 ? 0 : (size_t)(t->max_context - g.max_tokens),
            cut = ids.n > most ? ids.n - most : 0;
-    int32_t *v = rc ? NULL : lf_arena_alloc(t->arena, ids.n - cut, sizeof *v, err);
+    int32_t *v = rc != 0 ? NULL : lf_arena_alloc(t->arena, ids.n - cut, sizeof *v, err);
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < ids.n - cut; i++)
@@ -251,14 +251,14 @@ static int open_doc(reader *r, int64_t id, json_t *o, lf_err *err)
     if (rc == 0 && !json_is_object(json_object_get(o, "doc")))
         rc = lf_fail(err, LF_EFORMAT, "the first request of document %lld has no \"doc\"",
                      (long long)id);
-    if (rc)
+    if (rc != 0)
         return rc;
     json_object_set_new(r->seen, key, json_true());
     r->skipping = r->limit > 0 && (int64_t)t->tasks[t->n_tasks - 1].n_docs >= r->limit;
     if (r->skipping)
         return 0;
     rc = lf_tasks_begin_doc(t, &r->doc, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     r->doc->id = id;
     r->doc->requests = json_array();
@@ -294,7 +294,7 @@ static int read_request(reader *r, json_t *o, const char *task, lf_err *err)
                     (long long)idx, (long long)id);
     if (rc == 0)
         rc = add_request(r, o, err);
-    return rc ? rc
+    return rc != 0 ? rc
            : json_array_append(t->docs[t->n_docs].requests, o)
                ? lf_fail(err, LF_ENOMEM, "out of memory")
                : 0;
@@ -319,7 +319,7 @@ static int read_header(reader *r, json_t *o, lf_err *err)
         rc = lf_requests_check_head(o, err);
     if (rc == 0)
         rc = lf_tasks_begin(t, LF_TASK_REQUESTS, name, r->path, r->sha256, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     t->tasks[t->n_tasks - 1].head = json_incref(o);
     json_object_clear(r->seen);
@@ -353,7 +353,7 @@ static int read_object(reader *r, json_t *o, lf_err *err)
     if (json_object_get(o, "output_type"))
         return read_header(r, o, err);
     int rc = lf_json_get_str(&task, o, "task", true, "request", err);
-    return rc ? rc : read_request(r, o, task, err);
+    return rc != 0 ? rc : read_request(r, o, task, err);
 }
 
 /* Every line of a file through read; the last document is closed. */
@@ -388,7 +388,7 @@ static int read_file(reader *r,
         rc = lf_err_prefix(err, "%s:%zu", r->path, number);
     if (rc == 0 && r->t->n_docs == docs)
         rc = lf_fail(err, LF_EINVAL, "%s holds no documents", r->path);
-    if (rc && r->open) {
+    if (rc != 0 && r->open) {
         json_decref(r->t->docs[r->t->n_docs].requests);
         r->t->docs[r->t->n_docs].requests = NULL;
     }
@@ -485,11 +485,12 @@ static int read_document(reader *r, json_t *o, size_t line, void *arg, lf_err *e
         json_array_append_new(until, json_string(g->until[i]));
     json_int_t id = (json_int_t)json_object_size(r->seen);
     const char *task = r->t->tasks[r->t->n_tasks - 1].name;
-    json_t *q = rc ? NULL
-                   : json_pack("{s:s,s:I,s:i,s:s,s:O,s:{s:O,s:I},s:{s:O,s:O}}", "task", task,
-                               "doc_id", id, "idx", 0, "kind", "generate_until", "ctx",
-                               json_object_get(o, "context"), "gen", "until", until, "max_gen_toks",
-                               (json_int_t)g->max_tokens, "doc", "target", target, "doc", o);
+    json_t *q =
+        rc != 0 ? NULL
+                : json_pack("{s:s,s:I,s:i,s:s,s:O,s:{s:O,s:I},s:{s:O,s:O}}", "task", task, "doc_id",
+                            id, "idx", 0, "kind", "generate_until", "ctx",
+                            json_object_get(o, "context"), "gen", "until", until, "max_gen_toks",
+                            (json_int_t)g->max_tokens, "doc", "target", target, "doc", o);
     if (rc == 0)
         rc = q ? read_request(r, q, task, err) : lf_fail(err, LF_ENOMEM, "out of memory");
     json_decref(q);

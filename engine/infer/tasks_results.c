@@ -130,14 +130,14 @@ static int read_samples(const lf_tasks *t, columns *c, json_t **lines, const cha
     int rc = 0;
     for (; rc == 0 && (len = getline(&line, &cap, f)) > 0; i++) {
         rc = lf_tasks_check_line(t, i, line, (size_t)len, err);
-        const eval_task *k = rc ? NULL : &t->tasks[t->docs[i].task];
+        const eval_task *k = rc != 0 ? NULL : &t->tasks[t->docs[i].task];
         if (rc == 0)
             rc = (lines[i] = json_loadb(line, (size_t)len, JSON_ALLOW_NUL, NULL))
                      ? 0
                      : lf_fail(err, LF_ENOMEM, "out of memory");
         if (rc == 0 && k->kind != LF_TASK_REQUESTS)
             rc = read_sample(&c[t->docs[i].task], k->kind, lines[i], err);
-        if (rc)
+        if (rc != 0)
             rc = lf_err_prefix(err, "%s:%zu", path, i + 1);
     }
     if (rc == 0 && i != t->n_docs)
@@ -189,7 +189,7 @@ json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const stru
     json_decref(results);
     json_decref(samples);
     json_decref(configs);
-    if (rc) {
+    if (rc != 0) {
         json_decref(out);
         return NULL;
     }

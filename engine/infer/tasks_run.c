@@ -312,5 +312,5 @@ int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, si
     free(texts);
     free(ll);
     free(s);
-    return rc ? rc : lf_buf_check(out, err);
+    return rc != 0 ? rc : lf_buf_check(out, err);
 }

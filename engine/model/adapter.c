@@ -94,12 +94,12 @@ static int choose(struct choice *c, const lf_pstore *ps, int i, int n,
 {
     static const char all[] = "all";
     int rc = 0;
-    for (int k = 0; k < n && !rc; k++) {
+    for (int k = 0; k < n && rc == 0; k++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i + k);
-        for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && !rc && adaptable(d); t++)
+        for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0 && adaptable(d); t++)
             rc = choose_one(c, d, k, a->n_targets ? a->target[t] : all, &hits[t], err);
     }
-    if (!rc && c->whole && c->members)
+    if (rc == 0 && c->whole && c->members)
         rc = lf_fail(err, LF_EINVAL,
                      "lora_targets: %s is named as a whole and by its parts; take one of them",
                      lf_pstore_desc(ps, i)->group);
@@ -135,25 +135,25 @@ int lf_decoder_adapt(lf_decoder *d, lf_pstore *ps, const struct lf_adapter_confi
     const int count = lf_pstore_count(ps);
     int rc = lf_adapter_check(a, err);
     lf_pstore_freeze(ps, "", true);
-    for (int i = 0, n; i < count && !rc; i += n) {
+    for (int i = 0, n; i < count && rc == 0; i += n) {
         const char *group = lf_pstore_desc(ps, i)->group;
         struct choice c = {false, 0};
         for (n = 1; i + n < count && strcmp(lf_pstore_desc(ps, i + n)->group, group) == 0; n++)
             ;
         rc = choose(&c, ps, i, n, a, hits, err);
-        if (!rc && (c.whole || c.members))
+        if (rc == 0 && (c.whole || c.members))
             rc = lf_pstore_adapt(ps, group, c.whole ? 0 : c.members, &ad, err);
     }
-    for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && !rc; t++)
+    for (int t = 0; t < (a->n_targets ? a->n_targets : 1) && rc == 0; t++)
         if (!hits[t])
             rc = lf_fail(err, LF_EINVAL,
                          "lora_targets = %s matches no linear layer of this model; known are all, "
                          "q, k, v, o, gate, up, "
                          "down, qkv, gate_up and patterns over names like layers.0.attn.q.weight",
                          a->n_targets ? a->target[t] : "all");
-    if (!rc)
+    if (rc == 0)
         rc = adapt_head(d, ps, a, err);
-    if (!rc)
+    if (rc == 0)
         d->adapter_dropout = a->dropout;
     return rc;
 }
@@ -193,7 +193,7 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
     a.rank_stabilised = json_is_true(rs);
     a.dora = json_is_true(json_object_get(o, "dora"));
     a.head = json_is_true(json_object_get(o, "head"));
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!json_is_boolean(rs) || !json_is_array(targets) ||
         json_array_size(targets) > LF_ADAPTER_TARGETS)
@@ -206,9 +206,9 @@ int lf_adapter_from_json(struct lf_adapter_config *out, json_t *o, const char *w
         memcpy(a.target[a.n_targets++], s, strlen(s) + 1);
     }
     rc = lf_adapter_check(&a, err);
-    if (!rc)
+    if (rc == 0)
         *out = a;
-    return rc ? lf_err_prefix(err, "%s", where) : 0;
+    return rc != 0 ? lf_err_prefix(err, "%s", where) : 0;
 }
 
 int lf_adapter_config(struct lf_adapter_config *out, const lf_ckpt *c, lf_err *err)
@@ -226,9 +226,9 @@ int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err 
     json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL,
            *o = json_object_get(state, "adapter");
     int rc = state ? 0 : err && err->rc ? err->rc : LF_EFORMAT;
-    if (!rc && !json_is_object(o))
+    if (rc == 0 && !json_is_object(o))
         rc = lf_fail(err, LF_ENOENT, "%s is a checkpoint of whole weights, not an adapter", dir);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_from_json(out, o, dir, err);
     json_decref(state);
     free(path);
@@ -262,11 +262,11 @@ static int check_same(const struct lf_adapter_config *is, const lf_ckpt *a, lf_e
     struct lf_adapter_config was, now = *is;
     int rc = lf_adapter_config(&was, a, err);
     was.dropout = now.dropout = 0;
-    json_t *x = rc ? NULL : lf_adapter_to_json(&was, err),
-           *y = rc ? NULL : lf_adapter_to_json(&now, err);
-    if (!rc && (!x || !y))
+    json_t *x = rc != 0 ? NULL : lf_adapter_to_json(&was, err),
+           *y = rc != 0 ? NULL : lf_adapter_to_json(&now, err);
+    if (rc == 0 && (!x || !y))
         rc = LF_ENOMEM;
-    if (!rc && !json_equal(x, y))
+    if (rc == 0 && !json_equal(x, y))
         rc = lf_fail(err, LF_EINVAL,
                      "%s is an adapter with other settings (rank, alpha, targets ...)",
                      lf_ckpt_dir(a));
@@ -281,14 +281,14 @@ int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const cha
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, dir, threads, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "adapter");
     rc = check_same(ac, ck, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_identity(ck, base, base_dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_load_adapter(ps, ck, LF_WEIGHTS_PREFIX, false, err);
-    if (!rc && id)
+    if (rc == 0 && id)
         lf_hash_hex(id, lf_ckpt_identity(ck));
     lf_ckpt_close(ck);
     return rc;

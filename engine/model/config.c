@@ -205,7 +205,7 @@ static int set_number(lf_model_config *c, const struct lf_model_key *k, const ch
     int64_t n = 0;
     double x = 0;
     int rc = k->type == LF_MK_COUNT ? lf_parse_count(&n, value, err) : lf_parse_f64(&x, value, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "%s: %s", where, k->name);
     if (k->type == LF_MK_COUNT)
         x = (double)n;
@@ -234,7 +234,7 @@ static int set_list(lf_model_list *out, const struct lf_model_key *k, const char
         snprintf(item, sizeof(item), "%.*s", n < sizeof(item) ? (int)n : 0, p + strspn(p, " "));
         item[strcspn(item, ", ")] = 0;
         int rc = lf_parse_f64(&x, item, err);
-        if (rc)
+        if (rc != 0)
             return lf_err_prefix(err, "%s: %s, number %lld", where, k->name, (long long)l.n + 1);
         if (!(x >= k->min && x <= k->max))
             return lf_fail(err, LF_EINVAL, "%s: %s, number %lld = %s is outside %g to %g", where,
@@ -257,7 +257,7 @@ int lf_model_config_set(lf_model_config *c, const char *key, const char *value, 
     int rc = 0;
     if (k->type == LF_MK_BOOL) {
         rc = lf_parse_bool(field_of(c, k), value, err);
-        if (rc)
+        if (rc != 0)
             return lf_err_prefix(err, "%s: %s", where, key);
     } else if (k->type == LF_MK_ENUM) {
         rc = set_enum(field_of(c, k), k, value, where, err);
@@ -266,7 +266,7 @@ int lf_model_config_set(lf_model_config *c, const char *key, const char *value, 
     } else {
         rc = set_number(c, k, value, where, err);
     }
-    if (rc)
+    if (rc != 0)
         return rc;
     /* The end of a long path says more than its beginning. */
     size_t n = strlen(where), skip = n >= LF_MODEL_ORIGIN ? n - LF_MODEL_ORIGIN + 1 : 0;
@@ -393,7 +393,7 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
             continue;
         }
         int rc = lf_model_config_set(&c, key, json_string_value(v), what, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     /* "file:line" says that a user gave a key; here all keys came at once, whatever the name of the
@@ -402,7 +402,7 @@ int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what,
         for (char *p = strchr(c.origin[i], ':'); p; p = strchr(p, ':'))
             *p = ';';
     int rc = lf_model_config_finish(&c, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     *out = c;
     return 0;

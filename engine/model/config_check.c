@@ -207,7 +207,7 @@ static int check_scaling(const lf_model_config *c, lf_err *err)
     if (c->rope_scaling != LF_ROPE_LONGROPE)
         return 0;
     int rc = check_factors(c, "rope_short_factors", &c->rope_short_factors, err);
-    return rc ? rc : check_factors(c, "rope_long_factors", &c->rope_long_factors, err);
+    return rc != 0 ? rc : check_factors(c, "rope_long_factors", &c->rope_long_factors, err);
 }
 
 static int check_position(const lf_model_config *c, lf_err *err)
@@ -248,21 +248,21 @@ static int check_position(const lf_model_config *c, lf_err *err)
 int lf_model_config_finish(lf_model_config *c, lf_err *err)
 {
     int rc = check_sizes(c, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_layers(c, "window_layers", &c->window_layers, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_layers(c, "mlp_layers", &c->mlp_layers, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_block(c, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_position(c, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_scaling(c, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_experts(c, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_unread(c, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (c->norm == LF_NORM_RMS && c->norm_bias)
         CONTRADICTION("norm_bias", "rms norm has no bias");

@@ -53,7 +53,7 @@ static int apply_preset(lf_model_config *c, const lf_ini_entry *e, int depth, lf
     if (!path)
         return err ? err->rc : LF_EINVAL;
     int rc = lf_ini_parse_file(&ini, path, err);
-    if (!rc)
+    if (rc == 0)
         rc = apply_section(c, &ini, "model", depth + 1, err);
     lf_ini_fini(&ini);
     free(path);
@@ -76,13 +76,13 @@ static int apply_section(lf_model_config *c, const lf_ini *ini, const char *sect
                        family->path, family->line);
     if (preset) {
         int rc = apply_preset(c, preset, depth, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     if (family) {
         snprintf(where, sizeof(where), "%s:%d:%d", family->path, family->line, family->column);
         int rc = lf_model_config_family(c, family->value, where, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     for (size_t i = s->first; i < s->first + s->n; i++) {
@@ -91,7 +91,7 @@ static int apply_section(lf_model_config *c, const lf_ini *ini, const char *sect
             continue;
         snprintf(where, sizeof(where), "%s:%d:%d", e->path, e->line, e->column);
         int rc = lf_model_config_set(c, e->key, e->value, where, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -103,9 +103,9 @@ int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char
     lf_model_config c;
     lf_model_config_defaults(&c);
     int rc = apply_section(&c, ini, section, 0, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_model_config_finish(&c, err);
-    if (!rc)
+    if (rc == 0)
         *out = c;
     return rc;
 }
@@ -114,7 +114,7 @@ int lf_model_config_load(lf_model_config *out, const char *path, lf_err *err)
 {
     lf_ini ini = {0};
     int rc = lf_ini_parse_file(&ini, path, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_model_config_from_ini(out, &ini, "model", err);
     lf_ini_fini(&ini);
     return rc;

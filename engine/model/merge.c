@@ -42,7 +42,7 @@ static int read_base(const struct part *p, int64_t first, int64_t n, double *w, 
     const bool half = p->e->dtype == LF_H5_BF16;
     void *src = lf_malloc((size_t)n, half ? 2 : 4, err);
     int rc = src ? lf_ckpt_read_flat(p->from, p->e, first, n, src, err) : LF_ENOMEM;
-    for (int64_t i = 0; i < n && !rc; i++)
+    for (int64_t i = 0; i < n && rc == 0; i++)
         w[i] = (double)(half ? lf_f32_of_bf16(((uint16_t *)src)[i]) : ((float *)src)[i]);
     free(src);
     return rc;
@@ -84,11 +84,11 @@ static int fill(void *user, int64_t first, int64_t n, void *dst, lf_err *err)
                   to = p->m_of_row ? (first + n + p->cols - 1) / p->cols * p->cols : first + n;
     double *w = lf_malloc((size_t)(to - from), sizeof *w, err);
     int rc = w ? read_base(p, from, to - from, w, err) : LF_ENOMEM;
-    if (!rc && p->a)
+    if (rc == 0 && p->a)
         add_product(p, from, to - from, w);
-    if (!rc && p->m_of_row)
+    if (rc == 0 && p->m_of_row)
         set_lengths(p, from / p->cols, (to - from) / p->cols, w);
-    for (int64_t i = 0; i < n && !rc; i++) {
+    for (int64_t i = 0; i < n && rc == 0; i++) {
         const float f = (float)w[first - from + i];
         if (p->m->o->bf16)
             ((uint16_t *)dst)[i] = lf_bf16_of(f);
@@ -121,11 +121,11 @@ static int read_factors(struct merge *m, struct part *p, const char *of, int64_t
                         lf_err *err)
 {
     int rc = read_factor(m, of, "lora_A", m->ac.rank, p->cols, &p->a, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_factor(m, of, "lora_B", rows, m->ac.rank, &p->b, err);
-    if (!rc && m->ac.dora)
+    if (rc == 0 && m->ac.dora)
         rc = read_factor(m, of, "lora_magnitude", rows, 0, &p->m_of_row, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     p->b += row * m->ac.rank;
     p->m_of_row = p->m_of_row ? p->m_of_row + row : NULL;
@@ -196,25 +196,25 @@ static int declare(struct merge *m, lf_err *err)
 {
     lf_model_config mc;
     int rc = lf_weights_config(&mc, m->base, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_config(&m->ac, m->adapter, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_check_base(m->adapter, m->base, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_adapter_model(&mc, &m->ac, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     m->dec = lf_decoder_create(&mc, 1, err);
     m->ps = m->dec ? lf_pstore_create(err) : NULL;
     rc = m->ps ? lf_decoder_declare(m->dec, m->ps, err) : err ? err->rc : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_adapt(m->dec, m->ps, &m->ac, err);
-    const size_t count = rc ? 0 : (size_t)lf_pstore_count(m->ps);
-    m->parts = rc ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->parts, err);
-    m->tensors = rc ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->tensors, err);
-    if (!rc && (!m->parts || !m->tensors))
+    const size_t count = rc != 0 ? 0 : (size_t)lf_pstore_count(m->ps);
+    m->parts = rc != 0 ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->parts, err);
+    m->tensors = rc != 0 ? NULL : lf_arena_alloc(m->arena, count, sizeof *m->tensors, err);
+    if (rc == 0 && (!m->parts || !m->tensors))
         rc = LF_ENOMEM;
-    for (int i = 0; i < (int)count && !rc; i++)
+    for (int i = 0; i < (int)count && rc == 0; i++)
         if (!lf_pstore_desc(m->ps, i)->adapter || lf_pstore_desc(m->ps, i)->whole)
             rc = add_tensor(m, i, err);
     return rc;
@@ -246,9 +246,9 @@ static int write_out(struct merge *m, uint8_t *identity, lf_err *err)
     const lf_ckpt_options wo = {.threads = m->o->threads};
     json_t *state = merged_state(m, err);
     int rc = state ? lf_ckpt_writer_create(&w, m->tensors, m->n, &wo, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_save_begin(w, m->o->out, state, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_save_wait(w, &r, err);
     lf_ckpt_writer_destroy(w);
     json_decref(state);
@@ -263,11 +263,11 @@ int lf_adapter_merge(const struct lf_merge_opts *o, uint8_t identity[LF_HASH_BYT
 {
     struct merge m = {.o = o, .arena = lf_arena_create(err)};
     int rc = m.arena ? lf_ckpt_open(&m.adapter, o->adapter, o->threads, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_ckpt_open(&m.base, o->base, o->threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = declare(&m, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_out(&m, identity, err);
     lf_ckpt_close(m.base);
     lf_ckpt_close(m.adapter);

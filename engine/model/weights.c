@@ -95,7 +95,7 @@ static int check_shape(const lf_ckpt_entry *e, const struct lf_param_desc *d, co
     lf_buf_adds(&b, " there, but the model wants ");
     shape_text(&b, d->dims, d->ndim);
     int rc = lf_buf_check(&b, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_fail(err, LF_EINVAL, "%s: %s is %s", where, e->name, b.data);
     lf_buf_fini(&b);
     return rc;
@@ -115,9 +115,9 @@ int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
     if (!buf)
         return LF_ENOMEM;
     int rc = lf_ckpt_read(c, e, NULL, NULL, buf, err);
-    if (!rc && kind == LF_P_MASTER)
+    if (rc == 0 && kind == LF_P_MASTER)
         rc = lf_pstore_write(ps, i, type, buf, err);
-    else if (!rc)
+    else if (rc == 0)
         rc = lf_pstore_write_kind(ps, i, kind, type, buf, err);
     free(buf);
     return rc;
@@ -160,7 +160,7 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
                     bool moments, lf_err *err)
 {
     int rc = check_visited(ps, part, c, prefix, err);
-    for (int i = 0; i < lf_pstore_count(ps) && !rc; i++) {
+    for (int i = 0; i < lf_pstore_count(ps) && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(ps, i);
         if (!fills(d, part) || (part == TRUNK && lf_weights_is_head(d->name)))
             continue;
@@ -169,14 +169,14 @@ static int load_all(lf_pstore *ps, enum part part, const lf_ckpt *c, const char 
         lf_buf_addf(&name, "%s%s", prefix, d->name);
         rc = lf_buf_check(&name, err);
         for (size_t j = 0;
-             j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && !rc; j++) {
+             j < (moments && !d->frozen && !(d->balance_rate > 0) ? N_STORED : 1) && rc == 0; j++) {
             const lf_ckpt_entry *e = lf_ckpt_find(c, name.data, lf_pkind_name(stored[j]));
             if (!e)
                 rc = lf_fail(err, LF_EINVAL, "%s holds no %s of %s", lf_ckpt_dir(c),
                              lf_pkind_name(stored[j]), name.data);
-            if (!rc)
+            if (rc == 0)
                 rc = check_shape(e, d, lf_ckpt_dir(c), err);
-            if (!rc)
+            if (rc == 0)
                 rc = lf_weights_read(ps, i, c, e, stored[j], err);
         }
         lf_buf_fini(&name);
@@ -194,7 +194,7 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
 {
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
-    return rc ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
+    return rc != 0 ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
 }
 
 int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
@@ -212,5 +212,5 @@ int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err)
 {
     json_t *o = NULL;
     int rc = lf_json_get_object(&o, lf_ckpt_state(c), "model", true, lf_ckpt_dir(c), err);
-    return rc ? rc : lf_model_config_from_json(out, o, lf_ckpt_dir(c), err);
+    return rc != 0 ? rc : lf_model_config_from_json(out, o, lf_ckpt_dir(c), err);
 }

@@ -50,7 +50,7 @@ void lf_gae(double *adv, double *ret, const struct lf_seqs *s, const double *rew
         double next_v = 0, next_a = 0;
         for (int64_t t = s->first[i + 1] - 1; t >= s->first[i]; t--) {
             adv[t] = 0;
-            if (ret)
+            if (ret != 0)
                 ret[t] = 0;
             if (!lf_seqs_on(s, t)) /* carries what comes behind it */
                 continue;
@@ -58,7 +58,7 @@ void lf_gae(double *adv, double *ret, const struct lf_seqs *s, const double *rew
             next_a = reward[t] + gamma * next_v - v + gamma * lambda * next_a;
             next_v = v;
             adv[t] = next_a;
-            if (ret)
+            if (ret != 0)
                 ret[t] = next_a + v;
         }
     }

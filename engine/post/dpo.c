@@ -128,9 +128,9 @@ static int one_pair(lf_dpo *d, const struct lf_train_view *v, int32_t s, double 
 {
     struct lf_answer c, r;
     int rc = answer(d, v, s, &c, err);
-    if (!rc)
+    if (rc == 0)
         rc = answer(d, v, s + 1, &r, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct lf_pair_result x = lf_pair_loss(&d->o.pair, &c, &r);
     sums[S_LOSS] += x.loss;
@@ -154,7 +154,7 @@ static int one_label(lf_dpo *d, const struct lf_train_view *v, int32_t s, double
     const lf_loader_batch *b = v->batch;
     struct lf_answer a;
     int rc = b->seg_mismatched[s] ? 0 : answer(d, v, s, &a, err);
-    if (rc || b->seg_mismatched[s])
+    if (rc != 0 || b->seg_mismatched[s])
         return rc;
     const bool good =
         lf_shardset_label(lf_loader_set(v->data, b->seg_source[s]), (uint64_t)b->seg_doc[s]);
@@ -177,7 +177,7 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
     int rc = read_lp(d, v, err);
     (void)tops;
     memset(d->dlp, 0, bytes);
-    for (int32_t s = 0; s < v->batch->n_segs && !rc; s++) {
+    for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         if (v->batch->seg_doc[s] < 0)
             continue;
         rc = d->o.kto ? one_label(d, v, s, sums, err) : one_pair(d, v, s, sums, err);
@@ -190,12 +190,12 @@ static int survey(void *user, const struct lf_train_view *v, double *sums, lf_er
 {
     lf_dpo *d = user;
     int rc = read_lp(d, v, err);
-    for (int32_t s = 0; s < v->batch->n_segs && !rc; s++) {
+    for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         struct lf_answer a;
         if (v->batch->seg_doc[s] < 0 || !v->batch->seg_mismatched[s])
             continue;
         rc = answer(d, v, s, &a, err);
-        if (!rc) {
+        if (rc == 0) {
             sums[Z_SUM] += a.logp - a.ref;
             sums[Z_N] += 1;
         }

@@ -17,14 +17,18 @@ static int set_up(lf_pg *p, lf_err *err)
 {
     char *rollouts = NULL;
     int rc = lf_pg_open_data(p, err);
-    rc = rc ? rc : lf_pg_ptx_open(p, err);
-    rc = rc ? rc : lf_pg_reward_open(p, err);
-    rc = rc ? rc : lf_pg_models(p, err);
-    if (!rc && !(rollouts = lf_path_join(p->c->out, "rollouts", err)))
+    if (rc == 0)
+        rc = lf_pg_ptx_open(p, err);
+    if (rc == 0)
+        rc = lf_pg_reward_open(p, err);
+    if (rc == 0)
+        rc = lf_pg_models(p, err);
+    if (rc == 0 && !(rollouts = lf_path_join(p->c->out, "rollouts", err)))
         rc = LF_ENOMEM;
-    rc = rc ? rc : lf_io_mkdirs(rollouts, 0750, err);
+    if (rc == 0)
+        rc = lf_io_mkdirs(rollouts, 0750, err);
     free(rollouts);
-    if (rc)
+    if (rc != 0)
         return rc;
     p->run.fingerprint = lf_exec_fingerprint(lf_pg_model_exec(p->actor), err);
     if (!p->run.fingerprint ||
@@ -64,7 +68,8 @@ static void tell_memory(const lf_pg *p)
 static int stop_here(lf_pg *p, lf_err *err)
 {
     int rc = lf_pg_save(p, false, err);
-    return rc ? rc : lf_fail(err, LF_EINTR, "stopped in round %lld", (long long)p->s.round + 1);
+    return rc != 0 ? rc
+                   : lf_fail(err, LF_EINTR, "stopped in round %lld", (long long)p->s.round + 1);
 }
 
 /* The round is over: its counters, the KL coefficient. */
@@ -97,34 +102,36 @@ static int one_round(lf_pg *p, lf_err *err)
         lf_err_clear(err);
         return stop_here(p, err);
     }
-    if (!rc && p->s.done == 0)
+    if (rc == 0 && p->s.done == 0)
         rc = lf_run_agree(&p->run, lf_run_first(&p->run) ? lf_pg_show(p, err) : 0, err);
-    const int64_t n = rc ? 0 : lf_pg_updates(p->c, p->r.n), epoch = n > 0 ? n / p->c->epochs : 1;
+    const int64_t n = rc != 0 ? 0 : lf_pg_updates(p->c, p->r.n),
+                  epoch = n > 0 ? n / p->c->epochs : 1;
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    for (int64_t k = p->s.done; k < n && !rc; k++) {
+    for (int64_t k = p->s.done; k < n && rc == 0; k++) {
         rc = lf_pg_update_step(p, k, &u, err);
         if ((k + 1) % epoch == 0) {
             lf_profile_end(p->c->profile, LF_LANE_STEP, "epoch", m);
             m = lf_profile_begin(p->c->profile);
         }
-        if (!rc)
+        if (rc == 0)
             rc = lf_run_agree(&p->run, lf_pg_report(p, &u, err), err);
-        if (rc || k + 1 == n)
+        if (rc != 0 || k + 1 == n)
             break;
         rc = lf_run_look(&p->run, 0, &stop, &late, err);
-        if (!rc && stop)
+        if (rc == 0 && stop)
             return stop_here(p, err);
-        if (!rc && due(p, late))
+        if (rc == 0 && due(p, late))
             rc = lf_pg_save(p, false, err);
     }
-    if (rc)
+    if (rc != 0)
         return rc;
     if (n == 0)
         rc = lf_pg_report(p, &u, err);
     rc = lf_run_agree(&p->run, rc, err);
     close_round(p);
     lf_pg_report_round(p, &u);
-    rc = rc ? rc : lf_run_look(&p->run, 0, &stop, &late, err);
+    if (rc == 0)
+        rc = lf_run_look(&p->run, 0, &stop, &late, err);
     return rc                                 ? rc
            : stop && p->s.round < p->c->steps ? stop_here(p, err)
            : due(p, late)                     ? lf_pg_save(p, false, err)
@@ -135,14 +142,14 @@ static int rounds(lf_pg *p, lf_err *err)
 {
     bool stop, late;
     int rc = lf_run_look(&p->run, 0, &stop, &late, err);
-    if (!rc && stop && p->s.round < p->c->steps)
+    if (rc == 0 && stop && p->s.round < p->c->steps)
         return stop_here(p, err);
-    while (p->s.round < p->c->steps && !rc) {
+    while (p->s.round < p->c->steps && rc == 0) {
         const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
         rc = one_round(p, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "round", m);
     }
-    return rc ? rc : lf_pg_save(p, true, err);
+    return rc != 0 ? rc : lf_pg_save(p, true, err);
 }
 
 static struct lf_run_config run_config(const struct lf_pg_config *c)
@@ -165,12 +172,13 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
 static int train(lf_pg *p, lf_err *err)
 {
     int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
-    rc = lf_run_agree(&p->run, rc ? rc : lf_pg_writer_open(p, err), err);
+    rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_writer_open(p, err), err);
     p->run.last_save = lf_now_s();
-    if (!rc)
+    if (rc == 0)
         tell_memory(p);
-    rc = rc ? rc : rounds(p, err);
-    if (rc && rc != LF_EINTR)
+    if (rc == 0)
+        rc = rounds(p, err);
+    if (rc != 0 && rc != LF_EINTR)
         return rc;
     lf_err sync = LF_ERR_INIT;
     return lf_run_metrics_sync(&p->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
@@ -185,14 +193,18 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
     int rc = lf_run_open(&p.run, &of, sink, comm, err);
     /* One rank may be slow for long; one that is dead is noticed all the same. */
     lf_run_phase(&p.run, LF_PG_PHASE);
-    rc = rc ? rc : lf_pg_check(c, err);
-    rc = lf_run_agree(&p.run, rc ? rc : set_up(&p, err), err);
-    rc = rc ? rc : lf_pg_connect(&p, err);
-    rc = rc ? rc : lf_pg_start(&p, &done, err);
-    rc = rc ? rc : lf_pg_same(&p, done, err);
-    if (!rc && done)
+    if (rc == 0)
+        rc = lf_pg_check(c, err);
+    rc = lf_run_agree(&p.run, rc != 0 ? rc : set_up(&p, err), err);
+    if (rc == 0)
+        rc = lf_pg_connect(&p, err);
+    if (rc == 0)
+        rc = lf_pg_start(&p, &done, err);
+    if (rc == 0)
+        rc = lf_pg_same(&p, done, err);
+    if (rc == 0 && done)
         lf_run_log(&p.run, 2, "%s/checkpoint is in place: nothing to do", c->out);
-    if (!rc && !done)
+    if (rc == 0 && !done)
         rc = train(&p, err);
     lf_run_phase(&p.run, NULL);
     lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);

@@ -64,7 +64,7 @@ static int hash_block(lf_hash *h, lf_pstore *ps, enum lf_pkind kind, bool host, 
     if (bytes && !lf_pstore_on_host(ps)) {
         copy = lf_malloc(bytes, 1, err);
         int rc = copy ? lf_pstore_fetch(ps, copy, data, bytes, err) : LF_ENOMEM;
-        if (rc) {
+        if (rc != 0) {
             free(copy);
             return rc;
         }
@@ -79,7 +79,7 @@ static int hash_weights(lf_hash *h, const lf_pg *p, const lf_pg_model *m, lf_err
 {
     lf_pstore *ps = m ? lf_pg_model_store(m) : NULL;
     int rc = ps ? hash_block(h, ps, LF_P_MASTER, false, err) : 0;
-    if (!rc && ps)
+    if (rc == 0 && ps)
         rc = hash_block(h, ps, LF_P_MASTER, true, err);
     return rc || !ps || p->c->adam.masters != LF_BF16 ? rc
                                                       : hash_block(h, ps, LF_P_COPY, false, err);
@@ -93,14 +93,15 @@ int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err)
     lf_buf_init(&b);
     describe(&b, p);
     int rc = h ? describe_adapter(&b, p, err) : LF_ENOMEM;
-    rc = rc ? rc : lf_buf_check(&b, err);
-    if (!rc) {
+    if (rc == 0)
+        rc = lf_buf_check(&b, err);
+    if (rc == 0) {
         lf_hash_update(h, b.data, b.len);
         rc = hash_weights(h, p, p->actor, err);
     }
-    if (!rc)
+    if (rc == 0)
         rc = hash_weights(h, p, p->critic, err);
-    if (!rc) {
+    if (rc == 0) {
         lf_hash_final(h, digest);
         lf_hash_hex(key, digest);
     }

@@ -123,29 +123,29 @@ static int make_plan(lf_pg_model *m, lf_err *err)
     if (!m->ps)
         return err && err->rc ? err->rc : LF_EINVAL;
     int rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (!rc && m->s.adapter)
+    if (rc == 0 && m->s.adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, m->s.adapter, err);
-    for (size_t i = 0; i < m->s.n_freeze && !rc; i++)
+    for (size_t i = 0; i < m->s.n_freeze && rc == 0; i++)
         if (lf_pstore_freeze_matching(m->ps, m->s.freeze[i], true) == 0)
             rc = lf_fail(
                 err, LF_EINVAL,
                 "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
                 m->s.freeze[i]);
-    if (!rc && !(m->plan = lf_plan_create(m->ps, &po, err)))
+    if (rc == 0 && !(m->plan = lf_plan_create(m->ps, &po, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = add_packed(m, err);
-    if (!rc && m->s.lm)
+    if (rc == 0 && m->s.lm)
         rc = add_lm(m, err);
-    if (!rc && m->s.reference)
+    if (rc == 0 && m->s.reference)
         rc = add_base(m, err);
-    if (!rc && m->s.slots > 0)
+    if (rc == 0 && m->s.slots > 0)
         rc = add_generation(m, err);
-    if (!rc && m->s.train)
+    if (rc == 0 && m->s.train)
         rc = lf_plan_optimizer(m->plan, &m->s.adam, err);
-    if (!rc && m->s.train)
+    if (rc == 0 && m->s.train)
         rc = lf_plan_data_parallel(m->plan, m->s.ranks > 1 ? m->s.ranks : 1, BUCKET_BYTES, err);
-    return rc ? rc : lf_plan_finish(m->plan, err);
+    return rc != 0 ? rc : lf_plan_finish(m->plan, err);
 }
 
 static int buffers(lf_pg_model *m, lf_err *err)
@@ -182,9 +182,9 @@ int lf_pg_model_create(lf_pg_model **out, const lf_model_config *mc,
         m->mc.output = LF_OUTPUT_SCORE;
     m->docs = s->rows / 2 < 1024 ? s->rows / 2 + 1 : 1024;
     int rc = make_plan(m, err);
-    if (!rc)
+    if (rc == 0)
         rc = buffers(m, err);
-    if (rc) {
+    if (rc != 0) {
         lf_err_prefix(err, "%s", s->name);
         lf_pg_model_destroy(m);
         return rc;
@@ -268,7 +268,7 @@ int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool 
                      lf_err *err)
 {
     int rc = 0;
-    for (int i = 0; i < lf_pstore_count(m->ps) && !rc; i++) {
+    for (int i = 0; i < lf_pstore_count(m->ps) && rc == 0; i++) {
         const struct lf_param_desc *d = lf_pstore_desc(m->ps, i);
         bool optimized = moments && m->s.train && !d->frozen && !(d->balance_rate > 0);
         if (d->adapter) /* lf_weights_load_adapter */
@@ -277,11 +277,11 @@ int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool 
         lf_buf_init(&name);
         lf_buf_addf(&name, "%s%s", prefix, d->name);
         rc = lf_buf_check(&name, err);
-        if (!rc)
+        if (rc == 0)
             rc = load_kind(m, i, c, name.data, LF_P_MASTER, err);
-        if (!rc && optimized)
+        if (rc == 0 && optimized)
             rc = load_kind(m, i, c, name.data, LF_P_M, err);
-        if (!rc && optimized)
+        if (rc == 0 && optimized)
             rc = load_kind(m, i, c, name.data, LF_P_V, err);
         lf_buf_fini(&name);
     }
@@ -399,21 +399,23 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
     const size_t rows = (size_t)m->s.rows, i32 = sizeof(int32_t);
     lf_exec_live_rows(m->ex, chain, m->s.rows, (int64_t)fill(m, docs, order, n));
     int rc = lf_exec_write(m->ex, chain, 0, "tokens", m->tokens, rows * i32, err);
-    rc = rc ? rc : lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
-    if (!rc && m->s.logp)
+    if (rc == 0)
+        rc = lf_exec_write(m->ex, chain, 0, "positions", m->positions, rows * i32, err);
+    if (rc == 0 && m->s.logp)
         rc = lf_exec_write(m->ex, chain, 0, "targets", m->targets, rows * i32, err);
-    rc = rc ? rc
-            : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32, err);
-    rc =
-        rc ? rc
-           : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows, err);
-    rc = rc ? rc
-            : lf_exec_record_write(m->ex,
-                                   &(struct lf_step_record){.loss_scale = (float)m->scale,
-                                                            .inv_tokens = 1,
-                                                            .inv_batches = 1},
-                                   err);
-    return rc ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
+    rc = rc != 0 ? rc
+                 : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
+                                 err);
+    rc = rc != 0 ? rc
+                 : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows,
+                                          err);
+    rc = rc != 0 ? rc
+                 : lf_exec_record_write(m->ex,
+                                        &(struct lf_step_record){.loss_scale = (float)m->scale,
+                                                                 .inv_tokens = 1,
+                                                                 .inv_batches = 1},
+                                        err);
+    return rc != 0 ? rc : lf_exec_run(m->ex, chain, LF_FWD, 0, v, err);
 }
 
 int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -422,9 +424,9 @@ int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *o
     if (m->base < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without its base", m->s.name);
     int rc = run_packed(m, m->base, docs, order, n, LF_FIRST, err);
-    return rc ? rc
-              : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float),
-                             err);
+    return rc != 0 ? rc
+                   : lf_exec_read(m->ex, m->base, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float),
+                                  err);
 }
 
 int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -433,8 +435,9 @@ int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *ord
     if (m->lm < 0)
         return lf_fail(err, LF_EINVAL, "%s was planned without plain text", m->s.name);
     int rc = run_packed(m, m->lm, docs, order, n, LF_ACCUM, err);
-    return rc ? rc
-              : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
+    return rc != 0
+               ? rc
+               : lf_exec_read(m->ex, m->lm, 0, "lp", m->lp, (size_t)m->s.rows * sizeof(float), err);
 }
 
 void lf_pg_model_scale(lf_pg_model *m, double scale)
@@ -454,7 +457,7 @@ int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err)
         return lf_pg_backward(m, v, err);
     scale_gradients(m);
     int rc = lf_exec_write(m->ex, m->lm, 0, "dlp", m->dlp, (size_t)m->s.rows * sizeof(float), err);
-    return rc ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
+    return rc != 0 ? rc : lf_exec_run(m->ex, m->lm, LF_BWD, 0, v, err);
 }
 
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
@@ -462,11 +465,11 @@ int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order,
 {
     const size_t rows = (size_t)m->s.rows;
     int rc = run_packed(m, m->chain, docs, order, n, v, err);
-    if (!rc && m->s.logp)
+    if (rc == 0 && m->s.logp)
         rc = lf_exec_read(m->ex, m->chain, 0, "lp", m->lp, rows * sizeof(float), err);
-    if (!rc && m->s.entropy)
+    if (rc == 0 && m->s.entropy)
         rc = lf_exec_read(m->ex, m->chain, 0, "entropy", m->lp + rows, rows * sizeof(float), err);
-    if (!rc && m->s.score)
+    if (rc == 0 && m->s.score)
         rc = lf_exec_read(m->ex, m->chain, 0, "score", m->lp + 2 * rows, rows * sizeof(float), err);
     return rc;
 }
@@ -506,11 +509,11 @@ int lf_pg_backward(lf_pg_model *m, enum lf_variant v, lf_err *err)
     const size_t rows = (size_t)m->s.rows, bytes = rows * sizeof(float);
     scale_gradients(m);
     int rc = m->s.logp ? lf_exec_write(m->ex, m->chain, 0, "dlp", m->dlp, bytes, err) : 0;
-    if (!rc && m->s.entropy)
+    if (rc == 0 && m->s.entropy)
         rc = lf_exec_write(m->ex, m->chain, 0, "dentropy", m->dlp + rows, bytes, err);
-    if (!rc && m->s.score)
+    if (rc == 0 && m->s.score)
         rc = lf_exec_write(m->ex, m->chain, 0, "dscore", m->dlp + 2 * rows, bytes, err);
-    return rc ? rc : lf_exec_run(m->ex, m->chain, LF_BWD, 0, v, err);
+    return rc != 0 ? rc : lf_exec_run(m->ex, m->chain, LF_BWD, 0, v, err);
 }
 
 int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, double lr, double clip,
@@ -526,9 +529,11 @@ int lf_pg_step(lf_pg_model *m, const struct lf_adamw_opts *adam, int64_t n, doub
                                  .inv_tokens = 1,
                                  .inv_batches = 1};
     int rc = lf_exec_record_write(m->ex, &rec, err);
-    rc = rc ? rc : lf_exec_run(m->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
-    rc = rc ? rc : lf_exec_record_read(m->ex, &rec, err);
-    if (!rc)
+    if (rc == 0)
+        rc = lf_exec_run(m->ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
+    if (rc == 0)
+        rc = lf_exec_record_read(m->ex, &rec, err);
+    if (rc == 0)
         *out = (struct lf_pg_step_result){(double)rec.grad_norm, rec.skip != 0};
     return rc;
 }

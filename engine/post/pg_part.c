@@ -85,7 +85,7 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
             return 0;
         int rc = keep_sequence(q->f, head[0], p + 1 + sizeof head, p + 1 + sizeof head + bytes,
                                head[1], head[2] != 0, err);
-        return rc ? rc : 1;
+        return rc != 0 ? rc : 1;
     }
     if (n == 1 + sizeof *head + q->f->n_sources * sizeof(double) && p[0] == 'R') {
         memcpy(head, p + 1, sizeof *head);
@@ -101,7 +101,7 @@ static int on_record(void *ctx, const char *p, size_t n, int64_t offset, lf_err 
 static int append(lf_pg_part *f, const lf_buf *b, lf_err *err)
 {
     int rc = lf_buf_check(b, err);
-    return rc ? rc : lf_frame_append(f->w, b->data, b->len, err);
+    return rc != 0 ? rc : lf_frame_append(f->w, b->data, b->len, err);
 }
 
 static int write_sequence(lf_pg_part *f, size_t index, const struct lf_pg_part_seq *s, lf_err *err)
@@ -144,10 +144,10 @@ static int begin_own(lf_pg_part *f, const char *key, bool own, lf_err *err)
         return 0;
     snprintf(head, sizeof head, "H%s", key);
     int rc = lf_frame_append(f->w, head, LF_HASH_HEX, err);
-    for (size_t i = 0; i < f->cap && !rc; i++) {
+    for (size_t i = 0; i < f->cap && rc == 0; i++) {
         if (f->seq[i].there)
             rc = write_sequence(f, i, &f->seq[i], err);
-        if (!rc && f->seq[i].scored)
+        if (rc == 0 && f->seq[i].scored)
             rc = write_score(f, i, f->seq[i].score, err);
     }
     return rc;
@@ -182,7 +182,7 @@ static int each_part(const char *dir, int64_t round, void *ctx, on_path fn, lf_e
     *slash = '\0';
     DIR *d = opendir(path);
     int rc = 0;
-    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+    for (struct dirent *e; d && rc == 0 && (e = readdir(d));) {
         if (strncmp(e->d_name, slash + 1, strlen(slash + 1)) != 0)
             continue;
         char *full = lf_path_join(path, e->d_name, err);
@@ -207,7 +207,7 @@ static int read_part(void *ctx, const char *path, lf_err *err)
     struct all_files *a = ctx;
     bool same;
     int rc = read_file(a->f, a->p, path, a->key, &same, err);
-    if (!rc && strcmp(path, a->f->path) == 0)
+    if (rc == 0 && strcmp(path, a->f->path) == 0)
         a->own = same;
     return rc;
 }
@@ -221,11 +221,11 @@ int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err)
     *f = (lf_pg_part){.n_sources = p->n_sources,
                       .path = lf_pg_rollout_path(p->c->out, p->s.round + 1, ending, err)};
     int rc = f->path ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i <= p->c->n_resume_from && !rc; i++)
+    for (size_t i = 0; i <= p->c->n_resume_from && rc == 0; i++)
         rc = each_part(i < p->c->n_resume_from ? p->c->resume_from[i] : p->c->out, p->s.round + 1,
                        &a, read_part, err);
     rc = lf_run_agree(&p->run, rc, err); /* all have read before one writes */
-    return rc ? rc : begin_own(f, key, a.own, err);
+    return rc != 0 ? rc : begin_own(f, key, a.own, err);
 }
 
 static int remove_part(void *ctx, const char *path, lf_err *err)
@@ -249,7 +249,7 @@ int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const flo
                    size_t n, bool ended, lf_err *err)
 {
     int rc = keep_sequence(f, index, tokens, logprob, n, ended, err);
-    return rc ? rc : write_sequence(f, index, &f->seq[index], err);
+    return rc != 0 ? rc : write_sequence(f, index, &f->seq[index], err);
 }
 
 int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err)

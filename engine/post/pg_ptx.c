@@ -19,7 +19,7 @@ int lf_pg_ptx_open(lf_pg *p, lf_err *err)
     if (!p->c->ptx_data)
         return 0;
     int rc = lf_shardset_open(&p->ptx, p->c->ptx_data, "train", err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "ptx_data");
     const lf_shard_info *info = lf_shardset_get_info(p->ptx);
     if (info->rows != LF_ROWS_PLAIN)
@@ -87,9 +87,9 @@ static int batch_make(struct batch *b, const lf_pg *p, lf_err *err)
                         .start = lf_calloc(n + 1, sizeof *b->start, err)};
     if (!b->tokens || !b->docs || !b->order || !b->start)
         return LF_ENOMEM;
-    for (size_t k = 0; k < n && !rc; k++)
+    for (size_t k = 0; k < n && rc == 0; k++)
         rc = read_one(p, b, k, (uint64_t)p->s.actor_updates * n + k, err);
-    if (!rc && (b->n = lf_pg_pack(p->actor, b->docs, n, b->order, b->start, err)) < 0)
+    if (rc == 0 && (b->n = lf_pg_pack(p->actor, b->docs, n, b->order, b->start, err)) < 0)
         rc = (int)b->n;
     return rc;
 }
@@ -98,7 +98,7 @@ static int batch_make(struct batch *b, const lf_pg *p, lf_err *err)
 static int one(lf_pg *p, const struct batch *b, size_t from, size_t to, double *loss, lf_err *err)
 {
     int rc = lf_pg_forward_lm(p->actor, b->docs, b->order + from, to - from, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const float *lp = lf_pg_lp(p->actor);
     float *dlp = lf_pg_dlp(p->actor);
@@ -122,7 +122,7 @@ int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err)
         return 0;
     u->ptx = 0;
     int rc = batch_make(&b, p, err);
-    for (int64_t k = p->run.rank; k < b.n && !rc; k += p->run.ranks)
+    for (int64_t k = p->run.rank; k < b.n && rc == 0; k += p->run.ranks)
         rc = one(p, &b, b.start[k], b.start[k + 1], &u->ptx, err);
     batch_free(&b);
     return rc;

@@ -47,7 +47,7 @@ int lf_pg_unpack(const lf_pg *p, lf_pg_part *part, int rank, size_t from, size_t
 {
     const uint64_t each = sizeof(int32_t) + sizeof(float);
     int rc = 0;
-    for (size_t at = 0; at < bytes && !rc;) {
+    for (size_t at = 0; at < bytes && rc == 0;) {
         struct head h = {0};
         if (bytes - at < sizeof h)
             return lf_fail(err, LF_EFORMAT,
@@ -92,17 +92,19 @@ int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf
     lf_buf_init(&b);
     pack(&b, p, part, from, to);
     int rc = lf_run_agree(&p->run, lf_buf_check(&b, err), err);
-    rc = rc ? rc : lf_comm_gather_blobs(p->run.comm, b.len ? b.data : "", b.len, &all, err);
-    for (int r = 0; r < p->run.ranks && !rc; r++)
+    rc = rc != 0 ? rc : lf_comm_gather_blobs(p->run.comm, b.len ? b.data : "", b.len, &all, err);
+    for (int r = 0; r < p->run.ranks && rc == 0; r++)
         if (r != p->run.rank)
             rc = lf_pg_unpack(p, part, r, from, to, all.data + all.offset[r],
                               all.offset[r + 1] - all.offset[r], err);
-    rc = rc ? rc : complete(p, part, from, to, err);
+    if (rc == 0)
+        rc = complete(p, part, from, to, err);
     lf_comm_blobs_fini(&all);
     lf_buf_fini(&b);
     rc = lf_run_agree(&p->run, rc, err);
-    return rc ? rc
-              : lf_comm_all_reduce(p->run.comm, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return rc != 0
+               ? rc
+               : lf_comm_all_reduce(p->run.comm, &p->gen_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
 }
 
 /* ---- scores ---- */
@@ -122,15 +124,16 @@ int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0,
 {
     const size_t k = p->n_sources, n = p->r.n - from;
     int rc = share_counts(p, err);
-    if (!p->run.comm || rc)
+    if (!p->run.comm || rc != 0)
         return rc;
     double *all = lf_calloc(n * k + 1, sizeof *all, err), *to = p->r.source + from * k;
     rc = lf_run_agree(&p->run, all ? 0 : LF_ENOMEM, err);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i] && lf_pg_mine(p, index0 + i))
             memcpy(all + i * k, to + i * k, k * sizeof *all);
-    rc = rc ? rc : lf_comm_all_reduce(p->run.comm, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
-    for (size_t i = 0; i < n && !rc; i++)
+    if (rc == 0)
+        rc = lf_comm_all_reduce(p->run.comm, all, n * k, LF_COMM_F64, LF_COMM_SUM, err);
+    for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i])
             memcpy(to + i * k, all + i * k, k * sizeof *all);
     free(all);
@@ -160,8 +163,9 @@ int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err)
     x[N] = (double)s->tokens; /* below 2^53: exact */
     x[N + 1] = (double)v->tokens;
     int rc = lf_comm_all_reduce(p->run.comm, x, N + 2, LF_COMM_F64, LF_COMM_SUM, err);
-    rc = rc ? rc : lf_comm_all_reduce(p->run.comm, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
-    if (rc)
+    if (rc == 0)
+        rc = lf_comm_all_reduce(p->run.comm, top, 3, LF_COMM_F64, LF_COMM_MAX, err);
+    if (rc != 0)
         return rc;
     for (int i = 0; i < N; i++)
         *sums[i] = x[i];

@@ -111,7 +111,7 @@ int lf_pg_round_statistics(lf_pg *p, lf_err *err)
     lengths(&st, &p->r);
     scores(&st, &p->r);
     int rc = tokens(&st, p, err);
-    if (!rc)
+    if (rc == 0)
         p->st = st;
     return rc;
 }
@@ -276,7 +276,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     add_times(&b, p, u);
     lf_buf_addc(&b, '}');
     int rc = lf_buf_check(&b, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_frame_append(p->run.metrics, b.data, b.len, err);
     lf_buf_fini(&b);
     return rc;
@@ -308,13 +308,13 @@ void lf_pg_report_round(const lf_pg *p, const struct lf_pg_update *u)
 int lf_pg_show(const lf_pg *p, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < p->r.n && (int64_t)i < p->c->show_samples && !rc; i++) {
+    for (size_t i = 0; i < p->r.n && (int64_t)i < p->c->show_samples && rc == 0; i++) {
         lf_buf b, v;
         lf_buf_init(&b);
         lf_buf_init(&v);
         rc = lf_pg_text(p, &p->r, i, &b, err);
         lf_buf_add_json(&v, b.data, b.len < 400 ? b.len : 400);
-        if (!rc && !(rc = lf_buf_check(&v, err)))
+        if (rc == 0 && !(rc = lf_buf_check(&v, err)))
             lf_run_log(&p->run, 2, "  reward %.3f %s", p->r.reward[i], v.data);
         lf_buf_fini(&b);
         lf_buf_fini(&v);

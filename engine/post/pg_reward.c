@@ -53,7 +53,7 @@ static int open_model(lf_pg *p, lf_err *err)
 {
     const struct lf_rm_opts o = lf_pg_reward_opts(p);
     int rc = lf_rm_open(&p->reward_model, p->c->reward_model, &o, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "reward_model");
     if (p->c->reward_normalized && !lf_rm_norm_of(p->reward_model)->stored)
         return lf_fail(err, LF_EINVAL,
@@ -74,16 +74,16 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
     lf_rm_text *texts = lf_calloc(n + 1, sizeof *texts, err);
     float *score = lf_calloc(n + 1, sizeof *score, err);
     int rc = texts && score ? 0 : LF_ENOMEM;
-    if (!rc && !p->reward_model)
+    if (rc == 0 && !p->reward_model)
         rc = open_model(p, err);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         if (wanted[i])
             texts[k++] =
                 (lf_rm_text){r->tokens + r->offsets[from + i], lf_rollout_len(r, from + i)};
-    if (!rc && k)
+    if (rc == 0 && k)
         rc = lf_rm_score(p->reward_model, texts, k, score, p->run.sink ? p->run.sink->stop : NULL,
                          err);
-    for (size_t i = k = 0; i < n && !rc; i++)
+    for (size_t i = k = 0; i < n && rc == 0; i++)
         if (wanted[i]) {
             double x = (double)score[k++];
             r->source[(from + i) * p->n_sources + column] =
@@ -106,16 +106,16 @@ static int decode(lf_buf *out, const lf_pg *p, const int32_t *tokens, size_t n, 
 {
     lf_tok_stream s = {0};
     int rc = 0;
-    for (size_t i = 0; i < n && !rc && p->c->tokenizer; i++)
+    for (size_t i = 0; i < n && rc == 0 && p->c->tokenizer; i++)
         if (tokens[i] < (int32_t)lf_tokenizer_vocab_size(
                             p->c->tokenizer)) /* a padded vocabulary has ids without text */
             rc = lf_tok_stream_push(&s, p->c->tokenizer, (uint32_t)tokens[i], skip_special, out,
                                     err);
-    if (!rc && p->c->tokenizer)
+    if (rc == 0 && p->c->tokenizer)
         rc = lf_tok_stream_finish(&s, p->c->tokenizer, out, err);
     else
         lf_tok_stream_drop(&s);
-    return rc ? rc : lf_buf_check(out, err);
+    return rc != 0 ? rc : lf_buf_check(out, err);
 }
 
 int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err)
@@ -127,9 +127,9 @@ int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_er
 static int all_sources(lf_pg *p, const struct lf_reward_item *it, double *score, lf_err *err)
 {
     int rc = 0;
-    for (size_t k = 0; k < p->c->n_rules && !rc; k++)
+    for (size_t k = 0; k < p->c->n_rules && rc == 0; k++)
         rc = lf_rule_score(p->c->rules[k], it, &score[k], err);
-    if (!rc && p->command)
+    if (rc == 0 && p->command)
         rc = lf_cmd_score(p->command, it, &score[p->c->n_rules], err);
     return rc;
 }
@@ -146,16 +146,16 @@ int lf_pg_score_one(lf_pg *p, const lf_rollout *r, size_t i, double *score, lf_e
     snprintf(id, sizeof id, "prompt %llu sample %zu", (unsigned long long)r->prompt[i],
              i % r->group);
     int rc = decode(&prompt, p, tokens, n_prompt, false, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_pg_text(p, r, i, &completion, err);
     const char *text = lf_shardset_get_info(p->data)->rows == LF_ROWS_PROMPTS
                            ? lf_shardset_rest(p->data, r->doc[i], &rest_len)
                            : NULL;
-    if (!rc && text && rest_len && !(rest = lf_json_load_text(text, rest_len, id, err)))
+    if (rc == 0 && text && rest_len && !(rest = lf_json_load_text(text, rest_len, id, err)))
         rc = LF_EFORMAT;
     struct lf_reward_item it = {id,          prompt.data, completion.data, (int64_t)(n - n_prompt),
                                 r->ended[i], rest};
-    if (!rc)
+    if (rc == 0)
         rc = all_sources(p, &it, score, err);
     json_decref(rest);
     lf_buf_fini(&prompt);

@@ -61,7 +61,7 @@ static int read_prompts(struct prompts *q, const lf_pg *p, int64_t from, size_t 
         q->at[i + 1] = total += lf_shardset_doc_len(p->data, doc_of(p, (uint64_t)from + i));
     q->tokens = q->at ? lf_malloc(total + 1, sizeof *q->tokens, err) : NULL;
     int rc = q->tokens ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         rc = lf_shardset_read(p->data, doc_of(p, (uint64_t)from + i), 0, q->at[i + 1] - q->at[i],
                               q->tokens + q->at[i], err);
     return rc;
@@ -93,7 +93,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     g.jobs = lf_calloc(q->n * group + 1, sizeof *g.jobs, err);
     g.index = lf_calloc(q->n * group + 1, sizeof *g.index, err);
     int rc = g.jobs && g.index ? lf_pg_model_gen(p->actor, &model, err) : LF_ENOMEM;
-    for (size_t i = 0; i < q->n && !rc; i++)
+    for (size_t i = 0; i < q->n && rc == 0; i++)
         for (size_t s = 0; s < group; s++) {
             size_t index = (size_t)(from - first + (int64_t)i) * group + s;
             if (lf_pg_part_at(part, index) || !lf_pg_mine(p, index))
@@ -112,7 +112,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
                                        .seed = seed_of(p, from + (int64_t)i, s)};
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    if (!rc && k)
+    if (rc == 0 && k)
         rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g,
                         p->run.sink ? p->run.sink->stop : NULL, &stats, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
@@ -120,7 +120,7 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
     free(g.index);
     rc = lf_run_agree(&p->run, rc, err);
     const size_t base = (size_t)(from - first) * group;
-    return rc ? rc : lf_pg_share_sequences(p, part, base, base + q->n * group, err);
+    return rc != 0 ? rc : lf_pg_share_sequences(p, part, base, base + q->n * group, err);
 }
 
 /* Put the sequences of prompts [from, from + n) behind p->r; wanted[i]: it has no scores yet. */
@@ -129,7 +129,7 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
 {
     const size_t group = (size_t)p->c->samples;
     int rc = 0;
-    for (size_t i = 0; i < q->n * group && !rc; i++) {
+    for (size_t i = 0; i < q->n * group && rc == 0; i++) {
         size_t prompt = i / group, index = (size_t)(from - first) * group + i, at = p->r.n;
         const struct lf_pg_part_seq *s = lf_pg_part_at(part, index);
         int64_t number = from + (int64_t)prompt;
@@ -144,7 +144,7 @@ static int add_sequences(lf_pg *p, const lf_pg_part *part, const struct prompts 
                                      s->ended};
         rc = lf_rollout_add(&p->r, &seq, err);
         wanted[i] = !s->scored;
-        if (!rc && s->scored)
+        if (rc == 0 && s->scored)
             memcpy(p->r.source + at * p->n_sources, s->score, p->n_sources * sizeof *s->score);
     }
     return rc;
@@ -158,19 +158,21 @@ static int score_mine(lf_pg *p, lf_pg_part *part, size_t before, const bool *wan
     const size_t n = p->r.n - before;
     bool *mine = lf_calloc(n + 1, sizeof *mine, err);
     int rc = mine ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         mine[i] = wanted[i] && lf_pg_mine(p, index0 + i);
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    rc = rc ? rc : lf_pg_score_model(p, &p->r, before, mine, err);
+    if (rc == 0)
+        rc = lf_pg_score_model(p, &p->r, before, mine, err);
     if (p->c->reward_model)
         lf_profile_end(p->c->profile, LF_LANE_STEP, "reward model", m);
     m = lf_profile_begin(p->c->profile);
-    for (size_t i = 0; i < n && !rc; i++) {
+    for (size_t i = 0; i < n && rc == 0; i++) {
         double *score = p->r.source + (before + i) * p->n_sources;
         if (!mine[i])
             continue;
         rc = lf_pg_score_one(p, &p->r, before + i, score, err);
-        rc = rc ? rc : lf_pg_part_score(part, index0 + i, score, err);
+        if (rc == 0)
+            rc = lf_pg_part_score(part, index0 + i, score, err);
     }
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rules and command", m);
     free(mine);
@@ -184,9 +186,11 @@ static int collect(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t 
                  index0 = (size_t)(from - first) * group;
     bool *wanted = lf_calloc(q->n * group + 1, sizeof *wanted, err);
     int rc = wanted ? add_sequences(p, part, q, first, from, wanted, err) : LF_ENOMEM;
-    rc = rc ? rc : score_mine(p, part, before, wanted, index0, err);
+    if (rc == 0)
+        rc = score_mine(p, part, before, wanted, index0, err);
     rc = lf_run_agree(&p->run, rc, err);
-    rc = rc ? rc : lf_pg_share_scores(p, before, wanted, index0, err);
+    if (rc == 0)
+        rc = lf_pg_share_scores(p, before, wanted, index0, err);
     free(wanted);
     return rc;
 }
@@ -210,12 +214,12 @@ static int drop_flat(lf_pg *p, size_t from, lf_err *err)
     const size_t group = r->group;
     int rc = lf_rollout_init(&kept, p->sources, p->n_sources, group, err);
     kept.dropped = r->dropped;
-    for (size_t g = 0; g < r->n && !rc; g += group) {
+    for (size_t g = 0; g < r->n && rc == 0; g += group) {
         if (g >= from && lf_group_flat(r->score + g, group)) {
             kept.dropped++;
             continue;
         }
-        for (size_t i = g; i < g + group && !rc; i++) {
+        for (size_t i = g; i < g + group && rc == 0; i++) {
             const int32_t *tokens = r->tokens + r->offsets[i];
             struct lf_rollout_seq s = {tokens,
                                        tokens + r->prompt_len[i],
@@ -227,12 +231,12 @@ static int drop_flat(lf_pg *p, size_t from, lf_err *err)
                                        r->seed[i],
                                        r->ended[i]};
             rc = lf_rollout_add(&kept, &s, err);
-            if (!rc)
+            if (rc == 0)
                 memcpy(kept.source + (kept.n - 1) * p->n_sources, r->source + i * p->n_sources,
                        p->n_sources * sizeof *r->source);
         }
     }
-    if (rc) {
+    if (rc != 0) {
         lf_rollout_fini(&kept);
         return rc;
     }
@@ -249,26 +253,28 @@ static int fill_round(lf_pg *p, lf_pg_part *part, lf_err *err)
     const int64_t first = p->s.prompts;
     int64_t from = first;
     int rc = 0;
-    for (int64_t turn = 0; !rc && p->r.n / p->r.group < want &&
+    for (int64_t turn = 0; rc == 0 && p->r.n / p->r.group < want &&
                            turn < (p->c->dynamic_sampling ? p->c->dynamic_rounds : 1);
          turn++) {
         struct prompts q = {0};
         size_t before = p->r.n, need = want - p->r.n / p->r.group;
         double t0 = lf_now_s();
         rc = lf_run_agree(&p->run, read_prompts(&q, p, from, need, err), err);
-        rc = rc ? rc : generate(p, part, &q, first, from, err);
+        if (rc == 0)
+            rc = generate(p, part, &q, first, from, err);
         double t1 = lf_now_s();
-        rc = rc ? rc : collect(p, part, &q, first, from, err);
+        if (rc == 0)
+            rc = collect(p, part, &q, first, from, err);
         free_prompts(&q);
         p->gen_s += t1 - t0;
         p->score_s += lf_now_s() - t1;
         from += (int64_t)need;
-        if (!rc)
+        if (rc == 0)
             sum_scores(p, before);
-        if (!rc && p->c->dynamic_sampling)
+        if (rc == 0 && p->c->dynamic_sampling)
             rc = drop_flat(p, before, err);
     }
-    if (!rc && p->r.n == 0)
+    if (rc == 0 && p->r.n == 0)
         rc = lf_fail(err, LF_EINVAL,
                      "%lld prompts in a row had completions of equal scores: nothing to learn "
                      "from; change the prompts, the "
@@ -312,10 +318,10 @@ static int find_published(lf_pg *p, const char *key, lf_err *err)
         if (!path)
             return LF_ENOMEM;
         int rc = lf_io_exists(path) ? lf_rollout_read(&r, path, &why) : LF_ENOENT;
-        if (rc && rc != LF_ENOENT)
+        if (rc != 0 && rc != LF_ENOENT)
             lf_run_log(&p->run, 1, "passing over %s: %s", path, why.text);
         free(path);
-        if (!rc && strcmp(r.key, key) == 0 && r.n_sources == p->n_sources) {
+        if (rc == 0 && strcmp(r.key, key) == 0 && r.n_sources == p->n_sources) {
             p->r = r;
             return 1;
         }
@@ -332,14 +338,14 @@ static int publish_first(lf_pg *p, lf_err *err)
     lf_buf aside;
     lf_buf_init(&aside);
     int rc = path ? 0 : LF_ENOMEM;
-    for (int i = 1; !rc && lf_io_exists(path); i++) {
+    for (int i = 1; rc == 0 && lf_io_exists(path); i++) {
         lf_buf_clear(&aside);
         lf_buf_addf(&aside, "%s.other-%d", path, i);
         rc = lf_buf_check(&aside, err);
-        if (!rc && !lf_io_exists(aside.data) && rename(path, aside.data) != 0)
+        if (rc == 0 && !lf_io_exists(aside.data) && rename(path, aside.data) != 0)
             rc = lf_fail_errno(err, "setting aside %s", path);
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_rollout_write(&p->r, path, err);
     lf_buf_fini(&aside);
     free(path);
@@ -370,20 +376,20 @@ static int generate_round(lf_pg *p, const char *key, lf_err *err)
     lf_pg_part part;
     int64_t step = p->s.round + 1;
     int rc = begin(p, key, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = lf_run_agree(&p->run, lf_pg_part_open(&part, p, key, err), err);
-    if (!rc)
+    if (rc == 0)
         rc = fill_round(p, &part, err);
     p->r.step = step; /* a round of which groups were dropped was made anew */
     memcpy(p->r.key, key, LF_HASH_HEX);
-    if (!rc)
+    if (rc == 0)
         rc = shape(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_pg_advantages(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = publish(p, err);
-    if (!rc)
+    if (rc == 0)
         p->s.prompts = p->r.next_prompt;
     lf_pg_part_close(&part);
     return rc || !lf_run_first(&p->run) ? rc : lf_pg_part_remove(p, step, err);
@@ -395,26 +401,26 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
     char *path = lf_pg_rollout_path(p->c->replay, p->s.round + 1, ".h5", err);
     lf_rollout r = {0};
     int rc = path ? lf_rollout_read(&r, path, err) : LF_ENOMEM;
-    if (!rc && (strcmp(r.sources, p->sources) != 0 || r.group != (size_t)p->c->samples))
+    if (rc == 0 && (strcmp(r.sources, p->sources) != 0 || r.group != (size_t)p->c->samples))
         rc = lf_fail(err, LF_EINVAL,
                      "%s has groups of %zu scored by '%s', this run groups of %lld scored by '%s'",
                      path, r.group, r.sources, (long long)p->c->samples, p->sources);
-    for (size_t i = 0; i < r.n && !rc; i++)
+    for (size_t i = 0; i < r.n && rc == 0; i++)
         if (lf_rollout_len(&r, i) > (size_t)p->context ||
             r.doc[i] >= lf_shardset_get_info(p->data)->n_docs)
             rc = lf_fail(
                 err, LF_EINVAL,
                 "%s: sequence %zu is longer than max_prompt + max_tokens, or not of this data",
                 path, i);
-    for (size_t i = 0; !rc && i < r.offsets[r.n]; i++)
+    for (size_t i = 0; rc == 0 && i < r.offsets[r.n]; i++)
         if (r.tokens[i] < 0 || r.tokens[i] >= p->mc.vocab)
             rc = lf_fail(err, LF_EINVAL, "%s: token %d is outside the model's vocabulary of %lld",
                          path, (int)r.tokens[i], (long long)p->mc.vocab);
-    if (!rc)
+    if (rc == 0)
         rc = begin(p, key, err);
     rc = lf_run_agree(&p->run, rc, err);
     free(path);
-    if (rc) {
+    if (rc != 0) {
         lf_rollout_fini(&r);
         return rc;
     }
@@ -425,9 +431,9 @@ static int replay_round(lf_pg *p, const char *key, lf_err *err)
     p->s.prompts = r.next_prompt;
     sum_scores(p, 0);
     rc = shape(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_pg_advantages(p, err);
-    return rc ? rc : publish(p, err);
+    return rc != 0 ? rc : publish(p, err);
 }
 
 /* All ranks see the file of the round, or none does. */
@@ -451,10 +457,11 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
         memcpy(key, p->s.key, sizeof key);
     else
         rc = lf_pg_key(key, p, err);
-    int found = rc ? rc : find_published(p, key, err);
+    int found = rc != 0 ? rc : find_published(p, key, err);
     rc = lf_run_agree(&p->run, found < 0 ? found : 0, err);
-    rc = rc ? rc : all_found(p, found, err);
-    if (rc)
+    if (rc == 0)
+        rc = all_found(p, found, err);
+    if (rc != 0)
         return rc;
     if (found) {
         memcpy(p->s.key, key, sizeof key);
@@ -474,7 +481,7 @@ int lf_pg_rollout(lf_pg *p, lf_err *err)
                        "(rollouts/step-%08lld.h5 with key %.12s...)",
                        (long long)p->s.round + 1, (long long)p->s.round + 1, key);
     rc = p->c->replay ? replay_round(p, key, err) : generate_round(p, key, err);
-    if (!rc) {
+    if (rc == 0) {
         memcpy(p->s.key, key, sizeof key);
         rc = lf_pg_round_statistics(p, err);
     }

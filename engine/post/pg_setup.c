@@ -74,11 +74,15 @@ int lf_pg_check(const struct lf_pg_config *c, lf_err *err)
                        "masters = bf16 is for training of all weights; an adapter (lora_rank) has "
                        "few of its own");
     int rc = check_size(c, err);
-    rc = rc ? rc : lf_adamw_opts_check(&c->adam, c->compute, err);
-    rc = rc ? rc : check_group(c, err);
-    rc = rc ? rc : lf_pg_opts_check(&c->loss, err);
-    rc = rc ? rc : lf_kl_control_check(&c->kl, err);
-    return rc ? rc : lf_shaping_check(&c->shaping, err);
+    if (rc == 0)
+        rc = lf_adamw_opts_check(&c->adam, c->compute, err);
+    if (rc == 0)
+        rc = check_group(c, err);
+    if (rc == 0)
+        rc = lf_pg_opts_check(&c->loss, err);
+    if (rc == 0)
+        rc = lf_kl_control_check(&c->kl, err);
+    return rc != 0 ? rc : lf_shaping_check(&c->shaping, err);
 }
 
 /* ---- prompts ---- */
@@ -88,7 +92,7 @@ int lf_pg_open_data(lf_pg *p, lf_err *err)
     if (p->c->n_end == 0)
         return lf_fail(err, LF_EINVAL, "no end token: the tokenizer names none; give eos");
     int rc = lf_shardset_open(&p->data, p->c->data, "train", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const lf_shard_info *info = lf_shardset_get_info(p->data);
     if (info->rows != LF_ROWS_PROMPTS && info->rows != LF_ROWS_PLAIN)
@@ -164,12 +168,12 @@ static int plan_models(lf_pg *p, lf_err *err)
     s.reference = p->ref_below;
     s.lm = c->ptx_data != NULL;
     int rc = lf_pg_model_create(&p->actor, &p->mc, &s, err);
-    if (!rc && p->want_ref && !p->ref_below) {
+    if (rc == 0 && p->want_ref && !p->ref_below) {
         s = spec_of(p, "ref");
         s.logp = true;
         rc = lf_pg_model_create(&p->ref, &p->mc, &s, err);
     }
-    if (!rc && p->want_critic) {
+    if (rc == 0 && p->want_critic) {
         s = spec_of(p, "critic");
         s.train = s.score = true;
         rc = lf_pg_model_create(&p->critic, &p->mc, &s, err);
@@ -181,30 +185,31 @@ int lf_pg_models(lf_pg *p, lf_err *err)
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, p->c->init_from, p->c->threads, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(p->run.base, lf_ckpt_identity(ck));
     rc = lf_weights_config(&p->mc, ck, err);
-    if (!rc && json_object_get(lf_ckpt_state(ck), "adapter"))
+    if (rc == 0 && json_object_get(lf_ckpt_state(ck), "adapter"))
         rc =
             lf_fail(err, LF_EINVAL, "init_from: %s is an adapter alone; give the merged checkpoint",
                     p->c->init_from);
     const char *const models[] = {p->c->init_from, p->c->ref_from, p->c->critic_from,
                                   p->c->reward_model};
-    for (size_t i = 0; i < sizeof models / sizeof *models && !rc; i++)
+    for (size_t i = 0; i < sizeof models / sizeof *models && rc == 0; i++)
         rc = lf_same_tokenizer(models[i], lf_shardset_get_info(p->data)->tokenizer_sha256,
                                "the prompts", err);
-    if (!rc && lf_decoder_has_dropout(&p->mc))
+    if (rc == 0 && lf_decoder_has_dropout(&p->mc))
         lf_run_log(&p->run, 1,
                    "the model's dropout is not applied: what is trained must be the policy that "
                    "generated");
     lf_ckpt_close(ck);
-    if (!rc && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
+    if (rc == 0 && p->mc.vocab < lf_shardset_get_info(p->data)->vocab_size)
         rc = lf_fail(err, LF_EINVAL,
                      "the prompts have a vocabulary of %lld tokens, the model one of %lld",
                      (long long)lf_shardset_get_info(p->data)->vocab_size, (long long)p->mc.vocab);
-    rc = rc ? rc : plan_models(p, err);
-    if (rc)
+    if (rc == 0)
+        rc = plan_models(p, err);
+    if (rc != 0)
         return rc;
     p->back = lf_back_create(
         &(struct lf_device_opts){.device = p->c->device,
@@ -213,9 +218,9 @@ int lf_pg_models(lf_pg *p, lf_err *err)
                                  .threads = p->c->threads},
         err);
     rc = p->back ? lf_pg_model_bind(p->actor, p->back, err) : LF_ENOTSUP;
-    if (!rc && p->ref)
+    if (rc == 0 && p->ref)
         rc = lf_pg_model_bind(p->ref, p->back, err);
-    if (!rc && p->critic)
+    if (rc == 0 && p->critic)
         rc = lf_pg_model_bind(p->critic, p->back, err);
     return rc;
 }
@@ -225,9 +230,9 @@ int lf_pg_connect(lf_pg *p, lf_err *err)
     if (!p->run.comm)
         return 0;
     int rc = lf_devcomm_open(&p->dev, p->run.comm, p->back, err);
-    if (!rc)
+    if (rc == 0)
         lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->actor));
-    if (!rc && p->critic)
+    if (rc == 0 && p->critic)
         lf_devcomm_connect(&p->dev, lf_pg_model_exec(p->critic));
     return lf_run_agree(&p->run, rc, err);
 }
@@ -238,31 +243,33 @@ static int load_from(lf_pg *p, lf_pg_model *m, const char *dir, const char *opti
     lf_model_config mc;
     const char *key = NULL;
     int rc = lf_ckpt_open(&ck, dir, p->c->threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(&mc, ck, err);
-    if (!rc && m != p->critic && mc.output != LF_OUTPUT_TOKENS)
+    if (rc == 0 && m != p->critic && mc.output != LF_OUTPUT_TOKENS)
         rc = lf_fail(err, LF_EINVAL, "%s gives scores, it predicts no tokens", dir);
-    if (!rc && mc.vocab != p->mc.vocab) /* other differences show as missing or misshapen tensors */
+    if (rc == 0 &&
+        mc.vocab != p->mc.vocab) /* other differences show as missing or misshapen tensors */
         rc = lf_fail(err, LF_EINVAL, "%s has a vocabulary of %lld, the actor one of %lld", dir,
                      (long long)mc.vocab, (long long)p->mc.vocab);
-    if (!rc && m == p->ref && !lf_model_config_equal(&mc, &p->mc, &key))
+    if (rc == 0 && m == p->ref && !lf_model_config_equal(&mc, &p->mc, &key))
         rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
-    if (!rc)
+    if (rc == 0)
         rc = lf_pg_model_load(m, ck, LF_WEIGHTS_PREFIX, false, err);
     lf_ckpt_close(ck);
-    return rc ? lf_err_prefix(err, "%s", option) : 0;
+    return rc != 0 ? lf_err_prefix(err, "%s", option) : 0;
 }
 
 int lf_pg_weights(lf_pg *p, lf_err *err)
 {
     const struct lf_pg_config *c = p->c;
     int rc = c->adapter ? lf_pg_model_init(p->actor, c->seed, err) : 0;
-    rc = rc ? rc : load_from(p, p->actor, c->init_from, "init_from", err);
-    if (!rc && c->adapter)
+    if (rc == 0)
+        rc = load_from(p, p->actor, c->init_from, "init_from", err);
+    if (rc == 0 && c->adapter)
         rc = lf_pg_model_adapter_start(p->actor, err);
-    if (!rc && p->ref)
+    if (rc == 0 && p->ref)
         rc = load_from(p, p->ref, c->ref_from ? c->ref_from : c->init_from, "ref_from", err);
-    if (!rc && p->critic)
+    if (rc == 0 && p->critic)
         rc = load_from(p, p->critic, c->critic_from ? c->critic_from : c->init_from, "critic_from",
                        err);
     return rc;
@@ -315,8 +322,8 @@ static int add_bytes(json_t *models, const char *name, const lf_pg_model *m,
     if (!m)
         return 0;
     int rc = lf_plan_bytes(lf_pg_model_get_plan(m), &b);
-    return rc ? lf_fail(err, rc, "the plan of the %s has no sizes", name)
-              : add_sizes(models, name, &b, sum, err);
+    return rc != 0 ? lf_fail(err, rc, "the plan of the %s has no sizes", name)
+                   : add_sizes(models, name, &b, sum, err);
 }
 
 /* The reward model has a plan of its own; one that an earlier stage has yet to make is taken to be
@@ -336,13 +343,13 @@ static int add_reward_model(lf_pg *p, json_t *models, json_t *notes, struct lf_p
         if (json_array_append_new(notes, json_string("the reward model does not exist yet; it is "
                                                      "counted as one of the policy's shape")))
             return lf_fail(err, LF_ENOMEM, "plan: out of memory");
-    } else if (rc) {
+    } else if (rc != 0) {
         return lf_fail(err, rc, "reward_model: %s", why.text);
     }
     struct lf_rm_opts o = lf_pg_reward_opts(p);
     rc = lf_rm_plan_bytes(&b, &mc, &o, err);
-    return rc ? lf_err_prefix(err, "reward_model")
-              : add_sizes(models, "reward_model", &b, sum, err);
+    return rc != 0 ? lf_err_prefix(err, "reward_model")
+                   : add_sizes(models, "reward_model", &b, sum, err);
 }
 
 static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
@@ -352,17 +359,21 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
            *notes = json_pack("[s]",
                               "sizes assume prompts of max_prompt tokens; the data may be shorter");
     int rc = models && notes ? 0 : lf_fail(err, LF_ENOMEM, "plan: out of memory");
-    rc = rc ? rc : add_bytes(models, "actor", p->actor, &b, err);
-    rc = rc ? rc : add_bytes(models, "ref", p->ref, &b, err);
-    rc = rc ? rc : add_bytes(models, "critic", p->critic, &b, err);
-    rc = rc ? rc : add_reward_model(p, models, notes, &b, err);
+    if (rc == 0)
+        rc = add_bytes(models, "actor", p->actor, &b, err);
+    if (rc == 0)
+        rc = add_bytes(models, "ref", p->ref, &b, err);
+    if (rc == 0)
+        rc = add_bytes(models, "critic", p->critic, &b, err);
+    if (rc == 0)
+        rc = add_reward_model(p, models, notes, &b, err);
     struct lf_plan_memory mem = {.host = (double)b.offloaded};
     lf_plan_memory(&mem, lf_plan_target(lf_pg_model_get_plan(p->actor)), (double)b.total);
     double params = (double)lf_pstore_elements(lf_pg_model_store(p->actor));
     double kept = (double)lf_weights_bytes(lf_pg_model_store(p->actor), p->c->adapter != NULL) +
                   (p->critic ? (double)lf_weights_bytes(lf_pg_model_store(p->critic), false) : 0);
     double merged = p->c->adapter ? 4 * params : 0;
-    if (!rc) {
+    if (rc == 0) {
         json_t *bytes = json_pack(
             "{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "params", (double)b.params, "grads",
             (double)b.grads, "optimizer", (double)b.optimizer, "activations",
@@ -411,10 +422,11 @@ int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err)
                    ? 0
                    : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
-    if (rc)
+    if (rc != 0)
         return lf_fail(err, rc, "%s", why.text);
     rc = plan_models(&p, err);
-    rc = rc ? rc : plan_members(&p, plan, err);
+    if (rc == 0)
+        rc = plan_members(&p, plan, err);
     lf_pg_close(&p);
     return rc;
 }

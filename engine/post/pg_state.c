@@ -24,10 +24,10 @@ int lf_pg_writer_open(lf_pg *p, lf_err *err)
     int rc = p->c->adapter
                  ? lf_weights_adapter_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, arena, err)
                  : lf_weights_tensors(&a, &n_a, ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    if (!rc && p->critic)
+    if (rc == 0 && p->critic)
         rc = lf_weights_tensors(&c, &n_c, lf_pg_model_store(p->critic), CRITIC_PREFIX, true, arena,
                                 err);
-    if (rc)
+    if (rc != 0)
         return rc;
     all = lf_arena_alloc(arena, n_a + n_c, sizeof *all, err);
     if (!all)
@@ -153,7 +153,7 @@ int lf_pg_save(lf_pg *p, bool final, lf_err *err)
     if (!final && p->saved == p->s.updates && p->saved_round == p->s.round)
         return 0;
     int rc = lf_run_agree(&p->run, save(p, final, err), err);
-    if (rc)
+    if (rc != 0)
         return rc;
     p->saved = p->s.updates;
     p->saved_round = p->s.round;
@@ -169,36 +169,49 @@ static int read_state(lf_pg *p, json_t *o, const char *dir, lf_err *err)
     const char *key = "";
     json_t *run = NULL, *was = NULL, *is = identity(p);
     int rc = lf_json_get_i64(&s.updates, o, "step", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.round, o, "round", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.actor_updates, o, "actor_updates", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.done, o, "done", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.prompts, o, "prompts", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.episodes, o, "episodes", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.tokens, o, "tokens", true, dir, err);
-    rc = rc ? rc : lf_json_get_f64(&s.beta, o, "beta", true, dir, err);
-    rc = rc ? rc : lf_json_get_str(&key, o, "key", true, dir, err);
-    rc = rc ? rc : lf_json_get_object(&run, o, "scores", true, dir, err);
-    rc = rc ? rc : lf_json_get_i64(&s.scores.n, run, "n", true, dir, err);
-    rc = rc ? rc : lf_json_get_f64(&s.scores.mean, run, "mean", true, dir, err);
-    rc = rc ? rc : lf_json_get_f64(&s.scores.m2, run, "m2", true, dir, err);
-    rc = rc ? rc : lf_json_get_object(&was, o, "identity", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.round, o, "round", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.actor_updates, o, "actor_updates", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.done, o, "done", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.prompts, o, "prompts", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.episodes, o, "episodes", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.tokens, o, "tokens", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_f64(&s.beta, o, "beta", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_str(&key, o, "key", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_object(&run, o, "scores", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_i64(&s.scores.n, run, "n", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_f64(&s.scores.mean, run, "mean", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_f64(&s.scores.m2, run, "m2", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_object(&was, o, "identity", true, dir, err);
     const json_t *scaler = json_object_get(o, "scaler");
     s.actor_scale = lf_scaler_of(json_object_get(scaler, "actor"), &p->c->scaler);
     s.critic_scale = lf_scaler_of(json_object_get(scaler, "critic"), &p->c->scaler);
     const char *name;
     json_t *v;
-    if (!rc)
-        json_object_foreach(is, name, v) if (!rc && !json_equal(v, json_object_get(was, name))) rc =
-            lf_fail(err, LF_EINVAL,
-                    "%s is of another run: its %s differs, so its counters mean nothing here; "
-                    "init_from takes its weights alone",
-                    dir, name);
-    if (!rc && s.done > 0 && strlen(key) != LF_HASH_HEX - 1)
+    if (rc == 0)
+        json_object_foreach(is, name, v) if (rc == 0 && !json_equal(v, json_object_get(was, name)))
+            rc = lf_fail(err, LF_EINVAL,
+                         "%s is of another run: its %s differs, so its counters mean nothing here; "
+                         "init_from takes its weights alone",
+                         dir, name);
+    if (rc == 0 && s.done > 0 && strlen(key) != LF_HASH_HEX - 1)
         rc = lf_fail(err, LF_EFORMAT, "%s: the key of the round under way is missing", dir);
-    if (!rc && s.done > 0)
+    if (rc == 0 && s.done > 0)
         memcpy(s.key, key, LF_HASH_HEX);
     json_decref(is);
-    if (!rc)
+    if (rc == 0)
         p->s = s;
     return rc;
 }
@@ -209,15 +222,17 @@ static int restore(lf_pg *p, lf_ckpt *ck, const char *dir, lf_err *err)
     lf_model_config mc;
     const char *key = NULL;
     int rc = lf_weights_config(&mc, ck, err);
-    if (!rc && !lf_model_config_equal(&mc, &p->mc, &key))
+    if (rc == 0 && !lf_model_config_equal(&mc, &p->mc, &key))
         rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
-    rc = rc ? rc : lf_run_check_adapter(&p->run, ck, dir, err);
-    rc = rc ? rc : read_state(p, lf_ckpt_state(ck), dir, err);
-    if (!rc && p->c->adapter)
+    if (rc == 0)
+        rc = lf_run_check_adapter(&p->run, ck, dir, err);
+    if (rc == 0)
+        rc = read_state(p, lf_ckpt_state(ck), dir, err);
+    if (rc == 0 && p->c->adapter)
         rc = lf_weights_load_adapter(lf_pg_model_store(p->actor), ck, LF_WEIGHTS_PREFIX, true, err);
-    else if (!rc)
+    else if (rc == 0)
         rc = lf_pg_model_load(p->actor, ck, LF_WEIGHTS_PREFIX, true, err);
-    if (!rc && p->critic)
+    if (rc == 0 && p->critic)
         rc = lf_pg_model_load(p->critic, ck, CRITIC_PREFIX, true, err);
     return rc;
 }
@@ -242,11 +257,12 @@ static int look_at_final(lf_pg *p, bool *done, lf_err *err)
     lf_ckpt *ck = NULL;
     char *final = NULL;
     int rc = lf_run_final(&p->run, &ck, &final, err);
-    if (!rc && ck) {
+    if (rc == 0 && ck) {
         rc = lf_run_check_adapter(&p->run, ck, final, err);
-        rc = rc ? rc : read_state(p, lf_ckpt_state(ck), final, err);
-        *done = !rc && p->s.round >= p->c->steps;
-        if (!rc && !*done)
+        if (rc == 0)
+            rc = read_state(p, lf_ckpt_state(ck), final, err);
+        *done = rc == 0 && p->s.round >= p->c->steps;
+        if (rc == 0 && !*done)
             rc = lf_fail(err, LF_EEXIST,
                          "%s ends a run of %lld rounds, not %lld; write to another out "
                          "(resume_from continues it)",
@@ -263,10 +279,10 @@ static int start_first(lf_pg *p, bool *done, lf_ckpt **ck, json_t **from, lf_err
 {
     char *dir = NULL;
     int rc = look_at_final(p, done, err);
-    if (rc || *done)
+    if (rc != 0 || *done)
         return rc;
     rc = lf_run_newest(&p->run, ck, &dir, err);
-    if (!rc && *ck && !(*from = json_pack("{s:s}", "dir", lf_ckpt_dir(*ck))))
+    if (rc == 0 && *ck && !(*from = json_pack("{s:s}", "dir", lf_ckpt_dir(*ck))))
         rc = lf_fail(err, LF_ENOMEM, "where to go on: out of memory");
     free(dir);
     return rc;
@@ -278,9 +294,9 @@ static int go_on(lf_pg *p, lf_ckpt *ck, const char *dir, lf_err *err)
     lf_ckpt *own = NULL;
     int rc = ck ? 0 : lf_ckpt_open(&own, dir, p->c->threads, err);
     const size_t n = strlen(p->c->out);
-    rc = rc ? rc : restore(p, ck ? ck : own, dir, err);
-    rc = rc ? rc : record_resume(p, ck ? ck : own, dir, err);
-    if (!rc && strncmp(dir, p->c->out, n) == 0 && dir[n] == '/') {
+    rc = rc != 0 ? rc : restore(p, ck ? ck : own, dir, err);
+    rc = rc != 0 ? rc : record_resume(p, ck ? ck : own, dir, err);
+    if (rc == 0 && strncmp(dir, p->c->out, n) == 0 && dir[n] == '/') {
         p->saved = p->s.updates; /* a stop before the next update has nothing to save */
         p->saved_round = p->s.round;
     }
@@ -297,12 +313,14 @@ int lf_pg_start(lf_pg *p, bool *done, lf_err *err)
                                 .critic_scale = lf_scaler_start(&p->c->scaler)};
     p->saved = p->saved_round = -1;
     int rc = lf_pg_weights(p, err);
-    if (!rc && lf_run_first(&p->run))
+    if (rc == 0 && lf_run_first(&p->run))
         rc = start_first(p, done, &ck, &from, err);
     rc = lf_run_agree(&p->run, rc, err);
-    rc = rc ? rc : lf_run_any(&p->run, done, err);
-    rc = rc ? rc : lf_run_share_json(&p->run, &from, err);
-    if (!rc && from)
+    if (rc == 0)
+        rc = lf_run_any(&p->run, done, err);
+    if (rc == 0)
+        rc = lf_run_share_json(&p->run, &from, err);
+    if (rc == 0 && from)
         rc = go_on(p, ck, json_string_value(json_object_get(from, "dir")), err);
     lf_ckpt_close(ck);
     json_decref(from);

@@ -72,12 +72,12 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     const lf_rollout *r = &p->r;
     struct batches b;
     int rc = batches_make(&b, m, r, (size_t)p->c->max_tokens, NULL, r->n, err);
-    for (int64_t k = p->run.rank; k < b.n && !rc; k += p->run.ranks) {
+    for (int64_t k = p->run.rank; k < b.n && rc == 0; k += p->run.ranks) {
         size_t from = b.start[k], to = b.start[k + 1];
         rc = what == OF_BASE ? lf_pg_forward_base(m, b.docs, b.order + from, to - from, err)
                              : lf_pg_forward(m, b.docs, b.order + from, to - from, LF_FIRST, err);
         const float *v = what == OF_SCORE ? lf_pg_score(m) : lf_pg_lp(m);
-        for (size_t j = from; j < to && !rc; j++) {
+        for (size_t j = from; j < to && rc == 0; j++) {
             const struct lf_pg_doc *d = &b.docs[b.order[j]];
             size_t i = b.of[b.order[j]];
             for (int64_t t = r->first[i]; t < r->first[i + 1]; t++)
@@ -86,7 +86,7 @@ static int forward_all(lf_pg *p, lf_pg_model *m, enum output what, float *out, l
     }
     batches_free(&b);
     rc = lf_run_agree(&p->run, rc, err);
-    return rc ? rc : lf_pg_share_floats(p, out, (size_t)r->first[r->n], err);
+    return rc != 0 ? rc : lf_pg_share_floats(p, out, (size_t)r->first[r->n], err);
 }
 
 /* ---- advantages ---- */
@@ -149,18 +149,18 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
     lf_rollout *r = &p->r;
     int rc = lf_rollout_columns(r, p->want_ref, p->want_critic, err);
     struct lf_profile_mark m = lf_profile_begin(p->c->profile);
-    if (!rc && p->want_ref) {
+    if (rc == 0 && p->want_ref) {
         rc = p->ref_below ? forward_all(p, p->actor, OF_BASE, r->ref, err)
                           : forward_all(p, p->ref, OF_TOKENS, r->ref, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "reference", m);
     }
     m = lf_profile_begin(p->c->profile);
-    if (!rc && p->want_critic) {
+    if (rc == 0 && p->want_critic) {
         rc = forward_all(p, p->critic, OF_SCORE, r->value, err);
         lf_profile_end(p->c->profile, LF_LANE_STEP, "values", m);
     }
     m = lf_profile_begin(p->c->profile);
-    if (rc)
+    if (rc != 0)
         return rc;
     const struct lf_seqs s = lf_rollout_seqs(r);
     const size_t n = (size_t)s.first[s.n];
@@ -169,13 +169,13 @@ int lf_pg_advantages(lf_pg *p, lf_err *err)
     double *of_seq = lf_calloc(s.n + 1, sizeof *of_seq, err),
            *score = lf_calloc(s.n + 1, sizeof *score, err);
     rc = kl && token && of_seq && score ? 0 : LF_ENOMEM;
-    for (size_t t = 0; t < n && !rc && kl_on; t++)
+    for (size_t t = 0; t < n && rc == 0 && kl_on; t++)
         kl[t] = lf_kl(&p->c->kl_est, (double)r->logprob[t], (double)r->ref[t]);
-    if (!rc)
+    if (rc == 0)
         rc = grouped(p->c->advantage)
                  ? group_advantages(p, &s, kl_on ? kl : NULL, of_seq, score, err)
                  : token_advantages(p, &s, kl_on ? kl : NULL, of_seq, token, err);
-    if (!rc && p->c->whiten)
+    if (rc == 0 && p->c->whiten)
         lf_whiten(r->adv, &s, p->c->whiten_biased, false);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "advantages", m);
     free(kl);
@@ -267,7 +267,7 @@ static int nothing(lf_pg_model *m, lf_err *err)
     const uint32_t none = 0;
     int rc = lf_pg_forward(m, NULL, &none, 0, LF_FIRST, err);
     lf_pg_zero_gradients(m);
-    return rc ? rc : lf_pg_backward(m, LF_FIRST, err);
+    return rc != 0 ? rc : lf_pg_backward(m, LF_FIRST, err);
 }
 
 static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_norm *norm,
@@ -279,12 +279,12 @@ static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_nor
     lf_pg_sums_begin(&u->pg);
     if (p->run.rank >= b->n)
         return nothing(p->actor, err);
-    for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
+    for (int64_t k = p->run.rank; k < b->n && rc == 0; k += p->run.ranks) {
         struct lf_pg_sums sums;
         enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->actor, b->docs, b->order + b->start[k], b->start[k + 1] - b->start[k],
                            v, err);
-        if (rc)
+        if (rc != 0)
             break;
         struct actor_rows q = {a,
                                &p->r,
@@ -296,7 +296,7 @@ static int train_actor(lf_pg *p, const struct batches *b, const struct lf_pg_nor
             bounds(b, k, &p->r, a), a->lp, a->old, a->ref, a->entropy, a->adv};
         each_token(b, k, &p->r, &q, gather_actor);
         rc = lf_pg_loss(&o, &batch, norm, a->dlp, a->dentropy, &sums, err);
-        if (rc)
+        if (rc != 0)
             break;
         lf_pg_sums_add(&u->pg, &sums);
         lf_pg_zero_gradients(p->actor);
@@ -333,18 +333,18 @@ static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_no
 {
     u->value = (struct lf_value_sums){0};
     int rc = p->run.rank >= b->n ? nothing(p->critic, err) : 0;
-    for (int64_t k = p->run.rank; k < b->n && !rc; k += p->run.ranks) {
+    for (int64_t k = p->run.rank; k < b->n && rc == 0; k += p->run.ranks) {
         struct lf_value_sums sums;
         enum lf_variant v = k >= p->run.ranks ? LF_ACCUM : LF_FIRST;
         rc = lf_pg_forward(p->critic, b->docs, b->order + b->start[k],
                            b->start[k + 1] - b->start[k], v, err);
-        if (rc)
+        if (rc != 0)
             break;
         struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
         struct lf_seqs s = bounds(b, k, &p->r, a);
         each_token(b, k, &p->r, &q, gather_critic);
         rc = lf_value_loss(&s, a->lp, a->old, a->ref, p->c->value_clip, norm, a->dlp, &sums, err);
-        if (rc)
+        if (rc != 0)
             break;
         u->value.loss += sums.loss;
         u->value.clipped += sums.clipped;
@@ -383,14 +383,15 @@ static int work_make(struct work *w, lf_pg *p, int64_t k, bool actor, lf_err *er
     *w = (struct work){.k = k};
     uint32_t *seqs = lf_calloc((size_t)p->c->minibatch + 1, sizeof *seqs, err);
     int rc = seqs ? 0 : LF_ENOMEM;
-    const size_t n = rc ? 0 : choose(p, k, seqs), more = (size_t)p->c->max_tokens;
+    const size_t n = rc != 0 ? 0 : choose(p, k, seqs), more = (size_t)p->c->max_tokens;
     w->norm.sequences = (int64_t)n;
     for (size_t i = 0; i < n; i++)
         w->norm.tokens += p->r.first[seqs[i] + 1] - p->r.first[seqs[i]];
-    rc = rc ? rc : arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
-    if (!rc && actor)
+    if (rc == 0)
+        rc = arrays_make(&w->a, n, (size_t)w->norm.tokens, err);
+    if (rc == 0 && actor)
         rc = batches_make(&w->actor, p->actor, &p->r, more, seqs, n, err);
-    if (!rc && p->want_critic)
+    if (rc == 0 && p->want_critic)
         rc = batches_make(&w->critic, p->critic, &p->r, more, seqs, n, err);
     free(seqs);
     return rc;
@@ -408,7 +409,7 @@ static int gradients(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *
 {
     int rc = actor ? train_actor(p, &w->actor, &w->norm, &w->a, u, err)
                    : train_critic(p, &w->critic, &w->norm, &w->a, u, err);
-    if (!rc && actor)
+    if (rc == 0 && actor)
         rc = lf_pg_ptx_train(p, u, err);
     if (rc == LF_ENUMERIC)
         lf_err_prefix(err, "round %lld, mini-batch %lld", (long long)p->s.round + 1,
@@ -445,16 +446,16 @@ static int improve(lf_pg *p, struct work *w, bool actor, struct lf_pg_update *u,
     struct lf_pg_step_result res = {.skip = true};
     const struct lf_profile_mark mark = lf_profile_begin(c->profile);
     int rc = 0;
-    while (!rc && res.skip) {
+    while (rc == 0 && res.skip) {
         lf_pg_model_scale(m, s->scale);
         rc = lf_run_agree(&p->run, gradients(p, w, actor, u, err), err);
-        rc = rc ? rc
-                : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr,
-                             c->clip, &res, err);
-        if (!rc && res.skip)
+        rc = rc != 0 ? rc
+                     : lf_pg_step(m, &c->adam, (actor ? p->s.actor_updates : p->s.updates) + 1, lr,
+                                  c->clip, &res, err);
+        if (rc == 0 && res.skip)
             rc = overflowed(p, w->k, actor ? "actor" : "critic", s, err);
     }
-    if (rc)
+    if (rc != 0)
         return rc;
     *(actor ? &u->grad_norm : &u->critic_grad_norm) = res.grad_norm;
     *(actor ? &u->scale : &u->critic_scale) = s->scale;
@@ -474,12 +475,13 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err)
                                .critic_lr = p->want_critic ? share * p->c->critic_lr : 0};
     lf_pg_sums_begin(&u->pg);
     int rc = lf_run_agree(&p->run, work_make(&w, p, k, actor, err), err);
-    if (!rc && actor)
+    if (rc == 0 && actor)
         rc = improve(p, &w, true, u, err);
-    if (!rc && p->want_critic)
+    if (rc == 0 && p->want_critic)
         rc = improve(p, &w, false, u, err);
-    rc = rc ? rc : lf_pg_share_sums(p, u, err);
-    if (!rc) {
+    if (rc == 0)
+        rc = lf_pg_share_sums(p, u, err);
+    if (rc == 0) {
         p->s.updates++;
         p->s.actor_updates += actor;
         p->s.tokens += w.norm.tokens;

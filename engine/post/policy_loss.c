@@ -190,7 +190,7 @@ static int one_sequence(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
     double share = 1, of_all = 0, all = 1;
     for (int64_t t = b->s.first[i]; t < b->s.first[i + 1]; t++) {
         int rc = lf_seqs_on(&b->s, t) ? check_token(o, b, i, t, err) : 0;
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     if (o->ratio != LF_RATIO_TOKEN && length)
@@ -225,7 +225,7 @@ int lf_pg_loss(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
     lf_pg_sums_begin(&s);
     for (size_t i = 0; i < b->s.n; i++) {
         int rc = one_sequence(o, b, norm, i, dlp, dentropy, &s, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     *sums = s;

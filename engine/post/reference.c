@@ -131,21 +131,22 @@ static int write_h5(const lf_reference *r, const char *path, lf_err *err)
     lf_h5 *f = NULL;
     unlink(path);
     int rc = lf_h5_create(&f, path, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = lf_h5_put_attr_str(f, "lf_format", "lf-reference-1", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_h5_put_attr_str(f, "id", r->id, err);
-    for (size_t i = 0; i < r->n_sets && !rc; i++) {
+    for (size_t i = 0; i < r->n_sets && rc == 0; i++) {
         const struct set *s = &r->set[i];
         snprintf(name, sizeof(name), "done.%zu", i);
         rc = lf_h5_put_attr_i64(f, name, s->done, err);
-        for (int v = 0; v < r->n_values && !rc; v++)
+        for (int v = 0; v < r->n_values && rc == 0; v++)
             rc = lf_h5_put(f, dataset(name, sizeof(name), s, v), LF_H5_F64, s->value[v], s->n, err);
     }
-    int closed = lf_h5_close(f, rc ? NULL : err);
-    rc = rc ? rc : closed;
-    return rc ? rc : lf_io_fsync_path(path, err);
+    int closed = lf_h5_close(f, rc != 0 ? NULL : err);
+    if (rc == 0)
+        rc = closed;
+    return rc != 0 ? rc : lf_io_fsync_path(path, err);
 }
 
 static int read_values(lf_h5 *f, int fd, const char *path, const char *name, double *to, uint64_t n,
@@ -153,10 +154,10 @@ static int read_values(lf_h5 *f, int fd, const char *path, const char *name, dou
 {
     lf_h5_dataset d = {0};
     int rc = lf_h5_stat(f, name, &d, err);
-    if (!rc && (d.type != LF_H5_F64 || d.n_elems != n))
+    if (rc == 0 && (d.type != LF_H5_F64 || d.n_elems != n))
         rc = lf_fail(err, LF_EFORMAT, "%s: %s does not hold %llu f64", path, name,
                      (unsigned long long)n);
-    for (size_t i = 0; i < d.n_extents && !rc; i++)
+    for (size_t i = 0; i < d.n_extents && rc == 0; i++)
         rc = lf_io_pread_all(fd, to + d.extents[i].first, (size_t)d.extents[i].n * sizeof(*to),
                              (off_t)d.extents[i].offset, path, err);
     lf_h5_dataset_fini(&d);
@@ -168,24 +169,24 @@ static int read_h5(lf_reference *r, const char *path, char **other, lf_err *err)
 {
     char name[64];
     lf_h5 *f = NULL;
-    int rc = lf_h5_open(&f, path, err), fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (!rc && fd < 0)
+    int rc = lf_h5_open(&f, path, err), fd = rc != 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (rc == 0 && fd < 0)
         rc = lf_fail_errno(err, "%s", path);
-    if (!rc)
+    if (rc == 0)
         rc = lf_h5_get_attr_str(f, "id", other, err);
-    bool same = !rc && strcmp(*other, r->id) == 0;
-    for (size_t i = 0; i < r->n_sets && same && !rc; i++) {
+    bool same = rc == 0 && strcmp(*other, r->id) == 0;
+    for (size_t i = 0; i < r->n_sets && same && rc == 0; i++) {
         struct set *s = &r->set[i];
         snprintf(name, sizeof(name), "done.%zu", i);
         rc = lf_h5_get_attr_i64(f, name, &s->done, err);
-        for (int v = 0; v < r->n_values && !rc; v++)
+        for (int v = 0; v < r->n_values && rc == 0; v++)
             rc =
                 read_values(f, fd, path, dataset(name, sizeof(name), s, v), s->value[v], s->n, err);
     }
     if (fd >= 0)
         close(fd);
     lf_h5_close(f, NULL);
-    return rc ? rc : same;
+    return rc != 0 ? rc : same;
 }
 
 static int save_partial(lf_reference *r, lf_err *err)
@@ -193,7 +194,7 @@ static int save_partial(lf_reference *r, lf_err *err)
     char *tmp = lf_path_join(r->dir, "partial.h5.tmp", err),
          *path = lf_path_join(r->dir, "partial.h5", err);
     int rc = tmp && path ? write_h5(r, tmp, err) : LF_ENOMEM;
-    if (!rc && rename(tmp, path) != 0)
+    if (rc == 0 && rename(tmp, path) != 0)
         rc = lf_fail_errno(err, "%s", path);
     free(tmp);
     free(path);
@@ -206,19 +207,19 @@ static int publish(lf_reference *r, lf_err *err)
     char *path = lf_path_join(r->dir, "logp.h5", err),
          *partial = lf_path_join(r->dir, "partial.h5", err);
     int rc = path && partial ? lf_io_mkdirs(r->dir, 0777, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = write_h5(r, path, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_init(&a, "reference", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_add_hashed(&a, r->dir, "logp.h5", err);
-    if (!rc && (json_object_set_new(a.meta, "id", json_string(r->id)) |
-                json_object_set_new(a.meta, "weights", json_string(lf_train_init_id(r->t))) |
-                json_object_set(a.meta, "numbers", lf_train_numbers(r->t))))
+    if (rc == 0 && (json_object_set_new(a.meta, "id", json_string(r->id)) |
+                    json_object_set_new(a.meta, "weights", json_string(lf_train_init_id(r->t))) |
+                    json_object_set(a.meta, "numbers", lf_train_numbers(r->t))))
         rc = lf_fail(err, LF_ENOMEM, "reference: out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_publish(&a, r->dir, err);
-    if (!rc)
+    if (rc == 0)
         unlink(partial);
     lf_artifact_fini(&a);
     free(path);
@@ -233,14 +234,14 @@ static int read_finished(lf_reference *r, const char *dir, lf_err *err)
     lf_artifact a = {0};
     char *path = NULL, *other = NULL;
     int rc = lf_artifact_state(&st, dir, err);
-    if (rc || st == LF_ARTIFACT_ABSENT)
+    if (rc != 0 || st == LF_ARTIFACT_ABSENT)
         return rc;
     if (st != LF_ARTIFACT_PRESENT)
         return lf_err_prefix(err, "reference log-probabilities %s", dir);
     rc = lf_artifact_load(&a, dir, "reference", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_check_hashes(&a, dir, 1, err);
-    if (!rc)
+    if (rc == 0)
         rc = (path = lf_path_join(dir, "logp.h5", err)) ? read_h5(r, path, &other, err) : LF_ENOMEM;
     if (rc == 0)
         rc = lf_fail(err, LF_EINVAL,
@@ -279,9 +280,9 @@ static int find(lf_reference *r, const struct lf_reference_opts *o, bool fresh, 
 {
     if (o->from) {
         int rc = read_finished(r, o->from, err);
-        return rc ? rc
-                  : lf_fail(err, LF_ENOENT, "there are no reference log-probabilities at %s",
-                            o->from);
+        return rc != 0 ? rc
+                       : lf_fail(err, LF_ENOENT, "there are no reference log-probabilities at %s",
+                                 o->from);
     }
     int rc = read_finished(r, r->dir, err);
     for (size_t i = o->n_dirs; i-- > 0 && rc == 0;) {
@@ -291,7 +292,7 @@ static int find(lf_reference *r, const struct lf_reference_opts *o, bool fresh, 
             rc = publish(r, err) ? (err ? err->rc : LF_EIO) : 1;
         free(dir);
     }
-    if (rc)
+    if (rc != 0)
         return rc;
     if (!fresh)
         return lf_fail(err, LF_ENOENT,
@@ -315,7 +316,7 @@ static int visit(void *user, const struct lf_train_view *v, lf_err *err)
     if (!r->lp && !(r->lp = lf_malloc((size_t)v->rows, sizeof(*r->lp), err)))
         return LF_ENOMEM;
     int rc = lf_exec_read(v->ex, v->chain, 0, "lp", r->lp, (size_t)v->rows * sizeof(*r->lp), err);
-    for (int32_t s = 0; s < v->batch->n_segs && !rc; s++) {
+    for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         int64_t n, doc = v->batch->seg_doc[s];
         if (doc >= 0)
             r->now->recent[v->batch->seg_mismatched[s] ? OTHER : LOGP][doc] =
@@ -332,18 +333,18 @@ static int between(void *user, int64_t done, lf_err *err)
     struct set *s = r->now;
     double stop = lf_train_asked_to_stop(r->t);
     int rc = 0;
-    for (int v = 0; v < r->n_values && !rc; v++) {
+    for (int v = 0; v < r->n_values && rc == 0; v++) {
         rc = lf_train_add_up(r->t, s->recent[v], s->n, err);
-        for (uint64_t d = 0; d < s->n && !rc; d++) {
+        for (uint64_t d = 0; d < s->n && rc == 0; d++) {
             if (s->recent[v][d] < 0 || s->recent[v][d] > 0)
                 s->value[v][d] = s->recent[v][d];
             s->recent[v][d] = 0;
         }
     }
     s->done = done;
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_add_up(r->t, &stop, 1, err);
-    if (!rc && lf_train_first_rank(r->t))
+    if (rc == 0 && lf_train_first_rank(r->t))
         rc = save_partial(r, err);
     rc = lf_train_agree(r->t, rc, err);
     return rc || stop <= 0
@@ -354,7 +355,7 @@ static int between(void *user, int64_t done, lf_err *err)
 static int compute(lf_reference *r, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < r->n_sets && !rc; i++) {
+    for (size_t i = 0; i < r->n_sets && rc == 0; i++) {
         r->now = &r->set[i];
         lf_train_log(r->t, 2, "reference log-probabilities of %s (%s split), from sample %lld",
                      lf_train_source_dir(r->t, r->now->source, r->now->valid),
@@ -374,9 +375,9 @@ static int compute(lf_reference *r, lf_err *err)
 static int share(lf_reference *r, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < r->n_sets && !rc; i++) {
+    for (size_t i = 0; i < r->n_sets && rc == 0; i++) {
         rc = lf_train_share(r->t, &r->set[i].done, sizeof(r->set[i].done), err);
-        for (int v = 0; v < r->n_values && !rc; v++)
+        for (int v = 0; v < r->n_values && rc == 0; v++)
             rc = lf_train_share(r->t, r->set[i].value[v], r->set[i].n * sizeof(double), err);
     }
     return rc;
@@ -390,28 +391,28 @@ int lf_reference_prepare(lf_reference **out, lf_trainer *t, const struct lf_refe
     int rc = r ? 0 : LF_ENOMEM;
     if (r)
         r->t = t;
-    if (!rc)
+    if (rc == 0)
         rc = (r->dir = lf_path_join(lf_train_out(t), "reference", err)) ? make_sets(r, t, o, err)
                                                                         : LF_ENOMEM;
-    if (!rc && lf_train_first_rank(t)) {
+    if (rc == 0 && lf_train_first_rank(t)) {
         rc = make_id(r, o, err);
-        if (!rc)
+        if (rc == 0)
             rc = find(r, o, fresh, err);
         have = rc == 1;
         rc = rc < 0 ? rc : 0;
-        if (!rc && !have)
+        if (rc == 0 && !have)
             rc = lf_io_mkdirs(r->dir, 0777, err);
     }
     rc = lf_train_agree(t, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_share(t, &have, sizeof(have), err);
-    if (!rc)
+    if (rc == 0)
         rc = share(r, err);
-    if (!rc && !have)
+    if (rc == 0 && !have)
         rc = compute(r, err);
-    if (!rc && !have)
+    if (rc == 0 && !have)
         rc = lf_train_agree(t, lf_train_first_rank(t) ? publish(r, err) : 0, err);
-    if (rc) {
+    if (rc != 0) {
         lf_reference_destroy(r);
         return rc;
     }

@@ -175,7 +175,7 @@ static int send_request(lf_cmd *c, const lf_buf *req, double until, lf_err *err)
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return FAULT(LF_CMD_DIED);
         int rc = wait_for(c, c->in, POLLOUT, until, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -188,7 +188,7 @@ static int read_line(lf_cmd *c, double until, lf_err *err)
     lf_buf_clear(&c->line);
     for (;;) {
         int rc = wait_for(c, c->out, POLLIN, until, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         ssize_t n = read(c->out, chunk, sizeof chunk);
         if (n < 0 && errno == EINTR)
@@ -197,7 +197,7 @@ static int read_line(lf_cmd *c, double until, lf_err *err)
             return FAULT(LF_CMD_DIED);
         lf_buf_add(&c->line, chunk, (size_t)n);
         rc = lf_buf_check(&c->line, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         const char *nl = memchr(c->line.data, '\n', c->line.len);
         if (nl && (size_t)(nl - c->line.data) + 1 < c->line.len)
@@ -237,7 +237,7 @@ static int understand(const lf_cmd *c, const char *id, double *score)
         rc = FAULT(LF_CMD_NONSENSE);
     else
         *score = json_number_value(r);
-    if (!rc && !isfinite(*score))
+    if (rc == 0 && !isfinite(*score))
         rc = FAULT(LF_CMD_NAN);
     json_decref(v);
     return rc;
@@ -257,14 +257,14 @@ static int attempt(lf_cmd *c, const lf_buf *req, const char *id, double *score, 
 {
     lf_buf_clear(&c->line);
     int rc = idle(c);
-    if (!rc && !c->pid)
+    if (rc == 0 && !c->pid)
         rc = start(c, err);
     double until = lf_now_s() + c->o.timeout_s;
-    if (!rc)
+    if (rc == 0)
         rc = send_request(c, req, until, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_line(c, until, err);
-    return rc ? rc : understand(c, id, score);
+    return rc != 0 ? rc : understand(c, id, score);
 }
 
 /* ---- requests ---- */

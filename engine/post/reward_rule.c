@@ -114,7 +114,7 @@ static int parse_argument(lf_rule *r, const char *arg, lf_err *err)
     case RULE_LENGTH:
         rc = lf_parse_count(&max, arg, err);
         r->max = (double)max;
-        return rc ? rc : max > 0 ? 0 : lf_fail(err, LF_EINVAL, "the length must be above 0");
+        return rc != 0 ? rc : max > 0 ? 0 : lf_fail(err, LF_EINVAL, "the length must be above 0");
     case RULE_REGEX: {
         const char *colon = strchr(arg, ':');
         if (!colon)
@@ -134,7 +134,7 @@ static int parse(lf_rule *r, const char *spec, lf_err *err)
     while (*at == ' ')
         at++;
     int rc = parse_weight(r, &at, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     while (*at == ' ')
         at++;
@@ -333,7 +333,7 @@ int lf_rule_score(lf_rule *r, const struct lf_reward_item *it, double *score, lf
         return 0;
     }
     int rc = column_text(&want, r, it, err);
-    if (!rc)
+    if (rc == 0)
         rc = compare(r, it, want, score, err);
     free(want);
     return rc;

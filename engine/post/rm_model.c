@@ -33,17 +33,17 @@ int lf_rm_norm_read(lf_rm_norm *out, json_t *state, const char *where, lf_err *e
     lf_rm_norm n = {false, 0, 1, 0};
     json_t *o = NULL;
     int rc = lf_json_get_object(&o, state, "score", false, where, err);
-    if (!rc && o)
+    if (rc == 0 && o)
         rc = lf_json_get_f64(&n.mean, o, "mean", true, where, err);
-    if (!rc && o)
+    if (rc == 0 && o)
         rc = lf_json_get_f64(&n.std, o, "std", true, where, err);
-    if (!rc && o)
+    if (rc == 0 && o)
         rc = lf_json_get_i64(&n.count, o, "count", false, where, err);
-    if (!rc && !(isfinite(n.mean) && isfinite(n.std) && n.std > 0 && n.count >= 0))
+    if (rc == 0 && !(isfinite(n.mean) && isfinite(n.std) && n.std > 0 && n.count >= 0))
         rc = lf_fail(err, LF_EFORMAT, "%s: scores of mean %g and standard deviation %g cannot be",
                      where, n.mean, n.std);
     n.stored = o != NULL;
-    if (!rc)
+    if (rc == 0)
         *out = n;
     return rc;
 }
@@ -109,7 +109,7 @@ int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c,
         return LF_ENOMEM;
     r->m.model = *c;
     int rc = lf_loaded_plan(&r->m, &parts, err);
-    if (!rc && lf_plan_bytes(r->m.plan, out))
+    if (rc == 0 && lf_plan_bytes(r->m.plan, out))
         rc = lf_fail(err, LF_EINVAL, "the plan of the reward model has no sizes");
     lf_rm_close(r);
     return rc;
@@ -122,7 +122,7 @@ int lf_rm_open(lf_rm **out, const char *dir, const struct lf_rm_opts *o, lf_err 
     if (!r)
         return LF_ENOMEM;
     int rc = lf_loaded_open(&r->m, dir, &parts, err);
-    if (rc) {
+    if (rc != 0) {
         lf_rm_close(r);
         return rc;
     }

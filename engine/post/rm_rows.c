@@ -66,7 +66,7 @@ static int add_row(lf_rm_rows *r, const char *path, size_t line, const char *tex
                    lf_err *err)
 {
     int rc = lf_grow(&r->rows, &r->cap, r->n, sizeof *r->rows, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     json_t *o = lf_json_load_text(text, len, path, NULL);
     const char *subset = json_string_value(json_object_get(o, "subset"));
@@ -93,7 +93,7 @@ int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
     FILE *f = fopen(path, "re");
     if (!f)
         return lf_fail_errno(err, "cannot open %s", path);
-    while (!rc && (len = getline(&line, &cap, f)) > 0) {
+    while (rc == 0 && (len = getline(&line, &cap, f)) > 0) {
         number++;
         size_t n = (size_t)len, bom = number == 1 ? lf_utf8_bom(line, n) : 0;
         while (n && strchr(" \t\r\n", line[n - 1]))
@@ -104,7 +104,7 @@ int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
         else if (n > bom)
             rc = add_row(r, path, number, line + bom, n - bom, err);
     }
-    if (!rc && ferror(f))
+    if (rc == 0 && ferror(f))
         rc = lf_fail_errno(err, "cannot read %s", path);
     free(line);
     fclose(f);
@@ -132,10 +132,10 @@ static void block_fini(struct block *b)
 static int add_text(struct block *b, const uint32_t *ids, size_t n, lf_err *err)
 {
     int rc = lf_grow(&b->texts, &b->cap_texts, b->n_texts, sizeof *b->texts, err);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         if (!(rc = lf_grow(&b->ids, &b->cap_ids, b->n_ids, sizeof *b->ids, err)))
             b->ids[b->n_ids++] = (int32_t)ids[i];
-    if (!rc)
+    if (rc == 0)
         b->texts[b->n_texts++] = (lf_rm_text){.n = n};
     return rc;
 }
@@ -156,19 +156,19 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     int rc = lf_shape_row(&shaped, &r->o.shape, row->text, row->len, row->where, &replaced, &why);
     row->texts = 0;
     row->error = NULL;
-    if (rc)
+    if (rc != 0)
         return rc == LF_EFORMAT ? refuse(r, row, "broken", why.text, err)
                                 : lf_fail(err, rc, "%s", why.text);
     lf_rowdocs *d = &r->docs;
     rc = lf_rowdocs_encode(d, &r->o.docs, r->tok, &shaped, err);
     lf_row_fini(&shaped);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "%s", row->where);
     if (d->fate != LF_ROW_KEPT)
         return refuse(r, row, lf_row_fate_name(d->fate), d->why.rc ? d->why.text : "", err);
     if (d->kind == LF_ROW_PROMPT)
         return refuse(r, row, "broken", "a prompt without an answer", err);
-    for (size_t i = 0, at = 0; i < d->n_docs && !rc; at += d->len[i++])
+    for (size_t i = 0, at = 0; i < d->n_docs && rc == 0; at += d->len[i++])
         rc = add_text(b, d->ids.v + at, d->len[i], err);
     row->texts = d->n_docs;
     return rc;
@@ -235,18 +235,18 @@ int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *o
                            "normalized = yes, but the model has no normalisation; lf-rm stores one "
                            "unless normalize = no")
                  : 0;
-    for (size_t i = first; i < first + n && !rc; i++)
+    for (size_t i = first; i < first + n && rc == 0; i++)
         rc = encode(r, &r->rows[i], &b, err);
-    for (size_t t = 0, at = 0; t < b.n_texts && !rc; at += b.texts[t++].n)
+    for (size_t t = 0, at = 0; t < b.n_texts && rc == 0; at += b.texts[t++].n)
         b.texts[t].tokens = b.ids + at;
-    if (!rc && !(b.score = lf_calloc(b.n_texts + 1, sizeof *b.score, err)))
+    if (rc == 0 && !(b.score = lf_calloc(b.n_texts + 1, sizeof *b.score, err)))
         rc = LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_rm_score(rm, b.texts, b.n_texts, b.score, stop, err);
-    for (size_t i = first, t = 0; i < first + n && !rc; t += r->rows[i++].texts)
+    for (size_t i = first, t = 0; i < first + n && rc == 0; t += r->rows[i++].texts)
         add_line(r, &r->rows[i], norm, b.texts + t, b.score + t, out);
     block_fini(&b);
-    return rc ? rc : lf_buf_check(out, err);
+    return rc != 0 ? rc : lf_buf_check(out, err);
 }
 
 int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, size_t len,
@@ -257,7 +257,7 @@ int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, s
         return lf_fail(err, LF_EFORMAT, "there are %zu rows only", r->n);
     json_t *o = lf_json_load_text(line, len, "line", err);
     int rc = o ? lf_json_get_str(&id, o, "id", true, "line", err) : LF_EFORMAT;
-    if (!rc && strcmp(id, r->rows[index].id) != 0)
+    if (rc == 0 && strcmp(id, r->rows[index].id) != 0)
         rc = lf_fail(err, LF_EFORMAT,
                      "it is of row '%.80s', not of '%.80s': other rows were scored here", id,
                      r->rows[index].id);

@@ -25,15 +25,15 @@ static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all,
     FILE *f = fopen(path, "re");
     if (!f)
         return lf_fail_errno(err, "cannot open %s", path);
-    for (; !rc && (len = getline(&line, &cap, f)) > 0; i++) {
+    for (; rc == 0 && (len = getline(&line, &cap, f)) > 0; i++) {
         if (line[len - 1] == '\n')
             len--;
         rc = lf_rm_rows_check_line(r, i, line, (size_t)len, err);
-        json_t *o = rc ? NULL : lf_json_load_text(line, (size_t)len, path, err);
+        json_t *o = rc != 0 ? NULL : lf_json_load_text(line, (size_t)len, path, err);
         struct scored *s = &all[i];
-        if (!rc && !o)
+        if (rc == 0 && !o)
             rc = LF_EFORMAT;
-        if (rc)
+        if (rc != 0)
             break;
         *s = (struct scored){.score = NAN};
         s->error = json_object_get(o, "error") != NULL;
@@ -44,9 +44,9 @@ static int read_lines(const lf_rm_rows *r, const char *path, struct scored *all,
             s->score = json_number_value(json_object_get(o, "score"));
         json_decref(o);
     }
-    if (!rc && ferror(f))
+    if (rc == 0 && ferror(f))
         rc = lf_fail_errno(err, "cannot read %s", path);
-    if (!rc && i != r->n)
+    if (rc == 0 && i != r->n)
         rc = lf_fail(err, LF_EFORMAT, "%s has %zu lines for %zu rows", path, i, r->n);
     free(line);
     fclose(f);
@@ -183,18 +183,18 @@ int lf_rm_rows_best(const lf_rm_rows *r, const char *path, lf_buf *out, lf_err *
     size_t *best = order ? lf_calloc(r->n + 1, sizeof *best, err)
                          : NULL; /* by the first row of an id: its best, + 1 */
     int rc = best ? 0 : err && err->rc ? err->rc : LF_ENOMEM;
-    for (size_t i = 0; i < r->n && !rc; i++)
+    for (size_t i = 0; i < r->n && rc == 0; i++)
         order[i] = (struct by_id){r, i};
-    if (!rc && r->n)
+    if (rc == 0 && r->n)
         qsort(order, r->n, sizeof *order, cmp_id);
-    for (size_t i = 0, first = 0; i < r->n && !rc; i++) {
+    for (size_t i = 0, first = 0; i < r->n && rc == 0; i++) {
         if (i == 0 || strcmp(r->rows[order[i].row].id, r->rows[order[i - 1].row].id) != 0)
             first = order[i].row;
         const double x = all[order[i].row].score;
         if (!isnan(x) && (!best[first] || x > all[best[first] - 1].score))
             best[first] = order[i].row + 1;
     }
-    for (size_t i = 0; i < r->n && !rc; i++)
+    for (size_t i = 0; i < r->n && rc == 0; i++)
         if (best[i])
             rc = add_best(r, best[i] - 1, all[best[i] - 1].score, out, err);
     free(best);

@@ -76,9 +76,9 @@ int lf_rm_scorer_plan(lf_rm_scorer **out, lf_plan *plan, lf_pstore *ps, const lf
     s->dec = d;
     s->vocab = lf_decoder_config(d)->vocab;
     int rc = add_chain(s, plan, ps, d, err);
-    if (!rc)
+    if (rc == 0)
         rc = buffers(s, err);
-    if (rc) {
+    if (rc != 0) {
         lf_rm_scorer_destroy(s);
         return rc;
     }
@@ -123,31 +123,32 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
 {
     const size_t rows = (size_t)s->o.rows;
     int rc = lf_exec_write(ex, s->chain, 0, "tokens", s->token, rows * sizeof *s->token, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(ex, s->chain, 0, "positions", s->position, rows * sizeof *s->position,
                            err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
                            ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_write_turns(s->dec, ex, s->chain, s->cu, s->o.docs, NULL, s->o.rows, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
-    return rc ? rc : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);
+    return rc != 0 ? rc
+                   : lf_exec_read(ex, s->chain, 0, "score", s->score, rows * sizeof *s->score, err);
 }
 
 int lf_rm_scorer_run(lf_rm_scorer *s, lf_exec *ex, const lf_rm_text *texts, size_t n, float *score,
                      bool (*stop)(void), lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && rc == 0; i++)
         rc = check_text(s, &texts[i], i, err);
-    for (size_t at = 0; at < n && !rc; at += (size_t)s->texts) {
+    for (size_t at = 0; at < n && rc == 0; at += (size_t)s->texts) {
         if (stop && stop())
             return lf_fail(err, LF_EINTR, "stopped after scoring %zu of %zu texts", at, n);
         fill(s, texts + at, n - at);
         rc = forward(s, ex, err);
-        for (int64_t d = 0; d < s->texts && !rc; d++) {
+        for (int64_t d = 0; d < s->texts && rc == 0; d++) {
             score[at + (size_t)d] = s->score[s->cu[d + 1] - 1];
             if (!isfinite(score[at + (size_t)d]))
                 rc = lf_fail(

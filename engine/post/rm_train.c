@@ -55,7 +55,7 @@ static int count_open(const lf_shardset *s, int64_t *n, uint64_t *first, lf_err 
     const lf_shard_info *info = lf_shardset_get_info(s);
     int rc = 0;
     *n = 0;
-    for (uint64_t d = 0; d < info->n_docs && !rc; d++) {
+    for (uint64_t d = 0; d < info->n_docs && rc == 0; d++) {
         int32_t last = -1;
         const uint64_t len = lf_shardset_doc_len(s, d);
         if (len)
@@ -69,12 +69,12 @@ static int count_open(const lf_shardset *s, int64_t *n, uint64_t *first, lf_err 
 static int check_split(lf_trainer *t, bool valid, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < lf_train_n_sources(t, valid) && !rc; i++) {
+    for (size_t i = 0; i < lf_train_n_sources(t, valid) && rc == 0; i++) {
         const lf_shardset *s = lf_train_source_set(t, i, valid);
         int64_t n = 0;
         uint64_t first = 0;
         rc = count_open(s, &n, &first, err);
-        if (!rc && n)
+        if (rc == 0 && n)
             rc = lf_fail(err, LF_EINVAL,
                          "%s: %lld of %llu answers of the %s split do not end with EOS (id %lld), "
                          "the first is the %s one of "
@@ -94,7 +94,7 @@ static int prepare(void *user, lf_trainer *t, bool fresh, lf_err *err)
     if (!fresh || !r->o.require_eos || !lf_train_first_rank(t))
         return 0;
     int rc = check_split(t, false, err);
-    return rc ? rc : check_split(t, true, err);
+    return rc != 0 ? rc : check_split(t, true, err);
 }
 
 /* ---- a micro-batch ---- */
@@ -138,7 +138,7 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
     const lf_loader_batch *b = v->batch;
     lf_bt_sums part = {0};
     int rc = read_scores(r, v, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     memset(r->d_score, 0, (size_t)v->rows * sizeof *r->d_score);
     for (int32_t s = 0; s < b->n_segs; s++) {
@@ -183,7 +183,7 @@ static int visit(void *user, const struct lf_train_view *v, lf_err *err)
 {
     lf_rm_train *r = user;
     int rc = read_scores(r, v, err);
-    for (int32_t s = 0; s < v->batch->n_segs && !rc; s++) {
+    for (int32_t s = 0; s < v->batch->n_segs && rc == 0; s++) {
         if (v->batch->seg_doc[s] < 0)
             continue;
         const double x = (double)r->score[v->batch->cu_seqlens[s + 1] - 1];
@@ -206,9 +206,9 @@ static int finish(void *user, lf_trainer *t, lf_err *err)
     const struct lf_train_over pass = {.valid = valid, .user = r, .visit = visit};
     memset(r->norm, 0, sizeof r->norm);
     int rc = lf_train_over(t, &pass, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_add_up(t, r->norm, 3, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_rm_norm n = {.stored = true, .mean = r->norm[1] / r->norm[0], .count = (int64_t)r->norm[0]};
     n.std = sqrt(fmax(r->norm[2] / r->norm[0] - n.mean * n.mean, 0));

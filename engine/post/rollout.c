@@ -36,16 +36,25 @@ static int more_sequences(lf_rollout *r, lf_err *err)
     if (r->n < r->cap)
         return 0;
     int rc = lf_realloc(&r->offsets, cap + 1, sizeof *r->offsets, err);
-    rc = rc ? rc : lf_realloc(&r->first, cap + 1, sizeof *r->first, err);
-    rc = rc ? rc : lf_realloc(&r->prompt_len, cap, sizeof *r->prompt_len, err);
-    rc = rc ? rc : lf_realloc(&r->prompt, cap, sizeof *r->prompt, err);
-    rc = rc ? rc : lf_realloc(&r->doc, cap, sizeof *r->doc, err);
-    rc = rc ? rc : lf_realloc(&r->seed, cap, sizeof *r->seed, err);
-    rc = rc ? rc : lf_realloc(&r->ended, cap, sizeof *r->ended, err);
-    rc = rc ? rc : lf_realloc(&r->source, cap * k, sizeof *r->source, err);
-    rc = rc ? rc : lf_realloc(&r->score, cap, sizeof *r->score, err);
-    rc = rc ? rc : lf_realloc(&r->reward, cap, sizeof *r->reward, err);
-    r->cap = rc ? r->cap : cap;
+    if (rc == 0)
+        rc = lf_realloc(&r->first, cap + 1, sizeof *r->first, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->prompt_len, cap, sizeof *r->prompt_len, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->prompt, cap, sizeof *r->prompt, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->doc, cap, sizeof *r->doc, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->seed, cap, sizeof *r->seed, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->ended, cap, sizeof *r->ended, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->source, cap * k, sizeof *r->source, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->score, cap, sizeof *r->score, err);
+    if (rc == 0)
+        rc = lf_realloc(&r->reward, cap, sizeof *r->reward, err);
+    r->cap = rc != 0 ? r->cap : cap;
     return rc;
 }
 
@@ -55,7 +64,7 @@ static int more_of(void *block, size_t *cap, size_t need, lf_err *err)
     while (want < need)
         want *= 2;
     int rc = want > *cap ? lf_realloc(block, want, sizeof(int32_t), err) : 0;
-    *cap = rc ? *cap : want;
+    *cap = rc != 0 ? *cap : want;
     return rc;
 }
 
@@ -63,9 +72,11 @@ int lf_rollout_add(lf_rollout *r, const struct lf_rollout_seq *s, lf_err *err)
 {
     size_t at = r->offsets[r->n], len = s->n_prompt + s->n_completion, c = (size_t)r->first[r->n];
     int rc = more_sequences(r, err);
-    rc = rc ? rc : more_of(&r->tokens, &r->cap_tokens, at + len, err);
-    rc = rc ? rc : more_of(&r->logprob, &r->cap_completion, c + s->n_completion, err);
-    if (rc)
+    if (rc == 0)
+        rc = more_of(&r->tokens, &r->cap_tokens, at + len, err);
+    if (rc == 0)
+        rc = more_of(&r->logprob, &r->cap_completion, c + s->n_completion, err);
+    if (rc != 0)
         return rc;
     memcpy(r->tokens + at, s->prompt, s->n_prompt * sizeof *r->tokens);
     memcpy(r->tokens + at + s->n_prompt, s->completion, s->n_completion * sizeof *r->tokens);

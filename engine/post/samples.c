@@ -66,7 +66,7 @@ static int add_document(lf_buf *b, const lf_shardset *set, uint64_t doc, size_t 
         n = len < LF_SAMPLES_TEXT ? len : LF_SAMPLES_TEXT;
     int32_t *tokens = lf_malloc(n + 1, sizeof *tokens, err);
     int rc = tokens ? lf_shardset_read(set, doc, 0, n, tokens, err) : LF_ENOMEM;
-    if (!rc) {
+    if (rc == 0) {
         lf_buf_addf(b, "{\"id\":\"valid-%zu\",\"prompt_token_ids\":[", number);
         for (uint64_t i = 0; i < n; i++)
             lf_buf_addf(b, "%s%d", i ? "," : "", tokens[i]);
@@ -83,20 +83,20 @@ static int write_documents(const lf_samples *s, const lf_trainer *t, const char 
     int rc = 0;
     lf_buf b;
     lf_buf_init(&b);
-    for (size_t k = 0; k < lf_train_n_sources(t, true) && !rc; k++) {
+    for (size_t k = 0; k < lf_train_n_sources(t, true) && rc == 0; k++) {
         const lf_shardset *set = lf_train_source_set(t, k, true);
         for (uint64_t d = 0;
-             d < lf_shardset_get_info(set)->n_docs && (int64_t)number < s->o.rows && !rc; d++)
+             d < lf_shardset_get_info(set)->n_docs && (int64_t)number < s->o.rows && rc == 0; d++)
             if (lf_shardset_doc_len(set, d) > 0)
                 rc = add_document(&b, set, d, ++number, err);
     }
-    if (!rc && !number)
+    if (rc == 0 && !number)
         rc =
             lf_fail(err, LF_EINVAL,
                     "no data has a valid split to sample from: give sample_prompts, or valid_data");
-    if (!rc)
+    if (rc == 0)
         rc = lf_buf_check(&b, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_replace(path, b.data, b.len, 0640, err);
     lf_buf_fini(&b);
     return rc;
@@ -107,16 +107,16 @@ static int read_jobs(lf_samples *s, const lf_trainer *t, const char *dir, lf_err
     lf_gen_model m;
     char *path = lf_path_join(dir, "prompts.jsonl", err);
     int rc = path ? 0 : LF_ENOMEM;
-    if (!rc && !s->o.prompts)
+    if (rc == 0 && !s->o.prompts)
         rc = write_documents(s, t, path, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_gen_jobs_read(&s->jobs, s->o.prompts ? s->o.prompts : path, s->o.tok,
                               &s->o.defaults, err);
     lf_paged_model(s->paged, &m);
-    if (!rc)
+    if (rc == 0)
         rc = lf_gen_jobs_fit(&s->jobs, &m, s->o.tok, err);
     free(path);
-    return rc ? lf_err_prefix(err, "samples") : 0;
+    return rc != 0 ? lf_err_prefix(err, "samples") : 0;
 }
 
 static int begin(lf_samples *s, const lf_trainer *t, lf_err *err)
@@ -128,7 +128,7 @@ static int begin(lf_samples *s, const lf_trainer *t, lf_err *err)
         s->o.defaults.end = &s->eos;
         s->o.defaults.n_end = 1;
     }
-    if (!rc)
+    if (rc == 0)
         rc = read_jobs(s, t, dir, err);
     free(dir);
     return rc;
@@ -166,9 +166,9 @@ static int generate(lf_samples *s, lf_err *err)
         return LF_ENOMEM;
     lf_paged_model(s->paged, &m);
     int rc = lf_gen_run(&m, s->o.tok, s->jobs.v, s->jobs.n, take, s, NULL, &stats, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_gen_writer_pass(s->writer, s->jobs.n_req, &s->lines, err);
-    return rc ? rc : lf_buf_check(&s->lines, err);
+    return rc != 0 ? rc : lf_buf_check(&s->lines, err);
 }
 
 static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err)
@@ -179,11 +179,11 @@ static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err
     char *dir = lf_path_join(s->o.out, "samples", err),
          *path = dir ? lf_path_join(dir, name, err) : NULL;
     int rc = path ? generate(s, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_replace(path, s->lines.data, s->lines.len, 0640, err);
     free(path);
     free(dir);
-    if (rc)
+    if (rc != 0)
         return rc;
     values[0] = s->tokens / s->n;
     values[1] = s->ended / s->n;

@@ -56,18 +56,18 @@ int lf_ckpt_resume_begin(lf_ckpt_writer *w, lf_err *err)
     const char *from = NULL;
     lf_partial_part *parts = lf_calloc(w->n_leaves, sizeof *parts, err);
     int rc = parts ? make_key(w, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         lf_partial_find(&from, parts, w->n_leaves, &w->resume, w->key);
-    for (size_t i = 0; i < w->n_files && from && !rc; i++)
+    for (size_t i = 0; i < w->n_files && from && rc == 0; i++)
         if (!lf_partial_link(from, w->dir, w->files[i]) && i == 0)
             from = NULL; /* no links on this file system, or nothing there: all of it again */
     atomic_store(&w->reused, 0);
-    for (size_t i = 0; i < w->n_leaves && !rc; i++) {
+    for (size_t i = 0; i < w->n_leaves && rc == 0; i++) {
         parts[i].have = parts[i].have && from;
         w->leaves[i].left = parts[i].have;
         memcpy(w->leaves[i].sha256, parts[i].sha256, LF_HASH_BYTES);
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_partial_begin(&w->progress, w->dir, w->key, parts, w->n_leaves, err);
     free(parts);
     return rc;
@@ -113,10 +113,10 @@ static int copy_range(int to, int from, int64_t at, int64_t end, const char *pat
 {
     unsigned char buf[COPY_BYTES];
     int rc = 0;
-    for (size_t n; at < end && !rc; at += (int64_t)n) {
+    for (size_t n; at < end && rc == 0; at += (int64_t)n) {
         n = end - at < (int64_t)sizeof buf ? (size_t)(end - at) : sizeof buf;
         rc = lf_io_pread_all(from, buf, n, at, path, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_io_pwrite_all(to, buf, n, at, path, err);
     }
     return rc;
@@ -128,20 +128,20 @@ int lf_ckpt_resume_file(lf_ckpt_writer *w, size_t i, const char *path, lf_err *e
     size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW),
         rc = fd < 0 ? lf_fail_errno(err, "cannot open %s", path) : 0;
-    if (!rc && (fstat(fd, &st) < 0 || ftruncate(w->fds[i], st.st_size) < 0))
+    if (rc == 0 && (fstat(fd, &st) < 0 || ftruncate(w->fds[i], st.st_size) < 0))
         rc = lf_fail_errno(err, "cannot look at %s", path);
-    struct extent *v = rc ? NULL : extents(w, i, (int64_t)st.st_size, &n, err);
-    if (!rc && !v)
+    struct extent *v = rc != 0 ? NULL : extents(w, i, (int64_t)st.st_size, &n, err);
+    if (rc == 0 && !v)
         rc = LF_ENOMEM;
     int64_t at = 0;
-    for (size_t k = 0; k < n && !rc; k++) {
+    for (size_t k = 0; k < n && rc == 0; k++) {
         rc = copy_range(w->fds[i], fd, at, v[k].from, path, err);
         at = v[k].to;
     }
     free(v);
     if (fd >= 0)
         close(fd);
-    if (!rc && unlink(path) < 0)
+    if (rc == 0 && unlink(path) < 0)
         rc = lf_fail_errno(err, "cannot remove %s", path);
     return rc;
 }
@@ -155,15 +155,15 @@ bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_
     size_t at = leaf->index * LF_HASH_LEAF, left = lf_ckpt_leaf_bytes(r, at);
     uint8_t digest[LF_HASH_BYTES];
     int rc = 0;
-    for (size_t n; left && !rc; at += n, left -= n) {
+    for (size_t n; left && rc == 0; at += n, left -= n) {
         off_t offset;
         const char *file;
         n = left < LF_CKPT_FILL_BYTES ? left : LF_CKPT_FILL_BYTES;
         int fd = lf_ckpt_place(w, r, at, &n, &offset, &file);
         rc = lf_io_pread_all(fd, buf, n, offset, file, NULL);
-        if (!rc)
+        if (rc == 0)
             lf_hash_update(sha, buf, n);
     }
     lf_hash_final(sha, digest);
-    return !rc && memcmp(digest, leaf->sha256, LF_HASH_BYTES) == 0;
+    return rc == 0 && memcmp(digest, leaf->sha256, LF_HASH_BYTES) == 0;
 }

@@ -538,7 +538,7 @@ static int snapshot(lf_ckpt_writer *w, lf_err *err)
 {
     size_t at = 0;
     int rc = 0;
-    for (size_t i = 0; i < w->meta.n_recs && !rc; i++) {
+    for (size_t i = 0; i < w->meta.n_recs && rc == 0; i++) {
         const struct lf_ckpt_source *s = &w->sources[i];
         size_t n = lf_ckpt_rec_bytes(&w->meta.recs[i]);
         w->from[i] = w->live[i];

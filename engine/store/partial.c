@@ -100,14 +100,14 @@ int lf_partial_begin(int *fd, const char *dir, const char *key, const lf_partial
         if (parts[i].have)
             add_line(&b, i, parts[i].sha256);
     int rc = path ? lf_buf_check(&b, err) : LF_ENOMEM, f = -1;
-    if (!rc &&
+    if (rc == 0 &&
         (f = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, LF_ARTIFACT_MODE)) < 0)
         rc = lf_fail_errno(err, "cannot create %s", path);
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_write_all(f, b.data, b.len, path, err);
-    if (rc && f >= 0)
+    if (rc != 0 && f >= 0)
         close(f);
-    if (!rc)
+    if (rc == 0)
         *fd = f;
     lf_buf_fini(&b);
     free(path);
@@ -143,14 +143,14 @@ int lf_partial_set_aside(char **left, const char *dir, lf_err *err)
          *manifest = lf_path_join(dir, LF_ARTIFACT_MANIFEST, err);
     int rc = to && record && manifest ? 0 : LF_ENOMEM;
     lf_buf_fini(&b);
-    if (!rc && lf_io_exists(record) && !lf_io_exists(manifest)) {
+    if (rc == 0 && lf_io_exists(record) && !lf_io_exists(manifest)) {
         rc = lf_io_remove_tree(to, err);
-        if (!rc && rename(dir, to) < 0)
+        if (rc == 0 && rename(dir, to) < 0)
             rc = lf_fail_errno(err, "cannot rename %s to %s", dir, to);
     }
     free(record);
     free(manifest);
-    if (rc)
+    if (rc != 0)
         free(to);
     else
         *left = to;

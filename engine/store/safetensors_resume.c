@@ -57,12 +57,12 @@ struct reading {
 static int read_part(struct reading *r, int64_t n, bool tensor, lf_err *err)
 {
     int rc = 0;
-    for (int64_t k; n > 0 && !rc; n -= k) {
+    for (int64_t k; n > 0 && rc == 0; n -= k) {
         k = n < (int64_t)READ_BYTES ? n : (int64_t)READ_BYTES;
         rc = lf_io_pread_all(r->fd, r->buf, (size_t)k, r->at, "", err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_tree_hash_update(r->file, r->buf, (size_t)k, err);
-        if (!rc && tensor)
+        if (rc == 0 && tensor)
             rc = lf_tree_hash_update(r->tensor, r->buf, (size_t)k, err);
         r->at += k;
     }
@@ -80,22 +80,22 @@ static int read_file(lf_st_writer *w, struct lf_st_out_file *f, struct reading *
     for (size_t i = f->first; i < f->end; i++)
         bytes += w->order[i]->bytes;
     lf_buf_fini(&header);
-    if (!rc && (fstat(r->fd, &st) < 0 || st.st_size != want + bytes))
+    if (rc == 0 && (fstat(r->fd, &st) < 0 || st.st_size != want + bytes))
         rc = LF_EFORMAT;
-    if (!rc)
+    if (rc == 0)
         rc = read_part(r, want, false, err);
-    for (size_t i = f->first; i < f->end && !rc; i++) {
+    for (size_t i = f->first; i < f->end && rc == 0; i++) {
         rc = read_part(r, w->order[i]->bytes, w->hash_tensors, err);
-        if (!rc && w->hash_tensors)
+        if (rc == 0 && w->hash_tensors)
             rc = lf_tree_hash_final(r->tensor, w->hashes[w->order[i] - w->tensors], err);
     }
     uint8_t digest[LF_HASH_BYTES];
-    if (!rc)
+    if (rc == 0)
         rc = lf_tree_hash_final(r->file, digest, err);
-    if (!rc && memcmp(digest, f->sha256, LF_HASH_BYTES) != 0)
+    if (rc == 0 && memcmp(digest, f->sha256, LF_HASH_BYTES) != 0)
         rc = LF_EFORMAT;
     f->bytes = want + bytes;
-    w->reused += rc ? 0 : bytes;
+    w->reused += rc != 0 ? 0 : bytes;
     return rc;
 }
 
@@ -136,11 +136,11 @@ int lf_st_resume_begin(lf_st_writer *w, const lf_resume *r, lf_err *err)
     const char *from = NULL;
     lf_partial_part *parts = lf_calloc(w->n_files, sizeof *parts, err);
     int rc = parts ? make_key(key, w, r->key, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         lf_partial_find(&from, parts, w->n_files, r, key);
-    if (!rc)
+    if (rc == 0)
         rc = lf_partial_begin(&w->progress, w->dir, key, parts, w->n_files, err);
-    if (!rc && from)
+    if (rc == 0 && from)
         take_over(w, from, parts);
     free(parts);
     return rc;

@@ -38,7 +38,7 @@ static int prune(const lf_trainer *t, int64_t but, lf_err *err)
 {
     DIR *d = opendir(t->c->out);
     int rc = d ? 0 : lf_fail_errno(err, "%s", t->c->out);
-    for (struct dirent *e; !rc && (errno = 0, e = readdir(d));) {
+    for (struct dirent *e; rc == 0 && (errno = 0, e = readdir(d));) {
         char *end, *path;
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
             continue;
@@ -63,14 +63,14 @@ static int keep(lf_trainer *t, int64_t before, lf_err *err)
     const double last = t->run.last_save;
     char *dir = dir_of(t, t->s.step, err);
     int rc = dir ? lf_run_save_wait(&t->run, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_state(&st, dir, err);
     const int64_t known = t->run.saved_step > saved ? t->run.saved_step : saved;
-    if (!rc && before > 0 && known >= before)
+    if (rc == 0 && before > 0 && known >= before)
         rc = prune(t, before, err);
-    if (!rc && st != LF_ARTIFACT_PRESENT)
+    if (rc == 0 && st != LF_ARTIFACT_PRESENT)
         rc = lf_train_save_begin(t, dir, NULL, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_save_wait(&t->run, err);
     t->run.saved_step = known; /* nobody goes on from it */
     t->run.last_save = last;
@@ -94,7 +94,7 @@ int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
     if (!t->c->keep_best)
         return 0;
     int rc = lf_train_replicas(t, err);
-    if (!rc && lf_train_first_rank(t))
+    if (rc == 0 && lf_train_first_rank(t))
         rc = keep(t, before, err);
     return lf_train_agree(t, rc, err);
 }
@@ -162,15 +162,15 @@ int lf_train_publish_best(lf_trainer *t, lf_err *err)
     char *from = NULL, *to = lf_path_join(t->c->out, "best", err);
     bool whole;
     int rc = to ? lf_artifact_state(&there, to, err) : LF_ENOMEM;
-    if (!rc && there != LF_ARTIFACT_PRESENT)
+    if (rc == 0 && there != LF_ARTIFACT_PRESENT)
         rc = find_kept(t, &from, &whole, err);
-    if (!rc && there != LF_ARTIFACT_PRESENT && !from)
+    if (rc == 0 && there != LF_ARTIFACT_PRESENT && !from)
         lf_train_log(t, 1,
                      "there is no %s: what the best validation, after step %lld, had kept is gone",
                      to, (long long)t->s.best_step);
-    else if (!rc && there != LF_ARTIFACT_PRESENT)
+    else if (rc == 0 && there != LF_ARTIFACT_PRESENT)
         rc = publish(t, from, whole, to, err);
-    if (!rc)
+    if (rc == 0)
         rc = prune(t, -1, err);
     free(from);
     free(to);

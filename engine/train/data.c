@@ -63,7 +63,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
             continue;
         lf_shardset *s = NULL;
         int rc = lf_shardset_open(&s, src[i].dir, "train", err);
-        if (rc)
+        if (rc != 0)
             return rc;
         src[i].weight = (double)lf_shardset_get_info(s)->n_tokens;
         lf_shardset_close(s);
@@ -72,7 +72,7 @@ int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ran
     }
     lf_loader_megatron mega = c->megatron;
     int rc = run_samples(&mega.samples, c, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_loader_config lc = lf_train_loader_config(c);
     lc.split = "train";
@@ -91,7 +91,7 @@ static int has_valid(const char *dir, lf_err *err)
 {
     lf_artifact a = {0};
     int rc = lf_artifact_load(&a, dir, "shards", err);
-    for (size_t i = 0; !rc && i < a.n_files; i++)
+    for (size_t i = 0; rc == 0 && i < a.n_files; i++)
         if (lf_str_has_prefix(a.files[i].path, "valid-"))
             rc = 1;
     lf_artifact_fini(&a);
@@ -106,7 +106,7 @@ static int open_sets(lf_trainer *t, const lf_loader_config *all, lf_err *err)
     if (!t->vsets)
         return LF_ENOMEM;
     memset(t->vsets, 0, t->n_valid_dirs * sizeof(*t->vsets));
-    for (size_t k = 0; k < t->n_valid_dirs && !rc; k++) {
+    for (size_t k = 0; k < t->n_valid_dirs && rc == 0; k++) {
         lf_loader_config one = *all;
         one.sources = &all->sources[k];
         one.n_sources = 1;
@@ -128,7 +128,7 @@ static int open_valid(lf_trainer *t, lf_err *err)
         int rc = has_valid(c->valid[i], err);
         if (rc < 0)
             return rc;
-        if (rc) {
+        if (rc != 0) {
             t->valid_dirs[n] = c->valid[i];
             t->vnames[n] = c->valid_names ? c->valid_names[i] : NULL;
             src[n++] = (lf_loader_source){c->valid[i], 1};
@@ -156,9 +156,9 @@ static int verify(const lf_trainer *t, const char *dir, lf_err *err)
     lf_artifact a = {0};
     int64_t bytes = 0;
     int rc = lf_artifact_load(&a, dir, "shards", err);
-    for (size_t i = 0; !rc && i < a.n_files; i++)
+    for (size_t i = 0; rc == 0 && i < a.n_files; i++)
         bytes += a.files[i].bytes;
-    if (!rc && (t->c->verify == LF_VERIFY_YES || bytes <= VERIFY_BYTES))
+    if (rc == 0 && (t->c->verify == LF_VERIFY_YES || bytes <= VERIFY_BYTES))
         rc = lf_artifact_check_hashes(&a, dir, t->c->threads, err);
     lf_artifact_fini(&a);
     return rc;
@@ -170,9 +170,9 @@ static int verify_all(const lf_trainer *t, lf_err *err)
     int rc = 0;
     if (c->verify == LF_VERIFY_NO || !lf_train_first_rank(t))
         return 0;
-    for (size_t i = 0; i < c->n_sources && !rc; i++)
+    for (size_t i = 0; i < c->n_sources && rc == 0; i++)
         rc = verify(t, c->sources[i].dir, err);
-    for (size_t i = 0; i < c->n_valid && !rc && c->valid_required; i++)
+    for (size_t i = 0; i < c->n_valid && rc == 0 && c->valid_required; i++)
         rc = verify(t, c->valid[i], err);
     return rc;
 }
@@ -203,11 +203,11 @@ static void tell_dropped(const lf_trainer *t, const lf_loader *l, size_t n, cons
 int lf_train_open_data(lf_trainer *t, lf_err *err)
 {
     int rc = verify_all(t, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_open_loader(&t->data, t, t->run.rank, t->run.ranks, err);
-    if (!rc)
+    if (rc == 0)
         rc = open_valid(t, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (rows_of(t->c) != LF_ROWS_PLAIN) {
         tell_dropped(t, t->data, t->c->n_sources, "train");

@@ -38,14 +38,14 @@ static int through_host(const struct lf_devcomm *d, char *data, size_t bytes, bo
     const size_t most = (size_t)4 << 20;
     char *piece = lf_malloc(most, 1, err);
     int rc = lf_comm_agree_ok(d->comm, piece ? 0 : LF_ENOMEM, err);
-    for (size_t at = 0; at < bytes && !rc; at += most) {
+    for (size_t at = 0; at < bytes && rc == 0; at += most) {
         const size_t n = bytes - at < most ? bytes - at : most;
         rc = o->copy_out(d->back, piece, data + at, n, err);
-        if (!rc)
+        if (rc == 0)
             rc = sum ? lf_comm_all_reduce(d->comm, piece, n / sizeof(float), LF_COMM_F32,
                                           LF_COMM_SUM, err)
                      : lf_comm_broadcast(d->comm, piece, n, 0, err);
-        if (!rc)
+        if (rc == 0)
             rc = o->copy_in(d->back, data + at, piece, n, err);
     }
     free(piece);
@@ -86,5 +86,5 @@ int lf_devcomm_broadcast(const struct lf_devcomm *d, void *data, size_t bytes, l
         return through_host(d, data, bytes, false, err);
     const int rc = lf_devcomm_begin(d, err);
     return lf_devcomm_end(
-        d, rc ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);
+        d, rc != 0 ? rc : lf_comm_broadcast(d->gpus ? d->gpus : d->comm, data, bytes, 0, err), err);
 }

@@ -45,7 +45,7 @@ static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, l
 {
     lf_loader_step step;
     int rc = lf_loader_seek(l, t->s.cursor, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_loader_begin_step(l, &step, err);
     if (rc < 0)
         return rc;
@@ -54,10 +54,10 @@ static int add_micro_batches(const lf_trainer *t, lf_loader *l, json_t *batch, l
     rc = micro && !json_object_set(batch, "micro_batches", micro)
              ? 0
              : lf_fail(err, LF_ENOMEM, "out of memory");
-    for (int32_t i = 0; i < step.n_micro && !rc; i++) {
+    for (int32_t i = 0; i < step.n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(l, &b, err);
-        if (!rc)
+        if (rc == 0)
             rc = add_micro_batch(l, micro, b, tokens, err);
     }
     json_decref(micro);
@@ -69,7 +69,7 @@ static int add_batch(lf_trainer *t, json_t *batch, lf_err *err)
 {
     lf_loader *whole = NULL;
     int rc = t->run.ranks > 1 ? lf_train_open_loader(&whole, t, 0, 1, err) : 0;
-    if (!rc)
+    if (rc == 0)
         rc = add_micro_batches(t, whole ? whole : t->data, batch, err);
     lf_loader_close(whole);
     return rc;
@@ -97,7 +97,7 @@ static char *place(const lf_trainer *t, bool *kept, lf_err *err)
         if (i)
             lf_buf_addf(&b, "-step-%08lld", (long long)t->s.step);
         int rc = lf_ckpt_open(&ck, b.data, t->c->threads, &none);
-        *kept = !rc && lf_ckpt_step(ck) == t->s.step;
+        *kept = rc == 0 && lf_ckpt_step(ck) == t->s.step;
         lf_ckpt_close(ck);
         if (rc == LF_ENOENT || *kept)
             break;
@@ -114,9 +114,9 @@ static int keep(lf_trainer *t, const struct lf_train_step *st, const char *why, 
                   "grad_norm", number_or_text(st->grad_norm));
     json_t *extra = batch ? json_pack("{s:O}", "diverged", batch) : NULL;
     int rc = extra ? add_batch(t, batch, err) : lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_save_begin(t, dir, extra, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_save_wait(&t->run, err);
     json_decref(batch);
     json_decref(extra);
@@ -131,7 +131,7 @@ static int diverged(lf_trainer *t, const struct lf_train_step *st, const char *w
     if (!dir)
         return LF_ENOMEM;
     int rc = kept ? 0 : keep(t, st, why, dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_fail(err, LF_ENUMERIC,
                      "diverged at step %lld: %s (loss %g, mean %g, gradient norm %g); batch %lld "
                      "and the weights "
@@ -150,9 +150,9 @@ int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char 
 {
     lf_run_phase(&t->run, "keeping the weights of a diverged step");
     int rc = lf_train_first_rank(t) ? diverged(t, st, why, err) : 0;
-    int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc ? NULL : err);
-    if (rc || agreed)
-        return rc ? rc : agreed;
+    int agreed = lf_train_agree(t, rc == LF_ENUMERIC ? 0 : rc, rc != 0 ? NULL : err);
+    if (rc != 0 || agreed)
+        return rc != 0 ? rc : agreed;
     return lf_fail(err, LF_ENUMERIC,
                    "diverged at step %lld: %s; rank 0 keeps the batch and the weights before it",
                    (long long)t->s.step + 1, why);

@@ -25,25 +25,25 @@ static int validate_share(lf_trainer *t, lf_loader *data, bool survey, struct lf
     lf_loader_step ls;
     lf_train_begin_sums(sums);
     int rc = lf_loader_seek(data, 0, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
-    while (!rc && (rc = lf_loader_begin_step(data, &ls, err)) == 1) {
+    while (rc == 0 && (rc = lf_loader_begin_step(data, &ls, err)) == 1) {
         rc = 0;
-        for (int32_t i = 0; i < ls.n_micro && !rc; i++) {
+        for (int32_t i = 0; i < ls.n_micro && rc == 0; i++) {
             const lf_loader_batch *b;
             rc = lf_loader_next(data, &b, err);
-            if (!rc)
+            if (rc == 0)
                 rc = lf_train_write_inputs(t, t->m.valid, b, err);
-            if (!rc)
+            if (rc == 0)
                 rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
-            if (!rc && o) {
+            if (rc == 0 && o) {
                 struct lf_train_view view = lf_train_view_of(t, t->m.valid, b, true, 0);
                 rc = survey ? o->survey(o->user, &view, sums->obj, err)
                             : o->after_forward(o->user, &view, sums->obj, sums->top, err);
             }
         }
     }
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     sums->loss = rec.loss_sum;
     sums->entropy = rec.entropy_sum;
@@ -60,10 +60,10 @@ static int validate_sets(lf_trainer *t, struct lf_train_step *st, struct lf_trai
     for (size_t k = 0; k < t->n_valid_dirs; k++) {
         struct lf_train_sums one;
         int rc = lf_train_exchange(t, validate_share(t, t->vsets[k], false, &one, err), &one, err);
-        if (!rc && one.tokens < 1)
+        if (rc == 0 && one.tokens < 1)
             rc = lf_fail(err, LF_EINVAL, "the validation data %s holds no token to measure",
                          t->vnames[k]);
-        if (rc)
+        if (rc != 0)
             return rc;
         st->set_loss[k] = one.loss / (double)one.tokens;
         st->set_accuracy[k] = (double)one.correct / (double)one.tokens;
@@ -85,16 +85,16 @@ static int validate(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     lf_run_phase(&t->run, "validation");
     if (o && o->survey) {
         rc = lf_train_exchange(t, validate_share(t, t->vdata, true, &sums, err), &sums, err);
-        if (!rc)
+        if (rc == 0)
             o->surveyed(o->user, sums.obj);
     }
-    if (!rc && t->vsets)
+    if (rc == 0 && t->vsets)
         rc = validate_sets(t, st, &sums, err);
-    else if (!rc)
+    else if (rc == 0)
         rc = lf_train_exchange(t, validate_share(t, t->vdata, false, &sums, err), &sums, err);
-    if (!rc && sums.tokens < 1)
+    if (rc == 0 && sums.tokens < 1)
         rc = lf_fail(err, LF_EINVAL, "the validation data holds no token to measure");
-    if (rc)
+    if (rc != 0)
         return rc;
     st->valid_loss = t->s.valid_loss =
         lf_train_loss_of(t, &sums, (double)sums.tokens, st->valid_means);
@@ -118,10 +118,10 @@ static bool at_interval(int64_t step, int64_t interval)
 static int save_here(lf_trainer *t, int rc, lf_err *err)
 {
     rc = lf_train_agree(t, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_replicas(t, err);
-    char *dir = rc ? NULL : lf_ckpt_step_dir(t->c->out, t->s.step, err);
-    if (!rc)
+    char *dir = rc != 0 ? NULL : lf_ckpt_step_dir(t->c->out, t->s.step, err);
+    if (rc == 0)
         rc = dir ? lf_train_save_begin(t, dir, NULL, err) : LF_ENOMEM;
     free(dir);
     return rc;
@@ -131,7 +131,7 @@ static int save_if_due(lf_trainer *t, int rc, bool *saved, lf_err *err)
 {
     const struct lf_train_config *c = t->c;
     *saved = false;
-    if (!rc && t->run.saving && lf_ckpt_save_idle(t->run.writer))
+    if (rc == 0 && t->run.saving && lf_ckpt_save_idle(t->run.writer))
         rc = lf_run_save_wait(&t->run, err);
     if (t->s.step == t->total_steps || !(at_interval(t->s.step, c->save_interval) || t->late))
         return rc;
@@ -168,9 +168,9 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
     }
     if (t->vdata && (at_interval(t->s.step, t->c->valid_interval) || t->s.step == t->total_steps))
         rc = validate(t, st, err);
-    if (!rc)
+    if (rc == 0)
         rc = visit_guest(t, st, err);
-    if (rc) /* on every rank */
+    if (rc != 0) /* on every rank */
         return rc;
     return save_if_due(t, lf_train_report(t, st, err), saved, err);
 }
@@ -178,10 +178,10 @@ static int after_step(lf_trainer *t, struct lf_train_step *st, bool *saved, lf_e
 static int stop_here(lf_trainer *t, bool saved, lf_err *err)
 {
     int rc = saved ? 0 : save_here(t, 0, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_save_wait(&t->run, err);
     rc = lf_train_agree(t, rc, err);
-    return rc ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
+    return rc != 0 ? rc : lf_fail(err, LF_EINTR, "stopped after step %lld", (long long)t->s.step);
 }
 
 /* Does something after step t->s.step look at the weights? Then the next one is not begun
@@ -202,7 +202,7 @@ static int land(lf_trainer *t, bool *saved, lf_err *err)
     if (again || rc == LF_ENUMERIC) /* on every rank */
         return rc;
     rc = lf_train_agree(t, rc, err);
-    return rc ? rc : after_step(t, &st, saved, err);
+    return rc != 0 ? rc : after_step(t, &st, saved, err);
 }
 
 /* The next step's gradients and, while they are computed, the end of the step before, after which
@@ -220,15 +220,16 @@ static int step_ahead(lf_trainer *t, bool *saved, lf_err *err)
         if (rc == LF_ENUMERIC)
             return rc;
         if (again) /* what began is void, but must have begun everywhere */
-            return rc ? rc
-                      : lf_train_agree(t, began ? lf_fail(err, began, "%s", own.text) : 0, err);
-        if (!rc)
+            return rc != 0
+                       ? rc
+                       : lf_train_agree(t, began ? lf_fail(err, began, "%s", own.text) : 0, err);
+        if (rc == 0)
             rc = after_step(t, &st, saved, err);
     }
     if (began)
         rc = lf_fail(err, began, "%s", own.text);
     rc = lf_train_agree(t, rc, err);
-    return rc ? rc : lf_train_ahead_launch(t, err);
+    return rc != 0 ? rc : lf_train_ahead_launch(t, err);
 }
 
 static int steps(lf_trainer *t, lf_err *err)
@@ -238,7 +239,7 @@ static int steps(lf_trainer *t, lf_err *err)
     int rc = 0;
     while (t->flight.up || (t->s.step < t->total_steps && !lf_train_out_of_patience(t))) {
         rc = lf_run_look(&t->run, rc, &stop, t->ahead ? &t->late : NULL, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         if (t->flight.up && (stop || due(t))) {
             rc = land(t, &saved, err);
@@ -251,7 +252,7 @@ static int steps(lf_trainer *t, lf_err *err)
             continue;
         }
         rc = lf_train_step_now(t, &st, err);
-        if (rc)
+        if (rc != 0)
             return rc;
         rc = after_step(t, &st, &saved, err);
     }
@@ -262,15 +263,15 @@ static int finish(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
     int rc = lf_train_replicas(t, err);
-    if (!rc && o && o->finish)
+    if (rc == 0 && o && o->finish)
         rc = lf_train_agree(t, o->finish(o->user, t, err), err);
-    if (!rc && lf_train_first_rank(t))
+    if (rc == 0 && lf_train_first_rank(t))
         rc = lf_train_publish_best(t, err);
     rc = lf_train_agree(t, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_save_final(t, err);
     rc = lf_train_agree(t, rc, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     char valid[48] = "";
     if (isfinite(t->s.valid_loss))
@@ -287,7 +288,7 @@ static int model_of_checkpoint(lf_trainer *t, lf_err *err)
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "init_from");
     rc = lf_weights_config(&t->mc, ck, err);
     lf_ckpt_close(ck);
@@ -302,13 +303,13 @@ static int resolve_model(lf_trainer *t, lf_err *err)
     if (t->c->model_given)
         return 0;
     int rc = lf_train_first_rank(t) ? model_of_checkpoint(t, err) : 0;
-    if (!rc && t->run.ranks > 1 && lf_train_first_rank(t) &&
+    if (rc == 0 && t->run.ranks > 1 && lf_train_first_rank(t) &&
         !(o = lf_model_config_to_json(&t->mc, err)))
         rc = LF_ENOMEM;
     rc = lf_train_agree(t, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_share_json(&t->run, &o, err);
-    if (!rc && !lf_train_first_rank(t))
+    if (rc == 0 && !lf_train_first_rank(t))
         rc = lf_model_config_from_json(&t->mc, o, "rank 0's model", err);
     json_decref(o);
     return rc;
@@ -339,20 +340,20 @@ static int input_buffers(lf_trainer *t, lf_err *err)
 static int set_up_alone(lf_trainer *t, lf_err *err)
 {
     int rc = lf_train_first_rank(t) ? lf_io_mkdirs(t->c->out, 0777, err) : 0;
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_open_data(t, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_model_plan(&t->m, t->c, &t->mc,
                                  t->vdata || (t->c->objective && t->c->objective->prepare),
                                  t->run.ranks, err);
-    if (!rc)
+    if (rc == 0)
         rc = input_buffers(t, err);
     t->rss0 = lf_rss_bytes();
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_model_bind(&t->m, t->c, t->run.comm, err);
-    if (!rc && t->c->guest)
+    if (rc == 0 && t->c->guest)
         rc = t->c->guest->bind(t->c->guest->user, t, t->m.ex, t->m.back, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     t->run.fingerprint = lf_train_fingerprint(t, err);
     return t->run.fingerprint ? 0 : LF_ENOMEM;
@@ -363,9 +364,10 @@ static int set_up(lf_trainer *t, lf_err *err)
 {
     lf_run_phase(&t->run, "setting up");
     int rc = resolve_model(t, err);
-    rc = lf_train_agree(t, rc ? rc : set_up_alone(t, err), err);
-    rc = rc ? rc : lf_train_connect(t, err);
-    return rc ? rc : lf_train_same(t, err);
+    rc = lf_train_agree(t, rc != 0 ? rc : set_up_alone(t, err), err);
+    if (rc == 0)
+        rc = lf_train_connect(t, err);
+    return rc != 0 ? rc : lf_train_same(t, err);
 }
 
 static void tear_down(lf_trainer *t, int rc)
@@ -402,16 +404,16 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
 static int train(lf_trainer *t, lf_err *err)
 {
     int rc = lf_run_metrics_open(&t->run, t->s.step, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_writer_open(t, err);
     rc = lf_train_agree(t, rc, err);
-    if (!rc) {
+    if (rc == 0) {
         lf_train_report_begin(t);
         rc = steps(t, err);
     }
-    if (!rc)
+    if (rc == 0)
         rc = finish(t, err);
-    if (rc && rc != LF_EINTR)
+    if (rc != 0 && rc != LF_EINTR)
         return rc;
     lf_err sync = LF_ERR_INIT;
     return lf_run_metrics_sync(&t->run, &sync) ? lf_fail(err, sync.rc, "%s", sync.text) : rc;
@@ -425,16 +427,16 @@ int lf_train_run(const struct lf_train_config *c, const struct lf_train_sink *si
     const lf_objective *o = c->objective;
     bool done = false;
     int rc = lf_run_open(&t.run, &of, sink, comm, err);
-    rc = lf_train_agree(&t, rc ? rc : lf_train_check(c, err), err);
-    if (!rc)
+    rc = lf_train_agree(&t, rc != 0 ? rc : lf_train_check(c, err), err);
+    if (rc == 0)
         rc = set_up(&t, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_start(&t, &done, err);
-    if (!rc && done)
+    if (rc == 0 && done)
         lf_train_log(&t, 2, "%s/checkpoint is in place: nothing to do", c->out);
-    if (!rc && !done && o && o->prepare)
+    if (rc == 0 && !done && o && o->prepare)
         rc = lf_train_agree(&t, o->prepare(o->user, &t, t.s.step == 0, err), err);
-    if (!rc && !done && !(o && o->prepare_only))
+    if (rc == 0 && !done && !(o && o->prepare_only))
         rc = train(&t, err);
     tear_down(&t, rc);
     return rc;

@@ -16,11 +16,11 @@ static int write_prefixes(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     int32_t *prefix = t->prefix_buf, *turns = prefix + docs, *blocks = turns + rows;
     lf_decoder_prefixes(b->targets, b->cu_seqlens, t->m.n_docs, prefix);
     int rc = lf_exec_write(t->m.ex, chain, 0, "prefix", prefix, docs * i32, err);
-    if (rc || t->mc.position != LF_POS_ROPE2D)
+    if (rc != 0 || t->mc.position != LF_POS_ROPE2D)
         return rc;
     lf_decoder_turns(b->cu_seqlens, t->m.n_docs, prefix, t->m.rows, turns, blocks);
     rc = lf_exec_write(t->m.ex, chain, 0, "turns", turns, rows * i32, err);
-    return rc ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
+    return rc != 0 ? rc : lf_exec_write(t->m.ex, chain, 0, "blocks", blocks, rows * i32, err);
 }
 
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err)
@@ -28,30 +28,30 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
     const size_t rows = (size_t)t->m.rows, i32 = sizeof(int32_t);
     lf_exec *ex = t->m.ex;
     int rc = lf_exec_write(ex, chain, 0, "tokens", b->tokens, rows * i32, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(ex, chain, 0, "positions", b->positions, rows * i32, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(ex, chain, 0, "targets", b->targets, rows * i32, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_decoder_write_turns(t->m.dec, ex, chain, b->cu_seqlens, t->m.n_docs, NULL,
                                     t->m.rows, err);
-    if (!rc && t->prefix_buf)
+    if (rc == 0 && t->prefix_buf)
         rc = write_prefixes(t, chain, b, err);
-    if (!rc && chain == t->m.train && t->noise_buf) {
+    if (rc == 0 && chain == t->m.train && t->noise_buf) {
         lf_neftune_fill(t->noise_buf, t->c->neftune_alpha, t->m.rows, t->mc.hidden, b->cu_seqlens,
                         t->m.n_docs, b->sample_ids, b->T, t->c->seed, t->c->threads);
         rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf,
                            rows * (size_t)t->mc.hidden * sizeof(float), err);
     }
-    if (rc || chain != t->m.train || !t->samples_buf)
+    if (rc != 0 || chain != t->m.train || !t->samples_buf)
         return rc;
     for (int64_t r = 0; r < t->m.rows; r++)
         t->samples_buf[r] = b->sample_ids[r / b->T];
     rc = lf_exec_write(ex, chain, 0, "samples", t->samples_buf, rows * sizeof(int64_t), err);
-    return rc ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
+    return rc != 0 ? rc : lf_exec_write(ex, chain, 0, "offsets", t->offsets_buf, rows * i32, err);
 }
 
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
@@ -102,14 +102,14 @@ static int pass_step(lf_trainer *t, lf_loader *l, const lf_loader_step *ls,
                      const struct lf_train_over *o, lf_err *err)
 {
     int rc = 0;
-    for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
+    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(l, &b, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_train_write_inputs(t, t->m.valid, b, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_exec_run(t->m.ex, t->m.valid, LF_FWD, 0, LF_FIRST, err);
-        if (!rc) {
+        if (rc == 0) {
             struct lf_train_view v = lf_train_view_of(t, t->m.valid, b, o->valid, 0);
             v.data = l;
             rc = o->visit(o->user, &v, err);
@@ -126,14 +126,14 @@ int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
     lf_loader_step ls = {0};
     lf_run_phase(&t->run, "a pass over the data");
     int rc = open_pass(&l, t, o, err), more = 1;
-    if (!rc && o->from > 0 && o->from < lf_loader_samples(l))
+    if (rc == 0 && o->from > 0 && o->from < lf_loader_samples(l))
         rc = lf_loader_seek(l, o->from / unit * unit, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
     rc = lf_train_agree(t, rc, err);
-    if (!rc && o->from >= lf_loader_samples(l))
+    if (rc == 0 && o->from >= lf_loader_samples(l))
         more = 0;
-    for (int64_t n = 1; !rc && more; n++) {
+    for (int64_t n = 1; rc == 0 && more; n++) {
         rc = more = lf_loader_begin_step(l, &ls, err);
         if (rc == 1)
             rc = pass_step(t, l, &ls, o, err);
@@ -141,7 +141,7 @@ int lf_train_over(lf_trainer *t, const struct lf_train_over *o, lf_err *err)
         if (!pause)
             continue;
         rc = lf_train_agree(t, rc, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_train_agree(t, o->between(o->user, lf_loader_cursor(l), err), err);
     }
     lf_loader_close(l);

@@ -57,7 +57,7 @@ int lf_train_connect(lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     int rc = lf_devcomm_open(&t->dev, t->run.comm, t->m.back, err);
-    if (!rc)
+    if (rc == 0)
         lf_devcomm_connect(&t->dev, t->m.ex);
     t->ahead = t->ahead && t->dev.gpus;
     return rc;
@@ -87,9 +87,10 @@ int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_e
     enum { N = sizeof(v) / sizeof(v[0]) };
     for (int i = 0; rc && i < N - 2; i++)
         v[i] = 0;
-    int failed = lf_comm_all_reduce(t->run.comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc ? NULL : err);
+    int failed =
+        lf_comm_all_reduce(t->run.comm, v, N, LF_COMM_F64, LF_COMM_SUM, rc != 0 ? NULL : err);
     if (failed)
-        return rc ? rc : failed;
+        return rc != 0 ? rc : failed;
     if (v[N - 1] > 0)
         return lf_comm_agree_ok(t->run.comm, rc, err);
     const struct lf_train_sums mine = *s;
@@ -121,16 +122,16 @@ int lf_train_sum_record(const lf_trainer *t, lf_err *err)
     if (t->run.ranks <= 1)
         return 0;
     int rc = lf_devcomm_begin(&t->dev, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->loss_sum, 3, LF_COMM_F64, LF_COMM_SUM,
                                 err); /* z_sum, entropy_sum */
-    if (!rc)
+    if (rc == 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->tokens, 2, LF_COMM_I64, LF_COMM_SUM,
                                 err); /* and correct */
-    if (!rc && t->mc.experts > 0)
+    if (rc == 0 && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_aux, 3, LF_COMM_F64, LF_COMM_SUM,
                                 err); /* entropy, load */
-    if (!rc && t->mc.experts > 0)
+    if (rc == 0 && t->mc.experts > 0)
         rc = lf_comm_all_reduce(t->dev.gpus, &rec->router_seen, 1, LF_COMM_I64, LF_COMM_SUM, err);
     return lf_devcomm_end(&t->dev, rc, err);
 }
@@ -144,13 +145,13 @@ int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err)
     int rc = 0;
     if (t->run.ranks <= 1)
         return 0;
-    for (size_t i = 0; i < (moments ? 4 : 2) && !rc; i++) {
+    for (size_t i = 0; i < (moments ? 4 : 2) && rc == 0; i++) {
         void *data;
         size_t bytes;
         lf_pstore_block(t->m.ps, kinds[i], false, &data, &bytes);
         rc = bytes ? lf_devcomm_broadcast(&t->dev, data, bytes, err) : 0;
         lf_pstore_block(t->m.ps, kinds[i], true, &data, &bytes);
-        if (!rc && bytes)
+        if (rc == 0 && bytes)
             rc = lf_comm_broadcast(t->run.comm, data, bytes, 0, err);
     }
     lf_pstore_touch(t->m.ps); /* bf16 copies follow the masters */
@@ -206,7 +207,7 @@ int lf_train_replicas(const lf_trainer *t, lf_err *err)
         return failed;
     int64_t v[] = {(int64_t)(h >> 1), -(int64_t)(h >> 1)};
     int rc = lf_comm_all_reduce(t->run.comm, v, 2, LF_COMM_I64, LF_COMM_MAX, err);
-    if (!rc && v[0] != -v[1])
+    if (rc == 0 && v[0] != -v[1])
         rc = lf_fail(err, LF_ECOMM,
                      "the ranks hold different weights after step %lld: a machine computes "
                      "wrongly, or this program does; "

@@ -53,13 +53,19 @@ static int restore_state(lf_trainer *t, json_t *state, const char *dir, lf_err *
     int64_t seed = 0;
     const char *order = NULL;
     int rc = get_i64(&s.step, state, "step", dir, err);
-    rc = rc ? rc : get_i64(&s.samples, state, "samples", dir, err);
-    rc = rc ? rc : get_i64(&s.tokens, state, "tokens", dir, err);
-    rc = rc ? rc : get_i64(&s.cursor, state, "cursor", dir, err);
-    rc = rc ? rc : get_i64(&seed, state, "seed", dir, err);
-    rc = rc ? rc : lf_json_get_f64(&s.loss_sum, state, "loss_sum", true, dir, err);
-    rc = rc ? rc : lf_json_get_str(&order, state, "order", true, dir, err);
-    if (rc)
+    if (rc == 0)
+        rc = get_i64(&s.samples, state, "samples", dir, err);
+    if (rc == 0)
+        rc = get_i64(&s.tokens, state, "tokens", dir, err);
+    if (rc == 0)
+        rc = get_i64(&s.cursor, state, "cursor", dir, err);
+    if (rc == 0)
+        rc = get_i64(&seed, state, "seed", dir, err);
+    if (rc == 0)
+        rc = lf_json_get_f64(&s.loss_sum, state, "loss_sum", true, dir, err);
+    if (rc == 0)
+        rc = lf_json_get_str(&order, state, "order", true, dir, err);
+    if (rc != 0)
         return rc;
     if (strcmp(order, lf_loader_order_id(t->data)) != 0)
         return lf_fail(
@@ -106,11 +112,11 @@ static int load_base(lf_trainer *t, lf_ckpt **out, lf_err *err)
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, t->c->init_from, t->c->threads, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "init_from");
     lf_hash_hex(t->run.base, lf_ckpt_identity(ck));
     rc = lf_weights_load_below(t->m.ps, t->mc.output, ck, LF_WEIGHTS_PREFIX, err);
-    if (rc)
+    if (rc != 0)
         lf_ckpt_close(ck);
     else
         *out = ck;
@@ -124,9 +130,9 @@ static int load_own(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
     lf_ckpt *base = NULL;
     int rc = t->c->adapter ? load_base(t, &base, err) : 0;
     lf_ckpt_close(base);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_check_adapter(&t->run, ck, dir, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     return t->c->adapter ? lf_weights_load_adapter(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err)
                          : lf_weights_load(t->m.ps, ck, LF_WEIGHTS_PREFIX, true, err);
@@ -138,15 +144,15 @@ static int resume_from(lf_trainer *t, lf_ckpt *ck, const char *dir, lf_err *err)
     lf_model_config mc;
     const char *key = NULL;
     int rc = lf_weights_config(&mc, ck, err);
-    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+    if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
         rc = lf_fail(err, LF_EINVAL, "%s is of another model: [model] %s differs", dir, key);
-    if (!rc)
+    if (rc == 0)
         rc = restore_state(t, lf_ckpt_state(ck), dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = load_own(t, ck, dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_loader_seek(t->data, t->s.cursor, err);
-    return rc ? rc : record_resume(t, lf_ckpt_state(ck), dir, err);
+    return rc != 0 ? rc : record_resume(t, lf_ckpt_state(ck), dir, err);
 }
 
 static int start_from_weights(lf_trainer *t, lf_err *err)
@@ -155,19 +161,19 @@ static int start_from_weights(lf_trainer *t, lf_err *err)
     lf_model_config mc;
     const char *key = NULL;
     int rc = load_base(t, &ck, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = lf_weights_config(&mc, ck, err);
-    if (!rc && mc.output != t->mc.output)
+    if (rc == 0 && mc.output != t->mc.output)
         lf_train_log(t, 2, "the head of %s is left out: this model gives scores", t->c->init_from);
     mc.output = t->mc.output;
-    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+    if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
         lf_train_log(t, 1, "[model] %s differs from the description in %s", key, t->c->init_from);
-    if (!rc)
+    if (rc == 0)
         rc = lf_same_tokenizer(t->c->init_from, t->tokenizer, "the data", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_same_tokenizer(t->c->adapter_from, t->tokenizer, "the data", err);
-    if (!rc)
+    if (rc == 0)
         lf_train_log(t, 2, "weights from %s (step %lld)", t->c->init_from,
                      (long long)lf_ckpt_step(ck));
     lf_ckpt_close(ck);
@@ -184,19 +190,19 @@ static int check_final(lf_trainer *t, const lf_ckpt *ck, const char *final, bool
     const char *key = "its description";
     const char *order = json_string_value(json_object_get(lf_ckpt_state(ck), "order"));
     int rc = lf_weights_config(&mc, ck, err);
-    if (!rc && !lf_model_config_equal(&mc, &t->mc, &key))
+    if (rc == 0 && !lf_model_config_equal(&mc, &t->mc, &key))
         rc = lf_fail(err, LF_EEXIST,
                      "%s is of another model ([model] %s differs); write to another out", final,
                      key);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_check_adapter(&t->run, ck, final, err);
-    if (!rc && !(order && strcmp(order, lf_loader_order_id(t->data)) == 0))
+    if (rc == 0 && !(order && strcmp(order, lf_loader_order_id(t->data)) == 0))
         rc = lf_fail(err, LF_EEXIST,
                      "%s was trained on another order of data (data, data_weights, seq_length, "
                      "packing, max_docs, "
                      "sample_order or seed changed); write to another out",
                      final);
-    if (rc)
+    if (rc != 0)
         return rc;
     *done = step == t->total_steps || (early && step < t->total_steps);
     return *done ? 0
@@ -212,7 +218,7 @@ static int look_at_final(lf_trainer *t, bool *done, lf_err *err)
     lf_ckpt *ck = NULL;
     char *final = NULL;
     int rc = lf_run_final(&t->run, &ck, &final, err);
-    if (!rc && ck)
+    if (rc == 0 && ck)
         rc = check_final(t, ck, final, done, err);
     lf_ckpt_close(ck);
     free(final);
@@ -223,7 +229,7 @@ static int start_from_adapter(lf_trainer *t, lf_err *err)
 {
     int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from, t->run.base,
                              t->c->init_from, t->c->threads, NULL, err);
-    if (!rc)
+    if (rc == 0)
         lf_train_log(t, 2, "going on with the adapter in %s", t->c->adapter_from);
     return rc;
 }
@@ -240,16 +246,16 @@ static int fresh(lf_trainer *t, lf_err *err)
 {
     int rc = lf_pstore_init_rest(t->m.ps, t->c->seed, t->c->init_from ? from_checkpoint : NULL,
                                  NULL, err);
-    if (!rc && t->c->init_from)
+    if (rc == 0 && t->c->init_from)
         rc = start_from_weights(t, err);
-    if (!rc && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
+    if (rc == 0 && t->c->objective && !t->c->objective->dropout && lf_decoder_has_dropout(&t->mc))
         lf_train_log(t, 1, "the model's dropout is not applied (dropout = no)");
-    if (!rc)
+    if (rc == 0)
         rc = lf_pstore_adapter_start(t->m.ps, err);
-    if (!rc && t->c->adapter_from)
+    if (rc == 0 && t->c->adapter_from)
         rc = start_from_adapter(t, err);
     t->s = at_the_beginning(t);
-    return rc ? rc : lf_loader_seek(t->data, 0, err);
+    return rc != 0 ? rc : lf_loader_seek(t->data, 0, err);
 }
 
 /* Identity of a checkpoint as its manifest tells it. */
@@ -258,9 +264,9 @@ static int manifest_identity(char out[LF_HASH_HEX], const char *dir, lf_err *err
     lf_artifact a = {0};
     const char *id = NULL;
     int rc = lf_artifact_load(&a, dir, "checkpoint", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_json_get_str(&id, a.meta, "identity", true, dir, err);
-    if (!rc)
+    if (rc == 0)
         snprintf(out, LF_HASH_HEX, "%s", id);
     lf_artifact_fini(&a);
     return rc;
@@ -274,13 +280,13 @@ static int know_init(lf_trainer *t, lf_err *err)
     if (!t->c->objective || !t->c->init_from)
         return 0;
     int rc = manifest_identity(t->init_id, t->c->init_from, err);
-    if (rc || !t->c->adapter_from)
+    if (rc != 0 || !t->c->adapter_from)
         return rc;
     memcpy(both, t->init_id, LF_HASH_HEX);
     rc = manifest_identity(both + LF_HASH_HEX - 1, t->c->adapter_from, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_hash_buf(digest, both, strlen(both), err);
-    if (!rc)
+    if (rc == 0)
         lf_hash_hex(t->init_id, digest);
     return rc;
 }
@@ -292,15 +298,15 @@ static int start_first(lf_trainer *t, bool *done, json_t **state, lf_err *err)
     char *dir = NULL;
     lf_ckpt *ck = NULL;
     int rc = know_init(t, err);
-    if (!rc)
+    if (rc == 0)
         rc = look_at_final(t, done, err);
-    if (rc || *done)
+    if (rc != 0 || *done)
         return rc;
     rc = lf_run_newest(&t->run, &ck, &dir, err);
-    if (!rc && ck) {
+    if (rc == 0 && ck) {
         rc = resume_from(t, ck, dir, err);
         *state = json_incref(lf_ckpt_state(ck));
-    } else if (!rc) {
+    } else if (rc == 0) {
         rc = fresh(t, err);
     }
     lf_ckpt_close(ck);
@@ -321,7 +327,7 @@ static int start_other(lf_trainer *t, json_t *state, lf_err *err)
     t->s = at_the_beginning(t);
     int rc = state ? restore_state(t, state, "rank 0's checkpoint", err)
                    : lf_pstore_init_rest(t->m.ps, t->c->seed, from_rank_0, NULL, err);
-    return rc ? rc : lf_loader_seek(t->data, t->s.cursor, err);
+    return rc != 0 ? rc : lf_loader_seek(t->data, t->s.cursor, err);
 }
 
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
@@ -331,14 +337,14 @@ int lf_train_start(lf_trainer *t, bool *done, lf_err *err)
     *done = false;
     int rc = lf_train_first_rank(t) ? start_first(t, done, &state, err) : 0;
     rc = lf_train_agree(t, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_any(&t->run, done, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_share_json(&t->run, &state, err);
-    if (!rc && !*done && !lf_train_first_rank(t))
+    if (rc == 0 && !*done && !lf_train_first_rank(t))
         rc = start_other(t, state, err);
     rc = lf_train_agree(t, rc, err);
-    if (!rc && !*done)
+    if (rc == 0 && !*done)
         rc = lf_train_share_weights(t, state != NULL, err);
     json_decref(state);
     return rc;

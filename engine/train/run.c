@@ -84,7 +84,7 @@ static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, 
              : err && err->rc ? err->rc
                               : LF_EFORMAT;
     json_decref(o);
-    return rc ? rc : step <= *last;
+    return rc != 0 ? rc : step <= *last;
 }
 
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
@@ -92,7 +92,7 @@ int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
     if (!r->c.metrics || !lf_run_first(r))
         return 0;
     int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, NULL, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "metrics %s", r->c.metrics);
     r->metrics = lf_frame_writer_open(r->c.metrics, err);
     return r->metrics ? 0 : err && err->rc ? err->rc : LF_EIO;
@@ -104,7 +104,7 @@ int lf_run_metrics_sync(lf_run *r, lf_err *err)
         return 0;
     lf_err why = LF_ERR_INIT;
     int rc = lf_frame_sync(r->metrics, &why);
-    return rc ? lf_fail(err, rc, "metrics: %s", why.text) : 0;
+    return rc != 0 ? lf_fail(err, rc, "metrics: %s", why.text) : 0;
 }
 
 /* ---- stop and clock ---- */
@@ -127,9 +127,9 @@ int lf_run_look(const lf_run *r, int rc, bool *stop, bool *late, lf_err *err)
     if (r->ranks <= 1)
         return rc;
     int64_t v[] = {*stop, rc != 0, late && *late && lf_run_first(r)};
-    int failed = lf_comm_all_reduce(r->comm, v, 3, LF_COMM_I64, LF_COMM_MAX, rc ? NULL : err);
+    int failed = lf_comm_all_reduce(r->comm, v, 3, LF_COMM_I64, LF_COMM_MAX, rc != 0 ? NULL : err);
     if (failed)
-        return rc ? rc : failed;
+        return rc != 0 ? rc : failed;
     *stop = v[0] != 0;
     if (late)
         *late = v[2] != 0;
@@ -164,14 +164,14 @@ static int share_text(const lf_run *r, char **text, lf_err *err)
 {
     int64_t n = lf_run_first(r) && *text ? (int64_t)strlen(*text) : -1;
     int rc = lf_comm_broadcast(r->comm, &n, sizeof(n), 0, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (n < 0)
         return 0;
     if (!lf_run_first(r) && !(*text = lf_malloc((size_t)n + 1, 1, err)))
         rc = LF_ENOMEM;
     rc = lf_comm_agree_ok(r->comm, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_comm_broadcast(r->comm, *text, (size_t)n + 1, 0, err);
     return rc;
 }
@@ -183,9 +183,9 @@ int lf_run_share_json(const lf_run *r, json_t **o, lf_err *err)
         return 0;
     int rc = lf_run_first(r) && *o && !(text = lf_json_dump(*o, err)) ? LF_ENOMEM : 0;
     rc = lf_comm_agree_ok(r->comm, rc, err);
-    if (!rc)
+    if (rc == 0)
         rc = share_text(r, &text, err);
-    if (!rc && !lf_run_first(r) && text &&
+    if (rc == 0 && !lf_run_first(r) && text &&
         !(*o = lf_json_load_text(text, strlen(text), "what rank 0 sent", err)))
         rc = LF_EFORMAT;
     free(text);
@@ -244,9 +244,9 @@ int lf_run_same(const lf_run *r, json_t *state, lf_err *err)
         return 0;
     int rc =
         lf_run_agree(r, text ? 0 : lf_fail(err, LF_ENOMEM, "comparing ranks: out of memory"), err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_comm_gather_blobs(r->comm, text, strlen(text) + 1, &all, err);
-    for (int k = 1; k < r->ranks && !rc; k++)
+    for (int k = 1; k < r->ranks && rc == 0; k++)
         if (strcmp(all.data, all.data + all.offset[k]) != 0)
             rc = tell_difference(r, all.data, all.data + all.offset[k], k, err);
     lf_comm_blobs_fini(&all);

@@ -67,9 +67,9 @@ int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *e
     lf_run_phase(r, "saving");
     int rc = lf_run_save_wait(r, err);
     /* Steps that a checkpoint covers must not be missing from the metrics after a crash. */
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_metrics_sync(r, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     struct lf_profile_mark m = lf_profile_begin(r->c.profile);
     r->save_t0 = lf_now_s();
@@ -108,7 +108,7 @@ int lf_run_save_wait(lf_run *r, lf_err *err)
 int lf_run_save_at(lf_run *r, const char *dir, const json_t *state, lf_err *err)
 {
     int rc = lf_run_save_begin(r, dir, state, err);
-    return rc ? rc : lf_run_save_wait(r, err);
+    return rc != 0 ? rc : lf_run_save_wait(r, err);
 }
 
 /* ---- the end ---- */
@@ -123,15 +123,15 @@ static int adapter_there(const lf_run *r, const char *dir, const json_t *state, 
     lf_ckpt *ck = NULL;
     *there = false;
     int rc = lf_artifact_state(&st, dir, &why);
-    if (!rc && st == LF_ARTIFACT_ABSENT)
+    if (rc == 0 && st == LF_ARTIFACT_ABSENT)
         return 0;
-    if (!rc)
+    if (rc == 0)
         rc = st == LF_ARTIFACT_PRESENT ? lf_ckpt_open(&ck, dir, r->c.threads, &why) : LF_EFORMAT;
     if (rc == LF_EFORMAT) {
         lf_run_log(r, 1, "making %s again: %s", dir, why.text);
         return lf_run_set_aside(r, dir, NULL, err);
     }
-    if (rc)
+    if (rc != 0)
         return lf_fail(err, rc, "%s", why.text);
     if (lf_ckpt_step(ck) != json_integer_value(json_object_get(state, "step")) ||
         !json_equal(json_object_get(lf_ckpt_state(ck), r->c.identity),
@@ -151,10 +151,10 @@ static int save_adapter(lf_run *r, const char *adapter, const char *checkpoint, 
     const struct lf_merge_opts mo = {
         .base = r->c.init_from, .adapter = adapter, .out = checkpoint, .threads = r->c.threads};
     int rc = adapter_there(r, adapter, state, &there, err);
-    if (!rc && !there)
+    if (rc == 0 && !there)
         rc = lf_run_save_at(r, adapter, state, err);
     lf_run_phase(r, "merging the adapter");
-    return rc ? rc : lf_adapter_merge(&mo, NULL, err);
+    return rc != 0 ? rc : lf_adapter_merge(&mo, NULL, err);
 }
 
 int lf_run_save_final(lf_run *r, const json_t *state, lf_err *err)

@@ -30,7 +30,7 @@ int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err)
         lf_buf_addf(&to, i == 1 ? "%s.broken" : "%s.broken-%d", dir, i);
         rc = lf_buf_check(&to, err);
     }
-    if (!rc && rename(dir, to.data) != 0)
+    if (rc == 0 && rename(dir, to.data) != 0)
         rc = lf_fail_errno(err, "setting aside the damaged %s", dir);
     lf_buf_fini(&to);
     return rc;
@@ -71,7 +71,7 @@ static int all_outs(const lf_run *r, const char ***dirs, lf_err *err)
 static int open_at(const lf_run *r, const char *dir, lf_ckpt **ck, lf_err *err)
 {
     int rc = lf_ckpt_open(ck, dir, r->c.threads, err);
-    if (rc || !r->c.adapter || !json_object_get(lf_ckpt_state(*ck), "merged"))
+    if (rc != 0 || !r->c.adapter || !json_object_get(lf_ckpt_state(*ck), "merged"))
         return rc;
     lf_ckpt_close(*ck);
     *ck = NULL;
@@ -91,13 +91,13 @@ static int open_newest(struct search *s, const char *const *dirs, lf_ckpt **ck, 
     for (;;) {
         int rc =
             lf_ckpt_find_newest(dir, &step, dirs, r->c.n_resume_from + 1, bound, pass_over, s, err);
-        if (!rc && s->err.rc)
+        if (rc == 0 && s->err.rc)
             rc = lf_fail(err, s->err.rc, "%s", s->err.text);
         if (rc < 0 || !*dir)
             return rc < 0 ? rc : 0;
         lf_err why = LF_ERR_INIT;
         rc = open_at(r, *dir, ck, &why);
-        if (!rc)
+        if (rc == 0)
             return 0;
         if (rc != LF_EFORMAT)
             return lf_fail(err, rc, "%s", why.text);
@@ -120,9 +120,9 @@ int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
     *ck = NULL;
     *dir = NULL;
     int rc = all_outs(r, &dirs, err);
-    if (!rc)
+    if (rc == 0)
         rc = open_newest(&s, dirs, ck, dir, err);
-    if (!rc && !*ck && r->c.n_resume_from)
+    if (rc == 0 && !*ck && r->c.n_resume_from)
         lf_run_log(r, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
     free(dirs);
     return rc;
@@ -135,7 +135,7 @@ int lf_run_final(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
     *ck = NULL;
     *dir = lf_path_join(r->c.out, "checkpoint", err);
     int rc = *dir ? lf_artifact_state(&st, *dir, &why) : LF_ENOMEM;
-    if (!rc && st != LF_ARTIFACT_ABSENT)
+    if (rc == 0 && st != LF_ARTIFACT_ABSENT)
         rc = st == LF_ARTIFACT_PRESENT ? open_at(r, *dir, ck, &why) : LF_EFORMAT;
     if (rc == LF_EFORMAT) {
         lf_run_log(r, 1, "making %s again: %s", *dir, why.text);
@@ -162,12 +162,12 @@ int lf_run_check_adapter(const lf_run *r, const lf_ckpt *ck, const char *dir, lf
                        dir);
     json_t *is = lf_adapter_to_json(r->c.adapter, err);
     int rc = is ? 0 : LF_ENOMEM;
-    if (!rc && !json_equal(was, is))
+    if (rc == 0 && !json_equal(was, is))
         rc = lf_fail(
             err, LF_EINVAL,
             "%s is of an adapter with other settings (lora_rank, lora_alpha, lora_targets ...)",
             dir);
-    if (!rc && r->base[0] && (!base || strcmp(base, r->base) != 0))
+    if (rc == 0 && r->base[0] && (!base || strcmp(base, r->base) != 0))
         rc = lf_fail(err, LF_EINVAL, "%s is an adapter of other weights than init_from = %s", dir,
                      r->c.init_from);
     json_decref(is);
@@ -235,19 +235,19 @@ int lf_run_resumed(lf_run *r, const json_t *was, const json_t *is, const char *d
     why_not_bitwise(was, is, &why);
     int rc = lf_buf_check(&why, err);
     const json_t *old = json_object_get(was, "history");
-    if (!rc && json_is_array(old)) {
+    if (rc == 0 && json_is_array(old)) {
         json_decref(r->history);
         r->history = json_deep_copy(old);
     }
     json_t *h = json_pack("{s:O,s:b,s:s}", "step", json_object_get(is, "step"), "bitwise",
                           why.len == 0, "why", why.len ? why.data : "");
-    if (!rc && (!r->history || !h || json_array_append(r->history, h)))
+    if (rc == 0 && (!r->history || !h || json_array_append(r->history, h)))
         rc = lf_fail(err, LF_ENOMEM, "history of the run: out of memory");
     json_decref(h);
-    if (!rc && why.len)
+    if (rc == 0 && why.len)
         lf_run_log(r, 1, "continuing from %s at %s, but perhaps not bitwise: %s", dir, at,
                    why.data);
-    else if (!rc)
+    else if (rc == 0)
         lf_run_log(r, 2, "continuing bitwise from %s at %s", dir, at);
     lf_buf_fini(&why);
     return rc;

@@ -18,9 +18,9 @@ int lf_train_writer_open(lf_trainer *t, lf_err *err)
         t->c->adapter
             ? lf_weights_adapter_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err)
             : lf_weights_tensors(&tensors, &n, t->m.ps, LF_WEIGHTS_PREFIX, true, arena, err);
-    return rc ? rc
-              : lf_run_writer_open(&t->run, tensors, n,
-                                   t->c->save_async || !lf_pstore_on_host(t->m.ps), err);
+    return rc != 0 ? rc
+                   : lf_run_writer_open(&t->run, tensors, n,
+                                        t->c->save_async || !lf_pstore_on_host(t->m.ps), err);
 }
 
 /* A real, or null where there is none yet. */
@@ -93,9 +93,9 @@ int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *e
         return 0;
     json_t *state = lf_train_state_json(t, err);
     int rc = state ? 0 : LF_ENOMEM;
-    if (!rc && extra && json_object_update(state, extra))
+    if (rc == 0 && extra && json_object_update(state, extra))
         rc = lf_fail(err, LF_ENOMEM, "state of the run: out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_run_save_begin(&t->run, dir, state, err);
     json_decref(state);
     return rc;

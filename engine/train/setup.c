@@ -107,11 +107,11 @@ int lf_train_check(const struct lf_train_config *c, lf_err *err)
         LF_BUG("an objective with %zu sums and %zu metrics", c->objective->n_sums,
                c->objective->n_metrics);
     int rc = lf_adamw_opts_check(&c->adam, c->compute, err);
-    if (!rc)
+    if (rc == 0)
         rc = check_ramp(c, err);
-    if (!rc && c->megatron_order)
+    if (rc == 0 && c->megatron_order)
         rc = check_megatron(c, err);
-    return rc ? rc : check_size(c, err);
+    return rc != 0 ? rc : check_size(c, err);
 }
 
 int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
@@ -191,7 +191,7 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
                               .keep_master = !c->adapter};
     const lf_loader_config lc = lf_train_loader_config(c);
     int rc = lf_loader_check(&lc, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     m->rows = (int64_t)c->micro_batch * c->seq_length;
     m->n_docs = lf_train_max_docs(c);
@@ -200,31 +200,31 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
     if (!m->ps)
         return err ? err->rc : LF_EINVAL;
     rc = lf_decoder_declare(m->dec, m->ps, err);
-    if (!rc && c->adapter)
+    if (rc == 0 && c->adapter)
         rc = lf_decoder_adapt(m->dec, m->ps, c->adapter, err);
-    if (!rc && c->objective && c->objective->declare)
+    if (rc == 0 && c->objective && c->objective->declare)
         rc = c->objective->declare(c->objective->user, m->dec, m->ps, err);
-    if (!rc && c->fp8)
+    if (rc == 0 && c->fp8)
         rc = lf_decoder_mark_fp8(m->dec, m->ps, &c->fp8_layers, err);
-    for (size_t i = 0; i < c->n_freeze && !rc; i++)
+    for (size_t i = 0; i < c->n_freeze && rc == 0; i++)
         if (lf_pstore_freeze_matching(m->ps, c->freeze[i], true) == 0)
             rc = lf_fail(
                 err, LF_EINVAL,
                 "freeze = %s matches no tensor of the model; names are like layers.0.attn.q.weight",
                 c->freeze[i]);
-    if (rc)
+    if (rc != 0)
         return rc;
     m->plan = lf_plan_create(m->ps, &po, err);
     if (!m->plan)
         return err ? err->rc : LF_ENOMEM;
     rc = add_chains(m, c, valid, err);
-    if (!rc && c->guest)
+    if (rc == 0 && c->guest)
         rc = c->guest->plan(c->guest->user, m->dec, m->ps, m->plan, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_plan_optimizer(m->plan, &c->adam, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_plan_data_parallel(m->plan, ranks, BUCKET_BYTES, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_plan_finish(m->plan, err);
     return rc;
 }
@@ -278,7 +278,7 @@ static int config_of_checkpoint(lf_model_config *out, const char *dir, lf_err *e
 {
     lf_ckpt *ck = NULL;
     int rc = lf_ckpt_open(&ck, dir, 0, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_weights_config(out, ck, err);
     lf_ckpt_close(ck);
     return rc;
@@ -290,7 +290,7 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
     *mc = c->model;
     if (!c->model_given) {
         int rc = config_of_checkpoint(mc, c->init_from, err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     if (!mc->vocab)
@@ -312,7 +312,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
 {
     struct lf_plan_bytes b;
     int rc = lf_plan_bytes(m->plan, &b);
-    if (rc)
+    if (rc != 0)
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
@@ -327,7 +327,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         note(notes, "the length of an epoch is known when the data is there");
     } else {
         rc = lf_train_length(&steps, &samples, &lr, c, tokens / c->seq_length, err);
-        if (rc) {
+        if (rc != 0) {
             json_decref(notes);
             return rc;
         }
@@ -382,11 +382,11 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
                    : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
     int rc = plan_model(&mc, c, vocab, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_model_plan(&m, c, &mc,
                                  c->n_valid > 0 || (c->objective && c->objective->prepare),
                                  c->plan_ranks > 1 ? c->plan_ranks : 1, err);
-    if (!rc)
+    if (rc == 0)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
     if (c->guest)
         c->guest->leave(c->guest->user);

@@ -36,19 +36,19 @@ static int forward_backward(lf_trainer *t, const lf_loader_step *ls, struct lf_t
         lf_profile_end(t->c->profile, LF_LANE_DATA, "next micro-batch", m);
         *data_s += lf_now_s() - t0;
         enum lf_variant v = i == 0 ? LF_FIRST : LF_ACCUM;
-        if (!rc)
+        if (rc == 0)
             rc = lf_train_write_inputs(t, t->m.train, b, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, v, err);
-        if (!rc && o) {
+        if (rc == 0 && o) {
             struct lf_train_view view =
                 lf_train_view_of(t, t->m.train, b, false, t->s.scaler.scale / (double)ls->units);
             rc = o->after_forward(o->user, &view, sums->obj, sums->top, err);
         }
-        if (!rc)
+        if (rc == 0)
             rc = lf_exec_run(t->m.ex, t->m.train, i + 1 < ls->n_micro ? LF_BWD : LF_BWD_LAST, 0, v,
                              err);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -135,7 +135,7 @@ static int gradients(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st
     struct lf_step_record rec = step_record(t, ls, st->lr);
     rc = lf_exec_record_write(t->m.ex, &rec, err);
     lf_train_begin_sums(sums);
-    return rc ? rc : forward_backward(t, ls, sums, &st->data_seconds, err);
+    return rc != 0 ? rc : forward_backward(t, ls, sums, &st->data_seconds, err);
 }
 
 /* What the device added up. */
@@ -201,7 +201,7 @@ static int compute(lf_trainer *t, lf_loader_step *ls, struct lf_train_step *st,
 {
     struct lf_step_record rec = {0};
     int rc = gradients(t, ls, st, sums, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
     take_record(sums, &rec);
     sums->late = lf_run_late(&t->run);
@@ -216,16 +216,16 @@ static int survey_share(lf_trainer *t, lf_loader_step *ls, struct lf_train_sums 
         .step = (uint64_t)t->s.step, .seed = t->c->seed, .loss_scale = 1, .inv_tokens = 1};
     int rc = lf_loader_begin_step(t->data, ls, err);
     rc = rc == 1 ? 0 : rc < 0 ? rc : lf_fail(err, LF_EINVAL, "the data has ended");
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_write(t->m.ex, &rec, err);
-    for (int32_t i = 0; i < ls->n_micro && !rc; i++) {
+    for (int32_t i = 0; i < ls->n_micro && rc == 0; i++) {
         const lf_loader_batch *b;
         rc = lf_loader_next(t->data, &b, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_train_write_inputs(t, t->m.train, b, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_exec_run(t->m.ex, t->m.train, LF_FWD, 0, LF_FIRST, err);
-        if (!rc) {
+        if (rc == 0) {
             struct lf_train_view view = lf_train_view_of(t, t->m.train, b, false, 0);
             rc = o->survey(o->user, &view, sums->obj, err);
         }
@@ -243,7 +243,7 @@ static int survey_step(lf_trainer *t, lf_err *err)
     if (!o || !o->survey)
         return 0;
     int rc = lf_train_exchange(t, survey_share(t, &ls, &sums, err), &sums, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     o->surveyed(o->user, sums.obj);
     return lf_train_agree(t, lf_loader_seek(t->data, ls.first_sample, err), err);
@@ -257,7 +257,7 @@ static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step 
     struct lf_train_sums sums = {0};
     struct lf_step_record rec;
     int rc = lf_train_exchange(t, compute(t, ls, st, &sums, err), &sums, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     measure(t, st, &sums);
     t->late = sums.late;
@@ -265,9 +265,9 @@ static int attempt_step(lf_trainer *t, lf_loader_step *ls, struct lf_train_step 
     if (why)
         return lf_train_diverged(t, st, why, err);
     rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_read(t->m.ex, &rec, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     st->grad_norm = (double)rec.grad_norm;
     *overflow = rec.skip != 0;
@@ -282,12 +282,12 @@ int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err)
     struct lf_profile_mark m = lf_profile_begin(t->c->profile);
     lf_train_phase_step(t);
     int rc = survey_step(t, err);
-    while (!rc && overflow) {
+    while (rc == 0 && overflow) {
         rc = attempt_step(t, &ls, st, &overflow, err);
-        if (!rc && overflow)
+        if (rc == 0 && overflow)
             rc = overflowed(t, &ls, st, err);
     }
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_profile_end(t->c->profile, LF_LANE_STEP, "step", m);
     advance(t, &ls);
@@ -310,13 +310,13 @@ int lf_train_ahead_launch(lf_trainer *t, lf_err *err)
     const double above = spike_above(t),
                  limit = isfinite(above) ? above * (double)t->next.ls.trained : 0;
     int rc = lf_train_sum_record(t, err);
-    if (!rc && limit > 0)
+    if (rc == 0 && limit > 0)
         rc = lf_exec_loss_limit(t->m.ex, limit, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_run(t->m.ex, LF_CHAIN_OPT, LF_OPT, 0, LF_FIRST, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_exec_record_begin(t->m.ex, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     t->flight = t->next;
     t->flight.up = true;
@@ -334,7 +334,7 @@ int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf
     *again = false;
     f->up = false;
     int rc = lf_exec_record_end(t->m.ex, &rec, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     *st = f->st;
     take_record(&sums, &rec);

@@ -127,7 +127,7 @@ int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part
 {
     const uint32_t head = p->head, from = u->prompt[p->other], tail = p->seg.len - head;
     int rc = lf_shardset_read(u->set, p->seg.doc, 0, head, tokens, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_shardset_read(u->set, p->other, from, tail, tokens + head, err);
     for (uint32_t i = 0; i < p->seg.len; i++)
         targets[i] = -1;

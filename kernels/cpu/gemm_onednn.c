@@ -195,7 +195,7 @@ static struct lf_onednn_prim *prim_make(struct lf_onednn *d, const struct lf_k_g
 out:
     for (int i = 0; i < 4; i++)
         md_free(md[i]);
-    if (rc && p) {
+    if (rc != 0 && p) {
         prim_free(p);
         p = NULL;
     }

@@ -383,13 +383,13 @@ static int backward(lf_queue *q, const struct lf_k_linear_xent *a, const struct 
         g.work_bytes = work_bytes;
         rc = LF_SYM(gemm)(q, &g);
     }
-    if (!rc && a->dw) {
+    if (rc == 0 && a->dw) {
         struct lf_k_gemm g = dw_gemm(a, c, z, ld);
         g.work = work;
         g.work_bytes = work_bytes;
         rc = LF_SYM(gemm)(q, &g);
     }
-    if (!rc && a->db) {
+    if (rc == 0 && a->db) {
         struct lf_k_colsum s = {.rows = c->rows,
                                 .n = a->v,
                                 .dy = z,
@@ -463,7 +463,7 @@ static int run_chunk(lf_queue *q, const struct lf_k_linear_xent *a, const struct
     g.work = work;
     g.work_bytes = l->gemm;
     int rc = LF_SYM(gemm)(q, &g);
-    if (rc)
+    if (rc != 0)
         return rc;
 #pragma omp parallel for schedule(dynamic, 4) num_threads(q->threads)
     for (int64_t i = 0; i < c->rows; i++)
@@ -486,10 +486,10 @@ int LF_SYM(linear_xent)(lf_queue *q, const struct lf_k_linear_xent *a)
     int rc = LF_K_OK;
     if (n == 0)
         clear(a);
-    for (int64_t at = 0; at < n && !rc; at += XENT_ROWS) {
+    for (int64_t at = 0; at < n && rc == 0; at += XENT_ROWS) {
         const struct chunk c = chunk_of(a, live + at, min64(n - at, XENT_ROWS), at == 0, x, dx);
         rc = run_chunk(q, a, &c, &l, z, outs, w + l.dx);
-        if (!rc)
+        if (rc == 0)
             scatter(a, &c, dx);
     }
     return rc;

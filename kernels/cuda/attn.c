@@ -44,7 +44,7 @@ int lf_cuda_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a)
     const int i = dp == 64 ? 0 : dp == 128 ? 1 : 2;
     bool done = false;
     const int rc = lf_cudnn_attn_fwd(q, a, &done);
-    if (rc || done)
+    if (rc != 0 || done)
         return rc;
     if (a->x_type == LF_F32)
         return lf_cu_launch(
@@ -116,16 +116,16 @@ int lf_cuda_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a)
     if (a->work_bytes < delta_bytes(a))
         return LF_K_EINVAL;
     int rc = lf_cudnn_attn_bwd(q, a, &done);
-    if (rc || done)
+    if (rc != 0 || done)
         return rc;
     rc = lf_cu_launch(q, LF_CU_FN_attn_bwd_delta,
                       (struct lf_cu_dim){.x = lf_cu_blocks(a->rows * a->heads, 8)},
                       (struct lf_cu_dim){.x = 256}, 0, a);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, f32 ? LF_CU_FN_attn_dkv_f32 : bwd_form[i].dkv[half], grid, block, smem,
                           a);
     grid.y = (unsigned)a->heads;
-    return rc ? rc
-              : lf_cu_launch(q, f32 ? LF_CU_FN_attn_dq_f32 : bwd_form[i].dq[half], grid, block,
-                             smem, a);
+    return rc != 0 ? rc
+                   : lf_cu_launch(q, f32 ? LF_CU_FN_attn_dq_f32 : bwd_form[i].dq[half], grid, block,
+                                  smem, a);
 }

@@ -125,7 +125,7 @@ int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, si
         rc = LF_K_EDEVICE;
     }
     d->cudnn = c;
-    if (rc) {
+    if (rc != 0) {
         lf_cudnn_close(d);
         return rc;
     }
@@ -147,7 +147,7 @@ int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap)
     if (!lf_cudnn_load(&lib, why, cap))
         return LF_K_EDEVICE;
     const int rc = lf_cudnn_use(d, &lib, why, cap);
-    if (rc)
+    if (rc != 0)
         dlclose(lib.library);
     return rc;
 }
@@ -254,22 +254,22 @@ static int execute(lf_queue *q, const struct lf_cudnn *d, const struct entry *e,
             at[n++] = c->at[i];
         }
     int rc = lib->SetStream(d->handle, q->stream);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendCreateDescriptor(LF_DNN_PACK, &pack);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendSetAttribute(pack, LF_DNN_PACK_IDS, LF_DNN_T_INT64, n, id);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendSetAttribute(pack, LF_DNN_PACK_POINTERS, LF_DNN_T_POINTER, n, at);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendSetAttribute(pack, LF_DNN_PACK_WORKSPACE, LF_DNN_T_POINTER, 1, &work);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendFinalize(pack);
-    if (!rc)
+    if (rc == 0)
         rc = lib->BackendExecute(d->handle, e->p.plan, pack);
     if (pack)
         lib->BackendDestroyDescriptor(pack);
-    return rc ? lf_cu_result(q, LF_CU_INVALID_VALUE, "cudnnBackendExecute")
-              : LF_K_OK; /* its statuses are not the driver's */
+    return rc != 0 ? lf_cu_result(q, LF_CU_INVALID_VALUE, "cudnnBackendExecute")
+                   : LF_K_OK; /* its statuses are not the driver's */
 }
 
 static int run(lf_queue *q, struct call *c, float scale, const struct lf_cu_attn_ragged *results,
@@ -285,7 +285,7 @@ static int run(lf_queue *q, struct call *c, float scale, const struct lf_cu_attn
     *done = true;
     lay_out(c, scale);
     const int rc = tell_documents(q, c, results);
-    return rc ? rc : execute(q, d, e, c);
+    return rc != 0 ? rc : execute(q, d, e, c);
 }
 
 /* ---- the two kernels ---- */

@@ -89,5 +89,5 @@ int lf_cuda_attn_paged(lf_queue *q, const struct lf_k_attn_paged *a)
         return LF_K_EINVAL;
     int rc = lf_cu_launch(q, form[i].split[half], grid, block, smem, a);
     grid = (struct lf_cu_dim){.x = (unsigned)a->rows, .y = (unsigned)a->heads};
-    return rc ? rc : lf_cu_launch(q, LF_CU_FN_attn_join, grid, block, 0, a);
+    return rc != 0 ? rc : lf_cu_launch(q, LF_CU_FN_attn_join, grid, block, 0, a);
 }

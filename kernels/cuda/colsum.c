@@ -38,7 +38,7 @@ int lf_cuda_colsum(lf_queue *q, const struct lf_k_colsum *a)
                           (struct lf_cu_dim){.x = lf_cu_blocks(a->n, LF_COLSUM_COLS), .y = blocks},
                           (struct lf_cu_dim){.x = 32 * LF_COLSUM_WARPS},
                           LF_COLSUM_WARPS * LF_COLSUM_COLS * sizeof(float), &x);
-    if (!rc && need)
+    if (rc == 0 && need)
         rc = lf_cu_launch(q, LF_CU_FN_colsum_join,
                           (struct lf_cu_dim){.x = lf_cu_blocks(a->n, JOIN_THREADS)},
                           (struct lf_cu_dim){.x = JOIN_THREADS}, 0, &x);

@@ -38,7 +38,7 @@ int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes)
     LF_CU_LIST(FIND)
 #undef FIND
     int rc = cu.Init(0);
-    if (rc) {
+    if (rc != 0) {
         const char *name = NULL;
         cu.GetErrorName(rc, &name);
         snprintf(why, why_bytes, "the CUDA driver does not start: %s",

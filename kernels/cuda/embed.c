@@ -59,7 +59,7 @@ static int sort_rows(lf_queue *q, const struct lf_k_embed_bwd *a, struct lf_cu_e
     s.first = s.count + LF_SORT_BINS * lf_cu_n_tiles(a->rows);
     add->order = low;
     int rc = lf_cu_sort(q, &s);
-    if (rc || add->limit < LF_SORT_BINS)
+    if (rc != 0 || add->limit < LF_SORT_BINS)
         return rc;
     s.order = low;
     s.out = high;
@@ -90,10 +90,10 @@ static int add_rows(lf_queue *q, const struct lf_k_embed_bwd *a, float *table, i
                           q->dev->cu.MemsetD8Async((lf_cu_ptr)(uintptr_t)table, 0,
                                                    (size_t)(limit * a->c) * 4, q->stream),
                           "embed_bwd");
-    if (rc || !a->rows)
+    if (rc != 0 || !a->rows)
         return rc;
     rc = sort_rows(q, a, &add);
-    if (rc)
+    if (rc != 0)
         return rc;
     return lf_cu_launch(
         q, LF_CU_FN_embed_add,
@@ -106,5 +106,5 @@ int lf_cuda_embed_bwd(lf_queue *q, const struct lf_k_embed_bwd *a)
     if (a->work_bytes < lf_cuda_embed_bwd_work(a, 1))
         return LF_K_EINVAL;
     int rc = add_rows(q, a, a->dwte, a->v, a->token, 0, a->scale);
-    return rc ? rc : add_rows(q, a, a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f);
+    return rc != 0 ? rc : add_rows(q, a, a->dwpe, a->max_pos, a->position, a->pos_offset, 1.0f);
 }

@@ -63,7 +63,7 @@ int lf_cuda_quantise(lf_queue *q, const struct lf_k_quantise *a)
     const struct lf_cu_dim block = {.x = LF_QUANT_THREADS};
     int rc = lf_cu_launch(q, LF_CU_FN_quantise_most, (struct lf_cu_dim){.x = (unsigned)x.n_most},
                           block, 32 * sizeof(int32_t), &x);
-    if (rc)
+    if (rc != 0)
         return rc;
     const int64_t n = a->scaling == LF_FP8_TENSOR && a->rows == 0
                           ? 1

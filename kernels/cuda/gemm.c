@@ -150,7 +150,7 @@ static int launch_split(lf_queue *q, struct lf_cu_gemm *a)
 {
     a->partial = a->g.work;
     const int rc = launch_tiles(q, a, false);
-    return rc ? rc : lf_cu_add_chunks(q, a);
+    return rc != 0 ? rc : lf_cu_add_chunks(q, a);
 }
 
 static int launch_rows(lf_queue *q, const struct lf_cu_gemm *a)
@@ -191,7 +191,7 @@ int lf_cuda_gemm(lf_queue *q, const struct lf_k_gemm *g)
     if (for_library(g)) {
         bool done = false;
         const int rc = lf_blaslt_gemm(q, g, &done);
-        if (rc || done)
+        if (rc != 0 || done)
             return rc;
     }
     if (q->dev->wgmma && lf_cu_wgmma_takes(g))

@@ -250,11 +250,11 @@ static int layouts(const struct lf_lt *lt, struct entry *e, const struct call *x
     const int c = data_type(g->c_type);
     const uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
     int rc = lt->MatrixLayoutCreate(&e->a, a, g->tb ? k : n, g->tb ? n : k, g->ldb);
-    if (!rc)
+    if (rc == 0)
         rc = lt->MatrixLayoutCreate(&e->b, b, g->ta ? m : k, g->ta ? k : m, g->lda);
-    if (!rc)
+    if (rc == 0)
         rc = lt->MatrixLayoutCreate(&e->c, c, n, m, x->ldc);
-    return rc ? rc : lt->MatrixLayoutCreate(&e->d, c, n, m, x->ldd);
+    return rc != 0 ? rc : lt->MatrixLayoutCreate(&e->d, c, n, m, x->ldd);
 }
 
 /* Where the scales lie; before every call, since that is not part of an entry's key. */
@@ -262,9 +262,9 @@ static int scale_pointers(const struct lf_lt *lt, struct entry *e, const struct 
 {
     int rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_POINTER, &f->b_scale,
                                         sizeof f->b_scale);
-    return rc ? rc
-              : lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_POINTER, &f->a_scale,
-                                           sizeof f->a_scale);
+    return rc != 0 ? rc
+                   : lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_POINTER, &f->a_scale,
+                                                sizeof f->a_scale);
 }
 
 /* What kinds of scales; older libraries know scalars alone, and no attribute that says so. */
@@ -275,9 +275,9 @@ static int scales(const struct lf_lt *lt, struct entry *e, const struct lf_k_gem
                                [LF_FP8_BLK128] = LF_LT_SCALE_BLK128};
     const int a = mode[f->b_scaling], b = mode[f->a_scaling];
     int rc = scale_pointers(lt, e, f);
-    if (!rc && a != LF_LT_SCALE_SCALAR)
+    if (rc == 0 && a != LF_LT_SCALE_SCALAR)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_A_SCALE_MODE, &a, sizeof a);
-    if (!rc && b != LF_LT_SCALE_SCALAR)
+    if (rc == 0 && b != LF_LT_SCALE_SCALAR)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_B_SCALE_MODE, &b, sizeof b);
     return rc;
 }
@@ -289,17 +289,17 @@ static int operation(const struct lf_lt *lt, struct entry *e, const struct call 
     const int ta = g->tb ? LF_LT_OP_T : LF_LT_OP_N, tb = g->ta ? LF_LT_OP_T : LF_LT_OP_N,
               bias = LF_LT_EPILOGUE_BIAS, type = data_type(g->bias_type);
     int rc = lt->MatmulDescCreate(&e->op, LF_LT_COMPUTE_32F, LF_LT_R_32F);
-    if (!rc)
+    if (rc == 0)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_TRANSA, &ta, sizeof ta);
-    if (!rc)
+    if (rc == 0)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_TRANSB, &tb, sizeof tb);
-    if (!rc && x->f)
+    if (rc == 0 && x->f)
         rc = scales(lt, e, x->f);
-    if (!rc && with_bias)
+    if (rc == 0 && with_bias)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_EPILOGUE, &bias, sizeof bias);
-    if (!rc && with_bias)
+    if (rc == 0 && with_bias)
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_TYPE, &type, sizeof type);
-    if (!rc && with_bias) /* its alignment counts, as those of the matrices do */
+    if (rc == 0 && with_bias) /* its alignment counts, as those of the matrices do */
         rc = lt->MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
     return rc;
 }
@@ -311,22 +311,22 @@ static int choose(struct lf_blaslt *b, struct entry *e)
     struct lf_lt_heuristic found = {0};
     void *pref = NULL;
     int got = 0, rc = b->lt.MatmulPreferenceCreate(&pref);
-    if (rc)
+    if (rc != 0)
         return rc;
     rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_WORKSPACE, &bytes, sizeof bytes);
-    if (!rc)
+    if (rc == 0)
         rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_REDUCTION, &reduction,
                                                 sizeof reduction);
-    for (int i = 0; i < 4 && !rc; i++) {
+    for (int i = 0; i < 4 && rc == 0; i++) {
         const uint32_t align = (uint32_t)e->key.align[i];
         rc = b->lt.MatmulPreferenceSetAttribute(pref, LF_LT_PREF_ALIGN_A + i, &align, sizeof align);
     }
-    if (!rc)
+    if (rc == 0)
         rc = b->lt.MatmulAlgoGetHeuristic(b->handle, e->op, e->a, e->b, e->c, e->d, pref, 1, &found,
                                           &got);
     b->lt.MatmulPreferenceDestroy(pref);
     e->algo = found.algo;
-    return rc ? rc : got < 1 || found.state || found.work > bytes;
+    return rc != 0 ? rc : got < 1 || found.state || found.work > bytes;
 }
 
 /* The entry of this product, made when it is new. NULL: out of memory. */
@@ -376,11 +376,11 @@ static int run(lf_queue *q, struct lf_blaslt *b, const struct call *x, bool *don
         rc = scale_pointers(&b->lt, e, x->f);
     else if (g->bias)
         rc = b->lt.MatmulDescSetAttribute(e->op, LF_LT_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
-    if (!rc)
+    if (rc == 0)
         rc = b->lt.Matmul(b->handle, e->op, &one, g->b, e->a, g->a, e->b, &beta, x->c, e->c, x->d,
                           e->d, &e->algo, e->key.work ? g->work : NULL, (size_t)e->key.work,
                           q->stream);
-    if (rc)
+    if (rc != 0)
         return lf_cu_result(q, LF_CU_INVALID_VALUE,
                             "cublasLtMatmul"); /* its statuses are not the driver's */
     *done = true;

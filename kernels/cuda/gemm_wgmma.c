@@ -92,7 +92,7 @@ static int encode_both(lf_queue *q, struct lf_cu_gemm_wg *w, uint32_t lanes_a, u
     const struct lf_k_gemm *g = &w->m.g;
     int rc = g->ta ? encode(q, &w->a, g->a, g->m, g->k, g->lda, g->ab_type, LF_WG_BK)
                    : encode(q, &w->a, g->a, g->k, g->m, g->lda, g->ab_type, lanes_a);
-    if (!rc)
+    if (rc == 0)
         rc = g->tb ? encode(q, &w->b, g->b, g->k, g->n, g->ldb, g->ab_type, lanes_b)
                    : encode(q, &w->b, g->b, g->n, g->k, g->ldb, g->ab_type, LF_WG_BK);
     return lf_cu_result(q, rc, "cuTensorMapEncodeTiled");
@@ -114,10 +114,10 @@ static int launch_big(lf_queue *q, struct lf_cu_gemm_wg *w)
     w->items = (int32_t)items;
     const int64_t blocks = items < q->dev->n_sm ? items : q->dev->n_sm;
     const int rc = encode_both(q, w, LF_WG_M, LF_WG_N);
-    return rc ? rc
-              : lf_cu_launch(q, fn[g->ab_type == LF_F16][g->ta][g->tb],
-                             (struct lf_cu_dim){.x = (unsigned)blocks},
-                             (struct lf_cu_dim){.x = LF_WG_THREADS}, LF_WG_SMEM, w);
+    return rc != 0 ? rc
+                   : lf_cu_launch(q, fn[g->ab_type == LF_F16][g->ta][g->tb],
+                                  (struct lf_cu_dim){.x = (unsigned)blocks},
+                                  (struct lf_cu_dim){.x = LF_WG_THREADS}, LF_WG_SMEM, w);
 }
 
 static int launch_rows(lf_queue *q, struct lf_cu_gemm_wg *w)
@@ -130,9 +130,9 @@ static int launch_rows(lf_queue *q, struct lf_cu_gemm_wg *w)
     const struct lf_cu_dim grid = {.x = (unsigned)div_up(g->n, LF_WG_ROWS_N),
                                    .y = w->m.partial ? (unsigned)chunks_of(g) : 1};
     const int rc = encode_both(q, w, few ? 16 : 64, LF_WG_ROWS_N);
-    return rc ? rc
-              : lf_cu_launch(q, fn, grid, (struct lf_cu_dim){.x = LF_WG_ROWS_THREADS},
-                             few ? LF_WG_ROWS_SMEM(16) : LF_WG_ROWS_SMEM(64), w);
+    return rc != 0 ? rc
+                   : lf_cu_launch(q, fn, grid, (struct lf_cu_dim){.x = LF_WG_ROWS_THREADS},
+                                  few ? LF_WG_ROWS_SMEM(16) : LF_WG_ROWS_SMEM(64), w);
 }
 
 int lf_cu_wgmma_run(lf_queue *q, const struct lf_cu_gemm *a, enum lf_mm_form form)

@@ -76,7 +76,7 @@ static int load_images(struct lf_cu_device *d, const char **what)
         if (!loads(*what, d->sm))
             continue;
         int rc = d->cu.ModuleLoadData(&d->module[i], d->cu.images[i].data);
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     return 0;
@@ -88,7 +88,7 @@ int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ord
     int n = 0;
     const char *what = "the number of devices", *name = NULL;
     int rc = cu->DeviceGetCount(&n);
-    if (!rc && (ordinal < 0 || ordinal >= n)) {
+    if (rc == 0 && (ordinal < 0 || ordinal >= n)) {
         snprintf(why, why_bytes,
                  "GPU %d was asked for, the driver shows %d (CUDA_VISIBLE_DEVICES limits them)",
                  ordinal, n);
@@ -107,11 +107,11 @@ int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ord
         free(d);
         return LF_K_EDEVICE;
     }
-    if (!rc)
+    if (rc == 0)
         rc = start(d, &what);
-    if (!rc)
+    if (rc == 0)
         rc = load_images(d, &what);
-    if (rc) {
+    if (rc != 0) {
         cu->GetErrorName(rc, &name);
         snprintf(why, why_bytes, "GPU %d: %s: %s", ordinal, what, name ? name : "unknown error");
         d->cu.library = NULL; /* still the caller's */
@@ -175,7 +175,7 @@ static int allow_smem(struct lf_cu_device *d, enum lf_cu_fn fn, size_t smem)
     if (smem <= SMEM_WITHOUT_ASKING || smem <= d->fn[fn].smem)
         return 0;
     int rc = d->cu.FuncSetAttribute(d->fn[fn].f, LF_CU_FUNC_MAX_DYNAMIC_SMEM, (int)smem);
-    if (!rc)
+    if (rc == 0)
         d->fn[fn].smem = (unsigned)smem;
     return rc;
 }
@@ -194,13 +194,13 @@ int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf
     if (!grid.x)
         return LF_K_OK;
     int rc = d->fn[fn].f ? 0 : find_function(d, fn);
-    if (!rc)
+    if (rc == 0)
         rc = allow_smem(d, fn, smem);
-    if (!rc)
+    if (rc == 0)
         rc =
             d->cu.LaunchKernel(d->fn[fn].f, grid.x, one(grid.y), one(grid.z), block.x, one(block.y),
                                one(block.z), (unsigned)smem, q->stream, params, NULL);
-    if (!rc && q->wait_each)
+    if (rc == 0 && q->wait_each)
         rc = d->cu.StreamSynchronize(q->stream);
     return lf_cu_result(q, rc, lf_cu_fn_name(fn));
 }

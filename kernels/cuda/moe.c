@@ -64,7 +64,7 @@ int lf_cuda_moe_stats(lf_queue *q, const struct lf_k_moe_stats *a)
     int rc =
         lf_cu_launch(q, LF_CU_FN_moe_stats, (struct lf_cu_dim){.x = lf_cu_blocks(a->experts, 32)},
                      (struct lf_cu_dim){.x = 1024}, 2 * 1024 * sizeof(double), a);
-    if (rc || !a->rec)
+    if (rc != 0 || !a->rec)
         return rc;
     return lf_cu_launch(q, LF_CU_FN_moe_stats_end, (struct lf_cu_dim){.x = 1},
                         (struct lf_cu_dim){.x = 32}, 0, a);

@@ -31,9 +31,9 @@ int lf_cuda_grad_norm(lf_queue *q, const struct lf_k_grad_norm *a)
         return LF_K_EINVAL;
     int rc = lf_cu_launch(q, LF_CU_FN_grad_norm, (struct lf_cu_dim){.x = LF_OPT_PARTS}, block,
                           SCRATCH, a);
-    return rc ? rc
-              : lf_cu_launch(q, LF_CU_FN_grad_norm_end, (struct lf_cu_dim){.x = 1}, block, SCRATCH,
-                             a);
+    return rc != 0 ? rc
+                   : lf_cu_launch(q, LF_CU_FN_grad_norm_end, (struct lf_cu_dim){.x = 1}, block,
+                                  SCRATCH, a);
 }
 
 int lf_cuda_adamw_check(const struct lf_k_adamw *a)

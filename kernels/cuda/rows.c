@@ -117,7 +117,7 @@ int lf_cuda_norm_bwd(lf_queue *q, const struct lf_k_norm_bwd *a)
     int rc =
         lf_cu_launch(q, wide ? LF_CU_FN_norm_bwd_wide : LF_CU_FN_norm_bwd,
                      (struct lf_cu_dim){.x = parts}, (struct lf_cu_dim){.x = block}, smem, &args);
-    if (rc || !sums)
+    if (rc != 0 || !sums)
         return rc;
     const struct lf_cu_norm_sum s = {a->work, a->dw,       a->db,        a->c,
                                      parts,   args.stride, a->accumulate};

@@ -70,15 +70,15 @@ int lf_cuda_sample(lf_queue *q, const struct lf_k_sample *a)
     const struct lf_cu_dim rows = {.x = (unsigned)a->rows}, block = {.x = LF_CU_SAMPLE_THREADS};
     const struct lf_cu_dim chunks = {.x = a->rows ? (unsigned)c.chunks : 0, .y = (unsigned)a->rows};
     int rc = lf_cu_launch(q, LF_CU_FN_sample_max, chunks, block, CHUNK_BYTES + SCRATCH, &c);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sample_bins, chunks, block, CHUNK_BYTES + BIN_BYTES + SCRATCH,
                           &c);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sample_cut, rows, block,
                           LF_CU_SAMPLE_BINS * sizeof(int32_t) + SCRATCH, &c);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sample_gather, chunks, block, CHUNK_BYTES + SCRATCH, &c);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sample_pick, rows, block, SORT_BYTES + SCRATCH, &c);
     return rc;
 }

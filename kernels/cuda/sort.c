@@ -13,14 +13,14 @@ int lf_cu_sort(lf_queue *q, const struct lf_cu_sort *s)
     a.tiles = (int32_t)lf_cu_n_tiles(a.n);
     int rc = lf_cu_launch(q, LF_CU_FN_sort_count, (struct lf_cu_dim){.x = (unsigned)a.tiles}, block,
                           counts, &a);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sort_tiles,
                           (struct lf_cu_dim){.x = lf_cu_blocks(a.bins, LF_SORT_WARPS)}, block, 0,
                           &a);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sort_bins, (struct lf_cu_dim){.x = 1},
                           (struct lf_cu_dim){.x = LF_SORT_BINS}, 32 * sizeof(int32_t), &a);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_sort_place, (struct lf_cu_dim){.x = (unsigned)a.tiles}, block,
                           counts, &a);
     return rc;

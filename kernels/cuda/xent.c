@@ -169,13 +169,13 @@ static int backward(lf_queue *q, const struct lf_cu_xent *c, void *work, size_t 
         g.work_bytes = bytes;
         rc = lf_cuda_gemm(q, &g);
     }
-    if (!rc && a->dw) {
+    if (rc == 0 && a->dw) {
         struct lf_k_gemm g = dw_gemm(a, c->r0, c->rows, c->z, ld);
         g.work = work;
         g.work_bytes = bytes;
         rc = lf_cuda_gemm(q, &g);
     }
-    if (!rc && a->db) {
+    if (rc == 0 && a->db) {
         struct lf_k_colsum s = db_colsum(a, c->r0, c->rows, c->z, ld);
         s.work = work;
         s.work_bytes = bytes;
@@ -191,14 +191,14 @@ static int chunk(lf_queue *q, struct lf_cu_xent *c, void *work, size_t bytes)
     g.work = work;
     g.work_bytes = bytes;
     int rc = lf_cuda_gemm(q, &g);
-    if (!rc)
+    if (rc == 0)
         rc = lf_cu_launch(q, LF_CU_FN_xent_rows, (struct lf_cu_dim){.x = (unsigned)c->rows},
                           (struct lf_cu_dim){.x = LF_XENT_THREADS}, SCRATCH, c);
-    if (!rc && sums)
+    if (rc == 0 && sums)
         rc = lf_cu_launch(q, LF_CU_FN_xent_sums, (struct lf_cu_dim){.x = 1},
                           (struct lf_cu_dim){.x = LF_XENT_THREADS},
                           3 * LF_XENT_THREADS * sizeof(double), c);
-    return rc ? rc : backward(q, c, work, bytes);
+    return rc != 0 ? rc : backward(q, c, work, bytes);
 }
 
 static int zero(lf_queue *q, void *p, size_t bytes)
@@ -212,7 +212,7 @@ static int clear(lf_queue *q, const struct lf_k_linear_xent *a)
 {
     int rc =
         a->dw && !a->accumulate ? zero(q, a->dw, (size_t)(a->v * a->k) * sizeof(float)) : LF_K_OK;
-    return !rc && a->db && !a->accumulate ? zero(q, a->db, (size_t)a->v * sizeof(float)) : rc;
+    return rc == 0 && a->db && !a->accumulate ? zero(q, a->db, (size_t)a->v * sizeof(float)) : rc;
 }
 
 int lf_cuda_linear_xent(lf_queue *q, const struct lf_k_linear_xent *a)
@@ -230,7 +230,7 @@ int lf_cuda_linear_xent(lf_queue *q, const struct lf_k_linear_xent *a)
                            .out = (struct lf_cu_xent_row *)(void *)(w + l.logits),
                            .grad = a->dx || a->dw || a->db};
     int rc = LF_K_OK;
-    for (int64_t r0 = 0; r0 < a->rows && !rc; r0 += l.rows) {
+    for (int64_t r0 = 0; r0 < a->rows && rc == 0; r0 += l.rows) {
         c.r0 = r0;
         c.rows = a->rows - r0 < l.rows ? a->rows - r0 : l.rows;
         rc = chunk(q, &c, w + l.logits + l.outs, l.product);

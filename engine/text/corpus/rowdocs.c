@@ -477,7 +477,7 @@ static int add_rest(const struct ctx *c, lf_err *err)
     char *text = rc == 0 ? lf_json_dump(other, err) : NULL;
     if (text)
         lf_buf_adds(&c->d->rest, text);
-    rc = rc ? rc : text ? lf_buf_check(&c->d->rest, err) : LF_ENOMEM;
+    rc = rc != 0 ? rc : text ? lf_buf_check(&c->d->rest, err) : LF_ENOMEM;
     free(text);
     json_decref(other);
     return rc;
