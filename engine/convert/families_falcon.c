@@ -95,7 +95,7 @@ static int write_falcon(const lf_model_config *c, json_t *o, lf_err *err)
     bool new_decoder = two || (c->kv_heads != 1 && c->kv_heads != c->heads);
     int rc = lf_hf_write_rope(c, o, err);
     int bad =
-        rc || json_object_set_new(o, "new_decoder_architecture", json_boolean(new_decoder)) ||
+        rc != 0 || json_object_set_new(o, "new_decoder_architecture", json_boolean(new_decoder)) ||
         json_object_set_new(o, "multi_query", json_boolean(new_decoder || c->kv_heads == 1)) ||
         json_object_set_new(o, "num_kv_heads", json_integer(c->kv_heads)) ||
         json_object_set_new(o, "parallel_attn", json_boolean(parallel)) ||
