@@ -16,3 +16,8 @@ EXTRA_DIST += tests/stage/tokenize.sh tests/stage/shapes.sh tests/stage/chat.sh
 TESTS += tests/stage/tokenize.sh tests/stage/shapes.sh tests/stage/chat.sh
 dist_man_MANS += stages/lf-tokenize.1
 EXTRA_DIST += stages/README.md
+check_PROGRAMS += tests/unit/stage_tokenize_ranks
+TESTS += tests/unit/stage_tokenize_ranks
+tests_unit_stage_tokenize_ranks_SOURCES = tests/unit/stage_tokenize_ranks.c stages/tokenize_ranks.c
+tests_unit_stage_tokenize_ranks_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_unit_stage_tokenize_ranks_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=lf_comm_recv -Wl,--wrap=lf_comm_send

@@ -123,11 +123,59 @@ static int take_bytes(tok_ranks *k, lf_buf *b, uint64_t n, int r, int tag, lf_er
     return rc || n == 0 ? rc : lf_comm_recv(k->comm, b->data, n, r, tag, err);
 }
 
+/* Is what rank r announces about the batch that rank 0 has read, and are its lengths possible? */
+static int check_head(const head *h, const tok_batch *b, int r, lf_err *err)
+{
+    if (h->index != b->index || h->first != b->first || h->n != b->n)
+        return lf_fail(err, LF_ECOMM,
+                       "rank %d reads another text than rank 0; does it see the same files?", r);
+    if (h->n_mask != 0 && h->n_mask != h->n_ids)
+        return lf_fail(err, LF_EFORMAT, "rank %d announces %llu tokens and a loss mask of %llu", r,
+                       (unsigned long long)h->n_ids, (unsigned long long)h->n_mask);
+    return 0;
+}
+
+/* Documents that do not fill what came with them would be written from behind it. */
+static int check_docs(const tok_batch *b, int r, lf_err *err)
+{
+    size_t ids = 0, rest = 0;
+    for (size_t i = 0; i < b->n; i++) {
+        const tok_doc *d = &b->docs[i];
+        if (d->n_ids > b->ids.n - ids || d->n_first > d->n_ids ||
+            d->rest_len > b->rest.len - rest || d->fate >= LF_ROW_FATES ||
+            d->kind > LF_ROW_PROMPT || d->split >= N_SPLITS ||
+            (d->masked && d->n_ids > 0 && b->mask.len == 0))
+            return lf_fail(err, LF_EFORMAT,
+                           "rank %d sent document %zu of a batch with lengths that cannot be", r,
+                           i);
+        ids += d->n_ids;
+        rest += d->rest_len;
+    }
+    if (ids != b->ids.n || rest != b->rest.len)
+        return lf_fail(err, LF_EFORMAT, "rank %d sent %zu tokens, its documents have %zu", r,
+                       b->ids.n, ids);
+    return 0;
+}
+
+/* What follows a head that was answered with GO. */
+static int take_rest(tok_ranks *k, tok_batch *b, const head *h, int r, lf_err *err)
+{
+    int rc = lf_comm_recv(k->comm, b->docs, b->n * sizeof(*b->docs), r, TAG_DOCS, err);
+    if (rc == 0)
+        rc = lf_comm_recv(k->comm, b->ids.v, h->n_ids * sizeof(*b->ids.v), r, TAG_IDS, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->mask, h->n_mask, r, TAG_MASK, err);
+    if (rc == 0)
+        rc = take_bytes(k, &b->rest, h->n_rest, r, TAG_REST, err);
+    b->ids.n = h->n_ids;
+    b->replaced = h->replaced;
+    return rc ? rc : check_docs(b, r, err);
+}
+
 /* Fill batch b, which this rank has read and rank r has worked on. */
 static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
 {
     head h;
-    int64_t reply = REPLY_GO;
     int rc = lf_comm_recv(k->comm, &h, sizeof(h), r, TAG_HEAD, err);
     if (rc != 0)
         return rc;
@@ -135,30 +183,18 @@ static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
         k->over[r] = true;
         return their_failure(&h, r, err);
     }
-    if (h.index != b->index || h.first != b->first || h.n != b->n) {
-        k->over[r] = true;
-        reply = REPLY_STOP;
-        (void)lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, NULL);
-        return lf_fail(err, LF_ECOMM,
-                       "rank %d reads another text than rank 0; does it see the same files?", r);
-    }
     b->ids.n = 0;
-    rc = make_room(&b->docs, &b->cap_docs, b->n, sizeof(*b->docs), err);
+    rc = check_head(&h, b, r, err);
+    if (rc == 0)
+        rc = make_room(&b->docs, &b->cap_docs, b->n, sizeof(*b->docs), err);
     if (rc == 0)
         rc = make_room(&b->ids.v, &b->ids.cap, h.n_ids, sizeof(*b->ids.v), err);
-    if (rc == 0)
-        rc = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, err);
-    if (rc == 0)
-        rc = lf_comm_recv(k->comm, b->docs, b->n * sizeof(*b->docs), r, TAG_DOCS, err);
-    if (rc == 0)
-        rc = lf_comm_recv(k->comm, b->ids.v, h.n_ids * sizeof(*b->ids.v), r, TAG_IDS, err);
-    if (rc == 0)
-        rc = take_bytes(k, &b->mask, h.n_mask == h.n_ids ? h.n_mask : 0, r, TAG_MASK, err);
-    if (rc == 0)
-        rc = take_bytes(k, &b->rest, h.n_rest, r, TAG_REST, err);
-    b->ids.n = h.n_ids;
-    b->replaced = h.replaced;
-    return rc;
+    int64_t reply = rc == 0 ? REPLY_GO : REPLY_STOP;
+    k->over[r] = rc != 0;
+    int sent = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc ? NULL : err);
+    if (rc || sent)
+        return rc ? rc : sent;
+    return take_rest(k, b, &h, r, err);
 }
 
 int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err)
