@@ -43,7 +43,7 @@ knob minute 2
 knob signal_early 2
 runs 0 "$LF" submit --set resources.time_limit=3m --set first.step_time=100 # 5 s of 6; the warning comes after about 3
 through "early signal"
-is "$(starts first-)" 2 "early signal: two segments, where the limit alone would have allowed one"
+[ "$(starts first-)" -ge 2 ]; ok $? "early signal: more segments than the one that the limit alone would have allowed" "$(starts first-)"
 knob signal_early
 knob minute
 
