@@ -50,12 +50,9 @@ ok $? "by two different programs"
 ok $? "the checkpoint of the GPU says who multiplied matrices"
 
 mkdir -p "$dir/kill"
-slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-kill -9 $pid
-wait $pid 2>/dev/null
-same $? 137 "kill -9 after the second step"
+cut_at kill 1 "*/kill/out/checkpoints/step-00000003*" "test -e $dir/kill/out/checkpoints/step-00000002" \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
+same $rc 137 "kill -9 after the second step"
 [ ! -e "$dir/kill/out/checkpoint" ]
 ok $? "before the end"
 run kill
@@ -111,11 +108,8 @@ says "MiB of the host's for offloaded masters and moments" "and it says so"
 same "$(id there)" "$(id here)" "with the same checkpoint"
 mkdir -p "$dir/away"
 # shellcheck disable=SC2086
-slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/away/out" --metrics "$dir/away/metrics" $state --optimizer-offload 1 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/away/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-kill -9 $pid
-wait $pid 2>/dev/null
+cut_at kill 1 "*/away/out/checkpoints/step-00000003*" "test -e $dir/away/out/checkpoints/step-00000002" \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/away/out" --metrics "$dir/away/metrics" $state --optimizer-offload 1
 [ ! -e "$dir/away/out/checkpoint" ]
 ok $? "killed"
 # shellcheck disable=SC2086

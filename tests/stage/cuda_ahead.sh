@@ -91,12 +91,9 @@ says "diverged at step 1: the loss is not finite" "a weight that is no number st
 # Killed and stopped while a step is under way.
 for how in KILL TERM; do
     mkdir -p "$dir/$how"
-    slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/$how/out" --metrics "$dir/$how/metrics" --steps 12 --save-interval 3 2>"$dir/err" &
-    pid=$!
-    until [ -e "$dir/$how/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-    kill -$how $pid
-    wait $pid 2>/dev/null
-    same $? "$([ $how = KILL ] && echo 137 || echo 75)" "SIG$how in the middle"
+    cut_at "$(echo $how | tr KILTERM kilterm)" 1 "*/$how/out/checkpoints/step-00000006*" "test -e $dir/$how/out/checkpoints/step-00000003" \
+        "$pretrain" --config "$dir/run.ini" --out "$dir/$how/out" --metrics "$dir/$how/metrics" --steps 12 --save-interval 3
+    same $rc "$([ $how = KILL ] && echo 137 || echo 75)" "SIG$how in the middle"
     run $how --steps 12 --save-interval 3
     same "$(id $how) $(metrics $how)" "$(id longer) $(metrics longer)" "and on to the same end"
 done

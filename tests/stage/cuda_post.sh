@@ -103,12 +103,8 @@ killed() { # killed NAME STAGE ARGS...
         run "$@"
     else
         shift 2
-        slowly 5000 "$stages/lf-$_s" --config "$dir/train.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@" 2>"$dir/err" >"$dir/stdout" &
-        pid=$!
-        until [ -e "$dir/$_k/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-        kill -9 $pid
-        wait $pid 2>/dev/null
-        rc=$?
+        cut_at kill 1 "*/$_k/out/checkpoints/step-00000003*" "test -e $dir/$_k/out/checkpoints/step-00000002" \
+            "$stages/lf-$_s" --config "$dir/train.ini" --out "$dir/$_k/out" --metrics "$dir/$_k/metrics" "$@"
         set -- "$_k" "$_s" "$@"
     fi
     [ $rc -eq 137 ] && [ ! -e "$dir/$_k/out/checkpoint" ] || _why="not killed: $rc"

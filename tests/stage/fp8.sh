@@ -45,12 +45,9 @@ ok $? "learn as bf16 does: $(losses base | tr '\n' ' ')"
 ok $? "with other numbers"
 
 mkdir -p "$dir/kill"
-slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/kill/out/checkpoints/step-00000002" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-kill -9 $pid
-wait $pid 2>/dev/null
-same $? 137 "kill -9 after the second step"
+cut_at kill 1 "*/kill/out/checkpoints/step-00000003*" "test -e $dir/kill/out/checkpoints/step-00000002" \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
+same $rc 137 "kill -9 after the second step"
 [ ! -e "$dir/kill/out/checkpoint" ]
 ok $? "before the end"
 run kill

@@ -76,11 +76,8 @@ state="--moments bf16 --masters bf16 --steps 24 --save-interval 3"
 run whole $state
 mkdir -p "$dir/kill"
 # shellcheck disable=SC2086
-slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $state 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/kill/out/checkpoints/step-00000006" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-kill -9 $pid
-wait $pid 2>/dev/null
+cut_at kill 1 "*/kill/out/checkpoints/step-00000009*" "test -e $dir/kill/out/checkpoints/step-00000006" \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics" $state
 [ ! -e "$dir/kill/out/checkpoint" ]
 ok $? "kill -9 after the sixth step"
 # shellcheck disable=SC2086

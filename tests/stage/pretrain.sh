@@ -121,11 +121,9 @@ check "$(scales scaled2 | awk 'NR > 1 && $1 == 2 * last { n++ } { last = $1 } EN
 ok $? "after five steps in a row it is doubled"
 # shellcheck disable=SC2086
 mkdir -p "$dir/scaled3"
-slowly 5000 "$pretrain" --config "$ini" --out "$dir/scaled3/out" --metrics "$dir/scaled3/metrics" $big --save-interval 1 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/scaled3/out/checkpoints/step-00000007" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-kill -9 $pid
-wait $pid 2>/dev/null
+cut_at kill 1 "*/scaled3/out/checkpoints/step-00000008*" "test -e $dir/scaled3/out/checkpoints/step-00000007" \
+    "$pretrain" --config "$ini" --out "$dir/scaled3/out" --metrics "$dir/scaled3/metrics" $big --save-interval 1
+same $rc 137 "killed behind the seventh step"
 # shellcheck disable=SC2086
 run scaled3 $big
 same "$(id scaled3) $(scales scaled3)" "$(id steep) $(scales scaled2)" "killed and resumed, too, with the same course of the scale"
@@ -145,13 +143,10 @@ same "$(metrics kill)" "$basemetrics" "and the same metrics"
 
 # SIGTERM and a chain of incarnations
 mkdir -p "$dir/term1"
-slowly 5000 "$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0 2>"$dir/err" &
-pid=$!
 five() { [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ]; }
-until five || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-kill -TERM $pid
-wait $pid
-same $? 75 "SIGTERM: exit 75"
+cut_at term 5 "pwrite */term1/metrics" five \
+    "$pretrain" --config "$dir/run.ini" --out "$dir/term1/out" --metrics "$dir/term1/metrics" --save-interval 0
+same $rc 75 "SIGTERM: exit 75"
 stopped=$(ls "$dir/term1/out/checkpoints")
 [ -n "$stopped" ] && [ ! -e "$dir/term1/out/checkpoint" ]
 ok $? "with a checkpoint at $stopped"
