@@ -77,3 +77,6 @@ EXTRA_DIST += tests/flow/fence.sh tests/flow/faults_lib.sh
 # Kills in number.
 LONG_TESTS += tests/flow/chaos_local.sh tests/flow/chaos_pbs.sh tests/flow/chaos_slurm.sh
 EXTRA_DIST += tests/flow/chaos_lib.sh tests/flow/chaos_local.sh tests/flow/chaos_pbs.sh tests/flow/chaos_slurm.sh
+# README.md and docs/
+TESTS += tests/flow/book.sh
+EXTRA_DIST += tests/flow/book.sh tests/flow/book.awk tests/flow/book.smaller
