@@ -44,8 +44,8 @@ enum lf_ledger_flags {
  * lf_ledger_publish, when there is one. */
 lf_ledger *lf_ledger_open(const char *path, unsigned flags, lf_err *err);
 void lf_ledger_close(lf_ledger *l); /* NULL is legal */
-bool lf_ledger_is_snapshot(
-    const lf_ledger *l); /* reading the published copy: may be a little old */
+/* reading the published copy: may be a little old */
+bool lf_ledger_is_snapshot(const lf_ledger *l);
 int lf_ledger_schema_version(const lf_ledger *l);
 
 /* ---- writing ---- */

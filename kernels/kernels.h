@@ -78,36 +78,29 @@ struct lf_step_record {
     float bias_corr2; /* 1 - beta2^(step+1) */
     float clip_norm;  /* <= 0: no clipping */
     float loss_scale; /* 1 unless fp16 */
-    float
-        /* 1 / trained tokens of the whole optimizer step, over all micro-batches and ranks */
-        inv_tokens;
+    /* 1 / trained tokens of the whole optimizer step, over all micro-batches and ranks */
+    float inv_tokens;
     float z_loss; /* coefficient, 0 = off */
-    float
-        /* 1 / micro-batches of the whole optimizer step, over all ranks: weighs the router's
-         * losses */
-        inv_batches;
+    /* 1 / micro-batches of the whole optimizer step, over all ranks: weighs the router's losses */
+    float inv_batches;
     /* device -> host */
     double loss_sum; /* sum over trained tokens of this step of -log p */
     double z_sum;    /* sum over trained tokens of logsumexp^2 */
-    double
-        /* sum over trained tokens of the prediction's entropy, nats, by a linear_xent that gives
-         * entropy */
-        entropy_sum;
+    /* sum over trained tokens of the prediction's entropy, nats, by a linear_xent that gives
+     * entropy */
+    double entropy_sum;
     int64_t tokens;    /* trained tokens seen */
     int64_t correct;   /* trained tokens whose argmax is the target */
     float grad_norm;   /* of the unscaled gradient before clipping */
     float clip_factor; /* what the optimizer multiplies gradients by (includes 1/loss_scale) */
-    int32_t
-        /* non-finite gradient or loss, loss above its limit: the optimizer leaves everything as it
-         * was */
-        skip;
+    /* non-finite gradient or loss, loss above its limit: the optimizer leaves everything as it
+     * was */
+    int32_t skip;
     int32_t reserved1;
-    double
-        /* sums over micro-batches: load-balancing loss (moe_stats), without its coefficient */
-        router_aux;
-    double
-        /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
-        router_entropy;
+    /* sums over micro-batches: load-balancing loss (moe_stats), without its coefficient */
+    double router_aux;
+    /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
+    double router_entropy;
     double router_load;  /* likewise: rows of the busiest expert / mean */
     int64_t router_seen; /* micro-batches x MoE layers */
     /* host -> device, before the optimizer */
@@ -245,10 +238,9 @@ struct lf_k_logit_stats {
 struct lf_sample_token {
     double bias; /* added first; -inf forbids the token */
     int32_t id;  /* in [0, v) */
-    int32_t
-        /* times in the output: presence and frequency penalties; 0: seen in the prompt alone; -1:
-         * no penalty */
-        count;
+    /* times in the output: presence and frequency penalties; 0: seen in the prompt alone; -1: no
+     * penalty */
+    int32_t count;
 };
 struct lf_sample_row {
     uint64_t seed, index; /* of the draw */
@@ -772,8 +764,8 @@ struct lf_opt_tensor {
     void *copy;                       /* compute copy refreshed from master, or NULL */
     uint8_t copy_type;                /* of it: bf16; on GPUs fp16 too */
     uint8_t master_type, moment_type; /* f32 or bf16 */
-    uint32_t
-        site; /* of the random numbers that round what is bf16; a different one for each tensor */
+    /* of the random numbers that round what is bf16; a different one for each tensor */
+    uint32_t site;
     float lr_scale, weight_decay;
 };
 /* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block,

@@ -7,8 +7,8 @@
 #include "engine/convert/convert.h"
 
 struct convert_tokens {
-    const char *
-        *eos; /* the options: end tokens by text or id; the list is owned, its texts are borrowed */
+    /* the options: end tokens by text or id; the list is owned, its texts are borrowed */
+    const char **eos;
     size_t n_eos;
     const char *pad_token; /* NULL: not given */
     /* What follows from these and from the tokenizer. */

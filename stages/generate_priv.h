@@ -11,8 +11,8 @@
 
 typedef struct generate_settings {
     lf_gen_defaults d;
-    bool raw,
-        set[LF_GEN_KEYS]; /* set: the user gave it, so generation_config.json does not count */
+    /* set: the user gave it, so generation_config.json does not count */
+    bool raw, set[LF_GEN_KEYS];
     const char **stop, **eos;
     size_t n_eos;
     int32_t *end;

@@ -31,9 +31,8 @@
 struct lf_profile;
 typedef struct lf_stage {
     const lf_opt_table *table;
-    const char *
-        /* REPEAT option that plain command-line words are added to, NULL: words are refused */
-        words;
+    /* REPEAT option that plain command-line words are added to, NULL: words are refused */
+    const char *words;
     int (*setup)(void **self, const lf_optset *o, lf_err *err);
     int (*plan)(void *self, json_t *plan, lf_err *err);
     int (*run)(void *self, lf_comm *comm, lf_err *err);

@@ -37,8 +37,8 @@ typedef struct tok_ranks {
     lf_comm *comm; /* NULL: alone */
     int rank, size;
     bool *over; /* [size]: nothing more is said with that rank */
-    int (*sink)(void *ctx, struct tok_batch *b,
-                lf_err *err); /* rank 0: where batches of all ranks go, in order */
+    /* rank 0: where batches of all ranks go, in order */
+    int (*sink)(void *ctx, struct tok_batch *b, lf_err *err);
     void *sink_ctx;
 } tok_ranks;
 
@@ -76,11 +76,11 @@ typedef struct tokenize {
     uint64_t limit_docs, limit_bytes;
     int threads;
     const char *out, *metrics;
-    const char *
-        *dirs; /* out directories to adopt from: earlier ones, oldest first, then out itself */
+    /* out directories to adopt from: earlier ones, oldest first, then out itself */
+    const char **dirs;
     size_t n_dirs;
-    char options_sha
-        [LF_HASH_HEX]; /* of the identity options; run adds the sources' labels and lengths */
+    /* of the identity options; run adds the sources' labels and lengths */
+    char options_sha[LF_HASH_HEX];
     bool reader_left;
 } tokenize;
 
@@ -147,8 +147,8 @@ typedef struct tok_start {
 typedef struct tok_pipe {
     lf_corpus *corpus;
     tok_start start;
-    uint64_t max_docs,
-        max_bytes; /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
+    /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
+    uint64_t max_docs, max_bytes;
     uint64_t bytes_before; /* raw bytes of the records before start.skip_to, for max_bytes */
     int threads;
     int rank, ranks; /* work is called for this rank's batches only; 0 ranks: for all */
@@ -156,9 +156,8 @@ typedef struct tok_pipe {
     int (*sink)(void *ctx, tok_batch *b, lf_err *err); /* NULL: none */
     void *ctx, *sink_ctx;
     const char *what; /* for progress */
-    bool *
-        /* set when the reading thread still waits for input: the corpus must not be closed */
-        reader_left;
+    /* set when the reading thread still waits for input: the corpus must not be closed */
+    bool *reader_left;
 } tok_pipe;
 
 /* Run to the end of the corpus; LF_EINTR when a stop was asked for. */

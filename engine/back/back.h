@@ -28,10 +28,10 @@ struct lf_back_ops {
     bool host_visible; /* device pointers may be dereferenced by the host between syncs */
     void *(*alloc)(lf_back *b, size_t bytes, lf_err *err); /* zeroed, at least 64-byte aligned */
     void (*release)(lf_back *b, void *p, size_t bytes);
-    int (*copy_in)(lf_back *b, void *dst, const void *src, size_t bytes,
-                   lf_err *err); /* host -> device, ordered */
-    int (*copy_out)(lf_back *b, void *dst, const void *src, size_t bytes,
-                    lf_err *err); /* device -> host, waits */
+    /* host -> device, ordered */
+    int (*copy_in)(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
+    /* device -> host, waits */
+    int (*copy_out)(lf_back *b, void *dst, const void *src, size_t bytes, lf_err *err);
     int (*fill)(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err); /* ordered */
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
@@ -149,9 +149,8 @@ enum lf_device lf_device_choose(enum lf_device wish);
 
 struct lf_device_opts {
     enum lf_device device;
-    int rank,
-        /* GPU local_rank modulo the GPUs shown: launchers may show each rank its own or all */
-        local_rank;
+    /* GPU local_rank modulo the GPUs shown: launchers may show each rank its own or all */
+    int rank, local_rank;
     int threads;
 };
 /* The backend of a stage. */

@@ -40,10 +40,9 @@ typedef struct lf_artifact {
     char *kind; /* "shards", "tokenizer", "checkpoint", ... */
     lf_artifact_file *files;
     size_t n_files, cap_files;
-    json_t *
-        /* object, never NULL after init or load; change it with json_object_set_new before
-         * publishing */
-        meta;
+    /* object, never NULL after init or load; change it with json_object_set_new before
+     * publishing */
+    json_t *meta;
 } lf_artifact;
 
 enum lf_artifact_state {

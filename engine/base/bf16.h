@@ -11,8 +11,9 @@
 static inline uint16_t lf_bf16_of(float x)
 {
     const uint32_t u = lf_bits_of_f32(x);
+    /* quiet NaN */
     if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((u >> 16) | 0x40u); /* quiet NaN */
+        return (uint16_t)((u >> 16) | 0x40u);
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 

@@ -33,8 +33,8 @@ lf_frame_writer *lf_frame_writer_open(const char *path, lf_err *err);
 int lf_frame_append(lf_frame_writer *w, const void *payload, size_t n, lf_err *err);
 int lf_frame_sync(lf_frame_writer *w, lf_err *err);
 int64_t lf_frame_writer_offset(const lf_frame_writer *w); /* bytes of whole records */
-int lf_frame_writer_close(lf_frame_writer *w,
-                          lf_err *err); /* fsyncs; w is gone either way; NULL is legal */
+/* fsyncs; w is gone either way; NULL is legal */
+int lf_frame_writer_close(lf_frame_writer *w, lf_err *err);
 
 /* One record. Returns 1 to go on, 0 to stop before this record, negative (with err set) to fail.
  * payload has n bytes and is followed by a NUL that is not counted. */

@@ -48,7 +48,7 @@ int lf_ini_parse_text(lf_ini *out, const char *text, size_t len, const char *pat
                       lf_err *err);
 void lf_ini_fini(lf_ini *ini);
 const lf_ini_section *lf_ini_find_section(const lf_ini *ini, const char *name); /* NULL: none */
-const lf_ini_entry *lf_ini_find(const lf_ini *ini, const char *section,
-                                const char *key); /* NULL: none */
+/* NULL: none */
+const lf_ini_entry *lf_ini_find(const lf_ini *ini, const char *section, const char *key);
 
 #endif

@@ -22,13 +22,13 @@ int lf_io_read_file(const char *path, size_t max_bytes, lf_buf *out, lf_err *err
 int lf_io_write_all(int fd, const void *data, size_t n, const char *path, lf_err *err);
 int lf_io_pwrite_all(int fd, const void *data, size_t n, off_t offset, const char *path,
                      lf_err *err);
-int lf_io_pread_all(int fd, void *data, size_t n, off_t offset, const char *path,
-                    lf_err *err); /* short = LF_EFORMAT */
+/* short = LF_EFORMAT */
+int lf_io_pread_all(int fd, void *data, size_t n, off_t offset, const char *path, lf_err *err);
 int lf_io_fsync(int fd, const char *path, lf_err *err);
 int lf_io_fsync_path(const char *path, lf_err *err);   /* a file by name */
 int lf_io_fsync_parent(const char *path, lf_err *err); /* the directory holding path */
-int lf_io_mkdirs(const char *path, mode_t mode,
-                 lf_err *err); /* like mkdir -p; each new directory's parent is fsynced */
+/* like mkdir -p; each new directory's parent is fsynced */
+int lf_io_mkdirs(const char *path, mode_t mode, lf_err *err);
 bool lf_io_exists(const char *path);
 int64_t lf_io_size(const char *path, lf_err *err); /* bytes, or negative */
 

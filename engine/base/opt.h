@@ -70,12 +70,11 @@ typedef struct lf_opt_table {
     const char *summary; /* one line for --help and the man page */
     const lf_opt *opts;
     size_t n_opts;
-    const char *const
-        *outputs; /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
-    bool
-        /* which outputs there are follows from the options: at least one. Else the first is always
-         * there */
-        any_output;
+    /* names usable as ${stage:NAME.out}; NULL-terminated; the first is the default */
+    const char *const *outputs;
+    /* which outputs there are follows from the options: at least one. Else the first is always
+     * there */
+    bool any_output;
     /* A pattern of NULL ends the list. NULL: a later start looks into the directories of all before
      * it, whose pieces it checks one by one. */
     const lf_opt_carry *carry;
@@ -104,20 +103,20 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
 /* After all sources: required options present. */
 int lf_optset_check(const lf_optset *s, lf_err *err);
 
-bool lf_optset_has_value(const lf_optset *s,
-                         const char *name);                  /* given, or by default; not a read */
+/* given, or by default; not a read */
+bool lf_optset_has_value(const lf_optset *s, const char *name);
 bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
-const char *lf_optset_str(const lf_optset *s,
-                          const char *name); /* NULL when unset; STR PATH ENUM */
-int64_t lf_optset_int(const lf_optset *s,
-                      const char *name); /* INT COUNT BYTES DURATION; 0 when unset */
+/* NULL when unset; STR PATH ENUM */
+const char *lf_optset_str(const lf_optset *s, const char *name);
+/* INT COUNT BYTES DURATION; 0 when unset */
+int64_t lf_optset_int(const lf_optset *s, const char *name);
 double lf_optset_float(const lf_optset *s, const char *name); /* 0 when unset */
 bool lf_optset_bool(const lf_optset *s, const char *name);    /* false when unset */
 int lf_optset_choice(const lf_optset *s, const char *name); /* index into choices; -1 when unset */
 size_t lf_optset_count(const lf_optset *s, const char *name); /* REPEAT: number of values */
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i);
-const char *
-lf_optset_unread(const lf_optset *s); /* name of an option set explicitly and never read, or NULL */
+/* name of an option set explicitly and never read, or NULL */
+const char *lf_optset_unread(const lf_optset *s);
 /* Canonical text of a value ("0.0003" for "3e-4", bytes and counts as integers), for the spec id
  * and --print-config. */
 int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_err *err);

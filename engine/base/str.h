@@ -28,8 +28,8 @@ void lf_buf_add(lf_buf *b, const void *data, size_t len);
 void lf_buf_adds(lf_buf *b, const char *s);
 void lf_buf_addc(lf_buf *b, char c);
 void lf_buf_addf(lf_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void lf_buf_add_json(lf_buf *b, const char *s,
-                     size_t len); /* quoted and escaped JSON string; invalid UTF-8 -> U+FFFD */
+/* quoted and escaped JSON string; invalid UTF-8 -> U+FFFD */
+void lf_buf_add_json(lf_buf *b, const char *s, size_t len);
 void lf_buf_add_shell(lf_buf *b, const char *s); /* single-quoted for sh when needed */
 /* For terminals: control characters other than newline and tab (C0, DEL, C1) and bytes that are not
  * UTF-8 become '?'. */

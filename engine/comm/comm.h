@@ -113,8 +113,8 @@ struct
 };
 
 struct lf_comm_opts {
-    const char
-        *transport;    /* NULL or "auto": self for one rank, ucx for more; "self", "ucx", "nccl" */
+    /* NULL or "auto": self for one rank, ucx for more; "self", "ucx", "nccl" */
+    const char *transport;
     double patience_s; /* 0: LOONG_COMM_PATIENCE (seconds, or off: no watchdog), else 40 */
     int device;        /* nccl: CUDA device of this rank */
     /* Told the watchdog's line, from its own thread, before the process ends; NULL: one write to

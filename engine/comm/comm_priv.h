@@ -16,9 +16,8 @@ struct lf_watch;
 struct lf_comm_peer {
     char host[64];
     int64_t pid;
-    uint64_t
-        /* hash of the machine's boot id: equal on one machine, however many node names it has */
-        boot;
+    /* hash of the machine's boot id: equal on one machine, however many node names it has */
+    uint64_t boot;
     uint64_t cpus; /* hash of the set of processors it may run on, and their number */
     int64_t n_cpus;
 };

@@ -17,8 +17,8 @@ struct lf_convert_card {
     json_t *state;        /* of the checkpoint: steps and tokens, where it was trained; borrowed */
     const char *identity; /* of the checkpoint, in hex */
     const char *dtype;    /* "bfloat16" */
-    const char
-        *tokenizer; /* class of transformers that loads the one beside; NULL: there is none */
+    /* class of transformers that loads the one beside; NULL: there is none */
+    const char *tokenizer;
 };
 
 /* The card's text into out (cleared first). LF_ENOMEM. */

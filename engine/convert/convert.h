@@ -30,10 +30,9 @@ enum lf_convert_dtype { LF_CONVERT_KEEP = 0, LF_CONVERT_F32, LF_CONVERT_BF16, LF
 struct lf_convert_tokens {
     int64_t eos[LF_CONVERT_MAX_EOS];
     size_t n_eos;
-    int64_t
-        /* ends a turn in the chat template: stands before the others where it is none of them; -1:
-         * none */
-        turn_end;
+    /* ends a turn in the chat template: stands before the others where it is none of them; -1:
+     * none */
+    int64_t turn_end;
     int64_t bos, pad; /* -1: none */
     bool asked;       /* of the user: written whatever the model is */
 };
@@ -45,21 +44,19 @@ struct lf_convert_names {
 
 struct lf_convert_opts {
     const char *from; /* directory */
-    const char *
-        /* the artifact that is made: a directory that is new or holds what a killed run left */
-        out;
+    /* the artifact that is made: a directory that is new or holds what a killed run left */
+    const char *out;
     const char *const *left; /* where earlier runs wrote, oldest first; any may be absent */
     size_t n_left;
     int dtype;          /* enum lf_convert_dtype */
     int64_t file_bytes; /* a file of the output is closed above this; 0: one file */
     int threads;
     const char *family; /* export: which form, NULL: by the model's family */
-    const char
-        *tokenizer; /* export: directory whose tokenizer files go into the model's; NULL: none */
-    int64_t
-        /* export of a model that gives scores: what fills batches; -1: as config.json of the origin
-         * says */
-        pad_token;
+    /* export: directory whose tokenizer files go into the model's; NULL: none */
+    const char *tokenizer;
+    /* export of a model that gives scores: what fills batches; -1: as config.json of the origin
+     * says */
+    int64_t pad_token;
     const struct lf_convert_tokens *tokens; /* export; NULL: nothing is known */
     const struct lf_convert_names *names;   /* export: of `tokenizer`; NULL: nothing is known */
     bool (*stop)(void);                     /* asked between blocks; NULL: never */
@@ -100,8 +97,8 @@ int lf_convert_export(const struct lf_convert_opts *o, struct lf_convert_result 
 /* ---- is it the same model? ---- */
 
 struct lf_convert_verdict {
-    double max,
-        rms; /* largest difference / largest logit; rms of the differences / rms of the logits */
+    /* largest difference / largest logit; rms of the differences / rms of the logits */
+    double max, rms;
     double tol_max, tol_rms; /* what the family allows */
     int64_t tokens;
 };

@@ -36,16 +36,14 @@ enum lf_hf_kind {
 };
 
 struct lf_hf_key {
-    const char *
-        /* in config.json; several names of one key have '|' between them, the first is written */
-        name;
+    /* in config.json; several names of one key have '|' between them, the first is written */
+    const char *name;
     enum lf_hf_kind kind;
     const char *ours; /* our keys, separated by blanks: all get the value. SAME, INERT: NULL */
-    const char *
-        /* JSON text: the value meant by absence, as the class of transformers has it; NULL: must be
-         * there. null, as def or in the file, means our own default (no window, as many key heads
-         * as query heads) */
-        def;
+    /* JSON text: the value meant by absence, as the class of transformers has it; NULL: must be
+     * there. null, as def or in the file, means our own default (no window, as many key heads as
+     * query heads) */
+    const char *def;
 };
 
 /* config.json while it is read: every key that is looked at is ticked off. */
@@ -71,28 +69,24 @@ int lf_hf_get_bool(lf_hf_reader *r, const char *key, bool *out, lf_err *err);
 
 struct lf_hf_family {
     const char *name; /* what an imported model's `family` says */
-    const char *
-        /* families of ours, separated by blanks, that are exported in this form too; NULL: none */
-        also;
+    /* families of ours, separated by blanks, that are exported in this form too; NULL: none */
+    const char *also;
     const char *model_type; /* of config.json; several separated by blanks, the first is written */
-    const char *
-        /* a key of config.json that tells this one from others of its model_type; NULL: none */
-        needs;
+    /* a key of config.json that tells this one from others of its model_type; NULL: none */
+    const char *needs;
     const char *lacks;        /* a key that must not be there; NULL: none */
     const char *architecture; /* written to "architectures" */
-    const char *
-        /* the same of a model with output = score: a sequence classifier of one label, whose head
-         * is score.weight; NULL: transformers has none */
-        classifier;
+    /* the same of a model with output = score: a sequence classifier of one label, whose head is
+     * score.weight; NULL: transformers has none */
+    const char *classifier;
     const char *prefix; /* of tensor names; files without a head may lack it; NULL: none */
-    const char *const
-        *switches; /* "key=value" of [model], ended by NULL: what all models of the family share */
+    /* "key=value" of [model], ended by NULL: what all models of the family share */
+    const char *const *switches;
     const struct lf_hf_key *keys; /* ended by name == NULL */
     const struct lf_map_row *rows;
-    bool
-        /* keys that are not known are passed over: training arguments, not a description of the
-         * model */
-        loose;
+    /* keys that are not known are passed over: training arguments, not a description of the
+     * model */
+    bool loose;
     /* The name that rows use for a tensor of the file, into out; NULL: its own. */
     void (*canon)(char *out, size_t cap, const char *name);
     /* What rows cannot say; NULL: nothing. read runs after the rows, before the check; write adds

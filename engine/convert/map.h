@@ -112,9 +112,8 @@ typedef struct lf_map {
     struct lf_map_item *items; /* sorted by name */
     size_t n_items, cap_items;
     struct lf_map_parts *of_ours; /* [n_ours], src: index of items */
-    struct lf_map_parts *
-        /* [n_items], src: index of ours; empty for IGNORED and TIED but one segment there */
-        of_item;
+    /* [n_items], src: index of ours; empty for IGNORED and TIED but one segment there */
+    struct lf_map_parts *of_item;
     lf_arena *arena; /* names */
 } lf_map;
 

@@ -36,9 +36,8 @@ enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 struct lf_exec_opts {
     bool poison;     /* checking mode: bytes are NaN before their first and after their last use */
     bool no_refresh; /* leave stale copies alone (tests) */
-    struct lf_profile *
-        /* borrowed, outlives the executor: collects what runs take (profile.h); NULL: none */
-        profile;
+    /* borrowed, outlives the executor: collects what runs take (profile.h); NULL: none */
+    struct lf_profile *profile;
     const char *label; /* in front of the graphs' names there; NULL: nothing */
 };
 

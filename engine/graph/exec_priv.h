@@ -19,10 +19,10 @@ struct lf_bound {          /* one chain */
     int variants;
     struct lf_captured *captured; /* [slot][variant][segment] */
     int64_t live;                 /* rows that the calls compute, 0: all (exec_rows.c) */
-    size_t
-        *ready; /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
-    struct lf_captured
-        *piece; /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
+    /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
+    size_t *ready;
+    /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
+    struct lf_captured *piece;
 };
 
 struct lf_exec {
@@ -35,15 +35,12 @@ struct lf_exec {
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;
-    struct lf_call *
-        /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has
-         * changed */
-        opt;
+    /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has changed */
+    struct lf_call *opt;
     size_t n_opt;
     struct lf_captured opt_captured;
-    bool early,
-        /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
-        summing;
+    /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
+    bool early, summing;
     lf_exec_reduce reduce;
     void *reduce_user;
     struct lf_call *copies, *packs;

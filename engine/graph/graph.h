@@ -144,10 +144,9 @@ struct lf_attn_opts {
     float dropout;           /* of the probabilities; 0: none, then the rest is not read */
     const char *site;        /* name of the random decision, as lf_dropout's */
     lf_val sample, position; /* i64, i32 [R, 1] inputs */
-    lf_val
-        /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: keys below it are open to all of
-         * the document */
-        prefix;
+    /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: keys below it are open to all of the
+     * document */
+    lf_val prefix;
 };
 /* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1]
  * input, alibi f32 [1, H] constant or LF_NONE. o [R, H*D]. */
@@ -180,10 +179,8 @@ struct lf_route_opts {
     int groups, top_groups; /* 1: every expert can be chosen (kernels.h, moe_route) */
     bool sigmoid, renorm;
     float scale;
-    float
-        /* > 0: the backward adds aux * load-balancing loss of the graph's lf_moe_stats to the
-         * loss */
-        aux;
+    /* > 0: the backward adds aux * load-balancing loss of the graph's lf_moe_stats to the loss */
+    float aux;
     int layers; /* of lf_moe_stats in the graph */
 };
 struct lf_routes {
@@ -199,23 +196,22 @@ struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
  * takes as prev; layers: their number in the last one, else 0. */
 lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens,
                     lf_val prev, int layers);
-lf_val lf_moe_permute(lf_graph *g, lf_val x,
-                      const struct lf_routes *r); /* [R, C] -> [M, C] in expert order */
-lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w,
-                     const struct lf_routes *r); /* [M, K] -> [M, N]; w [E N, K] */
-lf_val lf_moe_combine(lf_graph *g, lf_val x,
-                      const struct lf_routes *r); /* [M, C] -> [R, C], weighted */
+/* [R, C] -> [M, C] in expert order */
+lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
+/* [M, K] -> [M, N]; w [E N, K] */
+lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_routes *r);
+/* [M, C] -> [R, C], weighted */
+lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);
 /* y[r] = sigmoid(gate[r]) * x[r]; gate [R, 1] of a linear node, pinned to f32. */
 lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate);
 
 struct lf_xent_opts {
     int64_t v_real; /* 0: all of w's rows */
     float softcap;
-    bool want_loss, want_lse,
-        want_argmax; /* per-row results as outputs "loss", "lse" (f32), "argmax" (i32), [R, 1] */
-    bool
-        /* likewise "entropy" (f32): of the row's softmax in nats, 0 where the target is -1 */
-        want_entropy;
+    /* per-row results as outputs "loss", "lse" (f32), "argmax" (i32), [R, 1] */
+    bool want_loss, want_lse, want_argmax;
+    /* likewise "entropy" (f32): of the row's softmax in nats, 0 where the target is -1 */
+    bool want_entropy;
 };
 /* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step
  * record. In a graph that is differentiated the same node forms dX and dW; elsewhere it is the

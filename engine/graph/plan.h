@@ -35,13 +35,12 @@ struct lf_target {
     size_t align;         /* bytes of every tensor's offset */
     uint32_t fuse;        /* enum lf_fuse bits */
     size_t max_workspace; /* of one node; more is an error that names it */
-    size_t
-        /* host bytes the process needs beside the plan: code, libraries, thread stacks, pinned
-         * memory */
-        reserved;
+    /* host bytes the process needs beside the plan: code, libraries, thread stacks, pinned
+     * memory */
+    size_t reserved;
     size_t device_reserved; /* GPUs: bytes of the context, code and libraries beside the plan */
-    size_t (*packed_bytes)(int64_t n, int64_t k,
-                           enum lf_dtype ab_type); /* of one weight's panels; NULL: none are made */
+    /* of one weight's panels; NULL: none are made */
+    size_t (*packed_bytes)(int64_t n, int64_t k, enum lf_dtype ab_type);
 };
 enum lf_fuse {
     LF_FUSE_ACT = 1,      /* linear + activation */
@@ -69,15 +68,13 @@ enum lf_fp8 { LF_FP8_OFF = 0, LF_FP8_TENSORS, LF_FP8_BLOCKS };
 struct lf_plan_opts {
     const struct lf_target *target; /* NULL: lf_target_host() */
     int threads;                    /* >= 1; workspace depends on it */
-    enum lf_dtype
-        /* LF_F32, LF_BF16 or, on GPUs, LF_F16: type of activations and of what GEMMs read */
-        compute;
+    /* LF_F32, LF_BF16 or, on GPUs, LF_F16: type of activations and of what GEMMs read */
+    enum lf_dtype compute;
     enum lf_fp8 fp8; /* needs compute = LF_BF16, mode LF_FAST, on GPUs sm_89, with blocks sm_90 */
     enum lf_numeric mode;
-    bool
-        /* hold f32 masters although nothing here needs them (converters); an optimizer's `masters`
-         * goes before */
-        keep_master;
+    /* hold f32 masters although nothing here needs them (converters); an optimizer's `masters`
+     * goes before */
+    bool keep_master;
     bool no_reuse; /* debugging: every tensor gets bytes of its own */
 };
 
@@ -87,16 +84,14 @@ lf_plan *lf_plan_create(lf_pstore *ps, const struct lf_plan_opts *opts, lf_err *
 void lf_plan_destroy(lf_plan *p);
 
 struct lf_chain_opts {
-    bool
-        /* differentiate towards the store's trained tensors; needs lf_xent or lf_output_grad in the
-         * graph */
-        train;
+    /* differentiate towards the store's trained tensors; needs lf_xent or lf_output_grad in the
+     * graph */
+    bool train;
     enum lf_recompute recompute;
     int slots;     /* micro-batches in flight; 0 means 1 */
     uint32_t eras; /* when it lives; 0 means all */
-    bool
-        /* its products stay bf16 whatever the plan has: a few rows at a time (generation) */
-        no_fp8;
+    /* its products stay bf16 whatever the plan has: a few rows at a time (generation) */
+    bool no_fp8;
     bool packed; /* linears read panels made once per change of weights (inference) */
 };
 /* Takes the graph's content: the plan keeps what it needs, the graph may be destroyed afterwards
@@ -106,19 +101,15 @@ int lf_plan_add(lf_plan *p, lf_graph *g, const struct lf_chain_opts *opts, lf_er
 struct lf_adamw_opts {
     float beta1, beta2, eps, weight_decay;
     enum lf_dtype moments; /* LF_F32 or LF_BF16: what Adam's moments are kept in */
-    enum lf_dtype
-        /* LF_BF16, with compute LF_BF16: tensors that have a bf16 copy have no f32 weights beside
-         * it */
-        masters;
-    bool
-        /* what of this is bf16 is rounded at random, without bias (kernels.h, adamw); else to
-         * nearest */
-        stochastic;
-    double
-        /* GPUs, 0 to 1: share of the elements whose moments lie in the host's memory, and their
-         * masters where compute reads copies; the same kernel updates them there over the bus, so
-         * no bit changes */
-        offload;
+    /* LF_BF16, with compute LF_BF16: tensors that have a bf16 copy have no f32 weights beside it */
+    enum lf_dtype masters;
+    /* what of this is bf16 is rounded at random, without bias (kernels.h, adamw); else to
+     * nearest */
+    bool stochastic;
+    /* GPUs, 0 to 1: share of the elements whose moments lie in the host's memory, and their
+     * masters where compute reads copies; the same kernel updates them there over the bus, so no
+     * bit changes */
+    double offload;
 };
 /* LF_EINVAL, worded with the options of stages: values out of range, or that a plan of this compute
  * type has no room for. */
@@ -170,15 +161,14 @@ struct lf_plan_comm {
     int ranks;
     int64_t messages;     /* collectives: buckets */
     double reduced_bytes; /* gradients that are summed */
-    double
-        /* by each rank at least: 2 (P - 1) / P of them (reduce-scatter, then all-gather) */
-        sent_bytes;
+    /* by each rank at least: 2 (P - 1) / P of them (reduce-scatter, then all-gather) */
+    double sent_bytes;
     size_t largest_bytes; /* of one bucket */
 };
 int lf_plan_comm(const lf_plan *p, struct lf_plan_comm *out);
 struct lf_plan_cost {
-    double fwd_causal,
-        fwd_full; /* FLOPs of one run of the chain's forward, attention counted causally or full */
+    /* FLOPs of one run of the chain's forward, attention counted causally or full */
+    double fwd_causal, fwd_full;
     double bwd_causal, bwd_full; /* of its backward, recomputation not counted */
     double recompute;            /* FLOPs spent on recomputation, counted causally */
     double traffic_bytes;        /* memory traffic if every operand moves once */

@@ -190,10 +190,8 @@ struct lf_tensor {
     bool pinned;                /* user wants f32 */
     bool dense_only;            /* some node can only handle row distance == cols */
     bool is_output;
-    bool
-        /* a view that a forward node writes: its root is made of such parts, which nobody else
-         * reads */
-        part;
+    /* a view that a forward node writes: its root is made of such parts, which nobody else reads */
+    bool part;
     int64_t rows, cols;
     int32_t parent; /* view: the tensor it is a part of, else 0 */
     int64_t col;    /* first column in parent */
@@ -206,8 +204,8 @@ struct lf_tensor {
     /* placement */
     int32_t root;
     int64_t root_col;
-    int32_t first,
-        last;   /* of a root: node of first write and last read, over everything that shares it */
+    /* of a root: node of first write and last read, over everything that shares it */
+    int32_t first, last;
     size_t off; /* of a root: bytes in its memory area */
     bool saved; /* lives from forward into backward */
 };
@@ -272,17 +270,16 @@ struct lf_op_row {
      * float; of outputs o: compute type, or f32 where the tensor is pinned. */
     const char *in_types, *out_types;
     int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
-    int (*vjp)(struct lf_ad *ad,
-               int32_t node); /* appends backward nodes; NULL: nothing flows through */
-    const char *saves;        /* what the vjp reads of the forward, for people */
+    /* appends backward nodes; NULL: nothing flows through */
+    int (*vjp)(struct lf_ad *ad, int32_t node);
+    const char *saves; /* what the vjp reads of the forward, for people */
     signed char alias
         [4]
         [2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
     uint8_t flags;
-    const char *
-        /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows),
-         * "exact" */
-        numeric;
+    /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows),
+     * "exact" */
+    const char *numeric;
     double (*flops)(const lf_graph *g, const struct lf_node *n, bool full); /* NULL: none counted */
     int kernel;                                                             /* enum lf_kernel_id */
     int (*emit)(const struct lf_bind *b, const struct lf_node *n, void *args);
@@ -303,8 +300,8 @@ struct lf_kernel_row {
     const char *name;
     size_t args_bytes;
     int (*call)(const struct lf_kernels *k, lf_queue *q, const void *args);
-    int (*check)(const struct lf_kernels *k,
-                 const void *args); /* LF_K_EINVAL also when the kernel is missing */
+    /* LF_K_EINVAL also when the kernel is missing */
+    int (*check)(const struct lf_kernels *k, const void *args);
     size_t (*work)(const struct lf_kernels *k, const void *args, int threads);
 };
 extern const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT];
@@ -329,9 +326,8 @@ struct lf_bind {
     const struct lf_opt_tensor *opt_tensors; /* those of AdamW, then those that are balanced */
     int64_t n_opt_tensors, n_balanced;
     const struct lf_adamw_opts *adamw;
-    int64_t rows_all,
-        /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
-        rows_live;
+    /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
+    int64_t rows_all, rows_live;
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
@@ -574,10 +570,9 @@ struct lf_chain {
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
     bool *first_writer; /* per node: it is the first of this chain to write its gradients */
     size_t input_off, input_bytes; /* one slot's inputs; slots follow each other */
-    size_t
-        /* with several slots: saved tensors of one slot lie first, slot after slot, then the
-         * transients */
-        saved_bytes;
+    /* with several slots: saved tensors of one slot lie first, slot after slot, then the
+     * transients */
+    size_t saved_bytes;
     size_t arena_off, arena_bytes; /* where the chain lies in the arena, all of it */
     size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
     size_t live_max;   /* largest live set, all slots */

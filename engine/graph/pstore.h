@@ -46,35 +46,29 @@ enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };
 
 struct lf_param_desc {
     const char *name; /* "layers.0.attn.q.weight"; copied */
-    const char *
-        group; /* "layers.0.attn.qkv.weight", NULL: a group of its own under its own name; copied */
-    int ndim;  /* 1 to 3 */
-    int64_t dims
-        /* [out, in] for matrices, [n] for vectors, [experts, out, in] for matrices of experts;
-         * members of a group agree in everything but dims[0]. A graph sees [experts * out, in]. */
-        [3];
+    /* "layers.0.attn.qkv.weight", NULL: a group of its own under its own name; copied */
+    const char *group;
+    int ndim; /* 1 to 3 */
+    /* [out, in] for matrices, [n] for vectors, [experts, out, in] for matrices of experts;
+     * members of a group agree in everything but dims[0]. A graph sees [experts * out, in]. */
+    int64_t dims[3];
     enum lf_init init;
     float init_std; /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std) */
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
-    bool
-        /* its products are 8-bit ones where the plan has such (plan.h); matrices; the same for a
-         * whole group */
-        fp8;
-    bool
-        /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
-        adapter;
-    bool
-        /* with adapter: of the model all the same, trained whole beside its adapter and kept with
-         * it */
-        whole;
+    /* its products are 8-bit ones where the plan has such (plan.h); matrices; the same for a
+     * whole group */
+    bool fp8;
+    /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
+    bool adapter;
+    /* with adapter: of the model all the same, trained whole beside its adapter and kept with it */
+    bool whole;
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
-    float
-        /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in
-         * the step (lf_moe_stats), and after the step it moves by this much against the load
-         * (kernels.h, moe_balance) */
-        balance_rate;
+    /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in
+     * the step (lf_moe_stats), and after the step it moves by this much against the load
+     * (kernels.h, moe_balance) */
+    float balance_rate;
 };
 
 lf_pstore *lf_pstore_create(lf_err *err);

@@ -51,15 +51,13 @@ struct lf_profile; /* engine/graph/profile.h */
 typedef struct lf_gen_draws {
     int64_t vocab; /* of the run: at most that of the logits, tokens behind it are not drawn */
     struct lf_sample_row *row; /* [slots]; on 0: the logits are wanted instead */
-    struct lf_sample_token *
-        /* [slots, room] of a slot's sequence; a step with LF_SAMPLE_NOTE changes it as kernels.h
-         * says, for */
-        list;
-    size_t room; /* the model alone: what stands here before a step is all of it */
-    struct lf_sample_out *
-        /* [slots] LF_SAMPLE_NONE, LF_SAMPLE_HOST: the row's logits are in lf_gen_logits, else they
-         * need not be */
-        out;
+    /* [slots, room] the list of a slot's sequence. What stands here before a step is the whole
+     * list; a step with LF_SAMPLE_NOTE changes it as kernels.h says, for the model alone. */
+    struct lf_sample_token *list;
+    size_t room;
+    /* [slots] LF_SAMPLE_NONE, LF_SAMPLE_HOST: the row's logits are in lf_gen_logits, else they
+     * need not be */
+    struct lf_sample_out *out;
 } lf_gen_draws;
 enum { LF_GEN_AHEAD = 2 }; /* steps of a model that are begun and not ended, at most */
 typedef struct lf_gen_model {
@@ -72,11 +70,10 @@ typedef struct lf_gen_model {
     int64_t page_tokens;        /* positions of a page */
     int64_t n_pages;            /* pages of the cache, all slots together */
     int64_t max_pages;          /* entries per slot of the page table */
-    int32_t *
-        /* NULL, or the model's [slots]: gets the prefix of each slot, all of a prompt but its last
-         * token, whose tokens see each other; then a step has the rest of a prefix as a whole or
-         * nothing of it */
-        prefix;
+    /* NULL, or the model's [slots]: gets the prefix of each slot, all of a prompt but its last
+     * token, whose tokens see each other; then a step has the rest of a prefix as a whole or
+     * nothing of it */
+    int32_t *prefix;
     /* longrope: the angles of all tokens of a sequence follow from its length, which is the
      * prompt's and max_tokens together, known when it begins. switching, an oracle for comparisons:
      * it is what the sequence has, as transformers has it; a sequence that grows beyond is computed
@@ -115,26 +112,22 @@ typedef struct lf_gen_job {
     lf_sample_limits limits;
     int64_t max_tokens; /* >= 1, or 0 with prompt_logprobs: nothing is generated */
     int64_t min_tokens; /* the end tokens are forbidden, stop strings not looked for, before */
-    const int32_t
-        *end; /* tokens that end the sequence; kept in `tokens`, in the text unless it is cut */
+    /* tokens that end the sequence; kept in `tokens`, in the text unless it is cut */
+    const int32_t *end;
     size_t n_end;
     size_t n_end_asked;      /* the first so many of end are reported as stop_token */
     const char *const *stop; /* strings that end it */
     size_t n_stop;
-    enum lf_stop_text {
-        LF_STOP_CUT = 0,
-        LF_STOP_INCLUDE,
-        LF_STOP_WHOLE
-        /* the text ends before the string, behind it, or with the token that completed it */
-    } stop_text;
+    /* the text ends before the string, behind it, or with the token that completed it */
+    enum lf_stop_text { LF_STOP_CUT = 0, LF_STOP_INCLUDE, LF_STOP_WHOLE } stop_text;
     uint64_t seed;        /* of this sequence: lf_sample_seed() */
     int top_logprobs;     /* alternatives reported per token */
     bool skip_special;    /* leave special tokens out of the text */
     bool prompt_logprobs; /* report tokens prompt_first.. of the prompt, too */
     size_t prompt_first;  /* 0 is read as 1: nothing is before the first token */
     int prompt_top;       /* alternatives reported for each of them */
-    const int32_t
-        *last_ids; /* [n_last] tokens scored in the place of the prompt's last one, beside it */
+    /* [n_last] tokens scored in the place of the prompt's last one, beside it */
+    const int32_t *last_ids;
     size_t n_last;
 } lf_gen_job;
 
@@ -150,9 +143,8 @@ typedef struct lf_gen_result {
     enum lf_finish finish;
     const char *stop_reason; /* the stop string met, or NULL */
     int32_t stop_token;      /* the end token met among the first n_end_asked, or -1 */
-    const float *
-        /* [n_prompt], from prompt_first on; NULL when not asked for, as the rest here */
-        prompt_logprobs;
+    /* [n_prompt], from prompt_first on; NULL when not asked for, as the rest here */
+    const float *prompt_logprobs;
     const uint8_t *prompt_greedy;     /* [n_prompt] is it the largest logit (lowest id on ties)? */
     const int32_t *prompt_top_ids;    /* [n_prompt, prompt_top] */
     const float *prompt_top_logprobs; /* [n_prompt, prompt_top] */

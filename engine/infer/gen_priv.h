@@ -17,10 +17,9 @@ typedef struct gen_seq {
     float *top_logprob;
     size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
     size_t cached;
-    int32_t
-        /* i + 1: its next token is what the newest step draws for wanted row i, and is not known
-         * here; 0: all are known */
-        coming;
+    /* i + 1: its next token is what the newest step draws for wanted row i, and is not known
+     * here; 0: all are known */
+    int32_t coming;
     bool by_host; /* the model left its next token to the host */
     int64_t slot; /* -1 once it has finished */
     lf_sampler *sampler;
@@ -31,10 +30,9 @@ typedef struct gen_seq {
     int32_t stop_token;
     int32_t *pages;
     size_t n_pages;
-    size_t n_shared,
-        /* pages that it counts as cached though another fills them; how many of these are known to
-         * be full */
-        n_ready;
+    /* pages that it counts as cached though another fills them; how many of these are known to
+     * be full */
+    size_t n_shared, n_ready;
     /* NULL unless asked for */
     float *prompt_logprob, *prompt_top_logprob, *last_logprob;
     uint8_t *prompt_greedy;

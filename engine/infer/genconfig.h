@@ -30,8 +30,8 @@ enum lf_gen_key {
     LF_GEN_MAX_TOKENS,
     LF_GEN_KEYS
 };
-const char *lf_gen_key_name(
-    enum lf_gen_key k); /* as our options are called: "temperature", ..., "max_tokens" */
+/* as our options are called: "temperature", ..., "max_tokens" */
+const char *lf_gen_key_name(enum lf_gen_key k);
 
 typedef struct lf_gen_config {
     bool has[LF_GEN_KEYS];

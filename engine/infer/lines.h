@@ -24,8 +24,8 @@ typedef int (*lf_lines_check)(void *arg, size_t index, const char *line, size_t 
  * run. */
 int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from,
                   size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err);
-int lf_lines_append(lf_lines *l, const char *line, size_t len,
-                    lf_err *err); /* written at once, fsynced every second or MiB */
+/* written at once, fsynced every second or MiB */
+int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err);
 int lf_lines_sync(lf_lines *l, lf_err *err);
 /* Sync, link to dir/name, remove the .part. LF_EEXIST: dir/name is there already with other
  * bytes. */

@@ -18,10 +18,9 @@
 typedef struct lf_loaded lf_loaded;
 
 struct lf_loaded_opts {
-    const char *
-        /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
-         * none */
-        adapter;
+    /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
+     * none */
+    const char *adapter;
     int threads;
     enum lf_device device;
     int rank, local_rank;       /* of this process, where several run: which GPU */
@@ -35,8 +34,8 @@ struct lf_loaded_opts {
 struct lf_loaded {
     struct lf_loaded_opts o; /* max_context as it is */
     lf_model_config model;
-    char identity
-        [LF_HASH_HEX]; /* of the checkpoint; with an adapter the adapter's, which knows its base */
+    /* of the checkpoint; with an adapter the adapter's, which knows its base */
+    char identity[LF_HASH_HEX];
     struct lf_adapter_config adapter;
     lf_decoder *dec;
     lf_pstore *ps;
@@ -48,10 +47,9 @@ struct lf_loaded {
 /* What differs. user: of whoever asks. */
 struct lf_loaded_parts {
     void *user;
-    bool
-        /* an adapter with a head makes a model that gives scores of one that predicts tokens;
-         * otherwise it is refused */
-        scores;
+    /* an adapter with a head makes a model that gives scores of one that predicts tokens;
+     * otherwise it is refused */
+    bool scores;
     /* Adds the chains to m->plan. */
     int (*chains)(void *user, lf_loaded *m, lf_err *err);
     /* Reads what it wants of the state of a checkpoint, the base's first and then the adapter's;

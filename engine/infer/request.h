@@ -46,9 +46,8 @@ typedef struct lf_gen_defaults {
     size_t n_end;
     bool ignore_eos, add_special, skip_special, include_stop;
     uint64_t seed; /* of the run */
-    json_t *
-        /* NULL, or members as above that are applied first: logit_bias, bad_words ...; borrowed */
-        more;
+    /* NULL, or members as above that are applied first: logit_bias, bad_words ...; borrowed */
+    json_t *more;
     /* Appends the text that the model is to continue; tools and kwargs may be NULL. NULL: there is
      * no chat template. */
     int (*chat)(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out,

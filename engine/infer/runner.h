@@ -19,10 +19,9 @@
 typedef struct lf_runner lf_runner;
 
 struct lf_runner_opts {
-    const char *
-        /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
-         * none */
-        adapter;
+    /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h); NULL:
+     * none */
+    const char *adapter;
     int threads;
     enum lf_device device;
     int rank, local_rank;  /* of this process, where several run: which GPU */
@@ -30,8 +29,8 @@ struct lf_runner_opts {
     bool fast;             /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context;   /* 0: the model's max_positions */
     /* generation; slots 0: none */
-    int64_t slots, max_rows,
-        kv_tokens;       /* kv_tokens: positions in the cache, 0: slots * max_context */
+    /* kv_tokens: positions in the cache, 0: slots * max_context */
+    int64_t slots, max_rows, kv_tokens;
     int64_t page_tokens; /* multiple of LF_ATTN_TILE */
     bool switching;      /* of gen.h */
     /* scoring; rows 0: none */

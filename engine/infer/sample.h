@@ -58,10 +58,8 @@ typedef struct lf_sample_limits {
     size_t n_bias;
     const int32_t *allowed; /* [n_allowed] the only tokens that may be drawn; 0: all */
     size_t n_allowed;
-    const int32_t *const *
-        /* [n_bad] sequences that must not appear in the output: the last token of one is
-         * forbidden */
-        bad;
+    /* [n_bad] sequences that must not appear in the output: the last token of one is forbidden */
+    const int32_t *const *bad;
     const size_t *bad_len; /* [n_bad] where the output ends in the rest of it */
     size_t n_bad;
 } lf_sample_limits;

@@ -14,8 +14,8 @@
 typedef struct eval_task {
     enum lf_task_kind kind;
     const char *name, *path;
-    const char
-        *sha256; /* of what was measured, hex: the file, or the split's shards (lf_shardset_id) */
+    /* of what was measured, hex: the file, or the split's shards (lf_shardset_id) */
+    const char *sha256;
     size_t first_doc, n_docs;
     json_t *head; /* of requests: their header line, owned */
 } eval_task;

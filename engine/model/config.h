@@ -72,14 +72,12 @@ typedef struct lf_model_config {
     int64_t head_dim; /* D; 0 in a file = hidden / heads */
     int64_t ffn;      /* inner width of the MLP */
     int64_t vocab;    /* V; 0 = taken from the data's tokenizer by the stage */
-    int64_t
-        /* longest position + 1 the model is meant for; rows of a learned position table */
-        max_positions;
+    /* longest position + 1 the model is meant for; rows of a learned position table */
+    int64_t max_positions;
 
-    int64_t
-        /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
-         * (OPT-350m: 512) */
-        embed_dim;
+    /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
+     * (OPT-350m: 512) */
+    int64_t embed_dim;
 
     int block; /* enum lf_model_block: where the norms of a layer stand, see decoder.h */
     double residual_alpha; /* block = alpha; 0 in a file = sqrt(2 layers) */
@@ -94,9 +92,8 @@ typedef struct lf_model_config {
     int position;            /* enum lf_model_position */
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
     double rope_theta;
-    double
-        /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
-        rope_local_theta;
+    /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
+    double rope_local_theta;
     double rope_fraction;  /* part of head_dim that turns */
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
@@ -104,18 +101,14 @@ typedef struct lf_model_config {
     double rope_low_freq_factor, rope_high_freq_factor; /* llama3 */
     double rope_beta_fast, rope_beta_slow;              /* yarn: turns over the original length */
     bool rope_truncate; /* yarn: the ends of the ramp are whole pairs */
-    double
-        /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
-         * lf_model_rope_tables */
-        rope_attn_factor;
+    /* yarn, longrope: multiplies cos and sin; 0 = the rule of the scaling, see
+     * lf_model_rope_tables */
+    double rope_attn_factor;
     lf_model_list rope_short_factors, rope_long_factors; /* longrope: divisors of the frequencies */
-    int64_t
-        /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
-        rope_original_positions;
-    int64_t
-        /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 =
-         * off */
-        logn_length;
+    /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
+    int64_t rope_original_positions;
+    /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
+    int64_t logn_length;
 
     int activation; /* enum lf_act */
     int mlp;        /* enum lf_model_mlp: down(act(gate x) * up x), or down(act(up x)) */
@@ -131,10 +124,9 @@ typedef struct lf_model_config {
     int mask;
     int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
-    int64_t
-        /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
-         * slides */
-        window_pattern;
+    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
+     * slides */
+    int64_t window_pattern;
     lf_model_list window_layers; /* not empty: these slide, ascending; the others attend in full */
 
     int parallel_block;   /* enum lf_model_parallel: x + attn(norm x) + mlp(norm x) */
@@ -143,8 +135,8 @@ typedef struct lf_model_config {
     double logit_softcap; /* 0 = off */
     double embed_scale;   /* multiplies the token embedding */
 
-    double embed_dropout, attn_dropout,
-        mlp_dropout;          /* attn, mlp: on the branch before it joins the residual */
+    /* attn, mlp: on the branch before it joins the residual */
+    double embed_dropout, attn_dropout, mlp_dropout;
     double attn_prob_dropout; /* on the attention probabilities (GPT-2's attn_pdrop) */
 
     /* Mixture of experts: in a MoE layer the MLP is
@@ -160,21 +152,18 @@ typedef struct lf_model_config {
     int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
     lf_model_list mlp_layers; /* but for these, ascending, which have a plain MLP too */
     int router_score;         /* enum lf_model_router */
-    bool
-        /* weights of the chosen experts are made to sum to 1 (before router_scale) */
-        router_renorm;
+    /* weights of the chosen experts are made to sum to 1 (before router_scale) */
+    bool router_renorm;
     double router_scale;
-    int64_t router_groups,
-        router_top_groups; /* 1: every expert can be chosen; else see kernels.h, moe_route */
-    bool router_bias;      /* a bias that only enters the choice, */
-    double
-        /* moved by this much against the load after each optimizer step; 0 = held */
-        router_bias_rate;
-    double
-        /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is
-         * not part of the loss that is reported; over micro-batches and ranks its mean counts, so
-         * it depends on how a batch is cut */
-        router_aux;
+    /* 1: every expert can be chosen; else see kernels.h, moe_route */
+    int64_t router_groups, router_top_groups;
+    bool router_bias; /* a bias that only enters the choice, */
+    /* moved by this much against the load after each optimizer step; 0 = held */
+    double router_bias_rate;
+    /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is
+     * not part of the loss that is reported; over micro-batches and ranks its mean counts, so it
+     * depends on how a batch is cut */
+    double router_aux;
 
     double init_std;
     /* enum lf_model_init: residual_scaled divides init_std of attn.o and mlp.down by sqrt(2

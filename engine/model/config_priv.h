@@ -21,8 +21,8 @@ extern const struct lf_model_key lf_model_keys[];
 extern const size_t lf_model_n_keys;
 
 const struct lf_model_key *lf_model_key_find(const char *name);
-const char *lf_model_origin(const lf_model_config *c,
-                            const char *key); /* "file:line", or "default" */
+/* "file:line", or "default" */
+const char *lf_model_origin(const lf_model_config *c, const char *key);
 
 struct lf_model_family {
     const char *name;

@@ -68,14 +68,12 @@ struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
     int64_t n_docs;  /* bound on documents in cu_seqlens */
     int64_t max_doc; /* longest document; 0 = rows */
-    bool
-        /* of an adapted model (adapter.h): the base alone, such as a reference policy */
-        adapter_off;
+    /* of an adapted model (adapter.h): the base alone, such as a reference policy */
+    bool adapter_off;
     bool noise; /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
-    bool
-        /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is
-         * trained */
-        entropy;
+    /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is
+     * trained */
+    bool entropy;
 };
 
 /* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
@@ -111,27 +109,21 @@ lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                  const struct lf_decoder_rows *r, lf_err *err);
 /* Heads whose losses are arithmetic outside the graph. */
 struct lf_decoder_heads {
-    bool
-        /* outputs take their gradients from inputs; without, forward alone (reference, values) */
-        train;
-    bool
-        /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph
-         * has them. Off, two passes over the same tokens are the same function, as a ratio of
-         * policies needs it */
-        dropout;
+    /* outputs take their gradients from inputs; without, forward alone (reference, values) */
+    bool train;
+    /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph
+     * has them. Off, two passes over the same tokens are the same function, as a ratio of
+     * policies needs it */
+    bool dropout;
     bool logp; /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
-    bool
-        /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
-        entropy;
-    bool
-        /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score
-         * declares; gradient input "dscore". A reward model's score of a text is that of its last
-         * row, cu_seqlens[d + 1] - 1 */
-        score;
-    double
-        /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T
-         * here. */
-        inv_temperature;
+    /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
+    bool entropy;
+    /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score
+     * declares; gradient input "dscore". A reward model's score of a text is that of its last
+     * row, cu_seqlens[d + 1] - 1 */
+    bool score;
+    /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
+    double inv_temperature;
 };
 /* Log-probabilities, entropies and scores of packed documents. In invariant numerics lp has the
  * bits of -loss of the score graph and, for the same T, of what a generator gets from the logits of

@@ -38,8 +38,8 @@ struct lf_dec_build {
     const lf_decoder *d;
     const lf_model_config *c;
     lf_graph *g;
-    bool dropout,
-        train; /* dropout: random decisions of any kind, so samples and offsets are there */
+    /* dropout: random decisions of any kind, so samples and offsets are there */
+    bool dropout, train;
     bool adapter_off, noise;
     lf_val load; /* of the experts of the layers so far, in training */
     lf_val tokens, positions, samples, offsets;

@@ -15,8 +15,8 @@ struct lf_merge_opts {
     const char *out;            /* new checkpoint */
     bool bf16;                  /* write bf16, else f32 */
     int threads;
-    json_t
-        *state; /* of the new checkpoint; NULL: the adapter's without what makes it one. Borrowed */
+    /* of the new checkpoint; NULL: the adapter's without what makes it one. Borrowed */
+    json_t *state;
 };
 
 /* LF_EINVAL: an adapter of another base, or of a model that it does not fit. Nothing is published

@@ -54,12 +54,11 @@ enum lf_pg_advantage {
 };
 
 struct lf_pg_config {
-    struct lf_profile
-        *profile; /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
+    /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
+    struct lf_profile *profile;
     const char *data, *init_from; /* prompts (shards), the actor's checkpoint */
-    const char *
-        /* NULL: init_from; with an adapter that is the actor without it, no second model */
-        ref_from;
+    /* NULL: init_from; with an adapter that is the actor without it, no second model */
+    const char *ref_from;
     const char *critic_from; /* NULL: init_from with a head of zeros */
     const char *replay; /* directory of rollouts to train on instead of generating; NULL: none */
     const lf_tokenizer *tokenizer; /* NULL: completions have no text; rules and commands need one */
@@ -74,10 +73,9 @@ struct lf_pg_config {
     struct lf_kl_control kl;
     struct lf_kl_opts kl_est;
     struct lf_shaping shaping;
-    const char *
-        /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
-         * none */
-        ptx_data;
+    /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
+     * none */
+    const char *ptx_data;
     double ptx_coef;       /* of its mean loss of a token */
     int64_t ptx_batch;     /* documents of an update */
     bool dynamic_sampling; /* groups of equal scores are replaced */

@@ -35,14 +35,14 @@ struct lf_pg_model_spec {
     int ranks;                  /* train: gradients are summed over so many; 0: 1 */
     struct lf_adamw_opts adam;  /* train */
     uint64_t seed;              /* of the optimizer's rounding */
-    const struct lf_adapter_config
-        *adapter;              /* train this beside the weights, which stay; NULL: train those */
+    /* train this beside the weights, which stay; NULL: train those */
+    const struct lf_adapter_config *adapter;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     bool lm;        /* train: losses on plain text too, lf_pg_forward_lm */
     bool reference; /* with an adapter: the model without it can be run, lf_pg_forward_base */
-    int64_t slots, step_rows, kv_tokens,
-        page_tokens; /* generation; slots 0: none. kv_tokens 0: slots * context */
+    /* generation; slots 0: none. kv_tokens 0: slots * context */
+    int64_t slots, step_rows, kv_tokens, page_tokens;
 };
 
 typedef struct lf_pg_model lf_pg_model;

@@ -21,10 +21,8 @@
 /* All that a checkpoint holds besides tensors. */
 struct lf_pg_state {
     int64_t round; /* rounds that are done */
-    int64_t
-        /* mini-batches trained: optimizer steps of the critic, and of the actor but for its
-         * warm-up */
-        updates;
+    /* mini-batches trained: optimizer steps of the critic, and of the actor but for its warm-up */
+    int64_t updates;
     int64_t actor_updates;
     int64_t done; /* mini-batches of the round under way that are done; 0: it may not have begun */
     int64_t prompts;          /* prompts taken so far */
@@ -83,8 +81,8 @@ typedef struct lf_pg {
     struct lf_pg_round_stats st;
     double gen_s, score_s, train_s;
     int64_t gen_tokens;
-    int64_t saved,
-        saved_round; /* updates, rounds of the newest checkpoint in out; -1: none known */
+    /* updates, rounds of the newest checkpoint in out; -1: none known */
+    int64_t saved, saved_round;
 } lf_pg;
 
 /* Updates of a whole round of n sequences. */
@@ -93,8 +91,8 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 /* pg_setup.c */
 int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
-int lf_pg_connect(lf_pg *p,
-                  lf_err *err); /* to the other ranks; after all have planned. Collective. */
+/* to the other ranks; after all have planned. Collective. */
+int lf_pg_connect(lf_pg *p, lf_err *err);
 int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
 void lf_pg_close(lf_pg *p);
 
@@ -169,8 +167,8 @@ int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, 
 double lf_pg_source_weight(const lf_pg *p, size_t k);
 
 /* pg_update.c */
-int lf_pg_advantages(
-    lf_pg *p, lf_err *err); /* reference, values, token rewards, advantages of p->r; statistics */
+/* reference, values, token rewards, advantages of p->r; statistics */
+int lf_pg_advantages(lf_pg *p, lf_err *err);
 int lf_pg_round_statistics(lf_pg *p, lf_err *err);
 /* Mini-batch number k of the round. */
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);

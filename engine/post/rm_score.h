@@ -78,10 +78,9 @@ double lf_rm_normalized(const lf_rm_norm *n, double score);
 typedef struct lf_rm lf_rm;
 
 struct lf_rm_opts {
-    const char *
-        /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h): the
-         * reward model is both together, the checkpoint may be of a language model; NULL: none */
-        adapter;
+    /* checkpoint of an adapter that stays beside the weights (engine/model/adapter.h): the
+     * reward model is both together, the checkpoint may be of a language model; NULL: none */
+    const char *adapter;
     int threads;
     enum lf_device device;
     int rank, local_rank;

@@ -21,16 +21,15 @@
 struct lf_samples_opts {
     const char *out;     /* the run's */
     const char *prompts; /* JSON lines (request.h); NULL: documents */
-    int64_t
-        /* without prompts: the first so many documents of the valid splits, up to their first
-         * trained token, or, where all of it is trained, their first LF_SAMPLES_TEXT tokens */
-        rows;
+    /* without prompts: the first so many documents of the valid splits, up to their first
+     * trained token, or, where all of it is trained, their first LF_SAMPLES_TEXT tokens */
+    int64_t rows;
     int64_t interval;        /* steps, >= 1 */
     int64_t context;         /* positions of a sequence; longer prompts keep their last tokens */
     enum lf_dtype compute;   /* of the run's plan */
     const lf_tokenizer *tok; /* NULL: prompts are ids, results have no text */
-    lf_gen_defaults
-        defaults; /* n, max_tokens, params, end, seed ...; truncate_prompt is set here */
+    /* n, max_tokens, params, end, seed ...; truncate_prompt is set here */
+    lf_gen_defaults defaults;
 };
 
 #define LF_SAMPLES_TEXT 16

@@ -37,8 +37,8 @@ struct lf_running {
     double mean, m2;
 };
 void lf_running_add(struct lf_running *r, double x);
-double
-lf_running_std(const struct lf_running *r); /* unbiased; 1 before there are two different numbers */
+/* unbiased; 1 before there are two different numbers */
+double lf_running_std(const struct lf_running *r);
 
 /* score of a completion of `length` tokens; ended: its last token is an end token. */
 double lf_shape(const struct lf_shaping *s, const struct lf_running *r, double score,

@@ -72,10 +72,9 @@ typedef struct lf_ckpt_result {
 size_t lf_ckpt_snapshot_bytes(const lf_ckpt_tensor *tensors, size_t n);
 
 typedef struct lf_ckpt_options {
-    void *
-        /* snapshot memory of lf_ckpt_snapshot_bytes(), borrowed until destroy; NULL: no snapshot,
-         * and lf_ckpt_save_begin returns only when everything is durable */
-        arena;
+    /* snapshot memory of lf_ckpt_snapshot_bytes(), borrowed until destroy; NULL: no snapshot,
+     * and lf_ckpt_save_begin returns only when everything is durable */
+    void *arena;
     int threads;         /* that write and hash; 0 = 1 */
     int64_t file_bytes;  /* a data file is closed above this; 0 = one file */
     int64_t piece_bytes; /* a tensor is cut into pieces of at most this; 0 = never */
@@ -121,16 +120,16 @@ typedef struct lf_ckpt_entry {
 int lf_ckpt_open(lf_ckpt **out, const char *dir, int threads, lf_err *err);
 void lf_ckpt_close(lf_ckpt *c);
 size_t lf_ckpt_n_entries(const lf_ckpt *c);
-const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c,
-                                      size_t i); /* borrowed; sorted by kind, name */
-const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name,
-                                  const char *kind); /* NULL: none */
+/* borrowed; sorted by kind, name */
+const lf_ckpt_entry *lf_ckpt_entry_at(const lf_ckpt *c, size_t i);
+/* NULL: none */
+const lf_ckpt_entry *lf_ckpt_find(const lf_ckpt *c, const char *name, const char *kind);
 /* Elements [first, first + n) of a tensor, flattened row-major, into dst, in the stored dtype.
  * Thread-safe. */
 int lf_ckpt_read_flat(const lf_ckpt *c, const lf_ckpt_entry *e, int64_t first, int64_t n, void *dst,
                       lf_err *err);
-const uint8_t *
-lf_ckpt_tensor_hash(const lf_ckpt_entry *e); /* tree hash of its bytes [LF_HASH_BYTES], borrowed */
+/* tree hash of its bytes [LF_HASH_BYTES], borrowed */
+const uint8_t *lf_ckpt_tensor_hash(const lf_ckpt_entry *e);
 /* The box [lo, hi) of a tensor into dst, row-major, in the stored dtype; lo = hi = NULL: all of it.
  * Thread-safe. */
 int lf_ckpt_read(const lf_ckpt *c, const lf_ckpt_entry *e, const int64_t *lo, const int64_t *hi,

@@ -24,8 +24,8 @@ struct lf_ckpt_leaf { /* of a tensor's tree hash */
 struct lf_ckpt_source { /* of a tensor that is not in memory */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
     void *user;
-    int (*fetch)(void *user, void *dst, const void *src, size_t bytes,
-                 lf_err *err); /* of a device's memory */
+    /* of a device's memory */
+    int (*fetch)(void *user, void *dst, const void *src, size_t bytes, lf_err *err);
 };
 
 struct lf_ckpt_writer {

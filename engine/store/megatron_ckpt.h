@@ -36,9 +36,8 @@
 #define LF_MEGATRON_CKPT_TRACKER "latest_checkpointed_iteration.txt"
 
 typedef struct lf_megatron_ckpt_options {
-    int64_t
-        /* rows of embeddings and head that are kept; the rest is Megatron's padding. 0: keep all */
-        vocab_size;
+    /* rows of embeddings and head that are kept; the rest is Megatron's padding. 0: keep all */
+    int64_t vocab_size;
 } lf_megatron_ckpt_options;
 
 /* Open DIR, or one iteration's directory. args (may be NULL): owned object of the training

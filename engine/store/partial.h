@@ -30,9 +30,8 @@ typedef struct lf_partial_part {
 
 /* What a writer is told of earlier, unfinished runs. */
 typedef struct lf_resume {
-    const char *
-        /* hex, of the sources and settings; NULL: no progress is kept, nothing is taken over */
-        key;
+    /* hex, of the sources and settings; NULL: no progress is kept, nothing is taken over */
+    const char *key;
     const char *const *dirs; /* where those runs wrote; any may be absent or of another key */
     size_t n_dirs;
 } lf_resume;

@@ -57,8 +57,8 @@ typedef struct lf_shard_info {
     char tokenizer_sha256[LF_HASH_HEX]; /* hex of the SHA-256 of tokenizer.json */
     int64_t vocab_size;                 /* ids are below this; 1 .. 2^31 - 1 */
     int64_t eos_id;                     /* -1: none */
-    const char
-        *source; /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
+    /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
+    const char *source;
     enum lf_rows rows; /* what documents are */
     /* filled by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
@@ -88,9 +88,8 @@ typedef struct lf_shard_doc {
     const uint32_t *seq_len; /* [n_seqs], sum n; NULL: one sequence */
     size_t n_seqs;
     const int8_t *modes; /* [n_seqs], NULL: 0 */
-    bool
-        /* pairs, on the better answer's document; pairs without one beside others with get 0 */
-        has_margin;
+    /* pairs, on the better answer's document; pairs without one beside others with get 0 */
+    bool has_margin;
     float margin;
     bool label;       /* unpaired */
     const char *rest; /* prompts: JSON text, not NUL-terminated; NULL: "{}" */
@@ -130,8 +129,8 @@ const int8_t *lf_shard_seq_modes(const lf_shard *s);     /* [lf_shard_doc_seqs()
 bool lf_shard_has_margin(const lf_shard *s);
 float lf_shard_margin(const lf_shard *s, uint64_t pair); /* 0 without margins */
 bool lf_shard_label(const lf_shard *s, uint64_t doc);    /* unpaired; else true */
-const char *lf_shard_rest(const lf_shard *s, uint64_t doc,
-                          size_t *len); /* prompts; borrowed, not NUL-terminated */
+/* prompts; borrowed, not NUL-terminated */
+const char *lf_shard_rest(const lf_shard *s, uint64_t doc, size_t *len);
 
 /* ---- reading one split of a dataset ---- */
 typedef struct lf_shardset lf_shardset;
@@ -141,8 +140,8 @@ typedef struct lf_shardset lf_shardset;
  * manifest. LF_ENOENT: no manifest, or no such split. */
 int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err);
 void lf_shardset_close(lf_shardset *s);
-const lf_shard_info *
-lf_shardset_get_info(const lf_shardset *s); /* n_docs, n_tokens: sums; source: the first shard's */
+/* n_docs, n_tokens: sums; source: the first shard's */
+const lf_shard_info *lf_shardset_get_info(const lf_shardset *s);
 uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc);
 /* Tokens [first, first + n) of document doc. Thread-safe, no allocation. */
 int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst,
@@ -164,8 +163,8 @@ int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err);
 /* Tokens [first, first + n) of the whole split, file after file. Thread-safe, no allocation. */
 int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst,
                           lf_err *err);
-const lf_shard *lf_shardset_file(const lf_shardset *s,
-                                 size_t i); /* the i-th file, NULL behind the last; borrowed */
+/* the i-th file, NULL behind the last; borrowed */
+const lf_shard *lf_shardset_file(const lf_shardset *s, size_t i);
 /* Where a document lies, for messages: file name (borrowed) and index of the document in it. */
 void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index);
 /* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is

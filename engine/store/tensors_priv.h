@@ -71,8 +71,8 @@ int lf_st_seal(lf_st *s, lf_err *err);
 /* A kind of file, as the Hugging Face libraries name it in a directory. */
 struct lf_st_kind {
     const char *one, *index;
-    int (*add)(lf_st *s, int fd, const char *path,
-               lf_err *err); /* add the tensors of one file; takes fd */
+    /* add the tensors of one file; takes fd */
+    int (*add)(lf_st *s, int fd, const char *path, lf_err *err);
 };
 int lf_st_open_kind(lf_st **out, const struct lf_st_kind *kind, const char *path, lf_err *err);
 

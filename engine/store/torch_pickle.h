@@ -69,8 +69,8 @@ struct lf_pv_tensor {
     enum lf_st_dtype dtype;
     int ndim;
     int64_t first; /* elements from the start of the storage */
-    int64_t shape[LF_ST_MAX_DIMS],
-        stride[LF_ST_MAX_DIMS]; /* in elements; every element was checked to lie inside */
+    /* in elements; every element was checked to lie inside */
+    int64_t shape[LF_ST_MAX_DIMS], stride[LF_ST_MAX_DIMS];
 };
 
 typedef struct lf_pickle lf_pickle;

@@ -16,8 +16,8 @@
 
 typedef struct lf_trainer lf_trainer;
 
-#define LF_TRAIN_GUEST_ERAS                                                                        \
-    24 /* a guest's chains take the eras below this bit (lf_chain_opts), training those above */
+/* The chains of a guest take the eras below this bit (lf_chain_opts), those of training the rest. */
+#define LF_TRAIN_GUEST_ERAS    24
 #define LF_TRAIN_GUEST_METRICS 8
 
 struct lf_train_guest {
@@ -31,10 +31,8 @@ struct lf_train_guest {
     /* Rank 0, after step `step`; the other ranks wait. values: [n_metrics] for the record of that
      * step, NaN: left out. Called again for a step that a run visited before it was killed. */
     int (*visit)(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err);
-    void (*leave)(
-        void *
-            /* before executor, plan and decoder are destroyed; also when plan or bind failed */
-            user);
+    /* before executor, plan and decoder are destroyed; also when plan or bind failed */
+    void (*leave)(void *user);
     const char *const *metrics;
     size_t n_metrics; /* at most LF_TRAIN_GUEST_METRICS */
 };

@@ -56,15 +56,13 @@ enum lf_loader_mode {
 /* Samples in the order of a Megatron-LM run (megatron_order.h) instead of ours. TRAIN only; packing
  * is not used. */
 typedef struct lf_loader_megatron {
-    const char *
-        /* shares as in "949,50,1": the first of them is what trains, of each source's sequences */
-        split;
+    /* shares as in "949,50,1": the first of them is what trains, of each source's sequences */
+    const char *split;
     uint32_t seed;
     int64_t samples; /* of the whole run: epochs and shuffles depend on it */
     double surplus;  /* of several weighted sources */
-    bool
-        /* weights were given; else each source is one epoch, or the only one as many as needed */
-        weighted;
+    /* weights were given; else each source is one epoch, or the only one as many as needed */
+    bool weighted;
 } lf_loader_megatron;
 
 typedef struct lf_loader_config {
@@ -75,22 +73,19 @@ typedef struct lf_loader_config {
     int32_t T;
     int32_t B; /* samples of a micro-batch */
     enum lf_pack_policy policy;
-    int32_t
-        max_segs; /* asked for per sequence, with padding; 0 = min(T, 256); see lf_loader_segs */
+    /* asked for per sequence, with padding; 0 = min(T, 256); see lf_loader_segs */
+    int32_t max_segs;
     uint64_t seed;
-    const lf_loader_ramp *
-        /* ascending, first row from sample 0; samples a multiple of B, at least B * dp_size */
-        ramp;
+    /* ascending, first row from sample 0; samples a multiple of B, at least B * dp_size */
+    const lf_loader_ramp *ramp;
     size_t n_ramp; /* VALID: none needed; a step is one micro-batch per rank */
-    const int64_t
-        *skip; /* optimizer-step numbers (batch numbers) that are passed over; any order */
+    /* optimizer-step numbers (batch numbers) that are passed over; any order */
+    const int64_t *skip;
     size_t n_skip;
     const lf_loader_megatron *megatron; /* NULL: our order */
     int64_t max_tokens; /* VALID: stop after the sequence that reaches this many tokens; 0 = all */
-    int dp_rank,
-        /* data-parallel rank and ranks; size 0 means 1. Micro-batch m of a step is rank m %
-         * size's */
-        dp_size;
+    /* data-parallel rank and ranks; size 0 means 1. Micro-batch m of a step is rank m % size's */
+    int dp_rank, dp_size;
     int64_t vocab_size; /* > 0: every source must have a vocabulary of at most this */
     enum lf_rows rows;  /* what the documents of every source must be */
     bool mismatched;    /* LF_ROWS_UNPAIRED: with a stranger's answer */
@@ -101,10 +96,8 @@ typedef struct lf_loader_batch {
     int32_t *tokens, *targets, *positions, *cu_seqlens;
     int32_t n_segs;     /* segments with padding; cu_seqlens has n_segs + 1 meaningful values */
     int32_t max_seglen; /* longest segment */
-    int64_t *
-        /* [n_segs] document (of its source's split) that segment s is; -1: padding, Megatron's
-         * order */
-        seg_doc;
+    /* [n_segs] document (of its source's split) that segment s is; -1: padding, Megatron's order */
+    int64_t *seg_doc;
     uint16_t *seg_source; /* [n_segs] */
     bool *seg_mismatched; /* [n_segs] the prompt of seg_doc with a stranger's answer */
     int64_t *sample_ids;  /* [B] global sample index, -1 for a row of padding (end of validation) */
@@ -143,10 +136,10 @@ int lf_loader_begin_step(lf_loader *l, lf_loader_step *out, lf_err *err);
  * after the last one. */
 int lf_loader_next(lf_loader *l, const lf_loader_batch **out, lf_err *err);
 
-int64_t
-lf_loader_samples(const lf_loader *l); /* how many there are; practically endless in our order */
-int64_t
-lf_loader_cursor(const lf_loader *l); /* next_sample of the last step begun, or where seek went */
+/* how many there are; practically endless in our order */
+int64_t lf_loader_samples(const lf_loader *l);
+/* next_sample of the last step begun, or where seek went */
+int64_t lf_loader_cursor(const lf_loader *l);
 const lf_shard_info *lf_loader_info(const lf_loader *l, size_t source);
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t source); /* sequences of one epoch */
 /* Units of a source, and how many of them are left out: longer than T, or an empty side; 0 and 0
@@ -159,8 +152,8 @@ const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, 
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's
  * cursor is valid for this order only. */
 const char *lf_loader_order_id(const lf_loader *l);
-size_t lf_loader_host_bytes(
-    const lf_loader *l); /* memory held: that of the slots and of each source's index */
+/* memory held: that of the slots and of each source's index */
+size_t lf_loader_host_bytes(const lf_loader *l);
 /* The same before there is a loader: of the loader with its slots (exactly), and of the index of
  * one source of so many documents and tokens (at most). Both want a config that lf_loader_check
  * passed; its sources are counted, not opened. */

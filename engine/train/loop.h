@@ -72,16 +72,15 @@ struct lf_train_config {
     size_t n_sources;
     const char *const *valid; /* artifacts whose valid split is measured */
     size_t n_valid;
-    const char *const
-        *valid_names; /* [n_valid]: measure each apart, under these names; NULL: all together */
-    bool keep_best;   /* keep the weights of the best validation as out/best */
+    /* [n_valid]: measure each apart, under these names; NULL: all together */
+    const char *const *valid_names;
+    bool keep_best;        /* keep the weights of the best validation as out/best */
     bool best_by_accuracy; /* else by the loss */
     int64_t patience;      /* end after so many validations without a better one; 0: never */
     bool valid_required;   /* false: a source without a valid split is no error */
     enum lf_train_verify verify;
-    bool
-        /* samples in Megatron's order, with these settings; their samples 0: of the run */
-        megatron_order;
+    /* samples in Megatron's order, with these settings; their samples 0: of the run */
+    bool megatron_order;
     lf_loader_megatron megatron;
     int32_t seq_length, micro_batch, max_docs;
     enum lf_pack_policy packing;
@@ -100,12 +99,10 @@ struct lf_train_config {
     struct lf_adamw_opts adam;
     double clip, z_loss;
     struct lf_scaler_opts scaler;
-    bool
-        /* without an objective: the metrics have the mean entropy of what the model predicts */
-        entropy;
-    double
-        /* > 0: noise on the embeddings in training (neftune.h); without an objective */
-        neftune_alpha;
+    /* without an objective: the metrics have the mean entropy of what the model predicts */
+    bool entropy;
+    /* > 0: noise on the embeddings in training (neftune.h); without an objective */
+    double neftune_alpha;
 
     enum lf_dtype compute;
     enum lf_fp8 fp8; /* with compute = LF_BF16 */
@@ -124,20 +121,18 @@ struct lf_train_config {
     int64_t spike_after;
 
     const char *init_from; /* NULL: random */
-    const struct lf_adapter_config
-        *adapter; /* train this beside the weights of init_from, which stay; NULL: train those */
-    const char *
-        /* checkpoint of an adapter to begin with, of those settings; NULL: an untrained one */
-        adapter_from;
+    /* train this beside the weights of init_from, which stay; NULL: train those */
+    const struct lf_adapter_config *adapter;
+    /* checkpoint of an adapter to begin with, of those settings; NULL: an untrained one */
+    const char *adapter_from;
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     const char *out;
     const char *metrics; /* NULL: none */
-    struct lf_profile
-        *profile; /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
-    const char *const *
-        /* out directories of earlier incarnations, oldest first; out itself comes last */
-        resume_from;
+    /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
+    struct lf_profile *profile;
+    /* out directories of earlier incarnations, oldest first; out itself comes last */
+    const char *const *resume_from;
     size_t n_resume_from;
 };
 

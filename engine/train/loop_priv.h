@@ -48,11 +48,11 @@ struct lf_train_step {
     double loss, z, grad_norm, lr, loss_scale;
     double valid_loss;             /* NaN: not measured at this step */
     double entropy, valid_entropy; /* mean over trained tokens, nats; NaN unless asked for */
-    double accuracy,
-        valid_accuracy; /* trained tokens that are the most likely one; NaN with an objective */
+    /* trained tokens that are the most likely one; NaN with an objective */
+    double accuracy, valid_accuracy;
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
-    double router_aux, router_entropy,
-        router_load; /* means, with experts: see lf_train_router_step */
+    /* means, with experts: see lf_train_router_step */
+    double router_aux, router_entropy, router_load;
     double means[LF_OBJECTIVE_METRICS], valid_means[LF_OBJECTIVE_METRICS]; /* of an objective */
     double seconds, data_seconds, valid_seconds;
     bool visited; /* by the guest, whose numbers are in guest */
@@ -87,8 +87,8 @@ struct lf_trainer {
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
     bool ahead; /* results are read a step later: see step.c */
-    struct lf_train_flight next,
-        flight;    /* next: its gradients are queued; flight: its optimizer too */
+    /* next: its gradients are queued; flight: its optimizer too */
+    struct lf_train_flight next, flight;
     double told_s; /* when the last result came */
     char tokenizer[LF_HASH_HEX];
 

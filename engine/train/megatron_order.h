@@ -48,8 +48,8 @@ void lf_megatron_split_range(uint64_t *begin, uint64_t *end, const double bounds
 typedef struct lf_megatron_order lf_megatron_order;
 
 typedef struct lf_megatron_order_args {
-    const uint32_t
-        *lengths; /* [n_seqs] tokens of every sequence of the dataset; borrowed during build */
+    /* [n_seqs] tokens of every sequence of the dataset; borrowed during build */
+    const uint32_t *lengths;
     uint64_t n_seqs;
     uint64_t begin, end; /* those that belong to the part */
     uint32_t T;          /* seq_length */
@@ -60,8 +60,8 @@ typedef struct lf_megatron_order_args {
 /* LF_EINVAL: no sample in an epoch, or an index of more than 2^32 entries. */
 int lf_megatron_order_build(lf_megatron_order **out, const lf_megatron_order_args *a, lf_err *err);
 void lf_megatron_order_destroy(lf_megatron_order *o);
-uint64_t
-lf_megatron_order_count(const lf_megatron_order *o); /* samples; at least those asked for */
+/* samples; at least those asked for */
+uint64_t lf_megatron_order_count(const lf_megatron_order *o);
 uint64_t lf_megatron_order_epochs(const lf_megatron_order *o);
 size_t lf_megatron_order_bytes(const lf_megatron_order *o); /* memory held */
 

@@ -42,10 +42,9 @@ struct lf_train_view {
     const lf_loader *data; /* that batch is of: labels and margins of its documents */
     bool train;
     bool valid_split; /* batch is of the valid split, and seg_source counts its sources */
-    double
-        /* in training: loss scale / units of the whole optimizer step; gradients alone are
-         * multiplied by it */
-        inv_units;
+    /* in training: loss scale / units of the whole optimizer step; gradients alone are
+     * multiplied by it */
+    double inv_units;
 };
 
 typedef struct lf_objective {
@@ -54,10 +53,8 @@ typedef struct lf_objective {
     bool mismatched;   /* LF_ROWS_UNPAIRED: with a stranger's answer */
     const char *units; /* "pairs": what the data is counted in, for messages */
     int (*declare)(void *user, const lf_decoder *d, lf_pstore *ps, lf_err *err); /* NULL: nothing */
-    bool
-        /* the training graph has the dropouts of the decoder; without, they are left out
-         * everywhere */
-        dropout;
+    /* the training graph has the dropouts of the decoder; without, they are left out everywhere */
+    bool dropout;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
     /* Collective, once, when the weights are those that the run goes on from. fresh: they are those
@@ -71,20 +68,18 @@ typedef struct lf_objective {
     void (*surveyed)(void *user, const double *sums);
     int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops,
                          lf_err *err);
-    size_t n_sums,
-        /* over micro-batches and ranks sums are added, of tops the largest is kept (-INFINITY at
-         * first) */
-        n_tops;
+    /* over micro-batches and ranks sums are added, of tops the largest is kept (-INFINITY at
+     * first) */
+    size_t n_sums, n_tops;
     /* means[0] is the loss; the others are reported under metrics[i] and, of validation, under
      * valid_metrics[i]. A value that is not finite is left out. */
     void (*means)(void *user, const double *sums, const double *tops, double *means);
-    const char *const *metrics,
-        *const *valid_metrics; /* [n_metrics]; literals: they outlive the run */
+    /* [n_metrics]; literals: they outlive the run */
+    const char *const *metrics, *const *valid_metrics;
     size_t n_metrics;
     size_t n_shown; /* metrics 1 .. n_shown - 1 are in the lines of log too */
-    json_t *
-        /* settings of the objective, kept in checkpoints and compared on resume; borrowed */
-        identity;
+    /* settings of the objective, kept in checkpoints and compared on resume; borrowed */
+    json_t *identity;
     /* Collective, once, after the last step and before the final checkpoint (NULL: nothing to do):
      * may run lf_train_over and fill `extra`, whose members go into the state of that
      * checkpoint. */

@@ -42,13 +42,13 @@ struct lf_train_sink {
 /* Borrowed until lf_run_close. */
 struct lf_run_config {
     const char *out, *metrics; /* metrics NULL: none */
-    const char *const
-        *resume_from; /* out directories of earlier starts, oldest first; out itself comes last */
+    /* out directories of earlier starts, oldest first; out itself comes last */
+    const char *const *resume_from;
     size_t n_resume_from;
     const char *init_from;                   /* NULL: random weights */
     const struct lf_adapter_config *adapter; /* NULL: whole weights are trained */
-    const char
-        *identity; /* member of state.json that is the same throughout a run and tells runs apart */
+    /* member of state.json that is the same throughout a run and tells runs apart */
+    const char *identity;
     struct lf_profile *profile; /* NULL: nobody collects */
     int threads, keep;
     int64_t keep_every;
@@ -62,8 +62,8 @@ typedef struct lf_run {
     int rank, ranks;
     lf_arena *arena; /* lives as long as the run */
     json_t *history; /* resumes, with why they were not bitwise */
-    json_t
-        *fingerprint; /* what bits depend on: kernels, threads, sizes. The loop fills it; owned */
+    /* what bits depend on: kernels, threads, sizes. The loop fills it; owned */
+    json_t *fingerprint;
     char base[LF_HASH_HEX];   /* identity of init_from; "": not known or none. The loop fills it */
     lf_frame_writer *metrics; /* NULL: none, or not rank 0 */
 

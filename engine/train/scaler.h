@@ -21,10 +21,9 @@
 
 struct lf_scaler_opts {
     bool dynamic;
-    double
-        /* the scale of the first step (a dynamic one: rounded down to a power of two), of all when
-         * not dynamic; 0: 1 */
-        start;
+    /* the scale of the first step (a dynamic one: rounded down to a power of two), of all when
+     * not dynamic; 0: 1 */
+    double start;
     int64_t window; /* steps between doublings, >= 1 */
 };
 

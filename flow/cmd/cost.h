@@ -17,9 +17,8 @@
 int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err);
 
 typedef struct lf_cost_fit {
-    int64_t
-        /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */
-        memory_bytes;
+    /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */
+    int64_t memory_bytes;
     int64_t disk_free; /* of data_dir, -1 unknown */
 } lf_cost_fit;
 

@@ -17,9 +17,8 @@
 #include "flow/run/state.h"
 
 typedef struct lf_prep_args {
-    const char *
-        /* file; NULL with resume: the run's own, or its frozen document when that file is gone */
-        pipeline;
+    /* file; NULL with resume: the run's own, or its frozen document when that file is gone */
+    const char *pipeline;
     const char *const *sets;
     size_t n_sets;
     const lf_opt_table *const *tables;

@@ -67,10 +67,9 @@ typedef struct lf_exec_args {
 
 /* How fast the stage goes, from the records of its metrics (exec_time.c). */
 typedef struct lf_exec_pace {
-    double
-        /* between safe points: the longest time between two records, an old one weighing a little
-         * less */
-        spacing_s;
+    /* between safe points: the longest time between two records, an old one weighing a little
+     * less */
+    double spacing_s;
     double save_s;       /* what saving took the last time */
     double t_last;       /* "t" of the newest record, 0: none in this incarnation */
     int64_t step, saved; /* newest, -1: not said */
@@ -85,8 +84,8 @@ typedef struct lf_exec {
     json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
     char *stage_dir, *dir;
     int epoch;
-    json_t *
-        inputs; /* resolved: [{"name","path","run","stage","attempt","epoch","spec_id","output"}] */
+    /* resolved: [{"name","path","run","stage","attempt","epoch","spec_id","output"}] */
+    json_t *inputs;
     json_t *resume; /* directories laid out as out that the stage may go on from, oldest first */
     bool taken;     /* <dir>/from holds what earlier starts handed over (handover.h) */
     double t_start;

@@ -53,10 +53,9 @@ typedef struct lf_jobside_ops {
     /* Wall time of the job's end in seconds since the epoch, 0 unknown. Runs a command. */
     double (*end_time)(struct lf_jobside *j);
     enum lf_jobside_state (*state)(struct lf_jobside *j);
-    bool (*preempted)(
-        struct lf_jobside *
-            /* of a job that is ending: for another job? true when nobody can tell; may be NULL */
-            j);
+    /* Of a job that is ending: does it make room for another job? true when nobody can tell. May
+     * be NULL. */
+    bool (*preempted)(struct lf_jobside *j);
     int (*requeue)(struct lf_jobside *j, lf_err *err);
     /* Change the request of this job while it waits. */
     int (*update)(struct lf_jobside *j, const struct lf_jobside_ask *ask, lf_err *err);

@@ -35,8 +35,8 @@ typedef struct lf_launch_req {
     int nodes, ranks; /* ranks per node; both >= 1 */
     int cpus;         /* per rank; 0: not given */
     const char *self; /* the loong-flow executable as compute nodes see it */
-    const char *const
-        *prefix; /* rank_prefix: words before the stage's argv; NULL-terminated or NULL */
+    /* rank_prefix: words before the stage's argv; NULL-terminated or NULL */
+    const char *const *prefix;
     const char *const *argv; /* the stage's, NULL-terminated */
     double probe_s;          /* patience of a probe; 0: 60 s */
 } lf_launch_req;

@@ -67,7 +67,7 @@ void lf_pipeline_fini(lf_pipeline *p);
  * job"); "" when nothing was said. */
 void lf_resources_line(lf_buf *out, const json_t *stage);
 
-const lf_opt_table *lf_table_find(const lf_opt_table *const *tables,
-                                  const char *kind); /* NULL: none */
+/* NULL: none */
+const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind);
 
 #endif

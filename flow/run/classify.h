@@ -29,9 +29,8 @@ typedef struct lf_end_evidence {
     bool stopping;   /* a stop signal was passed on before it ended */
     bool term;       /* the wrapper got SIGTERM itself */
     bool superseded; /* a newer epoch exists: whatever it made may not be published */
-    long
-        /* how many the kernel counted in our control group since the start, 0 when unknown */
-        oom_kills;
+    /* how many the kernel counted in our control group since the start, 0 when unknown */
+    long oom_kills;
     const lf_cause *said; /* NULL: nobody said why */
     const char *log_tail;
 } lf_end_evidence;
@@ -46,17 +45,14 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev);
 
 /* A job that ended without an end record of ours. Never done: absence is not success. */
 typedef struct lf_job_evidence {
-    const char *
-        /* the scheduler's word for its state: "TIMEOUT", "NODE_FAIL", "CANCELLED by 123", "F", ...;
-         * may be NULL */
-        word;
+    /* the scheduler's word for its state: "TIMEOUT", "NODE_FAIL", "CANCELLED by 123", "F", ...;
+     * may be NULL */
+    const char *word;
     bool pbs;    /* exit is an Exit_status of PBS: negative causes, 256 + signal */
     bool exited; /* exit and signal are known */
     int exit, signal;
-    const char *
-        /* of the job's own output, where srun, slurmstepd and the node's daemon write; may be
-         * NULL */
-        log_tail;
+    /* of the job's own output, where srun, slurmstepd and the node's daemon write; may be NULL */
+    const char *log_tail;
 } lf_job_evidence;
 void lf_classify_job(lf_end_class *out, const lf_job_evidence *ev);
 /* What to do about a class, one sentence, "" when there is nothing to say. */

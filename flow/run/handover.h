@@ -36,10 +36,8 @@
 
 typedef struct lf_handover {
     const char *stage_dir;
-    const json_t *
-        /* [[pattern, grows], ...] of the stage's document (base/opt.h); NULL: nothing is handed
-         * over */
-        carry;
+    /* [[pattern, grows], ...] of the stage's document (base/opt.h); NULL: nothing is handed over */
+    const json_t *carry;
     const bool *usable; /* [n_usable]: may this attempt go on from what attempt i + 1 made? */
     size_t n_usable;
     char staging[PATH_MAX]; /* "" while nothing is taken */

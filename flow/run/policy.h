@@ -63,10 +63,9 @@ const char *lf_policy_act_name(enum lf_policy_act act);
 typedef struct lf_next {
     enum lf_policy_act act; /* NONE: nothing was tried yet, or it is done */
     const char *cls; /* class of the last end, borrowed from the view; "" when there is none */
-    bool
-        /* an actor may go on without a person: the class allows it, `retries` is not used up, no
-         * cap is reached. false with act other than STOP: `resume` does it, `tick` does not */
-        automatic;
+    /* an actor may go on without a person: the class allows it, `retries` is not used up, no cap
+     * is reached. false with act other than STOP: `resume` does it, `tick` does not */
+    bool automatic;
     int64_t memory_bytes; /* per node, instead of the plan's; 0: as planned */
     int64_t time_limit_s; /* of one job, instead of the plan's; 0: as planned */
     json_t *exclude;      /* array of host names, NULL when there are none; owned */

@@ -51,22 +51,19 @@ typedef struct lf_stage_view {
     size_t n_attempts, cap_attempts;
     lf_incarnation *incs; /* ascending epoch */
     size_t n_incs, cap_incs;
-    const lf_incarnation
-        *result;         /* the incarnation that is done or purged in this run, NULL otherwise */
+    /* the incarnation that is done or purged in this run, NULL otherwise */
+    const lf_incarnation *result;
     char *result_dir;    /* its directory (of another run when adopted), NULL when not done */
     json_t *result_done; /* its marker; borrowed or own_done */
     json_t *own_done;
-    bool
-        /* a scheduler has a job of the newest attempt, or may have one for all that is known */
-        live;
+    /* a scheduler has a job of the newest attempt, or may have one for all that is known */
+    bool live;
     json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
-    char ended_class
-        /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes
-         * it down) */
-        [32];
-    bool
-        /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
-        forced;
+    /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes
+     * it down) */
+    char ended_class[32];
+    /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
+    bool forced;
     bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
     bool resumable; /* an earlier incarnation left an out directory this spec may continue from */
@@ -117,9 +114,8 @@ typedef struct lf_results {
     const lf_run_list *runs; /* newest first; borrowed */
     const char *data;        /* borrowed */
     size_t next;             /* runs that were read */
-    json_t *
-        /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
-        by_spec;
+    /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
+    json_t *by_spec;
 } lf_results;
 /* Find a whole result for a stage document: sets *adopted
  * {"run","stage","attempt","epoch","spec_id"}, or NULL. Runs that cannot be read are passed over:

@@ -36,9 +36,8 @@ typedef struct lf_batch {
     const lf_submitter *submitter;
     const json_t *accepted; /* settings whose change does not restart a stage; NULL: none */
     bool fresh;             /* do not continue from earlier checkpoints */
-    bool
-        /* tick: only what the failure policy allows without a person, of what driver.want says */
-        automatic;
+    /* tick: only what the failure policy allows without a person, of what driver.want says */
+    bool automatic;
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
     void *user;

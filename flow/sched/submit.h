@@ -47,10 +47,9 @@ enum {
 typedef struct lf_submit_req {
     const lf_run *run;
     const json_t *stage; /* of the plan document */
-    const json_t *
-        /* what this attempt asks for: the stage's "resources" with "memory_bytes", "time_limit_s",
-         * "grace_s" beside them, after the failure policy has had its say */
-        resources;
+    /* what this attempt asks for: the stage's "resources" with "memory_bytes", "time_limit_s",
+     * "grace_s" beside them, after the failure policy has had its say */
+    const json_t *resources;
     int attempt;
     const char *token;
     const char *project; /* base of relative paths, for the wrapper */
@@ -59,10 +58,8 @@ typedef struct lf_submit_req {
     int link, n_links;  /* 1, 1 without a chain of links */
     const char *prev;   /* link > 1: id of the link before it (afterany); NULL otherwise */
     bool held;          /* LF_CAN_HOLD and nothing to wait for: submit it held, release() follows */
-    const json_t *
-        /* link 1: ids (texts) of the last jobs of upstream stages that are not done: afterok on
-         * all */
-        after;
+    /* link 1: ids (texts) of the last jobs of upstream stages that are not done: afterok on all */
+    const json_t *after;
 } lf_submit_req;
 
 /* One scheduler. self is what open made. Commands run through lf_sched_run (sched.h), so with
@@ -113,14 +110,14 @@ typedef struct lf_submitter {
 
     /* ---- local only ---- */
 
-    int (*start)(void *self, const lf_submit_req *req, json_t **job,
-                 lf_err *err); /* *job: {"id","process"} */
+    /* *job: {"id","process"} */
+    int (*start)(void *self, const lf_submit_req *req, json_t **job, lf_err *err);
     int (*poll)(void *self, const json_t *job, enum lf_job_state *state, lf_err *err);
 } lf_submitter;
 
 extern const lf_submitter lf_submitter_local, lf_submitter_slurm;
-extern const lf_submitter
-    lf_submitter_pbs; /* OpenPBS, PBS Pro, or Torque: whichever qstat is there */
+/* OpenPBS, PBS Pro, or Torque: whichever qstat is there */
+extern const lf_submitter lf_submitter_pbs;
 extern const lf_submitter lf_submitter_torque; /* Torque, and an error where PBS is */
 /* By name; an error says which there are. */
 int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err);

@@ -157,16 +157,16 @@ static inline bool attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, i
  * document. */
 struct attn_block {
     int64_t n;
-    const void
-        *qa; /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
+    /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
+    const void *qa;
     int64_t qs;
     float *q;               /* [n][dp] units */
     float *o;               /* [n][dp] running sums */
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
-    const struct lf_k_attn_drop
-        *drop;                   /* NULL: none; else all rows are of one head, and consecutive */
+    /* NULL: none; else all rows are of one head, and consecutive */
+    const struct lf_k_attn_drop *drop;
     int64_t drop_row, drop_head; /* row of the call that row 0 of the block is; the head */
 };
 /* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem

@@ -88,8 +88,8 @@ extern lf_micro *const LF_SYM(micro_f32)[LF_MR + 1];
 #if LF_BF16_DOT
 extern lf_micro *const LF_SYM(micro_pair)[LF_MR + 1];
 #else
-extern lf_micro *const
-    LF_SYM(micro_wide)[LF_MR + 1]; /* b: bf16 elements, widened as they are read */
+/* b: bf16 elements, widened as they are read */
+extern lf_micro *const LF_SYM(micro_wide)[LF_MR + 1];
 #endif
 
 /* Workspace that our own gemm needs for these sizes or any smaller m and k. */

@@ -373,13 +373,13 @@ LF_INLINE float lf_v_hmax(lf_v v)
  * right. */
 LF_INLINE lf_v lf_v_exp(lf_v x)
 {
-    const lf_v magic =
-        lf_v_set1(12582912.0f); /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
+    /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
+    const lf_v magic = lf_v_set1(12582912.0f);
     x = lf_v_max(lf_v_set1(-104.0f), lf_v_min(lf_v_set1(89.0f), x));
     lf_v t = lf_v_fma(x, lf_v_set1(1.44269504f), magic);
     lf_v n = t - magic;
-    lf_v r =
-        lf_v_fma(n, lf_v_set1(-0.693145752f), x); /* ln2 high part: 15 bits, so n * it is exact */
+    /* ln2 high part: 15 bits, so n * it is exact */
+    lf_v r = lf_v_fma(n, lf_v_set1(-0.693145752f), x);
     r = lf_v_fma(n, lf_v_set1(-1.42860682e-6f), r);
     lf_v p = lf_v_set1(1.38131e-3f);
     p = lf_v_fma(p, r, lf_v_set1(8.36942e-3f));
@@ -388,8 +388,8 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     p = lf_v_fma(p, r, lf_v_set1(0.49999993f));
     p = lf_v_fma(p * r, r, r) + lf_v_set1(1.0f);
 #if LF_CPU_ISA >= 2
-    return (lf_v)_mm512_scalef_ps((__m512)p,
-                                  (__m512)n); /* p 2^n rounded once: the bits of the two steps */
+    /* p 2^n rounded once: the bits of the two steps */
+    return (lf_v)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
     lf_vi ni = (lf_vi)t - (lf_vi)magic, n1 = ni >> 1, n2 = ni - n1;
     return p * (lf_v)((n1 + 127) << 23) * (lf_v)((n2 + 127) << 23);

@@ -146,9 +146,8 @@ struct lf_dnn {
     LF_DNN_LIST(LF_DNN_MEMBER)
 #undef LF_DNN_MEMBER
     size_t (*GetVersion)(void);
-    void *
-        /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
-        library;
+    /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
+    void *library;
 };
 /* Opens LOONG_CUDNN or libcudnn.so.9. False: one sentence in why, nothing is open. */
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap);

@@ -27,7 +27,7 @@ extern lf_err crash_err; /* the error box of all scenarios */
 void need(int rc);                                 /* in run: end the child when rc is a failure */
 void mark(int n);                                  /* in run: promise number n holds from here on */
 const char *at(const char *dir, const char *name); /* dir/name; good for seven more calls */
-int whole(const char *dir,
-          enum lf_artifact_state *state); /* 0: absent, or present with the right hashes */
+/* 0: absent, or present with the right hashes */
+int whole(const char *dir, enum lf_artifact_state *state);
 
 #endif

@@ -16,9 +16,8 @@ struct attn_case {
     bool causal, alibi;
     int32_t window;
     double softcap;
-    double
-        /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
-        drop;
+    /* of the probabilities; sample of row r: 3 + r / 40, position r % 40, seed 77, site 5 */
+    double drop;
     bool open;          /* with prefixes */
     int32_t prefix[12]; /* of each document */
 };

@@ -17,8 +17,8 @@ enum {
     OP_THREADS = 1,
     OP_LAST_FLOAT = LF_F16
 }; /* activation types: LF_F32 ... OP_LAST_FLOAT */
-const struct lf_kernels *op_kernels(
-    int i); /* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
+/* NULL: this machine lacks backend i; bails out where a GPU is required and missing */
+const struct lf_kernels *op_kernels(int i);
 lf_queue *op_queue_create(int threads);
 void op_queue_destroy(lf_queue *q);
 void *op_memory(size_t bytes); /* 64-byte aligned */

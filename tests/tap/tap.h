@@ -15,10 +15,10 @@
 bool tap_ok_at(const char *file, int line, bool ok, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 bool tap_i64_at(const char *file, int line, int64_t got, int64_t want, const char *name);
-bool tap_f64_at(const char *file, int line, double got, double want, double tol,
-                const char *name); /* |got-want| <= tol */
-bool tap_str_at(const char *file, int line, const char *got, const char *want,
-                const char *name); /* NULLs allowed */
+/* |got-want| <= tol */
+bool tap_f64_at(const char *file, int line, double got, double want, double tol, const char *name);
+/* NULLs allowed */
+bool tap_str_at(const char *file, int line, const char *got, const char *want, const char *name);
 bool tap_mem_at(const char *file, int line, const void *got, const void *want, size_t n,
                 const char *name);
 /* rc equals want, and when want != 0 the error's text contains `contains` (NULL: any). Clears

@@ -22,11 +22,11 @@ struct gu_opts {
     struct lf_plan_opts plan;
     enum lf_recompute recompute;
     int slots;
-    bool poison, optimizer,
-        valid; /* valid: a second, forward-only graph of the same model in another era */
+    /* valid: a second, forward-only graph of the same model in another era */
+    bool poison, optimizer, valid;
     bool packed;
-    struct lf_adamw_opts
-        state; /* of the optimizer: how it keeps its state; the numbers are always the same */
+    /* of the optimizer: how it keeps its state; the numbers are always the same */
+    struct lf_adamw_opts state;
     struct lf_profile *profile;
     int dp_ranks;                                    /* > 0: data-parallel, in small buckets */
     const char *freeze;                              /* prefix */

@@ -48,10 +48,9 @@ typedef struct lf_chat_opts {
     const char *file; /* template of the user's; NULL: the tokenizer's */
     const char *name; /* which of several; NULL: "default", or "tool_use" */
     const char *vars; /* a JSON object of further variables; NULL: none */
-    int64_t
-        /* seconds since 1970 for strftime_now; 0: a template that asks for the date is refused,
-         * because the same data would become other tokens on another day */
-        now;
+    /* seconds since 1970 for strftime_now; 0: a template that asks for the date is refused,
+     * because the same data would become other tokens on another day */
+    int64_t now;
 } lf_chat_opts;
 
 /* Both return owned, NULL on failure; LF_ENOENT: the tokenizer has no template and none is given.
@@ -98,13 +97,11 @@ enum lf_chat_mask { LF_CHAT_MASK_AUTO, LF_CHAT_MASK_PREFIX, LF_CHAT_MASK_GENERAT
 typedef struct lf_chat_train {
     enum lf_chat_mask mask; /* AUTO: GENERATION when the template has marks, else PREFIX */
     bool last_only;         /* train the last assistant turn only */
-    bool
-        /* the last special token of a turn, and what follows it in the turn, is not trained */
-        no_end;
+    /* the last special token of a turn, and what follows it in the turn, is not trained */
+    bool no_end;
     size_t first; /* turns before this one are not trained (the prompt of a completion) */
-    bool
-        /* find the spans of assistant turns that are not trained too, where they can be found */
-        all_spans;
+    /* find the spans of assistant turns that are not trained too, where they can be found */
+    bool all_spans;
 } lf_chat_train;
 
 /* An assistant's turn in the tokens. */

@@ -56,8 +56,8 @@ enum lf_role {
     LF_ROLE_TOOL,
     LF_ROLE_FUNCTION_CALL
 };
-const char *
-lf_role_name(enum lf_role r); /* "system", "user", "assistant", "tool", "function_call" */
+/* "system", "user", "assistant", "tool", "function_call" */
+const char *lf_role_name(enum lf_role r);
 
 enum lf_turn_train { LF_TURN_UNSAID, LF_TURN_NOT_TRAINED, LF_TURN_TRAINED };
 
@@ -67,8 +67,8 @@ enum lf_turn_train { LF_TURN_UNSAID, LF_TURN_NOT_TRAINED, LF_TURN_TRAINED };
  * or "developer"; NULL for turns that came from plain columns. */
 typedef struct lf_turn {
     enum lf_role role;
-    enum lf_turn_train
-        train; /* what the turn itself says: "train", "loss" (true, false), "weight" (0, 1) */
+    /* what the turn itself says: "train", "loss" (true, false), "weight" (0, 1) */
+    enum lf_turn_train train;
     const char *text;
     size_t len;
     json_t *json; /* borrowed from the row */
@@ -116,8 +116,8 @@ typedef struct lf_row {
 /* "name=other" pairs; borrowed. */
 typedef struct lf_shape_opts {
     enum lf_shape shape; /* AUTO: by the columns */
-    const char *const
-        *columns; /* "prompt=question": our column prompt is called question in the data */
+    /* "prompt=question": our column prompt is called question in the data */
+    const char *const *columns;
     size_t n_columns;
     const char *const *roles; /* "human=user": the data's human is our user */
     size_t n_roles;

@@ -26,8 +26,8 @@ struct lf_row_ctx {
 
 /* What our column `name` is called in the data. */
 const char *lf_shape_column(const lf_shape_opts *o, const char *name);
-json_t *lf_shape_get(const struct lf_row_ctx *c,
-                     const char *name); /* the column, NULL when absent or null */
+/* the column, NULL when absent or null */
+json_t *lf_shape_get(const struct lf_row_ctx *c, const char *name);
 /* Fill the pieces of a row whose variant is known. */
 int lf_shape_read(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v, lf_err *err);
 

@@ -74,8 +74,8 @@ typedef struct lf_corpus_record {
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
-    bool
-        bom; /* a byte order mark stood before it, at the start of the file: it is no part of raw */
+    /* a byte order mark stood before it, at the start of the file: it is no part of raw */
+    bool bom;
 } lf_corpus_record;
 /* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and
  * position. */

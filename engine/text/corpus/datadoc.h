@@ -43,8 +43,8 @@ typedef struct lf_datadoc_opts {
     const lf_shape_opts *shape;    /* JSON rows; borrowed */
     const lf_tokenizer *tokenizer; /* NULL: lengths are counted in characters */
     unsigned flags;                /* of encoding */
-    const lf_rowdocs_opts
-        *rows; /* how they would be tokenized, with this tokenizer; NULL: that is not looked at */
+    /* how they would be tokenized, with this tokenizer; NULL: that is not looked at */
+    const lf_rowdocs_opts *rows;
     uint64_t seed;      /* of the random samples */
     size_t max_bytes;   /* of memory for duplicates */
     size_t max_broken;  /* broken rows told with their place */

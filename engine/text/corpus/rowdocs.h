@@ -85,9 +85,8 @@ typedef struct lf_rowdocs {
     lf_buf rest; /* prompt: the other columns as JSON */
     /* findings about rows that are kept */
     bool truncated, double_bos, seam; /* seam: tok(prompt) does not begin the whole */
-    bool
-        /* the last trained turn, or the document, ends without an EOS or another special token */
-        no_eos;
+    /* the last trained turn, or the document, ends without an EOS or another special token */
+    bool no_eos;
     bool empty_answer; /* an answer that is to be trained or judged is white space only */
     bool other_prompt; /* the two answers of a pair are to different prompts, as far as the row
                           tells */

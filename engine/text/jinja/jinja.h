@@ -42,9 +42,8 @@ typedef struct lf_jinja_span {
 } lf_jinja_span;
 
 typedef struct lf_jinja_opts {
-    int64_t
-        /* what strftime_now formats, seconds since 1970, as UTC; so a text can be made again */
-        now;
+    /* what strftime_now formats, seconds since 1970, as UTC; so a text can be made again */
+    int64_t now;
     /* 0: 20 million evaluations, 200 nested calls, 256 MiB of values, 64 MiB of text */
     size_t max_steps, max_depth, max_memory, max_output;
 } lf_jinja_opts;

@@ -50,10 +50,10 @@ struct lf_jinja {
     struct lf_jj_node *root;
 };
 
-const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len,
-                         lf_err *err); /* NULL: out of memory */
-const char *lf_jj_interned(const lf_jinja *t,
-                           const char *s); /* NULL: the template does not use it */
+/* NULL: out of memory */
+const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err);
+/* NULL: the template does not use it */
+const char *lf_jj_interned(const lf_jinja *t, const char *s);
 int lf_jj_lex(lf_jinja *t, const char *source, size_t len, lf_jj_tokens *out, lf_err *err);
 /* "name:line:col: text" */
 int lf_jj_fail_at(const lf_jinja *t, int line, int col, int rc, lf_err *err, const char *fmt, ...)
@@ -113,8 +113,8 @@ struct lf_jj_node {
     lf_jj_node *a, *b, *c;
     lf_jj_node **list;
     size_t n;
-    const char **
-        names; /* keywords of a call (interned), parameters of a macro, operators of a comparison */
+    /* keywords of a call (interned), parameters of a macro, operators of a comparison */
+    const char **names;
     lf_jj_node **values; /* of the keywords */
     size_t n_names;
 };
@@ -136,14 +136,14 @@ bool lf_jj_at_name(const lf_jj_parser *p, const char *name);
 bool lf_jj_take_op(lf_jj_parser *p, const char *op);
 bool lf_jj_take_name(lf_jj_parser *p, const char *name);
 bool lf_jj_expect_op(lf_jj_parser *p, const char *op);
-bool lf_jj_enter(
-    lf_jj_parser *p); /* one level deeper, or a failure; every success needs a p->depth-- */
+/* one level deeper, or a failure; every success needs a p->depth-- */
+bool lf_jj_enter(lf_jj_parser *p);
 lf_jj_node *lf_jj_parse_expr(lf_jj_parser *p);
-lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p,
-                              bool with_cond); /* one expression, or several with commas */
+/* one expression, or several with commas */
+lf_jj_node *lf_jj_parse_tuple(lf_jj_parser *p, bool with_cond);
 lf_jj_node *lf_jj_parse_target(lf_jj_parser *p, bool attributes); /* names to assign to */
-lf_jj_node *lf_jj_parse_filters(lf_jj_parser *p,
-                                lf_jj_node *of); /* NAME(...) | NAME(...), the first without '|' */
+/* NAME(...) | NAME(...), the first without '|' */
+lf_jj_node *lf_jj_parse_filters(lf_jj_parser *p, lf_jj_node *of);
 bool lf_jj_parse_params(lf_jj_parser *p, lf_jj_node *n); /* (a, b = 1) of a macro */
 lf_jj_node *lf_jj_parse_template(lf_jj_parser *p);
 
@@ -318,8 +318,8 @@ lf_jj_val lf_jj_unary(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_
 bool lf_jj_compare(lf_jj_run *r, const lf_jj_node *at, const char *op, lf_jj_val a, lf_jj_val b);
 bool lf_jj_contains(lf_jj_run *r, const lf_jj_node *at, lf_jj_val in, lf_jj_val what);
 lf_jj_val lf_jj_index(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj_val key); /* v[key] */
-lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v,
-                     const char *name); /* v.name */
+/* v.name */
+lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char *name);
 lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3],
                       const bool given[3]);
 

@@ -46,10 +46,8 @@ typedef struct lf_bpe_chars {
     } * others; /* owned, power of two */
     size_t mask;
     bool cut; /* pairs may be used */
-    uint64_t *
-        /* owned: a set of hashed character pairs that some merge joins; may hold more, never
-         * fewer */
-        pairs;
+    /* owned: a set of hashed character pairs that some merge joins; may hold more, never fewer */
+    uint64_t *pairs;
     size_t pair_mask; /* bits - 1 */
     bool ascii_pairs[128][128];
     bool fallback;         /* every byte has a token: unknown characters become bytes */
@@ -59,9 +57,8 @@ typedef struct lf_bpe_chars {
     const lf_vtrie *user;  /* borrowed, NULL none: texts that are one symbol and never merge */
     uint32_t *phantom; /* owned: code points of symbols that have no token: ids first_phantom, .. */
     uint32_t first_phantom, n_phantom;
-    uint8_t *
-        /* owned, [first_phantom], NULL none: tokens that are taken apart again at the end */
-        unused;
+    /* owned, [first_phantom], NULL none: tokens that are taken apart again at the end */
+    uint8_t *unused;
 } lf_bpe_chars;
 
 typedef struct lf_bpe {

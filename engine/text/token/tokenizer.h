@@ -45,8 +45,8 @@
 #define LF_TOK_TEXT_MAX ((size_t)1 << 30)   /* bytes of one text; longer is LF_EINVAL */
 
 typedef struct lf_tokenizer lf_tokenizer;
-typedef struct lf_tok_state
-    lf_tok_state; /* one thread's scratch memory and word cache (a few MB, bounded) */
+/* one thread's scratch memory and word cache (a few MB, bounded) */
+typedef struct lf_tok_state lf_tok_state;
 
 /* Growing list of token ids. Zero-initialise; v is owned, lf_ids_fini() frees it. */
 typedef struct lf_ids {
@@ -65,8 +65,8 @@ lf_tokenizer *lf_tokenizer_parse(const char *data, size_t len, const char *path,
 void lf_tokenizer_destroy(lf_tokenizer *t);
 
 uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t); /* largest id + 1, added tokens included */
-int64_t lf_tokenizer_find(const lf_tokenizer *t,
-                          const char *token); /* id by exact token text as in the file, or -1 */
+/* id by exact token text as in the file, or -1 */
+int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token);
 /* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then
  * generation_config.json, then a sentencepiece model itself), -1 none. eos, the end-of-document
  * token, is else the first of <|endoftext|>,
@@ -77,8 +77,8 @@ int64_t lf_tokenizer_bos(const lf_tokenizer *t);
 int64_t lf_tokenizer_eos(const lf_tokenizer *t);
 int64_t lf_tokenizer_pad(const lf_tokenizer *t);
 int64_t lf_tokenizer_unk(const lf_tokenizer *t);
-bool lf_tokenizer_is_special(const lf_tokenizer *t,
-                             uint32_t id); /* an added token with special = true */
+/* an added token with special = true */
+bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id);
 /* SHA-256, in hex, of the bytes of the files that make ids (a tokenizer.json alone; else the
  * vocabulary files, then tokenizer_config.json); borrowed. Stored in shards as tokenizer_sha256. */
 const char *lf_tokenizer_sha256(const lf_tokenizer *t);

@@ -21,8 +21,8 @@ void lf_tok_conf_fini(lf_tok_conf *c);
 /* Text of a named token ("bos_token"): tokenizer_config.json wins over special_tokens_map.json.
  * NULL none. */
 const char *lf_tok_conf_token(const lf_tok_conf *c, const char *key);
-const char *lf_tok_conf_class(
-    const lf_tok_conf *c); /* tokenizer_class without "Fast"; "" none. In a static-size copy */
+/* tokenizer_class without "Fast"; "" none. In a static-size copy */
+const char *lf_tok_conf_class(const lf_tok_conf *c);
 /* config.key as a bool; dflt where it is absent or null. */
 bool lf_tok_conf_bool(const lf_tok_conf *c, const char *key, bool dflt);
 /* added_tokens_decoder as the added_tokens of a tokenizer.json (a new array), with named special

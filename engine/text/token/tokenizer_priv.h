@@ -217,9 +217,8 @@ typedef struct lf_spm {
     lf_charsmap map;
     lf_vtrie user; /* user-defined symbols */
     bool add_prefix, remove_extra, escape, suffix;
-    bool
-        /* only the text's first part gets the dummy prefix (transformers: legacy = false) */
-        prefix_first;
+    /* only the text's first part gets the dummy prefix (transformers: legacy = false) */
+    bool prefix_first;
     char *unk_surface; /* owned */
 } lf_spm;
 void lf_spm_fini(lf_spm *m);
@@ -270,9 +269,8 @@ struct lf_tokenizer {
     lf_bpe bpe;
     lf_model model;
     lf_spm *spm; /* NULL unless read from a .model */
-    bool
-        /* the vocabulary is in the byte alphabet and the pre-tokenizer ends in ByteLevel */
-        byte_level;
+    /* the vocabulary is in the byte alphabet and the pre-tokenizer ends in ByteLevel */
+    bool byte_level;
     lf_added *added;
     size_t n_added;
     lf_trie raw, normed; /* added tokens matched before and after normalisation */

@@ -42,9 +42,8 @@ typedef struct lf_grower lf_grower;
 typedef struct lf_grow_args {
     size_t new_tokens;      /* at most */
     uint64_t min_frequency; /* a pair seen less often is not merged */
-    double
-        /* SentencePiece: share of the characters of the text that have pieces afterwards */
-        coverage;
+    /* SentencePiece: share of the characters of the text that have pieces afterwards */
+    double coverage;
     size_t max_piece; /* SentencePiece: characters of the longest new piece */
 } lf_grow_args;
 

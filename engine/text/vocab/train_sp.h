@@ -50,8 +50,8 @@ typedef struct lf_sp_train_args {
     size_t n_specials;
     size_t vocab_size;      /* everything included */
     uint64_t min_frequency; /* bpe: a pair seen less often is not merged */
-    double
-        coverage; /* the most frequent characters that make up this share of the text get pieces */
+    /* the most frequent characters that make up this share of the text get pieces */
+    double coverage;
     size_t max_piece; /* characters of the longest piece, at most 64 */
     int threads;
 } lf_sp_train_args;

@@ -48,14 +48,11 @@ struct lf_emu_stats {
     long launches; /* kernels asked for by the host, captured ones too */
     long graph_launches, graph_nodes, captures;
     long executed; /* kernels that ran */
-    long copies,
-        /* copies between host and device; of these from or to memory that is not pinned */
-        pageable;
+    /* copies between host and device; of these from or to memory that is not pinned */
+    long copies, pageable;
     long waits; /* calls in which the host waits: synchronize a stream or an event */
-    long
-        /* of these, at whose end nothing was queued on any stream: the GPU then waits for the
-         * host */
-        idle;
+    /* of these, at whose end nothing was queued on any stream: the GPU then waits for the host */
+    long idle;
     long allocations;
 };
 const struct lf_emu_stats *lf_emu_stats(void);

@@ -50,9 +50,8 @@ struct ptx_ins {
     uint8_t kind;
     bool negate; /* of the guard */
     bool leader; /* somebody branches here */
-    bool
-        /* an undefined source makes the destination undefined; otherwise it is an error */
-        passes_on;
+    /* an undefined source makes the destination undefined; otherwise it is an error */
+    bool passes_on;
     bool own_defined;              /* sets `defined` itself */
     uint8_t space, size, vec, reg; /* memory: bytes of an element, elements, bytes of a register */
     bool sign;
@@ -87,13 +86,12 @@ struct lf_ptx_kernel {
     struct ptx_const *constant;
     size_t n_const;
     uint32_t special[24]; /* enum ptx_special */
-    uint32_t *
-        /* places / 64 of registers that no instruction writes: the compiler says that they do not
-         * matter */
-        unwritten;
+    /* places / 64 of registers that no instruction writes: the compiler says that they do not
+     * matter */
+    uint32_t *unwritten;
     size_t n_unwritten;
-    size_t shared, dynamic_at, local,
-        args; /* bytes: static shared memory, where dynamic begins (0: none), local, arguments */
+    /* bytes: static shared memory, where dynamic begins (0: none), local, arguments */
+    size_t shared, dynamic_at, local, args;
     unsigned max_threads;
     bool dynamic;
 };

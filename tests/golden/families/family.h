@@ -28,8 +28,8 @@ typedef struct family {
     char *name, *dir, *tmp; /* tmp: this family's folder below the test's */
     int64_t docs, length, rows, vocab;
     int32_t *tokens, *targets, *positions; /* [rows]; a document's last target is -1 */
-    int32_t *cu_seqlens,
-        *prefix;             /* [docs + 1], [docs]; prefix NULL where the family has none; then */
+    /* [docs + 1], [docs]; prefix NULL where the family has none; then */
+    int32_t *cu_seqlens, *prefix;
     int32_t *turns, *blocks; /* [rows]: the two positions (oracle_chatglm6b.py) */
     double *logits;          /* [rows, vocab] */
     double loss, losses[FAMILY_STEPS], norms[FAMILY_STEPS], bf16_rms;

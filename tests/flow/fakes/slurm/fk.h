@@ -29,8 +29,8 @@ json_t *fk_jobs(void);
 json_t *fk_acct(void); /* records of ended incarnations, oldest first; never purged */
 json_t *fk_root(void);
 bool fk_reload_needed(void);
-void fk_path(char *out, size_t cap, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4))); /* below fk_dir */
+/* below fk_dir */
+void fk_path(char *out, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void fk_append(const char *file, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 double fk_now(void);
 char *fk_read(const char *path); /* NULL when it cannot be read */
@@ -66,37 +66,37 @@ void fk_parse_env(json_t *o, const fk_opt *table);
 const char *fk_get(const json_t *o, const char *key); /* NULL when not given */
 
 /* ---- values.c ---- */
-long long
-fk_minutes(const char *text); /* of a time limit, rounded up; -1 UNLIMITED; dies when wrong */
+/* of a time limit, rounded up; -1 UNLIMITED; dies when wrong */
+long long fk_minutes(const char *text);
 bool fk_mem_mb(long long *mb, const char *text);
 bool fk_int_in(long long *v, const char *text, long long lo, long long hi);
 int fk_signal_number(const char *text); /* 0: unknown */
-void fk_time(char *buf, size_t cap,
-             double t); /* "N/A" for 0; obeys SLURM_TIME_FORMAT as the real one does */
+/* "N/A" for 0; obeys SLURM_TIME_FORMAT as the real one does */
+void fk_time(char *buf, size_t cap, double t);
 void fk_elapsed(char *buf, size_t cap, double s);
-double fk_time_parse(
-    const char *text); /* sacct -S: dates, "now", "now-2days", "midnight"; negative: wrong */
+/* sacct -S: dates, "now", "now-2days", "midnight"; negative: wrong */
+double fk_time_parse(const char *text);
 char *fk_expand(const char *pattern, const json_t *job); /* %j %x ... in file names */
 
 /* ---- jobs.c ---- */
 json_t *fk_job(long long id); /* newest with that id, NULL */
 bool fk_is_pending(const json_t *j);
 bool fk_is_final(const json_t *j);
-bool fk_is_put_back(
-    const json_t *j); /* pending already, its old incarnation is still being ended */
+/* pending already, its old incarnation is still being ended */
+bool fk_is_put_back(const json_t *j);
 const char *fk_state_word(const json_t *j);  /* as %T */
 const char *fk_state_short(const json_t *j); /* as %t */
 double fk_end_time(const json_t *j);         /* planned or real, 0 */
 char *fk_dep_text(const json_t *j);          /* "(null)" when none */
 /* Parses and sets the dependencies of j. NULL or why not. */
 const char *fk_dep_set(json_t *j, const char *text);
-void fk_finish(json_t *j, const char *state, const char *reason,
-               int status);                       /* final: accounts, resolves children */
+/* final: accounts, resolves children */
+void fk_finish(json_t *j, const char *state, const char *reason, int status);
 void fk_requeue(json_t *j, const char *why);      /* of an incarnation that is over or given up */
 void fk_kill_begin(json_t *j, const char *state); /* TERM, later KILL; final state then */
-void fk_tree_signal(pid_t root, int sig,
-                    char which); /* 'a' all below root, 'b' its child, 's' processes of steps */
-bool fk_down(void);              /* is the controller to be unreachable for this call? */
+/* 'a' all below root, 'b' its child, 's' processes of steps */
+void fk_tree_signal(pid_t root, int sig, char which);
+bool fk_down(void); /* is the controller to be unreachable for this call? */
 
 /* ---- sbatch_opts.c ---- */
 extern const fk_opt fk_sbatch_opts[];
