@@ -3,16 +3,17 @@
  * The executor: binds a finished plan to a backend's memory and kernels once, then only calls. One
  * training step:
  *
- *     lf_exec_record_write(ex, &rec, err);                         learning rate, inverse token
- *       count, sums zero
+ *     learning rate, inverse token count, sums zero:
+ *     lf_exec_record_write(ex, &rec, err);
  *     for (m = 0; m < micro; m++) {
- *         lf_exec_write(ex, train, 0, "tokens", tok, bytes, err);  ... every input of the graph
+ *         every input of the graph:
+ *         lf_exec_write(ex, train, 0, "tokens", tok, bytes, err);
  *         lf_exec_run(ex, train, LF_FWD, 0, m == 0 ? LF_FIRST : LF_ACCUM, err);
  *         lf_exec_run(ex, train, LF_BWD, 0, m == 0 ? LF_FIRST : LF_ACCUM, err);
  *     }
  *     lf_exec_run(ex, LF_CHAIN_OPT, LF_OPT, 0, 0, err);
- *     lf_exec_record_read(ex, &rec, err);                          loss sum, gradient norm, skip
- *       flag
+ *     loss sum, gradient norm, skip flag:
+ *     lf_exec_record_read(ex, &rec, err);
  *
  * LF_FIRST overwrites gradients, LF_ACCUM adds to them: both are bound beforehand, so there is no
  * zeroing pass and no branch. No allocation, file or lock happens in these calls. Pointers are the

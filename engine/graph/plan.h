@@ -9,9 +9,11 @@
  * is a list of (segment, slot, variant) that the host repeats.
  *
  *     lf_plan *p = lf_plan_create(ps, &opts, err);
- *     int train = lf_plan_add(p, train_graph, &(struct lf_chain_opts){.train = true, .slots = 1,
- *     .eras = 1}, err); int valid = lf_plan_add(p, valid_graph, &(struct lf_chain_opts){.eras = 2},
- *     err); lf_plan_optimizer(p, &adamw, err); lf_plan_finish(p, err);
+ *     int train = lf_plan_add(p, train_graph,
+ *                             &(struct lf_chain_opts){.train = true, .slots = 1, .eras = 1}, err);
+ *     int valid = lf_plan_add(p, valid_graph, &(struct lf_chain_opts){.eras = 2}, err);
+ *     lf_plan_optimizer(p, &adamw, err);
+ *     lf_plan_finish(p, err);
  *     lf_plan_bytes(p, &bytes);  or  json_t *j = lf_plan_json(p, err);
  *
  * One memory plan covers all chains: chains with no common era bit are never live together and

@@ -7,15 +7,14 @@
  * (`mismatch`).
  *
  * What a run leaves below out:
- *   checkpoints/step-NNNNNNNN/, checkpoint/   as pretraining has them; step = mini-batches trained.
- *                                             "model/..." is the actor,
- *                                            "critic/..." the critic
- *   adapter/                                 with an adapter: it and the critic; checkpoint/ is the
- *                                            policy that it makes of init_from, and the
- *                                            intermediate ones hold the adapter alone
- *   rollouts/step-NNNNNNNN.h5                every round (rollout.h); NNNNNNNN counts rounds from 1
- *   rollouts/step-NNNNNNNN.part              a round under way: finished sequences and their
- *                                            scores; rank R > 0 writes .part-R
+ *   checkpoints/step-NNNNNNNN/   as pretraining has them; NNNNNNNN counts mini-batches trained.
+ *   checkpoint/                  "model/..." is the actor, "critic/..." the critic
+ *   adapter/                     with an adapter: the adapter and the critic. checkpoint/ is the
+ *                                policy that the adapter makes of init_from; the intermediate
+ *                                checkpoints hold the adapter alone
+ *   rollouts/step-NNNNNNNN.h5    every round (rollout.h); NNNNNNNN counts rounds from 1
+ *   rollouts/step-NNNNNNNN.part  a round under way: the sequences that are finished, with their
+ *                                scores; rank R > 0 writes .part-R
  *
  * Invariants
  *   1. A checkpoint holds all that what follows depends on: weights and moments of both models,

@@ -2,12 +2,12 @@
  *
  * JSON lines scored by a reward model, one result line for each row, in their order:
  *
- *     {"id":"a","score":1.25,"tokens":14}                                     a text, prompt and
- *       completion, a
- * conversation
- *     {"id":"b","chosen":1.25,"rejected":-0.5,"correct":true,"tokens":[14,17]}  a preference
- *     {"id":"c","error":"too_long: ..."}                                      a row that cannot be
- *       scored
+ *     a text, a prompt with its completion, a conversation:
+ *         {"id":"a","score":1.25,"tokens":14}
+ *     a preference:
+ *         {"id":"b","chosen":1.25,"rejected":-0.5,"correct":true,"tokens":[14,17]}
+ *     a row that cannot be scored:
+ *         {"id":"c","error":"too_long: ..."}
  *
  * id is the row's member of that name (text or integer), else "line-N"; rows of several samples of
  * one request may share one. Members "subset" of rows are kept. Scores are written so that they

@@ -2,35 +2,36 @@
  *
  * Shards: tokenized documents in one HDF5 file.
  *
- *   tokens       u16 or u32 [n_tokens], chunked     every document after the other
- *   doc_offsets  u64 [n_docs + 1]                   document d is tokens[doc_offsets[d] ..
- *                doc_offsets[d + 1])
- *   loss_mask    u8 [ceil(n_tokens / 8)], optional  bit i % 8 of byte i / 8: token i is trained as
- *                a target; absent:
- * all doc_seqs     u64 [n_docs + 1], optional         document d is the sequences [doc_seqs[d],
- *                  doc_seqs[d + 1]) of ...
- *   seq_offsets  u64 [n_seqs + 1]                   ... which sequence s is tokens[seq_offsets[s]
- *                .. seq_offsets[s +
- * 1]); absent: a document is a sequence. Megatron data has these seq_modes    u8 [n_seqs], optional
- *   Megatron's mode of
- * each sequence, as it stands there (i8) attributes   lf_format = "lf-shard-1", tokenizer_sha256
- *   (64 hex), vocab_size,
- * eos_id (-1: none), source, and lf_rows where documents are more than text to be learnt:
+ *   tokens       u16 or u32 [n_tokens], chunked
+ *                every document after the other
+ *   doc_offsets  u64 [n_docs + 1]
+ *                document d is tokens[doc_offsets[d] .. doc_offsets[d + 1])
+ *   loss_mask    u8 [ceil(n_tokens / 8)], optional
+ *                bit i % 8 of byte i / 8: token i is trained as a target. Absent: every token is
+ *   doc_seqs     u64 [n_docs + 1], optional
+ *                document d is the sequences [doc_seqs[d], doc_seqs[d + 1]) of seq_offsets
+ *   seq_offsets  u64 [n_seqs + 1]
+ *                sequence s is tokens[seq_offsets[s] .. seq_offsets[s + 1]). Absent: a document is
+ *                one sequence. Megatron data has these two
+ *   seq_modes    u8 [n_seqs], optional
+ *                Megatron's mode of each sequence, as it stands there (i8)
+ *   attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size, eos_id (-1:
+ *                none), source; and lf_rows where documents are more than text to be learnt:
  *
- *   lf_rows      absent      plain: each document stands for itself, its trained tokens are those
- *                of loss_mask
- *                "pairs"     documents 2 i and 2 i + 1 are the better and the worse answer of pair
- *                            i, prompt included; loss_mask is 1 on the tokens of the answers
- *                "unpaired"  a prompt and an answer with a label: good or not; loss_mask as above
- *                "prompts"   what an answer is to be generated for: ends with the template's
- *                            generation prompt, no EOS
- *   margin       f32 [n_docs / 2], pairs, optional  by how much the better answer of pair i should
- *                win (finite)
- *   label        u8 [n_docs], unpaired              1: good, 0: not
- *   rest_offsets u64 [n_docs + 1], prompts          the other columns of a prompt's row, as one
- *     JSON object, are the
- * bytes rest         u8 [rest_offsets[n_docs]]          rest[rest_offsets[d] .. rest_offsets[d +
- *                    1])
+ *   lf_rows      absent: plain documents. Each stands for itself; its trained tokens are those of
+ *                loss_mask
+ *                "pairs": documents 2 i and 2 i + 1 are the better and the worse answer of pair i,
+ *                each with the prompt; loss_mask is 1 on the tokens of the answers
+ *                "unpaired": a prompt with an answer that is labelled good or not; loss_mask as
+ *                above
+ *                "prompts": what an answer is to be generated for; it ends with the generation
+ *                prompt of the template and has no EOS
+ *   margin       f32 [n_docs / 2], of pairs, optional
+ *                by how much the better answer of pair i should win (finite)
+ *   label        u8 [n_docs], of unpaired: 1 good, 0 not
+ *   rest_offsets u64 [n_docs + 1], of prompts
+ *   rest         u8 [rest_offsets[n_docs]], of prompts: the other columns of the row of document d,
+ *                as one JSON object, are the bytes rest[rest_offsets[d] .. rest_offsets[d + 1])
  *
  * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a
  * manifest (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents.

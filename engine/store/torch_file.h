@@ -6,10 +6,9 @@
  *
  * zip:     PREFIX/data.pkl (the objects), PREFIX/data/KEY (the bytes of a storage, stored, not
  *          compressed), PREFIX/byteorder ("little"); sizes beyond 4 GiB in zip64 fields.
- * older:   pickle of the number 0x1950a86a20f9469cfc6c, pickle of 1001, pickle of {"little_endian":
- *          ...}, pickle of the objects, pickle of the list of storage keys; then for each key the
- *          number of elements (u64) and the
- * elements.
+ * older:   pickle of the number 0x1950a86a20f9469cfc6c, pickle of 1001, pickle of
+ *          {"little_endian": ...}, pickle of the objects, pickle of the list of storage keys; then
+ *          for each key the number of its elements (u64) and the elements.
  *
  * The zip directory is read here and not by libarchive, because what is needed is where a record's
  * bytes lie in the file; records that are compressed, encrypted, links, or named outside of the

@@ -10,9 +10,9 @@
  *   targets    i32 [B, T]   the next token of the same document, -1 where nothing is trained (last
  *              token, padding)
  *   positions  i32 [B, T]   from 0 in each segment
- *   cu_seqlens i32 [B * lf_loader_segs + 1]  boundaries of the segments over the B * T tokens;
- *                                            cu[0] = 0,
- *              cu[n_segs] = B * T (padding is a segment of its own), the rest repeats B * T
+ *   cu_seqlens i32 [B * lf_loader_segs + 1]  boundaries of the segments over the B * T tokens:
+ *              cu[0] = 0, cu[n_segs] = B * T (padding is a segment of its own), the rest repeats
+ *              B * T
  *
  * Documents that belong together are a unit, which lies whole in one row: a pair's two answers, one
  * after the other; an answer with a label alone, or with the same prompt and a stranger's answer

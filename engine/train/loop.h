@@ -28,12 +28,11 @@
  * checkpoint of any other number.
  *
  * Invariants
- *   1. A checkpoint taken after step s holds everything step s + 1 depends on: weights, moments,
- *      cursor, seed, running
- * mean.
+ *   1. A checkpoint taken after step s holds everything that step s + 1 depends on: weights,
+ *      moments, cursor, seed, running mean.
  *   2. Steps, samples, tokens, loss, valid_loss, grad_norm and lr of the metrics are pure functions
- *      of configuration
- * and data; a resumed run writes the same bytes of them. Times and rates are not.
+ *      of configuration and data. A resumed run writes the same bytes of them. Times and rates are
+ *      not.
  *   3. The metrics file holds no record beyond the step it is resumed from when the first new one
  *      is written.
  */

@@ -8,20 +8,19 @@
  *   split      "949,50,1" normalised to 1 and summed up; part p is the sequences [rint(b[p] n),
  *              rint(b[p + 1] n))
  *   epochs     E = least number >= 1 with E tokens >= samples T + 1
- *   last one   with E > 1: shuffled apart from the others when it supplies fewer than int(0.8
- *              samples-per-epoch)
- * samples RNG        numpy RandomState(seed), one stream through what follows (base/mt19937.h)
- *                    document index   the
- * part's sequences E times over, shuffled; or E - 1 times, shuffled, then once, shuffled sample
- *   index     sample i
- * begins T tokens after sample i - 1 in the sequences in that order; (E tokens - 1) / T samples
- *   shuffle index    0 ..
- * samples - 1 shuffled; or the samples of the first E - 1 epochs, shuffled, then the rest, shuffled
- *   blend      weights
- * w (normalised twice, as there); sample i takes the dataset with the largest w max(i, 1) - taken,
- * the first of equals, and its next sample. Dataset k is asked for ceil(ceil(samples w) (1 +
- * surplus)) samples; surplus is 0.005 there. Without weights every dataset is one epoch and w is
- * its share of the samples.
+ *   last one   with E > 1: it is shuffled apart from the others when it supplies fewer than
+ *              int(0.8 samples-per-epoch) samples
+ *   RNG        numpy RandomState(seed), one stream through what follows (base/mt19937.h)
+ *   document index   the sequences of the part, E times over, shuffled; or E - 1 times, shuffled,
+ *              then once, shuffled
+ *   sample index     sample i begins T tokens after sample i - 1, in the sequences in that order;
+ *              (E tokens - 1) / T samples
+ *   shuffle index    0 .. samples - 1 shuffled; or the samples of the first E - 1 epochs, shuffled,
+ *              then the rest, shuffled
+ *   blend      weights w (normalised twice, as there); sample i takes the dataset with the largest
+ *              w max(i, 1) - taken, the first of equals, and its next sample. Dataset k is asked
+ *              for ceil(ceil(samples w) (1 + surplus)) samples; surplus is 0.005 there. Without
+ *              weights every dataset is one epoch and w is its share of the samples.
  *
  * What is not replayed: padding ids masked from the loss (a tokenizer with a pad token),
  * reset_position_ids, reset_attention_mask, eod_mask_loss (all off by default there),

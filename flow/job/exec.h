@@ -22,12 +22,19 @@
  *   skip.<attempt>.json  why a job of the attempt ended before it claimed an epoch (the first one
  *                        that did)
  *
- * Steps, each leaving a state that the next command understands: 1 find out where we are and
- * whether there is anything to do
- * 2 claim epoch  3 make the directory  4 resolve inputs  5 publish stage.json while the child waits
- *                6 let the child exec
- * 7 wait  8 judge (a failure: are its inputs what they were?)  9 artifact events  10 commit  11
- *         end.json and the end event  12 requeue event, then put the job back.
+ * Steps, each leaving a state that the next command understands:
+ *    1  find out where we are and whether there is anything to do
+ *    2  claim the number of this start (epoch.N)
+ *    3  make the directory
+ *    4  resolve inputs
+ *    5  publish stage.json while the child waits
+ *    6  let the child exec
+ *    7  wait
+ *    8  judge; after a failure: are the inputs what they were?
+ *    9  artifact events
+ *   10  commit
+ *   11  end.json and the end event
+ *   12  requeue event, then put the job back
  *
  * end.json: {"lf_end":1,"state","class","reason","t_start","t_end","exit","signal","log":[lines],
  *   "step"   last step that is saved, absent when the stage does not say

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What both forms of attention's backward share. One body serves two kernels, each with rows of its
- * own and tiles of
- * others: queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k keys:    own = (k,
- *   v), other = (q, do)
- * dk = sum over queries of ds q      dv = sum over queries of p do where x = own_0 . other_0 is the
- *                                    product q . k, y =
- * own_1 . other_1 is do . v, p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale
- * (* the softcap's slope), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one
- * chain over documents' tiles in order (keys: heads of the group ascending, queries ascending in
- * each): no atomics, no waiting of blocks for one another. The price against one pass for all three
+ * own and tiles of others:
+ *
+ *     queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k
+ *     keys:    own = (k, v), other = (q, do)      dk = sum over queries of ds q
+ *                                                 dv = sum over queries of p do
+ *
+ * where x = own_0 . other_0 is the product q . k, y = own_1 . other_1 is do . v,
+ * p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale (times the slope of the
+ * softcap), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one chain over the
+ * tiles of documents in order (keys: heads of the group ascending, queries ascending in each): no
+ * atomics, and no block waits for another. The price against one pass for all three
  * is a second x and y: seven products instead of five.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_BWD_H

@@ -4,15 +4,18 @@
  * and the combination of tiles.
  *
  * The numeric contract, the same for training (attn_fwd) and generation (attn_paged). A tile of
- * LF_ATTN_TILE keys gives
- * a row, from that row's visible keys alone, m_t = max of the scores (base 2: score * log2 e)     p
- *   = 2^(score - m_t)
- * l_t = sum p     o_t = p v with sums in the order of the keys' places in the tile; and tiles
- *                 combine in ascending
- * order by M' = max(M, m_t)     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t
- *                               2^(m_t - M'). A tile's
- * part knows nothing of other tiles, so who computes it and when changes no bit; a tile in which a
- * row sees nothing has m_t = -inf, weighs 0 and leaves the row as it was.
+ * LF_ATTN_TILE keys gives a row, from the keys of the tile that the row sees and nothing else,
+ *
+ *     m_t = max of the scores (base 2: score * log2 e)     p = 2^(score - m_t)
+ *     l_t = sum p                                          o_t = p v
+ *
+ * with sums in the order of the keys' places in the tile. Tiles combine in ascending order by
+ *
+ *     M' = max(M, m_t)
+ *     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t 2^(m_t - M')
+ *
+ * The part of a tile knows nothing of other tiles, so no bit depends on who computes it and when. A
+ * tile in which a row sees nothing has m_t = -inf, weighs 0 and leaves the row as it was.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_DEV_H
 #define LF_KERNELS_CUDA_ATTN_DEV_H

@@ -4,11 +4,11 @@
  * function of the document lengths and four settings, so it is built at start and a new T needs no
  * new tokenization.
  *
- *   concat   documents one after the other, cut where a sequence ends; the rest begins the next
- *            sequence as a segment
- * ofits own (positions restart, attention does not look back) bfd      best fit decreasing:
- *   documents of at most T
- * tokens stay whole; longer ones are cut into pieces of T
+ *   concat   documents one after the other, cut where a sequence ends. The rest of a document
+ *            begins the next sequence as a segment of its own: positions restart, and attention
+ *            does not look back
+ *   bfd      best fit decreasing: documents of at most T tokens stay whole, longer ones are cut
+ *            into pieces of T
  *
  * A sequence holds at most max_segs segments, counting the padding (if any) as one. Empty documents
  * are skipped. Every token of every document is in exactly one sequence.

@@ -13,10 +13,10 @@
  *   expressions  all of Jinja's operators, slices, conditional expressions, calls with keywords
  *   filters      abs capitalize count default dictsort escape first float indent int items join
  *                last length list lower map max min reject rejectattr replace reverse round safe
- *                select selectattr sort string sum title
- * tojson trim unique upper wordcount tests        all of Jinja's methods      of strings, dicts and
- *                                                 lists, those that
- * change nothing globals      namespace raise_exception strftime_now range dict
+ *                select selectattr sort string sum title tojson trim unique upper wordcount
+ *   tests        all of Jinja's
+ *   methods      of strings, dicts and lists, those that change nothing
+ *   globals      namespace raise_exception strftime_now range dict
  *
  * A template is untrusted: steps, depth (of calls, evaluations, values), memory and output are
  * bounded, and there is nothing outside of its variables that it could reach. Values are immutable

@@ -7,10 +7,9 @@
  *                             normalizer, added tokens with normalized=true, pre-tokenizer, model,
  *                             post-processor's template
  *     model          BPE (byte-level, or characters with byte_fallback, affixes), Unigram,
- *                    WordPiece, WordLevel; no
- * dropout normalizer     NFC NFD NFKC NFKD Lowercase StripAccents BertNormalizer Strip Replace
- *                        Prepend Precompiled Nmt
- *                    ByteLevel, Sequence
+ *                    WordPiece, WordLevel; no dropout
+ *     normalizer     NFC NFD NFKC NFKD Lowercase StripAccents BertNormalizer Strip Replace Prepend
+ *                    Precompiled Nmt ByteLevel, Sequence
  *     pre_tokenizer  Split Digits Metaspace Whitespace WhitespaceSplit Punctuation
  *                    CharDelimiterSplit BertPreTokenizer, Sequence; ByteLevel as the last
  *     post_processor ByteLevel TemplateProcessing BertProcessing RobertaProcessing, Sequence
@@ -20,9 +19,8 @@
  *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it
  *                             its added tokens, add_bos_token, add_eos_token and legacy count as in
  *                             transformers
- *   vocab.json + merges.txt, vocab.txt   the tokenizers library, with the parts of tokenizer_class
- *                                        (default GPT-2,
- * BERT)
+ *   vocab.json + merges.txt   the tokenizers library, with the parts of tokenizer_class (default
+ *   or vocab.txt              GPT-2, BERT)
  *   *.tiktoken                tiktoken, with the pattern of tokenizer_config.json ("pat_str") or of
  *                             its class
  *

@@ -9,10 +9,9 @@
  *   - every id of an old token is what it was, special tokens included; new ids are the ones that
  *     follow;
  *   - every old merge (score) comes before every new one, and no new merge makes an old token. So a
- *     text is first cut
- * as before, then neighbours are joined: putting for each new token the old ids it is made of gives
- * the old encoding,
- *     and a text in which no two neighbours form a new token is encoded as before.
+ *     text is first cut as before, then neighbours are joined. Whoever puts the old ids that it is
+ *     made of in the place of each new token has the old encoding, and a text in which no two
+ *     neighbours form a new token is encoded as before.
  * What cannot hold: old text that contains a new token (a word that both languages have) takes
  * fewer tokens than before. Two exceptions to the second line: with `ignore_merges` a whole word
  * that is a new token is that token, whatever its cut was; and SentencePiece joins any two
