@@ -14,22 +14,26 @@
 #include "engine/base/opt.h"
 
 enum lf_made_by_rule {
-    LF_MADE_BY_WHOLE, /* what is not finished may go on with other options; how, the engine says */
-    /* what was begun with other options is refused too, when a file of it holds anything */
+    /* Only a finished result is compared. An unfinished one may go on with other options; the
+     * engine says how. */
+    LF_MADE_BY_WHOLE,
+    /* A result that was begun with other options is refused too, once one of its files holds
+     * anything. */
     LF_MADE_BY_BEGUN
 };
 
-/* Before the work on OUT/name begins, by the one process that holds OUT. out NULL: nothing is
- * written, nothing is asked. LF_EEXIST: it is there, made with other options, of which one is
- * named. One that does not say how it was made is passed with a warning. */
+/* The one process that holds OUT calls it before the work on OUT/name begins. out NULL: nothing is
+ * written and nothing is compared. LF_EEXIST: the result is there and was made with other options;
+ * the message names one of them. A result that does not say how it was made passes with a
+ * warning. */
 int lf_made_by(const lf_optset *o, const lf_opt_table *t, const char *out, const char *name,
                enum lf_made_by_rule rule, lf_err *err);
 
-/* The same (whole), and whether it is complete already, which is logged. */
+/* lf_made_by with LF_MADE_BY_WHOLE. *done: the result is complete already, which is logged. */
 int lf_made_already(bool *done, const lf_optset *o, const lf_opt_table *t, const char *out,
                     const char *name, lf_err *err);
 
-/* Where OUT/name is not there at all nobody needs to know what would have made it. */
+/* Removes the record of OUT/name when there is no such result. */
 void lf_made_by_forget(const char *out, const char *name);
 
 #endif

@@ -61,15 +61,16 @@ struct lf_back_ops {
     int (*late_end)(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
 
     /* Optional, both or none: a second queue, comm_stream, for sums over ranks beside the
-     * computation. comm_begin: what is queued there from now on comes after all that is queued here
-     * so far; comm_end: the other way round. */
+     * computation. comm_begin: calls that are queued on comm_stream from now on wait for all
+     * calls that are on the main queue. comm_end: calls that are queued on the main queue from
+     * now on wait for all calls that are on comm_stream. */
     int (*comm_begin)(lf_back *b, lf_err *err);
     int (*comm_end)(lf_back *b, lf_err *err);
 
-    /* Optional: who computes matrix products in this mode ("own", or a library with its version):
-     * other bits by another. */
+    /* Optional: who computes matrix products in this mode: "own", or a library with its version.
+     * Another one gives other bits. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
-    /* Optional: likewise attention. */
+    /* Optional: who computes attention in this mode, in the same words. */
     const char *(*attention)(lf_back *b, enum lf_numeric mode);
 
     /* Optional, both or none: memory of the host, zeroed, that kernels and copies of the device
@@ -92,14 +93,14 @@ struct lf_back {
     int threads;
     int ordinal;        /* of a GPU */
     void *stream;       /* of a GPU: the CUstream that kernels and copies are queued on */
-    void *comm_stream;  /* of a GPU: likewise, for comm_begin */
+    void *comm_stream;  /* of a GPU: the CUstream between comm_begin and comm_end */
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
 };
 
 /* ---- lists of calls that are recorded (capture.c) ---- */
 
-/* One list: it runs, is recorded when it runs again, is replayed after that. On a backend that
- * cannot record it runs. */
+/* One list of calls. Its first run executes them, its second records them, later ones replay the
+ * record. A backend that cannot record executes them every time. */
 struct lf_captured {
     bool ran;
     void *graph; /* the backend's; NULL: not recorded yet */
@@ -108,7 +109,7 @@ struct lf_captured {
 typedef int (*lf_back_issue)(const void *user, lf_err *err);
 int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user,
                          lf_err *err);
-/* It is as if the list had never run. */
+/* Drops the record; the next run is a first one. */
 void lf_back_forget_captured(lf_back *b, struct lf_captured *c);
 
 /* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1.

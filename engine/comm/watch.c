@@ -31,7 +31,7 @@
 
 #define BEAT_S  1.0
 #define TICK_MS 250
-#define GAP_S   5.0 /* our own thread did not run for so long: take it off all waits */
+#define GAP_S   5.0 /* a longer pause of our own thread is taken off all waits */
 #define MOURN_S 0.4 /* after a death: time to hear in which collective the others wait */
 #define LAST_S  3   /* patience with the launcher when the job is being ended */
 

@@ -27,9 +27,10 @@
 
 typedef struct lf_exec lf_exec;
 
-/* LF_BWD_LAST: LF_BWD of a step's last micro-batch. With early sums (lf_exec_set_reduce) each
- * bucket of gradients is summed over ranks beside the computation as soon as it is there; the
- * optimizer waits for them. Else it is LF_BWD. */
+/* LF_BWD_LAST is LF_BWD of the last micro-batch of a step. With early sums (lf_exec_set_reduce)
+ * it sums each bucket of gradients over the ranks as soon as the bucket is complete, beside the
+ * rest of the computation, and the optimizer waits for these sums. Without early sums it is
+ * LF_BWD. */
 enum lf_segment { LF_FWD = 0, LF_BWD, LF_OPT, LF_BWD_LAST };
 enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 #define LF_CHAIN_OPT (-1)
@@ -62,11 +63,11 @@ int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, 
  * for unknown names). */
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
-/* The same as the backend knows it: for kernels called by hand. */
+/* The pointer by which the backend knows it, for kernels that are called by hand. */
 void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
-/* How gradients become those of all ranks: in place, in an order that is fixed, so that every rank
- * ends with the same bits. n floats of backend memory. lf_exec_run(LF_CHAIN_OPT) calls it for each
+/* Sums n floats of backend memory over all ranks, in place and in a fixed order, so that every rank
+ * ends with the same bits. lf_exec_run(LF_CHAIN_OPT) calls it for each
  * bucket; a plan for several ranks (lf_plan_data_parallel) does not run without. On a backend with
  * comm_begin it is called between that and comm_end, and what it queues belongs on comm_stream.
  * early: it only queues and waits for nothing, so that LF_BWD_LAST may call it. user is
@@ -77,12 +78,13 @@ void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool ear
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);
 
-/* From now on a chain's runs compute only the first `live` of its activations' `all` rows (rounded
- * up to LF_LIVE_ROWS): of those behind nothing may be asked, and none of them may matter (padding:
- * no target, in no document). A forward pass and its backward want the same number. Sums over rows
- * (gradients) have then the bits of a graph of that many rows. Returns what is computed; that is
- * `all` where it cannot be done: backends that replay recorded runs, checking mode, profiles (whose
- * operations are counted by the plan), graphs with other ops than a dense decoder has. */
+/* From now on runs of the chain compute only the first `live` of the `all` rows of its
+ * activations, rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no
+ * document), and nobody may read them. A forward pass and its backward pass want the same
+ * number. Sums over rows (gradients) have the bits of a graph with that many rows. Returns the
+ * number of rows that are computed. That is `all` where fewer are not possible: on backends that
+ * replay recorded runs, in checking mode, with a profile (the plan counts its operations), and
+ * for graphs with other ops than a dense decoder has. */
 enum { LF_LIVE_ROWS = 16 };
 int64_t lf_exec_live_rows(lf_exec *ex, int chain, int64_t all, int64_t live);
 
@@ -100,8 +102,8 @@ void *lf_exec_state(lf_exec *ex, const char *name);
 
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err);
 int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
-/* Of the record as it is now in the queue, to be read once the host wants it: a backend with late
- * copies. One at a time. */
+/* begin queues a copy of the step record; end waits for the copy and reads it. Only on a backend
+ * with late copies, and one copy at a time. */
 int lf_exec_record_begin(lf_exec *ex, lf_err *err);
 int lf_exec_record_end(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
 /* loss_limit alone, while a step's gradients are on their way. */

@@ -62,8 +62,8 @@ int lf_graph_check(const lf_graph *g, lf_err *err);
 
 /* ---- sources ---- */
 
-/* Host writes it before each run (lf_exec_write). dtype i32, i64, f32. The same name gives the same
- * input. */
+/* An input that the host writes before each run (lf_exec_write). dtype i32, i64 or f32. A second
+ * call with the same name gives the same input. */
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
 /* Group (or single tensor) of the store: matrices [sum of rows, cols], vectors [1, n]. */
 lf_val lf_param(lf_graph *g, const char *name);
@@ -87,11 +87,11 @@ void lf_block_end(lf_graph *g);
  * compute type; lf_pin_f32 first where f32 is wanted whatever the precision (logits). v is a whole
  * activation, not a slice. */
 void lf_output(lf_graph *g, lf_val v, const char *name);
-/* The same for a value whose gradient comes from outside: between LF_FWD and LF_BWD the host reads
- * it, and writes the gradient of whatever it makes of it to the input `grad_name`, f32 of the same
- * shape. In a graph that is differentiated it stands beside lf_xent or in its place; elsewhere the
- * input is not read. v is f32: fixed so by its op, or pinned. Several outputs of a graph may have
- * one. */
+/* An output whose gradient comes from the host. Between LF_FWD and LF_BWD the host reads v,
+ * computes a loss of it, and writes the gradient of that loss by v to the input `grad_name`, f32
+ * of the same shape. A graph that is differentiated may have such outputs beside lf_xent or in
+ * its place; in another graph the input is not read. v is f32, by its op or because it is
+ * pinned. */
 void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_name);
 /* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of
  * them. Only values that a linear, embedding, norm... node made or inputs may be pinned: the node

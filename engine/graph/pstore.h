@@ -59,9 +59,11 @@ struct lf_param_desc {
     /* its products are 8-bit ones where the plan has such (plan.h); matrices; the same for a
      * whole group */
     bool fp8;
-    /* not of the model itself but of an adapter (adapter.h): kept in files of its own */
+    /* The tensor belongs to an adapter (adapter.h) and not to the model; files of adapters have
+     * it. */
     bool adapter;
-    /* with adapter: of the model all the same, trained whole beside its adapter and kept with it */
+    /* With adapter: the tensor belongs to the model, is trained whole beside the adapter, and files
+     * of the adapter have it. */
     bool whole;
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
@@ -82,7 +84,7 @@ int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *desc, lf_err *err);
  * matched. */
 int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
 
-/* The same for names that match a shell pattern (* ? [...]; * takes dots too). */
+/* Like lf_pstore_freeze, for names that match a shell pattern (* ? [...]; * takes dots too). */
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
 
 /* Mark matrices of the model (2 dimensions, no adapter's) whose names match: fp8 of their
@@ -112,8 +114,8 @@ int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pvi
 
 /* Bytes of tensor i of a kind in the finished plan, bound or not; 0: it has none. */
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
-/* The kind that is tensor i's weights: LF_P_MASTER, or LF_P_COPY where the plan has no master of
- * it. */
+/* The kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY where the plan has no
+ * master of it. */
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
 
 /* All tensors of a kind: one block of backend memory and (host) one of the host's for those that

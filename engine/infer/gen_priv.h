@@ -17,8 +17,8 @@ typedef struct gen_seq {
     float *top_logprob;
     size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
     size_t cached;
-    /* i + 1: its next token is what the newest step draws for wanted row i, and is not known
-     * here; 0: all are known */
+    /* 0: all tokens of the sequence are known here. i + 1: the newest step draws its next token
+     * for wanted row i, and the host does not know that token yet */
     int32_t coming;
     bool by_host; /* the model left its next token to the host */
     int64_t slot; /* -1 once it has finished */
@@ -30,8 +30,8 @@ typedef struct gen_seq {
     int32_t stop_token;
     int32_t *pages;
     size_t n_pages;
-    /* pages that it counts as cached though another fills them; how many of these are known to
-     * be full */
+    /* n_shared: pages that the sequence counts as cached although another sequence fills them.
+     * n_ready: how many of these are known to be full */
     size_t n_shared, n_ready;
     /* NULL unless asked for */
     float *prompt_logprob, *prompt_top_logprob, *last_logprob;
@@ -46,14 +46,15 @@ size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens);
 gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *err);
 void lf_gen_seq_free(gen_seq *s);
 
-/* Tokens that it has, known here or not. */
+/* How many tokens the sequence has, known to the host or not. */
 static inline size_t gen_seq_length(const gen_seq *s)
 {
     return s->n_tok + (s->coming > 0);
 }
 
-/* Tokens whose keys and values must be in the cache before the sequence is done with its prompt, or
- * with the token drawn last. Behind the last token that it may have nothing is drawn. */
+/* How many tokens must have keys and values in the cache before the next token can be drawn: at
+ * first those of the prompt, later all up to the token that was drawn last. Nothing is drawn behind
+ * the last token that the sequence may have. */
 static inline size_t gen_seq_goal(const gen_seq *s)
 {
     const size_t n = gen_seq_length(s);
@@ -74,7 +75,8 @@ static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 /* The next token of the output, from its row of logits. Touches nothing but the sequence's
  * sampler. */
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
-/* The same as wanted row i of a step asks the model for it; false: it is for the host. */
+/* Ask the model to draw the next token of the sequence as wanted row i of a step. false: the model
+ * cannot, the host must draw it. */
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
 /* Can the model be asked for its tokens without knowing those before? */
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);

@@ -44,11 +44,11 @@ struct lf_loaded {
     lf_exec *exec;
 };
 
-/* What differs. user: of whoever asks. */
+/* What one user of a loaded model does differently from another. user: passed to each function. */
 struct lf_loaded_parts {
     void *user;
-    /* an adapter with a head makes a model that gives scores of one that predicts tokens;
-     * otherwise it is refused */
+    /* true: an adapter with a head may turn a model that predicts tokens into one that gives
+     * scores. false: such an adapter is refused. */
     bool scores;
     /* Adds the chains to m->plan. */
     int (*chains)(void *user, lf_loaded *m, lf_err *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of a step of generation on a device: log-probabilities (lf_k_logit_stats), then the
- * tokens (lf_k_sample), recorded for each bucket when it runs the second time and replayed from
- * then on. What a step asks lies in device memory, so that it changes while the recording stays; a
- * few bytes for each row go there and come back. Of lists what changed goes there, but for the
- * tokens that were drawn, which the kernel notes (LF_SAMPLE_NOTE).
+ * tokens (lf_k_sample). The calls of a bucket are recorded when it runs the second time, and
+ * replayed from then on. The requests of a step lie in device memory, so that they can change while
+ * the recording stays; a few bytes for each row go there and come back. Of a list only the changes
+ * go there; the kernel itself notes the tokens that it drew (LF_SAMPLE_NOTE).
  *
  * The next step can take its tokens from where they were drawn (lf_paged_draw_tokens), and the
  * answers can be read when it is under way (lf_paged_draw_begin, lf_paged_draw_end: at most
@@ -19,24 +19,24 @@
 
 typedef struct lf_paged_draw lf_paged_draw;
 
-/* The memory of the device for it, as state of the plan (some 140 KiB a slot); nothing where the
- * plan's target cannot draw tokens of such a vocabulary. */
+/* Add the device memory of drawing to the plan, as state (some 140 KiB a slot). Adds nothing where
+ * the target of the plan cannot draw tokens of such a vocabulary. */
 int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t max_rows, int64_t vocab, lf_err *err);
-/* Once the plan has memory. *out is NULL where nothing was planned. Borrows ex and back. */
+/* Call it once the plan has memory. *out is NULL where nothing was planned. Borrows ex and back. */
 int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots,
                        int64_t max_rows, int64_t vocab, int buckets, lf_err *err);
 void lf_paged_draw_destroy(lf_paged_draw *d); /* destroy(NULL) is legal */
-/* Where lf_gen_run asks and reads. */
+/* The place where lf_gen_run writes its requests and reads the answers. */
 lf_gen_draws *lf_paged_draw_asked(lf_paged_draw *d);
-/* stats: the same for every call with this bucket, all rows of it; what was asked of rows below
- * n_want is answered. */
+/* Answers the requests of the rows below n_want. stats: covers all rows of the bucket and is the
+ * same in every call with this bucket. */
 int lf_paged_draw_run(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats,
                       int64_t n_want, lf_err *err);
 
 /* Whether answers of all slots can be read later. */
 bool lf_paged_draw_ahead(const lf_paged_draw *d);
-/* As run, but the answers are read by end: the oldest first. n_want 0: nothing is drawn, and
- * nothing read; stats may be NULL then. */
+/* Like lf_paged_draw_run, but lf_paged_draw_end reads the answers, the oldest first. n_want 0:
+ * nothing is drawn and nothing is read; stats may be NULL then. */
 int lf_paged_draw_begin(lf_paged_draw *d, int bucket, const struct lf_k_logit_stats *stats,
                         int64_t n_want, lf_err *err);
 int lf_paged_draw_end(lf_paged_draw *d, struct lf_sample_out *out, lf_err *err);

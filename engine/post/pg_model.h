@@ -5,9 +5,9 @@
  * log-probabilities or scores and, where it is trained, takes their gradients. Generation and
  * training are never live together and share bytes.
  *
- * Numerics are invariant: a log-probability of the packed segment has the bits of the one that the
- * generator drew, whatever stands beside it in either, as long as the weights and the temperature
- * are the same.
+ * Numerics are invariant. The packed segment gives a token the log-probability that the generator
+ * gave it when it drew the token, bit for bit, whatever else is in the batch of either, as long as
+ * weights and temperature are the same.
  */
 #ifndef LF_POST_PG_MODEL_H
 #define LF_POST_PG_MODEL_H
@@ -62,14 +62,15 @@ const lf_model_config *lf_pg_model_config(const lf_pg_model *m);
  * no score.weight the head is zero. */
 int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments,
                      lf_err *err);
-/* Initial values of everything, as seed has them: an adapter begins with them, before the weights
- * are loaded. */
+/* Give every tensor the initial value that follows from seed. An adapter keeps it; the weights
+ * below are loaded afterwards. */
 int lf_pg_model_init(lf_pg_model *m, uint64_t seed, lf_err *err);
 /* Once the weights below it are in place: what a new adapter takes from them (the lengths of
  * DoRA). */
 int lf_pg_model_adapter_start(lf_pg_model *m, lf_err *err);
 
-/* Generation with the weights as they are. Valid until destroy. */
+/* The model as lf_gen_run takes it. A step of it uses the weights of that moment. Valid until
+ * destroy. */
 int lf_pg_model_gen(lf_pg_model *m, lf_gen_model *out, lf_err *err);
 
 /* ---- packed documents ---- */
@@ -91,12 +92,12 @@ int64_t lf_pg_pack(const lf_pg_model *m, const struct lf_pg_doc *docs, size_t n,
 /* Put docs[order[0 .. n)] into the packed segment's inputs and run it forward. */
 int lf_pg_forward(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                   enum lf_variant v, lf_err *err);
-/* The same without the adapter, forward alone: log-probabilities of the weights below it. With
- * `reference` only. */
+/* Like lf_pg_forward, but without the adapter: log-probabilities of the weights below it. There
+ * is no backward pass. Only for a model made with `reference`. */
 int lf_pg_forward_base(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                        lf_err *err);
-/* The same at temperature 1, for plain text: targets and gradients are those of lp alone. With `lm`
- * only. */
+/* Like lf_pg_forward, but at temperature 1, for plain text: lp is the only output, and the only one
+ * that takes gradients. Only for a model made with `lm`. */
 int lf_pg_forward_lm(lf_pg_model *m, struct lf_pg_doc *docs, const uint32_t *order, size_t n,
                      lf_err *err);
 int lf_pg_backward_lm(lf_pg_model *m, enum lf_variant v, lf_err *err);

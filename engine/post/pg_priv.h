@@ -24,8 +24,8 @@ struct lf_pg_state {
     /* mini-batches trained: optimizer steps of the critic, and of the actor but for its warm-up */
     int64_t updates;
     int64_t actor_updates;
-    int64_t done; /* mini-batches of the round under way that are done; 0: it may not have begun */
-    int64_t prompts;          /* prompts taken so far */
+    int64_t done;    /* mini-batches trained of the round under way; 0: it may not have begun */
+    int64_t prompts; /* prompts taken so far */
     int64_t episodes, tokens; /* completions trained on, their tokens */
     double beta;
     struct lf_running scores;
@@ -50,7 +50,7 @@ struct lf_pg_update {
     double ptx; /* mean loss of a token of plain text */
     double grad_norm, critic_grad_norm, lr, critic_lr;
     double scale, critic_scale; /* of the losses for these steps */
-    bool first;                 /* of its round: weights are those that generated */
+    bool first;                 /* the first of its round: its weights have generated the round */
     double seconds;
 };
 
@@ -93,10 +93,12 @@ int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
 /* to the other ranks; after all have planned. Collective. */
 int lf_pg_connect(lf_pg *p, lf_err *err);
-int lf_pg_weights(lf_pg *p, lf_err *err); /* those that a fresh run begins with; reference always */
+/* Load the weights that a fresh run begins with, and in every run those of the reference. */
+int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
 
-/* pg_ranks.c: what ranks do together; nothing with one of them. All of them are collective. */
+/* pg_ranks.c: what ranks do together. Every exchange is collective, and does nothing when a run has
+ * one rank. */
 /* The rank that a sequence of a round belongs to. Completions of a prompt stay together. */
 static inline int lf_pg_owner(const lf_pg *p, size_t index)
 {
@@ -118,12 +120,13 @@ int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t
 /* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the
  * round. */
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
-/* x[n], each filled by one rank and 0 elsewhere. */
+/* Fill x[n] on all ranks. Before, one rank has each number and the others have 0 in its place. */
 int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err);
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
-/* pg_rollout.c: p->r becomes the round p->s.round + 1, generated, taken up again or read;
- * published. LF_EINTR: stopped, what is finished is kept. */
+/* pg_rollout.c: makes p->r the round after p->s.round. The round is read from its file, continued
+ * from its part, or generated; then it is published. LF_EINTR: a stop was asked for; the sequences
+ * that are finished are kept in the part. */
 int lf_pg_rollout(lf_pg *p, lf_err *err);
 /* pg_part.c: the file of a round under way. */
 struct lf_pg_part_seq {
@@ -144,13 +147,13 @@ typedef struct lf_pg_part {
 int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err);
 int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob,
                    size_t n, bool ended, lf_err *err);
-/* The same of a sequence that another rank writes down. */
+/* Note a sequence that another rank writes into its own file. */
 int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n,
                     bool ended, lf_err *err);
 int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err);
 const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index); /* NULL: not there */
 void lf_pg_part_close(lf_pg_part *f);
-/* Take the files of all ranks out of this incarnation's out. */
+/* Remove the part files of all ranks from the out directory of this start. */
 int lf_pg_part_remove(const lf_pg *p, int64_t round, lf_err *err);
 /* "DIR/rollouts/step-NNNNNNNN<ending>", owned. */
 char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_err *err);
@@ -175,7 +178,7 @@ int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
 
 /* pg_ptx.c: plain text beside the rewards. */
 int lf_pg_ptx_open(lf_pg *p, lf_err *err);
-/* Its gradients on top of those of the update under way. */
+/* Add the gradients of plain text to those of the update under way. */
 int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
 

@@ -71,7 +71,8 @@ typedef struct lf_rm_norm {
 } lf_rm_norm;
 /* {"mean","std","count"}; owned. */
 json_t *lf_rm_norm_json(const lf_rm_norm *n, lf_err *err);
-/* From a checkpoint's state; stored is false when it has none. LF_EFORMAT: one that cannot be. */
+/* Read it from the state of a checkpoint; stored is false when the state has none. LF_EFORMAT: the
+ * state has numbers that no measurement gives. */
 int lf_rm_norm_read(lf_rm_norm *out, json_t *state, const char *where, lf_err *err);
 double lf_rm_normalized(const lf_rm_norm *n, double score);
 
@@ -84,8 +85,8 @@ struct lf_rm_opts {
     int threads;
     enum lf_device device;
     int rank, local_rank;
-    enum lf_dtype compute; /* as in lf_runner_opts */
-    bool fast;             /* likewise: fast kernels may let a score depend on its batch */
+    enum lf_dtype compute;           /* as in lf_runner_opts */
+    bool fast;                       /* fast kernels: a score may depend on its batch */
     int64_t max_context, rows, docs; /* max_context 0: the model's */
     struct lf_profile *profile;      /* engine/graph/profile.h, outlives the model; NULL: none */
     const char *label;               /* of its graphs there; NULL: none */
@@ -98,7 +99,7 @@ void lf_rm_close(lf_rm *r);
  * the checkpoint. Owned. */
 json_t *lf_rm_plan(const lf_model_config *c, const struct lf_rm_opts *o, lf_err *err);
 struct lf_plan_bytes; /* engine/graph/plan.h */
-/* Its sizes alone, for who has it beside plans of his own. */
+/* The bytes of its plan alone, for a caller that holds it beside plans of its own. */
 int lf_rm_plan_bytes(struct lf_plan_bytes *out, const lf_model_config *c,
                      const struct lf_rm_opts *o, lf_err *err);
 

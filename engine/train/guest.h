@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What else runs on a model while it trains, such as samples of what it would say: a struct of
- * functions that the loop calls. A guest adds chains to the plan, whose memory it shares with
- * training (never running together), and is called between steps with the weights as they are then.
- * It leaves weights, moments and data alone, so what is trained has the same bits with it and
- * without; what it finds may go into the metrics.
+ * functions that the loop calls. A guest adds chains to the plan. Its chains and those of training
+ * never run together and share memory. The loop calls the guest between steps, with the weights of
+ * that moment. A guest changes neither weights nor moments nor data, so training has the same bits
+ * with a guest and without. Its numbers may go into the metrics.
  */
 #ifndef LF_TRAIN_GUEST_H
 #define LF_TRAIN_GUEST_H
@@ -16,7 +16,8 @@
 
 typedef struct lf_trainer lf_trainer;
 
-/* The chains of a guest take the eras below this bit (lf_chain_opts), those of training the rest. */
+/* The chains of a guest take the eras below this bit (lf_chain_opts), those of training the
+ * rest. */
 #define LF_TRAIN_GUEST_ERAS    24
 #define LF_TRAIN_GUEST_METRICS 8
 

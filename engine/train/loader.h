@@ -118,9 +118,9 @@ typedef struct lf_loader_step {
 
 typedef struct lf_loader lf_loader;
 
-/* The one count of segments that a row can have, padding with them: packing keeps to it, and the
- * loader's cu_seqlens, its planned memory and the graph's input have room for it. It is max_segs,
- * raised to one unit and the padding behind it. */
+/* How many segments a row may have, with the padding as one. Packing never makes more, and
+ * cu_seqlens, the planned memory and the input of the graph have room for as many. The number is
+ * max_segs, but at least one unit and the padding behind it. */
 int32_t lf_loader_segs(const lf_loader_config *c);
 /* Are T, B, max_segs and the ranks possible? LF_EINVAL. Open asks it, and a plan before. */
 int lf_loader_check(const lf_loader_config *c, lf_err *err);
@@ -154,13 +154,13 @@ const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, 
 const char *lf_loader_order_id(const lf_loader *l);
 /* memory held: that of the slots and of each source's index */
 size_t lf_loader_host_bytes(const lf_loader *l);
-/* The same before there is a loader: of the loader with its slots (exactly), and of the index of
- * one source of so many documents and tokens (at most). Both want a config that lf_loader_check
- * passed; its sources are counted, not opened. */
+/* The memory that a loader will hold, before there is one. slot_bytes: the loader with its slots,
+ * exactly. index_bytes: the index of one source with so many documents and tokens, at most. Both
+ * want a config that lf_loader_check has passed; they count its sources and do not open them. */
 size_t lf_loader_slot_bytes(const lf_loader_config *c);
 size_t lf_loader_index_bytes(const lf_loader_config *c, uint64_t docs, uint64_t tokens);
-/* The index of a source in Megatron's order, when a run of so many samples of it is asked for (at
- * most). */
+/* Bytes, at most, of the index of a source in Megatron's order for a run that takes so many samples
+ * of it. */
 size_t lf_loader_megatron_bytes(int32_t T, uint64_t seqs, uint64_t tokens, uint64_t samples);
 /* {"sample","source","epoch","sequence","segments":[{"file","doc","first","len"}]}, for reports;
  * returns owned. */

@@ -32,14 +32,14 @@ struct lf_train_state {
     int64_t samples;   /* sequences trained */
     int64_t tokens;    /* targets trained */
     int64_t cursor;    /* the loader's next sample */
-    double loss_sum;   /* each loss 0.98 times the weight of the next: see lf_train_loss_mean */
+    double loss_sum;   /* of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
     double first_loss; /* of step 1 */
     double valid_loss; /* the last one, NaN before */
     double best_valid; /* NaN before */
     double best_score; /* of what keep_best and patience look at, lower is better; NaN before */
-    int64_t best_step, stale; /* of it; validations since */
+    int64_t best_step, stale; /* the step of best_score; validations since then */
     struct lf_scaler scaler;
-    double active_s; /* seconds trained, over all incarnations */
+    double active_s; /* seconds trained, over all starts */
 };
 
 struct lf_train_step {
@@ -66,7 +66,7 @@ struct lf_train_flight {
     lf_loader_step ls;
     struct lf_train_step st;
     struct lf_train_state before;
-    double limit; /* of its loss sum: the device refuses more; 0: none */
+    double limit; /* the device refuses a loss sum above this; 0: no limit */
     double since; /* when it was begun */
 };
 
@@ -96,7 +96,7 @@ struct lf_trainer {
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */
-    double session0;     /* start of this incarnation's training */
+    double session0;     /* when this start began to train */
     double active0;      /* active_s then */
 
     lf_loader **vsets;       /* [n_valid_dirs] each of them alone, NULL without valid_names */
@@ -110,15 +110,16 @@ struct lf_train_sums;
 /* step.c. Running mean of the loss over about 50 steps; NaN before the first. */
 double lf_train_loss_mean(const lf_trainer *t);
 void lf_train_begin_sums(struct lf_train_sums *s);
-/* The loss of summed-up micro-batches, and what else an objective makes of them. */
+/* The loss of a step from the sums of its micro-batches, and the means of an objective. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
                         double *means);
 /* A step from its beginning to its end; the state moves on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
-/* The same in parts that wait for nothing: begin queues the gradients of step s.step + 1, launch
- * its optimizer, after which the state is that after the step but for loss_sum; a flight is up.
- * land waits for its result. *again: it overflowed, state and loader stand before it. Between land
- * and launch no other step is up. launch and an unlucky land are collective. */
+/* A step in three parts, of which only the last waits for the device. begin queues the gradients of
+ * step s.step + 1. launch queues its optimizer; then a flight is up, and the state is the one after
+ * the step except for loss_sum. land waits for the result of the flight. *again: the step has
+ * overflowed, and state and loader stand before it again. Between land and launch no other step is
+ * up. launch is collective, and so is a land that sets *again. */
 int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);

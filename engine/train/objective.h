@@ -39,11 +39,11 @@ struct lf_train_view {
     int chain;    /* outputs are lf_exec_read(ex, chain, 0, ...), gradient inputs lf_exec_write */
     int64_t rows; /* of the graph */
     const lf_loader_batch *batch;
-    const lf_loader *data; /* that batch is of: labels and margins of its documents */
+    const lf_loader *data; /* the loader of batch; it knows labels and margins of documents */
     bool train;
     bool valid_split; /* batch is of the valid split, and seg_source counts its sources */
-    /* in training: loss scale / units of the whole optimizer step; gradients alone are
-     * multiplied by it */
+    /* In training: loss scale / units of the whole optimizer step. It multiplies gradients and
+     * nothing else. */
     double inv_units;
 };
 
@@ -57,13 +57,13 @@ typedef struct lf_objective {
     bool dropout;
     lf_graph *(*graph)(void *user, const lf_decoder *d, lf_pstore *ps, const char *name,
                        const struct lf_decoder_rows *r, bool train, lf_err *err);
-    /* Collective, once, when the weights are those that the run goes on from. fresh: they are those
-     * it begins with (init_from, or random). NULL: nothing to do. */
+    /* Collective, once, when the model has the weights that the run goes on from. fresh: the run
+     * begins, with init_from or random weights. NULL: nothing to do. */
     int (*prepare)(void *user, lf_trainer *t, bool fresh, lf_err *err);
-    bool prepare_only; /* that is all */
-    /* What the loss needs to know of the whole step beforehand (NULL: nothing): an extra forward
-     * pass over its micro-batches adds to sums; surveyed gets them, over all ranks. Of validation
-     * likewise, over all of it. */
+    bool prepare_only; /* the run ends after prepare */
+    /* What the loss must know about the whole step before it begins (NULL: nothing). survey is
+     * called for each micro-batch of an extra forward pass and adds to sums; surveyed gets the sums
+     * over all ranks. In validation the pass goes over the whole split. */
     int (*survey)(void *user, const struct lf_train_view *v, double *sums, lf_err *err);
     void (*surveyed)(void *user, const double *sums);
     int (*after_forward)(void *user, const struct lf_train_view *v, double *sums, double *tops,
@@ -91,9 +91,9 @@ typedef struct lf_objective {
 
 /* Every document of a split of source `source` of the run's data (valid: of its validation data),
  * in a fixed order, once: runs the validation graph and calls visit for each micro-batch of this
- * rank. from: sample to begin at, of those that earlier calls of `between` named; between (NULL:
- * none) is called on every rank after every `every` steps and at the end, when all samples below
- * done have been visited by some rank. */
+ * rank. between (NULL: none) is called on every rank after every `every` steps and at the end, when
+ * some rank has visited each sample below `done`. from: the sample to begin at, 0 or the `done` of
+ * an earlier call of between. */
 struct lf_train_over {
     size_t source;
     bool valid;

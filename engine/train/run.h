@@ -74,7 +74,7 @@ typedef struct lf_run {
     double last_save, save_t0;       /* when the last save began; when its snapshot did */
     int64_t saving_step, saved_step; /* in the checkpoint that is being written, in the newest
                                         complete one; -1: none */
-    double save_s; /* what the newest took from its beginning to its publication */
+    double save_s; /* how long the newest save took, from its beginning to its publication */
 } lf_run;
 
 /* comm NULL: alone. After a failure lf_run_close is legal. */
@@ -108,8 +108,8 @@ bool lf_run_late(const lf_run *r);
  * is time to save? rc: how this rank fared since the last exchange; when one failed, all return a
  * failure. */
 int lf_run_look(const lf_run *r, int rc, bool *stop, bool *late, lf_err *err);
-/* Collective: a failure everywhere when there is one somewhere; LF_EINTR everywhere when that is
- * all there is. */
+/* Collective: when one rank has failed, all ranks return a failure. When ranks returned LF_EINTR
+ * and nothing worse, all ranks return LF_EINTR. */
 int lf_run_agree(const lf_run *r, int rc, lf_err *err);
 /* Collective: true everywhere when it is true somewhere. */
 int lf_run_any(const lf_run *r, bool *flag, lf_err *err);
@@ -137,7 +137,7 @@ json_t *lf_run_state(const lf_run *r, json_t *o, lf_err *err);
 int lf_run_save_begin(lf_run *r, const char *dir, const json_t *state, lf_err *err);
 /* Waits for the save under way, if any, and removes old checkpoints. */
 int lf_run_save_wait(lf_run *r, lf_err *err);
-/* Both. */
+/* lf_run_save_begin, then lf_run_save_wait. */
 int lf_run_save_at(lf_run *r, const char *dir, const json_t *state, lf_err *err);
 /* Ends a run: out/checkpoint, with an adapter out/adapter before it, which may be there already.
  * Rank 0 does it. */
@@ -149,18 +149,19 @@ int lf_run_save_final(lf_run *r, const json_t *state, lf_err *err);
  * DIR.broken (.broken-2 ...). *moved (may be NULL): it was; false where dir is another start's,
  * which stays. */
 int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err);
-/* The newest checkpoint whose bytes are right, open; *ck NULL: none. Damaged ones are told of, and
- * set aside. dir: owned. */
+/* Open the newest checkpoint whose bytes are right; *ck NULL: there is none. Each damaged
+ * checkpoint on the way is logged and set aside. dir: owned. */
 int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err);
-/* The final checkpoint of out, open, or the adapter that it was merged from; *ck NULL: none. A
- * damaged one is told of and set aside: the run makes it again. dir: of the checkpoint, owned. */
+/* Open the final checkpoint of out, or the adapter that it was merged from; *ck NULL: there is
+ * none. A damaged final checkpoint is logged and set aside, and the run makes it again. dir: of
+ * the checkpoint, owned. */
 int lf_run_final(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err);
-/* LF_EINVAL unless ck is of an adapter like this run's on r->base (where that is known), or of
- * whole weights as this run's. */
+/* LF_EINVAL unless ck fits this run: a run with an adapter needs a checkpoint of such an adapter on
+ * r->base (where the base is known), a run without one a checkpoint of whole weights. */
 int lf_run_check_adapter(const lf_run *r, const lf_ckpt *ck, const char *dir, lf_err *err);
-/* Remembers in the history that the run goes on from dir, and tells whether the bits can be the
- * same: was is the state of that checkpoint, is what this run would write. at: place in the run,
- * for the log. */
+/* Records in the history that the run goes on from dir, and logs whether its bits can be those of a
+ * run that was never stopped. was: the state of that checkpoint. is: the state that this run would
+ * write. at: the place in the run, for the log. */
 int lf_run_resumed(lf_run *r, const json_t *was, const json_t *is, const char *dir, const char *at,
                    lf_err *err);
 /* "key was x, is y" is added to out when the two differ; the same over the members of an object. */

@@ -40,7 +40,7 @@ enum lf_jobside_state {
 
 struct lf_jobside;
 
-/* Another request; what is 0 or NULL stays as it is. */
+/* A changed request. A member that is 0 or NULL keeps what the job asked for. */
 typedef struct lf_jobside_ask {
     int64_t memory_bytes; /* per node */
     int64_t time_limit_s;

@@ -47,13 +47,13 @@ typedef struct lf_handover {
 /* For lf_epoch_claim: list and take what may be gone on from when `highest` is the newest record,
  * into `claim`. */
 int lf_handover_prepare(void *h, int highest, json_t *claim, lf_err *err);
-/* The claim failed because another was faster: what was taken goes. */
+/* The claim failed because another start was faster: remove what this one had taken. */
 void lf_handover_drop(void *h);
 /* After the claim: what was taken becomes start_dir/from; *any: there is something in it. Older
  * staging directories go. */
 int lf_handover_settle(lf_handover *h, const char *start_dir, int epoch, bool *any, lf_err *err);
 void lf_handover_fini(lf_handover *h);
-/* The result is committed: nobody goes on from what was taken. */
+/* The result is committed, so nobody goes on from what was taken: remove it. */
 void lf_handover_discard(const char *start_dir);
 
 #endif

@@ -59,12 +59,12 @@ const lf_policy *lf_policy_table(size_t *n);
 /* "continue", "retry", "more memory", ... */
 const char *lf_policy_act_name(enum lf_policy_act act);
 
-/* What the next try of a stage should ask for. */
+/* What the next attempt, or start, of a stage should ask for. */
 typedef struct lf_next {
     enum lf_policy_act act; /* NONE: nothing was tried yet, or it is done */
     const char *cls; /* class of the last end, borrowed from the view; "" when there is none */
-    /* an actor may go on without a person: the class allows it, `retries` is not used up, no cap
-     * is reached. false with act other than STOP: `resume` does it, `tick` does not */
+    /* An actor may go on without a person: the class allows it, `retries` is not used up, and no
+     * cap is reached. false with another act than STOP: `resume` goes on, `tick` does not. */
     bool automatic;
     int64_t memory_bytes; /* per node, instead of the plan's; 0: as planned */
     int64_t time_limit_s; /* of one job, instead of the plan's; 0: as planned */
@@ -80,15 +80,15 @@ void lf_next_fini(lf_next *n);
 /* ---- caps over all incarnations of an attempt chain ---- */
 
 typedef struct lf_chain_sum {
-    int segments;      /* incarnations that began, with the one that runs */
+    int segments;      /* starts, the running one included */
     double walltime_s; /* their sum */
-    /* how many ended in a row without a step gained, newest first; one that does not say counts */
+    /* how many of the newest starts in a row gained no step; a start that does not say counts */
     int stalled;
     int64_t step; /* furthest step that is saved, -1 unknown */
 } lf_chain_sum;
 
-/* Sum over the incarnations of the stage that belong to the last attempt; `now` counts the one that
- * still runs. */
+/* Sum over those starts of the stage that belong to the last attempt. A start that still runs
+ * counts up to `now`. */
 void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now);
 /* May another segment follow? NULL, or the class ("capped", "stalled") with the reason as text.
  * resources: the attempt's. */

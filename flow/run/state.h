@@ -56,17 +56,18 @@ typedef struct lf_stage_view {
     char *result_dir;    /* its directory (of another run when adopted), NULL when not done */
     json_t *result_done; /* its marker; borrowed or own_done */
     json_t *own_done;
-    /* a scheduler has a job of the newest attempt, or may have one for all that is known */
+    /* A scheduler has a job of the newest attempt, or may have one: nobody has seen its end. */
     bool live;
     json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
-    /* class of an end that only the scheduler knows of, "" when there is none (repair.c writes
-     * it down) */
+    /* The class of an end that only the scheduler knows, "" when there is none; repair.c records
+     * it. */
     char ended_class[32];
-    /* set by a command that was given its name: a purge is no excuse (lf_view_needed) */
+    /* A command was given the name of this stage: when its results are purged, they are made again
+     * even if nothing needs them (lf_view_mark_needed). */
     bool forced;
     bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
-    bool resumable; /* an earlier incarnation left an out directory this spec may continue from */
+    bool resumable; /* an earlier start left an out directory that this spec may go on from */
 } lf_stage_view;
 
 typedef struct lf_run_view {
@@ -82,9 +83,9 @@ void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
-/* Set `needed` of every stage: a purged one is made again only when something that is still to be
- * made reads it, or nothing reads it at all, or when it is forced. By the states of now; selected:
- * stages that count, NULL: all. */
+/* Set `needed` of every stage from the present states. A purged stage is made again only when a
+ * stage that is still to run reads it, when no stage reads it at all, or when it is forced.
+ * selected: the stages that count, NULL: all. */
 void lf_view_mark_needed(lf_run_view *v, const bool *selected);
 /* The first stage that s waits for and that is not done, NULL: none. */
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
