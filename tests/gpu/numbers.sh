@@ -28,11 +28,12 @@ loose() {
 }
 grep -q "^LF_NVCC_NUMBERS = $want\$" "$src/kernels/cuda.mk" && grep -q '^AM_CFLAGS = .*-ffp-contract=off' "$src/Makefile.am"
 ok $? "no contraction, no flushed denormals, division and roots rounded correctly; none on the CPU either"
-for mk in "$src"/kernels/*.mk; do loose "$mk"; done >"$dir/loose"
-[ ! -s "$dir/loose" ] && [ "$(commands "$src/kernels/cuda.mk" | grep -c -e '-fatbin' -e 'shared .*list')" -eq 2 ]
+cat "$src"/kernels/*.mk "$src"/tests/cuda/*.mk >"$dir/all"
+loose "$dir/all" >"$dir/loose"
+[ ! -s "$dir/loose" ] && [ "$(commands "$dir/all" | grep -c -e '-fatbin' -e 'shared .*list')" -eq 2 ]
 ok $? "every command that compiles device code says so" "$(cat "$dir/loose")"
 for gone in '-ffp-contract=off' ' \$(LF_NVCC_NUMBERS) -o'; do
-    sed "s/$gone//" "$src/kernels/cuda.mk" >"$dir/mk"
+    sed "s/$gone//" "$dir/all" >"$dir/mk"
     [ -n "$(loose "$dir/mk")" ]
     ok $? "(without $gone it would be noticed)"
 done
