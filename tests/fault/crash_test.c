@@ -265,8 +265,10 @@ static void lines_run(const char *dir)
 {
     lf_lines *l;
     size_t kept;
-    need(lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
-                       &crash_err));
+    need(lf_lines_open(
+        &l,
+        &(struct lf_lines_place){.dir = at(dir, "text"), .name = "out.jsonl", .check = check_line},
+        &kept, &crash_err));
     for (int i = 0; i < 3; i++) {
         char text[32];
         int n = snprintf(text, sizeof text, "line %d\n", i);
@@ -288,8 +290,10 @@ static int lines_check(const char *dir, int promised)
         return holds(at(dir, "text/out.jsonl"), "line 0\nline 1\nline 2\nline 3\n") ? 0 : -1;
     if (promised >= 4)
         return -1;
-    if (lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
-                      &crash_err))
+    if (lf_lines_open(&l,
+                      &(struct lf_lines_place){
+                          .dir = at(dir, "text"), .name = "out.jsonl", .check = check_line},
+                      &kept, &crash_err))
         return -1;
     lf_lines_close(l);
     return kept < (size_t)promised ? -1 : 0;
