@@ -134,10 +134,17 @@ typedef struct lf_chat_doc {
 void lf_chat_doc_init(lf_chat_doc *d);
 void lf_chat_doc_fini(lf_chat_doc *d);
 
+/* What was said, and the tools that the template is told of (NULL: none); borrowed. */
+struct lf_conversation {
+    const lf_turn *turns;
+    size_t n;
+    json_t *tools;
+};
+
 /* Fill d. A turn that says of itself that it is not trained is not; one that says that it is, is
  * with last_only too. LF_EFORMAT or LF_EINVAL with d->fault set: this row is at fault; with fault
  * FINE: another failure (memory). */
-int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns,
-                   size_t n, json_t *tools, const lf_chat_train *o, lf_err *err);
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t,
+                   const struct lf_conversation *said, const lf_chat_train *o, lf_err *err);
 
 #endif
