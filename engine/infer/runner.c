@@ -199,8 +199,11 @@ static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32
     if (rc == 0)
         rc = write_i32(r, r->score_chain, "cu_seqlens", in->cu_seqlens, r->o.score_docs + 1, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain, in->cu_seqlens,
-                                    r->o.score_docs, NULL, rows, err);
+        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain,
+                                    &(struct lf_decoder_docs){.cu_seqlens = in->cu_seqlens,
+                                                              .n = r->o.score_docs,
+                                                              .rows = rows},
+                                    err);
     if (rc == 0 && r->score_prefix)
         rc = write_score_prefixes(r, in->target, in->cu_seqlens, err);
     if (rc == 0)

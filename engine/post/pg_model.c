@@ -407,8 +407,11 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
                  : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
                                  err);
     rc = rc != 0 ? rc
-                 : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows,
-                                          err);
+                 : lf_decoder_write_turns(
+                       m->dec, m->ex, chain,
+                       &(struct lf_decoder_docs){
+                           .cu_seqlens = m->cu, .n = m->docs, .rows = m->s.rows, .reach = m->reach},
+                       err);
     rc = rc != 0 ? rc
                  : lf_exec_record_write(m->ex,
                                         &(struct lf_step_record){.loss_scale = (float)m->scale,

@@ -204,7 +204,8 @@ static void adapt(struct rig *r, const char *adapter, const lf_ckpt *ck)
     char base[LF_HASH_HEX];
     lf_hash_hex(base, lf_ckpt_identity(ck));
     if (lf_adapter_config_of(&ac, adapter, &err) ||
-        lf_adapter_load(r->ps, &ac, adapter, base, "the base", 1, NULL, &err))
+        lf_adapter_load(r->ps, &ac, adapter, &(struct lf_adapter_base){base, "the base"}, 1, NULL,
+                        &err))
         tap_bail("%s", err.text);
 }
 
