@@ -310,7 +310,8 @@ static lf_bt_means step(struct rig *r, const struct golden *g, int first, int n,
     }
     lf_bt_sums sums = {0};
     lf_bt_means means;
-    lf_bt_loss(&sums, dc, dr, c, rj, m, n, centre, 1. / n);
+    lf_bt_loss(&sums, &(struct lf_bt_pairs){c, rj, m, n}, centre,
+               &(struct lf_bt_slopes){dc, dr, 1. / n});
     for (int k = 0; k < n; k++) {
         d[last[2 * k]] = dc[k];
         d[last[2 * k + 1]] = dr[k];
