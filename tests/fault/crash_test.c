@@ -201,7 +201,9 @@ static int checkpoint_check(const char *dir, int promised)
         if (rc)
             return -1;
     }
-    int rc = lf_ckpt_find_newest(&newest, &step, &dir, 1, -1, NULL, NULL, &crash_err);
+    int rc = lf_ckpt_find_newest(&newest, &step,
+                                 &(struct lf_ckpt_search){.out_dirs = &dir, .n = 1, .max_step = -1},
+                                 &crash_err);
     free(newest);
     return rc || (promised >= 1 && step < (promised > 2 ? 2 : promised)) ? -1 : 0;
 }
