@@ -203,11 +203,6 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     return rc != 0 ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
 }
 
-int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
-{
-    return load_all(ps, TRUNK, c, prefix, false, err);
-}
-
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err)
 {

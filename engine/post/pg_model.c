@@ -230,11 +230,6 @@ lf_exec *lf_pg_model_exec(const lf_pg_model *m)
 {
     return m->ex;
 }
-const lf_model_config *lf_pg_model_config(const lf_pg_model *m)
-{
-    return &m->mc;
-}
-
 /* ---- weights ---- */
 
 static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, enum lf_pkind kind,

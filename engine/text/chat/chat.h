@@ -64,7 +64,6 @@ lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_to
 lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name,
                            const lf_tokenizer *tok, const lf_chat_opts *o, lf_err *err);
 void lf_chat_destroy(lf_chat *c);
-bool lf_chat_marks_generation(const lf_chat *c); /* its template has {% generation %} */
 /* Is member a word of its templates? For lf_shape_opts.reads; chat is an lf_chat. */
 bool lf_chat_reads(const void *chat, const char *member);
 /* SHA-256, in hex, of everything that makes its texts: templates, tokens, variables, time;
