@@ -68,16 +68,19 @@ static int on_run(lf_ledger *l, const lf_event *ev, lf_err *err)
                      text(ev, "parent_run"));
 }
 
-static int add_edge(lf_ledger *l, const lf_event *ev, const char *kind, const char *name,
-                    const char *from, const char *output, const char *path, const char *sha256,
-                    lf_err *err)
+/* What a stage gets from another or waits for; NULL: not said. */
+struct edge {
+    const char *kind, *name, *from, *output, *path, *sha256;
+};
+
+static int add_edge(lf_ledger *l, const lf_event *ev, const struct edge *e, lf_err *err)
 {
     return lf_db_run(
         l, err,
         "INSERT OR IGNORE INTO edge (run, to_stage, kind, name, from_stage, output, path, sha256) "
         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        "ssssssss", ev->run, ev->stage, kind, name, from ? from : "", output ? output : "",
-        path ? path : "", sha256);
+        "ssssssss", ev->run, ev->stage, e->kind, e->name, e->from ? e->from : "",
+        e->output ? e->output : "", e->path ? e->path : "", e->sha256);
 }
 
 static int add_edges(lf_ledger *l, const lf_event *ev, lf_err *err)
@@ -88,20 +91,24 @@ static int add_edges(lf_ledger *l, const lf_event *ev, lf_err *err)
                        ev->stage);
     json_array_foreach(json_object_get(ev->data, "inputs"), i, v)
     {
-        const char *name = json_string_value(json_object_get(v, "name"));
+        const struct edge input = {
+            .kind = "input",
+            .name = json_string_value(json_object_get(v, "name")),
+            .from = json_string_value(json_object_get(v, "stage")),
+            .output = json_string_value(json_object_get(v, "output")),
+            .path = json_string_value(json_object_get(v, "path")),
+            .sha256 = json_string_value(json_object_get(v, "sha256")),
+        };
         if (rc == 0)
-            rc = name ? add_edge(l, ev, "input", name,
-                                 json_string_value(json_object_get(v, "stage")),
-                                 json_string_value(json_object_get(v, "output")),
-                                 json_string_value(json_object_get(v, "path")),
-                                 json_string_value(json_object_get(v, "sha256")), err)
-                      : lf_fail(err, LF_EFORMAT, "event \"stage\": an input without a name");
+            rc = input.name ? add_edge(l, ev, &input, err)
+                            : lf_fail(err, LF_EFORMAT, "event \"stage\": an input without a name");
     }
     json_array_foreach(json_object_get(ev->data, "after"), i, v)
     {
+        const struct edge after = {.kind = "after", .name = "", .from = json_string_value(v)};
         if (rc == 0)
             rc = json_is_string(v)
-                     ? add_edge(l, ev, "after", "", json_string_value(v), NULL, NULL, NULL, err)
+                     ? add_edge(l, ev, &after, err)
                      : lf_fail(err, LF_EFORMAT,
                                "event \"stage\": \"after\" holds something else than names");
     }

@@ -59,7 +59,7 @@ typedef struct lf_ledger_ingest_opts {
 
 typedef struct lf_ledger_ingested {
     int64_t events, records; /* new ones */
-    int64_t problems;        /* files refused now (see lf_ledger_problems) */
+    int64_t problems;        /* files refused now (table problem) */
 } lf_ledger_ingested;
 
 /* Read what is new below data_root/runs, in one transaction. A file that cannot be understood is
@@ -91,38 +91,10 @@ json_t *lf_ledger_runs(lf_ledger *l, const char *run, lf_err *err);
  * the newest run. Owned string. LF_ENOENT names the nearest; LF_EINVAL when a prefix is
  * ambiguous. */
 char *lf_ledger_find_run(lf_ledger *l, const char *word, lf_err *err);
-/* The resolved configuration text of a run, owned; "" when it was not recorded. */
-char *lf_ledger_config(lf_ledger *l, const char *run, lf_err *err);
-/* {"run","stage","seq","kind","spec_id","spec_version",
- * "exe_sha256","outputs":[],"options":{},"attempts",
- *  "attempt","epoch" (newest), "state","t_submit","t_start","t_end","exit","signal",
- *  "reason","message","step", "backend","jobid","host","after":[stages it waits for]} in file
- *  order. state by events alone: waiting (no attempt), pending (submitted, or stopped at a good
- *  checkpoint), running, done, failed, cancelled. Whether a running process still lives or a done
- *  output is still there is for the caller to look. */
-json_t *lf_ledger_stages(lf_ledger *l, const char *run, lf_err *err);
-/* {"run","stage","attempt","token","backend","cluster",
- * "jobid","submit_cmd","script_sha256","req","t_submit",
- *  "cancelled","segments":[{"epoch","host","pid","boot_id",
- *  "proc_start","jobid","t_start","t_end","state","exit",
- *  "signal","reason","message","step_from","step_to","from_attempt","from_epoch","used"}]}. stage
- *  NULL: all. */
-json_t *lf_ledger_attempts(lf_ledger *l, const char *run, const char *stage, lf_err *err);
-/* The attempt with this token, the same object, or json null. For adopting a submit whose answer
- * was lost. */
-json_t *lf_ledger_attempt_by_token(lf_ledger *l, const char *token, lf_err *err);
 /* {"run","stage","attempt","epoch","name","role","path",
  * "kind","sha256","bytes","files","step","spec_id","meta","t",
  *  "gone"}; run and stage may be NULL. */
 json_t *lf_ledger_artifacts(lf_ledger *l, const char *run, const char *stage, lf_err *err);
-/* {"key","n","last_step","last","last_t","min","min_step","max","max_step"} of a stage, over its
- * attempts. */
-json_t *lf_ledger_metrics(lf_ledger *l, const char *run, const char *stage, lf_err *err);
-/* {"step","t","value","attempt","epoch"} by rising step: the points of all incarnations, where a
- * later one replaces an earlier one from its first step on. At most max_points (0: all kept ones),
- * first and last always among them. */
-json_t *lf_ledger_series(lf_ledger *l, const char *run, const char *stage, const char *key,
-                         int64_t max_points, lf_err *err);
 /* What made this artifact, up the chain: {"artifact":{...},"made_by":{"run","stage","attempt",
  * "epoch","kind","spec_id",
  *  "exe_sha256","options"},"inputs":[{"name","path","sha256","lineage":{...} or
@@ -135,10 +107,6 @@ json_t *lf_ledger_lineage(lf_ledger *l, const char *what, lf_err *err);
  *  incarnation]}],"shown":true when it was met before and is only named}. `what` as above, or the
  *  path of an outside file. */
 json_t *lf_ledger_descent(lf_ledger *l, const char *what, lf_err *err);
-/* {"id","t","run","stage","attempt","epoch","kind","data"} by id; after_id NULL: from the first;
- * limit 0: all. */
-json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit,
-                         lf_err *err);
 /* {"t","run","stage","by","text"} */
 json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err);
 /* {"run","last"}: the n runs whose last value of a metric is smallest, or largest (max), best
@@ -146,10 +114,6 @@ json_t *lf_ledger_notes(lf_ledger *l, const char *run, lf_err *err);
 json_t *lf_ledger_best(lf_ledger *l, const char *key, bool max, int64_t n, lf_err *err);
 /* {"run","stage" ("": the run),"tag","t","by"}; run NULL: all */
 json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err);
-/* {"host","n","t" (last), "causes":[texts]} since t */
-json_t *lf_ledger_strikes(lf_ledger *l, double since_t, lf_err *err);
-/* {"path","t","text"}: files that ingest refused. */
-json_t *lf_ledger_problems(lf_ledger *l, lf_err *err);
 /* One read-only statement; rows as objects by column name. Refuses anything that writes. */
 json_t *lf_ledger_sql(lf_ledger *l, const char *sql, lf_err *err);
 /* Findings as texts, an empty array when all is well: SQLite's integrity check, rows without their

@@ -1,6 +1,6 @@
 noinst_LIBRARIES += db/libdb.a
 db_libdb_a_SOURCES = db/event.c db/event.h db/ledger.h db/ledger_priv.h db/hint.h db/hint.c db/vfs.h db/vfs.c db/publish.c db/sql.c db/open.c db/apply.c db/metric.c \
-  db/ingest.c db/query.c db/series.c db/lineage.c db/maintain.c
+  db/ingest.c db/query.c db/lineage.c db/maintain.c
 nodist_db_libdb_a_SOURCES = db/schema_sql.c
 EXTRA_DIST += db/schema.sql db/embed.awk db/README.md
 CLEANFILES += db/schema_sql.c

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries: SQL to rows of JSON. Curves and lineage, which need more than SQL, are in series.c and
- * lineage.c.
+ * Queries: SQL to rows of JSON. Lineage, which needs more than SQL, is in lineage.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,108 +105,6 @@ char *lf_ledger_find_run(lf_ledger *l, const char *word, lf_err *err)
     return found;
 }
 
-char *lf_ledger_config(lf_ledger *l, const char *run, lf_err *err)
-{
-    json_t *rows = lf_db_rows(
-        l, lf_db_prepare(l, err, "SELECT config_text FROM run WHERE run = ?1", "s", run), err);
-    if (!rows)
-        return NULL;
-    json_t *row = json_array_get(rows, 0);
-    const char *text = json_string_value(json_object_get(row, "config_text"));
-    char *out = NULL;
-    if (row)
-        out = lf_strdup(text ? text : "", err);
-    else
-        not_found(l, run, err);
-    json_decref(rows);
-    return out;
-}
-
-json_t *lf_ledger_stages(lf_ledger *l, const char *run, lf_err *err)
-{
-    return lf_db_rows(
-        l,
-        lf_db_prepare(
-            l, err,
-            "SELECT s.run, s.stage, s.seq, s.kind, s.spec_id, s.spec_version, s.exe_sha256, "
-            "s.outputs AS \"outputs:json\", "
-            "s.options AS \"options:json\", "
-            "(SELECT count(*) FROM attempt a2 WHERE a2.run = s.run AND a2.stage = s.stage) AS "
-            "attempts, "
-            "v.attempt, v.epoch, v.state, a.t_submit, g.t_start, g.t_end, g.exit, g.signal, "
-            "g.reason, g.message, "
-            "coalesce(g.step_to, g.step_from) AS step, a.backend, coalesce(g.jobid, a.jobid) AS "
-            "jobid, g.host, "
-            "(SELECT json_group_array(f) FROM (SELECT DISTINCT from_stage AS f FROM edge e WHERE "
-            "e.run = s.run "
-            "AND e.to_stage = s.stage AND from_stage <> '' ORDER BY f)) AS \"after:json\" "
-            "FROM stage s JOIN stage_state v ON v.run = s.run AND v.stage = s.stage "
-            "LEFT JOIN attempt a ON a.run = s.run AND a.stage = s.stage AND a.attempt = v.attempt "
-            "LEFT JOIN segment g ON g.run = s.run AND g.stage = s.stage AND g.attempt = v.attempt "
-            "AND g.epoch = v.epoch "
-            "WHERE s.run = ?1 ORDER BY coalesce(s.seq, 1 << 30), s.stage",
-            "s", run),
-        err);
-}
-
-#define ATTEMPT_COLUMNS                                                                            \
-    "SELECT run, stage, attempt, token, backend, cluster, jobid, submit_cmd, script_sha256, "      \
-    "spec_id, "                                                                                    \
-    "req AS \"req:json\", t_submit, cancelled_t IS NOT NULL AS cancelled FROM attempt "
-
-/* Hang each attempt's segments onto it. */
-static json_t *with_segments(lf_ledger *l, json_t *attempts, lf_err *err)
-{
-    size_t i;
-    json_t *a;
-    json_array_foreach(attempts, i, a)
-    {
-        json_t *segs = lf_db_rows(
-            l,
-            lf_db_prepare(l, err,
-                          "SELECT epoch, host, pid, boot_id, proc_start, jobid, t_start, t_end, "
-                          "state, exit, signal, reason, "
-                          "message, step_from, step_to, from_attempt, from_epoch, used AS "
-                          "\"used:json\" FROM segment "
-                          "WHERE run = ?1 AND stage = ?2 AND attempt = ?3 ORDER BY epoch",
-                          "ssi", json_string_value(json_object_get(a, "run")),
-                          json_string_value(json_object_get(a, "stage")),
-                          (int64_t)json_integer_value(json_object_get(a, "attempt"))),
-            err);
-        if (!segs || json_object_set_new(a, "segments", segs) < 0) {
-            json_decref(attempts);
-            return NULL;
-        }
-    }
-    return attempts;
-}
-
-json_t *lf_ledger_attempts(lf_ledger *l, const char *run, const char *stage, lf_err *err)
-{
-    return with_segments(
-        l,
-        lf_db_rows(l,
-                   lf_db_prepare(l, err,
-                                 ATTEMPT_COLUMNS "WHERE run = ?1 AND (?2 IS NULL OR stage = ?2) "
-                                                 "ORDER BY stage, attempt",
-                                 "ss", run, stage),
-                   err),
-        err);
-}
-
-json_t *lf_ledger_attempt_by_token(lf_ledger *l, const char *token, lf_err *err)
-{
-    json_t *rows = with_segments(
-        l,
-        lf_db_rows(l, lf_db_prepare(l, err, ATTEMPT_COLUMNS "WHERE token = ?1", "s", token), err),
-        err);
-    if (!rows)
-        return NULL;
-    json_t *one = json_array_size(rows) ? json_incref(json_array_get(rows, 0)) : json_null();
-    json_decref(rows);
-    return one;
-}
-
 json_t *lf_ledger_artifacts(lf_ledger *l, const char *run, const char *stage, lf_err *err)
 {
     return lf_db_rows(
@@ -221,19 +118,6 @@ json_t *lf_ledger_artifacts(lf_ledger *l, const char *run, const char *stage, lf
             "WHERE (?1 IS NULL OR a.run = ?1) AND (?2 IS NULL OR a.stage = ?2) ORDER BY a.t, "
             "a.path",
             "ss", run, stage),
-        err);
-}
-
-json_t *lf_ledger_events(lf_ledger *l, const char *run, const char *after_id, int64_t limit,
-                         lf_err *err)
-{
-    return lf_db_rows(
-        l,
-        lf_db_prepare(
-            l, err,
-            "SELECT id, t, run, stage, attempt, epoch, kind, data AS \"data:json\" FROM event "
-            "WHERE (?1 IS NULL OR run = ?1) AND id > coalesce(?2, '') ORDER BY id LIMIT ?3",
-            "ssi", run, after_id, limit > 0 ? limit : (int64_t)-1),
         err);
 }
 
@@ -275,24 +159,6 @@ json_t *lf_ledger_tags(lf_ledger *l, const char *run, lf_err *err)
             "AND removed = 0 ORDER BY run, stage, tag",
             "s", run),
         err);
-}
-
-json_t *lf_ledger_strikes(lf_ledger *l, double since_t, lf_err *err)
-{
-    return lf_db_rows(
-        l,
-        lf_db_prepare(
-            l, err,
-            "SELECT host, count(*) AS n, max(t) AS t, json_group_array(cause) AS \"causes:json\" "
-            "FROM node_strike WHERE t >= ?1 GROUP BY host ORDER BY n DESC, host",
-            "f", since_t),
-        err);
-}
-
-json_t *lf_ledger_problems(lf_ledger *l, lf_err *err)
-{
-    return lf_db_rows(
-        l, lf_db_prepare(l, err, "SELECT path, t, text FROM problem ORDER BY path", ""), err);
 }
 
 static int read_only_actions(void *ctx, int action, const char *a, const char *b, const char *c,

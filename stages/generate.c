@@ -214,8 +214,14 @@ static int run_span(generate *g, const lf_gen_model *m, const span *p, size_t sk
     lf_gen_writer_seek(g->writer, p->first, skip);
     lf_buf_clear(&g->line);
     lf_buf_clear(&g->shown);
-    int rc = end > p->job ? lf_gen_run(m, g->tok, g->jobs.v + p->job, end - p->job, sink, g,
-                                       lf_stop_requested, st, err)
+    int rc = end > p->job ? lf_gen_run(m,
+                                       &(struct lf_gen_work){.tok = g->tok,
+                                                             .jobs = g->jobs.v + p->job,
+                                                             .n_jobs = end - p->job,
+                                                             .sink = sink,
+                                                             .arg = g,
+                                                             .stop = lf_stop_requested},
+                                       st, err)
                           : 0;
     if (!g->comm) {
         lf_buf_clear(&g->line);

@@ -162,8 +162,14 @@ static int lines_of(lf_lines **out, const char *dir, const char *artifact, const
         if (!(dirs[i] = lf_path_join(from[i], artifact, err)))
             rc = LF_ENOMEM;
     if (rc == 0)
-        rc = lf_lines_open(out, dir, name, (const char *const *)dirs, n_from, check, arg, n_kept,
-                           err);
+        rc = lf_lines_open(out,
+                           &(struct lf_lines_place){.dir = dir,
+                                                    .name = name,
+                                                    .from = (const char *const *)dirs,
+                                                    .n_from = n_from,
+                                                    .check = check,
+                                                    .arg = arg},
+                           n_kept, err);
     for (size_t i = 0; i < n_from; i++)
         free(dirs[i]);
     free(dirs);

@@ -50,8 +50,10 @@ static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
         char where[1024];
         const tok_record *r = &b->recs[i];
         lf_tokenize_where(where, sizeof(where), c->corpus, b, i);
-        rc = lf_corpus_text(&c->s->corpus, b->raw.data + r->at, r->len, r->json, where, &text, NULL,
-                            err);
+        rc = lf_corpus_text(
+            &c->s->corpus,
+            &(lf_corpus_record){.raw = b->raw.data + r->at, .len = r->len, .json = r->json}, where,
+            &text, NULL, err);
         if (rc != 0)
             break;
         rc = count_text(c, thread, &text, err);

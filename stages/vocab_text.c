@@ -109,8 +109,9 @@ static int work(pass *p, int t, size_t i, lf_err *err)
     const doc *d = &p->docs[i];
     lf_buf *text = &p->texts[t];
     bool yes = false;
-    int rc =
-        lf_corpus_text(&p->args, p->raw.data + d->at, d->len, d->json, "a text", text, NULL, err);
+    int rc = lf_corpus_text(
+        &p->args, &(lf_corpus_record){.raw = p->raw.data + d->at, .len = d->len, .json = d->json},
+        "a text", text, NULL, err);
     if (rc == 0 && text->len > 0)
         rc = belongs(p, text, &yes, err);
     if (rc != 0 || !yes)
@@ -118,7 +119,7 @@ static int work(pass *p, int t, size_t i, lf_err *err)
     if (p->grown)
         return measure(p, t, text, err);
     return lf_grower_count(p->v->g, p->words[t], p->old[t], text->data, text->len, p->v->strict,
-                           NULL, err);
+                           err);
 }
 
 static int work_batch(pass *p, int threads, lf_err *err)

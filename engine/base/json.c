@@ -191,6 +191,20 @@ int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, cons
     return 0;
 }
 
+int lf_json_set(json_t *o, const struct lf_json_member *members, size_t n, const char *what,
+                lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (rc != 0)
+            json_decref(members[i].value);
+        else if (json_object_set_new(o, members[i].key, members[i].value) != 0)
+            rc = lf_fail(err, LF_ENOMEM, "%s: no memory for \"%s\", or it is no UTF-8", what,
+                         members[i].key);
+    }
+    return rc;
+}
+
 char *lf_json_dump(const json_t *v, lf_err *err)
 {
     char *s =

@@ -33,6 +33,17 @@ int lf_json_get_array(json_t **out, json_t *o, const char *key, bool need, const
 int lf_json_get_object(json_t **out, json_t *o, const char *key, bool need, const char *what,
                        lf_err *err);
 
+struct lf_json_member {
+    const char *key;
+    json_t *value; /* NULL: it could not be made, and setting it fails */
+};
+
+/* Sets the n members in this order and stops at the first that fails; the message names `what` and
+ * the key. Takes every value, also those behind a failure. An object that failed keeps the members
+ * before. */
+int lf_json_set(json_t *o, const struct lf_json_member *members, size_t n, const char *what,
+                lf_err *err);
+
 /* Canonical text (sorted keys, compact), owned: free() it. */
 char *lf_json_dump(const json_t *v, lf_err *err);
 

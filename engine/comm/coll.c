@@ -154,14 +154,15 @@ static int all_reduce_small(lf_comm *c, void *data, size_t n, enum lf_comm_type 
 }
 
 /* Where the parts of block k begin and how long they are. */
-static void cut(const lf_comm *c, char *data, size_t n, size_t each, size_t block_n, size_t k,
-                char **part, size_t *count)
+static void cut(const struct block *b, char *data, size_t n, size_t block_n, size_t k, char **part,
+                size_t *count)
 {
+    const lf_comm *c = &b->m->base;
     size_t first = k * block_n, len = n - first < block_n ? n - first : block_n;
     for (int r = 0; r < c->size; r++) {
         size_t at;
         lf_comm_part(len, c->size, r, &at, &count[r]);
-        part[r] = data + (first + at) * each;
+        part[r] = data + (first + at) * b->each;
     }
 }
 
@@ -198,7 +199,7 @@ static int all_reduce_long(lf_comm *c, char *data, size_t n, enum lf_comm_type t
         const size_t now = k % 2, old = 1 - now;
         if (k < blocks) { /* this slot's results of two blocks ago must be in */
             rc = lf_msg_wait(m->m, b[now].recv, 4 * p, err);
-            cut(c, data, n, each, block_n, k, part[now], count[now]);
+            cut(&b[now], data, n, block_n, k, part[now], count[now]);
             if (rc == 0)
                 rc = post_parts(&b[now], part[now], count[now], err);
         }

@@ -176,11 +176,6 @@ int lf_mesh_rank_at(const lf_mesh *m, const int *coord)
     return rank;
 }
 
-lf_comm *lf_mesh_world(const lf_mesh *m)
-{
-    return m->world;
-}
-
 lf_comm *lf_mesh_comm(const lf_mesh *m, const char *dim)
 {
     const struct dim *d = find(m, dim);

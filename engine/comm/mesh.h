@@ -39,7 +39,6 @@ int lf_mesh_coord(const lf_mesh *m, const char *dim);
 /* World rank of the point at coord[n_dims], in the order of creation. */
 int lf_mesh_rank_at(const lf_mesh *m, const int *coord);
 
-lf_comm *lf_mesh_world(const lf_mesh *m);
 /* The ranks that differ from this one in `dim` only, ordered by that coordinate; borrowed. Of one
  * rank for a dimension that the mesh does not have. */
 lf_comm *lf_mesh_comm(const lf_mesh *m, const char *dim);

@@ -102,7 +102,9 @@ static int logits(struct model *m, int64_t tokens, float *out, lf_err *err)
     if (rc == 0)
         rc = lf_exec_write(m->ex, m->chain, 0, "cu_seqlens", cu, sizeof cu, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(m->dec, m->ex, m->chain, cu, 1, NULL, tokens, err);
+        rc = lf_decoder_write_turns(
+            m->dec, m->ex, m->chain,
+            &(struct lf_decoder_docs){.cu_seqlens = cu, .n = 1, .rows = tokens}, err);
     if (rc == 0)
         rc = lf_exec_run(m->ex, m->chain, LF_FWD, 0, LF_FIRST, err);
     if (rc == 0)

@@ -9,6 +9,7 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
+#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/store/megatron_data.h"
 #include "engine/store/shard.h"
@@ -125,22 +126,21 @@ static int import_doc(struct import *im, uint64_t d, lf_err *err)
 
 static int publish(struct import *im, lf_err *err)
 {
-    json_t *m = im->a.meta;
     const struct lf_shards_result *r = &im->res;
     json_t *train = json_pack("{s:i,s:I,s:I}", "shards", im->files, "docs", (json_int_t)r->docs,
                               "tokens", (json_int_t)r->tokens);
-    int bad =
-        json_object_set_new(m, "format", json_string(LF_SHARD_FORMAT)) |
-        json_object_set_new(m, "tokenizer_sha256", json_string(im->info.tokenizer_sha256)) |
-        json_object_set_new(m, "vocab_size", json_integer(im->info.vocab_size)) |
-        json_object_set_new(m, "eos_id", json_integer(im->info.eos_id)) |
-        json_object_set_new(m, "token_bytes", json_integer(im->info.vocab_size <= 65536 ? 2 : 4)) |
-        json_object_set_new(m, "splits", json_pack("{s:o}", "train", train)) |
-        json_object_set_new(m, "megatron",
-                            json_pack("{s:s,s:I}", "dtype", lf_megatron_dtype_name(im->i->dtype),
-                                      "sequences", (json_int_t)r->seqs));
-    return bad ? lf_fail(err, LF_ENOMEM, "no memory for a manifest")
-               : lf_artifact_publish(&im->a, im->o->out, err);
+    const struct lf_json_member m[] = {
+        {"format", json_string(LF_SHARD_FORMAT)},
+        {"tokenizer_sha256", json_string(im->info.tokenizer_sha256)},
+        {"vocab_size", json_integer(im->info.vocab_size)},
+        {"eos_id", json_integer(im->info.eos_id)},
+        {"token_bytes", json_integer(im->info.vocab_size <= 65536 ? 2 : 4)},
+        {"splits", json_pack("{s:o}", "train", train)},
+        {"megatron", json_pack("{s:s,s:I}", "dtype", lf_megatron_dtype_name(im->i->dtype),
+                               "sequences", (json_int_t)r->seqs)},
+    };
+    int rc = lf_json_set(im->a.meta, m, sizeof m / sizeof m[0], "manifest", err);
+    return rc == 0 ? lf_artifact_publish(&im->a, im->o->out, err) : rc;
 }
 
 static void warn_packed(const struct import *im)

@@ -171,7 +171,9 @@ static int feed(struct verify *v, int64_t b, int64_t *ids, int32_t *work, lf_err
     if (rc == 0)
         rc = write_i32(v, "cu_seqlens", cu, 2, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(v->dec, v->exec, v->chain, cu, 1, NULL, v->length, err);
+        rc = lf_decoder_write_turns(
+            v->dec, v->exec, v->chain,
+            &(struct lf_decoder_docs){.cu_seqlens = cu, .n = 1, .rows = v->length}, err);
     return rc != 0 ? rc : feed_prefix(v, b, cu, work, err);
 }
 

@@ -199,11 +199,16 @@ static lf_val param_of(lf_graph *g, const char *of, const char *part)
     return lf_paramf(g, "%s.%s", base, part);
 }
 
-/* A node that writes columns [col, col + cols) of y. */
-static void write_part(lf_graph *g, lf_val y, int64_t col, int64_t cols, enum lf_op op,
-                       const int32_t *in, int n_in, const struct lf_attr *attr)
+struct columns {
+    lf_val of;
+    int64_t first, n;
+};
+
+/* A node that writes columns. */
+static void write_part(lf_graph *g, const struct columns *to, enum lf_op op, const int32_t *in,
+                       int n_in, const struct lf_attr *attr)
 {
-    const int32_t part = lf_tensor_view(g, y.id, col, cols),
+    const int32_t part = lf_tensor_view(g, to->of.id, to->first, to->n),
                   i = part ? lf_node_raw(g, op, g->block) : -1;
     if (i < 0)
         return;
@@ -229,33 +234,40 @@ static void write_member(const struct layer *l, lf_val y, const struct lf_param_
                          bool adapted, int64_t col, int64_t at)
 {
     lf_graph *g = l->g;
+    const struct columns to = {y, col, d->dims[0]};
     const lf_val old = lf_slice(g, l->base, col, d->dims[0]);
     if (adapted) {
         const int32_t in[] = {lf_slice(g, l->down, at, l->a->d.rank).id,
                               param_of(g, d->name, "lora_B").id, 0, old.id};
-        write_part(g, y, col, d->dims[0], LF_OP_LINEAR, in, 4, NULL);
+        write_part(g, &to, LF_OP_LINEAR, in, 4, NULL);
     } else {
-        write_part(g, y, col, d->dims[0], LF_OP_COPY, &old.id, 1, NULL);
+        write_part(g, &to, LF_OP_COPY, &old.id, 1, NULL);
     }
 }
 
-/* What gives the rows of `of`, which begin at row, their trained lengths; down: of its A, whose
- * first row is at. */
-static void dora_operands(const struct layer *l, const char *of, int64_t row, int64_t at,
-                          lf_val base, lf_val down, lf_val rest, int32_t in[6],
+/* Rows of a layer's weight that have magnitudes of their own, and the columns that they give. */
+struct dora {
+    const char *of;
+    int64_t row, at;         /* where they begin, and those of their A */
+    lf_val base, down, rest; /* as in struct layer */
+};
+
+/* What gives them their trained lengths. */
+static void dora_operands(const struct layer *l, const struct dora *m, int32_t in[6],
                           struct lf_attr *attr)
 {
     lf_graph *g = l->g;
-    const lf_val b = param_of(g, of, "lora_B"), lora = lf_linear(g, down, b, LF_NONE);
+    const lf_val b = param_of(g, m->of, "lora_B"), lora = lf_linear(g, m->down, b, LF_NONE);
     const int32_t operands[] = {l->w.id, param_of(g, g->ps->g[l->a->group].name, "lora_A").id,
                                 b.id};
-    *attr = (struct lf_attr){.scale = l->a->d.scale, .pos_offset = (int32_t)row, .at = (int32_t)at};
+    *attr = (struct lf_attr){
+        .scale = l->a->d.scale, .pos_offset = (int32_t)m->row, .at = (int32_t)m->at};
     const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA_NORM, operands, 3, attr);
-    const int32_t all[] = {base.id,
+    const int32_t all[] = {m->base.id,
                            lora.id,
-                           rest.id,
+                           m->rest.id,
                            l->bias.id,
-                           param_of(g, of, "lora_magnitude").id,
+                           param_of(g, m->of, "lora_magnitude").id,
                            i < 0 ? 0 : g->n[i].out[0]};
     memcpy(in, all, sizeof all);
 }
@@ -266,16 +278,18 @@ static void write_dora(const struct layer *l, lf_val y, const struct lf_param_de
 {
     lf_graph *g = l->g;
     struct lf_attr attr = {0};
+    const struct columns to = {y, col, d->dims[0]};
     const lf_val old = lf_slice(g, l->base, col, d->dims[0]),
                  rest = l->rest.id ? lf_slice(g, l->rest, col, d->dims[0]) : LF_NONE;
     int32_t in[6] = {old.id, 0, rest.id};
-    if (adapted)
-        dora_operands(l, d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest, in,
-                      &attr);
+    if (adapted) {
+        const struct dora m = {d->name, col, at, old, lf_slice(g, l->down, at, l->a->d.rank), rest};
+        dora_operands(l, &m, in, &attr);
+    }
     if (adapted || rest.id)
-        write_part(g, y, col, d->dims[0], LF_OP_DORA, in, 6, &attr);
+        write_part(g, &to, LF_OP_DORA, in, 6, &attr);
     else
-        write_part(g, y, col, d->dims[0], LF_OP_COPY, in, 1, NULL);
+        write_part(g, &to, LF_OP_COPY, in, 1, NULL);
 }
 
 static lf_val all_members(const struct layer *l)
@@ -304,7 +318,8 @@ static lf_val one_module(const struct layer *l)
         return lf_add(g, l->base, lf_linear(g, l->down, param_of(g, group, "lora_B"), LF_NONE));
     int32_t in[6];
     struct lf_attr attr;
-    dora_operands(l, group, 0, 0, l->base, l->down, l->rest, in, &attr);
+    const struct dora m = {group, 0, 0, l->base, l->down, l->rest};
+    dora_operands(l, &m, in, &attr);
     const int32_t i = g->err.rc ? -1 : lf_node_new(g, LF_OP_DORA, in, 6, &attr);
     return i < 0 ? LF_NONE : (lf_val){g->n[i].out[0]};
 }

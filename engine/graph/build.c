@@ -98,22 +98,21 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
     return add_node(g, LF_OP_ATTN, in, 8, &a);
 }
 
-void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq,
-                 lf_val pos, lf_val table, int64_t page_tokens, int groups)
+void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups)
 {
-    const int32_t in[] = {k.id, v.id, k_pages.id, v_pages.id, seq.id, pos.id, table.id};
-    const struct lf_attr a = {.page_tokens = page_tokens, .groups = groups};
+    const int32_t in[] = {k.id,      v.id,      c->k_pages.id, c->v_pages.id,
+                          c->seq.id, c->pos.id, c->table.id};
+    const struct lf_attr a = {.page_tokens = c->page_tokens, .groups = groups};
     add_node(g, LF_OP_KV_WRITE, in, 7, &a);
 }
 
-lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq,
-                          lf_val pos, lf_val table, lf_val alibi, int64_t page_tokens,
+lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
                           const struct lf_attn_opts *o)
 {
-    const int32_t in[] = {q.id,   k_pages.id, v_pages.id, seq.id,
-                          pos.id, table.id,   alibi.id,   o->prefix.id};
+    const int32_t in[] = {q.id,      c->k_pages.id, c->v_pages.id, c->seq.id,
+                          c->pos.id, c->table.id,   alibi.id,      o->prefix.id};
     struct lf_attr a = attn_attr(o);
-    a.page_tokens = page_tokens;
+    a.page_tokens = c->page_tokens;
     if (!o->causal)
         lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
     return add_node(g, LF_OP_ATTN_PAGED, in, 8, &a);

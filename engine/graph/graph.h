@@ -153,13 +153,16 @@ struct lf_attn_opts {
 lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
                     const struct lf_attn_opts *o);
 
-/* Cache: pages are states [n_pages * page_tokens, G*D] of the compute type; seq, pos i32 [R, 1];
- * table i32 [n_seq, max_pages]. lf_kv_write stores k, v; lf_attention_paged of the same graph must
- * come after it. */
-void lf_kv_write(lf_graph *g, lf_val k, lf_val v, lf_val k_pages, lf_val v_pages, lf_val seq,
-                 lf_val pos, lf_val table, int64_t page_tokens, int groups);
-lf_val lf_attention_paged(lf_graph *g, lf_val q, lf_val k_pages, lf_val v_pages, lf_val seq,
-                          lf_val pos, lf_val table, lf_val alibi, int64_t page_tokens,
+/* Where the rows of a step lie in the cache of a layer. */
+struct lf_kv_cache {
+    lf_val k_pages, v_pages; /* states [n_pages * page_tokens, G*D] of the compute type */
+    lf_val seq, pos;         /* i32 [R, 1] */
+    lf_val table;            /* i32 [n_seq, max_pages] */
+    int64_t page_tokens;
+};
+/* Stores k, v. lf_attention_paged of the same graph must come after it. */
+void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups);
+lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
                           const struct lf_attn_opts *o);
 
 lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act);

@@ -273,7 +273,7 @@ static int apply(gen_run *g, int64_t i, bool drawn, const float *z, float lse, l
     bool ended = false;
     int rc = 0;
     if (drawn) {
-        rc = lf_gen_seq_advance(s, g->tok, g->m->vocab, g->drawn[i], z, lse, &ended, err);
+        rc = lf_gen_seq_advance(s, g->tok, g->drawn[i], z, lse, &ended, err);
         s->by_host = false;
         g->stats.new_tokens++;
     } else {
@@ -313,14 +313,26 @@ static struct lf_sample_out draw(const gen_run *g, int64_t i, const float *z, fl
     return (struct lf_sample_out){token, token < 0 ? 0 : z[token] - lse};
 }
 
+/* The step composed last, for the model. */
+static struct lf_gen_rows composed(const gen_run *g, int64_t rows, int64_t n_want)
+{
+    return (struct lf_gen_rows){.n = rows,
+                                .token = g->row_tok,
+                                .pos = g->row_pos,
+                                .seq = g->row_seq,
+                                .table = g->table,
+                                .n_want = n_want,
+                                .want = g->want};
+}
+
 static int step_and_wait(gen_run *g, lf_err *err)
 {
     const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
     int64_t n_want, rows = compose(g, &n_want);
+    const struct lf_gen_rows in = composed(g, rows, n_want);
     struct lf_gen_logits out;
     ask(g, n_want);
-    int rc = g->m->step(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want,
-                        g->want, &out, err);
+    int rc = g->m->step(g->m->ctx, &in, &out, err);
     const struct lf_profile_mark d = lf_profile_begin(g->m->profile);
     if (rc == 0) {
         /* A draw costs some milliseconds where a vocabulary is large: not one after the other. */
@@ -330,8 +342,7 @@ static int step_and_wait(gen_run *g, lf_err *err)
             if (draws(g, i))
                 g->drawn[i] = draw(g, i, out.z + i * out.ld, out.lse[i]);
             else
-                lf_gen_seq_note_prompt(s, g->want_at[i], g->m->vocab, out.z + i * out.ld,
-                                       out.lse[i]);
+                lf_gen_seq_note_prompt(s, g->want_at[i], out.z + i * out.ld, out.lse[i]);
         }
     }
     for (int64_t i = 0; i < n_want && rc == 0; i++) {
@@ -390,7 +401,7 @@ static int read_ahead(gen_run *g, int64_t n_want, lf_err *err)
             drop(g, s, n_want);
             continue;
         }
-        rc = lf_gen_seq_advance(s, g->tok, g->m->vocab, a->out[i], NULL, 0, &ended, err);
+        rc = lf_gen_seq_advance(s, g->tok, a->out[i], NULL, 0, &ended, err);
         g->stats.new_tokens++;
         g->stats.model_draws++;
         if (rc == 0 && ended) {
@@ -420,12 +431,11 @@ static int step_ahead(gen_run *g, lf_err *err)
     const struct lf_profile_mark m = lf_profile_begin(g->m->profile);
     const bool before = g->ahead.on;
     int64_t n_want, rows = compose(g, &n_want);
-    int rc = 0;
+    const struct lf_gen_rows in = composed(g, rows, n_want);
     if (rows == 0) /* all that runs has its last token coming */
         return read_ahead(g, 0, err);
     ask(g, n_want);
-    rc = g->m->begin(g->m->ctx, rows, g->row_tok, g->row_pos, g->row_seq, g->table, n_want, g->want,
-                     err);
+    int rc = g->m->begin(g->m->ctx, &in, err);
     if (rc != 0)
         return rc;
     rc = read_ahead(g, n_want, err);
@@ -492,27 +502,26 @@ static void release(gen_run *g)
         free(blocks[i]);
 }
 
-int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,
-               size_t n_jobs, lf_gen_sink sink, void *arg, bool (*stop)(void),
-               struct lf_gen_stats *stats, lf_err *err)
+int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
+               lf_err *err)
 {
-    gen_run g = {.m = m, .tok = tok, .jobs = jobs, .n_jobs = n_jobs};
+    gen_run g = {.m = m, .tok = w->tok, .jobs = w->jobs, .n_jobs = w->n_jobs};
     double t0 = lf_now_s();
-    int rc = lf_gen_check(m, tok, jobs, n_jobs, err);
+    int rc = lf_gen_check(m, w->tok, w->jobs, w->n_jobs, err);
     if (rc == 0)
         rc = allocate(&g, err);
-    for (size_t i = 0; rc == 0 && i < n_jobs; i++)
-        g.stats.prompt_tokens += (int64_t)jobs[i].n_prompt;
-    while (rc == 0 && g.delivered < n_jobs) {
-        if (stop && stop()) {
-            rc = lf_fail(err, LF_EINTR, "stopped after %zu of %zu results", g.delivered, n_jobs);
+    for (size_t i = 0; rc == 0 && i < w->n_jobs; i++)
+        g.stats.prompt_tokens += (int64_t)w->jobs[i].n_prompt;
+    while (rc == 0 && g.delivered < w->n_jobs) {
+        if (w->stop && w->stop()) {
+            rc = lf_fail(err, LF_EINTR, "stopped after %zu of %zu results", g.delivered, w->n_jobs);
             break;
         }
         rc = admit(&g, err);
         if (rc == 0)
             rc = one_step(&g, err);
         if (rc == 0)
-            rc = deliver(&g, sink, arg, err);
+            rc = deliver(&g, w->sink, w->arg, err);
     }
     if (g.ahead.on) /* nobody asks any more */
         m->end(m->ctx, g.ahead.out, NULL);

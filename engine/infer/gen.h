@@ -38,7 +38,15 @@
  * (seq < 0: padding, ignored). The keys and values of the rows are written to the cache, then each
  * row attends to positions 0..pos[r] of its slot. Afterwards logits row i and lse[i] (i < n_want)
  * belong to step row want[i]; lse is the row's logsumexp with the bits of the training loss. Slots
- * may share pages (full pages of a common prompt); only one of them writes there. */
+ * may share pages (full pages of a common prompt); only one of them writes there. The arrays are
+ * lent for the call. */
+struct lf_gen_rows {
+    int64_t n;
+    const int32_t *token, *pos, *seq; /* [n] */
+    const int32_t *table;             /* [slots, max_pages] */
+    int64_t n_want;
+    const int32_t *want; /* [n_want] */
+};
 struct lf_gen_logits {
     const float *z; /* [n_want, vocab], rows ld apart */
     int64_t ld;
@@ -82,19 +90,15 @@ typedef struct lf_gen_model {
     uint8_t *is_long;  /* NULL: no longrope; or the model's [slots]: is the sequence long? */
     bool switching;
     lf_gen_draws *draws; /* NULL, or the model's: it can draw */
-    /* table: i32 [slots, max_pages]. *out is borrowed until the next step. */
-    int (*step)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                struct lf_gen_logits *out, lf_err *err);
+    /* *out is borrowed until the next step. */
+    int (*step)(void *ctx, const struct lf_gen_rows *rows, struct lf_gen_logits *out, lf_err *err);
     /* Both or none, and only with draws: a step whose answers come later, so that the next one is
      * under way when they are read. begin is step() without logits; draws->row and list are free
      * when it returns. token[r] < 0 stands for the token that the step begun before this one draws
      * for its wanted row -1 - token[r]; where it draws none, row r means nothing, and is not read
      * again. end: the oldest step's answers (lf_gen_draws.out). Neither is called with a step()
      * between begin and end. */
-    int (*begin)(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                 const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                 lf_err *err);
+    int (*begin)(void *ctx, const struct lf_gen_rows *rows, lf_err *err);
     int (*end)(void *ctx, struct lf_sample_out *out, lf_err *err);
 } lf_gen_model;
 
@@ -167,11 +171,19 @@ struct lf_gen_stats {
 int lf_gen_check(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,
                  size_t n_jobs, lf_err *err);
 
-/* Run all jobs. tok may be NULL when no job has stop strings (text stays empty). LF_EINTR when
- * stop() said so between two steps: what was delivered stays delivered. Checks before anything is
- * run. LF_ENUMERIC: logits that are not finite. */
-int lf_gen_run(const lf_gen_model *m, const lf_tokenizer *tok, const lf_gen_job *jobs,
-               size_t n_jobs, lf_gen_sink sink, void *arg, bool (*stop)(void),
-               struct lf_gen_stats *stats, lf_err *err);
+/* What a run does, and for whom; all of it is the caller's. */
+struct lf_gen_work {
+    const lf_tokenizer *tok; /* may be NULL when no job has stop strings: text stays empty */
+    const lf_gen_job *jobs;
+    size_t n_jobs;
+    lf_gen_sink sink;
+    void *arg;          /* of sink */
+    bool (*stop)(void); /* asked between two steps; NULL: never */
+};
+
+/* Run all jobs. LF_EINTR when stop() said so: what was delivered stays delivered. Checks before
+ * anything is run. LF_ENUMERIC: logits that are not finite. stats may be NULL. */
+int lf_gen_run(const lf_gen_model *m, const struct lf_gen_work *w, struct lf_gen_stats *stats,
+               lf_err *err);
 
 #endif

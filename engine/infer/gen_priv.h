@@ -11,6 +11,7 @@
 /* One sequence, from admission to delivery. */
 typedef struct gen_seq {
     const lf_gen_job *job;
+    int64_t vocab;  /* the model's: logits per row */
     int32_t *tok;   /* prompt then output */
     float *logprob; /* of output tokens */
     int32_t *top_ids;
@@ -83,14 +84,13 @@ bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);
 /* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches
  * the sequence alone.
  */
-void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse);
+void lf_gen_seq_note_prompt(gen_seq *s, size_t at, const float *logits, float lse);
 /* LF_ENUMERIC: what note_prompt noted is not finite. */
 int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err);
 /* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL;
  * logits and lse are read where alternatives are reported. */
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab,
-                       struct lf_sample_out drawn, const float *logits, float lse, bool *ended,
-                       lf_err *err);
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, struct lf_sample_out drawn,
+                       const float *logits, float lse, bool *ended, lf_err *err);
 /* The rest of the text. */
 void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
 

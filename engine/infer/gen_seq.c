@@ -154,6 +154,7 @@ gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *e
         return NULL;
     lf_buf_init(&s->text);
     s->job = j;
+    s->vocab = m->vocab;
     s->stop_token = s->last_best = -1;
     s->cap_tok = lf_gen_most_tokens(m, j);
     size_t new_cap = s->cap_tok - j->n_prompt,
@@ -254,15 +255,15 @@ bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m)
            !j->prompt_logprobs;
 }
 
-void lf_gen_seq_note_prompt(gen_seq *s, size_t at, int64_t vocab, const float *logits, float lse)
+void lf_gen_seq_note_prompt(gen_seq *s, size_t at, const float *logits, float lse)
 {
     const lf_gen_job *j = s->job;
     size_t top = (size_t)(j->prompt_top > 0 ? j->prompt_top : 0), to = at + 1;
     int32_t best = -1, token = j->prompt[to];
-    lf_top_logits(logits, vocab, 1, &best);
+    lf_top_logits(logits, s->vocab, 1, &best);
     s->prompt_logprob[to] = logits[token] - lse;
     s->prompt_greedy[to] = best == token;
-    note_top(vocab, logits, lse, top, s->prompt_top_ids + to * top,
+    note_top(s->vocab, logits, lse, top, s->prompt_top_ids + to * top,
              s->prompt_top_logprob + to * top);
     if (to + 1 < j->n_prompt)
         return;
@@ -335,9 +336,8 @@ static int grow_text(gen_seq *s, const lf_tokenizer *tok, int32_t token, bool *s
     return rc;
 }
 
-int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab,
-                       struct lf_sample_out drawn, const float *logits, float lse, bool *ended,
-                       lf_err *err)
+int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, struct lf_sample_out drawn,
+                       const float *logits, float lse, bool *ended, lf_err *err)
 {
     const lf_gen_job *j = s->job;
     const int32_t token = drawn.token;
@@ -360,7 +360,8 @@ int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, int64_t vocab,
     lf_sampler_accept(s->sampler, token);
     s->logprob[index] = drawn.logp;
     if (top > 0)
-        note_top(vocab, logits, lse, top, s->top_ids + index * top, s->top_logprob + index * top);
+        note_top(s->vocab, logits, lse, top, s->top_ids + index * top,
+                 s->top_logprob + index * top);
     s->tok[s->n_tok++] = token;
     size_t end = which_end(j, token);
     s->finish = LF_FINISH_STOP;

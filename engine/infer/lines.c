@@ -32,7 +32,7 @@ struct lf_lines {
 };
 
 /* Scan a part file: bytes of whole, accepted lines and their number. A missing file has none. */
-static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, off_t *bytes,
+static int scan(const char *path, const struct lf_lines_place *at, size_t *n, off_t *bytes,
                 lf_err *err)
 {
     *n = 0;
@@ -48,7 +48,7 @@ static int scan(const char *path, lf_lines_check check, void *arg, size_t *n, of
         if ((size_t)len > LF_LINE_MAX)
             rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, *n + 1,
                          LF_LINE_MAX);
-        else if (check(arg, *n, line, (size_t)len - 1, err) < 0)
+        else if (at->check(at->arg, *n, line, (size_t)len - 1, err) < 0)
             rc = lf_err_prefix(err, "%s: line %zu", path, *n + 1);
         if (rc == 0) {
             ++*n;
@@ -102,21 +102,21 @@ static int copy_prefix(int to, const char *to_path, const char *from_path, off_t
 
 /* The longest acceptable prefix among part and finished files, own ones (a crash may come between
  * the last line and the manifest) and those of earlier incarnations. */
-static int find_longest(lf_lines *l, const char *name, const char *const *from, size_t n_from,
-                        lf_lines_check check, void *arg, size_t *best_n, off_t *best_bytes,
-                        char **best_path, lf_err *err)
+static int find_longest(lf_lines *l, const struct lf_lines_place *at, size_t *best_n,
+                        off_t *best_bytes, char **best_path, lf_err *err)
 {
-    int rc = scan(l->part, check, arg, best_n, best_bytes, err);
-    for (size_t i = 0; rc == 0 && i < 2 * n_from + 1; i++) {
+    int rc = scan(l->part, at, best_n, best_bytes, err);
+    for (size_t i = 0; rc == 0 && i < 2 * at->n_from + 1; i++) {
         char *path = NULL;
         size_t n, k = i / 2;
         off_t bytes;
-        if (k < n_from && i % 2 && damaged(from[k], name))
+        if (k < at->n_from && i % 2 && damaged(at->from[k], at->name))
             continue;
-        if ((k == n_from ? asprintf(&path, "%s", l->final)
-                         : asprintf(&path, "%s/%s%s", from[k], name, i % 2 ? "" : ".part")) < 0)
+        if ((k == at->n_from
+                 ? asprintf(&path, "%s", l->final)
+                 : asprintf(&path, "%s/%s%s", at->from[k], at->name, i % 2 ? "" : ".part")) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
-        rc = scan(path, check, arg, &n, &bytes, err);
+        rc = scan(path, at, &n, &bytes, err);
         if (rc == 0 && n > *best_n) {
             *best_n = n;
             *best_bytes = bytes;
@@ -129,8 +129,7 @@ static int find_longest(lf_lines *l, const char *name, const char *const *from, 
     return rc;
 }
 
-int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from,
-                  size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err)
+int lf_lines_open(lf_lines **out, const struct lf_lines_place *at, size_t *n_kept, lf_err *err)
 {
     char *best_path = NULL;
     size_t n = 0;
@@ -141,12 +140,12 @@ int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char 
     l->fd = -1;
     l->synced = lf_now_s();
     lf_buf_init(&l->pending);
-    int rc = lf_io_mkdirs(dir, 0750, err);
-    if (rc == 0 && (asprintf(&l->part, "%s/%s.part", dir, name) < 0 ||
-                    asprintf(&l->final, "%s/%s", dir, name) < 0))
+    int rc = lf_io_mkdirs(at->dir, 0750, err);
+    if (rc == 0 && (asprintf(&l->part, "%s/%s.part", at->dir, at->name) < 0 ||
+                    asprintf(&l->final, "%s/%s", at->dir, at->name) < 0))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
-        rc = find_longest(l, name, from, n_from, check, arg, &n, &bytes, &best_path, err);
+        rc = find_longest(l, at, &n, &bytes, &best_path, err);
     if (rc == 0 && (l->fd = open(l->part, O_RDWR | O_CREAT | O_CLOEXEC, 0640)) < 0)
         rc = lf_fail_errno(err, "cannot write %s", l->part);
     if (rc == 0 && best_path)

@@ -18,12 +18,19 @@ typedef struct lf_lines lf_lines;
 /* Is this the line that belongs at index? Negative: no, with the reason in err. */
 typedef int (*lf_lines_check)(void *arg, size_t index, const char *line, size_t len, lf_err *err);
 
+struct lf_lines_place {
+    const char *dir, *name;
+    const char *const *from; /* [n_from] directories of earlier incarnations */
+    size_t n_from;
+    lf_lines_check check;
+    void *arg; /* of check */
+};
+
 /* Open dir/name.part for appending. The longest run of whole, acceptable lines among it, dir/name
  * and those of from[i] is kept (copied when it is another's); *n_kept says how many. A last line
  * cut short is dropped; a whole line that check refuses is LF_EFORMAT: the file belongs to another
- * run. */
-int lf_lines_open(lf_lines **out, const char *dir, const char *name, const char *const *from,
-                  size_t n_from, lf_lines_check check, void *arg, size_t *n_kept, lf_err *err);
+ * run. Borrows `at` for the call. */
+int lf_lines_open(lf_lines **out, const struct lf_lines_place *at, size_t *n_kept, lf_err *err);
 /* written at once, fsynced every second or MiB */
 int lf_lines_append(lf_lines *l, const char *line, size_t len, lf_err *err);
 int lf_lines_sync(lf_lines *l, lf_err *err);

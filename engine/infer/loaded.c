@@ -63,8 +63,8 @@ static int load_adapter(lf_loaded *m, const char *dir, const struct lf_loaded_pa
                               : LF_EFORMAT;
     memcpy(base, m->identity, sizeof base);
     if (rc == 0)
-        rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, base, dir, m->o.threads, m->identity,
-                             err);
+        rc = lf_adapter_load(m->ps, &m->adapter, m->o.adapter, &(struct lf_adapter_base){base, dir},
+                             m->o.threads, m->identity, err);
     json_decref(state);
     free(path);
     return rc;

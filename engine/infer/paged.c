@@ -101,6 +101,11 @@ static int take_buffers(lf_paged *p, lf_err *err)
     return p->prefix && p->turns ? 0 : LF_ENOMEM;
 }
 
+static struct lf_paged_draw_size draw_size(const lf_paged *p)
+{
+    return (struct lf_paged_draw_size){p->o.slots, p->o.max_rows, p->mc->vocab};
+}
+
 int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                   const struct lf_paged_opts *o, lf_err *err)
 {
@@ -111,6 +116,7 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     p->dec = d;
     p->mc = lf_decoder_config(d);
     int rc = settle(p, err);
+    const struct lf_paged_draw_size size = draw_size(p);
     for (int64_t rows = 1; rc == 0; rows *= 2) {
         rc = add_bucket(p, plan, ps, rows < p->o.max_rows ? rows : p->o.max_rows, err);
         if (rows >= p->o.max_rows)
@@ -119,7 +125,7 @@ int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder
     if (rc == 0 && lf_plan_target(plan)->sm)
         rc = lf_plan_state(plan, LSE, (size_t)p->o.slots * sizeof *p->dev_lse, err);
     if (rc == 0)
-        rc = lf_paged_draw_plan(plan, p->o.slots, p->o.max_rows, p->mc->vocab, err);
+        rc = lf_paged_draw_plan(plan, &size, err);
     if (rc == 0)
         rc = take_buffers(p, err);
     if (rc != 0)
@@ -153,8 +159,8 @@ int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err)
     p->dev_lse = lf_exec_state(ex, LSE);
     if (!p->dev_lse)
         return lf_fail(err, LF_EINVAL, "generation was planned for the host, not for this device");
-    return lf_paged_draw_bind(&p->draw, ex, back, p->o.slots, p->o.max_rows, p->mc->vocab,
-                              p->n_buckets, err);
+    const struct lf_paged_draw_size size = draw_size(p);
+    return lf_paged_draw_bind(&p->draw, ex, back, &size, p->n_buckets, err);
 }
 
 /* ---- a step ---- */
@@ -188,20 +194,18 @@ static int write_tables(lf_paged *p, int k, lf_err *err)
 
 /* Inputs of a step, padded to the bucket: unused rows have sequence -1, unused selections repeat
  * row 0. */
-static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, const int32_t *pos,
-                      const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                      lf_err *err)
+static int write_step(lf_paged *p, int k, const struct lf_gen_rows *in, lf_err *err)
 {
     const int64_t cap = p->rows[k];
     bool drawn = false; /* tokens that the host does not know */
     for (int64_t i = 0; i < cap; i++) {
-        p->tok[i] = i < rows ? token[i] : 0;
-        p->pos[i] = i < rows ? pos[i] : 0;
-        p->seq[i] = i < rows ? seq[i] : -1;
+        p->tok[i] = i < in->n ? in->token[i] : 0;
+        p->pos[i] = i < in->n ? in->pos[i] : 0;
+        p->seq[i] = i < in->n ? in->seq[i] : -1;
         drawn = drawn || p->tok[i] < 0;
     }
     for (int64_t i = 0; i < p->select_rows[k]; i++)
-        p->select[i] = i < n_want ? want[i] : 0;
+        p->select[i] = i < in->n_want ? in->want[i] : 0;
     int rc = drawn ? lf_paged_draw_tokens(p->draw, lf_exec_ptr(p->ex, p->chain[k], 0, "tokens"),
                                           p->tok, cap, err)
                    : write_i32(p, k, "tokens", p->tok, cap, err);
@@ -210,7 +214,7 @@ static int write_step(lf_paged *p, int k, int64_t rows, const int32_t *token, co
     if (rc == 0)
         rc = write_i32(p, k, "seq", p->seq, cap, err);
     if (rc == 0)
-        rc = write_i32(p, k, "table", table, p->o.slots * p->max_pages, err);
+        rc = write_i32(p, k, "table", in->table, p->o.slots * p->max_pages, err);
     if (rc == 0)
         rc = write_i32(p, k, "select", p->select, p->select_rows[k], err);
     if (rc == 0 && p->is_long)
@@ -279,39 +283,34 @@ static int finish_logits(lf_paged *p, int k, int64_t n_want, struct lf_gen_logit
 }
 
 /* Up to the logits; *bucket is the one that was run. */
-static int run_rows(lf_paged *p, int64_t rows, const int32_t *token, const int32_t *pos,
-                    const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                    int *bucket, lf_err *err)
+static int run_rows(lf_paged *p, const struct lf_gen_rows *in, int *bucket, lf_err *err)
 {
     int k = 0;
-    while (k < p->n_buckets && (p->rows[k] < rows || p->select_rows[k] < n_want))
+    while (k < p->n_buckets && (p->rows[k] < in->n || p->select_rows[k] < in->n_want))
         k++;
     if (k == p->n_buckets)
         return lf_fail(err, LF_EINVAL, "a step of %lld rows is beyond the largest of %lld",
-                       (long long)rows, (long long)p->o.max_rows);
+                       (long long)in->n, (long long)p->o.max_rows);
     *bucket = k;
-    int rc = write_step(p, k, rows, token, pos, seq, table, n_want, want, err);
+    int rc = write_step(p, k, in, err);
     return rc != 0 ? rc : lf_exec_run(p->ex, p->chain[k], LF_FWD, 0, LF_FIRST, err);
 }
 
-static int step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                struct lf_gen_logits *out, lf_err *err)
+static int step(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logits *out, lf_err *err)
 {
-    int k = 0, rc = run_rows(ctx, rows, token, pos, seq, table, n_want, want, &k, err);
-    return rc != 0 ? rc : finish_logits(ctx, k, n_want, out, err);
+    int k = 0, rc = run_rows(ctx, in, &k, err);
+    return rc != 0 ? rc : finish_logits(ctx, k, in->n_want, out, err);
 }
 
-static int begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                 const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                 lf_err *err)
+static int begin(void *ctx, const struct lf_gen_rows *in, lf_err *err)
 {
     lf_paged *p = ctx;
-    int k = 0, rc = run_rows(p, rows, token, pos, seq, table, n_want, want, &k, err);
+    int k = 0, rc = run_rows(p, in, &k, err);
     if (rc != 0)
         return rc;
-    const struct lf_k_logit_stats s = stats_of(p, k, n_want);
-    return n_want && !s.z ? no_logits(p, k, err) : lf_paged_draw_begin(p->draw, k, &s, n_want, err);
+    const struct lf_k_logit_stats s = stats_of(p, k, in->n_want);
+    return in->n_want && !s.z ? no_logits(p, k, err)
+                              : lf_paged_draw_begin(p->draw, k, &s, in->n_want, err);
 }
 
 static int end(void *ctx, struct lf_sample_out *out, lf_err *err)

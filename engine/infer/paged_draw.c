@@ -48,11 +48,11 @@ static void *part(unsigned char *base, size_t *at, size_t bytes)
 
 /* Pointers into memory of so many bytes; 0: such tokens are not drawn there. base NULL: the bytes
  * alone. */
-static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots, int64_t max_rows,
-                     int64_t vocab, unsigned char *base)
+static size_t layout(lf_paged_draw *d, const struct lf_kernels *k,
+                     const struct lf_paged_draw_size *size, unsigned char *base)
 {
-    const struct lf_k_sample most = {.rows = slots, .v = vocab, .ldz = vocab};
-    const size_t n = (size_t)slots, rows = (size_t)max_rows;
+    const struct lf_k_sample most = {.rows = size->slots, .v = size->vocab, .ldz = size->vocab};
+    const size_t n = (size_t)size->slots, rows = (size_t)size->max_rows;
     size_t at = 0;
     if (!k->sample.run || k->sample.check(&most) != LF_K_OK)
         return 0;
@@ -65,12 +65,11 @@ static size_t layout(lf_paged_draw *d, const struct lf_kernels *k, int64_t slots
     return at;
 }
 
-int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t max_rows, int64_t vocab, lf_err *err)
+int lf_paged_draw_plan(lf_plan *plan, const struct lf_paged_draw_size *size, lf_err *err)
 {
     lf_paged_draw d;
-    const size_t bytes = lf_plan_target(plan)->sm
-                             ? layout(&d, lf_plan_kernels(plan), slots, max_rows, vocab, NULL)
-                             : 0;
+    const size_t bytes =
+        lf_plan_target(plan)->sm ? layout(&d, lf_plan_kernels(plan), size, NULL) : 0;
     return bytes ? lf_plan_state(plan, STATE, bytes, err) : 0;
 }
 
@@ -92,8 +91,8 @@ static int take(lf_paged_draw *d, lf_err *err)
                : LF_ENOMEM;
 }
 
-int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots,
-                       int64_t max_rows, int64_t vocab, int buckets, lf_err *err)
+int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back,
+                       const struct lf_paged_draw_size *size, int buckets, lf_err *err)
 {
     unsigned char *memory = lf_exec_state(ex, STATE);
     *out = NULL;
@@ -103,11 +102,11 @@ int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t 
     if (!d)
         return LF_ENOMEM;
     d->back = back;
-    d->vocab = d->asked.vocab = vocab;
+    d->vocab = d->asked.vocab = size->vocab;
     d->buckets = buckets;
-    d->slots = slots;
-    d->max_rows = max_rows;
-    layout(d, back->kernels, slots, max_rows, vocab, memory);
+    d->slots = size->slots;
+    d->max_rows = size->max_rows;
+    layout(d, back->kernels, size, memory);
     int rc = take(d, err);
     if (rc != 0)
         lf_paged_draw_destroy(d);

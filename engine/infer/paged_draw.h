@@ -19,12 +19,18 @@
 
 typedef struct lf_paged_draw lf_paged_draw;
 
+/* The most of a step: sequences, rows, and logits of a row. */
+struct lf_paged_draw_size {
+    int64_t slots, max_rows, vocab;
+};
+
 /* Add the device memory of drawing to the plan, as state (some 140 KiB a slot). Adds nothing where
  * the target of the plan cannot draw tokens of such a vocabulary. */
-int lf_paged_draw_plan(lf_plan *plan, int64_t slots, int64_t max_rows, int64_t vocab, lf_err *err);
-/* Call it once the plan has memory. *out is NULL where nothing was planned. Borrows ex and back. */
-int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back, int64_t slots,
-                       int64_t max_rows, int64_t vocab, int buckets, lf_err *err);
+int lf_paged_draw_plan(lf_plan *plan, const struct lf_paged_draw_size *size, lf_err *err);
+/* Call it once the plan has memory, with the size that was planned. *out is NULL where nothing was
+ * planned. Borrows ex and back. */
+int lf_paged_draw_bind(lf_paged_draw **out, lf_exec *ex, lf_back *back,
+                       const struct lf_paged_draw_size *size, int buckets, lf_err *err);
 void lf_paged_draw_destroy(lf_paged_draw *d); /* destroy(NULL) is legal */
 /* The place where lf_gen_run writes its requests and reads the answers. */
 lf_gen_draws *lf_paged_draw_asked(lf_paged_draw *d);

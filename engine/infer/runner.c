@@ -185,25 +185,27 @@ static int write_score_prefixes(lf_runner *r, const int32_t *target, const int32
     return rc != 0 ? rc : write_i32(r, r->score_chain, "blocks", blocks, rows, err);
 }
 
-static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
-                   const int32_t *cu, int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
+static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
+                   lf_err *err)
 {
     lf_runner *r = ctx;
     int64_t rows = r->o.score_rows;
     size_t bytes = (size_t)rows * sizeof(float);
-    (void)n_docs; /* unused entries of cu repeat the last: empty documents */
-    int rc = write_i32(r, r->score_chain, "tokens", token, rows, err);
+    int rc = write_i32(r, r->score_chain, "tokens", in->token, rows, err);
     if (rc == 0)
-        rc = write_i32(r, r->score_chain, "targets", target, rows, err);
+        rc = write_i32(r, r->score_chain, "targets", in->target, rows, err);
     if (rc == 0)
-        rc = write_i32(r, r->score_chain, "positions", position, rows, err);
+        rc = write_i32(r, r->score_chain, "positions", in->position, rows, err);
     if (rc == 0)
-        rc = write_i32(r, r->score_chain, "cu_seqlens", cu, r->o.score_docs + 1, err);
+        rc = write_i32(r, r->score_chain, "cu_seqlens", in->cu_seqlens, r->o.score_docs + 1, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain, cu, r->o.score_docs, NULL,
-                                    rows, err);
+        rc = lf_decoder_write_turns(r->m.dec, r->m.exec, r->score_chain,
+                                    &(struct lf_decoder_docs){.cu_seqlens = in->cu_seqlens,
+                                                              .n = r->o.score_docs,
+                                                              .rows = rows},
+                                    err);
     if (rc == 0 && r->score_prefix)
-        rc = write_score_prefixes(r, target, cu, err);
+        rc = write_score_prefixes(r, in->target, in->cu_seqlens, err);
     if (rc == 0)
         rc = lf_exec_record_write(r->m.exec,
                                   &(struct lf_step_record){.loss_scale = 1, .inv_tokens = 1}, err);

@@ -107,9 +107,9 @@ static size_t batch_fill(batch *b, const lf_score_model *m, const lf_score_item 
 }
 
 int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out,
-                 bool (*stop)(void), void (*progress)(void *arg, size_t done), void *arg,
-                 lf_err *err)
+                 const struct lf_score_watch *w, lf_err *err)
 {
+    const struct lf_score_watch watch = w ? *w : (struct lf_score_watch){0};
     batch b;
     int rc = m->rows < m->max_context
                  ? lf_fail(err, LF_EINVAL, "a batch of %lld rows is smaller than the context",
@@ -121,17 +121,18 @@ int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_i
         return rc;
     rc = batch_create(&b, m, err);
     for (size_t at = 0; rc == 0 && at < n_items;) {
-        if (stop && stop()) {
+        if (watch.stop && watch.stop()) {
             rc = lf_fail(err, LF_EINTR, "stopped after %zu of %zu items", at, n_items);
             break;
         }
         size_t n = batch_fill(&b, m, items, at, n_items);
-        rc = m->forward(m->ctx, b.token, b.target, b.position, b.cu, b.docs, b.loss, b.argmax, err);
+        const struct lf_score_rows in = {b.token, b.target, b.position, b.cu, b.docs};
+        rc = m->forward(m->ctx, &in, b.loss, b.argmax, err);
         if (rc == 0)
             rc = batch_score(&b, items, at, out, err);
         at += n;
-        if (rc == 0 && progress)
-            progress(arg, at);
+        if (rc == 0 && watch.progress)
+            watch.progress(watch.arg, at);
     }
     batch_destroy(&b);
     return rc;

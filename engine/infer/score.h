@@ -13,8 +13,15 @@
 
 #include "engine/base/err.h"
 
-/* Forward over `rows` packed rows of n_docs documents (cu_seqlens [n_docs + 1], the last = rows
- * used; the rest of the rows is padding): loss[r] = -log p(target[r] | the document up to r), 0 for
+/* Packed rows of documents, lent for a call. Document d has rows cu_seqlens[d] .. cu_seqlens[d + 1];
+ * the entries behind the last document repeat the rows used, and the rows behind it are padding. */
+struct lf_score_rows {
+    const int32_t *token, *target, *position; /* [rows] */
+    const int32_t *cu_seqlens;                /* [max_docs + 1] */
+    int64_t n_docs;
+};
+
+/* Forward over `rows` packed rows: loss[r] = -log p(target[r] | the document up to r), 0 for
  * target -1; argmax[r] = lowest id of the largest logit. */
 typedef struct lf_score_model {
     void *ctx;
@@ -22,8 +29,7 @@ typedef struct lf_score_model {
     int64_t max_context; /* tokens the model reads at once */
     int64_t max_docs;    /* of a batch */
     int64_t vocab;
-    int (*forward)(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
-                   const int32_t *cu_seqlens, int64_t n_docs, float *loss, int32_t *argmax,
+    int (*forward)(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
                    lf_err *err);
 } lf_score_model;
 
@@ -40,12 +46,18 @@ typedef struct lf_score {
     size_t n;    /* tokens scored */
 } lf_score;
 
-/* Score all items, in batches of whole items in the given order. LF_EINTR when stop() said so
- * between batches. LF_EINVAL names the item that breaks a bound; LF_ENUMERIC when a loss is not
- * finite. progress may be NULL: called with the items done. */
+/* Who watches a run: both are called between batches, and may be NULL. */
+struct lf_score_watch {
+    bool (*stop)(void);
+    void (*progress)(void *arg, size_t done); /* items done */
+    void *arg;                                /* of progress */
+};
+
+/* Score all items, in batches of whole items in the given order. LF_EINTR when stop() said so.
+ * LF_EINVAL names the item that breaks a bound; LF_ENUMERIC when a loss is not finite. w may be
+ * NULL: nobody watches. */
 int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out,
-                 bool (*stop)(void), void (*progress)(void *arg, size_t done), void *arg,
-                 lf_err *err);
+                 const struct lf_score_watch *w, lf_err *err);
 
 /* Rolling windows over a text of n tokens: window i reads input [from, to) of the sequence prefix,
  * t0, t1, ... (index 0 is the prefix) and scores its last `score` tokens. Every token is scored

@@ -128,17 +128,30 @@ static int write_samples(const char *dir, const char *task, const lf_buf *text, 
 
 /* ---- one task -------------------------------------------------------------------------------- */
 
+/* A task with its answers and what they are measured by. */
+struct measured {
+    const lf_tasks *t;
+    const eval_task *k;
+    json_t *const *lines;
+    const eval_defs *defs;
+};
+
 /* Values of every document under one filter: out[m * n + doc]. */
-static int filter_values(const lf_tasks *t, const eval_task *k, const eval_defs *defs, size_t f,
-                         json_t *const *lines, lf_pair *out, lf_buf *samples, lf_err *err)
+static int filter_values(const struct measured *w, size_t f, lf_pair *out, lf_buf *samples,
+                         lf_err *err)
 {
+    const eval_task *k = w->k;
+    const eval_defs *defs = w->defs;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < k->n_docs; i++) {
-        const eval_doc *d = &t->docs[k->first_doc + i];
-        json_t *line = lines[k->first_doc + i], *filtered,
-               *doc = json_object_get(json_array_get(d->requests, 0), "doc");
+        const eval_doc *d = &w->t->docs[k->first_doc + i];
+        json_t *line = w->lines[k->first_doc + i], *filtered;
+        const struct lf_eval_answer a = {.type = lf_output_type_of(k),
+                                         .doc =
+                                             json_object_get(json_array_get(d->requests, 0), "doc"),
+                                         .line = line};
         lf_pair v[EVAL_MAX_DEFS] = {{0, 0}};
-        rc = lf_eval_values(defs, f, lf_output_type_of(k), doc, line, v, &filtered, err);
+        rc = lf_eval_values(defs, f, &a, v, &filtered, err);
         for (size_t m = 0; m < defs->n_metrics; m++)
             out[m * k->n_docs + i] = v[m];
         if (rc == 0 && samples)
@@ -164,7 +177,8 @@ static json_t *task_results(const lf_tasks *t, const eval_task *k, json_t *const
     if (rc == 0 && !v)
         rc = LF_ENOMEM;
     for (size_t f = 0; rc == 0 && f < defs.n_filters; f++) {
-        rc = filter_values(t, k, &defs, f, lines, v, dir ? &samples : NULL, err);
+        const struct measured w = {t, k, lines, &defs};
+        rc = filter_values(&w, f, v, dir ? &samples : NULL, err);
         for (size_t m = 0; rc == 0 && m < defs.n_metrics; m++) {
             double se;
             bool has = lf_agg_stderr(defs.metrics[m].agg, v + m * k->n_docs, k->n_docs,

@@ -230,9 +230,11 @@ static int generate_value(const eval_metric_def *m, json_t *target, json_t *text
     return rc;
 }
 
-int lf_eval_values(const eval_defs *d, size_t filter, int type, json_t *doc, json_t *line,
-                   lf_pair *out, json_t **filtered, lf_err *err)
+int lf_eval_values(const eval_defs *d, size_t filter, const struct lf_eval_answer *a, lf_pair *out,
+                   json_t **filtered, lf_err *err)
 {
+    const int type = a->type;
+    json_t *doc = a->doc, *line = a->line;
     double ll = json_number_value(json_array_get(json_object_get(line, "ll"), 0));
     *filtered = NULL;
     if (type == LF_OUT_CHOICE)

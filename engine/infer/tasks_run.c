@@ -87,7 +87,12 @@ static int score_shared(const lf_gen_model *g, const lf_score_item *v, size_t n,
             last[of[k] + jobs[k].n_last++] = v[i].tokens[v[i].first];
     }
     if (rc == 0)
-        rc = lf_gen_run(g, NULL, jobs, k, take_score, &(struct score_sink){v, out, of, jobs}, stop,
+        rc = lf_gen_run(g,
+                        &(struct lf_gen_work){.jobs = jobs,
+                                              .n_jobs = k,
+                                              .sink = take_score,
+                                              .arg = &(struct score_sink){v, out, of, jobs},
+                                              .stop = stop},
                         NULL, err);
     free(jobs);
     free(of);
@@ -186,8 +191,14 @@ static int generate(const lf_tasks *t, const struct lf_eval_models *m, size_t fi
         model.vocab =
             (int64_t)lf_tokenizer_vocab_size(t->tok); /* rows that no token names are not drawn */
     if (rc == 0)
-        rc = lf_gen_run(&model, t->tok, jobs, total, take_text,
-                        &(struct text_sink){t, gens, lists, jobs}, stop, NULL, err);
+        rc = lf_gen_run(&model,
+                        &(struct lf_gen_work){.tok = t->tok,
+                                              .jobs = jobs,
+                                              .n_jobs = total,
+                                              .sink = take_text,
+                                              .arg = &(struct text_sink){t, gens, lists, jobs},
+                                              .stop = stop},
+                        NULL, err);
     lf_arena_destroy(ids);
     free(jobs);
     free(gens);
@@ -286,8 +297,8 @@ static int score(const lf_tasks *t, const struct lf_eval_models *m, size_t first
         for (; d < first + n && shares(t, m, d) == share; d++)
             to = t->docs[d].first_item + t->docs[d].n_items;
         rc = share ? score_shared(m->gen, t->items + at, to - at, s + (at - base), stop, err)
-                   : lf_score_run(m->score, t->items + at, to - at, s + (at - base), stop, NULL,
-                                  NULL, err);
+                   : lf_score_run(m->score, t->items + at, to - at, s + (at - base),
+                                  &(struct lf_score_watch){.stop = stop}, err);
     }
     return rc;
 }

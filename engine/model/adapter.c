@@ -276,7 +276,7 @@ static int check_same(const struct lf_adapter_config *is, const lf_ckpt *a, lf_e
 }
 
 int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir,
-                    const char *base, const char *base_dir, int threads, char id[LF_HASH_HEX],
+                    const struct lf_adapter_base *base, int threads, char id[LF_HASH_HEX],
                     lf_err *err)
 {
     lf_ckpt *ck = NULL;
@@ -285,7 +285,7 @@ int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const cha
         return lf_err_prefix(err, "adapter");
     rc = check_same(ac, ck, err);
     if (rc == 0)
-        rc = check_identity(ck, base, base_dir, err);
+        rc = check_identity(ck, base->id, base->dir, err);
     if (rc == 0)
         rc = lf_weights_load_adapter(ps, ck, LF_WEIGHTS_PREFIX, false, err);
     if (rc == 0 && id)

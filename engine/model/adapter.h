@@ -64,11 +64,16 @@ int lf_adapter_config_of(struct lf_adapter_config *out, const char *dir, lf_err 
 /* Is the adapter in `a` one of the weights in `base`? LF_EINVAL when it was trained on other
  * weights. */
 int lf_adapter_check_base(const lf_ckpt *a, const lf_ckpt *base, lf_err *err);
+/* The weights below an adapter. */
+struct lf_adapter_base {
+    const char *id;  /* identity, hex */
+    const char *dir; /* for messages */
+};
 /* Open the adapter in dir and fill the adapter's tensors of ps, which *ac describes and which lie
- * in memory, from it. base: identity (hex) of the weights that ps holds below, of base_dir for
- * messages. id (NULL: not wanted) gets the adapter's own identity. */
+ * in memory, from it. base: what ps holds below. id (NULL: not wanted) gets the adapter's own
+ * identity. */
 int lf_adapter_load(lf_pstore *ps, const struct lf_adapter_config *ac, const char *dir,
-                    const char *base, const char *base_dir, int threads, char id[LF_HASH_HEX],
+                    const struct lf_adapter_base *base, int threads, char id[LF_HASH_HEX],
                     lf_err *err);
 
 #endif

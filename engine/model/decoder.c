@@ -161,16 +161,20 @@ static lf_graph *done(lf_graph *g, lf_err *err)
     return NULL;
 }
 
-static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstore *ps,
-                           const char *name, const struct lf_decoder_rows *r, bool train,
-                           bool dropout, lf_err *err)
+static struct lf_dec_build documents(const lf_decoder *d, const struct lf_decoder_rows *r,
+                                     bool train, bool dropout)
 {
-    *b = (struct lf_dec_build){.d = d,
-                               .c = &d->c,
-                               .dropout = dropout && lf_decoder_is_random(d),
-                               .train = train,
-                               .adapter_off = r->adapter_off,
-                               .noise = train && r->noise};
+    return (struct lf_dec_build){.d = d,
+                                 .c = &d->c,
+                                 .dropout = dropout && lf_decoder_is_random(d),
+                                 .train = train,
+                                 .adapter_off = r->adapter_off,
+                                 .noise = train && r->noise};
+}
+
+static int begin_documents(struct lf_dec_build *b, lf_pstore *ps, const char *name,
+                           const struct lf_decoder_rows *r, lf_err *err)
+{
     b->g = lf_graph_create(ps, name, err);
     if (!b->g)
         return LF_ENOMEM;
@@ -184,8 +188,8 @@ static int begin_documents(struct lf_dec_build *b, const lf_decoder *d, lf_pstor
 static lf_graph *loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                             const struct lf_decoder_rows *r, bool train, bool score, lf_err *err)
 {
-    struct lf_dec_build b;
-    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, train, train, err))
+    struct lf_dec_build b = documents(d, r, train, train);
+    if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
     struct lf_xent_opts o = {.softcap = (float)d->c.logit_softcap,
                              .want_loss = score,
@@ -222,9 +226,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
                                  const struct lf_decoder_rows *r, const struct lf_decoder_heads *h,
                                  lf_err *err)
 {
-    struct lf_dec_build b;
-    if ((h->logp && check_tokens(&d->c, err)) ||
-        begin_documents(&b, d, ps, name, r, false, h->train && h->dropout, err))
+    struct lf_dec_build b = documents(d, r, false, h->train && h->dropout);
+    if ((h->logp && check_tokens(&d->c, err)) || begin_documents(&b, ps, name, r, err))
         return NULL;
     b.train = h->train; /* balance of experts is counted */
     lf_val x = trunk(&b), targets = lf_input(b.g, "targets", LF_I32, r->rows, 1);
@@ -248,8 +251,8 @@ lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char 
 lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                   const struct lf_decoder_rows *r, lf_err *err)
 {
-    struct lf_dec_build b;
-    if (check_tokens(&d->c, err) || begin_documents(&b, d, ps, name, r, false, false, err))
+    struct lf_dec_build b = documents(d, r, false, false);
+    if (check_tokens(&d->c, err) || begin_documents(&b, ps, name, r, err))
         return NULL;
     lf_val x = trunk(&b);
     lf_val logits = lf_linear(b.g, x, head_weight(&b), head_bias(&b));

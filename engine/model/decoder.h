@@ -99,10 +99,17 @@ void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *
 int64_t lf_decoder_switch(const lf_decoder *d);
 /* The row of a token at `position` of a document that is long, or not. */
 int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long);
-/* Write turns of packed documents, or nothing where they are no input. reach: how long each
- * document counts as, such as what it could have grown to when it was generated; NULL: its rows. */
-int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain, const int32_t *cu_seqlens,
-                           int64_t n_docs, const int32_t *reach, int64_t rows, lf_err *err);
+/* Packed documents; borrowed. */
+struct lf_decoder_docs {
+    const int32_t *cu_seqlens; /* [n + 1] */
+    int64_t n;
+    int64_t rows;         /* of the input; those behind the last document are padding */
+    const int32_t *reach; /* [n] how long each document counts as, such as what it could have grown
+                           * to when it was generated; NULL: its rows */
+};
+/* Write their turns, or nothing where they are no input. */
+int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
+                           const struct lf_decoder_docs *docs, lf_err *err);
 /* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the
  * step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name,

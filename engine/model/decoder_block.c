@@ -116,10 +116,9 @@ static lf_val paged_attention(struct lf_dec_build *b, lf_val q, lf_val k, lf_val
     lf_val kp = lf_state(b->g, name, p->cache, rows, cols);
     snprintf(name, sizeof(name), "kv.%lld.v", (long long)l);
     lf_val vp = lf_state(b->g, name, p->cache, rows, cols);
-    lf_kv_write(b->g, k, v, kp, vp, b->seq, b->positions, b->table, p->page_tokens,
-                (int)b->c->kv_heads);
-    return lf_attention_paged(b->g, q, kp, vp, b->seq, b->positions, b->table, b->alibi,
-                              p->page_tokens, o);
+    const struct lf_kv_cache cache = {kp, vp, b->seq, b->positions, b->table, p->page_tokens};
+    lf_kv_write(b->g, k, v, &cache, (int)b->c->kv_heads);
+    return lf_attention_paged(b->g, q, &cache, b->alibi, o);
 }
 
 /* softmax(scale q k^T + mask) v, projected back; q and k normalised per head and turned before. */

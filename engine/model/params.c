@@ -45,11 +45,24 @@ static void declare(struct table *t, enum kind kind, struct lf_param_desc *d)
         t->rc = rc;
 }
 
+struct shape {
+    int64_t out, in; /* in 0: a vector */
+};
+
+static struct shape matrix(int64_t out, int64_t in)
+{
+    return (struct shape){out, in};
+}
+
+static struct shape vector(int64_t n)
+{
+    return (struct shape){n, 0};
+}
+
 static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
-                int64_t out, int64_t in, const char *fmt, ...)
-    __attribute__((format(printf, 7, 8)));
+                struct shape shape, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 static void add(struct table *t, const char *group, enum kind kind, enum lf_shard_rule shard,
-                int64_t out, int64_t in, const char *fmt, ...)
+                struct shape shape, const char *fmt, ...)
 {
     if (t->rc)
         return;
@@ -58,8 +71,11 @@ static void add(struct table *t, const char *group, enum kind kind, enum lf_shar
     va_start(ap, fmt);
     vsnprintf(name, sizeof(name), fmt, ap);
     va_end(ap);
-    struct lf_param_desc d = {
-        .name = name, .group = group, .ndim = in ? 2 : 1, .dims = {out, in}, .shard = shard};
+    struct lf_param_desc d = {.name = name,
+                              .group = group,
+                              .ndim = shape.in ? 2 : 1,
+                              .dims = {shape.out, shape.in},
+                              .shard = shard};
     declare(t, kind, &d);
 }
 
@@ -75,9 +91,9 @@ static void add_expert(struct table *t, enum kind kind, int64_t out, int64_t in,
 
 static void add_norm(struct table *t, const char *name)
 {
-    add(t, NULL, SCALE, LF_SHARD_NONE, t->c->hidden, 0, "%s.weight", name);
+    add(t, NULL, SCALE, LF_SHARD_NONE, vector(t->c->hidden), "%s.weight", name);
     if (t->c->norm_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, t->c->hidden, 0, "%s.bias", name);
+        add(t, NULL, BIAS, LF_SHARD_NONE, vector(t->c->hidden), "%s.bias", name);
 }
 
 static void add_attention(struct table *t, int64_t l)
@@ -88,21 +104,23 @@ static void add_attention(struct table *t, int64_t l)
     char w[64], b[64];
     snprintf(w, sizeof(w), "layers.%lld.attn.qkv.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.attn.qkv.bias", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, q, c->hidden, "layers.%lld.attn.q.weight", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, kv, c->hidden, "layers.%lld.attn.k.weight", n);
-    add(t, w, MATRIX, LF_SHARD_ROWS, kv, c->hidden, "layers.%lld.attn.v.weight", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(q, c->hidden), "layers.%lld.attn.q.weight", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(kv, c->hidden), "layers.%lld.attn.k.weight", n);
+    add(t, w, MATRIX, LF_SHARD_ROWS, matrix(kv, c->hidden), "layers.%lld.attn.v.weight", n);
     if (c->qkv_bias) {
-        add(t, b, BIAS, LF_SHARD_ROWS, q, 0, "layers.%lld.attn.q.bias", n);
-        add(t, b, BIAS, LF_SHARD_ROWS, kv, 0, "layers.%lld.attn.k.bias", n);
-        add(t, b, BIAS, LF_SHARD_ROWS, kv, 0, "layers.%lld.attn.v.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, vector(q), "layers.%lld.attn.q.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, vector(kv), "layers.%lld.attn.k.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, vector(kv), "layers.%lld.attn.v.bias", n);
     }
     if (c->qk_norm) {
-        add(t, NULL, SCALE, LF_SHARD_NONE, c->head_dim, 0, "layers.%lld.attn.q_norm.weight", n);
-        add(t, NULL, SCALE, LF_SHARD_NONE, c->head_dim, 0, "layers.%lld.attn.k_norm.weight", n);
+        add(t, NULL, SCALE, LF_SHARD_NONE, vector(c->head_dim), "layers.%lld.attn.q_norm.weight",
+            n);
+        add(t, NULL, SCALE, LF_SHARD_NONE, vector(c->head_dim), "layers.%lld.attn.k_norm.weight",
+            n);
     }
-    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, q, "layers.%lld.attn.o.weight", n);
+    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, q), "layers.%lld.attn.o.weight", n);
     if (c->out_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.attn.o.bias", n);
+        add(t, NULL, BIAS, LF_SHARD_NONE, vector(c->hidden), "layers.%lld.attn.o.bias", n);
 }
 
 static void add_mlp(struct table *t, int64_t l)
@@ -114,16 +132,18 @@ static void add_mlp(struct table *t, int64_t l)
     snprintf(w, sizeof(w), "layers.%lld.mlp.gate_up.weight", n);
     snprintf(b, sizeof(b), "layers.%lld.mlp.gate_up.bias", n);
     if (glu)
-        add(t, w, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.gate.weight", n);
-    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, c->ffn, c->hidden, "layers.%lld.mlp.up.weight",
-        n);
+        add(t, w, MATRIX, LF_SHARD_ROWS, matrix(c->ffn, c->hidden), "layers.%lld.mlp.gate.weight",
+            n);
+    add(t, glu ? w : NULL, MATRIX, LF_SHARD_ROWS, matrix(c->ffn, c->hidden),
+        "layers.%lld.mlp.up.weight", n);
     if (glu && c->mlp_bias)
-        add(t, b, BIAS, LF_SHARD_ROWS, c->ffn, 0, "layers.%lld.mlp.gate.bias", n);
+        add(t, b, BIAS, LF_SHARD_ROWS, vector(c->ffn), "layers.%lld.mlp.gate.bias", n);
     if (c->mlp_bias)
-        add(t, glu ? b : NULL, BIAS, LF_SHARD_ROWS, c->ffn, 0, "layers.%lld.mlp.up.bias", n);
-    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->ffn, "layers.%lld.mlp.down.weight", n);
+        add(t, glu ? b : NULL, BIAS, LF_SHARD_ROWS, vector(c->ffn), "layers.%lld.mlp.up.bias", n);
+    add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, c->ffn),
+        "layers.%lld.mlp.down.weight", n);
     if (c->mlp_bias)
-        add(t, NULL, BIAS, LF_SHARD_NONE, c->hidden, 0, "layers.%lld.mlp.down.bias", n);
+        add(t, NULL, BIAS, LF_SHARD_NONE, vector(c->hidden), "layers.%lld.mlp.down.bias", n);
 }
 
 /* Router, experts, shared expert. */
@@ -132,7 +152,8 @@ static void add_moe(struct table *t, int64_t l)
     const lf_model_config *c = t->c;
     const long long n = (long long)l;
     char name[64];
-    add(t, NULL, MATRIX, LF_SHARD_NONE, c->experts, c->hidden, "layers.%lld.moe.router.weight", n);
+    add(t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->experts, c->hidden),
+        "layers.%lld.moe.router.weight", n);
     if (c->router_bias) {
         snprintf(name, sizeof(name), "layers.%lld.moe.router.bias", n);
         struct lf_param_desc d = {.name = name,
@@ -147,15 +168,16 @@ static void add_moe(struct table *t, int64_t l)
     add_expert(t, RESIDUAL_OUT, c->hidden, c->expert_ffn, "down", l);
     if (c->shared_ffn) {
         snprintf(name, sizeof(name), "layers.%lld.moe.shared.gate_up.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden,
+        add(t, name, MATRIX, LF_SHARD_ROWS, matrix(c->shared_ffn, c->hidden),
             "layers.%lld.moe.shared.gate.weight", n);
-        add(t, name, MATRIX, LF_SHARD_ROWS, c->shared_ffn, c->hidden,
+        add(t, name, MATRIX, LF_SHARD_ROWS, matrix(c->shared_ffn, c->hidden),
             "layers.%lld.moe.shared.up.weight", n);
-        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, c->hidden, c->shared_ffn,
+        add(t, NULL, RESIDUAL_OUT, LF_SHARD_COLS, matrix(c->hidden, c->shared_ffn),
             "layers.%lld.moe.shared.down.weight", n);
     }
     if (c->shared_gate)
-        add(t, NULL, MATRIX, LF_SHARD_NONE, 1, c->hidden, "layers.%lld.moe.shared_gate.weight", n);
+        add(t, NULL, MATRIX, LF_SHARD_NONE, matrix(1, c->hidden),
+            "layers.%lld.moe.shared_gate.weight", n);
 }
 
 static void add_layer_norm(struct table *t, int64_t l, const char *part)
@@ -202,23 +224,24 @@ static void add_head(struct table *t)
 {
     const lf_model_config *c = t->c;
     if (!c->tied_head)
-        add(t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "head.weight");
+        add(t, NULL, MATRIX, LF_SHARD_ROWS, matrix(c->vocab, lf_model_embed_width(c)),
+            "head.weight");
     if (c->head_bias)
-        add(t, NULL, BIAS, LF_SHARD_ROWS, c->vocab, 0, "head.bias");
+        add(t, NULL, BIAS, LF_SHARD_ROWS, vector(c->vocab), "head.bias");
 }
 
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err)
 {
     const lf_model_config *c = &d->c;
     struct table t = {ps, c, err, 0};
-    add(&t, NULL, MATRIX, LF_SHARD_ROWS, c->vocab, lf_model_embed_width(c), "embed.weight");
+    add(&t, NULL, MATRIX, LF_SHARD_ROWS, matrix(c->vocab, lf_model_embed_width(c)), "embed.weight");
     if (c->embed_dim) {
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->hidden, c->embed_dim, "embed_in.weight");
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->embed_dim, c->hidden, "embed_out.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->hidden, c->embed_dim), "embed_in.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_NONE, matrix(c->embed_dim, c->hidden), "embed_out.weight");
     }
     if (c->position == LF_POS_LEARNED)
-        add(&t, NULL, MATRIX, LF_SHARD_NONE, c->max_positions + c->position_offset, c->hidden,
-            "pos_embed.weight");
+        add(&t, NULL, MATRIX, LF_SHARD_NONE,
+            matrix(c->max_positions + c->position_offset, c->hidden), "pos_embed.weight");
     if (c->embed_norm)
         add_norm(&t, "embed_norm");
     for (int64_t l = 0; l < c->layers; l++)

@@ -50,20 +50,21 @@ int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long
     return (int32_t)(position + (is_long ? lf_decoder_switch(d) : 0));
 }
 
-int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain, const int32_t *cu_seqlens,
-                           int64_t n_docs, const int32_t *reach, int64_t rows, lf_err *err)
+int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
+                           const struct lf_decoder_docs *docs, lf_err *err)
 {
+    const int32_t *cu = docs->cu_seqlens;
     if (!lf_dec_two_tables(d))
         return 0;
-    int32_t *turns = lf_calloc((size_t)rows, sizeof *turns, err); /* padding: row 0 */
+    int32_t *turns = lf_calloc((size_t)docs->rows, sizeof *turns, err); /* padding: row 0 */
     if (!turns)
         return LF_ENOMEM;
-    for (int64_t k = 0; k < n_docs; k++) {
-        const int64_t n = reach ? reach[k] : cu_seqlens[k + 1] - cu_seqlens[k];
-        for (int64_t r = cu_seqlens[k]; r < cu_seqlens[k + 1]; r++)
-            turns[r] = lf_decoder_table_row(d, r - cu_seqlens[k], n > lf_decoder_switch(d));
+    for (int64_t k = 0; k < docs->n; k++) {
+        const int64_t n = docs->reach ? docs->reach[k] : cu[k + 1] - cu[k];
+        for (int64_t r = cu[k]; r < cu[k + 1]; r++)
+            turns[r] = lf_decoder_table_row(d, r - cu[k], n > lf_decoder_switch(d));
     }
-    int rc = lf_exec_write(ex, chain, 0, "turns", turns, (size_t)rows * sizeof *turns, err);
+    int rc = lf_exec_write(ex, chain, 0, "turns", turns, (size_t)docs->rows * sizeof *turns, err);
     free(turns);
     return rc;
 }

@@ -9,8 +9,14 @@
 static const enum lf_pkind stored[] = {LF_P_MASTER, LF_P_M, LF_P_V};
 #define N_STORED 3
 
-static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool adapter,
-                      const char *prefix, bool moments, lf_arena *a, lf_err *err)
+/* Which tensors of a store, and what their names begin with. */
+struct choice {
+    bool adapter, moments;
+    const char *prefix;
+};
+
+static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const struct choice *w,
+                      lf_arena *a, lf_err *err)
 {
     int count = lf_pstore_count(ps);
     lf_ckpt_tensor *t = lf_arena_alloc(a, (size_t)count * N_STORED, sizeof(*t), err);
@@ -18,12 +24,12 @@ static int tensors_of(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, bool
         return LF_ENOMEM;
     size_t k = 0;
     for (int i = 0; i < count; i++) {
-        if (lf_pstore_desc(ps, i)->adapter != adapter)
+        if (lf_pstore_desc(ps, i)->adapter != w->adapter)
             continue;
-        char *name = lf_arena_printf(a, err, "%s%s", prefix, lf_pstore_desc(ps, i)->name);
+        char *name = lf_arena_printf(a, err, "%s%s", w->prefix, lf_pstore_desc(ps, i)->name);
         if (!name)
             return LF_ENOMEM;
-        for (size_t j = 0; j < (moments ? N_STORED : 1); j++) {
+        for (size_t j = 0; j < (w->moments ? N_STORED : 1); j++) {
             struct lf_pview v;
             const enum lf_pkind kind =
                 stored[j] == LF_P_MASTER ? lf_pstore_weights(ps, i) : stored[j];
@@ -65,13 +71,13 @@ size_t lf_weights_bytes(const lf_pstore *ps, bool adapter)
 int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
                        bool moments, lf_arena *a, lf_err *err)
 {
-    return tensors_of(out, n, ps, false, prefix, moments, a, err);
+    return tensors_of(out, n, ps, &(struct choice){false, moments, prefix}, a, err);
 }
 
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
                                const char *prefix, bool moments, lf_arena *a, lf_err *err)
 {
-    return tensors_of(out, n, ps, true, prefix, moments, a, err);
+    return tensors_of(out, n, ps, &(struct choice){true, moments, prefix}, a, err);
 }
 
 static void shape_text(lf_buf *b, const int64_t *dims, int n)
@@ -195,11 +201,6 @@ int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const cha
     lf_model_config is;
     int rc = lf_weights_config(&is, c, err);
     return rc != 0 ? rc : load_all(ps, is.output == output ? BASE : TRUNK, c, prefix, false, err);
-}
-
-int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err)
-{
-    return load_all(ps, TRUNK, c, prefix, false, err);
 }
 
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,

@@ -37,12 +37,9 @@ int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry 
 /* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left
  * alone. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
-/* The same without moments, and without the head of either model: another output needs another one
- * (head.* of c are left out, score.weight of ps keeps its initial values, or the other way
- * round). */
-int lf_weights_load_trunk(lf_pstore *ps, const lf_ckpt *c, const char *prefix, lf_err *err);
 /* What stands below an adapter of a model with this output (enum lf_model_output): lf_weights_load
- * without moments, or, where c has another output, its trunk. */
+ * without moments. Where c has another output its head is left out, and ps keeps the initial values
+ * of its own. */
 int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
                           lf_err *err);
 /* Fill the adapter's tensors of ps from c, a checkpoint of them alone. */

@@ -40,18 +40,18 @@ static void add_pair(lf_bt_sums *s, double c, double r, double loss)
     s->rejected += r;
 }
 
-void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen,
-                const float *rejected, const float *margin, int64_t n, double centre, double scale)
+void lf_bt_loss(lf_bt_sums *sums, const struct lf_bt_pairs *p, double centre,
+                const struct lf_bt_slopes *d)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double c = (double)chosen[i], r = (double)rejected[i],
-                     m = margin ? (double)margin[i] : 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        const double c = (double)p->chosen[i], r = (double)p->rejected[i],
+                     m = p->margin ? (double)p->margin[i] : 0;
         double dc, dr;
         add_pair(sums, c, r, lf_bt_pair(c, r, m, centre, &dc, &dr));
-        if (!d_chosen)
+        if (!d)
             continue;
-        d_chosen[i] = (float)(scale * dc);
-        d_rejected[i] = (float)(scale * dr);
+        d->chosen[i] = (float)(d->scale * dc);
+        d->rejected[i] = (float)(d->scale * dr);
     }
 }
 

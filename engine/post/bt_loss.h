@@ -42,10 +42,20 @@ typedef struct lf_bt_means {
 /* One pair. dc, dr: the derivatives. */
 double lf_bt_pair(double c, double r, double margin, double centre, double *dc, double *dr);
 
-/* Add n pairs to sums. margin NULL: 0. d_chosen and d_rejected (both NULL: not wanted) become scale
- * times the derivatives of each pair's loss; scale = 1 / pairs of the step. */
-void lf_bt_loss(lf_bt_sums *sums, float *d_chosen, float *d_rejected, const float *chosen,
-                const float *rejected, const float *margin, int64_t n, double centre, double scale);
+struct lf_bt_pairs {
+    const float *chosen, *rejected; /* [n] scores */
+    const float *margin;            /* [n]; NULL: 0 */
+    int64_t n;
+};
+struct lf_bt_slopes {
+    float *chosen, *rejected; /* [n] */
+    double scale;             /* 1 / pairs of the step */
+};
+
+/* Add the pairs to sums. Slopes (NULL: not wanted) become scale times the derivatives of each
+ * pair's loss. */
+void lf_bt_loss(lf_bt_sums *sums, const struct lf_bt_pairs *p, double centre,
+                const struct lf_bt_slopes *d);
 
 void lf_bt_sums_add(lf_bt_sums *to, const lf_bt_sums *from);
 void lf_bt_sums_means(lf_bt_means *out, const lf_bt_sums *s);

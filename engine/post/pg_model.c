@@ -230,11 +230,6 @@ lf_exec *lf_pg_model_exec(const lf_pg_model *m)
 {
     return m->ex;
 }
-const lf_model_config *lf_pg_model_config(const lf_pg_model *m)
-{
-    return &m->mc;
-}
-
 /* ---- weights ---- */
 
 static int load_kind(lf_pg_model *m, int i, const lf_ckpt *c, const char *name, enum lf_pkind kind,
@@ -407,8 +402,11 @@ static int run_packed(lf_pg_model *m, int chain, struct lf_pg_doc *docs, const u
                  : lf_exec_write(m->ex, chain, 0, "cu_seqlens", m->cu, ((size_t)m->docs + 1) * i32,
                                  err);
     rc = rc != 0 ? rc
-                 : lf_decoder_write_turns(m->dec, m->ex, chain, m->cu, m->docs, m->reach, m->s.rows,
-                                          err);
+                 : lf_decoder_write_turns(
+                       m->dec, m->ex, chain,
+                       &(struct lf_decoder_docs){
+                           .cu_seqlens = m->cu, .n = m->docs, .rows = m->s.rows, .reach = m->reach},
+                       err);
     rc = rc != 0 ? rc
                  : lf_exec_record_write(m->ex,
                                         &(struct lf_step_record){.loss_scale = (float)m->scale,

@@ -57,7 +57,6 @@ int lf_pg_model_bind(lf_pg_model *m, lf_back *b, lf_err *err);
 lf_pstore *lf_pg_model_store(const lf_pg_model *m);
 lf_plan *lf_pg_model_get_plan(const lf_pg_model *m);
 lf_exec *lf_pg_model_exec(const lf_pg_model *m);
-const lf_model_config *lf_pg_model_config(const lf_pg_model *m);
 /* Weights (and, with moments, the optimizer's) under `prefix` of a checkpoint. Where the file has
  * no score.weight the head is zero. */
 int lf_pg_model_load(lf_pg_model *m, const lf_ckpt *c, const char *prefix, bool moments,

@@ -111,10 +111,15 @@ static inline bool lf_pg_mine(const lf_pg *p, size_t index)
 /* Do all ranks stand at the same place, with the same settings and weights? */
 int lf_pg_same(const lf_pg *p, bool done, lf_err *err);
 struct lf_pg_part;
-/* Takes in what rank `rank` sent: sequences of [from, to) that are its own, of at most max_tokens
- * each. LF_EFORMAT: anything else. */
-int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, int rank, size_t from, size_t to,
-                 const char *data, size_t bytes, lf_err *err);
+struct lf_pg_message {
+    int rank; /* of the sender */
+    const char *data;
+    size_t bytes;
+};
+/* Takes in a message: sequences of [from, to) that are the sender's own, of at most max_tokens each.
+ * LF_EFORMAT: anything else. */
+int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, size_t from, size_t to,
+                 const struct lf_pg_message *m, lf_err *err);
 /* Sequences [from, to) of the round under way, from those who generated them to all. */
 int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t to, lf_err *err);
 /* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the

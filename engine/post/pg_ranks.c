@@ -42,9 +42,12 @@ static void pack(lf_buf *b, const lf_pg *p, const lf_pg_part *part, size_t from,
     }
 }
 
-int lf_pg_unpack(const lf_pg *p, lf_pg_part *part, int rank, size_t from, size_t to,
-                 const char *data, size_t bytes, lf_err *err)
+int lf_pg_unpack(const lf_pg *p, lf_pg_part *part, size_t from, size_t to,
+                 const struct lf_pg_message *m, lf_err *err)
 {
+    const char *data = m->data;
+    const size_t bytes = m->bytes;
+    const int rank = m->rank;
     const uint64_t each = sizeof(int32_t) + sizeof(float);
     int rc = 0;
     for (size_t at = 0; at < bytes && rc == 0;) {
@@ -93,10 +96,11 @@ int lf_pg_share_sequences(lf_pg *p, lf_pg_part *part, size_t from, size_t to, lf
     pack(&b, p, part, from, to);
     int rc = lf_run_agree(&p->run, lf_buf_check(&b, err), err);
     rc = rc != 0 ? rc : lf_comm_gather_blobs(p->run.comm, b.len ? b.data : "", b.len, &all, err);
-    for (int r = 0; r < p->run.ranks && rc == 0; r++)
-        if (r != p->run.rank)
-            rc = lf_pg_unpack(p, part, r, from, to, all.data + all.offset[r],
-                              all.offset[r + 1] - all.offset[r], err);
+    for (int r = 0; r < p->run.ranks && rc == 0; r++) {
+        const struct lf_pg_message m = {r, all.data + all.offset[r],
+                                        all.offset[r + 1] - all.offset[r]};
+        rc = r == p->run.rank ? 0 : lf_pg_unpack(p, part, from, to, &m, err);
+    }
     if (rc == 0)
         rc = complete(p, part, from, to, err);
     lf_comm_blobs_fini(&all);

@@ -113,8 +113,13 @@ static int generate(lf_pg *p, lf_pg_part *part, const struct prompts *q, int64_t
         }
     const struct lf_profile_mark m = lf_profile_begin(p->c->profile);
     if (rc == 0 && k)
-        rc = lf_gen_run(&model, NULL, g.jobs, k, take_result, &g,
-                        p->run.sink ? p->run.sink->stop : NULL, &stats, err);
+        rc = lf_gen_run(&model,
+                        &(struct lf_gen_work){.jobs = g.jobs,
+                                              .n_jobs = k,
+                                              .sink = take_result,
+                                              .arg = &g,
+                                              .stop = p->run.sink ? p->run.sink->stop : NULL},
+                        &stats, err);
     lf_profile_end(p->c->profile, LF_LANE_STEP, "rollout", m);
     free(g.jobs);
     free(g.index);

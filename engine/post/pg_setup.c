@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/json.h"
 #include "engine/infer/runner.h"
 #include "engine/model/same_tokenizer.h"
 #include "engine/model/weights.h"
@@ -388,21 +389,20 @@ static int plan_members(lf_pg *p, json_t *plan, lf_err *err)
                                  "messages_per_step", (json_int_t)(a.messages + k.messages));
         int64_t n = p->c->prompts * p->c->samples;
         double per_token = lf_model_train_flops_per_token(&p->mc, p->context, true);
-        int bad =
-            json_object_set_new(plan, "bytes", bytes) | json_object_set(plan, "models", models) |
-            json_object_set(plan, "notes", notes) |
-            json_object_set_new(plan, "ranks", json_integer(p->run.ranks)) |
-            json_object_set_new(plan, "comm", comm) |
-            json_object_set_new(plan, "parameters", json_integer((json_int_t)params)) |
-            json_object_set_new(plan, "steps",
-                                json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))) |
-            json_object_set_new(plan, "rounds", json_integer(p->c->steps)) |
-            json_object_set_new(plan, "tokens", json_integer(p->c->steps * n * p->context)) |
-            json_object_set_new(plan, "flops_per_step",
-                                json_real(per_token * (double)(p->c->minibatch * p->context))) |
-            json_object_set_new(plan, "disk_bytes",
-                                json_real((double)(p->c->keep + 2) * kept + merged));
-        rc = bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+        const struct lf_json_member m[] = {
+            {"bytes", bytes},
+            {"models", json_incref(models)},
+            {"notes", json_incref(notes)},
+            {"ranks", json_integer(p->run.ranks)},
+            {"comm", comm},
+            {"parameters", json_integer((json_int_t)params)},
+            {"steps", json_integer(p->c->steps * lf_pg_updates(p->c, (size_t)n))},
+            {"rounds", json_integer(p->c->steps)},
+            {"tokens", json_integer(p->c->steps * n * p->context)},
+            {"flops_per_step", json_real(per_token * (double)(p->c->minibatch * p->context))},
+            {"disk_bytes", json_real((double)(p->c->keep + 2) * kept + merged)},
+        };
+        rc = lf_json_set(plan, m, sizeof m / sizeof m[0], "plan", err);
     }
     json_decref(models);
     json_decref(notes);

@@ -341,9 +341,9 @@ static int train_critic(lf_pg *p, const struct batches *b, const struct lf_pg_no
         if (rc != 0)
             break;
         struct critic_rows q = {a, &p->r, lf_pg_score(p->critic), lf_pg_dscore(p->critic)};
-        struct lf_seqs s = bounds(b, k, &p->r, a);
+        const struct lf_value_batch rows = {bounds(b, k, &p->r, a), a->lp, a->old, a->ref};
         each_token(b, k, &p->r, &q, gather_critic);
-        rc = lf_value_loss(&s, a->lp, a->old, a->ref, p->c->value_clip, norm, a->dlp, &sums, err);
+        rc = lf_value_loss(&rows, p->c->value_clip, norm, a->dlp, &sums, err);
         if (rc != 0)
             break;
         u->value.loss += sums.loss;

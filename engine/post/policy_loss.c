@@ -181,10 +181,16 @@ static double sequence_ratio(const struct lf_pg_opts *o, const struct lf_pg_batc
     return exp(x);
 }
 
+/* Where the derivatives go, [tokens]; dentropy may be NULL. */
+struct slopes {
+    double *dlp, *dentropy;
+};
+
 static int one_sequence(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
-                        const struct lf_pg_norm *norm, size_t i, double *dlp, double *dentropy,
+                        const struct lf_pg_norm *norm, size_t i, const struct slopes *d,
                         struct lf_pg_sums *s, lf_err *err)
 {
+    double *dlp = d->dlp, *dentropy = d->dentropy;
     const int64_t length = lf_seqs_length(&b->s, i);
     const double w = length ? weight(o, norm, length) : 0;
     double share = 1, of_all = 0, all = 1;
@@ -221,10 +227,11 @@ int lf_pg_loss(const struct lf_pg_opts *o, const struct lf_pg_batch *b,
                const struct lf_pg_norm *norm, double *dlp, double *dentropy,
                struct lf_pg_sums *sums, lf_err *err)
 {
+    const struct slopes d = {dlp, dentropy};
     struct lf_pg_sums s;
     lf_pg_sums_begin(&s);
     for (size_t i = 0; i < b->s.n; i++) {
-        int rc = one_sequence(o, b, norm, i, dlp, dentropy, &s, err);
+        int rc = one_sequence(o, b, norm, i, &d, &s, err);
         if (rc != 0)
             return rc;
     }
@@ -243,10 +250,10 @@ static int value_token(double v, double old, double ret, double clip, double *sl
     return isfinite(v) && isfinite(old) && isfinite(ret) ? 0 : LF_ENUMERIC;
 }
 
-int lf_value_loss(const struct lf_seqs *s, const double *value, const double *old,
-                  const double *ret, double clip, const struct lf_pg_norm *norm, double *dvalue,
-                  struct lf_value_sums *sums, lf_err *err)
+int lf_value_loss(const struct lf_value_batch *b, double clip, const struct lf_pg_norm *norm,
+                  double *dvalue, struct lf_value_sums *sums, lf_err *err)
 {
+    const struct lf_seqs *s = &b->s;
     struct lf_value_sums all = {0};
     const double w = 1 / (double)norm->tokens;
     for (size_t i = 0; i < s->n; i++)
@@ -256,14 +263,14 @@ int lf_value_loss(const struct lf_seqs *s, const double *value, const double *ol
             dvalue[t] = 0;
             if (!lf_seqs_on(s, t))
                 continue;
-            if (value_token(value[t], old[t], ret[t], clip, &slope, &clipped, &loss))
+            if (value_token(b->value[t], b->old[t], b->ret[t], clip, &slope, &clipped, &loss))
                 return lf_fail(err, LF_ENUMERIC,
                                "sequence %zu, token %lld: value or return is not finite", i,
                                (long long)(t - s->first[i]));
             dvalue[t] = w * slope;
             all.loss += w * loss;
             all.clipped += clipped;
-            all.value += value[t];
+            all.value += b->value[t];
             all.tokens++;
         }
     *sums = all;

@@ -95,10 +95,13 @@ struct lf_value_sums {
     double loss, clipped, value;
     int64_t tokens;
 };
+struct lf_value_batch {
+    struct lf_seqs s;                /* of the micro-batch */
+    const double *value, *old, *ret; /* V, V of the rollout, R */
+};
 /* 0.5 max((V - R)^2, (clip(V, old +- clip) - R)^2) per token, mean over norm->tokens; clip 0: none.
  * dvalue[t] = d loss / d V_t. */
-int lf_value_loss(const struct lf_seqs *s, const double *value, const double *old,
-                  const double *ret, double clip, const struct lf_pg_norm *norm, double *dvalue,
-                  struct lf_value_sums *sums, lf_err *err);
+int lf_value_loss(const struct lf_value_batch *b, double clip, const struct lf_pg_norm *norm,
+                  double *dvalue, struct lf_value_sums *sums, lf_err *err);
 
 #endif

@@ -201,6 +201,16 @@ static int save_partial(lf_reference *r, lf_err *err)
     return rc;
 }
 
+static int describe(const lf_reference *r, json_t *meta, lf_err *err)
+{
+    const struct lf_json_member m[] = {
+        {"id", json_string(r->id)},
+        {"weights", json_string(lf_train_init_id(r->t))},
+        {"numbers", json_incref(lf_train_numbers(r->t))},
+    };
+    return lf_json_set(meta, m, sizeof m / sizeof m[0], "reference", err);
+}
+
 static int publish(lf_reference *r, lf_err *err)
 {
     lf_artifact a = {0};
@@ -213,10 +223,8 @@ static int publish(lf_reference *r, lf_err *err)
         rc = lf_artifact_init(&a, "reference", err);
     if (rc == 0)
         rc = lf_artifact_add_hashed(&a, r->dir, "logp.h5", err);
-    if (rc == 0 && (json_object_set_new(a.meta, "id", json_string(r->id)) |
-                    json_object_set_new(a.meta, "weights", json_string(lf_train_init_id(r->t))) |
-                    json_object_set(a.meta, "numbers", lf_train_numbers(r->t))))
-        rc = lf_fail(err, LF_ENOMEM, "reference: out of memory");
+    if (rc == 0)
+        rc = describe(r, a.meta, err);
     if (rc == 0)
         rc = lf_artifact_publish(&a, r->dir, err);
     if (rc == 0)

@@ -130,7 +130,9 @@ static int forward(lf_rm_scorer *s, lf_exec *ex, lf_err *err)
         rc = lf_exec_write(ex, s->chain, 0, "cu_seqlens", s->cu,
                            ((size_t)s->o.docs + 1) * sizeof *s->cu, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(s->dec, ex, s->chain, s->cu, s->o.docs, NULL, s->o.rows, err);
+        rc = lf_decoder_write_turns(
+            s->dec, ex, s->chain,
+            &(struct lf_decoder_docs){.cu_seqlens = s->cu, .n = s->o.docs, .rows = s->o.rows}, err);
     if (rc == 0)
         rc = lf_exec_run(ex, s->chain, LF_FWD, 0, LF_FIRST, err);
     return rc != 0 ? rc

@@ -147,8 +147,9 @@ static int after_forward(void *user, const struct lf_train_view *v, double *sums
         const lf_shardset *set = lf_loader_set(v->data, b->seg_source[s]);
         const float m = r->o.margins ? lf_shardset_margin(set, (uint64_t)b->seg_doc[s] / 2) : 0;
         const int32_t c = b->cu_seqlens[s + 1] - 1, j = b->cu_seqlens[s + 2] - 1;
-        lf_bt_loss(&part, &r->d_score[c], &r->d_score[j], &r->score[c], &r->score[j], &m, 1,
-                   r->o.centre, v->inv_units);
+        const struct lf_bt_pairs pair = {&r->score[c], &r->score[j], &m, 1};
+        const struct lf_bt_slopes d = {&r->d_score[c], &r->d_score[j], v->inv_units};
+        lf_bt_loss(&part, &pair, r->o.centre, &d);
         s++;
     }
     add_to(sums, tops, &part);

@@ -95,12 +95,6 @@ int lf_rollout_add(lf_rollout *r, const struct lf_rollout_seq *s, lf_err *err)
     return 0;
 }
 
-void lf_rollout_cut(lf_rollout *r, size_t n)
-{
-    if (n < r->n)
-        r->n = n;
-}
-
 int lf_rollout_columns(lf_rollout *r, bool ref, bool value, lf_err *err)
 {
     size_t n = (size_t)r->first[r->n];

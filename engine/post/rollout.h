@@ -72,8 +72,6 @@ struct lf_rollout_seq {
     bool ended;
 };
 int lf_rollout_add(lf_rollout *r, const struct lf_rollout_seq *s, lf_err *err);
-/* Keep the first n sequences (a multiple of group). */
-void lf_rollout_cut(lf_rollout *r, size_t n);
 /* Make the arrays that are computed after generation (zero). */
 int lf_rollout_columns(lf_rollout *r, bool ref, bool value, lf_err *err);
 

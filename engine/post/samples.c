@@ -165,7 +165,11 @@ static int generate(lf_samples *s, lf_err *err)
     if (!s->writer)
         return LF_ENOMEM;
     lf_paged_model(s->paged, &m);
-    int rc = lf_gen_run(&m, s->o.tok, s->jobs.v, s->jobs.n, take, s, NULL, &stats, err);
+    int rc = lf_gen_run(
+        &m,
+        &(struct lf_gen_work){
+            .tok = s->o.tok, .jobs = s->jobs.v, .n_jobs = s->jobs.n, .sink = take, .arg = s},
+        &stats, err);
     if (rc == 0)
         rc = lf_gen_writer_pass(s->writer, s->jobs.n_req, &s->lines, err);
     return rc != 0 ? rc : lf_buf_check(&s->lines, err);

@@ -146,15 +146,22 @@ char *lf_ckpt_step_dir(const char *out_dir, int64_t step, lf_err *err);
 
 typedef void (*lf_ckpt_report)(void *user, const char *dir, const char *text);
 
+struct lf_ckpt_search {
+    const char *const *out_dirs;
+    size_t n;
+    int64_t max_step; /* < 0: no bound */
+    lf_ckpt_report report;
+    void *user; /* of report */
+};
+
 /* The complete checkpoint with the greatest step among the `checkpoints` directories (and
  * `checkpoint`, the final one) of out_dirs; on equal steps the later directory wins. Incomplete
  * ones are skipped; broken ones (bad manifest, purged, wrong length) are skipped and told to
  * report. One that could not be looked at (LF_EIO and the like) ends the search with that error: it
  * may be whole, and going back behind it would lose its steps. *dir is owned, or NULL when there is
  * none. Hashes are checked by lf_ckpt_open later, so on its LF_EFORMAT call this again with
- * max_step one below. max_step < 0: no bound. */
-int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, size_t n,
-                        int64_t max_step, lf_ckpt_report report, void *user, lf_err *err);
+ * max_step one below. */
+int lf_ckpt_find_newest(char **dir, int64_t *step, const struct lf_ckpt_search *s, lf_err *err);
 
 /* Delete checkpoints of out_dir/checkpoints except the keep_last newest and those whose step is a
  * multiple of keep_every (0: none). Never deletes the newest complete one. Left-overs without

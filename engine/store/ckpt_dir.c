@@ -170,21 +170,21 @@ static int judge(const struct found *f, lf_ckpt_report report, void *user, lf_er
     return JUDGE_BROKEN;
 }
 
-int lf_ckpt_find_newest(char **dir, int64_t *step, const char *const *out_dirs, size_t n,
-                        int64_t max_step, lf_ckpt_report report, void *user, lf_err *err)
+int lf_ckpt_find_newest(char **dir, int64_t *step, const struct lf_ckpt_search *s, lf_err *err)
 {
     struct finds f = {0};
     int rc = 0;
     char *best = NULL;
     int64_t best_step = 0;
-    for (size_t i = 0; i < n && rc == 0; i++)
-        if ((rc = scan_steps(&f, out_dirs[i], 2 * i, err)) == 0)
-            rc = scan_final(&f, out_dirs[i], 2 * i + 1, report, user, err);
+    for (size_t i = 0; i < s->n && rc == 0; i++)
+        if ((rc = scan_steps(&f, s->out_dirs[i], 2 * i, err)) == 0)
+            rc = scan_final(&f, s->out_dirs[i], 2 * i + 1, s->report, s->user, err);
     if (rc == 0 && f.n)
         qsort(f.v, f.n, sizeof *f.v, cmp_found);
     for (size_t i = 0; i < f.n && rc == 0 && !best; i++) {
-        int j = max_step < 0 || f.v[i].step <= max_step ? judge(&f.v[i], report, user, err)
-                                                        : JUDGE_BROKEN;
+        int j = s->max_step < 0 || f.v[i].step <= s->max_step
+                    ? judge(&f.v[i], s->report, s->user, err)
+                    : JUDGE_BROKEN;
         if (j < 0)
             rc = j;
         if (j == JUDGE_WHOLE) {

@@ -90,8 +90,10 @@ static int index_tensor(lf_h5 *f, const struct lf_ckpt_rec *r, lf_err *err)
         bs.src = 0;
         rc = flat_blocks(&bs, 0, p->flat[0], p->flat[1], err);
     }
-    if (rc == 0 && (rc = lf_buf_check(&dst, err)) == 0)
-        rc = lf_h5_put_virtual(f, dst.data, r->e.dtype, r->e.ndim, r->e.shape, bs.b, bs.n, err);
+    if (rc == 0 && (rc = lf_buf_check(&dst, err)) == 0) {
+        const struct lf_h5_virtual v = {dst.data, r->e.dtype, r->e.ndim, r->e.shape, bs.b, bs.n};
+        rc = lf_h5_put_virtual(f, &v, err);
+    }
     for (size_t k = 0; owned && k < r->n_pieces; k++)
         free(owned[k]);
     free(owned);

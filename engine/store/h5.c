@@ -499,18 +499,18 @@ static int map_block(hid_t dcpl, hid_t vspace, const lf_h5_block *b, int ndim)
     return rc;
 }
 
-int lf_h5_put_virtual(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
-                      const int64_t *dims, const lf_h5_block *blocks, size_t n_blocks, lf_err *err)
+int lf_h5_put_virtual(lf_h5 *f, const struct lf_h5_virtual *v, lf_err *err)
 {
+    const char *name = v->name;
     hsize_t hd[LF_H5_MAX_DIMS];
-    int rc = to_hsize(hd, ndim, dims, name, err);
+    int rc = to_hsize(hd, v->ndim, v->dims, name, err);
     if (rc < 0)
         return rc;
     lf_h5_enter();
-    hid_t t = lf_h5_make_type(type), space = H5Screate_simple(ndim, hd, NULL),
+    hid_t t = lf_h5_make_type(v->type), space = H5Screate_simple(v->ndim, hd, NULL),
           dcpl = H5Pcreate(H5P_DATASET_CREATE), d = -1;
-    for (size_t i = 0; i < n_blocks && rc == 0; i++)
-        if (space < 0 || dcpl < 0 || map_block(dcpl, space, &blocks[i], ndim) < 0)
+    for (size_t i = 0; i < v->n_blocks && rc == 0; i++)
+        if (space < 0 || dcpl < 0 || map_block(dcpl, space, &v->blocks[i], v->ndim) < 0)
             rc = lf_h5_fail(err, LF_EIO, "%s: cannot map a piece of %s", f->path, name);
     if (rc == 0 &&
         (H5Sselect_all(space) < 0 || (d = create_dataset(f, name, t, space, dcpl, err)) < 0))

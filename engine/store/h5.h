@@ -81,8 +81,15 @@ typedef struct lf_h5_block {
     int64_t src_first;
     int64_t lo[LF_H5_MAX_DIMS], count[LF_H5_MAX_DIMS];
 } lf_h5_block;
-int lf_h5_put_virtual(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
-                      const int64_t *dims, const lf_h5_block *blocks, size_t n_blocks, lf_err *err);
+struct lf_h5_virtual {
+    const char *name;
+    enum lf_h5_type type;
+    int ndim;
+    const int64_t *dims;
+    const lf_h5_block *blocks;
+    size_t n_blocks;
+};
+int lf_h5_put_virtual(lf_h5 *f, const struct lf_h5_virtual *v, lf_err *err);
 
 /* A run of elements of a dataset that lies in one piece in the file. */
 typedef struct lf_h5_extent {

@@ -172,12 +172,17 @@ void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, u
  * valid for. */
 const uint8_t *lf_shardset_id(const lf_shardset *s); /* [LF_HASH_BYTES], borrowed */
 
-/* For tests and benchmarks: publish a `shards` artifact in the new directory dir with n_docs
- * pseudo-random documents per split "train" (and n_valid for "valid") of 1 .. max_len tokens, a
- * function of seed alone, over n_files files. Token k of document d is what
+/* For tests and benchmarks: pseudo-random documents, a function of seed alone. */
+struct lf_shard_synthetic {
+    uint64_t n_docs, n_valid; /* of the splits "train" and "valid" (0: no such split) */
+    int n_files;              /* of "train" */
+    uint32_t max_len;         /* documents have 1 .. max_len tokens */
+    int64_t vocab_size;
+    uint64_t seed;
+};
+/* Publish them as a `shards` artifact in the new directory dir. Token k of document d is what
  * lf_shard_synthetic_token() says, the last one is eos_id = 0. */
-int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files,
-                             uint32_t max_len, int64_t vocab_size, uint64_t seed, lf_err *err);
+int lf_shard_write_synthetic(const char *dir, const struct lf_shard_synthetic *s, lf_err *err);
 uint32_t lf_shard_synthetic_len(uint64_t seed, uint64_t doc, uint32_t max_len);
 uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len,
                                   int64_t vocab_size);

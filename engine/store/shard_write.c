@@ -220,18 +220,19 @@ uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint3
 
 /* Documents [d0, d1) as one file of the artifact. */
 static int synthetic_file(lf_artifact *a, const char *dir, const char *name, uint64_t d0,
-                          uint64_t d1, uint32_t max_len, const lf_shard_info *info, uint64_t seed,
-                          lf_err *err)
+                          uint64_t d1, const struct lf_shard_synthetic *s, lf_err *err)
 {
+    lf_shard_info info = {.vocab_size = s->vocab_size, .eos_id = 0, .source = "synthetic"};
     lf_shard_writer *w = NULL;
     lf_shard_stat st;
     char *path = lf_path_join(dir, name, err);
-    uint32_t *doc = lf_malloc(max_len, sizeof *doc, err);
-    int rc = path && doc ? lf_shard_create(&w, path, info, 0, err) : LF_ENOMEM;
+    uint32_t *doc = lf_malloc(s->max_len, sizeof *doc, err);
+    memset(info.tokenizer_sha256, '0', LF_HASH_HEX - 1);
+    int rc = path && doc ? lf_shard_create(&w, path, &info, 0, err) : LF_ENOMEM;
     for (uint64_t d = d0; d < d1 && rc == 0; d++) {
-        uint32_t n = lf_shard_synthetic_len(seed, d, max_len);
+        uint32_t n = lf_shard_synthetic_len(s->seed, d, s->max_len);
         for (uint32_t k = 0; k < n; k++)
-            doc[k] = lf_shard_synthetic_token(seed, d, k, n, info->vocab_size);
+            doc[k] = lf_shard_synthetic_token(s->seed, d, k, n, s->vocab_size);
         rc = lf_shard_append(w, doc, n, err);
     }
     if (rc == 0) {
@@ -246,27 +247,22 @@ static int synthetic_file(lf_artifact *a, const char *dir, const char *name, uin
     return rc;
 }
 
-int lf_shard_write_synthetic(const char *dir, uint64_t n_docs, uint64_t n_valid, int n_files,
-                             uint32_t max_len, int64_t vocab_size, uint64_t seed, lf_err *err)
+int lf_shard_write_synthetic(const char *dir, const struct lf_shard_synthetic *s, lf_err *err)
 {
-    lf_shard_info info = {.vocab_size = vocab_size, .eos_id = 0, .source = "synthetic"};
     lf_artifact a = {0};
     char name[32];
     int rc;
-    if (n_files < 1 || n_files > 99999 || max_len < 1)
+    if (s->n_files < 1 || s->n_files > 99999 || s->max_len < 1)
         return lf_fail(err, LF_EINVAL, "synthetic data: 1 to 99999 files, max_len at least 1");
-    memset(info.tokenizer_sha256, '0', LF_HASH_HEX - 1);
     if ((rc = lf_io_mkdirs(dir, 0750, err)) < 0 || (rc = lf_artifact_init(&a, "shards", err)) < 0)
         return rc;
-    for (int i = 0; i < n_files && rc == 0; i++) {
-        uint64_t n = (uint64_t)n_files, k = (uint64_t)i;
+    for (int i = 0; i < s->n_files && rc == 0; i++) {
+        uint64_t n = (uint64_t)s->n_files, k = (uint64_t)i;
         snprintf(name, sizeof name, "train-%05d.h5", i);
-        rc = synthetic_file(&a, dir, name, n_docs * k / n, n_docs * (k + 1) / n, max_len, &info,
-                            seed, err);
+        rc = synthetic_file(&a, dir, name, s->n_docs * k / n, s->n_docs * (k + 1) / n, s, err);
     }
-    if (rc == 0 && n_valid)
-        rc = synthetic_file(&a, dir, "valid-00000.h5", n_docs, n_docs + n_valid, max_len, &info,
-                            seed, err);
+    if (rc == 0 && s->n_valid)
+        rc = synthetic_file(&a, dir, "valid-00000.h5", s->n_docs, s->n_docs + s->n_valid, s, err);
     if (rc == 0)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);

@@ -18,7 +18,9 @@ static int add_ints(json_t *o, const char *key, const int32_t *v, int64_t n)
     int bad = !a;
     for (int64_t i = 0; i < n && !bad; i++)
         bad = json_array_append_new(a, json_integer(v[i]));
-    return bad | json_object_set_new(o, key, a);
+    bad = bad || json_object_set(o, key, a);
+    json_decref(a);
+    return bad;
 }
 
 static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_batch *b, bool tokens,
@@ -32,7 +34,7 @@ static int add_micro_batch(const lf_loader *l, json_t *micro, const lf_loader_ba
         bad = !d || json_array_append_new(docs, d);
     }
     if (!bad && tokens)
-        bad = add_ints(o, "tokens", b->tokens, rows) | add_ints(o, "targets", b->targets, rows) |
+        bad = add_ints(o, "tokens", b->tokens, rows) || add_ints(o, "targets", b->targets, rows) ||
               add_ints(o, "cu_seqlens", b->cu_seqlens, b->n_segs + 1);
     bad = bad || json_array_append(micro, o);
     json_decref(docs);

@@ -341,10 +341,6 @@ const char *lf_loader_order_id(const lf_loader *l)
 {
     return l->order_id;
 }
-size_t lf_loader_host_bytes(const lf_loader *l)
-{
-    return l->bytes + l->index_bytes;
-}
 uint64_t lf_loader_source_samples(const lf_loader *l, size_t k)
 {
     return l->order.n[k];

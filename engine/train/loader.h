@@ -152,8 +152,6 @@ const lf_shardset *lf_loader_set(const lf_loader *l, size_t source); /* labels, 
 /* SHA-256 over the data (shard hashes), weights, T, policy, max_segs and seed, hex: a checkpoint's
  * cursor is valid for this order only. */
 const char *lf_loader_order_id(const lf_loader *l);
-/* memory held: that of the slots and of each source's index */
-size_t lf_loader_host_bytes(const lf_loader *l);
 /* The memory that a loader will hold, before there is one. slot_bytes: the loader with its slots,
  * exactly. index_bytes: the index of one source with so many documents and tokens, at most. Both
  * want a config that lf_loader_check has passed; they count its sources and do not open them. */

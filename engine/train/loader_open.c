@@ -128,8 +128,8 @@ static int open_source(lf_loader *l, const lf_loader_config *c, size_t k, lf_err
     if ((rc = lf_units_open(&s->units, s->set, c->rows, c->mismatched, (uint32_t)c->T, s->dir,
                             err)) < 0)
         return rc;
-    rc = lf_pack_build(&s->pack, policy_of(c), (uint32_t)c->T, lf_units_bound(c), s->units.n,
-                       lf_units_len, &s->units, err);
+    rc = lf_pack_build(&s->pack, policy_of(c), (uint32_t)c->T, lf_units_bound(c),
+                       &(struct lf_pack_docs){s->units.n, lf_units_len, &s->units}, err);
     if (rc < 0)
         return rc;
     l->order.n[k] = lf_pack_count(s->pack);

@@ -25,16 +25,16 @@ static void fill_row(float *x, double half, int64_t width, uint64_t seed, uint64
     }
 }
 
-void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width,
-                     const int32_t *cu_seqlens, int64_t n_docs, const int64_t *sample_ids,
-                     int64_t row_tokens, uint64_t seed, int threads)
+void lf_neftune_fill(float *out, const struct lf_neftune *n)
 {
-    memset(out, 0, (size_t)(rows * width) * sizeof(*out));
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t d = 0; d < n_docs; d++) {
-        const double half = lf_neftune_half_width(alpha, cu_seqlens[d + 1] - cu_seqlens[d], width);
-        for (int64_t r = cu_seqlens[d]; r < cu_seqlens[d + 1]; r++)
-            fill_row(out + r * width, half, width, seed, (uint64_t)sample_ids[r / row_tokens],
-                     r % row_tokens);
+    const int32_t *cu = n->cu_seqlens;
+    const int64_t width = n->width;
+    memset(out, 0, (size_t)(n->rows * width) * sizeof(*out));
+#pragma omp parallel for schedule(static) num_threads(n->threads)
+    for (int64_t d = 0; d < n->n_docs; d++) {
+        const double half = lf_neftune_half_width(n->alpha, cu[d + 1] - cu[d], width);
+        for (int64_t r = cu[d]; r < cu[d + 1]; r++)
+            fill_row(out + r * width, half, width, n->seed,
+                     (uint64_t)n->sample_ids[r / n->row_tokens], r % n->row_tokens);
     }
 }

@@ -18,10 +18,20 @@
 
 double lf_neftune_half_width(double alpha, int64_t length, int64_t width);
 
-/* Noise of a micro-batch, [rows, width]; 0 in rows of no document. Element (r, c) depends on seed,
- * global sample of r, place of r in it and c alone. row_tokens: rows of a sample. */
-void lf_neftune_fill(float *out, double alpha, int64_t rows, int64_t width,
-                     const int32_t *cu_seqlens, int64_t n_docs, const int64_t *sample_ids,
-                     int64_t row_tokens, uint64_t seed, int threads);
+/* A micro-batch that gets noise; borrowed. */
+struct lf_neftune {
+    double alpha;
+    int64_t rows, width;
+    const int32_t *cu_seqlens; /* [n_docs + 1] */
+    int64_t n_docs;
+    const int64_t *sample_ids; /* [rows / row_tokens] */
+    int64_t row_tokens;        /* rows of a sample */
+    uint64_t seed;
+    int threads;
+};
+
+/* Its noise, [rows, width]; 0 in rows of no document. Element (r, c) depends on seed, global sample
+ * of r, place of r in it and c alone. */
+void lf_neftune_fill(float *out, const struct lf_neftune *n);
 
 #endif

@@ -36,13 +36,24 @@ int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf
         rc = lf_exec_write(ex, chain, 0, "cu_seqlens", b->cu_seqlens,
                            ((size_t)t->m.n_docs + 1) * i32, err);
     if (rc == 0)
-        rc = lf_decoder_write_turns(t->m.dec, ex, chain, b->cu_seqlens, t->m.n_docs, NULL,
-                                    t->m.rows, err);
+        rc = lf_decoder_write_turns(t->m.dec, ex, chain,
+                                    &(struct lf_decoder_docs){.cu_seqlens = b->cu_seqlens,
+                                                              .n = t->m.n_docs,
+                                                              .rows = t->m.rows},
+                                    err);
     if (rc == 0 && t->prefix_buf)
         rc = write_prefixes(t, chain, b, err);
     if (rc == 0 && chain == t->m.train && t->noise_buf) {
-        lf_neftune_fill(t->noise_buf, t->c->neftune_alpha, t->m.rows, t->mc.hidden, b->cu_seqlens,
-                        t->m.n_docs, b->sample_ids, b->T, t->c->seed, t->c->threads);
+        const struct lf_neftune n = {.alpha = t->c->neftune_alpha,
+                                     .rows = t->m.rows,
+                                     .width = t->mc.hidden,
+                                     .cu_seqlens = b->cu_seqlens,
+                                     .n_docs = t->m.n_docs,
+                                     .sample_ids = b->sample_ids,
+                                     .row_tokens = b->T,
+                                     .seed = t->c->seed,
+                                     .threads = t->c->threads};
+        lf_neftune_fill(t->noise_buf, &n);
         rc = lf_exec_write(ex, chain, 0, "noise", t->noise_buf,
                            rows * (size_t)t->mc.hidden * sizeof(float), err);
     }

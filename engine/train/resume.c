@@ -227,8 +227,9 @@ static int look_at_final(lf_trainer *t, bool *done, lf_err *err)
 
 static int start_from_adapter(lf_trainer *t, lf_err *err)
 {
-    int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from, t->run.base,
-                             t->c->init_from, t->c->threads, NULL, err);
+    int rc = lf_adapter_load(t->m.ps, t->c->adapter, t->c->adapter_from,
+                             &(struct lf_adapter_base){t->run.base, t->c->init_from}, t->c->threads,
+                             NULL, err);
     if (rc == 0)
         lf_train_log(t, 2, "going on with the adapter in %s", t->c->adapter_from);
     return rc;

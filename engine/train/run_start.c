@@ -89,8 +89,13 @@ static int open_newest(struct search *s, const char *const *dirs, lf_ckpt **ck, 
     const lf_run *r = s->r;
     int64_t step = 0, bound = -1;
     for (;;) {
-        int rc =
-            lf_ckpt_find_newest(dir, &step, dirs, r->c.n_resume_from + 1, bound, pass_over, s, err);
+        int rc = lf_ckpt_find_newest(dir, &step,
+                                     &(struct lf_ckpt_search){.out_dirs = dirs,
+                                                              .n = r->c.n_resume_from + 1,
+                                                              .max_step = bound,
+                                                              .report = pass_over,
+                                                              .user = s},
+                                     err);
         if (rc == 0 && s->err.rc)
             rc = lf_fail(err, s->err.rc, "%s", s->err.text);
         if (rc < 0 || !*dir)

@@ -348,22 +348,26 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     lf_plan_comm(m->plan, &pc);
     json_t *comm = json_pack("{s:f,s:I}", "bytes_per_step", pc.sent_bytes, "messages_per_step",
                              (json_int_t)pc.messages);
-    int bad =
-        json_object_set_new(plan, "ranks", json_integer(pc.ranks)) |
-        json_object_set_new(plan, "comm", comm) |
-        json_object_set_new(plan, "parameters", json_integer(params)) |
-        json_object_set_new(plan, "trained", json_integer(lf_pstore_elements_trained(m->ps))) |
-        json_object_set_new(plan, "bytes", bytes) |
-        json_object_set_new(plan, "flops_per_step", json_real(per_step)) |
-        json_object_set_new(plan, "flops_per_step_full", json_real(per_step_full)) |
-        json_object_set_new(
-            plan, "disk_bytes",
-            json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))) |
-        json_object_set_new(plan, "notes", notes);
-    if (!bad && steps > 0)
-        bad = json_object_set_new(plan, "steps", json_integer(steps)) |
-              json_object_set_new(plan, "tokens", json_integer(samples * c->seq_length));
-    return bad ? lf_fail(err, LF_ENOMEM, "plan: out of memory") : 0;
+    const struct lf_json_member sizes[] = {
+        {"ranks", json_integer(pc.ranks)},
+        {"comm", comm},
+        {"parameters", json_integer(params)},
+        {"trained", json_integer(lf_pstore_elements_trained(m->ps))},
+        {"bytes", bytes},
+        {"flops_per_step", json_real(per_step)},
+        {"flops_per_step_full", json_real(per_step_full)},
+        {"disk_bytes",
+         json_real((double)(c->keep + 2) * saved + (c->adapter ? 4.0 * (double)params : 0))},
+        {"notes", notes},
+    };
+    rc = lf_json_set(plan, sizes, sizeof sizes / sizeof sizes[0], "plan", err);
+    if (rc != 0 || steps <= 0)
+        return rc;
+    const struct lf_json_member length[] = {
+        {"steps", json_integer(steps)},
+        {"tokens", json_integer(samples * c->seq_length)},
+    };
+    return lf_json_set(plan, length, sizeof length / sizeof length[0], "plan", err);
 }
 
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)

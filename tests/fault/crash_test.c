@@ -201,7 +201,9 @@ static int checkpoint_check(const char *dir, int promised)
         if (rc)
             return -1;
     }
-    int rc = lf_ckpt_find_newest(&newest, &step, &dir, 1, -1, NULL, NULL, &crash_err);
+    int rc = lf_ckpt_find_newest(&newest, &step,
+                                 &(struct lf_ckpt_search){.out_dirs = &dir, .n = 1, .max_step = -1},
+                                 &crash_err);
     free(newest);
     return rc || (promised >= 1 && step < (promised > 2 ? 2 : promised)) ? -1 : 0;
 }
@@ -265,8 +267,10 @@ static void lines_run(const char *dir)
 {
     lf_lines *l;
     size_t kept;
-    need(lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
-                       &crash_err));
+    need(lf_lines_open(
+        &l,
+        &(struct lf_lines_place){.dir = at(dir, "text"), .name = "out.jsonl", .check = check_line},
+        &kept, &crash_err));
     for (int i = 0; i < 3; i++) {
         char text[32];
         int n = snprintf(text, sizeof text, "line %d\n", i);
@@ -288,8 +292,10 @@ static int lines_check(const char *dir, int promised)
         return holds(at(dir, "text/out.jsonl"), "line 0\nline 1\nline 2\nline 3\n") ? 0 : -1;
     if (promised >= 4)
         return -1;
-    if (lf_lines_open(&l, at(dir, "text"), "out.jsonl", NULL, 0, check_line, NULL, &kept,
-                      &crash_err))
+    if (lf_lines_open(&l,
+                      &(struct lf_lines_place){
+                          .dir = at(dir, "text"), .name = "out.jsonl", .check = check_line},
+                      &kept, &crash_err))
         return -1;
     lf_lines_close(l);
     return kept < (size_t)promised ? -1 : 0;

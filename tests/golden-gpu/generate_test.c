@@ -164,7 +164,9 @@ static void generate(const struct model *r, const struct prompts *p, const struc
     gm.vocab /= s->half ? 2 : 1;
     if (s->waits)
         gm.begin = NULL;
-    MUST(lf_gen_run(&gm, NULL, jobs, JOBS, take, out, NULL, &stats, &err));
+    MUST(lf_gen_run(&gm,
+                    &(struct lf_gen_work){.jobs = jobs, .n_jobs = JOBS, .sink = take, .arg = out},
+                    &stats, &err));
     out->drawn = stats.model_draws;
     out->steps = stats.steps;
     out->ahead = stats.ahead;

@@ -210,7 +210,9 @@ static void test_generation(const char *family, lf_runner *r, json_t *want)
         jobs[i].params.temperature = 0;
     }
     if (lf_runner_gen_model(r, &m, &err) ||
-        lf_gen_run(&m, NULL, jobs, n, keep_result, got, NULL, NULL, &err))
+        lf_gen_run(
+            &m, &(struct lf_gen_work){.jobs = jobs, .n_jobs = n, .sink = keep_result, .arg = got},
+            NULL, &err))
         tap_bail("generate: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         json_t *g = json_array_get(got, i), *w = json_array_get(want, i);

@@ -204,7 +204,8 @@ static void adapt(struct rig *r, const char *adapter, const lf_ckpt *ck)
     char base[LF_HASH_HEX];
     lf_hash_hex(base, lf_ckpt_identity(ck));
     if (lf_adapter_config_of(&ac, adapter, &err) ||
-        lf_adapter_load(r->ps, &ac, adapter, base, "the base", 1, NULL, &err))
+        lf_adapter_load(r->ps, &ac, adapter, &(struct lf_adapter_base){base, "the base"}, 1, NULL,
+                        &err))
         tap_bail("%s", err.text);
 }
 
@@ -309,7 +310,8 @@ static lf_bt_means step(struct rig *r, const struct golden *g, int first, int n,
     }
     lf_bt_sums sums = {0};
     lf_bt_means means;
-    lf_bt_loss(&sums, dc, dr, c, rj, m, n, centre, 1. / n);
+    lf_bt_loss(&sums, &(struct lf_bt_pairs){c, rj, m, n}, centre,
+               &(struct lf_bt_slopes){dc, dr, 1. / n});
     for (int k = 0; k < n; k++) {
         d[last[2 * k]] = dc[k];
         d[last[2 * k + 1]] = dr[k];

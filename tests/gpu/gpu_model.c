@@ -358,7 +358,10 @@ static double generate(struct bench *b, const lf_gen_model *m, int64_t n_new)
                               .max_tokens = n_new};
         job[i].params.temperature = 0;
     }
-    need(lf_gen_run(m, NULL, job, (size_t)b->B, ignore, &tokens, NULL, &stats, &err));
+    need(lf_gen_run(
+        m,
+        &(struct lf_gen_work){.jobs = job, .n_jobs = (size_t)b->B, .sink = ignore, .arg = &tokens},
+        &stats, &err));
     if (tokens != b->B * n_new || stats.model_draws != tokens)
         need(lf_fail(&err, LF_EINVAL, "%lld tokens, %lld of them drawn on the device",
                      (long long)tokens, (long long)stats.model_draws));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err.h, mem.h, str.h: messages, checked sizes, buffers, number and unit vectors.
+ * err.h, json.h, mem.h, str.h: messages, checked sizes, buffers, number and unit vectors.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/utf8.h"
@@ -333,6 +334,23 @@ static void test_utf8(void)
         tap_i64((int64_t)lf_utf8_check(v[i].s, v[i].n), (int64_t)v[i].ok, "valid UTF-8 prefix");
 }
 
+static void test_json_set(void)
+{
+    lf_err err = LF_ERR_INIT;
+    json_t *o = json_object(), *behind = json_real(3);
+    const struct lf_json_member m[] = {
+        {"a", json_integer(1)}, {"b", NULL}, {"c", json_incref(behind)}};
+    tap_rc(lf_json_set(o, m, 3, "plan", &err), LF_ENOMEM, &err, "plan: no memory for \"b\"",
+           "members are set up to the first that fails");
+    tap_ok(json_object_size(o) == 1 && json_object_get(o, "a"), "those before it are there");
+    tap_i64((int64_t)behind->refcount, 1, "the value behind it is let go");
+    lf_err_clear(&err);
+    const struct lf_json_member more[] = {{"c", behind}, {"a", json_integer(2)}};
+    tap_rc(lf_json_set(o, more, 2, "plan", &err), 0, &err, NULL, "more are set");
+    tap_i64(json_integer_value(json_object_get(o, "a")), 2, "the last of a name counts");
+    json_decref(o);
+}
+
 int main(void)
 {
     test_whole();
@@ -346,5 +364,6 @@ int main(void)
     test_err();
     test_mem();
     test_utf8();
+    test_json_set();
     return tap_done();
 }

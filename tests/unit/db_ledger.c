@@ -115,20 +115,29 @@ static char *dump(lf_ledger *l)
     return s;
 }
 
+/* Column v of the first row, as text in a static buffer; "absent" without a row. */
+static const char *ask(lf_ledger *l, const char *sql)
+{
+    static char text[100];
+    lf_err err = LF_ERR_INIT;
+    json_t *rows = lf_ledger_sql(l, sql, &err), *v = json_object_get(json_array_get(rows, 0), "v");
+    snprintf(text, sizeof text, "%s", rows ? "absent" : "query failed");
+    if (json_is_string(v))
+        snprintf(text, sizeof text, "%s", json_string_value(v));
+    else if (json_is_integer(v))
+        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(v));
+    else if (json_is_real(v))
+        snprintf(text, sizeof text, "%.17g", json_real_value(v));
+    json_decref(rows);
+    return text;
+}
+
 static const char *state_of(lf_ledger *l, const char *run, const char *stage)
 {
-    static char state[20];
-    lf_err err = LF_ERR_INIT;
-    json_t *rows = lf_ledger_stages(l, run, &err), *v;
-    size_t i;
-    snprintf(state, sizeof state, "%s", rows ? "absent" : "query failed");
-    json_array_foreach(rows, i, v)
-    {
-        if (strcmp(json_string_value(json_object_get(v, "stage")), stage) == 0)
-            snprintf(state, sizeof state, "%s", json_string_value(json_object_get(v, "state")));
-    }
-    json_decref(rows);
-    return state;
+    char sql[200];
+    snprintf(sql, sizeof sql,
+             "SELECT state AS v FROM stage_state WHERE run = '%s' AND stage = '%s'", run, stage);
+    return ask(l, sql);
 }
 
 /* Files that come from nowhere leave no hints. */
@@ -213,9 +222,8 @@ static void test_observed(lf_ledger *l)
     event("R3", "s", 1, 0, "adopt", "{\"jobid\":\"77\",\"by\":\"tick\"}");
     ingest(l, 1, 0, "a lost answer");
     lf_err err = LF_ERR_INIT;
-    json_t *a = lf_ledger_attempt_by_token(l, "t1", &err);
-    tap_str(json_string_value(json_object_get(a, "jobid")), "77", "an adopted job's id");
-    json_decref(a);
+    tap_str(ask(l, "SELECT jobid AS v FROM attempt WHERE token = 't1'"), "77",
+            "an adopted job's id");
     event("R3", "s", 1, 0, "observed", "{\"state\":\"pending\",\"raw\":\"PENDING\"}");
     ingest(l, 1, 0, "seen in the queue");
     tap_str(state_of(l, "R3", "s"), "pending", "changes nothing");
@@ -278,26 +286,17 @@ static void test_train(lf_ledger *l)
           "step-2500\",\"step\":2500,"
           "\"sha256\":\"bbbbbbbb22\"}");
     ingest(l, 4, 0, "training");
-    lf_err err = LF_ERR_INIT;
-    json_t *m = lf_ledger_metrics(l, "R1", "train", &err), *loss = json_array_get(m, 0);
-    tap_str(json_string_value(json_object_get(loss, "key")), "loss", "first metric");
-    tap_i64(json_integer_value(json_object_get(loss, "n")), 3000, "records");
-    tap_i64(json_integer_value(json_object_get(loss, "last_step")), 2999, "last step");
-    tap_f64(json_number_value(json_object_get(loss, "min")), 10.0 / 3000, 0, "best");
-    tap_i64(json_integer_value(json_object_get(loss, "max_step")), 0, "worst step");
-    tap_i64((int64_t)json_array_size(m), 2, "text members are no metrics");
-    json_decref(m);
-    json_t *s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
-    tap_i64((int64_t)json_array_size(s), 1501,
-            "3,000 records are thinned to every second, and the last");
-    tap_i64(json_integer_value(json_object_get(json_array_get(s, 1), "step")), 2, "stride 2");
-    json_decref(s);
-    s = lf_ledger_series(l, "R1", "train", "loss", 11, &err);
-    tap_i64((int64_t)json_array_size(s), 11, "eleven points");
-    tap_i64(json_integer_value(json_object_get(json_array_get(s, 0), "step")), 0, "from the first");
-    tap_i64(json_integer_value(json_object_get(json_array_get(s, 10), "step")), 2999,
-            "to the last");
-    json_decref(s);
+#define LOSS   " FROM metric WHERE run = 'R1' AND key = 'loss'"
+#define POINTS " FROM metric_point WHERE metric = (SELECT id" LOSS ")"
+    tap_str(ask(l, "SELECT n AS v FROM metric_epoch WHERE metric = (SELECT id" LOSS ")"), "3000",
+            "records");
+    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2999", "last step");
+    tap_f64(strtod(ask(l, "SELECT min AS v" LOSS), NULL), 10.0 / 3000, 0, "best");
+    tap_str(ask(l, "SELECT max_step AS v" LOSS), "0", "worst step");
+    tap_str(ask(l, "SELECT count(*) AS v FROM metric"), "2", "text members are no metrics");
+    tap_str(ask(l, "SELECT count(*) AS v" POINTS), "1500",
+            "3,000 records are thinned to every second");
+    tap_str(ask(l, "SELECT step AS v" POINTS " AND i = 2"), "2", "stride 2");
 
     /* Killed at step 3000, resumed from 2500 in the next epoch with other values. */
     event("R1", "train", 1, 2, "start", "{\"step\":2500,\"from\":{\"attempt\":1,\"epoch\":1}}");
@@ -307,20 +306,9 @@ static void test_train(lf_ledger *l)
           "checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
     event("R1", "train", 1, 2, "end", "{\"state\":\"done\",\"exit\":0,\"step\":2700}");
     ingest(l, 3, 0, "resumed");
-    s = lf_ledger_series(l, "R1", "train", "loss", 0, &err);
-    size_t i;
-    json_t *v;
-    int64_t last = -1, bad = 0;
-    json_array_foreach(s, i, v)
-    {
-        int64_t step = json_integer_value(json_object_get(v, "step")),
-                epoch = json_integer_value(json_object_get(v, "epoch"));
-        bad += step <= last || (step >= 2500) != (epoch == 2);
-        last = step;
-    }
-    tap_i64(bad, 0, "the later incarnation replaces the earlier from its first step");
-    tap_i64(last, 2699, "and ends where it ended");
-    json_decref(s);
+    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2699", "the later incarnation's last step");
+    tap_str(ask(l, "SELECT count(*) AS v" POINTS " AND epoch = 2"), "100",
+            "its points are thinned likewise");
 }
 
 static void test_queries(lf_ledger *l)
@@ -341,45 +329,26 @@ static void test_queries(lf_ledger *l)
     free(id);
     tap_ok(!lf_ledger_find_run(l, "frist", &err), "a typo");
     tap_rc(err.rc, LF_ENOENT, &err, "no run \"frist\"; did you mean \"first\"?", "is answered");
-    char *text = lf_ledger_config(l, "R1", &err);
-    tap_str(text, "[pipeline]\n", "configuration");
-    free(text);
-    rows = lf_ledger_stages(l, "R1", &err);
-    r = json_array_get(rows, 1);
-    tap_str(json_string_value(json_array_get(json_object_get(r, "after"), 0)), "tok",
+    tap_str(ask(l, "SELECT config_text AS v FROM run"), "[pipeline]\n", "configuration");
+    tap_str(ask(l, "SELECT from_stage AS v FROM edge WHERE to_stage = 'train'"), "tok",
             "what train waits for");
-    tap_i64(json_integer_value(json_object_get(r, "step")), 2700, "its step");
-    r = json_array_get(rows, 0);
-    tap_str(json_string_value(json_object_get(json_object_get(r, "options"), "vocab_size")), "4096",
-            "options");
-    tap_i64(json_integer_value(json_object_get(r, "attempts")), 2, "attempts");
-    json_decref(rows);
-    rows = lf_ledger_attempts(l, "R1", "tok", &err);
-    r = json_array_get(rows, 0);
-    tap_i64((int64_t)json_array_size(json_object_get(r, "segments")), 2, "segments");
-    r = json_array_get(json_object_get(r, "segments"), 1);
-    tap_str(json_string_value(json_object_get(r, "reason")), "oom", "reason");
-    json_decref(rows);
-    r = lf_ledger_attempt_by_token(l, "T2", &err);
-    tap_i64(json_integer_value(json_object_get(r, "attempt")), 2, "by token");
-    json_decref(r);
-    r = lf_ledger_attempt_by_token(l, "none", &err);
-    tap_ok(json_is_null(r), "no such token");
-    json_decref(r);
-    rows = lf_ledger_strikes(l, 0, &err);
-    tap_str(
-        json_string_value(json_array_get(json_object_get(json_array_get(rows, 0), "causes"), 0)),
-        "ECC", "strike");
-    json_decref(rows);
+    tap_str(ask(l, "SELECT coalesce(step_to, step_from) AS v FROM segment WHERE stage = 'train' "
+                   "ORDER BY epoch DESC"),
+            "2700", "its step");
+    tap_str(ask(l, "SELECT json_extract(options, '$.vocab_size') AS v FROM stage WHERE stage = "
+                   "'tok'"),
+            "4096", "options");
+    tap_str(ask(l, "SELECT count(*) AS v FROM attempt WHERE stage = 'tok'"), "2", "attempts");
+    tap_str(ask(l, "SELECT count(*) AS v FROM segment WHERE stage = 'tok' AND attempt = 1"), "2",
+            "segments");
+    tap_str(ask(l, "SELECT reason AS v FROM segment WHERE stage = 'tok' AND epoch = 2"), "oom",
+            "reason");
+    tap_str(ask(l, "SELECT attempt AS v FROM attempt WHERE token = 'T2'"), "2", "by token");
+    tap_str(ask(l, "SELECT cause AS v FROM node_strike"), "ECC", "strike");
     rows = lf_ledger_notes(l, NULL, &err);
     tap_i64((int64_t)json_array_size(rows), 1, "note");
     json_decref(rows);
-    rows = lf_ledger_events(l, "R1", NULL, 2, &err);
-    const char *second = json_string_value(json_object_get(json_array_get(rows, 1), "id"));
-    json_t *rest = lf_ledger_events(l, NULL, second, 0, &err);
-    tap_i64((int64_t)json_array_size(rest), 24, "events behind the second");
-    json_decref(rest);
-    json_decref(rows);
+    tap_str(ask(l, "SELECT count(*) AS v FROM event"), "26", "events");
 }
 
 static void test_lineage(lf_ledger *l)
@@ -576,7 +545,7 @@ static void test_bad_files(const char *db)
                  "9") "\",\"t\":1,\"run\":\"R2\",\"kind\":\"run\",\"data\":{\"project\":\"p\"}}");
     ingest(l, 1, 9, "nine bad files do not stop a good one");
     ingest(l, 0, 0, "and are reported once");
-    json_t *p = lf_ledger_problems(l, &err), *v;
+    json_t *p = lf_ledger_sql(l, "SELECT path, text FROM problem ORDER BY path", &err), *v;
     static const char *const want[] = {"damaged",       "speaks of",           "event format 2",
                                        "speaks of",     "its name says",       "no \"project\"",
                                        "unknown state", "leaves the data root"};

@@ -71,8 +71,9 @@ static lf_graph *graph(lf_pstore *ps, const char *name, int64_t rows, bool paged
                vp = lf_state(g, "v", LF_F32, PAGES * PAGE, G * D);
         lf_val seq = lf_input(g, "seq", LF_I32, rows, 1), pos = lf_input(g, "pos", LF_I32, rows, 1);
         lf_val table = lf_input(g, "table", LF_I32, 2, PAGES);
-        lf_kv_write(g, k, v, kp, vp, seq, pos, table, PAGE, G);
-        o = lf_attention_paged(g, q, kp, vp, seq, pos, table, LF_NONE, PAGE, &a);
+        const struct lf_kv_cache cache = {kp, vp, seq, pos, table, PAGE};
+        lf_kv_write(g, k, v, &cache, G);
+        o = lf_attention_paged(g, q, &cache, LF_NONE, &a);
     } else {
         o = lf_attention(g, q, k, v, lf_input(g, "cu_seqlens", LF_I32, 2, 1), LF_NONE, &a);
     }

@@ -46,69 +46,67 @@ static void fake_draw(struct fake *f, int64_t n_want)
     }
 }
 
-static int fake_rows(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                     const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                     struct lf_gen_logits *out, lf_err *err)
+static int fake_rows(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logits *out,
+                     lf_err *err)
 {
     struct fake *f = ctx;
-    if (rows > f->m.max_rows || rows < 1)
-        return lf_fail(err, LF_EINVAL, "%lld rows", (long long)rows);
-    f->most_rows = rows > f->most_rows ? rows : f->most_rows;
-    for (int64_t r = 0; r < rows; r++) {
-        const int32_t *t = table + seq[r] * f->m.max_pages;
-        f->pages[t[pos[r] / PAGE] * PAGE + pos[r] % PAGE] = token[r];
+    if (in->n > f->m.max_rows || in->n < 1)
+        return lf_fail(err, LF_EINVAL, "%lld rows", (long long)in->n);
+    f->most_rows = in->n > f->most_rows ? in->n : f->most_rows;
+    for (int64_t r = 0; r < in->n; r++) {
+        const int32_t *t = in->table + in->seq[r] * f->m.max_pages;
+        f->pages[t[in->pos[r] / PAGE] * PAGE + in->pos[r] % PAGE] = in->token[r];
     }
-    for (int64_t i = 0; i < n_want; i++) {
-        int32_t r = want[i];
-        const int32_t *t = table + seq[r] * f->m.max_pages;
+    for (int64_t i = 0; i < in->n_want; i++) {
+        int32_t r = in->want[i];
+        const int32_t *t = in->table + in->seq[r] * f->m.max_pages;
         uint64_t h = 99;
-        for (int32_t p = 0; p <= pos[r]; p++)
+        for (int32_t p = 0; p <= in->pos[r]; p++)
             h = h * 6364136223846793005u + (uint64_t)f->pages[t[p / PAGE] * PAGE + p % PAGE] + 1;
         for (uint64_t v = 0; v < V; v++)
             f->logits[i * V + (int64_t)v] = 4 * (float)lf_rng_f64(h, 5, v);
         f->lse[i] = f->logits[i * V] + 1;
     }
     if (f->m.draws)
-        fake_draw(f, n_want);
+        fake_draw(f, in->n_want);
     *out = (struct lf_gen_logits){f->logits, V, f->lse};
     return 0;
 }
 
-static int fake_step(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                     const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                     struct lf_gen_logits *out, lf_err *err)
+static int fake_step(void *ctx, const struct lf_gen_rows *in, struct lf_gen_logits *out,
+                     lf_err *err)
 {
     if (((struct fake *)ctx)->n_begun)
         return lf_fail(err, LF_EINVAL, "a step between begin and end");
-    return fake_rows(ctx, rows, token, pos, seq, table, n_want, want, out, err);
+    return fake_rows(ctx, in, out, err);
 }
 
 /* The same without logits; where nothing was drawn for a row's token, it is none that the model
  * has. */
-static int fake_begin(void *ctx, int64_t rows, const int32_t *token, const int32_t *pos,
-                      const int32_t *seq, const int32_t *table, int64_t n_want, const int32_t *want,
-                      lf_err *err)
+static int fake_begin(void *ctx, const struct lf_gen_rows *in, lf_err *err)
 {
     struct fake *f = ctx;
     struct lf_gen_logits out;
     int32_t known[64];
-    if (f->n_begun == LF_GEN_AHEAD || rows > 64)
-        return lf_fail(err, LF_EINVAL, "%d are begun, %lld rows", f->n_begun, (long long)rows);
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t i = -1 - (int64_t)token[r];
+    if (f->n_begun == LF_GEN_AHEAD || in->n > 64)
+        return lf_fail(err, LF_EINVAL, "%d are begun, %lld rows", f->n_begun, (long long)in->n);
+    for (int64_t r = 0; r < in->n; r++) {
+        const int64_t i = -1 - (int64_t)in->token[r];
         if (i >= f->newest.n)
             return lf_fail(err, LF_EINVAL, "the token of row %lld of %lld", (long long)i,
                            (long long)f->newest.n);
-        known[r] = i < 0                        ? token[r]
+        known[r] = i < 0                        ? in->token[r]
                    : f->newest.out[i].token < 0 ? NO_TOKEN
                                                 : f->newest.out[i].token;
     }
-    const int rc = fake_rows(f, rows, known, pos, seq, table, n_want, want, &out, err);
-    f->newest.n = n_want;
-    memcpy(f->newest.out, f->draws.out, (size_t)n_want * sizeof *f->draws.out);
-    memset(f->draws.out, 0xff, (size_t)n_want * sizeof *f->draws.out);
+    struct lf_gen_rows known_rows = *in;
+    known_rows.token = known;
+    const int rc = fake_rows(f, &known_rows, &out, err);
+    f->newest.n = in->n_want;
+    memcpy(f->newest.out, f->draws.out, (size_t)in->n_want * sizeof *f->draws.out);
+    memset(f->draws.out, 0xff, (size_t)in->n_want * sizeof *f->draws.out);
     memset(f->logits, 0xff, (size_t)(f->m.slots * V) * sizeof *f->logits);
-    f->begun[f->n_begun].n = n_want;
+    f->begun[f->n_begun].n = in->n_want;
     memcpy(f->begun[f->n_begun++].out, f->newest.out, sizeof f->newest.out);
     f->most_begun = f->n_begun > f->most_begun ? f->n_begun : f->most_begun;
     return rc;
@@ -232,8 +230,11 @@ static void test_composition(const lf_gen_job *jobs)
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
         got = (struct got){.ordered = true, .jobs = jobs};
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL,
-               "run");
+        tap_rc(lf_gen_run(
+                   &f.m,
+                   &(struct lf_gen_work){.jobs = jobs, .n_jobs = N_JOBS, .sink = sink, .arg = &got},
+                   &st, &err),
+               0, &err, NULL, "run");
         tap_ok(got.n == N_JOBS && got.ordered, "every result once, in order");
         if (i == 0)
             ref = got;
@@ -284,8 +285,11 @@ static void test_draws(const lf_gen_job *jobs)
         if (ahead)
             fake_ahead(&f);
         got = (struct got){.ordered = true, .jobs = mixed};
-        tap_rc(lf_gen_run(&f.m, NULL, mixed, N_JOBS, sink, &got, NULL, &st, &err), 0, &err, NULL,
-               "run with a model that draws");
+        tap_rc(lf_gen_run(&f.m,
+                          &(struct lf_gen_work){
+                              .jobs = mixed, .n_jobs = N_JOBS, .sink = sink, .arg = &got},
+                          &st, &err),
+               0, &err, NULL, "run with a model that draws");
         if (i < 0)
             ref = got;
         tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
@@ -336,8 +340,11 @@ static void test_ahead(const lf_gen_job *jobs)
                 fake_ahead(&f);
             }
             got = (struct got){.ordered = true, .jobs = greedy};
-            tap_rc(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, NULL, &st, &err), 0, &err,
-                   NULL, "run ahead");
+            tap_rc(lf_gen_run(&f.m,
+                              &(struct lf_gen_work){
+                                  .jobs = greedy, .n_jobs = N_JOBS, .sink = sink, .arg = &got},
+                              &st, &err),
+                   0, &err, NULL, "run ahead");
             if (i < 0)
                 ref = got;
             tap_mem(got.tokens, ref.tokens, sizeof got.tokens, "the same tokens");
@@ -356,10 +363,14 @@ static void test_ahead(const lf_gen_job *jobs)
         fake_ahead(&f);
         stops_left = i;
         got = (struct got){.ordered = true, .jobs = greedy};
-        tap_ok(lf_gen_run(&f.m, NULL, greedy, N_JOBS, sink, &got, stop_soon, NULL, &err) ==
-                       LF_EINTR &&
-                   f.n_begun == 0,
-               "stopped, nothing is begun");
+        tap_ok(
+            lf_gen_run(
+                &f.m,
+                &(struct lf_gen_work){
+                    .jobs = greedy, .n_jobs = N_JOBS, .sink = sink, .arg = &got, .stop = stop_soon},
+                NULL, &err) == LF_EINTR &&
+                f.n_begun == 0,
+            "stopped, nothing is begun");
         err = (lf_err)LF_ERR_INIT;
         fake_close(&f);
     }
@@ -375,8 +386,10 @@ static void test_min_tokens(const lf_gen_job *jobs)
         tap_bail("no memory");
     job.max_tokens = job.min_tokens = 16;
     got = (struct got){.ordered = true, .jobs = &job};
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), 0, &err, NULL,
-           "run with min_tokens");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){.jobs = &job, .n_jobs = 1, .sink = sink, .arg = &got},
+                      NULL, &err),
+           0, &err, NULL, "run with min_tokens");
     bool seen = false;
     for (size_t i = 0; i < got.len[0]; i++)
         seen = seen || got.tokens[0][i] == 7;
@@ -408,8 +421,11 @@ static void test_samples(const lf_gen_job *first)
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
         got = (struct got){.ordered = true, .jobs = jobs};
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL,
-               "run samples of one prompt");
+        tap_rc(
+            lf_gen_run(&f.m,
+                       &(struct lf_gen_work){.jobs = jobs, .n_jobs = N, .sink = sink, .arg = &got},
+                       &st, &err),
+            0, &err, NULL, "run samples of one prompt");
         tap_ok(got.n == N && got.ordered, "every sample once, in order");
         if (i == 0)
             ref = got;
@@ -451,8 +467,11 @@ static void test_long(const lf_gen_job *first)
         f.m.switch_at = (int64_t)first->n_prompt + 2;
         f.m.switching = mode == 2;
         got = (struct got){.ordered = true, .jobs = jobs};
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, sink, &got, NULL, &st, &err), 0, &err, NULL,
-               "run with switch_at");
+        tap_rc(
+            lf_gen_run(&f.m,
+                       &(struct lf_gen_work){.jobs = jobs, .n_jobs = N, .sink = sink, .arg = &got},
+                       &st, &err),
+            0, &err, NULL, "run with switch_at");
         if (mode == 0)
             ref = got;
         tap_mem(got.tokens, ref.tokens, sizeof got.tokens,
@@ -546,8 +565,11 @@ static void test_scoring(void)
         struct scored got = {.jobs = jobs};
         if (fake_open(&f, shapes[i][0], shapes[i][1], shapes[i][2]))
             tap_bail("no memory");
-        tap_rc(lf_gen_run(&f.m, NULL, jobs, N, score_sink, &got, NULL, &st, &err), 0, &err, NULL,
-               "score");
+        tap_rc(lf_gen_run(&f.m,
+                          &(struct lf_gen_work){
+                              .jobs = jobs, .n_jobs = N, .sink = score_sink, .arg = &got},
+                          &st, &err),
+               0, &err, NULL, "score");
         tap_i64((int64_t)got.n, N, "every text once, in order");
         tap_i64((int64_t)got.bad, 0, "log-probabilities are those of the plain computation");
         if (shapes[i][0] == N)
@@ -564,12 +586,18 @@ static void test_scoring(void)
     static int32_t longer[CONTEXT + 2];
     long_one.prompt = longer;
     long_one.n_prompt = CONTEXT + 2;
-    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL,
-           &err, "context", "longer than the context");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){
+                          .jobs = &long_one, .n_jobs = 1, .sink = score_sink, .arg = &got},
+                      NULL, &err),
+           LF_EINVAL, &err, "context", "longer than the context");
     long_one.n_prompt = 5;
     long_one.prompt_logprobs = false;
-    tap_rc(lf_gen_run(&f.m, NULL, &long_one, 1, score_sink, &got, NULL, NULL, &err), LF_EINVAL,
-           &err, "max_tokens", "nothing asked for");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){
+                          .jobs = &long_one, .n_jobs = 1, .sink = score_sink, .arg = &got},
+                      NULL, &err),
+           LF_EINVAL, &err, "max_tokens", "nothing asked for");
     fake_close(&f);
 }
 
@@ -588,20 +616,29 @@ static void test_refusals(const lf_gen_job *jobs)
         tap_bail("no memory");
     got = (struct got){.jobs = &job};
     job.max_tokens = 20;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "pages",
-           "cache too small for a job");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){.jobs = &job, .n_jobs = 1, .sink = sink, .arg = &got},
+                      NULL, &err),
+           LF_EINVAL, &err, "pages", "cache too small for a job");
     job = jobs[0];
     job.n_prompt = 0;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err, "'r0'",
-           "empty prompt names the request");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){.jobs = &job, .n_jobs = 1, .sink = sink, .arg = &got},
+                      NULL, &err),
+           LF_EINVAL, &err, "'r0'", "empty prompt names the request");
     static const int32_t outside[] = {V};
     job = jobs[0];
     job.prompt = outside;
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, NULL, NULL, &err), LF_EINVAL, &err,
-           "vocabulary", "token outside the vocabulary");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){.jobs = &job, .n_jobs = 1, .sink = sink, .arg = &got},
+                      NULL, &err),
+           LF_EINVAL, &err, "vocabulary", "token outside the vocabulary");
     job = jobs[0];
-    tap_rc(lf_gen_run(&f.m, NULL, &job, 1, sink, &got, stop_now, NULL, &err), LF_EINTR, &err, NULL,
-           "a stop request ends the run");
+    tap_rc(lf_gen_run(&f.m,
+                      &(struct lf_gen_work){
+                          .jobs = &job, .n_jobs = 1, .sink = sink, .arg = &got, .stop = stop_now},
+                      NULL, &err),
+           LF_EINTR, &err, NULL, "a stop request ends the run");
     tap_i64((int64_t)got.n, 0, "and nothing was delivered");
     fake_close(&f);
 }

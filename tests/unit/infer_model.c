@@ -95,7 +95,9 @@ static void generate(lf_runner *r, const lf_gen_job *jobs, const struct setting 
         order[i] = jobs[s->reversed ? N_JOBS - 1 - i : i];
     memset(out, 0, sizeof *out);
     if (lf_runner_gen_model(r, &m, &err) ||
-        lf_gen_run(&m, NULL, order, N_JOBS, sink, out, NULL, NULL, &err))
+        lf_gen_run(&m,
+                   &(struct lf_gen_work){.jobs = order, .n_jobs = N_JOBS, .sink = sink, .arg = out},
+                   NULL, &err))
         tap_bail("generate: %s", err.text);
 }
 
@@ -146,7 +148,8 @@ static bool scores_equal(lf_runner *r, const lf_gen_job *jobs, const struct got 
             target[before + i] = i + 1 < p ? -1 : g->tokens[j][i + 1 - p];
             pos[before + i] = (int32_t)i;
         }
-        if (m.forward(m.ctx, token, target, pos, cu, 4, loss, argmax, &err))
+        const struct lf_score_rows in = {token, target, pos, cu, 4};
+        if (m.forward(m.ctx, &in, loss, argmax, &err))
             tap_bail("forward: %s", err.text);
         for (size_t i = 0; i < g->len[j]; i++) {
             size_t row = before + jobs[j].n_prompt - 1 + i;

@@ -64,12 +64,14 @@ static void test_arithmetic(void)
 }
 
 /* loss of a row depends on its document so far; argmax is right for even positions. */
-static int forward(void *ctx, const int32_t *token, const int32_t *target, const int32_t *position,
-                   const int32_t *cu, int64_t n_docs, float *loss, int32_t *argmax, lf_err *err)
+static int forward(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
+                   lf_err *err)
 {
+    const int32_t *token = in->token, *target = in->target, *position = in->position,
+                  *cu = in->cu_seqlens;
     (void)err;
     ++*(int *)ctx;
-    for (int64_t d = 0; d < n_docs; d++) {
+    for (int64_t d = 0; d < in->n_docs; d++) {
         unsigned h = 1;
         for (int32_t r = cu[d]; r < cu[d + 1]; r++) {
             h = h * 31 + (unsigned)token[r];
@@ -93,11 +95,9 @@ static void test_run(void)
     lf_score_model m = {&calls, 64, 8, 64, 10, forward};
     memset(ref, 0, sizeof ref);
     memset(got, 0, sizeof got);
-    tap_rc(lf_score_run(&m, items, 12, ref, NULL, NULL, NULL, &err), 0, &err, NULL,
-           "all items in one batch");
+    tap_rc(lf_score_run(&m, items, 12, ref, NULL, &err), 0, &err, NULL, "all items in one batch");
     m = (lf_score_model){&one, 8, 8, 2, 10, forward};
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), 0, &err, NULL,
-           "items in small batches");
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, &err), 0, &err, NULL, "items in small batches");
     tap_ok(calls == 1 && one > 4, "1 batch, and %d", one);
     for (size_t i = 0; i < 12; i++)
         tap_ok(ref[i].ll == got[i].ll && ref[i].greedy == got[i].greedy &&
@@ -105,11 +105,11 @@ static void test_run(void)
                "item %zu: the same score in any batch", i);
     tap_ok(got[0].greedy && !got[5].greedy, "greedy is a property of every scored token");
     items[3].n = 10;
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3",
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, &err), LF_EINVAL, &err, "item 3",
            "an item beyond the context");
     items[3].n = 5;
     items[3].first = 5;
-    tap_rc(lf_score_run(&m, items, 12, got, NULL, NULL, NULL, &err), LF_EINVAL, &err, "item 3",
+    tap_rc(lf_score_run(&m, items, 12, got, NULL, &err), LF_EINVAL, &err, "item 3",
            "an item with nothing to score");
 }
 

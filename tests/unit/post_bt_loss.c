@@ -21,7 +21,7 @@ static void values(void)
     tap_f64(lf_bt_pair(0, 2, 0, 0, &dc, &dr), 2.1269280110, 1e-10, "difference -2");
     lf_bt_sums plain = {0}, with_margin = {0}, centred = {0};
     lf_bt_means m;
-    lf_bt_loss(&plain, NULL, NULL, chosen, rejected, NULL, 3, 0, 0);
+    lf_bt_loss(&plain, &(struct lf_bt_pairs){chosen, rejected, NULL, 3}, 0, NULL);
     lf_bt_sums_means(&m, &plain);
     tap_f64(m.loss, .5335334531, 1e-7, "loss of a batch");
     tap_f64(m.accuracy, 2. / 3, 1e-12, "accuracy");
@@ -31,9 +31,9 @@ static void values(void)
     tap_f64(m.reward, .5 / 6, 1e-7, "mean reward");
     tap_f64(m.reward_std, sqrt(4.71 / 6 - (.5 / 6) * (.5 / 6)), 1e-7, "its standard deviation");
     tap_f64(m.chosen - m.rejected, m.margin, 1e-12, "means of the sides");
-    lf_bt_loss(&with_margin, NULL, NULL, chosen, rejected, margins, 3, 0, 0);
+    lf_bt_loss(&with_margin, &(struct lf_bt_pairs){chosen, rejected, margins, 3}, 0, NULL);
     tap_f64(with_margin.loss / 3, .7732235185, 1e-7, "loss with margins");
-    lf_bt_loss(&centred, NULL, NULL, chosen, rejected, NULL, 3, .01, 0);
+    lf_bt_loss(&centred, &(struct lf_bt_pairs){chosen, rejected, NULL, 3}, .01, NULL);
     tap_f64(centred.loss / 3, .5574334531, 1e-7, "loss with centring");
 }
 
@@ -43,9 +43,10 @@ static void strict_and_extreme(void)
     lf_bt_sums s = {0};
     lf_bt_means m;
     float dc[2], dr[2];
-    lf_bt_loss(&s, NULL, NULL, same, same, NULL, 2, 0, 0);
+    lf_bt_loss(&s, &(struct lf_bt_pairs){same, same, NULL, 2}, 0, NULL);
     tap_f64(s.correct, 0, 0, "equal scores are wrong");
-    lf_bt_loss(&s, dc, dr, other, same, NULL, 2, 0, 1);
+    lf_bt_loss(&s, &(struct lf_bt_pairs){other, same, NULL, 2}, 0,
+               &(struct lf_bt_slopes){dc, dr, 1});
     tap_ok(isfinite(s.loss) && fabs(s.loss - (3 * M_LN2 + 1600)) < 1e-6,
            "a difference of -1600 costs 1600: %.9g", s.loss);
     tap_ok((double)dc[1] == -1 && (double)dr[1] == 1, "and has slopes of -1 and 1");
@@ -81,9 +82,12 @@ static void parts(void)
 {
     float dc[3], dr[3], pc[3], pr[3];
     lf_bt_sums whole = {0}, part[2] = {{0}, {0}}, sum = {0};
-    lf_bt_loss(&whole, dc, dr, chosen, rejected, margins, 3, .01, 1. / 3);
-    lf_bt_loss(&part[0], pc, pr, chosen, rejected, margins, 1, .01, 1. / 3);
-    lf_bt_loss(&part[1], pc + 1, pr + 1, chosen + 1, rejected + 1, margins + 1, 2, .01, 1. / 3);
+    lf_bt_loss(&whole, &(struct lf_bt_pairs){chosen, rejected, margins, 3}, .01,
+               &(struct lf_bt_slopes){dc, dr, 1. / 3});
+    lf_bt_loss(&part[0], &(struct lf_bt_pairs){chosen, rejected, margins, 1}, .01,
+               &(struct lf_bt_slopes){pc, pr, 1. / 3});
+    lf_bt_loss(&part[1], &(struct lf_bt_pairs){chosen + 1, rejected + 1, margins + 1, 2}, .01,
+               &(struct lf_bt_slopes){pc + 1, pr + 1, 1. / 3});
     lf_bt_sums_add(&sum, &(lf_bt_sums){.min = -9, .max = 9});
     lf_bt_sums_add(&sum, &part[0]);
     lf_bt_sums_add(&sum, &part[1]);

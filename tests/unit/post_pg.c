@@ -441,11 +441,11 @@ static void value_loss(void)
     struct lf_value_sums sums;
     double d, v = 1, old = .5, ret = .9;
     lf_err err = LF_ERR_INIT;
-    lf_value_loss(&s, &v, &old, &ret, .2, &norm, &d, &sums, &err);
+    lf_value_loss(&(struct lf_value_batch){s, &v, &old, &ret}, .2, &norm, &d, &sums, &err);
     tap_f64(sums.loss, .02, 1e-12, "clipped value loss");
     tap_f64(d, 0, 0, "without slope");
     tap_f64(sums.clipped, 1, 0, "counted");
-    lf_value_loss(&s, &v, &old, &ret, 0, &norm, &d, &sums, &err);
+    lf_value_loss(&(struct lf_value_batch){s, &v, &old, &ret}, 0, &norm, &d, &sums, &err);
     tap_f64(sums.loss, .005, 1e-12, "without a clip");
     tap_f64(d, .1, 1e-12, "slope V - R");
     struct rnd q;
@@ -453,14 +453,17 @@ static void value_loss(void)
     struct lf_seqs all = {SEQS, rnd_first, rnd_mask};
     norm = (struct lf_pg_norm){19, SEQS};
     rnd_fill(&q, 8);
-    lf_value_loss(&all, q.lp, q.old, q.ref, .15, &norm, q.dlp, &sums, &err);
+    lf_value_loss(&(struct lf_value_batch){all, q.lp, q.old, q.ref}, .15, &norm, q.dlp, &sums,
+                  &err);
     for (int t = 0; t < N; t++) {
         struct lf_value_sums up, down;
         double keep = q.lp[t];
         q.lp[t] = keep + h;
-        lf_value_loss(&all, q.lp, q.old, q.ref, .15, &norm, none, &up, &err);
+        lf_value_loss(&(struct lf_value_batch){all, q.lp, q.old, q.ref}, .15, &norm, none, &up,
+                      &err);
         q.lp[t] = keep - h;
-        lf_value_loss(&all, q.lp, q.old, q.ref, .15, &norm, none, &down, &err);
+        lf_value_loss(&(struct lf_value_batch){all, q.lp, q.old, q.ref}, .15, &norm, none, &down,
+                      &err);
         q.lp[t] = keep;
         worst = fmax(worst, fabs((up.loss - down.loss) / (2 * h) - q.dlp[t]));
     }

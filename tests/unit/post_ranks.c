@@ -40,7 +40,7 @@ static int unpack(lf_pg_part *part, const struct message *m, size_t bytes, lf_er
     memcpy(end, m->bytes, bytes);
     *part = (lf_pg_part){.n_sources = 1};
     *err = (lf_err)LF_ERR_INIT;
-    int rc = lf_pg_unpack(&p, part, 1, 2, 8, end, bytes, err);
+    int rc = lf_pg_unpack(&p, part, 2, 8, &(struct lf_pg_message){1, end, bytes}, err);
     free(copy);
     return rc;
 }

@@ -636,7 +636,9 @@ static void test_killed(void)
         char *dir = NULL;
         int64_t step = -1;
         lf_ckpt *c = NULL;
-        bad += lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, NULL, NULL, &err) < 0;
+        bad += lf_ckpt_find_newest(
+                   &dir, &step, &(struct lf_ckpt_search){.out_dirs = dirs, .n = 1, .max_step = -1},
+                   &err) < 0;
         if (dir) {
             bad += lf_ckpt_open(&c, dir, 1, &err) < 0 || lf_ckpt_step(c) != step || step < last;
             last = step;
@@ -707,11 +709,19 @@ static void test_unreadable(void)
     if (symlink("step-00000020", step_dir) !=
         0) /* a loop: every look at it fails with ELOOP, for root too */
         tap_bail("symlink");
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err,
-           "step-00000020", "an error of the system ends the search");
+    tap_rc(
+        lf_ckpt_find_newest(&dir, &step,
+                            &(struct lf_ckpt_search){
+                                .out_dirs = dirs, .n = 1, .max_step = -1, .report = count_report},
+                            &err),
+        LF_EIO, &err, "step-00000020", "an error of the system ends the search");
     tap_i64(n_reports, 0, "and is not told as damage");
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, 15, count_report, NULL, &err), 0, &err, NULL,
-           "below the bound nobody looks at it");
+    tap_rc(
+        lf_ckpt_find_newest(&dir, &step,
+                            &(struct lf_ckpt_search){
+                                .out_dirs = dirs, .n = 1, .max_step = 15, .report = count_report},
+                            &err),
+        0, &err, NULL, "below the bound nobody looks at it");
     tap_i64(step, 10, "so the one before is found");
     free(dir);
     tap_rc(lf_ckpt_retain(out, 1, 0, &err), 0, &err, NULL, "retention leaves it alone");
@@ -719,8 +729,12 @@ static void test_unreadable(void)
     snprintf(final, sizeof final, "%s/checkpoint", out);
     if (symlink("checkpoint", final) != 0)
         tap_bail("symlink");
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 1, -1, count_report, NULL, &err), LF_EIO, &err,
-           "checkpoint", "the same for the final checkpoint");
+    tap_rc(
+        lf_ckpt_find_newest(&dir, &step,
+                            &(struct lf_ckpt_search){
+                                .out_dirs = dirs, .n = 1, .max_step = -1, .report = count_report},
+                            &err),
+        LF_EIO, &err, "checkpoint", "the same for the final checkpoint");
 }
 
 static void test_newest_and_retain(void)
@@ -732,16 +746,26 @@ static void test_newest_and_retain(void)
     snprintf(a, sizeof a, "%s", at("na"));
     snprintf(b, sizeof b, "%s", at("nb"));
     const char *dirs[] = {a, b};
-    tap_rc(lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err), 0, &err, NULL,
-           "no directory at all");
+    tap_rc(
+        lf_ckpt_find_newest(&dir, &step,
+                            &(struct lf_ckpt_search){
+                                .out_dirs = dirs, .n = 2, .max_step = -1, .report = count_report},
+                            &err),
+        0, &err, NULL, "no directory at all");
     tap_ok(dir == NULL, "nothing found");
     for (int64_t s = 10; s <= 50; s += 10)
         save_step(a, s);
     save_step(b, 30);
-    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    lf_ckpt_find_newest(
+        &dir, &step,
+        &(struct lf_ckpt_search){.out_dirs = dirs, .n = 2, .max_step = -1, .report = count_report},
+        &err);
     tap_i64(step, 50, "the greatest step");
     free(dir);
-    lf_ckpt_find_newest(&dir, &step, dirs, 2, 30, count_report, NULL, &err);
+    lf_ckpt_find_newest(
+        &dir, &step,
+        &(struct lf_ckpt_search){.out_dirs = dirs, .n = 2, .max_step = 30, .report = count_report},
+        &err);
     tap_ok(step == 30 && dir && strncmp(dir, b, strlen(b)) == 0,
            "bounded, the later directory wins: %s", dir);
     free(dir);
@@ -750,14 +774,20 @@ static void test_newest_and_retain(void)
     unlink(path);
     snprintf(path, sizeof path, "%s/checkpoints/step-00000060", a);
     lf_io_mkdirs(path, 0750, &err);
-    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    lf_ckpt_find_newest(
+        &dir, &step,
+        &(struct lf_ckpt_search){.out_dirs = dirs, .n = 2, .max_step = -1, .report = count_report},
+        &err);
     tap_i64(step, 40, "purged and unfinished ones are passed over");
     tap_ok(n_reports == 1 && strstr(last_report, "data-00000.h5"), "the purged one is reported: %s",
            last_report);
     free(dir);
     snprintf(path, sizeof path, "%s/checkpoint", b);
     save_to(path, 45, &(lf_ckpt_options){.threads = 1}, NULL, &err);
-    lf_ckpt_find_newest(&dir, &step, dirs, 2, -1, count_report, NULL, &err);
+    lf_ckpt_find_newest(
+        &dir, &step,
+        &(struct lf_ckpt_search){.out_dirs = dirs, .n = 2, .max_step = -1, .report = count_report},
+        &err);
     tap_i64(step, 45, "the final checkpoint counts");
     free(dir);
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005", a);
@@ -774,7 +804,9 @@ static void test_newest_and_retain(void)
         free(d);
     }
     lf_ckpt_retain(b, 0, 0, &err);
-    lf_ckpt_find_newest(&dir, &step, (const char *[]){b}, 1, 44, NULL, NULL, &err);
+    lf_ckpt_find_newest(
+        &dir, &step,
+        &(struct lf_ckpt_search){.out_dirs = (const char *[]){b}, .n = 1, .max_step = 44}, &err);
     tap_i64(step, 30, "the newest one is never removed");
     free(dir);
 }

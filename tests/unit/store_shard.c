@@ -273,8 +273,8 @@ static void test_set(void)
     char dir[4000];
     int32_t doc[64];
     snprintf(dir, sizeof dir, "%s/set", tap_tmpdir());
-    tap_rc(lf_shard_write_synthetic(dir, 103, 7, 4, 50, 300, 9, &err), 0, &err, NULL,
-           "write a dataset");
+    tap_rc(lf_shard_write_synthetic(dir, &(struct lf_shard_synthetic){103, 7, 4, 50, 300, 9}, &err),
+           0, &err, NULL, "write a dataset");
     tap_rc(lf_shardset_open(&s, dir, "train", &err), 0, &err, NULL, "open its training split");
     tap_i64((int64_t)lf_shardset_get_info(s)->n_docs, 103, "documents over all files");
     uint64_t wrong = 0;

@@ -120,8 +120,9 @@ static bool check_mask(lf_chat_doc *d, const struct kit *k, const lf_chat *c, co
                          .last_only = json_is_true(json_object_get(want, "last"))};
     const char *mask = json_string_value(json_object_get(want, "mask")),
                *fault = json_string_value(json_object_get(want, "fault"));
-    int rc =
-        lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools, &how, &err);
+    int rc = lf_chat_encode(d, c, k->state,
+                            &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools},
+                            &how, &err);
     if (json_object_get(want, "error"))
         return rc < 0 && d->fault == LF_CHAT_BROKEN && err.text[0];
     if (!same_ids(&d->ids, json_object_get(want, "ids")) ||
@@ -139,8 +140,10 @@ static bool check_marks(lf_chat_doc *d, const struct kit *k, const lf_chat *c, c
     lf_err err = LF_ERR_INIT;
     lf_chat_train how = {.mask = LF_CHAT_MASK_GENERATION};
     const char *marked = json_string_value(json_object_get(want, "marked"));
-    int rc = marked ? lf_chat_encode(d, c, k->state, r->prompt.turns, r->prompt.n_turns, r->tools,
-                                     &how, &err)
+    int rc = marked ? lf_chat_encode(
+                          d, c, k->state,
+                          &(struct lf_conversation){r->prompt.turns, r->prompt.n_turns, r->tools},
+                          &how, &err)
                     : 0;
     if (marked && !strchr(marked, '1'))
         return rc < 0 && d->fault == LF_CHAT_NO_TARGET;
@@ -241,8 +244,10 @@ static bool check_mark_case(json_t *all, const json_t *want)
                                  json_string_value(json_object_get(want, "conversation"))));
     lf_chat_doc_init(&d);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
-    int rc =
-        c ? lf_chat_encode(&d, c, k.state, r.prompt.turns, r.prompt.n_turns, NULL, &how, &err) : -1;
+    int rc = c ? lf_chat_encode(&d, c, k.state,
+                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL},
+                                &how, &err)
+               : -1;
     bool ok = same_ids(&d.ids, json_object_get(want, "ids"));
     if (strchr(mask + 1, '1'))
         ok = ok && rc == 0 && d.ids.n == strlen(mask);
@@ -387,7 +392,9 @@ static void encodes(const char *template, const char *row, const lf_chat_train *
     row_open(&r, j);
     lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
     int rc =
-        c ? lf_chat_encode(&d, c, k.state, r.prompt.turns, r.prompt.n_turns, r.tools, how, &err)
+        c ? lf_chat_encode(&d, c, k.state,
+                           &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, r.tools},
+                           how, &err)
           : err.rc;
     if (fault != LF_CHAT_FINE) {
         tap_ok(rc < 0 && d.fault == fault && strstr(err.text, want), "%s: %s", name, err.text);

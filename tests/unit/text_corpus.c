@@ -61,7 +61,7 @@ static const char *docs(lf_corpus_args *a, const char *const *inputs, size_t n, 
     while (*rc == 0 && (*rc = lf_corpus_next(c, &r, err)) == 1) {
         char where[64];
         snprintf(where, sizeof(where), "line %llu", (unsigned long long)r.line);
-        *rc = lf_corpus_text(a, r.raw, r.len, r.json, where, &text, NULL, err);
+        *rc = lf_corpus_text(a, &r, where, &text, NULL, err);
         if (out.len)
             lf_buf_addc(&out, '|');
         lf_buf_add(&out, text.data, text.len);

@@ -94,7 +94,7 @@ static lf_grower *grow(const char *base, size_t n_new, const char *donor, bool b
         w = lf_word_counts_create(&err);
         for (size_t i = 0; i < N_FRESH && rc == 0; i++) {
             const char *t = fresh[backwards ? N_FRESH - 1 - i : i];
-            rc = lf_grower_count(g, w, s, t, strlen(t), true, NULL, &err);
+            rc = lf_grower_count(g, w, s, t, strlen(t), true, &err);
         }
         lf_tok_state_destroy(s);
     }

@@ -65,7 +65,8 @@ static void test_policy(enum lf_pack_policy policy, uint32_t T, uint32_t max_seg
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
     uint64_t tokens = 0;
-    tap_rc(lf_pack_build(&p, policy, T, max_segs, l.n, len_of, &l, &err), 0, &err, NULL, "build");
+    tap_rc(lf_pack_build(&p, policy, T, max_segs, &(struct lf_pack_docs){l.n, len_of, &l}, &err), 0,
+           &err, NULL, "build");
     if (!p)
         return;
     tap_i64(audit(p, &l, T, policy == LF_PACK_BFD, &tokens), 0,
@@ -84,13 +85,14 @@ static void test_bound_shows(void)
     lf_pack *p = NULL;
     uint64_t tokens;
     for (int policy = 0; policy < 2; policy++) {
-        lf_pack_build(&p, (enum lf_pack_policy)policy, 16, 4, l.n, len_of, &l, &err);
+        lf_pack_build(&p, (enum lf_pack_policy)policy, 16, 4,
+                      &(struct lf_pack_docs){l.n, len_of, &l}, &err);
         audit(p, &l, 16, false, &tokens);
         tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 2) / 3,
                 "three documents and the padding each");
         lf_pack_destroy(p);
     }
-    lf_pack_build(&p, LF_PACK_CONCAT, 2, 2, l.n, len_of, &l, &err);
+    lf_pack_build(&p, LF_PACK_CONCAT, 2, 2, &(struct lf_pack_docs){l.n, len_of, &l}, &err);
     tap_i64((int64_t)lf_pack_count(p), (int64_t)(tokens + 1) / 2,
             "an exact fill needs no padding segment");
     lf_pack_destroy(p);
@@ -110,8 +112,8 @@ static void test_best_fit(void)
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 8, len_in, lens, &err), 0, &err, NULL,
-           "best fit decreasing");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, &(struct lf_pack_docs){8, len_in, lens}, &err), 0,
+           &err, NULL, "best fit decreasing");
     tap_i64((int64_t)lf_pack_count(p), 4, "sequences");
     for (uint64_t i = 0; i < 4; i++)
         bad +=
@@ -136,8 +138,8 @@ static void test_ties(void)
     lf_pack *p = NULL;
     lf_pack_seg segs[10];
     int64_t bad = 0;
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, 40, len_in, lens, &err), 0, &err, NULL,
-           "many ties");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 10, 10, &(struct lf_pack_docs){40, len_in, lens}, &err),
+           0, &err, NULL, "many ties");
     tap_i64((int64_t)lf_pack_count(p), 21, "sequences");
     for (uint64_t i = 0; i < 21; i++) {
         int n = lf_pack_get(p, i, segs), k = 0;
@@ -154,16 +156,17 @@ static void test_refused(void)
     struct lens l = {.n = 4, .max = 5, .seed = 3};
     lf_err err = LF_ERR_INIT;
     lf_pack *p = NULL;
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, 4, len_of, &l, &err), LF_EINVAL, &err,
-           "sequence length 1", "T 1");
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, 4, len_of, &l, &err), LF_EINVAL, &err,
-           "length", "T huge");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, 4, len_of, &l, &err), LF_EINVAL, &err, "documents",
-           "one segment");
-    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, 4, len_of, &l, &err), LF_EINVAL, &err, "documents",
-           "more than T");
-    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, 0, len_of, &l, &err), 0, &err, NULL,
-           "no documents");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 1, 2, &(struct lf_pack_docs){4, len_of, &l}, &err),
+           LF_EINVAL, &err, "sequence length 1", "T 1");
+    tap_rc(
+        lf_pack_build(&p, LF_PACK_CONCAT, 1u << 25, 2, &(struct lf_pack_docs){4, len_of, &l}, &err),
+        LF_EINVAL, &err, "length", "T huge");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 1, &(struct lf_pack_docs){4, len_of, &l}, &err),
+           LF_EINVAL, &err, "documents", "one segment");
+    tap_rc(lf_pack_build(&p, LF_PACK_BFD, 8, 9, &(struct lf_pack_docs){4, len_of, &l}, &err),
+           LF_EINVAL, &err, "documents", "more than T");
+    tap_rc(lf_pack_build(&p, LF_PACK_CONCAT, 8, 8, &(struct lf_pack_docs){0, len_of, &l}, &err), 0,
+           &err, NULL, "no documents");
     tap_i64((int64_t)lf_pack_count(p), 0, "no sequences");
     lf_pack_destroy(p);
 }

@@ -624,8 +624,10 @@ int main(void)
     lf_err err = LF_ERR_INIT;
     snprintf(dir_a, sizeof dir_a, "%s/a", tap_tmpdir());
     snprintf(dir_b, sizeof dir_b, "%s/b", tap_tmpdir());
-    if (lf_shard_write_synthetic(dir_a, 200, 20, 2, 60, VOCAB, 1, &err) < 0 ||
-        lf_shard_write_synthetic(dir_b, 150, 7, 1, 60, VOCAB, 2, &err) < 0)
+    if (lf_shard_write_synthetic(dir_a, &(struct lf_shard_synthetic){200, 20, 2, 60, VOCAB, 1},
+                                 &err) < 0 ||
+        lf_shard_write_synthetic(dir_b, &(struct lf_shard_synthetic){150, 7, 1, 60, VOCAB, 2},
+                                 &err) < 0)
         tap_bail("%s", err.text);
     test_epoch(LF_PACK_CONCAT, 0);
     test_epoch(LF_PACK_CONCAT, 1);

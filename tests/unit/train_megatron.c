@@ -367,8 +367,10 @@ int main(void)
     snprintf(dir_a, sizeof dir_a, "%s/a", tap_tmpdir());
     snprintf(dir_b, sizeof dir_b, "%s/b", tap_tmpdir());
     snprintf(dir_m, sizeof dir_m, "%s/m", tap_tmpdir());
-    if (lf_shard_write_synthetic(dir_a, 40, 5, 3, 60, VOCAB, 1, &err) < 0 ||
-        lf_shard_write_synthetic(dir_b, 70, 5, 1, 50, VOCAB, 2, &err) < 0)
+    if (lf_shard_write_synthetic(dir_a, &(struct lf_shard_synthetic){40, 5, 3, 60, VOCAB, 1},
+                                 &err) < 0 ||
+        lf_shard_write_synthetic(dir_b, &(struct lf_shard_synthetic){70, 5, 1, 50, VOCAB, 2},
+                                 &err) < 0)
         tap_bail("%s", err.text);
     write_masked(dir_m);
     test_rows();

@@ -116,7 +116,7 @@ static void test_neftune(void)
     tap_f64(lf_neftune_half_width(5, 512, 4096), 0.00345267, 1e-8,
             "half width of 512 tokens of 4096");
     for (int k = 0; k < 2; k++)
-        lf_neftune_fill(x[k], 5, ROWS, WIDTH, cu, 3, samples, 32, 3, k + 1);
+        lf_neftune_fill(x[k], &(struct lf_neftune){5, ROWS, WIDTH, cu, 3, samples, 32, 3, k + 1});
     tap_mem(x[0], x[1], sizeof(x[0]), "the noise does not depend on threads");
     bool inside = true, wide = true;
     for (int d = 0; d < 3; d++) {

@@ -21,8 +21,9 @@ static int alias_reasoning(json_t *m)
     r = r ? r : json_object_get(m, "reasoning");
     if (!r)
         return 0;
-    int bad = json_object_get(m, "thinking") ? 0 : json_object_set(m, "thinking", r);
-    return bad | json_object_set(m, "reasoning_content", r);
+    if (!json_object_get(m, "thinking") && json_object_set(m, "thinking", r) != 0)
+        return -1;
+    return json_object_set(m, "reasoning_content", r);
 }
 
 /* [{"name", "arguments"}] or one of them, as an assistant's tool_calls. */
@@ -71,7 +72,7 @@ static json_t *turn_message(const lf_turn *t, lf_err *err)
     int bad = !m;
     json_object_foreach(t->json, key, v)
     {
-        bad |= !json_is_null(v) && json_object_set(m, key, v) != 0;
+        bad = bad || (!json_is_null(v) && json_object_set(m, key, v) != 0);
     }
     if (bad || alias_reasoning(m)) {
         json_decref(m);
@@ -135,29 +136,35 @@ static json_t *variables(const lf_chat *c, json_t *messages, json_t *tools, bool
 {
     const char *key;
     json_t *v, *vars = json_object();
-    int bad = !vars;
-    bad |= json_object_set(vars, "messages", messages);
-    bad |= json_object_set_new(vars, "tools", tools ? json_incref(tools) : json_null());
-    bad |= json_object_set_new(vars, "documents", json_null());
-    bad |= json_object_set_new(vars, "add_generation_prompt", json_boolean(generation_prompt));
-    json_object_foreach(c->vars, key, v) bad |= json_object_set_new(vars, key, json_deep_copy(v));
-    if (!bad)
+    const struct lf_json_member m[] = {
+        {"messages", json_incref(messages)},
+        {"tools", tools ? json_incref(tools) : json_null()},
+        {"documents", json_null()},
+        {"add_generation_prompt", json_boolean(generation_prompt)},
+    };
+    int rc = lf_json_set(vars, m, sizeof m / sizeof m[0], "variables of a template", err);
+    json_object_foreach(c->vars, key, v)
+    {
+        const struct lf_json_member own = {key, rc == 0 ? json_deep_copy(v) : NULL};
+        rc = rc != 0 ? rc : lf_json_set(vars, &own, 1, "variables of a template", err);
+    }
+    if (rc == 0)
         return vars;
     json_decref(vars);
-    lf_fail(err, LF_ENOMEM, "no memory for the variables of a template");
     return NULL;
 }
 
-int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+int lf_chat_render_spans(const lf_chat *c, const struct lf_conversation *said,
                          bool generation_prompt, lf_buf *out, lf_jinja_spans *spans, lf_err *err)
 {
     json_t *list = NULL, *messages = NULL, *vars = NULL;
     lf_jinja_opts o = {.now = c->now};
-    int rc =
-        n == 0 && !generation_prompt ? lf_fail(err, LF_EFORMAT, "a conversation without turns") : 0;
+    int rc = said->n == 0 && !generation_prompt
+                 ? lf_fail(err, LF_EFORMAT, "a conversation without turns")
+                 : 0;
     if (rc == 0)
-        rc = tools_of(&list, tools, err);
-    if (rc == 0 && !(messages = messages_of(turns, n, err)))
+        rc = tools_of(&list, said->tools, err);
+    if (rc == 0 && !(messages = messages_of(said->turns, said->n, err)))
         rc = err && err->rc ? err->rc : LF_EFORMAT;
     if (rc == 0 && !(vars = variables(c, messages, list, generation_prompt, err)))
         rc = LF_ENOMEM;
@@ -172,7 +179,8 @@ int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_
 int lf_chat_render(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
                    bool generation_prompt, lf_buf *out, lf_err *err)
 {
-    return lf_chat_render_spans(c, turns, n, tools, generation_prompt, out, NULL, err);
+    const struct lf_conversation said = {turns, n, tools};
+    return lf_chat_render_spans(c, &said, generation_prompt, out, NULL, err);
 }
 
 int lf_chat_prompt(const lf_chat *c, lf_tok_state *t, const lf_turn *turns, size_t n, json_t *tools,

@@ -64,7 +64,6 @@ lf_chat *lf_chat_from_files(const lf_tok_files *f, const char *path, const lf_to
 lf_chat *lf_chat_from_text(const char *source, size_t len, const char *name,
                            const lf_tokenizer *tok, const lf_chat_opts *o, lf_err *err);
 void lf_chat_destroy(lf_chat *c);
-bool lf_chat_marks_generation(const lf_chat *c); /* its template has {% generation %} */
 /* Is member a word of its templates? For lf_shape_opts.reads; chat is an lf_chat. */
 bool lf_chat_reads(const void *chat, const char *member);
 /* SHA-256, in hex, of everything that makes its texts: templates, tokens, variables, time;
@@ -134,10 +133,17 @@ typedef struct lf_chat_doc {
 void lf_chat_doc_init(lf_chat_doc *d);
 void lf_chat_doc_fini(lf_chat_doc *d);
 
+/* What was said, and the tools that the template is told of (NULL: none); borrowed. */
+struct lf_conversation {
+    const lf_turn *turns;
+    size_t n;
+    json_t *tools;
+};
+
 /* Fill d. A turn that says of itself that it is not trained is not; one that says that it is, is
  * with last_only too. LF_EFORMAT or LF_EINVAL with d->fault set: this row is at fault; with fault
  * FINE: another failure (memory). */
-int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns,
-                   size_t n, json_t *tools, const lf_chat_train *o, lf_err *err);
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t,
+                   const struct lf_conversation *said, const lf_chat_train *o, lf_err *err);
 
 #endif

@@ -31,16 +31,14 @@ struct call {
     lf_chat_doc *d;
     const lf_chat *c;
     lf_tok_state *t;
-    const lf_turn *turns;
-    size_t n;
-    json_t *tools;
+    struct lf_conversation said;
     const lf_chat_train *o;
 };
 
 /* Is turn i to be trained? */
 static bool wanted(const struct call *k, size_t i, size_t last)
 {
-    const lf_turn *t = &k->turns[i];
+    const lf_turn *t = &k->said.turns[i];
     if (!lf_turn_is_answer(t) || i < k->o->first || t->train == LF_TURN_NOT_TRAINED)
         return false;
     return !k->o->last_only || i == last || t->train == LF_TURN_TRAINED;
@@ -102,12 +100,13 @@ static int measure(const struct call *k, size_t n, bool generation_prompt, size_
 {
     lf_chat_doc *d = k->d;
     *fits = true;
-    if (n == k->n && !generation_prompt) {
+    if (n == k->said.n && !generation_prompt) {
         *count = d->ids.n;
         return 0;
     }
     lf_buf_clear(&d->part);
-    int rc = lf_chat_render(k->c, k->turns, n, k->tools, generation_prompt, &d->part, err);
+    int rc =
+        lf_chat_render(k->c, k->said.turns, n, k->said.tools, generation_prompt, &d->part, err);
     if (rc < 0)
         return fault(d, LF_CHAT_BROKEN, rc);
     if (!begins(d) && !generation_prompt)
@@ -145,12 +144,12 @@ static int prefix_turn(const struct call *k, size_t i, bool train, lf_err *err)
 static int by_prefixes(const struct call *k, size_t last, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < k->n && rc == 0; i++) {
+    for (size_t i = 0; i < k->said.n && rc == 0; i++) {
         bool train = wanted(k, i, last);
         lf_err why = LF_ERR_INIT;
         if (train) {
             rc = prefix_turn(k, i, true, err);
-        } else if (k->o->all_spans && lf_turn_is_answer(&k->turns[i])) {
+        } else if (k->o->all_spans && lf_turn_is_answer(&k->said.turns[i])) {
             rc = prefix_turn(k, i, false, &why);
             k->d->fault = LF_CHAT_FINE;
             rc = rc == LF_ENOMEM ? lf_fail(err, rc, "%s", why.text) : 0;
@@ -250,10 +249,11 @@ static int count_blocks(const struct call *k, size_t n, size_t all, size_t *coun
 {
     lf_jinja_spans spans = {0};
     *count = all;
-    if (n == k->n)
+    if (n == k->said.n)
         return 0;
     lf_buf_clear(&k->d->part);
-    int rc = lf_chat_render_spans(k->c, k->turns, n, k->tools, n == 0, &k->d->part, &spans, err);
+    const struct lf_conversation first = {k->said.turns, n, k->said.tools};
+    int rc = lf_chat_render_spans(k->c, &first, n == 0, &k->d->part, &spans, err);
     *count = spans.n;
     free(spans.v);
     return rc < 0 ? fault(k->d, LF_CHAT_BROKEN, rc) : 0;
@@ -283,9 +283,9 @@ static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t la
 {
     size_t answers = 0, done = 0, need = 0;
     bool exact = false;
-    for (size_t i = 0; i < k->n; i++) {
-        answers += lf_turn_is_answer(&k->turns[i]);
-        need += lf_turn_is_answer(&k->turns[i]) && wanted(k, i, last);
+    for (size_t i = 0; i < k->said.n; i++) {
+        answers += lf_turn_is_answer(&k->said.turns[i]);
+        need += lf_turn_is_answer(&k->said.turns[i]) && wanted(k, i, last);
     }
     int rc = find_ends(k, &exact, err);
     if (need == answers) {
@@ -295,8 +295,8 @@ static int by_marks(const struct call *k, const lf_jinja_spans *spans, size_t la
     }
     if (answers != spans->n && rc == 0) /* those in front of all turns are nobody's */
         rc = count_blocks(k, 0, spans->n, &done, err);
-    for (size_t i = 0; i < k->n && rc == 0; i++) {
-        bool answer = lf_turn_is_answer(&k->turns[i]), train = answer && wanted(k, i, last);
+    for (size_t i = 0; i < k->said.n && rc == 0; i++) {
+        bool answer = lf_turn_is_answer(&k->said.turns[i]), train = answer && wanted(k, i, last);
         if (answers != spans->n)
             rc = mark_turn(k, spans, exact, i, train, &done, err);
         else if (answer)
@@ -354,18 +354,19 @@ static int check_bos(const struct call *k, lf_err *err)
                  lf_fail(err, LF_EFORMAT, "the template writes the BOS token twice"));
 }
 
-int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t, const lf_turn *turns,
-                   size_t n, json_t *tools, const lf_chat_train *o, lf_err *err)
+int lf_chat_encode(lf_chat_doc *d, const lf_chat *c, lf_tok_state *t,
+                   const struct lf_conversation *said, const lf_chat_train *o, lf_err *err)
 {
-    struct call k = {d, c, t, turns, n, tools, o};
+    struct call k = {d, c, t, *said, o};
+    json_t *tools = said->tools;
     lf_jinja_spans spans = {0};
-    size_t last = n;
+    size_t last = said->n;
     d->ids.n = d->n_spans = 0;
     d->fault = LF_CHAT_FINE;
     lf_buf_clear(&d->text);
-    for (size_t i = 0; i < n; i++)
-        last = lf_turn_is_answer(&turns[i]) ? i : last;
-    int rc = lf_chat_render_spans(c, turns, n, tools, false, &d->text, &spans, err);
+    for (size_t i = 0; i < said->n; i++)
+        last = lf_turn_is_answer(&said->turns[i]) ? i : last;
+    int rc = lf_chat_render_spans(c, said, false, &d->text, &spans, err);
     if (rc < 0)
         fault(d, LF_CHAT_BROKEN, rc);
     bool tools_side = c->tools && (json_array_size(tools) > 0 || json_string_length(tools) > 0);
@@ -396,7 +397,8 @@ int lf_chat_turn_end(const lf_chat *c, int64_t *id, lf_err *err)
     lf_chat_doc d;
     lf_chat_doc_init(&d);
     lf_tok_state *t = lf_tok_state_create(c->tok, err);
-    int rc = t ? lf_chat_encode(&d, c, t, probe, 2, NULL, &how, &why) : LF_ENOMEM;
+    int rc = t ? lf_chat_encode(&d, c, t, &(struct lf_conversation){probe, 2, NULL}, &how, &why)
+               : LF_ENOMEM;
     const struct call k = {.d = &d, .c = c};
     if (rc < 0 && t)
         rc = d.fault == LF_CHAT_FINE ? lf_fail(err, rc, "%s", why.text)

@@ -168,11 +168,6 @@ bool lf_chat_reads(const void *chat, const char *member)
     return false;
 }
 
-bool lf_chat_marks_generation(const lf_chat *c)
-{
-    return c->marks;
-}
-
 /* ---- finding ---- */
 
 /* Of a list of {name, template}, or of an object of templates by name. */

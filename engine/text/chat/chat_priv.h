@@ -23,7 +23,7 @@ struct lf_chat {
 /* As lf_chat_render, with the spans of generation blocks (NULL: not wanted), in bytes from the
  * begin of the new text.
  */
-int lf_chat_render_spans(const lf_chat *c, const lf_turn *turns, size_t n, json_t *tools,
+int lf_chat_render_spans(const lf_chat *c, const struct lf_conversation *said,
                          bool generation_prompt, lf_buf *out, lf_jinja_spans *spans, lf_err *err);
 
 #endif

@@ -225,18 +225,17 @@ int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t le
     lf_row r = {0};
     struct lf_row_ctx c = {.o = o, .where = where};
     const struct lf_variant *v = NULL;
-    const uint8_t *p = NULL;
+    lf_bytes line = {(const uint8_t *)raw, len};
     json_error_t je;
-    size_t n = 0;
     lf_buf fixed;
     lf_buf_init(&fixed);
-    int rc = lf_text_repair(&p, &n, &fixed, (const uint8_t *)raw, len, o->strict, replaced, err);
+    int rc = lf_text_repair(&line, &fixed, o->strict, replaced, err);
     if (rc < 0) {
         lf_err_prefix(err, "%s", where);
         goto out;
     }
-    if (!(c.root = r.root =
-              json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je))) {
+    if (!(c.root = r.root = json_loadb((const char *)line.p, line.n,
+                                       JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je))) {
         rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
                      je.position);
         goto out;

@@ -573,26 +573,25 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 
 /* ---- meaning of a record ---- */
 
-int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json,
-                   const char *where, lf_buf *out, uint64_t *replaced, lf_err *err)
+int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const char *where,
+                   lf_buf *out, uint64_t *replaced, lf_err *err)
 {
     lf_buf_clear(out);
-    if (!json) {
-        lf_buf_add(out, raw, len);
+    if (!r->json) {
+        lf_buf_add(out, r->raw, r->len);
         return lf_buf_check(out, err);
     }
     lf_buf fixed;
     lf_buf_init(&fixed);
-    const uint8_t *p = NULL;
-    size_t n = 0;
+    lf_bytes line = {(const uint8_t *)r->raw, r->len};
     json_t *j = NULL;
     json_error_t je;
-    int rc = lf_text_repair(&p, &n, &fixed, (const uint8_t *)raw, len, args->strict, replaced, err);
+    int rc = lf_text_repair(&line, &fixed, args->strict, replaced, err);
     if (rc != 0) {
         rc = lf_err_prefix(err, "%s", where);
         goto out;
     }
-    j = json_loadb((const char *)p, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
+    j = json_loadb((const char *)line.p, line.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
     if (!j) {
         rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
                      je.position);

@@ -84,7 +84,7 @@ int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, cons
 
 /* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8).
  * where: for messages. Thread-safe. *replaced is raised by the U+FFFD put into a JSON line. */
-int lf_corpus_text(const lf_corpus_args *args, const char *raw, size_t len, bool json,
-                   const char *where, lf_buf *out, uint64_t *replaced, lf_err *err);
+int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const char *where,
+                   lf_buf *out, uint64_t *replaced, lf_err *err);
 
 #endif

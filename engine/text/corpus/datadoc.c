@@ -160,8 +160,7 @@ static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *
     d->ids.n = 0;
     lf_buf_clear(&d->text);
     if (!r->json || d->o->shape->shape == LF_SHAPE_TEXT) {
-        int plain =
-            lf_corpus_text(d->o->corpus, r->raw, r->len, r->json, "", &d->text, &replaced, err);
+        int plain = lf_corpus_text(d->o->corpus, r, "", &d->text, &replaced, err);
         row =
             (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
         return plain < 0 ? plain : encode_row(d, &row, failed, err);

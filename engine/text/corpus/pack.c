@@ -58,7 +58,7 @@ static int build_concat(lf_pack *p, lf_err *err)
 }
 
 int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_t max_segs,
-                  uint64_t n_docs, lf_pack_len_fn len, const void *user, lf_err *err)
+                  const struct lf_pack_docs *docs, lf_err *err)
 {
     if (T < 2 || T > 1u << 24)
         return lf_fail(err, LF_EINVAL, "sequence length %u; 2 to %u are possible", T, 1u << 24);
@@ -71,8 +71,12 @@ int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_
     lf_pack *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return LF_ENOMEM;
-    *p = (lf_pack){
-        .policy = policy, .T = T, .max_segs = max_segs, .n_docs = n_docs, .len = len, .user = user};
+    *p = (lf_pack){.policy = policy,
+                   .T = T,
+                   .max_segs = max_segs,
+                   .n_docs = docs->n,
+                   .len = docs->len,
+                   .user = docs->user};
     int rc = policy == LF_PACK_CONCAT ? build_concat(p, err) : lf_pack_build_bfd(p, err);
     if (rc < 0) {
         lf_pack_destroy(p);

@@ -36,9 +36,15 @@ typedef struct lf_pack lf_pack;
 /* Length of document d, for building: a callback, so that lengths need not be copied. */
 typedef uint64_t (*lf_pack_len_fn)(const void *user, uint64_t doc);
 
+struct lf_pack_docs {
+    uint64_t n;
+    lf_pack_len_fn len;
+    const void *user; /* of len; borrowed while the index lives */
+};
+
 /* T: 2 .. 2^24; max_segs: 2 .. T. */
 int lf_pack_build(lf_pack **out, enum lf_pack_policy policy, uint32_t T, uint32_t max_segs,
-                  uint64_t n_docs, lf_pack_len_fn len, const void *user, lf_err *err);
+                  const struct lf_pack_docs *docs, lf_err *err);
 void lf_pack_destroy(lf_pack *p);
 uint64_t lf_pack_count(const lf_pack *p); /* sequences */
 uint32_t lf_pack_max_segs(const lf_pack *p);

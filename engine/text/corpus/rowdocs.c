@@ -340,8 +340,8 @@ static int chat_doc(const struct ctx *c, size_t first, lf_err *err)
     how.all_spans = c->o->max_length && c->o->truncate == LF_TRUNCATE_BUDGET;
     if (!c->o->any_order && lf_chat_check_order(d->turns, d->n_turns, &why) < 0)
         return leave_out(d, LF_ROW_BROKEN, why.text);
-    rc =
-        lf_chat_encode(&d->chat, c->o->chat, c->t, d->turns, d->n_turns, c->row->tools, &how, &why);
+    rc = lf_chat_encode(&d->chat, c->o->chat, c->t,
+                        &(struct lf_conversation){d->turns, d->n_turns, c->row->tools}, &how, &why);
     if (rc < 0 && d->chat.fault == LF_CHAT_FINE)
         return lf_fail(err, rc, "%s", why.text);
     if (rc < 0)

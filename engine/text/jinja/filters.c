@@ -445,25 +445,31 @@ static lf_jj_val sort_key(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, lf_jj
     return r->rc == 0 && v.t == LF_JJ_STR && !keep_case ? lf_jj_change_case(r, v, LF_JJ_LOWER) : v;
 }
 
-static void merge(lf_jj_run *r, const lf_jj_node *at, lf_jj_val *v, lf_jj_val *k, lf_jj_val *tv,
-                  lf_jj_val *tk, size_t n, bool down)
+struct merging {
+    lf_jj_run *r;
+    const lf_jj_node *at;
+    lf_jj_val *v, *k; /* room for all values and keys */
+    bool down;
+};
+
+static void merge(const struct merging *to, lf_jj_val *v, lf_jj_val *k, size_t n)
 {
-    if (n < 2 || r->rc)
+    if (n < 2 || to->r->rc)
         return;
     size_t m = n / 2, i = 0, j = m;
-    merge(r, at, v, k, tv, tk, m, down);
-    merge(r, at, v + m, k + m, tv, tk, n - m, down);
-    for (size_t o = 0; o < n && r->rc == 0; o++) {
+    merge(to, v, k, m);
+    merge(to, v + m, k + m, n - m);
+    for (size_t o = 0; o < n && to->r->rc == 0; o++) {
         bool right = i == m;
         if (i < m && j < n) {
-            int c = lf_jj_order(r, at, k[j], k[i]);
-            right = down ? c > 0 : c < 0;
+            int c = lf_jj_order(to->r, to->at, k[j], k[i]);
+            right = to->down ? c > 0 : c < 0;
         }
-        tv[o] = right ? v[j] : v[i];
-        tk[o] = right ? k[j++] : k[i++];
+        to->v[o] = right ? v[j] : v[i];
+        to->k[o] = right ? k[j++] : k[i++];
     }
-    memcpy(v, tv, n * sizeof(*v));
-    memcpy(k, tk, n * sizeof(*k));
+    memcpy(v, to->v, n * sizeof(*v));
+    memcpy(k, to->k, n * sizeof(*k));
 }
 
 /* Stable; the elements of items (a list made for this) in order of path. */
@@ -477,8 +483,10 @@ static lf_jj_val sorted(lf_jj_run *r, const lf_jj_node *at, lf_jj_val items, lf_
         out.u.seq->v[i] = items.u.seq->v[i];
         keys.u.seq->v[i] = sort_key(r, at, items.u.seq->v[i], path, keep_case);
     }
-    if (r->rc == 0)
-        merge(r, at, out.u.seq->v, keys.u.seq->v, work.u.seq->v, work.u.seq->v + n, n, down);
+    if (r->rc == 0) {
+        const struct merging to = {r, at, work.u.seq->v, work.u.seq->v + n, down};
+        merge(&to, out.u.seq->v, keys.u.seq->v, n);
+    }
     return r->rc ? lf_jj_undef : out;
 }
 

@@ -340,9 +340,13 @@ lf_jj_val lf_jj_attr(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const char
     return lf_jj_undefined(r, "'%s object' has no attribute '%s'", lf_jj_type_name(v), name);
 }
 
+struct slice {
+    int64_t from, to, step;
+};
+
 /* Python's slice.indices */
 static bool slice_range(lf_jj_run *r, const lf_jj_node *at, const lf_jj_val part[3],
-                        const bool given[3], int64_t n, int64_t *from, int64_t *to, int64_t *step)
+                        const bool given[3], int64_t n, struct slice *out)
 {
     int64_t x[3] = {0, 0, 1};
     bool have[3];
@@ -369,17 +373,20 @@ static bool slice_range(lf_jj_run *r, const lf_jj_node *at, const lf_jj_val part
         else if (x[i] > high)
             x[i] = high;
     }
-    *from = x[0];
-    *to = x[1];
-    *step = x[2] < -n - 1 ? -n - 1 : x[2] > n + 1 ? n + 1 : x[2];
+    *out = (struct slice){x[0], x[1], x[2] < -n - 1 ? -n - 1 : x[2] > n + 1 ? n + 1 : x[2]};
     return true;
 }
 
-static lf_jj_val slice_chars(lf_jj_run *r, lf_jj_val all, int64_t from, int64_t to, int64_t step)
+static inline bool slice_has(const struct slice *s, int64_t i)
+{
+    return s->step > 0 ? i < s->to : i > s->to;
+}
+
+static lf_jj_val slice_chars(lf_jj_run *r, lf_jj_val all, const struct slice *s)
 {
     lf_buf b;
     lf_buf_init(&b);
-    for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
+    for (int64_t i = s->from; slice_has(s, i); i += s->step)
         lf_buf_add(&b, all.u.seq->v[i].u.s, all.u.seq->v[i].n);
     return lf_jj_str_take(r, &b);
 }
@@ -387,25 +394,26 @@ static lf_jj_val slice_chars(lf_jj_run *r, lf_jj_val all, int64_t from, int64_t 
 lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_jj_val part[3],
                       const bool given[3])
 {
-    int64_t from, to, step;
+    struct slice s;
     if (v.t != LF_JJ_STR && v.t != LF_JJ_SEQ)
         return lf_jj_fail(r, at, "%s",
                           v.t == LF_JJ_UNDEF ? v.u.s : "only strings and lists have slices");
-    if (!slice_range(r, at, part, given, lf_jj_length(r, at, v), &from, &to, &step))
+    if (!slice_range(r, at, part, given, lf_jj_length(r, at, v), &s))
         return lf_jj_undef;
-    if (v.t == LF_JJ_STR && step == 1) {
-        size_t a = lf_jj_char_at(v.u.s, v.n, (size_t)from), n = from < to ? (size_t)(to - from) : 0;
+    if (v.t == LF_JJ_STR && s.step == 1) {
+        size_t a = lf_jj_char_at(v.u.s, v.n, (size_t)s.from),
+               n = s.from < s.to ? (size_t)(s.to - s.from) : 0;
         return lf_jj_str(v.u.s + a, lf_jj_char_at(v.u.s + a, v.n - a, n));
     }
     if (v.t == LF_JJ_STR) {
         lf_jj_val all = lf_jj_iter(r, at, v);
-        return r->rc ? lf_jj_undef : slice_chars(r, all, from, to, step);
+        return r->rc ? lf_jj_undef : slice_chars(r, all, &s);
     }
     size_t n = 0;
-    for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
+    for (int64_t i = s.from; slice_has(&s, i); i += s.step)
         n++;
     lf_jj_val out = lf_jj_seq_make(r, n, v.u.seq->tuple);
-    for (size_t k = 0; r->rc == 0 && k < n; k++, from += step)
-        out.u.seq->v[k] = v.u.seq->v[from];
+    for (size_t k = 0; r->rc == 0 && k < n; k++)
+        out.u.seq->v[k] = v.u.seq->v[s.from + (int64_t)k * s.step];
     return out;
 }

@@ -36,8 +36,13 @@ struct work {
     uint32_t node;
 };
 
+struct queue {
+    struct work *v;
+    size_t n, cap;
+};
+
 static int expand(lf_trie *t, const lf_added **sorted, const lf_added *base, struct work w,
-                  struct work **todo, size_t *n_todo, size_t *cap, lf_err *err)
+                  struct queue *todo, lf_err *err)
 {
     size_t i = w.lo;
     if (sorted[i]->match_len == w.depth) {
@@ -60,13 +65,13 @@ static int expand(lf_trie *t, const lf_added **sorted, const lf_added *base, str
         if (rc == 0)
             rc = lf_grow(&t->to, &t->cap_to, t->n_edges, sizeof(*t->to), err);
         if (rc == 0)
-            rc = lf_grow(todo, cap, *n_todo, sizeof(**todo), err);
+            rc = lf_grow(&todo->v, &todo->cap, todo->n, sizeof(*todo->v), err);
         if (rc != 0)
             return rc;
         t->bytes[t->n_edges] = b;
         t->to[t->n_edges++] = (uint32_t)node;
         t->nodes[w.node].n++;
-        (*todo)[(*n_todo)++] = (struct work){i, j, w.depth + 1, (uint32_t)node};
+        todo->v[todo->n++] = (struct work){i, j, w.depth + 1, (uint32_t)node};
         i = j;
     }
     return 0;
@@ -74,8 +79,8 @@ static int expand(lf_trie *t, const lf_added **sorted, const lf_added *base, str
 
 int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, lf_err *err)
 {
-    struct work *todo = NULL;
-    size_t n_todo = 0, cap = 0, k = 0;
+    struct queue todo = {0};
+    size_t k = 0;
     const lf_added **sorted = lf_calloc(n, sizeof(*sorted), err);
     int rc = sorted ? 0 : LF_ENOMEM;
     for (size_t i = 0; rc == 0 && i < n; i++)
@@ -84,13 +89,13 @@ int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, 
     if (rc != 0 || k == 0)
         goto out;
     qsort(sorted, k, sizeof(*sorted), by_match);
-    rc = new_node(t, err) < 0 ? LF_ENOMEM : lf_grow(&todo, &cap, 0, sizeof(*todo), err);
+    rc = new_node(t, err) < 0 ? LF_ENOMEM : lf_grow(&todo.v, &todo.cap, 0, sizeof(*todo.v), err);
     if (rc != 0)
         goto out;
-    todo[n_todo++] = (struct work){0, k, 0, 0};
-    while (n_todo > 0 && rc == 0) {
-        struct work w = todo[--n_todo];
-        rc = expand(t, sorted, added, w, &todo, &n_todo, &cap, err);
+    todo.v[todo.n++] = (struct work){0, k, 0, 0};
+    while (todo.n > 0 && rc == 0) {
+        struct work w = todo.v[--todo.n];
+        rc = expand(t, sorted, added, w, &todo, err);
     }
     t->only_first = t->nodes[0].n == 1 ? t->bytes[t->nodes[0].first] : -1;
     for (uint32_t e = 0; e < t->nodes[0].n; e++)
@@ -98,7 +103,7 @@ int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, 
     t->used = true;
 out:
     free(sorted);
-    free(todo);
+    free(todo.v);
     return rc;
 }
 
@@ -193,24 +198,25 @@ static size_t space_after(const uint8_t *cls, const uint8_t *text, size_t len, s
     return at;
 }
 
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls,
-                   bool special_as_text, const uint8_t *text, size_t len, lf_piece_fn fn, void *arg,
-                   lf_err *err)
+int lf_added_split(lf_tok_state *s, const lf_trie *t, const uint8_t *text, size_t len,
+                   lf_piece_fn fn, lf_err *err)
 {
+    const uint8_t *cls = s->t->cls;
+    const bool special_as_text = s->flags & LF_TOK_SPECIAL_TEXT;
     size_t done = 0, from = 0, start, end;
     size_t space_from = 0,
            space_to = 0; /* the white space that rstrip found last, so that a run is walked once */
     int which, rc = 0;
     while (t->used && rc == 0 && lf_trie_find(t, text, len, from, &start, &end, &which)) {
-        const lf_added *a = &added[which];
+        const lf_added *a = &s->t->added[which];
         from = end;
         if (special_as_text && a->special)
             continue;
         if (a->single_word && (word_before(cls, text, start) || word_after(cls, text, len, end)))
             continue;
         if (a->lstrip) {
-            size_t s = space_before(cls, text, start, done < start ? done : start);
-            start = s > done ? s : done;
+            size_t space = space_before(cls, text, start, done < start ? done : start);
+            start = space > done ? space : done;
         }
         if (a->rstrip) {
             if (end < space_from || end > space_to) {
@@ -220,13 +226,13 @@ int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls,
             end = space_to;
         }
         if (done < start)
-            rc = fn(arg, text + done, start - done, NULL, err);
+            rc = fn(s, text + done, start - done, NULL, err);
         if (rc == 0)
-            rc = fn(arg, NULL, 0, a, err);
+            rc = fn(s, NULL, 0, a, err);
         /* The library goes on after the match itself, not after the space that rstrip took. */
         done = end;
     }
     if (rc == 0 && done != len)
-        rc = fn(arg, text + done, len - done, NULL, err);
+        rc = fn(s, text + done, len - done, NULL, err);
     return rc;
 }

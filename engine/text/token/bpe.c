@@ -43,6 +43,7 @@ struct long_slot {
 };
 
 struct lf_bpe_state {
+    const lf_bpe *b;
     struct fast_slot *fast;
     struct long_slot *longs;
     /* Scratch of merge_heap, grown on demand. */
@@ -164,11 +165,12 @@ void lf_bpe_fini(lf_bpe *b)
     memset(b, 0, sizeof(*b));
 }
 
-lf_bpe_state *lf_bpe_state_create(lf_err *err)
+lf_bpe_state *lf_bpe_state_create(const lf_bpe *b, lf_err *err)
 {
     lf_bpe_state *s = lf_calloc(1, sizeof(*s), err);
     if (!s)
         return NULL;
+    s->b = b;
     s->fast = lf_calloc(FAST_BUCKETS * 2, sizeof(*s->fast), err);
     s->longs = lf_calloc(LONG_SLOTS, sizeof(*s->longs), err);
     if (!s->fast || !s->longs) {
@@ -469,9 +471,9 @@ static int start_halves(const lf_bpe *b, lf_bpe_state *s, lf_err *err)
 }
 
 /* The word without any cache; appends to out. */
-static int encode_plain(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
-                        lf_ids *out, lf_err *err)
+static int encode_plain(lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
 {
+    const lf_bpe *b = s->b;
     bool odd = b->chars && (b->chars->n_phantom || b->chars->unused);
     if (b->ignore_merges) {
         int64_t id = lf_bpe_find_word(b, word, n);
@@ -516,8 +518,7 @@ static void keep_long(lf_bpe_state *s, const uint8_t *word, size_t n, const uint
     memcpy(slot->id, ids, n_ids * sizeof(*ids));
 }
 
-static int encode_long(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out,
-                       lf_err *err)
+static int encode_long(lf_bpe_state *s, const uint8_t *word, size_t n, lf_ids *out, lf_err *err)
 {
     uint64_t h = lf_bpe_hash(word, n);
     const struct long_slot *slot = &s->longs[h & (LONG_SLOTS - 1)];
@@ -530,7 +531,7 @@ static int encode_long(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, si
         return 0;
     }
     size_t at = out->n;
-    int rc = encode_plain(b, s, word, n, out, err);
+    int rc = encode_plain(s, word, n, out, err);
     if (rc == 0 && out->n > at)
         keep_long(s, word, n, out->v + at, out->n - at);
     return rc;
@@ -559,13 +560,13 @@ static inline void load_key(uint64_t *k0, uint64_t *k1, const uint8_t *word, siz
     *k1 = c | (uint64_t)n << 56;
 }
 
-static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
-                              const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
+static inline int encode_word(lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end,
+                              bool cache, lf_ids *out, lf_err *err)
 {
     if (!cache || n > LONG_BYTES)
-        return encode_plain(b, s, word, n, out, err);
+        return encode_plain(s, word, n, out, err);
     if (n > FAST_BYTES)
-        return encode_long(b, s, word, n, out, err);
+        return encode_long(s, word, n, out, err);
     uint64_t k0, k1;
     load_key(&k0, &k1, word, n, end);
     struct fast_slot *slot = &s->fast[(mix(k0, k1) & (FAST_BUCKETS - 1)) * 2];
@@ -575,7 +576,7 @@ static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *w
     else if (slot[1].n && slot[1].k0 == k0 && slot[1].k1 == k1)
         hit = &slot[1];
     if (hit && hit->n == FAST_SEE_LONG)
-        return encode_long(b, s, word, n, out, err);
+        return encode_long(s, word, n, out, err);
     if (hit) {
         int rc = out->cap - out->n >= FAST_IDS ? 0 : reserve(out, FAST_IDS, err);
         if (rc != 0)
@@ -588,7 +589,7 @@ static inline int encode_word(const lf_bpe *b, lf_bpe_state *s, const uint8_t *w
         return 0;
     }
     size_t at = out->n;
-    int rc = encode_plain(b, s, word, n, out, err);
+    int rc = encode_plain(s, word, n, out, err);
     size_t made = out->n - at;
     if (rc != 0 || made == 0)
         return rc;
@@ -612,9 +613,10 @@ static void fuse_unk(const lf_bpe *b, size_t at, lf_ids *out)
     out->n = k;
 }
 
-static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size_t n,
-                        const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
+static int encode_chars(lf_bpe_state *s, const uint8_t *p, size_t n, const uint8_t *end, bool cache,
+                        lf_ids *out, lf_err *err)
 {
+    const lf_bpe *b = s->b;
     const lf_bpe_chars *c = b->chars;
     const uint8_t *stop = p + n, *from = p, *at = p;
     size_t first = out->n;
@@ -631,7 +633,7 @@ static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size
         size_t user = c->user ? lf_vtrie_longest(c->user, at, (size_t)(stop - at), &id) : 0;
         uint32_t ch = lf_utf8_get(at, &k);
         if (from < at && (user || (c->cut && !lf_bpe_may_join(c, prev, ch)))) {
-            rc = encode_word(b, s, from, (size_t)(at - from), end, cache, out, err);
+            rc = encode_word(s, from, (size_t)(at - from), end, cache, out, err);
             from = at;
         }
         if (user && rc == 0)
@@ -641,16 +643,16 @@ static int encode_chars(const lf_bpe *b, lf_bpe_state *s, const uint8_t *p, size
         prev = ch;
     }
     if (rc == 0 && from < stop)
-        rc = encode_word(b, s, from, (size_t)(stop - from), end, cache, out, err);
+        rc = encode_word(s, from, (size_t)(stop - from), end, cache, out, err);
     if (rc == 0 && c->fuse_unk && b->unk >= 0)
         fuse_unk(b, first, out);
     return rc;
 }
 
-int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
-                  const uint8_t *end, bool cache, lf_ids *out, lf_err *err)
+int lf_bpe_encode(lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
+                  lf_ids *out, lf_err *err)
 {
-    if (b->chars)
-        return encode_chars(b, s, word, n, end, cache, out, err);
-    return encode_word(b, s, word, n, end, cache, out, err);
+    if (s->b->chars)
+        return encode_chars(s, word, n, end, cache, out, err);
+    return encode_word(s, word, n, end, cache, out, err);
 }

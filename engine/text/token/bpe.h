@@ -89,14 +89,14 @@ int32_t lf_bpe_find_char(const lf_bpe *b, uint32_t c); /* -1 none */
  * valid UTF-8). */
 void lf_bpe_add_pair(lf_bpe *b, const uint8_t *left, size_t n_left, const uint8_t *right);
 
-typedef struct lf_bpe_state lf_bpe_state; /* one thread's cache and scratch */
-lf_bpe_state *lf_bpe_state_create(lf_err *err);
+typedef struct lf_bpe_state lf_bpe_state; /* one thread's cache and scratch for one model */
+lf_bpe_state *lf_bpe_state_create(const lf_bpe *b, lf_err *err); /* borrows b */
 void lf_bpe_state_destroy(lf_bpe_state *s);
 
 /* Append the ids of one word (n >= 1 bytes of valid UTF-8). `end` is the end of readable memory
  * behind the word. */
-int lf_bpe_encode(const lf_bpe *b, lf_bpe_state *s, const uint8_t *word, size_t n,
-                  const uint8_t *end, bool cache, lf_ids *out, lf_err *err);
+int lf_bpe_encode(lf_bpe_state *s, const uint8_t *word, size_t n, const uint8_t *end, bool cache,
+                  lf_ids *out, lf_err *err);
 
 /* Inside: first symbols of a word of characters (room for n + 1), negative on error; the parts of a
  * text between cuts.

@@ -103,27 +103,25 @@ static int bert(const lf_tokenizer *t, const lf_normstep *st, struct lf_tok_bufs
     lf_buf one, two;
     lf_buf_init(&one);
     lf_buf_init(&two);
-    const uint8_t *q = p;
-    size_t n = len;
+    lf_bytes q = {p, len};
     int rc = 0;
     if (st->clean || st->chinese) {
         bert_clean(t, st, &one, p, len);
-        q = (const uint8_t *)one.data;
-        n = one.len;
+        q = (lf_bytes){(const uint8_t *)one.data, one.len};
     }
     if (st->accents) {
-        rc = lf_text_normalize(&q, &n, &two, &bufs->scratch, LF_NORM_NFD, t->cls, q, n, err);
+        rc = lf_text_normalize(&q, &two, &bufs->scratch, LF_NORM_NFD, t->cls, err);
         if (rc == 0 && !st->lower)
-            drop(t->ucls, LF_UT_MN, out, q, n);
+            drop(t->ucls, LF_UT_MN, out, q.p, q.n);
     }
     unsigned k;
-    for (size_t i = 0; rc == 0 && st->lower && i < n; i += k) {
-        uint32_t c = lf_utf8_get(q + i, &k);
+    for (size_t i = 0; rc == 0 && st->lower && i < q.n; i += k) {
+        uint32_t c = lf_utf8_get(q.p + i, &k);
         if (!st->accents || !(t->ucls[c] & LF_UT_MN))
             put_lower(out, c);
     }
     if (!st->accents && !st->lower)
-        lf_buf_add(out, q, n);
+        lf_buf_add(out, q.p, q.n);
     if (rc == 0 && (one.failed || two.failed))
         rc = lf_buf_check(one.failed ? &one : &two, err);
     lf_buf_fini(&one);
@@ -168,8 +166,7 @@ static int replace_regex(const lf_normstep *st, lf_regex_state **state, lf_buf *
         return LF_ENOMEM;
     size_t done = 0, from = 0, start, end, last_end = SIZE_MAX;
     int rc = 0;
-    while (from <= len &&
-           (rc = lf_regex_find(st->re, *state, p, len, from, &start, &end, err)) == 1) {
+    while (from <= len && (rc = lf_regex_find(*state, p, len, from, &start, &end, err)) == 1) {
         unsigned k = 1;
         if (start == end && end == last_end) { /* as in pretok.c */
             if (from < len)
@@ -225,9 +222,10 @@ static void nmt(lf_buf *out, const uint8_t *p, size_t len)
     }
 }
 
-static int apply(const lf_tokenizer *t, const lf_normstep *st, size_t i, struct lf_tok_bufs *bufs,
-                 lf_buf *out, const uint8_t *p, size_t len, lf_err *err)
+static int apply(const lf_tokenizer *t, size_t i, struct lf_tok_bufs *bufs, lf_buf *out,
+                 const uint8_t *p, size_t len, lf_err *err)
 {
+    const lf_normstep *st = &t->norms[i];
     switch (st->type) {
     case LF_NORMSTEP_LOWER:
         lower(out, p, len);
@@ -270,7 +268,7 @@ static bool replaces_front(const lf_normstep *st, lf_regex_state **state, const 
     size_t start = 0, end = st->n_from, chars = 0;
     if (st->re) {
         if ((!*state && !(*state = lf_regex_state_create(st->re, NULL))) ||
-            lf_regex_find(st->re, *state, p, len, 0, &start, &end, NULL) != 1 || start != 0)
+            lf_regex_find(*state, p, len, 0, &start, &end, NULL) != 1 || start != 0)
             return false;
     } else if (len < st->n_from || memcmp(p, st->from, st->n_from) != 0) {
         return false;
@@ -306,28 +304,23 @@ static bool removes_front(const lf_tokenizer *t, const lf_normstep *st, lf_regex
     }
 }
 
-int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out,
-                     size_t *out_len, const uint8_t *text, size_t len, lf_err *err)
+int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, lf_bytes *text, lf_err *err)
 {
     bufs->front_gone = false;
-    *out = text;
-    *out_len = len;
     int rc = 0;
     for (size_t i = 0; i < t->n_norms && rc == 0; i++) {
         const lf_normstep *st = &t->norms[i];
-        lf_buf *to = *out == (const uint8_t *)bufs->a.data ? &bufs->b : &bufs->a;
-        bufs->front_gone = bufs->front_gone || removes_front(t, st, &bufs->re[i], *out, *out_len);
+        lf_buf *to = text->p == (const uint8_t *)bufs->a.data ? &bufs->b : &bufs->a;
+        bufs->front_gone = bufs->front_gone || removes_front(t, st, &bufs->re[i], text->p, text->n);
         if (st->type == LF_NORMSTEP_FORM) {
-            rc = lf_text_normalize(out, out_len, to, &bufs->scratch, st->form, t->cls, *out,
-                                   *out_len, err);
+            rc = lf_text_normalize(text, to, &bufs->scratch, st->form, t->cls, err);
             continue;
         }
         lf_buf_clear(to);
-        rc = apply(t, st, i, bufs, to, *out, *out_len, err);
+        rc = apply(t, i, bufs, to, text->p, text->n, err);
         if (rc == 0)
             rc = lf_buf_check(to, err);
-        *out = (const uint8_t *)to->data;
-        *out_len = to->len;
+        *text = (lf_bytes){(const uint8_t *)to->data, to->len};
     }
     return rc;
 }

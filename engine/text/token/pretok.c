@@ -54,7 +54,7 @@ static int find_pattern(lf_tok_state *s, size_t i, const uint8_t *p, size_t len,
     /* Empty matches are kept, as in the library, except one right after a match. */
     size_t done = 0, from = 0, start, end, last_end = SIZE_MAX;
     while (rc == 0 && from <= len &&
-           (rc = lf_regex_find(pt->re, s->re[i], p, len, from, &start, &end, err)) == 1) {
+           (rc = lf_regex_find(s->re[i], p, len, from, &start, &end, err)) == 1) {
         rc = 0;
         if (start == end && end == last_end) {
             unsigned n = 1;

@@ -24,6 +24,7 @@ struct lf_regex {
 };
 
 struct lf_regex_state {
+    const lf_regex *re;
     pcre2_match_data *data;
     pcre2_match_context *ctx;
     pcre2_jit_stack *stack;
@@ -108,6 +109,7 @@ lf_regex_state *lf_regex_state_create(const lf_regex *re, lf_err *err)
     lf_regex_state *s = lf_calloc(1, sizeof(*s), err);
     if (!s)
         return NULL;
+    s->re = re;
     s->data = pcre2_match_data_create_from_pattern(re->code, NULL);
     s->ctx = pcre2_match_context_create(NULL);
     s->stack = pcre2_jit_stack_create(32768, JIT_STACK_MAX, NULL);
@@ -131,10 +133,10 @@ void lf_regex_state_destroy(lf_regex_state *s)
     free(s);
 }
 
-int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len,
-                  size_t from, size_t *start, size_t *end, lf_err *err)
+int lf_regex_find(lf_regex_state *s, const uint8_t *text, size_t len, size_t from, size_t *start,
+                  size_t *end, lf_err *err)
 {
-    int rc = pcre2_match(re->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->ctx);
+    int rc = pcre2_match(s->re->code, text, len, from, PCRE2_NO_UTF_CHECK, s->data, s->ctx);
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
     if (rc < 0) {

@@ -16,7 +16,7 @@
 #include "engine/base/err.h"
 
 typedef struct lf_regex lf_regex;             /* immutable, shared by threads */
-typedef struct lf_regex_state lf_regex_state; /* one thread's match memory */
+typedef struct lf_regex_state lf_regex_state; /* one thread's match memory for one */
 
 enum lf_regex_how {
     LF_REGEX_ONIGURUMA = 0,
@@ -29,12 +29,12 @@ enum lf_regex_how {
 /* how: flags of lf_regex_how. Returns owned. */
 lf_regex *lf_regex_create(const char *pattern, unsigned how, lf_err *err);
 void lf_regex_destroy(lf_regex *re);
-lf_regex_state *lf_regex_state_create(const lf_regex *re, lf_err *err);
+lf_regex_state *lf_regex_state_create(const lf_regex *re, lf_err *err); /* borrows re */
 void lf_regex_state_destroy(lf_regex_state *s);
 
 /* First match at or after `from`: 1 with [*start, *end), 0 none, negative on error (match
  * limits). */
-int lf_regex_find(const lf_regex *re, lf_regex_state *s, const uint8_t *text, size_t len,
-                  size_t from, size_t *start, size_t *end, lf_err *err);
+int lf_regex_find(lf_regex_state *s, const uint8_t *text, size_t len, size_t from, size_t *start,
+                  size_t *end, lf_err *err);
 
 #endif

@@ -51,36 +51,33 @@ static size_t valid_prefix(const uint8_t *s, size_t n)
     return i;
 }
 
-int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text,
-                   size_t len, bool strict, uint64_t *replaced, lf_err *err)
+int lf_text_repair(lf_bytes *text, lf_buf *buf, bool strict, uint64_t *replaced, lf_err *err)
 {
-    size_t good = valid_prefix(text, len);
-    if (good == len) {
-        *out = text;
-        *out_len = len;
+    const uint8_t *p = text->p;
+    const size_t len = text->n;
+    size_t good = valid_prefix(p, len);
+    if (good == len)
         return 0;
-    }
     if (strict)
-        return lf_fail(err, LF_EFORMAT, "byte %zu (0x%02x) is not valid UTF-8", good, text[good]);
+        return lf_fail(err, LF_EFORMAT, "byte %zu (0x%02x) is not valid UTF-8", good, p[good]);
     uint64_t count = 0;
     lf_buf_clear(buf);
     for (size_t i = 0;;) {
-        lf_buf_add(buf, text + i, good);
+        lf_buf_add(buf, p + i, good);
         i += good;
         if (i == len)
             break;
         lf_buf_add(buf, "\xEF\xBF\xBD", 3);
         count++;
-        i += invalid_part(text + i, len - i);
-        good = valid_prefix(text + i, len - i);
+        i += invalid_part(p + i, len - i);
+        good = valid_prefix(p + i, len - i);
     }
     int rc = lf_buf_check(buf, err);
     if (rc != 0)
         return rc;
     if (replaced)
         *replaced += count;
-    *out = (const uint8_t *)buf->data;
-    *out_len = buf->len;
+    *text = (lf_bytes){(const uint8_t *)buf->data, buf->len};
     return 0;
 }
 
@@ -212,18 +209,15 @@ static size_t compose(const uint8_t *cls, int32_t *cp, size_t n)
     return k;
 }
 
-int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch,
-                      enum lf_norm form, const uint8_t *cls, const uint8_t *text, size_t len,
-                      lf_err *err)
+int lf_text_normalize(lf_bytes *text, lf_buf *buf, lf_norm_scratch *scratch, enum lf_norm form,
+                      const uint8_t *cls, lf_err *err)
 {
-    *out = text;
-    *out_len = len;
-    if (surely_normal(form, cls, text, len))
+    if (surely_normal(form, cls, text->p, text->n))
         return 0;
     int options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     if (form == LF_NORM_NFKC || form == LF_NORM_NFKD)
         options |= UTF8PROC_COMPAT;
-    int64_t got = decompose(scratch, cls, text, len, options, err);
+    int64_t got = decompose(scratch, cls, text->p, text->n, options, err);
     if (got < 0)
         return (int)got;
     size_t n = (size_t)got;
@@ -238,7 +232,6 @@ int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm
         utf8proc_uint8_t b[4];
         lf_buf_add(buf, b, (size_t)utf8proc_encode_char(scratch->cp[i], b));
     }
-    *out = (const uint8_t *)buf->data;
-    *out_len = buf->len;
+    *text = (lf_bytes){(const uint8_t *)buf->data, buf->len};
     return lf_buf_check(buf, err);
 }

@@ -24,7 +24,7 @@ lf_tok_state *lf_tok_state_create(const lf_tokenizer *t, lf_err *err)
     lf_tok_bufs_init(&s->norm);
     for (size_t i = 0; i < LF_TOK_STEPS_MAX; i++)
         lf_buf_init(&s->changed[i]);
-    s->bpe = lf_bpe_state_create(err);
+    s->bpe = lf_bpe_state_create(&t->bpe, err);
     bool ok = s->bpe != NULL;
     for (size_t i = 0; ok && i < t->n_pretok; i++)
         if (t->pretok[i].re)
@@ -64,10 +64,9 @@ static int words_of(lf_tok_state *s, const uint8_t *text, size_t len, bool at_st
     return lf_tok_pretokenize(s, 0, text, len, at_start, err);
 }
 
-static int normed_piece(void *arg, const uint8_t *text, size_t len, const lf_added *added,
+static int normed_piece(lf_tok_state *s, const uint8_t *text, size_t len, const lf_added *added,
                         lf_err *err)
 {
-    lf_tok_state *s = arg;
     return added ? lf_ids_add(s->out, added->id, err)
                  : words_of(s, text, len, text == s->first, err);
 }
@@ -92,33 +91,31 @@ static int spm_piece(lf_tok_state *s, const uint8_t *text, size_t len, lf_err *e
     return 0;
 }
 
-static int raw_piece(void *arg, const uint8_t *text, size_t len, const lf_added *added, lf_err *err)
+static int raw_piece(lf_tok_state *s, const uint8_t *text, size_t len, const lf_added *added,
+                     lf_err *err)
 {
-    lf_tok_state *s = arg;
     if (added)
         return lf_ids_add(s->out, added->id, err);
     if (s->t->spm)
         return spm_piece(s, text, len, err);
     bool at_start = text == s->start;
-    int rc = lf_tok_normalize(s->t, &s->norm, &text, &len, text, len, err);
+    lf_bytes part = {text, len};
+    int rc = lf_tok_normalize(s->t, &s->norm, &part, err);
     if (rc != 0)
         return rc;
-    s->first = at_start && !s->norm.front_gone ? text : NULL;
-    return lf_added_split(&s->t->normed, s->t->added, s->t->cls, s->flags & LF_TOK_SPECIAL_TEXT,
-                          text, len, normed_piece, s, err);
+    s->first = at_start && !s->norm.front_gone ? part.p : NULL;
+    return lf_added_split(s, &s->t->normed, part.p, part.n, normed_piece, err);
 }
 
-/* The text as valid UTF-8. */
-static int prepare(lf_tok_state *s, const char *text, size_t len, unsigned flags, const uint8_t **p,
-                   size_t *n, uint64_t *replaced, lf_err *err)
+/* Makes *text valid UTF-8. */
+static int prepare(lf_tok_state *s, lf_bytes *text, unsigned flags, uint64_t *replaced, lf_err *err)
 {
-    if (len > LF_TOK_TEXT_MAX)
+    if (text->n > LF_TOK_TEXT_MAX)
         return lf_fail(err, LF_EINVAL, "a text of %zu bytes is above the limit of %zu; split it",
-                       len, LF_TOK_TEXT_MAX);
+                       text->n, LF_TOK_TEXT_MAX);
     s->flags = flags;
-    int rc = lf_text_repair(p, n, &s->repaired, (const uint8_t *)text, len, flags & LF_TOK_STRICT,
-                            replaced, err);
-    s->start = *p;
+    int rc = lf_text_repair(text, &s->repaired, flags & LF_TOK_STRICT, replaced, err);
+    s->start = text->p;
     return rc;
 }
 
@@ -134,18 +131,17 @@ int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned 
                         uint64_t *replaced, lf_err *err)
 {
     const lf_tokenizer *t = s->t;
-    const uint8_t *p;
-    size_t n, at = out->n;
-    int rc = prepare(s, text, len, flags, &p, &n, replaced, err);
+    lf_bytes b = {(const uint8_t *)text, len};
+    size_t at = out->n;
+    int rc = prepare(s, &b, flags, replaced, err);
     if (rc != 0)
         return rc;
     s->out = out;
-    s->word = NULL;
+    s->word.fn = NULL;
     if (flags & LF_TOK_TEMPLATE)
         rc = add_all(out, &t->before, err);
     if (rc == 0)
-        rc = lf_added_split(&t->raw, t->added, t->cls, flags & LF_TOK_SPECIAL_TEXT, p, n, raw_piece,
-                            s, err);
+        rc = lf_added_split(s, &t->raw, b.p, b.n, raw_piece, err);
     if (rc == 0 && (flags & LF_TOK_TEMPLATE))
         rc = add_all(out, &t->after, err);
     if (rc != 0)
@@ -155,23 +151,21 @@ int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned 
 }
 
 int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags,
-                       lf_tok_word_fn fn, void *arg, uint64_t *replaced, lf_err *err)
+                       const struct lf_word_sink *sink, uint64_t *replaced, lf_err *err)
 {
-    const uint8_t *p;
-    size_t n;
-    int rc = prepare(s, text, len, flags, &p, &n, replaced, err);
+    lf_bytes b = {(const uint8_t *)text, len};
+    int rc = prepare(s, &b, flags, replaced, err);
     if (rc != 0)
         return rc;
-    s->word = fn;
-    s->word_arg = arg;
+    s->word = *sink;
     if (s->t->spm) {
-        rc = spm_piece(s, p, n, err);
+        rc = spm_piece(s, b.p, b.n, err);
     } else {
-        rc = lf_tok_normalize(s->t, &s->norm, &p, &n, p, n, err);
+        rc = lf_tok_normalize(s->t, &s->norm, &b, err);
         if (rc == 0)
-            rc = words_of(s, p, n, true, err);
+            rc = words_of(s, b.p, b.n, true, err);
     }
-    s->word = NULL;
+    s->word.fn = NULL;
     return rc;
 }
 

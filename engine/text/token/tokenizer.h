@@ -108,8 +108,12 @@ int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned 
 /* The words that normalisation and pre-tokenization make of a text, without added tokens, as bytes:
  * fn is called for each in order; a negative return stops and is returned. Used by the trainer. */
 typedef int (*lf_tok_word_fn)(void *arg, const uint8_t *word, size_t len, lf_err *err);
+struct lf_word_sink {
+    lf_tok_word_fn fn;
+    void *arg;
+};
 int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags,
-                       lf_tok_word_fn fn, void *arg, uint64_t *replaced, lf_err *err);
+                       const struct lf_word_sink *sink, uint64_t *replaced, lf_err *err);
 
 /* Streaming decoder: zero-initialise, push ids, then finish (writes what was held back) or drop
  * (forgets it); both leave it zero again. Whole characters only ever reach out; bytes that can no

@@ -109,10 +109,10 @@ static int set_byte_level(json_t *root, const char *pattern, bool prefix_space, 
         pre = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence",
                         "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior",
                         "Isolated", "invert", 0, level);
-    int bad = json_object_set_new(root, "pre_tokenizer", pre);
-    bad |= json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
+    int bad = json_object_set_new(root, "pre_tokenizer", pre) ||
+              json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
     if (nfc)
-        bad |= json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "NFC"));
+        bad = bad || json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "NFC"));
     return bad;
 }
 

@@ -49,13 +49,12 @@ static int read_added(lf_added *a, json_t *o, int64_t *id, const char *path, lf_
 /* What the normaliser makes of a token that is matched after it. */
 static int normalize_added(lf_tokenizer *t, struct lf_tok_bufs *bufs, lf_added *a, lf_err *err)
 {
-    const uint8_t *p = (const uint8_t *)a->content;
-    size_t n = a->len;
-    int rc = a->normalized ? lf_tok_normalize(t, bufs, &p, &n, p, n, err) : 0;
+    lf_bytes match = {(const uint8_t *)a->content, a->len};
+    int rc = a->normalized ? lf_tok_normalize(t, bufs, &match, err) : 0;
     if (rc != 0)
         return rc;
-    a->match = lf_strndup((const char *)p, n, err);
-    a->match_len = n;
+    a->match = lf_strndup((const char *)match.p, match.n, err);
+    a->match_len = match.n;
     return a->match ? 0 : LF_ENOMEM;
 }
 

@@ -29,20 +29,23 @@
 /* ---- normalisation (textnorm.c) ---- */
 enum lf_norm { LF_NORM_NFC, LF_NORM_NFD, LF_NORM_NFKC, LF_NORM_NFKD };
 
-/* text as valid UTF-8. When it is that already, *out is text itself; else buf holds the repaired
- * text and *out points into it. */
-int lf_text_repair(const uint8_t **out, size_t *out_len, lf_buf *buf, const uint8_t *text,
-                   size_t len, bool strict, uint64_t *replaced, lf_err *err);
+typedef struct lf_bytes {
+    const uint8_t *p; /* borrowed */
+    size_t n;
+} lf_bytes;
+
+/* Makes *text valid UTF-8. What is that already stays where it is; else buf holds the repaired text
+ * and *text points into it. *replaced (NULL allowed) is raised by the U+FFFD put. */
+int lf_text_repair(lf_bytes *text, lf_buf *buf, bool strict, uint64_t *replaced, lf_err *err);
 
 typedef struct lf_norm_scratch {
     int32_t *cp;
     size_t cap;
 } lf_norm_scratch;
-/* The normal form of text (valid UTF-8), text itself when it is known to be normal, else in buf
- * (cleared first). */
-int lf_text_normalize(const uint8_t **out, size_t *out_len, lf_buf *buf, lf_norm_scratch *scratch,
-                      enum lf_norm form, const uint8_t *cls, const uint8_t *text, size_t len,
-                      lf_err *err);
+/* Brings *text (valid UTF-8) into a normal form. What is known to be normal stays where it is; else
+ * buf holds it (cleared first). */
+int lf_text_normalize(lf_bytes *text, lf_buf *buf, lf_norm_scratch *scratch, enum lf_norm form,
+                      const uint8_t *cls, lf_err *err);
 
 /* ---- normalizers (normalize.c) ---- */
 enum lf_norm_type {
@@ -78,9 +81,8 @@ struct lf_tok_bufs {
 };
 void lf_tok_bufs_init(struct lf_tok_bufs *bufs);
 void lf_tok_bufs_fini(struct lf_tok_bufs *bufs);
-/* All normaliser steps: *out is text itself or points into bufs. */
-int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, const uint8_t **out,
-                     size_t *out_len, const uint8_t *text, size_t len, lf_err *err);
+/* All normaliser steps: *text stays where it is or points into bufs then. */
+int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, lf_bytes *text, lf_err *err);
 
 /* A REPLACE step alone; *state is made when needed. */
 int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p,
@@ -124,11 +126,10 @@ bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from
 
 /* Cut text at the set's matches: fn is called for each part in order, added = NULL for plain text
  * (never empty). */
-typedef int (*lf_piece_fn)(void *arg, const uint8_t *text, size_t len, const lf_added *added,
+typedef int (*lf_piece_fn)(lf_tok_state *s, const uint8_t *text, size_t len, const lf_added *added,
                            lf_err *err);
-int lf_added_split(const lf_trie *t, const lf_added *added, const uint8_t *cls,
-                   bool special_as_text, const uint8_t *text, size_t len, lf_piece_fn fn, void *arg,
-                   lf_err *err);
+int lf_added_split(lf_tok_state *s, const lf_trie *t, const uint8_t *text, size_t len,
+                   lf_piece_fn fn, lf_err *err);
 
 /* ---- pre-tokenizers (pretok.c) ---- */
 enum lf_pretok_type {
@@ -301,9 +302,8 @@ struct lf_tok_state {
     unsigned flags;
     const uint8_t *start; /* the caller's text, and the first part as normalised */
     const uint8_t *first;
-    lf_ids *out;         /* encoding */
-    lf_tok_word_fn word; /* or listing words */
-    void *word_arg;
+    lf_ids *out;              /* encoding */
+    struct lf_word_sink word; /* or listing words */
 };
 
 /* Empty, with the tables that every tokenizer has; and out of a parsed tokenizer.json. Both return
@@ -315,11 +315,10 @@ lf_tokenizer *lf_tok_from_json(void *root, const char *path, lf_err *err);
 static inline int lf_tok_word(lf_tok_state *s, const uint8_t *p, size_t n, const uint8_t *end,
                               lf_err *err)
 {
-    if (s->word)
-        return s->word(s->word_arg, p, n, err);
+    if (s->word.fn)
+        return s->word.fn(s->word.arg, p, n, err);
     if (s->t->model.kind == LF_MODEL_BPE)
-        return lf_bpe_encode(&s->t->bpe, s->bpe, p, n, end, !(s->flags & LF_TOK_NO_CACHE), s->out,
-                             err);
+        return lf_bpe_encode(s->bpe, p, n, end, !(s->flags & LF_TOK_NO_CACHE), s->out, err);
     return lf_model_encode(&s->t->model, &s->model, p, n, s->out, err);
 }
 

@@ -84,12 +84,13 @@ static int cut_part(void *arg, const uint8_t *p, size_t n, lf_err *err)
 }
 
 int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, const char *text,
-                    size_t len, bool strict, uint64_t *replaced, lf_err *err)
+                    size_t len, bool strict, lf_err *err)
 {
     unsigned flags = LF_TOK_SPECIAL_TEXT | (strict ? LF_TOK_STRICT : 0u);
     counting c = {w, g->cls};
-    return g->sp ? lf_tokenizer_words(s, text, len, flags, cut_part, &c, replaced, err)
-                 : lf_word_counts_text(w, s, text, len, flags, replaced, err);
+    const struct lf_word_sink parts = {cut_part, &c};
+    return g->sp ? lf_tokenizer_words(s, text, len, flags, &parts, NULL, err)
+                 : lf_word_counts_text(w, s, text, len, flags, NULL, err);
 }
 
 /* The donor's tokens as words, earlier ones weighing more: a stand-in for the text that it was
@@ -200,7 +201,7 @@ typedef struct cutter {
 static int cut_known(cutter *c, const uint8_t *p, size_t n, const uint8_t *end, lf_err *err)
 {
     size_t at = c->ids.n;
-    int rc = n > 0 ? lf_bpe_encode(&c->g->t->bpe, c->s, p, n, end, true, &c->ids, err) : 0;
+    int rc = n > 0 ? lf_bpe_encode(c->s, p, n, end, true, &c->ids, err) : 0;
     for (size_t i = at; i < c->ids.n && rc == 0; i++)
         if (!lf_grower_joins(c->g, c->ids.v[i]))
             c->ids.v[i] = BARRIER;
@@ -263,7 +264,7 @@ static int add_run(builder *b, const uint32_t *sym, size_t n, uint64_t count, lf
 
 static int cut_words(const lf_grower *g, const lf_word_counts *words, builder *b, lf_err *err)
 {
-    cutter c = {.g = g, .s = lf_bpe_state_create(err)};
+    cutter c = {.g = g, .s = lf_bpe_state_create(&g->t->bpe, err)};
     int rc = c.s ? 0 : LF_ENOMEM;
     for (size_t i = 0; i < words->n && rc == 0; i++) {
         rc = cut_word(&c, words->text + words->v[i].at, words->v[i].len, err);

@@ -61,7 +61,7 @@ const lf_tokenizer *lf_grower_base(const lf_grower *g); /* borrowed */
 
 /* Count the words of a new text; s is a state of the base, used by this thread only. */
 int lf_grower_count(const lf_grower *g, lf_word_counts *w, lf_tok_state *s, const char *text,
-                    size_t len, bool strict, uint64_t *replaced, lf_err *err);
+                    size_t len, bool strict, lf_err *err);
 /* Take tokens of another tokenizer of the same kind (bytes of its tokenizer.json) only. Without
  * counted words its own tokens take their place, earlier ones weighing more. LF_EINVAL: it does not
  * fit. */

@@ -246,9 +246,9 @@ static int write_json(const lf_grower *g, lf_buf *out, lf_err *err)
     json_array_foreach(json_object_get(root, "added_tokens"), i, a)
     {
         const char *s = json_string_value(json_object_get(a, "content"));
-        if (s && *s && !json_object_get(vocab, s))
-            bad |= json_object_set_new(vocab, s,
-                                       json_integer(json_integer_value(json_object_get(a, "id"))));
+        if (!bad && s && *s && !json_object_get(vocab, s))
+            bad = json_object_set_new(vocab, s,
+                                      json_integer(json_integer_value(json_object_get(a, "id"))));
     }
     for (i = g->old; i < g->v.n && !bad; i++)
         bad = json_object_set_new(vocab, g->v.text[i], json_integer((json_int_t)i));

@@ -116,20 +116,17 @@ int lf_sp_count_words(lf_word_counts *w, const uint8_t *cls, const char *text, s
                       bool strict, uint64_t *replaced, lf_err *err)
 {
     lf_buf repaired, marked;
-    const uint8_t *p;
-    size_t n;
+    lf_bytes t = {(const uint8_t *)text, len};
     lf_buf_init(&repaired);
     lf_buf_init(&marked);
-    int rc =
-        len ? lf_text_repair(&p, &n, &repaired, (const uint8_t *)text, len, strict, replaced, err)
-            : 0;
+    int rc = len ? lf_text_repair(&t, &repaired, strict, replaced, err) : 0;
     if (rc == 0 && len > 0) {
         lf_buf_adds(&marked, LF_SP_SPACE);
-        for (size_t i = 0, k; i < n; i = k + 1) {
-            for (k = i; k < n && p[k] != ' '; k++)
+        for (size_t i = 0, k; i < t.n; i = k + 1) {
+            for (k = i; k < t.n && t.p[k] != ' '; k++)
                 ;
-            lf_buf_add(&marked, p + i, k - i);
-            if (k < n)
+            lf_buf_add(&marked, t.p + i, k - i);
+            if (k < t.n)
                 lf_buf_adds(&marked, LF_SP_SPACE);
         }
         rc = lf_buf_check(&marked, err);

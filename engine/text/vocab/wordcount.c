@@ -103,7 +103,8 @@ static int add_word(void *arg, const uint8_t *word, size_t len, lf_err *err)
 int lf_word_counts_text(lf_word_counts *w, lf_tok_state *s, const char *text, size_t len,
                         unsigned flags, uint64_t *replaced, lf_err *err)
 {
-    return lf_tokenizer_words(s, text, len, flags, add_word, w, replaced, err);
+    return lf_tokenizer_words(s, text, len, flags, &(struct lf_word_sink){add_word, w}, replaced,
+                              err);
 }
 
 int lf_word_counts_merge(lf_word_counts *w, const lf_word_counts *from, lf_err *err)

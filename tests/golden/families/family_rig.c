@@ -83,7 +83,10 @@ static void feed(const rig *r, int chain, const family *f, const int32_t *tokens
     put(r, chain, "positions", f->positions, f->rows);
     put(r, chain, "cu_seqlens", f->cu_seqlens, f->docs + 1);
     lf_err err = LF_ERR_INIT;
-    if (lf_decoder_write_turns(r->dec, r->ex, chain, f->cu_seqlens, f->docs, NULL, f->rows, &err))
+    if (lf_decoder_write_turns(
+            r->dec, r->ex, chain,
+            &(struct lf_decoder_docs){.cu_seqlens = f->cu_seqlens, .n = f->docs, .rows = f->rows},
+            &err))
         tap_bail("turns: %s", err.text);
     if (lf_decoder_config(r->dec)->mask == LF_MASK_PREFIX)
         put(r, chain, "prefix", f->prefix, f->docs);

@@ -161,7 +161,9 @@ static void test_generation(const family *f, const struct text *texts, bool swit
         jobs[i].params.temperature = 0;
     }
     if (lf_runner_gen_model(r, &m, &err) ||
-        lf_gen_run(&m, NULL, jobs, TEXTS, compare, &c, NULL, NULL, &err))
+        lf_gen_run(&m,
+                   &(struct lf_gen_work){.jobs = jobs, .n_jobs = TEXTS, .sink = compare, .arg = &c},
+                   NULL, &err))
         tap_bail("generate: %s", err.text);
     tap_ok(
         c.same && c.worst <= 1e-4,
@@ -202,10 +204,12 @@ static void test_scores(const family *f, const struct text *texts, bool switchin
                                .prompt_logprobs = true,
                                .prompt_first = texts[i].n_prompt};
     }
-    if (lf_runner_score_model(r, &s, &err) ||
-        lf_score_run(&s, items, TEXTS, out, NULL, NULL, NULL, &err) ||
+    if (lf_runner_score_model(r, &s, &err) || lf_score_run(&s, items, TEXTS, out, NULL, &err) ||
         lf_runner_gen_model(r, &m, &err) ||
-        lf_gen_run(&m, NULL, jobs, TEXTS, compare_score, ll, NULL, NULL, &err))
+        lf_gen_run(
+            &m,
+            &(struct lf_gen_work){.jobs = jobs, .n_jobs = TEXTS, .sink = compare_score, .arg = ll},
+            NULL, &err))
         tap_bail("score: %s", err.text);
     for (size_t i = 0; i < TEXTS; i++) {
         double want = 0;
