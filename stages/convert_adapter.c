@@ -16,12 +16,10 @@
 #include "stages/stage.h"
 
 #define PROBE_TOKENS 64
-#define PROBE_F32                                                                                  \
 /* of the largest logit; bf16 rounds every weight, so there the number is told and not judged */
-1e-5
+#define PROBE_F32 1e-5
 
-    int
-    lf_convert_is_adapter(bool *yes, const char *dir, lf_err *err)
+int lf_convert_is_adapter(bool *yes, const char *dir, lf_err *err)
 {
     char *path = lf_path_join(dir, "state.json", err);
     json_t *state = path ? lf_json_load_file(path, (size_t)64 << 20, err) : NULL;
