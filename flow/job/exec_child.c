@@ -35,11 +35,10 @@
 #define PACE_EVERY_S   5.0
 #define SUPERSEDED_S                                                                               \
     10.0 /* a superseded stage has nothing to save, only messages to its other ranks */
-#define LAST_MOMENT_S                                                                              \
 /* what the wrapper keeps for itself before a scheduler's end: records, putting the job back */
-15.0
+#define LAST_MOMENT_S 15.0
 
-    struct child {
+struct child {
     pid_t pid;
     double deadline; /* monotonic: the stage must be gone; 0: none */
     double soft;     /* monotonic: it is asked to stop; 0: never, or asked already */

@@ -31,12 +31,10 @@
 #include "flow/sched/submit.h"
 
 #define LOG_LINES 8
-#define ANSWER_S                                                                                   \
-/* patience with a controller that does not answer: giving up ends the jobs that wait for this
-     * one */
-120.0
+/* patience with a controller that does not answer: giving up ends the jobs that wait for this one */
+#define ANSWER_S 120.0
 
-    struct plan {
+struct plan {
     lf_next next;  /* what the next try should ask for */
     bool put_back; /* this job goes back into the queue */
     bool links;    /* the next link goes on */

@@ -16,13 +16,10 @@
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 
-#define FORGET                                                                                     \
-/* of the longest spacing, for each record: one hiccup of a file system shall not count for
-     * ever */
-0.99
+/* of the longest spacing, for each record: one hiccup of a file system shall not count for ever */
+#define FORGET 0.99
 
-    static double
-    real(const json_t *o, const char *key)
+static double real(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);
     return json_is_number(v) ? json_number_value(v) : 0;

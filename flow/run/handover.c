@@ -27,13 +27,10 @@
 #include "flow/record/record.h"
 
 #define CLAIM_MAX_BYTES ((size_t)64 << 20)
-#define ROUNDS                                                                                     \
-/* listings until nothing vanished between listing and taking; each waits for a prune of the old
-     * start */
-20
+/* listings until nothing vanished between listing and taking; each waits for a prune of the old start */
+#define ROUNDS 20
 
-    static int
-    number(const json_t *o, const char *key)
+static int number(const json_t *o, const char *key)
 {
     return (int)json_integer_value(json_object_get(o, key));
 }

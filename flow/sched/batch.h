@@ -28,11 +28,10 @@
 #include "flow/run/state.h"
 #include "flow/sched/submit.h"
 
-#define LF_RUN_WANT                                                                                \
 /* {"stages":[names]}: what a batch run is to complete; removed when it is, or cancelled */
-"driver.want"
+#define LF_RUN_WANT "driver.want"
 
-    typedef struct lf_batch {
+typedef struct lf_batch {
     const lf_project *project;
     const lf_submitter *submitter;
     const json_t *accepted; /* settings whose change does not restart a stage; NULL: none */

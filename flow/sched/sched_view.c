@@ -24,18 +24,10 @@
 #define RECORD_MAX_BYTES ((size_t)1 << 20)
 /* so long a claim that no look has confirmed counts for a living stage */
 #define BEGUN_S 300.0
-#define RECORD_LAG_S                                                                               \
-/* a record may reach this node so much later than the scheduler's word (NFS attribute
-     * caches) */
-30.0
+/* a record may reach this node so much later than the scheduler's word (NFS attribute caches) */
+#define RECORD_LAG_S 30.0
 
-    enum fate {
-        NOTHING,
-        QUEUED,
-        RUNNING,
-        ENDED,
-        NOT_KNOWN
-    };
+enum fate { NOTHING, QUEUED, RUNNING, ENDED, NOT_KNOWN };
 
 /* The jobs of one attempt, as the scheduler tells. */
 struct jobs {
