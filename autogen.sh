@@ -175,6 +175,8 @@ summary() {
     pass=$(count PASS) fail=$(count FAIL) error=$(count ERROR) skip=$(count SKIP)
     bad=$((${fail:-0} + ${error:-0}))
     [ $bad -eq 0 ] || bad=$(failures "$log")
+    # the sum of CPU time and the slowest tests, from what make said
+    grep -a '^cpu: ' "$1/check.log" 2>/dev/null || true
     echo "${pass:-0} passed, $bad failed, ${skip:-0} skipped"
     if [ "${skip:-0}" -gt "${LF_MAX_SKIP:-25}" ]; then
         echo "too many skipped tests: ${skip:-0}, at most ${LF_MAX_SKIP:-25} are expected (LF_MAX_SKIP)" >&2

@@ -30,4 +30,5 @@ int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n); int LLVMFuzzerTest
     LF_FUZZ_CFLAGS="-fsanitize=fuzzer-no-link,address,undefined" LF_FUZZ_LDFLAGS="-fsanitize=fuzzer,address,undefined"])
   AC_SUBST([LF_FUZZ_CFLAGS]) AC_SUBST([LF_FUZZ_LDFLAGS])
   AM_CONDITIONAL([FUZZ], [test $lf_fuzz = yes])
+  AM_CONDITIONAL([INSTRUMENTED], [test $lf_fuzz = yes || test $lf_sanitizers = yes])
 ])

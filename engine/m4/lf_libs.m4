@@ -76,18 +76,23 @@ AC_DEFUN([LF_WITH_ONEDNN], [
   AM_CONDITIONAL([HAVE_ONEDNN], [test $lf_have_onednn = yes])
 ])
 
-dnl LF_WITH_CUDA: --with-cuda=auto|yes|no|DIR. Only headers and nvcc are needed; libraries are loaded at run time.
+dnl LF_WITH_CUDA: --with-cuda[=DIR]: nvcc compiles the GPU's code. Only headers and nvcc are needed; libraries are loaded at run time.
+dnl It takes longer than all the rest, so it is not done unless asked for; lf_cuda_hint says so where it could be.
 AC_DEFUN([LF_WITH_CUDA], [
-  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda], [auto, yes, no or the toolkit's directory (default: auto)])], [], [with_cuda=auto])
+  AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@], [compile for GPUs, with the toolkit in DIR (default: no)])],
+    [], [with_cuda=unasked])
   AC_ARG_VAR([NVCC_GENCODE], [nvcc's options for the GPUs to make code for (default: sm_80, sm_90, sm_100 and PTX)])
-  lf_have_cuda=no
+  lf_have_cuda=no lf_cuda_hint=
+  AS_CASE([$with_cuda], [yes|unasked|no], [lf_cuda_dirs="$CUDA_HOME /usr/local/cuda /opt/cuda /usr"], [lf_cuda_dirs=$with_cuda])
   AS_IF([test "x$with_cuda" != xno], [
-    AS_CASE([$with_cuda], [auto|yes], [lf_cuda_dirs="$CUDA_HOME /usr/local/cuda /opt/cuda /usr"], [lf_cuda_dirs=$with_cuda])
+    lf_cuda_dir=
     for d in $lf_cuda_dirs; do
-      AS_IF([test $lf_have_cuda = no && test -x $d/bin/nvcc && test -r $d/include/cuda_runtime_api.h],
-        [NVCC=$d/bin/nvcc CUDA_CFLAGS="-I$d/include" lf_have_cuda=yes])
+      AS_IF([test -z "$lf_cuda_dir" && test -x $d/bin/nvcc && test -r $d/include/cuda_runtime_api.h], [lf_cuda_dir=$d])
     done
-    AS_IF([test $lf_have_cuda = no && test "x$with_cuda" != xauto],
+    AS_IF([test "x$with_cuda" = xunasked], [
+        AS_IF([test -n "$lf_cuda_dir"], [lf_cuda_hint="a toolkit was found in $lf_cuda_dir: configure --with-cuda builds for GPUs"],
+          [test -e /dev/nvidiactl], [lf_cuda_hint="a GPU was found, but no toolkit: configure --with-cuda=DIR builds for it"])],
+      [test -n "$lf_cuda_dir"], [NVCC=$lf_cuda_dir/bin/nvcc CUDA_CFLAGS="-I$lf_cuda_dir/include" lf_have_cuda=yes],
       [AC_MSG_ERROR([no CUDA toolkit (bin/nvcc, include/cuda_runtime_api.h) under: $lf_cuda_dirs])])
   ])
   dnl GPU code for what this nvcc knows of Ampere, Hopper and Blackwell; PTX of the oldest and the newest serves what comes between and after.

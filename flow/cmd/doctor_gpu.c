@@ -16,7 +16,7 @@ enum { CC_MAJOR = 75, CC_MINOR = 76 }; /* CUdevice_attribute */
 #ifdef HAVE_NVCC
 static const char code[] = "this build carries GPU code";
 #else
-static const char code[] = "this build carries no GPU code (configure found no nvcc)";
+static const char code[] = "this build carries no GPU code (configure --with-cuda)";
 #endif
 
 struct driver {

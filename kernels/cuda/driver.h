@@ -142,7 +142,7 @@ struct lf_cu_image {
     const char *file; /* "norm" */
     const void *data;
 };
-/* What this build carries; *n is 0 where configure found no nvcc. */
+/* What this build carries; *n is 0 without configure --with-cuda. */
 const struct lf_cu_image *lf_cu_images(size_t *n);
 
 /* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LOONG_CUDA_DRIVER names another

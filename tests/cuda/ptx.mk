@@ -34,6 +34,6 @@ check-ptx: all $(LF_CU_PTX)
 	  $(SHELL) $(top_srcdir)/tests/gpu/check.sh -e -o check-ptx.txt `for p in $$($(LF_GPU_TESTS)); do echo ./$$p; done`
 else
 check-ptx:
-	@echo 'check-ptx: no nvcc was found' >&2; exit 1
+	@echo 'check-ptx: configure --with-cuda first' >&2; exit 1
 endif
 .PHONY: check-ptx

@@ -28,15 +28,19 @@ loose() {
 }
 grep -q "^LF_NVCC_NUMBERS = $want\$" "$src/kernels/cuda.mk" && grep -q '^AM_CFLAGS = .*-ffp-contract=off' "$src/Makefile.am"
 ok $? "no contraction, no flushed denormals, division and roots rounded correctly; none on the CPU either"
-cat "$src"/kernels/*.mk "$src"/tests/cuda/*.mk >"$dir/all"
-loose "$dir/all" >"$dir/loose"
-[ ! -s "$dir/loose" ] && [ "$(commands "$dir/all" | grep -c -e '-fatbin' -e 'shared .*list')" -eq 2 ]
+fatbins=$src/kernels/cuda.mk ptx=$src/tests/cuda/ptx.mk emu=$src/tests/cuda/local.mk
+for mk in "$src"/kernels/*.mk "$src"/tests/cuda/*.mk; do loose "$mk"; done >"$dir/loose"
+[ ! -s "$dir/loose" ] && [ "$(for mk in "$fatbins" "$ptx" "$emu"; do commands "$mk" | grep -c -e ' -fatbin' -e ' -ptx' -e 'shared .*list'; done | tr '\n' ' ')" = "1 1 1 " ] &&
+    grep -q '^tests_cuda_libcuemu_a_CFLAGS = \$(AM_CFLAGS) -fPIC$' "$emu"
 ok $? "every command that compiles device code says so" "$(cat "$dir/loose")"
-for gone in '-ffp-contract=off' ' \$(LF_NVCC_NUMBERS) -o'; do
-    sed "s/$gone//" "$dir/all" >"$dir/mk"
+planted() { # planted FILE WORDS: without them
+    sed "s/$2//" "$1" >"$dir/mk"
     [ -n "$(loose "$dir/mk")" ]
-    ok $? "(without $gone it would be noticed)"
-done
+    ok $? "(without $2 in $(basename "$1") it would be noticed)"
+}
+planted "$emu" '-ffp-contract=off'
+planted "$fatbins" ' \$(LF_NVCC_NUMBERS) -o'
+planted "$ptx" ' \$(LF_NVCC_NUMBERS) -o'
 
 # ---- the sources ----
 
@@ -55,7 +59,7 @@ ok $? "(one would be noticed)"
 
 nvcc=$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)
 if [ -z "$nvcc" ]; then
-    echo "ok $((n + 1)) - the compiler # SKIP no nvcc was found"
+    echo "ok $((n + 1)) - the compiler # SKIP no nvcc: not configured --with-cuda"
     echo "1..$((n + 1))"
     [ $failed -eq 0 ]
     exit

@@ -15,7 +15,7 @@ ok() { # ok STATUS NAME
         grep -e '^not ok' -e '^ptx' -e '^#' "$dir/log" | tail -n 20 | sed 's/^/# /'
     fi
 }
-[ -n "$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)" ] || { echo "1..0 # SKIP no nvcc was found"; exit 0; }
+[ -n "$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)" ] || { echo "1..0 # SKIP no nvcc: not configured --with-cuda"; exit 0; }
 
 # PTXDIR PROGRAM: passes, and what ran was PTX.
 on_ptx() {

@@ -22,7 +22,7 @@ result() {
     n=$((n + 1))
     if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; printf '%s\n' "$3" | sed 's/^/# /'; fi
 }
-ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: nothing was compiled for a GPU"; exit 0; }
+ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: not configured --with-cuda"; exit 0; }
 grep -v '^#' "$list" >"${TMPDIR:-/tmp}/spills.$$"
 while read -r file pattern arch; do
     if [ -z "$pattern" ]; then result 1 "$file" "spills.txt: a line is FILE PATTERN [ARCH]"; continue; fi

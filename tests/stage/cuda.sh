@@ -18,6 +18,7 @@ seq_length = 16
 batch = 1
 micro_batch = 1
 valid_interval = 0
+valid_tokens = 64
 lr = 5e-3
 warmup = 1
 save_interval = 1

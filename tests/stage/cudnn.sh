@@ -31,6 +31,7 @@ batch = 1
 micro_batch = 1
 max_docs = 4
 valid_interval = 0
+valid_tokens = 64
 lr = 5e-3
 warmup = 1
 save_interval = 1

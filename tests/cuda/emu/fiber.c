@@ -48,6 +48,7 @@ struct lf_emu_view lf_emu;
 static struct {
     struct fiber f[MAX_THREADS];
     unsigned order[MAX_THREADS], n;
+    int ordered; /* order[] is that of LF_EMU_ORDER=ordered - 1; 0: of nothing */
     struct fiber *now;
     struct fiber main;
     unsigned char
@@ -236,6 +237,9 @@ unsigned lf_emu_any(unsigned n)
 static void order_threads(void)
 {
     const int kind = lf_emu_order();
+    if (kind <= 1 && emu.ordered == kind + 1)
+        return;
+    emu.ordered = kind + 1;
     for (unsigned i = 0; i < emu.n; i++)
         emu.order[i] = kind == 1 ? emu.n - 1 - i : i;
     for (unsigned i = emu.n; kind > 1 && i > 1; i--) {
@@ -329,7 +333,8 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
         lf_emu_fail("a block of no or more than 1024 threads");
     for (unsigned i = 0; i < emu.n; i++)
         emu.f[i].index = i;
-    memset(emu.slot, 0, sizeof emu.slot);
+    emu.ordered = 0;
+    memset(emu.slot, 0, (emu.n + 31) / 32 * sizeof *emu.slot);
     lf_emu.block_dim = block;
     lf_emu.grid_dim = grid;
     lf_emu.smem_bytes = smem;
