@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+# What makes packages of loong-flow: README.md tells.
+EXTRA_DIST += packaging/README.md packaging/record.sh
+
+# A distribution says what it was made from (.tarball-version).
+dist-hook:
+	$(SHELL) $(top_srcdir)/packaging/record.sh $(top_srcdir) >$(distdir)/.tarball-version
