@@ -3,3 +3,5 @@
 # minutes, most of them a build.
 TESTS += tests/pack/version.sh
 EXTRA_DIST += tests/pack/lib.sh tests/pack/version.sh
+LONG_TESTS += tests/pack/dist.sh
+EXTRA_DIST += tests/pack/dist.sh
