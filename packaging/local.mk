@@ -6,3 +6,13 @@ EXTRA_DIST += packaging/README.md packaging/record.sh packaging/dist-tar.sh
 # bytes.
 dist-hook:
 	$(SHELL) $(top_srcdir)/packaging/record.sh $(top_srcdir) >$(distdir)/.tarball-version
+
+# For clangd, clang-tidy and editors: what compiles each source, programs of tests too. GNU make.
+EXTRA_DIST += packaging/commands.mk packaging/commands.awk
+LF_COMMANDS = $(MAKE) $(AM_MAKEFLAGS) V=1 -f Makefile -f $(top_srcdir)/packaging/commands.mk
+compile_commands.json: LF_ALWAYS
+	@$(LF_COMMANDS) -s lf-made
+	$(AM_V_GEN)$(LF_COMMANDS) -n lf-commands >$@.out && \
+	  $(AWK) -v dir='$(abs_builddir)' -f $(top_srcdir)/packaging/commands.awk <$@.out >$@.tmp && \
+	  mv $@.tmp $@ && rm -f $@.out
+CLEANFILES += compile_commands.json compile_commands.json.out compile_commands.json.tmp

@@ -5,3 +5,5 @@ TESTS += tests/pack/version.sh
 EXTRA_DIST += tests/pack/lib.sh tests/pack/version.sh
 LONG_TESTS += tests/pack/dist.sh
 EXTRA_DIST += tests/pack/dist.sh
+LONG_TESTS += tests/pack/commands.sh
+EXTRA_DIST += tests/pack/commands.sh
