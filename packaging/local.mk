@@ -16,3 +16,6 @@ compile_commands.json: LF_ALWAYS
 	  $(AWK) -v dir='$(abs_builddir)' -f $(top_srcdir)/packaging/commands.awk <$@.out >$@.tmp && \
 	  mv $@.tmp $@ && rm -f $@.out
 CLEANFILES += compile_commands.json compile_commands.json.out compile_commands.json.tmp
+
+EXTRA_DIST += packaging/deb/build.sh packaging/deb/control packaging/deb/copyright \
+  packaging/deb/rules packaging/deb/source/format

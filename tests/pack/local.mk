@@ -7,3 +7,5 @@ LONG_TESTS += tests/pack/dist.sh
 EXTRA_DIST += tests/pack/dist.sh
 LONG_TESTS += tests/pack/commands.sh
 EXTRA_DIST += tests/pack/commands.sh
+LONG_TESTS += tests/pack/deb.sh
+EXTRA_DIST += tests/pack/deb.sh
