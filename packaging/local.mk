@@ -19,3 +19,4 @@ CLEANFILES += compile_commands.json compile_commands.json.out compile_commands.j
 
 EXTRA_DIST += packaging/deb/build.sh packaging/deb/control packaging/deb/copyright \
   packaging/deb/rules packaging/deb/source/format
+EXTRA_DIST += packaging/rpm/loong-flow.spec packaging/rpm/loong-flow.rpmlintrc

@@ -9,3 +9,5 @@ LONG_TESTS += tests/pack/commands.sh
 EXTRA_DIST += tests/pack/commands.sh
 LONG_TESTS += tests/pack/deb.sh
 EXTRA_DIST += tests/pack/deb.sh
+LONG_TESTS += tests/pack/rpm.sh
+EXTRA_DIST += tests/pack/rpm.sh
