@@ -20,3 +20,5 @@ CLEANFILES += compile_commands.json compile_commands.json.out compile_commands.j
 EXTRA_DIST += packaging/deb/build.sh packaging/deb/control packaging/deb/copyright \
   packaging/deb/rules packaging/deb/source/format
 EXTRA_DIST += packaging/rpm/loong-flow.spec packaging/rpm/loong-flow.rpmlintrc
+EXTRA_DIST += packaging/easybuild/loong-flow-0.1.0-GCC-14.3.0.eb packaging/spack/package.py \
+  packaging/spack/README.md packaging/module/loong-flow.tcl packaging/container/Containerfile

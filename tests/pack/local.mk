@@ -11,3 +11,5 @@ LONG_TESTS += tests/pack/deb.sh
 EXTRA_DIST += tests/pack/deb.sh
 LONG_TESTS += tests/pack/rpm.sh
 EXTRA_DIST += tests/pack/rpm.sh
+LONG_TESTS += tests/pack/recipes.sh
+EXTRA_DIST += tests/pack/recipes.sh

@@ -28,6 +28,14 @@ for s in "$LF_BUILDDIR"/stages/lf-*; do
     ok $? "${s##*/} --version says the same" "$(cat s err)"
 done
 
+# --- recipes of packages ---
+pack=$LF_SRCDIR/packaging V=$(version)
+is "$(sed -n 's/^Version: *//p' "$pack/rpm/loong-flow.spec")" "$V" "the spec has configure.ac's version"
+eb=$(ls "$pack"/easybuild/*.eb)
+is "$(sed -n "s/^version = '\(.*\)'$/\1/p" "$eb")" "$V" "EasyBuild too"
+case ${eb##*/} in loong-flow-"$V"-*) true ;; *) false ;; esac; ok $? "in its name"
+grep -qx "    version(\"$V\")" "$pack/spack/package.py"; ok $? "Spack too"
+
 # --- the record ---
 unset LF_COMMIT_KEEP
 mkdir bare && is "$(record bare)" "commit unknown" "neither a record nor git: unknown"
