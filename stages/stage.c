@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/built.h"
 #include "engine/base/cause.h"
 #include "engine/base/fence.h"
 #include "engine/base/id.h"
@@ -99,6 +100,16 @@ static void print_help(const lf_stage *st, const char *program)
     lf_buf_fini(&b);
 }
 
+static void print_version(const char *program)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "%s (loong-flow) %s\n", program, PACKAGE_VERSION);
+    lf_built_add(&b);
+    fputs(b.data, stdout);
+    lf_buf_fini(&b);
+}
+
 /* Command line and INI file into o. 1: the text asked for was printed. */
 static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc, char **argv,
                  lf_err *err)
@@ -117,7 +128,7 @@ static int parse(const lf_stage *st, lf_optset *o, const char *program, int argc
         return 1;
     }
     if (lf_optset_bool(o, "version")) {
-        printf("%s (loong-flow) %s\n", program, PACKAGE_VERSION);
+        print_version(program);
         return 1;
     }
     return lf_optset_check(o, err);

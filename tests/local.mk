@@ -3,6 +3,7 @@ EXTRA_DIST += tests/README.md tests/tap/cpu.sh tests/tap/covered.sh
 check_LIBRARIES += tests/tap/libtap.a
 tests_tap_libtap_a_SOURCES = tests/tap/tap.c tests/tap/tap.h
 include tests/lint/local.mk
+include tests/pack/local.mk
 include tests/golden/local.mk
 include tests/stage/local.mk
 include tests/flow/local.mk

@@ -11,6 +11,17 @@ engine_libbase_a_SOURCES += \
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \
   engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
 
+# What --version says of the build. Its own archive: a new commit links the programs that say it
+# anew, and nothing else; commit.h is looked at in each make and written when it changes.
+noinst_LIBRARIES += engine/libbuilt.a
+engine_libbuilt_a_SOURCES = engine/base/built.h engine/base/built.c
+engine/base/commit.h: LF_ALWAYS
+	@$(MKDIR_P) engine/base && $(SHELL) $(top_srcdir)/packaging/record.sh $(top_srcdir) $@
+LF_ALWAYS:
+.PHONY: LF_ALWAYS
+engine/base/built.$(OBJEXT): engine/base/commit.h
+CLEANFILES += engine/base/commit.h
+
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
   tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause
 check_PROGRAMS += $(base_tests)

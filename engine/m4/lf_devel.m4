@@ -32,3 +32,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n); int LLVMFuzzerTest
   AM_CONDITIONAL([FUZZ], [test $lf_fuzz = yes])
   AM_CONDITIONAL([INSTRUMENTED], [test $lf_fuzz = yes || test $lf_sanitizers = yes])
 ])
+dnl LF_ENABLE_BUNDLE: programs look for libraries beside themselves first, as `make bundle` wants it.
+AC_DEFUN([LF_ENABLE_BUNDLE], [
+  AC_ARG_ENABLE([bundle], [AS_HELP_STRING([--disable-bundle], [no run path in the programs; no make bundle])],
+    [lf_bundle=$enableval], [lf_bundle=yes])
+  AM_CONDITIONAL([BUNDLE], [test $lf_bundle != no])
+])

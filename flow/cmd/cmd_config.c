@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/base/built.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
@@ -68,21 +69,37 @@ static int run_config(lf_cmd *c, lf_err *err)
 const lf_cmd_def lf_cmd_config = {
     .table = &config_table, .words = "[PIPELINE]", .max_words = 1, .run = run_config};
 
+static int print_version(lf_cmd *c)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_buf_addf(&b, "loong-flow %s\n", PACKAGE_VERSION);
+    lf_built_add(&b);
+    lf_buf_adds(&b, "stages:");
+    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
+        lf_buf_addf(&b, " %s", (*t)->stage);
+    puts(b.data);
+    lf_buf_fini(&b);
+    return 0;
+}
+
 static int run_version(lf_cmd *c, lf_err *err)
 {
-    if (!c->json) {
-        printf("loong-flow %s\nstages:", PACKAGE_VERSION);
-        for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
-            printf(" %s", (*t)->stage);
-        putchar('\n');
-        return 0;
-    }
+    if (!c->json)
+        return print_version(c);
     json_t *kinds = json_object();
     for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
         json_object_set_new(kinds, (*t)->stage,
                             json_pack("{s:i}", "spec_version", (*t)->spec_version));
-    return lf_cmd_print_json(json_pack("{s:s, s:o}", "version", PACKAGE_VERSION, "stages", kinds),
-                             err);
+    const lf_built *w = lf_built_get();
+    json_t *isas = json_array();
+    for (const char *const *p = w->isas; *p != NULL; p++)
+        json_array_append_new(isas, json_string(*p));
+    json_t *o = json_pack("{s:s, s:s, s:{s:b, s:b, s:b, s:b, s:s}, s:o, s:o}", "version",
+                          PACKAGE_VERSION, "commit", w->commit, "features", "pmix", w->pmix, "ucx",
+                          w->ucx, "onednn", w->onednn, "cuda", w->cuda, "hdf5", w->hdf5,
+                          "instruction_sets", isas, "stages", kinds);
+    return lf_cmd_print_json(o, err);
 }
 
 const lf_cmd_def lf_cmd_version = {

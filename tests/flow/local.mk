@@ -1,7 +1,7 @@
 # The flow, tested with stages that do nothing: loong-flow with their option tables, and their executables.
 check_PROGRAMS += tests/flow/bin/loong-flow tests/flow/bin/lf-work tests/flow/bin/lf-join
 tests_flow_bin_loong_flow_SOURCES = tests/flow/fake_flow.c tests/flow/fake_tables.c tests/flow/fake.h
-tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
+tests_flow_bin_loong_flow_LDADD = flow/libflow.a flow/launch/liblaunch.a engine/libbuilt.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS) $(PMIX_LIBS)
 tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h

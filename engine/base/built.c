@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What this program was built from and with.
+ */
+#include "config.h"
+
+#include "engine/base/built.h"
+
+#include <H5public.h>
+
+#include "engine/base/commit.h"
+
+#ifdef HAVE_PMIX
+#define WITH_PMIX true
+#else
+#define WITH_PMIX false
+#endif
+#ifdef HAVE_UCX
+#define WITH_UCX true
+#else
+#define WITH_UCX false
+#endif
+#ifdef HAVE_ONEDNN
+#define WITH_ONEDNN true
+#else
+#define WITH_ONEDNN false
+#endif
+#ifdef HAVE_NVCC
+#define WITH_CUDA true
+#else
+#define WITH_CUDA false
+#endif
+#define TEXT_OF(x)   #x
+#define NUMBER(x)    TEXT_OF(x)
+#define HDF5_VERSION NUMBER(H5_VERS_MAJOR) "." NUMBER(H5_VERS_MINOR) "." NUMBER(H5_VERS_RELEASE)
+
+static const char *const isas[] = {"plain",
+#ifdef HAVE_ISA_AVX2
+                                   "avx2",
+#endif
+#ifdef HAVE_ISA_AVX512
+                                   "avx512",
+#endif
+#ifdef HAVE_ISA_AVX512BF16
+                                   "avx512bf16",
+#endif
+                                   NULL};
+
+static const lf_built built = {
+    .commit = LF_COMMIT,
+    .pmix = WITH_PMIX,
+    .ucx = WITH_UCX,
+    .onednn = WITH_ONEDNN,
+    .cuda = WITH_CUDA,
+    .hdf5 = HDF5_VERSION,
+    .isas = isas,
+};
+
+const lf_built *lf_built_get(void)
+{
+    return &built;
+}
+
+static const char *yes_no(bool v)
+{
+    return v ? "yes" : "no";
+}
+
+void lf_built_add(lf_buf *b)
+{
+    lf_buf_addf(b, "commit: %s\n", built.commit);
+    lf_buf_addf(b, "features: PMIx %s, UCX %s, oneDNN %s, CUDA %s, HDF5 %s\n", yes_no(built.pmix),
+                yes_no(built.ucx), yes_no(built.onednn), yes_no(built.cuda), built.hdf5);
+    lf_buf_adds(b, "instruction sets:");
+    for (const char *const *p = isas; *p != NULL; p++)
+        lf_buf_addf(b, " %s", *p);
+    lf_buf_addc(b, '\n');
+}
