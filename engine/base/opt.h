@@ -56,6 +56,16 @@ typedef struct lf_opt {
     const char *help;    /* one sentence, no full stop needed; no newline */
 } lf_opt;
 
+/* A row in a macro that stands for several. */
+#define LF_OPT_ROW(...)                                                                            \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Class and flags of a row that is of the command line only; `LF_OPT_COMMAND | LF_OPT_REPEAT` has a
+ * flag more. */
+#define LF_OPT_COMMAND .cls = LF_OPT_OPERATIONAL, .flags = LF_OPT_CLI_ONLY
+
 /* What a later start of a stage goes on from (flow/run/handover.h): names below out as patterns of
  * fnmatch(3) in which '*' does not match '/'. A directory counts once it is an artifact, a file at
  * once. */

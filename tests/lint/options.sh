@@ -19,12 +19,13 @@ result() { # $1: 0 = ok, $2: name, $3: findings
 none() { result "$([ -z "$2" ]; echo $?)" "$1" "$2"; }
 
 # Names in the rows of table $1; the rows that all tables share stand in opts.h, those of training stages in train_opts.h.
+rows() { grep -o '\.name = "[a-z0-9_]*"' | sed 's/.*"\(.*\)"/\1/'; }
 table() {
-    { sed -n 's/^    {"\([a-z0-9_]*\)",.*/\1/p' "$1"
+    { rows <"$1"
         for _rows in $(grep -o 'LF_TRAIN_[A-Z]*_ROWS' "$1"); do
-            sed -n "/^#define $_rows/,/[^\\\\]\$/p" "$src/stages/train_opts.h" | sed -n 's/^    {"\([a-z0-9_]*\)",.*/\1/p'
+            sed -n "/^#define $_rows/,/[^\\\\]\$/p" "$src/stages/train_opts.h" | rows
         done
-        sed -n 's/.*LF_CLI("\([a-z_]*\)".*/\1/p; s/^ *{"\([a-z_]*\)",  *\\$/\1/p' "$src/stages/opts.h"; } | sort
+        rows <"$src/stages/opts.h"; } | sort
 }
 # Names in --help $1.
 help_names() { sed -n 's/^  --\(\[no-\]\)\{0,1\}\([a-z0-9-]*\).*/\2/p' "$1" | tr - _ | sort; }

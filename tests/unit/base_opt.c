@@ -11,23 +11,49 @@
 #include "tests/tap/tap.h"
 
 static const lf_opt opts[] = {
-    {"config", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, 0, NULL, NULL,
-     "read [stage] from this file"},
-    {"help", LF_OPT_BOOL, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, "no", 0, 0, NULL, NULL,
-     "print this text"},
-    {"learning_rate", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "3e-4", 1e-9, 1, NULL, NULL,
-     "peak learning rate"},
-    {"steps", LF_OPT_INT, LF_OPT_IDENTITY, LF_OPT_REQUIRED, NULL, 1, 1e9, NULL, "steps",
-     "how long to train"},
-    {"tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "1M", 0, 0, NULL, "tokens", "batch"},
-    {"memory", LF_OPT_BYTES, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "cap"},
-    {"save_every", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 0, NULL, "seconds",
-     "interval"},
-    {"optimizer", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "adamw", 0, 0, "adamw|sgd", NULL, "rule"},
-    {"bias", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, "biases"},
-    {"data", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "shards"},
-    {"name", LF_OPT_STR, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "a text"},
+    {.name = "config", .type = LF_OPT_PATH, LF_OPT_COMMAND, .help = "read [stage] from this file"},
+    {.name = "help", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no", .help = "print this text"},
+    {.name = "learning_rate",
+     .type = LF_OPT_FLOAT,
+     .cls = LF_OPT_IDENTITY,
+     .def = "3e-4",
+     .min = 1e-9,
+     .max = 1,
+     .help = "peak learning rate"},
+    {.name = "steps",
+     .type = LF_OPT_INT,
+     .cls = LF_OPT_IDENTITY,
+     .flags = LF_OPT_REQUIRED,
+     .min = 1,
+     .max = 1e9,
+     .unit = "steps",
+     .help = "how long to train"},
+    {.name = "tokens",
+     .type = LF_OPT_COUNT,
+     .cls = LF_OPT_IDENTITY,
+     .def = "1M",
+     .unit = "tokens",
+     .help = "batch"},
+    {.name = "memory", .type = LF_OPT_BYTES, .cls = LF_OPT_OPERATIONAL, .help = "cap"},
+    {.name = "save_every",
+     .type = LF_OPT_DURATION,
+     .cls = LF_OPT_OPERATIONAL,
+     .def = "30m",
+     .unit = "seconds",
+     .help = "interval"},
+    {.name = "optimizer",
+     .type = LF_OPT_ENUM,
+     .cls = LF_OPT_IDENTITY,
+     .def = "adamw",
+     .choices = "adamw|sgd",
+     .help = "rule"},
+    {.name = "bias", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "yes", .help = "biases"},
+    {.name = "data",
+     .type = LF_OPT_PATH,
+     .cls = LF_OPT_IDENTITY,
+     .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
+     .help = "shards"},
+    {.name = "name", .type = LF_OPT_STR, .cls = LF_OPT_OPERATIONAL, .help = "a text"},
 };
 static const char *const outputs[] = {"checkpoint", NULL};
 static const lf_opt_table table = {"train", 1,     "trains", opts, sizeof opts / sizeof opts[0],
@@ -194,7 +220,7 @@ static void test_canonical(void)
 static void test_table(void)
 {
     static const lf_opt bad[] = {
-        {"x", LF_OPT_INT, LF_OPT_IDENTITY, 0, "many", 0, 0, NULL, NULL, "x"}};
+        {.name = "x", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "many", .help = "x"}};
     static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL};
     lf_err err = LF_ERR_INIT;
     lf_buf out;
