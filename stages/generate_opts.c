@@ -84,7 +84,9 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "no",
      .help = "take no defaults (temperature, top_k, top_p, min_p, repetition_penalty, max_tokens) "
-             "from generation_config.json"},
+             "from generation_config.json",
+     .more = "Without it the values that this file beside the tokenizer states hold where no "
+             "option is given, and are printed; do_sample false is temperature 0."},
     {.name = "temperature",
      .type = LF_OPT_FLOAT,
      .cls = ID,
@@ -221,7 +223,9 @@ static const lf_opt opts[] = {
      .def = "length",
      .choices = "length|transformers",
      .help = "what chooses the long angles of a longrope model: prompt and max_tokens together; "
-             "transformers: the tokens so far, all computed again where they grow beyond"},
+             "transformers: the tokens so far, all computed again where they grow beyond",
+     .more = "The first is known when a text begins; the other is for comparisons. Phi-3 is "
+             "such a model."},
     {.name = "precision",
      .type = LF_OPT_ENUM,
      .cls = ID,
@@ -248,7 +252,9 @@ static const lf_opt opts[] = {
      .min = 1,
      .max = 65536,
      .unit = "tokens",
-     .help = "most tokens of a step, prompts included"},
+     .help = "most tokens of a step, prompts included",
+     .more = "A model with mask = prefix (ChatGLM-6B), where the tokens of a prompt see each "
+             "other, takes a prompt in one step: this must be as large as the longest one."},
     {.name = "kv_tokens",
      .type = LF_OPT_COUNT,
      .cls = OP,

@@ -92,7 +92,11 @@
 #define LF_TRAIN_SCALE_ROWS                                                                        \
     LF_OPT_ROW(.name = "loss_scale", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .max = 1e38,     \
                .help = "what the loss is multiplied by for the backward pass; 0: found and "       \
-                       "adjusted while training; unset: 1, with precision = fp16 0"),              \
+                       "adjusted while training; unset: 1, with precision = fp16 0",               \
+               .more = "Gradients are divided by it before they are used. With 0 it is a "         \
+                       "power of two; a step whose gradient is not finite is made again on "       \
+                       "the same batch with half of it. In lf-ppo policy and critic have a "       \
+                       "scale each."),                                                             \
         LF_OPT_ROW(.name = "loss_scale_start", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC,        \
                    .def = "65536", .min = 1, .max = 1e38,                                          \
                    .help = "with loss_scale = 0: the first one, rounded down to a power of two"),  \
@@ -106,19 +110,28 @@
     LF_OPT_ROW(.name = "moments", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",       \
                .choices = "f32|bf16",                                                              \
                .help = "what the optimizer's mean and square are kept in: 8 or 4 bytes a "         \
-                       "parameter"),                                                               \
+                       "parameter",                                                                \
+               .more = "A run goes on from a checkpoint of the other kind: what it holds is "      \
+                       "then rounded to nearest, or widened."),                                    \
         LF_OPT_ROW(.name = "masters", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",   \
                    .choices = "f32|bf16",                                                          \
                    .help = "what weights are kept in beside the bf16 of precision = bf16; bf16: "  \
-                           "matrices have no f32 weights, 4 bytes a parameter less"),              \
+                           "matrices have no f32 weights, 4 bytes a parameter less",               \
+                   .more = "Checkpoints hold them in bf16; vectors stay f32. Not with an "         \
+                           "adapter."),                                                            \
         LF_OPT_ROW(.name = "stochastic_rounding", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY,     \
                    .def = "yes",                                                                   \
                    .help = "with moments or masters = bf16: up or down at random, right in the "   \
-                           "mean, the same in every run of a seed; no: to nearest"),               \
+                           "mean, the same in every run of a seed; no: to nearest",                \
+                   .more = "To nearest loses changes below half a unit."),                         \
         LF_OPT_ROW(.name = "optimizer_offload", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,   \
                    .def = "0", .max = 1,                                                           \
                    .help = "on a GPU: share of the parameters whose moments, and with precision "  \
-                           "= bf16 or fp16 masters, lie in the host's memory; no bit changes")
+                           "= bf16 or fp16 masters, lie in the host's memory; no bit changes",     \
+                   .more = "The share is taken by whole tensors, in pinned memory. The update "    \
+                           "reads and writes them there, over the bus, so a step takes longer "    \
+                           "by their bytes in each direction; a run may go on with another "       \
+                           "share.")
 
 /* lf_train_read_saving; of: unit of intervals; made: of what checkpoints are numbered by */
 #define LF_TRAIN_SAVING_ROWS(of, made)                                                             \

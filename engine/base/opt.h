@@ -54,6 +54,7 @@ typedef struct lf_opt {
     const char *choices; /* ENUM: "adamw|sgd"; PATH: words that are no paths, such as "train" */
     const char *unit;    /* shown in help: "tokens", "seconds", NULL */
     const char *help;    /* one sentence, no full stop needed; no newline */
+    const char *more;    /* what the man page says beyond: whole sentences; NULL: nothing */
 } lf_opt;
 
 /* A row in a macro that stands for several. */
