@@ -1,7 +1,7 @@
 # lf-pretrain: option table, main, manual page, tests
 stages_libopts_a_SOURCES += stages/pretrain_opts.c
 pkglibexec_PROGRAMS += stages/lf-pretrain
-stages_lf_pretrain_SOURCES = stages/pretrain.c
+stages_lf_pretrain_SOURCES = stages/pretrain.c stages/pretrain.h
 stages_lf_pretrain_LDADD = $(LF_STAGE_LIBS)
 LF_STAGE_MANS += stages/lf-pretrain.1
 

@@ -2,9 +2,11 @@
  *
  * Options of lf-rm.
  */
-#include "stages/train_opts.h"
+#include "stages/rm.h"
 
 #define ID LF_OPT_IDENTITY
+
+#define CONFIG struct rm
 
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
@@ -13,6 +15,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     .field = LF_OPT_FIELD(CONFIG, c.init_from),
      .help = "checkpoint to begin with: a language model, whose head gives way to a score, or a "
              "reward model"},
     {.name = "score_init",
@@ -20,6 +23,7 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "sqrt",
      .choices = "sqrt|inverse|init_std|zero",
+     .field = LF_OPT_FIELD(CONFIG, score_init),
      .help = "standard deviation of a new head of width d: 1/sqrt(d+1), 1/(d+1), the model's "
              "init_std, 0"},
     {.name = "centre",
@@ -27,23 +31,27 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "0",
      .max = 10,
+     .field = LF_OPT_FIELD(CONFIG, t.centre),
      .help = "adds this times (chosen + rejected)^2 to the loss of a pair, which holds scores "
              "near 0; 0.01 is usual"},
     {.name = "margins",
      .type = LF_OPT_BOOL,
      .cls = ID,
      .def = "yes",
+     .field = LF_OPT_FIELD(CONFIG, t.margins),
      .help = "chosen must win by the margin of the data, where it has them"},
     {.name = "require_eos",
      .type = LF_OPT_BOOL,
      .cls = LF_OPT_OPERATIONAL,
      .def = "yes",
+     .field = LF_OPT_FIELD(CONFIG, t.require_eos),
      .help = "an answer that does not end with the data's EOS is an error"},
     {.name = "normalize",
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "auto",
      .choices = "auto|no|train|valid",
+     .field = LF_OPT_FIELD(CONFIG, t.normalize),
      .help = "split whose scores' mean and standard deviation are stored with the model; auto: "
              "valid where there is one"},
 

@@ -2,9 +2,11 @@
  *
  * Options of lf-sft.
  */
-#include "stages/train_opts.h"
+#include "stages/sft.h"
 
 #define ID LF_OPT_IDENTITY
+
+#define CONFIG struct sft
 
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
@@ -13,6 +15,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     .field = LF_OPT_FIELD(CONFIG, c.init_from),
      .help = "checkpoint to fine-tune; the model comes with it"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 3"),
@@ -21,6 +24,7 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "bfd",
      .choices = "concat|bfd",
+     .field = LF_OPT_FIELD(CONFIG, c.packing),
      .help = "bfd keeps documents that fit whole; concat cuts them where a sequence ends"},
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4",
@@ -31,6 +35,7 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "0",
      .max = 1e4,
+     .field = LF_OPT_FIELD(CONFIG, c.neftune_alpha),
      .help = "noise on the embeddings within neftune_alpha / sqrt(tokens of the document x "
              "width); 0: none, 5 to 15 are usual"},
     LF_TRAIN_ADAPTER_ROWS,
@@ -46,6 +51,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_STR,
      .cls = LF_OPT_OPERATIONAL,
      .flags = LF_OPT_REPEAT,
+     .field = LF_OPT_FIELD(CONFIG, valid_names),
      .help = "one name per valid_data: each is measured apart"},
     {.name = "sample_interval",
      .type = LF_OPT_COUNT,
@@ -53,11 +59,13 @@ static const lf_opt opts[] = {
      .def = "0",
      .max = 1e12,
      .unit = "steps",
+     .field = LF_OPT_FIELD(CONFIG, samples.interval),
      .help = "sample what the model says this often, and after the last step; 0: never"},
     {.name = "sample_prompts",
      .type = LF_OPT_PATH,
      .cls = LF_OPT_OPERATIONAL,
      .flags = LF_OPT_INPUT,
+     .field = LF_OPT_FIELD(CONFIG, samples.prompts),
      .help = "what it is asked: requests as JSON lines, as lf-generate reads them, messages too; "
              "unset: validation documents"},
     {.name = "sample_rows",
@@ -67,6 +75,7 @@ static const lf_opt opts[] = {
      .min = 1,
      .max = 1e4,
      .unit = "documents",
+     .field = LF_OPT_FIELD(CONFIG, samples.rows),
      .help = "the first so many of them, up to what is trained"},
     {.name = "sample_tokens",
      .type = LF_OPT_COUNT,
@@ -75,29 +84,34 @@ static const lf_opt opts[] = {
      .min = 1,
      .max = 1e6,
      .unit = "tokens",
+     .field = LF_OPT_FIELD(CONFIG, samples.tokens),
      .help = "longest sample"},
     {.name = "sample_temperature",
      .type = LF_OPT_FLOAT,
      .cls = LF_OPT_OPERATIONAL,
      .def = "0",
      .max = 1000,
+     .field = LF_OPT_FIELD(CONFIG, samples.temperature),
      .help = "of samples; 0: the most likely token"},
     {.name = "tokenizer",
      .type = LF_OPT_PATH,
      .cls = LF_OPT_OPERATIONAL,
      .flags = LF_OPT_INPUT,
+     .field = LF_OPT_FIELD(CONFIG, samples.tokenizer),
      .help = "for samples: tokenizer artifact, or a tokenizer file or directory; unset: prompts "
              "and samples are ids"},
     {.name = "keep_best",
      .type = LF_OPT_BOOL,
      .cls = LF_OPT_OPERATIONAL,
      .def = "no",
+     .field = LF_OPT_FIELD(CONFIG, c.keep_best),
      .help = "keep the weights of the best validation as best"},
     {.name = "best_metric",
      .type = LF_OPT_ENUM,
      .cls = ID,
      .def = "loss",
      .choices = "loss|accuracy",
+     .field = LF_OPT_FIELD(CONFIG, c.best_by_accuracy),
      .help = "of all valid_data together: what best means"},
     {.name = "patience",
      .type = LF_OPT_COUNT,
@@ -105,6 +119,7 @@ static const lf_opt opts[] = {
      .def = "0",
      .max = 1e9,
      .unit = "validations",
+     .field = LF_OPT_FIELD(CONFIG, c.patience),
      .help = "end after so many without a better one; 0: never"},
 };
 

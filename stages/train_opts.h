@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows that the option tables of training stages share, by the functions of train_common.h that
- * read them. Each is a list of rows for an array of lf_opt; what stages have other defaults or
- * units for is an argument. Every stage's defaults are held by tests/unit/stage_opts.txt.
+ * go on from them. Each is a list of rows for an array of lf_opt; what stages have other defaults
+ * or units for is an argument. A table that uses them names the struct that is filled first,
+ * `#define CONFIG struct pretrain`: its member c is the configuration of the loop, g a struct
+ * lf_train_given. Every stage's defaults are held by tests/unit/stage_opts.txt.
  */
 #ifndef LF_STAGES_TRAIN_OPTS_H
 #define LF_STAGES_TRAIN_OPTS_H
@@ -13,49 +15,56 @@
 #define LF_TRAIN_DATA_ROWS                                                                         \
     LF_OPT_ROW(.name = "data", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                        \
                .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT,                            \
+               .field = LF_OPT_FIELD(CONFIG, g.data),                                              \
                .help = "shards artifact to train on; several are blended"),                        \
         LF_OPT_ROW(.name = "data_weights", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,           \
                    .flags = LF_OPT_REPEAT, .min = 1e-6, .max = 1e6,                                \
+                   .field = LF_OPT_FIELD(CONFIG, g.weights),                                       \
                    .help = "share of each data in the samples, one per data; unset: in "           \
                            "proportion to their tokens"),                                          \
         LF_OPT_ROW(.name = "valid_data", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,           \
-                   .flags = LF_OPT_REPEAT | LF_OPT_INPUT,                                          \
+                   .flags = LF_OPT_REPEAT | LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.valid),  \
                    .help = "shards artifact whose valid split is measured; unset: those of data "  \
                            "that have one"),                                                       \
         LF_OPT_ROW(.name = "verify", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,               \
                    .def = "auto", .choices = "auto|yes|no",                                        \
+                   .field = LF_OPT_FIELD(CONFIG, c.verify),                                        \
                    .help = "read the data again at the start and compare its hashes; auto: data "  \
                            "of at most 4 GiB")
 
 /* lf_train_read_length, lf_train_read_batch */
-#define LF_TRAIN_LENGTH_ROWS(epochs)                                                               \
+#define LF_TRAIN_LENGTH_ROWS(epochs_help)                                                          \
     LF_OPT_ROW(.name = "steps", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,            \
-               .max = 1e12, .unit = "steps",                                                       \
+               .max = 1e12, .unit = "steps", .field = LF_OPT_FIELD(CONFIG, c.steps),               \
                .help = "length of the run; give one of steps, tokens, epochs"),                    \
         LF_OPT_ROW(.name = "tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,       \
-                   .max = 1e15, .unit = "tokens", .help = "length of the run, padding counted"),   \
+                   .max = 1e15, .unit = "tokens", .field = LF_OPT_FIELD(CONFIG, c.tokens),         \
+                   .help = "length of the run, padding counted"),                                  \
         LF_OPT_ROW(.name = "epochs", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .min = 1e-6,    \
-                   .max = 1e6, .help = epochs),                                                    \
+                   .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.epochs), .help = epochs_help),      \
         LF_OPT_ROW(.name = "seq_length", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY,             \
                    .def = "1024", .min = 2, .max = 1 << 24, .unit = "tokens",                      \
+                   .field = LF_OPT_FIELD(CONFIG, c.seq_length),                                    \
                    .help = "tokens of a packed sequence"),                                         \
         LF_OPT_ROW(.name = "batch", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,        \
-                   .max = 1e9, .unit = "sequences",                                                \
+                   .max = 1e9, .unit = "sequences", .field = LF_OPT_FIELD(CONFIG, g.batch),        \
                    .help = "sequences of an optimizer step; unset: micro_batch"),                  \
         LF_OPT_ROW(.name = "batch_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1, \
-                   .max = 1e12, .unit = "tokens",                                                  \
+                   .max = 1e12, .unit = "tokens", .field = LF_OPT_FIELD(CONFIG, g.batch_tokens),   \
                    .help = "the same in tokens, a multiple of seq_length"),                        \
         LF_OPT_ROW(.name = "micro_batch", .type = LF_OPT_COUNT, .cls = LF_OPT_NUMERIC, .def = "1", \
                    .min = 1, .max = 1e6, .unit = "sequences",                                      \
+                   .field = LF_OPT_FIELD(CONFIG, c.micro_batch),                                   \
                    .help = "sequences computed at once"),                                          \
         LF_OPT_ROW(.name = "max_docs", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "0",     \
-                   .max = 1 << 24, .unit = "documents",                                            \
+                   .max = 1 << 24, .unit = "documents", .field = LF_OPT_FIELD(CONFIG, c.max_docs), \
                    .help = "bound per sequence, padding counted; one document or pair fits; 0: "   \
                            "256 or seq_length"),                                                   \
         LF_OPT_ROW(.name = "seed", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "1",         \
+                   .field = LF_OPT_FIELD(CONFIG, c.seed),                                          \
                    .help = "of initial weights, data order and dropout"),                          \
         LF_OPT_ROW(.name = "skip_batches", .type = LF_OPT_COUNT, .cls = LF_OPT_NUMERIC,            \
-                   .flags = LF_OPT_REPEAT, .max = 1e12,                                            \
+                   .flags = LF_OPT_REPEAT, .max = 1e12, .field = LF_OPT_FIELD(CONFIG, g.skip),     \
                    .help = "batch numbers to pass over, as a diverged run names them")
 
 /* lf_train_read_optimizer; peak, course, second, weight: defaults; of: unit of warmup
@@ -63,34 +72,42 @@
 #define LF_TRAIN_MIN_LR "learning rate at the end; unset: a tenth of lr"
 #define LF_TRAIN_OPTIMIZER_ROWS(peak, lr_help, min_lr_help, course, of, second, weight)            \
     LF_OPT_ROW(.name = "lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = peak,            \
-               .min = 1e-12, .max = 10, .help = lr_help),                                          \
+               .min = 1e-12, .max = 10, .field = LF_OPT_FIELD(CONFIG, c.lr), .help = lr_help),     \
         LF_OPT_ROW(.name = "min_lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .max = 10,      \
-                   .help = min_lr_help),                                                           \
+                   .field = LF_OPT_FIELD(CONFIG, c.min_lr), .help = min_lr_help),                  \
         LF_OPT_ROW(.name = "schedule", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = course, \
                    .choices = "constant|linear|cosine|inverse_sqrt|wsd",                           \
+                   .field = LF_OPT_FIELD(CONFIG, c.schedule),                                      \
                    .help = "course of the learning rate after the warm-up"),                       \
         LF_OPT_ROW(.name = "warmup", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",     \
-                   .max = 1e12, .unit = of, .help = "linear warm-up"),                             \
+                   .max = 1e12, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.warmup_steps),         \
+                   .help = "linear warm-up"),                                                      \
         LF_OPT_ROW(.name = "decay", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",      \
-                   .max = 1e12, .unit = of,                                                        \
+                   .max = 1e12, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.decay_steps),          \
                    .help = "length of the final decay of schedule = wsd"),                         \
         LF_OPT_ROW(.name = "decay_shape", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,             \
                    .def = "linear", .choices = "linear|cosine|exp|sqrt",                           \
-                   .help = "shape of that decay"),                                                 \
+                   .field = LF_OPT_FIELD(CONFIG, c.tail), .help = "shape of that decay"),          \
         LF_OPT_ROW(.name = "beta1", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = "0.9",    \
-                   .max = 0.999999, .help = "AdamW: memory of the mean"),                          \
+                   .max = 0.999999, .field = LF_OPT_FIELD(CONFIG, c.adam.beta1),                   \
+                   .help = "AdamW: memory of the mean"),                                           \
         LF_OPT_ROW(.name = "beta2", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = second,   \
-                   .max = 0.999999, .help = "AdamW: memory of the square"),                        \
+                   .max = 0.999999, .field = LF_OPT_FIELD(CONFIG, c.adam.beta2),                   \
+                   .help = "AdamW: memory of the square"),                                         \
         LF_OPT_ROW(.name = "eps", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = "1e-8",     \
-                   .min = 1e-16, .max = 1, .help = "AdamW: added to the root of the square"),      \
+                   .min = 1e-16, .max = 1, .field = LF_OPT_FIELD(CONFIG, c.adam.eps),              \
+                   .help = "AdamW: added to the root of the square"),                              \
         LF_OPT_ROW(.name = "weight_decay", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,           \
-                   .def = weight, .max = 10, .help = "AdamW: of matrices; vectors have none"),     \
+                   .def = weight, .max = 10, .field = LF_OPT_FIELD(CONFIG, c.adam.weight_decay),   \
+                   .help = "AdamW: of matrices; vectors have none"),                               \
         LF_OPT_ROW(.name = "clip", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = "1",       \
-                   .max = 1e9, .help = "bound on the global gradient norm; 0: none")
+                   .max = 1e9, .field = LF_OPT_FIELD(CONFIG, c.clip),                              \
+                   .help = "bound on the global gradient norm; 0: none")
 
 /* lf_train_read_scale, which lf_train_read_optimizer does */
 #define LF_TRAIN_SCALE_ROWS                                                                        \
     LF_OPT_ROW(.name = "loss_scale", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .max = 1e38,     \
+               .field = LF_OPT_FIELD(CONFIG, g.loss_scale),                                        \
                .help = "what the loss is multiplied by for the backward pass; 0: found and "       \
                        "adjusted while training; unset: 1, with precision = fp16 0",               \
                .more = "Gradients are divided by it before they are used. With 0 it is a "         \
@@ -99,33 +116,35 @@
                        "scale each."),                                                             \
         LF_OPT_ROW(.name = "loss_scale_start", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC,        \
                    .def = "65536", .min = 1, .max = 1e38,                                          \
+                   .field = LF_OPT_FIELD(CONFIG, c.scaler.start),                                  \
                    .help = "with loss_scale = 0: the first one, rounded down to a power of two"),  \
         LF_OPT_ROW(.name = "loss_scale_window", .type = LF_OPT_COUNT, .cls = LF_OPT_NUMERIC,       \
                    .def = "2000", .min = 1, .max = 1e12, .unit = "steps",                          \
+                   .field = LF_OPT_FIELD(CONFIG, c.scaler.window),                                 \
                    .help = "with loss_scale = 0: doubled after so many steps without an "          \
                            "overflow")
 
-/* lf_train_read_state */
+/* filled in */
 #define LF_TRAIN_STATE_ROWS                                                                        \
     LF_OPT_ROW(.name = "moments", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",       \
-               .choices = "f32|bf16",                                                              \
+               .choices = "f32|bf16", .field = LF_OPT_FIELD(CONFIG, c.adam.moments),               \
                .help = "what the optimizer's mean and square are kept in: 8 or 4 bytes a "         \
                        "parameter",                                                                \
                .more = "A run goes on from a checkpoint of the other kind: what it holds is "      \
                        "then rounded to nearest, or widened."),                                    \
         LF_OPT_ROW(.name = "masters", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",   \
-                   .choices = "f32|bf16",                                                          \
+                   .choices = "f32|bf16", .field = LF_OPT_FIELD(CONFIG, c.adam.masters),           \
                    .help = "what weights are kept in beside the bf16 of precision = bf16; bf16: "  \
                            "matrices have no f32 weights, 4 bytes a parameter less",               \
                    .more = "Checkpoints hold them in bf16; vectors stay f32. Not with an "         \
                            "adapter."),                                                            \
         LF_OPT_ROW(.name = "stochastic_rounding", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY,     \
-                   .def = "yes",                                                                   \
+                   .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.adam.stochastic),                 \
                    .help = "with moments or masters = bf16: up or down at random, right in the "   \
                            "mean, the same in every run of a seed; no: to nearest",                \
                    .more = "To nearest loses changes below half a unit."),                         \
         LF_OPT_ROW(.name = "optimizer_offload", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,   \
-                   .def = "0", .max = 1,                                                           \
+                   .def = "0", .max = 1, .field = LF_OPT_FIELD(CONFIG, c.adam.offload),            \
                    .help = "on a GPU: share of the parameters whose moments, and with precision "  \
                            "= bf16 or fp16 masters, lie in the host's memory; no bit changes",     \
                    .more = "The share is taken by whole tensors, in pinned memory. The update "    \
@@ -133,18 +152,22 @@
                            "by their bytes in each direction; a run may go on with another "       \
                            "share.")
 
-/* lf_train_read_saving; of: unit of intervals; made: of what checkpoints are numbered by */
+/* filled in; of: unit of intervals; made: of what checkpoints are numbered by */
 #define LF_TRAIN_SAVING_ROWS(of, made)                                                             \
     LF_OPT_ROW(.name = "save_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,           \
                .def = "0", .max = 1e12, .unit = of,                                                \
+               .field = LF_OPT_FIELD(CONFIG, c.save_interval),                                     \
                .help = "save a checkpoint this often; 0: by time only"),                           \
         LF_OPT_ROW(.name = "save_time", .type = LF_OPT_DURATION, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "30m", .max = 1e9, .unit = "seconds",                                    \
+                   .field = LF_OPT_FIELD(CONFIG, c.save_time_s),                                   \
                    .help = "save when the last one is this old; 0: never"),                        \
         LF_OPT_ROW(.name = "keep", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "2",      \
-                   .min = 1, .max = 1e6, .help = "newest intermediate checkpoints kept"),          \
+                   .min = 1, .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.keep),                    \
+                   .help = "newest intermediate checkpoints kept"),                                \
         LF_OPT_ROW(.name = "keep_every", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,          \
                    .def = "0", .max = 1e12, .unit = made,                                          \
+                   .field = LF_OPT_FIELD(CONFIG, c.keep_every),                                    \
                    .help = "keep those of every so many too; 0: none")
 
 /* lf_train_read_compute; precisions: those that the stage has, and what help says of the last
@@ -158,51 +181,58 @@
             "fp8: bf16, with products of 8-bit floats in the layers"
 #define LF_TRAIN_COMPUTE_ROWS(precisions)                                                          \
     LF_OPT_ROW(.name = "precision", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY, .def = "f32",     \
-               precisions),                                                                        \
+               .field = LF_OPT_FIELD(CONFIG, g.precision), precisions),                            \
         LF_OPT_ROW(.name = "recompute", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,            \
                    .def = "none", .choices = "none|selective|full",                                \
+                   .field = LF_OPT_FIELD(CONFIG, c.recompute),                                     \
                    .help = "activations computed again in the backward pass: less memory, more "   \
                            "time, the same bits")
 
-/* lf_train_read_operation */
+/* filled in */
 #define LF_TRAIN_OPERATION_ROWS                                                                    \
     LF_OPT_ROW(.name = "numeric", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "fast",       \
-               .choices = "fast|invariant",                                                        \
+               .choices = "fast|invariant", .field = LF_OPT_FIELD(CONFIG, c.numeric),              \
                .help = "invariant: the bits of a row do not depend on its neighbours, batch "      \
                        "or threads"),                                                              \
         LF_OPT_ROW(.name = "valid_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,      \
                    .def = "0", .max = 1e12, .unit = "steps",                                       \
+                   .field = LF_OPT_FIELD(CONFIG, c.valid_interval),                                \
                    .help = "validate this often; 0: at the end only"),                             \
         LF_OPT_ROW(.name = "valid_tokens", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "0", .max = 1e12, .unit = "tokens",                                      \
+                   .field = LF_OPT_FIELD(CONFIG, c.valid_tokens),                                  \
                    .help = "measure the first so many; 0: the whole split"),                       \
         LF_OPT_ROW(.name = "save_async", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL,           \
-                   .def = "yes",                                                                   \
+                   .def = "yes", .field = LF_OPT_FIELD(CONFIG, c.save_async),                      \
                    .help = "write checkpoints in the background from a copy in memory (12 bytes "  \
                            "a parameter; less with bf16 state)"),                                  \
         LF_OPT_ROW(.name = "log_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "10", .min = 1, .max = 1e9, .unit = "steps",                             \
+                   .field = LF_OPT_FIELD(CONFIG, c.log_interval),                                  \
                    .help = "steps between two lines of log"),                                      \
         LF_OPT_ROW(.name = "spike_factor", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,        \
-                   .def = "3", .max = 1e6,                                                         \
+                   .def = "3", .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.spike_factor),          \
                    .help = "stop when the loss exceeds its running mean by this factor; 0: "       \
                            "never"),                                                               \
         LF_OPT_ROW(.name = "spike_after", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,         \
                    .def = "100", .min = 1, .max = 1e12, .unit = "steps",                           \
+                   .field = LF_OPT_FIELD(CONFIG, c.spike_after),                                   \
                    .help = "spikes are looked for after this many")
 
 /* lf_train_read_fp8 */
 #define LF_TRAIN_QUANTISED_ROWS                                                                    \
     LF_OPT_ROW(.name = "fp8_scaling", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,                 \
                .def = "tensor", .choices = "tensor|block",                                         \
+               .field = LF_OPT_FIELD(CONFIG, g.fp8_scaling),                                       \
                .help = "with precision = fp8: a scale for each tensor; or for each 1 x 128 "       \
                        "of activations and gradients and 128 x 128 of weights (sm_90)"),           \
         LF_OPT_ROW(.name = "fp8_layers", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,               \
-                   .flags = LF_OPT_REPEAT,                                                         \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.fp8_layers),            \
                    .help = "with precision = fp8: attention, mlp: whose products are of 8-bit "    \
                            "floats; unset: both"),                                                 \
         LF_OPT_ROW(.name = "fp8_edges", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "0",    \
                    .max = 65536, .unit = "layers",                                                 \
+                   .field = LF_OPT_FIELD(CONFIG, c.fp8_layers.edges),                              \
                    .help = "with precision = fp8: so many layers at either end stay bf16, as "     \
                            "embedding and head always do")
 
@@ -222,39 +252,43 @@
 /* of objectives on judged answers; lf_train_settle_dropout */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \
     LF_OPT_ROW(.name = "dropout", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",        \
+               .field = LF_OPT_FIELD(CONFIG, g.dropout),                                           \
                .help = "apply the model's dropout and lora_dropout in training; references "       \
                        "and measurements have none")
 
 /* lf_train_read_adapter */
 #define LF_TRAIN_ADAPTER_ROWS                                                                      \
     LF_OPT_ROW(.name = "adapter", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                     \
-               .flags = LF_OPT_INPUT,                                                              \
+               .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.adapter),                    \
                .help = "adapter of init_from to go on training, of ours or PEFT's; its "           \
                        "settings come with it, lora_ options may only repeat them")
 
 /* lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS                                                                        \
     LF_OPT_ROW(.name = "lora_rank", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "0",        \
-               .max = 65536,                                                                       \
+               .max = 65536, .field = LF_OPT_FIELD(CONFIG, g.lora.rank),                           \
                .help = "rank of low-rank adapters that are trained in place of the weights; "      \
                        "0: none"),                                                                 \
         LF_OPT_ROW(.name = "lora_alpha", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,             \
-                   .min = 1e-6, .max = 1e6,                                                        \
+                   .min = 1e-6, .max = 1e6, .field = LF_OPT_FIELD(CONFIG, g.lora.alpha),           \
                    .help = "their scale is lora_alpha / lora_rank; unset: twice lora_rank"),       \
         LF_OPT_ROW(.name = "lora_scaling", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,            \
                    .def = "rank", .choices = "rank|root",                                          \
+                   .field = LF_OPT_FIELD(CONFIG, g.lora.rank_stabilised),                          \
                    .help = "root: rank-stabilised, lora_alpha / square root of lora_rank"),        \
         LF_OPT_ROW(.name = "lora_dora", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",  \
+                   .field = LF_OPT_FIELD(CONFIG, g.lora.dora),                                     \
                    .help = "DoRA: the lengths of the weights' rows are trained apart from their "  \
                            "directions"),                                                          \
         LF_OPT_ROW(.name = "lora_dropout", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,           \
-                   .def = "0", .max = 0.999, .help = "of what the adapters read"),                 \
+                   .def = "0", .max = 0.999, .field = LF_OPT_FIELD(CONFIG, g.lora.dropout),        \
+                   .help = "of what the adapters read"),                                           \
         LF_OPT_ROW(.name = "lora_targets", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,             \
-                   .flags = LF_OPT_REPEAT,                                                         \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.targets),               \
                    .help = "layers with an adapter: all, q, k, v, o, gate, up, down, qkv, "        \
                            "gate_up or a pattern over names; unset: all"),                         \
         LF_OPT_ROW(.name = "freeze", .type = LF_OPT_STR, .cls = LF_OPT_IDENTITY,                   \
-                   .flags = LF_OPT_REPEAT,                                                         \
+                   .flags = LF_OPT_REPEAT, .field = LF_OPT_FIELD(CONFIG, g.freeze),                \
                    .help = "pattern over names of tensors that are not trained, such as embed.* "  \
                            "or layers.[0-3].*")
 

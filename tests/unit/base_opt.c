@@ -236,6 +236,83 @@ static void test_table(void)
     lf_buf_fini(&out);
 }
 
+struct filled {
+    int64_t steps;
+    double rate, every; /* every: of a duration */
+    uint32_t rule;
+    bool bias, second;
+    const char *name;
+    lf_opt_list data;
+    float small;
+    int32_t keep;
+};
+#define FILLS(member) .field = LF_OPT_FIELD(struct filled, member)
+
+static const lf_opt fields[] = {
+    {.name = "steps", .type = LF_OPT_COUNT, FILLS(steps)},
+    {.name = "rate", .type = LF_OPT_FLOAT, .def = "0.5", FILLS(rate)},
+    {.name = "every", .type = LF_OPT_DURATION, .def = "2m", FILLS(every)},
+    {.name = "rule", .type = LF_OPT_ENUM, .def = "c", .choices = "a|b|c", FILLS(rule)},
+    {.name = "bias", .type = LF_OPT_BOOL, .def = "yes", FILLS(bias)},
+    {.name = "order", .type = LF_OPT_ENUM, .def = "one", .choices = "one|two", FILLS(second)},
+    {.name = "name", .type = LF_OPT_STR, FILLS(name)},
+    {.name = "data", .type = LF_OPT_PATH, .flags = LF_OPT_REPEAT, FILLS(data)},
+    {.name = "small", .type = LF_OPT_FLOAT, .def = "0.1", FILLS(small)},
+    {.name = "keep", .type = LF_OPT_INT, .def = "2", .min = 1, .max = 9, FILLS(keep)},
+    {.name = "other", .type = LF_OPT_INT},
+};
+
+static void test_fill(void)
+{
+    static const lf_opt_table t = {
+        .stage = "fill", .opts = fields, .n_opts = sizeof fields / sizeof fields[0]};
+    lf_err err = LF_ERR_INIT;
+    struct filled f = {.steps = 77, .name = "before"};
+    lf_optset *s = lf_optset_create(&t, &err);
+    lf_optset_fill(s, &f);
+    tap_ok(f.steps == 77 && strcmp(f.name, "before") == 0 && f.data.n == 0,
+           "what has no value stays as it was, a list is empty");
+    tap_ok(f.rate == 0.5 && f.every == 120 && f.rule == 2 && f.bias && !f.second &&
+               f.small == 0.1f && f.keep == 2,
+           "defaults are filled in");
+    tap_str(lf_optset_given(s, &f.rate), NULL, "a default is not given");
+    tap_rc(lf_optset_set(s, "data", "x", "command line", &err), 0, &err, NULL, "a value");
+    tap_rc(lf_optset_set(s, "data", "y", "command line", &err), 0, &err, NULL, "two values");
+    tap_rc(lf_optset_set(s, "order", "two", "command line", &err), 0, &err, NULL, "a choice");
+    tap_rc(lf_optset_set(s, "name", "z", "command line", &err), 0, &err, NULL, "a text");
+    lf_optset_fill(s, &f);
+    tap_ok(f.data.n == 2 && strcmp(f.data.v[1], "y") == 0 && f.second, "filled in again");
+    tap_ok(f.name == lf_optset_str(s, "name"), "a text is borrowed");
+    tap_str(lf_optset_given(s, &f.second), "order", "the option that fills a member, when given");
+    tap_str(lf_optset_unread(s), NULL, "all of them are read");
+    lf_optset_unused(s, &f.second);
+    tap_str(lf_optset_unread(s), "order", "but for one without effect");
+    lf_optset_destroy(s);
+}
+
+/* Rows whose values their members do not take. */
+static void test_misfits(void)
+{
+    static const lf_opt bad[] = {
+        {.name = "range", .type = LF_OPT_INT, .max = 1e10, FILLS(keep)},
+        {.name = "no range", .type = LF_OPT_COUNT, FILLS(keep)},
+        {.name = "type", .type = LF_OPT_FLOAT, FILLS(steps)},
+        {.name = "text", .type = LF_OPT_INT, .max = 5, FILLS(name)},
+        {.name = "three choices", .type = LF_OPT_ENUM, .choices = "a|b|c", FILLS(bias)},
+        {.name = "no list", .type = LF_OPT_STR, .flags = LF_OPT_REPEAT, FILLS(name)},
+        {.name = "a list", .type = LF_OPT_STR, FILLS(data)},
+        {.name = "negative", .type = LF_OPT_INT, .min = -1, .max = 5, FILLS(rule)},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const lf_opt_table t = {.stage = "bad", .opts = &bad[i], .n_opts = 1};
+        lf_err err = LF_ERR_INIT;
+        lf_optset *s = lf_optset_create(&t, &err);
+        tap_ok(!s && err.rc == LF_EINVAL && strstr(err.text, "does not fit its member"),
+               "a table is refused: %s", bad[i].name);
+        lf_optset_destroy(s);
+    }
+}
+
 int main(void)
 {
     test_refusals();
@@ -243,5 +320,7 @@ int main(void)
     test_ini();
     test_canonical();
     test_table();
+    test_fill();
+    test_misfits();
     return tap_done();
 }
