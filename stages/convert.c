@@ -88,7 +88,7 @@ static int aim(convert *v, const char *name, const char *dir, lf_err *err)
     return 0;
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     convert *v = lf_calloc(1, sizeof *v, err);
     if (!v)

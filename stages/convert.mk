@@ -1,5 +1,5 @@
 # lf-convert: option table, main, tests
-dist_man_MANS += stages/lf-convert.1
+LF_STAGE_MANS += stages/lf-convert.1
 stages_libopts_a_SOURCES += stages/convert_opts.c
 pkglibexec_PROGRAMS += stages/lf-convert
 stages_lf_convert_SOURCES = stages/convert.c stages/convert_data.h stages/convert_adapter.c stages/convert_adapter.h stages/convert_data.c \

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 
 #include "engine/base/mem.h"
-#include "engine/post/dpo.h"
-#include "stages/opts.h"
+#include "stages/dpo.h"
 #include "stages/stage.h"
-#include "stages/train_common.h"
 
 /* Where neither steps, tokens nor epochs are given. */
 #define EPOCHS 1
@@ -20,15 +18,6 @@
 static const char *const losses[] = {"sigmoid", "robust", "hinge", "ipo", "orpo", "simpo", "kto"};
 #define LOSS_KTO 6 /* behind those of enum lf_pair_kind */
 
-struct dpo {
-    lf_arena *arena;
-    struct lf_train_config c;
-    struct lf_train_asked asked; /* of an adapter */
-    bool dropout;
-    bool reference_only; /* mode = reference */
-    lf_dpo *dpo;
-};
-
 static void destroy(void *self)
 {
     struct dpo *s = self;
@@ -39,25 +28,18 @@ static void destroy(void *self)
     free(s);
 }
 
-static void read_loss(struct lf_dpo_opts *d, const lf_optset *o)
+static void read_loss(struct dpo *s)
 {
-    const int loss = lf_optset_choice(o, "loss");
-    const bool simpo = loss == LF_PAIR_SIMPO;
-    const double beta = lf_optset_is_set(o, "beta") ? lf_optset_float(o, "beta") : simpo ? 2 : 0.1;
-    d->loss = losses[loss];
-    d->kto = loss == LOSS_KTO;
-    d->pair =
-        (struct lf_pair_opts){.kind = d->kto ? LF_PAIR_SIGMOID : (enum lf_pair_kind)loss,
-                              .beta = beta,
-                              .smoothing = lf_optset_float(o, "label_smoothing"),
-                              .gamma = lf_optset_is_set(o, "gamma") ? lf_optset_float(o, "gamma")
-                                       : simpo                      ? 0.5
-                                                                    : 0,
-                              .nll = lf_optset_float(o, "nll")};
-    d->kto_opts = (struct lf_kto_opts){.beta = beta,
-                                       .w_good = lf_optset_float(o, "weight_good"),
-                                       .w_bad = lf_optset_float(o, "weight_bad")};
-    d->reference_only = lf_optset_choice(o, "mode") == 1;
+    struct lf_dpo_opts *d = &s->d;
+    const bool simpo = s->loss == LF_PAIR_SIMPO;
+    d->loss = losses[s->loss];
+    d->kto = s->loss == LOSS_KTO;
+    d->pair.kind = d->kto ? LF_PAIR_SIGMOID : (enum lf_pair_kind)s->loss;
+    if (d->pair.beta <= 0)
+        d->pair.beta = simpo ? 2 : 0.1;
+    if (d->pair.gamma < 0)
+        d->pair.gamma = simpo ? 0.5 : 0;
+    d->kto_opts.beta = d->pair.beta;
 }
 
 static int check_loss(const struct lf_dpo_opts *d, const lf_optset *o, lf_err *err)
@@ -65,7 +47,8 @@ static int check_loss(const struct lf_dpo_opts *d, const lf_optset *o, lf_err *e
     if (d->kto && (d->pair.smoothing > 0 || d->pair.gamma > 0 || d->pair.nll > 0))
         return lf_fail(err, LF_EINVAL,
                        "label_smoothing, gamma and nll are of pairs; loss = kto has none");
-    if (!d->kto && (lf_optset_is_set(o, "weight_good") || lf_optset_is_set(o, "weight_bad")))
+    if (!d->kto &&
+        (lf_optset_given(o, &d->kto_opts.w_good) || lf_optset_given(o, &d->kto_opts.w_bad)))
         return lf_fail(err, LF_EINVAL, "weight_good and weight_bad belong to loss = kto");
     if (d->kto && !(d->kto_opts.w_good + d->kto_opts.w_bad > 0))
         return lf_fail(err, LF_EINVAL, "weight_good and weight_bad are both 0");
@@ -82,51 +65,49 @@ static int check_loss(const struct lf_dpo_opts *d, const lf_optset *o, lf_err *e
 /* The objective, when everything else is read. */
 static int read_objective(struct dpo *s, const lf_optset *o, lf_err *err)
 {
-    struct lf_dpo_opts d = {0};
-    read_loss(&d, o);
-    s->reference_only = d.reference_only;
-    d.dropout = s->dropout = lf_optset_bool(o, "dropout");
-    int rc = lf_train_string(s->arena, o, "reference", &d.reference.from, err);
-    d.reference.dirs = s->c.resume_from;
-    d.reference.n_dirs = s->c.n_resume_from;
-    d.reference.seq_length = s->c.seq_length;
+    struct lf_dpo_opts *d = &s->d;
+    read_loss(s);
+    d->dropout = s->g.dropout;
+    d->reference.dirs = s->c.resume_from;
+    d->reference.n_dirs = s->c.n_resume_from;
+    d->reference.seq_length = s->c.seq_length;
+    int rc = check_loss(d, o, err);
     if (!rc)
-        rc = check_loss(&d, o, err);
-    if (!rc)
-        rc = lf_dpo_create(&s->dpo, &d, err);
+        rc = lf_dpo_create(&s->dpo, d, err);
     if (!rc)
         s->c.objective = lf_dpo_objective(s->dpo);
     return rc;
 }
 
-static int read_all(struct dpo *s, const lf_optset *o, lf_err *err)
+static int read_all(struct dpo *s, lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &s->c;
     c->packing = LF_PACK_BFD;
-    lf_train_read_operation(c, o);
-    int rc = lf_train_read_data(c, s->arena, o, err);
+    s->d.pair.gamma = -1;
+    lf_train_fill(s, c, &s->g, o);
+    lf_train_read_compute(c, &s->g, o);
+    lf_train_read_paths(c, o);
+    int rc = lf_train_read_data(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_length(c, s->arena, o, err);
+        rc = lf_train_read_length(c, &s->g, s->arena, o, err);
     if (!rc)
-        rc = lf_train_read_batch(c, s->arena, o, err);
+        rc = lf_train_read_batch(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_parts(c, s->arena, o, err);
+        rc = lf_train_read_parts(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_adapter(c, s->arena, o, &s->asked, err);
-    if (!rc)
-        rc = lf_train_read_paths(c, s->arena, o, err);
+        rc = lf_train_read_adapter(c, &s->g, o, &s->asked, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-dpo", err);
     if (!rc)
         rc = read_objective(s, o, err);
     if (rc)
         return rc;
-    lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
-    rc = lf_train_settle_dropout(c, &s->asked, s->dropout, err);
+    lf_train_read_optimizer(c, &s->g, o, c->adapter ? LR_LORA : LR_FULL);
+    rc = lf_train_settle_dropout(c, &s->asked, s->g.dropout, err);
     return rc ? rc : lf_train_settle(c, EPOCHS, err);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     struct dpo *s = lf_calloc(1, sizeof(*s), err);
     if (!s)
@@ -161,7 +142,7 @@ static const char *const *makes(const void *self)
 {
     static const char *const none[] = {NULL};
     const struct dpo *s = self;
-    return s->reference_only ? none : lf_train_makes(self);
+    return s->d.reference_only ? none : lf_train_makes(self);
 }
 
 int main(int argc, char **argv)

@@ -77,7 +77,7 @@ static void read_requests_options(eval *e, const lf_optset *o)
     e->g.regex = lf_optset_str(o, "regex");
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     eval *e = lf_calloc(1, sizeof *e, err);
     if (!e)

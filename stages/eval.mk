@@ -1,5 +1,5 @@
 # lf-eval: option table, main, tests
-dist_man_MANS += stages/lf-eval.1
+LF_STAGE_MANS += stages/lf-eval.1
 stages_libopts_a_SOURCES += stages/eval_opts.c
 pkglibexec_PROGRAMS += stages/lf-eval
 stages_lf_eval_SOURCES = stages/eval.c

@@ -65,7 +65,7 @@ static void destroy(void *self)
     free(g);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     generate *g = lf_calloc(1, sizeof *g, err);
     if (!g)

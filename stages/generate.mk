@@ -1,5 +1,5 @@
 # lf-generate: option table, main, tests; and what it shares with lf-eval
-dist_man_MANS += stages/lf-generate.1
+LF_STAGE_MANS += stages/lf-generate.1
 stages_libopts_a_SOURCES += stages/generate_opts.c
 stages_libstages_a_SOURCES += stages/infer_common.c stages/infer_common.h
 pkglibexec_PROGRAMS += stages/lf-generate

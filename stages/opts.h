@@ -27,61 +27,33 @@ extern const lf_opt_carry lf_train_carry[];
 extern const lf_opt_table *const lf_all_opts[];
 
 /* Rows that every table begins with; loong-flow's wrapper gives them on the command line. */
-#define LF_CLI(name, type, def, unit, help)                                                        \
-    {                                                                                              \
-        name, type, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, def, 0, 0, NULL, unit, help               \
-    }
 #define LF_COMMON_OPTS                                                                             \
-    LF_CLI("config", LF_OPT_PATH, NULL, NULL, "INI file: [stage] holds these options"),            \
-        LF_CLI("out", LF_OPT_PATH, NULL, NULL, "directory below which outputs are written"),       \
-        LF_CLI("metrics", LF_OPT_PATH, NULL, NULL, "framed metrics file to append to"),            \
-        {"resume_from",                                                                            \
-         LF_OPT_PATH,                                                                              \
-         LF_OPT_OPERATIONAL,                                                                       \
-         LF_OPT_CLI_ONLY | LF_OPT_REPEAT,                                                          \
-         NULL,                                                                                     \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         "out directory of an earlier incarnation, oldest first"},                                 \
-        LF_CLI("stop_file", LF_OPT_PATH, NULL, NULL,                                               \
-               "stop at the next safe point when this file exists"),                               \
-        LF_CLI("plan", LF_OPT_BOOL, "no", NULL,                                                    \
-               "print what the stage would cost as JSON and exit"),                                \
-        {"ranks",                                                                                  \
-         LF_OPT_INT,                                                                               \
-         LF_OPT_OPERATIONAL,                                                                       \
-         LF_OPT_CLI_ONLY,                                                                          \
-         "1",                                                                                      \
-         1,                                                                                        \
-         1 << 20,                                                                                  \
-         NULL,                                                                                     \
-         NULL,                                                                                     \
-         "with plan: ranks to plan for; a run learns them from its launcher"},                     \
-        LF_CLI("print_config", LF_OPT_BOOL, "no", NULL,                                            \
-               "print the options in effect as INI and exit"),                                     \
-        {"log_level",                                                                              \
-         LF_OPT_ENUM,                                                                              \
-         LF_OPT_OPERATIONAL,                                                                       \
-         0,                                                                                        \
-         "info",                                                                                   \
-         0,                                                                                        \
-         0,                                                                                        \
-         "error|warning|info|debug",                                                               \
-         NULL,                                                                                     \
-         "least important messages shown"},                                                        \
-        {"threads",                                                                                \
-         LF_OPT_INT,                                                                               \
-         LF_OPT_OPERATIONAL,                                                                       \
-         0,                                                                                        \
-         "0",                                                                                      \
-         0,                                                                                        \
-         4096,                                                                                     \
-         NULL,                                                                                     \
-         "threads",                                                                                \
-         "threads to use, 0 for every processor available"},                                       \
-        LF_CLI("help", LF_OPT_BOOL, "no", NULL, "print this text and exit"),                       \
-        LF_CLI("version", LF_OPT_BOOL, "no", NULL, "print the version and exit")
+    LF_OPT_ROW(.name = "config", .type = LF_OPT_PATH, LF_OPT_COMMAND,                              \
+               .help = "INI file: [stage] holds these options"),                                   \
+        LF_OPT_ROW(.name = "out", .type = LF_OPT_PATH, LF_OPT_COMMAND,                             \
+                   .help = "directory below which outputs are written"),                           \
+        LF_OPT_ROW(.name = "metrics", .type = LF_OPT_PATH, LF_OPT_COMMAND,                         \
+                   .help = "framed metrics file to append to"),                                    \
+        LF_OPT_ROW(.name = "resume_from", .type = LF_OPT_PATH, LF_OPT_COMMAND | LF_OPT_REPEAT,     \
+                   .help = "out directory of an earlier incarnation, oldest first"),               \
+        LF_OPT_ROW(.name = "stop_file", .type = LF_OPT_PATH, LF_OPT_COMMAND,                       \
+                   .help = "stop at the next safe point when this file exists"),                   \
+        LF_OPT_ROW(.name = "plan", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \
+                   .help = "print what the stage would cost as JSON and exit"),                    \
+        LF_OPT_ROW(.name = "ranks", .type = LF_OPT_INT, LF_OPT_COMMAND, .def = "1", .min = 1,      \
+                   .max = 1 << 20,                                                                 \
+                   .help = "with plan: ranks to plan for; a run learns them from its launcher"),   \
+        LF_OPT_ROW(.name = "print_config", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",       \
+                   .help = "print the options in effect as INI and exit"),                         \
+        LF_OPT_ROW(.name = "log_level", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,            \
+                   .def = "info", .choices = "error|warning|info|debug",                           \
+                   .help = "least important messages shown"),                                      \
+        LF_OPT_ROW(.name = "threads", .type = LF_OPT_INT, .cls = LF_OPT_OPERATIONAL, .def = "0",   \
+                   .max = 4096, .unit = "threads",                                                 \
+                   .help = "threads to use, 0 for every processor available"),                     \
+        LF_OPT_ROW(.name = "help", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \
+                   .help = "print this text and exit"),                                            \
+        LF_OPT_ROW(.name = "version", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
+                   .help = "print the version and exit")
 
 #endif

@@ -8,14 +8,8 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "stages/opts.h"
+#include "stages/pretrain.h"
 #include "stages/stage.h"
-#include "stages/train_common.h"
-
-struct pretrain {
-    lf_arena *arena;
-    struct lf_train_config c;
-};
 
 static void destroy(void *self)
 {
@@ -41,44 +35,39 @@ static int parse_ramp(lf_ramp_row *row, const char *text, lf_err *err)
 }
 
 /* batch_ramp in place of batch. */
-static int read_ramp(struct pretrain *p, const lf_optset *o, lf_err *err)
+static int read_ramp(struct pretrain *p, lf_err *err)
 {
     struct lf_train_config *c = &p->c;
-    size_t rows = lf_optset_count(o, "batch_ramp");
-    if (!rows)
-        return lf_train_read_batch(c, p->arena, o, err);
-    if (lf_optset_is_set(o, "batch") || lf_optset_is_set(o, "batch_tokens"))
+    if (!p->ramp.n)
+        return lf_train_read_batch(c, &p->g, p->arena, err);
+    if (p->g.batch || p->g.batch_tokens)
         return lf_fail(err, LF_EINVAL, "give one of batch, batch_tokens and batch_ramp");
-    lf_ramp_row *r = lf_arena_alloc(p->arena, rows, sizeof(*r), err);
+    lf_ramp_row *r = lf_arena_alloc(p->arena, p->ramp.n, sizeof(*r), err);
     int rc = r ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < rows && !rc; i++)
-        rc = parse_ramp(&r[i], lf_optset_str_at(o, "batch_ramp", i), err);
+    for (size_t i = 0; i < p->ramp.n && !rc; i++)
+        rc = parse_ramp(&r[i], p->ramp.v[i], err);
     c->ramp = r;
-    c->n_ramp = rows;
+    c->n_ramp = p->ramp.n;
     return rc;
 }
 
-static void read_order(struct lf_train_config *c, const lf_optset *o)
+/* Of the options on the order of samples those of the other order have no effect. */
+static void read_order(struct pretrain *p, const lf_optset *o)
 {
-    c->megatron_order = lf_optset_choice(o, "sample_order") == 1;
-    if (!c->megatron_order)
-        c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
-    c->z_loss = lf_optset_float(o, "z_loss");
+    struct lf_train_config *c = &p->c;
+    lf_loader_megatron *m = &c->megatron;
+    const void *const of_megatron[] = {&m->seed, &m->samples, &m->surplus, &m->split};
+    m->weighted = p->g.weights.n > 0;
+    if (c->megatron_order) {
+        lf_optset_unused(o, &c->packing);
+        return;
+    }
+    for (size_t i = 0; i < sizeof of_megatron / sizeof *of_megatron; i++)
+        lf_optset_unused(o, of_megatron[i]);
+    *m = (lf_loader_megatron){0};
 }
 
-static int read_megatron(struct pretrain *p, const lf_optset *o, lf_err *err)
-{
-    lf_loader_megatron *m = &p->c.megatron;
-    if (!p->c.megatron_order)
-        return 0;
-    m->seed = (uint32_t)lf_optset_int(o, "megatron_seed");
-    m->samples = lf_optset_int(o, "megatron_samples");
-    m->surplus = lf_optset_float(o, "megatron_surplus");
-    m->weighted = lf_optset_count(o, "data_weights") > 0;
-    return lf_train_string(p->arena, o, "megatron_split", &m->split, err);
-}
-
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     struct pretrain *p = lf_calloc(1, sizeof(*p), err);
     if (!p)
@@ -87,20 +76,18 @@ static int setup(void **self, const lf_optset *o, lf_err *err)
     p->arena = lf_arena_create(err);
     if (!p->arena)
         return LF_ENOMEM;
-    read_order(&p->c, o);
-    lf_train_read_optimizer(&p->c, o, 0);
-    lf_train_read_operation(&p->c, o);
-    int rc = lf_train_read_fp8(&p->c, o, err);
+    lf_train_fill(p, &p->c, &p->g, o);
+    read_order(p, o);
+    lf_train_read_optimizer(&p->c, &p->g, o, 0);
+    lf_train_read_compute(&p->c, &p->g, o);
+    lf_train_read_paths(&p->c, o);
+    int rc = lf_train_read_fp8(&p->c, &p->g, o, err);
     if (!rc)
-        rc = lf_train_read_data(&p->c, p->arena, o, err);
+        rc = lf_train_read_data(&p->c, &p->g, p->arena, err);
     if (!rc)
-        rc = lf_train_read_length(&p->c, p->arena, o, err);
+        rc = lf_train_read_length(&p->c, &p->g, p->arena, o, err);
     if (!rc)
-        rc = read_ramp(p, o, err);
-    if (!rc)
-        rc = read_megatron(p, o, err);
-    if (!rc)
-        rc = lf_train_read_paths(&p->c, p->arena, o, err);
+        rc = read_ramp(p, err);
     if (!rc)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
     if (!rc)

@@ -1,9 +1,9 @@
 # lf-pretrain: option table, main, manual page, tests
 stages_libopts_a_SOURCES += stages/pretrain_opts.c
 pkglibexec_PROGRAMS += stages/lf-pretrain
-stages_lf_pretrain_SOURCES = stages/pretrain.c
+stages_lf_pretrain_SOURCES = stages/pretrain.c stages/pretrain.h
 stages_lf_pretrain_LDADD = $(LF_STAGE_LIBS)
-dist_man_MANS += stages/lf-pretrain.1
+LF_STAGE_MANS += stages/lf-pretrain.1
 
 # The shell test reads and makes data with train_tool.
 check_PROGRAMS += tests/stage/train_tool

@@ -8,10 +8,8 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "engine/infer/runner.h"
-#include "engine/post/rm_train.h"
-#include "stages/opts.h"
+#include "stages/rm.h"
 #include "stages/stage.h"
-#include "stages/train_common.h"
 
 /* Where neither steps, tokens nor epochs are given. */
 #define EPOCHS 1
@@ -19,17 +17,6 @@
 /* Peak learning rates: of whole models, of adapters. */
 #define LR_FULL 1e-5
 #define LR_LORA 1e-4
-
-struct rm {
-    lf_arena *arena;
-    struct lf_train_config c;
-    struct lf_train_asked asked;   /* of an adapter */
-    struct lf_adapter_config lora; /* a new one, with the head */
-    const char *score_init;
-    bool dropout;  /* wanted */
-    bool left_out; /* the description has some, and it is not */
-    lf_rm_train *objective;
-};
 
 static void destroy(void *self)
 {
@@ -41,19 +28,13 @@ static void destroy(void *self)
     free(r);
 }
 
-static int read_objective(struct rm *r, const lf_optset *o, lf_err *err)
+static int read_objective(struct rm *r, lf_err *err)
 {
-    const struct lf_rm_train_opts t = {.centre = lf_optset_float(o, "centre"),
-                                       .dropout = lf_optset_bool(o, "dropout"),
-                                       .margins = lf_optset_bool(o, "margins"),
-                                       .require_eos = lf_optset_bool(o, "require_eos"),
-                                       .normalize =
-                                           (enum lf_rm_normalize)lf_optset_choice(o, "normalize")};
-    if (!(r->objective = lf_rm_train_create(&t, err)))
+    r->t.dropout = r->g.dropout;
+    if (!(r->objective = lf_rm_train_create(&r->t, err)))
         return LF_ENOMEM;
     r->c.objective = lf_rm_train_objective(r->objective);
-    r->dropout = t.dropout;
-    return lf_train_string(r->arena, o, "score_init", &r->score_init, err);
+    return 0;
 }
 
 /* The head is trained whole beside an adapter. */
@@ -66,38 +47,38 @@ static int settle_parts(struct rm *r, lf_err *err)
     r->lora = *c->adapter;
     r->lora.head = true;
     c->adapter = &r->lora;
-    return lf_train_settle_dropout(c, &r->asked, r->dropout, err);
+    return lf_train_settle_dropout(c, &r->asked, r->g.dropout, err);
 }
 
-static int read_all(struct rm *r, const lf_optset *o, lf_err *err)
+static int read_all(struct rm *r, lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
     c->packing = LF_PACK_BFD;
-    lf_train_read_operation(c, o);
-    int rc = read_objective(r, o, err);
+    lf_train_fill(r, c, &r->g, o);
+    lf_train_read_compute(c, &r->g, o);
+    lf_train_read_paths(c, o);
+    int rc = read_objective(r, err);
     if (!rc)
-        rc = lf_train_read_data(c, r->arena, o, err);
+        rc = lf_train_read_data(c, &r->g, r->arena, err);
     if (!rc)
-        rc = lf_train_read_length(c, r->arena, o, err);
+        rc = lf_train_read_length(c, &r->g, r->arena, o, err);
     if (!rc)
-        rc = lf_train_read_batch(c, r->arena, o, err);
+        rc = lf_train_read_batch(c, &r->g, r->arena, err);
     if (!rc)
-        rc = lf_train_read_parts(c, r->arena, o, err);
+        rc = lf_train_read_parts(c, &r->g, r->arena, err);
     if (!rc)
-        rc = lf_train_read_adapter(c, r->arena, o, &r->asked, err);
-    if (!rc)
-        rc = lf_train_read_paths(c, r->arena, o, err);
+        rc = lf_train_read_adapter(c, &r->g, o, &r->asked, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-rm", err);
     if (!rc)
         rc = settle_parts(r, err);
     if (rc)
         return rc;
-    lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
+    lf_train_read_optimizer(c, &r->g, o, c->adapter ? LR_LORA : LR_FULL);
     return lf_train_settle(c, EPOCHS, err);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     struct rm *r = lf_calloc(1, sizeof(*r), err);
     if (!r)
@@ -118,7 +99,7 @@ static int describe(struct rm *r, lf_err *err)
     if (c->model.output != LF_OUTPUT_SCORE)
         rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
     c->model.output = LF_OUTPUT_SCORE;
-    r->left_out = !r->dropout && lf_decoder_has_dropout(&c->model);
+    r->left_out = !r->g.dropout && lf_decoder_has_dropout(&c->model);
     if (r->left_out)
         c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout =
             c->model.attn_prob_dropout = 0;

@@ -2,28 +2,58 @@
  *
  * Options of lf-rm.
  */
-#include "stages/train_opts.h"
+#include "stages/rm.h"
 
 #define ID LF_OPT_IDENTITY
+
+#define CONFIG struct rm
 
 static const lf_opt opts[] = {
     LF_COMMON_OPTS,
     LF_TRAIN_DATA_ROWS,
-    {"init_from", LF_OPT_PATH, ID, LF_OPT_REQUIRED | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "checkpoint to begin with: a language model, whose head gives way to a score, or a reward "
-     "model"},
-    {"score_init", LF_OPT_ENUM, ID, 0, "sqrt", 0, 0, "sqrt|inverse|init_std|zero", NULL,
-     "standard deviation of a new head of width d: 1/sqrt(d+1), 1/(d+1), the model's init_std, 0"},
-    {"centre", LF_OPT_FLOAT, ID, 0, "0", 0, 10, NULL, NULL,
-     "adds this times (chosen + rejected)^2 to the loss of a pair, which holds scores near 0; 0.01 "
-     "is usual"},
-    {"margins", LF_OPT_BOOL, ID, 0, "yes", 0, 0, NULL, NULL,
-     "chosen must win by the margin of the data, where it has them"},
-    {"require_eos", LF_OPT_BOOL, LF_OPT_OPERATIONAL, 0, "yes", 0, 0, NULL, NULL,
-     "an answer that does not end with the data's EOS is an error"},
-    {"normalize", LF_OPT_ENUM, ID, 0, "auto", 0, 0, "auto|no|train|valid", NULL,
-     "split whose scores' mean and standard deviation are stored with the model; auto: valid where "
-     "there is one"},
+    {.name = "init_from",
+     .type = LF_OPT_PATH,
+     .cls = ID,
+     .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     .field = LF_OPT_FIELD(CONFIG, c.init_from),
+     .help = "checkpoint to begin with: a language model, whose head gives way to a score, or a "
+             "reward model"},
+    {.name = "score_init",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "sqrt",
+     .choices = "sqrt|inverse|init_std|zero",
+     .field = LF_OPT_FIELD(CONFIG, score_init),
+     .help = "standard deviation of a new head of width d: 1/sqrt(d+1), 1/(d+1), the model's "
+             "init_std, 0"},
+    {.name = "centre",
+     .type = LF_OPT_FLOAT,
+     .cls = ID,
+     .def = "0",
+     .max = 10,
+     .field = LF_OPT_FIELD(CONFIG, t.centre),
+     .help = "adds this times (chosen + rejected)^2 to the loss of a pair, which holds scores "
+             "near 0; 0.01 is usual"},
+    {.name = "margins",
+     .type = LF_OPT_BOOL,
+     .cls = ID,
+     .def = "yes",
+     .field = LF_OPT_FIELD(CONFIG, t.margins),
+     .help = "chosen must win by the margin of the data, where it has them"},
+    {.name = "require_eos",
+     .type = LF_OPT_BOOL,
+     .cls = LF_OPT_OPERATIONAL,
+     .def = "yes",
+     .field = LF_OPT_FIELD(CONFIG, t.require_eos),
+     .help = "an answer that does not end with the data's EOS is an error"},
+    {.name = "normalize",
+     .type = LF_OPT_ENUM,
+     .cls = ID,
+     .def = "auto",
+     .choices = "auto|no|train|valid",
+     .field = LF_OPT_FIELD(CONFIG, t.normalize),
+     .help = "split whose scores' mean and standard deviation are stored with the model; auto: "
+             "valid where there is one"},
 
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 

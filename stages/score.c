@@ -81,7 +81,7 @@ static int read_rows(score *s, const lf_optset *o, lf_err *err)
     return lf_shape_check(&r->shape, err);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     score *s = lf_calloc(1, sizeof *s, err);
     if (!s)

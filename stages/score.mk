@@ -3,6 +3,6 @@ stages_libopts_a_SOURCES += stages/score_opts.c
 pkglibexec_PROGRAMS += stages/lf-score
 stages_lf_score_SOURCES = stages/score.c
 stages_lf_score_LDADD = $(LF_STAGE_LIBS)
-dist_man_MANS += stages/lf-score.1
+LF_STAGE_MANS += stages/lf-score.1
 TESTS += tests/stage/score.sh
 EXTRA_DIST += tests/stage/score.sh

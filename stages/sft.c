@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "stages/opts.h"
-#include "stages/sft_samples.h"
+#include "stages/sft.h"
 #include "stages/stage.h"
-#include "stages/train_common.h"
 
 /* Where neither steps, tokens nor epochs are given. */
 #define EPOCHS 3
@@ -20,13 +18,6 @@
 #define LR_LORA 2e-4
 
 #define NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
-struct sft {
-    lf_arena *arena;
-    struct lf_train_config c;
-    struct lf_train_asked asked; /* of an adapter */
-    struct sft_samples samples;
-};
 
 static void destroy(void *self)
 {
@@ -38,21 +29,16 @@ static void destroy(void *self)
     free(s);
 }
 
-/* Of validation: names for metrics, and what is made of its numbers. */
-static int read_valid(struct sft *s, const lf_optset *o, lf_err *err)
+/* Of validation: names for metrics. */
+static int read_valid(struct sft *s, lf_err *err)
 {
-    struct lf_train_config *c = &s->c;
-    const char *const *names;
-    size_t n;
-    int rc = lf_train_strings(s->arena, o, "valid_names", &names, &n, err);
-    c->keep_best = lf_optset_bool(o, "keep_best");
-    c->best_by_accuracy = lf_optset_choice(o, "best_metric") == 1;
-    c->patience = lf_optset_int(o, "patience");
-    if (rc || !n)
-        return rc;
-    if (n != lf_optset_count(o, "valid_data") || n > LF_TRAIN_MAX_SETS)
+    const char *const *names = s->valid_names.v;
+    const size_t n = s->valid_names.n, sets = s->g.valid.n;
+    if (!n)
+        return 0;
+    if (n != sets || n > LF_TRAIN_MAX_SETS)
         return lf_fail(err, LF_EINVAL, "%zu valid_names for %zu valid_data; one each, at most %d",
-                       n, lf_optset_count(o, "valid_data"), LF_TRAIN_MAX_SETS);
+                       n, sets, LF_TRAIN_MAX_SETS);
     for (size_t i = 0; i < n; i++) {
         if (!names[i][0] || strlen(names[i]) > 32 || strspn(names[i], NAME) != strlen(names[i]))
             return lf_fail(err, LF_EINVAL,
@@ -61,43 +47,41 @@ static int read_valid(struct sft *s, const lf_optset *o, lf_err *err)
             if (strcmp(names[i], names[k]) == 0)
                 return lf_fail(err, LF_EINVAL, "valid_names = %s is there twice", names[i]);
     }
-    c->valid_names = names;
+    s->c.valid_names = names;
     return 0;
 }
 
-static int read_all(struct sft *s, const lf_optset *o, lf_err *err)
+static int read_all(struct sft *s, lf_optset *o, lf_err *err)
 {
     struct lf_train_config *c = &s->c;
-    c->packing = lf_optset_choice(o, "packing") ? LF_PACK_BFD : LF_PACK_CONCAT;
-    c->neftune_alpha = lf_optset_float(o, "neftune_alpha");
     c->entropy = true;
-    lf_train_read_operation(c, o);
-    int rc = lf_train_read_fp8(c, o, err);
+    lf_train_fill(s, c, &s->g, o);
+    lf_train_read_compute(c, &s->g, o);
+    lf_train_read_paths(c, o);
+    int rc = lf_train_read_fp8(c, &s->g, o, err);
     if (!rc)
-        rc = lf_train_read_data(c, s->arena, o, err);
+        rc = lf_train_read_data(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_length(c, s->arena, o, err);
+        rc = lf_train_read_length(c, &s->g, s->arena, o, err);
     if (!rc)
-        rc = lf_train_read_batch(c, s->arena, o, err);
+        rc = lf_train_read_batch(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_parts(c, s->arena, o, err);
+        rc = lf_train_read_parts(c, &s->g, s->arena, err);
     if (!rc)
-        rc = lf_train_read_adapter(c, s->arena, o, &s->asked, err);
+        rc = lf_train_read_adapter(c, &s->g, o, &s->asked, err);
     if (!rc)
-        rc = read_valid(s, o, err);
+        rc = read_valid(s, err);
     if (!rc)
-        rc = sft_samples_read(&s->samples, s->arena, o, err);
-    if (!rc)
-        rc = lf_train_read_paths(c, s->arena, o, err);
+        rc = sft_samples_check(&s->samples, o, err);
     if (!rc)
         rc = lf_train_read_model(c, o, "lf-sft", err);
     if (rc)
         return rc;
-    lf_train_read_optimizer(c, o, c->adapter ? LR_LORA : LR_FULL);
+    lf_train_read_optimizer(c, &s->g, o, c->adapter ? LR_LORA : LR_FULL);
     return lf_train_settle(c, EPOCHS, err);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     struct sft *s = lf_calloc(1, sizeof(*s), err);
     if (!s)

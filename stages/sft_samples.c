@@ -10,25 +10,17 @@
 
 #define PROMPT_TOKENS 512 /* of which memory is planned for, where sequences are as long */
 
-int sft_samples_read(struct sft_samples *q, lf_arena *a, const lf_optset *o, lf_err *err)
+int sft_samples_check(const struct sft_samples *q, const lf_optset *o, lf_err *err)
 {
-    static const char *const rest[] = {"sample_prompts", "sample_rows", "sample_tokens",
-                                       "sample_temperature", "tokenizer"};
-    q->interval = lf_optset_int(o, "sample_interval");
-    q->rows = lf_optset_int(o, "sample_rows");
-    q->tokens = lf_optset_int(o, "sample_tokens");
-    q->temperature = lf_optset_float(o, "sample_temperature");
+    const void *const rest[] = {&q->prompts, &q->rows, &q->tokens, &q->temperature, &q->tokenizer};
     for (size_t i = 0; i < sizeof rest / sizeof *rest && !q->interval; i++)
-        if (lf_optset_is_set(o, rest[i]))
+        if (lf_optset_given(o, rest[i]))
             return lf_fail(err, LF_EINVAL,
                            "%s belongs to samples, of which there are none: give sample_interval",
-                           rest[i]);
-    int rc = lf_train_string(a, o, "sample_prompts", &q->prompts, err);
-    if (!rc)
-        rc = lf_train_string(a, o, "tokenizer", &q->tokenizer, err);
-    if (!rc && q->prompts && lf_optset_is_set(o, "sample_rows"))
-        rc = lf_fail(err, LF_EINVAL, "give one of sample_prompts and sample_rows");
-    return rc;
+                           lf_optset_given(o, rest[i]));
+    return q->prompts && lf_optset_given(o, &q->rows)
+               ? lf_fail(err, LF_EINVAL, "give one of sample_prompts and sample_rows")
+               : 0;
 }
 
 int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run, lf_err *err)

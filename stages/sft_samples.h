@@ -19,7 +19,8 @@ struct sft_samples {
     lf_samples *samples;
 };
 
-int sft_samples_read(struct sft_samples *q, lf_arena *a, const lf_optset *o, lf_err *err);
+/* After lf_optset_fill. */
+int sft_samples_check(const struct sft_samples *q, const lf_optset *o, lf_err *err);
 /* Makes the guest of c; c is complete. run: the tokenizer is read. */
 int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run, lf_err *err);
 void sft_samples_close(struct sft_samples *q);

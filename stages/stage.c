@@ -40,10 +40,15 @@ enum lf_device lf_stage_device(const lf_optset *o)
     return (enum lf_device)lf_optset_choice(o, "device"); /* auto|cpu|cuda */
 }
 
-enum lf_dtype lf_stage_precision(const lf_optset *o)
+enum lf_dtype lf_stage_dtype(int precision)
 {
     static const enum lf_dtype types[] = {LF_F32, LF_BF16, LF_F16, LF_BF16}; /* f32|bf16|fp16|fp8 */
-    return types[lf_optset_choice(o, "precision")];
+    return types[precision];
+}
+
+enum lf_dtype lf_stage_precision(const lf_optset *o)
+{
+    return lf_stage_dtype(lf_optset_choice(o, "precision"));
 }
 
 int lf_stage_agree(lf_comm *comm, int rc, lf_err *err)

@@ -5,6 +5,7 @@
  * lf_stage_main calls them in this order:
  *
  *   setup    read and cross-check every option (and the rest of the INI file); touch no input data.
+ *            Texts of options may be borrowed: o outlives self.
  *            LF_EINVAL = exit 2. An option given explicitly that setup does not read is an error
  *            naming it.
  *   plan     for --plan only: fill the JSON object; "stage" and "outputs" are there already.
@@ -33,7 +34,7 @@ typedef struct lf_stage {
     const lf_opt_table *table;
     /* REPEAT option that plain command-line words are added to, NULL: words are refused */
     const char *words;
-    int (*setup)(void **self, const lf_optset *o, lf_err *err);
+    int (*setup)(void **self, lf_optset *o, lf_err *err);
     int (*plan)(void *self, json_t *plan, lf_err *err);
     int (*run)(void *self, lf_comm *comm, lf_err *err);
     void (*destroy)(void *self);
@@ -62,7 +63,8 @@ int lf_stage_agree(lf_comm *comm, int rc, lf_err *err);
 int lf_stage_threads(const lf_optset *o);
 /* Value of `device`. */
 enum lf_device lf_stage_device(const lf_optset *o);
-/* Value of `precision`. */
+/* Value of `precision`, also by its number among the choices. */
 enum lf_dtype lf_stage_precision(const lf_optset *o);
+enum lf_dtype lf_stage_dtype(int precision);
 
 #endif

@@ -180,7 +180,7 @@ static void destroy(void *self)
     free(s);
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     static const int dtype_bytes[] = {0, 2, 4};
     tokenize *s = lf_calloc(1, sizeof(*s), err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the mains of training stages share: options (the rows of train_opts.h) to a struct
- * lf_train_config, and a sink that logs and asks for stop requests. Each function reads the rows
- * that its macro of train_opts.h names and nothing else, so a stage calls those whose rows it has.
- * Strings are copied into the arena, which must live as long as the configuration.
+ * lf_train_config, and a sink that logs and asks for stop requests. lf_train_fill puts the values
+ * where the rows say; each function after it makes configuration of the rows that its macro of
+ * train_opts.h names, so a stage calls those whose rows it has. Texts are borrowed from the option
+ * set, arrays are in the arena, which must live as long as the configuration.
  */
 #ifndef LF_STAGES_TRAIN_COMMON_H
 #define LF_STAGES_TRAIN_COMMON_H
@@ -20,37 +21,49 @@ struct lf_train_asked {
     bool head; /* the run is a reward model's: so must the adapter be */
 };
 
-/* Values of a REPEAT option. */
-int lf_train_strings(lf_arena *a, const lf_optset *o, const char *name, const char *const **out,
-                     size_t *n, lf_err *err);
-/* Value of an option; NULL when unset. */
-int lf_train_string(lf_arena *a, const lf_optset *o, const char *name, const char **out,
-                    lf_err *err);
+/* Options that are not yet a configuration; the rows of train_opts.h fill it, and c beside it. */
+struct lf_train_given {
+    lf_opt_list data, weights, valid, skip;
+    int64_t batch, batch_tokens; /* 0: not given */
+    int32_t precision;           /* f32|bf16|fp16|fp8 */
+    double loss_scale;           /* < 0: not given */
+    int32_t fp8_scaling;         /* tensor|block */
+    lf_opt_list fp8_layers;
+    struct lf_adapter_config lora; /* alpha 0: not given */
+    lf_opt_list targets, freeze;
+    const char *adapter;
+    bool dropout;
+};
 
-int lf_train_read_data(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
-/* steps, tokens, epochs, seq_length, seed, max_docs, skip_batches */
-int lf_train_read_length(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
-/* batch, batch_tokens: one row of ramp. micro_batch and seq_length are read before. */
-int lf_train_read_batch(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* lf_optset_fill of a stage's struct, which c and g are members of. */
+void lf_train_fill(void *stage, struct lf_train_config *c, struct lf_train_given *g, lf_optset *o);
+
+int lf_train_read_data(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                       lf_err *err);
+int lf_train_read_length(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                         const lf_optset *o, lf_err *err);
+/* batch, batch_tokens: one row of ramp. */
+int lf_train_read_batch(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                        lf_err *err);
 /* otherwise: the learning rate where the row has no default and none is given. */
-void lf_train_read_optimizer(struct lf_train_config *c, const lf_optset *o, double otherwise);
+void lf_train_read_optimizer(struct lf_train_config *c, const struct lf_train_given *g,
+                             const lf_optset *o, double otherwise);
 /* loss_scale and what belongs to it. */
-void lf_train_read_scale(struct lf_scaler_opts *s, const lf_optset *o);
-/* How the optimizer keeps its state. */
-void lf_train_read_state(struct lf_adamw_opts *a, const lf_optset *o);
-/* precision, recompute, threads, device. */
-void lf_train_read_compute(struct lf_train_config *c, const lf_optset *o);
-/* When checkpoints are saved and which are kept. */
-void lf_train_read_saving(struct lf_train_config *c, const lf_optset *o);
-/* Both, and the rest of how a run of the training loop is made. */
-void lf_train_read_operation(struct lf_train_config *c, const lf_optset *o);
-/* fp8_*, after the operation. */
-int lf_train_read_fp8(struct lf_train_config *c, const lf_optset *o, lf_err *err);
+void lf_train_read_scale(struct lf_scaler_opts *s, const struct lf_train_given *g,
+                         const lf_optset *o);
+/* precision, threads, device. */
+void lf_train_read_compute(struct lf_train_config *c, const struct lf_train_given *g,
+                           const lf_optset *o);
+int lf_train_read_fp8(struct lf_train_config *c, const struct lf_train_given *g, const lf_optset *o,
+                      lf_err *err);
 /* lora_*, freeze. */
-int lf_train_read_parts(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *g, lf_arena *a,
+                        lf_err *err);
+/* The adapter that the lora_ options describe. */
+int lf_train_lora(struct lf_adapter_config *ac, const struct lf_train_given *g, lf_err *err);
 /* adapter, and what lora_* say of it: c->adapter is that until lf_train_settle_adapter. */
-int lf_train_read_adapter(struct lf_train_config *c, lf_arena *a, const lf_optset *o,
-                          struct lf_train_asked *asked, lf_err *err);
+int lf_train_read_adapter(struct lf_train_config *c, const struct lf_train_given *g,
+                          const lf_optset *o, struct lf_train_asked *asked, lf_err *err);
 /* Of objectives with an option dropout: without it lora_dropout is refused, and an adapter that was
  * trained with some goes on without. */
 int lf_train_settle_dropout(const struct lf_train_config *c, struct lf_train_asked *asked,
@@ -62,8 +75,8 @@ int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a,
 /* lf_train_plan after the same, as far as the adapter is there already. */
 int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a,
                           const struct lf_train_asked *asked, json_t *plan, lf_err *err);
-/* init_from and the paths that every stage has. */
-int lf_train_read_paths(struct lf_train_config *c, lf_arena *a, const lf_optset *o, lf_err *err);
+/* The paths that every stage has. */
+void lf_train_read_paths(struct lf_train_config *c, const lf_optset *o);
 /* [model] of the configuration file, if there is one. stage: for messages ("lf-pretrain"). */
 int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const char *stage,
                         lf_err *err);

@@ -67,7 +67,7 @@ static int hash_options(vocab *v, const lf_optset *o, lf_err *err)
     return rc;
 }
 
-static int setup(void **self, const lf_optset *o, lf_err *err)
+static int setup(void **self, lf_optset *o, lf_err *err)
 {
     vocab *v = lf_calloc(1, sizeof(*v), err);
     if (!v)

@@ -1,5 +1,5 @@
 # lf-vocab: option table, main, tests
-dist_man_MANS += stages/lf-vocab.1
+LF_STAGE_MANS += stages/lf-vocab.1
 stages_libopts_a_SOURCES += stages/vocab_opts.c
 pkglibexec_PROGRAMS += stages/lf-vocab
 stages_lf_vocab_SOURCES = stages/vocab.c stages/vocab_priv.h stages/vocab_text.c stages/vocab_write.c

@@ -152,6 +152,10 @@ lf_optset *lf_optset_create(const lf_opt_table *t, lf_err *err)
             lf_err_prefix(err, "table of %s: default of %s", t->stage, o->name);
             goto fail;
         }
+        if (!lf_opt_field_fits(o)) {
+            lf_fail(err, LF_EINVAL, "table of %s: %s does not fit its member", t->stage, o->name);
+            goto fail;
+        }
     }
     return s;
 fail:
@@ -440,6 +444,12 @@ int lf_optset_choice(const lf_optset *s, const char *name)
 size_t lf_optset_count(const lf_optset *s, const char *name)
 {
     return read_val(s, name, ALL)->n;
+}
+
+lf_opt_list lf_optset_list(const lf_optset *s, const char *name)
+{
+    const struct lf_opt_val *v = read_val(s, name, ALL);
+    return (lf_opt_list){(const char *const *)v->texts, v->n};
 }
 
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i)

@@ -44,6 +44,47 @@ enum lf_opt_flags {
     LF_OPT_CLI_ONLY = 8 /* not a key of [stage]: --help, --plan, --config, --out */
 };
 
+/* Type of the member of a struct that an option fills. */
+enum lf_opt_kind {
+    LF_OPT_NO_FIELD = 0, /* read by name */
+    LF_OPT_FLAG,         /* bool; also of an ENUM of two choices, true for the second */
+    LF_OPT_I32,
+    LF_OPT_U32, /* also enums */
+    LF_OPT_I64,
+    LF_OPT_U64,
+    LF_OPT_F32,
+    LF_OPT_F64, /* also of whole numbers */
+    LF_OPT_TEXT,
+    LF_OPT_LIST /* of options that may repeat, whatever their type */
+};
+
+/* Values of an option that may repeat, borrowed from the optset. */
+typedef struct lf_opt_list {
+    const char *const *v;
+    size_t n;
+} lf_opt_list;
+
+struct lf_opt_field {
+    size_t offset;
+    enum lf_opt_kind kind;
+};
+
+/* The member c.lr of struct pretrain: LF_OPT_FIELD(struct pretrain, c.lr). A name that is not
+ * there, or a type that no option has, does not compile. */
+#define LF_OPT_FIELD(type, member)                                                                 \
+    {                                                                                              \
+        offsetof(type, member), LF_OPT_KNOWN(LF_OPT_KIND(((type *)0)->member))                     \
+    }
+#define LF_OPT_KNOWN(kind) (kind) * sizeof(char[(kind) ? 1 : -1])
+#define LF_OPT_KIND(x)                                                                             \
+    (LF_OPT_KIND_32(x) + LF_OPT_KIND_64(x) + LF_OPT_KIND_F(x) + LF_OPT_KIND_TEXT(x) +              \
+     LF_OPT_KIND_OTHER(x))
+#define LF_OPT_KIND_32(x)    _Generic(x, int32_t : LF_OPT_I32, uint32_t : LF_OPT_U32, default : 0)
+#define LF_OPT_KIND_64(x)    _Generic(x, int64_t : LF_OPT_I64, uint64_t : LF_OPT_U64, default : 0)
+#define LF_OPT_KIND_F(x)     _Generic(x, float : LF_OPT_F32, double : LF_OPT_F64, default : 0)
+#define LF_OPT_KIND_TEXT(x)  _Generic(x, const char * : LF_OPT_TEXT, default : 0)
+#define LF_OPT_KIND_OTHER(x) _Generic(x, bool : LF_OPT_FLAG, lf_opt_list : LF_OPT_LIST, default : 0)
+
 typedef struct lf_opt {
     const char *name; /* with underscores */
     enum lf_opt_type type;
@@ -54,7 +95,19 @@ typedef struct lf_opt {
     const char *choices; /* ENUM: "adamw|sgd"; PATH: words that are no paths, such as "train" */
     const char *unit;    /* shown in help: "tokens", "seconds", NULL */
     const char *help;    /* one sentence, no full stop needed; no newline */
+    struct lf_opt_field field; /* what lf_optset_fill fills: LF_OPT_FIELD(struct .., member) */
+    const char *more;          /* what the man page says beyond: whole sentences; NULL: nothing */
 } lf_opt;
+
+/* A row in a macro that stands for several. */
+#define LF_OPT_ROW(...)                                                                            \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Class and flags of a row that is of the command line only; `LF_OPT_COMMAND | LF_OPT_REPEAT` has a
+ * flag more. */
+#define LF_OPT_COMMAND .cls = LF_OPT_OPERATIONAL, .flags = LF_OPT_CLI_ONLY
 
 /* What a later start of a stage goes on from (flow/run/handover.h): names below out as patterns of
  * fnmatch(3) in which '*' does not match '/'. A directory counts once it is an artifact, a file at
@@ -103,6 +156,17 @@ int lf_optset_parse_argv(lf_optset *s, int argc, char **argv, char ***rest, int 
 /* After all sources: required options present. */
 int lf_optset_check(const lf_optset *s, lf_err *err);
 
+/* After all sources: every row with a field fills its member of *into, which counts as a read. An
+ * option without a value leaves its member as it is, so what holds then is put there before; a list
+ * is empty. Texts and lists are borrowed from s, always: nothing is copied. The two functions below
+ * take the address of a member of *into and so need no name. */
+void lf_optset_fill(lf_optset *s, void *into);
+/* Name of the option that fills this member when it was given explicitly, NULL when it was not. */
+const char *lf_optset_given(const lf_optset *s, const void *member);
+/* The value has no effect together with others: takes the read back, so that lf_optset_unread names
+ * the option when it was given. */
+void lf_optset_unused(const lf_optset *s, const void *member);
+
 /* given, or by default; not a read */
 bool lf_optset_has_value(const lf_optset *s, const char *name);
 bool lf_optset_is_set(const lf_optset *s, const char *name); /* given explicitly, not by default */
@@ -114,6 +178,8 @@ double lf_optset_float(const lf_optset *s, const char *name); /* 0 when unset */
 bool lf_optset_bool(const lf_optset *s, const char *name);    /* false when unset */
 int lf_optset_choice(const lf_optset *s, const char *name); /* index into choices; -1 when unset */
 size_t lf_optset_count(const lf_optset *s, const char *name); /* REPEAT: number of values */
+/* All values of an option, in order. */
+lf_opt_list lf_optset_list(const lf_optset *s, const char *name);
 const char *lf_optset_str_at(const lf_optset *s, const char *name, size_t i);
 /* name of an option set explicitly and never read, or NULL */
 const char *lf_optset_unread(const lf_optset *s);
@@ -125,6 +191,8 @@ int lf_optset_canonical(const lf_optset *s, const char *name, lf_buf *out, lf_er
  * file that load_ini reads back to the same values. Not a read. */
 int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err);
 
+/* Does the member take every value of the row? Asked of each row by lf_optset_create. */
+bool lf_opt_field_fits(const lf_opt *o);
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
 /* Which of the row's choices value is, -1 when none. */
 int lf_opt_choice_index(const lf_opt *o, const char *value);

@@ -30,6 +30,7 @@ struct lf_opt_val {
 struct lf_optset {
     const lf_opt_table *t;
     struct lf_opt_val *vals; /* one per option of t */
+    const char *filled;      /* by lf_optset_fill; NULL: nothing yet */
 };
 
 /* Value by name, LF_BUG for a name that is not in the table. */

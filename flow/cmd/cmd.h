@@ -60,18 +60,16 @@ typedef struct lf_cmd_def {
 extern const lf_cmd_def *const lf_cmds[]; /* NULL-terminated, in the order of --help */
 
 /* Rows of every command's table. */
-#define LF_CMD_ROW(name, type, flags, def, choices, help)                                          \
-    {                                                                                              \
-        name, type, LF_OPT_OPERATIONAL, (flags) | LF_OPT_CLI_ONLY, def, 0, 0, choices, NULL, help  \
-    }
 #define LF_CMD_COMMON                                                                              \
-    LF_CMD_ROW("json", LF_OPT_BOOL, 0, "no", NULL, "print JSON with a schema number"),             \
-        LF_CMD_ROW("project", LF_OPT_PATH, 0, NULL, NULL,                                          \
-                   "project directory; default: the nearest with a .loong"),                       \
-        LF_CMD_ROW("help", LF_OPT_BOOL, 0, "no", NULL, "print this text and exit")
+    LF_OPT_ROW(.name = "json", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",                   \
+               .help = "print JSON with a schema number"),                                         \
+        LF_OPT_ROW(.name = "project", .type = LF_OPT_PATH, LF_OPT_COMMAND,                         \
+                   .help = "project directory; default: the nearest with a .loong"),               \
+        LF_OPT_ROW(.name = "help", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \
+                   .help = "print this text and exit")
 #define LF_CMD_COLUMNS                                                                             \
-    LF_CMD_ROW("columns", LF_OPT_STR, 0, NULL, NULL,                                               \
-               "columns KEY[%WIDTH],... or a named format; help lists them")
+    LF_OPT_ROW(.name = "columns", .type = LF_OPT_STR, LF_OPT_COMMAND,                              \
+               .help = "columns KEY[%WIDTH],... or a named format; help lists them")
 #define LF_CMD_TABLE(cmd, text, rows)                                                              \
     static const lf_opt_table cmd##_table = {.stage = #cmd,                                        \
                                              .spec_version = 1,                                    \

@@ -17,15 +17,23 @@
 static const lf_opt artifacts_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
-    LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "of this stage only"),
-    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL, "of every run"),
-    LF_CMD_ROW("role", LF_OPT_ENUM, 0, "any", "any|output|checkpoint", "of this role only"),
+    {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "of this stage only"},
+    {.name = "all", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no", .help = "of every run"},
+    {.name = "role",
+     .type = LF_OPT_ENUM,
+     LF_OPT_COMMAND,
+     .def = "any",
+     .choices = "any|output|checkpoint",
+     .help = "of this role only"},
 };
 LF_CMD_TABLE(artifacts, "what a run made", artifacts_rows);
 static const lf_opt lineage_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("forward", LF_OPT_BOOL, 0, "no", NULL,
-               "what was made from it, instead of what made it"),
+    {.name = "forward",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "what was made from it, instead of what made it"},
 };
 LF_CMD_TABLE(lineage, "which run, data and settings made this file or artifact?", lineage_rows);
 

@@ -150,7 +150,11 @@ int lf_cmd_batch_dry_run(const lf_cmd *c, const lf_prep *p, const lf_batch *b, l
 
 static const lf_opt tick_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors"),
+    {.name = "quiet",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "say nothing but errors"},
 };
 LF_CMD_TABLE(
     tick,

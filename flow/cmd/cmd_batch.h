@@ -12,10 +12,10 @@
 
 /* Options that submit and resume have beside those of run. */
 #define LF_CMD_BATCH_ROWS                                                                          \
-    LF_CMD_ROW("dry_run", LF_OPT_BOOL, 0, "no", NULL,                                              \
-               "print the job scripts and commands, byte for byte; submit nothing"),               \
-        LF_CMD_ROW("wait", LF_OPT_BOOL, 0, "no", NULL,                                             \
-                   "stay until nothing of the run is left to do; exit code as of run")
+    LF_OPT_ROW(.name = "dry_run", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",                \
+               .help = "print the job scripts and commands, byte for byte; submit nothing"),       \
+        LF_OPT_ROW(.name = "wait", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \
+                   .help = "stay until nothing of the run is left to do; exit code as of run")
 
 /* Submit what is missing of p (committed), say what was done. Returns an exit code. */
 int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *err);

@@ -30,11 +30,24 @@
 
 static const lf_opt cancel_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL, "only this stage, may be repeated"),
-    LF_CMD_ROW("after", LF_OPT_STR, 0, NULL, NULL, "only what comes behind this stage"),
-    LF_CMD_ROW("now", LF_OPT_BOOL, 0, "no", NULL, "do not wait for a checkpoint"),
-    LF_CMD_ROW("wait", LF_OPT_DURATION, 0, "130", NULL,
-               "how long to wait for the end; jobs of a scheduler: for their checkpoint"),
+    {.name = "stage",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND | LF_OPT_REPEAT,
+     .help = "only this stage, may be repeated"},
+    {.name = "after",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND,
+     .help = "only what comes behind this stage"},
+    {.name = "now",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "do not wait for a checkpoint"},
+    {.name = "wait",
+     .type = LF_OPT_DURATION,
+     LF_OPT_COMMAND,
+     .def = "130",
+     .help = "how long to wait for the end; jobs of a scheduler: for their checkpoint"},
 };
 LF_CMD_TABLE(cancel, "stop a run; what was saved stays and resume continues it", cancel_rows);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * completion: what follows from the command and option tables: completion files for bash, zsh and
- * fish, and the sections COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page. The build makes
+ * fish, the sections COMMANDS, COMMON OPTIONS and EXIT STATUS of the man page, and with the name of
+ * a stage the section OPTIONS of its man page. The build makes
  * the installed files from this output, so they cannot disagree with the program.
  */
 #include "config.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "flow/cmd/cmds.h"
+#include "flow/plan/pipeline.h"
 
 static const lf_opt completion_rows[] = {LF_CMD_COMMON};
 LF_CMD_TABLE(completion,
@@ -258,6 +260,113 @@ static void print_man(void)
 #undef MAN_EXIT
 }
 
+/* ---- man pages of the stages ---- */
+
+/* "\\fB\\-\\-lr\\fR=\\fInumber\\fR", and of a yes/no option both forms. */
+static void man_stage_form(const lf_opt *o)
+{
+    static const char *const words[] = {
+        [LF_OPT_STR] = "text",     [LF_OPT_PATH] = "path",   [LF_OPT_INT] = "number",
+        [LF_OPT_COUNT] = "number", [LF_OPT_BYTES] = "bytes", [LF_OPT_DURATION] = "time",
+        [LF_OPT_FLOAT] = "number",
+    };
+    char name[80];
+    snprintf(name, sizeof name, "%s", o->name);
+    for (char *p = name; *p != '\0'; p++)
+        if (*p == '_')
+            *p = '-';
+    fputs("\\fB\\-\\-", stdout);
+    roff(name, false);
+    fputs("\\fR", stdout);
+    if (o->type == LF_OPT_BOOL) {
+        if ((o->flags & LF_OPT_CLI_ONLY) == 0) {
+            fputs(", \\fB\\-\\-no\\-", stdout);
+            roff(name, false);
+            fputs("\\fR", stdout);
+        }
+    } else {
+        fputs("=\\fI", stdout);
+        roff(o->type == LF_OPT_ENUM ? o->choices
+             : o->unit != NULL      ? o->unit
+                                    : words[o->type],
+             false);
+        fputs("\\fR", stdout);
+    }
+    putchar('\n');
+}
+
+/* A sentence begins with a capital, the value of an option that it explains ("root: ...") does
+ * not. */
+static bool is_sentence(const char *help)
+{
+    return help[strcspn(help, " :")] != ':';
+}
+
+/* What the text has in brackets: required, may be repeated, default, class. */
+static void man_stage_traits(const lf_opt *o)
+{
+    static const char *const classes[] = {"identity", "numeric", "operational"};
+    const bool only = (o->flags & LF_OPT_CLI_ONLY) != 0;
+    const char *sep = " (";
+    if ((o->flags & LF_OPT_REQUIRED) != 0) {
+        printf("%srequired", sep);
+        sep = ", ";
+    }
+    if ((o->flags & LF_OPT_REPEAT) != 0) {
+        printf("%smay be repeated", sep);
+        sep = ", ";
+    }
+    if (o->def != NULL && !(only && o->type == LF_OPT_BOOL)) {
+        printf("%sdefault ", sep);
+        roff(o->def[0] != '\0' ? o->def : "empty", false);
+        sep = ", ";
+    }
+    if (!only) {
+        printf("%s%s", sep, classes[o->cls]);
+        sep = ", ";
+    }
+    printf(sep[0] == ',' ? ").\n" : ".\n");
+}
+
+static void man_stage_option(const lf_opt *o)
+{
+    printf(".TP\n");
+    man_stage_form(o);
+    roff(o->help, is_sentence(o->help));
+    man_stage_traits(o);
+    if (o->more != NULL) {
+        roff(o->more, false);
+        putchar('\n');
+    }
+}
+
+static bool every_stage_has(const lf_opt_table *const *tables, const char *name)
+{
+    while (*tables != NULL && lf_opt_find(*tables, name) != NULL)
+        tables++;
+    return *tables == NULL;
+}
+
+/* Section OPTIONS of lf-KIND.1, between the prose of stages/lf-KIND.1.in. */
+static int man_stage(const lf_cmd *c, const char *kind, lf_err *err)
+{
+    const lf_opt_table *t = lf_table_find(c->tables, kind);
+    if (t == NULL)
+        return lf_fail(err, LF_EINVAL, "there is no stage \"%s\"", kind);
+    printf(".SH OPTIONS\n");
+    for (size_t i = 0; i < t->n_opts; i++)
+        if (!every_stage_has(c->tables, t->opts[i].name))
+            man_stage_option(&t->opts[i]);
+    printf(
+        ".PP\nOptions of class identity say what is produced: changing one makes another result.\n"
+        "Numeric ones may change bits but not meaning, operational ones neither.\n"
+        ".SS Common to every stage\n");
+    for (size_t i = 0; i < t->n_opts; i++)
+        if (every_stage_has(c->tables, t->opts[i].name))
+            man_stage_option(&t->opts[i]);
+    return 0;
+}
+
 static int run_completion(lf_cmd *c, lf_err *err)
 {
     static const struct {
@@ -270,6 +379,8 @@ static int run_completion(lf_cmd *c, lf_err *err)
         if (strcmp(kinds[i].name, word) == 0) {
             if (c->json)
                 return lf_fail(err, LF_EINVAL, "a completion file is no JSON; leave --json out");
+            if (lf_cmd_word(c, 1) != NULL && kinds[i].print == print_man)
+                return man_stage(c, lf_cmd_word(c, 1), err);
             kinds[i].print();
             return 0;
         }
@@ -279,7 +390,7 @@ static int run_completion(lf_cmd *c, lf_err *err)
 }
 
 const lf_cmd_def lf_cmd_completion = {.table = &completion_table,
-                                      .words = "[bash|zsh|fish|man]",
-                                      .max_words = 1,
+                                      .words = "[bash|zsh|fish|man [STAGE]]",
+                                      .max_words = 2,
                                       .hidden = true,
                                       .run = run_completion};

@@ -15,9 +15,15 @@
 
 static const lf_opt config_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
-               "section.key=value over the file, may be repeated"),
-    LF_CMD_ROW("origin", LF_OPT_BOOL, 0, "no", NULL, "say where each value came from"),
+    {.name = "set",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND | LF_OPT_REPEAT,
+     .help = "section.key=value over the file, may be repeated"},
+    {.name = "origin",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "say where each value came from"},
 };
 LF_CMD_TABLE(config, "print the settings in effect", config_rows);
 static const lf_opt version_rows[] = {LF_CMD_COMMON};

@@ -17,12 +17,22 @@
 static const lf_opt metrics_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
-    LF_CMD_ROW("run", LF_OPT_STR, 0, NULL, NULL, "run; default: the newest"),
-    LF_CMD_ROW("key", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
-               "metric, may be repeated; default: all"),
-    LF_CMD_ROW("format", LF_OPT_ENUM, 0, "table", "table|csv|plot", "form of the output"),
-    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL,
-               "table: at most this many rows, evenly spread, 0 = all"),
+    {.name = "run", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "run; default: the newest"},
+    {.name = "key",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND | LF_OPT_REPEAT,
+     .help = "metric, may be repeated; default: all"},
+    {.name = "format",
+     .type = LF_OPT_ENUM,
+     LF_OPT_COMMAND,
+     .def = "table",
+     .choices = "table|csv|plot",
+     .help = "form of the output"},
+    {.name = "lines",
+     .type = LF_OPT_INT,
+     LF_OPT_COMMAND,
+     .def = "20",
+     .help = "table: at most this many rows, evenly spread, 0 = all"},
 };
 LF_CMD_TABLE(metrics, "the curves of a stage: table, CSV, JSON or plot", metrics_rows);
 

@@ -19,14 +19,18 @@
 static const lf_opt note_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
-    LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "about this stage of the run"),
+    {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "about this stage of the run"},
 };
 LF_CMD_TABLE(note, "leave a note about a run, or list the notes", note_rows);
 static const lf_opt tag_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
-    LF_CMD_ROW("stage", LF_OPT_STR, 0, NULL, NULL, "of this stage of the run"),
-    LF_CMD_ROW("remove", LF_OPT_BOOL, 0, "no", NULL, "take the tag off"),
+    {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "of this stage of the run"},
+    {.name = "remove",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "take the tag off"},
 };
 LF_CMD_TABLE(tag, "tag a run to find and keep it, or list the tags", tag_rows);
 

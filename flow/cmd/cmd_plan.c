@@ -18,17 +18,23 @@
 #include "flow/sched/attempt.h"
 
 #define SET_ROW                                                                                    \
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                       \
-               "section.key=value over the file, may be repeated")
+    LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,                  \
+               .help = "section.key=value over the file, may be repeated")
 
 static const lf_opt validate_rows[] = {LF_CMD_COMMON, SET_ROW};
 LF_CMD_TABLE(validate, "check a pipeline file and everything it names", validate_rows);
 static const lf_opt plan_rows[] = {
     LF_CMD_COMMON,
     SET_ROW,
-    LF_CMD_ROW("rate", LF_OPT_COUNT, 0, NULL, NULL,
-               "FLOP/s to estimate times with, e.g. 150G; default: measured before"),
-    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "plan a run that takes over nothing"),
+    {.name = "rate",
+     .type = LF_OPT_COUNT,
+     LF_OPT_COMMAND,
+     .help = "FLOP/s to estimate times with, e.g. 150G; default: measured before"},
+    {.name = "new",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "plan a run that takes over nothing"},
 };
 LF_CMD_TABLE(plan, "show what would run, why, and what it costs", plan_rows);
 

@@ -18,15 +18,21 @@
 
 static const lf_opt report_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("output", LF_OPT_PATH, 0, "report.html", NULL,
-               "file to write, - for standard output"),
+    {.name = "output",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .def = "report.html",
+     .help = "file to write, - for standard output"},
 };
 LF_CMD_TABLE(report, "write one self-contained HTML page about a run", report_rows);
 static const lf_opt init_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("output", LF_OPT_PATH, 0, "pipeline.ini", NULL,
-               "file to write, - for standard output"),
-    LF_CMD_ROW("list", LF_OPT_BOOL, 0, "no", NULL, "list the uses"),
+    {.name = "output",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .def = "pipeline.ini",
+     .help = "file to write, - for standard output"},
+    {.name = "list", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no", .help = "list the uses"},
 };
 LF_CMD_TABLE(init, "write a pipeline file for a use", init_rows);
 

@@ -26,29 +26,40 @@
 
 #define DRIVE_ROWS                                                                                 \
     LF_CMD_COMMON,                                                                                 \
-        LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                   \
-                   "section.key=value over the file, may be repeated"),                            \
-        LF_CMD_ROW("accept", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                \
-                   "a changed setting that shall not restart its stage, may be repeated"),         \
-        LF_CMD_ROW("jobs", LF_OPT_INT, 0, NULL, NULL, "stages at once; default: the pipeline's"),  \
-        LF_CMD_ROW("only", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,                                  \
-                   "run this stage only, may be repeated"),                                        \
-        LF_CMD_ROW("until", LF_OPT_STR, 0, NULL, NULL, "run this stage and what it needs"),        \
-        LF_CMD_ROW("from", LF_OPT_STR, 0, NULL, NULL,                                              \
-                   "run this stage and what needs it; what is done stays"),                        \
-        LF_CMD_ROW("check", LF_OPT_BOOL, 0, "yes", NULL,                                           \
-                   "start also what cannot fit in memory or on disk"),                             \
-        LF_CMD_ROW("quiet", LF_OPT_BOOL, 0, "no", NULL, "say nothing but errors")
+        LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,              \
+                   .help = "section.key=value over the file, may be repeated"),                    \
+        LF_OPT_ROW(.name = "accept", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,           \
+                   .help = "a changed setting that shall not restart its stage, may be repeated"), \
+        LF_OPT_ROW(.name = "jobs", .type = LF_OPT_INT, LF_OPT_COMMAND,                             \
+                   .help = "stages at once; default: the pipeline's"),                             \
+        LF_OPT_ROW(.name = "only", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,             \
+                   .help = "run this stage only, may be repeated"),                                \
+        LF_OPT_ROW(.name = "until", .type = LF_OPT_STR, LF_OPT_COMMAND,                            \
+                   .help = "run this stage and what it needs"),                                    \
+        LF_OPT_ROW(.name = "from", .type = LF_OPT_STR, LF_OPT_COMMAND,                             \
+                   .help = "run this stage and what needs it; what is done stays"),                \
+        LF_OPT_ROW(.name = "check", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "yes",             \
+                   .help = "start also what cannot fit in memory or on disk"),                     \
+        LF_OPT_ROW(.name = "quiet", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",              \
+                   .help = "say nothing but errors")
 
 static const lf_opt run_rows[] = {
     DRIVE_ROWS,
-    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
+    {.name = "new",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "a new run that takes over nothing"},
 };
 LF_CMD_TABLE(run, "run a pipeline on this machine, or continue it", run_rows);
 static const lf_opt submit_rows[] = {
     DRIVE_ROWS,
     LF_CMD_BATCH_ROWS,
-    LF_CMD_ROW("new", LF_OPT_BOOL, 0, "no", NULL, "a new run that takes over nothing"),
+    {.name = "new",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "a new run that takes over nothing"},
 };
 LF_CMD_TABLE(submit,
              "hand a pipeline to its scheduler, all stages at once (local: the same as run)",
@@ -56,12 +67,20 @@ LF_CMD_TABLE(submit,
 static const lf_opt resume_rows[] = {
     DRIVE_ROWS,
     LF_CMD_BATCH_ROWS,
-    LF_CMD_ROW("local", LF_OPT_BOOL, 0, "no", NULL,
-               "on this machine, whatever the scheduler of the pipeline"),
-    LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, NULL, NULL,
-               "the edited pipeline file; default: the run's own"),
-    LF_CMD_ROW("restart", LF_OPT_BOOL, 0, "no", NULL,
-               "start unfinished stages over instead of from their checkpoints"),
+    {.name = "local",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "on this machine, whatever the scheduler of the pipeline"},
+    {.name = "pipeline",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .help = "the edited pipeline file; default: the run's own"},
+    {.name = "restart",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "start unfinished stages over instead of from their checkpoints"},
 };
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
@@ -387,10 +406,19 @@ const lf_cmd_def lf_cmd_resume = {
 
 static const lf_opt exec_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("run_dir", LF_OPT_PATH, LF_OPT_REQUIRED, NULL, NULL, "directory of the run"),
-    LF_CMD_ROW("stage", LF_OPT_STR, LF_OPT_REQUIRED, NULL, NULL, "stage to run"),
-    LF_CMD_ROW("attempt", LF_OPT_INT, LF_OPT_REQUIRED, NULL, NULL, "number of the attempt"),
-    LF_CMD_ROW("token", LF_OPT_STR, LF_OPT_REQUIRED, NULL, NULL, "the attempt's token"),
+    {.name = "run_dir",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND | LF_OPT_REQUIRED,
+     .help = "directory of the run"},
+    {.name = "stage", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REQUIRED, .help = "stage to run"},
+    {.name = "attempt",
+     .type = LF_OPT_INT,
+     LF_OPT_COMMAND | LF_OPT_REQUIRED,
+     .help = "number of the attempt"},
+    {.name = "token",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND | LF_OPT_REQUIRED,
+     .help = "the attempt's token"},
 };
 LF_CMD_TABLE(exec, "run one stage inside a job (jobs call this)", exec_rows);
 

@@ -21,9 +21,15 @@ static const lf_opt show_rows[] = {LF_CMD_COMMON};
 LF_CMD_TABLE(show, "everything known about a run, or about one of its stages", show_rows);
 static const lf_opt explain_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("pipeline", LF_OPT_PATH, 0, "pipeline.ini", NULL, "pipeline file"),
-    LF_CMD_ROW("set", LF_OPT_STR, LF_OPT_REPEAT, NULL, NULL,
-               "section.key=value over the file, may be repeated"),
+    {.name = "pipeline",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .def = "pipeline.ini",
+     .help = "pipeline file"},
+    {.name = "set",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND | LF_OPT_REPEAT,
+     .help = "section.key=value over the file, may be repeated"},
 };
 LF_CMD_TABLE(explain, "why would this stage run, or why not?", explain_rows);
 static const lf_opt diff_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};

@@ -25,15 +25,29 @@
 static const lf_opt status_rows[] = {
     LF_CMD_COMMON,
     LF_CMD_COLUMNS,
-    LF_CMD_ROW("all", LF_OPT_BOOL, 0, "no", NULL,
-               "list the runs of the project instead, newest first"),
-    LF_CMD_ROW("state", LF_OPT_STR, 0, NULL, NULL,
-               "with --all: runs in these states, comma-separated"),
-    LF_CMD_ROW("since", LF_OPT_STR, 0, NULL, NULL,
-               "with --all: runs made since a date (2026-11-22, 2026-11-22T13:00) or a time ago "
-               "(2d, 12h)"),
-    LF_CMD_ROW("tag", LF_OPT_STR, 0, NULL, NULL, "with --all: runs that have this tag"),
-    LF_CMD_ROW("lines", LF_OPT_INT, 0, "20", NULL, "with --all: at most this many runs, 0 = all"),
+    {.name = "all",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "list the runs of the project instead, newest first"},
+    {.name = "state",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND,
+     .help = "with --all: runs in these states, comma-separated"},
+    {.name = "since",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND,
+     .help = "with --all: runs made since a date (2026-11-22, 2026-11-22T13:00) or a time ago "
+             "(2d, 12h)"},
+    {.name = "tag",
+     .type = LF_OPT_STR,
+     LF_OPT_COMMAND,
+     .help = "with --all: runs that have this tag"},
+    {.name = "lines",
+     .type = LF_OPT_INT,
+     LF_OPT_COMMAND,
+     .def = "20",
+     .help = "with --all: at most this many runs, 0 = all"},
 };
 LF_CMD_TABLE(status, "state of a run and its stages, or the runs of the project", status_rows);
 

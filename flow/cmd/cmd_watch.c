@@ -21,7 +21,11 @@
 
 static const lf_opt watch_rows[] = {
     LF_CMD_COMMON,
-    LF_CMD_ROW("interval", LF_OPT_DURATION, 0, "2", NULL, "seconds between looks"),
+    {.name = "interval",
+     .type = LF_OPT_DURATION,
+     LF_OPT_COMMAND,
+     .def = "2",
+     .help = "seconds between looks"},
 };
 LF_CMD_TABLE(watch, "follow a run until nothing in it runs; exits as the run did", watch_rows);
 

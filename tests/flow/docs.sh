@@ -19,6 +19,7 @@ for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     done
     [ -z "$missing" ]; ok $? "man page: $c" "missing:$missing"
 done
+runs 2 "$F" completion man nothing
 for e in 0 1 2 4 5 6 7 8 9 75; do
     sed -n '/^.SH EXIT/,/^.SH FILES/p' m | grep -q "^.B $e\$" || missing="$missing $e"
 done

@@ -11,23 +11,49 @@
 #include "tests/tap/tap.h"
 
 static const lf_opt opts[] = {
-    {"config", LF_OPT_PATH, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, NULL, 0, 0, NULL, NULL,
-     "read [stage] from this file"},
-    {"help", LF_OPT_BOOL, LF_OPT_OPERATIONAL, LF_OPT_CLI_ONLY, "no", 0, 0, NULL, NULL,
-     "print this text"},
-    {"learning_rate", LF_OPT_FLOAT, LF_OPT_IDENTITY, 0, "3e-4", 1e-9, 1, NULL, NULL,
-     "peak learning rate"},
-    {"steps", LF_OPT_INT, LF_OPT_IDENTITY, LF_OPT_REQUIRED, NULL, 1, 1e9, NULL, "steps",
-     "how long to train"},
-    {"tokens", LF_OPT_COUNT, LF_OPT_IDENTITY, 0, "1M", 0, 0, NULL, "tokens", "batch"},
-    {"memory", LF_OPT_BYTES, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "cap"},
-    {"save_every", LF_OPT_DURATION, LF_OPT_OPERATIONAL, 0, "30m", 0, 0, NULL, "seconds",
-     "interval"},
-    {"optimizer", LF_OPT_ENUM, LF_OPT_IDENTITY, 0, "adamw", 0, 0, "adamw|sgd", NULL, "rule"},
-    {"bias", LF_OPT_BOOL, LF_OPT_IDENTITY, 0, "yes", 0, 0, NULL, NULL, "biases"},
-    {"data", LF_OPT_PATH, LF_OPT_IDENTITY, LF_OPT_REPEAT | LF_OPT_INPUT, NULL, 0, 0, NULL, NULL,
-     "shards"},
-    {"name", LF_OPT_STR, LF_OPT_OPERATIONAL, 0, NULL, 0, 0, NULL, NULL, "a text"},
+    {.name = "config", .type = LF_OPT_PATH, LF_OPT_COMMAND, .help = "read [stage] from this file"},
+    {.name = "help", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no", .help = "print this text"},
+    {.name = "learning_rate",
+     .type = LF_OPT_FLOAT,
+     .cls = LF_OPT_IDENTITY,
+     .def = "3e-4",
+     .min = 1e-9,
+     .max = 1,
+     .help = "peak learning rate"},
+    {.name = "steps",
+     .type = LF_OPT_INT,
+     .cls = LF_OPT_IDENTITY,
+     .flags = LF_OPT_REQUIRED,
+     .min = 1,
+     .max = 1e9,
+     .unit = "steps",
+     .help = "how long to train"},
+    {.name = "tokens",
+     .type = LF_OPT_COUNT,
+     .cls = LF_OPT_IDENTITY,
+     .def = "1M",
+     .unit = "tokens",
+     .help = "batch"},
+    {.name = "memory", .type = LF_OPT_BYTES, .cls = LF_OPT_OPERATIONAL, .help = "cap"},
+    {.name = "save_every",
+     .type = LF_OPT_DURATION,
+     .cls = LF_OPT_OPERATIONAL,
+     .def = "30m",
+     .unit = "seconds",
+     .help = "interval"},
+    {.name = "optimizer",
+     .type = LF_OPT_ENUM,
+     .cls = LF_OPT_IDENTITY,
+     .def = "adamw",
+     .choices = "adamw|sgd",
+     .help = "rule"},
+    {.name = "bias", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "yes", .help = "biases"},
+    {.name = "data",
+     .type = LF_OPT_PATH,
+     .cls = LF_OPT_IDENTITY,
+     .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
+     .help = "shards"},
+    {.name = "name", .type = LF_OPT_STR, .cls = LF_OPT_OPERATIONAL, .help = "a text"},
 };
 static const char *const outputs[] = {"checkpoint", NULL};
 static const lf_opt_table table = {"train", 1,     "trains", opts, sizeof opts / sizeof opts[0],
@@ -194,7 +220,7 @@ static void test_canonical(void)
 static void test_table(void)
 {
     static const lf_opt bad[] = {
-        {"x", LF_OPT_INT, LF_OPT_IDENTITY, 0, "many", 0, 0, NULL, NULL, "x"}};
+        {.name = "x", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "many", .help = "x"}};
     static const lf_opt_table bad_table = {"bad", 1, "bad", bad, 1, outputs, false, NULL};
     lf_err err = LF_ERR_INIT;
     lf_buf out;
@@ -210,6 +236,83 @@ static void test_table(void)
     lf_buf_fini(&out);
 }
 
+struct filled {
+    int64_t steps;
+    double rate, every; /* every: of a duration */
+    uint32_t rule;
+    bool bias, second;
+    const char *name;
+    lf_opt_list data;
+    float small;
+    int32_t keep;
+};
+#define FILLS(member) .field = LF_OPT_FIELD(struct filled, member)
+
+static const lf_opt fields[] = {
+    {.name = "steps", .type = LF_OPT_COUNT, FILLS(steps)},
+    {.name = "rate", .type = LF_OPT_FLOAT, .def = "0.5", FILLS(rate)},
+    {.name = "every", .type = LF_OPT_DURATION, .def = "2m", FILLS(every)},
+    {.name = "rule", .type = LF_OPT_ENUM, .def = "c", .choices = "a|b|c", FILLS(rule)},
+    {.name = "bias", .type = LF_OPT_BOOL, .def = "yes", FILLS(bias)},
+    {.name = "order", .type = LF_OPT_ENUM, .def = "one", .choices = "one|two", FILLS(second)},
+    {.name = "name", .type = LF_OPT_STR, FILLS(name)},
+    {.name = "data", .type = LF_OPT_PATH, .flags = LF_OPT_REPEAT, FILLS(data)},
+    {.name = "small", .type = LF_OPT_FLOAT, .def = "0.1", FILLS(small)},
+    {.name = "keep", .type = LF_OPT_INT, .def = "2", .min = 1, .max = 9, FILLS(keep)},
+    {.name = "other", .type = LF_OPT_INT},
+};
+
+static void test_fill(void)
+{
+    static const lf_opt_table t = {
+        .stage = "fill", .opts = fields, .n_opts = sizeof fields / sizeof fields[0]};
+    lf_err err = LF_ERR_INIT;
+    struct filled f = {.steps = 77, .name = "before"};
+    lf_optset *s = lf_optset_create(&t, &err);
+    lf_optset_fill(s, &f);
+    tap_ok(f.steps == 77 && strcmp(f.name, "before") == 0 && f.data.n == 0,
+           "what has no value stays as it was, a list is empty");
+    tap_ok(f.rate == 0.5 && f.every == 120 && f.rule == 2 && f.bias && !f.second &&
+               f.small == 0.1f && f.keep == 2,
+           "defaults are filled in");
+    tap_str(lf_optset_given(s, &f.rate), NULL, "a default is not given");
+    tap_rc(lf_optset_set(s, "data", "x", "command line", &err), 0, &err, NULL, "a value");
+    tap_rc(lf_optset_set(s, "data", "y", "command line", &err), 0, &err, NULL, "two values");
+    tap_rc(lf_optset_set(s, "order", "two", "command line", &err), 0, &err, NULL, "a choice");
+    tap_rc(lf_optset_set(s, "name", "z", "command line", &err), 0, &err, NULL, "a text");
+    lf_optset_fill(s, &f);
+    tap_ok(f.data.n == 2 && strcmp(f.data.v[1], "y") == 0 && f.second, "filled in again");
+    tap_ok(f.name == lf_optset_str(s, "name"), "a text is borrowed");
+    tap_str(lf_optset_given(s, &f.second), "order", "the option that fills a member, when given");
+    tap_str(lf_optset_unread(s), NULL, "all of them are read");
+    lf_optset_unused(s, &f.second);
+    tap_str(lf_optset_unread(s), "order", "but for one without effect");
+    lf_optset_destroy(s);
+}
+
+/* Rows whose values their members do not take. */
+static void test_misfits(void)
+{
+    static const lf_opt bad[] = {
+        {.name = "range", .type = LF_OPT_INT, .max = 1e10, FILLS(keep)},
+        {.name = "no range", .type = LF_OPT_COUNT, FILLS(keep)},
+        {.name = "type", .type = LF_OPT_FLOAT, FILLS(steps)},
+        {.name = "text", .type = LF_OPT_INT, .max = 5, FILLS(name)},
+        {.name = "three choices", .type = LF_OPT_ENUM, .choices = "a|b|c", FILLS(bias)},
+        {.name = "no list", .type = LF_OPT_STR, .flags = LF_OPT_REPEAT, FILLS(name)},
+        {.name = "a list", .type = LF_OPT_STR, FILLS(data)},
+        {.name = "negative", .type = LF_OPT_INT, .min = -1, .max = 5, FILLS(rule)},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const lf_opt_table t = {.stage = "bad", .opts = &bad[i], .n_opts = 1};
+        lf_err err = LF_ERR_INIT;
+        lf_optset *s = lf_optset_create(&t, &err);
+        tap_ok(!s && err.rc == LF_EINVAL && strstr(err.text, "does not fit its member"),
+               "a table is refused: %s", bad[i].name);
+        lf_optset_destroy(s);
+    }
+}
+
 int main(void)
 {
     test_refusals();
@@ -217,5 +320,7 @@ int main(void)
     test_ini();
     test_canonical();
     test_table();
+    test_fill();
+    test_misfits();
     return tap_done();
 }

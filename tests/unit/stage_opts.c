@@ -2,7 +2,8 @@
  *
  * Every stage's options with class and default are those of stage_opts.txt, so that no default
  * changes unseen: a default or a meaning that does change raises the stage's spec_version.
- * `stage_opts --print` writes the list anew. */
+ * `stage_opts --print` writes the list anew; `stage_opts --by-name STAGE` lists the options that
+ * fill no member, which the stage must read by their names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +72,28 @@ static int print(void)
     return 0;
 }
 
+static int by_name(const char *stage)
+{
+    for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
+        for (size_t i = 0; strcmp((*t)->stage, stage) == 0 && i < (*t)->n_opts; i++)
+            if (!(*t)->opts[i].field.kind)
+                puts((*t)->opts[i].name);
+    return 0;
+}
+
+/* Tables that an optset can be made of: defaults are in range, values fit their members. */
+static void loads(const lf_opt_table *t)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_optset *s = lf_optset_create(t, &err);
+    tap_rc(s ? 0 : err.rc, 0, &err, NULL, t->stage);
+    lf_optset_destroy(s);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "--by-name") == 0)
+        return by_name(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--print") == 0)
         return print();
     lf_err err = LF_ERR_INIT;
@@ -86,6 +107,8 @@ int main(int argc, char **argv)
     const char *want = text.data;
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
         compare(*t, &want);
+    for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
+        loads(*t);
     tap_ok(*want == '\0', "and there is no other stage in the list");
     lf_buf_fini(&text);
     return tap_done();

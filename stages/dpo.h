@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the options of lf-dpo fill: its main and its option table see this.
+ */
+#ifndef LF_STAGES_DPO_H
+#define LF_STAGES_DPO_H
+
+#include "engine/post/dpo.h"
+#include "stages/train_common.h"
+#include "stages/train_opts.h"
+
+struct dpo {
+    lf_arena *arena;
+    struct lf_train_config c;
+    struct lf_train_given g;
+    int32_t loss;                /* sigmoid|robust|hinge|ipo|orpo|simpo|kto */
+    struct lf_dpo_opts d;        /* beta 0, gamma < 0: not given */
+    struct lf_train_asked asked; /* of an adapter */
+    lf_dpo *dpo;
+};
+
+#endif

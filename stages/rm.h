@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the options of lf-rm fill: its main and its option table see this.
+ */
+#ifndef LF_STAGES_RM_H
+#define LF_STAGES_RM_H
+
+#include "engine/post/rm_train.h"
+#include "stages/train_common.h"
+#include "stages/train_opts.h"
+
+struct rm {
+    lf_arena *arena;
+    struct lf_train_config c;
+    struct lf_train_given g;
+    struct lf_rm_train_opts t;
+    struct lf_train_asked asked;   /* of an adapter */
+    struct lf_adapter_config lora; /* a new one, with the head */
+    const char *score_init;
+    bool left_out; /* the description has some dropout, and it is not wanted */
+    lf_rm_train *objective;
+};
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the options of lf-sft fill: its main and its option table see this.
+ */
+#ifndef LF_STAGES_SFT_H
+#define LF_STAGES_SFT_H
+
+#include "stages/sft_samples.h"
+#include "stages/train_common.h"
+#include "stages/train_opts.h"
+
+struct sft {
+    lf_arena *arena;
+    struct lf_train_config c;
+    struct lf_train_given g;
+    lf_opt_list valid_names;
+    struct lf_train_asked asked; /* of an adapter */
+    struct sft_samples samples;
+};
+
+#endif
