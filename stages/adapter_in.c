@@ -29,12 +29,12 @@ static char *place(const char *from, const char *out, lf_err *err)
     char hex[LF_HASH_HEX];
     lf_buf b;
     int rc = 0;
-    for (int i = 0; i < 2 && !rc; i++) {
+    for (int i = 0; i < 2 && rc == 0; i++) {
         char *path = lf_path_join(from, files[i], err);
         rc = path ? lf_tree_hash_file(digest + i * LF_HASH_BYTES, NULL, path, err) : LF_ENOMEM;
         free(path);
     }
-    if (rc || lf_hash_buf(both, digest, sizeof digest, err))
+    if (rc != 0 || lf_hash_buf(both, digest, sizeof digest, err))
         return NULL;
     lf_hash_hex(hex, both);
     lf_buf_init(&b);
@@ -51,13 +51,13 @@ static int import(const char *dir, const char *from, const char *base, const cha
     struct lf_convert_result r;
     const struct lf_peft_opts o = {.from = from, .out = dir, .base = base, .threads = threads};
     int rc = lf_artifact_state(&st, dir, err);
-    if (rc || st == LF_ARTIFACT_PRESENT)
+    if (rc != 0 || st == LF_ARTIFACT_PRESENT)
         return rc;
     rc = lf_io_mkdirs(out, 0777, err) < 0 ? LF_EIO : lf_peft_import(&o, &r, err);
-    if (!rc)
+    if (rc == 0)
         lf_log(2, "%s: adapter of PEFT, %lld tensors, put into %s", from, (long long)r.tensors,
                dir);
-    return rc ? lf_err_prefix(err, "%s", from) : 0;
+    return rc != 0 ? lf_err_prefix(err, "%s", from) : 0;
 }
 
 int lf_adapter_in(char **dir, lf_comm *comm, const char *from, const char *base, const char *out,
@@ -80,7 +80,7 @@ int lf_adapter_in(char **dir, lf_comm *comm, const char *from, const char *base,
                                         : 0;
     }
     rc = lf_stage_agree(comm, rc, err);
-    if (rc) {
+    if (rc != 0) {
         free(to);
         return rc;
     }

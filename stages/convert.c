@@ -101,7 +101,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     v->t.pad_token = lf_optset_str(o, "pad_token");
     v->inspect = lf_optset_bool(o, "inspect");
     int rc = lf_infer_strings(&v->t.eos, &v->t.n_eos, o, "eos", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     v->d = (struct convert_data){.o = o,
                                  .from = lf_optset_str(o, "from"),
@@ -196,10 +196,10 @@ static int import_tokenizer(const convert *v, const char *dir, lf_err *err)
 {
     bool done = false, has = false;
     int rc = lf_made_already(&done, v->o, &lf_convert_opts, v->out, "tokenizer", err);
-    if (rc || done)
+    if (rc != 0 || done)
         return rc;
     rc = lf_convert_tokenizer(v->c.from, dir, &has, err);
-    if (!rc && !has)
+    if (rc == 0 && !has)
         lf_log(1, "%s holds no tokenizer", v->c.from);
     return rc;
 }
@@ -209,13 +209,13 @@ static int import_weights(convert *v, const char *dir, lf_err *err)
     struct lf_convert_result r;
     bool done = false;
     int rc = lf_made_already(&done, v->o, &lf_convert_opts, v->out, "checkpoint", err);
-    if (rc || done)
+    if (rc != 0 || done)
         return rc;
     double t0 = lf_now_s();
     rc = aim(v, "checkpoint", dir, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_convert_import(&v->c, &r, err);
-    if (!rc)
+    if (rc == 0)
         report(dir, &r, t0);
     return rc;
 }
@@ -234,7 +234,7 @@ static int verify(const convert *v, const char *dir, lf_err *err)
                                    dir);
     }
     int rc = lf_convert_verify(dir, v->verify, v->c.threads, &w, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     bool ok = w.max <= w.tol_max && w.rms <= w.tol_rms;
     printf("%s: %lld tokens, max difference %.3g of %.3g, rms %.3g of %.3g\n",
@@ -244,11 +244,12 @@ static int verify(const convert *v, const char *dir, lf_err *err)
     if (ok)
         return 0;
     rc = lf_artifact_remove(dir, err); /* nobody is to go on with it */
-    return rc ? rc
-              : lf_fail(err, LF_EFORMAT,
-                        "the imported model is not the one that %s expects: logits differ by %.3g "
-                        "(largest) and %.3g (rms)",
-                        v->verify, w.max, w.rms);
+    return rc != 0
+               ? rc
+               : lf_fail(err, LF_EFORMAT,
+                         "the imported model is not the one that %s expects: logits differ by %.3g "
+                         "(largest) and %.3g (rms)",
+                         v->verify, w.max, w.rms);
 }
 
 /* has_files: beside the weights lie a tokenizer and so on. */
@@ -257,17 +258,17 @@ static int import(convert *v, bool has_files, lf_err *err)
     char *ckpt = lf_path_join(v->out, "checkpoint", err),
          *tok = lf_path_join(v->out, "tokenizer", err);
     int rc = ckpt && tok ? 0 : LF_ENOMEM;
-    if (!rc && (v->c.family || v->c.tokenizer))
+    if (rc == 0 && (v->c.family || v->c.tokenizer))
         rc = lf_fail(err, LF_EINVAL,
                      "family and tokenizer are of exports; %s is a Hugging Face model", v->c.from);
-    if (!rc)
+    if (rc == 0)
         rc = import_weights(
             v, ckpt, err); /* first: a model that is refused leaves no tokenizer for the next one */
-    if (!rc && has_files)
+    if (rc == 0 && has_files)
         rc = import_tokenizer(v, tok, err);
-    if (!rc)
+    if (rc == 0)
         rc = verify(v, ckpt, err);
-    if (rc && tok && !lf_io_exists(ckpt))
+    if (rc != 0 && tok && !lf_io_exists(ckpt))
         lf_artifact_remove(tok, NULL); /* it is of the model that was taken back */
     free(ckpt);
     free(tok);
@@ -283,15 +284,15 @@ static int export(convert *v, lf_err *err)
     char *dir = lf_path_join(v->out, "model", err);
     int rc = dir ? lf_made_already(&done, v->o, &lf_convert_opts, v->out, "model", err) : LF_ENOMEM;
     double t0 = lf_now_s();
-    if (!rc && v->verify)
+    if (rc == 0 && v->verify)
         rc = lf_fail(err, LF_EINVAL, "verify is of imports; %s is a checkpoint", v->c.from);
-    if (!rc && !done)
+    if (rc == 0 && !done)
         rc = convert_tokens_settle(&v->t, &v->c, err);
-    if (!rc && !done) {
+    if (rc == 0 && !done) {
         rc = aim(v, "model", dir, err);
-        if (!rc)
+        if (rc == 0)
             rc = lf_convert_export(&v->c, &r, err);
-        if (!rc)
+        if (rc == 0)
             report(dir, &r, t0);
     }
     free(dir);
@@ -303,7 +304,7 @@ static int inspect(const convert *v, lf_err *err)
     json_t *o = lf_convert_inspect(v->c.from, err);
     char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     int rc = o ? text ? 0 : lf_fail(err, LF_ENOMEM, "out of memory") : LF_EFORMAT;
-    if (!rc && (puts(text) < 0 || fflush(stdout) != 0))
+    if (rc == 0 && (puts(text) < 0 || fflush(stdout) != 0))
         rc = lf_fail_errno(err, "writing to standard output");
     free(text);
     json_decref(o);
@@ -338,7 +339,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
     int rc = v->out ? lf_convert_form_of(&form, v->c.from, err)
                     : lf_fail(err, LF_EINVAL, "give --out DIR to write results below");
     bool data = form == LF_FORM_IDX || form == LF_FORM_SHARDS, any = v->to == TO_AUTO;
-    if (rc)
+    if (rc != 0)
         return rc;
     if (data && (v->verify || v->c.family))
         return lf_fail(err, LF_EINVAL, "verify and family are of models; %s is data", v->c.from);

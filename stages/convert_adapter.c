@@ -62,11 +62,11 @@ static int files(const struct convert_adapter *v, const char *name, lf_err *err,
     char *dir = NULL;
     bool done = false;
     int rc = place(&dir, &done, v, name, err);
-    if (!rc && !done) {
+    if (rc == 0 && !done) {
         const struct lf_peft_opts o = {
             .from = v->from, .out = dir, .base = v->base, .threads = v->threads};
         rc = make(&o, &r, err);
-        if (!rc)
+        if (rc == 0)
             report(dir, &r);
     }
     free(dir);
@@ -76,7 +76,7 @@ static int files(const struct convert_adapter *v, const char *name, lf_err *err,
 int lf_convert_adapter_import(const struct convert_adapter *v, lf_err *err)
 {
     int rc = need_base(v, err);
-    return rc ? rc : files(v, "adapter", err, lf_peft_import);
+    return rc != 0 ? rc : files(v, "adapter", err, lf_peft_import);
 }
 
 int lf_convert_adapter_export(const struct convert_adapter *v, lf_err *err)
@@ -88,7 +88,7 @@ static int compare(const struct convert_adapter *v, const char *dir, lf_err *err
 {
     double d = 0;
     int rc = lf_adapter_probe(v->base, v->from, dir, PROBE_TOKENS, v->threads, &d, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     const bool good = v->bf16 || d <= PROBE_F32;
     printf(
@@ -99,9 +99,10 @@ static int compare(const struct convert_adapter *v, const char *dir, lf_err *err
     if (good)
         return 0;
     rc = lf_artifact_remove(dir, err);
-    return rc ? rc
-              : lf_fail(err, LF_ENUMERIC,
-                        "the merged model is not what it was made of: logits differ by %.3g", d);
+    return rc != 0
+               ? rc
+               : lf_fail(err, LF_ENUMERIC,
+                         "the merged model is not what it was made of: logits differ by %.3g", d);
 }
 
 int lf_convert_adapter_merge(const struct convert_adapter *v, lf_err *err)
@@ -109,16 +110,16 @@ int lf_convert_adapter_merge(const struct convert_adapter *v, lf_err *err)
     char *dir = NULL;
     bool done = false;
     int rc = need_base(v, err);
-    if (!rc)
+    if (rc == 0)
         rc = place(&dir, &done, v, "checkpoint", err);
-    if (!rc && !done) {
+    if (rc == 0 && !done) {
         const struct lf_merge_opts o = {.base = v->base,
                                         .adapter = v->from,
                                         .out = dir,
                                         .bf16 = v->bf16,
                                         .threads = v->threads};
         rc = lf_adapter_merge(&o, NULL, err);
-        if (!rc)
+        if (rc == 0)
             rc = compare(v, dir, err);
     }
     free(dir);

@@ -29,7 +29,7 @@ static int is_done(const struct convert_data *d, const char *out, const char *na
 {
     bool done = false;
     int rc = lf_made_already(&done, d->o, &lf_convert_opts, out, name, err);
-    return rc ? rc : done;
+    return rc != 0 ? rc : done;
 }
 
 /* Ids below vocab_size, and the end of a document, from the tokenizer or the options. */

@@ -91,13 +91,13 @@ static int end_tokens(struct lf_convert_tokens *k, const struct sources *s, lf_e
     json_t *ids = json_object_get(s->kept, "eos_token_ids");
     lf_gen_config g;
     int rc = lf_gen_config_read(&g, s->dir, err);
-    for (size_t i = 0; i < g.n_eos && !rc; i++)
+    for (size_t i = 0; i < g.n_eos && rc == 0; i++)
         add_eos(k, g.eos[i]);
     for (size_t i = 0, none = !k->n_eos; none && i < json_array_size(ids); i++)
         add_eos(k, kept_id(json_array_get(ids, i), &s->m));
     if (!k->n_eos && s->t)
         add_eos(k, lf_tokenizer_eos(s->t));
-    if (!rc && s->t)
+    if (rc == 0 && s->t)
         find_turn_end(k, s);
     return rc;
 }
@@ -128,15 +128,15 @@ static int settle_tokens(struct convert_tokens *v, struct lf_convert_opts *c,
                        LF_CONVERT_MAX_EOS);
     *k = (struct lf_convert_tokens){
         .turn_end = -1, .bos = bos_of(s), .pad = pad_of(s), .asked = v->n_eos > 0 || v->pad_token};
-    for (size_t i = 0; i < v->n_eos && !rc; i++) /* those named are all there are */
+    for (size_t i = 0; i < v->n_eos && rc == 0; i++) /* those named are all there are */
         rc = find_token(&k->eos[k->n_eos++], s->t, "eos", v->eos[i], err);
-    if (!rc && s->dir && !v->n_eos)
+    if (rc == 0 && s->dir && !v->n_eos)
         rc = end_tokens(k, s, err);
     if (k->pad < 0 && s->t)
         k->pad = lf_tokenizer_eos(s->t);
-    if (!rc && v->pad_token)
+    if (rc == 0 && v->pad_token)
         rc = find_token(&k->pad, s->t, "pad_token", v->pad_token, err);
-    if (!rc && (s->dir || k->asked))
+    if (rc == 0 && (s->dir || k->asked))
         c->tokens = k;
     return rc;
 }
@@ -152,9 +152,9 @@ static int settle_score(struct convert_tokens *v, struct lf_convert_opts *c,
                        c->from);
     *k = (struct lf_convert_tokens){.turn_end = -1, .bos = bos_of(s), .pad = -1};
     int rc = s->dir ? end_tokens(k, s, err) : 0;
-    if (!rc && s->dir)
+    if (rc == 0 && s->dir)
         c->tokens = k;
-    if (!rc && v->pad_token)
+    if (rc == 0 && v->pad_token)
         return find_token(&c->pad_token, s->t, "pad_token", v->pad_token, err);
     int64_t id = pad_of(s);
     c->pad_token = s->t && id == lf_tokenizer_eos(s->t) ? -1 : id;
@@ -185,7 +185,7 @@ static int name_tokens(struct convert_tokens *v, struct lf_convert_opts *c, cons
                   eos = own < 0 && v->tokens.n_eos ? v->tokens.eos[0] : own;
     const int64_t ids[] = {lf_tokenizer_bos(t), eos, pad, lf_tokenizer_unk(t)};
     int rc = 0;
-    for (size_t i = 0; i < 4 && !rc; i++)
+    for (size_t i = 0; i < 4 && rc == 0; i++)
         rc = name_token(&v->texts[i], t, ids[i], err);
     v->names = (struct lf_convert_names){v->texts[0], v->texts[1], v->texts[2], v->texts[3]};
     c->names = &v->names;
@@ -197,7 +197,7 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
     lf_err why = LF_ERR_INIT;
     struct sources s = {0};
     int rc = lf_runner_config(&s.m, c->from, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_tokenizer *t = c->tokenizer ? lf_tokenizer_load(c->tokenizer, &why) : NULL;
     if (why.rc &&
@@ -207,12 +207,12 @@ int convert_tokens_settle(struct convert_tokens *v, struct lf_convert_opts *c, l
     s.t = t;
     s.kept = kept_of(c->tokenizer);
     s.dir = s.t || s.kept ? c->tokenizer : NULL;
-    if (!rc && t)
+    if (rc == 0 && t)
         rc = lf_same_tokenizer(c->from, lf_tokenizer_sha256(t), c->tokenizer, err);
-    if (!rc)
+    if (rc == 0)
         rc = s.m.output == LF_OUTPUT_SCORE ? settle_score(v, c, &s, err)
                                            : settle_tokens(v, c, &s, err);
-    if (!rc && t)
+    if (rc == 0 && t)
         rc = name_tokens(v, c, t, err);
     lf_tokenizer_destroy(t);
     json_decref(s.kept);

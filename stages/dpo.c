@@ -72,9 +72,9 @@ static int read_objective(struct dpo *s, const lf_optset *o, lf_err *err)
     d->reference.n_dirs = s->c.n_resume_from;
     d->reference.seq_length = s->c.seq_length;
     int rc = check_loss(d, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_dpo_create(&s->dpo, d, err);
-    if (!rc)
+    if (rc == 0)
         s->c.objective = lf_dpo_objective(s->dpo);
     return rc;
 }
@@ -88,23 +88,23 @@ static int read_all(struct dpo *s, lf_optset *o, lf_err *err)
     lf_train_read_compute(c, &s->g, o);
     lf_train_read_paths(c, o);
     int rc = lf_train_read_data(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_length(c, &s->g, s->arena, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_batch(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_parts(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_adapter(c, &s->g, o, &s->asked, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-dpo", err);
-    if (!rc)
+    if (rc == 0)
         rc = read_objective(s, o, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_train_read_optimizer(c, &s->g, o, c->adapter ? LR_LORA : LR_FULL);
     rc = lf_train_settle_dropout(c, &s->asked, s->g.dropout, err);
-    return rc ? rc : lf_train_settle(c, EPOCHS, err);
+    return rc != 0 ? rc : lf_train_settle(c, EPOCHS, err);
 }
 
 static int setup(void **self, lf_optset *o, lf_err *err)
@@ -128,7 +128,7 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct dpo *s = self;
     int rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
-    return rc ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
+    return rc != 0 ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

@@ -281,8 +281,9 @@ static int report(eval *e, json_t *results, lf_err *err)
     if (rc == 0 && e->metrics) {
         lf_frame_writer *w = lf_frame_writer_open(e->metrics, err);
         rc = w ? lf_frame_append(w, rec.data, rec.len, err) : LF_EIO;
-        int closed = lf_frame_writer_close(w, rc ? NULL : err);
-        rc = rc ? rc : closed;
+        int closed = lf_frame_writer_close(w, rc != 0 ? NULL : err);
+        if (rc == 0)
+            rc = closed;
     }
     lf_buf_fini(&rec);
     return rc;
@@ -349,7 +350,7 @@ static int load(eval *e, lf_runner **r, lf_err *err)
     int rc = lf_runner_open(r, e->checkpoint, &e->run, err);
     if (rc == 0)
         rc = lf_runner_score_model(*r, &m, err);
-    return rc ? rc : add_tasks(e, m.max_context, err);
+    return rc != 0 ? rc : add_tasks(e, m.max_context, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)

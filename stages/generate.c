@@ -274,7 +274,8 @@ static int run_rounds(generate *g, const lf_gen_model *m, size_t at, size_t job,
                 &g->progress,
                 (double)(at < g->jobs.n_req ? g->jobs.req[at].first_line : g->jobs.n_lines));
     }
-    return rc ? rc : lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
+    return rc != 0 ? rc
+                   : lf_comm_all_reduce(g->comm, &st->new_tokens, 1, LF_COMM_I64, LF_COMM_SUM, err);
 }
 
 /* Where to go on behind the kept lines: a request of which some lines are there is made again,
@@ -303,8 +304,9 @@ static int run_jobs(generate *g, const lf_gen_model *m, struct lf_gen_stats *st,
     if (first(g))
         lf_progress_end(&g->progress);
     if (g->lines && (rc == 0 || rc == LF_EINTR)) {
-        int sync = lf_lines_sync(g->lines, rc ? NULL : err);
-        rc = rc ? rc : sync;
+        int sync = lf_lines_sync(g->lines, rc != 0 ? NULL : err);
+        if (rc == 0)
+            rc = sync;
     }
     g->done = g->jobs.n_lines - g->kept;
     return rc;

@@ -32,7 +32,7 @@ static int list_option(json_t *more, const lf_optset *o, const char *name, bool 
         if (rc == 0 && json_array_append_new(list, ids ? json_integer(id) : json_string(text)))
             rc = lf_fail(err, LF_EINVAL, "%s: '%s' is not valid UTF-8", name, text);
     }
-    if (rc || n == 0)
+    if (rc != 0 || n == 0)
         json_decref(list);
     else if (json_object_set_new(more, name, list))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -59,7 +59,7 @@ static int bias_option(json_t *more, const lf_optset *o, lf_err *err)
                      : 0;
         }
     }
-    if (rc || n == 0)
+    if (rc != 0 || n == 0)
         json_decref(all);
     else if (json_object_set_new(more, "logit_bias", all))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
@@ -80,7 +80,7 @@ static int lists(generate_settings *s, const lf_optset *o, lf_err *err)
         rc = list_option(s->d.more, o, "allowed_token_ids", true, err);
     if (rc == 0)
         rc = list_option(s->d.more, o, "bad_words", false, err);
-    return rc ? rc : bias_option(s->d.more, o, err);
+    return rc != 0 ? rc : bias_option(s->d.more, o, err);
 }
 
 int generate_settings_read(generate_settings *s, const lf_optset *o, lf_err *err)

@@ -43,7 +43,7 @@ int lf_infer_same_tokenizer(const char *checkpoint, const char *adapter, const l
                             const char *path, lf_err *err)
 {
     int rc = lf_same_tokenizer(checkpoint, lf_tokenizer_sha256(t), path, err);
-    return rc ? rc : lf_same_tokenizer(adapter, lf_tokenizer_sha256(t), path, err);
+    return rc != 0 ? rc : lf_same_tokenizer(adapter, lf_tokenizer_sha256(t), path, err);
 }
 
 /* End tokens of generation_config.json. */
@@ -72,7 +72,7 @@ int lf_infer_end_tokens(int32_t **out, size_t *n, const lf_tokenizer *t, const c
         return LF_ENOMEM;
     int rc =
         n_names == 0 && t && tokenizer_path ? configured_end(v, &count, t, tokenizer_path, err) : 0;
-    if (rc) {
+    if (rc != 0) {
         free(v);
         return rc;
     }
@@ -97,7 +97,7 @@ int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char
                      const char *out, int threads, lf_err *err)
 {
     int rc = *adapter ? lf_adapter_in(dir, comm, *adapter, checkpoint, out, threads, err) : 0;
-    if (!rc && *adapter)
+    if (rc == 0 && *adapter)
         *adapter = *dir;
     return rc;
 }
@@ -117,14 +117,14 @@ int lf_infer_plan_config(lf_model_config *c, const char **missing, const char *c
     lf_err e = LF_ERR_INIT;
     *missing = "sizes follow from the checkpoint, which does not exist yet";
     int rc = lf_runner_config(c, checkpoint, &e);
-    if (!rc) {
+    if (rc == 0) {
         *missing = "sizes follow from the adapter, which does not exist yet or is read in when the "
                    "run begins";
         rc = adapter_there(adapter, &e);
     }
-    if (!rc)
+    if (rc == 0)
         *missing = NULL;
-    return rc == LF_ENOENT || !rc ? 0 : lf_fail(err, rc, "%s", e.text);
+    return rc == LF_ENOENT || rc == 0 ? 0 : lf_fail(err, rc, "%s", e.text);
 }
 
 int lf_infer_plan_note(json_t *out, const char *missing, lf_err *err)
@@ -140,8 +140,8 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     lf_model_config c;
     const char *missing = NULL;
     int rc = lf_infer_plan_config(&c, &missing, checkpoint, o->adapter, err);
-    if (rc || missing)
-        return rc ? rc : lf_infer_plan_note(out, missing, err);
+    if (rc != 0 || missing)
+        return rc != 0 ? rc : lf_infer_plan_note(out, missing, err);
     json_t *p = lf_runner_plan(&c, o, err);
     if (!p)
         return err && err->rc ? err->rc : LF_EINVAL;
@@ -213,7 +213,7 @@ int lf_infer_gather(lf_comm *comm, lf_buf *text, lf_err *err)
     if (!comm)
         return 0;
     int rc = lf_comm_gather_blobs(comm, text->data, text->len, &all, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_buf_clear(text);
     if (comm->rank == 0)

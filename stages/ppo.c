@@ -171,11 +171,11 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     read_paths(&p->c, o);
     read_scorers(p, o);
     int rc = read_rules(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_parts(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_pg_check(&p->c, err);
-    if (!rc && !p->c.out && !lf_optset_bool(o, "plan"))
+    if (rc == 0 && !p->c.out && !lf_optset_bool(o, "plan"))
         rc = lf_fail(err, LF_EINVAL,
                      "--out is missing: the directory to write checkpoints and rollouts below");
     return rc;
@@ -191,12 +191,12 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct ppo *p = self;
     int rc = lf_infer_tokenizer(&p->tok, p->tokenizer, err);
-    rc = rc ? rc
-            : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos.v, p->eos.n,
-                                  err);
+    rc = rc != 0 ? rc
+                 : lf_infer_end_tokens(&p->end, &p->c.n_end, p->tok, p->tokenizer, p->eos.v,
+                                       p->eos.n, err);
     p->c.tokenizer = p->tok;
     p->c.end = p->end;
-    return rc ? rc : lf_pg_run(&p->c, &lf_train_stage_sink, comm, err);
+    return rc != 0 ? rc : lf_pg_run(&p->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

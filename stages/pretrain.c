@@ -29,9 +29,9 @@ static int parse_ramp(lf_ramp_row *row, const char *text, lf_err *err)
         return lf_fail(err, LF_EINVAL, "batch_ramp = %s is not N@FROM", text);
     snprintf(samples, sizeof(samples), "%.*s", (int)(at - text), text);
     int rc = lf_parse_count(&row->samples, samples, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_parse_count(&row->from_sample, at + 1, err);
-    return rc ? lf_err_prefix(err, "batch_ramp = %s", text) : 0;
+    return rc != 0 ? lf_err_prefix(err, "batch_ramp = %s", text) : 0;
 }
 
 /* batch_ramp in place of batch. */
@@ -44,7 +44,7 @@ static int read_ramp(struct pretrain *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "give one of batch, batch_tokens and batch_ramp");
     lf_ramp_row *r = lf_arena_alloc(p->arena, p->ramp.n, sizeof(*r), err);
     int rc = r ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < p->ramp.n && !rc; i++)
+    for (size_t i = 0; i < p->ramp.n && rc == 0; i++)
         rc = parse_ramp(&r[i], p->ramp.v[i], err);
     c->ramp = r;
     c->n_ramp = p->ramp.n;
@@ -82,15 +82,15 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     lf_train_read_compute(&p->c, &p->g, o);
     lf_train_read_paths(&p->c, o);
     int rc = lf_train_read_fp8(&p->c, &p->g, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_data(&p->c, &p->g, p->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_length(&p->c, &p->g, p->arena, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_ramp(p, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_model(&p->c, o, "lf-pretrain", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_check(&p->c, err);
     return lf_train_end_setup(&p->c, o, rc, err);
 }

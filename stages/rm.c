@@ -58,21 +58,21 @@ static int read_all(struct rm *r, lf_optset *o, lf_err *err)
     lf_train_read_compute(c, &r->g, o);
     lf_train_read_paths(c, o);
     int rc = read_objective(r, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_data(c, &r->g, r->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_length(c, &r->g, r->arena, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_batch(c, &r->g, r->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_parts(c, &r->g, r->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_adapter(c, &r->g, o, &r->asked, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-rm", err);
-    if (!rc)
+    if (rc == 0)
         rc = settle_parts(r, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_train_read_optimizer(c, &r->g, o, c->adapter ? LR_LORA : LR_FULL);
     return lf_train_settle(c, EPOCHS, err);
@@ -94,7 +94,7 @@ static int describe(struct rm *r, lf_err *err)
 {
     struct lf_train_config *c = &r->c;
     int rc = lf_runner_config(&c->model, c->init_from, err);
-    if (rc)
+    if (rc != 0)
         return lf_err_prefix(err, "init_from");
     if (c->model.output != LF_OUTPUT_SCORE)
         rc = lf_model_config_set(&c->model, "score_init", r->score_init, "score_init", err);
@@ -103,10 +103,10 @@ static int describe(struct rm *r, lf_err *err)
     if (r->left_out)
         c->model.embed_dropout = c->model.attn_dropout = c->model.mlp_dropout =
             c->model.attn_prob_dropout = 0;
-    if (!rc)
+    if (rc == 0)
         rc = lf_model_config_finish(&c->model, err);
-    c->model_given = !rc;
-    return rc ? rc : lf_train_check(c, err);
+    c->model_given = rc == 0;
+    return rc != 0 ? rc : lf_train_check(c, err);
 }
 
 static int plan(void *self, json_t *out, lf_err *err)
@@ -114,7 +114,7 @@ static int plan(void *self, json_t *out, lf_err *err)
     struct rm *r = self;
     lf_err why = LF_ERR_INIT;
     int rc = describe(r, &why);
-    if (rc && rc != LF_ENOENT) /* not there yet: the loop's plan says so */
+    if (rc != 0 && rc != LF_ENOENT) /* not there yet: the loop's plan says so */
         return lf_fail(err, rc, "%s", why.text);
     return lf_train_plan_adapter(&r->c, r->arena, &r->asked, out, err);
 }
@@ -123,11 +123,11 @@ static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct rm *r = self;
     int rc = lf_stage_agree(comm, describe(r, err), err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_settle_adapter(&r->c, r->arena, &r->asked, comm, err);
-    if (!rc && r->left_out && (!comm || comm->rank == 0))
+    if (rc == 0 && r->left_out && (!comm || comm->rank == 0))
         lf_log(1, "the model's dropout is not applied (dropout = no)");
-    return rc ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
+    return rc != 0 ? rc : lf_train_run(&r->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

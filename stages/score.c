@@ -70,11 +70,11 @@ static int read_rows(score *s, const lf_optset *o, lf_err *err)
     s->append_eos = lf_optset_bool(o, "append_eos");
     s->chat_file = lf_optset_str(o, "chat_template");
     int rc = lf_infer_strings(&s->data, &s->n_data, o, "data", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_infer_strings(&s->columns, &r->shape.n_columns, o, "columns", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_infer_strings(&s->roles, &r->shape.n_roles, o, "roles", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     r->shape.columns = s->columns;
     r->shape.roles = s->roles;
@@ -103,7 +103,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                  .rows = rows,
                                  .docs = rows < 256 ? rows : 256};
     int rc = read_rows(s, o, err);
-    return rc ? rc : lf_infer_strings(&s->from, &s->n_from, o, "resume_from", err);
+    return rc != 0 ? rc : lf_infer_strings(&s->from, &s->n_from, o, "resume_from", err);
 }
 
 static int plan(void *self, json_t *out, lf_err *err)
@@ -112,8 +112,8 @@ static int plan(void *self, json_t *out, lf_err *err)
     lf_model_config c;
     const char *missing = NULL;
     int rc = lf_infer_plan_config(&c, &missing, s->checkpoint, s->run.adapter, err);
-    if (rc || missing)
-        return rc ? rc : lf_infer_plan_note(out, missing, err);
+    if (rc != 0 || missing)
+        return rc != 0 ? rc : lf_infer_plan_note(out, missing, err);
     json_t *p = lf_rm_plan(&c, &s->run, err);
     if (!p)
         return err && err->rc ? err->rc : LF_ENOMEM;
@@ -140,13 +140,13 @@ static int load(score *s, lf_err *err)
 {
     struct lf_rm_rows_opts *r = &s->rows_opts;
     int rc = lf_rm_open(&s->rm, s->checkpoint, &s->run, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_infer_tokenizer(&s->tok, s->tokenizer_path, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_infer_same_tokenizer(s->checkpoint, s->run.adapter, s->tok, s->tokenizer_path, err);
-    if (!rc)
+    if (rc == 0)
         rc = load_chat(s, err);
-    if (rc)
+    if (rc != 0)
         return rc;
     if (s->append_eos && lf_tokenizer_eos(s->tok) < 0)
         return lf_fail(err, LF_EINVAL,
@@ -158,7 +158,7 @@ static int load(score *s, lf_err *err)
     r->max_context = lf_rm_max_context(s->rm);
     s->rows = lf_rm_rows_create(r, err);
     rc = s->rows ? 0 : LF_ENOMEM;
-    for (size_t i = 0; i < s->n_data && !rc; i++)
+    for (size_t i = 0; i < s->n_data && rc == 0; i++)
         rc = lf_rm_rows_add_file(s->rows, s->data[i], err);
     return rc;
 }
@@ -250,8 +250,9 @@ static int report(const score *s, json_t *results, lf_err *err)
     if (rc == 0 && s->metrics) {
         lf_frame_writer *w = lf_frame_writer_open(s->metrics, err);
         rc = w ? lf_frame_append(w, rec.data, rec.len, err) : LF_EIO;
-        int closed = lf_frame_writer_close(w, rc ? NULL : err);
-        rc = rc ? rc : closed;
+        int closed = lf_frame_writer_close(w, rc != 0 ? NULL : err);
+        if (rc == 0)
+            rc = closed;
     }
     lf_buf_fini(&rec);
     return rc;
@@ -262,12 +263,12 @@ static int write_results(const score *s, const char *dir, json_t *results, lf_er
     char *file = lf_path_join(dir, "results.json", err), *text = NULL;
     json_t *fp = lf_rm_fingerprint(s->rm, err);
     int rc = file && fp ? 0 : LF_ENOMEM;
-    if (!rc &&
+    if (rc == 0 &&
         (json_object_set_new(results, "checkpoint_identity", json_string(lf_rm_identity(s->rm))) ||
          json_object_set(results, "fingerprint", fp) ||
          !(text = json_dumps(results, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)))))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_write_file(file, text, strlen(text), 0640, err);
     json_decref(fp);
     free(text);
@@ -281,7 +282,7 @@ static int write_best(const score *s, const char *dir, const char *scores, lf_er
     char *file = lf_path_join(dir, "best.jsonl", err);
     lf_buf_init(&best);
     int rc = file ? lf_rm_rows_best(s->rows, scores, &best, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = lf_io_write_file(file, best.data, best.len, 0640, err);
     lf_buf_fini(&best);
     free(file);
@@ -294,25 +295,25 @@ static int publish(score *s, const char *dir, lf_err *err)
     char *scores = lf_path_join(dir, "scores.jsonl", err);
     json_t *results = NULL;
     int rc = scores ? lf_lines_finish(s->lines, err) : LF_ENOMEM;
-    if (!rc && !(results = lf_rm_rows_results(s->rows, scores, err)))
+    if (rc == 0 && !(results = lf_rm_rows_results(s->rows, scores, err)))
         rc = err && err->rc ? err->rc : LF_EFORMAT;
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_init(&a, "scores", err);
-    if (!rc && json_object_set_new(a.meta, "results", json_deep_copy(results)))
+    if (rc == 0 && json_object_set_new(a.meta, "results", json_deep_copy(results)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (!rc)
+    if (rc == 0)
         rc = write_results(s, dir, results, err);
-    if (!rc && s->best)
+    if (rc == 0 && s->best)
         rc = write_best(s, dir, scores, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_add_hashed(&a, dir, "scores.jsonl", err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_add_hashed(&a, dir, "results.json", err);
-    if (!rc && s->best)
+    if (rc == 0 && s->best)
         rc = lf_artifact_add_hashed(&a, dir, "best.jsonl", err);
-    if (!rc)
+    if (rc == 0)
         rc = report(s, results, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_artifact_publish(&a, dir, err);
     lf_artifact_fini(&a);
     json_decref(results);

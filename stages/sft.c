@@ -59,23 +59,23 @@ static int read_all(struct sft *s, lf_optset *o, lf_err *err)
     lf_train_read_compute(c, &s->g, o);
     lf_train_read_paths(c, o);
     int rc = lf_train_read_fp8(c, &s->g, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_data(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_length(c, &s->g, s->arena, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_batch(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_parts(c, &s->g, s->arena, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_adapter(c, &s->g, o, &s->asked, err);
-    if (!rc)
+    if (rc == 0)
         rc = read_valid(s, err);
-    if (!rc)
+    if (rc == 0)
         rc = sft_samples_check(&s->samples, o, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_read_model(c, o, "lf-sft", err);
-    if (rc)
+    if (rc != 0)
         return rc;
     lf_train_read_optimizer(c, &s->g, o, c->adapter ? LR_LORA : LR_FULL);
     return lf_train_settle(c, EPOCHS, err);
@@ -96,16 +96,16 @@ static int plan(void *self, json_t *out, lf_err *err)
 {
     struct sft *s = self;
     int rc = sft_samples_open(&s->samples, &s->c, false, err);
-    return rc ? rc : lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
+    return rc != 0 ? rc : lf_train_plan_adapter(&s->c, s->arena, &s->asked, out, err);
 }
 
 static int run(void *self, lf_comm *comm, lf_err *err)
 {
     struct sft *s = self;
     int rc = lf_stage_agree(comm, sft_samples_open(&s->samples, &s->c, true, err), err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_train_settle_adapter(&s->c, s->arena, &s->asked, comm, err);
-    return rc ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
+    return rc != 0 ? rc : lf_train_run(&s->c, &lf_train_stage_sink, comm, err);
 }
 
 static void profile(void *self, struct lf_profile *p)

@@ -42,19 +42,19 @@ int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run,
     if (!q->interval)
         return 0;
     int rc = run && q->tokenizer ? lf_infer_tokenizer(&q->tok, q->tokenizer, err) : 0;
-    for (size_t i = 0; !rc && q->tok && i < c->n_sources; i++)
+    for (size_t i = 0; rc == 0 && q->tok && i < c->n_sources; i++)
         rc = lf_same_tokenizer_made(c->sources[i].dir, lf_tokenizer_sha256(q->tok), q->tokenizer,
                                     err);
-    if (!rc && q->tok)
+    if (rc == 0 && q->tok)
         rc = lf_infer_end_tokens(&q->end, &o.defaults.n_end, q->tok, q->tokenizer, NULL, 0, err);
     q->chat.tokenizer_path = q->tokenizer;
-    if (!rc && q->tok)
+    if (rc == 0 && q->tok)
         rc = lf_chat_in_load(&q->chat, q->tok, &o.defaults, err);
     o.tok = q->tok;
     o.defaults.end = q->end;
-    if (!rc && !(q->samples = lf_samples_create(&o, err)))
+    if (rc == 0 && !(q->samples = lf_samples_create(&o, err)))
         rc = err && err->rc ? err->rc : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         c->guest = lf_samples_guest(q->samples);
     return rc;
 }

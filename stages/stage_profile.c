@@ -45,7 +45,7 @@ static int write_file(const lf_optset *o, int rank, const char *suffix, const ch
 {
     char *path = path_of(o, rank, suffix, err);
     int rc = path ? lf_io_write_file(path, text, n, 0640, err) : LF_ENOMEM;
-    if (!rc && !rank)
+    if (rc == 0 && !rank)
         lf_log(2, "wrote %s", path);
     free(path);
     return rc;
@@ -69,12 +69,12 @@ static int tell(const lf_profile *p, const lf_optset *o, int rank, lf_err *err)
     int rc = text ? write_file(o, rank, ".json", text, strlen(text), err) : LF_ENOMEM;
     free(text);
     json_decref(j);
-    if (!rc)
+    if (rc == 0)
         rc = lf_profile_trace(p, rank, &b, err);
-    if (!rc)
+    if (rc == 0)
         rc = write_file(o, rank, ".trace.json", b.data, b.len, err);
     lf_buf_clear(&b);
-    if (!rc && !rank && !(rc = lf_profile_text(p, &b, err)))
+    if (rc == 0 && !rank && !(rc = lf_profile_text(p, &b, err)))
         log_lines(b.data);
     lf_buf_fini(&b);
     return rc;
@@ -84,7 +84,7 @@ int lf_stage_profile_end(lf_profile *p, const lf_optset *o, int rank, int rc, lf
 {
     lf_err why = LF_ERR_INIT;
     int told = p && lf_profile_ran(p) ? tell(p, o, rank, &why) : 0;
-    if (told && !rc)
+    if (told && rc == 0)
         rc = lf_fail(err, told, "profile: %s", why.text);
     else if (told)
         lf_log(1, "profile: %s", why.text);

@@ -155,7 +155,8 @@ static int hash_options(tokenize *s, const lf_optset *o, lf_err *err)
     lf_buf_addf(&b, "spec_version=%d\n", lf_tokenize_opts.spec_version);
     if (s->chat_file) {
         lf_buf_adds(&b, "chat_template=");
-        rc = rc ? rc : lf_io_read_file(s->chat_file, (size_t)4 << 20, &b, err);
+        if (rc == 0)
+            rc = lf_io_read_file(s->chat_file, (size_t)4 << 20, &b, err);
     }
     if (rc == 0)
         rc = lf_buf_check(&b, err);
@@ -307,7 +308,7 @@ static int encode_one(encoding *e, int thread, tok_batch *b, size_t i, lf_err *e
     int rc = lf_tokenize_row(r, b, i, where, &text, err);
     if (rc == 0 && r->docs.fate == LF_ROW_KEPT)
         rc = choose_split(e, text, &split, err);
-    return rc ? rc : lf_tokenize_row_put(r, b, i, text, split, err);
+    return rc != 0 ? rc : lf_tokenize_row_put(r, b, i, text, split, err);
 }
 
 static int encode_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
@@ -516,7 +517,7 @@ static int open_corpus(tokenize *s, lf_corpus **c, lf_err *err)
         rc = lf_fail(
             err, LF_EINVAL,
             "a tokenizer cannot be trained on standard input, which is read once; name one");
-    return rc ? rc : hash_sources(s, *c, err);
+    return rc != 0 ? rc : hash_sources(s, *c, err);
 }
 
 /* Collective. */

@@ -19,7 +19,7 @@ static int write_one(lf_artifact *a, const char *dir, const char *name, const ch
     char *path = lf_path_join(dir, name, err);
     int rc = path ? lf_io_write_file(path, text, n, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
     free(path);
-    return rc ? rc : lf_artifact_add_hashed(a, dir, name, err);
+    return rc != 0 ? rc : lf_artifact_add_hashed(a, dir, name, err);
 }
 
 static int write_report(const char *out, const char *json, const lf_buf *text, lf_err *err)

@@ -87,8 +87,8 @@ static int say_end(tok_ranks *k, int rc, lf_err *err)
         return rc;
     if (rc != 0 && err)
         snprintf(h.text, sizeof(h.text), "%s", err->text);
-    int sent = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, rc ? NULL : err);
-    return rc ? rc : sent;
+    int sent = lf_comm_send(k->comm, &h, sizeof(h), 0, TAG_HEAD, rc != 0 ? NULL : err);
+    return rc != 0 ? rc : sent;
 }
 
 /* ---- rank 0 ---- */
@@ -169,7 +169,7 @@ static int take_rest(tok_ranks *k, tok_batch *b, const head *h, int r, lf_err *e
         rc = take_bytes(k, &b->rest, h->n_rest, r, TAG_REST, err);
     b->ids.n = h->n_ids;
     b->replaced = h->replaced;
-    return rc ? rc : check_docs(b, r, err);
+    return rc != 0 ? rc : check_docs(b, r, err);
 }
 
 /* Fill batch b, which this rank has read and rank r has worked on. */
@@ -191,9 +191,9 @@ static int take(tok_ranks *k, tok_batch *b, int r, lf_err *err)
         rc = make_room(&b->ids.v, &b->ids.cap, h.n_ids, sizeof(*b->ids.v), err);
     int64_t reply = rc == 0 ? REPLY_GO : REPLY_STOP;
     k->over[r] = rc != 0;
-    int sent = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc ? NULL : err);
-    if (rc || sent)
-        return rc ? rc : sent;
+    int sent = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc != 0 ? NULL : err);
+    if (rc != 0 || sent)
+        return rc != 0 ? rc : sent;
     return take_rest(k, b, &h, r, err);
 }
 
@@ -202,7 +202,7 @@ int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err)
     tok_ranks *k = ctx;
     int r = (int)(b->index % (uint64_t)k->size);
     int rc = r == 0 ? 0 : take(k, b, r, err);
-    return rc ? rc : k->sink(k->sink_ctx, b, err);
+    return rc != 0 ? rc : k->sink(k->sink_ctx, b, err);
 }
 
 /* Hear rank r out; a failure that rank 0 does not know yet becomes its own. */
@@ -212,15 +212,15 @@ static int hear_out(tok_ranks *k, int r, int rc, lf_err *err)
     head h;
     if (k->over[r])
         return rc;
-    int got = lf_comm_recv(k->comm, &h, sizeof(h), r, TAG_HEAD, rc ? NULL : err);
+    int got = lf_comm_recv(k->comm, &h, sizeof(h), r, TAG_HEAD, rc != 0 ? NULL : err);
     if (got != 0)
-        return rc ? rc : got;
+        return rc != 0 ? rc : got;
     k->over[r] = true;
     if (h.kind == HEAD_END)
         return rc == 0 && h.rc != 0 ? their_failure(&h, r, err) : rc;
-    got = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc ? NULL : err);
-    if (rc || got)
-        return rc ? rc : got;
+    got = lf_comm_send(k->comm, &reply, sizeof(reply), r, TAG_REPLY, rc != 0 ? NULL : err);
+    if (rc != 0 || got)
+        return rc != 0 ? rc : got;
     return lf_fail(err, LF_ECOMM,
                    "rank %d reads more text than rank 0; does it see the same files?", r);
 }
@@ -281,5 +281,5 @@ int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err)
     if (rc == 0 && k->rank > 0)
         lf_buf_add(text, p, (size_t)n);
     free(p);
-    return rc ? rc : lf_buf_check(text, err);
+    return rc != 0 ? rc : lf_buf_check(text, err);
 }

@@ -465,7 +465,7 @@ static int get_json(tokenize *s, lf_corpus *c, lf_buf *json, lf_err *err)
     if (rc == 0 && s->chat_file && s->k->rank == 0)
         rc = put_chat(s, json, err);
     rc = lf_stage_agree(s->k->comm, rc, err);
-    return rc ? rc : lf_tokenize_ranks_text(s->k, json, err);
+    return rc != 0 ? rc : lf_tokenize_ranks_text(s->k, json, err);
 }
 
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id,

@@ -29,7 +29,7 @@ int lf_train_read_data(struct lf_train_config *c, const struct lf_train_given *g
     for (size_t i = 0; i < n; i++) {
         src[i].dir = g->data.v[i];
         int rc = g->weights.n ? lf_parse_f64(&src[i].weight, g->weights.v[i], err) : 0;
-        if (rc)
+        if (rc != 0)
             return rc;
     }
     if (n == 1)
@@ -53,7 +53,7 @@ int lf_train_read_length(struct lf_train_config *c, const struct lf_train_given 
         lf_optset_unused(o, &c->max_docs);
     for (size_t i = 0; i < g->skip.n; i++) {
         int rc = lf_parse_count(&v[i], g->skip.v[i], err);
-        if (rc)
+        if (rc != 0)
             return lf_err_prefix(err, "skip_batches");
     }
     c->skip = v;
@@ -166,7 +166,7 @@ int lf_train_read_parts(struct lf_train_config *c, const struct lf_train_given *
 {
     struct lf_adapter_config *ac = lf_arena_alloc(a, 1, sizeof(*ac), err);
     int rc = ac ? lf_train_lora(ac, g, err) : LF_ENOMEM;
-    if (!rc && ac->rank > 0) {
+    if (rc == 0 && ac->rank > 0) {
         c->adapter = ac;
         rc = lf_adapter_check(ac, err);
     }
@@ -248,11 +248,11 @@ static int take_settings(struct lf_train_config *c, lf_arena *a, const struct lf
 {
     struct lf_adapter_config *is = lf_arena_alloc(a, 1, sizeof(*is), err);
     int rc = is ? lf_adapter_config_of(is, dir, err) : LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         rc = agree(is, asked, err);
-    if (!rc && !(c->adapter_from = lf_arena_strdup(a, dir, err)))
+    if (rc == 0 && !(c->adapter_from = lf_arena_strdup(a, dir, err)))
         rc = LF_ENOMEM;
-    if (!rc)
+    if (rc == 0)
         c->adapter = is;
     return rc;
 }
@@ -264,7 +264,7 @@ int lf_train_settle_adapter(struct lf_train_config *c, lf_arena *a,
     if (!asked->from)
         return 0;
     int rc = lf_adapter_in(&dir, comm, asked->from, c->init_from, c->out, c->threads, err);
-    if (!rc)
+    if (rc == 0)
         rc = lf_stage_agree(comm, take_settings(c, a, asked, dir, err), err);
     free(dir);
     return rc;
@@ -284,7 +284,7 @@ int lf_train_plan_adapter(struct lf_train_config *c, lf_arena *a,
                    ? 0
                    : lf_fail(err, LF_ENOMEM, "plan: out of memory");
     }
-    return rc ? lf_fail(err, rc, "%s", why.text) : lf_train_plan(c, plan, err);
+    return rc != 0 ? lf_fail(err, rc, "%s", why.text) : lf_train_plan(c, plan, err);
 }
 
 void lf_train_read_paths(struct lf_train_config *c, const lf_optset *o)
@@ -304,13 +304,13 @@ int lf_train_read_model(struct lf_train_config *c, const lf_optset *o, const cha
         return 0;
     lf_ini ini = {0};
     int rc = lf_ini_parse_file(&ini, config, err);
-    for (size_t i = 0; i < ini.n_sections && !rc; i++)
+    for (size_t i = 0; i < ini.n_sections && rc == 0; i++)
         if (strcmp(ini.sections[i].name, "stage") != 0 &&
             strcmp(ini.sections[i].name, "model") != 0)
             rc =
                 lf_fail(err, LF_EINVAL, "%s:%d: unknown section [%s]; %s reads [stage] and [model]",
                         ini.sections[i].path, ini.sections[i].line, ini.sections[i].name, stage);
-    if (!rc && lf_ini_find_section(&ini, "model")) {
+    if (rc == 0 && lf_ini_find_section(&ini, "model")) {
         rc = lf_model_config_from_ini(&c->model, &ini, "model", err);
         c->model_given = rc == 0;
     }
@@ -329,7 +329,7 @@ int lf_train_settle(struct lf_train_config *c, double epochs, lf_err *err)
 
 int lf_train_end_setup(const struct lf_train_config *c, const lf_optset *o, int rc, lf_err *err)
 {
-    if (!rc && !c->out && !lf_optset_bool(o, "plan"))
+    if (rc == 0 && !c->out && !lf_optset_bool(o, "plan"))
         rc = lf_fail(err, LF_EINVAL, "--out is missing: the directory to write checkpoints below");
     return rc == LF_EFORMAT || rc == LF_ENOENT ? LF_EINVAL : rc;
 }

@@ -229,7 +229,7 @@ static int grow(vocab *v, lf_err *err)
 static int wanted(const vocab *v, const char *name, lf_err *err)
 {
     int rc = lf_vocab_present(v, name, err);
-    return rc < 0 ? rc : !rc;
+    return rc < 0 ? rc : rc == 0;
 }
 
 static lf_tokenizer *parse_files(const lf_tok_files *f, const char *name, lf_err *err)

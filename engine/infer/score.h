@@ -13,8 +13,9 @@
 
 #include "engine/base/err.h"
 
-/* Packed rows of documents, lent for a call. Document d has rows cu_seqlens[d] .. cu_seqlens[d + 1];
- * the entries behind the last document repeat the rows used, and the rows behind it are padding. */
+/* Packed rows of documents, lent for a call. Document d has rows cu_seqlens[d] .. cu_seqlens[d +
+ * 1]; the entries behind the last document repeat the rows used, and the rows behind it are
+ * padding. */
 struct lf_score_rows {
     const int32_t *token, *target, *position; /* [rows] */
     const int32_t *cu_seqlens;                /* [max_docs + 1] */

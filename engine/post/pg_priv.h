@@ -116,8 +116,8 @@ struct lf_pg_message {
     const char *data;
     size_t bytes;
 };
-/* Takes in a message: sequences of [from, to) that are the sender's own, of at most max_tokens each.
- * LF_EFORMAT: anything else. */
+/* Takes in a message: sequences of [from, to) that are the sender's own, of at most max_tokens
+ * each. LF_EFORMAT: anything else. */
 int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, size_t from, size_t to,
                  const struct lf_pg_message *m, lf_err *err);
 /* Sequences [from, to) of the round under way, from those who generated them to all. */

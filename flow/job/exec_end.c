@@ -100,8 +100,8 @@ static json_t *end_record(lf_exec *x, const lf_end_class *c, lf_err *err)
                             x->ev.signal, "log", lines, "asked", asked(x));
     int bad = end == NULL;
     if (!bad && step >= 0)
-        bad |= json_object_set_new(end, "step", json_integer(step)) |
-               json_object_set_new(end, "gained", json_boolean(gained(x, step)));
+        bad = json_object_set_new(end, "step", json_integer(step)) < 0 ||
+              json_object_set_new(end, "gained", json_boolean(gained(x, step))) < 0;
     if (!bad && x->pace.spacing_s > 0)
         bad |= json_object_set_new(
             end, "pace",

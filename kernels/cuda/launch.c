@@ -102,8 +102,7 @@ int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ord
     d->cu = *cu;
     d->ordinal = ordinal;
     if (!cu->n_images) {
-        snprintf(why, why_bytes,
-                 "this build carries no GPU code (configure --with-cuda[=DIR])");
+        snprintf(why, why_bytes, "this build carries no GPU code (configure --with-cuda[=DIR])");
         free(d);
         return LF_K_EDEVICE;
     }
