@@ -78,7 +78,8 @@ install-data-hook:
 	$(INSTALL_DATA) flow/loong-flow.fish $(DESTDIR)$(fishcompdir)/loong-flow.fish
 uninstall-hook:
 	rm -f $(DESTDIR)$(bashcompdir)/loong-flow $(DESTDIR)$(zshcompdir)/_loong-flow $(DESTDIR)$(fishcompdir)/loong-flow.fish
-	$(SHELL) $(top_srcdir)/packaging/rmdirs.sh $(DESTDIR)$(pkglibexecdir) $(DESTDIR)$(pkgdatadir)
+	$(SHELL) $(top_srcdir)/packaging/rmdirs.sh $(DESTDIR)$(pkglibexecdir) $(DESTDIR)$(pkgdatadir) \
+	  $(DESTDIR)$(docdir)
 
 CLEANFILES += flow/cmd/init_texts.c
 LF_INIT_TEMPLATES_SRC = $(srcdir)/templates/init/pretrain.ini $(srcdir)/templates/init/tokenize.ini $(srcdir)/templates/init/sft.ini $(srcdir)/templates/init/eval.ini $(srcdir)/templates/init/dpo.ini $(srcdir)/templates/init/rlhf.ini $(srcdir)/templates/init/grpo.ini

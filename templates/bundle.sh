@@ -97,7 +97,8 @@ gpu_programs() {
 }
 if [ $# -gt 0 ]; then gpu_programs "$@"; fi
 
-executables=$(find "$bundle/bin" "$bundle/libexec/loong-flow" "$bundle/gpu/op" "$bundle/gpu/model" "$bundle/gpu/bench" -type f 2>/dev/null)
+executables=$(find "$bundle/bin" "$bundle/libexec/loong-flow" "$bundle/gpu/op" "$bundle/gpu/model" "$bundle/gpu/bench" -type f 2>/dev/null) ||
+    [ -n "$executables" ] # the folders below gpu/ are there where nvcc was
 for f in $executables; do carry "$f"; done
 for f in "$bundle"/libexec/loong-flow/*; do carry_modules libucs.so.0 "$f" ucx; done
 (cd "$lib" && find . -type f ! -name 'LIBS*' | sed 's|^\./||' | LC_ALL=C sort >LIBS.tmp && mv LIBS.tmp LIBS)

@@ -12,7 +12,7 @@ for f in bin/loong-flow libexec/loong-flow/lf-pretrain share/man/man1/loong-flow
     share/fish/vendor_completions.d/loong-flow.fish; do
     grep -qx "./usr/$f" list; ok $? "$f"
 done
-odd=$(grep -Ev '^\./usr/(bin/loong-flow|libexec/loong-flow/lf-[a-z]*|share/(loong-flow|man/man1)/.*)$' list |
+odd=$(grep -Ev '^\./usr/(bin/loong-flow|libexec/loong-flow/lf-[a-z]*|share/(loong-flow|man/man1|doc/loong-flow)/.*)$' list |
     grep -Ev '^\./usr/share/(bash-completion|zsh|fish)/')
 is "$odd" "" "nothing elsewhere"
 left=
