@@ -2,7 +2,7 @@
 noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
-  flow/record/record.c flow/record/record.h
+  flow/record/fields.c flow/record/fields.h flow/record/record.c flow/record/record.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c flow/plan/names.c \
   flow/plan/names.h flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
