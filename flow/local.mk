@@ -2,10 +2,13 @@
 noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
-  flow/record/fields.c flow/record/fields.h flow/record/record.c flow/record/record.h
+  flow/record/doc.h flow/record/doc_event_json.c flow/record/doc_json.c flow/record/fields.c \
+  flow/record/fields.h flow/record/form.h flow/record/form_json.c flow/record/hashcache.h \
+  flow/record/hashcache_json.c flow/record/names.c flow/record/names.h flow/record/record.c \
+  flow/record/record.h
 flow_libflow_a_SOURCES += \
-  flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c flow/plan/names.c \
-  flow/plan/names.h flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
+  flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
+  flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
 flow_libflow_a_SOURCES += \

@@ -18,7 +18,6 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/sync.h"
 #include "flow/sched/describe.h"
@@ -67,15 +66,9 @@ static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_resul
         return code;
     }
     lf_run_view v;
-    lf_run copy = *run;
-    copy.dir = lf_strdup(run->dir, err);
-    copy.data = lf_strdup(run->data, err);
-    copy.doc = json_incref(run->doc);
-    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&v, &copy, err);
-    if (rc < 0) {
-        lf_run_fini(&copy);
+    int rc = lf_view_load_copy(&v, run, err);
+    if (rc < 0)
         return rc;
-    }
     json_t *o = result_json(r, run, code), *d = lf_describe_run(&v);
     if (o != NULL && d != NULL)
         json_object_set(o, "stages", json_object_get(d, "stages"));
@@ -180,16 +173,10 @@ static json_t *load_want(const lf_run *run)
 static int finish(const lf_run *run, const char **names, size_t n, const char **state, lf_err *err)
 {
     lf_run_view v;
-    lf_run copy = *run;
     char path[PATH_MAX];
-    copy.dir = lf_strdup(run->dir, err);
-    copy.data = lf_strdup(run->data, err);
-    copy.doc = json_incref(run->doc);
-    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&v, &copy, err);
-    if (rc < 0) {
-        lf_run_fini(&copy);
+    int rc = lf_view_load_copy(&v, run, err);
+    if (rc < 0)
         return rc;
-    }
     bool done = true;
     for (size_t i = 0; i < n; i++) {
         const lf_stage_view *s = lf_view_stage(&v, names[i]);
@@ -211,10 +198,7 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t 
     const char *state = "open", **names = lf_calloc(n + 1, sizeof *names, err);
     lf_batch_result r;
     memset(&r, 0, sizeof r);
-    int rc = names == NULL
-                 ? LF_ENOMEM
-                 : lf_submitter_find(
-                       &sub, json_string_value(json_object_get(run->doc, "scheduler")), err);
+    int rc = names == NULL ? LF_ENOMEM : lf_submitter_find(&sub, run->plan->scheduler, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
         names[i] = json_string_value(json_array_get(list, i));
     lf_batch b = {.project = p,
@@ -242,7 +226,7 @@ static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, i
     char cancel[PATH_MAX];
     json_t *want = load_want(run);
     lf_err e = LF_ERR_INIT;
-    int rc = run->doc != NULL ? 0 : lf_run_load(run, &e);
+    int rc = run->plan != NULL ? 0 : lf_run_load(run, &e);
     if (rc == 0)
         rc = lf_path_set(cancel, &e, "%s/" LF_RUN_CANCEL, run->dir);
     if (rc == 0 && want != NULL && !lf_io_exists(cancel))

@@ -157,13 +157,9 @@ static void choose_scheduler(lf_doctor *d, const lf_cmd *c, const lf_conf *conf)
 static void set_site(lf_doctor *d, lf_conf *conf)
 {
     lf_err e = LF_ERR_INIT;
-    json_t *doc = json_object();
-    if (lf_pipeline_site(doc, conf, &e) < 0)
+    if (lf_pipeline_site(&d->own_site, conf, &e) < 0)
         lf_doctor_add(d, "fail", "configuration", "see `loong-flow config --origin`", "%s", e.text);
-    d->site = json_incref(json_object_get(doc, "site"));
-    if (d->site == NULL)
-        d->site = json_object();
-    json_decref(doc);
+    d->site = &d->own_site;
 }
 
 /* The longest job that any section asks for. */
@@ -308,7 +304,7 @@ static int run_doctor(lf_cmd *c, lf_err *err)
                                          err)
                      : 0;
     json_decref(d.list);
-    json_decref(d.site);
+    lf_site_fini(&d.own_site);
     return rc < 0 ? rc : n[0] > 0 ? LF_FLOW_FAILED : LF_FLOW_OK;
 }
 

@@ -254,8 +254,7 @@ static const char *reason_to_keep(const lf_cmd *c, const lf_run_view *v, int64_t
     if (left > 0)
         return "one of the newest";
     if (lf_optset_is_set(c->opts, "older_than") &&
-        lf_wall_s() - json_number_value(json_object_get(v->run.doc, "created")) <
-            (double)lf_optset_int(c->opts, "older_than"))
+        lf_wall_s() - v->run.plan->created.v < (double)lf_optset_int(c->opts, "older_than"))
         return "too young";
     return NULL;
 }

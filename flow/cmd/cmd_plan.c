@@ -14,7 +14,7 @@
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/attempt.h"
 
 #define SET_ROW                                                                                    \
@@ -61,15 +61,18 @@ static int run_validate(lf_cmd *c, lf_err *err)
     free(models);
     if (rc < 0)
         return rc;
-    json_t *stages = json_object_get(p.doc, "stages");
     if (c->json) {
+        json_t *stages = NULL;
+        rc = lf_doc_derive(p.plan, err);
+        if (rc == 0)
+            stages = json_object_get(p.plan->json, "stages");
         rc = lf_cmd_print_json(
             json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
     } else {
-        lf_say("%s is valid: %zu stage%s, in this order:", path, json_array_size(stages),
-               json_array_size(stages) == 1 ? "" : "s");
-        for (size_t i = 0; i < json_array_size(stages); i++)
-            printf(" %s", json_string_value(json_object_get(json_array_get(stages, i), "name")));
+        lf_say("%s is valid: %zu stage%s, in this order:", path, p.plan->stages.n,
+               p.plan->stages.n == 1 ? "" : "s");
+        for (size_t i = 0; i < p.plan->stages.n; i++)
+            printf(" %s", p.plan->stages.v[i].name);
         putchar('\n');
     }
     lf_pipeline_fini(&p);
@@ -139,7 +142,7 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
                   "spec_id", json_object_get(s->stage, "spec_id"));
     lf_buf asks;
     lf_buf_init(&asks);
-    lf_resources_line(&asks, s->stage);
+    lf_resources_line(&asks, s->plan);
     json_t *res = lf_attempt_resources(s->stage, NULL, NULL);
     if (row != NULL && res != NULL)
         json_object_set(row, "resources", res);
@@ -283,16 +286,15 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double r
     for (size_t i = 0, at = 0; i < p->view.n; i++)
         json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, &at, rate));
     if (c->json) {
-        json_t *o =
-            json_pack("{s:O, s:O, s:o, s:b}", "name", json_object_get(p->doc, "name"), "scheduler",
-                      json_object_get(p->doc, "scheduler"), "stages", rows, "fits", fit->rc == 0);
+        json_t *o = json_pack("{s:s, s:s, s:o, s:b}", "name", p->plan->name, "scheduler",
+                              p->plan->scheduler, "stages", rows, "fits", fit->rc == 0);
         if (o != NULL && p->has_run)
             json_object_set_new(o, "run", json_string(p->view.run.id));
         if (o != NULL && fit->rc != 0)
             json_object_set_new(o, "refused", json_string(fit->text));
         return lf_cmd_print_json(o, err);
     }
-    lf_say("%s: %s\n", json_string_value(json_object_get(p->doc, "name")),
+    lf_say("%s: %s\n", p->plan->name,
            p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run")
                       : "a new run");
     if (p->has_run)

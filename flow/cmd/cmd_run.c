@@ -17,7 +17,7 @@
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
 #include "flow/sched/chain.h"
@@ -109,17 +109,17 @@ static void say_nothing(void *user, const char *text)
 }
 
 /* How long a stage will take, where jobs are pre-submitted: it decides how many. */
-static int set_estimate(lf_prep *p, json_t *st, const json_t *plan, lf_err *err)
+static int set_estimate(lf_prep *p, lf_doc_stage *st, lf_err *err)
 {
     const lf_submitter *sub = NULL;
-    if (lf_submitter_find(&sub, json_string_value(json_object_get(p->doc, "scheduler")), NULL) <
-            0 ||
-        !lf_chain_by_links(json_object_get(st, "resources"), json_object_get(p->doc, "site"),
-                           sub->can))
+    if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
+        !lf_chain_by_links(json_object_get(st->json, "resources"), &p->plan->site, sub->can))
         return 0;
-    double rate = lf_cost_stored_rate(p, json_string_value(json_object_get(st, "kind")));
-    double s = lf_chain_estimate_s(plan, rate);
-    return s > 0 ? lf_json_set_new(st, "estimate_s", json_real(s), err) : 0;
+    double s = lf_chain_estimate_s(st->plan, lf_cost_stored_rate(p, st->kind));
+    if (s <= 0)
+        return 0;
+    st->estimate_s = lf_real_of(s);
+    return lf_json_set_new(st->json, "estimate_s", json_real(s), err);
 }
 
 /* Keep the answers with the stages: the run remembers what it was expected to cost, which later
@@ -130,12 +130,14 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
     int rc = lf_cost_ask(&costs, p, err);
     for (size_t i = 0; rc == 0 && i < json_array_size(costs); i++) {
         json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        json_t *st =
-            lf_view_stage(&p->view, json_string_value(json_object_get(row, "name")))->stage;
-        if (plan != NULL)
-            rc = lf_json_set_new(st, "plan", json_incref(plan), err);
-        if (rc == 0 && plan != NULL)
-            rc = set_estimate(p, st, plan, err);
+        lf_doc_stage *st = lf_doc_find(p->plan, json_string_value(json_object_get(row, "name")));
+        if (plan == NULL)
+            continue;
+        json_decref(st->plan);
+        st->plan = json_incref(plan);
+        rc = lf_json_set_new(st->json, "plan", json_incref(plan), err);
+        if (rc == 0)
+            rc = set_estimate(p, st, err);
     }
     if (rc == 0 && refuse)
         rc = lf_cost_check(p, costs, err);
@@ -196,16 +198,8 @@ static json_t *summary(const lf_run_view *v, int code)
 
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
 {
-    lf_run again;
-    memset(&again, 0, sizeof again);
-    memcpy(again.id, p->view.run.id, sizeof again.id);
-    again.rev = p->view.run.rev;
-    again.doc = json_incref(p->view.run.doc);
-    again.dir = lf_strdup(p->view.run.dir, err);
-    again.data = lf_strdup(p->view.run.data, err);
     lf_run_view v;
-    int rc = again.dir != NULL && again.data != NULL ? lf_view_load(&v, &again, err) : LF_ENOMEM;
-    lf_run_fini(&again);
+    int rc = lf_view_load_copy(&v, &p->view.run, err);
     if (rc < 0)
         return rc;
     if (c->json) {
@@ -231,19 +225,17 @@ static int find_submitter(const lf_submitter **out, const lf_cmd *c, const lf_pr
     const char *cmd = c->def->table->stage;
     bool here =
         strcmp(cmd, "run") == 0 || (strcmp(cmd, "resume") == 0 && lf_optset_bool(c->opts, "local"));
-    int rc = lf_submitter_find(out, json_string_value(json_object_get(p->doc, "scheduler")), err);
+    int rc = lf_submitter_find(out, p->plan->scheduler, err);
     if (rc < 0 || !here)
         return rc;
     *out = &lf_submitter_local;
     for (size_t i = 0; i < p->view.n; i++) {
-        const json_t *st = p->view.stages[i].stage;
-        if (json_integer_value(json_object_get(json_object_get(st, "resources"), "nodes")) > 1)
+        const lf_doc_stage *st = p->view.stages[i].plan;
+        if (st->resources.nodes.v > 1)
             return lf_fail(err, LF_EINVAL,
                            "stage %s asks for %d nodes; this machine is one (submit hands it to "
                            "its scheduler)",
-                           json_string_value(json_object_get(st, "name")),
-                           (int)json_integer_value(
-                               json_object_get(json_object_get(st, "resources"), "nodes")));
+                           st->name, (int)st->resources.nodes.v);
     }
     return 0;
 }
@@ -265,9 +257,8 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
                       const json_t *accepted, bool restart, lf_err *err)
 {
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
-    int jobs = lf_optset_is_set(c->opts, "jobs")
-                   ? (int)lf_optset_int(c->opts, "jobs")
-                   : (int)json_integer_value(json_object_get(p->doc, "jobs"));
+    int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
+                                                 : (int)p->plan->jobs.v;
     lf_drive d = {.project = &p->project,
                   .submitter = sub,
                   .accepted = accepted,

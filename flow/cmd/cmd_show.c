@@ -107,7 +107,7 @@ static void print_object(const char *title, json_t *o)
     json_object_foreach(o, k, v) print_value(k, v);
 }
 
-static void print_stage(json_t *o)
+static void print_stage(json_t *o, const lf_stage_view *s)
 {
     char when[21], dur[32];
     printf("%s (%s): %s", json_string_value(json_object_get(o, "name")),
@@ -123,7 +123,7 @@ static void print_stage(json_t *o)
     print_object("model", json_object_get(o, "model"));
     lf_buf asks;
     lf_buf_init(&asks);
-    lf_resources_line(&asks, o);
+    lf_resources_line(&asks, s->plan);
     if (asks.len > 0) {
         fputs("  asks for ", stdout);
         lf_print_safe(asks.data);
@@ -159,10 +159,10 @@ static void print_stage(json_t *o)
 
 static int show_view(lf_cmd *c, lf_run_view *v, const char *stage, lf_err *err)
 {
+    const lf_stage_view *only = stage != NULL ? lf_view_stage(v, stage) : NULL;
     json_t *list = json_array();
     for (size_t i = 0; i < v->n; i++)
-        if (stage == NULL ||
-            strcmp(stage, json_string_value(json_object_get(v->stages[i].stage, "name"))) == 0)
+        if (stage == NULL || only == &v->stages[i])
             json_array_append_new(list, stage_json(&v->stages[i]));
     if (json_array_size(list) == 0) {
         json_decref(list);
@@ -170,14 +170,14 @@ static int show_view(lf_cmd *c, lf_run_view *v, const char *stage, lf_err *err)
                        stage != NULL ? stage : "");
     }
     if (c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:O, s:s, s:i, s:o}", "run", v->run.id, "name",
-                                           json_object_get(v->run.doc, "name"), "dir", v->run.dir,
-                                           "rev", v->run.rev, "stages", list),
+        return lf_cmd_print_json(json_pack("{s:s, s:s, s:s, s:i, s:o}", "run", v->run.id, "name",
+                                           v->run.plan->name, "dir", v->run.dir, "rev", v->run.rev,
+                                           "stages", list),
                                  err);
-    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id,
-           json_string_value(json_object_get(v->run.doc, "name")), v->run.dir, v->run.rev);
+    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id, v->run.plan->name, v->run.dir,
+           v->run.rev);
     for (size_t i = 0; i < json_array_size(list); i++)
-        print_stage(json_array_get(list, i));
+        print_stage(json_array_get(list, i), only != NULL ? only : &v->stages[i]);
     json_decref(list);
     return 0;
 }

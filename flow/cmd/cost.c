@@ -25,7 +25,6 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
 
@@ -78,12 +77,11 @@ static bool drain(const struct pipes *p, lf_buf *out, lf_buf *errtext)
 }
 
 /* Ranks that a stage asks for: of all nodes, of one node. */
-static void ranks_of(const json_t *stage, int64_t *all, int64_t *node)
+static void ranks_of(const lf_doc_stage *stage, int64_t *all, int64_t *node)
 {
-    const json_t *r = json_object_get(stage, "resources"), *ranks = json_object_get(r, "ranks");
-    const json_t *nodes = json_object_get(r, "nodes");
-    *node = json_is_integer(ranks) ? json_integer_value(ranks) : 1;
-    *all = *node * (json_is_integer(nodes) ? json_integer_value(nodes) : 1);
+    const lf_resources *r = &stage->resources;
+    *node = r->ranks.given ? r->ranks.v : 1;
+    *all = *node * (r->nodes.given ? r->nodes.v : 1);
 }
 
 static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config,
@@ -169,7 +167,8 @@ static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_
 
 /* The config of a stage that has not been claimed: inputs that are not made yet get a path below
  * `dir`, where nothing is; the stage plans without them or says that it cannot. */
-static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, lf_err *err)
+static int write_plan_config(const lf_prep *p, const lf_doc_stage *stage, const char *dir,
+                             lf_err *err)
 {
     lf_exec x;
     memset(&x, 0, sizeof x);
@@ -177,7 +176,8 @@ static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, l
     x.args.run_dir = p->view.run.dir;
     x.run = p->view.run; /* borrowed */
     x.view = &p->view;
-    x.stage = stage;
+    x.plan = stage;
+    x.stage = stage->json;
     x.dir = lf_strdup(dir, err);
     int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
     free(x.dir);
@@ -186,16 +186,11 @@ static int write_plan_config(const lf_prep *p, json_t *stage, const char *dir, l
 }
 
 /* A stage that asks for GPUs and leaves the device to what it finds will find one, if not here. */
-static bool will_use_gpus(const lf_prep *p, const json_t *stage)
+static bool will_use_gpus(const lf_prep *p, const lf_doc_stage *stage)
 {
-    const json_t *gpus = json_object_get(json_object_get(stage, "resources"), "gpus");
-    const lf_opt_table *t =
-        p->tables != NULL
-            ? lf_table_find(p->tables, json_string_value(json_object_get(stage, "kind")))
-            : NULL;
-    return json_integer_value(json_object_get(gpus, "n")) > 0 && t != NULL &&
-           lf_opt_find(t, "device") != NULL &&
-           json_object_get(json_object_get(stage, "numeric"), "device") == NULL;
+    const lf_opt_table *t = p->tables != NULL ? lf_table_find(p->tables, stage->kind) : NULL;
+    return stage->resources.gpus.n.v > 0 && t != NULL && lf_opt_find(t, "device") != NULL &&
+           lf_pairs_get(&stage->numeric, "device") == NULL;
 }
 
 /* What is asked: the program, its ranks, its device and its settings, without the names of inputs
@@ -234,12 +229,12 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
 /* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan},
  * so that stages that ask the same are asked once; refusals and complaints name their inputs and
  * are not kept. */
-static int ask_one(json_t **plan, bool *refused, const lf_prep *p, json_t *stage,
+static int ask_one(json_t **plan, bool *refused, const lf_prep *p, const lf_doc_stage *stage,
                    char dir[PATH_MAX], json_t *known, lf_err *err)
 {
     char name[160], config[PATH_MAX];
     char *exe = NULL;
-    snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(stage, "kind")));
+    snprintf(name, sizeof name, "lf-%s", stage->kind);
     int rc = lf_exe_find(&exe, name, err);
     if (rc == 0 && dir[0] == '\0')
         rc = make_dir(dir, err);
@@ -282,18 +277,17 @@ static int ask_all(json_t *list, const lf_prep *p, char dir[PATH_MAX], json_t *k
         const lf_stage_view *s = &p->view.stages[i];
         if (s->state == LF_STATE_DONE)
             continue;
-        json_t *plan = NULL, *row = json_pack("{s:O}", "name", json_object_get(s->stage, "name"));
+        json_t *plan = NULL, *row = json_pack("{s:s}", "name", s->plan->name);
         lf_err e = LF_ERR_INIT;
         bool refused = false;
-        if (ask_one(&plan, &refused, p, s->stage, dir, known, &e) == 0)
+        if (ask_one(&plan, &refused, p, s->plan, dir, known, &e) == 0)
             rc = lf_json_set_new(row, "plan", plan, err);
         else
             rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
         if (rc == 0)
             rc = lf_json_push_new(list, row, err);
         if (rc == 0 && refused)
-            rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s",
-                         json_string_value(json_object_get(s->stage, "name")), e.text);
+            rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s", s->plan->name, e.text);
     }
     return rc;
 }
@@ -347,17 +341,17 @@ static int64_t disk_free(const char *path)
     return (int64_t)(v.f_bavail * v.f_frsize);
 }
 
-void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
+void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage)
 {
-    const json_t *limit = json_object_get(stage, "memory_bytes");
+    const lf_int *limit = &stage->memory_bytes;
     /* This machine is the login node of a batch system, which says nothing about its nodes. */
-    const char *scheduler = json_string_value(json_object_get(p->doc, "scheduler"));
+    const char *scheduler = p->plan->scheduler;
     out->memory_bytes =
         scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
-    if (limit != NULL && (out->memory_bytes < 0 || json_integer_value(limit) < out->memory_bytes))
-        out->memory_bytes = json_integer_value(limit);
+    if (limit->given && (out->memory_bytes < 0 || limit->v < out->memory_bytes))
+        out->memory_bytes = limit->v;
     char path[PATH_MAX];
-    const char *dir = json_string_value(json_object_get(p->doc, "data_dir"));
+    const char *dir = p->plan->data_dir;
     const char *root = p->has_project ? p->project.root : p->pipeline.project;
     int rc = dir[0] == '/' ? lf_path_set(path, NULL, "%s", dir)
                            : lf_path_set(path, NULL, "%s/%s", root, dir);
@@ -365,26 +359,25 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage)
 }
 
 /* Ranks that share a GPU add up. */
-static int check_gpu(const json_t *stage, const json_t *plan, const char *name,
-                     int64_t ranks_per_node, lf_err *err)
+static int check_gpu(const lf_doc_stage *stage, const json_t *plan, int64_t ranks_per_node,
+                     lf_err *err)
 {
-    const json_t *r = json_object_get(stage, "resources"), *has = json_object_get(r, "gpu_memory");
-    const int64_t gpus = json_integer_value(json_object_get(json_object_get(r, "gpus"), "n"));
+    const lf_int *has = &stage->resources.gpu_memory;
+    const int64_t gpus = stage->resources.gpus.n.v;
     const int64_t share =
         gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
     const double need =
         json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) *
         (double)share;
     char a[32], b[32];
-    if (has == NULL || need <= json_number_value(has))
+    if (!has->given || need <= (double)has->v)
         return 0;
     return lf_fail(err, LF_ENOMEM,
                    "stage %s does not fit on a GPU: %s %s, and one has %s (its `gpu_memory`); a "
                    "smaller micro_batch, recompute, "
                    "or more GPUs would help",
-                   name, share > 1 ? "the ranks that share one need" : "a rank needs",
-                   lf_fmt_bytes(a, sizeof a, need),
-                   lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+                   stage->name, share > 1 ? "the ranks that share one need" : "a rank needs",
+                   lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, (double)has->v));
 }
 
 int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
@@ -394,8 +387,8 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
     char a[32], b[32];
     for (size_t i = 0; i < json_array_size(costs); i++) {
         const json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        const char *name = json_string_value(json_object_get(row, "name"));
-        const json_t *stage = lf_view_stage(&p->view, name)->stage;
+        const lf_doc_stage *stage =
+            lf_doc_find(p->plan, json_string_value(json_object_get(row, "name")));
         int64_t ranks, per_node;
         lf_cost_limits(&fit, p, stage);
         ranks_of(stage, &ranks, &per_node);
@@ -406,10 +399,10 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
                 err, LF_ENOMEM,
                 "stage %s does not fit in memory: it needs %s%s, and there is %s (its `memory`, or "
                 "this machine)",
-                name, lf_fmt_bytes(a, sizeof a, total),
+                stage->name, lf_fmt_bytes(a, sizeof a, total),
                 per_node > 1 ? " for the ranks of a node" : "",
                 lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
-        int rc = check_gpu(stage, plan, name, per_node, err);
+        int rc = check_gpu(stage, plan, per_node, err);
         if (rc < 0)
             return rc;
         disk += json_number_value(json_object_get(plan, "disk_bytes"));
@@ -418,7 +411,7 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
         return lf_fail(
             err, LF_EIO,
             "the outputs do not fit on the disk of data_dir = %s: they need %s, and %s is free",
-            json_string_value(json_object_get(p->doc, "data_dir")), lf_fmt_bytes(a, sizeof a, disk),
+            p->plan->data_dir, lf_fmt_bytes(a, sizeof a, disk),
             lf_fmt_bytes(b, sizeof b, (double)fit.disk_free));
     return 0;
 }
@@ -427,7 +420,7 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
 
 static double rate_of(const lf_stage_view *s)
 {
-    const json_t *plan = json_object_get(s->stage, "plan");
+    const json_t *plan = s->plan->plan;
     double work = json_number_value(json_object_get(plan, "flops_per_step")) *
                   json_number_value(json_object_get(plan, "steps"));
     if (work <= 0 || s->result == NULL ||
@@ -447,12 +440,11 @@ static double look_up_rate(const lf_prep *p, const char *kind)
     for (size_t r = 0; r < runs.n && r < 20 && rate <= 0; r++) {
         if (lf_run_load(&runs.runs[r], NULL) < 0)
             continue;
-        json_t *stages = json_object_get(runs.runs[r].doc, "stages");
-        for (size_t i = 0; i < json_array_size(stages) && rate <= 0; i++) {
+        const lf_doc *plan = runs.runs[r].plan;
+        for (size_t i = 0; i < plan->stages.n && rate <= 0; i++) {
             lf_stage_view s;
-            json_t *st = json_array_get(stages, i);
-            if (strcmp(json_string_value(json_object_get(st, "kind")), kind) != 0 ||
-                lf_stage_scan(&s, runs.runs[r].dir, st, NULL) < 0)
+            const lf_doc_stage *st = &plan->stages.v[i];
+            if (strcmp(st->kind, kind) != 0 || lf_stage_scan(&s, runs.runs[r].dir, st, NULL) < 0)
                 continue;
             if (lf_stage_result(&s, &runs.runs[r], NULL) > 0)
                 rate = rate_of(&s);

@@ -23,7 +23,7 @@ typedef struct lf_cost_fit {
 } lf_cost_fit;
 
 /* What there is for a stage. */
-void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const json_t *stage);
+void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage);
 /* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit; costs: array of
  * lf_cost_ask. */
 int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err);

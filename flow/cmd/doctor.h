@@ -16,10 +16,12 @@
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/record/doc.h"
 
 typedef struct lf_doctor {
-    json_t *list;                    /* of findings */
-    json_t *site;                    /* what sched.h calls the site object; never NULL */
+    json_t *list; /* of findings */
+    lf_site own_site;
+    const lf_site *site;             /* what sched.h calls the site */
     char scheduler[16];              /* "local", "slurm", "pbs", "torque" */
     bool batch;                      /* not local */
     const char *data;                /* data directory, absolute */

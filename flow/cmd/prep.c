@@ -19,7 +19,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmd.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
@@ -42,7 +41,7 @@ static int load_pipeline(lf_prep *p, const lf_prep_args *a, const char *path, lf
     if (rc < 0)
         return rc;
     p->has_pipeline = true;
-    p->doc = json_incref(p->pipeline.doc);
+    p->plan = lf_doc_hold(p->pipeline.plan);
     lf_buf b;
     lf_buf_init(&b);
     rc = lf_conf_print(&p->pipeline.conf, true, &b, err);
@@ -56,9 +55,9 @@ static int finish_document(lf_prep *p, const lf_prep_args *a, lf_err *err)
     char cache[PATH_MAX];
     int rc = p->has_project ? lf_path_set(cache, err, "%s/hashcache.json", p->project.dot) : 0;
     if (rc == 0)
-        rc = lf_spec_assign(p->doc, p->pipeline.project, p->has_project ? cache : NULL, err);
+        rc = lf_spec_assign(p->plan, p->pipeline.project, p->has_project ? cache : NULL, err);
     if (rc == 0)
-        rc = lf_exe_describe(p->doc, a->exe_missing_ok, err);
+        rc = lf_exe_describe(p->plan, a->exe_missing_ok, err);
     return rc;
 }
 
@@ -66,64 +65,35 @@ static int finish_document(lf_prep *p, const lf_prep_args *a, lf_err *err)
 
 /* The same names with the same spec ids: the same work, perhaps under other operational
  * settings. */
-static bool same_work(const json_t *a, const lf_names *names_of_a, const json_t *b)
+static bool same_work(const lf_doc *a, const lf_doc *b)
 {
-    json_t *sb = json_object_get(b, "stages");
-    if (json_array_size(sb) != json_array_size(json_object_get(a, "stages")))
+    if (a->stages.n != b->stages.n)
         return false;
-    for (size_t i = 0; i < json_array_size(sb); i++) {
-        const json_t *x = json_array_get(sb, i),
-                     *y = lf_names_stage(names_of_a, a, json_object_get(x, "name"));
-        if (y == NULL || !json_equal(json_object_get(x, "spec_id"), json_object_get(y, "spec_id")))
+    for (size_t i = 0; i < b->stages.n; i++) {
+        const lf_doc_stage *x = &b->stages.v[i], *y = lf_doc_find(a, x->name);
+        if (y == NULL || strcmp(x->spec_id, y->spec_id) != 0)
             return false;
     }
     return true;
 }
 
-/* What of a document makes a revision: everything but where it was written, when, and what was
- * asked about cost. */
-static json_t *essence(const json_t *doc)
+static void set_previous(lf_prep *p, lf_doc *plan)
 {
-    static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
-                                       "user",    "host", "version", "description"};
-    static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
-    json_t *c = json_deep_copy(doc), *stages = json_object_get(c, "stages");
-    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
-        json_object_del(c, head[i]);
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        for (size_t k = 0; k < sizeof stage / sizeof stage[0]; k++)
-            json_object_del(json_array_get(stages, i), stage[k]);
-    return c;
-}
-
-static bool same_revision(const json_t *a, const json_t *b)
-{
-    json_t *x = essence(a), *y = essence(b);
-    bool same = x != NULL && y != NULL && json_equal(x, y) == 1;
-    json_decref(x);
-    json_decref(y);
-    return same;
-}
-
-static int set_previous(lf_prep *p, json_t *doc, lf_err *err)
-{
-    lf_names_fini(&p->previous_names);
-    json_decref(p->previous);
-    p->previous = json_incref(doc);
-    return lf_names_of_stages(&p->previous_names, doc, err);
+    lf_doc_free(p->previous);
+    p->previous = plan != NULL ? lf_doc_hold(plan) : NULL;
 }
 
 /* The newest run of this name in this data root, when it is the same work: 1, else 0. */
-static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data, lf_err *err)
+static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data)
 {
     for (size_t i = 0; i < runs->n; i++) {
         lf_run *r = &runs->runs[i];
         if (strcmp(r->data, data) != 0 || lf_run_load(r, NULL) < 0 ||
-            !json_equal(json_object_get(r->doc, "name"), json_object_get(p->doc, "name")))
+            strcmp(r->plan->name, p->plan->name) != 0)
             continue;
-        int rc = set_previous(p, r->doc, err);
-        if (rc < 0 || !same_work(r->doc, &p->previous_names, p->doc))
-            return rc;
+        set_previous(p, r->plan);
+        if (!same_work(r->plan, p->plan))
+            return 0;
         *out = *r;
         memset(r, 0, sizeof *r);
         return 1;
@@ -131,39 +101,43 @@ static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *
     return 0;
 }
 
-/* Results of other runs for stages that have none of their own here. */
-static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run,
-                         const json_t *old_doc, lf_err *err)
+/* The result of another run for a stage that has none of its own here. */
+static int adopt_result(lf_doc_stage *st, lf_results *results, const lf_run *run, const lf_doc *old,
+                        lf_err *err)
 {
-    json_t *stages = json_object_get(p->doc, "stages");
-    lf_results results = {.runs = runs, .data = run->data};
-    lf_names names = {NULL, 0, 0};
-    int rc = lf_names_of_stages(&names, old_doc, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        json_t *st = json_array_get(stages, i);
-        lf_stage_view s;
-        rc = lf_stage_scan(&s, run->dir, st, err);
-        if (rc < 0)
-            break;
-        json_t *old = lf_names_stage(&names, old_doc, json_object_get(st, "name")),
-               *ad = json_object_get(old, "adopted");
-        if (ad != NULL &&
-            json_equal(json_object_get(ad, "spec_id"), json_object_get(st, "spec_id")))
-            rc = lf_json_set_new(st, "adopted", json_incref(ad), err);
-        if (rc == 0)
-            rc = lf_stage_result(&s, run, err);
-        json_t *found = NULL;
-        if (rc == 0) /* 1: done here, or taken over before */
-            rc = lf_results_find(&found, &results, st, err);
-        if (found != NULL && strcmp(json_string_value(json_object_get(found, "run")), run->id) != 0)
-            rc = lf_json_set_new(st, "adopted", found, err);
-        else
-            json_decref(found);
-        rc = rc > 0 ? 0 : rc;
-        lf_stage_scan_fini(&s);
+    lf_stage_view s;
+    int rc = lf_stage_scan(&s, run->dir, st, err);
+    if (rc < 0)
+        return rc;
+    const lf_doc_stage *before = lf_doc_find(old, st->name);
+    lf_adopted found = {.given = false};
+    if (before != NULL && before->adopted.given &&
+        lf_text_same(before->adopted.spec_id, st->spec_id)) {
+        lf_adopted_fini(&st->adopted);
+        rc = lf_adopted_copy(&st->adopted, &before->adopted, err);
     }
+    if (rc == 0)
+        rc = lf_stage_result(&s, run, err);
+    if (rc == 0) /* 1: done here, or taken over before */
+        rc = lf_results_find(&found, results, st, err);
+    if (found.given && strcmp(found.run, run->id) != 0) {
+        lf_adopted_fini(&st->adopted);
+        st->adopted = found;
+    } else {
+        lf_adopted_fini(&found);
+    }
+    lf_stage_scan_fini(&s);
+    return rc > 0 ? 0 : rc;
+}
+
+static int adopt_results(lf_prep *p, const lf_run_list *runs, const lf_run *run, const lf_doc *old,
+                         lf_err *err)
+{
+    lf_results results = {.runs = runs, .data = run->data};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->plan->stages.n; i++)
+        rc = adopt_result(&p->plan->stages.v[i], &results, run, old, err);
     lf_results_fini(&results);
-    lf_names_fini(&names);
     return rc;
 }
 
@@ -182,11 +156,11 @@ static int imaginary_run(lf_run *out, const char *data, lf_err *err)
 
 static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
 {
-    const char *data_dir = json_string_value(json_object_get(p->doc, "data_dir"));
+    const char *data_dir = p->plan->data_dir;
     lf_run run;
     memset(&run, 0, sizeof run);
     lf_run_list runs = {NULL, 0, 0};
-    json_t *old_doc = NULL;
+    lf_doc *old = NULL;
     char *data = p->has_project ? lf_project_data(&p->project, data_dir, err)
                                 : lf_strdup("/nonexistent", err);
     int rc = data == NULL ? LF_ENOMEM : 0;
@@ -205,27 +179,27 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
                          "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it",
                          data_dir, run.id, run.data);
     } else if (rc == 0 && !a->fresh_run) {
-        rc = find_own_run(&run, p, &runs, data, err);
-        p->has_run = rc == 1;
-        rc = rc > 0 ? 0 : rc;
+        p->has_run = find_own_run(&run, p, &runs, data) == 1;
     }
     if (rc == 0 && !p->has_run)
         rc = imaginary_run(&run, data, err);
     if (rc == 0) {
-        old_doc = run.doc;
-        run.doc = NULL;
-        bool isolated = a->fresh_run || json_is_true(json_object_get(old_doc, "isolated"));
-        if (isolated) /* --new: everything is made afresh, also when the run is continued later */
-            rc = lf_json_set_new(p->doc, "isolated", json_true(), err);
+        old = run.plan;
+        run.plan = NULL;
+        if (a->fresh_run || (old != NULL && old->isolated.v))
+            /* --new: everything is made afresh, also when the run is continued later */
+            p->plan->isolated = lf_flag_of(true);
         else
-            rc = adopt_results(p, &runs, &run, old_doc, err);
+            rc = adopt_results(p, &runs, &run, old, err);
     }
+    if (rc == 0)
+        rc = lf_doc_derive(p->plan, err);
     if (rc == 0) {
-        p->changed = old_doc == NULL || !same_revision(old_doc, p->doc);
-        run.doc = json_incref(p->doc);
+        p->changed = old == NULL || !lf_doc_same(old, p->plan);
+        lf_run_take_plan(&run, lf_doc_hold(p->plan));
         rc = lf_view_load(&p->view, &run, err);
     }
-    json_decref(old_doc);
+    lf_doc_free(old);
     lf_run_fini(&run);
     lf_run_list_fini(&runs);
     free(data);
@@ -239,7 +213,7 @@ static int frozen_document(lf_prep *p, const lf_run *run, lf_err *err)
     char path[PATH_MAX];
     lf_buf b;
     lf_buf_init(&b);
-    p->doc = json_incref(run->doc);
+    p->plan = lf_doc_hold(run->plan);
     int rc = lf_path_set(path, err, "%s/rev.%d/pipeline.ini", run->dir, run->rev);
     if (rc == 0)
         rc = lf_io_read_file(path, INI_MAX_BYTES, &b, err);
@@ -264,7 +238,7 @@ static int resume_source(lf_prep *p, const lf_prep_args *a, lf_err *err)
     if (rc < 0)
         return rc;
     char path[PATH_MAX];
-    const char *file = json_string_value(json_object_get(run.doc, "pipeline"));
+    const char *file = run.plan->pipeline;
     rc = lf_path_set(path, err, "%s/%s", p->project.root, file != NULL ? file : "pipeline.ini");
     const char *use = a->pipeline != NULL ? a->pipeline : path;
     if (rc == 0 && (a->pipeline != NULL || lf_io_exists(use)))
@@ -308,9 +282,8 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
 void lf_prep_fini(lf_prep *p)
 {
     lf_view_fini(&p->view);
-    json_decref(p->doc);
-    json_decref(p->previous);
-    lf_names_fini(&p->previous_names);
+    lf_doc_free(p->plan);
+    lf_doc_free(p->previous);
     json_decref(p->rates);
     free(p->ini_text);
     lf_pipeline_fini(&p->pipeline);
@@ -332,8 +305,8 @@ static void take_back(const lf_run *run)
 
 static int commit(lf_prep *p, lf_err *err)
 {
-    const char *data_dir = json_string_value(json_object_get(p->doc, "data_dir"));
-    const char *share = json_string_value(json_object_get(p->doc, "share"));
+    const char *data_dir = p->plan->data_dir;
+    const char *share = p->plan->share;
     int rc = lf_share_apply(share != NULL ? share : "none", err);
     if (rc == 0 && p->has_run)
         rc = lf_run_check_owner(&p->view.run, err);
@@ -352,11 +325,11 @@ static int commit(lf_prep *p, lf_err *err)
         run.rev = p->view.run.rev;
         run.dir = lf_strdup(p->view.run.dir, err);
         run.data = lf_strdup(p->view.run.data, err);
-        run.doc = json_incref(p->doc);
+        lf_run_take_plan(&run, lf_doc_hold(p->plan));
         rc = run.dir != NULL && run.data != NULL ? 0 : LF_ENOMEM;
     }
     if (rc == 0 && (!p->has_run || p->changed))
-        rc = lf_run_freeze(&run, &p->project, p->doc, p->ini_text, err);
+        rc = lf_run_freeze(&run, &p->project, p->plan, p->ini_text, err);
     lf_run_view view;
     if (rc == 0)
         rc = lf_view_load(&view, &run, err);
@@ -383,11 +356,9 @@ static int check_first(lf_prep *p, lf_err *err)
     int rc = lf_run_list_load(&runs, &p->project, err);
     if (rc < 0)
         return rc;
-    char *data =
-        lf_project_data(&p->project, json_string_value(json_object_get(p->doc, "data_dir")), err);
-    rc = data == NULL ? LF_ENOMEM : set_previous(p, NULL, err);
-    if (rc == 0)
-        rc = find_own_run(&run, p, &runs, data, err);
+    char *data = lf_project_data(&p->project, p->plan->data_dir, err);
+    set_previous(p, NULL);
+    rc = data == NULL ? LF_ENOMEM : find_own_run(&run, p, &runs, data);
     if (rc > 0)
         rc = lf_fail(
             err, LF_EBUSY,
@@ -436,33 +407,44 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
 
 /* ---- why ---- */
 
+/* What an attempt, or the last run, was made with and the plan has otherwise. */
+static int changes(lf_texts *out, const lf_prep *p, const lf_stage_view *s, const json_t *attempt)
+{
+    const lf_doc_stage *old = lf_doc_find(p->previous, s->plan->name);
+    lf_spec had = {.given = false};
+    *out = (lf_texts){.n = 0};
+    if (attempt == NULL)
+        return old != NULL ? lf_spec_diff(out, &old->spec, &s->plan->spec, NULL) : 0;
+    int rc = lf_spec_read(&had, json_object_get(attempt, "spec"), "attempt", NULL);
+    if (rc == 0)
+        rc = lf_spec_diff(out, &had, &s->plan->spec, NULL);
+    lf_spec_fini(&had);
+    return rc;
+}
+
 static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
                            char *text, size_t cap)
 {
-    json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    json_t *old = att != NULL ? att
-                              : lf_names_stage(&p->previous_names, p->previous,
-                                               json_object_get(s->stage, "name"));
-    json_t *diff = old != NULL ? lf_spec_diff(old, s->stage, NULL) : NULL;
-    if (diff == NULL || json_array_size(diff) == 0) {
+    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+    lf_texts diff;
+    if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
         snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
                  s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
-        json_decref(diff);
         return;
     }
     lf_buf b;
     lf_buf_init(&b);
-    for (size_t i = 0; i < json_array_size(diff); i++)
-        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", json_string_value(json_array_get(diff, i)));
+    for (size_t i = 0; i < diff.n; i++)
+        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", diff.v[i]);
     if (att == NULL)
         snprintf(text, cap, "changed since the last run: %s", b.data);
     else
         snprintf(text, cap, "changed since attempt %zu: %s; %s", s->n_attempts, b.data,
-                 lf_spec_continues(att, s->stage, accepted)
+                 lf_spec_continues(att, s->plan, accepted)
                      ? "accepted, so it continues from its checkpoint"
                      : "it starts over (--accept KEY would continue from its checkpoint)");
     lf_buf_fini(&b);
-    json_decref(diff);
+    lf_texts_fini(&diff);
 }
 
 void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,

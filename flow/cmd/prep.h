@@ -35,16 +35,15 @@ typedef struct lf_prep {
     bool has_pipeline;
     lf_project project; /* zero when there is none yet */
     bool has_project;
-    json_t *doc;             /* complete: spec ids, exe, adopted */
-    char *ini_text;          /* resolved settings with origins */
-    bool has_run;            /* view.run is an existing run, otherwise a new one would be made */
-    lf_names previous_names; /* its stages */
-    json_t *previous;        /* document of the newest run of this name, NULL when there is none */
-    json_t *rates;  /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
-    bool fresh_run; /* as asked */
+    lf_doc *plan;     /* complete: spec ids, exe, adopted */
+    char *ini_text;   /* resolved settings with origins */
+    bool has_run;     /* view.run is an existing run, otherwise a new one would be made */
+    lf_doc *previous; /* document of the newest run of this name, NULL when there is none */
+    json_t *rates;    /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
+    bool fresh_run;   /* as asked */
     const lf_opt_table *const *tables; /* as given */
-    bool changed;                      /* doc differs from the run's newest revision */
-    lf_run_view view;                  /* states of doc's stages; view.run.doc is doc */
+    bool changed;                      /* plan differs from the run's newest revision */
+    lf_run_view view;                  /* states of the plan's stages; view.run.plan is plan */
 } lf_prep;
 
 int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err);

@@ -86,8 +86,9 @@ typedef struct lf_exec_pace {
 typedef struct lf_exec {
     lf_exec_args args;
     lf_run run;
-    json_t *stage;     /* borrowed from run.doc: of the attempt's revision */
-    json_t *attempt;   /* attempt.N.json */
+    const lf_doc_stage *plan; /* borrowed from run.plan: of the attempt's revision */
+    json_t *stage;            /* the same as JSON: plan->json */
+    json_t *attempt;          /* attempt.N.json */
     json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
     char *stage_dir, *dir;
     int epoch;

@@ -63,7 +63,7 @@ static enum lf_launcher launcher_of(const lf_exec *x)
 {
     const char *name = json_string_value(json_object_get(x->resources, "launcher"));
     if (name == NULL || strcmp(name, "auto") == 0)
-        name = json_string_value(json_object_get(x->job.site, "launcher"));
+        name = x->job.site->launcher;
     int l = name != NULL ? lf_launcher_find(name) : LF_LAUNCH_AUTO;
     return l < 0 ? LF_LAUNCH_AUTO : (enum lf_launcher)l;
 }

@@ -17,7 +17,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"
@@ -139,7 +138,7 @@ static void discard_all(const lf_exec *x)
 {
     lf_stage_view s;
     lf_handover_discard(x->dir);
-    if (lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+    if (lf_stage_scan(&s, x->run.dir, x->plan, NULL) < 0)
         return;
     for (size_t i = 0; i < s.n_incs; i++)
         if (s.incs[i].epoch < x->epoch)

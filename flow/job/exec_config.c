@@ -16,14 +16,13 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 /* The result a stage of this run stands for: its directory and marker, checked file by file. */
 static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_err *err)
 {
     const lf_stage_view *known = x->view != NULL ? lf_view_stage(x->view, name) : NULL;
-    json_t *st = known != NULL ? known->stage : lf_run_stage(&x->run, name);
+    const lf_doc_stage *st = known != NULL ? known->plan : lf_run_stage(&x->run, name);
     if (st == NULL)
         return lf_fail(err, LF_EFORMAT, "the plan has no stage %s", name);
     int rc = lf_stage_scan(out, x->run.dir, st, err);
@@ -199,7 +198,7 @@ static int find_resume(lf_exec *x, lf_err *err)
     lf_stage_view s;
     if (json_object_get(x->stage, "carry") != NULL)
         return resume_from_taken(x, err);
-    int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
+    int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
         return rc;
     json_t *accepted = json_object_get(x->attempt, "accepted");
@@ -208,7 +207,7 @@ static int find_resume(lf_exec *x, lf_err *err)
         const lf_incarnation *inc = &s.incs[i];
         if (inc->epoch >= x->epoch || inc->attempt < 1 || (size_t)inc->attempt > s.n_attempts ||
             s.attempts[inc->attempt - 1] == NULL ||
-            !lf_spec_continues(s.attempts[inc->attempt - 1], x->stage, accepted))
+            !lf_spec_continues(s.attempts[inc->attempt - 1], x->plan, accepted))
             continue;
         char *out = lf_path_join(inc->dir, "out", err);
         if (out == NULL)

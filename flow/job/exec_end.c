@@ -23,7 +23,6 @@
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/policy.h"
@@ -80,7 +79,7 @@ static int64_t saved_step(const lf_exec *x, const lf_end_class *c)
 static bool gained(const lf_exec *x, int64_t step)
 {
     lf_stage_view s;
-    if (step < 0 || lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+    if (step < 0 || lf_stage_scan(&s, x->run.dir, x->plan, NULL) < 0)
         return false;
     lf_chain_sum sum;
     lf_chain_add_up(&sum, &s, lf_wall_s());
@@ -160,7 +159,7 @@ static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_er
 static bool uses_links(const lf_exec *x)
 {
     return x->job.ops != NULL &&
-           lf_chain_by_links(x->resources, json_object_get(x->run.doc, "site"),
+           lf_chain_by_links(x->resources, &x->run.plan->site,
                              LF_CAN_DEPEND | (x->job.ops->can_requeue ? LF_CAN_REQUEUE : 0));
 }
 
@@ -185,7 +184,7 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
  * published. */
 static int view_with(lf_stage_view *s, const lf_exec *x, json_t *end, lf_err *err)
 {
-    int rc = lf_stage_scan(s, x->run.dir, x->stage, err);
+    int rc = lf_stage_scan(s, x->run.dir, x->plan, err);
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++)
         if (s->incs[i].epoch == x->epoch) {
             json_decref(s->incs[i].end);

@@ -74,7 +74,7 @@ void lf_exec_evict(const lf_exec *x)
 {
     lf_proc_id me;
     lf_stage_view s;
-    if (lf_proc_self(&me, NULL) < 0 || lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+    if (lf_proc_self(&me, NULL) < 0 || lf_stage_scan(&s, x->run.dir, x->plan, NULL) < 0)
         return;
     for (size_t i = 0; i < s.n_incs; i++)
         if (s.incs[i].epoch < x->epoch && s.incs[i].done == NULL)

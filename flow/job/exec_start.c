@@ -53,10 +53,11 @@ static int load_attempt(lf_exec *x, lf_err *err)
         rc = lf_run_load_rev(&x->run, (int)rev, err);
     if (rc < 0)
         return rc;
-    x->stage = lf_run_stage(&x->run, x->args.stage);
-    return x->stage != NULL
-               ? 0
-               : lf_fail(err, LF_EFORMAT, "%s has no stage %s", x->run.dir, x->args.stage);
+    x->plan = lf_run_stage(&x->run, x->args.stage);
+    if (x->plan == NULL)
+        return lf_fail(err, LF_EFORMAT, "%s has no stage %s", x->run.dir, x->args.stage);
+    x->stage = x->plan->json;
+    return 0;
 }
 
 static int split_run_dir(lf_exec *x, lf_err *err)
@@ -140,10 +141,9 @@ int lf_exec_open(lf_exec *x, lf_err *err)
     if (rc < 0)
         return rc;
     const char *backend = json_string_value(json_object_get(x->attempt, "backend"));
-    lf_jobside_open(&x->job, backend != NULL ? backend : "local",
-                    json_object_get(x->run.doc, "site"), x->t_start,
+    lf_jobside_open(&x->job, backend != NULL ? backend : "local", &x->run.plan->site, x->t_start,
                     json_integer_value(json_object_get(x->resources, "time_limit_s")));
-    const char *share = json_string_value(json_object_get(x->run.doc, "share"));
+    const char *share = x->run.plan->share;
     return lf_share_apply(share != NULL ? share : "none", err);
 }
 
@@ -269,7 +269,7 @@ static int check_history(lf_exec *x, int *code, lf_err *err)
 {
     lf_stage_view s;
     char why[200];
-    int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
+    int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
         return rc;
     lf_chain_sum sum;
@@ -354,7 +354,7 @@ static json_t *claim_record(const lf_exec *x, lf_err *err)
 static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *err)
 {
     lf_stage_view s;
-    int rc = lf_stage_scan(&s, x->run.dir, x->stage, err);
+    int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
         return rc;
     const json_t *accepted = json_object_get(x->attempt, "accepted");
@@ -362,7 +362,7 @@ static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *e
     bool *u = lf_calloc(s.n_attempts + 1, sizeof *u, err);
     for (size_t i = 0; u != NULL && i < s.n_attempts; i++)
         u[i] =
-            !fresh && s.attempts[i] != NULL && lf_spec_continues(s.attempts[i], x->stage, accepted);
+            !fresh && s.attempts[i] != NULL && lf_spec_continues(s.attempts[i], x->plan, accepted);
     *usable = u;
     *n = s.n_attempts;
     lf_stage_scan_fini(&s);

@@ -64,7 +64,7 @@ void lf_exec_pace_begin(lf_exec *x)
 {
     lf_stage_view s;
     memset(&s, 0, sizeof s);
-    if (lf_stage_scan(&s, x->run.dir, x->stage, NULL) < 0)
+    if (lf_stage_scan(&s, x->run.dir, x->plan, NULL) < 0)
         memset(&s, 0, sizeof s); /* then nothing is known */
     lf_exec_pace_of(&x->pace, &s);
     lf_stage_scan_fini(&s);

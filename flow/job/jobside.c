@@ -29,7 +29,7 @@ static void nap(double s)
     nanosleep(&ts, NULL);
 }
 
-void lf_jobside_open(lf_jobside *j, const char *backend, const json_t *site, double t_start,
+void lf_jobside_open(lf_jobside *j, const char *backend, const lf_site *site, double t_start,
                      int64_t limit_s)
 {
     memset(j, 0, sizeof *j);

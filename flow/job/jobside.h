@@ -65,7 +65,7 @@ typedef struct lf_jobside_ops {
 
 typedef struct lf_jobside {
     const lf_jobside_ops *ops; /* NULL: not inside a job */
-    const json_t *site;        /* of the plan document, borrowed; command paths and time-outs */
+    const lf_site *site;       /* of the plan document, borrowed; command paths and time-outs */
     char id[128];              /* as the scheduler's commands take it */
     int restarts;              /* how often the scheduler has started this job before; -1 unknown */
     double t_start;            /* when the wrapper began, wall */
@@ -80,7 +80,7 @@ typedef struct lf_jobside {
 /* Find out where this process runs, from the environment and from the backend that its attempt was
  * handed to: a local run that was started by hand inside somebody's allocation must not put that
  * back into a queue. limit_s: the attempt's time limit, 0 none. Starts no command. */
-void lf_jobside_open(lf_jobside *j, const char *backend, const json_t *site, double t_start,
+void lf_jobside_open(lf_jobside *j, const char *backend, const lf_site *site, double t_start,
                      int64_t limit_s);
 
 /* When the job ends. force: ask the scheduler now; otherwise it is asked at most every ten minutes,

@@ -13,7 +13,7 @@
 
 #include "engine/base/str.h"
 #include "flow/job/jobside.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
 static bool unreachable(const lf_sched_out *o)

@@ -26,7 +26,7 @@
 #include <sys/types.h>
 
 #include "engine/base/err.h"
-#include "flow/plan/names.h"
+#include "flow/record/names.h"
 
 #define LF_CONF_END SIZE_MAX
 

@@ -14,6 +14,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/utf8.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
@@ -25,20 +26,6 @@ static const char *const pipeline_keys[] = {"name", "description", "data_dir", "
 #define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err)
-{
-    if (v == NULL || json_object_set_new(o, key, v) < 0)
-        return lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", key);
-    return 0;
-}
-
-int lf_json_push_new(json_t *a, json_t *v, lf_err *err)
-{
-    if (v == NULL || json_array_append_new(a, v) < 0)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    return 0;
-}
 
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind)
 {
@@ -151,34 +138,31 @@ static bool is_flow_key(const char *key, const lf_opt_table *t)
 
 /* One INI value into the option set and into stage.options; a repeated option has one value per
  * line. */
-static int set_option(json_t *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it,
+static int set_option(lf_lists *options, lf_optset *set, const lf_opt *o, const lf_conf_item *it,
                       lf_err *err)
 {
     char where[PATH_MAX + 64];
     snprintf(where, sizeof where, "%s:%d:%d", it->path, it->line, it->column);
-    json_t *list = json_array();
+    lf_texts *list = lf_lists_add(options, o->name, err);
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = list != NULL && copy != NULL ? 0 : LF_ENOMEM;
     if (rc == 0 && (o->flags & LF_OPT_REPEAT) == 0) {
         rc = lf_optset_set(set, o->name, it->value, where, err);
         if (rc == 0)
-            rc = lf_json_push_new(list, json_string(it->value), err);
+            rc = lf_texts_add(list, it->value, err);
     } else if (rc == 0) {
         for (char *v = strtok_r(copy, "\n", &save); v != NULL && rc == 0;
              v = strtok_r(NULL, "\n", &save)) {
             rc = lf_optset_set(set, o->name, v, where, err);
             if (rc == 0)
-                rc = lf_json_push_new(list, json_string(v), err);
+                rc = lf_texts_add(list, v, err);
         }
     }
-    if (rc == 0)
-        rc = lf_json_set_new(options, o->name, json_incref(list), err);
     free(copy);
-    json_decref(list);
     return rc;
 }
 
-static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table *t, lf_conf *c,
+static int set_options_from(lf_lists *options, lf_optset *set, const lf_opt_table *t, lf_conf *c,
                             const char *section, bool stage, lf_err *err)
 {
     for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
@@ -192,7 +176,7 @@ static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table 
         if ((o->flags & LF_OPT_CLI_ONLY) != 0)
             return lf_conf_fail(
                 it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
-        if (json_object_get(options, o->name) != NULL)
+        if (lf_lists_get(options, o->name) != NULL)
             continue; /* the stage's own value was set first and wins over [kind] */
         int rc = set_option(options, set, o, it, err);
         if (rc < 0)
@@ -201,51 +185,50 @@ static int set_options_from(json_t *options, lf_optset *set, const lf_opt_table 
     return 0;
 }
 
-static int canonical(json_t **out, const lf_optset *set, const lf_opt *o, lf_err *err)
+/* Owned. */
+static int canonical(char **out, const lf_optset *set, const lf_opt *o, lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
     int rc = lf_optset_canonical(set, o->name, &b, err);
-    json_t *v = rc == 0 ? json_stringn(b.data, b.len) : NULL;
-    if (rc == 0 && v == NULL)
+    if (rc == 0 && lf_utf8_check(b.data, b.len) != b.len)
         rc = lf_fail(err, LF_EFORMAT, "%s: the value is not UTF-8", o->name);
+    if (rc == 0 && (*out = lf_buf_steal(&b, err)) == NULL)
+        rc = LF_ENOMEM;
     lf_buf_fini(&b);
-    if (rc == 0)
-        *out = v;
     return rc;
 }
 
 /* Options by class, canonical text, only those that differ from the default. Inputs enter the spec
  * id by what they hold, not by how they are called, so they are left out here. */
-static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *set, lf_err *err)
+static int set_classes(lf_doc_stage *stage, const lf_opt_table *t, const lf_optset *set,
+                       lf_err *err)
 {
-    static const char *const classes[] = {"identity", "numeric", "operational"};
+    lf_pairs *const classes[] = {[LF_OPT_IDENTITY] = &stage->identity,
+                                 [LF_OPT_NUMERIC] = &stage->numeric,
+                                 [LF_OPT_OPERATIONAL] = &stage->operational};
     lf_optset *defaults = lf_optset_create(t, err);
     int rc = defaults == NULL ? LF_ENOMEM : 0;
-    json_t *types = json_object();
-    for (size_t i = 0; rc == 0 && i < COUNT(classes); i++)
-        rc = lf_json_set_new(stage, classes[i], json_object(), err);
+    for (size_t i = 0; i < COUNT(classes); i++)
+        classes[i]->given = true;
+    stage->types.given = true;
     for (size_t i = 0; rc == 0 && i < t->n_opts; i++) {
         const lf_opt *o = &t->opts[i];
         if (!lf_optset_is_set(set, o->name))
             continue;
         if (o->type == LF_OPT_PATH)
-            rc = lf_json_set_new(types, o->name, json_string("path"), err);
+            rc = lf_pairs_add(&stage->types, o->name, "path", err);
         if (rc < 0 || (o->flags & LF_OPT_INPUT) != 0)
             continue;
-        json_t *mine = NULL, *def = NULL;
+        char *mine = NULL, *def = NULL;
         rc = canonical(&mine, set, o, err);
         if (rc == 0 && o->def != NULL)
             rc = canonical(&def, defaults, o, err);
-        if (rc == 0 && !json_equal(mine, def))
-            rc = lf_json_set_new(json_object_get(stage, classes[o->cls]), o->name,
-                                 json_incref(mine), err);
-        json_decref(mine);
-        json_decref(def);
+        if (rc == 0 && !lf_text_same(mine, def))
+            rc = lf_pairs_add(classes[o->cls], o->name, mine, err);
+        free(mine);
+        free(def);
     }
-    if (rc == 0)
-        rc = lf_json_set_new(stage, "types", json_incref(types), err);
-    json_decref(types);
     lf_optset_destroy(defaults);
     return rc;
 }
@@ -280,34 +263,38 @@ static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_sectio
     return rc;
 }
 
-static int set_outputs(json_t *stage, const lf_opt_table *t, lf_err *err)
+static int set_outputs(lf_doc_stage *stage, const lf_opt_table *t, lf_err *err)
 {
-    json_t *outs = json_array();
-    int rc = lf_json_set_new(stage, "outputs", outs, err);
+    int rc = 0;
+    stage->outputs.given = true;
     for (const char *const *o = t->outputs; rc == 0 && o != NULL && *o != NULL; o++)
-        rc = lf_json_push_new(outs, json_string(*o), err);
-    if (rc == 0 && t->any_output)
-        rc = lf_json_set_new(stage, "any_output", json_true(), err);
+        rc = lf_texts_add(&stage->outputs, *o, err);
+    if (t->any_output)
+        stage->any_output = lf_flag_of(true);
     return rc;
 }
 
 /* What a start hands over to the next one (handover.h). */
-static int set_carry(json_t *stage, const lf_opt_table *t, lf_err *err)
+static int set_carry(lf_doc_stage *stage, const lf_opt_table *t, lf_err *err)
 {
-    json_t *carry = t->carry != NULL ? json_array() : NULL;
-    int rc = t->carry != NULL ? lf_json_set_new(stage, "carry", carry, err) : 0;
-    for (const lf_opt_carry *c = t->carry; rc == 0 && c != NULL && c->pattern != NULL; c++)
-        rc = lf_json_push_new(carry, json_pack("[s, b]", c->pattern, c->grows), err);
+    int rc = 0;
+    stage->carry.given = t->carry != NULL;
+    for (const lf_opt_carry *c = t->carry; rc == 0 && c != NULL && c->pattern != NULL; c++) {
+        lf_doc_carry *mine = lf_rows_add(&stage->carry, sizeof *mine, err);
+        rc = mine == NULL ? LF_ENOMEM : lf_text_set(&mine->pattern, c->pattern, "carry", err);
+        if (rc == 0)
+            mine->grows = lf_flag_of(c->grows);
+    }
     return rc;
 }
 
-static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err)
+static int set_after(lf_doc_stage *stage, lf_conf *c, const char *section, lf_err *err)
 {
-    json_t *list = json_array();
-    int rc = lf_json_set_new(stage, "after", list, err);
+    int rc = 0;
+    stage->after.given = true;
     lf_conf_item *it = lf_conf_find(c, section, "after");
-    if (rc < 0 || it == NULL)
-        return rc;
+    if (it == NULL)
+        return 0;
     it->read = true;
     char *copy = lf_strdup(it->value, err), *save = NULL;
     if (copy == NULL)
@@ -319,33 +306,41 @@ static int set_after(json_t *stage, lf_conf *c, const char *section, lf_err *err
         if (lf_conf_find_section(c, full) == NULL)
             rc = lf_conf_fail(it, err, "after = %s: there is no [stage %s]", p, p);
         else
-            rc = lf_json_push_new(list, json_string(p), err);
+            rc = lf_texts_add(&stage->after, p, err);
     }
     free(copy);
     return rc;
 }
 
-static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *args,
-                       const lf_conf_section *s, lf_err *err)
+static int set_head(lf_doc_stage *st, const lf_conf_section *s, const lf_opt_table *t, lf_err *err)
 {
+    int rc = lf_text_set(&st->name, s->name + strlen("stage "), "name", err);
+    if (rc == 0)
+        rc = lf_text_set(&st->kind, t->stage, "kind", err);
+    if (rc == 0)
+        rc = lf_text_set(&st->path, s->path, "path", err);
+    st->spec_version = lf_int_of(t->spec_version);
+    st->line = lf_int_of(s->line);
+    st->column = lf_int_of(1);
+    st->options.given = true;
+    return rc;
+}
+
+static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_section *s, lf_err *err)
+{
+    lf_conf *c = &r->p->conf;
     const lf_opt_table *t = NULL;
-    int rc = find_table(&t, &p->conf, s, args, err);
+    int rc = find_table(&t, c, s, r->args, err);
     if (rc < 0)
         return rc;
     char kind_section[128];
     snprintf(kind_section, sizeof kind_section, "kind %s", t->stage);
-    const char *name = s->name + strlen("stage ");
-    json_t *st = json_pack("{s:s, s:s, s:i, s:s, s:i, s:i, s:{}}", "name", name, "kind", t->stage,
-                           "spec_version", t->spec_version, "path", s->path, "line", s->line,
-                           "column", 1, "options");
     lf_optset *set = lf_optset_create(t, err);
-    if (st == NULL || set == NULL)
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    json_t *options = json_object_get(st, "options");
+    rc = set == NULL ? LF_ENOMEM : set_head(st, s, t, err);
     if (rc == 0)
-        rc = set_options_from(options, set, t, &p->conf, s->name, true, err);
+        rc = set_options_from(&st->options, set, t, c, s->name, true, err);
     if (rc == 0)
-        rc = set_options_from(options, set, t, &p->conf, kind_section, false, err);
+        rc = set_options_from(&st->options, set, t, c, kind_section, false, err);
     if (rc == 0 && (rc = lf_optset_check(set, err)) < 0)
         lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);
     if (rc == 0)
@@ -355,22 +350,14 @@ static int build_stage(json_t **out, lf_pipeline *p, const lf_pipeline_args *arg
     if (rc == 0)
         rc = set_carry(st, t, err);
     if (rc == 0)
-        rc = set_after(st, &p->conf, s->name, err);
+        rc = set_after(st, c, s->name, err);
     if (rc == 0)
-        rc = lf_pipeline_resources(st, &p->conf, s->name, kind_section,
-                                   json_string_value(json_object_get(p->doc, "scheduler")), err);
+        rc = lf_pipeline_resources(st, c, s->name, kind_section, r->p->plan->scheduler, err);
     if (rc == 0)
-        rc = lf_pipeline_inputs(st, p, args, t, err);
-    json_t *model = NULL;
+        rc = lf_pipeline_inputs(st, r, t, err);
     if (rc == 0)
-        rc = lf_pipeline_model(&model, p, args, s->name, t, err);
-    if (rc == 0 && model != NULL)
-        rc = lf_json_set_new(st, "model", model, err);
+        rc = lf_pipeline_model(&st->model, r, s->name, t, err);
     lf_optset_destroy(set);
-    if (rc < 0)
-        json_decref(st);
-    else
-        *out = st;
     return rc;
 }
 
@@ -400,18 +387,26 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
     if (rc < 0)
         return rc;
     const char *desc = lf_conf_get(c, "pipeline", "description", NULL);
-    json_t *d =
-        json_pack("{s:s, s:s, s:s, s:I, s:s, s:s, s:[]}", "name",
-                  lf_conf_get(c, "pipeline", "name", def), "data_dir", dir, "scheduler",
-                  lf_conf_get(c, "pipeline", "scheduler", site_sched), "jobs", (json_int_t)jobs,
-                  "share", lf_conf_get(c, "pipeline", "share", "none"), "pipeline", base, "stages");
+    lf_doc *d = p->plan = lf_doc_new(err);
     if (d == NULL)
-        return lf_fail(err, LF_ENOMEM, "%s: out of memory, or text that is not UTF-8", p->path);
-    p->doc = d;
-    rc = lf_pipeline_site(d, c, err);
+        return LF_ENOMEM;
+    d->jobs = lf_int_of(jobs);
+    d->stages.given = true;
+    rc = lf_text_set(&d->name, lf_conf_get(c, "pipeline", "name", def), "name", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->data_dir, dir, "data_dir", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->scheduler, lf_conf_get(c, "pipeline", "scheduler", site_sched),
+                         "scheduler", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->share, lf_conf_get(c, "pipeline", "share", "none"), "share", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->pipeline, base, "pipeline", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->description, desc, "description", err);
     if (rc < 0)
-        return rc;
-    return desc != NULL ? lf_json_set_new(d, "description", json_string(desc), err) : 0;
+        lf_err_prefix(err, "%s", p->path);
+    return rc == 0 ? lf_pipeline_site(&d->site, c, err) : rc;
 }
 
 /* A setting that nobody read does nothing, and a setting that does nothing is a mistake. */
@@ -497,18 +492,16 @@ static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf
 
 static int build_all(lf_pipeline *p, const lf_pipeline_args *args, lf_err *err)
 {
-    json_t *stages = json_object_get(p->doc, "stages");
+    const lf_reading r = {.p = p, .args = args};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < p->conf.n_sections; i++) {
         lf_conf_section s = p->conf.sections[i];
         if (!lf_str_has_prefix(s.name, "stage "))
             continue;
-        json_t *st = NULL;
-        rc = build_stage(&st, p, args, &s, err);
-        if (rc == 0)
-            rc = lf_json_push_new(stages, st, err);
+        lf_doc_stage *st = lf_rows_add(&p->plan->stages, sizeof *st, err);
+        rc = st == NULL ? LF_ENOMEM : build_stage(st, &r, &s, err);
     }
-    if (rc == 0 && json_array_size(stages) == 0)
+    if (rc == 0 && p->plan->stages.n == 0)
         rc = lf_fail(err, LF_EINVAL, "%s: there is no [stage NAME] in it", p->path);
     return rc;
 }
@@ -534,7 +527,7 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     if (rc == 0)
         rc = build_all(&p, args, err);
     if (rc == 0)
-        rc = lf_pipeline_order(p.doc, err);
+        rc = lf_pipeline_order(p.plan, err);
     if (rc == 0)
         rc = check_unread(&p.conf, err);
     if (rc < 0)
@@ -548,7 +541,7 @@ void lf_pipeline_fini(lf_pipeline *p)
 {
     if (p->conf.arena != NULL)
         lf_conf_fini(&p->conf);
-    json_decref(p->doc);
+    lf_doc_free(p->plan);
     free(p->path);
     free(p->project);
     memset(p, 0, sizeof *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pipeline file understood: stages with their options checked against the option tables, their
- * inputs, models, resources and order. The result is one JSON document (the "plan document"), the
+ * inputs, models, resources and order. The result is the plan document (flow/record/doc.h), the
  * same that is frozen with a run, so that nothing downstream looks at the INI file again.
  *
  *   [pipeline]       name, description, data_dir, scheduler, jobs, share, include
@@ -21,32 +21,18 @@
  *   [vars]           free keys for ${vars.x}
  *   [stage NAME]     kind, inherit, after, model, rerun_on, the keys of [resources], and the
  *                    options of the kind
- *
- * Plan document: {"name","data_dir","scheduler","jobs","share","pipeline",
- * "site":{sched.h},"stages":[{"name","kind","spec_version",
- *   "options":{name:[text]}   given explicitly, references to stages kept
- *   "types":{name:"path"}     options whose values are paths
- *   "identity":{name:[canonical text]}, "numeric":{...}, "operational":{...}   differing from the
- *     default
- *   "inputs":[{"option","index","text","refs":[{"stage","output"}]}], "after":[name],
- *   "deps":[name], "outputs":[name], "model":{key:text},
- *   "time_limit_s","memory_bytes","grace_s","rerun_on","path","line","column", "resources":{the
- *   keys of [resources] that were given; times in seconds, sizes in bytes, gpus {"type","n"}, lists
- *   as arrays},
- *   "spec_id"                  added by spec.h}]}, stages in an order in which they can run.
  */
 #ifndef LF_FLOW_PIPELINE_H
 #define LF_FLOW_PIPELINE_H
 
-#include <jansson.h>
-
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
 #include "flow/plan/conf.h"
+#include "flow/record/doc.h"
 
 typedef struct lf_pipeline {
     lf_conf conf;
-    json_t *doc;
+    lf_doc *plan;
     char *path;    /* the pipeline file as an absolute path */
     char *project; /* directory of the project, absolute */
 } lf_pipeline;
@@ -65,7 +51,7 @@ void lf_pipeline_fini(lf_pipeline *p);
 
 /* What a stage of the plan document asks for, as one line ("2 nodes, 4 ranks per node, 12h per
  * job"); "" when nothing was said. */
-void lf_resources_line(lf_buf *out, const json_t *stage);
+void lf_resources_line(lf_buf *out, const lf_doc_stage *stage);
 
 /* NULL: none */
 const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char *kind);

@@ -16,16 +16,23 @@
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
-static lf_conf_item *item_of(const lf_pipeline *p, const json_t *stage, const char *option)
+/* One value of an option, while it is understood. */
+struct value {
+    const lf_reading *r;
+    const lf_opt *o;
+    const lf_conf_item *it; /* where it stands */
+    const char *text;
+};
+
+static lf_conf_item *item_of(const lf_conf *c, const lf_doc_stage *stage, const char *option)
 {
     char section[128];
-    snprintf(section, sizeof section, "stage %s",
-             json_string_value(json_object_get(stage, "name")));
-    lf_conf_item *it = lf_conf_find(&p->conf, section, option);
+    snprintf(section, sizeof section, "stage %s", stage->name);
+    lf_conf_item *it = lf_conf_find(c, section, option);
     if (it != NULL)
         return it;
-    snprintf(section, sizeof section, "kind %s", json_string_value(json_object_get(stage, "kind")));
-    return lf_conf_find(&p->conf, section, option);
+    snprintf(section, sizeof section, "kind %s", stage->kind);
+    return lf_conf_find(c, section, option);
 }
 
 static int check_output(const lf_conf_item *it, const lf_opt_table *t, const char *stage,
@@ -66,42 +73,45 @@ static int no_such_stage(const lf_pipeline *p, const lf_conf_item *it, const cha
 }
 
 /* "${stage:NAME.out}": the border is the first dot, names of stages have none. */
-static int parse_ref(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args,
-                     const lf_conf_item *it, const char *text, size_t len, lf_err *err)
+static int parse_ref(lf_doc_input *in, const struct value *v, const char *text, size_t len,
+                     lf_err *err)
 {
+    const lf_conf *c = &v->r->p->conf;
     char name[128], section[160];
     if (len == 0 || len >= sizeof name)
-        return lf_conf_fail(it, err, "${stage:...}: not a stage");
+        return lf_conf_fail(v->it, err, "${stage:...}: not a stage");
     memcpy(name, text, len);
     name[len] = '\0';
     char *dot = strchr(name, '.');
     if (dot != NULL)
         *dot = '\0';
     snprintf(section, sizeof section, "stage %s", name);
-    if (lf_conf_find_section(&p->conf, section) == NULL)
-        return no_such_stage(p, it, name, err);
-    const lf_conf_item *kind = lf_conf_find(&p->conf, section, "kind");
-    const lf_opt_table *t = kind != NULL ? lf_table_find(args->tables, kind->value) : NULL;
+    if (lf_conf_find_section(c, section) == NULL)
+        return no_such_stage(v->r->p, v->it, name, err);
+    const lf_conf_item *kind = lf_conf_find(c, section, "kind");
+    const lf_opt_table *t = kind != NULL ? lf_table_find(v->r->args->tables, kind->value) : NULL;
     if (t == NULL)
-        return lf_conf_fail(it, err, "${stage:%s}: that stage has no valid kind", name);
+        return lf_conf_fail(v->it, err, "${stage:%s}: that stage has no valid kind", name);
     if (t->outputs == NULL || t->outputs[0] == NULL)
-        return lf_conf_fail(it, err, "${stage:%s}: stages of kind %s have no outputs", name,
+        return lf_conf_fail(v->it, err, "${stage:%s}: stages of kind %s have no outputs", name,
                             t->stage);
     const char *output = dot != NULL ? dot + 1 : t->outputs[0];
-    int rc = check_output(it, t, name, output, err);
-    if (rc < 0)
-        return rc;
-    return lf_json_push_new(refs, json_pack("{s:s, s:s}", "stage", name, "output", output), err);
+    int rc = check_output(v->it, t, name, output, err);
+    lf_doc_ref *ref = rc == 0 ? lf_rows_add(&in->refs, sizeof *ref, err) : NULL;
+    if (ref == NULL)
+        return rc < 0 ? rc : LF_ENOMEM;
+    rc = lf_text_set(&ref->stage, name, "stage", err);
+    return rc == 0 ? lf_text_set(&ref->output, output, "output", err) : rc;
 }
 
-static int parse_refs(json_t *refs, const lf_pipeline *p, const lf_pipeline_args *args,
-                      const lf_conf_item *it, const char *text, lf_err *err)
+static int parse_refs(lf_doc_input *in, const struct value *v, lf_err *err)
 {
-    for (const char *d = strstr(text, "${stage:"); d != NULL; d = strstr(d + 1, "${stage:")) {
+    in->refs.given = true;
+    for (const char *d = strstr(v->text, "${stage:"); d != NULL; d = strstr(d + 1, "${stage:")) {
         const char *name = d + strlen("${stage:"), *close = strchr(name, '}');
         if (close == NULL)
-            return lf_conf_fail(it, err, "\"%.40s\": the reference has no closing brace", d);
-        int rc = parse_ref(refs, p, args, it, name, (size_t)(close - name), err);
+            return lf_conf_fail(v->it, err, "\"%.40s\": the reference has no closing brace", d);
+        int rc = parse_ref(in, v, name, (size_t)(close - name), err);
         if (rc < 0)
             return rc;
     }
@@ -115,76 +125,73 @@ static bool is_word(const lf_opt *o, const char *text)
 }
 
 /* A file, a directory, or a pattern that matches something. */
-static int check_outside(const lf_pipeline *p, const lf_conf_item *it, const lf_opt *o,
-                         const char *text, lf_err *err)
+static int check_outside(const struct value *v, lf_err *err)
 {
-    if (is_word(o, text))
+    if (is_word(v->o, v->text))
         return 0;
-    if (strcmp(text, "-") == 0)
-        return lf_conf_fail(it, err, "%s = -: a pipeline has no standard input; name a file",
-                            o->name);
+    if (strcmp(v->text, "-") == 0)
+        return lf_conf_fail(v->it, err, "%s = -: a pipeline has no standard input; name a file",
+                            v->o->name);
     lf_err e = LF_ERR_INIT;
-    if (lf_path_plain(text, o->name, &e) < 0)
-        return lf_conf_fail(it, err, "%s", e.text);
+    if (lf_path_plain(v->text, v->o->name, &e) < 0)
+        return lf_conf_fail(v->it, err, "%s", e.text);
     lf_buf b;
     lf_buf_init(&b);
-    if (text[0] != '/')
-        lf_buf_addf(&b, "%s/", p->project);
-    lf_buf_adds(&b, text);
+    if (v->text[0] != '/')
+        lf_buf_addf(&b, "%s/", v->r->p->project);
+    lf_buf_adds(&b, v->text);
     int rc = 0;
     if (!lf_io_exists(b.data)) {
         glob_t g;
         memset(&g, 0, sizeof g);
-        if (strpbrk(text, "*?[") == NULL)
-            rc =
-                lf_conf_fail(it, err, "%s = %s: there is no such file or directory", o->name, text);
+        if (strpbrk(v->text, "*?[") == NULL)
+            rc = lf_conf_fail(v->it, err, "%s = %s: there is no such file or directory", v->o->name,
+                              v->text);
         else if (glob(b.data, GLOB_NOSORT, NULL, &g) != 0)
-            rc = lf_conf_fail(it, err, "%s = %s: no file matches", o->name, text);
+            rc = lf_conf_fail(v->it, err, "%s = %s: no file matches", v->o->name, v->text);
         globfree(&g);
     }
     lf_buf_fini(&b);
     return rc;
 }
 
-static int one_input(json_t *inputs, const lf_pipeline *p, const lf_pipeline_args *args,
-                     const lf_conf_item *it, const lf_opt *o, size_t index, const char *text,
-                     lf_err *err)
+static int one_input(lf_doc_stage *stage, const struct value *v, size_t index, lf_err *err)
 {
-    json_t *refs = json_array();
-    if (refs == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    int rc = parse_refs(refs, p, args, it, text, err);
-    if (rc == 0 && json_array_size(refs) == 0)
-        rc = check_outside(p, it, o, text, err);
+    lf_doc_input *in = lf_rows_add(&stage->inputs, sizeof *in, err);
+    int rc = in == NULL ? LF_ENOMEM : parse_refs(in, v, err);
+    if (rc == 0 && in->refs.n == 0)
+        rc = check_outside(v, err);
     if (rc == 0)
-        rc = lf_json_push_new(inputs,
-                              json_pack("{s:s, s:i, s:s, s:O, s:b, s:b}", "option", o->name,
-                                        "index", (int)index, "text", text, "refs", refs, "identity",
-                                        o->cls == LF_OPT_IDENTITY, "word", (int)is_word(o, text)),
-                              err);
-    json_decref(refs);
-    return rc;
+        rc = lf_text_set(&in->option, v->o->name, "option", err);
+    if (rc == 0)
+        rc = lf_text_set(&in->text, v->text, "text", err);
+    if (rc < 0)
+        return rc;
+    in->index = lf_int_of((int64_t)index);
+    in->identity = lf_flag_of(v->o->cls == LF_OPT_IDENTITY);
+    in->word = lf_flag_of(is_word(v->o, v->text));
+    return 0;
 }
 
-int lf_pipeline_inputs(json_t *stage, const lf_pipeline *p, const lf_pipeline_args *args,
-                       const lf_opt_table *table, lf_err *err)
+int lf_pipeline_inputs(lf_doc_stage *stage, const lf_reading *r, const lf_opt_table *table,
+                       lf_err *err)
 {
-    json_t *inputs = json_array(), *values;
-    int rc = lf_json_set_new(stage, "inputs", inputs, err);
-    const char *name;
-    json_object_foreach(json_object_get(stage, "options"), name, values)
-    {
-        const lf_opt *o = lf_opt_find(table, name);
-        const lf_conf_item *it = item_of(p, stage, name);
-        for (size_t i = 0; rc == 0 && i < json_array_size(values); i++) {
-            const char *text = json_string_value(json_array_get(values, i));
-            if ((o->flags & LF_OPT_INPUT) != 0)
-                rc = one_input(inputs, p, args, it, o, i, text, err);
-            else if (strstr(text, "${stage:") != NULL)
+    int rc = 0;
+    stage->inputs.given = true;
+    for (size_t k = 0; rc == 0 && k < stage->options.n; k++) {
+        const lf_list *values = &stage->options.v[k];
+        struct value v = {.r = r,
+                          .o = lf_opt_find(table, values->name),
+                          .it = item_of(&r->p->conf, stage, values->name)};
+        for (size_t i = 0; rc == 0 && i < values->values.n; i++) {
+            v.text = values->values.v[i];
+            if ((v.o->flags & LF_OPT_INPUT) != 0)
+                rc = one_input(stage, &v, i, err);
+            else if (strstr(v.text, "${stage:") != NULL)
                 rc = lf_conf_fail(
-                    it, err,
-                    "%s = %s: outputs of stages can only be given to options that are inputs", name,
-                    text);
+                    v.it, err,
+                    "%s = %s: outputs of stages can only be given to options that are inputs",
+                    values->name, v.text);
         }
     }
     return rc;

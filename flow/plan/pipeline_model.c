@@ -25,7 +25,7 @@ struct model_ctx {
     int depth;
 };
 
-static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir,
+static int load_named(lf_pairs *into, struct model_ctx *x, const char *name, const char *dir,
                       lf_err *err);
 
 /* Does this kind read [model]? Either its table has a row `model` that is no input, or it is
@@ -36,14 +36,12 @@ static bool wants_model(const lf_opt_table *t)
     return o != NULL ? (o->flags & LF_OPT_INPUT) == 0 : strcmp(t->stage, "pretrain") == 0;
 }
 
-static int put_if_absent(json_t *into, const char *key, const char *value, lf_err *err)
+static int put_if_absent(lf_pairs *into, const char *key, const char *value, lf_err *err)
 {
-    if (json_object_get(into, key) != NULL)
-        return 0;
-    return lf_json_set_new(into, key, json_string(value), err);
+    return lf_pairs_get(into, key) != NULL ? 0 : lf_pairs_add(into, key, value, err);
 }
 
-static int load_section(json_t *into, struct model_ctx *x, const char *section, lf_err *err)
+static int load_section(lf_pairs *into, struct model_ctx *x, const char *section, lf_err *err)
 {
     lf_conf *c = &x->p->conf;
     lf_conf_item *base = NULL;
@@ -64,7 +62,7 @@ static int load_section(json_t *into, struct model_ctx *x, const char *section, 
     return load_named(into, x, base->value, x->p->project, err);
 }
 
-static int load_file(json_t *into, struct model_ctx *x, const char *path, lf_err *err)
+static int load_file(lf_pairs *into, struct model_ctx *x, const char *path, lf_err *err)
 {
     lf_ini ini;
     memset(&ini, 0, sizeof ini);
@@ -112,7 +110,7 @@ static int fail_at(const struct model_ctx *x, lf_err *err, const char *name)
         x->args->model_dir != NULL ? x->args->model_dir : "");
 }
 
-static int load_named(json_t *into, struct model_ctx *x, const char *name, const char *dir,
+static int load_named(lf_pairs *into, struct model_ctx *x, const char *name, const char *dir,
                       lf_err *err)
 {
     if (++x->depth > MODEL_MAX_BASES)
@@ -146,10 +144,10 @@ out:
     return rc;
 }
 
-int lf_pipeline_model(json_t **out, lf_pipeline *p, const lf_pipeline_args *args,
-                      const char *section, const lf_opt_table *table, lf_err *err)
+int lf_pipeline_model(lf_pairs *out, const lf_reading *r, const char *section,
+                      const lf_opt_table *table, lf_err *err)
 {
-    *out = NULL;
+    lf_pipeline *p = r->p;
     const lf_opt *row = lf_opt_find(table, "model");
     if (row != NULL && (row->flags & LF_OPT_INPUT) != 0)
         return 0;
@@ -160,15 +158,8 @@ int lf_pipeline_model(json_t **out, lf_pipeline *p, const lf_pipeline_args *args
         return lf_conf_fail(it, err, "stages of kind %s take no model", table->stage);
     if (it == NULL && (!wants_model(table) || lf_conf_find_section(&p->conf, "model") == NULL))
         return 0;
-    json_t *m = json_object();
-    if (m == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    struct model_ctx x = {.p = p, .args = args, .at = it, .depth = 0};
-    int rc = it != NULL ? load_named(m, &x, it->value, p->project, err)
-                        : load_section(m, &x, "model", err);
-    if (rc < 0)
-        json_decref(m);
-    else
-        *out = m;
-    return rc;
+    struct model_ctx x = {.p = p, .args = r->args, .at = it, .depth = 0};
+    out->given = true;
+    return it != NULL ? load_named(out, &x, it->value, p->project, err)
+                      : load_section(out, &x, "model", err);
 }

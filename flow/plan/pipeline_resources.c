@@ -30,49 +30,54 @@ enum type {
     ENUM_T
 };
 
-/* One key. least, most: of numbers; choices: of ENUM_T, of the names of NAMES_T when not NULL. */
+/* One key, and the field of lf_resources that takes its value. least, most: of numbers; choices: of
+ * ENUM_T, of the names of NAMES_T when not NULL. */
 struct key {
     const char *name;
     enum type type;
     int64_t least, most;
     const char *choices;
-    const char *top; /* kept beside "resources" in the stage, under this name */
+    size_t at;
+    bool beside; /* the field is in lf_doc_stage, beside its resources */
 };
 
 #define LAUNCHERS  "auto|srun|loong|prterun|mpirun|none"
 #define CHAINS     "auto|requeue|links"
 #define MAIL_TYPES "none|begin|end|fail|requeue|time_limit|all"
 
+#define IN(m)     .at = offsetof(lf_resources, m)
+#define BESIDE(m) .at = offsetof(lf_doc_stage, m), .beside = true
+
 static const struct key keys[] = {
-    {"nodes", COUNT_T, 1, 1 << 20, NULL, NULL},
-    {"ranks", COUNT_T, 1, 1 << 16, NULL, NULL},
-    {"cpus", COUNT_T, 1, 1 << 16, NULL, NULL},
-    {"memory", BYTES_T, 1, INT64_MAX, NULL, "memory_bytes"},
-    {"gpus", GPUS_T, 0, 1 << 10, NULL, NULL},
-    {"gpu_memory", BYTES_T, 1, INT64_MAX, NULL, NULL},
-    {"time_limit", SECONDS_T, 1, INT64_MAX, NULL, "time_limit_s"},
-    {"grace", SECONDS_T, 0, INT64_MAX, NULL, "grace_s"},
-    {"partition", NAME_T, 0, 0, NULL, NULL},
-    {"account", NAME_T, 0, 0, NULL, NULL},
-    {"qos", NAME_T, 0, 0, NULL, NULL},
-    {"constraint", EXPR_T, 0, 0, NULL, NULL},
-    {"reservation", NAME_T, 0, 0, NULL, NULL},
-    {"exclusive", FLAG_T, 0, 0, NULL, NULL},
-    {"mail", MAIL_T, 0, 0, NULL, NULL},
-    {"mail_type", NAMES_T, 0, 0, MAIL_TYPES, NULL},
-    {"modules", NAMES_T, 0, 0, NULL, NULL},
-    {"prologue", LINES_T, 0, 0, NULL, NULL},
-    {"extra", FLAGS_T, 0, 0, NULL, NULL},
-    {"launcher", ENUM_T, 0, 0, LAUNCHERS, NULL},
-    {"rank_prefix", WORDS_T, 0, 0, NULL, NULL},
-    {"chain", ENUM_T, 0, 0, CHAINS, NULL},
-    {"links", COUNT_T, 1, 1000, NULL, NULL},
-    {"max_segments", COUNT_T, 1, 1 << 20, NULL, NULL},
-    {"max_walltime", SECONDS_T, 1, INT64_MAX, NULL, NULL},
-    {"stall_segments", COUNT_T, 1, 1 << 20, NULL, NULL},
-    {"retries", COUNT_T, 0, 1000, NULL, NULL},
-    {"memory_max", BYTES_T, 1, INT64_MAX, NULL, NULL},
-    {"time_max", SECONDS_T, 1, INT64_MAX, NULL, NULL},
+    {.name = "nodes", .type = COUNT_T, .least = 1, .most = 1 << 20, IN(nodes)},
+    {.name = "ranks", .type = COUNT_T, .least = 1, .most = 1 << 16, IN(ranks)},
+    {.name = "cpus", .type = COUNT_T, .least = 1, .most = 1 << 16, IN(cpus)},
+    {.name = "memory", .type = BYTES_T, .least = 1, .most = INT64_MAX, BESIDE(memory_bytes)},
+    {.name = "gpus", .type = GPUS_T, .least = 0, .most = 1 << 10, IN(gpus)},
+    {.name = "gpu_memory", .type = BYTES_T, .least = 1, .most = INT64_MAX, IN(gpu_memory)},
+    {.name = "time_limit", .type = SECONDS_T, .least = 1, .most = INT64_MAX, BESIDE(time_limit_s)},
+    {.name = "grace", .type = SECONDS_T, .least = 0, .most = INT64_MAX, BESIDE(grace_s)},
+    {.name = "partition", .type = NAME_T, IN(partition)},
+    {.name = "account", .type = NAME_T, IN(account)},
+    {.name = "qos", .type = NAME_T, IN(qos)},
+    {.name = "constraint", .type = EXPR_T, IN(constraint)},
+    {.name = "reservation", .type = NAME_T, IN(reservation)},
+    {.name = "exclusive", .type = FLAG_T, IN(exclusive)},
+    {.name = "mail", .type = MAIL_T, IN(mail)},
+    {.name = "mail_type", .type = NAMES_T, .choices = MAIL_TYPES, IN(mail_type)},
+    {.name = "modules", .type = NAMES_T, IN(modules)},
+    {.name = "prologue", .type = LINES_T, IN(prologue)},
+    {.name = "extra", .type = FLAGS_T, IN(extra)},
+    {.name = "launcher", .type = ENUM_T, .choices = LAUNCHERS, IN(launcher)},
+    {.name = "rank_prefix", .type = WORDS_T, IN(rank_prefix)},
+    {.name = "chain", .type = ENUM_T, .choices = CHAINS, IN(chain)},
+    {.name = "links", .type = COUNT_T, .least = 1, .most = 1000, IN(links)},
+    {.name = "max_segments", .type = COUNT_T, .least = 1, .most = 1 << 20, IN(max_segments)},
+    {.name = "max_walltime", .type = SECONDS_T, .least = 1, .most = INT64_MAX, IN(max_walltime)},
+    {.name = "stall_segments", .type = COUNT_T, .least = 1, .most = 1 << 20, IN(stall_segments)},
+    {.name = "retries", .type = COUNT_T, .least = 0, .most = 1000, IN(retries)},
+    {.name = "memory_max", .type = BYTES_T, .least = 1, .most = INT64_MAX, IN(memory_max)},
+    {.name = "time_max", .type = SECONDS_T, .least = 1, .most = INT64_MAX, IN(time_max)},
 };
 #define N_KEYS          (sizeof(keys) / sizeof(keys[0]))
 #define GRACE_DEFAULT_S 120
@@ -133,7 +138,7 @@ static bool one_of(const char *word, const char *choices)
 
 /* ---- values ---- */
 
-static int number(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+static int number(lf_int *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     int64_t v = 0;
     lf_err e = LF_ERR_INIT;
@@ -147,12 +152,12 @@ static int number(json_t **out, const struct key *k, const lf_conf_item *it, lf_
     if (v < k->least || v > k->most)
         return lf_conf_fail(it, err, "%s = %s: a number from %lld to %lld", k->name, it->value,
                             (long long)k->least, (long long)k->most);
-    *out = json_integer(v);
+    *out = lf_int_of(v);
     return 0;
 }
 
 /* "4" or "a100:4", for each node. */
-static int gpus(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+static int gpus(struct lf_gpus *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     char type[64] = "";
     int64_t n = 0;
@@ -164,17 +169,17 @@ static int gpus(json_t **out, const struct key *k, const lf_conf_item *it, lf_er
         n > k->most)
         return lf_conf_fail(it, err, "gpus = %s: give a number for each node, or TYPE:NUMBER",
                             it->value);
-    *out = json_pack("{s:I}", "n", (json_int_t)n);
-    return colon != NULL ? lf_json_set_new(*out, "type", json_string(type), err) : 0;
+    out->given = true;
+    out->n = lf_int_of(n);
+    return lf_text_set(&out->type, colon != NULL ? type : NULL, "gpus", err);
 }
 
 /* Words, separated by blanks, commas (not for words of a command) and line ends. */
-static int words(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+static int words(lf_texts *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     const char *sep = k->type == WORDS_T ? " \t\n" : ", \t\n";
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = copy == NULL ? LF_ENOMEM : 0;
-    *out = json_array();
     for (char *p = rc == 0 ? strtok_r(copy, sep, &save) : NULL; p != NULL && rc == 0;
          p = strtok_r(NULL, sep, &save)) {
         if (k->choices != NULL && !one_of(p, k->choices))
@@ -186,19 +191,17 @@ static int words(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
         else if (!printable(p))
             rc = lf_conf_fail(it, err, "%s: a control character", k->name);
         else
-            rc = lf_json_push_new(*out, json_string(p), err);
+            rc = lf_texts_add(out, p, err);
     }
     free(copy);
-    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name)
-                                                 : rc;
+    return rc == 0 && out->n == 0 ? lf_conf_fail(it, err, "%s is empty", k->name) : rc;
 }
 
 /* Lines of a script or raw flags, one flag (with its value) to a line. */
-static int lines(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+static int lines(lf_texts *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     char *copy = lf_strdup(it->value, err), *save = NULL;
     int rc = copy == NULL ? LF_ENOMEM : 0;
-    *out = json_array();
     for (char *p = rc == 0 ? strtok_r(copy, "\n", &save) : NULL; p != NULL && rc == 0;
          p = strtok_r(NULL, "\n", &save)) {
         if (!printable(p))
@@ -206,14 +209,13 @@ static int lines(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
         else if (k->type == FLAGS_T && p[0] != '-')
             rc = lf_conf_fail(it, err, "%s = %s: flags begin with '-', one to a line", k->name, p);
         else
-            rc = lf_json_push_new(*out, json_string(p), err);
+            rc = lf_texts_add(out, p, err);
     }
     free(copy);
-    return rc == 0 && json_array_size(*out) == 0 ? lf_conf_fail(it, err, "%s is empty", k->name)
-                                                 : rc;
+    return rc == 0 && out->n == 0 ? lf_conf_fail(it, err, "%s is empty", k->name) : rc;
 }
 
-static int text(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+static int text(char **out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     const char *v = it->value;
     if (k->type == ENUM_T && !one_of(v, k->choices))
@@ -229,11 +231,11 @@ static int text(json_t **out, const struct key *k, const lf_conf_item *it, lf_er
             k->name, v);
     if (k->type == MAIL_T && !all_of(v, "_.@+,%=-"))
         return lf_conf_fail(it, err, "%s = %s: not an address", k->name, v);
-    *out = json_string(v);
-    return 0;
+    return lf_text_set(out, v, k->name, err);
 }
 
-static int value(json_t **out, const struct key *k, const lf_conf_item *it, lf_err *err)
+/* out: the field, whose type follows from that of the key. */
+static int value(void *out, const struct key *k, const lf_conf_item *it, lf_err *err)
 {
     bool b = false;
     lf_err e = LF_ERR_INIT;
@@ -245,7 +247,7 @@ static int value(json_t **out, const struct key *k, const lf_conf_item *it, lf_e
     case FLAG_T:
         if (lf_parse_bool(&b, it->value, &e) < 0)
             return lf_conf_fail(it, err, "%s: %s", k->name, e.text);
-        *out = json_boolean(b);
+        *(lf_flag *)out = lf_flag_of(b);
         return 0;
     case GPUS_T:
         return gpus(out, k, it, err);
@@ -294,7 +296,7 @@ static int find_key(lf_conf_item **out, lf_conf *c, const char *stage, const cha
     return 0;
 }
 
-static int check_rerun_on(json_t *stage, lf_conf *c, const char *section, lf_err *err)
+static int check_rerun_on(lf_doc_stage *stage, lf_conf *c, const char *section, lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, section, "rerun_on");
     if (it == NULL)
@@ -302,15 +304,15 @@ static int check_rerun_on(json_t *stage, lf_conf *c, const char *section, lf_err
     it->read = true;
     if (strcmp(it->value, "exe") != 0 && strcmp(it->value, "spec") != 0)
         return lf_conf_fail(it, err, "rerun_on = %s: give spec (default) or exe", it->value);
-    return lf_json_set_new(stage, "rerun_on", json_string(it->value), err);
+    return lf_text_set(&stage->rerun_on, it->value, "rerun_on", err);
 }
 
 /* This machine is one node. Partitions and the like mean nothing here, which is no mistake: the
  * same pipeline runs there. */
-static int check_local(const json_t *res, const lf_conf_item *nodes, const char *scheduler,
+static int check_local(const lf_resources *res, const lf_conf_item *nodes, const char *scheduler,
                        lf_err *err)
 {
-    if (strcmp(scheduler, "local") != 0 || json_integer_value(json_object_get(res, "nodes")) <= 1)
+    if (strcmp(scheduler, "local") != 0 || res->nodes.v <= 1)
         return 0;
     return lf_conf_fail(
         nodes, err,
@@ -318,31 +320,26 @@ static int check_local(const json_t *res, const lf_conf_item *nodes, const char 
         nodes->value);
 }
 
-int lf_pipeline_resources(json_t *stage, lf_conf *c, const char *section, const char *kind_section,
-                          const char *scheduler, lf_err *err)
+int lf_pipeline_resources(lf_doc_stage *stage, lf_conf *c, const char *section,
+                          const char *kind_section, const char *scheduler, lf_err *err)
 {
-    json_t *res = json_object();
     lf_conf_item *nodes = NULL;
-    int rc = lf_json_set_new(stage, "resources", res, err);
+    int rc = 0;
+    stage->resources.given = true;
     for (size_t i = 0; rc == 0 && i < N_KEYS; i++) {
+        const struct key *k = &keys[i];
         lf_conf_item *it = NULL;
-        json_t *v = NULL;
-        rc = find_key(&it, c, section, kind_section, keys[i].name, err);
-        if (rc < 0 || it == NULL)
-            continue;
-        rc = value(&v, &keys[i], it, err);
-        if (rc < 0)
-            json_decref(v);
-        else
-            rc = lf_json_set_new(keys[i].top != NULL ? stage : res,
-                                 keys[i].top != NULL ? keys[i].top : keys[i].name, v, err);
+        char *base = k->beside ? (char *)stage : (char *)&stage->resources;
+        rc = find_key(&it, c, section, kind_section, k->name, err);
+        if (rc == 0 && it != NULL)
+            rc = value(base + k->at, k, it, err);
         if (i == 0)
             nodes = it;
     }
-    if (rc == 0 && json_object_get(stage, "grace_s") == NULL)
-        rc = lf_json_set_new(stage, "grace_s", json_integer(GRACE_DEFAULT_S), err);
+    if (rc == 0 && !stage->grace_s.given)
+        stage->grace_s = lf_int_of(GRACE_DEFAULT_S);
     if (rc == 0)
-        rc = check_local(res, nodes, scheduler, err);
+        rc = check_local(&stage->resources, nodes, scheduler, err);
     return rc == 0 ? check_rerun_on(stage, c, section, err) : rc;
 }
 
@@ -359,8 +356,7 @@ const char *const *lf_site_keys(size_t *n)
     return site_keys;
 }
 
-static int site_time(json_t *site, lf_conf *c, const char *key, const char *name, int64_t def,
-                     lf_err *err)
+static int site_time(lf_int *out, lf_conf *c, const char *key, int64_t def, lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, "site", key);
     int64_t v = def;
@@ -370,84 +366,81 @@ static int site_time(json_t *site, lf_conf *c, const char *key, const char *name
         if (lf_parse_duration(&v, it->value, &e) < 0)
             return lf_conf_fail(it, err, "%s: %s", key, e.text);
     }
-    return lf_json_set_new(site, name, json_integer(v), err);
+    *out = lf_int_of(v);
+    return 0;
 }
 
 /* commands = sbatch=/opt/slurm/bin/sbatch squeue=... */
-static int site_commands(json_t *site, lf_conf *c, lf_err *err)
+static int site_commands(lf_site *site, lf_conf *c, lf_err *err)
 {
     lf_conf_item *it = lf_conf_find(c, "site", "commands");
     if (it == NULL)
         return 0;
     it->read = true;
-    json_t *map = json_object(), *list = NULL;
-    static const struct key form = {"commands", WORDS_T, 0, 0, NULL, NULL};
-    int rc = lf_json_set_new(site, "commands", map, err);
-    if (rc == 0)
-        rc = words(&list, &form, it, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
-        const char *w = json_string_value(json_array_get(list, i)), *eq = strchr(w, '=');
+    lf_texts list = {.n = 0};
+    static const struct key form = {.name = "commands", .type = WORDS_T};
+    site->commands.given = true;
+    int rc = words(&list, &form, it, err);
+    for (size_t i = 0; rc == 0 && i < list.n; i++) {
+        const char *w = list.v[i], *eq = strchr(w, '=');
         char name[64];
         if (eq == NULL || eq[1] != '/' || (size_t)(eq - w) >= sizeof name)
             rc = lf_conf_fail(it, err, "commands = %s: give NAME=/PATH", w);
         else {
             snprintf(name, sizeof name, "%.*s", (int)(eq - w), w);
-            rc = lf_json_set_new(map, name, json_string(eq + 1), err);
+            rc = lf_pairs_set(&site->commands, name, eq + 1, err);
         }
     }
-    json_decref(list);
+    lf_texts_fini(&list);
     return rc;
 }
 
-static int site_word(json_t *site, lf_conf *c, const char *key, enum type type, const char *choices,
-                     lf_err *err)
+static int site_word(void *out, lf_conf *c, const struct key *k, lf_err *err)
 {
-    lf_conf_item *it = lf_conf_find(c, "site", key);
+    lf_conf_item *it = lf_conf_find(c, "site", k->name);
     if (it == NULL)
         return 0;
     it->read = true;
-    json_t *v = NULL;
-    const struct key form = {key, type, 0, 0, choices, NULL};
-    int rc = value(&v, &form, it, err);
-    if (rc == 0)
-        return lf_json_set_new(site, key, v, err);
-    json_decref(v);
-    return rc;
+    return value(out, k, it, err);
 }
 
-int lf_pipeline_site(json_t *doc, lf_conf *c, lf_err *err)
+static int site_templates(lf_site *site, lf_conf *c, lf_err *err)
 {
-    json_t *site = json_object();
-    int rc = lf_json_set_new(doc, "site", site, err);
-    json_t *trust = c->n_trusted > 0 ? json_array() : NULL;
+    lf_conf_item *it = lf_conf_find(c, "site", "templates");
+    if (it == NULL)
+        return 0;
+    it->read = true;
+    if (it->value[0] != '/' || !printable(it->value))
+        return lf_conf_fail(it, err, "templates = %s: give an absolute path", it->value);
+    return lf_text_set(&site->templates, it->value, "templates", err);
+}
+
+int lf_pipeline_site(lf_site *site, lf_conf *c, lf_err *err)
+{
+    static const struct key chain = {.name = "chain", .type = ENUM_T, .choices = CHAINS},
+                            launcher = {.name = "launcher", .type = ENUM_T, .choices = LAUNCHERS},
+                            exclude = {.name = "exclude", .type = NAMES_T};
+    int rc = 0;
+    site->given = true;
     for (size_t i = 0; rc == 0 && i < c->n_trusted; i++)
-        rc = lf_json_push_new(trust, json_string(c->trusted[i]), err);
-    if (rc == 0 && trust != NULL)
-        rc = lf_json_set_new(site, "trust", trust, err);
+        rc = lf_texts_add(&site->trust, c->trusted[i], err);
     if (rc == 0)
-        rc = site_time(site, c, "poll", "poll_s", 60, err);
+        rc = site_time(&site->poll_s, c, "poll", 60, err);
     if (rc == 0)
-        rc = site_time(site, c, "command_timeout", "timeout_s", 60, err);
+        rc = site_time(&site->timeout_s, c, "command_timeout", 60, err);
     if (rc == 0)
-        rc = site_time(site, c, "lost_after", "grace_lost_s", 270, err);
+        rc = site_time(&site->grace_lost_s, c, "lost_after", 270, err);
     if (rc == 0)
-        rc = site_time(site, c, "settle", "settle_s", 3, err);
+        rc = site_time(&site->settle_s, c, "settle", 3, err);
     if (rc == 0)
-        rc = site_time(site, c, "submit_wait", "submit_wait_s", 120, err);
+        rc = site_time(&site->submit_wait_s, c, "submit_wait", 120, err);
     if (rc == 0)
         rc = site_commands(site, c, err);
     if (rc == 0)
-        rc = site_word(site, c, "chain", ENUM_T, CHAINS, err);
+        rc = site_word(&site->chain, c, &chain, err);
     if (rc == 0)
-        rc = site_word(site, c, "launcher", ENUM_T, LAUNCHERS, err);
+        rc = site_word(&site->launcher, c, &launcher, err);
     if (rc == 0)
-        rc = site_word(site, c, "exclude", NAMES_T, NULL, err);
-    lf_conf_item *it = lf_conf_find(c, "site", "templates");
-    if (rc == 0 && it != NULL) {
-        it->read = true;
-        if (it->value[0] != '/' || !printable(it->value))
-            return lf_conf_fail(it, err, "templates = %s: give an absolute path", it->value);
-        rc = lf_json_set_new(site, "templates", json_string(it->value), err);
-    }
-    return rc;
+        rc = site_word(&site->exclude, c, &exclude, err);
+    return rc == 0 ? site_templates(site, c, err) : rc;
 }

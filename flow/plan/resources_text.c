@@ -9,58 +9,54 @@
 
 #include "flow/plan/pipeline.h"
 
-static int64_t number(const json_t *o, const char *key)
-{
-    return (int64_t)json_integer_value(json_object_get(o, key));
-}
-
 static void item(lf_buf *out, const char *text)
 {
     lf_buf_addf(out, "%s%s", out->len > 0 ? ", " : "", text);
 }
 
-void lf_resources_line(lf_buf *out, const json_t *stage)
+void lf_resources_line(lf_buf *out, const lf_doc_stage *stage)
 {
-    static const char *const words[] = {"partition",   "account", "qos",     "constraint",
-                                        "reservation", "chain",   "launcher"};
-    const json_t *r = json_object_get(stage, "resources"), *gpus = json_object_get(r, "gpus");
+    const lf_resources *r = &stage->resources;
+    const struct {
+        const char *word, *value;
+    } words[] = {
+        {"partition", r->partition},   {"account", r->account},         {"qos", r->qos},
+        {"constraint", r->constraint}, {"reservation", r->reservation}, {"chain", r->chain},
+        {"launcher", r->launcher}};
     char text[256], b[64];
-    if (number(r, "nodes") > 0)
-        snprintf(text, sizeof text, "%lld node%s", (long long)number(r, "nodes"),
-                 number(r, "nodes") == 1 ? "" : "s"),
+    if (r->nodes.v > 0)
+        snprintf(text, sizeof text, "%lld node%s", (long long)r->nodes.v,
+                 r->nodes.v == 1 ? "" : "s"),
             item(out, text);
-    if (number(r, "ranks") > 0)
-        snprintf(text, sizeof text, "%lld ranks per node", (long long)number(r, "ranks")),
-            item(out, text);
-    if (number(r, "cpus") > 0)
-        snprintf(text, sizeof text, "%lld cpus per rank", (long long)number(r, "cpus")),
-            item(out, text);
-    if (number(gpus, "n") > 0) {
-        const char *type = json_string_value(json_object_get(gpus, "type"));
-        snprintf(text, sizeof text, "%lld gpus%s%s per node", (long long)number(gpus, "n"),
+    if (r->ranks.v > 0)
+        snprintf(text, sizeof text, "%lld ranks per node", (long long)r->ranks.v), item(out, text);
+    if (r->cpus.v > 0)
+        snprintf(text, sizeof text, "%lld cpus per rank", (long long)r->cpus.v), item(out, text);
+    if (r->gpus.n.v > 0) {
+        const char *type = r->gpus.type;
+        snprintf(text, sizeof text, "%lld gpus%s%s per node", (long long)r->gpus.n.v,
                  type != NULL ? " " : "", type != NULL ? type : "");
         item(out, text);
     }
-    if (number(r, "gpu_memory") > 0)
+    if (r->gpu_memory.v > 0)
         snprintf(text, sizeof text, "%s per gpu",
-                 lf_fmt_bytes(b, sizeof b, (double)number(r, "gpu_memory"))),
+                 lf_fmt_bytes(b, sizeof b, (double)r->gpu_memory.v)),
             item(out, text);
-    if (json_object_get(stage, "memory_bytes") != NULL) {
+    if (stage->memory_bytes.given) {
         snprintf(text, sizeof text, "%s per node",
-                 lf_fmt_bytes(b, sizeof b, (double)number(stage, "memory_bytes")));
+                 lf_fmt_bytes(b, sizeof b, (double)stage->memory_bytes.v));
         item(out, text);
     }
-    if (json_object_get(stage, "time_limit_s") != NULL) {
+    if (stage->time_limit_s.given) {
         snprintf(text, sizeof text, "%s per job",
-                 lf_fmt_duration(b, sizeof b, (double)number(stage, "time_limit_s")));
+                 lf_fmt_duration(b, sizeof b, (double)stage->time_limit_s.v));
         item(out, text);
     }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (json_object_get(r, words[i]) != NULL) {
-            snprintf(text, sizeof text, "%s %.200s", words[i],
-                     json_string_value(json_object_get(r, words[i])));
+        if (words[i].value != NULL) {
+            snprintf(text, sizeof text, "%s %.200s", words[i].word, words[i].value);
             item(out, text);
         }
-    if (json_is_true(json_object_get(r, "exclusive")))
+    if (r->exclusive.v)
         item(out, "exclusive");
 }

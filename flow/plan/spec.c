@@ -15,55 +15,46 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/hashcache.h"
 #include "flow/record/record.h"
 
-#define CACHE_MAX_BYTES ((size_t)64 << 20)
-#define RACY_S          2.0
-#define TREE_MAX_DEPTH  32
+#define RACY_S         2.0
+#define TREE_MAX_DEPTH 32
 
 struct hasher {
-    lf_names names; /* of the stages */
-    json_t *cache;  /* {path: {"size","mtime_ns","ctime_ns","inode","at","sha256"}} */
-    bool dirty;
+    const lf_doc *plan;
+    const char *project;
+    lf_hashcache *cache;
 };
 
 /* ---- outside files ---- */
 
-static json_int_t time_ns(const struct timespec *t)
+static int64_t time_ns(const struct timespec *t)
 {
-    return (json_int_t)t->tv_sec * 1000000000 + t->tv_nsec;
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-static const char *cached(const struct hasher *h, const char *path, const struct stat *st)
+static bool is_known(lf_hashed *out, const struct hasher *h, const char *path,
+                     const struct stat *st)
 {
-    json_t *e = json_object_get(h->cache, path);
-    const char *hex = json_string_value(json_object_get(e, "sha256"));
-    if (hex == NULL || strlen(hex) != LF_HASH_HEX - 1)
-        return NULL;
     /* The time of change too: a person can set the other back. */
-    if (json_integer_value(json_object_get(e, "size")) != st->st_size ||
-        json_integer_value(json_object_get(e, "mtime_ns")) != time_ns(&st->st_mtim) ||
-        json_integer_value(json_object_get(e, "ctime_ns")) != time_ns(&st->st_ctim) ||
-        json_integer_value(json_object_get(e, "inode")) != (json_int_t)st->st_ino)
-        return NULL;
-    json_int_t newest = time_ns(&st->st_mtim) > time_ns(&st->st_ctim) ? time_ns(&st->st_mtim)
-                                                                      : time_ns(&st->st_ctim);
-    if (json_number_value(json_object_get(e, "at")) - 1e-9 * (double)newest < RACY_S)
-        return NULL;
-    return hex;
+    if (!lf_hashcache_find(out, h->cache, path) || out->size != st->st_size ||
+        out->mtime_ns != time_ns(&st->st_mtim) || out->ctime_ns != time_ns(&st->st_ctim) ||
+        out->inode != (int64_t)st->st_ino)
+        return false;
+    int64_t newest = out->mtime_ns > out->ctime_ns ? out->mtime_ns : out->ctime_ns;
+    return out->at - 1e-9 * (double)newest >= RACY_S;
 }
 
 static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path,
                      const struct stat *st, lf_err *err)
 {
-    const char *known = cached(h, path, st);
-    if (known != NULL) {
-        memcpy(hex, known, LF_HASH_HEX);
+    lf_hashed e;
+    if (is_known(&e, h, path, st)) {
+        memcpy(hex, e.sha256, LF_HASH_HEX);
         return 0;
     }
     double at = lf_wall_s();
@@ -73,11 +64,13 @@ static int hash_file(char hex[LF_HASH_HEX], struct hasher *h, const char *path,
     if (rc < 0)
         return rc;
     lf_hash_hex(hex, digest);
-    json_t *e = json_pack("{s:I, s:I, s:I, s:I, s:f, s:s}", "size", (json_int_t)bytes, "mtime_ns",
-                          time_ns(&st->st_mtim), "ctime_ns", time_ns(&st->st_ctim), "inode",
-                          (json_int_t)st->st_ino, "at", at, "sha256", hex);
-    h->dirty = true;
-    return lf_json_set_new(h->cache, path, e, err);
+    e = (lf_hashed){.size = bytes,
+                    .mtime_ns = time_ns(&st->st_mtim),
+                    .ctime_ns = time_ns(&st->st_ctim),
+                    .inode = (int64_t)st->st_ino,
+                    .at = at};
+    memcpy(e.sha256, hex, LF_HASH_HEX);
+    return lf_hashcache_put(h->cache, path, &e, err);
 }
 
 static int hash_path(lf_buf *out, struct hasher *h, const char *path, const char *rel, int depth,
@@ -155,14 +148,13 @@ static int hash_input(lf_buf *out, struct hasher *h, const char *path, const cha
     return rc;
 }
 
-static int hash_outside(lf_buf *out, struct hasher *h, const char *project, const char *text,
-                        lf_err *err)
+static int hash_outside(lf_buf *out, struct hasher *h, const char *text, lf_err *err)
 {
     lf_buf path, list;
     lf_buf_init(&path);
     lf_buf_init(&list);
     if (text[0] != '/')
-        lf_buf_addf(&path, "%s/", project);
+        lf_buf_addf(&path, "%s/", h->project);
     lf_buf_adds(&path, text);
     struct stat st;
     int rc = 0;
@@ -196,163 +188,145 @@ static int hash_outside(lf_buf *out, struct hasher *h, const char *project, cons
 
 /* ---- spec of a stage ---- */
 
-static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, const json_t *input,
-                        lf_err *err)
+static int spec_of_refs(lf_buf *out, const struct hasher *h, const lf_doc_input *in, lf_err *err)
 {
-    const char *p = json_string_value(json_object_get(input, "text"));
-    const json_t *refs = json_object_get(input, "refs");
-    for (size_t i = 0; i < json_array_size(refs); i++) {
+    const char *p = in->text;
+    for (size_t i = 0; i < in->refs.n; i++) {
         const char *d = strstr(p, "${stage:"), *close = d != NULL ? strchr(d, '}') : NULL;
-        const json_t *ref = json_array_get(refs, i);
-        const json_t *st = lf_names_stage(&h->names, doc, json_object_get(ref, "stage"));
-        const char *id = json_string_value(json_object_get(st, "spec_id"));
-        if (close == NULL || id == NULL)
+        const lf_doc_stage *from = lf_doc_find(h->plan, in->refs.v[i].stage);
+        if (close == NULL || from == NULL || from->spec_id == NULL)
             return lf_fail(err, LF_EFORMAT, "plan document: a reference and its text disagree");
         lf_buf_add(out, p, (size_t)(d - p));
-        lf_buf_addf(out, "stage:%s.%s", id, json_string_value(json_object_get(ref, "output")));
+        lf_buf_addf(out, "stage:%s.%s", from->spec_id, in->refs.v[i].output);
         p = close + 1;
     }
     lf_buf_adds(out, p);
     return 0;
 }
 
-static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const json_t *stage,
-                       const char *project, lf_err *err)
+static int spec_input(lf_buf *b, struct hasher *h, const lf_doc_stage *stage,
+                      const lf_doc_input *in, lf_err *err)
 {
-    const json_t *inputs = json_object_get(stage, "inputs");
-    const json_t *types = json_object_get(stage, "types");
+    if (in->refs.n > 0)
+        return spec_of_refs(b, h, in, err);
+    if (lf_pairs_get(&stage->types, in->option) != NULL && !in->word.v)
+        return hash_outside(b, h, in->text, err);
+    lf_buf_adds(b, in->text);
+    return 0;
+}
+
+static int spec_inputs(lf_doc_stage *stage, struct hasher *h, lf_err *err)
+{
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(inputs); i++) {
-        const json_t *in = json_array_get(inputs, i);
-        const char *opt = json_string_value(json_object_get(in, "option"));
-        const char *text = json_string_value(json_object_get(in, "text"));
-        if (json_is_false(json_object_get(in, "identity")))
+    stage->spec.inputs.given = true;
+    for (size_t i = 0; rc == 0 && i < stage->inputs.n; i++) {
+        const lf_doc_input *in = &stage->inputs.v[i];
+        if (in->identity.given && !in->identity.v)
             continue; /* it changes what is looked at on the way, not what comes out */
-        json_t *list = json_object_get(into, opt);
-        if (list == NULL) {
-            list = json_array();
-            rc = lf_json_set_new(into, opt, list, err);
-        }
+        lf_texts *list = lf_lists_add(&stage->spec.inputs, in->option, err);
         lf_buf b;
         lf_buf_init(&b);
-        if (rc == 0 && json_array_size(json_object_get(in, "refs")) > 0)
-            rc = spec_of_refs(&b, h, doc, in, err);
-        else if (rc == 0 && json_object_get(types, opt) != NULL &&
-                 !json_is_true(json_object_get(in, "word")))
-            rc = hash_outside(&b, h, project, text, err);
-        else if (rc == 0)
-            lf_buf_adds(&b, text);
+        rc = list == NULL ? LF_ENOMEM : spec_input(&b, h, stage, in, err);
         if (rc == 0)
-            rc = lf_json_push_new(list, json_stringn(b.data, b.len), err);
+            rc = lf_buf_check(&b, err);
+        if (rc == 0)
+            rc = lf_texts_add(list, b.data, err);
         lf_buf_fini(&b);
     }
     return rc;
 }
 
-static int spec_one(json_t *stage, struct hasher *h, const json_t *doc, const char *project,
-                    lf_err *err)
+static int spec_one(lf_doc_stage *stage, struct hasher *h, lf_err *err)
 {
-    json_t *inputs = json_object();
-    json_t *spec = json_pack("{s:O, s:O, s:O, s:O}", "kind", json_object_get(stage, "kind"),
-                             "spec_version", json_object_get(stage, "spec_version"), "options",
-                             json_object_get(stage, "identity"), "inputs", inputs);
-    int rc = spec == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    lf_spec *s = &stage->spec;
+    lf_spec_fini(s);
+    s->given = true;
+    s->spec_version = stage->spec_version;
+    int rc = lf_text_set(&s->kind, stage->kind, "kind", err);
     if (rc == 0)
-        rc = spec_inputs(inputs, h, doc, stage, project, err);
-    json_t *model = json_object_get(stage, "model");
-    if (rc == 0 && model != NULL)
-        rc = lf_json_set_new(spec, "model", json_incref(model), err);
-    char *text = rc == 0 ? lf_json_dump(spec, err) : NULL;
+        rc = lf_pairs_copy(&s->options, &stage->identity, err);
+    if (rc == 0)
+        rc = lf_pairs_copy(&s->model, &stage->model, err);
+    if (rc == 0)
+        rc = spec_inputs(stage, h, err);
+    char *text = rc == 0 ? lf_spec_text(s, err) : NULL;
     uint8_t digest[LF_HASH_BYTES];
     if (rc == 0)
         rc = text == NULL ? LF_ENOMEM : lf_hash_buf(digest, text, strlen(text), err);
     if (rc == 0) {
         char hex[LF_HASH_HEX];
         lf_hash_hex(hex, digest);
-        rc = lf_json_set_new(stage, "spec_id", json_string(hex), err);
+        rc = lf_text_set(&stage->spec_id, hex, "spec_id", err);
     }
-    if (rc == 0)
-        rc = lf_json_set_new(stage, "spec", json_incref(spec), err);
     free(text);
-    json_decref(spec);
-    json_decref(inputs);
     return rc;
 }
 
-int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_err *err)
+int lf_spec_assign(lf_doc *plan, const char *project, const char *cache_path, lf_err *err)
 {
-    struct hasher h = {.cache = NULL};
-    if (cache_path != NULL && lf_io_exists(cache_path))
-        h.cache = lf_json_load_file(cache_path, CACHE_MAX_BYTES,
-                                    NULL); /* a damaged cache is an empty cache */
-    if (!json_is_object(h.cache)) {
-        json_decref(h.cache);
-        h.cache = json_object();
-    }
-    json_t *stages = json_object_get(doc, "stages");
-    int rc = h.cache == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    if (rc == 0)
-        rc = lf_names_of_stages(&h.names, doc, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        json_t *st = json_array_get(stages, i);
-        rc = spec_one(st, &h, doc, project, err);
+    struct hasher h = {
+        .plan = plan, .project = project, .cache = lf_hashcache_load(cache_path, err)};
+    int rc = h.cache == NULL ? LF_ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < plan->stages.n; i++) {
+        lf_doc_stage *st = &plan->stages.v[i];
+        rc = spec_one(st, &h, err);
         if (rc < 0)
-            lf_err_prefix(err, "stage %s", json_string_value(json_object_get(st, "name")));
+            lf_err_prefix(err, "stage %s", st->name);
     }
-    if (rc == 0 && h.dirty && cache_path != NULL) {
-        char *text = lf_json_dump(h.cache, NULL);
-        if (text != NULL)
-            (void)lf_io_replace(cache_path, text, strlen(text), 0644,
-                                NULL); /* only a cache: a failure costs time */
-        free(text);
-    }
-    lf_names_fini(&h.names);
-    json_decref(h.cache);
+    if (rc == 0 && cache_path != NULL)
+        lf_hashcache_save(h.cache, cache_path);
+    lf_hashcache_free(h.cache);
     return rc;
 }
 
 /* ---- differences ---- */
 
-/* Adds the names that are in only one object or differ; of two objects that name each once. */
-static int diff_objects(json_t *out, json_t *a, json_t *b, const char *prefix, lf_err *err)
+static int named(lf_texts *out, const char *prefix, const char *name, lf_err *err)
 {
-    const char *k;
-    json_t *v;
+    char text[512];
+    snprintf(text, sizeof text, "%s%s", prefix, name);
+    return lf_texts_add(out, text, err);
+}
+
+/* Adds the names that are in only one of them or differ. */
+static int diff_pairs(lf_texts *out, const lf_pairs *a, const lf_pairs *b, const char *prefix,
+                      lf_err *err)
+{
     int rc = 0;
-    json_object_foreach(a, k, v)
-    {
-        if (rc == 0 && !json_equal(v, json_object_get(b, k)))
-            rc = lf_json_push_new(out, json_sprintf("%s%s", prefix, k), err);
-    }
-    json_object_foreach(b, k, v)
-    {
-        if (rc == 0 && json_object_get(a, k) == NULL)
-            rc = lf_json_push_new(out, json_sprintf("%s%s", prefix, k), err);
-    }
+    for (size_t i = 0; rc == 0 && i < a->n; i++)
+        if (!lf_text_same(a->v[i].value, lf_pairs_get(b, a->v[i].name)))
+            rc = named(out, prefix, a->v[i].name, err);
+    for (size_t i = 0; rc == 0 && i < b->n; i++)
+        if (lf_pairs_get(a, b->v[i].name) == NULL)
+            rc = named(out, prefix, b->v[i].name, err);
     return rc;
 }
 
-json_t *lf_spec_diff(const json_t *a, const json_t *b, lf_err *err)
+static int diff_lists(lf_texts *out, const lf_lists *a, const lf_lists *b, lf_err *err)
 {
-    const json_t *sa = json_object_get(a, "spec"), *sb = json_object_get(b, "spec");
-    json_t *out = json_array();
-    int rc = out == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    static const char *const scalar[] = {"kind", "spec_version"};
-    for (size_t i = 0; rc == 0 && i < 2; i++)
-        if (!json_equal(json_object_get(sa, scalar[i]), json_object_get(sb, scalar[i])))
-            rc = lf_json_push_new(out, json_string(scalar[i]), err);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < a->n; i++)
+        if (!lf_texts_same(&a->v[i].values, lf_lists_get(b, a->v[i].name)))
+            rc = lf_texts_add(out, a->v[i].name, err);
+    for (size_t i = 0; rc == 0 && i < b->n; i++)
+        if (lf_lists_get(a, b->v[i].name) == NULL)
+            rc = lf_texts_add(out, b->v[i].name, err);
+    return rc;
+}
+
+int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_spec *b, lf_err *err)
+{
+    *out = (lf_texts){.given = true};
+    int rc = lf_text_same(a->kind, b->kind) ? 0 : lf_texts_add(out, "kind", err);
+    if (rc == 0 && a->spec_version.v != b->spec_version.v)
+        rc = lf_texts_add(out, "spec_version", err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "options"), json_object_get(sb, "options"), "",
-                          err);
+        rc = diff_pairs(out, &a->options, &b->options, "", err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "inputs"), json_object_get(sb, "inputs"), "",
-                          err);
+        rc = diff_lists(out, &a->inputs, &b->inputs, err);
     if (rc == 0)
-        rc = diff_objects(out, json_object_get(sa, "model"), json_object_get(sb, "model"), "model.",
-                          err);
-    if (rc < 0) {
-        json_decref(out);
-        return NULL;
-    }
-    return out;
+        rc = diff_pairs(out, &a->model, &b->model, "model.", err);
+    if (rc < 0)
+        lf_texts_fini(out);
+    return rc;
 }

@@ -18,17 +18,15 @@
 #ifndef LF_FLOW_SPEC_H
 #define LF_FLOW_SPEC_H
 
-#include <jansson.h>
-
 #include "engine/base/err.h"
+#include "flow/record/doc.h"
 
-/* Sets "spec_id" in every stage of the plan document. project: base of relative paths. cache_path
- * NULL: no cache. */
-int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_err *err);
+/* Sets spec and spec_id of every stage. project: base of relative paths. cache_path NULL: no
+ * cache. */
+int lf_spec_assign(lf_doc *plan, const char *project, const char *cache_path, lf_err *err);
 
-/* Names of identity settings in which two stage documents differ, e.g. ["steps", "model.layers",
- * "data"], new array. A difference that comes from a producer is named after the option that takes
- * its output. */
-json_t *lf_spec_diff(const json_t *a, const json_t *b, lf_err *err);
+/* Names of identity settings in which two specs differ, e.g. ["steps", "model.layers", "data"]. A
+ * difference that comes from a producer is named after the option that takes its output. */
+int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_spec *b, lf_err *err);
 
 #endif

@@ -50,6 +50,20 @@ int lf_record_event(const char *spool_parent, const char *run, const char *stage
     return rc;
 }
 
+int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_object_set_new(o, key, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", key);
+    return 0;
+}
+
+int lf_json_push_new(json_t *a, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_array_append_new(a, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return 0;
+}
+
 int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
 {
     va_list ap;

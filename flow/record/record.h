@@ -18,6 +18,9 @@ int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err
 int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
                     int epoch, const char *kind, json_t *data, lf_err *err);
 
+int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err); /* takes v */
+int lf_json_push_new(json_t *a, json_t *v, lf_err *err);                 /* takes v */
+
 /* Text into a path buffer; LF_EINVAL when it does not fit. */
 int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -97,6 +97,11 @@ static const char *str(const json_t *o, const char *key)
     return s != NULL ? s : "";
 }
 
+static const char *text_of(const char *s)
+{
+    return s != NULL ? s : "";
+}
+
 static void cell(lf_buf *b, const char *cls, const char *text)
 {
     lf_buf_addf(b, "<td class=\"%s\">", cls);
@@ -222,11 +227,11 @@ static void head(lf_buf *b, const lf_run_view *v, const json_t *o)
     lf_buf_addf(b, "</h1>\n<p class=\"dim\">run <code>%s</code>, revision %d, made %s by ",
                 str(o, "run"), v->run.rev,
                 lf_time_iso(when, json_number_value(json_object_get(o, "created"))));
-    lf_html_text(b, str(v->run.doc, "user"));
+    lf_html_text(b, text_of(v->run.plan->user));
     lf_buf_adds(b, " on ");
-    lf_html_text(b, str(v->run.doc, "host"));
+    lf_html_text(b, text_of(v->run.plan->host));
     lf_buf_adds(b, ", scheduler ");
-    lf_html_text(b, str(v->run.doc, "scheduler"));
+    lf_html_text(b, text_of(v->run.plan->scheduler));
     lf_buf_addf(b, "; this page: %s, loong-flow %s</p>\n", lf_time_iso(when, lf_wall_s()),
                 PACKAGE_VERSION);
 }
@@ -242,7 +247,7 @@ static void where_and_how(lf_buf *b, const lf_run_view *v)
                 "   # what is missing, from the last thing saved\n"
                 "loong-flow run --new ",
                 v->run.rev, v->run.id);
-    lf_html_text(b, str(v->run.doc, "pipeline"));
+    lf_html_text(b, text_of(v->run.plan->pipeline));
     lf_buf_adds(b, "   # the same again, from nothing\n</pre>\n");
 }
 

@@ -22,7 +22,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/leftover.h"
 #include "flow/run/par.h"
@@ -76,7 +75,7 @@ int lf_exe_find(char **out, const char *name, lf_err *err)
                              self, LF_LIBEXECDIR);
 }
 
-static int describe_one(json_t **out, const char *name, lf_err *err)
+static int describe_one(lf_doc_exe *out, const char *name, lf_err *err)
 {
     char *path = NULL;
     int rc = lf_exe_find(&path, name, err);
@@ -86,43 +85,54 @@ static int describe_one(json_t **out, const char *name, lf_err *err)
     char hex[LF_HASH_HEX];
     int64_t bytes = 0;
     rc = lf_tree_hash_file(digest, &bytes, path, err);
+    if (rc == 0)
+        rc = lf_text_set(&out->path, name, "path", err);
     if (rc == 0) {
         lf_hash_hex(hex, digest);
-        *out = json_pack("{s:s, s:s}", "path", name, "sha256", hex);
-        rc = *out != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = lf_text_set(&out->sha256, hex, "sha256", err);
     }
+    out->given = rc == 0;
     free(path);
     return rc;
 }
 
-int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err)
+/* The same program as a stage that was described before. */
+static int describe_again(lf_doc_exe *out, const lf_doc_exe *known, lf_err *err)
 {
-    json_t *stages = json_object_get(doc, "stages"), *exe = NULL,
-           *known = json_object(); /* each program is read once */
-    int rc = known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        json_t *st = json_array_get(stages, i);
-        char name[160];
-        snprintf(name, sizeof name, "lf-%s", json_string_value(json_object_get(st, "kind")));
+    int rc = lf_text_set(&out->path, known->path, "path", err);
+    if (rc == 0)
+        rc = lf_text_set(&out->sha256, known->sha256, "sha256", err);
+    out->given = rc == 0;
+    return rc;
+}
+
+/* Each program is read once. */
+static int describe_stage(lf_doc *plan, size_t i, lf_names *kinds, lf_err *err)
+{
+    lf_doc_stage *st = &plan->stages.v[i];
+    char name[160];
+    size_t known = lf_names_find(kinds, st->kind, "");
+    if (known != LF_NAMES_NONE)
+        return describe_again(&st->exe, &plan->stages.v[known].exe, err);
+    snprintf(name, sizeof name, "lf-%s", st->kind);
+    int rc = describe_one(&st->exe, name, err);
+    return rc == 0 ? lf_names_put(kinds, st->kind, "", i, err) : rc;
+}
+
+int lf_exe_describe(lf_doc *plan, bool missing_ok, lf_err *err)
+{
+    lf_names kinds = {NULL, 0, 0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < plan->stages.n; i++) {
         lf_err e = LF_ERR_INIT;
-        exe = json_incref(json_object_get(known, name));
-        rc = exe != NULL ? 0 : describe_one(&exe, name, &e);
-        if (rc == 0)
-            json_object_set(known, name, exe);
+        rc = describe_stage(plan, i, &kinds, &e);
         if (rc == LF_ENOENT && missing_ok)
             rc = 0;
         else if (rc < 0)
-            rc = lf_fail(err, rc, "stage %s: %s", json_string_value(json_object_get(st, "name")),
-                         e.text);
-        else
-            rc = lf_json_set_new(st, "exe", exe, err);
+            rc = lf_fail(err, rc, "stage %s: %s", plan->stages.v[i].name, e.text);
     }
-    json_decref(known);
-    if (rc == 0)
-        rc = describe_one(&exe, "loong-flow", err);
-    if (rc == 0)
-        rc = lf_json_set_new(doc, "loong_flow", exe, err);
-    return rc;
+    lf_names_fini(&kinds);
+    return rc == 0 ? describe_one(&plan->loong_flow, "loong-flow", err) : rc;
 }
 
 /* ---- copying ---- */
@@ -211,19 +221,14 @@ static int keep_file(const char *data, const char *name, const char *source, con
     return rc;
 }
 
-static int freeze_exes(const char *data, const json_t *doc, const char *bin_dir, lf_err *err)
+static int freeze_exes(const char *data, const lf_doc *plan, const char *bin_dir, lf_err *err)
 {
     int rc = lf_io_mkdirs(bin_dir, 0750, err);
-    json_t *stages = json_object_get(doc, "stages");
-    for (size_t i = 0; rc == 0 && i <= json_array_size(stages); i++) {
-        json_t *exe = i < json_array_size(stages)
-                          ? json_object_get(json_array_get(stages, i), "exe")
-                          : json_object_get(doc, "loong_flow");
-        const char *name = json_string_value(json_object_get(exe, "path"));
-        const char *sha = json_string_value(json_object_get(exe, "sha256"));
-        if (name == NULL || sha == NULL)
+    for (size_t i = 0; rc == 0 && i <= plan->stages.n; i++) {
+        const lf_doc_exe *exe = i < plan->stages.n ? &plan->stages.v[i].exe : &plan->loong_flow;
+        if (exe->path == NULL || exe->sha256 == NULL)
             return lf_fail(err, LF_EINVAL, "an executable is not described");
-        rc = keep_file(data, name, NULL, sha, bin_dir, err);
+        rc = keep_file(data, exe->path, NULL, exe->sha256, bin_dir, err);
     }
     return rc == 0 ? lf_io_fsync_path(bin_dir, err) : rc;
 }
@@ -339,7 +344,7 @@ int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const 
     return rc;
 }
 
-static int run_event(const lf_run *r, const lf_project *p, const json_t *doc, const char *ini_text,
+static int run_event(const lf_run *r, const lf_project *p, const lf_doc *plan, const char *ini_text,
                      lf_err *err)
 {
     char user[128], host[256], hex[LF_HASH_HEX];
@@ -350,70 +355,37 @@ static int run_event(const lf_run *r, const lf_project *p, const json_t *doc, co
     if (rc < 0)
         return rc;
     lf_hash_hex(hex, digest);
-    json_t *d =
-        json_pack("{s:O, s:s, s:s, s:s, s:s, s:s, s:s}", "name", json_object_get(doc, "name"),
-                  "project", p->id, "config_sha256", hex, "config_text", ini_text, "user", user,
-                  "host", host, "version", PACKAGE_VERSION);
-    return lf_record_event(r->dir, r->id, NULL, 0, 0, "run", d, err);
-}
-
-/* Inputs as the ledger wants them: producers by name, outside files by path and hash. */
-static json_t *event_inputs(const json_t *stage)
-{
-    json_t *out = json_array(), *inputs = json_object_get(stage, "inputs");
-    json_t *spec = json_object_get(json_object_get(stage, "spec"), "inputs");
-    for (size_t i = 0; i < json_array_size(inputs); i++) {
-        json_t *in = json_array_get(inputs, i), *refs = json_object_get(in, "refs");
-        const char *opt = json_string_value(json_object_get(in, "option"));
-        for (size_t k = 0; k < json_array_size(refs); k++)
-            json_array_append_new(
-                out, json_pack("{s:s, s:O, s:O}", "name", opt, "stage",
-                               json_object_get(json_array_get(refs, k), "stage"), "output",
-                               json_object_get(json_array_get(refs, k), "output")));
-        const char *hash = json_string_value(json_array_get(
-            json_object_get(spec, opt), (size_t)json_integer_value(json_object_get(in, "index"))));
-        if (json_array_size(refs) == 0 && hash != NULL && lf_str_has_prefix(hash, "sha256:"))
-            json_array_append_new(out, json_pack("{s:s, s:O, s:s}", "name", opt, "path",
-                                                 json_object_get(in, "text"), "sha256", hash + 7));
-    }
-    return out;
+    const lf_run_event e = {.name = plan->name,
+                            .project = p->id,
+                            .config_sha256 = hex,
+                            .config_text = ini_text,
+                            .user = user,
+                            .host = host,
+                            .version = PACKAGE_VERSION};
+    return lf_run_event_write(r->dir, r->id, &e, err);
 }
 
 struct freezing {
     const lf_run *run;
-    const json_t *doc;
+    const lf_doc *plan;
 };
 
 static int stage_event(void *user, size_t i, lf_err *err)
 {
-    static const char *const classes[] = {"identity", "numeric", "operational"};
     const struct freezing *f = user;
-    json_t *st = json_array_get(json_object_get(f->doc, "stages"), i), *options = json_object();
-    for (size_t k = 0; k < 3; k++)
-        json_object_update(options, json_object_get(st, classes[k]));
-    json_t *d = json_pack(
-        "{s:O, s:i, s:O, s:O, s:O, s:o, s:o, s:O}", "kind", json_object_get(st, "kind"), "seq",
-        (int)i, "spec_id", json_object_get(st, "spec_id"), "spec_version",
-        json_object_get(st, "spec_version"), "outputs", json_object_get(st, "outputs"), "options",
-        options, "inputs", event_inputs(st), "after", json_object_get(st, "deps"));
-    json_t *sha = json_object_get(json_object_get(st, "exe"), "sha256");
-    if (d != NULL && sha != NULL)
-        json_object_set(d, "exe_sha256", sha);
-    const char *name = json_string_value(json_object_get(st, "name"));
-    char *dir = lf_path_join(f->run->dir, name, err);
+    const lf_doc_stage *st = &f->plan->stages.v[i];
+    char *dir = lf_path_join(f->run->dir, st->name, err);
     int rc = dir == NULL ? LF_ENOMEM : lf_io_mkdirs(dir, 0750, err);
     if (rc == 0)
-        rc = lf_record_event(dir, f->run->id, name, 0, 0, "stage", d, err);
-    else
-        json_decref(d);
+        rc = lf_stage_event_write(dir, f->run->id, (int)i, st, err);
     free(dir);
     return rc;
 }
 
-static int stage_events(const lf_run *r, const json_t *doc, lf_err *err)
+static int stage_events(const lf_run *r, const lf_doc *plan, lf_err *err)
 {
-    struct freezing f = {.run = r, .doc = doc};
-    return lf_par_each(json_array_size(json_object_get(doc, "stages")), stage_event, &f, err);
+    struct freezing f = {.run = r, .plan = plan};
+    return lf_par_each(plan->stages.n, stage_event, &f, err);
 }
 
 static int next_rev_dir(int *rev, char dir[PATH_MAX], const lf_run *run, lf_err *err)
@@ -431,33 +403,42 @@ static int next_rev_dir(int *rev, char dir[PATH_MAX], const lf_run *run, lf_err 
     return lf_fail(err, LF_EBUSY, "%s: no free revision number", run->dir);
 }
 
-/* The document as it is frozen. New reference, NULL with err. */
-static json_t *frozen_form(const lf_run *run, const lf_project *p, int rev, const json_t *doc,
+/* The document as it is frozen. NULL with err. */
+static lf_doc *frozen_form(const lf_run *run, const lf_project *p, int rev, const lf_doc *plan,
                            lf_err *err)
 {
-    json_t *copy = json_deep_copy(doc);
     char user[128], host[256];
     lf_record_user(user, sizeof user);
     lf_record_host(host, sizeof host);
-    json_t *head = json_pack("{s:i, s:s, s:i, s:s, s:f, s:s, s:s, s:s}", "lf_plan", 1, "run",
-                             run->id, "rev", rev, "project_id", p->id, "created", lf_wall_s(),
-                             "user", user, "host", host, "version", PACKAGE_VERSION);
-    if (copy == NULL || head == NULL || json_object_update(copy, head) < 0) {
-        lf_fail(err, LF_ENOMEM, "out of memory");
-        json_decref(copy);
-        copy = NULL;
+    lf_doc *d = lf_doc_copy(plan, err);
+    int rc = d == NULL ? LF_ENOMEM : lf_text_set(&d->run, run->id, "run", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->project_id, p->id, "project_id", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->user, user, "user", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->host, host, "host", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->version, PACKAGE_VERSION, "version", err);
+    if (rc == 0) {
+        d->lf_plan = lf_int_of(1);
+        d->rev = lf_int_of(rev);
+        d->created = lf_real_of(lf_wall_s());
+        rc = lf_doc_derive(d, err);
     }
-    json_decref(head);
-    return copy;
+    if (rc == 0)
+        return d;
+    lf_doc_free(d);
+    return NULL;
 }
 
 static int fill_revision(const char *dir, const lf_run *run, const lf_project *p,
-                         const json_t *copy, const char *ini_text, lf_err *err)
+                         const lf_doc *plan, const char *ini_text, lf_err *err)
 {
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/bin", dir);
     if (rc == 0)
-        rc = freeze_exes(run->data, copy, path, err);
+        rc = freeze_exes(run->data, plan, path, err);
     if (rc == 0)
         rc = freeze_libs(run->data, dir, err);
     if (rc == 0)
@@ -465,12 +446,11 @@ static int fill_revision(const char *dir, const lf_run *run, const lf_project *p
     if (rc == 0)
         rc = lf_io_publish(path, ini_text, strlen(ini_text), 0640, err);
     if (rc == 0)
-        rc = run_event(run, p, copy, ini_text, err);
+        rc = run_event(run, p, plan, ini_text, err);
     if (rc == 0)
-        rc = stage_events(run, copy, err);
+        rc = stage_events(run, plan, err);
     if (rc == 0)
-        rc = lf_record_publish(dir, "plan.json", copy,
-                               err); /* last: until now the revision does not exist */
+        rc = lf_doc_write(plan, dir, err); /* last: until now the revision does not exist */
     return rc;
 }
 
@@ -488,25 +468,25 @@ static int no_room(const lf_run *run, lf_err *err, int rc)
 }
 
 /* Where there is no room, what was written is taken away again, or the next try would have less. */
-int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini_text, lf_err *err)
+int lf_run_freeze(lf_run *run, const lf_project *p, const lf_doc *plan, const char *ini_text,
+                  lf_err *err)
 {
-    char dir[PATH_MAX], plan[PATH_MAX];
+    char dir[PATH_MAX], file[PATH_MAX];
     int rev = 0;
     int rc = next_rev_dir(&rev, dir, run, err);
     if (rc < 0)
         return rc;
-    json_t *copy = frozen_form(run, p, rev, doc, err);
-    rc = copy == NULL ? LF_ENOMEM : fill_revision(dir, run, p, copy, ini_text, err);
+    lf_doc *frozen = frozen_form(run, p, rev, plan, err);
+    rc = frozen == NULL ? LF_ENOMEM : fill_revision(dir, run, p, frozen, ini_text, err);
     /* The last step may have failed behind the plan (its directory could not be synced): then it
      * stands. */
-    if (rc < 0 && (lf_path_set(plan, NULL, "%s/plan.json", dir) < 0 || !lf_io_exists(plan)))
+    if (rc < 0 && (lf_path_set(file, NULL, "%s/plan.json", dir) < 0 || !lf_io_exists(file)))
         lf_leftover_drop(run->data, dir);
     if (rc < 0) {
-        json_decref(copy);
+        lf_doc_free(frozen);
         return no_room(run, err, rc);
     }
-    json_decref(run->doc);
-    run->doc = copy;
+    lf_run_take_plan(run, frozen);
     run->rev = rev;
     return 0;
 }

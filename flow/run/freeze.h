@@ -7,7 +7,7 @@
 #ifndef LF_FLOW_FREEZE_H
 #define LF_FLOW_FREEZE_H
 
-#include <jansson.h>
+#include <stdbool.h>
 
 #include "engine/base/err.h"
 #include "flow/run/project.h"
@@ -17,16 +17,17 @@
  * Owned path. */
 int lf_exe_find(char **out, const char *name, lf_err *err);
 
-/* Set "exe": {"path","sha256"} in every stage and "loong_flow": {...} in the document. missing_ok:
- * leave "exe" out where the executable is not there. */
-int lf_exe_describe(json_t *doc, bool missing_ok, lf_err *err);
+/* Sets exe of every stage and loong_flow of the document. missing_ok: exe is not given where the
+ * executable is not there. */
+int lf_exe_describe(lf_doc *plan, bool missing_ok, lf_err *err);
 
-/* A new run below the data root of doc: directory with the modes of its share. */
+/* A new run below the data root of the project: directory with the modes of its share. */
 int lf_run_create(lf_run *out, const lf_project *p, const char *data_dir, const char *share,
                   lf_err *err);
 
-/* Freeze doc as the next revision of run (run->rev, run->doc are set) with the resolved INI text
- * beside it, and record the run and stage events. doc: borrowed; its "adopted" members are kept. */
-int lf_run_freeze(lf_run *run, const lf_project *p, json_t *doc, const char *ini_text, lf_err *err);
+/* Freeze the plan as the next revision of run (run->rev, run->plan are set) with the resolved INI
+ * text beside it, and record the run and stage events. plan: borrowed. */
+int lf_run_freeze(lf_run *run, const lf_project *p, const lf_doc *plan, const char *ini_text,
+                  lf_err *err);
 
 #endif

@@ -23,7 +23,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 #define CLAIM_MAX_BYTES ((size_t)64 << 20)

@@ -17,7 +17,6 @@
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 /* Links from revisions that are about to go, by inode: {"17": 2}. */

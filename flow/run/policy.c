@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 #define COUNT(a)       (sizeof(a) / sizeof((a)[0]))

@@ -26,7 +26,7 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
-#include "flow/plan/names.h"
+#include "flow/record/doc.h"
 #include "flow/run/who.h"
 
 typedef struct lf_project {
@@ -52,11 +52,12 @@ typedef struct lf_run {
     char *dir;  /* DATA/<project id>/runs/<id> */
     char *data; /* DATA/<project id> */
     int rev;
-    json_t *doc; /* plan.json of that revision */
+    lf_doc *plan; /* plan.json of that revision */
+    json_t *doc;  /* the same as JSON: plan->json */
 } lf_run;
 
 typedef struct lf_run_list {
-    lf_run *runs; /* newest first; doc is NULL until lf_run_load */
+    lf_run *runs; /* newest first; plan is NULL until lf_run_load */
     size_t n, cap;
 } lf_run_list;
 
@@ -66,6 +67,8 @@ int lf_project_roots(json_t **out, const lf_project *p, lf_err *err);
  * absence. */
 int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err);
 void lf_run_list_fini(lf_run_list *l);
+/* Another run that holds the same document. */
+void lf_run_take_plan(lf_run *r, lf_doc *plan);
 /* Read the newest complete revision; LF_ENOENT when the run has none (a submit died early). */
 int lf_run_load(lf_run *r, lf_err *err);
 int lf_run_load_rev(lf_run *r, int rev, lf_err *err);
@@ -81,7 +84,7 @@ int lf_run_check_owner(const lf_run *r, lf_err *err);
  * exchange the run. Absent is well: they are about to be made. */
 int lf_data_check_owner(const char *data, lf_err *err);
 /* The stage document of a run, or NULL. */
-json_t *lf_run_stage(const lf_run *r, const char *name);
+lf_doc_stage *lf_run_stage(const lf_run *r, const char *name);
 
 /* Directory modes of `share`: "none" gives 0700, a group 2750 with that group. Sets the umask
  * too. */

@@ -22,7 +22,6 @@
 #include "flow/run/gone.h"
 #include "flow/run/project.h"
 
-#define PLAN_MAX_BYTES ((size_t)16 << 20)
 #define ROOT_MAX_BYTES ((size_t)8192)
 
 static int add_run(lf_run_list *l, const char *data, const char *id, lf_err *err)
@@ -131,45 +130,15 @@ void lf_run_fini(lf_run *r)
 {
     free(r->dir);
     free(r->data);
-    json_decref(r->doc);
+    lf_doc_free(r->plan);
     memset(r, 0, sizeof *r);
 }
 
-/* Everything that other files take for granted in a plan document. */
-static int check_plan(json_t *doc, const char *path, lf_err *err)
+void lf_run_take_plan(lf_run *r, lf_doc *plan)
 {
-    static const char *const strings[] = {"name", "kind", "spec_id"};
-    static const char *const arrays[] = {"deps", "inputs", "outputs"};
-    static const char *const objects[] = {"options",  "types",   "spec",
-                                          "identity", "numeric", "operational"};
-    const char *text = NULL;
-    json_t *stages = NULL, *v = NULL;
-    int rc = lf_json_get_str(&text, doc, "name", true, path, err);
-    if (rc == 0)
-        rc = lf_json_get_str(&text, doc, "data_dir", true, path, err);
-    if (rc == 0)
-        rc = lf_json_get_array(&stages, doc, "stages", true, path, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        json_t *st = json_array_get(stages, i);
-        for (size_t k = 0; rc == 0 && k < 3; k++)
-            rc = lf_json_get_str(&text, st, strings[k], true, path, err);
-        for (size_t k = 0; rc == 0 && k < 3; k++)
-            rc = lf_json_get_array(&v, st, arrays[k], true, path, err);
-        for (size_t k = 0; rc == 0 && k < 6; k++)
-            rc = lf_json_get_object(&v, st, objects[k], true, path, err);
-        json_t *deps = json_object_get(st, "deps"), *inputs = json_object_get(st, "inputs");
-        for (size_t k = 0; rc == 0 && k < json_array_size(deps); k++)
-            if (!json_is_string(json_array_get(deps, k)))
-                rc = lf_fail(err, LF_EFORMAT, "%s: deps must be names", path);
-        for (size_t k = 0; rc == 0 && k < json_array_size(inputs); k++) {
-            rc = lf_json_get_str(&text, json_array_get(inputs, k), "option", true, path, err);
-            if (rc == 0)
-                rc = lf_json_get_str(&text, json_array_get(inputs, k), "text", true, path, err);
-            if (rc == 0)
-                rc = lf_json_get_array(&v, json_array_get(inputs, k), "refs", true, path, err);
-        }
-    }
-    return rc;
+    lf_doc_free(r->plan);
+    r->plan = plan;
+    r->doc = plan->json;
 }
 
 int lf_run_load(lf_run *r, lf_err *err)
@@ -202,16 +171,11 @@ int lf_run_load_rev(lf_run *r, int rev, lf_err *err)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/rev.%d/plan.json", r->dir, rev);
-    json_t *doc = lf_json_load_file(path, PLAN_MAX_BYTES, err);
-    if (doc == NULL)
-        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
-    int rc = check_plan(doc, path, err);
-    if (rc < 0) {
-        json_decref(doc);
+    lf_doc *plan = NULL;
+    int rc = lf_doc_load(&plan, path, err);
+    if (rc < 0)
         return rc;
-    }
-    json_decref(r->doc);
-    r->doc = doc;
+    lf_run_take_plan(r, plan);
     r->rev = rev;
     return 0;
 }
@@ -302,14 +266,7 @@ int lf_run_check_owner(const lf_run *r, lf_err *err)
     return rc < 0 ? rc : check_dir_owner(r->dir, err);
 }
 
-json_t *lf_run_stage(const lf_run *r, const char *name)
+lf_doc_stage *lf_run_stage(const lf_run *r, const char *name)
 {
-    json_t *stages = json_object_get(r->doc, "stages");
-    for (size_t i = 0; i < json_array_size(stages); i++) {
-        json_t *s = json_array_get(stages, i);
-        const char *n = json_string_value(json_object_get(s, "name"));
-        if (n != NULL && strcmp(n, name) == 0)
-            return s;
-    }
-    return NULL;
+    return lf_doc_find(r->plan, name);
 }

@@ -22,7 +22,7 @@ int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err 
 {
     const char *names[512];
     size_t n = 0;
-    size_t at = lf_names_find(&v->names, name, "");
+    size_t at = lf_names_find(&v->run.plan->names, name, "");
     if (at < v->n) {
         *out = at;
         return 0;

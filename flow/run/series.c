@@ -18,7 +18,6 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 #define TAIL_BYTES  ((size_t)1 << 16)
@@ -143,7 +142,7 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
         const char *theirs = json_string_value(json_object_get(att, "spec_id"));
         if (theirs != NULL && strcmp(theirs, spec) != 0 &&
             json_object_get(s->stage, "accepted") == NULL &&
-            !lf_spec_continues(att, s->stage,
+            !lf_spec_continues(att, s->plan,
                                json_object_get(s->attempts[s->n_attempts - 1], "accepted")))
             continue; /* made under other settings: another curve */
         rc = read_file(records, inc->dir, err);

@@ -107,12 +107,13 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
     return 0;
 }
 
-int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err)
+int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *plan, lf_err *err)
 {
     lf_stage_view s;
     memset(&s, 0, sizeof s);
-    s.stage = stage;
-    s.dir = lf_path_join(run_dir, json_string_value(json_object_get(stage, "name")), err);
+    s.plan = plan;
+    s.stage = plan->json;
+    s.dir = lf_path_join(run_dir, plan->name, err);
     if (s.dir == NULL)
         return LF_ENOMEM;
     DIR *d = opendir(s.dir);
@@ -229,27 +230,25 @@ static bool same_spec(const json_t *record, const char *spec_id)
 }
 
 /* rerun_on = exe: the executable is part of what a result must match. */
-static bool is_result(const json_t *done, const json_t *stage)
+static bool is_result(const json_t *done, const lf_doc_stage *stage)
 {
-    const char *on = json_string_value(json_object_get(stage, "rerun_on"));
-    if (done == NULL || !same_spec(done, json_string_value(json_object_get(stage, "spec_id"))))
+    if (done == NULL || !same_spec(done, stage->spec_id))
         return false;
-    return on == NULL || strcmp(on, "exe") != 0 ||
-           json_equal(json_object_get(done, "exe_sha256"),
-                      json_object_get(json_object_get(stage, "exe"), "sha256"));
+    const char *exe = json_string_value(json_object_get(done, "exe_sha256"));
+    return stage->rerun_on == NULL || strcmp(stage->rerun_on, "exe") != 0 ||
+           (exe != NULL && lf_text_same(exe, stage->exe.sha256));
 }
 
-static int adopted_result(lf_stage_view *s, const lf_run *run, const json_t *ad, lf_err *err)
+static int adopted_result(lf_stage_view *s, const lf_run *run, lf_err *err)
 {
-    const char *id = json_string_value(json_object_get(ad, "run"));
-    const char *stage = json_string_value(json_object_get(ad, "stage"));
-    if (id == NULL || stage == NULL || strchr(id, '/') != NULL || strchr(stage, '/') != NULL)
+    const lf_adopted *ad = &s->plan->adopted;
+    if (ad->run == NULL || ad->stage == NULL || strchr(ad->run, '/') != NULL ||
+        strchr(ad->stage, '/') != NULL)
         return lf_fail(err, LF_EFORMAT, "%s: bad adopted result", run->dir);
     lf_buf b;
     lf_buf_init(&b);
-    lf_buf_addf(&b, "%s/runs/%s/%s/%d.%d", run->data, id, stage,
-                (int)json_integer_value(json_object_get(ad, "attempt")),
-                (int)json_integer_value(json_object_get(ad, "epoch")));
+    lf_buf_addf(&b, "%s/runs/%s/%s/%d.%d", run->data, ad->run, ad->stage, (int)ad->attempt.v,
+                (int)ad->epoch.v);
     s->result_dir = lf_buf_steal(&b, err);
     lf_buf_fini(&b);
     if (s->result_dir == NULL)
@@ -262,24 +261,23 @@ static int adopted_result(lf_stage_view *s, const lf_run *run, const json_t *ad,
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
 {
     for (size_t i = s->n_incs; i-- > 0 && s->result == NULL;)
-        if (is_result(s->incs[i].done, s->stage))
+        if (is_result(s->incs[i].done, s->plan))
             s->result = &s->incs[i];
-    const json_t *ad = json_object_get(s->stage, "adopted");
+    const lf_adopted *ad = &s->plan->adopted;
     int rc = 0;
     if (s->result != NULL) {
         s->result_dir = lf_strdup(s->result->dir, err);
         s->result_done = s->result->done;
         rc = s->result_dir == NULL ? LF_ENOMEM : 0;
-    } else if (ad != NULL) {
-        rc = adopted_result(s, run, ad, err);
+    } else if (ad->given) {
+        rc = adopted_result(s, run, err);
     }
     if (rc < 0)
         return rc;
     if (s->result_dir == NULL)
         return 0;
     lf_err e = LF_ERR_INIT;
-    rc = s->result_done == NULL ? lf_fail(&e, LF_ENOENT, "the marker of run %s is gone",
-                                          json_string_value(json_object_get(ad, "run")))
+    rc = s->result_done == NULL ? lf_fail(&e, LF_ENOENT, "the marker of run %s is gone", ad->run)
                                 : lf_done_check_outputs(s->result_done, s->result_dir, &e);
     if (rc == LF_EIO || rc == LF_ENOMEM)
         return lf_fail(err, rc, "%s", e.text);
@@ -287,24 +285,30 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     snprintf(s->reason, sizeof s->reason, "%.390s", rc == 0 ? "" : e.text);
     lf_text_clean(s->reason);
     if (rc == 0 && s->result == NULL)
-        snprintf(s->reason, sizeof s->reason, "result of run %.26s",
-                 json_string_value(json_object_get(ad, "run")));
+        snprintf(s->reason, sizeof s->reason, "result of run %.26s", ad->run);
     return rc == 0 ? 1 : 0;
 }
 
-bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted)
+static bool is_accepted(const json_t *accepted, const char *name)
 {
-    if (same_spec(attempt, json_string_value(json_object_get(stage, "spec_id"))))
+    for (size_t k = 0; k < json_array_size(accepted); k++)
+        if (lf_text_same(json_string_value(json_array_get(accepted, k)), name))
+            return true;
+    return false;
+}
+
+bool lf_spec_continues(const json_t *attempt, const lf_doc_stage *stage, const json_t *accepted)
+{
+    if (same_spec(attempt, stage->spec_id))
         return true;
-    json_t *diff = lf_spec_diff(attempt, stage, NULL);
-    bool ok = diff != NULL && json_array_size(diff) > 0;
-    for (size_t i = 0; ok && i < json_array_size(diff); i++) {
-        bool found = false;
-        for (size_t k = 0; k < json_array_size(accepted); k++)
-            found = found || json_equal(json_array_get(diff, i), json_array_get(accepted, k));
-        ok = found;
-    }
-    json_decref(diff);
+    lf_spec had = {.given = false};
+    lf_texts diff = {.n = 0};
+    bool ok = lf_spec_read(&had, json_object_get(attempt, "spec"), "attempt", NULL) == 0 &&
+              lf_spec_diff(&diff, &had, &stage->spec, NULL) == 0 && diff.n > 0;
+    for (size_t i = 0; ok && i < diff.n; i++)
+        ok = is_accepted(accepted, diff.v[i]);
+    lf_texts_fini(&diff);
+    lf_spec_fini(&had);
     return ok;
 }
 
@@ -320,9 +324,9 @@ static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s,
         json_t *list = json_object_get(r->by_spec, id);
         if (list == NULL && json_object_set_new(r->by_spec, id, list = json_array()) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
-        json_t *o = json_pack("{s:s, s:O, s:i, s:i, s:s, s:O}", "run", run->id, "stage",
-                              json_object_get(s->stage, "name"), "attempt", inc->attempt, "epoch",
-                              inc->epoch, "dir", inc->dir, "done", inc->done);
+        json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:s, s:O}", "run", run->id, "stage",
+                              s->plan->name, "attempt", inc->attempt, "epoch", inc->epoch, "dir",
+                              inc->dir, "done", inc->done);
         rc = o == NULL || json_array_append_new(list, o) < 0
                  ? lf_fail(err, LF_ENOMEM, "out of memory")
                  : 0;
@@ -333,41 +337,49 @@ static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s,
 static int read_next_run(lf_results *r, lf_err *err)
 {
     lf_run run = r->runs->runs[r->next++];
-    run.doc = NULL;
+    run.plan = NULL;
     if (run.data == NULL || strcmp(run.data, r->data) != 0 || lf_run_load(&run, NULL) < 0)
         return 0; /* an entry that was taken out of the list is empty */
-    json_t *stages = json_object_get(run.doc, "stages");
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
+    for (size_t i = 0; rc == 0 && i < run.plan->stages.n; i++) {
         lf_stage_view s;
-        if (lf_stage_scan(&s, run.dir, json_array_get(stages, i), NULL) < 0)
+        if (lf_stage_scan(&s, run.dir, &run.plan->stages.v[i], NULL) < 0)
             continue;
         rc = add_results(r, &run, &s, err);
         lf_stage_scan_fini(&s);
     }
-    json_decref(run.doc);
+    lf_doc_free(run.plan);
     return rc;
 }
 
-int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err)
+static int adopt(lf_adopted *out, const json_t *o, const char *spec_id, lf_err *err)
 {
-    const char *id = json_string_value(json_object_get(stage, "spec_id"));
-    *adopted = NULL;
+    out->given = true;
+    out->attempt = lf_int_of(json_integer_value(json_object_get(o, "attempt")));
+    out->epoch = lf_int_of(json_integer_value(json_object_get(o, "epoch")));
+    int rc = lf_text_set(&out->run, json_string_value(json_object_get(o, "run")), "run", err);
+    if (rc == 0)
+        rc = lf_text_set(&out->stage, json_string_value(json_object_get(o, "stage")), "stage", err);
+    if (rc == 0)
+        rc = lf_text_set(&out->spec_id, spec_id, "spec_id", err);
+    if (rc < 0)
+        lf_adopted_fini(out);
+    return rc;
+}
+
+int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err)
+{
+    memset(out, 0, sizeof *out);
     if (r->by_spec == NULL && (r->by_spec = json_object()) == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory");
     for (size_t k = 0;;) {
-        const json_t *list = json_object_get(r->by_spec, id);
+        const json_t *list = json_object_get(r->by_spec, stage->spec_id);
         for (; k < json_array_size(list); k++) {
             const json_t *o = json_array_get(list, k), *done = json_object_get(o, "done");
-            if (!is_result(done, stage) ||
-                lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) !=
+            if (is_result(done, stage) &&
+                lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) ==
                     0)
-                continue;
-            *adopted =
-                json_pack("{s:O, s:O, s:O, s:O, s:s}", "run", json_object_get(o, "run"), "stage",
-                          json_object_get(o, "stage"), "attempt", json_object_get(o, "attempt"),
-                          "epoch", json_object_get(o, "epoch"), "spec_id", id);
-            return *adopted != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+                return adopt(out, o, stage->spec_id, err);
         }
         int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
         if (rc != 0)
@@ -523,13 +535,11 @@ static bool cancelled_after(const lf_stage_view *s, int attempt)
 static void judge(lf_stage_view *s, const lf_run_view *v)
 {
     const lf_stage_view *wanting = lf_view_undone(v, s);
-    const char *blocked =
-        wanting != NULL ? json_string_value(json_object_get(wanting->stage, "name")) : NULL;
+    const char *blocked = wanting != NULL ? wanting->plan->name : NULL;
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
     const json_t *att = n > 0 ? s->attempts[n - 1] : NULL;
-    bool current =
-        att != NULL && same_spec(att, json_string_value(json_object_get(s->stage, "spec_id")));
+    bool current = att != NULL && same_spec(att, s->plan->spec_id);
     if (last != NULL && last->attempt == n && last->end == NULL && last->done == NULL)
         judge_process(s, last);
     else if (n > 0 && (last == NULL || last->attempt < n))
@@ -553,8 +563,7 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
         return;
     if (s->claimed && s->n_incs == 0)
         say(s, s->state, "what it had made was removed from %.300s; it is made again", s->dir);
-    else if (json_object_get(run->doc, "rev") != NULL && lf_io_exists(run->dir) &&
-             !lf_io_exists(s->dir))
+    else if (run->plan->rev.given && lf_io_exists(run->dir) && !lf_io_exists(s->dir))
         say(s, s->state, "its directory %.300s was removed; it is made again", s->dir);
 }
 
@@ -565,7 +574,7 @@ static void find_resumable(lf_stage_view *s)
         char out[PATH_MAX];
         snprintf(out, sizeof out, "%s/out", inc->dir);
         if ((size_t)inc->attempt <= s->n_attempts && lf_io_exists(out))
-            s->resumable = lf_spec_continues(s->attempts[inc->attempt - 1], s->stage, NULL);
+            s->resumable = lf_spec_continues(s->attempts[inc->attempt - 1], s->plan, NULL);
     }
 }
 
@@ -573,20 +582,20 @@ const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s
 {
     for (size_t k = 0; k < s->n_deps; k++) {
         const lf_stage_view *d = &v->stages[s->deps[k]];
-        if (d->stage != NULL && d->state != LF_STATE_DONE)
+        if (d->plan != NULL && d->state != LF_STATE_DONE)
             return d;
     }
     return NULL;
 }
 
-static int find_deps(lf_stage_view *s, const lf_run_view *v, lf_err *err)
+static int find_deps(lf_stage_view *s, const lf_names *names, lf_err *err)
 {
-    json_t *deps = json_object_get(s->stage, "deps");
-    s->deps = lf_calloc(json_array_size(deps) + 1, sizeof *s->deps, err);
+    const lf_texts *deps = &s->plan->deps;
+    s->deps = lf_calloc(deps->n + 1, sizeof *s->deps, err);
     if (s->deps == NULL)
         return LF_ENOMEM;
-    for (size_t k = 0; k < json_array_size(deps); k++) {
-        size_t d = lf_names_find(&v->names, json_string_value(json_array_get(deps, k)), "");
+    for (size_t k = 0; k < deps->n; k++) {
+        size_t d = lf_names_find(names, deps->v[k], "");
         if (d != LF_NAMES_NONE)
             s->deps[s->n_deps++] = d;
     }
@@ -594,12 +603,12 @@ static int find_deps(lf_stage_view *s, const lf_run_view *v, lf_err *err)
 }
 
 /* Read and judge stage i; those before it are judged already. */
-static int load_stage(lf_run_view *v, size_t i, const lf_run *run, json_t *doc, lf_err *err)
+static int load_stage(lf_run_view *v, size_t i, const lf_run *run, lf_err *err)
 {
     lf_stage_view *s = &v->stages[i];
-    int rc = lf_stage_scan(s, run->dir, doc, err);
+    int rc = lf_stage_scan(s, run->dir, &run->plan->stages.v[i], err);
     if (rc == 0)
-        rc = find_deps(s, v, err);
+        rc = find_deps(s, &run->plan->names, err);
     if (rc < 0)
         return rc;
     rc = lf_stage_result(s, run, err);
@@ -627,13 +636,12 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
 {
     lf_run_view v;
     memset(&v, 0, sizeof v);
-    json_t *stages = json_object_get(run->doc, "stages");
-    size_t n = json_array_size(stages);
+    size_t n = run->plan->stages.n;
     v.stages = lf_calloc(n + 1, sizeof *v.stages, err);
-    int rc = v.stages == NULL ? LF_ENOMEM : lf_names_of_stages(&v.names, run->doc, err);
+    int rc = v.stages == NULL ? LF_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         v.n = i + 1;
-        rc = load_stage(&v, i, run, json_array_get(stages, i), err);
+        rc = load_stage(&v, i, run, err);
     }
     if (rc < 0) {
         lf_view_fini(&v);
@@ -645,11 +653,22 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
     return 0;
 }
 
+int lf_view_load_copy(lf_run_view *out, const lf_run *run, lf_err *err)
+{
+    lf_run copy = {.rev = run->rev};
+    memcpy(copy.id, run->id, sizeof copy.id);
+    lf_run_take_plan(&copy, lf_doc_hold(run->plan));
+    copy.dir = lf_strdup(run->dir, err);
+    copy.data = lf_strdup(run->data, err);
+    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(out, &copy, err);
+    lf_run_fini(&copy);
+    return rc;
+}
+
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err)
 {
-    json_t *doc = v->stages[i].stage;
     lf_stage_scan_fini(&v->stages[i]);
-    return load_stage(v, i, &v->run, doc, err);
+    return load_stage(v, i, &v->run, err);
 }
 
 void lf_view_fini(lf_run_view *v)
@@ -657,14 +676,13 @@ void lf_view_fini(lf_run_view *v)
     for (size_t i = 0; i < v->n; i++)
         lf_stage_scan_fini(&v->stages[i]);
     free(v->stages);
-    lf_names_fini(&v->names);
     lf_run_fini(&v->run);
     memset(v, 0, sizeof *v);
 }
 
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name)
 {
-    size_t i = lf_names_find(&v->names, name, "");
+    size_t i = lf_names_find(&v->run.plan->names, name, "");
     return i < v->n ? &v->stages[i] : NULL;
 }
 

@@ -41,9 +41,10 @@ typedef struct lf_incarnation {
 } lf_incarnation;
 
 typedef struct lf_stage_view {
-    json_t *stage; /* borrowed from the run's document */
-    char *dir;     /* RUN/<stage> */
-    size_t *deps;  /* places in the view of the stages it waits for; only in a view */
+    const lf_doc_stage *plan; /* borrowed from the run's document */
+    json_t *stage;            /* the same as JSON: plan->json */
+    char *dir;                /* RUN/<stage> */
+    size_t *deps;             /* places in the view of the stages it waits for; only in a view */
     size_t n_deps;
     enum lf_state state;
     char reason[400];  /* why, for people; "" when there is nothing to say */
@@ -74,11 +75,12 @@ typedef struct lf_run_view {
     lf_run run;
     lf_stage_view *stages; /* in running order */
     size_t n;
-    lf_names names;
 } lf_run_view;
 
 /* run: taken (moved into the view). */
 int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err);
+/* The view of a run that stays as it is: of a copy of it, which holds the same plan. */
+int lf_view_load_copy(lf_run_view *out, const lf_run *run, lf_err *err);
 void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
@@ -91,7 +93,7 @@ void lf_view_mark_needed(lf_run_view *v, const bool *selected);
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
 
 /* The parts, for the wrapper. */
-int lf_stage_scan(lf_stage_view *out, const char *run_dir, json_t *stage, lf_err *err);
+int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *plan, lf_err *err);
 void lf_stage_scan_fini(lf_stage_view *s);
 /* Did a job of the newest attempt refuse to begin or to go on (exec.h)? Then its reason is the
  * stage's, and it is pending, or failed when nothing may follow. */
@@ -118,13 +120,12 @@ typedef struct lf_results {
     /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
     json_t *by_spec;
 } lf_results;
-/* Find a whole result for a stage document: sets *adopted
- * {"run","stage","attempt","epoch","spec_id"}, or NULL. Runs that cannot be read are passed over:
- * the stage is then computed again. */
-int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err);
+/* Find a whole result for a stage: *out is zero or given, and to be freed. Runs that cannot be read
+ * are passed over: the stage is then computed again. */
+int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
 /* May incarnations of an attempt be continued by a stage of this document? accepted: array of
  * setting names. */
-bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted);
+bool lf_spec_continues(const json_t *attempt, const lf_doc_stage *stage, const json_t *accepted);
 
 #endif

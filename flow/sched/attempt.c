@@ -12,7 +12,6 @@
 
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/who.h"
 

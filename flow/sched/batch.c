@@ -17,7 +17,6 @@
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/sync.h"
 #include "flow/sched/batch_priv.h"
@@ -48,21 +47,6 @@ void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text)
 
 /* ---- 1: look ---- */
 
-static int load(lf_batch_work *w, lf_err *err)
-{
-    lf_run copy;
-    memset(&copy, 0, sizeof copy);
-    memcpy(copy.id, w->run->id, sizeof copy.id);
-    copy.dir = lf_strdup(w->run->dir, err);
-    copy.data = lf_strdup(w->run->data, err);
-    copy.rev = w->run->rev;
-    copy.doc = json_incref(w->run->doc);
-    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(&w->view, &copy, err);
-    if (rc < 0)
-        lf_run_fini(&copy);
-    return rc;
-}
-
 static bool has_attempts(const lf_batch_work *w)
 {
     for (size_t i = 0; i < w->view.n; i++)
@@ -92,8 +76,7 @@ static int look(lf_batch_work *w, bool now, lf_err *err)
 {
     if (!has_attempts(w))
         return 0;
-    double settle =
-        json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s"));
+    double settle = (double)w->run->plan->site.settle_s.v;
     double age = lf_wall_s() - youngest_open(w);
     if (age >= 0 && age < settle)
         lf_batch_pause(settle - age);
@@ -234,13 +217,13 @@ static int look_again(lf_batch_work *w, lf_err *err)
         lf_queue_fini(&w->queue);
     w->looked = false;
     lf_view_fini(&w->view);
-    int rc = load(w, err);
+    int rc = lf_view_load_copy(&w->view, w->run, err);
     return rc == 0 ? look_and_plan(w, true, err) : rc;
 }
 
 static int run_locked(lf_batch_work *w, lf_err *err)
 {
-    int rc = load(w, err);
+    int rc = lf_view_load_copy(&w->view, w->run, err);
     if (rc == 0) {
         w->lanes = lf_calloc(w->view.n + 1, sizeof *w->lanes, err);
         w->selected = lf_calloc(w->view.n + 1, sizeof *w->selected, err);
@@ -294,8 +277,8 @@ int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_
     char cancel[PATH_MAX];
     if (!b->automatic && lf_path_set(cancel, NULL, "%s/" LF_RUN_CANCEL, run->dir) == 0)
         unlink(cancel); /* it was for those before us */
-    lf_sched_patience(json_object_get(run->doc, "site"));
-    rc = b->submitter->open(&w.self, json_object_get(run->doc, "site"), err);
+    lf_sched_patience(&run->plan->site);
+    rc = b->submitter->open(&w.self, &run->plan->site, err);
     if (rc == 0) {
         rc = run_locked(&w, err);
         b->submitter->close(w.self);

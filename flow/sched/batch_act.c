@@ -13,7 +13,6 @@
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/par.h"
 #include "flow/sched/attempt.h"

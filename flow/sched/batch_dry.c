@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 
@@ -98,7 +97,7 @@ int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, b
     w.orphans = json_array();
     int rc = rows == NULL || w.lanes == NULL || w.selected == NULL ? LF_ENOMEM : 0;
     if (rc == 0)
-        rc = b->submitter->open(&w.self, json_object_get(run.doc, "site"), err);
+        rc = b->submitter->open(&w.self, &run.plan->site, err);
     if (rc == 0) {
         rc = dry(rows, &w, err);
         b->submitter->close(w.self);

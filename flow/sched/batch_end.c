@@ -14,25 +14,9 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/drive.h"
-
-static int load(lf_run_view *v, const lf_run *run, lf_err *err)
-{
-    lf_run copy;
-    memset(&copy, 0, sizeof copy);
-    memcpy(copy.id, run->id, sizeof copy.id);
-    copy.dir = lf_strdup(run->dir, err);
-    copy.data = lf_strdup(run->data, err);
-    copy.rev = run->rev;
-    copy.doc = json_incref(run->doc);
-    int rc = copy.dir == NULL || copy.data == NULL ? LF_ENOMEM : lf_view_load(v, &copy, err);
-    if (rc < 0)
-        lf_run_fini(&copy);
-    return rc;
-}
 
 /* ---- ending ---- */
 
@@ -79,7 +63,7 @@ static int look(struct ending *e, lf_err *err)
 {
     lf_run_view v;
     lf_queue q;
-    int rc = load(&v, e->run, err);
+    int rc = lf_view_load_copy(&v, e->run, err);
     if (rc < 0)
         return rc;
     json_array_clear(e->waiting);
@@ -114,8 +98,8 @@ static int end_them(struct ending *e, lf_err *err)
     double start = lf_now_s(), pause = 0.5, asked = 0, forced = 0;
     int rc = look(e, err);
     while (rc == 0 && json_array_size(e->waiting) + json_array_size(e->running) > 0) {
-        lf_sched_patience(json_object_get(
-            e->run->doc, "site")); /* for this round; between rounds jobs take their time */
+        /* For this round; between rounds jobs take their time. */
+        lf_sched_patience(&e->run->plan->site);
         double now = lf_now_s(), grace = e->c->wait_s > 0 ? e->c->wait_s : e->grace_s;
         if (json_array_size(e->waiting) > 0 && (rc = s->cancel(e->self, e->waiting, true, err)) < 0)
             break;
@@ -146,9 +130,9 @@ int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *er
     struct ending e = {.c = c, .run = run, .waiting = json_array(), .running = json_array()};
     int rc = e.waiting == NULL || e.running == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     if (rc == 0)
-        rc = c->submitter->open(&e.self, json_object_get(run->doc, "site"), err);
+        rc = c->submitter->open(&e.self, &run->plan->site, err);
     if (rc == 0) {
-        lf_sched_patience(json_object_get(run->doc, "site"));
+        lf_sched_patience(&run->plan->site);
         rc = end_them(&e, err);
         lf_sched_patience(NULL);
         c->submitter->close(e.self);
@@ -198,7 +182,7 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
                      lf_err *err)
 {
     lf_run_view v;
-    int rc = load(&v, run, err);
+    int rc = lf_view_load_copy(&v, run, err);
     if (rc < 0)
         return rc;
     bool *selected = lf_calloc(v.n + 1, sizeof *selected, err);
@@ -227,11 +211,10 @@ static void on_interrupt(int sig)
 int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
 {
     struct sigaction sa = {.sa_handler = on_interrupt}, old;
-    int *before =
-        lf_calloc(json_array_size(json_object_get(run->doc, "stages")) + 1, sizeof *before, err);
+    int *before = lf_calloc(run->plan->stages.n + 1, sizeof *before, err);
     if (before == NULL)
         return LF_ENOMEM;
-    double poll = json_number_value(json_object_get(json_object_get(run->doc, "site"), "poll_s"));
+    double poll = (double)run->plan->site.poll_s.v;
     double pause = poll < 1    ? 0.2
                    : poll > 10 ? 10
                                : poll; /* records of the run are seen sooner than the queue */

@@ -16,7 +16,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/run/policy.h"
 #include "flow/sched/attempt.h"
@@ -338,16 +337,20 @@ static json_t *changes_of(const lf_next *n, lf_err *err)
 }
 
 /* Hosts that the site excludes are excluded for everybody. */
-static int add_site_exclude(json_t *res, const json_t *site, lf_err *err)
+static int add_site_exclude(json_t *res, const lf_site *site, lf_err *err)
 {
-    json_t *list = json_object_get(site, "exclude"), *have = json_object_get(res, "exclude");
-    if (json_array_size(list) == 0)
+    json_t *have = json_object_get(res, "exclude");
+    if (site->exclude.n == 0)
         return 0;
-    if (have == NULL)
-        return lf_json_set_new(res, "exclude", json_deep_copy(list), err);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (!in_list(have, json_string_value(json_array_get(list, i))) &&
-            json_array_append(have, json_array_get(list, i)) < 0)
+    if (have == NULL) {
+        have = json_array();
+        int rc = lf_json_set_new(res, "exclude", have, err);
+        if (rc < 0)
+            return rc;
+    }
+    for (size_t i = 0; i < site->exclude.n; i++)
+        if (!in_list(have, site->exclude.v[i]) &&
+            json_array_append_new(have, json_string(site->exclude.v[i])) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
     return 0;
 }
@@ -366,9 +369,8 @@ static int ask_for(lf_batch_work *w, size_t i, lf_err *err)
         snprintf(l->why, sizeof l->why, "%s", next.why);
     json_decref(changes);
     lf_next_fini(&next);
-    return l->resources == NULL
-               ? LF_ENOMEM
-               : add_site_exclude(l->resources, json_object_get(w->run->doc, "site"), err);
+    return l->resources == NULL ? LF_ENOMEM
+                                : add_site_exclude(l->resources, &w->run->plan->site, err);
 }
 
 int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
@@ -379,8 +381,7 @@ int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
     int rc = l->resources == NULL ? ask_for(w, i, err) : 0;
     if (rc < 0)
         return rc;
-    l->n_links = lf_chain_count(s->stage, l->resources, json_object_get(w->run->doc, "site"),
-                                w->b->submitter->can);
+    l->n_links = lf_chain_count(s->stage, l->resources, &w->run->plan->site, w->b->submitter->can);
     lf_submit_req req = {.run = w->run,
                          .stage = s->stage,
                          .resources = l->resources,

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 
 #define PAUSE_FIRST_S 1.0
@@ -49,9 +49,7 @@ static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf
  * token. */
 static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t **job, lf_err *err)
 {
-    double gap =
-               json_number_value(json_object_get(json_object_get(w->run->doc, "site"), "settle_s")),
-           pause = PAUSE_FIRST_S;
+    double gap = (double)w->run->plan->site.settle_s.v, pause = PAUSE_FIRST_S;
     int answers = 0;
     for (;;) {
         lf_err e = LF_ERR_INIT;
@@ -71,9 +69,8 @@ static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t
 int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job,
                   bool *adopted, lf_err *err)
 {
-    const json_t *site = json_object_get(w->run->doc, "site");
-    double wait_s = json_number_value(json_object_get(site, "submit_wait_s")),
-           silent_s = 2 * lf_sched_timeout_s(site);
+    const lf_site *site = &w->run->plan->site;
+    double wait_s = (double)site->submit_wait_s.v, silent_s = 2 * lf_sched_timeout_s(site);
     double begun = lf_now_s(), pause = PAUSE_FIRST_S;
     *adopted = false;
     for (;;) {

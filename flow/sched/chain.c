@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/pbs.h"
 #include "flow/sched/sched.h"
 #include "flow/sched/submit.h"
@@ -21,11 +21,11 @@ static const char *word(const json_t *o, const char *key)
     return v != NULL ? v : "auto";
 }
 
-bool lf_chain_by_links(const json_t *resources, const json_t *site, unsigned can)
+bool lf_chain_by_links(const json_t *resources, const lf_site *site, unsigned can)
 {
     const char *way = word(resources, "chain");
     if (strcmp(way, "auto") == 0)
-        way = word(site, "chain");
+        way = site->chain != NULL ? site->chain : "auto";
     if ((can & LF_CAN_DEPEND) == 0)
         return false;
     return strcmp(way, "links") == 0 || (can & LF_CAN_REQUEUE) == 0;
@@ -57,7 +57,7 @@ static int wanted(const json_t *resources, double estimate_s)
     return n > LF_CHAIN_MOST ? LF_CHAIN_MOST : n > 1 ? (int)n + 1 : 1;
 }
 
-int lf_chain_count(const json_t *stage, const json_t *resources, const json_t *site, unsigned can)
+int lf_chain_count(const json_t *stage, const json_t *resources, const lf_site *site, unsigned can)
 {
     double estimate_s = json_number_value(json_object_get(stage, "estimate_s"));
     if (!lf_chain_by_links(resources, site, can))
@@ -78,7 +78,7 @@ int lf_chain_count(const json_t *stage, const json_t *resources, const json_t *s
 
 /* ---- links that are left over ---- */
 
-static int shrink_slurm(const json_t *ids, const json_t *site, lf_err *err)
+static int shrink_slurm(const json_t *ids, const lf_site *site, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
@@ -105,7 +105,7 @@ static bool same_job(const char *a, const char *b)
 }
 
 int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources,
-                         const json_t *site, lf_err *err)
+                         const lf_site *site, lf_err *err)
 {
     const json_t *ids = json_object_get(job, "ids");
     const char *backend = json_string_value(json_object_get(job, "backend"));

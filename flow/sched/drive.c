@@ -72,23 +72,10 @@ static void tell(const struct driver *dr, const char *fmt, ...)
 
 static int reload(struct driver *dr, lf_err *err)
 {
-    lf_run copy;
-    memset(&copy, 0, sizeof copy);
-    memcpy(copy.id, dr->run->id, sizeof copy.id);
-    copy.dir = lf_strdup(dr->run->dir, err);
-    copy.data = lf_strdup(dr->run->data, err);
-    copy.rev = dr->run->rev;
-    copy.doc = json_incref(dr->run->doc);
-    if (copy.dir == NULL || copy.data == NULL) {
-        lf_run_fini(&copy);
-        return LF_ENOMEM;
-    }
     lf_run_view fresh;
-    int rc = lf_view_load(&fresh, &copy, err);
-    if (rc < 0) {
-        lf_run_fini(&copy);
+    int rc = lf_view_load_copy(&fresh, dr->run, err);
+    if (rc < 0)
         return rc;
-    }
     lf_view_fini(&dr->view);
     dr->view = fresh;
     lf_select_force(&dr->view, &dr->d->select);
@@ -97,14 +84,7 @@ static int reload(struct driver *dr, lf_err *err)
 
 static bool deps_done(const struct driver *dr, size_t i)
 {
-    json_t *deps = json_object_get(dr->view.stages[i].stage, "deps");
-    for (size_t j = 0; j < json_array_size(deps); j++)
-        for (size_t k = 0; k < dr->view.n; k++)
-            if (json_equal(json_array_get(deps, j),
-                           json_object_get(dr->view.stages[k].stage, "name")) &&
-                dr->view.stages[k].state != LF_STATE_DONE)
-                return false;
-    return true;
+    return lf_view_undone(&dr->view, &dr->view.stages[i]) == NULL;
 }
 
 /* Its processes were killed and left no word: worth another try, unlike a failure that would only
@@ -409,7 +389,7 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     if (rc == 0)
         rc = lf_select_stages(dr.selected, &dr.view, &d->select, err);
     if (rc == 0)
-        rc = d->submitter->open(&dr.self, json_object_get(run->doc, "site"), err);
+        rc = d->submitter->open(&dr.self, &run->plan->site, err);
     if (rc == 0) {
         rc = loop(&dr, err);
         d->submitter->close(dr.self);

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
 #define LOOK_TIMEOUT_S 20 /* `qstat --version` asks no server */
 #define ASK_AGAIN      20 /* ids of one qalter call */
 
-int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err)
+int lf_pbs_detect(enum lf_pbs_flavour *out, const lf_site *site, lf_err *err)
 {
     lf_sched_out o;
     char said[200];
@@ -40,7 +40,7 @@ int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err)
     return rc;
 }
 
-static int shrink_some(const json_t *ids, size_t from, bool shorter, const json_t *site,
+static int shrink_some(const json_t *ids, size_t from, bool shorter, const lf_site *site,
                        enum lf_pbs_flavour f, lf_err *err)
 {
     static const char *const pbs[] = {"qalter",     "-l", "select=1:ncpus=1", "-l",
@@ -72,7 +72,7 @@ static int shrink_some(const json_t *ids, size_t from, bool shorter, const json_
     return rc;
 }
 
-int lf_pbs_shrink(const json_t *ids, long long limit_s, const json_t *site, lf_err *err)
+int lf_pbs_shrink(const json_t *ids, long long limit_s, const lf_site *site, lf_err *err)
 {
     enum lf_pbs_flavour f = LF_PBS_NONE;
     int rc = json_array_size(ids) > 0 ? lf_pbs_detect(&f, site, err) : 0;

@@ -14,12 +14,13 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
+#include "flow/record/doc.h"
 
 enum lf_pbs_flavour { LF_PBS_NONE, LF_PBS_OPENPBS, LF_PBS_TORQUE };
 
 /* Ask. site: of the plan document (command paths, time-outs), may be NULL. LF_EINVAL: there is no
  * qstat, or it is neither. */
-int lf_pbs_detect(enum lf_pbs_flavour *out, const json_t *site, lf_err *err);
+int lf_pbs_detect(enum lf_pbs_flavour *out, const lf_site *site, lf_err *err);
 /* The answer of `qstat --version`, from both of its streams (Torque prints to stderr). */
 enum lf_pbs_flavour lf_pbs_flavour_of(const char *out, const char *err_text);
 
@@ -40,7 +41,7 @@ int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_
 /* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
  * gone or runs already is no error. ids: array of texts; limit_s: their walltime, 0 none: a user
  * may lower what was asked for, not raise it. */
-int lf_pbs_shrink(const json_t *ids, long long limit_s, const json_t *site, lf_err *err);
+int lf_pbs_shrink(const json_t *ids, long long limit_s, const lf_site *site, lf_err *err);
 
 /* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
  * TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE, MAIL_POINTS. LF_EINVAL: resources ask for what

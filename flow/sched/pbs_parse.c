@@ -13,7 +13,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/pbs.h"
 
 /* ---- small things ---- */

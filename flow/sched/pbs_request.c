@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/pbs.h"
 
 /* ---- resources ---- */

@@ -44,16 +44,16 @@ typedef struct lf_sched_out {
  * SQUEUE_*, SACCT_*, SCANCEL_*, SCONTROL_*, SINFO_*, PBS_*, PMIX_*, PMI_*, OMPI_*, SALLOC_* except
  * SLURM_CONF, PBS_CONF_FILE, PBS_SERVER, PBS_DEFAULT), with LC_ALL=C. timeout_s 0: site timeout_s.
  * 0 whenever the command could be started or is missing; look at *out. The command dies with us. */
-int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, double timeout_s,
+int lf_sched_run(lf_sched_out *out, const json_t *argv, const lf_site *site, double timeout_s,
                  lf_err *err);
 /* From now on, commands that do not answer may take site timeout_s twice in all, until one does
  * answer; what is asked after that counts as not answered without being run. NULL: each has its own
  * time again. A command of ours that asks several of theirs is begun and ended with this, so that
  * its user does not wait for each. */
-void lf_sched_patience(const json_t *site);
-double lf_sched_timeout_s(const json_t *site);
+void lf_sched_patience(const lf_site *site);
+double lf_sched_timeout_s(const lf_site *site);
 /* lf_sched_run for a fixed list of words that ends with NULL. */
-int lf_sched_runv(lf_sched_out *out, const json_t *site, double timeout_s, lf_err *err,
+int lf_sched_runv(lf_sched_out *out, const lf_site *site, double timeout_s, lf_err *err,
                   const char *word0, ...) __attribute__((sentinel));
 void lf_sched_out_fini(lf_sched_out *o);
 /* What it said, as one line of at most cap bytes without control bytes: stderr, else stdout.
@@ -94,7 +94,7 @@ typedef struct lf_queue {
  * look at the queue is made when the last one, by any process of this user, is older than poll_s,
  * or when `now` is set; otherwise what was found then is used. Not reaching the scheduler is no
  * error: reached is false and jobs are as last seen. */
-int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t *site,
+int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const lf_site *site,
                   const json_t *ids, bool now, lf_err *err);
 void lf_queue_fini(lf_queue *q);
 const json_t *lf_queue_find(const lf_queue *q, const char *id);

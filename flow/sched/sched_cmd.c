@@ -19,7 +19,6 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
@@ -205,13 +204,13 @@ static void wait_for(struct child *c, double end, lf_sched_out *o)
 /* What is left for commands that do not answer, and what it was; -1: not limited. */
 static double patience_s = -1, patience_whole_s = -1;
 
-double lf_sched_timeout_s(const json_t *site)
+double lf_sched_timeout_s(const lf_site *site)
 {
-    double s = (double)json_integer_value(json_object_get(site, "timeout_s"));
+    double s = (double)site->timeout_s.v;
     return s > 0 ? s : 60;
 }
 
-void lf_sched_patience(const json_t *site)
+void lf_sched_patience(const lf_site *site)
 {
     patience_s = patience_whole_s = site != NULL ? 2 * lf_sched_timeout_s(site) : -1;
 }
@@ -223,15 +222,13 @@ static void free_words(char **w)
     free(w);
 }
 
-static char **words_of(const json_t *argv, const json_t *site, lf_err *err)
+static char **words_of(const json_t *argv, const lf_site *site, lf_err *err)
 {
     size_t n = json_array_size(argv);
     char **w = lf_calloc(n + 1, sizeof *w, err);
     for (size_t i = 0; w != NULL && i < n; i++) {
         const char *word = json_string_value(json_array_get(argv, i));
-        const char *path =
-            i == 0 ? json_string_value(json_object_get(json_object_get(site, "commands"), word))
-                   : NULL;
+        const char *path = i == 0 ? lf_pairs_get(&site->commands, word) : NULL;
         w[i] = lf_strdup(path != NULL ? path : word, err);
         if (w[i] == NULL) {
             free_words(w);
@@ -241,7 +238,7 @@ static char **words_of(const json_t *argv, const json_t *site, lf_err *err)
     return w;
 }
 
-int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, double timeout_s,
+int lf_sched_run(lf_sched_out *out, const json_t *argv, const lf_site *site, double timeout_s,
                  lf_err *err)
 {
     struct child c = {.pid = -1, .fd = {-1, -1}};
@@ -276,7 +273,7 @@ int lf_sched_run(lf_sched_out *out, const json_t *argv, const json_t *site, doub
     return rc;
 }
 
-int lf_sched_runv(lf_sched_out *out, const json_t *site, double timeout_s, lf_err *err,
+int lf_sched_runv(lf_sched_out *out, const lf_site *site, double timeout_s, lf_err *err,
                   const char *word0, ...)
 {
     json_t *argv = json_array();

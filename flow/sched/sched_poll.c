@@ -23,7 +23,6 @@
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
@@ -47,7 +46,7 @@ static int cache_dir(char out[PATH_MAX], lf_err *err)
 }
 
 /* Another configuration or server is another queue. */
-static int cache_path(char out[PATH_MAX], const lf_submitter *s, const json_t *site, lf_err *err)
+static int cache_path(char out[PATH_MAX], const lf_submitter *s, const lf_site *site, lf_err *err)
 {
     static const char *const vars[] = {"SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"};
     char dir[PATH_MAX], hex[LF_HASH_HEX];
@@ -57,7 +56,7 @@ static int cache_path(char out[PATH_MAX], const lf_submitter *s, const json_t *s
     lf_buf_addf(&b, "%u", (unsigned)geteuid());
     for (size_t i = 0; i < sizeof vars / sizeof vars[0]; i++)
         lf_buf_addf(&b, "|%s", getenv(vars[i]) != NULL ? getenv(vars[i]) : "");
-    char *commands = json_dumps(json_object_get(site, "commands"), JSON_SORT_KEYS);
+    char *commands = lf_site_commands_text(site);
     lf_buf_addf(&b, "|%s", commands != NULL ? commands : "");
     free(commands);
     int rc = lf_buf_check(&b, err);
@@ -227,9 +226,9 @@ static int ask(json_t *c, const lf_submitter *s, void *self, const json_t *ids, 
 }
 
 /* May it be asked again? The more often it did not answer, the longer the pause. */
-static bool due(const json_t *c, const json_t *site, double now)
+static bool due(const json_t *c, const lf_site *site, double now)
 {
-    double poll = number_of(site, "poll_s"), pause = poll;
+    double poll = (double)site->poll_s.v, pause = poll;
     for (int i = (int)number_of(c, "fails"); i > 0 && pause < poll * MAX_BACKOFF; i--)
         pause *= 2;
     double age = now - number_of(c, "t_try");
@@ -237,7 +236,7 @@ static bool due(const json_t *c, const json_t *site, double now)
 }
 
 static int look_locked(json_t **cache, const char *path, const lf_submitter *s, void *self,
-                       const json_t *site, const json_t *ids, bool now, lf_err *err)
+                       const lf_site *site, const json_t *ids, bool now, lf_err *err)
 {
     double t0 = lf_wall_s();
     char lock_path[PATH_MAX];
@@ -282,7 +281,7 @@ static json_t *by_token(json_t *jobs)
     return out;
 }
 
-int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const json_t *site,
+int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const lf_site *site,
                   const json_t *ids, bool now, lf_err *err)
 {
     char path[PATH_MAX];

@@ -17,7 +17,6 @@
 #include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
@@ -330,7 +329,7 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
 static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue *q,
                           const struct jobs *j)
 {
-    double grace = number_of(json_object_get(v->run.doc, "site"), "grace_lost_s");
+    double grace = (double)v->run.plan->site.grace_lost_s.v;
     char age[64];
     double seen = j->seen, now = lf_wall_s();
     lf_fmt_duration(age, sizeof age, now > seen ? now - seen : 0);
@@ -517,7 +516,7 @@ int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, vo
         if (is_open(&v->stages[i]))
             rc = want(wanted, &v->stages[i], err);
     if (rc == 0)
-        rc = lf_queue_look(q, sub, self, json_object_get(v->run.doc, "site"), wanted, now, err);
+        rc = lf_queue_look(q, sub, self, &v->run.plan->site, wanted, now, err);
     json_decref(wanted);
     return rc;
 }
@@ -545,10 +544,10 @@ int lf_sched_overlay(lf_run_view *v, bool now, lf_err *err)
         return 0;
     int rc = lf_submitter_find(&sub, backend, err);
     if (rc == 0)
-        rc = sub->open(&self, json_object_get(v->run.doc, "site"), err);
+        rc = sub->open(&self, &v->run.plan->site, err);
     if (rc < 0)
         return rc;
-    lf_sched_patience(json_object_get(v->run.doc, "site"));
+    lf_sched_patience(&v->run.plan->site);
     rc = lf_sched_look(&q, v, sub, self, now, err);
     lf_sched_patience(NULL);
     if (rc == 0) {

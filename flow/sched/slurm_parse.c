@@ -15,7 +15,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
+#include "flow/record/record.h"
 #include "flow/sched/submit.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "engine/base/str.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 
 static const lf_submitter *const submitters[] = {&lf_submitter_local, &lf_submitter_slurm,

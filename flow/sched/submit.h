@@ -69,7 +69,7 @@ typedef struct lf_submitter {
     unsigned can;     /* LF_CAN_ */
     /* site: "site" of the plan document (sched.h says which members), never NULL. Starts no
      * command. */
-    int (*open)(void **self, const json_t *site, lf_err *err);
+    int (*open)(void **self, const lf_site *site, lf_err *err);
     void (*close)(void *self);
 
     /* ---- schedulers with LF_CAN_BATCH ---- */

@@ -18,7 +18,7 @@
 #include "flow/run/who.h"
 #include "flow/sched/submit.h"
 
-static int local_open(void **self, const json_t *site, lf_err *err)
+static int local_open(void **self, const lf_site *site, lf_err *err)
 {
     (void)site;
     (void)err;

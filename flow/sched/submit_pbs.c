@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "engine/base/mem.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/pbs.h"
 #include "flow/sched/sched.h"
@@ -30,12 +29,12 @@
 #define NAME_MOST   15  /* letters of a job's name that every server takes */
 
 struct pbs {
-    const json_t *site;
+    const lf_site *site;
     enum lf_pbs_flavour flavour; /* LF_PBS_NONE: not asked yet */
     enum lf_pbs_flavour wanted;  /* scheduler = torque; LF_PBS_NONE: whatever is there */
 };
 
-static int open_as(void **self, const json_t *site, enum lf_pbs_flavour wanted, lf_err *err)
+static int open_as(void **self, const lf_site *site, enum lf_pbs_flavour wanted, lf_err *err)
 {
     struct pbs *p = lf_calloc(1, sizeof *p, err);
     if (p == NULL)
@@ -46,11 +45,11 @@ static int open_as(void **self, const json_t *site, enum lf_pbs_flavour wanted, 
     return 0;
 }
 
-static int pbs_open(void **self, const json_t *site, lf_err *err)
+static int pbs_open(void **self, const lf_site *site, lf_err *err)
 {
     return open_as(self, site, LF_PBS_NONE, err);
 }
-static int torque_open(void **self, const json_t *site, lf_err *err)
+static int torque_open(void **self, const lf_site *site, lf_err *err)
 {
     return open_as(self, site, LF_PBS_TORQUE, err);
 }

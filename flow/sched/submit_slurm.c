@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "engine/base/mem.h"
-#include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 #include "flow/sched/slurm_parse.h"
@@ -25,11 +24,11 @@
 #define SHOW_AT_ONCE 50  /* scontrol calls of one look, where there is no accounting */
 
 struct slurm {
-    const json_t *site;
+    const lf_site *site;
     bool no_sacct; /* it said that there is no accounting */
 };
 
-static int slurm_open(void **self, const json_t *site, lf_err *err)
+static int slurm_open(void **self, const lf_site *site, lf_err *err)
 {
     struct slurm *s = lf_calloc(1, sizeof *s, err);
     if (s == NULL)
@@ -241,7 +240,7 @@ static int slurm_list(void *self, json_t **jobs, lf_err *err)
     const struct passwd *pw = getpwuid(geteuid());
     snprintf(uid, sizeof uid, "%u", (unsigned)geteuid());
     lf_sched_out o;
-    double limit = (double)json_integer_value(json_object_get(s->site, "timeout_s")) / 4;
+    double limit = (double)s->site->timeout_s.v / 4;
     int rc =
         lf_sched_runv(&o, s->site, limit, err, "squeue", "--noheader", "--states=all", "--user",
                       pw != NULL ? pw->pw_name : uid, "--format", LF_SQUEUE_FORMAT, (char *)NULL);

@@ -182,12 +182,11 @@ int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, 
 
 /* ---- where it is ---- */
 
-static int trusted_ids(uid_t *ids, size_t cap, const json_t *site)
+static int trusted_ids(uid_t *ids, size_t cap, const lf_site *site)
 {
     size_t n = 0;
-    const json_t *names = json_object_get(site, "trust");
-    for (size_t i = 0; i < json_array_size(names) && n < cap; i++) {
-        const struct passwd *pw = getpwnam(json_string_value(json_array_get(names, i)));
+    for (size_t i = 0; i < site->trust.n && n < cap; i++) {
+        const struct passwd *pw = getpwnam(site->trust.v[i]);
         if (pw != NULL)
             ids[n++] = pw->pw_uid;
     }
@@ -195,7 +194,7 @@ static int trusted_ids(uid_t *ids, size_t cap, const json_t *site)
 }
 
 /* 1 read, 0 not there. */
-static int try_file(lf_buf *text, char **found, const char *path, const json_t *site, lf_err *err)
+static int try_file(lf_buf *text, char **found, const char *path, const lf_site *site, lf_err *err)
 {
     struct stat st;
     uid_t ids[64];
@@ -214,7 +213,7 @@ static int try_file(lf_buf *text, char **found, const char *path, const json_t *
 }
 
 /* Beside this program: a build directory, a bundle, an installation. */
-static int try_near(lf_buf *text, char **found, const char *name, const json_t *site, lf_err *err)
+static int try_near(lf_buf *text, char **found, const char *name, const lf_site *site, lf_err *err)
 {
     static const char *const subs[] = {"/templates/", "/../templates/",
                                        "/../share/loong-flow/templates/"};
@@ -232,11 +231,10 @@ static int try_near(lf_buf *text, char **found, const char *name, const json_t *
 }
 
 int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *project,
-                 const json_t *site, lf_err *err)
+                 const lf_site *site, lf_err *err)
 {
     char p[PATH_MAX];
-    const char *dir = json_string_value(json_object_get(site, "templates")),
-               *env = getenv("LF_TEMPLATES_DIR");
+    const char *dir = site->templates, *env = getenv("LF_TEMPLATES_DIR");
     int rc = lf_path_set(p, err, "%s/.loong/templates/%s", project, name);
     if (rc == 0)
         rc = try_file(text, path, p, site, err);
@@ -256,7 +254,7 @@ int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *projec
     return rc < 0 ? rc : 0;
 }
 
-int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const json_t *site,
+int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
                  json_t *values, lf_err *err)
 {
     lf_buf text;

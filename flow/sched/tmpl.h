@@ -22,6 +22,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/str.h"
+#include "flow/record/doc.h"
 
 /* values: {NAME: text | number | true (nothing is put in, the line stays) | null (absent) | [texts]
  * | {"raw": [lines]}}. An empty list is absent. path: for messages. LF_EINVAL: a fault in the
@@ -34,9 +35,9 @@ int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, 
  * Files of users that are neither me, root nor trusted are refused. *path: owned, where it was
  * found. */
 int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *project,
-                 const json_t *site, lf_err *err);
+                 const lf_site *site, lf_err *err);
 /* Both. */
-int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const json_t *site,
+int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
                  json_t *values, lf_err *err);
 
 #endif

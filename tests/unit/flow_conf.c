@@ -124,11 +124,10 @@ static void spec_of(char out[65], const char *text)
     lf_pipeline_args a = {.path = put("spec.ini", text), .tables = lf_fake_tables};
     out[0] = '\0';
     tap_rc(lf_pipeline_load(&p, &a, &err), 0, &err, NULL, "pipeline");
-    if (p.doc == NULL)
+    if (p.plan == NULL)
         return;
-    tap_rc(lf_spec_assign(p.doc, p.project, NULL, &err), 0, &err, NULL, "spec ids");
-    json_t *st = json_array_get(json_object_get(p.doc, "stages"), 0);
-    snprintf(out, 65, "%s", json_string_value(json_object_get(st, "spec_id")));
+    tap_rc(lf_spec_assign(p.plan, p.project, NULL, &err), 0, &err, NULL, "spec ids");
+    snprintf(out, 65, "%s", p.plan->stages.v[0].spec_id);
     lf_pipeline_fini(&p);
 }
 

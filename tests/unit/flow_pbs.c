@@ -269,12 +269,12 @@ static void test_directives(void)
 
 static int links(const char *res_text, unsigned can, double estimate_s)
 {
-    json_t *res = json_loads(res_text, 0, NULL), *site = json_object(),
+    const lf_site site = {.given = true};
+    json_t *res = json_loads(res_text, 0, NULL),
            *stage = json_pack("{s:f}", "estimate_s", estimate_s);
-    int n = lf_chain_count(stage, res, site, can);
+    int n = lf_chain_count(stage, res, &site, can);
     json_decref(stage);
     json_decref(res);
-    json_decref(site);
     return n;
 }
 

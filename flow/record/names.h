@@ -7,7 +7,6 @@
 #ifndef LF_FLOW_NAMES_H
 #define LF_FLOW_NAMES_H
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,10 +26,5 @@ int lf_names_put(lf_names *t, const char *a, const char *b, size_t place, lf_err
 /* The place, or LF_NAMES_NONE. */
 size_t lf_names_find(const lf_names *t, const char *a, const char *b);
 void lf_names_fini(lf_names *t);
-
-/* The stages of a plan document by name; its texts are borrowed. */
-int lf_names_of_stages(lf_names *t, const json_t *doc, lf_err *err);
-/* The stage of a name (a JSON string), NULL: there is none. Borrowed. */
-json_t *lf_names_stage(const lf_names *t, const json_t *doc, const json_t *name);
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "flow/plan/names.h"
+#include "flow/record/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,22 +83,4 @@ void lf_names_fini(lf_names *t)
 {
     free(t->entries);
     memset(t, 0, sizeof *t);
-}
-
-int lf_names_of_stages(lf_names *t, const json_t *doc, lf_err *err)
-{
-    const json_t *stages = json_object_get(doc, "stages");
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(stages); i++) {
-        const json_t *name = json_object_get(json_array_get(stages, i), "name");
-        rc = lf_names_put(t, json_string_value(name), "", i, err);
-    }
-    return rc;
-}
-
-json_t *lf_names_stage(const lf_names *t, const json_t *doc, const json_t *name)
-{
-    const char *text = json_string_value(name);
-    size_t at = text != NULL ? lf_names_find(t, text, "") : LF_NAMES_NONE;
-    return json_array_get(json_object_get(doc, "stages"), at); /* no array is so long */
 }

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan document: what a pipeline file means, and, frozen as rev.<K>/plan.json, everything that
+ * the jobs of a run read. One struct for each object in it; a member of JSON and the field that
+ * holds it have the same name (doc_json.c).
+ *
+ * Texts and lists belong to the document. `more` holds what this version has no field for; it is
+ * written again.
+ */
+#ifndef LF_FLOW_DOC_H
+#define LF_FLOW_DOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/base/err.h"
+#include "flow/record/form.h"
+#include "flow/record/names.h"
+
+/* An output of a stage, as ${stage:NAME.output} names it. */
+typedef struct lf_doc_ref {
+    char *stage, *output;
+    struct json_t *more;
+} lf_doc_ref;
+
+/* A value of an option that is an input. */
+typedef struct lf_doc_input {
+    char *option;
+    lf_int index; /* of this value among those of its option */
+    char *text;   /* with its references as they were written */
+    LF_ROWS(lf_doc_ref) refs;
+    lf_flag identity; /* false: it is not part of the spec */
+    lf_flag word;     /* a word that the option allows in the place of a path */
+    struct json_t *more;
+} lf_doc_input;
+
+/* What a start hands over to the next one (flow/run/handover.h). */
+typedef struct lf_doc_carry {
+    char *pattern;
+    lf_flag grows;
+} lf_doc_carry;
+
+/* What a stage, or an attempt of it, asks of a scheduler: the keys of [resources]. Times are in
+ * seconds, sizes in bytes. memory_bytes, time_limit_s and grace_s are those of an attempt; a stage
+ * has them beside its resources. */
+typedef struct lf_resources {
+    bool given;
+    lf_int nodes, ranks, cpus;
+    lf_int memory_bytes, time_limit_s, grace_s;
+    struct lf_gpus {
+        bool given;
+        lf_int n;
+        char *type;
+        struct json_t *more;
+    } gpus; /* of a node */
+    lf_int gpu_memory;
+    char *partition, *account, *qos, *constraint, *reservation, *mail, *launcher, *chain;
+    lf_flag exclusive;
+    lf_texts mail_type, modules, prologue, extra, rank_prefix;
+    lf_texts exclude; /* hosts; of an attempt */
+    lf_int links, max_segments, max_walltime, stall_segments, retries, memory_max, time_max;
+    struct json_t *more;
+} lf_resources;
+
+/* What a stage's output is a function of (flow/plan/spec.h). */
+typedef struct lf_spec {
+    bool given;
+    char *kind;
+    lf_int spec_version;
+    lf_pairs options;
+    lf_lists inputs; /* option: [producer or hash of each value] */
+    lf_pairs model;  /* not given: it has none */
+    struct json_t *more;
+} lf_spec;
+
+typedef struct lf_doc_exe {
+    bool given;
+    char *path; /* its name */
+    char *sha256;
+    struct json_t *more;
+} lf_doc_exe;
+
+/* The start, of another run, whose result a stage takes over. */
+typedef struct lf_adopted {
+    bool given;
+    char *run, *stage;
+    lf_int attempt, epoch;
+    char *spec_id;
+    struct json_t *more;
+} lf_adopted;
+
+typedef struct lf_doc_stage {
+    char *name, *kind;
+    lf_int spec_version;
+    char *path; /* where it is written: file, line, column */
+    lf_int line, column;
+    lf_lists options;                        /* as given, references to stages kept */
+    lf_pairs types;                          /* option: "path", of those whose values are paths */
+    lf_pairs identity, numeric, operational; /* canonical, where they differ from the default */
+    LF_ROWS(lf_doc_input) inputs;
+    lf_texts after;   /* as given */
+    lf_texts deps;    /* the stages it waits for: those of its inputs and after */
+    lf_texts outputs; /* the first is the one that must be there */
+    lf_flag any_output;
+    LF_ROWS(lf_doc_carry) carry;
+    lf_pairs model;
+    lf_int time_limit_s, memory_bytes, grace_s;
+    char *rerun_on;
+    lf_resources resources;
+    lf_spec spec;
+    char *spec_id;
+    lf_doc_exe exe;
+    lf_adopted adopted;
+    struct json_t *plan; /* what its executable says it would cost */
+    lf_real estimate_s;
+    struct json_t *more;
+    struct json_t *json; /* borrowed from that of the document */
+} lf_doc_stage;
+
+/* What holds for a place (flow/sched/sched.h says what for). */
+typedef struct lf_site {
+    bool given;
+    lf_int poll_s, timeout_s, grace_lost_s, settle_s, submit_wait_s;
+    lf_pairs commands; /* name: path */
+    char *chain, *launcher, *templates;
+    lf_texts exclude, trust;
+    struct json_t *more;
+} lf_site;
+
+typedef struct lf_doc {
+    /* Of a frozen document only. */
+    lf_int lf_plan; /* the version of the file, 1 */
+    char *run, *project_id, *user, *host, *version;
+    lf_int rev;
+    lf_real created;
+    /* Of every document. */
+    char *name, *description, *data_dir, *scheduler, *share;
+    char *pipeline; /* the name of its file */
+    lf_int jobs;
+    lf_flag isolated; /* results of other runs are not taken over */
+    lf_site site;
+    lf_doc_exe loong_flow;
+    LF_ROWS(lf_doc_stage) stages; /* in an order in which they can run */
+    struct json_t *more;
+    lf_names names; /* the places of stages by name, made by lf_doc_index */
+    int holders;
+    /* The same as JSON, for files that are not converted to the structs yet; lf_doc_derive. */
+    struct json_t *json;
+} lf_doc;
+
+/* An empty document with one holder, NULL with err. */
+lf_doc *lf_doc_new(lf_err *err);
+/* One more holder; returns d. */
+lf_doc *lf_doc_hold(lf_doc *d);
+/* One holder less; the last one frees it. NULL is legal. */
+void lf_doc_free(lf_doc *d);
+lf_doc *lf_doc_copy(const lf_doc *d, lf_err *err);
+
+/* plan.json. LF_EFORMAT names the file, the member and what is wrong with it. */
+int lf_doc_load(lf_doc **out, const char *path, lf_err *err);
+/* Publish it as dir/plan.json. */
+int lf_doc_write(const lf_doc *d, const char *dir, lf_err *err);
+
+/* Names of stages to their places; again after stages have moved. */
+int lf_doc_index(lf_doc *d, lf_err *err);
+/* Makes `json` of the document and its stages from the structs. */
+int lf_doc_derive(lf_doc *d, lf_err *err);
+/* The stage of a name, NULL: there is none (nor where name or d is NULL). */
+lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name);
+
+/* Would both be frozen as the same revision? Where a document was written, when, and what its
+ * stages would cost makes no difference. */
+bool lf_doc_same(const lf_doc *a, const lf_doc *b);
+
+int lf_resources_copy(lf_resources *out, const lf_resources *from, lf_err *err);
+void lf_resources_fini(lf_resources *r);
+int lf_spec_copy(lf_spec *out, const lf_spec *from, lf_err *err);
+void lf_spec_fini(lf_spec *s);
+int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err);
+void lf_adopted_fini(lf_adopted *a);
+/* The canonical text of a spec, whose hash is the spec id; owned. */
+char *lf_spec_text(const lf_spec *s, lf_err *err);
+
+/* The event of a run that was frozen. */
+typedef struct lf_run_event {
+    const char *name, *project, *config_sha256, *config_text, *user, *host, *version;
+} lf_run_event;
+int lf_run_event_write(const char *run_dir, const char *run, const lf_run_event *e, lf_err *err);
+/* The event of one of its stages. dir: of the stage; seq: its place in the document. */
+int lf_stage_event_write(const char *dir, const char *run, int seq, const lf_doc_stage *st,
+                         lf_err *err);
+
+/* The commands of a site as text, the same for the same ones; owned, NULL when there is no
+ * memory. */
+char *lf_site_commands_text(const lf_site *s);
+
+/* For what prints or stores a part of a document as JSON: new references, NULL with err. */
+struct json_t *lf_doc_json(const lf_doc *d, lf_err *err);
+struct json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err);
+struct json_t *lf_resources_json(const lf_resources *r, lf_err *err);
+struct json_t *lf_spec_json(const lf_spec *s, lf_err *err);
+void lf_site_fini(lf_site *s);
+/* From a part of a record; out: zeroed. What is no object gives nothing. */
+int lf_resources_read(lf_resources *out, struct json_t *o, const char *what, lf_err *err);
+int lf_spec_read(lf_spec *out, struct json_t *o, const char *what, lf_err *err);
+
+#endif
