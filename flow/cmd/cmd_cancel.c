@@ -104,11 +104,10 @@ static void stop(const lf_stage_view *s, bool now)
     if (last == NULL)
         return;
     if (now && last->started != NULL)
-        lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
-    if (lf_who_kill(json_object_get(last->claim, "process"), SIGTERM, 0, NULL) == LF_ENOENT &&
+        lf_who_kill(&last->started->process, SIGKILL, 1, NULL);
+    if (last->claim != NULL && lf_who_kill(&last->claim->process, SIGTERM, 0, NULL) == LF_ENOENT &&
         last->started != NULL)
-        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0,
-                    NULL); /* its wrapper is gone */
+        lf_who_kill(&last->started->process, SIGTERM, 0, NULL); /* its wrapper is gone */
 }
 
 static int count_running(const bool *chosen, lf_run_view *v)

@@ -24,6 +24,7 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/record/record.h"
+#include "flow/record/shown.h"
 #include "flow/run/asking.h"
 #include "flow/run/gone.h"
 #include "flow/run/leftover.h"
@@ -199,10 +200,10 @@ static bool named(const lf_cmd *c, const char *id)
 static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, const char *path,
                     const char *why)
 {
-    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:O*}", "run", run->id,
+    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o*}", "run", run->id,
                                           "run_dir", run->dir, "path", path, "data", run->data,
                                           "why", why, "bytes", tree_bytes(path, 0), "outputs",
-                                          json_object_get(inc->done, "outputs")));
+                                          lf_done_shown(inc->done, "outputs")));
 }
 
 static void protect_adopted(json_t *keep, const lf_run_view *v)

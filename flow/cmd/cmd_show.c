@@ -14,6 +14,7 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/prep.h"
+#include "flow/record/shown.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
@@ -45,14 +46,16 @@ static json_t *attempts_json(const lf_stage_view *s)
         const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                                 ? s->attempts[inc->attempt - 1]
                                 : NULL;
+        const struct lf_end *end = inc->end;
         json_t *o = json_pack(
-            "{s:i, s:i, s:s, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*, s:O*}", "attempt",
+            "{s:i, s:i, s:s, s:s*, s:o*, s:o*, s:s*, s:s*, s:s*, s:o*, s:O*}", "attempt",
             inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "host",
-            json_object_get(json_object_get(inc->claim, "process"), "host"), "t_start",
-            json_object_get(inc->claim, "t"), "t_end", json_object_get(inc->end, "t_end"), "state",
-            json_object_get(inc->end, "state"), "class", json_object_get(inc->end, "class"),
-            "reason", json_object_get(inc->end, "reason"), "resume",
-            json_object_get(inc->started, "resume"), "accepted", json_object_get(att, "accepted"));
+            inc->claim != NULL ? inc->claim->process.host : NULL, "t_start",
+            inc->claim != NULL ? json_real(inc->claim->t) : NULL, "t_end",
+            end != NULL ? json_real(end->t_end) : NULL, "state", end != NULL ? end->state : NULL,
+            "class", end != NULL ? end->cls : NULL, "reason", end != NULL ? end->reason : NULL,
+            "resume", lf_started_shown(inc->started, "resume"), "accepted",
+            json_object_get(att, "accepted"));
         if (o != NULL && json_object_get(att, "resources") != NULL)
             json_object_set(
                 o, "resources",
@@ -75,8 +78,8 @@ static json_t *stage_json(const lf_stage_view *s)
     if (o != NULL) {
         json_object_set_new(o, "incarnations", attempts_json(s));
         if (s->result_done != NULL) {
-            json_object_set(o, "outputs", json_object_get(s->result_done, "outputs"));
-            json_object_set(o, "read", json_object_get(s->result_done, "inputs"));
+            json_object_set_new(o, "outputs", lf_done_shown(s->result_done, "outputs"));
+            json_object_set_new(o, "read", lf_done_shown(s->result_done, "inputs"));
             json_object_set_new(o, "result_dir", json_string(s->result_dir));
         }
     }

@@ -181,7 +181,7 @@ static int write_plan_config(const lf_prep *p, const lf_doc_stage *stage, const 
     x.dir = lf_strdup(dir, err);
     int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
     free(x.dir);
-    json_decref(x.inputs);
+    lf_exec_prepare_fini(&x);
     return rc;
 }
 
@@ -426,8 +426,7 @@ static double rate_of(const lf_stage_view *s)
     if (work <= 0 || s->result == NULL ||
         s->n_incs != 1) /* a stage that was interrupted would look slow */
         return 0;
-    double t = json_number_value(json_object_get(s->result->done, "t_end")) -
-               json_number_value(json_object_get(s->result->done, "t_start"));
+    double t = s->result->done->t_end - s->result->done->t_start;
     return t > 0.5 ? work / t : 0;
 }
 

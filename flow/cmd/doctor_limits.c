@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine/base/id.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/doctor.h"
-#include "flow/run/who.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -77,11 +77,10 @@ void lf_doctor_limits(lf_doctor *d)
     lf_doctor_judge_rlimits(d, "limits", "here", here);
     json_decref(here);
     lf_doctor_add(d, "ok", "machine", NULL, "%d processors available", lf_ncpu());
-    json_t *who = lf_who_make(0, NULL);
-    if (who != NULL)
+    lf_proc_id me;
+    if (lf_proc_self(&me, NULL) == 0)
         lf_doctor_add(d, "ok", "processes", NULL, "can be identified through /proc");
     else
         lf_doctor_add(d, "fail", "processes", "mount /proc: locks and zombies are judged by it",
                       "/proc does not identify processes");
-    json_decref(who);
 }

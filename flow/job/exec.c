@@ -17,26 +17,22 @@
 
 static int start_event(lf_exec *x, lf_err *err)
 {
-    json_t *who = lf_who_make(0, err);
-    if (who == NULL)
-        return LF_ENOMEM;
-    json_t *d = json_pack("{s:O, s:O, s:O, s:O}", "host", json_object_get(who, "host"), "pid",
-                          json_object_get(who, "pid"), "boot_id", json_object_get(who, "boot"),
-                          "proc_start", json_object_get(who, "start"));
-    json_decref(who);
-    int rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "start",
-                             d, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(x->inputs); i++) {
-        json_t *in = json_array_get(x->inputs, i);
-        json_t *e = json_pack("{s:O, s:O}", "name", json_object_get(in, "name"), "path",
-                              json_object_get(in, "path"));
-        const char *p = json_string_value(json_object_get(in, "path"));
+    lf_proc_id me;
+    int rc = lf_proc_self(&me, err);
+    if (rc < 0)
+        return rc;
+    json_t *d = json_pack("{s:s, s:I, s:s, s:I}", "host", me.host, "pid", (json_int_t)me.pid,
+                          "boot_id", me.boot_id, "proc_start", (json_int_t)me.start);
+    rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "start", d,
+                         err);
+    for (size_t i = 0; rc == 0 && i < x->n_inputs; i++) {
+        const struct lf_used *in = &x->inputs[i];
+        const char *p = in->path;
         size_t n = strlen(x->run.data);
-        if (e != NULL && strncmp(p, x->run.data, n) == 0 && p[n] == '/')
-            json_object_set_new(e, "path",
-                                json_string(p + n + 1)); /* inside the data root: relative to it */
-        if (e != NULL && json_object_get(in, "sha256") != NULL)
-            json_object_set(e, "sha256", json_object_get(in, "sha256"));
+        if (strncmp(p, x->run.data, n) == 0 && p[n] == '/')
+            p += n + 1; /* inside the data root: relative to it */
+        json_t *e =
+            json_pack("{s:s, s:s, s:s*}", "name", in->name, "path", p, "sha256", in->sha256);
         rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "input",
                              e, err);
     }
@@ -122,8 +118,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
     lf_run_fini(&x.run);
     json_decref(x.attempt);
     json_decref(x.resources);
-    json_decref(x.inputs);
-    json_decref(x.resume);
+    lf_exec_prepare_fini(&x);
     lf_launch_plan_fini(&x.launch);
     free(x.stage_dir);
     free(x.dir);

@@ -92,10 +92,11 @@ typedef struct lf_exec {
     json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
     char *stage_dir, *dir;
     int epoch;
-    /* resolved: [{"name","path","run","stage","attempt","epoch","spec_id","output"}] */
-    json_t *inputs;
-    json_t *resume; /* directories laid out as out that the stage may go on from, oldest first */
-    bool taken;     /* <dir>/from holds what earlier starts handed over (handover.h) */
+    struct lf_used *inputs; /* resolved */
+    size_t n_inputs, cap_inputs;
+    /* directories laid out as out that the stage may go on from, oldest first */
+    lf_texts resume;
+    bool taken; /* <dir>/from holds what earlier starts handed over (handover.h) */
     double t_start;
     const lf_run_view *view; /* where somebody has one, to find stages by name; NULL in a job */
     bool planning;           /* inputs that are not made yet are no error */
@@ -136,6 +137,7 @@ int lf_exec_deps_done(lf_exec *x, lf_err *err);
  * where nothing is, in a directory of this name. */
 #define LF_NOT_MADE "not-made-yet"
 int lf_exec_plan_config(lf_exec *x, lf_err *err);
+void lf_exec_prepare_fini(lf_exec *x); /* what the two made */
 
 /* exec_child.c: run the stage to its end; fills x->ev. */
 int lf_exec_child(lf_exec *x, lf_err *err);
@@ -161,7 +163,7 @@ void lf_exec_pace_read(lf_exec *x);  /* new records of the metrics */
 double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s);
 
 /* exec_damage.c: after a failure, is a result of another stage that this one read damaged? Then it
- * is marked (LF_DAMAGED_FILE), and the reason says so. */
+ * is marked (struct lf_damaged), and the reason says so. */
 void lf_exec_suspect(lf_exec *x, lf_end_class *c);
 
 /* exec_end.c: the end record and what follows from it. Returns the exit code. */

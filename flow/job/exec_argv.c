@@ -30,7 +30,7 @@ static void add(char **argv, size_t *k, char *word, bool *bad)
 
 static int stage_argv(char ***out, lf_exec *x, lf_err *err)
 {
-    size_t n = json_array_size(x->resume), k = 0;
+    size_t n = x->resume.n, k = 0;
     char exe[PATH_MAX];
     bool bad = false;
     const char *name = json_string_value(json_object_get(json_object_get(x->stage, "exe"), "path"));
@@ -46,7 +46,7 @@ static int stage_argv(char ***out, lf_exec *x, lf_err *err)
     }
     for (size_t i = 0; i < n; i++) {
         add(argv, &k, lf_strdup("--resume-from", err), &bad);
-        add(argv, &k, lf_strdup(json_string_value(json_array_get(x->resume, i)), err), &bad);
+        add(argv, &k, lf_strdup(x->resume.v[i], err), &bad);
     }
     *out = argv;
     return bad ? LF_ENOMEM : 0;

@@ -113,14 +113,10 @@ static void child_main(lf_exec *x, const char *ranks, int gate, int log_fd, pid_
 
 static int publish_identity(lf_exec *x, pid_t pid, lf_err *err)
 {
-    json_t *who = lf_who_make(pid, err);
-    json_t *o = who != NULL ? json_pack("{s:i, s:o, s:f, s:O, s:O}", "lf_stage", 1, "process", who,
-                                        "t", lf_wall_s(), "resume", x->resume, "inputs", x->inputs)
-                            : NULL;
-    int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "cannot describe the stage's process")
-                       : lf_record_publish(x->dir, "stage.json", o, err);
-    json_decref(o);
-    return rc;
+    struct lf_started s = {
+        .t = lf_wall_s(), .resume = x->resume, .inputs = x->inputs, .n_inputs = x->n_inputs};
+    int rc = lf_proc_of(&s.process, pid, err);
+    return rc == 0 ? lf_started_publish(x->dir, &s, err) : rc;
 }
 
 static int start(struct child *c, lf_exec *x, lf_err *err)

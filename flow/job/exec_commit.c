@@ -13,7 +13,6 @@
 #include "engine/base/artifact.h"
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
@@ -21,7 +20,31 @@
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"
 
-static int describe_output(json_t *outputs, lf_exec *x, const char *name, lf_err *err)
+struct outputs {
+    struct lf_output *rows;
+    size_t n, cap;
+};
+
+static int add_output(struct outputs *all, const char *name, const char *rel, const char *hex,
+                      lf_artifact *a, lf_err *err)
+{
+    int rc = lf_grow(&all->rows, &all->cap, all->n, sizeof *all->rows, err);
+    if (rc < 0)
+        return rc;
+    struct lf_output *o = &all->rows[all->n++];
+    *o = (struct lf_output){.files = (int64_t)a->n_files, .meta = json_incref(a->meta)};
+    for (size_t i = 0; i < a->n_files; i++)
+        o->bytes += a->files[i].bytes;
+    o->name = lf_strdup(name, err);
+    o->path = lf_strdup(rel, err);
+    o->kind = lf_strdup(a->kind, err);
+    o->manifest_sha256 = lf_strdup(hex, err);
+    return o->name == NULL || o->path == NULL || o->kind == NULL || o->manifest_sha256 == NULL
+               ? LF_ENOMEM
+               : 0;
+}
+
+static int describe_output(struct outputs *all, lf_exec *x, const char *name, lf_err *err)
 {
     char rel[256], manifest[PATH_MAX];
     snprintf(rel, sizeof rel, "out/%s", name);
@@ -34,7 +57,6 @@ static int describe_output(json_t *outputs, lf_exec *x, const char *name, lf_err
     lf_buf_init(&text);
     uint8_t digest[LF_HASH_BYTES];
     char hex[LF_HASH_HEX];
-    int64_t bytes = 0;
     int rc = path == NULL ? LF_ENOMEM : lf_artifact_state(&st, path, &e);
     if (rc == 0 && st == LF_ARTIFACT_ABSENT)
         goto out;
@@ -51,13 +73,7 @@ static int describe_output(json_t *outputs, lf_exec *x, const char *name, lf_err
     if (rc < 0)
         goto out;
     lf_hash_hex(hex, digest);
-    for (size_t i = 0; i < a.n_files; i++)
-        bytes += a.files[i].bytes;
-    rc = lf_json_set_new(outputs, name,
-                         json_pack("{s:s, s:s, s:s, s:I, s:I, s:O}", "path", rel, "kind", a.kind,
-                                   "manifest_sha256", hex, "bytes", (json_int_t)bytes, "files",
-                                   (json_int_t)a.n_files, "meta", a.meta),
-                         err);
+    rc = add_output(all, name, rel, hex, &a, err);
 out:
     lf_buf_fini(&text);
     lf_artifact_fini(&a);
@@ -65,70 +81,67 @@ out:
     return rc;
 }
 
-static int collect_outputs(json_t **out, lf_exec *x, lf_err *err)
+static int collect_outputs(struct lf_done *done, lf_exec *x, lf_err *err)
 {
-    json_t *outputs = json_object(), *names = json_object_get(x->stage, "outputs");
-    int rc = outputs == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    const json_t *names = json_object_get(x->stage, "outputs");
+    struct outputs all = {0};
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(names); i++)
-        rc = describe_output(outputs, x, json_string_value(json_array_get(names, i)), err);
+        rc = describe_output(&all, x, json_string_value(json_array_get(names, i)), err);
+    done->outputs = all.rows;
+    done->n_outputs = all.n;
     const char *first = json_string_value(json_array_get(names, 0));
     bool any = json_is_true(json_object_get(x->stage, "any_output"));
-    if (rc == 0 && first != NULL &&
-        (any ? json_object_size(outputs) == 0 : json_object_get(outputs, first) == NULL))
+    if (rc == 0 && first != NULL && (any ? all.n == 0 : lf_done_output(done, first) == NULL))
         rc = lf_fail(err, LF_EFORMAT, "the stage ended well but did not publish %s \"%s\"",
                      any ? "any of its outputs, the first of which is" : "its output", first);
-    if (rc < 0)
-        json_decref(outputs);
-    else
-        *out = outputs;
     return rc;
 }
 
-static int artifact_events(lf_exec *x, json_t *outputs, lf_err *err)
+static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
 {
-    const char *name;
-    json_t *o;
     int rc = 0;
-    json_object_foreach(outputs, name, o)
-    {
+    for (size_t i = 0; rc == 0 && i < done->n_outputs; i++) {
+        const struct lf_output *o = &done->outputs[i];
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "runs/%s/%s/%d.%d/%s", x->run.id, x->args.stage,
-                 x->args.attempt, x->epoch, json_string_value(json_object_get(o, "path")));
-        json_t *d = json_pack(
-            "{s:s, s:s, s:O, s:O, s:O, s:O, s:O, s:O}", "name", name, "path", path, "kind",
-            json_object_get(o, "kind"), "sha256", json_object_get(o, "manifest_sha256"), "bytes",
-            json_object_get(o, "bytes"), "files", json_object_get(o, "files"), "spec_id",
-            json_object_get(x->stage, "spec_id"), "meta", json_object_get(o, "meta"));
-        if (rc == 0)
-            rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch,
-                                 "artifact", d, err);
+        rc = lf_path_set(path, err, "runs/%s/%s/%d.%d/%s", x->run.id, x->args.stage,
+                         x->args.attempt, x->epoch, o->path);
+        if (rc < 0)
+            return rc;
+        json_t *d =
+            json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:O}", "name", o->name, "path", path,
+                      "kind", o->kind, "sha256", o->manifest_sha256, "bytes", (json_int_t)o->bytes,
+                      "files", (json_int_t)o->files, "spec_id", done->spec_id, "meta", o->meta);
+        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch,
+                             "artifact", d, err);
     }
     return rc;
 }
 
 static int commit_result(lf_exec *x, lf_err *err)
 {
-    json_t *outputs = NULL;
-    int rc = collect_outputs(&outputs, x, err);
+    struct lf_done done = {
+        .run = x->run.id,
+        .stage = x->args.stage,
+        .attempt = x->args.attempt,
+        .epoch = x->epoch,
+        .token = x->args.token,
+        .kind = json_string_value(json_object_get(x->stage, "kind")),
+        .spec_id = json_string_value(json_object_get(x->stage, "spec_id")),
+        .spec_version = json_integer_value(json_object_get(x->stage, "spec_version")),
+        .t_start = x->t_start,
+        .inputs = x->inputs,
+        .n_inputs = x->n_inputs,
+        .resume = x->resume,
+        .exe_sha256 =
+            json_string_value(json_object_get(json_object_get(x->stage, "exe"), "sha256"))};
+    int rc = collect_outputs(&done, x, err);
     if (rc == 0)
-        rc = artifact_events(x, outputs, err);
-    json_t *done =
-        rc == 0
-            ? json_pack("{s:i, s:s, s:s, s:i, s:i, s:s, s:O, s:O, s:O, s:f, s:f, s:O, s:O, s:O}",
-                        "lf_done", 1, "run", x->run.id, "stage", x->args.stage, "attempt",
-                        x->args.attempt, "epoch", x->epoch, "token", x->args.token, "kind",
-                        json_object_get(x->stage, "kind"), "spec_id",
-                        json_object_get(x->stage, "spec_id"), "spec_version",
-                        json_object_get(x->stage, "spec_version"), "t_start", x->t_start, "t_end",
-                        lf_wall_s(), "outputs", outputs, "inputs", x->inputs, "resume", x->resume)
-            : NULL;
-    json_t *sha = json_object_get(json_object_get(x->stage, "exe"), "sha256");
-    if (rc == 0 && (done == NULL || (sha != NULL && json_object_set(done, "exe_sha256", sha) < 0)))
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = artifact_events(x, &done, err);
+    done.t_end = lf_wall_s();
     if (rc == 0)
-        rc = lf_epoch_commit(x->stage_dir, x->args.attempt, x->epoch, done, err);
-    json_decref(done);
-    json_decref(outputs);
+        rc = lf_epoch_commit(x->stage_dir, &done, err);
+    lf_outputs_free(done.outputs, done.n_outputs);
     return rc;
 }
 

@@ -39,6 +39,34 @@ static int find_upstream(lf_stage_view *out, lf_exec *x, const char *name, lf_er
     return rc < 0 ? rc : 0;
 }
 
+static int copy(const char **out, const char *text, lf_err *err)
+{
+    *out = text != NULL ? lf_strdup(text, err) : NULL;
+    return text != NULL && *out == NULL ? LF_ENOMEM : 0;
+}
+
+/* in: borrowed. */
+static int add_input(lf_exec *x, const struct lf_used *in, lf_err *err)
+{
+    int rc = lf_grow(&x->inputs, &x->cap_inputs, x->n_inputs, sizeof *x->inputs, err);
+    if (rc < 0)
+        return rc;
+    struct lf_used *row = &x->inputs[x->n_inputs++];
+    *row = (struct lf_used){.attempt = in->attempt, .epoch = in->epoch};
+    rc = copy(&row->name, in->name, err);
+    if (rc == 0)
+        rc = copy(&row->path, in->path, err);
+    if (rc == 0)
+        rc = copy(&row->run, in->run, err);
+    if (rc == 0)
+        rc = copy(&row->stage, in->stage, err);
+    if (rc == 0)
+        rc = copy(&row->spec_id, in->spec_id, err);
+    if (rc == 0)
+        rc = copy(&row->output, in->output, err);
+    return rc == 0 ? copy(&row->sha256, in->sha256, err) : rc;
+}
+
 static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json_t *ref,
                        lf_err *err)
 {
@@ -54,22 +82,24 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json
     }
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    json_t *o = json_object_get(json_object_get(up.result_done, "outputs"), output);
-    const char *rel = json_string_value(json_object_get(o, "path"));
-    if (rel == NULL) {
+    const struct lf_done *done = up.result_done;
+    const struct lf_output *o = lf_done_output(done, output);
+    if (o == NULL || o->path == NULL) {
         rc = lf_fail(err, LF_ENOENT, "stage %s is done but made no output \"%s\"", name, output);
     } else {
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", up.result_dir, rel);
+        snprintf(path, sizeof path, "%s/%s", up.result_dir, o->path);
         lf_buf_adds(value, path);
-        json_t *in =
-            json_pack("{s:s, s:s, s:s, s:O, s:O, s:O, s:O, s:s, s:O}", "name", option, "path", path,
-                      "stage", name, "run", json_object_get(up.result_done, "run"), "attempt",
-                      json_object_get(up.result_done, "attempt"), "epoch",
-                      json_object_get(up.result_done, "epoch"), "spec_id",
-                      json_object_get(up.result_done, "spec_id"), "output", output, "sha256",
-                      json_object_get(o, "manifest_sha256"));
-        rc = lf_json_push_new(x->inputs, in, err);
+        const struct lf_used in = {.name = option,
+                                   .path = path,
+                                   .stage = name,
+                                   .run = done->run,
+                                   .attempt = done->attempt,
+                                   .epoch = done->epoch,
+                                   .spec_id = done->spec_id,
+                                   .output = output,
+                                   .sha256 = o->manifest_sha256};
+        rc = add_input(x, &in, err);
     }
     lf_stage_scan_fini(&up);
     return rc;
@@ -128,9 +158,8 @@ static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index
     const char *hash = in != NULL ? outside_hash(x, option, index) : NULL;
     if (hash == NULL)
         return 0;
-    return lf_json_push_new(
-        x->inputs,
-        json_pack("{s:s, s:s, s:s}", "name", option, "path", value->data, "sha256", hash), err);
+    const struct lf_used used = {.name = option, .path = value->data, .sha256 = hash};
+    return add_input(x, &used, err);
 }
 
 /* A value of several lines is written as continuation lines. */
@@ -188,7 +217,7 @@ static int resume_from_taken(lf_exec *x, lf_err *err)
 {
     char path[PATH_MAX];
     int rc = x->taken ? lf_path_set(path, err, "%s/from", x->dir) : 0;
-    return rc == 0 && x->taken ? lf_json_push_new(x->resume, json_string(path), err) : rc;
+    return rc == 0 && x->taken ? lf_texts_add(&x->resume, path, err) : rc;
 }
 
 /* A stage that hands nothing over looks for its pieces in the directories of earlier starts itself,
@@ -213,7 +242,7 @@ static int find_resume(lf_exec *x, lf_err *err)
         if (out == NULL)
             rc = LF_ENOMEM;
         else if (lf_io_exists(out))
-            rc = lf_json_push_new(x->resume, json_string(out), err);
+            rc = lf_texts_add(&x->resume, out, err);
         free(out);
     }
     lf_stage_scan_fini(&s);
@@ -223,8 +252,15 @@ static int find_resume(lf_exec *x, lf_err *err)
 int lf_exec_plan_config(lf_exec *x, lf_err *err)
 {
     x->planning = true;
-    x->inputs = json_array();
-    return x->inputs == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : write_config(x, err);
+    return write_config(x, err);
+}
+
+void lf_exec_prepare_fini(lf_exec *x)
+{
+    lf_used_free(x->inputs, x->n_inputs);
+    lf_texts_fini(&x->resume);
+    x->inputs = NULL;
+    x->n_inputs = x->cap_inputs = 0;
 }
 
 int lf_exec_deps_done(lf_exec *x, lf_err *err)
@@ -243,10 +279,6 @@ int lf_exec_deps_done(lf_exec *x, lf_err *err)
 
 int lf_exec_prepare(lf_exec *x, lf_err *err)
 {
-    x->inputs = json_array();
-    x->resume = json_array();
-    if (x->inputs == NULL || x->resume == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
     int rc = lf_exec_deps_done(x, err);
     if (rc == 0)
         rc = write_config(x, err);

@@ -15,24 +15,17 @@
 #include "engine/base/artifact.h"
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-
 /* LF_EFORMAT: the manifest is not the one that was committed, or a file is not what it says. */
-static int verify(const json_t *in, lf_err *err)
+static int verify(const struct lf_used *in, lf_err *err)
 {
     uint8_t digest[LF_HASH_BYTES];
     char hex[LF_HASH_HEX], manifest[PATH_MAX];
-    const char *path = text_of(in, "path"), *want = text_of(in, "sha256");
+    const char *path = in->path, *want = in->sha256;
     lf_artifact a = {0};
     lf_buf text;
     lf_buf_init(&text);
@@ -43,7 +36,7 @@ static int verify(const json_t *in, lf_err *err)
         rc = lf_hash_buf(digest, text.data, text.len, err);
     if (rc == 0) {
         lf_hash_hex(hex, digest);
-        if (want[0] != '\0' && strcmp(hex, want) != 0)
+        if (want != NULL && strcmp(hex, want) != 0)
             rc = lf_fail(err, LF_EFORMAT, "%s is not the one that was committed", manifest);
     }
     if (rc == 0)
@@ -56,25 +49,23 @@ static int verify(const json_t *in, lf_err *err)
 }
 
 /* RUN/<stage>/<attempt>.<epoch>/damaged.json of the producer; one that is there says enough. */
-static int mark(const lf_exec *x, const json_t *in, const char *why, lf_err *err)
+static int mark(const lf_exec *x, const struct lf_used *in, const char *why, lf_err *err)
 {
     char dir[PATH_MAX];
-    json_t *o = json_pack("{s:i, s:s, s:s, s:f, s:s, s:s}", "lf_damaged", 1, "output",
-                          text_of(in, "output"), "reason", why, "t", lf_wall_s(), "run", x->run.id,
-                          "stage", x->args.stage);
-    int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                       : lf_path_set(dir, err, "%s/runs/%s/%s/%d.%d", x->run.data,
-                                     text_of(in, "run"), text_of(in, "stage"),
-                                     (int)json_integer_value(json_object_get(in, "attempt")),
-                                     (int)json_integer_value(json_object_get(in, "epoch")));
+    const struct lf_damaged d = {.output = in->output,
+                                 .reason = why,
+                                 .t = lf_wall_s(),
+                                 .run = x->run.id,
+                                 .stage = x->args.stage};
+    int rc = lf_path_set(dir, err, "%s/runs/%s/%s/%d.%d", x->run.data, in->run, in->stage,
+                         in->attempt, in->epoch);
     if (rc == 0)
-        rc = lf_record_publish(dir, LF_DAMAGED_FILE, o, err);
-    json_decref(o);
+        rc = lf_damaged_publish(dir, &d, err);
     return rc == LF_EEXIST ? 0 : rc;
 }
 
 /* Is it what it should be? 1: no, and it is marked now. */
-static int look(lf_exec *x, const json_t *in, lf_end_class *c)
+static int look(lf_exec *x, const struct lf_used *in, lf_end_class *c)
 {
     lf_err e = LF_ERR_INIT, why = LF_ERR_INIT;
     char was[sizeof c->reason];
@@ -82,14 +73,13 @@ static int look(lf_exec *x, const json_t *in, lf_end_class *c)
         return 0;
     lf_text_clean(why.text);
     if (mark(x, in, why.text, &e) < 0) {
-        lf_log(1, "the damaged result of stage %s was not marked: %s", text_of(in, "stage"),
-               e.text);
+        lf_log(1, "the damaged result of stage %s was not marked: %s", in->stage, e.text);
         return 0;
     }
     memcpy(was, c->reason, sizeof was);
     snprintf(c->reason, sizeof c->reason,
-             "the result of stage %s is damaged and is made again: %.180s; %.120s",
-             text_of(in, "stage"), why.text, was);
+             "the result of stage %s is damaged and is made again: %.180s; %.120s", in->stage,
+             why.text, was);
     lf_text_clean(c->reason);
     c->cls = "bad_input";
     return 1;
@@ -99,10 +89,9 @@ static int look(lf_exec *x, const json_t *in, lf_end_class *c)
 static int look_at(lf_exec *x, lf_end_class *c, const char *words, bool named)
 {
     int n = 0;
-    for (size_t i = 0; i < json_array_size(x->inputs); i++) {
-        const json_t *in = json_array_get(x->inputs, i);
-        if (json_object_get(in, "stage") != NULL &&
-            (strstr(words, text_of(in, "path")) != NULL) == named)
+    for (size_t i = 0; i < x->n_inputs; i++) {
+        const struct lf_used *in = &x->inputs[i];
+        if (in->stage != NULL && (strstr(words, in->path) != NULL) == named)
             n += look(x, in, c);
     }
     return n;

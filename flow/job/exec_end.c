@@ -54,7 +54,7 @@ static bool cancelled(const lf_exec *x)
 
 /* ---- the record ---- */
 
-static json_t *asked(lf_exec *x)
+static struct lf_had asked(lf_exec *x)
 {
     int64_t memory = lf_jobside_memory(&x->job), limit = number(x->resources, "time_limit_s");
     double end = x->job.ops != NULL ? lf_jobside_end(&x->job, false) : 0;
@@ -62,10 +62,10 @@ static json_t *asked(lf_exec *x)
         memory = number(x->resources, "memory_bytes");
     if (limit == 0 && end > x->t_start)
         limit = (int64_t)(end - x->t_start);
-    return json_pack("{s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t)memory, "time_limit_s",
-                     (json_int_t)limit, "planned_memory_bytes",
-                     (json_int_t)number(x->stage, "memory_bytes"), "planned_time_limit_s",
-                     (json_int_t)number(x->stage, "time_limit_s"));
+    return (struct lf_had){.memory_bytes = memory,
+                           .time_limit_s = limit,
+                           .planned_memory_bytes = number(x->stage, "memory_bytes"),
+                           .planned_time_limit_s = number(x->stage, "time_limit_s")};
 }
 
 /* The last step that is saved: a stage that stopped on request or is done has saved the one it
@@ -87,50 +87,58 @@ static bool gained(const lf_exec *x, int64_t step)
     return step > sum.step;
 }
 
-static json_t *end_record(lf_exec *x, const lf_end_class *c, lf_err *err)
-{
+/* The record, and what it points to. */
+struct ending {
+    struct lf_end end;
+    struct lf_had asked;
+    struct lf_pace pace;
+    struct lf_end_next next;
     char node[256];
-    int64_t step = saved_step(x, c);
-    json_t *lines =
-        lf_log_lines_that_matter(x->log_tail != NULL ? x->log_tail : "", LOG_LINES, err);
-    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:o}", "lf_end", 1,
-                            "state", c->state, "class", c->cls, "reason", c->reason, "t_start",
-                            x->t_start, "t_end", lf_wall_s(), "exit", x->ev.exit_code, "signal",
-                            x->ev.signal, "log", lines, "asked", asked(x));
-    int bad = end == NULL;
-    if (!bad && step >= 0)
-        bad = json_object_set_new(end, "step", json_integer(step)) < 0 ||
-              json_object_set_new(end, "gained", json_boolean(gained(x, step))) < 0;
-    if (!bad && x->pace.spacing_s > 0)
-        bad |= json_object_set_new(
-            end, "pace",
-            json_pack("{s:f, s:f}", "spacing_s", x->pace.spacing_s, "save_s", x->pace.save_s));
-    if (!bad && x->job.ops != NULL) {
-        bad |= json_object_set_new(end, "jobid", json_string(x->job.id));
-        if (lf_jobside_node(&x->job, node, sizeof node)[0] != '\0')
-            bad |= json_object_set_new(end, "node", json_string(node));
-        if (strcmp(c->cls, "node") == 0 && node[0] != '\0')
-            bad |= json_object_set_new(end, "blame", json_string(node));
+};
+
+static int fill(struct ending *e, lf_exec *x, const lf_end_class *c, lf_err *err)
+{
+    memset(e, 0, sizeof *e);
+    e->asked = asked(x);
+    e->end = (struct lf_end){.state = c->state,
+                             .cls = c->cls,
+                             .reason = c->reason,
+                             .t_start = x->t_start,
+                             .t_end = lf_wall_s(),
+                             .exit_code = x->ev.exit_code,
+                             .signal = x->ev.signal,
+                             .step = saved_step(x, c),
+                             .gained = -1,
+                             .asked = &e->asked};
+    if (e->end.step < 0)
+        e->end.step = -1;
+    else
+        e->end.gained = gained(x, e->end.step);
+    if (x->pace.spacing_s > 0) {
+        e->pace = (struct lf_pace){.spacing_s = x->pace.spacing_s, .save_s = x->pace.save_s};
+        e->end.pace = &e->pace;
     }
-    if (!bad)
-        return end;
-    json_decref(end);
-    lf_fail(err, LF_ENOMEM, "out of memory");
-    return NULL;
+    if (x->job.ops != NULL) {
+        e->end.jobid = x->job.id;
+        if (lf_jobside_node(&x->job, e->node, sizeof e->node)[0] != '\0')
+            e->end.node = e->node;
+        if (strcmp(c->cls, "node") == 0)
+            e->end.blame = e->end.node;
+    }
+    return lf_log_lines_that_matter(&e->end.log, x->log_tail != NULL ? x->log_tail : "", LOG_LINES,
+                                    err);
 }
 
-static int add_next(json_t *end, const struct plan *p, lf_err *err)
+/* next: lent by p. */
+static void add_next(struct ending *e, const struct plan *p)
 {
     if (!p->put_back)
-        return 0;
-    json_t *next = json_pack("{s:s, s:O*}", "act", lf_policy_act_name(p->next.act), "exclude",
-                             p->next.exclude);
-    int rc = lf_json_set_new(end, "next", next, err);
-    if (rc == 0 && p->next.memory_bytes > 0)
-        rc = lf_json_set_new(next, "memory_bytes", json_integer(p->next.memory_bytes), err);
-    if (rc == 0 && p->next.time_limit_s > 0)
-        rc = lf_json_set_new(next, "time_limit_s", json_integer(p->next.time_limit_s), err);
-    return rc;
+        return;
+    e->next = (struct lf_end_next){.act = lf_policy_act_name(p->next.act),
+                                   .exclude = p->next.exclude,
+                                   .memory_bytes = p->next.memory_bytes,
+                                   .time_limit_s = p->next.time_limit_s};
+    e->end.next = &e->next;
 }
 
 static int event(lf_exec *x, const char *kind, json_t *data, lf_err *err)
@@ -139,18 +147,18 @@ static int event(lf_exec *x, const char *kind, json_t *data, lf_err *err)
                            err);
 }
 
-static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_err *err)
+static int write_end(lf_exec *x, const struct lf_end *end, lf_err *err)
 {
-    int rc = lf_record_publish(x->dir, "end.json", end, err);
+    int rc = lf_end_publish(x->dir, end, err);
     if (rc < 0)
         return rc;
-    json_t *blame = json_object_get(end, "blame");
-    if (blame != NULL)
-        rc = event(x, "node_strike", json_pack("{s:O, s:s}", "host", blame, "cause", c->reason),
-                   err);
-    json_t *d = json_pack("{s:s, s:i, s:i, s:s, s:s, s:O*}", "state", c->state, "exit",
-                          x->ev.exit_code, "signal", x->ev.signal, "reason", c->cls, "message",
-                          c->reason, "step", json_object_get(end, "step"));
+    if (end->blame != NULL)
+        rc = event(x, "node_strike",
+                   json_pack("{s:s, s:s}", "host", end->blame, "cause", end->reason), err);
+    json_t *step = end->step >= 0 ? json_integer(end->step) : NULL;
+    json_t *d =
+        json_pack("{s:s, s:i, s:i, s:s, s:s, s:o*}", "state", end->state, "exit", end->exit_code,
+                  "signal", end->signal, "reason", end->cls, "message", end->reason, "step", step);
     return rc == 0 ? event(x, "end", d, err) : rc;
 }
 
@@ -181,16 +189,24 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
 }
 
 /* The stage's view with this incarnation's end in it, as every other reader will see it once it is
- * published. */
-static int view_with(lf_stage_view *s, const lf_exec *x, json_t *end, lf_err *err)
+ * published. end: lent until view_fini. */
+static int view_with(lf_stage_view *s, const lf_exec *x, struct lf_end *end, lf_err *err)
 {
     int rc = lf_stage_scan(s, x->run.dir, x->plan, err);
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++)
         if (s->incs[i].epoch == x->epoch) {
-            json_decref(s->incs[i].end);
-            s->incs[i].end = json_incref(end);
+            lf_end_free(s->incs[i].end);
+            s->incs[i].end = end;
         }
     return rc;
+}
+
+static void view_fini(lf_stage_view *s, const struct lf_end *end)
+{
+    for (size_t i = 0; i < s->n_incs; i++)
+        if (s->incs[i].end == end)
+            s->incs[i].end = NULL;
+    lf_stage_scan_fini(s);
 }
 
 static bool wrapper_acts(const lf_next *n)
@@ -214,8 +230,24 @@ static void apply_scancel(lf_end_class *c, lf_exec *x, enum lf_jobside_state st)
              x->ev.exited && x->ev.exit_code == 75 ? "; stopped at a good checkpoint" : "");
 }
 
-/* The class may change (scancel, caps), *end is made for the class that stands. */
-static int decide(struct plan *p, json_t **end, lf_exec *x, lf_end_class *c, lf_err *err)
+/* Caps need the view with the end as it would be without them. */
+static int class_that_stands(lf_end_class *c, lf_exec *x, lf_err *err)
+{
+    lf_stage_view s;
+    struct ending first;
+    int rc = fill(&first, x, c, err);
+    if (rc == 0)
+        rc = view_with(&s, x, &first.end, err);
+    if (rc == 0) {
+        apply_caps(c, &s, x);
+        view_fini(&s, &first.end);
+    }
+    lf_texts_fini(&first.end.log);
+    return rc;
+}
+
+/* The class may change (scancel, caps), *e is made for the class that stands. */
+static int decide(struct plan *p, struct ending *e, lf_exec *x, lf_end_class *c, lf_err *err)
 {
     lf_stage_view s;
     enum lf_jobside_state st = LF_JOBSIDE_UNKNOWN;
@@ -223,42 +255,31 @@ static int decide(struct plan *p, json_t **end, lf_exec *x, lf_end_class *c, lf_
         st =
             lf_jobside_state(&x->job, x->job.ops != NULL && x->job.ops->can_requeue ? ANSWER_S : 0);
     apply_scancel(c, x, st);
-    json_t *first = end_record(x, c, err);
-    int rc = first == NULL ? LF_ENOMEM : view_with(&s, x, first, err);
-    json_decref(first);
+    int rc = class_that_stands(c, x, err);
+    if (rc == 0)
+        rc = fill(e, x, c, err);
+    if (rc == 0)
+        rc = view_with(&s, x, &e->end, err);
     if (rc < 0)
         return rc;
-    apply_caps(c, &s, x);
-    lf_stage_scan_fini(&s);
-    json_t *final = end_record(x, c, err);
-    rc = final == NULL ? LF_ENOMEM : view_with(&s, x, final, err);
-    if (rc < 0) {
-        json_decref(final);
-        return rc;
-    }
     if (strcmp(c->state, "done") != 0)
         rc = lf_policy_next(&p->next, &s, err);
-    lf_stage_scan_fini(&s);
+    const bool acts = wrapper_acts(&p->next); /* its class is a text of the view */
+    view_fini(&s, &e->end);
     p->links = uses_links(x);
     p->put_back = rc == 0 && st == LF_JOBSIDE_RUNNING && x->job.ops->can_requeue && !p->links &&
-                  wrapper_acts(&p->next) && !cancelled(x) &&
-                  !lf_epoch_superseded(x->stage_dir, x->epoch);
+                  acts && !cancelled(x) && !lf_epoch_superseded(x->stage_dir, x->epoch);
     if (rc == 0)
-        rc = add_next(final, p, err);
-    if (rc < 0)
-        json_decref(final);
-    else
-        *end = final;
+        add_next(e, p);
     return rc;
 }
 
-/* "n1,n2" of an array, in buf; NULL when there are none or they do not fit. */
-static const char *node_list(char *buf, size_t cap, const json_t *hosts)
+/* "n1,n2" of a list, in buf; NULL when there are none or they do not fit. */
+static const char *node_list(char *buf, size_t cap, const lf_texts *hosts)
 {
     size_t at = 0;
-    for (size_t i = 0; i < json_array_size(hosts); i++) {
-        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "",
-                         json_string_value(json_array_get(hosts, i)));
+    for (size_t i = 0; i < hosts->n; i++) {
+        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "", hosts->v[i]);
         if (n < 0 || (size_t)n >= cap - at)
             return NULL;
         at += (size_t)n;
@@ -309,7 +330,7 @@ static void put_back(lf_exec *x, const struct plan *p, const char *cause)
     char nodes[1024];
     const lf_jobside_ask ask = {.memory_bytes = p->next.memory_bytes,
                                 .time_limit_s = p->next.time_limit_s,
-                                .exclude = node_list(nodes, sizeof nodes, p->next.exclude)};
+                                .exclude = node_list(nodes, sizeof nodes, &p->next.exclude)};
     bool other = p->next.act != LF_POLICY_CONTINUE && p->next.act != LF_POLICY_RETRY;
     if (lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING || cancelled(x))
         return; /* while the records were written */
@@ -364,11 +385,12 @@ int lf_exec_end(lf_exec *x, lf_end_class *c, lf_err *err)
 {
     struct plan p;
     memset(&p, 0, sizeof p);
-    json_t *end = NULL;
-    int rc = decide(&p, &end, x, c, err);
+    struct ending e;
+    memset(&e, 0, sizeof e);
+    int rc = decide(&p, &e, x, c, err);
     if (rc == 0)
-        rc = write_end(x, c, end, err);
-    json_decref(end);
+        rc = write_end(x, &e.end, err);
+    lf_texts_fini(&e.end.log);
     if (rc == 0 && p.put_back)
         put_back(x, &p, c->cls);
     int code = rc < 0 ? rc : exit_code(c, &p);

@@ -9,17 +9,15 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/who.h"
-
-#define WHO_MAX_BYTES ((size_t)1 << 16)
 
 void lf_exec_ask_by_file(const char *dir)
 {
@@ -29,37 +27,37 @@ void lf_exec_ask_by_file(const char *dir)
                          NULL); /* the fence says the same to whom this does not reach */
 }
 
-static void kill_recorded(const char *path, const char *member)
+static void kill_recorded(const lf_proc_id *who)
 {
-    json_t *o = lf_json_load_file(path, WHO_MAX_BYTES, NULL);
-    const json_t *who = member != NULL ? json_object_get(o, member) : o;
-    if (who != NULL && lf_who_kill(who, SIGKILL, 0, NULL) == 0)
-        lf_log(1, "killed process %lld of a start that was superseded",
-               (long long)json_integer_value(json_object_get(who, "pid")));
-    json_decref(o);
+    if (lf_who_kill(who, SIGKILL, 0, NULL) == 0)
+        lf_log(1, "killed process %lld of a start that was superseded", (long long)who->pid);
 }
 
 /* Ranks of the start in dir that run on this host: the file's name begins with the host's. */
 static void kill_ranks(const char *dir, const char *host)
 {
-    char path[PATH_MAX];
-    DIR *d = lf_path_set(path, NULL, "%s/ranks", dir) == 0 ? opendir(path) : NULL;
+    char ranks[PATH_MAX];
+    DIR *d = lf_path_set(ranks, NULL, "%s/ranks", dir) == 0 ? opendir(ranks) : NULL;
     const size_t n = strlen(host);
-    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        lf_proc_id *who = NULL;
         if (strncmp(e->d_name, host, n) == 0 && e->d_name[n] == '.' &&
             lf_str_has_suffix(e->d_name, ".json") &&
-            lf_path_set(path, NULL, "%s/ranks/%s", dir, e->d_name) == 0)
-            kill_recorded(path, NULL);
+            lf_proc_load(&who, ranks, e->d_name, NULL) == 0)
+            kill_recorded(who);
+        free(who);
+    }
     if (d != NULL)
         closedir(d);
 }
 
 static void evict(const char *dir, const char *host)
 {
-    char path[PATH_MAX];
+    struct lf_started *started = NULL;
     lf_exec_ask_by_file(dir);
-    if (lf_path_set(path, NULL, "%s/stage.json", dir) == 0)
-        kill_recorded(path, "process");
+    if (lf_started_load(&started, dir, NULL) == 0 && started != NULL)
+        kill_recorded(&started->process);
+    lf_started_free(started);
     kill_ranks(dir, host);
 }
 

@@ -24,7 +24,6 @@
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
-#include "flow/run/who.h"
 
 #define RECORD_MAX_BYTES ((size_t)8 << 20)
 #define SETTLE_S                                                                                   \
@@ -221,10 +220,10 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
     int rc = lf_epoch_read(&log, x->stage_dir, err);
     if (rc < 0)
         return rc;
-    const char *spec = json_string_value(json_object_get(log.last, "spec_id"));
-    *yes = json_object_get(log.last, "lf_done") != NULL && spec != NULL &&
-           json_integer_value(json_object_get(log.last, "attempt")) == x->args.attempt &&
-           strcmp(spec, json_string_value(json_object_get(x->stage, "spec_id"))) == 0;
+    const struct lf_claim *last = log.last;
+    *yes = last != NULL && last->lf_done != 0 && last->spec_id != NULL &&
+           last->attempt == x->args.attempt &&
+           strcmp(last->spec_id, json_string_value(json_object_get(x->stage, "spec_id"))) == 0;
     lf_epoch_fini(&log);
     return 0;
 }
@@ -236,10 +235,8 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (last == NULL || last->attempt != x->args.attempt || last->end == NULL || x->job.ops == NULL)
         return false;
-    const char *state = json_string_value(json_object_get(last->end, "state"));
-    const char *before = json_string_value(json_object_get(last->end, "jobid"));
-    const char *reason = json_string_value(json_object_get(last->end, "reason"));
-    const lf_policy *p = lf_policy_of(json_string_value(json_object_get(last->end, "class")));
+    const char *state = last->end->state, *before = last->end->jobid, *reason = last->end->reason;
+    const lf_policy *p = lf_policy_of(last->end->cls);
     if (state == NULL || strcmp(state, "failed") != 0 || (p->actors & LF_ACTOR_LINK) != 0 ||
         before == NULL || strcmp(before, x->job.id) == 0)
         return false;
@@ -253,11 +250,9 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
 static bool not_given(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
-    const json_t *want =
-        last != NULL ? json_object_get(json_object_get(last->end, "next"), "memory_bytes") : NULL;
-    int64_t have = lf_jobside_memory(&x->job);
-    if (want == NULL || last->attempt != x->args.attempt || have <= 0 ||
-        have >= json_integer_value(want) - (1 << 20))
+    const struct lf_end_next *next = last != NULL && last->end != NULL ? last->end->next : NULL;
+    int64_t want = next != NULL ? next->memory_bytes : 0, have = lf_jobside_memory(&x->job);
+    if (want <= 0 || last->attempt != x->args.attempt || have <= 0 || have >= want - (1 << 20))
         return false;
     lf_fail(err, LF_ENOMEM,
             "it ran out of memory before, and the scheduler gave this job no more than %lld MiB",
@@ -333,23 +328,6 @@ int lf_exec_may_start(lf_exec *x, int *code, lf_err *err)
 
 /* ---- the claim ---- */
 
-static json_t *claim_record(const lf_exec *x, lf_err *err)
-{
-    json_t *who = lf_who_make(0, err);
-    json_t *rec = who != NULL ? json_pack("{s:o, s:s, s:f}", "process", who, "token", x->args.token,
-                                          "t", lf_wall_s())
-                              : NULL;
-    if (rec != NULL && x->job.ops != NULL &&
-        (json_object_set_new(rec, "jobid", json_string(x->job.id)) < 0 ||
-         json_object_set_new(rec, "restarts", json_integer(x->job.restarts)) < 0)) {
-        json_decref(rec);
-        rec = NULL;
-    }
-    if (rec == NULL)
-        lf_fail(err, LF_ENOMEM, "cannot describe this process");
-    return rec;
-}
-
 /* Which attempts' checkpoints this one may go on from: usable[i] for attempt i + 1, owned. */
 static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *err)
 {
@@ -372,12 +350,18 @@ static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *e
 static int claim_epoch(lf_exec *x, lf_handover *h, lf_err *err)
 {
     const lf_epoch_hooks hooks = {lf_handover_prepare, lf_handover_drop, h};
-    json_t *rec = claim_record(x, err);
-    if (rec == NULL)
-        return LF_ENOMEM;
+    const bool job = x->job.ops != NULL;
+    struct lf_claim claim = {.attempt = x->args.attempt,
+                             .token = x->args.token,
+                             .t = lf_wall_s(),
+                             .jobid = job ? x->job.id : NULL,
+                             .restarts = job ? x->job.restarts : LF_NO_RESTARTS};
+    int rc = lf_proc_self(&claim.process, err);
     const char *spec = json_string_value(json_object_get(x->stage, "spec_id"));
-    int rc = lf_epoch_claim(&x->epoch, x->stage_dir, x->args.attempt, spec, rec, &hooks, err);
-    json_decref(rec);
+    if (rc == 0)
+        rc = lf_epoch_claim(&claim, x->stage_dir, spec, &hooks, err);
+    if (rc == 0)
+        x->epoch = claim.epoch;
     return rc;
 }
 

@@ -54,9 +54,9 @@ void lf_exec_pace_of(lf_exec_pace *out, const lf_stage_view *s)
     memset(out, 0, sizeof *out);
     out->step = out->saved = -1;
     for (size_t i = s->n_incs; i-- > 0 && out->spacing_s <= 0;) {
-        const json_t *p = json_object_get(s->incs[i].end, "pace");
-        out->spacing_s = real(p, "spacing_s");
-        out->save_s = real(p, "save_s");
+        const struct lf_pace *p = s->incs[i].end != NULL ? s->incs[i].end->pace : NULL;
+        out->spacing_s = p != NULL ? p->spacing_s : 0;
+        out->save_s = p != NULL ? p->save_s : 0;
     }
 }
 

@@ -59,21 +59,15 @@ static void read_chars(char *out, size_t cap, const json_t *v)
 }
 
 /* An element that is no text is "". */
-static int read_texts(void *rec, const struct lf_field *f, const json_t *v, lf_err *err)
+static int read_texts(lf_texts *out, const json_t *v, lf_err *err)
 {
-    const size_t n = json_array_size(v);
-    if (!json_is_array(v))
-        return 0;
-    const char **list = lf_calloc(n + 1, sizeof *list, err);
-    *AT(const char **, rec, f) = list;
-    for (size_t i = 0; list != NULL && i < n; i++) {
+    int rc = 0;
+    *out = (lf_texts){.given = json_is_array(v)};
+    for (size_t i = 0; rc == 0 && i < json_array_size(v); i++) {
         const char *s = json_string_value(json_array_get(v, i));
-        list[i] = lf_strdup(s != NULL ? s : "", err);
-        if (list[i] == NULL)
-            return LF_ENOMEM;
-        *count_at(rec, f) = i + 1;
+        rc = lf_texts_add(out, s != NULL ? s : "", err);
     }
-    return list != NULL ? 0 : LF_ENOMEM;
+    return rc;
 }
 
 static int read_part(void *rec, const struct lf_field *f, const json_t *v, lf_err *err)
@@ -141,13 +135,16 @@ static int read_field(void *rec, const struct lf_field *f, const json_t *v, lf_e
     case LF_FIELD_BOOL:
         *AT(bool, rec, f) = json_is_true(v);
         return 0;
+    case LF_FIELD_TRI:
+        *AT(int, rec, f) = json_is_boolean(v) ? json_is_true(v) : -1;
+        return 0;
     case LF_FIELD_TEXT:
         return read_text(AT(const char *, rec, f), v, err);
     case LF_FIELD_CHARS:
         read_chars(AT(char, rec, f), f->cap, v);
         return 0;
     case LF_FIELD_TEXTS:
-        return read_texts(rec, f, v, err);
+        return read_texts(AT(lf_texts, rec, f), v, err);
     case LF_FIELD_RAW:
         *AT(json_t *, rec, f) = json_incref((json_t *)(uintptr_t)v);
         return 0;
@@ -178,11 +175,11 @@ int lf_fields_read(void *rec, const struct lf_fields *t, const json_t *o, lf_err
 
 /* ---- writing ---- */
 
-static json_t *texts_json(const char *const *list, size_t n)
+static json_t *texts_json(const lf_texts *l)
 {
     json_t *a = json_array();
-    for (size_t i = 0; a != NULL && i < n; i++)
-        if (json_array_append_new(a, json_string(list[i])) < 0) {
+    for (size_t i = 0; a != NULL && i < l->n; i++)
+        if (json_array_append_new(a, json_string(l->v[i])) < 0) {
             json_decref(a);
             return NULL;
         }
@@ -221,13 +218,16 @@ static bool given(const void *rec, const struct lf_field *f)
     }
     case LF_FIELD_BOOL:
         return *CAT(bool, rec, f);
+    case LF_FIELD_TRI:
+        return *CAT(int, rec, f) >= 0;
     case LF_FIELD_CHARS:
         return *CAT(char, rec, f) != '\0';
     case LF_FIELD_MARK:
     case LF_FIELD_RECORD:
         return true;
-    case LF_FIELD_TEXT:
     case LF_FIELD_TEXTS:
+        return CAT(lf_texts, rec, f)->given;
+    case LF_FIELD_TEXT:
     case LF_FIELD_RAW:
     case LF_FIELD_PART:
     case LF_FIELD_ROWS:
@@ -249,12 +249,14 @@ static json_t *field_json(const void *rec, const struct lf_field *f, lf_err *err
         return json_real(*CAT(double, rec, f));
     case LF_FIELD_BOOL:
         return json_boolean(*CAT(bool, rec, f));
+    case LF_FIELD_TRI:
+        return json_boolean(*CAT(int, rec, f) > 0);
     case LF_FIELD_TEXT:
         return json_string(*CAT(char *, rec, f));
     case LF_FIELD_CHARS:
         return json_string(CAT(char, rec, f));
     case LF_FIELD_TEXTS:
-        return texts_json(*CAT(const char *const *, rec, f), count_of(rec, f));
+        return texts_json(CAT(lf_texts, rec, f));
     case LF_FIELD_RAW:
         return json_incref(*CAT(json_t *, rec, f));
     case LF_FIELD_MARK:
@@ -289,6 +291,14 @@ json_t *lf_fields_json(const void *rec, const struct lf_fields *t, lf_err *err)
     return o;
 }
 
+json_t *lf_fields_member(const void *rec, const struct lf_fields *t, const char *key, lf_err *err)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].key, key) == 0)
+            return field_json(rec, &t->rows[i], err);
+    return NULL;
+}
+
 /* ---- freeing ---- */
 
 static void free_rows(void *rec, const struct lf_field *f)
@@ -305,14 +315,6 @@ static void free_rows(void *rec, const struct lf_field *f)
     free(rows);
 }
 
-static void free_texts(void *rec, const struct lf_field *f)
-{
-    char **list = *AT(char **, rec, f);
-    for (size_t i = 0; list != NULL && i < count_of(rec, f); i++)
-        free(list[i]);
-    free(list);
-}
-
 void lf_fields_fini(void *rec, const struct lf_fields *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -320,7 +322,7 @@ void lf_fields_fini(void *rec, const struct lf_fields *t)
         if (f->type == LF_FIELD_TEXT)
             free(*AT(char *, rec, f));
         else if (f->type == LF_FIELD_TEXTS)
-            free_texts(rec, f);
+            lf_texts_fini(AT(lf_texts, rec, f));
         else if (f->type == LF_FIELD_RAW)
             json_decref(*AT(json_t *, rec, f));
         else if (f->type == LF_FIELD_RECORD)

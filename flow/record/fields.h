@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "engine/base/err.h"
+#include "flow/record/form.h"
 
 enum lf_field_type {
     LF_FIELD_INT,    /* int */
@@ -25,9 +26,10 @@ enum lf_field_type {
     LF_FIELD_U64,    /* uint64_t */
     LF_FIELD_REAL,   /* double */
     LF_FIELD_BOOL,   /* bool */
+    LF_FIELD_TRI,    /* int: -1 not given, else a flag */
     LF_FIELD_TEXT,   /* const char *; owned in a record that was read */
     LF_FIELD_CHARS,  /* char [cap]; what does not fit is cut off */
-    LF_FIELD_TEXTS,  /* const char **m and size_t n_m: a list of texts */
+    LF_FIELD_TEXTS,  /* lf_texts: a list of texts */
     LF_FIELD_RAW,    /* json_t *: what other programs put in, passed on as it is */
     LF_FIELD_MARK,   /* no member: the number 1, which says what the file is */
     LF_FIELD_RECORD, /* struct m: an object */
@@ -60,7 +62,8 @@ struct lf_fields {
              : LF_FIELD_U64, double                                                                \
              : LF_FIELD_REAL, bool                                                                 \
              : LF_FIELD_BOOL, const char *                                                         \
-             : LF_FIELD_TEXT, json_t *                                                             \
+             : LF_FIELD_TEXT, lf_texts                                                      \
+             : LF_FIELD_TEXTS, json_t *                                                            \
              : LF_FIELD_RAW)
 /* Beginnings of rows: {LF_FIELD(struct lf_x, step), .opt = true, .none = -1}. */
 #define LF_FIELD_AS(S, m, name)                                                                    \
@@ -68,8 +71,7 @@ struct lf_fields {
 #define LF_FIELD(S, m) LF_FIELD_AS(S, m, #m)
 #define LF_FIELD_BUF(S, m, name)                                                                   \
     .key = (name), .type = LF_FIELD_CHARS, .at = offsetof(S, m), .cap = sizeof(((S *)0)->m)
-#define LF_FIELD_LIST(S, m)                                                                        \
-    .key = #m, .type = LF_FIELD_TEXTS, .at = offsetof(S, m), .n_at = offsetof(S, n_##m)
+#define LF_FIELD_MAYBE(S, m) .key = #m, .type = LF_FIELD_TRI, .at = offsetof(S, m), .opt = true
 #define LF_FIELD_SUB(S, m, kind, table)                                                            \
     .key = #m, .type = (kind), .at = offsetof(S, m), .sub = (table)
 #define LF_FIELD_SUBS(S, m, kind, table) LF_FIELD_SUB(S, m, kind, table), .n_at = offsetof(S, n_##m)
@@ -87,6 +89,8 @@ struct lf_fields {
 int lf_fields_read(void *rec, const struct lf_fields *t, const json_t *o, lf_err *err);
 /* New reference; NULL with err. */
 json_t *lf_fields_json(const void *rec, const struct lf_fields *t, lf_err *err);
+/* The one member of this name. New reference. */
+json_t *lf_fields_member(const void *rec, const struct lf_fields *t, const char *key, lf_err *err);
 /* What a record that was read owns. */
 void lf_fields_fini(void *rec, const struct lf_fields *t);
 void lf_fields_free(void *rec,

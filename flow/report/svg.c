@@ -242,12 +242,9 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
 
 static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
 {
-    const json_t *t = json_object_get(inc->end, "t_end");
-    if (t == NULL)
-        t = json_object_get(inc->done, "t_end");
-    if (t != NULL)
-        return json_number_value(t);
-    double begin = json_number_value(json_object_get(inc->claim, "t"));
+    const double t = lf_inc_end(inc), begin = lf_inc_begin(inc);
+    if (t > 0)
+        return t;
     return s->state == LF_STATE_RUNNING && inc == &s->incs[s->n_incs - 1]
                ? lf_wall_s()
                : begin; /* else nobody knows */
@@ -268,7 +265,7 @@ static double queued_at(const lf_stage_view *s, size_t k)
 
 static const char *how_it_ended(const lf_incarnation *inc, const lf_stage_view *s)
 {
-    const char *st = json_string_value(json_object_get(inc->end, "state"));
+    const char *st = inc->end != NULL ? inc->end->state : NULL;
     if (inc->done != NULL)
         return "done";
     if (st != NULL)
@@ -292,12 +289,9 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
     char dur[32], wait[32];
     for (size_t k = 0; k < s->n_incs; k++) {
         const lf_incarnation *inc = &s->incs[k];
-        const char *state = how_it_ended(inc, s),
-                   *cls = json_string_value(json_object_get(inc->end, "class"));
-        const char *host =
-            json_string_value(json_object_get(json_object_get(inc->claim, "process"), "host"));
-        double a = json_number_value(json_object_get(inc->claim, "t")), b = end_of(inc, s),
-               q = queued_at(s, k);
+        const char *state = how_it_ended(inc, s), *cls = lf_inc_class(inc);
+        const char *host = inc->claim != NULL ? inc->claim->process.host : "";
+        double a = lf_inc_begin(inc), b = end_of(inc, s), q = queued_at(s, k);
         double x = GANTT_X + (a - t0) / span * GANTT_W, w = (b - a) / span * GANTT_W;
         if (isfinite(q) && q < a)
             lf_buf_addf(out,
@@ -310,9 +304,9 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
                     "rx=\"3\"><title>attempt %d, segment %d: "
                     "%s%s%s, %s%s",
                     state, x, y + 4, w < 3 ? 3 : w, inc->attempt, inc->epoch, state,
-                    cls != NULL && cls[0] != '\0' ? ", " : "", cls != NULL ? cls : "",
-                    lf_fmt_duration(dur, sizeof dur, b - a), host != NULL ? " on " : "");
-        lf_html_text(out, host != NULL ? host : "");
+                    cls[0] != '\0' ? ", " : "", cls, lf_fmt_duration(dur, sizeof dur, b - a),
+                    host[0] != '\0' ? " on " : "");
+        lf_html_text(out, host);
         lf_buf_adds(out, "</title></rect>");
         if (w > 18)
             lf_buf_addf(out, "<text x=\"%.1f\" y=\"%d\">%s</text>", x + 5, y + 18,
@@ -328,8 +322,7 @@ void lf_svg_gantt(lf_buf *out, const lf_run_view *v)
         const lf_stage_view *s = &v->stages[i];
         rows += s->n_incs > 0;
         for (size_t k = 0; k < s->n_incs; k++) {
-            double a = json_number_value(json_object_get(s->incs[k].claim, "t")),
-                   q = queued_at(s, k);
+            double a = lf_inc_begin(&s->incs[k]), q = queued_at(s, k);
             a = isfinite(q) && q < a ? q : a;
             t0 = a < t0 ? a : t0;
             t1 = end_of(&s->incs[k], s) > t1 ? end_of(&s->incs[k], s) : t1;

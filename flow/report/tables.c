@@ -205,12 +205,11 @@ static void time_used(const lf_stage_view *s, double *all, double *longest)
 {
     *all = *longest = 0;
     for (size_t k = 0; k < s->n_incs; k++) {
-        const json_t *a = json_object_get(s->incs[k].claim, "t"),
-                     *e = json_object_get(s->incs[k].end, "t_end");
-        double t = e != NULL ? json_number_value(e) - json_number_value(a)
-                   : s->state == LF_STATE_RUNNING && k + 1 == s->n_incs
-                       ? lf_wall_s() - json_number_value(a)
-                       : 0;
+        const double begin = lf_inc_begin(&s->incs[k]);
+        const struct lf_end *e = s->incs[k].end;
+        double t = e != NULL                                            ? e->t_end - begin
+                   : s->state == LF_STATE_RUNNING && k + 1 == s->n_incs ? lf_wall_s() - begin
+                                                                        : 0;
         *all += t;
         *longest = t > *longest ? t : *longest;
     }
@@ -281,27 +280,32 @@ void lf_report_resources(lf_buf *b, const lf_run_view *v)
 
 /* ---- lineage ---- */
 
-static void input_row(lf_buf *b, const lf_run_view *v, const json_t *in)
+static const char *said(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+static void input_row(lf_buf *b, const lf_run_view *v, const struct lf_used *in)
 {
     lf_buf_adds(b, "<tr><td class=\"dim\">read as ");
-    lf_html_text(b, str(in, "name"));
+    lf_html_text(b, in->name);
     lf_buf_adds(b, "</td><td>");
-    if (json_object_get(in, "stage") != NULL) {
-        text_in(b, "b", "", str(in, "output"));
+    if (in->stage != NULL) {
+        text_in(b, "b", "", said(in->output));
         lf_buf_adds(b, " of ");
-        lf_html_text(b, str(in, "stage"));
-        lf_buf_addf(b, " (attempt %d.%d", (int)num(in, "attempt", 0), (int)num(in, "epoch", 0));
-        if (strcmp(str(in, "run"), v->run.id) != 0) {
+        lf_html_text(b, in->stage);
+        lf_buf_addf(b, " (attempt %d.%d", in->attempt, in->epoch);
+        if (strcmp(said(in->run), v->run.id) != 0) {
             lf_buf_adds(b, ", run <code>");
-            lf_html_text(b, str(in, "run"));
+            lf_html_text(b, said(in->run));
             lf_buf_adds(b, "</code>");
         }
         lf_buf_adds(b, ")");
     } else {
-        text_in(b, "code", "", str(in, "path"));
+        text_in(b, "code", "", said(in->path));
     }
     lf_buf_adds(b, "</td><td><code class=\"dim\">");
-    lf_html_text(b, str(in, "sha256"));
+    lf_html_text(b, said(in->sha256));
     lf_buf_adds(b, "</code></td></tr>\n");
 }
 
@@ -310,25 +314,22 @@ void lf_report_lineage(lf_buf *b, const lf_run_view *v)
     char bytes[32];
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
-        const json_t *inputs = json_object_get(s->result_done, "inputs");
-        json_t *outs = json_object_get(s->result_done, "outputs"), *o;
-        const char *name;
+        const struct lf_done *done = s->result_done;
         lf_buf_adds(b, "<details><summary>");
         lf_html_text(b, str(s->stage, "name"));
         lf_buf_adds(b, "</summary><div class=\"wide\"><table>\n");
-        for (size_t k = 0; k < json_array_size(inputs); k++)
-            input_row(b, v, json_array_get(inputs, k));
-        json_object_foreach(outs, name, o)
-        {
+        for (size_t k = 0; done != NULL && k < done->n_inputs; k++)
+            input_row(b, v, &done->inputs[k]);
+        for (size_t k = 0; done != NULL && k < done->n_outputs; k++) {
+            const struct lf_output *o = &done->outputs[k];
             lf_buf_adds(b, "<tr><td class=\"dim\">made ");
-            lf_html_text(b, name);
-            lf_buf_addf(
-                b, "</td><td>%s in %lld file%s, <code>",
-                lf_fmt_bytes(bytes, sizeof bytes, json_number_value(json_object_get(o, "bytes"))),
-                (long long)num(o, "files", 0), num(o, "files", 0) == 1 ? "" : "s");
-            lf_html_text(b, str(o, "path"));
+            lf_html_text(b, o->name);
+            lf_buf_addf(b, "</td><td>%s in %lld file%s, <code>",
+                        lf_fmt_bytes(bytes, sizeof bytes, (double)o->bytes), (long long)o->files,
+                        o->files == 1 ? "" : "s");
+            lf_html_text(b, said(o->path));
             lf_buf_adds(b, "</code></td><td><code class=\"dim\">");
-            lf_html_text(b, str(o, "manifest_sha256"));
+            lf_html_text(b, said(o->manifest_sha256));
             lf_buf_adds(b, "</code></td></tr>\n");
         }
         lf_buf_addf(b,

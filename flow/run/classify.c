@@ -461,11 +461,12 @@ static bool looks_like_error(const char *line, size_t n)
 
 /* From the end backwards: the last two lines always, then lines that look like errors, until there
  * are `max`. */
-json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err)
+int lf_log_lines_that_matter(lf_texts *out, const char *tail, size_t max, lf_err *err)
 {
-    json_t *out = json_array();
     size_t end = strlen(tail), seen = 0;
-    while (out != NULL && end > 0 && json_array_size(out) < max && seen < 200) {
+    int rc = 0;
+    *out = (lf_texts){.given = true};
+    while (rc == 0 && end > 0 && out->n < max && seen < 200) {
         size_t begin = end;
         while (begin > 0 && tail[begin - 1] != '\n')
             begin--;
@@ -475,15 +476,20 @@ json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err)
             lf_buf_init(&b);
             lf_buf_add(&b, tail + begin, n < 500 ? n : 500);
             if (lf_buf_check(&b, NULL) == 0)
-                json_array_insert_new(out, 0, json_string(lf_text_clean(b.data)));
+                rc = lf_texts_add(out, lf_text_clean(b.data), err);
             lf_buf_fini(&b);
         }
         seen += n > 0;
         end = begin > 0 ? begin - 1 : 0;
     }
-    if (out == NULL)
-        lf_fail(err, LF_ENOMEM, "out of memory");
-    return out;
+    for (size_t i = 0; i < out->n / 2; i++) { /* they were found from the last to the first */
+        char *t = out->v[i];
+        out->v[i] = out->v[out->n - 1 - i];
+        out->v[out->n - 1 - i] = t;
+    }
+    if (rc < 0)
+        lf_texts_fini(out);
+    return rc;
 }
 
 long lf_oom_kills(void)

@@ -12,12 +12,12 @@
 #ifndef LF_FLOW_CLASSIFY_H
 #define LF_FLOW_CLASSIFY_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/base/cause.h"
 #include "engine/base/err.h"
+#include "flow/record/form.h"
 
 typedef struct lf_end_evidence {
     bool exited; /* exit_code is valid; otherwise signal is */
@@ -63,7 +63,7 @@ const char *lf_class_advice(const char *cls);
 char *lf_log_tail(const char *path, size_t max_bytes, lf_err *err);
 /* The lines of a tail that say most about a failure: the last `max` lines, those that look like
  * errors preferred. */
-json_t *lf_log_lines_that_matter(const char *tail, size_t max, lf_err *err);
+int lf_log_lines_that_matter(lf_texts *out, const char *tail, size_t max, lf_err *err);
 /* Kernel's count of out-of-memory kills in this process's control group, -1 when it does not
  * say. */
 long lf_oom_kills(void);

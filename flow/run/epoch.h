@@ -20,35 +20,33 @@
 #ifndef LF_FLOW_EPOCH_H
 #define LF_FLOW_EPOCH_H
 
-#include <jansson.h>
-
 #include "engine/base/err.h"
+#include "flow/record/start.h"
 
 typedef struct lf_epoch_log {
-    int highest;  /* 0: none */
-    json_t *last; /* record of the highest, NULL when none */
+    int highest;           /* 0: none */
+    struct lf_claim *last; /* record of the highest, NULL when none */
 } lf_epoch_log;
 
 int lf_epoch_read(lf_epoch_log *out, const char *stage_dir, lf_err *err);
 void lf_epoch_fini(lf_epoch_log *l);
 
 /* What a claim needs that depends on the record before it. prepare is called with the number of
- * that record and adds members to the claim; drop takes back what it did when another process was
- * faster, or the claim failed. */
+ * that record and adds to the claim what it lends it until the call is over; drop takes back what
+ * it did when another process was faster, or the claim failed. */
 typedef struct lf_epoch_hooks {
-    int (*prepare)(void *user, int highest, json_t *claim, lf_err *err);
+    int (*prepare)(void *user, int highest, struct lf_claim *claim, lf_err *err);
     void (*drop)(void *user);
     void *user;
 } lf_epoch_hooks;
 
-/* Claim the next epoch for an attempt: sets *epoch. record: its members are added to the claim.
- * LF_EEXIST when a commit of spec_id is the highest record (nothing is left to do); LF_EBUSY when a
- * newer attempt has begun. hooks may be NULL. */
-int lf_epoch_claim(int *epoch, const char *stage_dir, int attempt, const char *spec_id,
-                   const json_t *record, const lf_epoch_hooks *hooks, lf_err *err);
-/* Publish a commit record for `epoch`; LF_EBUSY when a higher epoch exists (fenced). done: the
- * marker's contents. */
-int lf_epoch_commit(const char *stage_dir, int attempt, int epoch, const json_t *done, lf_err *err);
+/* Claim the next epoch for claim->attempt: sets claim->epoch; process, token, t and the job are the
+ * caller's. LF_EEXIST when a commit of spec_id is the highest record (nothing is left to do);
+ * LF_EBUSY when a newer attempt has begun. hooks may be NULL. */
+int lf_epoch_claim(struct lf_claim *claim, const char *stage_dir, const char *spec_id,
+                   const lf_epoch_hooks *hooks, lf_err *err);
+/* Publish the commit of start done->epoch; LF_EBUSY when a higher epoch exists (fenced). */
+int lf_epoch_commit(const char *stage_dir, const struct lf_done *done, lf_err *err);
 /* Does an epoch above this one exist? Cheap; for polling. */
 int lf_epoch_superseded(const char *stage_dir, int epoch);
 

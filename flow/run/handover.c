@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +20,25 @@
 #include "engine/base/artifact.h"
 #include "engine/base/id.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
 
-#define CLAIM_MAX_BYTES ((size_t)64 << 20)
 /* listings until nothing vanished between listing and taking; each waits for a prune of the old
  * start */
 #define ROUNDS 20
 
-static int number(const json_t *o, const char *key)
+/* A list that is being made; its rows own their texts. */
+struct list {
+    struct lf_handed *rows;
+    size_t n, cap;
+};
+
+static void forget(struct list *l)
 {
-    return (int)json_integer_value(json_object_get(o, key));
+    lf_handed_free(l->rows, l->n);
+    memset(l, 0, sizeof *l);
 }
 
 /* ---- listing ---- */
@@ -50,26 +56,32 @@ static bool is_file(const char *path)
 }
 
 /* Newest starts are listed first, so what is listed already is the one to use. */
-static bool listed(const json_t *list, const char *rel, const char *sha)
+static bool listed(const struct list *l, const char *rel, const char *sha)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *e = json_array_get(list, i);
-        const char *s = json_string_value(json_object_get(e, "sha256"));
-        if (strcmp(json_string_value(json_object_get(e, "rel")), rel) == 0 &&
-            (sha == NULL || (s != NULL && strcmp(s, sha) == 0)))
+    for (size_t i = 0; i < l->n; i++) {
+        const char *s = l->rows[i].sha256;
+        if (strcmp(l->rows[i].rel, rel) == 0 && (sha == NULL || (s != NULL && strcmp(s, sha) == 0)))
             return true;
     }
     return false;
 }
 
-static int add(json_t *list, const char *rel, const char *path, int attempt, const char *sha,
-               bool grows, lf_err *err)
+/* e: borrowed. */
+static int add(struct list *l, const struct lf_handed *e, lf_err *err)
 {
-    if (listed(list, rel, sha))
+    if (listed(l, e->rel, e->sha256))
         return 0;
-    json_t *e = json_pack("{s:s, s:s, s:i, s:s*, s:b, s:b}", "rel", rel, "path", path, "attempt",
-                          attempt, "sha256", sha, "grows", grows, "taken", 0);
-    return lf_json_push_new(list, e, err);
+    int rc = lf_grow(&l->rows, &l->cap, l->n, sizeof *l->rows, err);
+    if (rc < 0)
+        return rc;
+    struct lf_handed *row = &l->rows[l->n++];
+    *row = (struct lf_handed){.attempt = e->attempt, .grows = e->grows};
+    row->rel = lf_strdup(e->rel, err);
+    row->path = lf_strdup(e->path, err);
+    row->sha256 = e->sha256 != NULL ? lf_strdup(e->sha256, err) : NULL;
+    return row->rel == NULL || row->path == NULL || (e->sha256 != NULL && row->sha256 == NULL)
+               ? LF_ENOMEM
+               : 0;
 }
 
 /* The hash of an artifact's manifest in hex. False: it is no artifact (yet, or any more). */
@@ -83,22 +95,27 @@ static bool manifest_hex(char hex[LF_HASH_HEX], const char *path)
 }
 
 /* One name below an out directory that fits a pattern. start: "1.2", of an attempt. */
-static int add_found(json_t *list, const lf_handover *h, const char *start, int attempt,
+static int add_found(struct list *l, const lf_handover *h, const char *start, int attempt,
                      const char *rel, bool grows, lf_err *err)
 {
     char path[PATH_MAX], full[PATH_MAX], hex[LF_HASH_HEX];
+    struct lf_handed e = {.rel = rel, .path = path, .attempt = attempt};
     int rc = lf_path_set(path, err, "%s/out/%s", start, rel);
     if (rc == 0)
         rc = lf_path_set(full, err, "%s/%s", h->stage_dir, path);
     if (rc < 0)
         return rc;
     if (is_file(full))
-        return add(list, rel, path, attempt, NULL, grows, err);
-    return manifest_hex(hex, full) ? add(list, rel, path, attempt, hex, false, err) : 0;
+        e.grows = grows;
+    else if (manifest_hex(hex, full))
+        e.sha256 = hex;
+    else
+        return 0;
+    return add(l, &e, err);
 }
 
 /* Names below start/out that fit: the last component may have wild cards. */
-static int scan_pattern(json_t *list, const lf_handover *h, const char *start, int attempt,
+static int scan_pattern(struct list *l, const lf_handover *h, const char *start, int attempt,
                         const json_t *row, lf_err *err)
 {
     const char *pattern = json_string_value(json_array_get(row, 0)),
@@ -119,21 +136,21 @@ static int scan_pattern(json_t *list, const lf_handover *h, const char *start, i
             continue;
         rc = lf_path_set(rel, err, "%.*s%s%s", n, pattern, slash != NULL ? "/" : "", e->d_name);
         if (rc == 0)
-            rc = add_found(list, h, start, attempt, rel, grows, err);
+            rc = add_found(l, h, start, attempt, rel, grows, err);
     }
     if (d != NULL)
         closedir(d);
     return rc;
 }
 
-static int scan_start(json_t *list, const lf_handover *h, const json_t *claim, lf_err *err)
+static int scan_start(struct list *l, const lf_handover *h, const struct lf_claim *claim,
+                      lf_err *err)
 {
     char start[64];
     int rc = 0;
-    snprintf(start, sizeof start, "%d.%d", number(claim, "attempt"), number(claim, "epoch"));
+    snprintf(start, sizeof start, "%d.%d", claim->attempt, claim->epoch);
     for (size_t i = 0; rc == 0 && i < json_array_size(h->carry); i++)
-        rc = scan_pattern(list, h, start, number(claim, "attempt"), json_array_get(h->carry, i),
-                          err);
+        rc = scan_pattern(l, h, start, claim->attempt, json_array_get(h->carry, i), err);
     return rc;
 }
 
@@ -148,67 +165,55 @@ static bool matches(const lf_handover *h, const char *path, const char *sha)
 
 /* Where what a claim lists is now: where its start has it, where that start was going to have it,
  * or where it was found. */
-static bool locate(char path[PATH_MAX], const lf_handover *h, const json_t *claim,
-                   const json_t *entry)
+static bool locate(char path[PATH_MAX], const lf_handover *h, const struct lf_claim *claim,
+                   const struct lf_handed *entry)
 {
-    const char *rel = json_string_value(json_object_get(entry, "rel")),
-               *sha = json_string_value(json_object_get(entry, "sha256"));
-    const char *was = json_string_value(json_object_get(entry, "path"));
-    const char *staging = json_string_value(json_object_get(claim, "staging"));
+    const char *rel = entry->rel, *was = entry->path, *staging = claim->staging;
     if (rel == NULL || was == NULL || rel[0] == '/' || was[0] == '/' || strstr(rel, "..") != NULL ||
         strstr(was, "..") != NULL)
         return false;
-    if (json_is_true(json_object_get(entry, "taken"))) {
-        if (lf_path_set(path, NULL, "%d.%d/from/%s", number(claim, "attempt"),
-                        number(claim, "epoch"), rel) == 0 &&
-            matches(h, path, sha))
+    if (entry->taken) {
+        if (lf_path_set(path, NULL, "%d.%d/from/%s", claim->attempt, claim->epoch, rel) == 0 &&
+            matches(h, path, entry->sha256))
             return true;
         if (staging != NULL && strchr(staging, '/') == NULL &&
-            lf_path_set(path, NULL, "%s/%s", staging, rel) == 0 && matches(h, path, sha))
+            lf_path_set(path, NULL, "%s/%s", staging, rel) == 0 && matches(h, path, entry->sha256))
             return true;
     }
-    return lf_path_set(path, NULL, "%s", was) == 0 && matches(h, path, sha);
+    return lf_path_set(path, NULL, "%s", was) == 0 && matches(h, path, entry->sha256);
 }
 
-static int inherit(json_t *list, const lf_handover *h, const json_t *claim, lf_err *err)
+static int inherit(struct list *l, const lf_handover *h, const struct lf_claim *claim, lf_err *err)
 {
-    json_t *from = json_object_get(claim, "from");
     char path[PATH_MAX];
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(from); i++) {
-        const json_t *e = json_array_get(from, i);
-        if (locate(path, h, claim, e))
-            rc = add(list, json_string_value(json_object_get(e, "rel")), path, number(e, "attempt"),
-                     json_string_value(json_object_get(e, "sha256")),
-                     json_is_true(json_object_get(e, "grows")), err);
+    for (size_t i = 0; rc == 0 && i < claim->n_from; i++) {
+        struct lf_handed e = claim->from[i];
+        if (!locate(path, h, claim, &e))
+            continue;
+        e.path = path;
+        rc = add(l, &e, err);
     }
     return rc;
 }
 
-static json_t *load_record(const lf_handover *h, int epoch, lf_err *err)
-{
-    char path[PATH_MAX];
-    if (lf_path_set(path, err, "%s/epoch.%d", h->stage_dir, epoch) < 0)
-        return NULL;
-    return lf_json_load_file(path, CLAIM_MAX_BYTES, err);
-}
-
 /* From the newest claim back to the first that has a list. */
-static int list_all(json_t *list, const lf_handover *h, int highest, lf_err *err)
+static int list_all(struct list *l, const lf_handover *h, int highest, lf_err *err)
 {
     int rc = 0;
     bool more = true;
     for (int e = highest; rc == 0 && more && e > 0; e--) {
-        json_t *rec = load_record(h, e, err);
-        if (rec == NULL)
-            return err->rc != 0 ? err->rc : LF_EFORMAT;
-        if (json_object_get(rec, "lf_done") == NULL) { /* a commit has no directory of its own */
-            rc = scan_start(list, h, rec, err);
+        struct lf_claim *claim = NULL;
+        rc = lf_claim_load(&claim, h->stage_dir, e, err);
+        if (rc == 0 && claim == NULL)
+            rc = lf_fail(err, LF_ENOENT, "%s: epoch.%d is gone", h->stage_dir, e);
+        if (rc == 0 && claim->lf_done == 0) { /* a commit has no directory of its own */
+            rc = scan_start(l, h, claim, err);
             if (rc == 0)
-                rc = inherit(list, h, rec, err);
-            more = json_object_get(rec, "from") == NULL;
+                rc = inherit(l, h, claim, err);
+            more = claim->from == NULL;
         }
-        json_decref(rec);
+        lf_claim_free(claim);
     }
     return rc;
 }
@@ -216,17 +221,15 @@ static int list_all(json_t *list, const lf_handover *h, int highest, lf_err *err
 /* ---- taking ---- */
 
 /* 1 taken, 0 it is gone, negative: it cannot be taken. */
-static int take(const lf_handover *h, const json_t *entry, lf_err *err)
+static int take(const lf_handover *h, const struct lf_handed *entry, lf_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX], parent[PATH_MAX];
-    const char *sha = json_string_value(json_object_get(entry, "sha256"));
+    const char *sha = entry->sha256;
     uint8_t digest[LF_HASH_BYTES];
     lf_err why = LF_ERR_INIT;
-    int rc = lf_path_set(from, err, "%s/%s", h->stage_dir,
-                         json_string_value(json_object_get(entry, "path")));
+    int rc = lf_path_set(from, err, "%s/%s", h->stage_dir, entry->path);
     if (rc == 0)
-        rc = lf_path_set(to, err, "%s/%s", h->staging,
-                         json_string_value(json_object_get(entry, "rel")));
+        rc = lf_path_set(to, err, "%s/%s", h->staging, entry->rel);
     if (rc < 0)
         return rc;
     snprintf(parent, sizeof parent, "%s", to);
@@ -237,9 +240,8 @@ static int take(const lf_handover *h, const json_t *entry, lf_err *err)
         if (rc == 0)
             rc = lf_artifact_take(from, to, digest, &why);
     } else if (rc == 0) {
-        rc = json_is_true(json_object_get(entry, "grows"))
-                 ? lf_io_copy(from, to, LF_ARTIFACT_MODE, &why)
-                 : lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
+        rc = entry->grows ? lf_io_copy(from, to, LF_ARTIFACT_MODE, &why)
+                          : lf_io_link_or_copy(from, to, LF_ARTIFACT_MODE, &why);
     }
     if (rc == 0 || rc == LF_EEXIST) /* a newer start's of the same name stands there */
         return rc == 0 ? 1 : 0;
@@ -251,36 +253,32 @@ static int take(const lf_handover *h, const json_t *entry, lf_err *err)
                : lf_fail(err, rc, "%s", why.text);
 }
 
-static bool usable(const lf_handover *h, const json_t *entry)
+static bool usable(const lf_handover *h, const struct lf_handed *entry)
 {
-    int a = number(entry, "attempt");
+    int a = entry->attempt;
     return a >= 1 && (size_t)a <= h->n_usable && h->usable[a - 1];
 }
 
-static bool staged(const lf_handover *h, const json_t *entry)
+static bool staged(const lf_handover *h, const struct lf_handed *entry)
 {
     char to[PATH_MAX];
-    return lf_path_set(to, NULL, "%s/%s", h->staging,
-                       json_string_value(json_object_get(entry, "rel"))) == 0 &&
-           lf_io_exists(to);
+    return lf_path_set(to, NULL, "%s/%s", h->staging, entry->rel) == 0 && lf_io_exists(to);
 }
 
 /* *whole: nothing that was listed has vanished in the meantime. One whose files are gone while its
  * manifest stays was purged by somebody and will not come back. */
-static int take_all(json_t *list, const lf_handover *h, bool *whole, lf_err *err)
+static int take_all(struct list *l, const lf_handover *h, bool *whole, lf_err *err)
 {
     *whole = true;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        json_t *e = json_array_get(list, i);
+    for (size_t i = 0; i < l->n; i++) {
+        struct lf_handed *e = &l->rows[i];
         if (!usable(h, e) || staged(h, e)) /* staged: a newer start's of the same name */
             continue;
         int rc = take(h, e, err);
         if (rc < 0)
             return rc;
-        json_object_set_new(e, "taken", json_boolean(rc == 1));
-        const char *sha = json_string_value(json_object_get(e, "sha256"));
-        *whole =
-            *whole && (rc == 1 || matches(h, json_string_value(json_object_get(e, "path")), sha));
+        e->taken = rc == 1;
+        *whole = *whole && (rc == 1 || matches(h, e->path, e->sha256));
     }
     return 0;
 }
@@ -304,41 +302,42 @@ void lf_handover_drop(void *user)
 }
 
 /* Entries of which nothing is left to go on from would only grow the list. */
-static void forget_gone(json_t *list, const lf_handover *h)
+static void forget_gone(struct list *l, const lf_handover *h)
 {
-    for (size_t i = json_array_size(list); i-- > 0;) {
-        const json_t *e = json_array_get(list, i);
-        if (!json_is_true(json_object_get(e, "taken")) &&
-            !matches(h, json_string_value(json_object_get(e, "path")),
-                     json_string_value(json_object_get(e, "sha256"))))
-            json_array_remove(list, i);
+    size_t kept = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct lf_handed e = l->rows[i];
+        if (e.taken || matches(h, e.path, e.sha256)) {
+            l->rows[i] = l->rows[kept];
+            l->rows[kept++] = e;
+        }
     }
+    for (size_t i = kept; i < l->n; i++)
+        lf_handed_clear(&l->rows[i]);
+    l->n = kept;
 }
 
 /* One listing, taken. *whole as above. */
-static int attempt_once(json_t **out, lf_handover *h, int highest, bool *whole, lf_err *err)
+static int attempt_once(struct list *l, lf_handover *h, int highest, bool *whole, lf_err *err)
 {
-    json_t *list = json_array();
-    int rc =
-        list == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : name_staging(h, highest + 1, err);
+    int rc = name_staging(h, highest + 1, err);
     if (rc == 0)
-        rc = list_all(list, h, highest, err);
+        rc = list_all(l, h, highest, err);
     if (rc == 0)
-        rc = take_all(list, h, whole, err);
+        rc = take_all(l, h, whole, err);
     if (rc < 0) {
         lf_handover_drop(h);
-        json_decref(list);
+        forget(l);
         return rc;
     }
-    forget_gone(list, h);
-    *out = list;
+    forget_gone(l, h);
     return 0;
 }
 
-int lf_handover_prepare(void *user, int highest, json_t *claim, lf_err *err)
+int lf_handover_prepare(void *user, int highest, struct lf_claim *claim, lf_err *err)
 {
     lf_handover *h = user;
-    json_t *list = NULL;
+    struct list l = {0};
     bool whole = false;
     int rc = 0;
     if (h->carry == NULL)
@@ -346,49 +345,49 @@ int lf_handover_prepare(void *user, int highest, json_t *claim, lf_err *err)
     /* While the old start lives, it may prune what was just listed; then it has published something
      * newer. */
     for (int round = 0; rc == 0 && !whole && round < ROUNDS; round++) {
-        json_decref(list);
-        list = NULL;
+        forget(&l);
         if (round > 0)
             lf_handover_drop(h);
-        rc = attempt_once(&list, h, highest, &whole, err);
+        rc = attempt_once(&l, h, highest, &whole, err);
     }
+    if (rc == 0 && l.rows == NULL) /* a list with nothing on it is a list */
+        rc = lf_grow(&l.rows, &l.cap, 0, sizeof *l.rows, err);
     if (rc < 0)
         return rc;
     if (!lf_io_exists(h->staging))
         h->staging[0] = '\0';
-    json_decref(h->list);
-    h->list = json_incref(list);
-    rc = lf_json_set_new(claim, "from", list, err);
-    if (rc == 0 && h->staging[0] != '\0')
-        rc = lf_json_set_new(claim, "staging", json_string(strrchr(h->staging, '/') + 1), err);
-    return rc;
+    lf_handover_fini(h);
+    h->list = l.rows;
+    h->n_list = l.n;
+    claim->from = h->list;
+    claim->n_from = h->n_list;
+    claim->staging = h->staging[0] != '\0' ? strrchr(h->staging, '/') + 1 : NULL;
+    return 0;
 }
 
 /* ---- after the claim ---- */
 
-static bool named(const json_t *list, const char *staging)
+static bool named(const lf_handover *h, const char *staging)
 {
     size_t n = strlen(staging);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *path = json_string_value(json_object_get(json_array_get(list, i), "path"));
-        if (strncmp(path, staging, n) == 0 && path[n] == '/' &&
-            !json_is_true(json_object_get(json_array_get(list, i), "taken")))
+    for (size_t i = 0; i < h->n_list; i++)
+        if (strncmp(h->list[i].path, staging, n) == 0 && h->list[i].path[n] == '/' &&
+            !h->list[i].taken)
             return true;
-    }
     return false;
 }
 
 /* Staging directories of starts up to this one: their owners crashed or were too slow, and what
  * they took has been taken again, unless the list says that something of it is only there. */
-static void sweep(const char *stage_dir, int epoch, const json_t *list)
+static void sweep(const lf_handover *h, int epoch)
 {
-    DIR *d = opendir(stage_dir);
+    DIR *d = opendir(h->stage_dir);
     for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
         char path[PATH_MAX];
         int n = 0, end = 0;
         if (sscanf(e->d_name, "from-%d-%*16[0-9a-f]%n", &n, &end) == 1 && end > 0 &&
-            e->d_name[end] == '\0' && n <= epoch && !named(list, e->d_name) &&
-            lf_path_set(path, NULL, "%s/%s", stage_dir, e->d_name) == 0)
+            e->d_name[end] == '\0' && n <= epoch && !named(h, e->d_name) &&
+            lf_path_set(path, NULL, "%s/%s", h->stage_dir, e->d_name) == 0)
             lf_io_remove_tree(path, NULL); /* what stays only takes room */
     }
     if (d != NULL)
@@ -405,14 +404,15 @@ int lf_handover_settle(lf_handover *h, const char *start_dir, int epoch, bool *a
     if (rc == 0 && *any)
         rc = lf_io_fsync_path(start_dir, err);
     if (rc == 0)
-        sweep(h->stage_dir, epoch, h->list);
+        sweep(h, epoch);
     return rc;
 }
 
 void lf_handover_fini(lf_handover *h)
 {
-    json_decref(h->list);
+    lf_handed_free(h->list, h->n_list);
     h->list = NULL;
+    h->n_list = 0;
 }
 
 void lf_handover_discard(const char *start_dir)

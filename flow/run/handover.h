@@ -28,25 +28,28 @@
 #ifndef LF_FLOW_HANDOVER_H
 #define LF_FLOW_HANDOVER_H
 
-#include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/record/start.h"
+
+struct json_t;
 
 typedef struct lf_handover {
     const char *stage_dir;
     /* [[pattern, grows], ...] of the stage's document (base/opt.h); NULL: nothing is handed over */
-    const json_t *carry;
+    const struct json_t *carry;
     const bool *usable; /* [n_usable]: may this attempt go on from what attempt i + 1 made? */
     size_t n_usable;
     char staging[PATH_MAX]; /* "" while nothing is taken */
-    json_t *list;           /* of the claim; owned */
+    struct lf_handed *list; /* of the claim; owned */
+    size_t n_list;
 } lf_handover;
 
 /* For lf_epoch_claim: list and take what may be gone on from when `highest` is the newest record,
- * into `claim`. */
-int lf_handover_prepare(void *h, int highest, json_t *claim, lf_err *err);
+ * into `claim`, which borrows it. */
+int lf_handover_prepare(void *h, int highest, struct lf_claim *claim, lf_err *err);
 /* The claim failed because another start was faster: remove what this one had taken. */
 void lf_handover_drop(void *h);
 /* After the claim: what was taken becomes start_dir/from; *any: there is something in it. Older

@@ -92,12 +92,6 @@ static int64_t number(const json_t *o, const char *key)
     return json_is_number(v) ? (int64_t)json_number_value(v) : 0;
 }
 
-static const char *end_class(const lf_incarnation *inc)
-{
-    const char *c = json_string_value(json_object_get(inc->end, "class"));
-    return c != NULL ? c : "";
-}
-
 static bool ended(const lf_incarnation *inc)
 {
     return inc->end != NULL && inc->done == NULL;
@@ -107,9 +101,9 @@ static bool ended(const lf_incarnation *inc)
  * that a newer incarnation or a person ended is none, and neither is a failure. */
 static bool segment(const lf_incarnation *inc)
 {
-    const char *state = json_string_value(json_object_get(inc->end, "state"));
-    return ended(inc) && state != NULL && strcmp(end_class(inc), "superseded") != 0 &&
-           (strcmp(state, "stopped") == 0 || strcmp(end_class(inc), "timeout") == 0);
+    const char *state = inc->end != NULL ? inc->end->state : NULL;
+    return ended(inc) && state != NULL && strcmp(lf_inc_class(inc), "superseded") != 0 &&
+           (strcmp(state, "stopped") == 0 || strcmp(lf_inc_class(inc), "timeout") == 0);
 }
 
 /* The spec of an attempt is the stage's, so what became of it says something about the next try. */
@@ -135,9 +129,9 @@ static int same_in_a_row(const lf_stage_view *s, const char *cls)
     int n = 0;
     for (size_t i = s->n_incs; i-- > 0;) {
         const lf_incarnation *inc = &s->incs[i];
-        if (!counts(s, inc) || strcmp(end_class(inc), "superseded") == 0)
+        if (!counts(s, inc) || strcmp(lf_inc_class(inc), "superseded") == 0)
             continue;
-        if (!ended(inc) || strcmp(end_class(inc), cls) != 0)
+        if (!ended(inc) || strcmp(lf_inc_class(inc), cls) != 0)
             break;
         n++;
     }
@@ -145,28 +139,32 @@ static int same_in_a_row(const lf_stage_view *s, const char *cls)
 }
 
 /* Nodes that were blamed since the settings are what they are; each once. */
-static json_t *blamed(const lf_stage_view *s)
+static int blamed(lf_texts *list, const lf_stage_view *s, lf_err *err)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; list != NULL && i < s->n_incs; i++) {
-        const json_t *host = json_object_get(s->incs[i].end, "blame");
-        bool known = !counts(s, &s->incs[i]) || !json_is_string(host);
-        for (size_t k = 0; !known && k < json_array_size(list); k++)
-            known = json_equal(json_array_get(list, k), host);
-        if (!known)
-            json_array_append_new(list, json_string(json_string_value(host)));
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
+        const char *host = s->incs[i].end != NULL ? s->incs[i].end->blame : NULL;
+        if (host != NULL && counts(s, &s->incs[i]) && !lf_texts_has(list, host))
+            rc = lf_texts_add(list, host, err);
     }
-    return list;
+    return rc;
 }
 
 /* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its
  * attempt asked for. */
-static int64_t had_of(const lf_stage_view *s, const lf_incarnation *inc, const char *key)
+static struct lf_had had_of(const lf_stage_view *s, const lf_incarnation *inc)
 {
-    int64_t v = number(json_object_get(inc->end, "asked"), key);
+    static const struct lf_had nothing;
+    struct lf_had had = inc->end != NULL && inc->end->asked != NULL ? *inc->end->asked : nothing;
     size_t a = (size_t)inc->attempt;
-    bool known = inc->attempt >= 1 && a <= s->n_attempts;
-    return v > 0 || !known ? v : number(json_object_get(s->attempts[a - 1], "resources"), key);
+    if (inc->attempt < 1 || a > s->n_attempts)
+        return had;
+    const json_t *asked = json_object_get(s->attempts[a - 1], "resources");
+    if (had.memory_bytes <= 0)
+        had.memory_bytes = number(asked, "memory_bytes");
+    if (had.time_limit_s <= 0)
+        had.time_limit_s = number(asked, "time_limit_s");
+    return had;
 }
 
 static int64_t times_1_5(int64_t v)
@@ -190,7 +188,7 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
                        const json_t *res)
 {
     char a[32], b[32];
-    int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last, "memory_bytes");
+    int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last).memory_bytes;
     int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "memory_max"));
     if (had <= 0 && planned <= 0) {
         out->automatic = false;
@@ -214,14 +212,13 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
                      const json_t *res)
 {
     char a[32], b[32];
-    const char *state = json_string_value(json_object_get(last->end, "state"));
-    bool saved = json_is_true(json_object_get(last->end, "gained"));
-    if (saved || (state != NULL && strcmp(state, "stopped") == 0)) {
+    const char *state = last->end->state;
+    if (last->end->gained > 0 || (state != NULL && strcmp(state, "stopped") == 0)) {
         out->act = LF_POLICY_CONTINUE;
         snprintf(out->why, sizeof out->why, "its time was over: continues from what it saved");
         return;
     }
-    int64_t planned = number(s->stage, "time_limit_s"), had = had_of(s, last, "time_limit_s");
+    int64_t planned = number(s->stage, "time_limit_s"), had = had_of(s, last).time_limit_s;
     int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "time_max"));
     if (want < 0) {
         out->automatic = false;
@@ -236,11 +233,9 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
 }
 
 /* More than was planned, and the plan is still that: an earlier try had to be given it. */
-static int64_t raised(const json_t *asked, const json_t *stage, const char *key,
-                      const char *planned_key)
+static int64_t raised(int64_t had, int64_t was_planned, int64_t planned)
 {
-    int64_t planned = number(stage, key), had = number(asked, key);
-    return planned > 0 && number(asked, planned_key) == planned && had > planned ? had : 0;
+    return planned > 0 && was_planned == planned && had > planned ? had : 0;
 }
 
 /* What earlier tries had to be given stays, also when the last end was of another class (preempted
@@ -248,12 +243,14 @@ static int64_t raised(const json_t *asked, const json_t *stage, const char *key,
 static void keep_earlier(lf_next *out, const lf_stage_view *s)
 {
     for (size_t i = s->n_incs; i-- > 0;) {
-        const json_t *asked =
-            counts(s, &s->incs[i]) ? json_object_get(s->incs[i].end, "asked") : NULL;
-        if (out->memory_bytes == 0)
-            out->memory_bytes = raised(asked, s->stage, "memory_bytes", "planned_memory_bytes");
-        if (out->time_limit_s == 0)
-            out->time_limit_s = raised(asked, s->stage, "time_limit_s", "planned_time_limit_s");
+        const struct lf_had *h =
+            counts(s, &s->incs[i]) && s->incs[i].end != NULL ? s->incs[i].end->asked : NULL;
+        if (h != NULL && out->memory_bytes == 0)
+            out->memory_bytes =
+                raised(h->memory_bytes, h->planned_memory_bytes, number(s->stage, "memory_bytes"));
+        if (h != NULL && out->time_limit_s == 0)
+            out->time_limit_s =
+                raised(h->time_limit_s, h->planned_time_limit_s, number(s->stage, "time_limit_s"));
     }
 }
 
@@ -262,18 +259,15 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
     lf_next n;
     memset(&n, 0, sizeof n);
     n.cls = "";
-    n.exclude = blamed(s);
-    if (n.exclude == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    if (json_array_size(n.exclude) == 0) {
-        json_decref(n.exclude);
-        n.exclude = NULL;
+    if (blamed(&n.exclude, s, err) < 0) {
+        lf_texts_fini(&n.exclude);
+        return LF_ENOMEM;
     }
     const json_t *res = json_object_get(s->stage, "resources"),
                  *retries = json_object_get(res, "retries");
     const lf_incarnation *last = last_end(s);
     if (last != NULL) {
-        n.cls = end_class(last);
+        n.cls = lf_inc_class(last);
         const lf_policy *p = lf_policy_of(n.cls);
         n.act = p->act;
         n.automatic = p->actors != 0;
@@ -295,7 +289,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
 
 void lf_next_fini(lf_next *n)
 {
-    json_decref(n->exclude);
+    lf_texts_fini(&n->exclude);
     memset(n, 0, sizeof *n);
 }
 
@@ -303,8 +297,8 @@ void lf_next_fini(lf_next *n)
 
 static double lasted(const lf_incarnation *inc, double now)
 {
-    double from = json_number_value(json_object_get(inc->claim, "t"));
-    double to = inc->end != NULL ? json_number_value(json_object_get(inc->end, "t_end")) : now;
+    double from = lf_inc_begin(inc);
+    double to = inc->end != NULL ? inc->end->t_end : now;
     return from > 0 && to > from ? to - from : 0;
 }
 
@@ -315,14 +309,13 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
         const lf_incarnation *inc = &s->incs[i];
         if (!counts(s, inc))
             continue;
-        const json_t *next = i + 1 < s->n_incs ? s->incs[i + 1].claim : NULL;
-        double until = next != NULL ? json_number_value(json_object_get(next, "t"))
-                                    : now; /* died without a word */
+        const struct lf_claim *next = i + 1 < s->n_incs ? s->incs[i + 1].claim : NULL;
+        double until = next != NULL ? next->t : now; /* died without a word */
         c.walltime_s += lasted(inc, until);
-        const json_t *step = json_object_get(inc->end, "step");
-        bool gained = step != NULL && (int64_t)json_integer_value(step) > c.step;
+        const int64_t step = inc->end != NULL ? inc->end->step : -1;
+        bool gained = step > c.step;
         if (gained)
-            c.step = (int64_t)json_integer_value(step);
+            c.step = step;
         if ((size_t)inc->attempt != s->n_attempts)
             continue;
         c.segments++;

@@ -21,6 +21,7 @@
 #include "engine/base/str.h"
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
+#include "flow/record/shown.h"
 #include "flow/run/epoch.h"
 
 #define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
@@ -70,14 +71,13 @@ static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err
     if (inc->dir == NULL)
         return LF_ENOMEM;
     s->n_incs++;
-    snprintf(name, sizeof name, "epoch.%d", epoch);
-    rc = load_record(&inc->claim, s->dir, name, err);
+    rc = lf_claim_load(&inc->claim, s->dir, epoch, err);
     if (rc == 0)
-        rc = load_record(&inc->started, inc->dir, "stage.json", err);
+        rc = lf_started_load(&inc->started, inc->dir, err);
     if (rc == 0)
-        rc = load_record(&inc->end, inc->dir, "end.json", err);
+        rc = lf_end_load(&inc->end, inc->dir, err);
     if (rc == 0)
-        rc = load_record(&inc->done, inc->dir, "done.json", err);
+        rc = lf_done_load(&inc->done, inc->dir, err);
     return rc;
 }
 
@@ -157,10 +157,10 @@ void lf_stage_scan_fini(lf_stage_view *s)
 {
     for (size_t i = 0; i < s->n_incs; i++) {
         free(s->incs[i].dir);
-        json_decref(s->incs[i].claim);
-        json_decref(s->incs[i].started);
-        json_decref(s->incs[i].end);
-        json_decref(s->incs[i].done);
+        lf_claim_free(s->incs[i].claim);
+        lf_started_free(s->incs[i].started);
+        lf_end_free(s->incs[i].end);
+        lf_done_free(s->incs[i].done);
     }
     for (size_t i = 0; i < s->n_attempts; i++)
         json_decref(s->attempts[i]);
@@ -169,57 +169,59 @@ void lf_stage_scan_fini(lf_stage_view *s)
     free(s->deps);
     free(s->dir);
     free(s->result_dir);
-    json_decref(s->own_done);
+    lf_done_free(s->own_done);
     json_decref(s->job);
     memset(s, 0, sizeof *s);
 }
 
 /* ---- results ---- */
 
+static const char *or_else(const char *text, const char *otherwise)
+{
+    return text != NULL ? text : otherwise;
+}
+
 /* LF_EFORMAT when a reader has marked it. */
 static int check_mark(const char *dir, lf_err *err)
 {
-    json_t *mark = NULL;
-    int rc = load_record(&mark, dir, LF_DAMAGED_FILE, err);
-    const char *output = json_string_value(json_object_get(mark, "output")),
-               *why = json_string_value(json_object_get(mark, "reason"));
-    const char *reader = json_string_value(json_object_get(mark, "stage"));
+    struct lf_damaged *mark = NULL;
+    int rc = lf_damaged_load(&mark, dir, err);
     if (rc == 0 && mark != NULL)
         rc = lf_fail(err, LF_EFORMAT, "output %s is damaged, as stage %s found: %.300s",
-                     output != NULL ? output : "?", reader != NULL ? reader : "?",
-                     why != NULL ? why : "");
-    json_decref(mark);
+                     or_else(mark->output, "?"), or_else(mark->stage, "?"),
+                     or_else(mark->reason, ""));
+    lf_damaged_free(mark);
     return rc;
 }
 
-int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err)
+static int check_output(const struct lf_output *o, const char *dir, lf_err *err)
 {
-    json_t *outputs = json_object_get(done, "outputs"), *o;
-    const char *name;
+    const char *rel = o->path;
+    if (rel == NULL || rel[0] == '/' || strstr(rel, "..") != NULL)
+        return lf_fail(err, LF_EFORMAT, "%s/done.json: output %s has a bad path", dir, o->name);
+    char *path = lf_path_join(dir, rel, err);
+    if (path == NULL)
+        return LF_ENOMEM;
+    enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_artifact_state(&st, path, &e);
+    if (rc < 0)
+        rc = lf_fail(err, rc, "%s", e.text);
+    else if (st == LF_ARTIFACT_ABSENT)
+        rc = lf_fail(err, LF_ENOENT, "output %s: its manifest is gone", o->name);
+    else if (st == LF_ARTIFACT_PURGED)
+        rc = lf_fail(err, LF_ENOENT, "output %s: %s", o->name, e.text);
+    else if (st == LF_ARTIFACT_BROKEN)
+        rc = lf_fail(err, LF_EFORMAT, "output %s: %s", o->name, e.text);
+    free(path);
+    return rc;
+}
+
+int lf_done_check_outputs(const struct lf_done *done, const char *dir, lf_err *err)
+{
     int rc = check_mark(dir, err);
-    json_object_foreach(outputs, name, o)
-    {
-        const char *rel = json_string_value(json_object_get(o, "path"));
-        if (rc < 0)
-            break;
-        if (rel == NULL || rel[0] == '/' || strstr(rel, "..") != NULL)
-            return lf_fail(err, LF_EFORMAT, "%s/done.json: output %s has a bad path", dir, name);
-        char *path = lf_path_join(dir, rel, err);
-        if (path == NULL)
-            return LF_ENOMEM;
-        enum lf_artifact_state st = LF_ARTIFACT_ABSENT;
-        lf_err e = LF_ERR_INIT;
-        rc = lf_artifact_state(&st, path, &e);
-        if (rc < 0)
-            rc = lf_fail(err, rc, "%s", e.text);
-        else if (st == LF_ARTIFACT_ABSENT)
-            rc = lf_fail(err, LF_ENOENT, "output %s: its manifest is gone", name);
-        else if (st == LF_ARTIFACT_PURGED)
-            rc = lf_fail(err, LF_ENOENT, "output %s: %s", name, e.text);
-        else if (st == LF_ARTIFACT_BROKEN)
-            rc = lf_fail(err, LF_EFORMAT, "output %s: %s", name, e.text);
-        free(path);
-    }
+    for (size_t i = 0; rc == 0 && i < done->n_outputs; i++)
+        rc = check_output(&done->outputs[i], dir, err);
     return rc;
 }
 
@@ -230,13 +232,12 @@ static bool same_spec(const json_t *record, const char *spec_id)
 }
 
 /* rerun_on = exe: the executable is part of what a result must match. */
-static bool is_result(const json_t *done, const lf_doc_stage *stage)
+static bool is_result(const struct lf_done *done, const lf_doc_stage *stage)
 {
-    if (done == NULL || !same_spec(done, stage->spec_id))
+    if (done == NULL || done->spec_id == NULL || strcmp(done->spec_id, stage->spec_id) != 0)
         return false;
-    const char *exe = json_string_value(json_object_get(done, "exe_sha256"));
     return stage->rerun_on == NULL || strcmp(stage->rerun_on, "exe") != 0 ||
-           (exe != NULL && lf_text_same(exe, stage->exe.sha256));
+           (done->exe_sha256 != NULL && lf_text_same(done->exe_sha256, stage->exe.sha256));
 }
 
 static int adopted_result(lf_stage_view *s, const lf_run *run, lf_err *err)
@@ -253,7 +254,7 @@ static int adopted_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     lf_buf_fini(&b);
     if (s->result_dir == NULL)
         return LF_ENOMEM;
-    int rc = load_record(&s->own_done, s->result_dir, "done.json", err);
+    int rc = lf_done_load(&s->own_done, s->result_dir, err);
     s->result_done = s->own_done;
     return rc;
 }
@@ -312,25 +313,50 @@ bool lf_spec_continues(const json_t *attempt, const lf_doc_stage *stage, const j
     return ok;
 }
 
-/* What one stage directory of an older run holds. */
-static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s, lf_err *err)
+struct lf_result {
+    char run[LF_ULID_SIZE];
+    char *stage, *dir;
+    int attempt, epoch;
+    struct lf_done *done;
+    size_t next, last; /* places of the next of its spec id, and in the first of the last */
+};
+
+static int add_result(lf_results *r, const lf_run *run, const char *stage, lf_incarnation *inc,
+                      lf_err *err)
+{
+    int rc = lf_grow(&r->found, &r->cap, r->n, sizeof *r->found, err);
+    if (rc < 0)
+        return rc;
+    const size_t place = r->n;
+    struct lf_result *f = &r->found[place];
+    memset(f, 0, sizeof *f);
+    memcpy(f->run, run->id, sizeof f->run);
+    f->attempt = inc->attempt;
+    f->epoch = inc->epoch;
+    f->next = LF_NAMES_NONE;
+    f->last = place;
+    f->stage = lf_strdup(stage, err);
+    f->dir = lf_strdup(inc->dir, err);
+    f->done = inc->done;
+    inc->done = NULL;
+    r->n++;
+    if (f->stage == NULL || f->dir == NULL)
+        return LF_ENOMEM;
+    size_t first = lf_names_find(&r->by_spec, f->done->spec_id, "");
+    if (first == LF_NAMES_NONE)
+        return lf_names_put(&r->by_spec, f->done->spec_id, "", place, err);
+    r->found[r->found[first].last].next = place;
+    r->found[first].last = place;
+    return 0;
+}
+
+/* What one stage directory of an older run holds, taken from the view. */
+static int add_results(lf_results *r, const lf_run *run, lf_stage_view *s, lf_err *err)
 {
     int rc = 0;
-    for (size_t k = s->n_incs; rc == 0 && k-- > 0;) {
-        const lf_incarnation *inc = &s->incs[k];
-        const char *id = json_string_value(json_object_get(inc->done, "spec_id"));
-        if (id == NULL)
-            continue;
-        json_t *list = json_object_get(r->by_spec, id);
-        if (list == NULL && json_object_set_new(r->by_spec, id, list = json_array()) < 0)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-        json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:s, s:O}", "run", run->id, "stage",
-                              s->plan->name, "attempt", inc->attempt, "epoch", inc->epoch, "dir",
-                              inc->dir, "done", inc->done);
-        rc = o == NULL || json_array_append_new(list, o) < 0
-                 ? lf_fail(err, LF_ENOMEM, "out of memory")
-                 : 0;
-    }
+    for (size_t k = s->n_incs; rc == 0 && k-- > 0;)
+        if (s->incs[k].done != NULL && s->incs[k].done->spec_id != NULL)
+            rc = add_result(r, run, s->plan->name, &s->incs[k], err);
     return rc;
 }
 
@@ -352,16 +378,16 @@ static int read_next_run(lf_results *r, lf_err *err)
     return rc;
 }
 
-static int adopt(lf_adopted *out, const json_t *o, const char *spec_id, lf_err *err)
+static int adopt(lf_adopted *out, const struct lf_result *f, lf_err *err)
 {
     out->given = true;
-    out->attempt = lf_int_of(json_integer_value(json_object_get(o, "attempt")));
-    out->epoch = lf_int_of(json_integer_value(json_object_get(o, "epoch")));
-    int rc = lf_text_set(&out->run, json_string_value(json_object_get(o, "run")), "run", err);
+    out->attempt = lf_int_of(f->attempt);
+    out->epoch = lf_int_of(f->epoch);
+    int rc = lf_text_set(&out->run, f->run, "run", err);
     if (rc == 0)
-        rc = lf_text_set(&out->stage, json_string_value(json_object_get(o, "stage")), "stage", err);
+        rc = lf_text_set(&out->stage, f->stage, "stage", err);
     if (rc == 0)
-        rc = lf_text_set(&out->spec_id, spec_id, "spec_id", err);
+        rc = lf_text_set(&out->spec_id, f->done->spec_id, "spec_id", err);
     if (rc < 0)
         lf_adopted_fini(out);
     return rc;
@@ -369,17 +395,15 @@ static int adopt(lf_adopted *out, const json_t *o, const char *spec_id, lf_err *
 
 int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err)
 {
+    size_t seen = LF_NAMES_NONE; /* the last that was looked at */
     memset(out, 0, sizeof *out);
-    if (r->by_spec == NULL && (r->by_spec = json_object()) == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    for (size_t k = 0;;) {
-        const json_t *list = json_object_get(r->by_spec, stage->spec_id);
-        for (; k < json_array_size(list); k++) {
-            const json_t *o = json_array_get(list, k), *done = json_object_get(o, "done");
-            if (is_result(done, stage) &&
-                lf_done_check_outputs(done, json_string_value(json_object_get(o, "dir")), NULL) ==
-                    0)
-                return adopt(out, o, stage->spec_id, err);
+    for (;;) {
+        size_t k = seen == LF_NAMES_NONE ? lf_names_find(&r->by_spec, stage->spec_id, "")
+                                         : r->found[seen].next;
+        for (; k != LF_NAMES_NONE; seen = k, k = r->found[k].next) {
+            const struct lf_result *f = &r->found[k];
+            if (is_result(f->done, stage) && lf_done_check_outputs(f->done, f->dir, NULL) == 0)
+                return adopt(out, f, err);
         }
         int rc = r->next < r->runs->n ? read_next_run(r, err) : 1;
         if (rc != 0)
@@ -389,7 +413,13 @@ int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, l
 
 void lf_results_fini(lf_results *r)
 {
-    json_decref(r->by_spec);
+    for (size_t i = 0; i < r->n; i++) {
+        free(r->found[i].stage);
+        free(r->found[i].dir);
+        lf_done_free(r->found[i].done);
+    }
+    free(r->found);
+    lf_names_fini(&r->by_spec);
     memset(r, 0, sizeof *r);
 }
 
@@ -407,12 +437,26 @@ static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
     lf_text_clean(s->reason);
 }
 
-static void judge_end(lf_stage_view *s, const json_t *end)
+double lf_inc_begin(const lf_incarnation *inc)
 {
-    const char *state = json_string_value(json_object_get(end, "state"));
-    const char *reason = json_string_value(json_object_get(end, "reason"));
-    if (reason == NULL)
-        reason = "";
+    return inc->claim != NULL ? inc->claim->t : 0;
+}
+
+double lf_inc_end(const lf_incarnation *inc)
+{
+    return inc->end != NULL && inc->end->t_end > 0 ? inc->end->t_end
+           : inc->done != NULL                     ? inc->done->t_end
+                                                   : 0;
+}
+
+const char *lf_inc_class(const lf_incarnation *inc)
+{
+    return inc->end != NULL ? or_else(inc->end->cls, "") : "";
+}
+
+static void judge_end(lf_stage_view *s, const struct lf_end *end)
+{
+    const char *state = end->state, *reason = or_else(end->reason, "");
     if (state != NULL && strcmp(state, "failed") == 0)
         say(s, LF_STATE_FAILED, "%.390s", reason);
     else if (state != NULL && strcmp(state, "cancelled") == 0)
@@ -423,11 +467,11 @@ static void judge_end(lf_stage_view *s, const json_t *end)
 
 static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
 {
-    const json_t *wrapper = json_object_get(inc->claim, "process");
+    const lf_proc_id *wrapper = inc->claim != NULL ? &inc->claim->process : NULL;
     enum lf_proc_state w = lf_who_look(wrapper);
     enum lf_proc_state c =
-        inc->started != NULL ? lf_who_look(json_object_get(inc->started, "process")) : LF_PROC_GONE;
-    const char *host = json_string_value(json_object_get(wrapper, "host"));
+        inc->started != NULL ? lf_who_look(&inc->started->process) : LF_PROC_GONE;
+    const char *host = wrapper != NULL && wrapper->host[0] != '\0' ? wrapper->host : NULL;
     if (w == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "");
     else if (c == LF_PROC_ALIVE)
@@ -491,8 +535,7 @@ bool lf_stage_skipped(lf_stage_view *s)
                *cls = json_string_value(json_object_get(skip, "class"));
     double t = json_number_value(json_object_get(skip, "t"));
     bool counts = reason != NULL && cls != NULL && s->n_attempts > 0 &&
-                  !(last != NULL && last->attempt == (int)s->n_attempts &&
-                    json_number_value(json_object_get(last->claim, "t")) > t);
+                  !(last != NULL && last->attempt == (int)s->n_attempts && lf_inc_begin(last) > t);
     if (counts && json_integer_value(json_object_get(skip, "exit")) == 1) {
         say(s, LF_STATE_FAILED, "%.390s", reason);
         snprintf(s->ended_class, sizeof s->ended_class, "%s", cls);
@@ -510,12 +553,16 @@ static void judge_attempt(lf_stage_view *s, const json_t *attempt)
         judge_batch(s, attempt);
         return;
     }
-    enum lf_proc_state st = lf_who_look(json_object_get(attempt, "submitter"));
+    lf_proc_id who;
+    lf_proc_from(&who, json_object_get(attempt, "submitter"));
+    enum lf_proc_state st = lf_who_look(&who);
     char name[64];
     json_t *job = NULL;
     snprintf(name, sizeof name, "job.%d.json", (int)s->n_attempts);
-    if (load_record(&job, s->dir, name, NULL) == 0 && job != NULL)
-        st = lf_who_look(json_object_get(job, "process"));
+    if (load_record(&job, s->dir, name, NULL) == 0 && job != NULL) {
+        lf_proc_from(&who, json_object_get(job, "process"));
+        st = lf_who_look(&who);
+    }
     json_decref(job);
     if (st == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "starting");

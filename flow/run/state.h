@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
+#include "flow/record/start.h"
 #include "flow/run/project.h"
 
 enum lf_state {
@@ -33,11 +34,12 @@ const char *lf_state_name(enum lf_state s);
 
 typedef struct lf_incarnation {
     int attempt, epoch;
-    char *dir;       /* absolute */
-    json_t *claim;   /* epoch record: the wrapper's process, host, time; NULL when unreadable */
-    json_t *started; /* stage.json: the stage's process; NULL before it started */
-    json_t *end;     /* end.json, NULL when there is none */
-    json_t *done;    /* done.json, NULL when there is none */
+    char *dir; /* absolute */
+    /* epoch record: the wrapper's process, host, time; NULL when there is none */
+    struct lf_claim *claim;
+    struct lf_started *started; /* stage.json: the stage's process; NULL before it started */
+    struct lf_end *end;         /* end.json, NULL when there is none */
+    struct lf_done *done;       /* done.json, NULL when there is none */
 } lf_incarnation;
 
 typedef struct lf_stage_view {
@@ -54,9 +56,9 @@ typedef struct lf_stage_view {
     size_t n_incs, cap_incs;
     /* the incarnation that is done or purged in this run, NULL otherwise */
     const lf_incarnation *result;
-    char *result_dir;    /* its directory (of another run when adopted), NULL when not done */
-    json_t *result_done; /* its marker; borrowed or own_done */
-    json_t *own_done;
+    char *result_dir; /* its directory (of another run when adopted), NULL when not done */
+    const struct lf_done *result_done; /* its marker; borrowed or own_done */
+    struct lf_done *own_done;
     /* A scheduler has a job of the newest attempt, or may have one: nobody has seen its end. */
     bool live;
     json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
@@ -84,6 +86,11 @@ int lf_view_load_copy(lf_run_view *out, const lf_run *run, lf_err *err);
 void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
+/* When a start was claimed and when it ended, by its records; 0: not said. */
+double lf_inc_begin(const lf_incarnation *inc);
+double lf_inc_end(const lf_incarnation *inc);
+/* Class of its end, "" when there is none. */
+const char *lf_inc_class(const lf_incarnation *inc);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
 /* Set `needed` of every stage from the present states. A purged stage is made again only when a
  * stage that is still to run reads it, when no stage reads it at all, or when it is forced.
@@ -104,21 +111,18 @@ bool lf_stage_refused(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found
  * and whole, 0 not done (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
-/* In an incarnation's directory: a reader found that an output is not what its manifest says;
- * {"lf_damaged":1,"output","reason","t", "run","stage" of the reader}. Such a result counts as
- * purged. */
-#define LF_DAMAGED_FILE "damaged.json"
 /* Is every output that a marker names still there? LF_OK, LF_ENOENT (purged; text says which),
  * other = broken or damaged. */
-int lf_done_check_outputs(const json_t *done, const char *dir, lf_err *err);
+int lf_done_check_outputs(const struct lf_done *done, const char *dir, lf_err *err);
 /* What the runs below `data` have made, by spec id; each run is read once, when nothing newer
  * answers. */
 typedef struct lf_results {
     const lf_run_list *runs; /* newest first; borrowed */
     const char *data;        /* borrowed */
     size_t next;             /* runs that were read */
-    /* {spec id: [{"run","stage","attempt","epoch","dir","done"}]}; NULL: nothing yet */
-    json_t *by_spec;
+    struct lf_result *found; /* in the order in which they were read */
+    size_t n, cap;
+    lf_names by_spec; /* the first of each spec id */
 } lf_results;
 /* Find a whole result for a stage: *out is zero or given, and to be freed. Runs that cannot be read
  * are passed over: the stage is then computed again. */

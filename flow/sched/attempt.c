@@ -13,7 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
-#include "flow/run/who.h"
+#include "flow/record/shown.h"
 
 static const char *name_of(const lf_stage_view *v)
 {
@@ -40,16 +40,17 @@ json_t *lf_attempt_resources(const json_t *stage, json_t *changes, lf_err *err)
 
 static json_t *attempt_record(const lf_attempt_args *a, int n, const char *token, lf_err *err)
 {
-    json_t *who = lf_who_make(0, err);
-    if (who == NULL)
+    lf_proc_id me;
+    if (lf_proc_self(&me, err) < 0)
         return NULL;
     json_t *o = json_pack(
         "{s:i, s:i, s:s, s:O, s:s, s:i, s:O, s:O, s:s, s:f, s:o, s:b, s:s*, s:O*, s:O*}",
         "lf_attempt", 1, "attempt", n, "run", a->run->id, "stage",
         json_object_get(a->view->stage, "name"), "token", token, "rev", a->run->rev, "spec_id",
         json_object_get(a->view->stage, "spec_id"), "spec", json_object_get(a->view->stage, "spec"),
-        "backend", a->submitter->name, "t", lf_wall_s(), "submitter", who, "fresh", (int)a->fresh,
-        "script_sha256", a->script_sha256, "resources", a->resources, "accepted", a->accepted);
+        "backend", a->submitter->name, "t", lf_wall_s(), "submitter", lf_proc_json(&me, err),
+        "fresh", (int)a->fresh, "script_sha256", a->script_sha256, "resources", a->resources,
+        "accepted", a->accepted);
     if (o == NULL)
         lf_fail(err, LF_ENOMEM, "out of memory");
     return o;

@@ -328,8 +328,11 @@ static json_t *changes_of(const lf_next *n, lf_err *err)
         rc = lf_json_set_new(o, "memory_bytes", json_integer(n->memory_bytes), err);
     if (rc == 0 && n->time_limit_s > 0)
         rc = lf_json_set_new(o, "time_limit_s", json_integer(n->time_limit_s), err);
-    if (rc == 0 && json_array_size(n->exclude) > 0)
-        rc = lf_json_set_new(o, "exclude", json_deep_copy(n->exclude), err);
+    json_t *hosts = rc == 0 && n->exclude.n > 0 ? json_array() : NULL;
+    for (size_t i = 0; hosts != NULL && i < n->exclude.n; i++)
+        json_array_append_new(hosts, json_string(n->exclude.v[i]));
+    if (hosts != NULL)
+        rc = lf_json_set_new(o, "exclude", hosts, err);
     if (rc == 0)
         return o;
     json_decref(o);

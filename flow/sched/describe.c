@@ -12,22 +12,19 @@
 #include "engine/base/lock.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/record/shown.h"
 #include "flow/run/series.h"
 #include "flow/sched/sched.h"
 
 static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
 {
-    const json_t *t0 = json_object_get(inc->claim, "t"), *t1 = json_object_get(inc->end, "t_end");
-    if (t1 == NULL)
-        t1 = json_object_get(inc->done, "t_end");
-    if (json_is_number(t0))
-        json_object_set_new(o, "t_start", json_real(json_number_value(t0)));
-    if (json_is_number(t1))
-        json_object_set_new(o, "t_end", json_real(json_number_value(t1)));
-    if (json_is_number(t0) && (json_is_number(t1) || state == LF_STATE_RUNNING)) {
-        double end = json_is_number(t1) ? json_number_value(t1) : lf_wall_s();
-        json_object_set_new(o, "duration_s", json_real(end - json_number_value(t0)));
-    }
+    const double t0 = lf_inc_begin(inc), t1 = lf_inc_end(inc);
+    if (t0 > 0)
+        json_object_set_new(o, "t_start", json_real(t0));
+    if (t1 > 0)
+        json_object_set_new(o, "t_end", json_real(t1));
+    if (t0 > 0 && (t1 > 0 || state == LF_STATE_RUNNING))
+        json_object_set_new(o, "duration_s", json_real((t1 > 0 ? t1 : lf_wall_s()) - t0));
 }
 
 /* Seconds that the steps left will take at the pace of this incarnation, by the clock of its own
@@ -95,15 +92,15 @@ json_t *lf_describe_stage(const lf_stage_view *s)
     json_object_set_new(o, "attempt", json_integer(inc->attempt));
     json_object_set_new(o, "epoch", json_integer(inc->epoch));
     json_object_set_new(o, "dir", json_string(inc->dir));
-    const char *cls = json_string_value(json_object_get(inc->end, "class"));
+    const char *cls = lf_inc_class(inc);
     if (s->state == LF_STATE_FAILED && inc->end != NULL) {
-        json_object_set(o, "log", json_object_get(inc->end, "log"));
-        json_object_set(o, "exit", json_object_get(inc->end, "exit"));
-        json_object_set(o, "signal", json_object_get(inc->end, "signal"));
+        json_object_set_new(o, "log", lf_end_shown(inc->end, "log"));
+        json_object_set_new(o, "exit", json_integer(inc->end->exit_code));
+        json_object_set_new(o, "signal", json_integer(inc->end->signal));
     }
     if (s->ended_class[0] != '\0') /* by what the scheduler says; nobody has written it down yet */
         cls = s->ended_class;
-    if (cls != NULL && cls[0] != '\0')
+    if (cls[0] != '\0')
         json_object_set_new(o, "class", json_string(cls));
     add_times(o, inc, s->state);
     add_progress(o, s, inc->dir);

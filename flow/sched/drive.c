@@ -23,6 +23,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/record/shown.h"
 #include "flow/run/classify.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
@@ -92,7 +93,6 @@ static bool deps_done(const struct driver *dr, size_t i)
 static bool was_lost(const lf_stage_view *s)
 {
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
-    const char *cls = last != NULL ? json_string_value(json_object_get(last->end, "class")) : NULL;
     char skip[PATH_MAX];
     if (s->state == LF_STATE_PENDING && s->n_attempts > 0 &&
         (last == NULL || last->attempt < (int)s->n_attempts))
@@ -100,7 +100,7 @@ static bool was_lost(const lf_stage_view *s)
         return lf_path_set(skip, NULL, "%s/skip.%zu.json", s->dir, s->n_attempts) == 0 &&
                !lf_io_exists(skip);
     return s->state == LF_STATE_PENDING && last != NULL &&
-           (last->end == NULL || (cls != NULL && strcmp(cls, "lost") == 0));
+           (last->end == NULL || strcmp(lf_inc_class(last), "lost") == 0);
 }
 
 static bool can_submit(const struct driver *dr, size_t i)
@@ -126,9 +126,8 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (l->job != NULL || s->state != LF_STATE_RUNNING || last == NULL)
         return 0;
-    const json_t *wrapper = json_object_get(last->claim, "process");
-    if (lf_who_look(wrapper) == LF_PROC_ALIVE) {
-        l->job = json_pack("{s:O}", "process", wrapper);
+    if (last->claim != NULL && lf_who_look(&last->claim->process) == LF_PROC_ALIVE) {
+        l->job = json_pack("{s:o}", "process", lf_proc_json(&last->claim->process, err));
         if (l->tries == 0)
             tell(dr, "%s: adopted, it is running already (attempt %d)", name_of(s), last->attempt);
         const json_t *att =
@@ -147,10 +146,10 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
     if (l->t_takeover <= 0) {
         l->t_takeover = now;
         tell(dr, "%s: its wrapper is gone; asking the stage to save and end", name_of(s));
-        lf_who_kill(json_object_get(last->started, "process"), SIGTERM, 0, NULL);
+        lf_who_kill(&last->started->process, SIGTERM, 0, NULL);
     } else if (now - l->t_takeover >
                (double)json_integer_value(json_object_get(s->stage, "grace_s"))) {
-        lf_who_kill(json_object_get(last->started, "process"), SIGKILL, 1, NULL);
+        lf_who_kill(&last->started->process, SIGKILL, 1, NULL);
     }
     return 0;
 }
@@ -187,10 +186,9 @@ static void tell_end(struct driver *dr, size_t i)
          s->reason[0] != '\0' ? ": " : "", s->reason);
     if (s->state != LF_STATE_FAILED || last == NULL || last->end == NULL)
         return;
-    json_t *lines = json_object_get(last->end, "log");
-    for (size_t k = 0; k < json_array_size(lines); k++)
-        tell(dr, "    | %s", json_string_value(json_array_get(lines, k)));
-    const char *cls = json_string_value(json_object_get(last->end, "class"));
+    for (size_t k = 0; k < last->end->log.n; k++)
+        tell(dr, "    | %s", last->end->log.v[k]);
+    const char *cls = last->end->cls;
     if (cls != NULL && lf_class_advice(cls)[0] != '\0')
         tell(dr, "    %s: %s", cls, lf_class_advice(cls));
     tell(dr, "    log: %s/log", last->dir);

@@ -40,19 +40,22 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnati
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/log", inc->dir);
     char *tail = rc == 0 ? lf_log_tail(path, 65536, err) : NULL;
-    json_t *lines = tail != NULL ? lf_log_lines_that_matter(tail, 8, err) : NULL;
+    struct lf_end end = {.state = state,
+                         .cls = cls,
+                         .reason = reason,
+                         .t_start = lf_inc_begin(inc),
+                         .t_end = done ? inc->done->t_end : lf_wall_s(),
+                         .step = -1,
+                         .gained = -1,
+                         .repaired = true};
+    if (rc == 0)
+        rc = tail == NULL ? LF_ENOMEM : lf_log_lines_that_matter(&end.log, tail, 8, err);
     free(tail);
-    if (lines == NULL)
-        return rc < 0 ? rc : LF_ENOMEM;
-    double t0 = json_number_value(json_object_get(inc->claim, "t"));
-    double t1 = done ? json_number_value(json_object_get(inc->done, "t_end")) : lf_wall_s();
-    json_t *end = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:b}", "lf_end", 1,
-                            "state", state, "class", cls, "reason", reason, "t_start", t0, "t_end",
-                            t1, "exit", 0, "signal", 0, "log", lines, "repaired", 1);
+    if (rc < 0)
+        return rc;
     lf_err e = LF_ERR_INIT;
-    rc = end == NULL ? lf_fail(&e, LF_ENOMEM, "out of memory")
-                     : lf_record_publish(inc->dir, "end.json", end, &e);
-    json_decref(end);
+    rc = lf_end_publish(inc->dir, &end, &e);
+    lf_texts_fini(&end.log);
     if (rc == LF_EEXIST)
         return 0;
     if (rc < 0)
@@ -73,10 +76,10 @@ int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err)
             rc = end_for(run, s, inc, s->ended_class, err);
             continue;
         }
-        if (inc->end != NULL || lf_who_look(json_object_get(inc->claim, "process")) != LF_PROC_GONE)
+        if (inc->end != NULL || inc->claim == NULL ||
+            lf_who_look(&inc->claim->process) != LF_PROC_GONE)
             continue;
-        if (inc->started != NULL &&
-            lf_who_look(json_object_get(inc->started, "process")) != LF_PROC_GONE)
+        if (inc->started != NULL && lf_who_look(&inc->started->process) != LF_PROC_GONE)
             continue;
         rc = end_for(run, s, inc, NULL, err);
     }

@@ -90,11 +90,11 @@ static bool is_open(const lf_stage_view *s)
     if (!is_batch(s) || s->state == LF_STATE_DONE ||
         (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
         return false;
-    const json_t *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
-    const char *end = json_string_value(json_object_get(rec, "state"));
+    const struct lf_end *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
+    const char *end = rec != NULL ? rec->state : NULL;
     /* One that stopped may go on in the same job or the next link, and so may one that failed when
      * its wrapper put the job back. */
-    return end == NULL || strcmp(end, "stopped") == 0 || json_object_get(rec, "next") != NULL;
+    return end == NULL || strcmp(end, "stopped") == 0 || rec->next != NULL;
 }
 
 json_t *lf_sched_job_record(const lf_stage_view *s, int attempt)
@@ -431,7 +431,7 @@ static bool has_begun(const lf_stage_view *s, const lf_queue *q)
     const lf_incarnation *inc = last_inc(s);
     if (inc == NULL || inc->end != NULL || inc->done != NULL)
         return false;
-    double t = number_of(inc->claim, "t");
+    double t = lf_inc_begin(inc);
     return s->state == LF_STATE_RUNNING || (t > q->t && lf_wall_s() - t < BEGUN_S);
 }
 

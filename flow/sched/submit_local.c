@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "flow/record/shown.h"
 #include "flow/run/who.h"
 #include "flow/sched/submit.h"
 
@@ -80,15 +81,15 @@ static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_er
     }
     /* The child waits until its identity has been read: a process that is gone already could not be
      * described. */
-    json_t *who = lf_who_make(pid, err);
+    lf_proc_id who;
     char go = 1;
-    int rc = who == NULL ? LF_EIO : 0;
+    int rc = lf_proc_of(&who, pid, err);
     if (rc == 0 && write(gate[1], &go, 1) != 1)
         rc = lf_fail_errno(err, "cannot start the wrapper");
     close(gate[1]);
     snprintf(id, sizeof id, "%d", (int)pid);
-    json_t *j = rc == 0 ? json_pack("{s:s, s:O}", "id", id, "process", who) : NULL;
-    json_decref(who);
+    json_t *j =
+        rc == 0 ? json_pack("{s:s, s:o}", "id", id, "process", lf_proc_json(&who, err)) : NULL;
     if (rc == 0 && j == NULL)
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
     if (rc == 0)
@@ -100,11 +101,13 @@ static int local_poll(void *self, const json_t *job, enum lf_job_state *state, l
 {
     (void)self;
     (void)err;
-    pid_t pid = (pid_t)json_integer_value(json_object_get(json_object_get(job, "process"), "pid"));
+    lf_proc_id who;
+    lf_proc_from(&who, json_object_get(job, "process"));
+    pid_t pid = (pid_t)who.pid;
     if (pid > 1)
         waitpid(pid, NULL,
                 WNOHANG); /* reap it when it is our child; otherwise this fails and does nothing */
-    switch (lf_who_look(json_object_get(job, "process"))) {
+    switch (lf_who_look(&who)) {
     case LF_PROC_ALIVE:
         *state = LF_JOB_RUNNING;
         break;
@@ -124,8 +127,9 @@ static int local_cancel(void *self, const json_t *jobs, bool force, lf_err *err)
     int worst = 0;
     for (size_t i = 0; i < json_array_size(jobs); i++) {
         lf_err e = LF_ERR_INIT;
-        int rc = lf_who_kill(json_object_get(json_array_get(jobs, i), "process"),
-                             force ? SIGKILL : SIGTERM, 0, &e);
+        lf_proc_id who;
+        lf_proc_from(&who, json_object_get(json_array_get(jobs, i), "process"));
+        int rc = lf_who_kill(&who, force ? SIGKILL : SIGTERM, 0, &e);
         if (rc < 0 && rc != LF_ENOENT)
             worst = lf_fail(err, rc, "%s", e.text);
     }

@@ -29,8 +29,7 @@ struct all {
     bool yes;
     const char *text;
     char chars[8];
-    const char **texts;
-    size_t n_texts;
+    lf_texts texts;
     json_t *raw;
     struct part in, *part, *rows, *named;
     size_t n_rows, n_named;
@@ -44,7 +43,7 @@ static const struct lf_field all_rows[] = {
     {LF_FIELD(struct all, yes), .opt = true},
     {LF_FIELD(struct all, text), .opt = true},
     {LF_FIELD_BUF(struct all, chars, "chars")},
-    {LF_FIELD_LIST(struct all, texts), .opt = true},
+    {LF_FIELD(struct all, texts), .opt = true},
     {LF_FIELD(struct all, raw), .opt = true},
     {LF_FIELD_SUB(struct all, in, LF_FIELD_RECORD, &part_fields)},
     {LF_FIELD_SUB(struct all, part, LF_FIELD_PART, &part_fields), .opt = true},
@@ -91,12 +90,12 @@ static void test_absent(void)
     char *out = through(&a, "{}");
     tap_ok(out != NULL && strcmp(out, none) == 0,
            "what is not given is not written when it is opt");
-    tap_ok(a.small == -1 && a.text == NULL && a.texts == NULL && a.rows == NULL && a.part == NULL,
+    tap_ok(a.small == -1 && a.text == NULL && !a.texts.given && a.rows == NULL && a.part == NULL,
            "and can be told from what is empty");
     free(out);
     out = through(&a, "{\"small\":\"1\",\"big\":{},\"text\":7,\"texts\":{},\"rows\":1,\"part\":[],"
                       "\"new\":1,\"chars\":\"longer than it\"}");
-    tap_ok(a.small == -1 && a.text == NULL && a.texts == NULL && a.rows == NULL && a.part == NULL &&
+    tap_ok(a.small == -1 && a.text == NULL && !a.texts.given && a.rows == NULL && a.part == NULL &&
                strcmp(a.chars, "longer ") == 0,
            "values of other types count as not given, and what does not fit is cut off");
     free(out);

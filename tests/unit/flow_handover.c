@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -102,13 +103,14 @@ enum { SETTLE = 1, NO_SETTLE = 0 };
  * number. */
 static int begin(int attempt, const bool *usable, int settle, bool *any)
 {
-    json_t *carry = patterns(), *record = json_object();
+    json_t *carry = patterns();
+    struct lf_claim claim = {.attempt = attempt, .token = "0123", .restarts = LF_NO_RESTARTS};
     lf_err err = LF_ERR_INIT;
     lf_handover h = {.stage_dir = dir, .carry = carry, .usable = usable, .n_usable = 4};
     const lf_epoch_hooks hooks = {lf_handover_prepare, lf_handover_drop, &h};
-    int e = -1;
-    if (lf_epoch_claim(&e, dir, attempt, "spec", record, &hooks, &err) < 0)
+    if (lf_epoch_claim(&claim, dir, "spec", &hooks, &err) < 0)
         tap_bail("claim: %s", err.text);
+    const int e = claim.epoch;
     char start[PATH_MAX];
     snprintf(start, sizeof start, "%s", at("%d.%d", attempt, e));
     if (settle) {
@@ -117,7 +119,6 @@ static int begin(int attempt, const bool *usable, int settle, bool *any)
             tap_bail("settle: %s", err.text);
     }
     lf_handover_fini(&h);
-    json_decref(record);
     json_decref(carry);
     return e;
 }
@@ -219,12 +220,10 @@ static void test_attempts(void)
     checkpoint(at("2.2/out/checkpoints/step-00000003"), "two");
     begin(2, only_2, SETTLE, &any);
     tap_ok(any && has(2, 3, "checkpoints/step-00000003/data.h5", "two"), "but of its own");
-    json_t *record = json_object();
+    struct lf_claim claim = {.attempt = 1, .token = "0123", .restarts = LF_NO_RESTARTS};
     lf_err err = LF_ERR_INIT;
-    int e = 0;
-    tap_rc(lf_epoch_claim(&e, dir, 1, "spec", record, NULL, &err), LF_EBUSY, &err,
-           "attempt 2 has begun", "a job of the older attempt cannot begin any more");
-    json_decref(record);
+    tap_rc(lf_epoch_claim(&claim, dir, "spec", NULL, &err), LF_EBUSY, &err, "attempt 2 has begun",
+           "a job of the older attempt cannot begin any more");
     const bool only_1[4] = {true, false, true, true};
     begin(3, only_1, SETTLE, &any);
     tap_ok(any && has(3, 4, "checkpoints/step-00000003/data.h5", "one"),

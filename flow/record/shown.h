@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Records, and parts of them, as `--json` shows them; for what prints alone.
+ */
+#ifndef LF_FLOW_SHOWN_H
+#define LF_FLOW_SHOWN_H
+
+#include <jansson.h>
+
+#include "flow/record/start.h"
+
+/* A member of a result as it is on disk: "outputs", "inputs"; NULL where d is NULL. New
+ * reference. */
+json_t *lf_done_shown(const struct lf_done *d, const char *member);
+json_t *lf_started_shown(const struct lf_started *s, const char *member);
+json_t *lf_end_shown(const struct lf_end *e, const char *member);
+
+void lf_proc_from(lf_proc_id *out, const json_t *o);
+json_t *lf_proc_json(const lf_proc_id *p, lf_err *err);
+
+#endif
