@@ -24,8 +24,6 @@
 #include "flow/sched/drive.h"
 #include "flow/sched/sched.h"
 
-#define WANT_MAX_BYTES ((size_t)1 << 20)
-
 /* ---- submit ---- */
 
 static int code_of(const lf_batch_result *r)
@@ -161,14 +159,6 @@ static void say(void *user, const char *text)
     putchar('\n');
 }
 
-static json_t *load_want(const lf_run *run)
-{
-    char path[PATH_MAX];
-    if (lf_path_set(path, NULL, "%s/" LF_RUN_WANT, run->dir) < 0 || !lf_io_exists(path))
-        return NULL;
-    return lf_json_load_file(path, WANT_MAX_BYTES, NULL);
-}
-
 /* When everything that was wanted is there, the next tick need not look at this run. */
 static int finish(const lf_run *run, const char **names, size_t n, const char **state, lf_err *err)
 {
@@ -189,18 +179,17 @@ static int finish(const lf_run *run, const char **names, size_t n, const char **
     return 0;
 }
 
-static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, json_t *want, json_t *rows,
-                      lf_err *err)
+static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const lf_texts *want,
+                      json_t *rows, lf_err *err)
 {
     const lf_submitter *sub = NULL;
-    json_t *list = json_object_get(want, "stages");
-    size_t n = json_array_size(list);
+    size_t n = want->n;
     const char *state = "open", **names = lf_calloc(n + 1, sizeof *names, err);
     lf_batch_result r;
     memset(&r, 0, sizeof r);
     int rc = names == NULL ? LF_ENOMEM : lf_submitter_find(&sub, run->plan->scheduler, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        names[i] = json_string_value(json_array_get(list, i));
+        names[i] = want->v[i];
     lf_batch b = {.project = p,
                   .submitter = sub,
                   .automatic = true,
@@ -224,16 +213,17 @@ static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, i
                     lf_err *err)
 {
     char cancel[PATH_MAX];
-    json_t *want = load_want(run);
+    lf_texts want;
     lf_err e = LF_ERR_INIT;
+    lf_want_load(&want, run->dir, LF_RUN_WANT, NULL);
     int rc = run->plan != NULL ? 0 : lf_run_load(run, &e);
     if (rc == 0)
         rc = lf_path_set(cancel, &e, "%s/" LF_RUN_CANCEL, run->dir);
-    if (rc == 0 && want != NULL && !lf_io_exists(cancel))
-        rc = tick_batch(c, p, run, want, rows, &e);
+    if (rc == 0 && want.given && !lf_io_exists(cancel))
+        rc = tick_batch(c, p, run, &want, rows, &e);
     else if (rc == 0)
         rc = lf_sync(p, run->data, run->id, &e);
-    json_decref(want);
+    lf_texts_fini(&want);
     if (rc == LF_ECOMM) {
         lf_log(0, "run %s: %s", run->id, e.text);
         *worst = LF_FLOW_UNREACHABLE;
@@ -249,10 +239,11 @@ static int tick_all(lf_cmd *c, const lf_project *p, json_t *rows, int *worst, lf
     if (rc < 0)
         return rc;
     for (size_t i = runs.n; rc == 0 && i-- > 0;) {
-        json_t *want = load_want(&runs.runs[i]);
-        if (want != NULL)
+        lf_texts want;
+        lf_want_load(&want, runs.runs[i].dir, LF_RUN_WANT, NULL);
+        if (want.given)
             rc = tick_one(c, p, &runs.runs[i], rows, worst, err);
-        json_decref(want);
+        lf_texts_fini(&want);
     }
     lf_run_list_fini(&runs);
     return rc;

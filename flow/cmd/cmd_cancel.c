@@ -72,23 +72,14 @@ static bool whole_run(const lf_cmd *c)
     return lf_optset_count(c->opts, "stage") == 0 && lf_optset_str(c->opts, "after") == NULL;
 }
 
-static bool is_batch(const lf_stage_view *s)
-{
-    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    const char *backend = json_string_value(json_object_get(att, "backend"));
-    return backend != NULL && strcmp(backend, "local") != 0;
-}
-
 /* 1: the record is new, 0: it was there. */
 static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
 {
-    char name[64], user[128];
+    char user[128];
     lf_record_user(user, sizeof user);
-    snprintf(name, sizeof name, "cancel.%d", (int)s->n_attempts);
-    json_t *o = json_pack("{s:i, s:s, s:f}", "lf_cancel", 1, "by", user, "t", lf_wall_s());
+    const struct lf_cancel_rec c = {.by = user, .t = lf_wall_s()};
     lf_err e = LF_ERR_INIT;
-    int rc = o != NULL ? lf_record_publish(s->dir, name, o, &e) : LF_ENOMEM;
-    json_decref(o);
+    int rc = lf_cancel_rec_publish(s->dir, (int)s->n_attempts, &c, &e);
     if (rc == LF_EEXIST)
         return 0;
     if (rc < 0)
@@ -114,7 +105,8 @@ static int count_running(const bool *chosen, lf_run_view *v)
 {
     int n = 0;
     for (size_t i = 0; i < v->n; i++)
-        n += chosen[i] && v->stages[i].state == LF_STATE_RUNNING && !is_batch(&v->stages[i]);
+        n += chosen[i] && v->stages[i].state == LF_STATE_RUNNING &&
+             !lf_attempt_is_batch(&v->stages[i]);
     return n;
 }
 
@@ -155,7 +147,7 @@ static bool to_be_marked(const lf_stage_view *s, bool first)
 {
     if (s->n_attempts == 0)
         return false;
-    if (is_batch(s))
+    if (lf_attempt_is_batch(s))
         return first && (s->live || s->state == LF_STATE_RUNNING || s->state == LF_STATE_PENDING ||
                          s->state == LF_STATE_UNKNOWN || s->state == LF_STATE_WAITING);
     return s->state == LF_STATE_RUNNING || (s->state == LF_STATE_PENDING && first);
@@ -171,9 +163,10 @@ static int cancel_once(lf_cmd *c, const bool *chosen, lf_run_view *v, bool first
         if (!chosen[i] || !to_be_marked(s, first))
             continue;
         rc = mark(&v->run, s, err);
-        if (rc >= 0 && is_batch(s))
+        if (rc >= 0 && lf_attempt_is_batch(s))
             ask_by_file(s);
-        if (!is_batch(s) && (rc > 0 || (rc == 0 && first && s->state == LF_STATE_RUNNING)))
+        if (!lf_attempt_is_batch(s) &&
+            (rc > 0 || (rc == 0 && first && s->state == LF_STATE_RUNNING)))
             stop(s, lf_optset_bool(c->opts, "now"));
     }
     return rc < 0 ? rc : 0;
@@ -214,7 +207,7 @@ static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
 {
     char path[PATH_MAX];
     for (size_t i = 0; i < v->n; i++)
-        if (is_batch(&v->stages[i])) { /* as it is now, without its jobs */
+        if (lf_attempt_is_batch(&v->stages[i])) { /* as it is now, without its jobs */
             int rc = lf_view_reload(v, i, err);
             if (rc < 0)
                 return rc;

@@ -254,7 +254,7 @@ static int check_no_jobs(lf_prep *p, lf_err *err)
 }
 
 static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_select *select,
-                      const json_t *accepted, bool restart, lf_err *err)
+                      const lf_texts *accepted, bool restart, lf_err *err)
 {
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json;
     int jobs = lf_optset_is_set(c->opts, "jobs") ? (int)lf_optset_int(c->opts, "jobs")
@@ -275,7 +275,7 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
     return rc < 0 ? rc : finish(c, p, code, err);
 }
 
-static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const json_t *accepted,
+static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_texts *accepted,
                  bool restart, lf_err *err)
 {
     size_t n_only = 0;
@@ -315,7 +315,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const jso
     return rc;
 }
 
-static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool restart, lf_err *err)
+static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool restart, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     int rc = find_submitter(&sub, c, p, err);
@@ -343,29 +343,32 @@ static int drive(const lf_cmd *c, lf_prep *p, const json_t *accepted, bool resta
     return rc < 0 ? rc : start(c, p, sub, accepted, restart, err);
 }
 
-static json_t *accept_list(const lf_cmd *c)
+static int accept_list(lf_texts *out, const lf_cmd *c, lf_err *err)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < lf_optset_count(c->opts, "accept"); i++)
-        json_array_append_new(list, json_string(lf_optset_str_at(c->opts, "accept", i)));
-    return list;
+    int rc = 0;
+    *out = (lf_texts){.given = true};
+    for (size_t i = 0; rc == 0 && i < lf_optset_count(c->opts, "accept"); i++)
+        rc = lf_texts_add(out, lf_optset_str_at(c->opts, "accept", i), err);
+    return rc;
 }
 
 static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *err)
 {
     lf_prep p;
-    json_t *accepted = accept_list(c);
+    lf_texts accepted;
+    int rc = accept_list(&accepted, c, err);
     const char **sets = list_of(c, "set", &a->n_sets, err);
     a->sets = sets;
     a->tables = c->tables;
     lf_log_init("loong-flow", 2);
-    int rc = accepted == NULL || sets == NULL ? LF_ENOMEM : lf_prep_make(&p, a, err);
+    if (rc == 0)
+        rc = sets == NULL ? LF_ENOMEM : lf_prep_make(&p, a, err);
     if (rc == 0) {
-        rc = drive(c, &p, accepted, restart, err);
+        rc = drive(c, &p, &accepted, restart, err);
         lf_prep_fini(&p);
     }
     free(sets);
-    json_decref(accepted);
+    lf_texts_fini(&accepted);
     return rc;
 }
 

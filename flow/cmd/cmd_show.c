@@ -43,23 +43,18 @@ static json_t *attempts_json(const lf_stage_view *s)
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
-        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
-                                ? s->attempts[inc->attempt - 1]
-                                : NULL;
+        const struct lf_attempt_rec *att = lf_attempt_of(s, inc);
         const struct lf_end *end = inc->end;
         json_t *o = json_pack(
-            "{s:i, s:i, s:s, s:s*, s:o*, s:o*, s:s*, s:s*, s:s*, s:o*, s:O*}", "attempt",
+            "{s:i, s:i, s:s, s:s*, s:o*, s:o*, s:s*, s:s*, s:s*, s:o*, s:o*, s:o*}", "attempt",
             inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "host",
             inc->claim != NULL ? inc->claim->process.host : NULL, "t_start",
             inc->claim != NULL ? json_real(inc->claim->t) : NULL, "t_end",
             end != NULL ? json_real(end->t_end) : NULL, "state", end != NULL ? end->state : NULL,
             "class", end != NULL ? end->cls : NULL, "reason", end != NULL ? end->reason : NULL,
             "resume", lf_started_shown(inc->started, "resume"), "accepted",
-            json_object_get(att, "accepted"));
-        if (o != NULL && json_object_get(att, "resources") != NULL)
-            json_object_set(
-                o, "resources",
-                json_object_get(att, "resources")); /* as asked, after the failure policy */
+            lf_attempt_shown(att, "accepted"), "resources",
+            lf_attempt_shown(att, "resources")); /* as asked, after the failure policy */
         json_array_append_new(list, o);
     }
     return list;

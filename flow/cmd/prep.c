@@ -408,24 +408,25 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
 /* ---- why ---- */
 
 /* What an attempt, or the last run, was made with and the plan has otherwise. */
-static int changes(lf_texts *out, const lf_prep *p, const lf_stage_view *s, const json_t *attempt)
+static int changes(lf_texts *out, const lf_prep *p, const lf_stage_view *s,
+                   const struct lf_attempt_rec *attempt)
 {
     const lf_doc_stage *old = lf_doc_find(p->previous, s->plan->name);
     lf_spec had = {.given = false};
     *out = (lf_texts){.n = 0};
     if (attempt == NULL)
         return old != NULL ? lf_spec_diff(out, &old->spec, &s->plan->spec, NULL) : 0;
-    int rc = lf_spec_read(&had, json_object_get(attempt, "spec"), "attempt", NULL);
+    int rc = lf_spec_read(&had, attempt->spec, "attempt", NULL);
     if (rc == 0)
         rc = lf_spec_diff(out, &had, &s->plan->spec, NULL);
     lf_spec_fini(&had);
     return rc;
 }
 
-static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,
                            char *text, size_t cap)
 {
-    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
     lf_texts diff;
     if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
         snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
@@ -447,7 +448,7 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const json_
     lf_texts_fini(&diff);
 }
 
-void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,
                      bool *will_run, char *text, size_t cap)
 {
     *will_run =

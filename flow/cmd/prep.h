@@ -54,7 +54,7 @@ void lf_prep_fini(lf_prep *p);
 int lf_prep_commit(lf_prep *p, lf_err *err);
 
 /* Why a stage would run or not, as one sentence. will_run is set. accepted may be NULL. */
-void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const json_t *accepted,
+void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,
                      bool *will_run, char *text, size_t cap);
 
 /* Resolved settings of a configuration as INI text. origins: a comment before each key. */

@@ -116,7 +116,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
     if (e.rc != 0)
         lf_fail(err, e.rc, "%s", e.text);
     lf_run_fini(&x.run);
-    json_decref(x.attempt);
+    lf_attempt_rec_free(x.attempt);
     json_decref(x.resources);
     lf_exec_prepare_fini(&x);
     lf_launch_plan_fini(&x.launch);

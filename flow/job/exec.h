@@ -88,7 +88,7 @@ typedef struct lf_exec {
     lf_run run;
     const lf_doc_stage *plan; /* borrowed from run.plan: of the attempt's revision */
     json_t *stage;            /* the same as JSON: plan->json */
-    json_t *attempt;          /* attempt.N.json */
+    struct lf_attempt_rec *attempt;
     json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
     char *stage_dir, *dir;
     int epoch;

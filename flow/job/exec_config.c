@@ -230,8 +230,8 @@ static int find_resume(lf_exec *x, lf_err *err)
     int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
         return rc;
-    json_t *accepted = json_object_get(x->attempt, "accepted");
-    bool fresh = json_is_true(json_object_get(x->attempt, "fresh"));
+    const lf_texts *accepted = &x->attempt->accepted;
+    bool fresh = x->attempt->fresh;
     for (size_t i = 0; rc == 0 && !fresh && i < s.n_incs; i++) {
         const lf_incarnation *inc = &s.incs[i];
         if (inc->epoch >= x->epoch || inc->attempt < 1 || (size_t)inc->attempt > s.n_attempts ||

@@ -292,7 +292,7 @@ static const char *node_list(char *buf, size_t cap, const lf_texts *hosts)
  * attempt's. */
 static int succeed(lf_exec *x, lf_err *err)
 {
-    char id[128], name[256], script[PATH_MAX];
+    char id[128], script[PATH_MAX];
     const lf_submitter *s = NULL;
     int rc = lf_submitter_find(&s, x->job.ops->name, err);
     if (rc == 0)
@@ -312,13 +312,10 @@ static int succeed(lf_exec *x, lf_err *err)
         rc = lf_jobside_succeed(&x->job, s, &req, id, sizeof id, err);
     if (id[0] == '\0')
         return rc;
-    snprintf(name, sizeof name, "successor.%d.%s.json", x->args.attempt, id);
-    json_t *o = json_pack("{s:i, s:s, s:s, s:f}", "lf_successor", 1, "id", id, "after", x->job.id,
-                          "t", lf_wall_s());
+    const struct lf_successor_rec s_rec = {.id = id, .after = x->job.id, .t = lf_wall_s()};
     lf_err e = LF_ERR_INIT;
-    if (o == NULL || lf_record_publish(x->stage_dir, name, o, &e) < 0)
+    if (lf_successor_rec_publish(x->stage_dir, x->args.attempt, &s_rec, &e) < 0)
         rc = rc < 0 ? rc : lf_fail(err, LF_EIO, "%s", e.text);
-    json_decref(o);
     return rc;
 }
 
@@ -371,14 +368,12 @@ static int exit_code(const lf_end_class *c, const struct plan *p)
  * they had asked for. */
 static void shrink_links(const lf_exec *x)
 {
-    char path[PATH_MAX];
+    struct lf_job_rec *job = NULL;
     lf_err e = LF_ERR_INIT;
-    if (lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
-        return;
-    json_t *job = lf_json_load_file(path, (size_t)1 << 20, NULL);
+    lf_job_rec_load(&job, x->stage_dir, x->args.attempt, NULL);
     if (job != NULL && lf_chain_shrink_rest(job, x->job.id, x->resources, x->job.site, &e) < 0)
         lf_log(1, "links that are left over were not made smaller: %s", e.text);
-    json_decref(job);
+    lf_job_rec_free(job);
 }
 
 int lf_exec_end(lf_exec *x, lf_end_class *c, lf_err *err)

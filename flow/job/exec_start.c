@@ -25,7 +25,6 @@
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
 
-#define RECORD_MAX_BYTES ((size_t)8 << 20)
 #define SETTLE_S                                                                                   \
     10.0 /* files written on another node show up here within the attribute cache's time */
 #define NAMED_S 2.0 /* a job may begin before submit has written down which job it is */
@@ -34,22 +33,20 @@
 
 static int load_attempt(lf_exec *x, lf_err *err)
 {
-    char path[PATH_MAX];
-    const char *token = NULL;
-    int64_t rev = 0;
-    int rc = lf_path_set(path, err, "%s/attempt.%d.json", x->stage_dir, x->args.attempt);
-    if (rc < 0)
-        return rc;
-    x->attempt = lf_json_load_file(path, RECORD_MAX_BYTES, err);
-    if (x->attempt == NULL)
-        return err->rc != 0 ? err->rc : LF_EFORMAT;
-    rc = lf_json_get_str(&token, x->attempt, "token", true, path, err);
+    const int n = x->args.attempt;
+    int rc = lf_attempt_rec_load(&x->attempt, x->stage_dir, n, err);
+    const struct lf_attempt_rec *a = x->attempt;
+    if (rc == 0 && a == NULL)
+        rc = lf_fail(err, LF_ENOENT, "%s/attempt.%d.json: there is none", x->stage_dir, n);
+    else if (rc == 0 && (a->token == NULL || a->rev <= 0))
+        rc = lf_fail(err, LF_EFORMAT, "%s/attempt.%d.json: there is no \"%s\"", x->stage_dir, n,
+                     a->token == NULL ? "token" : "rev");
+    else if (rc == 0 && strcmp(a->token, x->args.token) != 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "%s/attempt.%d.json: the token of this job is not the attempt's", x->stage_dir,
+                     n);
     if (rc == 0)
-        rc = lf_json_get_i64(&rev, x->attempt, "rev", true, path, err);
-    if (rc == 0 && strcmp(token, x->args.token) != 0)
-        return lf_fail(err, LF_EINVAL, "%s: the token of this job is not the attempt's", path);
-    if (rc == 0)
-        rc = lf_run_load_rev(&x->run, (int)rev, err);
+        rc = lf_run_load_rev(&x->run, a->rev, err);
     if (rc < 0)
         return rc;
     x->plan = lf_run_stage(&x->run, x->args.stage);
@@ -80,8 +77,7 @@ static int split_run_dir(lf_exec *x, lf_err *err)
 static int set_resources(lf_exec *x, lf_err *err)
 {
     static const char *const beside[] = {"memory_bytes", "time_limit_s", "grace_s"};
-    json_t *asked = json_object_get(x->attempt, "resources"),
-           *plan = json_object_get(x->stage, "resources");
+    json_t *asked = x->attempt->resources, *plan = json_object_get(x->stage, "resources");
     x->resources = asked != NULL  ? json_incref(asked)
                    : plan != NULL ? json_deep_copy(plan)
                                   : json_object();
@@ -139,7 +135,7 @@ int lf_exec_open(lf_exec *x, lf_err *err)
     rc = set_resources(x, err);
     if (rc < 0)
         return rc;
-    const char *backend = json_string_value(json_object_get(x->attempt, "backend"));
+    const char *backend = x->attempt->backend;
     lf_jobside_open(&x->job, backend != NULL ? backend : "local", &x->run.plan->site, x->t_start,
                     json_integer_value(json_object_get(x->resources, "time_limit_s")));
     const char *share = x->run.plan->share;
@@ -151,15 +147,10 @@ int lf_exec_open(lf_exec *x, lf_err *err)
 /* The first job of the attempt that could not begin says why; status shows it. */
 static int refuse(lf_exec *x, int code, const char *cls, int *out, int rc, lf_err *err)
 {
-    char name[64];
-    json_t *o = json_pack("{s:i, s:f, s:s, s:s, s:i, s:s}", "lf_skip", 1, "t", lf_wall_s(), "class",
-                          cls, "reason", err->text, "exit", code, "jobid", x->job.id);
-    snprintf(name, sizeof name, "skip.%d.json", x->args.attempt);
-    if (o != NULL)
-        lf_record_publish(
-            x->stage_dir, name, o,
-            NULL); /* there is one, or it cannot be written: the job's log has it too */
-    json_decref(o);
+    const struct lf_skip_rec s = {
+        .t = lf_wall_s(), .cls = cls, .reason = err->text, .exit_code = code, .jobid = x->job.id};
+    /* There is one, or it cannot be written: the job's log has it too. */
+    lf_skip_rec_publish(x->stage_dir, x->args.attempt, &s, NULL);
     *out = code;
     err->rc = rc;
     return 0;
@@ -181,11 +172,12 @@ static bool same_job(const char *a, const char *b)
 
 /* The record, waited for a little; NULL when submit was killed between the scheduler's answer and
  * this file. */
-static json_t *load_named(const lf_exec *x, const char *path)
+static struct lf_job_rec *load_named(const lf_exec *x)
 {
     double until = lf_now_s() + NAMED_S;
-    json_t *job;
-    while ((job = lf_json_load_file(path, RECORD_MAX_BYTES, NULL)) == NULL && lf_now_s() < until) {
+    struct lf_job_rec *job = NULL;
+    while ((lf_job_rec_load(&job, x->stage_dir, x->args.attempt, NULL) < 0 || job == NULL) &&
+           lf_now_s() < until) {
         look_afresh(x->stage_dir);
         nap();
     }
@@ -196,17 +188,13 @@ static json_t *load_named(const lf_exec *x, const char *path)
 static bool orphan(const lf_exec *x)
 {
     char path[PATH_MAX];
-    if (x->job.ops == NULL ||
-        lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
+    if (x->job.ops == NULL)
         return false;
-    json_t *job = load_named(x, path), *ids = json_object_get(job, "ids");
-    const char *id = json_string_value(json_object_get(job, "id"));
-    bool listed = job == NULL || (id != NULL && same_job(id, x->job.id));
-    for (size_t i = 0; !listed && i < json_array_size(ids); i++) {
-        id = json_string_value(json_array_get(ids, i));
-        listed = id != NULL && same_job(id, x->job.id);
-    }
-    json_decref(job);
+    struct lf_job_rec *job = load_named(x);
+    bool listed = job == NULL || (job->id != NULL && same_job(job->id, x->job.id));
+    for (size_t i = 0; !listed && i < job->ids.n; i++)
+        listed = same_job(job->ids.v[i], x->job.id);
+    lf_job_rec_free(job);
     if (!listed && lf_path_set(path, NULL, "%s/successor.%d.%s.json", x->stage_dir, x->args.attempt,
                                x->job.id) == 0)
         listed = lf_io_exists(path);
@@ -335,8 +323,8 @@ static int usable_attempts(bool **usable, size_t *n, const lf_exec *x, lf_err *e
     int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
         return rc;
-    const json_t *accepted = json_object_get(x->attempt, "accepted");
-    const bool fresh = json_is_true(json_object_get(x->attempt, "fresh"));
+    const lf_texts *accepted = &x->attempt->accepted;
+    const bool fresh = x->attempt->fresh;
     bool *u = lf_calloc(s.n_attempts + 1, sizeof *u, err);
     for (size_t i = 0; u != NULL && i < s.n_attempts; i++)
         u[i] =

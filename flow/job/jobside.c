@@ -121,25 +121,24 @@ int lf_jobside_succeed(lf_jobside *j, const lf_submitter *s, const lf_submit_req
     lf_buf script;
     lf_buf_init(&script);
     void *self = NULL;
-    json_t *job = NULL;
+    struct lf_job_rec *job = lf_job_rec_new(err);
     lf_submit_req r = *req;
     r.prev = j->id;
-    int rc = lf_io_read_file(req->script, (size_t)1 << 20, &script, err);
+    int rc = job == NULL ? LF_ENOMEM : lf_io_read_file(req->script, (size_t)1 << 20, &script, err);
     if (rc == 0)
         rc = s->open(&self, j->site, err);
     if (rc == 0) {
-        rc = s->submit(self, &r, script.data, &job, err);
+        rc = s->submit(self, &r, script.data, job, err);
         s->close(self);
     }
     lf_buf_fini(&script);
-    const char *text = json_string_value(json_object_get(job, "id"));
-    if (rc == 0 && text == NULL)
+    if (rc == 0 && job->id == NULL)
         rc = lf_fail(err, LF_EFORMAT, "the submitter gave no id");
     if (rc == 0) {
-        snprintf(id, cap, "%s", text);
+        snprintf(id, cap, "%s", job->id);
         rc = j->ops->repoint(j, id, err);
     }
-    json_decref(job);
+    lf_job_rec_free(job);
     return rc;
 }
 

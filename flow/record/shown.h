@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "flow/record/attempt.h"
 #include "flow/record/start.h"
 
 /* A member of a result as it is on disk: "outputs", "inputs"; NULL where d is NULL. New
@@ -15,7 +16,8 @@ json_t *lf_done_shown(const struct lf_done *d, const char *member);
 json_t *lf_started_shown(const struct lf_started *s, const char *member);
 json_t *lf_end_shown(const struct lf_end *e, const char *member);
 
-void lf_proc_from(lf_proc_id *out, const json_t *o);
-json_t *lf_proc_json(const lf_proc_id *p, lf_err *err);
+/* NULL also where it was not given. */
+json_t *lf_job_shown(const struct lf_job_rec *j, const char *member);
+json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member);
 
 #endif

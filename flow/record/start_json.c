@@ -30,16 +30,6 @@ int lf_proc_load(lf_proc_id **out, const char *dir, const char *name, lf_err *er
     return lf_fields_load(out, &lf_proc_fields, dir, name, err);
 }
 
-void lf_proc_from(lf_proc_id *out, const json_t *o)
-{
-    lf_fields_read(out, &lf_proc_fields, o, NULL);
-}
-
-json_t *lf_proc_json(const lf_proc_id *p, lf_err *err)
-{
-    return lf_fields_json(p, &lf_proc_fields, err);
-}
-
 static const struct lf_field used_rows[] = {
     {LF_FIELD(struct lf_used, name)},
     {LF_FIELD(struct lf_used, path)},

@@ -257,10 +257,8 @@ static double queued_at(const lf_stage_view *s, size_t k)
     const lf_incarnation *inc = &s->incs[k];
     if (k > 0 && s->incs[k - 1].attempt == inc->attempt)
         return end_of(&s->incs[k - 1], s);
-    if (inc->attempt < 1 || (size_t)inc->attempt > s->n_attempts)
-        return NAN;
-    const json_t *t = json_object_get(s->attempts[inc->attempt - 1], "t");
-    return t != NULL ? json_number_value(t) : (double)NAN;
+    const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
+    return a != NULL && a->t > 0 ? a->t : (double)NAN;
 }
 
 static const char *how_it_ended(const lf_incarnation *inc, const lf_stage_view *s)

@@ -232,8 +232,7 @@ static int64_t num(const json_t *o, const char *key, int64_t missing)
 
 static void resource_row(lf_buf *b, const lf_stage_view *s)
 {
-    const json_t *asked =
-        s->n_attempts > 0 ? json_object_get(s->attempts[s->n_attempts - 1], "resources") : NULL;
+    const json_t *asked = lf_attempt_newest(s) != NULL ? lf_attempt_newest(s)->resources : NULL;
     const json_t *r = asked != NULL ? asked : json_object_get(s->stage, "resources"),
                  *from = asked != NULL ? asked : s->stage;
     const json_t *gpus = json_object_get(r, "gpus"),

@@ -109,10 +109,9 @@ static bool segment(const lf_incarnation *inc)
 /* The spec of an attempt is the stage's, so what became of it says something about the next try. */
 static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
 {
-    size_t a = (size_t)inc->attempt;
-    return inc->attempt >= 1 && a <= s->n_attempts && s->attempts[a - 1] != NULL &&
-           json_equal(json_object_get(s->attempts[a - 1], "spec_id"),
-                      json_object_get(s->stage, "spec_id"));
+    const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
+    const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
+    return a != NULL && a->spec_id != NULL && spec != NULL && strcmp(a->spec_id, spec) == 0;
 }
 
 static const lf_incarnation *last_end(const lf_stage_view *s)
@@ -156,10 +155,8 @@ static struct lf_had had_of(const lf_stage_view *s, const lf_incarnation *inc)
 {
     static const struct lf_had nothing;
     struct lf_had had = inc->end != NULL && inc->end->asked != NULL ? *inc->end->asked : nothing;
-    size_t a = (size_t)inc->attempt;
-    if (inc->attempt < 1 || a > s->n_attempts)
-        return had;
-    const json_t *asked = json_object_get(s->attempts[a - 1], "resources");
+    const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
+    const json_t *asked = a != NULL ? a->resources : NULL;
     if (had.memory_bytes <= 0)
         had.memory_bytes = number(asked, "memory_bytes");
     if (had.time_limit_s <= 0)

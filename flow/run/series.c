@@ -136,14 +136,11 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
     const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
-        const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
-                                ? s->attempts[inc->attempt - 1]
-                                : NULL;
-        const char *theirs = json_string_value(json_object_get(att, "spec_id"));
+        const struct lf_attempt_rec *att = lf_attempt_of(s, inc), *newest = lf_attempt_newest(s);
+        const char *theirs = att != NULL ? att->spec_id : NULL;
         if (theirs != NULL && strcmp(theirs, spec) != 0 &&
             json_object_get(s->stage, "accepted") == NULL &&
-            !lf_spec_continues(att, s->plan,
-                               json_object_get(s->attempts[s->n_attempts - 1], "accepted")))
+            !lf_spec_continues(att, s->plan, newest != NULL ? &newest->accepted : NULL))
             continue; /* made under other settings: another curve */
         rc = read_file(records, inc->dir, err);
     }

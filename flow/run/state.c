@@ -16,12 +16,10 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 #include "flow/run/epoch.h"
 
 #define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
@@ -34,27 +32,6 @@ const char *lf_state_name(enum lf_state s)
 }
 
 /* ---- reading ---- */
-
-/* A record that is not there is NULL; one that cannot be read is an error, never "not there". */
-static int load_record(json_t **out, const char *dir, const char *name, lf_err *err)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
-        return lf_fail(err, LF_EINVAL, "%s: the path is too long", dir);
-    *out = NULL;
-    struct stat st;
-    if (lstat(path, &st) < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : lf_fail_errno(err, "%s", path);
-    *out = lf_json_load_file(path, RECORD_MAX_BYTES, err);
-    if (*out == NULL)
-        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
-    if (!json_is_object(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        return lf_fail(err, LF_EFORMAT, "%s: not an object", path);
-    }
-    return 0;
-}
 
 static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err)
 {
@@ -137,10 +114,8 @@ int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *p
         s.attempts = lf_calloc((size_t)max_attempt, sizeof *s.attempts, err);
         rc = s.attempts == NULL ? LF_ENOMEM : 0;
         for (int i = 0; rc == 0 && i < max_attempt; i++) {
-            char name[64];
-            snprintf(name, sizeof name, "attempt.%d.json", i + 1);
             s.n_attempts = (size_t)i + 1;
-            rc = load_record(&s.attempts[i], s.dir, name, err);
+            rc = lf_attempt_rec_load(&s.attempts[i], s.dir, i + 1, err);
         }
     }
     if (rc < 0) {
@@ -163,7 +138,7 @@ void lf_stage_scan_fini(lf_stage_view *s)
         lf_done_free(s->incs[i].done);
     }
     for (size_t i = 0; i < s->n_attempts; i++)
-        json_decref(s->attempts[i]);
+        lf_attempt_rec_free(s->attempts[i]);
     free(s->incs);
     free(s->attempts);
     free(s->deps);
@@ -225,12 +200,6 @@ int lf_done_check_outputs(const struct lf_done *done, const char *dir, lf_err *e
     return rc;
 }
 
-static bool same_spec(const json_t *record, const char *spec_id)
-{
-    const char *s = json_string_value(json_object_get(record, "spec_id"));
-    return s != NULL && strcmp(s, spec_id) == 0;
-}
-
 /* rerun_on = exe: the executable is part of what a result must match. */
 static bool is_result(const struct lf_done *done, const lf_doc_stage *stage)
 {
@@ -290,27 +259,40 @@ int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err)
     return rc == 0 ? 1 : 0;
 }
 
-static bool is_accepted(const json_t *accepted, const char *name)
+bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
+                       const lf_texts *accepted)
 {
-    for (size_t k = 0; k < json_array_size(accepted); k++)
-        if (lf_text_same(json_string_value(json_array_get(accepted, k)), name))
-            return true;
-    return false;
-}
-
-bool lf_spec_continues(const json_t *attempt, const lf_doc_stage *stage, const json_t *accepted)
-{
-    if (same_spec(attempt, stage->spec_id))
+    if (attempt == NULL)
+        return false;
+    if (attempt->spec_id != NULL && strcmp(attempt->spec_id, stage->spec_id) == 0)
         return true;
     lf_spec had = {.given = false};
     lf_texts diff = {.n = 0};
-    bool ok = lf_spec_read(&had, json_object_get(attempt, "spec"), "attempt", NULL) == 0 &&
+    bool ok = lf_spec_read(&had, attempt->spec, "attempt", NULL) == 0 &&
               lf_spec_diff(&diff, &had, &stage->spec, NULL) == 0 && diff.n > 0;
     for (size_t i = 0; ok && i < diff.n; i++)
-        ok = is_accepted(accepted, diff.v[i]);
+        ok = accepted != NULL && lf_texts_has(accepted, diff.v[i]);
     lf_texts_fini(&diff);
     lf_spec_fini(&had);
     return ok;
+}
+
+const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_incarnation *inc)
+{
+    return inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
+               ? s->attempts[inc->attempt - 1]
+               : NULL;
+}
+
+const struct lf_attempt_rec *lf_attempt_newest(const lf_stage_view *s)
+{
+    return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
+}
+
+bool lf_attempt_is_batch(const lf_stage_view *s)
+{
+    const struct lf_attempt_rec *a = lf_attempt_newest(s);
+    return a != NULL && a->backend != NULL && strcmp(a->backend, "local") != 0;
 }
 
 struct lf_result {
@@ -486,84 +468,70 @@ static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
 
 bool lf_stage_refused(lf_stage_view *s)
 {
-    char name[64];
-    json_t *r = NULL;
-    snprintf(name, sizeof name, "refused.%d.json", (int)s->n_attempts);
-    load_record(&r, s->dir, name, NULL);
-    const char *words = json_string_value(json_object_get(r, "words"));
-    const char *needs = json_string_value(json_object_get(r, "needs"));
-    if (needs != NULL)
-        say(s, LF_STATE_WAITING, "waits for %.64s, which was not submitted either", needs);
-    else if (words != NULL && json_is_true(json_object_get(r, "for_now")))
+    struct lf_refused_rec *r = NULL;
+    lf_refused_rec_load(&r, s->dir, (int)s->n_attempts, NULL);
+    const bool said = r != NULL && (r->needs != NULL || r->words != NULL);
+    if (!said)
+        ;
+    else if (r->needs != NULL)
+        say(s, LF_STATE_WAITING, "waits for %.64s, which was not submitted either", r->needs);
+    else if (r->for_now)
         say(s, LF_STATE_PENDING,
-            "the scheduler would not take it yet: %.280s; resume submits it again", words);
-    else if (words != NULL)
+            "the scheduler would not take it yet: %.280s; resume submits it again", r->words);
+    else
         say(s, LF_STATE_PENDING,
-            "the scheduler refused it: %.260s; change what it asks for and resume", words);
-    json_decref(r);
-    return needs != NULL || words != NULL;
+            "the scheduler refused it: %.260s; change what it asks for and resume", r->words);
+    lf_refused_rec_free(r);
+    return said;
 }
 
 /* Only its scheduler can say more (sched.h). Until it does, it counts as alive: nothing is started
  * a second time. */
-static void judge_batch(lf_stage_view *s, const json_t *attempt)
+static void judge_batch(lf_stage_view *s, const struct lf_attempt_rec *attempt)
 {
-    char name[64];
-    json_t *job = NULL;
-    const char *backend = json_string_value(json_object_get(attempt, "backend"));
-    snprintf(name, sizeof name, "job.%d.json", (int)s->n_attempts);
-    int rc = load_record(&job, s->dir, name, NULL);
+    struct lf_job_rec *job = NULL;
+    int rc = lf_job_rec_load(&job, s->dir, (int)s->n_attempts, NULL);
     s->live = true;
     if (job != NULL)
-        say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", backend,
-            json_string_value(json_object_get(job, "id")));
+        say(s, LF_STATE_PENDING, "submitted to %.20s as job %.60s", attempt->backend,
+            or_else(job->id, "?"));
     else if (rc < 0)
-        say(s, LF_STATE_UNKNOWN, "%.300s/%s cannot be read", s->dir, name);
+        say(s, LF_STATE_UNKNOWN, "%.300s/job.%d.json cannot be read", s->dir, (int)s->n_attempts);
     else if (!lf_stage_refused(s))
         say(s, LF_STATE_PENDING, "%s", "being submitted, or its submission was cut short");
-    json_decref(job);
+    lf_job_rec_free(job);
 }
 
 bool lf_stage_skipped(lf_stage_view *s)
 {
-    char name[64];
-    json_t *skip = NULL;
+    struct lf_skip_rec *skip = NULL;
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
-    snprintf(name, sizeof name, "skip.%d.json", (int)s->n_attempts);
-    load_record(&skip, s->dir, name, NULL);
-    const char *reason = json_string_value(json_object_get(skip, "reason")),
-               *cls = json_string_value(json_object_get(skip, "class"));
-    double t = json_number_value(json_object_get(skip, "t"));
-    bool counts = reason != NULL && cls != NULL && s->n_attempts > 0 &&
-                  !(last != NULL && last->attempt == (int)s->n_attempts && lf_inc_begin(last) > t);
-    if (counts && json_integer_value(json_object_get(skip, "exit")) == 1) {
-        say(s, LF_STATE_FAILED, "%.390s", reason);
-        snprintf(s->ended_class, sizeof s->ended_class, "%s", cls);
+    lf_skip_rec_load(&skip, s->dir, (int)s->n_attempts, NULL);
+    bool counts =
+        skip != NULL && skip->reason != NULL && skip->cls != NULL && s->n_attempts > 0 &&
+        !(last != NULL && last->attempt == (int)s->n_attempts && lf_inc_begin(last) > skip->t);
+    if (counts && skip->exit_code == 1) {
+        say(s, LF_STATE_FAILED, "%.390s", skip->reason);
+        snprintf(s->ended_class, sizeof s->ended_class, "%s", skip->cls);
     } else if (counts) {
-        say(s, LF_STATE_PENDING, "its job did not begin: %.350s", reason);
+        say(s, LF_STATE_PENDING, "its job did not begin: %.350s", skip->reason);
     }
-    json_decref(skip);
+    lf_skip_rec_free(skip);
     return counts;
 }
 
-static void judge_attempt(lf_stage_view *s, const json_t *attempt)
+static void judge_attempt(lf_stage_view *s)
 {
-    const char *backend = json_string_value(json_object_get(attempt, "backend"));
-    if (backend != NULL && strcmp(backend, "local") != 0) {
+    const struct lf_attempt_rec *attempt = lf_attempt_newest(s);
+    if (lf_attempt_is_batch(s)) {
         judge_batch(s, attempt);
         return;
     }
-    lf_proc_id who;
-    lf_proc_from(&who, json_object_get(attempt, "submitter"));
-    enum lf_proc_state st = lf_who_look(&who);
-    char name[64];
-    json_t *job = NULL;
-    snprintf(name, sizeof name, "job.%d.json", (int)s->n_attempts);
-    if (load_record(&job, s->dir, name, NULL) == 0 && job != NULL) {
-        lf_proc_from(&who, json_object_get(job, "process"));
-        st = lf_who_look(&who);
-    }
-    json_decref(job);
+    enum lf_proc_state st = lf_who_look(attempt != NULL ? &attempt->submitter : NULL);
+    struct lf_job_rec *job = NULL;
+    if (lf_job_rec_load(&job, s->dir, (int)s->n_attempts, NULL) == 0 && job != NULL)
+        st = lf_who_look(job->process);
+    lf_job_rec_free(job);
     if (st == LF_PROC_ALIVE)
         say(s, LF_STATE_RUNNING, "%s", "starting");
     else
@@ -585,12 +553,13 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
     const char *blocked = wanting != NULL ? wanting->plan->name : NULL;
     const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
-    const json_t *att = n > 0 ? s->attempts[n - 1] : NULL;
-    bool current = att != NULL && same_spec(att, s->plan->spec_id);
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    bool current =
+        att != NULL && att->spec_id != NULL && strcmp(att->spec_id, s->plan->spec_id) == 0;
     if (last != NULL && last->attempt == n && last->end == NULL && last->done == NULL)
         judge_process(s, last);
     else if (n > 0 && (last == NULL || last->attempt < n))
-        judge_attempt(s, att);
+        judge_attempt(s);
     else if (last != NULL && last->end != NULL && current)
         judge_end(s, last->end);
     else

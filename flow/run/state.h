@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
+#include "flow/record/attempt.h"
 #include "flow/record/start.h"
 #include "flow/run/project.h"
 
@@ -49,8 +50,8 @@ typedef struct lf_stage_view {
     size_t *deps;             /* places in the view of the stages it waits for; only in a view */
     size_t n_deps;
     enum lf_state state;
-    char reason[400];  /* why, for people; "" when there is nothing to say */
-    json_t **attempts; /* attempt.N.json, index N - 1 */
+    char reason[400];                 /* why, for people; "" when there is nothing to say */
+    struct lf_attempt_rec **attempts; /* attempt.N.json, index N - 1 */
     size_t n_attempts, cap_attempts;
     lf_incarnation *incs; /* ascending epoch */
     size_t n_incs, cap_incs;
@@ -91,6 +92,11 @@ double lf_inc_begin(const lf_incarnation *inc);
 double lf_inc_end(const lf_incarnation *inc);
 /* Class of its end, "" when there is none. */
 const char *lf_inc_class(const lf_incarnation *inc);
+/* The attempt that a start belongs to, and the newest one; NULL: there is none. */
+const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_incarnation *inc);
+const struct lf_attempt_rec *lf_attempt_newest(const lf_stage_view *s);
+/* Is the newest attempt one of a batch scheduler? */
+bool lf_attempt_is_batch(const lf_stage_view *s);
 lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
 /* Set `needed` of every stage from the present states. A purged stage is made again only when a
  * stage that is still to run reads it, when no stage reads it at all, or when it is forced.
@@ -128,8 +134,9 @@ typedef struct lf_results {
  * are passed over: the stage is then computed again. */
 int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
-/* May incarnations of an attempt be continued by a stage of this document? accepted: array of
+/* May incarnations of an attempt be continued by a stage of this document? accepted: list of
  * setting names. */
-bool lf_spec_continues(const json_t *attempt, const lf_doc_stage *stage, const json_t *accepted);
+bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
+                       const lf_texts *accepted);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct lf_attempt_args {
     const lf_submitter *submitter;
     const lf_run *run;
     const lf_stage_view *view;
-    const json_t *resources;
-    const json_t *accepted;    /* settings whose change does not restart the stage, or NULL */
+    json_t *resources;
+    const lf_texts *accepted;  /* settings whose change does not restart the stage, or NULL */
     const char *script_sha256; /* NULL without a script */
     bool fresh;                /* start over */
 } lf_attempt_args;
@@ -36,9 +36,14 @@ int lf_attempt_publish(int *n, char token[LF_TOKEN_SIZE], const lf_attempt_args 
  * Writing it again is harmless. */
 int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd,
                      lf_err *err);
-/* Publish job.<N>.json and the submitted event. job: {"id",...}; gets
- * "lf_job","backend","token","t". LF_EEXIST: there is a record already, which stands. */
-int lf_attempt_job(json_t *job, const lf_submitter *s, const lf_run *run, const lf_stage_view *view,
-                   int n, const char *token, lf_err *err);
+/* Publish job.<N>.json and the submitted event. job: has its ids; gets backend, token and t.
+ * LF_EEXIST: there is a record already, which stands. */
+int lf_attempt_job(struct lf_job_rec *job, const lf_submitter *s, const lf_run *run,
+                   const lf_stage_view *view, int n, const char *token, lf_err *err);
+
+/* Start a local attempt: attempt.<N>.json and the submit event, the process, job.<N>.json and the
+ * submitted event. a: all but resources, which are the plan's. */
+int lf_attempt_start(struct lf_job_rec **job, const lf_attempt_args *a, void *self,
+                     const char *project, lf_err *err);
 
 #endif

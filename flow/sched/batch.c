@@ -45,6 +45,16 @@ void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text)
         snprintf(w->res.why, sizeof w->res.why, "stage %s: %.500s", lf_batch_name(w, i), text);
 }
 
+int lf_batch_set(const char **out, const char *text, lf_err *err)
+{
+    char *copy = text != NULL ? lf_strdup(text, err) : NULL;
+    if (text != NULL && copy == NULL)
+        return LF_ENOMEM;
+    free((void *)(uintptr_t)*out);
+    *out = copy;
+    return 0;
+}
+
 /* ---- 1: look ---- */
 
 static bool has_attempts(const lf_batch_work *w)
@@ -61,13 +71,12 @@ static double youngest_open(const lf_batch_work *w)
     double t = 0;
     for (size_t i = 0; i < w->view.n; i++) {
         const lf_stage_view *s = &w->view.stages[i];
-        json_t *job = s->n_attempts > 0 ? lf_sched_job_record(s, (int)s->n_attempts) : NULL;
-        double at = s->n_attempts > 0
-                        ? json_number_value(json_object_get(s->attempts[s->n_attempts - 1], "t"))
-                        : 0;
-        if (s->n_attempts > 0 && job == NULL && at > t)
-            t = at;
-        json_decref(job);
+        const struct lf_attempt_rec *att = lf_attempt_newest(s);
+        struct lf_job_rec *job =
+            s->n_attempts > 0 ? lf_sched_job_record(s, (int)s->n_attempts) : NULL;
+        if (att != NULL && job == NULL && att->t > t)
+            t = att->t;
+        lf_job_rec_free(job);
     }
     return t;
 }
@@ -96,11 +105,11 @@ bool lf_batch_untidy(const lf_run_view *v)
         const lf_stage_view *s = &v->stages[i];
         int n = (int)s->n_attempts;
         char path[PATH_MAX];
-        json_t *job = n > 0 ? lf_sched_job_record(s, n) : NULL;
+        struct lf_job_rec *job = n > 0 ? lf_sched_job_record(s, n) : NULL;
         bool sent =
             n > 0 && lf_path_set(path, NULL, "%s/script.%d", s->dir, n) == 0 && lf_io_exists(path);
         bool untidy = sent && job == NULL;
-        json_decref(job);
+        lf_job_rec_free(job);
         if (untidy)
             return true;
     }
@@ -132,14 +141,12 @@ static void check_reuse(lf_batch_work *w, size_t i)
 {
     lf_lane *l = &w->lanes[i];
     const lf_stage_view *s = &w->view.stages[i];
-    const json_t *att = s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-    const char *sha = json_string_value(json_object_get(att, "script_sha256"));
-    const json_t *accepted = json_object_get(att, "accepted");
-    bool same =
-        sha != NULL && strcmp(sha, l->sha) == 0 &&
-        json_equal(json_object_get(att, "resources"), l->resources) &&
-        json_is_true(json_object_get(att, "fresh")) == w->b->fresh &&
-        ((accepted == NULL && w->b->accepted == NULL) || json_equal(accepted, w->b->accepted));
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    static const lf_texts none;
+    const lf_texts *accepted = w->b->accepted != NULL ? w->b->accepted : &none;
+    bool same = att != NULL && lf_text_same(att->script_sha256, l->sha) &&
+                json_equal(att->resources, l->resources) && att->fresh == w->b->fresh &&
+                att->accepted.given == accepted->given && lf_texts_same(&att->accepted, accepted);
     l->reuse = l->reuse && same;
 }
 
@@ -150,11 +157,10 @@ static int prepare(lf_batch_work *w, lf_err *err)
         lf_lane *l = &w->lanes[i];
         if (l->act == LF_LANE_ADOPT) {
             const lf_stage_view *s = &w->view.stages[i];
-            const json_t *att = s->attempts[s->n_attempts - 1];
+            const struct lf_attempt_rec *att = lf_attempt_newest(s);
             l->attempt = (int)s->n_attempts;
-            l->resources = json_incref(json_object_get(att, "resources"));
-            snprintf(l->token, sizeof l->token, "%s",
-                     json_string_value(json_object_get(att, "token")));
+            l->resources = json_incref(att->resources);
+            snprintf(l->token, sizeof l->token, "%s", att->token);
         }
         if (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT)
             rc = lf_batch_render(w, i, err);
@@ -181,7 +187,7 @@ void lf_batch_clear(lf_batch_work *w)
     for (size_t i = 0; w->lanes != NULL && i < w->view.n; i++) {
         lf_lane *l = &w->lanes[i];
         json_decref(l->resources);
-        json_decref(l->job);
+        lf_job_rec_free(l->job);
         json_decref(l->found);
         lf_buf_fini(&l->script);
         memset(l, 0, sizeof *l);
@@ -205,14 +211,14 @@ static bool plans_to_act(const lf_batch_work *w)
         if (w->lanes[i].act == LF_LANE_SUBMIT || w->lanes[i].act == LF_LANE_ADOPT ||
             w->lanes[i].unnamed)
             return true;
-    return json_array_size(w->orphans) > 0;
+    return w->orphans.n > 0;
 }
 
 /* tick goes by what any process saw within the last minute; only before it acts it looks itself. */
 static int look_again(lf_batch_work *w, lf_err *err)
 {
     lf_batch_clear(w);
-    json_array_clear(w->orphans);
+    lf_texts_fini(&w->orphans);
     if (w->looked)
         lf_queue_fini(&w->queue);
     w->looked = false;
@@ -227,8 +233,6 @@ static int run_locked(lf_batch_work *w, lf_err *err)
     if (rc == 0) {
         w->lanes = lf_calloc(w->view.n + 1, sizeof *w->lanes, err);
         w->selected = lf_calloc(w->view.n + 1, sizeof *w->selected, err);
-        w->orphans = json_array();
-        w->held = json_array();
         rc = w->lanes == NULL || w->selected == NULL ? LF_ENOMEM : 0;
     }
     lf_batch_clear(w);
@@ -250,8 +254,8 @@ void lf_batch_fini(lf_batch_work *w)
     lf_batch_clear(w);
     free(w->lanes);
     free(w->selected);
-    json_decref(w->orphans);
-    json_decref(w->held);
+    lf_texts_fini(&w->orphans);
+    lf_texts_fini(&w->held);
     if (w->looked)
         lf_queue_fini(&w->queue);
 }

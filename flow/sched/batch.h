@@ -34,8 +34,8 @@
 typedef struct lf_batch {
     const lf_project *project;
     const lf_submitter *submitter;
-    const json_t *accepted; /* settings whose change does not restart a stage; NULL: none */
-    bool fresh;             /* do not continue from earlier checkpoints */
+    const lf_texts *accepted; /* settings whose change does not restart a stage; NULL: none */
+    bool fresh;               /* do not continue from earlier checkpoints */
     /* tick: only what the failure policy allows without a person, of what driver.want says */
     bool automatic;
     lf_select select;

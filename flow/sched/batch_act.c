@@ -14,6 +14,7 @@
 #include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/record/shown.h"
 #include "flow/run/par.h"
 #include "flow/sched/attempt.h"
 #include "flow/sched/batch_priv.h"
@@ -23,19 +24,14 @@
 static int write_want(lf_batch_work *w, lf_err *err)
 {
     char path[PATH_MAX];
-    json_t *names = json_array();
-    int rc = names == NULL ? LF_ENOMEM : lf_path_set(path, err, "%s/" LF_RUN_WANT, w->run->dir);
+    lf_texts names = {.given = true};
+    int rc = lf_path_set(path, err, "%s/" LF_RUN_WANT, w->run->dir);
     for (size_t i = 0; rc == 0 && i < w->view.n; i++)
         if (w->selected[i])
-            rc = lf_json_push_new(names, json_string(lf_batch_name(w, i)), err);
-    json_t *o = rc == 0 ? json_pack("{s:i, s:O}", "lf_want", 1, "stages", names) : NULL;
-    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
+            rc = lf_texts_add(&names, lf_batch_name(w, i), err);
     if (rc == 0)
-        rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                          : lf_io_replace(path, text, strlen(text), 0640, err);
-    free(text);
-    json_decref(o);
-    json_decref(names);
+        rc = lf_want_replace(path, &names, err);
+    lf_texts_fini(&names);
     return rc;
 }
 
@@ -57,9 +53,8 @@ static int write_attempt(void *work, size_t i, lf_err *err)
                          .fresh = w->b->fresh};
     int rc = 0;
     if (l->reuse) {
-        const json_t *att = s->attempts[s->n_attempts - 1];
         l->attempt = (int)s->n_attempts;
-        snprintf(l->token, sizeof l->token, "%s", json_string_value(json_object_get(att, "token")));
+        snprintf(l->token, sizeof l->token, "%s", lf_attempt_newest(s)->token);
     } else {
         rc = lf_attempt_publish(&l->attempt, l->token, &a, err);
     }
@@ -74,15 +69,11 @@ static int write_attempt(void *work, size_t i, lf_err *err)
 static void keep_refusal(const lf_batch_work *w, size_t i, const char *needs, const char *words,
                          bool for_now)
 {
-    char path[PATH_MAX];
-    json_t *o = json_pack("{s:i, s:f, s:s*, s:s*, s:b}", "lf_refused", 1, "t", lf_wall_s(), "needs",
-                          needs, "words", needs == NULL ? words : NULL, "for_now", (int)for_now);
-    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
-    if (text != NULL && lf_path_set(path, NULL, "%s/refused.%d.json", w->view.stages[i].dir,
-                                    w->lanes[i].attempt) == 0)
-        lf_io_replace(path, text, strlen(text), 0640, NULL);
-    free(text);
-    json_decref(o);
+    const struct lf_refused_rec r = {.t = lf_wall_s(),
+                                     .needs = needs,
+                                     .words = needs == NULL ? words : NULL,
+                                     .for_now = for_now};
+    lf_refused_rec_replace(w->view.stages[i].dir, w->lanes[i].attempt, &r, NULL);
 }
 
 static void forget_refusal(const lf_batch_work *w, size_t i)
@@ -103,27 +94,28 @@ static int publish_script(lf_batch_work *w, size_t i, char path[PATH_MAX], lf_er
     return rc;
 }
 
-static json_t *found_link(const lf_lane *l, int link)
+static const json_t *found_link(const lf_lane *l, int link)
 {
     for (size_t k = 0; l->act == LF_LANE_ADOPT && k < json_array_size(l->found);
          k++) { /* else they are an earlier attempt's */
-        json_t *e = json_array_get(l->found, k);
+        const json_t *e = json_array_get(l->found, k);
         if (json_integer_value(json_object_get(e, "link")) == link)
             return e;
     }
     return NULL;
 }
 
-/* All links of an attempt; those that exist already are taken. */
-static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_t *ids,
-                      json_t *after, json_t **cluster, bool *adopted, lf_err *err)
+/* All links of an attempt, into job->ids; those that exist already are taken. job: has what its
+ * first link waits for. */
+static int send_links(lf_batch_work *w, size_t i, const char *script_path, struct lf_job_rec *job,
+                      lf_err *err)
 {
     lf_lane *l = &w->lanes[i];
     lf_stage_view *s = &w->view.stages[i];
     int rc = 0;
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
         const json_t *e = found_link(l, k);
-        json_t *job = NULL;
+        struct lf_job_rec *sent = lf_job_rec_new(err);
         bool was_there = e != NULL;
         lf_submit_req req = {.run = w->run,
                              .stage = s->stage,
@@ -135,23 +127,23 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, json_
                              .script = script_path,
                              .link = k,
                              .n_links = l->n_links,
-                             .prev = k > 1 ? json_string_value(json_array_get(ids, (size_t)k - 2))
-                                           : NULL,
-                             .after = after};
-        req.held =
-            k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
-        if (e != NULL)
-            job = json_pack("{s:O}", "id", json_object_get(e, "id"));
+                             .prev = k > 1 ? job->ids.v[k - 2] : NULL,
+                             .after = &job->after};
+        req.held = k == 1 && job->after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+        if (sent == NULL)
+            rc = LF_ENOMEM;
+        else if (e != NULL)
+            rc = lf_batch_set(&sent->id, json_string_value(json_object_get(e, "id")), err);
         else
-            rc = lf_batch_send(w, &req, l->script.data, &job, &was_there, err);
-        *adopted = *adopted || was_there;
+            rc = lf_batch_send(w, &req, l->script.data, sent, &was_there, err);
+        job->adopted = job->adopted > 0 || was_there;
         if (rc == 0)
-            rc = lf_json_push_new(ids, json_incref(json_object_get(job, "id")), err);
+            rc = lf_texts_add(&job->ids, sent->id, err);
         if (rc == 0 && req.held)
-            rc = lf_json_push_new(w->held, json_incref(json_object_get(job, "id")), err);
-        if (rc == 0 && *cluster == NULL && json_object_get(job, "cluster") != NULL)
-            *cluster = json_incref(json_object_get(job, "cluster"));
-        json_decref(job);
+            rc = lf_texts_add(&w->held, sent->id, err);
+        if (rc == 0 && job->cluster == NULL)
+            rc = lf_batch_set(&job->cluster, sent->cluster, err);
+        lf_job_rec_free(sent);
     }
     return rc;
 }
@@ -164,13 +156,31 @@ static bool is_cancelled(const lf_batch_work *w, size_t i)
            lf_io_exists(path);
 }
 
+/* The job's record and its events. */
+static int write_down(lf_batch_work *w, size_t i, struct lf_job_rec *job, lf_err *err)
+{
+    const lf_stage_view *s = &w->view.stages[i];
+    const lf_lane *l = &w->lanes[i];
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_batch_set(&job->id, job->ids.v[0], err);
+    if (rc == 0)
+        rc = lf_batch_set(&job->script_sha256, l->sha, err);
+    if (rc == 0 &&
+        (rc = lf_attempt_job(job, w->b->submitter, w->run, s, l->attempt, l->token, &e)) < 0)
+        rc = lf_fail(err, rc, "%s", e.text);
+    if (rc == 0 && job->adopted > 0)
+        rc = lf_record_event(
+            s->dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
+            json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")), err);
+    return rc;
+}
+
 static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_lane *l = &w->lanes[i];
     char path[PATH_MAX];
-    json_t *ids = json_array(), *after = lf_batch_after(w, i, err), *cluster = NULL;
-    bool adopted = false;
-    int rc = ids == NULL || after == NULL ? LF_ENOMEM : 0;
+    struct lf_job_rec *job = lf_job_rec_new(err);
+    int rc = job == NULL ? LF_ENOMEM : lf_batch_after(&job->after, w, i, err);
     if (rc == 0 && is_cancelled(w, i))
         rc = lf_fail(err, LF_EINVAL, "cancelled meanwhile");
     if (rc == 0)
@@ -178,36 +188,21 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
     if (rc == 0 && l->reuse)
         forget_refusal(w, i); /* of an earlier try; only now is there something newer to say */
     lf_err said = LF_ERR_INIT;
-    if (rc == 0 && (rc = send_links(w, i, path, ids, after, &cluster, &adopted, &said)) < 0) {
-        if ((rc == LF_EINVAL || rc == LF_EBUSY) && json_array_size(ids) == 0)
+    if (rc == 0 && (rc = send_links(w, i, path, job, &said)) < 0) {
+        if ((rc == LF_EINVAL || rc == LF_EBUSY) && job->ids.n == 0)
             keep_refusal(w, i, NULL, lf_text_clean(said.text), rc == LF_EBUSY);
         rc = lf_fail(err, rc, "%s", said.text);
     }
-    json_t *job = rc == 0 ? json_pack("{s:O, s:O, s:O, s:O*, s:s, s:b}", "id",
-                                      json_array_get(ids, 0), "ids", ids, "after", after, "cluster",
-                                      cluster, "script_sha256", l->sha, "adopted", (int)adopted)
-                          : NULL;
-    if (rc == 0 && job == NULL)
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    lf_err e = LF_ERR_INIT;
-    if (rc == 0 && (rc = lf_attempt_job(job, w->b->submitter, w->run, &w->view.stages[i],
-                                        l->attempt, l->token, &e)) < 0)
-        rc = lf_fail(err, rc, "%s", e.text);
-    if (rc == 0 && adopted)
-        rc = lf_record_event(
-            w->view.stages[i].dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
-            json_pack("{s:O, s:O}", "jobid", json_object_get(job, "id"), "ids", ids), err);
-    json_decref(ids);
-    json_decref(after);
-    json_decref(cluster);
+    if (rc == 0)
+        rc = write_down(w, i, job, err);
     if (rc < 0) {
-        json_decref(job);
+        lf_job_rec_free(job);
         return rc;
     }
-    json_decref(l->job);
+    lf_job_rec_free(l->job);
     l->job = job;
     if (is_cancelled(w, i)) /* while it was sent: whoever cancels may have looked before */
-        rc = w->b->submitter->cancel(w->self, json_object_get(job, "ids"), true, err);
+        rc = w->b->submitter->cancel(w->self, &job->ids, true, err);
     return rc;
 }
 
@@ -215,44 +210,42 @@ static int send_stage(lf_batch_work *w, size_t i, lf_err *err)
 static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
 {
     const lf_stage_view *s = &w->view.stages[i];
-    const json_t *att = s->attempts[s->n_attempts - 1];
-    const char *token = json_string_value(json_object_get(att, "token"));
-    json_t *ids = json_array(), *found = w->lanes[i].found;
-    int rc = ids == NULL ? LF_ENOMEM : 0;
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    struct lf_job_rec *job = lf_job_rec_new(err);
+    const json_t *found = w->lanes[i].found;
+    int rc = job == NULL ? LF_ENOMEM : 0;
     for (size_t k = 0; rc == 0 && k < json_array_size(found); k++)
-        rc = lf_json_push_new(ids, json_incref(json_object_get(json_array_get(found, k), "id")),
-                              err);
-    json_t *job =
-        rc == 0 ? json_pack("{s:O, s:O, s:O*, s:b}", "id", json_array_get(ids, 0), "ids", ids,
-                            "script_sha256", json_object_get(att, "script_sha256"), "adopted", 1)
-                : NULL;
+        rc = lf_texts_add(&job->ids,
+                          json_string_value(json_object_get(json_array_get(found, k), "id")), err);
     if (rc == 0)
-        rc = job == NULL
-                 ? lf_fail(err, LF_ENOMEM, "out of memory")
-                 : lf_attempt_job(job, w->b->submitter, w->run, s, (int)s->n_attempts, token, err);
+        rc = lf_batch_set(&job->id, job->ids.v[0], err);
     if (rc == 0)
-        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), (int)s->n_attempts, 0,
-                             "adopt", json_pack("{s:O}", "jobid", json_object_get(job, "id")), err);
-    json_decref(job);
-    json_decref(ids);
+        rc = lf_batch_set(&job->script_sha256, att->script_sha256, err);
+    if (rc == 0) {
+        job->adopted = 1;
+        rc = lf_attempt_job(job, w->b->submitter, w->run, s, att->attempt, att->token, err);
+    }
+    if (rc == 0)
+        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), att->attempt, 0, "adopt",
+                             json_pack("{s:s}", "jobid", job->id), err);
+    lf_job_rec_free(job);
     return rc;
 }
 
 static void tell_sent(lf_batch_work *w, size_t i)
 {
     const lf_lane *l = &w->lanes[i];
-    const json_t *after = json_object_get(l->job, "after");
+    const lf_texts *after = &l->job->after;
     lf_buf b;
     lf_buf_init(&b);
-    for (size_t k = 0; k < json_array_size(after); k++)
-        lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " after ",
-                    json_string_value(json_array_get(after, k)));
+    for (size_t k = 0; k < after->n; k++)
+        lf_buf_addf(&b, "%s%s", k > 0 ? ", " : " after ", after->v[k]);
     if (l->n_links > 1)
         lf_buf_addf(&b, ", %d links", l->n_links);
     lf_batch_tell(w, "%s: %s%s as job %s%s%s%s%s", lf_batch_name(w, i),
                   l->act == LF_LANE_ADOPT ? "adopted" : "submitted", l->attempt > 1 ? " again" : "",
-                  json_string_value(json_object_get(l->job, "id")), b.data,
-                  l->why[0] != '\0' ? " (" : "", l->why, l->why[0] != '\0' ? ")" : "");
+                  l->job->id, b.data, l->why[0] != '\0' ? " (" : "", l->why,
+                  l->why[0] != '\0' ? ")" : "");
     lf_buf_fini(&b);
 }
 
@@ -274,8 +267,7 @@ static int send_all(lf_batch_work *w, lf_err *err)
         lf_lane *l = &w->lanes[i];
         if (l->act == LF_LANE_KEEP && w->selected[i]) {
             w->res.kept++;
-            lf_batch_tell(w, "%s: kept, job %s%s%s", lf_batch_name(w, i),
-                          json_string_value(json_object_get(l->job, "id")),
+            lf_batch_tell(w, "%s: kept, job %s%s%s", lf_batch_name(w, i), l->job->id,
                           l->why[0] != '\0' ? ": " : "", l->why);
         }
         if (l->act != LF_LANE_SUBMIT && l->act != LF_LANE_ADOPT)
@@ -306,19 +298,20 @@ static int send_all(lf_batch_work *w, lf_err *err)
 
 static int end_orphans(lf_batch_work *w, lf_err *err)
 {
+    int rc = 0;
     for (size_t i = 0; i < w->view.n; i++)
         if (w->lanes[i].act == LF_LANE_SUBMIT && w->lanes[i].old_jobs &&
             w->view.stages[i].job != NULL) {
             json_t *ids = json_object_get(w->view.stages[i].job, "ids");
-            for (size_t k = json_array_size(ids); k-- > 0;)
-                json_array_append(w->orphans, json_array_get(ids, k));
+            for (size_t k = json_array_size(ids); rc == 0 && k-- > 0;)
+                rc = lf_texts_add(&w->orphans, json_string_value(json_array_get(ids, k)), err);
         }
-    if (json_array_size(w->orphans) == 0)
-        return 0;
+    if (rc < 0 || w->orphans.n == 0)
+        return rc;
     lf_err e = LF_ERR_INIT;
-    lf_batch_tell(w, "ending %zu job%s of attempts that were given up", json_array_size(w->orphans),
-                  json_array_size(w->orphans) == 1 ? "" : "s");
-    int rc = w->b->submitter->cancel(w->self, w->orphans, true, &e);
+    lf_batch_tell(w, "ending %zu job%s of attempts that were given up", w->orphans.n,
+                  w->orphans.n == 1 ? "" : "s");
+    rc = w->b->submitter->cancel(w->self, &w->orphans, true, &e);
     if (rc == LF_ECOMM) {
         lf_batch_tell(w, "  %s; the next command tries again", e.text);
         return 0; /* they cannot publish, and they are found again */
@@ -333,11 +326,11 @@ static int collect_held(lf_batch_work *w, lf_err *err)
     for (size_t i = 0; rc == 0 && i < w->view.n; i++) {
         if (w->lanes[i].act != LF_LANE_KEEP)
             continue;
-        json_t *ids = json_object_get(w->lanes[i].job, "ids");
-        const json_t *e = lf_queue_find(&w->queue, json_string_value(json_array_get(ids, 0)));
+        const struct lf_job_rec *job = w->lanes[i].job;
+        const json_t *e = job->ids.n > 0 ? lf_queue_find(&w->queue, job->ids.v[0]) : NULL;
         const char *hold = json_string_value(json_object_get(e, "hold"));
         if (hold != NULL && strcmp(hold, "user") == 0)
-            rc = lf_json_push_new(w->held, json_incref(json_array_get(ids, 0)), err);
+            rc = lf_texts_add(&w->held, job->ids.v[0], err);
     }
     return rc;
 }
@@ -347,10 +340,10 @@ static int release(lf_batch_work *w, lf_err *err)
     if ((w->b->submitter->can & LF_CAN_HOLD) == 0)
         return 0;
     int rc = w->looked ? collect_held(w, err) : 0;
-    if (rc < 0 || json_array_size(w->held) == 0)
+    if (rc < 0 || w->held.n == 0)
         return rc;
     lf_err e = LF_ERR_INIT;
-    rc = w->b->submitter->release(w->self, w->held, &e);
+    rc = w->b->submitter->release(w->self, &w->held, &e);
     if (rc == LF_ECOMM) {
         w->res.unreachable = true;
         w->res.failed++;

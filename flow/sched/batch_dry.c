@@ -21,8 +21,11 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     int rc = lf_path_set(dir, err, "%s/%s", w->run->dir, lf_batch_name(w, i));
     if (rc == 0)
         rc = lf_path_set(path, err, "%s/script.%d", dir, n);
-    json_t *after = rc == 0 ? lf_batch_after(w, i, err) : NULL, *commands = json_array();
-    for (int k = 1; rc == 0 && after != NULL && k <= l->n_links; k++) {
+    lf_texts after = {.given = true};
+    if (rc == 0)
+        rc = lf_batch_after(&after, w, i, err);
+    json_t *commands = json_array();
+    for (int k = 1; rc == 0 && k <= l->n_links; k++) {
         json_t *argv = NULL;
         lf_submit_req req = {.run = w->run,
                              .stage = s->stage,
@@ -35,9 +38,8 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
                              .link = k,
                              .n_links = l->n_links,
                              .prev = k > 1 ? id : NULL,
-                             .after = after};
-        req.held =
-            k == 1 && json_array_size(after) == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+                             .after = &after};
+        req.held = k == 1 && after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
         rc = w->b->submitter->command(w->self, &req, l->script.data, &argv, err);
         if (rc == 0)
             rc = lf_json_push_new(commands, argv, err);
@@ -46,17 +48,20 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
         else
             snprintf(id, sizeof id, "JOB(%s)", lf_batch_name(w, i));
     }
-    if (rc == 0 && after == NULL)
-        rc = err != NULL && err->rc != 0 ? err->rc : LF_ENOMEM;
     if (rc == 0)
-        l->job = json_pack("{s:[s]}", "ids", id);
+        rc = (l->job = lf_job_rec_new(err)) != NULL ? lf_texts_add(&l->job->ids, id, err)
+                                                    : LF_ENOMEM;
+    json_t *waits = json_array();
+    for (size_t k = 0; k < after.n; k++)
+        json_array_append_new(waits, json_string(after.v[k]));
     if (rc == 0)
         rc = lf_json_push_new(rows,
                               json_pack("{s:s, s:O, s:s, s:s, s:O}", "stage", lf_batch_name(w, i),
                                         "commands", commands, "script", l->script.data,
-                                        "script_sha256", l->sha, "after", after),
+                                        "script_sha256", l->sha, "after", waits),
                               err);
-    json_decref(after);
+    json_decref(waits);
+    lf_texts_fini(&after);
     json_decref(commands);
     return rc;
 }
@@ -94,7 +99,6 @@ int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, b
     w.view = *view; /* borrowed: not released here */
     w.lanes = lf_calloc(view->n + 1, sizeof *w.lanes, err);
     w.selected = lf_calloc(view->n + 1, sizeof *w.selected, err);
-    w.orphans = json_array();
     int rc = rows == NULL || w.lanes == NULL || w.selected == NULL ? LF_ENOMEM : 0;
     if (rc == 0)
         rc = b->submitter->open(&w.self, &run.plan->site, err);

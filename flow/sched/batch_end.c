@@ -24,7 +24,7 @@ struct ending {
     const lf_batch_cancel *c;
     const lf_run *run;
     void *self;
-    json_t *waiting, *running; /* ids, later stages first */
+    lf_texts waiting, running; /* ids, later stages first */
     double grace_s;            /* the longest of those that run */
     bool unreachable;
 };
@@ -40,7 +40,8 @@ static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q
 {
     int rc = 0;
     for (size_t n = s->n_attempts; rc == 0 && n-- > 0;) {
-        json_t *found = lf_queue_by_token(q, text_of(s->attempts[n], "token"));
+        const struct lf_attempt_rec *att = s->attempts[n];
+        json_t *found = lf_queue_by_token(q, att != NULL && att->token != NULL ? att->token : "");
         for (size_t k = json_array_size(found); rc == 0 && k-- > 0;) {
             const json_t *job = json_array_get(found, k);
             const char *what = text_of(job, "what");
@@ -48,8 +49,7 @@ static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q
                 json_number_value(json_object_get(job, "listed")) < q->t - 0.001)
                 continue;
             bool runs = strcmp(what, "running") == 0;
-            rc = lf_json_push_new(runs ? e->running : e->waiting, json_string(text_of(job, "id")),
-                                  err);
+            rc = lf_texts_add(runs ? &e->running : &e->waiting, text_of(job, "id"), err);
             double grace = json_number_value(json_object_get(s->stage, "grace_s"));
             if (runs && grace > e->grace_s)
                 e->grace_s = grace;
@@ -66,8 +66,8 @@ static int look(struct ending *e, lf_err *err)
     int rc = lf_view_load_copy(&v, e->run, err);
     if (rc < 0)
         return rc;
-    json_array_clear(e->waiting);
-    json_array_clear(e->running);
+    lf_texts_fini(&e->waiting);
+    lf_texts_fini(&e->running);
     rc = lf_sched_look(&q, &v, e->c->submitter, e->self, true, err);
     if (rc == 0) {
         e->unreachable = !q.reached;
@@ -82,13 +82,12 @@ static int look(struct ending *e, lf_err *err)
     return rc;
 }
 
-static void tell(const struct ending *e, const char *fmt, const json_t *ids)
+static void tell(const struct ending *e, const char *fmt, const lf_texts *ids)
 {
     char text[400];
-    if (e->c->say == NULL || json_array_size(ids) == 0)
+    if (e->c->say == NULL || ids->n == 0)
         return;
-    snprintf(text, sizeof text, "%zu job%s %s", json_array_size(ids),
-             json_array_size(ids) == 1 ? "" : "s", fmt);
+    snprintf(text, sizeof text, "%zu job%s %s", ids->n, ids->n == 1 ? "" : "s", fmt);
     e->c->say(e->c->user, text);
 }
 
@@ -97,25 +96,25 @@ static int end_them(struct ending *e, lf_err *err)
     const lf_submitter *s = e->c->submitter;
     double start = lf_now_s(), pause = 0.5, asked = 0, forced = 0;
     int rc = look(e, err);
-    while (rc == 0 && json_array_size(e->waiting) + json_array_size(e->running) > 0) {
+    while (rc == 0 && e->waiting.n + e->running.n > 0) {
         /* For this round; between rounds jobs take their time. */
         lf_sched_patience(&e->run->plan->site);
         double now = lf_now_s(), grace = e->c->wait_s > 0 ? e->c->wait_s : e->grace_s;
-        if (json_array_size(e->waiting) > 0 && (rc = s->cancel(e->self, e->waiting, true, err)) < 0)
+        if (e->waiting.n > 0 && (rc = s->cancel(e->self, &e->waiting, true, err)) < 0)
             break;
         bool force = e->c->now || (asked > 0 && now - asked > grace);
-        if (json_array_size(e->running) > 0 && force && now - forced > 20) {
-            tell(e, "ended by the scheduler", e->running);
-            rc = s->cancel(e->self, e->running, true, err);
+        if (e->running.n > 0 && force && now - forced > 20) {
+            tell(e, "ended by the scheduler", &e->running);
+            rc = s->cancel(e->self, &e->running, true, err);
             forced = now;
-        } else if (json_array_size(e->running) > 0 && asked <= 0 && !force) {
-            tell(e, "asked to save and end", e->running);
-            rc = s->cancel(e->self, e->running, false, err);
+        } else if (e->running.n > 0 && asked <= 0 && !force) {
+            tell(e, "asked to save and end", &e->running);
+            rc = s->cancel(e->self, &e->running, false, err);
             asked = now;
         }
         if (rc == 0 && now - start > grace + 120)
             rc = lf_fail(err, LF_EBUSY, "%zu jobs are still there; they were cancelled",
-                         json_array_size(e->waiting) + json_array_size(e->running));
+                         e->waiting.n + e->running.n);
         if (rc == 0) {
             lf_batch_pause(pause);
             pause = pause * 1.5 < 10 ? pause * 1.5 : 10;
@@ -127,18 +126,16 @@ static int end_them(struct ending *e, lf_err *err)
 
 int lf_batch_cancel_jobs(const lf_batch_cancel *c, const lf_run *run, lf_err *err)
 {
-    struct ending e = {.c = c, .run = run, .waiting = json_array(), .running = json_array()};
-    int rc = e.waiting == NULL || e.running == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    if (rc == 0)
-        rc = c->submitter->open(&e.self, &run->plan->site, err);
+    struct ending e = {.c = c, .run = run};
+    int rc = c->submitter->open(&e.self, &run->plan->site, err);
     if (rc == 0) {
         lf_sched_patience(&run->plan->site);
         rc = end_them(&e, err);
         lf_sched_patience(NULL);
         c->submitter->close(e.self);
     }
-    json_decref(e.waiting);
-    json_decref(e.running);
+    lf_texts_fini(&e.waiting);
+    lf_texts_fini(&e.running);
     return rc;
 }
 

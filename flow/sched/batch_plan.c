@@ -28,19 +28,21 @@ static const char *text_of(const json_t *o, const char *key)
     return t != NULL ? t : "";
 }
 
-static const json_t *newest(const lf_stage_view *s)
-{
-    return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-}
-
 static bool is_current(const lf_stage_view *s)
 {
-    return strcmp(text_of(newest(s), "spec_id"), text_of(s->stage, "spec_id")) == 0;
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    return att != NULL && lf_text_same(att->spec_id, s->plan->spec_id);
 }
 
-static bool of_this(const lf_batch_work *w, const json_t *attempt)
+static bool of_this(const lf_batch_work *w, const struct lf_attempt_rec *attempt)
 {
-    return strcmp(text_of(attempt, "backend"), w->b->submitter->name) == 0;
+    return attempt != NULL && lf_text_same(attempt->backend, w->b->submitter->name);
+}
+
+static const char *token_of(const lf_stage_view *s)
+{
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    return att != NULL && att->token != NULL ? att->token : "";
 }
 
 static bool file_of(const lf_stage_view *s, const char *kind, int n)
@@ -56,67 +58,55 @@ static bool ended(const json_t *entry)
 
 /* ---- jobs ---- */
 
-static int names_of(lf_names *out, const json_t *ids, lf_err *err)
+static int names_of(lf_names *out, const lf_texts *ids, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
-        rc = lf_names_put(out, json_string_value(json_array_get(ids, i)), "", i, err);
+    for (size_t i = 0; rc == 0 && i < ids->n; i++)
+        rc = lf_names_put(out, ids->v[i], "", i, err);
     return rc;
 }
 
-static bool in_list(const json_t *ids, const char *id)
+/* Of the last of its links, which those behind it wait for; NULL: it has none. */
+static const char *last_id(const struct lf_job_rec *job)
 {
-    for (size_t i = 0; i < json_array_size(ids); i++)
-        if (strcmp(json_string_value(json_array_get(ids, i)), id) == 0)
-            return true;
-    return false;
+    return job != NULL && job->ids.n > 0 ? job->ids.v[job->ids.n - 1] : NULL;
 }
 
-static const json_t *last_id(const json_t *job)
-{
-    const json_t *ids = json_object_get(job, "ids");
-    return json_array_get(ids, json_array_size(ids) - 1);
-}
-
-json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err)
+int lf_batch_after(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err)
 {
     const lf_stage_view *s = &w->view.stages[i];
-    json_t *after = json_array();
-    int rc = after == NULL ? LF_ENOMEM : 0;
+    int rc = 0;
+    *out = (lf_texts){.given = true};
     for (size_t k = 0; rc == 0 && k < s->n_deps; k++) {
         size_t d = s->deps[k];
         if (w->view.stages[d].state == LF_STATE_DONE)
             continue;
-        json_t *ids = json_object_get(w->lanes[d].job, "ids");
-        rc = json_array_size(ids) == 0
-                 ? lf_fail(err, LF_EINVAL, "stage %s needs %s, which has no job",
-                           lf_batch_name(w, i), lf_batch_name(w, d))
-                 : lf_json_push_new(
-                       after, json_incref(json_array_get(ids, json_array_size(ids) - 1)), err);
+        const char *id = last_id(w->lanes[d].job);
+        rc = id == NULL ? lf_fail(err, LF_EINVAL, "stage %s needs %s, which has no job",
+                                  lf_batch_name(w, i), lf_batch_name(w, d))
+                        : lf_texts_add(out, id, err);
     }
-    if (rc == 0)
-        return after;
-    json_decref(after);
-    return NULL;
+    if (rc < 0)
+        lf_texts_fini(out);
+    return rc;
 }
 
 /* A job that waits must wait for the jobs that its upstream stages have now. */
-static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i, const json_t *job,
-                                    lf_err *err)
+static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i,
+                                    const struct lf_job_rec *job, lf_err *err)
 {
     const lf_stage_view *s = &w->view.stages[i];
-    json_t *after = json_object_get(job, "after");
     lf_names waits = {NULL, 0, 0};
-    int rc = names_of(&waits, after, err);
+    int rc = names_of(&waits, &job->after, err);
     *yes = true;
     for (size_t k = 0; rc == 0 && *yes && k < s->n_deps; k++) {
         size_t d = s->deps[k];
         if (w->view.stages[d].state == LF_STATE_DONE)
             continue;
         const lf_lane *l = &w->lanes[d];
-        const char *last = l->act == LF_LANE_KEEP ? json_string_value(last_id(l->job)) : NULL;
+        const char *last = l->act == LF_LANE_KEEP ? last_id(l->job) : NULL;
         *yes = l->act == LF_LANE_ADOPT ||
-               (l->act == LF_LANE_KEEP && (last == NULL || after == NULL ||
+               (l->act == LF_LANE_KEEP && (last == NULL || !job->after.given ||
                                            lf_names_find(&waits, last, "") != LF_NAMES_NONE));
     }
     lf_names_fini(&waits);
@@ -129,23 +119,21 @@ static int find_orphans(lf_batch_work *w, size_t i, lf_err *err)
     const lf_stage_view *s = &w->view.stages[i];
     int rc = 0;
     for (size_t n = 1; rc == 0 && n <= s->n_attempts; n++) {
-        const json_t *att = s->attempts[n - 1];
-        if (att == NULL || !of_this(w, att))
+        const struct lf_attempt_rec *att = s->attempts[n - 1];
+        if (!of_this(w, att))
             continue;
         bool last = n == s->n_attempts;
-        json_t *job = last ? lf_sched_job_record(s, (int)n) : NULL,
-               *ids = json_object_get(job, "ids");
-        json_t *found = lf_queue_by_token(&w->queue, text_of(att, "token"));
+        struct lf_job_rec *job = last ? lf_sched_job_record(s, (int)n) : NULL;
+        json_t *found = lf_queue_by_token(&w->queue, att->token != NULL ? att->token : "");
         for (size_t k = 0; rc == 0 && k < json_array_size(found); k++) {
             const json_t *e = json_array_get(found, k);
-            bool extra =
-                last && job != NULL && !in_list(ids, text_of(e, "id")) &&
-                json_integer_value(json_object_get(e, "link")) <= (json_int_t)json_array_size(ids);
+            bool extra = last && job != NULL && !lf_texts_has(&job->ids, text_of(e, "id")) &&
+                         json_integer_value(json_object_get(e, "link")) <= (json_int_t)job->ids.n;
             if (!ended(e) && (!last || extra))
-                rc = lf_json_push_new(w->orphans, json_string(text_of(e, "id")), err);
+                rc = lf_texts_add(&w->orphans, text_of(e, "id"), err);
         }
         json_decref(found);
-        json_decref(job);
+        lf_job_rec_free(job);
     }
     return rc;
 }
@@ -165,15 +153,14 @@ static void cut_short(lf_batch_work *w, size_t i)
     lf_lane *l = &w->lanes[i];
     int n = (int)s->n_attempts;
     if (l->found == NULL)
-        l->found = lf_queue_by_token(&w->queue, text_of(newest(s), "token"));
+        l->found = lf_queue_by_token(&w->queue, token_of(s));
     bool waits = is_current(s) && !file_of(s, "cancel", n);
     if (json_array_size(l->found) > 0 && waits) {
         decide(l, LF_LANE_ADOPT, "its submission was cut short");
         return;
     }
     bool sent = file_of(s, "script", n);
-    l->reuse = !sent && waits && s->n_incs == 0 &&
-               json_integer_value(json_object_get(newest(s), "rev")) == (json_int_t)w->run->rev;
+    l->reuse = !sent && waits && s->n_incs == 0 && lf_attempt_newest(s)->rev == w->run->rev;
     decide(l, LF_LANE_SUBMIT, "");
     l->old_jobs = json_array_size(l->found) > 0;
 }
@@ -253,15 +240,14 @@ static void find_unnamed(lf_batch_work *w, size_t i)
 {
     const lf_stage_view *s = &w->view.stages[i];
     int n = (int)s->n_attempts;
-    json_t *job = lf_sched_job_record(s, n);
-    json_t *found = job == NULL && file_of(s, "script", n)
-                        ? lf_queue_by_token(&w->queue, text_of(newest(s), "token"))
-                        : NULL;
+    struct lf_job_rec *job = lf_sched_job_record(s, n);
+    json_t *found =
+        job == NULL && file_of(s, "script", n) ? lf_queue_by_token(&w->queue, token_of(s)) : NULL;
     if (json_array_size(found) > 0) {
         w->lanes[i].found = json_incref(found);
         w->lanes[i].unnamed = true;
     }
-    json_decref(job);
+    lf_job_rec_free(job);
     json_decref(found);
 }
 
@@ -269,7 +255,7 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
-    bool mine = newest(s) != NULL && of_this(w, newest(s));
+    bool mine = of_this(w, lf_attempt_newest(s));
     if (w->looked) {
         int rc = find_orphans(w, i, err);
         if (rc < 0)
@@ -339,6 +325,14 @@ static json_t *changes_of(const lf_next *n, lf_err *err)
     return NULL;
 }
 
+static bool in_array(const json_t *list, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (lf_text_same(json_string_value(json_array_get(list, i)), text))
+            return true;
+    return false;
+}
+
 /* Hosts that the site excludes are excluded for everybody. */
 static int add_site_exclude(json_t *res, const lf_site *site, lf_err *err)
 {
@@ -352,7 +346,7 @@ static int add_site_exclude(json_t *res, const lf_site *site, lf_err *err)
             return rc;
     }
     for (size_t i = 0; i < site->exclude.n; i++)
-        if (!in_list(have, site->exclude.v[i]) &&
+        if (!in_array(have, site->exclude.v[i]) &&
             json_array_append_new(have, json_string(site->exclude.v[i])) < 0)
             return lf_fail(err, LF_ENOMEM, "out of memory");
     return 0;

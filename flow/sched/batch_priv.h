@@ -28,9 +28,9 @@ typedef struct lf_lane {
     lf_buf script;
     char sha[65];
     int n_links;
-    json_t *job;   /* record, once there is one */
-    json_t *found; /* ADOPT: entries of the queue, by link */
-    char why[400]; /* for people */
+    struct lf_job_rec *job; /* once there is one */
+    json_t *found;          /* ADOPT: entries of the queue, by link */
+    char why[400];          /* for people */
 } lf_lane;
 
 typedef struct lf_batch_work {
@@ -41,9 +41,9 @@ typedef struct lf_batch_work {
     bool *selected;
     void *self; /* the submitter's */
     lf_queue queue;
-    bool looked;     /* queue is valid */
-    json_t *orphans; /* ids to be ended */
-    json_t *held;    /* ids to be let go */
+    bool looked;      /* queue is valid */
+    lf_texts orphans; /* ids to be ended */
+    lf_texts held;    /* ids to be let go */
     lf_batch_result res;
 } lf_batch_work;
 
@@ -51,21 +51,22 @@ typedef struct lf_batch_work {
 int lf_batch_plan(lf_batch_work *w, lf_err *err);
 /* The script of a lane's stage, its sha256, its resources, its number of links. */
 int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err);
-/* Ids of the last jobs of what stage i needs and is not done: array, NULL with err. */
-json_t *lf_batch_after(const lf_batch_work *w, size_t i, lf_err *err);
+/* Ids of the last jobs of what stage i needs and is not done. */
+int lf_batch_after(lf_texts *out, const lf_batch_work *w, size_t i, lf_err *err);
 
 /* batch_act.c: steps 3 to 7. */
 int lf_batch_act(lf_batch_work *w, lf_err *err);
 
 /* batch.c */
-void lf_batch_clear(lf_batch_work *w); /* the lanes, for another plan */
-void lf_batch_fini(lf_batch_work *w);  /* all but the view */
+int lf_batch_set(const char **out, const char *text, lf_err *err); /* a text that is owned */
+void lf_batch_clear(lf_batch_work *w);                             /* the lanes, for another plan */
+void lf_batch_fini(lf_batch_work *w);                              /* all but the view */
 void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text);
 
 /* batch_send.c: one job, exactly once: repeats what failed for now, looks for the token where a job
  * may have been made. *adopted: it was found. */
-int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job,
-                  bool *adopted, lf_err *err);
+int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script,
+                  struct lf_job_rec *job, bool *adopted, lf_err *err);
 
 void lf_batch_pause(double s);
 void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)

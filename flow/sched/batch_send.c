@@ -28,7 +28,7 @@ void lf_batch_pause(double s)
 }
 
 /* 1 found, 0 there is none, LF_ECOMM no answer. */
-static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf_err *err)
+static int look_for(lf_batch_work *w, const lf_submit_req *req, struct lf_job_rec *job, lf_err *err)
 {
     json_t *list = NULL;
     int rc = w->b->submitter->list(w->self, &list, err);
@@ -38,8 +38,8 @@ static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf
         if (token == NULL || strcmp(token, req->token) != 0 ||
             json_integer_value(json_object_get(e, "link")) != req->link)
             continue;
-        *job = json_pack("{s:O}", "id", json_object_get(e, "id"));
-        rc = *job != NULL ? 1 : lf_fail(err, LF_ENOMEM, "out of memory");
+        rc = lf_batch_set(&job->id, json_string_value(json_object_get(e, "id")), err);
+        rc = rc == 0 ? 1 : rc;
     }
     json_decref(list);
     return rc;
@@ -47,7 +47,8 @@ static int look_for(lf_batch_work *w, const lf_submit_req *req, json_t **job, lf
 
 /* After no answer: look until the scheduler has answered twice, `settle` apart, without knowing the
  * token. */
-static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t **job, lf_err *err)
+static int settle(lf_batch_work *w, const lf_submit_req *req, double end, struct lf_job_rec *job,
+                  lf_err *err)
 {
     double gap = (double)w->run->plan->site.settle_s.v, pause = PAUSE_FIRST_S;
     int answers = 0;
@@ -66,8 +67,8 @@ static int settle(lf_batch_work *w, const lf_submit_req *req, double end, json_t
     }
 }
 
-int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script, json_t **job,
-                  bool *adopted, lf_err *err)
+int lf_batch_send(lf_batch_work *w, const lf_submit_req *req, const char *script,
+                  struct lf_job_rec *job, bool *adopted, lf_err *err)
 {
     const lf_site *site = &w->run->plan->site;
     double wait_s = (double)site->submit_wait_s.v, silent_s = 2 * lf_sched_timeout_s(site);

@@ -78,13 +78,13 @@ int lf_chain_count(const json_t *stage, const json_t *resources, const lf_site *
 
 /* ---- links that are left over ---- */
 
-static int shrink_slurm(const json_t *ids, const lf_site *site, lf_err *err)
+static int shrink_slurm(const lf_texts *ids, const lf_site *site, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
+    for (size_t i = 0; rc == 0 && i < ids->n; i++) {
         char job[96], said[300];
         lf_sched_out o;
-        snprintf(job, sizeof job, "JobId=%.80s", json_string_value(json_array_get(ids, i)));
+        snprintf(job, sizeof job, "JobId=%.80s", ids->v[i]);
         rc = lf_sched_runv(&o, site, 0, err, "scontrol", "update", job, "TimeLimit=1",
                            "NumNodes=1-1", (char *)NULL);
         if (rc < 0)
@@ -104,25 +104,23 @@ static bool same_job(const char *a, const char *b)
     return n > 0 && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources,
+int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id, const json_t *resources,
                          const lf_site *site, lf_err *err)
 {
-    const json_t *ids = json_object_get(job, "ids");
-    const char *backend = json_string_value(json_object_get(job, "backend"));
-    json_t *rest = json_array();
+    const char *backend = job->backend;
+    lf_texts rest = {0};
     bool behind = false;
-    int rc = rest == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < job->ids.n; i++) {
         if (behind)
-            rc = lf_json_push_new(rest, json_incref(json_array_get(ids, i)), err);
-        const char *id = json_string_value(json_array_get(ids, i));
-        behind |= id != NULL && same_job(id, my_id);
+            rc = lf_texts_add(&rest, job->ids.v[i], err);
+        behind = behind || same_job(job->ids.v[i], my_id);
     }
     if (rc == 0 && backend != NULL && strcmp(backend, "slurm") == 0)
-        rc = shrink_slurm(rest, site, err);
+        rc = shrink_slurm(&rest, site, err);
     else if (rc == 0 && backend != NULL && strcmp(backend, "local") != 0)
-        rc = lf_pbs_shrink(rest, json_integer_value(json_object_get(resources, "time_limit_s")),
+        rc = lf_pbs_shrink(&rest, json_integer_value(json_object_get(resources, "time_limit_s")),
                            site, err);
-    json_decref(rest);
+    lf_texts_fini(&rest);
     return rc;
 }

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/record/attempt.h"
 #include "flow/record/doc.h"
 
 #define LF_CHAIN_MOST 50 /* links of one stage, where `links` says nothing */
@@ -45,7 +46,7 @@ int lf_chain_count(const json_t *stage, const json_t *resources, const lf_site *
 /* For the wrapper of the job my_id: shrink the links behind it. job: job.N.json; resources: of the
  * attempt. Nothing is done where there are none. Failing is no harm: they then wait for what they
  * had asked for. */
-int lf_chain_shrink_rest(const json_t *job, const char *my_id, const json_t *resources,
+int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id, const json_t *resources,
                          const lf_site *site, lf_err *err);
 
 #endif

@@ -23,16 +23,16 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 #include "flow/run/classify.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
 #include "flow/run/who.h"
+#include "flow/sched/attempt.h"
 
 struct lane {
-    int tries;   /* submissions of ours, or one adopted */
-    json_t *job; /* while it is ours or adopted; NULL otherwise */
-    bool ended;  /* in this round */
+    int tries;              /* submissions of ours, or one adopted */
+    struct lf_job_rec *job; /* while it is ours or adopted; NULL otherwise */
+    bool ended;             /* in this round */
     double t_submit, t_takeover;
     char last_line[200];
 };
@@ -119,6 +119,19 @@ static bool can_submit(const struct driver *dr, size_t i)
 
 /* ---- acting ---- */
 
+static struct lf_job_rec *adopted_job(const lf_proc_id *wrapper, lf_err *err)
+{
+    struct lf_job_rec *j = lf_job_rec_new(err);
+    if (j != NULL)
+        j->process = lf_malloc(1, sizeof *wrapper, err);
+    if (j != NULL && j->process != NULL) {
+        *j->process = *wrapper;
+        return j;
+    }
+    lf_job_rec_free(j);
+    return NULL;
+}
+
 static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
 {
     lf_stage_view *s = &dr->view.stages[i];
@@ -127,16 +140,15 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
     if (l->job != NULL || s->state != LF_STATE_RUNNING || last == NULL)
         return 0;
     if (last->claim != NULL && lf_who_look(&last->claim->process) == LF_PROC_ALIVE) {
-        l->job = json_pack("{s:o}", "process", lf_proc_json(&last->claim->process, err));
+        l->job = adopted_job(&last->claim->process, err);
         if (l->tries == 0)
             tell(dr, "%s: adopted, it is running already (attempt %d)", name_of(s), last->attempt);
-        const json_t *att =
-            (size_t)last->attempt <= s->n_attempts ? s->attempts[last->attempt - 1] : NULL;
-        if (json_equal(json_object_get(att, "spec_id"), json_object_get(s->stage, "spec_id")))
+        const struct lf_attempt_rec *att = lf_attempt_of(s, last);
+        if (att != NULL && att->spec_id != NULL && strcmp(att->spec_id, s->plan->spec_id) == 0)
             /* under other settings it is not the stage that is wanted: that one has its try yet */
             l->tries++;
         l->t_submit = lf_now_s();
-        return l->job != NULL ? 0 : lf_fail(err, LF_ENOMEM, "out of memory");
+        return l->job != NULL ? 0 : LF_ENOMEM;
     }
     /* The wrapper was killed and the stage lives on: nobody would publish its result. It is asked
      * to save and end, and the next incarnation continues from there. */
@@ -164,8 +176,12 @@ static int submit_stage(struct driver *dr, size_t i, lf_err *err)
     l->tries++;
     l->t_takeover = 0;
     l->t_submit = lf_now_s();
-    rc = lf_attempt_submit(&l->job, dr->d->submitter, dr->self, dr->run, s, dr->d->project->root,
-                           dr->d->accepted, dr->d->fresh, err);
+    const lf_attempt_args a = {.submitter = dr->d->submitter,
+                               .run = dr->run,
+                               .view = s,
+                               .accepted = dr->d->accepted,
+                               .fresh = dr->d->fresh};
+    rc = lf_attempt_start(&l->job, &a, dr->self, dr->d->project->root, err);
     if (rc == 0)
         tell(dr, "%s: started (attempt %zu%s)", name_of(s), s->n_attempts + 1,
              s->resumable && !dr->d->fresh ? ", continues from what is there" : "");
@@ -211,7 +227,7 @@ static int collect(struct driver *dr, int *running, lf_err *err)
             (*running)++;
             continue;
         }
-        json_decref(dr->lanes[i].job);
+        lf_job_rec_free(dr->lanes[i].job);
         dr->lanes[i].job = NULL;
         dr->lanes[i].ended = any = true;
     }
@@ -258,13 +274,10 @@ static void talk(struct driver *dr)
 
 static void stop_all(struct driver *dr)
 {
-    json_t *jobs = json_array();
     tell(dr, "stopping: running stages save and end (once more to leave them to it)");
     for (size_t i = 0; i < dr->view.n; i++)
         if (dr->lanes[i].job != NULL)
-            json_array_append(jobs, dr->lanes[i].job);
-    dr->d->submitter->cancel(dr->self, jobs, false, NULL);
-    json_decref(jobs);
+            dr->d->submitter->stop(dr->self, dr->lanes[i].job, NULL);
 }
 
 static void wait_a_little(struct driver *dr)
@@ -395,7 +408,7 @@ int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err)
     if (rc == 0)
         *code = final_code(&dr);
     for (size_t i = 0; dr.lanes != NULL && i < dr.view.n; i++)
-        json_decref(dr.lanes[i].job);
+        lf_job_rec_free(dr.lanes[i].job);
     free(dr.lanes);
     free(dr.selected);
     lf_view_fini(&dr.view);

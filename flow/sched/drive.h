@@ -19,9 +19,9 @@
 typedef struct lf_drive {
     const lf_project *project;
     const lf_submitter *submitter;
-    const json_t *accepted; /* settings whose change does not restart a stage; NULL: none */
-    bool fresh;             /* do not continue from earlier checkpoints */
-    int jobs;               /* stages at once */
+    const lf_texts *accepted; /* settings whose change does not restart a stage; NULL: none */
+    bool fresh;               /* do not continue from earlier checkpoints */
+    int jobs;                 /* stages at once */
     lf_select select;
     void (*say)(void *user, const char *text); /* one line of progress; may be NULL */
     void *user;

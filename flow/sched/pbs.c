@@ -40,7 +40,7 @@ int lf_pbs_detect(enum lf_pbs_flavour *out, const lf_site *site, lf_err *err)
     return rc;
 }
 
-static int shrink_some(const json_t *ids, size_t from, bool shorter, const lf_site *site,
+static int shrink_some(const lf_texts *ids, size_t from, bool shorter, const lf_site *site,
                        enum lf_pbs_flavour f, lf_err *err)
 {
     static const char *const pbs[] = {"qalter",     "-l", "select=1:ncpus=1", "-l",
@@ -56,8 +56,8 @@ static int shrink_some(const json_t *ids, size_t from, bool shorter, const lf_si
     int rc = argv == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = lf_json_push_new(argv, json_string(words[i]), err);
-    for (size_t i = from; rc == 0 && i < json_array_size(ids) && i < from + ASK_AGAIN; i++)
-        rc = lf_json_push_new(argv, json_incref(json_array_get(ids, i)), err);
+    for (size_t i = from; rc == 0 && i < ids->n && i < from + ASK_AGAIN; i++)
+        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
     if (rc == 0)
         rc = lf_sched_run(&o, argv, site, 0, err);
     json_decref(argv);
@@ -72,11 +72,11 @@ static int shrink_some(const json_t *ids, size_t from, bool shorter, const lf_si
     return rc;
 }
 
-int lf_pbs_shrink(const json_t *ids, long long limit_s, const lf_site *site, lf_err *err)
+int lf_pbs_shrink(const lf_texts *ids, long long limit_s, const lf_site *site, lf_err *err)
 {
     enum lf_pbs_flavour f = LF_PBS_NONE;
-    int rc = json_array_size(ids) > 0 ? lf_pbs_detect(&f, site, err) : 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i += ASK_AGAIN)
+    int rc = ids->n > 0 ? lf_pbs_detect(&f, site, err) : 0;
+    for (size_t i = 0; rc == 0 && i < ids->n; i += ASK_AGAIN)
         rc = shrink_some(ids, i, limit_s == 0 || limit_s > 60, site, f, err);
     return rc;
 }

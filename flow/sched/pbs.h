@@ -41,7 +41,7 @@ int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_
 /* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
  * gone or runs already is no error. ids: array of texts; limit_s: their walltime, 0 none: a user
  * may lower what was asked for, not raise it. */
-int lf_pbs_shrink(const json_t *ids, long long limit_s, const lf_site *site, lf_err *err);
+int lf_pbs_shrink(const lf_texts *ids, long long limit_s, const lf_site *site, lf_err *err);
 
 /* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
  * TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE, MAIL_POINTS. LF_EINVAL: resources ask for what

@@ -121,7 +121,7 @@ int lf_sched_apply(lf_run_view *v, const lf_submitter *sub, const lf_queue *q, l
 /* Name of the scheduler that has the run's attempts, NULL: none or local. Borrowed. */
 const char *lf_sched_backend(const lf_run_view *v);
 
-/* job.<attempt>.json, new reference; NULL when there is none. */
-json_t *lf_sched_job_record(const lf_stage_view *s, int attempt);
+/* job.<attempt>.json, owned; NULL when there is none. */
+struct lf_job_rec *lf_sched_job_record(const lf_stage_view *s, int attempt);
 
 #endif

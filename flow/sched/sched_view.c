@@ -20,7 +20,6 @@
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
-#define RECORD_MAX_BYTES ((size_t)1 << 20)
 /* so long a claim that no look has confirmed counts for a living stage */
 #define BEGUN_S 300.0
 /* a record may reach this node so much later than the scheduler's word (NFS attribute
@@ -67,17 +66,6 @@ static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
 
 /* ---- the jobs of a stage ---- */
 
-static const json_t *last_attempt(const lf_stage_view *s)
-{
-    return s->n_attempts > 0 ? s->attempts[s->n_attempts - 1] : NULL;
-}
-
-static bool is_batch(const lf_stage_view *s)
-{
-    const char *b = json_string_value(json_object_get(last_attempt(s), "backend"));
-    return b != NULL && strcmp(b, "local") != 0;
-}
-
 static const lf_incarnation *last_inc(const lf_stage_view *s)
 {
     const lf_incarnation *i = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
@@ -87,7 +75,7 @@ static const lf_incarnation *last_inc(const lf_stage_view *s)
 /* Is there anything that the scheduler could tell? */
 static bool is_open(const lf_stage_view *s)
 {
-    if (!is_batch(s) || s->state == LF_STATE_DONE ||
+    if (!lf_attempt_is_batch(s) || s->state == LF_STATE_DONE ||
         (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
         return false;
     const struct lf_end *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;
@@ -97,38 +85,36 @@ static bool is_open(const lf_stage_view *s)
     return end == NULL || strcmp(end, "stopped") == 0 || rec->next != NULL;
 }
 
-json_t *lf_sched_job_record(const lf_stage_view *s, int attempt)
+struct lf_job_rec *lf_sched_job_record(const lf_stage_view *s, int attempt)
 {
-    char path[PATH_MAX];
-    if (lf_path_set(path, NULL, "%s/job.%d.json", s->dir, attempt) < 0)
-        return NULL;
-    return lf_json_load_file(path, RECORD_MAX_BYTES, NULL);
+    struct lf_job_rec *job = NULL;
+    return lf_job_rec_load(&job, s->dir, attempt, NULL) == 0 ? job : NULL;
 }
 
 static int want(json_t *wanted, const lf_stage_view *s, lf_err *err)
 {
-    json_t *job = lf_sched_job_record(s, (int)s->n_attempts);
-    const json_t *ids = json_object_get(job, "ids"), *att = last_attempt(s);
+    struct lf_job_rec *job = lf_sched_job_record(s, (int)s->n_attempts);
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
-        rc = lf_json_push_new(wanted,
-                              json_pack("{s:O, s:O, s:f}", "id", json_array_get(ids, i), "token",
-                                        json_object_get(att, "token"), "t", number_of(att, "t")),
-                              err);
-    json_decref(job);
+    for (size_t i = 0; rc == 0 && job != NULL && i < job->ids.n; i++)
+        rc = lf_json_push_new(
+            wanted,
+            json_pack("{s:s, s:s*, s:f}", "id", job->ids.v[i], "token", att->token, "t", att->t),
+            err);
+    lf_job_rec_free(job);
     return rc;
 }
 
 /* The entry of an id, when it is that of this attempt and not of an earlier owner of the number. */
-static const json_t *own_entry(const lf_queue *q, const char *id, const json_t *att)
+static const json_t *own_entry(const lf_queue *q, const char *id, const struct lf_attempt_rec *att)
 {
     const json_t *e = lf_queue_find(q, id);
     const char *token = json_string_value(json_object_get(e, "token"));
     if (token != NULL)
-        return strcmp(token, text_of(att, "token")) == 0 ? e : NULL;
+        return lf_text_same(token, att->token) ? e : NULL;
     if (json_is_true(json_object_get(e, "foreign")))
         return NULL;
-    return number_of(e, "seen") >= number_of(att, "t") ? e : NULL;
+    return number_of(e, "seen") >= att->t ? e : NULL;
 }
 
 static enum fate fate_of(const json_t *e)
@@ -163,18 +149,20 @@ static void weigh(struct jobs *j, const lf_queue *q, const json_t *e)
 
 static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, lf_err *err)
 {
-    const json_t *att = last_attempt(s);
-    json_t *job = lf_sched_job_record(s, (int)s->n_attempts), *ids = json_object_get(job, "ids");
-    json_t *found = lf_queue_by_token(q, text_of(att, "token"));
+    static const lf_texts none;
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    struct lf_job_rec *job = lf_sched_job_record(s, (int)s->n_attempts);
+    const lf_texts *ids = job != NULL ? &job->ids : &none;
+    json_t *found = lf_queue_by_token(q, att->token != NULL ? att->token : "");
     memset(j, 0, sizeof *j);
     j->ids = json_array();
     int rc = j->ids == NULL ? LF_ENOMEM : 0;
-    double links = (double)json_array_size(ids);
-    j->sent = job != NULL ? number_of(job, "t") : number_of(att, "t");
+    double links = (double)ids->n;
+    j->sent = job != NULL ? job->t : att->t;
     j->seen = j->sent;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++) {
-        weigh(j, q, own_entry(q, json_string_value(json_array_get(ids, i)), att));
-        rc = lf_json_push_new(j->ids, json_incref(json_array_get(ids, i)), err);
+    for (size_t i = 0; rc == 0 && i < ids->n; i++) {
+        weigh(j, q, own_entry(q, ids->v[i], att));
+        rc = lf_json_push_new(j->ids, json_string(ids->v[i]), err);
     }
     /* Links that are not in the record: a successor that the wrapper made, or a submission that was
      * cut short. */
@@ -186,7 +174,7 @@ static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, 
         rc = lf_json_push_new(j->ids, json_incref(json_object_get(e, "id")), err);
     }
     json_decref(found);
-    json_decref(job);
+    lf_job_rec_free(job);
     return rc;
 }
 
@@ -377,7 +365,7 @@ static void judge_nothing(lf_stage_view *s, const lf_queue *q)
         s->live = false;
         return;
     }
-    bool looked_since = q->reached && q->t > number_of(last_attempt(s), "t");
+    bool looked_since = q->reached && q->t > lf_attempt_newest(s)->t;
     if (lf_path_set(path, NULL, "%s/script.%d", s->dir, (int)s->n_attempts) == 0 &&
         !lf_io_exists(path)) {
         say(s, LF_STATE_PENDING, "%s",
@@ -401,8 +389,8 @@ static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf
                                          "t_start", "t_end",  "nodes",  "partition",
                                          "exit",    "signal", "cause",  "never"};
     double now = lf_wall_s(), seen = j->entry != NULL || !q->reached ? j->seen : q->t;
-    json_t *o = json_pack("{s:O, s:O, s:f}", "backend", json_object_get(last_attempt(s), "backend"),
-                          "ids", j->ids, "age_s", now > seen ? now - seen : 0.0);
+    json_t *o = json_pack("{s:s, s:O, s:f}", "backend", lf_attempt_newest(s)->backend, "ids",
+                          j->ids, "age_s", now > seen ? now - seen : 0.0);
     int rc = o == NULL ? LF_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < sizeof copied / sizeof copied[0]; i++) {
         json_t *v = json_object_get(j->entry, copied[i]);
@@ -502,8 +490,8 @@ static int judge(lf_run_view *v, size_t i, const lf_queue *q, lf_err *err)
 const char *lf_sched_backend(const lf_run_view *v)
 {
     for (size_t i = v->n; i-- > 0;)
-        if (is_batch(&v->stages[i]))
-            return json_string_value(json_object_get(last_attempt(&v->stages[i]), "backend"));
+        if (lf_attempt_is_batch(&v->stages[i]))
+            return lf_attempt_newest(&v->stages[i])->backend;
     return NULL;
 }
 
@@ -526,7 +514,7 @@ int lf_sched_apply(lf_run_view *v, const lf_submitter *sub, const lf_queue *q, l
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++)
         if (is_open(&v->stages[i]) &&
-            strcmp(text_of(last_attempt(&v->stages[i]), "backend"), sub->name) == 0)
+            strcmp(lf_attempt_newest(&v->stages[i])->backend, sub->name) == 0)
             rc = judge(v, i, q, err);
     return rc;
 }

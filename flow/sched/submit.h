@@ -10,9 +10,7 @@
  *                   for
  *   script.N        published when the scheduler is about to be called: the exact bytes that it
  *                   gets. Where it is missing, the scheduler was certainly never asked.
- *   job.N.json      {"lf_job":1,"backend","id","ids":[ids of the links, in
- *                   order],"cluster","token","script_sha256","t", "adopted":bool,"after":[ids its
- *                   first job depends on],"process" (local only)}. Only a job that is listed here
+ *   job.N.json      the jobs that carry it (struct lf_job_rec). Only a job that is listed here
  *                   may run the attempt; others with its token are orphans.
  *   cancel.N        cancel was asked for: nothing of the attempt is to be started or put back into
  *                   a queue
@@ -58,8 +56,8 @@ typedef struct lf_submit_req {
     int link, n_links;  /* 1, 1 without a chain of links */
     const char *prev;   /* link > 1: id of the link before it (afterany); NULL otherwise */
     bool held;          /* LF_CAN_HOLD and nothing to wait for: submit it held, release() follows */
-    /* link 1: ids (texts) of the last jobs of upstream stages that are not done: afterok on all */
-    const json_t *after;
+    /* link 1: ids of the last jobs of upstream stages that are not done: afterok on all */
+    const lf_texts *after;
 } lf_submit_req;
 
 /* One scheduler. self is what open made. Commands run through lf_sched_run (sched.h), so with
@@ -82,11 +80,11 @@ typedef struct lf_submitter {
      * from its lines). */
     int (*command)(void *self, const lf_submit_req *req, const char *script, json_t **argv,
                    lf_err *err);
-    /* One call of that command. *job: {"id": text, "cluster": text or absent}.
+    /* One call of that command. job: gets its id, and its cluster where there are several.
      *   LF_EINVAL  refused for good (text: what the scheduler said)
      *   LF_EBUSY   refused for now: limits, "temporarily unable"; no job was made
      *   LF_ECOMM   not reached, or timed out: a job may have been made */
-    int (*submit)(void *self, const lf_submit_req *req, const char *script, json_t **job,
+    int (*submit)(void *self, const lf_submit_req *req, const char *script, struct lf_job_rec *job,
                   lf_err *err);
     /* All jobs of this user, those that ended lately included where the scheduler still knows them:
      * one command. *jobs: array of job entries (sched.h). LF_ECOMM: no answer. */
@@ -98,21 +96,21 @@ typedef struct lf_submitter {
 
     /* LF_CAN_HOLD: let held jobs go. Ids that are gone or not held are no error. LF_ECOMM: ask
      * again. */
-    int (*release)(void *self, const json_t *ids, lf_err *err);
+    int (*release)(void *self, const lf_texts *ids, lf_err *err);
 
-    /* ---- all ---- */
-
-    /* ids: array of texts. force: end the jobs (scancel, qdel), whatever they do. Otherwise ask the
+    /* force: end the jobs (scancel, qdel), whatever they do. Otherwise ask the
      * wrapper of each, which must be running, to stop at the next safe point (SIGUSR2); that alone
      * keeps nothing from starting. Ids that are gone are no error. LF_ECOMM: not reached, ask
-     * again. local: ids is an array of job records. */
-    int (*cancel)(void *self, const json_t *ids, bool force, lf_err *err);
+     * again. */
+    int (*cancel)(void *self, const lf_texts *ids, bool force, lf_err *err);
 
     /* ---- local only ---- */
 
-    /* *job: {"id","process"} */
-    int (*start)(void *self, const lf_submit_req *req, json_t **job, lf_err *err);
-    int (*poll)(void *self, const json_t *job, enum lf_job_state *state, lf_err *err);
+    /* job: gets its id and process. */
+    int (*start)(void *self, const lf_submit_req *req, struct lf_job_rec *job, lf_err *err);
+    int (*poll)(void *self, const struct lf_job_rec *job, enum lf_job_state *state, lf_err *err);
+    /* Ask it to stop at the next safe point. One that is gone is no error. */
+    int (*stop)(void *self, const struct lf_job_rec *job, lf_err *err);
 } lf_submitter;
 
 extern const lf_submitter lf_submitter_local, lf_submitter_slurm;
@@ -138,14 +136,5 @@ json_t *lf_submit_values(const lf_submit_req *req, lf_err *err);
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req);
 /* Token and link from such a name: true when it is one of ours. */
 bool lf_submit_parse_name(const char *name, char token[LF_TOKEN_SIZE], int *link);
-
-/* ---- attempts (attempt.c) ---- */
-
-/* Start a local attempt: attempt.<N>.json and the submit event, the process, job.<N>.json and the
- * submitted event. accepted: array of settings whose change does not restart the stage, or NULL.
- * fresh: start over. */
-int lf_attempt_submit(json_t **job, const lf_submitter *s, void *self, const lf_run *run,
-                      const lf_stage_view *view, const char *project, const json_t *accepted,
-                      bool fresh, lf_err *err);
 
 #endif

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "flow/record/shown.h"
+#include "engine/base/mem.h"
 #include "flow/run/who.h"
 #include "flow/sched/submit.h"
 
@@ -57,7 +57,7 @@ static void become_wrapper(const lf_submit_req *req, const char *exe, const char
     _exit(127);
 }
 
-static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_err *err)
+static int local_start(void *self, const lf_submit_req *req, struct lf_job_rec *job, lf_err *err)
 {
     (void)self;
     char exe[PATH_MAX], log[PATH_MAX], id[32];
@@ -88,26 +88,25 @@ static int local_start(void *self, const lf_submit_req *req, json_t **job, lf_er
         rc = lf_fail_errno(err, "cannot start the wrapper");
     close(gate[1]);
     snprintf(id, sizeof id, "%d", (int)pid);
-    json_t *j =
-        rc == 0 ? json_pack("{s:s, s:o}", "id", id, "process", lf_proc_json(&who, err)) : NULL;
-    if (rc == 0 && j == NULL)
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0)
-        *job = j;
-    return rc;
+    if (rc < 0)
+        return rc;
+    job->id = lf_strdup(id, err);
+    job->process = lf_malloc(1, sizeof who, err);
+    if (job->process != NULL)
+        *job->process = who;
+    return job->id != NULL && job->process != NULL ? 0 : LF_ENOMEM;
 }
 
-static int local_poll(void *self, const json_t *job, enum lf_job_state *state, lf_err *err)
+static int local_poll(void *self, const struct lf_job_rec *job, enum lf_job_state *state,
+                      lf_err *err)
 {
     (void)self;
     (void)err;
-    lf_proc_id who;
-    lf_proc_from(&who, json_object_get(job, "process"));
-    pid_t pid = (pid_t)who.pid;
+    pid_t pid = job->process != NULL ? (pid_t)job->process->pid : 0;
     if (pid > 1)
         waitpid(pid, NULL,
                 WNOHANG); /* reap it when it is our child; otherwise this fails and does nothing */
-    switch (lf_who_look(&who)) {
+    switch (lf_who_look(job->process)) {
     case LF_PROC_ALIVE:
         *state = LF_JOB_RUNNING;
         break;
@@ -121,19 +120,12 @@ static int local_poll(void *self, const json_t *job, enum lf_job_state *state, l
     return 0;
 }
 
-static int local_cancel(void *self, const json_t *jobs, bool force, lf_err *err)
+static int local_stop(void *self, const struct lf_job_rec *job, lf_err *err)
 {
     (void)self;
-    int worst = 0;
-    for (size_t i = 0; i < json_array_size(jobs); i++) {
-        lf_err e = LF_ERR_INIT;
-        lf_proc_id who;
-        lf_proc_from(&who, json_object_get(json_array_get(jobs, i), "process"));
-        int rc = lf_who_kill(&who, force ? SIGKILL : SIGTERM, 0, &e);
-        if (rc < 0 && rc != LF_ENOENT)
-            worst = lf_fail(err, rc, "%s", e.text);
-    }
-    return worst;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_who_kill(job->process, SIGTERM, 0, &e);
+    return rc < 0 && rc != LF_ENOENT ? lf_fail(err, rc, "%s", e.text) : 0;
 }
 
 const lf_submitter lf_submitter_local = {.name = "local",
@@ -141,4 +133,4 @@ const lf_submitter lf_submitter_local = {.name = "local",
                                          .close = local_close,
                                          .start = local_start,
                                          .poll = local_poll,
-                                         .cancel = local_cancel};
+                                         .stop = local_stop};

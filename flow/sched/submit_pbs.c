@@ -114,15 +114,15 @@ static int push_text(json_t *argv, const char *option, lf_buf *value, lf_err *er
 
 static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
 {
-    if (req->prev == NULL && json_array_size(req->after) == 0)
+    if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
         return 0;
     lf_buf b;
     lf_buf_init(&b);
     lf_buf_adds(&b, req->prev != NULL ? "depend=afterany:" : "depend=afterok");
     if (req->prev != NULL)
         lf_buf_adds(&b, req->prev);
-    for (size_t i = 0; req->prev == NULL && i < json_array_size(req->after); i++)
-        lf_buf_addf(&b, ":%s", json_string_value(json_array_get(req->after, i)));
+    for (size_t i = 0; req->prev == NULL && i < req->after->n; i++)
+        lf_buf_addf(&b, ":%s", req->after->v[i]);
     int rc = push_text(argv, "-W", &b, err);
     lf_buf_fini(&b);
     return rc;
@@ -210,8 +210,8 @@ static int pbs_command(void *self, const lf_submit_req *req, const char *script,
     return rc;
 }
 
-static int pbs_submit(void *self, const lf_submit_req *req, const char *script, json_t **job,
-                      lf_err *err)
+static int pbs_submit(void *self, const lf_submit_req *req, const char *script,
+                      struct lf_job_rec *job, lf_err *err)
 {
     const struct pbs *p = self;
     char id[256], said[400];
@@ -230,32 +230,29 @@ static int pbs_submit(void *self, const lf_submit_req *req, const char *script, 
     else if (o.timed_out)
         rc = lf_fail(err, LF_ECOMM, "qsub did not answer in time");
     else if (o.exit == 0 && lf_pbs_parse_id(id, sizeof id, o.out.data))
-        *job = json_pack("{s:s}", "id", id);
+        rc = (job->id = lf_strdup(id, err)) != NULL ? 0 : LF_ENOMEM;
     else if (o.exit <= 0)
         rc = lf_fail(err, LF_ECOMM, "qsub printed no job id: %s", said);
     else
         rc = lf_fail(err, lf_pbs_refusal(o.err.data), "qsub: %s", said);
     lf_sched_out_fini(&o);
-    return rc == 0 && *job == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : rc;
+    return rc;
 }
 
 /* ---- a command about some jobs ---- */
 
-/* words, then ids[from ...] (texts, or objects with "id"). Answers about jobs that are gone are no
+/* words, then ids[from ...]. Answers about jobs that are gone are no
  * failure; *o is to be released. */
-static int about(lf_sched_out *o, const struct pbs *p, const char *const *words, const json_t *ids,
-                 size_t from, lf_err *err)
+static int about(lf_sched_out *o, const struct pbs *p, const char *const *words,
+                 const lf_texts *ids, size_t from, lf_err *err)
 {
     json_t *argv = json_array();
     char said[400];
     int rc = argv == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     for (size_t i = 0; rc == 0 && words[i] != NULL; i++)
         rc = lf_json_push_new(argv, json_string(words[i]), err);
-    for (size_t i = from; rc == 0 && i < json_array_size(ids) && i < from + IDS_AT_ONCE; i++) {
-        json_t *one = json_array_get(ids, i);
-        rc = lf_json_push_new(
-            argv, json_incref(json_is_object(one) ? json_object_get(one, "id") : one), err);
-    }
+    for (size_t i = from; rc == 0 && ids != NULL && i < ids->n && i < from + IDS_AT_ONCE; i++)
+        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
     if (rc == 0)
         rc = lf_sched_run(o, argv, p->site, 0, err);
     json_decref(argv);
@@ -274,7 +271,7 @@ static int about(lf_sched_out *o, const struct pbs *p, const char *const *words,
     return rc;
 }
 
-static int stat_jobs(struct pbs *p, const json_t *ids, bool history, json_t **jobs, lf_err *err)
+static int stat_jobs(struct pbs *p, const lf_texts *ids, bool history, json_t **jobs, lf_err *err)
 {
     static const char *const now[] = {"qstat", "-f", "-w", NULL},
                              *const old[] = {"qstat", "-x", "-f", "-w", NULL},
@@ -282,7 +279,7 @@ static int stat_jobs(struct pbs *p, const json_t *ids, bool history, json_t **jo
     enum lf_pbs_flavour f = LF_PBS_NONE;
     json_t *found = json_array();
     int rc = found == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : flavour(&f, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i += IDS_AT_ONCE) {
+    for (size_t i = 0; rc == 0 && i < ids->n; i += IDS_AT_ONCE) {
         lf_sched_out o;
         rc = about(&o, p, f == LF_PBS_TORQUE ? torque : history ? old : now, ids, i, err);
         if (rc < 0)
@@ -307,40 +304,45 @@ static int pbs_list(void *self, json_t **jobs, lf_err *err)
         return lf_fail(err, LF_EINVAL, "this user has no name");
     snprintf(user, sizeof user, "%s", pw->pw_name);
     const char *const words[] = {"qselect", "-u", user, NULL};
-    json_t *ids = json_array();
+    lf_texts ids = {0};
     lf_sched_out o;
-    int rc = ids == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                         : about(&o, self, words, NULL, 0, err);
-    if (rc < 0) {
-        json_decref(ids);
+    int rc = about(&o, self, words, NULL, 0, err);
+    if (rc < 0)
         return rc;
-    }
     for (const char *p = o.out.data; *p != '\0' && rc == 0;) {
         size_t n = strcspn(p, "\n");
         snprintf(line, sizeof line, "%.*s", (int)(n < 250 ? n : 250), p);
         char id[256];
         if (lf_pbs_parse_id(id, sizeof id, line))
-            rc = lf_json_push_new(ids, json_string(id), err);
+            rc = lf_texts_add(&ids, id, err);
         p += n + (p[n] == '\n');
     }
     lf_sched_out_fini(&o);
     if (rc == 0)
-        rc = stat_jobs(self, ids, false, jobs, err);
-    json_decref(ids);
+        rc = stat_jobs(self, &ids, false, jobs, err);
+    lf_texts_fini(&ids);
     return rc;
 }
 
 static int pbs_history(void *self, const json_t *ids, json_t **jobs, lf_err *err)
 {
-    return stat_jobs(self, ids, true, jobs, err);
+    lf_texts only = {0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
+        rc = lf_texts_add(&only, json_string_value(json_object_get(json_array_get(ids, i), "id")),
+                          err);
+    if (rc == 0)
+        rc = stat_jobs(self, &only, true, jobs, err);
+    lf_texts_fini(&only);
+    return rc;
 }
 
 /* ---- ending and letting go ---- */
 
-static int each(struct pbs *p, const char *const *words, const json_t *ids, lf_err *err)
+static int each(struct pbs *p, const char *const *words, const lf_texts *ids, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i += IDS_AT_ONCE) {
+    for (size_t i = 0; rc == 0 && i < ids->n; i += IDS_AT_ONCE) {
         lf_sched_out o;
         rc = about(&o, p, words, ids, i, err);
         if (rc == 0)
@@ -352,7 +354,7 @@ static int each(struct pbs *p, const char *const *words, const json_t *ids, lf_e
 /* force: qdel sends TERM and, after the server's kill_delay, KILL. Otherwise USR2, which every
  * process of the job gets: the stage takes it as its wrapper does. On Torque the login shell above
  * the script would die of it and take the job along, so there the stop file alone has to do. */
-static int pbs_cancel(void *self, const json_t *ids, bool force, lf_err *err)
+static int pbs_cancel(void *self, const lf_texts *ids, bool force, lf_err *err)
 {
     static const char *const end[] = {"qdel", NULL}, *const stop[] = {"qsig", "-s", "SIGUSR2",
                                                                       NULL};
@@ -363,7 +365,7 @@ static int pbs_cancel(void *self, const json_t *ids, bool force, lf_err *err)
     return each(self, force ? end : stop, ids, err);
 }
 
-static int pbs_release(void *self, const json_t *ids, lf_err *err)
+static int pbs_release(void *self, const lf_texts *ids, lf_err *err)
 {
     static const char *const words[] = {"qrls", "-h", "u", NULL};
     return each(self, words, ids, err);

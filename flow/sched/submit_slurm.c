@@ -133,15 +133,15 @@ static int add_log(json_t *argv, const lf_submit_req *req, lf_err *err)
 
 static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
 {
-    if (req->prev == NULL && json_array_size(req->after) == 0)
+    if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
         return 0;
     lf_buf b;
     lf_buf_init(&b);
     lf_buf_addf(&b, "--dependency=%s", req->prev != NULL ? "afterany:" : "afterok");
     if (req->prev != NULL)
         lf_buf_adds(&b, req->prev);
-    for (size_t i = 0; req->prev == NULL && i < json_array_size(req->after); i++)
-        lf_buf_addf(&b, ":%s", json_string_value(json_array_get(req->after, i)));
+    for (size_t i = 0; req->prev == NULL && i < req->after->n; i++)
+        lf_buf_addf(&b, ":%s", req->after->v[i]);
     int rc = lf_json_push_new(argv, json_string(b.data), err);
     if (rc == 0)
         rc = lf_json_push_new(argv, json_string("--kill-on-invalid-dep=yes"), err);
@@ -187,8 +187,15 @@ static int slurm_command(void *self, const lf_submit_req *req, const char *scrip
     return rc;
 }
 
-static int slurm_submit(void *self, const lf_submit_req *req, const char *script, json_t **job,
-                        lf_err *err)
+static int name_job(struct lf_job_rec *job, const char *id, const char *cluster, lf_err *err)
+{
+    job->id = lf_strdup(id, err);
+    job->cluster = cluster[0] != '\0' ? lf_strdup(cluster, err) : NULL;
+    return job->id == NULL || (cluster[0] != '\0' && job->cluster == NULL) ? LF_ENOMEM : 0;
+}
+
+static int slurm_submit(void *self, const lf_submit_req *req, const char *script,
+                        struct lf_job_rec *job, lf_err *err)
 {
     const struct slurm *s = self;
     char id[64], cluster[64], said[400];
@@ -207,13 +214,13 @@ static int slurm_submit(void *self, const lf_submit_req *req, const char *script
     else if (o.timed_out)
         rc = lf_fail(err, LF_ECOMM, "sbatch did not answer in time");
     else if (o.exit == 0 && lf_slurm_parse_id(id, sizeof id, cluster, sizeof cluster, o.out.data))
-        *job = json_pack("{s:s, s:s*}", "id", id, "cluster", cluster[0] != '\0' ? cluster : NULL);
+        rc = name_job(job, id, cluster, err);
     else if (o.exit == 0)
         rc = lf_fail(err, LF_ECOMM, "sbatch printed no job id: %s", said);
     else
         rc = lf_fail(err, lf_slurm_refusal(said), "sbatch: %s", said);
     lf_sched_out_fini(&o);
-    return rc == 0 && *job == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : rc;
+    return rc;
 }
 
 /* ---- looking ---- */
@@ -348,7 +355,7 @@ static int slurm_history(void *self, const json_t *ids, json_t **jobs, lf_err *e
 
 /* ---- ending ---- */
 
-static int scancel(const struct slurm *s, const json_t *ids, size_t from, bool force, lf_err *err)
+static int scancel(const struct slurm *s, const lf_texts *ids, size_t from, bool force, lf_err *err)
 {
     json_t *argv = json_array();
     lf_sched_out o;
@@ -357,8 +364,8 @@ static int scancel(const struct slurm *s, const json_t *ids, size_t from, bool f
         rc = lf_json_push_new(argv, json_string("--batch"), err);
     if (rc == 0 && !force)
         rc = lf_json_push_new(argv, json_string("--signal=USR2"), err);
-    for (size_t i = from; rc == 0 && i < from + IDS_AT_ONCE && i < json_array_size(ids); i++)
-        rc = lf_json_push_new(argv, json_incref(json_array_get(ids, i)), err);
+    for (size_t i = from; rc == 0 && i < from + IDS_AT_ONCE && i < ids->n; i++)
+        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
     if (rc == 0)
         rc = lf_sched_run(&o, argv, s->site, 0, err);
     json_decref(argv);
@@ -374,10 +381,10 @@ static int scancel(const struct slurm *s, const json_t *ids, size_t from, bool f
     return rc;
 }
 
-static int slurm_cancel(void *self, const json_t *ids, bool force, lf_err *err)
+static int slurm_cancel(void *self, const lf_texts *ids, bool force, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i += IDS_AT_ONCE)
+    for (size_t i = 0; rc == 0 && i < ids->n; i += IDS_AT_ONCE)
         rc = scancel(self, ids, i, force, err);
     return rc;
 }

@@ -41,14 +41,15 @@ struct history {
     lf_stage_view s;
     lf_incarnation incs[16];
     struct lf_claim claims[16];
-    json_t *attempts[2];
+    struct lf_attempt_rec attempt, *attempts[2];
 };
 
 static void build(struct history *h, const char *stage, const char *const *ends, size_t n)
 {
     memset(h, 0, sizeof *h);
     h->s.stage = parse(stage);
-    h->attempts[0] = json_pack("{s:O}", "spec_id", json_object_get(h->s.stage, "spec_id"));
+    h->attempt.spec_id = "s";
+    h->attempts[0] = &h->attempt;
     h->s.attempts = h->attempts;
     h->s.n_attempts = 1;
     h->s.incs = h->incs;
@@ -67,7 +68,6 @@ static void drop(struct history *h)
     for (size_t i = 0; i < h->s.n_incs; i++) {
         lf_end_free(h->incs[i].end);
     }
-    json_decref(h->attempts[0]);
     json_decref(h->s.stage);
 }
 

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The records of an attempt as JSON.
+ */
+#include "config.h"
+
+#include "flow/record/attempt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/mem.h"
+#include "flow/record/fields.h"
+#include "flow/record/parts.h"
+#include "flow/record/record.h"
+#include "flow/record/shown.h"
+
+/* The file of attempt n: "attempt.3.json" of "attempt.%d.json". */
+#define NAME(buf, kind, suffix, n) snprintf(buf, sizeof buf, kind ".%d" suffix, n)
+
+/* ---- attempt.N.json ---- */
+
+static const struct lf_field attempt_rows[] = {
+    LF_FIELD_KIND("lf_attempt"),
+    {LF_FIELD(struct lf_attempt_rec, attempt)},
+    {LF_FIELD(struct lf_attempt_rec, run)},
+    {LF_FIELD(struct lf_attempt_rec, stage)},
+    {LF_FIELD(struct lf_attempt_rec, token)},
+    {LF_FIELD(struct lf_attempt_rec, rev)},
+    {LF_FIELD(struct lf_attempt_rec, spec_id)},
+    {LF_FIELD(struct lf_attempt_rec, spec)},
+    {LF_FIELD(struct lf_attempt_rec, backend)},
+    {LF_FIELD(struct lf_attempt_rec, t)},
+    {LF_FIELD_SUB(struct lf_attempt_rec, submitter, LF_FIELD_RECORD, &lf_proc_fields)},
+    {LF_FIELD(struct lf_attempt_rec, fresh)},
+    {LF_FIELD(struct lf_attempt_rec, script_sha256), .opt = true},
+    {LF_FIELD(struct lf_attempt_rec, resources), .opt = true},
+    {LF_FIELD(struct lf_attempt_rec, accepted), .opt = true},
+};
+static const struct lf_fields attempt_fields = LF_FIELDS(struct lf_attempt_rec, attempt_rows);
+
+int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
+{
+    char name[64];
+    NAME(name, "attempt", ".json", n);
+    return lf_fields_load(out, &attempt_fields, stage_dir, name, err);
+}
+
+int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err)
+{
+    char name[64];
+    NAME(name, "attempt", ".json", a->attempt);
+    return lf_fields_publish(stage_dir, name, &attempt_fields, a, err);
+}
+
+void lf_attempt_rec_free(struct lf_attempt_rec *a)
+{
+    lf_fields_free(a, &attempt_fields);
+}
+
+json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member)
+{
+    if (a == NULL || (strcmp(member, "accepted") == 0 && !a->accepted.given) ||
+        (strcmp(member, "resources") == 0 && a->resources == NULL))
+        return NULL;
+    return lf_fields_member(a, &attempt_fields, member, NULL);
+}
+
+/* ---- job.N.json ---- */
+
+static const struct lf_field job_rows[] = {
+    LF_FIELD_KIND("lf_job"),
+    {LF_FIELD(struct lf_job_rec, backend)},
+    {LF_FIELD(struct lf_job_rec, id)},
+    {LF_FIELD(struct lf_job_rec, ids), .opt = true},
+    {LF_FIELD(struct lf_job_rec, cluster), .opt = true},
+    {LF_FIELD(struct lf_job_rec, token)},
+    {LF_FIELD(struct lf_job_rec, script_sha256), .opt = true},
+    {LF_FIELD(struct lf_job_rec, t)},
+    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)},
+    {LF_FIELD(struct lf_job_rec, after), .opt = true},
+    {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true},
+};
+static const struct lf_fields job_fields = LF_FIELDS(struct lf_job_rec, job_rows);
+
+int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err)
+{
+    char name[64];
+    NAME(name, "job", ".json", n);
+    return lf_fields_load(out, &job_fields, stage_dir, name, err);
+}
+
+int lf_job_rec_publish(const char *stage_dir, int n, const struct lf_job_rec *j, lf_err *err)
+{
+    char name[64];
+    NAME(name, "job", ".json", n);
+    return lf_fields_publish(stage_dir, name, &job_fields, j, err);
+}
+
+struct lf_job_rec *lf_job_rec_new(lf_err *err)
+{
+    struct lf_job_rec *j = lf_calloc(1, sizeof *j, err);
+    if (j != NULL)
+        j->adopted = -1;
+    return j;
+}
+
+json_t *lf_job_shown(const struct lf_job_rec *j, const char *member)
+{
+    return lf_fields_member(j, &job_fields, member, NULL);
+}
+
+void lf_job_rec_free(struct lf_job_rec *j)
+{
+    lf_fields_free(j, &job_fields);
+}
+
+/* ---- skip.N.json ---- */
+
+static const struct lf_field skip_rows[] = {
+    LF_FIELD_KIND("lf_skip"),
+    {LF_FIELD(struct lf_skip_rec, t)},
+    {LF_FIELD_AS(struct lf_skip_rec, cls, "class")},
+    {LF_FIELD(struct lf_skip_rec, reason)},
+    {LF_FIELD_AS(struct lf_skip_rec, exit_code, "exit")},
+    {LF_FIELD(struct lf_skip_rec, jobid)},
+};
+static const struct lf_fields skip_fields = LF_FIELDS(struct lf_skip_rec, skip_rows);
+
+int lf_skip_rec_load(struct lf_skip_rec **out, const char *stage_dir, int n, lf_err *err)
+{
+    char name[64];
+    NAME(name, "skip", ".json", n);
+    return lf_fields_load(out, &skip_fields, stage_dir, name, err);
+}
+
+int lf_skip_rec_publish(const char *stage_dir, int n, const struct lf_skip_rec *s, lf_err *err)
+{
+    char name[64];
+    NAME(name, "skip", ".json", n);
+    return lf_fields_publish(stage_dir, name, &skip_fields, s, err);
+}
+
+void lf_skip_rec_free(struct lf_skip_rec *s)
+{
+    lf_fields_free(s, &skip_fields);
+}
+
+/* ---- refused.N.json ---- */
+
+static const struct lf_field refused_rows[] = {
+    LF_FIELD_KIND("lf_refused"),
+    {LF_FIELD(struct lf_refused_rec, t)},
+    {LF_FIELD(struct lf_refused_rec, needs), .opt = true},
+    {LF_FIELD(struct lf_refused_rec, words), .opt = true},
+    {LF_FIELD(struct lf_refused_rec, for_now)},
+};
+static const struct lf_fields refused_fields = LF_FIELDS(struct lf_refused_rec, refused_rows);
+
+int lf_refused_rec_load(struct lf_refused_rec **out, const char *stage_dir, int n, lf_err *err)
+{
+    char name[64];
+    NAME(name, "refused", ".json", n);
+    return lf_fields_load(out, &refused_fields, stage_dir, name, err);
+}
+
+int lf_refused_rec_replace(const char *stage_dir, int n, const struct lf_refused_rec *r,
+                           lf_err *err)
+{
+    char path[PATH_MAX];
+    int rc = lf_path_set(path, err, "%s/refused.%d.json", stage_dir, n);
+    return rc == 0 ? lf_fields_replace(path, &refused_fields, r, err) : rc;
+}
+
+void lf_refused_rec_free(struct lf_refused_rec *r)
+{
+    lf_fields_free(r, &refused_fields);
+}
+
+/* ---- successor.N.ID.json, cancel.N ---- */
+
+static const struct lf_field successor_rows[] = {
+    LF_FIELD_KIND("lf_successor"),
+    {LF_FIELD(struct lf_successor_rec, id)},
+    {LF_FIELD(struct lf_successor_rec, after)},
+    {LF_FIELD(struct lf_successor_rec, t)},
+};
+static const struct lf_fields successor_fields = LF_FIELDS(struct lf_successor_rec, successor_rows);
+
+int lf_successor_rec_publish(const char *stage_dir, int n, const struct lf_successor_rec *s,
+                             lf_err *err)
+{
+    char name[256];
+    snprintf(name, sizeof name, "successor.%d.%s.json", n, s->id);
+    return lf_fields_publish(stage_dir, name, &successor_fields, s, err);
+}
+
+static const struct lf_field cancel_rows[] = {
+    LF_FIELD_KIND("lf_cancel"),
+    {LF_FIELD(struct lf_cancel_rec, by)},
+    {LF_FIELD(struct lf_cancel_rec, t)},
+};
+static const struct lf_fields cancel_fields = LF_FIELDS(struct lf_cancel_rec, cancel_rows);
+
+int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_rec *c, lf_err *err)
+{
+    char name[64];
+    NAME(name, "cancel", "", n);
+    return lf_fields_publish(stage_dir, name, &cancel_fields, c, err);
+}
+
+/* ---- driver.want ---- */
+
+struct want {
+    lf_texts stages;
+};
+static const struct lf_field want_rows[] = {LF_FIELD_KIND("lf_want"),
+                                            {LF_FIELD(struct want, stages)}};
+static const struct lf_fields want_fields = LF_FIELDS(struct want, want_rows);
+
+int lf_want_load(lf_texts *stages, const char *run_dir, const char *name, lf_err *err)
+{
+    struct want *w = NULL;
+    int rc = lf_fields_load(&w, &want_fields, run_dir, name, err);
+    *stages = w != NULL ? w->stages : (lf_texts){0};
+    free(w);
+    return rc;
+}
+
+int lf_want_replace(const char *path, const lf_texts *stages, lf_err *err)
+{
+    const struct want w = {.stages = *stages};
+    return lf_fields_replace(path, &want_fields, &w, err);
+}
