@@ -121,7 +121,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
         lf_fail(err, e.rc, "%s", e.text);
     lf_run_fini(&x.run);
     json_decref(x.attempt);
-    json_decref(x.resources);
+    lf_resources_fini(&x.resources);
     json_decref(x.inputs);
     json_decref(x.resume);
     lf_launch_plan_fini(&x.launch);

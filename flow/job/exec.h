@@ -89,7 +89,8 @@ typedef struct lf_exec {
     const lf_doc_stage *plan; /* borrowed from run.plan: of the attempt's revision */
     json_t *stage;            /* the same as JSON: plan->json */
     json_t *attempt;          /* attempt.N.json */
-    json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
+    lf_resources
+        resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
     char *stage_dir, *dir;
     int epoch;
     /* resolved: [{"name","path","run","stage","attempt","epoch","spec_id","output"}] */

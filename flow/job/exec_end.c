@@ -40,11 +40,6 @@ struct plan {
     bool links;    /* the next link goes on */
 };
 
-static int64_t number(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
-}
-
 static bool cancelled(const lf_exec *x)
 {
     char path[PATH_MAX];
@@ -56,16 +51,15 @@ static bool cancelled(const lf_exec *x)
 
 static json_t *asked(lf_exec *x)
 {
-    int64_t memory = lf_jobside_memory(&x->job), limit = number(x->resources, "time_limit_s");
+    int64_t memory = lf_jobside_memory(&x->job), limit = x->resources.time_limit_s.v;
     double end = x->job.ops != NULL ? lf_jobside_end(&x->job, false) : 0;
     if (memory == 0)
-        memory = number(x->resources, "memory_bytes");
+        memory = x->resources.memory_bytes.v;
     if (limit == 0 && end > x->t_start)
         limit = (int64_t)(end - x->t_start);
     return json_pack("{s:I, s:I, s:I, s:I}", "memory_bytes", (json_int_t)memory, "time_limit_s",
-                     (json_int_t)limit, "planned_memory_bytes",
-                     (json_int_t)number(x->stage, "memory_bytes"), "planned_time_limit_s",
-                     (json_int_t)number(x->stage, "time_limit_s"));
+                     (json_int_t)limit, "planned_memory_bytes", (json_int_t)x->plan->memory_bytes.v,
+                     "planned_time_limit_s", (json_int_t)x->plan->time_limit_s.v);
 }
 
 /* The last step that is saved: a stage that stopped on request or is done has saved the one it
@@ -123,8 +117,8 @@ static int add_next(json_t *end, const struct plan *p, lf_err *err)
 {
     if (!p->put_back)
         return 0;
-    json_t *next = json_pack("{s:s, s:O*}", "act", lf_policy_act_name(p->next.act), "exclude",
-                             p->next.exclude);
+    json_t *next = json_pack("{s:s, s:o*}", "act", lf_policy_act_name(p->next.act), "exclude",
+                             p->next.exclude.n > 0 ? lf_texts_json(&p->next.exclude) : NULL);
     int rc = lf_json_set_new(end, "next", next, err);
     if (rc == 0 && p->next.memory_bytes > 0)
         rc = lf_json_set_new(next, "memory_bytes", json_integer(p->next.memory_bytes), err);
@@ -159,7 +153,7 @@ static int write_end(lf_exec *x, const lf_end_class *c, const json_t *end, lf_er
 static bool uses_links(const lf_exec *x)
 {
     return x->job.ops != NULL &&
-           lf_chain_by_links(x->resources, &x->run.plan->site,
+           lf_chain_by_links(&x->resources, &x->run.plan->site,
                              LF_CAN_DEPEND | (x->job.ops->can_requeue ? LF_CAN_REQUEUE : 0));
 }
 
@@ -172,7 +166,7 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
     if (strcmp(c->state, "stopped") != 0 || strcmp(c->cls, "superseded") == 0 || x->job.ops == NULL)
         return;
     lf_chain_add_up(&sum, s, lf_wall_s());
-    const char *cls = lf_chain_capped(&sum, x->resources, why, sizeof why);
+    const char *cls = lf_chain_capped(&sum, &x->resources, why, sizeof why);
     if (cls == NULL)
         return;
     c->state = "failed";
@@ -253,12 +247,11 @@ static int decide(struct plan *p, json_t **end, lf_exec *x, lf_end_class *c, lf_
 }
 
 /* "n1,n2" of an array, in buf; NULL when there are none or they do not fit. */
-static const char *node_list(char *buf, size_t cap, const json_t *hosts)
+static const char *node_list(char *buf, size_t cap, const lf_texts *hosts)
 {
     size_t at = 0;
-    for (size_t i = 0; i < json_array_size(hosts); i++) {
-        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "",
-                         json_string_value(json_array_get(hosts, i)));
+    for (size_t i = 0; i < hosts->n; i++) {
+        int n = snprintf(buf + at, cap - at, "%s%s", i > 0 ? "," : "", hosts->v[i]);
         if (n < 0 || (size_t)n >= cap - at)
             return NULL;
         at += (size_t)n;
@@ -277,8 +270,8 @@ static int succeed(lf_exec *x, lf_err *err)
     if (rc == 0)
         rc = lf_path_set(script, err, "%s/script.%d", x->stage_dir, x->args.attempt);
     lf_submit_req req = {.run = &x->run,
-                         .stage = x->stage,
-                         .resources = x->resources,
+                         .stage = x->plan,
+                         .resources = &x->resources,
                          .attempt = x->args.attempt,
                          .token = x->args.token,
                          .project = x->args.project,
@@ -309,7 +302,7 @@ static void put_back(lf_exec *x, const struct plan *p, const char *cause)
     char nodes[1024];
     const lf_jobside_ask ask = {.memory_bytes = p->next.memory_bytes,
                                 .time_limit_s = p->next.time_limit_s,
-                                .exclude = node_list(nodes, sizeof nodes, p->next.exclude)};
+                                .exclude = node_list(nodes, sizeof nodes, &p->next.exclude)};
     bool other = p->next.act != LF_POLICY_CONTINUE && p->next.act != LF_POLICY_RETRY;
     if (lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING || cancelled(x))
         return; /* while the records were written */
@@ -355,7 +348,7 @@ static void shrink_links(const lf_exec *x)
     if (lf_path_set(path, NULL, "%s/job.%d.json", x->stage_dir, x->args.attempt) < 0)
         return;
     json_t *job = lf_json_load_file(path, (size_t)1 << 20, NULL);
-    if (job != NULL && lf_chain_shrink_rest(job, x->job.id, x->resources, x->job.site, &e) < 0)
+    if (job != NULL && lf_chain_shrink_rest(job, x->job.id, &x->resources, x->job.site, &e) < 0)
         lf_log(1, "links that are left over were not made smaller: %s", e.text);
     json_decref(job);
 }

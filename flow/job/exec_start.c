@@ -25,6 +25,7 @@
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
 #include "flow/run/who.h"
+#include "flow/sched/attempt.h"
 
 #define RECORD_MAX_BYTES ((size_t)8 << 20)
 #define SETTLE_S                                                                                   \
@@ -80,20 +81,9 @@ static int split_run_dir(lf_exec *x, lf_err *err)
 /* What was asked for; an attempt that does not say was made from the plan as it is. */
 static int set_resources(lf_exec *x, lf_err *err)
 {
-    static const char *const beside[] = {"memory_bytes", "time_limit_s", "grace_s"};
-    json_t *asked = json_object_get(x->attempt, "resources"),
-           *plan = json_object_get(x->stage, "resources");
-    x->resources = asked != NULL  ? json_incref(asked)
-                   : plan != NULL ? json_deep_copy(plan)
-                                  : json_object();
-    if (x->resources == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    for (size_t i = 0; asked == NULL && i < sizeof beside / sizeof beside[0]; i++) {
-        json_t *v = json_object_get(x->stage, beside[i]);
-        if (v != NULL && json_object_set(x->resources, beside[i], v) < 0)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-    }
-    return 0;
+    json_t *asked = json_object_get(x->attempt, "resources");
+    return asked != NULL ? lf_resources_read(&x->resources, asked, "resources of the attempt", err)
+                         : lf_attempt_resources(&x->resources, x->plan, NULL, err);
 }
 
 static void nap(void)
@@ -142,7 +132,7 @@ int lf_exec_open(lf_exec *x, lf_err *err)
         return rc;
     const char *backend = json_string_value(json_object_get(x->attempt, "backend"));
     lf_jobside_open(&x->job, backend != NULL ? backend : "local", &x->run.plan->site, x->t_start,
-                    json_integer_value(json_object_get(x->resources, "time_limit_s")));
+                    x->resources.time_limit_s.v);
     const char *share = x->run.plan->share;
     return lf_share_apply(share != NULL ? share : "none", err);
 }
@@ -224,7 +214,7 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
     const char *spec = json_string_value(json_object_get(log.last, "spec_id"));
     *yes = json_object_get(log.last, "lf_done") != NULL && spec != NULL &&
            json_integer_value(json_object_get(log.last, "attempt")) == x->args.attempt &&
-           strcmp(spec, json_string_value(json_object_get(x->stage, "spec_id"))) == 0;
+           strcmp(spec, x->plan->spec_id) == 0;
     lf_epoch_fini(&log);
     return 0;
 }
@@ -275,7 +265,7 @@ static int check_history(lf_exec *x, int *code, lf_err *err)
     lf_chain_sum sum;
     lf_chain_add_up(&sum, &s, lf_wall_s());
     const char *capped =
-        x->job.ops != NULL ? lf_chain_capped(&sum, x->resources, why, sizeof why) : NULL;
+        x->job.ops != NULL ? lf_chain_capped(&sum, &x->resources, why, sizeof why) : NULL;
     rc = 1;
     if (ended_for_good(x, &s, err))
         rc = refuse(x, 1, "failed", code, LF_EBUSY, err);
@@ -375,7 +365,7 @@ static int claim_epoch(lf_exec *x, lf_handover *h, lf_err *err)
     json_t *rec = claim_record(x, err);
     if (rec == NULL)
         return LF_ENOMEM;
-    const char *spec = json_string_value(json_object_get(x->stage, "spec_id"));
+    const char *spec = x->plan->spec_id;
     int rc = lf_epoch_claim(&x->epoch, x->stage_dir, x->args.attempt, spec, rec, &hooks, err);
     json_decref(rec);
     return rc;

@@ -117,8 +117,8 @@ static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
 {
     size_t a = (size_t)inc->attempt;
     return inc->attempt >= 1 && a <= s->n_attempts && s->attempts[a - 1] != NULL &&
-           json_equal(json_object_get(s->attempts[a - 1], "spec_id"),
-                      json_object_get(s->stage, "spec_id"));
+           lf_text_same(json_string_value(json_object_get(s->attempts[a - 1], "spec_id")),
+                        s->plan->spec_id);
 }
 
 static const lf_incarnation *last_end(const lf_stage_view *s)
@@ -145,18 +145,15 @@ static int same_in_a_row(const lf_stage_view *s, const char *cls)
 }
 
 /* Nodes that were blamed since the settings are what they are; each once. */
-static json_t *blamed(const lf_stage_view *s)
+static int blamed(lf_texts *list, const lf_stage_view *s, lf_err *err)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; list != NULL && i < s->n_incs; i++) {
-        const json_t *host = json_object_get(s->incs[i].end, "blame");
-        bool known = !counts(s, &s->incs[i]) || !json_is_string(host);
-        for (size_t k = 0; !known && k < json_array_size(list); k++)
-            known = json_equal(json_array_get(list, k), host);
-        if (!known)
-            json_array_append_new(list, json_string(json_string_value(host)));
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
+        const char *host = json_string_value(json_object_get(s->incs[i].end, "blame"));
+        if (counts(s, &s->incs[i]) && host != NULL && !lf_texts_has(list, host))
+            rc = lf_texts_add(list, host, err);
     }
-    return list;
+    return rc;
 }
 
 /* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its
@@ -187,11 +184,11 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
 }
 
 static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
-                       const json_t *res)
+                       const lf_resources *res)
 {
     char a[32], b[32];
-    int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last, "memory_bytes");
-    int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "memory_max"));
+    int64_t planned = s->plan->memory_bytes.v, had = had_of(s, last, "memory_bytes");
+    int64_t want = escalate(had > 0 ? had : planned, planned, res->memory_max.v);
     if (had <= 0 && planned <= 0) {
         out->automatic = false;
         snprintf(out->why, sizeof out->why,
@@ -211,7 +208,7 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
 /* More time only where the last job saved nothing: otherwise the next segment goes on from what it
  * saved. */
 static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
-                     const json_t *res)
+                     const lf_resources *res)
 {
     char a[32], b[32];
     const char *state = json_string_value(json_object_get(last->end, "state"));
@@ -221,8 +218,8 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
         snprintf(out->why, sizeof out->why, "its time was over: continues from what it saved");
         return;
     }
-    int64_t planned = number(s->stage, "time_limit_s"), had = had_of(s, last, "time_limit_s");
-    int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "time_max"));
+    int64_t planned = s->plan->time_limit_s.v, had = had_of(s, last, "time_limit_s");
+    int64_t want = escalate(had > 0 ? had : planned, planned, res->time_max.v);
     if (want < 0) {
         out->automatic = false;
         snprintf(out->why, sizeof out->why, "saved nothing within %s, which is time_max",
@@ -236,10 +233,10 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
 }
 
 /* More than was planned, and the plan is still that: an earlier try had to be given it. */
-static int64_t raised(const json_t *asked, const json_t *stage, const char *key,
+static int64_t raised(const json_t *asked, int64_t planned, const char *key,
                       const char *planned_key)
 {
-    int64_t planned = number(stage, key), had = number(asked, key);
+    int64_t had = number(asked, key);
     return planned > 0 && number(asked, planned_key) == planned && had > planned ? had : 0;
 }
 
@@ -251,9 +248,11 @@ static void keep_earlier(lf_next *out, const lf_stage_view *s)
         const json_t *asked =
             counts(s, &s->incs[i]) ? json_object_get(s->incs[i].end, "asked") : NULL;
         if (out->memory_bytes == 0)
-            out->memory_bytes = raised(asked, s->stage, "memory_bytes", "planned_memory_bytes");
+            out->memory_bytes =
+                raised(asked, s->plan->memory_bytes.v, "memory_bytes", "planned_memory_bytes");
         if (out->time_limit_s == 0)
-            out->time_limit_s = raised(asked, s->stage, "time_limit_s", "planned_time_limit_s");
+            out->time_limit_s =
+                raised(asked, s->plan->time_limit_s.v, "time_limit_s", "planned_time_limit_s");
     }
 }
 
@@ -262,15 +261,12 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
     lf_next n;
     memset(&n, 0, sizeof n);
     n.cls = "";
-    n.exclude = blamed(s);
-    if (n.exclude == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    if (json_array_size(n.exclude) == 0) {
-        json_decref(n.exclude);
-        n.exclude = NULL;
+    int rc = blamed(&n.exclude, s, err);
+    if (rc < 0) {
+        lf_next_fini(&n);
+        return rc;
     }
-    const json_t *res = json_object_get(s->stage, "resources"),
-                 *retries = json_object_get(res, "retries");
+    const lf_resources *res = &s->plan->resources;
     const lf_incarnation *last = last_end(s);
     if (last != NULL) {
         n.cls = end_class(last);
@@ -284,8 +280,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
             ask_time(&n, s, last, res);
         else if (n.act == LF_POLICY_NODE)
             snprintf(n.why, sizeof n.why, "a node failed: goes on without it");
-        if (n.act != LF_POLICY_CONTINUE &&
-            n.tries > (retries != NULL ? (int)number(res, "retries") : RETRIES))
+        if (n.act != LF_POLICY_CONTINUE && n.tries > (int)lf_int_or(res->retries, RETRIES))
             n.automatic = false;
     }
     keep_earlier(&n, s);
@@ -295,7 +290,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
 
 void lf_next_fini(lf_next *n)
 {
-    json_decref(n->exclude);
+    lf_texts_fini(&n->exclude);
     memset(n, 0, sizeof *n);
 }
 
@@ -334,11 +329,10 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
     *out = c;
 }
 
-const char *lf_chain_capped(const lf_chain_sum *sum, const json_t *res, char *why, size_t cap)
+const char *lf_chain_capped(const lf_chain_sum *sum, const lf_resources *res, char *why, size_t cap)
 {
-    const json_t *stall = json_object_get(res, "stall_segments");
-    int64_t segments = number(res, "max_segments"), wall = number(res, "max_walltime");
-    int64_t patience = stall != NULL ? number(res, "stall_segments") : STALL_SEGMENTS;
+    int64_t segments = res->max_segments.v, wall = res->max_walltime.v;
+    int64_t patience = lf_int_or(res->stall_segments, STALL_SEGMENTS);
     char a[32], b[32];
     if (segments > 0 && sum->segments >= segments) {
         snprintf(why, cap, "%d segments are over, and max_segments is %lld", sum->segments,

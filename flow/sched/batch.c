@@ -36,7 +36,7 @@ void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)
 
 const char *lf_batch_name(const lf_batch_work *w, size_t i)
 {
-    return json_string_value(json_object_get(w->view.stages[i].stage, "name"));
+    return w->view.stages[i].plan->name;
 }
 
 void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text)
@@ -127,6 +127,15 @@ static int repair(lf_batch_work *w, lf_err *err)
 
 /* ---- the course ---- */
 
+static bool asked_for(const json_t *att, const lf_resources *resources)
+{
+    lf_resources had = {.given = false};
+    int rc = lf_resources_read(&had, json_object_get(att, "resources"), "attempt", NULL);
+    bool same = rc == 0 && had.given && resources->given && lf_resources_same(&had, resources);
+    lf_resources_fini(&had);
+    return same;
+}
+
 /* The attempt may be used again only when it asks for the same thing. */
 static void check_reuse(lf_batch_work *w, size_t i)
 {
@@ -136,8 +145,7 @@ static void check_reuse(lf_batch_work *w, size_t i)
     const char *sha = json_string_value(json_object_get(att, "script_sha256"));
     const json_t *accepted = json_object_get(att, "accepted");
     bool same =
-        sha != NULL && strcmp(sha, l->sha) == 0 &&
-        json_equal(json_object_get(att, "resources"), l->resources) &&
+        sha != NULL && strcmp(sha, l->sha) == 0 && asked_for(att, &l->resources) &&
         json_is_true(json_object_get(att, "fresh")) == w->b->fresh &&
         ((accepted == NULL && w->b->accepted == NULL) || json_equal(accepted, w->b->accepted));
     l->reuse = l->reuse && same;
@@ -152,11 +160,12 @@ static int prepare(lf_batch_work *w, lf_err *err)
             const lf_stage_view *s = &w->view.stages[i];
             const json_t *att = s->attempts[s->n_attempts - 1];
             l->attempt = (int)s->n_attempts;
-            l->resources = json_incref(json_object_get(att, "resources"));
+            rc =
+                lf_resources_read(&l->resources, json_object_get(att, "resources"), "attempt", err);
             snprintf(l->token, sizeof l->token, "%s",
                      json_string_value(json_object_get(att, "token")));
         }
-        if (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT)
+        if (rc == 0 && (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT))
             rc = lf_batch_render(w, i, err);
         if (rc == 0)
             check_reuse(w, i);
@@ -180,7 +189,7 @@ void lf_batch_clear(lf_batch_work *w)
 {
     for (size_t i = 0; w->lanes != NULL && i < w->view.n; i++) {
         lf_lane *l = &w->lanes[i];
-        json_decref(l->resources);
+        lf_resources_fini(&l->resources);
         json_decref(l->job);
         json_decref(l->found);
         lf_buf_fini(&l->script);
