@@ -84,8 +84,8 @@ static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
         return 0;
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    rc = lf_record_event(s->dir, run->id, json_string_value(json_object_get(s->stage, "name")),
-                         (int)s->n_attempts, 0, "cancel", json_pack("{s:s}", "by", user), err);
+    rc = lf_record_event(s->dir, run->id, s->plan->name, (int)s->n_attempts, 0, "cancel",
+                         json_pack("{s:s}", "by", user), err);
     return rc < 0 ? rc : 1;
 }
 

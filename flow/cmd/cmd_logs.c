@@ -238,8 +238,7 @@ static int open_log(struct reader *r, const char *dir, int attempt, int epoch, l
 static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
 {
     bool picky = lf_optset_is_set(c->opts, "attempt") || lf_optset_is_set(c->opts, "epoch");
-    return lf_fail(err, LF_ENOENT, "stage %s has no log%s",
-                   json_string_value(json_object_get(s->stage, "name")),
+    return lf_fail(err, LF_ENOENT, "stage %s has no log%s", s->plan->name,
                    picky ? " of that attempt or epoch" : " yet");
 }
 
@@ -340,8 +339,7 @@ static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
     rc = s == NULL ? err->rc : 0;
     if (rc == 0) {
         memcpy(r.run, v.run.id, sizeof r.run);
-        snprintf(r.stage, sizeof r.stage, "%s",
-                 json_string_value(json_object_get(s->stage, "name")));
+        snprintf(r.stage, sizeof r.stage, "%s", s->plan->name);
         r.lines = c->json && !following ? json_array() : NULL;
         rc = following ? 0 : print_once(&r, &v, s, err);
     }

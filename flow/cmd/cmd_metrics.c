@@ -146,7 +146,7 @@ static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run
     *out = NULL;
     *name = NULL;
     for (size_t i = 0; i < v->n; i++) {
-        const char *this = json_string_value(json_object_get(v->stages[i].stage, "name"));
+        const char *this = v->stages[i].plan->name;
         if (word != NULL && strcmp(word, this) != 0)
             continue;
         json_t *r = lf_metrics_records(&v->stages[i], err);

@@ -98,8 +98,8 @@ static const json_t *next_cost(const json_t *costs, size_t *at, const json_t *na
 /* When a stage with a time limit is asked to stop before it, and why then. */
 static void add_lead(json_t *row, const lf_stage_view *s)
 {
-    double limit = json_number_value(json_object_get(s->stage, "time_limit_s"));
-    double grace = json_number_value(json_object_get(s->stage, "grace_s"));
+    double limit = (double)s->plan->time_limit_s.v;
+    double grace = (double)s->plan->grace_s.v;
     lf_exec_pace pace;
     if (row == NULL || limit <= 0)
         return;
@@ -143,12 +143,12 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
     lf_buf asks;
     lf_buf_init(&asks);
     lf_resources_line(&asks, s->plan);
-    json_t *res = lf_attempt_resources(s->stage, NULL, NULL);
-    if (row != NULL && res != NULL)
-        json_object_set(row, "resources", res);
+    lf_resources res = {.given = false};
+    if (row != NULL && lf_attempt_resources(&res, s->plan, NULL, NULL) == 0)
+        json_object_set_new(row, "resources", lf_resources_json(&res, NULL));
     if (row != NULL && asks.len > 0)
         json_object_set_new(row, "asks", json_string(asks.data));
-    json_decref(res);
+    lf_resources_fini(&res);
     lf_buf_fini(&asks);
     add_lead(row, s);
     const json_t *cost = next_cost(costs, at, json_object_get(s->stage, "name"));
@@ -165,10 +165,7 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
         json_object_set(row, "gpu_memory", gpu_memory);
     double work = json_number_value(json_object_get(plan, "flops_per_step")) *
                   json_number_value(json_object_get(plan, "steps"));
-    double rate =
-        rate_given > 0
-            ? rate_given
-            : lf_cost_stored_rate(p, json_string_value(json_object_get(s->stage, "kind")));
+    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, s->plan->kind);
     if (work > 0 && rate > 0) {
         json_object_set_new(row, "estimated_s", json_real(work / rate));
         json_object_set_new(row, "rate_flops", json_real(rate));

@@ -113,7 +113,7 @@ static int set_estimate(lf_prep *p, lf_doc_stage *st, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
-        !lf_chain_by_links(json_object_get(st->json, "resources"), &p->plan->site, sub->can))
+        !lf_chain_by_links(&st->resources, &p->plan->site, sub->can))
         return 0;
     double s = lf_chain_estimate_s(st->plan, lf_cost_stored_rate(p, st->kind));
     if (s <= 0)
@@ -248,7 +248,7 @@ static int check_no_jobs(lf_prep *p, lf_err *err)
         const lf_stage_view *s = &p->view.stages[i];
         if (s->live && s->state != LF_STATE_DONE)
             rc = lf_fail(err, LF_EBUSY, "stage %s is with a scheduler: %s; cancel it first",
-                         json_string_value(json_object_get(s->stage, "name")), s->reason);
+                         s->plan->name, s->reason);
     }
     return rc;
 }

@@ -230,7 +230,7 @@ static int run_explain(lf_cmd *c, lf_err *err)
     json_t *rows = json_array();
     for (size_t i = 0; i < p.view.n; i++) {
         const lf_stage_view *s = &p.view.stages[i];
-        const char *name = json_string_value(json_object_get(s->stage, "name"));
+        const char *name = s->plan->name;
         char why[600];
         bool will = false;
         if (lf_cmd_word(c, 0) != NULL && strcmp(lf_cmd_word(c, 0), name) != 0)
@@ -352,11 +352,11 @@ static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
                                      {"b", "SECOND", false, false}};
     json_t *out = json_array();
     for (size_t i = 0; i < a->n; i++) {
-        const char *name = json_string_value(json_object_get(a->stages[i].stage, "name"));
+        const char *name = a->stages[i].plan->name;
         diff_stage(out, name, &a->stages[i], lf_view_stage(b, name));
     }
     for (size_t i = 0; i < b->n; i++) {
-        const char *name = json_string_value(json_object_get(b->stages[i].stage, "name"));
+        const char *name = b->stages[i].plan->name;
         if (lf_view_stage(a, name) == NULL)
             diff_stage(out, name, NULL, &b->stages[i]);
     }

@@ -412,15 +412,9 @@ static int changes(lf_texts *out, const lf_prep *p, const lf_stage_view *s,
                    const struct lf_attempt_rec *attempt)
 {
     const lf_doc_stage *old = lf_doc_find(p->previous, s->plan->name);
-    lf_spec had = {.given = false};
+    const lf_spec *had = attempt != NULL ? &attempt->spec : old != NULL ? &old->spec : NULL;
     *out = (lf_texts){.n = 0};
-    if (attempt == NULL)
-        return old != NULL ? lf_spec_diff(out, &old->spec, &s->plan->spec, NULL) : 0;
-    int rc = lf_spec_read(&had, attempt->spec, "attempt", NULL);
-    if (rc == 0)
-        rc = lf_spec_diff(out, &had, &s->plan->spec, NULL);
-    lf_spec_fini(&had);
-    return rc;
+    return had != NULL ? lf_spec_diff(out, had, &s->plan->spec, NULL) : 0;
 }
 
 static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,

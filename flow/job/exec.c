@@ -117,7 +117,7 @@ int lf_exec_main(const lf_exec_args *args, lf_err *err)
         lf_fail(err, e.rc, "%s", e.text);
     lf_run_fini(&x.run);
     lf_attempt_rec_free(x.attempt);
-    json_decref(x.resources);
+    lf_resources_fini(&x.resources);
     lf_exec_prepare_fini(&x);
     lf_launch_plan_fini(&x.launch);
     free(x.stage_dir);

@@ -89,7 +89,7 @@ typedef struct lf_exec {
     const lf_doc_stage *plan; /* borrowed from run.plan: of the attempt's revision */
     json_t *stage;            /* the same as JSON: plan->json */
     struct lf_attempt_rec *attempt;
-    json_t *resources; /* what the attempt asked for, with memory_bytes, time_limit_s and grace_s */
+    lf_resources resources; /* what it asked for */
     char *stage_dir, *dir;
     int epoch;
     struct lf_used *inputs; /* resolved */

@@ -33,7 +33,7 @@ static int stage_argv(char ***out, lf_exec *x, lf_err *err)
     size_t n = x->resume.n, k = 0;
     char exe[PATH_MAX];
     bool bad = false;
-    const char *name = json_string_value(json_object_get(json_object_get(x->stage, "exe"), "path"));
+    const char *name = x->plan->exe.path;
     int rc =
         lf_path_set(exe, err, "%s/rev.%d/bin/%s", x->run.dir, x->run.rev, name != NULL ? name : "");
     char **argv = rc == 0 ? lf_calloc(2 + 2 * (N_FILES + n), sizeof *argv, err) : NULL;
@@ -52,16 +52,10 @@ static int stage_argv(char ***out, lf_exec *x, lf_err *err)
     return bad ? LF_ENOMEM : 0;
 }
 
-static int count(const json_t *resources, const char *key, int def)
-{
-    const json_t *v = json_object_get(resources, key);
-    return v != NULL ? (int)json_integer_value(v) : def;
-}
-
 /* The stage's key before the site's. */
 static enum lf_launcher launcher_of(const lf_exec *x)
 {
-    const char *name = json_string_value(json_object_get(x->resources, "launcher"));
+    const char *name = x->resources.launcher;
     if (name == NULL || strcmp(name, "auto") == 0)
         name = x->job.site->launcher;
     int l = name != NULL ? lf_launcher_find(name) : LF_LAUNCH_AUTO;
@@ -71,18 +65,18 @@ static enum lf_launcher launcher_of(const lf_exec *x)
 int lf_exec_argv(lf_exec *x, lf_err *err)
 {
     char self[PATH_MAX], **argv = NULL;
-    const json_t *words = json_object_get(x->resources, "rank_prefix");
-    size_t n = json_array_size(words);
+    const lf_resources *res = &x->resources;
+    size_t n = res->rank_prefix.n;
     const char **prefix = lf_calloc(n + 1, sizeof *prefix, err);
     int rc = prefix == NULL ? LF_ENOMEM : stage_argv(&argv, x, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        prefix[i] = json_string_value(json_array_get(words, i));
+        prefix[i] = res->rank_prefix.v[i];
     if (rc == 0)
         rc = lf_path_set(self, err, "%s/rev.%d/bin/loong-flow", x->run.dir, x->run.rev);
     lf_launch_req req = {.launcher = launcher_of(x),
-                         .nodes = count(x->resources, "nodes", 1),
-                         .ranks = count(x->resources, "ranks", 1),
-                         .cpus = count(x->resources, "cpus", 0),
+                         .nodes = (int)lf_int_or(res->nodes, 1),
+                         .ranks = (int)lf_int_or(res->ranks, 1),
+                         .cpus = (int)lf_int_or(res->cpus, 0),
                          .self = self,
                          .prefix = prefix,
                          .argv = (const char *const *)argv};

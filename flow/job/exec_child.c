@@ -326,8 +326,7 @@ int lf_exec_child(lf_exec *x, lf_err *err)
 {
     struct child c;
     memset(&c, 0, sizeof c);
-    const json_t *grace = json_object_get(x->resources, "grace_s");
-    c.grace_s = grace != NULL ? (double)json_integer_value(grace) : GRACE_S;
+    c.grace_s = x->resources.grace_s.given ? (double)x->resources.grace_s.v : GRACE_S;
     lf_exec_pace_begin(x);
     set_times(&c, x, true);
     long oom_before = lf_oom_kills();

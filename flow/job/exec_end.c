@@ -40,11 +40,6 @@ struct plan {
     bool links;    /* the next link goes on */
 };
 
-static int64_t number(const json_t *o, const char *key)
-{
-    return json_integer_value(json_object_get(o, key));
-}
-
 static bool cancelled(const lf_exec *x)
 {
     char path[PATH_MAX];
@@ -56,16 +51,16 @@ static bool cancelled(const lf_exec *x)
 
 static struct lf_had asked(lf_exec *x)
 {
-    int64_t memory = lf_jobside_memory(&x->job), limit = number(x->resources, "time_limit_s");
+    int64_t memory = lf_jobside_memory(&x->job), limit = x->resources.time_limit_s.v;
     double end = x->job.ops != NULL ? lf_jobside_end(&x->job, false) : 0;
     if (memory == 0)
-        memory = number(x->resources, "memory_bytes");
+        memory = x->resources.memory_bytes.v;
     if (limit == 0 && end > x->t_start)
         limit = (int64_t)(end - x->t_start);
     return (struct lf_had){.memory_bytes = memory,
                            .time_limit_s = limit,
-                           .planned_memory_bytes = number(x->stage, "memory_bytes"),
-                           .planned_time_limit_s = number(x->stage, "time_limit_s")};
+                           .planned_memory_bytes = x->plan->memory_bytes.v,
+                           .planned_time_limit_s = x->plan->time_limit_s.v};
 }
 
 /* The last step that is saved: a stage that stopped on request or is done has saved the one it
@@ -167,7 +162,7 @@ static int write_end(lf_exec *x, const struct lf_end *end, lf_err *err)
 static bool uses_links(const lf_exec *x)
 {
     return x->job.ops != NULL &&
-           lf_chain_by_links(x->resources, &x->run.plan->site,
+           lf_chain_by_links(&x->resources, &x->run.plan->site,
                              LF_CAN_DEPEND | (x->job.ops->can_requeue ? LF_CAN_REQUEUE : 0));
 }
 
@@ -180,7 +175,7 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
     if (strcmp(c->state, "stopped") != 0 || strcmp(c->cls, "superseded") == 0 || x->job.ops == NULL)
         return;
     lf_chain_add_up(&sum, s, lf_wall_s());
-    const char *cls = lf_chain_capped(&sum, x->resources, why, sizeof why);
+    const char *cls = lf_chain_capped(&sum, &x->resources, why, sizeof why);
     if (cls == NULL)
         return;
     c->state = "failed";
@@ -298,8 +293,8 @@ static int succeed(lf_exec *x, lf_err *err)
     if (rc == 0)
         rc = lf_path_set(script, err, "%s/script.%d", x->stage_dir, x->args.attempt);
     lf_submit_req req = {.run = &x->run,
-                         .stage = x->stage,
-                         .resources = x->resources,
+                         .stage = x->plan,
+                         .resources = &x->resources,
                          .attempt = x->args.attempt,
                          .token = x->args.token,
                          .project = x->args.project,
@@ -371,7 +366,7 @@ static void shrink_links(const lf_exec *x)
     struct lf_job_rec *job = NULL;
     lf_err e = LF_ERR_INIT;
     lf_job_rec_load(&job, x->stage_dir, x->args.attempt, NULL);
-    if (job != NULL && lf_chain_shrink_rest(job, x->job.id, x->resources, x->job.site, &e) < 0)
+    if (job != NULL && lf_chain_shrink_rest(job, x->job.id, &x->resources, x->job.site, &e) < 0)
         lf_log(1, "links that are left over were not made smaller: %s", e.text);
     lf_job_rec_free(job);
 }

@@ -24,6 +24,7 @@
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
+#include "flow/sched/attempt.h"
 
 #define SETTLE_S                                                                                   \
     10.0 /* files written on another node show up here within the attribute cache's time */
@@ -76,19 +77,9 @@ static int split_run_dir(lf_exec *x, lf_err *err)
 /* What was asked for; an attempt that does not say was made from the plan as it is. */
 static int set_resources(lf_exec *x, lf_err *err)
 {
-    static const char *const beside[] = {"memory_bytes", "time_limit_s", "grace_s"};
-    json_t *asked = x->attempt->resources, *plan = json_object_get(x->stage, "resources");
-    x->resources = asked != NULL  ? json_incref(asked)
-                   : plan != NULL ? json_deep_copy(plan)
-                                  : json_object();
-    if (x->resources == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    for (size_t i = 0; asked == NULL && i < sizeof beside / sizeof beside[0]; i++) {
-        json_t *v = json_object_get(x->stage, beside[i]);
-        if (v != NULL && json_object_set(x->resources, beside[i], v) < 0)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-    }
-    return 0;
+    return x->attempt->resources.given
+               ? lf_resources_copy(&x->resources, &x->attempt->resources, err)
+               : lf_attempt_resources(&x->resources, x->plan, NULL, err);
 }
 
 static void nap(void)
@@ -137,7 +128,7 @@ int lf_exec_open(lf_exec *x, lf_err *err)
         return rc;
     const char *backend = x->attempt->backend;
     lf_jobside_open(&x->job, backend != NULL ? backend : "local", &x->run.plan->site, x->t_start,
-                    json_integer_value(json_object_get(x->resources, "time_limit_s")));
+                    x->resources.time_limit_s.v);
     const char *share = x->run.plan->share;
     return lf_share_apply(share != NULL ? share : "none", err);
 }
@@ -209,9 +200,8 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
     if (rc < 0)
         return rc;
     const struct lf_claim *last = log.last;
-    *yes = last != NULL && last->lf_done != 0 && last->spec_id != NULL &&
-           last->attempt == x->args.attempt &&
-           strcmp(last->spec_id, json_string_value(json_object_get(x->stage, "spec_id"))) == 0;
+    *yes = last != NULL && last->lf_done != 0 && lf_text_same(last->spec_id, x->plan->spec_id) &&
+           last->attempt == x->args.attempt;
     lf_epoch_fini(&log);
     return 0;
 }
@@ -258,7 +248,7 @@ static int check_history(lf_exec *x, int *code, lf_err *err)
     lf_chain_sum sum;
     lf_chain_add_up(&sum, &s, lf_wall_s());
     const char *capped =
-        x->job.ops != NULL ? lf_chain_capped(&sum, x->resources, why, sizeof why) : NULL;
+        x->job.ops != NULL ? lf_chain_capped(&sum, &x->resources, why, sizeof why) : NULL;
     rc = 1;
     if (ended_for_good(x, &s, err))
         rc = refuse(x, 1, "failed", code, LF_EBUSY, err);
@@ -345,9 +335,8 @@ static int claim_epoch(lf_exec *x, lf_handover *h, lf_err *err)
                              .jobid = job ? x->job.id : NULL,
                              .restarts = job ? x->job.restarts : LF_NO_RESTARTS};
     int rc = lf_proc_self(&claim.process, err);
-    const char *spec = json_string_value(json_object_get(x->stage, "spec_id"));
     if (rc == 0)
-        rc = lf_epoch_claim(&claim, x->stage_dir, spec, &hooks, err);
+        rc = lf_epoch_claim(&claim, x->stage_dir, x->plan->spec_id, &hooks, err);
     if (rc == 0)
         x->epoch = claim.epoch;
     return rc;

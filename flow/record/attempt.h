@@ -11,9 +11,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/id.h"
-#include "flow/record/form.h"
-
-struct json_t;
+#include "flow/record/doc.h"
 
 /* attempt.<N>.json: published before a scheduler is asked. */
 struct lf_attempt_rec {
@@ -21,14 +19,14 @@ struct lf_attempt_rec {
     const char *run, *stage, *token;
     int rev;
     const char *spec_id;
-    struct json_t *spec; /* of the plan document */
+    lf_spec spec;        /* of the plan document */
     const char *backend; /* the submitter's name */
     double t;
     lf_proc_id submitter;
     bool fresh; /* start over */
     const char *script_sha256;
-    struct json_t *resources; /* what it asks for; NULL: what the plan says */
-    lf_texts accepted;        /* settings whose change does not restart the stage */
+    lf_resources resources; /* what it asks for; not given: what the plan says */
+    lf_texts accepted;      /* settings whose change does not restart the stage */
 };
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err);
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err);

@@ -174,6 +174,7 @@ bool lf_doc_same(const lf_doc *a, const lf_doc *b);
 
 int lf_resources_copy(lf_resources *out, const lf_resources *from, lf_err *err);
 void lf_resources_fini(lf_resources *r);
+bool lf_resources_same(const lf_resources *a, const lf_resources *b);
 int lf_spec_copy(lf_spec *out, const lf_spec *from, lf_err *err);
 void lf_spec_fini(lf_spec *s);
 int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err);

@@ -322,6 +322,15 @@ int lf_resources_copy(lf_resources *out, const lf_resources *from, lf_err *err)
     return lf_form_copy(out, from, &resources_form, err);
 }
 
+bool lf_resources_same(const lf_resources *a, const lf_resources *b)
+{
+    json_t *x = lf_form_json(a, &resources_form, NULL), *y = lf_form_json(b, &resources_form, NULL);
+    bool same = x != NULL && y != NULL && json_equal(x, y) == 1;
+    json_decref(x);
+    json_decref(y);
+    return same;
+}
+
 void lf_resources_fini(lf_resources *r)
 {
     lf_form_fini(r, &resources_form);

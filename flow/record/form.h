@@ -63,6 +63,11 @@ static inline lf_int lf_int_of(int64_t v)
     return (lf_int){.v = v, .given = true};
 }
 
+static inline int64_t lf_int_or(lf_int i, int64_t def)
+{
+    return i.given ? i.v : def;
+}
+
 static inline lf_real lf_real_of(double v)
 {
     return (lf_real){.v = v, .given = true};
@@ -134,6 +139,8 @@ typedef struct lf_form {
 /* out: zeroed; empty after a failure. LF_EFORMAT names `what` (the file), the member and what is
  * wrong with it. */
 int lf_form_read(void *out, const lf_form *f, struct json_t *o, const char *what, lf_err *err);
+/* New reference, NULL when there is no memory. */
+struct json_t *lf_texts_json(const lf_texts *t);
 /* New reference, NULL with err. */
 struct json_t *lf_form_json(const void *v, const lf_form *f, lf_err *err);
 /* Frees what the fields hold, and zeroes the struct. */

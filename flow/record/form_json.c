@@ -381,7 +381,7 @@ int lf_form_read(void *out, const lf_form *f, json_t *o, const char *what, lf_er
 
 /* ---- writing ---- */
 
-static json_t *write_texts(const lf_texts *t)
+json_t *lf_texts_json(const lf_texts *t)
 {
     json_t *a = json_array();
     for (size_t i = 0; a != NULL && i < t->n; i++)
@@ -407,7 +407,7 @@ static json_t *write_lists(const lf_lists *l)
 {
     json_t *o = json_object();
     for (size_t i = 0; o != NULL && i < l->n; i++)
-        if (json_object_set_new(o, l->v[i].name, write_texts(&l->v[i].values)) < 0) {
+        if (json_object_set_new(o, l->v[i].name, lf_texts_json(&l->v[i].values)) < 0) {
             json_decref(o);
             o = NULL;
         }
@@ -466,7 +466,7 @@ static json_t *write_field(const char *v, const lf_form_field *d)
     case LF_FORM_FLAG:
         return json_boolean(((const lf_flag *)(const void *)v)->v);
     case LF_FORM_TEXTS:
-        return write_texts((const lf_texts *)(const void *)v);
+        return lf_texts_json((const lf_texts *)(const void *)v);
     case LF_FORM_PAIRS:
         return write_pairs((const lf_pairs *)(const void *)v);
     case LF_FORM_LISTS:

@@ -16,7 +16,7 @@ json_t *lf_done_shown(const struct lf_done *d, const char *member);
 json_t *lf_started_shown(const struct lf_started *s, const char *member);
 json_t *lf_end_shown(const struct lf_end *e, const char *member);
 
-/* NULL also where it was not given. */
+/* "resources" or "accepted"; NULL also where it was not given. */
 json_t *lf_job_shown(const struct lf_job_rec *j, const char *member);
 json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member);
 

@@ -33,7 +33,7 @@ const char *lf_state_sign(const char *state)
 
 static const char *name_of(const lf_stage_view *s)
 {
-    return json_string_value(json_object_get(s->stage, "name"));
+    return s->plan->name;
 }
 
 /* ---- graph: columns by longest way from a source; edges of a stage over several columns share a
@@ -181,9 +181,9 @@ static void box(lf_buf *out, const lf_stage_view *s, const struct place *p)
     lf_buf_addf(out, "</text><text x=\"%d\" y=\"%d\" class=\"dim\">%s ", x + 11, y + 36,
                 lf_state_sign(state));
     lf_html_text(out, state);
-    if (strcmp(name, json_string_value(json_object_get(s->stage, "kind"))) != 0) {
+    if (strcmp(name, s->plan->kind) != 0) {
         lf_buf_adds(out, " \u00b7 ");
-        lf_html_text(out, json_string_value(json_object_get(s->stage, "kind")));
+        lf_html_text(out, s->plan->kind);
     }
     lf_buf_adds(out, "</text></g>\n");
 }

@@ -232,14 +232,14 @@ static int64_t num(const json_t *o, const char *key, int64_t missing)
 
 static void resource_row(lf_buf *b, const lf_stage_view *s)
 {
-    const json_t *asked = lf_attempt_newest(s) != NULL ? lf_attempt_newest(s)->resources : NULL;
-    const json_t *r = asked != NULL ? asked : json_object_get(s->stage, "resources"),
-                 *from = asked != NULL ? asked : s->stage;
-    const json_t *gpus = json_object_get(r, "gpus"),
-                 *bytes = json_object_get(json_object_get(s->stage, "plan"), "bytes");
-    int64_t nodes = num(r, "nodes", 1), ranks = num(r, "ranks", 1), cpus = num(r, "cpus", 0);
-    int64_t limit = num(from, "time_limit_s", 0), memory = num(from, "memory_bytes", 0),
-            planned = num(bytes, "total", 0);
+    const struct lf_attempt_rec *att = lf_attempt_newest(s);
+    const bool asked = att != NULL && att->resources.given;
+    const lf_resources *r = asked ? &att->resources : &s->plan->resources;
+    const json_t *bytes = json_object_get(s->plan->plan, "bytes");
+    int64_t nodes = r->nodes.given ? r->nodes.v : 1, ranks = r->ranks.given ? r->ranks.v : 1;
+    int64_t cpus = r->cpus.v, planned = num(bytes, "total", 0);
+    int64_t limit = asked ? r->time_limit_s.v : s->plan->time_limit_s.v,
+            memory = asked ? r->memory_bytes.v : s->plan->memory_bytes.v;
     double all, longest, rss = peak_of(s, "rss");
     char u[32], a[32], p[32];
     time_used(s, &all, &longest);
@@ -248,9 +248,9 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
     lf_buf_addf(b, "<td>%lld x %lld", (long long)nodes, (long long)ranks);
     if (cpus > 0)
         lf_buf_addf(b, " x %lld cores", (long long)cpus);
-    if (num(gpus, "n", 0) > 0) {
-        lf_buf_addf(b, ", %lld GPUs a node ", (long long)num(gpus, "n", 0));
-        lf_html_text(b, str(gpus, "type"));
+    if (r->gpus.n.v > 0) {
+        lf_buf_addf(b, ", %lld GPUs a node ", (long long)r->gpus.n.v);
+        lf_html_text(b, r->gpus.type != NULL ? r->gpus.type : "");
     }
     lf_buf_adds(b, "</td>");
     pair(b, longest > 0 ? lf_fmt_duration(u, sizeof u, longest) : "",

@@ -86,12 +86,6 @@ const char *lf_policy_act_name(enum lf_policy_act act)
 
 /* ---- the history of a stage ---- */
 
-static int64_t number(const json_t *o, const char *key)
-{
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? (int64_t)json_number_value(v) : 0;
-}
-
 static bool ended(const lf_incarnation *inc)
 {
     return inc->end != NULL && inc->done == NULL;
@@ -110,8 +104,7 @@ static bool segment(const lf_incarnation *inc)
 static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
 {
     const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
-    const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
-    return a != NULL && a->spec_id != NULL && spec != NULL && strcmp(a->spec_id, spec) == 0;
+    return a != NULL && a->spec_id != NULL && lf_text_same(a->spec_id, s->plan->spec_id);
 }
 
 static const lf_incarnation *last_end(const lf_stage_view *s)
@@ -156,11 +149,10 @@ static struct lf_had had_of(const lf_stage_view *s, const lf_incarnation *inc)
     static const struct lf_had nothing;
     struct lf_had had = inc->end != NULL && inc->end->asked != NULL ? *inc->end->asked : nothing;
     const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
-    const json_t *asked = a != NULL ? a->resources : NULL;
-    if (had.memory_bytes <= 0)
-        had.memory_bytes = number(asked, "memory_bytes");
-    if (had.time_limit_s <= 0)
-        had.time_limit_s = number(asked, "time_limit_s");
+    if (a != NULL && had.memory_bytes <= 0)
+        had.memory_bytes = a->resources.memory_bytes.v;
+    if (a != NULL && had.time_limit_s <= 0)
+        had.time_limit_s = a->resources.time_limit_s.v;
     return had;
 }
 
@@ -182,11 +174,11 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
 }
 
 static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
-                       const json_t *res)
+                       const lf_resources *res)
 {
     char a[32], b[32];
-    int64_t planned = number(s->stage, "memory_bytes"), had = had_of(s, last).memory_bytes;
-    int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "memory_max"));
+    int64_t planned = s->plan->memory_bytes.v, had = had_of(s, last).memory_bytes;
+    int64_t want = escalate(had > 0 ? had : planned, planned, res->memory_max.v);
     if (had <= 0 && planned <= 0) {
         out->automatic = false;
         snprintf(out->why, sizeof out->why,
@@ -206,7 +198,7 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
 /* More time only where the last job saved nothing: otherwise the next segment goes on from what it
  * saved. */
 static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
-                     const json_t *res)
+                     const lf_resources *res)
 {
     char a[32], b[32];
     const char *state = last->end->state;
@@ -215,8 +207,8 @@ static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation 
         snprintf(out->why, sizeof out->why, "its time was over: continues from what it saved");
         return;
     }
-    int64_t planned = number(s->stage, "time_limit_s"), had = had_of(s, last).time_limit_s;
-    int64_t want = escalate(had > 0 ? had : planned, planned, number(res, "time_max"));
+    int64_t planned = s->plan->time_limit_s.v, had = had_of(s, last).time_limit_s;
+    int64_t want = escalate(had > 0 ? had : planned, planned, res->time_max.v);
     if (want < 0) {
         out->automatic = false;
         snprintf(out->why, sizeof out->why, "saved nothing within %s, which is time_max",
@@ -244,10 +236,10 @@ static void keep_earlier(lf_next *out, const lf_stage_view *s)
             counts(s, &s->incs[i]) && s->incs[i].end != NULL ? s->incs[i].end->asked : NULL;
         if (h != NULL && out->memory_bytes == 0)
             out->memory_bytes =
-                raised(h->memory_bytes, h->planned_memory_bytes, number(s->stage, "memory_bytes"));
+                raised(h->memory_bytes, h->planned_memory_bytes, s->plan->memory_bytes.v);
         if (h != NULL && out->time_limit_s == 0)
             out->time_limit_s =
-                raised(h->time_limit_s, h->planned_time_limit_s, number(s->stage, "time_limit_s"));
+                raised(h->time_limit_s, h->planned_time_limit_s, s->plan->time_limit_s.v);
     }
 }
 
@@ -256,12 +248,12 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
     lf_next n;
     memset(&n, 0, sizeof n);
     n.cls = "";
-    if (blamed(&n.exclude, s, err) < 0) {
-        lf_texts_fini(&n.exclude);
-        return LF_ENOMEM;
+    int rc = blamed(&n.exclude, s, err);
+    if (rc < 0) {
+        lf_next_fini(&n);
+        return rc;
     }
-    const json_t *res = json_object_get(s->stage, "resources"),
-                 *retries = json_object_get(res, "retries");
+    const lf_resources *res = &s->plan->resources;
     const lf_incarnation *last = last_end(s);
     if (last != NULL) {
         n.cls = lf_inc_class(last);
@@ -275,8 +267,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
             ask_time(&n, s, last, res);
         else if (n.act == LF_POLICY_NODE)
             snprintf(n.why, sizeof n.why, "a node failed: goes on without it");
-        if (n.act != LF_POLICY_CONTINUE &&
-            n.tries > (retries != NULL ? (int)number(res, "retries") : RETRIES))
+        if (n.act != LF_POLICY_CONTINUE && n.tries > (int)lf_int_or(res->retries, RETRIES))
             n.automatic = false;
     }
     keep_earlier(&n, s);
@@ -324,11 +315,10 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
     *out = c;
 }
 
-const char *lf_chain_capped(const lf_chain_sum *sum, const json_t *res, char *why, size_t cap)
+const char *lf_chain_capped(const lf_chain_sum *sum, const lf_resources *res, char *why, size_t cap)
 {
-    const json_t *stall = json_object_get(res, "stall_segments");
-    int64_t segments = number(res, "max_segments"), wall = number(res, "max_walltime");
-    int64_t patience = stall != NULL ? number(res, "stall_segments") : STALL_SEGMENTS;
+    int64_t segments = res->max_segments.v, wall = res->max_walltime.v;
+    int64_t patience = lf_int_or(res->stall_segments, STALL_SEGMENTS);
     char a[32], b[32];
     if (segments > 0 && sum->segments >= segments) {
         snprintf(why, cap, "%d segments are over, and max_segments is %lld", sum->segments,

@@ -19,7 +19,6 @@
 #ifndef LF_FLOW_POLICY_H
 #define LF_FLOW_POLICY_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -68,7 +67,7 @@ typedef struct lf_next {
     bool automatic;
     int64_t memory_bytes; /* per node, instead of the plan's; 0: as planned */
     int64_t time_limit_s; /* of one job, instead of the plan's; 0: as planned */
-    lf_texts exclude;     /* host names */
+    lf_texts exclude;     /* host names; owned */
     int tries;            /* how many ends in a row had this class */
     char why[240];        /* for people: "ran out of memory at 4.0 GiB: asks for 6.0 GiB" */
 } lf_next;
@@ -92,7 +91,7 @@ typedef struct lf_chain_sum {
 void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now);
 /* May another segment follow? NULL, or the class ("capped", "stalled") with the reason as text.
  * resources: the attempt's. */
-const char *lf_chain_capped(const lf_chain_sum *sum, const json_t *resources, char *why,
+const char *lf_chain_capped(const lf_chain_sum *sum, const lf_resources *resources, char *why,
                             size_t cap);
 
 #endif

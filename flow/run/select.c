@@ -15,7 +15,7 @@
 
 static const char *name_of(const lf_run_view *v, size_t i)
 {
-    return json_string_value(json_object_get(v->stages[i].stage, "name"));
+    return v->stages[i].plan->name;
 }
 
 int lf_select_index(size_t *out, const lf_run_view *v, const char *name, lf_err *err)

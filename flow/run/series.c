@@ -133,7 +133,7 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
 {
     json_t *records = json_array();
     int rc = records == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
-    const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
+    const char *spec = s->plan->spec_id;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_incarnation *inc = &s->incs[i];
         const struct lf_attempt_rec *att = lf_attempt_of(s, inc), *newest = lf_attempt_newest(s);

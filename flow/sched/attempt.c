@@ -16,48 +16,54 @@
 #include "flow/record/record.h"
 #include "flow/record/shown.h"
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    return json_string_value(json_object_get(o, key));
-}
-
 static const char *name_of(const lf_stage_view *v)
 {
-    return text_of(v->stage, "name");
+    return v->plan->name;
 }
 
-json_t *lf_attempt_resources(const json_t *stage, json_t *changes, lf_err *err)
+int lf_attempt_resources(lf_resources *out, const lf_doc_stage *stage, const lf_next *next,
+                         lf_err *err)
 {
-    static const char *const beside[] = {"memory_bytes", "time_limit_s", "grace_s"};
-    json_t *plan = json_object_get(stage, "resources");
-    json_t *o = plan != NULL ? json_deep_copy(plan) : json_object();
-    int rc = o == NULL ? LF_ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < sizeof beside / sizeof beside[0]; i++)
-        if (json_object_get(stage, beside[i]) != NULL)
-            rc = lf_json_set_new(o, beside[i], json_incref(json_object_get(stage, beside[i])), err);
-    if (rc == 0 && changes != NULL && json_object_update(o, changes) < 0)
-        rc = LF_ENOMEM;
-    if (rc == 0)
-        return o;
-    json_decref(o);
-    lf_fail(err, LF_ENOMEM, "out of memory");
-    return NULL;
+    int rc = lf_resources_copy(out, &stage->resources, err);
+    if (rc < 0)
+        return rc;
+    out->given = true;
+    if (stage->memory_bytes.given)
+        out->memory_bytes = stage->memory_bytes;
+    if (stage->time_limit_s.given)
+        out->time_limit_s = stage->time_limit_s;
+    if (stage->grace_s.given)
+        out->grace_s = stage->grace_s;
+    if (next == NULL)
+        return 0;
+    if (next->memory_bytes > 0)
+        out->memory_bytes = lf_int_of(next->memory_bytes);
+    if (next->time_limit_s > 0)
+        out->time_limit_s = lf_int_of(next->time_limit_s);
+    if (next->exclude.n > 0) {
+        lf_texts_fini(&out->exclude);
+        rc = lf_texts_copy(&out->exclude, &next->exclude, err);
+    }
+    if (rc < 0)
+        lf_resources_fini(out);
+    return rc;
 }
 
 static int publish(const lf_attempt_args *a, int n, const char *token, lf_err *err)
 {
+    const lf_doc_stage *st = a->view->plan;
     struct lf_attempt_rec rec = {.attempt = n,
                                  .run = a->run->id,
-                                 .stage = name_of(a->view),
+                                 .stage = st->name,
                                  .token = token,
                                  .rev = a->run->rev,
-                                 .spec_id = text_of(a->view->stage, "spec_id"),
-                                 .spec = json_object_get(a->view->stage, "spec"),
+                                 .spec_id = st->spec_id,
+                                 .spec = st->spec,
                                  .backend = a->submitter->name,
                                  .t = lf_wall_s(),
                                  .fresh = a->fresh,
                                  .script_sha256 = a->script_sha256,
-                                 .resources = a->resources};
+                                 .resources = *a->resources};
     if (a->accepted != NULL)
         rec.accepted = *a->accepted;
     int rc = lf_proc_self(&rec.submitter, err);
@@ -83,10 +89,12 @@ int lf_attempt_publish(int *n, char token[LF_TOKEN_SIZE], const lf_attempt_args 
 int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd,
                      lf_err *err)
 {
-    json_t *d =
-        json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:O*}", "token", token, "backend",
-                  a->submitter->name, "spec_id", text_of(a->view->stage, "spec_id"), "submit_cmd",
-                  cmd, "script_sha256", a->script_sha256, "req", a->resources);
+    json_t *req = lf_resources_json(a->resources, err);
+    if (req == NULL)
+        return LF_ENOMEM;
+    json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", token, "backend",
+                          a->submitter->name, "spec_id", a->view->plan->spec_id, "submit_cmd", cmd,
+                          "script_sha256", a->script_sha256, "req", req);
     return lf_record_event(a->view->dir, a->run->id, name_of(a->view), n, 0, "submit", d, err);
 }
 
@@ -119,15 +127,18 @@ int lf_attempt_start(struct lf_job_rec **job, const lf_attempt_args *args, void 
     char token[LF_TOKEN_SIZE];
     int n = 0;
     lf_attempt_args a = *args;
-    json_t *res = lf_attempt_resources(a.view->stage, NULL, err);
+    lf_resources res;
+    int rc = lf_attempt_resources(&res, a.view->plan, NULL, err);
+    if (rc < 0)
+        return rc;
     struct lf_job_rec *j = lf_job_rec_new(err);
-    a.resources = res;
-    int rc = res == NULL || j == NULL ? LF_ENOMEM : lf_attempt_publish(&n, token, &a, err);
+    a.resources = &res;
+    rc = j == NULL ? LF_ENOMEM : lf_attempt_publish(&n, token, &a, err);
     if (rc == 0)
         rc = lf_attempt_event(&a, n, token, NULL, err);
     lf_submit_req req = {.run = a.run,
-                         .stage = a.view->stage,
-                         .resources = res,
+                         .stage = a.view->plan,
+                         .resources = &res,
                          .attempt = n,
                          .token = token,
                          .project = project,
@@ -138,7 +149,7 @@ int lf_attempt_start(struct lf_job_rec **job, const lf_attempt_args *args, void 
         rc = a.submitter->start(self, &req, j, err);
     if (rc == 0)
         rc = lf_attempt_job(j, a.submitter, a.run, a.view, n, token, err);
-    json_decref(res);
+    lf_resources_fini(&res);
     if (rc < 0)
         lf_job_rec_free(j);
     else

@@ -11,19 +11,20 @@
 
 #include "engine/base/err.h"
 #include "engine/base/id.h"
+#include "flow/run/policy.h"
 #include "flow/run/state.h"
 #include "flow/sched/submit.h"
 
-/* What an attempt of this stage asks for: "resources" of the plan with memory_bytes, time_limit_s
- * and grace_s beside them and what the failure policy changes of them. changes: members of the same
- * names, NULL: as planned. New reference. */
-json_t *lf_attempt_resources(const json_t *stage, json_t *changes, lf_err *err);
+/* What an attempt of this stage asks for: the resources of the plan with its memory_bytes,
+ * time_limit_s and grace_s, and what the failure policy changes of them (next NULL: nothing). */
+int lf_attempt_resources(lf_resources *out, const lf_doc_stage *stage, const lf_next *next,
+                         lf_err *err);
 
 typedef struct lf_attempt_args {
     const lf_submitter *submitter;
     const lf_run *run;
     const lf_stage_view *view;
-    json_t *resources;
+    const lf_resources *resources;
     const lf_texts *accepted;  /* settings whose change does not restart the stage, or NULL */
     const char *script_sha256; /* NULL without a script */
     bool fresh;                /* start over */

@@ -36,7 +36,7 @@ void lf_batch_tell(const lf_batch_work *w, const char *fmt, ...)
 
 const char *lf_batch_name(const lf_batch_work *w, size_t i)
 {
-    return json_string_value(json_object_get(w->view.stages[i].stage, "name"));
+    return w->view.stages[i].plan->name;
 }
 
 void lf_batch_note_failure(lf_batch_work *w, size_t i, const char *text)
@@ -136,6 +136,12 @@ static int repair(lf_batch_work *w, lf_err *err)
 
 /* ---- the course ---- */
 
+static bool asked_for(const struct lf_attempt_rec *att, const lf_resources *resources)
+{
+    return att->resources.given && resources->given &&
+           lf_resources_same(&att->resources, resources);
+}
+
 /* The attempt may be used again only when it asks for the same thing. */
 static void check_reuse(lf_batch_work *w, size_t i)
 {
@@ -145,7 +151,7 @@ static void check_reuse(lf_batch_work *w, size_t i)
     static const lf_texts none;
     const lf_texts *accepted = w->b->accepted != NULL ? w->b->accepted : &none;
     bool same = att != NULL && lf_text_same(att->script_sha256, l->sha) &&
-                json_equal(att->resources, l->resources) && att->fresh == w->b->fresh &&
+                asked_for(att, &l->resources) && att->fresh == w->b->fresh &&
                 att->accepted.given == accepted->given && lf_texts_same(&att->accepted, accepted);
     l->reuse = l->reuse && same;
 }
@@ -159,10 +165,10 @@ static int prepare(lf_batch_work *w, lf_err *err)
             const lf_stage_view *s = &w->view.stages[i];
             const struct lf_attempt_rec *att = lf_attempt_newest(s);
             l->attempt = (int)s->n_attempts;
-            l->resources = json_incref(att->resources);
+            rc = lf_resources_copy(&l->resources, &att->resources, err);
             snprintf(l->token, sizeof l->token, "%s", att->token);
         }
-        if (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT)
+        if (rc == 0 && (l->act == LF_LANE_SUBMIT || l->act == LF_LANE_ADOPT))
             rc = lf_batch_render(w, i, err);
         if (rc == 0)
             check_reuse(w, i);
@@ -186,7 +192,7 @@ void lf_batch_clear(lf_batch_work *w)
 {
     for (size_t i = 0; w->lanes != NULL && i < w->view.n; i++) {
         lf_lane *l = &w->lanes[i];
-        json_decref(l->resources);
+        lf_resources_fini(&l->resources);
         lf_job_rec_free(l->job);
         json_decref(l->found);
         lf_buf_fini(&l->script);

@@ -47,7 +47,7 @@ static int write_attempt(void *work, size_t i, lf_err *err)
     lf_attempt_args a = {.submitter = w->b->submitter,
                          .run = w->run,
                          .view = s,
-                         .resources = l->resources,
+                         .resources = &l->resources,
                          .accepted = w->b->accepted,
                          .script_sha256 = l->sha,
                          .fresh = w->b->fresh};
@@ -118,8 +118,8 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, struc
         struct lf_job_rec *sent = lf_job_rec_new(err);
         bool was_there = e != NULL;
         lf_submit_req req = {.run = w->run,
-                             .stage = s->stage,
-                             .resources = l->resources,
+                             .stage = s->plan,
+                             .resources = &l->resources,
                              .attempt = l->attempt,
                              .token = l->token,
                              .project = w->b->project->root,

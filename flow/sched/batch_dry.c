@@ -28,8 +28,8 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
         json_t *argv = NULL;
         lf_submit_req req = {.run = w->run,
-                             .stage = s->stage,
-                             .resources = l->resources,
+                             .stage = s->plan,
+                             .resources = &l->resources,
                              .attempt = n,
                              .token = "TOKEN",
                              .project = w->b->project->root,

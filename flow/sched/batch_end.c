@@ -50,7 +50,7 @@ static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q
                 continue;
             bool runs = strcmp(what, "running") == 0;
             rc = lf_texts_add(runs ? &e->running : &e->waiting, text_of(job, "id"), err);
-            double grace = json_number_value(json_object_get(s->stage, "grace_s"));
+            double grace = (double)s->plan->grace_s.v;
             if (runs && grace > e->grace_s)
                 e->grace_s = grace;
         }
@@ -165,8 +165,7 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
         char text[1200];
         if (before[i] == (int)s->state + 1)
             continue;
-        snprintf(text, sizeof text, "%s: %s%s%s",
-                 json_string_value(json_object_get(s->stage, "name")), lf_state_name(s->state),
+        snprintf(text, sizeof text, "%s: %s%s%s", s->plan->name, lf_state_name(s->state),
                  s->reason[0] != '\0' ? ": " : "", s->reason);
         if (before[i] != 0 || s->state != LF_STATE_WAITING)
             b->say(b->user, text);

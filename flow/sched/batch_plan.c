@@ -306,50 +306,14 @@ int lf_batch_plan(lf_batch_work *w, lf_err *err)
 
 /* ---- the script ---- */
 
-static json_t *changes_of(const lf_next *n, lf_err *err)
-{
-    json_t *o = json_object();
-    int rc = o == NULL ? LF_ENOMEM : 0;
-    if (rc == 0 && n->memory_bytes > 0)
-        rc = lf_json_set_new(o, "memory_bytes", json_integer(n->memory_bytes), err);
-    if (rc == 0 && n->time_limit_s > 0)
-        rc = lf_json_set_new(o, "time_limit_s", json_integer(n->time_limit_s), err);
-    json_t *hosts = rc == 0 && n->exclude.n > 0 ? json_array() : NULL;
-    for (size_t i = 0; hosts != NULL && i < n->exclude.n; i++)
-        json_array_append_new(hosts, json_string(n->exclude.v[i]));
-    if (hosts != NULL)
-        rc = lf_json_set_new(o, "exclude", hosts, err);
-    if (rc == 0)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
-static bool in_array(const json_t *list, const char *text)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (lf_text_same(json_string_value(json_array_get(list, i)), text))
-            return true;
-    return false;
-}
-
 /* Hosts that the site excludes are excluded for everybody. */
-static int add_site_exclude(json_t *res, const lf_site *site, lf_err *err)
+static int add_site_exclude(lf_texts *have, const lf_site *site, lf_err *err)
 {
-    json_t *have = json_object_get(res, "exclude");
-    if (site->exclude.n == 0)
-        return 0;
-    if (have == NULL) {
-        have = json_array();
-        int rc = lf_json_set_new(res, "exclude", have, err);
-        if (rc < 0)
-            return rc;
-    }
-    for (size_t i = 0; i < site->exclude.n; i++)
-        if (!in_array(have, site->exclude.v[i]) &&
-            json_array_append_new(have, json_string(site->exclude.v[i])) < 0)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < site->exclude.n; i++)
+        if (!lf_texts_has(have, site->exclude.v[i]))
+            rc = lf_texts_add(have, site->exclude.v[i], err);
+    return rc;
 }
 
 static int ask_for(lf_batch_work *w, size_t i, lf_err *err)
@@ -360,14 +324,11 @@ static int ask_for(lf_batch_work *w, size_t i, lf_err *err)
     int rc = lf_policy_next(&next, s, err);
     if (rc < 0)
         return rc;
-    json_t *changes = changes_of(&next, err);
-    l->resources = changes != NULL ? lf_attempt_resources(s->stage, changes, err) : NULL;
+    rc = lf_attempt_resources(&l->resources, s->plan, &next, err);
     if (l->why[0] == '\0' && next.act != LF_POLICY_NONE)
         snprintf(l->why, sizeof l->why, "%s", next.why);
-    json_decref(changes);
     lf_next_fini(&next);
-    return l->resources == NULL ? LF_ENOMEM
-                                : add_site_exclude(l->resources, &w->run->plan->site, err);
+    return rc == 0 ? add_site_exclude(&l->resources.exclude, &w->run->plan->site, err) : rc;
 }
 
 int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
@@ -375,13 +336,13 @@ int lf_batch_render(lf_batch_work *w, size_t i, lf_err *err)
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     uint8_t digest[LF_HASH_BYTES];
-    int rc = l->resources == NULL ? ask_for(w, i, err) : 0;
+    int rc = l->resources.given ? 0 : ask_for(w, i, err);
     if (rc < 0)
         return rc;
-    l->n_links = lf_chain_count(s->stage, l->resources, &w->run->plan->site, w->b->submitter->can);
+    l->n_links = lf_chain_count(s->plan, &l->resources, &w->run->plan->site, w->b->submitter->can);
     lf_submit_req req = {.run = w->run,
-                         .stage = s->stage,
-                         .resources = l->resources,
+                         .stage = s->plan,
+                         .resources = &l->resources,
                          .attempt = (int)s->n_attempts + 1,
                          .token = "",
                          .project = w->b->project->root,

@@ -24,7 +24,7 @@ typedef struct lf_lane {
     bool old_jobs; /* SUBMIT: jobs of the attempt that is given up are to be ended */
     int attempt;
     char token[LF_TOKEN_SIZE];
-    json_t *resources;
+    lf_resources resources; /* not given until they are known */
     lf_buf script;
     char sha[65];
     int n_links;

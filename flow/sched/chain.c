@@ -6,6 +6,7 @@
 
 #include "flow/sched/chain.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +16,9 @@
 #include "flow/sched/sched.h"
 #include "flow/sched/submit.h"
 
-static const char *word(const json_t *o, const char *key)
+bool lf_chain_by_links(const lf_resources *resources, const lf_site *site, unsigned can)
 {
-    const char *v = json_string_value(json_object_get(o, key));
-    return v != NULL ? v : "auto";
-}
-
-bool lf_chain_by_links(const json_t *resources, const lf_site *site, unsigned can)
-{
-    const char *way = word(resources, "chain");
+    const char *way = resources->chain != NULL ? resources->chain : "auto";
     if (strcmp(way, "auto") == 0)
         way = site->chain != NULL ? site->chain : "auto";
     if ((can & LF_CAN_DEPEND) == 0)
@@ -39,17 +34,15 @@ double lf_chain_estimate_s(const json_t *plan, double rate)
 }
 
 /* What is left of a limit for work: the stage is asked to stop `grace` before it. */
-static double usable_s(const json_t *resources)
+static double usable_s(const lf_resources *resources)
 {
-    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
-    double grace = json_number_value(json_object_get(resources, "grace_s"));
+    double limit = (double)resources->time_limit_s.v, grace = (double)resources->grace_s.v;
     return grace < limit / 2 ? limit - grace : limit / 2;
 }
 
-static int wanted(const json_t *resources, double estimate_s)
+static int wanted(const lf_resources *resources, double estimate_s)
 {
-    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
-    if (limit <= 0)
+    if (resources->time_limit_s.v <= 0)
         return 1;
     if (estimate_s <= 0)
         return 2;
@@ -57,20 +50,20 @@ static int wanted(const json_t *resources, double estimate_s)
     return n > LF_CHAIN_MOST ? LF_CHAIN_MOST : n > 1 ? (int)n + 1 : 1;
 }
 
-int lf_chain_count(const json_t *stage, const json_t *resources, const lf_site *site, unsigned can)
+int lf_chain_count(const lf_doc_stage *stage, const lf_resources *resources, const lf_site *site,
+                   unsigned can)
 {
-    double estimate_s = json_number_value(json_object_get(stage, "estimate_s"));
     if (!lf_chain_by_links(resources, site, can))
         return 1;
-    const json_t *given = json_object_get(resources, "links");
-    int n = given != NULL ? (int)json_integer_value(given) : wanted(resources, estimate_s);
-    if (given == NULL && n > LF_CHAIN_MOST)
+    const lf_int *given = &resources->links;
+    int n = given->given ? (int)given->v : wanted(resources, stage->estimate_s.v);
+    if (!given->given && n > LF_CHAIN_MOST)
         n = LF_CHAIN_MOST;
-    json_int_t most = json_integer_value(json_object_get(resources, "max_segments"));
+    int64_t most = resources->max_segments.v;
     if (most > 0 && n > most)
         n = (int)most;
-    double total = json_number_value(json_object_get(resources, "max_walltime"));
-    double limit = json_number_value(json_object_get(resources, "time_limit_s"));
+    double total = (double)resources->max_walltime.v;
+    double limit = (double)resources->time_limit_s.v;
     if (total > 0 && limit > 0 && n > ceil(total / limit))
         n = (int)ceil(total / limit);
     return n > 1 ? n : 1;
@@ -104,8 +97,8 @@ static bool same_job(const char *a, const char *b)
     return n > 0 && n == strcspn(b, ".") && memcmp(a, b, n) == 0;
 }
 
-int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id, const json_t *resources,
-                         const lf_site *site, lf_err *err)
+int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id,
+                         const lf_resources *resources, const lf_site *site, lf_err *err)
 {
     const char *backend = job->backend;
     lf_texts rest = {0};
@@ -119,8 +112,7 @@ int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id, const 
     if (rc == 0 && backend != NULL && strcmp(backend, "slurm") == 0)
         rc = shrink_slurm(&rest, site, err);
     else if (rc == 0 && backend != NULL && strcmp(backend, "local") != 0)
-        rc = lf_pbs_shrink(&rest, json_integer_value(json_object_get(resources, "time_limit_s")),
-                           site, err);
+        rc = lf_pbs_shrink(&rest, resources->time_limit_s.v, site, err);
     lf_texts_fini(&rest);
     return rc;
 }

@@ -17,7 +17,6 @@
 #ifndef LF_FLOW_CHAIN_H
 #define LF_FLOW_CHAIN_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
@@ -29,11 +28,11 @@
 /* Do links carry this stage? resources: of the stage; site: of the plan document; can: of the
  * submitter (LF_CAN_). The stage's `chain` before the site's; auto: requeue where the scheduler
  * can. */
-bool lf_chain_by_links(const json_t *resources, const lf_site *site, unsigned can);
+bool lf_chain_by_links(const lf_resources *resources, const lf_site *site, unsigned can);
 
 /* How long a stage runs by its plan ({"steps","flops_per_step"}) and a rate in FLOP/s of this kind;
  * 0 when either is unknown. */
-double lf_chain_estimate_s(const json_t *plan, double rate);
+double lf_chain_estimate_s(const struct json_t *plan, double rate);
 
 /* How many jobs an attempt is. 1 without links. With them `links` when it is given; otherwise from
  * the stage's "estimate_s" (0 or missing: unknown) and time_limit_s: as many as the estimate with a
@@ -41,12 +40,13 @@ double lf_chain_estimate_s(const json_t *plan, double rate);
  * where one limit is enough or there is none. Never more than max_segments and max_walltime allow,
  * nor than LF_CHAIN_MOST. stage: of the plan document; resources: with "time_limit_s" and "grace_s"
  * beside. */
-int lf_chain_count(const json_t *stage, const json_t *resources, const lf_site *site, unsigned can);
+int lf_chain_count(const lf_doc_stage *stage, const lf_resources *resources, const lf_site *site,
+                   unsigned can);
 
 /* For the wrapper of the job my_id: shrink the links behind it. job: job.N.json; resources: of the
  * attempt. Nothing is done where there are none. Failing is no harm: they then wait for what they
  * had asked for. */
-int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id, const json_t *resources,
-                         const lf_site *site, lf_err *err);
+int lf_chain_shrink_rest(const struct lf_job_rec *job, const char *my_id,
+                         const lf_resources *resources, const lf_site *site, lf_err *err);
 
 #endif

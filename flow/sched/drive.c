@@ -50,7 +50,7 @@ struct driver {
 
 static const char *name_of(const lf_stage_view *s)
 {
-    return json_string_value(json_object_get(s->stage, "name"));
+    return s->plan->name;
 }
 
 static void tell(const struct driver *dr, const char *fmt, ...)
@@ -159,8 +159,7 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
         l->t_takeover = now;
         tell(dr, "%s: its wrapper is gone; asking the stage to save and end", name_of(s));
         lf_who_kill(&last->started->process, SIGTERM, 0, NULL);
-    } else if (now - l->t_takeover >
-               (double)json_integer_value(json_object_get(s->stage, "grace_s"))) {
+    } else if (now - l->t_takeover > (double)s->plan->grace_s.v) {
         lf_who_kill(&last->started->process, SIGKILL, 1, NULL);
     }
     return 0;

@@ -46,7 +46,8 @@ int lf_pbs_shrink(const lf_texts *ids, long long limit_s, const lf_site *site, l
 /* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
  * TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE, MAIL_POINTS. LF_EINVAL: resources ask for what
  * this flavour has no word for. */
-int lf_pbs_values(json_t *values, const json_t *resources, enum lf_pbs_flavour f, lf_err *err);
+int lf_pbs_values(json_t *values, const lf_resources *resources, enum lf_pbs_flavour f,
+                  lf_err *err);
 /* Append the words of a script's #PBS lines to a qsub command, up to the first line that is neither
  * comment nor blank. Quotes are taken off as qsub does. LF_EINVAL: an open quote, or an option that
  * is loong-flow's own to give. */

@@ -13,23 +13,11 @@
 
 /* ---- resources ---- */
 
-static int64_t number_or(const json_t *res, const char *key, int64_t def)
-{
-    const json_t *v = json_object_get(res, key);
-    return json_is_integer(v) ? (int64_t)json_integer_value(v) : def;
-}
-
-static const char *text_or_null(const json_t *res, const char *key)
-{
-    return json_string_value(json_object_get(res, key));
-}
-
 /* What PBS has no word for is refused rather than left out. */
-static int check_request(const json_t *res, bool torque, lf_err *err)
+static int check_request(const lf_resources *res, bool torque, lf_err *err)
 {
-    const char *type = text_or_null(json_object_get(res, "gpus"), "type"),
-               *chain = text_or_null(res, "chain");
-    if (chain != NULL && strcmp(chain, "requeue") == 0)
+    const char *type = res->gpus.type;
+    if (res->chain != NULL && strcmp(res->chain, "requeue") == 0)
         return lf_fail(err, LF_EINVAL,
                        "chain = requeue: users of PBS may not put a job back into the queue; give "
                        "links or auto");
@@ -39,38 +27,34 @@ static int check_request(const json_t *res, bool torque, lf_err *err)
                        "number, and the type as "
                        "constraint = RESOURCE=TYPE as this site calls it",
                        type);
-    if (!torque && text_or_null(res, "qos") != NULL)
+    if (!torque && res->qos != NULL)
         return lf_fail(err, LF_EINVAL, "qos = %s: PBS has no such thing; queues stand for it",
-                       text_or_null(res, "qos"));
-    if (text_or_null(res, "reservation") != NULL &&
-        (torque || text_or_null(res, "partition") != NULL))
+                       res->qos);
+    if (res->reservation != NULL && (torque || res->partition != NULL))
         return lf_fail(err, LF_EINVAL,
                        torque
                            ? "reservation: Torque has none; give the scheduler's own flag in extra"
                            : "reservation is a queue on PBS; give it without partition");
-    for (size_t i = 0; i < json_array_size(json_object_get(res, "mail_type")); i++)
-        if (strcmp(json_string_value(json_array_get(json_object_get(res, "mail_type"), i)),
-                   "time_limit") == 0)
-            return lf_fail(
-                err, LF_EINVAL,
-                "mail_type = time_limit: PBS sends none; it has begin, end, fail, all and none");
+    if (lf_texts_has(&res->mail_type, "time_limit"))
+        return lf_fail(
+            err, LF_EINVAL,
+            "mail_type = time_limit: PBS sends none; it has begin, end, fail, all and none");
     return 0;
 }
 
 /* A constraint is one or more "resource=value" (Torque: properties), joined with ':' or '&'. */
-static void add_constraint(lf_buf *b, const json_t *res)
+static void add_constraint(lf_buf *b, const lf_resources *res)
 {
-    const char *c = text_or_null(res, "constraint");
+    const char *c = res->constraint;
     for (const char *p = c != NULL ? c : ""; *p != '\0'; p++)
         lf_buf_addf(b, "%s%c", p == c ? ":" : "", *p == '&' ? ':' : *p);
 }
 
-static int put_chunk(json_t *values, const json_t *res, bool torque, lf_err *err)
+static int put_chunk(json_t *values, const lf_resources *res, bool torque, lf_err *err)
 {
-    int64_t nodes = number_or(res, "nodes", 1), ranks = number_or(res, "ranks", 1),
-            cpus = number_or(res, "cpus", 1);
-    int64_t bytes = number_or(res, "memory_bytes", 0),
-            gpus = number_or(json_object_get(res, "gpus"), "n", 0);
+    int64_t nodes = lf_int_or(res->nodes, 1), ranks = lf_int_or(res->ranks, 1),
+            cpus = lf_int_or(res->cpus, 1);
+    int64_t bytes = res->memory_bytes.v, gpus = res->gpus.n.v;
     lf_buf b;
     lf_buf_init(&b);
     if (torque)
@@ -92,8 +76,7 @@ static int put_chunk(json_t *values, const json_t *res, bool torque, lf_err *err
             bytes > 0 ? json_integer((json_int_t)(((bytes + (1 << 20) - 1) >> 20) * nodes))
                       : json_null(),
             err);
-    bool whole = json_is_true(json_object_get(res, "exclusive"));
-    const char *place = whole ? "scatter:excl" : nodes > 1 ? "scatter" : NULL;
+    const char *place = res->exclusive.v ? "scatter:excl" : nodes > 1 ? "scatter" : NULL;
     if (rc == 0)
         rc =
             lf_json_set_new(values, "PLACE", place != NULL ? json_string(place) : json_null(), err);
@@ -102,11 +85,11 @@ static int put_chunk(json_t *values, const json_t *res, bool torque, lf_err *err
 }
 
 /* Letters of -m: b at the begin, e at the end, a when it is aborted. */
-static const char *mail_points(char buf[4], const json_t *types)
+static const char *mail_points(char buf[4], const lf_texts *types)
 {
     bool b = false, e = false, a = false;
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *t = json_string_value(json_array_get(types, i));
+    for (size_t i = 0; i < types->n; i++) {
+        const char *t = types->v[i];
         bool all = strcmp(t, "all") == 0;
         b |= all || strcmp(t, "begin") == 0;
         e |= all || strcmp(t, "end") == 0;
@@ -116,30 +99,27 @@ static const char *mail_points(char buf[4], const json_t *types)
     return buf[0] != '\0' ? buf : "n";
 }
 
-int lf_pbs_values(json_t *values, const json_t *res, enum lf_pbs_flavour f, lf_err *err)
+int lf_pbs_values(json_t *values, const lf_resources *res, enum lf_pbs_flavour f, lf_err *err)
 {
     bool torque = f == LF_PBS_TORQUE;
-    const json_t *limit = json_object_get(res, "time_limit_s"),
-                 *mail = json_object_get(res, "mail_type");
-    const char *queue = text_or_null(
-        res, torque || text_or_null(res, "partition") != NULL ? "partition" : "reservation");
+    const lf_int *limit = &res->time_limit_s;
+    const char *queue = torque || res->partition != NULL ? res->partition : res->reservation;
     char clock[32], points[4];
     int rc = check_request(res, torque, err);
     if (rc == 0)
         rc = put_chunk(values, res, torque, err);
     if (rc == 0)
-        rc = lf_json_set_new(values, "WALLTIME",
-                             limit != NULL
-                                 ? json_string(lf_pbs_clock(clock, json_integer_value(limit)))
-                                 : json_null(),
-                             err);
+        rc = lf_json_set_new(
+            values, "WALLTIME",
+            limit->given ? json_string(lf_pbs_clock(clock, limit->v)) : json_null(), err);
     if (rc == 0)
         rc =
             lf_json_set_new(values, "QUEUE", queue != NULL ? json_string(queue) : json_null(), err);
     if (rc == 0)
-        rc = lf_json_set_new(values, "MAIL_POINTS",
-                             mail != NULL ? json_string(mail_points(points, mail)) : json_null(),
-                             err);
+        rc = lf_json_set_new(
+            values, "MAIL_POINTS",
+            res->mail_type.given ? json_string(mail_points(points, &res->mail_type)) : json_null(),
+            err);
     return rc;
 }
 

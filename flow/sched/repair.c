@@ -29,7 +29,7 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnati
                    const char *told, lf_err *err)
 {
     bool done = inc->done != NULL;
-    const char *name = json_string_value(json_object_get(s->stage, "name"));
+    const char *name = s->plan->name;
     const char *state = done ? "done" : "stopped", *cls = done ? "" : "lost";
     const char *reason = done ? "" : "interrupted: its processes were gone without an end record";
     if (!done && told != NULL) {

@@ -40,7 +40,7 @@ struct jobs {
 
 static const char *name_of(const lf_stage_view *s)
 {
-    return json_string_value(json_object_get(s->stage, "name"));
+    return s->plan->name;
 }
 static double number_of(const json_t *o, const char *key)
 {

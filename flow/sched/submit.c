@@ -47,11 +47,9 @@ int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err)
     if (rc < 0)
         return rc;
     snprintf(attempt, sizeof attempt, "%d", req->attempt);
-    const char *const words[] = {
-        exe,           "exec",      "--run-dir",
-        req->run->dir, "--stage",   json_string_value(json_object_get(req->stage, "name")),
-        "--attempt",   attempt,     "--token",
-        req->token,    "--project", req->project};
+    const char *const words[] = {exe,       "exec",           "--run-dir", req->run->dir,
+                                 "--stage", req->stage->name, "--attempt", attempt,
+                                 "--token", req->token,       "--project", req->project};
     for (size_t i = 0; rc == 0 && i < COUNT(words); i++)
         rc = lf_json_push_new(argv, json_string(words[i]), err);
     return rc;
@@ -59,84 +57,96 @@ int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err)
 
 /* ---- values for templates ---- */
 
-static int64_t number_or(const json_t *res, const char *key, int64_t def)
-{
-    const json_t *v = json_object_get(res, key);
-    return json_is_integer(v) ? (int64_t)json_integer_value(v) : def;
-}
-
 static int put(json_t *o, const char *name, json_t *v, lf_err *err)
 {
     return lf_json_set_new(o, name, v, err);
 }
 
-static int put_or_null(json_t *o, const char *name, json_t *v, lf_err *err)
+static int put_text(json_t *o, const char *name, const char *text, lf_err *err)
 {
-    return put(o, name, v != NULL ? json_incref(v) : json_null(), err);
+    return put(o, name, text != NULL ? json_string(text) : json_null(), err);
 }
 
-static int put_raw(json_t *o, const char *name, const json_t *lines, lf_err *err)
+static int put_int(json_t *o, const char *name, lf_int v, lf_err *err)
 {
-    return put(o, name, lines != NULL ? json_pack("{s:O}", "raw", lines) : json_null(), err);
+    return put(o, name, v.given ? json_integer(v.v) : json_null(), err);
+}
+
+static int put_list(json_t *o, const char *name, const lf_texts *texts, lf_err *err)
+{
+    return put(o, name, texts->given ? lf_texts_json(texts) : json_null(), err);
+}
+
+static int put_raw(json_t *o, const char *name, const lf_texts *lines, lf_err *err)
+{
+    return put(o, name,
+               lines->given ? json_pack("{s:o}", "raw", lf_texts_json(lines)) : json_null(), err);
+}
+
+static int put_texts(json_t *o, const lf_submit_req *req, lf_err *err)
+{
+    const lf_resources *r = req->resources;
+    const struct {
+        const char *name, *value;
+    } texts[] = {{"PARTITION", r->partition},
+                 {"ACCOUNT", r->account},
+                 {"QOS", r->qos},
+                 {"CONSTRAINT", r->constraint},
+                 {"RESERVATION", r->reservation},
+                 {"MAIL", r->mail},
+                 {"GPUS_TYPE", r->gpus.type},
+                 {"STAGE", req->stage->name},
+                 {"KIND", req->stage->kind},
+                 {"PIPELINE", req->run->plan->name}};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < COUNT(texts); i++)
+        rc = put_text(o, texts[i].name, texts[i].value, err);
+    return rc;
+}
+
+static int put_numbers(json_t *o, const lf_resources *r, lf_err *err)
+{
+    const int64_t ranks = lf_int_or(r->ranks, 1), bytes = r->memory_bytes.v;
+    const lf_int mib = {.v = (bytes + (1 << 20) - 1) >> 20, .given = r->memory_bytes.given};
+    const lf_int gpus = {.v = r->gpus.n.v, .given = r->gpus.n.v > 0};
+    const struct {
+        const char *name;
+        lf_int value;
+    } numbers[] = {
+        {"CPUS", r->cpus},           {"TIME_S", r->time_limit_s},
+        {"GRACE_S", r->grace_s},     {"NODES", lf_int_of(lf_int_or(r->nodes, 1))},
+        {"RANKS", lf_int_of(ranks)}, {"CPUS_PER_NODE", lf_int_of(ranks * lf_int_or(r->cpus, 1))},
+        {"MEMORY_MIB", mib},         {"GPUS_N", gpus}};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < COUNT(numbers); i++)
+        rc = put_int(o, numbers[i].name, numbers[i].value, err);
+    return rc;
 }
 
 json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
 {
-    static const char *const plain[][2] = {
-        {"PARTITION", "partition"},
-        {"ACCOUNT", "account"},
-        {"QOS", "qos"},
-        {"CONSTRAINT", "constraint"},
-        {"RESERVATION", "reservation"},
-        {"MAIL", "mail"},
-        {"CPUS", "cpus"},
-        {"TIME_S", "time_limit_s"},
-        {"GRACE_S", "grace_s"},
-        {"MODULES", "modules"},
-        {"EXCLUDE_HOSTS", "exclude"},
-        {"MAIL_TYPES", "mail_type"},
-    };
-    const json_t *res = req->resources, *gpus = json_object_get(res, "gpus");
-    const json_t *bytes = json_object_get(res, "memory_bytes");
-    int64_t ranks = number_or(res, "ranks", 1),
-            mib = (number_or(res, "memory_bytes", 0) + (1 << 20) - 1) >> 20;
+    const lf_resources *r = req->resources;
     json_t *o = json_object();
-    int rc = o == NULL ? LF_ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < COUNT(plain); i++)
-        rc = put_or_null(o, plain[i][0], json_object_get(res, plain[i][1]), err);
+    int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : put_texts(o, req, err);
     if (rc == 0)
-        rc = put_or_null(o, "STAGE", json_object_get(req->stage, "name"), err);
+        rc = put_numbers(o, r, err);
     if (rc == 0)
-        rc = put_or_null(o, "KIND", json_object_get(req->stage, "kind"), err);
+        rc = put_list(o, "MODULES", &r->modules, err);
     if (rc == 0)
-        rc = put_or_null(o, "PIPELINE", json_object_get(req->run->doc, "name"), err);
+        rc = put_list(o, "EXCLUDE_HOSTS", &r->exclude, err);
     if (rc == 0)
-        rc = put(o, "NODES", json_integer(number_or(res, "nodes", 1)), err);
+        rc = put_list(o, "MAIL_TYPES", &r->mail_type, err);
     if (rc == 0)
-        rc = put(o, "RANKS", json_integer(ranks), err);
+        rc = put(o, "EXCLUSIVE", r->exclusive.v ? json_true() : json_null(), err);
     if (rc == 0)
-        rc = put(o, "CPUS_PER_NODE", json_integer(ranks * number_or(res, "cpus", 1)), err);
+        rc = put(o, "HAVE_MODULES", r->modules.given ? json_true() : json_null(), err);
     if (rc == 0)
-        rc = put(o, "MEMORY_MIB", bytes != NULL ? json_integer(mib) : json_null(), err);
+        rc = put_raw(o, "PROLOGUE", &r->prologue, err);
     if (rc == 0)
-        rc = put_or_null(o, "GPUS_TYPE", json_object_get(gpus, "type"), err);
-    if (rc == 0)
-        rc = put_or_null(o, "GPUS_N",
-                         number_or(gpus, "n", 0) > 0 ? json_object_get(gpus, "n") : NULL, err);
-    if (rc == 0)
-        rc = put(o, "EXCLUSIVE",
-                 json_is_true(json_object_get(res, "exclusive")) ? json_true() : json_null(), err);
-    if (rc == 0)
-        rc = put(o, "HAVE_MODULES",
-                 json_object_get(res, "modules") != NULL ? json_true() : json_null(), err);
-    if (rc == 0)
-        rc = put_raw(o, "PROLOGUE", json_object_get(res, "prologue"), err);
-    if (rc == 0)
-        rc = put_raw(o, "EXTRA", json_object_get(res, "extra"), err);
+        rc = put_raw(o, "EXTRA", &r->extra, err);
     if (rc == 0)
         return o;
     json_decref(o);
-    lf_fail(err, LF_ENOMEM, "out of memory");
     return NULL;
 }
 
@@ -144,8 +154,7 @@ json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
 
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req)
 {
-    int n = snprintf(buf, cap, "%s-%s", json_string_value(json_object_get(req->stage, "name")),
-                     req->token);
+    int n = snprintf(buf, cap, "%s-%s", req->stage->name, req->token);
     if (req->link > 1 && n > 0 && (size_t)n < cap)
         snprintf(buf + n, cap - (size_t)n, ".%d", req->link);
 }

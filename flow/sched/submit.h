@@ -44,10 +44,10 @@ enum {
 
 typedef struct lf_submit_req {
     const lf_run *run;
-    const json_t *stage; /* of the plan document */
-    /* what this attempt asks for: the stage's "resources" with "memory_bytes", "time_limit_s",
-     * "grace_s" beside them, after the failure policy has had its say */
-    const json_t *resources;
+    const lf_doc_stage *stage;
+    /* what this attempt asks for: the stage's resources with its memory_bytes, time_limit_s and
+     * grace_s in them, after the failure policy has had its say */
+    const lf_resources *resources;
     int attempt;
     const char *token;
     const char *project; /* base of relative paths, for the wrapper */

@@ -50,9 +50,8 @@ static void become_wrapper(const lf_submit_req *req, const char *exe, const char
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     snprintf(attempt, sizeof attempt, "%d", req->attempt);
-    execl(exe, "loong-flow", "exec", "--run-dir", req->run->dir, "--stage",
-          json_string_value(json_object_get(req->stage, "name")), "--attempt", attempt, "--token",
-          req->token, "--project", req->project, (char *)NULL);
+    execl(exe, "loong-flow", "exec", "--run-dir", req->run->dir, "--stage", req->stage->name,
+          "--attempt", attempt, "--token", req->token, "--project", req->project, (char *)NULL);
     dprintf(2, "loong-flow: cannot execute %s: %s\n", exe, strerror(errno));
     _exit(127);
 }

@@ -93,7 +93,7 @@ static int pbs_render(void *self, const lf_submit_req *req, lf_buf *script, lf_e
 /* A name for people, that every server takes; the token is found in the job's variables. */
 static void job_name(char buf[NAME_MOST + 1], const lf_submit_req *req)
 {
-    const char *stage = json_string_value(json_object_get(req->stage, "name"));
+    const char *stage = req->stage->name;
     char head[9] = "";
     size_t n = 0;
     if (!isalpha((unsigned char)stage[0]))

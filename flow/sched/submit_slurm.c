@@ -54,27 +54,27 @@ static const char *slurm_time(char buf[40], int64_t s)
 
 /* How long before the limit SLURM warns. It may come up to a minute early, and it must not come at
  * the start of a short job. */
-static int64_t lead_s(const json_t *res)
+static int64_t lead_s(const lf_resources *res)
 {
-    int64_t limit = (int64_t)json_integer_value(json_object_get(res, "time_limit_s"));
-    int64_t grace = (int64_t)json_integer_value(json_object_get(res, "grace_s"));
+    int64_t limit = res->time_limit_s.v;
+    int64_t grace = res->grace_s.v;
     int64_t lead = grace > 30 ? grace : 30;
     if (lead > limit / 2)
         lead = limit / 2;
     return lead > 65535 ? 65535 : lead;
 }
 
-static int put_joined(json_t *values, const char *name, const json_t *list, bool upper, lf_err *err)
+static int put_joined(json_t *values, const char *name, const lf_texts *list, bool upper,
+                      lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    for (size_t i = 0; i < list->n; i++) {
         lf_buf_adds(&b, i > 0 ? "," : "");
-        for (const char *c = json_string_value(json_array_get(list, i)); c != NULL && *c != '\0';
-             c++)
+        for (const char *c = list->v[i]; *c != '\0'; c++)
             lf_buf_addc(&b, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
     }
-    int rc = lf_json_set_new(values, name, list != NULL ? json_string(b.data) : json_null(), err);
+    int rc = lf_json_set_new(values, name, list->given ? json_string(b.data) : json_null(), err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -82,33 +82,28 @@ static int put_joined(json_t *values, const char *name, const json_t *list, bool
 static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf_err *err)
 {
     const struct slurm *s = self;
-    const json_t *res = req->resources, *gpus = json_object_get(res, "gpus");
-    const json_t *limit = json_object_get(res, "time_limit_s"),
-                 *type = json_object_get(gpus, "type");
+    const lf_resources *res = req->resources;
+    const lf_int *limit = &res->time_limit_s;
+    const char *type = res->gpus.type;
     char time_text[40], gpu_text[128];
     json_t *v = lf_submit_values(req, err);
     int rc = v == NULL ? LF_ENOMEM : 0;
-    snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? json_string_value(type) : "",
-             type != NULL ? ":" : "", (long long)json_integer_value(json_object_get(gpus, "n")));
+    snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? type : "",
+             type != NULL ? ":" : "", (long long)res->gpus.n.v);
     if (rc == 0)
-        rc = lf_json_set_new(v, "GPUS",
-                             json_integer_value(json_object_get(gpus, "n")) > 0
-                                 ? json_string(gpu_text)
-                                 : json_null(),
+        rc = lf_json_set_new(v, "GPUS", res->gpus.n.v > 0 ? json_string(gpu_text) : json_null(),
                              err);
     if (rc == 0)
-        rc = lf_json_set_new(v, "TIME",
-                             limit != NULL
-                                 ? json_string(slurm_time(time_text, json_integer_value(limit)))
-                                 : json_null(),
+        rc = lf_json_set_new(
+            v, "TIME", limit->given ? json_string(slurm_time(time_text, limit->v)) : json_null(),
+            err);
+    if (rc == 0)
+        rc = lf_json_set_new(v, "LEAD_S", limit->given ? json_integer(lead_s(res)) : json_null(),
                              err);
     if (rc == 0)
-        rc = lf_json_set_new(v, "LEAD_S", limit != NULL ? json_integer(lead_s(res)) : json_null(),
-                             err);
+        rc = put_joined(v, "EXCLUDE", &res->exclude, false, err);
     if (rc == 0)
-        rc = put_joined(v, "EXCLUDE", json_object_get(res, "exclude"), false, err);
-    if (rc == 0)
-        rc = put_joined(v, "MAIL_TYPE", json_object_get(res, "mail_type"), true, err);
+        rc = put_joined(v, "MAIL_TYPE", &res->mail_type, true, err);
     if (rc == 0)
         rc = lf_tmpl_file(script, "slurm/job.sh.in", req->project, s->site, v, err);
     json_decref(v);

@@ -195,23 +195,35 @@ static void test_clock(void)
     tap_str(lf_pbs_clock(buf, 360001), "100:00:01", "and back");
 }
 
+static lf_resources resources_of(const char *text)
+{
+    lf_resources r = {.given = false};
+    json_t *o = json_loads(text, 0, NULL);
+    if (lf_resources_read(&r, o, text, NULL) < 0)
+        tap_bail("%s", text);
+    json_decref(o);
+    return r;
+}
+
 static void value_is(const char *res_text, enum lf_pbs_flavour f, const char *name,
                      const char *want)
 {
-    json_t *res = json_loads(res_text, 0, NULL), *v = json_object();
-    tap_i64(lf_pbs_values(v, res, f, NULL), 0, res_text);
+    lf_resources res = resources_of(res_text);
+    json_t *v = json_object();
+    tap_i64(lf_pbs_values(v, &res, f, NULL), 0, res_text);
     tap_str(member(v, name), want, name);
-    json_decref(res);
+    lf_resources_fini(&res);
     json_decref(v);
 }
 
 static void refused(const char *res_text, enum lf_pbs_flavour f, const char *word)
 {
-    json_t *res = json_loads(res_text, 0, NULL), *v = json_object();
+    lf_resources res = resources_of(res_text);
+    json_t *v = json_object();
     lf_err err = LF_ERR_INIT;
-    tap_i64(lf_pbs_values(v, res, f, &err), LF_EINVAL, res_text);
+    tap_i64(lf_pbs_values(v, &res, f, &err), LF_EINVAL, res_text);
     tap_ok(strstr(err.text, word) != NULL, "and says why");
-    json_decref(res);
+    lf_resources_fini(&res);
     json_decref(v);
 }
 
@@ -270,11 +282,10 @@ static void test_directives(void)
 static int links(const char *res_text, unsigned can, double estimate_s)
 {
     const lf_site site = {.given = true};
-    json_t *res = json_loads(res_text, 0, NULL),
-           *stage = json_pack("{s:f}", "estimate_s", estimate_s);
-    int n = lf_chain_count(stage, res, &site, can);
-    json_decref(stage);
-    json_decref(res);
+    const lf_doc_stage stage = {.estimate_s = lf_real_of(estimate_s)};
+    lf_resources res = resources_of(res_text);
+    int n = lf_chain_count(&stage, &res, &site, can);
+    lf_resources_fini(&res);
     return n;
 }
 

@@ -39,6 +39,7 @@ static struct lf_end *end_of(const char *text)
 /* A stage with one attempt and an incarnation for each end record; "" is one that has not ended. */
 struct history {
     lf_stage_view s;
+    lf_doc_stage plan;
     lf_incarnation incs[16];
     struct lf_claim claims[16];
     struct lf_attempt_rec attempt, *attempts[2];
@@ -47,7 +48,14 @@ struct history {
 static void build(struct history *h, const char *stage, const char *const *ends, size_t n)
 {
     memset(h, 0, sizeof *h);
-    h->s.stage = parse(stage);
+    json_t *o = parse(stage);
+    h->s.plan = &h->plan;
+    h->plan.memory_bytes = lf_int_of(json_integer_value(json_object_get(o, "memory_bytes")));
+    h->plan.time_limit_s = lf_int_of(json_integer_value(json_object_get(o, "time_limit_s")));
+    tap_rc(lf_resources_read(&h->plan.resources, json_object_get(o, "resources"), stage, NULL), 0,
+           NULL, NULL, stage);
+    lf_text_set(&h->plan.spec_id, json_string_value(json_object_get(o, "spec_id")), "id", NULL);
+    json_decref(o);
     h->attempt.spec_id = "s";
     h->attempts[0] = &h->attempt;
     h->s.attempts = h->attempts;
@@ -68,7 +76,8 @@ static void drop(struct history *h)
     for (size_t i = 0; i < h->s.n_incs; i++) {
         lf_end_free(h->incs[i].end);
     }
-    json_decref(h->s.stage);
+    lf_resources_fini(&h->plan.resources);
+    free(h->plan.spec_id);
 }
 
 #define END(state, cls, more)                                                                      \
@@ -285,9 +294,9 @@ static void test_nodes(void)
     tap_str(n.exclude.v[1], "n5", "by name");
     tap_i64(n.tries, 2, "ends in a row of that class");
     lf_next_fini(&n);
-    json_object_set_new(h.s.stage, "spec_id", json_string("other"));
+    lf_text_set(&h.plan.spec_id, "other", "id", NULL);
     lf_policy_next(&n, &h.s, NULL);
-    tap_ok(n.act == LF_POLICY_NONE && !n.exclude.given, "another spec starts afresh");
+    tap_ok(n.act == LF_POLICY_NONE && n.exclude.n == 0, "another spec starts afresh");
     lf_next_fini(&n);
     drop(&h);
 }
@@ -315,12 +324,16 @@ static void test_caps(void)
                 {"{\"max_walltime\":190}", "capped"},
                 {"{\"stall_segments\":1}", "stalled"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        json_t *res = parse(rows[i].resources);
-        tap_str(lf_chain_capped(&c, res, why, sizeof why), rows[i].cls, rows[i].resources);
-        json_decref(res);
+        lf_resources res = {.given = false};
+        json_t *o = parse(rows[i].resources);
+        tap_rc(lf_resources_read(&res, o, "resources", NULL), 0, NULL, NULL, rows[i].resources);
+        tap_str(lf_chain_capped(&c, &res, why, sizeof why), rows[i].cls, rows[i].resources);
+        lf_resources_fini(&res);
+        json_decref(o);
     }
+    const lf_resources none = {.given = false};
     c.stalled = 2;
-    tap_str(lf_chain_capped(&c, NULL, why, sizeof why), "stalled",
+    tap_str(lf_chain_capped(&c, &none, why, sizeof why), "stalled",
             "two without a step stop it when nothing is set");
     tap_str(why, "no step was gained in 2 segments, the furthest is 20", "and the reason says so");
     drop(&h);

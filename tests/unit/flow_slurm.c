@@ -191,8 +191,9 @@ static void names(void)
 {
     char token[LF_TOKEN_SIZE], name[256];
     int link = 0;
-    json_t *stage = json_pack("{s:s}", "name", "pre-train");
-    lf_submit_req req = {.stage = stage, .token = "0123456789abcdef0123456789abcdef", .link = 3};
+    char stage_name[] = "pre-train";
+    const lf_doc_stage stage = {.name = stage_name};
+    lf_submit_req req = {.stage = &stage, .token = "0123456789abcdef0123456789abcdef", .link = 3};
     lf_submit_job_name(name, sizeof name, &req);
     tap_ok(lf_submit_parse_name(name, token, &link) && strcmp(token, req.token) == 0 && link == 3,
            "a name and back");
@@ -201,7 +202,6 @@ static void names(void)
                !lf_submit_parse_name("a-0123456789abcdef0123456789abcdef.1", token, &link) &&
                !lf_submit_parse_name("a-0123456789abcdef0123456789abcdefx", token, &link),
            "names that are not ours");
-    json_decref(stage);
 }
 
 int main(void)
