@@ -91,13 +91,13 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     e->metrics = lf_optset_str(o, "metrics");
     e->limit = lf_optset_int(o, "limit");
     e->block = (size_t)lf_optset_int(o, "block");
-    int64_t rows = lf_optset_int(o, "batch_tokens");
+    int64_t rows = lf_optset_int(o, "micro_tokens");
     e->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
                                      .device = lf_stage_device(o),
                                      .compute = lf_stage_precision(o),
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
-                                     .slots = lf_optset_int(o, "batch"),
+                                     .slots = lf_optset_int(o, "slots"),
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),

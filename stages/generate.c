@@ -87,7 +87,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .compute = lf_stage_precision(o),
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
-                                     .slots = lf_optset_int(o, "batch"),
+                                     .slots = lf_optset_int(o, "slots"),
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),

@@ -123,6 +123,10 @@ static int check_keys(const lf_conf *c, const char *section, const char *const *
 
 static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err *err)
 {
+    const lf_opt *renamed = lf_opt_find_old(t, it->key);
+    if (renamed != NULL)
+        return lf_conf_fail(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
+                            renamed->name);
     const char **names =
         lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
@@ -215,6 +219,19 @@ static int canonical(json_t **out, const lf_optset *set, const lf_opt *o, lf_err
     return rc;
 }
 
+/* "renamed": {name: the name that the spec id hashes}, of the options that are given; only where
+ * there is one. */
+static int set_renamed(json_t *stage, const lf_opt *o, lf_err *err)
+{
+    json_t *renamed = json_object_get(stage, "renamed");
+    int rc = 0;
+    if (renamed == NULL) {
+        renamed = json_object();
+        rc = lf_json_set_new(stage, "renamed", renamed, err);
+    }
+    return rc == 0 ? lf_json_set_new(renamed, o->name, json_string(o->was), err) : rc;
+}
+
 /* Options by class, canonical text, only those that differ from the default. Inputs enter the spec
  * id by what they hold, not by how they are called, so they are left out here. */
 static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *set, lf_err *err)
@@ -231,6 +248,8 @@ static int set_classes(json_t *stage, const lf_opt_table *t, const lf_optset *se
             continue;
         if (o->type == LF_OPT_PATH)
             rc = lf_json_set_new(types, o->name, json_string("path"), err);
+        if (rc == 0 && o->was != NULL)
+            rc = set_renamed(stage, o, err);
         if (rc < 0 || (o->flags & LF_OPT_INPUT) != 0)
             continue;
         json_t *mine = NULL, *def = NULL;

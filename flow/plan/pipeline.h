@@ -28,6 +28,8 @@
  *   "types":{name:"path"}     options whose values are paths
  *   "identity":{name:[canonical text]}, "numeric":{...}, "operational":{...}   differing from the
  *     default
+ *   "renamed":{name: the name that the spec id hashes}   of given options that had another name;
+ *     only where there is one
  *   "inputs":[{"option","index","text","refs":[{"stage","output"}]}], "after":[name],
  *   "deps":[name], "outputs":[name], "model":{key:text},
  *   "time_limit_s","memory_bytes","grace_s","rerun_on","path","line","column", "resources":{the

@@ -216,6 +216,13 @@ static int spec_of_refs(lf_buf *out, const struct hasher *h, const json_t *doc, 
     return 0;
 }
 
+/* The name under which an option enters the spec id: the one it had before it was renamed. */
+static const char *hash_name(const json_t *stage, const char *option)
+{
+    const char *was = json_string_value(json_object_get(json_object_get(stage, "renamed"), option));
+    return was != NULL ? was : option;
+}
+
 static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const json_t *stage,
                        const char *project, lf_err *err)
 {
@@ -228,10 +235,10 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
         const char *text = json_string_value(json_object_get(in, "text"));
         if (json_is_false(json_object_get(in, "identity")))
             continue; /* it changes what is looked at on the way, not what comes out */
-        json_t *list = json_object_get(into, opt);
+        json_t *list = json_object_get(into, hash_name(stage, opt));
         if (list == NULL) {
             list = json_array();
-            rc = lf_json_set_new(into, opt, list, err);
+            rc = lf_json_set_new(into, hash_name(stage, opt), list, err);
         }
         lf_buf b;
         lf_buf_init(&b);
@@ -249,13 +256,33 @@ static int spec_inputs(json_t *into, struct hasher *h, const json_t *doc, const 
     return rc;
 }
 
+/* The identity options by the names that are hashed, new; NULL with err. */
+static json_t *spec_options(const json_t *stage, lf_err *err)
+{
+    json_t *identity = json_object_get(stage, "identity"), *out = json_object(), *v;
+    const char *k;
+    int rc = out == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    json_object_foreach(identity, k, v)
+    {
+        if (rc == 0)
+            rc = lf_json_set_new(out, hash_name(stage, k), json_incref(v), err);
+    }
+    if (rc == 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
 static int spec_one(json_t *stage, struct hasher *h, const json_t *doc, const char *project,
                     lf_err *err)
 {
+    json_t *options = spec_options(stage, err);
+    if (options == NULL)
+        return LF_ENOMEM;
     json_t *inputs = json_object();
-    json_t *spec = json_pack("{s:O, s:O, s:O, s:O}", "kind", json_object_get(stage, "kind"),
-                             "spec_version", json_object_get(stage, "spec_version"), "options",
-                             json_object_get(stage, "identity"), "inputs", inputs);
+    json_t *spec =
+        json_pack("{s:O, s:O, s:o, s:O}", "kind", json_object_get(stage, "kind"), "spec_version",
+                  json_object_get(stage, "spec_version"), "options", options, "inputs", inputs);
     int rc = spec == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     if (rc == 0)
         rc = spec_inputs(inputs, h, doc, stage, project, err);
@@ -313,6 +340,22 @@ int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_
 
 /* ---- differences ---- */
 
+/* Specs have hash names, users know the option by its name of today: array of names, in place. */
+static int todays_names(json_t *out, const json_t *stage, lf_err *err)
+{
+    const char *name;
+    json_t *was;
+    int rc = 0;
+    json_object_foreach(json_object_get(stage, "renamed"), name, was)
+    {
+        for (size_t i = 0; rc == 0 && i < json_array_size(out); i++)
+            if (json_equal(json_array_get(out, i), was) &&
+                json_array_set_new(out, i, json_string(name)) != 0)
+                rc = lf_fail(err, LF_ENOMEM, "out of memory");
+    }
+    return rc;
+}
+
 /* Adds the names that are in only one object or differ; of two objects that name each once. */
 static int diff_objects(json_t *out, json_t *a, json_t *b, const char *prefix, lf_err *err)
 {
@@ -347,6 +390,10 @@ json_t *lf_spec_diff(const json_t *a, const json_t *b, lf_err *err)
     if (rc == 0)
         rc = diff_objects(out, json_object_get(sa, "inputs"), json_object_get(sb, "inputs"), "",
                           err);
+    if (rc == 0)
+        rc = todays_names(out, b, err);
+    if (rc == 0)
+        rc = todays_names(out, a, err);
     if (rc == 0)
         rc = diff_objects(out, json_object_get(sa, "model"), json_object_get(sb, "model"), "model.",
                           err);

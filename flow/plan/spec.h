@@ -8,6 +8,7 @@
  *        replaced by "stage:<spec id of the producer>.<output>", or "sha256:<hash of an outside
  *        file or tree>"]}}
  *
+ * An option that was renamed enters by its old name (lf_opt.was), so that ids stay.
  * A Megatron index NAME.idx enters with the data it stands for, NAME.bin.
  *
  * So the ids of a whole chain are known before anything runs. Names, paths, times and executables
@@ -27,8 +28,8 @@
 int lf_spec_assign(json_t *doc, const char *project, const char *cache_path, lf_err *err);
 
 /* Names of identity settings in which two stage documents differ, e.g. ["steps", "model.layers",
- * "data"], new array. A difference that comes from a producer is named after the option that takes
- * its output. */
+ * "data"], new array; today's names of options that were renamed. A difference that comes from a
+ * producer is named after the option that takes its output. */
 json_t *lf_spec_diff(const json_t *a, const json_t *b, lf_err *err);
 
 #endif

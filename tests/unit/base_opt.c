@@ -36,6 +36,7 @@ static const lf_opt opts[] = {
      .help = "batch"},
     {.name = "memory", .type = LF_OPT_BYTES, .cls = LF_OPT_OPERATIONAL, .help = "cap"},
     {.name = "save_every",
+     .was = "save_time",
      .type = LF_OPT_DURATION,
      .cls = LF_OPT_OPERATIONAL,
      .def = "30m",
@@ -85,6 +86,8 @@ static void test_refusals(void)
 {
     refuse_argv("--lerning-rate=1", NULL, NULL,
                 "unknown option \"--lerning-rate\" for train; did you mean \"--learning-rate\"?");
+    refuse_argv("--save-time=3m", NULL, NULL,
+                "command line: \"--save-time\" of train is now called \"--save-every\"");
     refuse_argv("--zzzzzzzz", NULL, NULL,
                 "unknown option \"--zzzzzzzz\" for train; --help lists them");
     refuse_argv("--learning-rate=2", NULL, NULL,
