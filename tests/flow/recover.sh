@@ -164,9 +164,9 @@ is "$(state first)" done "but can be read"
 chmod o-w "$rd"
 
 # The run is frozen: the executables of the revision are used, not those of today.
-mkdir mybin && cp "$LOONG_LIBEXEC"/lf-* mybin/
+mkdir mybin && cp "$LF_LIBEXEC"/lf-* mybin/
 hold
-LOONG_LIBEXEC=$T/mybin "$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
+LF_LIBEXEC=$T/mybin "$LF" run --new --set "first.hold=$HOLD" >o 2>&1 &
 p=$!
 BG="$BG $p"
 until_true 10 sh -c "$LF status | grep -q 'running .*[0-9]/30'"

@@ -84,7 +84,7 @@ END
 }
 echo 'once upon a time' >text.txt
 echo '{"prompt":"a","chosen":"b","rejected":"c"}' >pairs.jsonl
-LOONG_LIBEXEC=$LF_BUILDDIR/stages
+LF_LIBEXEC=$LF_BUILDDIR/stages
 stages today >pipeline.ini
 runs 0 "$LF_BUILDDIR/loong-flow" plan --json
 # What loong-flow said of the same stages before, when they had the old names.
@@ -115,9 +115,14 @@ like out 'old.ini:[0-9]*:[0-9]*: .*is now called' "... with the place of the fir
 "$LF_BUILDDIR/stages/lf-ppo" --warmup 3 >out 2>&1
 is $? 2 "the stage refuses an old name too"
 like out '"--warmup" of ppo is now called "--warmup-rounds"' "... as it is typed"
+LOONG_SITE_CONFIG=site.ini "$LF_BUILDDIR/loong-flow" validate >out 2>&1
+is $? 2 "so is a variable of the environment"
+like out 'sets LOONG_SITE_CONFIG, which is now called LF_SITE_CONFIG' "... with the new name"
+LOONG_COMM=tcp "$LF_BUILDDIR/stages/lf-score" --checkpoint x --tokenizer x --inputs x --out y >out 2>&1
+is $? 2 "by stages too" "$(cat out)"
 
 # --- a run from before the option of the test's stage was renamed (fake_tables.c) ---
-LOONG_LIBEXEC=$LF_BUILDDIR/tests/flow/bin
+LF_LIBEXEC=$LF_BUILDDIR/tests/flow/bin
 pipeline
 sed -i 's/^steps = 30/steps = 5\nfactor = 2.5/; s/^step_time = 20/step_time = 1/' pipeline.ini
 runs 0 "$LF" run
