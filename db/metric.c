@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Framed metrics into curves. Record i of a key in an incarnation is kept when i is a multiple of
+ * Framed metrics into curves. Record i of a key in a start is kept when i is a multiple of
  * the curve's stride; when more than LF_LEDGER_POINTS points of an (attempt, key) are kept, the
  * stride doubles and the others go. The final stride is the smallest power of two that fits all
  * records, so it does not depend on the order of ingestion, and the first record of every
- * incarnation always stays.
+ * start always stays.
  *
  * While one file is read, the state of its keys is held in memory and written once at the end.
  */
@@ -20,8 +20,8 @@ enum { MAX_KEYS = 1000, MAX_KEY_BYTES = 200 };
 
 struct curve {
     char *key;
-    int64_t id, stride, kept; /* kept: points of all incarnations of the attempt */
-    int64_t n;                /* records of this incarnation */
+    int64_t id, stride, kept; /* kept: points of all starts of the attempt */
+    int64_t n;                /* records of this start */
     bool any;                 /* the fields below hold something */
     int64_t last_epoch, last_i, last_step, min_step, max_step;
     double last, last_t, min, max;
@@ -29,7 +29,7 @@ struct curve {
 
 struct reading {
     lf_ledger *l;
-    const struct lf_incarnation *in;
+    const struct lf_start *in;
     const char *path;
     struct curve *curves;
     size_t n, cap;
@@ -113,7 +113,7 @@ static int thin(struct reading *r, struct curve *c, lf_err *err)
         int64_t gone = sqlite3_changes(r->l->db);
         c->kept -= gone;
         if (gone == 0 && c->stride > c->n)
-            break; /* only first records are left: more incarnations than points */
+            break; /* only first records are left: more starts than points */
     }
     return 0;
 }
@@ -233,7 +233,7 @@ static int read_offset(lf_ledger *l, const char *rel, int64_t *offset, lf_err *e
     return rc;
 }
 
-int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full,
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_start *in, const char *full,
                            const char *rel, int64_t *records, lf_err *err)
 {
     struct reading r = {.l = l, .in = in, .path = rel};

@@ -176,7 +176,7 @@ static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err
     return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
 }
 
-/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can
+/* Leave HOST.PID.json where the wrapper keeps the processes of a start, so that a rank can
  * be found on its node. */
 static int sign_in(const char *dir, lf_err *err)
 {

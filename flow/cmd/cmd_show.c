@@ -41,7 +41,7 @@ static json_t *attempts_json(const lf_stage_view *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                                 ? s->attempts[inc->attempt - 1]
                                 : NULL;
@@ -135,7 +135,7 @@ static void print_stage(json_t *o)
         const json_t *inc = json_array_get(incs, i);
         const json_t *t0 = json_object_get(inc, "t_start"), *t1 = json_object_get(inc, "t_end");
         const char *st = json_string_value(json_object_get(inc, "state"));
-        printf("  attempt %d epoch %d  %s  %s  %s  %s\n",
+        printf("  attempt %d start %d  %s  %s  %s  %s\n",
                (int)json_integer_value(json_object_get(inc, "attempt")),
                (int)json_integer_value(json_object_get(inc, "epoch")),
                lf_time_iso(when, json_number_value(t0)),

@@ -86,7 +86,7 @@ struct reading {
     double first_step; /* of this file; negative before the first record */
 };
 
-/* The first record of a file tells from which step on it replaces what earlier incarnations
+/* The first record of a file tells from which step on it replaces what earlier starts
  * wrote. */
 static void drop_from(json_t *records, double step)
 {
@@ -136,7 +136,7 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
     int rc = records == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                                 ? s->attempts[inc->attempt - 1]
                                 : NULL;

@@ -17,7 +17,7 @@ site
 new_project() { rm -rf "$T/p"; mkdir "$T/p" && cd "$T/p" || exit 99; }
 run_dir() { find "$PWD" -maxdepth 4 -type d -path "*/runs/$(run_id)"; } # of the newest run
 stage_is() { [ "$(state "$1")" = "$2" ]; }
-# Incarnations of a stage in the newest run.
+# Starts of a stage in the newest run.
 incs() { ls "$(run_dir)/$1" | grep -cE '^[0-9]+\.[0-9]+$'; }
 job_ids() { tr -d '\n' <"$(run_dir)/$1/job.${2:-1}.json" | sed -n 's/.*"ids":[[:space:]]*\[\([^]]*\)\].*/\1/p' | tr -d '" ' | tr ',' ' '; }
 # end_of ID, request_of ID: exit status and nodes as PBS reports it, "" when there is none; nothing_queued: no job of ours waits or runs

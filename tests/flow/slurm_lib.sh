@@ -115,7 +115,7 @@ job_state() { squeue -h -t all -o %T -j "$(job_of "$1")" | head -n 1; }
 starts() { ls -d "$(run_path)/$1"/[0-9]*.[0-9]*/ 2>/dev/null | wc -l | tr -d ' '; }
 commits() { ls "$(run_path)/$1"/[0-9]*.[0-9]*/done.json 2>/dev/null | wc -l | tr -d ' '; }
 step_of() { sed -n 's/.*lf-work: step \([0-9]*\) of.*/\1/p' "$(run_path)/$1"/[0-9]*.[0-9]*/log 2>/dev/null | tail -n 1; }
-# Steps of all incarnations, in order: each must have been made once, or the work was done twice.
+# Steps of all starts, in order: each must have been made once, or the work was done twice.
 steps_once() {
     cat $(ls -d "$(run_path)/$1"/[0-9]*.[0-9]*/log | sort -t. -k2n) | sed -n 's/.*lf-work: step \([0-9]*\) of.*/\1/p' >steps
     sort -n -u steps | cmp -s - steps
