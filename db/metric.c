@@ -60,8 +60,8 @@ static int load_span(struct reading *r, lf_err *err)
         return LF_EINVAL;
     int rc = sqlite3_step(st) == SQLITE_ROW ? 0 : lf_db_fail(r->l, "read a span of steps", err);
     if (rc == 0) {
-        r->bound = sqlite3_column_type(st, 0) == SQLITE_NULL ? INT64_MAX
-                                                             : sqlite3_column_int64(st, 0);
+        r->bound =
+            sqlite3_column_type(st, 0) == SQLITE_NULL ? INT64_MAX : sqlite3_column_int64(st, 0);
         r->said = sqlite3_column_type(st, 1) != SQLITE_NULL;
         r->after = sqlite3_column_int64(st, 1);
         r->upto = sqlite3_column_int64(st, 2);

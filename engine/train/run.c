@@ -87,15 +87,27 @@ static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, 
     return rc != 0 ? rc : step <= *last;
 }
 
+/* What earlier starts wrote beyond this step is superseded, from now on and not only from the first
+ * record of a step on, which may be far behind it. */
+static int tell_resumed(lf_run *r, int64_t step, lf_err *err)
+{
+    char text[80];
+    const int n = snprintf(text, sizeof(text), "{\"step\":%lld,\"resumed\":true}", (long long)step);
+    return lf_frame_append(r->metrics, text, (size_t)n, err);
+}
+
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
 {
+    int64_t kept = 0;
     if (!r->c.metrics || !lf_run_first(r))
         return 0;
-    int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, NULL, err);
+    int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, &kept, err);
     if (rc != 0)
         return lf_err_prefix(err, "metrics %s", r->c.metrics);
     r->metrics = lf_frame_writer_open(r->c.metrics, err);
-    return r->metrics ? 0 : err && err->rc ? err->rc : LF_EIO;
+    if (!r->metrics)
+        return err && err->rc ? err->rc : LF_EIO;
+    return kept == 0 && r->c.n_resume_from > 0 ? tell_resumed(r, step, err) : 0;
 }
 
 int lf_run_metrics_sync(lf_run *r, lf_err *err)
