@@ -184,7 +184,9 @@ static int share_text(const lf_run *r, char **text, lf_err *err)
         rc = LF_ENOMEM;
     rc = lf_comm_agree_ok(r->comm, rc, err);
     if (rc == 0)
-        rc = lf_comm_broadcast(r->comm, *text, (size_t)n + 1, 0, err);
+        rc = lf_comm_broadcast(r->comm, *text, (size_t)n, 0, err);
+    if (rc == 0)
+        (*text)[n] = '\0';
     return rc;
 }
 
@@ -205,15 +207,17 @@ int lf_run_share_json(const lf_run *r, json_t **o, lf_err *err)
 }
 
 /* Words what differs between the object of rank 0 and that of another rank. */
-static int tell_difference(const lf_run *r, const char *first, const char *other, int rank,
-                           lf_err *err)
+static int tell_difference(const lf_run *r, const struct lf_comm_blobs *all, int rank, lf_err *err)
 {
+    const size_t *at = all->offset;
     lf_buf why;
     lf_buf_init(&why);
-    json_t *a = lf_json_load_text(first, strlen(first), "rank 0", NULL);
-    json_t *b = lf_json_load_text(other, strlen(other), "another rank", NULL);
+    json_t *a = lf_json_load_text(all->data, at[1], "rank 0", NULL);
+    json_t *b = lf_json_load_text(all->data + at[rank], at[rank + 1] - at[rank], "a rank", NULL);
     const char *key;
     json_t *v;
+    if (!json_is_object(a) || !json_is_object(b))
+        lf_buf_addf(&why, "what rank %d sent are no settings", json_is_object(a) ? rank : 0);
     json_object_foreach(b, key, v)
     {
         json_t *was = json_object_get(a, key);
@@ -257,10 +261,12 @@ int lf_run_same(const lf_run *r, json_t *state, lf_err *err)
     int rc =
         lf_run_agree(r, text ? 0 : lf_fail(err, LF_ENOMEM, "comparing ranks: out of memory"), err);
     if (rc == 0)
-        rc = lf_comm_gather_blobs(r->comm, text, strlen(text) + 1, &all, err);
+        rc = lf_comm_gather_blobs(r->comm, text, strlen(text), &all, err);
+    /* By length: nothing says that another rank's bytes end with a NUL. */
     for (int k = 1; k < r->ranks && rc == 0; k++)
-        if (strcmp(all.data, all.data + all.offset[k]) != 0)
-            rc = tell_difference(r, all.data, all.data + all.offset[k], k, err);
+        if (all.offset[k + 1] - all.offset[k] != all.offset[1] ||
+            memcmp(all.data, all.data + all.offset[k], all.offset[1]) != 0)
+            rc = tell_difference(r, &all, k, err);
     lf_comm_blobs_fini(&all);
     free(text);
     return rc;
