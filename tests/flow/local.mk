@@ -35,7 +35,7 @@ tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_handover_SOURCES = tests/unit/flow_handover.c
 tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
-tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link
+tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link -Wl,--wrap=opendir
 tests_unit_flow_series_SOURCES = tests/unit/flow_series.c
 tests_unit_flow_series_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_policy_SOURCES = tests/unit/flow_policy.c
