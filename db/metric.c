@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Framed metrics into curves. Record i of a key in an incarnation is kept when i is a multiple of
+ * Framed metrics into curves. Record i of a key in a start is kept when i is a multiple of
  * the curve's stride; when more than LF_LEDGER_POINTS points of an (attempt, key) are kept, the
  * stride doubles and the others go. The final stride is the smallest power of two that fits all
  * records, so it does not depend on the order of ingestion, and the first record of every
- * incarnation always stays.
+ * start always stays.
  *
  * While one file is read, the state of its keys is held in memory and written once at the end.
  *
- * Records that a later incarnation has superseded (metric_span) are passed over. Extremes cannot be
+ * Records that a later start has superseded (metric_span) are passed over. Extremes cannot be
  * taken back, so where records were counted that turn out to be superseded, the whole attempt is
  * forgotten and read again; the rows are then those of any other order of arrival.
  */
@@ -24,8 +24,8 @@ enum { MAX_KEYS = 1000, MAX_KEY_BYTES = 200 };
 
 struct curve {
     char *key;
-    int64_t id, stride, kept; /* kept: points of all incarnations of the attempt */
-    int64_t n;                /* records of this incarnation */
+    int64_t id, stride, kept; /* kept: points of all starts of the attempt */
+    int64_t n;                /* records of this start */
     bool any;                 /* the fields below hold something */
     int64_t last_epoch, last_i, last_step, min_step, max_step;
     double last, last_t, min, max;
@@ -33,22 +33,22 @@ struct curve {
 
 struct reading {
     lf_ledger *l;
-    const struct lf_incarnation *in;
+    const struct lf_start *in;
     const char *path;
     struct curve *curves;
     size_t n, cap;
     int64_t records;
     sqlite3_stmt *insert;
-    bool said; /* the records of this incarnation stand for steps above `after` */
+    bool said; /* the records of this start stand for steps above `after` */
     int64_t after, upto;
-    int64_t bound; /* and for none above this, because of later incarnations */
+    int64_t bound; /* and for none above this, because of later starts */
 };
 
 /* ---- which steps count ---- */
 
 static int load_span(struct reading *r, lf_err *err)
 {
-    const struct lf_incarnation *in = r->in;
+    const struct lf_start *in = r->in;
     sqlite3_stmt *st = lf_db_prepare(
         r->l, err,
         "SELECT (SELECT min(after) FROM metric_span WHERE run = ?1 AND stage = ?2 AND attempt = ?3 "
@@ -86,7 +86,7 @@ static bool counts(struct reading *r, int64_t step, bool resumed)
 
 static int store_span(const struct reading *r, lf_err *err)
 {
-    const struct lf_incarnation *in = r->in;
+    const struct lf_start *in = r->in;
     if (!r->said)
         return 0;
     return lf_db_run(r->l, err,
@@ -96,7 +96,7 @@ static int store_span(const struct reading *r, lf_err *err)
                      "ssiiii", in->run, in->stage, in->attempt, in->epoch, r->after, r->upto);
 }
 
-/* Forget the metrics of the attempt, but not the spans, when an earlier incarnation has counted
+/* Forget the metrics of the attempt, but not the spans, when an earlier start has counted
  * more than it may. */
 static int forget_superseded(const struct reading *r, bool *again, lf_err *err)
 {
@@ -110,7 +110,7 @@ static int forget_superseded(const struct reading *r, bool *again, lf_err *err)
         "< 'runs/' || ?1 || '/' || ?2 || '/' || ?3 || '/'",
         "UPDATE metric_span SET upto = after WHERE run = ?1 AND stage = ?2 AND attempt = ?3",
     };
-    const struct lf_incarnation *in = r->in;
+    const struct lf_start *in = r->in;
     sqlite3_stmt *st = lf_db_prepare(r->l, err,
                                      "SELECT 1 FROM metric_span WHERE run = ?1 AND stage = ?2 AND "
                                      "attempt = ?3 AND epoch < ?4 AND upto > after AND upto > ?5",
@@ -204,7 +204,7 @@ static int thin(struct reading *r, struct curve *c, lf_err *err)
         int64_t gone = sqlite3_changes(r->l->db);
         c->kept -= gone;
         if (gone == 0 && c->stride > c->n)
-            break; /* only first records are left: more incarnations than points */
+            break; /* only first records are left: more starts than points */
     }
     return 0;
 }
@@ -330,7 +330,7 @@ static int read_offset(lf_ledger *l, const char *rel, int64_t *offset, lf_err *e
     return rc;
 }
 
-int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full,
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_start *in, const char *full,
                            const char *rel, int64_t *records, bool *again, lf_err *err)
 {
     struct reading r = {.l = l, .in = in, .path = rel};

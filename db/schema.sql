@@ -116,7 +116,7 @@ CREATE TABLE observed (
 CREATE TABLE walked (run TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX segment_open ON segment (run) WHERE ev_end = '';
--- As before, and what the scheduler was seen to say where the incarnation itself says nothing (more).
+-- As before, and what the scheduler was seen to say where the start itself says nothing (more).
 DROP VIEW stage_state;
 CREATE VIEW stage_state AS
 SELECT s.run AS run, s.stage AS stage, a.attempt AS attempt, g.epoch AS epoch,

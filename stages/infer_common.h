@@ -54,7 +54,7 @@ int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char
 
 /* Is the artifact in dir complete already? */
 int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err);
-/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier incarnations from[i].
+/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier starts from[i].
  * *out stays NULL on other ranks; *n_kept is set on all. */
 int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact,
                    const char *name, const char *const *from, size_t n_from, lf_lines_check check,

@@ -175,7 +175,7 @@ static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err
     return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
 }
 
-/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can
+/* Leave HOST.PID.json where the wrapper keeps the processes of a start, so that a rank can
  * be found on its node. */
 static int sign_in(const char *dir, lf_err *err)
 {
@@ -302,7 +302,7 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     if (rc == 0 && !plan)
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
-        rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
+        rc = sign_in(getenv("LF_RANKS_DIR"), err);
     if (rc == 0 && !plan)
         rc = check_made(st, self, o, err);
     if (rc == 0 && !plan && profiled) {

@@ -132,7 +132,7 @@ static int write_score(lf_pg_part *f, size_t index, const double *score, lf_err 
     return rc;
 }
 
-/* This incarnation's own file: of this key, holding what is known so far. */
+/* This start's own file: of this key, holding what is known so far. */
 static int begin_own(lf_pg_part *f, const char *key, bool own, lf_err *err)
 {
     char head[1 + LF_HASH_HEX];

@@ -130,7 +130,7 @@ int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
     if (rc == 0)
         rc = open_newest(&s, dirs, ck, dir, err);
     if (rc == 0 && !*ck && r->c.n_resume_from)
-        lf_run_log(r, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
+        lf_run_log(r, 1, "no earlier start left a checkpoint: beginning at step 0");
     free(dirs);
     return rc;
 }

@@ -41,7 +41,7 @@ static json_t *attempts_json(const lf_stage_view *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                                 ? s->attempts[inc->attempt - 1]
                                 : NULL;

@@ -233,7 +233,7 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
  * was put back on purpose. */
 static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (last == NULL || last->attempt != x->args.attempt || last->end == NULL || x->job.ops == NULL)
         return false;
     const char *state = json_string_value(json_object_get(last->end, "state"));
@@ -252,7 +252,7 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
  * only repeat the end. */
 static bool not_given(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const json_t *want =
         last != NULL ? json_object_get(json_object_get(last->end, "next"), "memory_bytes") : NULL;
     int64_t have = lf_jobside_memory(&x->job);

@@ -240,7 +240,7 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
 #define GANTT_X 150
 #define GANTT_W 730
 
-static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
+static double end_of(const lf_start *inc, const lf_stage_view *s)
 {
     const json_t *t = json_object_get(inc->end, "t_end");
     if (t == NULL)
@@ -253,11 +253,11 @@ static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
                : begin; /* else nobody knows */
 }
 
-/* When the job of an incarnation began to wait: its submission, or the end of the segment
+/* When the job of a start began to wait: its submission, or the end of the segment
  * before. */
 static double queued_at(const lf_stage_view *s, size_t k)
 {
-    const lf_incarnation *inc = &s->incs[k];
+    const lf_start *inc = &s->incs[k];
     if (k > 0 && s->incs[k - 1].attempt == inc->attempt)
         return end_of(&s->incs[k - 1], s);
     if (inc->attempt < 1 || (size_t)inc->attempt > s->n_attempts)
@@ -266,7 +266,7 @@ static double queued_at(const lf_stage_view *s, size_t k)
     return t != NULL ? json_number_value(t) : (double)NAN;
 }
 
-static const char *how_it_ended(const lf_incarnation *inc, const lf_stage_view *s)
+static const char *how_it_ended(const lf_start *inc, const lf_stage_view *s)
 {
     const char *st = json_string_value(json_object_get(inc->end, "state"));
     if (inc->done != NULL)
@@ -291,7 +291,7 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
 {
     char dur[32], wait[32];
     for (size_t k = 0; k < s->n_incs; k++) {
-        const lf_incarnation *inc = &s->incs[k];
+        const lf_start *inc = &s->incs[k];
         const char *state = how_it_ended(inc, s),
                    *cls = json_string_value(json_object_get(inc->end, "class"));
         const char *host =

@@ -25,7 +25,7 @@ static const lf_policy table[] = {
      "resume continues from the last checkpoint; raise time_limit when none was reached"},
     {"preempted", LF_POLICY_CONTINUE, ALL, 75, "wait while it goes on",
      "resume continues from the last checkpoint"},
-    {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer incarnation", ""},
+    {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer start", ""},
     {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on",
      "resume continues it"},
     {"node", LF_POLICY_NODE, ALL, 75, "wait while it goes on",
@@ -93,20 +93,20 @@ static int64_t number(const json_t *o, const char *key)
     return json_is_number(v) ? (int64_t)json_number_value(v) : 0;
 }
 
-static const char *end_class(const lf_incarnation *inc)
+static const char *end_class(const lf_start *inc)
 {
     const char *c = json_string_value(json_object_get(inc->end, "class"));
     return c != NULL ? c : "";
 }
 
-static bool ended(const lf_incarnation *inc)
+static bool ended(const lf_start *inc)
 {
     return inc->end != NULL && inc->done == NULL;
 }
 
 /* A segment of a chain that came to its end: its time was over, or it was asked to make room. One
- * that a newer incarnation or a person ended is none, and neither is a failure. */
-static bool segment(const lf_incarnation *inc)
+ * that a newer start or a person ended is none, and neither is a failure. */
+static bool segment(const lf_start *inc)
 {
     const char *state = json_string_value(json_object_get(inc->end, "state"));
     return ended(inc) && state != NULL && strcmp(end_class(inc), "superseded") != 0 &&
@@ -114,7 +114,7 @@ static bool segment(const lf_incarnation *inc)
 }
 
 /* The spec of an attempt is the stage's, so what became of it says something about the next try. */
-static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
+static bool counts(const lf_stage_view *s, const lf_start *inc)
 {
     size_t a = (size_t)inc->attempt;
     return inc->attempt >= 1 && a <= s->n_attempts && s->attempts[a - 1] != NULL &&
@@ -122,7 +122,7 @@ static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
                       json_object_get(s->stage, "spec_id"));
 }
 
-static const lf_incarnation *last_end(const lf_stage_view *s)
+static const lf_start *last_end(const lf_stage_view *s)
 {
     for (size_t i = s->n_incs; i-- > 0;)
         if (counts(s, &s->incs[i]))
@@ -135,7 +135,7 @@ static int same_in_a_row(const lf_stage_view *s, const char *cls)
 {
     int n = 0;
     for (size_t i = s->n_incs; i-- > 0;) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         if (!counts(s, inc) || strcmp(end_class(inc), "superseded") == 0)
             continue;
         if (!ended(inc) || strcmp(end_class(inc), cls) != 0)
@@ -162,7 +162,7 @@ static json_t *blamed(const lf_stage_view *s)
 
 /* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its
  * attempt asked for. */
-static int64_t had_of(const lf_stage_view *s, const lf_incarnation *inc, const char *key)
+static int64_t had_of(const lf_stage_view *s, const lf_start *inc, const char *key)
 {
     int64_t v = number(json_object_get(inc->end, "asked"), key);
     size_t a = (size_t)inc->attempt;
@@ -187,7 +187,7 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
     return want > had ? want : planned > had ? 0 : -1;
 }
 
-static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
+static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_start *last,
                        const json_t *res)
 {
     char a[32], b[32];
@@ -211,8 +211,7 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
 
 /* More time only where the last job saved nothing: otherwise the next segment goes on from what it
  * saved. */
-static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
-                     const json_t *res)
+static void ask_time(lf_next *out, const lf_stage_view *s, const lf_start *last, const json_t *res)
 {
     char a[32], b[32];
     const char *state = json_string_value(json_object_get(last->end, "state"));
@@ -272,7 +271,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
     }
     const json_t *res = json_object_get(s->stage, "resources"),
                  *retries = json_object_get(res, "retries");
-    const lf_incarnation *last = last_end(s);
+    const lf_start *last = last_end(s);
     if (last != NULL) {
         n.cls = end_class(last);
         const lf_policy *p = lf_policy_of(n.cls);
@@ -302,7 +301,7 @@ void lf_next_fini(lf_next *n)
 
 /* ---- caps ---- */
 
-static double lasted(const lf_incarnation *inc, double now)
+static double lasted(const lf_start *inc, double now)
 {
     double from = json_number_value(json_object_get(inc->claim, "t"));
     double to = inc->end != NULL ? json_number_value(json_object_get(inc->end, "t_end")) : now;
@@ -313,7 +312,7 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
 {
     lf_chain_sum c = {.step = -1};
     for (size_t i = 0; i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         if (!counts(s, inc))
             continue;
         const json_t *next = i + 1 < s->n_incs ? s->incs[i + 1].claim : NULL;

@@ -97,7 +97,7 @@ struct reading {
     double first_step; /* of this file; negative before the first record */
 };
 
-/* An incarnation replaces what earlier ones wrote behind the step where it begins: the one that it
+/* A start replaces what earlier ones wrote behind the step where it begins: the one that it
  * says, or the one before its first record. */
 static void drop_behind(json_t *records, double step)
 {
@@ -147,7 +147,7 @@ static int read_file(json_t *records, const char *dir, lf_err *err)
 }
 
 /* A start that was handed nothing over begins anew, also while it has not said so yet. */
-static bool begins_anew(const lf_incarnation *inc)
+static bool begins_anew(const lf_start *inc)
 {
     const json_t *from = json_object_get(inc->claim, "from");
     bool taken = false;
@@ -162,7 +162,7 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
     int rc = records == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     const char *spec = json_string_value(json_object_get(s->stage, "spec_id"));
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const json_t *att = inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                                 ? s->attempts[inc->attempt - 1]
                                 : NULL;

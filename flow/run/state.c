@@ -55,12 +55,12 @@ static int load_record(json_t **out, const char *dir, const char *name, lf_err *
     return 0;
 }
 
-static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err)
+static int add_start(lf_stage_view *s, int attempt, int epoch, lf_err *err)
 {
     int rc = lf_grow(&s->incs, &s->cap_incs, s->n_incs, sizeof *s->incs, err);
     if (rc < 0)
         return rc;
-    lf_incarnation *inc = &s->incs[s->n_incs];
+    lf_start *inc = &s->incs[s->n_incs];
     memset(inc, 0, sizeof *inc);
     inc->attempt = attempt;
     inc->epoch = epoch;
@@ -83,7 +83,7 @@ static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err
 
 static int by_epoch(const void *a, const void *b)
 {
-    return ((const lf_incarnation *)a)->epoch - ((const lf_incarnation *)b)->epoch;
+    return ((const lf_start *)a)->epoch - ((const lf_start *)b)->epoch;
 }
 
 static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
@@ -99,7 +99,7 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
         end = 0;
         if (sscanf(e->d_name, "%d.%d%n", &a, &ep, &end) == 2 && end > 0 && e->d_name[end] == '\0' &&
             a > 0 && ep > 0) {
-            int rc = add_incarnation(s, a, ep, err);
+            int rc = add_start(s, a, ep, err);
             if (rc < 0)
                 return rc;
         }
@@ -313,7 +313,7 @@ static int add_results(lf_results *r, const lf_run *run, const lf_stage_view *s,
 {
     int rc = 0;
     for (size_t k = s->n_incs; rc == 0 && k-- > 0;) {
-        const lf_incarnation *inc = &s->incs[k];
+        const lf_start *inc = &s->incs[k];
         const char *id = json_string_value(json_object_get(inc->done, "spec_id"));
         if (id == NULL)
             continue;
@@ -409,7 +409,7 @@ static void judge_end(lf_stage_view *s, const json_t *end)
         say(s, LF_STATE_PENDING, "%.390s", reason);
 }
 
-static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
+static void judge_process(lf_stage_view *s, const lf_start *inc)
 {
     const json_t *wrapper = json_object_get(inc->claim, "process");
     enum lf_proc_state w = lf_who_look(wrapper);
@@ -472,7 +472,7 @@ bool lf_stage_skipped(lf_stage_view *s)
 {
     char name[64];
     json_t *skip = NULL;
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     snprintf(name, sizeof name, "skip.%d.json", (int)s->n_attempts);
     load_record(&skip, s->dir, name, NULL);
     const char *reason = json_string_value(json_object_get(skip, "reason")),
@@ -525,7 +525,7 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
     const lf_stage_view *wanting = lf_view_undone(v, s);
     const char *blocked =
         wanting != NULL ? json_string_value(json_object_get(wanting->stage, "name")) : NULL;
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
     const json_t *att = n > 0 ? s->attempts[n - 1] : NULL;
     bool current =
@@ -546,7 +546,7 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
         say(s, LF_STATE_WAITING, "waits for %s", blocked);
 }
 
-/* A revision makes the directory of each of its stages, and a claim that of its incarnation. */
+/* A revision makes the directory of each of its stages, and a claim that of its start. */
 static void judge_removed(lf_stage_view *s, const lf_run *run)
 {
     if (s->state != LF_STATE_PENDING && s->state != LF_STATE_WAITING)
@@ -561,7 +561,7 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
 static void find_resumable(lf_stage_view *s)
 {
     for (size_t i = 0; i < s->n_incs && !s->resumable; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         char out[PATH_MAX];
         snprintf(out, sizeof out, "%s/out", inc->dir);
         if ((size_t)inc->attempt <= s->n_attempts && lf_io_exists(out))

@@ -31,14 +31,14 @@ enum lf_state {
 };
 const char *lf_state_name(enum lf_state s);
 
-typedef struct lf_incarnation {
+typedef struct lf_start {
     int attempt, epoch;
     char *dir;       /* absolute */
     json_t *claim;   /* epoch record: the wrapper's process, host, time; NULL when unreadable */
     json_t *started; /* stage.json: the stage's process; NULL before it started */
     json_t *end;     /* end.json, NULL when there is none */
     json_t *done;    /* done.json, NULL when there is none */
-} lf_incarnation;
+} lf_start;
 
 typedef struct lf_stage_view {
     json_t *stage; /* borrowed from the run's document */
@@ -49,10 +49,10 @@ typedef struct lf_stage_view {
     char reason[400];  /* why, for people; "" when there is nothing to say */
     json_t **attempts; /* attempt.N.json, index N - 1 */
     size_t n_attempts, cap_attempts;
-    lf_incarnation *incs; /* ascending epoch */
+    lf_start *incs; /* ascending epoch */
     size_t n_incs, cap_incs;
-    /* the incarnation that is done or purged in this run, NULL otherwise */
-    const lf_incarnation *result;
+    /* the start that is done or purged in this run, NULL otherwise */
+    const lf_start *result;
     char *result_dir;    /* its directory (of another run when adopted), NULL when not done */
     json_t *result_done; /* its marker; borrowed or own_done */
     json_t *own_done;
@@ -102,7 +102,7 @@ bool lf_stage_refused(lf_stage_view *s);
 /* Directory and marker of the result a stage of this run stands for, its own or adopted: 1 found
  * and whole, 0 not done (reason), negative error. state DONE or PURGED is set. */
 int lf_stage_result(lf_stage_view *s, const lf_run *run, lf_err *err);
-/* In an incarnation's directory: a reader found that an output is not what its manifest says;
+/* In a start's directory: a reader found that an output is not what its manifest says;
  * {"lf_damaged":1,"output","reason","t", "run","stage" of the reader}. Such a result counts as
  * purged. */
 #define LF_DAMAGED_FILE "damaged.json"
@@ -123,7 +123,7 @@ typedef struct lf_results {
  * the stage is then computed again. */
 int lf_results_find(json_t **adopted, lf_results *r, const json_t *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
-/* May incarnations of an attempt be continued by a stage of this document? accepted: array of
+/* May starts of an attempt be continued by a stage of this document? accepted: array of
  * setting names. */
 bool lf_spec_continues(const json_t *attempt, const json_t *stage, const json_t *accepted);
 

@@ -61,7 +61,7 @@ like follow '==> attempt 2 epoch 2 <==' "over a lost attempt"
 is "$(grep -c 'step 3 of 60' follow)" 1 "and says each line once"
 like followjs '"line":"lf-work: step 60 of 60".*"schema":1' "in JSON a line is an object"
 "$LF" logs first --all >o
-like o '==> attempt 1 epoch 1 <==' "--all has every incarnation"
+like o '==> attempt 1 epoch 1 <==' "--all has every start"
 
 # watch, not on a terminal: a line per change, the exit code of the run
 hold

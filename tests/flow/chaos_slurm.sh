@@ -4,7 +4,7 @@
 . "$LF_SRCDIR/tests/flow/slurm_lib.sh"
 . "$LF_SRCDIR/tests/flow/chaos_lib.sh"
 slurm_cluster own
-LOONG_SITE_CONFIG= "$LF" run >o 2>&1
+LF_SITE_CONFIG= "$LF" run >o 2>&1
 is $? 0 "an undisturbed run, without a scheduler" "$(tail -3 o)"
 id=$("$tool" id "$(stage_dir train)/out/checkpoint")
 series >series.ref

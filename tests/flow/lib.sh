@@ -3,14 +3,14 @@
 # of its own; processes are ended by their ids only.
 : "${LF_BUILDDIR:=$PWD}"
 LF="$LF_BUILDDIR/tests/flow/bin/loong-flow"
-LOONG_SITE_CONFIG= LOONG_USER_CONFIG= LOONG_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
+LF_SITE_CONFIG= LF_USER_CONFIG= LF_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
 LF_TEMPLATES_DIR="$LF_SRCDIR/templates"
-export LOONG_SITE_CONFIG LOONG_USER_CONFIG LOONG_LIBEXEC LF_TEMPLATES_DIR
+export LF_SITE_CONFIG LF_USER_CONFIG LF_LIBEXEC LF_TEMPLATES_DIR
 unset SUDO_UID
 T=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-test.XXXXXX") || exit 99
 cd "$T" || exit 99
-LOONG_CACHE_DIR=$T/cache
-export LOONG_CACHE_DIR
+LF_CACHE_DIR=$T/cache
+export LF_CACHE_DIR
 n=0 bad=0 BG=
 
 cleanup() {

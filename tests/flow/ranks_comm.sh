@@ -38,10 +38,10 @@ if [ "${free_kb:-0}" -gt 12000000 ] && [ -n "${LF_TEST_BIG:-}" ]; then
 else
     skip "more than 2 GiB in one call" "set LF_TEST_BIG=1 on a machine with 12 GB free"
 fi
-runs 0 env LOONG_COMM=self "$LF" launch -n 1 -- "$R" check
-runs 12 env LOONG_COMM=self "$LF" launch -n 2 -- "$R" check
+runs 0 env LF_COMM=self "$LF" launch -n 1 -- "$R" check
+runs 12 env LF_COMM=self "$LF" launch -n 2 -- "$R" check
 like err 'transport self is for one rank' "a transport that does not fit is refused"
-runs 12 env LOONG_COMM=magic "$LF" launch -n 2 -- "$R" check
+runs 12 env LF_COMM=magic "$LF" launch -n 2 -- "$R" check
 like err 'no transport "magic"' "an unknown transport is refused"
 
 # ---- who they are ----

@@ -12,8 +12,8 @@ settle = 0
 lost_after = 3
 submit_wait = 20
 END
-LOONG_SITE_CONFIG=$T/site.ini
-export LOONG_SITE_CONFIG
+LF_SITE_CONFIG=$T/site.ini
+export LF_SITE_CONFIG
 job() { sed -n 's/.*"id":"\([0-9]*\)".*/\1/p' "$(run_dir)/$1/job.$2.json"; } # job STAGE ATTEMPT
 run_dir() { echo "$T"/loong-data/*/runs/"$(run_id)"; }
 history() { cat "$LF_FAKE_DIR/history"; }

@@ -161,7 +161,7 @@ int main(void)
     if (seeds < 1)
         tap_bail("LF_FP8_SEEDS=%s: 1 or more", many);
     if (!golden_has_blaslt())
-        tap_skip_all("no cuBLASLt was found (LOONG_CUBLASLT names it)");
+        tap_skip_all("no cuBLASLt was found (LF_CUBLASLT names it)");
     test_text(gpu, steps, seeds);
     if (!gpu)
         test_emulated();

@@ -4,8 +4,8 @@
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-LF_MODELS_DIR=$LF_SRCDIR/models LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
-export LF_MODELS_DIR LOONG_SITE_CONFIG LOONG_USER_CONFIG
+LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
+export LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
 lf=$LF_BUILDDIR/loong-flow
 n=0
 ok() { # $1: 0 = ok, $2: name, $3: file with findings

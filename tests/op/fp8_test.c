@@ -537,7 +537,7 @@ static void test_products(const struct lf_kernels *k)
          false, true}};
     const bool blocks = prepare();
     if (!library()) {
-        tap_skip(1, "no cuBLASLt was found (LOONG_CUBLASLT names it): no 8-bit products");
+        tap_skip(1, "no cuBLASLt was found (LF_CUBLASLT names it): no 8-bit products");
         return;
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

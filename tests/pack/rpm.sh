@@ -50,10 +50,10 @@ while [ $i -lt 400 ]; do
     echo "The $i quick brown foxes jump over lazy dog number $((i * 7919 % 1000))."
     i=$((i + 1))
 done >text.txt
-LOONG_LIBEXEC=$T/root/usr/libexec/loong-flow LF_MODELS_DIR=$T/root/usr/share/loong-flow/models
-export LOONG_LIBEXEC LF_MODELS_DIR
+LF_LIBEXEC=$T/root/usr/libexec/loong-flow LF_MODELS_DIR=$T/root/usr/share/loong-flow/models
+export LF_LIBEXEC LF_MODELS_DIR
 is "$(root/usr/bin/loong-flow --version | sed -n 1p)" "loong-flow $(version)" "loong-flow --version"
-"$LOONG_LIBEXEC/lf-tokenize" --doc-split=line --vocab-size=300 --out o text.txt >log 2>&1
+"$LF_LIBEXEC/lf-tokenize" --doc-split=line --vocab-size=300 --out o text.txt >log 2>&1
 ok $? "a stage runs" "$(last log)"
 rpm --root "$T/root" -e loong-flow >log 2>&1; ok $? "removed" "$(last log)"
 files >after

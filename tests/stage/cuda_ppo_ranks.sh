@@ -80,7 +80,7 @@ on 2 two
 same "$rc $(field two 1 mismatch_max) $(field two 1 ratio_min) $(field two 1 ratio_max)" "0 0 1 1" "two ranks: what one generated another trains with the same bits"
 on 2 again
 same "$rc $(id again)" "0 $(id two)" "and again: the same bits"
-LOONG_COMM=ucx on 2 ucx
+LF_COMM=ucx on 2 ucx
 same "$rc $(id ucx)" "0 $(id two)" "without NCCL, through the host's memory: the same bits"
 on 2 replay --replay "$dir/one/out"
 same "$rc $(field replay 1 overflows) $(field replay 1 loss_scale) $(field replay 1 critic_loss_scale)" \

@@ -101,14 +101,14 @@ need_ranks() {
 # ---- the emulated GPU ----
 
 emulated_gpu() {
-    LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-    LOONG_CUBLASLT=none # a real one knows no emulated GPU
-    export LOONG_CUDA_DRIVER LOONG_CUBLASLT
+    LF_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+    LF_CUBLASLT=none # a real one knows no emulated GPU
+    export LF_CUDA_DRIVER LF_CUBLASLT
 }
 # Between ranks of these.
 emulated_nccl() {
-    LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
-    LOONG_CUDART_LIB=$LOONG_NCCL_LIB
-    LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
-    export LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE
+    LF_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
+    LF_CUDART_LIB=$LF_NCCL_LIB
+    LF_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
+    export LF_NCCL_LIB LF_CUDART_LIB LF_COMM_PATIENCE
 }

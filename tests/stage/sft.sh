@@ -254,7 +254,7 @@ done
 slower="${best% --lr*} --lr 1e-4"
 if [ -n "$slow_by" ]; then
     mkdir -p "$dir/late"
-    LOONG_FENCE=$dir/next LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir/late LF_FAIL_ACTION=stop LF_FAIL_AFTER=1 LF_FAIL_MATCH='unlink */best-step-*/manifest.json' \
+    LF_FENCE=$dir/next LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir/late LF_FAIL_ACTION=stop LF_FAIL_AFTER=1 LF_FAIL_MATCH='unlink */best-step-*/manifest.json' \
         LF_FAIL_ONCE=$dir/paused "$sft" --config "$dir/sft.ini" --out "$dir/late/out" --metrics "$dir/late/metrics" $slower --save-interval 7 2>"$dir/err" &
     pid=$!
     until [ -e "$dir/paused" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null

@@ -5,9 +5,9 @@
 set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
+LF_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+LF_CUBLASLT=none # a real one knows no emulated GPU
+export LF_CUDA_DRIVER LF_CUBLASLT
 unset LF_GEMM_CUDA
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-wgmma.XXXXXX") || exit 99
 n=0

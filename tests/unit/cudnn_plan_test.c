@@ -4,7 +4,7 @@
  * properties of an H200, a B200 and an A100 stand in for a handle. It checks the graphs, offers
  * engines, and compiles their kernels; only loading them needs a driver, and that failure is taken
  * for success here. Skipped where the library, or any libcuda (a toolkit has a stub), is not found.
- * LOONG_CUDNN and LOONG_CUDA_STUB name files.
+ * LF_CUDNN and LF_CUDA_STUB name files.
  */
 #include "config.h"
 
@@ -54,9 +54,9 @@ static void *open_first(const char *const *file, int n)
 /* The library itself looks for libcuda.so.1 by that name, which a stub has too. */
 static void open_all(void)
 {
-    const char *const driver[] = {"libcuda.so.1", getenv("LOONG_CUDA_STUB"),
+    const char *const driver[] = {"libcuda.so.1", getenv("LF_CUDA_STUB"),
                                   "/usr/local/cuda/lib64/stubs/libcuda.so"};
-    const char *const place[] = {getenv("LOONG_CUDNN"), "libcudnn.so.9",
+    const char *const place[] = {getenv("LF_CUDNN"), "libcudnn.so.9",
                                  "/usr/local/cuda/lib64/libcudnn.so.9"};
     char why[300];
     bool found = false;
@@ -67,7 +67,7 @@ static void open_all(void)
         tap_skip_all("no libcuda.so.1, nor a stub of it");
     for (int i = 0; i < 3 && !found; i++)
         if (place[i] && place[i][0]) {
-            setenv("LOONG_CUDNN", place[i], 1);
+            setenv("LF_CUDNN", place[i], 1);
             found = lf_cudnn_load(&library, why, sizeof why);
         }
     if (!found)

@@ -98,7 +98,7 @@ int main(void)
     ingest(l, false, 0, "an old hint");
     tap_ok(!hinted("R1"), "is taken away");
 
-    /* A run with a living incarnation is walked without hints: its metrics grow. */
+    /* A run with a living start is walked without hints: its metrics grow. */
     lf_event ev = {.run = "R2", .stage = "s", .attempt = 1, .epoch = 1, .kind = "start"};
     lf_event_write(at(0, "runs/R2/s/1.1/spool"), &ev, 0755, 0644, &err);
     ingest(l, false, 1, "a start");

@@ -213,7 +213,7 @@ static void test_states(lf_ledger *l)
     ingest(l, 3, 0, "notes, strikes and kinds to come");
 }
 
-/* Kinds that come from outside an incarnation. */
+/* Kinds that come from outside a start. */
 static void test_observed(lf_ledger *l)
 {
     event("R3", NULL, 0, 0, "run", "{\"project\":\"p\",\"name\":\"third\"}");
@@ -307,7 +307,7 @@ static void test_train(lf_ledger *l)
           "checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
     event("R1", "train", 1, 2, "end", "{\"state\":\"done\",\"exit\":0,\"step\":2700}");
     ingest(l, 3, 0, "resumed");
-    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2699", "the later incarnation's last step");
+    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2699", "the later start's last step");
     tap_str(ask(l, "SELECT count(*) AS v" POINTS " AND epoch = 2"), "100",
             "its points are thinned likewise");
 }

@@ -22,10 +22,10 @@ static json_t *parse(const char *text)
     return o;
 }
 
-/* A stage with one attempt and an incarnation for each end record; "" is one that has not ended. */
+/* A stage with one attempt and a start for each end record; "" is one that has not ended. */
 struct history {
     lf_stage_view s;
-    lf_incarnation incs[16];
+    lf_start incs[16];
     json_t *attempts[2];
 };
 

@@ -15,7 +15,7 @@
 #include "tests/tap/tap.h"
 
 static char dirs[3][PATH_MAX];
-static lf_incarnation incs[3];
+static lf_start incs[3];
 static lf_stage_view stage;
 
 static void record(int start, const char *text)
@@ -48,12 +48,12 @@ static void starts(const char *name, size_t n, size_t anew)
         snprintf(dirs[i], sizeof dirs[i], "%s/%s/1.%zu", tap_tmpdir(), name, i + 1);
         lf_io_mkdirs(dirs[i], 0755, &err);
         json_decref(incs[i].claim);
-        incs[i] = (lf_incarnation){.attempt = 1,
-                                   .epoch = (int)i + 1,
-                                   .dir = dirs[i],
-                                   .claim = json_pack("{s:[{s:s, s:b}]}", "from", "rel",
-                                                      "checkpoints/step-00000010", "taken",
-                                                      i + 1 != anew)};
+        incs[i] =
+            (lf_start){.attempt = 1,
+                       .epoch = (int)i + 1,
+                       .dir = dirs[i],
+                       .claim = json_pack("{s:[{s:s, s:b}]}", "from", "rel",
+                                          "checkpoints/step-00000010", "taken", i + 1 != anew)};
     }
     json_decref(stage.stage);
     stage = (lf_stage_view){
