@@ -32,6 +32,7 @@ struct walk {
     const lf_ledger_ingest_opts *opts;
     lf_ledger_ingested got;
     sqlite3_stmt *known; /* is this event id here? */
+    bool again;          /* metrics of the stage have to be read once more */
     lf_err *err;
 };
 
@@ -220,7 +221,7 @@ static int read_frames(struct walk *w, const char *rel, const struct lf_start *a
     char *full = lf_path_join(w->root, rel, w->err);
     int rc = full ? check_owner(w, full, &bad) : LF_ENOMEM;
     if (rc == 0)
-        rc = lf_ledger_read_metrics(w->l, at, full, rel, &w->got.records, &bad);
+        rc = lf_ledger_read_metrics(w->l, at, full, rel, &w->got.records, &w->again, &bad);
     if (rc == 0 && w->got.records > before)
         rc = clear_problem(w, rel);
     else if (full && is_bad_file(rc))
@@ -270,6 +271,24 @@ static bool parse_start(const char *name, int64_t *attempt, int64_t *epoch)
            *attempt > 0 && *epoch > 0;
 }
 
+/* Metrics of a stage whose curves were forgotten (lf_ledger_read_metrics). All spans are known now,
+ * so nothing is forgotten again. Records are not counted twice. */
+static int read_stage_again(struct walk *w, const char *rel_dir, char *const *names, size_t n,
+                            struct lf_start at)
+{
+    const int64_t records = w->got.records;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (!parse_start(names[i], &at.attempt, &at.epoch))
+            continue;
+        char *rel = lf_path_join(rel_dir, names[i], w->err);
+        rc = rel ? read_metrics(w, rel, &at) : LF_ENOMEM;
+        free(rel);
+    }
+    w->got.records = records;
+    return rc;
+}
+
 /* Spool and, in a start, metrics of one directory; then the level below. level: 0 run, 1
  * stage, 2 start. */
 static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_start at)
@@ -293,6 +312,10 @@ static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_
         char *rel = lf_path_join(rel_dir, names[i], w->err);
         rc = rel ? read_level(w, rel, level + 1, below) : LF_ENOMEM;
         free(rel);
+    }
+    if (rc == 0 && level == 1 && w->again) {
+        w->again = false;
+        rc = read_stage_again(w, rel_dir, names, n, at);
     }
     free_names(names, n);
     free(dir);

@@ -300,7 +300,10 @@ int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_com
     }
     for (size_t r = 0; rc == 0 && r < p; r++) {
         bytes[r] = (size_t)lens[r];
-        if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
+        if (lens[r] < 0)
+            rc = lf_fail(err, LF_ECOMM, "rank %zu announces a blob of %lld bytes", r,
+                         (long long)lens[r]);
+        else if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
             rc = lf_fail(err, LF_EINVAL, "blobs of %zu ranks overflow", p);
     }
     if (rc == 0 && !(b.data = lf_malloc(1, b.offset[p], err)))

@@ -103,6 +103,8 @@ static int read_cards(struct lf_comm_job *job, struct card *root, lf_err *err)
         if (rc != 0)
             return rc;
         c.peer.host[sizeof c.peer.host - 1] = '\0';
+        for (int i = 0; i < LF_NET_MAX_ADDRESSES; i++)
+            c.names.address[i][LF_NET_ADDRESS - 1] = '\0';
         job->peer[r] = c.peer;
     }
     *root = c;

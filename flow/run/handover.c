@@ -316,7 +316,28 @@ static void forget_gone(json_t *list, const lf_handover *h)
     }
 }
 
-/* One listing, taken. *whole as above. */
+/* Names are listed one directory after another while the old start goes on: it may publish a
+ * checkpoint behind the first and remove the best weights that an older checkpoint names before the
+ * second, and then neither the new checkpoint nor those weights are listed. What it publishes and
+ * removes does not come back, so two equal listings tell that nothing changed between the end of
+ * the first and the beginning of the second: all that is listed was there at one time. */
+static int still_so(bool *same, const json_t *list, const lf_handover *h, int highest, lf_err *err)
+{
+    json_t *now = json_array();
+    int rc = now == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    if (rc == 0)
+        rc = list_all(now, h, highest, err);
+    *same = rc == 0 && json_array_size(now) == json_array_size(list);
+    for (size_t i = 0; *same && i < json_array_size(now); i++) {
+        const json_t *e = json_array_get(now, i);
+        *same = listed(list, json_string_value(json_object_get(e, "rel")),
+                       json_string_value(json_object_get(e, "sha256")));
+    }
+    json_decref(now);
+    return rc;
+}
+
+/* One listing, taken. *whole as above, and nothing has changed since. */
 static int attempt_once(json_t **out, lf_handover *h, int highest, bool *whole, lf_err *err)
 {
     json_t *list = json_array();
@@ -326,6 +347,8 @@ static int attempt_once(json_t **out, lf_handover *h, int highest, bool *whole, 
         rc = list_all(list, h, highest, err);
     if (rc == 0)
         rc = take_all(list, h, whole, err);
+    if (rc == 0 && *whole)
+        rc = still_so(whole, list, h, highest, err);
     if (rc < 0) {
         lf_handover_drop(h);
         json_decref(list);
@@ -345,7 +368,7 @@ int lf_handover_prepare(void *user, int highest, json_t *claim, lf_err *err)
     if (h->carry == NULL)
         return 0;
     /* While the old start lives, it may prune what was just listed; then it has published something
-     * newer. */
+     * newer. Where it is faster than this every time, the last listing is used. */
     for (int round = 0; rc == 0 && !whole && round < ROUNDS; round++) {
         json_decref(list);
         list = NULL;

@@ -63,11 +63,22 @@ json_t *lf_metrics_last(const char *path)
     return last;
 }
 
+/* Does a start say here where it begins (engine/train/run.h)? Then it is no record of a step. */
+static bool says_resumed(const json_t *record)
+{
+    return json_is_true(json_object_get(record, "resumed"));
+}
+
 static int take_first(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     (void)offset;
     (void)err;
-    *(json_t **)ctx = json_loadb(payload, n, 0, NULL);
+    json_t *j = json_loadb(payload, n, 0, NULL);
+    if (says_resumed(j)) {
+        json_decref(j);
+        return 1;
+    }
+    *(json_t **)ctx = j;
     return 0;
 }
 
@@ -86,13 +97,13 @@ struct reading {
     double first_step; /* of this file; negative before the first record */
 };
 
-/* The first record of a file tells from which step on it replaces what earlier starts
- * wrote. */
-static void drop_from(json_t *records, double step)
+/* A start replaces what earlier ones wrote behind the step where it begins: the one that it
+ * says, or the one before its first record. */
+static void drop_behind(json_t *records, double step)
 {
     size_t n = json_array_size(records);
     while (n > 0 &&
-           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) >= step)
+           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) > step)
         json_array_remove(records, --n);
 }
 
@@ -106,9 +117,14 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
         return 1; /* other records have no place in a series */
     }
     double step = json_number_value(json_object_get(j, "step"));
+    if (says_resumed(j)) {
+        drop_behind(r->records, step);
+        json_decref(j);
+        return 1;
+    }
     if (r->first_step < 0) {
         r->first_step = step;
-        drop_from(r->records, step);
+        drop_behind(r->records, step - 1);
     }
     if (json_array_size(r->records) >= MAX_RECORDS) {
         json_decref(j);
@@ -130,6 +146,16 @@ static int read_file(json_t *records, const char *dir, lf_err *err)
     return lf_frame_read(path, &offset, on_record, &r, err);
 }
 
+/* A start that was handed nothing over begins anew, also while it has not said so yet. */
+static bool begins_anew(const lf_start *inc)
+{
+    const json_t *from = json_object_get(inc->claim, "from");
+    bool taken = false;
+    for (size_t i = 0; i < json_array_size(from); i++)
+        taken = taken || json_is_true(json_object_get(json_array_get(from, i), "taken"));
+    return from != NULL && !taken;
+}
+
 json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
 {
     json_t *records = json_array();
@@ -146,6 +172,8 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
             !lf_spec_continues(att, s->stage,
                                json_object_get(s->attempts[s->n_attempts - 1], "accepted")))
             continue; /* made under other settings: another curve */
+        if (begins_anew(inc))
+            json_array_clear(records);
         rc = read_file(records, inc->dir, err);
     }
     if (rc == 0 && s->n_incs == 0 && s->result_dir != NULL)
