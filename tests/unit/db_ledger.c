@@ -600,17 +600,17 @@ int main(void)
         tap_bail("%s", err.text);
     tap_ok(!lf_ledger_find_run(l, NULL, &err), "an empty ledger has no run");
     tap_rc(err.rc, LF_ENOENT, &err, "nothing was run here yet", "and says so");
-    ingest(l, 0, 0, "no data root yet");
-    test_states(l);
-    test_observed(l);
-    test_train(l);
-    test_queries(l);
-    test_lineage(l);
-    test_sql(l);
-    test_rebuild(l, db);
+    TAP(3, ingest(l, 0, 0, "no data root yet"));
+    TAP(42, test_states(l));
+    TAP(38, test_observed(l));
+    TAP(15, test_train(l));
+    TAP(18, test_queries(l));
+    TAP(8, test_lineage(l));
+    TAP(10, test_sql(l));
+    TAP(15, test_rebuild(l, db));
     lf_ledger_close(l);
-    test_order(db);
-    test_bad_files(db);
-    test_event_write();
+    TAP(2, test_order(db));
+    TAP(9, test_bad_files(db));
+    TAP(4, test_event_write());
     return tap_done();
 }

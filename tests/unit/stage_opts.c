@@ -106,9 +106,9 @@ int main(int argc, char **argv)
         tap_bail("%s", err.text);
     const char *want = text.data;
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        compare(*t, &want);
+        TAP(1, compare(*t, &want));
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        loads(*t);
+        TAP(1, loads(*t));
     tap_ok(*want == '\0', "and there is no other stage in the list");
     lf_buf_fini(&text);
     return tap_done();
