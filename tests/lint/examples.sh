@@ -68,4 +68,5 @@ ok $? "run.sh says that a text does not exist and makes nothing" out
 $run "$tmp" >out 2>&1
 [ $? -eq 1 ] && grep -q 'build first' out
 ok $? "run.sh says that BUILD holds no loong-flow" out
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 18
