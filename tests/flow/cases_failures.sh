@@ -89,4 +89,4 @@ runs 0 "$LF" resume --set first.steps=12 --set first.step_time=20 --accept steps
 fakeslurm wait 40
 is "$(states)" "done done done" "resume goes on from there" "$("$LF" status | tr '\n' '~')"
 ledger_whole "scancel"
-finish
+finish 34

@@ -41,4 +41,4 @@ settle() {
     scontrol update nodename='n[0-5]' state=resume 2>/dev/null # a node that was called dead is down until told otherwise
 }
 chaos
-finish
+finish_min 6 # four for each run that is killed

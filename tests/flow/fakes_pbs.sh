@@ -145,4 +145,4 @@ pbs_conf keep_completed=1
 until_true 20 sh -c "! qstat -f -1 $id 2>/dev/null"
 runs 153 qstat -f $id
 pbs_down
-finish
+finish 61

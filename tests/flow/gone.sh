@@ -83,4 +83,4 @@ unlike out 'was removed' "nothing is called removed that is there"
 sed -i 's/^\[stage second\]/[stage third]/' pipeline.ini
 "$LF" plan >out 2>err
 unlike out 'was removed' "nor what never was"
-finish
+finish 105

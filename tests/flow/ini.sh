@@ -256,4 +256,4 @@ like out 'user.ini:2:13 \(user\)' "the user file wins over the site file"
 LF_SITE_CONFIG=$T/site.ini "$LF" config --set a.steps=9 --origin >out
 like out 'site.ini:2:13 \(site\)' "the site file counts"
 like out '^# --set' "--set is shown as such"
-finish
+finish 47

@@ -41,4 +41,4 @@ for k in $(points); do
     want_ledger
     point "killed before change $k: $(sed -n "s/^$k //p" "$T/changes.log" | head -1)"
 done
-finish
+finish_min 28 # one for each change to a file

@@ -36,4 +36,4 @@ printf '[site]\nledger_locks = perhaps\n' >site.ini
 runs 2 "$LF" ledger sync
 like err 'site.ini:2:.*yes or no' "a wrong value is named"
 LF_SITE_CONFIG=
-finish
+finish 13

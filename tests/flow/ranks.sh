@@ -96,4 +96,4 @@ ok $? "both ranks have ended"
 kill -CONT "$(cut -d ' ' -f 1 ended)"
 wait $p
 is "$?" 137 "of two that ended together, the killed one is the cause" "$(cat o)"
-finish
+finish 14

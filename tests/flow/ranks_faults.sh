@@ -110,4 +110,4 @@ like err "not seen at PMIx_Init yet: rank 1 $p\$" "and the launcher names it"
 runs 0 env LF_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
 runs 1 env LF_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
 like err 'LF_COMM_PATIENCE=soon' "a patience that is no number is refused"
-finish
+finish 50

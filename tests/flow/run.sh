@@ -153,4 +153,4 @@ runs 0 "$LF" resume --only first
 unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
 sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
 
-finish
+finish 59

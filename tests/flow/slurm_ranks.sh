@@ -58,4 +58,4 @@ srun --mpi=none -p p45 -N2 -n2 --mem=200 --export=ALL "$R" who >out 2>err
 like err 'srun started 2 processes without PMIx' "with what to do instead"
 srun --mpi=none -p p45 -N1 -n1 --mem=200 --export=ALL "$R" who >out 2>err
 is "$(cat out)" "rank 0 of 1, local 0 of 1, node 0 of 1, single" "one process is alone"
-finish
+finish 19

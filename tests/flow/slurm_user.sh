@@ -173,4 +173,4 @@ begin install
 begin killed
 begin quickstart
 gather
-finish
+finish 146

@@ -207,4 +207,4 @@ cp pipeline.ini in.txt "d '\$(touch evil);%j"
 is $? 0 "a directory whose name wants to be a command"
 [ ! -e evil ] && [ ! -e "d '\$(touch evil);%j/evil" ]; ok $? "and is not"
 [ -e "$(echo d*/loong-data/*/runs/*/first)/boot.1.log" ]; ok $? "its log is where it belongs"
-finish
+finish 101

@@ -86,4 +86,4 @@ let_go
 is "$(squeue -h -t pending,running | wc -l)" 0 "a cancel during a submit leaves no job"
 runs 0 "$LF" resume --wait
 is "$(state last)" done "and resume goes on"
-finish
+finish 33

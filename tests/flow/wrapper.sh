@@ -364,4 +364,4 @@ echo 01:00:00 >walltime
 LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=8.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 0 "the next link does the rest"
-finish
+finish 74

@@ -105,5 +105,6 @@ run never --requests "$dir/asked.jsonl" --think-end '</nothing>'
 [ $rc -eq 0 ] && [ "$(texts never | head -n 1)" = "\"$(printf '%s' "$whole" | sed 's/^"//; s/^ *//')" ]
 ok $? "a text without one is whole"
 
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 20
 [ $failed -eq 0 ]

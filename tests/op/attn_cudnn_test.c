@@ -414,12 +414,12 @@ int main(void)
     else if (!lf_cudnn_load(&library, why, sizeof why))
         tap_skip_all(why);
     use(&library);
-    test_numbers();
-    test_shapes();
+    TAP(180, test_numbers());
+    TAP(19, test_shapes());
     if (!real) {
-        test_planted();
-        test_failures();
-        test_choice();
+        TAP(8, test_planted());
+        TAP(13, test_failures());
+        TAP(9, test_choice());
     }
     use(NULL);
     return tap_done();

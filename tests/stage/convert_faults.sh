@@ -78,4 +78,4 @@ for way in in out; do
     sweep $way enospc 1
     sweep $way eio 1
 done
-finish
+finish 10

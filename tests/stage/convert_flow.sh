@@ -61,4 +61,4 @@ cmp -s "$out/tokenizer.json" model/tokenizer.json && ! cmp -s "$out/model.safete
 ok $? "the tokenizer is the old one, the weights are not"
 "$bin/lf-convert" --from "$out" --out ../again --verify none >../o 2>&1
 ok $? "it comes in again" ../o
-finish
+finish 8

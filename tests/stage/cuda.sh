@@ -136,4 +136,4 @@ says "GPU 0" "and names the GPU"
 LF_CUDA_DRIVER=$dir/nowhere.so run none
 same $rc 1 "without a driver device = cuda is a failure"
 says "no CUDA driver" "that says so"
-finish
+finish 39

@@ -136,4 +136,4 @@ for a in grpo ppo; do
     [ "$(member $a 2 ratio_max)" != 1 ]
     ok $? "and not on the second"
 done
-finish
+finish 29

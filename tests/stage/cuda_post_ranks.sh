@@ -107,4 +107,4 @@ both text text/out.jsonl generate --checkpoint "$dir/policy" --prompts "$dir/req
 both alternatives text/out.jsonl generate --checkpoint "$dir/policy" --prompts "$dir/requests.jsonl" --logprobs 2 --precision fp16
 both pages results/samples.jsonl eval --checkpoint "$dir/policy" --text "$dir/pages.jsonl" --micro-tokens 128
 both scores scores/scores.jsonl score --checkpoint "$dir/reward" --inputs "$dir/texts.jsonl" --micro-tokens 128
-finish
+finish 17

@@ -100,4 +100,4 @@ for action in kill term; do
     on 2 "$action"
     same "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
 done
-finish
+finish 12

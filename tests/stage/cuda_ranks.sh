@@ -114,4 +114,4 @@ same "$(id dead) $(metrics dead)" "$(id gpu) $(metrics gpu)" "which goes on to t
 LF_NCCL_LIB=$dir/nowhere.so run none
 same $rc 1 "without NCCL several GPUs are refused"
 says "LF_COMM=ucx does without" "with what to do"
-finish
+finish 24

@@ -85,4 +85,4 @@ says "nowhere.so" "and names the library"
 by fastest wrong
 same $rc 1 "an unknown wish ends with 1"
 says "LF_ATTN is one of own, cudnn, cudnn-forward" "and says which there are"
-finish
+finish 17

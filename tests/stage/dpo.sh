@@ -200,4 +200,4 @@ run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"
 
-finish
+finish 57

@@ -206,4 +206,4 @@ run other $tok --text "$dir/book.txt" --resume-from "$dir/term"
 same $rc 1 "samples of other tasks are not continued"
 says "belongs to another run" "and it is said"
 
-finish
+finish 69

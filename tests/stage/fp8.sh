@@ -102,4 +102,4 @@ ok $? "by another program"
 LF_CUBLASLT=$dir/nowhere.so run none --device cuda
 same $rc 1 "without cuBLASLt it ends with 1"
 says "precision fp8 needs cublasLt" "and says what is missing"
-finish
+finish 34

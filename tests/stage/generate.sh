@@ -337,4 +337,4 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-finish
+finish 122

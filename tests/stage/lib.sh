@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of stages: source it first, end with `finish`. Each test works below $dir, its own, which is kept when a point
+# TAP in shell for tests of stages: source it first, end with `finish COUNT`. Each test works below $dir, its own, which is kept when a point
 # failed or LF_KEEP is set. What a command says goes to $dir/stdout and $dir/err, its exit code to $rc.
 set -u
 stages=$LF_BUILDDIR/stages
@@ -31,8 +31,15 @@ skip() { # skip COUNT WHY: so many points
         echo "ok $n - # SKIP $2"
     done
 }
+. "$LF_SRCDIR/tests/tap/plan.sh"
+# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
 finish() {
-    echo "1..$n"
+    plan "$@"
+    [ $failed -eq 0 ]
+    exit
+}
+finish_min() {
+    plan_min "$@"
     [ $failed -eq 0 ]
     exit
 }

@@ -26,4 +26,4 @@ BG=$p
 until_true 20 test -e dst2/.lock && kill -9 $p
 wait $p 2>/dev/null
 runs 0 "$tok" --out dst2 --vocab-size 300 --threads 1 in.txt
-finish
+finish 9

@@ -412,4 +412,4 @@ run angles --init-from "$dir/longrope" --reward number:answer --rounds 1 --max-t
 ok $rc "a longrope policy"
 same "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
     "has the same bits in generation and training, texts on both sides of the switch"
-finish
+finish 122

@@ -159,4 +159,4 @@ $launch 2 -- sh -c 'exec "$0" --config "$1/base.ini" --out "$1/diff" --seed "$PM
 [ $? -eq 1 ] && grep -q "does not run the same as rank 0 .*seed" "$dir/err"
 ok $? "ranks of different settings are refused"
 
-finish
+finish 31

@@ -106,4 +106,4 @@ ok $? "without metrics it stands in out"
 "$generate" --checkpoint "$dir/on/out/checkpoint" --prompts "$dir/prompts" --show --profile >"$dir/stdout" 2>"$dir/err"
 [ $? -eq 2 ]
 ok $? "without both it is a mistake of the command line"
-finish
+finish 20

@@ -148,4 +148,4 @@ equal chat flat "a conversation is scored as its template writes it"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"
 ok $? "--plan"
-finish
+finish 26

@@ -274,4 +274,4 @@ same "$rc $how" "2 ok" "lf-sft: likewise"
 says "more than 10^17 tokens" "and it says so"
 attempt sft:sft --batch=50k --micro-batch=50k --plan
 same "$rc $how" "0 ok" "a micro-batch of 1.6 million tokens has a plan"
-finish
+finish 69

@@ -185,4 +185,4 @@ bits grown "$dir/g/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 bits after "$dir/more/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 awk -v b="$(cat "$dir/bits-before")" -v g="$(cat "$dir/bits-grown")" -v a="$(cat "$dir/bits-after")" 'BEGIN { exit !(a > 0 && a < 0.6 * b && g > a) }'
 ok $? "bits per byte of the new language: $(cat "$dir/bits-before") before, $(cat "$dir/bits-grown") grown, $(cat "$dir/bits-after") after training"
-finish
+finish 52

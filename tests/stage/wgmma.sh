@@ -95,5 +95,6 @@ same "$(products half)" "own wgmma" "likewise"
 by tensor wrong
 same $rc 1 "an unknown word ends with 1"
 says "LF_GEMM_CUDA is one of mma, wgmma" "and says which there are"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 14
 [ $failed -eq 0 ]

@@ -318,12 +318,12 @@ static void test_misfits(void)
 
 int main(void)
 {
-    test_refusals();
-    test_values();
-    test_ini();
-    test_canonical();
-    test_table();
-    test_fill();
-    test_misfits();
+    TAP(17, test_refusals());
+    TAP(16, test_values());
+    TAP(20, test_ini());
+    TAP(24, test_canonical());
+    TAP(5, test_table());
+    TAP(12, test_fill());
+    TAP(8, test_misfits());
     return tap_done();
 }

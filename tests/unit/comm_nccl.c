@@ -114,12 +114,15 @@ int main(void)
     boot = lf_boot_create(&err);
     if (!boot)
         tap_bail("%s", err.text);
-    refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so",
-            "a library that is not there");
-    refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId", "a library that is something else");
-    refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error", "no GPU for NCCL");
-    refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient", "no GPU for CUDA");
-    test_calls(library);
+    TAP(2, refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so",
+                   "a library that is not there"));
+    TAP(2, refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId",
+                   "a library that is something else"));
+    TAP(2, refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error",
+                   "no GPU for NCCL"));
+    TAP(2, refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient",
+                   "no GPU for CUDA"));
+    TAP(18, test_calls(library));
     unsetenv("LF_NCCL_LIB");
     unsetenv("LF_CUDART_LIB");
     lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */

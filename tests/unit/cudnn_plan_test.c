@@ -199,13 +199,13 @@ int main(void)
          *b200 = device(1000, "NVIDIA B200", 148, 232448),
          *a100 = device(800, "NVIDIA A100", 108, 166912);
     for (size_t i = 0; h200 && i < sizeof table / sizeof *table; i++)
-        ask(h200, "H200", &table[i], true);
+        TAP(1, ask(h200, "H200", &table[i], true));
     for (size_t i = 0; b200 && a100 && i < sizeof table / sizeof *table;
          i += 4) { /* one forward, one backward */
-        ask(b200, "B200", &table[i], !table[i].backward);
-        ask(a100, "A100", &table[i], !table[i].backward);
+        TAP(!table[i].backward, ask(b200, "B200", &table[i], !table[i].backward));
+        TAP(!table[i].backward, ask(a100, "A100", &table[i], !table[i].backward));
     }
     if (h200)
-        ask_nonsense(h200);
+        TAP(2, ask_nonsense(h200));
     return tap_done();
 }

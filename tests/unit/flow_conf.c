@@ -198,11 +198,11 @@ int main(void)
 {
     setenv("LF_SITE_CONFIG", "", 1);
     setenv("LF_USER_CONFIG", "", 1);
-    test_owner();
-    test_secrets();
-    test_references();
-    test_sets();
-    test_specs();
-    test_names();
+    TAP(14, test_owner());
+    TAP(11, test_secrets());
+    TAP(14, test_references());
+    TAP(11, test_sets());
+    TAP(54, test_specs());
+    TAP(4, test_names());
     return tap_done();
 }

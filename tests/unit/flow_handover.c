@@ -387,10 +387,10 @@ static void test_files(void)
 
 int main(void)
 {
-    test_order();
-    test_deaths();
-    test_attempts();
-    test_races();
-    test_files();
+    TAP(11, test_order());
+    TAP(4, test_deaths());
+    TAP(4, test_attempts());
+    TAP(4, test_races());
+    TAP(6, test_files());
     return tap_done();
 }

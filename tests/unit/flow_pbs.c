@@ -304,14 +304,14 @@ static void test_links(void)
 
 int main(void)
 {
-    test_flavour();
-    test_id();
-    test_refusal();
-    test_full();
-    test_ends();
-    test_clock();
-    test_values();
-    test_directives();
-    test_links();
+    TAP(5, test_flavour());
+    TAP(4, test_id());
+    TAP(8, test_refusal());
+    TAP(24, test_full());
+    TAP(56, test_ends());
+    TAP(7, test_clock());
+    TAP(32, test_values());
+    TAP(9, test_directives());
+    TAP(13, test_links());
     return tap_done();
 }

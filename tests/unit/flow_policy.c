@@ -484,11 +484,11 @@ static void test_ends(void)
 
 int main(void)
 {
-    test_ends();
-    test_table();
-    test_next();
-    test_nodes();
-    test_caps();
-    test_jobs();
+    TAP(28, test_ends());
+    TAP(84, test_table());
+    TAP(95, test_next());
+    TAP(4, test_nodes());
+    TAP(14, test_caps());
+    TAP(66, test_jobs());
     return tap_done();
 }

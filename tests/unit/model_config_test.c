@@ -492,10 +492,10 @@ static void test_flops(void)
 
 int main(void)
 {
-    test_published();
-    test_errors();
-    test_presets();
-    test_positions();
-    test_flops();
+    TAP(412, test_published());
+    TAP(118, test_errors());
+    TAP(13, test_presets());
+    TAP(32, test_positions());
+    TAP(9, test_flops());
     return tap_done();
 }

@@ -118,11 +118,11 @@ int main(int argc, char **argv)
         tap_bail("%s", err.text);
     const char *want = text.data;
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        compare(*t, &want);
+        TAP(1, compare(*t, &want));
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        loads(*t);
+        TAP(1, loads(*t));
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        tap_ok(told_apart(*t), "lf-%s: old names are free", (*t)->stage);
+        TAP(1, tap_ok(told_apart(*t), "lf-%s: old names are free", (*t)->stage));
     tap_ok(*want == '\0', "and there is no other stage in the list");
     lf_buf_fini(&text);
     return tap_done();
