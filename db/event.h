@@ -31,16 +31,16 @@
  *              (failure class), message, step (last one saved), used:{}
  *   artifact   (epoch) name*, path* (relative to the data root), kind, sha256 (of the manifest),
  *              bytes, files, step, spec_id, meta:{}, role ("output" when absent, or "checkpoint")
- *   input      (epoch) name*, path*, sha256            what an incarnation read; outside files with
+ *   input      (epoch) name*, path*, sha256            what a start read; outside files with
  *              absolute path
  *   cancel     (run, or stage, or attempt) by, why
  *   gone       (run) path*, why                        an artifact deleted by gc, or found purged
  *   note       (run or stage) text*, by
  *   node_strike (epoch) host*, cause*
- *   strike     (run, or more) host*, cause*            the same from outside an incarnation
+ *   strike     (run, or more) host*, cause*            the same from outside a start
  *   tag        (run or stage) tag*, by, remove          a word to find and keep a run by; remove
  *              true takes it off
- *   requeue    (epoch) cause*, jobid                   this incarnation has asked for its job to be
+ *   requeue    (epoch) cause*, jobid                   this start has asked for its job to be
  *              run again
  *   adopt      (attempt) jobid*, by                    a job whose submission was lost was found by
  *              its token

@@ -32,6 +32,7 @@ struct walk {
     const lf_ledger_ingest_opts *opts;
     lf_ledger_ingested got;
     sqlite3_stmt *known; /* is this event id here? */
+    bool again;          /* metrics of the stage have to be read once more */
     lf_err *err;
 };
 
@@ -132,8 +133,7 @@ static bool is_known(struct walk *w, const char *id)
 }
 
 /* An event may only speak of the place it lies in. */
-static int check_place(const lf_event *ev, const char *id, const struct lf_incarnation *at,
-                       lf_err *err)
+static int check_place(const lf_event *ev, const char *id, const struct lf_start *at, lf_err *err)
 {
     if (strcmp(ev->id, id) != 0)
         return lf_fail(err, LF_EFORMAT, "its name says %s, its text %s", id, ev->id);
@@ -147,7 +147,7 @@ static int check_place(const lf_event *ev, const char *id, const struct lf_incar
 
 /* The effect of one event, all of it or nothing. LF_EFORMAT and LF_ENOTSUP: this file is bad. */
 static int take_event(struct walk *w, const char *full, const char *rel, const char *id,
-                      const struct lf_incarnation *at, lf_err *err)
+                      const struct lf_start *at, lf_err *err)
 {
     lf_event ev;
     json_t *root = NULL;
@@ -179,7 +179,7 @@ static bool is_bad_file(int rc)
     return rc == LF_EFORMAT || rc == LF_ENOTSUP || rc == LF_ENOENT || rc == LF_EINVAL;
 }
 
-static int read_spool(struct walk *w, const char *rel_dir, const struct lf_incarnation *at)
+static int read_spool(struct walk *w, const char *rel_dir, const struct lf_start *at)
 {
     char **names = NULL, *dir = lf_path_join(w->root, rel_dir, w->err);
     size_t n = 0;
@@ -214,14 +214,14 @@ static int read_spool(struct walk *w, const char *rel_dir, const struct lf_incar
     return rc;
 }
 
-static int read_frames(struct walk *w, const char *rel, const struct lf_incarnation *at)
+static int read_frames(struct walk *w, const char *rel, const struct lf_start *at)
 {
     lf_err bad = LF_ERR_INIT;
     int64_t before = w->got.records;
     char *full = lf_path_join(w->root, rel, w->err);
     int rc = full ? check_owner(w, full, &bad) : LF_ENOMEM;
     if (rc == 0)
-        rc = lf_ledger_read_metrics(w->l, at, full, rel, &w->got.records, &bad);
+        rc = lf_ledger_read_metrics(w->l, at, full, rel, &w->got.records, &w->again, &bad);
     if (rc == 0 && w->got.records > before)
         rc = clear_problem(w, rel);
     else if (full && is_bad_file(rc))
@@ -232,7 +232,7 @@ static int read_frames(struct walk *w, const char *rel, const struct lf_incarnat
     return rc;
 }
 
-static int read_metrics(struct walk *w, const char *rel_dir, const struct lf_incarnation *at)
+static int read_metrics(struct walk *w, const char *rel_dir, const struct lf_start *at)
 {
     struct stat st;
     char **names = NULL, *rel = lf_path_join(rel_dir, "metrics", w->err),
@@ -259,7 +259,7 @@ static int read_metrics(struct walk *w, const char *rel_dir, const struct lf_inc
 }
 
 /* "A.E", both from 1. */
-static bool parse_incarnation(const char *name, int64_t *attempt, int64_t *epoch)
+static bool parse_start(const char *name, int64_t *attempt, int64_t *epoch)
 {
     char a[20], e[20];
     const char *dot = strchr(name, '.');
@@ -271,9 +271,27 @@ static bool parse_incarnation(const char *name, int64_t *attempt, int64_t *epoch
            *attempt > 0 && *epoch > 0;
 }
 
-/* Spool and, in an incarnation, metrics of one directory; then the level below. level: 0 run, 1
- * stage, 2 incarnation. */
-static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_incarnation at)
+/* Metrics of a stage whose curves were forgotten (lf_ledger_read_metrics). All spans are known now,
+ * so nothing is forgotten again. Records are not counted twice. */
+static int read_stage_again(struct walk *w, const char *rel_dir, char *const *names, size_t n,
+                            struct lf_start at)
+{
+    const int64_t records = w->got.records;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (!parse_start(names[i], &at.attempt, &at.epoch))
+            continue;
+        char *rel = lf_path_join(rel_dir, names[i], w->err);
+        rc = rel ? read_metrics(w, rel, &at) : LF_ENOMEM;
+        free(rel);
+    }
+    w->got.records = records;
+    return rc;
+}
+
+/* Spool and, in a start, metrics of one directory; then the level below. level: 0 run, 1
+ * stage, 2 start. */
+static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_start at)
 {
     char **names = NULL, *dir = lf_path_join(w->root, rel_dir, w->err),
          *spool = lf_path_join(rel_dir, "spool", w->err);
@@ -284,16 +302,20 @@ static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_
     if (rc == 0 && level < 2)
         rc = list(dir, &names, &n, w->err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct lf_incarnation below = at;
+        struct lf_start below = at;
         if (strcmp(names[i], "spool") == 0)
             continue;
         if (level == 0)
             below.stage = names[i];
-        else if (!parse_incarnation(names[i], &below.attempt, &below.epoch))
+        else if (!parse_start(names[i], &below.attempt, &below.epoch))
             continue;
         char *rel = lf_path_join(rel_dir, names[i], w->err);
         rc = rel ? read_level(w, rel, level + 1, below) : LF_ENOMEM;
         free(rel);
+    }
+    if (rc == 0 && level == 1 && w->again) {
+        w->again = false;
+        rc = read_stage_again(w, rel_dir, names, n, at);
     }
     free_names(names, n);
     free(dir);
@@ -303,7 +325,7 @@ static int read_level(struct walk *w, const char *rel_dir, int level, struct lf_
 
 static int read_run(struct walk *w, const char *run)
 {
-    struct lf_incarnation at = {.run = run};
+    struct lf_start at = {.run = run};
     char *rel = lf_path_join("runs", run, w->err);
     int rc = rel ? read_level(w, rel, 0, at) : LF_ENOMEM;
     free(rel);

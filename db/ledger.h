@@ -104,7 +104,7 @@ json_t *lf_ledger_lineage(lf_ledger *l, const char *what, lf_err *err);
 /* What was made from an artifact, or from an outside file: {"artifact":{...} or
  * "path","used_by":[{"run","stage","attempt",
  *  "epoch","kind","how":"input"|"continued","made":[the same for each artifact of that
- *  incarnation]}],"shown":true when it was met before and is only named}. `what` as above, or the
+ *  start]}],"shown":true when it was met before and is only named}. `what` as above, or the
  *  path of an outside file. */
 json_t *lf_ledger_descent(lf_ledger *l, const char *what, lf_err *err);
 /* {"t","run","stage","by","text"} */

@@ -57,13 +57,15 @@ int lf_snapshot_open(lf_ledger *l, lf_err *err);
 
 /* Store one event's effect; the event row itself is new. path is relative to the data root. */
 int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err);
-/* Read the new records of one incarnation's framed file. *records counts them. */
-struct lf_incarnation {
+struct lf_start {
     const char *run, *stage;
     int64_t attempt, epoch;
 };
-int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full,
-                           const char *rel, int64_t *records, lf_err *err);
+/* Read the new records of one start's framed file. *records counts them. *again: set when
+ * they supersede records of earlier starts that were counted before; the metrics of the
+ * attempt are forgotten then, and every file of it has to be read once more. */
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_start *in, const char *full,
+                           const char *rel, int64_t *records, bool *again, lf_err *err);
 
 /* Points of a curve kept per (attempt, key). */
 enum { LF_LEDGER_POINTS = 2000 };

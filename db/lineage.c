@@ -88,7 +88,7 @@ static json_t *inputs(lf_ledger *l, json_t *a, int depth, lf_err *err)
     return rows;
 }
 
-/* The checkpoint that the making incarnation continued from: the newest of that incarnation at or
+/* The checkpoint that the making start continued from: the newest of that start at or
  * before its first step. */
 static json_t *continued_from(lf_ledger *l, json_t *a, int depth, lf_err *err)
 {
@@ -190,8 +190,8 @@ json_t *lf_ledger_lineage(lf_ledger *l, const char *what, lf_err *err)
 static json_t *descent(lf_ledger *l, json_t *artifact, const char *path, json_t *shown, int depth,
                        lf_err *err);
 
-/* Incarnations that read the path, and those that continued from the checkpoint, when it is one: of
- * those that continued from its incarnation, the ones that began at or behind its step and before
+/* Starts that read the path, and those that continued from the checkpoint, when it is one: of
+ * those that continued from its start, the ones that began at or behind its step and before
  * the next checkpoint's. */
 static json_t *users_of(lf_ledger *l, const char *path, lf_err *err)
 {

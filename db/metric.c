@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Framed metrics into curves. Record i of a key in an incarnation is kept when i is a multiple of
+ * Framed metrics into curves. Record i of a key in a start is kept when i is a multiple of
  * the curve's stride; when more than LF_LEDGER_POINTS points of an (attempt, key) are kept, the
  * stride doubles and the others go. The final stride is the smallest power of two that fits all
  * records, so it does not depend on the order of ingestion, and the first record of every
- * incarnation always stays.
+ * start always stays.
  *
  * While one file is read, the state of its keys is held in memory and written once at the end.
+ *
+ * Records that a later start has superseded (metric_span) are passed over. Extremes cannot be
+ * taken back, so where records were counted that turn out to be superseded, the whole attempt is
+ * forgotten and read again; the rows are then those of any other order of arrival.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +24,8 @@ enum { MAX_KEYS = 1000, MAX_KEY_BYTES = 200 };
 
 struct curve {
     char *key;
-    int64_t id, stride, kept; /* kept: points of all incarnations of the attempt */
-    int64_t n;                /* records of this incarnation */
+    int64_t id, stride, kept; /* kept: points of all starts of the attempt */
+    int64_t n;                /* records of this start */
     bool any;                 /* the fields below hold something */
     int64_t last_epoch, last_i, last_step, min_step, max_step;
     double last, last_t, min, max;
@@ -29,13 +33,100 @@ struct curve {
 
 struct reading {
     lf_ledger *l;
-    const struct lf_incarnation *in;
+    const struct lf_start *in;
     const char *path;
     struct curve *curves;
     size_t n, cap;
     int64_t records;
     sqlite3_stmt *insert;
+    bool said; /* the records of this start stand for steps above `after` */
+    int64_t after, upto;
+    int64_t bound; /* and for none above this, because of later starts */
 };
+
+/* ---- which steps count ---- */
+
+static int load_span(struct reading *r, lf_err *err)
+{
+    const struct lf_start *in = r->in;
+    sqlite3_stmt *st = lf_db_prepare(
+        r->l, err,
+        "SELECT (SELECT min(after) FROM metric_span WHERE run = ?1 AND stage = ?2 AND attempt = ?3 "
+        "AND epoch > ?4), (SELECT after FROM metric_span WHERE run = ?1 AND stage = ?2 AND attempt "
+        "= ?3 AND epoch = ?4), (SELECT upto FROM metric_span WHERE run = ?1 AND stage = ?2 AND "
+        "attempt = ?3 AND epoch = ?4)",
+        "ssii", in->run, in->stage, in->attempt, in->epoch);
+    if (!st)
+        return LF_EINVAL;
+    int rc = sqlite3_step(st) == SQLITE_ROW ? 0 : lf_db_fail(r->l, "read a span of steps", err);
+    if (rc == 0) {
+        r->bound =
+            sqlite3_column_type(st, 0) == SQLITE_NULL ? INT64_MAX : sqlite3_column_int64(st, 0);
+        r->said = sqlite3_column_type(st, 1) != SQLITE_NULL;
+        r->after = sqlite3_column_int64(st, 1);
+        r->upto = sqlite3_column_int64(st, 2);
+    }
+    sqlite3_finalize(st);
+    return rc;
+}
+
+/* Does a record of this step count? */
+static bool counts(struct reading *r, int64_t step, bool resumed)
+{
+    if (!r->said || (!resumed && step <= r->after)) {
+        r->after = resumed ? step : step - 1;
+        r->upto = r->said ? r->upto : r->after;
+        r->said = true;
+    }
+    if (resumed || step > r->bound)
+        return false;
+    r->upto = step > r->upto ? step : r->upto;
+    return true;
+}
+
+static int store_span(const struct reading *r, lf_err *err)
+{
+    const struct lf_start *in = r->in;
+    if (!r->said)
+        return 0;
+    return lf_db_run(r->l, err,
+                     "INSERT INTO metric_span (run, stage, attempt, epoch, after, upto) VALUES "
+                     "(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (run, stage, attempt, epoch) DO UPDATE "
+                     "SET after = ?5, upto = ?6",
+                     "ssiiii", in->run, in->stage, in->attempt, in->epoch, r->after, r->upto);
+}
+
+/* Forget the metrics of the attempt, but not the spans, when an earlier start has counted
+ * more than it may. */
+static int forget_superseded(const struct reading *r, bool *again, lf_err *err)
+{
+    static const char *const sql[] = {
+        "DELETE FROM metric_point WHERE metric IN (SELECT id FROM metric WHERE run = ?1 AND stage "
+        "= ?2 AND attempt = ?3)",
+        "DELETE FROM metric_epoch WHERE metric IN (SELECT id FROM metric WHERE run = ?1 AND stage "
+        "= ?2 AND attempt = ?3)",
+        "DELETE FROM metric WHERE run = ?1 AND stage = ?2 AND attempt = ?3",
+        "DELETE FROM source WHERE path >= 'runs/' || ?1 || '/' || ?2 || '/' || ?3 || '.' AND path "
+        "< 'runs/' || ?1 || '/' || ?2 || '/' || ?3 || '/'",
+        "UPDATE metric_span SET upto = after WHERE run = ?1 AND stage = ?2 AND attempt = ?3",
+    };
+    const struct lf_start *in = r->in;
+    sqlite3_stmt *st = lf_db_prepare(r->l, err,
+                                     "SELECT 1 FROM metric_span WHERE run = ?1 AND stage = ?2 AND "
+                                     "attempt = ?3 AND epoch < ?4 AND upto > after AND upto > ?5",
+                                     "ssiii", in->run, in->stage, in->attempt, in->epoch, r->after);
+    if (!st)
+        return LF_EINVAL;
+    const bool any = r->said && sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_finalize(st);
+    int rc = 0;
+    for (size_t i = 0; any && rc == 0 && i < sizeof sql / sizeof sql[0]; i++)
+        rc = lf_db_run(r->l, err, sql[i], "ssi", in->run, in->stage, in->attempt);
+    *again = *again || any;
+    return rc;
+}
+
+/* ---- curves ---- */
 
 static int load_curve(struct reading *r, struct curve *c, lf_err *err)
 {
@@ -113,7 +204,7 @@ static int thin(struct reading *r, struct curve *c, lf_err *err)
         int64_t gone = sqlite3_changes(r->l->db);
         c->kept -= gone;
         if (gone == 0 && c->stride > c->n)
-            break; /* only first records are left: more incarnations than points */
+            break; /* only first records are left: more starts than points */
     }
     return 0;
 }
@@ -179,6 +270,12 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
     json_t *step = json_object_get(o, "step"), *t = json_object_get(o, "t");
     int64_t step_v = json_integer_value(step);
     double t_v = json_number_value(t);
+    const bool resumed = json_is_true(json_object_get(o, "resumed"));
+    if (rc == 0 && json_is_integer(step) && !counts(r, step_v, resumed)) {
+        json_decref(o);
+        r->records += !resumed;
+        return 1;
+    }
     /* All keys first: a record that is refused must leave no trace, because it will be met
      * again. */
     if (rc == 0)
@@ -233,13 +330,15 @@ static int read_offset(lf_ledger *l, const char *rel, int64_t *offset, lf_err *e
     return rc;
 }
 
-int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const char *full,
-                           const char *rel, int64_t *records, lf_err *err)
+int lf_ledger_read_metrics(lf_ledger *l, const struct lf_start *in, const char *full,
+                           const char *rel, int64_t *records, bool *again, lf_err *err)
 {
     struct reading r = {.l = l, .in = in, .path = rel};
     lf_err bad = LF_ERR_INIT;
     int64_t offset, before;
     int rc = read_offset(l, rel, &offset, err);
+    if (rc == 0)
+        rc = load_span(&r, err);
     if (rc < 0)
         return rc;
     before = offset;
@@ -259,6 +358,10 @@ int lf_ledger_read_metrics(lf_ledger *l, const struct lf_incarnation *in, const 
                        "UPDATE SET offset = ?2",
                        "si", rel, offset);
     sqlite3_finalize(r.insert);
+    if (rc == 0)
+        rc = store_span(&r, err);
+    if (rc == 0 && offset != before)
+        rc = forget_superseded(&r, again, err);
     for (size_t i = 0; i < r.n; i++)
         free(r.curves[i].key);
     free(r.curves);

@@ -116,7 +116,7 @@ CREATE TABLE observed (
 CREATE TABLE walked (run TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX segment_open ON segment (run) WHERE ev_end = '';
--- As before, and what the scheduler was seen to say where the incarnation itself says nothing (more).
+-- As before, and what the scheduler was seen to say where the start itself says nothing (more).
 DROP VIEW stage_state;
 CREATE VIEW stage_state AS
 SELECT s.run AS run, s.stage AS stage, a.attempt AS attempt, g.epoch AS epoch,
@@ -139,3 +139,13 @@ LEFT JOIN attempt a ON a.run = s.run AND a.stage = s.stage
 LEFT JOIN segment g ON g.run = a.run AND g.stage = a.stage AND g.attempt = a.attempt
   AND g.epoch = (SELECT max(epoch) FROM segment WHERE run = a.run AND stage = a.stage AND attempt = a.attempt)
 LEFT JOIN observed o ON o.run = a.run AND o.stage = a.stage AND o.attempt = a.attempt;
+
+-- @version 3
+-- Which steps a start's metrics stand for: after < step <= upto. A later start of the attempt that begins after step S
+-- takes away what earlier ones wrote beyond S.
+CREATE TABLE metric_span (
+  run TEXT NOT NULL, stage TEXT NOT NULL, attempt INTEGER NOT NULL, epoch INTEGER NOT NULL, after INTEGER NOT NULL,
+  upto INTEGER NOT NULL, PRIMARY KEY (run, stage, attempt, epoch)
+) WITHOUT ROWID;
+INSERT INTO metric_span SELECT m.run, m.stage, m.attempt, p.epoch, min(p.step) - 1, max(p.step)
+FROM metric m JOIN metric_point p ON p.metric = m.id GROUP BY 1, 2, 3, 4;

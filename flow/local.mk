@@ -63,14 +63,14 @@ EXTRA_DIST += flow/README.md flow/cmd/init_texts.awk flow/loong-flow.1.in \
   flow/job/README.md flow/report/README.md flow/cmd/README.md
 
 # The program prints its own completion files and the man page's part on commands. Building for another machine needs a
-# loong-flow of this one: make LOONG_FLOW=/path.
-LOONG_FLOW = ./loong-flow$(EXEEXT)
+# loong-flow of this one: make LF_FLOW=/path.
+LF_FLOW = ./loong-flow$(EXEEXT)
 LF_COMPLETIONS = flow/loong-flow.bash flow/loong-flow.zsh flow/loong-flow.fish
 all-local: $(LF_COMPLETIONS)
 $(LF_COMPLETIONS): loong-flow$(EXEEXT)
-	$(AM_V_GEN)$(LOONG_FLOW) completion `echo $@ | sed 's/.*\.//'` > $@.tmp && mv $@.tmp $@
+	$(AM_V_GEN)$(LF_FLOW) completion `echo $@ | sed 's/.*\.//'` > $@.tmp && mv $@.tmp $@
 flow/loong-flow.1: $(srcdir)/flow/loong-flow.1.in loong-flow$(EXEEXT)
-	$(AM_V_GEN)$(LOONG_FLOW) completion man > $@.part && \
+	$(AM_V_GEN)$(LF_FLOW) completion man > $@.part && \
 	  $(AWK) -v part=$@.part '$$0 == "@COMMANDS@" { while ((getline line < part) > 0) print line; next } { print }' \
 	  $(srcdir)/flow/loong-flow.1.in > $@.tmp && mv $@.tmp $@ && rm -f $@.part
 CLEANFILES += $(LF_COMPLETIONS) flow/loong-flow.1

@@ -31,7 +31,7 @@ typedef struct convert {
     struct lf_convert_opts c;
     const char *out, *verify;
     char **
-        /* [n_from] directories of earlier incarnations with the artifact that is being made */
+        /* [n_from] directories of earlier starts with the artifact that is being made */
         left;
     const char **from;
     size_t n_from;

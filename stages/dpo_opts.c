@@ -53,7 +53,8 @@ static const lf_opt opts[] = {
      .max = 0.499,
      .field = LF_OPT_FIELD(CONFIG, d.pair.smoothing),
      .help = "share of pairs taken to be the wrong way round: sigmoid (cDPO) and robust"},
-    {.name = "gamma",
+    {.name = "simpo_gamma",
+     .was = "gamma",
      .type = LF_OPT_FLOAT,
      .cls = ID,
      .max = 1e6,
@@ -84,7 +85,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-6, with lora_rank 1e-5",
-                            LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
+                            LF_TRAIN_MIN_LR, "cosine", LF_TRAIN_STEPS, "0.95", "0"),
     LF_TRAIN_SCALE_ROWS,
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,

@@ -91,13 +91,13 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     e->metrics = lf_optset_str(o, "metrics");
     e->limit = lf_optset_int(o, "limit");
     e->block = (size_t)lf_optset_int(o, "block");
-    int64_t rows = lf_optset_int(o, "batch_tokens");
+    int64_t rows = lf_optset_int(o, "micro_tokens");
     e->run = (struct lf_runner_opts){.threads = lf_stage_threads(o),
                                      .device = lf_stage_device(o),
                                      .compute = lf_stage_precision(o),
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
-                                     .slots = lf_optset_int(o, "batch"),
+                                     .slots = lf_optset_int(o, "slots"),
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),
@@ -377,8 +377,14 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from,
-                                e->n_from, check_line, e, &kept, err);
+            rc = lf_infer_lines(comm, &e->lines, "results",
+                                &(struct lf_lines_place){.dir = dir,
+                                                         .name = "samples.jsonl",
+                                                         .from = e->from,
+                                                         .n_from = e->n_from,
+                                                         .check = check_line,
+                                                         .arg = e},
+                                &kept, err);
         if (rc == 0 && kept > 0 && first(e))
             lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
         if (rc == 0)

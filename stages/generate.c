@@ -87,7 +87,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                                      .compute = lf_stage_precision(o),
                                      .fast = lf_optset_choice(o, "numeric") == 1,
                                      .max_context = lf_optset_int(o, "max_context"),
-                                     .slots = lf_optset_int(o, "batch"),
+                                     .slots = lf_optset_int(o, "slots"),
                                      .max_rows = lf_optset_int(o, "step_rows"),
                                      .kv_tokens = lf_optset_int(o, "kv_tokens"),
                                      .page_tokens = lf_optset_int(o, "page_tokens"),
@@ -371,8 +371,14 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     if (rc == 0)
         rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)
-        rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from,
-                            check_line, g, &g->kept, err);
+        rc = lf_infer_lines(g->comm, &g->lines, "text",
+                            &(struct lf_lines_place){.dir = dir,
+                                                     .name = "out.jsonl",
+                                                     .from = g->from,
+                                                     .n_from = g->n_from,
+                                                     .check = check_line,
+                                                     .arg = g},
+                            &g->kept, err);
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)

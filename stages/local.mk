@@ -23,9 +23,9 @@ include stages/convert.mk
 man_MANS += $(LF_STAGE_MANS)
 EXTRA_DIST += $(LF_STAGE_MANS:.1=.1.in)
 CLEANFILES += $(LF_STAGE_MANS)
-# As with flow/loong-flow.1, a loong-flow that runs here prints the part: LOONG_FLOW=/path where another machine's is built.
+# As with flow/loong-flow.1, a loong-flow that runs here prints the part: LF_FLOW=/path where another machine's is built.
 $(LF_STAGE_MANS): loong-flow$(EXEEXT) $(LF_STAGE_MANS:.1=.1.in)
-	$(AM_V_GEN)$(LOONG_FLOW) completion man `echo $@ | sed 's/.*lf-//; s/\.1$$//'` > $@.part && \
+	$(AM_V_GEN)$(LF_FLOW) completion man `echo $@ | sed 's/.*lf-//; s/\.1$$//'` > $@.part && \
 	  $(AWK) -v part=$@.part '$$0 == "@OPTIONS@" { while ((getline line < part) > 0) print line; next } { print }' \
 	  $(srcdir)/$@.in > $@.tmp && mv $@.tmp $@ && rm -f $@.part
 # options and defaults of every stage

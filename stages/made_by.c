@@ -197,6 +197,8 @@ static void difference(lf_buf *out, const json_t *was, const json_t *is, const l
     for (size_t i = 0; i < t->n_opts; i++) {
         const lf_opt *opt = &t->opts[i];
         const json_t *x = json_object_get(a, opt->name), *y = json_object_get(b, opt->name);
+        if (!x && opt->was) /* the record is from before the option was renamed */
+            x = json_object_get(a, opt->was);
         if (!x && !y)
             continue;
         if (x && y && json_equal(x, y))

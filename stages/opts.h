@@ -35,7 +35,7 @@ extern const lf_opt_table *const lf_all_opts[];
         LF_OPT_ROW(.name = "metrics", .type = LF_OPT_PATH, LF_OPT_COMMAND,                         \
                    .help = "framed metrics file to append to"),                                    \
         LF_OPT_ROW(.name = "resume_from", .type = LF_OPT_PATH, LF_OPT_COMMAND | LF_OPT_REPEAT,     \
-                   .help = "out directory of an earlier incarnation, oldest first"),               \
+                   .help = "out directory of an earlier start, oldest first"),                     \
         LF_OPT_ROW(.name = "stop_file", .type = LF_OPT_PATH, LF_OPT_COMMAND,                       \
                    .help = "stop at the next safe point when this file exists"),                   \
         LF_OPT_ROW(.name = "plan", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",               \

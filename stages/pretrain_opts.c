@@ -69,7 +69,7 @@ static const lf_opt opts[] = {
      .field = LF_OPT_FIELD(CONFIG, c.megatron.surplus),
      .help = "with data_weights: share of samples indexed beyond those needed"},
 
-    LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", LF_TRAIN_MIN_LR, "cosine", "steps",
+    LF_TRAIN_OPTIMIZER_ROWS("3e-4", "peak learning rate", LF_TRAIN_MIN_LR, "cosine", LF_TRAIN_STEPS,
                             "0.95", "0.1"),
     LF_TRAIN_SCALE_ROWS,
     {.name = "z_loss",

@@ -58,7 +58,7 @@ static const lf_opt opts[] = {
     LF_TRAIN_LENGTH_ROWS("length of the run; one data only; unset, as steps and tokens are: 1"),
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 1e-5, with lora_rank 1e-4",
-                            LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
+                            LF_TRAIN_MIN_LR, "cosine", LF_TRAIN_STEPS, "0.95", "0"),
     LF_TRAIN_SCALE_ROWS,
     LF_TRAIN_ADAPTER_ROWS,
     LF_TRAIN_PARTS_ROWS,

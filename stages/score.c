@@ -69,7 +69,7 @@ static int read_rows(score *s, const lf_optset *o, lf_err *err)
     r->ids = lf_optset_bool(o, "token_ids");
     s->append_eos = lf_optset_bool(o, "append_eos");
     s->chat_file = lf_optset_str(o, "chat_template");
-    int rc = lf_infer_strings(&s->data, &s->n_data, o, "data", err);
+    int rc = lf_infer_strings(&s->data, &s->n_data, o, "inputs", err);
     if (rc == 0)
         rc = lf_infer_strings(&s->columns, &r->shape.n_columns, o, "columns", err);
     if (rc == 0)
@@ -93,7 +93,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     s->metrics = lf_optset_str(o, "metrics");
     s->block = (size_t)lf_optset_int(o, "block");
     s->best = lf_optset_bool(o, "best");
-    const int64_t rows = lf_optset_int(o, "batch_tokens");
+    const int64_t rows = lf_optset_int(o, "micro_tokens");
     s->run = (struct lf_rm_opts){.adapter = lf_optset_str(o, "adapter"),
                                  .threads = lf_stage_threads(o),
                                  .device = lf_stage_device(o),
@@ -344,8 +344,14 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(comm, load(s, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from,
-                                check_line, s, &kept, err);
+            rc = lf_infer_lines(comm, &s->lines, "scores",
+                                &(struct lf_lines_place){.dir = dir,
+                                                         .name = "scores.jsonl",
+                                                         .from = s->from,
+                                                         .n_from = s->n_from,
+                                                         .check = check_line,
+                                                         .arg = s},
+                                &kept, err);
         if (rc == 0 && kept > 0 && first(s))
             lf_log(2, "continuing behind %zu of %zu rows", kept, lf_rm_rows_n(s->rows));
         if (rc == 0)
@@ -365,7 +371,7 @@ static void profile(void *self, struct lf_profile *p)
 int main(int argc, char **argv)
 {
     static const lf_stage stage = {.table = &lf_score_opts,
-                                   .words = "data",
+                                   .words = "inputs",
                                    .setup = setup,
                                    .plan = plan,
                                    .run = run,

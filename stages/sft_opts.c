@@ -28,7 +28,7 @@ static const lf_opt opts[] = {
      .help = "bfd keeps documents that fit whole; concat cuts them where a sequence ends"},
 
     LF_TRAIN_OPTIMIZER_ROWS(NULL, "peak learning rate; unset: 2e-5, with lora_rank 2e-4",
-                            LF_TRAIN_MIN_LR, "cosine", "steps", "0.95", "0"),
+                            LF_TRAIN_MIN_LR, "cosine", LF_TRAIN_STEPS, "0.95", "0"),
     LF_TRAIN_SCALE_ROWS,
     {.name = "neftune_alpha",
      .type = LF_OPT_FLOAT,

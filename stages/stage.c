@@ -14,6 +14,7 @@
 
 #include "engine/base/built.h"
 #include "engine/base/cause.h"
+#include "engine/base/env.h"
 #include "engine/base/fence.h"
 #include "engine/base/id.h"
 #include "engine/base/io.h"
@@ -175,7 +176,7 @@ static int lock_out(lf_lock **lock, const char *out, const char *program, lf_err
     return *lock ? 0 : lf_err_prefix(err, "--out %s is in use", out);
 }
 
-/* Leave HOST.PID.json where the wrapper keeps the processes of an incarnation, so that a rank can
+/* Leave HOST.PID.json where the wrapper keeps the processes of a start, so that a rank can
  * be found on its node. */
 static int sign_in(const char *dir, lf_err *err)
 {
@@ -302,7 +303,7 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     if (rc == 0 && !plan)
         rc = lock_out(&lock, lf_optset_str(o, "out"), program, err);
     if (rc == 0 && !plan)
-        rc = sign_in(getenv("LOONG_RANKS_DIR"), err);
+        rc = sign_in(getenv("LF_RANKS_DIR"), err);
     if (rc == 0 && !plan)
         rc = check_made(st, self, o, err);
     if (rc == 0 && !plan && profiled) {
@@ -333,6 +334,7 @@ int lf_stage_main(const lf_stage *st, int argc, char **argv)
     int usage = 1;
     lf_optset *o = lf_optset_create(st->table, &err);
     int rc = o ? parse(st, o, program, argc, argv, &err) : LF_ENOMEM;
+    rc = rc == 0 ? lf_env_check(&err) : rc;
     if (rc == 0) {
         usage = 0;
         rc = run_stage(st, o, program, &usage, &err);

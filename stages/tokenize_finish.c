@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two ends of a run's shards: adopting the groups that earlier incarnations finished, and the
+ * The two ends of a run's shards: adopting the groups that earlier starts finished, and the
  * manifest.
  */
 #include "config.h"

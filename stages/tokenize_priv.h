@@ -258,7 +258,7 @@ int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, c
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err);
 int lf_tokenize_close_group(tok_writer *w, lf_err *err);
 void lf_tokenize_writer_fini(tok_writer *w);
-/* Adopt finished groups of earlier incarnations; fills groups and counts. */
+/* Adopt finished groups of earlier starts; fills groups and counts. */
 int lf_tokenize_adopt(tok_writer *w, lf_err *err);
 json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g);
 json_t *lf_tokenize_counts_json(const uint64_t *counts);

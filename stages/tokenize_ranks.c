@@ -102,7 +102,8 @@ static int their_failure(const head *h, int r, lf_err *err)
             err, LF_ECOMM,
             "rank %d has come to the end of the input before rank 0; does it see the same files?",
             r);
-    return lf_fail(err, (int)h->rc, "%.*s", (int)sizeof(h->text) - 1, h->text);
+    return lf_fail(err, h->rc < 0 && h->rc >= LF_ENUMERIC ? (int)h->rc : LF_ECOMM, "%.*s",
+                   (int)sizeof(h->text) - 1, h->text);
 }
 
 static int make_room(void *p_ptr, size_t *cap, size_t n, size_t size, lf_err *err)
@@ -272,7 +273,11 @@ int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err)
     int rc = lf_tokenize_ranks_u64(k, &n, 1, err);
     if (rc != 0)
         return rc;
-    char *p = lf_malloc((size_t)n + 1, 1, err);
+    size_t room;
+    if (!lf_size_add(&room, (size_t)n, 1)) /* the same on all ranks */
+        return lf_fail(err, LF_ECOMM, "rank 0 announces a text of %llu bytes",
+                       (unsigned long long)n);
+    char *p = lf_malloc(room, 1, err);
     if (p && k->rank == 0)
         memcpy(p, text->data, (size_t)n);
     rc = lf_comm_agree_ok(k->comm, p ? 0 : LF_ENOMEM, err);

@@ -25,7 +25,7 @@
 
 const char *const lf_tokenize_split_names[N_SPLITS] = {"train", "valid"};
 
-/* What must be equal for shards of two incarnations to belong together. */
+/* What must be equal for shards of two starts to belong together. */
 static int make_fingerprint(tok_writer *w, lf_err *err)
 {
     lf_buf b;

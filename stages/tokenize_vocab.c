@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tokenizer of a run: the one named, the one an earlier incarnation trained, or one trained
+ * The tokenizer of a run: the one named, the one an earlier start trained, or one trained
  * now. Whichever it is, OUT/tokenizer is published before the first token is written.
  */
 #include "config.h"
@@ -215,7 +215,7 @@ static int read_block(const char *path, bool both, lf_buf *block, lf_err *err)
     return rc;
 }
 
-/* Read DIR/tokenizer into json when an earlier incarnation published it; 1 yes, 0 no. */
+/* Read DIR/tokenizer into json when an earlier start published it; 1 yes, 0 no. */
 static int adopt(const tokenize *s, const char *dir, lf_buf *json, lf_err *err)
 {
     lf_artifact a = {0};

@@ -26,8 +26,8 @@
                    .flags = LF_OPT_REPEAT | LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.valid),  \
                    .help = "shards artifact whose valid split is measured; unset: those of data "  \
                            "that have one"),                                                       \
-        LF_OPT_ROW(.name = "verify", .type = LF_OPT_ENUM, .cls = LF_OPT_OPERATIONAL,               \
-                   .def = "auto", .choices = "auto|yes|no",                                        \
+        LF_OPT_ROW(.name = "verify_data", .was = "verify", .type = LF_OPT_ENUM,                    \
+                   .cls = LF_OPT_OPERATIONAL, .def = "auto", .choices = "auto|yes|no",             \
                    .field = LF_OPT_FIELD(CONFIG, c.verify),                                        \
                    .help = "read the data again at the start and compare its hashes; auto: data "  \
                            "of at most 4 GiB")
@@ -67,10 +67,26 @@
                    .flags = LF_OPT_REPEAT, .max = 1e12, .field = LF_OPT_FIELD(CONFIG, g.skip),     \
                    .help = "batch numbers to pass over, as a diverged run names them")
 
-/* lf_train_read_optimizer; peak, course, second, weight: defaults; of: unit of warmup
- * and decay */
+/* How long the warm-up and the final decay are. PPO counts rounds, of which each may have several
+ * steps, so its options have other names. */
+#define LF_TRAIN_COURSE_ROWS(warmup, decay, before, of)                                            \
+    LF_OPT_ROW(.name = warmup, .was = before("warmup"), .type = LF_OPT_COUNT,                      \
+               .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                        \
+               .field = LF_OPT_FIELD(CONFIG, c.warmup_steps), .help = "linear warm-up"),           \
+        LF_OPT_ROW(.name = decay, .was = before("decay"), .type = LF_OPT_COUNT,                    \
+                   .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                    \
+                   .field = LF_OPT_FIELD(CONFIG, c.decay_steps),                                   \
+                   .help = "length of the final decay of schedule = wsd")
+#define LF_TRAIN_NEVER(name)  NULL
+#define LF_TRAIN_BEFORE(name) name
+#define LF_TRAIN_STEPS        LF_TRAIN_COURSE_ROWS("warmup", "decay", LF_TRAIN_NEVER, "steps")
+#define LF_TRAIN_ROUNDS                                                                            \
+    LF_TRAIN_COURSE_ROWS("warmup_rounds", "decay_rounds", LF_TRAIN_BEFORE, "rounds")
+
+/* lf_train_read_optimizer; peak, course, second, weight: defaults; lengths: LF_TRAIN_STEPS or
+ * LF_TRAIN_ROUNDS */
 #define LF_TRAIN_MIN_LR "learning rate at the end; unset: a tenth of lr"
-#define LF_TRAIN_OPTIMIZER_ROWS(peak, lr_help, min_lr_help, course, of, second, weight)            \
+#define LF_TRAIN_OPTIMIZER_ROWS(peak, lr_help, min_lr_help, course, lengths, second, weight)       \
     LF_OPT_ROW(.name = "lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = peak,            \
                .min = 1e-12, .max = 10, .field = LF_OPT_FIELD(CONFIG, c.lr), .help = lr_help),     \
         LF_OPT_ROW(.name = "min_lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .max = 10,      \
@@ -79,12 +95,7 @@
                    .choices = "constant|linear|cosine|inverse_sqrt|wsd",                           \
                    .field = LF_OPT_FIELD(CONFIG, c.schedule),                                      \
                    .help = "course of the learning rate after the warm-up"),                       \
-        LF_OPT_ROW(.name = "warmup", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",     \
-                   .max = 1e12, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.warmup_steps),         \
-                   .help = "linear warm-up"),                                                      \
-        LF_OPT_ROW(.name = "decay", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .def = "0",      \
-                   .max = 1e12, .unit = of, .field = LF_OPT_FIELD(CONFIG, c.decay_steps),          \
-                   .help = "length of the final decay of schedule = wsd"),                         \
+        lengths,                                                                                   \
         LF_OPT_ROW(.name = "decay_shape", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,             \
                    .def = "linear", .choices = "linear|cosine|exp|sqrt",                           \
                    .field = LF_OPT_FIELD(CONFIG, c.tail), .help = "shape of that decay"),          \

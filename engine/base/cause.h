@@ -3,7 +3,7 @@
  * Why a stage ends, said by those who know: the stage from the code of its error, our launcher when
  * a rank dies, the watchdog of the ranks when it ends a job. What they say is one small file,
  * DIR/cause.json, published with link(2): the first word stands, because what follows from a
- * failure is said later than the failure. DIR is what LOONG_RANKS_DIR names, which the wrapper
+ * failure is said later than the failure. DIR is what LF_RANKS_DIR names, which the wrapper
  * (flow/job/exec.h) sets; without it nothing is written.
  *
  *     {"lf_cause":1, "class":"config", "reason":"one line", "by":"lf-eval"}
@@ -19,7 +19,7 @@
 #include "engine/base/err.h"
 
 #define LF_CAUSE_FILE    "cause.json"
-#define LF_CAUSE_DIR_ENV "LOONG_RANKS_DIR"
+#define LF_CAUSE_DIR_ENV "LF_RANKS_DIR"
 
 typedef struct lf_cause {
     char cls[32];

@@ -14,7 +14,7 @@
 #include "engine/base/err.h"
 
 /* Environment variable in which the wrapper gives the name to the stage's processes. */
-#define LF_FENCE_ENV "LOONG_FENCE"
+#define LF_FENCE_ENV "LF_FENCE"
 
 /* path NULL: there is no fence. Call once, from a stage's main. */
 int lf_fence_install(const char *path, lf_err *err);

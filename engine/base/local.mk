@@ -4,7 +4,7 @@ engine_libbase_a_SOURCES += \
   engine/base/num.c engine/base/le.h engine/base/bits.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
   engine/base/opt.c engine/base/opt.h engine/base/opt_fill.c engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
-  engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
+  engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
   engine/base/json.c engine/base/json.h engine/base/id.c engine/base/id.h \
   engine/base/cause.c engine/base/cause.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
 # the store helper's
@@ -23,9 +23,11 @@ engine/base/built.$(OBJEXT): engine/base/commit.h
 CLEANFILES += engine/base/commit.h
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause
+  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
+tests_unit_base_env_SOURCES = tests/unit/base_env.c
+tests_unit_base_env_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_str_SOURCES = tests/unit/base_str.c
 tests_unit_base_str_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_io_SOURCES = tests/unit/base_io.c

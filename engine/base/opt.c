@@ -32,6 +32,14 @@ const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name)
     return find(t, name, strlen(name));
 }
 
+const lf_opt *lf_opt_find_old(const lf_opt_table *t, const char *name)
+{
+    for (size_t i = 0; i < t->n_opts; i++)
+        if (t->opts[i].was && same_name(t->opts[i].was, name, strlen(name)))
+            return &t->opts[i];
+    return NULL;
+}
+
 struct lf_opt_val *lf_optset_val(const lf_optset *s, const char *name)
 {
     const lf_opt *o = lf_opt_find(s->t, name);
@@ -176,9 +184,25 @@ void lf_optset_destroy(lf_optset *s)
     free(s);
 }
 
+/* The name as it is typed: on the command line with - for _. */
+static void as_typed(char out[65], const char *name, bool cli)
+{
+    size_t len = strnlen(name, 64);
+    for (size_t i = 0; i < len; i++)
+        out[i] = cli && name[i] == '_' ? '-' : name[i];
+    out[len] = '\0';
+}
+
 static int unknown(const lf_optset *s, const char *name, const char *where, lf_err *err)
 {
     bool cli = strcmp(where, LF_OPT_CLI) == 0;
+    const lf_opt *renamed = lf_opt_find_old(s->t, name);
+    if (renamed) {
+        char new_name[65];
+        as_typed(new_name, renamed->name, cli);
+        return lf_fail(err, LF_EINVAL, "%s: \"%s%s\" of %s is now called \"%s%s\"", where,
+                       cli ? "--" : "", name, s->t->stage, cli ? "--" : "", new_name);
+    }
     const char **names = lf_calloc(s->t->n_opts, sizeof *names, err);
     char typed[65], shown[65];
     size_t n = 0;
@@ -192,8 +216,8 @@ static int unknown(const lf_optset *s, const char *name, const char *where, lf_e
         typed[i] = name[i] == '-' ? '_' : name[i];
     typed[len] = '\0';
     const char *near = lf_nearest(typed, names, n);
-    for (size_t i = 0; near && i <= strlen(near); i++)
-        shown[i] = cli && near[i] == '_' ? '-' : near[i];
+    if (near)
+        as_typed(shown, near, cli);
     free(names);
     return lf_fail(err, LF_EINVAL, "%s: unknown %s \"%s%s\" for %s%s%s%s%s", where,
                    cli ? "option" : "key", cli ? "--" : "", name, s->t->stage,

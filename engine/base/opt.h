@@ -87,6 +87,9 @@ struct lf_opt_field {
 
 typedef struct lf_opt {
     const char *name; /* with underscores */
+    /* The name that the option had before it was renamed, NULL: none. Spec ids go on with it, so
+     * that results made before are found; whoever still gives it is told the new one. */
+    const char *was;
     enum lf_opt_type type;
     enum lf_opt_class cls;
     unsigned flags;
@@ -194,6 +197,8 @@ int lf_optset_print_ini(const lf_optset *s, lf_buf *out, lf_err *err);
 /* Does the member take every value of the row? Asked of each row by lf_optset_create. */
 bool lf_opt_field_fits(const lf_opt *o);
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
+/* The option that had this name before it was renamed; NULL when none had. */
+const lf_opt *lf_opt_find_old(const lf_opt_table *t, const char *name);
 /* Which of the row's choices value is, -1 when none. */
 int lf_opt_choice_index(const lf_opt *o, const char *value);
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */

@@ -88,7 +88,7 @@ static int meet(struct pmix *p, lf_err *err)
     if (!done)
         return lf_fail(err, LF_ECOMM,
                        "rank %d (host %s) has waited %.0f s for the other ranks to start "
-                       "(LOONG_COMM_START: other seconds)",
+                       "(LF_COMM_START: other seconds)",
                        p->base.info.rank, p->base.host, p->patience_s);
     return st == PMIX_SUCCESS ? 0 : failed(err, "fence", st);
 }
@@ -257,10 +257,10 @@ lf_boot *lf_boot_create_pmix(lf_err *err)
     struct pmix *p = lf_calloc(1, sizeof *p, err);
     if (!p)
         return NULL;
-    const char *start = getenv("LOONG_COMM_START");
+    const char *start = getenv("LF_COMM_START");
     p->patience_s = 0; /* read_info knows the size */
     if (start && (lf_parse_f64(&p->patience_s, start, NULL) || p->patience_s < 1)) {
-        lf_fail(err, LF_EINVAL, "LOONG_COMM_START=%s: seconds, at least 1", start);
+        lf_fail(err, LF_EINVAL, "LF_COMM_START=%s: seconds, at least 1", start);
         free(p);
         return NULL;
     }

@@ -28,14 +28,14 @@ static void job_destroy(struct lf_comm_job *job)
 /* Seconds, 0: no watchdog, negative: err is set. */
 static double patience(const struct lf_comm_opts *o, lf_err *err)
 {
-    const char *text = getenv("LOONG_COMM_PATIENCE");
+    const char *text = getenv("LF_COMM_PATIENCE");
     double s = 40;
     if (o->patience_s > 0)
         return o->patience_s;
     if (text && strcmp(text, "off") == 0)
         return 0;
     if (text && (lf_parse_f64(&s, text, NULL) || s < 2)) {
-        lf_fail(err, LF_EINVAL, "LOONG_COMM_PATIENCE=%s: seconds, at least 2, or off", text);
+        lf_fail(err, LF_EINVAL, "LF_COMM_PATIENCE=%s: seconds, at least 2, or off", text);
         return -1;
     }
     return s;
@@ -99,7 +99,7 @@ lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_
     static const char *const names[] = {"auto", "self", "ucx", "nccl"};
     const struct lf_comm_opts none = {0};
     const struct lf_comm_opts *o = opts ? opts : &none;
-    const char *t = o->transport ? o->transport : getenv("LOONG_COMM");
+    const char *t = o->transport ? o->transport : getenv("LF_COMM");
     const int size = lf_boot_info(boot)->size;
     size_t k = 0;
     t = t && t[0] ? t : "auto";
@@ -300,7 +300,10 @@ int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_com
     }
     for (size_t r = 0; rc == 0 && r < p; r++) {
         bytes[r] = (size_t)lens[r];
-        if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
+        if (lens[r] < 0)
+            rc = lf_fail(err, LF_ECOMM, "rank %zu announces a blob of %lld bytes", r,
+                         (long long)lens[r]);
+        else if (!lf_size_add(&b.offset[r + 1], b.offset[r], bytes[r]))
             rc = lf_fail(err, LF_EINVAL, "blobs of %zu ranks overflow", p);
     }
     if (rc == 0 && !(b.data = lf_malloc(1, b.offset[p], err)))

@@ -62,7 +62,7 @@ const struct lf_boot_info *lf_boot_info(const lf_boot *b);
 /* Keep a blob for the next fence. A key is put once in a job: LF_EEXIST. The data is copied. */
 int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err);
 /* Publish what was put since the last fence, in one commit, and wait for all ranks, at most
- * LOONG_COMM_START seconds (50, and one more for every 20 ranks): LF_ECOMM. Every rank calls it. */
+ * LF_COMM_START seconds (50, and one more for every 20 ranks): LF_ECOMM. Every rank calls it. */
 int lf_boot_fence(lf_boot *b, lf_err *err);
 /* Copy what `rank` put before the last fence, at most cap bytes, *len set to its length: LF_EINVAL
  * when it is longer than cap, LF_ENOENT when it put nothing under that key. */
@@ -115,7 +115,7 @@ struct
 struct lf_comm_opts {
     /* NULL or "auto": self for one rank, ucx for more; "self", "ucx", "nccl" */
     const char *transport;
-    double patience_s; /* 0: LOONG_COMM_PATIENCE (seconds, or off: no watchdog), else 40 */
+    double patience_s; /* 0: LF_COMM_PATIENCE (seconds, or off: no watchdog), else 40 */
     int device;        /* nccl: CUDA device of this rank */
     /* Told the watchdog's line, from its own thread, before the process ends; NULL: one write to
      * standard error. */
@@ -123,7 +123,7 @@ struct lf_comm_opts {
     void *fatal_arg;
 };
 
-/* Over all ranks of boot, which is borrowed until destroy. The environment variable LOONG_COMM
+/* Over all ranks of boot, which is borrowed until destroy. The environment variable LF_COMM
  * names a transport where opts does not. LF_ENOTSUP when the transport is not built in or its
  * library is not there. */
 lf_comm *lf_comm_create(lf_boot *boot, lf_err *err);

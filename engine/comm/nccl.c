@@ -130,8 +130,8 @@ static int load(struct api *a, lf_err *err)
     static const char *const nccl[] = {"libnccl.so.2", "libnccl.so", NULL};
     static const char *const cudart[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0",
                                          "libcudart.so", NULL};
-    a->nccl = open_library("LOONG_NCCL_LIB", nccl, err);
-    a->cudart = a->nccl ? open_library("LOONG_CUDART_LIB", cudart, err) : NULL;
+    a->nccl = open_library("LF_NCCL_LIB", nccl, err);
+    a->cudart = a->nccl ? open_library("LF_CUDART_LIB", cudart, err) : NULL;
     int rc = a->cudart ? find_symbols(a, err) : LF_ENOTSUP;
     if (rc != 0)
         unload(a);

@@ -74,14 +74,14 @@ static int connect_root(const struct card *root, const struct card *me, int rank
     memcpy(h.key, root->key, sizeof h.key);
     if (!root->port)
         return lf_fail(err, LF_ECOMM,
-                       "rank 0 runs without the watchdog, rank %d with it (LOONG_COMM_PATIENCE)",
+                       "rank 0 runs without the watchdog, rank %d with it (LF_COMM_PATIENCE)",
                        rank);
     int fd =
         lf_net_connect(&root->names, root->peer.boot == me->peer.boot, root->port, CONNECT_MS, err);
     if (fd < 0)
         return lf_err_prefix(err,
                              "rank %d cannot reach the watchdog of rank 0 on %s "
-                             "(LOONG_COMM_PATIENCE=off runs without)",
+                             "(LF_COMM_PATIENCE=off runs without)",
                              rank, root->peer.host);
     if (send(fd, &h, sizeof h, MSG_NOSIGNAL) != (ssize_t)sizeof h) {
         int rc = lf_fail_errno(err, "the watchdog's connection to rank 0 broke");
@@ -103,6 +103,8 @@ static int read_cards(struct lf_comm_job *job, struct card *root, lf_err *err)
         if (rc != 0)
             return rc;
         c.peer.host[sizeof c.peer.host - 1] = '\0';
+        for (int i = 0; i < LF_NET_MAX_ADDRESSES; i++)
+            c.names.address[i][LF_NET_ADDRESS - 1] = '\0';
         job->peer[r] = c.peer;
     }
     *root = c;

@@ -240,6 +240,10 @@ int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
 /* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
                     const struct lf_attr *a);
+/* The same for builders: the node's first output, LF_NONE when g has failed or an input is not
+ * g's. */
+lf_val lf_graph_op(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                   const struct lf_attr *a);
 /* Append a node whose outputs exist already. */
 int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
 /* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */
@@ -289,7 +293,8 @@ enum {
     LF_OPF_DENSE = 2,  /* its operands of float type need row distance == cols */
     LF_OPF_SIDE = 4,   /* has an effect beside its outputs, never pruned */
     LF_OPF_SAMELD = 8, /* outputs 0 and 1 share a row distance, inputs 0 and 1 too */
-    LF_OPF_RNG = 16    /* draws random numbers: attr.site */
+    LF_OPF_RNG = 16,   /* draws random numbers: attr.site */
+    LF_OPF_TOKENS = 32 /* a row of its activations is a token, and its kernel takes fewer rows */
 };
 extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 

@@ -101,7 +101,7 @@ static int copy_prefix(int to, const char *to_path, const char *from_path, off_t
 }
 
 /* The longest acceptable prefix among part and finished files, own ones (a crash may come between
- * the last line and the manifest) and those of earlier incarnations. */
+ * the last line and the manifest) and those of earlier starts. */
 static int find_longest(lf_lines *l, const struct lf_lines_place *at, size_t *best_n,
                         off_t *best_bytes, char **best_path, lf_err *err)
 {

@@ -20,7 +20,7 @@ typedef int (*lf_lines_check)(void *arg, size_t index, const char *line, size_t 
 
 struct lf_lines_place {
     const char *dir, *name;
-    const char *const *from; /* [n_from] directories of earlier incarnations */
+    const char *const *from; /* [n_from] directories of earlier starts */
     size_t n_from;
     lf_lines_check check;
     void *arg; /* of check */

@@ -312,7 +312,7 @@ static int shape(lf_pg *p, lf_err *err)
 
 /* ---- rounds that are there already ---- */
 
-/* The published round of this key among out and earlier incarnations. 1 found. */
+/* The published round of this key among out and earlier starts. 1 found. */
 static int find_published(lf_pg *p, const char *key, lf_err *err)
 {
     for (size_t i = 0; i <= p->c->n_resume_from; i++) {

@@ -40,10 +40,10 @@ static int check_size(const struct lf_pg_config *c, lf_err *err)
     int64_t most = MAX_RUN_TOKENS;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if ((most /= of[i] > 0 ? of[i] : 1) == 0)
-            return lf_fail(
-                err, LF_EINVAL,
-                "steps x prompts x samples x epochs x (max_prompt + max_tokens) is more than 10^17 "
-                "tokens; make one of them less");
+            return lf_fail(err, LF_EINVAL,
+                           "rounds x round_prompts x samples x round_epochs x (max_prompt + "
+                           "max_tokens) is more than 10^17 "
+                           "tokens; make one of them less");
     return 0;
 }
 

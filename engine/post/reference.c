@@ -267,7 +267,7 @@ static int read_finished(lf_reference *r, const char *dir, lf_err *err)
     return rc;
 }
 
-/* Take up what an incarnation had done. */
+/* Take up what a start had done. */
 static int read_partial(lf_reference *r, const char *dir, lf_err *err)
 {
     char *path = lf_path_join(dir, "partial.h5", err), *other = NULL;

@@ -12,7 +12,7 @@
  *
  * id is a SHA-256 over what the values depend on: weights, documents, sequence length and which
  * segments there are. A run that is cut off while computing leaves partial.h5, from which the next
- * incarnation goes on; another id is refused.
+ * start goes on; another id is refused.
  */
 #ifndef LF_POST_REFERENCE_H
 #define LF_POST_REFERENCE_H
@@ -23,7 +23,7 @@ typedef struct lf_reference lf_reference;
 
 struct lf_reference_opts {
     const char *from;        /* a finished one to use; NULL: of this run, found again or made */
-    const char *const *dirs; /* out directories of earlier incarnations, oldest first */
+    const char *const *dirs; /* out directories of earlier starts, oldest first */
     size_t n_dirs;
     int64_t seq_length;
     bool mismatched; /* strangers' answers too */

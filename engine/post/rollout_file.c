@@ -73,7 +73,7 @@ int lf_rollout_write(const lf_rollout *r, const char *path, lf_err *err)
     lf_buf_addf(&tmp, "%s.tmp", path);
     int rc = lf_buf_check(&tmp, err);
     if (rc == 0)
-        unlink(tmp.data); /* of an incarnation that was killed here */
+        unlink(tmp.data); /* of a start that was killed here */
     if (rc == 0)
         rc = lf_h5_create(&f, tmp.data, err);
     if (rc == 0)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "engine/base/artifact.h"
+#include "engine/base/fence.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/model/merge.h"
@@ -33,7 +34,9 @@ static char *dir_of(const lf_trainer *t, int64_t step, lf_err *err)
     return lf_path_join(t->c->out, name, err);
 }
 
-/* Remove the kept ones of other steps than `but`. */
+/* Remove the kept ones of other steps than `but`; none once a newer start has begun. What that one
+ * has taken stays whatever this one removes here (flow/run/handover.h), but a start of another
+ * attempt that it did not take for may still be the one to go on from. */
 static int prune(const lf_trainer *t, int64_t but, lf_err *err)
 {
     DIR *d = opendir(t->c->out);
@@ -43,7 +46,7 @@ static int prune(const lf_trainer *t, int64_t but, lf_err *err)
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
             continue;
         const long long step = strtoll(e->d_name + strlen(PREFIX), &end, 10);
-        if (*end || step == but)
+        if (*end || step == but || lf_fence_closed())
             continue;
         path = lf_path_join(t->c->out, e->d_name, err);
         rc = path ? lf_artifact_remove(path, err) : LF_ENOMEM;
@@ -159,6 +162,8 @@ int lf_train_publish_best(lf_trainer *t, lf_err *err)
     enum lf_artifact_state there = LF_ARTIFACT_ABSENT;
     if (!t->c->keep_best || t->s.best_step < 1)
         return 0;
+    if (lf_fence_closed()) /* what is renamed is no longer where a claim says it is */
+        return lf_fail(err, LF_EINTR, "the best is not published: a newer start has begun");
     char *from = NULL, *to = lf_path_join(t->c->out, "best", err);
     bool whole;
     int rc = to ? lf_artifact_state(&there, to, err) : LF_ENOMEM;

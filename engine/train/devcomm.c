@@ -11,14 +11,14 @@
 
 int lf_devcomm_open(struct lf_devcomm *d, lf_comm *comm, lf_back *back, lf_err *err)
 {
-    const char *transport = getenv("LOONG_COMM");
+    const char *transport = getenv("LF_COMM");
     *d = (struct lf_devcomm){.comm = comm, .back = back};
     if (back->ops->host_visible || (transport && strcmp(transport, "ucx") == 0))
         return 0;
     d->gpus = lf_comm_on_gpus(comm, back->ordinal, back->comm_stream, err);
     return d->gpus ? 0
                    : lf_err_prefix(
-                         err, "sums of gradients between GPUs (LOONG_COMM=ucx does without NCCL)");
+                         err, "sums of gradients between GPUs (LF_COMM=ucx does without NCCL)");
 }
 
 void lf_devcomm_close(struct lf_devcomm *d, bool failed)

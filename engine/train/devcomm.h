@@ -2,7 +2,7 @@
  *
  * A backend's memory between ranks: sums of gradients, weights to begin with. The host's memory
  * goes through the ranks' own transport; a GPU's by NCCL, queued beside the computation, or with
- * LOONG_COMM=ucx through memory of the host, piece by piece, waited for.
+ * LF_COMM=ucx through memory of the host, piece by piece, waited for.
  */
 #ifndef LF_TRAIN_DEVCOMM_H
 #define LF_TRAIN_DEVCOMM_H

@@ -130,7 +130,7 @@ struct lf_train_config {
     const char *metrics; /* NULL: none */
     /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
     struct lf_profile *profile;
-    /* out directories of earlier incarnations, oldest first; out itself comes last */
+    /* out directories of earlier starts, oldest first; out itself comes last */
     const char *const *resume_from;
     size_t n_resume_from;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a run begins: at random weights, at given weights, or where an earlier incarnation left
+ * Where a run begins: at random weights, at given weights, or where an earlier start left
  * off. */
 #include <math.h>
 #include <stdio.h>

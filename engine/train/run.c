@@ -87,15 +87,27 @@ static int keep_until(void *ctx, const char *payload, size_t n, int64_t offset, 
     return rc != 0 ? rc : step <= *last;
 }
 
+/* What earlier starts wrote beyond this step is superseded, from now on and not only from the first
+ * record of a step on, which may be far behind it. */
+static int tell_resumed(lf_run *r, int64_t step, lf_err *err)
+{
+    char text[80];
+    const int n = snprintf(text, sizeof(text), "{\"step\":%lld,\"resumed\":true}", (long long)step);
+    return lf_frame_append(r->metrics, text, (size_t)n, err);
+}
+
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
 {
+    int64_t kept = 0;
     if (!r->c.metrics || !lf_run_first(r))
         return 0;
-    int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, NULL, err);
+    int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, &kept, err);
     if (rc != 0)
         return lf_err_prefix(err, "metrics %s", r->c.metrics);
     r->metrics = lf_frame_writer_open(r->c.metrics, err);
-    return r->metrics ? 0 : err && err->rc ? err->rc : LF_EIO;
+    if (!r->metrics)
+        return err && err->rc ? err->rc : LF_EIO;
+    return kept == 0 && r->c.n_resume_from > 0 ? tell_resumed(r, step, err) : 0;
 }
 
 int lf_run_metrics_sync(lf_run *r, lf_err *err)
@@ -172,7 +184,9 @@ static int share_text(const lf_run *r, char **text, lf_err *err)
         rc = LF_ENOMEM;
     rc = lf_comm_agree_ok(r->comm, rc, err);
     if (rc == 0)
-        rc = lf_comm_broadcast(r->comm, *text, (size_t)n + 1, 0, err);
+        rc = lf_comm_broadcast(r->comm, *text, (size_t)n, 0, err);
+    if (rc == 0)
+        (*text)[n] = '\0';
     return rc;
 }
 
@@ -193,15 +207,17 @@ int lf_run_share_json(const lf_run *r, json_t **o, lf_err *err)
 }
 
 /* Words what differs between the object of rank 0 and that of another rank. */
-static int tell_difference(const lf_run *r, const char *first, const char *other, int rank,
-                           lf_err *err)
+static int tell_difference(const lf_run *r, const struct lf_comm_blobs *all, int rank, lf_err *err)
 {
+    const size_t *at = all->offset;
     lf_buf why;
     lf_buf_init(&why);
-    json_t *a = lf_json_load_text(first, strlen(first), "rank 0", NULL);
-    json_t *b = lf_json_load_text(other, strlen(other), "another rank", NULL);
+    json_t *a = lf_json_load_text(all->data, at[1], "rank 0", NULL);
+    json_t *b = lf_json_load_text(all->data + at[rank], at[rank + 1] - at[rank], "a rank", NULL);
     const char *key;
     json_t *v;
+    if (!json_is_object(a) || !json_is_object(b))
+        lf_buf_addf(&why, "what rank %d sent are no settings", json_is_object(a) ? rank : 0);
     json_object_foreach(b, key, v)
     {
         json_t *was = json_object_get(a, key);
@@ -245,10 +261,12 @@ int lf_run_same(const lf_run *r, json_t *state, lf_err *err)
     int rc =
         lf_run_agree(r, text ? 0 : lf_fail(err, LF_ENOMEM, "comparing ranks: out of memory"), err);
     if (rc == 0)
-        rc = lf_comm_gather_blobs(r->comm, text, strlen(text) + 1, &all, err);
+        rc = lf_comm_gather_blobs(r->comm, text, strlen(text), &all, err);
+    /* By length: nothing says that another rank's bytes end with a NUL. */
     for (int k = 1; k < r->ranks && rc == 0; k++)
-        if (strcmp(all.data, all.data + all.offset[k]) != 0)
-            rc = tell_difference(r, all.data, all.data + all.offset[k], k, err);
+        if (all.offset[k + 1] - all.offset[k] != all.offset[1] ||
+            memcmp(all.data, all.data + all.offset[k], all.offset[1]) != 0)
+            rc = tell_difference(r, &all, k, err);
     lf_comm_blobs_fini(&all);
     free(text);
     return rc;

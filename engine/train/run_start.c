@@ -14,6 +14,8 @@
 
 /* ---- damaged ones ---- */
 
+/* The fence is not looked at: a superseded start moves only what is below its own out and is
+ * damaged, which nobody could go on from. What a newer start has taken of it has names of its own. */
 int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err)
 {
     const size_t n = strlen(r->c.out);
@@ -128,7 +130,7 @@ int lf_run_newest(lf_run *r, lf_ckpt **ck, char **dir, lf_err *err)
     if (rc == 0)
         rc = open_newest(&s, dirs, ck, dir, err);
     if (rc == 0 && !*ck && r->c.n_resume_from)
-        lf_run_log(r, 1, "no earlier incarnation left a checkpoint: beginning at step 0");
+        lf_run_log(r, 1, "no earlier start left a checkpoint: beginning at step 0");
     free(dirs);
     return rc;
 }

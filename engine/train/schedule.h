@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Learning-rate schedules and the batch ramp: pure functions of the number of samples, so they do
- * not depend on how a run was cut into steps, micro-batches or incarnations.
+ * not depend on how a run was cut into steps, micro-batches or starts.
  *
  *   x = samples done when the step is complete (so the first step is not at rate 0 and the last one
  *   is at the end)

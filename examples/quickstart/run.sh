@@ -55,6 +55,10 @@ fi
 mkdir -p "$dir" || die "cannot make $dir"
 dir=$(cd "$dir" && pwd)
 cd "$dir" || exit 1
+[ -n "${LF_BUILD_TIME:-}" ] || forecast 0
+clock=$(date +%s)
+times >times.txt
+cpu=$(cpu_of times.txt)
 if [ ! -f pipeline.ini ] || [ -n "$text" ]; then
     for t in /usr/share/dictd/gcide.dict.dz /usr/share/dictd/wn.dict.dz; do
         [ -n "$text" ] || [ ! -r "$t" ] || text=$t
@@ -136,6 +140,16 @@ awk '
         gsub(/\\[nrt]/, " ", t); gsub(/\\"/, "\"", t); gsub(/\\\\/, "\\", t); gsub(/ +/, " ", t)
         printf "  %s |%s\n", prompt[FNR], t
     }' pipeline.ini "$gen/out/text/out.jsonl"
+
+echo
+echo "== how long it took"
+took() { printf '  %-36s %8s   CPU time %s\n' "$1" "$(minutes "$2")" "$(minutes "$3")"; }
+# autogen.sh has measured its build: seconds by the clock and of CPU time
+# shellcheck disable=SC2086
+[ -z "${LF_BUILD_TIME:-}" ] || took build $LF_BUILD_TIME
+times >times.txt
+took "tokenize, train, generate, eval" $(($(date +%s) - clock)) $(($(cpu_of times.txt) - cpu))
+rm -f times.txt
 
 cat <<EOF
 

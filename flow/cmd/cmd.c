@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/env.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/cmd/cmds.h"
@@ -174,6 +175,8 @@ static int run_command(const lf_cmd_def *d, int argc, char **argv,
                      c.words[d->max_words], d->table->stage, d->words);
     } else if (rc == 0) {
         rc = lf_optset_check(c.opts, &err);
+        if (rc == 0)
+            rc = lf_env_check(&err);
         c.json = lf_optset_bool(c.opts, "json");
         c.tty = isatty(1) != 0;
         if (rc == 0)

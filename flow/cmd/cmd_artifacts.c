@@ -43,7 +43,7 @@ static const lf_column artifact_cols[] = {
     {"stage", "STAGE", false, false},    {"name", "NAME", false, false},
     {"kind", "KIND", false, false},      {"size", "SIZE", true, false},
     {"files", "FILES", true, false},     {"path", "PATH", false, false},
-    {"run", "RUN", false, true},         {"attempt", "TRY", true, true},
+    {"run", "RUN", false, true},         {"attempt", "ATTEMPT", true, true},
     {"epoch", "EPOCH", true, true},      {"step", "STEP", true, true},
     {"sha256", "MANIFEST", false, true}, {"gone", "GONE", false, true},
     {"role", "ROLE", false, true},       {"bytes", "BYTES", true, true},

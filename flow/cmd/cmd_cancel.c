@@ -91,7 +91,7 @@ static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
 
 static void stop(const lf_stage_view *s, bool now)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (last == NULL)
         return;
     if (now && last->started != NULL)
@@ -135,7 +135,7 @@ static int stop_driver(const lf_cmd *c, const lf_project *p, lf_err *err)
  * while no scheduler answers. */
 static void ask_by_file(const lf_stage_view *s)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     char path[PATH_MAX];
     if (last != NULL && last->end == NULL && lf_path_set(path, NULL, "%s/stop", last->dir) == 0)
         lf_io_replace(path, "", 0, 0640, NULL);

@@ -90,7 +90,7 @@ static void check_exe(lf_doctor *d, const char *name)
     char *path = NULL;
     lf_err e = LF_ERR_INIT;
     if (lf_exe_find(&path, name, &e) < 0)
-        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LOONG_LIBEXEC",
+        return lf_doctor_add(d, "fail", name, "install loong-flow completely, or set LF_LIBEXEC",
                              "%s", e.text);
     pid_t pid = fork();
     if (pid == 0) {

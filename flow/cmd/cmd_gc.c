@@ -4,7 +4,7 @@
  * runs, of runs that are named, tagged or have a note, of the best runs by a metric, and every
  * result that a kept run took over; everything of a run that is not complete (its checkpoints are
  * what resume needs); and anything whose state is unknown. Deleted are outputs only: all of other
- * complete runs (they become "purged"), and in kept complete runs those of incarnations that are
+ * complete runs (they become "purged"), and in kept complete runs those of starts that are
  * not the result. Records, logs and metrics are small and stay, so history and lineage do too. What
  * a submit that was killed has left (leftover.h) goes whole.
  */
@@ -197,7 +197,7 @@ static bool named(const lf_cmd *c, const char *id)
     return false;
 }
 
-static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, const char *path,
+static void propose(json_t *list, const lf_run *run, const lf_start *inc, const char *path,
                     const char *why)
 {
     json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o*}", "run", run->id,
@@ -219,7 +219,7 @@ static void protect_adopted(json_t *keep, const lf_run_view *v)
     }
 }
 
-/* A purged stage whose newest incarnation has not committed is being made again: its checkpoints
+/* A purged stage whose newest start has not committed is being made again: its checkpoints
  * are needed. */
 static bool complete(const lf_run_view *v)
 {
@@ -236,7 +236,7 @@ static void propose_outputs(json_t *list, const lf_run_view *v, bool all)
 {
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < v->stages[i].n_incs; k++) {
-            const lf_incarnation *inc = &v->stages[i].incs[k];
+            const lf_start *inc = &v->stages[i].incs[k];
             char out[PATH_MAX];
             if ((!all && inc->done != NULL) || lf_path_set(out, NULL, "%s/out", inc->dir) < 0 ||
                 !lf_io_exists(out))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * logs: what a stage wrote, by attempt, incarnation and rank; -f follows it over attempts and
+ * logs: what a stage wrote, by attempt, start and rank; -f follows it over attempts and
  * requeues until the stage has come to its end. Lines are printed whole, without control bytes; a
  * carriage return ends a line.
  */
@@ -26,16 +26,17 @@ static const lf_opt logs_rows[] = {
     LF_CMD_COMMON,
     {.name = "run", .type = LF_OPT_STR, LF_OPT_COMMAND, .help = "run; default: the newest"},
     {.name = "attempt", .type = LF_OPT_INT, LF_OPT_COMMAND, .help = "attempt; default: the newest"},
-    {.name = "epoch",
+    {.name = "start",
+     .was = "epoch",
      .type = LF_OPT_INT,
      LF_OPT_COMMAND,
-     .help = "incarnation; default: the newest of the attempt"},
+     .help = "start; default: the newest of the attempt"},
     {.name = "rank", .type = LF_OPT_INT, LF_OPT_COMMAND, .help = "only what this rank wrote"},
     {.name = "all",
      .type = LF_OPT_BOOL,
      LF_OPT_COMMAND,
      .def = "no",
-     .help = "every incarnation, oldest first, not only the newest"},
+     .help = "every start, oldest first, not only the newest"},
     {.name = "follow",
      .type = LF_OPT_BOOL,
      LF_OPT_COMMAND,
@@ -192,16 +193,16 @@ static lf_stage_view *pick_stage(lf_run_view *v, const char *name, lf_err *err)
     return best;
 }
 
-/* Does the incarnation fit what was asked? */
-static bool wanted(const lf_cmd *c, const lf_incarnation *inc)
+/* Does the start fit what was asked? */
+static bool wanted(const lf_cmd *c, const lf_start *inc)
 {
     return (!lf_optset_is_set(c->opts, "attempt") ||
             inc->attempt == (int)lf_optset_int(c->opts, "attempt")) &&
-           (!lf_optset_is_set(c->opts, "epoch") ||
-            inc->epoch == (int)lf_optset_int(c->opts, "epoch"));
+           (!lf_optset_is_set(c->opts, "start") ||
+            inc->epoch == (int)lf_optset_int(c->opts, "start"));
 }
 
-static const lf_incarnation *newest_wanted(const lf_cmd *c, const lf_stage_view *s)
+static const lf_start *newest_wanted(const lf_cmd *c, const lf_stage_view *s)
 {
     for (size_t i = s->n_incs; i-- > 0;)
         if (wanted(c, &s->incs[i]))
@@ -237,9 +238,9 @@ static int open_log(struct reader *r, const char *dir, int attempt, int epoch, l
 
 static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
 {
-    bool picky = lf_optset_is_set(c->opts, "attempt") || lf_optset_is_set(c->opts, "epoch");
+    bool picky = lf_optset_is_set(c->opts, "attempt") || lf_optset_is_set(c->opts, "start");
     return lf_fail(err, LF_ENOENT, "stage %s has no log%s", s->plan->name,
-                   picky ? " of that attempt or epoch" : " yet");
+                   picky ? " of that attempt or start" : " yet");
 }
 
 /* ---- printing ---- */
@@ -274,12 +275,12 @@ static int print_once(struct reader *r, const lf_run_view *v, const lf_stage_vie
         shown = 1;
     }
     for (size_t i = 0; i < s->n_incs && rc == 0; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         if (!wanted(c, inc) || (!all && inc != newest_wanted(c, s)))
             continue;
         rc = open_log(r, inc->dir, inc->attempt, inc->epoch, err);
         if (rc == 0 && all && !c->json)
-            printf("==> attempt %d epoch %d <==\n", inc->attempt, inc->epoch);
+            printf("==> attempt %d start %d <==\n", inc->attempt, inc->epoch);
         if (rc == 0)
             rc = pump(r, err);
         shown++;
@@ -301,7 +302,7 @@ static int follow(struct reader *r, const lf_project *p, lf_err *err)
         if (rc < 0)
             return rc;
         lf_stage_view *s = lf_view_stage(&v, r->stage);
-        const lf_incarnation *inc = s != NULL ? newest_wanted(r->c, s) : NULL;
+        const lf_start *inc = s != NULL ? newest_wanted(r->c, s) : NULL;
         live = s != NULL && lf_describe_lives(&v, s);
         if (inc != NULL && (inc->attempt != r->attempt || inc->epoch != r->epoch)) {
             bool change = r->attempt > 0;
@@ -311,7 +312,7 @@ static int follow(struct reader *r, const lf_project *p, lf_err *err)
             if (change)
                 r->offset = 0;
             if (rc == 0 && change && !r->c->json)
-                printf("==> attempt %d epoch %d <==\n", inc->attempt, inc->epoch);
+                printf("==> attempt %d start %d <==\n", inc->attempt, inc->epoch);
         } else if (inc == NULL && first && !live && s != NULL) {
             rc = print_once(r, &v, s, err);
         }

@@ -42,7 +42,7 @@ static json_t *attempts_json(const lf_stage_view *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const struct lf_attempt_rec *att = lf_attempt_of(s, inc);
         const struct lf_end *end = inc->end;
         json_t *o = json_pack(
@@ -133,7 +133,7 @@ static void print_stage(json_t *o, const lf_stage_view *s)
         const json_t *inc = json_array_get(incs, i);
         const json_t *t0 = json_object_get(inc, "t_start"), *t1 = json_object_get(inc, "t_end");
         const char *st = json_string_value(json_object_get(inc, "state"));
-        printf("  attempt %d epoch %d  %s  %s  %s  %s\n",
+        printf("  attempt %d start %d  %s  %s  %s  %s\n",
                (int)json_integer_value(json_object_get(inc, "attempt")),
                (int)json_integer_value(json_object_get(inc, "epoch")),
                lf_time_iso(when, json_number_value(t0)),

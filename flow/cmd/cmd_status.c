@@ -53,13 +53,13 @@ LF_CMD_TABLE(status, "state of a run and its stages, or the runs of the project"
 
 static const lf_column stage_cols[] = {
     {"name", "STAGE", false, false},        {"kind", "KIND", false, false},
-    {"state", "STATE", false, false},       {"attempts", "TRY", true, false},
+    {"state", "STATE", false, false},       {"attempts", "ATTEMPTS", true, false},
     {"done_text", "STEP", true, false},     {"time_text", "TIME", true, false},
     {"reason", "REASON", false, false},     {"epoch", "EPOCH", true, true},
     {"class", "CLASS", false, true},        {"dir", "DIRECTORY", false, true},
     {"spec_id", "SPEC", false, true},       {"step", "STEP", true, true},
     {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
-    {"segments", "SEGMENTS", true, true},   {"jobid", "JOB", false, true},
+    {"segments", "STARTS", true, true},     {"jobid", "JOB", false, true},
     {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
 };
 static const lf_format stage_formats[] = {

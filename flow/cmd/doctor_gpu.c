@@ -67,7 +67,7 @@ static void tell_gpu(lf_doctor *d, const struct driver *c, int i)
 
 void lf_doctor_gpus(lf_doctor *d)
 {
-    const char *file = getenv("LOONG_CUDA_DRIVER");
+    const char *file = getenv("LF_CUDA_DRIVER");
     struct driver c;
     int version = 0, n = 0, rc;
     void *lib = dlopen(file && file[0] ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

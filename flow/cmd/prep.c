@@ -414,7 +414,7 @@ static int changes(lf_texts *out, const lf_prep *p, const lf_stage_view *s,
     const lf_doc_stage *old = lf_doc_find(p->previous, s->plan->name);
     const lf_spec *had = attempt != NULL ? &attempt->spec : old != NULL ? &old->spec : NULL;
     *out = (lf_texts){.n = 0};
-    return had != NULL ? lf_spec_diff(out, had, &s->plan->spec, NULL) : 0;
+    return had != NULL ? lf_spec_diff(out, had, s->plan, NULL) : 0;
 }
 
 static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,

@@ -5,7 +5,7 @@
  * frozen revision, passes signals on, watches the time, records the end, and sees to it that the
  * next segment follows. It never opens the ledger.
  *
- * An incarnation's directory RUN/<stage>/<attempt>.<epoch>/:
+ * A start's directory RUN/<stage>/<attempt>.<epoch>/:
  *   config.ini   what the stage reads        log       stdout and stderr of the stage (and of its
  *                launcher)
  *   stage.json   the stage's process         metrics   framed metrics
@@ -38,7 +38,7 @@
  *
  * end.json: {"lf_end":1,"state","class","reason","t_start","t_end","exit","signal","log":[lines],
  *   "step"   last step that is saved, absent when the stage does not say
- *   "gained" did this incarnation save a step that none before it had
+ *   "gained" did this start save a step that none before it had
  *   "pace"   {"save_s","spacing_s"} as measured, absent when nothing was
  *   "asked"  {"memory_bytes","time_limit_s","planned_memory_bytes","planned_time_limit_s"}: what
  *            the job had and what was planned
@@ -78,7 +78,7 @@ typedef struct lf_exec_pace {
      * less */
     double spacing_s;
     double save_s;       /* what saving took the last time */
-    double t_last;       /* "t" of the newest record, 0: none in this incarnation */
+    double t_last;       /* "t" of the newest record, 0: none in this start */
     int64_t step, saved; /* newest, -1: not said */
     int64_t offset;      /* in the metrics file */
 } lf_exec_pace;
@@ -153,11 +153,10 @@ bool lf_exec_listen_heard(lf_exec_listener *l, lf_exec *x); /* once */
 void lf_exec_listen_end(lf_exec_listener *l);
 
 /* exec_time.c */
-void lf_exec_pace_of(
-    lf_exec_pace *out,
-    const lf_stage_view *s);         /* what earlier incarnations measured; zeros: nothing yet */
-void lf_exec_pace_begin(lf_exec *x); /* the same for x */
-void lf_exec_pace_read(lf_exec *x);  /* new records of the metrics */
+void lf_exec_pace_of(lf_exec_pace *out,
+                     const lf_stage_view *s); /* what earlier starts measured; zeros: nothing yet */
+void lf_exec_pace_begin(lf_exec *x);          /* the same for x */
+void lf_exec_pace_read(lf_exec *x);           /* new records of the metrics */
 /* How long before the end the stage is asked to stop: max(2 x save_s + spacing_s, grace), at most
  * half of the time there is. */
 double lf_exec_lead_s(const lf_exec_pace *p, double grace_s, double total_s);

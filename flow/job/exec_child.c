@@ -69,9 +69,9 @@ static int stop_signal(const lf_exec *x, int sig)
 static void set_environment(const lf_exec *x, const char *ranks)
 {
     char n[16], fence[PATH_MAX];
-    setenv("LOONG_RUN", x->run.id, 1);
-    setenv("LOONG_STAGE", x->args.stage, 1);
-    setenv("LOONG_RANKS_DIR", ranks, 1);
+    setenv("LF_RUN", x->run.id, 1);
+    setenv("LF_STAGE", x->args.stage, 1);
+    setenv("LF_RANKS_DIR", ranks, 1);
     if (lf_path_set(fence, NULL, "%s/epoch.%d", x->stage_dir, x->epoch + 1) == 0)
         setenv(LF_FENCE_ENV, fence, 1);
     snprintf(n, sizeof n, "%d", x->launch.omp_threads);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result of an incarnation: its outputs described, the artifact events written, the marker
+ * The result of a start: its outputs described, the artifact events written, the marker
  * published.
  */
 #include "config.h"

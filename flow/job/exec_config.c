@@ -207,7 +207,7 @@ static int write_config(lf_exec *x, lf_err *err)
         rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
     if (rc == 0)
         rc = lf_io_write_file(path, ini.data, ini.len, 0640,
-                              err); /* read at once; another incarnation writes its own */
+                              err); /* read at once; another start writes its own */
     free(path);
     lf_buf_fini(&ini);
     return rc;
@@ -233,7 +233,7 @@ static int find_resume(lf_exec *x, lf_err *err)
     const lf_texts *accepted = &x->attempt->accepted;
     bool fresh = x->attempt->fresh;
     for (size_t i = 0; rc == 0 && !fresh && i < s.n_incs; i++) {
-        const lf_incarnation *inc = &s.incs[i];
+        const lf_start *inc = &s.incs[i];
         if (inc->epoch >= x->epoch || inc->attempt < 1 || (size_t)inc->attempt > s.n_attempts ||
             s.attempts[inc->attempt - 1] == NULL ||
             !lf_spec_continues(s.attempts[inc->attempt - 1], x->plan, accepted))

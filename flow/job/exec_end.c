@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of an incarnation: what follows is decided, written down, and then done, in this order.
+ * The end of a start: what follows is decided, written down, and then done, in this order.
  * So a wrapper that is killed in between leaves a record that says what was meant, and a job that
  * was put back finds out why.
  *
@@ -183,7 +183,7 @@ static void apply_caps(lf_end_class *c, const lf_stage_view *s, const lf_exec *x
     snprintf(c->reason, sizeof c->reason, "%s", why);
 }
 
-/* The stage's view with this incarnation's end in it, as every other reader will see it once it is
+/* The stage's view with this start's end in it, as every other reader will see it once it is
  * published. end: lent until view_fini. */
 static int view_with(lf_stage_view *s, const lf_exec *x, struct lf_end *end, lf_err *err)
 {

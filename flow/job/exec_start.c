@@ -210,7 +210,7 @@ static int committed(lf_exec *x, bool *yes, lf_err *err)
  * was put back on purpose. */
 static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (last == NULL || last->attempt != x->args.attempt || last->end == NULL || x->job.ops == NULL)
         return false;
     const char *state = last->end->state, *before = last->end->jobid, *reason = last->end->reason;
@@ -227,7 +227,7 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
  * only repeat the end. */
 static bool not_given(const lf_exec *x, const lf_stage_view *s, lf_err *err)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const struct lf_end_next *next = last != NULL && last->end != NULL ? last->end->next : NULL;
     int64_t want = next != NULL ? next->memory_bytes : 0, have = lf_jobside_memory(&x->job);
     if (want <= 0 || last->attempt != x->args.attempt || have <= 0 || have >= want - (1 << 20))

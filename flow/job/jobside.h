@@ -96,7 +96,7 @@ enum lf_jobside_state lf_jobside_state(lf_jobside *j, double patience_s);
  * likes. */
 int lf_jobside_requeue(lf_jobside *j, lf_err *err);
 /* The same with another request, which SLURM takes while the old processes are still ending. When
- * it refuses the change, the job is put back as it was: the next incarnation sees in its
+ * it refuses the change, the job is put back as it was: the next start sees in its
  * environment what it got. */
 int lf_jobside_requeue_as(lf_jobside *j, const lf_jobside_ask *ask, lf_err *err);
 

@@ -25,13 +25,12 @@ enum { MAX_BOOT = 4 << 20, CONNECT_MS = 10000 };
 static int read_boot(lf_buf *b, const char *how, lf_err *err)
 {
     if (strcmp(how, "env") == 0) {
-        const char *v = getenv("LOONG_LAUNCH_BOOT");
+        const char *v = getenv("LF_LAUNCH_BOOT");
         if (v == NULL)
-            return lf_fail(
-                err, LF_EINVAL,
-                "LOONG_LAUNCH_BOOT is not set; daemons are started by `loong-flow launch`");
+            return lf_fail(err, LF_EINVAL,
+                           "LF_LAUNCH_BOOT is not set; daemons are started by `loong-flow launch`");
         lf_buf_adds(b, v);
-        unsetenv("LOONG_LAUNCH_BOOT"); /* the ranks need no key */
+        unsetenv("LF_LAUNCH_BOOT"); /* the ranks need no key */
         return lf_buf_check(b, err);
     }
     char buf[4096];
@@ -59,8 +58,8 @@ static int read_boot(lf_buf *b, const char *how, lf_err *err)
 static void take_environment(const json_t *env)
 {
     static const char *const local[] = {
-        "SLURM", "PBS_",     "HOSTNAME=",    "TMPDIR=", "XDG_RUNTIME_DIR=",
-        "SSH_",  "DISPLAY=", "LOONG_LAUNCH_"};
+        "SLURM", "PBS_",     "HOSTNAME=", "TMPDIR=", "XDG_RUNTIME_DIR=",
+        "SSH_",  "DISPLAY=", "LF_LAUNCH_"};
     for (size_t i = 0; i < json_array_size(env); i++) {
         char *e = lf_strdup(json_string_value(json_array_get(env, i)), NULL);
         bool skip = e == NULL || strchr(e, '=') == NULL;

@@ -179,7 +179,7 @@ static void starter_main(const char *const *argv, int in, const char *boot, pid_
     sigprocmask(SIG_SETMASK, &none, NULL);
     lf_launch_scrub();
     if (boot != NULL)
-        setenv("LOONG_LAUNCH_BOOT", boot, 1);
+        setenv("LF_LAUNCH_BOOT", boot, 1);
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     dprintf(2, "loong-flow launch: cannot execute %s: %s\n", argv[0], strerror(errno));
     _exit(127);

@@ -473,7 +473,7 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
     char *user = NULL;
     if (home != NULL && home[0] == '/')
         user = lf_arena_printf(c.arena, err, "%s/.config/loong-flow/config.ini", home);
-    int rc = read_optional(&c, "LOONG_USER_CONFIG", user, "user", err);
+    int rc = read_optional(&c, "LF_USER_CONFIG", user, "user", err);
     if (rc == 0)
         rc = load_trusted(&c, err);
     /* The user file was read first because it says whom to trust; the site file goes below it, so
@@ -485,7 +485,7 @@ int lf_conf_load(lf_conf *out, const lf_conf_args *args, lf_err *err)
         memset(&c.item_names, 0, sizeof c.item_names);
         for (size_t i = 0; i < c.n_sections; i++)
             c.sections[i].first = c.sections[i].last = LF_CONF_END;
-        rc = read_optional(&c, "LOONG_SITE_CONFIG", "/etc/loong-flow/site.ini", "site", err);
+        rc = read_optional(&c, "LF_SITE_CONFIG", "/etc/loong-flow/site.ini", "site", err);
         for (size_t i = 0; rc == 0 && i < user_only.n_items; i++) {
             const lf_conf_item *it = &user_only.items[i];
             lf_ini_entry e = {it->section, it->key, it->raw, it->path, it->line, it->column};

@@ -6,8 +6,8 @@
  *
  *   order (later wins):  site file < user file < included files < pipeline file < --set
  *                        section.key=value
- *   site file   $LOONG_SITE_CONFIG, else /etc/loong-flow/site.ini        (may be absent)
- *   user file   $LOONG_USER_CONFIG, else ~/.config/loong-flow/config.ini (may be absent)
+ *   site file   $LF_SITE_CONFIG, else /etc/loong-flow/site.ini        (may be absent)
+ *   user file   $LF_USER_CONFIG, else ~/.config/loong-flow/config.ini (may be absent)
  *   include     a key of [pipeline]: one file per line, relative to the including file, at most 16
  *               deep
  *   inherit     a key of [stage X]: takes what X lacks from [template NAME] or [stage NAME]

@@ -110,6 +110,10 @@ static int check_keys(const lf_conf *c, const char *section, const char *const *
 
 static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err *err)
 {
+    const lf_opt *renamed = lf_opt_find_old(t, it->key);
+    if (renamed != NULL)
+        return lf_conf_fail(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
+                            renamed->name);
     const char **names =
         lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
@@ -218,6 +222,10 @@ static int set_classes(lf_doc_stage *stage, const lf_opt_table *t, const lf_opts
             continue;
         if (o->type == LF_OPT_PATH)
             rc = lf_pairs_add(&stage->types, o->name, "path", err);
+        if (rc == 0 && o->was != NULL) {
+            stage->renamed.given = true;
+            rc = lf_pairs_add(&stage->renamed, o->name, o->was, err);
+        }
         if (rc < 0 || (o->flags & LF_OPT_INPUT) != 0)
             continue;
         char *mine = NULL, *def = NULL;

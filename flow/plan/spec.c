@@ -215,6 +215,13 @@ static int spec_input(lf_buf *b, struct hasher *h, const lf_doc_stage *stage,
     return 0;
 }
 
+/* The name under which an option enters the spec id: the one it had before it was renamed. */
+static const char *hash_name(const lf_doc_stage *stage, const char *option)
+{
+    const char *was = lf_pairs_get(&stage->renamed, option);
+    return was != NULL ? was : option;
+}
+
 static int spec_inputs(lf_doc_stage *stage, struct hasher *h, lf_err *err)
 {
     int rc = 0;
@@ -223,7 +230,7 @@ static int spec_inputs(lf_doc_stage *stage, struct hasher *h, lf_err *err)
         const lf_doc_input *in = &stage->inputs.v[i];
         if (in->identity.given && !in->identity.v)
             continue; /* it changes what is looked at on the way, not what comes out */
-        lf_texts *list = lf_lists_add(&stage->spec.inputs, in->option, err);
+        lf_texts *list = lf_lists_add(&stage->spec.inputs, hash_name(stage, in->option), err);
         lf_buf b;
         lf_buf_init(&b);
         rc = list == NULL ? LF_ENOMEM : spec_input(&b, h, stage, in, err);
@@ -236,6 +243,17 @@ static int spec_inputs(lf_doc_stage *stage, struct hasher *h, lf_err *err)
     return rc;
 }
 
+static int spec_options(lf_doc_stage *stage, lf_err *err)
+{
+    const lf_pairs *identity = &stage->identity;
+    int rc = 0;
+    stage->spec.options.given = identity->given;
+    for (size_t i = 0; rc == 0 && i < identity->n; i++)
+        rc = lf_pairs_add(&stage->spec.options, hash_name(stage, identity->v[i].name),
+                          identity->v[i].value, err);
+    return rc;
+}
+
 static int spec_one(lf_doc_stage *stage, struct hasher *h, lf_err *err)
 {
     lf_spec *s = &stage->spec;
@@ -244,7 +262,7 @@ static int spec_one(lf_doc_stage *stage, struct hasher *h, lf_err *err)
     s->spec_version = stage->spec_version;
     int rc = lf_text_set(&s->kind, stage->kind, "kind", err);
     if (rc == 0)
-        rc = lf_pairs_copy(&s->options, &stage->identity, err);
+        rc = spec_options(stage, err);
     if (rc == 0)
         rc = lf_pairs_copy(&s->model, &stage->model, err);
     if (rc == 0)
@@ -281,6 +299,17 @@ int lf_spec_assign(lf_doc *plan, const char *project, const char *cache_path, lf
 
 /* ---- differences ---- */
 
+/* Specs have hash names, users know an option by its name of today: texts in place. */
+static int todays_names(lf_texts *out, const lf_pairs *renamed, lf_err *err)
+{
+    int rc = 0;
+    for (size_t k = 0; k < renamed->n; k++)
+        for (size_t i = 0; rc == 0 && i < out->n; i++)
+            if (strcmp(out->v[i], renamed->v[k].value) == 0)
+                rc = lf_text_set(&out->v[i], renamed->v[k].name, "renamed", err);
+    return rc;
+}
+
 static int named(lf_texts *out, const char *prefix, const char *name, lf_err *err)
 {
     char text[512];
@@ -314,8 +343,9 @@ static int diff_lists(lf_texts *out, const lf_lists *a, const lf_lists *b, lf_er
     return rc;
 }
 
-int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_spec *b, lf_err *err)
+int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_doc_stage *stage, lf_err *err)
 {
+    const lf_spec *b = &stage->spec;
     *out = (lf_texts){.given = true};
     int rc = lf_text_same(a->kind, b->kind) ? 0 : lf_texts_add(out, "kind", err);
     if (rc == 0 && a->spec_version.v != b->spec_version.v)
@@ -324,6 +354,8 @@ int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_spec *b, lf_err *err)
         rc = diff_pairs(out, &a->options, &b->options, "", err);
     if (rc == 0)
         rc = diff_lists(out, &a->inputs, &b->inputs, err);
+    if (rc == 0)
+        rc = todays_names(out, &stage->renamed, err);
     if (rc == 0)
         rc = diff_pairs(out, &a->model, &b->model, "model.", err);
     if (rc < 0)

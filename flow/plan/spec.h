@@ -8,6 +8,7 @@
  *        replaced by "stage:<spec id of the producer>.<output>", or "sha256:<hash of an outside
  *        file or tree>"]}}
  *
+ * An option that was renamed enters by its old name (lf_opt.was), so that ids stay.
  * A Megatron index NAME.idx enters with the data it stands for, NAME.bin.
  *
  * So the ids of a whole chain are known before anything runs. Names, paths, times and executables
@@ -25,8 +26,8 @@
  * cache. */
 int lf_spec_assign(lf_doc *plan, const char *project, const char *cache_path, lf_err *err);
 
-/* Names of identity settings in which two specs differ, e.g. ["steps", "model.layers", "data"]. A
+/* Names of identity settings in which a spec and that of a stage differ, as the stage calls them, e.g. ["steps", "model.layers", "data"]. A
  * difference that comes from a producer is named after the option that takes its output. */
-int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_spec *b, lf_err *err);
+int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_doc_stage *stage, lf_err *err);
 
 #endif

@@ -97,6 +97,7 @@ typedef struct lf_doc_stage {
     lf_lists options;                        /* as given, references to stages kept */
     lf_pairs types;                          /* option: "path", of those whose values are paths */
     lf_pairs identity, numeric, operational; /* canonical, where they differ from the default */
+    lf_pairs renamed; /* option: the name that the spec hashes, of given ones that had another */
     LF_ROWS(lf_doc_input) inputs;
     lf_texts after;   /* as given */
     lf_texts deps;    /* the stages it waits for: those of its inputs and after */

@@ -132,6 +132,7 @@ static const lf_form_field stage_fields[] = {
     {PAIRS(lf_doc_stage, identity), NEEDED},
     {PAIRS(lf_doc_stage, numeric), NEEDED},
     {PAIRS(lf_doc_stage, operational), NEEDED},
+    {PAIRS(lf_doc_stage, renamed)},
     {OBJECTS(lf_doc_stage, inputs, &input_form), NEEDED},
     {TEXTS(lf_doc_stage, after)},
     {TEXTS(lf_doc_stage, deps), NEEDED},

@@ -13,7 +13,7 @@
 /* Publish dir/name with link(2); LF_EEXIST when it is there. */
 int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
 
-/* Write one event. spool_parent: RUN, RUN/<stage> or an incarnation; the spool directory below it
+/* Write one event. spool_parent: RUN, RUN/<stage> or a start; the spool directory below it
  * is made. stage NULL and numbers 0 where the event has none. data: taken. */
 int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
                     int epoch, const char *kind, json_t *data, lf_err *err);

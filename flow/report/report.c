@@ -243,7 +243,7 @@ static void where_and_how(lf_buf *b, const lf_run_view *v)
     lf_buf_addf(b,
                 "</code>: the frozen pipeline and executables in <code>rev.%d</code>, a folder for "
                 "each stage, in it one for each "
-                "incarnation with its log, metrics and outputs.</p>\n<pre>loong-flow resume %s     "
+                "start with its log, metrics and outputs.</p>\n<pre>loong-flow resume %s     "
                 "   # what is missing, from the last thing saved\n"
                 "loong-flow run --new ",
                 v->run.rev, v->run.id);
@@ -265,12 +265,12 @@ int lf_report_html(lf_buf *b, const lf_run_view *v, lf_err *err)
     lf_buf_adds(
         b, "</div>\n<h2>Stages</h2>\n<div class=\"wide\"><table><tr><th>stage<th>kind<th>state<th "
            "class=\"n\">time<th class=\"n\">step"
-           "<th class=\"n\">tries / segments<th></tr>\n");
+           "<th class=\"n\">attempts / starts<th></tr>\n");
     for (size_t i = 0; i < json_array_size(stages); i++)
         stage_row(b, json_array_get(stages, i));
     lf_buf_adds(b, "</table></div>\n<h2>Course</h2>\n<div class=\"wide\">");
     lf_svg_gantt(b, v);
-    lf_buf_adds(b, "</div>\n<p class=\"dim\">A bar is one incarnation of a stage, a thin line the "
+    lf_buf_adds(b, "</div>\n<p class=\"dim\">A bar is one start of a stage, a thin line the "
                    "time its job waited.</p>\n<h2>Metrics</h2>\n");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++)

@@ -240,7 +240,7 @@ void lf_svg_graph(lf_buf *out, const lf_run_view *v)
 #define GANTT_X 150
 #define GANTT_W 730
 
-static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
+static double end_of(const lf_start *inc, const lf_stage_view *s)
 {
     const double t = lf_inc_end(inc), begin = lf_inc_begin(inc);
     if (t > 0)
@@ -250,18 +250,18 @@ static double end_of(const lf_incarnation *inc, const lf_stage_view *s)
                : begin; /* else nobody knows */
 }
 
-/* When the job of an incarnation began to wait: its submission, or the end of the segment
+/* When the job of a start began to wait: its submission, or the end of the segment
  * before. */
 static double queued_at(const lf_stage_view *s, size_t k)
 {
-    const lf_incarnation *inc = &s->incs[k];
+    const lf_start *inc = &s->incs[k];
     if (k > 0 && s->incs[k - 1].attempt == inc->attempt)
         return end_of(&s->incs[k - 1], s);
     const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
     return a != NULL && a->t > 0 ? a->t : (double)NAN;
 }
 
-static const char *how_it_ended(const lf_incarnation *inc, const lf_stage_view *s)
+static const char *how_it_ended(const lf_start *inc, const lf_stage_view *s)
 {
     const char *st = inc->end != NULL ? inc->end->state : NULL;
     if (inc->done != NULL)
@@ -286,7 +286,7 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
 {
     char dur[32], wait[32];
     for (size_t k = 0; k < s->n_incs; k++) {
-        const lf_incarnation *inc = &s->incs[k];
+        const lf_start *inc = &s->incs[k];
         const char *state = how_it_ended(inc, s), *cls = lf_inc_class(inc);
         const char *host = inc->claim != NULL ? inc->claim->process.host : "";
         double a = lf_inc_begin(inc), b = end_of(inc, s), q = queued_at(s, k);
@@ -299,7 +299,7 @@ static void bars(lf_buf *out, const lf_stage_view *s, int y, double t0, double s
                         lf_fmt_duration(wait, sizeof wait, a - q));
         lf_buf_addf(out,
                     "<rect class=\"box s-%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"20\" "
-                    "rx=\"3\"><title>attempt %d, segment %d: "
+                    "rx=\"3\"><title>attempt %d, start %d: "
                     "%s%s%s, %s%s",
                     state, x, y + 4, w < 3 ? 3 : w, inc->attempt, inc->epoch, state,
                     cls[0] != '\0' ? ", " : "", cls, lf_fmt_duration(dur, sizeof dur, b - a),

@@ -285,7 +285,7 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
     memset(out, 0, sizeof *out);
     if (ev->superseded) {
         set(out, "stopped", "superseded");
-        snprintf(out->reason, sizeof out->reason, "a newer incarnation has taken over");
+        snprintf(out->reason, sizeof out->reason, "a newer start has taken over");
     } else if (ev->exited && ev->exit_code == 0) {
         set(out, "done", "");
     } else if (ev->cancelled) {

@@ -4,17 +4,17 @@
  * grows, because each is made with link(2), which fails where the name exists. A record is a claim
  * or a commit:
  *
- *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     incarnation N.E
+ *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     start N.E
  *           begins
- *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             incarnation N.E is
+ *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             start N.E is
  *           the result
  *
- * The commit of epoch E takes the name epoch.(E+1). A newer incarnation claims the same name. One
+ * The commit of epoch E takes the name epoch.(E+1). A newer start claims the same name. One
  * of the two links fails, so a zombie can never publish once a newer epoch exists, and no newer
  * epoch begins once the commit exists without seeing it. Afterwards the commit is linked to
  * N.E/done.json; when a crash comes between, whoever reads the log next makes that link.
  *
- * Invariants: (1) epochs have no gaps; (2) the highest name decides: claim = that incarnation may
+ * Invariants: (1) epochs have no gaps; (2) the highest name decides: claim = that start may
  * still publish, commit = nobody may until a new attempt claims again; (3) records never change.
  */
 #ifndef LF_FLOW_EPOCH_H

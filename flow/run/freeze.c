@@ -58,7 +58,7 @@ int lf_exe_find(char **out, const char *name, lf_err *err)
         *out = lf_strdup(self, err);
         return *out != NULL ? 0 : LF_ENOMEM;
     }
-    const char *env = getenv("LOONG_LIBEXEC");
+    const char *env = getenv("LF_LIBEXEC");
     char *slash = strrchr(self, '/');
     *slash = '\0';
     static const char *const subs[] = {"", "/stages", "/../stages", "/../libexec/loong-flow"};

@@ -12,7 +12,7 @@
 #include "engine/base/err.h"
 #include "flow/run/project.h"
 
-/* Find a program: $LOONG_LIBEXEC, beside this program, beside it in stages/ or ../stages/,
+/* Find a program: $LF_LIBEXEC, beside this program, beside it in stages/ or ../stages/,
  * ../libexec/loong-flow, the installed libexec directory. "loong-flow" is this program itself.
  * Owned path. */
 int lf_exe_find(char **out, const char *name, lf_err *err);

@@ -317,7 +317,24 @@ static void forget_gone(struct list *l, const lf_handover *h)
     l->n = kept;
 }
 
-/* One listing, taken. *whole as above. */
+/* Names are listed one directory after another while the old start goes on: it may publish a
+ * checkpoint behind the first and remove the best weights that an older checkpoint names before the
+ * second, and then neither the new checkpoint nor those weights are listed. What it publishes and
+ * removes does not come back, so two equal listings tell that nothing changed between the end of
+ * the first and the beginning of the second: all that is listed was there at one time. */
+static int still_so(bool *same, const struct list *l, const lf_handover *h, int highest,
+                    lf_err *err)
+{
+    struct list now = {0};
+    int rc = list_all(&now, h, highest, err);
+    *same = rc == 0 && now.n == l->n;
+    for (size_t i = 0; *same && i < now.n; i++)
+        *same = listed(l, now.rows[i].rel, now.rows[i].sha256);
+    forget(&now);
+    return rc;
+}
+
+/* One listing, taken. *whole as above, and nothing has changed since. */
 static int attempt_once(struct list *l, lf_handover *h, int highest, bool *whole, lf_err *err)
 {
     int rc = name_staging(h, highest + 1, err);
@@ -325,6 +342,8 @@ static int attempt_once(struct list *l, lf_handover *h, int highest, bool *whole
         rc = list_all(l, h, highest, err);
     if (rc == 0)
         rc = take_all(l, h, whole, err);
+    if (rc == 0 && *whole)
+        rc = still_so(whole, l, h, highest, err);
     if (rc < 0) {
         lf_handover_drop(h);
         forget(l);
@@ -343,7 +362,7 @@ int lf_handover_prepare(void *user, int highest, struct lf_claim *claim, lf_err 
     if (h->carry == NULL)
         return 0;
     /* While the old start lives, it may prune what was just listed; then it has published something
-     * newer. */
+     * newer. Where it is faster than this every time, the last listing is used. */
     for (int round = 0; rc == 0 && !whole && round < ROUNDS; round++) {
         forget(&l);
         if (round > 0)

@@ -8,7 +8,8 @@
  *   1  Before its claim the next start lists what may be gone on from: the list of the claim before
  *      it, and what lies in the out directory of that one start.
  *   2  It takes each of them: hard links, or copies where links are refused, in a directory of its
- *      own (staging).
+ *      own (staging). When something has changed since the listing, 1 and 2 are done again, so that
+ *      what is taken was there at one time: a checkpoint with the best weights that it names.
  *   3  It claims its number with the list in the record. Nothing is ever added to a list.
  *   4  The staging directory becomes <attempt>.<epoch>/from, and the stage reads there and nowhere
  *      else.

@@ -24,7 +24,7 @@ static const lf_policy table[] = {
      "resume continues from the last checkpoint; raise time_limit when none was reached"},
     {"preempted", LF_POLICY_CONTINUE, ALL, 75, "wait while it goes on",
      "resume continues from the last checkpoint"},
-    {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer incarnation", ""},
+    {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer start", ""},
     {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on",
      "resume continues it"},
     {"node", LF_POLICY_NODE, ALL, 75, "wait while it goes on",
@@ -86,14 +86,14 @@ const char *lf_policy_act_name(enum lf_policy_act act)
 
 /* ---- the history of a stage ---- */
 
-static bool ended(const lf_incarnation *inc)
+static bool ended(const lf_start *inc)
 {
     return inc->end != NULL && inc->done == NULL;
 }
 
 /* A segment of a chain that came to its end: its time was over, or it was asked to make room. One
- * that a newer incarnation or a person ended is none, and neither is a failure. */
-static bool segment(const lf_incarnation *inc)
+ * that a newer start or a person ended is none, and neither is a failure. */
+static bool segment(const lf_start *inc)
 {
     const char *state = inc->end != NULL ? inc->end->state : NULL;
     return ended(inc) && state != NULL && strcmp(lf_inc_class(inc), "superseded") != 0 &&
@@ -101,13 +101,13 @@ static bool segment(const lf_incarnation *inc)
 }
 
 /* The spec of an attempt is the stage's, so what became of it says something about the next try. */
-static bool counts(const lf_stage_view *s, const lf_incarnation *inc)
+static bool counts(const lf_stage_view *s, const lf_start *inc)
 {
     const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
     return a != NULL && a->spec_id != NULL && lf_text_same(a->spec_id, s->plan->spec_id);
 }
 
-static const lf_incarnation *last_end(const lf_stage_view *s)
+static const lf_start *last_end(const lf_stage_view *s)
 {
     for (size_t i = s->n_incs; i-- > 0;)
         if (counts(s, &s->incs[i]))
@@ -120,7 +120,7 @@ static int same_in_a_row(const lf_stage_view *s, const char *cls)
 {
     int n = 0;
     for (size_t i = s->n_incs; i-- > 0;) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         if (!counts(s, inc) || strcmp(lf_inc_class(inc), "superseded") == 0)
             continue;
         if (!ended(inc) || strcmp(lf_inc_class(inc), cls) != 0)
@@ -144,7 +144,7 @@ static int blamed(lf_texts *list, const lf_stage_view *s, lf_err *err)
 
 /* What a job had: as its wrapper wrote down, or, where the job ended without a word, what its
  * attempt asked for. */
-static struct lf_had had_of(const lf_stage_view *s, const lf_incarnation *inc)
+static struct lf_had had_of(const lf_stage_view *s, const lf_start *inc)
 {
     static const struct lf_had nothing;
     struct lf_had had = inc->end != NULL && inc->end->asked != NULL ? *inc->end->asked : nothing;
@@ -173,7 +173,7 @@ static int64_t escalate(int64_t had, int64_t planned, int64_t cap)
     return want > had ? want : planned > had ? 0 : -1;
 }
 
-static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
+static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_start *last,
                        const lf_resources *res)
 {
     char a[32], b[32];
@@ -197,7 +197,7 @@ static void ask_memory(lf_next *out, const lf_stage_view *s, const lf_incarnatio
 
 /* More time only where the last job saved nothing: otherwise the next segment goes on from what it
  * saved. */
-static void ask_time(lf_next *out, const lf_stage_view *s, const lf_incarnation *last,
+static void ask_time(lf_next *out, const lf_stage_view *s, const lf_start *last,
                      const lf_resources *res)
 {
     char a[32], b[32];
@@ -254,7 +254,7 @@ int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err)
         return rc;
     }
     const lf_resources *res = &s->plan->resources;
-    const lf_incarnation *last = last_end(s);
+    const lf_start *last = last_end(s);
     if (last != NULL) {
         n.cls = lf_inc_class(last);
         const lf_policy *p = lf_policy_of(n.cls);
@@ -283,7 +283,7 @@ void lf_next_fini(lf_next *n)
 
 /* ---- caps ---- */
 
-static double lasted(const lf_incarnation *inc, double now)
+static double lasted(const lf_start *inc, double now)
 {
     double from = lf_inc_begin(inc);
     double to = inc->end != NULL ? inc->end->t_end : now;
@@ -294,7 +294,7 @@ void lf_chain_add_up(lf_chain_sum *out, const lf_stage_view *s, double now)
 {
     lf_chain_sum c = {.step = -1};
     for (size_t i = 0; i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         if (!counts(s, inc))
             continue;
         const struct lf_claim *next = i + 1 < s->n_incs ? s->incs[i + 1].claim : NULL;

@@ -76,7 +76,7 @@ typedef struct lf_next {
 int lf_policy_next(lf_next *out, const lf_stage_view *s, lf_err *err);
 void lf_next_fini(lf_next *n);
 
-/* ---- caps over all incarnations of an attempt chain ---- */
+/* ---- caps over all starts of an attempt chain ---- */
 
 typedef struct lf_chain_sum {
     int segments;      /* starts, the running one included */

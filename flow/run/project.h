@@ -11,7 +11,7 @@
  *   DATA/<project id>/runs/<run>/<stage>/attempt.<N>.json                  one per submission
  *   DATA/<project id>/runs/<run>/<stage>/epoch.<E>                         claim or commit, see
  *     state.h
- *   DATA/<project id>/runs/<run>/<stage>/<N>.<E>/                          an incarnation
+ *   DATA/<project id>/runs/<run>/<stage>/<N>.<E>/                          a start
  *   DATA/<project id>/exe/<sha256>                                         executables, shared by
  *     revisions by hard links
  *

@@ -62,11 +62,22 @@ json_t *lf_metrics_last(const char *path)
     return last;
 }
 
+/* Does a start say here where it begins (engine/train/run.h)? Then it is no record of a step. */
+static bool says_resumed(const json_t *record)
+{
+    return json_is_true(json_object_get(record, "resumed"));
+}
+
 static int take_first(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     (void)offset;
     (void)err;
-    *(json_t **)ctx = json_loadb(payload, n, 0, NULL);
+    json_t *j = json_loadb(payload, n, 0, NULL);
+    if (says_resumed(j)) {
+        json_decref(j);
+        return 1;
+    }
+    *(json_t **)ctx = j;
     return 0;
 }
 
@@ -85,13 +96,13 @@ struct reading {
     double first_step; /* of this file; negative before the first record */
 };
 
-/* The first record of a file tells from which step on it replaces what earlier incarnations
- * wrote. */
-static void drop_from(json_t *records, double step)
+/* A start replaces what earlier ones wrote behind the step where it begins: the one that it
+ * says, or the one before its first record. */
+static void drop_behind(json_t *records, double step)
 {
     size_t n = json_array_size(records);
     while (n > 0 &&
-           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) >= step)
+           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) > step)
         json_array_remove(records, --n);
 }
 
@@ -105,9 +116,14 @@ static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, l
         return 1; /* other records have no place in a series */
     }
     double step = json_number_value(json_object_get(j, "step"));
+    if (says_resumed(j)) {
+        drop_behind(r->records, step);
+        json_decref(j);
+        return 1;
+    }
     if (r->first_step < 0) {
         r->first_step = step;
-        drop_from(r->records, step);
+        drop_behind(r->records, step - 1);
     }
     if (json_array_size(r->records) >= MAX_RECORDS) {
         json_decref(j);
@@ -129,19 +145,31 @@ static int read_file(json_t *records, const char *dir, lf_err *err)
     return lf_frame_read(path, &offset, on_record, &r, err);
 }
 
+/* A start that was handed nothing over begins anew, also while it has not said so yet. */
+static bool begins_anew(const lf_start *inc)
+{
+    const struct lf_claim *c = inc->claim;
+    bool taken = false;
+    for (size_t i = 0; c != NULL && i < c->n_from; i++)
+        taken = taken || c->from[i].taken;
+    return c != NULL && c->from != NULL && !taken;
+}
+
 json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
 {
     json_t *records = json_array();
     int rc = records == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
     const char *spec = s->plan->spec_id;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         const struct lf_attempt_rec *att = lf_attempt_of(s, inc), *newest = lf_attempt_newest(s);
         const char *theirs = att != NULL ? att->spec_id : NULL;
         if (theirs != NULL && strcmp(theirs, spec) != 0 &&
             json_object_get(s->stage, "accepted") == NULL &&
             !lf_spec_continues(att, s->plan, newest != NULL ? &newest->accepted : NULL))
             continue; /* made under other settings: another curve */
+        if (begins_anew(inc))
+            json_array_clear(records);
         rc = read_file(records, inc->dir, err);
     }
     if (rc == 0 && s->n_incs == 0 && s->result_dir != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics of a stage from the framed files of its incarnations: the last record, and whole series
- * where a later incarnation replaces an earlier one from its first step on.
+ * Metrics of a stage from the framed files of its starts: the last record, and whole series
+ * where a later start replaces what earlier ones wrote behind the step at which it begins.
  */
 #ifndef LF_FLOW_SERIES_H
 #define LF_FLOW_SERIES_H

@@ -33,12 +33,12 @@ const char *lf_state_name(enum lf_state s)
 
 /* ---- reading ---- */
 
-static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err)
+static int add_start(lf_stage_view *s, int attempt, int epoch, lf_err *err)
 {
     int rc = lf_grow(&s->incs, &s->cap_incs, s->n_incs, sizeof *s->incs, err);
     if (rc < 0)
         return rc;
-    lf_incarnation *inc = &s->incs[s->n_incs];
+    lf_start *inc = &s->incs[s->n_incs];
     memset(inc, 0, sizeof *inc);
     inc->attempt = attempt;
     inc->epoch = epoch;
@@ -60,7 +60,7 @@ static int add_incarnation(lf_stage_view *s, int attempt, int epoch, lf_err *err
 
 static int by_epoch(const void *a, const void *b)
 {
-    return ((const lf_incarnation *)a)->epoch - ((const lf_incarnation *)b)->epoch;
+    return ((const lf_start *)a)->epoch - ((const lf_start *)b)->epoch;
 }
 
 static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
@@ -76,7 +76,7 @@ static int scan_entries(lf_stage_view *s, DIR *d, int *max_attempt, lf_err *err)
         end = 0;
         if (sscanf(e->d_name, "%d.%d%n", &a, &ep, &end) == 2 && end > 0 && e->d_name[end] == '\0' &&
             a > 0 && ep > 0) {
-            int rc = add_incarnation(s, a, ep, err);
+            int rc = add_start(s, a, ep, err);
             if (rc < 0)
                 return rc;
         }
@@ -267,14 +267,14 @@ bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage 
     if (attempt->spec_id != NULL && strcmp(attempt->spec_id, stage->spec_id) == 0)
         return true;
     lf_texts diff = {.n = 0};
-    bool ok = lf_spec_diff(&diff, &attempt->spec, &stage->spec, NULL) == 0 && diff.n > 0;
+    bool ok = lf_spec_diff(&diff, &attempt->spec, stage, NULL) == 0 && diff.n > 0;
     for (size_t i = 0; ok && i < diff.n; i++)
         ok = accepted != NULL && lf_texts_has(accepted, diff.v[i]);
     lf_texts_fini(&diff);
     return ok;
 }
 
-const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_incarnation *inc)
+const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_start *inc)
 {
     return inc->attempt >= 1 && (size_t)inc->attempt <= s->n_attempts
                ? s->attempts[inc->attempt - 1]
@@ -300,7 +300,7 @@ struct lf_result {
     size_t next, last; /* places of the next of its spec id, and in the first of the last */
 };
 
-static int add_result(lf_results *r, const lf_run *run, const char *stage, lf_incarnation *inc,
+static int add_result(lf_results *r, const lf_run *run, const char *stage, lf_start *inc,
                       lf_err *err)
 {
     int rc = lf_grow(&r->found, &r->cap, r->n, sizeof *r->found, err);
@@ -416,19 +416,19 @@ static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
     lf_text_clean(s->reason);
 }
 
-double lf_inc_begin(const lf_incarnation *inc)
+double lf_inc_begin(const lf_start *inc)
 {
     return inc->claim != NULL ? inc->claim->t : 0;
 }
 
-double lf_inc_end(const lf_incarnation *inc)
+double lf_inc_end(const lf_start *inc)
 {
     return inc->end != NULL && inc->end->t_end > 0 ? inc->end->t_end
            : inc->done != NULL                     ? inc->done->t_end
                                                    : 0;
 }
 
-const char *lf_inc_class(const lf_incarnation *inc)
+const char *lf_inc_class(const lf_start *inc)
 {
     return inc->end != NULL ? or_else(inc->end->cls, "") : "";
 }
@@ -444,7 +444,7 @@ static void judge_end(lf_stage_view *s, const struct lf_end *end)
         say(s, LF_STATE_PENDING, "%.390s", reason);
 }
 
-static void judge_process(lf_stage_view *s, const lf_incarnation *inc)
+static void judge_process(lf_stage_view *s, const lf_start *inc)
 {
     const lf_proc_id *wrapper = inc->claim != NULL ? &inc->claim->process : NULL;
     enum lf_proc_state w = lf_who_look(wrapper);
@@ -502,7 +502,7 @@ static void judge_batch(lf_stage_view *s, const struct lf_attempt_rec *attempt)
 bool lf_stage_skipped(lf_stage_view *s)
 {
     struct lf_skip_rec *skip = NULL;
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     lf_skip_rec_load(&skip, s->dir, (int)s->n_attempts, NULL);
     bool counts =
         skip != NULL && skip->reason != NULL && skip->cls != NULL && s->n_attempts > 0 &&
@@ -548,7 +548,7 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
 {
     const lf_stage_view *wanting = lf_view_undone(v, s);
     const char *blocked = wanting != NULL ? wanting->plan->name : NULL;
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     int n = (int)s->n_attempts;
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     bool current =
@@ -569,7 +569,7 @@ static void judge(lf_stage_view *s, const lf_run_view *v)
         say(s, LF_STATE_WAITING, "waits for %s", blocked);
 }
 
-/* A revision makes the directory of each of its stages, and a claim that of its incarnation. */
+/* A revision makes the directory of each of its stages, and a claim that of its start. */
 static void judge_removed(lf_stage_view *s, const lf_run *run)
 {
     if (s->state != LF_STATE_PENDING && s->state != LF_STATE_WAITING)
@@ -583,7 +583,7 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
 static void find_resumable(lf_stage_view *s)
 {
     for (size_t i = 0; i < s->n_incs && !s->resumable; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         char out[PATH_MAX];
         snprintf(out, sizeof out, "%s/out", inc->dir);
         if ((size_t)inc->attempt <= s->n_attempts && lf_io_exists(out))

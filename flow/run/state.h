@@ -33,7 +33,7 @@ enum lf_state {
 };
 const char *lf_state_name(enum lf_state s);
 
-typedef struct lf_incarnation {
+typedef struct lf_start {
     int attempt, epoch;
     char *dir; /* absolute */
     /* epoch record: the wrapper's process, host, time; NULL when there is none */
@@ -41,7 +41,7 @@ typedef struct lf_incarnation {
     struct lf_started *started; /* stage.json: the stage's process; NULL before it started */
     struct lf_end *end;         /* end.json, NULL when there is none */
     struct lf_done *done;       /* done.json, NULL when there is none */
-} lf_incarnation;
+} lf_start;
 
 typedef struct lf_stage_view {
     const lf_doc_stage *plan; /* borrowed from the run's document */
@@ -53,10 +53,10 @@ typedef struct lf_stage_view {
     char reason[400];                 /* why, for people; "" when there is nothing to say */
     struct lf_attempt_rec **attempts; /* attempt.N.json, index N - 1 */
     size_t n_attempts, cap_attempts;
-    lf_incarnation *incs; /* ascending epoch */
+    lf_start *incs; /* ascending epoch */
     size_t n_incs, cap_incs;
-    /* the incarnation that is done or purged in this run, NULL otherwise */
-    const lf_incarnation *result;
+    /* the start that is done or purged in this run, NULL otherwise */
+    const lf_start *result;
     char *result_dir; /* its directory (of another run when adopted), NULL when not done */
     const struct lf_done *result_done; /* its marker; borrowed or own_done */
     struct lf_done *own_done;
@@ -88,12 +88,12 @@ void lf_view_fini(lf_run_view *v);
 /* Read the directory of stage i again. On failure the stage is empty. */
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err);
 /* When a start was claimed and when it ended, by its records; 0: not said. */
-double lf_inc_begin(const lf_incarnation *inc);
-double lf_inc_end(const lf_incarnation *inc);
+double lf_inc_begin(const lf_start *inc);
+double lf_inc_end(const lf_start *inc);
 /* Class of its end, "" when there is none. */
-const char *lf_inc_class(const lf_incarnation *inc);
+const char *lf_inc_class(const lf_start *inc);
 /* The attempt that a start belongs to, and the newest one; NULL: there is none. */
-const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_incarnation *inc);
+const struct lf_attempt_rec *lf_attempt_of(const lf_stage_view *s, const lf_start *inc);
 const struct lf_attempt_rec *lf_attempt_newest(const lf_stage_view *s);
 /* Is the newest attempt one of a batch scheduler? */
 bool lf_attempt_is_batch(const lf_stage_view *s);
@@ -134,7 +134,7 @@ typedef struct lf_results {
  * are passed over: the stage is then computed again. */
 int lf_results_find(lf_adopted *out, lf_results *r, const lf_doc_stage *stage, lf_err *err);
 void lf_results_fini(lf_results *r);
-/* May incarnations of an attempt be continued by a stage of this document? accepted: list of
+/* May starts of an attempt be continued by a stage of this document? accepted: list of
  * setting names. */
 bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
                        const lf_texts *accepted);

@@ -16,7 +16,7 @@
 #include "flow/run/series.h"
 #include "flow/sched/sched.h"
 
-static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
+static void add_times(json_t *o, const lf_start *inc, enum lf_state state)
 {
     const double t0 = lf_inc_begin(inc), t1 = lf_inc_end(inc);
     if (t0 > 0)
@@ -27,7 +27,7 @@ static void add_times(json_t *o, const lf_incarnation *inc, enum lf_state state)
         json_object_set_new(o, "duration_s", json_real((t1 > 0 ? t1 : lf_wall_s()) - t0));
 }
 
-/* Seconds that the steps left will take at the pace of this incarnation, by the clock of its own
+/* Seconds that the steps left will take at the pace of this start, by the clock of its own
  * records. */
 static void add_eta(json_t *o, const char *path, const json_t *last, double step, double steps)
 {
@@ -77,9 +77,9 @@ json_t *lf_describe_stage(const lf_stage_view *s)
         json_object_set_new(o, "segments", json_integer((json_int_t)s->n_incs));
     if (o != NULL && s->job != NULL)
         json_object_set(o, "job", s->job);
-    const lf_incarnation *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
-                                : s->n_incs > 0 ? &s->incs[s->n_incs - 1]
-                                                : NULL;
+    const lf_start *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
+                          : s->n_incs > 0                                ? &s->incs[s->n_incs - 1]
+                                                                         : NULL;
     if (o == NULL)
         return NULL;
     if (inc == NULL && s->result_dir != NULL) {

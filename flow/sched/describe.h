@@ -11,7 +11,7 @@
 
 /* {"name","kind","state","reason","attempt","epoch","t_start",
  * "t_end","duration_s","class","log":[lines that matter],
- *  "dir","step","steps","progress","steps_per_s","eta_s","segments" (incarnations so far),"job":{}
+ *  "dir","step","steps","progress","steps_per_s","eta_s","segments" (starts so far),"job":{}
  *  (sched.h),"metrics":{last record},"spec_id"}:
  * members that are not known are absent. */
 json_t *lf_describe_stage(const lf_stage_view *s);

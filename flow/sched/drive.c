@@ -92,7 +92,7 @@ static bool deps_done(const struct driver *dr, size_t i)
  * repeat. */
 static bool was_lost(const lf_stage_view *s)
 {
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     char skip[PATH_MAX];
     if (s->state == LF_STATE_PENDING && s->n_attempts > 0 &&
         (last == NULL || last->attempt < (int)s->n_attempts))
@@ -136,7 +136,7 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
 {
     lf_stage_view *s = &dr->view.stages[i];
     struct lane *l = &dr->lanes[i];
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (l->job != NULL || s->state != LF_STATE_RUNNING || last == NULL)
         return 0;
     if (last->claim != NULL && lf_who_look(&last->claim->process) == LF_PROC_ALIVE) {
@@ -151,7 +151,7 @@ static int adopt_or_take_over(struct driver *dr, size_t i, lf_err *err)
         return l->job != NULL ? 0 : LF_ENOMEM;
     }
     /* The wrapper was killed and the stage lives on: nobody would publish its result. It is asked
-     * to save and end, and the next incarnation continues from there. */
+     * to save and end, and the next start continues from there. */
     if (last->started == NULL)
         return 0;
     double now = lf_now_s();
@@ -192,7 +192,7 @@ static void tell_end(struct driver *dr, size_t i)
     lf_stage_view *s = &dr->view.stages[i];
     char took[64];
     lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
-    const lf_incarnation *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     if (s->state == LF_STATE_DONE) {
         tell(dr, "%s: done in %s", name_of(s), took);
         return;

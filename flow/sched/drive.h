@@ -35,7 +35,7 @@ typedef struct lf_drive {
  * stopped on request or at a checkpoint. */
 int lf_drive_run(const lf_drive *d, const lf_run *run, int *code, lf_err *err);
 
-/* Write the end record that a dead incarnation could not write, and the end event of a commit whose
+/* Write the end record that a dead start could not write, and the end event of a commit whose
  * wrapper died just behind it. */
 int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err);
 

@@ -185,7 +185,21 @@ static json_t *hosts_of(const char *exec_host)
     return o;
 }
 
-/* Token and link from "A=b,LOONG_TOKEN=...,LOONG_LINK=2"; a comma in a value is escaped. */
+/* What follows NAME= where the variable p begins with it; the name of jobs that a version before
+ * 0.1.0 submitted counts too. NULL: another variable. */
+static const char *ours(const char *p, const char *name)
+{
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = p, *prefix = i == 0 ? "LF_" : "LOONG_";
+        at += strncmp(p, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+        if (at != p && strncmp(at, name, n) == 0 && at[n] == '=')
+            return at + n + 1;
+    }
+    return NULL;
+}
+
+/* Token and link from "A=b,LF_TOKEN=...,LF_LINK=2"; a comma in a value is escaped. */
 static int take_token(json_t *e, const char *vars, lf_err *err)
 {
     int64_t link = 0;
@@ -194,13 +208,16 @@ static int take_token(json_t *e, const char *vars, lf_err *err)
         size_t n = 0;
         while (p[n] != '\0' && p[n] != ',')
             n += p[n] == '\\' && p[n + 1] != '\0' ? 2 : 1;
+        const char *token = ours(p, "TOKEN"), *number = ours(p, "LINK");
+        const size_t len = token != NULL    ? (size_t)(p + n - token)
+                           : number != NULL ? (size_t)(p + n - number)
+                                            : 0;
         char v[64];
-        if (strncmp(p, "LOONG_TOKEN=", 12) == 0 && n - 12 < sizeof v &&
-            strspn(p + 12, "0123456789abcdef") == n - 12) {
-            snprintf(v, sizeof v, "%.*s", (int)(n - 12), p + 12);
+        if (token != NULL && len < sizeof v && strspn(token, "0123456789abcdef") == len) {
+            snprintf(v, sizeof v, "%.*s", (int)len, token);
             rc = lf_json_set_new(e, "token", json_string(v), err);
-        } else if (strncmp(p, "LOONG_LINK=", 11) == 0 && n - 11 < sizeof v) {
-            snprintf(v, sizeof v, "%.*s", (int)(n - 11), p + 11);
+        } else if (number != NULL && len < sizeof v) {
+            snprintf(v, sizeof v, "%.*s", (int)len, number);
             if (lf_parse_i64(&link, v, NULL) == 0)
                 rc = lf_json_set_new(e, "link", json_integer(link), err);
         }

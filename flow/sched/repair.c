@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Completing the records of incarnations whose wrapper is gone. Only what is certain is written:
+ * Completing the records of starts whose wrapper is gone. Only what is certain is written:
  * the process is provably gone, and end.json is published with link(2), so of two repairs one wins.
  */
 #include "config.h"
@@ -25,8 +25,8 @@ static const char *state_after(const char *cls)
 
 /* told: class and reason that the scheduler gave, NULL: the process is gone and nobody knows
  * why. */
-static int end_for(const lf_run *run, const lf_stage_view *s, const lf_incarnation *inc,
-                   const char *told, lf_err *err)
+static int end_for(const lf_run *run, const lf_stage_view *s, const lf_start *inc, const char *told,
+                   lf_err *err)
 {
     bool done = inc->done != NULL;
     const char *name = s->plan->name;
@@ -68,7 +68,7 @@ int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
-        const lf_incarnation *inc = &s->incs[i];
+        const lf_start *inc = &s->incs[i];
         bool told =
             s->ended_class[0] != '\0' && i + 1 == s->n_incs && inc->attempt == (int)s->n_attempts;
         if (inc->end == NULL &&

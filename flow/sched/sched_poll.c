@@ -34,7 +34,7 @@
 
 static int cache_dir(char out[PATH_MAX], lf_err *err)
 {
-    const char *own = getenv("LOONG_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
+    const char *own = getenv("LF_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
     if (own != NULL && own[0] == '/')
         return lf_path_set(out, err, "%s", own);

@@ -66,9 +66,9 @@ static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
 
 /* ---- the jobs of a stage ---- */
 
-static const lf_incarnation *last_inc(const lf_stage_view *s)
+static const lf_start *last_inc(const lf_stage_view *s)
 {
-    const lf_incarnation *i = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const lf_start *i = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     return i != NULL && i->attempt == (int)s->n_attempts ? i : NULL;
 }
 
@@ -184,7 +184,7 @@ static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, 
  * filesystem asks its server. */
 static int look_again(lf_run_view *v, size_t i, lf_err *err)
 {
-    const lf_incarnation *inc = last_inc(&v->stages[i]);
+    const lf_start *inc = last_inc(&v->stages[i]);
     DIR *d = inc != NULL ? opendir(inc->dir) : NULL;
     while (d != NULL && readdir(d) != NULL)
         ;
@@ -250,7 +250,7 @@ static void judge_queued(lf_stage_view *s, const struct jobs *j)
 
 static void judge_running(lf_stage_view *s, const struct jobs *j)
 {
-    const lf_incarnation *inc = last_inc(s);
+    const lf_start *inc = last_inc(s);
     const char *nodes = text_of(j->entry, "nodes");
     s->live = true;
     if (inc != NULL && inc->end != NULL)
@@ -279,7 +279,7 @@ static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct job
 {
     const json_t *e = j->entry;
     const char *cause = text_of(e, "cause");
-    lf_incarnation *inc = s->n_incs > 0 && last_inc(s) != NULL ? &s->incs[s->n_incs - 1] : NULL;
+    lf_start *inc = s->n_incs > 0 && last_inc(s) != NULL ? &s->incs[s->n_incs - 1] : NULL;
     char words[300];
     double end = number_of(e, "t_end") > 0 ? number_of(e, "t_end") : number_of(e, "seen");
     s->live = false;
@@ -321,7 +321,7 @@ static void judge_unknown(lf_stage_view *s, const lf_run_view *v, const lf_queue
     char age[64];
     double seen = j->seen, now = lf_wall_s();
     lf_fmt_duration(age, sizeof age, now > seen ? now - seen : 0);
-    const lf_incarnation *inc = last_inc(s);
+    const lf_start *inc = last_inc(s);
     s->live = true;
     if (inc != NULL && inc->end != NULL && !q->reached)
         return;
@@ -416,7 +416,7 @@ static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf
  * was said before. */
 static bool has_begun(const lf_stage_view *s, const lf_queue *q)
 {
-    const lf_incarnation *inc = last_inc(s);
+    const lf_start *inc = last_inc(s);
     if (inc == NULL || inc->end != NULL || inc->done != NULL)
         return false;
     double t = lf_inc_begin(inc);
@@ -472,7 +472,7 @@ static int judge(lf_run_view *v, size_t i, const lf_queue *q, lf_err *err)
 {
     struct jobs j;
     int rc = find_jobs(&j, q, &v->stages[i], err);
-    const lf_incarnation *inc = last_inc(&v->stages[i]);
+    const lf_start *inc = last_inc(&v->stages[i]);
     if (rc == 0 && j.fate != RUNNING && j.fate != QUEUED && (inc == NULL || inc->end == NULL))
         rc = look_again(v, i, err);
     lf_stage_view *s = &v->stages[i];

@@ -141,7 +141,7 @@ static int add_ours(json_t *argv, const lf_submit_req *req, lf_err *err)
     lf_buf_init(&log);
     lf_buf_init(&vars);
     lf_buf_addf(&log, "%s/boot.%d.log", req->stage_dir, req->attempt);
-    lf_buf_addf(&vars, "LOONG_TOKEN=%s,LOONG_LINK=%d", req->token, req->link);
+    lf_buf_addf(&vars, "LF_TOKEN=%s,LF_LINK=%d", req->token, req->link);
     const char *const words[] = {"-N", name, "-j", "oe"};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof words / sizeof words[0]; i++)

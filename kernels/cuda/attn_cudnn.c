@@ -69,7 +69,7 @@ static const char *find(struct lf_dnn *lib)
 
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap)
 {
-    const char *named = getenv("LOONG_CUDNN"), *file = named && named[0] ? named : "libcudnn.so.9",
+    const char *named = getenv("LF_CUDNN"), *file = named && named[0] ? named : "libcudnn.so.9",
                *missing;
     *out = (struct lf_dnn){.library = dlopen(file, RTLD_NOW | RTLD_LOCAL)};
     if (!out->library) {

@@ -8,7 +8,7 @@
  * LF_ATTN=cudnn           forward and backward, of the shapes that lf_cudnn_fits tells
  * LF_ATTN=cudnn-forward   forward alone
  * LF_ATTN=own, unset      neither
- * LOONG_CUDNN=FILE        another file than libcudnn.so.9
+ * LF_CUDNN=FILE        another file than libcudnn.so.9
  */
 #ifndef LF_KERNELS_CUDA_ATTN_CUDNN_H
 #define LF_KERNELS_CUDA_ATTN_CUDNN_H
@@ -149,7 +149,7 @@ struct lf_dnn {
     /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
     void *library;
 };
-/* Opens LOONG_CUDNN or libcudnn.so.9. False: one sentence in why, nothing is open. */
+/* Opens LF_CUDNN or libcudnn.so.9. False: one sentence in why, nothing is open. */
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap);
 
 /* What the environment asks for. */

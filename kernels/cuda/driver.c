@@ -19,7 +19,7 @@ static int missing(struct lf_cu *cu, const char *name, char *why, size_t why_byt
 
 int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes)
 {
-    const char *file = getenv("LOONG_CUDA_DRIVER");
+    const char *file = getenv("LF_CUDA_DRIVER");
     const bool named = file && file[0];
     /* The installed one is not unloaded: it may have started threads, and other libraries hold it
      * too. */

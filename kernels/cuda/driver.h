@@ -145,7 +145,7 @@ struct lf_cu_image {
 /* What this build carries; *n is 0 without configure --with-cuda. */
 const struct lf_cu_image *lf_cu_images(size_t *n);
 
-/* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LOONG_CUDA_DRIVER names another
+/* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LF_CUDA_DRIVER names another
  * file than libcuda.so.1.
  */
 int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes);

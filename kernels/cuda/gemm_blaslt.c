@@ -56,7 +56,7 @@ struct lf_blaslt {
 static bool load(struct lf_lt *lt)
 {
     static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-    const char *named = getenv("LOONG_CUBLASLT");
+    const char *named = getenv("LF_CUBLASLT");
     void *f;
     if (named && named[0])
         lt->library = dlopen(named, HOW);

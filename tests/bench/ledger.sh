@@ -7,8 +7,8 @@ build=${LF_BUILDDIR:-$PWD} runs=${1:-1000} attempts=${2:-10} records=${3:-200}
 lf=$build/loong-flow bench=$build/tests/bench/ledger_bench
 dir=$(mktemp -d "${TMPDIR:-/tmp}/loong-ledger-bench.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
-export LOONG_SITE_CONFIG LOONG_USER_CONFIG
+LF_SITE_CONFIG= LF_USER_CONFIG=
+export LF_SITE_CONFIG LF_USER_CONFIG
 "$bench" make "$dir" "$runs" "$attempts" "$records"
 cd "$dir"
 echo "$runs runs, $((runs * attempts)) attempts, $((runs * attempts * records * 5)) metric points"

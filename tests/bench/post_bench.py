@@ -68,16 +68,16 @@ class Ours:
     def train(self, what, prec, shape, steps):
         with tempfile.TemporaryDirectory(dir=self.work) as d:
             m = d + "/metrics"
-            args = ["--init-from", self.work + "/in/checkpoint", "--lr", "1e-4", "--steps", str(steps), "--threads", THREADS, "--out", d + "/out",
+            args = ["--init-from", self.work + "/in/checkpoint", "--lr", "1e-4", "--threads", THREADS, "--out", d + "/out",
                     "--metrics", m, "--precision", prec, "--schedule", "constant", "--weight-decay", "0.1", "--beta2", "0.95"]
             if what == "sft":
-                cpu = self.stage("sft", "--data", self.work + "/rows/shards", "--seq-length", "512", "--batch", "4", "--micro-batch", "4", *args)
+                cpu = self.stage("sft", "--data", self.work + "/rows/shards", "--seq-length", "512", "--batch", "4", "--micro-batch", "4", "--steps", str(steps), *args)
                 return cpu, list(frames(m)), None
             prompts, new, micro = ("8", "64", "1024") if shape == "large" else ("1", "256", "2304")
             n = str(int(prompts) * 8)
             cpu = self.stage("ppo", "--algorithm", "grpo", "--data", self.work + "/prompts/shards", "--tokenizer", self.tok, "--reward",
-                             "format:(?s) .*", "--prompts", prompts, "--samples", "8", "--max-tokens", new, "--max-prompt", "64", "--epochs",
-                             "1", "--kl-coef", "0", "--batch", n, "--micro-tokens", micro, *args)
+                             "format:(?s) .*", "--round-prompts", prompts, "--samples", "8", "--max-tokens", new, "--max-prompt", "64",
+                             "--round-epochs", "1", "--kl-coef", "0", "--slots", n, "--micro-tokens", micro, "--rounds", str(steps), *args)
             return cpu, list(frames(m)), float(n)
 
     def turn(self, what, prec, shape, steps):

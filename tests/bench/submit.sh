@@ -23,9 +23,9 @@ cp bin/squeue bin/sacct
 cp bin/squeue bin/scontrol
 cp bin/squeue bin/scancel
 chmod +x bin/*
-DIR=$dir PATH=$dir/bin:$PATH LOONG_LIBEXEC=$build/tests/flow/bin LOONG_USER_CONFIG= LOONG_SITE_CONFIG=$dir/site.ini
-LOONG_CACHE_DIR=$dir/cache
-export DIR PATH LOONG_LIBEXEC LOONG_USER_CONFIG LOONG_SITE_CONFIG LOONG_CACHE_DIR
+DIR=$dir PATH=$dir/bin:$PATH LF_LIBEXEC=$build/tests/flow/bin LF_USER_CONFIG= LF_SITE_CONFIG=$dir/site.ini
+LF_CACHE_DIR=$dir/cache
+export DIR PATH LF_LIBEXEC LF_USER_CONFIG LF_SITE_CONFIG LF_CACHE_DIR
 [ -z "${LF_SRCDIR:-}" ] || { LF_TEMPLATES_DIR=$LF_SRCDIR/templates; export LF_TEMPLATES_DIR; }
 printf '[site]\nscheduler = slurm\nsettle = 0\n' >site.ini
 echo text >in.txt

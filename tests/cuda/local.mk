@@ -22,7 +22,7 @@ tests_cuda_libcuemu_a_SOURCES = \
   tests/cuda/ptx/ins.h tests/cuda/ptx/parse.h tests/cuda/ptx/ptx.h
 
 # The same as a library in place of the driver, for tests that run stages:
-# LOONG_CUDA_DRIVER=tests/libcuemu.so
+# LF_CUDA_DRIVER=tests/libcuemu.so
 LF_CU_EMU_SO = \
   tests/cuda/emu/fiber.c tests/cuda/emu/mma.c tests/cuda/emu/tma.c tests/cuda/emu/wgmma.c \
   tests/cuda/emu/driver.c tests/cuda/emu/stream.c tests/cuda/emu/graph.c \

@@ -14,7 +14,7 @@
 #include "flow/run/epoch.h"
 #include "tests/fault/crash_test.h"
 
-/* ---- epochs: incarnation 1.1 is overtaken by 1.2, which commits; 1.1 lives on as a zombie and
+/* ---- epochs: start 1.1 is overtaken by 1.2, which commits; 1.1 lives on as a zombie and
  * tries to ---- */
 
 #define SPEC "spec-of-the-stage"

@@ -432,7 +432,7 @@ int main(int argc, char **argv)
 #endif
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         if (argc < 2 || strcmp(argv[1], scenarios[i]->name) == 0)
-            test_scenario(scenarios[i], argv[0]);
+            TAP(1, test_scenario(scenarios[i], argv[0]));
     for (size_t i = 0; i < n_sites; i++)
         tap_ok(sites[i].matters, "fsync %zu of scenario %s: its line cannot be deleted unnoticed",
                sites[i].first + 1, sites[i].scenario);

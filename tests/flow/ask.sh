@@ -57,11 +57,11 @@ wait $p
 wait $f
 wait $g
 like follow 'step 60 of 60' "logs -f follows to the end"
-like follow '==> attempt 2 epoch 2 <==' "over a lost attempt"
+like follow '==> attempt 2 start 2 <==' "over a lost attempt"
 is "$(grep -c 'step 3 of 60' follow)" 1 "and says each line once"
 like followjs '"line":"lf-work: step 60 of 60".*"schema":1' "in JSON a line is an object"
 "$LF" logs first --all >o
-like o '==> attempt 1 epoch 1 <==' "--all has every incarnation"
+like o '==> attempt 1 start 1 <==' "--all has every start"
 
 # watch, not on a terminal: a line per change, the exit code of the run
 hold
@@ -189,4 +189,4 @@ if [ "$(id -u)" -ne 0 ]; then
 else
     ok 0 "what could not be deleted is not called deleted # SKIP root can delete everything"
 fi
-finish
+finish_min 65 # five fewer without script(1)

@@ -11,7 +11,7 @@
 . "$LF_SRCDIR/tests/flow/lib.sh"
 AWK=$LF_SRCDIR/tests/flow/book.awk
 REAL=$LF_BUILDDIR/loong-flow
-unset LOONG_LIBEXEC
+unset LF_LIBEXEC
 LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1
 export LF_MODELS_DIR OMP_NUM_THREADS
 
@@ -213,7 +213,7 @@ parse_ini() {
     cd "$T/piece" || return
     if [ "$2" = site.ini ]; then
         cp "$1" site.ini && cp base.ini pipeline.ini
-        LOONG_SITE_CONFIG=$T/piece/site.ini "$REAL" validate pipeline.ini >out 2>&1 || cat out
+        LF_SITE_CONFIG=$T/piece/site.ini "$REAL" validate pipeline.ini >out 2>&1 || cat out
     else
         if grep -q '^\[pipeline\]' "$1"; then
             sed 's/^\[pipeline\]$/&\ninclude = base.ini/' "$1" >pipeline.ini
@@ -386,4 +386,4 @@ if [ -z "${LF_PAGES:-}" ]; then
         done >"$T/nowhere"
     is "$(cat "$T/nowhere")" "" "links of all other Markdown files lead somewhere"
 fi
-finish
+finish 92

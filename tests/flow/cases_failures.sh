@@ -60,12 +60,12 @@ fakeslurm nodefail "$id"
 until_true 30 sh -c "ls loong-data/*/runs/*/first/1.2/stage.json"
 ok $? "lost node: the job runs elsewhere"
 until_true 20 sh -c "! kill -0 $old"
-ok $? "lost node: the old incarnation sees that it is not wanted any more"
+ok $? "lost node: the old start sees that it is not wanted any more"
 let_go
 fakeslurm wait 60
 fakeslurm noderestore
 is "$(states)" "done done done" "lost node: all done" "$("$LF" status | tr '\n' '~')"
-[ ! -e "$(ls -d loong-data/*/runs/*/first/1.1)/done.json" ]; ok $? "lost node: the old incarnation published nothing"
+[ ! -e "$(ls -d loong-data/*/runs/*/first/1.1)/done.json" ]; ok $? "lost node: the old start published nothing"
 is "$(starts first-) $(submits first-) $(starts second-)" "2 1 1" "lost node: one job, which ran twice; its children once"
 ledger_whole "lost node"
 
@@ -89,4 +89,4 @@ runs 0 "$LF" resume --set first.steps=12 --set first.step_time=20 --accept steps
 fakeslurm wait 40
 is "$(states)" "done done done" "resume goes on from there" "$("$LF" status | tr '\n' '~')"
 ledger_whole "scancel"
-finish
+finish 34

@@ -71,4 +71,4 @@ is "$(states)" "done done done" "requeue refused: all done in the end" "$("$LF" 
 is "$(result last joined)" "$REF" "requeue refused: the result of an uninterrupted run"
 is "$(ls -d loong-data/*/runs/*/second/[0-9]*.[0-9]*/done.json | wc -l)" 1 "requeue refused: second has one result"
 ledger_whole "requeue refused"
-finish
+finish 38

@@ -236,4 +236,4 @@ ok $? "submit from inside a job" "$(cat outer.out)"
 jobs_end
 whole "inside a job"
 once "inside a job"
-finish
+finish 173

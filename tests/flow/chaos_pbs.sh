@@ -6,7 +6,7 @@
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 . "$LF_SRCDIR/tests/flow/chaos_lib.sh"
 trap 'pbs_down >/dev/null 2>&1; cleanup' EXIT
-LOONG_SITE_CONFIG= "$LF" run >o 2>&1
+LF_SITE_CONFIG= "$LF" run >o 2>&1
 is $? 0 "an undisturbed run, without a scheduler" "$(tail -3 o)"
 id=$("$tool" id "$(stage_dir train)/out/checkpoint")
 series >series.ref
@@ -21,4 +21,4 @@ pick() {
 }
 settle() { :; }
 chaos
-finish
+finish_min 6 # four for each run that is killed

@@ -4,7 +4,7 @@
 . "$LF_SRCDIR/tests/flow/slurm_lib.sh"
 . "$LF_SRCDIR/tests/flow/chaos_lib.sh"
 slurm_cluster own
-LOONG_SITE_CONFIG= "$LF" run >o 2>&1
+LF_SITE_CONFIG= "$LF" run >o 2>&1
 is $? 0 "an undisturbed run, without a scheduler" "$(tail -3 o)"
 id=$("$tool" id "$(stage_dir train)/out/checkpoint")
 series >series.ref
@@ -41,4 +41,4 @@ settle() {
     scontrol update nodename='n[0-5]' state=resume 2>/dev/null # a node that was called dead is down until told otherwise
 }
 chaos
-finish
+finish_min 6 # four for each run that is killed

@@ -92,4 +92,4 @@ is "$(wc -l <err)" 1 "with one message" "$(cat err)"
 like err 'File too large' "that names the cause"
 is "$("$LF" status --all -n 0 | wc -l)" "$before" "nothing counts as a run"
 runs 0 "$LF" run --new
-finish
+finish 45

@@ -97,7 +97,7 @@ static int publish_result(const char *out, const char *name, const char *text, i
     return rc;
 }
 
-/* The newest checkpoint of the earlier incarnations: ck-<step> holds the state. */
+/* The newest checkpoint of the earlier starts: ck-<step> holds the state. */
 static void restore(struct work *w)
 {
     for (size_t i = 0; i < lf_optset_count(w->o, "resume_from"); i++)

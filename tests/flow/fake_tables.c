@@ -27,6 +27,7 @@ static const lf_opt work_rows[] = {
      .unit = "steps",
      .help = "how far to count"},
     {.name = "factor",
+     .was = "multiplier",
      .type = LF_OPT_FLOAT,
      .cls = ID,
      .def = "1.5",

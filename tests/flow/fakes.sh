@@ -9,8 +9,8 @@ fakes_slurm() { # a cluster of its own in $T/slurm
         ln -s "$LF_BUILDDIR/tests/flow/fakes/slurm/fakeslurm" "$LF_FAKE_DIR/bin/$_name"
     done
     PATH=$LF_FAKE_DIR/bin:$PATH
-    LF_TEMPLATES_DIR=$LF_SRCDIR/templates LOONG_CACHE_DIR=$T/cache
-    export PATH LF_TEMPLATES_DIR LOONG_CACHE_DIR
+    LF_TEMPLATES_DIR=$LF_SRCDIR/templates LF_CACHE_DIR=$T/cache
+    export PATH LF_TEMPLATES_DIR LF_CACHE_DIR
     # Sanitizers' options are part of every shell here.
     [ -z "${ASAN_OPTIONS:-}${UBSAN_OPTIONS:-}" ] || knob login_env "ASAN_OPTIONS=${ASAN_OPTIONS:-}
 UBSAN_OPTIONS=${UBSAN_OPTIONS:-}"

@@ -31,10 +31,10 @@ pwd; echo "args: $*"; env | sort; cat "$PBS_NODEFILE"
 S
 cd /
 export LEAK=secret
-id=$(run_job -N show -j oe -o "$T/show.out" -v LOONG_TOKEN=abc,B='x\,y' -l select=2:ncpus=2:mpiprocs=2 -l walltime=1:00 -- /bin/sh "$T/show.sh" 'a b' '$(c)')
+id=$(run_job -N show -j oe -o "$T/show.out" -v LF_TOKEN=abc,B='x\,y' -l select=2:ncpus=2:mpiprocs=2 -l walltime=1:00 -- /bin/sh "$T/show.sh" 'a b' '$(c)')
 cd "$T"
 is "$(sed -n 1,2p show.out | tr '\n' '|')" "$LF_FAKE_DIR/home|args: a b \$(c)|" "it starts in HOME, its arguments are words"
-like show.out '^LOONG_TOKEN=abc$' "-v is passed on"
+like show.out '^LF_TOKEN=abc$' "-v is passed on"
 like show.out '^B=x,y$' "with an escaped comma"
 like show.out '^PBS_O_WORKDIR=/$' "the directory of the submission is told"
 unlike show.out 'LEAK' "the environment of the submitter is not"
@@ -145,4 +145,4 @@ pbs_conf keep_completed=1
 until_true 20 sh -c "! qstat -f -1 $id 2>/dev/null"
 runs 153 qstat -f $id
 pbs_down
-finish
+finish 61

@@ -246,4 +246,4 @@ fakeslurm wait 20
 ok $? "nothing is left running"
 until_true 5 sh -c "! grep -q ctld slurm/state.json"
 is "$?$(grep -c . slurm/slurmctld.log)" 00 "and the controller is gone, without a word"
-finish
+finish 118

@@ -2,7 +2,7 @@
 # For tests that cut real stages short: source it behind lib.sh. Makes text.txt and a pipeline.ini that tokenizes it and trains a
 # small model for 30 steps with a checkpoint every third; FAIL is tests/fault/fail.so, or empty where sanitizers forbid it.
 LF=$LF_BUILDDIR/loong-flow
-LOONG_LIBEXEC=$LF_BUILDDIR/stages
+LF_LIBEXEC=$LF_BUILDDIR/stages
 LF_MODELS_DIR=$LF_SRCDIR/models
 export LF_MODELS_DIR
 tool=$LF_BUILDDIR/tests/stage/train_tool

@@ -113,4 +113,4 @@ rm -rf "$rd/train/1.1/out/checkpoints"
 another 0
 like "$rd/train/1.3/log" 'continuing bitwise from .*/1.3/from/checkpoints/step-00000003' "the third finds what the second had taken"
 whole
-finish
+finish 41

@@ -74,7 +74,7 @@ is "$(state first)" "done" "and so it is"
 afresh
 rm -rf "loong-data/"*"/runs/$id/first/1.1"
 "$LF" status >out
-like out 'first .*what it had made was removed from .*made again' "an incarnation of a stage"
+like out 'first .*what it had made was removed from .*made again' "a start of a stage"
 runs 0 "$LF" resume
 is "$(state first)" "done" "and it is made again"
 afresh
@@ -83,4 +83,4 @@ unlike out 'was removed' "nothing is called removed that is there"
 sed -i 's/^\[stage second\]/[stage third]/' pipeline.ini
 "$LF" plan >out 2>err
 unlike out 'was removed' "nor what never was"
-finish
+finish 105

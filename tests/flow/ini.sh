@@ -135,14 +135,14 @@ E
 bad "unset environment" 'pipeline.ini:3:9: .*no such variable' <<'E'
 [stage a]
 kind = work
-steps = ${env.LOONG_TEST_NOT_SET}
+steps = ${env.LF_TEST_NOT_SET}
 E
-LOONG_TEST_TOKEN=abc
-export LOONG_TEST_TOKEN
+LF_TEST_TOKEN=abc
+export LF_TEST_TOKEN
 bad "a secret from the environment" 'looks like a secret' <<'E'
 [stage a]
 kind = work
-model = ${env.LOONG_TEST_TOKEN}
+model = ${env.LF_TEST_TOKEN}
 E
 bad "a secret in the file" 'pipeline.ini:2:15: "my_password" looks like a secret' <<'E'
 [vars]
@@ -251,9 +251,9 @@ like out '# .*common.ini:2:5' "config --origin: included values"
 printf '[kind work]\nstep_time = 9\n' >site.ini
 printf '[kind work]\nstep_time = 8\n' >user.ini
 sed '/kind work/,+1d' pipeline.ini >p && cp p pipeline.ini
-LOONG_SITE_CONFIG=$T/site.ini LOONG_USER_CONFIG=$T/user.ini "$LF" config --origin >out
+LF_SITE_CONFIG=$T/site.ini LF_USER_CONFIG=$T/user.ini "$LF" config --origin >out
 like out 'user.ini:2:13 \(user\)' "the user file wins over the site file"
-LOONG_SITE_CONFIG=$T/site.ini "$LF" config --set a.steps=9 --origin >out
+LF_SITE_CONFIG=$T/site.ini "$LF" config --set a.steps=9 --origin >out
 like out 'site.ini:2:13 \(site\)' "the site file counts"
 like out '^# --set' "--set is shown as such"
-finish
+finish 47

@@ -47,4 +47,4 @@ for from in none one; do
         point "from $from, killed before change $k: $(sed -n "s/^$k //p" "$T/changes.log" | head -1)"
     done
 done
-finish
+finish_min 100 # one for each change to a file

@@ -15,7 +15,7 @@ step_time = 1
 END
 begin() { until_true 10 rm -rf .loong loong-data; }
 dones() { ls loong-data/*/runs/*/only/[0-9]*.[0-9]*/done.json 2>/dev/null | wc -l; }
-incarnations() { ls -d loong-data/*/runs/*/only/[0-9]*.[0-9]* 2>/dev/null | wc -l; }
+starts() { ls -d loong-data/*/runs/*/only/[0-9]*.[0-9]* 2>/dev/null | wc -l; }
 begin
 changes 'exec --run-dir' "$LF" run
 ok $? "run" "$(cat o e)"
@@ -25,7 +25,7 @@ for k in $(points); do
     killed "$k" 'exec --run-dir' "$LF" run
     # The stage may still be at work without its wrapper: the next command waits for it or takes over.
     had=$(dones)
-    begun=$(incarnations)
+    begun=$(starts)
     manifest=$(ls loong-data/*/runs/*/only/[0-9]*.[0-9]*/out/result/manifest.json 2>/dev/null | head -1)
     case $((k % 3)) in
     0) ;;
@@ -36,9 +36,9 @@ for k in $(points); do
     want "$(state only)" "done" "state"
     want "$(result only)" "$ref" "result"
     want "$(dones)" 1 "commit markers"
-    [ "$had" -eq 0 ] || want "$(incarnations)" "$begun" "a committed stage ran again: incarnations"
+    [ "$had" -eq 0 ] || want "$(starts)" "$begun" "a committed stage ran again: starts"
     [ -z "$manifest" ] || [ -e "$manifest" ] || note "a published artifact is gone"
     want_ledger
     point "killed before change $k: $(sed -n "s/^$k //p" "$T/changes.log" | head -1)"
 done
-finish
+finish_min 28 # one for each change to a file

@@ -66,4 +66,4 @@ for k in $(points /ledger.db); do # those are in kill_ingest.sh
     fi
     point "killed before change $k: $(sed -n "s/^$k //p" "$T/changes.log" | head -1)"
 done
-finish
+finish_min 40 # one for each change to a file

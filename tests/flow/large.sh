@@ -33,8 +33,8 @@ cp bin/sacct bin/scancel
 chmod +x bin/*
 # The commands lie beside the pipelines, and answer for the one they are called for.
 sed -i "s|number|$T/\$NUMBER.number|g; s|queue|$T/\$NUMBER.queue|g" bin/sbatch bin/squeue
-PATH=$T/bin:$PATH LOONG_SITE_CONFIG=$T/site.ini
-export PATH LOONG_SITE_CONFIG
+PATH=$T/bin:$PATH LF_SITE_CONFIG=$T/site.ini
+export PATH LF_SITE_CONFIG
 printf '[site]\nscheduler = slurm\nsettle = 0\n' >site.ini
 
 # graph SHAPE N: a chain, or stages that all read the first and one that reads them all
@@ -62,8 +62,8 @@ counted() {
 # All five commands over one pipeline, in a directory of its own.
 measure() { # measure SHAPE N
     mkdir "$1.$2" && cd "$1.$2" || exit 99
-    NUMBER=$1.$2 LOONG_CACHE_DIR=$T/cache.$1.$2 # what is known of the queue is shared for a minute
-    export NUMBER LOONG_CACHE_DIR
+    NUMBER=$1.$2 LF_CACHE_DIR=$T/cache.$1.$2 # what is known of the queue is shared for a minute
+    export NUMBER LF_CACHE_DIR
     graph "$1" "$2" >pipeline.ini
     for command in validate plan submit status resume; do counted $command "$LF" $command; done
     "$LF" status --columns name,state >states
@@ -96,4 +96,4 @@ echo "texts 100 json 100 files 100 forks 1" >twice.$SMALL/validate.count
 echo "texts 400 json 500 files 400 forks 1" >twice.$LARGE/validate.count
 (linear twice validate) | grep -q '^not ok'
 ok $? "five times the look-ups are seen"
-finish
+finish 17

@@ -25,4 +25,4 @@ for row in 1 2 3 4; do
     is "$(cat "row.$row/failed")" 0 "row $row of four: $((times / 4)) launches"
 done
 [ -z "$(ls "$TMPDIR")" ]; ok $? "nothing is left of them either"
-finish
+finish 7

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of the flow: source it, call ok/is/like/fails, end with `finish`. Each test works in a directory
+# TAP in shell for tests of the flow: source it, call ok/is/like/fails, end with `finish COUNT`. Each test works in a directory
 # of its own; processes are ended by their ids only.
 : "${LF_BUILDDIR:=$PWD}"
 LF="$LF_BUILDDIR/tests/flow/bin/loong-flow"
-LOONG_SITE_CONFIG= LOONG_USER_CONFIG= LOONG_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
+LF_SITE_CONFIG= LF_USER_CONFIG= LF_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
 LF_TEMPLATES_DIR="$LF_SRCDIR/templates"
-export LOONG_SITE_CONFIG LOONG_USER_CONFIG LOONG_LIBEXEC LF_TEMPLATES_DIR
+export LF_SITE_CONFIG LF_USER_CONFIG LF_LIBEXEC LF_TEMPLATES_DIR
 unset SUDO_UID
 T=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-test.XXXXXX") || exit 99
 cd "$T" || exit 99
-LOONG_CACHE_DIR=$T/cache
-export LOONG_CACHE_DIR
+LF_CACHE_DIR=$T/cache
+export LF_CACHE_DIR
 n=0 bad=0 BG=
 
 cleanup() {
@@ -51,7 +51,10 @@ hold() { : >"$HOLD"; }
 let_go() { rm -f "$HOLD"; }
 let_go_when() { until_true "$@"; let_go; }
 pid_in() { sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$1" | head -1; }
-finish() { echo "1..$n"; exit $((bad > 0)); }
+. "$LF_SRCDIR/tests/tap/plan.sh"
+# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
+finish() { plan "$@"; exit $((bad > 0)); }
+finish_min() { plan_min "$@"; exit $((bad > 0)); }
 
 pipeline() { # three stages in a row
     echo "text to read" >in.txt

@@ -28,4 +28,4 @@ wait_state first failed "a stage that fails"
 until_true "$SLACK" sh -c '[ -z "$(squeue -h -t pending,running,completing)" ]'
 is "$(incs first)" 1 "the links behind it did not try again"
 ok "$([ "$(state second)" != done ] && [ "$(state last)" != done ]; echo $?)" "what needs it did not run: $(state second) $(state last)"
-finish
+finish 14

@@ -28,12 +28,12 @@ is "$("$LF" status --columns name,state | awk '$2 == "done"' | wc -l | tr -d ' '
 runs 0 "$LF" ledger check
 # A site that says so: the ledger is written and read without file locks, readers take the snapshot.
 printf '[site]\nledger_locks = no\n' >site.ini
-LOONG_SITE_CONFIG=$T/site.ini
+LF_SITE_CONFIG=$T/site.ini
 runs 0 no_locks "$LF" artifacts
 like out 'joined' "ledger_locks = no: readers ask no locks"
 runs 0 no_locks "$LF" ledger check
 printf '[site]\nledger_locks = perhaps\n' >site.ini
 runs 2 "$LF" ledger sync
 like err 'site.ini:2:.*yes or no' "a wrong value is named"
-LOONG_SITE_CONFIG=
-finish
+LF_SITE_CONFIG=
+finish 13

@@ -93,4 +93,4 @@ pbs_knob qsub_before 0
 pbs_conf history=1
 
 pbs_down
-finish
+finish 84

@@ -2,22 +2,22 @@
 # Cases for PBS of every kind, sourced by pbs.sh (fake OpenPBS), torque.sh (fake Torque) and pbs_real.sh (an OpenPBS that is installed).
 # Before it: tests/flow/lib.sh, and a qsub on PATH. SLACK: seconds to wait for what takes no time on a quiet machine.
 : "${SLACK:=60}"
-LOONG_CACHE_DIR="$T/cache"
-export LOONG_CACHE_DIR
+LF_CACHE_DIR="$T/cache"
+export LF_CACHE_DIR
 site() { # site [LINE...]: the site's file; a line replaces what stands here for its key
     {
         printf 'poll = 1s\ncommand_timeout = 20s\nsettle = 0s\nscheduler = pbs\n'
         for l; do echo "$l"; done
     } | awk -F ' = ' '{ v[$1] = $0; if (!($1 in at)) { at[$1] = ++n; key[n] = $1 } }
         END { print "[site]"; for (i = 1; i <= n; i++) print v[key[i]] }' >"$T/site.ini"
-    LOONG_SITE_CONFIG="$T/site.ini"
-    export LOONG_SITE_CONFIG
+    LF_SITE_CONFIG="$T/site.ini"
+    export LF_SITE_CONFIG
 }
 site
 new_project() { rm -rf "$T/p"; mkdir "$T/p" && cd "$T/p" || exit 99; }
 run_dir() { find "$PWD" -maxdepth 4 -type d -path "*/runs/$(run_id)"; } # of the newest run
 stage_is() { [ "$(state "$1")" = "$2" ]; }
-# Incarnations of a stage in the newest run.
+# Starts of a stage in the newest run.
 incs() { ls "$(run_dir)/$1" | grep -cE '^[0-9]+\.[0-9]+$'; }
 job_ids() { tr -d '\n' <"$(run_dir)/$1/job.${2:-1}.json" | sed -n 's/.*"ids":[[:space:]]*\[\([^]]*\)\].*/\1/p' | tr -d '" ' | tr ',' ' '; }
 # end_of ID, request_of ID: exit status and nodes as PBS reports it, "" when there is none; nothing_queued: no job of ours waits or runs
@@ -50,8 +50,8 @@ ledger_true() { # the ledger says what the directories say
 local_results() {
     mkdir -p "$T/local" && cd "$T/local" || exit 99
     pipeline
-    LOONG_SITE_CONFIG= "$LF" run >local.log 2>&1 || cat local.log
-    LOONG_SITE_CONFIG= result last joined >"$T/want"
+    LF_SITE_CONFIG= "$LF" run >local.log 2>&1 || cat local.log
+    LF_SITE_CONFIG= result last joined >"$T/want"
 }
 
 case_graph() {

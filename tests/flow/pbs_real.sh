@@ -19,4 +19,4 @@ case_failure
 case_cancel
 case_killed
 case_quoting
-finish
+finish_min 7 # at least one of each case; no OpenPBS was there to count them

@@ -106,4 +106,4 @@ like err 'neither of PBS nor of Torque' "SLURM's wrappers are not taken for PBS"
 site
 
 pbs_down
-finish
+finish 31

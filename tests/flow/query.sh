@@ -120,4 +120,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish
+finish 139

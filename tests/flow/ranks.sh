@@ -3,7 +3,7 @@
 # A stage of several ranks under the wrapper: started by a launcher, stopped as one, found by host and pid, with the bytes of one.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 LF=$LF_BUILDDIR/loong-flow
-LOONG_LIBEXEC=$LF_BUILDDIR/stages
+LF_LIBEXEC=$LF_BUILDDIR/stages
 LF_MODELS_DIR=$LF_SRCDIR/models
 OMP_NUM_THREADS=1
 export LF_MODELS_DIR OMP_NUM_THREADS
@@ -96,4 +96,4 @@ ok $? "both ranks have ended"
 kill -CONT "$(cut -d ' ' -f 1 ended)"
 wait $p
 is "$?" 137 "of two that ended together, the killed one is the cause" "$(cat o)"
-finish
+finish 14

@@ -4,11 +4,11 @@
 # in; one that is only busy with something announced does not.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 F=$LF_BUILDDIR/tests/unit/comm_faults
-LOONG_COMM_PATIENCE=${LF_TEST_PATIENCE:-8}
+LF_COMM_PATIENCE=${LF_TEST_PATIENCE:-8}
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
 ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
 export ASAN_OPTIONS
-export LOONG_COMM_PATIENCE UCX_LOG_LEVEL
+export LF_COMM_PATIENCE UCX_LOG_LEVEL
 if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
     echo "1..0 # SKIP built --without-pmix"
     exit 0
@@ -25,7 +25,7 @@ start() {
     shift 4
     cp "$F" "$T/f$$.$name"
     mkdir "$T/said.$name"
-    (LOONG_RANKS_DIR=$T/said.$name timeout 200 "$LF" launch -n "$ranks" "$@" -- "$T/f$$.$name" "$what" "$rank" >"out.$name" 2>"err.$name"; echo $? >"code.$name") &
+    (LF_RANKS_DIR=$T/said.$name timeout 200 "$LF" launch -n "$ranks" "$@" -- "$T/f$$.$name" "$what" "$rank" >"out.$name" 2>"err.$name"; echo $? >"code.$name") &
     BG="$BG $!"
 }
 living() {
@@ -99,15 +99,15 @@ root=
 [ "$(id -u)" -ne 0 ] || root=--allow-run-as-root
 if command -v mpirun >/dev/null && timeout 60 mpirun $root -np 2 --oversubscribe true >/dev/null 2>&1; then
     mkdir said.mpirun
-    LOONG_RANKS_DIR=$T/said.mpirun timeout 200 mpirun $root -np 2 --oversubscribe --mca orte_abort_on_non_zero_status 0 "$F" kill 1 >out 2>&1
+    LF_RANKS_DIR=$T/said.mpirun timeout 200 mpirun $root -np 2 --oversubscribe --mca orte_abort_on_non_zero_status 0 "$F" kill 1 >out 2>&1
     said mpirun rank watchdog "rank 1 $p died"
 else
     for what in class line; do n=$((n + 1)); echo "ok $n - mpirun's killed rank: $what # SKIP no mpirun that works here"; done
 fi
-runs 1 env LOONG_COMM_START=3 "$LF" launch -n 2 -- "$F" late 1
+runs 1 env LF_COMM_START=3 "$LF" launch -n 2 -- "$F" late 1
 like err 'rank 0 .* has waited 3 s for the other ranks to start' "a rank that does not start is not waited for without end"
 like err "not seen at PMIx_Init yet: rank 1 $p\$" "and the launcher names it"
-runs 0 env LOONG_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
-runs 1 env LOONG_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
-like err 'LOONG_COMM_PATIENCE=soon' "a patience that is no number is refused"
-finish
+runs 0 env LF_COMM_PATIENCE=off "$LF" launch -n 2 -- "$F" none 9
+runs 1 env LF_COMM_PATIENCE=soon "$LF" launch -n 2 -- "$F" none 9
+like err 'LF_COMM_PATIENCE=soon' "a patience that is no number is refused"
+finish 50

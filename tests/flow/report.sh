@@ -82,4 +82,4 @@ like w '/ 1.0 GiB' "and the memory"
 # No two boxes of the graph lie over each other.
 dup=$(sed -n '/stage graph/,/<\/svg>/p' r.html | grep -o '<rect class="box[^>]*' | sed 's/.*x="\([0-9]*\)" y="\([0-9]*\)".*/\1 \2/' | sort | uniq -d | wc -l)
 is "$dup" 0 "no box covers another"
-finish
+finish_min 39 # one fewer for each page without xmllint

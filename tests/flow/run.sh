@@ -31,7 +31,7 @@ like out 'nothing to do' "an operational change reruns nothing"
 runs 0 "$LF" run --set first.mode=invariant
 like out 'nothing to do' "a numeric change reruns nothing"
 runs 0 "$LF" run --set second.factor=2
-is "$("$LF" status --columns name,attempts | awk '{ printf "%s ", $2 }')" "TRY 0 1 1 " "an identity change reruns its stage and what follows"
+is "$("$LF" status --columns name,attempts | awk '{ printf "%s ", $2 }')" "ATTEMPTS 0 1 1 " "an identity change reruns its stage and what follows"
 like out 'second: started' "the changed stage"
 runs 0 "$LF" plan --set second.factor=1.50
 unlike out '^  run' "the same value written otherwise (1.50) is the same spec"
@@ -153,4 +153,4 @@ runs 0 "$LF" resume --only first
 unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
 sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
 
-finish
+finish 59

@@ -93,8 +93,8 @@ case_controller() {
     ok $? "a cluster of its own is up" "$(cat up.log)"
     eval "$env"
     sed 's/^command_timeout = .*/command_timeout = 8s/' "$T/site.ini" >site.ini
-    LOONG_SITE_CONFIG=$PWD/site.ini LOONG_CACHE_DIR=$PWD/cache
-    export LOONG_SITE_CONFIG LOONG_CACHE_DIR
+    LF_SITE_CONFIG=$PWD/site.ini LF_CACHE_DIR=$PWD/cache
+    export LF_SITE_CONFIG LF_CACHE_DIR
     ctl=$(cat "$sub/run/slurmctld.pid")
     mkdir bin
     cat >bin/sbatch <<END
@@ -154,4 +154,4 @@ begin down
 begin controller
 begin launch
 gather
-finish
+finish_min 5 # the cases are not counted yet

@@ -44,8 +44,8 @@ slurm_cluster() {
 # The site file of these tests: short times.
 slurm_site() {
     printf '[site]\nscheduler = slurm\npoll = 1s\ncommand_timeout = 20s\nlost_after = 60s\n' >"$T/site.ini"
-    LOONG_SITE_CONFIG=$T/site.ini
-    export LOONG_SITE_CONFIG
+    LF_SITE_CONFIG=$T/site.ini
+    export LF_SITE_CONFIG
 }
 
 # ---- cases side by side
@@ -115,7 +115,7 @@ job_state() { squeue -h -t all -o %T -j "$(job_of "$1")" | head -n 1; }
 starts() { ls -d "$(run_path)/$1"/[0-9]*.[0-9]*/ 2>/dev/null | wc -l | tr -d ' '; }
 commits() { ls "$(run_path)/$1"/[0-9]*.[0-9]*/done.json 2>/dev/null | wc -l | tr -d ' '; }
 step_of() { sed -n 's/.*lf-work: step \([0-9]*\) of.*/\1/p' "$(run_path)/$1"/[0-9]*.[0-9]*/log 2>/dev/null | tail -n 1; }
-# Steps of all incarnations, in order: each must have been made once, or the work was done twice.
+# Steps of all starts, in order: each must have been made once, or the work was done twice.
 steps_once() {
     cat $(ls -d "$(run_path)/$1"/[0-9]*.[0-9]*/log | sort -t. -k2n) | sed -n 's/.*lf-work: step \([0-9]*\) of.*/\1/p' >steps
     sort -n -u steps | cmp -s - steps
@@ -179,8 +179,8 @@ words() {
 }
 # The programs themselves instead of the stages that do nothing, and the example pipeline in small: sizes by --set.
 real_programs() {
-    LF=$LF_BUILDDIR/loong-flow LOONG_LIBEXEC=$LF_BUILDDIR/stages LF_MODELS_DIR=$LF_SRCDIR/models
-    export LOONG_LIBEXEC LF_MODELS_DIR
+    LF=$LF_BUILDDIR/loong-flow LF_LIBEXEC=$LF_BUILDDIR/stages LF_MODELS_DIR=$LF_SRCDIR/models
+    export LF_LIBEXEC LF_MODELS_DIR
     words
     sed "s|@TEXT@|$PWD/text.txt|" "$LF_SRCDIR/examples/quickstart/pipeline.ini" >pipeline.ini
     small="--set model.preset=tiny-llama --set tokenize.vocab_size=512 --set tokenize.doc_bytes=1K --set tokenize.valid_fraction=0.1

@@ -28,7 +28,7 @@ job() {
 runs 0 "$LF" launch -n 4 -- "$R" check
 bits out >want
 
-export="export ASAN_OPTIONS=$ASAN_OPTIONS UCX_LOG_LEVEL=$UCX_LOG_LEVEL LOONG_COMM_PATIENCE=8;"
+export="export ASAN_OPTIONS=$ASAN_OPTIONS UCX_LOG_LEVEL=$UCX_LOG_LEVEL LF_COMM_PATIENCE=8;"
 job 0 "four ranks" "$export '$LF' launch -n 4 -- '$R' check || exit; '$LF' launch -n 4 -- '$R' who"
 is "$(bits out)" "$(cat want)" "our launcher on two nodes: the bits of one"
 like out '^\[0\] rank 0 of 4, local 0 of 2, node 0 of 2, pmix$' "rank 0 is on the first node"
@@ -47,7 +47,7 @@ if srun --mpi=list 2>&1 | grep -q pmix; then
     is "$(bits out)" "$(cat want)" "with the same bits"
     job 0 "a probe" "$export srun --mpi=pmix --export=ALL -n4 -c 1 '$LF' launch --probe --ranks 4"
     like out '^4 ranks found each other$' "the probe of it says so"
-    LOONG_COMM_PATIENCE=8 srun --mpi=pmix -p p45 -N2 -n3 --mem=200 --export=ALL -c 1 --kill-on-bad-exit=0 "$F" loop 1 >out 2>err
+    LF_COMM_PATIENCE=8 srun --mpi=pmix -p p45 -N2 -n3 --mem=200 --export=ALL -c 1 --kill-on-bad-exit=0 "$F" loop 1 >out 2>err
     [ $? -ne 0 ]; ok $? "a rank that hangs ends the step"
     like err 'rank 1 .* hangs: computing .*; missing in all_reduce #7, step 3' "by name"
 else
@@ -58,4 +58,4 @@ srun --mpi=none -p p45 -N2 -n2 --mem=200 --export=ALL "$R" who >out 2>err
 like err 'srun started 2 processes without PMIx' "with what to do instead"
 srun --mpi=none -p p45 -N1 -n1 --mem=200 --export=ALL "$R" who >out 2>err
 is "$(cat out)" "rank 0 of 1, local 0 of 1, node 0 of 1, single" "one process is alone"
-finish
+finish 19

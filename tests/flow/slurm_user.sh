@@ -117,8 +117,8 @@ step_time = 200"
 # The programs are replaced between two queued stages, as make install does: jobs use what was frozen, nothing reruns.
 case_install() {
     cp -R "$LF_BUILDDIR/tests/flow/bin" inst
-    LF=$PWD/inst/loong-flow LOONG_LIBEXEC=$PWD/inst
-    export LOONG_LIBEXEC
+    LF=$PWD/inst/loong-flow LF_LIBEXEC=$PWD/inst
+    export LF_LIBEXEC
     three p3 "steps = 15
 step_time = 300"
     runs 0 "$LF" submit
@@ -173,4 +173,4 @@ begin install
 begin killed
 begin quickstart
 gather
-finish
+finish 146

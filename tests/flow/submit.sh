@@ -12,8 +12,8 @@ settle = 0
 lost_after = 3
 submit_wait = 20
 END
-LOONG_SITE_CONFIG=$T/site.ini
-export LOONG_SITE_CONFIG
+LF_SITE_CONFIG=$T/site.ini
+export LF_SITE_CONFIG
 job() { sed -n 's/.*"id":"\([0-9]*\)".*/\1/p' "$(run_dir)/$1/job.$2.json"; } # job STAGE ATTEMPT
 run_dir() { echo "$T"/loong-data/*/runs/"$(run_id)"; }
 history() { cat "$LF_FAKE_DIR/history"; }
@@ -207,4 +207,4 @@ cp pipeline.ini in.txt "d '\$(touch evil);%j"
 is $? 0 "a directory whose name wants to be a command"
 [ ! -e evil ] && [ ! -e "d '\$(touch evil);%j/evil" ]; ok $? "and is not"
 [ -e "$(echo d*/loong-data/*/runs/*/first)/boot.1.log" ]; ok $? "its log is where it belongs"
-finish
+finish 101

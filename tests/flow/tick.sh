@@ -5,8 +5,8 @@
 . "$LF_SRCDIR/tests/flow/fakes.sh"
 fakes_slurm
 printf '[site]\nscheduler = slurm\npoll = 0\nsettle = 0\nlost_after = 2\nsubmit_wait = 10\n' >site.ini
-LOONG_SITE_CONFIG=$T/site.ini
-export LOONG_SITE_CONFIG
+LF_SITE_CONFIG=$T/site.ini
+export LF_SITE_CONFIG
 run_dir() { echo "$T"/loong-data/*/runs/"$(run_id)"; }
 job() { sed -n 's/.*"id":"\([0-9]*\)".*/\1/p' "$(run_dir)/$1/job.$2.json"; }
 is_state() { [ "$(state "$1")" = "$2" ]; }
@@ -86,4 +86,4 @@ let_go
 is "$(squeue -h -t pending,running | wc -l)" 0 "a cancel during a submit leaves no job"
 runs 0 "$LF" resume --wait
 is "$(state last)" done "and resume goes on"
-finish
+finish 33

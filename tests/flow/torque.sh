@@ -47,4 +47,4 @@ case_quoting
 pbs_conf keep_completed=0
 case_graph "completed jobs are forgotten at once"
 pbs_down
-finish
+finish 68

@@ -255,7 +255,7 @@ sed "s/\"t\":[0-9.]*/\"t\":$(($(date +%s) - 60))/" "$rd/first/epoch.2" >claim.2
 cmp -s claim.2 "$rd/first/epoch.2" && echo "Bail out! epoch.2 has no time" && exit 99
 mv -f claim.2 "$rd/first/epoch.2"
 job 3 44 0
-is $code 1 "max_walltime over all incarnations"
+is $code 1 "max_walltime over all starts"
 like je 'max_walltime is 1' "by name"
 
 seen=running
@@ -314,7 +314,7 @@ go 2 41 1 &
 k=$!
 BG="$BG $k"
 until_true 10 test -e "$rd/first/2.2/end.json"
-ok $? "the old incarnation notices the newer epoch and stops"
+ok $? "the old start notices the newer epoch and stops"
 like "$rd/first/2.2/end.json" '"class":"superseded"' "and says why"
 let_go
 wait $j
@@ -332,7 +332,7 @@ kill -STOP "$w"
 let_go
 until_true 20 test -e "$rd/first/2.2/out/result/manifest.json"
 job 2 41 1
-is $code 0 "the newer incarnation is done"
+is $code 0 "the newer start is done"
 kill -CONT "$w"
 wait $j
 is "$(ls -d "$rd"/first/2.*/done.json | wc -l)" 1 "of two that reached publication one has published"
@@ -364,4 +364,4 @@ echo 01:00:00 >walltime
 LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=8.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 0 "the next link does the rest"
-finish
+finish 74

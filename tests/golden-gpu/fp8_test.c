@@ -161,9 +161,9 @@ int main(void)
     if (seeds < 1)
         tap_bail("LF_FP8_SEEDS=%s: 1 or more", many);
     if (!golden_has_blaslt())
-        tap_skip_all("no cuBLASLt was found (LOONG_CUBLASLT names it)");
-    test_text(gpu, steps, seeds);
+        tap_skip_all("no cuBLASLt was found (LF_CUBLASLT names it)");
+    TAP(3, test_text(gpu, steps, seeds));
     if (!gpu)
-        test_emulated();
+        TAP(2, test_emulated());
     return tap_done();
 }

@@ -425,9 +425,9 @@ int main(void)
     lf_model_config c = llama->config;
     c.max_positions = MAX_SEQ; /* rotary positions have no table to outgrow */
     make_prompts(&p, long_ones, 138, c.vocab / 2);
-    test_model("llama", llama, &c, &p, true);
+    TAP(37, test_model("llama", llama, &c, &p, true));
     make_prompts(&p, short_ones, 24, gpt2->config.vocab / 2);
-    test_model("gpt2", gpt2, &gpt2->config, &p, false);
+    TAP(19, test_model("gpt2", gpt2, &gpt2->config, &p, false));
     family_close(llama);
     family_close(gpt2);
     return tap_done();

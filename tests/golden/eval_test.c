@@ -244,8 +244,8 @@ int main(void)
     json_object_foreach(families, family, want)
     {
         lf_runner *r = open_model(family);
-        test_scores(family, r, tok, want);
-        test_generation(family, r, json_object_get(want, "generate"));
+        TAP(6, test_scores(family, r, tok, want));
+        TAP(1, test_generation(family, r, json_object_get(want, "generate")));
         lf_runner_close(r);
     }
     /* The comparison can fail. */

@@ -46,7 +46,7 @@ ok $rc "requests of seven tasks and a group"
 "$LF_BUILDDIR/tests/golden/harness_near" "$golden/golden.json" "$dir/base/results" >"$dir/near"
 ok $? "numbers, texts and standard errors are those of lm-evaluation-harness"
 sed 's/^/# /' "$dir/near"
-run small --requests "$golden/requests.jsonl" --threads 1 --batch 2 --step-rows 3 --batch-tokens 96 --block 5
+run small --requests "$golden/requests.jsonl" --threads 1 --slots 2 --step-rows 3 --micro-tokens 96 --block 5
 same small "small batches, one thread: the same bytes"
 run alone --requests "$golden/requests.jsonl" --threads 2 --no-share --block 200 --page-tokens 128
 same alone "nothing shared: the same bytes"
@@ -105,5 +105,6 @@ run never --requests "$dir/asked.jsonl" --think-end '</nothing>'
 [ $rc -eq 0 ] && [ "$(texts never | head -n 1)" = "\"$(printf '%s' "$whole" | sed 's/^"//; s/^ *//')" ]
 ok $? "a text without one is whole"
 
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 20
 [ $failed -eq 0 ]

@@ -277,10 +277,10 @@ int main(void)
     json_t *j = lf_json_load_file(path, 1 << 24, &err);
     if (!j)
         tap_bail("%s", err.text);
-    test_rng(json_object_get(j, "rng"));
-    json_array_foreach(json_object_get(j, "orders"), i, c) test_order(c);
-    json_array_foreach(json_object_get(j, "blends"), i, c) test_blend(c);
-    json_object_foreach(json_object_get(j, "datasets"), name, c) test_dataset(name, c);
+    TAP(8, test_rng(json_object_get(j, "rng")));
+    json_array_foreach(json_object_get(j, "orders"), i, c) TAP(8, test_order(c));
+    json_array_foreach(json_object_get(j, "blends"), i, c) TAP(3, test_blend(c));
+    json_object_foreach(json_object_get(j, "datasets"), name, c) TAP(7, test_dataset(name, c));
     json_decref(j);
     return tap_done();
 }

@@ -167,11 +167,11 @@ static void test(const char *family)
 
 int main(void)
 {
-    test("llama");
-    test("phi3");
-    test("gpt2");
-    test("gpt-neox");
-    test("llama-dora");
-    test("gpt2-dora");
+    TAP(3, test("llama"));
+    TAP(3, test("phi3"));
+    TAP(3, test("gpt2"));
+    TAP(3, test("gpt-neox"));
+    TAP(3, test("llama-dora"));
+    TAP(3, test("gpt2-dora"));
     return tap_done();
 }

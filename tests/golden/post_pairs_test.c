@@ -239,8 +239,9 @@ int main(void)
                  {"nll", {.kind = LF_PAIR_SIGMOID, .beta = 0.1, .nll = 0.5}}};
     open_golden(&g);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        one(&g, kinds[i].name, &(struct lf_dpo_opts){.pair = kinds[i].o});
-    one(&g, "kto", &(struct lf_dpo_opts){.kto = true, .pair = kinds[0].o, .kto_opts = {0.1, 1, 1}});
+        TAP(3, one(&g, kinds[i].name, &(struct lf_dpo_opts){.pair = kinds[i].o}));
+    TAP(3, one(&g, "kto",
+               &(struct lf_dpo_opts){.kto = true, .pair = kinds[0].o, .kto_opts = {0.1, 1, 1}}));
     lf_st_close(g.st);
     return tap_done();
 }

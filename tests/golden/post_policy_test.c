@@ -482,22 +482,22 @@ int main(void)
     char path[4096];
     int n;
     open_golden(&g);
-    of_trl(&g);
+    TAP(20, of_trl(&g));
     struct lf_pg_config c = ppo_config(&g);
-    one(&g, "ppo", c);
+    TAP(5, one(&g, "ppo", c));
     snprintf(path, sizeof path, "%s/stored-ppo", tap_tmpdir());
     c.replay = path;
     c.rows = 1000; /* another cut into micro-batches */
     train(&c, "ppo-again", &ppo);
     double worst = distance(&g, "ppo", &ppo, &n);
     tap_ok(n == 8 && worst <= BAND, "ppo: in one micro-batch too, within %.2g", worst);
-    controller(&g, &ppo);
+    TAP(1, controller(&g, &ppo));
     c = ppo_config(&g);
     c.ptx_data = g.data; /* every update takes each of its documents once */
     c.ptx_coef = 0.7;
     c.ptx_batch = ALL / GROUP;
-    one(&g, "ppo-ptx", c);
-    differences(&g, &ppo);
+    TAP(4, one(&g, "ppo-ptx", c));
+    TAP(3, differences(&g, &ppo));
     lf_rule_destroy(g.rule);
     lf_st_close(g.st);
     return tap_done();

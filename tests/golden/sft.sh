@@ -61,5 +61,6 @@ ok $? "so is missing weight decay: $apart"
     rm -rf "$dir/rows" && mv "$dir/last" "$dir/rows" && run mask 4 2e-3 0.1 --batch "$bins"
 ! near && [ "$apart" != failed ]
 ok $? "so is a mask of the last answer alone: $apart"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 7
 [ $failed -eq 0 ]

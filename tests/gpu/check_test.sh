@@ -65,8 +65,8 @@ ok $? "a table that cannot be written is a failure"
 program "$dir/tools/ldconfig" 'echo "	libc.so.6 => /lib/libc.so.6"'
 mkdir -p "$dir/toolkit/lib64"
 : >"$dir/toolkit/lib64/libcublasLt.so.13"
-program "$dir/op/cuda_good" 'echo "ok 1 - $LOONG_CUBLASLT"; echo 1..1; echo "$LOONG_CUBLASLT $LOONG_CUDNN" >"'"$dir"'/asked"'
-(PATH=$dir/tools:$PATH CUDA_HOME=$dir/toolkit LOONG_CUDNN=/named/so && export PATH CUDA_HOME LOONG_CUDNN && unset LOONG_CUBLASLT && check "$dir/op/cuda_good")
+program "$dir/op/cuda_good" 'echo "ok 1 - $LF_CUBLASLT"; echo 1..1; echo "$LF_CUBLASLT $LF_CUDNN" >"'"$dir"'/asked"'
+(PATH=$dir/tools:$PATH CUDA_HOME=$dir/toolkit LF_CUDNN=/named/so && export PATH CUDA_HOME LF_CUDNN && unset LF_CUBLASLT && check "$dir/op/cuda_good")
 [ $? -eq 0 ] && [ "$(cat "$dir/asked")" = "$dir/toolkit/lib64/libcublasLt.so.13 /named/so" ]
 ok $? "cuBLASLt of a toolkit is found; what is named stays"
 
@@ -122,5 +122,6 @@ program "$dir/bench/gpu_model" 'case $1 in info) echo "Toy GPU, 1 GiB" ;; *) ech
 LF_GPU_BENCH=decode LF_GPU_LINES=$dir/lines PYTHON=$dir/bin/python3 bench -m "$dir" -p "$dir/peer.py" "$dir/bench/gpu_model"
 [ $? -eq 0 ] && grep -q '| decode toy, 1 x 8 | too short to tell | - | - | - | 600.0 ms, 800 | - |' "$dir/report"
 ok $? "a difference of two times that is not positive is too short to tell, and no failure"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 21
 [ $failed -eq 0 ]

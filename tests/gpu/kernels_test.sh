@@ -39,5 +39,6 @@ none='"median_s":null,"tokens_per_s":null,"share":null,"rate":null,'
 ok $? "decoding of a whole model"
 grep -q 'step2, layer 1' "$dir/err"
 ok $? "and where its time goes"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 20
 [ $failed -eq 0 ]

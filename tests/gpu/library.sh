@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by check.sh and bench.sh: where cuBLASLt or cuDNN is no library that the loader finds, it may still lie on this node, in a
-# toolkit or beside a Python that has torch. LOONG_CUBLASLT and LOONG_CUDNN name them for our programs, unless they are set.
+# toolkit or beside a Python that has torch. LF_CUBLASLT and LF_CUDNN name them for our programs, unless they are set.
 find_library() { # VARIABLE FILE-PATTERN
     eval "[ -z \"\${$1:-}\" ]" || return 0
     if { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q "[[:space:]]$2"; then return 0; fi
@@ -12,6 +12,6 @@ print(max((f for p in sys.path if p for f in glob.glob(p + "/nvidia/*/lib/" + sy
     export "${1?}"
 }
 find_libraries() {
-    find_library LOONG_CUBLASLT 'libcublasLt.so.1[23]'
-    find_library LOONG_CUDNN 'libcudnn.so.9'
+    find_library LF_CUBLASLT 'libcublasLt.so.1[23]'
+    find_library LF_CUDNN 'libcudnn.so.9'
 }

@@ -16,6 +16,7 @@ ok() { # ok STATUS NAME [WHY]
         printf '%s\n' "${3:-}" | sed 's/^/# /' | head -n 12
     fi
 }
+. "$src/tests/tap/plan.sh"
 want='-fmad=false -ftz=false -prec-div=true -prec-sqrt=true'
 
 # ---- the rules ----
@@ -59,8 +60,9 @@ ok $? "(one would be noticed)"
 
 nvcc=$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)
 if [ -z "$nvcc" ]; then
-    echo "ok $((n + 1)) - the compiler # SKIP no nvcc: not configured --with-cuda"
-    echo "1..$((n + 1))"
+    n=$((n + 1))
+    echo "ok $n - the compiler # SKIP no nvcc: not configured --with-cuda"
+    plan 8
     [ $failed -eq 0 ]
     exit
 fi
@@ -90,5 +92,5 @@ ok $? "a product and a sum stay two, in code that a driver compiles later too; f
 got=$(ptx)
 case $got in *'fma.rn.f32 fma.rn.f32 mul.f64'*) true ;; *) false ;; esac # a bare mul is ptxas's to contract
 ok $? "(without them they are one)" "$got $(cat "$dir/err")"
-echo "1..$n"
+plan 10
 [ $failed -eq 0 ]

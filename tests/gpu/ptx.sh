@@ -33,5 +33,6 @@ mkdir "$dir/bad"
 sed 's/\(sub\.rn\.f32[^%]*%f[0-9]*\), \(%f[0-9]*\), \(%f[0-9]*\);/\1, \3, \2;/' "$build/kernels/cuda/rows.ptx" >"$dir/bad/rows.ptx"
 ! cmp -s "$build/kernels/cuda/rows.ptx" "$dir/bad/rows.ptx" && ! on_ptx "$dir/bad" norm && grep -q '^not ok' "$dir/log"
 ok $? "(an error in a .ptx is found)"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 8
 [ $failed -eq 0 ]

@@ -4,8 +4,8 @@
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-LF_MODELS_DIR=$LF_SRCDIR/models LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
-export LF_MODELS_DIR LOONG_SITE_CONFIG LOONG_USER_CONFIG
+LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
+export LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
 lf=$LF_BUILDDIR/loong-flow
 n=0
 ok() { # $1: 0 = ok, $2: name, $3: file with findings
@@ -68,4 +68,15 @@ ok $? "run.sh says that a text does not exist and makes nothing" out
 $run "$tmp" >out 2>&1
 [ $? -eq 1 ] && grep -q 'build first' out
 ok $? "run.sh says that BUILD holds no loong-flow" out
-echo "1..$n"
+sh -c ". '$LF_SRCDIR/examples/common.sh'; forecast 1" >out
+grep -q '^quickstart: [1-9][0-9]* cores* here; the build takes [1-9][0-9]* to [1-9][0-9]* minutes .*, tokenizing, training and writing [1-9]' out
+ok $? "the quickstart says how long it takes here" out
+sh -c ". '$LF_SRCDIR/examples/common.sh'; forecast 0" >out
+grep -q 'here; tokenizing, training and writing [1-9][0-9]* to' out
+ok $? "what is built is not in it" out
+printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
+[ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
+3m05s" ]
+ok $? "CPU seconds out of what the shell tells" out
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 21

@@ -67,5 +67,7 @@ sed 's|engine/graph/|engine/XX|; s|engine/store/|engine/graph/|; s|engine/XX|eng
 [ "$(findings "$tmp/page.md")" = "engine/graph may include engine/back, which is not below it
 engine/graph may include kernels, which is not below it" ]
 none "two folders in each other's places are seen" "$([ $? -eq 0 ] || findings "$tmp/page.md")"
-echo "1..$n"
+ok() { result "$1" "$2" ""; }
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 4
 exit $bad

@@ -77,5 +77,6 @@ ok $(($? != 1)) "a run of nothing is none"
 rm "$tmp/test-suite.log"
 ! sh "$tmp/run.sh" "$tmp" >"$tmp/out" 2>&1 && grep -q 'no test has run' "$tmp/out"
 ok $? "nor is one that did not build"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 6
 [ $bad -eq 0 ]

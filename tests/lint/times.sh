@@ -63,4 +63,5 @@ ok $? "what a long test covered, and what it skipped"
 grep -qx 'long: SKIP tests/none.sh: no slurmctld here' out && grep -qx 'long: MISSING tests/gone.sh: did not run' out &&
     grep -qx 'long: 1 scripts ran, 2 did not' out
 ok $? "what did not run, by name"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 7

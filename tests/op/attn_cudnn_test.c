@@ -286,14 +286,14 @@ static void refuses(const char *wish, const char *file, const char *says)
 {
     char why[300] = "";
     setenv("LF_ATTN", wish, 1);
-    setenv("LOONG_CUDNN", file, 1);
+    setenv("LF_CUDNN", file, 1);
     lf_cudnn_close(device);
     const int rc = lf_cudnn_open(device, why, sizeof why);
     tap_ok(rc == LF_K_EDEVICE && strstr(why, says) && !device->cudnn, "LF_ATTN=%s, library %s: %s",
            wish, file, why);
     tap_str(lf_cuda_attn_algorithm(device, LF_FAST), "own", "attention is our own");
     setenv("LF_ATTN", "cudnn", 1);
-    unsetenv("LOONG_CUDNN");
+    unsetenv("LF_CUDNN");
 }
 
 static void refuses_to_start(struct lf_emu_dnn_mood m, const char *says)
@@ -414,12 +414,12 @@ int main(void)
     else if (!lf_cudnn_load(&library, why, sizeof why))
         tap_skip_all(why);
     use(&library);
-    test_numbers();
-    test_shapes();
+    TAP(180, test_numbers());
+    TAP(19, test_shapes());
     if (!real) {
-        test_planted();
-        test_failures();
-        test_choice();
+        TAP(8, test_planted());
+        TAP(13, test_failures());
+        TAP(9, test_choice());
     }
     use(NULL);
     return tap_done();

@@ -448,14 +448,14 @@ int main(void)
                 for (uint64_t seed = 1; seed <= 3; seed++)
                     if (op_kernels(i) && taken(n, type, seed) && attn_cases[n].causal &&
                         attn_cases[n].drop == 0 && attn_cases[n].cu[attn_cases[n].n_docs] > 0)
-                        test_case(op_kernels(i), &attn_cases[n], (uint8_t)type, seed);
+                        TAP(2, test_case(op_kernels(i), &attn_cases[n], (uint8_t)type, seed));
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             for (int w = 0; w < 3 && op_kernels(i); w++)
-                test_unseen(op_kernels(i), type, windows[w]);
+                TAP(2, test_unseen(op_kernels(i), type, windows[w]));
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))
-                test_small_step(op_kernels(i), type);
+                TAP(1, test_small_step(op_kernels(i), type));
     return tap_done();
 }

@@ -179,16 +179,16 @@ int main(void)
                 const struct lf_kernels *k = op_kernels(i);
                 if (!k)
                     continue;
-                test_forward(k, c, type, &t);
-                test_backward(k, c, type, &t);
+                TAP(2 + MOST_THREADS, test_forward(k, c, type, &t));
+                TAP(3 + MOST_THREADS, test_backward(k, c, type, &t));
                 if (type == LF_F32 && c->cu[c->n_docs] > 0)
-                    test_differences(k, c, &t);
+                    TAP(2, test_differences(k, c, &t));
             }
             data_free(&t);
         }
     for (int i = 0; i < OP_BACKENDS; i++)
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
             if (op_kernels(i))
-                test_future(op_kernels(i), type);
+                TAP(2, test_future(op_kernels(i), type));
     return tap_done();
 }

@@ -236,13 +236,13 @@ int main(void)
             const int64_t rows = shapes[n][0], c = shapes[n][1], ld = shapes[n][2];
             for (int type = LF_F32; type <= OP_LAST_FLOAT && k; type++) {
                 struct layer l = make(rows, c, ld, type);
-                test_norm(k, rows, c, (int64_t)(n % 4) * 3, l.type);
-                test_forward(k, &l, true, true, true);
-                test_forward(k, &l, false, false, true);
-                test_forward(k, &l, false, true, false);
-                test_untrained(k, &l);
-                test_backward(k, &l, true, false);
-                test_backward(k, &l, false, true);
+                TAP(2, test_norm(k, rows, c, (int64_t)(n % 4) * 3, l.type));
+                TAP(2, test_forward(k, &l, true, true, true));
+                TAP(2, test_forward(k, &l, false, false, true));
+                TAP(2, test_forward(k, &l, false, true, false));
+                TAP(1, test_untrained(k, &l));
+                TAP(3, test_backward(k, &l, true, false));
+                TAP(3, test_backward(k, &l, false, true));
                 drop(&l);
             }
         }

@@ -190,8 +190,8 @@ int main(void)
                 const struct lf_kernels *k = op_kernels(b);
                 if (!k)
                     continue;
-                test_forward(k, &cases[n], &d, types % TYPES, types / TYPES);
-                test_backward(k, &cases[n], &d, types / TYPES);
+                TAP(2, test_forward(k, &cases[n], &d, types % TYPES, types / TYPES));
+                TAP(4, test_backward(k, &cases[n], &d, types / TYPES));
             }
             double *p[] = {d.y, d.dt, d.dp, d.at, d.ap};
             struct op_buf *bufs[] = {&d.wte, &d.wpe, &d.dy, &d.token, &d.pos};
@@ -202,7 +202,7 @@ int main(void)
         }
     for (int b = 0; b < OP_BACKENDS; b++)
         if (op_kernels(b)) {
-            test_positions_alone(op_kernels(b));
+            TAP(1, test_positions_alone(op_kernels(b)));
         }
     for (int t = 1; t <= OP_THREADS; t++)
         op_queue_destroy(queue[t]);

@@ -267,6 +267,13 @@ static void test_alone(const struct lf_kernels *k, int ab)
     op_queue_destroy(q3), op_queue_destroy(q1);
 }
 
+static void test_cases(const struct lf_kernels *k, lf_queue *q)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int form = 0; form < FORMS; form++)
+            test_case(k, q, &cases[c], (enum form)form);
+}
+
 int main(void)
 {
     lf_queue *q = op_queue_create(2);
@@ -274,11 +281,9 @@ int main(void)
         const struct lf_kernels *k = op_kernels(i);
         if (!k)
             continue;
-        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-            for (int form = 0; form < FORMS; form++)
-                test_case(k, q, &cases[c], (enum form)form);
+        TAP(167, test_cases(k, q));
         for (int ab = LF_F32; ab <= OP_LAST_FLOAT; ab++)
-            test_alone(k, ab);
+            TAP(OP_BACKENDS > 1 ? 3 : 1, test_alone(k, ab));
     }
     op_queue_destroy(q);
     return tap_done();

@@ -618,29 +618,29 @@ int main(void)
                      (long long)cases[i].rows, cases[i].k, (long long)cases[i].experts,
                      cases[i].sigmoid ? ", sigmoid" : "");
             route_setup(&d, &cases[i]);
-            test_route(k, q, &cases[i], &d, name);
-            test_route_bwd(k, q, &cases[i], &d, false);
-            test_route_bwd(k, q, &cases[i], &d, true);
-            test_stats(k, q, &cases[i], &d);
+            TAP(6, test_route(k, q, &cases[i], &d, name));
+            TAP(3, test_route_bwd(k, q, &cases[i], &d, false));
+            TAP(3, test_route_bwd(k, q, &cases[i], &d, true));
+            TAP(4, test_stats(k, q, &cases[i], &d));
             route_teardown(&d);
             zeros(0);
         }
-        test_loss_bounds(k, q);
-        test_edges(k, q);
+        TAP(2, test_loss_bounds(k, q));
+        TAP(6, test_edges(k, q));
         for (int how = 0; how < 3; how++) {
-            test_sort(k, q, 1, 1, 1, how == 1 ? 0 : how);
-            test_sort(k, q, 53, 4, 60, how);
-            test_sort(k, q, 300, 2, 8, how);
-            test_sort(k, q, 701, 3, 10, how);
+            TAP(2, test_sort(k, q, 1, 1, 1, how == 1 ? 0 : how));
+            TAP(2, test_sort(k, q, 53, 4, 60, how));
+            TAP(2, test_sort(k, q, 300, 2, 8, how));
+            TAP(2, test_sort(k, q, 701, 3, 10, how));
         }
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
-            test_combine(k, q, 5, 2, 33, type, false);
-            test_combine(k, q, 17, 4, 64, type, true);
-            test_combine(k, q, 1, 8, 1, type, false);
-            test_gate(k, q, 13, 37, type);
+            TAP(6, test_combine(k, q, 5, 2, 33, type, false));
+            TAP(6, test_combine(k, q, 17, 4, 64, type, true));
+            TAP(6, test_combine(k, q, 1, 8, 1, type, false));
+            TAP(5, test_gate(k, q, 13, 37, type));
         }
-        test_balance(k, q);
-        test_threads(k);
+        TAP(2, test_balance(k, q));
+        TAP(1, test_threads(k));
     }
     op_queue_destroy(q);
     return tap_done();

@@ -334,8 +334,8 @@ int main(void)
                          type == LF_BF16  ? "bf16"
                          : type == LF_F16 ? "f16"
                                           : "f32");
-                test_forward(k, &cases[n], &t);
-                test_backward(k, &cases[n], &t);
+                TAP(3 + cases[n].delta + cases[n].layer, test_forward(k, &cases[n], &t));
+                TAP(6, test_backward(k, &cases[n], &t));
             }
             data_free(&t);
         }

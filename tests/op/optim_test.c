@@ -409,12 +409,13 @@ int main(void)
         const struct lf_kernels *k = op_kernels(b);
         if (!k)
             continue;
-        test_norm(k);
-        test_adamw(k);
-        test_state(k);
+        TAP(10 + OP_THREADS, test_norm(k));
+        TAP(26 + OP_THREADS, test_adamw(k));
+        TAP(OP_BACKENDS > 1 ? 22 : 21, test_state(k));
 #ifdef OP_CUDA
         for (int types = 0; types < 8; types++)
-            test_cpu_bits(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32, types & 4);
+            TAP(2, test_cpu_bits(k, types & 1 ? LF_BF16 : LF_F32, types & 2 ? LF_BF16 : LF_F32,
+                                 types & 4));
 #endif
     }
     for (int t = 1; t <= OP_THREADS; t++)

@@ -266,14 +266,14 @@ int main(void)
     k = op_kernels(0);
     q = op_queue_create(1);
     for (int act = LF_ACT_NONE; act <= LF_ACT_RELU; act++)
-        test_epilogue(act);
-    test_glu();
-    test_axpby();
-    test_norm();
-    test_rope(false);
-    test_rope(true);
-    test_embed();
-    test_dropout();
+        TAP(act == LF_ACT_NONE || act == LF_ACT_RELU ? 2 : 3, test_epilogue(act));
+    TAP(2, test_glu());
+    TAP(3, test_axpby());
+    TAP(3, test_norm());
+    TAP(3, test_rope(false));
+    TAP(3, test_rope(true));
+    TAP(3, test_embed());
+    TAP(3, test_dropout());
     op_queue_destroy(q);
     return tap_done();
 }

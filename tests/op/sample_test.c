@@ -471,22 +471,22 @@ int main(void)
                                   five = {1, 1, 0, 1, 0, 0, 5}, likely = {1, 1, 0.3, 1, 0, 0, 0};
     const struct lf_kernels *k = op_kernels(0);
     lf_queue *q = op_queue_create(1);
-    test_equal(k, q, 1, 40, 1);
-    test_equal(k, q, 7, 120, 6);
-    test_equal(k, q, 31, 120, 6);
-    test_equal(k, q, 4097, 120, 1);
-    test_equal(k, q, 50257, 40, 1);
-    test_equal(k, q, 151936, 10, 1);
-    test_reference(k, q, 7, 200);
-    test_reference(k, q, 4096, 40);
-    test_reference(k, q, 50257, 12);
-    test_left(k, q);
-    test_notes(k, q);
-    test_alone(k, q);
-    test_law(k, q, &whole, 12, "softmax");
-    test_law(k, q, &cold, 12, "temperature 0.6");
-    test_law(k, q, &five, 5, "top-k 5");
-    test_law(k, q, &likely, 5, "min-p 0.3"); /* e^-1.2 > 0.3 > e^-1.25 */
+    TAP(4, test_equal(k, q, 1, 40, 1));
+    TAP(4, test_equal(k, q, 7, 120, 6));
+    TAP(4, test_equal(k, q, 31, 120, 6));
+    TAP(4, test_equal(k, q, 4097, 120, 1));
+    TAP(4, test_equal(k, q, 50257, 40, 1));
+    TAP(4, test_equal(k, q, 151936, 10, 1));
+    TAP(3, test_reference(k, q, 7, 200));
+    TAP(3, test_reference(k, q, 4096, 40));
+    TAP(3, test_reference(k, q, 50257, 12));
+    TAP(5, test_left(k, q));
+    TAP(2, test_notes(k, q));
+    TAP(5, test_alone(k, q));
+    TAP(2, test_law(k, q, &whole, 12, "softmax"));
+    TAP(2, test_law(k, q, &cold, 12, "temperature 0.6"));
+    TAP(2, test_law(k, q, &five, 5, "top-k 5"));
+    TAP(2, test_law(k, q, &likely, 5, "min-p 0.3")); /* e^-1.2 > 0.3 > e^-1.25 */
     op_queue_destroy(q);
     return tap_done();
 }

@@ -130,16 +130,16 @@ int main(void)
 {
     if (!lf_cpu_kernels((enum lf_isa)LF_CPU_ISA))
         tap_skip_all("this processor lacks the instruction set");
-    accuracy(EXP, "exp", -87.3, 88.7);
-    accuracy(EXP, "exp", -103.9, -87.3);
-    accuracy(EXP, "exp", -1, 1);
-    accuracy(TANH, "tanh", -1, 1);
-    accuracy(TANH, "tanh", -10, 10);
-    accuracy(ERF, "erf", -1, 1);
-    accuracy(ERF, "erf", -5, 5);
-    special();
-    lanes();
-    bf16();
-    tails();
+    TAP(1, accuracy(EXP, "exp", -87.3, 88.7));
+    TAP(1, accuracy(EXP, "exp", -103.9, -87.3));
+    TAP(1, accuracy(EXP, "exp", -1, 1));
+    TAP(1, accuracy(TANH, "tanh", -1, 1));
+    TAP(1, accuracy(TANH, "tanh", -10, 10));
+    TAP(1, accuracy(ERF, "erf", -1, 1));
+    TAP(1, accuracy(ERF, "erf", -5, 5));
+    TAP(2, special());
+    TAP(1, lanes());
+    TAP(1, bf16());
+    TAP(3, tails());
     return tap_done();
 }

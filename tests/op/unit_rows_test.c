@@ -117,9 +117,9 @@ int main(void)
             for (int64_t i = 0; i < c && rows > 4; i++)
                 op_set(x.p, 4 * c + i, LF_F32, 0); /* a row without direction */
             for (int type = LF_F32; type <= OP_LAST_FLOAT; type++)
-                test_forward(k, &x, rows, c, type);
-            test_backward(k, &x, rows, c, false);
-            test_backward(k, &x, rows, c, true);
+                TAP(2, test_forward(k, &x, rows, c, type));
+            TAP(2 + 2 * (rows < 3 ? rows : 3), test_backward(k, &x, rows, c, false));
+            TAP(2, test_backward(k, &x, rows, c, true));
             op_free(&x);
         }
     for (int t = 1; t <= OP_THREADS; t++)

@@ -671,21 +671,21 @@ int main(void)
                 total++;
             }
         tap_ok(bad == 0, "%s: %d cases agree with the f64 reference", k->family, total);
-        differences(k, q, false);
-        differences(k, q, true);
-        sampling_agrees(k, q, LF_F32, 1);
-        sampling_agrees(k, q, LF_F32, 1 / 0.7f);
+        TAP(1, differences(k, q, false));
+        TAP(1, differences(k, q, true));
+        TAP(1, sampling_agrees(k, q, LF_F32, 1));
+        TAP(1, sampling_agrees(k, q, LF_F32, 1 / 0.7f));
         for (int type = LF_BF16; type <= OP_LAST_FLOAT; type++)
-            sampling_agrees(k, q, (uint8_t)type, 1 / 0.7f);
-        invalid_target(k, q);
+            TAP(1, sampling_agrees(k, q, (uint8_t)type, 1 / 0.7f));
+        TAP(1, invalid_target(k, q));
         for (int type = LF_F32; type <= OP_LAST_FLOAT; type++) {
-            same_bits(k, (uint8_t)type);
+            TAP(1, same_bits(k, (uint8_t)type));
 #ifndef OP_CUDA
-            rows_left_out(k, q, (uint8_t)type, true);
-            rows_left_out(k, q, (uint8_t)type, false);
+            TAP(1, rows_left_out(k, q, (uint8_t)type, true));
+            TAP(1, rows_left_out(k, q, (uint8_t)type, false));
 #endif
         }
-        colsums(k, q);
+        TAP(1, colsums(k, q));
         op_queue_destroy(q);
     }
     return tap_done();

@@ -63,4 +63,4 @@ done
 cp compile_commands.json first && must "$MAKE" -j2 -s compile_commands.json
 cmp -s first compile_commands.json; ok $? "made again, it is the same"
 "$MAKE" -s distclean >log 2>&1; [ ! -e compile_commands.json ]; ok $? "make distclean takes it away"
-finish
+finish 18

@@ -31,4 +31,4 @@ rm i/usr/share/loong-flow/site.ini
 must "$MAKE" -s -C "$LF_BUILDDIR" install DESTDIR="$T/i" prefix=/usr libexecdir=/usr/libexec
 must "$MAKE" -s -C "$LF_BUILDDIR" uninstall DESTDIR="$T/i" prefix=/usr libexecdir=/usr/libexec
 is "$(find i -name 'loong-flow*' -o -name 'lf-*')" "" "and the folders that are its own"
-finish
+finish 16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of packaging: source it first, end with `finish`. Each test works below $T,
+# TAP in shell for tests of packaging: source it first, end with `finish COUNT`. Each test works below $T,
 # its own, which is kept when a point failed or LF_KEEP is set.
 : "${LF_BUILDDIR:=$PWD}"
 T=$(mktemp -d "${TMPDIR:-/tmp}/lf-$(basename "$0" .sh).XXXXXX") || exit 99
@@ -49,7 +49,10 @@ must() {
     echo "Bail out! $*"
     exit 1
 }
-finish() { echo "1..$n"; exit $((bad > 0)); }
+. "$LF_SRCDIR/tests/tap/plan.sh"
+# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
+finish() { plan "$@"; exit $((bad > 0)); }
+finish_min() { plan_min "$@"; exit $((bad > 0)); }
 
 version() { sed -n 's/^AC_INIT(\[loong-flow\], \[\([^]]*\)\].*/\1/p' "$LF_SRCDIR/configure.ac"; }
 NAME=loong-flow-$(version)

@@ -78,4 +78,4 @@ TCL
 else
     skip "the module file" "no tclsh"
 fi
-finish
+finish_min 3 # more with EasyBuild and Environment Modules

@@ -73,4 +73,4 @@ if command -v git >/dev/null; then
 else
     skip "a checkout" "no git"
 fi
-finish
+finish_min 30 # five fewer without git

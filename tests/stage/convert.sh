@@ -168,4 +168,4 @@ idx=$(find "$src/tests/golden" -name '*.idx' | sort | head -1)
 ok $? "inspect an .idx" "$dir/e"
 run --from "$dir/gpt2/tokenizer" --inspect && grep -q '"form": "tokenizer artifact"' "$dir/o"
 ok $? "inspect a tokenizer" "$dir/o"
-finish
+finish 197

@@ -44,7 +44,7 @@ sweep() { # sweep WAY ACTION EXIT
         whole "$w" || code=half
         cp "$w.err" "$w.err1"
         now=$w
-        if [ "$2" = kill ] && [ $((i / step % 2)) -eq 0 ]; then # as another incarnation of the attempt
+        if [ "$2" = kill ] && [ $((i / step % 2)) -eq 0 ]; then # as another start of the attempt
             now=$dir/w2
             rm -rf "$now"
             RESUME=$w/out LEVEL=info convert "$1" "$now"
@@ -78,4 +78,4 @@ for way in in out; do
     sweep $way enospc 1
     sweep $way eio 1
 done
-finish
+finish 10

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # examples/convert, run by loong-flow: a Hugging Face model in, trained on, out again, sampled; and what comes out goes in again.
 . "$LF_SRCDIR/tests/stage/lib.sh"
-LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LOONG_SITE_CONFIG= LOONG_USER_CONFIG=
-export LC_ALL LF_MODELS_DIR LOONG_SITE_CONFIG LOONG_USER_CONFIG
+LC_ALL=C LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
+export LC_ALL LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
 lf=$LF_BUILDDIR/loong-flow bin=$LF_BUILDDIR/stages
 cd "$dir" || exit 99
 
@@ -44,8 +44,8 @@ sed -e 's/^tokens = .*/steps = 2/; s/^seq_length = .*/seq_length = 32/; s/^batch
     "$LF_SRCDIR/examples/convert/pipeline.ini" >project/pipeline.ini
 sed -i 's/^inputs = texts/&\ndoc_split = line/' project/pipeline.ini
 cd project || exit 99
-LOONG_LIBEXEC=$bin
-export LOONG_LIBEXEC
+LF_LIBEXEC=$bin
+export LF_LIBEXEC
 "$lf" plan >../o 2>&1 && ! grep -q 'cost unknown' ../o
 ok $? "plan" ../o
 "$lf" run >../o 2>&1
@@ -61,4 +61,4 @@ cmp -s "$out/tokenizer.json" model/tokenizer.json && ! cmp -s "$out/model.safete
 ok $? "the tokenizer is the old one, the weights are not"
 "$bin/lf-convert" --from "$out" --out ../again --verify none >../o 2>&1
 ok $? "it comes in again" ../o
-finish
+finish 8

@@ -37,7 +37,7 @@ max_positions = 16
 END
 
 # libsanitizer of gcc 12 misreads such a block of a library that is loaded late, and LeakSanitizer crashes at exit.
-nm -D "$LOONG_CUDA_DRIVER" >"$dir/symbols" && grep -q ' cuInit$' "$dir/symbols" && ! grep -q '__tls_get_addr' "$dir/symbols"
+nm -D "$LF_CUDA_DRIVER" >"$dir/symbols" && grep -q ' cuInit$' "$dir/symbols" && ! grep -q '__tls_get_addr' "$dir/symbols"
 ok $? "the emulated driver has no thread-local block of its own"
 run base
 same $rc 0 "five steps on the emulated GPU"
@@ -74,7 +74,7 @@ lib="--precision bf16 --batch 2 --micro-batch 2" # more rows than our own produc
 # shellcheck disable=SC2086
 run own $lib
 # shellcheck disable=SC2086
-LOONG_CUBLASLT=$LOONG_CUDA_DRIVER run lt $lib
+LF_CUBLASLT=$LF_CUDA_DRIVER run lt $lib
 "$tool" state "$dir/own/out/checkpoint" | grep -q '"products":"own"' && "$tool" state "$dir/lt/out/checkpoint" | grep -q '"products":"cublasLt [0-9]'
 ok $? "cuBLASLt, where there is one, stands in the checkpoint"
 [ "$(id own)" != "$(id lt)" ]
@@ -82,7 +82,7 @@ ok $? "and gives other bits"
 mkdir -p "$dir/ltstop/out/checkpoints"
 cp -R "$dir/lt/out/checkpoints/step-00000003" "$dir/ltstop/out/checkpoints/"
 # shellcheck disable=SC2086
-LOONG_CUBLASLT=$LOONG_CUDA_DRIVER run lton $lib --resume-from "$dir/ltstop/out"
+LF_CUBLASLT=$LF_CUDA_DRIVER run lton $lib --resume-from "$dir/ltstop/out"
 says "continuing bitwise" "a run with it goes on with it, bitwise"
 same "$(id lton)" "$(id lt)" "to the same checkpoint"
 # shellcheck disable=SC2086
@@ -133,7 +133,7 @@ ok $? "--plan counts it apart"
 LF_EMU_FAIL=launch:9 run fail
 same $rc 1 "a launch that fails ends the run with 1"
 says "GPU 0" "and names the GPU"
-LOONG_CUDA_DRIVER=$dir/nowhere.so run none
+LF_CUDA_DRIVER=$dir/nowhere.so run none
 same $rc 1 "without a driver device = cuda is a failure"
 says "no CUDA driver" "that says so"
-finish
+finish 39

@@ -111,4 +111,4 @@ same $? 0 "lf-sft runs ahead, too"
 tune sampled --sample-interval 2 --sample-rows 2 --sample-tokens 3
 same "$? $(ls "$dir/sampled/out/samples" | wc -l) $(cat "$dir/sampled/out/samples"/step-*.jsonl | grep -c '"token_ids":\[[0-9]')" "0 3 4" "it samples now and then"
 same "$(id sampled) $(metrics sampled)" "$(id dry) $(metrics dry)" "and trains the same bits"
-finish
+finish 25

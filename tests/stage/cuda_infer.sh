@@ -52,11 +52,11 @@ get() { for i in 1 2 3 4 5 6; do "$tool" get "$dir/$1/text/out.jsonl" $i "$2"; d
 sum() { cksum <"$dir/$1/text/out.jsonl"; }
 generate cpu --device cpu
 same $rc 0 "six requests on the CPU"
-generate gpu --device cuda --batch 3 --step-rows 16
+generate gpu --device cuda --slots 3 --step-rows 16
 same $rc 0 "and on the emulated GPU"
 same "$(get gpu token_ids)" "$(get cpu token_ids)" "with the same tokens"
 near "$(get gpu logprobs)" "$(get cpu logprobs)" 1e-4 "and close log-probabilities"
-generate other --device cuda --batch 6 --step-rows 90 --page-tokens 128
+generate other --device cuda --slots 6 --step-rows 90 --page-tokens 128
 same "$rc $(sum other)" "0 $(sum gpu)" "another batch and other pages: the same bytes"
 grep -q '"kernels": *"cuda-sm_' "$dir/gpu/text/manifest.json"
 ok $? "the result tells its kernels"
@@ -69,7 +69,7 @@ done
 generate refused --device cpu --precision fp16
 same $rc 1 "fp16 on a CPU is refused"
 says "GPUs have" "and it says where to run it"
-slowly 20000 "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/kill" $tok --prompts "$dir/requests.jsonl" --logprobs 1 --device cuda --batch 1 \
+slowly 20000 "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/kill" $tok --prompts "$dir/requests.jsonl" --logprobs 1 --device cuda --slots 1 \
     --step-rows 8 2>"$dir/err" &
 pid=$!
 until [ "$(wc -l 2>/dev/null <"$dir/kill/text/out.jsonl.part")" -ge 2 ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
@@ -77,14 +77,14 @@ kill -9 $pid
 wait $pid 2>/dev/null
 same $? 137 "kill -9 behind the second result"
 made=$(wc -l <"$dir/kill/text/out.jsonl.part")
-generate kill --device cuda --batch 3 --step-rows 16
+generate kill --device cuda --slots 3 --step-rows 16
 same "$rc $(sum kill)" "0 $(sum gpu)" "started again: the bytes of a run that was never killed"
 says "continuing behind $made of 6" "and goes on behind them"
 LF_EMU_FAIL=launch:1:attn_paged_f32 generate fail --device cuda
 same $rc 1 "a launch that fails ends the run with 1"
 says "attn_paged" "and names the operation"
 alternatives=0
-state() { generate plan --plan --batch 4 --device "$1"; tr -d ' \n' <"$dir/stdout" | sed -n 's/.*"state":\([0-9]*\).*/\1/p'; }
+state() { generate plan --plan --slots 4 --device "$1"; tr -d ' \n' <"$dir/stdout" | sed -n 's/.*"state":\([0-9]*\).*/\1/p'; }
 more=$(($(state cuda) - $(state cpu)))
 [ $more -gt 500000 ] && [ $more -lt 600000 ]
 ok $? "the plan for a GPU counts what drawing needs: $more bytes for 4 slots"
@@ -93,13 +93,13 @@ same $rc 1 "so does one where the tokens are drawn"
 says "sample_pick" "and names it"
 sampled="--temperature 0.8 --top-p 0.9 --top-k 40 --repetition-penalty 1.1"
 generate bent --device cpu $sampled
-generate drawn --device cuda --batch 4 --step-rows 32 $sampled
+generate drawn --device cuda --slots 4 --step-rows 32 $sampled
 same "$rc $(get drawn token_ids)" "0 $(get bent token_ids)" "cut and penalised draws without alternatives: the CPU's tokens, drawn on the GPU"
 
 # --- lf-eval, lf-score ---
 for d in cpu cuda; do
-    must "$stages/lf-eval" --checkpoint "$dir/lm" --out "$dir/eval.$d" $tok --text "$dir/pages.jsonl" --device $d --batch-tokens 128
-    must "$stages/lf-score" --checkpoint "$dir/rm" --out "$dir/score.$d" $tok --data "$dir/texts.jsonl" --device $d --batch-tokens 128
+    must "$stages/lf-eval" --checkpoint "$dir/lm" --out "$dir/eval.$d" $tok --text "$dir/pages.jsonl" --device $d --micro-tokens 128
+    must "$stages/lf-score" --checkpoint "$dir/rm" --out "$dir/score.$d" $tok --inputs "$dir/texts.jsonl" --device $d --micro-tokens 128
 done
 bits() { grep -o '"bits_per_byte,none": *[-0-9.e+]*' "$dir/eval.$1/results/results.json" | sed 's/.*: *//'; }
 scores() { grep -o '"score": *[-0-9.e+]*' "$dir/score.$1/scores/scores.jsonl" | sed 's/.*: *//' | tr '\n' ' '; }
@@ -116,14 +116,14 @@ device = cuda
 threads = 1
 max_prompt = 8
 max_tokens = 4
-prompts = 2
+round_prompts = 2
 samples = 2
 minibatch = 2
-epochs = 1
-steps = 1
+round_epochs = 1
+rounds = 1
 lr = 1e-3
 micro_tokens = 32
-batch = 4
+slots = 4
 step_rows = 16
 END
 echo 'while read -r line; do echo "$((${#line} % 5 * 125))e-3"; done' >"$dir/reward.sh"
@@ -136,4 +136,4 @@ for a in grpo ppo; do
     [ "$(member $a 2 ratio_max)" != 1 ]
     ok $? "and not on the second"
 done
-finish
+finish 29

@@ -48,16 +48,16 @@ init_from = $dir/policy
 threads = 1
 max_prompt = 8
 max_tokens = 6
-prompts = 2
+round_prompts = 2
 samples = 2
 minibatch = 2
-epochs = 1
-steps = 2
+round_epochs = 1
+rounds = 2
 save_interval = 1
 lr = 1e-2
 critic_lr = 1e-2
 micro_tokens = 32
-batch = 4
+slots = 4
 step_rows = 16
 END
 # A reward that follows from the request; at request number COUNT of DIR/when it does what stands there.
@@ -205,8 +205,8 @@ for a in grpo ppo; do
     ok $? "killed in a round and started again: the same bits, and the same scales"
 done
 # shellcheck disable=SC2086
-run found ppo --algorithm grpo $scale --steps 1 --minibatch 4 --device cuda
-run fixed ppo --algorithm grpo --precision fp16 --loss-scale "$(field found 1 loss_scale)" --steps 1 --minibatch 4 --device cuda
+run found ppo --algorithm grpo $scale --rounds 1 --minibatch 4 --device cuda
+run fixed ppo --algorithm grpo --precision fp16 --loss-scale "$(field found 1 loss_scale)" --rounds 1 --minibatch 4 --device cuda
 same "$rc $(id fixed)" "0 $(id found)" "a step that begins with the scale that was found: the same bits, so what overflowed left none"
 run fixed2 ppo --algorithm grpo --precision fp16 --loss-scale 1e8 --device cuda
 [ $rc -eq 1 ] && grep -q "mini-batch 1: the gradient of the actor is not finite" "$dir/err"

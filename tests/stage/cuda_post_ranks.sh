@@ -103,8 +103,8 @@ both() { # both NAME FILE STAGE ARGS...: FILE below out is the same of one rank 
     [ "$_one $?" = "0 0" ] && [ -s "$dir/$_case/$_file" ] && cmp "$dir/$_case/$_file" "$dir/$_case.one/$_file" >>"$dir/err" 2>&1
     ok $? "${_stage##*/}, $_case: the bytes of one rank"
 }
-both text text/out.jsonl generate --checkpoint "$dir/policy" --prompts "$dir/requests.jsonl" --batch 2 --step-rows 16
+both text text/out.jsonl generate --checkpoint "$dir/policy" --prompts "$dir/requests.jsonl" --slots 2 --step-rows 16
 both alternatives text/out.jsonl generate --checkpoint "$dir/policy" --prompts "$dir/requests.jsonl" --logprobs 2 --precision fp16
-both pages results/samples.jsonl eval --checkpoint "$dir/policy" --text "$dir/pages.jsonl" --batch-tokens 128
-both scores scores/scores.jsonl score --checkpoint "$dir/reward" --data "$dir/texts.jsonl" --batch-tokens 128
-finish
+both pages results/samples.jsonl eval --checkpoint "$dir/policy" --text "$dir/pages.jsonl" --micro-tokens 128
+both scores scores/scores.jsonl score --checkpoint "$dir/reward" --inputs "$dir/texts.jsonl" --micro-tokens 128
+finish 17

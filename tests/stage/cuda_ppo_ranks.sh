@@ -39,15 +39,15 @@ algorithm = ppo
 samples = 2
 max_prompt = 8
 max_tokens = 6
-prompts = 3
-steps = 2
+round_prompts = 3
+rounds = 2
 lr = 1e-3
 critic_lr = 1e-3
 minibatch = 3
-epochs = 1
+round_epochs = 1
 save_interval = 1
 micro_tokens = 32
-batch = 4
+slots = 4
 step_rows = 16
 reward_command = exec sh $dir/reward.sh $dir/w
 INI
@@ -80,7 +80,7 @@ on 2 two
 same "$rc $(field two 1 mismatch_max) $(field two 1 ratio_min) $(field two 1 ratio_max)" "0 0 1 1" "two ranks: what one generated another trains with the same bits"
 on 2 again
 same "$rc $(id again)" "0 $(id two)" "and again: the same bits"
-LOONG_COMM=ucx on 2 ucx
+LF_COMM=ucx on 2 ucx
 same "$rc $(id ucx)" "0 $(id two)" "without NCCL, through the host's memory: the same bits"
 on 2 replay --replay "$dir/one/out"
 same "$rc $(field replay 1 overflows) $(field replay 1 loss_scale) $(field replay 1 critic_loss_scale)" \
@@ -100,4 +100,4 @@ for action in kill term; do
     on 2 "$action"
     same "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
 done
-finish
+finish 12

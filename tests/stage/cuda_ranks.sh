@@ -53,7 +53,7 @@ near_losses gpu cpu 1e-5 6
 ok $? "the same losses: $(losses gpu | tr '\n' ' ')"
 LF_EMU_ORDER=7 run again
 same "$(id again) $(metrics again)" "$(id gpu) $(metrics gpu)" "the same bits in another order"
-LOONG_COMM=ucx run host
+LF_COMM=ucx run host
 same "$(id host) $(metrics host)" "$(id gpu) $(metrics gpu)" "and with sums through host memory, which wait"
 "$pretrain" --config "$dir/run.ini" --out "$dir/one/out" --metrics "$dir/one/metrics" --steps 6 2>"$dir/err" || mkdir -p "$dir/one"
 near_losses one gpu 1e-5 6
@@ -111,7 +111,7 @@ wait $pid
 ok $? "a rank that dies ends the job"
 run dead
 same "$(id dead) $(metrics dead)" "$(id gpu) $(metrics gpu)" "which goes on to the same bits"
-LOONG_NCCL_LIB=$dir/nowhere.so run none
+LF_NCCL_LIB=$dir/nowhere.so run none
 same $rc 1 "without NCCL several GPUs are refused"
-says "LOONG_COMM=ucx does without" "with what to do"
-finish
+says "LF_COMM=ucx does without" "with what to do"
+finish 24

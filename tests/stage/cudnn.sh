@@ -5,8 +5,8 @@
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 emulated_gpu
-LOONG_CUDNN=$LOONG_CUDA_DRIVER
-export LOONG_CUDNN
+LF_CUDNN=$LF_CUDA_DRIVER
+export LF_CUDNN
 unset LF_ATTN
 
 run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
@@ -78,11 +78,11 @@ by cudnn surely --numeric invariant --steps 1
 same "$(losses surely)" "$(losses sure)" "invariant numerics never go to the library"
 same "$(attention surely)" own "and the checkpoint says so"
 
-LOONG_CUDNN=$dir/nowhere.so
+LF_CUDNN=$dir/nowhere.so
 by cudnn none
 same $rc 1 "asked for and not there: it ends with 1"
 says "nowhere.so" "and names the library"
 by fastest wrong
 same $rc 1 "an unknown wish ends with 1"
 says "LF_ATTN is one of own, cudnn, cudnn-forward" "and says which there are"
-finish
+finish 17

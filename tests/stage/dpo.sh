@@ -112,7 +112,7 @@ run stop --stop-file "$dir/stop-now"
 same "$rc $(ls "$dir/stop/out/reference")" "75 partial.h5" "asked to stop while computing the reference: 75, and what was done is kept"
 run stop2 --resume-from "$dir/stop/out"
 grep -q 'train split), from sample [1-9]' "$dir/err"
-ok $? "the next incarnation goes on from there"
+ok $? "the next start goes on from there"
 same "$(id stop2)" "$base" "to the same bits"
 mkdir -p "$dir/kill"
 killed_often 5 "$dir/kill/metrics" "$(bytes "$dir/base/metrics")" \
@@ -200,4 +200,4 @@ run short --seq-length 26 --steps 2
 says "pairs of a train split are longer than seq_length = 26, or empty, and left out" "pairs that do not fit are counted"
 same $rc 0 "and left out"
 
-finish
+finish 57

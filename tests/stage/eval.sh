@@ -118,10 +118,10 @@ run base $(printf '%s' "$all" | sed "s#pages.jsonl#fewer.jsonl#")
 [ $rc -eq 1 ] && grep -q "(text has other contents)" "$dir/err"
 ok $? "and other texts"
 threads=1
-run small $all --batch-tokens 256 --block 3
+run small $all --micro-tokens 256 --block 3
 same "$(sums small)" "$(sums base)" "smaller batches, other blocks, one thread: the same bytes"
 threads=3
-run large $all --batch-tokens 2000 --block 500
+run large $all --micro-tokens 2000 --block 500
 same "$(sums large)" "$(sums base)" "larger ones, three threads: the same bytes"
 threads=2
 run limit $all --limit 7
@@ -162,7 +162,7 @@ fails 1 "made with another tokenizer" "shards of another tokenizer" --tokenizer 
 # --- interrupted ---
 lines() { if [ -f "$dir/$1/results/samples.jsonl.part" ]; then wc -l <"$dir/$1/results/samples.jsonl.part" | tr -d ' '; else echo 0; fi; }
 start() { # slowly; the bytes do not depend on it
-    slowly 20000 "$eval" --checkpoint "$dir/ckpt" --out "$dir/$1" --threads 1 --batch-tokens 256 --block 1 $all 2>"$dir/err" &
+    slowly 20000 "$eval" --checkpoint "$dir/ckpt" --out "$dir/$1" --threads 1 --micro-tokens 256 --block 1 $all 2>"$dir/err" &
     pid=$!
 }
 wait_lines() {
@@ -206,4 +206,4 @@ run other $tok --text "$dir/book.txt" --resume-from "$dir/term"
 same $rc 1 "samples of other tasks are not continued"
 says "belongs to another run" "and it is said"
 
-finish
+finish 69

@@ -94,4 +94,4 @@ rm "$dir/foreign/tokenizer.json"
 must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/alone" --verify none --threads 1
 out on5 --from "$dir/on/checkpoint" --tokenizer "$dir/alone/tokenizer"
 same "$(tokens on5)" "6 5 null" "what the manifest keeps needs no vocabulary beside it"
-finish
+finish 24

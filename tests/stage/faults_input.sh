@@ -57,4 +57,4 @@ rm "$dir/cut/train-00000.h5"
 run --out "$dir/y" --data "$dir/cut"
 [ $rc -eq 1 ] && [ "$(wc -l <"$dir/err")" -eq 1 ] && grep -q 'cut/train-00000.h5' "$dir/err"
 ok $? "a shard that is gone"
-finish
+finish 12

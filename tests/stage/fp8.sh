@@ -92,14 +92,14 @@ same $? 0 "an adapter learns beside 8-bit weights"
     --device cpu --out "$dir/full/out" 2>"$dir/err"
 same $? 0 "and lf-sft trains all weights"
 emulated_gpu
-LOONG_CUBLASLT=$LOONG_CUDA_DRIVER # its products, emulated
+LF_CUBLASLT=$LF_CUDA_DRIVER # its products, emulated
 run gpu --device cuda
 same $rc 0 "on the emulated GPU, captured"
 near_losses gpu base 2e-3 8
 ok $? "it learns as on the CPU: $(losses gpu | tr '\n' ' ')"
 [ "$(id gpu)" != "$(id base)" ]
 ok $? "by another program"
-LOONG_CUBLASLT=$dir/nowhere.so run none --device cuda
+LF_CUBLASLT=$dir/nowhere.so run none --device cuda
 same $rc 1 "without cuBLASLt it ends with 1"
 says "precision fp8 needs cublasLt" "and says what is missing"
-finish
+finish 34

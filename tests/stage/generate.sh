@@ -85,7 +85,7 @@ grep -qF -- '--- ring??[2J? sample 0' "$dir/stdout" && ! LC_ALL=C grep -q "$(pri
 ok $? "--show prints no control characters"
 [ -f "$dir/words/text/manifest.json" ] && [ ! -e "$dir/words/text/out.jsonl.part" ]
 ok $? "the artifact is published, nothing is left over"
-run words $tok --max-tokens 12 --temperature 0 --logprobs 3 --batch 2 "the house" "of straw"
+run words $tok --max-tokens 12 --temperature 0 --logprobs 3 --slots 2 "the house" "of straw"
 [ $rc -eq 0 ] && grep -q "complete already" "$dir/err"
 ok $? "a second run finds it complete, whatever its batch"
 run words $tok --max-tokens 12 --temperature 0 --logprobs 3 "the house"
@@ -110,10 +110,10 @@ run base $tok --prompts "$dir/requests.jsonl"
 same "$rc $(wc -l <"$dir/base/text/out.jsonl" | tr -d ' ')" "0 62" "JSON lines: a result for every request and sample"
 same "$(get base 2 id) $(get base 2 sample) $(get base 62 id)" '"q0" 1 "line-42"' "samples count from 0, a line without id is named by its number"
 threads=1
-run small $tok --prompts "$dir/requests.jsonl" --batch 1 --step-rows 1
+run small $tok --prompts "$dir/requests.jsonl" --slots 1 --step-rows 1
 threads=3
 same "$(sum small)" "$(sum base)" "one sequence at a time, one row, one thread: the same bytes"
-run pages $tok --prompts "$dir/requests.jsonl" --batch 5 --step-rows 33 --page-tokens 128 --kv-tokens 900
+run pages $tok --prompts "$dir/requests.jsonl" --slots 5 --step-rows 33 --page-tokens 128 --kv-tokens 900
 threads=2
 same "$(sum pages)" "$(sum base)" "another batch, cache and pages: the same bytes"
 {
@@ -187,7 +187,7 @@ same $? 1 "logit_bias -100 keeps a token away"
 same "$(get params 10 token_ids | tr -d '[]' | tr , '\n' | sort -u | awk '$1 < 100 || $1 > 102' | wc -l | tr -d ' ')" 0 "allowed_token_ids"
 same "$(get params 11 prompt_logprobs.0) $(get params 11 prompt_top_logprobs.1.token_ids.1 | grep -c '^[0-9]')" "null 1" "prompt_logprobs"
 same "$(get params 12 prompt_tokens)" 2 "truncate_prompt_tokens"
-run params2 $tok --prompts "$dir/params.jsonl" --batch 3 --step-rows 5
+run params2 $tok --prompts "$dir/params.jsonl" --slots 3 --step-rows 5
 same "$(sum params2)" "$(sum params)" "another batch: the same bytes"
 run best $tok --samples 2 --best-of 6 --max-tokens 8 --seed 5 --logit-bias "$third=-100" --allowed-token-ids 7 --allowed-token-ids 9 \
     --stop-token-ids 9 --bad-words ab --prompt-logprobs 0 --truncate-prompt-tokens 1 "the house"
@@ -198,7 +198,7 @@ for where in 2 8 15; do # a run cut short behind any line goes on with the same 
     head -n $((where / 2)) "$dir/params/text/out.jsonl" >"$dir/cut"
     mkdir -p "$dir/cut$where/text"
     mv "$dir/cut" "$dir/cut$where/text/out.jsonl.part"
-    run cut$where $tok --prompts "$dir/params.jsonl" --batch 2
+    run cut$where $tok --prompts "$dir/params.jsonl" --slots 2
     same "$rc $(sum cut$where)" "0 $(sum params)" "continued behind line $((where / 2)): the same bytes"
 done
 
@@ -260,7 +260,7 @@ same "$(($(get batch 9 prompt_tokens) > $(get batch 8 prompt_tokens)))" 1 "chat_
 for where in 2 5 8; do
     mkdir -p "$dir/half$where/text"
     head -n $where "$dir/batch/text/out.jsonl" >"$dir/half$where/text/out.jsonl.part"
-    run half$where $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl" --batch 2
+    run half$where $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl" --slots 2
     same "$rc $(sum half$where)" "0 $(sum batch)" "continued behind line $where: the same bytes"
 done
 printf '{"messages":[{"role":"user","content":"x"}]}\n' >"$dir/bad.jsonl"
@@ -289,7 +289,7 @@ lines() { if [ -f "$dir/$1/text/out.jsonl.part" ]; then wc -l <"$dir/$1/text/out
 start() { # start NAME ARGS...: in the background, slowly; the bytes do not depend on it
     _name=$1
     shift
-    slowly 20000 "$generate" --checkpoint "$dir/ckpt" --out "$dir/$_name" --threads 1 --batch 1 --step-rows 1 $tok --prompts "$dir/requests.jsonl" "$@" \
+    slowly 20000 "$generate" --checkpoint "$dir/ckpt" --out "$dir/$_name" --threads 1 --slots 1 --step-rows 1 $tok --prompts "$dir/requests.jsonl" "$@" \
         2>"$dir/err" &
     pid=$!
 }
@@ -337,4 +337,4 @@ printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-finish
+finish 122

@@ -87,7 +87,9 @@ static int print_record(void *ctx, const char *payload, size_t n, int64_t offset
     (void)ctx;
     (void)offset;
     (void)err;
-    printf("%.*s\n", (int)n, payload);
+    if (!strstr(payload,
+                "\"resumed\":true")) /* it says where a start begins, not how a step went */
+        printf("%.*s\n", (int)n, payload);
     return 1;
 }
 

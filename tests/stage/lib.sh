@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of stages: source it first, end with `finish`. Each test works below $dir, its own, which is kept when a point
+# TAP in shell for tests of stages: source it first, end with `finish COUNT`. Each test works below $dir, its own, which is kept when a point
 # failed or LF_KEEP is set. What a command says goes to $dir/stdout and $dir/err, its exit code to $rc.
 set -u
 stages=$LF_BUILDDIR/stages
@@ -31,8 +31,15 @@ skip() { # skip COUNT WHY: so many points
         echo "ok $n - # SKIP $2"
     done
 }
+. "$LF_SRCDIR/tests/tap/plan.sh"
+# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
 finish() {
-    echo "1..$n"
+    plan "$@"
+    [ $failed -eq 0 ]
+    exit
+}
+finish_min() {
+    plan_min "$@"
     [ $failed -eq 0 ]
     exit
 }
@@ -101,14 +108,14 @@ need_ranks() {
 # ---- the emulated GPU ----
 
 emulated_gpu() {
-    LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-    LOONG_CUBLASLT=none # a real one knows no emulated GPU
-    export LOONG_CUDA_DRIVER LOONG_CUBLASLT
+    LF_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+    LF_CUBLASLT=none # a real one knows no emulated GPU
+    export LF_CUDA_DRIVER LF_CUBLASLT
 }
 # Between ranks of these.
 emulated_nccl() {
-    LOONG_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
-    LOONG_CUDART_LIB=$LOONG_NCCL_LIB
-    LOONG_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
-    export LOONG_NCCL_LIB LOONG_CUDART_LIB LOONG_COMM_PATIENCE
+    LF_NCCL_LIB=$LF_BUILDDIR/tests/libncclemu.so
+    LF_CUDART_LIB=$LF_NCCL_LIB
+    LF_COMM_PATIENCE=300 # the emulator computes inside of a collective, and machines are busy
+    export LF_NCCL_LIB LF_CUDART_LIB LF_COMM_PATIENCE
 }

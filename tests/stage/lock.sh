@@ -5,7 +5,7 @@
 tok=$LF_BUILDDIR/stages/lf-tokenize
 awk 'BEGIN { for (i = 0; i < 200000; i++) print "line " i " of a text that is long enough to be read for a moment" }' >in.txt
 mkdir ranks
-LOONG_RANKS_DIR=$T/ranks "$tok" --out dst --vocab-size 300 --threads 1 in.txt >o1 2>e1 &
+LF_RANKS_DIR=$T/ranks "$tok" --out dst --vocab-size 300 --threads 1 in.txt >o1 2>e1 &
 p=$!
 BG=$p
 until_true 20 test -e dst/.lock && kill -STOP $p
@@ -26,4 +26,4 @@ BG=$p
 until_true 20 test -e dst2/.lock && kill -9 $p
 wait $p 2>/dev/null
 runs 0 "$tok" --out dst2 --vocab-size 300 --threads 1 in.txt
-finish
+finish 9

@@ -73,4 +73,4 @@ same $rc 75 "a stop file: exit 75"
 run --from "$golden/u16.idx" --vocab-size 65536 --out "$dir/stopped"
 same $rc 0 "and the next run makes it"
 
-finish
+finish 33

@@ -100,4 +100,4 @@ ok $? "still having what it learned"
 run refused --precision f32 --masters bf16
 same $rc 2 "masters = bf16 with precision = f32 is refused"
 says "needs precision = bf16" "and it says what it needs"
-finish
+finish 20

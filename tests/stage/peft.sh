@@ -61,4 +61,4 @@ refused "adapter_model.safetensors" "a file cut short" --from "$dir/bad" --base 
 [ ! -e "$dir/r4/adapter/manifest.json" ]
 ok $? "and nothing is published"
 
-finish
+finish 49

@@ -27,12 +27,12 @@ init_from = $dir/ckpt
 threads = 2
 max_prompt = 16
 max_tokens = 12
-prompts = 8
+round_prompts = 8
 samples = 4
-steps = 3
+rounds = 3
 lr = 1e-3
 minibatch = 8
-epochs = 2
+round_epochs = 2
 save_interval = 1
 micro_tokens = 64
 INI
@@ -196,28 +196,28 @@ run r --reward-command "$command" --replay "$dir/a"
 ok $rc "trained on the rollouts of another run"
 same "$(id r/checkpoint)" "$(id a/checkpoint)" "the same policy without generating"
 same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "and without scoring"
-run wsd --reward-command "$command" --replay "$dir/a" --schedule wsd --decay 2
+run wsd --reward-command "$command" --replay "$dir/a" --schedule wsd --decay-rounds 2
 same "$rc $(member wsd 8 lr) $(member wsd 24 lr)" "0 0.001 0" "a schedule counted in rounds: level, then two rounds down to 0"
-run g --reward-command "$command" --epochs 0 --steps 1
+run g --reward-command "$command" --round-epochs 0 --rounds 1
 ok $rc "generating without training"
 same "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
-run g1 --reward-command "$command" --replay "$dir/g" --steps 1
-run g2 --reward-command "$command" --steps 1
+run g1 --reward-command "$command" --replay "$dir/g" --rounds 1
+run g2 --reward-command "$command" --rounds 1
 same "$(id g1/checkpoint)" "$(id g2/checkpoint)" "training on it gives what one run gives"
-run s --reward-command "$command" --batch 3 --step-rows 5 --page-tokens 128
+run s --reward-command "$command" --slots 3 --step-rows 5 --page-tokens 128
 same "$(id s/checkpoint)" "$(id a/checkpoint)" "how completions share steps of generation changes no bit"
 
 # --- the comparison can fail ---
-run t --reward-command "$command" --replay "$dir/a" --temperature 1.001 --steps 1
+run t --reward-command "$command" --replay "$dir/a" --temperature 1.001 --rounds 1
 [ "$(member t 1 mismatch_max)" != 0 ] && [ "$(member t 1 ratio_max)" != 1 ]
 ok $? "a temperature of 1.001 is seen"
 "$tool" ckpt "$dir/other" "$LF_SRCDIR/models/tiny-llama.ini" 270 1.01
-run u --reward-command "$command" --replay "$dir/a" --init-from "$dir/other" --steps 1
+run u --reward-command "$command" --replay "$dir/a" --init-from "$dir/other" --rounds 1
 [ "$rc" -eq 0 ] && [ "$(member u 1 mismatch_max)" != 0 ] && [ "$(member u 1 ratio_max)" != 1 ]
 ok $? "one weight that is 1 % larger is seen"
 
 # --- a critic and a reference ---
-pp="--algorithm ppo --samples 1 --prompts 16 --kl-target 0.1 --steps 2"
+pp="--algorithm ppo --samples 1 --round-prompts 16 --kl-target 0.1 --rounds 2"
 run p $pp --reward-command "$command"
 ok $rc "PPO with critic and reference"
 same "$(member p 1 objective_kl)" 0 "the KL is exactly 0 in the first round"
@@ -304,7 +304,7 @@ run lora-dora $lora --lora-dora --reward-command "$command"
 same "$(member lora-dora 1 mismatch_max) $(member lora-dora 17 mismatch_max) $(member lora-dora 1 objective_kl)" "0 0 0" "so does DoRA"
 run lora-two $lora --ref-from "$dir/ckpt" --reward-command "$command"
 same "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
-run dora $lora --lora-dora --steps 2 --reward-command "$command"
+run dora $lora --lora-dora --rounds 2 --reward-command "$command"
 [ "$rc $(member dora 1 mismatch_max) $(member dora 9 mismatch_max) $(member dora 1 objective_kl)" = "0 0 0 0" ]
 ok $? "weight-decomposed: the same"
 run lora-plan $lora --plan --reward-command "$command"
@@ -328,34 +328,34 @@ lora_killed lora-b 44 kill
 lora_killed lora-c 64 late-kill
 run lora --lora-rank 4 --lr 1e-2 --kl-coef 0.1 --reward-command "$command"
 says "nothing to do" "a run of an adapter that is over stays over"
-run lora-more $lora --steps 4 --reward-command "$command" --resume-from "$dir/lora"
+run lora-more $lora --rounds 4 --reward-command "$command" --resume-from "$dir/lora"
 [ $rc -eq 0 ] && grep -q "round 4, 0 of" "$dir/err"
 ok $? "longer, in another out, it goes on from there"
-run lora-b --lora-rank 8 --lr 1e-2 --steps 4 --kl-coef 0.1 --reward-command "$command"
+run lora-b --lora-rank 8 --lr 1e-2 --rounds 4 --kl-coef 0.1 --reward-command "$command"
 [ $rc -eq 1 ] && grep -q "made with other options (.*lora_rank was 4, is 8" "$dir/err"
 ok $? "other settings of the adapter are refused"
 run bad --lora-rank 4 --lora-dropout 0.1 --reward-command "$command"
 [ $rc -eq 2 ] && grep -qF "lora_dropout" "$dir/err"
 ok $? "so is dropout"
-run lora-critic ${pp%--steps*} --lora-rank 4 --steps 1 --reward-command "$command"
+run lora-critic ${pp%--rounds*} --lora-rank 4 --rounds 1 --reward-command "$command"
 [ $rc -eq 0 ] && [ "$(member lora-critic 1 ratio_max)" = 1 ] && grep -rqaF "critic/" "$dir/lora-critic/adapter"
 ok $? "with a critic, which is kept beside the adapter"
-run ice --freeze 'embed.*' --freeze 'head.*' --steps 1 --reward-command "$command"
+run ice --freeze 'embed.*' --freeze 'head.*' --rounds 1 --reward-command "$command"
 [ $rc -eq 0 ] && [ "$(id ice/checkpoint)" != "$(id g2/checkpoint)" ]
 ok $? "parts can be frozen"
 
 # --- every algorithm, two rounds ---
 for a in grpo rloo reinforce++ dapo dr-grpo gspo; do
-    run "x$a" --algorithm "$a" --steps 2 --samples 4 --reward-command "$command" --overlong-buffer 4 --missing-eos penalty
+    run "x$a" --algorithm "$a" --rounds 2 --samples 4 --reward-command "$command" --overlong-buffer 4 --missing-eos penalty
     [ $rc -eq 0 ] && [ "$(member "x$a" 1 mismatch_max)" = 0 ]
     ok $? "$a"
 done
 
 # --- groups of equal rewards ---
-run f --reward 'format:.*' --steps 1
+run f --reward 'format:.*' --rounds 1
 [ $rc -eq 0 ] && [ "$(member f 1 frac_reward_zero_std)" = 1 ] && [ "$(member f 1 grad_norm)" = 0 ]
 ok $? "groups of equal rewards are counted and teach nothing"
-run f2 --reward 'format:.*' --steps 1 --dynamic-sampling --dynamic-rounds 3
+run f2 --reward 'format:.*' --rounds 1 --dynamic-sampling --dynamic-rounds 3
 [ $rc -eq 1 ] && grep -qF "equal scores" "$dir/err"
 ok $? "dynamic sampling that finds no other group says so"
 
@@ -363,27 +363,27 @@ ok $? "dynamic sampling that finds no other group says so"
 rm -rf "$dir/w"
 mkdir "$dir/w"
 echo "20 nan" >"$dir/w/when"
-run h --reward-command "$command" --steps 1 --reward-retries 0
+run h --reward-command "$command" --rounds 1 --reward-retries 0
 [ $rc -eq 1 ] && grep -qF "not finite (nan)" "$dir/err"
 ok $? "NaN ends the run, by name"
 rm -f "$dir/w/when"
-run h --reward-command "$command" --steps 1 --reward-retries 0
+run h --reward-command "$command" --rounds 1 --reward-retries 0
 ok $rc "mended, it goes on"
 same "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "what was scored is not asked again"
 same "$(id h/checkpoint)" "$(id g2/checkpoint)" "with the same result"
 rm -rf "$dir/w"
 mkdir "$dir/w"
 echo "20 die" >"$dir/w/when"
-run i --reward-command "$command" --steps 1
+run i --reward-command "$command" --rounds 1
 [ $rc -eq 0 ] && [ "$(id i/checkpoint)" = "$(id g2/checkpoint)" ] && [ "$(member i 1 command_died)" = 1 ]
 ok $? "a command that dies once is started again and counted"
-run j --reward-command "exit 3" --steps 1 --reward-fallback 0.5 --reward-retries 0
+run j --reward-command "exit 3" --rounds 1 --reward-fallback 0.5 --reward-retries 0
 [ $rc -eq 0 ] && [ "$(member j 1 command_fallbacks)" = 32 ] && [ "$(member j 1 score)" = 0.5 ]
 ok $? "with a fallback the run goes on, counted"
 # --- whitened rewards: variance 1, the mean is kept, scores are as they were ---
 mkdir -p "$dir/plain" "$dir/white"
-run plain-r --reward-command "$(cmd plain)" --steps 1 --epochs 0 --save-interval 0
-run white-r --reward-command "$(cmd white)" --steps 1 --epochs 0 --save-interval 0 --whiten-rewards
+run plain-r --reward-command "$(cmd plain)" --rounds 1 --round-epochs 0 --save-interval 0
+run white-r --reward-command "$(cmd white)" --rounds 1 --round-epochs 0 --save-interval 0 --whiten-rewards
 same "$(member white-r 1 score)" "$(member plain-r 1 score)" "whitened rewards: scores are as they were"
 awk -v a="$(member white-r 1 reward)" -v b="$(member plain-r 1 reward)" 'BEGIN { d = a - b; exit !(a != "" && d * d < 1e-12) }'
 ok $? "whitened rewards: the mean is kept"
@@ -393,7 +393,7 @@ ok $? "whitened rewards: their distances from it are divided by the deviation"
 
 # --- a published round belongs to the precision that drew it ---
 mkdir -p "$dir/mixed/rollouts" && cp "$dir/a/rollouts/step-00000001.h5" "$dir/mixed/rollouts/"
-run mixed --reward-command "$command" --steps 1 --precision bf16
+run mixed --reward-command "$command" --rounds 1 --precision bf16
 same "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
     "a round of f32 is none for a run in bf16"
 
@@ -408,8 +408,8 @@ END
 sed -e "/^family/r $dir/longrope.keys" -e "s/llama3/llama/" \
     "$LF_SRCDIR/models/tiny-llama.ini" >"$dir/longrope.ini"
 must "$tool" ckpt "$dir/longrope" "$dir/longrope.ini" 270
-run angles --init-from "$dir/longrope" --reward number:answer --steps 1 --max-tokens 100
+run angles --init-from "$dir/longrope" --reward number:answer --rounds 1 --max-tokens 100
 ok $rc "a longrope policy"
 same "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
     "has the same bits in generation and training, texts on both sides of the switch"
-finish
+finish 122

@@ -67,11 +67,11 @@ algorithm = ppo
 samples = 2
 max_prompt = 16
 max_tokens = 12
-prompts = 7
-steps = 2
+round_prompts = 7
+rounds = 2
 lr = 2e-4
 minibatch = 7
-epochs = 2
+round_epochs = 2
 save_interval = 1
 micro_tokens = 32
 reward_command = exec sh $dir/reward.sh $dir/w
@@ -103,8 +103,8 @@ same "$(id again/checkpoint)" "$(id r2/checkpoint)" "two ranks twice: the same b
 on 2 other --replay "$dir/r1" --lr 2.02e-4
 [ $rc -eq 0 ] && ! near r1 other >/dev/null
 ok $? "a learning rate 1 % off is seen"
-on 3 few --minibatch 1 --steps 1 --epochs 1 --prompts 2
-[ $rc -eq 0 ] && on 1 few1 --minibatch 1 --steps 1 --epochs 1 --prompts 2 && near few few1
+on 3 few --minibatch 1 --rounds 1 --round-epochs 1 --round-prompts 2
+[ $rc -eq 0 ] && on 1 few1 --minibatch 1 --rounds 1 --round-epochs 1 --round-prompts 2 && near few few1
 ok $? "ranks that have no micro-batch add nothing"
 
 # --- kills and stops ---
@@ -159,4 +159,4 @@ $launch 2 -- sh -c 'exec "$0" --config "$1/base.ini" --out "$1/diff" --seed "$PM
 [ $? -eq 1 ] && grep -q "does not run the same as rank 0 .*seed" "$dir/err"
 ok $? "ranks of different settings are refused"
 
-finish
+finish 31

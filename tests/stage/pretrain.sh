@@ -141,7 +141,7 @@ same "$rc $((kills > 0))" "0 1" "after $kills kills -9 the run ends"
 same "$(id kill)" "$base" "with the same checkpoint"
 same "$(metrics kill)" "$basemetrics" "and the same metrics"
 
-# SIGTERM and a chain of incarnations
+# SIGTERM and a chain of starts
 mkdir -p "$dir/term1"
 five() { [ "$("$tool" metrics "$dir/term1/metrics" 2>/dev/null | wc -l)" -ge 5 ]; }
 cut_at term 5 "pwrite */term1/metrics" five \
@@ -151,9 +151,11 @@ stopped=$(ls "$dir/term1/out/checkpoints")
 [ -n "$stopped" ] && [ ! -e "$dir/term1/out/checkpoint" ]
 ok $? "with a checkpoint at $stopped"
 run term2 --resume-from "$dir/term1/out"
-same $rc 0 "resumed in a new incarnation"
+same $rc 0 "resumed in a new start"
 same "$(id term2)" "$base" "with the same checkpoint in the end"
 says "continuing bitwise" "and it says that it is bitwise"
+head -c 60 "$dir/term2/metrics" | grep -aq "{\"step\":$(echo "${stopped##*step-}" | sed 's/^0*//'),\"resumed\":true}"
+ok $? "whose metrics begin with where it resumed"
 same "$( (metrics term1; metrics term2) | sort -n)" "$(metrics base | sort -n)" "the two metric streams together are the one"
 touch "$dir/stop-now"
 run stop --stop-file "$dir/stop-now"
@@ -309,4 +311,4 @@ same $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 same $rc 2 "and packing does not"
 
-finish
+finish 109

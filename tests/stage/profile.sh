@@ -71,7 +71,7 @@ rl() { # rl NAME ARGS...
     _name=$1
     shift
     "$ppo" --algorithm ppo --data "$dir/asked/shards" --tokenizer "$dir/tok/tokenizer" --init-from "$dir/lm" --reward-model "$dir/rm" --reward 'length:4' \
-        --max-prompt 16 --max-tokens 6 --prompts 4 --minibatch 2 --epochs 3 --steps 2 --threads 2 --micro-tokens 64 --save-time 0 \
+        --max-prompt 16 --max-tokens 6 --round-prompts 4 --minibatch 2 --round-epochs 3 --rounds 2 --threads 2 --micro-tokens 64 --save-time 0 \
         --out "$dir/$_name" "$@" >"$dir/stdout" 2>"$dir/err"
 }
 # NAME:COUNT:SECONDS of every phase.
@@ -106,4 +106,4 @@ ok $? "without metrics it stands in out"
 "$generate" --checkpoint "$dir/on/out/checkpoint" --prompts "$dir/prompts" --show --profile >"$dir/stdout" 2>"$dir/err"
 [ $? -eq 2 ]
 ok $? "without both it is a mistake of the command line"
-finish
+finish 20

@@ -248,4 +248,4 @@ generate 2 gencut
 grep -q "continuing behind 20 of 62" "$dir/err" && cmp -s "$dir/gen1/text/out.jsonl" "$dir/gencut/text/out.jsonl"
 ok $? "and goes on behind what one rank left"
 
-finish
+finish 60

@@ -57,9 +57,9 @@ ok $? "other options in a finished out are refused by name"
     printf '\357\273\277'
     cat "$dir/answers.jsonl"
 } >"$dir/mark.jsonl"
-score small --batch-tokens 128 --block 1 --threads 1 "$dir/mark.jsonl"
+score small --micro-tokens 128 --block 1 --threads 1 "$dir/mark.jsonl"
 equal small base "small batches, and a byte order mark in front, give the same bytes"
-score big --batch-tokens 4096 --block 1000 --threads 2 "$dir/answers.jsonl"
+score big --micro-tokens 4096 --block 1000 --threads 2 "$dir/answers.jsonl"
 equal big base "large batches and two threads too"
 tac "$dir/answers.jsonl" >"$dir/back.jsonl"
 score back "$dir/back.jsonl"
@@ -67,8 +67,8 @@ tac "$dir/back/scores/scores.jsonl" | cmp -s - "$dir/base/scores/scores.jsonl"
 ok $? "and any order"
 killed_often 4 "$dir/kill/scores/scores.jsonl.part" "$(bytes "$dir/base/scores/scores.jsonl")" \
     "$stages/lf-score" --checkpoint "$dir/rm/checkpoint" --tokenizer "$dir/text/tokenizer" \
-    --out "$dir/kill" --block 1 --batch-tokens 128 "$dir/answers.jsonl"
-score kill --block 1 --batch-tokens 128 "$dir/answers.jsonl"
+    --out "$dir/kill" --block 1 --micro-tokens 128 "$dir/answers.jsonl"
+score kill --block 1 --micro-tokens 128 "$dir/answers.jsonl"
 [ $kills -gt 0 ]
 ok $? "killed $kills times"
 equal kill base "and the same bytes too"
@@ -148,4 +148,4 @@ equal chat flat "a conversation is scored as its template writes it"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"
 ok $? "--plan"
-finish
+finish 26

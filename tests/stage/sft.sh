@@ -250,6 +250,24 @@ for c in kept published; do
     grep -q "continuing bitwise from $dir/$c/" "$dir/err"
     same "$rc $? $(id go$c best)" "0 0 $(id best best)" "a start behind one that was cut off publishes what that had $c"
 done
+# Paused between its look at the fence and the removal of one that was replaced; a newer start begins.
+slower="${best% --lr*} --lr 1e-4"
+if [ -n "$slow_by" ]; then
+    mkdir -p "$dir/late"
+    LF_FENCE=$dir/next LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir/late LF_FAIL_ACTION=stop LF_FAIL_AFTER=1 LF_FAIL_MATCH='unlink */best-step-*/manifest.json' \
+        LF_FAIL_ONCE=$dir/paused "$sft" --config "$dir/sft.ini" --out "$dir/late/out" --metrics "$dir/late/metrics" $slower --save-interval 7 2>"$dir/err" &
+    pid=$!
+    until [ -e "$dir/paused" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+    until grep -q '^State:[[:space:]]*[TZ]' /proc/$pid/status; do sleep 0.01; done 2>/dev/null
+    same "$(ls "$dir/late/out" | tr '\n' ' ')" "best-step-00000002 best-step-00000004 best-step-00000006 checkpoints " "two of three kept ones are to be removed"
+    : >"$dir/next"
+    kill -CONT $pid
+    wait $pid
+    same $? 75 "the superseded start ends"
+    same "$(ls "$dir"/late/out/best-step-*/manifest.json | wc -l | tr -d ' ')" 2 "and has removed no other than the one it was about to"
+else
+    skip 3 "fail.so cannot be loaded before the sanitizers' own library"
+fi
 run bestlora $best ${lora%--lr*}
 same $rc 0 "the best of an adapter"
 run frombest --steps 1 --init-from "$dir/bestlora/out/best"
@@ -335,4 +353,4 @@ run lora $lora
 same $rc 0 "as it was it goes on"
 same "$(id lora)" "$(id lorakill)" "to the same end"
 
-finish
+finish 118

@@ -87,4 +87,4 @@ gzip -c "$dir/sick.jsonl" >"$dir/sick.jsonl.gz"
 grep -q "sick.tar: sick.jsonl:3" "$dir/stdout" && grep -q "sick.jsonl.gz:3" "$dir/stdout" && grep -q "^12 rows" "$dir/stdout"
 ok $? "compressed files and archives"
 
-finish
+finish 27

@@ -266,7 +266,7 @@ for run in $runs; do
 done
 
 # Products.
-attempt grpo:ppo --steps=1000M --prompts=1M --samples=100k --epochs=10k --plan
+attempt grpo:ppo --rounds=1000M --round-prompts=1M --samples=100k --round-epochs=10k --plan
 same "$rc $how" "2 ok" "lf-ppo: more tokens than can be counted are refused"
 says "more than 10^17 tokens" "and it says so"
 attempt sft:sft --steps=1000000M --batch=1000M --plan
@@ -274,4 +274,4 @@ same "$rc $how" "2 ok" "lf-sft: likewise"
 says "more than 10^17 tokens" "and it says so"
 attempt sft:sft --batch=50k --micro-batch=50k --plan
 same "$rc $how" "0 ok" "a micro-batch of 1.6 million tokens has a plan"
-finish
+finish 69

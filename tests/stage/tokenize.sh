@@ -118,7 +118,7 @@ for records in 0 1 2 4 7; do
         skip 1 "no shard was finished yet"
     fi
 done
-# A chain of incarnations, each in a directory of its own.
+# A chain of starts, each in a directory of its own.
 from=
 for k in 1 2 3; do
     "$tokenize" $opts --threads=2 --out "$dir/chain$k" $from "$dir/in" 2>/dev/null &
@@ -132,8 +132,8 @@ for k in 1 2 3; do
     from="$from --resume-from=$dir/chain$k"
 done
 run $opts --out "$dir/chain4" $from "$dir/in"
-same "$dir/ref" "$dir/chain4" "resume_from over three killed incarnations"
-# out itself as an earlier incarnation, in other words: its finished shards are not touched.
+same "$dir/ref" "$dir/chain4" "resume_from over three killed starts"
+# out itself as an earlier start, in other words: its finished shards are not touched.
 cp -r "$dir/ref" "$dir/self"
 rm "$dir/self/shards/manifest.json"
 run $opts --out "$dir/self" --resume-from "$dir/in/../self" "$dir/in"
@@ -238,4 +238,4 @@ fails 1 "tokenizer.json: its bytes do not match the hash in the manifest" "a dam
 run $opts --out "$dir/flip4" --resume-from "$dir/flip3" "$dir/in"
 same "$dir/ref" "$dir/flip4" "one of an earlier start is trained again"
 
-finish
+finish 66

@@ -211,6 +211,11 @@ static int print_record(void *ctx, const char *payload, size_t n, int64_t offset
     json_t *o = lf_json_load_text(payload, n, "record", err);
     if (!o)
         return LF_EFORMAT;
+    if (json_is_true(
+            json_object_get(o, "resumed"))) { /* where a start begins, not how a step went */
+        json_decref(o);
+        return 1;
+    }
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         json_t *v = json_object_get(o, keys[i]);
         if (json_is_integer(v))

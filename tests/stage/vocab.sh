@@ -170,7 +170,7 @@ other() {
 }
 other pretrain --config "$dir/more.ini" --data "$dir/tok/shards" --init-from "$dir/g/checkpoint" --steps=6
 other sft --data "$dir/tok/shards" --init-from "$dir/g/checkpoint" --steps 1 --seq-length 64
-other ppo --data "$dir/tok/shards" --tokenizer "$dir/tok/tokenizer" --init-from "$dir/g/checkpoint" --reward length:4 --steps 1
+other ppo --data "$dir/tok/shards" --tokenizer "$dir/tok/tokenizer" --init-from "$dir/g/checkpoint" --reward length:4 --rounds 1
 other eval --checkpoint "$dir/g/checkpoint" --data "$dir/tok/shards" --limit 1
 other eval --checkpoint "$dir/g/checkpoint" --tokenizer "$dir/tok/tokenizer" --text "$dir/old.txt"
 other generate --checkpoint "$dir/g/checkpoint" --tokenizer "$dir/tok/tokenizer" --max-tokens 1 x
@@ -185,4 +185,4 @@ bits grown "$dir/g/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 bits after "$dir/more/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 awk -v b="$(cat "$dir/bits-before")" -v g="$(cat "$dir/bits-grown")" -v a="$(cat "$dir/bits-after")" 'BEGIN { exit !(a > 0 && a < 0.6 * b && g > a) }'
 ok $? "bits per byte of the new language: $(cat "$dir/bits-before") before, $(cat "$dir/bits-grown") grown, $(cat "$dir/bits-after") after training"
-finish
+finish 52

@@ -5,9 +5,9 @@
 set -u
 pretrain=$LF_BUILDDIR/stages/lf-pretrain
 tool=$LF_BUILDDIR/tests/stage/train_tool
-LOONG_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
-LOONG_CUBLASLT=none # a real one knows no emulated GPU
-export LOONG_CUDA_DRIVER LOONG_CUBLASLT
+LF_CUDA_DRIVER=$LF_BUILDDIR/tests/libcuemu.so
+LF_CUBLASLT=none # a real one knows no emulated GPU
+export LF_CUDA_DRIVER LF_CUBLASLT
 unset LF_GEMM_CUDA
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-wgmma.XXXXXX") || exit 99
 n=0
@@ -95,5 +95,6 @@ same "$(products half)" "own wgmma" "likewise"
 by tensor wrong
 same $rc 1 "an unknown word ends with 1"
 says "LF_GEMM_CUDA is one of mma, wgmma" "and says which there are"
-echo "1..$n"
+. "$LF_SRCDIR/tests/tap/plan.sh"
+plan 14
 [ $failed -eq 0 ]

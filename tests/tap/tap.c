@@ -16,6 +16,9 @@
 
 static struct {
     int n, failed;
+    int miscounts; /* of n: points of tap_end_at, which count for no call */
+    int open[8];   /* the points before each call of TAP that has not returned, outermost first */
+    size_t n_open;
     char tmpdir[512];
 } tap;
 
@@ -109,6 +112,23 @@ bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const 
     return ok;
 }
 
+void tap_begin(void)
+{
+    if (tap.n_open == sizeof tap.open / sizeof *tap.open)
+        tap_bail("TAP within TAP within TAP ...: too deep");
+    tap.open[tap.n_open++] = tap.n - tap.miscounts;
+}
+
+void tap_end_at(const char *file, int line, int want, bool least, const char *call)
+{
+    const int got = tap.n - tap.miscounts - tap.open[--tap.n_open];
+    if (got == want || (least && got > want))
+        return;
+    tap.miscounts++;
+    tap_ok_at(file, line, false, "%s makes %s%d points: %d were seen", call,
+              least ? "at least " : "", want, got);
+}
+
 void tap_diag(const char *fmt, ...)
 {
     char text[8192];
@@ -167,6 +187,10 @@ const char *tap_tmpdir(void)
 
 int tap_done(void)
 {
+    if (tap.n_open > 0)
+        tap_ok_at(__FILE__, __LINE__, false, "a call of TAP did not return to main");
+    if (tap.n == 0) /* which a harness would take for a test that was skipped */
+        tap_ok_at(__FILE__, __LINE__, false, "no point was made");
     printf("1..%d\n", tap.n);
     if (tap.failed)
         printf("# %d of %d failed\n", tap.failed, tap.n);

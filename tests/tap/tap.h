@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TAP output for unit tests. Each assertion prints both sides when it fails. A test program calls
- * tap_* in main and ends with `return tap_done();`, which prints the plan and gives the exit code.
+ * TAP output for unit tests. Each assertion prints both sides when it fails. main calls the test
+ * functions through TAP, which states how many points each makes, and ends with
+ * `return tap_done();`, which prints the plan and gives the exit code:
+ *
+ *     TAP(12, name_rules());
+ *     TAP_MIN(3, random_cases(seed)); // as many as the processor has instruction sets
+ *
+ * A function that returns early loses points that no plan made of the points seen would miss.
  */
 #ifndef LF_TESTS_TAP_H
 #define LF_TESTS_TAP_H
@@ -32,6 +38,25 @@ bool tap_rc_at(const char *file, int line, int rc, int want, lf_err *err, const 
 #define tap_mem(got, want, n, name)   tap_mem_at(__FILE__, __LINE__, (got), (want), (n), (name))
 #define tap_rc(rc, want, err, contains, name)                                                      \
     tap_rc_at(__FILE__, __LINE__, (rc), (want), (err), (contains), (name))
+
+/* The call makes exactly n points, skipped ones too; when it does not, that is one more point,
+ * which fails and tells the call and both numbers. A call within a call is fine: its points count
+ * for both. */
+#define TAP(n, ...)                                                                                \
+    do {                                                                                           \
+        tap_begin();                                                                               \
+        __VA_ARGS__;                                                                               \
+        tap_end_at(__FILE__, __LINE__, (int)(n), false, #__VA_ARGS__);                             \
+    } while (0)
+/* At least n points. Only where their number depends on the machine: say there on what of it. */
+#define TAP_MIN(n, ...)                                                                            \
+    do {                                                                                           \
+        tap_begin();                                                                               \
+        __VA_ARGS__;                                                                               \
+        tap_end_at(__FILE__, __LINE__, (int)(n), true, #__VA_ARGS__);                              \
+    } while (0)
+void tap_begin(void);
+void tap_end_at(const char *file, int line, int want, bool least, const char *call);
 
 void tap_diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void tap_skip(int n, const char *reason); /* counts n skipped points */

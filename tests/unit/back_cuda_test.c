@@ -222,13 +222,13 @@ int main(void)
     lf_back *b = open_back();
     tap_str(b->kernels->family, "cuda-sm_90", "family");
     tap_str(b->device, "emulated GPU, driver 13.0", "device");
-    test_copies(b);
-    test_order(b);
-    test_times(b);
-    test_late(b);
-    test_capture(b);
+    TAP(12, test_copies(b));
+    TAP(1, test_order(b));
+    TAP(7, test_times(b));
+    TAP(2, test_late(b));
+    TAP(4, test_capture(b));
     lf_back_destroy(b);
-    test_failures();
+    TAP(9, test_failures());
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
     return tap_done();
 }

@@ -20,13 +20,8 @@ static const char *class_of(int rc, int errnum, const char *text)
     return lf_cause_class(&e);
 }
 
-int main(void)
+static void test_classes(void)
 {
-    lf_cause c;
-    lf_err err = LF_ERR_INIT;
-    const char *dir = tap_tmpdir();
-    char big[3000];
-
     tap_str(class_of(LF_EINVAL, 0, "steps"), "config",
             "a value that does not fit is of the settings");
     tap_str(class_of(LF_ENOTSUP, 0, "fp8"), "config", "so is what is not built in");
@@ -43,7 +38,12 @@ int main(void)
     tap_str(class_of(LF_ECOMM, 0, "rank 1 failed"), "rank", "ranks");
     tap_str(lf_cause_signal(SIGKILL), "rank", "a killed rank");
     tap_str(lf_cause_signal(SIGSEGV), "crash", "one that crashed");
+}
 
+static void test_words(const char *dir)
+{
+    lf_cause c;
+    lf_err err = LF_ERR_INIT;
     unsetenv(LF_CAUSE_DIR_ENV);
     lf_cause_say("nobody", "config", "unheard");
     setenv(LF_CAUSE_DIR_ENV, "/nowhere/at/all", 1);
@@ -57,7 +57,13 @@ int main(void)
     tap_str(c.cls, "disk", "the first word stands");
     tap_str(c.reason, "no \"space\" for caf?", "with its text as UTF-8");
     tap_str(c.by, "lf-eval", "and who said it");
+}
 
+static void test_odd_files(const char *dir)
+{
+    lf_cause c;
+    lf_err err = LF_ERR_INIT;
+    char big[3000];
     char path[4096];
     snprintf(path, sizeof path, "%s/" LF_CAUSE_FILE, dir);
     remove(path);
@@ -70,5 +76,13 @@ int main(void)
     lf_io_replace(path, "[1]", 3, 0640, NULL);
     tap_rc(lf_cause_load(&c, dir, &err), LF_EFORMAT, &err, NULL,
            "a file that is something else says nothing");
+}
+
+int main(void)
+{
+    const char *dir = tap_tmpdir();
+    TAP(13, test_classes());
+    TAP(5, test_words(dir));
+    TAP(3, test_odd_files(dir));
     return tap_done();
 }

@@ -106,10 +106,10 @@ int main(void)
 {
     read_golden();
     for (int t = 0; t < 2; t++) {
-        test_values(t);
-        test_narrowing(t);
-        test_midpoints(t);
-        test_ends(t);
+        TAP(2, test_values(t));
+        TAP(1, test_narrowing(t));
+        TAP(1, test_midpoints(t));
+        TAP(2, test_ends(t));
     }
     return tap_done();
 }

@@ -238,11 +238,11 @@ static void test_full_disk(void)
 int main(void)
 {
     snprintf(path, sizeof path, "%s/metrics", tap_tmpdir());
-    test_crc();
-    test_follow();
-    test_torn();
-    test_corrupt();
-    test_truncate();
-    test_full_disk();
+    TAP(6, test_crc());
+    TAP(16, test_follow());
+    TAP(8, test_torn());
+    TAP(10, test_corrupt());
+    TAP(12, test_truncate());
+    TAP(4, test_full_disk());
     return tap_done();
 }

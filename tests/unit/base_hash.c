@@ -93,11 +93,11 @@ int main(void)
 {
     int max = lf_sha_lanes_max();
     if (max >= 8)
-        lanes_equal(8);
+        TAP(11, lanes_equal(8));
     if (max >= 16)
-        lanes_equal(16);
+        TAP(11, lanes_equal(16));
     if (max == 0)
         tap_skip(1, "no AVX2 on this machine");
-    files();
+    TAP(12, files());
     return tap_done();
 }

@@ -130,8 +130,8 @@ static void test_large(void)
 
 int main(void)
 {
-    test_good();
-    test_bad();
-    test_large();
+    TAP(19, test_good());
+    TAP(38, test_bad());
+    TAP(5, test_large());
     return tap_done();
 }

@@ -274,9 +274,9 @@ static void test_hash(void)
 int main(void)
 {
     dir = tap_tmpdir();
-    test_publish();
-    test_full_disk();
-    test_files();
-    test_hash();
+    TAP(17, test_publish());
+    TAP(3, test_full_disk());
+    TAP(19, test_files());
+    TAP(39, test_hash());
     return tap_done();
 }

@@ -293,11 +293,11 @@ static void test_beat(void)
 int main(void)
 {
     snprintf(path, sizeof path, "%s/lock", tap_tmpdir());
-    test_id();
-    test_stale();
-    test_break();
-    test_exclusion();
-    test_crowd();
-    test_beat();
+    TAP(13, test_id());
+    TAP(15, test_stale());
+    TAP(5, test_break());
+    TAP(7, test_exclusion());
+    TAP(2, test_crowd());
+    TAP(2, test_beat());
     return tap_done();
 }

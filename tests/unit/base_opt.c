@@ -36,6 +36,7 @@ static const lf_opt opts[] = {
      .help = "batch"},
     {.name = "memory", .type = LF_OPT_BYTES, .cls = LF_OPT_OPERATIONAL, .help = "cap"},
     {.name = "save_every",
+     .was = "save_time",
      .type = LF_OPT_DURATION,
      .cls = LF_OPT_OPERATIONAL,
      .def = "30m",
@@ -85,6 +86,8 @@ static void test_refusals(void)
 {
     refuse_argv("--lerning-rate=1", NULL, NULL,
                 "unknown option \"--lerning-rate\" for train; did you mean \"--learning-rate\"?");
+    refuse_argv("--save-time=3m", NULL, NULL,
+                "command line: \"--save-time\" of train is now called \"--save-every\"");
     refuse_argv("--zzzzzzzz", NULL, NULL,
                 "unknown option \"--zzzzzzzz\" for train; --help lists them");
     refuse_argv("--learning-rate=2", NULL, NULL,
@@ -315,12 +318,12 @@ static void test_misfits(void)
 
 int main(void)
 {
-    test_refusals();
-    test_values();
-    test_ini();
-    test_canonical();
-    test_table();
-    test_fill();
-    test_misfits();
+    TAP(17, test_refusals());
+    TAP(16, test_values());
+    TAP(20, test_ini());
+    TAP(24, test_canonical());
+    TAP(5, test_table());
+    TAP(12, test_fill());
+    TAP(8, test_misfits());
     return tap_done();
 }

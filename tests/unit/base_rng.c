@@ -99,8 +99,8 @@ static void test_permutation(void)
 
 int main(void)
 {
-    test_philox();
-    test_streams();
-    test_permutation();
+    TAP(3, test_philox());
+    TAP(8, test_streams());
+    TAP(22, test_permutation());
     return tap_done();
 }

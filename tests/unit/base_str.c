@@ -353,17 +353,17 @@ static void test_json_set(void)
 
 int main(void)
 {
-    test_whole();
-    test_counts();
-    test_sizes();
-    test_durations();
-    test_floats();
-    test_formats();
-    test_buf();
-    test_nearest();
-    test_err();
-    test_mem();
-    test_utf8();
-    test_json_set();
+    TAP(24, test_whole());
+    TAP(36, test_counts());
+    TAP(27, test_sizes());
+    TAP(40, test_durations());
+    TAP(32, test_floats());
+    TAP(11, test_formats());
+    TAP(9, test_buf());
+    TAP(7, test_nearest());
+    TAP(10, test_err());
+    TAP(12, test_mem());
+    TAP(11, test_utf8());
+    TAP(5, test_json_set());
     return tap_done();
 }

@@ -176,9 +176,9 @@ static void test_json(void)
 
 int main(void)
 {
-    test_stop();
-    test_times();
-    test_log();
-    test_json();
+    TAP(12, test_stop());
+    TAP(6, test_times());
+    TAP(1, test_log());
+    TAP(41, test_json());
     return tap_done();
 }

@@ -8,7 +8,7 @@
 #include "kernels/bench/bench.h"
 #include "tests/tap/tap.h"
 
-int main(void)
+static void test_numbers(void)
 {
     char text[BENCH_NUMBER];
     double v[] = {3, -0.018, 1};
@@ -20,5 +20,10 @@ int main(void)
     tap_str(bench_number(text, 6, bench_per(1, 3)), "0.333333", "a number of JSON");
     tap_str(bench_number(text, 6, bench_per(1, 0)), "null", "a rate that is too short to tell");
     tap_str(bench_number(text, 6, INFINITY), "null", "what is no number in JSON");
+}
+
+int main(void)
+{
+    TAP(8, test_numbers());
     return tap_done();
 }

@@ -217,8 +217,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return child();
-    test_single();
-    test_strangers();
-    test_pmix(argv[0]);
+    TAP(12, test_single());
+    TAP(3, test_strangers());
+    TAP(2, test_pmix(argv[0]));
     return tap_done();
 }

@@ -25,8 +25,8 @@ static lf_comm *make(void)
 static void refuses(const char *library, const char *fail, int rc, const char *text,
                     const char *name)
 {
-    setenv("LOONG_NCCL_LIB", library, 1);
-    setenv("LOONG_CUDART_LIB", library, 1);
+    setenv("LF_NCCL_LIB", library, 1);
+    setenv("LF_CUDART_LIB", library, 1);
     setenv("FAKE_NCCL_FAIL", fail, 1);
     lf_comm *c = make();
     tap_ok(c == NULL, "%s: no communicator", name);
@@ -60,8 +60,8 @@ static void test_on_gpus(char *calls)
 
 static void test_calls(const char *library)
 {
-    setenv("LOONG_NCCL_LIB", library, 1);
-    setenv("LOONG_CUDART_LIB", library, 1);
+    setenv("LF_NCCL_LIB", library, 1);
+    setenv("LF_CUDART_LIB", library, 1);
     void *h = dlopen(library, RTLD_NOW);
     char *calls = h ? dlsym(h, "fake_calls") : NULL;
     lf_comm *c = make();
@@ -114,14 +114,17 @@ int main(void)
     boot = lf_boot_create(&err);
     if (!boot)
         tap_bail("%s", err.text);
-    refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so",
-            "a library that is not there");
-    refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId", "a library that is something else");
-    refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error", "no GPU for NCCL");
-    refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient", "no GPU for CUDA");
-    test_calls(library);
-    unsetenv("LOONG_NCCL_LIB");
-    unsetenv("LOONG_CUDART_LIB");
+    TAP(2, refuses("/nowhere/libnccl.so", "", LF_ENOTSUP, "/nowhere/libnccl.so",
+                   "a library that is not there"));
+    TAP(2, refuses("libm.so.6", "", LF_ENOTSUP, "ncclGetUniqueId",
+                   "a library that is something else"));
+    TAP(2, refuses(library, "CommInitRank", LF_ECOMM, "device 3: unhandled cuda error",
+                   "no GPU for NCCL"));
+    TAP(2, refuses(library, "SetDevice", LF_EDEVICE, "driver version is insufficient",
+                   "no GPU for CUDA"));
+    TAP(18, test_calls(library));
+    unsetenv("LF_NCCL_LIB");
+    unsetenv("LF_CUDART_LIB");
     lf_comm *c = make(); /* the real ones, where they are: they work or they say why not */
     tap_ok(c != NULL || err.rc == LF_ENOTSUP || err.rc == LF_EDEVICE || err.rc == LF_ECOMM,
            "real libraries: %s", err.text);

@@ -120,7 +120,7 @@ static void test_blame(void)
 
 int main(void)
 {
-    test_peace();
-    test_blame();
+    TAP(16, test_peace());
+    TAP(14, test_blame());
     return tap_done();
 }

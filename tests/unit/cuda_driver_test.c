@@ -387,15 +387,15 @@ int main(void)
 {
     char text[300];
     start();
-    test_order();
-    test_host_buffers();
-    test_graphs();
-    test_illegal();
-    test_graph_order();
-    test_threads();
-    test_shared_memory();
-    test_failures();
-    test_use_after_free();
+    TAP(3, test_order());
+    TAP(8, test_host_buffers());
+    TAP(2, test_graphs());
+    TAP(10, test_illegal());
+    TAP(2, test_graph_order());
+    TAP(1, test_threads());
+    TAP(2, test_shared_memory());
+    TAP(5, test_failures());
+    TAP(1, test_use_after_free());
     tap_ok(lf_emu_leaks(text, sizeof text) > 7, "what is held now: %s", text);
     stop();
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);

@@ -275,12 +275,12 @@ static void test_launch(void)
 
 int main(void)
 {
-    test_barriers();
-    test_copies();
-    test_roundings();
-    test_mma(LF_BF16);
-    test_mma(LF_F16);
-    test_half();
-    test_launch();
+    TAP(5, test_barriers());
+    TAP(2, test_copies());
+    TAP(2, test_roundings());
+    TAP(2, test_mma(LF_BF16));
+    TAP(2, test_mma(LF_F16));
+    TAP(2, test_half());
+    TAP(21, test_launch());
     return tap_done();
 }

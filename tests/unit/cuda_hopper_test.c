@@ -214,12 +214,8 @@ static int describe(uint64_t width, uint64_t rows, uint64_t stride, uint32_t box
                                    LF_CU_TENSOR_SWIZZLE_128B, LF_CU_TENSOR_L2_256B, 0);
 }
 
-int main(void)
+static void test_tiles(void)
 {
-    lf_cu_context context;
-    lf_emu_driver(&cu);
-    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
-        tap_bail("no context");
     for (int order = 0; order < 4; order++)
         for (int i = 0; i < 4; i++)
             tap_ok(right_apart(NONE, (const char *[]){"0", "1", "2", "3"}[order], i & 1, i & 2),
@@ -227,6 +223,10 @@ int main(void)
                    i & 1, i / 2, order);
     for (int b = NONE + 1; b < BUGS; b++)
         tap_ok(!right_apart((enum bug)b, "0", false, false), "%s: it shows", bug_name[b]);
+}
+
+static void test_descriptions(void)
+{
     tap_ok(!describe(5, 3, 16, 64, 256, 0), "a matrix of 3 rows of 5, 16 bytes apart");
     tap_ok(describe(5, 3, 10, 64, 64, 0) && describe(5, 3, 16, 64, 64, 1) &&
                describe(0, 3, 16, 64, 64, 0) && describe(5, 0, 16, 64, 64, 0) &&
@@ -235,5 +235,15 @@ int main(void)
                describe(5, 3, (uint64_t)1 << 40, 64, 64, 0),
            "refused: rows or start no multiple of 16 bytes, nothing, boxes wider than the swizzle "
            "or higher than 256, rows too far apart");
+}
+
+int main(void)
+{
+    lf_cu_context context;
+    lf_emu_driver(&cu);
+    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
+        tap_bail("no context");
+    TAP(16 + BUGS - NONE - 1, test_tiles());
+    TAP(2, test_descriptions());
     return tap_done();
 }

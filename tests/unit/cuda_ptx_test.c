@@ -442,20 +442,8 @@ static void test_hopper(void)
         tap_ok(dies(NULL, i, hopper[i].words), "ends: %s", hopper[i].name);
 }
 
-int main(void)
+static void test_tables(void)
 {
-    lf_cu_ptr p;
-    lf_cu_context context;
-    lf_emu_driver(&cu);
-    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
-        tap_bail("no context");
-    if (cu.MemAlloc(&p, WORDS * 4))
-        tap_bail("no memory");
-    in = (uint32_t *)(uintptr_t)p;
-    if (cu.MemAlloc(&p, WORDS * 4))
-        tap_bail("no memory");
-    out = (uint32_t *)(uintptr_t)p;
-    memset(in, 0, WORDS * 4);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         run(same[i].body, 33);
         uint32_t bad = 0;
@@ -472,14 +460,36 @@ int main(void)
         if (t < MOST)
             tap_diag("thread %u: 0x%08x, wanted 0x%08x", t, out[t], each[i].want(t));
     }
-    test_product();
-    test_hopper();
+}
+
+static void test_wrong(void)
+{
     run("mov.u32 %r2, sm; cp.async.cg.shared.global [%r2], [%rd1], 16; ld.shared.u32 %r0, [%r2]; "
         "cp.async.wait_all;",
         1);
     tap_ok(out[0] == 0xffffffffu, "a copy that is under way reads as NaN");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         tap_ok(dies(wrong[i].body, 0, wrong[i].words), "ends: %s", wrong[i].name);
+}
+
+int main(void)
+{
+    lf_cu_ptr p;
+    lf_cu_context context;
+    lf_emu_driver(&cu);
+    if (cu.PrimaryCtxRetain(&context, 0) || cu.CtxSetCurrent(context))
+        tap_bail("no context");
+    if (cu.MemAlloc(&p, WORDS * 4))
+        tap_bail("no memory");
+    in = (uint32_t *)(uintptr_t)p;
+    if (cu.MemAlloc(&p, WORDS * 4))
+        tap_bail("no memory");
+    out = (uint32_t *)(uintptr_t)p;
+    memset(in, 0, WORDS * 4);
+    TAP(sizeof same / sizeof *same + sizeof each / sizeof *each, test_tables());
+    TAP(1, test_product());
+    TAP(7, test_hopper());
+    TAP(1 + sizeof wrong / sizeof *wrong, test_wrong());
     cu.MemFree((lf_cu_ptr)(uintptr_t)in);
     cu.MemFree((lf_cu_ptr)(uintptr_t)out);
     return tap_done();

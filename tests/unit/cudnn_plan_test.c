@@ -4,7 +4,7 @@
  * properties of an H200, a B200 and an A100 stand in for a handle. It checks the graphs, offers
  * engines, and compiles their kernels; only loading them needs a driver, and that failure is taken
  * for success here. Skipped where the library, or any libcuda (a toolkit has a stub), is not found.
- * LOONG_CUDNN and LOONG_CUDA_STUB name files.
+ * LF_CUDNN and LF_CUDA_STUB name files.
  */
 #include "config.h"
 
@@ -54,9 +54,9 @@ static void *open_first(const char *const *file, int n)
 /* The library itself looks for libcuda.so.1 by that name, which a stub has too. */
 static void open_all(void)
 {
-    const char *const driver[] = {"libcuda.so.1", getenv("LOONG_CUDA_STUB"),
+    const char *const driver[] = {"libcuda.so.1", getenv("LF_CUDA_STUB"),
                                   "/usr/local/cuda/lib64/stubs/libcuda.so"};
-    const char *const place[] = {getenv("LOONG_CUDNN"), "libcudnn.so.9",
+    const char *const place[] = {getenv("LF_CUDNN"), "libcudnn.so.9",
                                  "/usr/local/cuda/lib64/libcudnn.so.9"};
     char why[300];
     bool found = false;
@@ -67,7 +67,7 @@ static void open_all(void)
         tap_skip_all("no libcuda.so.1, nor a stub of it");
     for (int i = 0; i < 3 && !found; i++)
         if (place[i] && place[i][0]) {
-            setenv("LOONG_CUDNN", place[i], 1);
+            setenv("LF_CUDNN", place[i], 1);
             found = lf_cudnn_load(&library, why, sizeof why);
         }
     if (!found)
@@ -199,13 +199,13 @@ int main(void)
          *b200 = device(1000, "NVIDIA B200", 148, 232448),
          *a100 = device(800, "NVIDIA A100", 108, 166912);
     for (size_t i = 0; h200 && i < sizeof table / sizeof *table; i++)
-        ask(h200, "H200", &table[i], true);
+        TAP(1, ask(h200, "H200", &table[i], true));
     for (size_t i = 0; b200 && a100 && i < sizeof table / sizeof *table;
          i += 4) { /* one forward, one backward */
-        ask(b200, "B200", &table[i], !table[i].backward);
-        ask(a100, "A100", &table[i], !table[i].backward);
+        TAP(!table[i].backward, ask(b200, "B200", &table[i], !table[i].backward));
+        TAP(!table[i].backward, ask(a100, "A100", &table[i], !table[i].backward));
     }
     if (h200)
-        ask_nonsense(h200);
+        TAP(2, ask_nonsense(h200));
     return tap_done();
 }

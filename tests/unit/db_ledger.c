@@ -98,6 +98,7 @@ static char *dump(lf_ledger *l)
         "2, epoch, i",
         "SELECT key, attempt, epoch, n FROM metric_epoch e JOIN metric m ON m.id = e.metric ORDER "
         "BY 1, 2, 3",
+        "SELECT * FROM metric_span ORDER BY 1, 2, 3, 4",
         "SELECT * FROM stage_state ORDER BY 1, 2",
     };
     lf_err err = LF_ERR_INIT;
@@ -212,7 +213,7 @@ static void test_states(lf_ledger *l)
     ingest(l, 3, 0, "notes, strikes and kinds to come");
 }
 
-/* Kinds that come from outside an incarnation. */
+/* Kinds that come from outside a start. */
 static void test_observed(lf_ledger *l)
 {
     event("R3", NULL, 0, 0, "run", "{\"project\":\"p\",\"name\":\"third\"}");
@@ -306,7 +307,7 @@ static void test_train(lf_ledger *l)
           "checkpoint\",\"step\":2700,\"sha256\":\"cccccccc33\"}");
     event("R1", "train", 1, 2, "end", "{\"state\":\"done\",\"exit\":0,\"step\":2700}");
     ingest(l, 3, 0, "resumed");
-    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2699", "the later incarnation's last step");
+    tap_str(ask(l, "SELECT last_step AS v" LOSS), "2699", "the later start's last step");
     tap_str(ask(l, "SELECT count(*) AS v" POINTS " AND epoch = 2"), "100",
             "its points are thinned likewise");
 }
@@ -589,6 +590,91 @@ static void test_event_write(void)
     tap_ok(!lf_io_exists(dir), "nothing was written");
 }
 
+/* ---- what a later start supersedes ---- */
+
+static void record(const char *rel, const char *text)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[1600];
+    lf_frame_writer *w = lf_frame_writer_open(fmt_path(path, sizeof path, root, rel), &err);
+    if (!w || lf_frame_append(w, text, strlen(text), &err) < 0)
+        tap_bail("%s", err.text);
+    lf_frame_writer_close(w, &err);
+}
+
+/* Steps with a loss of 100 - step, every `valid` steps a validation. */
+static void steps(const char *rel, int from, int to, int valid)
+{
+    for (int s = from; s <= to; s++) {
+        char text[100];
+        int n = snprintf(text, sizeof text, "{\"step\":%d,\"loss\":%d.5", s, 100 - s);
+        if (s % valid == 0)
+            n += snprintf(text + n, sizeof text - (size_t)n, ",\"valid_loss\":%d.5", 200 - s);
+        snprintf(text + n, sizeof text - (size_t)n, "}");
+        record(rel, text);
+    }
+}
+
+#define OF(key) " FROM metric WHERE run = 'R5' AND key = '" key "'"
+#define COUNT(key)                                                                                 \
+    "SELECT sum(n) AS v FROM metric_epoch WHERE metric = (SELECT id" OF(key) ") AND n > 0"
+#define FURTHEST(key)                                                                              \
+    "SELECT max(step) AS v FROM metric_point WHERE metric = (SELECT id" OF(key) ")"
+
+static void check_superseded(lf_ledger *l, const char *last, const char *n)
+{
+    tap_str(ask(l, "SELECT last_step AS v" OF("loss")), last, "the last step");
+    tap_str(ask(l, "SELECT min_step AS v" OF("loss")), last, "of the smallest value, too");
+    tap_str(ask(l, COUNT("loss")), n, "records");
+    tap_str(ask(l, FURTHEST("loss")), last, "no point is beyond");
+    tap_str(ask(l, "SELECT count(*) AS v" OF("valid_loss")), "0",
+            "nor a validation that was made there");
+}
+
+static void test_superseded(void)
+{
+    char was[sizeof root], path[1100];
+    lf_err err = LF_ERR_INIT;
+    snprintf(was, sizeof was, "%s", root);
+    snprintf(root, sizeof root, "%s/superseded", tap_tmpdir());
+    lf_ledger *l =
+        lf_ledger_open(fmt_path(path, sizeof path, tap_tmpdir(), "s.db"), LF_LEDGER_WRITE, &err);
+    event("R5", "train", 1, 1, "start", "{}");
+    steps("runs/R5/train/1.1/metrics", 1, 20, 15);
+    record("runs/R5/train/1.1/metrics", "{\"step\":20,\"valid_loss\":9.5}");
+    ingest(l, 1, 0, "twenty steps, validated at 15 and 20");
+    tap_str(ask(l, COUNT("valid_loss")), "2", "both validations");
+
+    event("R5", "train", 1, 2, "start", "{}");
+    record("runs/R5/train/1.2/metrics", "{\"step\":10,\"resumed\":true}");
+    ingest(l, 1, 0, "the next start resumes at 10");
+    check_superseded(l, "10", "10");
+    steps("runs/R5/train/1.2/metrics", 11, 12, 15);
+    ingest(l, 0, 0, "and makes two steps");
+    check_superseded(l, "12", "12");
+    steps("runs/R5/train/1.1/metrics", 21, 22, 15);
+    ingest(l, 0, 0, "while the first, which does not know yet, makes two more");
+    check_superseded(l, "12", "12");
+
+    event("R5", "train", 1, 3, "start", "{}");
+    steps("runs/R5/train/1.3/metrics", 6, 6, 15);
+    ingest(l, 1, 0, "a third, which does not say where it resumes, begins with 6");
+    check_superseded(l, "6", "6");
+    tap_str(ask(l, "SELECT max AS v" OF("loss")), "99.5", "the first step is the first start's");
+    ingest(l, 0, 0, "nothing new");
+
+    char *before = dump(l);
+    lf_ledger_close(l);
+    l = lf_ledger_open(fmt_path(path, sizeof path, tap_tmpdir(), "s2.db"), LF_LEDGER_WRITE, &err);
+    ingest(l, 3, 0, "all of it at once");
+    char *after = dump(l);
+    tap_str(after, before, "gives the same rows");
+    free(before);
+    free(after);
+    lf_ledger_close(l);
+    snprintf(root, sizeof root, "%s", was);
+}
+
 int main(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -600,17 +686,18 @@ int main(void)
         tap_bail("%s", err.text);
     tap_ok(!lf_ledger_find_run(l, NULL, &err), "an empty ledger has no run");
     tap_rc(err.rc, LF_ENOENT, &err, "nothing was run here yet", "and says so");
-    ingest(l, 0, 0, "no data root yet");
-    test_states(l);
-    test_observed(l);
-    test_train(l);
-    test_queries(l);
-    test_lineage(l);
-    test_sql(l);
-    test_rebuild(l, db);
+    TAP(3, ingest(l, 0, 0, "no data root yet"));
+    TAP(42, test_states(l));
+    TAP(38, test_observed(l));
+    TAP(15, test_train(l));
+    TAP(18, test_queries(l));
+    TAP(8, test_lineage(l));
+    TAP(10, test_sql(l));
+    TAP(15, test_rebuild(l, db));
     lf_ledger_close(l);
-    test_order(db);
-    test_bad_files(db);
-    test_event_write();
+    TAP(2, test_order(db));
+    TAP(99, test_superseded());
+    TAP(9, test_bad_files(db));
+    TAP(4, test_event_write());
     return tap_done();
 }

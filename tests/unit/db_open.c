@@ -245,11 +245,11 @@ static void test_unclean(void)
 int main(void)
 {
     dir = tap_tmpdir();
-    test_migration();
-    test_version_zero();
-    test_foreign();
-    test_read_only();
-    test_exclusion();
-    test_unclean();
+    TAP(22, test_migration());
+    TAP(3, test_version_zero());
+    TAP(9, test_foreign());
+    TAP(6, test_read_only());
+    TAP(8, test_exclusion());
+    TAP(8, test_unclean());
     return tap_done();
 }

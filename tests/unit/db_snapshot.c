@@ -246,11 +246,11 @@ int main(void)
 {
     snprintf(db, sizeof db, "%s/l.db", tap_tmpdir());
     snprintf(pub, sizeof pub, "%s.pub", db);
-    test_small();
-    test_random();
-    test_not_published();
-    test_other_file();
-    test_damage();
-    test_readers_stay();
+    TAP(7, test_small());
+    TAP(1, test_random());
+    TAP(5, test_not_published());
+    TAP(1, test_other_file());
+    TAP(2, test_damage());
+    TAP(6, test_readers_stay());
     return tap_done();
 }

@@ -67,10 +67,10 @@ static void test_references(void)
 {
     lf_err err = LF_ERR_INIT;
     lf_conf c;
-    setenv("LOONG_TEST_DIR", "/data", 1);
+    setenv("LF_TEST_DIR", "/data", 1);
     const char *p = put(
         "refs.ini",
-        "[vars]\na = 1${vars.b}3\nb = 2\nlit = $${vars.b} $5 ${env.LOONG_TEST_DIR}/x\n"
+        "[vars]\na = 1${vars.b}3\nb = 2\nlit = $${vars.b} $5 ${env.LF_TEST_DIR}/x\n"
         "[model qwen2.5]\nhidden = 64\n[stage s]\nx = ${model qwen2.5.hidden} ${stage:t.out}\n");
     lf_conf_args args = {.pipeline_path = p};
     tap_rc(lf_conf_load(&c, &args, &err), 0, &err, NULL, "load");
@@ -195,13 +195,13 @@ static void test_names(void)
 
 int main(void)
 {
-    setenv("LOONG_SITE_CONFIG", "", 1);
-    setenv("LOONG_USER_CONFIG", "", 1);
-    test_owner();
-    test_secrets();
-    test_references();
-    test_sets();
-    test_specs();
-    test_names();
+    setenv("LF_SITE_CONFIG", "", 1);
+    setenv("LF_USER_CONFIG", "", 1);
+    TAP(14, test_owner());
+    TAP(11, test_secrets());
+    TAP(14, test_references());
+    TAP(11, test_sets());
+    TAP(54, test_specs());
+    TAP(4, test_names());
     return tap_done();
 }

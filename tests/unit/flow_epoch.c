@@ -199,9 +199,9 @@ static void test_classes(void)
 
 int main(void)
 {
-    test_order();
-    test_repair();
-    test_race();
-    test_classes();
+    TAP(12, test_order());
+    TAP(3, test_repair());
+    TAP(3, test_race());
+    TAP(63, test_classes());
     return tap_done();
 }

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -27,7 +28,7 @@
 
 int __real_link(const char *from, const char *to);
 int __wrap_link(const char *from, const char *to);
-static int links_refused;
+static int links_refused, listed_out;
 static void (*before_link)(const char *from);
 
 int __wrap_link(const char *from, const char *to)
@@ -39,6 +40,17 @@ int __wrap_link(const char *from, const char *to)
         return -1;
     }
     return __real_link(from, to);
+}
+
+DIR *__real_opendir(const char *path);
+DIR *__wrap_opendir(const char *path);
+static void (*before_opendir)(const char *path);
+
+DIR *__wrap_opendir(const char *path)
+{
+    if (before_opendir)
+        before_opendir(path);
+    return __real_opendir(path);
 }
 
 /* ---- a stage's directory ---- */
@@ -93,8 +105,8 @@ static bool holds(const char *path, const char *text)
 
 static json_t *patterns(void)
 {
-    return json_pack("[[s, b], [s, b], [s, b], [s, b]]", "checkpoints/step-*", 0, "checkpoint", 0,
-                     "rollouts/*.h5", 0, "rollouts/*.part", 1);
+    return json_pack("[[s, b], [s, b], [s, b], [s, b], [s, b]]", "checkpoints/step-*", 0,
+                     "checkpoint", 0, "best-step-*", 0, "rollouts/*.h5", 0, "rollouts/*.part", 1);
 }
 
 enum { SETTLE = 1, NO_SETTLE = 0 };
@@ -252,9 +264,35 @@ static void faster(const char *from)
     before_link = faster;
 }
 
+/* The listing has seen checkpoint 6, which names the best of step 4, and comes to the best: the old
+ * start has meanwhile kept that of step 8 and published checkpoint 9, which names it. */
+static void better_once(const char *path)
+{
+    const size_t n = strlen(path);
+    if (n < 9 || strcmp(path + n - 9, "/1.1/out/") != 0 || listed_out++ != 1)
+        return;
+    checkpoint(at("1.1/out/best-step-00000008"), "best at eight");
+    checkpoint(at("1.1/out/checkpoints/step-00000009"), "nine");
+    lf_artifact_remove(at("1.1/out/best-step-00000004"), NULL);
+}
+
 static void test_races(void)
 {
     bool any;
+    fresh("better");
+    begin(1, all, SETTLE, &any);
+    checkpoint(at("1.1/out/checkpoints/step-00000006"), "six");
+    checkpoint(at("1.1/out/best-step-00000004"), "best at four");
+    listed_out = 0;
+    before_opendir = better_once;
+    begin(1, all, SETTLE, &any);
+    before_opendir = NULL;
+    tap_ok(listed_out > 1 && !lf_io_exists(at("1.1/out/best-step-00000004")),
+           "best weights are replaced between the two listings");
+    tap_ok(has(1, 2, "checkpoints/step-00000009/data.h5", "nine") &&
+               has(1, 2, "best-step-00000008/data.h5", "best at eight"),
+           "what is taken goes together: the checkpoint that names the new ones, and those");
+
     fresh("prune");
     begin(1, all, SETTLE, &any);
     checkpoint(at("1.1/out/checkpoints/step-00000003"), "three");
@@ -348,10 +386,10 @@ static void test_files(void)
 
 int main(void)
 {
-    test_order();
-    test_deaths();
-    test_attempts();
-    test_races();
-    test_files();
+    TAP(11, test_order());
+    TAP(4, test_deaths());
+    TAP(4, test_attempts());
+    TAP(4, test_races());
+    TAP(6, test_files());
     return tap_done();
 }

@@ -48,7 +48,7 @@ static void test_dependencies(void)
 
 int main(void)
 {
-    test_lead();
-    test_dependencies();
+    TAP(3, test_lead());
+    TAP(16, test_dependencies());
     return tap_done();
 }

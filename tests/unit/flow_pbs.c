@@ -85,7 +85,7 @@ static const char pbs_text[] =
     "    stime = Fri Nov 11 18:00:00 2016\n"
     "    substate = 42\n"
     "    run_count = 2\n"
-    "    Variable_List = PBS_O_HOME=/home/u,PBS_O_PATH=/a\\,LOONG_TOKEN=ffff,\n"
+    "    Variable_List = PBS_O_HOME=/home/u,PBS_O_PATH=/a\\,LF_TOKEN=ffff,\n"
     "\tLOONG_TOKEN=0123abcd0123abcd0123abcd0123abcd,\n"
     "\tLOONG_LINK=3,PBS_O_WORKDIR=/x\n"
     "    comment = Job run at Fri Nov 11 on (n0:ncpus=4)\n"
@@ -105,7 +105,7 @@ static const char pbs_text[] =
     "Job Id: 6.pbs0\n    job_state = M\n\n"
     "Job Id: 7.pbs0\n    job_state = Z\n\n"
     "Job Id: 8.pbs0\n    job_state = H\n    Hold_Types = us\n    Variable_List = "
-    "PBS_O_HOME=/home/u,LOONG_LINK=1\n\n";
+    "PBS_O_HOME=/home/u,LF_LINK=1\n\n";
 
 static void test_full(void)
 {
@@ -315,14 +315,14 @@ static void test_links(void)
 
 int main(void)
 {
-    test_flavour();
-    test_id();
-    test_refusal();
-    test_full();
-    test_ends();
-    test_clock();
-    test_values();
-    test_directives();
-    test_links();
+    TAP(5, test_flavour());
+    TAP(4, test_id());
+    TAP(8, test_refusal());
+    TAP(24, test_full());
+    TAP(56, test_ends());
+    TAP(7, test_clock());
+    TAP(32, test_values());
+    TAP(9, test_directives());
+    TAP(13, test_links());
     return tap_done();
 }

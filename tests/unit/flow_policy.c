@@ -36,11 +36,11 @@ static struct lf_end *end_of(const char *text)
     return end;
 }
 
-/* A stage with one attempt and an incarnation for each end record; "" is one that has not ended. */
+/* A stage with one attempt and a start for each end record; "" is one that has not ended. */
 struct history {
     lf_stage_view s;
     lf_doc_stage plan;
-    lf_incarnation incs[16];
+    lf_start incs[16];
     struct lf_claim claims[16];
     struct lf_attempt_rec attempt, *attempts[2];
 };
@@ -512,11 +512,11 @@ static void test_ends(void)
 
 int main(void)
 {
-    test_ends();
-    test_table();
-    test_next();
-    test_nodes();
-    test_caps();
-    test_jobs();
+    TAP(28, test_ends());
+    TAP(84, test_table());
+    TAP(95, test_next());
+    TAP(4, test_nodes());
+    TAP(14, test_caps());
+    TAP(66, test_jobs());
     return tap_done();
 }

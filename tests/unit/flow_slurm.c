@@ -206,11 +206,11 @@ static void names(void)
 
 int main(void)
 {
-    parse_ids();
-    refusals();
+    TAP(5, parse_ids());
+    TAP(5, refusals());
     states();
-    history();
-    templates();
-    names();
+    TAP(4, history());
+    TAP(14, templates());
+    TAP(2, names());
     return tap_done();
 }

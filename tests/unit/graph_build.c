@@ -329,11 +329,11 @@ static void test_views(void)
 
 int main(void)
 {
-    test_errors();
-    test_store_errors();
-    test_plan_errors();
-    test_shared_cast();
-    test_targets();
-    test_views();
+    TAP(13, test_errors());
+    TAP(5, test_store_errors());
+    TAP(4, test_plan_errors());
+    TAP(7, test_shared_cast());
+    TAP(33, test_targets());
+    TAP(22, test_views());
     return tap_done();
 }

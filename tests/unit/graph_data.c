@@ -282,12 +282,12 @@ int main(void)
 {
     char text[300];
     lf_emu_driver(&cu);
-    test_early();
+    TAP(7, test_early());
     tap_ok(lf_emu_leaks(text, sizeof text) == 0, "nothing is left behind: %s", text);
-    test_ranks(&gu_llama, 2, "two ranks");
-    test_ranks(&gu_gpt2, 3, "three ranks");
-    test_cover(NULL);
-    test_cover("layers.0");
+    TAP(15, test_ranks(&gu_llama, 2, "two ranks"));
+    TAP(20, test_ranks(&gu_gpt2, 3, "three ranks"));
+    TAP(1, test_cover(NULL));
+    TAP(1, test_cover("layers.0"));
     struct gu u;
     struct gu_opts o = gu_f32;
     o.optimizer = true;

@@ -311,14 +311,14 @@ static void test_refused(void)
 
 int main(void)
 {
-    test_near(&gu_llama, LF_FP8_TENSORS, "llama, tensors");
-    test_near(&wide, LF_FP8_BLOCKS, "llama, blocks");
-    test_bits(&gu_llama, LF_FP8_TENSORS, "llama, tensors");
-    test_bits(&gu_gpt2, LF_FP8_TENSORS, "gpt2, tensors");
-    test_bits(&wide, LF_FP8_BLOCKS, "llama, blocks");
-    test_step(LF_FP8_TENSORS, "tensors");
-    test_step(LF_FP8_BLOCKS, "blocks");
-    test_chosen();
-    test_refused();
+    TAP(5, test_near(&gu_llama, LF_FP8_TENSORS, "llama, tensors"));
+    TAP(5, test_near(&wide, LF_FP8_BLOCKS, "llama, blocks"));
+    TAP(7, test_bits(&gu_llama, LF_FP8_TENSORS, "llama, tensors"));
+    TAP(7, test_bits(&gu_gpt2, LF_FP8_TENSORS, "gpt2, tensors"));
+    TAP(7, test_bits(&wide, LF_FP8_BLOCKS, "llama, blocks"));
+    TAP(2, test_step(LF_FP8_TENSORS, "tensors"));
+    TAP(2, test_step(LF_FP8_BLOCKS, "blocks"));
+    TAP(5, test_chosen());
+    TAP(7, test_refused());
     return tap_done();
 }

@@ -43,7 +43,7 @@ static int one_step(const char *library)
     return WEXITSTATUS(status);
 }
 
-int main(void)
+static void test_tools(void)
 {
     const char *build = getenv("LF_BUILDDIR");
     char library[4096], log[4096];
@@ -65,5 +65,10 @@ int main(void)
             "push train forward\npop \npush train backward\npop \npush optimizer\npop \n",
             "every segment by its name");
     lf_buf_fini(&text);
+}
+
+int main(void)
+{
+    TAP(7, test_tools());
     return tap_done();
 }

@@ -227,10 +227,10 @@ static void test_beside(void)
 
 int main(void)
 {
-    test_beside();
-    test(LF_F32, false, "f32: cache and whole document agree bitwise");
-    test(LF_F32, true, "f32, panels: cache and whole document agree bitwise");
-    test(LF_BF16, false, "bf16: cache and whole document agree bitwise");
-    test(LF_BF16, true, "bf16, panels: cache and whole document agree bitwise");
+    TAP(9, test_beside());
+    TAP(5, test(LF_F32, false, "f32: cache and whole document agree bitwise"));
+    TAP(5, test(LF_F32, true, "f32, panels: cache and whole document agree bitwise"));
+    TAP(5, test(LF_BF16, false, "bf16: cache and whole document agree bitwise"));
+    TAP(5, test(LF_BF16, true, "bf16, panels: cache and whole document agree bitwise"));
     return tap_done();
 }

@@ -150,8 +150,8 @@ static void test_models(void)
 
 int main(void)
 {
-    test_models();
-    test_random();
-    test_edges();
+    TAP(6, test_models());
+    TAP(2, test_random());
+    TAP(4, test_edges());
     return tap_done();
 }

@@ -302,8 +302,8 @@ static void one_seed(uint32_t seed, enum lf_dtype compute)
 int main(void)
 {
     for (uint32_t seed = 1; seed <= GRAPHS; seed++) {
-        one_seed(seed, LF_F32);
-        one_seed(seed, LF_BF16);
+        TAP(5, one_seed(seed, LF_F32));
+        TAP(4, one_seed(seed, LF_BF16));
     }
     return tap_done();
 }

@@ -120,12 +120,12 @@ int main(void)
     struct gu_model drop = gu_gpt2;
     full.recompute = LF_RECOMPUTE_FULL;
     drop.dropout = 0.1f;
-    test_model("llama", &gu_llama, &gu_f32, 1e-6);
-    test_model("gpt2", &gu_gpt2, &gu_f32, 1e-6);
-    test_model("qwen", &gu_qwen, &gu_f32, 1e-6);
-    test_model("llama, recomputed", &gu_llama, &full, 1e-6);
-    test_model("gpt2, dropout", &drop, &dropped, 1e-6);
-    test_model("llama, bf16", &gu_llama, &gu_bf16, 2e-3);
-    test_refusals();
+    TAP(5, test_model("llama", &gu_llama, &gu_f32, 1e-6));
+    TAP(5, test_model("gpt2", &gu_gpt2, &gu_f32, 1e-6));
+    TAP(5, test_model("qwen", &gu_qwen, &gu_f32, 1e-6));
+    TAP(5, test_model("llama, recomputed", &gu_llama, &full, 1e-6));
+    TAP(5, test_model("gpt2, dropout", &drop, &dropped, 1e-6));
+    TAP(5, test_model("llama, bf16", &gu_llama, &gu_bf16, 2e-3));
+    TAP(5, test_refusals());
     return tap_done();
 }

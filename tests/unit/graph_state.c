@@ -200,22 +200,24 @@ int main(void)
 {
     struct gu u;
     const struct gu_opts f32 = options(false, false, false);
-    test_bytes();
-    test_casts();
+    TAP(5, test_bytes());
+    TAP(5, test_casts());
     gu_open(&u, &gu_llama, &f32);
     const double want = steps(&u, 0, STEPS);
     gu_close(&u);
-    test_course("bf16 moments at random", true, false, true, want);
-    test_course("bf16 moments to nearest", true, false, false, want);
-    test_course("bf16 weights at random", false, true, true, want);
-    test_course("both at random", true, true, true, want);
-    refused(&gu_f32, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .masters = LF_BF16},
-            "masters = bf16 needs precision = bf16");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .moments = LF_F16},
-            "f32 or bf16");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 0.5},
-            "in the host's memory anyway");
-    refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 1.5},
-            "between 0 and 1");
+    TAP(3, test_course("bf16 moments at random", true, false, true, want));
+    TAP(3, test_course("bf16 moments to nearest", true, false, false, want));
+    TAP(3, test_course("bf16 weights at random", false, true, true, want));
+    TAP(3, test_course("both at random", true, true, true, want));
+    TAP(1,
+        refused(&gu_f32, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .masters = LF_BF16},
+                "masters = bf16 needs precision = bf16"));
+    TAP(1,
+        refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .moments = LF_F16},
+                "f32 or bf16"));
+    TAP(1, refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 0.5},
+                   "in the host's memory anyway"));
+    TAP(1, refused(&gu_bf16, &(struct lf_adamw_opts){.beta1 = 0.9f, .eps = 1e-8f, .offload = 1.5},
+                   "between 0 and 1"));
     return tap_done();
 }

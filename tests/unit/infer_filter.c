@@ -108,8 +108,8 @@ static void equal(void)
 
 int main(void)
 {
-    votes();
-    matches();
-    equal();
+    TAP(8, votes());
+    TAP(8, matches());
+    TAP(3, equal());
     return tap_done();
 }

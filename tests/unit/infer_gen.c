@@ -647,13 +647,13 @@ int main(void)
 {
     static lf_gen_job jobs[N_JOBS];
     make_jobs(jobs);
-    test_composition(jobs);
-    test_draws(jobs);
-    test_ahead(jobs);
-    test_min_tokens(jobs);
-    test_samples(&jobs[3]);
-    test_long(&jobs[3]);
-    test_scoring();
-    test_refusals(jobs);
+    TAP(31, test_composition(jobs));
+    TAP(45, test_draws(jobs));
+    TAP(75, test_ahead(jobs));
+    TAP(2, test_min_tokens(jobs));
+    TAP(16, test_samples(&jobs[3]));
+    TAP(11, test_long(&jobs[3]));
+    TAP(19, test_scoring());
+    TAP(5, test_refusals(jobs));
     return tap_done();
 }

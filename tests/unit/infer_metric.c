@@ -47,20 +47,8 @@ static void edges(void)
     tap_f64(lf_agg_value(LF_AGG_MEDIAN, logs, 6), -0.5, 0, "of an even number the upper median");
 }
 
-int main(void)
+static void groups(void)
 {
-    one("mean", logs, COUNT(logs), -1.1607142857142858, 2000, 0.39969695152856055);
-    one("median", logs, COUNT(logs), -0.75, 2000, 0.5754505889161015);
-    one("perplexity", logs, COUNT(logs), 3.192212613837115, 2000, 1.3513540948841987);
-    one("weighted_perplexity", weighed, COUNT(weighed), 14.840626013574383, 2000, (double)NAN);
-    one("bits_per_byte", weighed, COUNT(weighed), 3.891480044503125, 2000, (double)NAN);
-    one("brier_score", logs, COUNT(logs), -1.1607142857142858, 2000, (double)NAN);
-    one("f1", classes, COUNT(classes), 0.5714285714285714, 2000, 0.2570210390239788);
-    one("matthews_corrcoef", classes, COUNT(classes), 0.42553224817349505, 2000,
-        0.29393736527665904);
-    one("matthews_corrcoef", classes, COUNT(classes), 0.42553224817349505, 100,
-        0.30638075845453877);
-    edges();
     const double v[] = {.25, .5, .75}, se[] = {.05, .02, .1}, size[] = {100, 400, 25};
     tap_f64(lf_group_mean(v, size, 3, true), 0.4642857142857143, 1e-15, "mean of a group by size");
     tap_f64(lf_group_mean(v, size, 3, false), 0.5, 1e-15, "and plain");
@@ -68,5 +56,23 @@ int main(void)
             "its standard error by size, pooled");
     tap_f64(lf_group_stderr(se, size, 3, false), 0.03785938897200183, 1e-15,
             "and of independent means");
+}
+
+int main(void)
+{
+    TAP(3, one("mean", logs, COUNT(logs), -1.1607142857142858, 2000, 0.39969695152856055));
+    TAP(3, one("median", logs, COUNT(logs), -0.75, 2000, 0.5754505889161015));
+    TAP(3, one("perplexity", logs, COUNT(logs), 3.192212613837115, 2000, 1.3513540948841987));
+    TAP(3,
+        one("weighted_perplexity", weighed, COUNT(weighed), 14.840626013574383, 2000, (double)NAN));
+    TAP(3, one("bits_per_byte", weighed, COUNT(weighed), 3.891480044503125, 2000, (double)NAN));
+    TAP(3, one("brier_score", logs, COUNT(logs), -1.1607142857142858, 2000, (double)NAN));
+    TAP(3, one("f1", classes, COUNT(classes), 0.5714285714285714, 2000, 0.2570210390239788));
+    TAP(3, one("matthews_corrcoef", classes, COUNT(classes), 0.42553224817349505, 2000,
+               0.29393736527665904));
+    TAP(3, one("matthews_corrcoef", classes, COUNT(classes), 0.42553224817349505, 100,
+               0.30638075845453877));
+    TAP(8, edges());
+    TAP(4, groups());
     return tap_done();
 }

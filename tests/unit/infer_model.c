@@ -359,20 +359,20 @@ int main(void)
         snprintf(dirs[i], sizeof dirs[i], "%s/%s", tap_tmpdir(), models[i].name);
         if (infer_ckpt_write(dirs[i], &c, infer_ckpt_hot, &seed, &err))
             tap_bail("checkpoint: %s", err.text);
-        test_model(models[i].name, dirs[i], c.vocab, false, c.mask == LF_MASK_PREFIX);
+        TAP(15, test_model(models[i].name, dirs[i], c.vocab, false, c.mask == LF_MASK_PREFIX));
         if (!models[i].f32_only)
-            test_model(models[i].name, dirs[i], c.vocab, true, false);
+            TAP(15, test_model(models[i].name, dirs[i], c.vocab, true, false));
     }
     lf_model_config llama;
     load_config(&llama, models[0].file, models[0].settings);
-    test_adapter(dirs[0], &llama);
+    TAP(19, test_adapter(dirs[0], &llama));
     size_t prefix = 0, window = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         prefix = strcmp(models[i].name, "prefix") == 0 ? i : prefix;
         window = strcmp(models[i].name, "window") == 0 ? i : window;
     }
-    test_can_fail(dirs[window], dirs[0], 512);
-    test_prefix_too_long(dirs[prefix]);
-    test_errors(dirs[0]);
+    TAP(2, test_can_fail(dirs[window], dirs[0], 512));
+    TAP(2, test_prefix_too_long(dirs[prefix]));
+    TAP(3, test_errors(dirs[0]));
     return tap_done();
 }

@@ -81,11 +81,11 @@ static void hopeless(void)
 int main(void)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        one(i);
-    refused("a{,3}", LF_ENOTSUP, "{0,n}");
-    refused("[a[b]", LF_ENOTSUP, "read differently");
-    refused("(a", LF_EFORMAT, "(a");
-    refused("*", LF_EFORMAT, "*");
-    hopeless();
+        TAP(2, one(i));
+    TAP(1, refused("a{,3}", LF_ENOTSUP, "{0,n}"));
+    TAP(1, refused("[a[b]", LF_ENOTSUP, "read differently"));
+    TAP(1, refused("(a", LF_EFORMAT, "(a"));
+    TAP(1, refused("*", LF_EFORMAT, "*"));
+    TAP(1, hopeless());
     return tap_done();
 }

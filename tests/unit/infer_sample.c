@@ -282,14 +282,14 @@ int main(void)
     lf_sampler *s = lf_sampler_create(5, NULL);
     if (!s)
         tap_bail("no memory");
-    test_cuts(s);
-    test_ties(s);
-    test_penalties(s);
-    test_limits(s);
-    test_reference(s);
-    test_law(s);
-    test_raw();
-    test_bad();
+    TAP(54, test_cuts(s));
+    TAP(7, test_ties(s));
+    TAP(5, test_penalties(s));
+    TAP(9, test_limits(s));
+    TAP(7, test_reference(s));
+    TAP(3, test_law(s));
+    TAP(8, test_raw());
+    TAP(7, test_bad());
     lf_sampler_destroy(s);
     return tap_done();
 }

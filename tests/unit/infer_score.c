@@ -115,8 +115,8 @@ static void test_run(void)
 
 int main(void)
 {
-    test_windows();
-    test_arithmetic();
-    test_run();
+    TAP(11, test_windows());
+    TAP(12, test_arithmetic());
+    TAP(18, test_run());
     return tap_done();
 }

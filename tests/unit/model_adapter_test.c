@@ -598,23 +598,23 @@ int main(void)
     lf_model_config c, moe;
     load(&c, "tiny-llama.ini");
     const int layers = (int)c.layers;
-    test_targets(&c, "all", 14 * layers, false);
-    test_targets(&c, "q v", 4 * layers, false);
-    test_targets(&c, "k down", 4 * layers, false);
-    test_targets(&c, "qkv gate_up", 4 * layers, false);
-    test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4, false);
-    test_targets(&c, "k o gate_up", 9 * layers, true);
+    TAP(7, test_targets(&c, "all", 14 * layers, false));
+    TAP(7, test_targets(&c, "q v", 4 * layers, false));
+    TAP(7, test_targets(&c, "k down", 4 * layers, false));
+    TAP(7, test_targets(&c, "qkv gate_up", 4 * layers, false));
+    TAP(7, test_targets(&c, "layers.0.attn.o.weight layers.1.mlp.up.*", 4, false));
+    TAP(7, test_targets(&c, "k o gate_up", 9 * layers, true));
     for (int dora = 0; dora < 2; dora++) {
-        test_recompute(&c, dora);
-        test_bf16(&c, dora);
+        TAP(4, test_recompute(&c, dora));
+        TAP(2, test_bf16(&c, dora));
     }
-    test_frozen(&c);
+    TAP(2, test_frozen(&c));
     load(&moe, "tiny-moe.ini");
-    refuse(&c, "wq", 2, LF_EINVAL, "wq matches no linear layer");
-    refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts");
-    refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no");
-    refuse(&c, "q", 0, LF_EINVAL, "lora_rank");
-    refuse(&moe, "all", 2, LF_ENOTSUP, "experts");
-    test_json();
+    TAP(1, refuse(&c, "wq", 2, LF_EINVAL, "wq matches no linear layer"));
+    TAP(1, refuse(&c, "q qkv", 2, LF_EINVAL, "as a whole and by its parts"));
+    TAP(1, refuse(&c, "embed.weight", 2, LF_EINVAL, "matches no"));
+    TAP(1, refuse(&c, "q", 0, LF_EINVAL, "lora_rank"));
+    TAP(1, refuse(&moe, "all", 2, LF_ENOTSUP, "experts"));
+    TAP(2, test_json());
     return tap_done();
 }

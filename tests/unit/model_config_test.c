@@ -156,7 +156,7 @@ static const struct {
     {"tiny-llama", 164160},
     {"tiny-llama-2m", 1926560},
     {"tiny-qwen3", 156096},
-    {"quickstart", 4008384},
+    {"quickstart", 3196608},
     {"llama-58m", 58073600},
 };
 #define N_PUBLISHED (sizeof(published) / sizeof(published[0]))
@@ -492,10 +492,10 @@ static void test_flops(void)
 
 int main(void)
 {
-    test_published();
-    test_errors();
-    test_presets();
-    test_positions();
-    test_flops();
+    TAP(412, test_published());
+    TAP(118, test_errors());
+    TAP(13, test_presets());
+    TAP(32, test_positions());
+    TAP(9, test_flops());
     return tap_done();
 }

@@ -429,14 +429,14 @@ static void test_causal_file(const char *name, enum lf_dtype compute, int64_t wi
 
 int main(void)
 {
-    test_tables();
-    test_errors();
-    test_prefixes();
-    test_causal_file("tiny-gpt2.ini", LF_F32, 0);
-    test_causal_file("tiny-llama.ini", LF_F32, 0);
-    test_causal_file("tiny-llama.ini", LF_BF16, 0);
-    test_causal_file("tiny-llama.ini", LF_F32, 7);
-    test_causal_file("tiny-qwen3.ini", LF_F32, 0);
+    TAP(450, test_tables());
+    TAP(6, test_errors());
+    TAP(3, test_prefixes());
+    TAP(10, test_causal_file("tiny-gpt2.ini", LF_F32, 0));
+    TAP(10, test_causal_file("tiny-llama.ini", LF_F32, 0));
+    TAP(10, test_causal_file("tiny-llama.ini", LF_BF16, 0));
+    TAP(10, test_causal_file("tiny-llama.ini", LF_F32, 7));
+    TAP(10, test_causal_file("tiny-qwen3.ini", LF_F32, 0));
     for (size_t i = 0; i < N_SWITCHES; i++) {
         char text[256];
         lf_model_config c;
@@ -444,8 +444,8 @@ int main(void)
         if (c.output == LF_OUTPUT_SCORE)
             continue; /* post_rm_score.c runs it */
         if (c.mask == LF_MASK_CAUSAL)
-            test_causal(c, name, LF_F32);
-        test_gradients(c, name);
+            TAP(10, test_causal(c, name, LF_F32));
+        TAP(2, test_gradients(c, name));
     }
     return tap_done();
 }

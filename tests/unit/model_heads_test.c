@@ -399,15 +399,15 @@ int main(void)
                              unit = {.set = {"norm_head=yes", "tied_head=yes"}};
     struct opts bf16 = plain;
     bf16.compute = LF_BF16;
-    test_same_bits(&plain, "plain");
-    test_same_bits(&tied, "tied head, soft cap");
-    test_same_bits(&unit, "normalised tied head");
-    test_same_bits(&bf16, "bf16");
-    test_differences(&plain, "plain");
-    test_differences(&tied, "tied head, soft cap");
-    test_differences(&unit, "normalised tied head");
-    test_forms();
-    test_frozen();
-    test_refused();
+    TAP(3, test_same_bits(&plain, "plain"));
+    TAP(3, test_same_bits(&tied, "tied head, soft cap"));
+    TAP(3, test_same_bits(&unit, "normalised tied head"));
+    TAP(3, test_same_bits(&bf16, "bf16"));
+    TAP(1, test_differences(&plain, "plain"));
+    TAP(1, test_differences(&tied, "tied head, soft cap"));
+    TAP(1, test_differences(&unit, "normalised tied head"));
+    TAP(4, test_forms());
+    TAP(2, test_frozen());
+    TAP(4, test_refused());
     return tap_done();
 }

@@ -388,6 +388,14 @@ static double gradients(const struct rig *r, const lf_st *x, const char *only,
     return worst;
 }
 
+static int flips_of(const struct family *f)
+{
+    int n = 0;
+    while (n < 4 && f->flip[n][0])
+        n++;
+    return n;
+}
+
 static void test_family(const struct family *f)
 {
     struct rig r;
@@ -415,7 +423,7 @@ static void test_family(const struct family *f)
            e, theirs);
     lf_st_close(x);
     rig_close(&r);
-    for (int i = 0; i < 4 && f->flip[i][0]; i++) {
+    for (int i = 0; i < flips_of(f); i++) {
         c = config_of(f, f->flip[i]);
         rig_open(&r, f, &c, LF_F32, LF_RECOMPUTE_NONE);
         e = logit_error(&r, &size);
@@ -596,14 +604,14 @@ static void test_cost(void)
 int main(void)
 {
     for (int i = 0; i < N_FAMILIES; i++)
-        test_family(&families[i]);
+        TAP(5 + flips_of(&families[i]), test_family(&families[i]));
     for (int t = LF_F32; t <= LF_BF16; t++) {
-        test_recompute(&families[0], (enum lf_dtype)t);
-        test_recompute(&families[3], (enum lf_dtype)t);
+        TAP(1, test_recompute(&families[0], (enum lf_dtype)t));
+        TAP(1, test_recompute(&families[3], (enum lf_dtype)t));
     }
-    test_aux();
-    test_bias();
-    test_refusals();
-    test_cost();
+    TAP(9, test_aux());
+    TAP(5, test_bias());
+    TAP(7, test_refusals());
+    TAP(3, test_cost());
     return tap_done();
 }

@@ -102,9 +102,9 @@ static void parts(void)
 
 int main(void)
 {
-    values();
-    strict_and_extreme();
-    slopes();
-    parts();
+    TAP(13, values());
+    TAP(4, strict_and_extreme());
+    TAP(1, slopes());
+    TAP(5, parts());
     return tap_done();
 }

@@ -129,9 +129,9 @@ static void test_refused(void)
 
 int main(void)
 {
-    test_values();
-    test_slopes();
-    test_limits();
-    test_refused();
+    TAP(18, test_values());
+    TAP(2, test_slopes());
+    TAP(3, test_limits());
+    TAP(6, test_refused());
     return tap_done();
 }

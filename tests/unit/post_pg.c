@@ -528,23 +528,23 @@ static void options(void)
 
 int main(void)
 {
-    kl_values();
-    kl_gradients();
-    kl_control();
-    mismatch();
-    gae();
-    gae_masks();
-    whitening();
-    groups();
-    clipping();
-    sequence_ratios();
-    aggregation();
-    gradients();
-    micro_batches();
-    same_policy();
-    value_loss();
-    critic_quality();
-    shaping();
-    options();
+    TAP(24, kl_values());
+    TAP(6, kl_gradients());
+    TAP(5, kl_control());
+    TAP(6, mismatch());
+    TAP(27, gae());
+    TAP(13, gae_masks());
+    TAP(10, whitening());
+    TAP(11, groups());
+    TAP(12, clipping());
+    TAP(3, sequence_ratios());
+    TAP(8, aggregation());
+    TAP(2, gradients());
+    TAP(3, micro_batches());
+    TAP(5, same_policy());
+    TAP(6, value_loss());
+    TAP(4, critic_quality());
+    TAP(16, shaping());
+    TAP(3, options());
     return tap_done();
 }

@@ -99,7 +99,7 @@ static void bad(void)
 
 int main(void)
 {
-    good();
-    bad();
+    TAP(3, good());
+    TAP(9, bad());
     return tap_done();
 }

@@ -249,12 +249,12 @@ static void stops(void)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    numbers();
-    rules();
-    specs();
-    good_commands();
-    hostile_commands();
-    recovers();
-    stops();
+    TAP(13, numbers());
+    TAP(17, rules());
+    TAP(15, specs());
+    TAP(11, good_commands());
+    TAP(90, hostile_commands());
+    TAP(10, recovers());
+    TAP(1, stops());
     return tap_done();
 }

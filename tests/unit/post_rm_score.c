@@ -255,9 +255,9 @@ int main(void)
     make_texts();
     write_model(rm, "score");
     write_model(lm, "tokens");
-    values(rm, lm);
-    refusals(rm, lm);
-    normalisation();
-    heads();
+    TAP(6, values(rm, lm));
+    TAP(7, refusals(rm, lm));
+    TAP(6, normalisation());
+    TAP(8, heads());
     return tap_done();
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every stage's options with class and default are those of stage_opts.txt, so that no default
- * changes unseen: a default or a meaning that does change raises the stage's spec_version.
- * `stage_opts --print` writes the list anew; `stage_opts --by-name STAGE` lists the options that
- * fill no member, which the stage must read by their names. */
+ * changes unseen, and no name without the one before it: a default or a meaning that does change
+ * raises the stage's spec_version. `stage_opts --print` writes the list anew; `stage_opts --by-
+ * name STAGE` lists the options that fill no member, which the stage must read by their names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "stages/opts.h"
 #include "tests/tap/tap.h"
 
-/* "STAGE - spec_version N", then "STAGE OPTION CLASS DEFAULT" in the order of the table; no default
- * is "-". */
+/* "STAGE - spec_version N", then "STAGE OPTION CLASS DEFAULT [was NAME]" in the order of the table;
+ * no default is "-". */
 static void describe(lf_buf *b, const lf_opt_table *t)
 {
     static const char *const classes[] = {"identity", "numeric", "operational"};
@@ -22,7 +22,8 @@ static void describe(lf_buf *b, const lf_opt_table *t)
     for (size_t i = 0; i < t->n_opts; i++) {
         const lf_opt *o = &t->opts[i];
         const char *def = !o->def ? "-" : *o->def ? o->def : "\"\"";
-        lf_buf_addf(b, "%s %s %s %s\n", t->stage, o->name, classes[o->cls], def);
+        lf_buf_addf(b, "%s %s %s %s", t->stage, o->name, classes[o->cls], def);
+        lf_buf_addf(b, o->was ? " was %s\n" : "\n", o->was);
     }
 }
 
@@ -90,6 +91,17 @@ static void loads(const lf_opt_table *t)
     lf_optset_destroy(s);
 }
 
+/* An old name stands for one option, and for none of today's. */
+static bool told_apart(const lf_opt_table *t)
+{
+    bool ok = true;
+    for (size_t i = 0; i < t->n_opts; i++) {
+        const lf_opt *o = &t->opts[i];
+        ok = ok && (!o->was || (!lf_opt_find(t, o->was) && lf_opt_find_old(t, o->was) == o));
+    }
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--by-name") == 0)
@@ -106,9 +118,11 @@ int main(int argc, char **argv)
         tap_bail("%s", err.text);
     const char *want = text.data;
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        compare(*t, &want);
+        TAP(1, compare(*t, &want));
     for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
-        loads(*t);
+        TAP(1, loads(*t));
+    for (const lf_opt_table *const *t = lf_all_opts; *t; t++)
+        TAP(1, tap_ok(told_apart(*t), "lf-%s: old names are free", (*t)->stage));
     tap_ok(*want == '\0', "and there is no other stage in the list");
     lf_buf_fini(&text);
     return tap_done();

@@ -144,10 +144,10 @@ int main(void)
     int rc = take(&over, &err);
     tap_rc(rc, 0, &err, NULL, "a batch");
     tap_ok(sunk == 1 && sent.reply == 1 && !over, "is written, and rank 1 was told to go on");
-    lengths();
+    TAP(18, lengths());
     good();
     sent.head.index = 3;
-    refused(LF_ECOMM, "another text", "another batch");
+    TAP(2, refused(LF_ECOMM, "another text", "another batch"));
     good();
     sent.head.n_ids = sent.head.n_mask = SIZE_MAX / 2;
     rc = take(&over, &err);

@@ -191,9 +191,9 @@ static void test_publish_checks(void)
 
 int main(void)
 {
-    test_round_trip();
-    test_states();
-    test_bad_manifests();
-    test_publish_checks();
+    TAP(17, test_round_trip());
+    TAP(20, test_states());
+    TAP(32, test_bad_manifests());
+    TAP(15, test_publish_checks());
     return tap_done();
 }

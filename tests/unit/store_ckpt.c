@@ -813,16 +813,16 @@ static void test_newest_and_retain(void)
 
 int main(void)
 {
-    test_layouts();
-    test_snapshot();
-    test_fill();
-    test_resume();
-    test_refused();
-    test_damage();
-    test_boxes_by_hand();
-    test_killed();
-    test_disk_full();
-    test_unreadable();
-    test_newest_and_retain();
+    TAP(47, test_layouts());
+    TAP(14, test_snapshot());
+    TAP(11, test_fill());
+    TAP(37, test_resume());
+    TAP(9, test_refused());
+    TAP(42, test_damage());
+    TAP(8, test_boxes_by_hand());
+    TAP(2, test_killed());
+    TAP(2, test_disk_full());
+    TAP(6, test_unreadable());
+    TAP(17, test_newest_and_retain());
     return tap_done();
 }

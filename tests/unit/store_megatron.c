@@ -205,9 +205,9 @@ static void test_writer(void)
 
 int main(void)
 {
-    test_dtypes();
-    test_hostile();
-    test_ids();
-    test_writer();
+    TAP(48, test_dtypes());
+    TAP(31, test_hostile());
+    TAP(6, test_ids());
+    TAP(15, test_writer());
     return tap_done();
 }

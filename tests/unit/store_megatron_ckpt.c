@@ -162,13 +162,13 @@ static void directories(void)
 
 int main(void)
 {
-    good("core-tp2-pp2", false, 0);
-    good("core-tp2-pp2", true, 0);
-    good("core-tp2-vpp", true, 1);
-    good("old-v1-tp2", false, 0);
-    good("old-v0-tp2-pp2", false, 1);
-    good("old-v2", true, 0);
-    bad();
-    directories();
+    TAP(83, good("core-tp2-pp2", false, 0));
+    TAP(83, good("core-tp2-pp2", true, 0));
+    TAP(101, good("core-tp2-vpp", true, 1));
+    TAP(95, good("old-v1-tp2", false, 0));
+    TAP(95, good("old-v0-tp2-pp2", false, 1));
+    TAP(95, good("old-v2", true, 0));
+    TAP(14, bad());
+    TAP(4, directories());
     return tap_done();
 }

@@ -192,9 +192,9 @@ static void test_hostile(void)
 
 int main(void)
 {
-    test_mask();
-    test_seqs(false);
-    test_seqs(true);
-    test_hostile();
+    TAP(7, test_mask());
+    TAP(6, test_seqs(false));
+    TAP(6, test_seqs(true));
+    TAP(11, test_hostile());
     return tap_done();
 }

@@ -247,11 +247,11 @@ static void test_hostile(void)
 
 int main(void)
 {
-    test_set(LF_ROWS_PAIRS);
-    test_set(LF_ROWS_UNPAIRED);
-    test_set(LF_ROWS_PROMPTS);
-    test_plain();
-    test_refused();
-    test_hostile();
+    TAP(3, test_set(LF_ROWS_PAIRS));
+    TAP(3, test_set(LF_ROWS_UNPAIRED));
+    TAP(3, test_set(LF_ROWS_PROMPTS));
+    TAP(7, test_plain());
+    TAP(4, test_refused());
+    TAP(16, test_hostile());
     return tap_done();
 }

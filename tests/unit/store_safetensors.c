@@ -365,12 +365,12 @@ static void nonfinite(void)
 
 int main(void)
 {
-    good();
-    lies();
-    lengths();
-    bombs();
-    sharded();
-    cache();
-    nonfinite();
+    TAP(15, good());
+    TAP(72, lies());
+    TAP(10, lengths());
+    TAP(2, bombs());
+    TAP(40, sharded());
+    TAP(7, cache());
+    TAP(7, nonfinite());
     return tap_done();
 }

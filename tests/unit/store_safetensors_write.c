@@ -431,12 +431,12 @@ static void resume(void)
 int main(void)
 {
     signal(SIGXFSZ, SIG_IGN);
-    equal_bytes();
-    nothing();
-    refusals();
-    race();
-    full_disk();
-    resume();
-    sinks();
+    TAP(109, equal_bytes());
+    TAP(4, nothing());
+    TAP(17, refusals());
+    TAP(3, race());
+    TAP(4, full_disk());
+    TAP(24, resume());
+    TAP(36, sinks());
     return tap_done();
 }

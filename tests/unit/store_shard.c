@@ -301,11 +301,11 @@ static void test_set(void)
 
 int main(void)
 {
-    test_round_trip();
-    test_refusals();
-    test_damage();
-    test_hostile();
-    test_foreign();
-    test_set();
+    TAP(27, test_round_trip());
+    TAP(7, test_refusals());
+    TAP(3, test_damage());
+    TAP(6, test_hostile());
+    TAP(14, test_foreign());
+    TAP(8, test_set());
     return tap_done();
 }

@@ -372,13 +372,13 @@ static void memory(void)
 
 int main(void)
 {
-    good("good.bin", 0);
-    good("legacy.bin", 5);
-    more();
-    bad();
-    prefixes("good.bin");
-    prefixes("legacy.bin");
-    zip64();
-    memory();
+    TAP(101, good("good.bin", 0));
+    TAP(86, good("legacy.bin", 5));
+    TAP(6, more());
+    TAP(139, bad());
+    TAP(1, prefixes("good.bin"));
+    TAP(1, prefixes("legacy.bin"));
+    TAP(2, zip64());
+    TAP(4, memory());
     return tap_done();
 }

@@ -571,11 +571,11 @@ static void test_order(void)
 
 int main(void)
 {
-    test_golden();
-    test_marks();
-    test_found();
-    test_rows();
-    test_sharegpt();
-    test_order();
+    TAP(20, test_golden());
+    TAP(2, test_marks());
+    TAP(18, test_found());
+    TAP(24, test_rows());
+    TAP(4, test_sharegpt());
+    TAP(12, test_order());
     return tap_done();
 }

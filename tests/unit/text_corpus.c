@@ -412,11 +412,11 @@ static void files(void)
 int main(void)
 {
     snprintf(dir, sizeof(dir), "%s", tap_tmpdir());
-    splitting();
+    TAP(16, splitting());
     json_lines();
-    marks();
+    TAP(13, marks());
     formats();
-    nesting();
-    files();
+    TAP(8, nesting());
+    TAP(15, files());
     return tap_done();
 }

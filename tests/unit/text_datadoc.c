@@ -301,12 +301,12 @@ static void test_files(void)
 
 int main(void)
 {
-    test_planted();
-    test_not_planted();
-    test_broken();
-    test_duplicates();
-    test_bounded();
-    test_lengths();
-    test_files();
+    TAP(32, test_planted());
+    TAP(3, test_not_planted());
+    TAP(7, test_broken());
+    TAP(3, test_duplicates());
+    TAP(2, test_bounded());
+    TAP(3, test_lengths());
+    TAP(6, test_files());
     return tap_done();
 }

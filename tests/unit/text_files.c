@@ -399,13 +399,13 @@ static void containers(void)
 int main(void)
 {
     lf_buf_init(&box);
-    spm();
-    config();
-    precedence();
-    tiktoken();
-    empty_token();
-    golden();
-    containers();
+    TAP(13, spm());
+    TAP(9, config());
+    TAP(7, precedence());
+    TAP(5, tiktoken());
+    TAP(4, empty_token());
+    TAP(8, golden());
+    TAP(5, containers());
     lf_buf_fini(&box);
     return tap_done();
 }

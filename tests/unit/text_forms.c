@@ -201,9 +201,9 @@ int main(void)
         tap_ok(t != NULL, "%s loads %s", name, t ? "" : err.text);
         if (!t)
             continue;
-        vectors_check(vectors, name, t);
-        big(vectors, name, t);
-        packed(name, path, t);
+        TAP(7, vectors_check(vectors, name, t));
+        TAP(3, big(vectors, name, t));
+        TAP(1, packed(name, path, t));
         lf_tokenizer_destroy(t);
     }
     json_decref(vectors);

@@ -94,9 +94,9 @@ int main(void)
     static const char *const names[] = {"gpt2", "llama3", "qwen2", "prefix", "splits"};
     json_t *vectors = load("vectors.json"), *large = load("big.json");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        golden(vectors, names[i]);
-    big(large, "gpt2");
-    big(large, "llama3");
+        TAP(7, golden(vectors, names[i]));
+    TAP(9, big(large, "gpt2"));
+    TAP(9, big(large, "llama3"));
     json_decref(vectors);
     json_decref(large);
     return tap_done();

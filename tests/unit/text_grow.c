@@ -309,9 +309,10 @@ int main(int argc, char **argv)
     if (!rows)
         tap_bail("%s", err.text);
     for (size_t i = 0; i < N_JOBS; i++)
-        check(jobs[i].base, jobs[i].n_new, jobs[i].donor, json_object_get(vectors, "texts"),
-              json_array_get(rows, i));
-    check_refusals();
+        TAP(jobs[i].donor ? 7 : 10,
+            check(jobs[i].base, jobs[i].n_new, jobs[i].donor, json_object_get(vectors, "texts"),
+                  json_array_get(rows, i)));
+    TAP(8, check_refusals());
     json_decref(rows);
     json_decref(vectors);
     return tap_done();

@@ -289,12 +289,12 @@ int main(int argc, char **argv)
     char path[1024];
     const char *top = getenv("LF_SRCDIR");
     snprintf(path, sizeof(path), "%s/tests/golden/jinja/jinja.json", top ? top : ".");
-    compare_file(path, 12);
-    test_comparison();
-    test_messages();
-    test_bounds();
-    test_chains();
-    test_depth();
-    test_scraps();
+    TAP(3, compare_file(path, 12));
+    TAP(3, test_comparison());
+    TAP(51, test_messages());
+    TAP(27, test_bounds());
+    TAP(21, test_chains());
+    TAP(10, test_depth());
+    TAP(1, test_scraps());
     return tap_done();
 }

@@ -176,16 +176,16 @@ int main(void)
     static const uint32_t Ts[] = {2, 7, 64, 65, 1000, 5000};
     for (size_t i = 0; i < sizeof Ts / sizeof Ts[0]; i++) {
         uint32_t T = Ts[i];
-        test_policy(LF_PACK_CONCAT, T, T, 100, 0.9);
-        test_policy(LF_PACK_BFD, T, T, 100, 0.8);
-        test_policy(LF_PACK_CONCAT, T, 2, 300, 0.02);
-        test_policy(LF_PACK_BFD, T, 2, 300, 0.02);
+        TAP(3, test_policy(LF_PACK_CONCAT, T, T, 100, 0.9));
+        TAP(3, test_policy(LF_PACK_BFD, T, T, 100, 0.8));
+        TAP(3, test_policy(LF_PACK_CONCAT, T, 2, 300, 0.02));
+        TAP(3, test_policy(LF_PACK_BFD, T, 2, 300, 0.02));
     }
-    test_policy(LF_PACK_BFD, 300, 300, 100, 0.99);
-    test_policy(LF_PACK_BFD, 5000, 64, 12000, 0.9);
-    test_bound_shows();
-    test_best_fit();
-    test_ties();
-    test_refused();
+    TAP(3, test_policy(LF_PACK_BFD, 300, 300, 100, 0.99));
+    TAP(3, test_policy(LF_PACK_BFD, 5000, 64, 12000, 0.9));
+    TAP(3, test_bound_shows());
+    TAP(3, test_best_fit());
+    TAP(3, test_ties());
+    TAP(6, test_refused());
     return tap_done();
 }

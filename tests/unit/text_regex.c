@@ -145,11 +145,13 @@ int main(void)
         tap_bail("%s", err.text);
     json_array_foreach(json_object_get(all, "rows"), i, row)
     {
-        check(row, (uint32_t)json_integer_value(json_object_get(all, "end")), LF_REGEX_ONIGURUMA);
+        TAP(3, check(row, (uint32_t)json_integer_value(json_object_get(all, "end")),
+                     LF_REGEX_ONIGURUMA));
         if (i < 3) /* those that would use PCRE2's own classes */
-            check(row, (uint32_t)json_integer_value(json_object_get(all, "end")), LF_REGEX_TABLES);
+            TAP(3, check(row, (uint32_t)json_integer_value(json_object_get(all, "end")),
+                         LF_REGEX_TABLES));
     }
-    refusals();
+    TAP(13, refusals());
     json_decref(all);
     return tap_done();
 }

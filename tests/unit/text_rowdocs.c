@@ -350,12 +350,12 @@ static void test_cut(void)
 int main(void)
 {
     setup();
-    test_texts();
-    test_noted();
-    test_pairs();
-    test_judged();
-    test_prompts();
-    test_cut();
+    TAP(29, test_texts());
+    TAP(57, test_noted());
+    TAP(31, test_pairs());
+    TAP(7, test_judged());
+    TAP(15, test_prompts());
+    TAP(30, test_cut());
     lf_rowdocs_fini(&docs);
     lf_chat_destroy(chat);
     lf_tok_state_destroy(state);

@@ -131,6 +131,34 @@ static void each_code_point(pair *p)
     }
 }
 
+static void test_pattern(pair *p)
+{
+    lf_err err = LF_ERR_INIT;
+    tap_i64(lf_scan_find(p->pattern), p->kind, "the pattern is recognised");
+    p->re = lf_regex_create(p->pattern, 0, &err);
+    p->st = lf_regex_state_create(p->re, &err);
+    all_short(p);
+    tap_i64((int64_t)p->bad, 0, "short strings are cut alike");
+    random_long(p);
+    each_code_point(p);
+    tap_i64((int64_t)p->bad, 0, "random strings and every code point are cut alike");
+    tap_ok(p->cuts > 1000000, "%s: %llu cuts compared", p->name, (unsigned long long)p->cuts);
+    lf_regex_state_destroy(p->st);
+    lf_regex_destroy(p->re);
+}
+
+static void test_wrong(void)
+{
+    lf_err err = LF_ERR_INIT;
+    /* The comparison can fail: two patterns that differ. */
+    pair wrong = {.kind = LF_SCAN_QWEN2, .name = "wrong"};
+    wrong.re = lf_regex_create(LF_PATTERN_LLAMA3, 0, &err);
+    wrong.st = lf_regex_state_create(wrong.re, &err);
+    tap_ok(!same(&wrong, (const uint8_t *)"12", 2), "a wrong scanner is noticed");
+    lf_regex_state_destroy(wrong.st);
+    lf_regex_destroy(wrong.re);
+}
+
 int main(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -139,27 +167,9 @@ int main(void)
                     {.kind = LF_SCAN_LLAMA3, .name = "llama3", .pattern = LF_PATTERN_LLAMA3},
                     {.kind = LF_SCAN_QWEN2, .name = "qwen2", .pattern = LF_PATTERN_QWEN2}};
     tap_i64((int64_t)disagreed(), 0, "code points that are of another class in a pattern");
-    for (size_t i = 0; i < 3; i++) {
-        pair *p = &pairs[i];
-        tap_i64(lf_scan_find(p->pattern), p->kind, "the pattern is recognised");
-        p->re = lf_regex_create(p->pattern, 0, &err);
-        p->st = lf_regex_state_create(p->re, &err);
-        all_short(p);
-        tap_i64((int64_t)p->bad, 0, "short strings are cut alike");
-        random_long(p);
-        each_code_point(p);
-        tap_i64((int64_t)p->bad, 0, "random strings and every code point are cut alike");
-        tap_ok(p->cuts > 1000000, "%s: %llu cuts compared", p->name, (unsigned long long)p->cuts);
-        lf_regex_state_destroy(p->st);
-        lf_regex_destroy(p->re);
-    }
-    /* The comparison can fail: two patterns that differ. */
-    pair wrong = {.kind = LF_SCAN_QWEN2, .name = "wrong"};
-    wrong.re = lf_regex_create(LF_PATTERN_LLAMA3, 0, &err);
-    wrong.st = lf_regex_state_create(wrong.re, &err);
-    tap_ok(!same(&wrong, (const uint8_t *)"12", 2), "a wrong scanner is noticed");
-    lf_regex_state_destroy(wrong.st);
-    lf_regex_destroy(wrong.re);
+    for (size_t i = 0; i < 3; i++)
+        TAP(4, test_pattern(&pairs[i]));
+    TAP(1, test_wrong());
     tap_i64(lf_scan_find("\\p{L}+"), LF_SCAN_NONE, "another pattern has no scanner");
     free(cls);
     return tap_done();

@@ -242,10 +242,10 @@ static void test_options(void)
 
 int main(void)
 {
-    test_good();
-    test_tokens();
-    test_bad();
-    test_members();
-    test_options();
+    TAP(19, test_good());
+    TAP(14, test_tokens());
+    TAP(52, test_bad());
+    TAP(32, test_members());
+    TAP(17, test_options());
     return tap_done();
 }

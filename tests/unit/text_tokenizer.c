@@ -225,10 +225,10 @@ static void accessors(void)
 
 int main(void)
 {
-    bad_files();
-    bad_parts();
-    cut_and_padded();
-    missing_bytes();
-    accessors();
+    TAP(26, bad_files());
+    TAP(22, bad_parts());
+    TAP(4, cut_and_padded());
+    TAP(10, missing_bytes());
+    TAP(11, accessors());
     return tap_done();
 }

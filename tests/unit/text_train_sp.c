@@ -625,8 +625,8 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         return write_all(argv[2]);
     for (uint64_t seed = 1; seed <= 4; seed++)
-        check_reference(seed);
-    check_files();
-    check_refusals();
+        TAP(4, check_reference(seed));
+    TAP(14, check_files());
+    TAP(9, check_refusals());
     return tap_done();
 }

@@ -629,21 +629,21 @@ int main(void)
         lf_shard_write_synthetic(dir_b, &(struct lf_shard_synthetic){150, 7, 1, 60, VOCAB, 2},
                                  &err) < 0)
         tap_bail("%s", err.text);
-    test_epoch(LF_PACK_CONCAT, 0);
-    test_epoch(LF_PACK_CONCAT, 1);
-    test_epoch(LF_PACK_CONCAT, 2);
-    test_epoch(LF_PACK_BFD, 0);
-    test_epoch(LF_PACK_BFD, 3);
-    test_resume();
-    test_seek_back();
-    test_ranks();
-    test_deal();
-    test_valid_ranks();
-    test_blend();
-    test_ramp_and_skip();
-    test_valid();
-    test_refused();
-    test_bytes();
-    test_check();
+    TAP(2, test_epoch(LF_PACK_CONCAT, 0));
+    TAP(2, test_epoch(LF_PACK_CONCAT, 1));
+    TAP(2, test_epoch(LF_PACK_CONCAT, 2));
+    TAP(2, test_epoch(LF_PACK_BFD, 0));
+    TAP(2, test_epoch(LF_PACK_BFD, 3));
+    TAP(5, test_resume());
+    TAP(4, test_seek_back());
+    TAP(1, test_ranks());
+    TAP(8, test_deal());
+    TAP(2, test_valid_ranks());
+    TAP(7, test_blend());
+    TAP(3, test_ramp_and_skip());
+    TAP(5, test_valid());
+    TAP(7, test_refused());
+    TAP(63, test_bytes());
+    TAP(12, test_check());
     return tap_done();
 }

@@ -373,13 +373,13 @@ int main(void)
                                  &err) < 0)
         tap_bail("%s", err.text);
     write_masked(dir_m);
-    test_rows();
-    test_blend(true);
-    test_blend(false);
-    test_ranks();
-    test_order_id();
-    test_refusals();
-    test_mask(LF_PACK_CONCAT);
-    test_mask(LF_PACK_BFD);
+    TAP(4, test_rows());
+    TAP(2, test_blend(true));
+    TAP(2, test_blend(false));
+    TAP(1, test_ranks());
+    TAP(1, test_order_id());
+    TAP(6, test_refusals());
+    TAP(1, test_mask(LF_PACK_CONCAT));
+    TAP(1, test_mask(LF_PACK_BFD));
     return tap_done();
 }

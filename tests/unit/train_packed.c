@@ -231,9 +231,9 @@ static void test_refused(void)
 
 int main(void)
 {
-    test_model(gu_llama, "llama");
-    test_model(gu_gpt2, "gpt2");
-    test_long();
-    test_refused();
+    TAP(5, test_model(gu_llama, "llama"));
+    TAP(6, test_model(gu_gpt2, "gpt2"));
+    TAP(3, test_long());
+    TAP(1, test_refused());
     return tap_done();
 }

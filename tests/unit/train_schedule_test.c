@@ -97,8 +97,8 @@ static void test_ramp(void)
 
 int main(void)
 {
-    test_points();
-    test_check();
-    test_ramp();
+    TAP(21, test_points());
+    TAP(5, test_check());
+    TAP(5, test_ramp());
     return tap_done();
 }

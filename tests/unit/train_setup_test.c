@@ -136,8 +136,8 @@ static void test_neftune(void)
 
 int main(void)
 {
-    test_length();
-    test_check();
-    test_neftune();
+    TAP(12, test_length());
+    TAP(11, test_check());
+    TAP(5, test_neftune());
     return tap_done();
 }

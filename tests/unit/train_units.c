@@ -195,16 +195,16 @@ int main(void)
 {
     lf_err err = LF_ERR_INIT;
     lf_loader *l = NULL;
-    audit(LF_ROWS_PAIRS, false, 2, "pairs");
-    audit(LF_ROWS_UNPAIRED, false, 1, "unpaired");
-    audit(LF_ROWS_UNPAIRED, true, 4, "strangers");
+    TAP(4, audit(LF_ROWS_PAIRS, false, 2, "pairs"));
+    TAP(4, audit(LF_ROWS_UNPAIRED, false, 1, "unpaired"));
+    TAP(4, audit(LF_ROWS_UNPAIRED, true, 4, "strangers"));
     for (max_segs = 1; max_segs < 6; max_segs++) {
-        audit(LF_ROWS_PAIRS, false, 2, "few pairs");
-        audit(LF_ROWS_UNPAIRED, false, 2, "few unpaired");
-        audit(LF_ROWS_UNPAIRED, true, 2, "few strangers");
+        TAP(4, audit(LF_ROWS_PAIRS, false, 2, "few pairs"));
+        TAP(4, audit(LF_ROWS_UNPAIRED, false, 2, "few unpaired"));
+        TAP(4, audit(LF_ROWS_UNPAIRED, true, 2, "few strangers"));
     }
     max_segs = 0;
-    test_segs();
+    TAP(12, test_segs());
     tap_rc(open_units(&l, make("p2", LF_ROWS_PAIRS), LF_ROWS_PLAIN, false, 1, &err), LF_EINVAL,
            &err, "holds pairs of answers, but plain", "pairs are not text");
     tap_rc(open_units(&l, make("u2", LF_ROWS_UNPAIRED), LF_ROWS_PAIRS, false, 1, &err), LF_EINVAL,

@@ -287,7 +287,7 @@ void lf_emu_blaslt(struct lf_lt *out)
                           .GetVersion = version};
 }
 
-/* Under the library's names too: LOONG_CUBLASLT=tests/libcuemu.so gives them to whole stages. */
+/* Under the library's names too: LF_CUBLASLT=tests/libcuemu.so gives them to whole stages. */
 #define NAMED(name, f)                                                                             \
     extern __typeof__(f) cublasLt##name __attribute__((alias(#f), visibility("default")));
 NAMED(Create, handle_create)

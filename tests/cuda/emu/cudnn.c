@@ -373,7 +373,7 @@ void lf_emu_cudnn(struct lf_dnn *out)
                            .GetVersion = version};
 }
 
-/* Under the library's names too: LOONG_CUDNN=tests/libcuemu.so gives them to whole stages. */
+/* Under the library's names too: LF_CUDNN=tests/libcuemu.so gives them to whole stages. */
 #define NAMED(name, f)                                                                             \
     extern __typeof__(f) cudnn##name __attribute__((alias(#f), visibility("default")));
 NAMED(Create, create)

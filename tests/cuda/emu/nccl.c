@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A library in place of libnccl and libcudart, for ranks that are processes with emulated GPUs:
- * LOONG_NCCL_LIB and LOONG_CUDART_LIB name it, LOONG_CUDA_DRIVER its driver. Sums of f32, f64 and
+ * LF_NCCL_LIB and LF_CUDART_LIB name it, LF_CUDA_DRIVER its driver. Sums of f32, f64 and
  * i64 in rank order, and broadcasts.
  *
  * A call gives this rank's part to the others when it is queued, as early as the API allows: what
@@ -60,7 +60,7 @@ struct driver {
 
 static int find_driver(struct driver *d)
 {
-    const char *path = getenv("LOONG_CUDA_DRIVER");
+    const char *path = getenv("LF_CUDA_DRIVER");
     void *h = path ? dlopen(path, RTLD_NOW) : NULL, *run = h ? dlsym(h, "lf_emu_run_queue") : NULL,
          *call = h ? dlsym(h, "lf_emu_host_call") : NULL;
     memcpy(&d->run, &run, sizeof run);

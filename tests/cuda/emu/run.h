@@ -32,7 +32,7 @@ void lf_emu_run(const char *name, void (*entry)(const void *args), const void *a
 
 /* A driver whose GPUs are emulated (compute capability 9.0). */
 void lf_emu_driver(struct lf_cu *out);
-/* Its GPU code. lf_cu_load asks a driver library for this, so LOONG_CUDA_DRIVER=tests/libcuemu.so
+/* Its GPU code. lf_cu_load asks a driver library for this, so LF_CUDA_DRIVER=tests/libcuemu.so
  * runs whole stages. */
 const struct lf_cu_image *lf_emu_images(size_t *n);
 

@@ -36,22 +36,26 @@ static json_t *changed(const char *family, const char *drop, const char *patch)
     return o;
 }
 
+static void test_row(size_t i)
+{
+    const bool refused = rows[i].want[0] == '!';
+    lf_err err = LF_ERR_INIT;
+    lf_model_config c;
+    json_t *o = changed(rows[i].family, rows[i].drop, rows[i].patch);
+    const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", &err);
+    int rc = f ? lf_hf_config_read(&c, f, o, "config.json", &err) : err.rc;
+    if (refused)
+        tap_ok(rc && strstr(err.text, rows[i].want + 1), "%s, %s: refused with '%s': %s",
+               rows[i].family, rows[i].patch, rows[i].want + 1, err.text);
+    else
+        tap_ok(!rc && lf_map_when(rows[i].want, &c), "%s, %s: %s %s", rows[i].family, rows[i].patch,
+               rows[i].want, err.text);
+    json_decref(o);
+}
+
 int main(void)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bool refused = rows[i].want[0] == '!';
-        lf_err err = LF_ERR_INIT;
-        lf_model_config c;
-        json_t *o = changed(rows[i].family, rows[i].drop, rows[i].patch);
-        const struct lf_hf_family *f = lf_hf_family_of(o, "config.json", &err);
-        int rc = f ? lf_hf_config_read(&c, f, o, "config.json", &err) : err.rc;
-        if (refused)
-            tap_ok(rc && strstr(err.text, rows[i].want + 1), "%s, %s: refused with '%s': %s",
-                   rows[i].family, rows[i].patch, rows[i].want + 1, err.text);
-        else
-            tap_ok(!rc && lf_map_when(rows[i].want, &c), "%s, %s: %s %s", rows[i].family,
-                   rows[i].patch, rows[i].want, err.text);
-        json_decref(o);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        TAP(1, test_row(i));
     return tap_done();
 }

@@ -434,10 +434,10 @@ static void verify_cases(const char *root)
 static void test_family(const char *name)
 {
     family *f = family_open(name);
-    test_switches(f);
-    test_whole(f, false);
+    TAP(1, test_switches(f));
+    TAP(1, test_whole(f, false));
     if (form_of(f)->classifier)
-        test_whole(f, true);
+        TAP(1, test_whole(f, true));
     family_close(f);
 }
 

@@ -238,17 +238,17 @@ int main(void)
     read_texts(by_length, json_object_get(o, "length"));
     json_decref(o);
     family *f = family_open("phi3-long");
-    test_packed(f);
+    TAP(1, test_packed(f));
     family_close(f);
     f = family_open("phi3-short");
-    test_packed(f);
+    TAP(1, test_packed(f));
     static const int64_t sizes[][2] = {{1, 64}, {3, 5}, {5, 40}};
     for (size_t i = 0; i < 3; i++) {
-        test_generation(f, by_length, false, sizes[i][0], sizes[i][1]);
-        test_generation(f, by_switch, true, sizes[i][0], sizes[i][1]);
+        TAP(1, test_generation(f, by_length, false, sizes[i][0], sizes[i][1]));
+        TAP(1, test_generation(f, by_switch, true, sizes[i][0], sizes[i][1]));
     }
-    test_scores(f, by_length, false);
-    test_scores(f, by_length, true);
+    TAP(1, test_scores(f, by_length, false));
+    TAP(1, test_scores(f, by_length, true));
     family_close(f);
     return tap_done();
 }

@@ -26,7 +26,7 @@ void fk_enter(void); /* take the lock, read the state */
 void fk_save(void);  /* write the state, keep the lock */
 void fk_leave(void); /* write the state, release */
 json_t *fk_jobs(void);
-json_t *fk_acct(void); /* records of ended incarnations, oldest first; never purged */
+json_t *fk_acct(void); /* records of ended starts, oldest first; never purged */
 json_t *fk_root(void);
 bool fk_reload_needed(void);
 /* below fk_dir */
@@ -82,7 +82,7 @@ char *fk_expand(const char *pattern, const json_t *job); /* %j %x ... in file na
 json_t *fk_job(long long id); /* newest with that id, NULL */
 bool fk_is_pending(const json_t *j);
 bool fk_is_final(const json_t *j);
-/* pending already, its old incarnation is still being ended */
+/* pending already, its old start is still being ended */
 bool fk_is_put_back(const json_t *j);
 const char *fk_state_word(const json_t *j);  /* as %T */
 const char *fk_state_short(const json_t *j); /* as %t */
@@ -92,7 +92,7 @@ char *fk_dep_text(const json_t *j);          /* "(null)" when none */
 const char *fk_dep_set(json_t *j, const char *text);
 /* final: accounts, resolves children */
 void fk_finish(json_t *j, const char *state, const char *reason, int status);
-void fk_requeue(json_t *j, const char *why);      /* of an incarnation that is over or given up */
+void fk_requeue(json_t *j, const char *why);      /* of a start that is over or given up */
 void fk_kill_begin(json_t *j, const char *state); /* TERM, later KILL; final state then */
 /* 'a' all below root, 'b' its child, 's' processes of steps */
 void fk_tree_signal(pid_t root, int sig, char which);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slurmstepd of one incarnation of a job: runs the batch script, kills what is left when that has
+ * slurmstepd of one start of a job: runs the batch script, kills what is left when that has
  * ended, and writes the wait status to ends/<seq>.<restarts>. It knows nothing of the controller,
  * so the processes of a node that was given up live on.
  */

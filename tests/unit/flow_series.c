@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The series of a stage over several starts: what earlier ones wrote behind the step at which a
+ * later one begins is not in it, however late the later one writes its first record.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/frame.h"
+#include "engine/base/io.h"
+#include "flow/run/series.h"
+#include "tests/tap/tap.h"
+
+static char dirs[3][PATH_MAX];
+static lf_start incs[3];
+static lf_stage_view stage;
+
+static void record(int start, const char *text)
+{
+    char path[PATH_MAX + 16];
+    lf_err err = LF_ERR_INIT;
+    snprintf(path, sizeof path, "%s/metrics", dirs[start - 1]);
+    lf_frame_writer *w = lf_frame_writer_open(path, &err);
+    if (!w || lf_frame_append(w, text, strlen(text), &err) < 0)
+        tap_bail("%s", err.text);
+    lf_frame_writer_close(w, &err);
+}
+
+/* Steps with a loss; those of multiples of five have a validation, too. */
+static void steps(int start, int from, int to)
+{
+    for (int s = from; s <= to; s++) {
+        char text[100];
+        snprintf(text, sizeof text, "{\"step\":%d,\"t\":%d,\"loss\":1.5%s}", s, 100 * start + s,
+                 s % 5 == 0 ? ",\"valid_loss\":2.5" : "");
+        record(start, text);
+    }
+}
+
+/* Starts 1 to n; each has been handed something over unless it is `anew`. */
+static void starts(const char *name, size_t n, size_t anew)
+{
+    lf_err err = LF_ERR_INIT;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(dirs[i], sizeof dirs[i], "%s/%s/1.%zu", tap_tmpdir(), name, i + 1);
+        lf_io_mkdirs(dirs[i], 0755, &err);
+        json_decref(incs[i].claim);
+        incs[i] =
+            (lf_start){.attempt = 1,
+                       .epoch = (int)i + 1,
+                       .dir = dirs[i],
+                       .claim = json_pack("{s:[{s:s, s:b}]}", "from", "rel",
+                                          "checkpoints/step-00000010", "taken", i + 1 != anew)};
+    }
+    json_decref(stage.stage);
+    stage = (lf_stage_view){
+        .stage = json_pack("{s:s}", "spec_id", "s"), .dir = dirs[0], .incs = incs, .n_incs = n};
+}
+
+/* Steps of a key: the first, the last, how many. */
+static void check(const char *key, int first, int last, size_t n, const char *what)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_points p = {0};
+    json_t *records = lf_metrics_records(&stage, &err);
+    if (!records || lf_metrics_points(&p, records, key, &err) < 0)
+        tap_bail("%s", err.text);
+    tap_i64((int64_t)p.n, (int64_t)n, what);
+    tap_ok(n == 0 || ((int)p.x[0] == first && (int)p.x[p.n - 1] == last), "from %d to %d", first,
+           last);
+    for (size_t i = 1; i < p.n; i++)
+        if (p.x[i] <= p.x[i - 1])
+            tap_ok(false, "step %g follows %g", p.x[i], p.x[i - 1]);
+    lf_points_fini(&p);
+    json_decref(records);
+}
+
+int main(void)
+{
+    starts("said", 2, 1);
+    steps(1, 1, 20);
+    record(2, "{\"step\":10,\"resumed\":true}");
+    check("loss", 1, 10, 10, "a start that resumed at 10 and made no step yet");
+    check("valid_loss", 5, 10, 2, "the validations of 15 and 20 are gone");
+    steps(2, 11, 12);
+    check("loss", 1, 12, 12, "and made two");
+    check("valid_loss", 5, 10, 2, "nobody has validated since");
+    steps(1, 21, 25);
+    check("loss", 1, 12, 12, "what the first start goes on to write does not count");
+
+    starts("sparse", 2, 1);
+    steps(1, 1, 20);
+    record(2, "{\"step\":10,\"resumed\":true}");
+    record(2, "{\"step\":20,\"loss\":1.5}");
+    check("loss", 1, 20, 11, "one that writes fewer records: none between 10 and 20");
+
+    starts("silent", 3, 1);
+    steps(1, 1, 20);
+    steps(2, 11, 18);
+    check("loss", 1, 18, 18,
+          "a start that does not say where it begins, begins before its first record");
+    steps(3, 6, 6);
+    check("loss", 1, 6, 6, "and so for two starts before");
+
+    starts("anew", 2, 2);
+    steps(1, 1, 20);
+    check("loss", 0, 0, 0, "a start that was handed nothing over begins anew");
+    steps(2, 1, 3);
+    check("loss", 1, 3, 3, "with its own steps");
+
+    char path[PATH_MAX + 16];
+    starts("first", 1, 1);
+    snprintf(path, sizeof path, "%s/metrics", dirs[0]);
+    record(1, "{\"step\":10,\"resumed\":true}");
+    json_t *first = lf_metrics_first(path);
+    tap_ok(!first, "where a start resumed is not its first record");
+    steps(1, 11, 12);
+    first = lf_metrics_first(path);
+    tap_i64(json_integer_value(json_object_get(first, "step")), 11, "its first step is");
+    json_decref(first);
+    for (size_t i = 0; i < 3; i++)
+        json_decref(incs[i].claim);
+    json_decref(stage.stage);
+    return tap_done();
+}
