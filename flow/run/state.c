@@ -145,7 +145,7 @@ void lf_stage_scan_fini(lf_stage_view *s)
     free(s->dir);
     free(s->result_dir);
     lf_done_free(s->own_done);
-    json_decref(s->job);
+    lf_job_said_free(s->job);
     memset(s, 0, sizeof *s);
 }
 

@@ -18,6 +18,7 @@
 
 #include "engine/base/err.h"
 #include "flow/record/attempt.h"
+#include "flow/record/queue.h"
 #include "flow/record/start.h"
 #include "flow/run/project.h"
 
@@ -62,7 +63,7 @@ typedef struct lf_stage_view {
     struct lf_done *own_done;
     /* A scheduler has a job of the newest attempt, or may have one: nobody has seen its end. */
     bool live;
-    json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
+    struct lf_job_said *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
     /* The class of an end that only the scheduler knows, "" when there is none; repair.c records
      * it. */
     char ended_class[32];

@@ -76,7 +76,7 @@ json_t *lf_describe_stage(const lf_stage_view *s)
     if (o != NULL && s->n_incs > 0)
         json_object_set_new(o, "segments", json_integer((json_int_t)s->n_incs));
     if (o != NULL && s->job != NULL)
-        json_object_set(o, "job", s->job);
+        json_object_set_new(o, "job", lf_job_said_shown(s->job));
     const lf_incarnation *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
                                 : s->n_incs > 0 ? &s->incs[s->n_incs - 1]
                                                 : NULL;
