@@ -333,8 +333,9 @@ static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
                               json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
                                            sub != NULL ? sub : k),
                               "why", "gc");
-        rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0,
-                             "gone", d, err);
+        rc = lf_record_event(
+            &(lf_origin){.dir = json_string_value(json_object_get(o, "run_dir")), .run = run},
+            "gone", d, err);
     }
     const char *half = json_string_value(json_object_get(o, "half_run"));
     if (rc == 0)

@@ -112,7 +112,11 @@ static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
             json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:O}", "name", o->name, "path", path,
                       "kind", o->kind, "sha256", o->manifest_sha256, "bytes", (json_int_t)o->bytes,
                       "files", (json_int_t)o->files, "spec_id", done->spec_id, "meta", o->meta);
-        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch,
+        rc = lf_record_event(&(lf_origin){.dir = x->dir,
+                                          .run = x->run.id,
+                                          .stage = x->args.stage,
+                                          .attempt = x->args.attempt,
+                                          .epoch = x->epoch},
                              "artifact", d, err);
     }
     return rc;
