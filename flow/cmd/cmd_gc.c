@@ -209,8 +209,7 @@ static void propose(json_t *list, const lf_run *run, const lf_incarnation *inc, 
 static void protect_adopted(json_t *keep, const lf_run_view *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        const char *id = json_string_value(
-            json_object_get(json_object_get(v->stages[i].stage, "adopted"), "run"));
+        const char *id = v->stages[i].plan->adopted.run;
         if (id != NULL && v->stages[i].result == NULL) {
             char why[80];
             snprintf(why, sizeof why, "run %.26s took results from it", v->run.id);

@@ -188,7 +188,6 @@ static int write_plan_config(const lf_prep *p, const lf_doc_stage *stage, const 
     x.run = p->view.run; /* borrowed */
     x.view = &p->view;
     x.plan = stage;
-    x.stage = stage->json;
     x.dir = lf_strdup(dir, err);
     int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
     free(x.dir);
