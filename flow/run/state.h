@@ -46,7 +46,6 @@ typedef struct lf_incarnation {
 
 typedef struct lf_stage_view {
     const lf_doc_stage *plan; /* borrowed from the run's document */
-    json_t *stage;            /* the same as JSON: plan->json */
     char *dir;                /* RUN/<stage> */
     size_t *deps;             /* places in the view of the stages it waits for; only in a view */
     size_t n_deps;

@@ -169,8 +169,12 @@ static int write_down(lf_batch_work *w, size_t i, struct lf_job_rec *job, lf_err
         rc = lf_fail(err, rc, "%s", e.text);
     if (rc == 0 && job->adopted > 0)
         rc = lf_record_event(
-            s->dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
-            json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")), err);
+            &(lf_origin){.dir = s->dir,
+                         .run = w->run->id,
+                         .stage = lf_batch_name(w, i),
+                         .attempt = l->attempt},
+            "adopt", json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")),
+            err);
     return rc;
 }
 
@@ -224,8 +228,11 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
         rc = lf_attempt_job(job, w->b->submitter, w->run, s, att->attempt, att->token, err);
     }
     if (rc == 0)
-        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), att->attempt, 0, "adopt",
-                             json_pack("{s:s}", "jobid", job->id), err);
+        rc = lf_record_event(&(lf_origin){.dir = s->dir,
+                                          .run = w->run->id,
+                                          .stage = lf_batch_name(w, i),
+                                          .attempt = att->attempt},
+                             "adopt", json_pack("{s:s}", "jobid", job->id), err);
     lf_job_rec_free(job);
     return rc;
 }
