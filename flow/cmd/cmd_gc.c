@@ -209,8 +209,7 @@ static void propose(json_t *list, const lf_run *run, const lf_start *inc, const 
 static void protect_adopted(json_t *keep, const lf_run_view *v)
 {
     for (size_t i = 0; i < v->n; i++) {
-        const char *id = json_string_value(
-            json_object_get(json_object_get(v->stages[i].stage, "adopted"), "run"));
+        const char *id = v->stages[i].plan->adopted.run;
         if (id != NULL && v->stages[i].result == NULL) {
             char why[80];
             snprintf(why, sizeof why, "run %.26s took results from it", v->run.id);
@@ -333,8 +332,9 @@ static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
                               json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
                                            sub != NULL ? sub : k),
                               "why", "gc");
-        rc = lf_record_event(json_string_value(json_object_get(o, "run_dir")), run, NULL, 0, 0,
-                             "gone", d, err);
+        rc = lf_record_event(
+            &(lf_origin){.dir = json_string_value(json_object_get(o, "run_dir")), .run = run},
+            "gone", d, err);
     }
     const char *half = json_string_value(json_object_get(o, "half_run"));
     if (rc == 0)

@@ -265,8 +265,7 @@ static int print_once(struct reader *r, const lf_run_view *v, const lf_stage_vie
     bool all = lf_optset_bool(c->opts, "all");
     int rc = 0, shown = 0;
     if (s->n_incs == 0 && s->result_dir != NULL) {
-        const char *from =
-            json_string_value(json_object_get(json_object_get(s->stage, "adopted"), "run"));
+        const char *from = s->plan->adopted.run;
         if (!c->json)
             lf_say_err("loong-flow: %s was taken over from run %s; this is its log there\n",
                        r->stage, from != NULL ? from : "?");

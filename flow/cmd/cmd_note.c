@@ -86,7 +86,8 @@ static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, 
         return lf_fail(err, LF_EINVAL, "the text is not UTF-8");
     if (remove)
         json_object_set_new(d, "remove", json_true());
-    int rc = lf_record_event(run->dir, run->id, stage, 0, 0, tags ? "tag" : "note", d, err);
+    int rc = lf_record_event(&(lf_origin){.dir = run->dir, .run = run->id, .stage = stage},
+                             tags ? "tag" : "note", d, err);
     lf_err e = LF_ERR_INIT;
     if (rc == 0 && lf_sync(p, run->data, run->id, &e) < 0)
         lf_say_err("loong-flow: it is written down, but the ledger is not up to date: %s\n",

@@ -62,12 +62,10 @@ static int run_validate(lf_cmd *c, lf_err *err)
     if (rc < 0)
         return rc;
     if (c->json) {
-        json_t *stages = NULL;
-        rc = lf_doc_derive(p.plan, err);
-        if (rc == 0)
-            stages = json_object_get(p.plan->json, "stages");
+        json_t *o = lf_doc_json(p.plan, err), *stages = json_object_get(o, "stages");
         rc = lf_cmd_print_json(
             json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
+        json_decref(o);
     } else {
         lf_say("%s is valid: %zu stage%s, in this order:", path, p.plan->stages.n,
                p.plan->stages.n == 1 ? "" : "s");
@@ -86,10 +84,10 @@ const lf_cmd_def lf_cmd_validate = {
 
 /* Costs are in the order of the stages, without those that are done: *at is where this one's would
  * be. */
-static const json_t *next_cost(const json_t *costs, size_t *at, const json_t *name)
+static const json_t *next_cost(const json_t *costs, size_t *at, const char *name)
 {
     const json_t *row = json_array_get(costs, *at);
-    if (!json_equal(json_object_get(row, "name"), name))
+    if (!lf_text_same(json_string_value(json_object_get(row, "name")), name))
         return NULL;
     (*at)++;
     return row;
@@ -136,10 +134,9 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
     bool will = false;
     lf_prep_explain(p, s, NULL, &will, why, sizeof why);
     json_t *row =
-        json_pack("{s:O, s:O, s:s, s:b, s:s, s:O, s:O}", "name", json_object_get(s->stage, "name"),
-                  "kind", json_object_get(s->stage, "kind"), "state", lf_state_name(s->state),
-                  "will_run", (int)will, "why", why, "deps", json_object_get(s->stage, "deps"),
-                  "spec_id", json_object_get(s->stage, "spec_id"));
+        json_pack("{s:s, s:s, s:s, s:b, s:s, s:o, s:s}", "name", s->plan->name, "kind",
+                  s->plan->kind, "state", lf_state_name(s->state), "will_run", (int)will, "why",
+                  why, "deps", lf_texts_json(&s->plan->deps), "spec_id", s->plan->spec_id);
     lf_buf asks;
     lf_buf_init(&asks);
     lf_resources_line(&asks, s->plan);
@@ -151,7 +148,7 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
     lf_resources_fini(&res);
     lf_buf_fini(&asks);
     add_lead(row, s);
-    const json_t *cost = next_cost(costs, at, json_object_get(s->stage, "name"));
+    const json_t *cost = next_cost(costs, at, s->plan->name);
     json_t *plan = json_object_get(cost, "plan");
     if (row == NULL || cost == NULL)
         return row;
@@ -160,9 +157,9 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
         return row;
     }
     json_object_set(row, "plan", plan);
-    json_t *gpu_memory = json_object_get(json_object_get(s->stage, "resources"), "gpu_memory");
-    if (gpu_memory != NULL)
-        json_object_set(row, "gpu_memory", gpu_memory);
+    const lf_int *gpu_memory = &s->plan->resources.gpu_memory;
+    if (gpu_memory->given)
+        json_object_set_new(row, "gpu_memory", json_integer(gpu_memory->v));
     double work = json_number_value(json_object_get(plan, "flops_per_step")) *
                   json_number_value(json_object_get(plan, "steps"));
     double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, s->plan->kind);

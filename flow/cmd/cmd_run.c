@@ -109,17 +109,15 @@ static void say_nothing(void *user, const char *text)
 }
 
 /* How long a stage will take, where jobs are pre-submitted: it decides how many. */
-static int set_estimate(lf_prep *p, lf_doc_stage *st, lf_err *err)
+static void set_estimate(lf_prep *p, lf_doc_stage *st)
 {
     const lf_submitter *sub = NULL;
     if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
         !lf_chain_by_links(&st->resources, &p->plan->site, sub->can))
-        return 0;
+        return;
     double s = lf_chain_estimate_s(st->plan, lf_cost_stored_rate(p, st->kind));
-    if (s <= 0)
-        return 0;
-    st->estimate_s = lf_real_of(s);
-    return lf_json_set_new(st->json, "estimate_s", json_real(s), err);
+    if (s > 0)
+        st->estimate_s = lf_real_of(s);
 }
 
 /* Keep the answers with the stages: the run remembers what it was expected to cost, which later
@@ -135,9 +133,7 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
             continue;
         json_decref(st->plan);
         st->plan = json_incref(plan);
-        rc = lf_json_set_new(st->json, "plan", json_incref(plan), err);
-        if (rc == 0)
-            rc = set_estimate(p, st, err);
+        set_estimate(p, st);
     }
     if (rc == 0 && refuse)
         rc = lf_cost_check(p, costs, err);
@@ -188,9 +184,8 @@ static json_t *summary(const lf_run_view *v, int code)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < v->n; i++)
-        json_array_append_new(rows, json_pack("{s:O, s:s, s:s}", "name",
-                                              json_object_get(v->stages[i].stage, "name"), "state",
-                                              lf_state_name(v->stages[i].state), "reason",
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", v->stages[i].plan->name,
+                                              "state", lf_state_name(v->stages[i].state), "reason",
                                               v->stages[i].reason));
     return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code,
                      "stages", rows);

@@ -66,10 +66,11 @@ static json_t *stage_json(const lf_stage_view *s)
                                        "model",        "inputs",   "after",     "deps",
                                        "exe",          "plan",     "adopted",   "time_limit_s",
                                        "memory_bytes", "grace_s",  "resources", "spec_version"};
-    json_t *o = lf_describe_stage(s);
+    json_t *o = lf_describe_stage(s), *plan = lf_doc_stage_json(s->plan, NULL);
     for (size_t i = 0; o != NULL && i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(s->stage, keys[i]) != NULL)
-            json_object_set(o, keys[i], json_object_get(s->stage, keys[i]));
+        if (json_object_get(plan, keys[i]) != NULL)
+            json_object_set(o, keys[i], json_object_get(plan, keys[i]));
+    json_decref(plan);
     if (o != NULL) {
         json_object_set_new(o, "incarnations", attempts_json(s));
         if (s->result_done != NULL) {
@@ -324,20 +325,19 @@ static void diff_stage(json_t *out, const char *name, const lf_stage_view *a,
                                              b != NULL ? "there" : "missing"));
         return;
     }
-    diff_value(out, name, "kind", json_object_get(a->stage, "kind"),
-               json_object_get(b->stage, "kind"));
-    diff_maps(out, name, "", json_object_get(a->stage, "options"),
-              json_object_get(b->stage, "options"));
-    diff_maps(out, name, "model.", json_object_get(a->stage, "model"),
-              json_object_get(b->stage, "model"));
-    diff_maps(out, name, "input ", json_object_get(json_object_get(a->stage, "spec"), "inputs"),
-              json_object_get(json_object_get(b->stage, "spec"), "inputs"));
-    diff_value(out, name, "spec", json_object_get(a->stage, "spec_id"),
-               json_object_get(b->stage, "spec_id"));
-    diff_maps(out, name, "resource ", json_object_get(a->stage, "resources"),
-              json_object_get(b->stage, "resources"));
-    diff_value(out, name, "executable", json_object_get(json_object_get(a->stage, "exe"), "sha256"),
-               json_object_get(json_object_get(b->stage, "exe"), "sha256"));
+    json_t *x = lf_doc_stage_json(a->plan, NULL), *y = lf_doc_stage_json(b->plan, NULL);
+    diff_value(out, name, "kind", json_object_get(x, "kind"), json_object_get(y, "kind"));
+    diff_maps(out, name, "", json_object_get(x, "options"), json_object_get(y, "options"));
+    diff_maps(out, name, "model.", json_object_get(x, "model"), json_object_get(y, "model"));
+    diff_maps(out, name, "input ", json_object_get(json_object_get(x, "spec"), "inputs"),
+              json_object_get(json_object_get(y, "spec"), "inputs"));
+    diff_value(out, name, "spec", json_object_get(x, "spec_id"), json_object_get(y, "spec_id"));
+    diff_maps(out, name, "resource ", json_object_get(x, "resources"),
+              json_object_get(y, "resources"));
+    diff_value(out, name, "executable", json_object_get(json_object_get(x, "exe"), "sha256"),
+               json_object_get(json_object_get(y, "exe"), "sha256"));
+    json_decref(x);
+    json_decref(y);
     json_t *ma = last_metrics(a), *mb = last_metrics(b);
     diff_maps(out, name, "result ", ma, mb);
     json_decref(ma);

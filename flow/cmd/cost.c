@@ -84,8 +84,19 @@ static void ranks_of(const lf_doc_stage *stage, int64_t *all, int64_t *node)
     *all = *node * (r->nodes.given ? r->nodes.v : 1);
 }
 
-static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, const char *config,
-                    const char *dir, int64_t ranks, bool gpu, lf_err *err)
+/* What is asked: a program, its settings, a directory that it may name, its ranks and device. */
+struct question {
+    const char *exe, *config, *dir;
+    int64_t ranks;
+    bool gpu;
+};
+
+struct answer {
+    lf_buf out, err;
+    int status;
+};
+
+static int run_plan(struct answer *a, const struct question *q, lf_err *err)
 {
     struct pipes p = {{-1, -1}, {-1, -1}};
     if (pipe2(p.out, O_CLOEXEC) < 0)
@@ -98,15 +109,15 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
     }
     char *argv[9], a1[] = "--config", a3[] = "--out", a5[] = "--plan", a6[40],
                    a7[] = "--device=cuda";
-    snprintf(a6, sizeof a6, "--ranks=%lld", (long long)ranks);
-    argv[0] = lf_strdup(exe, err);
+    snprintf(a6, sizeof a6, "--ranks=%lld", (long long)q->ranks);
+    argv[0] = lf_strdup(q->exe, err);
     argv[1] = a1;
-    argv[2] = lf_strdup(config, err);
+    argv[2] = lf_strdup(q->config, err);
     argv[3] = a3;
-    argv[4] = lf_strdup(dir, err);
+    argv[4] = lf_strdup(q->dir, err);
     argv[5] = a5;
     argv[6] = a6;
-    argv[7] = gpu ? a7 : NULL;
+    argv[7] = q->gpu ? a7 : NULL;
     argv[8] = NULL;
     int rc = argv[0] != NULL && argv[2] != NULL && argv[4] != NULL ? 0 : LF_ENOMEM;
     pid_t pid = rc == 0 ? fork() : -1;
@@ -117,13 +128,13 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
     if (rc == 0 && pid < 0)
         rc = lf_fail_errno(err, "cannot fork");
     if (rc == 0) {
-        bool whole = drain(&p, out, errtext);
+        bool whole = drain(&p, &a->out, &a->err);
         if (!whole)
             kill(pid, SIGKILL);
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
+        while (waitpid(pid, &a->status, 0) < 0 && errno == EINTR) {
         }
         if (!whole)
-            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", exe,
+            rc = lf_fail(err, LF_EIO, "%s --plan gave no answer within %.0f seconds", q->exe,
                          PLAN_TIMEOUT_S);
     }
     close(p.out[0]);
@@ -137,24 +148,24 @@ static int run_plan(lf_buf *out, lf_buf *errtext, int *status, const char *exe, 
 /* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a
  * complaint about an input that only is not made yet is none. Other failures leave the cost
  * unknown. */
-static int parse_answer(json_t **plan, bool *refused, const char *exe, const lf_buf *out,
-                        const lf_buf *errtext, int status, lf_err *err)
+static int parse_answer(json_t **plan, bool *refused, const char *exe, const struct answer *a,
+                        lf_err *err)
 {
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        *refused = WIFEXITED(status) && WEXITSTATUS(status) == LF_FLOW_USAGE &&
-                   strstr(errtext->data, LF_NOT_MADE) == NULL;
-        size_t n = errtext->len;
-        while (n > 0 && errtext->data[n - 1] == '\n')
+    if (!WIFEXITED(a->status) || WEXITSTATUS(a->status) != 0) {
+        *refused = WIFEXITED(a->status) && WEXITSTATUS(a->status) == LF_FLOW_USAGE &&
+                   strstr(a->err.data, LF_NOT_MADE) == NULL;
+        size_t n = a->err.len;
+        while (n > 0 && a->err.data[n - 1] == '\n')
             n--;
         size_t from = n;
-        while (from > 0 && errtext->data[from - 1] != '\n')
+        while (from > 0 && a->err.data[from - 1] != '\n')
             from--;
-        const char *last = errtext->data + from;
+        const char *last = a->err.data + from;
         int len = (int)(n - from < 700 ? n - from : 700);
         return lf_fail(err, LF_EINVAL, "%.*s", n > from ? len : 40,
                        n > from ? last : "its executable failed without a word");
     }
-    json_t *j = lf_json_load_text(out->data, out->len, exe, err);
+    json_t *j = lf_json_load_text(a->out.data, a->out.len, exe, err);
     if (j == NULL)
         return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
     if (!json_is_object(j)) {
@@ -177,7 +188,6 @@ static int write_plan_config(const lf_prep *p, const lf_doc_stage *stage, const 
     x.run = p->view.run; /* borrowed */
     x.view = &p->view;
     x.plan = stage;
-    x.stage = stage->json;
     x.dir = lf_strdup(dir, err);
     int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
     free(x.dir);
@@ -195,18 +205,17 @@ static bool will_use_gpus(const lf_prep *p, const lf_doc_stage *stage)
 
 /* What is asked: the program, its ranks, its device and its settings, without the names of inputs
  * that are not made yet. */
-static int question(lf_buf *key, const char *name, const char *config, int64_t ranks, bool gpu,
-                    lf_err *err)
+static int key_of(lf_buf *key, const char *name, const struct question *q, lf_err *err)
 {
     lf_buf text;
     lf_buf_init(&text);
-    int rc = lf_io_read_file(config, PLAN_MAX_BYTES, &text, err);
-    lf_buf_addf(key, "%s %lld %d\n", name, (long long)ranks, (int)gpu);
+    int rc = lf_io_read_file(q->config, PLAN_MAX_BYTES, &text, err);
+    lf_buf_addf(key, "%s %lld %d\n", name, (long long)q->ranks, (int)q->gpu);
     const char *p = rc == 0 ? text.data : "";
-    for (const char *q = strstr(p, LF_NOT_MADE "/"); q != NULL; q = strstr(p, LF_NOT_MADE "/")) {
-        q += strlen(LF_NOT_MADE);
-        lf_buf_add(key, p, (size_t)(q - p));
-        p = q + 1 + strspn(q + 1, NAME_BYTES);
+    for (const char *at = strstr(p, LF_NOT_MADE "/"); at != NULL; at = strstr(p, LF_NOT_MADE "/")) {
+        at += strlen(LF_NOT_MADE);
+        lf_buf_add(key, p, (size_t)(at - p));
+        p = at + 1 + strspn(at + 1, NAME_BYTES);
     }
     lf_buf_adds(key, p);
     lf_buf_fini(&text);
@@ -242,29 +251,29 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, const lf_doc_
         free(exe);
         return rc;
     }
-    lf_buf out, errtext, key;
-    lf_buf_init(&out);
-    lf_buf_init(&errtext);
+    struct answer a = {.status = 0};
+    lf_buf key;
+    lf_buf_init(&a.out);
+    lf_buf_init(&a.err);
     lf_buf_init(&key);
-    int status = 0;
-    int64_t ranks, per_node;
-    ranks_of(stage, &ranks, &per_node);
+    int64_t per_node;
+    struct question q = {.exe = exe, .config = config, .dir = dir, .gpu = will_use_gpus(p, stage)};
+    ranks_of(stage, &q.ranks, &per_node);
     rc = lf_path_set(config, err, "%s/config.ini", dir);
     if (rc == 0)
         rc = write_plan_config(p, stage, dir, err);
     if (rc == 0)
-        rc = question(&key, name, config, ranks, will_use_gpus(p, stage), err);
+        rc = key_of(&key, name, &q, err);
     *plan = rc == 0 ? json_incref(json_object_get(known, key.data)) : NULL;
     if (rc == 0 && *plan == NULL) {
-        rc = run_plan(&out, &errtext, &status, exe, config, dir, ranks, will_use_gpus(p, stage),
-                      err);
+        rc = run_plan(&a, &q, err);
         if (rc == 0)
-            rc = parse_answer(plan, refused, exe, &out, &errtext, status, err);
+            rc = parse_answer(plan, refused, exe, &a, err);
         if (rc == 0)
             rc = lf_json_set_new(known, key.data, json_incref(*plan), err);
     }
-    lf_buf_fini(&out);
-    lf_buf_fini(&errtext);
+    lf_buf_fini(&a.out);
+    lf_buf_fini(&a.err);
     lf_buf_fini(&key);
     free(exe);
     return rc;

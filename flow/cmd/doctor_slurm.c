@@ -17,23 +17,28 @@
 
 #define SAID 300
 
-/* Run a command; on trouble add `fail` and return false. *o must be released when true is
- * returned. */
-static bool ask(lf_doctor *d, lf_sched_out *o, const char *check, const char *advice,
-                const char *w0, const char *w1, const char *w2, const char *w3)
+/* What is looked at, and what to do when it fails. */
+struct topic {
+    const char *check, *advice;
+};
+
+/* Run a command of at most four words; on trouble add `fail` and return false. *o must be released
+ * when true is returned. */
+static bool ask(lf_doctor *d, lf_sched_out *o, struct topic t, const char *const words[4])
 {
+    const char *w0 = words[0], *w1 = words[1], *w2 = words[2], *w3 = words[3];
     lf_err e = LF_ERR_INIT;
     char said[SAID];
     if (lf_sched_runv(o, d->site, 0, &e, w0, w1, w2, w3, NULL) < 0) {
-        lf_doctor_add(d, "fail", check, advice, "%s", e.text);
+        lf_doctor_add(d, "fail", t.check, t.advice, "%s", e.text);
         return false;
     }
     if (!o->missing && !o->timed_out && o->exit == 0)
         return true;
     if (o->missing)
-        lf_doctor_add(d, "fail", check, advice, "%s is not on PATH", w0);
+        lf_doctor_add(d, "fail", t.check, t.advice, "%s is not on PATH", w0);
     else
-        lf_doctor_add(d, "fail", check, advice, "%s %s: %s", w0, w1,
+        lf_doctor_add(d, "fail", t.check, t.advice, "%s %s: %s", w0, w1,
                       o->timed_out ? "no answer in time" : lf_sched_said(said, sizeof said, o));
     lf_sched_out_fini(o);
     return false;
@@ -157,8 +162,8 @@ static void judge_partition(lf_doctor *d, const char *line)
 static void check_partitions(lf_doctor *d)
 {
     lf_sched_out o;
-    if (!ask(d, &o, "partition", "try `scontrol show partition` by hand", "scontrol", "show",
-             "partition", "-o"))
+    if (!ask(d, &o, (struct topic){"partition", "try `scontrol show partition` by hand"},
+             (const char *const[4]){"scontrol", "show", "partition", "-o"}))
         return;
     bool found = d->partition == NULL;
     char want[160];
@@ -200,11 +205,12 @@ void lf_doctor_slurm(lf_doctor *d)
         "is this a login node of the cluster? is SLURM_CONF right? ask the site";
     lf_sched_out o;
     char said[SAID];
-    if (!ask(d, &o, "scheduler", path, "sbatch", "--version", NULL, NULL))
+    if (!ask(d, &o, (struct topic){"scheduler", path},
+             (const char *const[4]){"sbatch", "--version"}))
         return;
     lf_sched_said(said, sizeof said, &o);
     lf_sched_out_fini(&o);
-    if (!ask(d, &o, "scheduler", site, "scontrol", "ping", NULL, NULL))
+    if (!ask(d, &o, (struct topic){"scheduler", site}, (const char *const[4]){"scontrol", "ping"}))
         return;
     bool up = strstr(o.out.data, " is UP") != NULL;
     lf_sched_out_fini(&o);
@@ -212,7 +218,8 @@ void lf_doctor_slurm(lf_doctor *d)
                   said, up ? "answers" : "is down");
     if (!up)
         return;
-    if (ask(d, &o, "scheduler", site, "scontrol", "show", "config", NULL)) {
+    if (ask(d, &o, (struct topic){"scheduler", site},
+            (const char *const[4]){"scontrol", "show", "config"})) {
         judge_config(d, o.out.data);
         lf_sched_out_fini(&o);
     }

@@ -192,8 +192,6 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
         else
             rc = adopt_results(p, &runs, &run, old, err);
     }
-    if (rc == 0)
-        rc = lf_doc_derive(p->plan, err);
     if (rc == 0) {
         p->changed = old == NULL || !lf_doc_same(old, p->plan);
         lf_run_take_plan(&run, lf_doc_hold(p->plan));

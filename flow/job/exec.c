@@ -23,8 +23,12 @@ static int start_event(lf_exec *x, lf_err *err)
         return rc;
     json_t *d = json_pack("{s:s, s:I, s:s, s:I}", "host", me.host, "pid", (json_int_t)me.pid,
                           "boot_id", me.boot_id, "proc_start", (json_int_t)me.start);
-    rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "start", d,
-                         err);
+    rc = lf_record_event(&(lf_origin){.dir = x->dir,
+                                      .run = x->run.id,
+                                      .stage = x->args.stage,
+                                      .attempt = x->args.attempt,
+                                      .epoch = x->epoch},
+                         "start", d, err);
     for (size_t i = 0; rc == 0 && i < x->n_inputs; i++) {
         const struct lf_used *in = &x->inputs[i];
         const char *p = in->path;
@@ -33,8 +37,12 @@ static int start_event(lf_exec *x, lf_err *err)
             p += n + 1; /* inside the data root: relative to it */
         json_t *e =
             json_pack("{s:s, s:s, s:s*}", "name", in->name, "path", p, "sha256", in->sha256);
-        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, "input",
-                             e, err);
+        rc = lf_record_event(&(lf_origin){.dir = x->dir,
+                                          .run = x->run.id,
+                                          .stage = x->args.stage,
+                                          .attempt = x->args.attempt,
+                                          .epoch = x->epoch},
+                             "input", e, err);
     }
     return rc;
 }

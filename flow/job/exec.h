@@ -87,7 +87,6 @@ typedef struct lf_exec {
     lf_exec_args args;
     lf_run run;
     const lf_doc_stage *plan; /* borrowed from run.plan: of the attempt's revision */
-    json_t *stage;            /* the same as JSON: plan->json */
     struct lf_attempt_rec *attempt;
     lf_resources resources; /* what it asked for */
     char *stage_dir, *dir;

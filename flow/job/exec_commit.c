@@ -83,15 +83,15 @@ out:
 
 static int collect_outputs(struct lf_done *done, lf_exec *x, lf_err *err)
 {
-    const json_t *names = json_object_get(x->stage, "outputs");
+    const lf_texts *names = &x->plan->outputs;
     struct outputs all = {0};
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(names); i++)
-        rc = describe_output(&all, x, json_string_value(json_array_get(names, i)), err);
+    for (size_t i = 0; rc == 0 && i < names->n; i++)
+        rc = describe_output(&all, x, names->v[i], err);
     done->outputs = all.rows;
     done->n_outputs = all.n;
-    const char *first = json_string_value(json_array_get(names, 0));
-    bool any = json_is_true(json_object_get(x->stage, "any_output"));
+    const char *first = names->n > 0 ? names->v[0] : NULL;
+    bool any = x->plan->any_output.v;
     if (rc == 0 && first != NULL && (any ? all.n == 0 : lf_done_output(done, first) == NULL))
         rc = lf_fail(err, LF_EFORMAT, "the stage ended well but did not publish %s \"%s\"",
                      any ? "any of its outputs, the first of which is" : "its output", first);
@@ -112,7 +112,11 @@ static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
             json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:O}", "name", o->name, "path", path,
                       "kind", o->kind, "sha256", o->manifest_sha256, "bytes", (json_int_t)o->bytes,
                       "files", (json_int_t)o->files, "spec_id", done->spec_id, "meta", o->meta);
-        rc = lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch,
+        rc = lf_record_event(&(lf_origin){.dir = x->dir,
+                                          .run = x->run.id,
+                                          .stage = x->args.stage,
+                                          .attempt = x->args.attempt,
+                                          .epoch = x->epoch},
                              "artifact", d, err);
     }
     return rc;
@@ -120,21 +124,19 @@ static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
 
 static int commit_result(lf_exec *x, lf_err *err)
 {
-    struct lf_done done = {
-        .run = x->run.id,
-        .stage = x->args.stage,
-        .attempt = x->args.attempt,
-        .epoch = x->epoch,
-        .token = x->args.token,
-        .kind = json_string_value(json_object_get(x->stage, "kind")),
-        .spec_id = json_string_value(json_object_get(x->stage, "spec_id")),
-        .spec_version = json_integer_value(json_object_get(x->stage, "spec_version")),
-        .t_start = x->t_start,
-        .inputs = x->inputs,
-        .n_inputs = x->n_inputs,
-        .resume = x->resume,
-        .exe_sha256 =
-            json_string_value(json_object_get(json_object_get(x->stage, "exe"), "sha256"))};
+    struct lf_done done = {.run = x->run.id,
+                           .stage = x->args.stage,
+                           .attempt = x->args.attempt,
+                           .epoch = x->epoch,
+                           .token = x->args.token,
+                           .kind = x->plan->kind,
+                           .spec_id = x->plan->spec_id,
+                           .spec_version = x->plan->spec_version.v,
+                           .t_start = x->t_start,
+                           .inputs = x->inputs,
+                           .n_inputs = x->n_inputs,
+                           .resume = x->resume,
+                           .exe_sha256 = x->plan->exe.sha256};
     int rc = collect_outputs(&done, x, err);
     if (rc == 0)
         rc = artifact_events(x, &done, err);

@@ -67,11 +67,10 @@ static int add_input(lf_exec *x, const struct lf_used *in, lf_err *err)
     return rc == 0 ? copy(&row->sha256, in->sha256, err) : rc;
 }
 
-static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json_t *ref,
+static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const lf_doc_ref *ref,
                        lf_err *err)
 {
-    const char *name = json_string_value(json_object_get(ref, "stage"));
-    const char *output = json_string_value(json_object_get(ref, "output"));
+    const char *name = ref->stage, *output = ref->output;
     lf_stage_view up;
     memset(&up, 0, sizeof up);
     lf_err e = LF_ERR_INIT;
@@ -106,18 +105,16 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const json
 }
 
 /* Replace "${stage:...}" pieces in order; the refs array was made from the same text. */
-static int resolve_text(lf_buf *value, lf_exec *x, const json_t *input, lf_err *err)
+static int resolve_text(lf_buf *value, lf_exec *x, const lf_doc_input *in, lf_err *err)
 {
-    const char *p = json_string_value(json_object_get(input, "text"));
-    json_t *refs = json_object_get(input, "refs");
+    const char *p = in->text;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(refs); i++) {
+    for (size_t i = 0; rc == 0 && i < in->refs.n; i++) {
         const char *d = strstr(p, "${stage:"), *close = d != NULL ? strchr(d, '}') : NULL;
         if (close == NULL)
             return lf_fail(err, LF_EFORMAT, "plan: a reference and its text disagree");
         lf_buf_add(value, p, (size_t)(d - p));
-        rc = resolve_ref(value, x, json_string_value(json_object_get(input, "option")),
-                         json_array_get(refs, i), err);
+        rc = resolve_ref(value, x, in->option, &in->refs.v[i], err);
         p = close + 1;
     }
     lf_buf_adds(value, p);
@@ -127,11 +124,8 @@ static int resolve_text(lf_buf *value, lf_exec *x, const json_t *input, lf_err *
 /* Where the inputs of an option begin; they lie side by side, in the order of its values. */
 static size_t first_input(const lf_exec *x, const char *option)
 {
-    json_t *inputs = json_object_get(x->stage, "inputs");
     size_t i = 0;
-    while (i < json_array_size(inputs) &&
-           strcmp(json_string_value(json_object_get(json_array_get(inputs, i), "option")),
-                  option) != 0)
+    while (i < x->plan->inputs.n && strcmp(x->plan->inputs.v[i].option, option) != 0)
         i++;
     return i;
 }
@@ -139,20 +133,19 @@ static size_t first_input(const lf_exec *x, const char *option)
 /* The hash that entered the spec id for an outside input, without its "sha256:"; NULL for words. */
 static const char *outside_hash(const lf_exec *x, const char *option, size_t index)
 {
-    json_t *list =
-        json_object_get(json_object_get(json_object_get(x->stage, "spec"), "inputs"), option);
-    const char *s = json_string_value(json_array_get(list, index));
+    const lf_texts *list = lf_lists_get(&x->plan->spec.inputs, option);
+    const char *s = list != NULL && index < list->n ? list->v[index] : NULL;
     return s != NULL && lf_str_has_prefix(s, "sha256:") ? s + 7 : NULL;
 }
 
 /* in: the input that the value is, NULL: it is none. */
-static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index, const json_t *in,
-                     const char *text, lf_err *err)
+static int one_value(lf_buf *value, lf_exec *x, const char *option, size_t index,
+                     const lf_doc_input *in, const char *text, lf_err *err)
 {
-    bool path = json_object_get(json_object_get(x->stage, "types"), option) != NULL;
-    if (in != NULL && json_array_size(json_object_get(in, "refs")) > 0)
+    bool path = lf_pairs_get(&x->plan->types, option) != NULL;
+    if (in != NULL && in->refs.n > 0)
         return resolve_text(value, x, in, err);
-    if (path && text[0] != '/' && text[0] != '\0' && !json_is_true(json_object_get(in, "word")))
+    if (path && text[0] != '/' && text[0] != '\0' && !(in != NULL && in->word.v))
         lf_buf_addf(value, "%s/", x->args.project);
     lf_buf_adds(value, text);
     const char *hash = in != NULL ? outside_hash(x, option, index) : NULL;
@@ -174,34 +167,40 @@ static void add_key(lf_buf *ini, const char *key, const char *value)
     lf_buf_addc(ini, '\n');
 }
 
+/* One option with all its values. */
+static int write_option(lf_buf *ini, lf_exec *x, const lf_list *option, lf_err *err)
+{
+    lf_buf all;
+    lf_buf_init(&all);
+    size_t first = first_input(x, option->name);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < option->values.n; i++) {
+        lf_buf one;
+        lf_buf_init(&one);
+        const lf_doc_input *in =
+            first + i < x->plan->inputs.n ? &x->plan->inputs.v[first + i] : NULL;
+        rc = one_value(&one, x, option->name, i, in, option->values.v[i], err);
+        lf_buf_addf(&all, "%s%s", i > 0 ? "\n" : "", one.data);
+        lf_buf_fini(&one);
+    }
+    add_key(ini, option->name, all.data);
+    lf_buf_fini(&all);
+    return rc;
+}
+
 static int write_config(lf_exec *x, lf_err *err)
 {
+    const lf_doc_stage *st = x->plan;
     lf_buf ini;
     lf_buf_init(&ini);
     lf_buf_adds(&ini, "[stage]\n");
-    json_t *options = json_object_get(x->stage, "options"), *values,
-           *model = json_object_get(x->stage, "model"), *v;
-    const char *key;
     int rc = 0;
-    json_object_foreach(options, key, values)
-    {
-        lf_buf all;
-        lf_buf_init(&all);
-        size_t first = first_input(x, key);
-        for (size_t i = 0; rc == 0 && i < json_array_size(values); i++) {
-            lf_buf one;
-            lf_buf_init(&one);
-            const json_t *in = json_array_get(json_object_get(x->stage, "inputs"), first + i);
-            rc = one_value(&one, x, key, i, in, json_string_value(json_array_get(values, i)), err);
-            lf_buf_addf(&all, "%s%s", i > 0 ? "\n" : "", one.data);
-            lf_buf_fini(&one);
-        }
-        add_key(&ini, key, all.data);
-        lf_buf_fini(&all);
-    }
-    if (model != NULL)
+    for (size_t i = 0; rc == 0 && i < st->options.n; i++)
+        rc = write_option(&ini, x, &st->options.v[i], err);
+    if (st->model.given)
         lf_buf_adds(&ini, "\n[model]\n");
-    json_object_foreach(model, key, v) add_key(&ini, key, json_string_value(v));
+    for (size_t i = 0; i < st->model.n; i++)
+        add_key(&ini, st->model.v[i].name, st->model.v[i].value);
     char *path = lf_path_join(x->dir, "config.ini", err);
     if (rc == 0)
         rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
@@ -225,7 +224,7 @@ static int resume_from_taken(lf_exec *x, lf_err *err)
 static int find_resume(lf_exec *x, lf_err *err)
 {
     lf_stage_view s;
-    if (json_object_get(x->stage, "carry") != NULL)
+    if (x->plan->carry.given)
         return resume_from_taken(x, err);
     int rc = lf_stage_scan(&s, x->run.dir, x->plan, err);
     if (rc < 0)
@@ -265,12 +264,12 @@ void lf_exec_prepare_fini(lf_exec *x)
 
 int lf_exec_deps_done(lf_exec *x, lf_err *err)
 {
-    json_t *after = json_object_get(x->stage, "deps");
+    const lf_texts *deps = &x->plan->deps;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(after); i++) {
+    for (size_t i = 0; rc == 0 && i < deps->n; i++) {
         lf_stage_view up;
         memset(&up, 0, sizeof up);
-        rc = find_upstream(&up, x, json_string_value(json_array_get(after, i)), err);
+        rc = find_upstream(&up, x, deps->v[i], err);
         if (rc == 0)
             lf_stage_scan_fini(&up);
     }

@@ -138,8 +138,12 @@ static void add_next(struct ending *e, const struct plan *p)
 
 static int event(lf_exec *x, const char *kind, json_t *data, lf_err *err)
 {
-    return lf_record_event(x->dir, x->run.id, x->args.stage, x->args.attempt, x->epoch, kind, data,
-                           err);
+    return lf_record_event(&(lf_origin){.dir = x->dir,
+                                        .run = x->run.id,
+                                        .stage = x->args.stage,
+                                        .attempt = x->args.attempt,
+                                        .epoch = x->epoch},
+                           kind, data, err);
 }
 
 static int write_end(lf_exec *x, const struct lf_end *end, lf_err *err)

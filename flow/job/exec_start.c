@@ -53,7 +53,6 @@ static int load_attempt(lf_exec *x, lf_err *err)
     x->plan = lf_run_stage(&x->run, x->args.stage);
     if (x->plan == NULL)
         return lf_fail(err, LF_EFORMAT, "%s has no stage %s", x->run.dir, x->args.stage);
-    x->stage = x->plan->json;
     return 0;
 }
 
@@ -356,7 +355,7 @@ static int make_start_dir(lf_exec *x, lf_err *err)
 int lf_exec_claim(lf_exec *x, lf_err *err)
 {
     bool *usable = NULL;
-    lf_handover h = {.stage_dir = x->stage_dir, .carry = json_object_get(x->stage, "carry")};
+    lf_handover h = {.stage_dir = x->stage_dir, .carry = &x->plan->carry};
     int rc = usable_attempts(&usable, &h.n_usable, x, err);
     h.usable = usable;
     if (rc == 0)

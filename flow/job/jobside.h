@@ -22,7 +22,6 @@
 #ifndef LF_FLOW_JOBSIDE_H
 #define LF_FLOW_JOBSIDE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -98,18 +98,16 @@ static void accuse(const char *cls, const char *fmt, ...)
     lf_cause_say("loong-flow launch", cls, text);
 }
 
-static void to_node(struct hub *h, int node, enum lf_frame type, uint32_t rank, int status,
-                    uint32_t id, const void *data, size_t len)
+static void to_node(struct hub *h, int node, struct lf_frame_head f, const void *data)
 {
     if (node >= 0 && node < h->job->nodes && h->node[node].conn != NULL)
-        lf_wire_put(&h->node[node].conn->wire, (struct lf_frame_head){type, rank, status, id, len},
-                    data);
+        lf_wire_put(&h->node[node].conn->wire, f, data);
 }
 
 static void to_all(struct hub *h, enum lf_frame type, int status)
 {
     for (int k = 0; k < h->job->nodes; k++)
-        to_node(h, k, type, 0, status, 0, NULL, 0);
+        to_node(h, k, (struct lf_frame_head){.type = type, .status = status}, NULL);
 }
 
 /* ---- failure ---- */
@@ -229,7 +227,7 @@ static int start_ranks(struct hub *h, lf_err *err)
         if (text == NULL)
             rc = lf_fail(err, LF_EINVAL, "a word of the command is not UTF-8");
         else
-            to_node(h, k, LF_FRAME_JOB, 0, 0, 0, text, strlen(text));
+            to_node(h, k, (struct lf_frame_head){.type = LF_FRAME_JOB, .len = strlen(text)}, text);
         free(text);
     }
     json_decref(job);
@@ -266,7 +264,7 @@ static int on_hello(struct hub *h, struct conn *c, const struct lf_frame_head *f
 
 static void give_fence(void *arg, int node, uint32_t id, const char *data, size_t len)
 {
-    to_node(arg, node, LF_FRAME_FENCE, 0, 0, id, data, len);
+    to_node(arg, node, (struct lf_frame_head){.type = LF_FRAME_FENCE, .id = id, .len = len}, data);
 }
 
 /* ---- frames ---- */
@@ -334,7 +332,10 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
     if (f->type == LF_FRAME_FENCE)
         return lf_fences_add(h->fences, c->node, f, data, give_fence, h, err);
     if (f->type == LF_FRAME_MODEX_DATA) {
-        to_node(h, (int)f->rank, f->type, 0, f->status, f->id, data, (size_t)f->len);
+        to_node(h, (int)f->rank,
+                (struct lf_frame_head){
+                    .type = f->type, .status = f->status, .id = f->id, .len = f->len},
+                data);
         return 0;
     }
     if (!is_rank(h, f->rank))
@@ -356,8 +357,10 @@ static int take_frame(struct hub *h, struct conn *c, const struct lf_frame_head 
         on_abort(h, f, data);
         break;
     case LF_FRAME_MODEX:
-        to_node(h, lf_launch_node_of(h->job, (int)f->rank), f->type, f->rank, c->node, f->id, NULL,
-                0);
+        to_node(h, lf_launch_node_of(h->job, (int)f->rank),
+                (struct lf_frame_head){
+                    .type = f->type, .rank = f->rank, .status = c->node, .id = f->id},
+                NULL);
         break;
     default:
         return lf_fail(err, LF_EFORMAT, "a frame of type %u", f->type);

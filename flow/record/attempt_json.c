@@ -212,7 +212,7 @@ int lf_refused_rec_replace(const char *stage_dir, int n, const struct lf_refused
 {
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/refused.%d.json", stage_dir, n);
-    return rc == 0 ? lf_fields_replace(path, &refused_fields, r, err) : rc;
+    return rc == 0 ? lf_fields_replace(path, 0640, &refused_fields, r, err) : rc;
 }
 
 void lf_refused_rec_free(struct lf_refused_rec *r)
@@ -273,5 +273,5 @@ int lf_want_load(lf_texts *stages, const char *run_dir, const char *name, lf_err
 int lf_want_replace(const char *path, const lf_texts *stages, lf_err *err)
 {
     const struct want w = {.stages = *stages};
-    return lf_fields_replace(path, &want_fields, &w, err);
+    return lf_fields_replace(path, 0640, &want_fields, &w, err);
 }

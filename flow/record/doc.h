@@ -39,6 +39,7 @@ typedef struct lf_doc_carry {
     char *pattern;
     lf_flag grows;
 } lf_doc_carry;
+typedef LF_ROWS(lf_doc_carry) lf_doc_carries;
 
 /* What a stage, or an attempt of it, asks of a scheduler: the keys of [resources]. Times are in
  * seconds, sizes in bytes. memory_bytes, time_limit_s and grace_s are those of an attempt; a stage
@@ -103,7 +104,7 @@ typedef struct lf_doc_stage {
     lf_texts deps;    /* the stages it waits for: those of its inputs and after */
     lf_texts outputs; /* the first is the one that must be there */
     lf_flag any_output;
-    LF_ROWS(lf_doc_carry) carry;
+    lf_doc_carries carry; /* not given: nothing is handed over */
     lf_pairs model;
     lf_int time_limit_s, memory_bytes, grace_s;
     char *rerun_on;
@@ -115,7 +116,6 @@ typedef struct lf_doc_stage {
     struct json_t *plan; /* what its executable says it would cost */
     lf_real estimate_s;
     struct json_t *more;
-    struct json_t *json; /* borrowed from that of the document */
 } lf_doc_stage;
 
 /* What holds for a place (flow/sched/sched.h says what for). */
@@ -145,8 +145,6 @@ typedef struct lf_doc {
     struct json_t *more;
     lf_names names; /* the places of stages by name, made by lf_doc_index */
     int holders;
-    /* The same as JSON, for files that are not converted to the structs yet; lf_doc_derive. */
-    struct json_t *json;
 } lf_doc;
 
 /* An empty document with one holder, NULL with err. */
@@ -164,8 +162,6 @@ int lf_doc_write(const lf_doc *d, const char *dir, lf_err *err);
 
 /* Names of stages to their places; again after stages have moved. */
 int lf_doc_index(lf_doc *d, lf_err *err);
-/* Makes `json` of the document and its stages from the structs. */
-int lf_doc_derive(lf_doc *d, lf_err *err);
 /* The stage of a name, NULL: there is none (nor where name or d is NULL). */
 lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name);
 
@@ -199,6 +195,7 @@ char *lf_site_commands_text(const lf_site *s);
 /* For what prints or stores a part of a document as JSON: new references, NULL with err. */
 struct json_t *lf_doc_json(const lf_doc *d, lf_err *err);
 struct json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err);
+struct json_t *lf_adopted_json(const lf_adopted *a, lf_err *err);
 struct json_t *lf_resources_json(const lf_resources *r, lf_err *err);
 struct json_t *lf_spec_json(const lf_spec *s, lf_err *err);
 void lf_site_fini(lf_site *s);

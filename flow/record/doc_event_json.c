@@ -16,7 +16,7 @@ int lf_run_event_write(const char *run_dir, const char *run, const lf_run_event 
     json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "name", e->name, "project",
                           e->project, "config_sha256", e->config_sha256, "config_text",
                           e->config_text, "user", e->user, "host", e->host, "version", e->version);
-    return lf_record_event(run_dir, run, NULL, 0, 0, "run", d, err);
+    return lf_record_event(&(lf_origin){.dir = run_dir, .run = run}, "run", d, err);
 }
 
 static int add_producers(json_t *out, const lf_doc_input *in, lf_err *err)
@@ -97,5 +97,6 @@ int lf_stage_event_write(const char *dir, const char *run, int seq, const lf_doc
         json_decref(d);
         return rc;
     }
-    return lf_record_event(dir, run, st->name, 0, 0, "stage", d, err);
+    return lf_record_event(&(lf_origin){.dir = dir, .run = run, .stage = st->name}, "stage", d,
+                           err);
 }

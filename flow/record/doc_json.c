@@ -206,7 +206,6 @@ void lf_doc_free(lf_doc *d)
     if (d == NULL || --d->holders > 0)
         return;
     lf_names_fini(&d->names);
-    json_decref(d->json);
     lf_form_fini(d, &doc_form);
     free(d);
 }
@@ -220,8 +219,6 @@ static int read_doc(lf_doc **out, json_t *o, const char *what, lf_err *err)
         return rc;
     }
     rc = lf_doc_index(d, err);
-    if (rc == 0)
-        rc = lf_doc_derive(d, err);
     if (rc < 0)
         lf_doc_free(d);
     else
@@ -264,23 +261,6 @@ int lf_doc_index(lf_doc *d, lf_err *err)
     for (size_t i = 0; rc == 0 && i < d->stages.n; i++)
         rc = lf_names_put(&d->names, d->stages.v[i].name, "", i, err);
     return rc;
-}
-
-static void share_json(lf_doc *d, json_t *o)
-{
-    const json_t *stages = json_object_get(o, "stages");
-    json_decref(d->json);
-    d->json = o;
-    for (size_t i = 0; i < d->stages.n; i++)
-        d->stages.v[i].json = json_array_get(stages, i);
-}
-
-int lf_doc_derive(lf_doc *d, lf_err *err)
-{
-    json_t *o = lf_doc_json(d, err);
-    if (o != NULL)
-        share_json(d, o);
-    return o != NULL ? 0 : LF_ENOMEM;
 }
 
 lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name)
@@ -394,6 +374,11 @@ json_t *lf_doc_json(const lf_doc *d, lf_err *err)
 json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err)
 {
     return lf_form_json(s, &stage_form, err);
+}
+
+json_t *lf_adopted_json(const lf_adopted *a, lf_err *err)
+{
+    return lf_form_json(a, &adopted_form, err);
 }
 
 json_t *lf_resources_json(const lf_resources *r, lf_err *err)

@@ -109,7 +109,9 @@ static int read_named(void *rec, const struct lf_field *f, const json_t *v, lf_e
             break;
         char *row = rows + (*count_at(rec, f))++ * f->sub->size;
         rc = lf_fields_read(row, f->sub, o, err);
-        const char *copy = lf_strdup(name, err);
+        char *copy = lf_strdup(name, err), *had;
+        memcpy(&had, row, sizeof had); /* a row may have its name inside as well */
+        free(had);
         memcpy(row, &copy, sizeof copy);
         if (rc == 0 && copy == NULL)
             rc = LF_ENOMEM;
@@ -306,9 +308,10 @@ static void free_rows(void *rec, const struct lf_field *f)
     char *rows = *AT(char *, rec, f);
     for (size_t i = 0; rows != NULL && i < count_of(rec, f); i++) {
         if (f->type == LF_FIELD_NAMED) {
-            char *name;
+            char *name, *none = NULL;
             memcpy(&name, rows + i * f->sub->size, sizeof name);
             free(name);
+            memcpy(rows + i * f->sub->size, &none, sizeof none);
         }
         lf_fields_fini(rows + i * f->sub->size, f->sub);
     }
@@ -382,11 +385,12 @@ int lf_fields_publish(const char *dir, const char *name, const struct lf_fields 
     return rc;
 }
 
-int lf_fields_replace(const char *path, const struct lf_fields *t, const void *rec, lf_err *err)
+int lf_fields_replace(const char *path, int mode, const struct lf_fields *t, const void *rec,
+                      lf_err *err)
 {
     json_t *o = lf_fields_json(rec, t, err);
     char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
-    int rc = text != NULL ? lf_io_replace(path, text, strlen(text), 0640, err)
+    int rc = text != NULL ? lf_io_replace(path, text, strlen(text), mode, err)
                           : lf_fail(err, LF_ENOMEM, "out of memory");
     free(text);
     json_decref(o);

@@ -62,7 +62,8 @@ struct lf_fields {
              : LF_FIELD_U64, double                                                                \
              : LF_FIELD_REAL, bool                                                                 \
              : LF_FIELD_BOOL, const char *                                                         \
-             : LF_FIELD_TEXT, lf_texts                                                      \
+             : LF_FIELD_TEXT, char *                                                              \
+             : LF_FIELD_TEXT, lf_texts                                                            \
              : LF_FIELD_TEXTS, json_t *                                                            \
              : LF_FIELD_RAW)
 /* Beginnings of rows: {LF_FIELD(struct lf_x, step), .opt = true, .none = -1}. */
@@ -104,6 +105,7 @@ int lf_fields_load(void *out_ptr, const struct lf_fields *t, const char *dir, co
 int lf_fields_publish(const char *dir, const char *name, const struct lf_fields *t, const void *rec,
                       lf_err *err);
 /* Put it in the place of what is there, members in the order of the table. */
-int lf_fields_replace(const char *path, const struct lf_fields *t, const void *rec, lf_err *err);
+int lf_fields_replace(const char *path, int mode, const struct lf_fields *t, const void *rec,
+                      lf_err *err);
 
 #endif

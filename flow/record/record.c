@@ -29,18 +29,17 @@ int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err
     return rc;
 }
 
-int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
-                    int epoch, const char *kind, json_t *data, lf_err *err)
+int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err)
 {
     if (data == NULL)
         return lf_fail(err, LF_ENOMEM, "out of memory for an event");
-    char *spool = lf_path_join(spool_parent, "spool", err);
+    char *spool = lf_path_join(from->dir, "spool", err);
     int rc = spool == NULL ? LF_ENOMEM : 0;
     if (rc == 0) {
-        lf_event ev = {.run = run,
-                       .stage = stage,
-                       .attempt = attempt,
-                       .epoch = epoch,
+        lf_event ev = {.run = from->run,
+                       .stage = from->stage,
+                       .attempt = from->attempt,
+                       .epoch = from->epoch,
                        .kind = kind,
                        .data = data};
         rc = lf_event_write(spool, &ev, 0750, 0640, err);

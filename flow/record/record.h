@@ -13,10 +13,15 @@
 /* Publish dir/name with link(2); LF_EEXIST when it is there. */
 int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
 
-/* Write one event. spool_parent: RUN, RUN/<stage> or a start; the spool directory below it
- * is made. stage NULL and numbers 0 where the event has none. data: taken. */
-int lf_record_event(const char *spool_parent, const char *run, const char *stage, int attempt,
-                    int epoch, const char *kind, json_t *data, lf_err *err);
+/* Where an event comes from. stage NULL and numbers 0 where it has none. */
+typedef struct lf_origin {
+    const char *dir; /* RUN, RUN/<stage> or a start; the spool directory is made in it */
+    const char *run, *stage;
+    int attempt, epoch;
+} lf_origin;
+
+/* Write one event. data: taken. */
+int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err);
 
 int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err); /* takes v */
 int lf_json_push_new(json_t *a, json_t *v, lf_err *err);                 /* takes v */

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "flow/record/attempt.h"
+#include "flow/record/queue.h"
 #include "flow/record/start.h"
 
 /* A member of a result as it is on disk: "outputs", "inputs"; NULL where d is NULL. New
@@ -17,6 +18,8 @@ json_t *lf_started_shown(const struct lf_started *s, const char *member);
 json_t *lf_end_shown(const struct lf_end *e, const char *member);
 
 /* "resources" or "accepted"; NULL also where it was not given. */
+json_t *lf_sched_job_shown(const lf_sched_job *j);
+json_t *lf_job_said_shown(const lf_job_said *j);
 json_t *lf_job_shown(const struct lf_job_rec *j, const char *member);
 json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member);
 

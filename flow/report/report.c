@@ -202,10 +202,10 @@ static void tiles(lf_buf *b, const lf_run_view *v, const json_t *stages)
         double low = lowest(&v->stages[i], "valid_loss", &last);
         if (!isfinite(low))
             continue;
-        snprintf(what, sizeof what, "best validation loss, %s", str(v->stages[i].stage, "name"));
+        snprintf(what, sizeof what, "best validation loss, %s", v->stages[i].plan->name);
         tile(b, lf_fmt_value(text, sizeof text, low), what);
         lowest(&v->stages[i], "tokens", &last);
-        snprintf(what, sizeof what, "tokens seen, %s", str(v->stages[i].stage, "name"));
+        snprintf(what, sizeof what, "tokens seen, %s", v->stages[i].plan->name);
         if (isfinite(last))
             tile(b, lf_fmt_value(text, sizeof text, last), what);
     }

@@ -63,7 +63,7 @@ struct drawing {
 
 static int n_deps(const lf_stage_view *s)
 {
-    return (int)json_array_size(json_object_get(s->stage, "deps"));
+    return (int)s->plan->deps.n;
 }
 
 static bool find_edges(struct drawing *d, const lf_run_view *v)

@@ -44,7 +44,7 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
         const char *cls = str(o, "class"), *advice = lf_class_advice(cls);
         lf_buf_addf(b, "<section class=\"card s-%s\"><h3>%s ", lf_state_name(s->state),
                     lf_state_sign(lf_state_name(s->state)));
-        lf_html_text(b, str(s->stage, "name"));
+        lf_html_text(b, s->plan->name);
         lf_buf_addf(b, ": %s%s", lf_state_name(s->state), cls[0] != '\0' ? ", " : "");
         lf_html_text(b, cls);
         lf_buf_adds(b, "</h3>");
@@ -60,7 +60,7 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
             lf_buf_adds(b, "</pre>");
         }
         lf_buf_adds(b, "<p class=\"dim\">whole log: <code>loong-flow logs ");
-        lf_html_text(b, str(s->stage, "name"));
+        lf_html_text(b, s->plan->name);
         lf_buf_addf(
             b,
             " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n",
@@ -176,7 +176,7 @@ int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err)
     if (rc == 0)
         rc = other_keys(&body, records, keys, err);
     if (rc == 0 && body.len > 0) {
-        text_in(b, "h3", "", str(s->stage, "name"));
+        text_in(b, "h3", "", s->plan->name);
         lf_buf_add(b, body.data, body.len);
     }
     lf_buf_fini(&body);
@@ -244,7 +244,7 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
     char u[32], a[32], p[32];
     time_used(s, &all, &longest);
     lf_buf_adds(b, "<tr>");
-    text_in(b, "td", "", str(s->stage, "name"));
+    text_in(b, "td", "", s->plan->name);
     lf_buf_addf(b, "<td>%lld x %lld", (long long)nodes, (long long)ranks);
     if (cpus > 0)
         lf_buf_addf(b, " x %lld cores", (long long)cpus);
@@ -315,7 +315,7 @@ void lf_report_lineage(lf_buf *b, const lf_run_view *v)
         const lf_stage_view *s = &v->stages[i];
         const struct lf_done *done = s->result_done;
         lf_buf_adds(b, "<details><summary>");
-        lf_html_text(b, str(s->stage, "name"));
+        lf_html_text(b, s->plan->name);
         lf_buf_adds(b, "</summary><div class=\"wide\"><table>\n");
         for (size_t k = 0; done != NULL && k < done->n_inputs; k++)
             input_row(b, v, &done->inputs[k]);
@@ -334,11 +334,11 @@ void lf_report_lineage(lf_buf *b, const lf_run_view *v)
         lf_buf_addf(b,
                     "<tr><td class=\"dim\">spec id</td><td></td><td><code "
                     "class=\"dim\">%s</code></td></tr>\n",
-                    str(s->stage, "spec_id"));
+                    s->plan->spec_id);
         lf_buf_addf(b,
                     "<tr><td class=\"dim\">executable</td><td></td><td><code "
                     "class=\"dim\">%s</code></td></tr></table></div>",
-                    str(json_object_get(s->stage, "exe"), "sha256"));
+                    s->plan->exe.sha256 != NULL ? s->plan->exe.sha256 : "");
         if (s->result_dir != NULL) {
             lf_buf_adds(b, "<p class=\"dim\">in <code>");
             lf_html_text(b, s->result_dir);

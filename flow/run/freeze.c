@@ -424,7 +424,6 @@ static lf_doc *frozen_form(const lf_run *run, const lf_project *p, int rev, cons
         d->lf_plan = lf_int_of(1);
         d->rev = lf_int_of(rev);
         d->created = lf_real_of(lf_wall_s());
-        rc = lf_doc_derive(d, err);
     }
     if (rc == 0)
         return d;

@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,14 +115,10 @@ static int add_found(struct list *l, const lf_handover *h, const char *start, in
 
 /* Names below start/out that fit: the last component may have wild cards. */
 static int scan_pattern(struct list *l, const lf_handover *h, const char *start, int attempt,
-                        const json_t *row, lf_err *err)
+                        const lf_doc_carry *row, lf_err *err)
 {
-    const char *pattern = json_string_value(json_array_get(row, 0)),
-               *slash = pattern != NULL ? strrchr(pattern, '/') : NULL;
-    const bool grows = json_is_true(json_array_get(row, 1));
+    const char *pattern = row->pattern, *slash = strrchr(pattern, '/');
     char dir[PATH_MAX], rel[PATH_MAX];
-    if (pattern == NULL)
-        return lf_fail(err, LF_EFORMAT, "the plan's list of what starts hand over is damaged");
     const int n = slash != NULL ? (int)(slash - pattern) : 0;
     int rc = lf_path_set(dir, err, "%s/%s/out/%.*s", h->stage_dir, start, n, pattern);
     DIR *d = rc == 0 ? opendir(dir) : NULL;
@@ -136,7 +131,7 @@ static int scan_pattern(struct list *l, const lf_handover *h, const char *start,
             continue;
         rc = lf_path_set(rel, err, "%.*s%s%s", n, pattern, slash != NULL ? "/" : "", e->d_name);
         if (rc == 0)
-            rc = add_found(l, h, start, attempt, rel, grows, err);
+            rc = add_found(l, h, start, attempt, rel, row->grows.v, err);
     }
     if (d != NULL)
         closedir(d);
@@ -149,8 +144,8 @@ static int scan_start(struct list *l, const lf_handover *h, const struct lf_clai
     char start[64];
     int rc = 0;
     snprintf(start, sizeof start, "%d.%d", claim->attempt, claim->epoch);
-    for (size_t i = 0; rc == 0 && i < json_array_size(h->carry); i++)
-        rc = scan_pattern(l, h, start, claim->attempt, json_array_get(h->carry, i), err);
+    for (size_t i = 0; rc == 0 && i < h->carry->n; i++)
+        rc = scan_pattern(l, h, start, claim->attempt, &h->carry->v[i], err);
     return rc;
 }
 
@@ -359,7 +354,7 @@ int lf_handover_prepare(void *user, int highest, struct lf_claim *claim, lf_err 
     struct list l = {0};
     bool whole = false;
     int rc = 0;
-    if (h->carry == NULL)
+    if (!h->carry->given)
         return 0;
     /* While the old start lives, it may prune what was just listed; then it has published something
      * newer. Where it is faster than this every time, the last listing is used. */

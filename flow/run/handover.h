@@ -33,14 +33,12 @@
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/record/doc.h"
 #include "flow/record/start.h"
-
-struct json_t;
 
 typedef struct lf_handover {
     const char *stage_dir;
-    /* [[pattern, grows], ...] of the stage's document (base/opt.h); NULL: nothing is handed over */
-    const struct json_t *carry;
+    const lf_doc_carries *carry; /* of the stage (base/opt.h) */
     const bool *usable; /* [n_usable]: may this attempt go on from what attempt i + 1 made? */
     size_t n_usable;
     char staging[PATH_MAX]; /* "" while nothing is taken */

@@ -53,7 +53,6 @@ typedef struct lf_run {
     char *data; /* DATA/<project id> */
     int rev;
     lf_doc *plan; /* plan.json of that revision */
-    json_t *doc;  /* the same as JSON: plan->json */
 } lf_run;
 
 typedef struct lf_run_list {

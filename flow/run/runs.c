@@ -138,7 +138,6 @@ void lf_run_take_plan(lf_run *r, lf_doc *plan)
 {
     lf_doc_free(r->plan);
     r->plan = plan;
-    r->doc = plan->json;
 }
 
 int lf_run_load(lf_run *r, lf_err *err)

@@ -165,7 +165,6 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
         const struct lf_attempt_rec *att = lf_attempt_of(s, inc), *newest = lf_attempt_newest(s);
         const char *theirs = att != NULL ? att->spec_id : NULL;
         if (theirs != NULL && strcmp(theirs, spec) != 0 &&
-            json_object_get(s->stage, "accepted") == NULL &&
             !lf_spec_continues(att, s->plan, newest != NULL ? &newest->accepted : NULL))
             continue; /* made under other settings: another curve */
         if (begins_anew(inc))

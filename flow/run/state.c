@@ -89,7 +89,6 @@ int lf_stage_scan(lf_stage_view *out, const char *run_dir, const lf_doc_stage *p
     lf_stage_view s;
     memset(&s, 0, sizeof s);
     s.plan = plan;
-    s.stage = plan->json;
     s.dir = lf_path_join(run_dir, plan->name, err);
     if (s.dir == NULL)
         return LF_ENOMEM;
@@ -145,7 +144,7 @@ void lf_stage_scan_fini(lf_stage_view *s)
     free(s->dir);
     free(s->result_dir);
     lf_done_free(s->own_done);
-    json_decref(s->job);
+    lf_job_said_free(s->job);
     memset(s, 0, sizeof *s);
 }
 

@@ -18,6 +18,7 @@
 
 #include "engine/base/err.h"
 #include "flow/record/attempt.h"
+#include "flow/record/queue.h"
 #include "flow/record/start.h"
 #include "flow/run/project.h"
 
@@ -45,7 +46,6 @@ typedef struct lf_start {
 
 typedef struct lf_stage_view {
     const lf_doc_stage *plan; /* borrowed from the run's document */
-    json_t *stage;            /* the same as JSON: plan->json */
     char *dir;                /* RUN/<stage> */
     size_t *deps;             /* places in the view of the stages it waits for; only in a view */
     size_t n_deps;
@@ -62,7 +62,7 @@ typedef struct lf_stage_view {
     struct lf_done *own_done;
     /* A scheduler has a job of the newest attempt, or may have one: nobody has seen its end. */
     bool live;
-    json_t *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
+    struct lf_job_said *job; /* what it says (sched.h), NULL: local, not asked, or nothing to ask */
     /* The class of an end that only the scheduler knows, "" when there is none; repair.c records
      * it. */
     char ended_class[32];

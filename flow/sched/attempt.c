@@ -95,7 +95,10 @@ int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const c
     json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", token, "backend",
                           a->submitter->name, "spec_id", a->view->plan->spec_id, "submit_cmd", cmd,
                           "script_sha256", a->script_sha256, "req", req);
-    return lf_record_event(a->view->dir, a->run->id, name_of(a->view), n, 0, "submit", d, err);
+    return lf_record_event(
+        &(lf_origin){
+            .dir = a->view->dir, .run = a->run->id, .stage = name_of(a->view), .attempt = n},
+        "submit", d, err);
 }
 
 static int set(const char **out, const char *text, lf_err *err)
@@ -118,7 +121,9 @@ int lf_attempt_job(struct lf_job_rec *job, const lf_submitter *s, const lf_run *
         return rc;
     json_t *d = json_pack("{s:s, s:s*, s:o*}", "jobid", job->id, "cluster", job->cluster, "ids",
                           job->ids.given ? lf_job_shown(job, "ids") : NULL);
-    return lf_record_event(view->dir, run->id, name_of(view), n, 0, "submitted", d, err);
+    return lf_record_event(
+        &(lf_origin){.dir = view->dir, .run = run->id, .stage = name_of(view), .attempt = n},
+        "submitted", d, err);
 }
 
 int lf_attempt_start(struct lf_job_rec **job, const lf_attempt_args *args, void *self,

@@ -194,7 +194,7 @@ void lf_batch_clear(lf_batch_work *w)
         lf_lane *l = &w->lanes[i];
         lf_resources_fini(&l->resources);
         lf_job_rec_free(l->job);
-        json_decref(l->found);
+        free(l->found);
         lf_buf_fini(&l->script);
         memset(l, 0, sizeof *l);
         lf_buf_init(&l->script);

@@ -94,14 +94,13 @@ static int publish_script(lf_batch_work *w, size_t i, char path[PATH_MAX], lf_er
     return rc;
 }
 
-static const json_t *found_link(const lf_lane *l, int link)
+static const lf_sched_job *found_link(const lf_lane *l, int link)
 {
-    for (size_t k = 0; l->act == LF_LANE_ADOPT && k < json_array_size(l->found);
-         k++) { /* else they are an earlier attempt's */
-        const json_t *e = json_array_get(l->found, k);
-        if (json_integer_value(json_object_get(e, "link")) == link)
-            return e;
-    }
+    if (l->act != LF_LANE_ADOPT) /* they are an earlier attempt's */
+        return NULL;
+    for (size_t k = 0; k < l->n_found; k++)
+        if (l->found[k]->link == link)
+            return l->found[k];
     return NULL;
 }
 
@@ -114,7 +113,7 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, struc
     lf_stage_view *s = &w->view.stages[i];
     int rc = 0;
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
-        const json_t *e = found_link(l, k);
+        const lf_sched_job *e = found_link(l, k);
         struct lf_job_rec *sent = lf_job_rec_new(err);
         bool was_there = e != NULL;
         lf_submit_req req = {.run = w->run,
@@ -133,7 +132,7 @@ static int send_links(lf_batch_work *w, size_t i, const char *script_path, struc
         if (sent == NULL)
             rc = LF_ENOMEM;
         else if (e != NULL)
-            rc = lf_batch_set(&sent->id, json_string_value(json_object_get(e, "id")), err);
+            rc = lf_batch_set(&sent->id, e->id, err);
         else
             rc = lf_batch_send(w, &req, l->script.data, sent, &was_there, err);
         job->adopted = job->adopted > 0 || was_there;
@@ -170,8 +169,12 @@ static int write_down(lf_batch_work *w, size_t i, struct lf_job_rec *job, lf_err
         rc = lf_fail(err, rc, "%s", e.text);
     if (rc == 0 && job->adopted > 0)
         rc = lf_record_event(
-            s->dir, w->run->id, lf_batch_name(w, i), l->attempt, 0, "adopt",
-            json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")), err);
+            &(lf_origin){.dir = s->dir,
+                         .run = w->run->id,
+                         .stage = lf_batch_name(w, i),
+                         .attempt = l->attempt},
+            "adopt", json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")),
+            err);
     return rc;
 }
 
@@ -212,11 +215,10 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
     const lf_stage_view *s = &w->view.stages[i];
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     struct lf_job_rec *job = lf_job_rec_new(err);
-    const json_t *found = w->lanes[i].found;
+    const lf_lane *l = &w->lanes[i];
     int rc = job == NULL ? LF_ENOMEM : 0;
-    for (size_t k = 0; rc == 0 && k < json_array_size(found); k++)
-        rc = lf_texts_add(&job->ids,
-                          json_string_value(json_object_get(json_array_get(found, k), "id")), err);
+    for (size_t k = 0; rc == 0 && k < l->n_found; k++)
+        rc = lf_texts_add(&job->ids, l->found[k]->id, err);
     if (rc == 0)
         rc = lf_batch_set(&job->id, job->ids.v[0], err);
     if (rc == 0)
@@ -226,8 +228,11 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
         rc = lf_attempt_job(job, w->b->submitter, w->run, s, att->attempt, att->token, err);
     }
     if (rc == 0)
-        rc = lf_record_event(s->dir, w->run->id, lf_batch_name(w, i), att->attempt, 0, "adopt",
-                             json_pack("{s:s}", "jobid", job->id), err);
+        rc = lf_record_event(&(lf_origin){.dir = s->dir,
+                                          .run = w->run->id,
+                                          .stage = lf_batch_name(w, i),
+                                          .attempt = att->attempt},
+                             "adopt", json_pack("{s:s}", "jobid", job->id), err);
     lf_job_rec_free(job);
     return rc;
 }
@@ -302,9 +307,9 @@ static int end_orphans(lf_batch_work *w, lf_err *err)
     for (size_t i = 0; i < w->view.n; i++)
         if (w->lanes[i].act == LF_LANE_SUBMIT && w->lanes[i].old_jobs &&
             w->view.stages[i].job != NULL) {
-            json_t *ids = json_object_get(w->view.stages[i].job, "ids");
-            for (size_t k = json_array_size(ids); rc == 0 && k-- > 0;)
-                rc = lf_texts_add(&w->orphans, json_string_value(json_array_get(ids, k)), err);
+            const lf_texts *ids = &w->view.stages[i].job->ids;
+            for (size_t k = ids->n; rc == 0 && k-- > 0;)
+                rc = lf_texts_add(&w->orphans, ids->v[k], err);
         }
     if (rc < 0 || w->orphans.n == 0)
         return rc;
@@ -327,9 +332,8 @@ static int collect_held(lf_batch_work *w, lf_err *err)
         if (w->lanes[i].act != LF_LANE_KEEP)
             continue;
         const struct lf_job_rec *job = w->lanes[i].job;
-        const json_t *e = job->ids.n > 0 ? lf_queue_find(&w->queue, job->ids.v[0]) : NULL;
-        const char *hold = json_string_value(json_object_get(e, "hold"));
-        if (hold != NULL && strcmp(hold, "user") == 0)
+        const lf_sched_job *e = job->ids.n > 0 ? lf_queue_find(&w->queue, job->ids.v[0]) : NULL;
+        if (e != NULL && e->hold != NULL && strcmp(e->hold, "user") == 0)
             rc = lf_texts_add(&w->held, job->ids.v[0], err);
     }
     return rc;

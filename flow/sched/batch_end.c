@@ -29,32 +29,24 @@ struct ending {
     bool unreachable;
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *t = json_string_value(json_object_get(o, key));
-    return t != NULL ? t : "";
-}
-
 /* Every job of every attempt of a selected stage, also of attempts that were given up. */
 static int sort_jobs(struct ending *e, const lf_stage_view *s, const lf_queue *q, lf_err *err)
 {
+    const lf_sched_job *found[LF_JOBS_MOST];
     int rc = 0;
     for (size_t n = s->n_attempts; rc == 0 && n-- > 0;) {
         const struct lf_attempt_rec *att = s->attempts[n];
-        json_t *found = lf_queue_by_token(q, att != NULL && att->token != NULL ? att->token : "");
-        for (size_t k = json_array_size(found); rc == 0 && k-- > 0;) {
-            const json_t *job = json_array_get(found, k);
-            const char *what = text_of(job, "what");
-            if (strcmp(what, "ended") == 0 ||
-                json_number_value(json_object_get(job, "listed")) < q->t - 0.001)
+        size_t k = lf_queue_by_token(found, q, att != NULL ? att->token : NULL);
+        while (rc == 0 && k-- > 0) {
+            const char *what = found[k]->what != NULL ? found[k]->what : "";
+            if (strcmp(what, "ended") == 0 || found[k]->listed < q->t - 0.001)
                 continue;
             bool runs = strcmp(what, "running") == 0;
-            rc = lf_texts_add(runs ? &e->running : &e->waiting, text_of(job, "id"), err);
+            rc = lf_texts_add(runs ? &e->running : &e->waiting, found[k]->id, err);
             double grace = (double)s->plan->grace_s.v;
             if (runs && grace > e->grace_s)
                 e->grace_s = grace;
         }
-        json_decref(found);
     }
     return rc;
 }

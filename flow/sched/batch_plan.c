@@ -12,7 +12,6 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
@@ -21,12 +20,6 @@
 #include "flow/sched/attempt.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/chain.h"
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *t = json_string_value(json_object_get(o, key));
-    return t != NULL ? t : "";
-}
 
 static bool is_current(const lf_stage_view *s)
 {
@@ -51,9 +44,9 @@ static bool file_of(const lf_stage_view *s, const char *kind, int n)
     return lf_path_set(path, NULL, "%s/%s.%d", s->dir, kind, n) == 0 && lf_io_exists(path);
 }
 
-static bool ended(const json_t *entry)
+static bool ended(const lf_sched_job *job)
 {
-    return strcmp(text_of(entry, "what"), "ended") == 0;
+    return lf_text_same(job->what, "ended");
 }
 
 /* ---- jobs ---- */
@@ -116,6 +109,7 @@ static int waits_for_the_right_ones(bool *yes, const lf_batch_work *w, size_t i,
 /* Everything of earlier attempts, and a second job of the newest one's token, runs for nobody. */
 static int find_orphans(lf_batch_work *w, size_t i, lf_err *err)
 {
+    const lf_sched_job *found[LF_JOBS_MOST];
     const lf_stage_view *s = &w->view.stages[i];
     int rc = 0;
     for (size_t n = 1; rc == 0 && n <= s->n_attempts; n++) {
@@ -124,15 +118,14 @@ static int find_orphans(lf_batch_work *w, size_t i, lf_err *err)
             continue;
         bool last = n == s->n_attempts;
         struct lf_job_rec *job = last ? lf_sched_job_record(s, (int)n) : NULL;
-        json_t *found = lf_queue_by_token(&w->queue, att->token != NULL ? att->token : "");
-        for (size_t k = 0; rc == 0 && k < json_array_size(found); k++) {
-            const json_t *e = json_array_get(found, k);
-            bool extra = last && job != NULL && !lf_texts_has(&job->ids, text_of(e, "id")) &&
-                         json_integer_value(json_object_get(e, "link")) <= (json_int_t)job->ids.n;
+        const size_t n_found = lf_queue_by_token(found, &w->queue, att->token);
+        for (size_t k = 0; rc == 0 && k < n_found; k++) {
+            const lf_sched_job *e = found[k];
+            bool extra = last && job != NULL && !lf_texts_has(&job->ids, e->id) &&
+                         e->link <= (int)job->ids.n;
             if (!ended(e) && (!last || extra))
-                rc = lf_texts_add(&w->orphans, text_of(e, "id"), err);
+                rc = lf_texts_add(&w->orphans, e->id, err);
         }
-        json_decref(found);
         lf_job_rec_free(job);
     }
     return rc;
@@ -146,23 +139,39 @@ static void decide(lf_lane *l, enum lf_lane_act act, const char *why)
     snprintf(l->why, sizeof l->why, "%s", why);
 }
 
+/* The jobs of the newest attempt that the queue has. */
+static int find_of_token(lf_batch_work *w, size_t i, lf_err *err)
+{
+    const lf_sched_job *found[LF_JOBS_MOST];
+    lf_lane *l = &w->lanes[i];
+    size_t n = lf_queue_by_token(found, &w->queue, token_of(&w->view.stages[i]));
+    l->found = lf_calloc(n + 1, sizeof(lf_sched_job *), err);
+    if (l->found == NULL)
+        return LF_ENOMEM;
+    memcpy(l->found, found, n * sizeof(lf_sched_job *));
+    l->n_found = n;
+    return 0;
+}
+
 /* The newest attempt was written, and perhaps sent, but there is no job record. */
-static void cut_short(lf_batch_work *w, size_t i)
+static int cut_short(lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     int n = (int)s->n_attempts;
-    if (l->found == NULL)
-        l->found = lf_queue_by_token(&w->queue, token_of(s));
+    int rc = l->found == NULL ? find_of_token(w, i, err) : 0;
+    if (rc < 0)
+        return rc;
     bool waits = is_current(s) && !file_of(s, "cancel", n);
-    if (json_array_size(l->found) > 0 && waits) {
+    if (l->n_found > 0 && waits) {
         decide(l, LF_LANE_ADOPT, "its submission was cut short");
-        return;
+        return 0;
     }
     bool sent = file_of(s, "script", n);
     l->reuse = !sent && waits && s->n_incs == 0 && lf_attempt_newest(s)->rev == w->run->rev;
     decide(l, LF_LANE_SUBMIT, "");
-    l->old_jobs = json_array_size(l->found) > 0;
+    l->old_jobs = l->n_found > 0;
+    return 0;
 }
 
 static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
@@ -177,9 +186,9 @@ static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
         l->job != NULL && !began ? waits_for_the_right_ones(&waits_right, w, i, l->job, err) : 0;
     if (rc < 0)
         return rc;
-    if (l->job == NULL) {
-        cut_short(w, i);
-    } else if (!is_current(s)) {
+    if (l->job == NULL)
+        return cut_short(w, i, err);
+    if (!is_current(s)) {
         decide(l, LF_LANE_SUBMIT, "its settings or inputs changed");
         l->old_jobs = true;
     } else if (!began && file_of(s, "cancel", (int)s->n_attempts)) {
@@ -188,7 +197,7 @@ static int decide_live(lf_batch_work *w, size_t i, lf_err *err)
     } else if (!waits_right) {
         decide(l, LF_LANE_SUBMIT, "its job waits for one that is gone");
         l->old_jobs = true;
-    } else if (json_is_true(json_object_get(s->job, "never")) && !w->b->automatic) {
+    } else if (s->job != NULL && s->job->never && !w->b->automatic) {
         decide(l, LF_LANE_SUBMIT, "its job could never start");
         l->old_jobs = true;
     } else {
@@ -236,19 +245,15 @@ static bool is_blocked(lf_batch_work *w, size_t i)
 
 /* The command that made its job was killed before it could say so, and the job has ended since: it
  * is written down all the same, so that every job has its record. */
-static void find_unnamed(lf_batch_work *w, size_t i)
+static int find_unnamed(lf_batch_work *w, size_t i, lf_err *err)
 {
     const lf_stage_view *s = &w->view.stages[i];
     int n = (int)s->n_attempts;
     struct lf_job_rec *job = lf_sched_job_record(s, n);
-    json_t *found =
-        job == NULL && file_of(s, "script", n) ? lf_queue_by_token(&w->queue, token_of(s)) : NULL;
-    if (json_array_size(found) > 0) {
-        w->lanes[i].found = json_incref(found);
-        w->lanes[i].unnamed = true;
-    }
+    int rc = job == NULL && file_of(s, "script", n) ? find_of_token(w, i, err) : 0;
+    w->lanes[i].unnamed = w->lanes[i].n_found > 0;
     lf_job_rec_free(job);
-    json_decref(found);
+    return rc;
 }
 
 static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
@@ -256,13 +261,11 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
     lf_stage_view *s = &w->view.stages[i];
     lf_lane *l = &w->lanes[i];
     bool mine = of_this(w, lf_attempt_newest(s));
-    if (w->looked) {
-        int rc = find_orphans(w, i, err);
-        if (rc < 0)
-            return rc;
-    }
-    if (w->looked && mine && !s->live)
-        find_unnamed(w, i);
+    int rc = w->looked ? find_orphans(w, i, err) : 0;
+    if (rc == 0 && w->looked && mine && !s->live)
+        rc = find_unnamed(w, i, err);
+    if (rc < 0)
+        return rc;
     if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
         return 0;
     if (!w->selected[i]) { /* but it may be on its way for those that are */
@@ -279,7 +282,7 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         return 0;
     }
     bool yes = false, never_sent = mine && !file_of(s, "script", (int)s->n_attempts);
-    int rc = may_retry(w, i, &yes, err);
+    rc = may_retry(w, i, &yes, err);
     if (rc < 0)
         return rc;
     if (!yes && !never_sent) {
@@ -287,9 +290,7 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         return 0;
     }
     decide(l, LF_LANE_SUBMIT, "");
-    if (never_sent && s->n_incs == 0)
-        cut_short(w, i);
-    return 0;
+    return never_sent && s->n_incs == 0 ? cut_short(w, i, err) : 0;
 }
 
 int lf_batch_plan(lf_batch_work *w, lf_err *err)

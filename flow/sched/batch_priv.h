@@ -28,9 +28,10 @@ typedef struct lf_lane {
     lf_buf script;
     char sha[65];
     int n_links;
-    struct lf_job_rec *job; /* once there is one */
-    json_t *found;          /* ADOPT: entries of the queue, by link */
-    char why[400];          /* for people */
+    struct lf_job_rec *job;     /* once there is one */
+    const lf_sched_job **found; /* ADOPT: jobs of the queue, by link; borrowed from it */
+    size_t n_found;
+    char why[400]; /* for people */
 } lf_lane;
 
 typedef struct lf_batch_work {

@@ -30,18 +30,16 @@ void lf_batch_pause(double s)
 /* 1 found, 0 there is none, LF_ECOMM no answer. */
 static int look_for(lf_batch_work *w, const lf_submit_req *req, struct lf_job_rec *job, lf_err *err)
 {
-    json_t *list = NULL;
+    lf_sched_jobs list = {0};
     int rc = w->b->submitter->list(w->self, &list, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
-        const json_t *e = json_array_get(list, i);
-        const char *token = json_string_value(json_object_get(e, "token"));
-        if (token == NULL || strcmp(token, req->token) != 0 ||
-            json_integer_value(json_object_get(e, "link")) != req->link)
+    for (size_t i = 0; rc == 0 && i < list.n; i++) {
+        const lf_sched_job *e = &list.v[i];
+        if (!lf_text_same(e->token, req->token) || e->link != req->link)
             continue;
-        rc = lf_batch_set(&job->id, json_string_value(json_object_get(e, "id")), err);
+        rc = lf_batch_set(&job->id, e->id, err);
         rc = rc == 0 ? 1 : rc;
     }
-    json_decref(list);
+    lf_sched_jobs_fini(&list);
     return rc;
 }
 

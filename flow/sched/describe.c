@@ -51,7 +51,7 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
         return;
     json_t *last = lf_metrics_last(path);
     const json_t *step = json_object_get(last, "step");
-    const json_t *steps = json_object_get(json_object_get(s->stage, "plan"), "steps");
+    const json_t *steps = json_object_get(s->plan->plan, "steps");
     /* Stages that count no steps write their results at step 0. */
     if (json_is_number(step) && (json_number_value(step) > 0 || json_number_value(steps) > 0)) {
         json_object_set_new(o, "step", json_integer((json_int_t)json_number_value(step)));
@@ -69,14 +69,13 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
 
 json_t *lf_describe_stage(const lf_stage_view *s)
 {
-    json_t *o = json_pack(
-        "{s:O, s:O, s:s, s:s, s:O, s:i}", "name", json_object_get(s->stage, "name"), "kind",
-        json_object_get(s->stage, "kind"), "state", lf_state_name(s->state), "reason", s->reason,
-        "spec_id", json_object_get(s->stage, "spec_id"), "attempts", (int)s->n_attempts);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i}", "name", s->plan->name, "kind",
+                          s->plan->kind, "state", lf_state_name(s->state), "reason", s->reason,
+                          "spec_id", s->plan->spec_id, "attempts", (int)s->n_attempts);
     if (o != NULL && s->n_incs > 0)
         json_object_set_new(o, "segments", json_integer((json_int_t)s->n_incs));
     if (o != NULL && s->job != NULL)
-        json_object_set(o, "job", s->job);
+        json_object_set_new(o, "job", lf_job_said_shown(s->job));
     const lf_start *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
                           : s->n_incs > 0                                ? &s->incs[s->n_incs - 1]
                                                                          : NULL;
@@ -84,7 +83,8 @@ json_t *lf_describe_stage(const lf_stage_view *s)
         return NULL;
     if (inc == NULL && s->result_dir != NULL) {
         json_object_set_new(o, "dir", json_string(s->result_dir));
-        json_object_set(o, "adopted", json_object_get(s->stage, "adopted"));
+        if (s->plan->adopted.given)
+            json_object_set_new(o, "adopted", lf_adopted_json(&s->plan->adopted, NULL));
         add_progress(o, s, s->result_dir);
     }
     if (inc == NULL)
@@ -124,10 +124,11 @@ json_t *lf_describe_run(const lf_run_view *v)
     json_t *stages = json_array();
     for (size_t i = 0; i < v->n; i++)
         json_array_append_new(stages, lf_describe_stage(&v->stages[i]));
-    return json_pack("{s:s, s:O, s:s, s:i, s:O*, s:s, s:o}", "run", v->run.id, "name",
-                     json_object_get(v->run.doc, "name"), "state", overall(v), "rev", v->run.rev,
-                     "created", json_object_get(v->run.doc, "created"), "dir", v->run.dir, "stages",
-                     stages);
+    const lf_doc *plan = v->run.plan;
+    return json_pack("{s:s, s:s, s:s, s:i, s:o*, s:s, s:o}", "run", v->run.id, "name", plan->name,
+                     "state", overall(v), "rev", v->run.rev, "created",
+                     plan->created.given ? json_real(plan->created.v) : NULL, "dir", v->run.dir,
+                     "stages", stages);
 }
 
 bool lf_describe_lives(const lf_run_view *v, const lf_stage_view *s)

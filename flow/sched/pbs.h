@@ -15,6 +15,7 @@
 
 #include "engine/base/err.h"
 #include "flow/record/doc.h"
+#include "flow/record/queue.h"
 
 enum lf_pbs_flavour { LF_PBS_NONE, LF_PBS_OPENPBS, LF_PBS_TORQUE };
 
@@ -36,7 +37,7 @@ bool lf_pbs_only_gone(const char *said);
 /* Append entries (sched.h) for the jobs in the output of `qstat -f` of either family, wrapped or
  * not. now: seconds since the epoch, for nothing but the walltime of jobs that run. Attributes that
  * are not known are missing. */
-int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err);
+int lf_pbs_parse_full(lf_sched_jobs *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err);
 
 /* Make jobs that wait as small as they can be: one core, one minute, no whole nodes. A job that is
  * gone or runs already is no error. ids: array of texts; limit_s: their walltime, 0 none: a user

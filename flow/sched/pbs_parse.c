@@ -13,6 +13,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/utf8.h"
 #include "flow/record/record.h"
 #include "flow/sched/pbs.h"
 
@@ -166,7 +167,7 @@ static double time_of(const char *v)
 /* ---- attributes of one job ---- */
 
 /* "n0/0*4+n1/0*4" as "n0,n1", each host once. */
-static json_t *hosts_of(const char *exec_host)
+static int set_hosts(lf_sched_job *e, const char *exec_host, lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -180,9 +181,9 @@ static json_t *hosts_of(const char *exec_host)
             lf_buf_addf(&b, "%s%.*s", b.len > 0 ? "," : "", (int)h, p);
         p += n + (p[n] == '+');
     }
-    json_t *o = json_string(b.len > 0 ? b.data : "");
+    int rc = lf_text_set(&e->nodes, b.len > 0 ? b.data : "", "nodes", err);
     lf_buf_fini(&b);
-    return o;
+    return rc;
 }
 
 /* What follows NAME= where the variable p begins with it; the name of jobs that a version before
@@ -200,7 +201,7 @@ static const char *ours(const char *p, const char *name)
 }
 
 /* Token and link from "A=b,LF_TOKEN=...,LF_LINK=2"; a comma in a value is escaped. */
-static int take_token(json_t *e, const char *vars, lf_err *err)
+static int take_token(lf_sched_job *e, const char *vars, lf_err *err)
 {
     int64_t link = 0;
     int rc = 0;
@@ -215,23 +216,23 @@ static int take_token(json_t *e, const char *vars, lf_err *err)
         char v[64];
         if (token != NULL && len < sizeof v && strspn(token, "0123456789abcdef") == len) {
             snprintf(v, sizeof v, "%.*s", (int)len, token);
-            rc = lf_json_set_new(e, "token", json_string(v), err);
+            rc = lf_text_set(&e->token, v, "token", err);
         } else if (number != NULL && len < sizeof v) {
             snprintf(v, sizeof v, "%.*s", (int)len, number);
             if (lf_parse_i64(&link, v, NULL) == 0)
-                rc = lf_json_set_new(e, "link", json_integer(link), err);
+                e->link = (int)link;
         }
         p += n + (p[n] == ',');
     }
     return rc;
 }
 
-static const char *attr(const json_t *a, const char *name)
+static const char *attr(const lf_pairs *a, const char *name)
 {
-    return json_string_value(json_object_get(a, name));
+    return lf_pairs_get(a, name);
 }
 
-static bool number(int64_t *out, const json_t *a, const char *name)
+static bool number(int64_t *out, const lf_pairs *a, const char *name)
 {
     const char *v = attr(a, name);
     return v != NULL && lf_parse_i64(out, v, NULL) == 0;
@@ -270,7 +271,7 @@ static struct ending ending_of(int64_t code, int64_t substate, bool torque)
     return e;
 }
 
-static int set_ending(json_t *e, const json_t *a, bool torque, lf_err *err)
+static int set_ending(lf_sched_job *e, const lf_pairs *a, bool torque, lf_err *err)
 {
     int64_t code = 0, substate = 0, runs = 0;
     number(&substate, a, "substate");
@@ -279,15 +280,14 @@ static int set_ending(json_t *e, const json_t *a, bool torque, lf_err *err)
         /* Deleted before it ran: by a person, or by the server because what it waited for
          * failed. */
         const char *cause = substate == 91 ? "cancelled" : ran ? "vanished" : "dependency";
-        return lf_json_set_new(e, "cause", json_string(cause), err);
+        return lf_text_set(&e->cause, cause, "cause", err);
     }
     struct ending end = ending_of(code, substate, torque);
-    int rc = lf_json_set_new(e, "cause", json_string(end.cause), err);
-    if (rc == 0 && end.exit >= 0)
-        rc = lf_json_set_new(e, "exit", json_integer(end.exit), err);
-    if (rc == 0 && end.signal > 0)
-        rc = lf_json_set_new(e, "signal", json_integer(end.signal), err);
-    return rc;
+    if (end.exit >= 0)
+        e->exit_code = (int)end.exit;
+    if (end.signal > 0)
+        e->signal = end.signal;
+    return lf_text_set(&e->cause, end.cause, "cause", err);
 }
 
 /* ---- an entry ---- */
@@ -317,36 +317,30 @@ static const char *what_of(char state)
     }
 }
 
-static int set_reason(json_t *e, const json_t *a, char state, lf_err *err)
+static int set_reason(lf_sched_job *e, const lf_pairs *a, char state, lf_err *err)
 {
     const char *comment = attr(a, "comment"), *hold = attr(a, "Hold_Types");
     int rc = 0;
     if (state == 'H' && hold != NULL)
-        rc = lf_json_set_new(e, "hold",
-                             json_string(strchr(hold, 'u') != NULL   ? "user"
-                                         : strchr(hold, 's') != NULL ? "depend"
-                                                                     : hold),
-                             err);
+        rc = lf_text_set(&e->hold,
+                         strchr(hold, 'u') != NULL   ? "user"
+                         : strchr(hold, 's') != NULL ? "depend"
+                                                     : hold,
+                         "hold", err);
     if (state == 'M') {
         comment = "it was moved to another server";
-        rc = lf_json_set_new(e, "moved", json_true(), err);
+        e->moved = true;
     }
     if (comment == NULL && state == 'H')
         comment = hold != NULL && strchr(hold, 'u') != NULL ? "held until everything is submitted"
                                                             : "waits for other jobs";
-    if (rc == 0 && comment != NULL)
-        rc = lf_json_set_new(e, "reason", json_string(comment), err);
-    if (rc == 0 && comment != NULL && strncasecmp(comment, "can never run", 13) == 0)
-        rc = lf_json_set_new(e, "never", json_true(), err);
+    if (rc == 0)
+        rc = lf_text_set(&e->reason, comment, "reason", err);
+    e->never = comment != NULL && strncasecmp(comment, "can never run", 13) == 0;
     return rc;
 }
 
-static int set_time(json_t *e, const char *name, double t, lf_err *err)
-{
-    return t > 0 ? lf_json_set_new(e, name, json_real(t), err) : 0;
-}
-
-static int set_times(json_t *e, const json_t *a, const char *what, lf_err *err)
+static void set_times(lf_sched_job *e, const lf_pairs *a, const char *what)
 {
     const char *submit = attr(a, "ctime"), *start = attr(a, "stime"),
                *guess = attr(a, "estimated.start_time");
@@ -356,49 +350,46 @@ static int set_times(json_t *e, const json_t *a, const char *what, lf_err *err)
         start = attr(a, "start_time"); /* Torque */
     if (over == NULL)
         over = attr(a, "comp_time");
-    double t_start = waits           ? guess != NULL ? time_of(guess) : 0
-                     : start != NULL ? time_of(start)
-                                     : 0;
-    int rc = set_time(e, "t_submit", submit != NULL ? time_of(submit) : 0, err);
-    if (rc == 0)
-        rc = set_time(e, "t_start", t_start, err);
-    if (rc == 0 && strcmp(what, "ended") == 0)
-        return set_time(e, "t_end", over != NULL ? time_of(over) : 0, err);
-    if (rc == 0 && strcmp(what, "running") == 0 && t_start > 0 && limit != NULL &&
-        lf_pbs_seconds(limit) > 0)
-        rc = set_time(e, "t_end", t_start + (double)lf_pbs_seconds(limit), err);
-    return rc;
+    if (waits)
+        start = guess;
+    e->t_submit = submit != NULL ? time_of(submit) : 0;
+    e->t_start = start != NULL ? time_of(start) : 0;
+    if (strcmp(what, "ended") == 0)
+        e->t_end = over != NULL ? time_of(over) : 0;
+    else if (strcmp(what, "running") == 0 && e->t_start > 0 && limit != NULL &&
+             lf_pbs_seconds(limit) > 0)
+        e->t_end = e->t_start + (double)lf_pbs_seconds(limit);
 }
 
-static int add_entry(json_t *jobs, const char *id, const json_t *a, bool torque, lf_err *err)
+static int add_entry(lf_sched_jobs *jobs, const char *id, const lf_pairs *a, bool torque,
+                     lf_err *err)
 {
     const char *state = attr(a, "job_state"), *vars = attr(a, "Variable_List"),
                *host = attr(a, "exec_host");
     char word[2] = {state != NULL ? state[0] : '?', '\0'};
     const char *what = what_of(word[0]);
     int64_t runs = 0;
-    json_t *e = json_pack("{s:s, s:s, s:s}", "id", id, "what", what, "word", word);
-    int rc = e == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    lf_sched_job *e = lf_sched_jobs_add(jobs, id, err);
+    int rc = e == NULL ? LF_ENOMEM : lf_text_set(&e->what, what, "what", err);
+    if (rc == 0)
+        rc = lf_text_set(&e->word, word, "word", err);
     if (rc == 0 && vars != NULL)
         rc = take_token(e, vars, err);
-    if (rc == 0 && vars != NULL && json_object_get(e, "token") == NULL)
-        rc = lf_json_set_new(e, "foreign", json_true(), err);
     if (rc == 0)
         rc = set_reason(e, a, word[0], err);
-    if (rc == 0)
-        rc = set_times(e, a, what, err);
     if (rc == 0 && strcmp(what, "ended") == 0)
         rc = set_ending(e, a, torque, err);
     if (rc == 0 && host != NULL)
-        rc = lf_json_set_new(e, "nodes", hosts_of(host), err);
-    if (rc == 0 && attr(a, "queue") != NULL)
-        rc = lf_json_set_new(e, "partition", json_string(attr(a, "queue")), err);
-    if (rc == 0 && number(&runs, a, "run_count") && runs > 0)
-        rc = lf_json_set_new(e, "restarts", json_integer(runs - 1), err);
+        rc = set_hosts(e, host, err);
     if (rc == 0)
-        return lf_json_push_new(jobs, e, err);
-    json_decref(e);
-    return rc;
+        rc = lf_text_set(&e->partition, attr(a, "queue"), "queue", err);
+    if (rc < 0)
+        return rc;
+    e->foreign = vars != NULL && e->token == NULL;
+    set_times(e, a, what);
+    if (number(&runs, a, "run_count") && runs > 0)
+        e->restarts = (int)runs - 1;
+    return 0;
 }
 
 /* ---- the text ---- */
@@ -418,26 +409,37 @@ static const char *logical_line(lf_buf *line, const char *p)
     return p;
 }
 
-static int take_line(json_t *a, char *line, lf_err *err)
+static int take_line(lf_pairs *a, char *line, lf_err *err)
 {
     char *eq = strstr(line, " = ");
     size_t lead = strspn(line, " ");
     if (lead == 0 || eq == NULL || eq == line + lead)
         return 0;
     *eq = '\0';
-    json_t *v = json_string(eq + 3);
-    if (v == NULL)
-        v = json_string("?"); /* not UTF-8: a name somebody chose; nothing that is read here */
-    return lf_json_set_new(a, line + lead, v, err);
+    /* What is not UTF-8 is a name somebody chose; nothing that is read here. */
+    const char *v = eq + 3;
+    if (lf_utf8_check(v, strlen(v)) != strlen(v))
+        v = "?";
+    return lf_utf8_check(line, strlen(line)) == strlen(line) ? lf_pairs_set(a, line + lead, v, err)
+                                                             : 0;
 }
 
-int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err)
+static void forget(lf_pairs *a)
 {
-    json_t *a = json_object();
+    for (size_t i = 0; i < a->n; i++) {
+        free(a->v[i].name);
+        free(a->v[i].value);
+    }
+    a->n = 0;
+}
+
+int lf_pbs_parse_full(lf_sched_jobs *jobs, const char *text, enum lf_pbs_flavour f, lf_err *err)
+{
+    lf_pairs a = {0};
     lf_buf line;
     lf_buf_init(&line);
     char id[256] = "";
-    int rc = a == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    int rc = 0;
     for (const char *p = text; *p != '\0' && rc == 0;) {
         p = logical_line(&line, p);
         rc = lf_buf_check(&line, err);
@@ -445,17 +447,18 @@ int lf_pbs_parse_full(json_t *jobs, const char *text, enum lf_pbs_flavour f, lf_
             break;
         char *s = line.data;
         if (s == NULL || strncmp(s, "Job Id: ", 8) != 0) {
-            rc = s != NULL ? take_line(a, s, err) : 0;
+            rc = s != NULL ? take_line(&a, s, err) : 0;
             continue;
         }
         if (id[0] != '\0')
-            rc = add_entry(jobs, id, a, f == LF_PBS_TORQUE, err);
-        json_object_clear(a);
+            rc = add_entry(jobs, id, &a, f == LF_PBS_TORQUE, err);
+        forget(&a);
         snprintf(id, sizeof id, "%.250s", s + 8);
     }
     if (rc == 0 && id[0] != '\0')
-        rc = add_entry(jobs, id, a, f == LF_PBS_TORQUE, err);
+        rc = add_entry(jobs, id, &a, f == LF_PBS_TORQUE, err);
     lf_buf_fini(&line);
-    json_decref(a);
+    forget(&a);
+    free(a.v);
     return rc;
 }

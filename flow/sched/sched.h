@@ -60,46 +60,29 @@ void lf_sched_out_fini(lf_sched_out *o);
  * Returns buf. */
 const char *lf_sched_said(char *buf, size_t cap, const lf_sched_out *o);
 
-/* ---- what a scheduler says of a job ---- */
-
-/* A job entry is a JSON object; members that are not known are missing:
- *   "id"       text
- *   "token","link"  from name, comment or variables; missing: not one of ours
- *   "moved"    true: another server has it (PBS); it says when it begins
- *   "foreign"  true: its name, comment or variables were seen and are not ours
- *   "what"     "queued", "held", "running", "ended", "unknown"
- *   "hold"     of "held": "user" (release lets it go), "depend" (waits for another job), "other"
- *   "word"     the scheduler's own word for the state ("PENDING", "CANCELLED", "H", ...), without
- *              what follows it
- *   "reason"   why it waits or ended, in the scheduler's words
- *   "never"    true: it waits for what cannot come (failed dependency, limits it can never meet)
- *   "exit","signal"  of the job's script, when it ended by itself or by a signal
- *   "cause"    of an end, in our words: "done" (exit 0), "failed", "cancelled", "timeout", "oom",
- *              "node", "preempted", "dependency", "vanished" (gone without an end record, as
- *              children of a failed PBS job)
- *   "t_submit","t_start" (estimated while it waits),"t_end" (expected while it runs)   seconds
- *     since the epoch
- *   "nodes"    text; "restarts" number; "partition"
- */
+/* ---- what a scheduler says of a job (record/queue.h) ---- */
 
 typedef struct lf_queue {
-    json_t *jobs;     /* {id: entry}; entries of jobs that left the queue stay for a day */
-    json_t *by_token; /* {token: [entries]} */
-    double t;         /* when the scheduler answered last, 0: never */
-    bool reached;     /* the last look got an answer */
-    char said[300];   /* why not */
+    lf_sched_jobs jobs; /* those that left the queue stay for a day */
+    lf_names by_id, by_token;
+    size_t *next;   /* of each job: the next of its token, LF_NAMES_NONE: none */
+    double t;       /* when the scheduler answered last, 0: never */
+    bool reached;   /* the last look got an answer */
+    char said[300]; /* why not */
 } lf_queue;
 
-/* Everything that is known. ids: array of {"id","token","t"} that the caller wants to know of. A
- * look at the queue is made when the last one, by any process of this user, is older than poll_s,
- * or when `now` is set; otherwise what was found then is used. Not reaching the scheduler is no
- * error: reached is false and jobs are as last seen. */
+/* Everything that is known. ids: what the caller wants to know of. A look at the queue is made when
+ * the last one, by any process of this user, is older than poll_s, or when `now` is set; otherwise
+ * what was found then is used. Not reaching the scheduler is no error: reached is false and jobs
+ * are as last seen. */
 int lf_queue_look(lf_queue *out, const lf_submitter *s, void *self, const lf_site *site,
-                  const json_t *ids, bool now, lf_err *err);
+                  const lf_wanted_list *ids, bool now, lf_err *err);
 void lf_queue_fini(lf_queue *q);
-const json_t *lf_queue_find(const lf_queue *q, const char *id);
-/* Jobs with a token: array of entries by link, new reference. */
-json_t *lf_queue_by_token(const lf_queue *q, const char *token);
+const lf_sched_job *lf_queue_find(const lf_queue *q, const char *id);
+/* Jobs with a token, by link: how many there are, into out. */
+#define LF_JOBS_MOST 1024
+size_t lf_queue_by_token(const lf_sched_job *out[LF_JOBS_MOST], const lf_queue *q,
+                         const char *token);
 
 /* ---- stages ---- */
 
@@ -111,8 +94,7 @@ json_t *lf_queue_by_token(const lf_queue *q, const char *token);
  *                                  a grace
  *   not known to anybody           unknown with the age of what was last seen; after grace_lost_s
  *                                  failed (lost)
- * Each such stage gets view->job: {"id","ids","backend","state","reason","t_start","t_end",
- * "nodes","age_s","seen_t"}. Runs of the local scheduler are left alone. now: as above. */
+ * Each such stage gets view->job. Runs of the local scheduler are left alone. now: as above. */
 int lf_sched_overlay(lf_run_view *v, bool now, lf_err *err);
 /* Its two halves, for callers that need the queue itself. */
 int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, void *self, bool now,

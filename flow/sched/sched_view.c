@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
+#include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
@@ -31,10 +31,9 @@ enum fate { NOTHING, QUEUED, RUNNING, ENDED, NOT_KNOWN };
 /* The jobs of one attempt, as the scheduler tells. */
 struct jobs {
     enum fate fate;
-    const json_t *
-        /* the one that says most: running, else first queued, else last that ended; borrowed */
-        entry;
-    json_t *ids;       /* all that are known, in order of links */
+    /* the one that says most: running, else first queued, else last that ended; borrowed */
+    const lf_sched_job *entry;
+    lf_texts ids;      /* all that are known, in order of links */
     double sent, seen; /* when it was handed over; when it was known last */
 };
 
@@ -42,14 +41,9 @@ static const char *name_of(const lf_stage_view *s)
 {
     return s->plan->name;
 }
-static double number_of(const json_t *o, const char *key)
+static const char *word(const char *text)
 {
-    return json_number_value(json_object_get(o, key));
-}
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *t = json_string_value(json_object_get(o, key));
-    return t != NULL ? t : "";
+    return text != NULL ? text : "";
 }
 
 static void say(lf_stage_view *s, enum lf_state state, const char *fmt, ...)
@@ -91,35 +85,30 @@ struct lf_job_rec *lf_sched_job_record(const lf_stage_view *s, int attempt)
     return lf_job_rec_load(&job, s->dir, attempt, NULL) == 0 ? job : NULL;
 }
 
-static int want(json_t *wanted, const lf_stage_view *s, lf_err *err)
+static int want(lf_wanted_list *wanted, const lf_stage_view *s, lf_err *err)
 {
     struct lf_job_rec *job = lf_sched_job_record(s, (int)s->n_attempts);
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     int rc = 0;
     for (size_t i = 0; rc == 0 && job != NULL && i < job->ids.n; i++)
-        rc = lf_json_push_new(
-            wanted,
-            json_pack("{s:s, s:s*, s:f}", "id", job->ids.v[i], "token", att->token, "t", att->t),
-            err);
+        rc = lf_wanted_add(wanted, job->ids.v[i], att->token, att->t, err);
     lf_job_rec_free(job);
     return rc;
 }
 
 /* The entry of an id, when it is that of this attempt and not of an earlier owner of the number. */
-static const json_t *own_entry(const lf_queue *q, const char *id, const struct lf_attempt_rec *att)
+static const lf_sched_job *own_entry(const lf_queue *q, const char *id,
+                                     const struct lf_attempt_rec *att)
 {
-    const json_t *e = lf_queue_find(q, id);
-    const char *token = json_string_value(json_object_get(e, "token"));
-    if (token != NULL)
-        return lf_text_same(token, att->token) ? e : NULL;
-    if (json_is_true(json_object_get(e, "foreign")))
-        return NULL;
-    return number_of(e, "seen") >= att->t ? e : NULL;
+    const lf_sched_job *e = lf_queue_find(q, id);
+    if (e == NULL || e->token != NULL)
+        return e != NULL && lf_text_same(e->token, att->token) ? e : NULL;
+    return !e->foreign && e->seen >= att->t ? e : NULL;
 }
 
-static enum fate fate_of(const json_t *e)
+static enum fate fate_of(const lf_sched_job *e)
 {
-    const char *what = text_of(e, "what");
+    const char *what = word(e->what);
     if (strcmp(what, "running") == 0)
         return RUNNING;
     if (strcmp(what, "queued") == 0 || strcmp(what, "held") == 0)
@@ -128,16 +117,16 @@ static enum fate fate_of(const json_t *e)
 }
 
 /* Was it in the queue at the last look, as far as it says so at all? */
-static bool still_there(const lf_queue *q, const json_t *e)
+static bool still_there(const lf_queue *q, const lf_sched_job *e)
 {
-    return fate_of(e) == ENDED || number_of(e, "listed") >= q->t - 0.001;
+    return fate_of(e) == ENDED || e->listed >= q->t - 0.001;
 }
 
-static void weigh(struct jobs *j, const lf_queue *q, const json_t *e)
+static void weigh(struct jobs *j, const lf_queue *q, const lf_sched_job *e)
 {
     enum fate f = e == NULL || !still_there(q, e) ? NOT_KNOWN : fate_of(e);
-    if (e != NULL && number_of(e, "seen") > j->seen)
-        j->seen = number_of(e, "seen");
+    if (e != NULL && e->seen > j->seen)
+        j->seen = e->seen;
     /* running > queued > not known > ended: while one link waits the attempt goes on */
     static const int weight[] = {
         [NOTHING] = 0, [ENDED] = 1, [NOT_KNOWN] = 2, [QUEUED] = 3, [RUNNING] = 4};
@@ -150,30 +139,28 @@ static void weigh(struct jobs *j, const lf_queue *q, const json_t *e)
 static int find_jobs(struct jobs *j, const lf_queue *q, const lf_stage_view *s, lf_err *err)
 {
     static const lf_texts none;
+    const lf_sched_job *found[LF_JOBS_MOST];
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     struct lf_job_rec *job = lf_sched_job_record(s, (int)s->n_attempts);
     const lf_texts *ids = job != NULL ? &job->ids : &none;
-    json_t *found = lf_queue_by_token(q, att->token != NULL ? att->token : "");
+    const size_t n = lf_queue_by_token(found, q, att->token);
     memset(j, 0, sizeof *j);
-    j->ids = json_array();
-    int rc = j->ids == NULL ? LF_ENOMEM : 0;
-    double links = (double)ids->n;
+    j->ids.given = true;
+    int rc = 0;
     j->sent = job != NULL ? job->t : att->t;
     j->seen = j->sent;
     for (size_t i = 0; rc == 0 && i < ids->n; i++) {
         weigh(j, q, own_entry(q, ids->v[i], att));
-        rc = lf_json_push_new(j->ids, json_string(ids->v[i]), err);
+        rc = lf_texts_add(&j->ids, ids->v[i], err);
     }
     /* Links that are not in the record: a successor that the wrapper made, or a submission that was
      * cut short. */
-    for (size_t i = 0; rc == 0 && i < json_array_size(found); i++) {
-        const json_t *e = json_array_get(found, i);
-        if (number_of(e, "link") <= links)
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        if (found[i]->link <= (int)ids->n)
             continue;
-        weigh(j, q, e);
-        rc = lf_json_push_new(j->ids, json_incref(json_object_get(e, "id")), err);
+        weigh(j, q, found[i]);
+        rc = lf_texts_add(&j->ids, found[i]->id, err);
     }
-    json_decref(found);
     lf_job_rec_free(job);
     return rc;
 }
@@ -214,74 +201,73 @@ static void set_ended(lf_stage_view *s, const char *cls)
 }
 
 /* "job 12 ended: TIMEOUT, exit 1" */
-static const char *end_words(char *buf, size_t cap, const json_t *e)
+static const char *end_words(char *buf, size_t cap, const lf_sched_job *e)
 {
     char code[48] = "";
-    if (json_object_get(e, "signal") != NULL)
-        snprintf(code, sizeof code, ", signal %d", (int)number_of(e, "signal"));
-    else if (number_of(e, "exit") != 0)
-        snprintf(code, sizeof code, ", exit %d", (int)number_of(e, "exit"));
-    snprintf(buf, cap, "job %.60s ended: %.40s%s%s%.80s%s", text_of(e, "id"), text_of(e, "word"),
-             code, text_of(e, "reason")[0] != '\0' ? " (" : "", text_of(e, "reason"),
-             text_of(e, "reason")[0] != '\0' ? ")" : "");
+    if (e->signal != 0)
+        snprintf(code, sizeof code, ", signal %d", e->signal);
+    else if (e->exit_code > 0)
+        snprintf(code, sizeof code, ", exit %d", e->exit_code);
+    snprintf(buf, cap, "job %.60s ended: %.40s%s%s%.80s%s", word(e->id), word(e->word), code,
+             word(e->reason)[0] != '\0' ? " (" : "", word(e->reason),
+             word(e->reason)[0] != '\0' ? ")" : "");
     return buf;
 }
 
 static void judge_queued(lf_stage_view *s, const struct jobs *j)
 {
-    const json_t *e = j->entry;
+    const lf_sched_job *e = j->entry;
     char at[64] = "";
-    double t = number_of(e, "t_start");
+    double t = e->t_start;
     if (t > lf_wall_s()) {
         char iso[21];
         snprintf(at, sizeof at, "; expected to start %s", lf_time_iso(iso, t));
     }
     bool again = last_inc(s) != NULL;
     say(s, LF_STATE_PENDING, "%s as job %.60s%s%.100s%s%s%s", again ? "queued again" : "queued",
-        text_of(e, "id"), text_of(e, "reason")[0] != '\0' ? ": " : "", text_of(e, "reason"), at,
-        strcmp(text_of(e, "what"), "held") != 0 || strcmp(text_of(e, "hold"), "depend") == 0
+        word(e->id), word(e->reason)[0] != '\0' ? ": " : "", word(e->reason), at,
+        strcmp(word(e->what), "held") != 0 || strcmp(word(e->hold), "depend") == 0
             ? ""
             : "; held: release it",
-        json_is_true(json_object_get(e, "never"))
-            ? "; it can never start as it is: cancel it, change what it asks for, resume"
-            : "");
+        e->never ? "; it can never start as it is: cancel it, change what it asks for, resume"
+                 : "");
     s->live = true;
 }
 
 static void judge_running(lf_stage_view *s, const struct jobs *j)
 {
     const lf_start *inc = last_inc(s);
-    const char *nodes = text_of(j->entry, "nodes");
+    const char *nodes = word(j->entry->nodes);
     s->live = true;
     if (inc != NULL && inc->end != NULL)
-        say(s, LF_STATE_RUNNING, "job %.60s is ending its segment", text_of(j->entry, "id"));
+        say(s, LF_STATE_RUNNING, "job %.60s is ending its segment", word(j->entry->id));
     else if (s->state != LF_STATE_RUNNING)
         say(s, LF_STATE_RUNNING, "%sjob %.60s%s%.100s", inc == NULL ? "starting, " : "",
-            text_of(j->entry, "id"), nodes[0] != '\0' ? " on " : "", nodes);
+            word(j->entry->id), nodes[0] != '\0' ? " on " : "", nodes);
 }
 
 /* A job that was removed because what it waited for failed: the stage is as if it had not been
  * submitted. */
-static void judge_removed(lf_stage_view *s, const lf_run_view *v, const json_t *e)
+static void judge_removed(lf_stage_view *s, const lf_run_view *v, const lf_sched_job *e)
 {
     const lf_stage_view *d = lf_view_undone(v, s);
     if (d != NULL) {
         say(s, LF_STATE_WAITING, "waits for %.64s; its job %.60s was removed with it", name_of(d),
-            text_of(e, "id"));
+            word(e->id));
         return;
     }
     say(s, LF_STATE_PENDING,
         "job %.60s was removed because of what it waited for; resume submits it again",
-        text_of(e, "id"));
+        word(e->id));
 }
 
 static void judge_ended(lf_stage_view *s, const lf_run_view *v, const struct jobs *j)
 {
-    const json_t *e = j->entry;
-    const char *cause = text_of(e, "cause");
+    const lf_sched_job *e = j->entry;
+    const char *cause = word(e->cause);
     lf_start *inc = s->n_incs > 0 && last_inc(s) != NULL ? &s->incs[s->n_incs - 1] : NULL;
     char words[300];
-    double end = number_of(e, "t_end") > 0 ? number_of(e, "t_end") : number_of(e, "seen");
+    double end = e->t_end > 0 ? e->t_end : e->seen;
     s->live = false;
     if (inc != NULL &&
         inc->end !=
@@ -383,31 +369,56 @@ static void judge_nothing(lf_stage_view *s, const lf_queue *q)
     }
 }
 
+static int copy(const char **out, const char *text, lf_err *err)
+{
+    char *c = NULL;
+    int rc = lf_text_set(&c, text, "job", err);
+    *out = c;
+    return rc;
+}
+
+static int copy_entry(lf_job_said *o, const lf_sched_job *e, lf_err *err)
+{
+    o->t_submit = e->t_submit;
+    o->t_start = e->t_start;
+    o->t_end = e->t_end;
+    o->exit_code = e->exit_code;
+    o->signal = e->signal;
+    o->never = e->never;
+    int rc = copy(&o->id, e->id, err);
+    if (rc == 0)
+        rc = copy(&o->state, e->word, err);
+    if (rc == 0)
+        rc = copy(&o->reason, e->reason, err);
+    if (rc == 0)
+        rc = copy(&o->nodes, e->nodes, err);
+    if (rc == 0)
+        rc = copy(&o->partition, e->partition, err);
+    return rc == 0 ? copy(&o->cause, e->cause, err) : rc;
+}
+
 static int set_job(lf_stage_view *s, const lf_queue *q, const struct jobs *j, lf_err *err)
 {
-    static const char *const copied[] = {"id",      "word",   "reason", "t_submit",
-                                         "t_start", "t_end",  "nodes",  "partition",
-                                         "exit",    "signal", "cause",  "never"};
     double now = lf_wall_s(), seen = j->entry != NULL || !q->reached ? j->seen : q->t;
-    json_t *o = json_pack("{s:s, s:O, s:f}", "backend", lf_attempt_newest(s)->backend, "ids",
-                          j->ids, "age_s", now > seen ? now - seen : 0.0);
-    int rc = o == NULL ? LF_ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < sizeof copied / sizeof copied[0]; i++) {
-        json_t *v = json_object_get(j->entry, copied[i]);
-        if (v != NULL)
-            rc = lf_json_set_new(o, strcmp(copied[i], "word") == 0 ? "state" : copied[i],
-                                 json_incref(v), err);
-    }
-    if (rc == 0 && j->entry == NULL && json_array_size(j->ids) > 0)
-        rc = lf_json_set_new(o, "id",
-                             json_incref(json_array_get(j->ids, json_array_size(j->ids) - 1)), err);
+    lf_job_said *o = lf_calloc(1, sizeof *o, err);
+    if (o == NULL)
+        return LF_ENOMEM;
+    o->age_s = now > seen ? now - seen : 0.0;
+    o->exit_code = -1;
+    int rc = copy(&o->backend, lf_attempt_newest(s)->backend, err);
+    if (rc == 0)
+        rc = lf_texts_copy(&o->ids, &j->ids, err);
+    if (rc == 0 && j->entry != NULL)
+        rc = copy_entry(o, j->entry, err);
+    else if (rc == 0 && j->ids.n > 0)
+        rc = copy(&o->id, j->ids.v[j->ids.n - 1], err);
     if (rc == 0 && !q->reached)
-        rc = lf_json_set_new(o, "unreachable", json_string(q->said), err);
+        rc = copy(&o->unreachable, q->said, err);
     if (rc < 0) {
-        json_decref(o);
-        return lf_fail(err, LF_ENOMEM, "out of memory");
+        lf_job_said_free(o);
+        return rc;
     }
-    json_decref(s->job);
+    lf_job_said_free(s->job);
     s->job = o;
     return 0;
 }
@@ -481,7 +492,7 @@ static int judge(lf_run_view *v, size_t i, const lf_queue *q, lf_err *err)
         judge_fate(s, v, q, &j);
         judge_cancelled(s);
     }
-    json_decref(j.ids);
+    lf_texts_fini(&j.ids);
     return rc;
 }
 
@@ -498,14 +509,14 @@ const char *lf_sched_backend(const lf_run_view *v)
 int lf_sched_look(lf_queue *q, const lf_run_view *v, const lf_submitter *sub, void *self, bool now,
                   lf_err *err)
 {
-    json_t *wanted = json_array();
-    int rc = wanted == NULL ? LF_ENOMEM : 0;
+    lf_wanted_list wanted = {0};
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++)
         if (is_open(&v->stages[i]))
-            rc = want(wanted, &v->stages[i], err);
+            rc = want(&wanted, &v->stages[i], err);
     if (rc == 0)
-        rc = lf_queue_look(q, sub, self, &v->run.plan->site, wanted, now, err);
-    json_decref(wanted);
+        rc = lf_queue_look(q, sub, self, &v->run.plan->site, &wanted, now, err);
+    lf_wanted_fini(&wanted);
     return rc;
 }
 

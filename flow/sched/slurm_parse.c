@@ -138,7 +138,7 @@ static bool never(const char *reason)
     return false;
 }
 
-static int set_state(json_t *o, const char *text, const char *reason, lf_err *err)
+static int set_state(lf_sched_job *j, const char *text, const char *reason, lf_err *err)
 {
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(text, " "), text);
@@ -147,24 +147,19 @@ static int set_state(json_t *o, const char *text, const char *reason, lf_err *er
     const char *cause = s != NULL ? s->cause : NULL;
     if (cause != NULL && strcmp(cause, "cancelled") == 0 && strncmp(reason, "Dependency", 10) == 0)
         cause = "dependency";
-    int rc = lf_json_set_new(o, "word", json_string(word), err);
+    j->never = never(reason) && cause == NULL;
+    int rc = lf_text_set(&j->word, word, "word", err);
     if (rc == 0)
-        rc = lf_json_set_new(o, "what",
-                             json_string(s == NULL ? "unknown"
-                                         : held    ? "held"
-                                                   : s->what),
-                             err);
-    if (rc == 0 && cause != NULL)
-        rc = lf_json_set_new(o, "cause", json_string(cause), err);
+        rc = lf_text_set(&j->what, s == NULL ? "unknown" : held ? "held" : s->what, "what", err);
+    if (rc == 0)
+        rc = lf_text_set(&j->cause, cause, "cause", err);
     if (rc == 0 && reason[0] != '\0' && strcmp(reason, "None") != 0)
-        rc = lf_json_set_new(o, "reason", json_string(reason), err);
-    if (rc == 0 && never(reason) && cause == NULL)
-        rc = lf_json_set_new(o, "never", json_true(), err);
+        rc = lf_text_set(&j->reason, reason, "reason", err);
     return rc;
 }
 
 /* "2026-11-22T06:20:05", local time; anything else ("N/A", "Unknown") is not known. */
-static int set_time(json_t *o, const char *key, const char *text, lf_err *err)
+static double time_of(const char *text)
 {
     struct tm tm;
     int n = 0;
@@ -177,23 +172,22 @@ static int set_time(json_t *o, const char *key, const char *text, lf_err *err)
     tm.tm_mon -= 1;
     tm.tm_isdst = -1;
     time_t t = mktime(&tm);
-    return t > 0 ? lf_json_set_new(o, key, json_real((double)t), err) : 0;
+    return t > 0 ? (double)t : 0;
 }
 
-static int set_text(json_t *o, const char *key, const char *text, lf_err *err)
+static int set_text(char **out, const char *text, lf_err *err)
 {
-    return text[0] != '\0' && strcmp(text, "(null)") != 0
-               ? lf_json_set_new(o, key, json_string(text), err)
-               : 0;
+    return text[0] != '\0' && strcmp(text, "(null)") != 0 ? lf_text_set(out, text, "squeue", err)
+                                                          : 0;
 }
 
-static int set_exit(json_t *o, const char *text, lf_err *err)
+static void set_exit(lf_sched_job *j, const char *text)
 {
     int code = 0, sig = 0;
     if (sscanf(text, "%d:%d", &code, &sig) != 2)
-        return 0;
-    int rc = lf_json_set_new(o, "exit", json_integer(code), err);
-    return rc == 0 && sig != 0 ? lf_json_set_new(o, "signal", json_integer(sig), err) : rc;
+        return;
+    j->exit_code = code;
+    j->signal = sig;
 }
 
 /* ---- squeue ---- */
@@ -219,42 +213,35 @@ static bool plain_id(const char *id)
     return id[0] != '\0' && id[strspn(id, "0123456789")] == '\0';
 }
 
-static int squeue_row(json_t *jobs, char **f, lf_err *err)
+static int squeue_row(lf_sched_jobs *jobs, char **f, lf_err *err)
 {
     char token[LF_TOKEN_SIZE];
     int link = 1;
-    json_t *o = json_pack("{s:s}", "id", f[0]);
-    int rc = o == NULL ? LF_ENOMEM : set_state(o, f[1], f[2], err);
-    const char *what = json_string_value(json_object_get(o, "what"));
-    if (rc == 0)
-        rc = set_time(o, "t_start", f[3], err);
-    if (rc == 0)
-        rc = set_time(o, "t_end", f[4], err);
-    if (rc == 0)
-        rc = set_time(o, "t_submit", f[5], err);
-    if (rc == 0)
-        rc = set_text(o, "partition", f[6], err);
-    if (rc == 0 && what != NULL && strcmp(what, "queued") != 0)
-        rc = set_text(o, "nodes", f[7], err);
-    if (rc == 0 &&
-        (lf_submit_parse_name(f[8], token, &link) ||
-         (strncmp(f[9], "loong-flow:", 11) == 0 && lf_submit_parse_name(f[9], token, &link)))) {
-        rc = lf_json_set_new(o, "token", json_string(token), err);
-        if (rc == 0)
-            rc = lf_json_set_new(o, "link", json_integer(link), err);
-    } else if (rc == 0) {
-        rc = lf_json_set_new(o, "foreign", json_true(), err);
-    }
+    lf_sched_job *j = lf_sched_jobs_add(jobs, f[0], err);
+    int rc = j == NULL ? LF_ENOMEM : set_state(j, f[1], f[2], err);
     if (rc < 0)
-        json_decref(o);
-    return rc == 0 ? lf_json_push_new(jobs, o, err) : rc;
+        return rc;
+    j->t_start = time_of(f[3]);
+    j->t_end = time_of(f[4]);
+    j->t_submit = time_of(f[5]);
+    rc = set_text(&j->partition, f[6], err);
+    if (rc == 0 && strcmp(j->what, "queued") != 0)
+        rc = set_text(&j->nodes, f[7], err);
+    if (rc < 0)
+        return rc;
+    if (lf_submit_parse_name(f[8], token, &link) ||
+        (strncmp(f[9], "loong-flow:", 11) == 0 && lf_submit_parse_name(f[9], token, &link))) {
+        j->link = link;
+        return lf_text_set(&j->token, token, "token", err);
+    }
+    j->foreign = true;
+    return 0;
 }
 
-int lf_slurm_parse_squeue(json_t **jobs, const char *text, lf_err *err)
+int lf_slurm_parse_squeue(lf_sched_jobs *jobs, const char *text, lf_err *err)
 {
-    json_t *list = json_array();
     char *copy = lf_strdup(text, err), *save = NULL;
-    int rc = list == NULL || copy == NULL ? LF_ENOMEM : 0;
+    int rc = copy == NULL ? LF_ENOMEM : 0;
     for (char *line = rc == 0 ? strtok_r(copy, "\n", &save) : NULL; line != NULL && rc == 0;
          line = strtok_r(NULL, "\n", &save)) {
         char *f[10];
@@ -266,13 +253,9 @@ int lf_slurm_parse_squeue(json_t **jobs, const char *text, lf_err *err)
             rc = lf_fail(err, LF_ECOMM, "squeue printed a line that is not understood: %.100s",
                          line);
         else if (plain_id(f[0]))
-            rc = squeue_row(list, f, err);
+            rc = squeue_row(jobs, f, err);
     }
     free(copy);
-    if (rc < 0)
-        json_decref(list);
-    else
-        *jobs = list;
     return rc;
 }
 
@@ -280,35 +263,44 @@ int lf_slurm_parse_squeue(json_t **jobs, const char *text, lf_err *err)
 
 #define REUSE_S 600.0 /* clocks differ; nobody reuses an id so soon */
 
-static bool is_wanted(const json_t *wanted, const char *id, const json_t *t_submit)
+static bool is_wanted(const lf_wanted_list *wanted, const lf_sched_job *j)
 {
-    for (size_t i = 0; i < json_array_size(wanted); i++) {
-        const json_t *w = json_array_get(wanted, i);
-        const char *wid = json_string_value(json_object_get(w, "id"));
-        if (wid != NULL && strcmp(wid, id) == 0)
-            return !json_is_number(t_submit) ||
-                   json_number_value(t_submit) >
-                       json_number_value(json_object_get(w, "t")) - REUSE_S;
-    }
+    for (size_t i = 0; i < wanted->n; i++)
+        if (strcmp(wanted->v[i].id, j->id) == 0)
+            return j->t_submit <= 0 || j->t_submit > wanted->v[i].t - REUSE_S;
     return false;
 }
 
 /* Past events only: what accounting calls running or pending, and the queue does not have, is not
- * known. */
-static int keep(json_t *jobs, json_t *o, const json_t *wanted, lf_err *err)
+ * known. The last of jobs goes when nobody asked for it. */
+static int keep(lf_sched_jobs *jobs, const lf_wanted_list *wanted, lf_err *err)
 {
-    const char *what = json_string_value(json_object_get(o, "what"));
-    if (!is_wanted(wanted, json_string_value(json_object_get(o, "id")),
-                   json_object_get(o, "t_submit"))) {
-        json_decref(o);
+    lf_sched_job *j = &jobs->v[jobs->n - 1];
+    if (!is_wanted(wanted, j)) {
+        lf_sched_job_fini(j);
+        jobs->n--;
         return 0;
     }
-    if (what != NULL && strcmp(what, "ended") != 0)
-        json_object_set_new(o, "what", json_string("unknown"));
-    return lf_json_push_new(jobs, o, err);
+    return strcmp(j->what, "ended") != 0 ? lf_text_set(&j->what, "unknown", "what", err) : 0;
 }
 
-int lf_slurm_parse_sacct(json_t *jobs, const char *text, const json_t *wanted, lf_err *err)
+static int sacct_row(lf_sched_jobs *jobs, char **f, const lf_wanted_list *wanted, lf_err *err)
+{
+    lf_sched_job *j = lf_sched_jobs_add(jobs, f[0], err);
+    int rc = j == NULL ? LF_ENOMEM : set_state(j, f[1], "", err);
+    if (rc < 0)
+        return rc;
+    set_exit(j, f[2]);
+    j->t_submit = time_of(f[3]);
+    j->t_start = time_of(f[4]);
+    j->t_end = time_of(f[5]);
+    if (strcmp(f[6], "None assigned") != 0)
+        rc = set_text(&j->nodes, f[6], err);
+    return rc == 0 ? keep(jobs, wanted, err) : rc;
+}
+
+int lf_slurm_parse_sacct(lf_sched_jobs *jobs, const char *text, const lf_wanted_list *wanted,
+                         lf_err *err)
 {
     char *copy = lf_strdup(text, err), *save = NULL;
     int rc = copy == NULL ? LF_ENOMEM : 0;
@@ -317,29 +309,11 @@ int lf_slurm_parse_sacct(json_t *jobs, const char *text, const json_t *wanted, l
         char *f[7];
         if (!isdigit((unsigned char)line[0]))
             continue;
-        if (!split(f, COUNT(f), line)) {
+        if (!split(f, COUNT(f), line))
             rc =
                 lf_fail(err, LF_ECOMM, "sacct printed a line that is not understood: %.100s", line);
-            break;
-        }
-        if (!plain_id(f[0]))
-            continue;
-        json_t *o = json_pack("{s:s}", "id", f[0]);
-        rc = o == NULL ? LF_ENOMEM : set_state(o, f[1], "", err);
-        if (rc == 0)
-            rc = set_exit(o, f[2], err);
-        if (rc == 0)
-            rc = set_time(o, "t_submit", f[3], err);
-        if (rc == 0)
-            rc = set_time(o, "t_start", f[4], err);
-        if (rc == 0)
-            rc = set_time(o, "t_end", f[5], err);
-        if (rc == 0 && strcmp(f[6], "None assigned") != 0)
-            rc = set_text(o, "nodes", f[6], err);
-        if (rc < 0)
-            json_decref(o);
-        else
-            rc = keep(jobs, o, wanted, err);
+        else if (plain_id(f[0]))
+            rc = sacct_row(jobs, f, wanted, err);
     }
     free(copy);
     return rc;
@@ -356,7 +330,8 @@ static const char *member(char *buf, size_t cap, const char *line, const char *k
     return buf;
 }
 
-int lf_slurm_parse_scontrol(json_t *jobs, const char *text, const json_t *wanted, lf_err *err)
+int lf_slurm_parse_scontrol(lf_sched_jobs *jobs, const char *text, const lf_wanted_list *wanted,
+                            lf_err *err)
 {
     const char *p = strstr(text, "JobId=");
     char id[64], a[256], b[256];
@@ -365,23 +340,16 @@ int lf_slurm_parse_scontrol(json_t *jobs, const char *text, const json_t *wanted
         return lf_fail(err, LF_ECOMM, "scontrol printed something that is not understood: %.100s",
                        text);
     snprintf(id, sizeof id, "%.*s", (int)n, p + 6);
-    json_t *o = json_pack("{s:s}", "id", id);
-    int rc = o == NULL ? LF_ENOMEM
-                       : set_state(o, member(a, sizeof a, p, "JobState"),
+    lf_sched_job *j = lf_sched_jobs_add(jobs, id, err);
+    int rc = j == NULL ? LF_ENOMEM
+                       : set_state(j, member(a, sizeof a, p, "JobState"),
                                    member(b, sizeof b, p, "Reason"), err);
-    if (rc == 0)
-        rc = set_exit(o, member(a, sizeof a, p, "ExitCode"), err);
-    if (rc == 0)
-        rc = set_time(o, "t_submit", member(a, sizeof a, p, "SubmitTime"), err);
-    if (rc == 0)
-        rc = set_time(o, "t_start", member(a, sizeof a, p, "StartTime"), err);
-    if (rc == 0)
-        rc = set_time(o, "t_end", member(a, sizeof a, p, "EndTime"), err);
-    if (rc == 0)
-        rc = set_text(o, "nodes", member(a, sizeof a, p, "NodeList"), err);
-    if (rc < 0) {
-        json_decref(o);
+    if (rc < 0)
         return rc;
-    }
-    return keep(jobs, o, wanted, err);
+    set_exit(j, member(a, sizeof a, p, "ExitCode"));
+    j->t_submit = time_of(member(a, sizeof a, p, "SubmitTime"));
+    j->t_start = time_of(member(a, sizeof a, p, "StartTime"));
+    j->t_end = time_of(member(a, sizeof a, p, "EndTime"));
+    rc = set_text(&j->nodes, member(a, sizeof a, p, "NodeList"), err);
+    return rc == 0 ? keep(jobs, wanted, err) : rc;
 }

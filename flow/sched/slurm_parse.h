@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What SLURM's commands print, as job entries (sched.h). States are matched by their first word,
+ * What SLURM's commands print, as jobs (record/queue.h). States are matched by their first word,
  * cut ones ("OUT_OF_ME+") by what is there; a state nobody knows is "unknown", never success.
  * Source: man pages squeue, sacct, scontrol, sbatch of 22.05 and job_state_codes.
  */
 #ifndef LF_FLOW_SLURM_PARSE_H
 #define LF_FLOW_SLURM_PARSE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
+#include "flow/sched/submit.h"
 
 /* id, state, reason, start, end, submit, partition, nodes, name, comment: what a user writes comes
  * last. */
@@ -29,10 +29,12 @@ bool lf_slurm_unknown_id(const char *said);
 
 /* Entries of text in the formats above. LF_ECOMM: not understood. Arrays and steps are passed
  * over. */
-int lf_slurm_parse_squeue(json_t **jobs, const char *text, lf_err *err);
-/* wanted: [{"id","t"}]; rows submitted long before t belong to another job that had the id, and are
+int lf_slurm_parse_squeue(lf_sched_jobs *jobs, const char *text, lf_err *err);
+/* Rows submitted long before t belong to another job that had the id, and are
  * passed over. Appends. */
-int lf_slurm_parse_sacct(json_t *jobs, const char *text, const json_t *wanted, lf_err *err);
-int lf_slurm_parse_scontrol(json_t *jobs, const char *text, const json_t *wanted, lf_err *err);
+int lf_slurm_parse_sacct(lf_sched_jobs *jobs, const char *text, const lf_wanted_list *wanted,
+                         lf_err *err);
+int lf_slurm_parse_scontrol(lf_sched_jobs *jobs, const char *text, const lf_wanted_list *wanted,
+                            lf_err *err);
 
 #endif

@@ -29,6 +29,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/str.h"
+#include "flow/record/queue.h"
 #include "flow/run/state.h"
 
 enum lf_job_state { LF_JOB_QUEUED, LF_JOB_RUNNING, LF_JOB_ENDED, LF_JOB_UNKNOWN };
@@ -60,6 +61,16 @@ typedef struct lf_submit_req {
     const lf_texts *after;
 } lf_submit_req;
 
+/* Jobs that somebody wants to know of. */
+typedef struct lf_wanted {
+    char *id;
+    const char *token; /* borrowed; NULL: none */
+    double t;          /* of submission */
+} lf_wanted;
+typedef LF_ROWS(lf_wanted) lf_wanted_list;
+int lf_wanted_add(lf_wanted_list *l, const char *id, const char *token, double t, lf_err *err);
+void lf_wanted_fini(lf_wanted_list *l);
+
 /* One scheduler. self is what open made. Commands run through lf_sched_run (sched.h), so with
  * scrubbed environment, time-out and bounded output. */
 typedef struct lf_submitter {
@@ -87,12 +98,11 @@ typedef struct lf_submitter {
     int (*submit)(void *self, const lf_submit_req *req, const char *script, struct lf_job_rec *job,
                   lf_err *err);
     /* All jobs of this user, those that ended lately included where the scheduler still knows them:
-     * one command. *jobs: array of job entries (sched.h). LF_ECOMM: no answer. */
-    int (*list)(void *self, json_t **jobs, lf_err *err);
-    /* What is known of ids that list did not have. ids: array of {"id","token","t" (of
-     * submission)}. *jobs: entries for those that are known; the rest is missing. LF_ENOTSUP: the
-     * site keeps no history. LF_ECOMM: no answer. */
-    int (*history)(void *self, const json_t *ids, json_t **jobs, lf_err *err);
+     * one command. jobs: added to. LF_ECOMM: no answer. */
+    int (*list)(void *self, lf_sched_jobs *jobs, lf_err *err);
+    /* What is known of ids that list did not have; jobs: those that are known are added.
+     * LF_ENOTSUP: the site keeps no history. LF_ECOMM: no answer. */
+    int (*history)(void *self, const lf_wanted_list *ids, lf_sched_jobs *jobs, lf_err *err);
 
     /* LF_CAN_HOLD: let held jobs go. Ids that are gone or not held are no error. LF_ECOMM: ask
      * again. */

@@ -271,32 +271,28 @@ static int about(lf_sched_out *o, const struct pbs *p, const char *const *words,
     return rc;
 }
 
-static int stat_jobs(struct pbs *p, const lf_texts *ids, bool history, json_t **jobs, lf_err *err)
+static int stat_jobs(struct pbs *p, const lf_texts *ids, bool history, lf_sched_jobs *jobs,
+                     lf_err *err)
 {
     static const char *const now[] = {"qstat", "-f", "-w", NULL},
                              *const old[] = {"qstat", "-x", "-f", "-w", NULL},
                              *const torque[] = {"qstat", "-f", "-1", NULL};
     enum lf_pbs_flavour f = LF_PBS_NONE;
-    json_t *found = json_array();
-    int rc = found == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : flavour(&f, p, err);
+    int rc = flavour(&f, p, err);
     for (size_t i = 0; rc == 0 && i < ids->n; i += IDS_AT_ONCE) {
         lf_sched_out o;
         rc = about(&o, p, f == LF_PBS_TORQUE ? torque : history ? old : now, ids, i, err);
         if (rc < 0)
             break;
-        rc = lf_pbs_parse_full(found, o.out.data, f, err);
+        rc = lf_pbs_parse_full(jobs, o.out.data, f, err);
         lf_sched_out_fini(&o);
     }
-    if (rc < 0)
-        json_decref(found);
-    else
-        *jobs = found;
     return rc;
 }
 
 /* Never the whole server, never a queue: jobs that were moved would be missing, and everybody's
  * would be asked for. */
-static int pbs_list(void *self, json_t **jobs, lf_err *err)
+static int pbs_list(void *self, lf_sched_jobs *jobs, lf_err *err)
 {
     char user[256], line[256];
     const struct passwd *pw = getpwuid(geteuid());
@@ -324,13 +320,12 @@ static int pbs_list(void *self, json_t **jobs, lf_err *err)
     return rc;
 }
 
-static int pbs_history(void *self, const json_t *ids, json_t **jobs, lf_err *err)
+static int pbs_history(void *self, const lf_wanted_list *ids, lf_sched_jobs *jobs, lf_err *err)
 {
     lf_texts only = {0};
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
-        rc = lf_texts_add(&only, json_string_value(json_object_get(json_array_get(ids, i), "id")),
-                          err);
+    for (size_t i = 0; rc == 0 && i < ids->n; i++)
+        rc = lf_texts_add(&only, ids->v[i].id, err);
     if (rc == 0)
         rc = stat_jobs(self, &only, true, jobs, err);
     lf_texts_fini(&only);

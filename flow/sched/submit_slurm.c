@@ -235,7 +235,7 @@ static int answered(const lf_sched_out *o, const char *name, lf_err *err)
     return 0;
 }
 
-static int slurm_list(void *self, json_t **jobs, lf_err *err)
+static int slurm_list(void *self, lf_sched_jobs *jobs, lf_err *err)
 {
     const struct slurm *s = self;
     char uid[32];
@@ -255,8 +255,8 @@ static int slurm_list(void *self, json_t **jobs, lf_err *err)
     return rc;
 }
 
-static int sacct_chunk(struct slurm *s, const char *ids, double since, const json_t *wanted,
-                       json_t *jobs, lf_err *err)
+static int sacct_chunk(struct slurm *s, const char *ids, double since, const lf_wanted_list *wanted,
+                       lf_sched_jobs *jobs, lf_err *err)
 {
     char day[32];
     time_t t = (time_t)(since > 86400 ? since - 3600 : 0);
@@ -281,38 +281,35 @@ static int sacct_chunk(struct slurm *s, const char *ids, double since, const jso
     return rc;
 }
 
-static int by_sacct(struct slurm *s, const json_t *ids, json_t *jobs, lf_err *err)
+static int by_sacct(struct slurm *s, const lf_wanted_list *ids, lf_sched_jobs *jobs, lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids);) {
+    for (size_t i = 0; rc == 0 && i < ids->n;) {
         lf_buf b;
-        json_t *chunk = json_array();
+        lf_wanted_list chunk = {.v = &ids->v[i]}; /* lent */
         lf_buf_init(&b);
         double since = 1e18;
-        for (size_t k = 0; k < IDS_AT_ONCE && i < json_array_size(ids); k++, i++) {
-            json_t *one = json_array_get(ids, i);
-            json_array_append(chunk, one);
-            double t = json_number_value(json_object_get(one, "t"));
-            lf_buf_addf(&b, "%s%s", k > 0 ? "," : "",
-                        json_string_value(json_object_get(one, "id")));
-            since = t < since ? t : since;
+        for (; chunk.n < IDS_AT_ONCE && i < ids->n; chunk.n++, i++) {
+            const lf_wanted *one = &ids->v[i];
+            lf_buf_addf(&b, "%s%s", chunk.n > 0 ? "," : "", one->id);
+            since = one->t < since ? one->t : since;
         }
         rc = lf_buf_check(&b, err);
         if (rc == 0)
-            rc = sacct_chunk(s, b.data, since, chunk, jobs, err);
-        json_decref(chunk);
+            rc = sacct_chunk(s, b.data, since, &chunk, jobs, err);
         lf_buf_fini(&b);
     }
     return rc;
 }
 
 /* Without accounting: what slurmctld still remembers, one by one. */
-static int by_scontrol(const struct slurm *s, const json_t *ids, json_t *jobs, lf_err *err)
+static int by_scontrol(const struct slurm *s, const lf_wanted_list *ids, lf_sched_jobs *jobs,
+                       lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ids) && i < SHOW_AT_ONCE; i++) {
+    for (size_t i = 0; rc == 0 && i < ids->n && i < SHOW_AT_ONCE; i++) {
         lf_sched_out o;
-        const char *id = json_string_value(json_object_get(json_array_get(ids, i), "id"));
+        const char *id = ids->v[i].id;
         rc = lf_sched_runv(&o, s->site, 0, err, "scontrol", "--oneliner", "show", "job", id,
                            (char *)NULL);
         if (rc < 0)
@@ -326,25 +323,20 @@ static int by_scontrol(const struct slurm *s, const json_t *ids, json_t *jobs, l
     return rc;
 }
 
-static int slurm_history(void *self, const json_t *ids, json_t **jobs, lf_err *err)
+static int slurm_history(void *self, const lf_wanted_list *ids, lf_sched_jobs *jobs, lf_err *err)
 {
     struct slurm *s = self;
-    json_t *found = json_array();
     lf_err e = LF_ERR_INIT;
-    int rc = found == NULL ? LF_ENOMEM : s->no_sacct ? LF_ENOTSUP : by_sacct(s, ids, found, &e);
+    int rc = s->no_sacct ? LF_ENOTSUP : by_sacct(s, ids, jobs, &e);
     if (rc == LF_ENOTSUP || rc == LF_ECOMM) {
         bool silent = rc == LF_ECOMM;
-        rc = by_scontrol(s, ids, found, err);
+        rc = by_scontrol(s, ids, jobs, err);
         if (rc == 0 && silent &&
-            json_array_size(found) == 0) /* the daemon that knows is away: that is no answer */
+            jobs->n == 0) /* the daemon that knows is away: that is no answer */
             rc = lf_fail(err, LF_ECOMM, "%s", e.text);
     } else if (rc < 0) {
         rc = lf_fail(err, rc, "%s", e.text);
     }
-    if (rc < 0)
-        json_decref(found);
-    else
-        *jobs = found;
     return rc;
 }
 

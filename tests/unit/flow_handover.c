@@ -103,11 +103,14 @@ static bool holds(const char *path, const char *text)
     return same;
 }
 
-static json_t *patterns(void)
-{
-    return json_pack("[[s, b], [s, b], [s, b], [s, b], [s, b]]", "checkpoints/step-*", 0,
-                     "checkpoint", 0, "best-step-*", 0, "rollouts/*.h5", 0, "rollouts/*.part", 1);
-}
+static char steps[] = "checkpoints/step-*", last[] = "checkpoint", best[] = "best-step-*",
+            rows[] = "rollouts/*.h5", part[] = "rollouts/*.part";
+static lf_doc_carry patterns[] = {{.pattern = steps, .grows = {.given = true}},
+                                  {.pattern = last, .grows = {.given = true}},
+                                  {.pattern = best, .grows = {.given = true}},
+                                  {.pattern = rows, .grows = {.given = true}},
+                                  {.pattern = part, .grows = {.v = true, .given = true}}};
+static const lf_doc_carries carried = {.v = patterns, .n = 5, .given = true};
 
 enum { SETTLE = 1, NO_SETTLE = 0 };
 
@@ -115,10 +118,9 @@ enum { SETTLE = 1, NO_SETTLE = 0 };
  * number. */
 static int begin(int attempt, const bool *usable, int settle, bool *any)
 {
-    json_t *carry = patterns();
     struct lf_claim claim = {.attempt = attempt, .token = "0123", .restarts = LF_NO_RESTARTS};
     lf_err err = LF_ERR_INIT;
-    lf_handover h = {.stage_dir = dir, .carry = carry, .usable = usable, .n_usable = 4};
+    lf_handover h = {.stage_dir = dir, .carry = &carried, .usable = usable, .n_usable = 4};
     const lf_epoch_hooks hooks = {lf_handover_prepare, lf_handover_drop, &h};
     if (lf_epoch_claim(&claim, dir, "spec", &hooks, &err) < 0)
         tap_bail("claim: %s", err.text);
@@ -131,7 +133,6 @@ static int begin(int attempt, const bool *usable, int settle, bool *any)
             tap_bail("settle: %s", err.text);
     }
     lf_handover_fini(&h);
-    json_decref(carry);
     return e;
 }
 

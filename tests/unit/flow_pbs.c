@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "flow/record/shown.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/pbs.h"
 #include "flow/sched/submit.h"
@@ -69,6 +70,22 @@ static const char *member(const json_t *e, const char *name)
     return buf;
 }
 
+/* Jobs as the file of the queue has them; the list is emptied. */
+static void show(json_t *out, lf_sched_jobs *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        json_array_append_new(out, lf_sched_job_shown(&list->v[i]));
+    lf_sched_jobs_fini(list);
+}
+
+static int parse(json_t *out, const char *text, enum lf_pbs_flavour f)
+{
+    lf_sched_jobs list = {0};
+    int rc = lf_pbs_parse_full(&list, text, f, NULL);
+    show(out, &list);
+    return rc;
+}
+
 static void is_member(const json_t *jobs, size_t i, const char *name, const char *want)
 {
     tap_str(member(json_array_get(jobs, i), name), want, name);
@@ -110,7 +127,7 @@ static const char pbs_text[] =
 static void test_full(void)
 {
     json_t *jobs = json_array();
-    tap_i64(lf_pbs_parse_full(jobs, pbs_text, LF_PBS_OPENPBS, NULL), 0, "parsed");
+    tap_i64(parse(jobs, pbs_text, LF_PBS_OPENPBS), 0, "parsed");
     tap_i64((int64_t)json_array_size(jobs), 8, "eight jobs");
     is_member(jobs, 0, "id", "1.pbs0");
     is_member(jobs, 0, "what", "running");
@@ -174,7 +191,7 @@ static void test_ends(void)
             torque ? "C" : "F", cases[i].substate, torque ? "exit_status" : "Exit_status",
             cases[i].code);
         json_t *jobs = json_array();
-        lf_pbs_parse_full(jobs, text, cases[i].f, NULL);
+        parse(jobs, text, cases[i].f);
         is_member(jobs, 0, "what", "ended");
         is_member(jobs, 0, "cause", cases[i].cause);
         is_member(jobs, 0, "exit", cases[i].exit);

@@ -15,7 +15,10 @@
 #include "tests/tap/tap.h"
 
 static char dirs[3][PATH_MAX];
+static struct lf_handed handed[3];
+static struct lf_claim claims[3];
 static lf_start incs[3];
+static lf_doc_stage plan = {.spec_id = (char[]){"s"}};
 static lf_stage_view stage;
 
 static void record(int start, const char *text)
@@ -47,17 +50,12 @@ static void starts(const char *name, size_t n, size_t anew)
     for (size_t i = 0; i < n; i++) {
         snprintf(dirs[i], sizeof dirs[i], "%s/%s/1.%zu", tap_tmpdir(), name, i + 1);
         lf_io_mkdirs(dirs[i], 0755, &err);
-        json_decref(incs[i].claim);
+        handed[i] = (struct lf_handed){.rel = "checkpoints/step-00000010", .taken = i + 1 != anew};
+        claims[i] = (struct lf_claim){.from = &handed[i], .n_from = 1};
         incs[i] =
-            (lf_start){.attempt = 1,
-                       .epoch = (int)i + 1,
-                       .dir = dirs[i],
-                       .claim = json_pack("{s:[{s:s, s:b}]}", "from", "rel",
-                                          "checkpoints/step-00000010", "taken", i + 1 != anew)};
+            (lf_start){.attempt = 1, .epoch = (int)i + 1, .dir = dirs[i], .claim = &claims[i]};
     }
-    json_decref(stage.stage);
-    stage = (lf_stage_view){
-        .stage = json_pack("{s:s}", "spec_id", "s"), .dir = dirs[0], .incs = incs, .n_incs = n};
+    stage = (lf_stage_view){.plan = &plan, .dir = dirs[0], .incs = incs, .n_incs = n};
 }
 
 /* Steps of a key: the first, the last, how many. */
@@ -121,8 +119,5 @@ int main(void)
     first = lf_metrics_first(path);
     tap_i64(json_integer_value(json_object_get(first, "step")), 11, "its first step is");
     json_decref(first);
-    for (size_t i = 0; i < 3; i++)
-        json_decref(incs[i].claim);
-    json_decref(stage.stage);
     return tap_done();
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "flow/record/shown.h"
 #include "flow/sched/slurm_parse.h"
 #include "flow/sched/submit.h"
 #include "flow/sched/tmpl.h"
@@ -49,6 +50,14 @@ static void refusals(void)
            "a wrong partition is for good");
 }
 
+/* Jobs as the file of the queue has them; the list is emptied. */
+static void show(json_t *out, lf_sched_jobs *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        json_array_append_new(out, lf_sched_job_shown(&list->v[i]));
+    lf_sched_jobs_fini(list);
+}
+
 static const char *member(const json_t *jobs, size_t i, const char *key)
 {
     const char *t = json_string_value(json_object_get(json_array_get(jobs, i), key));
@@ -69,9 +78,11 @@ static void states(void)
         "16|FLYING|None|N/A|N/A|N/A|main||other|\n"
         "17|PENDING|JobHeldUser|N/A|N/A|N/A|main||other|\n"
         "18|PENDING|PartitionNodeLimit|N/A|N/A|N/A|main||other|\n";
-    json_t *jobs = NULL;
+    json_t *jobs = json_array();
+    lf_sched_jobs list = {0};
     lf_err err = LF_ERR_INIT;
-    int rc = lf_slurm_parse_squeue(&jobs, text, &err);
+    int rc = lf_slurm_parse_squeue(&list, text, &err);
+    show(jobs, &list);
     tap_ok(rc == 0 && json_array_size(jobs) == 7, "jobs without arrays and chatter");
     tap_ok(strcmp(member(jobs, 0, "what"), "queued") == 0 &&
                strcmp(member(jobs, 0, "reason"), "Dependency") == 0,
@@ -96,39 +107,46 @@ static void states(void)
     tap_ok(json_is_true(json_object_get(json_array_get(jobs, 6), "never")),
            "a reason that never goes away");
     json_decref(jobs);
-    tap_ok(lf_slurm_parse_squeue(&jobs, "12|RUNNING\n", &err) == LF_ECOMM,
+    tap_ok(lf_slurm_parse_squeue(&list, "12|RUNNING\n", &err) == LF_ECOMM,
            "a line that is not understood is no answer");
 }
 
 static void history(void)
 {
-    json_t *wanted = json_pack("[{s:s, s:f}]", "id", "20", "t", 1795328405.0), *jobs = json_array();
+    json_t *jobs = json_array();
+    lf_sched_jobs list = {0};
+    lf_wanted_list wanted = {0};
     lf_err err = LF_ERR_INIT;
+    lf_wanted_add(&wanted, "20", NULL, 1795328405.0, &err);
     int rc = lf_slurm_parse_sacct(
-        jobs, "20|COMPLETED|0:0|2019-01-01T00:00:00|Unknown|Unknown|n1\n20.batch|FAILED|1:0||||\n",
-        wanted, &err);
+        &list, "20|COMPLETED|0:0|2019-01-01T00:00:00|Unknown|Unknown|n1\n20.batch|FAILED|1:0||||\n",
+        &wanted, &err);
+    show(jobs, &list);
     tap_ok(rc == 0 && json_array_size(jobs) == 0, "an earlier job of the same id is another job");
     rc = lf_slurm_parse_sacct(
-        jobs, "20|TIMEOUT|0:9|2027-01-01T00:00:00|Unknown|Unknown|None assigned\n", wanted, &err);
+        &list, "20|TIMEOUT|0:9|2027-01-01T00:00:00|Unknown|Unknown|None assigned\n", &wanted, &err);
+    show(jobs, &list);
     tap_ok(rc == 0 && strcmp(member(jobs, 0, "cause"), "timeout") == 0 &&
                json_integer_value(json_object_get(json_array_get(jobs, 0), "signal")) == 9,
            "sacct: state and signal");
     json_array_clear(jobs);
-    rc = lf_slurm_parse_sacct(jobs, "20|RUNNING|0:0|2027-01-01T00:00:00|Unknown|Unknown|n1\n",
-                              wanted, &err);
+    rc = lf_slurm_parse_sacct(&list, "20|RUNNING|0:0|2027-01-01T00:00:00|Unknown|Unknown|n1\n",
+                              &wanted, &err);
+    show(jobs, &list);
     tap_ok(rc == 0 && strcmp(member(jobs, 0, "what"), "unknown") == 0,
            "running, says accounting, of a job that left the queue");
     json_array_clear(jobs);
     rc = lf_slurm_parse_scontrol(
-        jobs,
+        &list,
         "JobId=20 JobName=x UserId=a(1) JobState=FAILED Reason=NonZeroExitCode Dependency=(null) "
         "ExitCode=3:0 SubmitTime=2027-01-01T00:00:00 NodeList=n1\n",
-        wanted, &err);
+        &wanted, &err);
+    show(jobs, &list);
     tap_ok(rc == 0 && strcmp(member(jobs, 0, "cause"), "failed") == 0 &&
                json_integer_value(json_object_get(json_array_get(jobs, 0), "exit")) == 3,
            "scontrol show job -o");
     json_decref(jobs);
-    json_decref(wanted);
+    lf_wanted_fini(&wanted);
 }
 
 /* ---- templates ---- */
