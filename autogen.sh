@@ -128,7 +128,7 @@ build_in() { # $1: build directory; further arguments go to configure
 quickstart_build() {
     dir=build-quickstart
     [ ! -f build/Makefile ] || dir=build
-    forecast "$([ -x $dir/loong-flow ]; echo $?)"
+    if [ -x $dir/loong-flow ]; then forecast 0; else forecast 1; fi
     ! { [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null; } ||
         echo "quickstart: a GPU is here; it is left out, configure --with-cuda builds for it and takes minutes more"
     clock=$(date +%s) mark=$(mktemp)

@@ -42,16 +42,20 @@ cores_here() {
     echo "$cores"
 }
 # forecast BUILD: how long the quickstart takes here; BUILD is 1 when there is something to build. The CPU minutes were measured on a
-# server of 2023 whose cores others used too. A fast desktop needs half, an old or busy machine three times as many.
+# server of 2023 whose cores others used too. A fast desktop needs half, an old machine twice as many; where others use the cores, which
+# the load tells, the clock runs on meanwhile.
 forecast() {
     plain=1
     ! grep -qs '^flags' /proc/cpuinfo || grep -q '^flags.* avx2' /proc/cpuinfo || plain=4
-    awk -v cores="$(cores_here)" -v build="$1" -v plain=$plain '
-        function range(m) { return sprintf("%d to %d", m / 2 < 1 ? 1 : m / 2 + 0.5, 3 * m < 2 ? 2 : 3 * m + 0.5) }
+    load=0
+    [ ! -r /proc/loadavg ] || read -r load _ </proc/loadavg
+    awk -v cores="$(cores_here)" -v load="$load" -v build="$1" -v plain=$plain '
+        function range(m) { return sprintf("%d to %d", m / 2 < 1 ? 1 : m / 2 + 0.5, 2.5 * m < 2 ? 2 : 2.5 * m + 0.5) }
         BEGIN {
             few = cores < 8 ? cores : 8 # a small model does not feed more
-            b = 0.3 + 1.9 / cores
-            s = 0.1 + 2.9 * plain / few
+            busy = 1 + load / cores / 2
+            b = (0.3 + 1.9 / cores) * busy
+            s = (0.1 + 2.9 * plain / few) * busy
             printf "quickstart: %d core%s here; ", cores, cores == 1 ? "" : "s"
             if (build) printf "the build takes %s minutes (about 2 of CPU time), ", range(b)
             printf "tokenizing, training and writing %s minutes (about %d of CPU time)\n", range(s), 3 * plain

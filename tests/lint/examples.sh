@@ -68,4 +68,14 @@ ok $? "run.sh says that a text does not exist and makes nothing" out
 $run "$tmp" >out 2>&1
 [ $? -eq 1 ] && grep -q 'build first' out
 ok $? "run.sh says that BUILD holds no loong-flow" out
+sh -c ". '$LF_SRCDIR/examples/common.sh'; forecast 1" >out
+grep -q '^quickstart: [1-9][0-9]* cores* here; the build takes [1-9][0-9]* to [1-9][0-9]* minutes .*, tokenizing, training and writing [1-9]' out
+ok $? "the quickstart says how long it takes here" out
+sh -c ". '$LF_SRCDIR/examples/common.sh'; forecast 0" >out
+grep -q 'here; tokenizing, training and writing [1-9][0-9]* to' out
+ok $? "what is built is not in it" out
+printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
+[ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
+3m05s" ]
+ok $? "CPU seconds out of what the shell tells" out
 echo "1..$n"

@@ -156,7 +156,7 @@ static const struct {
     {"tiny-llama", 164160},
     {"tiny-llama-2m", 1926560},
     {"tiny-qwen3", 156096},
-    {"quickstart", 4008384},
+    {"quickstart", 3196608},
     {"llama-58m", 58073600},
 };
 #define N_PUBLISHED (sizeof(published) / sizeof(published[0]))
