@@ -377,8 +377,14 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(e->comm, load(e, &r, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &e->lines, dir, "results", "samples.jsonl", e->from,
-                                e->n_from, check_line, e, &kept, err);
+            rc = lf_infer_lines(comm, &e->lines, "results",
+                                &(struct lf_lines_place){.dir = dir,
+                                                         .name = "samples.jsonl",
+                                                         .from = e->from,
+                                                         .n_from = e->n_from,
+                                                         .check = check_line,
+                                                         .arg = e},
+                                &kept, err);
         if (rc == 0 && kept > 0 && first(e))
             lf_log(2, "continuing behind %zu of %zu documents", kept, lf_tasks_n_docs(e->tasks));
         if (rc == 0)

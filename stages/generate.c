@@ -371,8 +371,14 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
     if (rc == 0)
         rc = lf_stage_agree(g->comm, open_model(g, &r, &m, err), err);
     if (rc == 0 && dir)
-        rc = lf_infer_lines(g->comm, &g->lines, dir, "text", "out.jsonl", g->from, g->n_from,
-                            check_line, g, &g->kept, err);
+        rc = lf_infer_lines(g->comm, &g->lines, "text",
+                            &(struct lf_lines_place){.dir = dir,
+                                                     .name = "out.jsonl",
+                                                     .from = g->from,
+                                                     .n_from = g->n_from,
+                                                     .check = check_line,
+                                                     .arg = g},
+                            &g->kept, err);
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)

@@ -150,27 +150,21 @@ int lf_infer_plan(json_t *out, const char *checkpoint, const struct lf_runner_op
     return rc;
 }
 
-static int lines_of(lf_lines **out, const char *dir, const char *artifact, const char *name,
-                    const char *const *from, size_t n_from, lf_lines_check check, void *arg,
+static int lines_of(lf_lines **out, const char *artifact, const struct lf_lines_place *at,
                     size_t *n_kept, lf_err *err)
 {
     int rc = 0;
-    char **dirs = lf_calloc(n_from + 1, sizeof *dirs, err);
+    struct lf_lines_place below = *at;
+    char **dirs = lf_calloc(at->n_from + 1, sizeof *dirs, err);
     if (!dirs)
         return LF_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < n_from; i++)
-        if (!(dirs[i] = lf_path_join(from[i], artifact, err)))
+    for (size_t i = 0; rc == 0 && i < at->n_from; i++)
+        if (!(dirs[i] = lf_path_join(at->from[i], artifact, err)))
             rc = LF_ENOMEM;
+    below.from = (const char *const *)dirs;
     if (rc == 0)
-        rc = lf_lines_open(out,
-                           &(struct lf_lines_place){.dir = dir,
-                                                    .name = name,
-                                                    .from = (const char *const *)dirs,
-                                                    .n_from = n_from,
-                                                    .check = check,
-                                                    .arg = arg},
-                           n_kept, err);
-    for (size_t i = 0; i < n_from; i++)
+        rc = lf_lines_open(out, &below, n_kept, err);
+    for (size_t i = 0; i < at->n_from; i++)
         free(dirs[i]);
     free(dirs);
     return rc;
@@ -192,13 +186,11 @@ int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err)
     return rc;
 }
 
-int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact,
-                   const char *name, const char *const *from, size_t n_from, lf_lines_check check,
-                   void *arg, size_t *n_kept, lf_err *err)
+int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *artifact,
+                   const struct lf_lines_place *at, size_t *n_kept, lf_err *err)
 {
     size_t kept = 0;
-    int rc =
-        first(comm) ? lines_of(out, dir, artifact, name, from, n_from, check, arg, &kept, err) : 0;
+    int rc = first(comm) ? lines_of(out, artifact, at, &kept, err) : 0;
     rc = lf_stage_agree(comm, rc, err);
     int64_t v = (int64_t)kept;
     if (rc == 0 && comm)

@@ -54,11 +54,10 @@ int lf_infer_adapter(char **dir, lf_comm *comm, const char **adapter, const char
 
 /* Is the artifact in dir complete already? */
 int lf_infer_done(lf_comm *comm, const char *dir, bool *done, lf_err *err);
-/* lf_lines_open on OUT/<artifact>/<name>, with the same file of the earlier incarnations from[i].
- * *out stays NULL on other ranks; *n_kept is set on all. */
-int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *dir, const char *artifact,
-                   const char *name, const char *const *from, size_t n_from, lf_lines_check check,
-                   void *arg, size_t *n_kept, lf_err *err);
+/* lf_lines_open on at->dir/<at->name>, with the same file of the earlier incarnations, each
+ * at->from[i]/<artifact>. *out stays NULL on other ranks; *n_kept is set on all. */
+int lf_infer_lines(lf_comm *comm, lf_lines **out, const char *artifact,
+                   const struct lf_lines_place *at, size_t *n_kept, lf_err *err);
 
 /* The texts of all ranks, in their order, take the place of rank 0's; those of the others become
  * empty. */

@@ -344,8 +344,14 @@ static int run(void *self, lf_comm *comm, lf_err *err)
         if (rc == 0)
             rc = lf_stage_agree(comm, load(s, err), err);
         if (rc == 0)
-            rc = lf_infer_lines(comm, &s->lines, dir, "scores", "scores.jsonl", s->from, s->n_from,
-                                check_line, s, &kept, err);
+            rc = lf_infer_lines(comm, &s->lines, "scores",
+                                &(struct lf_lines_place){.dir = dir,
+                                                         .name = "scores.jsonl",
+                                                         .from = s->from,
+                                                         .n_from = s->n_from,
+                                                         .check = check_line,
+                                                         .arg = s},
+                                &kept, err);
         if (rc == 0 && kept > 0 && first(s))
             lf_log(2, "continuing behind %zu of %zu rows", kept, lf_rm_rows_n(s->rows));
         if (rc == 0)
