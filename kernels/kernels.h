@@ -808,13 +808,13 @@ struct lf_k_moe_balance {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define LF_KERNEL_LIST(X)                                                                          \
+/* Those of the CPU backend, and those that GPUs alone have. */
+#define LF_CPU_KERNEL_LIST(X)                                                                      \
     X(gemm)                                                                                        \
     X(gemm_pack)                                                                                   \
     X(colsum)                                                                                      \
     X(linear_xent)                                                                                 \
     X(logit_stats)                                                                                 \
-    X(sample)                                                                                      \
     X(embed_fwd)                                                                                   \
     X(embed_bwd)                                                                                   \
     X(norm_fwd)                                                                                    \
@@ -851,6 +851,9 @@ struct lf_k_moe_balance {
     X(dora_bwd)                                                                                    \
     X(quantise)                                                                                    \
     X(gemm_fp8)
+#define LF_KERNEL_LIST(X)                                                                          \
+    LF_CPU_KERNEL_LIST(X)                                                                          \
+    X(sample)
 
 /* run executes; check validates an argument struct without touching data (pointers may be NULL);
  * work gives the workspace bytes for the shapes with the given number of threads (NULL: none). */

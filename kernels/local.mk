@@ -4,7 +4,7 @@ noinst_LIBRARIES += kernels/libkernels.a kernels/libcpu_plain.a kernels/libcpuco
 kernels_libkernels_a_SOURCES = kernels/kernels.h kernels/cpu/isa.c
 kernels_libcpucore_a_SOURCES = kernels/cpu/cpu.h kernels/cpu/queue.c kernels/cpu/peak.h kernels/cpu/peak.c
 
-LF_CPU_ISA_SOURCES = kernels/cpu/table.c kernels/cpu/table_gemm.h kernels/cpu/table_kern.h kernels/cpu/simd.h
+LF_CPU_ISA_SOURCES = kernels/cpu/table.c kernels/cpu/simd.h
 include kernels/gemm.mk
 include kernels/kern.mk
 

@@ -6,8 +6,7 @@
  * in the AVX2 library.
  *
  * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check),
- * LF_SYM(name_work), declared by LF_CPU_DECLARE(name) through its line in table_gemm.h or
- * table_kern.h.
+ * LF_SYM(name_work), declared by LF_CPU_DECLARE(name) through its line in LF_CPU_KERNEL_LIST.
  */
 #ifndef LF_CPU_CPU_H
 #define LF_CPU_CPU_H

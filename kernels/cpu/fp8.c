@@ -8,7 +8,6 @@
 
 #include "engine/base/f8.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(quantise)

@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(colsum)
 

@@ -12,7 +12,6 @@
 
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/gemm_units.h"
-#include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(grouped_gemm)

@@ -22,7 +22,6 @@
 #include "kernels/cpu/gemm_int.h"
 #include "kernels/cpu/gemm_onednn.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/table_gemm.h"
 
 LF_CPU_DECLARE(gemm)
 LF_CPU_DECLARE(colsum)
