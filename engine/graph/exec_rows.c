@@ -19,26 +19,8 @@ static bool by_tokens(const lf_graph *g, const struct lf_node *n)
         return g->t[n->in[XENT_W]].role == LF_ROLE_PARAM;
     case LF_OP_LINEAR_DW:
         return g->t[n->out[0]].role == LF_ROLE_GRAD;
-    case LF_OP_EMBED:
-    case LF_OP_NORM:
-    case LF_OP_ROPE:
-    case LF_OP_ATTN:
-    case LF_OP_ACT:
-    case LF_OP_GLU:
-    case LF_OP_ADD:
-    case LF_OP_SCALE:
-    case LF_OP_CAST:
-    case LF_OP_COPY:
-    case LF_OP_DROPOUT:
-    case LF_OP_COLSUM:
-    case LF_OP_EMBED_BWD:
-    case LF_OP_NORM_BWD:
-    case LF_OP_ATTN_BWD:
-    case LF_OP_ACT_BWD:
-    case LF_OP_GLU_BWD:
-        return true;
     default:
-        return false;
+        return lf_op_table[n->op].flags & LF_OPF_TOKENS;
     }
 }
 

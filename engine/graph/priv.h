@@ -289,7 +289,8 @@ enum {
     LF_OPF_DENSE = 2,  /* its operands of float type need row distance == cols */
     LF_OPF_SIDE = 4,   /* has an effect beside its outputs, never pruned */
     LF_OPF_SAMELD = 8, /* outputs 0 and 1 share a row distance, inputs 0 and 1 too */
-    LF_OPF_RNG = 16    /* draws random numbers: attr.site */
+    LF_OPF_RNG = 16,   /* draws random numbers: attr.site */
+    LF_OPF_TOKENS = 32 /* a row of its activations is a token, and its kernel takes fewer rows */
 };
 extern const struct lf_op_row lf_op_table[LF_OP_COUNT];
 
