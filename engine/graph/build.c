@@ -15,8 +15,8 @@ static bool owned(lf_graph *g, const int32_t *in, size_t n)
     return true;
 }
 
-static lf_val add_node(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
-                       const struct lf_attr *a)
+lf_val lf_graph_op(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                   const struct lf_attr *a)
 {
     if (g->err.rc || !owned(g, in, n_in))
         return LF_NONE;
@@ -29,7 +29,7 @@ static int32_t dense(lf_graph *g, lf_val v)
 {
     if (g->err.rc || v.id <= 0 || (size_t)v.id >= g->n_t || !g->t[v.id].parent)
         return v.id;
-    return add_node(g, LF_OP_COPY, &v.id, 1, NULL).id;
+    return lf_graph_op(g, LF_OP_COPY, &v.id, 1, NULL).id;
 }
 
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale,
@@ -37,13 +37,13 @@ lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val w
 {
     const int32_t in[] = {token.id, position.id, wte.id, wpe.id};
     const struct lf_attr a = {.scale = scale, .pos_offset = pos_offset};
-    return add_node(g, LF_OP_EMBED, in, 4, &a);
+    return lf_graph_op(g, LF_OP_EMBED, in, 4, &a);
 }
 
 lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias)
 {
     const int32_t in[] = {x.id, w.id, bias.id};
-    return add_node(g, LF_OP_LINEAR, in, 3, NULL);
+    return lf_graph_op(g, LF_OP_LINEAR, in, 3, NULL);
 }
 
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o)
@@ -53,12 +53,12 @@ lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_o
                               .w_offset = o->w_offset,
                               .layer = o->layer,
                               .heads = o->heads > 0 ? o->heads : 1};
-    return add_node(g, LF_OP_NORM, in, 4, &a);
+    return lf_graph_op(g, LF_OP_NORM, in, 4, &a);
 }
 
 lf_val lf_unit_rows(lf_graph *g, lf_val w)
 {
-    return add_node(g, LF_OP_UNIT_ROWS, &w.id, 1, NULL);
+    return lf_graph_op(g, LF_OP_UNIT_ROWS, &w.id, 1, NULL);
 }
 
 lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val sin_table,
@@ -66,7 +66,7 @@ lf_val lf_rope(lf_graph *g, lf_val x, lf_val position, lf_val cos_table, lf_val 
 {
     const int32_t in[] = {x.id, position.id, cos_table.id, sin_table.id, o->position2.id};
     const struct lf_attr a = {.heads = o->heads, .rot = o->rot, .interleaved = o->interleaved};
-    return add_node(g, LF_OP_ROPE, in, 5, &a);
+    return lf_graph_op(g, LF_OP_ROPE, in, 5, &a);
 }
 
 static struct lf_attr attn_attr(const struct lf_attn_opts *o)
@@ -95,7 +95,7 @@ lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens
     struct lf_attr a = attn_attr(o);
     a.p = o->dropout;
     a.site = drop ? lf_name_site(o->site) : 0;
-    return add_node(g, LF_OP_ATTN, in, 8, &a);
+    return lf_graph_op(g, LF_OP_ATTN, in, 8, &a);
 }
 
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups)
@@ -103,7 +103,7 @@ void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, i
     const int32_t in[] = {k.id,      v.id,      c->k_pages.id, c->v_pages.id,
                           c->seq.id, c->pos.id, c->table.id};
     const struct lf_attr a = {.page_tokens = c->page_tokens, .groups = groups};
-    add_node(g, LF_OP_KV_WRITE, in, 7, &a);
+    lf_graph_op(g, LF_OP_KV_WRITE, in, 7, &a);
 }
 
 lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
@@ -115,33 +115,20 @@ lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf
     a.page_tokens = c->page_tokens;
     if (!o->causal)
         lf_graph_fail(g, LF_EINVAL, "attention_paged: attention over a cache is causal");
-    return add_node(g, LF_OP_ATTN_PAGED, in, 8, &a);
-}
-
-lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act)
-{
-    const struct lf_attr a = {.act = (uint8_t)act};
-    return act == LF_ACT_NONE ? x : add_node(g, LF_OP_ACT, &x.id, 1, &a);
-}
-
-lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act)
-{
-    const int32_t in[] = {gate.id, up.id};
-    const struct lf_attr a = {.act = (uint8_t)act};
-    return add_node(g, LF_OP_GLU, in, 2, &a);
+    return lf_graph_op(g, LF_OP_ATTN_PAGED, in, 8, &a);
 }
 
 lf_val lf_add(lf_graph *g, lf_val a, lf_val b)
 {
     const int32_t in[] = {dense(g, a), dense(g, b)};
-    return add_node(g, LF_OP_ADD, in, 2, NULL);
+    return lf_graph_op(g, LF_OP_ADD, in, 2, NULL);
 }
 
 lf_val lf_scale(lf_graph *g, lf_val x, float alpha)
 {
     const int32_t in[] = {dense(g, x)};
     const struct lf_attr a = {.scale = alpha};
-    return add_node(g, LF_OP_SCALE, in, 1, &a);
+    return lf_graph_op(g, LF_OP_SCALE, in, 1, &a);
 }
 
 lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sample, lf_val position)
@@ -152,13 +139,13 @@ lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sampl
         return p == p
                    ? x
                    : (lf_graph_fail(g, LF_EINVAL, "dropout %s: p is not a number", name), LF_NONE);
-    return add_node(g, LF_OP_DROPOUT, in, 4, &a);
+    return lf_graph_op(g, LF_OP_DROPOUT, in, 4, &a);
 }
 
 lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index)
 {
     const int32_t in[] = {x.id, index.id};
-    return add_node(g, LF_OP_GATHER, in, 2, NULL);
+    return lf_graph_op(g, LF_OP_GATHER, in, 2, NULL);
 }
 
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
@@ -167,7 +154,7 @@ void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
     const int32_t in[] = {x.id, w.id, bias.id, target.id};
     const struct lf_attr a = {
         .softcap = o->softcap, .v_real = o->v_real, .entropy = o->want_entropy};
-    add_node(g, LF_OP_XENT, in, 4, &a);
+    lf_graph_op(g, LF_OP_XENT, in, 4, &a);
     if (g->err.rc)
         return;
     g->xent = (int32_t)g->n_n - 1;
@@ -190,7 +177,7 @@ struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val tar
                               .v_real = o->v_real,
                               .scale = o->inv_temperature,
                               .entropy = o->want_entropy};
-    lf_val logp = add_node(g, LF_OP_LOGP, in, 4, &a);
+    lf_val logp = lf_graph_op(g, LF_OP_LOGP, in, 4, &a);
     if (!logp.id)
         return (struct lf_logps){LF_NONE, LF_NONE};
     return (struct lf_logps){logp, (lf_val){g->n[g->t[logp.id].producer].out[LOGP_ENTROPY]}};

@@ -199,37 +199,6 @@ LF_EMIT(attn_paged)
     return 0;
 }
 
-LF_EMIT(act)
-{
-    struct lf_k_act_fwd *k = args;
-    int32_t x = n->in[0], y = n->out[0];
-    *k = (struct lf_k_act_fwd){.rows = R(b, x),
-                               .c = C(b, x),
-                               .ldx = LD(b, x),
-                               .ldy = LD(b, y),
-                               .x = P(b, x),
-                               .y = P(b, y),
-                               .act = n->a.act,
-                               .x_type = DT(b, x)};
-    return 0;
-}
-
-LF_EMIT(glu)
-{
-    struct lf_k_glu_fwd *k = args;
-    int32_t y = n->out[0];
-    *k = (struct lf_k_glu_fwd){.rows = R(b, y),
-                               .c = C(b, y),
-                               .ldx = LD(b, n->in[0]),
-                               .ldy = LD(b, y),
-                               .gate = P(b, n->in[0]),
-                               .up = P(b, n->in[1]),
-                               .y = P(b, y),
-                               .act = n->a.act,
-                               .x_type = DT(b, y)};
-    return LD(b, n->in[0]) == LD(b, n->in[1]) ? 0 : LF_EINVAL;
-}
-
 /* add and cast */
 LF_EMIT(add)
 {

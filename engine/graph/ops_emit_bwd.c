@@ -59,43 +59,6 @@ LF_EMIT(attn_bwd)
     return 0;
 }
 
-LF_EMIT(act_bwd)
-{
-    struct lf_k_act_bwd *k = args;
-    int32_t x = n->in[ACTB_X], dy = n->in[ACTB_DY], dx = n->out[0];
-    *k = (struct lf_k_act_bwd){.rows = R(b, x),
-                               .c = C(b, x),
-                               .ldx = LD(b, x),
-                               .lddy = LD(b, dy),
-                               .lddx = LD(b, dx),
-                               .x = P(b, x),
-                               .dy = P(b, dy),
-                               .dx = P(b, dx),
-                               .act = n->a.act,
-                               .x_type = DT(b, x)};
-    return 0;
-}
-
-LF_EMIT(glu_bwd)
-{
-    struct lf_k_glu_bwd *k = args;
-    int32_t dy = n->in[GLUB_DY];
-    *k = (struct lf_k_glu_bwd){.rows = R(b, dy),
-                               .c = C(b, dy),
-                               .ldx = LD(b, n->in[0]),
-                               .lddy = LD(b, dy),
-                               .lddx = LD(b, n->out[0]),
-                               .gate = P(b, n->in[0]),
-                               .up = P(b, n->in[1]),
-                               .dy = P(b, dy),
-                               .dgate = P(b, n->out[0]),
-                               .dup = P(b, n->out[1]),
-                               .act = n->a.act,
-                               .x_type = DT(b, dy)};
-    return LD(b, n->in[0]) == LD(b, n->in[1]) && LD(b, n->out[0]) == LD(b, n->out[1]) ? 0
-                                                                                      : LF_EINVAL;
-}
-
 LF_EMIT(linear_dx)
 {
     struct lf_k_gemm *k = args;

@@ -4,59 +4,7 @@
  * output to its inputs. Weight gradients come first, so that a forward value can be given up before
  * the input's gradient takes room.
  */
-#include "engine/graph/priv.h"
-
-/* Gradient tensor of a parameter, 0 when it is frozen or absent. */
-static int32_t param_grad(struct lf_ad *ad, int32_t param)
-{
-    if (!param || !ad->needs[param])
-        return 0;
-    return lf_graph_grad(ad->g, param);
-}
-
-/* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants
- * a gradient. */
-static int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in,
-                int n_in, const int32_t *out, int n_out)
-{
-    int32_t i = lf_node_raw(ad->g, op, ad->block);
-    if (i < 0)
-        return ad->g->err.rc;
-    struct lf_node *n = &ad->g->n[i];
-    if (a)
-        n->a = *a;
-    for (int k = 0; k < n_in; k++)
-        n->in[k] = in[k];
-    for (int k = 0; k < n_out; k++) {
-        n->out[k] = out[k];
-        if (out[k])
-            ad->g->t[out[k]].producer = i;
-    }
-    return ad->g->err.rc;
-}
-
-static int32_t dense(struct lf_ad *ad, int32_t t)
-{
-    if (!ad->g->t[t].parent)
-        return t;
-    int32_t i = lf_node_new(ad->g, LF_OP_COPY, &t, 1, NULL);
-    return i < 0 ? 0 : ad->g->n[i].out[0];
-}
-
-/* Where a kernel must write something although nobody wants it. */
-static int32_t scratch(struct lf_ad *ad, int32_t t)
-{
-    const struct lf_tensor *x = &ad->g->t[t];
-    int32_t d = lf_tensor_new(ad->g, LF_F32, LF_ROLE_ACT, x->rows, x->cols, "d_%s", x->name);
-    if (d)
-        ad->g->t[d].pinned = ad->g->t[lf_root_of(ad->g, t)].pinned;
-    return d;
-}
-
-static int32_t slot_or_scratch(struct lf_ad *ad, int32_t t)
-{
-    return lf_ad_wants(ad, t) ? lf_ad_slot(ad, t) : scratch(ad, t);
-}
+#include "engine/graph/ops_vjp.h"
 
 LF_VJP(embed)
 {
@@ -154,32 +102,6 @@ LF_VJP(attn)
     emit(ad, LF_OP_ATTN_BWD, &n.a, in, 11, out, 3);
     for (int k = 0; k < 3; k++)
         lf_ad_contribute(ad, n.in[ATTN_Q + k], out[k]);
-    return ad->g->err.rc;
-}
-
-LF_VJP(act)
-{
-    const struct lf_node n = ad->g->n[node];
-    const int32_t in[] = {n.in[0], lf_ad_grad_of(ad, n.out[0])};
-    int32_t dx = lf_ad_slot(ad, n.in[0]);
-    emit(ad, LF_OP_ACT_BWD, &n.a, in, 2, &dx, 1);
-    lf_ad_contribute(ad, n.in[0], dx);
-    return ad->g->err.rc;
-}
-
-LF_VJP(glu)
-{
-    const struct lf_node n = ad->g->n[node];
-    const int32_t in[] = {n.in[0], n.in[1], lf_ad_grad_of(ad, n.out[0])};
-    int32_t out[] = {slot_or_scratch(ad, n.in[0]), slot_or_scratch(ad, n.in[1])};
-    if (lf_ld_of(ad->g, out[0]) !=
-        lf_ld_of(ad->g, out[1])) { /* the kernel has one row distance for both */
-        out[0] = scratch(ad, n.in[0]);
-        out[1] = scratch(ad, n.in[1]);
-    }
-    emit(ad, LF_OP_GLU_BWD, &n.a, in, 3, out, 2);
-    lf_ad_contribute(ad, n.in[0], out[0]);
-    lf_ad_contribute(ad, n.in[1], out[1]);
     return ad->g->err.rc;
 }
 

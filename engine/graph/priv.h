@@ -240,6 +240,10 @@ int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
 /* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
                     const struct lf_attr *a);
+/* The same for builders: the node's first output, LF_NONE when g has failed or an input is not
+ * g's. */
+lf_val lf_graph_op(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
+                   const struct lf_attr *a);
 /* Append a node whose outputs exist already. */
 int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
 /* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element-wise ops from the builder's function to the kernel's arguments, each as a whole. Only
+ * their rows (ops.c) and shape rules (ops_shape.c) stand elsewhere. A new op begins here or in a
+ * file like this one.
+ */
+#include "engine/graph/ops_emit.h"
+#include "engine/graph/ops_vjp.h"
+
+lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act)
+{
+    const struct lf_attr a = {.act = (uint8_t)act};
+    return act == LF_ACT_NONE ? x : lf_graph_op(g, LF_OP_ACT, &x.id, 1, &a);
+}
+
+LF_VJP(act)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[0], lf_ad_grad_of(ad, n.out[0])};
+    int32_t dx = lf_ad_slot(ad, n.in[0]);
+    emit(ad, LF_OP_ACT_BWD, &n.a, in, 2, &dx, 1);
+    lf_ad_contribute(ad, n.in[0], dx);
+    return ad->g->err.rc;
+}
+
+LF_EMIT(act)
+{
+    struct lf_k_act_fwd *k = args;
+    int32_t x = n->in[0], y = n->out[0];
+    *k = (struct lf_k_act_fwd){.rows = R(b, x),
+                               .c = C(b, x),
+                               .ldx = LD(b, x),
+                               .ldy = LD(b, y),
+                               .x = P(b, x),
+                               .y = P(b, y),
+                               .act = n->a.act,
+                               .x_type = DT(b, x)};
+    return 0;
+}
+
+LF_EMIT(act_bwd)
+{
+    struct lf_k_act_bwd *k = args;
+    int32_t x = n->in[ACTB_X], dy = n->in[ACTB_DY], dx = n->out[0];
+    *k = (struct lf_k_act_bwd){.rows = R(b, x),
+                               .c = C(b, x),
+                               .ldx = LD(b, x),
+                               .lddy = LD(b, dy),
+                               .lddx = LD(b, dx),
+                               .x = P(b, x),
+                               .dy = P(b, dy),
+                               .dx = P(b, dx),
+                               .act = n->a.act,
+                               .x_type = DT(b, x)};
+    return 0;
+}
+
+lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act)
+{
+    const int32_t in[] = {gate.id, up.id};
+    const struct lf_attr a = {.act = (uint8_t)act};
+    return lf_graph_op(g, LF_OP_GLU, in, 2, &a);
+}
+
+LF_VJP(glu)
+{
+    const struct lf_node n = ad->g->n[node];
+    const int32_t in[] = {n.in[0], n.in[1], lf_ad_grad_of(ad, n.out[0])};
+    int32_t out[] = {slot_or_scratch(ad, n.in[0]), slot_or_scratch(ad, n.in[1])};
+    if (lf_ld_of(ad->g, out[0]) !=
+        lf_ld_of(ad->g, out[1])) { /* the kernel has one row distance for both */
+        out[0] = scratch(ad, n.in[0]);
+        out[1] = scratch(ad, n.in[1]);
+    }
+    emit(ad, LF_OP_GLU_BWD, &n.a, in, 3, out, 2);
+    lf_ad_contribute(ad, n.in[0], out[0]);
+    lf_ad_contribute(ad, n.in[1], out[1]);
+    return ad->g->err.rc;
+}
+
+LF_EMIT(glu)
+{
+    struct lf_k_glu_fwd *k = args;
+    int32_t y = n->out[0];
+    *k = (struct lf_k_glu_fwd){.rows = R(b, y),
+                               .c = C(b, y),
+                               .ldx = LD(b, n->in[0]),
+                               .ldy = LD(b, y),
+                               .gate = P(b, n->in[0]),
+                               .up = P(b, n->in[1]),
+                               .y = P(b, y),
+                               .act = n->a.act,
+                               .x_type = DT(b, y)};
+    return LD(b, n->in[0]) == LD(b, n->in[1]) ? 0 : LF_EINVAL;
+}
+
+LF_EMIT(glu_bwd)
+{
+    struct lf_k_glu_bwd *k = args;
+    int32_t dy = n->in[GLUB_DY];
+    *k = (struct lf_k_glu_bwd){.rows = R(b, dy),
+                               .c = C(b, dy),
+                               .ldx = LD(b, n->in[0]),
+                               .lddy = LD(b, dy),
+                               .lddx = LD(b, n->out[0]),
+                               .gate = P(b, n->in[0]),
+                               .up = P(b, n->in[1]),
+                               .dy = P(b, dy),
+                               .dgate = P(b, n->out[0]),
+                               .dup = P(b, n->out[1]),
+                               .act = n->a.act,
+                               .x_type = DT(b, dy)};
+    return LD(b, n->in[0]) == LD(b, n->in[1]) && LD(b, n->out[0]) == LD(b, n->out[1]) ? 0
+                                                                                      : LF_EINVAL;
+}
