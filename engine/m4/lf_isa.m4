@@ -1,9 +1,9 @@
 dnl SPDX-License-Identifier: Apache-2.0
 dnl LF_CPU_ISA: which instruction sets of the CPU kernels the compiler can be asked for. The processor is asked at run time.
-dnl --enable-native asks it here and makes the kernels of its best set only: half of the build is kernels, once for each set.
+dnl --enable-native asks it here and makes the kernels of its best set only (plain: of none): half of the build is kernels, once for each set.
 AC_DEFUN([LF_CPU_ISA_TRY], [
   lf_have_$1=no
-  AS_IF([test $lf_native = no || test -z "$lf_isas"], [
+  AS_IF([test $lf_native = no || test $lf_native$lf_isas = yes], [
     lf_save_CFLAGS=$CFLAGS; CFLAGS="$CFLAGS $2"
     AC_MSG_CHECKING([whether $CC makes $1 kernels])
     AC_COMPILE_IFELSE([AC_LANG_SOURCE([[#include <immintrin.h>
@@ -23,8 +23,8 @@ $4]])], [lf_have_$1=yes], [lf_have_$1=no])
   AM_CONDITIONAL([HAVE_ISA_$3], [test $lf_have_$1 = yes])
 ])
 AC_DEFUN([LF_CPU_ISA], [
-  AC_ARG_ENABLE([native], [AS_HELP_STRING([--enable-native],
-      [CPU kernels of this machine's processor only; others run plain C (default: of all processors)])],
+  AC_ARG_ENABLE([native], [AS_HELP_STRING([--enable-native@<:@=plain@:>@],
+      [CPU kernels of this machine's processor only, or of none (plain); others run plain C (default: of all processors)])],
     [lf_native=$enableval], [lf_native=no])
   lf_isas=
   LF_CPU_ISA_TRY([avx512bf16], [-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16], [AVX512BF16],
