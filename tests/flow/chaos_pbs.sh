@@ -19,7 +19,7 @@ take_up() { timeout 60 "$LF" resume >o.resume 2>&1; }
 # A mom that dies leaves its job's processes alive, and the job runs again. Without a server nobody is answered; jobs go on.
 pick() {
     common_victims
-    [ $((kills % 4)) -ne 3 ] || echo "$(pbs_server_pid) pbs_server"
+    [ $((kills % 2)) -ne 1 ] || echo "$(pbs_server_pid) pbs_server"
     for m in $(sed -n 's/.*"_mom": *\([0-9]*\).*/\1/p' "$LF_FAKE_DIR/state" | tr '\n' ' '); do echo "$m mom"; done
 }
 settle() {
