@@ -175,37 +175,45 @@ int lf_io_fsync_parent(const char *path, lf_err *err)
     return rc;
 }
 
-static int make_dir(const char *path, mode_t mode, lf_err *err)
+static bool is_dir(const char *path)
 {
     struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int make_dir(const char *path, mode_t mode, lf_err *err)
+{
     if (mkdir(path, mode) == 0)
         return lf_io_fsync_parent(path, err);
     /* EROFS, EACCES: some systems answer so for a directory that exists. */
     int e = errno;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    if (is_dir(path))
         return 0;
     errno = e == EEXIST ? ENOTDIR : e;
     return lf_fail_errno(err, "cannot make directory %s", path);
 }
 
+/* From the end, because nearly always all of it is there, or all but the last name. */
+static int make_dirs(char *path, mode_t mode, lf_err *err)
+{
+    char *slash = strrchr(path, '/');
+    int rc = 0;
+    if (is_dir(path))
+        return 0;
+    if (slash && slash != path) {
+        *slash = '\0';
+        rc = make_dirs(path, mode, err);
+        *slash = '/';
+    }
+    return rc == 0 ? make_dir(path, mode, err) : rc;
+}
+
 int lf_io_mkdirs(const char *path, mode_t mode, lf_err *err)
 {
     char *p = lf_strdup(path, err);
-    int rc = 0;
     if (!p)
         return LF_ENOMEM;
-    if (!p[0])
-        rc = lf_fail(err, LF_EINVAL, "empty directory name");
-    for (char *s = p + (p[0] == '/'); rc == 0 && s; s = s ? s + 1 : NULL) {
-        s = strchr(s, '/');
-        if (s && (s[1] == '/' || s[1] == '\0'))
-            continue;
-        if (s)
-            *s = '\0';
-        rc = make_dir(p, mode, err);
-        if (s)
-            *s = '/';
-    }
+    int rc = p[0] ? make_dirs(p, mode, err) : lf_fail(err, LF_EINVAL, "empty directory name");
     free(p);
     return rc;
 }

@@ -15,7 +15,7 @@
 /* ---- damaged ones ---- */
 
 /* The fence is not looked at: a superseded start moves only what is below its own out and is
- * damaged, which nobody could go on from. What a newer start has taken of it has names of its own. */
+ * damaged, which nobody could go on from. What a newer start has taken of it has its own names. */
 int lf_run_set_aside(const lf_run *r, const char *dir, bool *moved, lf_err *err)
 {
     const size_t n = strlen(r->c.out);

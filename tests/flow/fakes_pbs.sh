@@ -127,6 +127,31 @@ is "$(qselect -N lost | wc -l)" 1 "a submission that looked failed has made a jo
 pbs_down
 ok $? "all is ended"
 
+# A server that dies: a job goes on and ends, nothing else happens, and what it wrote down counts when the server is back.
+rm -rf "$LF_FAKE_DIR"
+pbs_up openpbs kill_delay=1 node_fail_requeue=1
+pbs_server_up
+ok $? "a server answers"
+id=$(qsub -- /bin/sh -c ": >$T/ready.4; while [ ! -e $T/go.4 ]; do sleep 0.1; done; exit 3")
+until_true 20 test -e ready.4
+until_true 20 sh -c "qstat -f -w $id | grep -q session_id"
+next=$(qsub -W depend=afterany:$id -- /bin/sh -c ": >$T/ready.5")
+kill -9 "$(pbs_server_pid)"
+until_true 20 sh -c '! qstat'
+runs 255 qstat
+runs 255 qsub -- /bin/true
+like err 'cannot connect to server pbs0' "without it nobody is answered"
+: >go.4
+until_true 20 grep -q '"Exit_status": 3' "$LF_FAKE_DIR/state"
+ok $? "its job ends"
+[ ! -e ready.5 ]; ok $? "and what waits for it does not begin"
+pbs_server_up
+until_true 20 test -e ready.5
+ok $? "before a server is back"
+until_true 20 over $next
+runs 99 "$LF_FAKE_DIR/bin/pbs_server"
+pbs_down
+
 # Torque.
 rm -rf "$LF_FAKE_DIR"
 pbs_up torque kill_delay=1 keep_completed=3600

@@ -142,9 +142,9 @@ t=$(sbatch --parsable -o deaf.out deaf.sh)
 ends "$t" TIMEOUT "the time limit, and KILL for one that does not hear TERM"
 like deaf.out "DUE TO TIME LIMIT" "slurmstepd says why"
 is "$(scontrol show job -o "$t" | tr ' ' '\n' | grep ExitCode)" "ExitCode=0:9" "ExitCode 0:9"
-knob limit 12
-job sig 'trap "touch sig.seen; exit 0" USR2; sleep 60 & wait'
-t=$(sub --signal=B:USR2@2 sig.sh)
+knob limit 602 # it is signalled after 2 s and has ten minutes left
+job sig 'trap "touch sig.seen; exit 0" USR2; sleep 600 & wait'
+t=$(sub --signal=B:USR2@600 sig.sh)
 ends "$t" COMPLETED "--signal=B: reaches the batch shell before the limit"
 [ -e sig.seen ]; ok $? "(by its trap)"
 knob limit
@@ -166,9 +166,12 @@ fakeslurm nodefail "$t"
 is "$(fakeslurm state "$t")" NODE_FAIL "NODE_FAIL without --requeue"
 t=$(sbatch --parsable --open-mode=append -o pre.out long.sh)
 until_true 10 test -e "up.$t"
-fakeslurm preempt "$t" 8
-[ "$(date -d "$(squeue -h -j "$t" -o %e)" +%s)" -le "$(($(date +%s) + 9))" ]; ok $? "preempted: its end is that of the grace time"
+t0=$(date +%s)
+fakeslurm preempt "$t" 600
+e=$(date -d "$(squeue -h -j "$t" -o %e)" +%s)
+[ "$e" -ge $((t0 + 599)) ] && [ "$e" -le "$(($(date +%s) + 601))" ]; ok $? "preempted: its end is that of the grace time"
 unlike pre.out TERM "and its script hears nothing yet"
+fakeslurm preempt "$t" 0
 until_true 10 sh -c "grep -q 'got TERM' pre.out"
 ok $? "until the grace is over"
 ends "$t" RUNNING "then it runs again"
@@ -177,7 +180,7 @@ scancel "$t"
 job prestep 'srun sh -c "trap \"exit 75\" TERM; touch up.$SLURM_JOB_ID; sleep 120 & wait"; r=$?; echo "srun $r"; exit $r'
 t=$(sbatch --parsable -o pre2.out prestep.sh)
 until_true 10 test -e "up.$t"
-fakeslurm preempt "$t" 30
+fakeslurm preempt "$t" 600
 ends "$t" FAILED "a job that ends by itself in the grace time has failed, for SLURM"
 like pre2.out 'srun 75' "its step got TERM at once"
 t=$(sub long.sh)
@@ -210,9 +213,10 @@ knob min_job_age
 
 # --- troubles ---
 knob sbatch_late "1
-6"
+$T/goes.on"
 runs 1 sbatch --parsable -J late good.sh
 is "$(squeue -h -t all -n late -o %j)" "" "a controller that stands still"
+: >"$T/goes.on"
 until_true 10 sh -c "squeue -h -t all -n late -o %j | grep -q late"
 ok $? "makes the job when it goes on"
 knob sbatch_timeout 1
@@ -229,7 +233,7 @@ knob down 1
 runs 1 squeue -h
 like err 'Unable to contact slurm controller' "no controller"
 runs 0 squeue -h
-fakeslurm wait 20
+fakeslurm wait 300
 knob max_submit 1
 h=$(sub --hold good.sh)
 runs 1 sbatch good.sh
@@ -242,7 +246,7 @@ like out '^[0-9]+;big$' "id;cluster"
 knob cluster
 SLURM_TIME_FORMAT=relative SQUEUE_FORMAT=%i squeue -t all >out
 unlike out 'T[0-9][0-9]:' "the environment changes what squeue prints"
-fakeslurm wait 20
+fakeslurm wait 300
 ok $? "nothing is left running"
 until_true 5 sh -c "! grep -q ctld slurm/state.json"
 is "$?$(grep -c . slurm/slurmctld.log)" 00 "and the controller is gone, without a word"

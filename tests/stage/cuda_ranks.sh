@@ -85,11 +85,27 @@ run rest $state --optimizer-offload 0.5 --resume-from "$dir/some/out"
 says "continuing bitwise" "another share goes on, bitwise"
 same "$(id rest)" "$(id here)" "to the same weights and moments"
 
-mkdir -p "$dir/stop"
-slowly 5000 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/stop/out" --metrics "$dir/stop/metrics" 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/stop/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+# held NAME: two ranks in the background, the first of which waits (SIGSTOP) behind its first checkpoint; $pid is the launcher's.
+# Under sanitizers, which keep fail.so out, they go on.
+held() {
+    mkdir -p "$dir/$1"
+    _held=$dir/$1.held
+    [ -n "$slow_by" ] || _held=$dir/$1/out/checkpoints/step-00000003
+    LOONG_COMM_PATIENCE=600 LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=4 \
+        LF_FAIL_MATCH="pwrite */$1/metrics" LF_FAIL_ONCE=$dir/$1.held \
+        $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" 2>"$dir/err" &
+    pid=$!
+    until [ -e "$_held" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+}
+# shellcheck disable=SC2046
+wake() { kill -CONT $(pids "$1") 2>/dev/null; }
+
+held stop
 kill -TERM $pid
+# The launcher has told the one that is held: SIGTERM (bit 14) waits for it.
+told() { for _p in $(pids stop); do grep -q '^ShdPnd:[[:space:]]*[0-9a-f]*[4-7c-f][0-9a-f]\{3\}$' "/proc/$_p/status" && return 0; done; return 1; }
+until [ -z "$slow_by" ] || told || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+wake stop
 wait $pid
 same $? 75 "SIGTERM in the middle: 75"
 run stop
@@ -101,11 +117,9 @@ says_like "NCCL: all_reduce on rank 1.*internal error" "and is named"
 run refused
 same "$(id refused)" "$(id gpu)" "which a new start makes good"
 
-mkdir -p "$dir/dead"
-slowly 5000 $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/dead/out" --metrics "$dir/dead/metrics" 2>"$dir/err" &
-pid=$!
-until [ -e "$dir/dead/out/checkpoints/step-00000003" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+held dead
 kill -9 "$(pids dead | tail -n 1)"
+wake dead
 wait $pid
 [ $? -ne 0 ]
 ok $? "a rank that dies ends the job"

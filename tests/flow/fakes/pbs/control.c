@@ -266,7 +266,7 @@ int main(int argc, char **argv)
         int (*run)(int, char **);
     } all[] = {{"qsub", qsub_main}, {"qstat", qstat_main},   {"qselect", qselect_main},
                {"qdel", qdel_main}, {"qalter", qalter_main}, {"qsig", qsig_main},
-               {"qrls", qrls_main}, {"qmove", qmove_main}};
+               {"qrls", qrls_main}, {"qmove", qmove_main},   {"pbs_server", server_main}};
     fake_me = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
     const char *dir = getenv("LF_FAKE_DIR");
     if (dir == NULL || dir[0] != '/' || strlen(dir) >= sizeof fake_dir)

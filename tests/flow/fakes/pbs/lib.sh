@@ -13,9 +13,15 @@ pbs_up() {
         shift
         for kv; do echo "$kv"; done
     } >"$LF_FAKE_DIR/conf"
-    for c in qsub qstat qselect qdel qalter qsig qrls qmove; do ln -sf "$LF_BUILDDIR/tests/flow/fakes/pbs/fakepbs" "$LF_FAKE_DIR/bin/$c"; done
+    for c in qsub qstat qselect qdel qalter qsig qrls qmove pbs_server; do ln -sf "$LF_BUILDDIR/tests/flow/fakes/pbs/fakepbs" "$LF_FAKE_DIR/bin/$c"; done
     case ":$PATH:" in *":$LF_FAKE_DIR/bin:"*) ;; *) PATH="$LF_FAKE_DIR/bin:$PATH"; export PATH ;; esac
 }
+# pbs_server_up: from now on nothing is answered and started but by a server, which can be killed and brought back by this
+pbs_server_up() {
+    pbs_conf server_process=1
+    "$LF_FAKE_DIR/bin/pbs_server" && until_true 20 qselect
+}
+pbs_server_pid() { cat "$LF_FAKE_DIR/server.pid" 2>/dev/null; }
 # pbs_conf KEY=VALUE: change a setting (the last line wins)
 pbs_conf() { echo "$1" >>"$LF_FAKE_DIR/conf"; }
 # pbs_knob NAME TIMES [VALUE]: make a trouble, TIMES -1 = until told otherwise, 0 = no more
@@ -29,6 +35,8 @@ pbs_idle() { [ -z "$(qselect -s QHRE)" ]; }
 # pbs_down: end what still runs (its own moms and jobs only)
 pbs_down() {
     pbs_conf scheduling=0
+    pbs_conf server_process=0
+    [ ! -e "$LF_FAKE_DIR/server.pid" ] || kill -9 "$(pbs_server_pid)" 2>/dev/null
     ids=$(qselect) && [ -z "$ids" ] || qdel $ids
     pbs_conf kill_delay=0
     until_true 20 pbs_idle

@@ -277,14 +277,22 @@ static void copy_output(const json_t *job)
         fclose(out);
 }
 
-static void mom(const json_t *start)
+static void mom(const json_t *job_then)
 {
+    const json_t *start = json_deep_copy(job_then); /* the state is loaded again below */
     struct watch w = {.seq = (int)job_num(start, "_seq", 0)};
     double t_start = now_s();
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    /* A server that was killed before it wrote down that this job runs will start it again. */
+    state_lock();
+    const json_t *known = own_job(w.seq);
+    const bool runs = known != NULL && job_state(known) == 'R';
+    state_unlock(false);
+    if (!runs)
+        return;
     w.pid = fork();
     if (w.pid == 0)
         become_job(start);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * qsub, qstat, qselect, qdel, qalter, qsig, qrls and qmove for tests: one program under eight
- * names. There is no daemon. All state is one JSON file below $LF_FAKE_DIR that each command
+ * names. There is no daemon, unless a test wants a
+ * server that can be killed. All state is one JSON file below $LF_FAKE_DIR that each command
  * changes under a lock; a job runs below a small process of its own (its "mom"), which writes its
  * end down and starts what may start next.
  *
@@ -25,6 +26,9 @@
  *     mom
  *   - node_fail_requeue=1: a mom that dies leaves the job's processes alive, and the server runs
  *     the job again
+ *   - server_process=1: without a living pbs_server (pbs_server_up of lib.sh) no command is
+ *     answered and nothing is started, requeued or released; moms and jobs go on, and what they
+ *     wrote down counts once there is a server again
  *   - jobs start in HOME, with the mom's environment, never with the submitter's
  * An option, resource or attribute that the real command lacks is an error; what it has and this
  * lacks ends with exit 99.
@@ -106,5 +110,7 @@ int qalter_main(int argc, char **argv);
 int qsig_main(int argc, char **argv);
 int qrls_main(int argc, char **argv);
 int qmove_main(int argc, char **argv);
+/* pbs_server: returns at once, the server is on its way */
+int server_main(int argc, char **argv);
 
 #endif

@@ -112,9 +112,53 @@ bool knob(const char *name, char *value, size_t cap)
     return left != 0;
 }
 
+/* A lock tells whether the server lives, because a kill takes it away with the process. */
+static bool server_gone(void)
+{
+    char path[BIG_PATH];
+    if (conf_num("server_process", 0) == 0)
+        return false;
+    snprintf(path, sizeof path, "%s/server.lock", fake_dir);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool gone = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return gone;
+}
+
+int server_main(int argc, char **argv)
+{
+    char path[BIG_PATH], text[32];
+    (void)argc, (void)argv;
+    snprintf(path, sizeof path, "%s/server.lock", fake_dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        die(FAKE_NOT_MODELLED, "there is a server already");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0)
+        _exit(pid < 0);
+    setsid();
+    snprintf(path, sizeof path, "%s/server.pid", fake_dir);
+    int out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), null;
+    int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (out < 0 || write(out, text, (size_t)n) != n || (null = open("/dev/null", O_RDWR)) < 0)
+        _exit(1);
+    close(out);
+    for (int i = 0; i < 3; i++)
+        dup2(null, i);
+    for (;;) {
+        const struct timespec ts = {0, 300 * 1000 * 1000};
+        state_lock();
+        settle();
+        state_unlock(true);
+        nanosleep(&ts, NULL);
+    }
+}
+
 void fake_unreachable(void)
 {
-    if (knob("unreachable", NULL, 0)) {
+    if (knob("unreachable", NULL, 0) || server_gone()) {
         fprintf(stderr, "Connection refused\n%s: cannot connect to server %s (errno=15010)\n",
                 fake_me, conf_server());
         exit(255);
@@ -372,6 +416,8 @@ static void requeue_orphans(void)
 
 void settle(void)
 {
+    if (server_gone()) /* a mom that writes an end down while nobody hears of it */
+        return;
     requeue_orphans();
     bool more = true;
     while (more) {
