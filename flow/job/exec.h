@@ -48,13 +48,13 @@
 #ifndef LF_FLOW_EXEC_H
 #define LF_FLOW_EXEC_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "engine/base/err.h"
 #include "flow/job/jobside.h"
 #include "flow/launch/launch.h"
+#include "flow/record/event.h"
 #include "flow/run/classify.h"
 #include "flow/run/state.h"
 
@@ -107,6 +107,8 @@ typedef struct lf_exec {
     char *log_tail;
 } lf_exec;
 
+/* Where its events come from. */
+lf_origin lf_exec_origin(const lf_exec *x);
 /* Everything. Returns the exit code for the job. */
 int lf_exec_main(const lf_exec_args *args, lf_err *err);
 
