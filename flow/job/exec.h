@@ -35,15 +35,6 @@
  *   10  commit
  *   11  end.json and the end event
  *   12  requeue event, then put the job back
- *
- * end.json: {"lf_end":1,"state","class","reason","t_start","t_end","exit","signal","log":[lines],
- *   "step"   last step that is saved, absent when the stage does not say
- *   "gained" did this incarnation save a step that none before it had
- *   "pace"   {"save_s","spacing_s"} as measured, absent when nothing was
- *   "asked"  {"memory_bytes","time_limit_s","planned_memory_bytes","planned_time_limit_s"}: what
- *            the job had and what was planned
- *   "jobid","node","blame" (a host that is to be left out)
- *   "next"   {"act","memory_bytes","exclude"}: the job goes back into the queue, and how}
  */
 #ifndef LF_FLOW_EXEC_H
 #define LF_FLOW_EXEC_H
