@@ -48,7 +48,6 @@
 #ifndef LF_FLOW_EXEC_H
 #define LF_FLOW_EXEC_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
