@@ -84,10 +84,9 @@ static int mark(const lf_run *run, const lf_stage_view *s, lf_err *err)
         return 0;
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    rc = lf_record_event(
-        &(lf_origin){
-            .dir = s->dir, .run = run->id, .stage = s->plan->name, .attempt = (int)s->n_attempts},
-        "cancel", json_pack("{s:s}", "by", user), err);
+    const lf_origin from = {
+        .dir = s->dir, .run = run->id, .stage = s->plan->name, .attempt = (int)s->n_attempts};
+    rc = lf_event_cancel(&from, user, err);
     return rc < 0 ? rc : 1;
 }
 

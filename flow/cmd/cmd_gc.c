@@ -143,10 +143,10 @@ static int ask_ledger(json_t *keep, const lf_cmd *c, const lf_project *p, lf_err
     size_t n = lf_optset_count(c->opts, "keep_best");
     if (!marked && n == 0)
         return 0;
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     int rc = lf_ask_roots(&roots, p, err);
-    bool no_runs = json_array_size(roots) == 0;
-    json_decref(roots);
+    bool no_runs = roots.n == 0;
+    lf_texts_fini(&roots);
     if (rc < 0 || no_runs) /* then there is nothing to be marked, and perhaps no ledger yet */
         return rc;
     rc = lf_ask_sync(NULL, p, true, err);

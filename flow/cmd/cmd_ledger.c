@@ -46,15 +46,15 @@ static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char
 
 static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     lf_ledger_ingested n = {0, 0, 0}, more = {0, 0, 0};
     int rc = lf_ask_roots(&roots, p, err);
-    const char *first = json_string_value(json_array_get(roots, 0));
+    const char *first = roots.n > 0 ? roots.v[0] : NULL;
     if (rc == 0 && first == NULL)
         rc = lf_fail(err, LF_ENOENT, "this project has no runs to rebuild from");
     if (rc == 0)
         rc = rebuild_locked(&n, p, first, err);
-    json_decref(roots);
+    lf_texts_fini(&roots);
     if (rc == 0) /* the other data roots, and the copy for readers */
         rc = lf_ask_sync(&more, p, true, err);
     n.events += more.events;
@@ -83,12 +83,11 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
     lf_ledger *l = lf_cmd_open_ledger(p, true, err);
     if (l == NULL)
         return err->rc;
-    json_t *roots = NULL, *found = NULL;
+    lf_texts roots = {.n = 0};
+    json_t *found = NULL;
     int rc = lf_ask_roots(&roots, p, err);
     if (rc == 0) {
-        found = lf_ledger_check(
-            l, json_array_size(roots) == 1 ? json_string_value(json_array_get(roots, 0)) : NULL,
-            err);
+        found = lf_ledger_check(l, roots.n == 1 ? roots.v[0] : NULL, err);
         rc = found == NULL ? err->rc : 0;
     }
     size_t n = json_array_size(found);
@@ -97,7 +96,7 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
     else if (rc == 0)
         print_findings(found);
     json_decref(found);
-    json_decref(roots);
+    lf_texts_fini(&roots);
     lf_ledger_close(l);
     return rc < 0 ? rc : n == 0 ? LF_FLOW_OK : LF_FLOW_FAILED;
 }

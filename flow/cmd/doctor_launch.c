@@ -126,21 +126,21 @@ static int write_files(struct launch *x, lf_err *err)
     return rc;
 }
 
-static void add_words(json_t *argv, const char *const *words)
+/* Without memory a word is missing, and the command says that it does not understand. */
+static void add_words(lf_texts *argv, const char *const *words)
 {
     for (; *words != NULL; words++)
-        json_array_append_new(argv, json_string(*words));
+        (void)lf_texts_add(argv, *words, NULL);
 }
-static void add_pair(json_t *argv, const char *option, const char *value)
+static void add_pair(lf_texts *argv, const char *option, const char *value)
 {
     if (value != NULL)
         add_words(argv, (const char *[]){option, value, NULL});
 }
 
-static json_t *command(const struct launch *x)
+static void command(lf_texts *argv, const struct launch *x)
 {
     const lf_doctor *d = x->d;
-    json_t *argv = json_array();
     if (strcmp(d->scheduler, "slurm") == 0) {
         add_words(argv, (const char *[]){"sbatch", "--parsable", "--job-name=lf-doctor",
                                          "--ntasks=1", "--time=5", "--export=NONE",
@@ -157,8 +157,7 @@ static json_t *command(const struct launch *x)
         add_pair(argv, "-q", d->partition);
         add_pair(argv, "-A", d->account);
     }
-    json_array_append_new(argv, json_string(x->script));
-    return argv;
+    add_words(argv, (const char *[]){x->script, NULL});
 }
 
 /* The last line that begins with a digit: sites let sbatch and qsub chatter. */
@@ -178,9 +177,10 @@ static bool submit(struct launch *x)
     lf_sched_out o;
     lf_err e = LF_ERR_INIT;
     char said[300];
-    json_t *argv = command(x);
-    int rc = lf_sched_run(&o, argv, x->d->site, 0, &e);
-    json_decref(argv);
+    lf_texts argv = {.n = 0};
+    command(&argv, x);
+    int rc = lf_sched_run(&o, &argv, x->d->site, 0, &e);
+    lf_texts_fini(&argv);
     if (rc < 0) {
         lf_doctor_add(x->d, "fail", "launch", NULL, "%s", e.text);
         return false;

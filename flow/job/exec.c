@@ -17,34 +17,28 @@
 
 static int start_event(lf_exec *x, lf_err *err)
 {
+    const lf_origin from = lf_exec_origin(x);
     lf_proc_id me;
     int rc = lf_proc_self(&me, err);
-    if (rc < 0)
-        return rc;
-    json_t *d = json_pack("{s:s, s:I, s:s, s:I}", "host", me.host, "pid", (json_int_t)me.pid,
-                          "boot_id", me.boot_id, "proc_start", (json_int_t)me.start);
-    rc = lf_record_event(&(lf_origin){.dir = x->dir,
-                                      .run = x->run.id,
-                                      .stage = x->args.stage,
-                                      .attempt = x->args.attempt,
-                                      .epoch = x->epoch},
-                         "start", d, err);
+    if (rc == 0)
+        rc = lf_event_start(&from, &me, err);
     for (size_t i = 0; rc == 0 && i < x->n_inputs; i++) {
-        const struct lf_used *in = &x->inputs[i];
-        const char *p = in->path;
+        const char *p = x->inputs[i].path;
         size_t n = strlen(x->run.data);
         if (strncmp(p, x->run.data, n) == 0 && p[n] == '/')
             p += n + 1; /* inside the data root: relative to it */
-        json_t *e =
-            json_pack("{s:s, s:s, s:s*}", "name", in->name, "path", p, "sha256", in->sha256);
-        rc = lf_record_event(&(lf_origin){.dir = x->dir,
-                                          .run = x->run.id,
-                                          .stage = x->args.stage,
-                                          .attempt = x->args.attempt,
-                                          .epoch = x->epoch},
-                             "input", e, err);
+        rc = lf_event_input(&from, &x->inputs[i], p, err);
     }
     return rc;
+}
+
+lf_origin lf_exec_origin(const lf_exec *x)
+{
+    return (lf_origin){.dir = x->dir,
+                       .run = x->run.id,
+                       .stage = x->args.stage,
+                       .attempt = x->args.attempt,
+                       .epoch = x->epoch};
 }
 
 /* It never ran: what it needs went away between the check and now, or it could not be started. */

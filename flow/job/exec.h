@@ -35,26 +35,17 @@
  *   10  commit
  *   11  end.json and the end event
  *   12  requeue event, then put the job back
- *
- * end.json: {"lf_end":1,"state","class","reason","t_start","t_end","exit","signal","log":[lines],
- *   "step"   last step that is saved, absent when the stage does not say
- *   "gained" did this start save a step that none before it had
- *   "pace"   {"save_s","spacing_s"} as measured, absent when nothing was
- *   "asked"  {"memory_bytes","time_limit_s","planned_memory_bytes","planned_time_limit_s"}: what
- *            the job had and what was planned
- *   "jobid","node","blame" (a host that is to be left out)
- *   "next"   {"act","memory_bytes","exclude"}: the job goes back into the queue, and how}
  */
 #ifndef LF_FLOW_EXEC_H
 #define LF_FLOW_EXEC_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "engine/base/err.h"
 #include "flow/job/jobside.h"
 #include "flow/launch/launch.h"
+#include "flow/record/event.h"
 #include "flow/run/classify.h"
 #include "flow/run/state.h"
 
@@ -107,6 +98,8 @@ typedef struct lf_exec {
     char *log_tail;
 } lf_exec;
 
+/* Where its events come from. */
+lf_origin lf_exec_origin(const lf_exec *x);
 /* Everything. Returns the exit code for the job. */
 int lf_exec_main(const lf_exec_args *args, lf_err *err);
 

@@ -100,6 +100,7 @@ static int collect_outputs(struct lf_done *done, lf_exec *x, lf_err *err)
 
 static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
 {
+    const lf_origin from = lf_exec_origin(x);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < done->n_outputs; i++) {
         const struct lf_output *o = &done->outputs[i];
@@ -108,16 +109,7 @@ static int artifact_events(lf_exec *x, const struct lf_done *done, lf_err *err)
                          x->args.attempt, x->epoch, o->path);
         if (rc < 0)
             return rc;
-        json_t *d =
-            json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:O}", "name", o->name, "path", path,
-                      "kind", o->kind, "sha256", o->manifest_sha256, "bytes", (json_int_t)o->bytes,
-                      "files", (json_int_t)o->files, "spec_id", done->spec_id, "meta", o->meta);
-        rc = lf_record_event(&(lf_origin){.dir = x->dir,
-                                          .run = x->run.id,
-                                          .stage = x->args.stage,
-                                          .attempt = x->args.attempt,
-                                          .epoch = x->epoch},
-                             "artifact", d, err);
+        rc = lf_event_artifact(&from, o, path, done->spec_id, err);
     }
     return rc;
 }

@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
@@ -136,29 +135,13 @@ static void add_next(struct ending *e, const struct plan *p)
     e->end.next = &e->next;
 }
 
-static int event(lf_exec *x, const char *kind, json_t *data, lf_err *err)
-{
-    return lf_record_event(&(lf_origin){.dir = x->dir,
-                                        .run = x->run.id,
-                                        .stage = x->args.stage,
-                                        .attempt = x->args.attempt,
-                                        .epoch = x->epoch},
-                           kind, data, err);
-}
-
 static int write_end(lf_exec *x, const struct lf_end *end, lf_err *err)
 {
+    const lf_origin from = lf_exec_origin(x);
     int rc = lf_end_publish(x->dir, end, err);
-    if (rc < 0)
-        return rc;
-    if (end->blame != NULL)
-        rc = event(x, "node_strike",
-                   json_pack("{s:s, s:s}", "host", end->blame, "cause", end->reason), err);
-    json_t *step = end->step >= 0 ? json_integer(end->step) : NULL;
-    json_t *d =
-        json_pack("{s:s, s:i, s:i, s:s, s:s, s:o*}", "state", end->state, "exit", end->exit_code,
-                  "signal", end->signal, "reason", end->cls, "message", end->reason, "step", step);
-    return rc == 0 ? event(x, "end", d, err) : rc;
+    if (rc == 0 && end->blame != NULL)
+        rc = lf_event_node_strike(&from, end->blame, end->reason, err);
+    return rc == 0 ? lf_event_end(&from, end, err) : rc;
 }
 
 /* ---- what follows ---- */
@@ -330,11 +313,8 @@ static void put_back(lf_exec *x, const struct plan *p, const char *cause)
     bool other = p->next.act != LF_POLICY_CONTINUE && p->next.act != LF_POLICY_RETRY;
     if (lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING || cancelled(x))
         return; /* while the records were written */
-    int rc =
-        event(x, "requeue",
-              json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act",
-                        lf_policy_act_name(p->next.act), "jobid", x->job.id, "epoch", x->epoch),
-              &e);
+    const lf_origin from = lf_exec_origin(x);
+    int rc = lf_event_requeue(&from, cause, lf_policy_act_name(p->next.act), x->job.id, &e);
     if (rc == 0)
         rc = other ? lf_jobside_requeue_as(&x->job, &ask, &e) : lf_jobside_requeue(&x->job, &e);
     if (rc == LF_ENOTSUP && lf_jobside_state(&x->job, ANSWER_S) != LF_JOBSIDE_RUNNING)

@@ -16,7 +16,6 @@
 
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"

@@ -137,23 +137,29 @@ static int slurm_update(lf_jobside *j, const lf_jobside_ask *ask, lf_err *err)
     lf_buf_init(&memory);
     lf_buf_init(&time);
     lf_buf_init(&nodes);
-    json_t *argv = json_pack("[s, s, s+]", "scontrol", "update", "JobId=", j->id);
+    char job[160];
+    lf_texts argv = {.n = 0};
+    snprintf(job, sizeof job, "JobId=%s", j->id);
     lf_buf_addf(&memory, "MinMemoryNode=%lld",
                 (long long)((ask->memory_bytes + (1 << 20) - 1) >> 20));
     lf_buf_addf(&time, "TimeLimit=%lld", (long long)((ask->time_limit_s + 59) / 60));
     lf_buf_addf(&nodes, "ExcNodeList=%s", ask->exclude != NULL ? ask->exclude : "");
-    int rc = argv == NULL ? LF_ENOMEM : 0;
+    int rc = lf_texts_add(&argv, "scontrol", err);
+    if (rc == 0)
+        rc = lf_texts_add(&argv, "update", err);
+    if (rc == 0)
+        rc = lf_texts_add(&argv, job, err);
     if (rc == 0 && ask->memory_bytes > 0)
-        rc = lf_json_push_new(argv, json_string(memory.data), err);
+        rc = lf_texts_add(&argv, memory.data, err);
     if (rc == 0 && ask->time_limit_s > 0)
-        rc = lf_json_push_new(argv, json_string(time.data), err);
+        rc = lf_texts_add(&argv, time.data, err);
     if (rc == 0 && ask->exclude != NULL)
-        rc = lf_json_push_new(argv, json_string(nodes.data), err);
-    if (rc == 0 && json_array_size(argv) > 3) {
-        rc = lf_sched_run(&o, argv, j->site, j->timeout_s, err);
+        rc = lf_texts_add(&argv, nodes.data, err);
+    if (rc == 0 && argv.n > 3) {
+        rc = lf_sched_run(&o, &argv, j->site, j->timeout_s, err);
         rc = verdict(&o, rc, err);
     }
-    json_decref(argv);
+    lf_texts_fini(&argv);
     lf_buf_fini(&memory);
     lf_buf_fini(&time);
     lf_buf_fini(&nodes);

@@ -26,8 +26,9 @@
  * cache. */
 int lf_spec_assign(lf_doc *plan, const char *project, const char *cache_path, lf_err *err);
 
-/* Names of identity settings in which a spec and that of a stage differ, as the stage calls them, e.g. ["steps", "model.layers", "data"]. A
- * difference that comes from a producer is named after the option that takes its output. */
+/* Names of identity settings in which a spec and that of a stage differ, as the stage calls
+ * them, e.g. ["steps", "model.layers", "data"]. A difference that comes from a producer is named
+ * after the option that takes its output. */
 int lf_spec_diff(lf_texts *out, const lf_spec *a, const lf_doc_stage *stage, lf_err *err);
 
 #endif

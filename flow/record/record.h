@@ -9,16 +9,10 @@
 #include <limits.h>
 
 #include "engine/base/err.h"
+#include "flow/record/event.h"
 
 /* Publish dir/name with link(2); LF_EEXIST when it is there. */
 int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
-
-/* Where an event comes from. stage NULL and numbers 0 where it has none. */
-typedef struct lf_origin {
-    const char *dir; /* RUN, RUN/<stage> or a start; the spool directory is made in it */
-    const char *run, *stage;
-    int attempt, epoch;
-} lf_origin;
 
 /* Write one event. data: taken. */
 int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err);

@@ -14,7 +14,7 @@
 #include "flow/record/record.h"
 #include "flow/run/sync.h"
 
-int lf_ask_roots(json_t **out, const lf_project *p, lf_err *err)
+int lf_ask_roots(lf_texts *out, const lf_project *p, lf_err *err)
 {
     return lf_project_roots(out, p,
                             err); /* those whose runs are gone too: the ledger has to hear of it */
@@ -22,17 +22,17 @@ int lf_ask_roots(json_t **out, const lf_project *p, lf_err *err)
 
 int lf_ask_sync(lf_ledger_ingested *out, const lf_project *p, bool everything, lf_err *err)
 {
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     lf_ledger_ingested sum = {0, 0, 0};
     int rc = lf_ask_roots(&roots, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++) {
+    for (size_t i = 0; rc == 0 && i < roots.n; i++) {
         lf_ledger_ingested got = {0, 0, 0};
-        rc = lf_sync_count(&got, p, json_string_value(json_array_get(roots, i)), everything, err);
+        rc = lf_sync_count(&got, p, roots.v[i], everything, err);
         sum.events += got.events;
         sum.records += got.records;
         sum.problems += got.problems;
     }
-    json_decref(roots);
+    lf_texts_fini(&roots);
     if (rc == 0 && out != NULL)
         *out = sum;
     return rc;
@@ -53,15 +53,15 @@ lf_ledger *lf_ask_open(const lf_project *p, lf_err *err)
 char *lf_ask_path(const lf_project *p, const char *word, lf_err *err)
 {
     char *abs = realpath(word, NULL), *out = NULL;
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     if (abs == NULL)
         return lf_strdup(word, err);
     if (lf_ask_roots(&roots, p, err) < 0) {
         free(abs);
         return NULL;
     }
-    for (size_t i = 0; i < json_array_size(roots) && out == NULL; i++) {
-        char *root = realpath(json_string_value(json_array_get(roots, i)), NULL);
+    for (size_t i = 0; i < roots.n && out == NULL; i++) {
+        char *root = realpath(roots.v[i], NULL);
         size_t n = root != NULL ? strlen(root) : 0;
         if (n > 0 && strncmp(abs, root, n) == 0 && abs[n] == '/')
             out = lf_strdup(abs + n + 1, err);
@@ -69,7 +69,7 @@ char *lf_ask_path(const lf_project *p, const char *word, lf_err *err)
     }
     if (out == NULL)
         out = lf_strdup(abs, err);
-    json_decref(roots);
+    lf_texts_fini(&roots);
     free(abs);
     return out;
 }

@@ -6,14 +6,12 @@
 #ifndef LF_FLOW_ASKING_H
 #define LF_FLOW_ASKING_H
 
-#include <jansson.h>
-
 #include "db/ledger.h"
 #include "flow/run/project.h"
 
 /* Data roots of the project that have runs, each once, as DATA/<project id>; that of the newest run
  * first. New array. */
-int lf_ask_roots(json_t **out, const lf_project *p, lf_err *err);
+int lf_ask_roots(lf_texts *out, const lf_project *p, lf_err *err);
 /* Ingest of all roots. everything: also what the ledger believes to be settled. out may be NULL. */
 int lf_ask_sync(lf_ledger_ingested *out, const lf_project *p, bool everything, lf_err *err);
 /* The ledger for reading, as it is; LF_EFORMAT also for a newer one. */

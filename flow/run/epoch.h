@@ -4,10 +4,8 @@
  * grows, because each is made with link(2), which fails where the name exists. A record is a claim
  * or a commit:
  *
- *   claim   {"lf_epoch":1,"kind":"claim","attempt":N,"epoch":E,"token",...}     start N.E
- *           begins
- *   commit  {"lf_done":1,...,"attempt":N,"epoch":E}                             start N.E is
- *           the result
+ *   claim   (struct lf_claim)   start N.E begins
+ *   commit  (struct lf_done)    start N.E is the result
  *
  * The commit of epoch E takes the name epoch.(E+1). A newer start claims the same name. One
  * of the two links fails, so a zombie can never publish once a newer epoch exists, and no newer

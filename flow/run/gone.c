@@ -22,10 +22,10 @@
 
 int lf_gone_data(const lf_project *p, lf_err *err)
 {
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++) {
-        const char *data = json_string_value(json_array_get(roots, i));
+    for (size_t i = 0; rc == 0 && i < roots.n; i++) {
+        const char *data = roots.v[i];
         char runs[PATH_MAX];
         rc = lf_path_set(runs, err, "%s/runs", data);
         if (rc == 0 && !lf_io_exists(runs))
@@ -33,15 +33,15 @@ int lf_gone_data(const lf_project *p, lf_err *err)
                          "the data directory %s is gone, with the runs in it; " REMEDY,
                          lf_io_exists(data) ? runs : data);
     }
-    json_decref(roots);
+    lf_texts_fini(&roots);
     return rc;
 }
 
-static bool is_there(const json_t *roots, const char *id)
+static bool is_there(const lf_texts *roots, const char *id)
 {
     char dir[PATH_MAX];
-    for (size_t i = 0; i < json_array_size(roots); i++) {
-        const char *data = json_string_value(json_array_get(roots, i));
+    for (size_t i = 0; i < roots->n; i++) {
+        const char *data = roots->v[i];
         if (lf_path_set(dir, NULL, "%s/runs/%s", data, id) == 0 && lf_io_exists(dir))
             return true;
     }
@@ -54,14 +54,14 @@ static int ask_ledger(const lf_project *p, const char *word, lf_err *err)
     lf_ledger *l = lf_ask_open(p, NULL);
     bool any = word == NULL || strcmp(word, "last") == 0;
     char *id = l != NULL ? lf_ledger_find_run(l, any ? NULL : word, NULL) : NULL;
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);
-    if (rc == 0 && id != NULL && !is_there(roots, id))
+    if (rc == 0 && id != NULL && !is_there(&roots, id))
         rc = lf_fail(err, LF_ENOENT,
                      "the directory of run %s is gone; restore it, or let `loong-flow ledger "
                      "rebuild` forget the run",
                      id);
-    json_decref(roots);
+    lf_texts_fini(&roots);
     free(id);
     lf_ledger_close(l);
     return rc;

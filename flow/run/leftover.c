@@ -215,11 +215,11 @@ static int search_root(json_t *list, const char *data, lf_err *err)
 
 int lf_leftovers(json_t *list, const lf_project *p, lf_err *err)
 {
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++)
-        rc = search_root(list, json_string_value(json_array_get(roots, i)), err);
-    json_decref(roots);
+    for (size_t i = 0; rc == 0 && i < roots.n; i++)
+        rc = search_root(list, roots.v[i], err);
+    lf_texts_fini(&roots);
     return rc;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "flow/record/identity.h"
 #include "flow/run/project.h"
 
 #include <dirent.h>
@@ -19,14 +20,11 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/plan/conf.h"
 #include "flow/record/record.h"
-
-#define SMALL_FILE ((size_t)1 << 16)
 
 /* Spool and project files are trusted only when nobody else could have written them. */
 static int check_dot(const char *dot, lf_err *err)
@@ -44,16 +42,13 @@ static int check_dot(const char *dot, lf_err *err)
 
 static int read_identity(lf_project *p, const char *path, lf_err *err)
 {
-    json_t *o = lf_json_load_file(path, SMALL_FILE, err);
-    if (o == NULL)
-        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
-    const char *id = NULL;
-    int rc = lf_json_get_str(&id, o, "id", true, path, err);
+    char *id = NULL;
+    int rc = lf_identity_load(&id, path, err);
     if (rc == 0 && !lf_ulid_valid(id))
         rc = lf_fail(err, LF_EFORMAT, "%s: \"%s\" is not a project id", path, id);
     if (rc == 0)
         memcpy(p->id, id, LF_ULID_SIZE);
-    json_decref(o);
+    free(id);
     return rc;
 }
 
@@ -62,14 +57,12 @@ static int create_identity(const char *dot, const char *path, lf_err *err)
     int rc = lf_io_mkdirs(dot, 0700, err); /* lf_project_share opens it to a group */
     if (rc < 0)
         return rc;
-    char id[LF_ULID_SIZE], when[21], text[256];
+    char id[LF_ULID_SIZE];
     rc = lf_ulid(id, err);
     if (rc < 0)
         return rc;
-    int n = snprintf(text, sizeof text, "{\"lf_project\":1,\"id\":\"%s\",\"created\":\"%s\"}\n", id,
-                     lf_time_iso(when, lf_wall_s()));
     lf_err e = LF_ERR_INIT;
-    rc = lf_io_publish(path, text, (size_t)n, 0644, &e);
+    rc = lf_identity_write(path, id, &e);
     if (rc < 0 && rc != LF_EEXIST) /* another loong-flow was first: use its id */
         return lf_fail(err, rc, "%s", e.text);
     return 0;

@@ -21,7 +21,6 @@
 #ifndef LF_FLOW_PROJECT_H
 #define LF_FLOW_PROJECT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -60,8 +59,8 @@ typedef struct lf_run_list {
     size_t n, cap;
 } lf_run_list;
 
-/* Every known root, as DATA/<project id>: array of paths, new reference. */
-int lf_project_roots(json_t **out, const lf_project *p, lf_err *err);
+/* Every known root, as DATA/<project id>: paths. */
+int lf_project_roots(lf_texts *out, const lf_project *p, lf_err *err);
 /* Every run below every known root. A root that cannot be read is an error: unknown is not
  * absence. */
 int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err);

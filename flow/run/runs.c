@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "flow/plan/conf.h"
@@ -65,11 +64,24 @@ static int newest_first(const void *a, const void *b)
     return strcmp(((const lf_run *)b)->id, ((const lf_run *)a)->id);
 }
 
-int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
+static int add_root(lf_texts *list, const lf_project *p, const char *path, lf_err *err)
 {
-    json_t *list = json_array();
+    lf_buf b;
+    lf_buf_init(&b);
+    int rc = lf_io_read_file(path, ROOT_MAX_BYTES, &b, err);
+    char *data = rc == 0 ? lf_project_data(p, b.data, err) : NULL;
+    if (rc == 0)
+        rc = data == NULL ? LF_ENOMEM : lf_texts_add(list, data, err);
+    free(data);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+int lf_project_roots(lf_texts *out, const lf_project *p, lf_err *err)
+{
+    *out = (lf_texts){.given = true};
     char *roots = lf_path_join(p->dot, "roots", err);
-    int rc = roots == NULL || list == NULL ? LF_ENOMEM : 0;
+    int rc = roots == NULL ? LF_ENOMEM : 0;
     DIR *d = rc == 0 ? opendir(roots) : NULL;
     if (rc == 0 && d == NULL && errno != ENOENT)
         rc = lf_fail_errno(err, "cannot list %s", roots);
@@ -77,37 +89,26 @@ int lf_project_roots(json_t **out, const lf_project *p, lf_err *err)
          e = readdir(d)) {
         if (strlen(e->d_name) != 16 || e->d_name[0] == '.')
             continue;
-        lf_buf b;
-        lf_buf_init(&b);
         char *path = lf_path_join(roots, e->d_name, err);
-        rc = path == NULL ? LF_ENOMEM : lf_io_read_file(path, ROOT_MAX_BYTES, &b, err);
-        char *data = rc == 0 ? lf_project_data(p, b.data, err) : NULL;
-        if (rc == 0)
-            rc = data == NULL                                         ? LF_ENOMEM
-                 : json_array_append_new(list, json_string(data)) < 0 ? LF_ENOMEM
-                                                                      : 0;
-        free(data);
+        rc = path == NULL ? LF_ENOMEM : add_root(out, p, path, err);
         free(path);
-        lf_buf_fini(&b);
     }
     if (d != NULL)
         closedir(d);
     free(roots);
     if (rc < 0)
-        json_decref(list);
-    else
-        *out = list;
+        lf_texts_fini(out);
     return rc;
 }
 
 int lf_run_list_load(lf_run_list *out, const lf_project *p, lf_err *err)
 {
     lf_run_list l = {NULL, 0, 0};
-    json_t *roots = NULL;
+    lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(roots); i++)
-        rc = list_root(&l, json_string_value(json_array_get(roots, i)), err);
-    json_decref(roots);
+    for (size_t i = 0; rc == 0 && i < roots.n; i++)
+        rc = list_root(&l, roots.v[i], err);
+    lf_texts_fini(&roots);
     if (rc < 0) {
         lf_run_list_fini(&l);
         return rc;

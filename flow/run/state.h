@@ -12,7 +12,6 @@
 #ifndef LF_FLOW_STATE_H
 #define LF_FLOW_STATE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -14,7 +14,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 
 static const char *name_of(const lf_stage_view *v)
 {
@@ -49,7 +48,7 @@ int lf_attempt_resources(lf_resources *out, const lf_doc_stage *stage, const lf_
     return rc;
 }
 
-static int publish(const lf_attempt_args *a, int n, const char *token, lf_err *err)
+static struct lf_attempt_rec record_of(const lf_attempt_args *a, int n, const char *token)
 {
     const lf_doc_stage *st = a->view->plan;
     struct lf_attempt_rec rec = {.attempt = n,
@@ -66,6 +65,12 @@ static int publish(const lf_attempt_args *a, int n, const char *token, lf_err *e
                                  .resources = *a->resources};
     if (a->accepted != NULL)
         rec.accepted = *a->accepted;
+    return rec;
+}
+
+static int publish(const lf_attempt_args *a, int n, const char *token, lf_err *err)
+{
+    struct lf_attempt_rec rec = record_of(a, n, token);
     int rc = lf_proc_self(&rec.submitter, err);
     return rc == 0 ? lf_attempt_rec_publish(a->view->dir, &rec, err) : rc;
 }
@@ -86,19 +91,17 @@ int lf_attempt_publish(int *n, char token[LF_TOKEN_SIZE], const lf_attempt_args 
     return rc;
 }
 
+static lf_origin origin(const lf_run *run, const lf_stage_view *view, int n)
+{
+    return (lf_origin){.dir = view->dir, .run = run->id, .stage = name_of(view), .attempt = n};
+}
+
 int lf_attempt_event(const lf_attempt_args *a, int n, const char *token, const char *cmd,
                      lf_err *err)
 {
-    json_t *req = lf_resources_json(a->resources, err);
-    if (req == NULL)
-        return LF_ENOMEM;
-    json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", token, "backend",
-                          a->submitter->name, "spec_id", a->view->plan->spec_id, "submit_cmd", cmd,
-                          "script_sha256", a->script_sha256, "req", req);
-    return lf_record_event(
-        &(lf_origin){
-            .dir = a->view->dir, .run = a->run->id, .stage = name_of(a->view), .attempt = n},
-        "submit", d, err);
+    const lf_origin from = origin(a->run, a->view, n);
+    const struct lf_attempt_rec rec = record_of(a, n, token);
+    return lf_event_submit(&from, &rec, cmd, err);
 }
 
 static int set(const char **out, const char *text, lf_err *err)
@@ -119,11 +122,8 @@ int lf_attempt_job(struct lf_job_rec *job, const lf_submitter *s, const lf_run *
         rc = lf_job_rec_publish(view->dir, n, job, err);
     if (rc < 0)
         return rc;
-    json_t *d = json_pack("{s:s, s:s*, s:o*}", "jobid", job->id, "cluster", job->cluster, "ids",
-                          job->ids.given ? lf_job_shown(job, "ids") : NULL);
-    return lf_record_event(
-        &(lf_origin){.dir = view->dir, .run = run->id, .stage = name_of(view), .attempt = n},
-        "submitted", d, err);
+    const lf_origin from = origin(run, view, n);
+    return lf_event_submitted(&from, job, err);
 }
 
 int lf_attempt_start(struct lf_job_rec **job, const lf_attempt_args *args, void *self,

@@ -6,7 +6,6 @@
 #ifndef LF_FLOW_ATTEMPT_H
 #define LF_FLOW_ATTEMPT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"

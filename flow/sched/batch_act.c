@@ -11,10 +11,8 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 #include "flow/run/par.h"
 #include "flow/sched/attempt.h"
 #include "flow/sched/batch_priv.h"
@@ -155,6 +153,14 @@ static bool is_cancelled(const lf_batch_work *w, size_t i)
            lf_io_exists(path);
 }
 
+static lf_origin origin(const lf_batch_work *w, size_t i, int attempt)
+{
+    return (lf_origin){.dir = w->view.stages[i].dir,
+                       .run = w->run->id,
+                       .stage = lf_batch_name(w, i),
+                       .attempt = attempt};
+}
+
 /* The job's record and its events. */
 static int write_down(lf_batch_work *w, size_t i, struct lf_job_rec *job, lf_err *err)
 {
@@ -167,14 +173,10 @@ static int write_down(lf_batch_work *w, size_t i, struct lf_job_rec *job, lf_err
     if (rc == 0 &&
         (rc = lf_attempt_job(job, w->b->submitter, w->run, s, l->attempt, l->token, &e)) < 0)
         rc = lf_fail(err, rc, "%s", e.text);
-    if (rc == 0 && job->adopted > 0)
-        rc = lf_record_event(
-            &(lf_origin){.dir = s->dir,
-                         .run = w->run->id,
-                         .stage = lf_batch_name(w, i),
-                         .attempt = l->attempt},
-            "adopt", json_pack("{s:s, s:o}", "jobid", job->id, "ids", lf_job_shown(job, "ids")),
-            err);
+    if (rc == 0 && job->adopted > 0) {
+        const lf_origin from = origin(w, i, l->attempt);
+        rc = lf_event_adopt(&from, job, true, err);
+    }
     return rc;
 }
 
@@ -227,12 +229,9 @@ static int name_jobs(lf_batch_work *w, size_t i, lf_err *err)
         job->adopted = 1;
         rc = lf_attempt_job(job, w->b->submitter, w->run, s, att->attempt, att->token, err);
     }
+    const lf_origin from = origin(w, i, att->attempt);
     if (rc == 0)
-        rc = lf_record_event(&(lf_origin){.dir = s->dir,
-                                          .run = w->run->id,
-                                          .stage = lf_batch_name(w, i),
-                                          .attempt = att->attempt},
-                             "adopt", json_pack("{s:s}", "jobid", job->id), err);
+        rc = lf_event_adopt(&from, job, false, err);
     lf_job_rec_free(job);
     return rc;
 }

@@ -26,7 +26,7 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
         rc = lf_batch_after(&after, w, i, err);
     json_t *commands = json_array();
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
-        json_t *argv = NULL;
+        lf_texts argv = {.given = true};
         lf_submit_req req = {.run = w->run,
                              .stage = s->plan,
                              .resources = &l->resources,
@@ -42,7 +42,8 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
         req.held = k == 1 && after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
         rc = w->b->submitter->command(w->self, &req, l->script.data, &argv, err);
         if (rc == 0)
-            rc = lf_json_push_new(commands, argv, err);
+            rc = lf_json_push_new(commands, lf_texts_json(&argv), err);
+        lf_texts_fini(&argv);
         if (k < l->n_links || l->n_links > 1)
             snprintf(id, sizeof id, "JOB(%s.%d)", lf_batch_name(w, i), k);
         else
@@ -51,9 +52,7 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     if (rc == 0)
         rc = (l->job = lf_job_rec_new(err)) != NULL ? lf_texts_add(&l->job->ids, id, err)
                                                     : LF_ENOMEM;
-    json_t *waits = json_array();
-    for (size_t k = 0; k < after.n; k++)
-        json_array_append_new(waits, json_string(after.v[k]));
+    json_t *waits = lf_texts_json(&after);
     if (rc == 0)
         rc = lf_json_push_new(rows,
                               json_pack("{s:s, s:O, s:s, s:s, s:O}", "stage", lf_batch_name(w, i),

@@ -8,7 +8,6 @@
 #ifndef LF_FLOW_DRIVE_H
 #define LF_FLOW_DRIVE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"

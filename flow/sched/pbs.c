@@ -52,15 +52,15 @@ static int shrink_some(const lf_texts *ids, size_t from, bool shorter, const lf_
         (shorter ? 0 : 2);
     char said[400];
     lf_sched_out o;
-    json_t *argv = json_array();
-    int rc = argv == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    lf_texts argv = {.n = 0};
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = lf_json_push_new(argv, json_string(words[i]), err);
+        rc = lf_texts_add(&argv, words[i], err);
     for (size_t i = from; rc == 0 && i < ids->n && i < from + ASK_AGAIN; i++)
-        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
+        rc = lf_texts_add(&argv, ids->v[i], err);
     if (rc == 0)
-        rc = lf_sched_run(&o, argv, site, 0, err);
-    json_decref(argv);
+        rc = lf_sched_run(&o, &argv, site, 0, err);
+    lf_texts_fini(&argv);
     if (rc < 0)
         return rc;
     if (o.missing || o.timed_out || (o.exit != 0 && !lf_pbs_only_gone(o.err.data)))

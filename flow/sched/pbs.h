@@ -16,6 +16,7 @@
 #include "engine/base/err.h"
 #include "flow/record/doc.h"
 #include "flow/record/queue.h"
+#include "flow/sched/tmpl.h"
 
 enum lf_pbs_flavour { LF_PBS_NONE, LF_PBS_OPENPBS, LF_PBS_TORQUE };
 
@@ -47,12 +48,12 @@ int lf_pbs_shrink(const lf_texts *ids, long long limit_s, const lf_site *site, l
 /* Add what the templates of templates/pbs need beside lf_submit_values: SELECT, PLACE or
  * TORQUE_NODES, JOB_MEMORY_MIB, WALLTIME, QUEUE, MAIL_POINTS. LF_EINVAL: resources ask for what
  * this flavour has no word for. */
-int lf_pbs_values(json_t *values, const lf_resources *resources, enum lf_pbs_flavour f,
+int lf_pbs_values(lf_tmpl_values *values, const lf_resources *resources, enum lf_pbs_flavour f,
                   lf_err *err);
 /* Append the words of a script's #PBS lines to a qsub command, up to the first line that is neither
  * comment nor blank. Quotes are taken off as qsub does. LF_EINVAL: an open quote, or an option that
  * is loong-flow's own to give. */
-int lf_pbs_directives(json_t *argv, const char *script, lf_err *err);
+int lf_pbs_directives(lf_texts *argv, const char *script, lf_err *err);
 
 /* "1:02:03" in seconds, -1 when it is no time; and back, into buf. */
 long lf_pbs_seconds(const char *text);

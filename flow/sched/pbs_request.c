@@ -50,7 +50,7 @@ static void add_constraint(lf_buf *b, const lf_resources *res)
         lf_buf_addf(b, "%s%c", p == c ? ":" : "", *p == '&' ? ':' : *p);
 }
 
-static int put_chunk(json_t *values, const lf_resources *res, bool torque, lf_err *err)
+static int put_chunk(lf_tmpl_values *values, const lf_resources *res, bool torque, lf_err *err)
 {
     int64_t nodes = lf_int_or(res->nodes, 1), ranks = lf_int_or(res->ranks, 1),
             cpus = lf_int_or(res->cpus, 1);
@@ -69,17 +69,13 @@ static int put_chunk(json_t *values, const lf_resources *res, bool torque, lf_er
     add_constraint(&b, res);
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
-        rc = lf_json_set_new(values, torque ? "TORQUE_NODES" : "SELECT", json_string(b.data), err);
+        rc = lf_tmpl_text(values, torque ? "TORQUE_NODES" : "SELECT", b.data, err);
+    const lf_int mib = {.v = ((bytes + (1 << 20) - 1) >> 20) * nodes, .given = bytes > 0};
     if (rc == 0)
-        rc = lf_json_set_new(
-            values, "JOB_MEMORY_MIB",
-            bytes > 0 ? json_integer((json_int_t)(((bytes + (1 << 20) - 1) >> 20) * nodes))
-                      : json_null(),
-            err);
+        rc = lf_tmpl_int(values, "JOB_MEMORY_MIB", mib, err);
     const char *place = res->exclusive.v ? "scatter:excl" : nodes > 1 ? "scatter" : NULL;
     if (rc == 0)
-        rc =
-            lf_json_set_new(values, "PLACE", place != NULL ? json_string(place) : json_null(), err);
+        rc = lf_tmpl_text(values, "PLACE", place, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -99,7 +95,8 @@ static const char *mail_points(char buf[4], const lf_texts *types)
     return buf[0] != '\0' ? buf : "n";
 }
 
-int lf_pbs_values(json_t *values, const lf_resources *res, enum lf_pbs_flavour f, lf_err *err)
+int lf_pbs_values(lf_tmpl_values *values, const lf_resources *res, enum lf_pbs_flavour f,
+                  lf_err *err)
 {
     bool torque = f == LF_PBS_TORQUE;
     const lf_int *limit = &res->time_limit_s;
@@ -109,17 +106,13 @@ int lf_pbs_values(json_t *values, const lf_resources *res, enum lf_pbs_flavour f
     if (rc == 0)
         rc = put_chunk(values, res, torque, err);
     if (rc == 0)
-        rc = lf_json_set_new(
-            values, "WALLTIME",
-            limit->given ? json_string(lf_pbs_clock(clock, limit->v)) : json_null(), err);
+        rc = lf_tmpl_text(values, "WALLTIME", limit->given ? lf_pbs_clock(clock, limit->v) : NULL,
+                          err);
     if (rc == 0)
-        rc =
-            lf_json_set_new(values, "QUEUE", queue != NULL ? json_string(queue) : json_null(), err);
+        rc = lf_tmpl_text(values, "QUEUE", queue, err);
     if (rc == 0)
-        rc = lf_json_set_new(
-            values, "MAIL_POINTS",
-            res->mail_type.given ? json_string(mail_points(points, &res->mail_type)) : json_null(),
-            err);
+        rc = lf_tmpl_text(values, "MAIL_POINTS",
+                          res->mail_type.given ? mail_points(points, &res->mail_type) : NULL, err);
     return rc;
 }
 
@@ -162,7 +155,7 @@ static int check_option(const char *word, lf_err *err)
 }
 
 /* The options of the #PBS lines before the first command. */
-int lf_pbs_directives(json_t *argv, const char *script, lf_err *err)
+int lf_pbs_directives(lf_texts *argv, const char *script, lf_err *err)
 {
     int rc = 0;
     for (const char *p = script; *p != '\0' && rc == 0;) {
@@ -185,7 +178,7 @@ int lf_pbs_directives(json_t *argv, const char *script, lf_err *err)
             if (rc == 0)
                 rc = check_option(word.data, err);
             if (rc == 0)
-                rc = lf_json_push_new(argv, json_string(word.data), err);
+                rc = lf_texts_add(argv, word.data, err);
             lf_buf_fini(&word);
         }
         p = end + (*end == '\n');

@@ -60,13 +60,12 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_start *in
         return 0;
     if (rc < 0)
         return lf_fail(err, rc, "%s", e.text);
-    json_t *d = json_pack("{s:s, s:s, s:s}", "state", state, "reason", cls, "message", reason);
-    return lf_record_event(&(lf_origin){.dir = inc->dir,
-                                        .run = run->id,
-                                        .stage = name,
-                                        .attempt = inc->attempt,
-                                        .epoch = inc->epoch},
-                           "end", d, err);
+    const lf_origin from = {.dir = inc->dir,
+                            .run = run->id,
+                            .stage = name,
+                            .attempt = inc->attempt,
+                            .epoch = inc->epoch};
+    return lf_event_end(&from, &end, err);
 }
 
 int lf_stage_repair(const lf_run *run, const lf_stage_view *s, lf_err *err)

@@ -44,7 +44,7 @@ typedef struct lf_sched_out {
  * SQUEUE_*, SACCT_*, SCANCEL_*, SCONTROL_*, SINFO_*, PBS_*, PMIX_*, PMI_*, OMPI_*, SALLOC_* except
  * SLURM_CONF, PBS_CONF_FILE, PBS_SERVER, PBS_DEFAULT), with LC_ALL=C. timeout_s 0: site timeout_s.
  * 0 whenever the command could be started or is missing; look at *out. The command dies with us. */
-int lf_sched_run(lf_sched_out *out, const json_t *argv, const lf_site *site, double timeout_s,
+int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, double timeout_s,
                  lf_err *err);
 /* From now on, commands that do not answer may take site timeout_s twice in all, until one does
  * answer; what is asked after that counts as not answered without being run. NULL: each has its own

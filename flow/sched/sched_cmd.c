@@ -222,12 +222,12 @@ static void free_words(char **w)
     free(w);
 }
 
-static char **words_of(const json_t *argv, const lf_site *site, lf_err *err)
+static char **words_of(const lf_texts *argv, const lf_site *site, lf_err *err)
 {
-    size_t n = json_array_size(argv);
+    size_t n = argv->n;
     char **w = lf_calloc(n + 1, sizeof *w, err);
     for (size_t i = 0; w != NULL && i < n; i++) {
-        const char *word = json_string_value(json_array_get(argv, i));
+        const char *word = argv->v[i];
         const char *path = i == 0 ? lf_pairs_get(&site->commands, word) : NULL;
         w[i] = lf_strdup(path != NULL ? path : word, err);
         if (w[i] == NULL) {
@@ -238,7 +238,7 @@ static char **words_of(const json_t *argv, const lf_site *site, lf_err *err)
     return w;
 }
 
-int lf_sched_run(lf_sched_out *out, const json_t *argv, const lf_site *site, double timeout_s,
+int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, double timeout_s,
                  lf_err *err)
 {
     struct child c = {.pid = -1, .fd = {-1, -1}};
@@ -276,16 +276,16 @@ int lf_sched_run(lf_sched_out *out, const json_t *argv, const lf_site *site, dou
 int lf_sched_runv(lf_sched_out *out, const lf_site *site, double timeout_s, lf_err *err,
                   const char *word0, ...)
 {
-    json_t *argv = json_array();
-    int rc = argv == NULL ? LF_ENOMEM : 0;
+    lf_texts argv = {.n = 0};
+    int rc = 0;
     va_list ap;
     va_start(ap, word0);
     for (const char *w = word0; rc == 0 && w != NULL; w = va_arg(ap, const char *))
-        rc = lf_json_push_new(argv, json_string(w), err);
+        rc = lf_texts_add(&argv, w, err);
     va_end(ap);
     if (rc == 0)
-        rc = lf_sched_run(out, argv, site, timeout_s, err);
-    json_decref(argv);
+        rc = lf_sched_run(out, &argv, site, timeout_s, err);
+    lf_texts_fini(&argv);
     return rc;
 }
 

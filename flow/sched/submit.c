@@ -40,7 +40,7 @@ int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err)
     return rc;
 }
 
-int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err)
+int lf_submit_wrapper(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     char exe[PATH_MAX], attempt[32];
     int rc = lf_path_set(exe, err, "%s/rev.%d/bin/loong-flow", req->run->dir, req->run->rev);
@@ -51,39 +51,13 @@ int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err)
                                  "--stage", req->stage->name, "--attempt", attempt,
                                  "--token", req->token,       "--project", req->project};
     for (size_t i = 0; rc == 0 && i < COUNT(words); i++)
-        rc = lf_json_push_new(argv, json_string(words[i]), err);
+        rc = lf_texts_add(argv, words[i], err);
     return rc;
 }
 
 /* ---- values for templates ---- */
 
-static int put(json_t *o, const char *name, json_t *v, lf_err *err)
-{
-    return lf_json_set_new(o, name, v, err);
-}
-
-static int put_text(json_t *o, const char *name, const char *text, lf_err *err)
-{
-    return put(o, name, text != NULL ? json_string(text) : json_null(), err);
-}
-
-static int put_int(json_t *o, const char *name, lf_int v, lf_err *err)
-{
-    return put(o, name, v.given ? json_integer(v.v) : json_null(), err);
-}
-
-static int put_list(json_t *o, const char *name, const lf_texts *texts, lf_err *err)
-{
-    return put(o, name, texts->given ? lf_texts_json(texts) : json_null(), err);
-}
-
-static int put_raw(json_t *o, const char *name, const lf_texts *lines, lf_err *err)
-{
-    return put(o, name,
-               lines->given ? json_pack("{s:o}", "raw", lf_texts_json(lines)) : json_null(), err);
-}
-
-static int put_texts(json_t *o, const lf_submit_req *req, lf_err *err)
+static int put_texts(lf_tmpl_values *v, const lf_submit_req *req, lf_err *err)
 {
     const lf_resources *r = req->resources;
     const struct {
@@ -100,11 +74,11 @@ static int put_texts(json_t *o, const lf_submit_req *req, lf_err *err)
                  {"PIPELINE", req->run->plan->name}};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < COUNT(texts); i++)
-        rc = put_text(o, texts[i].name, texts[i].value, err);
+        rc = lf_tmpl_text(v, texts[i].name, texts[i].value, err);
     return rc;
 }
 
-static int put_numbers(json_t *o, const lf_resources *r, lf_err *err)
+static int put_numbers(lf_tmpl_values *v, const lf_resources *r, lf_err *err)
 {
     const int64_t ranks = lf_int_or(r->ranks, 1), bytes = r->memory_bytes.v;
     const lf_int mib = {.v = (bytes + (1 << 20) - 1) >> 20, .given = r->memory_bytes.given};
@@ -119,35 +93,29 @@ static int put_numbers(json_t *o, const lf_resources *r, lf_err *err)
         {"MEMORY_MIB", mib},         {"GPUS_N", gpus}};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < COUNT(numbers); i++)
-        rc = put_int(o, numbers[i].name, numbers[i].value, err);
+        rc = lf_tmpl_int(v, numbers[i].name, numbers[i].value, err);
     return rc;
 }
 
-json_t *lf_submit_values(const lf_submit_req *req, lf_err *err)
+int lf_submit_values(lf_tmpl_values *v, const lf_submit_req *req, lf_err *err)
 {
     const lf_resources *r = req->resources;
-    json_t *o = json_object();
-    int rc = o == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : put_texts(o, req, err);
+    int rc = put_texts(v, req, err);
     if (rc == 0)
-        rc = put_numbers(o, r, err);
+        rc = put_numbers(v, r, err);
     if (rc == 0)
-        rc = put_list(o, "MODULES", &r->modules, err);
+        rc = lf_tmpl_list(v, "MODULES", &r->modules, err);
     if (rc == 0)
-        rc = put_list(o, "EXCLUDE_HOSTS", &r->exclude, err);
+        rc = lf_tmpl_list(v, "EXCLUDE_HOSTS", &r->exclude, err);
     if (rc == 0)
-        rc = put_list(o, "MAIL_TYPES", &r->mail_type, err);
+        rc = lf_tmpl_list(v, "MAIL_TYPES", &r->mail_type, err);
     if (rc == 0)
-        rc = put(o, "EXCLUSIVE", r->exclusive.v ? json_true() : json_null(), err);
+        rc = lf_tmpl_flag(v, "EXCLUSIVE", r->exclusive.v, err);
     if (rc == 0)
-        rc = put(o, "HAVE_MODULES", r->modules.given ? json_true() : json_null(), err);
+        rc = lf_tmpl_flag(v, "HAVE_MODULES", r->modules.given, err);
     if (rc == 0)
-        rc = put_raw(o, "PROLOGUE", &r->prologue, err);
-    if (rc == 0)
-        rc = put_raw(o, "EXTRA", &r->extra, err);
-    if (rc == 0)
-        return o;
-    json_decref(o);
-    return NULL;
+        rc = lf_tmpl_raw(v, "PROLOGUE", &r->prologue, err);
+    return rc == 0 ? lf_tmpl_raw(v, "EXTRA", &r->extra, err) : rc;
 }
 
 /* ---- names ---- */

@@ -31,6 +31,7 @@
 #include "engine/base/str.h"
 #include "flow/record/queue.h"
 #include "flow/run/state.h"
+#include "flow/sched/tmpl.h"
 
 enum lf_job_state { LF_JOB_QUEUED, LF_JOB_RUNNING, LF_JOB_ENDED, LF_JOB_UNKNOWN };
 
@@ -87,9 +88,9 @@ typedef struct lf_submitter {
      * alone. LF_EINVAL: a value that this scheduler cannot take, or a fault in a template, worded
      * for the user. */
     int (*render)(void *self, const lf_submit_req *req, lf_buf *script, lf_err *err);
-    /* The command that would submit it, as an array of words. script: the bytes (PBS takes options
-     * from its lines). */
-    int (*command)(void *self, const lf_submit_req *req, const char *script, json_t **argv,
+    /* The command that would submit it: its words are added to argv. script: the bytes (PBS takes
+     * options from its lines). */
+    int (*command)(void *self, const lf_submit_req *req, const char *script, lf_texts *argv,
                    lf_err *err);
     /* One call of that command. job: gets its id, and its cluster where there are several.
      *   LF_EINVAL  refused for good (text: what the scheduler said)
@@ -134,13 +135,13 @@ int lf_submitter_find(const lf_submitter **out, const char *name, lf_err *err);
 
 /* The words of the wrapper's command, which are the script's arguments: RUN/rev.K/bin/loong-flow
  * exec --run-dir ... --stage ... --attempt N --token T --project P. Appended to argv. */
-int lf_submit_wrapper(json_t *argv, const lf_submit_req *req, lf_err *err);
+int lf_submit_wrapper(lf_texts *argv, const lf_submit_req *req, lf_err *err);
 /* What templates of every scheduler may use (the names of the keys in capitals): STAGE KIND
  * PIPELINE NODES RANKS CPUS CPUS_PER_NODE MEMORY_MIB GPUS_N GPUS_TYPE TIME_S GRACE_S PARTITION
  * ACCOUNT QOS CONSTRAINT RESERVATION EXCLUSIVE MAIL HAVE_MODULES, lists MODULES EXCLUDE_HOSTS
- * MAIL_TYPES, raw PROLOGUE EXTRA. What was not given is null; NODES, RANKS are at least 1, CPUS
- * null without `cpus` but CPUS_PER_NODE then counts 1 for each rank. New reference. */
-json_t *lf_submit_values(const lf_submit_req *req, lf_err *err);
+ * MAIL_TYPES, raw PROLOGUE EXTRA. What was not given is absent; NODES, RANKS are at least 1, CPUS
+ * absent without `cpus` but CPUS_PER_NODE then counts 1 for each rank. Added to v. */
+int lf_submit_values(lf_tmpl_values *v, const lf_submit_req *req, lf_err *err);
 /* The job's name for schedulers that take long ones: "<stage>-<token>" with ".<link>" for link >
  * 1. */
 void lf_submit_job_name(char *buf, size_t cap, const lf_submit_req *req);

@@ -76,15 +76,15 @@ static int pbs_render(void *self, const lf_submit_req *req, lf_buf *script, lf_e
     enum lf_pbs_flavour f = LF_PBS_NONE;
     int rc = flavour(&f, p, err);
     bool torque = f == LF_PBS_TORQUE;
-    json_t *v = rc == 0 ? lf_submit_values(req, err) : NULL;
-    if (rc == 0 && v == NULL)
-        rc = LF_ENOMEM;
+    lf_tmpl_values v = {.n = 0};
     if (rc == 0)
-        rc = lf_pbs_values(v, req->resources, f, err);
+        rc = lf_submit_values(&v, req, err);
+    if (rc == 0)
+        rc = lf_pbs_values(&v, req->resources, f, err);
     if (rc == 0)
         rc = lf_tmpl_file(script, torque ? "pbs/torque.sh.in" : "pbs/job.sh.in", req->project,
-                          p->site, v, err);
-    json_decref(v);
+                          p->site, &v, err);
+    lf_tmpl_values_fini(&v);
     return rc;
 }
 
@@ -104,15 +104,15 @@ static void job_name(char buf[NAME_MOST + 1], const lf_submit_req *req)
     snprintf(buf, NAME_MOST + 1, "%s-%.6s", head, req->token);
 }
 
-static int push_text(json_t *argv, const char *option, lf_buf *value, lf_err *err)
+static int push_text(lf_texts *argv, const char *option, lf_buf *value, lf_err *err)
 {
     int rc = lf_buf_check(value, err);
     if (rc == 0)
-        rc = lf_json_push_new(argv, json_string(option), err);
-    return rc == 0 ? lf_json_push_new(argv, json_string(value->data), err) : rc;
+        rc = lf_texts_add(argv, option, err);
+    return rc == 0 ? lf_texts_add(argv, value->data, err) : rc;
 }
 
-static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_dependency(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
         return 0;
@@ -129,7 +129,7 @@ static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
 }
 
 /* Name, variables, log, hold: what is ours. */
-static int add_ours(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_ours(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     char name[NAME_MOST + 1];
     lf_buf log, vars;
@@ -145,7 +145,7 @@ static int add_ours(json_t *argv, const lf_submit_req *req, lf_err *err)
     const char *const words[] = {"-N", name, "-j", "oe"};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof words / sizeof words[0]; i++)
-        rc = lf_json_push_new(argv, json_string(words[i]), err);
+        rc = lf_texts_add(argv, words[i], err);
     if (rc == 0)
         rc = push_text(argv, "-o", &log, err);
     if (rc == 0)
@@ -153,60 +153,54 @@ static int add_ours(json_t *argv, const lf_submit_req *req, lf_err *err)
     if (rc == 0)
         rc = add_dependency(argv, req, err);
     if (rc == 0 && req->held)
-        rc = lf_json_push_new(argv, json_string("-h"), err);
+        rc = lf_texts_add(argv, "-h", err);
     lf_buf_fini(&log);
     lf_buf_fini(&vars);
     return rc;
 }
 
 /* Torque gives a script its arguments as one text, which a shell splits again. */
-static int add_script_torque(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_script_torque(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
-    json_t *words = json_array();
+    lf_texts words = {.n = 0};
     lf_buf b;
     lf_buf_init(&b);
-    int rc = words == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                           : lf_submit_wrapper(words, req, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(words); i++) {
+    int rc = lf_submit_wrapper(&words, req, err);
+    for (size_t i = 0; rc == 0 && i < words.n; i++) {
         lf_buf_adds(&b, i > 0 ? " " : "");
-        lf_buf_add_shell(&b, json_string_value(json_array_get(words, i)));
+        lf_buf_add_shell(&b, words.v[i]);
     }
     if (rc == 0)
         rc = push_text(argv, "-F", &b, err);
     if (rc == 0)
-        rc = lf_json_push_new(argv, json_string(req->script), err);
+        rc = lf_texts_add(argv, req->script, err);
     lf_buf_fini(&b);
-    json_decref(words);
+    lf_texts_fini(&words);
     return rc;
 }
 
-static int add_script(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_script(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     const char *const words[] = {"--", "/bin/sh", req->script};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < 3; i++)
-        rc = lf_json_push_new(argv, json_string(words[i]), err);
+        rc = lf_texts_add(argv, words[i], err);
     return rc == 0 ? lf_submit_wrapper(argv, req, err) : rc;
 }
 
-static int pbs_command(void *self, const lf_submit_req *req, const char *script, json_t **argv,
+static int pbs_command(void *self, const lf_submit_req *req, const char *script, lf_texts *argv,
                        lf_err *err)
 {
     enum lf_pbs_flavour f = LF_PBS_NONE;
-    json_t *a = json_array();
-    int rc = a == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : flavour(&f, self, err);
+    int rc = flavour(&f, self, err);
     if (rc == 0)
-        rc = lf_json_push_new(a, json_string("qsub"), err);
+        rc = lf_texts_add(argv, "qsub", err);
     if (rc == 0)
-        rc = lf_pbs_directives(a, script, err);
+        rc = lf_pbs_directives(argv, script, err);
     if (rc == 0)
-        rc = add_ours(a, req, err);
+        rc = add_ours(argv, req, err);
     if (rc == 0)
-        rc = f == LF_PBS_TORQUE ? add_script_torque(a, req, err) : add_script(a, req, err);
-    if (rc < 0)
-        json_decref(a);
-    else
-        *argv = a;
+        rc = f == LF_PBS_TORQUE ? add_script_torque(argv, req, err) : add_script(argv, req, err);
     return rc;
 }
 
@@ -215,13 +209,12 @@ static int pbs_submit(void *self, const lf_submit_req *req, const char *script,
 {
     const struct pbs *p = self;
     char id[256], said[400];
-    json_t *argv = NULL;
+    lf_texts argv = {.n = 0};
     lf_sched_out o;
     int rc = pbs_command(self, req, script, &argv, err);
-    if (rc < 0)
-        return rc;
-    rc = lf_sched_run(&o, argv, p->site, 0, err);
-    json_decref(argv);
+    if (rc == 0)
+        rc = lf_sched_run(&o, &argv, p->site, 0, err);
+    lf_texts_fini(&argv);
     if (rc < 0)
         return rc;
     lf_sched_said(said, sizeof said, &o);
@@ -246,16 +239,16 @@ static int pbs_submit(void *self, const lf_submit_req *req, const char *script,
 static int about(lf_sched_out *o, const struct pbs *p, const char *const *words,
                  const lf_texts *ids, size_t from, lf_err *err)
 {
-    json_t *argv = json_array();
+    lf_texts argv = {.n = 0};
     char said[400];
-    int rc = argv == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    int rc = 0;
     for (size_t i = 0; rc == 0 && words[i] != NULL; i++)
-        rc = lf_json_push_new(argv, json_string(words[i]), err);
+        rc = lf_texts_add(&argv, words[i], err);
     for (size_t i = from; rc == 0 && ids != NULL && i < ids->n && i < from + IDS_AT_ONCE; i++)
-        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
+        rc = lf_texts_add(&argv, ids->v[i], err);
     if (rc == 0)
-        rc = lf_sched_run(o, argv, p->site, 0, err);
-    json_decref(argv);
+        rc = lf_sched_run(o, &argv, p->site, 0, err);
+    lf_texts_fini(&argv);
     if (rc < 0)
         return rc;
     bool bad =

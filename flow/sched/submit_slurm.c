@@ -64,7 +64,7 @@ static int64_t lead_s(const lf_resources *res)
     return lead > 65535 ? 65535 : lead;
 }
 
-static int put_joined(json_t *values, const char *name, const lf_texts *list, bool upper,
+static int put_joined(lf_tmpl_values *values, const char *name, const lf_texts *list, bool upper,
                       lf_err *err)
 {
     lf_buf b;
@@ -74,7 +74,7 @@ static int put_joined(json_t *values, const char *name, const lf_texts *list, bo
         for (const char *c = list->v[i]; *c != '\0'; c++)
             lf_buf_addc(&b, upper && *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
     }
-    int rc = lf_json_set_new(values, name, list->given ? json_string(b.data) : json_null(), err);
+    int rc = lf_tmpl_text(values, name, list->given ? b.data : NULL, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -86,34 +86,31 @@ static int slurm_render(void *self, const lf_submit_req *req, lf_buf *script, lf
     const lf_int *limit = &res->time_limit_s;
     const char *type = res->gpus.type;
     char time_text[40], gpu_text[128];
-    json_t *v = lf_submit_values(req, err);
-    int rc = v == NULL ? LF_ENOMEM : 0;
+    lf_tmpl_values v = {.n = 0};
+    int rc = lf_submit_values(&v, req, err);
     snprintf(gpu_text, sizeof gpu_text, "%s%s%lld", type != NULL ? type : "",
              type != NULL ? ":" : "", (long long)res->gpus.n.v);
+    const lf_int lead = {.v = limit->given ? lead_s(res) : 0, .given = limit->given};
     if (rc == 0)
-        rc = lf_json_set_new(v, "GPUS", res->gpus.n.v > 0 ? json_string(gpu_text) : json_null(),
-                             err);
+        rc = lf_tmpl_text(&v, "GPUS", res->gpus.n.v > 0 ? gpu_text : NULL, err);
     if (rc == 0)
-        rc = lf_json_set_new(
-            v, "TIME", limit->given ? json_string(slurm_time(time_text, limit->v)) : json_null(),
-            err);
+        rc = lf_tmpl_text(&v, "TIME", limit->given ? slurm_time(time_text, limit->v) : NULL, err);
     if (rc == 0)
-        rc = lf_json_set_new(v, "LEAD_S", limit->given ? json_integer(lead_s(res)) : json_null(),
-                             err);
+        rc = lf_tmpl_int(&v, "LEAD_S", lead, err);
     if (rc == 0)
-        rc = put_joined(v, "EXCLUDE", &res->exclude, false, err);
+        rc = put_joined(&v, "EXCLUDE", &res->exclude, false, err);
     if (rc == 0)
-        rc = put_joined(v, "MAIL_TYPE", &res->mail_type, true, err);
+        rc = put_joined(&v, "MAIL_TYPE", &res->mail_type, true, err);
     if (rc == 0)
-        rc = lf_tmpl_file(script, "slurm/job.sh.in", req->project, s->site, v, err);
-    json_decref(v);
+        rc = lf_tmpl_file(script, "slurm/job.sh.in", req->project, s->site, &v, err);
+    lf_tmpl_values_fini(&v);
     return rc;
 }
 
 /* ---- submission ---- */
 
 /* '%' begins a pattern in names of logs, "%%" is one. */
-static int add_log(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_log(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     lf_buf b;
     lf_buf_init(&b);
@@ -121,12 +118,12 @@ static int add_log(json_t *argv, const lf_submit_req *req, lf_err *err)
     for (const char *c = req->stage_dir; *c != '\0'; c++)
         lf_buf_adds(&b, *c == '%' ? "%%" : (char[]){*c, '\0'});
     lf_buf_addf(&b, "/boot.%d.log", req->attempt);
-    int rc = lf_json_push_new(argv, json_string(b.data), err);
+    int rc = lf_texts_add(argv, b.data, err);
     lf_buf_fini(&b);
     return rc;
 }
 
-static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
+static int add_dependency(lf_texts *argv, const lf_submit_req *req, lf_err *err)
 {
     if (req->prev == NULL && (req->after == NULL || req->after->n == 0))
         return 0;
@@ -137,14 +134,14 @@ static int add_dependency(json_t *argv, const lf_submit_req *req, lf_err *err)
         lf_buf_adds(&b, req->prev);
     for (size_t i = 0; req->prev == NULL && i < req->after->n; i++)
         lf_buf_addf(&b, ":%s", req->after->v[i]);
-    int rc = lf_json_push_new(argv, json_string(b.data), err);
+    int rc = lf_texts_add(argv, b.data, err);
     if (rc == 0)
-        rc = lf_json_push_new(argv, json_string("--kill-on-invalid-dep=yes"), err);
+        rc = lf_texts_add(argv, "--kill-on-invalid-dep=yes", err);
     lf_buf_fini(&b);
     return rc;
 }
 
-static int slurm_command(void *self, const lf_submit_req *req, const char *script, json_t **argv,
+static int slurm_command(void *self, const lf_submit_req *req, const char *script, lf_texts *argv,
                          lf_err *err)
 {
     (void)self;
@@ -163,22 +160,17 @@ static int slurm_command(void *self, const lf_submit_req *req, const char *scrip
                                  text,
                                  comment,
                                  dir};
-    json_t *a = json_array();
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof words / sizeof words[0]; i++)
-        rc = lf_json_push_new(a, json_string(words[i]), err);
+        rc = lf_texts_add(argv, words[i], err);
     if (rc == 0)
-        rc = add_log(a, req, err);
+        rc = add_log(argv, req, err);
     if (rc == 0)
-        rc = add_dependency(a, req, err);
+        rc = add_dependency(argv, req, err);
     if (rc == 0)
-        rc = lf_json_push_new(a, json_string(req->script), err);
+        rc = lf_texts_add(argv, req->script, err);
     if (rc == 0)
-        rc = lf_submit_wrapper(a, req, err);
-    if (rc < 0)
-        json_decref(a);
-    else
-        *argv = a;
+        rc = lf_submit_wrapper(argv, req, err);
     return rc;
 }
 
@@ -194,13 +186,12 @@ static int slurm_submit(void *self, const lf_submit_req *req, const char *script
 {
     const struct slurm *s = self;
     char id[64], cluster[64], said[400];
-    json_t *argv = NULL;
+    lf_texts argv = {.n = 0};
     lf_sched_out o;
     int rc = slurm_command(self, req, script, &argv, err);
-    if (rc < 0)
-        return rc;
-    rc = lf_sched_run(&o, argv, s->site, 0, err);
-    json_decref(argv);
+    if (rc == 0)
+        rc = lf_sched_run(&o, &argv, s->site, 0, err);
+    lf_texts_fini(&argv);
     if (rc < 0)
         return rc;
     lf_sched_said(said, sizeof said, &o);
@@ -344,18 +335,18 @@ static int slurm_history(void *self, const lf_wanted_list *ids, lf_sched_jobs *j
 
 static int scancel(const struct slurm *s, const lf_texts *ids, size_t from, bool force, lf_err *err)
 {
-    json_t *argv = json_array();
+    lf_texts argv = {.n = 0};
     lf_sched_out o;
-    int rc = lf_json_push_new(argv, json_string("scancel"), err);
+    int rc = lf_texts_add(&argv, "scancel", err);
     if (rc == 0 && !force)
-        rc = lf_json_push_new(argv, json_string("--batch"), err);
+        rc = lf_texts_add(&argv, "--batch", err);
     if (rc == 0 && !force)
-        rc = lf_json_push_new(argv, json_string("--signal=USR2"), err);
+        rc = lf_texts_add(&argv, "--signal=USR2", err);
     for (size_t i = from; rc == 0 && i < from + IDS_AT_ONCE && i < ids->n; i++)
-        rc = lf_json_push_new(argv, json_string(ids->v[i]), err);
+        rc = lf_texts_add(&argv, ids->v[i], err);
     if (rc == 0)
-        rc = lf_sched_run(&o, argv, s->site, 0, err);
-    json_decref(argv);
+        rc = lf_sched_run(&o, &argv, s->site, 0, err);
+    lf_texts_fini(&argv);
     if (rc < 0)
         return rc;
     /* Non-zero also for a job that is gone; the caller looks whether they are. */

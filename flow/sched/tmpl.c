@@ -30,6 +30,79 @@ struct place {
     int line;
 };
 
+/* ---- values ---- */
+
+static lf_tmpl_value *add(lf_tmpl_values *v, const char *name, lf_err *err)
+{
+    lf_tmpl_value *e = lf_rows_add(v, sizeof *e, err);
+    return e != NULL && lf_text_set(&e->name, name, name, err) == 0 ? e : NULL;
+}
+
+static int add_text(lf_tmpl_values *v, const char *name, const char *text, bool raw, lf_err *err)
+{
+    lf_tmpl_value *e = add(v, name, err);
+    if (e == NULL)
+        return LF_ENOMEM;
+    e->raw = raw;
+    return text != NULL ? lf_texts_add(&e->texts, text, err) : 0;
+}
+
+static int add_list(lf_tmpl_values *v, const char *name, const lf_texts *list, bool raw,
+                    lf_err *err)
+{
+    lf_tmpl_value *e = add(v, name, err);
+    if (e == NULL)
+        return LF_ENOMEM;
+    e->raw = raw;
+    e->list = true;
+    return lf_texts_copy(&e->texts, list, err);
+}
+
+int lf_tmpl_text(lf_tmpl_values *v, const char *name, const char *text, lf_err *err)
+{
+    return add_text(v, name, text, false, err);
+}
+
+int lf_tmpl_int(lf_tmpl_values *v, const char *name, lf_int number, lf_err *err)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)number.v);
+    return add_text(v, name, number.given ? text : NULL, true, err);
+}
+
+int lf_tmpl_list(lf_tmpl_values *v, const char *name, const lf_texts *list, lf_err *err)
+{
+    return add_list(v, name, list, false, err);
+}
+
+int lf_tmpl_raw(lf_tmpl_values *v, const char *name, const lf_texts *lines, lf_err *err)
+{
+    return add_list(v, name, lines, true, err);
+}
+
+int lf_tmpl_flag(lf_tmpl_values *v, const char *name, bool flag, lf_err *err)
+{
+    return add_text(v, name, flag ? "" : NULL, true, err);
+}
+
+const lf_tmpl_value *lf_tmpl_find(const lf_tmpl_values *v, const char *name)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->v[i].name, name) == 0)
+            return &v->v[i];
+    return NULL;
+}
+
+void lf_tmpl_values_fini(lf_tmpl_values *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        free(v->v[i].name);
+        lf_texts_fini(&v->v[i].texts);
+    }
+    free(v->v);
+    memset(v, 0, sizeof *v);
+}
+
 /* ---- one line ---- */
 
 /* The name of the placeholder that begins at p ('@'), 0 when there is none. */
@@ -41,24 +114,21 @@ static size_t name_at(const char *p, const char *end)
     return n > 0 && p + 1 + n < end && p[1 + n] == '@' ? n : 0;
 }
 
-static int unknown(const struct place *at, const char *name, json_t *values, lf_err *err)
+static int unknown(const struct place *at, const char *name, const lf_tmpl_values *values,
+                   lf_err *err)
 {
-    const char *names[MAX_NAMES], *k;
-    json_t *v;
+    const char *names[MAX_NAMES];
     size_t n = 0;
-    json_object_foreach(values, k, v)
-    {
-        if (n < MAX_NAMES)
-            names[n++] = k;
-    }
+    for (; n < values->n && n < MAX_NAMES; n++)
+        names[n] = values->v[n].name;
     const char *near = lf_nearest(name, names, n);
     return lf_fail(err, LF_EINVAL, "%s:%d: unknown placeholder @%s@%s%s%s", at->path, at->line,
                    name, near != NULL ? "; did you mean @" : "", near != NULL ? near : "",
                    near != NULL ? "@?" : "");
 }
 
-static int find_value(const json_t **out, const char *p, size_t n, const struct place *at,
-                      json_t *values, lf_err *err)
+static int find_value(const lf_tmpl_value **out, const char *p, size_t n, const struct place *at,
+                      const lf_tmpl_values *values, lf_err *err)
 {
     char name[64];
     if (n >= sizeof name)
@@ -66,23 +136,18 @@ static int find_value(const json_t **out, const char *p, size_t n, const struct 
                        at->line);
     memcpy(name, p, n);
     name[n] = '\0';
-    *out = json_object_get(values, name);
+    *out = lf_tmpl_find(values, name);
     return *out != NULL ? 0 : unknown(at, name, values, err);
-}
-
-static const json_t *list_of(const json_t *v)
-{
-    return json_is_array(v) ? v : json_object_get(v, "raw");
 }
 
 /* How often a line appears: 0 when a value is absent, else the length of its list, else 1. */
 static int count(size_t *times, const char *p, const char *end, const struct place *at,
-                 json_t *values, lf_err *err)
+                 const lf_tmpl_values *values, lf_err *err)
 {
-    const json_t *list = NULL;
+    const lf_tmpl_value *list = NULL;
     *times = 1;
     for (; p < end; p++) {
-        const json_t *v = NULL;
+        const lf_tmpl_value *v = NULL;
         if (*p != '@')
             continue;
         if (p + 1 < end && p[1] == '@') {
@@ -96,16 +161,16 @@ static int count(size_t *times, const char *p, const char *end, const struct pla
         if (rc < 0)
             return rc;
         p += n + 1;
-        if (json_is_null(v) || json_is_false(v))
+        if (!v->texts.given)
             *times = 0;
-        if (list_of(v) == NULL)
+        if (!v->texts.given || !v->list)
             continue;
-        if (list != NULL && list != list_of(v))
+        if (list != NULL && list != v)
             return lf_fail(err, LF_EINVAL, "%s:%d: two lists in one line", at->path, at->line);
-        list = list_of(v);
+        list = v;
     }
     if (list != NULL && *times > 0)
-        *times = json_array_size(list);
+        *times = list->texts.n;
     return 0;
 }
 
@@ -122,27 +187,19 @@ static int put_text(lf_buf *out, const char *text, bool raw, const struct place 
     return 0;
 }
 
-static int put_value(lf_buf *out, const json_t *v, size_t i, const struct place *at, lf_err *err)
+static int put_value(lf_buf *out, const lf_tmpl_value *v, size_t i, const struct place *at,
+                     lf_err *err)
 {
-    const json_t *list = list_of(v);
-    const json_t *one = list != NULL ? json_array_get(list, i) : v;
-    if (json_is_integer(one))
-        lf_buf_addf(out, "%lld", (long long)json_integer_value(one));
-    else if (json_is_string(one) && strlen(json_string_value(one)) == json_string_length(one))
-        return put_text(out, json_string_value(one), json_is_object(v), at, err);
-    else if (!json_is_true(one))
-        return lf_fail(err, LF_EINVAL, "%s:%d: a value is not a text or a number", at->path,
-                       at->line);
-    return 0;
+    return put_text(out, v->texts.v[v->list ? i : 0], v->raw, at, err);
 }
 
 static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const struct place *at,
-                    json_t *values, lf_err *err)
+                    const lf_tmpl_values *values, lf_err *err)
 {
     int rc = 0;
     for (; p < end && rc == 0; p++) {
         size_t n = *p == '@' ? name_at(p, end) : 0;
-        const json_t *v = NULL;
+        const lf_tmpl_value *v = NULL;
         if (*p == '@' && p + 1 < end && p[1] == '@') {
             lf_buf_addc(out, *p++);
         } else if (n == 0) {
@@ -158,8 +215,8 @@ static int put_line(lf_buf *out, const char *p, const char *end, size_t i, const
     return rc;
 }
 
-int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, json_t *values,
-                   lf_err *err)
+int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path,
+                   const lf_tmpl_values *values, lf_err *err)
 {
     struct place at = {.path = path, .line = 0};
     int rc = 0;
@@ -255,7 +312,7 @@ int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *projec
 }
 
 int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
-                 json_t *values, lf_err *err)
+                 const lf_tmpl_values *values, lf_err *err)
 {
     lf_buf text;
     char *path = NULL;

@@ -18,17 +18,33 @@
 #ifndef LF_FLOW_TMPL_H
 #define LF_FLOW_TMPL_H
 
-#include <jansson.h>
+#include <stdbool.h>
 
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 #include "flow/record/doc.h"
 
-/* values: {NAME: text | number | true (nothing is put in, the line stays) | null (absent) | [texts]
- * | {"raw": [lines]}}. An empty list is absent. path: for messages. LF_EINVAL: a fault in the
- * template or a value. */
-int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path, json_t *values,
-                   lf_err *err);
+/* What a placeholder stands for. */
+typedef struct lf_tmpl_value {
+    char *name;
+    lf_texts texts; /* one, or those of a list; not given: the value is absent */
+    bool list, raw;
+} lf_tmpl_value;
+typedef LF_ROWS(lf_tmpl_value) lf_tmpl_values;
+
+/* Each adds a value; a text or a list of NULL, and a number that is not given, are absent. */
+int lf_tmpl_text(lf_tmpl_values *v, const char *name, const char *text, lf_err *err);
+int lf_tmpl_int(lf_tmpl_values *v, const char *name, lf_int number, lf_err *err);
+int lf_tmpl_list(lf_tmpl_values *v, const char *name, const lf_texts *list, lf_err *err);
+int lf_tmpl_raw(lf_tmpl_values *v, const char *name, const lf_texts *lines, lf_err *err);
+/* Nothing is put in for it; the line stays when it is true. */
+int lf_tmpl_flag(lf_tmpl_values *v, const char *name, bool flag, lf_err *err);
+const lf_tmpl_value *lf_tmpl_find(const lf_tmpl_values *v, const char *name); /* NULL: none */
+void lf_tmpl_values_fini(lf_tmpl_values *v);
+
+/* An empty list is absent. path: for messages. LF_EINVAL: a fault in the template or a value. */
+int lf_tmpl_render(lf_buf *out, const char *text, size_t len, const char *path,
+                   const lf_tmpl_values *values, lf_err *err);
 
 /* The template `name` ("slurm/job.sh.in"): PROJECT/.loong/templates/NAME, then NAME in the site's
  * `templates`, then the installed one (LF_TEMPLATES_DIR, beside this program, the installation's).
@@ -38,6 +54,6 @@ int lf_tmpl_load(lf_buf *text, char **path, const char *name, const char *projec
                  const lf_site *site, lf_err *err);
 /* Both. */
 int lf_tmpl_file(lf_buf *out, const char *name, const char *project, const lf_site *site,
-                 json_t *values, lf_err *err);
+                 const lf_tmpl_values *values, lf_err *err);
 
 #endif

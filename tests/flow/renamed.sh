@@ -138,4 +138,4 @@ runs 0 "$LF" plan --set first.factor=3
 like out 'changed.*: factor' "a difference is told by the name of today"
 runs 0 "$LF" resume --only first --set first.factor=3 --set first.steps=8 --accept factor --accept steps
 like "$(stage_dir first)/log" 'continues at step' "--accept takes the name of today, and goes on from the checkpoint of before"
-finish
+finish 54

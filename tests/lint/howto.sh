@@ -17,6 +17,7 @@ ok() { # $1: 0 = ok, $2: name, $3: file with findings
         [ -z "${3:-}" ] || tail -n 40 "$3" | sed 's/^/# /'
     fi
 }
+. "$src/tests/tap/plan.sh"
 files() { grep -c '^+++ ' "$1"; }
 few() { [ "$(files "$1")" -le "$2" ]; } # few PATCH LIMIT
 
@@ -31,7 +32,7 @@ ok $? "a fourth file is seen"
 if [ "$src" = "$build" ]; then
     n=$((n + 1))
     echo "ok $n - the patches build and work # SKIP objects in the source would be taken for those of the copy"
-    echo "1..$n"
+    plan 4
     exit $bad
 fi
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES # of the make that runs this test
@@ -84,5 +85,5 @@ tests/op/elementwise_test >log 2>&1 && grep -q '^ok .*isru backward' log
 ok $? "its kernels agree with the formulas" log
 tests/unit/graph_random >log 2>&1 && grep -q '^ok .*gradient agrees' log
 ok $? "gradients of random graphs with it are those that differences of the loss show" log
-echo "1..$n"
+plan 12
 exit $bad

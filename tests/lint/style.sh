@@ -109,6 +109,6 @@ else
     echo "ok $n - clang-format 14 changes nothing # SKIP no clang-format 14"
 fi
 ok() { result "$1" "$2" ""; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
+. "$src/tests/tap/plan.sh"
 plan_min 9 # one fewer without clang-format 14
 exit $bad

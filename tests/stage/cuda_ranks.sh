@@ -91,7 +91,7 @@ held() {
     mkdir -p "$dir/$1"
     _held=$dir/$1.held
     [ -n "$slow_by" ] || _held=$dir/$1/out/checkpoints/step-00000003
-    LOONG_COMM_PATIENCE=600 LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=4 \
+    LF_COMM_PATIENCE=600 LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=4 \
         LF_FAIL_MATCH="pwrite */$1/metrics" LF_FAIL_ONCE=$dir/$1.held \
         $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" 2>"$dir/err" &
     pid=$!

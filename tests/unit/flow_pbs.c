@@ -226,22 +226,23 @@ static void value_is(const char *res_text, enum lf_pbs_flavour f, const char *na
                      const char *want)
 {
     lf_resources res = resources_of(res_text);
-    json_t *v = json_object();
-    tap_i64(lf_pbs_values(v, &res, f, NULL), 0, res_text);
-    tap_str(member(v, name), want, name);
+    lf_tmpl_values v = {.n = 0};
+    tap_i64(lf_pbs_values(&v, &res, f, NULL), 0, res_text);
+    const lf_tmpl_value *e = lf_tmpl_find(&v, name);
+    tap_str(e != NULL && e->texts.given ? e->texts.v[0] : "-", want, name);
     lf_resources_fini(&res);
-    json_decref(v);
+    lf_tmpl_values_fini(&v);
 }
 
 static void refused(const char *res_text, enum lf_pbs_flavour f, const char *word)
 {
     lf_resources res = resources_of(res_text);
-    json_t *v = json_object();
+    lf_tmpl_values v = {.n = 0};
     lf_err err = LF_ERR_INIT;
-    tap_i64(lf_pbs_values(v, &res, f, &err), LF_EINVAL, res_text);
+    tap_i64(lf_pbs_values(&v, &res, f, &err), LF_EINVAL, res_text);
     tap_ok(strstr(err.text, word) != NULL, "and says why");
     lf_resources_fini(&res);
-    json_decref(v);
+    lf_tmpl_values_fini(&v);
 }
 
 static void test_values(void)
@@ -270,15 +271,14 @@ static void test_values(void)
 
 static void directives_are(const char *script, const char *want)
 {
-    json_t *a = json_array();
+    lf_texts a = {.n = 0};
     lf_err err = LF_ERR_INIT;
     char got[1024] = "";
-    int rc = lf_pbs_directives(a, script, &err);
-    for (size_t i = 0; i < json_array_size(a); i++)
-        snprintf(got + strlen(got), sizeof got - strlen(got), "<%s>",
-                 json_string_value(json_array_get(a, i)));
+    int rc = lf_pbs_directives(&a, script, &err);
+    for (size_t i = 0; i < a.n; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "<%s>", a.v[i]);
     tap_str(rc == 0 ? got : "refused", want, script);
-    json_decref(a);
+    lf_texts_fini(&a);
 }
 
 static void test_directives(void)

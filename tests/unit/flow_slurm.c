@@ -151,7 +151,7 @@ static void history(void)
 
 /* ---- templates ---- */
 
-static bool renders(const char *text, const char *want, json_t *values)
+static bool renders(const char *text, const char *want, const lf_tmpl_values *values)
 {
     lf_buf b;
     lf_err err = LF_ERR_INIT;
@@ -164,7 +164,7 @@ static bool renders(const char *text, const char *want, json_t *values)
     return same;
 }
 
-static bool refuses(const char *text, const char *message, json_t *values)
+static bool refuses(const char *text, const char *message, const lf_tmpl_values *values)
 {
     lf_buf b;
     lf_err err = LF_ERR_INIT;
@@ -179,30 +179,41 @@ static bool refuses(const char *text, const char *message, json_t *values)
 
 static void templates(void)
 {
-    json_t *v =
-        json_pack("{s:s, s:s, s:i, s:n, s:b, s:[s,s], s:{s:[s,s]}, s:s, s:[]}", "NAME", "plain",
-                  "EVIL", "a b'$(id);#", "N", 7, "ABSENT", "YES", 1, "LIST", "x", "y z", "RAW",
-                  "raw", "echo $HOME", "if [ a ]; then", "LINES", "a\nb", "EMPTY");
-    tap_ok(renders("a=@NAME@ n=@N@\n", "a=plain n=7\n", v), "values");
-    tap_ok(renders("x @EVIL@\n", "x 'a b'\\''$(id);#'\n", v), "quoted for the shell");
-    tap_ok(renders("one\n#X --y=@ABSENT@\ntwo @NAME@\n", "one\ntwo plain\n", v),
+    static char x[] = "x", yz[] = "y z", home[] = "echo $HOME", cond[] = "if [ a ]; then";
+    char *words[] = {x, yz}, *lines[] = {home, cond};
+    const lf_texts list = {.v = words, .n = 2, .given = true}, raw = {lines, 2, 2, true},
+                   empty = {.given = true};
+    lf_tmpl_values v = {.n = 0};
+    lf_tmpl_text(&v, "NAME", "plain", NULL);
+    lf_tmpl_text(&v, "EVIL", "a b'$(id);#", NULL);
+    lf_tmpl_int(&v, "N", lf_int_of(7), NULL);
+    lf_tmpl_text(&v, "ABSENT", NULL, NULL);
+    lf_tmpl_flag(&v, "YES", true, NULL);
+    lf_tmpl_list(&v, "LIST", &list, NULL);
+    lf_tmpl_raw(&v, "RAW", &raw, NULL);
+    lf_tmpl_text(&v, "LINES", "a\nb", NULL);
+    lf_tmpl_list(&v, "EMPTY", &empty, NULL);
+    tap_ok(renders("a=@NAME@ n=@N@\n", "a=plain n=7\n", &v), "values");
+    tap_ok(renders("x @EVIL@\n", "x 'a b'\\''$(id);#'\n", &v), "quoted for the shell");
+    tap_ok(renders("one\n#X --y=@ABSENT@\ntwo @NAME@\n", "one\ntwo plain\n", &v),
            "a line whose value is absent disappears");
-    tap_ok(renders("m @LIST@\n", "m x\nm 'y z'\n", v), "a list repeats its line");
-    tap_ok(renders("a @EMPTY@\n", "", v), "an empty list is absent");
-    tap_ok(renders("@RAW@\n", "echo $HOME\nif [ a ]; then\n", v), "raw lines");
-    tap_ok(renders("--exclusive@YES@\n", "--exclusive\n", v),
+    tap_ok(renders("m @LIST@\n", "m x\nm 'y z'\n", &v), "a list repeats its line");
+    tap_ok(renders("a @EMPTY@\n", "", &v), "an empty list is absent");
+    tap_ok(renders("@RAW@\n", "echo $HOME\nif [ a ]; then\n", &v), "raw lines");
+    tap_ok(renders("--exclusive@YES@\n", "--exclusive\n", &v),
            "true puts nothing in and keeps the line");
-    tap_ok(renders("B:USR2@@@N@ a@b.c @ @x@ mail@@\n", "B:USR2@7 a@b.c @ @x@ mail@\n", v),
+    tap_ok(renders("B:USR2@@@N@ a@b.c @ @x@ mail@@\n", "B:USR2@7 a@b.c @ @x@ mail@\n", &v),
            "'@' that is no placeholder");
-    tap_ok(renders("no newline @N@", "no newline 7\n", v), "a last line without an end");
+    tap_ok(renders("no newline @N@", "no newline 7\n", &v), "a last line without an end");
     tap_ok(
-        refuses("a\nb @NAMES@\n", "t.in:2: unknown placeholder @NAMES@; did you mean @NAME@?", v),
+        refuses("a\nb @NAMES@\n", "t.in:2: unknown placeholder @NAMES@; did you mean @NAME@?", &v),
         "unknown: file, line, nearest name");
-    tap_ok(refuses("# @MEMROY@\n", "t.in:1: unknown placeholder @MEMROY@", v), "also in a comment");
-    tap_ok(refuses("@LINES@\n", "control character", v), "a newline in a value");
-    tap_ok(refuses("@LIST@ @RAW@\n", "two lists", v), "two lists in a line");
-    tap_ok(refuses("a\r\n", "carriage return", v), "a carriage return");
-    json_decref(v);
+    tap_ok(refuses("# @MEMROY@\n", "t.in:1: unknown placeholder @MEMROY@", &v),
+           "also in a comment");
+    tap_ok(refuses("@LINES@\n", "control character", &v), "a newline in a value");
+    tap_ok(refuses("@LIST@ @RAW@\n", "two lists", &v), "two lists in a line");
+    tap_ok(refuses("a\r\n", "carriage return", &v), "a carriage return");
+    lf_tmpl_values_fini(&v);
 }
 
 static void names(void)

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Events of attempts and starts as JSON.
+ */
+#include "config.h"
+
+#include "flow/record/event.h"
+
+#include <jansson.h>
+
+#include "flow/record/record.h"
+#include "flow/record/shown.h"
+
+int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const char *cmd,
+                    lf_err *err)
+{
+    json_t *req = lf_resources_json(&a->resources, err);
+    if (req == NULL)
+        return LF_ENOMEM;
+    json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", a->token, "backend",
+                          a->backend, "spec_id", a->spec_id, "submit_cmd", cmd, "script_sha256",
+                          a->script_sha256, "req", req);
+    return lf_record_event(from, "submit", d, err);
+}
+
+static json_t *ids_of(const struct lf_job_rec *job)
+{
+    return job->ids.given ? lf_job_shown(job, "ids") : NULL;
+}
+
+int lf_event_submitted(const lf_origin *from, const struct lf_job_rec *job, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s*, s:o*}", "jobid", job->id, "cluster", job->cluster, "ids",
+                          ids_of(job));
+    return lf_record_event(from, "submitted", d, err);
+}
+
+int lf_event_adopt(const lf_origin *from, const struct lf_job_rec *job, bool ids, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:o*}", "jobid", job->id, "ids", ids ? ids_of(job) : NULL);
+    return lf_record_event(from, "adopt", d, err);
+}
+
+int lf_event_cancel(const lf_origin *from, const char *by, lf_err *err)
+{
+    return lf_record_event(from, "cancel", json_pack("{s:s}", "by", by), err);
+}
+
+int lf_event_start(const lf_origin *from, const lf_proc_id *wrapper, lf_err *err)
+{
+    json_t *d =
+        json_pack("{s:s, s:I, s:s, s:I}", "host", wrapper->host, "pid", (json_int_t)wrapper->pid,
+                  "boot_id", wrapper->boot_id, "proc_start", (json_int_t)wrapper->start);
+    return lf_record_event(from, "start", d, err);
+}
+
+int lf_event_input(const lf_origin *from, const struct lf_used *in, const char *path, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s*}", "name", in->name, "path", path, "sha256", in->sha256);
+    return lf_record_event(from, "input", d, err);
+}
+
+int lf_event_artifact(const lf_origin *from, const struct lf_output *o, const char *path,
+                      const char *spec_id, lf_err *err)
+{
+    json_t *d =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s, s:O}", "name", o->name, "path", path, "kind",
+                  o->kind, "sha256", o->manifest_sha256, "bytes", (json_int_t)o->bytes, "files",
+                  (json_int_t)o->files, "spec_id", spec_id, "meta", o->meta);
+    return lf_record_event(from, "artifact", d, err);
+}
+
+int lf_event_node_strike(const lf_origin *from, const char *host, const char *cause, lf_err *err)
+{
+    return lf_record_event(from, "node_strike",
+                           json_pack("{s:s, s:s}", "host", host, "cause", cause), err);
+}
+
+int lf_event_end(const lf_origin *from, const struct lf_end *end, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s}", "state", end->state, "reason", end->cls, "message",
+                          end->reason);
+    int rc = 0;
+    if (d != NULL && !end->repaired)
+        rc = lf_json_set_new(d, "exit", json_integer(end->exit_code), err);
+    if (d != NULL && rc == 0 && !end->repaired)
+        rc = lf_json_set_new(d, "signal", json_integer(end->signal), err);
+    if (d != NULL && rc == 0 && !end->repaired && end->step >= 0)
+        rc = lf_json_set_new(d, "step", json_integer(end->step), err);
+    if (rc == 0)
+        return lf_record_event(from, "end", d, err);
+    json_decref(d);
+    return rc;
+}
+
+int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, const char *jobid,
+                     lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act", act, "jobid", jobid,
+                          "epoch", from->epoch);
+    return lf_record_event(from, "requeue", d, err);
+}
