@@ -19,7 +19,7 @@ pbs_up() {
 # pbs_server_up: from now on nothing is answered and started but by a server, which can be killed and brought back by this
 pbs_server_up() {
     pbs_conf server_process=1
-    "$LF_FAKE_DIR/bin/pbs_server" && until_true 20 qselect
+    until_true 20 "$LF_FAKE_DIR/bin/pbs_server" && until_true 20 qselect # one that was killed holds its lock for a moment
 }
 pbs_server_pid() { cat "$LF_FAKE_DIR/server.pid" 2>/dev/null; }
 # pbs_conf KEY=VALUE: change a setting (the last line wins)
