@@ -14,38 +14,31 @@
 #include "engine/base/frame.h"
 #include "engine/base/io.h"
 #include "flow/job/exec.h"
+#include "flow/record/metric.h"
 #include "flow/record/record.h"
 
 /* of the longest spacing, for each record: one hiccup of a file system shall not count for
  * ever */
 #define FORGET 0.99
 
-static double real(const json_t *o, const char *key)
-{
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? json_number_value(v) : 0;
-}
-
 static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     (void)offset;
     (void)err;
     lf_exec_pace *p = ctx;
-    json_t *o = json_loadb(payload, n, 0, NULL);
-    double t = real(o, "t"), save = real(o, "save_s");
-    const json_t *step = json_object_get(o, "step"), *saved = json_object_get(o, "saved");
+    struct lf_metric m;
+    lf_metric_parse(&m, payload, n);
     p->spacing_s *= FORGET;
-    if (t > 0 && p->t_last > 0 && t - p->t_last > p->spacing_s)
-        p->spacing_s = t - p->t_last;
-    if (t > 0)
-        p->t_last = t;
-    if (save > 0)
-        p->save_s = save;
-    if (json_is_number(step))
-        p->step = (int64_t)json_number_value(step);
-    if (json_is_number(saved))
-        p->saved = (int64_t)json_number_value(saved);
-    json_decref(o);
+    if (m.t > 0 && p->t_last > 0 && m.t - p->t_last > p->spacing_s)
+        p->spacing_s = m.t - p->t_last;
+    if (m.t > 0)
+        p->t_last = m.t;
+    if (m.save_s > 0)
+        p->save_s = m.save_s;
+    if (m.step >= 0)
+        p->step = m.step;
+    if (m.saved >= 0)
+        p->saved = m.saved;
     return 1;
 }
 

@@ -9,7 +9,6 @@
 #ifndef LF_FLOW_PBS_H
 #define LF_FLOW_PBS_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -20,7 +20,6 @@
 #ifndef LF_FLOW_SCHED_H
 #define LF_FLOW_SCHED_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"

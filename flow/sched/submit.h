@@ -24,7 +24,6 @@
 #ifndef LF_FLOW_SUBMIT_H
 #define LF_FLOW_SUBMIT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
