@@ -84,13 +84,11 @@ const lf_cmd_def lf_cmd_validate = {
 
 /* Costs are in the order of the stages, without those that are done: *at is where this one's would
  * be. */
-static const json_t *next_cost(const json_t *costs, size_t *at, const char *name)
+static const lf_cost_row *next_cost(const lf_cost_rows *costs, size_t *at, const char *name)
 {
-    const json_t *row = json_array_get(costs, *at);
-    if (!lf_text_same(json_string_value(json_object_get(row, "name")), name))
+    if (*at >= costs->n || strcmp(costs->v[*at].stage->name, name) != 0)
         return NULL;
-    (*at)++;
-    return row;
+    return &costs->v[(*at)++];
 }
 
 /* When a stage with a time limit is asked to stop before it, and why then. */
@@ -127,7 +125,7 @@ static void print_lead(const json_t *lead)
                lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
 }
 
-static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs, size_t *at,
+static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const lf_cost_rows *costs, size_t *at,
                          double rate_given)
 {
     char why[600];
@@ -148,20 +146,18 @@ static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const json_t *costs
     lf_resources_fini(&res);
     lf_buf_fini(&asks);
     add_lead(row, s);
-    const json_t *cost = next_cost(costs, at, s->plan->name);
-    json_t *plan = json_object_get(cost, "plan");
+    const lf_cost_row *cost = next_cost(costs, at, s->plan->name);
     if (row == NULL || cost == NULL)
         return row;
-    if (plan == NULL) {
-        json_object_set(row, "error", json_object_get(cost, "error"));
+    if (!cost->cost.given) {
+        json_object_set_new(row, "error", json_string(cost->error));
         return row;
     }
-    json_object_set(row, "plan", plan);
+    json_object_set_new(row, "plan", lf_cost_json(&cost->cost, NULL));
     const lf_int *gpu_memory = &s->plan->resources.gpu_memory;
     if (gpu_memory->given)
         json_object_set_new(row, "gpu_memory", json_integer(gpu_memory->v));
-    double work = json_number_value(json_object_get(plan, "flops_per_step")) *
-                  json_number_value(json_object_get(plan, "steps"));
+    double work = cost->cost.flops_per_step.v * cost->cost.steps.v;
     double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, s->plan->kind);
     if (work > 0 && rate > 0) {
         json_object_set_new(row, "estimated_s", json_real(work / rate));
@@ -273,7 +269,7 @@ static void print_row(const json_t *row)
     }
 }
 
-static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double rate,
+static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, double rate,
                       const lf_err *fit, lf_err *err)
 {
     json_t *rows = json_array();
@@ -304,7 +300,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const json_t *costs, double r
 static int run_plan(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
-    json_t *costs = NULL;
+    lf_cost_rows costs = {.n = 0};
     lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
                       .tables = c->tables,
                       .fresh_run = lf_optset_bool(c->opts, "new"),
@@ -317,12 +313,12 @@ static int run_plan(lf_cmd *c, lf_err *err)
         lf_err fit = LF_ERR_INIT;
         rc = lf_cost_ask(&costs, &p, err);
         if (rc == 0)
-            lf_cost_check(&p, costs, &fit);
+            lf_cost_check(&p, &costs, &fit);
         if (rc == 0)
-            rc = print_plan(c, &p, costs, rate, &fit, err);
+            rc = print_plan(c, &p, &costs, rate, &fit, err);
         if (rc == 0 && fit.rc != 0)
             rc = LF_FLOW_FAILED;
-        json_decref(costs);
+        lf_cost_rows_fini(&costs);
         lf_prep_fini(&p);
     }
     free((void *)(uintptr_t)a.sets);

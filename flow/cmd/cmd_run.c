@@ -115,7 +115,7 @@ static void set_estimate(lf_prep *p, lf_doc_stage *st)
     if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
         !lf_chain_by_links(&st->resources, &p->plan->site, sub->can))
         return;
-    double s = lf_chain_estimate_s(st->plan, lf_cost_stored_rate(p, st->kind));
+    double s = lf_chain_estimate_s(&st->plan, lf_cost_stored_rate(p, st->kind));
     if (s > 0)
         st->estimate_s = lf_real_of(s);
 }
@@ -124,20 +124,21 @@ static void set_estimate(lf_prep *p, lf_doc_stage *st)
  * gives rates. */
 static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 {
-    json_t *costs = NULL;
+    lf_cost_rows costs;
     int rc = lf_cost_ask(&costs, p, err);
-    for (size_t i = 0; rc == 0 && i < json_array_size(costs); i++) {
-        json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        lf_doc_stage *st = lf_doc_find(p->plan, json_string_value(json_object_get(row, "name")));
-        if (plan == NULL)
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < costs.n; i++) {
+        lf_doc_stage *st = lf_doc_find(p->plan, costs.v[i].stage->name);
+        if (!costs.v[i].cost.given)
             continue;
-        json_decref(st->plan);
-        st->plan = json_incref(plan);
+        lf_cost_fini(&st->plan);
+        rc = lf_cost_copy(&st->plan, &costs.v[i].cost, err);
         set_estimate(p, st);
     }
     if (rc == 0 && refuse)
-        rc = lf_cost_check(p, costs, err);
-    json_decref(costs);
+        rc = lf_cost_check(p, &costs, err);
+    lf_cost_rows_fini(&costs);
     return rc;
 }
 

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
@@ -148,7 +147,7 @@ static int run_plan(struct answer *a, const struct question *q, lf_err *err)
 /* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a
  * complaint about an input that only is not made yet is none. Other failures leave the cost
  * unknown. */
-static int parse_answer(json_t **plan, bool *refused, const char *exe, const struct answer *a,
+static int parse_answer(lf_cost *cost, bool *refused, const char *exe, const struct answer *a,
                         lf_err *err)
 {
     if (!WIFEXITED(a->status) || WEXITSTATUS(a->status) != 0) {
@@ -165,15 +164,9 @@ static int parse_answer(json_t **plan, bool *refused, const char *exe, const str
         return lf_fail(err, LF_EINVAL, "%.*s", n > from ? len : 40,
                        n > from ? last : "its executable failed without a word");
     }
-    json_t *j = lf_json_load_text(a->out.data, a->out.len, exe, err);
-    if (j == NULL)
-        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
-    if (!json_is_object(j)) {
-        json_decref(j);
-        return lf_fail(err, LF_EFORMAT, "%s --plan: not an object", exe);
-    }
-    *plan = j;
-    return 0;
+    char what[PATH_MAX + 16];
+    snprintf(what, sizeof what, "%s --plan", exe);
+    return lf_cost_parse(cost, a->out.data, a->out.len, what, err);
 }
 
 /* The config of a stage that has not been claimed: inputs that are not made yet get a path below
@@ -235,11 +228,40 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
     return rc == 0 ? lf_path_set(dir, err, "%s", path) : rc;
 }
 
-/* dir: for the settings, one for all stages, "" until the first needs it. known: {question: plan},
- * so that stages that ask the same are asked once; refusals and complaints name their inputs and
+/* What was answered before, by question. */
+struct known {
+    LF_ROWS(struct answered {
+        char *question;
+        lf_cost cost;
+    })
+    rows;
+    lf_names places;
+};
+
+static int remember(struct known *k, const char *question, const lf_cost *cost, lf_err *err)
+{
+    struct answered *a = lf_rows_add(&k->rows, sizeof *a, err);
+    int rc = a == NULL ? LF_ENOMEM : lf_cost_copy(&a->cost, cost, err);
+    if (rc == 0 && (a->question = lf_strdup(question, err)) == NULL)
+        rc = LF_ENOMEM;
+    return rc == 0 ? lf_names_put(&k->places, a->question, "", k->rows.n - 1, err) : rc;
+}
+
+static void forget(struct known *k)
+{
+    lf_names_fini(&k->places);
+    for (size_t i = 0; i < k->rows.n; i++) {
+        free(k->rows.v[i].question);
+        lf_cost_fini(&k->rows.v[i].cost);
+    }
+    free(k->rows.v);
+}
+
+/* dir: for the settings, one for all stages, "" until the first needs it. known: so that stages
+ * that ask the same are asked once; refusals and complaints name their inputs and
  * are not kept. */
-static int ask_one(json_t **plan, bool *refused, const lf_prep *p, const lf_doc_stage *stage,
-                   char dir[PATH_MAX], json_t *known, lf_err *err)
+static int ask_one(lf_cost *cost, bool *refused, const lf_prep *p, const lf_doc_stage *stage,
+                   char dir[PATH_MAX], struct known *known, lf_err *err)
 {
     char name[160], config[PATH_MAX];
     char *exe = NULL;
@@ -264,13 +286,15 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, const lf_doc_
         rc = write_plan_config(p, stage, dir, err);
     if (rc == 0)
         rc = key_of(&key, name, &q, err);
-    *plan = rc == 0 ? json_incref(json_object_get(known, key.data)) : NULL;
-    if (rc == 0 && *plan == NULL) {
+    size_t at = rc == 0 ? lf_names_find(&known->places, key.data, "") : LF_NAMES_NONE;
+    if (rc == 0 && at != LF_NAMES_NONE) {
+        rc = lf_cost_copy(cost, &known->rows.v[at].cost, err);
+    } else if (rc == 0) {
         rc = run_plan(&a, &q, err);
         if (rc == 0)
-            rc = parse_answer(plan, refused, exe, &a, err);
+            rc = parse_answer(cost, refused, exe, &a, err);
         if (rc == 0)
-            rc = lf_json_set_new(known, key.data, json_incref(*plan), err);
+            rc = remember(known, key.data, cost, err);
     }
     lf_buf_fini(&a.out);
     lf_buf_fini(&a.err);
@@ -279,41 +303,49 @@ static int ask_one(json_t **plan, bool *refused, const lf_prep *p, const lf_doc_
     return rc;
 }
 
-static int ask_all(json_t *list, const lf_prep *p, char dir[PATH_MAX], json_t *known, lf_err *err)
+static int ask_all(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], struct known *known,
+                   lf_err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
         const lf_stage_view *s = &p->view.stages[i];
         if (s->state == LF_STATE_DONE)
             continue;
-        json_t *plan = NULL, *row = json_pack("{s:s}", "name", s->plan->name);
+        lf_cost_row *row = lf_rows_add(list, sizeof *row, err);
+        if (row == NULL)
+            return LF_ENOMEM;
+        row->stage = s->plan;
         lf_err e = LF_ERR_INIT;
         bool refused = false;
-        if (ask_one(&plan, &refused, p, s->plan, dir, known, &e) == 0)
-            rc = lf_json_set_new(row, "plan", plan, err);
-        else
-            rc = lf_json_set_new(row, "error", json_string(lf_text_clean(e.text)), err);
-        if (rc == 0)
-            rc = lf_json_push_new(list, row, err);
+        if (ask_one(&row->cost, &refused, p, s->plan, dir, known, &e) < 0)
+            rc = lf_text_set(&row->error, lf_text_clean(e.text), "error", err);
         if (rc == 0 && refused)
             rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s", s->plan->name, e.text);
     }
     return rc;
 }
 
-int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err)
+void lf_cost_rows_fini(lf_cost_rows *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        lf_cost_fini(&r->v[i].cost);
+        free(r->v[i].error);
+    }
+    free(r->v);
+    memset(r, 0, sizeof *r);
+}
+
+int lf_cost_ask(lf_cost_rows *out, const lf_prep *p, lf_err *err)
 {
     char dir[PATH_MAX] = "";
-    json_t *list = json_array(), *known = json_object();
-    int rc = list == NULL || known == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                                           : ask_all(list, p, dir, known, err);
+    struct known known = {.places = {NULL, 0, 0}};
+    *out = (lf_cost_rows){.given = true};
+    int rc = ask_all(out, p, dir, &known, err);
     if (dir[0] != '\0')
         lf_io_remove_tree(dir, NULL);
-    json_decref(known);
+    forget(&known);
     if (rc < 0)
-        json_decref(list);
-    else
-        *out = list;
+        lf_cost_rows_fini(out);
     return rc;
 }
 
@@ -368,16 +400,14 @@ void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stag
 }
 
 /* Ranks that share a GPU add up. */
-static int check_gpu(const lf_doc_stage *stage, const json_t *plan, int64_t ranks_per_node,
+static int check_gpu(const lf_doc_stage *stage, const lf_cost *cost, int64_t ranks_per_node,
                      lf_err *err)
 {
     const lf_int *has = &stage->resources.gpu_memory;
     const int64_t gpus = stage->resources.gpus.n.v;
     const int64_t share =
         gpus > 0 && ranks_per_node > gpus ? (ranks_per_node + gpus - 1) / gpus : 1;
-    const double need =
-        json_number_value(json_object_get(json_object_get(plan, "bytes"), "device")) *
-        (double)share;
+    const double need = cost->bytes.device.v * (double)share;
     char a[32], b[32];
     if (!has->given || need <= (double)has->v)
         return 0;
@@ -389,20 +419,18 @@ static int check_gpu(const lf_doc_stage *stage, const json_t *plan, int64_t rank
                    lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, (double)has->v));
 }
 
-int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
+int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err)
 {
     double disk = 0;
     lf_cost_fit fit = {-1, -1};
     char a[32], b[32];
-    for (size_t i = 0; i < json_array_size(costs); i++) {
-        const json_t *row = json_array_get(costs, i), *plan = json_object_get(row, "plan");
-        const lf_doc_stage *stage =
-            lf_doc_find(p->plan, json_string_value(json_object_get(row, "name")));
+    for (size_t i = 0; i < costs->n; i++) {
+        const lf_cost *cost = &costs->v[i].cost;
+        const lf_doc_stage *stage = costs->v[i].stage;
         int64_t ranks, per_node;
         lf_cost_limits(&fit, p, stage);
         ranks_of(stage, &ranks, &per_node);
-        double total = json_number_value(json_object_get(json_object_get(plan, "bytes"), "total")) *
-                       (double)per_node;
+        double total = cost->bytes.total.v * (double)per_node;
         if (fit.memory_bytes >= 0 && total > (double)fit.memory_bytes)
             return lf_fail(
                 err, LF_ENOMEM,
@@ -411,10 +439,10 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
                 stage->name, lf_fmt_bytes(a, sizeof a, total),
                 per_node > 1 ? " for the ranks of a node" : "",
                 lf_fmt_bytes(b, sizeof b, (double)fit.memory_bytes));
-        int rc = check_gpu(stage, plan, per_node, err);
+        int rc = check_gpu(stage, cost, per_node, err);
         if (rc < 0)
             return rc;
-        disk += json_number_value(json_object_get(plan, "disk_bytes"));
+        disk += cost->disk_bytes.v;
     }
     if (fit.disk_free >= 0 && disk > (double)fit.disk_free)
         return lf_fail(
@@ -429,9 +457,8 @@ int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err)
 
 static double rate_of(const lf_stage_view *s)
 {
-    const json_t *plan = s->plan->plan;
-    double work = json_number_value(json_object_get(plan, "flops_per_step")) *
-                  json_number_value(json_object_get(plan, "steps"));
+    const lf_cost *cost = &s->plan->plan;
+    double work = cost->flops_per_step.v * cost->steps.v;
     if (work <= 0 || s->result == NULL ||
         s->n_incs != 1) /* a stage that was interrupted would look slow */
         return 0;
@@ -465,13 +492,14 @@ static double look_up_rate(const lf_prep *p, const char *kind)
 
 double lf_cost_stored_rate(lf_prep *p, const char *kind)
 {
-    const json_t *known = json_object_get(p->rates, kind);
-    if (known != NULL)
-        return json_number_value(known);
+    for (size_t i = 0; i < p->rates.n; i++)
+        if (strcmp(p->rates.v[i].kind, kind) == 0)
+            return p->rates.v[i].flops;
     double rate = look_up_rate(p, kind);
-    if (p->rates == NULL)
-        p->rates = json_object();
-    json_object_set_new(p->rates, kind,
-                        json_real(rate)); /* when that fails it is looked up again */
+    lf_rate *r = lf_rows_add(&p->rates, sizeof *r, NULL);
+    if (r != NULL && lf_text_set(&r->kind, kind, "kind", NULL) == 0)
+        r->flops = rate;
+    else if (r != NULL)
+        p->rates.n--; /* it is looked up again */
     return rate;
 }

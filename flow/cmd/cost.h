@@ -6,15 +6,23 @@
 #ifndef LF_FLOW_COST_H
 #define LF_FLOW_COST_H
 
-#include <jansson.h>
 #include <stdint.h>
 
 #include "engine/base/err.h"
 #include "flow/cmd/prep.h"
 
-/* Ask every stage that would run. *out: array of {"name","plan":{...} or "error":text}, in order.
- * Stages whose executable is missing have an error too. LF_EINVAL: a stage refuses its settings. */
-int lf_cost_ask(json_t **out, const lf_prep *p, lf_err *err);
+/* The answer for a stage: its cost, or why there is none. */
+typedef struct lf_cost_row {
+    const lf_doc_stage *stage;
+    lf_cost cost;
+    char *error;
+} lf_cost_row;
+typedef LF_ROWS(lf_cost_row) lf_cost_rows;
+
+/* Ask every stage that would run, in order. Stages whose executable is missing have an error too.
+ * LF_EINVAL: a stage refuses its settings. */
+int lf_cost_ask(lf_cost_rows *out, const lf_prep *p, lf_err *err);
+void lf_cost_rows_fini(lf_cost_rows *r);
 
 typedef struct lf_cost_fit {
     /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */
@@ -24,9 +32,8 @@ typedef struct lf_cost_fit {
 
 /* What there is for a stage. */
 void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage);
-/* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit; costs: array of
- * lf_cost_ask. */
-int lf_cost_check(const lf_prep *p, const json_t *costs, lf_err *err);
+/* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit. */
+int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err);
 
 /* FLOP/s that a done stage of this kind reached in this project (newest first), 0 when none is
  * known. Looked up once a kind. */

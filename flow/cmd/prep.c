@@ -282,7 +282,9 @@ void lf_prep_fini(lf_prep *p)
     lf_view_fini(&p->view);
     lf_doc_free(p->plan);
     lf_doc_free(p->previous);
-    json_decref(p->rates);
+    for (size_t i = 0; i < p->rates.n; i++)
+        free(p->rates.v[i].kind);
+    free(p->rates.v);
     free(p->ini_text);
     lf_pipeline_fini(&p->pipeline);
     lf_project_fini(&p->project);

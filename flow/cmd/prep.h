@@ -30,17 +30,22 @@ typedef struct lf_prep_args {
     bool exe_missing_ok;
 } lf_prep_args;
 
+typedef struct lf_rate {
+    char *kind;
+    double flops; /* a second; 0: none is known */
+} lf_rate;
+
 typedef struct lf_prep {
     lf_pipeline pipeline; /* zero when the frozen document is used */
     bool has_pipeline;
     lf_project project; /* zero when there is none yet */
     bool has_project;
-    lf_doc *plan;     /* complete: spec ids, exe, adopted */
-    char *ini_text;   /* resolved settings with origins */
-    bool has_run;     /* view.run is an existing run, otherwise a new one would be made */
-    lf_doc *previous; /* document of the newest run of this name, NULL when there is none */
-    json_t *rates;    /* {kind: FLOP/s}, what lf_cost_stored_rate has found; NULL: nothing yet */
-    bool fresh_run;   /* as asked */
+    lf_doc *plan;           /* complete: spec ids, exe, adopted */
+    char *ini_text;         /* resolved settings with origins */
+    bool has_run;           /* view.run is an existing run, otherwise a new one would be made */
+    lf_doc *previous;       /* document of the newest run of this name, NULL when there is none */
+    LF_ROWS(lf_rate) rates; /* what lf_cost_stored_rate has found */
+    bool fresh_run;         /* as asked */
     const lf_opt_table *const *tables; /* as given */
     bool changed;                      /* plan differs from the run's newest revision */
     lf_run_view view;                  /* states of the plan's stages; view.run.plan is plan */

@@ -90,6 +90,18 @@ typedef struct lf_adopted {
     struct json_t *more;
 } lf_adopted;
 
+/* What an executable says that a stage would cost (lf-KIND --plan). */
+typedef struct lf_cost {
+    bool given;
+    lf_real steps, flops_per_step, disk_bytes;
+    struct lf_cost_bytes {
+        bool given;
+        lf_real total, device; /* of a rank */
+        struct json_t *more;
+    } bytes;
+    struct json_t *more;
+} lf_cost;
+
 typedef struct lf_doc_stage {
     char *name, *kind;
     lf_int spec_version;
@@ -113,7 +125,7 @@ typedef struct lf_doc_stage {
     char *spec_id;
     lf_doc_exe exe;
     lf_adopted adopted;
-    struct json_t *plan; /* what its executable says it would cost */
+    lf_cost plan;
     lf_real estimate_s;
     struct json_t *more;
 } lf_doc_stage;
@@ -174,6 +186,10 @@ void lf_resources_fini(lf_resources *r);
 bool lf_resources_same(const lf_resources *a, const lf_resources *b);
 int lf_spec_copy(lf_spec *out, const lf_spec *from, lf_err *err);
 void lf_spec_fini(lf_spec *s);
+/* The answer of an executable; what names it. */
+int lf_cost_parse(lf_cost *out, const char *text, size_t len, const char *what, lf_err *err);
+int lf_cost_copy(lf_cost *out, const lf_cost *from, lf_err *err);
+void lf_cost_fini(lf_cost *c);
 int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err);
 void lf_adopted_fini(lf_adopted *a);
 /* The canonical text of a spec, whose hash is the spec id; owned. */
@@ -195,6 +211,7 @@ char *lf_site_commands_text(const lf_site *s);
 /* For what prints or stores a part of a document as JSON: new references, NULL with err. */
 struct json_t *lf_doc_json(const lf_doc *d, lf_err *err);
 struct json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err);
+struct json_t *lf_cost_json(const lf_cost *c, lf_err *err);
 struct json_t *lf_adopted_json(const lf_adopted *a, lf_err *err);
 struct json_t *lf_resources_json(const lf_resources *r, lf_err *err);
 struct json_t *lf_spec_json(const lf_spec *s, lf_err *err);

@@ -26,7 +26,6 @@
 #define TEXTS(S, m)      .name = #m, .type = LF_FORM_TEXTS, .at = CHECKED(S, m, lf_texts)
 #define PAIRS(S, m)      .name = #m, .type = LF_FORM_PAIRS, .at = CHECKED(S, m, lf_pairs)
 #define LISTS(S, m)      .name = #m, .type = LF_FORM_LISTS, .at = CHECKED(S, m, lf_lists)
-#define JSON(S, m)       .name = #m, .type = LF_FORM_JSON, .at = CHECKED(S, m, json_t *)
 #define OBJECT(S, m, f)  .name = #m, .type = LF_FORM_OBJECT, .at = offsetof(S, m), .form = (f)
 #define OBJECTS(S, m, f) .name = #m, .type = LF_FORM_OBJECTS, .at = offsetof(S, m), .form = (f)
 #define NEEDED           .needed = true
@@ -120,6 +119,21 @@ static const lf_form_field adopted_fields[] = {
 };
 static const lf_form adopted_form = FORM(lf_adopted, adopted_fields, offsetof(lf_adopted, given));
 
+static const lf_form_field bytes_fields[] = {
+    {REAL(struct lf_cost_bytes, total)},
+    {REAL(struct lf_cost_bytes, device)},
+};
+static const lf_form bytes_form =
+    FORM(struct lf_cost_bytes, bytes_fields, offsetof(struct lf_cost_bytes, given));
+
+static const lf_form_field cost_fields[] = {
+    {REAL(lf_cost, steps)},
+    {REAL(lf_cost, flops_per_step)},
+    {REAL(lf_cost, disk_bytes)},
+    {OBJECT(lf_cost, bytes, &bytes_form)},
+};
+static const lf_form cost_form = FORM(lf_cost, cost_fields, offsetof(lf_cost, given));
+
 static const lf_form_field stage_fields[] = {
     {TEXT(lf_doc_stage, name), NEEDED},
     {TEXT(lf_doc_stage, kind), NEEDED},
@@ -149,7 +163,7 @@ static const lf_form_field stage_fields[] = {
     {TEXT(lf_doc_stage, spec_id), NEEDED},
     {OBJECT(lf_doc_stage, exe, &exe_form)},
     {OBJECT(lf_doc_stage, adopted, &adopted_form)},
-    {JSON(lf_doc_stage, plan)},
+    {OBJECT(lf_doc_stage, plan, &cost_form)},
     {REAL(lf_doc_stage, estimate_s)},
 };
 static const lf_form stage_form = FORM(lf_doc_stage, stage_fields, LF_FORM_NONE);
@@ -328,6 +342,28 @@ void lf_spec_fini(lf_spec *s)
     lf_form_fini(s, &spec_form);
 }
 
+int lf_cost_parse(lf_cost *out, const char *text, size_t len, const char *what, lf_err *err)
+{
+    memset(out, 0, sizeof *out);
+    json_t *o = lf_json_load_text(text, len, what, err);
+    if (o == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
+    int rc = lf_form_read(out, &cost_form, o, what, err);
+    json_decref(o);
+    return rc;
+}
+
+int lf_cost_copy(lf_cost *out, const lf_cost *from, lf_err *err)
+{
+    memset(out, 0, sizeof *out);
+    return lf_form_copy(out, from, &cost_form, err);
+}
+
+void lf_cost_fini(lf_cost *c)
+{
+    lf_form_fini(c, &cost_form);
+}
+
 int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err)
 {
     memset(out, 0, sizeof *out);
@@ -374,6 +410,11 @@ json_t *lf_doc_json(const lf_doc *d, lf_err *err)
 json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err)
 {
     return lf_form_json(s, &stage_form, err);
+}
+
+json_t *lf_cost_json(const lf_cost *c, lf_err *err)
+{
+    return lf_form_json(c, &cost_form, err);
 }
 
 json_t *lf_adopted_json(const lf_adopted *a, lf_err *err)

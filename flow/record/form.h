@@ -29,7 +29,8 @@ typedef struct lf_int {
 typedef struct lf_real {
     double v;
     bool given;
-    bool whole; /* the file has an integer here */
+    bool whole; /* the file has the integer `exact` here */
+    int64_t exact;
 } lf_real;
 
 typedef struct lf_flag {

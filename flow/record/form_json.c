@@ -295,8 +295,10 @@ static int read_field(char *out, const lf_form_field *d, json_t *v, const struct
     case LF_FORM_REAL:
         if (!json_is_number(v))
             return refuse(p, "must be a number", err);
-        *(lf_real *)(void *)out =
-            (lf_real){.v = json_number_value(v), .given = true, .whole = json_is_integer(v)};
+        *(lf_real *)(void *)out = (lf_real){.v = json_number_value(v),
+                                            .given = true,
+                                            .whole = json_is_integer(v),
+                                            .exact = json_integer_value(v)};
         return 0;
     case LF_FORM_FLAG:
         if (!json_is_boolean(v))
@@ -451,7 +453,7 @@ static bool is_given(const char *v, const lf_form_field *d)
 
 static json_t *write_real(const lf_real *r)
 {
-    return r->whole ? json_integer((json_int_t)r->v) : json_real(r->v);
+    return r->whole ? json_integer(r->exact) : json_real(r->v);
 }
 
 static json_t *write_field(const char *v, const lf_form_field *d)

@@ -224,20 +224,13 @@ static void pair(lf_buf *b, const char *used, const char *asked)
     lf_buf_adds(b, "</span></td>");
 }
 
-static int64_t num(const json_t *o, const char *key, int64_t missing)
-{
-    const json_t *v = json_object_get(o, key);
-    return json_is_number(v) ? (int64_t)json_number_value(v) : missing;
-}
-
 static void resource_row(lf_buf *b, const lf_stage_view *s)
 {
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     const bool asked = att != NULL && att->resources.given;
     const lf_resources *r = asked ? &att->resources : &s->plan->resources;
-    const json_t *bytes = json_object_get(s->plan->plan, "bytes");
     int64_t nodes = r->nodes.given ? r->nodes.v : 1, ranks = r->ranks.given ? r->ranks.v : 1;
-    int64_t cpus = r->cpus.v, planned = num(bytes, "total", 0);
+    int64_t cpus = r->cpus.v, planned = (int64_t)s->plan->plan.bytes.total.v;
     int64_t limit = asked ? r->time_limit_s.v : s->plan->time_limit_s.v,
             memory = asked ? r->memory_bytes.v : s->plan->memory_bytes.v;
     double all, longest, rss = peak_of(s, "rss");

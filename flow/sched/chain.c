@@ -6,7 +6,6 @@
 
 #include "flow/sched/chain.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +25,9 @@ bool lf_chain_by_links(const lf_resources *resources, const lf_site *site, unsig
     return strcmp(way, "links") == 0 || (can & LF_CAN_REQUEUE) == 0;
 }
 
-double lf_chain_estimate_s(const json_t *plan, double rate)
+double lf_chain_estimate_s(const lf_cost *cost, double rate)
 {
-    double flops = json_number_value(json_object_get(plan, "flops_per_step"));
-    double steps = json_number_value(json_object_get(plan, "steps"));
+    double flops = cost->flops_per_step.v, steps = cost->steps.v;
     return rate > 0 && flops > 0 && steps > 0 ? flops * steps / rate : 0;
 }
 

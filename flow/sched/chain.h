@@ -30,9 +30,9 @@
  * can. */
 bool lf_chain_by_links(const lf_resources *resources, const lf_site *site, unsigned can);
 
-/* How long a stage runs by its plan ({"steps","flops_per_step"}) and a rate in FLOP/s of this kind;
+/* How long a stage runs by what it costs and a rate in FLOP/s of this kind;
  * 0 when either is unknown. */
-double lf_chain_estimate_s(const struct json_t *plan, double rate);
+double lf_chain_estimate_s(const lf_cost *cost, double rate);
 
 /* How many jobs an attempt is. 1 without links. With them `links` when it is given; otherwise from
  * the stage's "estimate_s" (0 or missing: unknown) and time_limit_s: as many as the estimate with a

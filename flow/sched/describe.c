@@ -51,16 +51,15 @@ static void add_progress(json_t *o, const lf_stage_view *s, const char *dir)
         return;
     json_t *last = lf_metrics_last(path);
     const json_t *step = json_object_get(last, "step");
-    const json_t *steps = json_object_get(s->plan->plan, "steps");
+    const double steps = s->plan->plan.steps.v;
     /* Stages that count no steps write their results at step 0. */
-    if (json_is_number(step) && (json_number_value(step) > 0 || json_number_value(steps) > 0)) {
+    if (json_is_number(step) && (json_number_value(step) > 0 || steps > 0)) {
         json_object_set_new(o, "step", json_integer((json_int_t)json_number_value(step)));
-        if (json_number_value(steps) > 0) {
-            json_object_set_new(o, "steps", json_integer((json_int_t)json_number_value(steps)));
-            json_object_set_new(o, "progress",
-                                json_real(json_number_value(step) / json_number_value(steps)));
+        if (steps > 0) {
+            json_object_set_new(o, "steps", json_integer((json_int_t)steps));
+            json_object_set_new(o, "progress", json_real(json_number_value(step) / steps));
             if (s->state == LF_STATE_RUNNING)
-                add_eta(o, path, last, json_number_value(step), json_number_value(steps));
+                add_eta(o, path, last, json_number_value(step), steps);
         }
     }
     if (last != NULL)
