@@ -318,7 +318,7 @@ static void test_misfits(void)
 
 int main(void)
 {
-    TAP(17, test_refusals());
+    TAP(18, test_refusals());
     TAP(16, test_values());
     TAP(20, test_ini());
     TAP(24, test_canonical());

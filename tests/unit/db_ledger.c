@@ -696,7 +696,7 @@ int main(void)
     TAP(15, test_rebuild(l, db));
     lf_ledger_close(l);
     TAP(2, test_order(db));
-    TAP(99, test_superseded());
+    TAP(44, test_superseded());
     TAP(9, test_bad_files(db));
     TAP(4, test_event_write());
     return tap_done();

@@ -390,7 +390,7 @@ int main(void)
     TAP(11, test_order());
     TAP(4, test_deaths());
     TAP(4, test_attempts());
-    TAP(4, test_races());
+    TAP(6, test_races());
     TAP(6, test_files());
     return tap_done();
 }

@@ -515,9 +515,9 @@ int main(void)
 {
     TAP(28, test_ends());
     TAP(84, test_table());
-    TAP(95, test_next());
-    TAP(4, test_nodes());
-    TAP(14, test_caps());
+    TAP(114, test_next());
+    TAP(5, test_nodes());
+    TAP(22, test_caps());
     TAP(66, test_jobs());
     return tap_done();
 }
