@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "tests/cuda/emu/state.h"
 #include "tests/cuda/ptx/ptx.h"
@@ -263,20 +266,33 @@ int lf_emu_MemsetD8Async(lf_cu_ptr dst, unsigned char v, size_t bytes, lf_cu_str
  * the stack or to malloc's memory works here and is an illegal address there. Told by the words
  * that name mapped memory which nobody got from this driver. Numbers below 2^44 + 2^31 are never
  * taken for addresses: two small integers side by side would be some where AddressSanitizer maps
- * its shadow, and neither programs nor their heaps and stacks lie there. Nor are a flag or type
- * with what happens to lie in the padding behind it. */
+ * its shadow, and neither programs nor their heaps and stacks lie there. Nor is a flag, a type or a
+ * float with what happens to lie in the padding behind it: no kernel takes bytes that are not
+ * aligned for a float, and AddressSanitizer knows what of its heap nobody was given. */
+static bool may_be_pointer(uintptr_t w)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = w / page * page;
+    unsigned char there;
+    void *at;
+    memcpy(&at, &start, sizeof at);
+    if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 ||
+        w % sizeof(float) != 0 || mincore(at, 1, &there))
+        return false;
+#ifdef __SANITIZE_ADDRESS__
+    memcpy(&at, &w, sizeof at);
+    return !__asan_address_is_poisoned(at);
+#else
+    return true;
+#endif
+}
+
 static void refuse_host_memory(const struct CUfunc_st *f, const void *args)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i + sizeof(uintptr_t) <= *f->args; i += sizeof(uintptr_t)) {
-        unsigned char there;
         uintptr_t w;
         void *at;
         memcpy(&w, (const char *)args + i, sizeof w);
-        const uintptr_t start = w / page * page;
-        memcpy(&at, &start, sizeof at);
-        if (w < ((uintptr_t)1 << 44) + ((uintptr_t)1 << 31) || w >> 47 || (w & 0xf0) == 0 ||
-            mincore(at, 1, &there))
+        if (!may_be_pointer(w))
             continue;
         memcpy(&at, &w, sizeof at);
         if (!reached(at, 0)) {
