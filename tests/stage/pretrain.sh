@@ -311,4 +311,4 @@ same $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 same $rc 2 "and packing does not"
 
-finish 109
+finish 110

@@ -353,4 +353,4 @@ run lora $lora
 same $rc 0 "as it was it goes on"
 same "$(id lora)" "$(id lorakill)" "to the same end"
 
-finish 118
+finish 121

@@ -103,10 +103,10 @@ tokenizer = $dir/tok/tokenizer
 init_from = $dir/policy
 max_prompt = 8
 max_tokens = 4
-prompts = 2
-steps = 2
+round_prompts = 2
+rounds = 2
 micro_tokens = 32
-batch = 4
+slots = 4
 step_rows = 16
 save_time = 0
 threads = 1"
@@ -128,7 +128,7 @@ END
 ini score score <<END
 checkpoint = $dir/reward
 tokenizer = $dir/tok/tokenizer
-data = $dir/judged.jsonl
+inputs = $dir/judged.jsonl
 threads = 1
 END
 ini generate generate <<END
