@@ -170,4 +170,4 @@ pbs_conf keep_completed=1
 until_true 20 sh -c "! qstat -f -1 $id 2>/dev/null"
 runs 153 qstat -f $id
 pbs_down
-finish 61
+finish 69
