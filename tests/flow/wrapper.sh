@@ -61,7 +61,10 @@ new_run() { # new_run [--set ...]
     "$LF" run --new --only first "$@" >o 2>&1 &
     p=$!
     BG="$BG $p"
-    until_true 20 sh -c "$LF status | grep -q '${seen:-running .*[0-9]/}'"
+    # The run before may still look alive, so status must speak of this one.
+    until_true 20 grep -q '^run ' o
+    id=$(awk '$1 == "run" { print $2; exit }' o)
+    until_true 20 sh -c "$LF status >s && grep -q '^run $id' s && grep -q '${seen:-running .*[0-9]/}' s"
     kill -INT $p
     wait $p
     rd=$(cd "$(stage_dir first)/../.." && pwd)
