@@ -26,7 +26,8 @@ settle() {
     [ "$1" = pbs_server ] || return 0
     random 3
     sleep "$R"
-    [ "$R" -ne 1 ] || ! take_up || ok 1 "resume says that it cannot ask"
+    # A run that is done on disk needs no answer.
+    [ "$R" -ne 1 ] || ! take_up || [ -e "$(start_dir)/done.json" ] || ok 1 "resume says that it cannot ask" "$(tail -1 o.resume)"
     pbs_server_up || ok 1 "the server comes back"
 }
 chaos
