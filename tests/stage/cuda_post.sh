@@ -215,4 +215,4 @@ run refused ppo --algorithm grpo --precision fp16 --device cpu
 [ $rc -eq 1 ] && grep -q "GPUs have" "$dir/err"
 ok $? "on a CPU fp16 is refused, and it says where to run it"
 
-finish_min 58 # the whole was not counted yet
+finish 67
