@@ -18,8 +18,15 @@ struct lf_schema {
 };
 extern const struct lf_schema lf_ledger_schema;
 
+#define LF_DB_KEPT 64 /* more than the texts that lf_db_run is called with */
+
 struct lf_ledger {
     sqlite3 *db;
+    struct lf_db_kept {
+        const char *sql; /* the caller's text, compared by address first */
+        sqlite3_stmt *st;
+    } kept[LF_DB_KEPT]; /* statements of lf_db_run */
+    size_t n_kept;
     char *path;
     bool writable, snapshot;
     int version; /* of the schema, once open */
@@ -41,8 +48,10 @@ int lf_db_exec(lf_ledger *l, const char *sql, lf_err *err);
  * I and F the same by pointer (NULL pointer = SQL NULL). NULL on failure. Texts must live until the
  * statement is finished. */
 sqlite3_stmt *lf_db_prepare(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
-/* The same, run to its end. */
+/* The same, run to its end. The prepared statement is kept for the next call with this text. */
 int lf_db_run(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
+/* Finalize the statements that lf_db_run has kept. */
+void lf_db_forget(lf_ledger *l);
 /* All rows as a JSON array of objects named by column; a column named "x:json" is a JSON text and
  * becomes member "x". Takes the statement (NULL: gives NULL). */
 json_t *lf_db_rows(lf_ledger *l, sqlite3_stmt *st, lf_err *err);
