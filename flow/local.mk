@@ -4,13 +4,13 @@ flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
   flow/record/attempt.h flow/record/attempt_json.c flow/record/doc.h \
   flow/record/doc_event_json.c flow/record/doc_json.c flow/record/event.h \
-  flow/record/event_json.c flow/record/fields.c flow/record/fields.h \
-  flow/record/form.h flow/record/form_json.c flow/record/hashcache.h \
+  flow/record/event_json.c flow/record/fields.h \
+  flow/record/fields_json.c flow/record/hashcache.h \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
   flow/record/metric.h flow/record/metric_json.c \
   flow/record/names.c flow/record/names.h flow/record/parts.h flow/record/queue.h \
   flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h \
-  flow/record/start.h flow/record/start_json.c
+  flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
   flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \

@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"

@@ -11,6 +11,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/parts.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
 #include "flow/run/sync.h"

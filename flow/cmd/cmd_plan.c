@@ -14,6 +14,7 @@
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
+#include "flow/record/fields.h"
 #include "flow/record/record.h"
 #include "flow/sched/attempt.h"
 

@@ -22,6 +22,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/policy.h"

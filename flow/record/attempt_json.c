@@ -21,87 +21,46 @@
 
 /* ---- attempt.N.json ---- */
 
-/* The record with those of its members that have forms of their own (doc.h). */
-struct file {
-    struct lf_attempt_rec a;
-    json_t *spec, *resources;
-};
-
 static const struct lf_field attempt_rows[] = {
     LF_FIELD_KIND("lf_attempt"),
-    {LF_FIELD_AS(struct file, a.attempt, "attempt")},
-    {LF_FIELD_AS(struct file, a.run, "run")},
-    {LF_FIELD_AS(struct file, a.stage, "stage")},
-    {LF_FIELD_AS(struct file, a.token, "token")},
-    {LF_FIELD_AS(struct file, a.rev, "rev")},
-    {LF_FIELD_AS(struct file, a.spec_id, "spec_id")},
-    {LF_FIELD(struct file, spec)},
-    {LF_FIELD_AS(struct file, a.backend, "backend")},
-    {LF_FIELD_AS(struct file, a.t, "t")},
-    {.key = "submitter",
-     .type = LF_FIELD_RECORD,
-     .at = offsetof(struct file, a.submitter),
-     .sub = &lf_proc_fields},
-    {LF_FIELD_AS(struct file, a.fresh, "fresh")},
-    {LF_FIELD_AS(struct file, a.script_sha256, "script_sha256"), .opt = true},
-    {LF_FIELD(struct file, resources), .opt = true},
-    {LF_FIELD_AS(struct file, a.accepted, "accepted"), .opt = true},
+    {LF_FIELD(struct lf_attempt_rec, attempt)},
+    {LF_FIELD(struct lf_attempt_rec, run)},
+    {LF_FIELD(struct lf_attempt_rec, stage)},
+    {LF_FIELD(struct lf_attempt_rec, token)},
+    {LF_FIELD(struct lf_attempt_rec, rev)},
+    {LF_FIELD(struct lf_attempt_rec, spec_id)},
+    {LF_FIELD_SUB(struct lf_attempt_rec, spec, LF_FIELD_RECORD, &lf_spec_fields)},
+    {LF_FIELD(struct lf_attempt_rec, backend)},
+    {LF_FIELD(struct lf_attempt_rec, t)},
+    {LF_FIELD_SUB(struct lf_attempt_rec, submitter, LF_FIELD_RECORD, &lf_proc_fields)},
+    {LF_FIELD(struct lf_attempt_rec, fresh)},
+    {LF_FIELD(struct lf_attempt_rec, script_sha256), .opt = true},
+    {LF_FIELD_SUB(struct lf_attempt_rec, resources, LF_FIELD_RECORD, &lf_resources_fields),
+     .opt = true},
+    {LF_FIELD(struct lf_attempt_rec, accepted), .opt = true},
 };
-static const struct lf_fields attempt_fields = LF_FIELDS(struct file, attempt_rows);
-
-static int take_forms(struct file *f, lf_err *err)
-{
-    int rc = lf_spec_read(&f->a.spec, f->spec, "spec of the attempt", err);
-    if (rc == 0)
-        rc = lf_resources_read(&f->a.resources, f->resources, "resources of the attempt", err);
-    json_decref(f->spec);
-    json_decref(f->resources);
-    f->spec = f->resources = NULL;
-    return rc;
-}
+static const struct lf_fields attempt_fields = LF_FIELDS(struct lf_attempt_rec, attempt_rows);
 
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
 {
     char name[64];
-    struct file *f = NULL;
     NAME(name, "attempt", ".json", n);
-    *out = NULL;
-    int rc = lf_fields_load(&f, &attempt_fields, stage_dir, name, err);
-    if (f != NULL)
-        rc = take_forms(f, err);
-    if (rc == 0 && f != NULL)
-        *out = &f->a;
-    else if (f != NULL)
-        lf_attempt_rec_free(&f->a);
-    return rc;
+    return lf_fields_load(out, &attempt_fields, stage_dir, name, err);
 }
 
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err)
 {
     char name[64];
-    struct file f = {.a = *a, .spec = lf_spec_json(&a->spec, err)};
-    int rc = f.spec == NULL ? LF_ENOMEM : 0;
-    if (rc == 0 && a->resources.given)
-        rc = (f.resources = lf_resources_json(&a->resources, err)) != NULL ? 0 : LF_ENOMEM;
     NAME(name, "attempt", ".json", a->attempt);
-    if (rc == 0)
-        rc = lf_fields_publish(stage_dir, name, &attempt_fields, &f, err);
-    json_decref(f.spec);
-    json_decref(f.resources);
-    return rc;
+    return lf_fields_publish(stage_dir, name, &attempt_fields, a, err);
 }
 
 void lf_attempt_rec_free(struct lf_attempt_rec *a)
 {
-    if (a == NULL)
-        return;
-    struct file *f = (struct file *)(void *)((char *)a - offsetof(struct file, a));
-    lf_spec_fini(&a->spec);
-    lf_resources_fini(&a->resources);
-    lf_fields_free(f, &attempt_fields);
+    lf_fields_free(a, &attempt_fields);
 }
 
-json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member)
+struct json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member)
 {
     if (a != NULL && strcmp(member, "resources") == 0)
         return a->resources.given ? lf_resources_json(&a->resources, NULL) : NULL;
@@ -148,7 +107,7 @@ struct lf_job_rec *lf_job_rec_new(lf_err *err)
     return j;
 }
 
-json_t *lf_job_shown(const struct lf_job_rec *j, const char *member)
+struct json_t *lf_job_shown(const struct lf_job_rec *j, const char *member)
 {
     return lf_fields_member(j, &job_fields, member, NULL);
 }

@@ -14,8 +14,8 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
-#include "flow/record/form.h"
 #include "flow/record/names.h"
+#include "flow/record/values.h"
 
 /* An output of a stage, as ${stage:NAME.output} names it. */
 typedef struct lf_doc_ref {
@@ -216,8 +216,4 @@ struct json_t *lf_adopted_json(const lf_adopted *a, lf_err *err);
 struct json_t *lf_resources_json(const lf_resources *r, lf_err *err);
 struct json_t *lf_spec_json(const lf_spec *s, lf_err *err);
 void lf_site_fini(lf_site *s);
-/* From a part of a record; out: zeroed. What is no object gives nothing. */
-int lf_resources_read(lf_resources *out, struct json_t *o, const char *what, lf_err *err);
-int lf_spec_read(lf_spec *out, struct json_t *o, const char *what, lf_err *err);
-
 #endif

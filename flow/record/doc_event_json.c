@@ -9,7 +9,7 @@
 
 #include "engine/base/str.h"
 #include "flow/record/doc.h"
-#include "flow/record/record.h"
+#include "flow/record/parts.h"
 
 int lf_run_event_write(const char *run_dir, const char *run, const lf_run_event *e, lf_err *err)
 {

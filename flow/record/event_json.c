@@ -7,14 +7,51 @@
 #include "flow/record/event.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
-#include "flow/record/record.h"
+#include "db/event.h"
+#include "engine/base/io.h"
+#include "flow/record/parts.h"
 #include "flow/record/shown.h"
+
+int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err)
+{
+    if (data == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory for an event");
+    char *spool = lf_path_join(from->dir, "spool", err);
+    int rc = spool == NULL ? LF_ENOMEM : 0;
+    if (rc == 0) {
+        lf_event ev = {.run = from->run,
+                       .stage = from->stage,
+                       .attempt = from->attempt,
+                       .epoch = from->epoch,
+                       .kind = kind,
+                       .data = data};
+        rc = lf_event_write(spool, &ev, 0750, 0640, err);
+    }
+    free(spool);
+    json_decref(data);
+    return rc;
+}
+
+int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_object_set_new(o, key, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", key);
+    return 0;
+}
+
+int lf_json_push_new(json_t *a, json_t *v, lf_err *err)
+{
+    if (v == NULL || json_array_append_new(a, v) < 0)
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return 0;
+}
 
 int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const char *cmd,
                     lf_err *err)
 {
-    json_t *req = lf_resources_json(&a->resources, err);
+    json_t *req = lf_fields_json(&a->resources, &lf_resources_fields, err);
     if (req == NULL)
         return LF_ENOMEM;
     json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", a->token, "backend",

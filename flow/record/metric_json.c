@@ -4,6 +4,8 @@
  */
 #include "config.h"
 
+#include <jansson.h>
+
 #include "flow/record/metric.h"
 
 #include "flow/record/fields.h"
@@ -19,6 +21,6 @@ static const struct lf_fields metric_fields = LF_FIELDS(struct lf_metric, metric
 void lf_metric_parse(struct lf_metric *out, const char *text, size_t n)
 {
     json_t *o = json_loadb(text, n, 0, NULL);
-    lf_fields_read(out, &metric_fields, o, NULL);
+    lf_fields_read(out, &metric_fields, o, "a record of metrics", NULL);
     json_decref(o);
 }

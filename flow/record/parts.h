@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of what several records contain; for the *_json.c files alone.
+ * What several *_json.c files need, and nobody else: tables of what several records contain, and
+ * events.
  */
 #ifndef LF_FLOW_PARTS_H
 #define LF_FLOW_PARTS_H
 
+#include "flow/record/event.h"
 #include "flow/record/fields.h"
 
 extern const struct lf_fields lf_proc_fields; /* lf_proc_id: host, boot, pidns, pid, start */
 extern const struct lf_fields lf_used_fields, lf_output_fields;
+/* Of the plan document: strict, and keep what they do not know. */
+extern const struct lf_fields lf_doc_fields, lf_doc_stage_fields, lf_spec_fields,
+    lf_resources_fields, lf_cost_fields, lf_adopted_fields;
+
+/* Write one event. data: taken; NULL: it could not be made. */
+int lf_record_event(const lf_origin *from, const char *kind, struct json_t *data, lf_err *err);
+int lf_json_set_new(struct json_t *o, const char *key, struct json_t *v, lf_err *err); /* takes v */
+int lf_json_push_new(struct json_t *a, struct json_t *v, lf_err *err);                 /* takes v */
 
 #endif

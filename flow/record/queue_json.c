@@ -6,6 +6,7 @@
 
 #include "flow/record/queue.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,7 @@ int lf_queue_rec_load(lf_queue_rec *out, const char *path, lf_err *err)
                     ? lf_json_load_file(path, CACHE_MAX_BYTES, NULL)
                     : NULL;
     const bool ours = json_integer_value(json_object_get(o, "lf_queue")) == 1;
-    int rc = lf_fields_read(out, &queue_fields, ours ? o : NULL, err);
+    int rc = lf_fields_read(out, &queue_fields, ours ? o : NULL, path, err);
     out->jobs.cap = out->jobs.n;
     out->jobs.given = true;
     json_decref(o);

@@ -14,7 +14,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/id.h"
-#include "flow/record/form.h"
+#include "flow/record/values.h"
 
 struct json_t;
 

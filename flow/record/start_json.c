@@ -194,7 +194,7 @@ void lf_end_free(struct lf_end *e)
     lf_fields_free(e, &end_fields);
 }
 
-json_t *lf_end_shown(const struct lf_end *e, const char *member)
+struct json_t *lf_end_shown(const struct lf_end *e, const char *member)
 {
     return e != NULL ? lf_fields_member(e, &end_fields, member, NULL) : NULL;
 }
@@ -247,12 +247,12 @@ void lf_done_free(struct lf_done *d)
     lf_fields_free(d, &done_fields);
 }
 
-json_t *lf_started_shown(const struct lf_started *s, const char *member)
+struct json_t *lf_started_shown(const struct lf_started *s, const char *member)
 {
     return s != NULL ? lf_fields_member(s, &started_fields, member, NULL) : NULL;
 }
 
-json_t *lf_done_shown(const struct lf_done *d, const char *member)
+struct json_t *lf_done_shown(const struct lf_done *d, const char *member)
 {
     return d != NULL ? lf_fields_member(d, &done_fields, member, NULL) : NULL;
 }

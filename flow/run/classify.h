@@ -17,7 +17,7 @@
 
 #include "engine/base/cause.h"
 #include "engine/base/err.h"
-#include "flow/record/form.h"
+#include "flow/record/values.h"
 
 typedef struct lf_end_evidence {
     bool exited; /* exit_code is valid; otherwise signal is */

@@ -17,6 +17,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
+#include "flow/record/parts.h"
 #include "flow/record/record.h"
 
 /* Links from revisions that are about to go, by inode: {"17": 2}. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "flow/record/parts.h"
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 

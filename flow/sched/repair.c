@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
 #include "flow/run/who.h"

@@ -57,7 +57,7 @@ static char *through(struct all *a, const char *text)
 {
     json_t *o = json_loads(text, 0, NULL);
     char *out = NULL;
-    if (lf_fields_read(a, &all_fields, o, NULL) == 0) {
+    if (lf_fields_read(a, &all_fields, o, "a text", NULL) == 0) {
         json_t *again = lf_fields_json(a, &all_fields, NULL);
         out = lf_json_dump(again, NULL);
         json_decref(again);
@@ -108,6 +108,58 @@ static void test_absent(void)
     lf_fields_fini(&a, &all_fields);
 }
 
+/* A strict part of a plain record: what it refuses is named from the file on, and members that it
+ * does not know are written again. */
+struct kept {
+    bool given;
+    char *name;
+    lf_int n;
+    lf_pairs words;
+    struct json_t *more;
+};
+static const struct lf_field kept_rows[] = {{LF_FIELD(struct kept, name), .needed = true},
+                                            {LF_FIELD(struct kept, n)},
+                                            {LF_FIELD(struct kept, words)}};
+static const struct lf_fields kept_fields =
+    LF_FIELDS_KEPT(struct kept, kept_rows, offsetof(struct kept, given));
+struct holder {
+    int n;
+    struct kept kept;
+};
+static const struct lf_field holder_rows[] = {
+    {LF_FIELD(struct holder, n)},
+    {LF_FIELD_SUB(struct holder, kept, LF_FIELD_RECORD, &kept_fields), .opt = true}};
+static const struct lf_fields holder_fields = LF_FIELDS(struct holder, holder_rows);
+
+static void test_strict(void)
+{
+    static const char full[] = "{\"kept\":{\"name\":\"x\",\"new\":[1],\"none\":null,\"words\":{"
+                               "\"a\":\"b\"}},\"n\":1}";
+    static const char *const bad[][2] = {
+        {"{\"kept\":{\"n\":1}}", "r.json: kept.name: is missing"},
+        {"{\"kept\":{\"name\":\"x\",\"n\":1.5}}", "r.json: kept.n: must be an integer"},
+        {"{\"kept\":{\"name\":\"x\",\"words\":{\"a\":1}}}",
+         "r.json: kept.words: must be an object of texts"}};
+    struct holder h;
+    lf_err err = LF_ERR_INIT;
+    tap_rc(lf_fields_parse(&h, &holder_fields, full, strlen(full), "r.json", &err), 0, NULL, NULL,
+           "read");
+    char *out = lf_fields_text(&h, &holder_fields, NULL);
+    tap_str(out, full, "members that it does not know are written again");
+    free(out);
+    lf_fields_fini(&h, &holder_fields);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        lf_err_clear(&err);
+        tap_rc(lf_fields_parse(&h, &holder_fields, bad[i][0], strlen(bad[i][0]), "r.json", &err),
+               LF_EFORMAT, &err, bad[i][1], bad[i][1]);
+    }
+    lf_err_clear(&err);
+    tap_ok(lf_fields_parse(&h, &holder_fields, "{\"kept\":1}", 10, "r.json", &err) == 0 &&
+               !h.kept.given,
+           "what is no object gives a plain record none");
+    lf_fields_fini(&h, &holder_fields);
+}
+
 static void test_files(void)
 {
     struct all a = {.small = -1, .text = "x"}, *b = &a;
@@ -136,6 +188,7 @@ int main(void)
 {
     test_same();
     test_absent();
+    test_strict();
     test_files();
     return tap_done();
 }

@@ -5,9 +5,11 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "flow/record/parts.h"
 #include "flow/record/shown.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/pbs.h"
@@ -216,7 +218,7 @@ static lf_resources resources_of(const char *text)
 {
     lf_resources r = {.given = false};
     json_t *o = json_loads(text, 0, NULL);
-    if (lf_resources_read(&r, o, text, NULL) < 0)
+    if (lf_fields_read(&r, &lf_resources_fields, o, text, NULL) < 0)
         tap_bail("%s", text);
     json_decref(o);
     return r;

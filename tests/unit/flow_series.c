@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
