@@ -167,6 +167,8 @@ static const struct lf_field end_rows[] = {
     {LF_FIELD_AS(struct lf_end, exit_code, "exit")},
     {LF_FIELD(struct lf_end, signal)},
     {LF_FIELD(struct lf_end, log)},
+    {LF_FIELD(struct lf_end, n_warnings), .opt = true},
+    {LF_FIELD(struct lf_end, warnings), .opt = true},
     {LF_FIELD(struct lf_end, step), .opt = true, .none = -1},
     {LF_FIELD_MAYBE(struct lf_end, gained)},
     {LF_FIELD_SUB(struct lf_end, pace, LF_FIELD_PART, &pace_fields), .opt = true},

@@ -54,9 +54,11 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_start *in
     free(tail);
     if (rc < 0)
         return rc;
+    lf_end_warnings(&end, inc->dir);
     lf_err e = LF_ERR_INIT;
     rc = lf_end_publish(inc->dir, &end, &e);
     lf_texts_fini(&end.log);
+    lf_texts_fini(&end.warnings);
     if (rc == LF_EEXIST)
         return 0;
     if (rc < 0)

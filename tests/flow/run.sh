@@ -153,4 +153,11 @@ runs 0 "$LF" resume --only first
 unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
 sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
 
-finish 59
+# Warnings of a stage reach the console, with their number.
+runs 0 "$LF" run --new --only first --set first.warnings=3
+like out '^ *lf-work: warning: 9000 sequences were replaced' "a warning is told"
+like out '^first: done in .*, 3 warnings' "with the number at the end of the stage"
+unlike out '^    warning:' "and none is told twice"
+like "$(stage_dir first)/end.json" '"n_warnings":3,.*"warnings":."9000 sequences were replaced","it is late"' "the record has each text once"
+
+finish 64
