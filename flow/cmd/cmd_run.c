@@ -181,15 +181,45 @@ static bool takes_over(const lf_prep *p)
     return false;
 }
 
-static json_t *summary(const lf_run_view *v, int code)
+/* How a run ended. */
+struct ended_stage {
+    const char *name, *state, *reason;
+};
+static const struct lf_field stage_rows[] = {
+    {LF_FIELD(struct ended_stage, name)},
+    {LF_FIELD(struct ended_stage, state)},
+    {LF_FIELD(struct ended_stage, reason)},
+};
+static const struct lf_fields stage_fields = LF_FIELDS(struct ended_stage, stage_rows);
+struct ended {
+    const char *run, *dir;
+    int exit;
+    LF_ROWS(struct ended_stage) stages;
+};
+static const struct lf_field ended_rows[] = {
+    {LF_FIELD(struct ended, run)},
+    {LF_FIELD(struct ended, dir)},
+    {LF_FIELD(struct ended, exit)},
+    {LF_FIELD_SUB(struct ended, stages, LF_FIELD_LIST, &stage_fields)},
+};
+static const struct lf_fields ended_fields = LF_FIELDS(struct ended, ended_rows);
+
+static int print_summary(const lf_run_view *v, int code, lf_err *err)
 {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < v->n; i++)
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", v->stages[i].plan->name,
-                                              "state", lf_state_name(v->stages[i].state), "reason",
-                                              v->stages[i].reason));
-    return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code,
-                     "stages", rows);
+    struct ended e = {.run = v->run.id, .dir = v->run.dir, .exit = code};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        struct ended_stage *row = lf_rows_add(&e.stages, sizeof *row, err);
+        if (row == NULL)
+            rc = LF_ENOMEM;
+        else
+            *row = (struct ended_stage){s->plan->name, lf_state_name(s->state), s->reason};
+    }
+    if (rc == 0)
+        rc = lf_cmd_print(&e, &ended_fields, err);
+    free(e.stages.v);
+    return rc;
 }
 
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
@@ -199,7 +229,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
     if (rc < 0)
         return rc;
     if (c->json) {
-        rc = lf_cmd_print_json(summary(&v, code), err);
+        rc = print_summary(&v, code, err);
     } else if (!lf_optset_bool(c->opts, "quiet")) {
         if (code == 0)
             printf("run %s is done; results: %s\n", v.run.id, v.run.dir);

@@ -14,7 +14,6 @@
 #include "flow/record/fields.h"
 #include "flow/record/parts.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 
 /* The file of attempt n: "attempt.3.json" of "attempt.%d.json". */
 #define NAME(buf, kind, suffix, n) snprintf(buf, sizeof buf, kind ".%d" suffix, n)
@@ -60,14 +59,6 @@ void lf_attempt_rec_free(struct lf_attempt_rec *a)
     lf_fields_free(a, &attempt_fields);
 }
 
-struct json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member)
-{
-    if (a != NULL && strcmp(member, "resources") == 0)
-        return a->resources.given ? lf_resources_json(&a->resources, NULL) : NULL;
-    return a != NULL && a->accepted.given ? lf_fields_member(a, &attempt_fields, member, NULL)
-                                          : NULL;
-}
-
 /* ---- job.N.json ---- */
 
 static const struct lf_field job_rows[] = {
@@ -105,11 +96,6 @@ struct lf_job_rec *lf_job_rec_new(lf_err *err)
     if (j != NULL)
         j->adopted = -1;
     return j;
-}
-
-struct json_t *lf_job_shown(const struct lf_job_rec *j, const char *member)
-{
-    return lf_fields_member(j, &job_fields, member, NULL);
 }
 
 void lf_job_rec_free(struct lf_job_rec *j)

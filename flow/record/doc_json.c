@@ -31,7 +31,7 @@ static const struct lf_field input_rows[] = {
     {LF_FIELD(lf_doc_input, text), NEEDED},   {LIST(lf_doc_input, refs, &ref_fields), NEEDED},
     {LF_FIELD(lf_doc_input, identity)},       {LF_FIELD(lf_doc_input, word)},
 };
-static const struct lf_fields input_fields =
+const struct lf_fields lf_doc_input_fields =
     LF_FIELDS_KEPT(lf_doc_input, input_rows, LF_FIELD_NONE);
 
 static const struct lf_field carry_rows[] = {
@@ -95,7 +95,7 @@ static const struct lf_field exe_rows[] = {
     {LF_FIELD(lf_doc_exe, path)},
     {LF_FIELD(lf_doc_exe, sha256)},
 };
-static const struct lf_fields exe_fields =
+const struct lf_fields lf_exe_fields =
     LF_FIELDS_KEPT(lf_doc_exe, exe_rows, offsetof(lf_doc_exe, given));
 
 static const struct lf_field adopted_rows[] = {
@@ -106,17 +106,32 @@ const struct lf_fields lf_adopted_fields =
     LF_FIELDS_KEPT(lf_adopted, adopted_rows, offsetof(lf_adopted, given));
 
 static const struct lf_field bytes_rows[] = {
-    {LF_FIELD(struct lf_cost_bytes, total)},
+    {LF_FIELD(struct lf_cost_bytes, params)},    {LF_FIELD(struct lf_cost_bytes, grads)},
+    {LF_FIELD(struct lf_cost_bytes, optimizer)}, {LF_FIELD(struct lf_cost_bytes, activations)},
+    {LF_FIELD(struct lf_cost_bytes, workspace)}, {LF_FIELD(struct lf_cost_bytes, offloaded)},
+    {LF_FIELD(struct lf_cost_bytes, host)},      {LF_FIELD(struct lf_cost_bytes, total)},
     {LF_FIELD(struct lf_cost_bytes, device)},
 };
 static const struct lf_fields bytes_fields =
     LF_FIELDS_KEPT(struct lf_cost_bytes, bytes_rows, offsetof(struct lf_cost_bytes, given));
 
+static const struct lf_field comm_rows[] = {
+    {LF_FIELD(struct lf_cost_comm, bytes_per_step)},
+    {LF_FIELD(struct lf_cost_comm, messages_per_step)},
+};
+static const struct lf_fields comm_fields =
+    LF_FIELDS_KEPT(struct lf_cost_comm, comm_rows, offsetof(struct lf_cost_comm, given));
+
 static const struct lf_field cost_rows[] = {
+    {LF_FIELD(lf_cost, parameters)},
     {LF_FIELD(lf_cost, steps)},
+    {LF_FIELD(lf_cost, tokens)},
     {LF_FIELD(lf_cost, flops_per_step)},
     {LF_FIELD(lf_cost, disk_bytes)},
+    {LF_FIELD(lf_cost, ranks)},
     {RECORD(lf_cost, bytes, &bytes_fields)},
+    {RECORD(lf_cost, comm, &comm_fields)},
+    {LF_FIELD(lf_cost, notes)},
 };
 const struct lf_fields lf_cost_fields =
     LF_FIELDS_KEPT(lf_cost, cost_rows, offsetof(lf_cost, given));
@@ -134,7 +149,7 @@ static const struct lf_field stage_rows[] = {
     {LF_FIELD(lf_doc_stage, numeric), NEEDED},
     {LF_FIELD(lf_doc_stage, operational), NEEDED},
     {LF_FIELD(lf_doc_stage, renamed)},
-    {LIST(lf_doc_stage, inputs, &input_fields), NEEDED},
+    {LIST(lf_doc_stage, inputs, &lf_doc_input_fields), NEEDED},
     {LF_FIELD(lf_doc_stage, after)},
     {LF_FIELD(lf_doc_stage, deps), NEEDED},
     {LF_FIELD(lf_doc_stage, outputs), NEEDED},
@@ -148,7 +163,7 @@ static const struct lf_field stage_rows[] = {
     {RECORD(lf_doc_stage, resources, &lf_resources_fields)},
     {RECORD(lf_doc_stage, spec, &lf_spec_fields), NEEDED},
     {LF_FIELD(lf_doc_stage, spec_id), NEEDED},
-    {RECORD(lf_doc_stage, exe, &exe_fields)},
+    {RECORD(lf_doc_stage, exe, &lf_exe_fields)},
     {RECORD(lf_doc_stage, adopted, &lf_adopted_fields)},
     {RECORD(lf_doc_stage, plan, &lf_cost_fields)},
     {LF_FIELD(lf_doc_stage, estimate_s)},
@@ -185,7 +200,7 @@ static const struct lf_field doc_rows[] = {
     {LF_FIELD(lf_doc, jobs)},
     {LF_FIELD(lf_doc, isolated)},
     {RECORD(lf_doc, site, &site_fields)},
-    {RECORD(lf_doc, loong_flow, &exe_fields)},
+    {RECORD(lf_doc, loong_flow, &lf_exe_fields)},
     {LIST(lf_doc, stages, &lf_doc_stage_fields), NEEDED},
 };
 const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(lf_doc, doc_rows, LF_FIELD_NONE);
@@ -250,7 +265,7 @@ int lf_doc_write(const lf_doc *d, const char *dir, lf_err *err)
 lf_doc *lf_doc_copy(const lf_doc *d, lf_err *err)
 {
     lf_doc *copy = NULL;
-    json_t *o = lf_doc_json(d, err);
+    json_t *o = lf_fields_json(d, &lf_doc_fields, err);
     if (o != NULL)
         (void)read_doc(&copy, o, "a copy", err); /* NULL says that it failed */
     json_decref(o);
@@ -280,7 +295,7 @@ static json_t *essence(const lf_doc *d)
     static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
                                        "user",    "host", "version", "description"};
     static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
-    json_t *o = lf_doc_json(d, NULL), *stages = json_object_get(o, "stages");
+    json_t *o = lf_fields_json(d, &lf_doc_fields, NULL), *stages = json_object_get(o, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         json_object_del(o, head[i]);
     for (size_t i = 0; i < json_array_size(stages); i++)
@@ -372,34 +387,4 @@ char *lf_site_commands_text(const lf_site *s)
                                      : lf_strdup("", NULL);
     json_decref(o);
     return text;
-}
-
-json_t *lf_doc_json(const lf_doc *d, lf_err *err)
-{
-    return lf_fields_json(d, &lf_doc_fields, err);
-}
-
-json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err)
-{
-    return lf_fields_json(s, &lf_doc_stage_fields, err);
-}
-
-json_t *lf_cost_json(const lf_cost *c, lf_err *err)
-{
-    return lf_fields_json(c, &lf_cost_fields, err);
-}
-
-json_t *lf_adopted_json(const lf_adopted *a, lf_err *err)
-{
-    return lf_fields_json(a, &lf_adopted_fields, err);
-}
-
-json_t *lf_resources_json(const lf_resources *r, lf_err *err)
-{
-    return lf_fields_json(r, &lf_resources_fields, err);
-}
-
-json_t *lf_spec_json(const lf_spec *s, lf_err *err)
-{
-    return lf_fields_json(s, &lf_spec_fields, err);
 }

@@ -8,11 +8,11 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "db/event.h"
 #include "engine/base/io.h"
 #include "flow/record/parts.h"
-#include "flow/record/shown.h"
 
 int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err)
 {
@@ -62,7 +62,7 @@ int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const
 
 static json_t *ids_of(const struct lf_job_rec *job)
 {
-    return job->ids.given ? lf_job_shown(job, "ids") : NULL;
+    return job->ids.given ? lf_texts_json(&job->ids) : NULL;
 }
 
 int lf_event_submitted(const lf_origin *from, const struct lf_job_rec *job, lf_err *err)
@@ -136,4 +136,20 @@ int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, 
     json_t *d = json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act", act, "jobid", jobid,
                           "epoch", from->epoch);
     return lf_record_event(from, "requeue", d, err);
+}
+
+int lf_event_gone(const lf_origin *from, const char *path, const char *why, lf_err *err)
+{
+    return lf_record_event(from, "gone", json_pack("{s:s, s:s}", "path", path, "why", why), err);
+}
+
+int lf_event_mark(const lf_origin *from, const char *kind, const char *text, const char *by,
+                  bool remove, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s}", strcmp(kind, "tag") == 0 ? "tag" : "text", text, "by", by);
+    if (d == NULL)
+        return lf_fail(err, LF_EINVAL, "the text is not UTF-8");
+    if (remove)
+        json_object_set_new(d, "remove", json_true());
+    return lf_record_event(from, kind, d, err);
 }

@@ -52,7 +52,8 @@ enum lf_field_type {
     LF_FIELD_PART,     /* struct *m: an object that may be missing */
     LF_FIELD_ROWS,     /* struct *m and size_t n_m: a list of objects */
     LF_FIELD_NAMED,    /* the same, as an object; the first member of a row, a text, is its name */
-    LF_FIELD_LIST      /* LF_ROWS of structs: a list of objects */
+    LF_FIELD_LIST,     /* LF_ROWS of structs: a list of objects */
+    LF_FIELD_BASE      /* struct m: its members stand among those of this record; written only */
 };
 
 struct lf_field {
@@ -76,6 +77,7 @@ struct lf_fields {
     size_t more;         /* where its `struct json_t *more` is, LF_FIELD_NONE: it has none */
     bool strict, sparse; /* see above */
     bool list;           /* on disk it is a list of the fields in their order, not an object */
+    bool bare;           /* it is written as the value of its one row */
 };
 
 /* The type of a row follows from that of the member. */
@@ -109,7 +111,8 @@ struct lf_fields {
     {                                                                                              \
         .key = (name), .type = LF_FIELD_MARK                                                       \
     }
-/* Tables: plain ones, strict and sparse ones with a `more`, and sparse ones, which nobody reads. */
+/* Tables: plain ones, strict and sparse ones with a `more`, and bare and sparse ones, which are
+ * only written. */
 #define LF_FIELDS_TABLE(S, table)                                                                  \
     .rows = (table), .n = sizeof(table) / sizeof(table)[0], .size = sizeof(S)
 #define LF_FIELDS(S, table)                                                                        \
@@ -120,6 +123,10 @@ struct lf_fields {
     {                                                                                              \
         LF_FIELDS_TABLE(S, table), .given = (given_at), .more = offsetof(S, more), .strict = true, \
                                    .sparse = true                                                  \
+    }
+#define LF_FIELDS_BARE(S, table)                                                                   \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, table), .given = LF_FIELD_NONE, .more = LF_FIELD_NONE, .bare = true     \
     }
 #define LF_FIELDS_SHOWN(S, table)                                                                  \
     {                                                                                              \
@@ -134,16 +141,31 @@ int lf_fields_read(void *rec, const struct lf_fields *t, struct json_t *o, const
 /* The same from text. */
 int lf_fields_parse(void *rec, const struct lf_fields *t, const char *text, size_t len,
                     const char *what, lf_err *err);
-/* New references; NULL with err. The second is the one member of this name. */
+/* New reference; NULL with err. */
 struct json_t *lf_fields_json(const void *rec, const struct lf_fields *t, lf_err *err);
-struct json_t *lf_fields_member(const void *rec, const struct lf_fields *t, const char *key,
-                                lf_err *err);
 struct json_t *lf_texts_json(const lf_texts *t); /* NULL when there is no memory */
 /* A copy that owns what it points to. */
 int lf_fields_copy(void *out, const void *rec, const struct lf_fields *t, lf_err *err);
 bool lf_fields_same(const void *a, const void *b, const struct lf_fields *t);
 /* Canonical text: sorted keys, compact; owned, NULL with err. */
 char *lf_fields_text(const void *rec, const struct lf_fields *t, lf_err *err);
+/* A record from an object, which is taken; NULL: err says why there is none. */
+int lf_fields_take(void *rec, const struct lf_fields *t, struct json_t *o, lf_err *err);
+/* An LF_ROWS of records from a list of objects, which is taken; NULL: err says why there is
+ * none. */
+int lf_fields_list(void *rows, const struct lf_fields *t, struct json_t *list, lf_err *err);
+/* The texts of a list, which is taken; NULL: err says why there is none. */
+int lf_texts_take(lf_texts *out, struct json_t *list, lf_err *err);
+void lf_fields_list_fini(void *rows, const struct lf_fields *t);
+/* A member as the cell of a table for people: "-" where it would not be written. Owned. */
+char *lf_fields_cell(const void *rec, const struct lf_fields *t, const char *key, lf_err *err);
+
+/* ---- values that other programs put in, and objects of them */
+
+char *lf_raw_cell(const struct json_t *o, const char *key, lf_err *err);
+bool lf_raw_number(double *out, const struct json_t *o, const char *key); /* false: it has none */
+void lf_raw_free(struct json_t *v);
+
 /* What a record that was read owns. */
 void lf_fields_fini(void *rec, const struct lf_fields *t);
 void lf_fields_free(void *rec,

@@ -130,6 +130,7 @@ static bool fits(const json_t *v, const struct lf_field *f)
     case LF_FIELD_RAW:
         return v != NULL;
     case LF_FIELD_MARK:
+    case LF_FIELD_BASE:
         return false;
     }
     return false;
@@ -337,6 +338,7 @@ static int read_field(void *rec, const struct lf_field *f, json_t *v, bool stric
         *AT(json_t *, rec, f) = json_incref(v);
         return 0;
     case LF_FIELD_MARK:
+    case LF_FIELD_BASE:
         return 0;
     case LF_FIELD_RECORD:
         return read_record(AT(char, rec, f), f->sub, v, p, err);
@@ -504,6 +506,7 @@ static bool given(const void *rec, const struct lf_field *f)
     case LF_FIELD_CHARS:
         return *CAT(char, rec, f) != '\0';
     case LF_FIELD_MARK:
+    case LF_FIELD_BASE:
         return true;
     case LF_FIELD_MAY_INT:
         return CAT(lf_int, rec, f)->given;
@@ -565,6 +568,7 @@ static json_t *field_json(const void *rec, const struct lf_field *f, lf_err *err
     case LF_FIELD_MARK:
         return json_integer(1);
     case LF_FIELD_RECORD:
+    case LF_FIELD_BASE:
         return lf_fields_json(CAT(char, rec, f), f->sub, err);
     case LF_FIELD_PART:
         return lf_fields_json(*CAT(void *, rec, f), f->sub, err);
@@ -581,33 +585,38 @@ static bool left_out(const void *rec, const struct lf_fields *t, const struct lf
     return !t->list && (f->opt || (t->sparse && f->type >= LF_FIELD_TEXT)) && !given(rec, f);
 }
 
+static bool add_field(json_t *o, const void *rec, const struct lf_fields *t,
+                      const struct lf_field *f, lf_err *err)
+{
+    if (left_out(rec, t, f))
+        return true;
+    json_t *v = field_json(rec, f, err);
+    bool ok = true;
+    if (f->type == LF_FIELD_BASE) {
+        ok = v != NULL && json_object_update(o, v) == 0;
+        json_decref(v);
+    } else {
+        ok = (t->list ? json_array_append_new(o, v) : json_object_set_new(o, f->key, v)) == 0;
+    }
+    if (!ok)
+        lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", f->key);
+    return ok;
+}
+
 json_t *lf_fields_json(const void *rec, const struct lf_fields *t, lf_err *err)
 {
+    if (t->bare)
+        return field_json(rec, t->rows, err);
     json_t *o = t->list ? json_array() : json_object(),
            *more = t->more == LF_FIELD_NONE
                        ? NULL
                        : *(json_t *const *)(const void *)((const char *)rec + t->more);
     bool ok = o != NULL && (more == NULL || json_object_update(o, more) == 0);
-    for (size_t i = 0; ok && i < t->n; i++) {
-        const struct lf_field *f = &t->rows[i];
-        if (left_out(rec, t, f))
-            continue;
-        json_t *v = field_json(rec, f, err);
-        ok = (t->list ? json_array_append_new(o, v) : json_object_set_new(o, f->key, v)) == 0;
-        if (!ok)
-            lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", f->key);
-    }
-    if (o == NULL)
+    if (!ok)
         lf_fail(err, LF_ENOMEM, "out of memory");
+    for (size_t i = 0; ok && i < t->n; i++)
+        ok = add_field(o, rec, t, &t->rows[i], err);
     return whole_or_none(o, ok);
-}
-
-json_t *lf_fields_member(const void *rec, const struct lf_fields *t, const char *key, lf_err *err)
-{
-    for (size_t i = 0; i < t->n; i++)
-        if (strcmp(t->rows[i].key, key) == 0)
-            return field_json(rec, &t->rows[i], err);
-    return NULL;
 }
 
 char *lf_fields_text(const void *rec, const struct lf_fields *t, lf_err *err)
@@ -673,6 +682,7 @@ static void fini_field(void *rec, const struct lf_field *f)
         json_decref(*AT(json_t *, rec, f));
         break;
     case LF_FIELD_RECORD:
+    case LF_FIELD_BASE:
         lf_fields_fini(AT(char, rec, f), f->sub);
         break;
     case LF_FIELD_PART:
@@ -702,6 +712,46 @@ void lf_fields_free(void *rec, const struct lf_fields *t)
     if (rec != NULL)
         lf_fields_fini(rec, t);
     free(rec);
+}
+
+int lf_fields_take(void *rec, const struct lf_fields *t, json_t *o, lf_err *err)
+{
+    memset(rec, 0, t->size);
+    if (o == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EIO;
+    int rc = lf_fields_read(rec, t, o, "a record", err);
+    json_decref(o);
+    return rc;
+}
+
+int lf_fields_list(void *rows, const struct lf_fields *t, json_t *list, lf_err *err)
+{
+    const struct lf_field f = {.type = LF_FIELD_LIST, .sub = t};
+    const struct place p = {.what = "a list"};
+    if (list == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EIO;
+    int rc = read_list(rows, &f, list, &p, err);
+    json_decref(list);
+    if (rc < 0)
+        lf_fields_list_fini(rows, t);
+    return rc;
+}
+
+int lf_texts_take(lf_texts *out, json_t *list, lf_err *err)
+{
+    if (list == NULL)
+        return err != NULL && err->rc != 0 ? err->rc : LF_EIO;
+    int rc = read_texts(out, list, false, NULL, err);
+    json_decref(list);
+    return rc;
+}
+
+void lf_fields_list_fini(void *rows, const struct lf_fields *t)
+{
+    const struct lf_field f = {.type = LF_FIELD_LIST, .sub = t};
+    const rows_of none = {.v = NULL};
+    fini_elements(rows, &f);
+    memcpy(rows, &none, sizeof none);
 }
 
 /* ---- files ---- */

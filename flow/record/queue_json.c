@@ -17,7 +17,7 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "flow/record/fields.h"
-#include "flow/record/shown.h"
+#include "flow/record/parts.h"
 
 #define CACHE_MAX_BYTES ((size_t)64 << 20)
 
@@ -44,7 +44,7 @@ static const struct lf_field job_rows[] = {
     {LF_FIELD(lf_sched_job, seen), .opt = true},
     {LF_FIELD(lf_sched_job, listed), .opt = true},
 };
-static const struct lf_fields job_fields = LF_FIELDS(lf_sched_job, job_rows);
+const struct lf_fields lf_sched_job_fields = LF_FIELDS(lf_sched_job, job_rows);
 
 lf_sched_job *lf_sched_jobs_add(lf_sched_jobs *l, const char *id, lf_err *err)
 {
@@ -57,7 +57,7 @@ lf_sched_job *lf_sched_jobs_add(lf_sched_jobs *l, const char *id, lf_err *err)
 
 void lf_sched_job_fini(lf_sched_job *j)
 {
-    lf_fields_fini(j, &job_fields);
+    lf_fields_fini(j, &lf_sched_job_fields);
 }
 
 void lf_sched_jobs_fini(lf_sched_jobs *l)
@@ -66,11 +66,6 @@ void lf_sched_jobs_fini(lf_sched_jobs *l)
         lf_sched_job_fini(&l->v[i]);
     free(l->v);
     memset(l, 0, sizeof *l);
-}
-
-json_t *lf_sched_job_shown(const lf_sched_job *j)
-{
-    return lf_fields_json(j, &job_fields, NULL);
 }
 
 /* ---- the file ---- */
@@ -85,7 +80,7 @@ static const struct lf_field queue_rows[] = {
      .type = LF_FIELD_NAMED,
      .at = offsetof(lf_queue_rec, jobs.v),
      .n_at = offsetof(lf_queue_rec, jobs.n),
-     .sub = &job_fields},
+     .sub = &lf_sched_job_fields},
 };
 static const struct lf_fields queue_fields = LF_FIELDS(lf_queue_rec, queue_rows);
 
@@ -146,14 +141,9 @@ static const struct lf_field said_rows[] = {
     {LF_FIELD(lf_job_said, never), .opt = true},
     {LF_FIELD(lf_job_said, unreachable), .opt = true},
 };
-static const struct lf_fields said_fields = LF_FIELDS(lf_job_said, said_rows);
+const struct lf_fields lf_job_said_fields = LF_FIELDS(lf_job_said, said_rows);
 
 void lf_job_said_free(lf_job_said *j)
 {
-    lf_fields_free(j, &said_fields);
-}
-
-json_t *lf_job_said_shown(const lf_job_said *j)
-{
-    return lf_fields_json(j, &said_fields, NULL);
+    lf_fields_free(j, &lf_job_said_fields);
 }

@@ -12,7 +12,6 @@
 
 #include "flow/record/fields.h"
 #include "flow/record/parts.h"
-#include "flow/record/shown.h"
 
 /* ---- what several records contain ---- */
 
@@ -196,11 +195,6 @@ void lf_end_free(struct lf_end *e)
     lf_fields_free(e, &end_fields);
 }
 
-struct json_t *lf_end_shown(const struct lf_end *e, const char *member)
-{
-    return e != NULL ? lf_fields_member(e, &end_fields, member, NULL) : NULL;
-}
-
 /* ---- done.json ---- */
 
 static const struct lf_field output_rows[] = {
@@ -247,16 +241,6 @@ int lf_done_publish(const char *stage_dir, const struct lf_done *d, lf_err *err)
 void lf_done_free(struct lf_done *d)
 {
     lf_fields_free(d, &done_fields);
-}
-
-struct json_t *lf_started_shown(const struct lf_started *s, const char *member)
-{
-    return s != NULL ? lf_fields_member(s, &started_fields, member, NULL) : NULL;
-}
-
-struct json_t *lf_done_shown(const struct lf_done *d, const char *member)
-{
-    return d != NULL ? lf_fields_member(d, &done_fields, member, NULL) : NULL;
 }
 
 const struct lf_output *lf_done_output(const struct lf_done *d, const char *name)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "flow/record/parts.h"
-#include "flow/record/shown.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/pbs.h"
 #include "flow/sched/submit.h"
@@ -76,7 +75,7 @@ static const char *member(const json_t *e, const char *name)
 static void show(json_t *out, lf_sched_jobs *list)
 {
     for (size_t i = 0; i < list->n; i++)
-        json_array_append_new(out, lf_sched_job_shown(&list->v[i]));
+        json_array_append_new(out, lf_fields_json(&list->v[i], &lf_sched_job_fields, NULL));
     lf_sched_jobs_fini(list);
 }
 
