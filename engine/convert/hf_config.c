@@ -314,7 +314,8 @@ static int check_class(const lf_hf_reader *r, const lf_model_config *c,
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (lf_str_has_suffix(class, ends[i]))
             return 0;
-    const bool bare = lf_str_has_suffix(class, "Model") && !lf_str_has_suffix(class, "HeadsModel");
+    const bool bare = lf_str_has_suffix(class, "Model") &&
+                      !lf_str_has_suffix(class, "HeadsModel") && !strstr(class, "For");
     if (bare && c->tied_head)
         return 0;
     return lf_fail(err, LF_ENOTSUP,
