@@ -50,6 +50,7 @@ static const struct lf_hf_key gemma2_keys[] = {
     {"attn_logit_softcapping", LF_HF_NUMBER, "attn_softcap", "50"},
     {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "30"},
     {"sliding_window", LF_HF_NUMBER, "sliding_window", "4096"},
+    {"sliding_window_size", LF_HF_INERT, NULL, NULL}, /* the same number, which no one reads */
     {0},
 };
 static const struct lf_hf_key gemma3_keys[] = {

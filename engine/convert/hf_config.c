@@ -21,6 +21,7 @@ static const char *const inert[] = {
     "output_past", "cross_attention_hidden_size", "add_cross_attention", "problem_type", "id2label",
     "label2id", "task_specific_params", "gradient_checkpointing", "unsloth_version",
     "transformers.js_config", "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
+    "_attn_implementation_autoset", "unsloth_fixed", "neftune_noise_alpha", "_num_labels",
     /* which tokens are special: generation_config.json and the tokenizer have the last word */
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
     "unk_token_id", "mask_token_id", "gmask_token_id", "suppress_tokens",
@@ -184,6 +185,7 @@ static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, 
         snprintf(buf, cap, "%s", act);
         return 0;
     case LF_HF_SAME:
+    case LF_HF_UNREAD:
     case LF_HF_INERT:
         break;
     }
@@ -218,7 +220,7 @@ static bool may_be_null(const struct lf_hf_key *k)
     if (k->ours)
         snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
     return k->kind == LF_HF_BOOL || k->kind == LF_HF_NOT || k->kind == LF_HF_SAME ||
-           among(first, absent) || strstr(first, "dropout");
+           k->kind == LF_HF_UNREAD || among(first, absent) || strstr(first, "dropout");
 }
 
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
@@ -239,7 +241,7 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
         v = def;
     if (rc != 0 || !v) /* null means: as our default is */
         goto out;
-    if (k->kind == LF_HF_SAME) {
+    if (k->kind == LF_HF_SAME || k->kind == LF_HF_UNREAD) {
         bool same =
             json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
                                    fabs(json_number_value(v) - json_number_value(def)) <= 0);
@@ -413,6 +415,8 @@ static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
     case LF_HF_SAME:
     case LF_HF_INERT:
         return k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL;
+    case LF_HF_UNREAD:
+        break;
     }
     return NULL;
 }
