@@ -32,6 +32,9 @@ enum lf_hf_kind {
     LF_HF_ACT,        /* name of an activation */
     /* must be `def`, whatever it means: variants that are not supported have another value */
     LF_HF_SAME,
+    /* must be `def` where it stands: published files have it, the class does not read it, and
+     * another value would mean another model to somebody; not written */
+    LF_HF_UNREAD,
     LF_HF_INERT /* changes no number; def: what is written, NULL: nothing */
 };
 
@@ -39,7 +42,8 @@ struct lf_hf_key {
     /* in config.json; several names of one key have '|' between them, the first is written */
     const char *name;
     enum lf_hf_kind kind;
-    const char *ours; /* our keys, separated by blanks: all get the value. SAME, INERT: NULL */
+    const char
+        *ours; /* our keys, separated by blanks: all get the value. SAME, UNREAD, INERT: NULL */
     /* JSON text: the value meant by absence, as the class of transformers has it; NULL: must be
      * there. null, as def or in the file, means our own default (no window, as many key heads as
      * query heads) */

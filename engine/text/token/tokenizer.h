@@ -15,7 +15,8 @@
  *     post_processor ByteLevel TemplateProcessing BertProcessing RobertaProcessing, Sequence
  *     decoder        ByteLevel ByteFallback Fuse Replace Strip Metaspace WordPiece BPEDecoder,
  *                    Sequence
- *     truncation, padding: null. Anything else is LF_EFORMAT or LF_ENOTSUP naming the component.
+ *     truncation and padding make no ids (lf_tokenizer_pad). Anything else is LF_EFORMAT or
+ *     LF_ENOTSUP naming the component.
  *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it
  *                             its added tokens, add_bos_token, add_eos_token and legacy count as in
  *                             transformers
