@@ -102,7 +102,7 @@ static const struct lf_fields whole_fields = LF_FIELDS(struct whole, whole_rows)
 static void whole_fini(struct whole *w)
 {
     for (size_t i = 0; i < w->stages.n; i++) {
-        lf_raw_free(w->stages.v[i].now.metrics);
+        lf_stage_shown_fini(&w->stages.v[i].now);
         free(w->stages.v[i].starts.v);
     }
     free(w->stages.v);

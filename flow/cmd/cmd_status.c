@@ -61,6 +61,7 @@ static const lf_column stage_cols[] = {
     {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
     {"segments", "STARTS", true, true},     {"jobid", "JOB", false, true},
     {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
+    {"n_warnings", "WARNINGS", true, true},
 };
 static const lf_format stage_formats[] = {
     {"progress", "name,state,done_text,time_text,eta_text,segments"},
@@ -154,6 +155,19 @@ static void print_failures(const lf_run_shown *o)
     }
 }
 
+static void print_warnings(const lf_run_shown *o)
+{
+    for (size_t i = 0; i < o->stages.n; i++) {
+        const lf_stage_shown *s = &o->stages.v[i];
+        if (!s->n_warnings.given)
+            continue;
+        lf_say("\n%s: %lld warning%s\n", s->name, (long long)s->n_warnings.v,
+               s->n_warnings.v == 1 ? "" : "s");
+        for (size_t k = 0; k < s->warnings.n; k++)
+            lf_say("  | %s\n", s->warnings.v[k]);
+    }
+}
+
 static int show_run(const lf_cmd *c, const lf_run_shown *o, lf_err *err)
 {
     const char *cols = lf_optset_str(c->opts, "columns");
@@ -164,8 +178,10 @@ static int show_run(const lf_cmd *c, const lf_run_shown *o, lf_err *err)
         putchar('\n');
     }
     int rc = print_stages(o, cols, err);
-    if (rc == 0 && cols == NULL)
+    if (rc == 0 && cols == NULL) {
+        print_warnings(o);
         print_failures(o);
+    }
     return rc;
 }
 

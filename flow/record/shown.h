@@ -21,6 +21,9 @@ typedef struct lf_stage_shown {
     const char *dir;           /* of the start that follows */
     lf_int attempt, epoch;
     lf_texts log; /* of a failure: the lines that matter */
+    /* Of all starts with these settings: how many, and the first different texts; owned. */
+    lf_int n_warnings;
+    lf_texts warnings;
     lf_int exit_code, signal;
     const char *cls;
     lf_real t_start, t_end, duration_s;

@@ -22,6 +22,8 @@ static const struct lf_field stage_rows[] = {
     {LF_FIELD(lf_stage_shown, attempt)},
     {LF_FIELD(lf_stage_shown, epoch)},
     {LF_FIELD(lf_stage_shown, log)},
+    {LF_FIELD(lf_stage_shown, n_warnings)},
+    {LF_FIELD(lf_stage_shown, warnings)},
     {LF_FIELD_AS(lf_stage_shown, exit_code, "exit")},
     {LF_FIELD(lf_stage_shown, signal)},
     {LF_FIELD_AS(lf_stage_shown, cls, "class")},

@@ -248,6 +248,7 @@ int lf_report_html(lf_buf *b, const lf_run_view *v, lf_err *err)
     head(b, v, &o);
     tiles(b, v, &o);
     lf_report_failures(b, v, &o);
+    lf_report_warnings(b, &o);
     lf_buf_adds(b, "<div class=\"wide\">");
     lf_svg_graph(b, v);
     lf_buf_adds(

@@ -39,6 +39,7 @@ const char *lf_fmt_value(char *buf, size_t cap, double v);
 
 /* report_tables.c: the parts of the page that are tables. */
 void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run);
+void lf_report_warnings(lf_buf *b, const lf_run_shown *run);
 int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err);
 void lf_report_resources(lf_buf *b, const lf_run_view *v);
 void lf_report_lineage(lf_buf *b, const lf_run_view *v);

@@ -63,6 +63,24 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run
     }
 }
 
+void lf_report_warnings(lf_buf *b, const lf_run_shown *run)
+{
+    for (size_t i = 0; i < run->stages.n; i++) {
+        const lf_stage_shown *o = &run->stages.v[i];
+        if (!o->n_warnings.given)
+            continue;
+        lf_buf_adds(b, "<section class=\"card s-unknown\"><h3>");
+        lf_html_text(b, o->name);
+        lf_buf_addf(b, ": %lld warning%s</h3><pre>", (long long)o->n_warnings.v,
+                    o->n_warnings.v == 1 ? "" : "s");
+        for (size_t k = 0; k < o->warnings.n; k++) {
+            lf_html_text(b, o->warnings.v[k]);
+            lf_buf_addc(b, '\n');
+        }
+        lf_buf_adds(b, "</pre></section>\n");
+    }
+}
+
 /* ---- curves ---- */
 
 /* What people look at first, in this order; other keys follow folded away. over: drawn into the

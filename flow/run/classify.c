@@ -497,13 +497,16 @@ int lf_log_lines_that_matter(lf_texts *out, const char *tail, size_t max, lf_err
 
 #define WARNINGS 10 /* different ones that a record keeps */
 
+int lf_warning_add(lf_texts *t, const char *text, lf_err *err)
+{
+    return t->n >= WARNINGS || lf_texts_has(t, text) ? 0 : lf_texts_add(t, text, err);
+}
+
 static int count_warning(void *user, const char *text, lf_err *err)
 {
     struct lf_end *end = user;
     end->n_warnings++;
-    if (end->warnings.n >= WARNINGS || lf_texts_has(&end->warnings, text))
-        return 0;
-    return lf_texts_add(&end->warnings, text, err);
+    return lf_warning_add(&end->warnings, text, err);
 }
 
 void lf_end_warnings(struct lf_end *end, const char *start_dir)

@@ -13,6 +13,7 @@
 #include "engine/base/lock.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/run/classify.h"
 #include "flow/run/series.h"
 #include "flow/sched/sched.h"
 
@@ -81,6 +82,35 @@ static void add_start(lf_stage_shown *o, const lf_stage_view *s, const lf_start 
     add_progress(o, s, inc->dir);
 }
 
+static bool of_these_settings(const lf_stage_view *s, const lf_start *inc)
+{
+    const struct lf_attempt_rec *a = lf_attempt_of(s, inc);
+    return a == NULL || a->spec_id == NULL || s->plan->spec_id == NULL ||
+           strcmp(a->spec_id, s->plan->spec_id) == 0;
+}
+
+static void add_warnings(lf_stage_shown *o, const lf_stage_view *s)
+{
+    struct lf_end all = {.n_warnings = 0};
+    for (size_t i = 0; i < s->n_incs; i++) {
+        const lf_start *inc = &s->incs[i];
+        if (!of_these_settings(s, inc))
+            continue;
+        if (inc->end == NULL) /* it runs, or nobody has written its end */
+            lf_end_warnings(&all, inc->dir);
+        else
+            all.n_warnings += inc->end->n_warnings;
+        for (size_t k = 0; inc->end != NULL && k < inc->end->warnings.n; k++)
+            if (lf_warning_add(&all.warnings, inc->end->warnings.v[k], NULL) < 0)
+                break; /* no memory: some of them are shown */
+    }
+    if (all.n_warnings == 0)
+        return;
+    o->n_warnings = lf_int_of(all.n_warnings);
+    o->warnings = all.warnings;
+    o->warnings.given = true;
+}
+
 void lf_describe_stage(lf_stage_shown *out, const lf_stage_view *s)
 {
     const lf_start *inc = s->result != NULL && s->state == LF_STATE_DONE ? s->result
@@ -95,6 +125,7 @@ void lf_describe_stage(lf_stage_shown *out, const lf_stage_view *s)
                             .job = s->job};
     if (s->n_incs > 0)
         out->segments = lf_int_of((int64_t)s->n_incs);
+    add_warnings(out, s);
     if (inc != NULL) {
         add_start(out, s, inc);
     } else if (s->result_dir != NULL) {
@@ -138,10 +169,17 @@ int lf_describe_run(lf_run_shown *out, const lf_run_view *v, lf_err *err)
     return 0;
 }
 
+void lf_stage_shown_fini(lf_stage_shown *s)
+{
+    lf_raw_free(s->metrics);
+    s->metrics = NULL;
+    lf_texts_fini(&s->warnings);
+}
+
 void lf_run_shown_fini(lf_run_shown *r)
 {
     for (size_t i = 0; i < r->stages.n; i++)
-        lf_raw_free(r->stages.v[i].metrics);
+        lf_stage_shown_fini(&r->stages.v[i]);
     free(r->stages.v);
     memset(r, 0, sizeof *r);
 }

@@ -11,6 +11,7 @@
 /* Both borrow from the view. */
 void lf_describe_stage(lf_stage_shown *out, const lf_stage_view *s);
 int lf_describe_run(lf_run_shown *out, const lf_run_view *v, lf_err *err);
+void lf_stage_shown_fini(lf_stage_shown *s);
 void lf_run_shown_fini(lf_run_shown *r);
 /* May the stage still do something without anybody asking for it? It runs, or may run where it
  * cannot be seen from here, or a scheduler has its job, or it waits and somebody drives the run. */
