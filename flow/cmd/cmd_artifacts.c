@@ -63,26 +63,11 @@ struct artifact {
     lf_real t, gone;
     char size[32];
 };
-static const struct lf_field artifact_members[] = {
-    {LF_FIELD(struct artifact, run)},
-    {LF_FIELD(struct artifact, stage)},
-    {LF_FIELD(struct artifact, attempt)},
-    {LF_FIELD(struct artifact, epoch)},
-    {LF_FIELD(struct artifact, name)},
-    {LF_FIELD(struct artifact, role)},
-    {LF_FIELD(struct artifact, path)},
-    {LF_FIELD(struct artifact, kind)},
-    {LF_FIELD(struct artifact, sha256)},
-    {LF_FIELD(struct artifact, bytes)},
-    {LF_FIELD(struct artifact, files)},
-    {LF_FIELD(struct artifact, step)},
-    {LF_FIELD(struct artifact, spec_id)},
-    {LF_FIELD(struct artifact, meta)},
-    {LF_FIELD(struct artifact, t)},
-    {LF_FIELD(struct artifact, gone)},
-    {LF_FIELD_BUF(struct artifact, size, "size"), .opt = true},
-};
-static const struct lf_fields artifact_fields = LF_FIELDS_SHOWN(struct artifact, artifact_members);
+static const struct lf_fields artifact_fields =
+    LF_FIELDS_SHOWN(struct artifact,
+                    LF_MEMBERS(struct artifact, run, stage, attempt, epoch, name, role, path, kind,
+                               sha256, bytes, files, step, spec_id, meta, t, gone),
+                    {LF_FIELD_BUF(struct artifact, size, "size"), .opt = true});
 typedef LF_ROWS(struct artifact) artifacts;
 
 /* Those of the role stay. */
@@ -162,30 +147,19 @@ struct lineage_input {
     char *name, *path, *sha256;
     struct lineage *lineage; /* NULL: from outside */
 };
-static const struct lf_field maker_rows[] = {
-    {LF_FIELD(struct maker, run)},        {LF_FIELD(struct maker, stage)},
-    {LF_FIELD(struct maker, attempt)},    {LF_FIELD(struct maker, epoch)},
-    {LF_FIELD(struct maker, kind)},       {LF_FIELD(struct maker, spec_id)},
-    {LF_FIELD(struct maker, exe_sha256)}, {LF_FIELD(struct maker, options)},
-};
-static const struct lf_fields maker_fields = {LF_FIELDS_TABLE(struct maker, maker_rows),
-                                              .given = offsetof(struct maker, given),
-                                              .more = LF_FIELD_NONE, .sparse = true};
+static const struct lf_fields maker_fields = {
+    LF_FIELDS_TABLE(
+        struct maker, offsetof(struct maker, given), LF_FIELD_NONE,
+        LF_MEMBERS(struct maker, run, stage, attempt, epoch, kind, spec_id, exe_sha256, options)),
+    .sparse = true};
 static const struct lf_fields lineage_fields;
-static const struct lf_field input_rows[] = {
-    {LF_FIELD(struct lineage_input, name)},
-    {LF_FIELD(struct lineage_input, path)},
-    {LF_FIELD(struct lineage_input, sha256)},
-    {LF_FIELD_SUB(struct lineage_input, lineage, LF_FIELD_PART, &lineage_fields)},
-};
-static const struct lf_fields input_fields = LF_FIELDS_SHOWN(struct lineage_input, input_rows);
-static const struct lf_field line_rows[] = {
-    {LF_FIELD_SUB(struct lineage, artifact, LF_FIELD_RECORD, &artifact_fields)},
-    {LF_FIELD_SUB(struct lineage, made_by, LF_FIELD_RECORD, &maker_fields)},
-    {LF_FIELD_SUB(struct lineage, inputs, LF_FIELD_LIST, &input_fields)},
-    {LF_FIELD_SUB(struct lineage, from, LF_FIELD_PART, &lineage_fields)},
-};
-static const struct lf_fields lineage_fields = LF_FIELDS_SHOWN(struct lineage, line_rows);
+static const struct lf_fields input_fields =
+    LF_FIELDS_SHOWN(struct lineage_input, LF_MEMBERS(struct lineage_input, name, path, sha256),
+                    {LF_FIELD_SUB(struct lineage_input, lineage, LF_FIELD_PART, &lineage_fields)});
+static const struct lf_fields lineage_fields = LF_FIELDS_SHOWN(
+    struct lineage, LF_RECORD(struct lineage, artifact, artifact_fields),
+    LF_RECORD(struct lineage, made_by, maker_fields), LF_LIST(struct lineage, inputs, input_fields),
+    {LF_FIELD_SUB(struct lineage, from, LF_FIELD_PART, &lineage_fields)});
 
 /* What was made from it. */
 struct descent {
@@ -201,23 +175,13 @@ struct user {
     LF_ROWS(struct descent) made;
 };
 static const struct lf_fields descent_fields;
-static const struct lf_field user_rows[] = {
-    {LF_FIELD(struct user, run)},
-    {LF_FIELD(struct user, stage)},
-    {LF_FIELD(struct user, attempt)},
-    {LF_FIELD(struct user, epoch)},
-    {LF_FIELD(struct user, kind)},
-    {LF_FIELD(struct user, how)},
-    {LF_FIELD_SUB(struct user, made, LF_FIELD_LIST, &descent_fields)},
-};
-static const struct lf_fields user_fields = LF_FIELDS_SHOWN(struct user, user_rows);
-static const struct lf_field descent_rows[] = {
-    {LF_FIELD_SUB(struct descent, artifact, LF_FIELD_PART, &artifact_fields)},
-    {LF_FIELD(struct descent, path)},
-    {LF_FIELD(struct descent, shown), .opt = true},
-    {LF_FIELD_SUB(struct descent, used_by, LF_FIELD_LIST, &user_fields)},
-};
-static const struct lf_fields descent_fields = LF_FIELDS_SHOWN(struct descent, descent_rows);
+static const struct lf_fields user_fields =
+    LF_FIELDS_SHOWN(struct user, LF_MEMBERS(struct user, run, stage, attempt, epoch, kind, how),
+                    LF_LIST(struct user, made, descent_fields));
+static const struct lf_fields descent_fields = LF_FIELDS_SHOWN(
+    struct descent, {LF_FIELD_SUB(struct descent, artifact, LF_FIELD_PART, &artifact_fields)},
+    LF_MEMBERS(struct descent, path), LF_MEMBERS_OPT(struct descent, shown),
+    LF_LIST(struct descent, used_by, user_fields));
 
 static const char *or_dash(const char *text)
 {

@@ -49,21 +49,13 @@ struct outcome {
     int exit, submitted, adopted, kept, failed;
     lf_run_shown now; /* its stages are shown */
 };
-static const struct lf_field outcome_rows[] = {
-    {LF_FIELD(struct outcome, run)},
-    {LF_FIELD(struct outcome, dir)},
-    {LF_FIELD(struct outcome, state)},
-    {LF_FIELD(struct outcome, exit)},
-    {LF_FIELD(struct outcome, submitted)},
-    {LF_FIELD(struct outcome, adopted)},
-    {LF_FIELD(struct outcome, kept)},
-    {LF_FIELD(struct outcome, failed)},
+static const struct lf_fields outcome_fields = LF_FIELDS_SHOWN(
+    struct outcome,
+    LF_MEMBERS(struct outcome, run, dir, state, exit, submitted, adopted, kept, failed),
     {.key = "stages",
      .type = LF_FIELD_LIST,
      .at = offsetof(struct outcome, now.stages),
-     .sub = &lf_stage_shown_fields},
-};
-static const struct lf_fields outcome_fields = LF_FIELDS_SHOWN(struct outcome, outcome_rows);
+     .sub = &lf_stage_shown_fields});
 
 static struct outcome outcome_of(const lf_batch_result *r, const lf_run *run, int code)
 {
@@ -142,11 +134,9 @@ struct dry_run {
     const char *scheduler;
     lf_dry_stages stages;
 };
-static const struct lf_field dry_rows[] = {
-    {LF_FIELD(struct dry_run, scheduler)},
-    {LF_FIELD_SUB(struct dry_run, stages, LF_FIELD_LIST, &lf_dry_stage_fields)},
-};
-static const struct lf_fields dry_fields = LF_FIELDS(struct dry_run, dry_rows);
+static const struct lf_fields dry_fields =
+    LF_FIELDS(struct dry_run, LF_MEMBERS(struct dry_run, scheduler),
+              LF_LIST(struct dry_run, stages, lf_dry_stage_fields));
 
 int lf_cmd_batch_dry_run(const lf_cmd *c, const lf_prep *p, const lf_batch *b, lf_err *err)
 {
@@ -188,9 +178,8 @@ LF_CMD_TABLE(
 struct ticked {
     LF_ROWS(struct outcome) runs;
 };
-static const struct lf_field ticked_rows[] = {
-    {LF_FIELD_SUB(struct ticked, runs, LF_FIELD_LIST, &outcome_fields)}};
-static const struct lf_fields ticked_fields = LF_FIELDS(struct ticked, ticked_rows);
+static const struct lf_fields ticked_fields =
+    LF_FIELDS(struct ticked, LF_LIST(struct ticked, runs, outcome_fields));
 
 static void say(void *user, const char *text)
 {

@@ -29,19 +29,14 @@ LF_CMD_TABLE(config, "print the settings in effect", config_rows);
 static const lf_opt version_rows[] = {LF_CMD_COMMON};
 LF_CMD_TABLE(version, "print the version and what is built in", version_rows);
 
-static const struct lf_field item_rows[] = {
-    {LF_FIELD(lf_conf_item, section)}, {LF_FIELD(lf_conf_item, key)},
-    {LF_FIELD(lf_conf_item, value)},   {LF_FIELD(lf_conf_item, layer)},
-    {LF_FIELD(lf_conf_item, path)},    {LF_FIELD(lf_conf_item, line)},
-    {LF_FIELD(lf_conf_item, column)},  {LF_FIELD_AS(lf_conf_item, via, "inherited_from")},
-};
-static const struct lf_fields item_fields = LF_FIELDS_SHOWN(lf_conf_item, item_rows);
-static const struct lf_field conf_rows[] = {{.key = "settings",
-                                             .type = LF_FIELD_ROWS,
-                                             .at = offsetof(lf_conf, items),
-                                             .n_at = offsetof(lf_conf, n_items),
-                                             .sub = &item_fields}};
-static const struct lf_fields conf_fields = LF_FIELDS(lf_conf, conf_rows);
+static const struct lf_fields item_fields = LF_FIELDS_SHOWN(
+    lf_conf_item, LF_MEMBERS(lf_conf_item, section, key, value, layer, path, line, column),
+    {LF_FIELD_AS(lf_conf_item, via, "inherited_from")});
+static const struct lf_fields conf_fields = LF_FIELDS(lf_conf, {.key = "settings",
+                                                                .type = LF_FIELD_ROWS,
+                                                                .at = offsetof(lf_conf, items),
+                                                                .n_at = offsetof(lf_conf, n_items),
+                                                                .sub = &item_fields});
 
 static int run_config(lf_cmd *c, lf_err *err)
 {
@@ -92,20 +87,16 @@ struct features {
     bool pmix, ucx, onednn, cuda;
     const char *hdf5;
 };
-static const struct lf_field feature_rows[] = {
-    {LF_FIELD(struct features, pmix)},   {LF_FIELD(struct features, ucx)},
-    {LF_FIELD(struct features, onednn)}, {LF_FIELD(struct features, cuda)},
-    {LF_FIELD(struct features, hdf5)},
-};
-static const struct lf_fields feature_fields = LF_FIELDS(struct features, feature_rows);
+static const struct lf_fields feature_fields =
+    LF_FIELDS(struct features, LF_MEMBERS(struct features, pmix, ucx, onednn, cuda, hdf5));
 
 struct kind {
     const char *name;
     int spec_version;
 };
 typedef LF_ROWS(struct kind) kinds;
-static const struct lf_field kind_rows[] = {{LF_FIELD(struct kind, spec_version)}};
-static const struct lf_fields kind_fields = LF_FIELDS(struct kind, kind_rows);
+static const struct lf_fields kind_fields =
+    LF_FIELDS(struct kind, LF_MEMBERS(struct kind, spec_version));
 
 struct version {
     const char *version, *commit;
@@ -113,18 +104,15 @@ struct version {
     lf_texts instruction_sets;
     kinds stages;
 };
-static const struct lf_field version_members[] = {
-    {LF_FIELD(struct version, version)},
-    {LF_FIELD(struct version, commit)},
-    {LF_FIELD_SUB(struct version, features, LF_FIELD_RECORD, &feature_fields)},
-    {LF_FIELD(struct version, instruction_sets)},
-    {.key = "stages",
-     .type = LF_FIELD_NAMED,
-     .at = offsetof(struct version, stages.v),
-     .n_at = offsetof(struct version, stages.n),
-     .sub = &kind_fields},
-};
-static const struct lf_fields version_fields = LF_FIELDS(struct version, version_members);
+static const struct lf_fields version_fields =
+    LF_FIELDS(struct version, LF_MEMBERS(struct version, version, commit),
+              LF_RECORD(struct version, features, feature_fields),
+              LF_MEMBERS(struct version, instruction_sets),
+              {.key = "stages",
+               .type = LF_FIELD_NAMED,
+               .at = offsetof(struct version, stages.v),
+               .n_at = offsetof(struct version, stages.n),
+               .sub = &kind_fields});
 
 static int run_version(lf_cmd *c, lf_err *err)
 {

@@ -244,29 +244,20 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
         lf_project_fini(&p);
 }
 
-static const struct lf_field finding_rows[] = {
-    {LF_FIELD(lf_finding, verdict)},
-    {LF_FIELD(lf_finding, check)},
-    {LF_FIELD(lf_finding, text)},
-    {LF_FIELD(lf_finding, advice)},
-};
-static const struct lf_fields finding_fields = LF_FIELDS_SHOWN(lf_finding, finding_rows);
+static const struct lf_fields finding_fields =
+    LF_FIELDS_SHOWN(lf_finding, LF_MEMBERS(lf_finding, verdict, check, text, advice));
 struct examined {
     bool ok;
     int failures, warnings;
     lf_doctor d; /* of it the scheduler and the findings are shown */
 };
-static const struct lf_field examined_rows[] = {
-    {LF_FIELD(struct examined, ok)},
-    {LF_FIELD(struct examined, failures)},
-    {LF_FIELD(struct examined, warnings)},
-    {LF_FIELD_BUF(struct examined, d.scheduler, "scheduler")},
-    {.key = "checks",
-     .type = LF_FIELD_LIST,
-     .at = offsetof(struct examined, d.list),
-     .sub = &finding_fields},
-};
-static const struct lf_fields examined_fields = LF_FIELDS(struct examined, examined_rows);
+static const struct lf_fields examined_fields =
+    LF_FIELDS(struct examined, LF_MEMBERS(struct examined, ok, failures, warnings),
+              {LF_FIELD_BUF(struct examined, d.scheduler, "scheduler")},
+              {.key = "checks",
+               .type = LF_FIELD_LIST,
+               .at = offsetof(struct examined, d.list),
+               .sub = &finding_fields});
 
 static void print_finding(const lf_finding *f)
 {

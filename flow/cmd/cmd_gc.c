@@ -77,9 +77,8 @@ struct said {
     char *run, *tag;
     double last;
 };
-static const struct lf_field said_rows[] = {
-    {LF_FIELD(struct said, run)}, {LF_FIELD(struct said, tag)}, {LF_FIELD(struct said, last)}};
-static const struct lf_fields said_fields = LF_FIELDS(struct said, said_rows);
+static const struct lf_fields said_fields =
+    LF_FIELDS(struct said, LF_MEMBERS(struct said, run, tag, last));
 typedef LF_ROWS(struct said) said_list;
 
 static int keep_marked(lf_pairs *keep, lf_ledger *l, lf_err *err)
@@ -388,13 +387,9 @@ struct cleaned {
     lf_removables paths;
     lf_pairs kept;
 };
-static const struct lf_field cleaned_rows[] = {
-    {LF_FIELD(struct cleaned, deleted)},
-    {LF_FIELD(struct cleaned, bytes)},
-    {LF_FIELD_SUB(struct cleaned, paths, LF_FIELD_LIST, &lf_removable_fields)},
-    {LF_FIELD(struct cleaned, kept)},
-};
-static const struct lf_fields cleaned_fields = LF_FIELDS(struct cleaned, cleaned_rows);
+static const struct lf_fields cleaned_fields = LF_FIELDS(
+    struct cleaned, LF_MEMBERS(struct cleaned, deleted, bytes),
+    LF_LIST(struct cleaned, paths, lf_removable_fields), LF_MEMBERS(struct cleaned, kept));
 
 static int gc_locked(lf_cmd *c, const lf_project *p, struct cleaned *g, char data[PATH_MAX],
                      lf_err *err)

@@ -19,12 +19,9 @@ static const lf_opt ledger_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
 LF_CMD_TABLE(ledger, "sync, check, rebuild, backup FILE, or sql STATEMENT (read-only)",
              ledger_rows);
 
-static const struct lf_field counts_rows[] = {
-    {LF_FIELD(lf_ledger_ingested, events)},
-    {LF_FIELD(lf_ledger_ingested, records)},
-    {LF_FIELD_AS(lf_ledger_ingested, problems, "refused")},
-};
-static const struct lf_fields counts_fields = LF_FIELDS(lf_ledger_ingested, counts_rows);
+static const struct lf_fields counts_fields =
+    LF_FIELDS(lf_ledger_ingested, LF_MEMBERS(lf_ledger_ingested, events, records),
+              {LF_FIELD_AS(lf_ledger_ingested, problems, "refused")});
 
 static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char *root, lf_err *err)
 {
@@ -75,9 +72,8 @@ struct findings {
     bool ok;
     lf_texts findings;
 };
-static const struct lf_field findings_rows[] = {{LF_FIELD(struct findings, ok)},
-                                                {LF_FIELD(struct findings, findings)}};
-static const struct lf_fields findings_fields = LF_FIELDS(struct findings, findings_rows);
+static const struct lf_fields findings_fields =
+    LF_FIELDS(struct findings, LF_MEMBERS(struct findings, ok, findings));
 
 static void print_findings(const lf_texts *found)
 {

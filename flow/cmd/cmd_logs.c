@@ -70,14 +70,9 @@ struct shown_log {
     lf_texts lines;
     lf_int attempt, epoch, bytes;
 };
-static const struct lf_field log_rows[] = {
-    {LF_FIELD(struct shown_log, run)},     {LF_FIELD(struct shown_log, stage)},
-    {LF_FIELD(struct shown_log, line)},    {LF_FIELD(struct shown_log, state)},
-    {LF_FIELD(struct shown_log, path)},    {LF_FIELD(struct shown_log, lines)},
-    {LF_FIELD(struct shown_log, attempt)}, {LF_FIELD(struct shown_log, epoch)},
-    {LF_FIELD(struct shown_log, bytes)},
-};
-static const struct lf_fields log_fields = LF_FIELDS_SHOWN(struct shown_log, log_rows);
+static const struct lf_fields log_fields =
+    LF_FIELDS_SHOWN(struct shown_log, LF_MEMBERS(struct shown_log, run, stage, line, state, path,
+                                                 lines, attempt, epoch, bytes));
 
 static struct shown_log log_of(const struct reader *r)
 {

@@ -140,13 +140,9 @@ struct curves {
     lf_texts keys;
     lf_metric_rows records;
 };
-static const struct lf_field curves_rows[] = {
-    {LF_FIELD(struct curves, run)},
-    {LF_FIELD(struct curves, stage)},
-    {LF_FIELD(struct curves, keys)},
-    {LF_FIELD_SUB(struct curves, records, LF_FIELD_LIST, &lf_metric_row_fields)},
-};
-static const struct lf_fields curves_fields = LF_FIELDS(struct curves, curves_rows);
+static const struct lf_fields curves_fields =
+    LF_FIELDS(struct curves, LF_MEMBERS(struct curves, run, stage, keys),
+              LF_LIST(struct curves, records, lf_metric_row_fields));
 
 static int choose_keys(lf_texts *keys, const lf_cmd *c, const lf_metric_rows *records, lf_err *err)
 {

@@ -60,16 +60,9 @@ struct mark {
     lf_real t;
     char when[21];
 };
-static const struct lf_field mark_rows[] = {
-    {LF_FIELD(struct mark, run)},
-    {LF_FIELD(struct mark, stage)},
-    {LF_FIELD(struct mark, by)},
-    {LF_FIELD(struct mark, text)},
-    {LF_FIELD(struct mark, tag)},
-    {LF_FIELD(struct mark, t)},
-    {LF_FIELD_BUF(struct mark, when, "when")},
-};
-static const struct lf_fields mark_fields = LF_FIELDS_SHOWN(struct mark, mark_rows);
+static const struct lf_fields mark_fields =
+    LF_FIELDS_SHOWN(struct mark, LF_MEMBERS(struct mark, run, stage, by, text, tag, t),
+                    {LF_FIELD_BUF(struct mark, when, "when")});
 
 static int list(const lf_cmd *c, const lf_project *p, const char *run, bool tags, lf_err *err)
 {
@@ -97,13 +90,8 @@ struct marked {
     const char *run, *note, *tag;
     bool removed;
 };
-static const struct lf_field marked_rows[] = {
-    {LF_FIELD(struct marked, run)},
-    {LF_FIELD(struct marked, note)},
-    {LF_FIELD(struct marked, tag)},
-    {LF_FIELD(struct marked, removed)},
-};
-static const struct lf_fields marked_fields = LF_FIELDS_SHOWN(struct marked, marked_rows);
+static const struct lf_fields marked_fields =
+    LF_FIELDS_SHOWN(struct marked, LF_MEMBERS(struct marked, run, note, tag, removed));
 
 static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, bool tags,
                        const char *text, lf_err *err)

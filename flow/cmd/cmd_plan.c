@@ -53,15 +53,12 @@ struct valid {
     const char *pipeline;
     lf_doc doc; /* its stages are shown */
 };
-static const struct lf_field valid_rows[] = {
-    {LF_FIELD(struct valid, valid)},
-    {LF_FIELD(struct valid, pipeline)},
-    {.key = "stages",
-     .type = LF_FIELD_LIST,
-     .at = offsetof(struct valid, doc.stages),
-     .sub = &lf_doc_stage_fields},
-};
-static const struct lf_fields valid_fields = LF_FIELDS(struct valid, valid_rows);
+static const struct lf_fields valid_fields =
+    LF_FIELDS(struct valid, LF_MEMBERS(struct valid, valid, pipeline),
+              {.key = "stages",
+               .type = LF_FIELD_LIST,
+               .at = offsetof(struct valid, doc.stages),
+               .sub = &lf_doc_stage_fields});
 
 static int run_validate(lf_cmd *c, lf_err *err)
 {
@@ -110,14 +107,9 @@ struct lead {
     bool given;
     double lead_s, grace_s, time_limit_s, save_s, spacing_s;
 };
-static const struct lf_field lead_rows[] = {
-    {LF_FIELD(struct lead, lead_s)},       {LF_FIELD(struct lead, grace_s)},
-    {LF_FIELD(struct lead, time_limit_s)}, {LF_FIELD(struct lead, save_s)},
-    {LF_FIELD(struct lead, spacing_s)},
-};
-static const struct lf_fields lead_fields = {LF_FIELDS_TABLE(struct lead, lead_rows),
-                                             .given = offsetof(struct lead, given),
-                                             .more = LF_FIELD_NONE};
+static const struct lf_fields lead_fields = {
+    LF_FIELDS_TABLE(struct lead, offsetof(struct lead, given), LF_FIELD_NONE,
+                    LF_MEMBERS(struct lead, lead_s, grace_s, time_limit_s, save_s, spacing_s))};
 
 /* What would happen to a stage, and what it would cost. */
 struct row {
@@ -134,36 +126,22 @@ struct row {
     lf_int gpu_memory;
     lf_real estimated_s, rate_flops;
 };
-static const struct lf_field row_rows[] = {
-    {LF_FIELD(struct row, name)},
-    {LF_FIELD(struct row, kind)},
-    {LF_FIELD(struct row, state)},
-    {LF_FIELD(struct row, will_run)},
-    {LF_FIELD_BUF(struct row, why, "why")},
-    {LF_FIELD(struct row, deps)},
-    {LF_FIELD(struct row, spec_id)},
-    {LF_FIELD_SUB(struct row, resources, LF_FIELD_RECORD, &lf_resources_fields)},
-    {LF_FIELD(struct row, asks)},
-    {LF_FIELD_SUB(struct row, lead, LF_FIELD_RECORD, &lead_fields)},
-    {LF_FIELD(struct row, error)},
-    {LF_FIELD_SUB(struct row, plan, LF_FIELD_RECORD, &lf_cost_fields)},
-    {LF_FIELD(struct row, gpu_memory)},
-    {LF_FIELD(struct row, estimated_s)},
-    {LF_FIELD(struct row, rate_flops)},
-};
-static const struct lf_fields row_fields = LF_FIELDS_SHOWN(struct row, row_rows);
+static const struct lf_fields row_fields =
+    LF_FIELDS_SHOWN(struct row, LF_MEMBERS(struct row, name, kind, state, will_run),
+                    {LF_FIELD_BUF(struct row, why, "why")}, LF_MEMBERS(struct row, deps, spec_id),
+                    LF_RECORD(struct row, resources, lf_resources_fields),
+                    LF_MEMBERS(struct row, asks), LF_RECORD(struct row, lead, lead_fields),
+                    LF_MEMBERS(struct row, error), LF_RECORD(struct row, plan, lf_cost_fields),
+                    LF_MEMBERS(struct row, gpu_memory, estimated_s, rate_flops));
 
 struct plan {
     const char *name, *scheduler, *run, *refused;
     bool fits;
     LF_ROWS(struct row) stages;
 };
-static const struct lf_field plan_members[] = {
-    {LF_FIELD(struct plan, name)}, {LF_FIELD(struct plan, scheduler)},
-    {LF_FIELD(struct plan, run)},  {LF_FIELD(struct plan, refused)},
-    {LF_FIELD(struct plan, fits)}, {LF_FIELD_SUB(struct plan, stages, LF_FIELD_LIST, &row_fields)},
-};
-static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(struct plan, plan_members);
+static const struct lf_fields plan_fields =
+    LF_FIELDS_SHOWN(struct plan, LF_MEMBERS(struct plan, name, scheduler, run, refused, fits),
+                    LF_LIST(struct plan, stages, row_fields));
 
 static void set_lead(struct lead *lead, const lf_stage_view *s)
 {

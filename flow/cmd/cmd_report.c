@@ -87,16 +87,13 @@ static const struct use uses[] = {
 };
 #define N_USES (sizeof uses / sizeof uses[0])
 
-static const struct lf_field use_rows[] = {{LF_FIELD(struct use, use)},
-                                           {LF_FIELD(struct use, what)}};
-static const struct lf_fields use_fields = LF_FIELDS(struct use, use_rows);
+static const struct lf_fields use_fields = LF_FIELDS(struct use, LF_MEMBERS(struct use, use, what));
 struct use_list {
     const struct use *uses;
     size_t n_uses;
 };
-static const struct lf_field list_rows[] = {
-    {LF_FIELD_SUBS(struct use_list, uses, LF_FIELD_ROWS, &use_fields)}};
-static const struct lf_fields list_fields = LF_FIELDS(struct use_list, list_rows);
+static const struct lf_fields list_fields =
+    LF_FIELDS(struct use_list, {LF_FIELD_SUBS(struct use_list, uses, LF_FIELD_ROWS, &use_fields)});
 
 static int list_uses(const lf_cmd *c, lf_err *err)
 {

@@ -185,24 +185,16 @@ static bool takes_over(const lf_prep *p)
 struct ended_stage {
     const char *name, *state, *reason;
 };
-static const struct lf_field stage_rows[] = {
-    {LF_FIELD(struct ended_stage, name)},
-    {LF_FIELD(struct ended_stage, state)},
-    {LF_FIELD(struct ended_stage, reason)},
-};
-static const struct lf_fields stage_fields = LF_FIELDS(struct ended_stage, stage_rows);
+static const struct lf_fields stage_fields =
+    LF_FIELDS(struct ended_stage, LF_MEMBERS(struct ended_stage, name, state, reason));
 struct ended {
     const char *run, *dir;
     int exit;
     LF_ROWS(struct ended_stage) stages;
 };
-static const struct lf_field ended_rows[] = {
-    {LF_FIELD(struct ended, run)},
-    {LF_FIELD(struct ended, dir)},
-    {LF_FIELD(struct ended, exit)},
-    {LF_FIELD_SUB(struct ended, stages, LF_FIELD_LIST, &stage_fields)},
-};
-static const struct lf_fields ended_fields = LF_FIELDS(struct ended, ended_rows);
+static const struct lf_fields ended_fields =
+    LF_FIELDS(struct ended, LF_MEMBERS(struct ended, run, dir, exit),
+              LF_LIST(struct ended, stages, stage_fields));
 
 static int print_summary(const lf_run_view *v, int code, lf_err *err)
 {

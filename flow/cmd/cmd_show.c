@@ -90,14 +90,9 @@ struct whole {
     int rev;
     LF_ROWS(lf_stage_whole) stages;
 };
-static const struct lf_field whole_rows[] = {
-    {LF_FIELD(struct whole, run)},
-    {LF_FIELD(struct whole, name)},
-    {LF_FIELD(struct whole, dir)},
-    {LF_FIELD(struct whole, rev)},
-    {LF_FIELD_SUB(struct whole, stages, LF_FIELD_LIST, &lf_stage_whole_fields)},
-};
-static const struct lf_fields whole_fields = LF_FIELDS(struct whole, whole_rows);
+static const struct lf_fields whole_fields =
+    LF_FIELDS(struct whole, LF_MEMBERS(struct whole, run, name, dir, rev),
+              LF_LIST(struct whole, stages, lf_stage_whole_fields));
 
 static void whole_fini(struct whole *w)
 {
@@ -227,19 +222,14 @@ struct why {
     bool will_run;
     char why[600];
 };
-static const struct lf_field why_rows[] = {
-    {LF_FIELD(struct why, name)},
-    {LF_FIELD(struct why, state)},
-    {LF_FIELD(struct why, will_run)},
-    {LF_FIELD_BUF(struct why, why, "why")},
-};
-static const struct lf_fields why_fields = LF_FIELDS(struct why, why_rows);
+static const struct lf_fields why_fields =
+    LF_FIELDS(struct why, LF_MEMBERS(struct why, name, state, will_run),
+              {LF_FIELD_BUF(struct why, why, "why")});
 struct reasons {
     LF_ROWS(struct why) stages;
 };
-static const struct lf_field reasons_rows[] = {
-    {LF_FIELD_SUB(struct reasons, stages, LF_FIELD_LIST, &why_fields)}};
-static const struct lf_fields reasons_fields = LF_FIELDS(struct reasons, reasons_rows);
+static const struct lf_fields reasons_fields =
+    LF_FIELDS(struct reasons, LF_LIST(struct reasons, stages, why_fields));
 
 static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err *err)
 {
@@ -331,12 +321,9 @@ struct diff {
     const char *a, *b;
     lf_differences differences;
 };
-static const struct lf_field diff_members[] = {
-    {LF_FIELD(struct diff, a)},
-    {LF_FIELD(struct diff, b)},
-    {LF_FIELD_SUB(struct diff, differences, LF_FIELD_LIST, &lf_difference_fields)},
-};
-static const struct lf_fields diff_fields = LF_FIELDS(struct diff, diff_members);
+static const struct lf_fields diff_fields =
+    LF_FIELDS(struct diff, LF_MEMBERS(struct diff, a, b),
+              LF_LIST(struct diff, differences, lf_difference_fields));
 
 static int show_diff(const lf_cmd *c, const struct diff *d, lf_err *err)
 {

@@ -93,15 +93,13 @@ struct stage_row {
     char done_text[64], time_text[32], eta_text[32], start_text[21];
     const char *jobid;
 };
-static const struct lf_field row_members[] = {
-    {LF_FIELD_SUB(struct stage_row, s, LF_FIELD_BASE, &lf_stage_shown_fields)},
+static const struct lf_fields row_fields = LF_FIELDS_SHOWN(
+    struct stage_row, {LF_FIELD_SUB(struct stage_row, s, LF_FIELD_BASE, &lf_stage_shown_fields)},
     {LF_FIELD_BUF(struct stage_row, done_text, "done_text"), .opt = true},
     {LF_FIELD_BUF(struct stage_row, time_text, "time_text"), .opt = true},
     {LF_FIELD_BUF(struct stage_row, eta_text, "eta_text"), .opt = true},
     {LF_FIELD_BUF(struct stage_row, start_text, "start_text"), .opt = true},
-    {LF_FIELD(struct stage_row, jobid)},
-};
-static const struct lf_fields row_fields = LF_FIELDS_SHOWN(struct stage_row, row_members);
+    LF_MEMBERS(struct stage_row, jobid));
 typedef LF_ROWS(struct stage_row) stage_table_rows;
 
 static void set_texts(struct stage_row *r)
@@ -271,9 +269,8 @@ static int check_states(const char *list, lf_err *err)
 struct said {
     char *run, *tag, *state;
 };
-static const struct lf_field said_rows[] = {
-    {LF_FIELD(struct said, run)}, {LF_FIELD(struct said, tag)}, {LF_FIELD(struct said, state)}};
-static const struct lf_fields said_fields = LF_FIELDS(struct said, said_rows);
+static const struct lf_fields said_fields =
+    LF_FIELDS(struct said, LF_MEMBERS(struct said, run, tag, state));
 typedef LF_ROWS(struct said) said_list;
 
 /* What the ledger knows, read as it is. Nothing is lost without it but time, and tags. */
@@ -326,20 +323,16 @@ struct run_row {
     char *tags_text;
     lf_texts tags;
 };
-static const struct lf_field run_members[] = {
-    {LF_FIELD_SUB(struct run_row, r, LF_FIELD_BASE, &lf_run_shown_fields)},
+static const struct lf_fields run_fields = LF_FIELDS_SHOWN(
+    struct run_row, {LF_FIELD_SUB(struct run_row, r, LF_FIELD_BASE, &lf_run_shown_fields)},
     {LF_FIELD_BUF(struct run_row, stages_text, "stages_text")},
     {LF_FIELD_BUF(struct run_row, created_text, "created_text")},
-    {LF_FIELD(struct run_row, tags_text)},
-    {LF_FIELD(struct run_row, tags)},
-};
-static const struct lf_fields run_fields = LF_FIELDS_SHOWN(struct run_row, run_members);
+    LF_MEMBERS(struct run_row, tags_text, tags));
 struct run_list {
     LF_ROWS(struct run_row) runs;
 };
-static const struct lf_field list_rows[] = {
-    {LF_FIELD_SUB(struct run_list, runs, LF_FIELD_LIST, &run_fields)}};
-static const struct lf_fields list_fields = LF_FIELDS(struct run_list, list_rows);
+static const struct lf_fields list_fields =
+    LF_FIELDS(struct run_list, LF_LIST(struct run_list, runs, run_fields));
 
 static int add_run_texts(struct run_row *row, const struct filter *f, lf_err *err)
 {

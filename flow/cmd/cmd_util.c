@@ -96,10 +96,11 @@ lf_ledger *lf_cmd_open_ledger(const lf_project *p, bool everything, lf_err *err)
     return l;
 }
 
+static const struct lf_fields texts_fields =
+    LF_FIELDS_BARE(lf_pairs, {.key = "texts", .type = LF_FIELD_PAIRS});
+
 int lf_cmd_print_texts(lf_err *err, const char *name, ...)
 {
-    static const struct lf_field rows[] = {{.key = "texts", .type = LF_FIELD_PAIRS}};
-    static const struct lf_fields bare = LF_FIELDS_BARE(lf_pairs, rows);
     lf_pairs all = {.given = true};
     va_list ap;
     int rc = 0;
@@ -108,7 +109,7 @@ int lf_cmd_print_texts(lf_err *err, const char *name, ...)
         rc = lf_pairs_add(&all, name, va_arg(ap, const char *), err);
     va_end(ap);
     if (rc == 0)
-        rc = lf_cmd_print(&all, &bare, err);
+        rc = lf_cmd_print(&all, &texts_fields, err);
     lf_pairs_fini(&all);
     return rc;
 }
@@ -118,6 +119,7 @@ int lf_cmd_rows(const lf_cmd *c, const void *rows, const struct lf_fields *field
 {
     if (!c->json)
         return lf_table_show(t, rows, fields, lf_optset_str(c->opts, "columns"), err);
-    const struct lf_field row[] = {{.key = "rows", .type = LF_FIELD_LIST, .sub = fields}};
-    return lf_cmd_print(rows, &(struct lf_fields)LF_FIELDS(lf_texts, row), err);
+    const struct lf_fields all =
+        LF_FIELDS(lf_texts, {.key = "rows", .type = LF_FIELD_LIST, .sub = fields});
+    return lf_cmd_print(rows, &all, err);
 }

@@ -42,12 +42,8 @@ struct tried {
     double seconds;
     char *text; /* why it does not work */
 };
-static const struct lf_field tried_rows[] = {
-    {LF_FIELD(struct tried, launcher)}, {LF_FIELD(struct tried, ok)},
-    {LF_FIELD(struct tried, ranks)},    {LF_FIELD(struct tried, seconds)},
-    {LF_FIELD(struct tried, text)},
-};
-static const struct lf_fields tried_fields = LF_FIELDS_SHOWN(struct tried, tried_rows);
+static const struct lf_fields tried_fields =
+    LF_FIELDS_SHOWN(struct tried, LF_MEMBERS(struct tried, launcher, ok, ranks, seconds, text));
 
 /* DIR/.doctor-ID.reply */
 struct reply {
@@ -56,13 +52,10 @@ struct reply {
     lf_rlimits limits;
     LF_ROWS(struct tried) probes;
 };
-static const struct lf_field reply_rows[] = {
-    {LF_FIELD(struct reply, host)},
-    {LF_FIELD(struct reply, t)},
-    {LF_FIELD_SUB(struct reply, limits, LF_FIELD_RECORD, &lf_rlimits_fields)},
-    {LF_FIELD_SUB(struct reply, probes, LF_FIELD_LIST, &tried_fields)},
-};
-static const struct lf_fields reply_fields = LF_FIELDS_SHOWN(struct reply, reply_rows);
+static const struct lf_fields reply_fields =
+    LF_FIELDS_SHOWN(struct reply, LF_MEMBERS(struct reply, host, t),
+                    LF_RECORD(struct reply, limits, lf_rlimits_fields),
+                    LF_LIST(struct reply, probes, tried_fields));
 
 static void probe(struct reply *r, enum lf_launcher l, const char *self, int ranks)
 {

@@ -47,9 +47,8 @@ enum { N_LIMITS = sizeof limits / sizeof limits[0] };
     {                                                                                              \
         LF_FIELD(lf_rlimits, m), .opt = true, .none = -1                                           \
     }
-static const struct lf_field rlimit_rows[] = {LIMIT(nofile), LIMIT(nproc), LIMIT(memlock),
-                                              LIMIT(fsize),  LIMIT(as),    LIMIT(stack)};
-const struct lf_fields lf_rlimits_fields = LF_FIELDS(lf_rlimits, rlimit_rows);
+const struct lf_fields lf_rlimits_fields = LF_FIELDS(
+    lf_rlimits, LIMIT(nofile), LIMIT(nproc), LIMIT(memlock), LIMIT(fsize), LIMIT(as), LIMIT(stack));
 
 static int64_t *member(const lf_rlimits *r, const struct limit *l)
 {

@@ -20,25 +20,15 @@
 
 /* ---- attempt.N.json ---- */
 
-static const struct lf_field attempt_rows[] = {
-    LF_FIELD_KIND("lf_attempt"),
-    {LF_FIELD(struct lf_attempt_rec, attempt)},
-    {LF_FIELD(struct lf_attempt_rec, run)},
-    {LF_FIELD(struct lf_attempt_rec, stage)},
-    {LF_FIELD(struct lf_attempt_rec, token)},
-    {LF_FIELD(struct lf_attempt_rec, rev)},
-    {LF_FIELD(struct lf_attempt_rec, spec_id)},
-    {LF_FIELD_SUB(struct lf_attempt_rec, spec, LF_FIELD_RECORD, &lf_spec_fields)},
-    {LF_FIELD(struct lf_attempt_rec, backend)},
-    {LF_FIELD(struct lf_attempt_rec, t)},
-    {LF_FIELD_SUB(struct lf_attempt_rec, submitter, LF_FIELD_RECORD, &lf_proc_fields)},
-    {LF_FIELD(struct lf_attempt_rec, fresh)},
-    {LF_FIELD(struct lf_attempt_rec, script_sha256), .opt = true},
-    {LF_FIELD_SUB(struct lf_attempt_rec, resources, LF_FIELD_RECORD, &lf_resources_fields),
-     .opt = true},
-    {LF_FIELD(struct lf_attempt_rec, accepted), .opt = true},
-};
-static const struct lf_fields attempt_fields = LF_FIELDS(struct lf_attempt_rec, attempt_rows);
+static const struct lf_fields attempt_fields = LF_FIELDS(
+    struct lf_attempt_rec, LF_FIELD_KIND("lf_attempt"),
+    LF_MEMBERS(struct lf_attempt_rec, attempt, run, stage, token, rev, spec_id),
+    LF_RECORD(struct lf_attempt_rec, spec, lf_spec_fields),
+    LF_MEMBERS(struct lf_attempt_rec, backend, t),
+    LF_RECORD(struct lf_attempt_rec, submitter, lf_proc_fields),
+    LF_MEMBERS(struct lf_attempt_rec, fresh), LF_MEMBERS_OPT(struct lf_attempt_rec, script_sha256),
+    LF_RECORD(struct lf_attempt_rec, resources, lf_resources_fields, .opt = true),
+    LF_MEMBERS_OPT(struct lf_attempt_rec, accepted));
 
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -61,20 +51,12 @@ void lf_attempt_rec_free(struct lf_attempt_rec *a)
 
 /* ---- job.N.json ---- */
 
-static const struct lf_field job_rows[] = {
-    LF_FIELD_KIND("lf_job"),
-    {LF_FIELD(struct lf_job_rec, backend)},
-    {LF_FIELD(struct lf_job_rec, id)},
-    {LF_FIELD(struct lf_job_rec, ids), .opt = true},
-    {LF_FIELD(struct lf_job_rec, cluster), .opt = true},
-    {LF_FIELD(struct lf_job_rec, token)},
-    {LF_FIELD(struct lf_job_rec, script_sha256), .opt = true},
-    {LF_FIELD(struct lf_job_rec, t)},
-    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)},
-    {LF_FIELD(struct lf_job_rec, after), .opt = true},
-    {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true},
-};
-static const struct lf_fields job_fields = LF_FIELDS(struct lf_job_rec, job_rows);
+static const struct lf_fields job_fields = LF_FIELDS(
+    struct lf_job_rec, LF_FIELD_KIND("lf_job"), LF_MEMBERS(struct lf_job_rec, backend, id),
+    LF_MEMBERS_OPT(struct lf_job_rec, ids, cluster), LF_MEMBERS(struct lf_job_rec, token),
+    LF_MEMBERS_OPT(struct lf_job_rec, script_sha256), LF_MEMBERS(struct lf_job_rec, t),
+    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)}, LF_MEMBERS_OPT(struct lf_job_rec, after),
+    {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true});
 
 int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -105,15 +87,10 @@ void lf_job_rec_free(struct lf_job_rec *j)
 
 /* ---- skip.N.json ---- */
 
-static const struct lf_field skip_rows[] = {
-    LF_FIELD_KIND("lf_skip"),
-    {LF_FIELD(struct lf_skip_rec, t)},
-    {LF_FIELD_AS(struct lf_skip_rec, cls, "class")},
-    {LF_FIELD(struct lf_skip_rec, reason)},
-    {LF_FIELD_AS(struct lf_skip_rec, exit_code, "exit")},
-    {LF_FIELD(struct lf_skip_rec, jobid)},
-};
-static const struct lf_fields skip_fields = LF_FIELDS(struct lf_skip_rec, skip_rows);
+static const struct lf_fields skip_fields = LF_FIELDS(
+    struct lf_skip_rec, LF_FIELD_KIND("lf_skip"), LF_MEMBERS(struct lf_skip_rec, t),
+    {LF_FIELD_AS(struct lf_skip_rec, cls, "class")}, LF_MEMBERS(struct lf_skip_rec, reason),
+    {LF_FIELD_AS(struct lf_skip_rec, exit_code, "exit")}, LF_MEMBERS(struct lf_skip_rec, jobid));
 
 int lf_skip_rec_load(struct lf_skip_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -136,14 +113,10 @@ void lf_skip_rec_free(struct lf_skip_rec *s)
 
 /* ---- refused.N.json ---- */
 
-static const struct lf_field refused_rows[] = {
-    LF_FIELD_KIND("lf_refused"),
-    {LF_FIELD(struct lf_refused_rec, t)},
-    {LF_FIELD(struct lf_refused_rec, needs), .opt = true},
-    {LF_FIELD(struct lf_refused_rec, words), .opt = true},
-    {LF_FIELD(struct lf_refused_rec, for_now)},
-};
-static const struct lf_fields refused_fields = LF_FIELDS(struct lf_refused_rec, refused_rows);
+static const struct lf_fields refused_fields = LF_FIELDS(
+    struct lf_refused_rec, LF_FIELD_KIND("lf_refused"), LF_MEMBERS(struct lf_refused_rec, t),
+    LF_MEMBERS_OPT(struct lf_refused_rec, needs, words),
+    LF_MEMBERS(struct lf_refused_rec, for_now));
 
 int lf_refused_rec_load(struct lf_refused_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -167,13 +140,9 @@ void lf_refused_rec_free(struct lf_refused_rec *r)
 
 /* ---- successor.N.ID.json, cancel.N ---- */
 
-static const struct lf_field successor_rows[] = {
-    LF_FIELD_KIND("lf_successor"),
-    {LF_FIELD(struct lf_successor_rec, id)},
-    {LF_FIELD(struct lf_successor_rec, after)},
-    {LF_FIELD(struct lf_successor_rec, t)},
-};
-static const struct lf_fields successor_fields = LF_FIELDS(struct lf_successor_rec, successor_rows);
+static const struct lf_fields successor_fields =
+    LF_FIELDS(struct lf_successor_rec, LF_FIELD_KIND("lf_successor"),
+              LF_MEMBERS(struct lf_successor_rec, id, after, t));
 
 int lf_successor_rec_publish(const char *stage_dir, int n, const struct lf_successor_rec *s,
                              lf_err *err)
@@ -183,12 +152,8 @@ int lf_successor_rec_publish(const char *stage_dir, int n, const struct lf_succe
     return lf_fields_publish(stage_dir, name, &successor_fields, s, err);
 }
 
-static const struct lf_field cancel_rows[] = {
-    LF_FIELD_KIND("lf_cancel"),
-    {LF_FIELD(struct lf_cancel_rec, by)},
-    {LF_FIELD(struct lf_cancel_rec, t)},
-};
-static const struct lf_fields cancel_fields = LF_FIELDS(struct lf_cancel_rec, cancel_rows);
+static const struct lf_fields cancel_fields = LF_FIELDS(
+    struct lf_cancel_rec, LF_FIELD_KIND("lf_cancel"), LF_MEMBERS(struct lf_cancel_rec, by, t));
 
 int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_rec *c, lf_err *err)
 {
@@ -202,9 +167,8 @@ int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_r
 struct want {
     lf_texts stages;
 };
-static const struct lf_field want_rows[] = {LF_FIELD_KIND("lf_want"),
-                                            {LF_FIELD(struct want, stages)}};
-static const struct lf_fields want_fields = LF_FIELDS(struct want, want_rows);
+static const struct lf_fields want_fields =
+    LF_FIELDS(struct want, LF_FIELD_KIND("lf_want"), LF_MEMBERS(struct want, stages));
 
 int lf_want_load(lf_texts *stages, const char *run_dir, const char *name, lf_err *err)
 {

@@ -13,13 +13,8 @@
 
 #include "flow/record/parts.h"
 
-static const struct lf_field difference_rows[] = {
-    {LF_FIELD(lf_difference, stage)},
-    {LF_FIELD(lf_difference, what)},
-    {LF_FIELD(lf_difference, a)},
-    {LF_FIELD(lf_difference, b)},
-};
-const struct lf_fields lf_difference_fields = LF_FIELDS_SHOWN(lf_difference, difference_rows);
+const struct lf_fields lf_difference_fields =
+    LF_FIELDS_SHOWN(lf_difference, LF_MEMBERS(lf_difference, stage, what, a, b));
 
 /* As people see it: a list of one text as the text, others as text; of spec ids and hashes, which
  * say only that they differ, the beginning. New reference. */

@@ -16,194 +16,77 @@
 
 #define PLAN_MAX_BYTES ((size_t)16 << 20)
 
-#define RECORD(S, m, t) LF_FIELD_SUB(S, m, LF_FIELD_RECORD, t)
-#define LIST(S, m, t)   LF_FIELD_SUB(S, m, LF_FIELD_LIST, t)
-#define NEEDED          .needed = true
+static const struct lf_fields ref_fields =
+    LF_FIELDS_KEPT(lf_doc_ref, LF_MEMBERS(lf_doc_ref, stage, output));
 
-static const struct lf_field ref_rows[] = {
-    {LF_FIELD(lf_doc_ref, stage)},
-    {LF_FIELD(lf_doc_ref, output)},
-};
-static const struct lf_fields ref_fields = LF_FIELDS_KEPT(lf_doc_ref, ref_rows, LF_FIELD_NONE);
+const struct lf_fields lf_doc_input_fields = LF_FIELDS_KEPT(
+    lf_doc_input, LF_MEMBERS_NEEDED(lf_doc_input, option), LF_MEMBERS(lf_doc_input, index),
+    LF_MEMBERS_NEEDED(lf_doc_input, text), LF_LIST(lf_doc_input, refs, ref_fields, .needed = true),
+    LF_MEMBERS(lf_doc_input, identity, word));
 
-static const struct lf_field input_rows[] = {
-    {LF_FIELD(lf_doc_input, option), NEEDED}, {LF_FIELD(lf_doc_input, index)},
-    {LF_FIELD(lf_doc_input, text), NEEDED},   {LIST(lf_doc_input, refs, &ref_fields), NEEDED},
-    {LF_FIELD(lf_doc_input, identity)},       {LF_FIELD(lf_doc_input, word)},
-};
-const struct lf_fields lf_doc_input_fields =
-    LF_FIELDS_KEPT(lf_doc_input, input_rows, LF_FIELD_NONE);
+static const struct lf_fields carry_fields = {
+    LF_FIELDS_TABLE(lf_doc_carry, LF_FIELD_NONE, LF_FIELD_NONE,
+                    LF_MEMBERS_NEEDED(lf_doc_carry, pattern), LF_MEMBERS(lf_doc_carry, grows)),
+    .strict = true, .list = true};
 
-static const struct lf_field carry_rows[] = {
-    {LF_FIELD(lf_doc_carry, pattern), NEEDED},
-    {LF_FIELD(lf_doc_carry, grows)},
-};
-static const struct lf_fields carry_fields = {LF_FIELDS_TABLE(lf_doc_carry, carry_rows),
-                                              .given = LF_FIELD_NONE, .more = LF_FIELD_NONE,
-                                              .strict = true, .list = true};
-
-static const struct lf_field gpus_rows[] = {
-    {LF_FIELD(struct lf_gpus, n)},
-    {LF_FIELD(struct lf_gpus, type)},
-};
 static const struct lf_fields gpus_fields =
-    LF_FIELDS_KEPT(struct lf_gpus, gpus_rows, offsetof(struct lf_gpus, given));
+    LF_FIELDS_PART(struct lf_gpus, LF_MEMBERS(struct lf_gpus, n, type));
 
-static const struct lf_field resources_rows[] = {
-    {LF_FIELD(lf_resources, nodes)},
-    {LF_FIELD(lf_resources, ranks)},
-    {LF_FIELD(lf_resources, cpus)},
-    {LF_FIELD(lf_resources, memory_bytes)},
-    {LF_FIELD(lf_resources, time_limit_s)},
-    {LF_FIELD(lf_resources, grace_s)},
-    {RECORD(lf_resources, gpus, &gpus_fields)},
-    {LF_FIELD(lf_resources, gpu_memory)},
-    {LF_FIELD(lf_resources, partition)},
-    {LF_FIELD(lf_resources, account)},
-    {LF_FIELD(lf_resources, qos)},
-    {LF_FIELD(lf_resources, constraint)},
-    {LF_FIELD(lf_resources, reservation)},
-    {LF_FIELD(lf_resources, mail)},
-    {LF_FIELD(lf_resources, launcher)},
-    {LF_FIELD(lf_resources, chain)},
-    {LF_FIELD(lf_resources, exclusive)},
-    {LF_FIELD(lf_resources, mail_type)},
-    {LF_FIELD(lf_resources, modules)},
-    {LF_FIELD(lf_resources, prologue)},
-    {LF_FIELD(lf_resources, extra)},
-    {LF_FIELD(lf_resources, rank_prefix)},
-    {LF_FIELD(lf_resources, exclude)},
-    {LF_FIELD(lf_resources, links)},
-    {LF_FIELD(lf_resources, max_segments)},
-    {LF_FIELD(lf_resources, max_walltime)},
-    {LF_FIELD(lf_resources, stall_segments)},
-    {LF_FIELD(lf_resources, retries)},
-    {LF_FIELD(lf_resources, memory_max)},
-    {LF_FIELD(lf_resources, time_max)},
-};
-const struct lf_fields lf_resources_fields =
-    LF_FIELDS_KEPT(lf_resources, resources_rows, offsetof(lf_resources, given));
+const struct lf_fields lf_resources_fields = LF_FIELDS_PART(
+    lf_resources, LF_MEMBERS(lf_resources, nodes, ranks, cpus, memory_bytes, time_limit_s, grace_s),
+    LF_RECORD(lf_resources, gpus, gpus_fields),
+    LF_MEMBERS(lf_resources, gpu_memory, partition, account, qos, constraint, reservation, mail,
+               launcher, chain, exclusive, mail_type, modules, prologue, extra, rank_prefix,
+               exclude, links, max_segments, max_walltime, stall_segments, retries, memory_max,
+               time_max));
 
-static const struct lf_field spec_rows[] = {
-    {LF_FIELD(lf_spec, kind)},   {LF_FIELD(lf_spec, spec_version)}, {LF_FIELD(lf_spec, options)},
-    {LF_FIELD(lf_spec, inputs)}, {LF_FIELD(lf_spec, model)},
-};
 const struct lf_fields lf_spec_fields =
-    LF_FIELDS_KEPT(lf_spec, spec_rows, offsetof(lf_spec, given));
+    LF_FIELDS_PART(lf_spec, LF_MEMBERS(lf_spec, kind, spec_version, options, inputs, model));
 
-static const struct lf_field exe_rows[] = {
-    {LF_FIELD(lf_doc_exe, path)},
-    {LF_FIELD(lf_doc_exe, sha256)},
-};
 const struct lf_fields lf_exe_fields =
-    LF_FIELDS_KEPT(lf_doc_exe, exe_rows, offsetof(lf_doc_exe, given));
+    LF_FIELDS_PART(lf_doc_exe, LF_MEMBERS(lf_doc_exe, path, sha256));
 
-static const struct lf_field adopted_rows[] = {
-    {LF_FIELD(lf_adopted, run)},   {LF_FIELD(lf_adopted, stage)},   {LF_FIELD(lf_adopted, attempt)},
-    {LF_FIELD(lf_adopted, epoch)}, {LF_FIELD(lf_adopted, spec_id)},
-};
 const struct lf_fields lf_adopted_fields =
-    LF_FIELDS_KEPT(lf_adopted, adopted_rows, offsetof(lf_adopted, given));
+    LF_FIELDS_PART(lf_adopted, LF_MEMBERS(lf_adopted, run, stage, attempt, epoch, spec_id));
 
-static const struct lf_field bytes_rows[] = {
-    {LF_FIELD(struct lf_cost_bytes, params)},    {LF_FIELD(struct lf_cost_bytes, grads)},
-    {LF_FIELD(struct lf_cost_bytes, optimizer)}, {LF_FIELD(struct lf_cost_bytes, activations)},
-    {LF_FIELD(struct lf_cost_bytes, workspace)}, {LF_FIELD(struct lf_cost_bytes, offloaded)},
-    {LF_FIELD(struct lf_cost_bytes, host)},      {LF_FIELD(struct lf_cost_bytes, total)},
-    {LF_FIELD(struct lf_cost_bytes, device)},
-};
-static const struct lf_fields bytes_fields =
-    LF_FIELDS_KEPT(struct lf_cost_bytes, bytes_rows, offsetof(struct lf_cost_bytes, given));
+static const struct lf_fields bytes_fields = LF_FIELDS_PART(
+    struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
+                                     workspace, offloaded, host, total, device));
 
-static const struct lf_field comm_rows[] = {
-    {LF_FIELD(struct lf_cost_comm, bytes_per_step)},
-    {LF_FIELD(struct lf_cost_comm, messages_per_step)},
-};
-static const struct lf_fields comm_fields =
-    LF_FIELDS_KEPT(struct lf_cost_comm, comm_rows, offsetof(struct lf_cost_comm, given));
+static const struct lf_fields comm_fields = LF_FIELDS_PART(
+    struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
 
-static const struct lf_field cost_rows[] = {
-    {LF_FIELD(lf_cost, parameters)},
-    {LF_FIELD(lf_cost, steps)},
-    {LF_FIELD(lf_cost, tokens)},
-    {LF_FIELD(lf_cost, flops_per_step)},
-    {LF_FIELD(lf_cost, disk_bytes)},
-    {LF_FIELD(lf_cost, ranks)},
-    {RECORD(lf_cost, bytes, &bytes_fields)},
-    {RECORD(lf_cost, comm, &comm_fields)},
-    {LF_FIELD(lf_cost, notes)},
-};
-const struct lf_fields lf_cost_fields =
-    LF_FIELDS_KEPT(lf_cost, cost_rows, offsetof(lf_cost, given));
+const struct lf_fields lf_cost_fields = LF_FIELDS_PART(
+    lf_cost, LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes, ranks),
+    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
+    LF_MEMBERS(lf_cost, notes));
 
-static const struct lf_field stage_rows[] = {
-    {LF_FIELD(lf_doc_stage, name), NEEDED},
-    {LF_FIELD(lf_doc_stage, kind), NEEDED},
-    {LF_FIELD(lf_doc_stage, spec_version)},
-    {LF_FIELD(lf_doc_stage, path)},
-    {LF_FIELD(lf_doc_stage, line)},
-    {LF_FIELD(lf_doc_stage, column)},
-    {LF_FIELD(lf_doc_stage, options), NEEDED},
-    {LF_FIELD(lf_doc_stage, types), NEEDED},
-    {LF_FIELD(lf_doc_stage, identity), NEEDED},
-    {LF_FIELD(lf_doc_stage, numeric), NEEDED},
-    {LF_FIELD(lf_doc_stage, operational), NEEDED},
-    {LF_FIELD(lf_doc_stage, renamed)},
-    {LIST(lf_doc_stage, inputs, &lf_doc_input_fields), NEEDED},
-    {LF_FIELD(lf_doc_stage, after)},
-    {LF_FIELD(lf_doc_stage, deps), NEEDED},
-    {LF_FIELD(lf_doc_stage, outputs), NEEDED},
-    {LF_FIELD(lf_doc_stage, any_output)},
-    {LIST(lf_doc_stage, carry, &carry_fields)},
-    {LF_FIELD(lf_doc_stage, model)},
-    {LF_FIELD(lf_doc_stage, time_limit_s)},
-    {LF_FIELD(lf_doc_stage, memory_bytes)},
-    {LF_FIELD(lf_doc_stage, grace_s)},
-    {LF_FIELD(lf_doc_stage, rerun_on)},
-    {RECORD(lf_doc_stage, resources, &lf_resources_fields)},
-    {RECORD(lf_doc_stage, spec, &lf_spec_fields), NEEDED},
-    {LF_FIELD(lf_doc_stage, spec_id), NEEDED},
-    {RECORD(lf_doc_stage, exe, &lf_exe_fields)},
-    {RECORD(lf_doc_stage, adopted, &lf_adopted_fields)},
-    {RECORD(lf_doc_stage, plan, &lf_cost_fields)},
-    {LF_FIELD(lf_doc_stage, estimate_s)},
-};
-const struct lf_fields lf_doc_stage_fields =
-    LF_FIELDS_KEPT(lf_doc_stage, stage_rows, LF_FIELD_NONE);
+const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
+    lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),
+    LF_MEMBERS(lf_doc_stage, spec_version, path, line, column),
+    LF_MEMBERS_NEEDED(lf_doc_stage, options, types, identity, numeric, operational),
+    LF_MEMBERS(lf_doc_stage, renamed),
+    LF_LIST(lf_doc_stage, inputs, lf_doc_input_fields, .needed = true),
+    LF_MEMBERS(lf_doc_stage, after), LF_MEMBERS_NEEDED(lf_doc_stage, deps, outputs),
+    LF_MEMBERS(lf_doc_stage, any_output), LF_LIST(lf_doc_stage, carry, carry_fields),
+    LF_MEMBERS(lf_doc_stage, model, time_limit_s, memory_bytes, grace_s, rerun_on),
+    LF_RECORD(lf_doc_stage, resources, lf_resources_fields),
+    LF_RECORD(lf_doc_stage, spec, lf_spec_fields, .needed = true),
+    LF_MEMBERS_NEEDED(lf_doc_stage, spec_id), LF_RECORD(lf_doc_stage, exe, lf_exe_fields),
+    LF_RECORD(lf_doc_stage, adopted, lf_adopted_fields),
+    LF_RECORD(lf_doc_stage, plan, lf_cost_fields), LF_MEMBERS(lf_doc_stage, estimate_s));
 
-static const struct lf_field site_rows[] = {
-    {LF_FIELD(lf_site, poll_s)},        {LF_FIELD(lf_site, timeout_s)},
-    {LF_FIELD(lf_site, grace_lost_s)},  {LF_FIELD(lf_site, settle_s)},
-    {LF_FIELD(lf_site, submit_wait_s)}, {LF_FIELD(lf_site, commands)},
-    {LF_FIELD(lf_site, chain)},         {LF_FIELD(lf_site, launcher)},
-    {LF_FIELD(lf_site, templates)},     {LF_FIELD(lf_site, exclude)},
-    {LF_FIELD(lf_site, trust)},
-};
-static const struct lf_fields site_fields =
-    LF_FIELDS_KEPT(lf_site, site_rows, offsetof(lf_site, given));
+static const struct lf_fields site_fields = LF_FIELDS_PART(
+    lf_site, LF_MEMBERS(lf_site, poll_s, timeout_s, grace_lost_s, settle_s, submit_wait_s, commands,
+                        chain, launcher, templates, exclude, trust));
 
-static const struct lf_field doc_rows[] = {
-    {LF_FIELD(lf_doc, lf_plan)},
-    {LF_FIELD(lf_doc, run)},
-    {LF_FIELD(lf_doc, project_id)},
-    {LF_FIELD(lf_doc, user)},
-    {LF_FIELD(lf_doc, host)},
-    {LF_FIELD(lf_doc, version)},
-    {LF_FIELD(lf_doc, rev)},
-    {LF_FIELD(lf_doc, created)},
-    {LF_FIELD(lf_doc, name), NEEDED},
-    {LF_FIELD(lf_doc, description)},
-    {LF_FIELD(lf_doc, data_dir), NEEDED},
-    {LF_FIELD(lf_doc, scheduler)},
-    {LF_FIELD(lf_doc, share)},
-    {LF_FIELD(lf_doc, pipeline)},
-    {LF_FIELD(lf_doc, jobs)},
-    {LF_FIELD(lf_doc, isolated)},
-    {RECORD(lf_doc, site, &site_fields)},
-    {RECORD(lf_doc, loong_flow, &lf_exe_fields)},
-    {LIST(lf_doc, stages, &lf_doc_stage_fields), NEEDED},
-};
-const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(lf_doc, doc_rows, LF_FIELD_NONE);
+const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
+    lf_doc, LF_MEMBERS(lf_doc, lf_plan, run, project_id, user, host, version, rev, created),
+    LF_MEMBERS_NEEDED(lf_doc, name), LF_MEMBERS(lf_doc, description),
+    LF_MEMBERS_NEEDED(lf_doc, data_dir),
+    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, isolated),
+    LF_RECORD(lf_doc, site, site_fields), LF_RECORD(lf_doc, loong_flow, lf_exe_fields),
+    LF_LIST(lf_doc, stages, lf_doc_stage_fields, .needed = true));
 
 /* ---- the document ---- */
 

@@ -111,26 +111,68 @@ struct lf_fields {
     {                                                                                              \
         .key = (name), .type = LF_FIELD_MARK                                                       \
     }
-/* Tables: plain ones, strict and sparse ones with a `more`, and bare and sparse ones, which are
- * only written. */
-#define LF_FIELDS_TABLE(S, table)                                                                  \
-    .rows = (table), .n = sizeof(table) / sizeof(table)[0], .size = sizeof(S)
-#define LF_FIELDS(S, table)                                                                        \
+/* Rows of records and lists by their tables, with what else they say behind it. */
+#define LF_RECORD(S, m, table, ...)                                                                \
     {                                                                                              \
-        LF_FIELDS_TABLE(S, table), .given = LF_FIELD_NONE, .more = LF_FIELD_NONE                   \
+        LF_FIELD_SUB(S, m, LF_FIELD_RECORD, &table), __VA_ARGS__                                   \
     }
-#define LF_FIELDS_KEPT(S, table, given_at)                                                         \
+#define LF_LIST(S, m, table, ...)                                                                  \
     {                                                                                              \
-        LF_FIELDS_TABLE(S, table), .given = (given_at), .more = offsetof(S, more), .strict = true, \
-                                   .sparse = true                                                  \
+        LF_FIELD_SUB(S, m, LF_FIELD_LIST, &table), __VA_ARGS__                                     \
     }
-#define LF_FIELDS_BARE(S, table)                                                                   \
+/* Rows of up to 60 members that have the same name on disk: LF_MEMBERS(struct lf_x, step, saved).
+ * A row is made with each further look of the preprocessor at what it has not made yet. */
+#define LF_MEMBERS(S, ...)        LF_LOOK_64(LF_MEMBERS_(LF_ROW, S, __VA_ARGS__))
+#define LF_MEMBERS_OPT(S, ...)    LF_LOOK_64(LF_MEMBERS_(LF_ROW_OPT, S, __VA_ARGS__))
+#define LF_MEMBERS_NEEDED(S, ...) LF_LOOK_64(LF_MEMBERS_(LF_ROW_NEEDED, S, __VA_ARGS__))
+#define LF_ROW(S, m)                                                                               \
     {                                                                                              \
-        LF_FIELDS_TABLE(S, table), .given = LF_FIELD_NONE, .more = LF_FIELD_NONE, .bare = true     \
+        LF_FIELD(S, m)                                                                             \
     }
-#define LF_FIELDS_SHOWN(S, table)                                                                  \
+#define LF_ROW_OPT(S, m)                                                                           \
     {                                                                                              \
-        LF_FIELDS_TABLE(S, table), .given = LF_FIELD_NONE, .more = LF_FIELD_NONE, .sparse = true   \
+        LF_FIELD(S, m), .opt = true                                                                \
+    }
+#define LF_ROW_NEEDED(S, m)                                                                        \
+    {                                                                                              \
+        LF_FIELD(S, m), .needed = true                                                             \
+    }
+#define LF_MEMBERS_(row, S, m, ...)                                                                \
+    row(S, m) __VA_OPT__(, LF_MEMBERS_ON LF_PARENS(row, S, __VA_ARGS__))
+#define LF_MEMBERS_ON() LF_MEMBERS_
+#define LF_PARENS       ()
+#define LF_LOOK_64(...) LF_LOOK_16(LF_LOOK_16(LF_LOOK_16(LF_LOOK_16(__VA_ARGS__))))
+#define LF_LOOK_16(...) LF_LOOK_4(LF_LOOK_4(LF_LOOK_4(LF_LOOK_4(__VA_ARGS__))))
+#define LF_LOOK_4(...)  LF_LOOK_1(LF_LOOK_1(LF_LOOK_1(LF_LOOK_1(__VA_ARGS__))))
+#define LF_LOOK_1(...)  __VA_ARGS__
+
+/* Tables of a struct, from its rows: plain ones; sparse ones; strict and sparse ones with a `more`,
+ * PART of those that have a `given` too; bare ones. */
+#define LF_FIELDS_TABLE(S, given_at, more_at, ...)                                                 \
+    .rows = (const struct lf_field[]){__VA_ARGS__},                                                \
+    .n = sizeof((const struct lf_field[]){__VA_ARGS__}) / sizeof(struct lf_field),                 \
+    .size = sizeof(S), .given = (given_at), .more = (more_at)
+#define LF_FIELDS(S, ...)                                                                          \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, LF_FIELD_NONE, LF_FIELD_NONE, __VA_ARGS__)                              \
+    }
+#define LF_FIELDS_SHOWN(S, ...)                                                                    \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, LF_FIELD_NONE, LF_FIELD_NONE, __VA_ARGS__), .sparse = true              \
+    }
+#define LF_FIELDS_KEPT(S, ...)                                                                     \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, LF_FIELD_NONE, offsetof(S, more), __VA_ARGS__), .strict = true,         \
+                                                                           .sparse = true          \
+    }
+#define LF_FIELDS_PART(S, ...)                                                                     \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, offsetof(S, given), offsetof(S, more), __VA_ARGS__), .strict = true,    \
+                                                                                .sparse = true     \
+    }
+#define LF_FIELDS_BARE(S, ...)                                                                     \
+    {                                                                                              \
+        LF_FIELDS_TABLE(S, LF_FIELD_NONE, LF_FIELD_NONE, __VA_ARGS__), .bare = true                \
     }
 
 /* o: of a plain table an object, or anything else, which gives a record with nothing in it. rec is

@@ -12,13 +12,10 @@
 
 #include "flow/record/fields.h"
 
-static const struct lf_field metric_rows[] = {
-    {LF_FIELD(struct lf_metric, t)},
-    {LF_FIELD(struct lf_metric, save_s)},
-    {LF_FIELD(struct lf_metric, step), .none = -1},
-    {LF_FIELD(struct lf_metric, saved), .none = -1},
-};
-static const struct lf_fields metric_fields = LF_FIELDS(struct lf_metric, metric_rows);
+static const struct lf_fields metric_fields =
+    LF_FIELDS(struct lf_metric, LF_MEMBERS(struct lf_metric, t, save_s),
+              {LF_FIELD(struct lf_metric, step), .none = -1},
+              {LF_FIELD(struct lf_metric, saved), .none = -1});
 
 void lf_metric_parse(struct lf_metric *out, const char *text, size_t n)
 {
@@ -29,12 +26,8 @@ void lf_metric_parse(struct lf_metric *out, const char *text, size_t n)
 
 /* ---- curves ---- */
 
-static const struct lf_field row_rows[] = {
-    {LF_FIELD(lf_metric_row, step)},
-    {LF_FIELD(lf_metric_row, t)},
-    {LF_FIELD(lf_metric_row, resumed)},
-};
-static const struct lf_fields row_fields = LF_FIELDS(lf_metric_row, row_rows);
+static const struct lf_fields row_fields =
+    LF_FIELDS(lf_metric_row, LF_MEMBERS(lf_metric_row, step, t, resumed));
 
 bool lf_metric_row_parse(lf_metric_row *out, const char *text, size_t n)
 {
@@ -91,5 +84,5 @@ int lf_metric_names(lf_texts *out, const lf_metric_rows *rows, lf_err *err)
     return rc;
 }
 
-static const struct lf_field values_rows[] = {{LF_FIELD(lf_metric_row, values)}};
-const struct lf_fields lf_metric_row_fields = LF_FIELDS_BARE(lf_metric_row, values_rows);
+const struct lf_fields lf_metric_row_fields =
+    LF_FIELDS_BARE(lf_metric_row, LF_MEMBERS(lf_metric_row, values));

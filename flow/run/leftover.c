@@ -26,17 +26,9 @@ struct search {
     const char *data;
 };
 
-static const struct lf_field removable_rows[] = {
-    {LF_FIELD(lf_removable, path)},
-    {LF_FIELD(lf_removable, data)},
-    {LF_FIELD(lf_removable, why)},
-    {LF_FIELD(lf_removable, bytes)},
-    {LF_FIELD(lf_removable, half_run)},
-    {LF_FIELD(lf_removable, run)},
-    {LF_FIELD(lf_removable, run_dir)},
-    {LF_FIELD_SUBS(lf_removable, outputs, LF_FIELD_NAMED, &lf_output_fields)},
-};
-const struct lf_fields lf_removable_fields = LF_FIELDS_SHOWN(lf_removable, removable_rows);
+const struct lf_fields lf_removable_fields = LF_FIELDS_SHOWN(
+    lf_removable, LF_MEMBERS(lf_removable, path, data, why, bytes, half_run, run, run_dir),
+    {LF_FIELD_SUBS(lf_removable, outputs, LF_FIELD_NAMED, &lf_output_fields)});
 
 void lf_removables_fini(lf_removables *l)
 {

@@ -59,18 +59,11 @@ static int dry_stage(lf_dry_stages *rows, lf_batch_work *w, size_t i, lf_err *er
     return rc == 0 ? lf_text_set(&row->script_sha256, l->sha, "script_sha256", err) : rc;
 }
 
-static const struct lf_field command_rows[] = {
-    {.key = "argv", .type = LF_FIELD_TEXTS}, /* the row itself is the list */
-};
-static const struct lf_fields command_fields = LF_FIELDS_BARE(lf_texts, command_rows);
-static const struct lf_field stage_rows[] = {
-    {LF_FIELD(lf_dry_stage, stage)},
-    {LF_FIELD_SUB(lf_dry_stage, commands, LF_FIELD_LIST, &command_fields)},
-    {LF_FIELD(lf_dry_stage, script)},
-    {LF_FIELD(lf_dry_stage, script_sha256)},
-    {LF_FIELD(lf_dry_stage, after)},
-};
-const struct lf_fields lf_dry_stage_fields = LF_FIELDS_SHOWN(lf_dry_stage, stage_rows);
+static const struct lf_fields command_fields = LF_FIELDS_BARE(
+    lf_texts, {.key = "argv", .type = LF_FIELD_TEXTS}, /* the row itself is the list */);
+const struct lf_fields lf_dry_stage_fields = LF_FIELDS_SHOWN(
+    lf_dry_stage, LF_MEMBERS(lf_dry_stage, stage), LF_LIST(lf_dry_stage, commands, command_fields),
+    LF_MEMBERS(lf_dry_stage, script, script_sha256, after));
 
 void lf_dry_stages_fini(lf_dry_stages *l)
 {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# JSON ends at the files of flow/record: outside of them a record is a struct. json.txt lists the files of flow that are not there
-# yet, and those that print --json; it only gets shorter. Planted violations are seen.
+# JSON ends at the files of flow/record: outside of them a record is a struct. The launcher is a library of its own that cannot use
+# that room, so that its messages have a file like those. json.txt lists who else sees JSON, the printer of --json; it only gets
+# shorter. Planted violations are seen.
 set -u
 src=${LF_SRCDIR:-.}
 n=0 bad=0
@@ -15,12 +16,12 @@ result() { # $1: 0 = ok, $2: name, $3: findings
 }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-MOST=6 # lines of json.txt; when it has become shorter, so does this
+MOST=1 # lines of json.txt; when it has become shorter, so does this
 
-# Files of flow in tree $1, but for *_json.c of flow/record, that see JSON: include its headers, call it or name its type. A
+# Files of flow in tree $1, but for *_json.c of flow/record and flow/launch, that see JSON: include its headers, call it or name its type. A
 # `struct json_t *` that is only handed on is not seen.
 users() {
-    (cd "$1" && find flow -name '*.[ch]' ! -path 'flow/record/*_json.c' | sort | while read -r f; do
+    (cd "$1" && find flow -name '*.[ch]' ! -path 'flow/record/*_json.c' ! -path 'flow/launch/*_json.c' | sort | while read -r f; do
         sed 's/struct json_t//g' "$f" |
             grep -qE '^#include (<jansson|"engine/base/json)\.h|(^|[^a-zA-Z0-9_])(json_[a-z_]+\(|json_t([^a-zA-Z0-9_]|$))' && echo "$f"
     done)

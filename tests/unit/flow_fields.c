@@ -18,8 +18,7 @@ struct part {
     const char *name;
     int n;
 };
-static const struct lf_field part_rows[] = {{LF_FIELD(struct part, n)}};
-static const struct lf_fields part_fields = LF_FIELDS(struct part, part_rows);
+static const struct lf_fields part_fields = LF_FIELDS(struct part, LF_MEMBERS(struct part, n));
 
 struct all {
     int small;
@@ -34,23 +33,14 @@ struct all {
     struct part in, *part, *rows, *named;
     size_t n_rows, n_named;
 };
-static const struct lf_field all_rows[] = {
-    LF_FIELD_KIND("lf_all"),
-    {LF_FIELD(struct all, small), .opt = true, .none = -1},
-    {LF_FIELD(struct all, big)},
-    {LF_FIELD(struct all, bits)},
-    {LF_FIELD_AS(struct all, real, "t")},
-    {LF_FIELD(struct all, yes), .opt = true},
-    {LF_FIELD(struct all, text), .opt = true},
-    {LF_FIELD_BUF(struct all, chars, "chars")},
-    {LF_FIELD(struct all, texts), .opt = true},
-    {LF_FIELD(struct all, raw), .opt = true},
-    {LF_FIELD_SUB(struct all, in, LF_FIELD_RECORD, &part_fields)},
+static const struct lf_fields all_fields = LF_FIELDS(
+    struct all, LF_FIELD_KIND("lf_all"), {LF_FIELD(struct all, small), .opt = true, .none = -1},
+    LF_MEMBERS(struct all, big, bits), {LF_FIELD_AS(struct all, real, "t")},
+    LF_MEMBERS_OPT(struct all, yes, text), {LF_FIELD_BUF(struct all, chars, "chars")},
+    LF_MEMBERS_OPT(struct all, texts, raw), LF_RECORD(struct all, in, part_fields),
     {LF_FIELD_SUB(struct all, part, LF_FIELD_PART, &part_fields), .opt = true},
     {LF_FIELD_SUBS(struct all, rows, LF_FIELD_ROWS, &part_fields), .opt = true},
-    {LF_FIELD_SUBS(struct all, named, LF_FIELD_NAMED, &part_fields), .opt = true},
-};
-static const struct lf_fields all_fields = LF_FIELDS(struct all, all_rows);
+    {LF_FIELD_SUBS(struct all, named, LF_FIELD_NAMED, &part_fields), .opt = true});
 
 /* Text to record to text. */
 static char *through(struct all *a, const char *text)
@@ -117,19 +107,15 @@ struct kept {
     lf_pairs words;
     struct json_t *more;
 };
-static const struct lf_field kept_rows[] = {{LF_FIELD(struct kept, name), .needed = true},
-                                            {LF_FIELD(struct kept, n)},
-                                            {LF_FIELD(struct kept, words)}};
-static const struct lf_fields kept_fields =
-    LF_FIELDS_KEPT(struct kept, kept_rows, offsetof(struct kept, given));
+static const struct lf_fields kept_fields = LF_FIELDS_PART(
+    struct kept, LF_MEMBERS_NEEDED(struct kept, name), LF_MEMBERS(struct kept, n, words));
 struct holder {
     int n;
     struct kept kept;
 };
-static const struct lf_field holder_rows[] = {
-    {LF_FIELD(struct holder, n)},
-    {LF_FIELD_SUB(struct holder, kept, LF_FIELD_RECORD, &kept_fields), .opt = true}};
-static const struct lf_fields holder_fields = LF_FIELDS(struct holder, holder_rows);
+static const struct lf_fields holder_fields =
+    LF_FIELDS(struct holder, LF_MEMBERS(struct holder, n),
+              LF_RECORD(struct holder, kept, kept_fields, .opt = true));
 
 static void test_strict(void)
 {
