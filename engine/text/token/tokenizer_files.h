@@ -40,7 +40,7 @@ typedef struct lf_tok_files {
  * tokenizer.json, a sentencepiece or tiktoken file (tokenizer.model, *.model, *.tiktoken),
  * vocab.json with merges.txt, vocab.txt. Of the other files tokenizer_config.json,
  * special_tokens_map.json, generation_config.json and chat_template.jinja are taken along where
- * they are. */
+ * they are; several templates are in tokenizer_config.json then (named_templates.h). */
 int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err);
 /* From one block of bytes; a block that is no container is a main file named `name`. */
 int lf_tok_files_unpack(lf_tok_files *f, const void *data, size_t len, const char *name,
