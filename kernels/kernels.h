@@ -498,10 +498,10 @@ struct lf_k_rope {
 /* Attention within documents: o = softmax(scale * q k^T + mask) v. Head h uses key/value group h /
  * (H/G).
  *
- * Row t, head h of q stands at q + t * ldq + h * D; k and v likewise with G heads. cu_seqlens is
- * i32 [n_docs+1], ascending from 0. Rows at or after cu_seqlens[n_docs] are padding: o = 0, lse =
- * -inf. Empty documents are legal, so n_docs may be a static bound. max_doc: no document is longer
- * (0: no bound but rows); a library may rely on it.
+ * Row t, head h of q stands at q + t * ldq + h * D; k and v have the same layout with G heads.
+ * cu_seqlens is i32 [n_docs+1], ascending from 0. Rows at or after cu_seqlens[n_docs] are padding:
+ * o = 0, lse = -inf. Empty documents are legal, so n_docs may be a static bound. max_doc: no
+ * document is longer (0: no bound but rows); a library may rely on it.
  *
  * Masks and scores:
  *   causal     key j is visible to query i only for j <= i, or j < prefix[document] where prefix
