@@ -3,8 +3,8 @@
  * The fence of this process is a file that the next start of the same stage makes. Once the file is
  * there, this start is superseded: it publishes nothing, removes nothing and ends. A process may be
  * paused between its look at the fence and its next action. So correct results do not depend on the
- * fence: a later start goes on only from what it has listed and taken before (flow/run/handover.h).
- * The fence saves computing in vain.
+ * fence: a later start continues only from what it has listed and taken before
+ * (flow/run/handover.h). The fence saves computing in vain.
  */
 #ifndef LF_BASE_FENCE_H
 #define LF_BASE_FENCE_H

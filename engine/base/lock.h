@@ -34,8 +34,8 @@ lf_lock *lf_lock_acquire(const char *path, const lf_lock_opts *opts, lf_err *err
 /* Checks that this process still holds the lock. LF_EBUSY: another process broke it, because this
  * host slept longer than ttl; the caller stops writing. */
 int lf_lock_check(lf_lock *l, lf_err *err);
-/* Tells who holds path, in the words of the LF_EBUSY message. Returns 1 with text set, or 0 when
- * nobody holds it. */
+/* Tells who holds path, in the words of the LF_EBUSY message. Returns 1 with text set, or 0 when no
+ * process holds it. */
 int lf_lock_holder(char *text, size_t cap, const char *path, lf_err *err);
 /* Is path claimed by a process that is not certainly gone? */
 bool lf_lock_held(const char *path);

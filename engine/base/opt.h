@@ -114,9 +114,9 @@ typedef struct lf_opt {
  * flag. */
 #define LF_OPT_COMMAND .cls = LF_OPT_OPERATIONAL, .flags = LF_OPT_CLI_ONLY
 
-/* What a later start of a stage goes on from (flow/run/handover.h). A pattern names entries below
- * out, as fnmatch(3) with '*' not matching '/'. A directory counts once it is an artifact; a file
- * counts at once. */
+/* The results that a later start of a stage continues from (flow/run/handover.h). A pattern names
+ * entries below out, as fnmatch(3) with '*' not matching '/'. A directory counts once it is an
+ * artifact; a file counts at once. */
 typedef struct lf_opt_carry {
     const char *pattern; /* "checkpoints/step-*" */
     bool grows;          /* the file is appended to: it is copied, while other files are linked */

@@ -132,8 +132,8 @@ lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_
 void lf_comm_destroy(lf_comm *c);
 
 /* Creates a communicator of the ranks of `host` for memory of GPUs, over NCCL. It is destroyed
- * before `host`. Its calls are queued on `stream`, a CUstream of GPU `device`, and nobody waits for
- * them. Collective. */
+ * before `host`. Its calls are queued on `stream`, a CUstream of GPU `device`, and the caller does
+ * not wait for them. Collective. */
 lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err);
 void lf_comm_on_gpus_destroy(lf_comm *c);
 /* Destroys it after a failure of any rank: what is still queued ends without the other ranks. */

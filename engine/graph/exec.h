@@ -78,13 +78,13 @@ void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool ear
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);
 
-/* From now on runs of the chain compute only the first `live` of the `all` rows of its
- * activations, rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no
- * document), and nobody may read them. A forward pass and its backward pass want the same
- * number. Sums over rows (gradients) have the bits of a graph with that many rows. Returns the
- * number of rows that are computed. That is `all` where fewer are not possible: on backends that
- * replay recorded runs, in checking mode, with a profile (the plan counts its operations), and
- * for graphs with other ops than a dense decoder has. */
+/* From now on runs of the chain compute only the first `live` of the `all` rows of its activations,
+ * rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no document), and no
+ * code may read them. A forward pass and its backward pass want the same number. Sums over rows
+ * (gradients) have the bits of a graph with that many rows. Returns the number of rows that are
+ * computed. That is `all` where fewer are not possible: on backends that replay recorded runs, in
+ * checking mode, with a profile (the plan counts its operations), and for graphs with other ops
+ * than a dense decoder has. */
 enum { LF_LIVE_ROWS = 16 };
 int64_t lf_exec_live_rows(lf_exec *ex, int chain, int64_t all, int64_t live);
 

@@ -615,7 +615,7 @@ struct lf_plan {
     struct lf_table *tab;
     size_t n_tab, cap_tab;
     bool has_opt, finished;
-    int dp_ranks; /* > 1: gradients are summed over so many */
+    int dp_ranks; /* > 1: gradients are summed over this number of ranks */
     size_t dp_bucket;
     struct lf_bucket *bucket; /* [n_buckets] */
     size_t n_buckets;

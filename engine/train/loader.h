@@ -118,8 +118,9 @@ typedef struct lf_loader_step {
     int64_t n_samples;    /* over all ranks and micro-batches */
     int32_t n_micro;      /* micro-batches of this rank */
     int64_t trained;      /* trained tokens over all ranks and micro-batches */
-    int64_t units;        /* pairs or labelled answers, likewise; 0 with plain documents */
-    int64_t next_sample;  /* the cursor behind this step: lf_loader_seek to it continues */
+    /* pairs or labelled answers over all ranks and micro-batches; 0 with plain documents */
+    int64_t units;
+    int64_t next_sample; /* the cursor behind this step: lf_loader_seek to it continues */
 } lf_loader_step;
 
 typedef struct lf_loader lf_loader;

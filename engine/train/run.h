@@ -98,8 +98,8 @@ void lf_run_vlog(const lf_run *r, int level, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
 /* Cuts the metrics behind the last record whose step is at most `step`, then opens them for
- * appending. A start with a file of its own that goes on from an earlier one begins it with
- * {"step": step, "resumed": true}. Rank 0. */
+ * appending. A start with a file of its own that continues an earlier start begins it with {"step":
+ * step, "resumed": true}. Rank 0. */
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err);
 int lf_run_metrics_sync(lf_run *r, lf_err *err);
 

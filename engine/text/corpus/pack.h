@@ -49,7 +49,7 @@ void lf_pack_destroy(lf_pack *p);
 uint64_t lf_pack_count(const lf_pack *p); /* sequences */
 uint32_t lf_pack_max_segs(const lf_pack *p);
 size_t lf_pack_bytes(const lf_pack *p); /* memory held */
-/* Returns the most bytes that an index over so many documents and tokens holds. */
+/* Returns the most bytes that an index over that number of documents and tokens holds. */
 size_t lf_pack_bytes_most(enum lf_pack_policy policy, uint32_t T, uint32_t max_segs, uint64_t docs,
                           uint64_t tokens);
 /* Writes the segments of sequence i in order to segs[max_segs] and returns their number; padding is

@@ -37,18 +37,11 @@ typedef struct lf_tok_files {
     const char *main; /* name of the first file of the form; borrowed from v */
 } lf_tok_files;
 
-<<<<<<< HEAD
 /* Reads the files. path is a directory, or the main file in one. In a directory the first of these
  * counts: tokenizer.json, a sentencepiece or tiktoken file (tokenizer.model, *.model, *.tiktoken),
  * vocab.json with merges.txt, vocab.txt. tokenizer_config.json, special_tokens_map.json,
- * generation_config.json and chat_template.jinja are read too where they exist. */
-=======
-/* path: a directory, or the main file in one. In a directory the first of these counts:
- * tokenizer.json, a sentencepiece or tiktoken file (tokenizer.model, *.model, *.tiktoken),
- * vocab.json with merges.txt, vocab.txt. Of the other files tokenizer_config.json,
- * special_tokens_map.json, generation_config.json and chat_template.jinja are taken along where
- * they are; several templates are in tokenizer_config.json then (named_templates.h). */
->>>>>>> f-exam
+ * generation_config.json and chat_template.jinja are read too where they exist. Several templates
+ * stand in tokenizer_config.json afterwards (named_templates.h). */
 int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err);
 /* Reads the files from one block of bytes. A block that is no container is a main file named
  * `name`. */
