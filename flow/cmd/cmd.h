@@ -86,6 +86,9 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables);
 /* --project, else the nearest project at or above the working directory. */
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err);
 const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given */
+/* What an option that may be repeated was given, n of them; owned: free() it. NULL with err. */
+const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err);
+void lf_cmd_nap(double s);
 /* Print a record as JSON with "schema" (print_json.c). What is not known is not given, and left
  * out. */
 int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);
@@ -104,6 +107,9 @@ void lf_cmd_print_head(const lf_run_shown *run);
 /* Open the project, call fn, close it. */
 int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),
                         lf_err *err);
+/* The same with the run of a word (NULL: the newest) and its stages. */
+int lf_cmd_with_run(lf_cmd *c, const char *word, int (*fn)(lf_cmd *c, lf_run_view *v, lf_err *err),
+                    lf_err *err);
 /* "--columns TEXT", "--jobs N", "--no-check": as --help and the man page write an option. */
 void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o);
 /* "-o", "-n" and so on of a long option of this table, 0 when it has none. */

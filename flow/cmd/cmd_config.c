@@ -40,12 +40,10 @@ static const struct lf_fields conf_fields = LF_FIELDS(lf_conf, {.key = "settings
 
 static int run_config(lf_cmd *c, lf_err *err)
 {
-    size_t n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(n + 1, sizeof *sets, err);
+    size_t n;
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     if (sets == NULL)
         return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
     lf_conf conf;
     lf_conf_args a = {.pipeline_path = path, .sets = sets, .n_sets = n};

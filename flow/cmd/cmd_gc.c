@@ -443,13 +443,7 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
 
 static int run_gc(lf_cmd *c, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    rc = gc_on(c, &p, err);
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_project(c, gc_on, err);
 }
 
 const lf_cmd_def lf_cmd_gc = {.table = &gc_table, .words = "", .max_words = 0, .run = run_gc};

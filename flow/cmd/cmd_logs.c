@@ -84,12 +84,6 @@ static struct shown_log log_of(const struct reader *r)
     return o;
 }
 
-static void nap(double s)
-{
-    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&ts, NULL);
-}
-
 /* "[3] text" and "3: text" are of rank 3; a line without a label is the launcher's. */
 static bool of_rank(const char *line, int rank)
 {
@@ -334,7 +328,7 @@ static int follow(struct reader *r, const lf_project *p, lf_err *err)
         if (rc < 0)
             return rc;
         if (live)
-            nap(0.3);
+            lf_cmd_nap(0.3);
     }
     return finish_line(r, err);
 }

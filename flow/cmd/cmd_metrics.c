@@ -201,18 +201,7 @@ static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 
 static int run_metrics(lf_cmd *c, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view v;
-    rc = lf_view_find(&v, &p, lf_optset_str(c->opts, "run"), err);
-    if (rc == 0) {
-        rc = metrics_of(c, &v, err);
-        lf_view_fini(&v);
-    }
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_run(c, lf_optset_str(c->opts, "run"), metrics_of, err);
 }
 
 const lf_cmd_def lf_cmd_metrics = {

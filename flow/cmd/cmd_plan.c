@@ -39,15 +39,6 @@ static const lf_opt plan_rows[] = {
 };
 LF_CMD_TABLE(plan, "show what would run, why, and what it costs", plan_rows);
 
-static const char **sets_of(const lf_cmd *c, size_t *n, lf_err *err)
-{
-    *n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(*n + 1, sizeof *sets, err);
-    for (size_t i = 0; sets != NULL && i < *n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
-    return sets;
-}
-
 struct valid {
     bool valid;
     const char *pipeline;
@@ -63,7 +54,7 @@ static const struct lf_fields valid_fields =
 static int run_validate(lf_cmd *c, lf_err *err)
 {
     size_t n = 0;
-    const char **sets = sets_of(c, &n, err);
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     char *models = lf_cmd_model_dir();
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
     lf_pipeline p;
@@ -362,7 +353,7 @@ static int run_plan(lf_cmd *c, lf_err *err)
                       .tables = c->tables,
                       .fresh_run = lf_optset_bool(c->opts, "new"),
                       .exe_missing_ok = true};
-    a.sets = sets_of(c, &a.n_sets, err);
+    a.sets = lf_cmd_list(c, "set", &a.n_sets, err);
     int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
     if (rc == 0) {
         double rate =

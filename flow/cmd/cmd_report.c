@@ -36,32 +36,27 @@ static const lf_opt init_rows[] = {
 };
 LF_CMD_TABLE(init, "write a pipeline file for a use", init_rows);
 
-static int run_report(lf_cmd *c, lf_err *err)
+static int report_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view v;
+    const char *path = lf_optset_str(c->opts, "output");
     lf_buf b;
     lf_buf_init(&b);
-    rc = lf_view_find(&v, &p, lf_cmd_word(c, 0), err);
-    if (rc == 0) {
-        const char *path = lf_optset_str(c->opts, "output");
-        rc = lf_report_html(&b, &v, err);
-        if (rc == 0 && strcmp(path, "-") == 0)
-            fwrite(b.data, 1, b.len, stdout);
-        else if (rc == 0)
-            rc = lf_io_replace(path, b.data, b.len, 0644, err);
-        if (rc == 0 && c->json)
-            rc = lf_cmd_print_texts(err, "run", v.run.id, "path", path, NULL);
-        else if (rc == 0 && strcmp(path, "-") != 0)
-            printf("wrote %s\n", path);
-        lf_view_fini(&v);
-    }
+    int rc = lf_report_html(&b, v, err);
+    if (rc == 0 && strcmp(path, "-") == 0)
+        fwrite(b.data, 1, b.len, stdout);
+    else if (rc == 0)
+        rc = lf_io_replace(path, b.data, b.len, 0644, err);
     lf_buf_fini(&b);
-    lf_project_fini(&p);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_texts(err, "run", v->run.id, "path", path, NULL);
+    if (rc == 0 && strcmp(path, "-") != 0)
+        printf("wrote %s\n", path);
     return rc;
+}
+
+static int run_report(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_run(c, lf_cmd_word(c, 0), report_of, err);
 }
 
 const lf_cmd_def lf_cmd_report = {

@@ -85,15 +85,6 @@ static const lf_opt resume_rows[] = {
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
 
-static const char **list_of(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
-{
-    *n = lf_optset_count(c->opts, name);
-    const char **list = lf_calloc(*n + 1, sizeof *list, err);
-    for (size_t i = 0; list != NULL && i < *n; i++)
-        list[i] = lf_optset_str_at(c->opts, name, i);
-    return list;
-}
-
 static void say(void *user, const char *text)
 {
     (void)user;
@@ -145,7 +136,7 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 static int force_named(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
     lf_select s = {.until = lf_optset_str(c->opts, "until")};
-    const char **only = list_of(c, "only", &s.n_only, err);
+    const char **only = lf_cmd_list(c, "only", &s.n_only, err);
     if (only == NULL)
         return LF_ENOMEM;
     s.only = only;
@@ -297,7 +288,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
                  bool restart, lf_err *err)
 {
     size_t n_only = 0;
-    const char **only = list_of(c, "only", &n_only, err);
+    const char **only = lf_cmd_list(c, "only", &n_only, err);
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json,
          batch = (sub->can & LF_CAN_BATCH) != 0;
     lf_select select = {.only = only,
@@ -375,7 +366,7 @@ static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *e
     lf_prep p;
     lf_texts accepted;
     int rc = accept_list(&accepted, c, err);
-    const char **sets = list_of(c, "set", &a->n_sets, err);
+    const char **sets = lf_cmd_list(c, "set", &a->n_sets, err);
     a->sets = sets;
     a->tables = c->tables;
     lf_log_init("loong-flow", 2);

@@ -190,26 +190,26 @@ static int show_view(lf_cmd *c, const lf_run_view *v, const char *stage, lf_err 
 
 /* `show`, `show RUN`, `show STAGE`, `show RUN STAGE`: one word is a stage when the newest run has
  * one of that name. */
-static int run_show(lf_cmd *c, lf_err *err)
+static int show_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
     lf_run_view v;
     const char *a = lf_cmd_word(c, 0), *b = lf_cmd_word(c, 1);
-    rc = lf_view_find(&v, &p, b != NULL ? a : NULL, err);
+    int rc = lf_view_find(&v, p, b != NULL ? a : NULL, err);
     if (rc == 0 && b == NULL && a != NULL && lf_view_stage(&v, a) == NULL) {
         lf_view_fini(&v);
-        rc = lf_view_find(&v, &p, a, err);
+        rc = lf_view_find(&v, p, a, err);
         a = NULL;
     }
-    if (rc == 0) {
-        rc = show_view(c, &v, b != NULL ? b : a, err);
-        lf_view_fini(&v);
-    }
-    lf_project_fini(&p);
+    if (rc < 0)
+        return rc;
+    rc = show_view(c, &v, b != NULL ? b : a, err);
+    lf_view_fini(&v);
     return rc;
+}
+
+static int run_show(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, show_on, err);
 }
 
 const lf_cmd_def lf_cmd_show = {
@@ -252,12 +252,10 @@ static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err
 static int run_explain(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
-    size_t n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(n + 1, sizeof *sets, err);
+    size_t n;
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     if (sets == NULL)
         return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
     lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"),
                       .sets = sets,
                       .n_sets = n,
@@ -360,26 +358,26 @@ static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
     return rc;
 }
 
+static int diff_on(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_run_view a, b;
+    int rc = lf_view_find(&a, p, c->words[0], err);
+    if (rc < 0)
+        return rc;
+    rc = lf_view_find(&b, p, c->words[1], err);
+    if (rc == 0) {
+        rc = diff_views(c, &a, &b, err);
+        lf_view_fini(&b);
+    }
+    lf_view_fini(&a);
+    return rc;
+}
+
 static int run_diff(lf_cmd *c, lf_err *err)
 {
     if (c->n_words != 2)
         return lf_fail(err, LF_EINVAL, "usage: loong-flow diff RUN RUN");
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view a, b;
-    rc = lf_view_find(&a, &p, c->words[0], err);
-    if (rc == 0) {
-        rc = lf_view_find(&b, &p, c->words[1], err);
-        if (rc == 0) {
-            rc = diff_views(c, &a, &b, err);
-            lf_view_fini(&b);
-        }
-        lf_view_fini(&a);
-    }
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_project(c, diff_on, err);
 }
 
 const lf_cmd_def lf_cmd_diff = {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
@@ -65,6 +66,38 @@ int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_
     rc = fn(c, &p, err);
     lf_project_fini(&p);
     return rc;
+}
+
+int lf_cmd_with_run(lf_cmd *c, const char *word, int (*fn)(lf_cmd *c, lf_run_view *v, lf_err *err),
+                    lf_err *err)
+{
+    lf_project p;
+    lf_run_view v;
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_view_find(&v, &p, word, err);
+    if (rc == 0) {
+        rc = fn(c, &v, err);
+        lf_view_fini(&v);
+    }
+    lf_project_fini(&p);
+    return rc;
+}
+
+const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
+{
+    *n = lf_optset_count(c->opts, name);
+    const char **list = lf_calloc(*n + 1, sizeof *list, err);
+    for (size_t i = 0; list != NULL && i < *n; i++)
+        list[i] = lf_optset_str_at(c->opts, name, i);
+    return list;
+}
+
+void lf_cmd_nap(double s)
+{
+    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
 }
 
 char *lf_cmd_model_dir(void)

@@ -37,12 +37,6 @@ struct said {
     int epoch, tenth; /* of the progress */
 };
 
-static void nap(double s)
-{
-    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&ts, NULL);
-}
-
 static void add_bar(lf_buf *b, lf_real part)
 {
     double p = part.v;
@@ -215,7 +209,7 @@ static int watch_loop(const lf_cmd *c, const lf_project *p, const char *run, str
         lf_view_fini(&v);
         if (rc < 0 || !live)
             return rc;
-        nap((double)lf_optset_int(c->opts, "interval"));
+        lf_cmd_nap((double)lf_optset_int(c->opts, "interval"));
     }
 }
 

@@ -88,30 +88,34 @@ static int diff_there(lf_differences *out, const char *name, bool a, bool b, lf_
     return rc;
 }
 
+/* What is compared, in this order. The key is what a difference is called, or the beginning of
+ * what those of its members are. */
+#define AS(m, name)                                                                                \
+    {                                                                                              \
+        LF_FIELD_AS(lf_doc_stage, m, name)                                                         \
+    }
+static const struct lf_fields compared =
+    LF_FIELDS_SHOWN(lf_doc_stage, AS(kind, "kind"), AS(options, ""), AS(model, "model."),
+                    AS(spec.inputs, "input "), AS(spec_id, "spec"),
+                    {.key = "resource ",
+                     .type = LF_FIELD_RECORD,
+                     .at = offsetof(lf_doc_stage, resources),
+                     .sub = &lf_resources_fields},
+                    AS(exe.sha256, "executable"));
+
 int lf_diff_stages(lf_differences *out, const char *name, const lf_doc_stage *a,
                    const lf_doc_stage *b, lf_err *err)
 {
-    /* In this order; `in` is the object that a member stands in. */
-    static const struct {
-        const char *in, *key, *prefix, *what;
-    } parts[] = {{NULL, "kind", NULL, "kind"},         {NULL, "options", "", NULL},
-                 {NULL, "model", "model.", NULL},      {"spec", "inputs", "input ", NULL},
-                 {NULL, "spec_id", NULL, "spec"},      {NULL, "resources", "resource ", NULL},
-                 {"exe", "sha256", NULL, "executable"}};
     if (a == NULL || b == NULL)
         return diff_there(out, name, a != NULL, b != NULL, err);
-    json_t *x = lf_fields_json(a, &lf_doc_stage_fields, err),
-           *y = x != NULL ? lf_fields_json(b, &lf_doc_stage_fields, err) : NULL;
+    json_t *x = lf_fields_json(a, &compared, err),
+           *y = x != NULL ? lf_fields_json(b, &compared, err) : NULL;
     int rc = y == NULL ? LF_ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++) {
-        json_t *from[2] = {x, y};
-        for (int k = 0; k < 2; k++) {
-            if (parts[i].in != NULL)
-                from[k] = json_object_get(from[k], parts[i].in);
-            from[k] = json_object_get(from[k], parts[i].key);
-        }
-        rc = parts[i].prefix != NULL ? diff_maps(out, name, parts[i].prefix, from[0], from[1], err)
-                                     : diff_value(out, name, parts[i].what, from[0], from[1], err);
+    for (size_t i = 0; rc == 0 && i < compared.n; i++) {
+        const char *key = compared.rows[i].key;
+        json_t *v = json_object_get(x, key), *w = json_object_get(y, key);
+        rc = compared.rows[i].type == LF_FIELD_TEXT ? diff_value(out, name, key, v, w, err)
+                                                    : diff_maps(out, name, key, v, w, err);
     }
     json_decref(x);
     json_decref(y);

@@ -34,20 +34,6 @@ int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_er
     return rc;
 }
 
-int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err)
-{
-    if (v == NULL || json_object_set_new(o, key, v) < 0)
-        return lf_fail(err, LF_ENOMEM, "out of memory (or text that is not UTF-8) at \"%s\"", key);
-    return 0;
-}
-
-int lf_json_push_new(json_t *a, json_t *v, lf_err *err)
-{
-    if (v == NULL || json_array_append_new(a, v) < 0)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    return 0;
-}
-
 int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const char *cmd,
                     lf_err *err)
 {
@@ -115,19 +101,12 @@ int lf_event_node_strike(const lf_origin *from, const char *host, const char *ca
 
 int lf_event_end(const lf_origin *from, const struct lf_end *end, lf_err *err)
 {
-    json_t *d = json_pack("{s:s, s:s, s:s}", "state", end->state, "reason", end->cls, "message",
-                          end->reason);
-    int rc = 0;
-    if (d != NULL && !end->repaired)
-        rc = lf_json_set_new(d, "exit", json_integer(end->exit_code), err);
-    if (d != NULL && rc == 0 && !end->repaired)
-        rc = lf_json_set_new(d, "signal", json_integer(end->signal), err);
-    if (d != NULL && rc == 0 && !end->repaired && end->step >= 0)
-        rc = lf_json_set_new(d, "step", json_integer(end->step), err);
-    if (rc == 0)
-        return lf_record_event(from, "end", d, err);
-    json_decref(d);
-    return rc;
+    json_t *d = json_pack("{s:s, s:s, s:s, s:o*, s:o*, s:o*}", "state", end->state, "reason",
+                          end->cls, "message", end->reason, "exit",
+                          end->repaired ? NULL : json_integer(end->exit_code), "signal",
+                          end->repaired ? NULL : json_integer(end->signal), "step",
+                          end->repaired || end->step < 0 ? NULL : json_integer(end->step));
+    return lf_record_event(from, "end", d, err);
 }
 
 int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, const char *jobid,

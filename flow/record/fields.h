@@ -32,8 +32,7 @@ struct json_t;
 
 enum lf_field_type {
     LF_FIELD_INT,   /* int */
-    LF_FIELD_I64,   /* int64_t */
-    LF_FIELD_U64,   /* uint64_t */
+    LF_FIELD_I64,   /* int64_t, uint64_t */
     LF_FIELD_REAL,  /* double */
     LF_FIELD_BOOL,  /* bool */
     LF_FIELD_TRI,   /* int: -1 not given, else a flag */
@@ -85,7 +84,7 @@ struct lf_fields {
     _Generic((x), int                                                                              \
              : LF_FIELD_INT, int64_t                                                               \
              : LF_FIELD_I64, uint64_t                                                              \
-             : LF_FIELD_U64, double                                                                \
+             : LF_FIELD_I64, double                                                                \
              : LF_FIELD_REAL, bool                                                                 \
              : LF_FIELD_BOOL, const char *                                                         \
              : LF_FIELD_TEXT, char *                                                               \

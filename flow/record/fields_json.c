@@ -80,60 +80,43 @@ static int refuse(const struct place *p, const char *text, lf_err *err)
     return rc;
 }
 
-static const char *wanted(const struct lf_field *f)
-{
-    static const char *const words[] = {[LF_FIELD_TEXT] = "must be a text",
-                                        [LF_FIELD_MAY_INT] = "must be an integer",
-                                        [LF_FIELD_MAY_REAL] = "must be a number",
-                                        [LF_FIELD_MAY_FLAG] = "must be true or false",
-                                        [LF_FIELD_TEXTS] = "must be a list of texts",
-                                        [LF_FIELD_PAIRS] = "must be an object of texts",
-                                        [LF_FIELD_LISTS] = "must be an object of lists",
-                                        [LF_FIELD_LIST] = "must be a list"};
-    const char *w = f->type < sizeof words / sizeof words[0] ? words[f->type] : NULL;
-    return w != NULL ? w : "must be an object";
-}
-
 static bool fits_table(const json_t *v, const struct lf_fields *t)
 {
     return t->list ? json_is_array(v) && json_array_size(v) == t->n : json_is_object(v);
 }
 
+#define IS(t)  (1u << JSON_##t)
+#define NUMBER (IS(INTEGER) | IS(REAL))
+#define FLAG   (IS(TRUE) | IS(FALSE))
+/* Of each type of field: which types of JSON it may have, and what a strict table says of
+ * others. */
+static const struct {
+    unsigned types;
+    const char *words;
+} expected[] = {[LF_FIELD_INT] = {NUMBER, "must be a number"},
+                [LF_FIELD_I64] = {NUMBER, "must be a number"},
+                [LF_FIELD_REAL] = {NUMBER, "must be a number"},
+                [LF_FIELD_BOOL] = {FLAG, "must be true or false"},
+                [LF_FIELD_TRI] = {FLAG, "must be true or false"},
+                [LF_FIELD_CHARS] = {IS(STRING), "must be a text"},
+                [LF_FIELD_TEXT] = {IS(STRING), "must be a text"},
+                [LF_FIELD_MAY_INT] = {IS(INTEGER), "must be an integer"},
+                [LF_FIELD_MAY_REAL] = {NUMBER, "must be a number"},
+                [LF_FIELD_MAY_FLAG] = {FLAG, "must be true or false"},
+                [LF_FIELD_TEXTS] = {IS(ARRAY), "must be a list of texts"},
+                [LF_FIELD_PAIRS] = {IS(OBJECT), "must be an object of texts"},
+                [LF_FIELD_LISTS] = {IS(OBJECT), "must be an object of lists"},
+                [LF_FIELD_RAW] = {~0u, NULL},
+                [LF_FIELD_RECORD] = {IS(OBJECT), "must be an object"},
+                [LF_FIELD_PART] = {IS(OBJECT), "must be an object"},
+                [LF_FIELD_ROWS] = {IS(ARRAY), "must be a list"},
+                [LF_FIELD_NAMED] = {IS(OBJECT), "must be an object"},
+                [LF_FIELD_LIST] = {IS(ARRAY), "must be a list"},
+                [LF_FIELD_BASE] = {0, NULL}};
+
 static bool fits(const json_t *v, const struct lf_field *f)
 {
-    switch (f->type) {
-    case LF_FIELD_INT:
-    case LF_FIELD_I64:
-    case LF_FIELD_U64:
-    case LF_FIELD_REAL:
-    case LF_FIELD_MAY_REAL:
-        return json_is_number(v);
-    case LF_FIELD_MAY_INT:
-        return json_is_integer(v);
-    case LF_FIELD_BOOL:
-    case LF_FIELD_TRI:
-    case LF_FIELD_MAY_FLAG:
-        return json_is_boolean(v);
-    case LF_FIELD_TEXT:
-    case LF_FIELD_CHARS:
-        return json_is_string(v);
-    case LF_FIELD_TEXTS:
-    case LF_FIELD_ROWS:
-    case LF_FIELD_LIST:
-        return json_is_array(v);
-    case LF_FIELD_PAIRS:
-    case LF_FIELD_LISTS:
-    case LF_FIELD_PART:
-    case LF_FIELD_NAMED:
-    case LF_FIELD_RECORD:
-        return json_is_object(v);
-    case LF_FIELD_RAW:
-        return v != NULL;
-    case LF_FIELD_MARK:
-    case LF_FIELD_BASE:
-        return false;
-    }
-    return false;
+    return v != NULL && (expected[f->type].types >> json_typeof(v) & 1) != 0;
 }
 
 /* ---- reading ---- */
@@ -141,9 +124,11 @@ static bool fits(const json_t *v, const struct lf_field *f)
 static int read_record(void *rec, const struct lf_fields *t, json_t *o, const struct place *p,
                        lf_err *err);
 
-static int64_t whole(const json_t *v)
+static int64_t whole(const json_t *v, int64_t none)
 {
-    return json_is_integer(v) ? json_integer_value(v) : (int64_t)json_real_value(v);
+    return v == NULL            ? none
+           : json_is_integer(v) ? json_integer_value(v)
+                                : (int64_t)json_real_value(v);
 }
 
 static void read_chars(char *out, size_t cap, const json_t *v)
@@ -151,7 +136,7 @@ static void read_chars(char *out, size_t cap, const json_t *v)
     size_t n = json_string_length(v);
     if (n >= cap)
         n = cap - 1;
-    memcpy(out, json_string_value(v), n);
+    memcpy(out, n > 0 ? json_string_value(v) : "", n);
     out[n] = '\0';
 }
 
@@ -265,51 +250,27 @@ static int read_named(void *rec, const struct lf_field *f, json_t *v, const stru
     return rc;
 }
 
-static int set_none(void *rec, const struct lf_field *f, lf_err *err)
-{
-    switch (f->type) {
-    case LF_FIELD_INT:
-        *AT(int, rec, f) = (int)f->none;
-        return 0;
-    case LF_FIELD_I64:
-    case LF_FIELD_U64:
-        *AT(int64_t, rec, f) = f->none;
-        return 0;
-    case LF_FIELD_REAL:
-        *AT(double, rec, f) = (double)f->none;
-        return 0;
-    case LF_FIELD_TRI:
-        *AT(int, rec, f) = -1;
-        return 0;
-    case LF_FIELD_RECORD: /* its own rows may have a none */
-        return f->sub->strict ? 0 : read_record(AT(char, rec, f), f->sub, NULL, NULL, err);
-    default:
-        return 0;
-    }
-}
-
-/* v fits. */
+/* v fits, or is NULL: not given. */
 static int read_field(void *rec, const struct lf_field *f, json_t *v, bool strict,
                       const struct place *p, lf_err *err)
 {
+    if (v == NULL && f->type >= LF_FIELD_TEXT && f->type != LF_FIELD_RECORD)
+        return 0;
     switch (f->type) {
     case LF_FIELD_INT:
-        *AT(int, rec, f) = (int)whole(v);
+        *AT(int, rec, f) = (int)whole(v, f->none);
         return 0;
     case LF_FIELD_I64:
-        *AT(int64_t, rec, f) = whole(v);
-        return 0;
-    case LF_FIELD_U64:
-        *AT(uint64_t, rec, f) = (uint64_t)whole(v);
+        *AT(int64_t, rec, f) = whole(v, f->none);
         return 0;
     case LF_FIELD_REAL:
-        *AT(double, rec, f) = json_number_value(v);
+        *AT(double, rec, f) = v != NULL ? json_number_value(v) : (double)f->none;
         return 0;
     case LF_FIELD_BOOL:
         *AT(bool, rec, f) = json_is_true(v);
         return 0;
     case LF_FIELD_TRI:
-        *AT(int, rec, f) = json_is_true(v);
+        *AT(int, rec, f) = v != NULL ? json_is_true(v) : -1;
         return 0;
     case LF_FIELD_MAY_INT:
         *AT(lf_int, rec, f) = lf_int_of(json_integer_value(v));
@@ -341,7 +302,7 @@ static int read_field(void *rec, const struct lf_field *f, json_t *v, bool stric
     case LF_FIELD_BASE:
         return 0;
     case LF_FIELD_RECORD:
-        return read_record(AT(char, rec, f), f->sub, v, p, err);
+        return v == NULL && f->sub->strict ? 0 : read_record(AT(char, rec, f), f->sub, v, p, err);
     case LF_FIELD_PART:
         return read_part(rec, f, v, p, err);
     case LF_FIELD_LIST:
@@ -387,9 +348,9 @@ static int read_row(void *rec, const struct lf_fields *t, const struct lf_field 
     struct place at = {.in = p, .name = f->key};
     if (t->strict && (v == NULL || json_is_null(v)))
         return f->needed ? refuse(&at, "is missing", err) : 0;
-    if (fits(v, f))
-        return read_field(rec, f, v, t->strict, &at, err);
-    return t->strict ? refuse(&at, wanted(f), err) : set_none(rec, f, err);
+    if (t->strict && !fits(v, f))
+        return refuse(&at, expected[f->type].words, err);
+    return read_field(rec, f, fits(v, f) ? v : NULL, t->strict, &at, err);
 }
 
 static int read_record(void *rec, const struct lf_fields *t, json_t *o, const struct place *p,
@@ -493,7 +454,6 @@ static bool given(const void *rec, const struct lf_field *f)
     case LF_FIELD_INT:
         return *CAT(int, rec, f) != (int)f->none;
     case LF_FIELD_I64:
-    case LF_FIELD_U64:
         return *CAT(int64_t, rec, f) != f->none;
     case LF_FIELD_REAL: {
         const double v = *CAT(double, rec, f), none = (double)f->none;
@@ -537,7 +497,6 @@ static json_t *field_json(const void *rec, const struct lf_field *f, lf_err *err
     case LF_FIELD_INT:
         return json_integer(*CAT(int, rec, f));
     case LF_FIELD_I64:
-    case LF_FIELD_U64:
         return json_integer(*CAT(int64_t, rec, f));
     case LF_FIELD_REAL:
         return json_real(*CAT(double, rec, f));

@@ -18,7 +18,5 @@ extern const struct lf_fields lf_sched_job_fields, lf_job_said_fields;
 
 /* Write one event. data: taken; NULL: it could not be made. */
 int lf_record_event(const lf_origin *from, const char *kind, struct json_t *data, lf_err *err);
-int lf_json_set_new(struct json_t *o, const char *key, struct json_t *v, lf_err *err); /* takes v */
-int lf_json_push_new(struct json_t *a, struct json_t *v, lf_err *err);                 /* takes v */
 
 #endif
