@@ -241,8 +241,10 @@ struct lf_jj_run {
     lf_buf *out;        /* where text goes: the caller's or a capture */
     lf_buf *root;       /* the caller's */
     size_t root_before; /* its length at the start */
-    size_t loops;       /* how many loops are running here */
-    int flow;           /* 0, or the lf_jj_kind of a break or continue under way */
+    size_t base;        /* where in the caller's text a capture will stand, printed at once */
+    struct lf_jj_caught *caught; /* generation blocks of captures, the last first */
+    size_t loops;                /* how many loops are running here */
+    int flow;                    /* 0, or the lf_jj_kind of a break or continue under way */
     lf_jj_val captured;
     lf_jinja_spans *spans;
     lf_err *err;
