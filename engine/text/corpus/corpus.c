@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/crc32.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
@@ -43,38 +44,8 @@ struct lf_corpus {
     int64_t done_before; /* bytes of the sources before `at` */
     bool check_crc; /* the member is a whole gzip file: libarchive does not look at its checksum */
     uint32_t crc;
-    uint32_t crc_table[8][256];
+    lf_crc32 crc_tables;
 };
-
-/* CRC-32 of gzip (RFC 1952), eight bytes a step. */
-static void crc_init(uint32_t t[8][256])
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++)
-            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
-        t[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++)
-            t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 0xFF];
-}
-
-static uint32_t crc_add(const uint32_t t[8][256], uint32_t c, const uint8_t *p, size_t n)
-{
-    c = ~c;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint32_t a, b;
-        memcpy(&a, p, 4);
-        memcpy(&b, p + 4, 4);
-        a ^= c;
-        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^
-            t[3][b & 0xFF] ^ t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
-    }
-    for (; n > 0; n--, p++)
-        c = c >> 8 ^ t[0][(c ^ *p) & 0xFF];
-    return ~c;
-}
 
 int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
 {
@@ -84,7 +55,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     c->a = *args;
     c->a.inputs = NULL;
     lf_buf_init(&c->win);
-    crc_init(c->crc_table);
+    lf_crc32_init(&c->crc_tables);
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
         rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
@@ -368,7 +339,7 @@ static int refill(lf_corpus *c, lf_err *err)
         return rc;
     c->member_bytes += (int64_t)n;
     if (c->check_crc)
-        c->crc = crc_add(c->crc_table, c->crc, block, n);
+        c->crc = lf_crc32_add(&c->crc_tables, c->crc, block, n);
     lf_buf_add(&c->win, block, n);
     return lf_buf_check(&c->win, err);
 }
