@@ -24,6 +24,7 @@
 #include "engine/text/chat/shape.h"
 #include "engine/text/corpus/corpus.h"
 #include "engine/text/corpus/rowdocs.h"
+#include "engine/text/corpus/rowjson.h"
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/vocab/train_bpe.h"
 #include "engine/text/vocab/train_sp.h"
@@ -50,10 +51,11 @@ typedef struct tokenize {
     lf_corpus_args corpus;
     lf_shape_opts shape;
     const char **columns, **roles;
-    lf_rowdocs_opts rows;   /* tok, chat, eos_id: once the tokenizer is there */
-    lf_chat *chat;          /* rows.chat, owned */
-    const char *chat_file;  /* NULL: the tokenizer's own */
-    lf_chat_opts chat_opts; /* file is NULL: chat_file is among the tokenizer's files by then */
+    const char **read_columns; /* of parquet; corpus.columns */
+    lf_rowdocs_opts rows;      /* tok, chat, eos_id: once the tokenizer is there */
+    lf_chat *chat;             /* rows.chat, owned */
+    const char *chat_file;     /* NULL: the tokenizer's own */
+    lf_chat_opts chat_opts;    /* file is NULL: chat_file is among the tokenizer's files by then */
     char chat_sha[LF_HASH_HEX];
     char no_chat[sizeof(((lf_err *)0)->text)];
     bool skip_bad, drop_non_prefix;
@@ -87,7 +89,7 @@ typedef struct tokenize {
 /* ---- pipeline ---- */
 typedef struct tok_record {
     size_t at, len; /* in batch.raw */
-    bool json;
+    enum lf_corpus_form form;
     size_t source;
     uint64_t line;
     size_t member; /* offset in batch.names + 1, 0 none */

@@ -10,7 +10,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,8 @@
 #include "engine/base/utf8.h"
 #include "engine/text/corpus/corpus_files.h"
 #include "engine/text/corpus/corpus_kind.h"
-#include "engine/text/token/tokenizer_priv.h"
+#include "engine/text/corpus/rowjson.h"
+#include "engine/text/parquet/parquet.h"
 
 #define BLOCK ((size_t)1 << 18)
 
@@ -29,7 +29,8 @@ struct lf_corpus {
     lf_corpus_args a;
     lf_corpus_list files;
     size_t at;          /* source being read, or to be opened next */
-    struct archive *ar; /* NULL: source not open */
+    struct archive *ar; /* NULL: source not open, or a parquet file */
+    lf_parquet *pq;     /* the source being read, when it is one */
     bool in_member;
     bool is_archive; /* tar or zip: members have names */
     char *member;
@@ -72,6 +73,8 @@ static void close_source(lf_corpus *c)
     if (c->ar)
         archive_read_free(c->ar);
     c->ar = NULL;
+    lf_parquet_close(c->pq);
+    c->pq = NULL;
     free(c->member);
     c->member = NULL;
     c->in_member = false;
@@ -113,7 +116,9 @@ int64_t lf_corpus_total_bytes(const lf_corpus *c)
 
 int64_t lf_corpus_bytes_done(const lf_corpus *c)
 {
-    return c->done_before + (c->ar ? archive_filter_bytes(c->ar, -1) : 0);
+    return c->done_before + (c->ar   ? archive_filter_bytes(c->ar, -1)
+                             : c->pq ? lf_parquet_bytes_done(c->pq)
+                                     : 0);
 }
 
 int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
@@ -132,7 +137,7 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
 static bool is_json_name(const lf_corpus *c, const char *name)
 {
     if (c->a.format != LF_CORPUS_AUTO)
-        return c->a.format == LF_CORPUS_JSONL;
+        return c->a.format == LF_CORPUS_JSONL || c->a.format == LF_CORPUS_ROWS;
     size_t n = lf_corpus_strip_compression(name);
     return lf_corpus_ends_with(name, n, ".jsonl") || lf_corpus_ends_with(name, n, ".ndjson");
 }
@@ -149,7 +154,7 @@ static int archive_fail(lf_corpus *c, lf_err *err)
                    (long long)archive_filter_bytes(c->ar, -1));
 }
 
-static int open_source(lf_corpus *c, lf_err *err)
+static int open_archive(lf_corpus *c, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
     bool std = strcmp(path, "-") == 0;
@@ -174,6 +179,40 @@ static int open_source(lf_corpus *c, lf_err *err)
     int got = std ? archive_read_open_fd(c->ar, 0, BLOCK)
                   : archive_read_open_filename(c->ar, path, BLOCK);
     return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
+}
+
+static int open_parquet(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    const lf_parquet_opts o = {.columns = c->a.columns,
+                               .n_columns = c->a.n_columns,
+                               .max_row_bytes = c->a.max_doc_bytes,
+                               .raise = c->a.format == LF_CORPUS_ROWS ? NULL : "max_doc_bytes"};
+    if (c->files.v[c->at].bytes < 0)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: parquet is read from its end, which only a regular file has; name the "
+                       "file",
+                       strcmp(path, "-") == 0 ? "standard input" : path);
+    c->in_source = 0;
+    return lf_parquet_open(&c->pq, path, &o, err);
+}
+
+/* Open the source as what its name, its first and last bytes and the format asked for make it. */
+static int open_source(lf_corpus *c, lf_err *err)
+{
+    const lf_corpus_source *s = &c->files.v[c->at];
+    enum lf_corpus_format f = c->a.format;
+    bool is = false, free_choice = f == LF_CORPUS_AUTO || f == LF_CORPUS_ROWS;
+    int rc = s->bytes < 0 ? 0 : lf_parquet_is(&is, s->path, err);
+    if (rc < 0)
+        return rc;
+    if (is && (f == LF_CORPUS_TEXT || f == LF_CORPUS_JSONL))
+        return lf_fail(err, LF_EFORMAT,
+                       "%s is a parquet file; the format asked for is another, auto takes it",
+                       s->path);
+    if (f == LF_CORPUS_PARQUET || (free_choice && (is || lf_corpus_is_parquet_name(s->path))))
+        return open_parquet(c, err);
+    return open_archive(c, err);
 }
 
 /* A file whose name promises compression must be compressed: a few bytes of one look like text. */
@@ -267,6 +306,8 @@ static int next_member(lf_corpus *c, lf_err *err)
             base = base ? base + 1 : name;
             if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
                 continue;
+            if (c->a.format != LF_CORPUS_TEXT && lf_corpus_is_parquet_name(name))
+                return nested(c, name, "a parquet file", err);
             if (lf_corpus_is_archive_name(name) || name[lf_corpus_strip_compression(name)])
                 return nested(c, name, "a compressed file or an archive", err);
             c->member = lf_strdup(name, err);
@@ -291,10 +332,8 @@ static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_e
     const char *what = lf_corpus_signature(bytes, n);
     if (what && c->member)
         return nested(c, c->member, what, err);
-    return what ? lf_fail(err, LF_EFORMAT,
-                          "%s is no text: it holds %s data; its name must end in .%s for it to be "
-                          "opened",
-                          c->files.v[c->at].path, what, what)
+    return what ? lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; %s",
+                          c->files.v[c->at].path, what, lf_corpus_remedy(what))
                 : 0;
 }
 
@@ -346,6 +385,9 @@ static int refill(lf_corpus *c, lf_err *err)
 
 static int too_long(const lf_corpus *c, uint64_t line, lf_err *err)
 {
+    if (c->a.format == LF_CORPUS_ROWS)
+        return lf_fail(err, LF_EFORMAT, "%s:%llu: a row is longer than %zu bytes",
+                       c->files.v[c->at].path, (unsigned long long)line, c->a.max_doc_bytes);
     return lf_fail(err, LF_EINVAL,
                    "%s%s%s:%llu: a document is longer than max_doc_bytes = %zu; choose another "
                    "doc_split or raise it",
@@ -501,7 +543,7 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
                                        : nl      ? LF_CORPUS_LF
                                                  : LF_CORPUS_NO_END,
                                 .len = show,
-                                .json = c->json,
+                                .form = c->json ? LF_RECORD_JSON : LF_RECORD_TEXT,
                                 .source = c->at,
                                 .line = line,
                                 .member = c->member,
@@ -517,11 +559,31 @@ size_t lf_corpus_at(const lf_corpus *c)
     return c->at;
 }
 
+/* The next row of a parquet file; 0: it has ended. */
+static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    int rc = lf_parquet_next(c->pq, &c->win, err);
+    if (rc != 1)
+        return rc;
+    *r = (lf_corpus_record){.raw = c->win.data,
+                            .len = c->win.len,
+                            .form = LF_RECORD_PACKED,
+                            .source = c->at,
+                            .line = c->in_source + 1,
+                            .in_source = c->in_source};
+    c->in_source++;
+    return 1;
+}
+
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
     while (c->at < c->files.n) {
-        int rc = c->ar ? 0 : open_source(c, err);
-        if (rc == 0 && !c->in_member)
+        int rc = c->ar || c->pq ? 0 : open_source(c, err);
+        if (rc == 0 && c->pq) {
+            rc = next_row(c, r, err);
+            if (rc != 0)
+                return rc;
+        } else if (rc == 0 && !c->in_member)
             rc = next_member(c, err);
         else if (rc == 0)
             rc = 1;
@@ -548,38 +610,9 @@ int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const 
                    lf_buf *out, uint64_t *replaced, lf_err *err)
 {
     lf_buf_clear(out);
-    if (!r->json) {
-        lf_buf_add(out, r->raw, r->len);
-        return lf_buf_check(out, err);
-    }
-    lf_buf fixed;
-    lf_buf_init(&fixed);
-    lf_bytes line = {(const uint8_t *)r->raw, r->len};
-    json_t *j = NULL;
-    json_error_t je;
-    int rc = lf_text_repair(&line, &fixed, args->strict, replaced, err);
-    if (rc != 0) {
-        rc = lf_err_prefix(err, "%s", where);
-        goto out;
-    }
-    j = json_loadb((const char *)line.p, line.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
-    if (!j) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
-                     je.position);
-        goto out;
-    }
-    json_t *v = json_object_get(j, args->text_field);
-    if (!json_is_string(v)) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s", where,
-                     !json_is_object(j) ? "the line is no JSON object"
-                     : v                ? "the text field is not a string"
-                                        : "the object has no such text field; set text_field");
-        goto out;
-    }
-    lf_buf_add(out, json_string_value(v), json_string_length(v));
-    rc = lf_buf_check(out, err);
-out:
-    json_decref(j);
-    lf_buf_fini(&fixed);
-    return rc;
+    if (r->form != LF_RECORD_TEXT)
+        return lf_row_text(out, r, args->text_field,
+                           LF_ROW_NUL | (args->strict ? LF_ROW_STRICT : 0u), where, replaced, err);
+    lf_buf_add(out, r->raw, r->len);
+    return lf_buf_check(out, err);
 }

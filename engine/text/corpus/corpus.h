@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2,
- * xz, zstd) or inside tar and zip, through libarchive; directories (recursive, sorted, hidden names
- * left out), globs and standard input
- * ("-"). A byte order mark at the start of a file is passed over. A compressed file or an archive
+ * xz, zstd) or inside tar and zip, through libarchive; parquet files, each a file of its own;
+ * directories (recursive, sorted, hidden names left out), globs and standard input ("-"). A byte order mark at the start of a file is passed over. A compressed file or an archive
  * inside an archive is an error, and so is a sparse file in one. Streaming: memory is bounded by
  * the longest document. Reading is sequential and its order is a function of the input names alone,
  * so the n-th document is the same in every run.
@@ -21,7 +20,15 @@
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 
-enum lf_corpus_format { LF_CORPUS_AUTO, LF_CORPUS_TEXT, LF_CORPUS_JSONL };
+/* AUTO goes by the name and, for parquet, by how a file begins and ends. ROWS: parquet where it is
+ * one, else JSON lines. */
+enum lf_corpus_format {
+    LF_CORPUS_AUTO,
+    LF_CORPUS_TEXT,
+    LF_CORPUS_JSONL,
+    LF_CORPUS_PARQUET,
+    LF_CORPUS_ROWS
+};
 enum lf_corpus_split {
     LF_CORPUS_FILE,      /* a file is a document */
     LF_CORPUS_LINE,      /* a line is a document, without its line end */
@@ -36,9 +43,12 @@ typedef struct lf_corpus_args {
     enum lf_corpus_format format;
     enum lf_corpus_split split;
     const char *separator;  /* SEPARATOR; borrowed until close */
-    const char *text_field; /* JSONL member; borrowed until close */
-    size_t doc_bytes;       /* SIZE */
-    size_t max_doc_bytes;   /* a longer record is an error */
+    const char *text_field; /* member of a row; borrowed until close */
+    /* parquet: columns to read, the others are passed over; NULL: all. Borrowed until close. */
+    const char *const *columns;
+    size_t n_columns;
+    size_t doc_bytes;     /* SIZE */
+    size_t max_doc_bytes; /* a longer record is an error */
     bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
@@ -64,13 +74,17 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
  * record is no line. */
 enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
-/* One record: raw bytes, never empty, valid until the next call. */
+/* What the bytes of a record are: text, a line of JSON, or a row of parquet (parquet/rowpack.h). */
+enum lf_corpus_form { LF_RECORD_TEXT, LF_RECORD_JSON, LF_RECORD_PACKED };
+
+/* One record: raw bytes, never empty, valid until the next call. rowjson.h says what a row is. */
 typedef struct lf_corpus_record {
     const char *raw;
     size_t len;
-    bool json;
-    size_t source;      /* index of the file */
-    uint64_t line;      /* of the file or archive member, from 1, where the record starts */
+    enum lf_corpus_form form;
+    size_t source; /* index of the file */
+    /* of the file or archive member, from 1, where the record starts; parquet: number of the row */
+    uint64_t line;
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
@@ -83,7 +97,7 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
 int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
 
 /* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8).
- * where: for messages. Thread-safe. *replaced is raised by the U+FFFD put into a JSON line. */
+ * where: for messages. Thread-safe. *replaced is raised by the U+FFFD put into a row. */
 int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const char *where,
                    lf_buf *out, uint64_t *replaced, lf_err *err);
 
