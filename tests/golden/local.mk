@@ -149,4 +149,5 @@ check_PROGRAMS += tests/golden/parquet_test
 TESTS += tests/golden/parquet_test
 tests_golden_parquet_test_SOURCES = tests/golden/parquet_test.c
 tests_golden_parquet_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
-EXTRA_DIST += tests/golden/parquet/README.md tests/golden/parquet/make_parquet.py tests/golden/parquet/files.tar.xz
+EXTRA_DIST += tests/golden/parquet/README.md tests/golden/parquet/make_parquet.py tests/golden/parquet/files.tar.xz \
+  tests/golden/parquet/rows

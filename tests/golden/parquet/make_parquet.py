@@ -3,6 +3,7 @@
 """Parquet files of every kind that the reader takes or refuses, and their rows as pyarrow reads them.
 
     python3 make_parquet.py [DIRECTORY]          writes files.tar.xz, see README.md
+    python3 make_parquet.py rows DIR             data of every use, as parquet and as JSON lines
     python3 make_parquet.py seeds DIR            small files for tests/fuzz/corpus/parquet
     python3 make_parquet.py stress DIR SECONDS   random files and their rows into DIR, for a long comparison
 
@@ -285,7 +286,46 @@ def seeds(where):
             f.write(data)
 
 
+def put_rows(where, name, table, **kw):
+    """The same rows twice: NAME.parquet, and NAME.jsonl as a list of objects is written."""
+    with open(os.path.join(where, name + ".parquet"), "wb") as f:
+        f.write(write(table, write_statistics=False, store_schema=False, **kw))
+    with open(os.path.join(where, name + ".jsonl"), "w") as f:
+        for r in table.to_pylist():
+            f.write(json.dumps(r, ensure_ascii=False) + "\n")
+
+
+def make_rows(where):
+    os.makedirs(where, exist_ok=True)
+    rng = random.Random(6)
+    word = lambda: rng.choice(WORDS)
+    texts = pa.table({"id": range(400), "text": [text(rng, rng.randrange(1, 18)) + "." for _ in range(400)]})
+    put_rows(where, "texts", texts, row_group_size=90, data_page_size=1000, write_batch_size=16)
+    turns = lambda: [{"role": "system" if k == 0 else "user" if k % 2 else "assistant", "content": text(rng, 4)}
+                     for k in range(rng.choice([3, 5]))]
+    put_rows(where, "chats", pa.table({"messages": pa.array([turns() for _ in range(12)], pa.list_(TURN)),
+                                       "tools": pa.array([None] * 12, pa.string())}), row_group_size=5)
+    put_rows(where, "pairs", pa.table({"id": ["p%d" % i for i in range(8)], "prompt": [text(rng, 3) + " " for _ in range(8)],
+                                       "chosen": [text(rng, 4) for _ in range(8)], "rejected": [text(rng, 2) + "!" for _ in range(8)],
+                                       "margin": pa.array([maybe(rng, 0.5) for _ in range(8)], pa.float32())}))
+    put_rows(where, "prompts", pa.table({"prompt": [text(rng, 5) for _ in range(8)], "answer": [str(i) for i in range(8)],
+                                         "level": pa.array(range(8), pa.int32())}))
+    ids = pa.array([[1 + rng.randrange(30) for _ in range(1 + i % 4)] for i in range(6)], pa.list_(pa.int32()))
+    put_rows(where, "requests", pa.table({"id": ["q%d" % i for i in range(6)], "prompt": ids,
+                                          "max_tokens": pa.array([maybe(rng, 5) for _ in range(6)], pa.int64())}))
+    put_rows(where, "choices", pa.table({"context": [text(rng, 4) for _ in range(5)], "choices": [[" " + word(), " " + word()] for _ in range(5)],
+                                         "gold": pa.array([i % 2 for i in range(5)], pa.int64())}))
+    t = texts.slice(0, 3)
+    with pa.OSFile(os.path.join(where, "file.arrow"), "wb") as f, pa.ipc.new_file(f, t.schema) as w:
+        w.write_table(t)
+    with pa.OSFile(os.path.join(where, "stream.arrow"), "wb") as f, pa.ipc.new_stream(f, t.schema) as w:
+        w.write_table(t)
+
+
 def main():
+    if sys.argv[1:2] == ["rows"]:
+        make_rows(sys.argv[2])
+        return
     if sys.argv[1:2] == ["seeds"]:
         seeds(sys.argv[2])
         return
