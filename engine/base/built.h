@@ -13,6 +13,7 @@
 typedef struct lf_built {
     const char *commit; /* 40 hex digits, "-dirty" behind them for changed files; or "unknown" */
     bool pmix, ucx, onednn, cuda;
+    bool snappy, zstd, zlib; /* codecs of parquet */
     const char *hdf5;        /* version of the headers */
     const char *const *isas; /* families of CPU kernels, slowest first; NULL-terminated */
 } lf_built;

@@ -101,10 +101,11 @@ static int run_version(lf_cmd *c, lf_err *err)
     json_t *isas = json_array();
     for (const char *const *p = w->isas; *p != NULL; p++)
         json_array_append_new(isas, json_string(*p));
-    json_t *o = json_pack("{s:s, s:s, s:{s:b, s:b, s:b, s:b, s:s}, s:o, s:o}", "version",
-                          PACKAGE_VERSION, "commit", w->commit, "features", "pmix", w->pmix, "ucx",
-                          w->ucx, "onednn", w->onednn, "cuda", w->cuda, "hdf5", w->hdf5,
-                          "instruction_sets", isas, "stages", kinds);
+    json_t *o =
+        json_pack("{s:s, s:s, s:{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s}, s:o, s:o}", "version",
+                  PACKAGE_VERSION, "commit", w->commit, "features", "pmix", w->pmix, "ucx", w->ucx,
+                  "onednn", w->onednn, "cuda", w->cuda, "snappy", w->snappy, "zstd", w->zstd,
+                  "zlib", w->zlib, "hdf5", w->hdf5, "instruction_sets", isas, "stages", kinds);
     return lf_cmd_print_json(o, err);
 }
 

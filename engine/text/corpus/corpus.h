@@ -2,10 +2,11 @@
  *
  * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2,
  * xz, zstd) or inside tar and zip, through libarchive; parquet files, each a file of its own;
- * directories (recursive, sorted, hidden names left out), globs and standard input ("-"). A byte order mark at the start of a file is passed over. A compressed file or an archive
- * inside an archive is an error, and so is a sparse file in one. Streaming: memory is bounded by
- * the longest document. Reading is sequential and its order is a function of the input names alone,
- * so the n-th document is the same in every run.
+ * directories (recursive, sorted, hidden names left out), globs and standard input ("-"). A byte
+ * order mark at the start of a file is passed over. A compressed file or an archive inside an
+ * archive is an error, and so is a sparse file in one. Streaming: memory is bounded by the longest
+ * document, of parquet by a page of each column. Reading is sequential and its order is a function
+ * of the input names alone, so the n-th document is the same in every run.
  *
  * One thread reads records (lf_corpus_next); what a record means is worked out by any thread
  * (lf_corpus_text), because parsing JSON costs more than reading.

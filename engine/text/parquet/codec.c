@@ -33,22 +33,6 @@ static const struct {
               {"lz4_raw", NULL, NULL}};
 #define N_CODECS ((int)(sizeof codecs / sizeof codecs[0]))
 
-const char *lf_parquet_codecs(void)
-{
-    static const char list[] = ""
-#ifdef HAVE_SNAPPY
-                               " snappy"
-#endif
-#ifdef HAVE_ZSTD
-                               " zstd"
-#endif
-#ifdef HAVE_ZLIB
-                               " gzip"
-#endif
-        ;
-    return list[0] ? list + 1 : "none";
-}
-
 static bool built(int codec)
 {
     switch (codec) {

@@ -59,7 +59,4 @@ int lf_parquet_next(lf_parquet *p, lf_buf *row, lf_err *err);
 int64_t lf_parquet_rows(const lf_parquet *p);       /* of the file */
 int64_t lf_parquet_bytes_done(const lf_parquet *p); /* of the file's bytes, read so far */
 
-/* Codecs that are read, such as "snappy zstd gzip"; "none" without any. */
-const char *lf_parquet_codecs(void);
-
 #endif
