@@ -15,3 +15,7 @@ engine_libengine_a_SOURCES += engine/text/parquet/parquet.h engine/text/parquet/
   engine/text/parquet/encodings.c engine/text/parquet/column.c engine/text/parquet/rows.c \
   engine/text/corpus/rowjson.h engine/text/corpus/rowjson.c engine/text/corpus/rowfile.h engine/text/corpus/rowfile.c
 EXTRA_DIST += engine/text/parquet/README.md
+check_PROGRAMS += tests/unit/text_parquet
+TESTS += tests/unit/text_parquet
+tests_unit_text_parquet_SOURCES = tests/unit/text_parquet.c
+tests_unit_text_parquet_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
