@@ -457,6 +457,7 @@ static void levels(void)
              {BYTES("\2\0\0\0\2\1ABCDEFGH"), "its levels end too early", "one level of two"},
              {BYTES("\377\377\377\177\4\1ABCDEFGH"), "its levels end too early",
               "levels longer than the page"},
+             {BYTES("\2\0\0"), "its levels end too early", "a page too short for their length"},
              {BYTES("\2\0\0\0\4\1ABCD"), "its values end too early", "one value of two"}};
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         begin();
@@ -572,7 +573,7 @@ int main(void)
     TAP(7, whole_numbers());
     TAP(9, sizes());
     TAP(7, chunks());
-    TAP(5, levels());
+    TAP(6, levels());
     TAP(9, schemas());
     TAP(4, choices());
     lf_buf_fini(&file);

@@ -216,8 +216,8 @@ static int begin_levels(struct lf_pq_leaf *l, struct lf_pq_hybrid *h, int max, i
         return lf_pq_fail(l, err, LF_ENOTSUP,
                           "levels of encoding number %d are not read; write the file anew",
                           encoding);
-    uint64_t n = l->e - l->p >= 4 ? lf_get_le(l->p, 4) : UINT64_MAX;
-    if (n > (uint64_t)(l->e - l->p) - 4)
+    uint64_t room = (uint64_t)(l->e - l->p), n = room >= 4 ? lf_get_le(l->p, 4) : 0;
+    if (room < 4 || n > room - 4)
         return lf_pq_fail(l, err, LF_EFORMAT, "its levels end too early");
     lf_pq_hybrid_begin(h, l->p + 4, l->p + 4 + n, lf_pq_width((uint32_t)max));
     l->p += 4 + n;

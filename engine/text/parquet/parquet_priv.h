@@ -13,8 +13,8 @@
 #include "engine/text/parquet/thrift.h"
 
 #define LF_PQ_FOOTER_MAX ((size_t)64 << 20)
-#define LF_PQ_HEADER_MAX ((size_t)16 << 20) /* of a page: its statistics may hold texts */
-#define LF_PQ_PAGE_MAX   ((size_t)1 << 30)  /* unpacked */
+#define LF_PQ_HEADER_MAX ((size_t)8 << 20) /* of a page: its statistics may hold texts */
+#define LF_PQ_PAGE_MAX   ((size_t)1 << 30) /* unpacked */
 #define LF_PQ_DEPTH_MAX  32
 #define LF_PQ_COLS_MAX   8192 /* elements of the schema */
 

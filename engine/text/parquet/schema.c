@@ -107,7 +107,7 @@ static struct lf_pq_node *new_node(struct build *b, const struct lf_pq_elem *e,
     n->path = !above->path ? e->name
               : above->kind == LF_PQ_LIST
                   ? above->path
-                  : lf_arena_printf(b->p->arena, err, "%s.%s", above->path, e->name);
+                  : lf_arena_printf(b->p->arena, err, "%.600s.%.200s", above->path, e->name);
     return n->path ? n : NULL;
 }
 
