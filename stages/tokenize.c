@@ -99,6 +99,25 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     return lf_shape_check(h, err);
 }
 
+/* Which columns of parquet are read: those that mean something where others are passed over, else
+ * all, so that one that means nothing is seen. */
+static int choose_columns(tokenize *s, lf_err *err)
+{
+    size_t n = 1;
+    const lf_shape_opts *h = &s->shape;
+    bool text = h->shape == LF_SHAPE_TEXT;
+    const char *const *known = text ? &s->corpus.text_field : lf_shape_known(&n);
+    if (!text && (!h->ignore_unmapped || h->shape == LF_SHAPE_PROMPT))
+        return 0;
+    if (!(s->read_columns = lf_calloc(n, sizeof(*s->read_columns), err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        s->read_columns[i] = text ? known[i] : lf_shape_column(h, known[i]);
+    s->corpus.columns = s->read_columns;
+    s->corpus.n_columns = n;
+    return 0;
+}
+
 static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
 {
     s->tokenizer_path = lf_optset_str(o, "tokenizer");
@@ -176,6 +195,7 @@ static void destroy(void *self)
     free(s->inputs);
     free(s->specials);
     free(s->columns);
+    free(s->read_columns);
     free(s->roles);
     free(s->dirs);
     free(s);
@@ -192,6 +212,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     int rc = read_shape(s, o, err);
     if (rc == 0)
         rc = read_corpus(s, o, err);
+    if (rc == 0)
+        rc = choose_columns(s, err);
     if (rc == 0)
         rc = read_tokenizer(s, o, err);
     if (rc != 0)

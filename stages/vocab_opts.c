@@ -17,7 +17,8 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "new text: files, directories, globs; .txt, .jsonl, compressed or inside tar/zip"},
+     .help = "new text: files, directories, globs; .txt, .jsonl, compressed or inside tar/zip; "
+             ".parquet"},
     {.name = "text_field",
      .type = LF_OPT_STR,
      .cls = ID,

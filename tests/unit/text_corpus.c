@@ -405,7 +405,7 @@ static void files(void)
     tap_i64(lf_corpus_total_bytes(c), 4 + 13, "bytes of all sources");
     tap_rc(lf_corpus_seek(c, 3, &err), 0, &err, NULL, "seek");
     tap_i64(lf_corpus_next(c, &r, &err), 1, "a record after seeking");
-    tap_ok(r.source == 3 && r.json, "of the source sought");
+    tap_ok(r.source == 3 && r.form == LF_RECORD_JSON, "of the source sought");
     lf_corpus_close(c);
 }
 
