@@ -38,6 +38,7 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     c->inputs = s->inputs;
     c->format = (enum lf_corpus_format)lf_optset_choice(o, "input_format");
     c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
+    c->any_bytes = !c->strict && lf_optset_is_set(o, "invalid_utf8");
     if (c->format != LF_CORPUS_TEXT && s->shape.shape == LF_SHAPE_TEXT)
         c->text_field = lf_optset_str(o, "text_field");
     if (c->format != LF_CORPUS_JSONL) {

@@ -261,7 +261,8 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "replace",
      .choices = "replace|error",
-     .help = "bytes that are not UTF-8: U+FFFD and counted, or an error"},
+     .help = "bytes that are not UTF-8: U+FFFD and counted, or an error; a file that is no "
+             "text at all is an error unless replace is set here"},
     {.name = "valid_fraction",
      .type = LF_OPT_FLOAT,
      .cls = ID,

@@ -29,7 +29,8 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "replace",
      .choices = "replace|error",
-     .help = "bytes that are not UTF-8: U+FFFD, or an error"},
+     .help = "bytes that are not UTF-8: U+FFFD, or an error; a file that is no text at all is "
+             "an error unless replace is set here"},
     {.name = "donor",
      .type = LF_OPT_PATH,
      .cls = ID,

@@ -47,6 +47,7 @@ static lf_corpus_args corpus_args(const vocab *v, const char *const *paths, size
                             .n_columns = 1,
                             .doc_bytes = DOC_BYTES,
                             .max_doc_bytes = DOC_MAX,
+                            .any_bytes = v->any_bytes,
                             .strict = v->strict};
 }
 

@@ -326,15 +326,38 @@ static int next_member(lf_corpus *c, lf_err *err)
     }
 }
 
+/* Of the first block of a member: from this share on, and this many, bytes that are no UTF-8 are no
+ * accident. A text in Latin-1 has more, and a UTF-16 or binary file far more. */
+#define ODD_SHARE 0.01
+#define ODD_LEAST 16
+
+static int check_encoding(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+{
+    const size_t odd = lf_corpus_odd_bytes(bytes, n);
+    const double share = (double)odd / (double)n;
+    if (c->a.any_bytes || odd < ODD_LEAST || share <= ODD_SHARE)
+        return 0;
+    const bool utf16 =
+        n > 1 && (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
+    return lf_fail(err, LF_EFORMAT,
+                   "%s%s%s is no UTF-8 text: %.0f %% of its first %zu bytes are none%s; convert it "
+                   "(iconv -f %s -t UTF-8 OLD >NEW), or set invalid_utf8 = replace to take it as "
+                   "it is",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "",
+                   100 * share < 1 ? 1 : 100 * share, n, utf16 ? ", it is UTF-16" : "",
+                   utf16 ? "UTF-16" : "LATIN1");
+}
+
 /* The first bytes of a member: are they text at all? */
-static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
-    if (what && c->member)
+    if (!what)
+        return check_encoding(c, bytes, n, err);
+    if (c->member)
         return nested(c, c->member, what, err);
-    return what ? lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; %s",
-                          c->files.v[c->at].path, what, lf_corpus_remedy(what))
-                : 0;
+    return lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; %s", c->files.v[c->at].path,
+                   what, lf_corpus_remedy(what));
 }
 
 /* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be
@@ -373,7 +396,7 @@ static int refill(lf_corpus *c, lf_err *err)
         return archive_fail(c, err);
     int rc = tar ? check_hole(c, offset, err) : 0;
     if (rc == 0 && c->member_bytes == 0)
-        rc = check_signature(c, block, n, err);
+        rc = check_text(c, block, n, err);
     if (rc != 0)
         return rc;
     c->member_bytes += (int64_t)n;

@@ -50,7 +50,8 @@ typedef struct lf_corpus_args {
     size_t n_columns;
     size_t doc_bytes;     /* SIZE */
     size_t max_doc_bytes; /* a longer record is an error */
-    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
+    bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
