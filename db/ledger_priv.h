@@ -18,13 +18,20 @@ struct lf_schema {
 };
 extern const struct lf_schema lf_ledger_schema;
 
+#define LF_DB_KEPT 64 /* more than the texts that lf_db_run is called with */
+
 struct lf_ledger {
     sqlite3 *db;
+    struct lf_db_kept {
+        const char *sql; /* the caller's text, compared by address first */
+        sqlite3_stmt *st;
+    } kept[LF_DB_KEPT]; /* statements of lf_db_run */
+    size_t n_kept;
     char *path;
     bool writable, snapshot;
     int version; /* of the schema, once open */
-    /* Writing only: what this session wrote since it was opened or published, and SQLite's change
-     * counter then. */
+    /* Writing only: what this session wrote since the ledger was opened or published, and SQLite's
+     * change counter at that time. */
     struct lf_written written;
     uint64_t counter;
     bool published;
@@ -34,40 +41,45 @@ struct lf_ledger {
 lf_ledger *lf_ledger_open_schema(const char *path, unsigned flags, const struct lf_schema *schema,
                                  lf_err *err);
 
-/* SQLite's last failure in our words, with what was being done. */
+/* Sets err to SQLite's last failure in our words. what: the action that failed. */
 int lf_db_fail(lf_ledger *l, const char *what, lf_err *err);
 int lf_db_exec(lf_ledger *l, const char *sql, lf_err *err);
-/* Prepare and bind: types has one letter per parameter, s text (NULL allowed), i int64_t, f double,
- * I and F the same by pointer (NULL pointer = SQL NULL). NULL on failure. Texts must live until the
- * statement is finished. */
+/* Prepare a statement and bind its parameters. types has one letter per parameter: s text (NULL
+ * allowed), i int64_t, f double, I and F the same by pointer (NULL pointer = SQL NULL). Returns
+ * NULL on failure. Texts must live until the statement is finished. */
 sqlite3_stmt *lf_db_prepare(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
-/* The same, run to its end. */
+/* lf_db_prepare, then run the statement to its end. The prepared statement is kept for the next
+ * call with this text. */
 int lf_db_run(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...);
-/* All rows as a JSON array of objects named by column; a column named "x:json" is a JSON text and
- * becomes member "x". Takes the statement (NULL: gives NULL). */
+/* Finalize the statements that lf_db_run has kept. */
+void lf_db_forget(lf_ledger *l);
+/* All rows as a JSON array of objects named by column. A column named "x:json" is a JSON text and
+ * becomes the member "x". The statement is finalised. st NULL gives NULL. */
 json_t *lf_db_rows(lf_ledger *l, sqlite3_stmt *st, lf_err *err);
-/* First column of the first row; *out untouched when there is no row or it is NULL. */
+/* The first column of the first row. *out is not touched when there is no row or the column is
+ * NULL. */
 int lf_db_i64(lf_ledger *l, int64_t *out, lf_err *err, const char *sql);
 
-/* publish.c: SQLite's change counter as it stands in the file; remove the snapshot; open it as
- * l->db (LF_ENOENT: there is none that is whole). */
+/* In publish.c. lf_snapshot_counter reads SQLite's change counter in the file. lf_snapshot_drop
+ * removes the snapshot. lf_snapshot_open opens it as l->db (LF_ENOENT: there is none that is
+ * whole). */
 int lf_snapshot_counter(lf_ledger *l, uint64_t *out, lf_err *err);
 void lf_snapshot_drop(const lf_ledger *l);
 int lf_snapshot_open(lf_ledger *l, lf_err *err);
 
-/* Store one event's effect; the event row itself is new. path is relative to the data root. */
+/* Store the effect of one event. The event row itself is new. path is relative to the data root. */
 int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *err);
 struct lf_start {
     const char *run, *stage;
     int64_t attempt, epoch;
 };
-/* Read the new records of one start's framed file. *records counts them. *again: set when
- * they supersede records of earlier starts that were counted before; the metrics of the
- * attempt are forgotten then, and every file of it has to be read once more. */
+/* Read the new records of one start's framed file. *records counts them. *again is set when they
+ * supersede records of earlier starts that were counted before. The metrics of the attempt are then
+ * forgotten, and every file of the attempt must be read again. */
 int lf_ledger_read_metrics(lf_ledger *l, const struct lf_start *in, const char *full,
                            const char *rel, int64_t *records, bool *again, lf_err *err);
 
-/* Points of a curve kept per (attempt, key). */
+/* The points of a curve that are kept per (attempt, key). */
 enum { LF_LEDGER_POINTS = 2000 };
 
 #endif

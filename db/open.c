@@ -198,8 +198,11 @@ static int open_file(lf_ledger *l, const char *path, unsigned flags, lf_err *err
     sqlite3_busy_timeout(l->db, l->writable ? 5000 : 200);
     if (!l->writable)
         return 0;
+    /* An ingest is one transaction. With fewer pages it writes and reads them again and again. */
+    int rc = lf_db_exec(l, "PRAGMA cache_size = -262144", err); /* KiB, taken as needed */
     /* The exclusive lock comes with the first statement below and stays until close. */
-    int rc = lf_db_exec(l, "PRAGMA locking_mode = EXCLUSIVE", err);
+    if (rc == 0)
+        rc = lf_db_exec(l, "PRAGMA locking_mode = EXCLUSIVE", err);
     if (rc == 0)
         rc = lf_db_exec(l, "PRAGMA journal_mode = TRUNCATE", err);
     if (rc == 0)
@@ -276,6 +279,7 @@ void lf_ledger_close(lf_ledger *l)
         return;
     if (l->published && lf_written_any(&l->written))
         lf_snapshot_drop(l); /* the next one must not be built on it */
+    lf_db_forget(l);
     sqlite3_close(l->db);
     lf_written_fini(&l->written);
     free(l->path);

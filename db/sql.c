@@ -76,46 +76,81 @@ static int bind_one(sqlite3_stmt *st, int at, char type, va_list *ap)
     }
 }
 
-static sqlite3_stmt *prepare_v(lf_ledger *l, lf_err *err, const char *sql, const char *types,
-                               va_list *ap)
+static sqlite3_stmt *prepare(lf_ledger *l, const char *sql, unsigned flags, lf_err *err)
 {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(l->db, sql, -1, &st, NULL) != SQLITE_OK) {
+    if (sqlite3_prepare_v3(l->db, sql, -1, flags, &st, NULL) != SQLITE_OK)
         lf_db_fail(l, sql, err);
-        return NULL;
-    }
-    for (int i = 0; types[i]; i++) {
-        if (bind_one(st, i + 1, types[i], ap) != SQLITE_OK) {
-            lf_db_fail(l, sql, err);
-            sqlite3_finalize(st);
-            return NULL;
-        }
-    }
     return st;
+}
+
+static int bind_all(lf_ledger *l, sqlite3_stmt *st, const char *types, va_list *ap, lf_err *err)
+{
+    for (int i = 0; types[i]; i++) {
+        if (bind_one(st, i + 1, types[i], ap) != SQLITE_OK)
+            return lf_db_fail(l, sqlite3_sql(st), err);
+    }
+    return 0;
 }
 
 sqlite3_stmt *lf_db_prepare(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...)
 {
+    sqlite3_stmt *st = prepare(l, sql, 0, err);
+    if (!st)
+        return NULL;
     va_list ap;
     va_start(ap, types);
-    sqlite3_stmt *st = prepare_v(l, err, sql, types, &ap);
+    int rc = bind_all(l, st, types, &ap, err);
     va_end(ap);
+    if (rc == 0)
+        return st;
+    sqlite3_finalize(st);
+    return NULL;
+}
+
+/* The statement of this text, which stays the ledger's. Parsing a statement takes longer than
+ * running it, and a submit runs the same few statements for each stage. */
+static sqlite3_stmt *kept(lf_ledger *l, const char *sql, lf_err *err)
+{
+    for (size_t i = 0; i < LF_DB_KEPT && l->kept[i].st; i++) {
+        if (l->kept[i].sql == sql && strcmp(sqlite3_sql(l->kept[i].st), sql) == 0)
+            return l->kept[i].st;
+    }
+    struct lf_db_kept *k = &l->kept[l->n_kept % LF_DB_KEPT];
+    sqlite3_stmt *st = prepare(l, sql, SQLITE_PREPARE_PERSISTENT, err);
+    if (!st)
+        return NULL;
+    sqlite3_finalize(k->st);
+    *k = (struct lf_db_kept){sql, st};
+    l->n_kept++;
     return st;
+}
+
+void lf_db_forget(lf_ledger *l)
+{
+    for (size_t i = 0; i < LF_DB_KEPT; i++)
+        sqlite3_finalize(l->kept[i].st);
+    memset(l->kept, 0, sizeof l->kept);
+    l->n_kept = 0;
 }
 
 int lf_db_run(lf_ledger *l, lf_err *err, const char *sql, const char *types, ...)
 {
-    va_list ap;
-    va_start(ap, types);
-    sqlite3_stmt *st = prepare_v(l, err, sql, types, &ap);
-    va_end(ap);
+    sqlite3_stmt *st = kept(l, sql, err);
     if (!st)
         return LF_EINVAL;
-    int code;
-    while ((code = sqlite3_step(st)) == SQLITE_ROW)
-        continue;
-    int rc = code == SQLITE_DONE ? 0 : lf_db_fail(l, sql, err);
-    sqlite3_finalize(st);
+    va_list ap;
+    va_start(ap, types);
+    int rc = bind_all(l, st, types, &ap, err);
+    va_end(ap);
+    if (rc == 0) {
+        int code;
+        while ((code = sqlite3_step(st)) == SQLITE_ROW)
+            continue;
+        rc = code == SQLITE_DONE ? 0 : lf_db_fail(l, sql, err);
+    }
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st); /* texts live no longer than this call */
     return rc;
 }
 

@@ -2,15 +2,16 @@
 noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
-  flow/record/attempt.h flow/record/attempt_json.c flow/record/doc.h \
+  flow/record/attempt.h flow/record/attempt_json.c flow/record/cells_json.c flow/record/difference.h \
+  flow/record/difference_json.c flow/record/doc.h \
   flow/record/doc_event_json.c flow/record/doc_json.c flow/record/event.h \
-  flow/record/event_json.c flow/record/fields.c flow/record/fields.h \
-  flow/record/form.h flow/record/form_json.c flow/record/hashcache.h \
+  flow/record/event_json.c flow/record/fields.h \
+  flow/record/fields_json.c flow/record/hashcache.h \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
   flow/record/metric.h flow/record/metric_json.c \
   flow/record/names.c flow/record/names.h flow/record/parts.h flow/record/queue.h \
-  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h \
-  flow/record/start.h flow/record/start_json.c
+  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c \
+  flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
   flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
@@ -28,7 +29,7 @@ flow_libflow_a_SOURCES += \
   flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
   flow/sched/batch_act.c flow/sched/batch_dry.c flow/sched/batch_end.c flow/sched/batch_plan.c \
   flow/sched/batch_priv.h flow/sched/batch_send.c flow/sched/chain.c flow/sched/chain.h \
-  flow/sched/describe.c flow/sched/describe.h flow/sched/drive.c flow/sched/drive.h \
+  flow/sched/describe.c flow/sched/describe.h flow/sched/talk.c flow/sched/talk.h flow/sched/drive.c flow/sched/drive.h \
   flow/sched/pbs.c flow/sched/pbs.h flow/sched/pbs_parse.c flow/sched/pbs_request.c \
   flow/sched/repair.c flow/sched/sched.h flow/sched/sched_cmd.c flow/sched/sched_poll.c \
   flow/sched/sched_view.c flow/sched/slurm_parse.c flow/sched/slurm_parse.h flow/sched/submit.c \
@@ -51,7 +52,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/cmds.def flow/cmd/cmds.h \
   flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
-  flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h \
+  flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c \
   flow/cmd/table.c flow/cmd/table.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow

@@ -1,24 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one list of kernels. Each has an argument struct here and one implementation per backend
- * (kernels/cpu, kernels/cuda), gathered in a struct lf_kernels. Kernels know plain pointers, sizes
- * and a queue; no tensors, no error boxes, no allocation, no I/O. The executor fills argument
- * structs once at plan time and only calls in the step loop; whatever changes between steps is read
- * from the step record.
+ * The one list of kernels. Each kernel has an argument struct here and one implementation per
+ * backend (kernels/cpu, kernels/cuda). A struct lf_kernels holds the implementations of one
+ * backend. Kernels work on plain pointers, sizes and a queue. They use no tensors and no error
+ * boxes, allocate nothing and do no I/O. The executor fills the argument structs once, when it
+ * makes the plan; the step loop only calls the kernels. Whatever changes between steps is read from
+ * the step record.
  *
  * Conventions
- *   Matrices are row-major; ld* is the distance between rows in elements, >= the row length.
- *   R rows (tokens), C channels, K reduction, N outputs, H query heads, G key/value heads (groups),
- *   D head size, V vocabulary. "x_type" says the storage type; arithmetic is f32, each stored
- *   result is rounded once (round to nearest even). Accumulating outputs are marked (+)=:
- *   `accumulate` false overwrites, true adds. Pointers never alias unless the comment says so.
- *   Every kernel accepts zero rows. Determinism: results are a pure function of the arguments for a
- *   given kernel family (instruction set); they do not depend on the number of threads, nor on M,
- *   on neighbours or on where a row stands (for row-wise outputs). Reductions over rows (weight
- *   gradients) use a fixed tree over rows that does not depend on threads. mode LF_INVARIANT
- *   promises the above; LF_FAST may use a library whose promise is only run-to-run equality.
- * Return: 0, or LF_K_EINVAL for shapes/types the kernel does not have (reported when a plan is
- * bound, by running `check`).
+ *   - Matrices are row-major. ld* is the distance between rows in elements and is at least the row
+ *     length.
+ *   - Letters: R rows (tokens), C channels, K reduction, N outputs, H query heads, G groups
+ *     (key/value heads), D head size, V vocabulary.
+ *   - "x_type" is the storage type of x. Arithmetic is f32. Each stored result is rounded once, to
+ *     nearest even.
+ *   - (+)= marks an output that can accumulate: `accumulate` false overwrites, true adds.
+ *   - Pointers never alias unless the comment says so.
+ *   - Every kernel accepts zero rows.
+ *
+ * Determinism. Within a kernel family (an instruction set), results are a pure function of the
+ * arguments. They do not depend on the number of threads. The outputs of a row do not depend on M,
+ * on the other rows or on the position of the row. Reductions over rows (weight gradients) use a
+ * fixed tree over rows that does not depend on threads. The mode LF_INVARIANT promises all this.
+ * The mode LF_FAST may use a library that promises only that equal runs give equal results.
+ *
+ * Return: 0; LF_K_EINVAL for shapes or types that the kernel does not have (reported when a plan is
+ * bound, by running `check`); LF_K_EDEVICE when a library or the device refuses.
  */
 #ifndef LF_KERNELS_H
 #define LF_KERNELS_H
@@ -61,18 +68,19 @@ enum lf_act {
     LF_ACT_RELU
 };
 
-/* An ordered stream of work. On the CPU calls run at once with at most `threads` OpenMP threads. */
+/* An ordered stream of work. On the CPU a call runs at once, with at most `threads` OpenMP
+ * threads. */
 typedef struct lf_queue lf_queue;
 lf_queue *lf_cpu_queue_create(int threads); /* threads >= 1; NULL when out of memory */
 void lf_cpu_queue_destroy(lf_queue *q);
 int lf_cpu_queue_threads(const lf_queue *q);
 
-/* Values that change between steps, in device memory. Host writes the first group before the step,
- * kernels the second. */
+/* Values that change between steps, in device memory. The host writes the first group before the
+ * step. Kernels write the second group. */
 struct lf_step_record {
     /* host -> device */
     uint64_t step;    /* optimizer steps done before this one */
-    uint64_t seed;    /* of the run, for dropout */
+    uint64_t seed;    /* seed of the run, for dropout */
     float lr;         /* learning rate of this step */
     float bias_corr1; /* 1 - beta1^(step+1) */
     float bias_corr2; /* 1 - beta2^(step+1) */
@@ -81,45 +89,51 @@ struct lf_step_record {
     /* 1 / trained tokens of the whole optimizer step, over all micro-batches and ranks */
     float inv_tokens;
     float z_loss; /* coefficient, 0 = off */
-    /* 1 / micro-batches of the whole optimizer step, over all ranks: weighs the router's losses */
+    /* 1 / micro-batches of the whole optimizer step, over all ranks: the weight of the router's
+     * losses */
     float inv_batches;
     /* device -> host */
     double loss_sum; /* sum over trained tokens of this step of -log p */
     double z_sum;    /* sum over trained tokens of logsumexp^2 */
-    /* sum over trained tokens of the prediction's entropy, nats, by a linear_xent that gives
+    /* sum over trained tokens of the prediction's entropy, nats; added by a linear_xent that gives
      * entropy */
     double entropy_sum;
     int64_t tokens;    /* trained tokens seen */
     int64_t correct;   /* trained tokens whose argmax is the target */
-    float grad_norm;   /* of the unscaled gradient before clipping */
-    float clip_factor; /* what the optimizer multiplies gradients by (includes 1/loss_scale) */
-    /* non-finite gradient or loss, loss above its limit: the optimizer leaves everything as it
-     * was */
+    float grad_norm;   /* norm of the unscaled gradient before clipping */
+    float clip_factor; /* the optimizer multiplies gradients by it (includes 1/loss_scale) */
+    /* 1 when a gradient or the loss is not finite or the loss is above its limit: the optimizer
+     * then changes nothing */
     int32_t skip;
     int32_t reserved1;
     /* sums over micro-batches: load-balancing loss (moe_stats), without its coefficient */
     double router_aux;
     /* sums over micro-batches and MoE layers: mean entropy of the router, nats */
     double router_entropy;
-    double router_load;  /* likewise: rows of the busiest expert / mean */
+    double router_load;  /* the same sums of: rows of the busiest expert / mean rows of an expert */
     int64_t router_seen; /* micro-batches x MoE layers */
-    /* host -> device, before the optimizer */
+    /* host -> device, before the optimizer: a loss_sum above loss_limit counts as not finite; 0: no
+     * limit */
     double loss_limit; /* a larger loss_sum counts as one that is not finite; 0: none does */
 };
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
 /* C[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] ) + residual[M,N]
- *   accumulate: C += op(A) op(B), no epilogue
- *   A stored [M,K] (ta false) or [K,M] (ta true);  B stored [K,N] (tb false) or [N,K] (tb true).
+ *   accumulate: C += op(A) op(B), no epilogue.
+ *   A is stored [M,K] (ta false) or [K,M] (ta true).
+ *   B is stored [K,N] (tb false) or [N,K] (tb true).
  *   a_type == b_type in {f32, bf16}; c_type f32 or bf16 (accumulate needs f32); bias f32 or bf16.
- *   pre, when not NULL, receives op(A)op(B)+bias before act, in c_type, row distance ldpre.
- *   residual has c_type; it may be C itself. The order is: product, + bias, round into pre, act, +
- *   residual, round. Before an act the value is rounded to c_type with pre NULL too, so inference
- *   and training see the same bits; without act and pre it is not. b_packed: panels made by
- *   gemm_pack from the same B, or NULL; then b may be NULL.
- *   Linear layer y = x w^T + b with w [N,K]: ta false, tb true.  dx = dy w: ta false, tb false.  dw
- *     (+)= dy^T x: ta true, tb false. */
+ *   The forms of a linear layer y = x w^T + b with w [N,K]:
+ *     y = x w^T        ta false, tb true
+ *     dx = dy w        ta false, tb false
+ *     dw (+)= dy^T x   ta true,  tb false
+ *
+ * pre, when not NULL, receives op(A) op(B) + bias before act, in c_type, with row distance ldpre.
+ * residual has c_type; it may be C itself. The order is: product, + bias, round into pre, act, +
+ * residual, round. Before an act the value is rounded to c_type even when pre is NULL, so inference
+ * and training see the same bits. Without act and pre it is not rounded there. b_packed: panels
+ * that gemm_pack made from the same B, or NULL. With panels, b may be NULL. */
 struct lf_k_gemm {
     int64_t m, n, k;
     const void *a;
@@ -138,8 +152,8 @@ struct lf_k_gemm {
     size_t work_bytes;
 };
 
-/* Pack op(B)[K,N] into the panel layout that gemm (any M) reads straight through. Size from
- * lf_cpu_gemm_packed_bytes. */
+/* Pack op(B)[K,N] into the panel layout that gemm (with any M) reads in order.
+ * lf_cpu_gemm_packed_bytes gives the size. */
 struct lf_k_gemm_pack {
     int64_t n, k;
     const void *b;
@@ -151,12 +165,13 @@ struct lf_k_gemm_pack {
     size_t packed_bytes;
 };
 size_t lf_cpu_gemm_packed_bytes(int64_t n, int64_t k, enum lf_dtype ab_type);
-/* Which implementation runs this product, for plans and fingerprints: "own", or "onednn 2.6.3"
- * (mode LF_FAST only). Pointers count as NULL or not. LF_GEMM=onednn in the environment asks for
- * the library in mode LF_FAST; our own is as fast where measured. */
+/* The implementation that runs this product, for plans and fingerprints: "own", or "onednn 2.6.3"
+ * (mode LF_FAST only). Only whether a pointer is NULL matters. LF_GEMM=onednn in the environment
+ * asks for the library in mode LF_FAST. Our own implementation is as fast on the processors
+ * measured. */
 const char *lf_cpu_gemm_algorithm(const struct lf_k_gemm *a);
 
-/* db[N] (+)= sum over rows of dy[R,N]. f32 out; fixed tree over rows. */
+/* db[N] (+)= sum over rows of dy[R,N]. db is f32. The sum is a fixed tree over rows. */
 struct lf_k_colsum {
     int64_t rows, n;
     const void *dy;
@@ -168,26 +183,33 @@ struct lf_k_colsum {
     size_t work_bytes;
 };
 
-/* Fused output layer and cross-entropy; never holds more than a chunk of logits, computes each
- * once.
- *     logits[r][v] = softcap( x[r] . w[v] + bias[v] )          softcap(z) = cap * tanh(z / cap),
- *       cap 0 = off
- *     loss[r] = logsumexp(logits[r]) - logits[r][target[r]]     for target >= 0
- * Rows with target < 0 are not computed: their loss, lse and dx are 0, their argmax is -1.
- *     total   = sum_r loss[r] + z_loss * logsumexp^2
- *     dx[r] = d total / d x[r] * inv_tokens * loss_scale;  dw (+)= likewise, f32;  db (+)= likewise
- * With dx NULL it is the forward alone (validation, scoring). loss, lse and argmax may be NULL. rec
- * sums are added to (loss_sum, z_sum, tokens, correct, with entropy not NULL entropy_sum) in row
- * order. v_real: columns >= v_real are padding and count as -inf. A target >= v_real gives a NaN
- * loss and NaN gradients. rec NULL: no sums, z_loss 0, inv_tokens * loss_scale 1. inv_temperature t
- * (0: 1): logits are multiplied by it after the soft cap.
+/* Fused output layer and cross-entropy. It never holds more than a chunk of logits, and it computes
+ * each logit once.
  *
- * Losses that are arithmetic on log-probabilities outside need two more forms of the same
- * computation, with the same bits:
- *     logp[r]    = logits[r][target[r]] - logsumexp(logits[r])  = -loss[r];  0 for target < 0
- *     entropy[r] = -sum_v p_v log p_v of the row's softmax;                  0 for target < 0
- * dlogp or dentropy given: dx, dw, db are the gradients of sum_r dlogp[r] logp[r] + dentropy[r]
- * entropy[r] instead of total's, whose factors are not applied and whose sums are not made. */
+ *     logits[r][v] = inv_temperature * softcap(x[r] . w[v] + bias[v])
+ *     softcap(z)   = cap * tanh(z / cap); cap 0: z
+ *     loss[r]      = logsumexp(logits[r]) - logits[r][target[r]]          for target >= 0
+ *     total        = sum_r loss[r] + z_loss * logsumexp(logits[r])^2
+ *     dx[r]        = d total / d x[r] * inv_tokens * loss_scale
+ *     dw (+)=, db (+)=  the same of w and bias, f32
+ *
+ * inv_temperature 0 stands for 1. Rows with target < 0 are not computed: their loss, lse and dx are
+ * 0, their argmax is -1. With dx NULL it is the forward alone (validation, scoring). loss, lse and
+ * argmax may be NULL. v_real: columns >= v_real are padding and count as -inf. A target >= v_real
+ * gives a NaN loss and NaN gradients. The sums of rec are added to in row order: loss_sum, z_sum,
+ * tokens, correct and, with entropy not NULL, entropy_sum. With rec NULL there are no sums, z_loss
+ * is 0 and inv_tokens * loss_scale is 1.
+ *
+ * Two more forms serve losses that are computed outside from log-probabilities. They are the same
+ * computation with the same bits:
+ *
+ *     logp[r]    = logits[r][target[r]] - logsumexp(logits[r]) = -loss[r]; 0 for target < 0
+ *     entropy[r] = -sum_v p_v log p_v of the row's softmax;                0 for target < 0
+ *
+ * With dlogp or dentropy given, dx, dw and db are the gradients of
+ *     sum_r dlogp[r] logp[r] + dentropy[r] entropy[r]
+ * instead of those of total. The factors of total are then not applied and its sums are not
+ * made. */
 struct lf_k_linear_xent {
     int64_t rows, k, v, v_real;
     const void *x;                 /* [R, K] x_type */
@@ -213,9 +235,11 @@ struct lf_k_linear_xent {
 };
 
 /* What a draw needs of rows of logits that gemm made with the output layer, with the bits of
- * linear_xent: z[r] becomes inv_temperature * softcap(z[r]) in place over columns < v_real (softcap
- * 0: off, inv_temperature 0: 1); lse[r] = logsumexp; argmax[r] (NULL allowed) lowest index of the
- * largest. */
+ * linear_xent:
+ *     z[r]      = inv_temperature * softcap(z[r]), in place, columns < v_real
+ *     lse[r]    = logsumexp(z[r])
+ *     argmax[r] = the lowest index of the largest z[r]; NULL allowed
+ * softcap 0 is off; inv_temperature 0 stands for 1. */
 struct lf_k_logit_stats {
     int64_t rows, v_real, ldz;
     float *z;
@@ -226,43 +250,45 @@ struct lf_k_logit_stats {
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-/* The next token of each row of logits z [rows, v], f32, by the order of operations of
- * engine/infer/sample.h and the arithmetic of kernels/sampling.h: the token of lf_sampler_draw,
- * whatever else is in the call. What a row asks lies in device memory and changes between calls. A
- * row's list has at most one entry for a token; list entries of a row: list[list_at ... list_at +
- * list_n - 1].
+/* The next token of each row of logits z [rows, v], f32. engine/infer/sample.h has the order of
+ * operations, kernels/sampling.h the arithmetic: the token is that of lf_sampler_draw, whatever
+ * other rows the call has. The options of a row lie in device memory and change between calls. The
+ * list entries of a row are list[list_at ... list_at + list_n - 1]. A row's list has at most one
+ * entry for a token.
  *
- * on = LF_SAMPLE_NOTE: the list then tells of the token that was drawn. The count of its entry
- * becomes max(count, 0) + 1; without one, {0, token, 1} is added at list_at + list_n, where nothing
- * else lies. */
+ * With on = LF_SAMPLE_NOTE the drawn token is noted in the list. The count of its entry becomes
+ * max(count, 0) + 1. When the list has no entry of the token, {0, token, 1} is added at list_at +
+ * list_n; the caller keeps that place free. */
 struct lf_sample_token {
     double bias; /* added first; -inf forbids the token */
     int32_t id;  /* in [0, v) */
-    /* times in the output: presence and frequency penalties; 0: seen in the prompt alone; -1: no
-     * penalty */
+    /* how often the output has the token, for presence and frequency penalties; 0: the token is
+     * only in the prompt; -1: no penalty */
     int32_t count;
 };
 struct lf_sample_row {
-    uint64_t seed, index; /* of the draw */
-    double scale;         /* 1 / temperature, at most the largest double; 0: greedy */
+    uint64_t seed, index; /* seed and number of the draw */
+    double scale;         /* 1 / temperature, cut off at the largest double; 0: greedy */
     double top_p;         /* 1: off */
     double min_x;         /* ln min_p; -inf: off */
     double repetition, presence, frequency; /* 1, 0, 0: off */
     int32_t top_k;                          /* 0: off */
     int32_t list_at, list_n;
-    int32_t on; /* 0: nothing is drawn, token LF_SAMPLE_NONE; 1: a token is; LF_SAMPLE_NOTE */
+    /* 0: nothing is drawn and token is LF_SAMPLE_NONE; 1: a token is drawn; or LF_SAMPLE_NOTE */
+    int32_t on;
 };
 struct lf_sample_out {
     int32_t token; /* or LF_SAMPLE_* */
     float logp;    /* z[token] - lse, 0 without a token */
 };
 enum { LF_SAMPLE_NOTE = 2 };
-/* No finite logit; not asked for; more tokens than the kernel sorts may be kept, so the host must
- * draw. */
+/* EMPTY: the row has no finite logit. NONE: no draw was asked for. HOST: the host must draw,
+ * because more tokens may be kept than the kernel sorts. */
 enum { LF_SAMPLE_EMPTY = -1, LF_SAMPLE_NONE = -2, LF_SAMPLE_HOST = -3 };
-/* A row with top-k, top-p or min-p is drawn when at most so many tokens are left by the coarse cut:
- * those at least as likely as the last one kept, to a factor of e^(1/51.2) and, with top-k and
- * top-p both, those of top-k. v <= LF_SAMPLE_MOST_TOKENS. */
+/* A row with top-k, top-p or min-p is drawn here when the coarse cut leaves at most
+ * LF_SAMPLE_SORTED tokens. The coarse cut keeps the tokens that are at least as likely as the last
+ * one kept, to a factor of e^(1/51.2). With both top-k and top-p it keeps those of top-k. v is at
+ * most LF_SAMPLE_MOST_TOKENS. */
 enum { LF_SAMPLE_SORTED = 4096, LF_SAMPLE_MOST_TOKENS = 1 << 21 };
 struct lf_k_sample {
     int64_t rows, v, ldz;
@@ -276,21 +302,23 @@ struct lf_k_sample {
 
 /* ---- fp8 ------------------------------------------------------------------------------------- */
 
-/* A value x is kept as q s: q in e4m3 (largest value 448) or e5m2 (57344), s a power of two that a
- * block of elements shares and that follows from the values themselves ("current scaling"):
- *     s = 2^-e with the largest e such that max(|x|, 2^-60) 2^e fits the type, over the block;  q =
- *       x 2^e, rounded to nearest even.
+/* A value x is stored as q s. q has the type e4m3 (largest value 448) or e5m2 (57344). s is a power
+ * of two that a block of elements shares. s follows from the values themselves ("current scaling"):
+ *     s = 2^-e with the largest e for which max(|x|, 2^-60) 2^e fits the type, over the block
+ *     q = x 2^e, rounded to nearest even
  * In a block with an element that is not finite, s and every q are NaN.
- * Powers of two because x 2^e is exact then: an element is rounded once, to the relative precision
- * of the type, whatever the scale, and q s is exact in bf16: the product of two such matrices is a
- * bf16 product with f32 sums. Blocks, and where the scale of element (r, c) of a matrix [R, C]
- * stands (cuBLASLt's SCALAR_32F, VEC128_32F and BLK128x128_32F):
- *     LF_FP8_TENSOR   all of it                   [0]
- *     LF_FP8_VEC128   128 columns of a row        [(c / 128) R + r]
- *     LF_FP8_BLK128   128 rows x 128 columns      [(r / 128) P + c / 128],  P = C / 128 rounded up,
- *                     then up to a multiple of 4
- * The last block of a row or column may be shorter. Entries between C / 128 and P are never written
- * nor read. */
+ *
+ * s is a power of two because x 2^e is then exact. So an element is rounded once, to the relative
+ * precision of the type, whatever the scale. q s is exact in bf16, so the product of two such
+ * matrices is a bf16 product with f32 sums.
+ *
+ * The blocks of a matrix [R, C], and the place of the scale of element (r, c) (cuBLASLt's
+ * SCALAR_32F, VEC128_32F and BLK128x128_32F):
+ *     LF_FP8_TENSOR   the whole matrix         [0]
+ *     LF_FP8_VEC128   128 columns of a row     [(c / 128) R + r]
+ *     LF_FP8_BLK128   128 rows x 128 columns   [(r / 128) P + c / 128]
+ * P is C / 128 rounded up, then rounded up to a multiple of 4. Entries between C / 128 rounded up
+ * and P are never written nor read. The last block of a row or column may be shorter. */
 enum lf_fp8_scaling { LF_FP8_TENSOR = 0, LF_FP8_VEC128, LF_FP8_BLK128 };
 enum { LF_FP8_BLOCK = 128 };
 static inline int64_t lf_fp8_scales(int64_t rows, int64_t cols, enum lf_fp8_scaling s) /* floats */
@@ -301,10 +329,9 @@ static inline int64_t lf_fp8_scales(int64_t rows, int64_t cols, enum lf_fp8_scal
                                 : (rows + LF_FP8_BLOCK - 1) / LF_FP8_BLOCK * ((across + 3) / 4 * 4);
 }
 
-/* q, scale: of x [R, C];  qt [C, R], scale_t: of its transpose (with LF_FP8_VEC128 the blocks run
- *                         down the columns of x; with
- * LF_FP8_TENSOR scale_t is not written: scale is that of both). q and qt are dense. Each of the
- * four may be NULL. */
+/* q [R, C] and scale are x [R, C] in fp8. qt [C, R] and scale_t are the transpose of x in fp8. With
+ * LF_FP8_VEC128 the blocks of qt run down the columns of x. With LF_FP8_TENSOR scale_t is not
+ * written, because scale holds for both. q and qt are dense. Each of the four may be NULL. */
 struct lf_k_quantise {
     int64_t rows, cols, ldx;
     const void *x;
@@ -315,12 +342,12 @@ struct lf_k_quantise {
     size_t work_bytes;
 };
 
-/* gemm's C = act( A B^T + bias ) + residual (or C += A B^T) of A [M, K] and B [N, K] in fp8, each
- * the q or qt of quantise. In `gemm`: ta false, tb true, lda = ldb = K, ab_type and b_packed are
- * not read, mode LF_FAST. M, N and K are multiples of 16, with blocks of 128; types are not both
- * e5m2; scalings are both LF_FP8_TENSOR, both LF_FP8_VEC128, or one LF_FP8_VEC128 and one
- * LF_FP8_BLK128 (which is what cuBLASLt has). With bias, act or pre a library may round the product
- * to c_type before they follow. */
+/* gemm's C = act( A B^T + bias ) + residual (or C += A B^T) of A [M, K] and B [N, K] in fp8. A and
+ * B are each the q or the qt of quantise. In `gemm`: ta is false, tb is true, lda = ldb = K, mode
+ * is LF_FAST, ab_type and b_packed are not read. With blocks of 128, M, N and K are multiples of
+ * 16. The types are not both e5m2. cuBLASLt has these scalings: both LF_FP8_TENSOR, both
+ * LF_FP8_VEC128, or one LF_FP8_VEC128 and one LF_FP8_BLK128. With bias, act or pre a library may
+ * round the product to c_type before it applies them. */
 struct lf_k_gemm_fp8 {
     struct lf_k_gemm gemm;
     const float *a_scale, *b_scale;
@@ -329,8 +356,8 @@ struct lf_k_gemm_fp8 {
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]   (wpe NULL: none; wte NULL: wpe
- *   alone). A token outside [0, V) gives NaN rows. */
+/* y[r] = scale * wte[token[r]] + wpe[position[r] + pos_offset]. With wpe NULL the second term is
+ * missing, with wte NULL the first. A token outside [0, V) gives a NaN row. */
 struct lf_k_embed_fwd {
     int64_t rows, c, v, max_pos;
     const int32_t *token, *position;
@@ -340,8 +367,9 @@ struct lf_k_embed_fwd {
     int32_t pos_offset;
     uint8_t w_type, y_type;
 };
-/* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. f32, in ascending row
- * order per target row. accumulate false zeroes the table first. Either table may be NULL. */
+/* dwte[token[r]] += scale * dy[r]; dwpe[position[r] + pos_offset] += dy[r]. The tables are f32.
+ * Rows that add to the same table row do so in ascending order. accumulate false zeroes the tables
+ * first. Either table may be NULL. */
 struct lf_k_embed_bwd {
     int64_t rows, c, v, max_pos;
     const int32_t *token, *position;
@@ -357,14 +385,15 @@ struct lf_k_embed_bwd {
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
-/* s = x (+ delta);  y = (s - mean) * rstd * (w + w_offset) + b       RMS: mean = 0, rstd =
- *                   1/sqrt(mean(s^2) + eps)
- *                                                                 LayerNorm: rstd = 1/sqrt(var +
- *                                                                 eps), biased variance
- *   Row (t, h), t < rows, h < heads, at base + t * ld + h * c: heads = 1 for hidden rows, > 1 for
- *   QK-norm inside qkv rows. delta NULL: s = x and `sum` is not written. Otherwise sum[r] = s
- *   rounded to x_type (may alias x or delta), and the statistics use that rounded s. mean
- *   (LayerNorm only), rstd: f32 [rows * heads] or NULL when no backward follows. y may alias x. */
+/* s = x (+ delta) y = (s - mean) * rstd * (w + w_offset) + b
+ *   RMSNorm:   mean = 0, rstd = 1/sqrt(mean(s^2) + eps)
+ *   LayerNorm: rstd = 1/sqrt(var + eps), with the biased variance
+ *
+ * Row (t, h), t < rows, h < heads, stands at base + t * ld + h * c. heads is 1 for hidden rows and
+ * larger for QK-norm inside qkv rows. With delta NULL, s = x and `sum` is not written. Otherwise
+ * sum[r] is s rounded to x_type (sum may alias x or delta), and the statistics use that rounded s.
+ * mean (LayerNorm only) and rstd: f32 [rows * heads], or NULL when no backward follows. y may alias
+ * x. */
 struct lf_k_norm_fwd {
     int64_t rows, heads, c;
     const void *x, *delta, *w, *b;
@@ -375,10 +404,9 @@ struct lf_k_norm_fwd {
     bool layer; /* LayerNorm, else RMSNorm */
     uint8_t x_type, y_type, w_type;
 };
-/* dx = dres + d(norm)/dx^T dy;  dw (+)= sum_r dy * xhat;  db (+)= sum_r dy.   x is the normalised
- *                               input s of the forward.
- * dres (gradient arriving on the residual path, x_type) may be NULL; dx may alias dres or dy. dw,
- * db f32, may be NULL. */
+/* dx = dres + d(norm)/dx^T dy dw (+)= sum_r dy * xhat db (+)= sum_r dy x is the normalised input s
+ * of the forward. dres (x_type) is the gradient that arrives on the residual path; it may be NULL.
+ * dx may alias dres or dy. dw and db are f32 and may be NULL. */
 struct lf_k_norm_bwd {
     int64_t rows, heads, c;
     const void *x, *dy, *dres, *w;
@@ -393,16 +421,16 @@ struct lf_k_norm_bwd {
     size_t work_bytes;
 };
 
-/* y[r] = x[r] / max(|x[r]|, 1e-12), |.| the Euclidean norm of the row: the output layer of Baichuan
- * 2 (NormHead). x [R, C] f32, dense. */
+/* y[r] = x[r] / max(|x[r]|, 1e-12). |x[r]| is the Euclidean norm of the row. The output layer of
+ * Baichuan 2 needs it (NormHead). x [R, C] is f32 and dense. */
 struct lf_k_unit_rows_fwd {
     int64_t rows, c;
     const float *x;
     void *y;
     uint8_t y_type;
 };
-/* dx (+)= (dy - y (y . dy)) / |x| per row, with y = x / |x| in f32; rows with |x| < 1e-12: dy /
- * 1e-12. */
+/* dx (+)= (dy - y (y . dy)) / |x| per row, with y = x / |x| in f32. For rows with |x| < 1e-12 the
+ * gradient is dy / 1e-12. */
 struct lf_k_unit_rows_bwd {
     int64_t rows, c;
     const float *x, *dy;
@@ -412,9 +440,10 @@ struct lf_k_unit_rows_bwd {
 
 /* ---- weight-decomposed adapters (Liu et al. 2024, DoRA) -------------------------------------- */
 
-/* norm[n] = | w[n] + scale * sum_j b[n][j] a[j] |, the Euclidean norms of the rows of an adapted
- * weight: w [rows, C], b [rows, rank], a [rank, C], all dense and of w_type. The product is summed
- * over ascending j, then scaled; the squares in f32. rank 0: of w alone. */
+/* norm[n] = | w[n] + scale * sum_j b[n][j] a[j] |: the Euclidean norms of the rows of an adapted
+ * weight. w [rows, C], b [rows, rank] and a [rank, C] are dense and of w_type. The product is
+ * summed over ascending j, then scaled. The squares are summed in f32. With rank 0 it is the norm
+ * of w alone. */
 struct lf_k_dora_norm {
     int64_t rows, c, rank;
     const void *w, *a, *b;
@@ -422,10 +451,10 @@ struct lf_k_dora_norm {
     float scale;
     uint8_t w_type;
 };
-/* y = base + (s - 1) (base - bias) + s lora + rest,  s[c] = m[c] / norm[c] (1 where norm is 0);
- *   [R, C], bias, m, norm f32 [C].
- * bias NULL: 0. rest NULL: 0. m NULL: y = base + rest, then lora, bias and norm are not read
- * (ldlora is C or more all the same). With m = norm and lora = 0, y has the bits of base + rest. */
+/* y = base + (s - 1) (base - bias) + s lora + rest s[c] = m[c] / norm[c], or 1 where norm is 0
+ * base, lora, rest and y are [R, C] of x_type. bias, m and norm are f32 [C]. bias NULL stands for
+ * 0, rest NULL for 0. With m NULL, y = base + rest; then lora, bias and norm are not read (ldlora
+ * must still be C or more). With m = norm and lora = 0, y has the bits of base + rest. */
 struct lf_k_dora_fwd {
     int64_t rows, c, ldbase, ldlora, ldrest, ldy;
     const void *base, *lora, *rest;
@@ -433,10 +462,9 @@ struct lf_k_dora_fwd {
     void *y;
     uint8_t x_type;
 };
-/* dx= s dy, the gradient of base and of lora alike (NULL: not wanted);  dm[c] (+)= sum_r dy (base -
- *   bias + lora) / norm[c] (NULL: not
- * wanted; 0 where norm is 0). norm is a constant here, as in the paper's section 4.3. dx may be
- * dy. */
+/* dx = s dy: the gradient of base and of lora alike; NULL: not wanted dm[c] (+)= sum_r dy (base -
+ * bias + lora) / norm[c], 0 where norm is 0; NULL: not wanted norm counts as a constant here, as in
+ * the paper's section 4.3. dx may be dy. */
 struct lf_k_dora_bwd {
     int64_t rows, c, lddy, ldbase, ldlora, lddx;
     const void *dy, *base, *lora;
@@ -449,12 +477,13 @@ struct lf_k_dora_bwd {
 
 /* ---- positions and attention ----------------------------------------------------------------- */
 
-/* Rotary embedding of `heads` heads at base + t * ld + h * d, the first `rot` (even) of d channels;
- * y may be x.
- *   interleaved false (rotate-half): pairs (i, i + rot/2); true: pairs (2i, 2i+1).
- *   (a, b) -> (a cos - b sin, a sin + b cos) with cos/sin tables f32 [max_pos, rot/2]; inverse
- *   negates sin (backward). position2, when not NULL: heads of odd number turn by it instead (2-D
- *   positions: each head of the model is two of these). */
+/* Rotary embedding of `heads` heads at base + t * ld + h * d. It turns the first `rot` (even) of d
+ * channels. y may be x.
+ *   interleaved false (rotate-half): pairs (i, i + rot/2)
+ *   interleaved true:                pairs (2i, 2i+1)
+ *   (a, b) -> (a cos - b sin, a sin + b cos); inverse negates sin (backward)
+ * The tables cos and sin are f32 [max_pos, rot/2]. With position2 not NULL, heads of odd number
+ * turn by position2 instead of position (2-D positions: each head of the model is two of these). */
 struct lf_k_rope {
     int64_t rows, heads, d, rot, max_pos;
     const void *x;
@@ -466,24 +495,33 @@ struct lf_k_rope {
     uint8_t x_type;
 };
 
-/* Attention within documents: o = softmax(scale * q k^T + mask) v, heads h uses key/value group h /
+/* Attention within documents: o = softmax(scale * q k^T + mask) v. Head h uses key/value group h /
  * (H/G).
- *   q row t, head h at q + t * ldq + h * D; k, v likewise with G heads. cu_seqlens: i32 [n_docs+1],
- *   ascending, first 0; rows at or after cu_seqlens[n_docs] are padding: o = 0, lse = -inf. n_docs
- *   is read from cu_seqlens itself: it is the array's length - 1, and empty documents are legal, so
- *   a static bound works. max_doc: no document is longer (0: rows); a library may rely on it.
- *   causal: key j visible to query i iff j <= i, or j < prefix[document] where prefix (i32
- *   [n_docs]) is not NULL; window > 0: also i - j < window; alibi: adds -slope[h] * (i - j);
- *   softcap > 0: scores become cap * tanh(score / cap) before the mask. lse[h][t] f32 [H, rows]:
- *   log-sum-exp of the row's scores, natural log; NULL when no backward follows. Reduction: KV
- *   tiles of LF_ATTN_TILE keys counted from the document's first key, ascending; online softmax. A
- *   tile that is entirely masked for a row changes no bit of that row. drop.p > 0: o = (m .
- *   softmax) v with m = keep ? 1 / (1 - p) : 0; lse stays that of all keys. */
+ *
+ * Row t, head h of q stands at q + t * ldq + h * D; k and v have the same layout with G heads.
+ * cu_seqlens is i32 [n_docs+1], ascending from 0. Rows at or after cu_seqlens[n_docs] are padding:
+ * o = 0, lse = -inf. Empty documents are legal, so n_docs may be a static bound. max_doc: no
+ * document is longer (0: no bound but rows); a library may rely on it.
+ *
+ * Masks and scores:
+ *   causal     key j is visible to query i only for j <= i, or j < prefix[document] where prefix
+ *              (i32 [n_docs]) is not NULL
+ *   window > 0 key j is visible only for i - j < window
+ *   softcap    > 0: a score becomes cap * tanh(score / cap), before the mask
+ *   alibi      adds -slope[h] * (i - j)
+ *
+ * lse[h][t], f32 [H, rows], is the natural log-sum-exp of the row's scores; NULL when no backward
+ * follows. The reduction runs over tiles of LF_ATTN_TILE keys in ascending order, counted from the
+ * document's first key, with online softmax. A tile in which every key is masked for a row changes
+ * no bit of that row. With drop.p > 0, o = (m . softmax) v with m = keep ? 1 / (1 - p) : 0; lse is
+ * still that of all keys. */
 #define LF_ATTN_TILE 64
-/* Dropout of attention probabilities. Keep decision of (query row t, head h, key j of its
- * document): Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4) word j %
- * 4, uniform >= p; so h < 1024, j < 2^24. p == 0: off, the rest is not read. sample: global sample
- * id of the row, position: its place in the sample. */
+/* Dropout of attention probabilities. The decision for query row t, head h and key j of its
+ * document is word j % 4 of
+ *     Philox(seed, site, a = sample[t] + position[t] * 2^40, b = h * 2^22 + j / 4)
+ * The key is kept when the word, as a uniform number, is >= p. So h < 1024 and j < 2^24. With p ==
+ * 0 dropout is off and the other members are not read. sample is the global sample id of the row;
+ * position is its place in the sample. */
 struct lf_k_attn_drop {
     float p;
     uint32_t site;
@@ -508,7 +546,7 @@ struct lf_k_attn_fwd {
     void *work;
     size_t work_bytes;
 };
-/* dq, dk, dv from do, o and lse; same masks. dq, dk, dv overwrite; padding rows become 0. */
+/* dq, dk, dv from do, o and lse, with the same masks. They overwrite. Padding rows become 0. */
 struct lf_k_attn_bwd {
     int64_t rows, heads, groups, d, n_docs, max_doc;
     const void *q, *k, *v, *o, *d_o;
@@ -527,12 +565,12 @@ struct lf_k_attn_bwd {
     size_t work_bytes;
 };
 
-/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and the same for values: k_pages
- * + ((p * page_tokens + i) * G + g) * D. page_tokens is a multiple of LF_ATTN_TILE. Sequence s owns
- * pages table[s * max_pages + 0 ...] for positions 0, 1, ... */
-struct
-    /* row r of k, v goes to position pos[r] of sequence seq[r]; seq < 0 rows are skipped */
-    lf_k_kv_write {
+/* Paged KV cache. Page p holds page_tokens rows of [G, D] for keys and as many for values. Row i of
+ * group g starts at k_pages + ((p * page_tokens + i) * G + g) * D. page_tokens is a multiple of
+ * LF_ATTN_TILE. Pages table[s * max_pages + 0 ...] belong to sequence s, for positions 0, 1, ...
+ *
+ * Row r of k and v goes to position pos[r] of sequence seq[r]. Rows with seq < 0 are skipped. */
+struct lf_k_kv_write {
     int64_t rows, groups, d, page_tokens, max_pages;
     const void *k, *v;
     int64_t ldk, ldv;
@@ -540,10 +578,10 @@ struct
     const int32_t *seq, *pos, *table;
     uint8_t x_type;
 };
-/* Attention of new rows over the cache: row r is position pos[r] of sequence seq[r] and sees cached
- * keys 0..pos[r], and with prefix (i32 [sequences], indexed by seq) at least 0..prefix[seq[r]] - 1,
- * which must be written by then, under the same masks and with the same bits as attn_fwd over the
- * whole document. seq < 0: o = 0. */
+/* Attention of new rows over the cache. Row r is position pos[r] of sequence seq[r]. It sees the
+ * cached keys 0 ... pos[r]. With prefix (i32 [sequences], indexed by seq) it sees at least the keys
+ * 0 ... prefix[seq[r]] - 1, which must have been written. Masks and bits are those of attn_fwd over
+ * the whole document. For seq < 0, o = 0. */
 struct lf_k_attn_paged {
     int64_t rows, heads, groups, d, page_tokens, max_pages;
     const void *q;
@@ -576,23 +614,24 @@ struct lf_k_act_bwd {
     void *dx;
     uint8_t act, x_type;
 };
-/* y = act(gate) * up, gate and up [R, C] with own pointers and a shared row distance (halves of one
- * GEMM's output). */
+/* y = act(gate) * up. gate and up are [R, C] with pointers of their own and one row distance, ldx
+ * (they are the halves of one gemm's output). */
 struct lf_k_glu_fwd {
     int64_t rows, c, ldx, ldy;
     const void *gate, *up;
     void *y;
     uint8_t act, x_type;
 };
-/* dgate = dy * up * act'(gate); dup = dy * act(gate). May alias gate / up. */
+/* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may alias gate, and dup may alias
+ * up. */
 struct lf_k_glu_bwd {
     int64_t rows, c, ldx, lddy, lddx;
     const void *gate, *up, *dy;
     void *dgate, *dup;
     uint8_t act, x_type;
 };
-/* y = a * alpha + b * beta over n elements (b NULL: y = a * alpha); y may alias either. Types may
- * differ: this is also cast. */
+/* y = a * alpha + b * beta over n elements (b NULL: y = a * alpha). y may alias a or b. The types
+ * may differ, so this is also the cast. */
 struct lf_k_axpby {
     int64_t n;
     const void *a, *b;
@@ -606,7 +645,7 @@ struct lf_k_fill { /* n elements = value */
     float value;
     uint8_t y_type;
 };
-/* Rows by index: y[r] = x[index[r]] (negative index: zeros). */
+/* Rows by index: y[r] = x[index[r]]. A negative index gives zeros. */
 struct lf_k_gather_rows {
     int64_t rows, c, ldx, ldy;
     const void *x;
@@ -614,9 +653,10 @@ struct lf_k_gather_rows {
     void *y;
     uint8_t x_type;
 };
-/* y = keep ? x / (1 - p) : 0 (+ residual). Keep decision of element (r, c): Philox(seed, site, a =
- * sample[r], b = position[r] * ceil(C/4) + c/4) word c % 4, uniform >= p. The backward is the same
- * call on dy. y may alias x. sample: global sample id of the row. */
+/* y = keep ? x / (1 - p) : 0 (+ residual). The decision for element (r, c) is word c % 4 of
+ *     Philox(seed, site, a = sample[r], b = position[r] * ceil(C/4) + c/4)
+ * The element is kept when the word, as a uniform number, is >= p. sample is the global sample id
+ * of the row. The backward is the same call on dy. y may alias x. */
 struct lf_k_dropout {
     int64_t rows, c, ldx, ldres, ldy;
     const void *x, *residual;
@@ -631,19 +671,20 @@ struct lf_k_dropout {
 
 /* ---- mixture of experts ---------------------------------------------------------------------- */
 
-/* R rows, E experts, k of them for each row: M = R k pairs (row, slot). Everything about routing is
- * f32. */
+/* R rows, E experts, k experts for each row: M = R k pairs (row, slot). All routing is f32. */
 #define LF_MOE_MAX_EXPERTS 1024
 
-/* score = softmax(logits) or, with sigmoid, sigmoid(logits), f32 [R, E]; choice = score + bias
- * (bias [E] NULL: score).
- *   groups > 1: the experts lie in `groups` equal groups in order and only those of the top_groups
- *   worthiest groups can be chosen; a group is worth its largest choice (softmax: DeepSeek-V2) or
- *   the sum of its two largest (sigmoid: DeepSeek-V3). ids [R, k]: the k largest choices,
- *   descending, ties to the lower id; ids of a row differ whatever is in it (NaN comes first).
- *   weights [R, k] = scale * score[id] (/ sum of the k scores with renorm). The bias chooses, it
- *   never weighs. scores, entropy may be NULL. entropy [R]: of the scores divided by their sum, in
- *   nats. */
+/* score = softmax(logits) or, with sigmoid, sigmoid(logits); f32 [R, E] choice = score + bias; bias
+ * [E], NULL: 0
+ *   ids [R, k]      the k largest choices, descending, ties to the lower id
+ *   weights [R, k]  scale * score[id]; with renorm divided by the sum of the k scores
+ *   entropy [R]     of the scores divided by their sum, in nats
+ * The bias changes the choice, never the weights. The ids of a row differ whatever the row holds
+ * (NaN comes first). scores and entropy may be NULL.
+ *
+ * groups > 1: the experts lie in `groups` equal groups, in order. Only experts of the top_groups
+ * best groups can be chosen. The worth of a group is its largest choice (softmax: DeepSeek-V2) or
+ * the sum of its two largest choices (sigmoid: DeepSeek-V3). */
 struct lf_k_moe_route {
     int64_t rows, experts, ldlogits;
     const float *logits, *bias;
@@ -653,15 +694,19 @@ struct lf_k_moe_route {
     float scale;
     bool sigmoid, renorm;
 };
-/* dlogits [R, E] = d/dlogits ( sum dweights . weights  +  scale_aux * loss )   where loss is the
- *   load-balancing loss of the micro-batch
- *     loss = E * sum_e f_e P_e,  f_e = pairs sent to e / n,  P_e = sum of the scores of e (each
- *                                row's made to sum to 1) / n
- * over the n rows (not padding) of all `layers` MoE layers together (Switch Transformer, Fedus et
- * al. 2021, eq. 4, over layers as in transformers' load_balancing_loss_func; f_e is a count and has
- * no gradient); scale_aux = aux * inv_batches * loss_scale. load [2, E]: counts and sums of scores
- * over the layers, from the last moe_stats; cu_seqlens as attention's: rows at or after
- * cu_seqlens[n_docs] are padding. load NULL: no such term. */
+/* dlogits [R, E] = d/dlogits ( sum dweights . weights + scale_aux * loss )
+ *
+ * loss is the load-balancing loss of the micro-batch (Switch Transformer, Fedus et al. 2021, eq.
+ * 4), over the n rows (not padding) of all `layers` MoE layers together, as in transformers'
+ * load_balancing_loss_func:
+ *     loss = E * sum_e f_e P_e
+ *     f_e  = pairs sent to e / n; a count, so it has no gradient
+ *     P_e  = sum over rows of the score of e / n, each row's scores divided by their sum
+ *     scale_aux = aux * inv_batches * loss_scale
+ *
+ * load [2, E] has the counts and the sums of scores over the layers, from the last moe_stats. With
+ * load NULL the loss is left out. cu_seqlens is that of attention: rows at or after
+ * cu_seqlens[n_docs] are padding. */
 struct lf_k_moe_route_bwd {
     int64_t rows, experts, n_docs, lddlogits;
     const int32_t *ids, *cu_seqlens;
@@ -672,10 +717,10 @@ struct lf_k_moe_route_bwd {
     bool sigmoid, renorm;
     const struct lf_step_record *rec;
 };
-/* load [2, E] = prev (NULL: 0) + (pairs sent to each expert, sums of the rows' scores made to sum
- * to 1), padding left out. counts [E] (+)= the pairs of this layer (NULL: not wanted). To rec are
- * added: the mean entropy, largest load / mean load, 1 to router_seen; and with layers > 0, in the
- * last of them, the load-balancing loss. */
+/* load [2, E] = prev (NULL: 0) + (pairs sent to each expert, sum over rows of each expert's score),
+ * each row's scores divided by their sum, padding left out. counts [E] (+)= the pairs of this layer
+ * (NULL: not wanted). rec gets: the mean entropy, largest load / mean load, and 1 in router_seen.
+ * With layers > 0, in the last layer, rec also gets the load-balancing loss. */
 struct lf_k_moe_stats {
     int64_t rows, experts, n_docs;
     const int32_t *ids, *cu_seqlens;
@@ -685,17 +730,18 @@ struct lf_k_moe_stats {
     bool accumulate;
     struct lf_step_record *rec;
 };
-/* Expert order: pairs sorted by (expert, row, slot). row_of [M]: the row of each place; place_of
- * [R, k]: the place of each pair; offsets [E + 1]: the places of expert e are offsets[e] ...
- * offsets[e + 1] - 1. */
+/* Expert order: pairs sorted by (expert, row, slot).
+ *   row_of [M]       the row of the pair at each place
+ *   place_of [R, k]  the place of each pair
+ *   offsets [E + 1]  expert e has the places offsets[e] ... offsets[e + 1] - 1 */
 struct lf_k_moe_sort {
     int64_t rows, experts;
     const int32_t *ids;
     int32_t *row_of, *place_of, *offsets;
     int32_t k;
 };
-/* y[r] = residual[r] (NULL: 0) + sum_j weights[r][j] * x[place_of[r][j]], j ascending in f32;
- * weights NULL: 1. x [M, C]; y may be residual. */
+/* y[r] = residual[r] (NULL: 0) + sum_j weights[r][j] * x[place_of[r][j]], j ascending, in f32.
+ * weights NULL stands for 1. x is [M, C]. y may be residual. */
 struct lf_k_moe_combine {
     int64_t rows, c, ldx, ldres, ldy;
     const void *x, *residual;
@@ -733,13 +779,13 @@ struct lf_k_row_gate_bwd {
     float *dgate;
     uint8_t x_type;
 };
-/* Products of consecutive rows with a matrix of their group: rows offsets[g] ... offsets[g + 1] - 1
- * belong to group g, m of them in all, offsets [groups + 1] ascending from 0.
- *   by_rows: C[r, N] = A[r, K] op(B_g)[K, N] + residual[r, N]     B_g dense, [N, K] (tb) or [K, N],
- *     one after another; ldb is not read
- *   dw:      C_g[N, K] (+)= sum over rows r of g of A[r, N]^T B[r, K]     C_g dense, one after
- *            another, 0 for an empty group; ldc is not read
- * An element's bits are those of gemm over its group alone: they depend on K (in dw on the group's
+/* Products of consecutive rows with a matrix of their group. Group g has the rows offsets[g] ...
+ * offsets[g + 1] - 1. offsets [groups + 1] ascends from 0 to m.
+ *   by rows (dw false): C[r, N] = A[r, K] op(B_g)[K, N] + residual[r, N]
+ *     The B_g are dense, [N, K] (tb) or [K, N], one after another; ldb is not read.
+ *   dw: C_g[N, K] (+)= sum over rows r of g of A[r, N]^T B[r, K]
+ *     The C_g are dense, one after another, 0 for an empty group; ldc is not read.
+ * An element has the bits of gemm over its group alone. They depend on K (with dw on the group's
  * rows), never on another group. */
 struct lf_k_grouped_gemm {
     int64_t m, n, k, groups;
@@ -762,15 +808,16 @@ struct lf_opt_tensor {
     void *m, *v;  /* Adam's moments */
     const float *grad;
     void *copy;                       /* compute copy refreshed from master, or NULL */
-    uint8_t copy_type;                /* of it: bf16; on GPUs fp16 too */
+    uint8_t copy_type;                /* type of the copy: bf16; on GPUs fp16 too */
     uint8_t master_type, moment_type; /* f32 or bf16 */
-    /* of the random numbers that round what is bf16; a different one for each tensor */
+    /* Philox site of the random numbers that round to bf16; each tensor has another */
     uint32_t site;
     float lr_scale, weight_decay;
 };
-/* Global norm: rec->grad_norm = ||grad|| / loss_scale over all tensors (f64 sums per fixed block,
- * added in order), rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale, rec->skip = 1
- * when norm or loss_sum is not finite or 0 < loss_limit < loss_sum. */
+/* Global norm over all tensors. The f64 sums of fixed blocks are added in order.
+ *   rec->grad_norm   = ||grad|| / loss_scale
+ *   rec->clip_factor = min(1, clip_norm / (norm + 1e-6)) / loss_scale
+ *   rec->skip        = 1 when norm or loss_sum is not finite or 0 < loss_limit < loss_sum */
 struct lf_k_grad_norm {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
@@ -778,16 +825,21 @@ struct lf_k_grad_norm {
     void *work;
     size_t work_bytes;
 };
-/* AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: g = grad * clip_factor; p -= lr*wd*p; m
- * = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; p -= lr * (m/bias_corr1) / (sqrt(v/bias_corr2) + eps),
- * all in f32, p by the new m and v before they are rounded. rec->skip != 0: nothing is written.
+/* AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW:
+ *   g = grad * clip_factor
+ *   p -= lr * wd * p
+ *   m = b1 m + (1 - b1) g
+ *   v = b2 v + (1 - b2) g^2
+ *   p -= lr * (m / bias_corr1) / (sqrt(v / bias_corr2) + eps)
+ * All of it is f32. p uses the new m and v before they are rounded. With rec->skip != 0 nothing is
+ * written.
  *
- * What is stored in bf16 is rounded to nearest even, or with `stochastic` up or down at random
- * (Gupta et al. 2015), up with a probability that makes the expected value exact, so that changes
- * smaller than half a unit are not lost. Element e of state k (0: m, 1: v, 2: weights) draws the 16
- * bits lf_adamw_draw of Philox(rec->seed, site, a = 4 rec->step + k, b = e / 8); they are added to
- * the bits of the f32 value below those of bf16, and the sum is cut off. A pure function of step
- * and element. */
+ * Values stored in bf16 are rounded to nearest even or, with `stochastic`, up or down at random
+ * (Gupta et al. 2015). The probability of rounding up makes the expected value exact, so changes
+ * smaller than half a unit are not lost. Element e of state k (0: m, 1: v, 2: weights) draws 16
+ * bits by lf_adamw_draw from Philox(rec->seed, site, a = 4 rec->step + k, b = e / 8). They are
+ * added to the 16 low bits of the f32 value, which bf16 does not have, and the sum is cut off. So
+ * the result is a pure function of step and element. */
 struct lf_k_adamw {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
@@ -795,11 +847,11 @@ struct lf_k_adamw {
     bool stochastic;
     const struct lf_step_record *rec;
 };
-/* The 16 bits of element e out of the four words of its counter. */
+/* The 16 bits of element e, from the four words of its Philox counter. */
 #define lf_adamw_draw(words, e) ((words)[(e) / 2 % 4] >> ((e) % 2 ? 16 : 0) & 0xffffu)
-/* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2): grad holds how many pairs each
- * of n experts got in the whole step; master[e] (f32) += lr_scale * sign(mean - grad[e]). rec->skip
- * != 0: nothing is written. */
+/* Balancing by bias (Wang et al. 2024; DeepSeek-V3, section 2.1.2). grad holds the number of pairs
+ * that each of n experts got in the whole step. master[e] (f32) += lr_scale * sign(mean - grad[e]).
+ * With rec->skip != 0 nothing is written. */
 struct lf_k_moe_balance {
     int64_t n_tensors;
     const struct lf_opt_tensor *t;
@@ -808,7 +860,8 @@ struct lf_k_moe_balance {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Those of the CPU backend, and those that GPUs alone have. */
+/* LF_CPU_KERNEL_LIST names the kernels of both backends, LF_KERNEL_LIST adds those that only GPUs
+ * have. */
 #define LF_CPU_KERNEL_LIST(X)                                                                      \
     X(gemm)                                                                                        \
     X(gemm_pack)                                                                                   \
@@ -855,8 +908,9 @@ struct lf_k_moe_balance {
     LF_CPU_KERNEL_LIST(X)                                                                          \
     X(sample)
 
-/* run executes; check validates an argument struct without touching data (pointers may be NULL);
- * work gives the workspace bytes for the shapes with the given number of threads (NULL: none). */
+/* `run` executes the kernel. `check` validates an argument struct without touching data; pointers
+ * may be NULL. `work` gives the bytes of workspace for these shapes and this number of threads; a
+ * NULL `work` means 0. */
 #define LF_KERNEL_SLOT(name)                                                                       \
     struct {                                                                                       \
         int (*run)(lf_queue * q, const struct lf_k_##name *a);                                     \
@@ -868,13 +922,13 @@ struct lf_kernels {
     LF_KERNEL_LIST(LF_KERNEL_SLOT)
 };
 
-/* Instruction sets of the CPU backend, ascending. The best one that the processor and `limit`
- * (LF_ISA environment variable: plain, avx2, avx512, avx512bf16) allow is used by gemm, attention
- * and the rest alike. */
+/* Instruction sets of the CPU backend, ascending. lf_cpu_isa_detect gives the best one that the
+ * processor and the environment variable LF_ISA (plain, avx2, avx512, avx512bf16) allow. gemm,
+ * attention and all other kernels use it. */
 enum lf_isa { LF_ISA_PLAIN = 0, LF_ISA_AVX2, LF_ISA_AVX512, LF_ISA_AVX512BF16 };
 enum lf_isa lf_cpu_isa_detect(void);
 const char *lf_cpu_isa_name(enum lf_isa isa);
-/* Table for one instruction set; NULL when this processor lacks it. Tables are constant data. */
+/* Table of one instruction set; NULL when this processor lacks it. Tables are constant data. */
 const struct lf_kernels *lf_cpu_kernels(enum lf_isa isa);
 
 #define LF_KERNEL_PROTO(name)                                                                      \

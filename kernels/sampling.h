@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of drawing a token, one text for hosts and GPUs: whoever follows it gets the same
- * token, in whatever order he adds. Every operation is rounded as written (no fused multiply-add),
- * and masses are integers, whose sums know no order:
+ * The arithmetic of drawing a token, in one text for hosts and GPUs. Every program that follows it
+ * gets the same token, in whatever order it adds. Every operation is rounded as written (no fused
+ * multiply-add). Masses are integers, whose sums do not depend on the order:
  *
- *     x_i = (l_i - max l) / temperature          l: logits after limits and penalties, f64; those
- *                                                that are not finite are none
- *     w_i = e^(x_i) 2^b, to the nearest integer  b: lf_sample_shift(vocabulary); sums stay below
- *                                                2^63
+ *     x_i = (l_i - max l) / temperature
+ *     w_i = e^(x_i) 2^b, to the nearest integer
  *
- * With 2^18 tokens b is 44: a token 2^45 times less likely than the likeliest is never drawn, and
- * all roundings together move less than 1e-8 of the mass, far below what the rounding of f32 logits
- * moves. engine/infer/sample.h says what is done with masses; kernels.h, "sampling", has the
+ * l are the f64 logits after limits and penalties; a logit that is not finite has no mass. b is
+ * lf_sample_shift(vocabulary), so that sums stay below 2^63.
+ *
+ * With 2^18 tokens b is 44. A token 2^45 times less likely than the likeliest one is then never
+ * drawn. All roundings together move less than 1e-8 of the mass, far below what the rounding of f32
+ * logits moves. engine/infer/sample.h says how the masses are used. kernels.h, "sampling", has the
  * argument structs.
  */
 #ifndef LF_KERNELS_SAMPLING_H
@@ -64,10 +65,11 @@ LF_SAMPLE_FN double lf_sample_horner(double a, double b, double c)
     return lf_sample_add(a, lf_sample_mul(b, c));
 }
 
-/* w of x <= 0; 0 of NaN and of what is below LF_SAMPLE_FAR. x = k ln 2 + r, |r| <= ln 2 / 2;
- * Taylor's series of e^r, relative error below 3e-10, three orders below that of a logit. Adding
- * shift leaves k + b in the low bits, which go to the exponent of e^r; adding 2^52 then leaves the
- * integer in the mantissa. No branch and no call, so that compilers make vectors of it. */
+/* The mass w of x <= 0; 0 for NaN and for x below LF_SAMPLE_FAR. x = k ln 2 + r with |r| <= ln 2 /
+ * 2. e^r is Taylor's series, with a relative error below 3e-10, three orders below that of a logit.
+ * Adding shift leaves k + b in the low bits, which are then added to the exponent of e^r. Adding
+ * 2^52 leaves the integer in the mantissa. There is no branch and no call, so that compilers
+ * vectorise it. */
 LF_SAMPLE_FN uint64_t lf_sample_mass(double x, double shift)
 {
     const int64_t keep = -(int64_t)(x > -60); /* all ones or none */
@@ -96,14 +98,15 @@ LF_SAMPLE_FN uint64_t lf_sample_mass(double x, double shift)
     return bits - 0x4330000000000000u;
 }
 
-/* x of a finite logit l. scale: 1 / temperature, at most the largest double. */
+/* x of a finite logit l. scale is 1 / temperature, cut off at the largest double. */
 LF_SAMPLE_FN double lf_sample_x(double l, double max, double scale)
 {
     return lf_sample_mul(lf_sample_add(l, -max), scale);
 }
 
-/* A logit with what a request and the tokens before it make of it: bias (-inf forbids), then the
- * repetition penalty where count >= 0, presence and frequency penalty where count > 0. */
+/* A logit after a request's changes. bias comes first (-inf forbids the token). The repetition
+ * penalty applies where count >= 0, the presence and frequency penalties where count > 0. count is
+ * that of struct lf_sample_token. */
 LF_SAMPLE_FN double lf_sample_adjusted(double l, double bias, int32_t count, double repetition,
                                        double presence, double frequency)
 {
@@ -115,7 +118,7 @@ LF_SAMPLE_FN double lf_sample_adjusted(double l, double bias, int32_t count, dou
     return l;
 }
 
-/* The least mass that is the share p of total >= 1; 1 ... total. */
+/* The least mass that is the share p of total >= 1. The result is 1 ... total. */
 LF_SAMPLE_FN uint64_t lf_sample_share(double p, uint64_t total)
 {
     const double d = ceil(lf_sample_mul(p, (double)(int64_t)total));
@@ -123,7 +126,7 @@ LF_SAMPLE_FN uint64_t lf_sample_share(double p, uint64_t total)
     return n < 1 ? 1 : n < total ? n : total;
 }
 
-/* u in [0, 1) of mass >= 1: the token drawn is the first whose running mass is larger than this. */
+/* u in [0, 1) of mass >= 1. The token drawn is the first whose running mass is larger than this. */
 LF_SAMPLE_FN uint64_t lf_sample_place(double u, uint64_t mass)
 {
     const uint64_t n = (uint64_t)(int64_t)lf_sample_mul(u, (double)(int64_t)mass);

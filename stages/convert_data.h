@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lf-convert on data: Megatron .idx to OUT/shards, shards to OUT/megatron.
+ * lf-convert on data: Megatron's .idx to OUT/shards, and shards to OUT/megatron.
  */
 #ifndef LF_STAGES_CONVERT_DATA_H
 #define LF_STAGES_CONVERT_DATA_H

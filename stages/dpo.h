@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of lf-dpo fill: its main and its option table see this.
+ * The struct that the options of lf-dpo fill, for its main and its option table.
  */
 #ifndef LF_STAGES_DPO_H
 #define LF_STAGES_DPO_H
@@ -15,7 +15,7 @@ struct dpo {
     struct lf_train_given g;
     int32_t loss;                /* sigmoid|robust|hinge|ipo|orpo|simpo|kto */
     struct lf_dpo_opts d;        /* beta 0, gamma < 0: not given */
-    struct lf_train_asked asked; /* of an adapter */
+    struct lf_train_asked asked; /* what was asked of an adapter */
     lf_dpo *dpo;
 };
 

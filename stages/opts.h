@@ -20,13 +20,13 @@ extern const lf_opt_table lf_eval_opts;
 extern const lf_opt_table lf_vocab_opts;
 extern const lf_opt_table lf_convert_opts;
 
-/* What starts of a stage that trains hand over (stages/train_carry.c). */
+/* What one start of a training stage hands over to the next (stages/train_carry.c). */
 extern const lf_opt_carry lf_train_carry[];
 
 /* Every table that is built, NULL-terminated (stages/all_opts.c). */
 extern const lf_opt_table *const lf_all_opts[];
 
-/* Rows that every table begins with; loong-flow's wrapper gives them on the command line. */
+/* The rows that every table begins with. loong-flow's wrapper gives them on the command line. */
 #define LF_COMMON_OPTS                                                                             \
     LF_OPT_ROW(.name = "config", .type = LF_OPT_PATH, LF_OPT_COMMAND,                              \
                .help = "INI file: [stage] holds these options"),                                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of lf-ppo fill: its main and its option table see this.
+ * The struct that the options of lf-ppo fill, for its main and its option table.
  */
 #ifndef LF_STAGES_PPO_H
 #define LF_STAGES_PPO_H

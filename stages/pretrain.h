@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of lf-pretrain fill: its main and its option table see this.
+ * The struct that the options of lf-pretrain fill, for its main and its option table.
  */
 #ifndef LF_STAGES_PRETRAIN_H
 #define LF_STAGES_PRETRAIN_H
@@ -12,7 +12,7 @@ struct pretrain {
     lf_arena *arena;
     struct lf_train_config c;
     struct lf_train_given g;
-    lf_opt_list ramp; /* of batch_ramp */
+    lf_opt_list ramp; /* the rows of batch_ramp */
 };
 
 #endif

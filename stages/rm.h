@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of lf-rm fill: its main and its option table see this.
+ * The struct that the options of lf-rm fill, for its main and its option table.
  */
 #ifndef LF_STAGES_RM_H
 #define LF_STAGES_RM_H
@@ -14,10 +14,10 @@ struct rm {
     struct lf_train_config c;
     struct lf_train_given g;
     struct lf_rm_train_opts t;
-    struct lf_train_asked asked;   /* of an adapter */
-    struct lf_adapter_config lora; /* a new one, with the head */
+    struct lf_train_asked asked;   /* what was asked of an adapter */
+    struct lf_adapter_config lora; /* a new adapter, with the head */
     const char *score_init;
-    bool left_out; /* the description has some dropout, and it is not wanted */
+    bool left_out; /* the adapter's description has dropout, and the run is without */
     lf_rm_train *objective;
 };
 

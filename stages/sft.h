@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the options of lf-sft fill: its main and its option table see this.
+ * The struct that the options of lf-sft fill, for its main and its option table.
  */
 #ifndef LF_STAGES_SFT_H
 #define LF_STAGES_SFT_H
@@ -14,7 +14,7 @@ struct sft {
     struct lf_train_config c;
     struct lf_train_given g;
     lf_opt_list valid_names;
-    struct lf_train_asked asked; /* of an adapter */
+    struct lf_train_asked asked; /* what was asked of an adapter */
     struct sft_samples samples;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Samples while lf-sft trains: its sample_ options to engine/post/samples.h. */
+ * Samples while lf-sft trains: turns its sample_ options into engine/post/samples.h.
+ */
 #ifndef LF_STAGES_SFT_SAMPLES_H
 #define LF_STAGES_SFT_SAMPLES_H
 
@@ -19,9 +20,9 @@ struct sft_samples {
     lf_samples *samples;
 };
 
-/* After lf_optset_fill. */
+/* Checks the options; call it after lf_optset_fill. */
 int sft_samples_check(const struct sft_samples *q, const lf_optset *o, lf_err *err);
-/* Makes the guest of c; c is complete. run: the tokenizer is read. */
+/* Makes the guest of c, which must be complete. With `run` the tokenizer is read. */
 int sft_samples_open(struct sft_samples *q, struct lf_train_config *c, bool run, lf_err *err);
 void sft_samples_close(struct sft_samples *q);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf-tokenize: options as read (tokenize.c), the ordered pipeline (tokenize_pipe.c), the
+ * Inside lf-tokenize: the options (tokenize.c), the ordered pipeline (tokenize_pipe.c), the
  * tokenizer artifact (tokenize_vocab.c), shards with their records (tokenize_shards.c), the
- * manifest (tokenize_finish.c) and what several ranks do together (tokenize_ranks.c).
+ * manifest (tokenize_finish.c) and the work of several ranks together (tokenize_ranks.c).
  */
 #ifndef LF_STAGES_TOKENIZE_PRIV_H
 #define LF_STAGES_TOKENIZE_PRIV_H
@@ -37,8 +37,8 @@ struct tok_batch;
 typedef struct tok_ranks {
     lf_comm *comm; /* NULL: alone */
     int rank, size;
-    bool *over; /* [size]: nothing more is said with that rank */
-    /* rank 0: where batches of all ranks go, in order */
+    bool *over; /* [size]: the exchange with that rank has ended */
+    /* rank 0: gets the batches of all ranks, in order */
     int (*sink)(void *ctx, struct tok_batch *b, lf_err *err);
     void *sink_ctx;
 } tok_ranks;
@@ -51,20 +51,22 @@ typedef struct tokenize {
     lf_corpus_args corpus;
     lf_shape_opts shape;
     const char **columns, **roles;
-    const char **read_columns; /* of parquet; corpus.columns */
-    lf_rowdocs_opts rows;      /* tok, chat, eos_id: once the tokenizer is there */
-    lf_chat *chat;             /* rows.chat, owned */
-    const char *chat_file;     /* NULL: the tokenizer's own */
-    lf_chat_opts chat_opts;    /* file is NULL: chat_file is among the tokenizer's files by then */
+    const char **read_columns; /* the columns of parquet that are read, see corpus.columns */
+    lf_rowdocs_opts rows;      /* tok, chat and eos_id are set once the tokenizer is there */
+    lf_chat *chat;             /* owns rows.chat */
+    const char *chat_file;     /* NULL: the tokenizer's own template */
+    /* file is NULL, because chat_file is among the tokenizer's files by then */
+    lf_chat_opts chat_opts;
     char chat_sha[LF_HASH_HEX];
     char no_chat[sizeof(((lf_err *)0)->text)];
     bool skip_bad, drop_non_prefix;
-    unsigned told; /* rows left out that were named in the log; atomic */
+    unsigned told; /* number of left-out rows that were named in the log; atomic */
     bool doctor, json;
     size_t doctor_memory;
     const char *tokenizer_path; /* NULL: train */
     enum { VOCAB_BYTE_BPE, VOCAB_SP_BPE, VOCAB_UNIGRAM } vocab_type;
-    lf_bpe_train_args train; /* byte_bpe; the others read vocab_size and specials */
+    /* used by byte_bpe; the other kinds read vocab_size and specials only */
+    lf_bpe_train_args train;
     double coverage;
     const char **specials;
     int64_t train_bytes;
@@ -78,10 +80,10 @@ typedef struct tokenize {
     uint64_t limit_docs, limit_bytes;
     int threads;
     const char *out, *metrics;
-    /* out directories to adopt from: earlier ones, oldest first, then out itself */
+    /* out directories to adopt from: those of earlier starts, oldest first, then out itself */
     const char **dirs;
     size_t n_dirs;
-    /* of the identity options; run adds the sources' labels and lengths */
+    /* hash of the identity options; run adds the labels and lengths of the sources */
     char options_sha[LF_HASH_HEX];
     bool reader_left;
 } tokenize;
@@ -95,19 +97,19 @@ typedef struct tok_record {
     size_t member; /* offset in batch.names + 1, 0 none */
 } tok_record;
 
-/* A record's documents: none when it is left out, two of a pair. */
+/* A record's documents: none when it is left out, two for a pair. */
 typedef struct tok_doc {
-    size_t n_ids, n_first; /* tokens; of them in the first document */
+    size_t n_ids, n_first; /* tokens; those of the first document */
     uint64_t text_bytes, trained;
     size_t rest_len; /* in batch.rest */
     float margin;
     uint8_t fate, kind, split; /* lf_row_fate, lf_row_kind */
-    bool masked;               /* some of its tokens are not trained */
+    bool masked;               /* some tokens of the document are not trained */
     bool has_margin, label;
     bool truncated, no_eos, double_bos, seam, empty_answer, other_prompt;
 } tok_doc;
 
-/* What is counted over records. */
+/* The counts over records. */
 enum {
     COUNT_FATE,
     COUNT_TRUNCATED = LF_ROW_FATES,
@@ -120,7 +122,8 @@ enum {
 };
 const char *lf_tokenize_count_name(int k);
 
-/* Records in order, made by one thread, worked on by one thread, given to the sink in order. */
+/* Records in order. One thread makes the batch, one thread works on it, and the sink gets batches
+ * in order. */
 typedef struct tok_batch {
     lf_buf raw, names;
     tok_record *recs;
@@ -139,8 +142,8 @@ typedef struct tok_batch {
     int state;
 } tok_batch;
 
-/* Where to begin: records of sources before `source` are not read; the first record of `source` has
- * ordinal `ordinal`; records below `skip_to` are read but not passed on. */
+/* The place to begin. Records of sources before `source` are not read. The first record of `source`
+ * has the ordinal `ordinal`. Records below `skip_to` are read but not passed on. */
 typedef struct tok_start {
     size_t source;
     uint64_t ordinal, skip_to;
@@ -149,64 +152,66 @@ typedef struct tok_start {
 typedef struct tok_pipe {
     lf_corpus *corpus;
     tok_start start;
-    /* 0: no limit; counted from ordinal 0, so bytes only with a start there */
+    /* 0: no limit; counted from ordinal 0 (bytes_before covers the records before start.skip_to) */
     uint64_t max_docs, max_bytes;
     uint64_t bytes_before; /* raw bytes of the records before start.skip_to, for max_bytes */
     int threads;
-    int rank, ranks; /* work is called for this rank's batches only; 0 ranks: for all */
+    /* work is called only for the batches of this rank; ranks 0: for all batches */
+    int rank, ranks;
     int (*work)(void *ctx, int thread, tok_batch *b, lf_err *err);
     int (*sink)(void *ctx, tok_batch *b, lf_err *err); /* NULL: none */
     void *ctx, *sink_ctx;
-    const char *what; /* for progress */
-    /* set when the reading thread still waits for input: the corpus must not be closed */
+    const char *what; /* name in progress lines */
+    /* set when the reading thread still waits for input: the corpus must then not be closed */
     bool *reader_left;
 } tok_pipe;
 
-/* Run to the end of the corpus; LF_EINTR when a stop was asked for. */
+/* Run to the end of the corpus. LF_EINTR when a stop was asked for. */
 int lf_tokenize_pipe(const tok_pipe *p, lf_err *err);
-/* "file.jsonl:12" or "a.tar: member:12" for messages. */
+/* Writes "file.jsonl:12" or "a.tar: member:12" to buf, for messages. */
 void lf_tokenize_where(char *buf, size_t cap, const lf_corpus *c, const tok_batch *b, size_t i);
 
-/* ---- several ranks; with one, nothing happens ---- */
+/* ---- several ranks; with one rank these do nothing ---- */
 int lf_tokenize_ranks_open(tok_ranks *k, lf_comm *comm, lf_err *err);
 void lf_tokenize_ranks_close(tok_ranks *k);
-/* Sinks of the pipeline: of rank 0 (passes every batch on to k->sink) and of the others. ctx is the
- * tok_ranks. */
+/* The sinks of the pipeline: the first for rank 0 (it passes every batch on to k->sink), the second
+ * for the other ranks. ctx is the tok_ranks. */
 int lf_tokenize_ranks_take(void *ctx, tok_batch *b, lf_err *err);
 int lf_tokenize_ranks_give(void *ctx, tok_batch *b, lf_err *err);
-/* After a pipeline with these sinks, however it went (rc); returns what came of it, other ranks'
- * failures included. */
+/* Call it after a pipeline with these sinks, whatever its result rc. Returns the common result,
+ * with the failures of other ranks. */
 int lf_tokenize_ranks_end(tok_ranks *k, int rc, lf_err *err);
-/* Collective: add the counts of all ranks to rank 0's. */
+/* Collective. Adds the counts of all ranks to those of rank 0. */
 int lf_tokenize_ranks_words(const tok_ranks *k, lf_word_counts *words, lf_err *err);
-/* Collective: rank 0's text, number, flag on all ranks. */
+/* Collective. Gives rank 0's text, number or flag to all ranks. */
 int lf_tokenize_ranks_text(const tok_ranks *k, lf_buf *text, lf_err *err);
 int lf_tokenize_ranks_u64(const tok_ranks *k, uint64_t *v, size_t n, lf_err *err);
 
 /* ---- the tokenizer artifact ---- */
-/* Load, adopt or train the tokenizer, publish OUT/tokenizer. *eos_id -1: none is appended.
- * Collective. */
+/* Load, adopt or train the tokenizer and publish OUT/tokenizer. *eos_id -1: no end of document is
+ * appended. Collective. */
 int lf_tokenize_get_tokenizer(tokenize *s, lf_corpus *c, lf_tokenizer **out, int64_t *eos_id,
                               lf_err *err);
 
-/* The chat template of the tokenizer's files (a block as they travel), where there is one:
- * s->rows.chat, s->chat_sha. */
+/* The chat template of the tokenizer's files, where there is one; it sets s->rows.chat and
+ * s->chat_sha. block has the files as they are sent between ranks. */
 int lf_tokenize_get_chat(tokenize *s, const lf_tokenizer *t, const lf_buf *block, const char *name,
                          lf_err *err);
 
 /* ---- rows ---- */
-/* One thread's. */
+/* The row state of one thread. */
 typedef struct tok_rows {
     tokenize *s;
     lf_tok_state *state;
     lf_rowdocs docs;
-    lf_buf text; /* of a plain document */
+    lf_buf text; /* text of a plain document */
 } tok_rows;
-/* Record i to its documents: r->docs, and what its split is chosen by in *text (borrowed from r).
- * Rows that are at fault are counted or errors, by s->skip_bad and s->drop_non_prefix. */
+/* Turns record i into its documents, r->docs. *text becomes the text that chooses its split
+ * (borrowed from r). A bad row is counted or an error; s->skip_bad and s->drop_non_prefix decide
+ * which. */
 int lf_tokenize_row(tok_rows *r, tok_batch *b, size_t i, const char *where, const lf_buf **text,
                     lf_err *err);
-/* The documents to the batch, as its record i. */
+/* Puts the documents into the batch, as its record i. */
 int lf_tokenize_row_put(const tok_rows *r, tok_batch *b, size_t i, const lf_buf *text, int split,
                         lf_err *err);
 
@@ -221,13 +226,14 @@ typedef struct tok_shard {
     bool there;
 } tok_shard;
 
-/* What a finished group of shards leaves on disk: its files and where the next group begins. */
+/* What a finished group of shards leaves on disk: its files and the place where the next group
+ * begins. */
 typedef struct tok_group {
     tok_shard shard[N_SPLITS];
     uint64_t next; /* ordinal of the first record that is not in this group or an earlier one */
-    size_t source; /* source that record `next` is in, or the last one */
+    size_t source; /* the source of record `next`, or the last source */
     uint64_t source_first;
-    uint64_t raw_bytes, replaced, counts[N_COUNTS]; /* sums from the very start */
+    uint64_t raw_bytes, replaced, counts[N_COUNTS]; /* sums since ordinal 0 */
 } tok_group;
 
 typedef struct tok_writer {
@@ -244,8 +250,8 @@ typedef struct tok_writer {
     /* The open group. */
     lf_shard_writer *w[N_SPLITS];
     uint64_t text_bytes[N_SPLITS], trained[N_SPLITS];
-    bool any_kind; /* info.rows is that of the documents so far */
-    tok_group at;  /* running sums and place */
+    bool any_kind; /* info.rows is the kind of the documents so far */
+    tok_group at;  /* the running sums and the place */
     size_t last_source;
     bool any_source;
     uint64_t *counts[N_SPLITS]; /* token counts over all groups */
@@ -260,13 +266,13 @@ int lf_tokenize_writer_open(tok_writer *w, tokenize *s, const lf_tokenizer *t, c
 int lf_tokenize_writer_sink(void *ctx, tok_batch *b, lf_err *err);
 int lf_tokenize_close_group(tok_writer *w, lf_err *err);
 void lf_tokenize_writer_fini(tok_writer *w);
-/* Adopt finished groups of earlier starts; fills groups and counts. */
+/* Adopt the finished groups of earlier starts. Fills groups and counts. */
 int lf_tokenize_adopt(tok_writer *w, lf_err *err);
 json_t *lf_tokenize_group_json(const tok_writer *w, const tok_group *g);
 json_t *lf_tokenize_counts_json(const uint64_t *counts);
 /* Publish OUT/shards. */
 int lf_tokenize_finish(tok_writer *w, lf_err *err);
-/* Nats per token of a count vector. */
+/* The entropy of a count vector in nats per token. */
 double lf_tokenize_entropy(const uint64_t *counts, size_t n);
 
 #endif

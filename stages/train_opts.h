@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows that the option tables of training stages share, by the functions of train_common.h that
- * go on from them. Each is a list of rows for an array of lf_opt; what stages have other defaults
- * or units for is an argument. A table that uses them names the struct that is filled first,
- * `#define CONFIG struct pretrain`: its member c is the configuration of the loop, g a struct
- * lf_train_given. Every stage's defaults are held by tests/unit/stage_opts.txt.
+ * Rows that the option tables of training stages share, grouped by the functions of train_common.h
+ * that use them. Each macro is a list of rows for an array of lf_opt. Defaults and units that
+ * differ between stages are arguments. A table that uses the macros names the struct that is
+ * filled: `#define CONFIG struct pretrain`. Its member c is the configuration of the loop; its
+ * member g is a struct lf_train_given. tests/unit/stage_opts.txt has the defaults of every stage.
  */
 #ifndef LF_STAGES_TRAIN_OPTS_H
 #define LF_STAGES_TRAIN_OPTS_H
 
 #include "stages/opts.h"
 
-/* lf_train_read_data */
+/* read by lf_train_read_data */
 #define LF_TRAIN_DATA_ROWS                                                                         \
     LF_OPT_ROW(.name = "data", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                        \
                .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT,                            \
@@ -32,7 +32,7 @@
                    .help = "read the data again at the start and compare its hashes; auto: data "  \
                            "of at most 4 GiB")
 
-/* lf_train_read_length, lf_train_read_batch */
+/* read by lf_train_read_length and lf_train_read_batch */
 #define LF_TRAIN_LENGTH_ROWS(epochs_help)                                                          \
     LF_OPT_ROW(.name = "steps", .type = LF_OPT_COUNT, .cls = LF_OPT_IDENTITY, .min = 1,            \
                .max = 1e12, .unit = "steps", .field = LF_OPT_FIELD(CONFIG, c.steps),               \
@@ -67,8 +67,8 @@
                    .flags = LF_OPT_REPEAT, .max = 1e12, .field = LF_OPT_FIELD(CONFIG, g.skip),     \
                    .help = "batch numbers to pass over, as a diverged run names them")
 
-/* How long the warm-up and the final decay are. PPO counts rounds, of which each may have several
- * steps, so its options have other names. */
+/* The lengths of the warm-up and of the final decay. PPO counts rounds, of which each may have
+ * several steps, so its options have other names. */
 #define LF_TRAIN_COURSE_ROWS(warmup, decay, before, of)                                            \
     LF_OPT_ROW(.name = warmup, .was = before("warmup"), .type = LF_OPT_COUNT,                      \
                .cls = LF_OPT_IDENTITY, .def = "0", .max = 1e12, .unit = of,                        \
@@ -83,8 +83,8 @@
 #define LF_TRAIN_ROUNDS                                                                            \
     LF_TRAIN_COURSE_ROWS("warmup_rounds", "decay_rounds", LF_TRAIN_BEFORE, "rounds")
 
-/* lf_train_read_optimizer; peak, course, second, weight: defaults; lengths: LF_TRAIN_STEPS or
- * LF_TRAIN_ROUNDS */
+/* read by lf_train_read_optimizer; peak, course, second, weight: defaults; lengths: LF_TRAIN_STEPS
+ * or LF_TRAIN_ROUNDS */
 #define LF_TRAIN_MIN_LR "learning rate at the end; unset: a tenth of lr"
 #define LF_TRAIN_OPTIMIZER_ROWS(peak, lr_help, min_lr_help, course, lengths, second, weight)       \
     LF_OPT_ROW(.name = "lr", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY, .def = peak,            \
@@ -115,7 +115,7 @@
                    .max = 1e9, .field = LF_OPT_FIELD(CONFIG, c.clip),                              \
                    .help = "bound on the global gradient norm; 0: none")
 
-/* lf_train_read_scale, which lf_train_read_optimizer does */
+/* read by lf_train_read_scale, which lf_train_read_optimizer calls */
 #define LF_TRAIN_SCALE_ROWS                                                                        \
     LF_OPT_ROW(.name = "loss_scale", .type = LF_OPT_FLOAT, .cls = LF_OPT_NUMERIC, .max = 1e38,     \
                .field = LF_OPT_FIELD(CONFIG, g.loss_scale),                                        \
@@ -163,7 +163,7 @@
                            "by their bytes in each direction; a run may go on with another "       \
                            "share.")
 
-/* filled in; of: unit of intervals; made: of what checkpoints are numbered by */
+/* filled in directly; of: unit of intervals; made: the unit that numbers checkpoints */
 #define LF_TRAIN_SAVING_ROWS(of, made)                                                             \
     LF_OPT_ROW(.name = "save_interval", .type = LF_OPT_COUNT, .cls = LF_OPT_OPERATIONAL,           \
                .def = "0", .max = 1e12, .unit = of,                                                \
@@ -181,8 +181,8 @@
                    .field = LF_OPT_FIELD(CONFIG, c.keep_every),                                    \
                    .help = "keep those of every so many too; 0: none")
 
-/* lf_train_read_compute; precisions: those that the stage has, and what help says of the last
- * ones */
+/* read by lf_train_read_compute; precisions: those that the stage has, and the help text of the
+ * last ones */
 #define LF_TRAIN_PRECISIONS                                                                        \
     .choices = "f32|bf16|fp16",                                                                    \
     .help = "what activations and matrix products are stored in; fp16: on GPUs"
@@ -230,7 +230,7 @@
                    .field = LF_OPT_FIELD(CONFIG, c.spike_after),                                   \
                    .help = "spikes are looked for after this many")
 
-/* lf_train_read_fp8 */
+/* read by lf_train_read_fp8 */
 #define LF_TRAIN_QUANTISED_ROWS                                                                    \
     LF_OPT_ROW(.name = "fp8_scaling", .type = LF_OPT_ENUM, .cls = LF_OPT_IDENTITY,                 \
                .def = "tensor", .choices = "tensor|block",                                         \
@@ -247,34 +247,34 @@
                    .help = "with precision = fp8: so many layers at either end stay bf16, as "     \
                            "embedding and head always do")
 
-/* stage.c; of every stage that runs a model */
+/* read by stage.c; for every stage that runs a model */
 #define LF_TRAIN_PROFILE_ROWS                                                                      \
     LF_OPT_ROW(.name = "profile", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",     \
                .help = "time every operation: a table in the log, profile.json and "               \
                        "profile.trace.json beside the metrics or in out")
 
-/* of every stage that runs a model; lf_stage_device */
+/* read by lf_stage_device; for every stage that runs a model */
 #define LF_TRAIN_DEVICE_ROWS                                                                       \
     LF_OPT_ROW(.name = "device", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "auto",        \
                .choices = "auto|cpu|cuda",                                                         \
                .help = "what to compute on; auto: a GPU where there is one and this build "        \
                        "carries code for it, else the CPU")
 
-/* of objectives on judged answers; lf_train_settle_dropout */
+/* read by lf_train_settle_dropout; for objectives on judged answers */
 #define LF_TRAIN_DROPOUT_ROWS                                                                      \
     LF_OPT_ROW(.name = "dropout", .type = LF_OPT_BOOL, .cls = LF_OPT_IDENTITY, .def = "no",        \
                .field = LF_OPT_FIELD(CONFIG, g.dropout),                                           \
                .help = "apply the model's dropout and lora_dropout in training; references "       \
                        "and measurements have none")
 
-/* lf_train_read_adapter */
+/* read by lf_train_read_adapter */
 #define LF_TRAIN_ADAPTER_ROWS                                                                      \
     LF_OPT_ROW(.name = "adapter", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                     \
                .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.adapter),                    \
                .help = "adapter of init_from to go on training, of ours or PEFT's; its "           \
                        "settings come with it, lora_ options may only repeat them")
 
-/* lf_train_read_parts */
+/* read by lf_train_read_parts */
 #define LF_TRAIN_PARTS_ROWS                                                                        \
     LF_OPT_ROW(.name = "lora_rank", .type = LF_OPT_INT, .cls = LF_OPT_IDENTITY, .def = "0",        \
                .max = 65536, .field = LF_OPT_FIELD(CONFIG, g.lora.rank),                           \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf-vocab: options and order of work (vocab.c), texts (vocab_text.c), artifacts
+ * Inside lf-vocab: options and order of work (vocab.c), texts (vocab_text.c), artifacts
  * (vocab_write.c).
  */
 #ifndef LF_STAGES_VOCAB_PRIV_H
@@ -28,31 +28,33 @@ typedef struct vocab {
     int64_t pad_to;
     uint64_t seed;
     int threads;
-    /* run */
+    /* state of the run */
     lf_grower *g;
     lf_tokenizer *grown;
-    lf_tok_files files;          /* the old tokenizer's, then the grown one's */
-    char made_from[LF_HASH_HEX]; /* of options and inputs */
+    lf_tok_files files;          /* the files of the old tokenizer, then those of the grown one */
+    char made_from[LF_HASH_HEX]; /* hash of options and inputs */
 } vocab;
 
-/* A text's size in both vocabularies. */
+/* The size of a text in both vocabularies. */
 typedef struct vocab_measure {
     uint64_t docs, bytes, before, after;
-    uint64_t changed; /* documents encoded otherwise than before */
+    uint64_t changed; /* documents that the grown tokenizer encodes differently */
 } vocab_measure;
 
 /* ---- texts ---- */
 enum vocab_share { VOCAB_ALL, VOCAB_LEARN, VOCAB_HELD_OUT };
-/* Count the words of the share that is learned from. *out NULL without text. */
+/* Count the words of the share of texts that is learned from. *out is NULL when there is no
+ * text. */
 int lf_vocab_words(const vocab *v, lf_word_counts **out, lf_err *err);
 /* Encode texts with both tokenizers. */
 int lf_vocab_measure(vocab_measure *m, const vocab *v, const char *const *paths, size_t n,
                      enum vocab_share share, lf_err *err);
-/* Labels and lengths of the sources of a list of inputs, appended. */
+/* Append the labels and lengths of the sources of a list of inputs. */
 int lf_vocab_sources(const vocab *v, const char *const *paths, size_t n, lf_buf *out, lf_err *err);
 
 /* ---- artifacts ---- */
-/* 1 when OUT/name is there and made from the same, 0 when it is not there. */
+/* Returns 1 when OUT/name is there and was made from the same options and inputs, 0 when it is not
+ * there. LF_EEXIST: it was made from others. LF_EFORMAT: it is damaged. */
 int lf_vocab_present(const vocab *v, const char *name, lf_err *err);
 int lf_vocab_put_tokenizer(const vocab *v, lf_err *err);
 int lf_vocab_put_checkpoint(const vocab *v, lf_err *err);

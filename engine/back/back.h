@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend seam: memory, an ordered queue, copies and the kernel table of one device behind one
- * const table of functions. On the CPU calls complete before they return; a device backend queues
- * them and lf_back_sync waits, so callers sync before they look at results. Graph code does
- * arithmetic on the pointers given out here and never dereferences them.
+ * The interface of a backend. One const table of functions gives memory, an ordered queue, copies
+ * and the kernel table of one device. On the CPU a call is complete when it returns. On a GPU a
+ * call is queued and ops->sync waits for the queue, so callers sync before they look at results.
+ * Graph code computes with the pointers that a backend returns and never dereferences them.
  */
 #ifndef LF_BACK_BACK_H
 #define LF_BACK_BACK_H
@@ -17,7 +17,7 @@
 
 typedef struct lf_back lf_back;
 
-/* Ceilings of a device, for judging times. */
+/* Upper limits of a device, to compare times with. */
 struct lf_back_peak {
     double f32_flops, bf16_flops; /* FLOP/s of multiply-adds, by the type that is multiplied */
     double bytes_per_s;           /* of memory */
@@ -25,7 +25,7 @@ struct lf_back_peak {
 
 struct lf_back_ops {
     const char *name;  /* "cpu" */
-    bool host_visible; /* device pointers may be dereferenced by the host between syncs */
+    bool host_visible; /* the host may dereference device pointers after a sync */
     void *(*alloc)(lf_back *b, size_t bytes, lf_err *err); /* zeroed, at least 64-byte aligned */
     void (*release)(lf_back *b, void *p, size_t bytes);
     /* host -> device, ordered */
@@ -35,52 +35,54 @@ struct lf_back_ops {
     int (*fill)(lf_back *b, void *dst, int byte, size_t bytes, lf_err *err); /* ordered */
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
-    /* Optional from here on. Measure (or know) the ceilings; some 50 ms. */
+    /* All functions from here on are optional: NULL where a device has none. Measures or knows the
+     * limits; takes some 50 ms. */
     int (*probe)(lf_back *b, struct lf_back_peak *out, lf_err *err);
-    /* Times in the queue, for profiles; NULL where a call is over when it returns. stamp: note the
-     * time when everything queued before is done as number i (at most 65,536 of them; they are made
-     * when first used). stamps: wait for numbers 0 .. n - 1 and give seconds since number 0. */
+    /* Times in the queue, for profiles; NULL where a call is complete when it returns. stamp
+     * records, as number i, the time at which everything queued before is done. i is below 65,536;
+     * stamps are made when first used. stamps waits for numbers 0 .. n - 1 and returns seconds
+     * since number 0. */
     int (*stamp)(lf_back *b, size_t i, lf_err *err);
     int (*stamps)(lf_back *b, double *seconds, size_t n, lf_err *err);
 
-    /* Optional, all or none: kernel calls between begin and end are recorded instead of run, and
-     * run again by each capture_run, in the queue's order, with the arguments they had. Nothing but
-     * kernels is called in between, and each of these calls has run once before (what a first call
-     * looks up or allocates must not happen in a capture). After a failure of capture_end nothing
-     * was recorded and the queue is usable. *graph is freed before the backend.
+    /* All or none. Kernel calls between begin and end are recorded instead of run. Each capture_run
+     * runs them again, in the queue's order and with the same arguments. Only kernels may be called
+     * between begin and end. Each of these calls has run once before, because a first call may look
+     * up or allocate things, which a capture forbids. After a failure of capture_end nothing is
+     * recorded and the queue is usable. *graph is freed before the backend.
      */
     int (*capture_begin)(lf_back *b, lf_err *err);
     int (*capture_end)(lf_back *b, void **graph, lf_err *err);
     int (*capture_run)(lf_back *b, void *graph, lf_err *err);
     void (*capture_free)(lf_back *b, void *graph);
 
-    /* Optional, both or none: a copy of at most LF_BACK_LATE_BYTES to the host that is ordered like
-     * copy_out but waited for later. slot < LF_BACK_LATE_SLOTS; late_end waits and frees the
-     * slot. */
+    /* Both or none. late_begin copies at most LF_BACK_LATE_BYTES to the host, in the order of
+     * copy_out, and does not wait. late_end waits for the copy and frees the slot. slot <
+     * LF_BACK_LATE_SLOTS. */
     int (*late_begin)(lf_back *b, int slot, const void *src, size_t bytes, lf_err *err);
     int (*late_end)(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err);
 
-    /* Optional, both or none: a second queue, comm_stream, for sums over ranks beside the
-     * computation. comm_begin: calls that are queued on comm_stream from now on wait for all
-     * calls that are on the main queue. comm_end: calls that are queued on the main queue from
-     * now on wait for all calls that are on comm_stream. */
+    /* Both or none. comm_stream is a second queue, for sums over ranks beside the computation.
+     * comm_begin: calls that are queued on comm_stream from now on wait for all calls that are on
+     * the main queue. comm_end: calls that are queued on the main queue from now on wait for all
+     * calls that are on comm_stream. */
     int (*comm_begin)(lf_back *b, lf_err *err);
     int (*comm_end)(lf_back *b, lf_err *err);
 
-    /* Optional: who computes matrix products in this mode: "own", or a library with its version.
-     * Another one gives other bits. */
+    /* Tells what computes matrix products in this mode: "own", or a library with its version. The
+     * bits of a product depend on it. */
     const char *(*products)(lf_back *b, enum lf_numeric mode);
-    /* Optional: who computes attention in this mode, in the same words. */
+    /* Tells what computes attention in this mode, in the same words. */
     const char *(*attention)(lf_back *b, enum lf_numeric mode);
 
-    /* Optional, both or none: memory of the host, zeroed, that kernels and copies of the device
-     * reach by the address given, over the bus. In every function above it counts as the device's
+    /* Both or none. alloc_host returns zeroed memory of the host. Kernels and copies of the device
+     * reach it over the bus by the same address, and every function above treats it as the device's
      * memory. */
     void *(*alloc_host)(lf_back *b, size_t bytes, lf_err *err);
     void (*release_host)(lf_back *b, void *p, size_t bytes);
 
-    /* Optional: what the device said about the last failure, with its name and rank, for the end of
-     * a message. */
+    /* Writes what the device said about the last failure, with its name and rank, for the end of a
+     * message. */
     void (*failure)(const lf_back *b, char *text, size_t cap);
 };
 enum { LF_BACK_LATE_SLOTS = 4, LF_BACK_LATE_BYTES = 8192 };
@@ -99,43 +101,44 @@ struct lf_back {
 
 /* ---- lists of calls that are recorded (capture.c) ---- */
 
-/* One list of calls. Its first run executes them, its second records them, later ones replay the
- * record. A backend that cannot record executes them every time. */
+/* One list of calls. The first run executes the calls, the second records them, and later runs
+ * replay the record. A backend that cannot record executes them every time. */
 struct lf_captured {
     bool ran;
-    void *graph; /* the backend's; NULL: not recorded yet */
+    void *graph; /* owned by the backend; NULL: not recorded yet */
 };
-/* Queues the list's calls once: always the same ones, with the same arguments. */
+/* Queues the calls of the list once. They are the same calls with the same arguments every time. */
 typedef int (*lf_back_issue)(const void *user, lf_err *err);
 int lf_back_run_captured(lf_back *b, struct lf_captured *c, lf_back_issue issue, const void *user,
                          lf_err *err);
 /* Drops the record; the next run is a first one. */
 void lf_back_forget_captured(lf_back *b, struct lf_captured *c);
 
-/* CPU backend with the best instruction set up to `isa` that this processor has; threads >= 1.
- * Memory is page blocks with huge pages asked for. LF_ENOTSUP when the processor lacks isa. */
+/* Creates a CPU backend with the best instruction set up to `isa` that this processor has; threads
+ * >= 1. Its memory is page blocks, for which huge pages are requested. LF_ENOTSUP: the processor
+ * lacks isa. */
 lf_back *lf_back_cpu_create(enum lf_isa isa, int threads, lf_err *err);
 
 struct lf_cu;
 struct lf_cuda_opts {
     int ordinal;                /* among the GPUs that the driver shows (CUDA_VISIBLE_DEVICES) */
     int rank;                   /* for messages */
-    int threads;                /* of the host, for what it prepares */
+    int threads;                /* of the host, for its own work */
     const struct lf_cu *driver; /* NULL: the installed one */
 };
-/* One GPU. Sums over ranks have a stream of their own. Copies and kernels share one: inputs are
- * some KiB that the step before still reads and the next one needs, so that a second stream would
- * wait on both sides. copy_in goes through pinned memory and returns when the caller's buffer is
- * free; it waits only when more than 24 MiB are under way. LF_CUDA_GRAPHS=0 in the environment: no
- * captures; LF_CUDA_SYNC=1: every kernel is waited for, so that one that breaks the device is
- * named. LF_EDEVICE. */
+/* Creates the backend of one GPU. Sums over ranks have a stream of their own; copies and kernels
+ * share one. A stream for copies would gain nothing: the inputs are some KiB that the step before
+ * still reads and the next step needs. copy_in goes through pinned memory and returns when the
+ * caller's buffer is free; it waits only when more than 24 MiB are under way. Environment:
+ * LF_CUDA_GRAPHS=0 turns captures off; LF_CUDA_SYNC=1 waits for every kernel, so that the message
+ * names the one that breaks the device. LF_EDEVICE: the driver reports a failure. */
 lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err);
 
 /* ---- which device ---- */
 
 enum lf_device { LF_DEVICE_AUTO = 0, LF_DEVICE_CPU, LF_DEVICE_CUDA };
 
-/* What there is, without touching a device's memory. */
+/* The GPUs of this machine, found without using a device's memory. */
 struct lf_gpus {
     int n;         /* GPUs that the driver shows; 0: none, `why` says so */
     int sm;        /* 90: compute capability 9.0 of the first */
@@ -145,16 +148,17 @@ struct lf_gpus {
     char name[64], why[200];
 };
 void lf_gpus_look(struct lf_gpus *out);
-/* auto: a GPU where there is one and this build carries code for it, else the CPU. */
+/* LF_DEVICE_AUTO becomes a GPU where there is one and this build carries code for it, else the
+ * CPU. */
 enum lf_device lf_device_choose(enum lf_device wish);
 
 struct lf_device_opts {
     enum lf_device device;
-    /* GPU local_rank modulo the GPUs shown: launchers may show each rank its own or all */
+    /* the GPU is local_rank modulo their number, as launchers show each rank all GPUs or its own */
     int rank, local_rank;
     int threads;
 };
-/* The backend of a stage. */
+/* Creates the backend of a stage. The caller owns it (lf_back_destroy). */
 lf_back *lf_back_create(const struct lf_device_opts *o, lf_err *err);
 void lf_back_destroy(lf_back *b);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CUDA backend: what cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c
+ * Declarations that cuda.c (memory, captures), cuda_copy.c (staging) and cuda_time.c (stamps)
  * share.
  */
 #ifndef LF_BACK_CUDA_PRIV_H
@@ -11,11 +11,11 @@
 
 enum { LF_CUDA_PARTS = 4 };
 
-/* Pinned memory in parts that are used one after the other; a part is free again when its event has
+/* Pinned memory in parts, which are used in turn. A part is free again when its event has
  * happened. */
 struct lf_cuda_ring {
     char *memory;
-    size_t part_bytes, used; /* of the part in use */
+    size_t part_bytes, used; /* used: bytes of the part in use */
     int part;
     lf_cu_event event[LF_CUDA_PARTS];
     bool busy[LF_CUDA_PARTS];
@@ -34,10 +34,11 @@ struct lf_back_cuda {
     lf_cu_stream comm;
     lf_cu_event comm_event[2]; /* begin, end */
     int rank;
-    char family[32], device[128], shown[128]; /* "cuda-sm_90", for messages, for the fingerprint */
+    /* "cuda-sm_90"; the device for messages; the device for the fingerprint */
+    char family[32], device[128], shown[128];
 };
 
-/* 0, or LF_EDEVICE with the driver's words. */
+/* Returns 0, or LF_EDEVICE with the driver's words. */
 int lf_cuda_check(struct lf_back_cuda *b, int result, const char *what, lf_err *err);
 
 int lf_cuda_ring_create(struct lf_back_cuda *b, struct lf_cuda_ring *r, size_t part_bytes,

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Artifacts: a directory whose manifest.json is published last. Until the manifest exists, the
- * artifact does not exist; once it exists, every file it lists was durable before it. The manifest:
+ * An artifact is a directory whose manifest.json is published last. The artifact exists once its
+ * manifest does. Every file that the manifest lists is durable before the manifest is. The
+ * manifest:
  *
  *     {"lf_manifest":1, "kind":"shards",
- *      "files":[{"path":"train-00000.h5","bytes":123,"tree_sha256":"<64 hex>"}, ...],     sorted by
- *        path
- *      "meta":{...}}                                                                      belongs
- *        to the kind
+ *      "files":[{"path":"train-00000.h5","bytes":123,"tree_sha256":"<64 hex>"}, ...],
+ *      "meta":{...}}
  *
- * File paths are relative to the artifact's directory: components of printable characters separated
- * by '/', none of them empty, "." or ".."; a symbolic link anywhere below the directory is refused
- * (openat, O_NOFOLLOW). Linked into libbase, because the flow asks whether artifacts exist.
+ * "files" is sorted by path. What "meta" holds depends on the kind.
+ *
+ * File paths are relative to the artifact's directory. A path consists of components of printable
+ * characters, separated by '/'. No component is empty, "." or "..". A symbolic link anywhere below
+ * the directory is refused (openat, O_NOFOLLOW). This code belongs to libbase, because the flow
+ * asks whether artifacts exist.
  */
 #ifndef LF_BASE_ARTIFACT_H
 #define LF_BASE_ARTIFACT_H
@@ -35,12 +37,13 @@ typedef struct lf_artifact_file {
     uint8_t sha256[LF_HASH_BYTES]; /* tree hash */
 } lf_artifact_file;
 
-/* A manifest in memory, being made or as read. The fields may be read by anyone. */
+/* A manifest in memory: one that is being made, or one that was read. Callers may read the
+ * fields. */
 typedef struct lf_artifact {
     char *kind; /* "shards", "tokenizer", "checkpoint", ... */
     lf_artifact_file *files;
     size_t n_files, cap_files;
-    /* object, never NULL after init or load; change it with json_object_set_new before
+    /* a JSON object, never NULL after init or load; json_object_set_new changes it before
      * publishing */
     json_t *meta;
 } lf_artifact;
@@ -52,50 +55,49 @@ enum lf_artifact_state {
     LF_ARTIFACT_BROKEN   /* manifest unreadable or invalid, or a file has another length */
 };
 
-/* An empty manifest of this kind. fini(zeroed) is legal. */
+/* Makes an empty manifest of this kind. lf_artifact_fini takes a zeroed struct too. */
 int lf_artifact_init(lf_artifact *a, const char *kind, lf_err *err);
 void lf_artifact_fini(lf_artifact *a);
 
-/* Add one file whose length and tree hash are known. LF_EINVAL: bad path; LF_EEXIST: listed
- * already. */
+/* Adds one file whose length and tree hash are known. LF_EINVAL: the path is not allowed.
+ * LF_EEXIST: the file is listed already. */
 int lf_artifact_add(lf_artifact *a, const char *path, int64_t bytes,
                     const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
-/* The same for a file that lies below dir, reading it to find both. */
+/* Adds a file that lies below dir. Its length and tree hash are found by reading it. */
 int lf_artifact_add_hashed(lf_artifact *a, const char *dir, const char *path, lf_err *err);
 
-/* Commit: check that every file is there with its length, fsync the files and their directories,
- * then write dir/manifest.json durably with link(2). dir itself is durable when lf_io_mkdirs made
- * it. LF_EEXIST when dir holds a manifest already (it is left alone). LF_EBUSY when a newer start
- * of the stage has begun (fence.h): nothing is published. */
+/* Publishes the artifact. It checks that every file is there with its length, fsyncs the files and
+ * their directories, and writes dir/manifest.json durably with link(2). dir itself is durable when
+ * lf_io_mkdirs made it. LF_EEXIST: dir holds a manifest already, which is left alone. LF_EBUSY: a
+ * newer start of the stage has begun (fence.h), and nothing is published. */
 int lf_artifact_publish(lf_artifact *a, const char *dir, lf_err *err);
 
-/* Make the artifact `from` available as `to` too: its files become hard links, or copies where
- * links are refused, its manifest last. So nothing that happens to `from` later, its removal
- * included, can take it away. sha256, when not NULL: what the bytes of the manifest must hash to.
- * `to` must not exist (LF_EEXIST). LF_ENOENT: there is no such artifact (any more), or one of its
+/* Makes the artifact `from` available as `to` too. The files of `to` are hard links, or copies
+ * where links are refused; its manifest is made last. So `to` stays whole whatever happens to
+ * `from`, its removal included. sha256, when not NULL, is what the bytes of the manifest must hash
+ * to. LF_EEXIST: `to` exists already. LF_ENOENT: the artifact `from` does not exist, or one of its
  * files is gone; then `to` does not exist either. */
 int lf_artifact_take(const char *from, const char *to, const uint8_t sha256[LF_HASH_BYTES],
                      lf_err *err);
-/* SHA-256 of the bytes of dir/manifest.json. LF_ENOENT: there is none. */
+/* Computes the SHA-256 of the bytes of dir/manifest.json. LF_ENOENT: there is no such file. */
 int lf_artifact_manifest_hash(uint8_t out[LF_HASH_BYTES], const char *dir, lf_err *err);
 
-/* Read and validate dir/manifest.json. kind NULL: any. Does not look at the files. LF_ENOENT: no
- * manifest. */
+/* Reads and validates dir/manifest.json. kind NULL accepts any kind. The files themselves are not
+ * looked at. LF_ENOENT: there is no manifest. */
 int lf_artifact_load(lf_artifact *out, const char *dir, const char *kind, lf_err *err);
 
-/* Which state the artifact in dir is in; the reason of PURGED and BROKEN goes to err (which stays
- * otherwise empty). Only an error of the operating system other than a missing file is returned as
- * negative: unknown is not absence. */
+/* Finds the state of the artifact in dir. The reason for PURGED or BROKEN goes to err, which is
+ * empty otherwise. The function fails only when the operating system reports something else than a
+ * missing file, because then the state is unknown. */
 int lf_artifact_state(enum lf_artifact_state *out, const char *dir, lf_err *err);
 
-/* Every listed file is there with its length: LF_OK, LF_ENOENT (missing, named), LF_EFORMAT (other
- * length, named). */
+/* Checks that every listed file is there with its length. LF_ENOENT: a file is missing. LF_EFORMAT:
+ * a file has another length. The message names the file. */
 int lf_artifact_check_lengths(const lf_artifact *a, const char *dir, lf_err *err);
-/* The same, and every tree hash is right; files are read by `threads` threads (0 = all
- * processors). */
+/* Checks lengths and tree hashes. `threads` threads read the files; 0 means all processors. */
 int lf_artifact_check_hashes(const lf_artifact *a, const char *dir, int threads, lf_err *err);
 
-/* Length and tree hash of files below dir, with threads as above. */
+/* Computes length and tree hash of n files below dir, with threads as above. */
 typedef struct lf_artifact_hash_job {
     const char *path;              /* in, borrowed */
     int64_t bytes;                 /* out */
@@ -104,22 +106,23 @@ typedef struct lf_artifact_hash_job {
 int lf_artifact_hash_files(const char *dir, lf_artifact_hash_job *jobs, size_t n, int threads,
                            lf_err *err);
 
-/* The reverse of lf_hash_hex: exactly 64 lower-case digits, or LF_EFORMAT. */
+/* Reverses lf_hash_hex. LF_EFORMAT: hex is not exactly 64 lower-case digits. */
 int lf_artifact_parse_hex(uint8_t out[LF_HASH_BYTES], const char *hex, lf_err *err);
 
-/* Listed file by path, or NULL. */
+/* Returns the listed file with this path, borrowed, or NULL. */
 const lf_artifact_file *lf_artifact_find(const lf_artifact *a, const char *path);
 
-/* Identity of the contents: SHA-256 over kind, then path, length and hash of every file. meta is
- * not part of it. */
+/* Computes the identity of the contents: a SHA-256 over the kind, then path, length and hash of
+ * every file. meta is not part of it. */
 int lf_artifact_id(const lf_artifact *a, uint8_t out[LF_HASH_BYTES], lf_err *err);
 
-/* Open a file of an artifact for reading; refuses paths and links that lead elsewhere. Returns a
- * descriptor (close it) or a negative lf_rc. */
+/* Opens a file of an artifact for reading. Paths and links that lead out of dir are refused.
+ * Returns a descriptor, which the caller closes, or a negative lf_rc. */
 int lf_artifact_open_file(const char *dir, const char *path, lf_err *err);
 
-/* Delete an artifact so that a crash leaves it absent, never half there: the manifest first
- * (directory fsynced), then the files and the directory. A missing directory is fine. */
+/* Deletes an artifact. The manifest goes first and the directory is fsynced; then the files and the
+ * directory go. So a crash leaves the artifact absent and never in part. A missing directory is no
+ * error. */
 int lf_artifact_remove(const char *dir, lf_err *err);
 
 #endif

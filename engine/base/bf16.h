@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bf16, the upper half of an f32: widening is exact, narrowing rounds to nearest even and keeps NaN
- * quiet.
+ * bf16 is the upper half of an f32. Widening is exact. Narrowing rounds to nearest even; a NaN
+ * becomes a quiet NaN.
  */
 #ifndef LF_BASE_BF16_H
 #define LF_BASE_BF16_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bits of an f32 as an integer, and back; for host and device.
+ * The bits of an f32 as an integer, and back. The functions compile for host and device.
  */
 #ifndef LF_BASE_BITS_H
 #define LF_BASE_BITS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What this program was built from and with. In an archive of its own (engine/libbuilt.a): a new
- * commit links the programs that say it anew, and nothing else.
+ * What this program was built from, and with which libraries. The code lives in an archive of its
+ * own (engine/libbuilt.a), so that a new commit relinks only the programs that print it.
  */
 #ifndef LF_BASE_BUILT_H
 #define LF_BASE_BUILT_H
@@ -11,7 +11,8 @@
 #include "engine/base/str.h"
 
 typedef struct lf_built {
-    const char *commit; /* 40 hex digits, "-dirty" behind them for changed files; or "unknown" */
+    /* 40 hex digits, followed by "-dirty" when files had changed; or "unknown" */
+    const char *commit;
     bool pmix, ucx, onednn, cuda;
     bool snappy, zstd, zlib; /* codecs of parquet */
     const char *hdf5;        /* version of the headers */
@@ -20,7 +21,7 @@ typedef struct lf_built {
 
 const lf_built *lf_built_get(void);
 
-/* Lines for --version: commit, features, instruction sets. */
+/* Adds the lines of --version: commit, features, instruction sets. */
 void lf_built_add(lf_buf *b);
 
 #endif

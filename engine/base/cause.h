@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a stage ends, said by those who know: the stage from the code of its error, our launcher when
- * a rank dies, the watchdog of the ranks when it ends a job. What they say is one small file,
- * DIR/cause.json, published with link(2): the first word stands, because what follows from a
- * failure is said later than the failure. DIR is what LF_RANKS_DIR names, which the wrapper
- * (flow/job/exec.h) sets; without it nothing is written.
+ * The cause of a stage's end, recorded by whoever knows it. The stage knows it from the code of its
+ * error, our launcher when a rank dies, and the watchdog of the ranks when it ends a job. The
+ * record is one small file, DIR/cause.json, published with link(2). The first record stays, because
+ * the failure itself is recorded before what follows from it. LF_RANKS_DIR names DIR; the wrapper
+ * (flow/job/exec.h) sets it. Without LF_RANKS_DIR nothing is written.
  *
  *     {"lf_cause":1, "class":"config", "reason":"one line", "by":"lf-eval"}
  *
- * Classes are those of flow/run/policy.c. "" is: the speaker knows what went wrong, not of which
- * class it is.
+ * The classes are those of flow/run/policy.c. The class "" means that the writer knows what went
+ * wrong but not the class.
  */
 #ifndef LF_BASE_CAUSE_H
 #define LF_BASE_CAUSE_H
@@ -27,15 +27,15 @@ typedef struct lf_cause {
     char by[64];
 } lf_cause;
 
-/* The class that an error belongs to: its errno before its code; "" when neither decides. */
+/* Returns the class of an error. errno decides first, then the code; "" when neither decides. */
 const char *lf_cause_class(const lf_err *err);
-/* The class of a process that a signal ended: "rank" unless the signal says more. */
+/* Returns the class of the end of a process by a signal: "rank" unless the signal says more. */
 const char *lf_cause_signal(int sig);
 
-/* Say it. Quiet: somebody was first, nobody asks, or it cannot be written. Safe to call from any
- * thread. */
+/* Records a cause. Nothing happens when a cause is recorded already, when LF_RANKS_DIR is not set,
+ * or when the file cannot be written. Any thread may call this. */
 void lf_cause_say(const char *by, const char *cls, const char *reason);
-/* What was said below dir. LF_ENOENT: nothing. */
+/* Reads what was recorded below dir. LF_ENOENT: nothing was recorded. */
 int lf_cause_load(lf_cause *out, const char *dir, lf_err *err);
 
 #endif

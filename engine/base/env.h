@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings in the environment. All of ours begin with LF_.
+ * Settings in the environment. The names of all our variables begin with LF_.
  */
 #ifndef LF_BASE_ENV_H
 #define LF_BASE_ENV_H
 
 #include "engine/base/err.h"
 
-/* LF_EINVAL when a setting is there under its name of before, LOONG_*, which nobody would read: the
- * message says the name of today. */
+/* LF_EINVAL: a variable with one of the old names, LOONG_*, is set, which nothing reads any more.
+ * The message says today's name. */
 int lf_env_check(lf_err *err);
 
 #endif

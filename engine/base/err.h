@@ -2,10 +2,11 @@
  *
  * One way to report failure everywhere below stages/ and flow/.
  *
- * Functions return 0 (or a positive item count for iterators) on success and a negative enum lf_rc
- * on failure, and describe the failure in a caller-owned lf_err, always the last argument, which
- * may be NULL. The first function that knows the cause words it; callers may prefix context once.
- * Outputs are set only on success. Engine code never prints, aborts or exits.
+ * A function returns 0 on success (an iterator returns a positive count of items) and a negative
+ * enum lf_rc on failure. It describes the failure in an lf_err, which the caller owns. lf_err is
+ * always the last argument and may be NULL. The first function that knows the cause words it;
+ * callers may prefix context once. Outputs are set only on success. Engine code never prints,
+ * aborts or exits.
  */
 #ifndef LF_BASE_ERR_H
 #define LF_BASE_ERR_H
@@ -54,31 +55,32 @@ typedef struct lf_err {
         lf_rc_;                                                                                    \
     })
 
-/* Record a failure and return rc (negative). The first failure wins: a box that already holds one
- * is left alone. */
+/* Records a failure and returns rc, which is negative. The first failure stays: an lf_err that
+ * already holds one is not changed. */
 #define lf_fail(err, rc, ...)                                                                      \
     LF_ERR_NEGATIVE(lf_fail_at((err), (rc), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_at(lf_err *err, int rc, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* The same with LF_EIO (LF_ENOMEM for ENOMEM, LF_ENOENT for ENOENT, LF_EEXIST for EEXIST), errno's
- * text appended after ": ". Reads errno. */
+/* Records the failure of a system call. rc follows from errno: LF_ENOMEM for ENOMEM, LF_ENOENT for
+ * ENOENT, LF_EEXIST for EEXIST, LF_EIO otherwise. The text of errno is appended after ": ". */
 #define lf_fail_errno(err, ...)                                                                    \
     LF_ERR_NEGATIVE(lf_fail_errno_at((err), __FILE__, __LINE__, __VA_ARGS__))
 int lf_fail_errno_at(lf_err *err, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Put context and ": " before the text of a failure already recorded; returns err->rc (LF_EINVAL
- * for a NULL box). */
+/* Puts context and ": " before the text of a failure that is recorded already. Returns err->rc, or
+ * LF_EINVAL when err is NULL. */
 int lf_err_prefix(lf_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Forget a recorded failure, for callers that handle it. */
+/* Forgets a recorded failure, for callers that handle it. */
 void lf_err_clear(lf_err *err);
 
-/* Short stable name of a code: "ok", "invalid", "no memory", "io", "format", ... */
+/* Returns the short name of a code: "ok", "invalid", "no memory", "io", "format", ... The names do
+ * not change. */
 const char *lf_rc_name(int rc);
 
-/* A broken invariant of ours, never a reaction to input: prints file:line and aborts. */
+/* Reports a broken invariant of our own code, never bad input: prints file:line and aborts. */
 #define LF_BUG(...) lf_bug_at(__FILE__, __LINE__, __VA_ARGS__)
 void lf_bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((noreturn, format(printf, 3, 4)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * binary16 (IEEE 754): widening is exact, narrowing rounds to nearest even, overflows to infinity
- * from 65520 on and keeps NaN quiet.
+ * binary16 of IEEE 754. Widening is exact. Narrowing rounds to nearest even; values from 65520 on
+ * become infinity, and a NaN becomes a quiet NaN.
  */
 #ifndef LF_BASE_F16_H
 #define LF_BASE_F16_H

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 8-bit floats (Micikevicius et al. 2022, "FP8 formats for deep learning"). Widening is exact;
- * narrowing rounds to nearest even and saturates: what is larger than the largest value, infinity
- * too, becomes it. NaN stays NaN.
+ * 8-bit floats (Micikevicius et al. 2022, "FP8 formats for deep learning"). Widening is exact.
+ * Narrowing rounds to nearest even and saturates: a value beyond the largest one, infinity
+ * included, becomes the largest one. NaN stays NaN.
  *
- *            exponent  fraction  largest          smallest normal  steps below it  infinity  NaN
- *     e4m3       4         3     448 (0x7e)       2^-6             2^-9            none      0x7f,
- *                0xff
- *     e5m2       5         2     57344 (0x7b)     2^-14            2^-16           0x7c      0x7d
- *                to 0x7f
+ *           exponent  fraction  largest       smallest normal  step below it  infinity  NaN
+ *     e4m3      4         3     448 (0x7e)    2^-6             2^-9           none      0x7f, 0xff
+ *     e5m2      5         2     57344 (0x7b)  2^-14            2^-16          0x7c      0x7d..0x7f
  *
- * The inline functions are shared by kernels.
+ * Kernels use the inline functions too.
  */
 #ifndef LF_BASE_F8_H
 #define LF_BASE_F8_H
@@ -37,9 +35,9 @@ LF_BASE_INLINE float lf_f32_of_e5m2(uint8_t b)
     return lf_f32_of_bits(sign | (e + 112) << 23 | m << 21);
 }
 
-/* Below the smallest normal value, adding a power of two whose own unit in the last place is the
- * step rounds as wanted; above, adding half of the fraction's last place to the bits does, and
- * carries into the exponent where it must. */
+/* Below the smallest normal value, rounding is done by adding a power of two whose unit in the last
+ * place is the step. Above it, rounding is done by adding half of the fraction's last place to the
+ * bits; a carry goes into the exponent. */
 LF_BASE_INLINE uint8_t lf_e4m3_of(float x)
 {
     const uint32_t u = lf_bits_of_f32(x), sign = u >> 24 & 0x80, a = u & 0x7fffffffu;

@@ -3,8 +3,8 @@
  * SHA-256 (libcrypto) and the tree hash of large byte ranges.
  *
  * Tree hash: leaf_i = SHA-256(bytes [64 MiB * i, ...)); root = SHA-256("lf-tree-1" || u64le length
- * || leaf_0 || ...). Leaves are independent, so writers hash each range while it is still in memory
- * and readers use threads.
+ * || leaf_0 || ...). The leaves are independent of each other. So writers hash each range while it
+ * is still in memory, and readers use threads.
  */
 #ifndef LF_BASE_HASH_H
 #define LF_BASE_HASH_H
@@ -31,11 +31,11 @@ lf_tree_hash *lf_tree_hash_create(lf_err *err);
 void lf_tree_hash_destroy(lf_tree_hash *h);
 int lf_tree_hash_update(lf_tree_hash *h, const void *data, size_t n, lf_err *err);
 int lf_tree_hash_final(lf_tree_hash *h, uint8_t out[LF_HASH_BYTES], lf_err *err);
-/* Root of leaves hashed elsewhere (in parallel, in memory): n_leaves digests in order, contiguous.
- * 0 bytes: no leaf. */
+/* Computes the root from leaves that the caller has hashed: n_leaves digests in order, contiguous.
+ * 0 bytes have no leaf. */
 int lf_tree_hash_root(uint8_t out[LF_HASH_BYTES], uint64_t bytes, const uint8_t *leaves,
                       size_t n_leaves, lf_err *err);
-/* A file by name; leaves are read by OpenMP threads. bytes may be NULL. */
+/* Hashes the file `path`. OpenMP threads read the leaves. bytes may be NULL. */
 int lf_tree_hash_file(uint8_t out[LF_HASH_BYTES], int64_t *bytes, const char *path, lf_err *err);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict INI reader: keeps where every value came from. It knows syntax only; which keys exist,
- * references ${...}, includes and inheritance belong to its callers.
+ * Strict INI reader. It keeps the place that every value came from. It knows syntax only; its
+ * callers decide which keys exist and handle references ${...}, includes and inheritance.
  *
- *   [section]            or  [kind NAME]: stored as the text between the brackets with inner spaces
- *                        collapsed to one
- *   key = value          key: [A-Za-z_][A-Za-z0-9_.-]*; value: rest of the line, trimmed; lines of
- *                        any length
- *   # or ; at the start of a line (after blanks) begins a comment; never later in a line
- *   a line starting with a blank continues the value above, joined by "\n"
+ *   [section], [kind NAME]  stored as the text between the brackets, inner blanks collapsed to one
+ *   key = value             the key is [A-Za-z_][A-Za-z0-9_.-]*; the value is the rest of the line,
+ *                           trimmed; a line may have any length
+ *   # or ;                  begins a comment at the start of a line, also behind blanks; later in a
+ *                           line it is an ordinary character
+ *   a blank                 at the start of a line continues the value above, joined by "\n"
  *
  * Errors (LF_EFORMAT, worded path:line:column): key outside a section, duplicate key in a section,
  * duplicate section, no '=', bad key, NUL byte, invalid UTF-8, file above 16 MiB.

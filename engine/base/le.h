@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Unsigned integers of n bytes (at most 8), least byte first, as files have them; at any address.
+ * Unsigned integers of n bytes, n <= 8, in little-endian order, as files hold them. p may have any
+ * alignment.
  */
 #ifndef LF_BASE_LE_H
 #define LF_BASE_LE_H

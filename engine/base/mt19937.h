@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Mersenne Twister MT19937 (Matsumoto and Nishimura, ACM TOMACS 8, 1998) with the shuffle of
- * numpy's RandomState, bit for bit: what Megatron-LM orders its samples with; and the seeding and
- * random() of Python's random.Random, which lm-evaluation-harness resamples with. Nothing of ours
- * draws from it (base/rng.h does).
+ * The Mersenne Twister MT19937 (Matsumoto and Nishimura, ACM TOMACS 8, 1998). The shuffle has the
+ * bits of numpy's RandomState, with which Megatron-LM orders its samples. Seeding and f64 have the
+ * bits of Python's random.Random, with which lm-evaluation-harness resamples. Only these two
+ * formats use it; all other random numbers come from base/rng.h.
  *
  *   seed       init_genrand of the reference code: s[0] = seed, s[i] = 1812433253 (s[i-1] xor
  *              s[i-1] >> 30) + i
  *   seed_key   init_by_array of the reference code; Random(i) for an integer i >= 0 has its 32-bit
  *              words, lowest first, as key
  *   f64        53 bits: (27 upper bits * 2^26 + 26 upper bits of the next) / 2^53
- *   below      masked rejection: draws are cut to the bits of `max` until one is not above it; one
- *              32-bit draw each while max < 2^32, else two, the first of which gives the upper half
+ *   below      masked rejection: a draw is cut to the bits of `max` and repeated while it is above
+ *              max; a draw has 32 bits while max < 2^32, else 64 bits, the upper half first
  *   shuffle    for i = n - 1 .. 1: swap element i with element below(i)
  */
 #ifndef LF_BASE_MT19937_H
@@ -22,7 +22,7 @@
 
 typedef struct lf_mt19937 {
     uint32_t s[624];
-    int at; /* next of s to hand out */
+    int at; /* index in s of the next word */
 } lf_mt19937;
 
 void lf_mt19937_seed(lf_mt19937 *m, uint32_t seed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by opt.c and opt_print.c only.
+ * The representation of an optset, for opt.c, opt_fill.c and opt_print.c only.
  */
 #ifndef LF_BASE_OPT_PRIV_H
 #define LF_BASE_OPT_PRIV_H
@@ -17,23 +17,23 @@ struct lf_opt_parsed {
     bool b;
 };
 
-/* One option's values as text, in order, and the last one parsed. n == 0: unset. */
+/* The values of one option as text, in order, and the last one parsed. n == 0: unset. */
 struct lf_opt_val {
     char **texts;
     size_t n, cap;
     struct lf_opt_parsed parsed;
     int source;
-    char *where; /* owned; NULL for a default */
+    char *where; /* place for messages, owned; NULL for a default */
     bool read;
 };
 
 struct lf_optset {
     const lf_opt_table *t;
     struct lf_opt_val *vals; /* one per option of t */
-    const char *filled;      /* by lf_optset_fill; NULL: nothing yet */
+    const char *filled;      /* the struct that lf_optset_fill filled; NULL: none yet */
 };
 
-/* Value by name, LF_BUG for a name that is not in the table. */
+/* Returns the values of an option. LF_BUG: the table has no such name. */
 struct lf_opt_val *lf_optset_val(const lf_optset *s, const char *name);
 
 #endif

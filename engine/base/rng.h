@@ -2,9 +2,9 @@
  *
  * Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
  * 1, 2, 3", SC 2011). A value is a pure function of (seed, site, a, b), so it never depends on
- * ranks, threads, slots or launch order. Conventional use of the counter: site = which random
- * decision, a = global sample id, b = position or element / 4. The inline core is shared by
- * kernels; the rest is for hosts.
+ * ranks, threads, slots or launch order. By convention site is the kind of random decision, a the
+ * global sample id, and b the position or element / 4. Kernels use the inline functions too; the
+ * rest is for the host.
  */
 #ifndef LF_BASE_RNG_H
 #define LF_BASE_RNG_H
@@ -46,8 +46,8 @@ LF_RNG_INLINE float lf_u01(uint32_t x)
     return (float)(x >> 8) * (1.0f / 16777216.0f);
 }
 
-/* Element i of the stream of doubles of lf_rng_f64, for kernels: 53 bits of two words. The
- * counter's third word tells that kind of stream from the others (rng.c). */
+/* Element i of the stream of lf_rng_f64, for kernels: 53 bits of two words. The third word of the
+ * counter is 1, which keeps this kind of stream apart from the others (rng.c). */
 LF_RNG_INLINE double lf_philox_f64(uint64_t seed, uint32_t site, uint64_t i)
 {
     uint32_t r[4];
@@ -56,14 +56,14 @@ LF_RNG_INLINE double lf_philox_f64(uint64_t seed, uint32_t site, uint64_t i)
     return (double)(int64_t)(((uint64_t)hi << 32 | lo) >> 11) * (1.0 / 9007199254740992.0);
 }
 
-/* Element i of a stream of uniform u32 / doubles in [0,1) / standard normals (Box-Muller in
- * f64). */
+/* Element i of a stream of uniform u32, of uniform doubles in [0, 1), or of standard normals
+ * (Box-Muller in f64). */
 uint32_t lf_rng_u32(uint64_t seed, uint32_t site, uint64_t i);
 double lf_rng_f64(uint64_t seed, uint32_t site, uint64_t i);
 double lf_rng_normal(uint64_t seed, uint32_t site, uint64_t i);
 
-/* Element i of the pseudo-random permutation of 0..n-1 given by (seed, site): a cycle-walking
- * Feistel network, so no table is held. n >= 1, i < n. */
+/* Element i of the pseudo-random permutation of 0..n-1 that (seed, site) gives. It is a
+ * cycle-walking Feistel network, so there is no table. n >= 1, i < n. */
 uint64_t lf_rng_permute(uint64_t seed, uint32_t site, uint64_t n, uint64_t i);
 
 #endif

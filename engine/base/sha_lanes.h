@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 of several messages of one length at once, one in each lane of a vector register: where
- * the processor has no SHA instructions that is three to five times as fast as one message after
- * the other. The leaves of a tree hash (hash.h) are such messages.
+ * SHA-256 of several messages of equal length at once, one in each lane of a vector register. On a
+ * processor without SHA instructions this is three to five times as fast as one message after the
+ * other. The leaves of a tree hash (hash.h) are such messages.
  */
 #ifndef LF_BASE_SHA_LANES_H
 #define LF_BASE_SHA_LANES_H
@@ -18,14 +18,15 @@ typedef struct lf_sha_lanes {
     int lanes;
 } lf_sha_lanes;
 
-/* How many lanes pay off on this machine: 16 (AVX-512), 8 (AVX2), 0: use one message at a time (SHA
- * instructions, or no wide vectors). */
+/* Returns how many lanes are fastest on this machine: 16 (AVX-512) or 8 (AVX2). 0 means one message
+ * at a time, because of SHA instructions or the lack of wide vectors. */
 int lf_sha_lanes_best(void);
-/* lanes: 8 or 16 and not beyond what the processor has (lf_sha_lanes_max). */
+/* lanes is 8 or 16, and at most lf_sha_lanes_max(). */
 void lf_sha_lanes_init(lf_sha_lanes *s, int lanes);
-/* The widest that the processor can run, 0, 8 or 16, whether it pays off or not. */
+/* Returns the most lanes that the processor can run: 0, 8 or 16. */
 int lf_sha_lanes_max(void);
-/* n more bytes, a multiple of 64, of every message; that of lane i lies at data + i * stride. */
+/* Takes n more bytes of every message, a multiple of 64. Those of lane i lie at data + i *
+ * stride. */
 void lf_sha_lanes_update(lf_sha_lanes *s, const uint8_t *data, size_t stride, size_t n);
 void lf_sha_lanes_final(lf_sha_lanes *s, uint8_t (*out)[32]); /* [lanes][32] */
 

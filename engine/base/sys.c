@@ -21,6 +21,7 @@
 #include "engine/base/fence.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/warned.h"
 
 enum { STOP_FILE = -1, STOP_FENCE = -2 };
 
@@ -194,9 +195,13 @@ void lf_log(int level, const char *fmt, ...)
     va_start(ap, fmt);
     n = vsnprintf(line + used, sizeof line - used, fmt, ap);
     va_end(ap);
+    const char *said = line + used;
     used += n < 0 ? 0 : (size_t)n;
     if (used > sizeof line - 2)
         used = sizeof line - 2;
+    line[used] = '\0';
+    if (level == 1)
+        lf_warned_note(said);
     line[used++] = '\n';
     put(line, used);
     errno = saved;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process: stop requests, monotonic time, log lines, progress on a terminal.
+ * The process: stop requests, clocks, memory in use, log lines, progress on a terminal.
  */
 #ifndef LF_BASE_SYS_H
 #define LF_BASE_SYS_H
@@ -10,33 +10,34 @@
 
 #include "engine/base/err.h"
 
-/* Stop requests. Installs handlers for SIGTERM, SIGINT, SIGUSR2 that only set a flag (and ignores
- * SIGPIPE and SIGXFSZ, so that write(2) fails instead); a second SIGINT ends the process at once.
- * stop_path, when not NULL, is a file whose existence is a stop request too, and so is a closed
- * fence (fence.h); both are looked for at most once a second. Call once, from a stage's main. */
+/* Stop requests. Installs handlers for SIGTERM, SIGINT and SIGUSR2 that only set a flag; a second
+ * SIGINT ends the process at once. SIGPIPE and SIGXFSZ are ignored, so that write(2) fails instead.
+ * The existence of the file stop_path, when it is not NULL, is a stop request too, and so is a
+ * closed fence (fence.h). Both are looked for at most once a second. Call once, from a stage's
+ * main. */
 int lf_stop_install(const char *stop_path, lf_err *err);
-/* Has a stop been asked for? Cheap; callable from the step loop. */
+/* Has a stop been requested? This is cheap enough for every step. */
 bool lf_stop_requested(void);
 /* "SIGTERM", "SIGUSR2", "SIGINT", "stop file", "a newer start has taken over" or NULL. */
 const char *lf_stop_reason(void);
 
 double lf_now_s(void);  /* monotonic seconds */
 double lf_wall_s(void); /* seconds since the epoch */
-/* "2026-11-21T11:20:05Z" into buf[21]; returns buf. */
+/* Writes "2026-11-21T11:20:05Z" into buf and returns buf. */
 const char *lf_time_iso(char buf[21], double wall_s);
 
-/* Peak and current resident bytes of this process, -1 when unknown. */
+/* Peak and current resident bytes of this process; -1 when unknown. */
 int64_t lf_rss_peak_bytes(void);
 int64_t lf_rss_bytes(void);
 
-/* Log lines go to stderr: `lf-pretrain: step 1200 loss 2.31`. Only stages and flow call these;
- * libraries return errors or use a callback. level: 0 error, 1 warning, 2 info, 3 debug; lines
- * above the threshold are dropped. */
+/* Log lines go to stderr: `lf-pretrain: step 1200 loss 2.31`. Only stages and the flow log;
+ * libraries return errors or use a callback. The levels are 0 error, 1 warning, 2 info, 3 debug.
+ * Lines above the threshold are dropped. */
 void lf_log_init(const char *program, int threshold);
 void lf_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Progress of a long loop: rate and remaining time, one rewritten line on a terminal, otherwise a
- * log line at most every 10 s. total <= 0: unknown. */
+/* Shows rate and remaining time of a long loop: one line that is rewritten on a terminal, otherwise
+ * a log line at most every 10 s. total <= 0: unknown. */
 typedef struct lf_progress {
     const char *what, *unit;
     double total, done, t0, last;
@@ -48,7 +49,7 @@ void lf_progress_begin(lf_progress *p, const char *what, const char *unit, doubl
 void lf_progress_update(lf_progress *p, double done);
 void lf_progress_end(lf_progress *p);
 
-/* Online processors this process may run on. */
+/* Returns the number of online processors that this process may run on. */
 int lf_ncpu(void);
 
 #endif

@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes of the byte order mark that a file of n bytes at s begins with: 3, or 0 for none. */
+/* Returns the length of the byte order mark at the beginning of the n bytes at s: 3, or 0. */
 static inline size_t lf_utf8_bom(const char *s, size_t n)
 {
     return n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
-/* Bytes of the valid sequence at s (1 to 4), 0 when the first n bytes do not begin with one. n >=
- * 1. */
+/* Returns the length (1 to 4) of the valid sequence at the beginning of the n bytes at s, or 0 when
+ * there is none. n >= 1. */
 static inline size_t lf_utf8_len(const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -37,7 +37,7 @@ static inline size_t lf_utf8_len(const char *s, size_t n)
     return want;
 }
 
-/* Offset of the first byte that is not valid UTF-8, n when all is. */
+/* Returns the offset of the first byte that is not valid UTF-8, or n. */
 static inline size_t lf_utf8_check(const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {

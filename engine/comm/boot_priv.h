@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two ways to start: alone (boot.c) or under a PMIx server (boot_pmix.c).
+ * What the two ways to start share: alone (boot.c) and under a PMIx server (boot_pmix.c).
  */
 #ifndef LF_COMM_BOOT_PRIV_H
 #define LF_COMM_BOOT_PRIV_H
@@ -25,11 +25,12 @@ struct lf_boot {
     const struct lf_boot_ops *ops;
     struct lf_boot_info info;
     char host[256];
-    struct lf_boot_blob *blob; /* all that this rank put */
+    /* [n], all blobs of this rank; the first `published` are known to the others */
+    struct lf_boot_blob *blob;
     size_t n, cap, published;
 };
 
-/* A zeroed b of `size` bytes becomes a rank of PMIx's, NULL with err on failure. */
+/* Joins the job of the PMIx server. Returns NULL with err set on failure. */
 lf_boot *lf_boot_create_pmix(lf_err *err);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who this process is among the ranks of its stage (lf_boot), and what ranks do together (lf_comm).
- * Which dimensions of parallelism the ranks form is in mesh.h.
+ * The rank of this process in its stage (lf_boot), and the collectives of ranks (lf_comm). mesh.h
+ * arranges ranks in dimensions of parallelism.
  *
  * Start-up. A rank learns rank, size and node from PMIx when a PMIx server started it
  * (PMIX_NAMESPACE is set: srun --mpi=pmix, prterun, mpirun or `loong-flow launch`); otherwise it is
  * alone. Several processes that were started without PMIx (srun without --mpi=pmix, mpiexec of an
- * MPI that has no PMIx) are refused: each would take itself for the only one and write the same
- * files. put, fence and get carry small blobs (worker addresses, NCCL ids) at start-up only.
+ * MPI without PMIx) are refused, because each would run as the only one and write the same files.
+ * put, fence and get carry small blobs (UCX addresses, NCCL ids) at start-up only.
  *
  * Collectives. Every rank of a communicator calls the same functions with the same sizes in the
  * same order. They return when the caller's buffers may be used again. Sizes may be zero and may
@@ -17,22 +17,21 @@
  *
  *     y[i] = ((x_0[i] + x_1[i]) + x_2[i]) + ... + x_{P-1}[i]
  *
- * evaluated from the left in f32 for f32, in f64 for f64, in f32 with one rounding to nearest even
- * at the end for bf16, modulo 2^64 for i64. The owner of a chunk forms it (the other ranks send it
- * their parts) and sends it to all, so every rank holds the same bits, and neither timing,
- * transport, chunk size nor number of nodes changes them. Transport nccl is the exception: NCCL
- * chooses its own order; the bits are equal on all ranks and repeat for the same ranks, NCCL
- * version and topology.
+ * evaluated from the left: in f32 for f32, in f64 for f64, in f32 with one rounding to nearest even
+ * at the end for bf16, modulo 2^64 for i64. Each chunk has an owner. The other ranks send it their
+ * parts; it forms the sum and sends it to all. So every rank holds the same bits, which do not
+ * depend on timing, transport, size of the chunks or number of nodes. Transport nccl is the
+ * exception, as NCCL chooses its own order. Its bits are equal on all ranks and repeat for the same
+ * ranks, NCCL version and topology.
  *
- * Watchdog. A thread beside each rank tells rank 0 once a second what the rank does. A rank that
- * dies, stops answering, or computes for longer than `patience_s` while others wait for it in a
- * collective ends the whole job: one line names rank, host, pid, what it was doing, its step, and
- * the collective it was missing in, and the processes end with LF_COMM_EXIT. Work that may take
- * longer on one rank than on others (saving, planning, reading) is announced with lf_comm_phase.
+ * Watchdog. A thread of each rank tells rank 0 once a second what the rank does. The whole job ends
+ * when a rank dies, stops answering, or computes for longer than `patience_s` while others wait for
+ * it in a collective. One line then names the rank, its host and pid, what it was doing, its step,
+ * and the collective in which it was missing; the processes end with LF_COMM_EXIT. A rank announces
+ * work that may take longer than on other ranks (saving, planning, reading) with lf_comm_phase.
  *
- * Threads: one thread per process calls these functions. Failure contract: 0 or a negative enum
- * lf_rc; LF_ECOMM when ranks could not talk, after which a communicator is only good for
- * lf_comm_destroy.
+ * Threads: one thread per process calls these functions. Errors: 0 or a negative enum lf_rc. After
+ * LF_ECOMM (ranks could not communicate) the only legal call for a communicator is lf_comm_destroy.
  */
 #ifndef LF_COMM_COMM_H
 #define LF_COMM_COMM_H
@@ -54,23 +53,24 @@ struct lf_boot_info {
     const char *how;            /* "single" or "pmix" */
 };
 
-/* Join the job. LF_ECOMM when PMIx is announced but fails or when several processes were started
- * without it; LF_ENOTSUP when it is announced and not built in. */
+/* Joins the job. LF_ECOMM: PMIx is announced but fails, or several processes were started without
+ * it. LF_ENOTSUP: PMIx is announced and not built in. */
 lf_boot *lf_boot_create(lf_err *err);
 void lf_boot_destroy(lf_boot *b);
 const struct lf_boot_info *lf_boot_info(const lf_boot *b);
-/* Keep a blob for the next fence. A key is put once in a job: LF_EEXIST. The data is copied. */
+/* Keeps a copy of the data for the next fence. LF_EEXIST: the key was put before in this job. */
 int lf_boot_put(lf_boot *b, const char *key, const void *data, size_t len, lf_err *err);
-/* Publish what was put since the last fence, in one commit, and wait for all ranks, at most
- * LF_COMM_START seconds (50, and one more for every 20 ranks): LF_ECOMM. Every rank calls it. */
+/* Publishes what was put since the last fence, in one PMIx commit, and waits for all ranks. Every
+ * rank calls it. LF_ECOMM: a rank did not come within LF_COMM_START seconds (50, and one more for
+ * every 20 ranks). */
 int lf_boot_fence(lf_boot *b, lf_err *err);
-/* Copy what `rank` put before the last fence, at most cap bytes, *len set to its length: LF_EINVAL
- * when it is longer than cap, LF_ENOENT when it put nothing under that key. */
+/* Copies what `rank` put under `key` before the last fence, and sets *len to its length. LF_EINVAL:
+ * it is longer than cap bytes. LF_ENOENT: the rank put nothing under that key. */
 int lf_boot_get(lf_boot *b, int rank, const char *key, void *data, size_t cap, size_t *len,
                 lf_err *err);
-/* End all processes of the job through the launcher, with an exit code and one line of text.
- * Returns when the launcher has taken note of it, or at once where there is none. Safe to call from
- * any thread. */
+/* Makes the launcher end all processes of the job, with an exit code and one line of text. Returns
+ * when the launcher has received the request, or at once where there is no launcher. Any thread may
+ * call it. */
 void lf_boot_abort(lf_boot *b, int code, const char *text);
 
 /* ---- communicators ---- */
@@ -92,20 +92,20 @@ struct lf_comm_ops {
     int (*barrier)(lf_comm *c, lf_err *err);
     int (*send)(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err);
     int (*recv)(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err);
-    /* The communicator of members[0..n-1] (ranks of c; this rank is members[me]), with an id nobody
-     * else of them uses. */
+    /* Makes the communicator of members[0..n-1], which are ranks of c; this rank is members[me]. No
+     * other communicator of these ranks has this id. */
     lf_comm *(*split)(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err);
     void (*destroy)(lf_comm *c);
 };
 
-struct lf_comm_job; /* what all communicators of a process share: start-up, watchdog */
+struct lf_comm_job; /* shared by all communicators of a process: start-up, watchdog */
 
-struct
-    lf_comm { /* first member of every implementation; read rank and size, leave the rest alone */
+/* The first member of every implementation. Callers read rank and size only. */
+struct lf_comm {
     const struct lf_comm_ops *ops;
     int rank, size;
     int local_rank;          /* on this node; of the world */
-    lf_comm *host;           /* where host memory goes: the communicator itself, but for nccl */
+    lf_comm *host;           /* the communicator for host memory: this one, except for nccl */
     struct lf_comm_job *job; /* NULL: one process */
     int *world;              /* [size] world rank of each member; NULL: the identity */
     uint32_t id;             /* 0: the world */
@@ -117,51 +117,53 @@ struct lf_comm_opts {
     const char *transport;
     double patience_s; /* 0: LF_COMM_PATIENCE (seconds, or off: no watchdog), else 40 */
     int device;        /* nccl: CUDA device of this rank */
-    /* Told the watchdog's line, from its own thread, before the process ends; NULL: one write to
-     * standard error. */
+    /* Called with the watchdog's line, on the watchdog's thread, before the process ends. NULL: the
+     * line goes to standard error in one write. */
     void (*fatal)(void *arg, const char *text);
     void *fatal_arg;
 };
 
-/* Over all ranks of boot, which is borrowed until destroy. The environment variable LF_COMM
- * names a transport where opts does not. LF_ENOTSUP when the transport is not built in or its
- * library is not there. */
+/* Creates the communicator of all ranks of boot, which is borrowed until lf_comm_destroy. The
+ * environment variable LF_COMM names the transport where opts does not. LF_ENOTSUP: the transport
+ * is not built in, or its library is missing. */
 lf_comm *lf_comm_create(lf_boot *boot, lf_err *err);
 lf_comm *lf_comm_create_with(lf_boot *boot, const struct lf_comm_opts *opts, lf_err *err);
-/* Sub-communicators first. Waits for nobody. */
+/* Destroy communicators made by lf_comm_split first. This waits for no other rank. */
 void lf_comm_destroy(lf_comm *c);
 
-/* The ranks of `host` for memory of GPUs over NCCL, beside it and destroyed before it. Calls are
- * queued on `stream` (a CUstream of GPU `device`) in order with what else is queued there, and not
- * waited for. Collective. */
+/* Creates a communicator of the ranks of `host` for memory of GPUs, over NCCL. It is destroyed
+ * before `host`. Its calls are queued on `stream`, a CUstream of GPU `device`, and the caller does
+ * not wait for them. Collective. */
 lf_comm *lf_comm_on_gpus(lf_comm *host, int device, void *stream, lf_err *err);
 void lf_comm_on_gpus_destroy(lf_comm *c);
-/* The same after a failure of any rank: what is still queued ends, whatever others did. */
+/* Destroys it after a failure of any rank: what is still queued ends without the other ranks. */
 void lf_comm_on_gpus_abort(lf_comm *c);
 
-/* Ranks that give the same color form a new communicator, ordered by (key, rank). color < 0: this
- * rank takes part in the call and gets none: NULL without an error in err. */
+/* Ranks that give the same color form a new communicator, ordered by (key, rank). A rank with color
+ * < 0 takes part in the call and gets NULL without an error in err. */
 lf_comm *lf_comm_split(lf_comm *c, int color, int key, lf_err *err);
 
-/* In place: every rank ends with the same n elements. */
+/* Combines n elements over all ranks, in place. Afterwards every rank holds the same n elements. */
 int lf_comm_all_reduce(lf_comm *c, void *data, size_t n, enum lf_comm_type t, enum lf_comm_op op,
                        lf_err *err);
-/* counts[size] elements per rank; `in` holds the chunks of all ranks one after the other; out gets
- * the sum of this rank's chunk and may be that chunk of `in`. The other chunks of `in` are not
- * changed. */
+/* `in` holds the chunks of all ranks one after the other; the chunk of rank r has counts[r]
+ * elements. out gets the sum of this rank's chunk and may be that chunk of `in`. The other chunks
+ * of `in` do not change. */
 int lf_comm_reduce_scatter(lf_comm *c, void *out, const void *in, const size_t *counts,
                            enum lf_comm_type t, lf_err *err);
-/* bytes[size] per rank, one after the other in `all`; this rank's part is there already. */
+/* `all` holds the parts of all ranks one after the other; the part of rank r has bytes[r] bytes.
+ * This rank's own part is in place before the call. */
 int lf_comm_all_gather(lf_comm *c, void *all, const size_t *bytes, lf_err *err);
 int lf_comm_broadcast(lf_comm *c, void *data, size_t bytes, int root, lf_err *err);
 int lf_comm_barrier(lf_comm *c, lf_err *err);
-/* Point to point, same size on both sides, 0 <= tag <= LF_COMM_MAX_TAG. Messages of one pair and
- * tag keep their order. To oneself: LF_EINVAL. A send may wait for its recv. */
+/* Point to point. Both sides give the same size, and 0 <= tag <= LF_COMM_MAX_TAG. Messages of one
+ * pair of ranks and one tag keep their order. A send may wait for its recv. LF_EINVAL: the other
+ * rank is this rank. */
 int lf_comm_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err);
 int lf_comm_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err);
 
-/* Blobs of any length of every rank, on every rank. data is owned (free); blob r is
- * data[offset[r]..offset[r + 1]). */
+/* One blob of any length from every rank. Blob r is data[offset[r]..offset[r + 1]). data and offset
+ * are owned (lf_comm_blobs_fini). */
 struct lf_comm_blobs {
     char *data;
     size_t *offset; /* [size + 1], owned */
@@ -170,35 +172,35 @@ int lf_comm_gather_blobs(lf_comm *c, const void *mine, size_t len, struct lf_com
                          lf_err *err);
 void lf_comm_blobs_fini(struct lf_comm_blobs *b);
 
-/* All ranks agree on the largest *value: whether to stop, at which step. A few microseconds on one
- * node:
+/* All ranks agree on the largest *value, for example whether to stop and at which step. It takes a
+ * few microseconds on one node:
  *
  *     int64_t stop = lf_stop_requested();      signals reach ranks at different times
  *     rc = lf_comm_agree_max(c, &stop, err);   after this, all stop at this step or none does
  */
 int lf_comm_agree_max(lf_comm *c, int64_t *value, lf_err *err);
-/* 0 when rc is 0 on every rank. Otherwise each rank gets a failure: its own, or LF_ECOMM naming the
- * lowest rank that failed. For steps where one rank may fail alone (opening a file) and the others
- * must not wait for it. */
+/* Returns 0 when rc is 0 on every rank. Otherwise each rank gets a failure: its own, or LF_ECOMM
+ * that names the lowest rank that failed. Call it after work in which one rank may fail alone, such
+ * as opening a file, so that the others do not wait for it. */
 int lf_comm_agree_ok(lf_comm *c, int rc, lf_err *err);
 
-/* The same where one rank may have been asked to stop (LF_EINTR): a failure of one is a failure of
- * all, and so is a stop. c NULL: one process, returns rc. */
+/* Like lf_comm_agree_ok, where a rank may also have been asked to stop (LF_EINTR): a failure of one
+ * rank fails on all, and a stop of one stops all. c NULL means one process and returns rc. */
 int lf_comm_agree_stop(lf_comm *c, int rc, lf_err *err);
 
-/* Elements [*first, *first + *count) of n belong to `rank` of `size`: even chunks, the first n %
- * size one longer. */
+/* Splits n elements evenly: elements [*first, *first + *count) belong to `rank` of `size`. The
+ * first n % size parts are one longer. */
 void lf_comm_part(size_t n, int size, int rank, size_t *first, size_t *count);
 
-/* Where this rank is, for the watchdog's line. */
+/* Tells the watchdog the step of this rank, for its line. */
 void lf_comm_step(lf_comm *c, int64_t step);
-/* Work that others may have to wait for, up to limit_s (0: without limit): the watchdog does not
- * call it a hang. NULL ends it; phases do not nest, a new one replaces the old one. name is copied
- * (47 bytes). */
+/* Announces work for which others may have to wait up to limit_s seconds (0: without limit); the
+ * watchdog does not call it a hang. name NULL ends the phase. Phases do not nest: a new one
+ * replaces the old one. name is copied (47 bytes). */
 void lf_comm_phase(lf_comm *c, const char *name, double limit_s);
 
-/* Name and pid of a member of c, borrowed until c's world is destroyed. "" and -1 where one process
- * is alone. */
+/* Host name and pid of a member of c; "" and -1 where a process is alone. The name is borrowed
+ * until the communicator of all ranks is destroyed. */
 const char *lf_comm_peer_host(const lf_comm *c, int rank);
 int64_t lf_comm_peer_pid(const lf_comm *c, int rank);
 

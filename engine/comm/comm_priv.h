@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between comm.c and the transports: what all communicators of a process share, and how each
- * transport is made.
+ * Declarations for comm.c and the transports: what all communicators of a process share, and how
+ * each transport is created.
  */
 #ifndef LF_COMM_COMM_PRIV_H
 #define LF_COMM_COMM_PRIV_H
@@ -12,13 +12,14 @@
 
 struct lf_watch;
 
-/* Who the ranks of the world are: the same array on every rank. */
+/* One rank of the job. Every rank holds the same array of them. */
 struct lf_comm_peer {
     char host[64];
     int64_t pid;
-    /* hash of the machine's boot id: equal on one machine, however many node names it has */
+    /* hash of the machine's boot id; ranks on one machine have the same one, whatever their host
+     * names */
     uint64_t boot;
-    uint64_t cpus; /* hash of the set of processors it may run on, and their number */
+    uint64_t cpus; /* hash of the set of processors it may run on; n_cpus is their number */
     int64_t n_cpus;
 };
 
@@ -39,18 +40,18 @@ static inline size_t lf_comm_type_bytes(enum lf_comm_type t)
     return t == LF_COMM_BF16 ? 2 : t == LF_COMM_F32 ? 4 : 8;
 }
 
-/* comm.c: the communicator of members[0..n-1] of c by its transport's split, with the fields all
- * transports share. */
+/* comm.c: makes the communicator of members[0..n-1] of c with the split of its transport, and sets
+ * the fields that all transports share. */
 lf_comm *lf_comm_part_of(lf_comm *c, const int *members, int n, int me, uint32_t id, lf_err *err);
 
-/* self.c: one rank. */
+/* self.c: the transport of one rank. */
 lf_comm *lf_comm_self_create(lf_err *err);
-/* ucx.c: all ranks of the job's boot. */
+/* ucx.c: the communicator of all ranks of job->boot. */
 lf_comm *lf_comm_ucx_create(struct lf_comm_job *job, lf_err *err);
-/* nccl.c: on top of a communicator for host memory, which it takes on success. stream NULL: one of
- * its own, and every call is waited for. */
+/* nccl.c: built on a communicator for host memory, which it owns on success. stream NULL: it makes
+ * its own stream and waits for every call. */
 lf_comm *lf_comm_nccl_create(lf_comm *host, int device, void *stream, lf_err *err);
-/* Destroys it; what is queued ends without waiting for other ranks. */
+/* Destroys c. What is queued ends without waiting for other ranks. */
 void lf_comm_nccl_abort(lf_comm *c);
 
 #endif

@@ -21,30 +21,30 @@ enum { LF_MESH_MAX_DIMS = 8 };
 
 typedef struct lf_mesh_dim {
     const char *name; /* copied, at most 15 bytes */
-    int size;         /* >= 1; 0 for at most one dimension: what is left */
+    int size;         /* >= 1; one dimension may have 0: the ranks that the others leave */
 } lf_mesh_dim;
 
 typedef struct lf_mesh lf_mesh;
 
-/* Collective over world, which is borrowed until destroy. LF_EINVAL when the sizes do not multiply
- * to the number of ranks, a name is missing, too long or used twice, or ranks ask for different
- * meshes. */
+/* Collective over world, which is borrowed until lf_mesh_destroy. LF_EINVAL: the product of the
+ * sizes is not the number of ranks, a name is missing, too long or used twice, or ranks ask for
+ * different meshes. */
 lf_mesh *lf_mesh_create(lf_comm *world, const lf_mesh_dim *dims, int n_dims, lf_err *err);
 void lf_mesh_destroy(lf_mesh *m);
 
-/* A dimension that the mesh does not have has size 1 and coordinate 0, so callers need not ask
- * which there are. */
+/* Size and coordinate of this rank in a dimension. A dimension that the mesh does not have has size
+ * 1 and coordinate 0, so callers need not know which dimensions exist. */
 int lf_mesh_size(const lf_mesh *m, const char *dim);
 int lf_mesh_coord(const lf_mesh *m, const char *dim);
-/* World rank of the point at coord[n_dims], in the order of creation. */
+/* Returns the world rank of the point at coord[n_dims]; dimensions are in the order of creation. */
 int lf_mesh_rank_at(const lf_mesh *m, const int *coord);
 
-/* The ranks that differ from this one in `dim` only, ordered by that coordinate; borrowed. Of one
- * rank for a dimension that the mesh does not have. */
+/* Returns the communicator of the ranks that differ from this one in `dim` only, ordered by that
+ * coordinate; borrowed. For a dimension that the mesh does not have it is that of one rank. */
 lf_comm *lf_mesh_comm(const lf_mesh *m, const char *dim);
-/* The ranks that differ from this one in some of the dimensions only (gradients: data and context),
- * ordered by rank. Collective over world; returns owned. Dimensions that the mesh does not have are
- * ignored. */
+/* Creates the communicator of the ranks that differ from this one in the given dimensions only,
+ * ordered by rank; gradients use "data" and "context". Collective over world. The caller owns it.
+ * Dimensions that the mesh does not have are ignored. */
 lf_comm *lf_mesh_comm_over(lf_mesh *m, const char *const *dims, int n, lf_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages between ranks that do not block, and the collectives made of them (coll.c). One
- * implementation: UCX (ucx.c).
+ * Non-blocking messages between ranks, and the collectives that are made of them (coll.c). UCX
+ * (ucx.c) is the only implementation.
  *
  * A message is matched by sender and tag; messages of one sender and tag keep their order. Requests
  * live in the caller's arrays and must stay where they are until they are done.
@@ -14,21 +14,21 @@
 
 #include "engine/comm/comm_priv.h"
 
-typedef struct lf_msg lf_msg; /* one per process, counted */
+typedef struct lf_msg lf_msg; /* one per process, reference-counted */
 
 typedef struct lf_msg_req {
     void *handle; /* NULL: done */
-    size_t want;  /* bytes a receive must bring */
+    size_t want;  /* bytes that a receive must bring */
 } lf_msg_req;
 
 /* peer is a world rank. */
 int lf_msg_isend(lf_msg *m, lf_msg_req *q, int peer, uint64_t tag, const void *data, size_t bytes,
                  lf_err *err);
 int lf_msg_irecv(lf_msg *m, lf_msg_req *q, uint64_t tag, void *data, size_t bytes, lf_err *err);
-/* Until all are done. LF_ECOMM when one failed or had another length than expected. */
+/* Waits until all requests are done. LF_ECOMM: one failed or had another length than expected. */
 int lf_msg_wait(lf_msg *m, lf_msg_req *q, size_t n, lf_err *err);
 
-/* A communicator over messages. */
+/* A communicator whose collectives use messages. */
 struct lf_msg_comm {
     lf_comm base;
     lf_msg *m;
@@ -52,8 +52,8 @@ int lf_coll_barrier(lf_comm *c, lf_err *err);
 int lf_coll_send(lf_comm *c, const void *data, size_t bytes, int to, int tag, lf_err *err);
 int lf_coll_recv(lf_comm *c, void *data, size_t bytes, int from, int tag, lf_err *err);
 
-/* reduce.c: y[i] = x[0][i] op x[1][i] op ... from the left, as comm.h defines it; y may be one of
- * the x. */
+/* reduce.c: y[i] = x[0][i] op x[1][i] op ... op x[p - 1][i], evaluated from the left as comm.h
+ * defines it. y may be one of the x. */
 void lf_reduce(void *y, const void *const *x, int p, size_t n, enum lf_comm_type t,
                enum lf_comm_op op);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the watchdogs of the ranks meet: everybody publishes who he is, rank 0 where it listens and a
- * random key; the others connect and greet with the key.
+ * How the watchdogs of the ranks connect. Every rank publishes its struct lf_comm_peer; rank 0 also
+ * publishes the address at which it listens and a random key. The others connect to it and send the
+ * key.
  */
 #ifndef LF_COMM_WATCH_NET_H
 #define LF_COMM_WATCH_NET_H
@@ -16,8 +17,8 @@ struct lf_watch_hello { /* first bytes on a connection */
     int32_t rank;
 };
 
-/* One fence. Fills job->peer; with connect, also *listen_fd and *hello (the key) on rank 0,
- * *root_fd on the others. */
+/* Takes one fence. Fills job->peer. With connect it also sets *listen_fd and *hello (the key) on
+ * rank 0, and *root_fd on the others. */
 int lf_watch_net_meet(struct lf_comm_job *job, bool connect, int *listen_fd,
                       struct lf_watch_hello *hello, int *root_fd, lf_err *err);
 /* Compares the keys in constant time. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks tell rank 0, and the judgement over it (watch_judge.c), which is a function of the
- * table alone.
+ * The heartbeats of the ranks, and the verdict on them (watch_judge.c), which is a function of
+ * their table alone.
  */
 #ifndef LF_COMM_WATCH_PRIV_H
 #define LF_COMM_WATCH_PRIV_H
@@ -14,7 +14,7 @@
 
 enum lf_beat_state { LF_BEAT_COMPUTE, LF_BEAT_COLLECTIVE, LF_BEAT_PHASE, LF_BEAT_GONE };
 
-/* One heartbeat as it is sent: fixed size, no padding that matters, one machine type in a job. */
+/* One heartbeat as it is sent. All machines of a job have one byte order and layout. */
 struct lf_beat {
     uint32_t state;
     uint32_t id;    /* communicator of the collective (the last one, when computing) */
@@ -26,18 +26,19 @@ struct lf_beat {
     char what[48];  /* collective (the last one, when computing) or phase */
 };
 
-/* A rank as its judge sees it. */
+/* What the judge knows of a rank. */
 struct lf_beat_row {
     struct lf_beat beat;
     double unheard_s; /* since the last heartbeat */
     bool lost;        /* the connection ended without a goodbye */
 };
 
-/* The rank that is to blame, -1: none. text gets the line, without newline. `peer` names the
- * ranks. */
+/* Returns the rank that is to blame, or -1. text gets the line, without a newline. `peer` gives
+ * host and pid of the ranks. */
 int lf_watch_judge(const struct lf_beat_row *row, const struct lf_comm_peer *peer, int n,
                    double patience_s, char *text, size_t cap);
-/* "in all_reduce #12 of communicator 3", "computing since all_reduce #11", "in phase \"save\"". */
+/* Writes where a rank is: "in all_reduce #12 of communicator 3", "computing since all_reduce #11",
+ * "in phase \"save\"". */
 void lf_watch_where(const struct lf_beat *b, char *text, size_t cap);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every family of families_*.c; families.c lists them. Adding one: its keys and rows in a
+ * Every family of families_*.c; families.c lists them. A new family needs its keys and rows in a
  * families_*.c, a line here, a line in families.c, and a directory of golden files
  * (tests/golden/families).
  */
@@ -32,7 +32,7 @@ extern const struct lf_hf_family lf_hf_glm4;
 extern const struct lf_hf_family lf_hf_chatglm;
 extern const struct lf_hf_family lf_hf_chatglm6b;
 
-/* Not of the list: Megatron-LM has no config.json. */
+/* Not in the list, because Megatron-LM has no config.json. */
 extern const struct lf_hf_family lf_hf_megatron;
 
 #endif

@@ -50,6 +50,7 @@ static const struct lf_hf_key gemma2_keys[] = {
     {"attn_logit_softcapping", LF_HF_NUMBER, "attn_softcap", "50"},
     {"final_logit_softcapping", LF_HF_NUMBER, "logit_softcap", "30"},
     {"sliding_window", LF_HF_NUMBER, "sliding_window", "4096"},
+    {"sliding_window_size", LF_HF_INERT, NULL, NULL}, /* the same number, which no one reads */
     {0},
 };
 static const struct lf_hf_key gemma3_keys[] = {
@@ -227,8 +228,17 @@ static int write_gemma(const lf_model_config *c, json_t *o, lf_err *err)
     return lf_hf_write_rope(c, o, err);
 }
 
+/* Which layers slide: by layer_types, but for the pattern that the class has by itself. The class
+ * needs a window where no layer has one, too. */
+static int write_windows(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    if (c->sliding_window == 0 && json_object_set_new(o, "sliding_window", json_integer(4096)))
+        return lf_fail(err, LF_ENOMEM, "out of memory");
+    return lf_hf_write_layers(c, o, err);
+}
+
 /* query_pre_attn_scalar is an int there, and so a scale that none gives cannot be written. */
-static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
+static int write_scale(const lf_model_config *c, json_t *o, lf_err *err)
 {
     double x = c->attn_scale > 0 ? 1 / (c->attn_scale * c->attn_scale) : (double)c->head_dim;
     if (fabs(x - round(x)) > 1e-6)
@@ -236,9 +246,6 @@ static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
             err, LF_EINVAL,
             "attn_scale = %g is 1/sqrt of no whole number, which query_pre_attn_scalar is",
             c->attn_scale);
-    if (c->sliding_window == 0)
-        return lf_fail(err, LF_EINVAL,
-                       "sliding_window = 0: transformers computes nothing without a window here");
     int rc = lf_hf_write_rope(c, o, err);
     if (rc == 0 &&
         json_object_set_new(o, "query_pre_attn_scalar", json_integer((json_int_t)round(x))))
@@ -246,19 +253,27 @@ static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
     return rc;
 }
 
+static int write_gemma2(const lf_model_config *c, json_t *o, lf_err *err)
+{
+    int rc = write_scale(c, o, err);
+    const bool own = c->sliding_window > 0 && c->window_pattern == 2;
+    return rc != 0 || own ? rc : write_windows(c, o, err);
+}
+
 static int write_gemma3(const lf_model_config *c, json_t *o, lf_err *err)
 {
     if (c->attn_softcap > 0)
         return lf_fail(err, LF_EINVAL,
                        "attn_softcap: transformers leaves it out in models of type gemma3_text");
-    if (c->sliding_window < 1 || !(c->rope_local_theta > 0))
-        return lf_fail(err, LF_EINVAL, "%s = 0: models of type gemma3_text have one",
-                       c->sliding_window < 1 ? "sliding_window" : "rope_local_theta");
-    int rc = write_gemma2(c, o, err);
-    if (rc == 0 && json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
+    if (c->sliding_window > 0 && !(c->rope_local_theta > 0))
+        return lf_fail(err, LF_EINVAL,
+                       "rope_local_theta = 0: models of type gemma3_text have one for windows");
+    int rc = write_scale(c, o, err);
+    if (rc == 0 && c->sliding_window > 0 &&
+        json_object_set_new(o, "rope_local_base_freq", json_real(c->rope_local_theta)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0 && c->window_pattern == 0)
-        return lf_hf_write_layers(c, o, err);
+    if (rc == 0 && (c->sliding_window == 0 || c->window_pattern == 0))
+        return write_windows(c, o, err);
     if (rc == 0 &&
         json_object_set_new(o, "sliding_window_pattern", json_integer(c->window_pattern)))
         rc = lf_fail(err, LF_ENOMEM, "out of memory");

@@ -26,6 +26,8 @@ static const struct lf_hf_key gpt2_keys[] = {
     {"attn_pdrop", LF_HF_NUMBER, "attn_prob_dropout", "0.1"},
     {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "true"},
+    {"n_special", LF_HF_UNREAD, NULL, "0"}, /* of the first files, here and below */
+    {"predict_special_tokens", LF_HF_UNREAD, NULL, "true"},
     {"scale_attn_weights", LF_HF_SAME, NULL, "true"},
     {"scale_attn_by_inverse_layer_idx", LF_HF_SAME, NULL, "false"},
     {"reorder_and_upcast_attn", LF_HF_INERT, NULL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows that the kin of Llama share: keys of config.json and names of tensors. */
+ * Rows that the relatives of Llama share: keys of config.json and names of tensors. */
 #ifndef LF_CONVERT_FAMILIES_KIN_H
 #define LF_CONVERT_FAMILIES_KIN_H
 

@@ -25,6 +25,9 @@ static const struct lf_hf_key llama_keys[] = {
     {"mlp_bias", LF_HF_BOOL, "mlp_bias", "false"},
     {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
+    {"is_llama_config", LF_HF_UNREAD, NULL, "true"}, /* SmolLM2, here and below */
+    {"rope_interleaved", LF_HF_UNREAD, NULL, "false"},
+    {"activation", LF_HF_UNREAD, NULL, "\"swiglu\""}, /* Falcon 3 */
     {0},
 };
 

@@ -30,6 +30,8 @@ static const struct lf_hf_key neox_keys[] = {
     {"attention_bias", LF_HF_BOOL, "qkv_bias out_bias", "true"},
     {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},
     {"hidden_dropout", LF_HF_NUMBER, "embed_dropout attn_dropout mlp_dropout", "0"},
+    {"attention_probs_dropout_prob", LF_HF_UNREAD, NULL, "0"}, /* GPT-NeoX-20B, here and below */
+    {"hidden_dropout_prob", LF_HF_UNREAD, NULL, "0"},
     {"classifier_dropout", LF_HF_INERT, NULL, NULL},
     {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},

@@ -94,6 +94,9 @@ static const struct lf_hf_key phi3_keys[] = {
     {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},
     {"attention_bias", LF_HF_SAME, NULL, "false"},
     {"mlp_bias", LF_HF_SAME, NULL, "false"},
+    {"lm_head_bias", LF_HF_UNREAD, NULL, "false"}, /* Phi-4-mini, here and below */
+    {"full_attn_mod", LF_HF_UNREAD, NULL, "1"},
+    {"interpolate_factor", LF_HF_UNREAD, NULL, "1"},
     {0},
 };
 

@@ -121,8 +121,9 @@ const struct lf_hf_family lf_hf_qwen1 = {
         {"rms_norm_eps", LF_HF_NUMBER, "norm_eps", "1e-6"},                                        \
         {"initializer_range", LF_HF_NUMBER, "init_std", "0.02"},                                   \
         {"attention_dropout", LF_HF_NUMBER, "attn_prob_dropout", "0"},                             \
+        {"tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"},                                 \
     {                                                                                              \
-        "tie_word_embeddings", LF_HF_BOOL, "tied_head", "false"                                    \
+        "use_mrope", LF_HF_UNREAD, NULL, "false"                                                   \
     }
 
 static const char *const qwen2_switches[] = {"norm=rms", "position=rope", "mlp=glu", "qkv_bias=yes",

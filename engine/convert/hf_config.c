@@ -21,6 +21,7 @@ static const char *const inert[] = {
     "output_past", "cross_attention_hidden_size", "add_cross_attention", "problem_type", "id2label",
     "label2id", "task_specific_params", "gradient_checkpointing", "unsloth_version",
     "transformers.js_config", "_dynamic_tree_cache", "support_low_vram", "fp32_residual_connection",
+    "_attn_implementation_autoset", "unsloth_fixed", "neftune_noise_alpha", "_num_labels",
     /* which tokens are special: generation_config.json and the tokenizer have the last word */
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
     "unk_token_id", "mask_token_id", "gmask_token_id", "suppress_tokens",
@@ -184,6 +185,7 @@ static int to_text(const lf_hf_reader *r, const struct lf_hf_key *k, json_t *v, 
         snprintf(buf, cap, "%s", act);
         return 0;
     case LF_HF_SAME:
+    case LF_HF_UNREAD:
     case LF_HF_INERT:
         break;
     }
@@ -218,7 +220,7 @@ static bool may_be_null(const struct lf_hf_key *k)
     if (k->ours)
         snprintf(first, sizeof first, "%.*s", (int)strcspn(k->ours, " "), k->ours);
     return k->kind == LF_HF_BOOL || k->kind == LF_HF_NOT || k->kind == LF_HF_SAME ||
-           among(first, absent) || strstr(first, "dropout");
+           k->kind == LF_HF_UNREAD || among(first, absent) || strstr(first, "dropout");
 }
 
 static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config *c, lf_err *err)
@@ -239,7 +241,7 @@ static int read_key(lf_hf_reader *r, const struct lf_hf_key *k, lf_model_config 
         v = def;
     if (rc != 0 || !v) /* null means: as our default is */
         goto out;
-    if (k->kind == LF_HF_SAME) {
+    if (k->kind == LF_HF_SAME || k->kind == LF_HF_UNREAD) {
         bool same =
             json_equal(v, def) || (json_is_number(v) && json_is_number(def) &&
                                    fabs(json_number_value(v) - json_number_value(def)) <= 0);
@@ -314,7 +316,8 @@ static int check_class(const lf_hf_reader *r, const lf_model_config *c,
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (lf_str_has_suffix(class, ends[i]))
             return 0;
-    const bool bare = lf_str_has_suffix(class, "Model") && !lf_str_has_suffix(class, "HeadsModel");
+    const bool bare = lf_str_has_suffix(class, "Model") &&
+                      !lf_str_has_suffix(class, "HeadsModel") && !strstr(class, "For");
     if (bare && c->tied_head)
         return 0;
     return lf_fail(err, LF_ENOTSUP,
@@ -412,6 +415,8 @@ static json_t *value_of(const struct lf_hf_key *k, json_t *ours)
     case LF_HF_SAME:
     case LF_HF_INERT:
         return k->def ? json_loads(k->def, JSON_DECODE_ANY, NULL) : NULL;
+    case LF_HF_UNREAD:
+        break;
     }
     return NULL;
 }
@@ -437,6 +442,28 @@ static int write_keys(const struct lf_hf_family *f, const lf_model_config *c, js
     return rc;
 }
 
+/* Several settings say which layers slide and which have experts; what counts is what a layer is.
+ */
+static void same_layers(const lf_model_config *c, lf_model_config *back)
+{
+    bool windows = c->layers == back->layers, experts = windows;
+    for (int64_t l = 0; l < c->layers; l++) {
+        windows = windows && lf_model_layer_window(c, l) == lf_model_layer_window(back, l);
+        experts = experts && lf_model_layer_moe(c, l) == lf_model_layer_moe(back, l);
+    }
+    if (windows) {
+        back->sliding_window = c->sliding_window;
+        back->max_window_layers = c->max_window_layers;
+        back->window_pattern = c->window_pattern;
+        back->window_layers = c->window_layers;
+    }
+    if (experts && c->experts > 0) {
+        back->dense_layers = c->dense_layers;
+        back->moe_period = c->moe_period;
+        back->mlp_layers = c->mlp_layers;
+    }
+}
+
 /* What was written means this model, in everything that shapes tensors or numbers. */
 static int read_back(const struct lf_hf_family *f, const lf_model_config *c, json_t *o, lf_err *err)
 {
@@ -452,6 +479,7 @@ static int read_back(const struct lf_hf_family *f, const lf_model_config *c, jso
     if (c->attn_scale <= 0 &&
         fabs(back.attn_scale * back.attn_scale * (double)c->head_dim - 1) < 1e-12)
         back.attn_scale = c->attn_scale;
+    same_layers(c, &back);
     if (!lf_model_config_equal(c, &back, &key))
         return lf_fail(
             err, LF_EINVAL,

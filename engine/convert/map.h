@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mapping rows: how the tensors of a foreign checkpoint correspond to ours, as data. One table per
- * family serves both directions. A row is
+ * Mapping rows say, as data, how the tensors of a foreign checkpoint correspond to ours. One table
+ * per family serves both directions. A row has a pattern of outside names, a kind, names of our
+ * tensors, and `when`:
  *
- *     outside name pattern                            kind              our tensors
- *       when
- *     {"transformer.h.{L}.attn.c_attn.{P}",           LF_MAP_STACK_T,   "layers.{L}.attn.q.{P} "
- *                                                                       "layers.{L}.attn.k.{P} "
- *                                                                       "layers.{L}.attn.v.{P}",
- *                                                                         NULL}
+ *     {"transformer.h.{L}.attn.c_attn.{P}", LF_MAP_STACK_T,
+ *      "layers.{L}.attn.q.{P} layers.{L}.attn.k.{P} layers.{L}.attn.v.{P}", NULL}
  *
  * {L} stands for every layer, {E} for every expert, {P} for weight and bias. Rows are expanded over
- * the tensors that our model declares (lf_decoder_declare): a row whose tensors are not declared
- * (no biases, a layer that is dense) stands for nothing, so one table covers a family's variants.
- * `when` ("kv_heads=1 position!=alibi") tells variants apart that our tensors do not: it compares
- * keys of [model] (engine/model/config.h) in their canonical text.
+ * the tensors that our model declares (lf_decoder_declare). A row whose tensors are not declared
+ * (no biases, a dense layer) stands for nothing, so one table covers all variants of a family.
+ * `when` ("kv_heads=1 position!=alibi") distinguishes variants with the same tensors of ours: it
+ * compares keys of [model] (engine/model/config.h) in their canonical text.
  *
- * Kinds, with our tensors as matrices [out, in] (a bias is a column, experts [E, out, in] are E
- * blocks of rows):
+ * In the kinds our tensors are matrices [out, in]; a bias is a column, and experts [E, out, in] are
+ * E blocks of rows:
  *
  *     COPY      the tensor itself
- *     TURNED    its transpose (GPT-2's Conv1D keeps [in, out]); vectors as they are
+ *     TURNED    its transpose (GPT-2's Conv1D has [in, out]); vectors do not change
  *     STACK     several under each other: rows of the first, then of the second, ... (q;k;v,
  *               gate;up)
  *     STACK_T   the transpose of that stack
@@ -32,9 +29,9 @@
  *     TIED      a second copy of our tensor: read and compared, never stored
  *     IGNORED   no weight; `ours` says why it can be left out
  *
- * The rules (lf_map_build, lf_map_bind): every outside tensor is named by exactly one expanded row;
- * every tensor of ours is covered by them exactly once; every shape is the one that follows from
- * ours. Otherwise nothing is converted and the tensors are named.
+ * lf_map_build and lf_map_bind check three rules: exactly one expanded row names every outside
+ * tensor; the rows cover every tensor of ours exactly once; every shape is the one that follows
+ * from ours. Otherwise nothing is converted, and the message names the tensors.
  */
 #ifndef LF_CONVERT_MAP_H
 #define LF_CONVERT_MAP_H
@@ -86,20 +83,20 @@ struct lf_map_item {
     int64_t shape[LF_MAP_MAX_DIMS];
     int n_ours, ours[LF_MAP_MAX_PARTS];
     int64_t expert;
-    /* index in the source it is bound to, -1: not there (TIED and IGNORED may be missing) */
+    /* index in the bound source; -1: missing (allowed for TIED and IGNORED) */
     int source;
 };
 
-/* Rows [at, at + n) of a tensor are rows [src_at, src_at + n) of tensor src, or columns where that
- * one is turned. */
+/* Rows [at, at + n) of a tensor are rows [src_at, src_at + n) of tensor src, or columns where src
+ * is turned. */
 struct lf_map_seg {
     int64_t at, n;
     int src;
     int64_t src_at;
 };
 
-/* What a tensor consists of, sorted by `at`, without gaps. turned: the sources are read as their
- * transposes (import), or the segments are columns of this tensor (export). */
+/* The parts of a tensor, sorted by `at`, without gaps. turned: the sources are transposed (import),
+ * or the segments are columns of this tensor (export). */
 struct lf_map_parts {
     struct lf_map_seg *segs;
     size_t n, cap;
@@ -112,21 +109,20 @@ typedef struct lf_map {
     struct lf_map_item *items; /* sorted by name */
     size_t n_items, cap_items;
     struct lf_map_parts *of_ours; /* [n_ours], src: index of items */
-    /* [n_items], src: index of ours; empty for IGNORED and TIED but one segment there */
+    /* [n_items], src: index of ours; empty for IGNORED, one segment for TIED */
     struct lf_map_parts *of_item;
     lf_arena *arena; /* names */
 } lf_map;
 
-/* Expand rows (ended by outside == NULL) for a model. prefix: what every name begins with, taken
- * off when bare is set ("transformer." in front of BLOOM's names is missing in the files of its
- * authors). LF_EINVAL names what the rows cover twice or not at all: a family whose rows do not fit
- * the configuration. */
+/* Expands rows (ended by outside == NULL) for a model. Every name begins with prefix, which is
+ * removed when bare is set ("transformer." is missing in the files of the authors of BLOOM).
+ * LF_EINVAL: the rows of the family cover a tensor twice or not at all; the message names it. */
 int lf_map_build(lf_map *out, const struct lf_map_row *rows, const char *prefix, bool bare,
                  const lf_model_config *c, lf_err *err);
 void lf_map_fini(lf_map *m);
 
-/* Find every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s.
- * LF_EINVAL names tensors that are missing, that have no row, or that have another shape. */
+/* Finds every item in s. canon (may be NULL) gives the name that the rows use for a tensor of s.
+ * LF_EINVAL: tensors are missing, have no row, or have another shape; the message names them. */
 int lf_map_bind(lf_map *m, const lf_st *s, void (*canon)(char *out, size_t cap, const char *name),
                 lf_err *err);
 

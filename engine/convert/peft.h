@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapters in the files of PEFT, in and out, and what a merged model is worth.
+ * Import and export of adapters in the files of PEFT, and a test of merged models.
  *
  *     DIR/adapter_config.json          peft_type LORA, r, lora_alpha, use_rslora, target_modules
  *                                      ...
@@ -11,11 +11,10 @@
  *     and of a reward model          base_model.model.score.weight [1, hidden]: the head, trained
  *                                    whole (modules_to_save)
  *
- * MODULE is the name of the linear layer in the base model's own program; the mapping rows of its
+ * MODULE is the name of the linear layer in the program of the base model; the mapping rows of its
  * family (map.h) give it. Where that program has q, k, v (or gate, up) as one module with one A,
- * ours is an adapter of the group as a whole, and rows of B are put in its order; so both are the
- * same function. config.json keys that change numbers in ways that are not known here are errors
- * that name them.
+ * our adapter is one of the group as a whole, with the rows of B in our order; so both are the same
+ * function. Keys of the config that change numbers in unknown ways are errors that name them.
  */
 #ifndef LF_CONVERT_PEFT_H
 #define LF_CONVERT_PEFT_H
@@ -31,15 +30,16 @@ struct lf_peft_opts {
     const char *base; /* import: checkpoint that the adapter is for */
     int threads;
 };
-/* PEFT's directory to a checkpoint of an adapter. res->tensors, bytes and identity are set. */
+/* Converts PEFT's directory to a checkpoint of an adapter. Sets res->tensors, bytes and
+ * identity. */
 int lf_peft_import(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err);
-/* And back: an artifact of kind "peft". LF_ENOTSUP: an adapter of q, k or v alone where the program
- * has one module. */
+/* Converts back, to an artifact of kind "peft". LF_ENOTSUP: there is an adapter of q, k or v alone,
+ * where the program has one module. */
 int lf_peft_export(const struct lf_peft_opts *o, struct lf_convert_result *res, lf_err *err);
 
-/* Largest difference of logits, of a reward model of every token's score, between base with adapter
- * and the merged checkpoint on `tokens` tokens drawn from a fixed seed, relative to the largest of
- * them; f32, invariant kernels. */
+/* Computes the largest difference between the logits (for a reward model the scores of all tokens)
+ * of base with adapter and of the merged checkpoint, relative to the largest of them. It runs in
+ * f32 with invariant kernels on `tokens` tokens from a fixed seed. */
 int lf_adapter_probe(const char *base, const char *adapter, const char *merged, int64_t tokens,
                      int threads, double *out, lf_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both directions of peft.h share: the modules of a model that an adapter of ours is on. */
+ * Declarations that both directions of peft.h share: the modules of a model with an adapter. */
 #ifndef LF_CONVERT_PEFT_PRIV_H
 #define LF_CONVERT_PEFT_PRIV_H
 
@@ -28,7 +28,7 @@ struct lf_peft {
     size_t n;
 };
 
-/* What a module's adapter has: names behind the module's and behind ours. */
+/* The tensors of the adapter of a module: the ends of their names and of ours. */
 static const struct {
     const char *theirs, *ours;
 } lf_peft_tensors[] = {{"lora_A.weight", "lora_A"},
@@ -40,8 +40,8 @@ static inline int lf_peft_each(const struct lf_peft *p)
     return p->ac.dora ? 3 : 2;
 }
 
-/* Behind the adapters of all modules stands the head of a reward model, where it is trained: a
- * tensor as it is. */
+/* The trained head of a reward model stands behind the adapters of all modules. It is copied as it
+ * is. */
 #define LF_PEFT_HEAD  "base_model.model.score.weight"
 #define LF_PEFT_SCORE "score.weight"
 static inline size_t lf_peft_count(const struct lf_peft *p)
@@ -55,7 +55,7 @@ static inline bool lf_peft_is_head(const struct lf_peft *p, size_t i)
 
 struct lf_peft_shape {
     int64_t rows, cols; /* cols 0: a vector */
-    bool permuted;      /* its rows are those of the weight, in lf_peft_unit's order */
+    bool permuted;      /* its rows are those of the weight, in the order of lf_peft_unit */
 };
 static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
                                                  const struct lf_peft_unit *u, int which)
@@ -65,9 +65,9 @@ static inline struct lf_peft_shape lf_peft_shape(const struct lf_peft *p,
     return s[which];
 }
 
-/* The mapping of a model. */
+/* Makes the mapping of a model. */
 int lf_peft_open(struct lf_peft *p, const lf_model_config *mc, lf_err *err);
-/* Declare the adapter p->ac and find its modules. */
+/* Declares the adapter p->ac and finds its modules. */
 int lf_peft_units(struct lf_peft *p, lf_err *err);
 void lf_peft_close(struct lf_peft *p);
 

@@ -12,6 +12,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/named_templates.h"
 #include "engine/convert/families.h"
 #include "engine/convert/priv.h"
 #include "engine/store/megatron_ckpt.h"
@@ -248,19 +249,41 @@ static int by_name(const struct dirent *e)
     return is_tokenizer_file(e->d_name);
 }
 
+/* Several chat templates as one file. */
+static int write_templates(const char *to, const lf_buf *config, lf_artifact *a, lf_err *err)
+{
+    char *path = lf_path_join(to, LF_TEMPLATE_CONFIG, err);
+    int rc =
+        path ? lf_io_write_file(path, config->data, config->len, LF_ARTIFACT_MODE, err) : LF_ENOMEM;
+    if (rc == 0 && a)
+        rc = lf_artifact_add_hashed(a, to, LF_TEMPLATE_CONFIG, err);
+    free(path);
+    return rc;
+}
+
 int lf_hf_copy_files(const char *from, const char *to, const char *but, lf_artifact *a, size_t *n,
                      lf_err *err)
 {
     struct dirent **list = NULL;
-    int count = scandir(from, &list, by_name, cmp_name), rc = 0;
+    lf_buf config;
+    bool several = false;
+    int count = scandir(from, &list, by_name, cmp_name);
     if (count < 0)
         return lf_fail_errno(err, "cannot look into %s", from);
+    lf_buf_init(&config);
+    int rc = lf_named_templates(&config, from, &several, err);
     for (int i = 0; i < count; i++) {
-        if (rc == 0 && (!but || strcmp(list[i]->d_name, but) != 0))
-            rc = copy_file(from, to, list[i]->d_name, a, err);
+        const char *name = list[i]->d_name;
+        const bool made = several && (strcmp(name, LF_TEMPLATE_CONFIG) == 0 ||
+                                      strcmp(name, LF_TEMPLATE_FILE) == 0);
+        if (rc == 0 && !made && (!but || strcmp(name, but) != 0))
+            rc = copy_file(from, to, name, a, err);
         free(list[i]);
     }
     free(list);
+    if (rc == 0 && several)
+        rc = write_templates(to, &config, a, err);
+    lf_buf_fini(&config);
     if (rc == 0)
         *n = (size_t)count;
     return rc;

@@ -3,26 +3,27 @@
  * Low-rank adapters of linear layers: trained tensors beside frozen ones (Hu et al. 2021, LoRA;
  * Kalajdzievski 2023, rank-stabilised scale; Liu et al. 2024, DoRA).
  *
- *     y = x W^T + bias + scale * (dropout(x) A^T) B^T        W [N, K] frozen, A [r, K], B [N, r]
- *       trained
+ *     y = x W^T + bias + scale * (dropout(x) A^T) B^T
  *
- * With a magnitude (DoRA) the rows of V = W + scale * B A keep their directions only; their lengths
- * m [N] are trained:
+ * W [N, K] is frozen; A [r, K] and B [N, r] are trained.
+ *
+ * With a magnitude (DoRA) the rows of V = W + scale * B A give directions only; the lengths m [N]
+ * are trained:
  *
  *     y = x V'^T + bias,   V'[n] = m[n] V[n] / |V[n]|,   |V[n]| a constant to the backward pass
  *
- * m starts as the lengths of the rows of W (lf_pstore_adapter_start). Dropout meets what the
- * magnitude changes, as in PEFT:
- * with x' = dropout(x) and s = m / |V|,  y = x W^T + bias + (s - 1) x' W^T + s scale (x' A^T) B^T.
+ * m starts as the lengths of the rows of W (lf_pstore_adapter_start). As in PEFT, dropout applies
+ * to the part that the magnitude changes: with x' = dropout(x) and s = m / |V|, y = x W^T + bias +
+ * (s - 1) x' W^T + s scale (x' A^T) B^T.
  *
- * B starts at zero, so an adapted model starts as its base; A is uniform in +-1/sqrt(K), which is
- * what Kaiming's rule with a = sqrt(5) comes to. Adapters stay unmerged wherever they are used, so
- * training and generation read the same matrices in the same order and their bits agree.
+ * B starts at zero, so an adapted model starts as its base. A is uniform in +-1/sqrt(K), which is
+ * Kaiming's rule with a = sqrt(5). Adapters are never merged in memory, so training and generation
+ * read the same matrices in the same order and their bits agree.
  *
- * An adapter is attached to a group of the store (q, k, v of one layer), either to the group as a
- * whole with one A for all rows, as other programs have it where q, k, v are one module, or to some
- * of its members, each with A and B of its own. Its tensors are tensors of the store like any other
- * (`adapter` of their description is set):
+ * An adapter is attached to a group of the store, such as q, k, v of one layer. It belongs to the
+ * group as a whole, with one A for all rows, as in programs where q, k, v are one module; or to
+ * some of its members, each with A and B of its own. Its tensors are ordinary tensors of the store
+ * whose description has `adapter` set:
  *
  *     whole group "layers.0.attn.qkv.weight":   layers.0.attn.qkv.lora_A [r, K],
  *                                               layers.0.attn.qkv.lora_B [N, r]
@@ -42,30 +43,31 @@ struct lf_adapter_desc {
     bool magnitude; /* DoRA */
 };
 
-/* Declare the tensors of an adapter of `group`, which must hold matrices. members: bit k set: the
- * k-th member has one of its own; 0: one for all rows. The group itself is left as it is (freeze it
- * first, as a rule). LF_ENOENT: no such group; LF_EINVAL: not matrices [out, in], no such member,
- * rank < 1; LF_EEXIST: adapted already. */
+/* Declares the tensors of an adapter of `group`, which must hold matrices. Bit k of members gives
+ * the k-th member an adapter of its own; members 0 means one adapter for all rows. The group itself
+ * does not change; callers usually freeze it before. LF_ENOENT: there is no such group. LF_EINVAL:
+ * the group has no matrices [out, in] or no such member, or rank < 1. LF_EEXIST: the group has an
+ * adapter. */
 int lf_pstore_adapt(lf_pstore *ps, const char *group, uint32_t members,
                     const struct lf_adapter_desc *d, lf_err *err);
-/* A tensor of the model, a group of its own, is trained whole beside the adapters and kept with
- * them (PEFT's modules_to_save): `adapter` and `whole` of its description are set, and it is
- * thawed. LF_ENOENT: no such tensor. */
+/* Trains a tensor of the model, which is a group of its own, as a whole beside the adapters and
+ * keeps it with them (PEFT's modules_to_save). `adapter` and `whole` of its description are set,
+ * and it is no longer frozen. LF_ENOENT: there is no such tensor. */
 int lf_pstore_adapt_whole(lf_pstore *ps, const char *name, lf_err *err);
 /* Has the group of this name an adapter? */
 bool lf_pstore_adapted(const lf_pstore *ps, const char *group);
 
-/* Set every magnitude to the lengths of the rows of its weights, as the graphs see them: with B
- * zero an adapted layer then has the bits of its base. After the weights of the base are there;
- * needs memory (lf_exec_create). */
+/* Sets every magnitude to the lengths of the rows of its weights, as the graphs see them. With B
+ * zero an adapted layer then has the bits of its base. Call it after the weights of the base are in
+ * place; it needs memory (lf_exec_create). */
 int lf_pstore_adapter_start(lf_pstore *ps, lf_err *err);
 
 struct lf_adapter_drop {
-    float p;                 /* dropout of what A reads; 0: none, then the rest is not read */
+    float p;                 /* dropout of the input of A; 0: none, and the rest is not read */
     lf_val sample, position; /* i64, i32 [R, 1] inputs */
 };
-/* lf_linear through the adapter of w's group; plain lf_linear where it has none. drop NULL: none.
- * The mask is drawn once per group. */
+/* lf_linear with the adapter of w's group, or plain lf_linear where the group has none. drop NULL:
+ * no dropout. The mask is drawn once per group. */
 lf_val lf_linear_adapted(lf_graph *g, lf_val x, lf_val w, lf_val bias,
                          const struct lf_adapter_drop *drop);
 

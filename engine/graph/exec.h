@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executor: binds a finished plan to a backend's memory and kernels once, then only calls. One
- * training step:
+ * The executor binds a finished plan once to the memory and the kernels of a backend. After that it
+ * only calls kernels. One training step:
  *
  *     learning rate, inverse token count, sums zero:
  *     lf_exec_record_write(ex, &rec, err);
@@ -15,9 +15,9 @@
  *     loss sum, gradient norm, skip flag:
  *     lf_exec_record_read(ex, &rec, err);
  *
- * LF_FIRST overwrites gradients, LF_ACCUM adds to them: both are bound beforehand, so there is no
- * zeroing pass and no branch. No allocation, file or lock happens in these calls. Pointers are the
- * backend's; the graph never looks behind them.
+ * LF_FIRST overwrites gradients and LF_ACCUM adds to them. Both are bound beforehand, so there is
+ * no zeroing pass and no branch. These calls allocate nothing and use no file or lock. Pointers
+ * belong to the backend; the graph never dereferences them.
  */
 #ifndef LF_GRAPH_EXEC_H
 #define LF_GRAPH_EXEC_H
@@ -37,58 +37,58 @@ enum lf_variant { LF_FIRST = 0, LF_ACCUM };
 
 struct lf_exec_opts {
     bool poison;     /* checking mode: bytes are NaN before their first and after their last use */
-    bool no_refresh; /* leave stale copies alone (tests) */
-    /* borrowed, outlives the executor: collects what runs take (profile.h); NULL: none */
+    bool no_refresh; /* do not refresh stale copies (tests) */
+    /* collects the times of runs (profile.h); borrowed, outlives the executor; NULL: none */
     struct lf_profile *profile;
-    const char *label; /* in front of the graphs' names there; NULL: nothing */
+    const char *label; /* prefix of the graphs' names in the profile; NULL: none */
 };
 
-/* Borrows plan, backend and store until destroy. Parameter memory is bound here (contents zero).
- * LF_EINVAL names a node whose kernel refuses its shapes; LF_ENOMEM. */
+/* Binds a plan; plan, backend and store are borrowed until destroy. Parameter memory is bound here
+ * and is zero. LF_EINVAL: a kernel refuses the shapes of a node; the message names the node.
+ * LF_ENOMEM. */
 lf_exec *lf_exec_create(lf_plan *p, lf_back *b, const struct lf_exec_opts *opts, lf_err *err);
 void lf_exec_destroy(lf_exec *ex);
 
-/* Host -> input `name` of a slot. bytes must be exactly the tensor's. A chain that does not read an
- * input of that name (it was never used, or planned away) takes it without effect when it was
- * declared; LF_ENOENT for a name never declared. */
+/* Copies host memory to the input `name` of a slot. bytes must be exactly those of the tensor. An
+ * input that the graph declared and the chain does not read is accepted without effect. LF_ENOENT:
+ * the name was never declared. */
 int lf_exec_write(lf_exec *ex, int chain, int slot, const char *name, const void *src, size_t bytes,
                   lf_err *err);
-/* Output or state -> host, after a run; activations are gone when the next run of a chain of any
- * era begins. bytes at most the tensor's (a prefix is read). f32 outputs are read as f32, bf16 ones
- * as bf16. */
+/* Copies an output or a state to the host, after a run. Outputs are valid until the next run of any
+ * chain begins. bytes may be less than those of the tensor; then a prefix is read. f32 outputs are
+ * read as f32, bf16 ones as bf16. */
 int lf_exec_read(lf_exec *ex, int chain, int slot, const char *name, void *dst, size_t bytes,
                  lf_err *err);
 
-/* Pointer for direct writing/reading where the backend's memory is the host's (NULL elsewhere or
- * for unknown names). */
+/* Returns a pointer for direct access where the memory of the backend is that of the host; NULL
+ * elsewhere and for unknown names. */
 void *lf_exec_host_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
-/* The pointer by which the backend knows it, for kernels that are called by hand. */
+/* Returns the backend's pointer, for kernels that the caller runs itself. */
 void *lf_exec_ptr(lf_exec *ex, int chain, int slot, const char *name);
 
 /* Sums n floats of backend memory over all ranks, in place and in a fixed order, so that every rank
- * ends with the same bits. lf_exec_run(LF_CHAIN_OPT) calls it for each
- * bucket; a plan for several ranks (lf_plan_data_parallel) does not run without. On a backend with
- * comm_begin it is called between that and comm_end, and what it queues belongs on comm_stream.
- * early: it only queues and waits for nothing, so that LF_BWD_LAST may call it. user is
- * borrowed. */
+ * ends with the same bits. lf_exec_run(LF_CHAIN_OPT) calls it for each bucket; a plan for several
+ * ranks (lf_plan_data_parallel) does not run without it. On a backend with comm_begin it is called
+ * between comm_begin and comm_end and queues its work on comm_stream. early: it only queues work
+ * and never waits, so that LF_BWD_LAST may call it. user is borrowed. */
 typedef int (*lf_exec_reduce)(void *user, float *grads, size_t n, lf_err *err);
 void lf_exec_set_reduce(lf_exec *ex, lf_exec_reduce reduce, void *user, bool early);
 
 int lf_exec_run(lf_exec *ex, int chain, enum lf_segment seg, int slot, enum lf_variant variant,
                 lf_err *err);
 
-/* From now on runs of the chain compute only the first `live` of the `all` rows of its
- * activations, rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no
- * document), and nobody may read them. A forward pass and its backward pass want the same
- * number. Sums over rows (gradients) have the bits of a graph with that many rows. Returns the
- * number of rows that are computed. That is `all` where fewer are not possible: on backends that
- * replay recorded runs, in checking mode, with a profile (the plan counts its operations), and
- * for graphs with other ops than a dense decoder has. */
+/* From now on runs of the chain compute only the first `live` of the `all` rows of its activations,
+ * rounded up to LF_LIVE_ROWS. The rows behind must be padding (no target, in no document), and no
+ * code may read them. A forward pass and its backward pass want the same number. Sums over rows
+ * (gradients) have the bits of a graph with that many rows. Returns the number of rows that are
+ * computed. That is `all` where fewer are not possible: on backends that replay recorded runs, in
+ * checking mode, with a profile (the plan counts its operations), and for graphs with other ops
+ * than a dense decoder has. */
 enum { LF_LIVE_ROWS = 16 };
 int64_t lf_exec_live_rows(lf_exec *ex, int chain, int64_t all, int64_t live);
 
-/* A program: the list as data. */
+/* A program: a list of runs as data. */
 struct lf_program_item {
     int chain;
     enum lf_segment seg;
@@ -97,7 +97,8 @@ struct lf_program_item {
 };
 int lf_exec_run_program(lf_exec *ex, const struct lf_program_item *items, size_t n, lf_err *err);
 
-/* Memory of lf_plan_state, as the backend knows it; NULL: the plan has none of that name. */
+/* Returns the memory of lf_plan_state as a backend pointer, or NULL when the plan has none of that
+ * name. */
 void *lf_exec_state(lf_exec *ex, const char *name);
 
 int lf_exec_record_write(lf_exec *ex, const struct lf_step_record *rec, lf_err *err);
@@ -106,19 +107,20 @@ int lf_exec_record_read(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
  * with late copies, and one copy at a time. */
 int lf_exec_record_begin(lf_exec *ex, lf_err *err);
 int lf_exec_record_end(lf_exec *ex, struct lf_step_record *rec, lf_err *err);
-/* loss_limit alone, while a step's gradients are on their way. */
+/* Writes loss_limit alone, while the gradients of a step are being summed. */
 int lf_exec_loss_limit(lf_exec *ex, double limit, lf_err *err);
-/* As the backend knows it. */
+/* The step record as a backend pointer. */
 struct lf_step_record *lf_exec_record_ptr(lf_exec *ex);
 
-/* Rebuild copies and panels whose version is behind the masters'. Runs by itself at the start of
- * lf_exec_run; cheap when nothing changed. */
+/* Makes copies and panels anew whose masters have changed. lf_exec_run does this first; it is cheap
+ * when nothing changed. */
 int lf_exec_refresh(lf_exec *ex, lf_err *err);
 
-/* Bytes really taken from the backend: equals lf_plan_bytes().total. */
+/* Returns the bytes taken from the backend. They equal lf_plan_bytes().total. */
 size_t lf_exec_bytes(const lf_exec *ex);
-/* {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan":hash of the
- * node list; GPUs: "device","products"}: what must be equal for a bitwise continuation. Owned. */
+/* The fingerprint: everything that must be equal for a bitwise continuation. The caller owns it.
+ *     {"backend","kernels","target","threads","numeric","compute","optimizer_state","plan"}
+ * "plan" is a hash of the list of nodes. GPUs add "device" and "products". */
 json_t *lf_exec_fingerprint(const lf_exec *ex, lf_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bound program: what exec.c (running) and exec_bind.c (binding), exec_debug.c (checking),
+ * The bound program, which exec*.c (running), exec_bind.c (binding), exec_debug.c (checking) and
  * profile.c share.
  */
 #ifndef LF_GRAPH_EXEC_PRIV_H
@@ -18,10 +18,10 @@ struct lf_bound {          /* one chain */
     struct lf_call *calls; /* [slot][variant][node] */
     int variants;
     struct lf_captured *captured; /* [slot][variant][segment] */
-    int64_t live;                 /* rows that the calls compute, 0: all (exec_rows.c) */
-    /* [bucket] of a plan for ranks, training chains: lf_plan_bucket_ready; else NULL */
+    int64_t live;                 /* rows that the calls compute; 0: all (exec_rows.c) */
+    /* [bucket] of lf_plan_bucket_ready, for training chains of a plan for ranks; else NULL */
     size_t *ready;
-    /* [slot][variant][bucket, and one for what follows] of LF_BWD_LAST */
+    /* [slot][variant][bucket, and one for the rest] of LF_BWD_LAST */
     struct lf_captured *piece;
 };
 
@@ -31,15 +31,17 @@ struct lf_exec {
     struct lf_exec_opts o;
     lf_arena *args;    /* every argument struct */
     char *memory;      /* one block of plan->bytes.total: store, inputs, states, arena */
-    char *host_memory; /* plan->bytes.offloaded of the host's; NULL: nothing is */
+    char *host_memory; /* plan->bytes.offloaded bytes of the host; NULL: nothing is offloaded */
     char *inputs, *state, *arena;
     bool bound_store;
     struct lf_bound *chain;
-    /* norm, AdamW, where something is balanced that, then the 8-bit copies of what has changed */
+    /* the norm, AdamW, the balancing of experts where there is one, then the 8-bit copies of
+     * changed weights */
     struct lf_call *opt;
     size_t n_opt;
     struct lf_captured opt_captured;
-    /* sums may begin in the backward pass; they have, and nothing here waits for them yet */
+    /* early: sums may begin in the backward pass; summing: they have, and nothing waits for them
+     * yet */
     bool early, summing;
     lf_exec_reduce reduce;
     void *reduce_user;
@@ -47,32 +49,32 @@ struct lf_exec {
     size_t n_copies, n_packs;
     struct lf_opt_tensor *opt_host; /* staging of the optimizer's table */
     struct lf_step_record *rec;     /* backend memory */
-    const struct lf_nvtx *nvtx;     /* a tool that watches the GPU; NULL: none */
-    struct lf_prof_exec *prof;      /* profile_priv.h; NULL: nobody looks on */
+    const struct lf_nvtx *nvtx;     /* of a tool such as Nsight Systems; NULL: none */
+    struct lf_prof_exec *prof;      /* profile_priv.h; NULL: no profile */
 };
 
 int lf_exec_bind(lf_exec *ex, lf_err *err);
-/* One call's argument struct anew. */
+/* Fills the argument struct of one call again. */
 int lf_exec_fill_call(lf_exec *ex, void *args, const struct lf_bind *b, const struct lf_chain *c,
                       size_t i, lf_err *err);
-/* rows_all, rows_live: of lf_bind. */
+/* Calls fn for each call of a chain. rows_all and rows_live are those of lf_bind. */
 typedef int (*lf_exec_call_fn)(lf_exec *ex, struct lf_call *call, const struct lf_bind *b,
                                const struct lf_chain *c, size_t i, lf_err *err);
 int lf_exec_each_call(lf_exec *ex, size_t chain, int64_t rows_all, int64_t rows_live,
                       lf_exec_call_fn fn, lf_err *err);
-/* Nodes [from, to) of a chain, recorded in `captured`. */
+/* Runs nodes [from, to) of a chain, recorded in `captured`. */
 int lf_exec_run_nodes(lf_exec *ex, int chain, const struct lf_call *calls, size_t from, size_t to,
                       struct lf_captured *captured, lf_err *err);
-/* exec_sum.c: what is being summed comes before what is queued from now on. */
+/* exec_sum.c: calls that are queued from now on wait for the sums under way. */
 int lf_exec_sum_end(lf_exec *ex, lf_err *err);
-/* Every bucket, for the optimizer. */
+/* Sums every bucket, for the optimizer. */
 int lf_exec_sum(lf_exec *ex, lf_err *err);
 int lf_exec_sum_bind(lf_exec *ex, size_t chain, lf_err *err);
 void lf_exec_sum_free(const lf_exec *ex, size_t chain);
 bool lf_exec_sums_early(const lf_exec *ex, int chain);
-/* The backward pass in pieces, with the sum of a bucket after each. */
+/* Runs the backward pass in parts and begins the sum of a bucket after each part. */
 int lf_exec_run_last(lf_exec *ex, int chain, int slot, int variant, lf_err *err);
-/* Where tensor t of a chain lies for a slot; NULL for t == 0. */
+/* Returns the address of tensor t of a chain for a slot; NULL for t == 0. */
 void *lf_exec_addr(const lf_exec *ex, const struct lf_chain *c, int slot, int32_t t);
 const struct lf_call *lf_exec_calls(const lf_exec *ex, int chain, int slot, int variant);
 int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slot, int variant,
@@ -80,12 +82,12 @@ int lf_exec_run_poisoned(lf_exec *ex, int chain, size_t from, size_t to, int slo
 int lf_exec_call_failed(const lf_exec *ex, const struct lf_chain *c, size_t node, int rc,
                         lf_err *err);
 
-/* exec_capture.c: run a list of calls, as a recorded one where the backend can. issue queues the
+/* exec_capture.c: runs a list of calls, recorded where the backend can record. issue queues the
  * calls once. */
 typedef int (*lf_exec_issue)(lf_exec *ex, const void *what, lf_err *err);
 int lf_exec_run_captured(lf_exec *ex, struct lf_captured *c, lf_exec_issue issue, const void *what,
                          lf_err *err);
-/* ": " and what the device says about a failure; "" where it says nothing. */
+/* Writes ": " and what the device says about a failure, or "" where it says nothing. */
 void lf_exec_why(const lf_exec *ex, char *text, size_t cap);
 
 #endif

@@ -18,12 +18,12 @@
  *                                                 its op and tensors
  *
  * Tensors are matrices [rows, cols]; rows are packed tokens unless said otherwise. A column slice
- * is a view: no copy is made. Nothing is computed here and no memory for tensors exists; lf_plan
- * (engine/graph/plan.h) differentiates, chooses precision, fuses, orders and places, lf_exec
+ * is a view: no copy is made. The builder computes nothing and takes no memory for tensors. lf_plan
+ * (engine/graph/plan.h) differentiates, chooses precision, fuses, orders and places; lf_exec
  * (engine/graph/exec.h) runs.
  *
- * Failure is sticky: after the first wrong call every later one returns LF_NONE at once.
- * All strings are copied. Values are handles into their graph; they need no release.
+ * Errors are sticky: after the first wrong call every later one returns LF_NONE at once. All
+ * strings are copied. Values are handles into their graph and are not released.
  */
 #ifndef LF_GRAPH_GRAPH_H
 #define LF_GRAPH_GRAPH_H
@@ -38,7 +38,7 @@
 
 typedef struct lf_graph lf_graph;
 
-/* Handle of one tensor; {0} is "none". */
+/* Handle of one tensor; {0} means none. */
 typedef struct lf_val {
     int32_t id;
 } lf_val;
@@ -53,11 +53,11 @@ enum lf_tensor_role {
     LF_ROLE_STATE
 };
 
-/* name: of the segment family ("train", "valid", "decode8"), used in messages and in --plan. The
- * store outlives the graph. */
+/* name ("train", "valid", "decode8") is used in messages and in --plan. The store outlives the
+ * graph. */
 lf_graph *lf_graph_create(lf_pstore *ps, const char *name, lf_err *err);
 void lf_graph_destroy(lf_graph *g);
-/* 0, or the first failure of any builder call. */
+/* Returns 0, or the first failure of any builder call. */
 int lf_graph_check(const lf_graph *g, lf_err *err);
 
 /* ---- sources ---- */
@@ -65,15 +65,16 @@ int lf_graph_check(const lf_graph *g, lf_err *err);
 /* An input that the host writes before each run (lf_exec_write). dtype i32, i64 or f32. A second
  * call with the same name gives the same input. */
 lf_val lf_input(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
-/* Group (or single tensor) of the store: matrices [sum of rows, cols], vectors [1, n]. */
+/* A group or a single tensor of the store: matrices are [sum of rows, cols], vectors [1, n]. */
 lf_val lf_param(lf_graph *g, const char *name);
 lf_val lf_paramf(lf_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Constant table, filled once when memory is bound: fill(dst, ctx) writes rows * cols elements in
+/* A constant table, filled once when memory is bound: fill(dst, ctx) writes rows * cols elements in
  * host memory. Graphs of one plan that use the same name share it. ctx must live until
  * lf_exec_create returns. */
 lf_val lf_const(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols,
                 void (*fill)(void *dst, const void *ctx), const void *ctx);
-/* State that outlives runs (KV pages), shared by name among the graphs of a plan; zero at first. */
+/* A state that outlives runs, such as KV pages. Graphs of a plan share it by name. It is zero at
+ * first. */
 lf_val lf_state(lf_graph *g, const char *name, enum lf_dtype dtype, int64_t rows, int64_t cols);
 
 /* ---- structure ---- */
@@ -83,9 +84,9 @@ lf_val lf_slice(lf_graph *g, lf_val v, int64_t first, int64_t cols);
 /* Nodes between begin and end are one recompute block (a layer); blocks do not nest. */
 void lf_block_begin(lf_graph *g, int index);
 void lf_block_end(lf_graph *g);
-/* Keep v until the end of the run and give it a name to read it by (lf_exec_read). It has the
- * compute type; lf_pin_f32 first where f32 is wanted whatever the precision (logits). v is a whole
- * activation, not a slice. */
+/* Keeps v until the end of the run under a name for lf_exec_read. It has the compute type; call
+ * lf_pin_f32 before where f32 is needed in every precision (logits). v is a whole activation, not a
+ * slice. */
 void lf_output(lf_graph *g, lf_val v, const char *name);
 /* An output whose gradient comes from the host. Between LF_FWD and LF_BWD the host reads v,
  * computes a loss of it, and writes the gradient of that loss by v to the input `grad_name`, f32
@@ -93,41 +94,42 @@ void lf_output(lf_graph *g, lf_val v, const char *name);
  * its place; in another graph the input is not read. v is f32, by its op or because it is
  * pinned. */
 void lf_output_grad(lf_graph *g, lf_val v, const char *name, const char *grad_name);
-/* The value stays f32 in every precision; casts appear where bf16 nodes read it, once for all of
- * them. Only values that a linear, embedding, norm... node made or inputs may be pinned: the node
- * then writes f32 itself where its kernel can.
+/* Keeps the value f32 in every precision. One cast serves all bf16 nodes that read it. Only inputs
+ * and values of nodes such as linear, embedding or norm may be pinned; the node then writes f32
+ * itself where its kernel can.
  */
 void lf_pin_f32(lf_graph *g, lf_val v);
-/* Layout hooks: with one rank both are the value itself. lf_tp_enter stands before a
- * column-parallel linear (identity, its backward all-reduces), lf_tp_leave after a row-parallel one
- * (all-reduce, its backward is the identity). */
+/* Hooks for tensor parallel layouts. With one rank both return x. lf_tp_enter stands before a
+ * column-parallel linear: it is the identity, and its backward all-reduces. lf_tp_leave stands
+ * after a row-parallel one: it all-reduces, and its backward is the identity. */
 lf_val lf_tp_enter(lf_graph *g, lf_val x);
 lf_val lf_tp_leave(lf_graph *g, lf_val x);
 
 /* ---- operations ---- */
 
-/* y = scale * wte[token] + wpe[position + pos_offset];  wpe may be LF_NONE, then position may be
- *   too; or wte may. */
+/* y = scale * wte[token] + wpe[position + pos_offset]. wpe may be LF_NONE, and then position too;
+ *   or wte may. */
 lf_val lf_embed(lf_graph *g, lf_val token, lf_val position, lf_val wte, lf_val wpe, float scale,
                 int32_t pos_offset);
 
-/* y = x w^T + bias;  w [N, K] (a group's rows together), bias [1, N] or LF_NONE. */
+/* y = x w^T + bias. w [N, K] has the rows of all members of a group; bias [1, N] or LF_NONE. */
 lf_val lf_linear(lf_graph *g, lf_val x, lf_val w, lf_val bias);
 
 struct lf_norm_opts {
     float eps;
     float w_offset; /* (w + w_offset); 0 for all but Gemma */
     bool layer;     /* LayerNorm (b allowed), else RMSNorm */
-    int heads; /* > 1: over each of `heads` equal parts of the row (QK-norm), w has cols / heads */
+    /* > 1: normalises each of `heads` equal parts of the row (QK-norm); w has cols / heads */
+    int heads;
 };
 lf_val lf_norm(lf_graph *g, lf_val x, lf_val w, lf_val b, const struct lf_norm_opts *o);
 
-/* y[r] = w[r] / max(|w[r]|, 1e-12) of a parameter: a weight for lf_linear (forward) and lf_xent
- * (trained). */
+/* y[r] = w[r] / max(|w[r]|, 1e-12) of a parameter. The result is a weight for lf_linear (forward)
+ * and lf_xent (trained). */
 lf_val lf_unit_rows(lf_graph *g, lf_val w);
 
 struct lf_rope_opts {
-    int heads, rot; /* first rot channels of each head turn; rot even */
+    int heads, rot; /* the first rot channels of each head turn; rot is even */
     bool interleaved;
     lf_val position2; /* i32 [R, 1], or LF_NONE: turns the heads of odd number instead */
 };
@@ -140,27 +142,28 @@ struct lf_attn_opts {
     float scale, softcap;
     int32_t window; /* 0: none */
     bool causal;
-    int64_t max_doc;         /* no document is longer; for FLOP counts and libraries' plans */
-    float dropout;           /* of the probabilities; 0: none, then the rest is not read */
-    const char *site;        /* name of the random decision, as lf_dropout's */
+    /* length of the longest document; for FLOP counts and plans of libraries */
+    int64_t max_doc;
+    float dropout;           /* of the probabilities; 0: none, and the rest is not read */
+    const char *site;        /* name of the random decision, as for lf_dropout */
     lf_val sample, position; /* i64, i32 [R, 1] inputs */
-    /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: keys below it are open to all of the
-     * document */
+    /* i32 [n_docs, 1] (paged: [n_seq, 1]) input or LF_NONE: every position of the document sees the
+     * keys below it */
     lf_val prefix;
 };
-/* q [R, H*D], k, v [R, G*D] (views of one qkv matrix as a rule), cu_seqlens i32 [n_docs + 1, 1]
- * input, alibi f32 [1, H] constant or LF_NONE. o [R, H*D]. */
+/* q [R, H*D], k, v [R, G*D], usually views of one qkv matrix; cu_seqlens is an i32 [n_docs + 1, 1]
+ * input, alibi an f32 [1, H] constant or LF_NONE. The result is [R, H*D]. */
 lf_val lf_attention(lf_graph *g, lf_val q, lf_val k, lf_val v, lf_val cu_seqlens, lf_val alibi,
                     const struct lf_attn_opts *o);
 
-/* Where the rows of a step lie in the cache of a layer. */
+/* The places of the rows of a step in the cache of a layer. */
 struct lf_kv_cache {
     lf_val k_pages, v_pages; /* states [n_pages * page_tokens, G*D] of the compute type */
     lf_val seq, pos;         /* i32 [R, 1] */
     lf_val table;            /* i32 [n_seq, max_pages] */
     int64_t page_tokens;
 };
-/* Stores k, v. lf_attention_paged of the same graph must come after it. */
+/* Stores k and v in the cache. lf_attention_paged of the same graph comes after it. */
 void lf_kv_write(lf_graph *g, lf_val k, lf_val v, const struct lf_kv_cache *c, int groups);
 lf_val lf_attention_paged(lf_graph *g, lf_val q, const struct lf_kv_cache *c, lf_val alibi,
                           const struct lf_attn_opts *o);
@@ -169,8 +172,8 @@ lf_val lf_act(lf_graph *g, lf_val x, enum lf_act act);
 lf_val lf_glu(lf_graph *g, lf_val gate, lf_val up, enum lf_act act); /* act(gate) * up */
 lf_val lf_add(lf_graph *g, lf_val a, lf_val b);
 lf_val lf_scale(lf_graph *g, lf_val x, float alpha); /* alpha * x */
-/* p == 0 gives x itself and no node. name says which random decision it is ("layers.3.attn.resid"):
- * its RNG site. sample i64 [R, 1], position i32 [R, 1] inputs. */
+/* p == 0 returns x and makes no node. name identifies the random decision ("layers.3.attn.resid"),
+ * from which its RNG site follows. sample i64 [R, 1] and position i32 [R, 1] are inputs. */
 lf_val lf_dropout(lf_graph *g, lf_val x, float p, const char *name, lf_val sample, lf_val position);
 /* y[r] = x[index[r]], index i32 [R', 1]; forward only (sampling heads). */
 lf_val lf_gather_rows(lf_graph *g, lf_val x, lf_val index);
@@ -182,7 +185,8 @@ struct lf_route_opts {
     int groups, top_groups; /* 1: every expert can be chosen (kernels.h, moe_route) */
     bool sigmoid, renorm;
     float scale;
-    /* > 0: the backward adds aux * load-balancing loss of the graph's lf_moe_stats to the loss */
+    /* > 0: aux * the load-balancing loss of the graph's lf_moe_stats is part of the loss in the
+     * backward pass */
     float aux;
     int layers; /* of lf_moe_stats in the graph */
 };
@@ -190,13 +194,13 @@ struct lf_routes {
     lf_val ids, weights, scores, entropy; /* i32 [R, k], f32 [R, k], [R, E], [R, 1] */
     lf_val row_of, place, offsets;        /* i32 [M, 1], [R, k], [E + 1, 1]: order by expert */
 };
-/* Where rows go. logits [R, E] of a linear node are pinned to f32; bias [1, E] or LF_NONE only
- * enters the choice. */
+/* Chooses experts for the rows. logits [R, E] of a linear node are pinned to f32. bias [1, E] or
+ * LF_NONE affects the choice only. */
 struct lf_routes lf_moe_route(lf_graph *g, lf_val logits, lf_val bias,
                               const struct lf_route_opts *o);
-/* Balance of the run, in training graphs: into the step record, and into what balances bias (a
- * parameter with a balance_rate) after the step. Returns the sums so far, which the next layer
- * takes as prev; layers: their number in the last one, else 0. */
+/* Sums the balance of a run, in training graphs. The sums go to the step record, and to the
+ * balancing of bias (a parameter with a balance_rate) after the step. Returns the sums so far,
+ * which the next layer takes as prev. layers is the number of layers in the last call, else 0. */
 lf_val lf_moe_stats(lf_graph *g, const struct lf_routes *r, lf_val bias, lf_val cu_seqlens,
                     lf_val prev, int layers);
 /* [R, C] -> [M, C] in expert order */
@@ -205,7 +209,7 @@ lf_val lf_moe_permute(lf_graph *g, lf_val x, const struct lf_routes *r);
 lf_val lf_moe_linear(lf_graph *g, lf_val x, lf_val w, const struct lf_routes *r);
 /* [M, C] -> [R, C], weighted */
 lf_val lf_moe_combine(lf_graph *g, lf_val x, const struct lf_routes *r);
-/* y[r] = sigmoid(gate[r]) * x[r]; gate [R, 1] of a linear node, pinned to f32. */
+/* y[r] = sigmoid(gate[r]) * x[r]. gate [R, 1] comes from a linear node and is pinned to f32. */
 lf_val lf_row_gate(lf_graph *g, lf_val x, lf_val gate);
 
 struct lf_xent_opts {
@@ -213,12 +217,12 @@ struct lf_xent_opts {
     float softcap;
     /* per-row results as outputs "loss", "lse" (f32), "argmax" (i32), [R, 1] */
     bool want_loss, want_lse, want_argmax;
-    /* likewise "entropy" (f32): of the row's softmax in nats, 0 where the target is -1 */
+    /* output "entropy" (f32 [R, 1]): that of the row's softmax in nats, 0 where the target is -1 */
     bool want_entropy;
 };
-/* The loss: logits = x w^T + bias against target i32 [R, 1] (-1: not trained). Sums go to the step
- * record. In a graph that is differentiated the same node forms dX and dW; elsewhere it is the
- * forward alone. One per graph. */
+/* The loss: cross entropy of logits = x w^T + bias with target i32 [R, 1] (-1: not trained). Sums
+ * go to the step record. In a graph that is differentiated the same node forms dX and dW; elsewhere
+ * it computes the forward alone. A graph has one such node. */
 void lf_xent(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
              const struct lf_xent_opts *o);
 
@@ -232,9 +236,9 @@ struct lf_logps {
     lf_val logp, entropy; /* f32 [R, 1]; 0 where the target is -1 */
 };
 /* log p of target i32 [R, 1] (-1: none) under softmax(inv_temperature * softcap(x w^T + bias)), and
- * on demand that row's entropy in nats. For losses that are arithmetic outside the graph: give the
- * values to lf_output_grad. Logits are never held beyond a chunk of rows; the backward forms them
- * again. logp has the bits of -loss of lf_xent. */
+ * on demand the entropy of the row in nats. Losses that the host computes use it together with
+ * lf_output_grad. Logits are held for a block of rows only, and the backward forms them again. logp
+ * has the bits of -loss of lf_xent. */
 struct lf_logps lf_logp(lf_graph *g, lf_val x, lf_val w, lf_val bias, lf_val target,
                         const struct lf_logp_opts *o);
 

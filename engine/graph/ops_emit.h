@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short names of what emitters ask about a tensor: T itself, P its address, LD row distance, DT
- * type, R rows, C columns. */
+ * Short names for emitters: T is the tensor, P its address, LD its row distance, DT its type, R its
+ * rows and C its columns. */
 #ifndef LF_GRAPH_OPS_EMIT_H
 #define LF_GRAPH_OPS_EMIT_H
 
@@ -36,7 +36,7 @@ static inline int64_t C(const struct lf_bind *b, int32_t t)
     return b->g->t[t].cols;
 }
 
-/* Dropout of attention: inputs of the node that hold samples and positions. */
+/* Dropout of attention. sample and position are the indices of the node's inputs that hold them. */
 static inline struct lf_k_attn_drop lf_drop_of(const struct lf_bind *b, const struct lf_node *n,
                                                int sample, int position)
 {

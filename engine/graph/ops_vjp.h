@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What vector-Jacobian products are made of: where a gradient goes, and the node that computes
- * it. */
+ * Helpers for vector-Jacobian products: the tensor of a gradient, and the node that computes it. */
 #ifndef LF_GRAPH_OPS_VJP_H
 #define LF_GRAPH_OPS_VJP_H
 
 #include "engine/graph/priv.h"
 
-/* Gradient tensor of a parameter, 0 when it is frozen or absent. */
+/* Returns the gradient tensor of a parameter, or 0 when it is frozen or absent. */
 static inline int32_t param_grad(struct lf_ad *ad, int32_t param)
 {
     if (!param || !ad->needs[param])
@@ -15,8 +14,7 @@ static inline int32_t param_grad(struct lf_ad *ad, int32_t param)
     return lf_graph_grad(ad->g, param);
 }
 
-/* Append op with the given operands; contribute out[k] to the forward value to[k] where that wants
- * a gradient. */
+/* Appends a node of op with these attributes, inputs and outputs. */
 static inline int emit(struct lf_ad *ad, enum lf_op op, const struct lf_attr *a, const int32_t *in,
                        int n_in, const int32_t *out, int n_out)
 {
@@ -44,7 +42,7 @@ static inline int32_t dense(struct lf_ad *ad, int32_t t)
     return i < 0 ? 0 : ad->g->n[i].out[0];
 }
 
-/* Where a kernel must write something although nobody wants it. */
+/* Makes a tensor for a gradient that a kernel writes and nothing reads. */
 static inline int32_t scratch(struct lf_ad *ad, int32_t t)
 {
     const struct lf_tensor *x = &ad->g->t[t];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of engine/graph share and nobody else sees: tensors, nodes, the op table and the
+ * Declarations that only the files of engine/graph share: tensors, nodes, the op table and the
  * passes.
  *
  * Life of a graph, in order (each pass has its file):
@@ -8,14 +8,14 @@
  *   differentiate (autodiff.c)   backward nodes appended; nodes [0, n_fwd) are the forward from
  *                                here on
  *   precision (precision.c)      every float activation gets its storage type; shared casts appear
- *   fp8 (fp8.c)                  products of chosen weights read 8-bit copies; shared quantising
+ *   fp8 (fp8.c)                  products of marked weights read 8-bit copies; shared quantising
  *                                nodes appear
  *   fuse (fuse.c)                epilogues of the target
- *   recompute (recompute.c)      forward nodes re-emitted inside the backward; after fusing, so
- *                                that a re-emitted node has the rounding points of the first one
- *                                and bits do not change
- *   prune (fuse.c)               results nobody reads are not computed
- *   alias (alias.c)              in place where an op allows it and nobody reads later
+ *   recompute (recompute.c)      forward nodes are repeated inside the backward; this comes after
+ *                                fusing, so that a repeated node has the rounding points of the
+ *                                first one and no bit changes
+ *   prune (fuse.c)               results that nothing reads are not computed
+ *   alias (alias.c)              in place where an op allows it and nothing reads the operand later
  *   place (plan_place.c, place.c)  offsets from liveness
  *   bind, run (exec*.c)
  *
@@ -88,7 +88,7 @@ enum lf_op {
     LF_OP_COUNT
 };
 
-/* Operand slots. in / out indices of each op; 0 in a slot is "absent". */
+/* Operand slots: indices of the inputs and outputs of each op. 0 in a slot means absent. */
 enum { EMBED_TOKEN, EMBED_POS, EMBED_WTE, EMBED_WPE };
 enum {
     LINEAR_X,
@@ -163,7 +163,8 @@ enum {
 struct lf_attr {
     float eps, w_offset, scale, softcap, p;
     int32_t heads, groups, rot, window, pos_offset;
-    int32_t at; /* dora: first row of the member in A of its group; pos_offset: in its weight */
+    /* dora: first row of the member in A of its group; pos_offset is its first row in the weight */
+    int32_t at;
     uint32_t site;
     int64_t page_tokens, v_real, max_doc;
     uint8_t act; /* enum lf_act */
@@ -177,7 +178,7 @@ struct lf_attr {
 
 struct lf_node {
     uint8_t op;
-    bool clone;    /* re-emitted by recompute */
+    bool clone;    /* repeated by recompute */
     int32_t block; /* recompute block, -1 outside */
     int32_t in[LF_MAX_IN], out[LF_MAX_OUT];
     struct lf_attr a;
@@ -186,11 +187,12 @@ struct lf_node {
 struct lf_tensor {
     const char *name;           /* in the graph's arena */
     uint8_t dtype, role, pkind; /* enum lf_dtype, lf_role; lf_pkind of params */
-    bool fixed;                 /* dtype is the op's business, precision leaves it alone */
-    bool pinned;                /* user wants f32 */
-    bool dense_only;            /* some node can only handle row distance == cols */
+    bool fixed;                 /* the op decides the dtype; precision does not change it */
+    bool pinned;                /* stays f32 (lf_pin_f32) */
+    bool dense_only;            /* some node needs row distance == cols */
     bool is_output;
-    /* a view that a forward node writes: its root is made of such parts, which nobody else reads */
+    /* a view that a forward node writes: its root consists of such parts, and nothing else reads
+     * it */
     bool part;
     int64_t rows, cols;
     int32_t parent; /* view: the tensor it is a part of, else 0 */
@@ -233,28 +235,31 @@ struct lf_graph {
 
 /* ---- graph.c ---- */
 int lf_graph_fail(lf_graph *g, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* New root tensor; id, or 0 with the sticky error set. name may be a format. */
+/* Makes a root tensor, whose name may be a format. Returns its id, or 0 with the sticky error
+ * set. */
 int32_t lf_tensor_new(lf_graph *g, enum lf_dtype dtype, enum lf_tensor_role role, int64_t rows,
                       int64_t cols, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 int32_t lf_tensor_view(lf_graph *g, int32_t parent, int64_t col, int64_t cols);
-/* Append a node with the inputs set; outputs are made by the op's shape rule. Index or -1. */
+/* Appends a node with these inputs; the shape rule of the op makes the outputs. Returns the index
+ * of the node, or -1. */
 int32_t lf_node_new(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
                     const struct lf_attr *a);
-/* The same for builders: the node's first output, LF_NONE when g has failed or an input is not
- * g's. */
+/* As lf_node_new, for builders. Returns the first output of the node, or LF_NONE when g has failed
+ * or an input is not of g. */
 lf_val lf_graph_op(lf_graph *g, enum lf_op op, const int32_t *in, size_t n_in,
                    const struct lf_attr *a);
-/* Append a node whose outputs exist already. */
+/* Appends a node whose outputs exist already. */
 int32_t lf_node_raw(lf_graph *g, enum lf_op op, int32_t block);
-/* The one tensor that stands for a group's gradient / its bf16 copy in this graph. */
+/* Return the one tensor of this graph that stands for the gradient, or for the bf16 copy, of a
+ * group. */
 int32_t lf_graph_grad(lf_graph *g, int32_t param);
 int32_t lf_graph_copy(lf_graph *g, int32_t param);
-/* The same for any kind, of that type and shape. */
+/* The same for any kind, with this type and shape. */
 int32_t lf_graph_derived(lf_graph *g, int32_t param, enum lf_tensor_role role, int kind,
                          enum lf_dtype dtype, int64_t rows, int64_t cols);
 int32_t lf_root_of(const lf_graph *g, int32_t t);
 int64_t lf_ld_of(const lf_graph *g, int32_t t);
-/* linear, in whatever precision: the slots are the same. */
+/* Is it a linear op of any precision? Their slots are the same. */
 static inline bool lf_is_linear(uint8_t op)
 {
     return op == LF_OP_LINEAR || op == LF_OP_LINEAR_FP8;
@@ -269,19 +274,18 @@ struct lf_ad;
 struct lf_bind;
 struct lf_op_row {
     const char *name;
-    /* dtype rule, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight
-     * in the compute type, m f32 weight, g f32 gradient, s state in the compute type, q 8-bit
-     * float; of outputs o: compute type, or f32 where the tensor is pinned. */
+    /* dtypes, one letter per slot: c compute type, x any float, f f32, i i32, l i64, w weight in
+     * the compute type, m f32 weight, g f32 gradient, s state in the compute type, q 8-bit float;
+     * for outputs o is the compute type, or f32 where the tensor is pinned. */
     const char *in_types, *out_types;
     int (*shape)(lf_graph *g, struct lf_node *n); /* checks inputs, makes outputs; sticky error */
     /* appends backward nodes; NULL: nothing flows through */
     int (*vjp)(struct lf_ad *ad, int32_t node);
-    const char *saves; /* what the vjp reads of the forward, for people */
-    signed char alias
-        [4]
-        [2]; /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
+    const char *saves; /* the forward values that the vjp reads, for people */
+    /* {out, in} pairs that may share their place, in order of preference; {-1, -1} ends */
+    signed char alias[4][2];
     uint8_t flags;
-    /* class of its result: "row" (a row depends on that row alone), "rows" (reduces over rows),
+    /* class of the result: "row" (a row depends on that row alone), "rows" (reduces over rows),
      * "exact" */
     const char *numeric;
     double (*flops)(const lf_graph *g, const struct lf_node *n, bool full); /* NULL: none counted */
@@ -291,8 +295,8 @@ struct lf_op_row {
 enum {
     LF_OPF_CHEAP = 1,  /* selective recomputation repeats it */
     LF_OPF_DENSE = 2,  /* its operands of float type need row distance == cols */
-    LF_OPF_SIDE = 4,   /* has an effect beside its outputs, never pruned */
-    LF_OPF_SAMELD = 8, /* outputs 0 and 1 share a row distance, inputs 0 and 1 too */
+    LF_OPF_SIDE = 4,   /* has an effect beside its outputs and is never pruned */
+    LF_OPF_SAMELD = 8, /* outputs 0 and 1 share a row distance; so do inputs 0 and 1 */
     LF_OPF_RNG = 16,   /* draws random numbers: attr.site */
     LF_OPF_TOKENS = 32 /* a row of its activations is a token, and its kernel takes fewer rows */
 };
@@ -310,16 +314,17 @@ struct lf_kernel_row {
     size_t (*work)(const struct lf_kernels *k, const void *args, int threads);
 };
 extern const struct lf_kernel_row lf_kernel_table[LF_KID_COUNT];
-/* Where an argument struct names its workspace: offsets of the pointer and of the byte count; 0: it
- * has none. */
+/* Offsets in an argument struct of the pointer to the workspace and of its byte count; 0: it has no
+ * workspace. */
 struct lf_kernel_work {
     size_t at, bytes_at;
 };
 extern const struct lf_kernel_work lf_kernel_work[LF_KID_COUNT];
-/* Point args at `bytes` of workspace. */
+/* Sets the workspace of args to `bytes` bytes at work. */
 void lf_kernel_set_work(int kernel, void *args, void *work, size_t bytes);
 
-/* What emit functions see. Addresses are NULL-free stand-ins when only shapes matter (planning). */
+/* What emit functions use. While planning, where only shapes matter, addresses are placeholders
+ * other than NULL. */
 struct lf_bind {
     const lf_graph *g;
     int numeric;
@@ -331,15 +336,15 @@ struct lf_bind {
     const struct lf_opt_tensor *opt_tensors; /* those of AdamW, then those that are balanced */
     int64_t n_opt_tensors, n_balanced;
     const struct lf_adamw_opts *adamw;
-    /* activations of rows_all rows count as having rows_live; 0: as they are (exec_rows.c) */
+    /* activations of rows_all rows count as having rows_live rows; 0: no change (exec_rows.c) */
     int64_t rows_all, rows_live;
     void *user;
 };
 int lf_emit_grad_norm(const struct lf_bind *b, const struct lf_node *n, void *args);
 int lf_emit_adamw(const struct lf_bind *b, const struct lf_node *n, void *args);
 
-/* shape rules (ops_shape.c), vjps (ops_vjp.c), emitters (ops_emit.c), costs (ops_cost.c): one
- * function per op */
+/* Shape rules (ops_shape.c), vjps (ops_vjp.c), emitters (ops_emit.c) and costs (ops_cost.c): one
+ * function per op. */
 #define LF_SHAPE(op) int lf_shape_##op(lf_graph *g, struct lf_node *n)
 LF_SHAPE(embed);
 LF_SHAPE(linear);
@@ -446,22 +451,24 @@ LF_FLOPS(moe_linear_dx);
 LF_FLOPS(moe_linear_dw);
 LF_FLOPS(dora_norm);
 LF_FLOPS(linear_dw_fp8);
-/* Bytes a node moves if every operand moves once; of a paged cache all of it, which is a bound. */
+/* Returns the bytes that a node moves if every operand moves once. A paged cache counts as a whole,
+ * which is an upper bound. */
 double lf_node_traffic(const lf_graph *g, const struct lf_node *n);
 
 /* ---- autodiff.c ---- */
 struct lf_ad {
     lf_graph *g;
-    int32_t *grad; /* per tensor: its gradient so far, 0 none */
+    int32_t *grad; /* per tensor: its gradient so far; 0: none */
     int32_t *uses; /* per tensor: forward nodes that will contribute to its gradient */
     bool *needs;   /* per tensor: a trained parameter lies upstream */
     size_t n;      /* tensors when differentiation began */
     int32_t block; /* of the node whose vjp runs */
 };
 int lf_autodiff(lf_graph *g, lf_err *err);
-/* For vjps. grad_of: gradient of an output (0: none flows). grad_slot: tensor to write the next
- * contribution to t into. contribute: d is that contribution (a slot, or any tensor of t's shape).
- * wants: t needs a gradient. */
+/* For vjps. lf_ad_grad_of returns the gradient of an output, 0 when there is none. lf_ad_slot
+ * returns the tensor for the next contribution to the gradient of t. lf_ad_contribute says that d
+ * is that contribution: a slot, or any tensor with the shape of t. lf_ad_wants tells whether t
+ * needs a gradient. */
 int32_t lf_ad_grad_of(struct lf_ad *ad, int32_t t);
 int32_t lf_ad_slot(struct lf_ad *ad, int32_t t);
 void lf_ad_contribute(struct lf_ad *ad, int32_t t, int32_t d);
@@ -473,19 +480,20 @@ int lf_fp8_pass(lf_graph *g, enum lf_fp8 fp8, lf_err *err);
 int lf_fuse(lf_graph *g, uint32_t patterns, lf_err *err);
 int lf_recompute(lf_graph *g, enum lf_recompute how, lf_err *err);
 void lf_prune(lf_graph *g);
-/* Number of reads of each tensor (its views not included); counts[n_t] from the caller. */
+/* Counts the reads of each tensor, without those of its views, in counts[n_t]. */
 void lf_count_reads(const lf_graph *g, int32_t *counts);
-/* Nodes that a pass writes to take the place of a graph's. */
+/* A list of nodes that a pass writes to replace those of a graph. */
 struct lf_nodes {
     struct lf_node *n;
     size_t count, cap;
 };
-/* Appends *n and returns it; NULL when g has failed, also of memory. Good until the next push. */
+/* Appends *n and returns it, valid until the next push. NULL when g has failed, also for lack of
+ * memory. */
 struct lf_node *lf_nodes_push(lf_graph *g, struct lf_nodes *out, const struct lf_node *n);
-/* Ends the pass: out's nodes become g's, the first n_fwd of them its forward. Frees out if g has
- * failed, and returns why. */
+/* Ends the pass: the nodes of out become those of g, the first n_fwd of them its forward. When g
+ * has failed, it frees out and returns the failure. */
 int lf_nodes_take(lf_graph *g, struct lf_nodes *out, size_t n_fwd, lf_err *err);
-/* Remove LF_OP_NONE nodes, keep n_fwd and producers right. */
+/* Removes LF_OP_NONE nodes and corrects n_fwd and producers. */
 void lf_compact(lf_graph *g);
 
 /* ---- place.c ---- */
@@ -494,16 +502,16 @@ struct lf_interval {
     size_t bytes;        /* rounded up to the alignment by the caller */
     size_t off;          /* out */
 };
-/* Offsets for intervals so that two that overlap in time do not overlap in bytes; returns the
- * height. lower: largest live set. */
+/* Finds offsets for the intervals, so that two that overlap in time do not overlap in bytes.
+ * *height becomes the bytes needed, *lower the largest live set. */
 int lf_place_intervals(struct lf_interval *iv, size_t n, size_t *height, size_t *lower,
                        lf_err *err);
 int lf_alias(lf_graph *g, lf_err *err);
 void lf_liveness(lf_graph *g);
 
 /* ---- pstore.c ---- */
-/* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it,
- * their scales. With one scale for the tensor LF_P_QTS is never needed. */
+/* Kinds of a group that only plans and executors see: its matrix in e4m3, the transpose of it, and
+ * their scales. With one scale for a tensor LF_P_QTS is never needed. */
 enum { LF_P_Q = LF_P_KINDS, LF_P_QT, LF_P_QS, LF_P_QTS, LF_P_ALL };
 struct lf_pgroup {
     const char *name;
@@ -511,10 +519,10 @@ struct lf_pgroup {
     int32_t ndim;
     int64_t rows, cols; /* vectors: rows 1, cols n */
     bool frozen, balanced;
-    bool fp8; /* every member says so */
+    bool fp8; /* every member has fp8 set */
     bool need[LF_P_ALL];
-    bool host[LF_P_ALL]; /* it lies in the store's memory of the host */
-    bool master_read;    /* by graphs, not by the optimizer alone */
+    bool host[LF_P_ALL]; /* this kind lies in host_data of the store */
+    bool master_read;    /* graphs read the master, not the optimizer alone */
     size_t off[LF_P_ALL];
     bool need_pack;
     size_t pack_off, pack_bytes;
@@ -555,17 +563,19 @@ struct lf_pstore {
 int32_t lf_pstore_group(const lf_pstore *ps, const char *name); /* index or -1 */
 void lf_pstore_layout(lf_pstore *ps, size_t align);
 enum lf_dtype lf_pstore_type(const lf_pstore *ps, enum lf_pkind kind);
-/* Where a group, a tensor of this kind lies; NULL: the plan has it not, or it is not bound. */
+/* The address of a group, or of a tensor, of this kind; NULL: the plan has none, or it is not
+ * bound. */
 void *lf_pgroup_data(const lf_pstore *ps, const struct lf_pgroup *g, int kind);
 void *lf_pstore_data(const lf_pstore *ps, const struct lf_param *p, enum lf_pkind kind);
-/* Kinds and panels lie one after another from memory on: lf_pstore_bytes of them; those in the
- * host's memory from host on. */
+/* Kinds and panels lie one after another: lf_pstore_bytes bytes from memory on, and
+ * lf_pstore_host_bytes bytes of the host's memory from host on. */
 size_t lf_pstore_bytes(const lf_pstore *ps);
 size_t lf_pstore_host_bytes(const lf_pstore *ps);
 int lf_pstore_bind(lf_pstore *ps, struct lf_back *b, char *memory, char *host, lf_err *err);
 void lf_pstore_unbind(lf_pstore *ps);
-/* The call that makes a group's 8-bit copies from its master, or where it holds none from its copy;
- * addresses are NULL before memory is bound. false: it has none. */
+/* Fills the call that makes the 8-bit copies of a group from its master, or from its copy where it
+ * has no master. Addresses are NULL before memory is bound. false: the group has no 8-bit
+ * copies. */
 bool lf_store_quantise(const lf_pstore *ps, const struct lf_pgroup *g, struct lf_k_quantise *out);
 
 /* ---- plan.c ---- */
@@ -573,12 +583,11 @@ struct lf_chain {
     lf_graph *g; /* owned copy, after all passes */
     struct lf_chain_opts o;
     size_t *work_off, *work_bytes; /* per node; offset in the arena of the chain's slot 0 */
-    bool *first_writer; /* per node: it is the first of this chain to write its gradients */
-    size_t input_off, input_bytes; /* one slot's inputs; slots follow each other */
-    /* with several slots: saved tensors of one slot lie first, slot after slot, then the
-     * transients */
+    bool *first_writer;            /* per node: it writes its gradients first in this chain */
+    size_t input_off, input_bytes; /* inputs of one slot; slots follow each other */
+    /* with several slots: first the saved tensors, slot after slot, then the transients */
     size_t saved_bytes;
-    size_t arena_off, arena_bytes; /* where the chain lies in the arena, all of it */
+    size_t arena_off, arena_bytes; /* the place of the whole chain in the arena */
     size_t saved_live; /* most bytes live across the boundary from forward to backward, all slots */
     size_t live_max;   /* largest live set, all slots */
     size_t work_max;   /* largest workspace of a node */
@@ -593,7 +602,7 @@ struct lf_table { /* constants and states, shared by name */
     const void *ctx;
 };
 struct lf_bucket { /* a range of the gradients */
-    size_t off, n; /* bytes from the start of them; floats */
+    size_t off, n; /* off: bytes from the start of the gradients; n: floats */
 };
 struct lf_plan {
     lf_arena *arena;
@@ -606,7 +615,7 @@ struct lf_plan {
     struct lf_table *tab;
     size_t n_tab, cap_tab;
     bool has_opt, finished;
-    int dp_ranks; /* > 1: gradients are summed over so many */
+    int dp_ranks; /* > 1: gradients are summed over this number of ranks */
     size_t dp_bucket;
     struct lf_bucket *bucket; /* [n_buckets] */
     size_t n_buckets;
@@ -618,25 +627,25 @@ struct lf_plan {
 };
 size_t lf_align_up(size_t x, size_t align);
 size_t lf_tensor_bytes(const struct lf_tensor *t);
-/* plan_place.c: workspace of every node (and the kernels' own check of its arguments), the chain's
- * arena, the arena of all. */
+/* plan_place.c: the workspace of every node, with the kernel's own check of its arguments; the
+ * arena of a chain; the arena of all chains. */
 int lf_plan_workspaces(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_chain(lf_plan *p, struct lf_chain *c, lf_err *err);
 int lf_plan_place_arena(lf_plan *p, lf_err *err);
-/* plan_data.c: the ranges that are summed over ranks, once the store is laid out. */
+/* plan_data.c: finds the ranges that are summed over ranks, after the layout of the store. */
 int lf_plan_buckets(lf_plan *p, lf_err *err);
-/* ready[i], for every bucket: how many nodes of the chain run before its gradients are there, and
- * those of buckets before it; at least those of the forward pass. */
+/* Sets ready[i] for every bucket i: the number of nodes of the chain that run before the gradients
+ * of buckets 0 .. i are complete; at least those of the forward pass. */
 void lf_plan_bucket_ready(const lf_plan *p, const struct lf_chain *c, size_t *ready);
-/* "op (in, in) -> out" for messages; into buf. */
+/* Writes "op (in, in) -> out" to buf, for messages. */
 const char *lf_node_text(const lf_graph *g, const struct lf_node *n, char *buf, size_t cap);
 int32_t lf_plan_table(const lf_plan *p, const char *name); /* index or -1 */
 uint64_t lf_plan_hash(const lf_plan *p);
 /* "f32", "bf16", "fp16" */
 const char *lf_compute_name(enum lf_dtype compute);
-/* That of the plan, or "fp8-tensor", "fp8-block". */
+/* The name of the plan's compute type, or "fp8-tensor", "fp8-block". */
 const char *lf_plan_compute(const lf_plan *p);
-/* How a chain's nodes see addresses while planning. */
+/* Returns the bind that the nodes of a chain use while planning. */
 struct lf_bind lf_plan_shapes(const lf_plan *p, const struct lf_chain *c);
 
 #endif

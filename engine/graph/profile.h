@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the time goes: a profile collects, for every executor it is given to
- * (lf_exec_opts.profile), the time of every node it runs, and for whoever marks them the phases of
- * a run (steps, data, checkpoints). At the end it is a table, a JSON object and a trace in Chrome's
- * trace event format, which Perfetto and chrome://tracing open.
+ * A profile tells where the time goes. It collects the time of every node that an executor with
+ * this profile (lf_exec_opts.profile) runs, and of the phases that callers mark (steps, data,
+ * checkpoints). At the end it is written as a table, a JSON object, and a trace in Chrome's trace
+ * event format, which Perfetto and chrome://tracing open.
  *
  *     lf_profile *p = lf_profile_create(err);
  *     ... executors with .profile = p, destroyed or not ...
@@ -13,14 +13,14 @@
  *     json_t *j = lf_profile_json(p, err);
  *
  * Roofline. A node of F floating-point operations that moves B bytes (every operand once) takes at
- * least max(F / peak, B / bandwidth) seconds; its share is that over what it took. Peak and
- * bandwidth are measured on the backend when the first executor comes. A share above 1 is possible
- * where operands were still in a cache. (Williams, Waterman, Patterson, Roofline, CACM 52(4),
- * 2009.)
+ * least max(F / peak, B / bandwidth) seconds. Its share is this bound divided by its time. Peak and
+ * bandwidth are measured on the backend when the first executor is attached. A share above 1 is
+ * possible where operands were still in a cache. (Williams, Waterman, Patterson, Roofline, CACM
+ * 52(4), 2009.)
  *
- * Cost: executors without a profile ask for one pointer per segment. With one, calls are not
- * captured in device graphs and a segment is waited for at its end, so phases get longer; nodes do
- * not. Nothing is allocated in a step. One thread.
+ * Cost: an executor without a profile tests one pointer per segment. With a profile, calls are not
+ * captured in device graphs, and the executor waits at the end of each segment; so phases take
+ * longer, but nodes do not. A step allocates nothing. One thread uses a profile.
  */
 #ifndef LF_GRAPH_PROFILE_H
 #define LF_GRAPH_PROFILE_H
@@ -47,17 +47,18 @@ enum lf_profile_lane {
 lf_profile *lf_profile_create(lf_err *err);
 void lf_profile_destroy(lf_profile *p);
 
-/* Has anything been run? */
+/* Has any node run? */
 bool lf_profile_ran(const lf_profile *p);
 
-/* Phases. name must live as long as p; calls of one (lane, name) add up, 32 of them at most. */
+/* Phases. name must live as long as p. Phases of one (lane, name) add up; there are at most 32
+ * different ones. */
 struct lf_profile_mark {
-    double t0, kernels; /* lf_now_s; seconds in nodes until then */
+    double t0, kernels; /* t0: lf_now_s; kernels: seconds in nodes until then */
 };
 struct lf_profile_mark lf_profile_begin(const lf_profile *p);
 void lf_profile_end(lf_profile *p, enum lf_profile_lane lane, const char *name,
                     struct lf_profile_mark m);
-/* One that another thread measured: from t0 (lf_now_s) on, so many seconds. */
+/* Adds a phase that another thread measured: `seconds` seconds from t0 (lf_now_s) on. */
 void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name, double t0,
                      double seconds);
 
@@ -65,18 +66,17 @@ void lf_profile_span(lf_profile *p, enum lf_profile_lane lane, const char *name,
  *  "seconds":{"wall","segments","kernels"}, "flops", "bytes",
  *  "phases":[{"lane","name","count","seconds","longest","kernel_seconds"}],
  *  "segments":[{"graph","segment","runs","seconds","kernel_seconds","flops","bytes"}],
- *  "ops":[{"op","again","calls","seconds","flops","bytes","share"}],      again: repeated by
- *    recomputation
- *  "layers":[{"graph","layer",...}],                                       layer -1: outside of
- *    them
- *  "trace":{"nodes","nodes_dropped","phases_dropped"}}; owned. kernel_seconds are the nodes' own,
- *  so that
- * kernels <= segments <= wall, and a phase's kernel_seconds <= its seconds. */
+ *  "ops":[{"op","again","calls","seconds","flops","bytes","share"}],
+ *  "layers":[{"graph","layer",...}],
+ *  "trace":{"nodes","nodes_dropped","phases_dropped"}}
+ * The caller owns it. again: repeated by recomputation. layer -1: outside of layers. kernel_seconds
+ * are those of nodes alone, so kernels <= segments <= wall, and kernel_seconds of a phase <= its
+ * seconds. */
 json_t *lf_profile_json(const lf_profile *p, lf_err *err);
-/* The same for people, a line per op and per layer, slowest first. */
+/* Writes the same for people: a line per op and per layer, slowest first. */
 int lf_profile_text(const lf_profile *p, lf_buf *out, lf_err *err);
-/* {"traceEvents":[..]}: the last 65,536 nodes and as many phases; process: the number it goes by
- * there. */
+/* Writes {"traceEvents":[..]} with the last 65,536 nodes and as many phases. process is the number
+ * of this process in the trace. */
 int lf_profile_trace(const lf_profile *p, int process, lf_buf *out, lf_err *err);
 
 #endif

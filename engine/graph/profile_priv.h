@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What profile.c (collecting) and profile_write.c (telling) share, and the hooks of the executor.
+ * Declarations that profile.c (collecting) and profile_write.c (writing) share, and the hooks of
+ * the executor.
  */
 #ifndef LF_GRAPH_PROFILE_PRIV_H
 #define LF_GRAPH_PROFILE_PRIV_H
@@ -26,10 +27,8 @@ struct lf_prof_segment {
     int64_t runs;
 };
 struct lf_prof_graph {
-    char *name,
-        *segment
-            /* "train", "train forward", "train backward"; of other kernels only the first two */
-            [2];
+    /* "train", "train forward", "train backward"; for other kernels only the first two */
+    char *name, *segment[2];
     struct lf_prof_node *node;
     size_t n, n_fwd;
     struct lf_prof_segment seg[2];
@@ -48,7 +47,7 @@ struct lf_prof_event {
 };
 struct lf_prof_ring {
     struct lf_prof_event *e;
-    uint64_t n; /* ever put in */
+    uint64_t n; /* number of events ever added */
 };
 struct lf_profile {
     double created;
@@ -56,7 +55,7 @@ struct lf_profile {
     int threads;
     struct lf_back_peak peak;
     bool probed, has_peak;
-    struct lf_prof_graph **graph; /* never moved: nodes are pointed at */
+    struct lf_prof_graph **graph; /* never moved, because events point to nodes */
     size_t n_graphs, cap_graphs;
     struct lf_prof_phase phase[LF_PROF_PHASES];
     size_t n_phases;
@@ -64,7 +63,7 @@ struct lf_profile {
     double kernels; /* seconds in nodes so far */
 };
 
-/* An executor's view: graph[chain], then the optimizer and the refresh. */
+/* The profile of one executor: its chains, the optimizer and the refresh. */
 struct lf_prof_exec {
     lf_profile *p;
     struct lf_prof_graph **chain, *opt, *refresh;
@@ -72,10 +71,10 @@ struct lf_prof_exec {
 };
 struct lf_prof_exec *lf_prof_attach(lf_exec *ex, lf_err *err);
 void lf_prof_detach(struct lf_prof_exec *x);
-/* calls: of the whole chain. */
+/* Runs and times a segment; calls are those of the whole chain. */
 int lf_prof_segment(lf_exec *ex, int chain, enum lf_segment seg, const struct lf_call *calls,
                     lf_err *err);
-/* All of ex->opt, ex->copies or ex->packs. */
+/* Runs and times all of ex->opt, ex->copies or ex->packs. */
 int lf_prof_calls(lf_exec *ex, const struct lf_call *calls, size_t n, const char *what,
                   lf_err *err);
 

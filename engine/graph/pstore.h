@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameter store: what a model's weights are, outside any graph. A model declares logical
- * tensors (q, k, v, gate and up apart); the store places the members of a group next to each other,
- * so that one GEMM reads the group without a copy. Graphs bind to groups by name; optimizer,
- * checkpoint and converter see logical tensors.
+ * The parameter store holds the weights of a model, outside of any graph. A model declares logical
+ * tensors (q, k, v, gate and up are separate). The store places the members of a group next to each
+ * other, so that one GEMM reads the group without a copy. Graphs bind to groups by name; optimizer,
+ * checkpoint and converter use logical tensors.
  *
- * Kinds of a tensor. Which exist follows from the plan: inference in bf16 holds no masters of
- * matrices, a frozen tensor holds neither gradient nor moments.
+ * Kinds of a tensor. The plan decides which exist: inference in bf16 has no masters of matrices,
+ * and a frozen tensor has neither gradient nor moments.
  *
- *     LF_P_MASTER  f32   the weights                      LF_P_M, LF_P_V  f32, bf16   Adam's
- *                  moments
- *     LF_P_GRAD    f32   their gradient                   LF_P_COPY       bf16, fp16  what such
- *                  compute reads
+ *     LF_P_MASTER     f32         the weights
+ *     LF_P_GRAD       f32         their gradient
+ *     LF_P_M, LF_P_V  f32, bf16   Adam's moments
+ *     LF_P_COPY       bf16, fp16  the weights in the compute type
  *
  * A tensor without a master (a frozen one, or with an optimizer whose masters are bf16) has its
  * weights in the copy.
  *
  * Packed panels (inference) and 8-bit copies with their scales are derived like the copy, but only
- * the executor sees them. They follow the masters: the optimizer's segment and whatever writes
- * weights make them again.
+ * the executor sees them. They follow the masters: the segment of the optimizer and every function
+ * that writes weights make them again.
  *
- * Memory belongs to a backend; it is there between lf_exec_create (engine/graph/exec.h) and
+ * Memory belongs to a backend. It exists between lf_exec_create (engine/graph/exec.h) and
  * lf_exec_destroy. The store must outlive every graph, plan and executor made on it.
  */
 #ifndef LF_GRAPH_PSTORE_H
@@ -38,15 +38,14 @@ typedef struct lf_pstore lf_pstore;
 enum lf_pkind { LF_P_MASTER = 0, LF_P_GRAD, LF_P_M, LF_P_V, LF_P_COPY, LF_P_KINDS };
 const char *lf_pkind_name(enum lf_pkind kind); /* "weight", "grad", "adam_m", "adam_v", "copy" */
 
-/* How a tensor parallel layout cuts a logical tensor (read by the layout pass; one rank keeps
- * everything). */
+/* How a tensor parallel layout divides a logical tensor. One rank keeps everything. */
 enum lf_shard_rule { LF_SHARD_NONE = 0, LF_SHARD_ROWS, LF_SHARD_COLS };
 
 enum lf_init { LF_INIT_ZERO = 0, LF_INIT_ONE, LF_INIT_NORMAL, LF_INIT_UNIFORM };
 
 struct lf_param_desc {
     const char *name; /* "layers.0.attn.q.weight"; copied */
-    /* "layers.0.attn.qkv.weight", NULL: a group of its own under its own name; copied */
+    /* "layers.0.attn.qkv.weight"; NULL: a group of its own with the tensor's name; copied */
     const char *group;
     int ndim; /* 1 to 3 */
     /* [out, in] for matrices, [n] for vectors, [experts, out, in] for matrices of experts;
@@ -56,8 +55,8 @@ struct lf_param_desc {
     float init_std; /* of LF_INIT_NORMAL; LF_INIT_UNIFORM: in [-init_std, init_std) */
     bool decay;     /* weight decay applies */
     bool frozen;    /* no gradient, no update; the same for a whole group */
-    /* its products are 8-bit ones where the plan has such (plan.h); matrices; the same for a
-     * whole group */
+    /* its products are 8-bit where the plan has fp8 (plan.h); for matrices; the same for a whole
+     * group */
     bool fp8;
     /* The tensor belongs to an adapter (adapter.h) and not to the model; files of adapters have
      * it. */
@@ -67,35 +66,35 @@ struct lf_param_desc {
     bool whole;
     float lr_scale; /* 0 means 1 */
     enum lf_shard_rule shard;
-    /* > 0, vectors: no optimizer, no moments; its gradient counts the load of each element in
-     * the step (lf_moe_stats), and after the step it moves by this much against the load
-     * (kernels.h, moe_balance) */
+    /* > 0, for vectors: the tensor has no optimizer and no moments. Its gradient counts the load of
+     * each element in the step (lf_moe_stats), and after the step it moves by this much against the
+     * load (kernels.h, moe_balance) */
     float balance_rate;
 };
 
 lf_pstore *lf_pstore_create(lf_err *err);
 void lf_pstore_destroy(lf_pstore *ps);
 
-/* Declare one tensor; members of a group in the order of their rows, one after another. Returns its
- * index (>= 0) or a negative lf_rc: LF_EEXIST for a second tensor of that name, LF_EINVAL for
- * shapes that contradict the group, LF_EBUSY once memory is bound. */
+/* Declares one tensor. Members of a group are declared one after another, in the order of their
+ * rows. Returns the index (>= 0) or a negative lf_rc. LF_EEXIST: the name is taken. LF_EINVAL: the
+ * shape contradicts the group. LF_EBUSY: memory is bound. */
 int lf_pstore_add(lf_pstore *ps, const struct lf_param_desc *desc, lf_err *err);
-/* Freeze (or thaw) every tensor whose name starts with prefix; before planning. Returns how many
- * matched. */
+/* Freezes every tensor whose name starts with prefix, or makes it trained; before planning. Returns
+ * the number of matches. */
 int lf_pstore_freeze(lf_pstore *ps, const char *prefix, bool frozen);
 
 /* Like lf_pstore_freeze, for names that match a shell pattern (* ? [...]; * takes dots too). */
 int lf_pstore_freeze_matching(lf_pstore *ps, const char *pattern, bool frozen);
 
-/* Mark matrices of the model (2 dimensions, no adapter's) whose names match: fp8 of their
- * descriptions. */
+/* Sets fp8 in the description of the model's matrices (2 dimensions, not of adapters) whose names
+ * match. */
 int lf_pstore_fp8_matching(lf_pstore *ps, const char *pattern, bool fp8);
 
 int lf_pstore_count(const lf_pstore *ps);
 const struct lf_param_desc *lf_pstore_desc(const lf_pstore *ps, int i); /* borrowed until destroy */
 int lf_pstore_find(const lf_pstore *ps, const char *name);              /* index or LF_ENOENT */
-int64_t lf_pstore_elements(const lf_pstore *ps);         /* over all logical tensors */
-int64_t lf_pstore_elements_trained(const lf_pstore *ps); /* not frozen ones */
+int64_t lf_pstore_elements(const lf_pstore *ps);                        /* of all logical tensors */
+int64_t lf_pstore_elements_trained(const lf_pstore *ps); /* of those that are not frozen */
 
 /* One logical tensor of one kind in memory. */
 struct lf_pview {
@@ -103,62 +102,64 @@ struct lf_pview {
     enum lf_pkind kind;
     enum lf_dtype dtype;
     int ndim;
-    int64_t dims[3]; /* 1 beyond ndim */
-    void *data; /* backend memory (on the CPU: host memory), rows of the whole are contiguous */
-    int64_t row_stride; /* elements; the last dimension, 1 for vectors */
+    int64_t dims[3];    /* 1 beyond ndim */
+    void *data;         /* backend memory (on the CPU: host memory); each row is contiguous */
+    int64_t row_stride; /* elements from row to row: the last dimension; 1 for vectors */
     size_t bytes;
 };
-/* 1 and *out set when tensor i has this kind in memory, 0 when it has not, LF_EINVAL for a bad
- * index. Reading it on a device goes through lf_back_copy_out. */
+/* Returns 1 with *out set when tensor i has this kind in memory, 0 when not, or LF_EINVAL for a bad
+ * index. A device's memory is read with copy_out of its backend. */
 int lf_pstore_view(const lf_pstore *ps, int i, enum lf_pkind kind, struct lf_pview *out);
 
-/* Bytes of tensor i of a kind in the finished plan, bound or not; 0: it has none. */
+/* Returns the bytes of this kind of tensor i in the finished plan, bound or not; 0: there are
+ * none. */
 size_t lf_pstore_planned(const lf_pstore *ps, int i, enum lf_pkind kind);
-/* The kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY where the plan has no
- * master of it. */
+/* Returns the kind that holds the weights of tensor i: LF_P_MASTER, or LF_P_COPY without a
+ * master. */
 enum lf_pkind lf_pstore_weights(const lf_pstore *ps, int i);
 
-/* All tensors of a kind: one block of backend memory and (host) one of the host's for those that
- * were offloaded there, groups in order with gaps between them. *bytes is 0 when there are none in
- * memory. For moving a whole store between ranks. */
+/* Finds all tensors of a kind: one block of backend memory, or with `host` one block of the host's
+ * memory for the offloaded ones. Groups lie in order with gaps between them. *bytes is 0 when there
+ * are none in memory. It serves to move a whole store between ranks. */
 void lf_pstore_block(const lf_pstore *ps, enum lf_pkind kind, bool host, void **data,
                      size_t *bytes);
 
-/* Give tensor i new weights from host memory: src has dtype f32 or bf16 and all its elements.
- * Master and copy are written, whichever exist (rounded to nearest even for the copy). Moments and
- * gradients are left alone. */
+/* Writes new weights of tensor i from host memory. src has all its elements in f32 or bf16. Master
+ * and copy are written as far as they exist; the copy is rounded to nearest even. Moments and
+ * gradients do not change. */
 int lf_pstore_write(lf_pstore *ps, int i, enum lf_dtype dtype, const void *src, lf_err *err);
-/* Write moments: kind LF_P_M, LF_P_V, all elements, f32 or bf16; they become what the plan keeps
- * them in, rounded to nearest even. LF_ENOENT when the plan holds none. */
+/* Writes all elements of a moment (LF_P_M or LF_P_V) from f32 or bf16, rounded to nearest even to
+ * the type of the plan. LF_ENOENT: the plan has no moments of this tensor. */
 int lf_pstore_write_kind(lf_pstore *ps, int i, enum lf_pkind kind, enum lf_dtype dtype,
                          const void *src, lf_err *err);
-/* Read any kind into host memory as it is stored; bytes must equal the view's. */
+/* Reads any kind to host memory as it is stored. bytes must equal those of the view. */
 int lf_pstore_read(const lf_pstore *ps, int i, enum lf_pkind kind, void *dst, size_t bytes,
                    lf_err *err);
 
-/* One tensor of one kind as host memory, as lf_pstore_view has it: *data is the tensor itself where
- * the host sees it, else *copy, which is the caller's to free. */
+/* Gives one kind of one tensor in host memory. *data is the tensor itself where the host can read
+ * it, and otherwise *copy, which the caller frees. */
 int lf_pstore_host(const lf_pstore *ps, int i, enum lf_pkind kind, const void **data, void **copy,
                    lf_err *err);
-/* Whether views' data may be read by the host. */
+/* May the host read the data of views? */
 bool lf_pstore_on_host(const lf_pstore *ps);
-/* Device memory of this store into host memory; ps as user: what lf_ckpt_tensor.fetch takes. */
+/* Copies device memory of this store to host memory. It is a function for lf_ckpt_tensor.fetch,
+ * with ps as user. */
 int lf_pstore_fetch(void *ps, void *dst, const void *src, size_t bytes, lf_err *err);
 
-/* Fill every tensor from its init rule: normal element e of tensor "name" is std *
- * lf_rng_normal(seed, fnv1a(name), e), uniform ones likewise with lf_rng_f64, so it depends on
- * neither order nor layout. Moments become zero. */
+/* Fills every tensor by its init rule. Element e of a normal tensor "name" is std *
+ * lf_rng_normal(seed, fnv1a(name), e); uniform ones use lf_rng_f64. So values depend neither on
+ * order nor on layout. Moments become zero. */
 int lf_pstore_init(lf_pstore *ps, uint64_t seed, lf_err *err);
-/* The same where weights come from elsewhere: of the tensors that given() says yes to only the
- * moments are set. */
+/* The same where some weights come from elsewhere: of the tensors for which given() is true only
+ * the moments are set. */
 int lf_pstore_init_rest(lf_pstore *ps, uint64_t seed,
                         bool (*given)(void *user, const struct lf_param_desc *d), void *user,
                         lf_err *err);
-/* fnv1a-32 of a name: RNG site of its initial values. */
+/* Returns the fnv1a-32 of a name, which is the RNG site of its initial values. */
 uint32_t lf_name_site(const char *name);
 
-/* Whoever changes master or copy behind the store's back (a view's data pointer) says so, so that
- * derived copies and panels are made again before the next run. */
+/* Says that master or copy were changed through the pointer of a view, so that derived copies and
+ * panels are made again before the next run. */
 void lf_pstore_touch(lf_pstore *ps);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of gen.h: gen.c decides who runs, gen_seq.c is one sequence: its tokens, text and
- * log-probabilities.
+ * Declarations that gen.c (choosing what runs) and gen_seq.c (one sequence: tokens, text,
+ * log-probabilities) share.
  */
 #ifndef LF_INFER_GEN_PRIV_H
 #define LF_INFER_GEN_PRIV_H
@@ -11,17 +11,17 @@
 /* One sequence, from admission to delivery. */
 typedef struct gen_seq {
     const lf_gen_job *job;
-    int64_t vocab;  /* the model's: logits per row */
+    int64_t vocab;  /* of the model: logits per row */
     int32_t *tok;   /* prompt then output */
     float *logprob; /* of output tokens */
     int32_t *top_ids;
     float *top_logprob;
-    size_t n_tok, cap_tok; /* cap: prompt + the most it may generate */
+    size_t n_tok, cap_tok; /* cap_tok: prompt + the most tokens that it may generate */
     size_t cached;
     /* 0: all tokens of the sequence are known here. i + 1: the newest step draws its next token
      * for wanted row i, and the host does not know that token yet */
     int32_t coming;
-    bool by_host; /* the model left its next token to the host */
+    bool by_host; /* the model left the next token to the host */
     int64_t slot; /* -1 once it has finished */
     lf_sampler *sampler;
     lf_tok_stream stream;
@@ -34,7 +34,7 @@ typedef struct gen_seq {
     /* n_shared: pages that the sequence counts as cached although another sequence fills them.
      * n_ready: how many of these are known to be full */
     size_t n_shared, n_ready;
-    /* NULL unless asked for */
+    /* NULL unless requested */
     float *prompt_logprob, *prompt_top_logprob, *last_logprob;
     uint8_t *prompt_greedy;
     int32_t *prompt_top_ids;
@@ -47,14 +47,14 @@ size_t lf_gen_pages_for(const lf_gen_model *m, size_t tokens);
 gen_seq *lf_gen_seq_create(const lf_gen_model *m, const lf_gen_job *j, lf_err *err);
 void lf_gen_seq_free(gen_seq *s);
 
-/* How many tokens the sequence has, known to the host or not. */
+/* Returns how many tokens the sequence has, known to the host or not. */
 static inline size_t gen_seq_length(const gen_seq *s)
 {
     return s->n_tok + (s->coming > 0);
 }
 
-/* How many tokens must have keys and values in the cache before the next token can be drawn: at
- * first those of the prompt, later all up to the token that was drawn last. Nothing is drawn behind
+/* Returns how many tokens must have keys and values in the cache before the next token can be
+ * drawn: first those of the prompt, later all up to the token drawn last. Nothing is drawn behind
  * the last token that the sequence may have. */
 static inline size_t gen_seq_goal(const gen_seq *s)
 {
@@ -62,7 +62,7 @@ static inline size_t gen_seq_goal(const gen_seq *s)
     return s->coming && n == s->cap_tok ? s->n_tok : n - (s->job->max_tokens == 0);
 }
 
-/* Are the logits behind token `at` wanted? */
+/* Are the logits behind token `at` needed? */
 static inline bool gen_seq_wants(const gen_seq *s, size_t at)
 {
     const lf_gen_job *j = s->job;
@@ -73,25 +73,25 @@ static inline bool gen_seq_wants(const gen_seq *s, size_t at)
            at + 1 >= j->prompt_first;
 }
 
-/* The next token of the output, from its row of logits. Touches nothing but the sequence's
- * sampler. */
+/* Draws the next token of the output from its row of logits. It changes only the sampler of the
+ * sequence. */
 int32_t lf_gen_seq_draw(const gen_seq *s, const float *logits);
-/* Ask the model to draw the next token of the sequence as wanted row i of a step. false: the model
- * cannot, the host must draw it. */
+/* Requests the next token of the sequence from the model, as wanted row i of a step. false: the
+ * host must draw it. */
 bool lf_gen_seq_ask(const gen_seq *s, lf_gen_draws *d, int64_t i);
-/* Can the model be asked for its tokens without knowing those before? */
+/* Can the model draw the tokens of the sequence before the host knows the earlier ones? */
 bool lf_gen_seq_alone(const gen_seq *s, const lf_gen_model *m);
-/* Row of logits behind token at < n_prompt - 1: what token at + 1 of the prompt was worth. Touches
- * the sequence alone.
+/* Records the log-probability of token at + 1 of the prompt from the row of logits behind token at
+ * < n_prompt - 1. It changes only the sequence.
  */
 void lf_gen_seq_note_prompt(gen_seq *s, size_t at, const float *logits, float lse);
-/* LF_ENUMERIC: what note_prompt noted is not finite. */
+/* Checks what lf_gen_seq_note_prompt recorded. LF_ENUMERIC: it is not finite. */
 int lf_gen_seq_check_prompt(const gen_seq *s, size_t at, lf_err *err);
-/* Append a drawn token; *ended when the sequence is over, s->finish says why. tok may be NULL;
- * logits and lse are read where alternatives are reported. */
+/* Appends a drawn token. *ended tells that the sequence has ended, and s->finish why. tok may be
+ * NULL; logits and lse are read where alternatives are reported. */
 int lf_gen_seq_advance(gen_seq *s, const lf_tokenizer *tok, struct lf_sample_out drawn,
                        const float *logits, float lse, bool *ended, lf_err *err);
-/* The rest of the text. */
+/* Completes the text. */
 void lf_gen_seq_finish(gen_seq *s, const lf_tokenizer *tok);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the authors of a model say about generating with it: generation_config.json beside its
- * tokenizer (transformers). Only what it states counts, not the defaults of the program that wrote
- * it:
+ * The settings for generation that the authors of a model give: generation_config.json beside its
+ * tokenizer (transformers). Only values in the file count, not the defaults of the program that
+ * wrote it:
  *
- *     temperature, top_k, top_p, min_p, repetition_penalty, max_new_tokens     a number; null: not
- *       stated
- *     do_sample: false                                                         temperature 0
- *     eos_token_id                                                             an id or a list of
- *       ids
+ *     temperature, top_k, top_p, min_p,         a number; null: not given
+ *     repetition_penalty, max_new_tokens
+ *     do_sample: false                          temperature 0
+ *     eos_token_id                              an id or a list of ids
  */
 #ifndef LF_INFER_GENCONFIG_H
 #define LF_INFER_GENCONFIG_H
@@ -30,7 +29,7 @@ enum lf_gen_key {
     LF_GEN_MAX_TOKENS,
     LF_GEN_KEYS
 };
-/* as our options are called: "temperature", ..., "max_tokens" */
+/* the name of our option: "temperature", ..., "max_tokens" */
 const char *lf_gen_key_name(enum lf_gen_key k);
 
 typedef struct lf_gen_config {
@@ -40,8 +39,8 @@ typedef struct lf_gen_config {
     size_t n_eos;
 } lf_gen_config;
 
-/* Of dir (a directory; of a file nothing is read). No such file: nothing is stated. LF_EFORMAT
- * names file and key. */
+/* Reads the file of directory dir; when dir is a file nothing is read. A missing file gives
+ * nothing. LF_EFORMAT: the message names file and key. */
 int lf_gen_config_read(lf_gen_config *out, const char *dir, lf_err *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A decoder from its checkpoint, planned, bound and filled with weights: what everything that only
- * runs a model forward has in common. Whoever wants one says which chains its plan has (runner.h:
- * generation and scoring; engine/post/rm_score.h: a reward model).
+ * A decoder from its checkpoint, planned, bound and filled with weights, for all code that only
+ * runs a model forward. Its users add the chains of the plan: runner.h for generation and scoring,
+ * engine/post/rm_score.h for a reward model.
  */
 #ifndef LF_INFER_LOADED_H
 #define LF_INFER_LOADED_H
@@ -23,18 +23,18 @@ struct lf_loaded_opts {
     const char *adapter;
     int threads;
     enum lf_device device;
-    int rank, local_rank;       /* of this process, where several run: which GPU */
+    int rank, local_rank;       /* of this process among several; they choose the GPU */
     enum lf_dtype compute;      /* of activations and cache: LF_F32, LF_BF16 or, on GPUs, LF_F16 */
     bool fast;                  /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context;        /* 0: the model's max_positions */
-    struct lf_profile *profile; /* engine/graph/profile.h, outlives it; NULL: none */
-    const char *label;          /* of its graphs there; NULL: none */
+    struct lf_profile *profile; /* engine/graph/profile.h; outlives m; NULL: none */
+    const char *label;          /* prefix of its graphs in the profile; NULL: none */
 };
 
 struct lf_loaded {
-    struct lf_loaded_opts o; /* max_context as it is */
+    struct lf_loaded_opts o; /* max_context is resolved */
     lf_model_config model;
-    /* of the checkpoint; with an adapter the adapter's, which knows its base */
+    /* of the checkpoint, or of the adapter, which knows its base */
     char identity[LF_HASH_HEX];
     struct lf_adapter_config adapter;
     lf_decoder *dec;
@@ -44,7 +44,7 @@ struct lf_loaded {
     lf_exec *exec;
 };
 
-/* What one user of a loaded model does differently from another. user: passed to each function. */
+/* The parts that differ between users of a loaded model. user is passed to each function. */
 struct lf_loaded_parts {
     void *user;
     /* true: an adapter with a head may turn a model that predicts tokens into one that gives
@@ -52,17 +52,17 @@ struct lf_loaded_parts {
     bool scores;
     /* Adds the chains to m->plan. */
     int (*chains)(void *user, lf_loaded *m, lf_err *err);
-    /* Reads what it wants of the state of a checkpoint, the base's first and then the adapter's;
-     * where: for messages. NULL: nothing. */
+    /* Reads values from the state of a checkpoint, first of the base, then of the adapter. `where`
+     * is for messages. May be NULL. */
     int (*state)(void *user, json_t *state, const char *where, lf_err *err);
 };
 
-/* The plan of m->model with m->o, finished: no device, no weights; of an adapter its settings are
- * read. */
+/* Makes and finishes the plan of m->model with m->o, without a device or weights. The settings of
+ * an adapter are read. */
 int lf_loaded_plan(lf_loaded *m, const struct lf_loaded_parts *p, lf_err *err);
-/* Open dir, check every hash, plan, bind and load; m->o is given, the rest of m is zero. */
+/* Opens dir, checks every hash, plans, binds and loads. m->o is set and the rest of m is zeroed. */
 int lf_loaded_open(lf_loaded *m, const char *dir, const struct lf_loaded_parts *p, lf_err *err);
-/* Also of one that was not opened to the end. */
+/* m may also be one whose opening failed. */
 void lf_loaded_fini(lf_loaded *m);
 
 #endif

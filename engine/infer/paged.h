@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Generation in anybody's plan: one segment per bucket of rows (1, 2, 4, ... max_rows) over one
- * paged cache, and the step function of gen.h over them; a step takes the smallest bucket that
- * holds its rows. Weights are the plan's, as they are when a step runs.
+ * Generation as part of any plan: one chain per bucket of rows (1, 2, 4, ... max_rows) over one
+ * paged cache, and the step function of gen.h over them. A step takes the smallest bucket that
+ * holds its rows. It uses the current weights of the plan.
  *
- * Logits come back multiplied by 1/temperature, with their logsumexp: a draw from them as they are
+ * Logits are returned multiplied by 1/temperature, with their logsumexp. So a plain draw from them
  * is a draw at the temperature, and logit - lse has the bits of the training graph's
- * log-probability at it (lf_logp).
+ * log-probability at that temperature (lf_logp).
  */
 #ifndef LF_INFER_PAGED_H
 #define LF_INFER_PAGED_H
@@ -17,14 +17,14 @@
 #include "engine/model/decoder.h"
 
 #define LF_PAGED_MAX_BUCKETS 24
-/* Buckets take the eras below: never live together. The plan's other chains have this one and those
- * above. */
+/* Buckets use the eras below this bit, so they are never live together. Other chains of the plan
+ * use this era and those above. */
 #define LF_PAGED_NEXT_ERA (1u << LF_PAGED_MAX_BUCKETS)
 
 struct lf_paged_opts {
     int64_t context;            /* positions of a sequence */
     int64_t slots;              /* sequences at a time, >= 1 */
-    int64_t max_rows;           /* of a step; raised to slots */
+    int64_t max_rows;           /* rows of a step; at least slots */
     int64_t kv_tokens;          /* positions in the cache, 0: slots * context */
     int64_t page_tokens;        /* multiple of LF_ATTN_TILE */
     enum lf_dtype cache;        /* the compute type */
@@ -35,14 +35,14 @@ struct lf_paged_opts {
 
 typedef struct lf_paged lf_paged;
 
-/* Add the segments to a plan that is not finished. d outlives the result. LF_EINVAL: page_tokens,
- * or too many rows. */
+/* Adds the chains to a plan that is not finished. d outlives *out. LF_EINVAL: page_tokens is not
+ * possible, or there are too many rows. */
 int lf_paged_plan(lf_paged **out, lf_plan *plan, lf_pstore *ps, const lf_decoder *d,
                   const struct lf_paged_opts *o, lf_err *err);
 void lf_paged_destroy(lf_paged *p); /* destroy(NULL) is legal */
-/* Once the plan has memory: both are borrowed. */
+/* Called when the plan has memory. ex and back are borrowed. */
 int lf_paged_bind(lf_paged *p, lf_exec *ex, lf_back *back, lf_err *err);
-/* For lf_gen_run; valid until destroy. */
+/* Fills out for lf_gen_run; it is valid until destroy. */
 void lf_paged_model(lf_paged *p, lf_gen_model *out);
 
 #endif

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What to generate, as people write it; what came out is written by result.h.
+ * Requests to generate, as users write them. result.h writes the results.
  *
- * Requests are JSON lines, in one of two shapes. Ours:
- *     {"id": "q1", "prompt": "text"}                 id: string or integer; without one "line-N", N
- *       from 1
- *     {"prompt_token_ids": [5, 6, 7]}                token ids instead of text; "prompt" may also
- *       be an array of ids
- *     {"messages": [{"role": "user", "content": "text"}], "tools": [...]}      a conversation,
- *       through the chat template
- * and any of these members replaces the default for that request (null: the default):
- *     n, best_of                  continuations given back, and made: the n of largest summed
- *                                 log-probability of best_of
+ * Requests are JSON lines, in one of two shapes. Our own shape is one of
+ *     {"id": "q1", "prompt": "text"}
+ *     {"prompt_token_ids": [5, 6, 7]}
+ *     {"messages": [{"role": "user", "content": "text"}], "tools": [...]}
+ * id is a string or an integer; a request without one is "line-N", with N from 1. "prompt" may also
+ * be an array of ids. messages are a conversation, which goes through the chat template. Any of
+ * these members replaces the default for its request (null: the default):
+ *     n, best_of                  continuations to return, and to make: the n of best_of with the
+ *                                 largest summed log-probability are returned
  *     temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty
- *       sample.h; top_k -1: off
- *     logit_bias {"id": number}, allowed_token_ids, bad_words                  limits on single
- *       tokens and words
- *     max_tokens, min_tokens, stop (string or array), stop_token_ids, ignore_eos (stop_token_ids
- *     still end it), include_stop_str_in_output, skip_special_tokens, add_special_tokens,
- *     truncate_prompt_tokens (the last so many are kept) seed, logprobs, prompt_logprobs
- *     (alternatives for each token)
- * Anything else is an error naming line and member. Ids must differ.
+ *                                 see sample.h; top_k -1: off
+ *     logit_bias {"id": number}, allowed_token_ids, bad_words
+ *                                 limits on single tokens and words
+ *     max_tokens, min_tokens, stop (string or array), stop_token_ids
+ *     ignore_eos                  stop_token_ids still end the text
+ *     include_stop_str_in_output, skip_special_tokens, add_special_tokens
+ *     truncate_prompt_tokens      the last tokens of the prompt to keep
+ *     seed
+ *     logprobs, prompt_logprobs   alternatives for each token
+ * Any other member is an error that names line and member. Ids must differ.
  *
- * The OpenAI batch shape: {"custom_id", "method": "POST", "url": "/v1/completions" |
+ * The OpenAI batch shape is {"custom_id", "method": "POST", "url": "/v1/completions" |
  * "/v1/chat/completions", "body": {...}}, where body has the members of that interface and those
- * above. What is wrong inside of such a line does not stop the others: it is answered by an error
- * line.
+ * above. An error inside of such a line does not stop the others: its result is an error line.
  */
 #ifndef LF_INFER_REQUEST_H
 #define LF_INFER_REQUEST_H
@@ -46,9 +46,10 @@ typedef struct lf_gen_defaults {
     size_t n_end;
     bool ignore_eos, add_special, skip_special, include_stop;
     uint64_t seed; /* of the run */
-    /* NULL, or members as above that are applied first: logit_bias, bad_words ...; borrowed */
+    /* NULL, or members as above that are applied first, such as logit_bias and bad_words;
+     * borrowed */
     json_t *more;
-    /* Appends the text that the model is to continue; tools and kwargs may be NULL. NULL: there is
+    /* Appends the text that the model continues; tools and kwargs may be NULL. chat NULL: there is
      * no chat template. */
     int (*chat)(void *arg, json_t *messages, json_t *tools, json_t *kwargs, lf_buf *out,
                 lf_err *err);
@@ -62,10 +63,10 @@ typedef struct lf_gen_request {
     const char *id;
     enum lf_gen_form form;
     size_t first, n_jobs, n_out;
-    size_t first_line; /* of its results */
-    const char *error; /* batch: why nothing is run, n_jobs = 0 */
-    const char *model; /* batch: as asked for, or "" */
-    bool logprobs;     /* batch: asked for */
+    size_t first_line; /* index of its first result line */
+    const char *error; /* batch: why it is not run; then n_jobs = 0 */
+    const char *model; /* batch: the requested model, or "" */
+    bool logprobs;     /* batch: log-probabilities are requested */
 } lf_gen_request;
 
 /* Jobs, their requests and everything they point to. */
@@ -78,18 +79,19 @@ typedef struct lf_gen_jobs {
     void *priv;
 } lf_gen_jobs;
 
-/* Append the requests of a JSON lines file ("-" is standard input), or one prompt. tok may be NULL
- * when prompts are ids. Zero-initialise jobs; after a failure it still needs fini. defaults are
+/* Append the requests of a JSON lines file ("-" is standard input), or one prompt. Zero-initialise
+ * jobs; after a failure it still needs lf_gen_jobs_fini. tok may be NULL when prompts are ids. d is
  * borrowed until fini. */
 int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *tok,
                      const lf_gen_defaults *d, lf_err *err);
 int lf_gen_jobs_add_prompt(lf_gen_jobs *jobs, const char *id, const char *text,
                            const lf_tokenizer *tok, const lf_gen_defaults *d, lf_err *err);
-/* lf_gen_check for all of them: a batch request that does not fit the model gets an error and loses
- * its jobs, any other is LF_EINVAL. */
+/* Runs lf_gen_check for all jobs. A batch request that does not fit the model gets an error and
+ * loses its jobs. LF_EINVAL: another request does not fit. */
 int lf_gen_jobs_fit(lf_gen_jobs *jobs, const lf_gen_model *m, const lf_tokenizer *tok, lf_err *err);
 size_t lf_gen_jobs_refused(const lf_gen_jobs *jobs); /* requests with an error */
-/* Request of a result line; *offset: which of its lines it is. */
+/* Returns the request of a result line; *offset becomes the index of the line among those of the
+ * request. */
 size_t lf_gen_jobs_at_line(const lf_gen_jobs *jobs, size_t line, size_t *offset);
 void lf_gen_jobs_fini(lf_gen_jobs *jobs);
 

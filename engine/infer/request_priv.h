@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of request.h: one request while it is read.
+ * One request while it is read; for the files of request.h only.
  */
 #ifndef LF_INFER_REQUEST_PRIV_H
 #define LF_INFER_REQUEST_PRIV_H
@@ -8,7 +8,7 @@
 #include "engine/base/mem.h"
 #include "engine/infer/request.h"
 
-/* Defaults, then what its line says. */
+/* The defaults, overwritten by the members of its line. */
 typedef struct gen_request {
     lf_gen_job job; /* without id, seed and end */
     int64_t n, best_of, seed, top_logprobs, prompt_logprobs, truncate;
@@ -19,20 +19,20 @@ typedef struct gen_request {
     size_t n_stop_ids;
 } gen_request;
 
-/* Where members are read: into `a`, words through `tok` (may be NULL). */
+/* The context of reading members: memory in `a`, ids of words from `tok` (may be NULL). */
 typedef struct gen_members {
     lf_arena *a;
     const lf_tokenizer *tok;
 } gen_members;
 
-/* All members of an object into r; a member that this form does not have is LF_EINVAL with the
- * nearest that it has. */
+/* Reads all members of an object into r. LF_EINVAL: this form has no such member; the message has
+ * the nearest one. */
 int lf_gen_members_read(const gen_members *g, json_t *o, enum lf_gen_form form, gen_request *r,
                         lf_err *err);
-/* A list of token ids. */
+/* Reads a list of token ids. */
 int lf_gen_ids_read(const gen_members *g, json_t *v, const char *name, const int32_t **ids,
                     size_t *n, lf_err *err);
-/* Text to ids in the arena. */
+/* Encodes text to ids in the arena. */
 int lf_gen_encode(const gen_members *g, const char *text, size_t len, unsigned flags,
                   const int32_t **ids, size_t *n, lf_err *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A decoder from a checkpoint, ready to generate or to score: the bridge from graphs (engine/graph,
- * engine/model) to gen.h and score.h.
+ * A decoder from a checkpoint, ready to generate or to score. It connects graphs (engine/graph,
+ * engine/model) with gen.h and score.h.
  *
- * Generation is paged.h's segments; scoring has one segment over packed documents. All of them
- * share weights and, never running together, memory.
+ * Generation uses the chains of paged.h; scoring has one chain over packed documents. All of them
+ * share weights. They also share memory, because they never run together.
  */
 #ifndef LF_INFER_RUNNER_H
 #define LF_INFER_RUNNER_H
@@ -24,7 +24,7 @@ struct lf_runner_opts {
     const char *adapter;
     int threads;
     enum lf_device device;
-    int rank, local_rank;  /* of this process, where several run: which GPU */
+    int rank, local_rank;  /* of this process among several; they choose the GPU */
     enum lf_dtype compute; /* of activations and cache: LF_F32, LF_BF16 or, on GPUs, LF_F16 */
     bool fast;             /* LF_FAST kernels; results may then depend on the batch */
     int64_t max_context;   /* 0: the model's max_positions */
@@ -38,22 +38,21 @@ struct lf_runner_opts {
     struct lf_profile *profile; /* engine/graph/profile.h, outlives the runner; NULL: none */
 };
 
-/* The model description of the checkpoint in dir, from its manifest and state alone (for
- * --plan). */
+/* Reads the description of the model from manifest and state of the checkpoint in dir, for
+ * --plan. */
 int lf_runner_config(lf_model_config *out, const char *dir, lf_err *err);
-/* Plan JSON (lf_plan_json) of a runner over a model, without weights or a device; of an adapter its
- * settings are read. Returns owned. */
+/* Returns the plan (lf_plan_json) of a runner over a model, without weights or a device. The
+ * settings of an adapter are read. The caller owns it. */
 json_t *lf_runner_plan(const lf_model_config *c, const struct lf_runner_opts *o, lf_err *err);
 
-/* Open, check every hash, plan, bind and load. */
+/* Opens dir, checks every hash, plans, binds and loads. */
 int lf_runner_open(lf_runner **out, const char *dir, const struct lf_runner_opts *o, lf_err *err);
 void lf_runner_close(lf_runner *r);
-const char *lf_runner_identity(
-    const lf_runner
-        *r); /* of the checkpoint, hex; with an adapter the adapter's, which knows its base */
+/* Returns the identity (hex) of the checkpoint, or of the adapter, which knows its base. */
+const char *lf_runner_identity(const lf_runner *r);
 json_t *lf_runner_fingerprint(lf_runner *r, lf_err *err); /* what the numbers depend on; owned */
 
-/* Filled in for the parts asked for; valid until close. */
+/* Fill *out for the parts that were requested; valid until lf_runner_close. */
 int lf_runner_gen_model(lf_runner *r, lf_gen_model *out, lf_err *err);
 int lf_runner_score_model(lf_runner *r, lf_score_model *out, lf_err *err);
 

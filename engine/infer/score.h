@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Log-likelihoods of given tokens, and the arithmetic of evaluation, after lm-evaluation-harness
- * (lm_eval/api/model.py, utils.py, metrics.py). A model is a function that scores packed rows;
- * because rows do not depend on their neighbours, results do not depend on how items share a batch.
+ * (lm_eval/api/model.py, utils.py, metrics.py). A model is a function that scores packed rows. Rows
+ * do not depend on each other, so results do not depend on the items that share a batch.
  */
 #ifndef LF_INFER_SCORE_H
 #define LF_INFER_SCORE_H
@@ -13,8 +13,8 @@
 
 #include "engine/base/err.h"
 
-/* Packed rows of documents, lent for a call. Document d has rows cu_seqlens[d] .. cu_seqlens[d +
- * 1]; the entries behind the last document repeat the rows used, and the rows behind it are
+/* Packed rows of documents, borrowed for a call. Document d has rows [cu_seqlens[d], cu_seqlens[d +
+ * 1]). The entries behind the last document repeat the number of rows used; the rows behind it are
  * padding. */
 struct lf_score_rows {
     const int32_t *token, *target, *position; /* [rows] */
@@ -22,20 +22,20 @@ struct lf_score_rows {
     int64_t n_docs;
 };
 
-/* Forward over `rows` packed rows: loss[r] = -log p(target[r] | the document up to r), 0 for
- * target -1; argmax[r] = lowest id of the largest logit. */
+/* A forward pass over `rows` packed rows: loss[r] = -log p(target[r] | the document up to r), 0 for
+ * target -1; argmax[r] is the lowest id of the largest logit. */
 typedef struct lf_score_model {
     void *ctx;
     int64_t rows;        /* of a batch, >= max_context */
-    int64_t max_context; /* tokens the model reads at once */
+    int64_t max_context; /* most tokens that the model reads at once */
     int64_t max_docs;    /* of a batch */
     int64_t vocab;
     int (*forward)(void *ctx, const struct lf_score_rows *in, float *loss, int32_t *argmax,
                    lf_err *err);
 } lf_score_model;
 
-/* Score tokens[first .. n) given all before them; 1 <= first < n <= max_context + 1 (the last token
- * is not read, only scored). */
+/* Tokens [first, n) are scored, each given all tokens before it; 1 <= first < n <= max_context + 1,
+ * because the last token is not read. */
 typedef struct lf_score_item {
     const int32_t *tokens;
     size_t n, first;
@@ -47,43 +47,46 @@ typedef struct lf_score {
     size_t n;    /* tokens scored */
 } lf_score;
 
-/* Who watches a run: both are called between batches, and may be NULL. */
+/* Callbacks of a run, called between batches. Each may be NULL. */
 struct lf_score_watch {
     bool (*stop)(void);
     void (*progress)(void *arg, size_t done); /* items done */
     void *arg;                                /* of progress */
 };
 
-/* Score all items, in batches of whole items in the given order. LF_EINTR when stop() said so.
- * LF_EINVAL names the item that breaks a bound; LF_ENUMERIC when a loss is not finite. w may be
- * NULL: nobody watches. */
+/* Scores all items, in batches of whole items in the given order. w may be NULL. LF_EINTR: stop()
+ * returned true. LF_EINVAL: an item breaks a bound; the message names it. LF_ENUMERIC: a loss is
+ * not finite. */
 int lf_score_run(const lf_score_model *m, const lf_score_item *items, size_t n_items, lf_score *out,
                  const struct lf_score_watch *w, lf_err *err);
 
-/* Rolling windows over a text of n tokens: window i reads input [from, to) of the sequence prefix,
- * t0, t1, ... (index 0 is the prefix) and scores its last `score` tokens. Every token is scored
- * once. Returns the number of windows, or the windows themselves. */
+/* Rolling windows over a text of n tokens. Window i reads [from, to) of the sequence prefix, t0,
+ * t1, ..., where index 0 is the prefix, and scores its last `score` tokens. Every token is scored
+ * once. Writes at most cap windows to out and returns their number. */
 typedef struct lf_window {
     size_t from, to; /* [from, to) of the sequence with the prefix in front, last token included */
     size_t score;
 } lf_window;
 size_t lf_rolling_windows(size_t n, size_t max_len, size_t context_len, lf_window *out, size_t cap);
 
-/* Index of the largest value of ll[i] / norm[i] (norm NULL: 1); the first wins ties. */
+/* Returns the index of the largest value of ll[i] / norm[i] (norm NULL: 1); the first one on
+ * ties. */
 size_t lf_best_choice(const double *ll, const double *norm, size_t n);
 
-/* Mean of n values and its standard error: sample standard deviation / sqrt(n); 0 for n < 2. */
+/* Computes the mean of n values and its standard error: sample standard deviation / sqrt(n); 0 for
+ * n < 2. */
 void lf_mean_stderr(const double *v, size_t n, double *mean, double *stderr_out);
 
-/* Corpus ratio exp(-sum ll / sum weight) and its standard error by the delta method over
+/* Computes exp(-sum ll / sum weight) of a corpus and its standard error by the delta method over
  * documents. */
 void lf_ratio_perplexity(const double *ll, const double *weight, size_t n, double *ppl,
                          double *stderr_out);
-/* bits = -(sum ll / sum weight) / ln 2, likewise. */
+/* The same for bits = -(sum ll / sum weight) / ln 2. */
 void lf_ratio_bits(const double *ll, const double *weight, size_t n, double *bits,
                    double *stderr_out);
 
-/* White space is Python's for str. Length without the white space at the end: str.rstrip(). */
+/* White space is that of Python's str. Returns the length without white space at the end:
+ * str.rstrip(). */
 size_t lf_rstrip_len(const char *text, size_t len);
 size_t lf_lstrip_len(const char *text, size_t len);  /* of the white space at the beginning */
 size_t lf_count_words(const char *text, size_t len); /* pieces of re.split(r"\s+", text) */

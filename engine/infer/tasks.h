@@ -7,36 +7,36 @@
  *                    front): word_perplexity, byte_perplexity, bits_per_byte, and token_perplexity
  *                    = exp(-sum ll / tokens)
  *   multiple_choice  {"context", "choices": [...], "gold": i}: log-likelihood of " " + choice; acc,
- *                    acc_norm (per character of the choice), acc_bytes (per byte), first index on
- *                    ties
+ *                    acc_norm (per character of the choice), acc_bytes (per byte); the first index
+ *                    on ties
  *   last_word        {"text"}: the last word given the rest; acc (greedy) and perplexity =
  *                    exp(-mean ll)
- *   requests         what an exporter wrote of any task of the harness (below), and of the
- *                    documents {"context", "target"} of a built-in task that generates: its
- *                    metrics, filters, groups and standard errors (filter.h, metric.h)
+ *   requests         any task of the harness, written by an exporter (below), or the documents
+ *                    {"context", "target"} of a built-in task that generates: with metrics,
+ *                    filters, groups and standard errors of the harness (filter.h, metric.h)
  *
- * loglikelihood(ctx, cont): white space at the end of ctx moves to the front of cont; cont ids =
- * tok(ctx + cont) behind the first len(tok(ctx)); too long: the last max_context + 1 tokens are
- * kept; an empty ctx is the prefix token.
+ * loglikelihood(ctx, cont): white space at the end of ctx moves to the front of cont. The ids of
+ * cont are those of tok(ctx + cont) behind the first len(tok(ctx)). Of a longer sequence the last
+ * max_context + 1 tokens are kept. An empty ctx is the prefix token.
  *
- * A text that begins with the prefix token's own text gets no second BOS.
+ * A text that begins with the text of the prefix token gets no second BOS.
  *
  * A file of requests has JSON lines of three kinds (stages/harness.py writes them):
  *     {"task", "output_type": "multiple_choice" | "loglikelihood" | "loglikelihood_rolling" |
- *     "generate_until", "version", "n_shot",
- *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}], "filters": [{"name",
- *      "steps": [...]}], "original"?, "multiple_target"?, "config"?}
+ *      "generate_until", "version", "n_shot",
+ *      "metrics": [{"metric", "aggregation", "higher_is_better", "kwargs"?}],
+ *      "filters": [{"name", "steps": [...]}], "original"?, "multiple_target"?, "config"?}
  *     {"task", "doc_id", "idx", "kind": "loglikelihood" | "loglikelihood_rolling" |
- *     "generate_until", "ctx", "cont" | "gen": {...},
- *      "repeats"?, "doc": {"gold", "chars", "bytes" | "words", "bytes" | "target", "doc_hash",
- *      "prompt_hash", "target_hash", "doc"}}
+ *      "generate_until", "ctx", "cont" | "gen": {...}, "repeats"?,
+ *      "doc": {"gold", "chars", "bytes" | "words", "bytes" | "target", "doc_hash",
+ *              "prompt_hash", "target_hash", "doc"}}
  *     {"group", "tasks": [...], "metrics": [{"metric", "weight_by_size", "filter_list"?}],
- *     "alias"?, "version"?}
- * Requests stand behind the header of their task, those of a document together with idx 0, 1, ...;
- * "doc" stands with idx 0. gen: until, max_gen_toks (and its other names), temperature, do_sample,
- * top_p, top_k.
+ *      "alias"?, "version"?}
+ * Requests stand behind the header of their task. Those of a document stand together with idx 0, 1,
+ * ...; "doc" stands with idx 0. gen has until, max_gen_toks (and its other names), temperature,
+ * do_sample, top_p and top_k.
  *
- * Sample lines hold all that the results need, so a run that was stopped goes on behind the last
+ * Sample lines hold everything that the results need. So a stopped run continues behind the last
  * line, and results are made from the file alone.
  */
 #ifndef LF_INFER_TASKS_H
@@ -54,43 +54,43 @@ const char *lf_task_kind_name(enum lf_task_kind k);
 
 typedef struct lf_tasks lf_tasks;
 
-/* tok may be NULL when only shards are measured (then words and bytes are unknown). prefix: id put
- * in front of a text and used for an empty context; -1 without tok: the end-of-document token of
- * the shards. max_context: of the model. */
+/* tok may be NULL when only shards are measured; words and bytes are then unknown. prefix is the id
+ * in front of a text and for an empty context; -1 without tok: the end-of-document token of the
+ * shards. max_context is that of the model. */
 lf_tasks *lf_tasks_create(const lf_tokenizer *tok, int32_t prefix, int64_t max_context,
                           lf_err *err);
 void lf_tasks_destroy(lf_tasks *t);
 
-/* Add a task by its file; its name is the file's without folder and ending. rolling: a .jsonl file
- * has {"text"} a line, any other file is one document. LF_EEXIST: a second task of that name. limit
- * > 0: the first so many documents. */
+/* Adds a task from a file, whose name without folder and ending is that of the task. For rolling a
+ * .jsonl file has {"text"} in each line; any other file is one document. limit > 0: only the first
+ * `limit` documents. LF_EEXIST: there is a task of that name. */
 int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
                       lf_err *err);
-/* A rolling task over one split of a shards artifact; name "<split>" or "<split>-<n>". A document's
- * end token is scored too. */
+/* Adds a rolling task over one split of a shards artifact, named "<split>" or "<split>-<n>". The
+ * end token of a document is scored too. */
 int lf_tasks_add_shards(lf_tasks *t, const char *dir, const char *split, int64_t limit,
                         lf_err *err);
 
-/* A file of requests; a document that is given twice, an unknown kind, metric or filter is an error
- * naming the line. */
+/* Adds the tasks of a file of requests. A document that is given twice, or an unknown kind, metric
+ * or filter is an error that names the line. */
 int lf_tasks_add_requests(lf_tasks *t, const char *path, int64_t limit, lf_err *err);
 /* A task of texts to generate: JSON lines {"context": text, "target": text or list of texts},
- * scored by exact match. */
+ * measured by exact match. */
 struct lf_task_generate {
     const char *const *until;
     size_t n_until;
     int64_t max_tokens;
-    /* exact: without white space around; number: the last number of both; regex: the last match of
-     * it against the target */
+    /* exact: without white space around; number: compares the last number of both; regex: compares
+     * the last match with the target */
     enum { LF_MATCH_EXACT, LF_MATCH_NUMBER, LF_MATCH_REGEX } match;
     const char *regex;
 };
 int lf_tasks_add_generate(lf_tasks *t, const char *path, const struct lf_task_generate *g,
                           int64_t limit, lf_err *err);
 
-/* Before documents are added. plain: rolling texts get no BOS of the tokenizer in front, which the
- * harness would score, too. think_end: what stands in a generated text up to it does not count;
- * NULL: all counts. */
+/* Called before documents are added. plain_rolling: rolling texts get no BOS of the tokenizer in
+ * front, which the harness would score too. think_end: a generated text counts only behind this
+ * string; NULL: all of it counts. */
 int lf_tasks_settle(lf_tasks *t, bool plain_rolling, const char *think_end, lf_err *err);
 
 size_t lf_tasks_n_docs(const lf_tasks *t);
@@ -103,24 +103,26 @@ struct lf_eval_models {
     bool no_sharing;
     const int32_t *end; /* end tokens of generated texts */
     size_t n_end;
-    uint64_t seed; /* where the requests ask for sampling */
+    uint64_t seed; /* for requests with sampling */
 };
-/* Score documents [first, first + n) and append their lines to out. */
+/* Scores documents [first, first + n) and appends their lines to out. */
 int lf_tasks_score(lf_tasks *t, const struct lf_eval_models *m, size_t first, size_t n, lf_buf *out,
                    bool (*stop)(void), lf_err *err);
-/* Is this the line of document `index`? LF_EFORMAT otherwise. */
+/* Checks that this is the line of document `index`. LF_EFORMAT: it is not. */
 int lf_tasks_check_line(const lf_tasks *t, size_t index, const char *line, size_t len, lf_err *err);
 
 struct lf_eval_opts {
     int64_t bootstrap_iters;
 };
 
-/* {"results":{task:{"alias",metric:value,metric_stderr:value}},"n-samples":{task:{"original",
- * "effective"}},"configs":{task:{"task", "kind","source","source_sha256"}}} in the harness's form
- * from a file of sample lines; source is a file name, source_sha256 names the data: the tree hash
- * of the file, or lf_shardset_id; with requests also "groups", "group_subtasks", "versions",
- * "n-shot" and "higher_is_better". dir: gets samples_<task>.jsonl of every task of requests, in the
- * harness's form; NULL: none. Returns owned. */
+/* Makes the results from a file of sample lines, in the form of the harness. The caller owns them.
+ *     {"results":{task:{"alias",metric:value,metric_stderr:value}},
+ *      "n-samples":{task:{"original","effective"}},
+ *      "configs":{task:{"task","kind","source","source_sha256"}}}
+ * source is a file name. source_sha256 identifies the data: the tree hash of the file, or
+ * lf_shardset_id. With requests there are also "groups", "group_subtasks", "versions", "n-shot" and
+ * "higher_is_better". dir (may be NULL) gets samples_<task>.jsonl for every task of requests, in
+ * the form of the harness. */
 json_t *lf_tasks_results(const lf_tasks *t, const char *samples_path, const struct lf_eval_opts *o,
                          const char *dir, lf_err *err);
 

@@ -45,14 +45,14 @@ typedef struct eval_defs {
 int lf_eval_defs_create(eval_defs *d, json_t *head, lf_err *err); /* head is borrowed */
 void lf_eval_defs_destroy(eval_defs *d);
 
-/* A document and its line of answers; borrowed. */
+/* A document and the line with its answers; borrowed. */
 struct lf_eval_answer {
     int type; /* lf_output_type_of */
     json_t *doc, *line;
 };
 
-/* out [n_metrics] for one document; *filtered: the text behind the filter, owned, NULL for other
- * kinds. */
+/* Computes out[n_metrics] for one document. *filtered is the text after the filter, which the
+ * caller owns; NULL for kinds that generate nothing. */
 int lf_eval_values(const eval_defs *d, size_t filter, const struct lf_eval_answer *a, lf_pair *out,
                    json_t **filtered, lf_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of tasks.h: documents and their items.
+ * The documents of tasks and their items; for the files of tasks.h only.
  */
 #ifndef LF_INFER_TASKS_PRIV_H
 #define LF_INFER_TASKS_PRIV_H
@@ -14,7 +14,7 @@
 typedef struct eval_task {
     enum lf_task_kind kind;
     const char *name, *path;
-    /* of what was measured, hex: the file, or the split's shards (lf_shardset_id) */
+    /* hash of the data, hex: of the file, or of the shards of the split (lf_shardset_id) */
     const char *sha256;
     size_t first_doc, n_docs;
     json_t *head; /* of requests: their header line, owned */
@@ -32,7 +32,7 @@ typedef struct eval_doc {
     json_t *requests; /* the list of its request lines, owned */
 } eval_doc;
 
-/* A text to be generated. */
+/* A text to generate. */
 typedef struct eval_gen {
     const int32_t *prompt;
     size_t n_prompt;
@@ -59,7 +59,7 @@ struct lf_tasks {
         n_truncated;
 };
 
-/* Building: a task, then documents between begin and end with the items that were added between. */
+/* To build a task: lf_tasks_begin, then for each document begin_doc, its items, end_doc. */
 int lf_tasks_begin(lf_tasks *t, enum lf_task_kind kind, const char *name, const char *path,
                    const uint8_t sha256[LF_HASH_BYTES], lf_err *err);
 int lf_tasks_begin_doc(lf_tasks *t, eval_doc **out, lf_err *err);
@@ -68,26 +68,26 @@ void lf_tasks_end_doc(lf_tasks *t);
 int lf_tasks_encode(lf_tasks *t, const char *text, size_t len, bool with_special, lf_ids *ids,
                     lf_err *err);
 int lf_tasks_add_item(lf_tasks *t, const int32_t *tokens, size_t n, size_t first, lf_err *err);
-/* Items of one continuation of a context; of a text's rolling windows. */
+/* Add the items of one continuation of a context, and those of the rolling windows of a text. */
 int lf_tasks_add_continuation(lf_tasks *t, const char *ctx, size_t ctx_len, const char *cont,
                               size_t cont_len, lf_err *err);
 int lf_tasks_add_windows(lf_tasks *t, const char *text, size_t len, size_t *n_tokens, lf_err *err);
-/* Whole documents; with_prefix: n + 1 ids in the arena. */
+/* Add whole documents. with_prefix has n + 1 ids in the arena. */
 int lf_tasks_add_rolling_text(lf_tasks *t, const char *text, size_t len, lf_err *err);
 int lf_tasks_add_rolling(lf_tasks *t, const int32_t *with_prefix, size_t n, double words,
                          double bytes, lf_err *err);
 
-/* What the header says of a task of requests: "multiple_choice", "loglikelihood",
+/* The output_type of a task of requests: "multiple_choice", "loglikelihood",
  * "loglikelihood_rolling", "generate_until". */
 enum lf_output_type { LF_OUT_CHOICE, LF_OUT_LL, LF_OUT_ROLLING, LF_OUT_GENERATE, LF_OUT_TYPES };
 int lf_output_type_of(const eval_task *k);
 int64_t lf_tasks_doc_id(const lf_tasks *t, size_t index);
 
-/* Metrics and filters of a header: LF_ENOTSUP names one that there is not. */
+/* Checks metrics and filters of a header. LF_ENOTSUP: one is unknown; the message names it. */
 int lf_requests_check_head(json_t *head, lf_err *err);
 
-/* Results of the tasks of requests into out ({"results", "configs", ...}); docs: the sample lines
- * of all documents; opts: of the run. Writes samples_<task>.jsonl to dir unless that is NULL. */
+/* Adds the results of the tasks of requests to out ({"results", "configs", ...}). lines are the
+ * sample lines of all documents. Writes samples_<task>.jsonl to dir unless that is NULL. */
 int lf_requests_results(const lf_tasks *t, json_t *const *lines, const struct lf_eval_opts *o,
                         const char *dir, json_t *out, lf_err *err);
 

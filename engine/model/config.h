@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a decoder is: sizes and switches, read from an INI section [model], and what follows from
- * them by arithmetic (parameter count, FLOPs). One struct covers every decoder of families.c; a
- * family is a list of `key = value` presets applied before the explicit keys. No tensors here: see
+ * The description of a decoder: sizes and switches, read from an INI section [model], and numbers
+ * that follow from them (parameter count, FLOPs). One struct describes every decoder of families.c.
+ * A family is a list of `key = value` that is applied before the explicit keys. Tensors are in
  * decoder.h.
  *
  *     [model]
@@ -10,8 +10,8 @@
  *     family = llama3           # the switches of a family, no sizes
  *     layers = 4                # explicit keys override either
  *
- * An unknown key, a bad value, or switches that contradict each other are errors naming the key and
- * file:line.
+ * Unknown keys, bad values, and switches that contradict each other are errors. The message names
+ * the key and file:line.
  */
 #ifndef LF_MODEL_CONFIG_H
 #define LF_MODEL_CONFIG_H
@@ -52,14 +52,14 @@ enum lf_model_score_init { LF_SINIT_SQRT = 0, LF_SINIT_INVERSE, LF_SINIT_STD, LF
 
 #define LF_MODEL_MAX_KEYS    96
 #define LF_MODEL_ORIGIN      120
-#define LF_MODEL_MAX_FACTORS 128 /* pairs of channels that turn, at most */
+#define LF_MODEL_MAX_FACTORS 128 /* most pairs of channels that turn */
 
 /* A list of numbers, as the text "1.0,1.2,...". */
 typedef struct lf_model_list {
     int64_t n;
     double v[LF_MODEL_MAX_FACTORS];
 } lf_model_list;
-/* Is x one of them? */
+/* Is x in the list? */
 bool lf_model_list_has(const lf_model_list *l, int64_t x);
 
 typedef struct lf_model_config {
@@ -71,11 +71,11 @@ typedef struct lf_model_config {
     int64_t kv_heads; /* G key/value heads; 0 in a file = heads */
     int64_t head_dim; /* D; 0 in a file = hidden / heads */
     int64_t ffn;      /* inner width of the MLP */
-    int64_t vocab;    /* V; 0 = taken from the data's tokenizer by the stage */
-    /* longest position + 1 the model is meant for; rows of a learned position table */
+    int64_t vocab;    /* V; 0 = the stage takes it from the tokenizer of the data */
+    /* longest position + 1 that the model is made for; rows of a learned position table */
     int64_t max_positions;
 
-    /* E: width of the embedding and the head's input, with projections to and from C; 0 = C
+    /* E: width of the embedding and of the input of the head, with projections to and from C; 0 = C
      * (OPT-350m: 512) */
     int64_t embed_dim;
 
@@ -92,9 +92,10 @@ typedef struct lf_model_config {
     int position;            /* enum lf_model_position */
     int64_t position_offset; /* added to positions before the learned table (OPT: 2) */
     double rope_theta;
-    /* of the windowed layers, which rope_scaling then leaves alone (Gemma 3); 0 = rope_theta */
+    /* of the windowed layers, to which rope_scaling then does not apply (Gemma 3); 0 =
+     * rope_theta */
     double rope_local_theta;
-    double rope_fraction;  /* part of head_dim that turns */
+    double rope_fraction;  /* share of head_dim that turns */
     bool rope_interleaved; /* pairs (2i, 2i+1) instead of (i, i + D/2) */
     int rope_scaling;      /* enum lf_model_rope_scaling */
     double rope_factor;
@@ -105,7 +106,7 @@ typedef struct lf_model_config {
      * lf_model_rope_tables */
     double rope_attn_factor;
     lf_model_list rope_short_factors, rope_long_factors; /* longrope: divisors of the frequencies */
-    /* llama3, yarn, longrope, dynamic: the length the model was trained at first */
+    /* llama3, yarn, longrope, dynamic: the sequence length of the first training */
     int64_t rope_original_positions;
     /* n > 0: the query of position i >= n is multiplied by log(i + 1) / log(n) (Qwen 1); 0 = off */
     int64_t logn_length;
@@ -116,16 +117,16 @@ typedef struct lf_model_config {
     bool qk_norm;   /* RMSNorm of each query and key head before RoPE (Qwen3) */
     bool tied_head; /* head.weight is embed.weight */
     bool norm_head; /* logits = x . w_v / |w_v| (Baichuan 2) */
-    /* enum lf_model_output; score: in place of the head over the vocabulary one number per token, x
-     * . score.weight (reward models, critics); the keys of the other head mean nothing then */
+    /* enum lf_model_output; score: one number per token, x . score.weight, in place of the head
+     * over the vocabulary (reward models, critics); the keys of that head then have no effect */
     int output;
 
     /* enum lf_model_mask; prefix: the first tokens of a document see each other, decoder.h */
     int mask;
     int64_t sliding_window;    /* key j visible to query i iff i - j < window; 0 = off */
     int64_t max_window_layers; /* layers below this index attend in full (Qwen2); 0: all slide */
-    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6), else it
-     * slides */
+    /* n > 0: layer l attends in full when (l + 1) % n == 0 (Gemma 2: 2, Gemma 3: 6); the others
+     * slide */
     int64_t window_pattern;
     lf_model_list window_layers; /* not empty: these slide, ascending; the others attend in full */
 
@@ -140,29 +141,28 @@ typedef struct lf_model_config {
     double attn_prob_dropout; /* on the attention probabilities (GPT-2's attn_pdrop) */
 
     /* Mixture of experts: in a MoE layer the MLP is
-     *     sum over the experts_per_token chosen experts of weight * MLP_e(x)  (+ shared MLP(x),
-     *       times sigmoid(g . x)
-     * with shared_gate) */
-    int64_t experts;           /* E; 0: none, then nothing below is read */
+     *     sum over the experts_per_token chosen experts of weight * MLP_e(x)
+     *     + shared MLP(x), times sigmoid(g . x) with shared_gate */
+    int64_t experts;           /* E; 0: none, and nothing below is read */
     int64_t experts_per_token; /* k */
     int64_t expert_ffn;        /* inner width of an expert; 0 in a file = ffn */
     int64_t shared_ffn;        /* of the shared expert; 0 = none */
     bool shared_gate;
-    int64_t dense_layers; /* so many first layers have a plain MLP of width ffn (DeepSeek) */
+    int64_t dense_layers; /* this many first layers have a plain MLP of width ffn (DeepSeek) */
     int64_t moe_period;   /* of the others every n-th has experts: layer l when (l + 1) % n == 0 */
-    lf_model_list mlp_layers; /* but for these, ascending, which have a plain MLP too */
+    lf_model_list mlp_layers; /* these layers, ascending, have a plain MLP too */
     int router_score;         /* enum lf_model_router */
     /* weights of the chosen experts are made to sum to 1 (before router_scale) */
     bool router_renorm;
     double router_scale;
     /* 1: every expert can be chosen; else see kernels.h, moe_route */
     int64_t router_groups, router_top_groups;
-    bool router_bias; /* a bias that only enters the choice, */
+    bool router_bias; /* a bias that affects the choice only, */
     /* moved by this much against the load after each optimizer step; 0 = held */
     double router_bias_rate;
-    /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). It is
-     * not part of the loss that is reported; over micro-batches and ranks its mean counts, so it
-     * depends on how a batch is cut */
+    /* coefficient of the load-balancing loss of a micro-batch (kernels.h, moe_route_bwd). The
+     * reported loss does not contain it. Its mean over micro-batches and ranks counts, so it
+     * depends on how a batch is divided */
     double router_aux;
 
     double init_std;
@@ -177,39 +177,39 @@ typedef struct lf_model_config {
     char origin[LF_MODEL_MAX_KEYS][LF_MODEL_ORIGIN]; /* "file:line" of each key, "" = default */
 } lf_model_config;
 
-/* Every key at its default; sizes are 0 and must be given. */
+/* Sets every key to its default. Sizes are 0 and must be given. */
 void lf_model_config_defaults(lf_model_config *c);
-/* Set one key from text. `where` ("run.ini:12") goes into messages and is kept as the key's origin.
- * LF_EINVAL: unknown key (with the nearest known one), bad value. `family` and `preset` are not
- * keys here. */
+/* Sets one key from text. `where` ("run.ini:12") goes into messages and is kept as the origin of
+ * the key. `family` and `preset` are not keys here. LF_EINVAL: the key is unknown (the message has
+ * the nearest known one), or the value is bad. */
 int lf_model_config_set(lf_model_config *c, const char *key, const char *value, const char *where,
                         lf_err *err);
-/* Is the key a real number? false: a count, or no number. */
+/* Is the value of the key a real number? false: a count, or no number. */
 bool lf_model_key_is_real(const char *key);
-/* Apply the switches of a family. LF_EINVAL with the list of families when unknown. */
+/* Applies the switches of a family. LF_EINVAL: the family is unknown; the message lists all. */
 int lf_model_config_family(lf_model_config *c, const char *family, const char *where, lf_err *err);
-/* Read section `section` of ini: preset or family first, then the explicit keys; fill in derived
- * sizes; check. */
+/* Reads a section of ini: preset or family first, then the explicit keys. Fills in derived sizes
+ * and checks. */
 int lf_model_config_from_ini(lf_model_config *out, const lf_ini *ini, const char *section,
                              lf_err *err);
 /* The same from a file; section [model]. */
 int lf_model_config_load(lf_model_config *out, const char *path, lf_err *err);
-/* Fill kv_heads, head_dim and residual_alpha when 0, then refuse what contradicts itself. vocab may
- * be 0. */
+/* Fills kv_heads, head_dim and residual_alpha where they are 0, then refuses contradictions. vocab
+ * may be 0. */
 int lf_model_config_finish(lf_model_config *c, lf_err *err);
 
-/* Object of key -> canonical text, `family` included; from_json accepts what to_json made and
- * checks. The form that checkpoints carry. Returns owned. */
+/* Returns an object of key -> canonical text, with `family`, as checkpoints hold it; the caller
+ * owns it. lf_model_config_from_json reads such an object and checks it. */
 json_t *lf_model_config_to_json(const lf_model_config *c, lf_err *err);
 int lf_model_config_from_json(lf_model_config *out, json_t *o, const char *what, lf_err *err);
-/* Equal in everything that shapes tensors or numbers? *key (may be NULL) names the first
- * difference, borrowed, constant. */
+/* Are both equal in everything that affects tensors or numbers? *key (may be NULL) names the first
+ * difference; it is a constant string. */
 bool lf_model_config_equal(const lf_model_config *a, const lf_model_config *b, const char **key);
 
 /* Width of the embedding: embed_dim, or hidden. */
 int64_t lf_model_embed_width(const lf_model_config *c);
-/* Channels that RoPE turns, even: of a head, or with rope2d of each half of a head. 0 with other
- * positions. */
+/* Returns the number of channels that RoPE turns, which is even: of a head, or with rope2d of each
+ * half of a head. 0 with other positions. */
 int64_t lf_model_rope_dim(const lf_model_config *c);
 /* cos and sin tables f32 [positions, rot/2], computed in f64; either may be NULL. what:
  * LF_ROPE_LOCAL for the windowed layers of a model with rope_local_theta; LF_ROPE_QUERY for
@@ -236,26 +236,26 @@ void lf_model_rope_tables(const lf_model_config *c, int64_t positions, unsigned 
  * rest from 2n odd ones.
  */
 void lf_model_alibi_slopes(const lf_model_config *c, float *slopes);
-/* Window of layer i: 0 = none. */
+/* Returns the window of layer i; 0 = none. */
 int64_t lf_model_layer_window(const lf_model_config *c, int64_t layer);
 /* Does layer i turn by rope_local_theta? */
 bool lf_model_layer_local(const lf_model_config *c, int64_t layer);
 
-/* Has layer l experts? How many layers have? */
+/* Has layer l experts? How many layers have experts? */
 bool lf_model_layer_moe(const lf_model_config *c, int64_t layer);
 int64_t lf_model_moe_layers(const lf_model_config *c);
-/* Scalars of the matrices of a MoE layer's MLP: all of them, or (active) those that multiply one
- * token. */
+/* Returns the number of scalars in the matrices of the MLP of a MoE layer: all of them, or with
+ * `active` those that multiply one token. */
 int64_t lf_model_moe_params(const lf_model_config *c, bool active);
-/* Exact number of scalars; a tied head counts once. */
+/* Returns the exact number of scalars; a tied head counts once. */
 int64_t lf_model_param_count(const lf_model_config *c);
-/* Scalars of weights that multiply a token (linear layers and head, the chosen experts; no
- * embeddings, norms, biases).
+/* Returns the number of scalars that multiply a token: linear layers, head and the chosen experts,
+ * without embeddings, norms and biases.
  */
 int64_t lf_model_matmul_params(const lf_model_config *c);
-/* FLOPs of a training step per token at sequence length T: 6 matmul_params + attention, where
- * attention is 12 L H D p with p the mean number of keys of a query: full convention p = T, causal
- * p = T/2 (less in windowed layers). Forward alone is a third. */
+/* Returns the FLOPs of a training step per token at sequence length T: 6 matmul_params + attention.
+ * Attention is 12 L H D p, where p is the mean number of keys of a query: p = T without causal, p =
+ * T/2 with causal, less in windowed layers. The forward pass alone is a third. */
 double lf_model_train_flops_per_token(const lf_model_config *c, int64_t seq_length, bool causal);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The key table of [model], shared by the files of config. */
+ * The key table of [model], for the files of config.h only. */
 #ifndef LF_MODEL_CONFIG_PRIV_H
 #define LF_MODEL_CONFIG_PRIV_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The decoder core: one table of parameters and one builder that reads like the mathematics, for
- * every family of config.h. Training, scoring, prefill and decode are the same blocks over
+ * every family of config.h. Training, scoring, prefill and decode use the same blocks with
  * different attention and heads.
  *
  * Logical tensors, matrices [out, in] row-major (group in brackets: its members lie next to each
@@ -13,8 +13,7 @@
  *     layers.N.attn_norm.{weight,bias} [C]             layers.N.mlp_norm.{weight,bias} [C]
  *     layers.N.attn.{q,k,v}.{weight,bias} [HD or GD, C]  (group layers.N.attn.qkv)
  *     layers.N.attn.o.{weight,bias} [C, HD]            layers.N.attn.{q,k}_norm.weight [D]
- *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: up
- *       alone)
+ *     layers.N.mlp.{gate,up}.{weight,bias} [F, C]      (group layers.N.mlp.gate_up; plain: only up)
  *     layers.N.mlp.down.{weight,bias} [C, F]
  *     layers.N.{attn,mlp}_post_norm.{weight,bias} [C]  (sandwich)
  *     final_norm.{weight,bias} [C]
@@ -29,10 +28,10 @@
  * Weight decay applies to matrices, not to vectors. Initial values depend on the seed and a
  * tensor's name only.
  *
- * Inputs of the graphs, one row per token unless said: tokens, positions i32 [R, 1]; targets i32
- * [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]; in training with dropout also samples i64 [R,
- * 1] (global sample of the row) and offsets i32 [R, 1] (its place in the sample: positions restart
- * per document, so they would repeat random decisions).
+ * Inputs of the graphs have one row per token unless said otherwise: tokens, positions i32 [R, 1];
+ * targets i32 [R, 1] (-1: none); cu_seqlens i32 [n_docs + 1, 1]. Training with dropout also has
+ * samples i64 [R, 1], the global sample of the row, and offsets i32 [R, 1], its place in the
+ * sample. (Positions restart in each document, so they would repeat random decisions.)
  */
 #ifndef LF_MODEL_DECODER_H
 #define LF_MODEL_DECODER_H
@@ -43,32 +42,33 @@
 
 typedef struct lf_decoder lf_decoder;
 
-/* positions: how many there are tables for; every position fed must be below it. LF_EINVAL when it
- * exceeds max_positions or vocab is 0, LF_ENOTSUP for a length that the description's rope_scaling
- * cannot do. Copies c. Must outlive every plan with its graphs (constants are filled from it). */
+/* Creates a decoder; c is copied. positions is the length of the tables: every position that is fed
+ * must be below it. The decoder must outlive every plan with its graphs, because constants are
+ * filled from it. LF_EINVAL: positions exceeds max_positions, or vocab is 0. LF_ENOTSUP: the
+ * rope_scaling of the description cannot do this length. */
 lf_decoder *lf_decoder_create(const lf_model_config *c, int64_t positions, lf_err *err);
 void lf_decoder_destroy(lf_decoder *d);
 const lf_model_config *lf_decoder_config(const lf_decoder *d);
 
-/* Declare every tensor of the table in ps. */
+/* Declares every tensor of the table in ps. */
 int lf_decoder_declare(const lf_decoder *d, lf_pstore *ps, lf_err *err);
 
-/* Which layers multiply in 8 bits where the plan has such products (plan.h): of each kind, but for
- * `edges` layers at either end. Embedding, head, routers and experts never do. */
+/* The layers that multiply in 8 bits where the plan has fp8 (plan.h): all of each kind except the
+ * first and the last `edges` layers. Embedding, head, routers and experts never do. */
 struct lf_fp8_layers {
     bool attention; /* qkv, o */
-    bool mlp;       /* gate, up, down; of mixtures those of the shared expert */
+    bool mlp;       /* gate, up, down; in mixtures those of the shared expert */
     int edges;
 };
-/* Mark them in a store that has been declared. LF_EINVAL when nothing is left. */
+/* Marks these layers in a store whose tensors are declared. LF_EINVAL: no layer is left. */
 int lf_decoder_mark_fp8(const lf_decoder *d, lf_pstore *ps, const struct lf_fp8_layers *f,
                         lf_err *err);
 
 struct lf_decoder_rows {
     int64_t rows;    /* R: packed tokens */
-    int64_t n_docs;  /* bound on documents in cu_seqlens */
+    int64_t n_docs;  /* most documents in cu_seqlens */
     int64_t max_doc; /* longest document; 0 = rows */
-    /* of an adapted model (adapter.h): the base alone, such as a reference policy */
+    /* of an adapted model (adapter.h): uses the base alone, such as for a reference policy */
     bool adapter_off;
     bool noise; /* training graphs: input "noise" f32 [R, C] is added to the embeddings */
     /* loss graphs: output "entropy" f32 [R, 1] of the predictions in nats, 0 where nothing is
@@ -76,81 +76,83 @@ struct lf_decoder_rows {
     bool entropy;
 };
 
-/* Loss over packed documents. train: with the dropouts of the description, for differentiation. */
+/* The loss over packed documents. train: the graph is for differentiation and has the dropouts of
+ * the description. */
 lf_graph *lf_decoder_loss_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                 const struct lf_decoder_rows *r, bool train, lf_err *err);
 bool lf_decoder_has_dropout(const lf_model_config *c);
-/* Do its training graphs take random decisions, so that samples and offsets are inputs? */
+/* Do its training graphs make random decisions, so that samples and offsets are inputs? */
 bool lf_decoder_is_random(const lf_decoder *d);
-/* prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) whose targets are given; 0
- * where none is trained.
+/* Computes prefix[d] for documents of rows [cu_seqlens[d], cu_seqlens[d + 1]) from their targets; 0
+ * where no token is trained.
  */
 void lf_decoder_prefixes(const int32_t *targets, const int32_t *cu_seqlens, int64_t n_docs,
                          int32_t *prefix);
-/* The two positions of rope2d of the token at `position` of a document with this prefix; of all
- * rows of documents. */
+/* Compute the two positions of rope2d: for the token at `position` of a document with this prefix,
+ * and for all rows of documents. */
 void lf_decoder_turn(int64_t position, int64_t prefix, int32_t *turn, int32_t *block);
 void lf_decoder_turns(const int32_t *cu_seqlens, int64_t n_docs, const int32_t *prefix,
                       int64_t rows, int32_t *turns, int32_t *blocks);
-/* longrope: documents of more tokens turn by the long factors, all of their tokens; others by the
- * short ones. 0: one table for all, because no document can be longer or because there is no
- * longrope. Where it is not 0, turns i32 [R, 1] is an input of every graph: the row of the tables
- * that a token turns by. */
+/* Returns the length at which longrope switches: all tokens of a longer document turn by the long
+ * factors, those of other documents by the short ones. 0: there is one table, because no document
+ * can be longer or because there is no longrope. Where it is not 0, turns i32 [R, 1] is an input of
+ * every graph: the row of the tables by which a token turns. */
 int64_t lf_decoder_switch(const lf_decoder *d);
-/* The row of a token at `position` of a document that is long, or not. */
+/* Returns the row for a token at `position` of a long or a short document. */
 int32_t lf_decoder_table_row(const lf_decoder *d, int64_t position, bool is_long);
 /* Packed documents; borrowed. */
 struct lf_decoder_docs {
     const int32_t *cu_seqlens; /* [n + 1] */
     int64_t n;
-    int64_t rows;         /* of the input; those behind the last document are padding */
-    const int32_t *reach; /* [n] how long each document counts as, such as what it could have grown
-                           * to when it was generated; NULL: its rows */
+    int64_t rows; /* rows of the input; those behind the last document are padding */
+    /* [n] the length that each document counts as, such as the longest that it could have had when
+     * it was generated; NULL: its rows */
+    const int32_t *reach;
 };
-/* Write their turns, or nothing where they are no input. */
+/* Writes their turns; nothing where turns is no input. */
 int lf_decoder_write_turns(const lf_decoder *d, lf_exec *ex, int chain,
                            const struct lf_decoder_docs *docs, lf_err *err);
-/* Scoring: outputs "loss" (-log p of the target), "lse", "argmax" per row besides the sums of the
- * step record. */
+/* Scoring: outputs "loss" (-log p of the target), "lse" and "argmax" per row, beside the sums of
+ * the step record. */
 lf_graph *lf_decoder_score_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_rows *r, lf_err *err);
-/* Heads whose losses are arithmetic outside the graph. */
+/* Heads whose losses the host computes outside of the graph. */
 struct lf_decoder_heads {
-    /* outputs take their gradients from inputs; without, forward alone (reference, values) */
+    /* outputs take their gradients from inputs; otherwise forward alone (reference, values) */
     bool train;
-    /* with train: the dropouts of the description and of an adapter, as lf_decoder_loss_graph
-     * has them. Off, two passes over the same tokens are the same function, as a ratio of
-     * policies needs it */
+    /* with train: the dropouts of the description and of an adapter, as in lf_decoder_loss_graph.
+     * Without dropout two passes over the same tokens are the same function, which a ratio of
+     * policies needs */
     bool dropout;
     bool logp; /* output "lp" f32 [R, 1]: log p of targets (0 where -1); gradient input "dlp" */
     /* with logp: output "entropy" f32 [R, 1] of its rows, in nats; gradient input "dentropy" */
     bool entropy;
-    /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score
-     * declares; gradient input "dscore". A reward model's score of a text is that of its last
-     * row, cu_seqlens[d + 1] - 1 */
+    /* output "score" f32 [R, 1]: x w^T with w = score.weight [1, E], which output = score declares;
+     * gradient input "dscore". The score of a text by a reward model is that of its last row,
+     * cu_seqlens[d + 1] - 1 */
     bool score;
-    /* 1 / T of logp and entropy; 0: 1. What is trained on samples drawn at T uses that T here. */
+    /* 1 / T of logp and entropy; 0: 1. Training on samples drawn at T uses the same T here. */
     double inv_temperature;
 };
 /* Log-probabilities, entropies and scores of packed documents. In invariant numerics lp has the
- * bits of -loss of the score graph and, for the same T, of what a generator gets from the logits of
- * the paged graph through lf_k_logit_stats. */
+ * bits of -loss of the score graph. For the same T it has the bits that a generator gets from the
+ * logits of the paged graph with lf_k_logit_stats. */
 lf_graph *lf_decoder_heads_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_rows *r, const struct lf_decoder_heads *h,
                                  lf_err *err);
-/* Every row's logits, output "logits" f32 [R, V], before the soft cap of the description
+/* The logits of every row: output "logits" f32 [R, V], before the soft cap of the description
  * (lf_decoder_softcap). */
 lf_graph *lf_decoder_logits_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                   const struct lf_decoder_rows *r, lf_err *err);
 
 /* Generation over a paged cache. Row r is position positions[r] of sequence seq[r] (-1: unused
- * row); it stores its key and value and sees positions 0..positions[r] of its sequence. Prefill and
- * decode differ in `rows` only. Further inputs: seq i32 [R, 1]; table i32 [n_seq, max_pages];
- * prefix is i32 [n_seq, 1] here and all of a prefix is fed in one step (its tokens see each other
- * in every layer); select i32 [n_select, 1]: rows whose logits are wanted. Output "logits" f32
- * [n_select, V], before soft cap and temperature: lf_k_logit_stats applies both and sums up (soft
- * cap first, then 1 / T, as in training). States kv.N.k, kv.N.v [n_pages * page_tokens, G*D],
- * shared by name. */
+ * row). It stores its key and value and sees positions 0..positions[r] of its sequence. Prefill and
+ * decode differ in `rows` only. Further inputs are seq i32 [R, 1]; table i32 [n_seq, max_pages];
+ * prefix, here i32 [n_seq, 1]; and select i32 [n_select, 1], the rows whose logits are needed. A
+ * prefix is fed in one step, because its tokens see each other in every layer. Output "logits" f32
+ * [n_select, V] is before soft cap and temperature; lf_k_logit_stats applies the soft cap, then 1 /
+ * T, as in training, and sums up. States kv.N.k and kv.N.v [n_pages * page_tokens, G*D] are shared
+ * by name. */
 struct lf_decoder_paged {
     int64_t rows, n_seq, max_pages, n_pages, page_tokens, n_select;
     enum lf_dtype cache; /* the compute type */
@@ -159,7 +161,8 @@ struct lf_decoder_paged {
 lf_graph *lf_decoder_paged_graph(const lf_decoder *d, lf_pstore *ps, const char *name,
                                  const struct lf_decoder_paged *p, lf_err *err);
 
-/* z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no cap. */
+/* Computes z = cap * tanh(z / cap) in place, as the loss does; nothing when the description has no
+ * cap. */
 void lf_decoder_softcap(const lf_model_config *c, float *logits, int64_t n);
 
 #endif

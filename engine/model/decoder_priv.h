@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the decoder, for the files of engine/model. */
+ * The representation of the decoder, for the files of engine/model. */
 #ifndef LF_MODEL_DECODER_PRIV_H
 #define LF_MODEL_DECODER_PRIV_H
 
 #include "engine/model/decoder.h"
 
-/* One constant table of cos or sin: what to fill it from. */
+/* The source of one constant table of cos or sin. */
 struct lf_dec_table {
     const lf_decoder *d;
     unsigned what; /* LF_ROPE_LOCAL, LF_ROPE_QUERY */
@@ -26,25 +26,25 @@ static inline bool lf_dec_logn(const lf_decoder *d)
     return d->c.logn_length > 0 && d->positions > d->c.logn_length;
 }
 
-/* longrope: may a document be so long that it turns by the long factors? Then their table lies
- * behind the rope_original_positions rows of the short ones, and turns says which row is whose. */
+/* longrope: may a document be long enough for the long factors? Then their table lies behind the
+ * rope_original_positions rows of the short ones, and turns has the row of each token. */
 static inline bool lf_dec_two_tables(const lf_decoder *d)
 {
     return lf_decoder_switch(d) > 0;
 }
 
-/* What one graph is made of while it is built. */
+/* The state of the builder of one graph. */
 struct lf_dec_build {
     const lf_decoder *d;
     const lf_model_config *c;
     lf_graph *g;
-    /* dropout: random decisions of any kind, so samples and offsets are there */
+    /* dropout: there are random decisions of any kind, and so the inputs samples and offsets */
     bool dropout, train;
     bool adapter_off, noise;
-    lf_val load; /* of the experts of the layers so far, in training */
+    lf_val load; /* sums of the load of experts over the layers so far, in training */
     lf_val tokens, positions, samples, offsets;
     lf_val alibi;
-    lf_val prefix, turns, blocks; /* LF_NONE where the description has no use for them */
+    lf_val prefix, turns, blocks; /* LF_NONE where the description does not need them */
     /* over documents */
     lf_val cu_seqlens;
     int64_t max_doc, rows;
@@ -53,15 +53,15 @@ struct lf_dec_build {
     lf_val seq, table;
 };
 
-#define LF_DEC_OUTSIDE (-1) /* as the layer of a part that lies outside the layers */
-/* x through the norm "layers.l.part". */
+#define LF_DEC_OUTSIDE (-1) /* the layer of a part outside of the layers */
+/* Applies the norm "layers.l.part" to x. */
 lf_val lf_dec_norm(struct lf_dec_build *b, lf_val x, const char *part, int64_t l);
-/* y = x w^T (+ bias), both found under "layers.l.part". */
+/* y = x w^T (+ bias); the names of both begin with "layers.l.part". */
 lf_val lf_dec_linear(struct lf_dec_build *b, lf_val x, bool bias, const char *part, int64_t l);
 lf_val lf_dec_dropout(struct lf_dec_build *b, lf_val x, double p, const char *part, int64_t l);
-/* The experts of layer l in place of its MLP (moe.c). */
+/* The experts of layer l, in place of its MLP (moe.c). */
 lf_val lf_dec_moe(struct lf_dec_build *b, lf_val h, int64_t l);
-/* Layer l: x [R, C] to the next. */
+/* Layer l; x and the result are [R, C]. */
 lf_val lf_dec_block(struct lf_dec_build *b, lf_val x, int64_t l);
 
 #endif

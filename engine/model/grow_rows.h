@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A checkpoint whose vocabulary grows: rows are added to embed.weight [V, C], head.weight [V, C]
- * and head.bias [V]; every other tensor is copied. Weights only: moments of the optimizer are left
- * out (a step count and a schedule that do not fit the new rows would come with them), so training
- * begins from the grown checkpoint with init_from. A tied head has no tensor of its own and stays
- * tied. Tensors stream through; memory is some rows and a block for each thread.
+ * Grows the vocabulary of a checkpoint. Rows are added to embed.weight [V, C], head.weight [V, C]
+ * and head.bias [V]; every other tensor is copied. The new checkpoint has weights only, because the
+ * step count and the schedule that belong to the moments of the optimizer do not fit the new rows.
+ * So training begins from the grown checkpoint with init_from. A tied head has no tensor of its own
+ * and stays tied. Tensors stream; memory is a few rows and a block for each thread.
  *
- * Rows: [0, used) are the old tokens' and are copied bit for bit; [used, used + n_new) are made as
- * `init` says:
- *     subtokens   mean of the rows of the old tokens that the new one is made of
- *     mean        mean of all old tokens' rows
+ * Rows [0, used) belong to the old tokens and are copied bit for bit. `init` says how rows
+ * [used, used + n_new) are made:
+ *     subtokens   the mean of the rows of the old tokens that the new token is made of
+ *     mean        the mean of the rows of all old tokens
  *     gaussian    N(0, std), each tensor from its own stream of `seed`; a bias takes the mean
- *     last        the last old token's row
- * and [used + n_new, rows) are padding, which no token names: rows that were padding before keep
- * their values, others are the mean of all old tokens' rows. Means are summed in f64 in the order
- * of the rows.
+ *     last        the row of the last old token
+ * Rows [used + n_new, rows) are padding, which no token uses. Rows that were padding before keep
+ * their values; others are the mean of the rows of all old tokens. Means are summed in f64 in the
+ * order of the rows.
  */
 #ifndef LF_MODEL_GROW_ROWS_H
 #define LF_MODEL_GROW_ROWS_H
@@ -35,11 +35,13 @@ typedef struct lf_rows_plan {
     uint64_t seed;
 } lf_rows_plan;
 
-/* Smallest multiple of pad_to (1: none) that holds used + n_new rows; never below rows_before. */
+/* Returns the smallest multiple of pad_to (1: no padding) that holds used + n_new rows; never below
+ * rows_before. */
 int64_t lf_rows_padded(int64_t used, int64_t n_new, int64_t rows_before, int64_t pad_to);
 
-/* Read from `from`, write the checkpoint `dir`. `grown`: borrowed, kept in its state as "grown".
- * The step is that of `from`. LF_EINVAL: the checkpoint's rows and the plan do not fit, named. */
+/* Reads `from` and writes the checkpoint `dir` with the step of `from`. `grown` is borrowed and
+ * becomes "grown" of its state. LF_EINVAL: the rows of the checkpoint do not fit the plan; the
+ * message names the tensor. */
 int lf_rows_grow(const char *dir, const lf_ckpt *from, const lf_rows_plan *p, json_t *grown,
                  int threads, lf_ckpt_result *out, lf_err *err);
 

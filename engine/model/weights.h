@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between a parameter store and checkpoints: tensor "embed.weight" of the store is
- * "<prefix>embed.weight" there, kinds "weight", "adam_m", "adam_v", each in the type that the plan
- * keeps it in (f32 or bf16). Strict in both directions: a tensor of either side without its partner
- * is an error that names it. Types may differ: what is read becomes what the plan keeps, rounded to
- * nearest even. The store must be bound (after lf_exec_create).
+ * Copies between a parameter store and checkpoints. Tensor "embed.weight" of the store is
+ * "<prefix>embed.weight" in a checkpoint, with the kinds "weight", "adam_m" and "adam_v", each in
+ * the type of the plan (f32 or bf16). A tensor of either side that the other lacks is an error that
+ * names it. Types may differ: values that are read are rounded to nearest even to the type of the
+ * plan. The store must be bound (after lf_exec_create).
  */
 #ifndef LF_MODEL_WEIGHTS_H
 #define LF_MODEL_WEIGHTS_H
@@ -16,36 +16,34 @@
 
 #define LF_WEIGHTS_PREFIX "model/"
 
-/* The tensors of ps as a checkpoint writer takes them, pointing into the store's memory
- * (host-visible backends). Names and array live in a. moments: adam_m and adam_v of trained tensors
- * too. */
+/* Describes the tensors of ps for a checkpoint writer. Pointers lead into the memory of the store;
+ * names and array live in a. moments: adam_m and adam_v of trained tensors too. */
 int lf_weights_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps, const char *prefix,
                        bool moments, lf_arena *a, lf_err *err);
-/* The same of an adapter's tensors (engine/model/adapter.h), which the function above leaves
+/* The same for the tensors of an adapter (engine/model/adapter.h), which the function above leaves
  * out. */
 int lf_weights_adapter_tensors(lf_ckpt_tensor **out, size_t *n, const lf_pstore *ps,
                                const char *prefix, bool moments, lf_arena *a, lf_err *err);
-/* Is this tensor (its name in the store) of what stands behind the trunk, so that a model with
- * another output lacks it? */
+/* Does the tensor of this name belong to the head, so that a model with another output lacks it? */
 bool lf_weights_is_head(const char *name);
-/* Bytes of them in a finished plan, moments included: those of an adapter, or all others. */
+/* Returns the bytes of the tensors in a finished plan, with moments: those of an adapter, or all
+ * others. */
 size_t lf_weights_bytes(const lf_pstore *ps, bool adapter);
-/* One entry, whose elements are as many as tensor i has, into its weights (LF_P_MASTER) or a moment
- * of it. */
+/* Reads an entry with as many elements as tensor i into its weights (LF_P_MASTER) or a moment. */
 int lf_weights_read(lf_pstore *ps, int i, const lf_ckpt *c, const lf_ckpt_entry *e,
                     enum lf_pkind kind, lf_err *err);
-/* Fill ps, but for an adapter's tensors, from c. moments false: moments in the file are left
- * alone. */
+/* Fills ps from c, except the tensors of an adapter. Without `moments`, moments in the file are
+ * ignored. */
 int lf_weights_load(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments, lf_err *err);
-/* What stands below an adapter of a model with this output (enum lf_model_output): lf_weights_load
- * without moments. Where c has another output its head is left out, and ps keeps the initial values
- * of its own. */
+/* Fills the base of an adapter for a model with this output (enum lf_model_output), without
+ * moments. Where c has another output its head is ignored, and ps keeps the initial values of its
+ * own head. */
 int lf_weights_load_below(lf_pstore *ps, int output, const lf_ckpt *c, const char *prefix,
                           lf_err *err);
-/* Fill the adapter's tensors of ps from c, a checkpoint of them alone. */
+/* Fills the tensors of an adapter in ps from c, a checkpoint of the adapter alone. */
 int lf_weights_load_adapter(lf_pstore *ps, const lf_ckpt *c, const char *prefix, bool moments,
                             lf_err *err);
-/* The model description a checkpoint carries: member "model" of its state. */
+/* Reads the description of the model of a checkpoint, the member "model" of its state. */
 int lf_weights_config(lf_model_config *out, const lf_ckpt *c, lf_err *err);
 
 #endif

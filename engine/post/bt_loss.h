@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The reward model's loss on pairs of scores: Bradley and Terry (1952) as in Stiennon et al. (2020)
- * and Ouyang et al. (2022), with the margin of Llama 2 (Touvron et al., 2023) and the centring of
- * Eisenstein et al. (2023). For a pair with scores c (of the chosen answer) and r (of the rejected
- * one) and margin m
+ * The loss of a reward model on pairs of scores: Bradley and Terry (1952) as in Stiennon et al.
+ * (2020) and Ouyang et al. (2022), with the margin of Llama 2 (Touvron et al., 2023) and the
+ * centring of Eisenstein et al. (2023). For a pair with score c of the chosen answer, score r of
+ * the rejected one, and margin m:
  *
  *     loss = -log sigmoid(c - r - m)  +  centre (c + r)^2
  *     d loss / d c = -sigmoid(-(c - r - m)) + 2 centre (c + r)
  *     d loss / d r =  sigmoid(-(c - r - m)) + 2 centre (c + r)
  *
- * The loss of an optimizer step is the mean over all its pairs. Sums are kept here, so that
- * micro-batches and ranks add up: a gradient is scaled by 1 / pairs of the whole step when it is
- * formed, and the sums of parts are added before they are divided. Everything is f64; c == r counts
- * as wrong.
+ * The loss of an optimizer step is the mean over all its pairs. These functions keep sums, so that
+ * micro-batches and ranks can be added: a gradient is scaled by 1 / pairs of the whole step, and
+ * sums are added before they are divided. Everything is f64; c == r counts as wrong.
  */
 #ifndef LF_POST_BT_LOSS_H
 #define LF_POST_BT_LOSS_H
 
 #include <stdint.h>
 
-/* Of pairs so far; zeroed: none. */
+/* Sums over the pairs so far; zeroed at first. */
 typedef struct lf_bt_sums {
     int64_t pairs;
     double loss;
@@ -31,7 +30,7 @@ typedef struct lf_bt_sums {
     double min, max; /* over all c and r; valid when pairs > 0 */
 } lf_bt_sums;
 
-/* What is reported of them; NaN where there are no pairs. */
+/* The reported means; NaN where there are no pairs. */
 typedef struct lf_bt_means {
     double loss, accuracy, margin;
     double chosen, rejected;
@@ -39,7 +38,7 @@ typedef struct lf_bt_means {
     double min, max;
 } lf_bt_means;
 
-/* One pair. dc, dr: the derivatives. */
+/* Returns the loss of one pair; *dc and *dr become its derivatives. */
 double lf_bt_pair(double c, double r, double margin, double centre, double *dc, double *dr);
 
 struct lf_bt_pairs {
@@ -52,8 +51,8 @@ struct lf_bt_slopes {
     double scale;             /* 1 / pairs of the step */
 };
 
-/* Add the pairs to sums. Slopes (NULL: not wanted) become scale times the derivatives of each
- * pair's loss. */
+/* Adds the pairs to sums. The slopes (may be NULL) become scale times the derivatives of the loss
+ * of each pair. */
 void lf_bt_loss(lf_bt_sums *sums, const struct lf_bt_pairs *p, double centre,
                 const struct lf_bt_slopes *d);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far a policy is from its reference, token by token, and the coefficient that holds it there.
+ * The KL of a policy to its reference, token by token, and its coefficient.
  *
  * With k1 = lp - ref of a token drawn from the policy (Schulman, "Approximating KL divergence",
  * 2020):
- *     k1 = lp - ref              unbiased, its own gradient is useless as a loss (its expectation
- *                                is 0)
+ *     k1 = lp - ref              unbiased; as a loss its gradient is useless (its expectation is 0)
  *     k2 = k1^2 / 2              small bias, and as a loss the gradient of the true KL
  *     k3 = exp(-k1) - 1 + k1     unbiased, never negative
  * `straight` gives the value of k1 or k3 the gradient of k2 (straight-through, verl's "+").
@@ -23,7 +22,7 @@ enum lf_kl_kind { LF_KL_K1 = 0, LF_KL_K2, LF_KL_K3 };
 struct lf_kl_opts {
     enum lf_kl_kind kind;
     bool straight;
-    double clamp_in;  /* bound on |lp - ref| before anything is made of it; 0: none */
+    double clamp_in;  /* bound on |lp - ref| before the estimate; 0: none */
     double clamp_out; /* bound on |estimate|; 0: none */
 };
 #define LF_KL_CLAMP_IN  20.0 /* what verl, OpenRLHF and NeMo-RL use */
@@ -39,7 +38,7 @@ struct lf_kl_control {
     bool adaptive;
     double beta, target, horizon;
 };
-/* LF_EINVAL names what is out of range. */
+/* Checks ranges. LF_EINVAL: the message names the value. */
 int lf_kl_control_check(const struct lf_kl_control *c, lf_err *err);
 void lf_kl_control_update(struct lf_kl_control *c, double kl, int64_t n);
 

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Policy-gradient training: rounds of sample -> score -> advantages -> a few epochs of updates.
- * PPO, GRPO, RLOO, REINFORCE++, DAPO, Dr. GRPO and GSPO are settings of one loop. The actor that
- * generates is the actor that is trained: one set of weights, one engine, so the log-probability of
- * a drawn token is that of the training graph, bit for bit; the loop says so at every step
- * (`mismatch`).
+ * Policy-gradient training. A round generates samples, scores them, computes advantages and makes a
+ * few epochs of updates. PPO, GRPO, RLOO, REINFORCE++, DAPO, Dr. GRPO and GSPO are settings of one
+ * loop. Generation and training of the actor share one set of weights and one engine. So the
+ * log-probability of a drawn token is that of the training graph, bit for bit; the loop reports the
+ * difference at every step (`mismatch`).
  *
- * What a run leaves below out:
- *   checkpoints/step-NNNNNNNN/   as pretraining has them; NNNNNNNN counts mini-batches trained.
+ * A run leaves these below out:
+ *   checkpoints/step-NNNNNNNN/   as in pretraining; NNNNNNNN counts trained mini-batches
  *   checkpoint/                  "model/..." is the actor, "critic/..." the critic
- *   adapter/                     with an adapter: the adapter and the critic. checkpoint/ is the
- *                                policy that the adapter makes of init_from; the intermediate
+ *   adapter/                     the adapter and the critic, where there is an adapter. checkpoint/
+ *                                is then init_from with the adapter merged; intermediate
  *                                checkpoints hold the adapter alone
  *   rollouts/step-NNNNNNNN.h5    every round (rollout.h); NNNNNNNN counts rounds from 1
- *   rollouts/step-NNNNNNNN.part  a round under way: the sequences that are finished, with their
- *                                scores; rank R > 0 writes .part-R
+ *   rollouts/step-NNNNNNNN.part  the finished sequences of an unfinished round, with their scores;
+ *                                rank R > 0 writes .part-R
  *
  * Invariants
- *   1. A checkpoint holds all that what follows depends on: weights and moments of both models,
- *      counters, loss scales, KL coefficient, running statistics and the key of the round under
- *      way, whose file is the rollout buffer.
- *   2. A round is a function of (weights, prompts, sampling, seed): its key. A file or a part is
- *      used again only under its key, so a run that is killed anywhere ends with the same weights
+ *   1. A checkpoint holds everything that later rounds depend on: weights and moments of both
+ *      models, counters, loss scales, KL coefficient, running statistics and the key of the current
+ *      round, whose file is the rollout buffer.
+ *   2. A round is a function of its key: (weights, prompts, sampling, seed). A file or a part is
+ *      used again only under its key. So a run that is killed anywhere ends with the same weights
  *      and metrics, bit for bit.
  *   3. Ranks share the prompts of a round and the micro-batches of an update. Every rank holds the
- *      whole round, so advantages and whitening are over all of it; a round from equal weights has
- *      the same bits for any number of ranks, gradients differ by the order of f32 sums.
+ *      whole round, so advantages and whitening are over all of it. A round from equal weights has
+ *      the same bits for any number of ranks; gradients differ by the order of f32 sums.
  */
 #ifndef LF_POST_PG_H
 #define LF_POST_PG_H
@@ -48,18 +48,19 @@ enum lf_pg_advantage {
     LF_PG_ADV_GRPO,
     LF_PG_ADV_CENTRE, /* Dr. GRPO */
     LF_PG_ADV_RLOO,
-    LF_PG_ADV_REINFORCE, /* REINFORCE++: discounted sum of what is to come, whitened */
-    LF_PG_ADV_BASELINE   /* REINFORCE++-baseline: the group's mean off the score first */
+    LF_PG_ADV_REINFORCE, /* REINFORCE++: discounted sum of future rewards, whitened */
+    LF_PG_ADV_BASELINE   /* REINFORCE++-baseline: the mean of the group is subtracted first */
 };
 
 struct lf_pg_config {
-    /* engine/graph/profile.h: collects where the time goes; NULL: nobody does */
+    /* collects times (engine/graph/profile.h); NULL: none */
     struct lf_profile *profile;
-    const char *data, *init_from; /* prompts (shards), the actor's checkpoint */
-    /* NULL: init_from; with an adapter that is the actor without it, no second model */
+    const char *data, *init_from; /* prompts (shards); checkpoint of the actor */
+    /* reference; NULL: init_from, which with an adapter is the actor without it and no second
+     * model */
     const char *ref_from;
     const char *critic_from; /* NULL: init_from with a head of zeros */
-    const char *replay; /* directory of rollouts to train on instead of generating; NULL: none */
+    const char *replay; /* directory of rollouts to train on instead of generation; NULL: none */
     const lf_tokenizer *tokenizer; /* NULL: completions have no text; rules and commands need one */
     const int32_t *end;
     size_t n_end;
@@ -75,8 +76,8 @@ struct lf_pg_config {
     /* shards of plain text mixed into the actor's updates (PPO-ptx, Ouyang et al. 2022); NULL:
      * none */
     const char *ptx_data;
-    double ptx_coef;       /* of its mean loss of a token */
-    int64_t ptx_batch;     /* documents of an update */
+    double ptx_coef;       /* coefficient of its mean loss per token */
+    int64_t ptx_batch;     /* documents per update */
     bool dynamic_sampling; /* groups of equal scores are replaced */
     int64_t dynamic_rounds;
 
@@ -90,9 +91,12 @@ struct lf_pg_config {
     enum lf_schedule_kind schedule;
     enum lf_schedule_tail tail;
     int64_t warmup_steps, decay_steps; /* rounds */
-    int plan_ranks;                    /* lf_pg_plan: ranks to plan for; a run asks its comm */
-    const struct lf_adapter_config *adapter; /* of the actor; NULL: its weights are trained */
-    const char *const *freeze;               /* patterns over the actor's tensors that stay */
+    /* lf_pg_plan: ranks to plan for; lf_pg_run takes those of its comm */
+    int plan_ranks;
+    /* adapter of the actor; NULL: its weights are trained */
+    const struct lf_adapter_config *adapter;
+    /* patterns over names of tensors of the actor that are not trained */
+    const char *const *freeze;
     size_t n_freeze;
     double lr, min_lr, clip;
     struct lf_adamw_opts adam;
@@ -106,7 +110,7 @@ struct lf_pg_config {
     double command_weight;
     const char *reward_model; /* checkpoint; NULL: none */
     double reward_model_weight;
-    bool reward_normalized; /* by the mean and deviation stored with it */
+    bool reward_normalized; /* by the mean and standard deviation that are stored with it */
 
     enum lf_dtype compute;
     enum lf_recompute recompute;
@@ -126,12 +130,13 @@ struct lf_pg_config {
     size_t n_resume_from;
 };
 
-/* LF_EINVAL: settings that contradict each other, worded with the stage's option names. */
+/* LF_EINVAL: settings contradict each other; the message uses the names of the options of the
+ * stage. */
 int lf_pg_check(const struct lf_pg_config *c, lf_err *err);
 /* Adds parameters, bytes (by model, and together), steps and notes to plan. */
 int lf_pg_plan(const struct lf_pg_config *c, json_t *plan, lf_err *err);
-/* LF_EINTR: stopped at a good checkpoint. LF_ENUMERIC: not finite. comm: the ranks, which see the
- * same files; NULL: alone. */
+/* Runs to the end. comm has the ranks, which see the same files; NULL: one rank. LF_EINTR: stopped
+ * at a good checkpoint. LF_ENUMERIC: a number is not finite. */
 int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf_comm *comm,
               lf_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the policy-gradient loop, for pg*.c. */
+ * The state of the policy-gradient loop, for pg*.c. */
 #ifndef LF_POST_PG_PRIV_H
 #define LF_POST_PG_PRIV_H
 
@@ -15,25 +15,26 @@
 #include "engine/store/shard.h"
 #include "engine/train/devcomm.h"
 
-/* What the watchdog is told for all of a run. */
+/* The phase that the watchdog is told for the whole run. */
 #define LF_PG_PHASE "policy gradients"
 
-/* All that a checkpoint holds besides tensors. */
+/* Everything that a checkpoint holds beside tensors. */
 struct lf_pg_state {
     int64_t round; /* rounds that are done */
-    /* mini-batches trained: optimizer steps of the critic, and of the actor but for its warm-up */
+    /* trained mini-batches: optimizer steps of the critic; actor_updates: those of the actor, which
+     * come after the warm-up */
     int64_t updates;
     int64_t actor_updates;
-    int64_t done;    /* mini-batches trained of the round under way; 0: it may not have begun */
+    int64_t done;    /* trained mini-batches of the current round; 0: it may not have begun */
     int64_t prompts; /* prompts taken so far */
     int64_t episodes, tokens; /* completions trained on, their tokens */
     double beta;
     struct lf_running scores;
     struct lf_scaler actor_scale, critic_scale;
-    char key[LF_HASH_HEX]; /* of the round under way, with done > 0 */
+    char key[LF_HASH_HEX]; /* key of the current round, with done > 0 */
 };
 
-/* Of a round, after generation; functions of the rollout alone. */
+/* Statistics of a round after generation; functions of the rollout alone. */
 struct lf_pg_round_stats {
     double score, score_std, score_min, score_max, reward, reward_min, reward_max;
     double kl, adv, adv_abs, adv_min, adv_max, value, value_min, value_max, ret, ret_min, ret_max,
@@ -43,14 +44,15 @@ struct lf_pg_round_stats {
     double source[64], source_std[64];
 };
 
-/* Of an update. */
+/* Sums and settings of an update. */
 struct lf_pg_update {
     struct lf_pg_sums pg;
     struct lf_value_sums value;
     double ptx; /* mean loss of a token of plain text */
     double grad_norm, critic_grad_norm, lr, critic_lr;
     double scale, critic_scale; /* of the losses for these steps */
-    bool first;                 /* the first of its round: its weights have generated the round */
+    /* the first of its round, made from the weights that generated the round */
+    bool first;
     double seconds;
 };
 
@@ -77,11 +79,11 @@ typedef struct lf_pg {
     size_t n_sources;
     lf_schedule schedule;
     struct lf_pg_state s;
-    lf_rollout r; /* of the round under way; n 0: none */
+    lf_rollout r; /* of the current round; n 0: none */
     struct lf_pg_round_stats st;
     double gen_s, score_s, train_s;
     int64_t gen_tokens;
-    /* updates, rounds of the newest checkpoint in out; -1: none known */
+    /* updates and rounds of the newest checkpoint in out; -1: unknown */
     int64_t saved, saved_round;
 } lf_pg;
 
@@ -91,14 +93,13 @@ int64_t lf_pg_updates(const struct lf_pg_config *c, size_t n);
 /* pg_setup.c */
 int lf_pg_open_data(lf_pg *p, lf_err *err);
 int lf_pg_models(lf_pg *p, lf_err *err); /* plans */
-/* to the other ranks; after all have planned. Collective. */
+/* connects with the other ranks, after all have planned; collective */
 int lf_pg_connect(lf_pg *p, lf_err *err);
-/* Load the weights that a fresh run begins with, and in every run those of the reference. */
+/* Reads the weights of a new run, and in every run those of the reference. */
 int lf_pg_weights(lf_pg *p, lf_err *err);
 void lf_pg_close(lf_pg *p);
 
-/* pg_ranks.c: what ranks do together. Every exchange is collective, and does nothing when a run has
- * one rank. */
+/* pg_ranks.c: the exchanges of ranks. Each is collective and does nothing with one rank. */
 /* The rank that a sequence of a round belongs to. Completions of a prompt stay together. */
 static inline int lf_pg_owner(const lf_pg *p, size_t index)
 {
@@ -116,24 +117,25 @@ struct lf_pg_message {
     const char *data;
     size_t bytes;
 };
-/* Takes in a message: sequences of [from, to) that are the sender's own, of at most max_tokens
- * each. LF_EFORMAT: anything else. */
+/* Reads a message: sequences of [from, to) that belong to the sender, each of at most max_tokens.
+ * LF_EFORMAT: it holds anything else. */
 int lf_pg_unpack(const lf_pg *p, struct lf_pg_part *part, size_t from, size_t to,
                  const struct lf_pg_message *m, lf_err *err);
-/* Sequences [from, to) of the round under way, from those who generated them to all. */
+/* Sends sequences [from, to) of the current round from the ranks that generated them to all. */
 int lf_pg_share_sequences(lf_pg *p, struct lf_pg_part *part, size_t from, size_t to, lf_err *err);
-/* Scores of sequences [from, r.n) that were wanted; index0: number of the first of them in the
- * round. */
+/* Shares the requested scores of sequences [from, r.n). index0 is the number of the first of them
+ * in the round. */
 int lf_pg_share_scores(lf_pg *p, size_t from, const bool *wanted, size_t index0, lf_err *err);
-/* Fill x[n] on all ranks. Before, one rank has each number and the others have 0 in its place. */
+/* Fills x[n] on all ranks. Before the call one rank has each number, and the others have 0 in its
+ * place. */
 int lf_pg_share_floats(const lf_pg *p, float *x, size_t n, lf_err *err);
 int lf_pg_share_sums(const lf_pg *p, struct lf_pg_update *u, lf_err *err);
 
 /* pg_rollout.c: makes p->r the round after p->s.round. The round is read from its file, continued
- * from its part, or generated; then it is published. LF_EINTR: a stop was asked for; the sequences
- * that are finished are kept in the part. */
+ * from its part, or generated; then it is published. LF_EINTR: a stop was requested; the finished
+ * sequences are kept in the part. */
 int lf_pg_rollout(lf_pg *p, lf_err *err);
-/* pg_part.c: the file of a round under way. */
+/* pg_part.c: the file of an unfinished round. */
 struct lf_pg_part_seq {
     uint32_t n;
     bool there, ended, scored;
@@ -148,17 +150,17 @@ typedef struct lf_pg_part {
     lf_frame_writer *w;
     char *path;
 } lf_pg_part;
-/* Reads the files of all ranks, and begins this one's. */
+/* Reads the files of all ranks and begins that of this rank. */
 int lf_pg_part_open(lf_pg_part *f, const lf_pg *p, const char *key, lf_err *err);
 int lf_pg_part_add(lf_pg_part *f, size_t index, const int32_t *tokens, const float *logprob,
                    size_t n, bool ended, lf_err *err);
-/* Note a sequence that another rank writes into its own file. */
+/* Records a sequence that another rank writes into its own file. */
 int lf_pg_part_know(lf_pg_part *f, size_t index, const void *tokens, const void *logprob, size_t n,
                     bool ended, lf_err *err);
 int lf_pg_part_score(lf_pg_part *f, size_t index, const double *score, lf_err *err);
 const struct lf_pg_part_seq *lf_pg_part_at(const lf_pg_part *f, size_t index); /* NULL: not there */
 void lf_pg_part_close(lf_pg_part *f);
-/* Remove the part files of all ranks from the out directory of this start. */
+/* Removes the part files of all ranks from the out directory of this start. */
 int lf_pg_part_remove(const lf_pg *p, int64_t round, lf_err *err);
 /* "DIR/rollouts/step-NNNNNNNN<ending>", owned. */
 char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_err *err);
@@ -166,34 +168,35 @@ char *lf_pg_rollout_path(const char *dir, int64_t round, const char *ending, lf_
 /* pg_reward.c */
 int lf_pg_reward_open(lf_pg *p, lf_err *err);
 struct lf_rm_opts lf_pg_reward_opts(const lf_pg *p);
-/* Text of a completion. */
+/* Appends the text of a completion. */
 int lf_pg_text(const lf_pg *p, const lf_rollout *r, size_t i, lf_buf *out, lf_err *err);
-/* score[n_sources]: of sequence i of r by every source but the reward model. */
+/* Computes score[n_sources] of sequence i of r by every source except the reward model. */
 int lf_pg_score_one(lf_pg *p, const lf_rollout *r, size_t i, double *score, lf_err *err);
-/* Of sequences [from, r->n), where wanted[i - from], by the reward model, into r->source. */
+/* Scores sequences i of [from, r->n) with wanted[i - from] by the reward model, into r->source. */
 int lf_pg_score_model(lf_pg *p, lf_rollout *r, size_t from, const bool *wanted, lf_err *err);
 double lf_pg_source_weight(const lf_pg *p, size_t k);
 
 /* pg_update.c */
-/* reference, values, token rewards, advantages of p->r; statistics */
+/* Computes reference log-probabilities, values, token rewards and advantages of p->r, and the
+ * statistics. */
 int lf_pg_advantages(lf_pg *p, lf_err *err);
 int lf_pg_round_statistics(lf_pg *p, lf_err *err);
-/* Mini-batch number k of the round. */
+/* Trains mini-batch number k of the round. */
 int lf_pg_update_step(lf_pg *p, int64_t k, struct lf_pg_update *u, lf_err *err);
 
-/* pg_ptx.c: plain text beside the rewards. */
+/* pg_ptx.c: plain text beside rewards. */
 int lf_pg_ptx_open(lf_pg *p, lf_err *err);
-/* Add the gradients of plain text to those of the update under way. */
+/* Adds the gradients of plain text to those of the current update. */
 int lf_pg_ptx_train(lf_pg *p, struct lf_pg_update *u, lf_err *err);
 void lf_pg_ptx_close(lf_pg *p);
 
 /* pg_state.c */
-/* What state.json holds. NULL: an error. */
+/* Returns what state.json holds; NULL with err set on failure. */
 json_t *lf_pg_state_json(const lf_pg *p, lf_err *err);
 int lf_pg_writer_open(lf_pg *p, lf_err *err);
 int lf_pg_save(lf_pg *p, bool final, lf_err *err);
 int lf_pg_start(lf_pg *p, bool *done, lf_err *err);
-/* pg_key.c: hash of what a round is generated from. */
+/* pg_key.c: hash of everything that a round depends on. */
 int lf_pg_key(char key[LF_HASH_HEX], const lf_pg *p, lf_err *err);
 
 /* pg_report.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON lines scored by a reward model, one result line for each row, in their order:
+ * Scores JSON lines with a reward model. Each row gets one result line, in the same order:
  *
  *     a text, a prompt with its completion, a conversation:
  *         {"id":"a","score":1.25,"tokens":14}
@@ -9,10 +9,10 @@
  *     a row that cannot be scored:
  *         {"id":"c","error":"too_long: ..."}
  *
- * id is the row's member of that name (text or integer), else "line-N"; rows of several samples of
- * one request may share one. Members "subset" of rows are kept. Scores are written so that they
- * come back exactly; with invariant kernels a line depends on its row and the model alone, so a run
- * that was stopped goes on behind its last whole line.
+ * id is the member of that name (text or integer), else "line-N"; rows of several samples of one
+ * request may share an id. Members "subset" of rows are kept. The text of a score reads back to
+ * exactly that score. With invariant kernels a line depends on its row and the model alone, so a
+ * stopped run continues behind its last whole line.
  */
 #ifndef LF_POST_RM_ROWS_H
 #define LF_POST_RM_ROWS_H
@@ -24,37 +24,40 @@
 
 struct lf_rm_rows_opts {
     lf_rowdocs_opts docs; /* tokenizer, template, EOS; max_length and truncate are set here */
-    lf_shape_opts shape;  /* other columns than its own are passed over */
-    int64_t max_context;  /* rows of more tokens cannot be scored */
+    lf_shape_opts shape;  /* unknown columns are ignored */
+    int64_t max_context;  /* longer rows are not scored */
     bool normalized;      /* (score - mean) / std of the model */
-    bool ids;             /* "token_ids" too: of a text, or of chosen and rejected */
+    bool ids;             /* adds "token_ids": of a text, or of chosen and rejected */
 };
 
 typedef struct lf_rm_rows lf_rm_rows;
 
-/* Everything o points to is borrowed until destroy. */
+/* Everything that o points to is borrowed until destroy. */
 lf_rm_rows *lf_rm_rows_create(const struct lf_rm_rows_opts *o, lf_err *err);
 void lf_rm_rows_destroy(lf_rm_rows *r);
-/* Take the rows of a file; blank lines are passed over. */
+/* Adds the rows of a file; blank lines are skipped. */
 int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err);
 size_t lf_rm_rows_n(const lf_rm_rows *r);
 
-/* Score rows [first, first + n) and append their lines to out. LF_EINVAL: normalized, and the model
- * has no normalisation; rows with turns and no template. LF_EINTR as lf_rm_score. */
+/* Scores rows [first, first + n) and appends their lines to out. LF_EINVAL: `normalized` is set and
+ * the model has no normalisation, or rows have turns and there is no template. LF_EINTR as in
+ * lf_rm_score. */
 int lf_rm_rows_score(lf_rm_rows *r, lf_rm *rm, size_t first, size_t n, lf_buf *out,
                      bool (*stop)(void), lf_err *err);
-/* Is this the line of row `index`? LF_EFORMAT otherwise. */
+/* Checks that this is the line of row `index`. LF_EFORMAT: it is not. */
 int lf_rm_rows_check_line(const lf_rm_rows *r, size_t index, const char *line, size_t len,
                           lf_err *err);
 
-/* From a complete file of lines: {"rows","errors","scores":{"n","mean","std","min","max"},
- * "pairs":{"n","accuracy", "accuracy_stderr","margin"},"subsets":{name:{"n","accuracy",
- * "accuracy_stderr","margin"}}}; parts without rows are left out; accuracy counts chosen >
- * rejected. Owned. */
+/* Makes the results of a complete file of lines, which the caller owns:
+ *     {"rows","errors",
+ *      "scores":{"n","mean","std","min","max"},
+ *      "pairs":{"n","accuracy","accuracy_stderr","margin"},
+ *      "subsets":{name:{"n","accuracy","accuracy_stderr","margin"}}}
+ * Parts without rows are left out. accuracy counts chosen > rejected. */
 json_t *lf_rm_rows_results(const lf_rm_rows *r, const char *path, lf_err *err);
-/* The best of rows that share an id, by the lines of path: each such row as it came with "score"
- * added, in the order in which ids first appear; the first wins ties. Rows without a score are
- * never the best. Appended to out. */
+/* Appends, for each id, the row with the best score by the lines of path, as it came and with
+ * "score" added. Ids come in the order of their first row; on a tie the first row counts. Rows
+ * without a score are never the best. */
 int lf_rm_rows_best(const lf_rm_rows *r, const char *path, lf_buf *out, lf_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The writer of checkpoints, for ckpt_write.c (what is written when) and ckpt_resume.c (what need
- * not be).
+ * The state of a checkpoint writer, for ckpt_write.c (writing) and ckpt_resume.c (continuing a save
+ * that was cut off).
  */
 #ifndef LF_STORE_CKPT_WRITE_PRIV_H
 #define LF_STORE_CKPT_WRITE_PRIV_H
@@ -12,25 +12,25 @@
 #include "engine/store/ckpt_priv.h"
 #include "engine/store/partial.h"
 
-#define LF_CKPT_FILL_BYTES                                                                         \
-    ((size_t)4 << 20) /* of one call of fill: what is transposed is read with fewer, longer reads */
+/* Bytes of one call of fill. Long blocks read transposed tensors with fewer reads. */
+#define LF_CKPT_FILL_BYTES ((size_t)4 << 20)
 
-struct lf_ckpt_leaf { /* of a tensor's tree hash */
+struct lf_ckpt_leaf { /* one leaf of a tensor's tree hash */
     size_t rec, index;
     uint8_t sha256[LF_HASH_BYTES];
-    bool left; /* an earlier save has written it, by its own account */
+    bool left; /* the record of an earlier save says that it is written */
 };
 
-struct lf_ckpt_source { /* of a tensor that is not in memory */
+struct lf_ckpt_source { /* of a tensor that is not in host memory */
     int (*fill)(void *user, int64_t first, int64_t n, void *dst, lf_err *err);
     void *user;
-    /* of a device's memory */
+    /* for a device's memory */
     int (*fetch)(void *user, void *dst, const void *src, size_t bytes, lf_err *err);
 };
 
 struct lf_ckpt_writer {
     struct lf_ckpt_meta meta;
-    struct lf_ckpt_source *sources; /* [n_recs] fill NULL: in memory */
+    struct lf_ckpt_source *sources; /* [n_recs]; fill NULL: the tensor is in memory */
     const unsigned char **live;     /* [n_recs] the caller's tensors */
     const unsigned char **from;     /* [n_recs] what is written: the snapshot, or live */
     char (*files)[32];
@@ -42,7 +42,7 @@ struct lf_ckpt_writer {
     unsigned char *arena;
     int threads;
 
-    /* one save */
+    /* of the current save: */
     pthread_t thread;
     bool pending; /* begun, not yet waited for */
     atomic_bool done;
@@ -50,12 +50,12 @@ struct lf_ckpt_writer {
     lf_ckpt_result result;
     int rc;
     lf_err err;
-    /* its helpers */
+    /* of its helper threads: */
     atomic_size_t next_leaf;
     atomic_bool failed;
     pthread_mutex_t lock; /* guards err while helpers run */
 
-    /* what is kept of it for a later one, with resume.key */
+    /* the record for a later start, kept with resume.key: */
     lf_resume resume;
     char key[LF_HASH_HEX];
     int progress; /* -1: none */
@@ -67,26 +67,26 @@ static inline size_t lf_ckpt_rec_bytes(const struct lf_ckpt_rec *r)
     return (size_t)r->n_elems * lf_h5_type_bytes(r->e.dtype);
 }
 
-/* Bytes of a leaf of this tensor that begins at byte `at`. */
+/* Returns the bytes of the leaf of this tensor that begins at byte `at`. */
 static inline size_t lf_ckpt_leaf_bytes(const struct lf_ckpt_rec *r, size_t at)
 {
     size_t left = lf_ckpt_rec_bytes(r) - at;
     return left < LF_HASH_LEAF ? left : LF_HASH_LEAF;
 }
 
-/* Where bytes [at, at + *n) of a tensor lie: the file, the offset there, and in *n as many as lie
- * in one piece. */
+/* Finds where bytes [at, at + *n) of a tensor lie: the file and the offset in it. *n is reduced to
+ * the bytes that lie in one piece. */
 int lf_ckpt_place(const lf_ckpt_writer *w, const struct lf_ckpt_rec *r, size_t at, size_t *n,
                   off_t *offset, const char **file);
 
-/* Before the first file is made: take over what an earlier save of the same bytes has left, and
- * begin a record. */
+/* Called before the first file is made: takes over what an earlier save of the same bytes has left,
+ * and begins a record. */
 int lf_ckpt_resume_begin(lf_ckpt_writer *w, lf_err *err);
-/* Data file i is there already: give it the structure that `path` has (a new one of the same plan),
- * which is removed.
+/* Data file i exists already. It gets the structure of `path`, a new file of the same plan, and
+ * `path` is removed.
  */
 int lf_ckpt_resume_file(lf_ckpt_writer *w, size_t i, const char *path, lf_err *err);
-/* Does the file hold the leaf that the record says? buf: LF_CKPT_FILL_BYTES. */
+/* Does the file hold the leaf that the record names? buf has LF_CKPT_FILL_BYTES bytes. */
 bool lf_ckpt_resume_leaf(lf_ckpt_writer *w, const struct lf_ckpt_leaf *leaf, lf_hash *sha,
                          unsigned char *buf);
 

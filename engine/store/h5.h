@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one gateway to HDF5: no other file includes hdf5.h. Object times and file locking are off,
- * the format is pinned to what HDF5 1.10 reads (and checksums), filter plugins are never loaded,
- * errors become lf_err text and are never printed. The library is not re-entrant, so every call
- * here takes one process-wide lock.
+ * The only interface to HDF5: no file but h5*.c includes hdf5.h. Object times and file locking are
+ * off. The format is the one that HDF5 1.10 reads, with checksums. Filter plugins are never loaded.
+ * Errors become the text of an lf_err and are never printed. The library is not re-entrant, so
+ * every call here takes one process-wide lock.
  *
- * HDF5 makes the structure; bulk bytes go by pread/pwrite at the extents reported here, from any
- * thread.
+ * HDF5 makes the structure. The bulk of the bytes is transferred by pread and pwrite at the extents
+ * that these functions report, from any thread.
  *
- * Files that are read are not trusted: soft, external and user-defined links, virtual and
- * externally stored datasets, filters and foreign types are LF_EFORMAT, and every extent is checked
+ * Files that are read are not trusted. Soft, external and user-defined links, virtual and
+ * externally stored datasets, filters and foreign types are LF_EFORMAT. Every extent is checked
  * against the length of the file. All numbers are little-endian.
  */
 #ifndef LF_STORE_H5_H
@@ -44,36 +44,36 @@ int lf_h5_type_parse(enum lf_h5_type *out, const char *name, lf_err *err);
 
 typedef struct lf_h5 lf_h5; /* an open file */
 
-/* A new file (LF_EEXIST when the path exists), mode 0640. */
+/* Creates a file with mode 0640. LF_EEXIST: the path exists. */
 int lf_h5_create(lf_h5 **out, const char *path, lf_err *err);
-/* An existing file, read only. */
+/* Opens an existing file, read only. */
 int lf_h5_open(lf_h5 **out, const char *path, lf_err *err);
-/* Write out what HDF5 holds and close; reports what failed. Durability is the caller's (fsync).
- * close(NULL) is fine. */
+/* Writes what HDF5 holds, and closes f. The caller makes the file durable (fsync). f may be
+ * NULL. */
 int lf_h5_close(lf_h5 *f, lf_err *err);
 
-/* Attributes of the root group. Strings: fixed length, UTF-8. */
+/* Attributes of the root group. Strings have a fixed length and are UTF-8. */
 int lf_h5_put_attr_str(lf_h5 *f, const char *name, const char *value, lf_err *err);
 int lf_h5_put_attr_i64(lf_h5 *f, const char *name, int64_t value, lf_err *err);
 int lf_h5_get_attr_str(lf_h5 *f, const char *name, char **out, lf_err *err); /* returns owned */
 int lf_h5_get_attr_i64(lf_h5 *f, const char *name, int64_t *out, lf_err *err);
 
-/* A contiguous dataset whose space is allocated at once and not filled; groups in `name`
- * ("weight/model/x") are made. *offset is the file position of its first byte: write it with pwrite
- * after closing f. Empty shapes are refused. */
+/* Makes a contiguous dataset whose space is allocated at once and not filled. Groups in `name`
+ * ("weight/model/x") are made. *offset becomes the file position of its first byte; the caller
+ * writes the bytes with pwrite after closing f. Empty shapes are refused. */
 int lf_h5_put_extent(lf_h5 *f, const char *name, enum lf_h5_type type, int ndim,
                      const int64_t *dims, uint64_t *offset, lf_err *err);
-/* A 1-D contiguous dataset with its contents (n may be 0). */
+/* Writes a 1-D contiguous dataset of n elements; n may be 0. */
 int lf_h5_put(lf_h5 *f, const char *name, enum lf_h5_type type, const void *data, size_t n,
               lf_err *err);
-/* A 1-D chunked dataset that grows by appending; one at a time per file. */
+/* Makes a 1-D chunked dataset that grows by lf_h5_append. A file has one such dataset at a time. */
 int lf_h5_begin_growing(lf_h5 *f, const char *name, enum lf_h5_type type, size_t chunk_elems,
                         lf_err *err);
 int lf_h5_append(lf_h5 *f, const void *data, size_t n, lf_err *err);
 
-/* A virtual dataset over datasets of other files (paths relative to this file's directory). Each
- * block takes the elements [src_first, src_first + volume) of the source, flattened, to the box
- * [lo, lo + count) of this dataset. */
+/* One block of a virtual dataset over datasets of other files, whose paths are relative to the
+ * directory of this file. It maps the elements [src_first, src_first + volume) of the flattened
+ * source to the box [lo, lo + count) of the virtual dataset. */
 typedef struct lf_h5_block {
     const char *file, *name;
     int src_ndim;
@@ -91,7 +91,7 @@ struct lf_h5_virtual {
 };
 int lf_h5_put_virtual(lf_h5 *f, const struct lf_h5_virtual *v, lf_err *err);
 
-/* A run of elements of a dataset that lies in one piece in the file. */
+/* A run of elements of a dataset that is contiguous in the file. */
 typedef struct lf_h5_extent {
     uint64_t first;  /* index of the first element, row-major */
     uint64_t n;      /* elements */
@@ -107,10 +107,10 @@ typedef struct lf_h5_dataset {
     size_t n_extents;
 } lf_h5_dataset;
 
-/* Type, shape and place of a dataset (contiguous, or 1-D chunked). LF_EFORMAT when there is none of
- * that name. */
+/* Finds type, shape and place of a dataset, contiguous or 1-D chunked. LF_EFORMAT: there is no such
+ * dataset. */
 int lf_h5_stat(lf_h5 *f, const char *name, lf_h5_dataset *out, lf_err *err);
-/* Is there anything of that name in the root group? An attribute of it? */
+/* Does the root group have a member, or an attribute, of that name? */
 bool lf_h5_has(lf_h5 *f, const char *name);
 bool lf_h5_has_attr(lf_h5 *f, const char *name);
 void lf_h5_dataset_fini(lf_h5_dataset *d);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What h5.c (files, attributes, writing) and h5_read.c (untrusted structure) share. No one else
- * includes hdf5.h.
+ * Declarations that h5.c (files, attributes, writing) and h5_read.c (untrusted structure) share. No
+ * other file includes hdf5.h.
  */
 #ifndef LF_STORE_H5_PRIV_H
 #define LF_STORE_H5_PRIV_H
@@ -21,15 +21,15 @@
 struct lf_h5 {
     hid_t file;
     char *path;
-    /* the one growing dataset, -1 when none */
+    /* the growing dataset; grow is -1 when there is none */
     hid_t grow, grow_type;
     hsize_t grow_n;
 };
 
-/* Take and give back the process-wide lock around any HDF5 call. */
+/* Take and release the process-wide lock. Every HDF5 call lies between the two. */
 void lf_h5_enter(void);
 void lf_h5_leave(void);
-/* Record rc with the worded failure and the innermost cause HDF5 knows. Call inside the lock. */
+/* Records rc with this text and the innermost cause that HDF5 knows. Call it under the lock. */
 int lf_h5_fail(lf_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The file type of t; close it with H5Tclose. Negative on failure. */
 hid_t lf_h5_make_type(enum lf_h5_type t);

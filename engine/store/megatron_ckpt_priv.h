@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of the Megatron reader.
+ * Declarations that the files of the Megatron reader share.
  */
 #ifndef LF_STORE_MEGATRON_CKPT_PRIV_H
 #define LF_STORE_MEGATRON_CKPT_PRIV_H
@@ -23,24 +23,23 @@ enum lf_mg_kind {
 
 enum lf_mg_kind lf_mg_kind_of(const char *name);
 
-/* What the arguments say. */
+/* What the training arguments say about the model and its layout. */
 struct lf_mg_shape {
     int tp, pp;
     int64_t layers, heads, groups, head_dim;
-    int64_t vocab_size; /* wanted; 0: all */
+    int64_t vocab_size; /* rows to keep; 0: all */
     bool gated, tied;
     double version;
 };
 
-/* Add tensor `name`, made of the same tensor of each of the tp ranks. ranks: file of each, for
- * messages. */
+/* Adds tensor `name` to s, merged from shards[tp], the tensor of that name of each rank. */
 int lf_mg_merge(lf_st *s, const char *name, const struct lf_pv_tensor *const *shards,
                 const struct lf_mg_shape *m, lf_err *err);
-/* The same bytes? For replicas: LF_EFORMAT when they differ. b is one of another file. */
+/* Compares two replicas of a tensor; b is from another file. LF_EFORMAT: the bytes differ. */
 int lf_mg_compare(const lf_st *s, const char *name, const struct lf_pv_tensor *a,
                   const struct lf_pv_tensor *b, lf_err *err);
 
-/* Arguments as JSON; NULL with err set. */
+/* Returns the training arguments as JSON, which the caller owns; NULL with err set on failure. */
 json_t *lf_mg_args(const lf_pv *args, lf_err *err);
 
 #endif

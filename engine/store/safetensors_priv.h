@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the safetensors reader and writer share.
+ * Declarations that the files of the safetensors writer share.
  */
 #ifndef LF_STORE_SAFETENSORS_PRIV_H
 #define LF_STORE_SAFETENSORS_PRIV_H
@@ -14,12 +14,12 @@ struct lf_st_out_tensor {
     lf_st_decl d; /* name is owned */
     int64_t bytes;
     size_t file;
-    bool known; /* its hash */
+    bool known; /* its hash is known */
 };
 
 struct lf_st_out_file {
     char *name, *path, *tmp;
-    size_t first, end;       /* of w->order */
+    size_t first, end;       /* a range of w->order */
     bool written, published; /* states (3), (4) */
     int64_t bytes;
     uint8_t sha256[LF_HASH_BYTES];
@@ -32,23 +32,24 @@ struct lf_st_writer {
     size_t n;
     struct lf_st_out_file *files;
     size_t n_files;
-    struct lf_st_out_file index; /* with several files */
+    struct lf_st_out_file index; /* used with several files */
     bool hash_tensors, finished, failed;
     uint8_t (*hashes)[LF_HASH_BYTES]; /* [n] when hash_tensors */
     lf_tree_hash *hash;
-    size_t at;    /* of order */
-    int64_t done; /* bytes of that tensor */
+    size_t at;    /* index in order of the next tensor */
+    int64_t done; /* bytes of that tensor so far */
     lf_sink *sink;
-    size_t file;  /* that sink writes */
+    size_t file;  /* the file that sink writes */
     int progress; /* -1: no record is kept */
     bool keep;
     int64_t reused; /* bytes */
 };
 
-/* Take over what an earlier writer has left of the planned files, and begin a record. */
+/* Takes over what an earlier writer has left of the planned files, and begins a record. */
 int lf_st_resume_begin(lf_st_writer *w, const lf_resume *r, lf_err *err);
 
-/* Length and header of f, padded; the tensors' bytes follow. Appended to the empty b. */
+/* Appends length and padded header of f to the empty b. The bytes of the tensors follow them in the
+ * file. */
 int lf_st_header_text(lf_buf *b, const lf_st_writer *w, const struct lf_st_out_file *f,
                       lf_err *err);
 int lf_st_index_text(lf_buf *b, const lf_st_writer *w, lf_err *err);

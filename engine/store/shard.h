@@ -16,28 +16,27 @@
  *   seq_modes    u8 [n_seqs], optional
  *                Megatron's mode of each sequence, as it stands there (i8)
  *   attributes   lf_format = "lf-shard-1", tokenizer_sha256 (64 hex), vocab_size, eos_id (-1:
- *                none), source; and lf_rows where documents are more than text to be learnt:
+ *                none), source; and lf_rows where documents are more than plain text:
  *
- *   lf_rows      absent: plain documents. Each stands for itself; its trained tokens are those of
- *                loss_mask
+ *   lf_rows      absent: plain documents; loss_mask has the trained tokens
  *                "pairs": documents 2 i and 2 i + 1 are the better and the worse answer of pair i,
  *                each with the prompt; loss_mask is 1 on the tokens of the answers
- *                "unpaired": a prompt with an answer that is labelled good or not; loss_mask as
- *                above
- *                "prompts": what an answer is to be generated for; it ends with the generation
- *                prompt of the template and has no EOS
+ *                "unpaired": a document is a prompt with an answer that is labelled good or bad;
+ *                loss_mask is 1 on the tokens of the answer
+ *                "prompts": a document is a prompt for which an answer will be generated; it ends
+ *                with the generation prompt of the template and has no EOS
  *   margin       f32 [n_docs / 2], of pairs, optional
- *                by how much the better answer of pair i should win (finite)
- *   label        u8 [n_docs], of unpaired: 1 good, 0 not
+ *                the margin by which the better answer of pair i should win; finite
+ *   label        u8 [n_docs], of unpaired: 1 good, 0 bad
  *   rest_offsets u64 [n_docs + 1], of prompts
  *   rest         u8 [rest_offsets[n_docs]], of prompts: the other columns of the row of document d,
  *                as one JSON object, are the bytes rest[rest_offsets[d] .. rest_offsets[d + 1])
  *
  * A dataset is the `shards` artifact: a directory of train-NNNNN.h5 and valid-NNNNN.h5 with a
  * manifest (base/artifact.h); lf_shardset shows one split of it as a single sequence of documents.
- * Readers trust nothing: structure is checked at open, ids against vocab_size whenever tokens are
- * read. After open there is no HDF5 call and no allocation: reads are preads, from any number of
- * threads.
+ * Files are not trusted: their structure is checked at open, and ids are checked against vocab_size
+ * whenever tokens are read. After open there is no HDF5 call and no allocation. Reads are preads,
+ * from any number of threads.
  */
 #ifndef LF_STORE_SHARD_H
 #define LF_STORE_SHARD_H
@@ -60,8 +59,8 @@ typedef struct lf_shard_info {
     int64_t eos_id;                     /* -1: none */
     /* free text: where the documents came from; UTF-8, at most LF_H5_MAX_STR bytes */
     const char *source;
-    enum lf_rows rows; /* what documents are */
-    /* filled by readers, ignored by the writer: */
+    enum lf_rows rows; /* what the documents are */
+    /* set by readers, ignored by the writer: */
     int token_bytes; /* 2 or 4 */
     uint64_t n_docs, n_tokens;
 } lf_shard_info;
@@ -75,13 +74,13 @@ typedef struct lf_shard_stat {
     uint8_t sha256[LF_HASH_BYTES]; /* tree hash of the file */
 } lf_shard_stat;
 
-/* A new shard at path (LF_EEXIST when there is one). token_bytes: 2 needs vocab_size <= 65536; 0
- * chooses. The bytes of a shard depend on the documents and info only. */
+/* Creates a shard at path. token_bytes is 2 (vocab_size <= 65536), 4, or 0 for the smaller possible
+ * one. The bytes of a shard depend on the documents and info only. LF_EEXIST: path exists. */
 int lf_shard_create(lf_shard_writer **out, const char *path, const lf_shard_info *info,
                     int token_bytes, lf_err *err);
-/* Append one document (n may be 0). LF_EINVAL when an id is not below vocab_size. */
+/* Appends one document; n may be 0. LF_EINVAL: an id is not below vocab_size. */
 int lf_shard_append(lf_shard_writer *w, const uint32_t *tokens, size_t n, lf_err *err);
-/* The same with what a document may have besides tokens. */
+/* A document with everything that it may have besides tokens. */
 typedef struct lf_shard_doc {
     const uint32_t *tokens;
     size_t n;
@@ -89,7 +88,8 @@ typedef struct lf_shard_doc {
     const uint32_t *seq_len; /* [n_seqs], sum n; NULL: one sequence */
     size_t n_seqs;
     const int8_t *modes; /* [n_seqs], NULL: 0 */
-    /* pairs, on the better answer's document; pairs without one beside others with get 0 */
+    /* of pairs, with the better answer's document; a pair without a margin gets 0 when others have
+     * one */
     bool has_margin;
     float margin;
     bool label;       /* unpaired */
@@ -98,10 +98,10 @@ typedef struct lf_shard_doc {
 } lf_shard_doc;
 int lf_shard_append_doc(lf_shard_writer *w, const lf_shard_doc *d, lf_err *err);
 uint64_t lf_shard_writer_tokens(const lf_shard_writer *w);
-/* Complete, fsync, close and hash; frees w in every case. stat may be NULL. LF_EINVAL: pairs of an
- * odd number of documents. */
+/* Completes, fsyncs, closes and hashes the file. Frees w in every case. stat may be NULL.
+ * LF_EINVAL: pairs with an odd number of documents. */
 int lf_shard_finish(lf_shard_writer *w, lf_shard_stat *stat, lf_err *err);
-/* Give up: close and unlink the file; frees w. abort(NULL) is legal. */
+/* Closes and unlinks the file and frees w. w may be NULL. */
 void lf_shard_abort(lf_shard_writer *w);
 
 /* ---- reading one file ---- */
@@ -111,22 +111,21 @@ int lf_shard_open(lf_shard **out, const char *path, lf_err *err);
 void lf_shard_close(lf_shard *s);
 const lf_shard_info *lf_shard_get_info(const lf_shard *s); /* borrowed until close */
 const uint64_t *lf_shard_offsets(const lf_shard *s);       /* [n_docs + 1], borrowed until close */
-/* Tokens [first, first + n) into dst. Thread-safe. LF_EFORMAT when an id is not below
+/* Reads tokens [first, first + n) to dst. Thread-safe. LF_EFORMAT: an id is not below
  * vocab_size. */
 int lf_shard_read(const lf_shard *s, uint64_t first, size_t n, int32_t *dst, lf_err *err);
 
-/* Optional parts; NULL or false without them. Borrowed until close. */
+/* The optional parts: NULL or false where a shard lacks them. Pointers are borrowed until close. */
 bool lf_shard_has_mask(const lf_shard *s);
-/* Whether token i may be a target; how many of [first, first + n) may. Thread-safe; all may without
- * a mask. */
+/* Is token i trained? How many of [first, first + n) are? Without a mask all are. Thread-safe. */
 bool lf_shard_trained(const lf_shard *s, uint64_t i);
 uint64_t lf_shard_count_trained(const lf_shard *s, uint64_t first, uint64_t n);
 const uint64_t *lf_shard_doc_seqs(const lf_shard *s);    /* [n_docs + 1] */
 const uint64_t *lf_shard_seq_offsets(const lf_shard *s); /* [lf_shard_doc_seqs()[n_docs] + 1] */
 const int8_t *lf_shard_seq_modes(const lf_shard *s);     /* [lf_shard_doc_seqs()[n_docs]] */
 
-/* What info->rows promises; documents are numbered from 0 in this file, pair i is documents 2 i and
- * 2 i + 1. */
+/* The parts that info->rows stands for. Documents are numbered from 0 in this file; pair i is
+ * documents 2 i and 2 i + 1. */
 bool lf_shard_has_margin(const lf_shard *s);
 float lf_shard_margin(const lf_shard *s, uint64_t pair); /* 0 without margins */
 bool lf_shard_label(const lf_shard *s, uint64_t doc);    /* unpaired; else true */
@@ -136,43 +135,44 @@ const char *lf_shard_rest(const lf_shard *s, uint64_t doc, size_t *len);
 /* ---- reading one split of a dataset ---- */
 typedef struct lf_shardset lf_shardset;
 
-/* Every file of the artifact in dir whose name begins with "<split>-", in name order. The shards
- * must agree on tokenizer_sha256, vocab_size, eos_id and rows and with their length in the
- * manifest. LF_ENOENT: no manifest, or no such split. */
+/* Opens every file of the artifact in dir whose name begins with "<split>-", in name order. The
+ * shards must agree on tokenizer_sha256, vocab_size, eos_id and rows, and have the length that the
+ * manifest says. LF_ENOENT: there is no manifest or no such split. */
 int lf_shardset_open(lf_shardset **out, const char *dir, const char *split, lf_err *err);
 void lf_shardset_close(lf_shardset *s);
-/* n_docs, n_tokens: sums; source: the first shard's */
+/* n_docs and n_tokens are sums; source is that of the first shard */
 const lf_shard_info *lf_shardset_get_info(const lf_shardset *s);
 uint64_t lf_shardset_doc_len(const lf_shardset *s, uint64_t doc);
-/* Tokens [first, first + n) of document doc. Thread-safe, no allocation. */
+/* Reads tokens [first, first + n) of document doc. Thread-safe, without allocation. */
 int lf_shardset_read(const lf_shardset *s, uint64_t doc, uint64_t first, size_t n, int32_t *dst,
                      lf_err *err);
-/* The loss mask of its documents, as above. */
+/* The loss mask, as for one shard. */
 bool lf_shardset_has_mask(const lf_shardset *s);
 bool lf_shardset_trained(const lf_shardset *s, uint64_t doc, uint64_t token);
 uint64_t lf_shardset_count_trained(const lf_shardset *s, uint64_t doc, uint64_t first, uint64_t n);
-/* Margins (false: no file has any), labels, other columns, as above; pairs and documents are
- * counted over all files (a file holds whole pairs). */
+/* Margins (has_margin is false when no file has any), labels and other columns, as for one shard.
+ * Pairs and documents are counted over all files; a file holds whole pairs. */
 bool lf_shardset_has_margin(const lf_shardset *s);
 float lf_shardset_margin(const lf_shardset *s, uint64_t pair);
 bool lf_shardset_label(const lf_shardset *s, uint64_t doc);
 const char *lf_shardset_rest(const lf_shardset *s, uint64_t doc, size_t *len);
-/* Sequences over all files (documents, where a file does not cut them further): lengths in order
- * into len[lf_shardset_n_seqs()]. */
+/* The sequences of all files; a document without sequences counts as one. lf_shardset_seq_lengths
+ * writes their lengths in order to len[lf_shardset_n_seqs()]. */
 uint64_t lf_shardset_n_seqs(const lf_shardset *s);
 int lf_shardset_seq_lengths(const lf_shardset *s, uint32_t *len, lf_err *err);
-/* Tokens [first, first + n) of the whole split, file after file. Thread-safe, no allocation. */
+/* Reads tokens [first, first + n) of the whole split, file after file. Thread-safe, without
+ * allocation. */
 int lf_shardset_read_flat(const lf_shardset *s, uint64_t first, size_t n, int32_t *dst,
                           lf_err *err);
-/* the i-th file, NULL behind the last; borrowed */
+/* the i-th file, borrowed; NULL behind the last */
 const lf_shard *lf_shardset_file(const lf_shardset *s, size_t i);
-/* Where a document lies, for messages: file name (borrowed) and index of the document in it. */
+/* Finds a document, for messages: the name of its file, borrowed, and its index in that file. */
 void lf_shardset_locate(const lf_shardset *s, uint64_t doc, const char **file, uint64_t *index);
-/* SHA-256 over the tree hashes of the split's files, in order: what a cursor into this data is
- * valid for. */
+/* Returns the SHA-256 over the tree hashes of the split's files, in order. A cursor into this data
+ * is valid only for this value. */
 const uint8_t *lf_shardset_id(const lf_shardset *s); /* [LF_HASH_BYTES], borrowed */
 
-/* For tests and benchmarks: pseudo-random documents, a function of seed alone. */
+/* Pseudo-random documents for tests and benchmarks. They depend on these values alone. */
 struct lf_shard_synthetic {
     uint64_t n_docs, n_valid; /* of the splits "train" and "valid" (0: no such split) */
     int n_files;              /* of "train" */
@@ -180,8 +180,8 @@ struct lf_shard_synthetic {
     int64_t vocab_size;
     uint64_t seed;
 };
-/* Publish them as a `shards` artifact in the new directory dir. Token k of document d is what
- * lf_shard_synthetic_token() says, the last one is eos_id = 0. */
+/* Publishes such documents as a `shards` artifact in the new directory dir.
+ * lf_shard_synthetic_token() gives token k of document d; the last token is eos_id = 0. */
 int lf_shard_write_synthetic(const char *dir, const struct lf_shard_synthetic *s, lf_err *err);
 uint32_t lf_shard_synthetic_len(uint64_t seed, uint64_t doc, uint32_t max_len);
 uint32_t lf_shard_synthetic_token(uint64_t seed, uint64_t doc, uint32_t k, uint32_t len,

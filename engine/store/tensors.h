@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A set of named tensors on disk, whatever the files are: the one view that safetensors.h,
- * torch_file.h and megatron.h open and that a converter reads. Opening reads and checks structure
- * only (names, types, shapes, where the bytes lie, every length against its file); bytes are read
- * in ranges, from any thread, so that a set larger than memory is used with the memory of one
- * range.
+ * A set of named tensors on disk, whatever the form of the files. safetensors.h, torch_file.h and
+ * megatron_ckpt.h open such a set, and a converter reads it. Opening reads and checks structure
+ * only: names, types, shapes, places of the bytes, and every length against its file. Bytes are
+ * read in ranges, from any thread, so a set larger than memory takes the memory of one range.
  *
- * A tensor is read as if it were one row-major array of its shape, little-endian. Where the file
- * has it otherwise (the strides of a PyTorch view, the shards of several Megatron ranks),
- * lf_st_read puts it together.
+ * A tensor is read as one row-major, little-endian array of its shape. Where a file holds it
+ * otherwise (the strides of a PyTorch view, the parts of several Megatron ranks), lf_st_read puts
+ * it together.
  *
  * Ownership: a set owns everything it returns; names and entries are borrowed until lf_st_close.
  */
@@ -23,11 +22,10 @@
 
 #define LF_ST_MAX_DIMS 8
 #define LF_ST_MAX_TENSORS                                                                          \
-    ((size_t)1 << 20)       /* of one set: ten times the largest published checkpoint */
+    ((size_t)1 << 20)       /* of one set; ten times those of the largest published checkpoint */
 #define LF_ST_MAX_NAME 4096 /* bytes of a tensor's name */
 
-/* In the order in which the safetensors library lays tensors out (it begins with the last); see
- * safetensors.h. */
+/* The reverse of the order in which the safetensors library lays tensors out (safetensors.h). */
 enum lf_st_dtype {
     LF_ST_BOOL = 1, /* one byte, 0 or 1 */
     LF_ST_U8,
@@ -60,48 +58,48 @@ typedef struct lf_st_entry {
     int64_t shape[LF_ST_MAX_DIMS];
     int64_t elems;  /* product of shape (1 for a scalar, 0 when a dimension is 0) */
     int64_t bytes;  /* elems * bytes of an element */
-    int file;       /* where it begins: index of lf_st_file_at */
+    int file;       /* the file where it begins: an index for lf_st_file_at */
     int64_t offset; /* of its first byte in that file; -1 when it is not one run of bytes there */
-    /* index of an earlier entry with the very same bytes and shape (tied weights), -1: none */
+    /* index of an earlier entry with the same place and shape (tied weights); -1: none */
     int alias_of;
 } lf_st_entry;
 
 void lf_st_close(lf_st *s); /* close(NULL) is legal */
 
-/* In the order of the files, and of the bytes in each: the order in which a disk is read
+/* The entries in the order of the files and of the bytes in each file, in which a disk is read
  * fastest. */
 size_t lf_st_n_entries(const lf_st *s);
 const lf_st_entry *lf_st_entry_at(const lf_st *s, size_t i);
 const lf_st_entry *lf_st_find(const lf_st *s, const char *name); /* NULL: none */
 
-/* Files the bytes come from: paths as opened, for messages and reports. */
+/* The files of the set: paths as they were opened, for messages and reports. */
 size_t lf_st_n_files(const lf_st *s);
 const char *lf_st_file_at(const lf_st *s, size_t i);
 
-/* Text that came with the tensors ("format" = "pt"), or NULL. Of several files the first that has
- * the key. */
+/* Returns the text that came with the tensors under `key` ("format": "pt"), or NULL. Of several
+ * files the first that has the key counts. */
 const char *lf_st_meta(const lf_st *s, const char *key);
 
-/* Elements [first, first + n) of the tensor, in row-major order and its own dtype, to dst (n *
- * bytes of an element). Thread-safe. LF_EINVAL: outside the tensor; LF_EFORMAT, LF_EIO: named with
- * file and tensor. */
+/* Reads elements [first, first + n) of the tensor, in row-major order and in its dtype, to dst (n *
+ * bytes of an element). Thread-safe. LF_EINVAL: the range is outside the tensor. LF_EFORMAT,
+ * LF_EIO: the message names file and tensor. */
 int lf_st_read(const lf_st *s, const lf_st_entry *e, int64_t first, int64_t n, void *dst,
                lf_err *err);
 
-/* How many of n values are NaN or infinite; 0 for types that have neither. data need not be
+/* Counts the NaN and infinite values of n values; 0 for types that have neither. data need not be
  * aligned. */
 int64_t lf_st_count_nonfinite(enum lf_st_dtype t, const void *data, int64_t n);
 
 /* ---- files that others wrote ----
  *
- * A file of a model directory is named by one plain component (no '/', not "." or "..") and must be
- * a regular file. A symbolic link is followed only where it is the link that the Hugging Face cache
- * makes: its text is "../../blobs/NAME" and NAME there is a regular file. Any other link is
- * refused, because a downloaded directory must not choose what else of this machine is read. The
- * directory itself, as the user typed it, may be reached by links. */
+ * The name of a file of a model directory is one plain component (no '/', not "." or ".."), and the
+ * file is a regular file. A symbolic link is followed only when it is one that the Hugging Face
+ * cache makes: its text is "../../blobs/NAME", and NAME there is a regular file. Any other link is
+ * refused, because a downloaded directory must not decide which other files of this machine are
+ * read. The path of the directory itself, as the user typed it, may hold links. */
 
-/* Open dir/name for reading: a descriptor (close it) or a negative lf_rc; LF_ENOENT when it is not
- * there. */
+/* Opens dir/name for reading. Returns a descriptor, which the caller closes, or a negative lf_rc.
+ * LF_ENOENT: there is no such file. */
 int lf_st_open_file(const char *dir, const char *name, lf_err *err);
 
 #endif

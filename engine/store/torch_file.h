@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that torch.save wrote, as a set of tensors (tensors.h): zip files (PyTorch 1.6 and later)
- * and the older form of one pickle after the other. Nothing in them is run (torch_pickle.h), and
- * tensors are read where they lie: a file of any length takes the memory of its structure.
+ * Files of torch.save, read as a set of tensors (tensors.h): zip files (PyTorch 1.6 and later), and
+ * the older form of one pickle after the other. No code in them is run (torch_pickle.h). Tensors
+ * are read in place, so a file of any length takes the memory of its structure.
  *
  * zip:     PREFIX/data.pkl (the objects), PREFIX/data/KEY (the bytes of a storage, stored, not
  *          compressed), PREFIX/byteorder ("little"); sizes beyond 4 GiB in zip64 fields.
@@ -10,14 +10,14 @@
  *          {"little_endian": ...}, pickle of the objects, pickle of the list of storage keys; then
  *          for each key the number of its elements (u64) and the elements.
  *
- * The zip directory is read here and not by libarchive, because what is needed is where a record's
- * bytes lie in the file; records that are compressed, encrypted, links, or named outside of the
- * archive are refused. The CRC of data.pkl is checked; those of storages are not, because they are
- * read in ranges.
+ * Our own code reads the zip directory, because libarchive does not tell where the bytes of a
+ * record lie in the file. Records that are compressed, encrypted, links, or named outside of the
+ * archive are refused. The CRC of data.pkl is checked; those of storages are not, because storages
+ * are read in ranges.
  *
- * A set holds every tensor that is reached from the top object through dictionaries and lists;
- * names are the keys joined by '.'. Tensors that share a storage (tied weights) appear as aliases;
- * strides and offsets are undone by lf_st_read.
+ * A set holds every tensor that the top object reaches through dictionaries and lists. Its name is
+ * the keys joined by '.'. Tensors that share a storage (tied weights) appear as aliases. lf_st_read
+ * undoes strides and offsets.
  */
 #ifndef LF_STORE_TORCH_FILE_H
 #define LF_STORE_TORCH_FILE_H
@@ -27,12 +27,13 @@
 #define LF_TORCH_FILE  "pytorch_model.bin"
 #define LF_TORCH_INDEX "pytorch_model.bin.index.json"
 
-/* Metadata of a set from torch files: what is no tensor, text of at most a few names, or absent. */
+/* Key of the metadata of such a set: the names of the first few objects that are no tensors; absent
+ * when there are none. */
 #define LF_TORCH_META_OTHER "lf.not_tensors"
 
-/* Open path: a file, an .index.json file, or a directory with pytorch_model.bin or its index.
- * Errors as of lf_st_open (safetensors.h); a refused pickle is LF_EFORMAT with file, byte,
- * instruction and global. */
+/* Opens path: a file, an .index.json file, or a directory with pytorch_model.bin or its index.
+ * Errors are those of lf_st_open (safetensors.h). LF_EFORMAT: a pickle is refused; the message has
+ * file, byte, instruction and global. */
 int lf_torch_open(lf_st **out, const char *path, lf_err *err);
 
 #endif

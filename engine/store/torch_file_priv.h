@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of the reader of torch files that the Megatron reader uses too.
+ * The reader of torch files; the Megatron reader uses it too.
  */
 #ifndef LF_STORE_TORCH_FILE_PRIV_H
 #define LF_STORE_TORCH_FILE_PRIV_H
@@ -9,24 +9,24 @@
 #include "engine/store/torch_file.h"
 #include "engine/store/torch_pickle.h"
 
-/* The objects of one file; every storage that they name has its place in the file. fini(zeroed) is
- * legal. */
+/* The objects of one file. Every storage that they name has its place in the file. lf_torch_fini
+ * takes a zeroed struct too. */
 struct lf_torch {
     lf_pickle *pickle;
-    char *text; /* of the pickle, which borrows it */
+    char *text; /* text of the pickle, which borrows it */
 };
 void lf_torch_fini(struct lf_torch *t);
 
-/* Read the objects of the file open at fd (taken), which becomes a file of s. */
+/* Reads the objects of the file open at fd, whose ownership is taken. The file becomes one of s. */
 int lf_torch_load(struct lf_torch *out, lf_st *s, int fd, const char *path, lf_err *err);
-/* An entry for tensor t of that file. */
+/* Adds an entry for tensor t of that file to s. */
 int lf_torch_add_tensor(lf_st *s, const char *name, const struct lf_pv_tensor *t, lf_err *err);
 
 typedef int (*lf_torch_emit)(void *user, const char *name, const struct lf_pv_tensor *t,
                              lf_err *err);
-/* Call emit for every tensor that root reaches through dictionaries and lists; names are keys
- * joined by '.'. other (may be NULL): gets the names of what is no tensor, the first few hundred
- * bytes of them. Bounded in depth and in visits.
+/* Calls emit for every tensor that root reaches through dictionaries and lists; its name is the
+ * keys joined by '.'. other (may be NULL) gets the first few hundred bytes of the names of other
+ * objects. Depth and number of visits are bounded.
  */
 int lf_torch_walk(const lf_pv *root, lf_torch_emit emit, void *user, lf_buf *other, lf_err *err);
 
@@ -39,9 +39,9 @@ static inline bool lf_torch_inside(const struct lf_st_file *f, int64_t offset, i
 /* ---- zip ---- */
 
 struct lf_zip_record {
-    const char *name; /* in the directory's text, not terminated */
+    const char *name; /* points into the text of the directory, not terminated */
     uint32_t name_len;
-    int64_t header, bytes; /* of its local header in the file; stored bytes */
+    int64_t header, bytes; /* file offset of its local header; stored bytes */
     uint32_t crc;
     bool stored;
 };
@@ -53,18 +53,18 @@ struct lf_zip {
     int64_t end; /* where the directory begins: no record reaches beyond */
 };
 void lf_zip_fini(struct lf_zip *z);
-/* Read and check the directory of f. */
+/* Reads and checks the directory of f. */
 int lf_zip_load(struct lf_zip *out, const struct lf_st_file *f, lf_err *err);
 const struct lf_zip_record *lf_zip_find(const struct lf_zip *z, const char *name, size_t len);
-/* Where the bytes of a record begin; checks its local header. */
+/* Finds where the bytes of a record begin, and checks its local header. */
 int lf_zip_data(const struct lf_zip *z, const struct lf_zip_record *r, const struct lf_st_file *f,
                 int64_t *offset, lf_err *err);
-/* CRC-32 as zip has it. */
+/* The CRC-32 of zip. */
 uint32_t lf_zip_crc(const void *data, size_t n);
 
 /* ---- the two forms ---- */
 
-/* Objects of a zip file, and of the older form; file: index in s. */
+/* Read the objects of a zip file, and of a file of the older form. `file` is its index in s. */
 int lf_torch_load_zip(struct lf_torch *out, lf_st *s, int file, lf_err *err);
 int lf_torch_load_legacy(struct lf_torch *out, lf_st *s, int file, lf_err *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What else runs on a model while it trains, such as samples of what it would say: a struct of
- * functions that the loop calls. A guest adds chains to the plan. Its chains and those of training
- * never run together and share memory. The loop calls the guest between steps, with the weights of
- * that moment. A guest changes neither weights nor moments nor data, so training has the same bits
- * with a guest and without. Its numbers may go into the metrics.
+ * A guest is other work on a model while it trains, such as generating samples: a struct of
+ * functions that the loop calls. A guest adds chains to the plan. Its chains never run together
+ * with those of training and share their memory. The loop calls the guest between steps, with the
+ * current weights. A guest changes neither weights nor moments nor data, so training has the same
+ * bits with a guest and without. The metrics may hold numbers of the guest.
  */
 #ifndef LF_TRAIN_GUEST_H
 #define LF_TRAIN_GUEST_H
@@ -23,14 +23,16 @@ typedef struct lf_trainer lf_trainer;
 
 struct lf_train_guest {
     void *user;       /* of every function; borrowed */
-    int64_t interval; /* visited after every so many steps, and after the last */
+    int64_t interval; /* steps between visits; there is one after the last step too */
     /* Before the plan is finished, on every rank and for lf_train_plan. d and ps outlive
      * `leave`. */
     int (*plan)(void *user, const lf_decoder *d, lf_pstore *ps, lf_plan *plan, lf_err *err);
-    /* The plan has memory, the data is open; on every rank, before weights are there. */
+    /* Called when the plan has memory and the data is open, before the weights are read; on every
+     * rank. */
     int (*bind)(void *user, lf_trainer *t, lf_exec *ex, lf_back *back, lf_err *err);
-    /* Rank 0, after step `step`; the other ranks wait. values: [n_metrics] for the record of that
-     * step, NaN: left out. Called again for a step that a run visited before it was killed. */
+    /* Called on rank 0 after step `step`, while the other ranks wait. values[n_metrics] go into the
+     * record of that step; NaN is left out. It is called again for a step that an earlier, killed
+     * start had visited. */
     int (*visit)(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err);
     /* before executor, plan and decoder are destroyed; also when plan or bind failed */
     void (*leave)(void *user);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the loader: order.c says which sample comes when (pure functions), loader.c fills
- * micro-batches from it, loader_open.c makes the loader.
+ * The parts of the loader: order.c has the order of samples (pure functions), loader.c fills
+ * micro-batches, loader_open.c makes the loader.
  */
 #ifndef LF_TRAIN_LOADER_PRIV_H
 #define LF_TRAIN_LOADER_PRIV_H
@@ -15,16 +15,16 @@
 #define LF_LOADER_MAX_SOURCES  256
 #define LF_LOADER_WEIGHT_TOTAL 1000000
 #define LF_LOADER_SLOTS        3   /* micro-batches in the ring */
-#define LF_LOADER_SEGS         256 /* segments of a row where nobody says how many */
+#define LF_LOADER_SEGS         256 /* default bound on the segments of a row */
 
-/* Weights as integers; *total is their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL: not
- * positive, or a share that would round to nothing. */
+/* Turns weights into integers. *total becomes their sum, at most LF_LOADER_WEIGHT_TOTAL. LF_EINVAL:
+ * a weight is not positive, or its share would round to 0. */
 int lf_blend_weights(uint32_t *w, uint32_t *total, const double *weight, size_t n, lf_err *err);
-/* One step of the same choice as lf_blend_at: count[] are the choices before sample i. */
+/* Makes one choice of lf_blend_at. count[] are the choices before sample i. */
 size_t lf_blend_choose(const uint32_t *w, size_t n, uint32_t total, uint64_t i,
                        const uint64_t *count);
 
-/* ---- units (units.c): what the packing index packs ---- */
+/* ---- units (units.c), which the packing index packs ---- */
 
 enum { LF_UNIT_PARTS = 2 };
 struct lf_units {
@@ -32,44 +32,45 @@ struct lf_units {
     enum lf_rows rows;
     bool mismatched;
     uint32_t T;
-    uint64_t n, dropped; /* units; longer than T */
-    uint64_t cut;        /* plain documents longer than T: they go on in another sequence */
+    uint64_t n, dropped; /* units; those longer than T */
+    uint64_t cut;        /* plain documents longer than T, whose rest stands in another sequence */
     uint32_t *prompt;    /* mismatched: [n] tokens before the first trained one */
 };
-/* One segment of a unit. Mismatched: seg.doc's first `head` tokens, then those of `other` from its
- * prompt on. */
+/* One segment of a unit. A mismatched one has the first `head` tokens of seg.doc, then those of
+ * `other` behind its prompt. */
 struct lf_unit_part {
     lf_pack_seg seg;
     bool mismatched;
     uint32_t head;
     uint64_t other;
 };
-/* LF_EINVAL: the data holds other rows. dir: for messages. */
+/* dir is for messages. LF_EINVAL: the data holds other rows. */
 int lf_units_open(struct lf_units *u, const lf_shardset *set, enum lf_rows rows, bool mismatched,
                   uint32_t T, const char *dir, lf_err *err);
 void lf_units_fini(struct lf_units *u);
-/* Of one unit, 0 when it is longer than T; for lf_pack_build. */
+/* Returns the length of a unit, or 0 when it is longer than T; for lf_pack_build. */
 uint64_t lf_units_len(const void *units, uint64_t unit);
-/* Segments that a unit of such documents can be. */
+/* Returns the most segments of a unit of such documents. */
 int32_t lf_units_most_parts(enum lf_rows rows, bool mismatched);
-/* Bound on units of a row, padding counted, that keeps its segments within lf_loader_segs. */
+/* Returns the bound on units of a row, padding counted, that keeps its segments within
+ * lf_loader_segs. */
 uint32_t lf_units_bound(const lf_loader_config *c);
-/* Memory of the units themselves, with the lengths of the documents they are made of. */
+/* Returns the memory of the units, with the lengths of their documents. */
 size_t lf_units_bytes(enum lf_rows rows, bool mismatched, uint64_t docs);
-/* The segments of what the index calls seg (its doc is a unit); returns how many. */
+/* Finds the segments of seg, whose doc is a unit in the index, and returns their number. */
 int lf_units_parts(const struct lf_units *u, const lf_pack_seg *seg,
                    struct lf_unit_part part[LF_UNIT_PARTS]);
 int lf_units_fill_mismatched(const struct lf_units *u, const struct lf_unit_part *p,
                              int32_t *tokens, int32_t *targets, lf_err *err);
 
-/* What all walkers share; const after open. */
+/* The data of all walkers; constant after open. */
 struct lf_order {
     enum lf_loader_mode mode;
     size_t n_sources;
     uint32_t w[LF_LOADER_MAX_SOURCES], total;
     uint64_t n[LF_LOADER_MAX_SOURCES]; /* sequences of a source */
     uint64_t seed;
-    int64_t n_samples; /* VALID: how many; TRAIN: INT64_MAX */
+    int64_t n_samples; /* their number with VALID; INT64_MAX with TRAIN */
     const lf_loader_ramp *ramp;
     size_t n_ramp;
     const int64_t *skip; /* sorted */
@@ -82,20 +83,19 @@ struct lf_order {
 struct lf_mega {
     const lf_shardset *set; /* borrowed */
     lf_megatron_order *order;
-    uint64_t *first; /* [n_seqs + 1] token of the split that a sequence begins with */
+    uint64_t *first; /* [n_seqs + 1] first token of each sequence, counted in the split */
     uint64_t n_seqs;
 };
-/* samples: asked of this source, 0: one epoch. */
+/* samples is the number that this source must give; 0: one epoch. */
 int lf_mega_open(struct lf_mega *m, const lf_shardset *set, const lf_loader_megatron *c, int32_t T,
                  uint64_t samples, lf_err *err);
 void lf_mega_fini(struct lf_mega *m);
 size_t lf_mega_bytes(const struct lf_mega *m);
-/* The T + 1 tokens of a sample; no allocation. */
+/* Reads the T + 1 tokens of a sample, without allocation. */
 int lf_mega_read(const struct lf_mega *m, uint64_t sample, int32_t *dst, lf_err *err);
-/* Its pieces as {"sequence","first","len"}. */
+/* Returns the parts of a sample as an array of {"sequence","first","len"}. */
 json_t *lf_mega_describe(const struct lf_mega *m, uint64_t sample);
-/* All sources: opens each, sets the order's weights, counts and number of samples. names: for
- * messages. */
+/* Opens every source and sets weights, counts and number of samples of the order. */
 int lf_mega_open_all(struct lf_mega *m, struct lf_order *o, const lf_shardset *const *sets,
                      const lf_loader_config *c, lf_err *err);
 
@@ -105,7 +105,7 @@ struct lf_walker {
     uint64_t count[LF_LOADER_MAX_SOURCES];
 };
 void lf_walker_seek(struct lf_walker *w, const struct lf_order *o, int64_t sample);
-/* Dataset and sequence of the sample at w, which moves on. epoch may be NULL. */
+/* Finds dataset and sequence of the sample at w and moves w on. epoch may be NULL. */
 void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *source,
                     uint64_t *sequence, uint64_t *epoch);
 
@@ -113,15 +113,15 @@ void lf_walker_next(struct lf_walker *w, const struct lf_order *o, size_t *sourc
 struct lf_stepper {
     int64_t number, first, n;
 };
-/* Checks the ramp: rows ascending from 0, batches positive multiples of the micro-batch B, each
- * with at least one micro-batch per data-parallel rank. */
+/* Checks the ramp: rows ascend from 0, and batches are positive multiples of the micro-batch B with
+ * at least one micro-batch per data-parallel rank. */
 int lf_order_check(const struct lf_order *o, int64_t B, int64_t ranks, lf_err *err);
-/* The deal: micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m %
- * ranks, as its m / ranks-th. How many of a step of n samples a rank computes: */
+/* Micro-batch m of a step holds its samples [m * B, (m + 1) * B) and goes to rank m % ranks, as
+ * number m / ranks there. Returns how many micro-batches of a step of n samples a rank computes. */
 int64_t lf_deal_count(int64_t n, int64_t B, int64_t rank, int64_t ranks);
-/* The step that begins at this sample; LF_EINVAL when none does. */
+/* Goes to the step that begins at this sample. LF_EINVAL: there is none. */
 int lf_stepper_seek(struct lf_stepper *s, const struct lf_order *o, int64_t sample, lf_err *err);
-/* Move past steps of the skip list; false at the end of the order. */
+/* Moves past steps of the skip list. false at the end of the order. */
 bool lf_stepper_settle(struct lf_stepper *s, const struct lf_order *o);
 void lf_stepper_next(struct lf_stepper *s, const struct lf_order *o);
 
@@ -144,14 +144,15 @@ struct lf_loader {
     int32_t T, B, max_segs, pad_token;
     int64_t dp_rank, dp_size;
     char order_id[LF_HASH_HEX];
-    size_t bytes, index_bytes; /* held: by the loader and its slots; by the sources' indices */
+    /* memory of the loader with its slots; memory of the indices of sources */
+    size_t bytes, index_bytes;
 
     /* the caller's side */
     struct lf_walker walk;
     struct lf_stepper step;
     lf_loader_step now;
     lf_pack_seg *count_segs;
-    int32_t micro; /* of `now`, handed out so far */
+    int32_t micro; /* micro-batches of `now` given so far */
     bool in_step;
     int64_t cursor;
 
@@ -174,7 +175,7 @@ struct lf_loader {
     int32_t *row; /* [T + 1], Megatron's order */
 };
 
-/* What its thread runs; arg: the lf_loader. */
+/* The function of the loader's thread; arg is the lf_loader. */
 void *lf_loader_fill(void *arg);
 
 #endif

@@ -259,6 +259,20 @@ static int steps(lf_trainer *t, lf_err *err)
     return lf_train_agree(t, rc, err);
 }
 
+/* A run that diverged must not end without a word, and a short one has no other: the watch for
+ * spikes begins later. */
+static void warn_if_worse(const lf_trainer *t)
+{
+    const double mean = lf_train_loss_mean(t), first = t->s.first_loss;
+    const double uniform = t->c->objective ? (double)INFINITY : log((double)t->mc.vocab);
+    if (mean <= uniform + 0.1 && mean <= first + 0.1 * fabs(first))
+        return;
+    lf_train_log(t, 1,
+                 "the loss is higher than at the start%s: %.4f at first, %.4f in the mean of the "
+                 "last steps; try a smaller lr or a longer warmup",
+                 mean > uniform + 0.1 ? ", or than that of a uniform guess" : "", first, mean);
+}
+
 static int finish(lf_trainer *t, lf_err *err)
 {
     const lf_objective *o = t->c->objective;
@@ -273,6 +287,7 @@ static int finish(lf_trainer *t, lf_err *err)
     rc = lf_train_agree(t, rc, err);
     if (rc != 0)
         return rc;
+    warn_if_worse(t);
     char valid[48] = "";
     if (isfinite(t->s.valid_loss))
         snprintf(valid, sizeof(valid), ", validation %.4f (best %.4f)", t->s.valid_loss,

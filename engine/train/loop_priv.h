@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the training loop, for the files of engine/train. */
+ * The state of the training loop, for the files of engine/train. */
 #ifndef LF_TRAIN_LOOP_PRIV_H
 #define LF_TRAIN_LOOP_PRIV_H
 
@@ -15,7 +15,7 @@
 #include "engine/train/loop.h"
 #include "engine/train/run.h"
 
-/* What a run is made of besides data: fixed once built. */
+/* The parts of a run beside the data; fixed once built. */
 struct lf_train_model {
     lf_decoder *dec;
     lf_pstore *ps;
@@ -26,17 +26,18 @@ struct lf_train_model {
     int64_t rows, n_docs;
 };
 
-/* What changes from step to step and goes into a checkpoint. */
+/* The state that changes from step to step and goes into a checkpoint. */
 struct lf_train_state {
     int64_t step;      /* optimizer steps done */
     int64_t samples;   /* sequences trained */
     int64_t tokens;    /* targets trained */
-    int64_t cursor;    /* the loader's next sample */
-    double loss_sum;   /* of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
+    int64_t cursor;    /* next sample of the loader */
+    double loss_sum;   /* sum of all losses, each weighing 0.98 of the next: lf_train_loss_mean */
     double first_loss; /* of step 1 */
     double valid_loss; /* the last one, NaN before */
     double best_valid; /* NaN before */
-    double best_score; /* of what keep_best and patience look at, lower is better; NaN before */
+    /* the value that keep_best and patience compare, lower is better; NaN before */
+    double best_score;
     int64_t best_step, stale; /* the step of best_score; validations since then */
     struct lf_scaler scaler;
     double active_s; /* seconds trained, over all starts */
@@ -48,7 +49,7 @@ struct lf_train_step {
     double loss, z, grad_norm, lr, loss_scale;
     double valid_loss;             /* NaN: not measured at this step */
     double entropy, valid_entropy; /* mean over trained tokens, nats; NaN unless asked for */
-    /* trained tokens that are the most likely one; NaN with an objective */
+    /* share of trained tokens that are the most likely one; NaN with an objective */
     double accuracy, valid_accuracy;
     double set_loss[LF_TRAIN_MAX_SETS], set_accuracy[LF_TRAIN_MAX_SETS]; /* of valid_names */
     /* means, with experts: see lf_train_router_step */
@@ -60,7 +61,7 @@ struct lf_train_step {
     bool skip; /* the optimizer refused non-finite numbers */
 };
 
-/* A step that is queued, when the loop runs ahead. */
+/* A queued step, when the loop runs ahead. */
 struct lf_train_flight {
     bool up;
     lf_loader_step ls;
@@ -75,7 +76,7 @@ struct lf_trainer {
     lf_run run;
     struct lf_devcomm dev; /* memory of the backend between ranks */
     double longest_s;      /* step so far */
-    bool late;             /* of the last step: time to save, agreed */
+    bool late;             /* the ranks agreed after the last step that it is time to save */
     lf_model_config mc;    /* resolved */
     struct lf_train_model m;
     lf_loader *data, *vdata;
@@ -86,10 +87,10 @@ struct lf_trainer {
     float *noise_buf;    /* rows, hidden: with neftune_alpha */
     int32_t *prefix_buf; /* n_docs, then rows twice: with mask = prefix */
     struct lf_train_state s;
-    bool ahead; /* results are read a step later: see step.c */
+    bool ahead; /* results are read one step later: see step.c */
     /* next: its gradients are queued; flight: its optimizer too */
     struct lf_train_flight next, flight;
-    double told_s; /* when the last result came */
+    double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
     int64_t rss0; /* before planned memory was taken */
@@ -99,7 +100,8 @@ struct lf_trainer {
     double session0;     /* when this start began to train */
     double active0;      /* active_s then */
 
-    lf_loader **vsets;       /* [n_valid_dirs] each of them alone, NULL without valid_names */
+    /* [n_valid_dirs] loaders of single sources; NULL without valid_names */
+    lf_loader **vsets;
     const char **vnames;     /* [n_valid_dirs] */
     const char **valid_dirs; /* sources that have a valid split, in the order of vdata */
     size_t n_valid_dirs;
@@ -113,13 +115,13 @@ void lf_train_begin_sums(struct lf_train_sums *s);
 /* The loss of a step from the sums of its micro-batches, and the means of an objective. */
 double lf_train_loss_of(const lf_trainer *t, const struct lf_train_sums *s, double tokens,
                         double *means);
-/* A step from its beginning to its end; the state moves on. Collective. */
+/* Makes a whole step and moves the state on. Collective. */
 int lf_train_step_now(lf_trainer *t, struct lf_train_step *st, lf_err *err);
 /* A step in three parts, of which only the last waits for the device. begin queues the gradients of
- * step s.step + 1. launch queues its optimizer; then a flight is up, and the state is the one after
- * the step except for loss_sum. land waits for the result of the flight. *again: the step has
- * overflowed, and state and loader stand before it again. Between land and launch no other step is
- * up. launch is collective, and so is a land that sets *again. */
+ * step s.step + 1. launch queues its optimizer; after that a flight is up, and the state is that
+ * after the step except for loss_sum. land waits for the result of the flight. It sets *again when
+ * the step has overflowed; state and loader then stand before that step. Between land and launch no
+ * other step is up. launch is collective, and so is a land that sets *again. */
 int lf_train_ahead_begin(lf_trainer *t, lf_err *err);
 int lf_train_ahead_launch(lf_trainer *t, lf_err *err);
 int lf_train_ahead_land(lf_trainer *t, struct lf_train_step *st, bool *again, lf_err *err);
@@ -130,27 +132,28 @@ int lf_train_model_plan(struct lf_train_model *m, const struct lf_train_config *
 int lf_train_model_bind(struct lf_train_model *m, const struct lf_train_config *c,
                         const lf_comm *comm, lf_err *err);
 void lf_train_model_fini(struct lf_train_model *m);
-/* Documents of a micro-batch, padding of each row with them: lf_loader_segs for all its rows. */
+/* Returns the most documents of a micro-batch, padding included: lf_loader_segs for all its
+ * rows. */
 int64_t lf_train_max_docs(const struct lf_train_config *c);
-/* Steps, samples and schedule once the samples of an epoch are known (0: unknown, then epochs is an
- * error). */
+/* Computes steps, samples and schedule from the samples of an epoch. 0: they are unknown, and then
+ * epochs is an error. */
 int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
                     const struct lf_train_config *c, int64_t epoch_samples, lf_err *err);
 
 /* data.c */
 int lf_train_open_data(lf_trainer *t, lf_err *err);
-/* What the loaders of a run have in common; sources (but for their number), split and ranks are
- * not. */
+/* Returns the settings that all loaders of a run share; sources (except their number), split and
+ * ranks are not set. */
 lf_loader_config lf_train_loader_config(const struct lf_train_config *c);
-/* The same of one that reads a split once, in order. */
+/* The same for a loader that reads a split once, in order. */
 lf_loader_config lf_train_valid_config(const struct lf_train_config *c, size_t n_sources);
-/* The training data as `rank` of `ranks` sees it. */
+/* Opens the training data for `rank` of `ranks`. */
 int lf_train_open_loader(lf_loader **out, const lf_trainer *t, int rank, int ranks, lf_err *err);
-/* Host memory of the loaders, from the manifests of the data as far as they are there. */
+/* Returns the host memory of the loaders, from the manifests of the data as far as they exist. */
 size_t lf_train_data_bytes(const struct lf_train_config *c);
 
 /* over.c */
-/* The chain's inputs from a micro-batch. */
+/* Writes the inputs of a chain from a micro-batch. */
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
@@ -158,30 +161,31 @@ struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_l
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);
 int lf_train_save_begin(lf_trainer *t, const char *dir, json_t *extra, lf_err *err);
-/* out/checkpoint; with an adapter out/adapter before it. */
+/* Publishes out/checkpoint; with an adapter out/adapter before it. */
 int lf_train_save_final(lf_trainer *t, lf_err *err);
 json_t *lf_train_state_json(const lf_trainer *t, lf_err *err);
 
-/* best.c. After a validation: is it the best one; keep it when asked to. Collective. */
+/* best.c. After a validation: finds whether it is the best one, and keeps its weights with
+ * keep_best. Collective. */
 int lf_train_best(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 bool lf_train_out_of_patience(const lf_trainer *t);
-/* At the end: best-step-N becomes best. Rank 0. */
+/* At the end: publishes best-step-N as best. Rank 0. */
 int lf_train_publish_best(lf_trainer *t, lf_err *err);
 
-/* resume.c: positions the run; *done when the final checkpoint is in place already. */
+/* resume.c: finds the beginning of the run. *done: the final checkpoint exists already. */
 int lf_train_start(lf_trainer *t, bool *done, lf_err *err);
 json_t *lf_train_fingerprint(const lf_trainer *t, lf_err *err);
 
 /* report.c */
-/* Load-balancing loss of a micro-batch; entropy of the routers' scores in nats and rows of the
- * busiest expert / mean, over micro-batches and MoE layers. */
+/* Computes means over micro-batches and MoE layers: the load-balancing loss, the entropy of the
+ * routers' scores in nats, and the rows of the busiest expert / the mean. */
 void lf_train_router_step(const lf_trainer *t, struct lf_train_step *st,
                           const struct lf_train_sums *sums);
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err);
 void lf_train_report_begin(lf_trainer *t);
 void lf_train_report_first(lf_trainer *t, const struct lf_train_step *st);
 
-/* ranks.c. Collective means: every rank calls it, at the same point. */
+/* ranks.c. Every rank calls a collective function at the same point. */
 /* Sums over the micro-batches of a step or of a validation, over all ranks after
  * lf_train_exchange. */
 struct lf_train_sums {
@@ -189,27 +193,28 @@ struct lf_train_sums {
     double router_aux, router_entropy, router_load; /* of the step record */
     int64_t router_seen;
     int64_t tokens, correct;
-    bool late; /* rank 0's clock says that it is time to save */
+    bool late; /* it is time to save, by the clock of rank 0 */
     double obj[LF_OBJECTIVE_SUMS], top[LF_OBJECTIVE_SUMS]; /* of an objective */
 };
-/* Collective: add up the sums of all ranks. rc: how this rank's part went; when one failed, all
- * return a failure. */
+/* Collective: adds up the sums of all ranks. rc is the result of this rank's part. When one rank
+ * has failed, all return a failure. */
 int lf_train_exchange(const lf_trainer *t, int rc, struct lf_train_sums *s, lf_err *err);
-/* Tells the watchdog of a step. */
+/* Tells the watchdog that a step runs. */
 void lf_train_phase_step(const lf_trainer *t);
-/* The record's sums become those of all ranks, on the device. Queued. */
+/* Queues the sums of the record over all ranks, on the device. */
 int lf_train_sum_record(const lf_trainer *t, lf_err *err);
-/* Collective: let the executor sum gradients over ranks; decides whether the loop runs ahead. */
+/* Collective: makes the executor sum gradients over ranks, and decides whether the loop runs
+ * ahead. */
 int lf_train_connect(lf_trainer *t, lf_err *err);
 void lf_train_disconnect(lf_trainer *t, bool failed);
-/* Collective: rank 0's weights and moments on all ranks. */
+/* Collective: copies weights and moments of rank 0 to all ranks. */
 int lf_train_share_weights(lf_trainer *t, bool moments, lf_err *err);
-/* Collective: LF_EINVAL when a rank has other settings, data or kernels than rank 0. */
+/* Collective. LF_EINVAL: a rank has other settings, data or kernels than rank 0. */
 int lf_train_same(const lf_trainer *t, lf_err *err);
-/* Collective: LF_ECOMM when the ranks do not hold the same weights any more. */
+/* Collective. LF_ECOMM: the ranks do not hold the same weights. */
 int lf_train_replicas(const lf_trainer *t, lf_err *err);
 
-/* diverge.c: keep the weights and the batch, then fail with LF_ENUMERIC. Collective. */
+/* diverge.c: keeps the weights and the batch, then fails with LF_ENUMERIC. Collective. */
 int lf_train_diverged(lf_trainer *t, const struct lf_train_step *st, const char *why, lf_err *err);
 
 #endif

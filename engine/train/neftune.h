@@ -2,12 +2,12 @@
  *
  * NEFTune (Jain et al. 2023): in training, uniform noise is added to the embeddings.
  *
- *     x[r][c] += u,   u uniform in +-alpha / sqrt(L C),   L = tokens of r's document, C = width of
- *                     the embedding
+ *     x[r][c] += u,   u uniform in +-alpha / sqrt(L C)
  *
- * The paper has one document per row of a batch. With several packed into one, L is the document's
- * length and not that of the sequence, which would make the noise smaller by the square root of how
- * many happen to lie there.
+ * L is the number of tokens of r's document, and C the width of the embedding. The paper has one
+ * document per row of a batch. Where a sequence holds several documents, L is the length of the
+ * document. The length of the sequence would make the noise smaller by the square root of the
+ * number of documents in it.
  */
 #ifndef LF_TRAIN_NEFTUNE_H
 #define LF_TRAIN_NEFTUNE_H
@@ -18,7 +18,7 @@
 
 double lf_neftune_half_width(double alpha, int64_t length, int64_t width);
 
-/* A micro-batch that gets noise; borrowed. */
+/* A micro-batch that gets noise; pointers are borrowed. */
 struct lf_neftune {
     double alpha;
     int64_t rows, width;
@@ -30,8 +30,8 @@ struct lf_neftune {
     int threads;
 };
 
-/* Its noise, [rows, width]; 0 in rows of no document. Element (r, c) depends on seed, global sample
- * of r, place of r in it and c alone. */
+/* Fills out[rows, width] with the noise; rows of no document get 0. Element (r, c) depends only on
+ * seed, global sample of r, place of r in it, and c. */
 void lf_neftune_fill(float *out, const struct lf_neftune *n);
 
 #endif

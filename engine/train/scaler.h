@@ -5,10 +5,10 @@
  * and gradients are divided by it before they are used. The dynamic scale halves when a gradient is
  * not finite and doubles after `window` steps in a row without that.
  *
- * Unlike the common implementations, which drop the batch whose gradient overflowed, the step is
- * made again on the same batch with the smaller scale: nothing is lost, and the data order does not
- * depend on what overflowed. A scale is a power of two (if it began as one), so where nothing over-
- * or underflows a run has the bits of one without scaling.
+ * Common implementations drop the batch whose gradient overflowed. Here the step is made again on
+ * the same batch with the smaller scale. So no data is lost, and the data order does not depend on
+ * overflows. A scale is a power of two if it began as one; then a run without over- and underflows
+ * has the bits of a run without scaling.
  */
 #ifndef LF_TRAIN_SCALER_H
 #define LF_TRAIN_SCALER_H
@@ -21,13 +21,13 @@
 
 struct lf_scaler_opts {
     bool dynamic;
-    /* the scale of the first step (a dynamic one: rounded down to a power of two), of all when
-     * not dynamic; 0: 1 */
+    /* the scale of the first step, which a dynamic scaler rounds down to a power of two; of all
+     * steps when not dynamic; 0: 1 */
     double start;
     int64_t window; /* steps between doublings, >= 1 */
 };
 
-/* What goes into a checkpoint. */
+/* The state that goes into a checkpoint. */
 struct lf_scaler {
     double scale;
     int64_t good;      /* steps since the scale changed */
@@ -35,16 +35,17 @@ struct lf_scaler {
 };
 
 struct lf_scaler lf_scaler_start(const struct lf_scaler_opts *o);
-/* The gradient was not finite. True: the scale is half of what it was, make the step again. False:
- * it is not the scale that is to blame (fixed, or 1 already). */
+/* Reports a gradient that is not finite. true: the scale is halved, and the step is made again.
+ * false: the scale is not the cause, because it is fixed or 1. */
 bool lf_scaler_overflow(struct lf_scaler *s, const struct lf_scaler_opts *o);
-/* A step was taken. */
+/* Reports a completed step. */
 void lf_scaler_good(struct lf_scaler *s, const struct lf_scaler_opts *o);
 
-/* {"scale","good","overflows"} of a checkpoint; owned, NULL: out of memory. */
+/* Returns {"scale","good","overflows"} for a checkpoint, which the caller owns; NULL: out of
+ * memory. */
 json_t *lf_scaler_json(const struct lf_scaler *s);
-/* Back again. A run that was not scaled before (NULL), or whose scale is fixed now, begins with the
- * scale it is given. */
+/* Reads that object. A run without scaling before (NULL), or with a fixed scale now, begins with
+ * the scale of its options. */
 struct lf_scaler lf_scaler_of(const json_t *state, const struct lf_scaler_opts *o);
 
 #endif

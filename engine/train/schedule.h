@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning-rate schedules and the batch ramp: pure functions of the number of samples, so they do
- * not depend on how a run was cut into steps, micro-batches or starts.
+ * Learning-rate schedules and the batch ramp. They are pure functions of the number of samples, so
+ * they do not depend on the division of a run into steps, micro-batches or starts.
  *
- *   x = samples done when the step is complete (so the first step is not at rate 0 and the last one
- *   is at the end)
+ *   x = samples done when the step is complete, so the first step has a rate above 0 and the last
+ *       one that of the end
  *   warm-up        x <= warmup:       peak x / warmup
  *   after it, with u = (x - warmup) / (total - warmup) in [0, 1]:
  *     constant     peak
  *     linear       peak + (min - peak) u
  *     cosine       min + (peak - min) (1 + cos(pi u)) / 2
  *     inverse_sqrt max(min, peak sqrt(warmup' / x)), warmup' = max(warmup, 1)
- *       (Vaswani et al. 2017)
- *     wsd          peak until total - decay, then over v = (x - (total - decay)) / decay:
- *                  (Hu et al. 2024)
- *                    linear    peak + (min - peak) v         cosine  min + (peak - min) (1 + cos(pi
- *                              v)) / 2
- *                    exp       peak (min / peak)^v           sqrt    peak + (min - peak) sqrt(v)
+ *                  (Vaswani et al. 2017)
+ *     wsd          peak until total - decay, then over v = (x - (total - decay)) / decay
+ *                  (Hu et al. 2024):
+ *                    linear    peak + (min - peak) v
+ *                    cosine    min + (peak - min) (1 + cos(pi v)) / 2
+ *                    exp       peak (min / peak)^v
+ *                    sqrt      peak + (min - peak) sqrt(v)
  *   beyond total   the value at total
  */
 #ifndef LF_TRAIN_SCHEDULE_H
@@ -43,21 +44,22 @@ typedef struct lf_schedule {
     int64_t warmup, total, decay; /* samples; decay: wsd */
 } lf_schedule;
 
-/* LF_EINVAL: warmup beyond total, decay that does not fit, min above peak, exp tail to 0. */
+/* LF_EINVAL: warmup is beyond total, decay does not fit, min is above peak, or an exp tail goes to
+ * 0. */
 int lf_schedule_check(const lf_schedule *s, lf_err *err);
 double lf_schedule_lr(const lf_schedule *s, int64_t samples);
 
-/* Batch ramp: from sample `from` on, a step takes `samples`. Row 0 is from 0. A row takes effect at
- * the first step that begins at or after it. */
+/* One row of the batch ramp: from sample from_sample on, a step takes `samples` samples. Row 0
+ * begins at 0. A row takes effect at the first step that begins at or after it. */
 typedef struct lf_ramp_row {
     int64_t from_sample;
     int64_t samples;
 } lf_ramp_row;
 
-/* Samples of the step that begins at sample `at`. */
+/* Returns the samples of the step that begins at sample `at`. */
 int64_t lf_ramp_samples(const lf_ramp_row *rows, size_t n, int64_t at);
-/* Samples taken by the first `steps` steps, and steps that reach `samples` (the last one may pass
- * it). */
+/* Return the samples of the first `steps` steps, and the number of steps that reach `samples`; the
+ * last step may pass it. */
 int64_t lf_ramp_samples_of_steps(const lf_ramp_row *rows, size_t n, int64_t steps);
 int64_t lf_ramp_steps_to(const lf_ramp_row *rows, size_t n, int64_t samples);
 

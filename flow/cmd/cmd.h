@@ -6,13 +6,14 @@
 #ifndef LF_FLOW_CMD_H
 #define LF_FLOW_CMD_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "db/ledger.h"
 #include "engine/base/opt.h"
 #include "flow/cmd/table.h"
+#include "flow/record/shown.h"
 #include "flow/run/project.h"
+#include "flow/run/state.h"
 
 /* Exit codes of every command, in the order of the man page, which is printed from this table. A
  * command that fails with an lf_rc gets its code from lf_flow_exit_of; one that knows better
@@ -85,16 +86,30 @@ int lf_flow_main(int argc, char **argv, const lf_opt_table *const *tables);
 /* --project, else the nearest project at or above the working directory. */
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err);
 const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given */
-/* Print an object as JSON with "schema"; takes o. Members that are null are left out: a missing key
- * means not available. */
-int lf_cmd_print_json(json_t *o, lf_err *err);
+/* What an option that may be repeated was given, n of them; owned: free() it. NULL with err. */
+const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err);
+void lf_cmd_nap(double s);
+/* Print a record as JSON with "schema" (print_json.c). What is not known is not given, and left
+ * out. */
+int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);
 /* The same in one line, for commands that print one object after the other. */
-int lf_cmd_print_json_line(json_t *o, lf_err *err);
+int lf_cmd_print_line(const void *rec, const struct lf_fields *t, lf_err *err);
+/* An object of texts: names and values, NULL behind them. */
+int lf_cmd_print_texts(lf_err *err, const char *name, ...) __attribute__((sentinel));
+/* What the ledger has answered; takes o. */
+int lf_cmd_print_raw(struct json_t *o, lf_err *err);
+/* Rows of whatever members: {"rows":[]}, or a table of them; takes rows (NULL: err says why). */
+int lf_cmd_print_rows(const lf_cmd *c, struct json_t *rows, lf_err *err);
+/* A run as it is (flow/sched/describe.h). */
+int lf_cmd_print_run(const lf_run_view *v, lf_err *err);
 /* "run ID  NAME  STATE" of a described run. */
-void lf_cmd_print_head(const json_t *run);
+void lf_cmd_print_head(const lf_run_shown *run);
 /* Open the project, call fn, close it. */
 int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),
                         lf_err *err);
+/* The same with the run of a word (NULL: the newest) and its stages. */
+int lf_cmd_with_run(lf_cmd *c, const char *word, int (*fn)(lf_cmd *c, lf_run_view *v, lf_err *err),
+                    lf_err *err);
 /* "--columns TEXT", "--jobs N", "--no-check": as --help and the man page write an option. */
 void lf_cmd_option_form(char *buf, size_t cap, const lf_opt *o);
 /* "-o", "-n" and so on of a long option of this table, 0 when it has none. */
@@ -105,8 +120,8 @@ char *lf_cmd_model_dir(void);
 /* The ledger for reading, brought up to date before. Where it cannot be written, it is read as it
  * is, and stderr says so. */
 lf_ledger *lf_cmd_open_ledger(const lf_project *p, bool everything, lf_err *err);
-/* Rows as a table, or as {"rows":[]}; takes rows (NULL: err says why). t NULL: columns as they
- * come, for SQL. */
-int lf_cmd_rows(const lf_cmd *c, json_t *rows, const lf_table *t, lf_err *err);
+/* An LF_ROWS of structs as a table, or as {"rows":[]}. */
+int lf_cmd_rows(const lf_cmd *c, const void *rows, const struct lf_fields *fields,
+                const lf_table *t, lf_err *err);
 
 #endif

@@ -53,18 +53,38 @@ static const lf_format artifact_formats[] = {
 static const lf_table artifact_table = {
     artifact_cols, sizeof artifact_cols / sizeof artifact_cols[0], artifact_formats};
 
-static void finish_rows(json_t *rows, const char *role)
+struct artifact {
+    char *run, *stage;
+    lf_int attempt, epoch;
+    char *name, *role, *path, *kind, *sha256;
+    lf_real bytes, files, step;
+    char *spec_id;
+    struct json_t *meta;
+    lf_real t, gone;
+    char size[32];
+};
+static const struct lf_fields artifact_fields =
+    LF_FIELDS_SHOWN(struct artifact,
+                    LF_MEMBERS(struct artifact, run, stage, attempt, epoch, name, role, path, kind,
+                               sha256, bytes, files, step, spec_id, meta, t, gone),
+                    {LF_FIELD_BUF(struct artifact, size, "size"), .opt = true});
+typedef LF_ROWS(struct artifact) artifacts;
+
+/* Those of the role stay. */
+static void finish_rows(artifacts *l, const char *role)
 {
-    for (size_t i = json_array_size(rows); i-- > 0;) {
-        char b[32];
-        json_t *r = json_array_get(rows, i), *bytes = json_object_get(r, "bytes");
-        const char *its = json_string_value(json_object_get(r, "role"));
-        if (strcmp(role, "any") != 0 && (its == NULL || strcmp(its, role) != 0))
-            json_array_remove(rows, i);
-        else if (json_is_number(bytes))
-            json_object_set_new(r, "size",
-                                json_string(lf_fmt_bytes(b, sizeof b, json_number_value(bytes))));
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        struct artifact *a = &l->v[i];
+        if (strcmp(role, "any") != 0 && (a->role == NULL || strcmp(a->role, role) != 0)) {
+            lf_fields_fini(a, &artifact_fields);
+            continue;
+        }
+        if (a->bytes.given)
+            lf_fmt_bytes(a->size, sizeof a->size, a->bytes.v);
+        l->v[n++] = *a;
     }
+    l->n = n;
 }
 
 static int artifacts_of(lf_cmd *c, const lf_project *p, lf_err *err)
@@ -79,11 +99,15 @@ static int artifacts_of(lf_cmd *c, const lf_project *p, lf_err *err)
     lf_ledger *l = rc == 0 ? lf_cmd_open_ledger(p, false, err) : NULL;
     if (rc == 0 && l == NULL)
         rc = err->rc;
+    artifacts rows = {.n = 0};
+    if (rc == 0)
+        rc = lf_fields_list(&rows, &artifact_fields,
+                            lf_ledger_artifacts(l, all ? NULL : run.id, stage, err), err);
     if (rc == 0) {
-        json_t *rows = lf_ledger_artifacts(l, all ? NULL : run.id, stage, err);
-        finish_rows(rows, lf_optset_str(c->opts, "role"));
-        rc = lf_cmd_rows(c, rows, &artifact_table, err);
+        finish_rows(&rows, lf_optset_str(c->opts, "role"));
+        rc = lf_cmd_rows(c, &rows, &artifact_fields, &artifact_table, err);
     }
+    lf_fields_list_fini(&rows, &artifact_fields);
     lf_ledger_close(l);
     lf_run_fini(&run);
     return rc;
@@ -105,86 +129,151 @@ static void indent(int depth)
         fputs("  ", stdout);
 }
 
-static const char *str(const json_t *o, const char *key)
+/* What made an artifact, up the chain. */
+struct maker {
+    bool given;
+    char *run, *stage;
+    lf_int attempt, epoch;
+    char *kind, *spec_id, *exe_sha256;
+    lf_pairs options;
+};
+struct lineage {
+    struct artifact artifact;
+    struct maker made_by;
+    LF_ROWS(struct lineage_input) inputs;
+    struct lineage *from; /* of the checkpoint that its start continued from */
+};
+struct lineage_input {
+    char *name, *path, *sha256;
+    struct lineage *lineage; /* NULL: from outside */
+};
+static const struct lf_fields maker_fields = {
+    LF_FIELDS_TABLE(
+        struct maker, offsetof(struct maker, given), LF_FIELD_NONE,
+        LF_MEMBERS(struct maker, run, stage, attempt, epoch, kind, spec_id, exe_sha256, options)),
+    .sparse = true};
+static const struct lf_fields lineage_fields;
+static const struct lf_fields input_fields =
+    LF_FIELDS_SHOWN(struct lineage_input, LF_MEMBERS(struct lineage_input, name, path, sha256),
+                    {LF_FIELD_SUB(struct lineage_input, lineage, LF_FIELD_PART, &lineage_fields)});
+static const struct lf_fields lineage_fields = LF_FIELDS_SHOWN(
+    struct lineage, LF_RECORD(struct lineage, artifact, artifact_fields),
+    LF_RECORD(struct lineage, made_by, maker_fields), LF_LIST(struct lineage, inputs, input_fields),
+    {LF_FIELD_SUB(struct lineage, from, LF_FIELD_PART, &lineage_fields)});
+
+/* What was made from it. */
+struct descent {
+    struct artifact *artifact; /* NULL: a path outside */
+    char *path;
+    bool shown; /* it was met before */
+    LF_ROWS(struct user) used_by;
+};
+struct user {
+    char *run, *stage;
+    lf_int attempt, epoch;
+    char *kind, *how;
+    LF_ROWS(struct descent) made;
+};
+static const struct lf_fields descent_fields;
+static const struct lf_fields user_fields =
+    LF_FIELDS_SHOWN(struct user, LF_MEMBERS(struct user, run, stage, attempt, epoch, kind, how),
+                    LF_LIST(struct user, made, descent_fields));
+static const struct lf_fields descent_fields = LF_FIELDS_SHOWN(
+    struct descent, {LF_FIELD_SUB(struct descent, artifact, LF_FIELD_PART, &artifact_fields)},
+    LF_MEMBERS(struct descent, path), LF_MEMBERS_OPT(struct descent, shown),
+    LF_LIST(struct descent, used_by, user_fields));
+
+static const char *or_dash(const char *text)
 {
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "-";
+    return text != NULL ? text : "-";
 }
 
-static void print_maker(const json_t *by, int depth)
+static void print_maker(const struct maker *by, int depth)
 {
-    json_t *options = json_object_get(by, "options"), *v;
-    const char *k;
     indent(depth);
-    lf_say("  made by %s (%s), run %s, attempt %lld, spec %.12s\n", str(by, "stage"),
-           str(by, "kind"), str(by, "run"),
-           (long long)json_integer_value(json_object_get(by, "attempt")), str(by, "spec_id"));
-    json_object_foreach(options, k, v)
-    {
-        char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL)
-                                       : json_dumps(v, JSON_ENCODE_ANY);
+    lf_say("  made by %s (%s), run %s, attempt %lld, spec %.12s\n", or_dash(by->stage),
+           or_dash(by->kind), or_dash(by->run), (long long)by->attempt.v, or_dash(by->spec_id));
+    for (size_t i = 0; i < by->options.n; i++) {
         indent(depth);
-        lf_say("    %s = %s\n", k, text != NULL ? text : "");
-        free(text);
+        lf_say("    %s = %s\n", by->options.v[i].name, by->options.v[i].value);
     }
 }
 
-static void print_back(const json_t *o, int depth)
+static void print_back(const struct lineage *o, int depth)
 {
-    const json_t *by = json_object_get(o, "made_by");
-    json_t *inputs = json_object_get(o, "inputs");
     if (depth > 64)
         return;
     indent(depth);
-    lf_say("%s\n", str(json_object_get(o, "artifact"), "path"));
-    if (json_is_object(by))
-        print_maker(by, depth);
-    for (size_t i = 0; i < json_array_size(inputs); i++) {
-        const json_t *in = json_array_get(inputs, i), *up = json_object_get(in, "lineage");
+    lf_say("%s\n", or_dash(o->artifact.path));
+    if (o->made_by.given)
+        print_maker(&o->made_by, depth);
+    for (size_t i = 0; i < o->inputs.n; i++) {
+        const struct lineage_input *in = &o->inputs.v[i];
         indent(depth);
-        lf_say("  %s:\n", str(in, "name"));
-        if (json_is_object(up)) {
-            print_back(up, depth + 2);
+        lf_say("  %s:\n", or_dash(in->name));
+        if (in->lineage != NULL) {
+            print_back(in->lineage, depth + 2);
         } else {
             indent(depth + 2);
-            lf_say("%s  sha256 %.16s\n", str(in, "path"), str(in, "sha256"));
+            lf_say("%s  sha256 %.16s\n", or_dash(in->path), or_dash(in->sha256));
         }
     }
-    if (json_is_object(json_object_get(o, "from"))) {
+    if (o->from != NULL) {
         indent(depth);
         printf("  continued from:\n");
-        print_back(json_object_get(o, "from"), depth + 2);
+        print_back(o->from, depth + 2);
     }
 }
 
-static void print_forward(const json_t *o, int depth)
+static void print_forward(const struct descent *o, int depth)
 {
-    json_t *users = json_object_get(o, "used_by");
     if (depth > 64)
         return;
     indent(depth);
-    lf_say("%s%s\n",
-           json_is_object(json_object_get(o, "artifact"))
-               ? str(json_object_get(o, "artifact"), "path")
-               : str(o, "path"),
-           json_is_true(json_object_get(o, "shown")) ? "  (see above)" : "");
-    for (size_t i = 0; i < json_array_size(users); i++) {
-        const json_t *u = json_array_get(users, i);
-        json_t *made = json_object_get(u, "made");
+    lf_say("%s%s\n", or_dash(o->artifact != NULL ? o->artifact->path : o->path),
+           o->shown ? "  (see above)" : "");
+    for (size_t i = 0; i < o->used_by.n; i++) {
+        const struct user *u = &o->used_by.v[i];
         indent(depth);
         lf_say("  %s %s (%s), run %s, attempt %lld, epoch %lld%s\n",
-               strcmp(str(u, "how"), "input") == 0 ? "read by" : "continued by", str(u, "stage"),
-               str(u, "kind"), str(u, "run"),
-               (long long)json_integer_value(json_object_get(u, "attempt")),
-               (long long)json_integer_value(json_object_get(u, "epoch")),
-               json_array_size(made) == 0 ? ", which made nothing" : "");
-        for (size_t k = 0; k < json_array_size(made); k++)
-            print_forward(json_array_get(made, k), depth + 2);
+               strcmp(or_dash(u->how), "input") == 0 ? "read by" : "continued by",
+               or_dash(u->stage), or_dash(u->kind), or_dash(u->run), (long long)u->attempt.v,
+               (long long)u->epoch.v, u->made.n == 0 ? ", which made nothing" : "");
+        for (size_t k = 0; k < u->made.n; k++)
+            print_forward(&u->made.v[k], depth + 2);
     }
-    if (json_array_size(users) == 0 && !json_is_true(json_object_get(o, "shown"))) {
+    if (o->used_by.n == 0 && !o->shown) {
         indent(depth);
         printf("  nothing was made from it\n");
     }
+}
+
+static int show_back(const lf_cmd *c, lf_ledger *l, const char *what, lf_err *err)
+{
+    struct lineage o;
+    int rc = lf_fields_take(&o, &lineage_fields, lf_ledger_lineage(l, what, err), err);
+    if (rc < 0)
+        return rc;
+    if (c->json)
+        rc = lf_cmd_print(&o, &lineage_fields, err);
+    else
+        print_back(&o, 0);
+    lf_fields_fini(&o, &lineage_fields);
+    return rc;
+}
+
+static int show_forward(const lf_cmd *c, lf_ledger *l, const char *what, lf_err *err)
+{
+    struct descent o;
+    int rc = lf_fields_take(&o, &descent_fields, lf_ledger_descent(l, what, err), err);
+    if (rc < 0)
+        return rc;
+    if (c->json)
+        rc = lf_cmd_print(&o, &descent_fields, err);
+    else
+        print_forward(&o, 0);
+    lf_fields_fini(&o, &descent_fields);
+    return rc;
 }
 
 static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
@@ -194,17 +283,9 @@ static int lineage_of(lf_cmd *c, const lf_project *p, lf_err *err)
         return lf_fail(err, LF_EINVAL, "usage: loong-flow lineage PATH-OR-HASH");
     char *what = lf_ask_path(p, c->words[0], err);
     lf_ledger *l = what != NULL ? lf_cmd_open_ledger(p, false, err) : NULL;
-    json_t *o = l == NULL ? NULL
-                : forward ? lf_ledger_descent(l, what, err)
-                          : lf_ledger_lineage(l, what, err);
-    int rc = o == NULL ? (err->rc != 0 ? err->rc : LF_EIO) : 0;
-    if (rc == 0 && c->json)
-        rc = lf_cmd_print_json(json_incref(o), err);
-    else if (rc == 0 && forward)
-        print_forward(o, 0);
-    else if (rc == 0)
-        print_back(o, 0);
-    json_decref(o);
+    int rc = l == NULL ? err->rc
+             : forward ? show_forward(c, l, what, err)
+                       : show_back(c, l, what, err);
     lf_ledger_close(l);
     free(what);
     return rc;

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
@@ -44,11 +43,29 @@ static int say_failure(int rc, lf_err *err)
     return LF_FLOW_UNREACHABLE;
 }
 
-static json_t *result_json(const lf_batch_result *r, const lf_run *run, int code)
+/* What a round did with a run, and how its stages are then. */
+struct outcome {
+    const char *run, *dir, *state;
+    int exit, submitted, adopted, kept, failed;
+    lf_run_shown now; /* its stages are shown */
+};
+static const struct lf_fields outcome_fields = LF_FIELDS_SHOWN(
+    struct outcome,
+    LF_MEMBERS(struct outcome, run, dir, state, exit, submitted, adopted, kept, failed),
+    {.key = "stages",
+     .type = LF_FIELD_LIST,
+     .at = offsetof(struct outcome, now.stages),
+     .sub = &lf_stage_shown_fields});
+
+static struct outcome outcome_of(const lf_batch_result *r, const lf_run *run, int code)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "run", run->id, "dir", run->dir, "exit",
-                     code, "submitted", r->submitted, "adopted", r->adopted, "kept", r->kept,
-                     "failed", r->failed);
+    return (struct outcome){.run = run->id,
+                            .dir = run->dir,
+                            .exit = code,
+                            .submitted = r->submitted,
+                            .adopted = r->adopted,
+                            .kept = r->kept,
+                            .failed = r->failed};
 }
 
 static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_result *r, int code,
@@ -67,12 +84,12 @@ static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_resul
     int rc = lf_view_load_copy(&v, run, err);
     if (rc < 0)
         return rc;
-    json_t *o = result_json(r, run, code), *d = lf_describe_run(&v);
-    if (o != NULL && d != NULL)
-        json_object_set(o, "stages", json_object_get(d, "stages"));
-    json_decref(d);
+    struct outcome o = outcome_of(r, run, code);
+    rc = lf_describe_run(&o.now, &v, err);
+    if (rc == 0)
+        rc = lf_cmd_print(&o, &outcome_fields, err);
+    lf_run_shown_fini(&o.now);
     lf_view_fini(&v);
-    rc = lf_cmd_print_json(o, err);
     return rc < 0 ? rc : code;
 }
 
@@ -101,40 +118,45 @@ int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *
 
 /* ---- dry run ---- */
 
-static void print_command(const json_t *argv)
+static void print_command(const lf_texts *argv)
 {
     lf_buf b;
     lf_buf_init(&b);
-    for (size_t i = 0; i < json_array_size(argv); i++) {
+    for (size_t i = 0; i < argv->n; i++) {
         lf_buf_adds(&b, i > 0 ? " " : "$ ");
-        lf_buf_add_shell(&b, json_string_value(json_array_get(argv, i)));
+        lf_buf_add_shell(&b, argv->v[i]);
     }
     puts(b.data);
     lf_buf_fini(&b);
 }
 
+struct dry_run {
+    const char *scheduler;
+    lf_dry_stages stages;
+};
+static const struct lf_fields dry_fields =
+    LF_FIELDS(struct dry_run, LF_MEMBERS(struct dry_run, scheduler),
+              LF_LIST(struct dry_run, stages, lf_dry_stage_fields));
+
 int lf_cmd_batch_dry_run(const lf_cmd *c, const lf_prep *p, const lf_batch *b, lf_err *err)
 {
-    json_t *rows = NULL;
-    int rc = lf_batch_dry_run(&rows, b, &p->view, p->has_run, err);
+    struct dry_run d = {.scheduler = b->submitter->name};
+    int rc = lf_batch_dry_run(&d.stages, b, &p->view, p->has_run, err);
     if (rc < 0)
         return rc;
     if (c->json)
-        return lf_cmd_print_json(
-            json_pack("{s:s, s:o}", "scheduler", b->submitter->name, "stages", rows), err);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i), *commands = json_object_get(row, "commands");
-        printf("%s== %s (script %s)\n", i > 0 ? "\n" : "",
-               json_string_value(json_object_get(row, "stage")),
-               json_string_value(json_object_get(row, "script_sha256")));
-        for (size_t k = 0; k < json_array_size(commands); k++)
-            print_command(json_array_get(commands, k));
-        fputs(json_string_value(json_object_get(row, "script")), stdout);
+        rc = lf_cmd_print(&d, &dry_fields, err);
+    for (size_t i = 0; !c->json && i < d.stages.n; i++) {
+        const lf_dry_stage *s = &d.stages.v[i];
+        printf("%s== %s (script %s)\n", i > 0 ? "\n" : "", s->stage, s->script_sha256);
+        for (size_t k = 0; k < s->commands.n; k++)
+            print_command(&s->commands.v[k]);
+        fputs(s->script, stdout);
     }
-    if (json_array_size(rows) == 0)
+    if (!c->json && d.stages.n == 0)
         puts("nothing to submit");
-    json_decref(rows);
-    return 0;
+    lf_dry_stages_fini(&d.stages);
+    return rc;
 }
 
 /* ---- tick ---- */
@@ -151,6 +173,13 @@ LF_CMD_TABLE(
     tick,
     "one round for cron: read records, ask the scheduler, repair, submit what may go on by itself",
     tick_rows);
+
+/* What tick did; the runs stay loaded, for their outcomes borrow. */
+struct ticked {
+    LF_ROWS(struct outcome) runs;
+};
+static const struct lf_fields ticked_fields =
+    LF_FIELDS(struct ticked, LF_LIST(struct ticked, runs, outcome_fields));
 
 static void say(void *user, const char *text)
 {
@@ -180,7 +209,7 @@ static int finish(const lf_run *run, const char **names, size_t n, const char **
 }
 
 static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const lf_texts *want,
-                      json_t *rows, lf_err *err)
+                      struct ticked *rows, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     size_t n = want->n;
@@ -200,16 +229,18 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
     if (rc == 0)
         rc = finish(run, names, n, &state, err);
     free(names);
-    json_t *row = rc == 0 ? result_json(&r, run, code_of(&r)) : NULL;
-    if (row != NULL) {
-        json_object_set_new(row, "state", json_string(state));
-        json_array_append_new(rows, row);
+    struct outcome *o = rc == 0 ? lf_rows_add(&rows->runs, sizeof *o, err) : NULL;
+    if (rc == 0 && o == NULL)
+        rc = LF_ENOMEM;
+    if (o != NULL) {
+        *o = outcome_of(&r, run, code_of(&r));
+        o->state = state;
     }
     return rc;
 }
 
 /* One run. A run that another command has in its hands is in good ones. */
-static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, int *worst,
+static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, struct ticked *rows, int *worst,
                     lf_err *err)
 {
     char cancel[PATH_MAX];
@@ -232,20 +263,17 @@ static int tick_one(lf_cmd *c, const lf_project *p, lf_run *run, json_t *rows, i
     return rc < 0 && rc != LF_EBUSY ? lf_fail(err, rc, "run %s: %s", run->id, e.text) : 0;
 }
 
-static int tick_all(lf_cmd *c, const lf_project *p, json_t *rows, int *worst, lf_err *err)
+static int tick_all(lf_cmd *c, const lf_project *p, lf_run_list *runs, struct ticked *rows,
+                    int *worst, lf_err *err)
 {
-    lf_run_list runs;
-    int rc = lf_run_list_load(&runs, p, err);
-    if (rc < 0)
-        return rc;
-    for (size_t i = runs.n; rc == 0 && i-- > 0;) {
+    int rc = lf_run_list_load(runs, p, err);
+    for (size_t i = runs->n; rc == 0 && i-- > 0;) {
         lf_texts want;
-        lf_want_load(&want, runs.runs[i].dir, LF_RUN_WANT, NULL);
+        lf_want_load(&want, runs->runs[i].dir, LF_RUN_WANT, NULL);
         if (want.given)
-            rc = tick_one(c, p, &runs.runs[i], rows, worst, err);
+            rc = tick_one(c, p, &runs->runs[i], rows, worst, err);
         lf_texts_fini(&want);
     }
-    lf_run_list_fini(&runs);
     return rc;
 }
 
@@ -253,23 +281,23 @@ static int run_tick(lf_cmd *c, lf_err *err)
 {
     lf_project p;
     lf_run run;
+    lf_run_list all = {NULL, 0, 0};
+    struct ticked rows = {.runs = {.n = 0}};
     int worst = 0;
-    json_t *rows = json_array();
     lf_log_init("loong-flow", 2);
     int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0) {
-        json_decref(rows);
+    if (rc < 0)
         return rc;
-    }
-    if (lf_cmd_word(c, 0) == NULL) {
-        rc = tick_all(c, &p, rows, &worst, err);
-    } else if ((rc = lf_run_find(&run, &p, lf_cmd_word(c, 0), err)) == 0) {
-        rc = tick_one(c, &p, &run, rows, &worst, err);
-        lf_run_fini(&run);
-    }
+    memset(&run, 0, sizeof run);
+    if (lf_cmd_word(c, 0) == NULL)
+        rc = tick_all(c, &p, &all, &rows, &worst, err);
+    else if ((rc = lf_run_find(&run, &p, lf_cmd_word(c, 0), err)) == 0)
+        rc = tick_one(c, &p, &run, &rows, &worst, err);
     if (rc == 0 && c->json)
-        rc = lf_cmd_print_json(json_pack("{s:O}", "runs", rows), err);
-    json_decref(rows);
+        rc = lf_cmd_print(&rows, &ticked_fields, err);
+    free(rows.runs.v);
+    lf_run_fini(&run);
+    lf_run_list_fini(&all);
     lf_project_fini(&p);
     return rc < 0 ? rc : worst;
 }

@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
@@ -220,7 +221,7 @@ static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
         unlink(path);
     lf_sync(p, v->run.data, v->run.id, NULL);
     if (c->json)
-        return lf_cmd_print_json(lf_describe_run(v), err);
+        return lf_cmd_print_run(v, err);
     printf("run %s: nothing of it runs any more\n", v->run.id);
     return 0;
 }

@@ -29,29 +29,21 @@ LF_CMD_TABLE(config, "print the settings in effect", config_rows);
 static const lf_opt version_rows[] = {LF_CMD_COMMON};
 LF_CMD_TABLE(version, "print the version and what is built in", version_rows);
 
-static int print_json(const lf_conf *c, lf_err *err)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < c->n_items; i++) {
-        const lf_conf_item *it = &c->items[i];
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i}", "section", it->section, "key",
-                              it->key, "value", it->value, "layer", it->layer, "path", it->path,
-                              "line", it->line, "column", it->column);
-        if (o != NULL && it->via != NULL)
-            json_object_set_new(o, "inherited_from", json_string(it->via));
-        json_array_append_new(list, o);
-    }
-    return lf_cmd_print_json(json_pack("{s:o}", "settings", list), err);
-}
+static const struct lf_fields item_fields = LF_FIELDS_SHOWN(
+    lf_conf_item, LF_MEMBERS(lf_conf_item, section, key, value, layer, path, line, column),
+    {LF_FIELD_AS(lf_conf_item, via, "inherited_from")});
+static const struct lf_fields conf_fields = LF_FIELDS(lf_conf, {.key = "settings",
+                                                                .type = LF_FIELD_ROWS,
+                                                                .at = offsetof(lf_conf, items),
+                                                                .n_at = offsetof(lf_conf, n_items),
+                                                                .sub = &item_fields});
 
 static int run_config(lf_cmd *c, lf_err *err)
 {
-    size_t n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(n + 1, sizeof *sets, err);
+    size_t n;
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     if (sets == NULL)
         return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
     lf_conf conf;
     lf_conf_args a = {.pipeline_path = path, .sets = sets, .n_sets = n};
@@ -63,7 +55,7 @@ static int run_config(lf_cmd *c, lf_err *err)
     lf_buf_init(&b);
     rc = lf_conf_resolve(&conf, err);
     if (rc == 0 && c->json)
-        rc = print_json(&conf, err);
+        rc = lf_cmd_print(&conf, &conf_fields, err);
     else if (rc == 0 &&
              (rc = lf_conf_print(&conf, lf_optset_bool(c->opts, "origin"), &b, err)) == 0)
         lf_print_safe(b.data);
@@ -89,24 +81,62 @@ static int print_version(lf_cmd *c)
     return 0;
 }
 
+struct features {
+    bool pmix, ucx, onednn, cuda, snappy, zstd, zlib;
+    const char *hdf5;
+};
+static const struct lf_fields feature_fields =
+    LF_FIELDS(struct features,
+              LF_MEMBERS(struct features, pmix, ucx, onednn, cuda, snappy, zstd, zlib, hdf5));
+
+struct kind {
+    const char *name;
+    int spec_version;
+};
+typedef LF_ROWS(struct kind) kinds;
+static const struct lf_fields kind_fields =
+    LF_FIELDS(struct kind, LF_MEMBERS(struct kind, spec_version));
+
+struct version {
+    const char *version, *commit;
+    struct features features;
+    lf_texts instruction_sets;
+    kinds stages;
+};
+static const struct lf_fields version_fields =
+    LF_FIELDS(struct version, LF_MEMBERS(struct version, version, commit),
+              LF_RECORD(struct version, features, feature_fields),
+              LF_MEMBERS(struct version, instruction_sets),
+              {.key = "stages",
+               .type = LF_FIELD_NAMED,
+               .at = offsetof(struct version, stages.v),
+               .n_at = offsetof(struct version, stages.n),
+               .sub = &kind_fields});
+
 static int run_version(lf_cmd *c, lf_err *err)
 {
     if (!c->json)
         return print_version(c);
-    json_t *kinds = json_object();
-    for (const lf_opt_table *const *t = c->tables; *t != NULL; t++)
-        json_object_set_new(kinds, (*t)->stage,
-                            json_pack("{s:i}", "spec_version", (*t)->spec_version));
     const lf_built *w = lf_built_get();
-    json_t *isas = json_array();
-    for (const char *const *p = w->isas; *p != NULL; p++)
-        json_array_append_new(isas, json_string(*p));
-    json_t *o =
-        json_pack("{s:s, s:s, s:{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s}, s:o, s:o}", "version",
-                  PACKAGE_VERSION, "commit", w->commit, "features", "pmix", w->pmix, "ucx", w->ucx,
-                  "onednn", w->onednn, "cuda", w->cuda, "snappy", w->snappy, "zstd", w->zstd,
-                  "zlib", w->zlib, "hdf5", w->hdf5, "instruction_sets", isas, "stages", kinds);
-    return lf_cmd_print_json(o, err);
+    struct version v = {
+        .version = PACKAGE_VERSION,
+        .commit = w->commit,
+        .features = {w->pmix, w->ucx, w->onednn, w->cuda, w->snappy, w->zstd, w->zlib, w->hdf5}};
+    int rc = 0;
+    for (const lf_opt_table *const *t = c->tables; rc == 0 && *t != NULL; t++) {
+        struct kind *k = lf_rows_add(&v.stages, sizeof *k, err);
+        if (k == NULL)
+            rc = LF_ENOMEM;
+        else
+            *k = (struct kind){(*t)->stage, (*t)->spec_version};
+    }
+    for (const char *const *p = w->isas; rc == 0 && *p != NULL; p++)
+        rc = lf_texts_add(&v.instruction_sets, *p, err);
+    if (rc == 0)
+        rc = lf_cmd_print(&v, &version_fields, err);
+    free(v.stages.v);
+    lf_texts_fini(&v.instruction_sets);
+    return rc;
 }
 
 const lf_cmd_def lf_cmd_version = {

@@ -79,10 +79,13 @@ void lf_doctor_add(lf_doctor *d, const char *verdict, const char *check, const c
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     lf_text_clean(text);
-    json_t *o = json_pack("{s:s, s:s, s:s}", "verdict", verdict, "check", check, "text", text);
-    if (advice != NULL)
-        json_object_set_new(o, "advice", json_string(advice));
-    json_array_append_new(d->list, o);
+    lf_finding *f = lf_rows_add(&d->list, sizeof *f, NULL);
+    if (f == NULL)
+        return;
+    *f = (lf_finding){.verdict = verdict,
+                      .check = lf_strdup(check, NULL),
+                      .text = lf_strdup(text, NULL),
+                      .advice = advice != NULL ? lf_strdup(advice, NULL) : NULL};
 }
 
 static void check_exe(lf_doctor *d, const char *name)
@@ -241,15 +244,28 @@ static void check_all(lf_doctor *d, const lf_cmd *c)
         lf_project_fini(&p);
 }
 
-static void print_finding(const json_t *o)
+static const struct lf_fields finding_fields =
+    LF_FIELDS_SHOWN(lf_finding, LF_MEMBERS(lf_finding, verdict, check, text, advice));
+struct examined {
+    bool ok;
+    int failures, warnings;
+    lf_doctor d; /* of it the scheduler and the findings are shown */
+};
+static const struct lf_fields examined_fields =
+    LF_FIELDS(struct examined, LF_MEMBERS(struct examined, ok, failures, warnings),
+              {LF_FIELD_BUF(struct examined, d.scheduler, "scheduler")},
+              {.key = "checks",
+               .type = LF_FIELD_LIST,
+               .at = offsetof(struct examined, d.list),
+               .sub = &finding_fields});
+
+static void print_finding(const lf_finding *f)
 {
-    const char *advice = json_string_value(json_object_get(o, "advice"));
-    printf("%-4s  %s: ", json_string_value(json_object_get(o, "verdict")),
-           json_string_value(json_object_get(o, "check")));
-    lf_print_safe(json_string_value(json_object_get(o, "text")));
+    printf("%-4s  %s: ", f->verdict, f->check);
+    lf_print_safe(f->text);
     putchar('\n');
-    if (advice != NULL)
-        printf("      -> %s\n", advice);
+    if (f->advice != NULL)
+        printf("      -> %s\n", f->advice);
 }
 
 /* The data set's doctor is the tokenizer stage's, which takes this process's place. */
@@ -282,30 +298,29 @@ static int run_doctor(lf_cmd *c, lf_err *err)
 {
     if (lf_optset_count(c->opts, "data") > 0)
         return examine_data(c, err);
-    lf_doctor d = {.list = json_array(), .wait_s = (double)lf_optset_int(c->opts, "wait")};
-    if (d.list == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    check_all(&d, c);
-    int n[2] = {0, 0};
-    for (size_t i = 0; i < json_array_size(d.list); i++) {
-        const json_t *o = json_array_get(d.list, i);
-        const char *v = json_string_value(json_object_get(o, "verdict"));
-        n[0] += strcmp(v, "fail") == 0;
-        n[1] += strcmp(v, "warn") == 0;
+    struct examined e = {
+        .d = {.list = {.given = true}, .wait_s = (double)lf_optset_int(c->opts, "wait")}};
+    check_all(&e.d, c);
+    for (size_t i = 0; i < e.d.list.n; i++) {
+        const lf_finding *f = &e.d.list.v[i];
+        e.failures += strcmp(f->verdict, "fail") == 0;
+        e.warnings += strcmp(f->verdict, "warn") == 0;
         if (!c->json)
-            print_finding(o);
+            print_finding(f);
     }
+    e.ok = e.failures == 0;
     if (!c->json)
-        printf("%d of %d findings are failures, %d warnings\n", n[0], (int)json_array_size(d.list),
-               n[1]);
-    int rc = c->json ? lf_cmd_print_json(json_pack("{s:b, s:i, s:i, s:s, s:O}", "ok", n[0] == 0,
-                                                   "failures", n[0], "warnings", n[1], "scheduler",
-                                                   d.scheduler, "checks", d.list),
-                                         err)
-                     : 0;
-    json_decref(d.list);
-    lf_site_fini(&d.own_site);
-    return rc < 0 ? rc : n[0] > 0 ? LF_FLOW_FAILED : LF_FLOW_OK;
+        printf("%d of %zu findings are failures, %d warnings\n", e.failures, e.d.list.n,
+               e.warnings);
+    int rc = c->json ? lf_cmd_print(&e, &examined_fields, err) : 0;
+    for (size_t i = 0; i < e.d.list.n; i++) {
+        free(e.d.list.v[i].check);
+        free(e.d.list.v[i].text);
+        free(e.d.list.v[i].advice);
+    }
+    free(e.d.list.v);
+    lf_site_fini(&e.d.own_site);
+    return rc < 0 ? rc : e.ok ? LF_FLOW_OK : LF_FLOW_FAILED;
 }
 
 const lf_cmd_def lf_cmd_doctor = {

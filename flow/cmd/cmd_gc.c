@@ -23,8 +23,8 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 #include "flow/run/asking.h"
 #include "flow/run/gone.h"
 #include "flow/run/leftover.h"
@@ -64,32 +64,41 @@ static const lf_opt gc_rows[] = {
 };
 LF_CMD_TABLE(gc, "show what may be deleted, delete it with --yes", gc_rows);
 
-/* What is kept and why: run id -> reason; the first reason counts. */
-static void keep_run(json_t *keep, const char *run, const char *why)
+/* What is kept and why: run id and reason; the first reason counts. */
+static int keep_run(lf_pairs *keep, const char *run, const char *why, lf_err *err)
 {
-    if (json_object_get(keep, run) == NULL)
-        json_object_set_new(keep, run, json_string(why));
+    return lf_pairs_get(keep, run) == NULL ? lf_pairs_add(keep, run, why, err) : 0;
 }
 
 /* ---- what the ledger knows: marks and metrics ---- */
 
-static int keep_marked(json_t *keep, lf_ledger *l, lf_err *err)
+/* What the ledger says of a run. */
+struct said {
+    char *run, *tag;
+    double last;
+};
+static const struct lf_fields said_fields =
+    LF_FIELDS(struct said, LF_MEMBERS(struct said, run, tag, last));
+typedef LF_ROWS(struct said) said_list;
+
+static int keep_marked(lf_pairs *keep, lf_ledger *l, lf_err *err)
 {
-    for (int i = 0; i < 2; i++) {
-        json_t *rows = i == 0 ? lf_ledger_tags(l, NULL, err) : lf_ledger_notes(l, NULL, err);
-        if (rows == NULL)
-            return err->rc;
-        for (size_t k = 0; k < json_array_size(rows); k++) {
-            const json_t *r = json_array_get(rows, k);
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < 2; i++) {
+        said_list rows = {.n = 0};
+        rc = lf_fields_list(&rows, &said_fields,
+                            i == 0 ? lf_ledger_tags(l, NULL, err) : lf_ledger_notes(l, NULL, err),
+                            err);
+        for (size_t k = 0; rc == 0 && k < rows.n; k++) {
             char why[160];
-            const char *tag = json_string_value(json_object_get(r, "tag"));
+            const char *tag = rows.v[k].tag;
             snprintf(why, sizeof why, "%s%s", i == 0 ? "tagged " : "has a note",
                      tag != NULL ? tag : "");
-            keep_run(keep, json_string_value(json_object_get(r, "run")), why);
+            rc = keep_run(keep, rows.v[k].run, why, err);
         }
-        json_decref(rows);
+        lf_fields_list_fini(&rows, &said_fields);
     }
-    return 0;
+    return rc;
 }
 
 /* "val_loss", "score:max", "val_loss=3" */
@@ -114,30 +123,29 @@ static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *
     return 0;
 }
 
-static int keep_best(json_t *keep, lf_ledger *l, const char *word, lf_err *err)
+static int keep_best(lf_pairs *keep, lf_ledger *l, const char *word, lf_err *err)
 {
     char key[200], why[260];
     bool max = false;
     int64_t n = 1;
     int rc = parse_best(key, sizeof key, &max, &n, word, err);
-    json_t *rows = rc == 0 ? lf_ledger_best(l, key, max, n, err) : NULL;
-    if (rows == NULL)
-        return rc < 0 ? rc : err->rc;
-    if (json_array_size(rows) == 0)
+    said_list rows = {.n = 0};
+    if (rc == 0)
+        rc = lf_fields_list(&rows, &said_fields, lf_ledger_best(l, key, max, n, err), err);
+    if (rc == 0 && rows.n == 0)
         rc = lf_fail(err, LF_ENOENT, "--keep-best %s: no run has a metric of this name", word);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *r = json_array_get(rows, i);
+    for (size_t i = 0; rc == 0 && i < rows.n; i++) {
         snprintf(why, sizeof why, "%s %s of all: %.6g", max ? "highest" : "lowest", key,
-                 json_number_value(json_object_get(r, "last")));
-        keep_run(keep, json_string_value(json_object_get(r, "run")), why);
+                 rows.v[i].last);
+        rc = keep_run(keep, rows.v[i].run, why, err);
     }
-    json_decref(rows);
+    lf_fields_list_fini(&rows, &said_fields);
     return rc;
 }
 
 /* Marks and metrics are known to the ledger; when it cannot be read, nothing may be called
  * unmarked. */
-static int ask_ledger(json_t *keep, const lf_cmd *c, const lf_project *p, lf_err *err)
+static int ask_ledger(lf_pairs *keep, const lf_cmd *c, const lf_project *p, lf_err *err)
 {
     bool marked = lf_optset_bool(c->opts, "keep_marked");
     size_t n = lf_optset_count(c->opts, "keep_best");
@@ -197,25 +205,32 @@ static bool named(const lf_cmd *c, const char *id)
     return false;
 }
 
-static void propose(json_t *list, const lf_run *run, const lf_start *inc, const char *path,
-                    const char *why)
+static int propose(lf_removables *list, const lf_run *run, const lf_start *inc, const char *path,
+                   const char *why, lf_err *err)
 {
-    json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o*}", "run", run->id,
-                                          "run_dir", run->dir, "path", path, "data", run->data,
-                                          "why", why, "bytes", tree_bytes(path, 0), "outputs",
-                                          lf_done_shown(inc->done, "outputs")));
+    const lf_removable found = {.path = (char *)(uintptr_t)path,
+                                .data = run->data,
+                                .why = (char *)(uintptr_t)why,
+                                .bytes = tree_bytes(path, 0),
+                                .run = (char *)(uintptr_t)run->id,
+                                .run_dir = run->dir,
+                                .outputs = inc->done != NULL ? inc->done->outputs : NULL,
+                                .n_outputs = inc->done != NULL ? inc->done->n_outputs : 0};
+    lf_removable *e = lf_rows_add(list, sizeof *e, err);
+    return e == NULL ? LF_ENOMEM : lf_fields_copy(e, &found, &lf_removable_fields, err);
 }
 
-static void protect_adopted(json_t *keep, const lf_run_view *v)
+static int protect_adopted(lf_pairs *keep, const lf_run_view *v, lf_err *err)
 {
-    for (size_t i = 0; i < v->n; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
         const char *id = v->stages[i].plan->adopted.run;
-        if (id != NULL && v->stages[i].result == NULL) {
-            char why[80];
-            snprintf(why, sizeof why, "run %.26s took results from it", v->run.id);
-            keep_run(keep, id, why);
-        }
+        char why[80];
+        snprintf(why, sizeof why, "run %.26s took results from it", v->run.id);
+        if (id != NULL && v->stages[i].result == NULL)
+            rc = keep_run(keep, id, why, err);
     }
+    return rc;
 }
 
 /* A purged stage whose newest start has not committed is being made again: its checkpoints
@@ -231,19 +246,22 @@ static bool complete(const lf_run_view *v)
     return true;
 }
 
-static void propose_outputs(json_t *list, const lf_run_view *v, bool all)
+static int propose_outputs(lf_removables *list, const lf_run_view *v, bool all, lf_err *err)
 {
+    int rc = 0;
     for (size_t i = 0; i < v->n; i++)
-        for (size_t k = 0; k < v->stages[i].n_incs; k++) {
+        for (size_t k = 0; rc == 0 && k < v->stages[i].n_incs; k++) {
             const lf_start *inc = &v->stages[i].incs[k];
             char out[PATH_MAX];
             if ((!all && inc->done != NULL) || lf_path_set(out, NULL, "%s/out", inc->dir) < 0 ||
                 !lf_io_exists(out))
                 continue;
-            propose(list, &v->run, inc, out,
-                    all ? "of a complete run older than those kept"
-                        : "of an attempt whose stage was completed by another one");
+            rc = propose(list, &v->run, inc, out,
+                         all ? "of a complete run older than those kept"
+                             : "of an attempt whose stage was completed by another one",
+                         err);
         }
+    return rc;
 }
 
 /* Why a complete run is kept on its own account; NULL: it is not. */
@@ -260,7 +278,7 @@ static const char *reason_to_keep(const lf_cmd *c, const lf_run_view *v, int64_t
 }
 
 /* One run: is it kept; if so, what of others does it stand on? list non-NULL: what of it may go. */
-static int look_at(json_t *keep, json_t *list, const lf_cmd *c, lf_run *run, int64_t *left,
+static int look_at(lf_pairs *keep, lf_removables *list, const lf_cmd *c, lf_run *run, int64_t *left,
                    lf_err *err)
 {
     lf_run_view v;
@@ -272,19 +290,20 @@ static int look_at(json_t *keep, json_t *list, const lf_cmd *c, lf_run *run, int
     bool whole = complete(&v);
     const char *why = whole ? reason_to_keep(c, &v, *left) : "not complete";
     if (why != NULL)
-        keep_run(keep, v.run.id, why);
-    bool kept = json_object_get(keep, v.run.id) != NULL;
+        rc = keep_run(keep, v.run.id, why, err);
+    bool kept = lf_pairs_get(keep, v.run.id) != NULL;
     if (whole && *left > 0)
         (*left)--;
-    if (kept && list == NULL)
-        protect_adopted(keep, &v);
-    if (list != NULL && (!kept || whole))
-        propose_outputs(list, &v, !kept);
+    if (rc == 0 && kept && list == NULL)
+        rc = protect_adopted(keep, &v, err);
+    if (rc == 0 && list != NULL && (!kept || whole))
+        rc = propose_outputs(list, &v, !kept, err);
     lf_view_fini(&v);
-    return 0;
+    return rc;
 }
 
-static int pass_over(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p, lf_err *err)
+static int pass_over(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const lf_project *p,
+                     lf_err *err)
 {
     int64_t left = lf_optset_int(c->opts, "keep_runs");
     lf_run_list runs;
@@ -299,12 +318,12 @@ static int pass_over(json_t *keep, json_t *list, const lf_cmd *c, const lf_proje
 
 /* A kept run may have taken results from an older run, or a newer one (an old run resumed with new
  * settings), and that one from others: look until no more are found, then propose. */
-static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project *p,
+static int survey(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const lf_project *p,
                   const char *lock_path, bool locked, lf_err *err)
 {
     int rc = ask_ledger(keep, c, p, err);
-    for (size_t before = 1, n = 0; rc == 0 && before != n; n = json_object_size(keep)) {
-        before = json_object_size(keep);
+    for (size_t before = 1, n = 0; rc == 0 && before != n; n = keep->n) {
+        before = keep->n;
         rc = pass_over(keep, NULL, c, p, err);
     }
     if (rc == 0)
@@ -317,96 +336,93 @@ static int survey(json_t *keep, json_t *list, const lf_cmd *c, const lf_project 
 
 /* The ledger hears of it first: an artifact that is called gone and is still there is a smaller lie
  * than the reverse. */
-static int delete_one(const lf_project *p, const json_t *o, lf_err *err)
+static int delete_one(const lf_project *p, const lf_removable *o, lf_err *err)
 {
-    const char *path = json_string_value(json_object_get(o, "path")),
-               *data = json_string_value(json_object_get(o, "data"));
-    const char *run = json_string_value(json_object_get(o, "run")), *k;
-    const char *rel = path + strlen(data) + 1;
-    json_t *out;
+    const char *rel = o->path + strlen(o->data) + 1;
+    const lf_origin from = {.dir = o->run_dir, .run = o->run};
+    char path[PATH_MAX];
     int rc = 0;
-    json_object_foreach(json_object_get(o, "outputs"), k, out) if (rc == 0)
-    {
-        const char *sub = json_string_value(json_object_get(out, "path"));
-        json_t *d = json_pack("{s:o, s:s}", "path",
-                              json_sprintf("%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
-                                           sub != NULL ? sub : k),
-                              "why", "gc");
-        rc = lf_record_event(
-            &(lf_origin){.dir = json_string_value(json_object_get(o, "run_dir")), .run = run},
-            "gone", d, err);
+    for (size_t i = 0; rc == 0 && i < o->n_outputs; i++) {
+        const struct lf_output *out = &o->outputs[i];
+        rc = lf_path_set(path, err, "%.*s/%s", (int)(strlen(rel) - strlen("/out")), rel,
+                         out->path != NULL ? out->path : out->name);
+        if (rc == 0)
+            rc = lf_event_gone(&from, path, "gc", err);
     }
-    const char *half = json_string_value(json_object_get(o, "half_run"));
     if (rc == 0)
-        rc = lf_io_remove_tree(path, err);
-    return rc == 0 && half != NULL ? lf_sync_forget(p, half, err) : rc;
+        rc = lf_io_remove_tree(o->path, err);
+    return rc == 0 && o->half_run != NULL ? lf_sync_forget(p, o->half_run, err) : rc;
 }
 
-static void say_kept(const json_t *keep)
+static void say_kept(const lf_pairs *keep)
 {
-    const char *run;
-    json_t *why;
-    json_object_foreach((json_t *)(uintptr_t)keep, run, why)
-        lf_say("keeps run %s: %s\n", run, json_string_value(why));
+    for (size_t i = 0; i < keep->n; i++)
+        lf_say("keeps run %s: %s\n", keep->v[i].name, keep->v[i].value);
 }
 
 /* Delete, or only tell of, what the survey found; *data is the root that the ledger has to hear
  * of. */
-static int go_through(const lf_cmd *c, const lf_project *p, const json_t *list, bool yes,
+static int go_through(const lf_cmd *c, const lf_project *p, const lf_removables *list, bool yes,
                       double *sum, char data[PATH_MAX], lf_err *err)
 {
     char b[32];
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
-        const json_t *o = json_array_get(list, i);
+    for (size_t i = 0; rc == 0 && i < list->n; i++) {
+        const lf_removable *o = &list->v[i];
         rc = yes ? delete_one(p, o, err) : 0;
-        lf_path_set(data, NULL, "%s", json_string_value(json_object_get(o, "data")));
+        lf_path_set(data, NULL, "%s", o->data);
         if (rc < 0)
             break;
-        *sum += json_number_value(json_object_get(o, "bytes"));
+        *sum += o->bytes;
         if (!c->json)
             lf_say("%s %10s  %s\n           %s\n", yes ? "deleted" : "would delete",
-                   lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(o, "bytes"))),
-                   json_string_value(json_object_get(o, "path")),
-                   json_string_value(json_object_get(o, "why")));
+                   lf_fmt_bytes(b, sizeof b, o->bytes), o->path, o->why);
     }
     return rc;
 }
 
-static int gc_locked(lf_cmd *c, const lf_project *p, json_t *keep, json_t *list,
-                     char data[PATH_MAX], lf_err *err)
+struct cleaned {
+    bool deleted;
+    double bytes;
+    lf_removables paths;
+    lf_pairs kept;
+};
+static const struct lf_fields cleaned_fields = LF_FIELDS(
+    struct cleaned, LF_MEMBERS(struct cleaned, deleted, bytes),
+    LF_LIST(struct cleaned, paths, lf_removable_fields), LF_MEMBERS(struct cleaned, kept));
+
+static int gc_locked(lf_cmd *c, const lf_project *p, struct cleaned *g, char data[PATH_MAX],
+                     lf_err *err)
 {
     bool yes = lf_optset_bool(c->opts, "yes");
     char lock_path[PATH_MAX], b[32];
-    double sum = 0;
     int rc = lf_path_set(lock_path, err, "%s/submit.lock",
                          p->dot); /* no run is made or changed meanwhile */
     if (rc == 0)
-        rc = survey(keep, list, c, p, lock_path, false, err);
+        rc = survey(&g->kept, &g->paths, c, p, lock_path, false, err);
     lf_lock_opts lo = {.purpose = "loong-flow gc", .wait_s = 10.0, .ttl_s = 0};
     lf_lock *lock = rc == 0 && yes ? lf_lock_acquire(lock_path, &lo, err) : NULL;
     if (rc == 0 && yes && lock == NULL)
         return err->rc != 0 ? err->rc : LF_EBUSY;
     if (lock != NULL) { /* what it said before the lock may have changed */
-        json_array_clear(list);
-        json_object_clear(keep);
-        rc = survey(keep, list, c, p, lock_path, true, err);
+        lf_removables_fini(&g->paths);
+        lf_pairs_fini(&g->kept);
+        rc = survey(&g->kept, &g->paths, c, p, lock_path, true, err);
     }
     lf_err gone = LF_ERR_INIT;
     if (rc == 0 && lf_gone_data(p, &gone) < 0)
         lf_say_err("loong-flow: %s\n", gone.text);
     if (rc == 0 && !c->json)
-        say_kept(keep);
+        say_kept(&g->kept);
     if (rc == 0)
-        rc = go_through(c, p, list, yes, &sum, data, err);
+        rc = go_through(c, p, &g->paths, yes, &g->bytes, data, err);
     lf_lock_release(lock);
+    g->deleted = yes;
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:b, s:f, s:O, s:O}", "deleted", (int)yes, "bytes",
-                                           sum, "paths", list, "kept", keep),
-                                 err);
+        return lf_cmd_print(g, &cleaned_fields, err);
     if (rc == 0)
-        printf("%s in all%s\n", lf_fmt_bytes(b, sizeof b, sum),
-               yes || sum <= 0 ? "" : "; --yes deletes it");
+        printf("%s in all%s\n", lf_fmt_bytes(b, sizeof b, g->bytes),
+               yes || g->bytes <= 0 ? "" : "; --yes deletes it");
     return rc;
 }
 
@@ -416,11 +432,10 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
     bool yes = lf_optset_bool(c->opts, "yes");
     if (yes && lf_optset_bool(c->opts, "dry_run"))
         return lf_fail(err, LF_EINVAL, "--yes and --dry-run say the opposite");
-    json_t *list = json_array(), *keep = json_object();
-    int rc = list == NULL || keep == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                                          : gc_locked(c, p, keep, list, data, err);
-    json_decref(list);
-    json_decref(keep);
+    struct cleaned g = {.bytes = 0};
+    int rc = gc_locked(c, p, &g, data, err);
+    lf_removables_fini(&g.paths);
+    lf_pairs_fini(&g.kept);
     if (yes && data[0] != '\0' && lf_sync(p, data, NULL, NULL) < 0)
         lf_say_err("loong-flow: the ledger was not updated; `loong-flow ledger sync` does it\n");
     return rc;
@@ -428,13 +443,7 @@ static int gc_on(lf_cmd *c, const lf_project *p, lf_err *err)
 
 static int run_gc(lf_cmd *c, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    rc = gc_on(c, &p, err);
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_project(c, gc_on, err);
 }
 
 const lf_cmd_def lf_cmd_gc = {.table = &gc_table, .words = "", .max_words = 0, .run = run_gc};

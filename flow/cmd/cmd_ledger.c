@@ -19,11 +19,9 @@ static const lf_opt ledger_rows[] = {LF_CMD_COMMON, LF_CMD_COLUMNS};
 LF_CMD_TABLE(ledger, "sync, check, rebuild, backup FILE, or sql STATEMENT (read-only)",
              ledger_rows);
 
-static json_t *counts_json(const lf_ledger_ingested *n)
-{
-    return json_pack("{s:I, s:I, s:I}", "events", (json_int_t)n->events, "records",
-                     (json_int_t)n->records, "refused", (json_int_t)n->problems);
-}
+static const struct lf_fields counts_fields =
+    LF_FIELDS(lf_ledger_ingested, LF_MEMBERS(lf_ledger_ingested, events, records),
+              {LF_FIELD_AS(lf_ledger_ingested, problems, "refused")});
 
 static int rebuild_locked(lf_ledger_ingested *n, const lf_project *p, const char *root, lf_err *err)
 {
@@ -61,7 +59,7 @@ static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
     n.records += more.records;
     n.problems += more.problems;
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(counts_json(&n), err);
+        return lf_cmd_print(&n, &counts_fields, err);
     if (rc == 0)
         printf("rebuilt from the run directories: %lld events, %lld metric records%s; the old file "
                "is kept as ledger.db.old\n",
@@ -70,11 +68,18 @@ static int rebuild(const lf_cmd *c, const lf_project *p, lf_err *err)
     return rc;
 }
 
-static void print_findings(const json_t *found)
+struct findings {
+    bool ok;
+    lf_texts findings;
+};
+static const struct lf_fields findings_fields =
+    LF_FIELDS(struct findings, LF_MEMBERS(struct findings, ok, findings));
+
+static void print_findings(const lf_texts *found)
 {
-    for (size_t i = 0; i < json_array_size(found); i++)
-        lf_say("%s\n", json_string_value(json_array_get(found, i)));
-    if (json_array_size(found) == 0)
+    for (size_t i = 0; i < found->n; i++)
+        lf_say("%s\n", found->v[i]);
+    if (found->n == 0)
         puts("the ledger is in order");
 }
 
@@ -84,21 +89,20 @@ static int check(const lf_cmd *c, const lf_project *p, lf_err *err)
     if (l == NULL)
         return err->rc;
     lf_texts roots = {.n = 0};
-    json_t *found = NULL;
+    struct findings f = {.findings = {.given = true}};
     int rc = lf_ask_roots(&roots, p, err);
-    if (rc == 0) {
-        found = lf_ledger_check(l, roots.n == 1 ? roots.v[0] : NULL, err);
-        rc = found == NULL ? err->rc : 0;
-    }
-    size_t n = json_array_size(found);
+    if (rc == 0)
+        rc = lf_texts_take(&f.findings, lf_ledger_check(l, roots.n == 1 ? roots.v[0] : NULL, err),
+                           err);
+    f.ok = f.findings.n == 0;
     if (rc == 0 && c->json)
-        rc = lf_cmd_print_json(json_pack("{s:b, s:O}", "ok", n == 0, "findings", found), err);
+        rc = lf_cmd_print(&f, &findings_fields, err);
     else if (rc == 0)
-        print_findings(found);
-    json_decref(found);
+        print_findings(&f.findings);
+    lf_texts_fini(&f.findings);
     lf_texts_fini(&roots);
     lf_ledger_close(l);
-    return rc < 0 ? rc : n == 0 ? LF_FLOW_OK : LF_FLOW_FAILED;
+    return rc < 0 ? rc : f.ok ? LF_FLOW_OK : LF_FLOW_FAILED;
 }
 
 static int sync_now(const lf_cmd *c, const lf_project *p, lf_err *err)
@@ -106,7 +110,7 @@ static int sync_now(const lf_cmd *c, const lf_project *p, lf_err *err)
     lf_ledger_ingested n = {0, 0, 0};
     int rc = lf_ask_sync(&n, p, true, err);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(counts_json(&n), err);
+        return lf_cmd_print(&n, &counts_fields, err);
     if (rc == 0)
         printf("%lld new event%s, %lld new metric record%s%s\n", (long long)n.events,
                n.events == 1 ? "" : "s", (long long)n.records, n.records == 1 ? "" : "s",
@@ -118,7 +122,7 @@ static int backup(const lf_cmd *c, lf_ledger *l, const char *path, lf_err *err)
 {
     int rc = lf_ledger_backup(l, path, err);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:s}", "backup", path), err);
+        return lf_cmd_print_texts(err, "backup", path, NULL);
     if (rc == 0)
         lf_say("a copy is in %s\n", path);
     return rc;
@@ -147,7 +151,7 @@ static int ledger_on(lf_cmd *c, const lf_project *p, lf_err *err)
     if (l == NULL)
         return err->rc;
     int rc = what[0] == 'b' ? backup(c, l, arg, err)
-                            : lf_cmd_rows(c, lf_ledger_sql(l, arg, err), NULL, err);
+                            : lf_cmd_print_rows(c, lf_ledger_sql(l, arg, err), err);
     lf_ledger_close(l);
     return rc;
 }

@@ -60,14 +60,28 @@ struct reader {
     int attempt, epoch, rank; /* rank -1: all */
     bool labelled;            /* ranks are told apart by labels in one file */
     off_t offset;
-    lf_buf line;   /* begun, not ended yet */
-    json_t *lines; /* --json without --follow: collected here */
+    lf_buf line;    /* begun, not ended yet */
+    lf_texts lines; /* --json without --follow: collected here, where it is given */
 };
 
-static void nap(double s)
+/* A line of --follow, or the whole log. */
+struct shown_log {
+    const char *run, *stage, *line, *state, *path;
+    lf_texts lines;
+    lf_int attempt, epoch, bytes;
+};
+static const struct lf_fields log_fields =
+    LF_FIELDS_SHOWN(struct shown_log, LF_MEMBERS(struct shown_log, run, stage, line, state, path,
+                                                 lines, attempt, epoch, bytes));
+
+static struct shown_log log_of(const struct reader *r)
 {
-    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&ts, NULL);
+    struct shown_log o = {.run = r->run, .stage = r->stage};
+    if (r->attempt > 0) {
+        o.attempt = lf_int_of(r->attempt);
+        o.epoch = lf_int_of(r->epoch);
+    }
+    return o;
 }
 
 /* "[3] text" and "3: text" are of rank 3; a line without a label is the launcher's. */
@@ -92,17 +106,12 @@ static int emit(struct reader *r, lf_err *err)
     if (!r->c->json) {
         lf_print_safe(r->line.data);
         putchar('\n');
-    } else if (r->lines != NULL) {
-        if (json_array_append_new(r->lines, json_string(r->line.data)) < 0)
-            rc = lf_fail(err, LF_ENOMEM, "out of memory for the log");
+    } else if (r->lines.given) {
+        rc = lf_texts_add(&r->lines, r->line.data, err);
     } else {
-        json_t *o =
-            json_pack("{s:s, s:s, s:s}", "run", r->run, "stage", r->stage, "line", r->line.data);
-        if (o != NULL && r->attempt > 0) {
-            json_object_set_new(o, "attempt", json_integer(r->attempt));
-            json_object_set_new(o, "epoch", json_integer(r->epoch));
-        }
-        rc = lf_cmd_print_json_line(o, err);
+        struct shown_log o = log_of(r);
+        o.line = r->line.data;
+        rc = lf_cmd_print_line(&o, &log_fields, err);
     }
     lf_buf_clear(&r->line);
     return rc;
@@ -248,15 +257,13 @@ static int nothing(const lf_stage_view *s, const lf_cmd *c, lf_err *err)
 static int end_json(struct reader *r, const char *state, lf_err *err)
 {
     struct stat st;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:O}", "run", r->run, "stage", r->stage, "state",
-                          state, "path", r->path, "lines", r->lines);
-    if (o != NULL && r->attempt > 0) {
-        json_object_set_new(o, "attempt", json_integer(r->attempt));
-        json_object_set_new(o, "epoch", json_integer(r->epoch));
-    }
-    if (o != NULL && stat(r->path, &st) == 0)
-        json_object_set_new(o, "bytes", json_integer((json_int_t)st.st_size));
-    return lf_cmd_print_json(o, err);
+    struct shown_log o = log_of(r);
+    o.state = state;
+    o.path = r->path;
+    o.lines = r->lines;
+    if (stat(r->path, &st) == 0)
+        o.bytes = lf_int_of(st.st_size);
+    return lf_cmd_print(&o, &log_fields, err);
 }
 
 static int print_once(struct reader *r, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
@@ -321,7 +328,7 @@ static int follow(struct reader *r, const lf_project *p, lf_err *err)
         if (rc < 0)
             return rc;
         if (live)
-            nap(0.3);
+            lf_cmd_nap(0.3);
     }
     return finish_line(r, err);
 }
@@ -340,13 +347,13 @@ static int logs_of(lf_cmd *c, const lf_project *p, lf_err *err)
     if (rc == 0) {
         memcpy(r.run, v.run.id, sizeof r.run);
         snprintf(r.stage, sizeof r.stage, "%s", s->plan->name);
-        r.lines = c->json && !following ? json_array() : NULL;
+        r.lines.given = c->json && !following;
         rc = following ? 0 : print_once(&r, &v, s, err);
     }
     lf_view_fini(&v);
     if (rc == 0 && following)
         rc = follow(&r, p, err);
-    json_decref(r.lines);
+    lf_texts_fini(&r.lines);
     lf_buf_fini(&r.line);
     return rc;
 }

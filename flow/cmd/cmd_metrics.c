@@ -76,136 +76,132 @@ static void plot(const char *key, const lf_points *p)
     printf("\n%12s%-.0f%*.0f  step\n\n", "", x0, PLOT_W - 10, x1);
 }
 
-static int print_plots(const json_t *records, const json_t *keys, lf_err *err)
+static int print_plots(const lf_metric_rows *records, const lf_texts *keys, lf_err *err)
 {
     int rc = 0;
-    for (size_t k = 0; rc == 0 && k < json_array_size(keys); k++) {
+    for (size_t k = 0; rc == 0 && k < keys->n; k++) {
         lf_points p;
-        rc = lf_metrics_points(&p, records, json_string_value(json_array_get(keys, k)), err);
+        rc = lf_metrics_points(&p, records, keys->v[k], err);
         if (rc == 0 && p.n > 0)
-            plot(json_string_value(json_array_get(keys, k)), &p);
+            plot(keys->v[k], &p);
         if (rc == 0)
             lf_points_fini(&p);
     }
     return rc;
 }
 
-static void print_csv(const json_t *records, const json_t *keys)
+static void print_csv(const lf_metric_rows *records, const lf_texts *keys)
 {
     fputs("step", stdout);
-    for (size_t k = 0; k < json_array_size(keys); k++)
-        printf(",%s", json_string_value(json_array_get(keys, k)));
+    for (size_t k = 0; k < keys->n; k++)
+        printf(",%s", keys->v[k]);
     putchar('\n');
-    for (size_t i = 0; i < json_array_size(records); i++) {
-        const json_t *r = json_array_get(records, i);
-        printf("%.0f", json_number_value(json_object_get(r, "step")));
-        for (size_t k = 0; k < json_array_size(keys); k++) {
-            const json_t *v = json_object_get(r, json_string_value(json_array_get(keys, k)));
+    for (size_t i = 0; i < records->n; i++) {
+        double v;
+        printf("%.0f", records->v[i].step.v);
+        for (size_t k = 0; k < keys->n; k++) {
             putchar(',');
-            if (json_is_number(v))
-                printf("%.9g", json_number_value(v));
+            if (lf_raw_number(&v, records->v[i].values, keys->v[k]))
+                printf("%.9g", v);
         }
         putchar('\n');
     }
 }
 
-static int print_table(const lf_cmd *c, const json_t *records, const json_t *keys, lf_err *err)
+/* The records that a table shows: first and last always among them. */
+struct sample {
+    const lf_metric_rows *records;
+    size_t show;
+};
+
+static char *value_of(const void *rows, size_t row, const char *key, lf_err *err)
+{
+    const struct sample *s = rows;
+    size_t total = s->records->n, at = s->show > 1 ? row * (total - 1) / (s->show - 1) : total - 1;
+    return lf_raw_cell(s->records->v[at].values, key, err);
+}
+
+static int print_table(const lf_cmd *c, const lf_metric_rows *records, const lf_texts *keys,
+                       lf_err *err)
 {
     lf_column cols[40] = {{"step", "step", true, false}};
-    size_t n = 1, total = json_array_size(records), max = (size_t)lf_optset_int(c->opts, "lines");
-    for (size_t k = 0; k < json_array_size(keys) && n < 40; k++, n++)
-        cols[n] = (lf_column){json_string_value(json_array_get(keys, k)),
-                              json_string_value(json_array_get(keys, k)), true, false};
-    json_t *rows = json_array();
-    size_t show = max == 0 || max > total ? total : max;
-    for (size_t i = 0; i < show; i++) { /* first and last always among them */
-        size_t at = show > 1 ? i * (total - 1) / (show - 1) : total - 1;
-        json_array_append(rows, json_array_get(records, at));
-    }
-    int rc = lf_table_print(rows, cols, n, lf_optset_str(c->opts, "columns"), err);
-    json_decref(rows);
+    lf_table t = {.cols = cols, .n_cols = 1};
+    size_t total = records->n, max = (size_t)lf_optset_int(c->opts, "lines");
+    for (size_t k = 0; k < keys->n && t.n_cols < 40; k++)
+        cols[t.n_cols++] = (lf_column){keys->v[k], keys->v[k], true, false};
+    const struct sample s = {.records = records, .show = max == 0 || max > total ? total : max};
+    return lf_table_cells(&t, &(lf_cells){.n = s.show, .cell = value_of, .rows = &s},
+                          lf_optset_str(c->opts, "columns"), err);
+}
+
+/* The curves of a stage. */
+struct curves {
+    const char *run, *stage;
+    lf_texts keys;
+    lf_metric_rows records;
+};
+static const struct lf_fields curves_fields =
+    LF_FIELDS(struct curves, LF_MEMBERS(struct curves, run, stage, keys),
+              LF_LIST(struct curves, records, lf_metric_row_fields));
+
+static int choose_keys(lf_texts *keys, const lf_cmd *c, const lf_metric_rows *records, lf_err *err)
+{
+    size_t n = lf_optset_count(c->opts, "key");
+    int rc = n == 0 ? lf_metric_names(keys, records, err) : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = lf_texts_add(keys, lf_optset_str_at(c->opts, "key", i), err);
     return rc;
 }
 
-static json_t *choose_keys(const lf_cmd *c, const json_t *records)
-{
-    size_t n = lf_optset_count(c->opts, "key");
-    if (n == 0)
-        return lf_metrics_keys(records);
-    json_t *keys = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(keys, json_string(lf_optset_str_at(c->opts, "key", i)));
-    return keys;
-}
-
 /* The stage named, or the one with the longest curves. */
-static int pick_records(json_t **out, const char **name, const lf_cmd *c, lf_run_view *v,
-                        lf_err *err)
+static int pick_records(struct curves *out, const lf_cmd *c, const lf_run_view *v, lf_err *err)
 {
     const char *word = lf_cmd_word(c, 0);
-    *out = NULL;
-    *name = NULL;
     for (size_t i = 0; i < v->n; i++) {
         const char *this = v->stages[i].plan->name;
+        lf_metric_rows r;
         if (word != NULL && strcmp(word, this) != 0)
             continue;
-        json_t *r = lf_metrics_records(&v->stages[i], err);
-        if (r == NULL) {
-            json_decref(*out);
-            return err->rc != 0 ? err->rc : LF_EIO;
-        }
-        if (*out == NULL || json_array_size(r) > json_array_size(*out)) {
-            json_decref(*out);
-            *out = r;
-            *name = this;
+        int rc = lf_metrics_records(&r, &v->stages[i], err);
+        if (rc < 0)
+            return rc;
+        if (out->stage == NULL || r.n > out->records.n) {
+            lf_metric_rows_fini(&out->records);
+            out->records = r;
+            out->stage = this;
         } else {
-            json_decref(r);
+            lf_metric_rows_fini(&r);
         }
     }
-    return *out != NULL ? 0
-                        : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
-                                  word != NULL ? word : "");
+    return out->stage != NULL ? 0
+                              : lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+                                        word != NULL ? word : "");
 }
 
 static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
-    json_t *records = NULL;
-    const char *name = NULL;
-    int rc = pick_records(&records, &name, c, v, err), form = lf_optset_choice(c->opts, "format");
-    if (rc < 0)
-        return rc;
-    json_t *keys = choose_keys(c, records);
-    if (c->json)
-        rc = lf_cmd_print_json(json_pack("{s:s, s:s, s:O, s:O?}", "run", v->run.id, "stage", name,
-                                         "keys", keys, "records", records),
-                               err);
-    else if (json_array_size(records) == 0)
-        printf("stage %s has no metrics\n", name);
-    else if (form == 2)
-        rc = print_plots(records, keys, err);
-    else if (form == 1)
-        print_csv(records, keys);
-    else
-        rc = print_table(c, records, keys, err);
-    json_decref(keys);
-    json_decref(records);
+    struct curves m = {.run = v->run.id};
+    int rc = pick_records(&m, c, v, err), form = lf_optset_choice(c->opts, "format");
+    if (rc == 0)
+        rc = choose_keys(&m.keys, c, &m.records, err);
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print(&m, &curves_fields, err);
+    else if (rc == 0 && m.records.n == 0)
+        printf("stage %s has no metrics\n", m.stage);
+    else if (rc == 0 && form == 2)
+        rc = print_plots(&m.records, &m.keys, err);
+    else if (rc == 0 && form == 1)
+        print_csv(&m.records, &m.keys);
+    else if (rc == 0)
+        rc = print_table(c, &m.records, &m.keys, err);
+    lf_texts_fini(&m.keys);
+    lf_metric_rows_fini(&m.records);
     return rc;
 }
 
 static int run_metrics(lf_cmd *c, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view v;
-    rc = lf_view_find(&v, &p, lf_optset_str(c->opts, "run"), err);
-    if (rc == 0) {
-        rc = metrics_of(c, &v, err);
-        lf_view_fini(&v);
-    }
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_run(c, lf_optset_str(c->opts, "run"), metrics_of, err);
 }
 
 const lf_cmd_def lf_cmd_metrics = {

@@ -11,6 +11,7 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
 #include "flow/run/sync.h"
@@ -53,24 +54,44 @@ static int check_tag(const char *tag, lf_err *err)
     return lf_fail(err, LF_EINVAL, "a tag is 1 to 64 letters, digits and _ . : + - (not first)");
 }
 
+/* A note or a tag. */
+struct mark {
+    char *run, *stage, *by, *text, *tag;
+    lf_real t;
+    char when[21];
+};
+static const struct lf_fields mark_fields =
+    LF_FIELDS_SHOWN(struct mark, LF_MEMBERS(struct mark, run, stage, by, text, tag, t),
+                    {LF_FIELD_BUF(struct mark, when, "when")});
+
 static int list(const lf_cmd *c, const lf_project *p, const char *run, bool tags, lf_err *err)
 {
-    char when[21];
     lf_ledger *l = lf_cmd_open_ledger(p, false, err);
     if (l == NULL)
         return err->rc;
-    json_t *rows = tags ? lf_ledger_tags(l, run, err) : lf_ledger_notes(l, run, err);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        json_t *r = json_array_get(rows, i), *stage = json_object_get(r, "stage");
-        json_object_set_new(
-            r, "when", json_string(lf_time_iso(when, json_number_value(json_object_get(r, "t")))));
-        if (json_is_string(stage) && json_string_length(stage) == 0)
-            json_object_del(r, "stage");
+    LF_ROWS(struct mark) marks = {.n = 0};
+    int rc = lf_fields_list(&marks, &mark_fields,
+                            tags ? lf_ledger_tags(l, run, err) : lf_ledger_notes(l, run, err), err);
+    for (size_t i = 0; rc == 0 && i < marks.n; i++) {
+        struct mark *m = &marks.v[i];
+        lf_time_iso(m->when, m->t.v);
+        if (m->stage != NULL && m->stage[0] == '\0')
+            rc = lf_text_set(&m->stage, NULL, "stage", err);
     }
-    int rc = lf_cmd_rows(c, rows, tags ? &tag_table_cols : &note_table_cols, err);
+    if (rc == 0)
+        rc = lf_cmd_rows(c, &marks, &mark_fields, tags ? &tag_table_cols : &note_table_cols, err);
+    lf_fields_list_fini(&marks, &mark_fields);
     lf_ledger_close(l);
     return rc;
 }
+
+/* What was written. */
+struct marked {
+    const char *run, *note, *tag;
+    bool removed;
+};
+static const struct lf_fields marked_fields =
+    LF_FIELDS_SHOWN(struct marked, LF_MEMBERS(struct marked, run, note, tag, removed));
 
 static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, bool tags,
                        const char *text, lf_err *err)
@@ -81,21 +102,18 @@ static int write_event(const lf_cmd *c, const lf_project *p, const lf_run *run, 
     lf_record_user(by, sizeof by);
     if (stage != NULL && lf_run_stage(run, stage) == NULL)
         return lf_fail(err, LF_ENOENT, "run %s has no stage \"%s\"", run->id, stage);
-    json_t *d = json_pack("{s:s, s:s}", tags ? "tag" : "text", text, "by", by);
-    if (d == NULL)
-        return lf_fail(err, LF_EINVAL, "the text is not UTF-8");
-    if (remove)
-        json_object_set_new(d, "remove", json_true());
-    int rc = lf_record_event(&(lf_origin){.dir = run->dir, .run = run->id, .stage = stage},
-                             tags ? "tag" : "note", d, err);
+    int rc = lf_event_mark(&(lf_origin){.dir = run->dir, .run = run->id, .stage = stage},
+                           tags ? "tag" : "note", text, by, remove, err);
     lf_err e = LF_ERR_INIT;
     if (rc == 0 && lf_sync(p, run->data, run->id, &e) < 0)
         lf_say_err("loong-flow: it is written down, but the ledger is not up to date: %s\n",
                    e.text);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:s, s:b}", "run", run->id, tags ? "tag" : "note",
-                                           text, "removed", (int)remove),
-                                 err);
+        return lf_cmd_print(&(struct marked){.run = run->id,
+                                             .note = tags ? NULL : text,
+                                             .tag = tags ? text : NULL,
+                                             .removed = remove},
+                            &marked_fields, err);
     return rc;
 }
 

@@ -14,6 +14,7 @@
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
+#include "flow/record/parts.h"
 #include "flow/record/record.h"
 #include "flow/sched/attempt.h"
 
@@ -38,19 +39,22 @@ static const lf_opt plan_rows[] = {
 };
 LF_CMD_TABLE(plan, "show what would run, why, and what it costs", plan_rows);
 
-static const char **sets_of(const lf_cmd *c, size_t *n, lf_err *err)
-{
-    *n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(*n + 1, sizeof *sets, err);
-    for (size_t i = 0; sets != NULL && i < *n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
-    return sets;
-}
+struct valid {
+    bool valid;
+    const char *pipeline;
+    lf_doc doc; /* its stages are shown */
+};
+static const struct lf_fields valid_fields =
+    LF_FIELDS(struct valid, LF_MEMBERS(struct valid, valid, pipeline),
+              {.key = "stages",
+               .type = LF_FIELD_LIST,
+               .at = offsetof(struct valid, doc.stages),
+               .sub = &lf_doc_stage_fields});
 
 static int run_validate(lf_cmd *c, lf_err *err)
 {
     size_t n = 0;
-    const char **sets = sets_of(c, &n, err);
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     char *models = lf_cmd_model_dir();
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
     lf_pipeline p;
@@ -62,10 +66,8 @@ static int run_validate(lf_cmd *c, lf_err *err)
     if (rc < 0)
         return rc;
     if (c->json) {
-        json_t *o = lf_doc_json(p.plan, err), *stages = json_object_get(o, "stages");
-        rc = lf_cmd_print_json(
-            json_pack("{s:b, s:s, s:O}", "valid", 1, "pipeline", path, "stages", stages), err);
-        json_decref(o);
+        const struct valid v = {.valid = true, .pipeline = path, .doc = *p.plan};
+        rc = lf_cmd_print(&v, &valid_fields, err);
     } else {
         lf_say("%s is valid: %zu stage%s, in this order:", path, p.plan->stages.n,
                p.plan->stages.n == 1 ? "" : "s");
@@ -92,209 +94,255 @@ static const lf_cost_row *next_cost(const lf_cost_rows *costs, size_t *at, const
 }
 
 /* When a stage with a time limit is asked to stop before it, and why then. */
-static void add_lead(json_t *row, const lf_stage_view *s)
+struct lead {
+    bool given;
+    double lead_s, grace_s, time_limit_s, save_s, spacing_s;
+};
+static const struct lf_fields lead_fields = {
+    LF_FIELDS_TABLE(struct lead, offsetof(struct lead, given), LF_FIELD_NONE,
+                    LF_MEMBERS(struct lead, lead_s, grace_s, time_limit_s, save_s, spacing_s))};
+
+/* What would happen to a stage, and what it would cost. */
+struct row {
+    const char *name, *kind, *state;
+    bool will_run;
+    char why[600];
+    lf_texts deps;
+    const char *spec_id;
+    lf_resources resources; /* owned */
+    char *asks;             /* owned */
+    struct lead lead;
+    const char *error; /* why the cost is not known */
+    lf_cost plan;
+    lf_int gpu_memory;
+    lf_real estimated_s, rate_flops;
+};
+static const struct lf_fields row_fields =
+    LF_FIELDS_SHOWN(struct row, LF_MEMBERS(struct row, name, kind, state, will_run),
+                    {LF_FIELD_BUF(struct row, why, "why")}, LF_MEMBERS(struct row, deps, spec_id),
+                    LF_RECORD(struct row, resources, lf_resources_fields),
+                    LF_MEMBERS(struct row, asks), LF_RECORD(struct row, lead, lead_fields),
+                    LF_MEMBERS(struct row, error), LF_RECORD(struct row, plan, lf_cost_fields),
+                    LF_MEMBERS(struct row, gpu_memory, estimated_s, rate_flops));
+
+struct plan {
+    const char *name, *scheduler, *run, *refused;
+    bool fits;
+    LF_ROWS(struct row) stages;
+};
+static const struct lf_fields plan_fields =
+    LF_FIELDS_SHOWN(struct plan, LF_MEMBERS(struct plan, name, scheduler, run, refused, fits),
+                    LF_LIST(struct plan, stages, row_fields));
+
+static void set_lead(struct lead *lead, const lf_stage_view *s)
 {
     double limit = (double)s->plan->time_limit_s.v;
     double grace = (double)s->plan->grace_s.v;
     lf_exec_pace pace;
-    if (row == NULL || limit <= 0)
+    if (limit <= 0)
         return;
     lf_exec_pace_of(&pace, s);
-    json_object_set_new(row, "lead",
-                        json_pack("{s:f, s:f, s:f, s:f, s:f}", "lead_s",
-                                  lf_exec_lead_s(&pace, grace, limit), "grace_s", grace,
-                                  "time_limit_s", limit, "save_s", pace.save_s, "spacing_s",
-                                  pace.spacing_s));
+    *lead = (struct lead){.given = true,
+                          .lead_s = lf_exec_lead_s(&pace, grace, limit),
+                          .grace_s = grace,
+                          .time_limit_s = limit,
+                          .save_s = pace.save_s,
+                          .spacing_s = pace.spacing_s};
 }
 
-static void print_lead(const json_t *lead)
+static void print_lead(const struct lead *lead)
 {
     char a[32], b[32], c[32], d[32];
-    double save = json_number_value(json_object_get(lead, "save_s")),
-           spacing = json_number_value(json_object_get(lead, "spacing_s"));
-    if (lead == NULL)
+    if (!lead->given)
         return;
     printf("      asked to stop %s before its limit of %s",
-           lf_fmt_duration(a, sizeof a, json_number_value(json_object_get(lead, "lead_s"))),
-           lf_fmt_duration(b, sizeof b, json_number_value(json_object_get(lead, "time_limit_s"))));
-    if (spacing > 0)
+           lf_fmt_duration(a, sizeof a, lead->lead_s),
+           lf_fmt_duration(b, sizeof b, lead->time_limit_s));
+    if (lead->spacing_s > 0)
         printf(" (measured: a save takes %s, safe points are %s apart)\n",
-               lf_fmt_duration(c, sizeof c, save), lf_fmt_duration(d, sizeof d, spacing));
+               lf_fmt_duration(c, sizeof c, lead->save_s),
+               lf_fmt_duration(d, sizeof d, lead->spacing_s));
     else
         printf(" (grace = %s; nothing measured yet)\n",
-               lf_fmt_duration(c, sizeof c, json_number_value(json_object_get(lead, "grace_s"))));
+               lf_fmt_duration(c, sizeof c, lead->grace_s));
 }
 
-static json_t *stage_row(lf_prep *p, const lf_stage_view *s, const lf_cost_rows *costs, size_t *at,
-                         double rate_given)
+static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const lf_doc_stage *st,
+                     double rate_given)
 {
-    char why[600];
-    bool will = false;
-    lf_prep_explain(p, s, NULL, &will, why, sizeof why);
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:b, s:s, s:o, s:s}", "name", s->plan->name, "kind",
-                  s->plan->kind, "state", lf_state_name(s->state), "will_run", (int)will, "why",
-                  why, "deps", lf_texts_json(&s->plan->deps), "spec_id", s->plan->spec_id);
+    if (!cost->cost.given) {
+        row->error = cost->error;
+        return;
+    }
+    row->plan = cost->cost;
+    row->gpu_memory = st->resources.gpu_memory;
+    double work = cost->cost.flops_per_step.v * cost->cost.steps.v;
+    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, st->kind);
+    if (work > 0 && rate > 0) {
+        row->estimated_s = lf_real_of(work / rate);
+        row->rate_flops = lf_real_of(rate);
+    }
+}
+
+static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf_cost_row *cost,
+                   double rate_given, lf_err *err)
+{
     lf_buf asks;
+    row->name = s->plan->name;
+    row->kind = s->plan->kind;
+    row->state = lf_state_name(s->state);
+    row->spec_id = s->plan->spec_id;
+    row->deps = s->plan->deps;
+    row->deps.given = true;
+    lf_prep_explain(p, s, NULL, &row->will_run, row->why, sizeof row->why);
     lf_buf_init(&asks);
     lf_resources_line(&asks, s->plan);
-    lf_resources res = {.given = false};
-    if (row != NULL && lf_attempt_resources(&res, s->plan, NULL, NULL) == 0)
-        json_object_set_new(row, "resources", lf_resources_json(&res, NULL));
-    if (row != NULL && asks.len > 0)
-        json_object_set_new(row, "asks", json_string(asks.data));
-    lf_resources_fini(&res);
+    int rc = lf_text_set(&row->asks, asks.len > 0 ? asks.data : NULL, "asks", err);
     lf_buf_fini(&asks);
-    add_lead(row, s);
-    const lf_cost_row *cost = next_cost(costs, at, s->plan->name);
-    if (row == NULL || cost == NULL)
-        return row;
-    if (!cost->cost.given) {
-        json_object_set_new(row, "error", json_string(cost->error));
-        return row;
-    }
-    json_object_set_new(row, "plan", lf_cost_json(&cost->cost, NULL));
-    const lf_int *gpu_memory = &s->plan->resources.gpu_memory;
-    if (gpu_memory->given)
-        json_object_set_new(row, "gpu_memory", json_integer(gpu_memory->v));
-    double work = cost->cost.flops_per_step.v * cost->cost.steps.v;
-    double rate = rate_given > 0 ? rate_given : lf_cost_stored_rate(p, s->plan->kind);
-    if (work > 0 && rate > 0) {
-        json_object_set_new(row, "estimated_s", json_real(work / rate));
-        json_object_set_new(row, "rate_flops", json_real(rate));
-    }
-    return row;
+    if (lf_attempt_resources(&row->resources, s->plan, NULL, NULL) == 0)
+        row->resources.given = true;
+    set_lead(&row->lead, s);
+    if (cost != NULL)
+        set_cost(row, p, cost, s->plan, rate_given);
+    return rc;
 }
 
-static void print_bytes(const json_t *plan)
+/* What of a rank's memory is what; offloaded only where something is. */
+static void print_bytes(const lf_cost *plan)
 {
-    const json_t *bytes = json_object_get(plan, "bytes"), *comm = json_object_get(plan, "comm");
-    int64_t ranks = json_integer_value(json_object_get(plan, "ranks"));
-    static const char *const classes[] = {"params",    "grads",     "optimizer", "activations",
-                                          "workspace", "offloaded", "host",      "total"};
+    const struct lf_cost_bytes *bytes = &plan->bytes;
+    const struct {
+        const char *name;
+        lf_real v;
+    } parts[] = {{"params", bytes->params},       {"grads", bytes->grads},
+                 {"optimizer", bytes->optimizer}, {"activations", bytes->activations},
+                 {"workspace", bytes->workspace}, {"offloaded", bytes->offloaded},
+                 {"host", bytes->host},           {"total", bytes->total}};
+    int64_t ranks = plan->ranks.v;
     char b[32];
     const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
-    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
-        const json_t *v = json_object_get(bytes, classes[i]);
-        if (v == NULL || (strcmp(classes[i], "offloaded") == 0 && !(json_number_value(v) > 0)))
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!parts[i].v.given || (strcmp(parts[i].name, "offloaded") == 0 && !(parts[i].v.v > 0)))
             continue;
-        printf("%s%s %s", sep, classes[i], lf_fmt_bytes(b, sizeof b, json_number_value(v)));
+        printf("%s%s %s", sep, parts[i].name, lf_fmt_bytes(b, sizeof b, parts[i].v.v));
         sep = ", ";
     }
     if (sep[0] == ',')
         putchar('\n');
-    if (ranks > 1 && comm != NULL)
-        printf(
-            "      %lld ranks: each sends %s a step in %lld sums of gradients\n", (long long)ranks,
-            lf_fmt_bytes(b, sizeof b, json_number_value(json_object_get(comm, "bytes_per_step"))),
-            (long long)json_integer_value(json_object_get(comm, "messages_per_step")));
+    if (ranks > 1 && plan->comm.given)
+        printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n",
+               (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
+               (long long)plan->comm.messages_per_step.v);
 }
 
 /* What lies on a GPU, against what one has where the pipeline says it. */
-static void print_device(const json_t *row)
+static void print_device(const struct row *row)
 {
-    const json_t *plan = json_object_get(row, "plan"),
-                 *device = json_object_get(json_object_get(plan, "bytes"), "device");
-    const json_t *has = json_object_get(row, "gpu_memory");
     char b[32];
-    if (json_number_value(device) <= 0)
+    double device = row->plan.bytes.device.v;
+    if (device <= 0)
         return;
-    printf("      GPU memory%s: %s",
-           json_integer_value(json_object_get(plan, "ranks")) > 1 ? " of a rank" : "",
-           lf_fmt_bytes(b, sizeof b, json_number_value(device)));
-    if (has != NULL)
-        printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, json_number_value(has)));
+    printf("      GPU memory%s: %s", row->plan.ranks.v > 1 ? " of a rank" : "",
+           lf_fmt_bytes(b, sizeof b, device));
+    if (row->gpu_memory.given)
+        printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, (double)row->gpu_memory.v));
     puts(", with what the driver keeps");
 }
 
-static void print_counts(const json_t *row)
+static void print_counts(const struct row *row)
 {
-    const json_t *plan = json_object_get(row, "plan");
+    const lf_cost *plan = &row->plan;
+    const struct {
+        const char *name;
+        lf_real v;
+    } parts[] = {{"parameters", plan->parameters},
+                 {"steps", plan->steps},
+                 {"tokens", plan->tokens},
+                 {"FLOP per step", plan->flops_per_step}};
     char b[32];
     const char *sep = "      ";
-    static const char *const keys[][2] = {{"parameters", "parameters"},
-                                          {"steps", "steps"},
-                                          {"tokens", "tokens"},
-                                          {"flops_per_step", "FLOP per step"}};
     for (size_t i = 0; i < 4; i++) {
-        const json_t *v = json_object_get(plan, keys[i][0]);
-        if (v == NULL)
+        if (!parts[i].v.given)
             continue;
-        printf("%s%s %s", sep, lf_fmt_count(b, sizeof b, json_number_value(v)), keys[i][1]);
+        printf("%s%s %s", sep, lf_fmt_count(b, sizeof b, parts[i].v.v), parts[i].name);
         sep = ", ";
     }
-    const json_t *disk = json_object_get(plan, "disk_bytes"),
-                 *est = json_object_get(row, "estimated_s");
-    if (disk != NULL) {
-        printf("%s%s on disk", sep, lf_fmt_bytes(b, sizeof b, json_number_value(disk)));
+    if (plan->disk_bytes.given) {
+        printf("%s%s on disk", sep, lf_fmt_bytes(b, sizeof b, plan->disk_bytes.v));
         sep = ", ";
     }
-    if (est != NULL)
-        printf("%sabout %s", sep, lf_fmt_duration(b, sizeof b, json_number_value(est)));
+    if (row->estimated_s.given)
+        printf("%sabout %s", sep, lf_fmt_duration(b, sizeof b, row->estimated_s.v));
     if (sep[0] == ',')
         putchar('\n');
 }
 
-static void print_row(const json_t *row)
+static void print_line(const char *title, const char *text)
 {
-    json_t *deps = json_object_get(row, "deps"), *plan = json_object_get(row, "plan");
-    printf("  %-4s %s (%s)", json_is_true(json_object_get(row, "will_run")) ? "run" : "-",
-           json_string_value(json_object_get(row, "name")),
-           json_string_value(json_object_get(row, "kind")));
-    for (size_t i = 0; i < json_array_size(deps); i++)
-        printf("%s%s", i == 0 ? " <- " : ", ", json_string_value(json_array_get(deps, i)));
-    fputs("\n      ", stdout);
-    lf_print_safe(json_string_value(json_object_get(row, "why")));
+    printf("      %s", title);
+    lf_print_safe(text);
     putchar('\n');
-    if (json_object_get(row, "asks") != NULL) {
-        fputs("      asks for ", stdout);
-        lf_print_safe(json_string_value(json_object_get(row, "asks")));
-        putchar('\n');
-    }
-    if (json_object_get(row, "error") != NULL) {
-        fputs("      cost unknown: ", stdout);
-        lf_print_safe(json_string_value(json_object_get(row, "error")));
-        putchar('\n');
-    }
+}
+
+static void print_row(const struct row *row)
+{
+    printf("  %-4s %s (%s)", row->will_run ? "run" : "-", row->name, row->kind);
+    for (size_t i = 0; i < row->deps.n; i++)
+        printf("%s%s", i == 0 ? " <- " : ", ", row->deps.v[i]);
+    putchar('\n');
+    print_line("", row->why);
+    if (row->asks != NULL)
+        print_line("asks for ", row->asks);
+    if (row->error != NULL)
+        print_line("cost unknown: ", row->error);
     print_counts(row);
-    print_lead(json_object_get(row, "lead"));
-    print_bytes(plan);
+    print_lead(&row->lead);
+    print_bytes(&row->plan);
     print_device(row);
-    json_t *notes = json_object_get(plan, "notes");
-    for (size_t i = 0; i < json_array_size(notes); i++) {
-        fputs("      note: ", stdout);
-        const char *note = json_string_value(json_array_get(notes, i));
-        lf_print_safe(note != NULL ? note : "");
-        putchar('\n');
-    }
+    for (size_t i = 0; i < row->plan.notes.n; i++)
+        print_line("note: ", row->plan.notes.v[i]);
+}
+
+static void print_text(const struct plan *o, bool changed)
+{
+    lf_say("%s: %s\n", o->name,
+           o->run == NULL ? "a new run"
+           : changed      ? "continues a run, with changed settings"
+                          : "continues a run");
+    if (o->run != NULL)
+        printf("  run %s\n", o->run);
+    for (size_t i = 0; i < o->stages.n; i++)
+        print_row(&o->stages.v[i]);
+    if (o->refused != NULL)
+        lf_say("refused: %s\n", o->refused);
 }
 
 static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, double rate,
                       const lf_err *fit, lf_err *err)
 {
-    json_t *rows = json_array();
-    for (size_t i = 0, at = 0; i < p->view.n; i++)
-        json_array_append_new(rows, stage_row(p, &p->view.stages[i], costs, &at, rate));
-    if (c->json) {
-        json_t *o = json_pack("{s:s, s:s, s:o, s:b}", "name", p->plan->name, "scheduler",
-                              p->plan->scheduler, "stages", rows, "fits", fit->rc == 0);
-        if (o != NULL && p->has_run)
-            json_object_set_new(o, "run", json_string(p->view.run.id));
-        if (o != NULL && fit->rc != 0)
-            json_object_set_new(o, "refused", json_string(fit->text));
-        return lf_cmd_print_json(o, err);
+    struct plan o = {.name = p->plan->name,
+                     .scheduler = p->plan->scheduler,
+                     .run = p->has_run ? p->view.run.id : NULL,
+                     .refused = fit->rc != 0 ? fit->text : NULL,
+                     .fits = fit->rc == 0,
+                     .stages = {.given = true}};
+    int rc = 0;
+    for (size_t i = 0, at = 0; rc == 0 && i < p->view.n; i++) {
+        const lf_stage_view *s = &p->view.stages[i];
+        struct row *row = lf_rows_add(&o.stages, sizeof *row, err);
+        rc = row == NULL ? LF_ENOMEM
+                         : set_row(row, p, s, next_cost(costs, &at, s->plan->name), rate, err);
     }
-    lf_say("%s: %s\n", p->plan->name,
-           p->has_run ? (p->changed ? "continues a run, with changed settings" : "continues a run")
-                      : "a new run");
-    if (p->has_run)
-        printf("  run %s\n", p->view.run.id);
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        print_row(json_array_get(rows, i));
-    json_decref(rows);
-    if (fit->rc != 0)
-        lf_say("refused: %s\n", fit->text);
-    return 0;
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print(&o, &plan_fields, err);
+    else if (rc == 0)
+        print_text(&o, p->changed);
+    for (size_t i = 0; i < o.stages.n; i++) {
+        lf_resources_fini(&o.stages.v[i].resources);
+        free(o.stages.v[i].asks);
+    }
+    free(o.stages.v);
+    return rc;
 }
 
 static int run_plan(lf_cmd *c, lf_err *err)
@@ -305,7 +353,7 @@ static int run_plan(lf_cmd *c, lf_err *err)
                       .tables = c->tables,
                       .fresh_run = lf_optset_bool(c->opts, "new"),
                       .exe_missing_ok = true};
-    a.sets = sets_of(c, &a.n_sets, err);
+    a.sets = lf_cmd_list(c, "set", &a.n_sets, err);
     int rc = a.sets == NULL ? LF_ENOMEM : lf_prep_make(&p, &a, err);
     if (rc == 0) {
         double rate =

@@ -36,32 +36,27 @@ static const lf_opt init_rows[] = {
 };
 LF_CMD_TABLE(init, "write a pipeline file for a use", init_rows);
 
-static int run_report(lf_cmd *c, lf_err *err)
+static int report_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view v;
+    const char *path = lf_optset_str(c->opts, "output");
     lf_buf b;
     lf_buf_init(&b);
-    rc = lf_view_find(&v, &p, lf_cmd_word(c, 0), err);
-    if (rc == 0) {
-        const char *path = lf_optset_str(c->opts, "output");
-        rc = lf_report_html(&b, &v, err);
-        if (rc == 0 && strcmp(path, "-") == 0)
-            fwrite(b.data, 1, b.len, stdout);
-        else if (rc == 0)
-            rc = lf_io_replace(path, b.data, b.len, 0644, err);
-        if (rc == 0 && c->json)
-            rc = lf_cmd_print_json(json_pack("{s:s, s:s}", "run", v.run.id, "path", path), err);
-        else if (rc == 0 && strcmp(path, "-") != 0)
-            printf("wrote %s\n", path);
-        lf_view_fini(&v);
-    }
+    int rc = lf_report_html(&b, v, err);
+    if (rc == 0 && strcmp(path, "-") == 0)
+        fwrite(b.data, 1, b.len, stdout);
+    else if (rc == 0)
+        rc = lf_io_replace(path, b.data, b.len, 0644, err);
     lf_buf_fini(&b);
-    lf_project_fini(&p);
+    if (rc == 0 && c->json)
+        return lf_cmd_print_texts(err, "run", v->run.id, "path", path, NULL);
+    if (rc == 0 && strcmp(path, "-") != 0)
+        printf("wrote %s\n", path);
     return rc;
+}
+
+static int run_report(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_run(c, lf_cmd_word(c, 0), report_of, err);
 }
 
 const lf_cmd_def lf_cmd_report = {
@@ -69,11 +64,12 @@ const lf_cmd_def lf_cmd_report = {
 
 /* ---- init ---- */
 
-static const struct {
+struct use {
     const char *use, *what;
     const char *const
         *lines; /* templates/init/USE.ini, made into text by the build; NULL-terminated */
-} uses[] = {
+};
+static const struct use uses[] = {
     {"pretrain", "text -> tokens -> a model from scratch -> samples and evaluation",
      lf_init_pretrain},
     {"tokenize", "text -> tokenizer and shards", lf_init_tokenize},
@@ -86,23 +82,30 @@ static const struct {
 };
 #define N_USES (sizeof uses / sizeof uses[0])
 
+static const struct lf_fields use_fields = LF_FIELDS(struct use, LF_MEMBERS(struct use, use, what));
+struct use_list {
+    const struct use *uses;
+    size_t n_uses;
+};
+static const struct lf_fields list_fields =
+    LF_FIELDS(struct use_list, {LF_FIELD_SUBS(struct use_list, uses, LF_FIELD_ROWS, &use_fields)});
+
+static int list_uses(const lf_cmd *c, lf_err *err)
+{
+    const struct use_list list = {uses, N_USES};
+    if (c->json)
+        return lf_cmd_print(&list, &list_fields, err);
+    for (size_t i = 0; i < N_USES; i++)
+        printf("%-10s %s\n", uses[i].use, uses[i].what);
+    return 0;
+}
+
 static int run_init(lf_cmd *c, lf_err *err)
 {
     const char *use = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pretrain";
     const char *path = lf_optset_str(c->opts, "output"), *names[N_USES];
-    if (lf_optset_bool(c->opts, "list")) {
-        json_t *list = json_array();
-        for (size_t i = 0; i < N_USES; i++) {
-            if (!c->json)
-                printf("%-10s %s\n", uses[i].use, uses[i].what);
-            json_array_append_new(
-                list, json_pack("{s:s, s:s}", "use", uses[i].use, "what", uses[i].what));
-        }
-        if (c->json)
-            return lf_cmd_print_json(json_pack("{s:o}", "uses", list), err);
-        json_decref(list);
-        return 0;
-    }
+    if (lf_optset_bool(c->opts, "list"))
+        return list_uses(c, err);
     size_t at = N_USES;
     for (size_t i = 0; i < N_USES; i++) {
         names[i] = uses[i].use;
@@ -126,7 +129,7 @@ static int run_init(lf_cmd *c, lf_err *err)
         rc = lf_io_publish(path, b.data, b.len, 0644, err); /* an existing file is left alone */
     lf_buf_fini(&b);
     if (rc == 0 && c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:s}", "use", use, "path", path), err);
+        return lf_cmd_print_texts(err, "use", use, "path", path, NULL);
     if (rc == 0 && strcmp(path, "-") != 0)
         printf("wrote %s; edit it, then: loong-flow plan %s\n", path, path);
     return rc;

@@ -85,15 +85,6 @@ static const lf_opt resume_rows[] = {
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
 
-static const char **list_of(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
-{
-    *n = lf_optset_count(c->opts, name);
-    const char **list = lf_calloc(*n + 1, sizeof *list, err);
-    for (size_t i = 0; list != NULL && i < *n; i++)
-        list[i] = lf_optset_str_at(c->opts, name, i);
-    return list;
-}
-
 static void say(void *user, const char *text)
 {
     (void)user;
@@ -145,7 +136,7 @@ static int check_costs(lf_prep *p, bool refuse, lf_err *err)
 static int force_named(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
     lf_select s = {.until = lf_optset_str(c->opts, "until")};
-    const char **only = list_of(c, "only", &s.n_only, err);
+    const char **only = lf_cmd_list(c, "only", &s.n_only, err);
     if (only == NULL)
         return LF_ENOMEM;
     s.only = only;
@@ -181,15 +172,37 @@ static bool takes_over(const lf_prep *p)
     return false;
 }
 
-static json_t *summary(const lf_run_view *v, int code)
+/* How a run ended. */
+struct ended_stage {
+    const char *name, *state, *reason;
+};
+static const struct lf_fields stage_fields =
+    LF_FIELDS(struct ended_stage, LF_MEMBERS(struct ended_stage, name, state, reason));
+struct ended {
+    const char *run, *dir;
+    int exit;
+    LF_ROWS(struct ended_stage) stages;
+};
+static const struct lf_fields ended_fields =
+    LF_FIELDS(struct ended, LF_MEMBERS(struct ended, run, dir, exit),
+              LF_LIST(struct ended, stages, stage_fields));
+
+static int print_summary(const lf_run_view *v, int code, lf_err *err)
 {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < v->n; i++)
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", v->stages[i].plan->name,
-                                              "state", lf_state_name(v->stages[i].state), "reason",
-                                              v->stages[i].reason));
-    return json_pack("{s:s, s:s, s:i, s:o}", "run", v->run.id, "dir", v->run.dir, "exit", code,
-                     "stages", rows);
+    struct ended e = {.run = v->run.id, .dir = v->run.dir, .exit = code};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
+        const lf_stage_view *s = &v->stages[i];
+        struct ended_stage *row = lf_rows_add(&e.stages, sizeof *row, err);
+        if (row == NULL)
+            rc = LF_ENOMEM;
+        else
+            *row = (struct ended_stage){s->plan->name, lf_state_name(s->state), s->reason};
+    }
+    if (rc == 0)
+        rc = lf_cmd_print(&e, &ended_fields, err);
+    free(e.stages.v);
+    return rc;
 }
 
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
@@ -199,7 +212,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
     if (rc < 0)
         return rc;
     if (c->json) {
-        rc = lf_cmd_print_json(summary(&v, code), err);
+        rc = print_summary(&v, code, err);
     } else if (!lf_optset_bool(c->opts, "quiet")) {
         if (code == 0)
             printf("run %s is done; results: %s\n", v.run.id, v.run.dir);
@@ -275,7 +288,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
                  bool restart, lf_err *err)
 {
     size_t n_only = 0;
-    const char **only = list_of(c, "only", &n_only, err);
+    const char **only = lf_cmd_list(c, "only", &n_only, err);
     bool quiet = lf_optset_bool(c->opts, "quiet") || c->json,
          batch = (sub->can & LF_CAN_BATCH) != 0;
     lf_select select = {.only = only,
@@ -353,7 +366,7 @@ static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *e
     lf_prep p;
     lf_texts accepted;
     int rc = accept_list(&accepted, c, err);
-    const char **sets = list_of(c, "set", &a->n_sets, err);
+    const char **sets = lf_cmd_list(c, "set", &a->n_sets, err);
     a->sets = sets;
     a->tables = c->tables;
     lf_log_init("loong-flow", 2);

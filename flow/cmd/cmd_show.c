@@ -14,7 +14,7 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/prep.h"
-#include "flow/record/shown.h"
+#include "flow/record/difference.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
@@ -38,171 +38,178 @@ LF_CMD_TABLE(diff, "in what do two runs differ?", diff_rows);
 
 /* ---- show ---- */
 
-static json_t *attempts_json(const lf_stage_view *s)
+static int add_starts(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
 {
-    json_t *list = json_array();
+    w->starts.given = true;
     for (size_t i = 0; i < s->n_incs; i++) {
         const lf_start *inc = &s->incs[i];
         const struct lf_attempt_rec *att = lf_attempt_of(s, inc);
-        const struct lf_end *end = inc->end;
-        json_t *o = json_pack(
-            "{s:i, s:i, s:s, s:s*, s:o*, s:o*, s:s*, s:s*, s:s*, s:o*, s:o*, s:o*}", "attempt",
-            inc->attempt, "epoch", inc->epoch, "dir", inc->dir, "host",
-            inc->claim != NULL ? inc->claim->process.host : NULL, "t_start",
-            inc->claim != NULL ? json_real(inc->claim->t) : NULL, "t_end",
-            end != NULL ? json_real(end->t_end) : NULL, "state", end != NULL ? end->state : NULL,
-            "class", end != NULL ? end->cls : NULL, "reason", end != NULL ? end->reason : NULL,
-            "resume", lf_started_shown(inc->started, "resume"), "accepted",
-            lf_attempt_shown(att, "accepted"), "resources",
-            lf_attempt_shown(att, "resources")); /* as asked, after the failure policy */
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *stage_json(const lf_stage_view *s)
-{
-    static const char *const keys[] = {"options",      "identity", "numeric",   "operational",
-                                       "model",        "inputs",   "after",     "deps",
-                                       "exe",          "plan",     "adopted",   "time_limit_s",
-                                       "memory_bytes", "grace_s",  "resources", "spec_version"};
-    json_t *o = lf_describe_stage(s), *plan = lf_doc_stage_json(s->plan, NULL);
-    for (size_t i = 0; o != NULL && i < sizeof keys / sizeof keys[0]; i++)
-        if (json_object_get(plan, keys[i]) != NULL)
-            json_object_set(o, keys[i], json_object_get(plan, keys[i]));
-    json_decref(plan);
-    if (o != NULL) {
-        json_object_set_new(o, "incarnations", attempts_json(s));
-        if (s->result_done != NULL) {
-            json_object_set_new(o, "outputs", lf_done_shown(s->result_done, "outputs"));
-            json_object_set_new(o, "read", lf_done_shown(s->result_done, "inputs"));
-            json_object_set_new(o, "result_dir", json_string(s->result_dir));
+        lf_start_shown *o = lf_rows_add(&w->starts, sizeof *o, err);
+        if (o == NULL)
+            return LF_ENOMEM;
+        *o = (lf_start_shown){.attempt = inc->attempt, .epoch = inc->epoch, .dir = inc->dir};
+        if (inc->claim != NULL) {
+            o->host = inc->claim->process.host;
+            o->t_start = lf_real_of(inc->claim->t);
+        }
+        if (inc->end != NULL) {
+            o->t_end = lf_real_of(inc->end->t_end);
+            o->state = inc->end->state;
+            o->cls = inc->end->cls;
+            o->reason = inc->end->reason;
+        }
+        if (inc->started != NULL) {
+            o->resume = inc->started->resume;
+            o->resume.given = true;
+        }
+        if (att != NULL) {
+            o->accepted = att->accepted;
+            o->resources = att->resources;
         }
     }
-    return o;
+    return 0;
 }
 
-static void print_value(const char *key, const json_t *v)
+static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
 {
-    if (json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v); i++)
-            print_value(i == 0 ? key : "", json_array_get(v, i));
-        return;
+    lf_describe_stage(&w->now, s);
+    w->plan = *s->plan;
+    if (s->result_done != NULL) {
+        w->outputs = s->result_done->outputs;
+        w->n_outputs = s->result_done->n_outputs;
+        w->read = s->result_done->inputs;
+        w->n_read = s->result_done->n_inputs;
+        w->result_dir = s->result_dir;
     }
-    char *text = json_is_string(v) ? lf_strdup(json_string_value(v), NULL)
-                                   : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    return add_starts(w, s, err);
+}
+
+/* A run with all that is known of its stages; borrows from the view. */
+struct whole {
+    const char *run, *name, *dir;
+    int rev;
+    LF_ROWS(lf_stage_whole) stages;
+};
+static const struct lf_fields whole_fields =
+    LF_FIELDS(struct whole, LF_MEMBERS(struct whole, run, name, dir, rev),
+              LF_LIST(struct whole, stages, lf_stage_whole_fields));
+
+static void whole_fini(struct whole *w)
+{
+    for (size_t i = 0; i < w->stages.n; i++) {
+        lf_stage_shown_fini(&w->stages.v[i].now);
+        free(w->stages.v[i].starts.v);
+    }
+    free(w->stages.v);
+}
+
+static void print_value(const char *key, const char *value)
+{
     printf("    %-18s ", key);
-    lf_print_safe(text != NULL ? text : "");
+    lf_print_safe(value);
     putchar('\n');
-    free(text);
 }
 
-static void print_object(const char *title, json_t *o)
+static void print_settings(const lf_doc_stage *plan)
 {
-    const char *k;
-    json_t *v;
-    if (json_object_size(o) > 0)
-        printf("  %s\n", title);
-    json_object_foreach(o, k, v) print_value(k, v);
-}
-
-static void print_stage(json_t *o, const lf_stage_view *s)
-{
-    char when[21], dur[32];
-    printf("%s (%s): %s", json_string_value(json_object_get(o, "name")),
-           json_string_value(json_object_get(o, "kind")),
-           json_string_value(json_object_get(o, "state")));
-    const char *reason = json_string_value(json_object_get(o, "reason"));
-    if (reason[0] != '\0') {
-        fputs(": ", stdout);
-        lf_print_safe(reason);
-    }
-    printf("\n  spec %s\n", json_string_value(json_object_get(o, "spec_id")));
-    print_object("settings", json_object_get(o, "options"));
-    print_object("model", json_object_get(o, "model"));
+    if (plan->options.n > 0)
+        puts("  settings");
+    for (size_t i = 0; i < plan->options.n; i++)
+        for (size_t k = 0; k < plan->options.v[i].values.n; k++)
+            print_value(k == 0 ? plan->options.v[i].name : "", plan->options.v[i].values.v[k]);
+    if (plan->model.n > 0)
+        puts("  model");
+    for (size_t i = 0; i < plan->model.n; i++)
+        print_value(plan->model.v[i].name, plan->model.v[i].value);
     lf_buf asks;
     lf_buf_init(&asks);
-    lf_resources_line(&asks, s->plan);
+    lf_resources_line(&asks, plan);
     if (asks.len > 0) {
         fputs("  asks for ", stdout);
         lf_print_safe(asks.data);
         putchar('\n');
     }
     lf_buf_fini(&asks);
-    json_t *incs = json_object_get(o, "incarnations"), *outs = json_object_get(o, "outputs"), *v;
-    for (size_t i = 0; i < json_array_size(incs); i++) {
-        const json_t *inc = json_array_get(incs, i);
-        const json_t *t0 = json_object_get(inc, "t_start"), *t1 = json_object_get(inc, "t_end");
-        const char *st = json_string_value(json_object_get(inc, "state"));
-        printf("  attempt %d start %d  %s  %s  %s  %s\n",
-               (int)json_integer_value(json_object_get(inc, "attempt")),
-               (int)json_integer_value(json_object_get(inc, "epoch")),
-               lf_time_iso(when, json_number_value(t0)),
-               t1 != NULL
-                   ? lf_fmt_duration(dur, sizeof dur, json_number_value(t1) - json_number_value(t0))
-                   : "-",
-               st != NULL ? st : "no end record", json_string_value(json_object_get(inc, "dir")));
+}
+
+static void print_stage(const lf_stage_whole *w)
+{
+    char when[21], dur[32];
+    printf("%s (%s): %s", w->now.name, w->now.kind, w->now.state);
+    if (w->now.reason[0] != '\0') {
+        fputs(": ", stdout);
+        lf_print_safe(w->now.reason);
     }
-    const char *k;
-    json_object_foreach(outs, k, v)
-    {
-        printf("  output %s: %s, %s in %lld file%s, %s/%s\n", k,
-               json_string_value(json_object_get(v, "kind")),
-               lf_fmt_bytes(dur, sizeof dur, json_number_value(json_object_get(v, "bytes"))),
-               (long long)json_integer_value(json_object_get(v, "files")),
-               json_integer_value(json_object_get(v, "files")) == 1 ? "" : "s",
-               json_string_value(json_object_get(o, "result_dir")),
-               json_string_value(json_object_get(v, "path")));
+    printf("\n  spec %s\n", w->now.spec_id);
+    print_settings(&w->plan);
+    for (size_t i = 0; i < w->starts.n; i++) {
+        const lf_start_shown *s = &w->starts.v[i];
+        printf("  attempt %d start %d  %s  %s  %s  %s\n", s->attempt, s->epoch,
+               lf_time_iso(when, s->t_start.v),
+               s->t_end.given ? lf_fmt_duration(dur, sizeof dur, s->t_end.v - s->t_start.v) : "-",
+               s->state != NULL ? s->state : "no end record", s->dir);
+    }
+    for (size_t i = 0; i < w->n_outputs; i++) {
+        const struct lf_output *o = &w->outputs[i];
+        printf("  output %s: %s, %s in %lld file%s, %s/%s\n", o->name, o->kind,
+               lf_fmt_bytes(dur, sizeof dur, (double)o->bytes), (long long)o->files,
+               o->files == 1 ? "" : "s", w->result_dir, o->path);
     }
 }
 
-static int show_view(lf_cmd *c, lf_run_view *v, const char *stage, lf_err *err)
+static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_err *err)
 {
-    const lf_stage_view *only = stage != NULL ? lf_view_stage(v, stage) : NULL;
-    json_t *list = json_array();
-    for (size_t i = 0; i < v->n; i++)
-        if (stage == NULL || only == &v->stages[i])
-            json_array_append_new(list, stage_json(&v->stages[i]));
-    if (json_array_size(list) == 0) {
-        json_decref(list);
-        return lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
-                       stage != NULL ? stage : "");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->n; i++) {
+        if (stage != NULL && strcmp(stage, v->stages[i].plan->name) != 0)
+            continue;
+        lf_stage_whole *s = lf_rows_add(&w->stages, sizeof *s, err);
+        rc = s == NULL ? LF_ENOMEM : stage_whole(s, &v->stages[i], err);
     }
-    if (c->json)
-        return lf_cmd_print_json(json_pack("{s:s, s:s, s:s, s:i, s:o}", "run", v->run.id, "name",
-                                           v->run.plan->name, "dir", v->run.dir, "rev", v->run.rev,
-                                           "stages", list),
-                                 err);
-    lf_say("run %s  %s\n  directory %s\n  revision %d\n", v->run.id, v->run.plan->name, v->run.dir,
-           v->run.rev);
-    for (size_t i = 0; i < json_array_size(list); i++)
-        print_stage(json_array_get(list, i), only != NULL ? only : &v->stages[i]);
-    json_decref(list);
-    return 0;
+    if (rc == 0 && w->stages.n == 0)
+        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+                     stage != NULL ? stage : "");
+    return rc;
+}
+
+static int show_view(lf_cmd *c, const lf_run_view *v, const char *stage, lf_err *err)
+{
+    struct whole w = {
+        .run = v->run.id, .name = v->run.plan->name, .dir = v->run.dir, .rev = v->run.rev};
+    int rc = collect(&w, v, stage, err);
+    if (rc == 0 && c->json)
+        rc = lf_cmd_print(&w, &whole_fields, err);
+    else if (rc == 0) {
+        lf_say("run %s  %s\n  directory %s\n  revision %d\n", w.run, w.name, w.dir, w.rev);
+        for (size_t i = 0; i < w.stages.n; i++)
+            print_stage(&w.stages.v[i]);
+    }
+    whole_fini(&w);
+    return rc;
 }
 
 /* `show`, `show RUN`, `show STAGE`, `show RUN STAGE`: one word is a stage when the newest run has
  * one of that name. */
-static int run_show(lf_cmd *c, lf_err *err)
+static int show_on(lf_cmd *c, const lf_project *p, lf_err *err)
 {
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
     lf_run_view v;
     const char *a = lf_cmd_word(c, 0), *b = lf_cmd_word(c, 1);
-    rc = lf_view_find(&v, &p, b != NULL ? a : NULL, err);
+    int rc = lf_view_find(&v, p, b != NULL ? a : NULL, err);
     if (rc == 0 && b == NULL && a != NULL && lf_view_stage(&v, a) == NULL) {
         lf_view_fini(&v);
-        rc = lf_view_find(&v, &p, a, err);
+        rc = lf_view_find(&v, p, a, err);
         a = NULL;
     }
-    if (rc == 0) {
-        rc = show_view(c, &v, b != NULL ? b : a, err);
-        lf_view_fini(&v);
-    }
-    lf_project_fini(&p);
+    if (rc < 0)
+        return rc;
+    rc = show_view(c, &v, b != NULL ? b : a, err);
+    lf_view_fini(&v);
     return rc;
+}
+
+static int run_show(lf_cmd *c, lf_err *err)
+{
+    return lf_cmd_with_project(c, show_on, err);
 }
 
 const lf_cmd_def lf_cmd_show = {
@@ -210,15 +217,45 @@ const lf_cmd_def lf_cmd_show = {
 
 /* ---- explain ---- */
 
+struct why {
+    const char *name, *state;
+    bool will_run;
+    char why[600];
+};
+static const struct lf_fields why_fields =
+    LF_FIELDS(struct why, LF_MEMBERS(struct why, name, state, will_run),
+              {LF_FIELD_BUF(struct why, why, "why")});
+struct reasons {
+    LF_ROWS(struct why) stages;
+};
+static const struct lf_fields reasons_fields =
+    LF_FIELDS(struct reasons, LF_LIST(struct reasons, stages, why_fields));
+
+static int explain(struct reasons *r, const lf_prep *p, const char *only, lf_err *err)
+{
+    for (size_t i = 0; i < p->view.n; i++) {
+        const lf_stage_view *s = &p->view.stages[i];
+        if (only != NULL && strcmp(only, s->plan->name) != 0)
+            continue;
+        struct why *w = lf_rows_add(&r->stages, sizeof *w, err);
+        if (w == NULL)
+            return LF_ENOMEM;
+        w->name = s->plan->name;
+        w->state = lf_state_name(s->state);
+        lf_prep_explain(p, s, NULL, &w->will_run, w->why, sizeof w->why);
+    }
+    return r->stages.n > 0
+               ? 0
+               : lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline", only);
+}
+
 static int run_explain(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
-    size_t n = lf_optset_count(c->opts, "set");
-    const char **sets = lf_calloc(n + 1, sizeof *sets, err);
+    size_t n;
+    const char **sets = lf_cmd_list(c, "set", &n, err);
     if (sets == NULL)
         return LF_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        sets[i] = lf_optset_str_at(c->opts, "set", i);
     lf_prep_args a = {.pipeline = lf_optset_str(c->opts, "pipeline"),
                       .sets = sets,
                       .n_sets = n,
@@ -228,31 +265,17 @@ static int run_explain(lf_cmd *c, lf_err *err)
     free(sets);
     if (rc < 0)
         return rc;
-    json_t *rows = json_array();
-    for (size_t i = 0; i < p.view.n; i++) {
-        const lf_stage_view *s = &p.view.stages[i];
-        const char *name = s->plan->name;
-        char why[600];
-        bool will = false;
-        if (lf_cmd_word(c, 0) != NULL && strcmp(lf_cmd_word(c, 0), name) != 0)
-            continue;
-        lf_prep_explain(&p, s, NULL, &will, why, sizeof why);
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:b, s:s}", "name", name, "state",
-                                              lf_state_name(s->state), "will_run", (int)will, "why",
-                                              why));
-    }
-    if (json_array_size(rows) == 0)
-        rc = lf_fail(err, LF_EINVAL, "there is no stage \"%s\" in the pipeline", lf_cmd_word(c, 0));
-    for (size_t i = 0; rc == 0 && !c->json && i < json_array_size(rows); i++) {
-        const json_t *r = json_array_get(rows, i);
-        printf("%s: %s: ", json_string_value(json_object_get(r, "name")),
-               json_is_true(json_object_get(r, "will_run")) ? "would run" : "would not run");
-        lf_print_safe(json_string_value(json_object_get(r, "why")));
+    struct reasons r = {.stages = {.n = 0}};
+    rc = explain(&r, &p, lf_cmd_word(c, 0), err);
+    for (size_t i = 0; rc == 0 && !c->json && i < r.stages.n; i++) {
+        const struct why *w = &r.stages.v[i];
+        printf("%s: %s: ", w->name, w->will_run ? "would run" : "would not run");
+        lf_print_safe(w->why);
         putchar('\n');
     }
     if (rc == 0 && c->json)
-        rc = lf_cmd_print_json(json_pack("{s:O}", "stages", rows), err);
-    json_decref(rows);
+        rc = lf_cmd_print(&r, &reasons_fields, err);
+    free(r.stages.v);
     lf_prep_fini(&p);
     return rc;
 }
@@ -262,113 +285,91 @@ const lf_cmd_def lf_cmd_explain = {
 
 /* ---- diff ---- */
 
-static void diff_value(json_t *out, const char *stage, const char *what, const json_t *a,
-                       const json_t *b)
+/* The last record of a stage; what it has beside the metrics is no result. */
+static bool last_record(lf_metric_row *out, const lf_stage_view *s)
 {
-    if (a == b || (a != NULL && b != NULL && json_equal(a, b)))
-        return;
-    json_t *o = json_pack("{s:s, s:s, s:O?, s:O?}", "stage", stage, "what", what, "a", a, "b", b);
-    for (int i = 0; o != NULL && i < 2; i++) { /* lists of one value are shown as the value */
-        json_t *v = json_object_get(o, i == 0 ? "a" : "b");
-        if (json_is_array(v)) {
-            char *text = json_array_size(v) == 1 && json_is_string(json_array_get(v, 0))
-                             ? lf_strdup(json_string_value(json_array_get(v, 0)), NULL)
-                             : json_dumps(v, JSON_COMPACT);
-            json_object_set_new(o, i == 0 ? "a" : "b", json_string(text != NULL ? text : ""));
-            free(text);
-        }
+    lf_metric_rows all;
+    memset(out, 0, sizeof *out);
+    if (lf_metrics_records(&all, s, NULL) < 0)
+        return false;
+    if (all.n > 0) {
+        *out = all.v[all.n - 1];
+        all.n--;
     }
-    if (strncmp(what, "input ", 6) == 0 || strcmp(what, "spec") == 0 ||
-        strcmp(what, "executable") == 0) /* spec ids and hashes say only that they differ */
-        for (int i = 0; i < 2; i++) {
-            const char *text = json_string_value(json_object_get(o, i == 0 ? "a" : "b"));
-            if (text != NULL)
-                json_object_set_new(o, i == 0 ? "a" : "b",
-                                    json_sprintf("%.24s%s", text, strlen(text) > 24 ? "..." : ""));
-        }
-    json_array_append_new(out, o);
+    lf_metric_rows_fini(&all);
+    return out->values != NULL;
 }
 
-static void diff_maps(json_t *out, const char *stage, const char *prefix, json_t *a, json_t *b)
+static int diff_stage(lf_differences *out, const char *name, const lf_stage_view *a,
+                      const lf_stage_view *b, lf_err *err)
 {
-    const char *k;
-    json_t *v;
-    char what[256];
-    json_object_foreach(a, k, v)
-    {
-        snprintf(what, sizeof what, "%s%s", prefix, k);
-        diff_value(out, stage, what, v, json_object_get(b, k));
-    }
-    json_object_foreach(b, k, v) if (json_object_get(a, k) == NULL)
-    {
-        snprintf(what, sizeof what, "%s%s", prefix, k);
-        diff_value(out, stage, what, NULL, v);
-    }
+    lf_metric_row x, y;
+    int rc = lf_diff_stages(out, name, a != NULL ? a->plan : NULL, b != NULL ? b->plan : NULL, err);
+    if (rc < 0 || a == NULL || b == NULL)
+        return rc;
+    (void)last_record(&x, a);
+    (void)last_record(&y, b);
+    rc = lf_diff_records(out, name, &x, &y, err);
+    lf_metric_row_fini(&x);
+    lf_metric_row_fini(&y);
+    return rc;
 }
 
-static json_t *last_metrics(const lf_stage_view *s)
-{
-    json_t *r = s != NULL ? lf_metrics_records(s, NULL) : NULL;
-    json_t *last =
-        json_incref(json_array_get(r, json_array_size(r) > 0 ? json_array_size(r) - 1 : 0));
-    json_decref(r);
-    json_object_del(last, "t");
-    return last;
-}
+struct diff {
+    const char *a, *b;
+    lf_differences differences;
+};
+static const struct lf_fields diff_fields =
+    LF_FIELDS(struct diff, LF_MEMBERS(struct diff, a, b),
+              LF_LIST(struct diff, differences, lf_difference_fields));
 
-static void diff_stage(json_t *out, const char *name, const lf_stage_view *a,
-                       const lf_stage_view *b)
-{
-    if (a == NULL || b == NULL) {
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "stage", name, "what", "stage",
-                                             "a", a != NULL ? "there" : "missing", "b",
-                                             b != NULL ? "there" : "missing"));
-        return;
-    }
-    json_t *x = lf_doc_stage_json(a->plan, NULL), *y = lf_doc_stage_json(b->plan, NULL);
-    diff_value(out, name, "kind", json_object_get(x, "kind"), json_object_get(y, "kind"));
-    diff_maps(out, name, "", json_object_get(x, "options"), json_object_get(y, "options"));
-    diff_maps(out, name, "model.", json_object_get(x, "model"), json_object_get(y, "model"));
-    diff_maps(out, name, "input ", json_object_get(json_object_get(x, "spec"), "inputs"),
-              json_object_get(json_object_get(y, "spec"), "inputs"));
-    diff_value(out, name, "spec", json_object_get(x, "spec_id"), json_object_get(y, "spec_id"));
-    diff_maps(out, name, "resource ", json_object_get(x, "resources"),
-              json_object_get(y, "resources"));
-    diff_value(out, name, "executable", json_object_get(json_object_get(x, "exe"), "sha256"),
-               json_object_get(json_object_get(y, "exe"), "sha256"));
-    json_decref(x);
-    json_decref(y);
-    json_t *ma = last_metrics(a), *mb = last_metrics(b);
-    diff_maps(out, name, "result ", ma, mb);
-    json_decref(ma);
-    json_decref(mb);
-}
-
-static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
+static int show_diff(const lf_cmd *c, const struct diff *d, lf_err *err)
 {
     static const lf_column cols[] = {{"stage", "STAGE", false, false},
                                      {"what", "WHAT", false, false},
                                      {"a", "FIRST", false, false},
                                      {"b", "SECOND", false, false}};
-    json_t *out = json_array();
-    for (size_t i = 0; i < a->n; i++) {
+    static const lf_table t = {.cols = cols, .n_cols = 4};
+    if (c->json)
+        return lf_cmd_print(d, &diff_fields, err);
+    if (d->differences.n > 0)
+        return lf_table_show(&t, &d->differences, &lf_difference_fields,
+                             lf_optset_str(c->opts, "columns"), err);
+    puts("no difference");
+    return 0;
+}
+
+static int diff_views(lf_cmd *c, lf_run_view *a, lf_run_view *b, lf_err *err)
+{
+    struct diff d = {.a = a->run.id, .b = b->run.id};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < a->n; i++) {
         const char *name = a->stages[i].plan->name;
-        diff_stage(out, name, &a->stages[i], lf_view_stage(b, name));
+        rc = diff_stage(&d.differences, name, &a->stages[i], lf_view_stage(b, name), err);
     }
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; rc == 0 && i < b->n; i++) {
         const char *name = b->stages[i].plan->name;
         if (lf_view_stage(a, name) == NULL)
-            diff_stage(out, name, NULL, &b->stages[i]);
+            rc = diff_stage(&d.differences, name, NULL, &b->stages[i], err);
     }
-    if (c->json)
-        return lf_cmd_print_json(
-            json_pack("{s:s, s:s, s:o}", "a", a->run.id, "b", b->run.id, "differences", out), err);
-    int rc = 0;
-    if (json_array_size(out) == 0)
-        puts("no difference");
-    else
-        rc = lf_table_print(out, cols, 4, lf_optset_str(c->opts, "columns"), err);
-    json_decref(out);
+    if (rc == 0)
+        rc = show_diff(c, &d, err);
+    lf_fields_list_fini(&d.differences, &lf_difference_fields);
+    return rc;
+}
+
+static int diff_on(lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    lf_run_view a, b;
+    int rc = lf_view_find(&a, p, c->words[0], err);
+    if (rc < 0)
+        return rc;
+    rc = lf_view_find(&b, p, c->words[1], err);
+    if (rc == 0) {
+        rc = diff_views(c, &a, &b, err);
+        lf_view_fini(&b);
+    }
+    lf_view_fini(&a);
     return rc;
 }
 
@@ -376,22 +377,7 @@ static int run_diff(lf_cmd *c, lf_err *err)
 {
     if (c->n_words != 2)
         return lf_fail(err, LF_EINVAL, "usage: loong-flow diff RUN RUN");
-    lf_project p;
-    int rc = lf_cmd_project(&p, c, err);
-    if (rc < 0)
-        return rc;
-    lf_run_view a, b;
-    rc = lf_view_find(&a, &p, c->words[0], err);
-    if (rc == 0) {
-        rc = lf_view_find(&b, &p, c->words[1], err);
-        if (rc == 0) {
-            rc = diff_views(c, &a, &b, err);
-            lf_view_fini(&b);
-        }
-        lf_view_fini(&a);
-    }
-    lf_project_fini(&p);
-    return rc;
+    return lf_cmd_with_project(c, diff_on, err);
 }
 
 const lf_cmd_def lf_cmd_diff = {

@@ -61,6 +61,7 @@ static const lf_column stage_cols[] = {
     {"steps", "STEPS", true, true},         {"eta_text", "LEFT", true, true},
     {"segments", "STARTS", true, true},     {"jobid", "JOB", false, true},
     {"start_text", "STARTED", false, true}, {"attempt", "ATTEMPT", true, true},
+    {"n_warnings", "WARNINGS", true, true},
 };
 static const lf_format stage_formats[] = {
     {"progress", "name,state,done_text,time_text,eta_text,segments"},
@@ -86,73 +87,114 @@ static const lf_table run_table = {run_cols, sizeof run_cols / sizeof run_cols[0
 
 /* ---- one run ---- */
 
-static void add_texts(json_t *s)
+/* A row of the table. */
+struct stage_row {
+    lf_stage_shown s;
+    char done_text[64], time_text[32], eta_text[32], start_text[21];
+    const char *jobid;
+};
+static const struct lf_fields row_fields = LF_FIELDS_SHOWN(
+    struct stage_row, {LF_FIELD_SUB(struct stage_row, s, LF_FIELD_BASE, &lf_stage_shown_fields)},
+    {LF_FIELD_BUF(struct stage_row, done_text, "done_text"), .opt = true},
+    {LF_FIELD_BUF(struct stage_row, time_text, "time_text"), .opt = true},
+    {LF_FIELD_BUF(struct stage_row, eta_text, "eta_text"), .opt = true},
+    {LF_FIELD_BUF(struct stage_row, start_text, "start_text"), .opt = true},
+    LF_MEMBERS(struct stage_row, jobid));
+typedef LF_ROWS(struct stage_row) stage_table_rows;
+
+static void set_texts(struct stage_row *r)
 {
-    char b[64], d[32], when[21];
-    json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"), *v;
-    if (step != NULL && steps != NULL)
-        snprintf(b, sizeof b, "%lld/%lld", (long long)json_integer_value(step),
-                 (long long)json_integer_value(steps));
-    else if (step != NULL)
-        snprintf(b, sizeof b, "%lld", (long long)json_integer_value(step));
-    if (step != NULL)
-        json_object_set_new(s, "done_text", json_string(b));
-    if ((v = json_object_get(s, "duration_s")) != NULL)
-        json_object_set_new(s, "time_text",
-                            json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
-    if ((v = json_object_get(s, "eta_s")) != NULL)
-        json_object_set_new(s, "eta_text",
-                            json_string(lf_fmt_duration(d, sizeof d, json_number_value(v))));
-    if ((v = json_object_get(s, "t_start")) != NULL)
-        json_object_set_new(s, "start_text", json_string(lf_time_iso(when, json_number_value(v))));
-    if ((v = json_object_get(json_object_get(s, "job"), "id")) != NULL)
-        json_object_set(s, "jobid", v);
+    const lf_stage_shown *s = &r->s;
+    if (s->step.given && s->steps.given)
+        snprintf(r->done_text, sizeof r->done_text, "%lld/%lld", (long long)s->step.v,
+                 (long long)s->steps.v);
+    else if (s->step.given)
+        snprintf(r->done_text, sizeof r->done_text, "%lld", (long long)s->step.v);
+    if (s->duration_s.given)
+        lf_fmt_duration(r->time_text, sizeof r->time_text, s->duration_s.v);
+    if (s->eta_s.given)
+        lf_fmt_duration(r->eta_text, sizeof r->eta_text, s->eta_s.v);
+    if (s->t_start.given)
+        lf_time_iso(r->start_text, s->t_start.v);
+    r->jobid = s->job != NULL ? s->job->id : NULL;
 }
 
-static void print_failures(const json_t *stages)
+static int print_stages(const lf_run_shown *o, const char *cols, lf_err *err)
 {
-    for (size_t i = 0; i < json_array_size(stages); i++) {
-        const json_t *s = json_array_get(stages, i);
-        json_t *log = json_object_get(s, "log");
-        const char *state = json_string_value(json_object_get(s, "state"));
-        if (state == NULL || strcmp(state, "failed") != 0)
+    stage_table_rows rows = {.n = 0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < o->stages.n; i++) {
+        struct stage_row *r = lf_rows_add(&rows, sizeof *r, err);
+        if (r == NULL) {
+            rc = LF_ENOMEM;
             continue;
-        const char *cls = json_string_value(json_object_get(s, "class"));
-        lf_say("\n%s failed (%s); the last lines that matter:\n",
-               json_string_value(json_object_get(s, "name")), cls != NULL ? cls : "unknown");
-        for (size_t k = 0; k < json_array_size(log); k++) {
-            const char *line = json_string_value(json_array_get(log, k));
-            lf_say("  | %s\n", line != NULL ? line : "");
         }
-        if (cls != NULL && lf_class_advice(cls)[0] != '\0')
-            lf_say("  %s\n", lf_class_advice(cls));
+        r->s = o->stages.v[i];
+        set_texts(r);
     }
+    if (rc == 0)
+        rc = lf_table_show(&stage_table, &rows, &row_fields, cols, err);
+    free(rows.v);
+    return rc;
+}
+
+static void print_failures(const lf_run_shown *o)
+{
+    for (size_t i = 0; i < o->stages.n; i++) {
+        const lf_stage_shown *s = &o->stages.v[i];
+        if (strcmp(s->state, "failed") != 0)
+            continue;
+        lf_say("\n%s failed (%s); the last lines that matter:\n", s->name,
+               s->cls != NULL ? s->cls : "unknown");
+        for (size_t k = 0; k < s->log.n; k++)
+            lf_say("  | %s\n", s->log.v[k]);
+        if (s->cls != NULL && lf_class_advice(s->cls)[0] != '\0')
+            lf_say("  %s\n", lf_class_advice(s->cls));
+    }
+}
+
+static void print_warnings(const lf_run_shown *o)
+{
+    for (size_t i = 0; i < o->stages.n; i++) {
+        const lf_stage_shown *s = &o->stages.v[i];
+        if (!s->n_warnings.given)
+            continue;
+        lf_say("\n%s: %lld warning%s\n", s->name, (long long)s->n_warnings.v,
+               s->n_warnings.v == 1 ? "" : "s");
+        for (size_t k = 0; k < s->warnings.n; k++)
+            lf_say("  | %s\n", s->warnings.v[k]);
+    }
+}
+
+static int show_run(const lf_cmd *c, const lf_run_shown *o, lf_err *err)
+{
+    const char *cols = lf_optset_str(c->opts, "columns");
+    if (c->json)
+        return lf_cmd_print(o, &lf_run_shown_fields, err);
+    if (cols == NULL) {
+        lf_cmd_print_head(o);
+        putchar('\n');
+    }
+    int rc = print_stages(o, cols, err);
+    if (rc == 0 && cols == NULL) {
+        print_warnings(o);
+        print_failures(o);
+    }
+    return rc;
 }
 
 static int status_one(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     lf_run_view v;
+    lf_run_shown o;
     int rc = lf_view_find(&v, p, lf_cmd_word(c, 0), err);
     if (rc < 0)
         return rc;
-    json_t *o = lf_describe_run(&v);
+    rc = lf_describe_run(&o, &v, err);
+    if (rc == 0)
+        rc = show_run(c, &o, err);
+    lf_run_shown_fini(&o);
     lf_view_fini(&v);
-    if (o == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    if (c->json)
-        return lf_cmd_print_json(o, err);
-    json_t *stages = json_object_get(o, "stages");
-    const char *cols = lf_optset_str(c->opts, "columns");
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        add_texts(json_array_get(stages, i));
-    if (cols == NULL) {
-        lf_cmd_print_head(o);
-        putchar('\n');
-    }
-    rc = lf_table_show(&stage_table, stages, cols, err);
-    if (rc == 0 && cols == NULL)
-        print_failures(stages);
-    json_decref(o);
     return rc;
 }
 
@@ -162,8 +204,8 @@ struct filter {
     const char *states; /* comma-separated, NULL: any */
     double since;       /* 0: any */
     const char *tag;
-    json_t *tags;  /* run -> [tags], empty when the ledger does not tell */
-    json_t *known; /* run -> state of those whose work is over, by the ledger */
+    lf_lists tags;  /* of each run; empty when the ledger does not tell */
+    lf_pairs known; /* run: state, of those whose work is over, by the ledger */
 };
 
 /* "2d" ago, or a date with or without a time, local. */
@@ -223,29 +265,34 @@ static int check_states(const char *list, lf_err *err)
     return 0;
 }
 
+/* What the ledger says of a run, or of a tag of it. */
+struct said {
+    char *run, *tag, *state;
+};
+static const struct lf_fields said_fields =
+    LF_FIELDS(struct said, LF_MEMBERS(struct said, run, tag, state));
+typedef LF_ROWS(struct said) said_list;
+
 /* What the ledger knows, read as it is. Nothing is lost without it but time, and tags. */
 static void ask_ledger(struct filter *f, const lf_project *p)
 {
     lf_err e = LF_ERR_INIT;
+    said_list tags = {.n = 0}, runs = {.n = 0};
     lf_ledger *l = lf_ask_open(p, &e);
-    json_t *rows = l != NULL ? lf_ledger_tags(l, NULL, &e) : NULL;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *r = json_array_get(rows, i);
-        const char *run = json_string_value(json_object_get(r, "run"));
-        if (json_object_get(f->tags, run) == NULL)
-            json_object_set_new(f->tags, run, json_array());
-        json_array_append(json_object_get(f->tags, run), json_object_get(r, "tag"));
+    if (l != NULL)
+        (void)lf_fields_list(&tags, &said_fields, lf_ledger_tags(l, NULL, &e), &e);
+    if (l != NULL && f->states != NULL)
+        (void)lf_fields_list(&runs, &said_fields, lf_ledger_runs(l, NULL, &e), &e);
+    for (size_t i = 0; i < tags.n; i++) {
+        lf_texts *of = lf_lists_add(&f->tags, tags.v[i].run, &e);
+        if (of != NULL)
+            (void)lf_texts_add(of, tags.v[i].tag, &e);
     }
-    json_decref(rows);
-    rows = l != NULL && f->states != NULL ? lf_ledger_runs(l, NULL, &e) : NULL;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *r = json_array_get(rows, i);
-        const char *state = json_string_value(json_object_get(r, "state"));
-        if (in_list("done,failed,cancelled", state))
-            json_object_set(f->known, json_string_value(json_object_get(r, "run")),
-                            json_object_get(r, "state"));
-    }
-    json_decref(rows);
+    for (size_t i = 0; i < runs.n; i++)
+        if (in_list("done,failed,cancelled", runs.v[i].state))
+            (void)lf_pairs_set(&f->known, runs.v[i].run, runs.v[i].state, &e);
+    lf_fields_list_fini(&tags, &said_fields);
+    lf_fields_list_fini(&runs, &said_fields);
     lf_ledger_close(l);
 }
 
@@ -254,13 +301,10 @@ static void ask_ledger(struct filter *f, const lf_project *p)
 static bool passed_over(const struct filter *f, const lf_run *r)
 {
     char hint[PATH_MAX];
-    const char *state = json_string_value(json_object_get(f->known, r->id));
+    const char *state = lf_pairs_get(&f->known, r->id);
     if (f->tag != NULL) {
-        json_t *tags = json_object_get(f->tags, r->id);
-        bool has = false;
-        for (size_t i = 0; i < json_array_size(tags); i++)
-            has = has || strcmp(json_string_value(json_array_get(tags, i)), f->tag) == 0;
-        if (!has)
+        const lf_texts *tags = lf_lists_get(&f->tags, r->id);
+        if (tags == NULL || !lf_texts_has(tags, f->tag))
             return true;
     }
     if (f->since > 0 && lf_ulid_time(r->id) < f->since)
@@ -272,65 +316,100 @@ static bool passed_over(const struct filter *f, const lf_run *r)
     return lf_path_set(hint, NULL, "%s/changed/%s", r->data, r->id) == 0 && !lf_io_exists(hint);
 }
 
-static void add_run_texts(json_t *o, const struct filter *f)
+/* A run of the list, which owns what it points to. */
+struct run_row {
+    lf_run_shown r;
+    char stages_text[48], created_text[21];
+    char *tags_text;
+    lf_texts tags;
+};
+static const struct lf_fields run_fields = LF_FIELDS_SHOWN(
+    struct run_row, {LF_FIELD_SUB(struct run_row, r, LF_FIELD_BASE, &lf_run_shown_fields)},
+    {LF_FIELD_BUF(struct run_row, stages_text, "stages_text")},
+    {LF_FIELD_BUF(struct run_row, created_text, "created_text")},
+    LF_MEMBERS(struct run_row, tags_text, tags));
+struct run_list {
+    LF_ROWS(struct run_row) runs;
+};
+static const struct lf_fields list_fields =
+    LF_FIELDS(struct run_list, LF_LIST(struct run_list, runs, run_fields));
+
+static int add_run_texts(struct run_row *row, const struct filter *f, lf_err *err)
 {
-    char when[21], b[48];
-    json_t *stages = json_object_get(o, "stages"),
-           *tags = json_object_get(f->tags, json_string_value(json_object_get(o, "run")));
+    const lf_texts *tags = lf_lists_get(&f->tags, row->r.run);
     size_t done = 0;
-    for (size_t i = 0; i < json_array_size(stages); i++) {
-        const char *st = json_string_value(json_object_get(json_array_get(stages, i), "state"));
-        done += strcmp(st, "done") == 0;
-    }
-    snprintf(b, sizeof b, "%zu/%zu", done, json_array_size(stages));
-    json_object_set_new(o, "stages_text", json_string(b));
-    json_object_set_new(
-        o, "created_text",
-        json_string(lf_time_iso(when, json_number_value(json_object_get(o, "created")))));
+    for (size_t i = 0; i < row->r.stages.n; i++)
+        done += strcmp(row->r.stages.v[i].state, "done") == 0;
+    snprintf(row->stages_text, sizeof row->stages_text, "%zu/%zu", done, row->r.stages.n);
+    lf_time_iso(row->created_text, row->r.created.v);
     if (tags == NULL)
-        return;
+        return 0;
     lf_buf text;
     lf_buf_init(&text);
-    for (size_t i = 0; i < json_array_size(tags); i++)
-        lf_buf_addf(&text, "%s%s", i > 0 ? "," : "", json_string_value(json_array_get(tags, i)));
-    if (lf_buf_check(&text, NULL) == 0)
-        json_object_set_new(o, "tags_text", json_string(text.data));
-    json_object_set(o, "tags", tags);
+    for (size_t i = 0; i < tags->n; i++)
+        lf_buf_addf(&text, "%s%s", i > 0 ? "," : "", tags->v[i]);
+    int rc = lf_buf_check(&text, err);
+    if (rc == 0)
+        rc = lf_text_set(&row->tags_text, text.data, "tags", err);
     lf_buf_fini(&text);
+    return rc == 0 ? lf_texts_copy(&row->tags, tags, err) : rc;
 }
 
-static int collect(json_t *rows, const struct filter *f, lf_run_list *l, size_t max, lf_err *err)
+/* In one of the states that are wanted. */
+static int add_row(struct run_list *list, const struct filter *f, const lf_run_shown *run,
+                   lf_err *err)
 {
-    for (size_t i = 0; i < l->n && (max == 0 || json_array_size(rows) < max); i++) {
-        lf_run_view v;
-        if (passed_over(f, &l->runs[i]) || lf_run_load(&l->runs[i], NULL) < 0)
-            continue; /* the latter: a submit that died before it had frozen anything */
-        int rc = lf_view_load(&v, &l->runs[i], err);
-        if (rc == 0)
-            rc = lf_sched_overlay(&v, false, err);
-        if (rc < 0)
-            return rc;
-        json_t *o = lf_describe_run(&v);
-        lf_view_fini(&v);
-        if (o == NULL)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-        add_run_texts(o, f);
-        if (f->states == NULL || in_list(f->states, json_string_value(json_object_get(o, "state"))))
-            json_array_append(rows, o);
-        json_decref(o);
-    }
-    return 0;
+    if (f->states != NULL && !in_list(f->states, run->state))
+        return 0;
+    struct run_row *row = lf_rows_add(&list->runs, sizeof *row, err);
+    int rc = row == NULL ? LF_ENOMEM : lf_fields_copy(&row->r, run, &lf_run_shown_fields, err);
+    return rc == 0 ? add_run_texts(row, f, err) : rc;
+}
+
+/* Takes the run. */
+static int add_run(struct run_list *list, const struct filter *f, lf_run *run, lf_err *err)
+{
+    lf_run_view v;
+    lf_run_shown o = {.run = NULL};
+    int rc = lf_view_load(&v, run, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_sched_overlay(&v, false, err);
+    if (rc == 0)
+        rc = lf_describe_run(&o, &v, err);
+    if (rc == 0)
+        rc = add_row(list, f, &o, err);
+    lf_run_shown_fini(&o);
+    lf_view_fini(&v);
+    return rc;
+}
+
+static int collect(struct run_list *list, const struct filter *f, lf_run_list *l, size_t max,
+                   lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < l->n && (max == 0 || list->runs.n < max); i++)
+        /* A run that cannot be loaded is one of a submit that died before it had frozen it. */
+        if (!passed_over(f, &l->runs[i]) && lf_run_load(&l->runs[i], NULL) == 0)
+            rc = add_run(list, f, &l->runs[i], err);
+    return rc;
+}
+
+static int show_runs(const lf_cmd *c, const struct run_list *list, lf_err *err)
+{
+    if (c->json)
+        return lf_cmd_print(list, &list_fields, err);
+    return lf_table_show(&run_table, &list->runs, &run_fields, lf_optset_str(c->opts, "columns"),
+                         err);
 }
 
 static int status_all(lf_cmd *c, const lf_project *p, lf_err *err)
 {
     const char *since = lf_optset_str(c->opts, "since");
     struct filter f = {.states = lf_optset_str(c->opts, "state"),
-                       .tag = lf_optset_str(c->opts, "tag"),
-                       .tags = json_object(),
-                       .known = json_object()};
+                       .tag = lf_optset_str(c->opts, "tag")};
     lf_run_list l = {NULL, 0, 0};
-    json_t *rows = json_array();
+    struct run_list list = {.runs = {.n = 0}};
     int rc = since != NULL ? parse_since(&f.since, since, err) : 0;
     if (rc == 0 && f.states != NULL)
         rc = check_states(f.states, err);
@@ -338,16 +417,14 @@ static int status_all(lf_cmd *c, const lf_project *p, lf_err *err)
         rc = lf_run_list_load(&l, p, err);
     if (rc == 0) {
         ask_ledger(&f, p);
-        rc = collect(rows, &f, &l, (size_t)lf_optset_int(c->opts, "lines"), err);
+        rc = collect(&list, &f, &l, (size_t)lf_optset_int(c->opts, "lines"), err);
     }
     lf_run_list_fini(&l);
-    if (rc == 0 && c->json)
-        rc = lf_cmd_print_json(json_pack("{s:O}", "runs", rows), err);
-    else if (rc == 0)
-        rc = lf_table_show(&run_table, rows, lf_optset_str(c->opts, "columns"), err);
-    json_decref(rows);
-    json_decref(f.tags);
-    json_decref(f.known);
+    if (rc == 0)
+        rc = show_runs(c, &list, err);
+    lf_fields_fini(&list, &list_fields);
+    lf_lists_fini(&f.tags);
+    lf_pairs_fini(&f.known);
     return rc;
 }
 

@@ -5,9 +5,11 @@
 #include "config.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/io.h"
@@ -15,6 +17,7 @@
 #include "flow/cmd/cmd.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
+#include "flow/sched/describe.h"
 
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err)
 {
@@ -34,61 +37,23 @@ const char *lf_cmd_word(const lf_cmd *c, int i)
     return i < c->n_words ? c->words[i] : NULL;
 }
 
-/* Null members of objects, at any depth. */
-static void drop_nulls(json_t *v)
+int lf_cmd_print_run(const lf_run_view *v, lf_err *err)
 {
-    const char *k;
-    json_t *m;
-    void *tmp;
-    size_t i;
-    if (json_is_array(v))
-        json_array_foreach(v, i, m) drop_nulls(m);
-    if (!json_is_object(v))
-        return;
-    json_object_foreach_safe(v, tmp, k, m)
-    {
-        if (json_is_null(m))
-            json_object_del(v, k);
-        else
-            drop_nulls(m);
-    }
+    lf_run_shown o;
+    int rc = lf_describe_run(&o, v, err);
+    if (rc == 0)
+        rc = lf_cmd_print(&o, &lf_run_shown_fields, err);
+    lf_run_shown_fini(&o);
+    return rc;
 }
 
-static int print_json(json_t *o, size_t flags, lf_err *err)
+void lf_cmd_print_head(const lf_run_shown *run)
 {
-    if (o == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    drop_nulls(o);
-    json_object_set_new(o, "schema", json_integer(LF_JSON_SCHEMA));
-    char *text = json_dumps(o, flags | JSON_SORT_KEYS | JSON_ENSURE_ASCII);
-    json_decref(o);
-    if (text == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    puts(text);
-    free(text);
-    return fflush(stdout) == 0 ? 0 : lf_fail_errno(err, "cannot write to standard output");
-}
-
-int lf_cmd_print_json(json_t *o, lf_err *err)
-{
-    return print_json(o, JSON_INDENT(2), err);
-}
-
-int lf_cmd_print_json_line(json_t *o, lf_err *err)
-{
-    return print_json(o, JSON_COMPACT, err);
-}
-
-void lf_cmd_print_head(const json_t *run)
-{
-    const char *name = json_string_value(json_object_get(run, "name")),
-               *state = json_string_value(json_object_get(run, "state"));
-    lf_say("run %s  %s  ", json_string_value(json_object_get(run, "run")),
-           name != NULL ? name : "-");
-    if (lf_colour() && state != NULL)
-        printf("\033[%sm%s\033[0m\n", lf_state_colour(state), state);
+    lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
+    if (lf_colour())
+        printf("\033[%sm%s\033[0m\n", lf_state_colour(run->state), run->state);
     else
-        printf("%s\n", state != NULL ? state : "");
+        printf("%s\n", run->state);
 }
 
 int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),
@@ -101,6 +66,38 @@ int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_
     rc = fn(c, &p, err);
     lf_project_fini(&p);
     return rc;
+}
+
+int lf_cmd_with_run(lf_cmd *c, const char *word, int (*fn)(lf_cmd *c, lf_run_view *v, lf_err *err),
+                    lf_err *err)
+{
+    lf_project p;
+    lf_run_view v;
+    int rc = lf_cmd_project(&p, c, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_view_find(&v, &p, word, err);
+    if (rc == 0) {
+        rc = fn(c, &v, err);
+        lf_view_fini(&v);
+    }
+    lf_project_fini(&p);
+    return rc;
+}
+
+const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err)
+{
+    *n = lf_optset_count(c->opts, name);
+    const char **list = lf_calloc(*n + 1, sizeof *list, err);
+    for (size_t i = 0; list != NULL && i < *n; i++)
+        list[i] = lf_optset_str_at(c->opts, name, i);
+    return list;
+}
+
+void lf_cmd_nap(double s)
+{
+    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
 }
 
 char *lf_cmd_model_dir(void)
@@ -132,24 +129,30 @@ lf_ledger *lf_cmd_open_ledger(const lf_project *p, bool everything, lf_err *err)
     return l;
 }
 
-int lf_cmd_rows(const lf_cmd *c, json_t *rows, const lf_table *t, lf_err *err)
+static const struct lf_fields texts_fields =
+    LF_FIELDS_BARE(lf_pairs, {.key = "texts", .type = LF_FIELD_PAIRS});
+
+int lf_cmd_print_texts(lf_err *err, const char *name, ...)
 {
-    lf_column own[64];
-    lf_table mine = {.cols = own};
-    if (rows == NULL)
-        return err->rc != 0 ? err->rc : LF_EIO;
-    if (c->json)
-        return lf_cmd_print_json(json_pack("{s:o}", "rows", rows), err);
-    if (t == NULL) {
-        const char *k;
-        json_t *v;
-        json_object_foreach(json_array_get(rows, 0), k, v) if (mine.n_cols < 64)
-        {
-            own[mine.n_cols++] = (lf_column){k, k, json_is_number(v), false};
-        }
-        t = &mine;
-    }
-    int rc = t->n_cols > 0 ? lf_table_show(t, rows, lf_optset_str(c->opts, "columns"), err) : 0;
-    json_decref(rows);
+    lf_pairs all = {.given = true};
+    va_list ap;
+    int rc = 0;
+    va_start(ap, name);
+    for (; rc == 0 && name != NULL; name = va_arg(ap, const char *))
+        rc = lf_pairs_add(&all, name, va_arg(ap, const char *), err);
+    va_end(ap);
+    if (rc == 0)
+        rc = lf_cmd_print(&all, &texts_fields, err);
+    lf_pairs_fini(&all);
     return rc;
+}
+
+int lf_cmd_rows(const lf_cmd *c, const void *rows, const struct lf_fields *fields,
+                const lf_table *t, lf_err *err)
+{
+    if (!c->json)
+        return lf_table_show(t, rows, fields, lf_optset_str(c->opts, "columns"), err);
+    const struct lf_fields all =
+        LF_FIELDS(lf_texts, {.key = "rows", .type = LF_FIELD_LIST, .sub = fields});
+    return lf_cmd_print(rows, &all, err);
 }

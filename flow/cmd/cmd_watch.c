@@ -37,23 +37,11 @@ struct said {
     int epoch, tenth; /* of the progress */
 };
 
-static void nap(double s)
+static void add_bar(lf_buf *b, lf_real part)
 {
-    const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&ts, NULL);
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-
-static void add_bar(lf_buf *b, const json_t *part)
-{
-    double p = json_number_value(part);
+    double p = part.v;
     int full = p <= 0 ? 0 : p >= 1 ? BAR : (int)(p * BAR);
-    if (part == NULL) {
+    if (!part.given) {
         lf_buf_addf(b, "  %*s     ", BAR, "");
         return;
     }
@@ -65,29 +53,24 @@ static void add_bar(lf_buf *b, const json_t *part)
 
 /* Everything behind the bar: time, what is left, steps, segments, the loss, the job; the reason
  * says why a job waits and when its scheduler expects to start it. */
-static void add_details(lf_buf *b, const json_t *s)
+static void add_details(lf_buf *b, const lf_stage_shown *s)
 {
     char t[32];
-    const json_t *dur = json_object_get(s, "duration_s"), *eta = json_object_get(s, "eta_s");
-    const json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"),
-                 *job = json_object_get(s, "job");
-    const json_t *loss = json_object_get(json_object_get(s, "metrics"), "loss");
-    if (dur != NULL)
-        lf_buf_addf(b, "  %s", lf_fmt_duration(t, sizeof t, json_number_value(dur)));
-    if (eta != NULL)
-        lf_buf_addf(b, ", %s left", lf_fmt_duration(t, sizeof t, json_number_value(eta)));
-    if (step != NULL && steps != NULL)
-        lf_buf_addf(b, "  step %lld/%lld", (long long)json_integer_value(step),
-                    (long long)json_integer_value(steps));
-    if (json_integer_value(json_object_get(s, "segments")) > 1)
-        lf_buf_addf(b, "  segment %lld",
-                    (long long)json_integer_value(json_object_get(s, "segments")));
-    if (loss != NULL)
-        lf_buf_addf(b, "  loss %.4f", json_number_value(loss));
-    if (text_of(job, "id")[0] != '\0')
-        lf_buf_addf(b, "  job %s", text_of(job, "id"));
-    if (text_of(s, "reason")[0] != '\0')
-        lf_buf_addf(b, "  %s", text_of(s, "reason"));
+    double loss;
+    if (s->duration_s.given)
+        lf_buf_addf(b, "  %s", lf_fmt_duration(t, sizeof t, s->duration_s.v));
+    if (s->eta_s.given)
+        lf_buf_addf(b, ", %s left", lf_fmt_duration(t, sizeof t, s->eta_s.v));
+    if (s->step.given && s->steps.given)
+        lf_buf_addf(b, "  step %lld/%lld", (long long)s->step.v, (long long)s->steps.v);
+    if (s->segments.v > 1)
+        lf_buf_addf(b, "  segment %lld", (long long)s->segments.v);
+    if (lf_raw_number(&loss, s->metrics, "loss"))
+        lf_buf_addf(b, "  loss %.4f", loss);
+    if (s->job != NULL && s->job->id != NULL && s->job->id[0] != '\0')
+        lf_buf_addf(b, "  job %s", s->job->id);
+    if (s->reason[0] != '\0')
+        lf_buf_addf(b, "  %s", s->reason);
 }
 
 /* ---- on a terminal ---- */
@@ -110,15 +93,15 @@ static void print_cut(const char *text, size_t width)
     lf_print_safe(copy);
 }
 
-static void draw_stage(const json_t *s, bool colour, size_t width, size_t name_width)
+static void draw_stage(const lf_stage_shown *s, bool colour, size_t width, size_t name_width)
 {
     lf_buf b;
     lf_buf_init(&b);
-    const char *state = text_of(s, "state");
-    printf("  %-*s ", (int)name_width, text_of(s, "name"));
+    const char *state = s->state;
+    printf("  %-*s ", (int)name_width, s->name);
     printf(colour ? "\033[%sm%-9s\033[0m " : "%.0s%-9s ", colour ? lf_state_colour(state) : "",
            state);
-    add_bar(&b, json_object_get(s, "progress"));
+    add_bar(&b, s->progress);
     add_details(&b, s);
     if (lf_buf_check(&b, NULL) == 0)
         print_cut(b.data, width > name_width + 14 ? width - name_width - 14 : 1);
@@ -127,47 +110,43 @@ static void draw_stage(const json_t *s, bool colour, size_t width, size_t name_w
 }
 
 /* Over the table drawn before, which had *lines lines. */
-static void draw(const json_t *run, size_t *lines)
+static void draw(const lf_run_shown *run, size_t *lines)
 {
-    json_t *stages = json_object_get(run, "stages");
     size_t width = screen_width(), name_width = 5;
     bool colour = lf_colour();
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        if (strlen(text_of(json_array_get(stages, i), "name")) > name_width)
-            name_width = strlen(text_of(json_array_get(stages, i), "name"));
+    for (size_t i = 0; i < run->stages.n; i++)
+        if (strlen(run->stages.v[i].name) > name_width)
+            name_width = strlen(run->stages.v[i].name);
     if (*lines > 0)
         printf("\033[%zuA\r", *lines);
     lf_cmd_print_head(run);
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        draw_stage(json_array_get(stages, i), colour, width, name_width);
+    for (size_t i = 0; i < run->stages.n; i++)
+        draw_stage(&run->stages.v[i], colour, width, name_width);
     fputs("\033[J", stdout);
-    *lines = json_array_size(stages) + 1;
+    *lines = run->stages.n + 1;
     fflush(stdout);
 }
 
 /* ---- elsewhere ---- */
 
-static void log_changes(const json_t *run, struct said *said)
+static void log_changes(const lf_run_shown *run, struct said *said)
 {
-    json_t *stages = json_object_get(run, "stages");
     char when[21];
-    for (size_t i = 0; i < json_array_size(stages) && i < MAX_STAGES; i++) {
-        const json_t *s = json_array_get(stages, i), *part = json_object_get(s, "progress");
-        int epoch = (int)json_integer_value(json_object_get(s, "epoch")),
-            tenth = (int)(json_number_value(part) * 10);
-        if (strcmp(said[i].state, text_of(s, "state")) == 0 && said[i].epoch == epoch &&
+    for (size_t i = 0; i < run->stages.n && i < MAX_STAGES; i++) {
+        const lf_stage_shown *s = &run->stages.v[i];
+        int epoch = (int)s->epoch.v, tenth = (int)(s->progress.v * 10);
+        if (strcmp(said[i].state, s->state) == 0 && said[i].epoch == epoch &&
             said[i].tenth == tenth)
             continue;
         lf_buf b;
         lf_buf_init(&b);
-        if (part != NULL)
-            lf_buf_addf(&b, "  %3d%%", (int)(json_number_value(part) * 100));
+        if (s->progress.given)
+            lf_buf_addf(&b, "  %3d%%", (int)(s->progress.v * 100));
         add_details(&b, s);
         if (lf_buf_check(&b, NULL) == 0)
-            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), text_of(s, "name"),
-                   text_of(s, "state"), b.data);
+            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), s->name, s->state, b.data);
         lf_buf_fini(&b);
-        snprintf(said[i].state, sizeof said[i].state, "%s", text_of(s, "state"));
+        snprintf(said[i].state, sizeof said[i].state, "%s", s->state);
         said[i].epoch = epoch;
         said[i].tenth = tenth;
     }
@@ -192,37 +171,45 @@ static bool lives(const lf_run_view *v)
     return false;
 }
 
+/* One look; *live: there will be another. Returns the exit code of the run as it is. */
+static int look(const lf_cmd *c, const lf_run_view *v, struct said *said, size_t *lines, bool first,
+                bool *live, lf_err *err)
+{
+    lf_run_shown o;
+    int rc = lf_describe_run(&o, v, err);
+    if (rc < 0)
+        return rc;
+    int code = exit_for(o.state);
+    *live = lives(v);
+    if (!c->json && c->tty) {
+        draw(&o, lines);
+    } else if (!c->json) {
+        if (first)
+            lf_cmd_print_head(&o);
+        log_changes(&o, said);
+    }
+    if (!*live && c->json)
+        rc = lf_cmd_print(&o, &lf_run_shown_fields, err);
+    else if (!*live && !c->tty)
+        lf_cmd_print_head(&o);
+    lf_run_shown_fini(&o);
+    return rc < 0 ? rc : code;
+}
+
 static int watch_loop(const lf_cmd *c, const lf_project *p, const char *run, struct said *said,
                       lf_err *err)
 {
     size_t lines = 0;
-    for (bool first = true;; first = false) {
+    for (bool first = true, live = false;; first = false) {
         lf_run_view v;
         int rc = lf_view_find(&v, p, run, err);
         if (rc < 0)
             return rc;
-        json_t *o = lf_describe_run(&v);
-        bool live = lives(&v);
+        rc = look(c, &v, said, &lines, first, &live, err);
         lf_view_fini(&v);
-        if (o == NULL)
-            return lf_fail(err, LF_ENOMEM, "out of memory");
-        int code = exit_for(text_of(o, "state"));
-        if (!c->json && c->tty) {
-            draw(o, &lines);
-        } else if (!c->json) {
-            if (first)
-                lf_cmd_print_head(o);
-            log_changes(o, said);
-        }
-        if (!live) {
-            rc = c->json ? lf_cmd_print_json(json_incref(o), err) : 0;
-            if (!c->json && !c->tty)
-                lf_cmd_print_head(o);
-            json_decref(o);
-            return rc < 0 ? rc : code;
-        }
-        json_decref(o);
-        nap((double)lf_optset_int(c->opts, "interval"));
+        if (rc < 0 || !live)
+            return rc;
+        lf_cmd_nap((double)lf_optset_int(c->opts, "interval"));
     }
 }
 

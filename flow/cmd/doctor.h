@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of `loong-flow doctor`. Each check does the thing itself where the project's files will
- * lie and adds findings:
- *
- *   {"verdict": "ok" | "warn" | "fail", "check": group, "text": what was seen, "advice": what to
- *   do, absent when nothing}
+ * lie and adds findings.
  *
  * fail: something loong-flow needs does not work. warn: it works, and this will bite. A check never
  * fails the command: what could not be found out is a finding too.
@@ -12,14 +9,19 @@
 #ifndef LF_FLOW_DOCTOR_H
 #define LF_FLOW_DOCTOR_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
 #include "flow/record/doc.h"
 
+typedef struct lf_finding {
+    const char *verdict; /* "ok", "warn", "fail" */
+    char *check, *text;  /* the group, and what was seen */
+    char *advice;        /* what to do, NULL: nothing */
+} lf_finding;
+
 typedef struct lf_doctor {
-    json_t *list; /* of findings */
+    LF_ROWS(lf_finding) list;
     lf_site own_site;
     const lf_site *site;             /* what sched.h calls the site */
     char scheduler[16];              /* "local", "slurm", "pbs", "torque" */
@@ -41,12 +43,15 @@ void lf_doctor_dir(lf_doctor *d, const char *what, const char *dir, bool shared,
 
 /* doctor_limits.c */
 void lf_doctor_limits(lf_doctor *d);
-/* The limits of this process as {"nproc": n, "memlock": bytes, ...}; without a limit the member is
- * missing. */
-json_t *lf_doctor_rlimits(void);
-/* The same of another node: findings under `check`. */
+/* Limits of a process, in the order of doctor_limits.c; -1: it has none. */
+typedef struct lf_rlimits {
+    int64_t nofile, nproc, memlock, fsize, as, stack;
+} lf_rlimits;
+extern const struct lf_fields lf_rlimits_fields;
+void lf_doctor_rlimits(lf_rlimits *out); /* of this one */
+/* Findings under `check`, also of another node. */
 void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where,
-                             const json_t *limits);
+                             const lf_rlimits *limits);
 
 /* doctor_gpu.c: driver, GPUs, whether this build carries code for them. */
 void lf_doctor_gpus(lf_doctor *d);

@@ -20,28 +20,63 @@
 
 #include "engine/base/id.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/doctor.h"
 #include "flow/launch/launch.h"
+#include "flow/record/fields.h"
 #include "flow/record/record.h"
 #include "flow/sched/sched.h"
 
-#define MAX_EXE   (512u << 20)
-#define MAX_REPLY (1u << 20)
+#define MAX_EXE (512u << 20)
+#define MAX_LOG (1u << 20)
 
 /* ---- inside the job ---- */
 
-static void probe(json_t *list, enum lf_launcher l, const char *self, int ranks)
+/* A launcher that was tried. */
+struct tried {
+    const char *launcher;
+    bool ok;
+    int ranks;
+    double seconds;
+    char *text; /* why it does not work */
+};
+static const struct lf_fields tried_fields =
+    LF_FIELDS_SHOWN(struct tried, LF_MEMBERS(struct tried, launcher, ok, ranks, seconds, text));
+
+/* DIR/.doctor-ID.reply */
+struct reply {
+    const char *host;
+    double t;
+    lf_rlimits limits;
+    LF_ROWS(struct tried) probes;
+};
+static const struct lf_fields reply_fields =
+    LF_FIELDS_SHOWN(struct reply, LF_MEMBERS(struct reply, host, t),
+                    LF_RECORD(struct reply, limits, lf_rlimits_fields),
+                    LF_LIST(struct reply, probes, tried_fields));
+
+static void probe(struct reply *r, enum lf_launcher l, const char *self, int ranks)
 {
     lf_err e = LF_ERR_INIT;
     double t0 = lf_now_s();
     int rc = lf_launch_probe(l, self, 1, ranks, 60, &e);
-    json_array_append_new(
-        list, json_pack("{s:s, s:b, s:i, s:f, s:s}", "launcher", lf_launcher_name(l), "ok", rc == 0,
-                        "ranks", ranks, "seconds", lf_now_s() - t0, "text", rc == 0 ? "" : e.text));
+    struct tried *p = lf_rows_add(&r->probes, sizeof *p, NULL);
+    if (p != NULL)
+        *p = (struct tried){.launcher = lf_launcher_name(l),
+                            .ok = rc == 0,
+                            .ranks = ranks,
+                            .seconds = lf_now_s() - t0,
+                            .text = rc == 0 ? NULL : lf_strdup(e.text, NULL)};
+}
+
+/* Of one that was not read: its texts of launchers are constant. */
+static void tried_fini(struct reply *r)
+{
+    for (size_t i = 0; i < r->probes.n; i++)
+        free(r->probes.v[i].text);
+    free(r->probes.v);
 }
 
 static char *self_path(lf_err *err)
@@ -57,25 +92,20 @@ static char *self_path(lf_err *err)
 
 int lf_doctor_inside(const char *dir, const char *id, lf_err *err)
 {
-    char path[PATH_MAX], host[256] = "";
-    int rc = lf_path_set(path, err, "%s/.doctor-%s.reply", dir, id);
-    char *self = rc < 0 ? NULL : self_path(err);
+    char name[64], host[256] = "";
+    char *self = self_path(err);
     if (self == NULL)
         return 1;
     gethostname(host, sizeof host - 1);
-    double t = lf_wall_s();
-    json_t *probes = json_array();
+    struct reply r = {.host = host, .t = lf_wall_s(), .probes = {.given = true}};
     if (getenv("SLURM_JOB_ID") != NULL)
-        probe(probes, LF_LAUNCH_SRUN, self, 1);
-    probe(probes, LF_LAUNCH_LOONG, self, 2);
+        probe(&r, LF_LAUNCH_SRUN, self, 1);
+    probe(&r, LF_LAUNCH_LOONG, self, 2);
     free(self);
-    json_t *o = json_pack("{s:s, s:f, s:o, s:o}", "host", host, "t", t, "limits",
-                          lf_doctor_rlimits(), "probes", probes);
-    char *text = o != NULL ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    json_decref(o);
-    rc = text == NULL ? lf_fail(err, LF_ENOMEM, "out of memory")
-                      : lf_io_publish(path, text, strlen(text), 0640, err);
-    free(text);
+    lf_doctor_rlimits(&r.limits);
+    snprintf(name, sizeof name, ".doctor-%s.reply", id);
+    int rc = lf_fields_publish(dir, name, &reply_fields, &r, err);
+    tried_fini(&r);
     return rc < 0 ? 1 : 0;
 }
 
@@ -220,7 +250,7 @@ static void log_tail(char *buf, size_t cap, const char *path)
     lf_buf b;
     lf_buf_init(&b);
     buf[0] = '\0';
-    if (lf_io_read_file(path, MAX_REPLY, &b, NULL) == 0 && b.len > 0) {
+    if (lf_io_read_file(path, MAX_LOG, &b, NULL) == 0 && b.len > 0) {
         const char *from = b.len > cap - 1 ? b.data + b.len - (cap - 1) : b.data;
         snprintf(buf, cap, "%s", from);
         for (char *p = buf; *p != '\0'; p++)
@@ -258,25 +288,20 @@ static void no_reply(struct launch *x)
                       said[0] != '\0' ? said : "its state is unknown");
 }
 
-static void judge_probes(lf_doctor *d, const char *where, const json_t *probes)
+static void judge_probes(lf_doctor *d, const char *where, const struct reply *r)
 {
     bool any = false;
-    size_t i;
-    json_t *p;
-    json_array_foreach(probes, i, p)
-    {
-        const char *name = json_string_value(json_object_get(p, "launcher"));
-        const char *text = json_string_value(json_object_get(p, "text"));
-        bool good = json_is_true(json_object_get(p, "ok"));
-        any = any || good;
-        if (name != NULL && good)
+    for (size_t i = 0; i < r->probes.n; i++) {
+        const struct tried *p = &r->probes.v[i];
+        any = any || p->ok;
+        if (p->launcher != NULL && p->ok)
             lf_doctor_add(d, "ok", "launch", NULL, "launcher %s works %s: %d rank(s) in %.1f s",
-                          name, where, (int)json_integer_value(json_object_get(p, "ranks")),
-                          json_real_value(json_object_get(p, "seconds")));
-        else if (name != NULL)
-            lf_doctor_add(
-                d, "warn", "launch", "another launcher is used (`launcher = auto`), or set one",
-                "launcher %s does not work %s: %s", name, where, text != NULL ? text : "");
+                          p->launcher, where, p->ranks, p->seconds);
+        else if (p->launcher != NULL)
+            lf_doctor_add(d, "warn", "launch",
+                          "another launcher is used (`launcher = auto`), or set one",
+                          "launcher %s does not work %s: %s", p->launcher, where,
+                          p->text != NULL ? p->text : "");
     }
     if (!any)
         lf_doctor_add(d, "fail", "launch",
@@ -288,25 +313,24 @@ static void judge_probes(lf_doctor *d, const char *where, const json_t *probes)
 static void judge_reply(struct launch *x, double t_seen)
 {
     lf_err e = LF_ERR_INIT;
-    json_t *o = NULL;
-    char where[300];
-    o = lf_json_load_file(x->reply, MAX_REPLY, &e);
-    if (o == NULL)
+    struct reply *r = NULL;
+    char where[300], name[64];
+    snprintf(name, sizeof name, ".doctor-%s.reply", x->id);
+    if (lf_fields_load(&r, &reply_fields, x->dir, name, &e) < 0 || r == NULL)
         return lf_doctor_add(x->d, "fail", "launch", NULL,
                              "the answer of job %s cannot be read: %s", x->job, e.text);
-    const char *host = json_string_value(json_object_get(o, "host"));
-    snprintf(where, sizeof where, "on %s", host != NULL ? host : "the node");
+    snprintf(where, sizeof where, "on %s", r->host != NULL ? r->host : "the node");
     lf_doctor_add(x->d, "ok", "launch", NULL, "job %s ran %s and its file came back after %.1f s",
                   x->job, where, lf_now_s() - x->t0);
-    double t = json_number_value(json_object_get(o, "t")), first = t_seen - (lf_now_s() - x->t0);
+    double t = r->t, first = t_seen - (lf_now_s() - x->t0);
     double skew = t < first ? t - first : t > t_seen ? t - t_seen : 0;
     if (skew > 5 || skew < -5)
         lf_doctor_add(x->d, "warn", "launch",
                       "set the clocks (chrony, ntp): times in logs will not fit together",
                       "the clock %s is %.0f s off", where, skew);
-    lf_doctor_judge_rlimits(x->d, "node limits", where, json_object_get(o, "limits"));
-    judge_probes(x->d, where, json_object_get(o, "probes"));
-    json_decref(o);
+    lf_doctor_judge_rlimits(x->d, "node limits", where, &r->limits);
+    judge_probes(x->d, where, r);
+    lf_fields_free(r, &reply_fields);
 }
 
 static void launch_job(struct launch *x)
@@ -324,11 +348,11 @@ void lf_doctor_launch(lf_doctor *d)
     if (!d->batch) {
         lf_err e = LF_ERR_INIT;
         char *self = self_path(&e);
-        json_t *probes = json_array();
+        struct reply r = {.host = NULL};
         if (self != NULL)
-            probe(probes, LF_LAUNCH_LOONG, self, 2);
-        judge_probes(d, "here", probes);
-        json_decref(probes);
+            probe(&r, LF_LAUNCH_LOONG, self, 2);
+        judge_probes(d, "here", &r);
+        tried_fini(&r);
         free(self);
         return;
     }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"

@@ -7,7 +7,6 @@
 #ifndef LF_FLOW_PREP_H
 #define LF_FLOW_PREP_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"

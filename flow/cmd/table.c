@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Aligned text tables from JSON rows: which columns, how wide, and text that a terminal may be
+ * Aligned text tables: which columns, how wide, and text that a terminal may be
  * given.
  */
 #include "config.h"
@@ -109,29 +109,6 @@ static void cut(char *s, size_t width)
     }
     last[0] = '+';
     last[1] = '\0';
-}
-
-static char *cell_text(const json_t *v, lf_err *err)
-{
-    char buf[64];
-    if (json_is_string(v)) {
-        char *s = lf_strdup(json_string_value(v), err);
-        for (char *p = s; p != NULL && *p != '\0'; p++)
-            if (*p == '\n' || *p == '\t')
-                *p = ' ';
-        return s;
-    }
-    if (json_is_integer(v))
-        snprintf(buf, sizeof buf, "%lld", (long long)json_integer_value(v));
-    else if (json_is_real(v))
-        snprintf(buf, sizeof buf, "%.6g", json_real_value(v));
-    else if (json_is_boolean(v))
-        snprintf(buf, sizeof buf, "%s", json_is_true(v) ? "yes" : "no");
-    else if (json_is_array(v) || json_is_object(v))
-        return json_dumps(v, JSON_COMPACT);
-    else
-        snprintf(buf, sizeof buf, "-");
-    return lf_strdup(buf, err);
 }
 
 /* ---- choosing columns ---- */
@@ -275,14 +252,14 @@ static void print_cell(const char *text, const struct use *u, bool last, const c
     fputs(last ? "\n" : "  ", stdout);
 }
 
-static int fill(char **cells, const json_t *rows, struct use *use, size_t n, lf_err *err)
+static int fill(char **cells, const lf_cells *of, struct use *use, size_t n, lf_err *err)
 {
     for (size_t k = 0; k < n; k++)
         if (!use[k].fixed)
             use[k].width = lf_text_width(use[k].col->title);
-    for (size_t i = 0; i < json_array_size(rows); i++)
+    for (size_t i = 0; i < of->n; i++)
         for (size_t k = 0; k < n; k++) {
-            char *s = cell_text(json_object_get(json_array_get(rows, i), use[k].col->key), err);
+            char *s = of->cell(of->rows, i, use[k].col->key, err);
             cells[i * n + k] = s;
             if (s == NULL)
                 return LF_ENOMEM;
@@ -312,7 +289,7 @@ static void print_rows(char *const *cells, size_t n_rows, const struct use *use,
         }
 }
 
-int lf_table_show(const lf_table *t, const json_t *rows, const char *spec, lf_err *err)
+int lf_table_cells(const lf_table *t, const lf_cells *of, const char *spec, lf_err *err)
 {
     struct use use[MAX_COLS];
     struct choice c = {.t = t, .use = use};
@@ -323,11 +300,11 @@ int lf_table_show(const lf_table *t, const json_t *rows, const char *spec, lf_er
     int rc = choose(&c, spec != NULL ? spec : "default", err);
     if (rc < 0)
         return rc;
-    size_t n_rows = json_array_size(rows);
+    size_t n_rows = of->n;
     char **cells = lf_calloc(n_rows * c.n + 1, sizeof *cells, err);
     if (cells == NULL)
         return LF_ENOMEM;
-    rc = fill(cells, rows, use, c.n, err);
+    rc = fill(cells, of, use, c.n, err);
     if (rc == 0 && c.n > 0)
         print_rows(cells, n_rows, use, c.n);
     for (size_t i = 0; i < n_rows * c.n; i++)
@@ -336,9 +313,23 @@ int lf_table_show(const lf_table *t, const json_t *rows, const char *spec, lf_er
     return rc;
 }
 
-int lf_table_print(const json_t *rows, const lf_column *cols, size_t n_cols, const char *spec,
-                   lf_err *err)
+/* Rows with what describes them. */
+struct described {
+    const char *rows;
+    const struct lf_fields *fields;
+};
+
+static char *member(const void *of, size_t row, const char *key, lf_err *err)
 {
-    const lf_table t = {.cols = cols, .n_cols = n_cols, .formats = NULL};
-    return lf_table_show(&t, rows, spec, err);
+    const struct described *d = of;
+    return lf_fields_cell(d->rows + row * d->fields->size, d->fields, key, err);
+}
+
+int lf_table_show(const lf_table *t, const void *rows, const struct lf_fields *fields,
+                  const char *spec, lf_err *err)
+{
+    lf_texts any; /* each LF_ROWS has this layout */
+    memcpy(&any, rows, sizeof any);
+    const struct described d = {.rows = (const char *)any.v, .fields = fields};
+    return lf_table_cells(t, &(lf_cells){.n = any.n, .cell = member, .rows = &d}, spec, err);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/who.h"
 

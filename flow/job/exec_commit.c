@@ -16,6 +16,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"

@@ -22,6 +22,7 @@
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
 #include "flow/job/exec.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
 #include "flow/run/policy.h"
@@ -119,8 +120,15 @@ static int fill(struct ending *e, lf_exec *x, const lf_end_class *c, lf_err *err
         if (strcmp(c->cls, "node") == 0)
             e->end.blame = e->end.node;
     }
+    lf_end_warnings(&e->end, x->dir);
     return lf_log_lines_that_matter(&e->end.log, x->log_tail != NULL ? x->log_tail : "", LOG_LINES,
                                     err);
+}
+
+static void ending_fini(struct ending *e)
+{
+    lf_texts_fini(&e->end.log);
+    lf_texts_fini(&e->end.warnings);
 }
 
 /* next: lent by p. */
@@ -224,7 +232,7 @@ static int class_that_stands(lf_end_class *c, lf_exec *x, lf_err *err)
         apply_caps(c, &s, x);
         view_fini(&s, &first.end);
     }
-    lf_texts_fini(&first.end.log);
+    ending_fini(&first);
     return rc;
 }
 
@@ -364,7 +372,7 @@ int lf_exec_end(lf_exec *x, lf_end_class *c, lf_err *err)
     int rc = decide(&p, &e, x, c, err);
     if (rc == 0)
         rc = write_end(x, &e.end, err);
-    lf_texts_fini(&e.end.log);
+    ending_fini(&e);
     if (rc == 0 && p.put_back)
         put_back(x, &p, c->cls);
     int code = rc < 0 ? rc : exit_code(c, &p);

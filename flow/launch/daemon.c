@@ -3,8 +3,7 @@
  * The daemon of a node: a PMIx server and the ranks that are its children. One poll loop; PMIx's
  * thread only queues frames.
  *
- * The job's description (LF_FRAME_JOB): {"ns", "node", "hosts": [..], "first": [.. and the total],
- * "argv": [..], "cpus", "bind"}.
+ * message.h has the job's description (LF_FRAME_JOB).
  */
 #include "config.h"
 
@@ -15,6 +14,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,6 +27,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/launch/launch.h"
+#include "flow/launch/message.h"
 
 extern char **environ;
 
@@ -41,12 +42,10 @@ struct lf_daemon {
     lf_wire wire;
     int sig, wake, node;
     char host[256], tmp[256];
-    json_t *job;
+    struct lf_task task; /* zero before it has come */
     struct lf_pserver *server;
     struct rank *rank; /* of this node */
     int first, n, alive;
-    int *firsts;
-    char **hosts, **argv;
     struct pollfd *poll;
     bool done, lost;
 };
@@ -95,14 +94,6 @@ static void tell_joined(void *arg, uint32_t rank)
 
 /* ---- starting ranks ---- */
 
-static char **string_list(const json_t *a, lf_err *err)
-{
-    char **v = lf_calloc(json_array_size(a) + 1, sizeof *v, err);
-    for (size_t i = 0; v != NULL && i < json_array_size(a); i++)
-        v[i] = lf_strdup(json_string_value(json_array_get(a, i)), err);
-    return v;
-}
-
 static void free_list(char **v)
 {
     for (char **p = v; p != NULL && *p != NULL; p++)
@@ -112,25 +103,13 @@ static void free_list(char **v)
 
 static int read_job(struct lf_daemon *d, const char *text, size_t len, lf_err *err)
 {
-    d->job = json_loadb(text, len, 0, NULL);
-    const json_t *first = json_object_get(d->job, "first"),
-                 *hosts = json_object_get(d->job, "hosts");
-    const size_t nodes = json_array_size(hosts);
-    if (nodes == 0 || json_array_size(first) != nodes + 1 ||
-        json_array_size(json_object_get(d->job, "argv")) == 0)
-        return lf_fail(err, LF_EFORMAT, "the launcher's description of the job cannot be read");
-    d->node = (int)json_integer_value(json_object_get(d->job, "node"));
-    if (d->node < 0 || (size_t)d->node >= nodes)
-        return lf_fail(err, LF_EFORMAT, "node %d of %zu", d->node, nodes);
-    d->hosts = string_list(hosts, err);
-    d->argv = string_list(json_object_get(d->job, "argv"), err);
-    d->firsts = lf_calloc(nodes + 1, sizeof *d->firsts, err);
-    if (d->hosts == NULL || d->argv == NULL || d->firsts == NULL)
-        return LF_ENOMEM;
-    for (size_t k = 0; k <= nodes; k++)
-        d->firsts[k] = (int)json_integer_value(json_array_get(first, k));
-    d->first = d->firsts[d->node];
-    d->n = d->firsts[d->node + 1] - d->first;
+    struct lf_task *t = &d->task;
+    int rc = lf_task_read(t, text, len, err);
+    if (rc < 0)
+        return rc;
+    d->node = t->node;
+    d->first = t->first[d->node];
+    d->n = t->first[d->node + 1] - d->first;
     d->rank = lf_calloc((size_t)d->n, sizeof *d->rank, err);
     d->poll = lf_calloc(3 + 2 * (size_t)d->n, sizeof *d->poll, err);
     return d->rank != NULL && d->poll != NULL ? 0 : LF_ENOMEM;
@@ -138,15 +117,15 @@ static int read_job(struct lf_daemon *d, const char *text, size_t len, lf_err *e
 
 static int open_server(struct lf_daemon *d, lf_err *err)
 {
-    const int nodes = (int)json_array_size(json_object_get(d->job, "hosts"));
-    const struct lf_pserver_job j = {.ns = json_string_value(json_object_get(d->job, "ns")),
+    const struct lf_task *t = &d->task;
+    const struct lf_pserver_job j = {.ns = t->ns,
                                      .tmp = d->tmp,
-                                     .host = d->hosts[d->node],
+                                     .host = t->hosts[d->node],
                                      .node = d->node,
-                                     .nodes = nodes,
-                                     .ranks = d->firsts[nodes],
-                                     .hosts = d->hosts,
-                                     .first = d->firsts};
+                                     .nodes = t->nodes,
+                                     .ranks = t->first[t->nodes],
+                                     .hosts = t->hosts,
+                                     .first = t->first};
     const struct lf_pserver_calls calls = {d,          ask_fence, ask_modex,
                                            give_modex, ask_abort, tell_joined};
     d->server = lf_pserver_create(&j, &calls, err);
@@ -199,8 +178,7 @@ static void rank_main(const struct lf_daemon *d, int i, char **env, const int ou
         _exit(125);
     setpgid(0, 0);
     cpu_set_t mine;
-    if (json_is_true(json_object_get(d->job, "bind")) &&
-        slice(&mine, i, d->n, (int)json_integer_value(json_object_get(d->job, "cpus"))))
+    if (d->task.bind && slice(&mine, i, d->n, d->task.cpus))
         sched_setaffinity(0, sizeof mine, &mine);
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0)
@@ -214,8 +192,8 @@ static void rank_main(const struct lf_daemon *d, int i, char **env, const int ou
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    execvpe(d->argv[0], d->argv, env);
-    dprintf(2, "loong-flow launch: cannot execute %s: %s\n", d->argv[0], strerror(errno));
+    execvpe(d->task.argv[0], d->task.argv, env);
+    dprintf(2, "loong-flow launch: cannot execute %s: %s\n", d->task.argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
 
@@ -226,7 +204,7 @@ static int start_rank(struct lf_daemon *d, int i, lf_err *err)
     char **env = copy_environment(err);
     if (env == NULL)
         return LF_ENOMEM;
-    set_threads(env, (int)json_integer_value(json_object_get(d->job, "cpus")), d->n);
+    set_threads(env, d->task.cpus, d->n);
     rc = lf_pserver_add(d->server, d->first + i, &env, err);
     for (int k = 0; rc == 0 && k < 2; k++)
         if (pipe2(pipes[k], O_CLOEXEC) < 0)
@@ -348,7 +326,7 @@ static int take_frame(struct lf_daemon *d, const struct lf_frame_head *h, const 
 {
     switch (h->type) {
     case LF_FRAME_JOB:
-        return d->job == NULL ? start_job(d, data, (size_t)h->len, err) : 0;
+        return d->task.ns == NULL ? start_job(d, data, (size_t)h->len, err) : 0;
     case LF_FRAME_FENCE:
         lf_pserver_fence_done(d->server, h->id, h->status, data, (size_t)h->len);
         break;
@@ -460,10 +438,7 @@ static void finish(struct lf_daemon *d)
         lf_io_remove_tree(d->tmp, NULL);
     free(d->rank);
     free(d->poll);
-    free(d->firsts);
-    free_list(d->hosts);
-    free_list(d->argv);
-    json_decref(d->job);
+    lf_task_fini(&d->task);
     lf_wire_fini(&d->wire);
     close(d->sig);
     close(d->wake);
@@ -487,13 +462,11 @@ static int say_hello(struct lf_daemon *d, int node_index, lf_err *err)
         d->tmp[0] = '\0';
         return rc;
     }
-    json_t *o = json_pack("{s:s, s:s}", "host", d->host, "tmp", d->tmp);
-    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = lf_hello_text(&(struct lf_hello){d->host, d->tmp}, err);
     if (text != NULL)
         put(d, LF_FRAME_HELLO, index < 0 ? -1 : (int)index, (int)getpid(), 0, text, strlen(text));
-    int rc = text != NULL ? 0 : lf_fail(err, LF_ENOMEM, "cannot describe this node");
+    int rc = text != NULL ? 0 : LF_ENOMEM;
     free(text);
-    json_decref(o);
     return rc;
 }
 

@@ -23,6 +23,7 @@
 #include "engine/base/net.h"
 #include "engine/base/sys.h"
 #include "flow/launch/job.h"
+#include "flow/launch/message.h"
 
 /* for the daemons to start: a cold file system on many nodes takes its time */
 #define JOIN_S  180.0
@@ -202,35 +203,37 @@ static char *own_name(const struct hub *h, int node, const char *host, lf_err *e
     return lf_strdup(taken ? name : host, err);
 }
 
-static json_t *describe_job(const struct hub *h)
+static int tell_nodes(struct hub *h, struct lf_task *t, lf_err *err)
 {
-    json_t *hosts = json_array(), *first = json_array(), *argv = json_array();
-    for (int k = 0; k < h->job->nodes; k++) {
-        json_array_append_new(hosts, json_string(h->node[k].host));
-        json_array_append_new(first, json_integer(h->job->node[k].first));
+    for (int k = 0; k < t->nodes; k++) {
+        t->hosts[k] = h->node[k].host;
+        t->first[k] = h->job->node[k].first;
     }
-    json_array_append_new(first, json_integer(h->job->ranks));
-    for (char *const *a = h->job->argv; *a != NULL; a++)
-        if (json_array_append_new(argv, json_string(*a)) < 0)
-            json_array_append_new(argv, json_stringn_nocheck(*a, strlen(*a)));
-    return json_pack("{s:s, s:o, s:o, s:o, s:i, s:b}", "ns", h->job->ns, "hosts", hosts, "first",
-                     first, "argv", argv, "cpus", h->job->cpus, "bind", h->job->bind);
+    t->first[t->nodes] = h->job->ranks;
+    for (t->node = 0; t->node < t->nodes; t->node++) {
+        char *text = lf_task_text(t, err);
+        if (text == NULL)
+            return LF_EINVAL;
+        to_node(h, t->node, (struct lf_frame_head){.type = LF_FRAME_JOB, .len = strlen(text)},
+                text);
+        free(text);
+    }
+    return 0;
 }
 
 static int start_ranks(struct hub *h, lf_err *err)
 {
-    json_t *job = describe_job(h);
-    int rc = job != NULL ? 0 : lf_fail(err, LF_ENOMEM, "cannot describe the job");
-    for (int k = 0; rc == 0 && k < h->job->nodes; k++) {
-        json_object_set_new(job, "node", json_integer(k));
-        char *text = json_dumps(job, JSON_COMPACT);
-        if (text == NULL)
-            rc = lf_fail(err, LF_EINVAL, "a word of the command is not UTF-8");
-        else
-            to_node(h, k, (struct lf_frame_head){.type = LF_FRAME_JOB, .len = strlen(text)}, text);
-        free(text);
-    }
-    json_decref(job);
+    const size_t n = (size_t)h->job->nodes + 1;
+    struct lf_task t = {.ns = h->job->ns,
+                        .argv = (char **)(uintptr_t)h->job->argv,
+                        .nodes = h->job->nodes,
+                        .cpus = h->job->cpus,
+                        .bind = h->job->bind,
+                        .hosts = lf_calloc(n, sizeof *t.hosts, err),
+                        .first = lf_calloc(n, sizeof *t.first, err)};
+    int rc = t.hosts != NULL && t.first != NULL ? tell_nodes(h, &t, err) : LF_ENOMEM;
+    free(t.hosts);
+    free(t.first);
     h->started = rc == 0;
     if (h->key_file != NULL)
         unlink(h->key_file);
@@ -247,14 +250,16 @@ static int on_hello(struct hub *h, struct conn *c, const struct lf_frame_head *f
         return lf_fail(err, LF_ECOMM,
                        "a daemon says it is node %d of %d, which is taken or not there", k,
                        h->job->nodes);
-    json_t *o = json_loadb(data, (size_t)f->len, 0, NULL);
-    const char *host = json_string_value(json_object_get(o, "host")),
-               *tmp = json_string_value(json_object_get(o, "tmp"));
+    struct lf_hello hello;
     struct node *n = &h->node[k];
-    n->host = own_name(h, k, host != NULL ? host : "?", err);
-    n->tmp = lf_strdup(tmp != NULL ? tmp : "", err);
-    json_decref(o);
-    if (n->host == NULL || n->tmp == NULL)
+    int rc = lf_hello_read(&hello, data, (size_t)f->len, err);
+    if (rc < 0)
+        return rc;
+    n->host = own_name(h, k, hello.host, err);
+    n->tmp = hello.tmp;
+    hello.tmp = NULL;
+    lf_hello_fini(&hello);
+    if (n->host == NULL)
         return LF_ENOMEM;
     n->joined = true;
     n->conn = c;

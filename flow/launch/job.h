@@ -16,7 +16,6 @@
 #ifndef LF_FLOW_LAUNCH_JOB_H
 #define LF_FLOW_LAUNCH_JOB_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"

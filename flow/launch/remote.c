@@ -19,6 +19,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/net.h"
 #include "flow/launch/job.h"
+#include "flow/launch/message.h"
 
 enum { MAX_BOOT = 4 << 20, CONNECT_MS = 10000 };
 
@@ -55,14 +56,14 @@ static int read_boot(lf_buf *b, const char *how, lf_err *err)
 }
 
 /* The hub's environment, but what belongs to this node stays. */
-static void take_environment(const json_t *env)
+static void take_environment(char *const *env)
 {
     static const char *const local[] = {
         "SLURM", "PBS_",     "HOSTNAME=", "TMPDIR=", "XDG_RUNTIME_DIR=",
         "SSH_",  "DISPLAY=", "LF_LAUNCH_"};
-    for (size_t i = 0; i < json_array_size(env); i++) {
-        char *e = lf_strdup(json_string_value(json_array_get(env, i)), NULL);
-        bool skip = e == NULL || strchr(e, '=') == NULL;
+    for (; *env != NULL; env++) {
+        char *e = *env;
+        bool skip = strchr(e, '=') == NULL;
         for (size_t k = 0; !skip && k < sizeof local / sizeof local[0]; k++)
             skip = lf_str_has_prefix(e, local[k]);
         if (!skip) {
@@ -70,23 +71,19 @@ static void take_environment(const json_t *env)
             *eq = '\0';
             setenv(e, eq + 1, 1);
         }
-        free(e);
     }
 }
 
-static int connect_hub(const json_t *boot, lf_err *err)
+static int connect_hub(const struct lf_boot *boot, lf_err *err)
 {
     struct lf_auth auth;
     lf_net_names names = {.n = 0};
-    const json_t *list = json_object_get(boot, "addresses");
-    int rc = lf_key_parse(auth.key, json_string_value(json_object_get(boot, "key")), err);
+    int rc = lf_key_parse(auth.key, boot->key, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < json_array_size(list) && i < LF_NET_MAX_ADDRESSES; i++)
-        snprintf(names.address[names.n++], LF_NET_ADDRESS, "%s",
-                 json_string_value(json_array_get(list, i)));
-    const uint16_t port = (uint16_t)json_integer_value(json_object_get(boot, "port"));
-    int fd = lf_net_connect(&names, names.n == 0, port, CONNECT_MS, err);
+    for (char **a = boot->addresses; *a != NULL && names.n < LF_NET_MAX_ADDRESSES; a++)
+        snprintf(names.address[names.n++], LF_NET_ADDRESS, "%s", *a);
+    int fd = lf_net_connect(&names, names.n == 0, boot->port, CONNECT_MS, err);
     if (fd < 0)
         return lf_err_prefix(err, "the launcher cannot be reached");
     rc = lf_auth_answer(&auth, fd, CONNECT_MS, err);
@@ -103,17 +100,16 @@ int lf_launch_daemon_main(const char *how, int node_index, lf_err *err)
     lf_buf b;
     lf_buf_init(&b);
     int rc = read_boot(&b, how, err);
-    json_t *boot = rc == 0 ? json_loadb(b.data, b.len, 0, NULL) : NULL;
-    if (rc == 0 && boot == NULL)
-        rc = lf_fail(err, LF_EFORMAT, "the launcher's boot document cannot be read");
-    int fd = rc == 0 ? connect_hub(boot, err) : rc;
+    struct lf_boot boot = {.key = NULL};
+    if (rc == 0)
+        rc = lf_boot_read(&boot, b.data, b.len, err);
+    int fd = rc == 0 ? connect_hub(&boot, err) : rc;
     if (fd >= 0) {
-        take_environment(json_object_get(boot, "env"));
-        const char *cwd = json_string_value(json_object_get(boot, "cwd"));
-        if (cwd != NULL && chdir(cwd) != 0)
-            rc = lf_fail_errno(err, "cannot work in %s on this node", cwd);
+        take_environment(boot.env);
+        if (boot.cwd != NULL && chdir(boot.cwd) != 0)
+            rc = lf_fail_errno(err, "cannot work in %s on this node", boot.cwd);
     }
-    json_decref(boot);
+    lf_boot_fini(&boot);
     lf_buf_fini(&b);
     if (fd < 0 || rc < 0)
         return fd < 0 ? fd : rc;

@@ -23,6 +23,7 @@
 #include "engine/base/net.h"
 #include "flow/launch/job.h"
 #include "flow/launch/launch.h"
+#include "flow/launch/message.h"
 
 extern char **environ;
 
@@ -138,23 +139,17 @@ static int boot_document(const struct lf_launch_job *j, uint16_t port, bool whol
     lf_net_names names = {.n = 0};
     char cwd[4096];
     int rc = j->start != LF_START_LOCAL ? lf_net_names_get(&names, err) : 0;
-    json_t *list = json_array(), *env = json_array();
+    char *addresses[LF_NET_MAX_ADDRESSES + 1] = {NULL};
     for (int i = 0; i < names.n; i++)
-        json_array_append_new(list, json_string(names.address[i]));
-    json_t *o =
-        json_pack("{s:s, s:i, s:o}", "key", j->key_hex, "port", (int)port, "addresses", list);
-    for (char **e = environ; whole && *e != NULL; e++)
-        if (json_array_append_new(env, json_string(*e)) < 0)
-            continue; /* not UTF-8: not for other machines */
-    if (whole && getcwd(cwd, sizeof cwd) != NULL)
-        json_object_set_new(o, "cwd", json_string(cwd));
-    if (whole)
-        json_object_set(o, "env", env);
-    json_decref(env);
-    char *text = o != NULL ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
+        addresses[i] = names.address[i];
+    const struct lf_boot b = {.key = (char *)(uintptr_t)j->key_hex,
+                              .port = port,
+                              .addresses = addresses,
+                              .cwd = whole ? getcwd(cwd, sizeof cwd) : NULL,
+                              .env = whole ? environ : NULL};
+    char *text = rc == 0 ? lf_boot_text(&b, err) : NULL;
     if (rc == 0 && text == NULL)
-        rc = lf_fail(err, LF_ENOMEM, "cannot write the boot document");
+        rc = LF_ENOMEM;
     if (rc == 0)
         lf_buf_adds(out, text);
     free(text);

@@ -25,8 +25,8 @@
 #include "engine/base/str.h"
 
 enum lf_frame {
-    LF_FRAME_HELLO = 1, /* d>h  rank: node index or LF_ANY_NODE; status: pid; JSON {"host","tmp"} */
-    LF_FRAME_JOB,       /* h>d  JSON, see launch_daemon.c */
+    LF_FRAME_HELLO = 1, /* d>h  rank: node index or LF_ANY_NODE; status: pid; lf_hello */
+    LF_FRAME_JOB,       /* h>d  lf_task */
     LF_FRAME_STARTED,   /* d>h  rank; status: pid */
     LF_FRAME_JOINED,    /* d>h  rank: it has found its PMIx server */
     LF_FRAME_OUT,       /* d>h  rank; status: 1 or 2; bytes */

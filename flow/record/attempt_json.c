@@ -14,117 +14,49 @@
 #include "flow/record/fields.h"
 #include "flow/record/parts.h"
 #include "flow/record/record.h"
-#include "flow/record/shown.h"
 
 /* The file of attempt n: "attempt.3.json" of "attempt.%d.json". */
 #define NAME(buf, kind, suffix, n) snprintf(buf, sizeof buf, kind ".%d" suffix, n)
 
 /* ---- attempt.N.json ---- */
 
-/* The record with those of its members that have forms of their own (doc.h). */
-struct file {
-    struct lf_attempt_rec a;
-    json_t *spec, *resources;
-};
-
-static const struct lf_field attempt_rows[] = {
-    LF_FIELD_KIND("lf_attempt"),
-    {LF_FIELD_AS(struct file, a.attempt, "attempt")},
-    {LF_FIELD_AS(struct file, a.run, "run")},
-    {LF_FIELD_AS(struct file, a.stage, "stage")},
-    {LF_FIELD_AS(struct file, a.token, "token")},
-    {LF_FIELD_AS(struct file, a.rev, "rev")},
-    {LF_FIELD_AS(struct file, a.spec_id, "spec_id")},
-    {LF_FIELD(struct file, spec)},
-    {LF_FIELD_AS(struct file, a.backend, "backend")},
-    {LF_FIELD_AS(struct file, a.t, "t")},
-    {.key = "submitter",
-     .type = LF_FIELD_RECORD,
-     .at = offsetof(struct file, a.submitter),
-     .sub = &lf_proc_fields},
-    {LF_FIELD_AS(struct file, a.fresh, "fresh")},
-    {LF_FIELD_AS(struct file, a.script_sha256, "script_sha256"), .opt = true},
-    {LF_FIELD(struct file, resources), .opt = true},
-    {LF_FIELD_AS(struct file, a.accepted, "accepted"), .opt = true},
-};
-static const struct lf_fields attempt_fields = LF_FIELDS(struct file, attempt_rows);
-
-static int take_forms(struct file *f, lf_err *err)
-{
-    int rc = lf_spec_read(&f->a.spec, f->spec, "spec of the attempt", err);
-    if (rc == 0)
-        rc = lf_resources_read(&f->a.resources, f->resources, "resources of the attempt", err);
-    json_decref(f->spec);
-    json_decref(f->resources);
-    f->spec = f->resources = NULL;
-    return rc;
-}
+static const struct lf_fields attempt_fields = LF_FIELDS(
+    struct lf_attempt_rec, LF_FIELD_KIND("lf_attempt"),
+    LF_MEMBERS(struct lf_attempt_rec, attempt, run, stage, token, rev, spec_id),
+    LF_RECORD(struct lf_attempt_rec, spec, lf_spec_fields),
+    LF_MEMBERS(struct lf_attempt_rec, backend, t),
+    LF_RECORD(struct lf_attempt_rec, submitter, lf_proc_fields),
+    LF_MEMBERS(struct lf_attempt_rec, fresh), LF_MEMBERS_OPT(struct lf_attempt_rec, script_sha256),
+    LF_RECORD(struct lf_attempt_rec, resources, lf_resources_fields, .opt = true),
+    LF_MEMBERS_OPT(struct lf_attempt_rec, accepted));
 
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
 {
     char name[64];
-    struct file *f = NULL;
     NAME(name, "attempt", ".json", n);
-    *out = NULL;
-    int rc = lf_fields_load(&f, &attempt_fields, stage_dir, name, err);
-    if (f != NULL)
-        rc = take_forms(f, err);
-    if (rc == 0 && f != NULL)
-        *out = &f->a;
-    else if (f != NULL)
-        lf_attempt_rec_free(&f->a);
-    return rc;
+    return lf_fields_load(out, &attempt_fields, stage_dir, name, err);
 }
 
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err)
 {
     char name[64];
-    struct file f = {.a = *a, .spec = lf_spec_json(&a->spec, err)};
-    int rc = f.spec == NULL ? LF_ENOMEM : 0;
-    if (rc == 0 && a->resources.given)
-        rc = (f.resources = lf_resources_json(&a->resources, err)) != NULL ? 0 : LF_ENOMEM;
     NAME(name, "attempt", ".json", a->attempt);
-    if (rc == 0)
-        rc = lf_fields_publish(stage_dir, name, &attempt_fields, &f, err);
-    json_decref(f.spec);
-    json_decref(f.resources);
-    return rc;
+    return lf_fields_publish(stage_dir, name, &attempt_fields, a, err);
 }
 
 void lf_attempt_rec_free(struct lf_attempt_rec *a)
 {
-    if (a == NULL)
-        return;
-    struct file *f = (struct file *)(void *)((char *)a - offsetof(struct file, a));
-    lf_spec_fini(&a->spec);
-    lf_resources_fini(&a->resources);
-    lf_fields_free(f, &attempt_fields);
-}
-
-json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member)
-{
-    if (a != NULL && strcmp(member, "resources") == 0)
-        return a->resources.given ? lf_resources_json(&a->resources, NULL) : NULL;
-    return a != NULL && a->accepted.given ? lf_fields_member(a, &attempt_fields, member, NULL)
-                                          : NULL;
+    lf_fields_free(a, &attempt_fields);
 }
 
 /* ---- job.N.json ---- */
 
-static const struct lf_field job_rows[] = {
-    LF_FIELD_KIND("lf_job"),
-    {LF_FIELD(struct lf_job_rec, backend)},
-    {LF_FIELD(struct lf_job_rec, id)},
-    {LF_FIELD(struct lf_job_rec, ids), .opt = true},
-    {LF_FIELD(struct lf_job_rec, cluster), .opt = true},
-    {LF_FIELD(struct lf_job_rec, token)},
-    {LF_FIELD(struct lf_job_rec, script_sha256), .opt = true},
-    {LF_FIELD(struct lf_job_rec, t)},
-    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)},
-    {LF_FIELD(struct lf_job_rec, after), .opt = true},
-    {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true},
-};
-static const struct lf_fields job_fields = LF_FIELDS(struct lf_job_rec, job_rows);
+static const struct lf_fields job_fields = LF_FIELDS(
+    struct lf_job_rec, LF_FIELD_KIND("lf_job"), LF_MEMBERS(struct lf_job_rec, backend, id),
+    LF_MEMBERS_OPT(struct lf_job_rec, ids, cluster), LF_MEMBERS(struct lf_job_rec, token),
+    LF_MEMBERS_OPT(struct lf_job_rec, script_sha256), LF_MEMBERS(struct lf_job_rec, t),
+    {LF_FIELD_MAYBE(struct lf_job_rec, adopted)}, LF_MEMBERS_OPT(struct lf_job_rec, after),
+    {LF_FIELD_SUB(struct lf_job_rec, process, LF_FIELD_PART, &lf_proc_fields), .opt = true});
 
 int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -148,11 +80,6 @@ struct lf_job_rec *lf_job_rec_new(lf_err *err)
     return j;
 }
 
-json_t *lf_job_shown(const struct lf_job_rec *j, const char *member)
-{
-    return lf_fields_member(j, &job_fields, member, NULL);
-}
-
 void lf_job_rec_free(struct lf_job_rec *j)
 {
     lf_fields_free(j, &job_fields);
@@ -160,15 +87,10 @@ void lf_job_rec_free(struct lf_job_rec *j)
 
 /* ---- skip.N.json ---- */
 
-static const struct lf_field skip_rows[] = {
-    LF_FIELD_KIND("lf_skip"),
-    {LF_FIELD(struct lf_skip_rec, t)},
-    {LF_FIELD_AS(struct lf_skip_rec, cls, "class")},
-    {LF_FIELD(struct lf_skip_rec, reason)},
-    {LF_FIELD_AS(struct lf_skip_rec, exit_code, "exit")},
-    {LF_FIELD(struct lf_skip_rec, jobid)},
-};
-static const struct lf_fields skip_fields = LF_FIELDS(struct lf_skip_rec, skip_rows);
+static const struct lf_fields skip_fields = LF_FIELDS(
+    struct lf_skip_rec, LF_FIELD_KIND("lf_skip"), LF_MEMBERS(struct lf_skip_rec, t),
+    {LF_FIELD_AS(struct lf_skip_rec, cls, "class")}, LF_MEMBERS(struct lf_skip_rec, reason),
+    {LF_FIELD_AS(struct lf_skip_rec, exit_code, "exit")}, LF_MEMBERS(struct lf_skip_rec, jobid));
 
 int lf_skip_rec_load(struct lf_skip_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -191,14 +113,10 @@ void lf_skip_rec_free(struct lf_skip_rec *s)
 
 /* ---- refused.N.json ---- */
 
-static const struct lf_field refused_rows[] = {
-    LF_FIELD_KIND("lf_refused"),
-    {LF_FIELD(struct lf_refused_rec, t)},
-    {LF_FIELD(struct lf_refused_rec, needs), .opt = true},
-    {LF_FIELD(struct lf_refused_rec, words), .opt = true},
-    {LF_FIELD(struct lf_refused_rec, for_now)},
-};
-static const struct lf_fields refused_fields = LF_FIELDS(struct lf_refused_rec, refused_rows);
+static const struct lf_fields refused_fields = LF_FIELDS(
+    struct lf_refused_rec, LF_FIELD_KIND("lf_refused"), LF_MEMBERS(struct lf_refused_rec, t),
+    LF_MEMBERS_OPT(struct lf_refused_rec, needs, words),
+    LF_MEMBERS(struct lf_refused_rec, for_now));
 
 int lf_refused_rec_load(struct lf_refused_rec **out, const char *stage_dir, int n, lf_err *err)
 {
@@ -222,13 +140,9 @@ void lf_refused_rec_free(struct lf_refused_rec *r)
 
 /* ---- successor.N.ID.json, cancel.N ---- */
 
-static const struct lf_field successor_rows[] = {
-    LF_FIELD_KIND("lf_successor"),
-    {LF_FIELD(struct lf_successor_rec, id)},
-    {LF_FIELD(struct lf_successor_rec, after)},
-    {LF_FIELD(struct lf_successor_rec, t)},
-};
-static const struct lf_fields successor_fields = LF_FIELDS(struct lf_successor_rec, successor_rows);
+static const struct lf_fields successor_fields =
+    LF_FIELDS(struct lf_successor_rec, LF_FIELD_KIND("lf_successor"),
+              LF_MEMBERS(struct lf_successor_rec, id, after, t));
 
 int lf_successor_rec_publish(const char *stage_dir, int n, const struct lf_successor_rec *s,
                              lf_err *err)
@@ -238,12 +152,8 @@ int lf_successor_rec_publish(const char *stage_dir, int n, const struct lf_succe
     return lf_fields_publish(stage_dir, name, &successor_fields, s, err);
 }
 
-static const struct lf_field cancel_rows[] = {
-    LF_FIELD_KIND("lf_cancel"),
-    {LF_FIELD(struct lf_cancel_rec, by)},
-    {LF_FIELD(struct lf_cancel_rec, t)},
-};
-static const struct lf_fields cancel_fields = LF_FIELDS(struct lf_cancel_rec, cancel_rows);
+static const struct lf_fields cancel_fields = LF_FIELDS(
+    struct lf_cancel_rec, LF_FIELD_KIND("lf_cancel"), LF_MEMBERS(struct lf_cancel_rec, by, t));
 
 int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_rec *c, lf_err *err)
 {
@@ -257,9 +167,8 @@ int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_r
 struct want {
     lf_texts stages;
 };
-static const struct lf_field want_rows[] = {LF_FIELD_KIND("lf_want"),
-                                            {LF_FIELD(struct want, stages)}};
-static const struct lf_fields want_fields = LF_FIELDS(struct want, want_rows);
+static const struct lf_fields want_fields =
+    LF_FIELDS(struct want, LF_FIELD_KIND("lf_want"), LF_MEMBERS(struct want, stages));
 
 int lf_want_load(lf_texts *stages, const char *run_dir, const char *name, lf_err *err)
 {

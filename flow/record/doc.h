@@ -14,8 +14,8 @@
 #include <stddef.h>
 
 #include "engine/base/err.h"
-#include "flow/record/form.h"
 #include "flow/record/names.h"
+#include "flow/record/values.h"
 
 /* An output of a stage, as ${stage:NAME.output} names it. */
 typedef struct lf_doc_ref {
@@ -93,12 +93,21 @@ typedef struct lf_adopted {
 /* What an executable says that a stage would cost (lf-KIND --plan). */
 typedef struct lf_cost {
     bool given;
-    lf_real steps, flops_per_step, disk_bytes;
+    lf_real parameters, steps, tokens, flops_per_step, disk_bytes;
+    lf_int ranks;
     struct lf_cost_bytes {
         bool given;
-        lf_real total, device; /* of a rank */
+        /* of a rank */
+        lf_real params, grads, optimizer, activations, workspace, offloaded, host, total, device;
         struct json_t *more;
     } bytes;
+    struct lf_cost_comm {
+        bool given;
+        lf_real bytes_per_step;
+        lf_int messages_per_step; /* sums of gradients */
+        struct json_t *more;
+    } comm;
+    lf_texts notes;
     struct json_t *more;
 } lf_cost;
 
@@ -208,16 +217,5 @@ int lf_stage_event_write(const char *dir, const char *run, int seq, const lf_doc
  * memory. */
 char *lf_site_commands_text(const lf_site *s);
 
-/* For what prints or stores a part of a document as JSON: new references, NULL with err. */
-struct json_t *lf_doc_json(const lf_doc *d, lf_err *err);
-struct json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err);
-struct json_t *lf_cost_json(const lf_cost *c, lf_err *err);
-struct json_t *lf_adopted_json(const lf_adopted *a, lf_err *err);
-struct json_t *lf_resources_json(const lf_resources *r, lf_err *err);
-struct json_t *lf_spec_json(const lf_spec *s, lf_err *err);
 void lf_site_fini(lf_site *s);
-/* From a part of a record; out: zeroed. What is no object gives nothing. */
-int lf_resources_read(lf_resources *out, struct json_t *o, const char *what, lf_err *err);
-int lf_spec_read(lf_spec *out, struct json_t *o, const char *what, lf_err *err);
-
 #endif

@@ -12,192 +12,81 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "flow/record/record.h"
+#include "flow/record/parts.h"
 
 #define PLAN_MAX_BYTES ((size_t)16 << 20)
 
-/* A row of a form: the member `m` of JSON is the field `m` of the struct. The type of the field is
- * checked: a text is a char *, and so on. */
-#define CHECKED(S, m, T) (offsetof(S, m) + 0 * sizeof((T *)0 == &((S *)0)->m))
-#define TEXT(S, m)       .name = #m, .type = LF_FORM_TEXT, .at = CHECKED(S, m, char *)
-#define INT(S, m)        .name = #m, .type = LF_FORM_INT, .at = CHECKED(S, m, lf_int)
-#define REAL(S, m)       .name = #m, .type = LF_FORM_REAL, .at = CHECKED(S, m, lf_real)
-#define FLAG(S, m)       .name = #m, .type = LF_FORM_FLAG, .at = CHECKED(S, m, lf_flag)
-#define TEXTS(S, m)      .name = #m, .type = LF_FORM_TEXTS, .at = CHECKED(S, m, lf_texts)
-#define PAIRS(S, m)      .name = #m, .type = LF_FORM_PAIRS, .at = CHECKED(S, m, lf_pairs)
-#define LISTS(S, m)      .name = #m, .type = LF_FORM_LISTS, .at = CHECKED(S, m, lf_lists)
-#define OBJECT(S, m, f)  .name = #m, .type = LF_FORM_OBJECT, .at = offsetof(S, m), .form = (f)
-#define OBJECTS(S, m, f) .name = #m, .type = LF_FORM_OBJECTS, .at = offsetof(S, m), .form = (f)
-#define NEEDED           .needed = true
+static const struct lf_fields ref_fields =
+    LF_FIELDS_KEPT(lf_doc_ref, LF_MEMBERS(lf_doc_ref, stage, output));
 
-#define FORM(S, rows, given_at)                                                                    \
-    {                                                                                              \
-        .fields = (rows), .n = sizeof(rows) / sizeof((rows)[0]), .size = sizeof(S),                \
-        .given = (given_at), .more = CHECKED(S, more, json_t *)                                    \
-    }
+const struct lf_fields lf_doc_input_fields = LF_FIELDS_KEPT(
+    lf_doc_input, LF_MEMBERS_NEEDED(lf_doc_input, option), LF_MEMBERS(lf_doc_input, index),
+    LF_MEMBERS_NEEDED(lf_doc_input, text), LF_LIST(lf_doc_input, refs, ref_fields, .needed = true),
+    LF_MEMBERS(lf_doc_input, identity, word));
 
-static const lf_form_field ref_fields[] = {
-    {TEXT(lf_doc_ref, stage)},
-    {TEXT(lf_doc_ref, output)},
-};
-static const lf_form ref_form = FORM(lf_doc_ref, ref_fields, LF_FORM_NONE);
+static const struct lf_fields carry_fields = {
+    LF_FIELDS_TABLE(lf_doc_carry, LF_FIELD_NONE, LF_FIELD_NONE,
+                    LF_MEMBERS_NEEDED(lf_doc_carry, pattern), LF_MEMBERS(lf_doc_carry, grows)),
+    .strict = true, .list = true};
 
-static const lf_form_field input_fields[] = {
-    {TEXT(lf_doc_input, option), NEEDED}, {INT(lf_doc_input, index)},
-    {TEXT(lf_doc_input, text), NEEDED},   {OBJECTS(lf_doc_input, refs, &ref_form), NEEDED},
-    {FLAG(lf_doc_input, identity)},       {FLAG(lf_doc_input, word)},
-};
-static const lf_form input_form = FORM(lf_doc_input, input_fields, LF_FORM_NONE);
+static const struct lf_fields gpus_fields =
+    LF_FIELDS_PART(struct lf_gpus, LF_MEMBERS(struct lf_gpus, n, type));
 
-static const lf_form_field carry_fields[] = {
-    {TEXT(lf_doc_carry, pattern), NEEDED},
-    {FLAG(lf_doc_carry, grows)},
-};
-static const lf_form carry_form = {.fields = carry_fields,
-                                   .n = 2,
-                                   .size = sizeof(lf_doc_carry),
-                                   .given = LF_FORM_NONE,
-                                   .more = LF_FORM_NONE,
-                                   .list = true};
+const struct lf_fields lf_resources_fields = LF_FIELDS_PART(
+    lf_resources, LF_MEMBERS(lf_resources, nodes, ranks, cpus, memory_bytes, time_limit_s, grace_s),
+    LF_RECORD(lf_resources, gpus, gpus_fields),
+    LF_MEMBERS(lf_resources, gpu_memory, partition, account, qos, constraint, reservation, mail,
+               launcher, chain, exclusive, mail_type, modules, prologue, extra, rank_prefix,
+               exclude, links, max_segments, max_walltime, stall_segments, retries, memory_max,
+               time_max));
 
-static const lf_form_field gpus_fields[] = {
-    {INT(struct lf_gpus, n)},
-    {TEXT(struct lf_gpus, type)},
-};
-static const lf_form gpus_form = FORM(struct lf_gpus, gpus_fields, offsetof(struct lf_gpus, given));
+const struct lf_fields lf_spec_fields =
+    LF_FIELDS_PART(lf_spec, LF_MEMBERS(lf_spec, kind, spec_version, options, inputs, model));
 
-static const lf_form_field resources_fields[] = {
-    {INT(lf_resources, nodes)},
-    {INT(lf_resources, ranks)},
-    {INT(lf_resources, cpus)},
-    {INT(lf_resources, memory_bytes)},
-    {INT(lf_resources, time_limit_s)},
-    {INT(lf_resources, grace_s)},
-    {OBJECT(lf_resources, gpus, &gpus_form)},
-    {INT(lf_resources, gpu_memory)},
-    {TEXT(lf_resources, partition)},
-    {TEXT(lf_resources, account)},
-    {TEXT(lf_resources, qos)},
-    {TEXT(lf_resources, constraint)},
-    {TEXT(lf_resources, reservation)},
-    {TEXT(lf_resources, mail)},
-    {TEXT(lf_resources, launcher)},
-    {TEXT(lf_resources, chain)},
-    {FLAG(lf_resources, exclusive)},
-    {TEXTS(lf_resources, mail_type)},
-    {TEXTS(lf_resources, modules)},
-    {TEXTS(lf_resources, prologue)},
-    {TEXTS(lf_resources, extra)},
-    {TEXTS(lf_resources, rank_prefix)},
-    {TEXTS(lf_resources, exclude)},
-    {INT(lf_resources, links)},
-    {INT(lf_resources, max_segments)},
-    {INT(lf_resources, max_walltime)},
-    {INT(lf_resources, stall_segments)},
-    {INT(lf_resources, retries)},
-    {INT(lf_resources, memory_max)},
-    {INT(lf_resources, time_max)},
-};
-static const lf_form resources_form =
-    FORM(lf_resources, resources_fields, offsetof(lf_resources, given));
+const struct lf_fields lf_exe_fields =
+    LF_FIELDS_PART(lf_doc_exe, LF_MEMBERS(lf_doc_exe, path, sha256));
 
-static const lf_form_field spec_fields[] = {
-    {TEXT(lf_spec, kind)},    {INT(lf_spec, spec_version)}, {PAIRS(lf_spec, options)},
-    {LISTS(lf_spec, inputs)}, {PAIRS(lf_spec, model)},
-};
-static const lf_form spec_form = FORM(lf_spec, spec_fields, offsetof(lf_spec, given));
+const struct lf_fields lf_adopted_fields =
+    LF_FIELDS_PART(lf_adopted, LF_MEMBERS(lf_adopted, run, stage, attempt, epoch, spec_id));
 
-static const lf_form_field exe_fields[] = {
-    {TEXT(lf_doc_exe, path)},
-    {TEXT(lf_doc_exe, sha256)},
-};
-static const lf_form exe_form = FORM(lf_doc_exe, exe_fields, offsetof(lf_doc_exe, given));
+static const struct lf_fields bytes_fields = LF_FIELDS_PART(
+    struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
+                                     workspace, offloaded, host, total, device));
 
-static const lf_form_field adopted_fields[] = {
-    {TEXT(lf_adopted, run)},  {TEXT(lf_adopted, stage)},   {INT(lf_adopted, attempt)},
-    {INT(lf_adopted, epoch)}, {TEXT(lf_adopted, spec_id)},
-};
-static const lf_form adopted_form = FORM(lf_adopted, adopted_fields, offsetof(lf_adopted, given));
+static const struct lf_fields comm_fields = LF_FIELDS_PART(
+    struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
 
-static const lf_form_field bytes_fields[] = {
-    {REAL(struct lf_cost_bytes, total)},
-    {REAL(struct lf_cost_bytes, device)},
-};
-static const lf_form bytes_form =
-    FORM(struct lf_cost_bytes, bytes_fields, offsetof(struct lf_cost_bytes, given));
+const struct lf_fields lf_cost_fields = LF_FIELDS_PART(
+    lf_cost, LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes, ranks),
+    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
+    LF_MEMBERS(lf_cost, notes));
 
-static const lf_form_field cost_fields[] = {
-    {REAL(lf_cost, steps)},
-    {REAL(lf_cost, flops_per_step)},
-    {REAL(lf_cost, disk_bytes)},
-    {OBJECT(lf_cost, bytes, &bytes_form)},
-};
-static const lf_form cost_form = FORM(lf_cost, cost_fields, offsetof(lf_cost, given));
+const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
+    lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),
+    LF_MEMBERS(lf_doc_stage, spec_version, path, line, column),
+    LF_MEMBERS_NEEDED(lf_doc_stage, options, types, identity, numeric, operational),
+    LF_MEMBERS(lf_doc_stage, renamed),
+    LF_LIST(lf_doc_stage, inputs, lf_doc_input_fields, .needed = true),
+    LF_MEMBERS(lf_doc_stage, after), LF_MEMBERS_NEEDED(lf_doc_stage, deps, outputs),
+    LF_MEMBERS(lf_doc_stage, any_output), LF_LIST(lf_doc_stage, carry, carry_fields),
+    LF_MEMBERS(lf_doc_stage, model, time_limit_s, memory_bytes, grace_s, rerun_on),
+    LF_RECORD(lf_doc_stage, resources, lf_resources_fields),
+    LF_RECORD(lf_doc_stage, spec, lf_spec_fields, .needed = true),
+    LF_MEMBERS_NEEDED(lf_doc_stage, spec_id), LF_RECORD(lf_doc_stage, exe, lf_exe_fields),
+    LF_RECORD(lf_doc_stage, adopted, lf_adopted_fields),
+    LF_RECORD(lf_doc_stage, plan, lf_cost_fields), LF_MEMBERS(lf_doc_stage, estimate_s));
 
-static const lf_form_field stage_fields[] = {
-    {TEXT(lf_doc_stage, name), NEEDED},
-    {TEXT(lf_doc_stage, kind), NEEDED},
-    {INT(lf_doc_stage, spec_version)},
-    {TEXT(lf_doc_stage, path)},
-    {INT(lf_doc_stage, line)},
-    {INT(lf_doc_stage, column)},
-    {LISTS(lf_doc_stage, options), NEEDED},
-    {PAIRS(lf_doc_stage, types), NEEDED},
-    {PAIRS(lf_doc_stage, identity), NEEDED},
-    {PAIRS(lf_doc_stage, numeric), NEEDED},
-    {PAIRS(lf_doc_stage, operational), NEEDED},
-    {PAIRS(lf_doc_stage, renamed)},
-    {OBJECTS(lf_doc_stage, inputs, &input_form), NEEDED},
-    {TEXTS(lf_doc_stage, after)},
-    {TEXTS(lf_doc_stage, deps), NEEDED},
-    {TEXTS(lf_doc_stage, outputs), NEEDED},
-    {FLAG(lf_doc_stage, any_output)},
-    {OBJECTS(lf_doc_stage, carry, &carry_form)},
-    {PAIRS(lf_doc_stage, model)},
-    {INT(lf_doc_stage, time_limit_s)},
-    {INT(lf_doc_stage, memory_bytes)},
-    {INT(lf_doc_stage, grace_s)},
-    {TEXT(lf_doc_stage, rerun_on)},
-    {OBJECT(lf_doc_stage, resources, &resources_form)},
-    {OBJECT(lf_doc_stage, spec, &spec_form), NEEDED},
-    {TEXT(lf_doc_stage, spec_id), NEEDED},
-    {OBJECT(lf_doc_stage, exe, &exe_form)},
-    {OBJECT(lf_doc_stage, adopted, &adopted_form)},
-    {OBJECT(lf_doc_stage, plan, &cost_form)},
-    {REAL(lf_doc_stage, estimate_s)},
-};
-static const lf_form stage_form = FORM(lf_doc_stage, stage_fields, LF_FORM_NONE);
+static const struct lf_fields site_fields = LF_FIELDS_PART(
+    lf_site, LF_MEMBERS(lf_site, poll_s, timeout_s, grace_lost_s, settle_s, submit_wait_s, commands,
+                        chain, launcher, templates, exclude, trust));
 
-static const lf_form_field site_fields[] = {
-    {INT(lf_site, poll_s)},    {INT(lf_site, timeout_s)},     {INT(lf_site, grace_lost_s)},
-    {INT(lf_site, settle_s)},  {INT(lf_site, submit_wait_s)}, {PAIRS(lf_site, commands)},
-    {TEXT(lf_site, chain)},    {TEXT(lf_site, launcher)},     {TEXT(lf_site, templates)},
-    {TEXTS(lf_site, exclude)}, {TEXTS(lf_site, trust)},
-};
-static const lf_form site_form = FORM(lf_site, site_fields, offsetof(lf_site, given));
-
-static const lf_form_field doc_fields[] = {
-    {INT(lf_doc, lf_plan)},
-    {TEXT(lf_doc, run)},
-    {TEXT(lf_doc, project_id)},
-    {TEXT(lf_doc, user)},
-    {TEXT(lf_doc, host)},
-    {TEXT(lf_doc, version)},
-    {INT(lf_doc, rev)},
-    {REAL(lf_doc, created)},
-    {TEXT(lf_doc, name), NEEDED},
-    {TEXT(lf_doc, description)},
-    {TEXT(lf_doc, data_dir), NEEDED},
-    {TEXT(lf_doc, scheduler)},
-    {TEXT(lf_doc, share)},
-    {TEXT(lf_doc, pipeline)},
-    {INT(lf_doc, jobs)},
-    {FLAG(lf_doc, isolated)},
-    {OBJECT(lf_doc, site, &site_form)},
-    {OBJECT(lf_doc, loong_flow, &exe_form)},
-    {OBJECTS(lf_doc, stages, &stage_form), NEEDED},
-};
-static const lf_form doc_form = FORM(lf_doc, doc_fields, LF_FORM_NONE);
+const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
+    lf_doc, LF_MEMBERS(lf_doc, lf_plan, run, project_id, user, host, version, rev, created),
+    LF_MEMBERS_NEEDED(lf_doc, name), LF_MEMBERS(lf_doc, description),
+    LF_MEMBERS_NEEDED(lf_doc, data_dir),
+    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, isolated),
+    LF_RECORD(lf_doc, site, site_fields), LF_RECORD(lf_doc, loong_flow, lf_exe_fields),
+    LF_LIST(lf_doc, stages, lf_doc_stage_fields, .needed = true));
 
 /* ---- the document ---- */
 
@@ -220,18 +109,19 @@ void lf_doc_free(lf_doc *d)
     if (d == NULL || --d->holders > 0)
         return;
     lf_names_fini(&d->names);
-    lf_form_fini(d, &doc_form);
+    lf_fields_fini(d, &lf_doc_fields);
     free(d);
 }
 
 static int read_doc(lf_doc **out, json_t *o, const char *what, lf_err *err)
 {
     lf_doc *d = lf_doc_new(err);
-    int rc = d == NULL ? LF_ENOMEM : lf_form_read(d, &doc_form, o, what, err);
-    if (rc < 0) { /* what was read is freed, and the holder with it */
+    int rc = d == NULL ? LF_ENOMEM : lf_fields_read(d, &lf_doc_fields, o, what, err);
+    if (rc < 0) { /* what was read is freed */
         free(d);
         return rc;
     }
+    d->holders = 1; /* no member of the file */
     rc = lf_doc_index(d, err);
     if (rc < 0)
         lf_doc_free(d);
@@ -252,16 +142,13 @@ int lf_doc_load(lf_doc **out, const char *path, lf_err *err)
 
 int lf_doc_write(const lf_doc *d, const char *dir, lf_err *err)
 {
-    json_t *o = lf_doc_json(d, err);
-    int rc = o == NULL ? LF_ENOMEM : lf_record_publish(dir, "plan.json", o, err);
-    json_decref(o);
-    return rc;
+    return lf_fields_publish(dir, "plan.json", &lf_doc_fields, d, err);
 }
 
 lf_doc *lf_doc_copy(const lf_doc *d, lf_err *err)
 {
     lf_doc *copy = NULL;
-    json_t *o = lf_doc_json(d, err);
+    json_t *o = lf_fields_json(d, &lf_doc_fields, err);
     if (o != NULL)
         (void)read_doc(&copy, o, "a copy", err); /* NULL says that it failed */
     json_decref(o);
@@ -291,7 +178,7 @@ static json_t *essence(const lf_doc *d)
     static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
                                        "user",    "host", "version", "description"};
     static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
-    json_t *o = lf_doc_json(d, NULL), *stages = json_object_get(o, "stages");
+    json_t *o = lf_fields_json(d, &lf_doc_fields, NULL), *stages = json_object_get(o, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         json_object_del(o, head[i]);
     for (size_t i = 0; i < json_array_size(stages); i++)
@@ -313,79 +200,62 @@ bool lf_doc_same(const lf_doc *a, const lf_doc *b)
 
 int lf_resources_copy(lf_resources *out, const lf_resources *from, lf_err *err)
 {
-    memset(out, 0, sizeof *out);
-    return lf_form_copy(out, from, &resources_form, err);
+    return lf_fields_copy(out, from, &lf_resources_fields, err);
 }
 
 bool lf_resources_same(const lf_resources *a, const lf_resources *b)
 {
-    json_t *x = lf_form_json(a, &resources_form, NULL), *y = lf_form_json(b, &resources_form, NULL);
-    bool same = x != NULL && y != NULL && json_equal(x, y) == 1;
-    json_decref(x);
-    json_decref(y);
-    return same;
+    return lf_fields_same(a, b, &lf_resources_fields);
 }
 
 void lf_resources_fini(lf_resources *r)
 {
-    lf_form_fini(r, &resources_form);
+    lf_fields_fini(r, &lf_resources_fields);
 }
 
 int lf_spec_copy(lf_spec *out, const lf_spec *from, lf_err *err)
 {
-    memset(out, 0, sizeof *out);
-    return lf_form_copy(out, from, &spec_form, err);
+    return lf_fields_copy(out, from, &lf_spec_fields, err);
 }
 
 void lf_spec_fini(lf_spec *s)
 {
-    lf_form_fini(s, &spec_form);
+    lf_fields_fini(s, &lf_spec_fields);
 }
 
 int lf_cost_parse(lf_cost *out, const char *text, size_t len, const char *what, lf_err *err)
 {
-    memset(out, 0, sizeof *out);
-    json_t *o = lf_json_load_text(text, len, what, err);
-    if (o == NULL)
-        return err != NULL && err->rc != 0 ? err->rc : LF_EFORMAT;
-    int rc = lf_form_read(out, &cost_form, o, what, err);
-    json_decref(o);
-    return rc;
+    return lf_fields_parse(out, &lf_cost_fields, text, len, what, err);
 }
 
 int lf_cost_copy(lf_cost *out, const lf_cost *from, lf_err *err)
 {
-    memset(out, 0, sizeof *out);
-    return lf_form_copy(out, from, &cost_form, err);
+    return lf_fields_copy(out, from, &lf_cost_fields, err);
 }
 
 void lf_cost_fini(lf_cost *c)
 {
-    lf_form_fini(c, &cost_form);
+    lf_fields_fini(c, &lf_cost_fields);
 }
 
 int lf_adopted_copy(lf_adopted *out, const lf_adopted *from, lf_err *err)
 {
-    memset(out, 0, sizeof *out);
-    return lf_form_copy(out, from, &adopted_form, err);
+    return lf_fields_copy(out, from, &lf_adopted_fields, err);
 }
 
 void lf_adopted_fini(lf_adopted *a)
 {
-    lf_form_fini(a, &adopted_form);
+    lf_fields_fini(a, &lf_adopted_fields);
 }
 
 void lf_site_fini(lf_site *s)
 {
-    lf_form_fini(s, &site_form);
+    lf_fields_fini(s, &site_fields);
 }
 
 char *lf_spec_text(const lf_spec *s, lf_err *err)
 {
-    json_t *o = lf_spec_json(s, err);
-    char *text = o != NULL ? lf_json_dump(o, err) : NULL;
-    json_decref(o);
-    return text;
+    return lf_fields_text(s, &lf_spec_fields, err);
 }
 
 char *lf_site_commands_text(const lf_site *s)
@@ -400,44 +270,4 @@ char *lf_site_commands_text(const lf_site *s)
                                      : lf_strdup("", NULL);
     json_decref(o);
     return text;
-}
-
-json_t *lf_doc_json(const lf_doc *d, lf_err *err)
-{
-    return lf_form_json(d, &doc_form, err);
-}
-
-json_t *lf_doc_stage_json(const lf_doc_stage *s, lf_err *err)
-{
-    return lf_form_json(s, &stage_form, err);
-}
-
-json_t *lf_cost_json(const lf_cost *c, lf_err *err)
-{
-    return lf_form_json(c, &cost_form, err);
-}
-
-json_t *lf_adopted_json(const lf_adopted *a, lf_err *err)
-{
-    return lf_form_json(a, &adopted_form, err);
-}
-
-json_t *lf_resources_json(const lf_resources *r, lf_err *err)
-{
-    return lf_form_json(r, &resources_form, err);
-}
-
-json_t *lf_spec_json(const lf_spec *s, lf_err *err)
-{
-    return lf_form_json(s, &spec_form, err);
-}
-
-int lf_resources_read(lf_resources *out, json_t *o, const char *what, lf_err *err)
-{
-    return json_is_object(o) ? lf_form_read(out, &resources_form, o, what, err) : 0;
-}
-
-int lf_spec_read(lf_spec *out, json_t *o, const char *what, lf_err *err)
-{
-    return json_is_object(o) ? lf_form_read(out, &spec_form, o, what, err) : 0;
 }

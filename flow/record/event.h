@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The events of attempts and starts, which the ledger is made from (db/event.h), one function each.
+ * The events of attempts, starts and runs, which the ledger is made from (db/event.h), one function
+ * each.
  */
 #ifndef LF_FLOW_EVENT_H
 #define LF_FLOW_EVENT_H
@@ -40,5 +41,13 @@ int lf_event_node_strike(const lf_origin *from, const char *host, const char *ca
 int lf_event_end(const lf_origin *from, const struct lf_end *end, lf_err *err);
 int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, const char *jobid,
                      lf_err *err);
+
+/* ---- of a run ---- */
+
+/* A file was deleted. path: relative to the data root. */
+int lf_event_gone(const lf_origin *from, const char *path, const char *why, lf_err *err);
+/* kind: "tag" or "note"; remove: the tag is taken away. LF_EINVAL: the text is not UTF-8. */
+int lf_event_mark(const lf_origin *from, const char *kind, const char *text, const char *by,
+                  bool remove, lf_err *err);
 
 #endif

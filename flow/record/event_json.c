@@ -7,14 +7,37 @@
 #include "flow/record/event.h"
 
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "flow/record/record.h"
-#include "flow/record/shown.h"
+#include "db/event.h"
+#include "engine/base/io.h"
+#include "flow/record/parts.h"
+
+int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err)
+{
+    if (data == NULL)
+        return lf_fail(err, LF_ENOMEM, "out of memory for an event");
+    char *spool = lf_path_join(from->dir, "spool", err);
+    int rc = spool == NULL ? LF_ENOMEM : 0;
+    if (rc == 0) {
+        lf_event ev = {.run = from->run,
+                       .stage = from->stage,
+                       .attempt = from->attempt,
+                       .epoch = from->epoch,
+                       .kind = kind,
+                       .data = data};
+        rc = lf_event_write(spool, &ev, 0750, 0640, err);
+    }
+    free(spool);
+    json_decref(data);
+    return rc;
+}
 
 int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const char *cmd,
                     lf_err *err)
 {
-    json_t *req = lf_resources_json(&a->resources, err);
+    json_t *req = lf_fields_json(&a->resources, &lf_resources_fields, err);
     if (req == NULL)
         return LF_ENOMEM;
     json_t *d = json_pack("{s:s, s:s, s:s, s:s*, s:s*, s:o}", "token", a->token, "backend",
@@ -25,7 +48,7 @@ int lf_event_submit(const lf_origin *from, const struct lf_attempt_rec *a, const
 
 static json_t *ids_of(const struct lf_job_rec *job)
 {
-    return job->ids.given ? lf_job_shown(job, "ids") : NULL;
+    return job->ids.given ? lf_texts_json(&job->ids) : NULL;
 }
 
 int lf_event_submitted(const lf_origin *from, const struct lf_job_rec *job, lf_err *err)
@@ -78,19 +101,12 @@ int lf_event_node_strike(const lf_origin *from, const char *host, const char *ca
 
 int lf_event_end(const lf_origin *from, const struct lf_end *end, lf_err *err)
 {
-    json_t *d = json_pack("{s:s, s:s, s:s}", "state", end->state, "reason", end->cls, "message",
-                          end->reason);
-    int rc = 0;
-    if (d != NULL && !end->repaired)
-        rc = lf_json_set_new(d, "exit", json_integer(end->exit_code), err);
-    if (d != NULL && rc == 0 && !end->repaired)
-        rc = lf_json_set_new(d, "signal", json_integer(end->signal), err);
-    if (d != NULL && rc == 0 && !end->repaired && end->step >= 0)
-        rc = lf_json_set_new(d, "step", json_integer(end->step), err);
-    if (rc == 0)
-        return lf_record_event(from, "end", d, err);
-    json_decref(d);
-    return rc;
+    json_t *d = json_pack("{s:s, s:s, s:s, s:o*, s:o*, s:o*}", "state", end->state, "reason",
+                          end->cls, "message", end->reason, "exit",
+                          end->repaired ? NULL : json_integer(end->exit_code), "signal",
+                          end->repaired ? NULL : json_integer(end->signal), "step",
+                          end->repaired || end->step < 0 ? NULL : json_integer(end->step));
+    return lf_record_event(from, "end", d, err);
 }
 
 int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, const char *jobid,
@@ -99,4 +115,20 @@ int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, 
     json_t *d = json_pack("{s:s, s:s, s:s, s:i}", "cause", cause, "act", act, "jobid", jobid,
                           "epoch", from->epoch);
     return lf_record_event(from, "requeue", d, err);
+}
+
+int lf_event_gone(const lf_origin *from, const char *path, const char *why, lf_err *err)
+{
+    return lf_record_event(from, "gone", json_pack("{s:s, s:s}", "path", path, "why", why), err);
+}
+
+int lf_event_mark(const lf_origin *from, const char *kind, const char *text, const char *by,
+                  bool remove, lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s}", strcmp(kind, "tag") == 0 ? "tag" : "text", text, "by", by);
+    if (d == NULL)
+        return lf_fail(err, LF_EINVAL, "the text is not UTF-8");
+    if (remove)
+        json_object_set_new(d, "remove", json_true());
+    return lf_record_event(from, kind, d, err);
 }

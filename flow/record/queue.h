@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "engine/base/err.h"
-#include "flow/record/form.h"
+#include "flow/record/values.h"
 
 /* A job; texts that are not known are NULL, times 0. */
 typedef struct lf_sched_job {

@@ -6,6 +6,7 @@
 
 #include "flow/record/queue.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,34 +17,17 @@
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "flow/record/fields.h"
-#include "flow/record/shown.h"
+#include "flow/record/parts.h"
 
 #define CACHE_MAX_BYTES ((size_t)64 << 20)
 
-static const struct lf_field job_rows[] = {
-    {LF_FIELD(lf_sched_job, id)},
-    {LF_FIELD(lf_sched_job, token), .opt = true},
-    {LF_FIELD(lf_sched_job, link), .opt = true},
-    {LF_FIELD(lf_sched_job, moved), .opt = true},
-    {LF_FIELD(lf_sched_job, foreign), .opt = true},
-    {LF_FIELD(lf_sched_job, what), .opt = true},
-    {LF_FIELD(lf_sched_job, hold), .opt = true},
-    {LF_FIELD(lf_sched_job, word), .opt = true},
-    {LF_FIELD(lf_sched_job, reason), .opt = true},
-    {LF_FIELD(lf_sched_job, never), .opt = true},
+const struct lf_fields lf_sched_job_fields = LF_FIELDS(
+    lf_sched_job, LF_MEMBERS(lf_sched_job, id),
+    LF_MEMBERS_OPT(lf_sched_job, token, link, moved, foreign, what, hold, word, reason, never),
     {LF_FIELD_AS(lf_sched_job, exit_code, "exit"), .opt = true, .none = -1},
-    {LF_FIELD(lf_sched_job, signal), .opt = true},
-    {LF_FIELD(lf_sched_job, cause), .opt = true},
-    {LF_FIELD(lf_sched_job, t_submit), .opt = true},
-    {LF_FIELD(lf_sched_job, t_start), .opt = true},
-    {LF_FIELD(lf_sched_job, t_end), .opt = true},
-    {LF_FIELD(lf_sched_job, nodes), .opt = true},
-    {LF_FIELD(lf_sched_job, partition), .opt = true},
+    LF_MEMBERS_OPT(lf_sched_job, signal, cause, t_submit, t_start, t_end, nodes, partition),
     {LF_FIELD(lf_sched_job, restarts), .opt = true, .none = -1},
-    {LF_FIELD(lf_sched_job, seen), .opt = true},
-    {LF_FIELD(lf_sched_job, listed), .opt = true},
-};
-static const struct lf_fields job_fields = LF_FIELDS(lf_sched_job, job_rows);
+    LF_MEMBERS_OPT(lf_sched_job, seen, listed));
 
 lf_sched_job *lf_sched_jobs_add(lf_sched_jobs *l, const char *id, lf_err *err)
 {
@@ -56,7 +40,7 @@ lf_sched_job *lf_sched_jobs_add(lf_sched_jobs *l, const char *id, lf_err *err)
 
 void lf_sched_job_fini(lf_sched_job *j)
 {
-    lf_fields_fini(j, &job_fields);
+    lf_fields_fini(j, &lf_sched_job_fields);
 }
 
 void lf_sched_jobs_fini(lf_sched_jobs *l)
@@ -67,26 +51,15 @@ void lf_sched_jobs_fini(lf_sched_jobs *l)
     memset(l, 0, sizeof *l);
 }
 
-json_t *lf_sched_job_shown(const lf_sched_job *j)
-{
-    return lf_fields_json(j, &job_fields, NULL);
-}
-
 /* ---- the file ---- */
 
-static const struct lf_field queue_rows[] = {
-    LF_FIELD_KIND("lf_queue"),
-    {LF_FIELD(lf_queue_rec, t)},
-    {LF_FIELD(lf_queue_rec, t_try)},
-    {LF_FIELD(lf_queue_rec, fails)},
-    {LF_FIELD(lf_queue_rec, said)},
+static const struct lf_fields queue_fields = LF_FIELDS(
+    lf_queue_rec, LF_FIELD_KIND("lf_queue"), LF_MEMBERS(lf_queue_rec, t, t_try, fails, said),
     {.key = "jobs",
      .type = LF_FIELD_NAMED,
      .at = offsetof(lf_queue_rec, jobs.v),
      .n_at = offsetof(lf_queue_rec, jobs.n),
-     .sub = &job_fields},
-};
-static const struct lf_fields queue_fields = LF_FIELDS(lf_queue_rec, queue_rows);
+     .sub = &lf_sched_job_fields});
 
 int lf_queue_rec_load(lf_queue_rec *out, const char *path, lf_err *err)
 {
@@ -95,7 +68,7 @@ int lf_queue_rec_load(lf_queue_rec *out, const char *path, lf_err *err)
                     ? lf_json_load_file(path, CACHE_MAX_BYTES, NULL)
                     : NULL;
     const bool ours = json_integer_value(json_object_get(o, "lf_queue")) == 1;
-    int rc = lf_fields_read(out, &queue_fields, ours ? o : NULL, err);
+    int rc = lf_fields_read(out, &queue_fields, ours ? o : NULL, path, err);
     out->jobs.cap = out->jobs.n;
     out->jobs.given = true;
     json_decref(o);
@@ -127,32 +100,13 @@ void lf_queue_rec_fini(lf_queue_rec *q)
 
 /* ---- of a stage ---- */
 
-static const struct lf_field said_rows[] = {
-    {LF_FIELD(lf_job_said, backend)},
-    {LF_FIELD(lf_job_said, ids)},
-    {LF_FIELD(lf_job_said, age_s)},
-    {LF_FIELD(lf_job_said, id), .opt = true},
-    {LF_FIELD(lf_job_said, state), .opt = true},
-    {LF_FIELD(lf_job_said, reason), .opt = true},
-    {LF_FIELD(lf_job_said, t_submit), .opt = true},
-    {LF_FIELD(lf_job_said, t_start), .opt = true},
-    {LF_FIELD(lf_job_said, t_end), .opt = true},
-    {LF_FIELD(lf_job_said, nodes), .opt = true},
-    {LF_FIELD(lf_job_said, partition), .opt = true},
+const struct lf_fields lf_job_said_fields = LF_FIELDS(
+    lf_job_said, LF_MEMBERS(lf_job_said, backend, ids, age_s),
+    LF_MEMBERS_OPT(lf_job_said, id, state, reason, t_submit, t_start, t_end, nodes, partition),
     {LF_FIELD_AS(lf_job_said, exit_code, "exit"), .opt = true, .none = -1},
-    {LF_FIELD(lf_job_said, signal), .opt = true},
-    {LF_FIELD(lf_job_said, cause), .opt = true},
-    {LF_FIELD(lf_job_said, never), .opt = true},
-    {LF_FIELD(lf_job_said, unreachable), .opt = true},
-};
-static const struct lf_fields said_fields = LF_FIELDS(lf_job_said, said_rows);
+    LF_MEMBERS_OPT(lf_job_said, signal, cause, never, unreachable));
 
 void lf_job_said_free(lf_job_said *j)
 {
-    lf_fields_free(j, &said_fields);
-}
-
-json_t *lf_job_said_shown(const lf_job_said *j)
-{
-    return lf_fields_json(j, &said_fields, NULL);
+    lf_fields_free(j, &lf_job_said_fields);
 }

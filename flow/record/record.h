@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small JSON files of a run, and the events that the ledger reads.
+ * What records are named after: paths, user, host; and text that a record may hold.
  */
 #ifndef LF_FLOW_RECORD_H
 #define LF_FLOW_RECORD_H
 
-#include <jansson.h>
 #include <limits.h>
+#include <stddef.h>
 
 #include "engine/base/err.h"
-#include "flow/record/event.h"
-
-/* Publish dir/name with link(2); LF_EEXIST when it is there. */
-int lf_record_publish(const char *dir, const char *name, const json_t *o, lf_err *err);
-
-/* Write one event. data: taken. */
-int lf_record_event(const lf_origin *from, const char *kind, json_t *data, lf_err *err);
-
-int lf_json_set_new(json_t *o, const char *key, json_t *v, lf_err *err); /* takes v */
-int lf_json_push_new(json_t *a, json_t *v, lf_err *err);                 /* takes v */
 
 /* Text into a path buffer; LF_EINVAL when it does not fit. */
 int lf_path_set(char out[PATH_MAX], lf_err *err, const char *fmt, ...)

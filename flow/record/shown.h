@@ -1,26 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Records, and parts of them, as `--json` shows them; for what prints alone.
+ * Runs and stages as commands show them: text and --json are made from these structs, which borrow
+ * from the view of the run (flow/sched/describe.h fills them). Members that are not known are not
+ * given, and absent in JSON.
  */
 #ifndef LF_FLOW_SHOWN_H
 #define LF_FLOW_SHOWN_H
 
-#include <jansson.h>
-
 #include "flow/record/attempt.h"
+#include "flow/record/fields.h"
 #include "flow/record/queue.h"
 #include "flow/record/start.h"
 
-/* A member of a result as it is on disk: "outputs", "inputs"; NULL where d is NULL. New
- * reference. */
-json_t *lf_done_shown(const struct lf_done *d, const char *member);
-json_t *lf_started_shown(const struct lf_started *s, const char *member);
-json_t *lf_end_shown(const struct lf_end *e, const char *member);
+typedef struct lf_stage_shown {
+    const char *name, *kind, *state, *reason, *spec_id;
+    int attempts;
+    lf_int segments;           /* starts so far */
+    const lf_job_said *job;    /* what its scheduler says */
+    const lf_adopted *adopted; /* the start of another run whose result it took over */
+    const char *dir;           /* of the start that follows */
+    lf_int attempt, epoch;
+    lf_texts log; /* of a failure: the lines that matter */
+    /* Of all starts with these settings: how many, and the first different texts; owned. */
+    lf_int n_warnings;
+    lf_texts warnings;
+    lf_int exit_code, signal;
+    const char *cls;
+    lf_real t_start, t_end, duration_s;
+    lf_int step, steps;
+    lf_real progress, steps_per_s, eta_s;
+    struct json_t *metrics; /* the last record; owned */
+} lf_stage_shown;
 
-/* "resources" or "accepted"; NULL also where it was not given. */
-json_t *lf_sched_job_shown(const lf_sched_job *j);
-json_t *lf_job_said_shown(const lf_job_said *j);
-json_t *lf_job_shown(const struct lf_job_rec *j, const char *member);
-json_t *lf_attempt_shown(const struct lf_attempt_rec *a, const char *member);
+typedef struct lf_run_shown {
+    const char *run, *name;
+    const char *state; /* failed, running, unknown, cancelled, purged, pending, waiting or done: the
+                          first of these that a stage has */
+    int rev;
+    lf_real created;
+    const char *dir;
+    LF_ROWS(lf_stage_shown) stages; /* owned */
+} lf_run_shown;
+
+/* A start of a stage. */
+typedef struct lf_start_shown {
+    int attempt, epoch;
+    const char *dir, *host;
+    lf_real t_start, t_end;
+    const char *state, *cls, *reason;
+    lf_texts resume, accepted;
+    lf_resources resources; /* as asked, after the failure policy */
+} lf_start_shown;
+
+/* A stage with all that is known of it. */
+typedef struct lf_stage_whole {
+    lf_stage_shown now;
+    lf_doc_stage plan;              /* as frozen */
+    LF_ROWS(lf_start_shown) starts; /* owned */
+    /* Of the result, where there is one. */
+    struct lf_output *outputs;
+    struct lf_used *read;
+    size_t n_outputs, n_read;
+    const char *result_dir;
+} lf_stage_whole;
+
+extern const struct lf_fields lf_stage_shown_fields, lf_run_shown_fields, lf_stage_whole_fields;
 
 #endif

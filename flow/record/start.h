@@ -14,7 +14,7 @@
 
 #include "engine/base/err.h"
 #include "engine/base/id.h"
-#include "flow/record/form.h"
+#include "flow/record/values.h"
 
 struct json_t;
 
@@ -97,6 +97,8 @@ struct lf_end {
     double t_start, t_end;
     int exit_code, signal;
     lf_texts log;         /* the lines that matter */
+    int64_t n_warnings;   /* that its processes logged */
+    lf_texts warnings;    /* the first different ones of them; not given: there were none */
     int64_t step;         /* the last that is saved, -1: not said */
     int gained;           /* did it save a step that none before it had; -1: not said */
     struct lf_pace *pace; /* as measured, NULL: nothing was */

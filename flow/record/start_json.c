@@ -12,36 +12,22 @@
 
 #include "flow/record/fields.h"
 #include "flow/record/parts.h"
-#include "flow/record/shown.h"
 
 /* ---- what several records contain ---- */
 
-static const struct lf_field proc_rows[] = {
-    {LF_FIELD_BUF(lf_proc_id, host, "host")},
-    {LF_FIELD_BUF(lf_proc_id, boot_id, "boot")},
-    {LF_FIELD_AS(lf_proc_id, pid_ns, "pidns")},
-    {LF_FIELD(lf_proc_id, pid)},
-    {LF_FIELD(lf_proc_id, start)},
-};
-const struct lf_fields lf_proc_fields = LF_FIELDS(lf_proc_id, proc_rows);
+const struct lf_fields lf_proc_fields =
+    LF_FIELDS(lf_proc_id, {LF_FIELD_BUF(lf_proc_id, host, "host")},
+              {LF_FIELD_BUF(lf_proc_id, boot_id, "boot")},
+              {LF_FIELD_AS(lf_proc_id, pid_ns, "pidns")}, LF_MEMBERS(lf_proc_id, pid, start));
 
 int lf_proc_load(lf_proc_id **out, const char *dir, const char *name, lf_err *err)
 {
     return lf_fields_load(out, &lf_proc_fields, dir, name, err);
 }
 
-static const struct lf_field used_rows[] = {
-    {LF_FIELD(struct lf_used, name)},
-    {LF_FIELD(struct lf_used, path)},
-    {LF_FIELD(struct lf_used, run), .opt = true},
-    {LF_FIELD(struct lf_used, stage), .opt = true},
-    {LF_FIELD(struct lf_used, attempt), .opt = true},
-    {LF_FIELD(struct lf_used, epoch), .opt = true},
-    {LF_FIELD(struct lf_used, spec_id), .opt = true},
-    {LF_FIELD(struct lf_used, output), .opt = true},
-    {LF_FIELD(struct lf_used, sha256), .opt = true},
-};
-const struct lf_fields lf_used_fields = LF_FIELDS(struct lf_used, used_rows);
+const struct lf_fields lf_used_fields =
+    LF_FIELDS(struct lf_used, LF_MEMBERS(struct lf_used, name, path),
+              LF_MEMBERS_OPT(struct lf_used, run, stage, attempt, epoch, spec_id, output, sha256));
 
 void lf_used_free(struct lf_used *rows, size_t n)
 {
@@ -52,29 +38,18 @@ void lf_used_free(struct lf_used *rows, size_t n)
 
 /* ---- epoch.N ---- */
 
-static const struct lf_field handed_rows[] = {
-    {LF_FIELD(struct lf_handed, rel)},     {LF_FIELD(struct lf_handed, path)},
-    {LF_FIELD(struct lf_handed, attempt)}, {LF_FIELD(struct lf_handed, sha256), .opt = true},
-    {LF_FIELD(struct lf_handed, grows)},   {LF_FIELD(struct lf_handed, taken)},
-};
-static const struct lf_fields handed_fields = LF_FIELDS(struct lf_handed, handed_rows);
+static const struct lf_fields handed_fields =
+    LF_FIELDS(struct lf_handed, LF_MEMBERS(struct lf_handed, rel, path, attempt),
+              LF_MEMBERS_OPT(struct lf_handed, sha256), LF_MEMBERS(struct lf_handed, grows, taken));
 
-static const struct lf_field claim_rows[] = {
-    LF_FIELD_KIND("lf_epoch"),
-    {LF_FIELD(struct lf_claim, lf_done), .opt = true},
-    {LF_FIELD(struct lf_claim, kind)},
-    {LF_FIELD(struct lf_claim, attempt)},
-    {LF_FIELD(struct lf_claim, epoch)},
-    {LF_FIELD(struct lf_claim, spec_id), .opt = true},
-    {LF_FIELD_SUB(struct lf_claim, process, LF_FIELD_RECORD, &lf_proc_fields)},
-    {LF_FIELD(struct lf_claim, token)},
-    {LF_FIELD(struct lf_claim, t)},
-    {LF_FIELD(struct lf_claim, jobid), .opt = true},
+static const struct lf_fields claim_fields = LF_FIELDS(
+    struct lf_claim, LF_FIELD_KIND("lf_epoch"), LF_MEMBERS_OPT(struct lf_claim, lf_done),
+    LF_MEMBERS(struct lf_claim, kind, attempt, epoch), LF_MEMBERS_OPT(struct lf_claim, spec_id),
+    LF_RECORD(struct lf_claim, process, lf_proc_fields), LF_MEMBERS(struct lf_claim, token, t),
+    LF_MEMBERS_OPT(struct lf_claim, jobid),
     {LF_FIELD(struct lf_claim, restarts), .opt = true, .none = LF_NO_RESTARTS},
     {LF_FIELD_SUBS(struct lf_claim, from, LF_FIELD_ROWS, &handed_fields), .opt = true},
-    {LF_FIELD(struct lf_claim, staging), .opt = true},
-};
-static const struct lf_fields claim_fields = LF_FIELDS(struct lf_claim, claim_rows);
+    LF_MEMBERS_OPT(struct lf_claim, staging));
 
 int lf_claim_load(struct lf_claim **out, const char *stage_dir, int epoch, lf_err *err)
 {
@@ -109,14 +84,10 @@ void lf_handed_free(struct lf_handed *rows, size_t n)
 
 /* ---- stage.json ---- */
 
-static const struct lf_field started_rows[] = {
-    LF_FIELD_KIND("lf_stage"),
-    {LF_FIELD_SUB(struct lf_started, process, LF_FIELD_RECORD, &lf_proc_fields)},
-    {LF_FIELD(struct lf_started, t)},
-    {LF_FIELD(struct lf_started, resume)},
-    {LF_FIELD_SUBS(struct lf_started, inputs, LF_FIELD_ROWS, &lf_used_fields)},
-};
-static const struct lf_fields started_fields = LF_FIELDS(struct lf_started, started_rows);
+static const struct lf_fields started_fields = LF_FIELDS(
+    struct lf_started, LF_FIELD_KIND("lf_stage"),
+    LF_RECORD(struct lf_started, process, lf_proc_fields), LF_MEMBERS(struct lf_started, t, resume),
+    {LF_FIELD_SUBS(struct lf_started, inputs, LF_FIELD_ROWS, &lf_used_fields)});
 
 int lf_started_load(struct lf_started **out, const char *start_dir, lf_err *err)
 {
@@ -135,49 +106,29 @@ void lf_started_free(struct lf_started *s)
 
 /* ---- end.json ---- */
 
-static const struct lf_field had_rows[] = {
-    {LF_FIELD(struct lf_had, memory_bytes)},
-    {LF_FIELD(struct lf_had, time_limit_s)},
-    {LF_FIELD(struct lf_had, planned_memory_bytes)},
-    {LF_FIELD(struct lf_had, planned_time_limit_s)},
-};
-static const struct lf_fields had_fields = LF_FIELDS(struct lf_had, had_rows);
+static const struct lf_fields had_fields =
+    LF_FIELDS(struct lf_had, LF_MEMBERS(struct lf_had, memory_bytes, time_limit_s,
+                                        planned_memory_bytes, planned_time_limit_s));
 
-static const struct lf_field pace_rows[] = {
-    {LF_FIELD(struct lf_pace, spacing_s)},
-    {LF_FIELD(struct lf_pace, save_s)},
-};
-static const struct lf_fields pace_fields = LF_FIELDS(struct lf_pace, pace_rows);
+static const struct lf_fields pace_fields =
+    LF_FIELDS(struct lf_pace, LF_MEMBERS(struct lf_pace, spacing_s, save_s));
 
-static const struct lf_field next_rows[] = {
-    {LF_FIELD(struct lf_end_next, act)},
-    {LF_FIELD(struct lf_end_next, exclude), .opt = true},
-    {LF_FIELD(struct lf_end_next, memory_bytes), .opt = true},
-    {LF_FIELD(struct lf_end_next, time_limit_s), .opt = true},
-};
-static const struct lf_fields next_fields = LF_FIELDS(struct lf_end_next, next_rows);
+static const struct lf_fields next_fields =
+    LF_FIELDS(struct lf_end_next, LF_MEMBERS(struct lf_end_next, act),
+              LF_MEMBERS_OPT(struct lf_end_next, exclude, memory_bytes, time_limit_s));
 
-static const struct lf_field end_rows[] = {
-    LF_FIELD_KIND("lf_end"),
-    {LF_FIELD(struct lf_end, state)},
-    {LF_FIELD_AS(struct lf_end, cls, "class")},
-    {LF_FIELD(struct lf_end, reason)},
-    {LF_FIELD(struct lf_end, t_start)},
-    {LF_FIELD(struct lf_end, t_end)},
-    {LF_FIELD_AS(struct lf_end, exit_code, "exit")},
-    {LF_FIELD(struct lf_end, signal)},
-    {LF_FIELD(struct lf_end, log)},
+static const struct lf_fields end_fields = LF_FIELDS(
+    struct lf_end, LF_FIELD_KIND("lf_end"), LF_MEMBERS(struct lf_end, state),
+    {LF_FIELD_AS(struct lf_end, cls, "class")}, LF_MEMBERS(struct lf_end, reason, t_start, t_end),
+    {LF_FIELD_AS(struct lf_end, exit_code, "exit")}, LF_MEMBERS(struct lf_end, signal, log),
+    LF_MEMBERS_OPT(struct lf_end, n_warnings, warnings),
     {LF_FIELD(struct lf_end, step), .opt = true, .none = -1},
     {LF_FIELD_MAYBE(struct lf_end, gained)},
     {LF_FIELD_SUB(struct lf_end, pace, LF_FIELD_PART, &pace_fields), .opt = true},
     {LF_FIELD_SUB(struct lf_end, asked, LF_FIELD_PART, &had_fields), .opt = true},
-    {LF_FIELD(struct lf_end, jobid), .opt = true},
-    {LF_FIELD(struct lf_end, node), .opt = true},
-    {LF_FIELD(struct lf_end, blame), .opt = true},
+    LF_MEMBERS_OPT(struct lf_end, jobid, node, blame),
     {LF_FIELD_SUB(struct lf_end, next, LF_FIELD_PART, &next_fields), .opt = true},
-    {LF_FIELD(struct lf_end, repaired), .opt = true},
-};
-static const struct lf_fields end_fields = LF_FIELDS(struct lf_end, end_rows);
+    LF_MEMBERS_OPT(struct lf_end, repaired));
 
 int lf_end_load(struct lf_end **out, const char *start_dir, lf_err *err)
 {
@@ -194,41 +145,19 @@ void lf_end_free(struct lf_end *e)
     lf_fields_free(e, &end_fields);
 }
 
-json_t *lf_end_shown(const struct lf_end *e, const char *member)
-{
-    return e != NULL ? lf_fields_member(e, &end_fields, member, NULL) : NULL;
-}
-
 /* ---- done.json ---- */
 
-static const struct lf_field output_rows[] = {
-    {LF_FIELD(struct lf_output, path)},
-    {LF_FIELD(struct lf_output, kind)},
-    {LF_FIELD(struct lf_output, manifest_sha256)},
-    {LF_FIELD(struct lf_output, bytes)},
-    {LF_FIELD(struct lf_output, files)},
-    {LF_FIELD(struct lf_output, meta)},
-};
-const struct lf_fields lf_output_fields = LF_FIELDS(struct lf_output, output_rows);
+const struct lf_fields lf_output_fields =
+    LF_FIELDS(struct lf_output,
+              LF_MEMBERS(struct lf_output, path, kind, manifest_sha256, bytes, files, meta));
 
-static const struct lf_field done_rows[] = {
-    LF_FIELD_KIND("lf_done"),
-    {LF_FIELD(struct lf_done, run)},
-    {LF_FIELD(struct lf_done, stage)},
-    {LF_FIELD(struct lf_done, attempt)},
-    {LF_FIELD(struct lf_done, epoch)},
-    {LF_FIELD(struct lf_done, token)},
-    {LF_FIELD(struct lf_done, kind)},
-    {LF_FIELD(struct lf_done, spec_id)},
-    {LF_FIELD(struct lf_done, spec_version)},
-    {LF_FIELD(struct lf_done, t_start)},
-    {LF_FIELD(struct lf_done, t_end)},
-    {LF_FIELD_SUBS(struct lf_done, outputs, LF_FIELD_NAMED, &lf_output_fields)},
-    {LF_FIELD_SUBS(struct lf_done, inputs, LF_FIELD_ROWS, &lf_used_fields)},
-    {LF_FIELD(struct lf_done, resume)},
-    {LF_FIELD(struct lf_done, exe_sha256), .opt = true},
-};
-static const struct lf_fields done_fields = LF_FIELDS(struct lf_done, done_rows);
+static const struct lf_fields done_fields =
+    LF_FIELDS(struct lf_done, LF_FIELD_KIND("lf_done"),
+              LF_MEMBERS(struct lf_done, run, stage, attempt, epoch, token, kind, spec_id,
+                         spec_version, t_start, t_end),
+              {LF_FIELD_SUBS(struct lf_done, outputs, LF_FIELD_NAMED, &lf_output_fields)},
+              {LF_FIELD_SUBS(struct lf_done, inputs, LF_FIELD_ROWS, &lf_used_fields)},
+              LF_MEMBERS(struct lf_done, resume), LF_MEMBERS_OPT(struct lf_done, exe_sha256));
 
 int lf_done_load(struct lf_done **out, const char *start_dir, lf_err *err)
 {
@@ -245,16 +174,6 @@ int lf_done_publish(const char *stage_dir, const struct lf_done *d, lf_err *err)
 void lf_done_free(struct lf_done *d)
 {
     lf_fields_free(d, &done_fields);
-}
-
-json_t *lf_started_shown(const struct lf_started *s, const char *member)
-{
-    return s != NULL ? lf_fields_member(s, &started_fields, member, NULL) : NULL;
-}
-
-json_t *lf_done_shown(const struct lf_done *d, const char *member)
-{
-    return d != NULL ? lf_fields_member(d, &done_fields, member, NULL) : NULL;
 }
 
 const struct lf_output *lf_done_output(const struct lf_done *d, const char *name)
@@ -276,12 +195,9 @@ void lf_outputs_free(struct lf_output *rows, size_t n)
 
 /* ---- damaged.json ---- */
 
-static const struct lf_field damaged_rows[] = {
-    LF_FIELD_KIND("lf_damaged"),           {LF_FIELD(struct lf_damaged, output)},
-    {LF_FIELD(struct lf_damaged, reason)}, {LF_FIELD(struct lf_damaged, t)},
-    {LF_FIELD(struct lf_damaged, run)},    {LF_FIELD(struct lf_damaged, stage)},
-};
-static const struct lf_fields damaged_fields = LF_FIELDS(struct lf_damaged, damaged_rows);
+static const struct lf_fields damaged_fields =
+    LF_FIELDS(struct lf_damaged, LF_FIELD_KIND("lf_damaged"),
+              LF_MEMBERS(struct lf_damaged, output, reason, t, run, stage));
 
 int lf_damaged_load(struct lf_damaged **out, const char *start_dir, lf_err *err)
 {

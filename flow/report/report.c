@@ -91,12 +91,6 @@ void lf_html_text(lf_buf *out, const char *text)
     }
 }
 
-static const char *str(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
-
 static const char *text_of(const char *s)
 {
     return s != NULL ? s : "";
@@ -114,33 +108,28 @@ static void tag(lf_buf *b, const char *state)
     lf_buf_addf(b, "<span class=\"tag s-%s\">%s %s</span>", state, lf_state_sign(state), state);
 }
 
-static void stage_row(lf_buf *b, const json_t *s)
+static void stage_row(lf_buf *b, const lf_stage_shown *s)
 {
     char t[96] = "", dur[32], a[32], z[32];
-    const json_t *step = json_object_get(s, "step"), *steps = json_object_get(s, "steps"),
-                 *d = json_object_get(s, "duration_s");
-    const json_t *adopted = json_object_get(s, "adopted");
     lf_buf_adds(b, "<tr>");
-    cell(b, "", str(s, "name"));
-    cell(b, "dim", str(s, "kind"));
+    cell(b, "", s->name);
+    cell(b, "dim", s->kind);
     lf_buf_adds(b, "<td>");
-    tag(b, str(s, "state"));
+    tag(b, s->state);
     lf_buf_adds(b, "</td>");
-    cell(b, "n", d != NULL ? lf_fmt_duration(dur, sizeof dur, json_number_value(d)) : "-");
-    if (step != NULL && steps != NULL)
-        snprintf(t, sizeof t, "%s of %s", lf_fmt_value(a, sizeof a, json_number_value(step)),
-                 lf_fmt_value(z, sizeof z, json_number_value(steps)));
-    else if (step != NULL)
-        lf_fmt_value(t, sizeof t, json_number_value(step));
+    cell(b, "n", s->duration_s.given ? lf_fmt_duration(dur, sizeof dur, s->duration_s.v) : "-");
+    if (s->step.given && s->steps.given)
+        snprintf(t, sizeof t, "%s of %s", lf_fmt_value(a, sizeof a, (double)s->step.v),
+                 lf_fmt_value(z, sizeof z, (double)s->steps.v));
+    else if (s->step.given)
+        lf_fmt_value(t, sizeof t, (double)s->step.v);
     cell(b, "n", t[0] != '\0' ? t : "-");
-    lf_buf_addf(b, "<td class=\"n\">%d / %d</td>",
-                (int)json_integer_value(json_object_get(s, "attempts")),
-                (int)json_integer_value(json_object_get(s, "segments")));
+    lf_buf_addf(b, "<td class=\"n\">%d / %d</td>", s->attempts, (int)s->segments.v);
     lf_buf_adds(b, "<td class=\"dim\">");
-    lf_html_text(b, str(s, "reason"));
-    if (adopted != NULL) {
+    lf_html_text(b, s->reason);
+    if (s->adopted != NULL) {
         lf_buf_adds(b, "taken over from run <code>");
-        lf_html_text(b, str(adopted, "run"));
+        lf_html_text(b, s->adopted->run);
         lf_buf_adds(b, "</code>");
     }
     lf_buf_adds(b, "</td></tr>\n");
@@ -161,35 +150,35 @@ static double lowest(const lf_stage_view *s, const char *key, double *last)
 {
     double low = NAN;
     lf_points p = {0};
-    json_t *records = lf_metrics_records(s, NULL);
+    lf_metric_rows records;
     *last = NAN;
-    if (records != NULL && lf_metrics_points(&p, records, key, NULL) == 0)
+    if (lf_metrics_records(&records, s, NULL) == 0 &&
+        lf_metrics_points(&p, &records, key, NULL) == 0)
         for (size_t i = 0; i < p.n; i++)
             if (isfinite(p.y[i])) {
                 low = p.y[i] >= low ? low : p.y[i];
                 *last = p.y[i];
             }
     lf_points_fini(&p);
-    json_decref(records);
+    lf_metric_rows_fini(&records);
     return low;
 }
 
-static void tiles(lf_buf *b, const lf_run_view *v, const json_t *stages)
+static void tiles(lf_buf *b, const lf_run_view *v, const lf_run_shown *run)
 {
     char text[64], what[128];
     double t0 = INFINITY, t1 = -INFINITY, used = 0, last;
     int done = 0;
     for (size_t i = 0; i < v->n; i++) {
-        const json_t *s = json_array_get(stages, i), *a = json_object_get(s, "t_start"),
-                     *z = json_object_get(s, "t_end");
+        const lf_stage_shown *s = &run->stages.v[i];
         done += v->stages[i].state == LF_STATE_DONE;
-        if (a != NULL && json_number_value(a) < t0)
-            t0 = json_number_value(a);
-        double end = z != NULL                                ? json_number_value(z)
+        if (s->t_start.given && s->t_start.v < t0)
+            t0 = s->t_start.v;
+        double end = s->t_end.given                           ? s->t_end.v
                      : v->stages[i].state == LF_STATE_RUNNING ? lf_wall_s()
                                                               : -(double)INFINITY;
         t1 = end > t1 ? end : t1;
-        used += json_number_value(json_object_get(s, "duration_s"));
+        used += s->duration_s.v;
     }
     lf_buf_adds(b, "<div class=\"tiles\">");
     snprintf(text, sizeof text, "%d of %zu", done, v->n);
@@ -212,21 +201,20 @@ static void tiles(lf_buf *b, const lf_run_view *v, const json_t *stages)
     lf_buf_adds(b, "</div>\n");
 }
 
-static void head(lf_buf *b, const lf_run_view *v, const json_t *o)
+static void head(lf_buf *b, const lf_run_view *v, const lf_run_shown *o)
 {
     char when[21];
     lf_buf_adds(
         b,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
         "content=\"width=device-width\"><title>");
-    lf_html_text(b, str(o, "name"));
+    lf_html_text(b, o->name);
     lf_buf_addf(b, " - loong-flow</title><style>%s</style></head><body>\n<h1>", style);
-    lf_html_text(b, str(o, "name"));
+    lf_html_text(b, o->name);
     lf_buf_adds(b, " ");
-    tag(b, str(o, "state"));
-    lf_buf_addf(b, "</h1>\n<p class=\"dim\">run <code>%s</code>, revision %d, made %s by ",
-                str(o, "run"), v->run.rev,
-                lf_time_iso(when, json_number_value(json_object_get(o, "created"))));
+    tag(b, o->state);
+    lf_buf_addf(b, "</h1>\n<p class=\"dim\">run <code>%s</code>, revision %d, made %s by ", o->run,
+                v->run.rev, lf_time_iso(when, o->created.v));
     lf_html_text(b, text_of(v->run.plan->user));
     lf_buf_adds(b, " on ");
     lf_html_text(b, text_of(v->run.plan->host));
@@ -253,26 +241,26 @@ static void where_and_how(lf_buf *b, const lf_run_view *v)
 
 int lf_report_html(lf_buf *b, const lf_run_view *v, lf_err *err)
 {
-    json_t *o = lf_describe_run(v);
-    if (o == NULL)
-        return lf_fail(err, LF_ENOMEM, "out of memory");
-    json_t *stages = json_object_get(o, "stages");
-    head(b, v, o);
-    tiles(b, v, stages);
-    lf_report_failures(b, v, stages);
+    lf_run_shown o;
+    int rc = lf_describe_run(&o, v, err);
+    if (rc < 0)
+        return rc;
+    head(b, v, &o);
+    tiles(b, v, &o);
+    lf_report_failures(b, v, &o);
+    lf_report_warnings(b, &o);
     lf_buf_adds(b, "<div class=\"wide\">");
     lf_svg_graph(b, v);
     lf_buf_adds(
         b, "</div>\n<h2>Stages</h2>\n<div class=\"wide\"><table><tr><th>stage<th>kind<th>state<th "
            "class=\"n\">time<th class=\"n\">step"
            "<th class=\"n\">attempts / starts<th></tr>\n");
-    for (size_t i = 0; i < json_array_size(stages); i++)
-        stage_row(b, json_array_get(stages, i));
+    for (size_t i = 0; i < o.stages.n; i++)
+        stage_row(b, &o.stages.v[i]);
     lf_buf_adds(b, "</table></div>\n<h2>Course</h2>\n<div class=\"wide\">");
     lf_svg_gantt(b, v);
     lf_buf_adds(b, "</div>\n<p class=\"dim\">A bar is one start of a stage, a thin line the "
                    "time its job waited.</p>\n<h2>Metrics</h2>\n");
-    int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->n; i++)
         rc = lf_report_curves(b, &v->stages[i], err);
     lf_buf_adds(b, "<h2>Resources</h2>\n");
@@ -284,6 +272,6 @@ int lf_report_html(lf_buf *b, const lf_run_view *v, lf_err *err)
         rc = lf_report_settings(b, v, err);
     where_and_how(b, v);
     lf_buf_adds(b, "</body></html>\n");
-    json_decref(o);
+    lf_run_shown_fini(&o);
     return rc == 0 ? lf_buf_check(b, err) : rc;
 }

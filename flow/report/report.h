@@ -8,6 +8,7 @@
 #define LF_FLOW_REPORT_H
 
 #include "engine/base/str.h"
+#include "flow/record/shown.h"
 #include "flow/run/series.h"
 #include "flow/run/state.h"
 
@@ -37,7 +38,8 @@ void lf_svg_plot(lf_buf *out, const lf_plot *p);
 const char *lf_fmt_value(char *buf, size_t cap, double v);
 
 /* report_tables.c: the parts of the page that are tables. */
-void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages);
+void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run);
+void lf_report_warnings(lf_buf *b, const lf_run_shown *run);
 int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err);
 void lf_report_resources(lf_buf *b, const lf_run_view *v);
 void lf_report_lineage(lf_buf *b, const lf_run_view *v);

@@ -11,17 +11,12 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
 #include "flow/report/report.h"
 #include "flow/run/classify.h"
 #include "flow/run/policy.h"
-
-static const char *str(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s != NULL ? s : "";
-}
 
 static void text_in(lf_buf *b, const char *tag, const char *cls, const char *text)
 {
@@ -33,15 +28,15 @@ static void text_in(lf_buf *b, const char *tag, const char *cls, const char *tex
 
 /* ---- what went wrong ---- */
 
-void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
+void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run)
 {
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
-        const json_t *o = json_array_get(stages, i), *log = json_object_get(o, "log");
+        const lf_stage_shown *o = &run->stages.v[i];
         if (s->state != LF_STATE_FAILED && s->state != LF_STATE_UNKNOWN &&
             s->state != LF_STATE_CANCELLED)
             continue;
-        const char *cls = str(o, "class"), *advice = lf_class_advice(cls);
+        const char *cls = o->cls != NULL ? o->cls : "", *advice = lf_class_advice(cls);
         lf_buf_addf(b, "<section class=\"card s-%s\"><h3>%s ", lf_state_name(s->state),
                     lf_state_sign(lf_state_name(s->state)));
         lf_html_text(b, s->plan->name);
@@ -51,10 +46,10 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
         text_in(b, "p", "", s->reason);
         if (advice[0] != '\0')
             text_in(b, "p", "", advice);
-        if (json_array_size(log) > 0) {
+        if (o->log.n > 0) {
             lf_buf_adds(b, "<pre>");
-            for (size_t k = 0; k < json_array_size(log); k++) {
-                lf_html_text(b, json_string_value(json_array_get(log, k)));
+            for (size_t k = 0; k < o->log.n; k++) {
+                lf_html_text(b, o->log.v[k]);
                 lf_buf_addc(b, '\n');
             }
             lf_buf_adds(b, "</pre>");
@@ -65,6 +60,24 @@ void lf_report_failures(lf_buf *b, const lf_run_view *v, const json_t *stages)
             b,
             " --run %s</code>; after a change: <code>loong-flow resume %s</code></p></section>\n",
             v->run.id, v->run.id);
+    }
+}
+
+void lf_report_warnings(lf_buf *b, const lf_run_shown *run)
+{
+    for (size_t i = 0; i < run->stages.n; i++) {
+        const lf_stage_shown *o = &run->stages.v[i];
+        if (!o->n_warnings.given)
+            continue;
+        lf_buf_adds(b, "<section class=\"card s-unknown\"><h3>");
+        lf_html_text(b, o->name);
+        lf_buf_addf(b, ": %lld warning%s</h3><pre>", (long long)o->n_warnings.v,
+                    o->n_warnings.v == 1 ? "" : "s");
+        for (size_t k = 0; k < o->warnings.n; k++) {
+            lf_html_text(b, o->warnings.v[k]);
+            lf_buf_addc(b, '\n');
+        }
+        lf_buf_adds(b, "</pre></section>\n");
     }
 }
 
@@ -96,7 +109,7 @@ static bool is_known(const char *key)
            strcmp(key, "batch") == 0;
 }
 
-static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf_err *err)
+static int known_curve(lf_buf *b, size_t i, const lf_metric_rows *records, bool *any, lf_err *err)
 {
     lf_points p = {0}, q = {0};
     int rc = lf_metrics_points(&p, records, known[i].key, err);
@@ -120,15 +133,15 @@ static int known_curve(lf_buf *b, size_t i, const json_t *records, bool *any, lf
 
 /* The keys that `known` does not list: curves folded away, and one table of those that were written
  * once. */
-static int other_keys(lf_buf *b, const json_t *records, const json_t *keys, lf_err *err)
+static int other_keys(lf_buf *b, const lf_metric_rows *records, const lf_texts *keys, lf_err *err)
 {
     char text[32];
     lf_buf curves, single;
     lf_buf_init(&curves);
     lf_buf_init(&single);
     int rc = 0;
-    for (size_t k = 0; rc == 0 && k < json_array_size(keys) && k < 200; k++) {
-        const char *key = json_string_value(json_array_get(keys, k));
+    for (size_t k = 0; rc == 0 && k < keys->n && k < 200; k++) {
+        const char *key = keys->v[k];
         lf_points p = {0};
         rc = lf_metrics_points(&p, records, key, err);
         if (rc == 0 && p.n == 1) {
@@ -158,30 +171,31 @@ static int other_keys(lf_buf *b, const json_t *records, const json_t *keys, lf_e
 
 int lf_report_curves(lf_buf *b, const lf_stage_view *s, lf_err *err)
 {
-    json_t *records = lf_metrics_records(s, err);
-    if (records == NULL)
-        return err->rc;
-    json_t *keys = lf_metrics_keys(records);
+    lf_metric_rows records;
+    lf_texts keys = {.n = 0};
     lf_buf body;
-    lf_buf_init(&body);
     bool any = false;
-    int rc = 0;
+    int rc = lf_metrics_records(&records, s, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_metric_names(&keys, &records, err);
+    lf_buf_init(&body);
     lf_buf_adds(&body, "<div class=\"curves\">");
     for (size_t i = 0; rc == 0 && i < N_KNOWN; i++)
-        rc = known_curve(&body, i, records, &any, err);
+        rc = known_curve(&body, i, &records, &any, err);
     if (!any)
         lf_buf_clear(&body);
     else
         lf_buf_adds(&body, "</div>\n");
     if (rc == 0)
-        rc = other_keys(&body, records, keys, err);
+        rc = other_keys(&body, &records, &keys, err);
     if (rc == 0 && body.len > 0) {
         text_in(b, "h3", "", s->plan->name);
         lf_buf_add(b, body.data, body.len);
     }
     lf_buf_fini(&body);
-    json_decref(keys);
-    json_decref(records);
+    lf_texts_fini(&keys);
+    lf_metric_rows_fini(&records);
     return rc;
 }
 
@@ -191,13 +205,14 @@ static double peak_of(const lf_stage_view *s, const char *key)
 {
     double most = NAN;
     lf_points p = {0};
-    json_t *records = lf_metrics_records(s, NULL);
-    if (records != NULL && lf_metrics_points(&p, records, key, NULL) == 0)
+    lf_metric_rows records;
+    if (lf_metrics_records(&records, s, NULL) == 0 &&
+        lf_metrics_points(&p, &records, key, NULL) == 0)
         for (size_t i = 0; i < p.n; i++)
             if (!(p.y[i] <= most))
                 most = p.y[i];
     lf_points_fini(&p);
-    json_decref(records);
+    lf_metric_rows_fini(&records);
     return most;
 }
 
@@ -344,20 +359,21 @@ void lf_report_lineage(lf_buf *b, const lf_run_view *v)
 /* ---- settings ---- */
 
 /* "section.key" -> value of a resolved pipeline file. */
-static json_t *settings_of(char *text)
+static int settings_of(lf_pairs *out, char *text, lf_err *err)
 {
-    json_t *o = json_object();
     char section[512] = "", name[1024], *save = NULL;
-    for (char *l = strtok_r(text, "\n", &save); l != NULL; l = strtok_r(NULL, "\n", &save)) {
+    int rc = 0;
+    for (char *l = strtok_r(text, "\n", &save); rc == 0 && l != NULL;
+         l = strtok_r(NULL, "\n", &save)) {
         char *eq = strstr(l, " = ");
         if (l[0] == '[')
             snprintf(section, sizeof section, "%.*s", (int)strcspn(l + 1, "]"), l + 1);
         else if (l[0] != '#' && eq != NULL) {
             snprintf(name, sizeof name, "[%s] %.*s", section, (int)(eq - l), l);
-            json_object_set_new(o, lf_text_clean(name), json_string(lf_text_clean(eq + 3)));
+            rc = lf_pairs_set(out, lf_text_clean(name), lf_text_clean(eq + 3), err);
         }
     }
-    return o;
+    return rc;
 }
 
 static int load_settings(lf_buf *text, const lf_run_view *v, int rev, lf_err *err)
@@ -367,46 +383,55 @@ static int load_settings(lf_buf *text, const lf_run_view *v, int rev, lf_err *er
     return rc == 0 ? lf_io_read_file(path, (size_t)8 << 20, text, err) : rc;
 }
 
-static void change_row(lf_buf *b, const char *name, const json_t *was, const json_t *is)
+static void change_row(lf_buf *b, const char *name, const char *was, const char *is)
 {
     lf_buf_adds(b, "<tr>");
     text_in(b, "td", "", name);
-    text_in(b, "td", "dim", was != NULL ? json_string_value(was) : "(default)");
-    text_in(b, "td", "", is != NULL ? json_string_value(is) : "(default)");
+    text_in(b, "td", "dim", was != NULL ? was : "(default)");
+    text_in(b, "td", "", is != NULL ? is : "(default)");
     lf_buf_adds(b, "</tr>\n");
+}
+
+/* Nothing is written when nothing differs. */
+static void change_rows(lf_buf *b, const lf_pairs *old, const lf_pairs *new)
+{
+    for (size_t i = 0; i < new->n; i++) {
+        const char *was = lf_pairs_get(old, new->v[i].name);
+        if (was == NULL || strcmp(was, new->v[i].value) != 0)
+            change_row(b, new->v[i].name, was, new->v[i].value);
+    }
+    for (size_t i = 0; i < old->n; i++)
+        if (lf_pairs_get(new, old->v[i].name) == NULL)
+            change_row(b, old->v[i].name, old->v[i].value, NULL);
 }
 
 /* What the newest revision of the run changed. */
 static int changes(lf_buf *b, const lf_run_view *v, lf_buf *now, lf_err *err)
 {
-    lf_buf before;
+    lf_buf before, rows;
+    lf_pairs old = {.n = 0}, new = {.n = 0};
     lf_buf_init(&before);
+    lf_buf_init(&rows);
     int rc = load_settings(&before, v, v->run.rev - 1, err);
-    if (rc == LF_ENOENT) {
-        lf_buf_fini(&before);
-        return 0;
-    }
-    char *copy = rc == 0 ? strdup(now->data) : NULL;
-    json_t *old = rc == 0 ? settings_of(before.data) : NULL,
-           *new = copy != NULL ? settings_of(copy) : NULL, *val;
-    const char *name;
-    if (rc == 0 && (old == NULL || new == NULL))
-        rc = lf_fail(err, LF_ENOMEM, "out of memory");
-    if (rc == 0 && !json_equal(old, new)) {
+    bool first = rc == LF_ENOENT;
+    char *copy = rc == 0 ? lf_strdup(now->data, err) : NULL;
+    if (rc == 0)
+        rc = copy == NULL ? LF_ENOMEM : settings_of(&new, copy, err);
+    if (rc == 0)
+        rc = settings_of(&old, before.data, err);
+    if (rc == 0)
+        change_rows(&rows, &old, &new);
+    if (rows.len > 0)
         lf_buf_addf(b,
-                    "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n",
-                    v->run.rev);
-        json_object_foreach(new, name, val) if (!json_equal(val, json_object_get(old, name)))
-            change_row(b, name, json_object_get(old, name), val);
-        json_object_foreach(old, name, val) if (json_object_get(new, name) == NULL)
-            change_row(b, name, val, NULL);
-        lf_buf_adds(b, "</table>\n");
-    }
-    json_decref(old);
-    json_decref(new);
+                    "<p>Changed by revision %d:</p><table><tr><th>setting<th>before<th>now</tr>\n"
+                    "%s</table>\n",
+                    v->run.rev, rows.data);
+    lf_pairs_fini(&old);
+    lf_pairs_fini(&new);
     free(copy);
     lf_buf_fini(&before);
-    return rc;
+    lf_buf_fini(&rows);
+    return first ? 0 : rc;
 }
 
 int lf_report_settings(lf_buf *b, const lf_run_view *v, lf_err *err)

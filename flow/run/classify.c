@@ -7,6 +7,7 @@
 #include "flow/run/classify.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/warned.h"
 #include "flow/record/record.h"
 #include "flow/run/policy.h"
 
@@ -490,6 +493,28 @@ int lf_log_lines_that_matter(lf_texts *out, const char *tail, size_t max, lf_err
     if (rc < 0)
         lf_texts_fini(out);
     return rc;
+}
+
+#define WARNINGS 10 /* different ones that a record keeps */
+
+int lf_warning_add(lf_texts *t, const char *text, lf_err *err)
+{
+    return t->n >= WARNINGS || lf_texts_has(t, text) ? 0 : lf_texts_add(t, text, err);
+}
+
+static int count_warning(void *user, const char *text, lf_err *err)
+{
+    struct lf_end *end = user;
+    end->n_warnings++;
+    return lf_warning_add(&end->warnings, text, err);
+}
+
+void lf_end_warnings(struct lf_end *end, const char *start_dir)
+{
+    char dir[PATH_MAX];
+    if (lf_path_set(dir, NULL, "%s/ranks", start_dir) == 0)
+        lf_warned_read(dir, count_warning, end, NULL);
+    end->warnings.given = end->n_warnings > 0;
 }
 
 long lf_oom_kills(void)

@@ -17,7 +17,8 @@
 
 #include "engine/base/cause.h"
 #include "engine/base/err.h"
-#include "flow/record/form.h"
+#include "flow/record/start.h"
+#include "flow/record/values.h"
 
 typedef struct lf_end_evidence {
     bool exited; /* exit_code is valid; otherwise signal is */
@@ -64,6 +65,11 @@ char *lf_log_tail(const char *path, size_t max_bytes, lf_err *err);
 /* The lines of a tail that say most about a failure: the last `max` lines, those that look like
  * errors preferred. */
 int lf_log_lines_that_matter(lf_texts *out, const char *tail, size_t max, lf_err *err);
+/* Add the warnings of a start (engine/base/warned.h): how many there are, and the first different
+ * texts of them, which end owns. What cannot be read is left to the log. */
+void lf_end_warnings(struct lf_end *end, const char *start_dir);
+/* Add one to different texts, as long as there are few. */
+int lf_warning_add(lf_texts *t, const char *text, lf_err *err);
 /* Kernel's count of out-of-memory kills in this process's control group, -1 when it does not
  * say. */
 long lf_oom_kills(void);

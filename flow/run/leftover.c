@@ -17,13 +17,23 @@
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
+#include "flow/record/parts.h"
 #include "flow/record/record.h"
 
-/* Links from revisions that are about to go, by inode: {"17": 2}. */
 struct search {
-    json_t *list, *links;
+    lf_removables *list;
+    LF_ROWS(ino_t) links; /* the inode of each link that is about to go with a revision */
     const char *data;
 };
+
+const struct lf_fields lf_removable_fields = LF_FIELDS_SHOWN(
+    lf_removable, LF_MEMBERS(lf_removable, path, data, why, bytes, half_run, run, run_dir),
+    {LF_FIELD_SUBS(lf_removable, outputs, LF_FIELD_NAMED, &lf_output_fields)});
+
+void lf_removables_fini(lf_removables *l)
+{
+    lf_fields_list_fini(l, &lf_removable_fields);
+}
 
 static bool is_dot(const char *name)
 {
@@ -39,22 +49,35 @@ static bool is_revision(const char *name)
 static int propose(const struct search *s, const char *path, const char *why, double bytes,
                    const char *run, lf_err *err)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:s*}", "path", path, "data", s->data, "why", why,
-                          "bytes", bytes, "half_run", run);
-    return lf_json_push_new(s->list, o, err);
+    const lf_removable found = {.path = (char *)(uintptr_t)path,
+                                .data = (char *)(uintptr_t)s->data,
+                                .why = (char *)(uintptr_t)why,
+                                .bytes = bytes,
+                                .half_run = (char *)(uintptr_t)run};
+    lf_removable *e = lf_rows_add(s->list, sizeof *e, err);
+    return e == NULL ? LF_ENOMEM : lf_fields_copy(e, &found, &lf_removable_fields, err);
+}
+
+/* Links of this inode that go. */
+static size_t going(const struct search *s, ino_t ino)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->links.n; i++)
+        n += s->links.v[i] == ino;
+    return n;
 }
 
 /* Bytes that only this tree holds; files with more links are counted in s->links. */
 static double measure(struct search *s, const char *path, int depth)
 {
     struct stat st;
-    char ino[40], sub[PATH_MAX];
+    char sub[PATH_MAX];
     if (depth > 40 || lstat(path, &st) != 0)
         return 0;
     if (!S_ISDIR(st.st_mode)) {
-        snprintf(ino, sizeof ino, "%llu", (unsigned long long)st.st_ino);
-        json_int_t n = json_integer_value(json_object_get(s->links, ino));
-        json_object_set_new(s->links, ino, json_integer(n + 1));
+        ino_t *link = lf_rows_add(&s->links, sizeof *link, NULL);
+        if (link != NULL)
+            *link = st.st_ino;
         return st.st_nlink > 1 ? 0 : (double)st.st_blocks * 512.0;
     }
     double sum = 0;
@@ -171,15 +194,13 @@ static void count_unfinished(struct search *s, DIR *d)
 /* One link is the copy's own name. */
 static int search_copy(const struct search *s, const char *name, lf_err *err)
 {
-    char path[PATH_MAX], ino[40];
+    char path[PATH_MAX];
     struct stat st;
     int rc = lf_path_set(path, err, "%s/exe/%s", s->data, name);
     if (rc < 0 || lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
         return rc;
-    snprintf(ino, sizeof ino, "%llu", (unsigned long long)st.st_ino);
     bool unfinished = lf_str_has_prefix(name, ".tmp-");
-    json_int_t going = json_integer_value(json_object_get(s->links, ino));
-    if (!unfinished && (json_int_t)st.st_nlink > 1 + going)
+    if (!unfinished && (size_t)st.st_nlink > 1 + going(s, st.st_ino))
         return 0;
     const char *why = unfinished ? "of a submit that did not end: an unfinished copy of a program"
                                  : "a copy of a program that no run has";
@@ -203,17 +224,17 @@ static int search_copies(struct search *s, lf_err *err)
     return rc;
 }
 
-static int search_root(json_t *list, const char *data, lf_err *err)
+static int search_root(lf_removables *list, const char *data, lf_err *err)
 {
-    struct search s = {.list = list, .links = json_object(), .data = data};
-    int rc = s.links == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : search_runs(&s, err);
+    struct search s = {.list = list, .data = data};
+    int rc = search_runs(&s, err);
     if (rc == 0)
         rc = search_copies(&s, err);
-    json_decref(s.links);
+    free(s.links.v);
     return rc;
 }
 
-int lf_leftovers(json_t *list, const lf_project *p, lf_err *err)
+int lf_leftovers(lf_removables *list, const lf_project *p, lf_err *err)
 {
     lf_texts roots = {.n = 0};
     int rc = lf_project_roots(&roots, p, err);
@@ -225,11 +246,12 @@ int lf_leftovers(json_t *list, const lf_project *p, lf_err *err)
 
 void lf_leftover_drop(const char *data, const char *rev_dir)
 {
-    struct search s = {.list = json_array(), .links = json_object(), .data = data};
+    lf_removables list = {.n = 0};
+    struct search s = {.list = &list, .data = data};
     lf_io_remove_tree(rev_dir, NULL);
-    if (s.list != NULL && s.links != NULL && search_copies(&s, NULL) == 0)
-        for (size_t i = 0; i < json_array_size(s.list); i++)
-            unlink(json_string_value(json_object_get(json_array_get(s.list, i), "path")));
-    json_decref(s.list);
-    json_decref(s.links);
+    if (search_copies(&s, NULL) == 0)
+        for (size_t i = 0; i < list.n; i++)
+            unlink(list.v[i].path);
+    lf_removables_fini(&list);
+    free(s.links.v);
 }

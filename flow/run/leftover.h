@@ -8,14 +8,27 @@
 #ifndef LF_FLOW_LEFTOVER_H
 #define LF_FLOW_LEFTOVER_H
 
-#include <jansson.h>
-
 #include "engine/base/err.h"
+#include "flow/record/fields.h"
+#include "flow/record/start.h"
 #include "flow/run/project.h"
 
-/* Append {"path","data","why","bytes"} for each, and "half_run": id where it is a whole run. Who
- * deletes holds submit.lock of the project, or they may belong to a submit that is at it now. */
-int lf_leftovers(json_t *list, const lf_project *p, lf_err *err);
+/* What may be deleted, below the data root `data`. Owns what it points to. */
+typedef struct lf_removable {
+    char *path, *data, *why;
+    double bytes;
+    char *half_run;      /* its id, where it is a whole run that was never complete */
+    char *run, *run_dir; /* of a start: its run, and */
+    struct lf_output *outputs;
+    size_t n_outputs;
+} lf_removable;
+typedef LF_ROWS(lf_removable) lf_removables;
+extern const struct lf_fields lf_removable_fields;
+void lf_removables_fini(lf_removables *l);
+
+/* Append what is left. Who deletes holds submit.lock of the project, or they may belong to a submit
+ * that is at it now. */
+int lf_leftovers(lf_removables *list, const lf_project *p, lf_err *err);
 
 /* Remove a revision that was not finished, and the copies of programs that only it had. The caller
  * holds submit.lock. What cannot be removed is found by lf_leftovers again. */

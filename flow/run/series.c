@@ -16,8 +16,8 @@
 
 #include "engine/base/frame.h"
 #include "engine/base/io.h"
-#include "engine/base/json.h"
 #include "engine/base/mem.h"
+#include "flow/record/fields.h"
 #include "flow/record/record.h"
 
 #define TAIL_BYTES  ((size_t)1 << 16)
@@ -30,12 +30,12 @@ static uint32_t u32le(const unsigned char *p)
 
 /* Frames can only be read forwards, so find one by its checksum near the end and go on from
  * there. */
-json_t *lf_metrics_last(const char *path)
+bool lf_metrics_last(lf_metric_row *out, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
-    json_t *last = NULL;
     unsigned char *tail = lf_malloc(TAIL_BYTES, 1, NULL);
+    memset(out, 0, sizeof *out);
     if (fd >= 0 && tail != NULL && fstat(fd, &st) == 0) {
         off_t from = st.st_size > (off_t)TAIL_BYTES ? st.st_size - (off_t)TAIL_BYTES : 0;
         ssize_t got = pread(fd, tail, TAIL_BYTES, from);
@@ -47,94 +47,89 @@ json_t *lf_metrics_last(const char *path)
                 pos++;
                 continue;
             }
-            json_t *j = json_loadb((const char *)tail + pos + LF_FRAME_HEAD, len, 0, NULL);
-            if (json_is_object(j)) {
-                json_decref(last);
-                last = json_incref(j);
+            lf_metric_row row;
+            if (lf_metric_row_parse(&row, (const char *)tail + pos + LF_FRAME_HEAD, len)) {
+                lf_metric_row_fini(out);
+                *out = row;
             }
-            json_decref(j);
             pos += LF_FRAME_HEAD + len;
         }
     }
     if (fd >= 0)
         close(fd);
     free(tail);
-    return last;
+    return out->values != NULL;
 }
 
-/* Does a start say here where it begins (engine/train/run.h)? Then it is no record of a step. */
-static bool says_resumed(const json_t *record)
-{
-    return json_is_true(json_object_get(record, "resumed"));
-}
-
+/* Where a start says that it begins is no record of a step. */
 static int take_first(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     (void)offset;
     (void)err;
-    json_t *j = json_loadb(payload, n, 0, NULL);
-    if (says_resumed(j)) {
-        json_decref(j);
-        return 1;
-    }
-    *(json_t **)ctx = j;
-    return 0;
+    lf_metric_row *first = ctx;
+    lf_metric_row_parse(first, payload, n);
+    if (!first->resumed)
+        return 0;
+    lf_metric_row_fini(first);
+    return 1;
 }
 
-json_t *lf_metrics_first(const char *path)
+bool lf_metrics_first(lf_metric_row *out, const char *path)
 {
-    json_t *first = NULL;
     int64_t offset = 0;
-    if (lf_frame_read(path, &offset, take_first, &first, NULL) >= 0 && json_is_object(first))
-        return first;
-    json_decref(first);
-    return NULL;
+    memset(out, 0, sizeof *out);
+    if (lf_frame_read(path, &offset, take_first, out, NULL) < 0)
+        lf_metric_row_fini(out);
+    return out->values != NULL;
 }
 
 struct reading {
-    json_t *records;
+    lf_metric_rows *records;
     double first_step; /* of this file; negative before the first record */
 };
 
 /* A start replaces what earlier ones wrote behind the step where it begins: the one that it
  * says, or the one before its first record. */
-static void drop_behind(json_t *records, double step)
+static void drop_behind(lf_metric_rows *records, double step)
 {
-    size_t n = json_array_size(records);
-    while (n > 0 &&
-           json_number_value(json_object_get(json_array_get(records, n - 1), "step")) > step)
-        json_array_remove(records, --n);
+    size_t n = records->n;
+    while (n > 0 && records->v[n - 1].step.v > step)
+        n--;
+    lf_metric_rows_cut(records, n);
+}
+
+/* Takes the record. */
+static int add_record(struct reading *r, lf_metric_row *row, lf_err *err)
+{
+    if (r->first_step < 0) {
+        r->first_step = row->step.v;
+        drop_behind(r->records, row->step.v - 1);
+    }
+    bool full = r->records->n >= MAX_RECORDS;
+    lf_metric_row *e = full ? NULL : lf_rows_add(r->records, sizeof *e, err);
+    if (e == NULL) {
+        lf_metric_row_fini(row);
+        return full ? 0 : LF_ENOMEM;
+    }
+    *e = *row;
+    return 1;
 }
 
 static int on_record(void *ctx, const char *payload, size_t n, int64_t offset, lf_err *err)
 {
     (void)offset;
     struct reading *r = ctx;
-    json_t *j = json_loadb(payload, n, 0, NULL);
-    if (!json_is_object(j) || !json_is_number(json_object_get(j, "step"))) {
-        json_decref(j);
-        return 1; /* other records have no place in a series */
-    }
-    double step = json_number_value(json_object_get(j, "step"));
-    if (says_resumed(j)) {
-        drop_behind(r->records, step);
-        json_decref(j);
-        return 1;
-    }
-    if (r->first_step < 0) {
-        r->first_step = step;
-        drop_behind(r->records, step - 1);
-    }
-    if (json_array_size(r->records) >= MAX_RECORDS) {
-        json_decref(j);
-        return 0;
-    }
-    return json_array_append_new(r->records, j) < 0
-               ? lf_fail(err, LF_ENOMEM, "out of memory for metrics")
-               : 1;
+    lf_metric_row row;
+    bool good = lf_metric_row_parse(&row, payload, n);
+    if (good && row.step.given && !row.resumed)
+        return add_record(r, &row, err);
+    if (good && row.step.given)
+        drop_behind(r->records, row.step.v);
+    lf_metric_row_fini(&row);
+    return 1; /* other records have no place in a series */
 }
 
-static int read_file(json_t *records, const char *dir, lf_err *err)
+static int read_file(lf_metric_rows *records, const char *dir, lf_err *err)
 {
     char path[PATH_MAX];
     int rc = lf_path_set(path, err, "%s/metrics", dir);
@@ -155,10 +150,10 @@ static bool begins_anew(const lf_start *inc)
     return c != NULL && c->from != NULL && !taken;
 }
 
-json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
+int lf_metrics_records(lf_metric_rows *records, const lf_stage_view *s, lf_err *err)
 {
-    json_t *records = json_array();
-    int rc = records == NULL ? lf_fail(err, LF_ENOMEM, "out of memory") : 0;
+    int rc = 0;
+    memset(records, 0, sizeof *records);
     const char *spec = s->plan->spec_id;
     for (size_t i = 0; rc == 0 && i < s->n_incs; i++) {
         const lf_start *inc = &s->incs[i];
@@ -168,21 +163,19 @@ json_t *lf_metrics_records(const lf_stage_view *s, lf_err *err)
             !lf_spec_continues(att, s->plan, newest != NULL ? &newest->accepted : NULL))
             continue; /* made under other settings: another curve */
         if (begins_anew(inc))
-            json_array_clear(records);
+            lf_metric_rows_cut(records, 0);
         rc = read_file(records, inc->dir, err);
     }
     if (rc == 0 && s->n_incs == 0 && s->result_dir != NULL)
         rc = read_file(records, s->result_dir, err);
-    if (rc < 0) {
-        json_decref(records);
-        return NULL;
-    }
-    return records;
+    if (rc < 0)
+        lf_metric_rows_fini(records);
+    return rc;
 }
 
-int lf_metrics_points(lf_points *out, const json_t *records, const char *key, lf_err *err)
+int lf_metrics_points(lf_points *out, const lf_metric_rows *records, const char *key, lf_err *err)
 {
-    size_t n = json_array_size(records);
+    size_t n = records->n;
     lf_points p = {.x = lf_malloc(n + 1, sizeof(double), err),
                    .y = lf_malloc(n + 1, sizeof(double), err),
                    .n = 0};
@@ -191,11 +184,9 @@ int lf_metrics_points(lf_points *out, const json_t *records, const char *key, lf
         return LF_ENOMEM;
     }
     for (size_t i = 0; i < n; i++) {
-        const json_t *r = json_array_get(records, i), *v = json_object_get(r, key);
-        if (!json_is_number(v))
+        if (!lf_raw_number(&p.y[p.n], records->v[i].values, key))
             continue;
-        p.x[p.n] = json_number_value(json_object_get(r, "step"));
-        p.y[p.n++] = json_number_value(v);
+        p.x[p.n++] = records->v[i].step.v;
     }
     *out = p;
     return 0;
@@ -206,34 +197,4 @@ void lf_points_fini(lf_points *p)
     free(p->x);
     free(p->y);
     memset(p, 0, sizeof *p);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-json_t *lf_metrics_keys(const json_t *records)
-{
-    const char *names[256];
-    size_t n = 0;
-    for (size_t i = 0; i < json_array_size(records); i++) {
-        const char *k;
-        json_t *v;
-        json_object_foreach(json_array_get(records, i), k, v)
-        {
-            size_t j = 0;
-            while (j < n && strcmp(names[j], k) != 0)
-                j++;
-            if (j == n && n < 256 && json_is_number(v) && strcmp(k, "step") != 0 &&
-                strcmp(k, "t") != 0)
-                names[n++] = k;
-        }
-    }
-    if (n > 1)
-        qsort(names, n, sizeof names[0], by_name);
-    json_t *out = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(out, json_string(names[i]));
-    return out;
 }

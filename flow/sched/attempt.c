@@ -13,6 +13,7 @@
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 
 static const char *name_of(const lf_stage_view *v)

@@ -19,7 +19,6 @@
 #ifndef LF_FLOW_BATCH_H
 #define LF_FLOW_BATCH_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "engine/base/err.h"
@@ -30,6 +29,8 @@
 
 /* {"stages":[names]}: what a batch run is to complete; removed when it is, or cancelled */
 #define LF_RUN_WANT "driver.want"
+
+struct lf_fields;
 
 typedef struct lf_batch {
     const lf_project *project;
@@ -58,11 +59,20 @@ int lf_batch_run(const lf_batch *b, const lf_run *run, lf_batch_result *res, lf_
  * though every stage is done. */
 bool lf_batch_untidy(const lf_run_view *v);
 
-/* What lf_batch_run would submit, without asking anybody: array of
- * {"stage","command":[words],"script":text,"script_sha256", "after":[stages]}. view: states of the
- * stages; a new run is called RUN, tokens TOKEN, ids JOB(stage). */
-int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, bool run_exists,
-                     lf_err *err);
+/* What would be sent for a stage. */
+typedef struct lf_dry_stage {
+    char *stage;
+    LF_ROWS(lf_texts) commands; /* one for each link */
+    char *script, *script_sha256;
+    lf_texts after; /* stages */
+} lf_dry_stage;
+typedef LF_ROWS(lf_dry_stage) lf_dry_stages;
+extern const struct lf_fields lf_dry_stage_fields;
+/* What lf_batch_run would submit, without asking anybody. view: states of the stages; a new run is
+ * called RUN, tokens TOKEN, ids JOB(stage). Owned: lf_dry_stages_fini. */
+int lf_batch_dry_run(lf_dry_stages *out, const lf_batch *b, const lf_run_view *view,
+                     bool run_exists, lf_err *err);
+void lf_dry_stages_fini(lf_dry_stages *l);
 
 typedef struct lf_batch_cancel {
     const lf_submitter *submitter;

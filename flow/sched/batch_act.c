@@ -12,6 +12,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/sys.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/par.h"
 #include "flow/sched/attempt.h"

@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "flow/record/fields.h"
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 
-static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
+static int dry_stage(lf_dry_stages *rows, lf_batch_work *w, size_t i, lf_err *err)
 {
     lf_lane *l = &w->lanes[i];
     lf_stage_view *s = &w->view.stages[i];
@@ -21,12 +22,13 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     int rc = lf_path_set(dir, err, "%s/%s", w->run->dir, lf_batch_name(w, i));
     if (rc == 0)
         rc = lf_path_set(path, err, "%s/script.%d", dir, n);
-    lf_texts after = {.given = true};
-    if (rc == 0)
-        rc = lf_batch_after(&after, w, i, err);
-    json_t *commands = json_array();
+    lf_dry_stage *row = rc == 0 ? lf_rows_add(rows, sizeof *row, err) : NULL;
+    if (row == NULL)
+        return rc < 0 ? rc : LF_ENOMEM;
+    row->after.given = row->commands.given = true;
+    rc = lf_batch_after(&row->after, w, i, err);
     for (int k = 1; rc == 0 && k <= l->n_links; k++) {
-        lf_texts argv = {.given = true};
+        lf_texts *argv = lf_rows_add(&row->commands, sizeof *argv, err);
         lf_submit_req req = {.run = w->run,
                              .stage = s->plan,
                              .resources = &l->resources,
@@ -38,12 +40,10 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
                              .link = k,
                              .n_links = l->n_links,
                              .prev = k > 1 ? id : NULL,
-                             .after = &after};
-        req.held = k == 1 && after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
-        rc = w->b->submitter->command(w->self, &req, l->script.data, &argv, err);
-        if (rc == 0)
-            rc = lf_json_push_new(commands, lf_texts_json(&argv), err);
-        lf_texts_fini(&argv);
+                             .after = &row->after};
+        req.held = k == 1 && row->after.n == 0 && (w->b->submitter->can & LF_CAN_HOLD) != 0;
+        rc = argv == NULL ? LF_ENOMEM
+                          : w->b->submitter->command(w->self, &req, l->script.data, argv, err);
         if (k < l->n_links || l->n_links > 1)
             snprintf(id, sizeof id, "JOB(%s.%d)", lf_batch_name(w, i), k);
         else
@@ -52,20 +52,25 @@ static int dry_stage(json_t *rows, lf_batch_work *w, size_t i, lf_err *err)
     if (rc == 0)
         rc = (l->job = lf_job_rec_new(err)) != NULL ? lf_texts_add(&l->job->ids, id, err)
                                                     : LF_ENOMEM;
-    json_t *waits = lf_texts_json(&after);
     if (rc == 0)
-        rc = lf_json_push_new(rows,
-                              json_pack("{s:s, s:O, s:s, s:s, s:O}", "stage", lf_batch_name(w, i),
-                                        "commands", commands, "script", l->script.data,
-                                        "script_sha256", l->sha, "after", waits),
-                              err);
-    json_decref(waits);
-    lf_texts_fini(&after);
-    json_decref(commands);
-    return rc;
+        rc = lf_text_set(&row->stage, lf_batch_name(w, i), "stage", err);
+    if (rc == 0)
+        rc = lf_text_set(&row->script, l->script.data, "script", err);
+    return rc == 0 ? lf_text_set(&row->script_sha256, l->sha, "script_sha256", err) : rc;
 }
 
-static int dry(json_t *rows, lf_batch_work *w, lf_err *err)
+static const struct lf_fields command_fields = LF_FIELDS_BARE(
+    lf_texts, {.key = "argv", .type = LF_FIELD_TEXTS}, /* the row itself is the list */);
+const struct lf_fields lf_dry_stage_fields = LF_FIELDS_SHOWN(
+    lf_dry_stage, LF_MEMBERS(lf_dry_stage, stage), LF_LIST(lf_dry_stage, commands, command_fields),
+    LF_MEMBERS(lf_dry_stage, script, script_sha256, after));
+
+void lf_dry_stages_fini(lf_dry_stages *l)
+{
+    lf_fields_list_fini(l, &lf_dry_stage_fields);
+}
+
+static int dry(lf_dry_stages *rows, lf_batch_work *w, lf_err *err)
 {
     int rc = lf_select_stages(w->selected, &w->view, &w->b->select, err);
     lf_batch_clear(w);
@@ -81,13 +86,14 @@ static int dry(json_t *rows, lf_batch_work *w, lf_err *err)
     return rc;
 }
 
-int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, bool run_exists,
-                     lf_err *err)
+int lf_batch_dry_run(lf_dry_stages *out, const lf_batch *b, const lf_run_view *view,
+                     bool run_exists, lf_err *err)
 {
     lf_batch_work w;
     lf_run run = view->run;
     char name[] = "RUN";
-    json_t *rows = json_array();
+    memset(out, 0, sizeof *out);
+    out->given = true;
     memset(&w, 0, sizeof w);
     if (!run_exists) {
         run.dir = name;
@@ -98,17 +104,15 @@ int lf_batch_dry_run(json_t **out, const lf_batch *b, const lf_run_view *view, b
     w.view = *view; /* borrowed: not released here */
     w.lanes = lf_calloc(view->n + 1, sizeof *w.lanes, err);
     w.selected = lf_calloc(view->n + 1, sizeof *w.selected, err);
-    int rc = rows == NULL || w.lanes == NULL || w.selected == NULL ? LF_ENOMEM : 0;
+    int rc = w.lanes == NULL || w.selected == NULL ? LF_ENOMEM : 0;
     if (rc == 0)
         rc = b->submitter->open(&w.self, &run.plan->site, err);
     if (rc == 0) {
-        rc = dry(rows, &w, err);
+        rc = dry(out, &w, err);
         b->submitter->close(w.self);
     }
     lf_batch_fini(&w);
     if (rc < 0)
-        json_decref(rows);
-    else
-        *out = rows;
+        lf_dry_stages_fini(out);
     return rc;
 }

@@ -27,13 +27,14 @@
 #include "flow/run/sync.h"
 #include "flow/run/who.h"
 #include "flow/sched/attempt.h"
+#include "flow/sched/talk.h"
 
 struct lane {
     int tries;              /* submissions of ours, or one adopted */
     struct lf_job_rec *job; /* while it is ours or adopted; NULL otherwise */
     bool ended;             /* in this round */
     double t_submit, t_takeover;
-    char last_line[200];
+    lf_talk talk;
 };
 
 struct driver {
@@ -186,26 +187,54 @@ static int submit_stage(struct driver *dr, size_t i, lf_err *err)
     return rc;
 }
 
-static void tell_end(struct driver *dr, size_t i)
+/* What the log of its last start has got since it was told last. */
+static void talk_on(struct driver *dr, size_t i)
 {
-    lf_stage_view *s = &dr->view.stages[i];
-    char took[64];
-    lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
-    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
-    if (s->state == LF_STATE_DONE) {
-        tell(dr, "%s: done in %s", name_of(s), took);
+    const lf_stage_view *s = &dr->view.stages[i];
+    if (s->n_incs > 0 && dr->d->say != NULL)
+        lf_talk_on(&dr->lanes[i].talk, &s->incs[s->n_incs - 1], dr->d->say, dr->d->user);
+}
+
+/* The warnings themselves, where the console has not shown as many. */
+static void tell_warnings(struct driver *dr, size_t i, const struct lf_end *end)
+{
+    if (end == NULL || dr->lanes[i].talk.warned >= end->n_warnings)
         return;
-    }
-    tell(dr, "%s: %s after %s%s%s", name_of(s), lf_state_name(s->state), took,
-         s->reason[0] != '\0' ? ": " : "", s->reason);
-    if (s->state != LF_STATE_FAILED || last == NULL || last->end == NULL)
-        return;
+    for (size_t k = 0; k < end->warnings.n; k++)
+        tell(dr, "    warning: %s", end->warnings.v[k]);
+}
+
+static void tell_failure(struct driver *dr, const lf_start *last)
+{
     for (size_t k = 0; k < last->end->log.n; k++)
         tell(dr, "    | %s", last->end->log.v[k]);
     const char *cls = last->end->cls;
     if (cls != NULL && lf_class_advice(cls)[0] != '\0')
         tell(dr, "    %s: %s", cls, lf_class_advice(cls));
     tell(dr, "    log: %s/log", last->dir);
+}
+
+static void tell_end(struct driver *dr, size_t i)
+{
+    lf_stage_view *s = &dr->view.stages[i];
+    char took[64], warned[48] = "";
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    const struct lf_end *end = last != NULL ? last->end : NULL;
+    lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
+    if (end != NULL && end->n_warnings > 0)
+        snprintf(warned, sizeof warned, ", %lld warning%s", (long long)end->n_warnings,
+                 end->n_warnings == 1 ? "" : "s");
+    if (s->state == LF_STATE_DONE) {
+        talk_on(dr, i);
+        tell(dr, "%s: done in %s%s", name_of(s), took, warned);
+        tell_warnings(dr, i, end);
+        return;
+    }
+    tell(dr, "%s: %s after %s%s%s%s", name_of(s), lf_state_name(s->state), took, warned,
+         s->reason[0] != '\0' ? ": " : "", s->reason);
+    tell_warnings(dr, i, end);
+    if (s->state == LF_STATE_FAILED && end != NULL)
+        tell_failure(dr, last);
 }
 
 /* Jobs that ended: forget them and say what became of the stage. */
@@ -249,25 +278,9 @@ static void talk(struct driver *dr)
     if (lf_now_s() < dr->next_talk)
         return;
     dr->next_talk = lf_now_s() + 10.0;
-    for (size_t i = 0; i < dr->view.n; i++) {
-        const lf_stage_view *s = &dr->view.stages[i];
-        if (s->state != LF_STATE_RUNNING || s->n_incs == 0)
-            continue;
-        char path[PATH_MAX];
-        if (lf_path_set(path, NULL, "%s/log", s->incs[s->n_incs - 1].dir) < 0)
-            continue;
-        char *tail = lf_log_tail(path, 4096, NULL);
-        size_t n = tail != NULL ? strlen(tail) : 0;
-        while (n > 0 && tail[n - 1] == '\n')
-            tail[--n] = '\0';
-        const char *line = n > 0 && strrchr(tail, '\n') != NULL ? strrchr(tail, '\n') + 1 : tail;
-        if (n > 0 &&
-            strncmp(line, dr->lanes[i].last_line, sizeof dr->lanes[i].last_line - 1) != 0) {
-            snprintf(dr->lanes[i].last_line, sizeof dr->lanes[i].last_line, "%s", line);
-            tell(dr, "  %s", line);
-        }
-        free(tail);
-    }
+    for (size_t i = 0; i < dr->view.n; i++)
+        if (dr->view.stages[i].state == LF_STATE_RUNNING)
+            talk_on(dr, i);
 }
 
 static void stop_all(struct driver *dr)

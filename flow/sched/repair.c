@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/base/sys.h"
+#include "flow/record/event.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
 #include "flow/run/who.h"
@@ -53,9 +54,11 @@ static int end_for(const lf_run *run, const lf_stage_view *s, const lf_start *in
     free(tail);
     if (rc < 0)
         return rc;
+    lf_end_warnings(&end, inc->dir);
     lf_err e = LF_ERR_INIT;
     rc = lf_end_publish(inc->dir, &end, &e);
     lf_texts_fini(&end.log);
+    lf_texts_fini(&end.warnings);
     if (rc == LF_EEXIST)
         return 0;
     if (rc < 0)

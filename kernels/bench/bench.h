@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernel benchmarks share: clocks and medians. The FMA peak and the read rate of this machine,
- * measured in the same process, come from lf_cpu_fma_peak and lf_cpu_read_rate
- * (kernels/cpu/peak.h). A sample is clean when the process got its full CPU time (CPU time > 97 %
- * of threads x wall; let OpenMP threads spin: OMP_WAIT_POLICY=active).
+ * What kernel benchmarks share: clocks and medians. The FMA peak and the read rate of this machine
+ * come from lf_cpu_fma_peak and lf_cpu_read_rate (kernels/cpu/peak.h), measured in the same
+ * process. A sample is clean when the process got its full CPU time: CPU time > 97 % of threads x
+ * wall time, with OpenMP threads that spin (OMP_WAIT_POLICY=active).
  */
 #ifndef LF_BENCH_H
 #define LF_BENCH_H
@@ -28,17 +28,17 @@ static inline double bench_cpu(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Sorts v; 0 for none. */
+/* The median of v[0 ... n - 1], which it sorts; 0 for n = 0. */
 double bench_median(double *v, int n);
 
-/* What a table says where a time is not positive. */
+/* The text that a table has where a time is not positive. */
 #define BENCH_TOO_SHORT "too short to tell"
 
-/* amount / seconds; NaN where seconds is not positive, as the difference of two times may be: no
- * rate follows from it. */
+/* amount / seconds. NaN where seconds is not positive, as the difference of two times may be; no
+ * rate follows from such a time. */
 double bench_per(double amount, double seconds);
 
-/* v as JSON has it, with so many digits; null for what is not finite. Returns text. */
+/* Write v as JSON with that many digits to text; null when v is not finite. Returns text. */
 enum { BENCH_NUMBER = 32 };
 const char *bench_number(char text[BENCH_NUMBER], int digits, double v);
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the attention kernels share: panels of keys and values, a small register-blocked matrix
- * product over them, and the online-softmax step of a block of query rows over one tile of
+ * product over panels, and the online-softmax step of a block of query rows over one tile of
  * LF_ATTN_TILE keys.
  *
- * Units. A panel element is 32 bits: an f32, or, where the instruction set multiplies bf16 pairs
- * (`pairs`) and the data is bf16, two bf16 that are neighbours along the reduction. Without pairs
- * bf16 data is widened to f32 and the products' left operands are rounded to bf16 where the pair
- * form rounds them, so both forms round at the same points.
+ * Units. A panel element (a unit) has 32 bits. With bf16 data on an instruction set that multiplies
+ * pairs of bf16 (`pairs`), a unit is two bf16 that are neighbours along the reduction. Otherwise it
+ * is an f32: bf16 data is widened, and the left operands of the products are rounded to bf16 where
+ * the pair form rounds them. So both forms round at the same points.
  *
- * Row bits. A score is one ascending chain over the channels; an output is one ascending chain over
- * the keys that the row sees, tile by tile. Rows are blocked for speed only: what a row sees of a
- * tile is its own range [lo, hi), and neither other rows nor invisible keys (be they NaN) take part
- * in its chains.
+ * Bits of a row. A score is one ascending chain over the channels. An output is one ascending chain
+ * over the keys that the row sees, tile by tile. Rows are blocked for speed only. Of a tile a row
+ * sees its own range [lo, hi). Neither other rows nor invisible keys (even NaN) enter its chains.
  */
 #ifndef LF_KERNELS_CPU_ATTN_H
 #define LF_KERNELS_CPU_ATTN_H
@@ -41,10 +40,11 @@ static inline int64_t attn_tiles(int64_t n)
 
 enum attn_init { ATTN_ZERO, ATTN_ADD, ATTN_SCALE };
 
-/* C[m][n] = init + A B, n a multiple of 16, C f32 with row distance ldc.
- *   unit k of row r of A at a + r * ars + k * acs (bytes); unit (k, c) of B at b + (k * ldb + c) *
- *   4 bytes. init: 0, C, or C[r] * corr[r]. Each element is one ascending chain of fused
- *   multiply-adds over k. */
+/* C[m][n] = init + A B. n is a multiple of 16. C is f32 with row distance ldc.
+ *   unit k of row r of A   at a + r * ars + k * acs (bytes)
+ *   unit (k, c) of B       at b + (k * ldb + c) * 4 (bytes)
+ *   init                   0, C, or C[r] * corr[r]
+ * Each element is one ascending chain of fused multiply-adds over k. */
 struct attn_mm {
     int64_t m, n, k;
     const void *a;
@@ -59,9 +59,9 @@ struct attn_mm {
 };
 void LF_SYM(attn_mm)(const struct attn_mm *g);
 
-/* Memory wanted soon: `bytes` at p of each of `rows` rows, `stride` bytes apart, and the same at q.
- * A core drops prefetches that come in long bursts, so the packing loops ask for `quota` lines of
- * each at a time. */
+/* Memory to prefetch: `bytes` at p of each of `rows` rows, `stride` bytes apart, and as many at q.
+ * A core drops prefetches that come in long bursts. So the packing loops ask for `quota` cache
+ * lines of each at a time. */
 struct attn_ahead {
     const char *p, *q;
     int64_t bytes, stride, rows, at, quota;
@@ -81,15 +81,15 @@ LF_INLINE void attn_ask(struct attn_ahead *w)
     }
 }
 
-/* dst[d / ku][ATTN_T]: rows src .. src + (n-1) * stride bytes as columns; columns >= n are 0. ku =
- * 2 with pairs, else 1. ahead may be NULL. */
+/* dst[d / ku][ATTN_T]: the rows src ... src + (n-1) * stride (bytes) become columns. Columns >= n
+ * are 0. ku is 2 with pairs, else 1. ahead may be NULL. */
 void LF_SYM(attn_pack_cols)(float *dst, const void *src, int64_t stride, int64_t n, int64_t d,
                             uint8_t x_type, struct attn_ahead *ahead);
-/* dst[ceil(n / ku)][dp]: rows as rows, padded to pad rows and dp channels with 0. */
+/* dst[ceil(n / ku)][dp]: the rows stay rows, padded with 0 to pad rows and dp channels. */
 void LF_SYM(attn_pack_rows)(float *dst, const void *src, int64_t stride, int64_t n, int64_t pad,
                             int64_t d, uint8_t x_type);
 
-/* What is the same for all rows of a call. */
+/* The values that all rows of a call share. */
 struct attn_shape {
     int64_t d, dp, kd; /* channels, padded channels, units of the score reduction */
     float scale, softcap;
@@ -113,8 +113,8 @@ static inline struct attn_shape attn_shape_of(int64_t d, float scale, float soft
                                .pairs = pairs};
 }
 
-/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query
- * at position pos sees. */
+/* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys. The first
+ * `prefix` keys are visible to every query. */
 static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t len, int64_t prefix,
                               int64_t *lo, int64_t *hi)
 {
@@ -125,8 +125,8 @@ static inline void attn_range(const struct attn_shape *s, int64_t pos, int64_t l
         *lo = *hi;
 }
 
-/* Scores after scale, softcap and ALiBi; key0 is the document position of lane 0. *dcap, when
- * wanted, is the softcap's slope. */
+/* Scores after scale, softcap and ALiBi. key0 is the document position of lane 0. *dcap gets the
+ * derivative of the softcap; dcap may be NULL. */
 LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int64_t pos,
                           int64_t key0, lf_v *dcap)
 {
@@ -142,8 +142,9 @@ LF_INLINE lf_v attn_score(const struct attn_shape *s, lf_v dot, float slope, int
     return v;
 }
 
-/* Dropout of a tile. scale[ATTN_T]: 1 / (1 - p) or 0 for keys key0 .. key0 + ATTN_T - 1 of query
- * row `row` (of the call's rows) and head h. In elementwise.c, beside the other draws. */
+/* Dropout of a tile. scale[ATTN_T] becomes 1 / (1 - p) or 0 for the keys key0 ... key0 + ATTN_T - 1
+ * of head h and query row `row` (counted in the call's rows). It is in elementwise.c, beside the
+ * other random draws. */
 void LF_SYM(attn_drop_tile)(float *scale, const struct lf_k_attn_drop *drop, int64_t row, int64_t h,
                             int64_t key0);
 
@@ -153,11 +154,11 @@ static inline bool attn_drop_ok(const struct lf_k_attn_drop *d, int64_t heads, i
                             heads <= 1024 && rows < (int64_t)1 << 24);
 }
 
-/* A block of up to ATTN_QB query rows, any mixture of heads of one group and rows of one
+/* A block of up to ATTN_QB query rows. It may mix the heads of one group and the rows of one
  * document. */
 struct attn_block {
     int64_t n;
-    /* rows of q, qs bytes apart: b->q, or the caller's own when units are as stored */
+    /* rows of q, qs bytes apart: q below, or the caller's own rows when their elements are units */
     const void *qa;
     int64_t qs;
     float *q;               /* [n][dp] units */
@@ -165,23 +166,23 @@ struct attn_block {
     float *m, *l, *slope;   /* [n] running maximum and sum; ALiBi slope */
     int64_t *pos, *lo, *hi; /* [n] position; visible keys of the document */
     float *s;               /* [ATTN_MR][ATTN_T] scores, then probabilities */
-    /* NULL: none; else all rows are of one head, and consecutive */
+    /* dropout, or NULL; with it, all rows are consecutive rows of one head */
     const struct lf_k_attn_drop *drop;
-    int64_t drop_row, drop_head; /* row of the call that row 0 of the block is; the head */
+    int64_t drop_row, drop_head; /* row of the call that is row 0 of the block; its head */
 };
-/* Floats of the storage of a block of up to cap rows for padded width dp, and its layout over mem
- * (64-byte aligned). */
+/* attn_block_floats gives the floats that a block of up to cap rows needs for the padded width dp.
+ * attn_block_init lays the block out in mem (64-byte aligned). */
 size_t LF_SYM(attn_block_floats)(int64_t dp, int64_t cap);
 void LF_SYM(attn_block_init)(struct attn_block *b, float *mem, int64_t dp, int64_t cap);
-/* Append one query row; q NULL: it lies in qa, which the caller has set. */
+/* Append one query row. q NULL: the row lies in qa, which the caller has set. */
 void LF_SYM(attn_block_add)(struct attn_block *b, const struct attn_shape *s, const void *q,
                             float slope, int64_t pos, int64_t len, int64_t prefix);
-/* One tile: keys key0 .. key0 + ATTN_T - 1, panels kt (attn_pack_cols) and v (attn_pack_rows: ldv =
- * dp; or, for f32 with d a multiple of 16, the rows themselves). Nothing of v beyond the keys that
- * some row sees is read. */
+/* One tile: the keys key0 ... key0 + ATTN_T - 1. kt is a panel of attn_pack_cols. v is a panel of
+ * attn_pack_rows with ldv = dp, or, for f32 with d a multiple of 16, the rows themselves. No row of
+ * v is read beyond the keys that some query row sees. */
 void LF_SYM(attn_block_tile)(struct attn_block *b, const struct attn_shape *s, int64_t key0,
                              const float *kt, const float *v, int64_t ldv);
-/* Normalised output of row r; returns its log-sum-exp. */
+/* Write the normalised output of row r to o. Returns the row's log-sum-exp. */
 float LF_SYM(attn_block_out)(const struct attn_block *b, const struct attn_shape *s, int64_t r,
                              void *o);
 

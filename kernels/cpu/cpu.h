@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CPU backend: the queue, and how one source becomes one symbol per instruction set.
- * Sources listed in LF_CPU_ISA_SOURCES are compiled once per instruction set with
- * -DLF_CPU_ISA=0..3; each external name in them stands in LF_SYM: LF_SYM(gemm) is lf_cpu_gemm_avx2
- * in the AVX2 library.
+ * Inside the CPU backend: the queue, and how one source file gives one symbol per instruction set.
+ * Sources listed in LF_CPU_ISA_SOURCES are compiled once per instruction set with -DLF_CPU_ISA=0
+ * ... 3. Each external name in them is written LF_SYM(name): LF_SYM(gemm) is lf_cpu_gemm_avx2 in
+ * the AVX2 library.
  *
- * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check),
- * LF_SYM(name_work), declared by LF_CPU_DECLARE(name) through its line in LF_CPU_KERNEL_LIST.
+ * A kernel `name` provides three functions: LF_SYM(name) (run), LF_SYM(name_check) and
+ * LF_SYM(name_work). LF_CPU_DECLARE(name) declares them for each line of LF_CPU_KERNEL_LIST.
  */
 #ifndef LF_CPU_CPU_H
 #define LF_CPU_CPU_H

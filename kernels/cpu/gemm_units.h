@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Units of a matrix operand in registers: loading along k, storing, transposing blocks of LF_VL x
- * LF_VL, multiplying.
+ * LF_VL, and multiplying. kernels/cpu/gemm_int.h says what a unit is.
  */
 #ifndef LF_CPU_GEMM_UNITS_H
 #define LF_CPU_GEMM_UNITS_H
@@ -13,7 +13,7 @@ LF_INLINE int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* a * b + c of units: f32, or a pair of bf16 each. */
+/* a * b + c, where a and b are units (an f32, or a pair of bf16 each) and c is f32. */
 LF_INLINE lf_v lf_unit_madd(const bool pair, lf_v a, lf_v b, lf_v c)
 {
 #if LF_BF16_DOT
@@ -24,7 +24,7 @@ LF_INLINE lf_v lf_unit_madd(const bool pair, lf_v a, lf_v b, lf_v c)
     return lf_v_fma(a, b, c);
 }
 
-/* LF_VL units from p: consecutive in memory, `left` elements may be read, the rest is 0. */
+/* LF_VL consecutive units from element i of p. `left` elements may be read; the rest is 0. */
 LF_INLINE lf_vu load_units(const enum lf_unit u, const void *p, int64_t i, int64_t left)
 {
     if (u == LF_UNIT_F32)
@@ -55,7 +55,7 @@ LF_INLINE void store_words(uint32_t *p, lf_vu v, int64_t room)
         lf_v_store_n((float *)p, (lf_v)v, (int)room);
 }
 
-/* r[i] lane j <-> r[j] lane i */
+/* Exchange lane j of r[i] with lane i of r[j]. */
 LF_INLINE void transpose(lf_vu r[LF_VL])
 {
 #if LF_CPU_ISA >= 2

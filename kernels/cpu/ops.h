@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the memory-bound kernels share on top of simd.h: loads and stores by storage type, the
- * activation functions and their derivatives, and the split of work over threads. Everything is per
- * lane, so a value never depends on where in a vector, a row or a thread's range its element
- * stands.
+ * activation functions and their derivatives, and the split of work over threads. Every operation
+ * treats each lane by itself. So a value never depends on the place of its element in a vector, a
+ * row or a thread's range.
  */
 #ifndef LF_KERNELS_CPU_OPS_H
 #define LF_KERNELS_CPU_OPS_H
@@ -48,13 +48,13 @@ LF_INLINE void lf_put(void *p, int64_t i, uint8_t t, int64_t n, lf_v v)
         lf_v_store_n(d, v, (int)n);
 }
 
-/* What the value is after one trip through storage. */
+/* The value after it was stored as type t and loaded again. */
 LF_INLINE lf_v lf_round_to(lf_v v, uint8_t t)
 {
     return t == LF_BF16 ? lf_vt_round(v, 1) : v;
 }
 
-/* Address of element i; kernels take void pointers because the type is data. */
+/* Address of element i. Kernels take void pointers because the type is known at run time only. */
 LF_INLINE const void *lf_at(const void *p, int64_t i, uint8_t t)
 {
     return (const char *)p + i * (int64_t)lf_dtype_size((enum lf_dtype)t);
@@ -64,12 +64,12 @@ LF_INLINE void *lf_at_w(void *p, int64_t i, uint8_t t)
     return (char *)p + i * (int64_t)lf_dtype_size((enum lf_dtype)t);
 }
 
-/* for every vector of a row of length len: start c, valid lanes n */
+/* For every vector of a row of length len: its start c and its valid lanes n. */
 #define LF_EACH_VEC(c, n, len)                                                                     \
     for (int64_t c = 0, n = (len) < LF_VL ? (len) : LF_VL; c < (len);                              \
          c += LF_VL, n = (len)-c < LF_VL ? (len)-c : LF_VL)
 
-/* For the kernels that need none. */
+/* The work function of kernels that need no workspace. */
 #define LF_NO_WORK(name)                                                                           \
     size_t LF_SYM(name##_work)(const struct lf_k_##name *a, int threads)                           \
     {                                                                                              \
@@ -78,7 +78,8 @@ LF_INLINE void *lf_at_w(void *p, int64_t i, uint8_t t)
         return 0;                                                                                  \
     }
 
-/* Threads worth waking for that many bytes of traffic. Results do not depend on it. */
+/* The number of threads that is worth waking for that many bytes of traffic. Results do not depend
+ * on it. */
 LF_INLINE int lf_team(const lf_queue *q, int64_t bytes)
 {
     int t = lf_cpu_queue_threads(q);
@@ -86,7 +87,7 @@ LF_INLINE int lf_team(const lf_queue *q, int64_t bytes)
     return most < t ? (int)most : t;
 }
 
-/* Piece tid of nt of [0, n), cut at multiples of grain. */
+/* Piece tid of nt pieces of [0, n), cut at multiples of grain. */
 LF_INLINE void lf_part(int64_t n, int64_t grain, int tid, int nt, int64_t *lo, int64_t *hi)
 {
     int64_t g = (n + grain - 1) / grain;
@@ -102,7 +103,7 @@ LF_INLINE void lf_part(int64_t n, int64_t grain, int tid, int nt, int64_t *lo, i
 #define LF_INV_SQRT2    0.7071067811865476f
 #define LF_INV_SQRT_2PI 0.3989422804014327f
 
-/* 0.5 (1 + tanh(u)) is sigmoid(2u), which keeps relative accuracy for large negative u. */
+/* 0.5 (1 + tanh(u)) is sigmoid(2u), which stays accurate (relatively) for large negative u. */
 LF_INLINE lf_v lf_gelu_tanh_gate(lf_v x)
 {
     lf_v u = x * lf_v_set1(LF_GELU_K) * lf_v_fma(x * x, lf_v_set1(LF_GELU_C), lf_v_set1(1.0f));
@@ -127,7 +128,7 @@ LF_INLINE lf_v lf_act_f(uint8_t act, lf_v x)
     }
 }
 
-/* Value and derivative together: they share the exponential. */
+/* Value and derivative together, because they share the exponential. */
 LF_INLINE lf_v lf_act_df(uint8_t act, lf_v x, lf_v *value)
 {
     const lf_v one = lf_v_set1(1.0f);

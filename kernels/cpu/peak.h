@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ceilings of this machine now: FLOP/s of `threads` threads doing nothing but multiply-adds in
- * registers for about 5 ms, of f32 or of pairs of bf16 where the instruction set has them (0 on
- * other processors than x86-64); bytes/s of them reading p[0 .. bytes).
+ * The ceilings that this machine has now. lf_cpu_fma_peak: FLOP/s of `threads` threads that only
+ * multiply and add in registers for about 5 ms; f32, or pairs of bf16 where the instruction set has
+ * them; 0 on processors other than x86-64. lf_cpu_read_rate: bytes/s of `threads` threads that read
+ * p[0 ... bytes - 1].
  */
 #ifndef LF_CPU_PEAK_H
 #define LF_CPU_PEAK_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox (engine/base/rng.h) for many counters at a time: the words are those of lf_philox, which
- * tests/op compares them with.
+ * Philox (engine/base/rng.h) for many counters at a time. The words are those of lf_philox;
+ * tests/op compares them.
  */
 #ifndef LF_KERNELS_CPU_PHILOX_H
 #define LF_KERNELS_CPU_PHILOX_H
 
 #include "kernels/cpu/simd.h"
 
-/* hi and lo halves of the 64-bit products v * k. */
+/* The high and low halves of the 64-bit products v * k. */
 LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
 {
 #if LF_CPU_ISA >= 2
@@ -32,7 +32,7 @@ LF_INLINE void mul_hi_lo(lf_vu v, uint32_t k, lf_vu *hi, lf_vu *lo)
 #endif
 }
 
-/* Counters b0, b0 + 1, ... b0 + LF_VL - 1: word w of counter b0 + l is word[4 l + w]. */
+/* Counters b0 ... b0 + LF_VL - 1. Word w of counter b0 + l is word[4 l + w]. */
 LF_INLINE void lf_philox_span(uint32_t word[4 * LF_VL], uint64_t seed, uint32_t site, uint64_t a,
                               uint32_t b0)
 {

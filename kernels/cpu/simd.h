@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of the instruction set this file is compiled for: lf_v is LF_VL floats (plain 4, AVX2 8,
- * AVX-512 16), lf_vi / lf_vu LF_VL 32-bit integers. Plain arithmetic and comparison use C operators
- * on them (a comparison gives an lf_vi of 0 / -1). Rules:
- *   - bf16 conversions round to nearest even with subnormals kept, NaN stays NaN: the same bits on
- *     every instruction set.
- *   - lf_v_fma is one rounding on AVX2 and up, two on plain (part of the kernel family's identity).
- *   - Each function gives the same result in each lane position and for masked tails.
- *   - Tails: the *_n forms touch exactly n elements (0 <= n <= LF_VL); lanes beyond n load as 0.
- *   - lf_v_hsum adds halves: lane i with lane i + VL/2, and so on down to one.
- * Accuracy (largest error seen in tests/op/simd_test.c): exp, tanh, erf 2 ulp.
+ * Vectors of the instruction set that this file is compiled for. lf_v is LF_VL floats (plain 4,
+ * AVX2 8, AVX-512 16); lf_vi and lf_vu are LF_VL 32-bit integers. Plain arithmetic and comparison
+ * use C operators on them. A comparison gives an lf_vi of 0 or -1. Rules:
+ *   - Conversions to bf16 round to nearest even and keep subnormals; NaN stays NaN. The bits are
+ *     the same on every instruction set.
+ *   - lf_v_fma rounds once on AVX2 and up, twice on plain. That is part of what a kernel family is.
+ *   - A function gives the same result in each lane position and in masked tails.
+ *   - The *_n forms are for tails. They touch exactly n elements (0 <= n <= LF_VL). Lanes beyond n
+ *     load as 0.
+ *   - lf_v_hsum adds halves: lane i with lane i + VL/2, and so on down to one lane.
+ * Accuracy (largest error in tests/op/simd_test.c): exp, tanh, erf 2 ulp.
  */
 #ifndef LF_CPU_SIMD_H
 #define LF_CPU_SIMD_H
@@ -108,7 +109,7 @@ LF_INLINE lf_v lf_v_fma(lf_v a, lf_v b, lf_v c) /* a * b + c */
 #endif
 }
 
-/* mask lanes are 0 or -1 (the result of a comparison). */
+/* Lanes of mask are 0 or -1 (the result of a comparison). */
 LF_INLINE lf_v lf_v_select(lf_vi mask, lf_v yes, lf_v no)
 {
     return (lf_v)(((lf_vi)yes & mask) | ((lf_vi)no & ~mask));
@@ -118,7 +119,7 @@ LF_INLINE lf_vi lf_vi_select(lf_vi mask, lf_vi yes, lf_vi no)
     return (yes & mask) | (no & ~mask);
 }
 
-/* a > b ? a : b: the second operand when either is NaN (as maxps). */
+/* a > b ? a : b. The result is b when either is NaN (as maxps does). */
 LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
 {
 #if LF_CPU_ISA >= 2
@@ -130,8 +131,9 @@ LF_INLINE lf_v lf_v_max(lf_v a, lf_v b)
 #endif
 }
 
-/* Lane l of the result is lane idx[l] of a followed by b. clang has no shuffle by a variable that
- * is known at compile time only after unrolling, so it gets the plain form. */
+/* Lane l of the result is lane idx[l] of a followed by b. clang's shuffle needs an index that is a
+ * constant before unrolling; the index here becomes one only after it. So clang gets the plain
+ * form. */
 LF_INLINE lf_v lf_v_pick(lf_v a, lf_v b, lf_vi idx)
 {
 #ifdef __clang__
@@ -144,7 +146,7 @@ LF_INLINE lf_v lf_v_pick(lf_v a, lf_v b, lf_vi idx)
 #endif
 }
 
-/* a < b ? a : b: the second operand when either is NaN. */
+/* a < b ? a : b. The result is b when either is NaN. */
 LF_INLINE lf_v lf_v_min(lf_v a, lf_v b)
 {
 #if LF_CPU_ISA >= 2
@@ -285,8 +287,8 @@ LF_INLINE void lf_v_store_bf16_n(uint16_t *p, lf_v v, int n)
 #endif
 }
 
-/* ---- by type: element i of an f32 or bf16 array. Let `bf16` be a constant after inlining in hot
- * loops. ---- */
+/* ---- by type: element i of an f32 or bf16 array. In hot loops `bf16` should be a constant after
+ * inlining. ---- */
 
 LF_INLINE lf_v lf_vt_load(const void *p, int64_t i, int bf16)
 {
@@ -322,7 +324,7 @@ LF_INLINE void lf_st_store(void *p, int64_t i, int bf16, float f)
     else
         ((float *)p)[i] = f;
 }
-/* Rounded to bf16 and back, or unchanged: what storing and reloading would give. */
+/* Rounded to bf16 and back, or unchanged: the value that storing and loading again would give. */
 LF_INLINE lf_v lf_vt_round(lf_v v, int bf16)
 {
     return bf16 ? lf_v_from_bf16(lf_v_to_bf16(v)) : v;
@@ -369,8 +371,8 @@ LF_INLINE float lf_v_hmax(lf_v v)
 
 /* ---- functions ---- */
 
-/* e^x: x = n ln2 + r, e^r by a polynomial, times 2^n in two steps so that subnormal results are
- * right. */
+/* e^x: x = n ln2 + r; a polynomial gives e^r. Multiplying by 2^n in two steps keeps subnormal
+ * results right. */
 LF_INLINE lf_v lf_v_exp(lf_v x)
 {
     /* 1.5 * 2^23: adding it leaves the integer part in the low bits */
@@ -378,7 +380,7 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     x = lf_v_max(lf_v_set1(-104.0f), lf_v_min(lf_v_set1(89.0f), x));
     lf_v t = lf_v_fma(x, lf_v_set1(1.44269504f), magic);
     lf_v n = t - magic;
-    /* ln2 high part: 15 bits, so n * it is exact */
+    /* the high part of ln2 has 15 bits, so n times it is exact */
     lf_v r = lf_v_fma(n, lf_v_set1(-0.693145752f), x);
     r = lf_v_fma(n, lf_v_set1(-1.42860682e-6f), r);
     lf_v p = lf_v_set1(1.38131e-3f);
@@ -388,7 +390,7 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
     p = lf_v_fma(p, r, lf_v_set1(0.49999993f));
     p = lf_v_fma(p * r, r, r) + lf_v_set1(1.0f);
 #if LF_CPU_ISA >= 2
-    /* p 2^n rounded once: the bits of the two steps */
+    /* p 2^n rounded once, with the bits of the two steps below */
     return (lf_v)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
     lf_vi ni = (lf_vi)t - (lf_vi)magic, n1 = ni >> 1, n2 = ni - n1;
@@ -396,7 +398,7 @@ LF_INLINE lf_v lf_v_exp(lf_v x)
 #endif
 }
 
-/* Below 0.64 an odd polynomial, above 1 - 2 / (e^2|x| + 1). */
+/* Below 0.64 it is an odd polynomial, above 1 - 2 / (e^2|x| + 1). */
 LF_INLINE lf_v lf_v_tanh(lf_v x)
 {
     lf_v a = lf_v_abs(x), s = x * x;
@@ -410,7 +412,8 @@ LF_INLINE lf_v lf_v_tanh(lf_v x)
     return lf_v_copysign(lf_v_select(a < lf_v_set1(0.64f), p, big), x);
 }
 
-/* Below 0.93 an odd polynomial, above 1 - e^(-t q(t)) with t q(t) = -ln erfc(t); 1 beyond 4. */
+/* Below 0.93 it is an odd polynomial, above 1 - e^(-t q(t)) with t q(t) = -ln erfc(t). From 4 on, t
+ * is 4. */
 LF_INLINE lf_v lf_v_erf(lf_v x)
 {
     lf_v a = lf_v_abs(x), s = x * x;

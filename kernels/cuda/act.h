@@ -12,13 +12,14 @@ LF_DEV float lf_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* Phi(x); erfc keeps relative accuracy where x is far below zero. */
+/* Phi(x). erfc stays accurate (relatively) where x is far below zero. */
 LF_DEV float lf_gauss_cdf(float x)
 {
     return 0.5f * erfcf(-0.7071067811865476f * x);
 }
 
-/* 0.5 (1 + tanh(u)) as sigmoid(2 u), for the same reason; u = sqrt(2 / pi) (x + 0.044715 x^3). */
+/* 0.5 (1 + tanh(u)) as sigmoid(2 u), which stays accurate where u is far below zero. u = sqrt(2 /
+ * pi) (x + 0.044715 x^3). */
 LF_DEV float lf_gelu_gate(float x)
 {
     return lf_sigmoid(2.0f * 0.7978845608028654f * x * fmaf(x * x, 0.044715f, 1.0f));
@@ -42,7 +43,7 @@ LF_DEV float lf_act(int act, float x)
     }
 }
 
-/* The derivative; *value receives act(x), which shares its exponential. */
+/* Returns act'(x). *value becomes act(x), which shares the exponential. */
 LF_DEV float lf_act_slope(int act, float x, float *value)
 {
     float s;
@@ -73,7 +74,7 @@ LF_DEV float lf_act_slope(int act, float x, float *value)
     }
 }
 
-/* One branch for eight elements. CALL(act) with act a constant. */
+/* One branch for eight elements. In CALL(act) act is a constant. */
 #define LF_ACT_CASES(act, CALL)                                                                    \
     switch (act) {                                                                                 \
     case LF_ACT_GELU:                                                                              \

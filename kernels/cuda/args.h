@@ -13,7 +13,7 @@ static inline bool lf_cu_float(uint8_t t)
     return t == LF_F32 || t == LF_BF16 || t == LF_F16;
 }
 
-/* For the kernels that need no workspace. */
+/* The work function of kernels that need no workspace. */
 #define LF_CU_NO_WORK(name)                                                                        \
     size_t lf_cuda_##name##_work(const struct lf_k_##name *a, int threads)                         \
     {                                                                                              \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host side of attention: checks and sizes that its launchers share.
+ * Host side of attention: the checks and sizes that the launchers share.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_ARGS_H
 #define LF_KERNELS_CUDA_ATTN_ARGS_H
@@ -18,12 +18,12 @@ static inline bool lf_cu_attn_drop_ok(const struct lf_k_attn_drop *d, int64_t he
 {
     return d->p == 0.0f || (d->p > 0.0f && d->p < 1.0f && heads <= 1024 && rows < (int64_t)1 << 24);
 }
-/* Channels that a tile of 16-bit rows has room for. */
+/* The channels of a tile of 16-bit rows. */
 static inline int64_t lf_cu_attn_dp(int64_t d)
 {
     return d <= 64 ? 64 : d <= 128 ? 128 : 256;
 }
-/* Beside the tiles: a mask of 64 keys for each channel and a flag. */
+/* Bytes beside the tiles: a mask of 64 keys for each channel, and a flag. */
 static inline size_t lf_cu_attn_mend_bytes(int64_t dp)
 {
     return (size_t)dp * 8 + 16;

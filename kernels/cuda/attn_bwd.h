@@ -1,32 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What both forms of attention's backward share. One body serves two kernels, each with rows of its
- * own and tiles of others:
+ * What both forms of attention's backward share. One function body serves two kernels. Each kernel
+ * owns some rows and walks the tiles of the other rows:
  *
  *     queries: own = (q, do), other = (k, v)      dq = sum over keys of ds k
  *     keys:    own = (k, v), other = (q, do)      dk = sum over queries of ds q
  *                                                 dv = sum over queries of p do
  *
- * where x = own_0 . other_0 is the product q . k, y = own_1 . other_1 is do . v,
- * p = 2^(x sl - lse) with lse in base 2 and ds = p (m y - delta) scale (times the slope of the
- * softcap), m the dropout's 1 / (1 - p) or 0, delta = do . o. Each gradient is one chain over the
- * tiles of documents in order (keys: heads of the group ascending, queries ascending in each): no
- * atomics, and no block waits for another. The price against one pass for all three
- * is a second x and y: seven products instead of five.
+ * with
+ *     x     = own_0 . other_0, the product q . k
+ *     y     = own_1 . other_1, the product do . v
+ *     p     = 2^(x sl - lse), lse in base 2
+ *     ds    = p (m y - delta) scale, times the derivative of the softcap
+ *     m     = 1 / (1 - p_drop) or 0 (dropout)
+ *     delta = do . o
+ *
+ * Each gradient is one chain over the tiles of the documents in order. In the keys kernel the heads
+ * of the group ascend, and in each head the queries ascend. There are no atomics, and no block
+ * waits for another. The price is that x and y are computed twice: seven products, where one pass
+ * for all three gradients needs five.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_BWD_H
 #define LF_KERNELS_CUDA_ATTN_BWD_H
 
 #include "kernels/cuda/attn_dev.h"
 
-/* The forward's part that both passes read: what rows of a document may see. */
+/* What a row of a document may see, as in the forward. */
 LF_DEV bool attn_visible(const struct attn_call *c, int query, int key, int prefix)
 {
     return (!c->causal || key <= query || key < prefix) &&
            (c->window <= 0 || query - key < c->window);
 }
 
-/* Queries [*lo, *hi) of a document that see some of the keys first ... last. */
+/* The queries [*lo, *hi) of a document that see some of the keys first ... last. */
 LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len, int prefix,
                          int *lo, int *hi)
 {
@@ -36,7 +42,7 @@ LF_DEV void attn_seen_by(const struct attn_call *c, int first, int last, int len
         *hi = *lo;
 }
 
-/* One element: x, y in; p and ds out. m: dropout's factor. */
+/* One element. *x and *y are read and become p and ds. m is the factor of dropout. */
 LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool visible, float slope,
                          int distance, float lse2, float delta, float m)
 {
@@ -48,7 +54,7 @@ LF_DEV void attn_element(const struct attn_call *c, float *x, float *y, bool vis
     *x = p * m;
 }
 
-/* Sizes of one side. */
+/* One side (own or other). */
 struct attn_side {
     const void *x, *y; /* q, do or k, v, at the head */
     int64_t ldx, ldy;

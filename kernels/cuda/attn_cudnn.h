@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuDNN for attention in mode LF_FAST, where the environment asks for it: the functions of
- * libcudnn.so.9 that are called, as one table, loaded at run time. Types and constants restate the
- * binary interface of its graph API (cudnn_graph.h of cuDNN 9; cudnn_check.c compares them where
- * the header is found). Every call returns a cudnnStatus_t, 0 = success.
+ * cuDNN for attention in mode LF_FAST, where the environment asks for it. The table below has the
+ * functions of libcudnn.so.9 that are called; the library is loaded at run time. Types and
+ * constants restate the binary interface of its graph API (cudnn_graph.h of cuDNN 9). cudnn_check.c
+ * compares them where the header is found. Every call returns a cudnnStatus_t; 0 is success.
  *
- * LF_ATTN=cudnn           forward and backward, of the shapes that lf_cudnn_fits tells
- * LF_ATTN=cudnn-forward   forward alone
- * LF_ATTN=own, unset      neither
- * LF_CUDNN=FILE        another file than libcudnn.so.9
+ *   LF_ATTN=cudnn           forward and backward, for the shapes that lf_cudnn_fits_* accept
+ *   LF_ATTN=cudnn-forward   the forward alone
+ *   LF_ATTN=own, unset      neither
+ *   LF_CUDNN=FILE           another file than libcudnn.so.9
  */
 #ifndef LF_KERNELS_CUDA_ATTN_CUDNN_H
 #define LF_KERNELS_CUDA_ATTN_CUDNN_H
 
 #include "kernels/cuda/queue.h"
 
-/* Oldest version with packed lengths on every GPU, and the first whose interface is another. */
+/* The oldest version with packed lengths on every GPU, and the first version with another
+ * interface. */
 enum { LF_DNN_OLDEST = 91801, LF_DNN_TOO_NEW = 100000 };
 
 enum { /* cudnnDataType_t */
@@ -146,10 +147,11 @@ struct lf_dnn {
     LF_DNN_LIST(LF_DNN_MEMBER)
 #undef LF_DNN_MEMBER
     size_t (*GetVersion)(void);
-    /* of dlopen, or NULL; it stays open once it has started, since it has opened others */
+    /* handle of dlopen, or NULL; the library stays open once it has started, since it has opened
+     * others */
     void *library;
 };
-/* Opens LF_CUDNN or libcudnn.so.9. False: one sentence in why, nothing is open. */
+/* Opens LF_CUDNN or libcudnn.so.9. On false why has one sentence and nothing is open. */
 bool lf_cudnn_load(struct lf_dnn *out, char *why, size_t cap);
 
 /* What the environment asks for. */
@@ -161,29 +163,31 @@ enum lf_attn_wish {
 };
 enum lf_attn_wish lf_attn_wish(void);
 
-/* Opens the library for this device where the environment asks for it. LF_K_EDEVICE with one
- * sentence in why when it is asked for and cannot be had, or when LF_ATTN has no such value: nobody
- * is to believe that he measures cuDNN and does not. */
+/* Opens the library for this device where the environment asks for it. Returns LF_K_EDEVICE with
+ * one sentence in why when the library is asked for and cannot be had, and when LF_ATTN has no such
+ * value. So a run that is believed to use cuDNN does use it. */
 int lf_cudnn_open(struct lf_cu_device *d, char *why, size_t cap);
-/* Takes this table in the place of the library's (tests); NULL: as if it were not asked for. */
+/* Takes this table in place of the library's (tests). NULL: as if the library were not asked
+ * for. */
 int lf_cudnn_use(struct lf_cu_device *d, const struct lf_dnn *lib, char *why, size_t cap);
 void lf_cudnn_close(struct lf_cu_device *d);
-/* Where attention of a mode comes from, for fingerprints: "own", or "cudnn 91900", "cudnn-forward
- * 91900" (LF_FAST with the library). */
+/* The source of attention in a mode, for fingerprints: "own", or with LF_FAST and the library
+ * "cudnn 91900" or "cudnn-forward 91900". */
 const char *lf_cuda_attn_algorithm(const struct lf_cu_device *d, enum lf_numeric mode);
 
-/* Run a where the library is open and has a plan for its shape that repeats its bits: *done.
- * Otherwise nothing is queued. */
+/* Runs a when the library is open and has a plan for its shape that gives equal bits in equal runs.
+ * *done says whether it ran. If not, nothing is queued. */
 int lf_cudnn_attn_fwd(lf_queue *q, const struct lf_k_attn_fwd *a, bool *done);
 int lf_cudnn_attn_bwd(lf_queue *q, const struct lf_k_attn_bwd *a, bool *done);
-/* Workspace that this takes; 0: not asked for, or not a shape for it. */
+/* Bytes of workspace that this takes; 0 when the library is not asked for or does not take the
+ * shape. */
 size_t lf_cudnn_attn_fwd_work(const struct lf_k_attn_fwd *a);
 size_t lf_cudnn_attn_bwd_work(const struct lf_k_attn_bwd *a);
 
 /* ---- graphs (attn_cudnn_graph.c) ---- */
 
-/* Tensors of both graphs that have an address, by their unique ids. OFF + role: ragged offsets, i64
- * [docs + 1]. */
+/* Unique ids of the tensors of both graphs that have an address. OFF + role is the id of the role's
+ * ragged offsets, i64 [docs + 1]. */
 enum lf_dnn_id {
     LF_DNN_ID_Q = 1,
     LF_DNN_ID_K,
@@ -194,33 +198,34 @@ enum lf_dnn_id {
     LF_DNN_ID_DQ,
     LF_DNN_ID_DK,
     LF_DNN_ID_DV,
-    LF_DNN_ROLES = LF_DNN_ID_DV, /* so many have offsets of their own; forward: the first five */
+    /* the number of tensors with offsets of their own; in the forward the first five */
+    LF_DNN_ROLES = LF_DNN_ID_DV,
     LF_DNN_ID_OFF = LF_DNN_ROLES,
     LF_DNN_ID_DELTA = 2 * LF_DNN_ROLES + 1,
     LF_DNN_ID_LEN_Q,
     LF_DNN_ID_LEN_KV,
-    LF_DNN_ID_SCALE, /* scalars of the host from here on */
+    LF_DNN_ID_SCALE, /* from here on scalars of the host */
     LF_DNN_ID_ONE,
-    LF_DNN_ID_NONE_PADDED, /* -infinity, for each mask one */
+    LF_DNN_ID_NONE_PADDED, /* -infinity, one for each mask */
     LF_DNN_ID_NONE_LATER,
     LF_DNN_ID_NONE_EARLIER,
     LF_DNN_ID_WINDOW,
     LF_DNN_IDS
 };
 
-/* Everything that a plan depends on. All members are 8 bytes, so shapes compare as memory. */
+/* Everything that a plan depends on. All members have 8 bytes, so shapes are compared as memory. */
 struct lf_dnn_shape {
     int64_t backward, docs, longest, rows, heads, groups, d, type, window;
-    int64_t ld[LF_DNN_ROLES + 1]; /* by id; of LSE 1 */
+    int64_t ld[LF_DNN_ROLES + 1]; /* by id; 1 for LSE */
 };
-/* Whether the library is asked for such attention at all; fills out. By shape alone. */
+/* Whether the library takes such attention. The shape alone decides. Fills out. */
 bool lf_cudnn_fits_fwd(const struct lf_k_attn_fwd *a, struct lf_dnn_shape *out);
 bool lf_cudnn_fits_bwd(const struct lf_k_attn_bwd *a, struct lf_dnn_shape *out);
-/* Workspace: ours (lengths, offsets, delta), the library's. */
+/* Bytes of workspace: ours (lengths, offsets, delta), and the library's. */
 size_t lf_dnn_own_bytes(const struct lf_dnn_shape *s);
 size_t lf_dnn_plan_bytes(const struct lf_dnn_shape *s);
 
-/* A plan and what was made on the way to it. */
+/* A plan and the descriptors that were made for it. */
 enum { LF_DNN_DESCRIPTORS = 256 };
 struct lf_dnn_plan {
     void *plan; /* NULL: the library has none */
@@ -230,8 +235,8 @@ struct lf_dnn_plan {
     void *made[LF_DNN_DESCRIPTORS];
 };
 /* The library's first plan for s that does not note NONDETERMINISTIC and takes at most `most` bytes
- * of workspace. handle, or, where there is no device, a finished descriptor of one. Without: plan
- * NULL. */
+ * of workspace. It is made for `handle` or, where there is no device, for `device`, a finished
+ * descriptor of one. When there is no such plan, the member plan is NULL. */
 void lf_dnn_plan_make(const struct lf_dnn *lib, void *handle, void *device,
                       const struct lf_dnn_shape *s, size_t most, struct lf_dnn_plan *out);
 void lf_dnn_plan_free(const struct lf_dnn *lib, struct lf_dnn_plan *p);

@@ -3,19 +3,21 @@
  * What the attention kernels of this backend share on the device: what a row sees, scores, dropout
  * and the combination of tiles.
  *
- * The numeric contract, the same for training (attn_fwd) and generation (attn_paged). A tile of
- * LF_ATTN_TILE keys gives a row, from the keys of the tile that the row sees and nothing else,
+ * The numeric contract is the same for training (attn_fwd) and generation (attn_paged). A tile of
+ * LF_ATTN_TILE keys has a part of each row. It depends only on the keys of the tile that the row
+ * sees:
  *
  *     m_t = max of the scores (base 2: score * log2 e)     p = 2^(score - m_t)
  *     l_t = sum p                                          o_t = p v
  *
- * with sums in the order of the keys' places in the tile. Tiles combine in ascending order by
+ * The sums run in the order of the keys in the tile. Tiles combine in ascending order by
  *
  *     M' = max(M, m_t)
  *     l = l 2^(M - M') + l_t 2^(m_t - M')     o = o 2^(M - M') + o_t 2^(m_t - M')
  *
- * The part of a tile knows nothing of other tiles, so no bit depends on who computes it and when. A
- * tile in which a row sees nothing has m_t = -inf, weighs 0 and leaves the row as it was.
+ * The part of a tile does not depend on other tiles. So no bit depends on which thread computes it,
+ * or when. A tile in which a row sees nothing has m_t = -inf, so it weighs 0 and does not change
+ * the row.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_DEV_H
 #define LF_KERNELS_CUDA_ATTN_DEV_H
@@ -26,9 +28,9 @@ enum { ATTN_T = LF_ATTN_TILE };
 #define ATTN_LOG2E 1.4426950408889634f
 #define ATTN_LN2   0.69314718055994531f
 
-/* The same for all rows of a call. A score x, the bare product q . k, counts as sl * x in base 2;
- * where softcap or ALiBi (or a scale that is not positive, which would turn the maximum over) come
- * in, x is `bent` first and sl is 1. */
+/* The values that all rows of a call share. A score x, the bare product q . k, counts as sl * x in
+ * base 2. With softcap, ALiBi or a scale that is not positive (which would turn the maximum over),
+ * x is `bent` first and sl is 1. */
 struct attn_call {
     float scale, softcap, sl;
     int window;
@@ -47,8 +49,8 @@ LF_DEV struct attn_call attn_call_of(float scale, float softcap, int window, boo
     return c;
 }
 
-/* Score in base 2 of a product, distance = query position - key position. *cap: the softcap's
- * slope. */
+/* The score in base 2 of a product. distance is query position - key position. *cap becomes the
+ * derivative of the softcap. */
 LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int distance, float *cap)
 {
     float v = x * c->scale;
@@ -61,8 +63,8 @@ LF_DEV float attn_bend(const struct attn_call *c, float x, float slope, int dist
     return fmaf(-slope, (float)distance, v) * ATTN_LOG2E;
 }
 
-/* Keys [*lo, *hi) of a document of len keys, the first `prefix` of them open to all, that the query
- * at position pos sees. */
+/* The keys [*lo, *hi) that the query at position pos sees, of a document of len keys. The first
+ * `prefix` keys are visible to every query. */
 LF_DEV void attn_range(const struct attn_call *c, int pos, int len, int prefix, int *lo, int *hi)
 {
     const int open = pos + 1 > prefix ? pos + 1 : prefix;
@@ -86,7 +88,8 @@ LF_DEV void attn_row_clear(struct attn_row *r)
     r->draw = 0;
 }
 
-/* Adds a tile's part: weights of what there was and of the tile. */
+/* Adds the part of a tile. *was and *now become the weights of the result so far and of the
+ * tile. */
 LF_DEV void attn_combine(struct attn_row *r, float mt, float lt, float *was, float *now)
 {
     const float m = fmaxf(r->m, mt), base = m == -INFINITY ? 0.0f : m;
@@ -104,10 +107,10 @@ LF_DEV float attn_lse(const struct attn_row *r)
     return r->l == 0.0f ? -INFINITY : fmaf(r->m, ATTN_LN2, logf(r->l));
 }
 
-/* Dropout of a call. */
+/* The dropout of a call and a head. */
 struct attn_draws {
     float p, keep;
-    uint32_t site, b; /* b: counter of the head */
+    uint32_t site, b; /* b: Philox counter of the head */
     uint64_t seed;
 };
 LF_DEV struct attn_draws attn_draws_of(const struct lf_k_attn_drop *d, int h)
@@ -124,7 +127,7 @@ LF_DEV uint64_t attn_draw_row(const struct lf_k_attn_drop *d, int64_t row)
 {
     return (uint64_t)d->sample[row] + ((uint64_t)(uint32_t)d->position[row] << 40);
 }
-/* 1 / (1 - p) or 0 of one key. */
+/* The factor of one key: 1 / (1 - p) or 0. */
 LF_DEV float attn_keep(const struct attn_draws *d, uint64_t draw, int key)
 {
     uint32_t w[4];
@@ -133,8 +136,8 @@ LF_DEV float attn_keep(const struct attn_draws *d, uint64_t draw, int key)
     return lf_u01(key & 2 ? high : low) >= d->p ? d->keep : 0.0f;
 }
 
-/* The document that row r of the call lies in: the last of n with cu[i] <= r (empty ones before it
- * are passed over). */
+/* The document of row r of the call: the last of n with cu[i] <= r (so an empty document before it
+ * is not taken). */
 LF_DEV int attn_find(const int32_t *cu, int n, int r)
 {
     int lo = 0, hi = n;
@@ -148,12 +151,12 @@ LF_DEV int attn_find(const int32_t *cu, int n, int r)
     return lo;
 }
 
-/* One document's share of a block of rows. */
+/* The part of a block of rows that one document has. */
 struct attn_doc {
     int begin, len, prefix;
-    int first, last; /* rows of the block in it, as positions: first ... last */
+    int first, last; /* positions of the block's rows in the document: first ... last */
 };
-/* Document i as rows [r0, r1) meet it; false: they do not. */
+/* Document i and its rows in [r0, r1); false when it has none there. */
 LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *prefix, int i, int r0,
                         int r1, int rows)
 {
@@ -166,7 +169,7 @@ LF_DEV bool attn_doc_of(struct attn_doc *d, const int32_t *cu, const int32_t *pr
     return d->last >= d->first;
 }
 
-/* Row t of the call as document d has it; a row outside it sees nothing. */
+/* Row t of the call in document d. A row outside the document sees nothing. */
 LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const struct attn_doc *d,
                            int t, const struct lf_k_attn_drop *drop)
 {
@@ -180,8 +183,7 @@ LF_DEV void attn_row_enter(struct attn_row *r, const struct attn_call *c, const 
         r->draw = attn_draw_row(drop, t);
 }
 
-/* Keys that rows first ... last of a document see together, and those that every one of them
- * sees. */
+/* The keys that rows first ... last of a document see together, and those that all of them see. */
 struct attn_span {
     int lo, hi, all_lo, all_hi;
 };

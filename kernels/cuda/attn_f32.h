@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's pieces in f32. A block of 256 threads takes 64 query rows; thread (ty, tx) = (tid /
- * 16, tid % 16) holds rows 4 ty ... + 3 and keys tx + 16 j of a tile's scores, channels 64 j + 4 tx
- * ... + 3 of the outputs. dp: channels padded to 64.
+ * The pieces of attention in f32. A block of 256 threads takes 64 query rows. Thread (ty, tx) =
+ * (tid / 16, tid % 16) holds:
+ *   scores    rows 4 ty ... 4 ty + 3, keys tx + 16 j of a tile
+ *   outputs   the same rows, channels 64 j + 4 tx ... 64 j + 4 tx + 3
+ * dp is the number of channels rounded up to a multiple of 64.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_F32_H
 #define LF_KERNELS_CUDA_ATTN_F32_H
@@ -12,7 +14,7 @@
 enum { ATTN_F32_THREADS = 256, ATTN_F32_ROWS = 64, ATTN_F32_P = ATTN_T + 4 };
 
 /* Shared memory in floats: queries [64][dp + 4], one tile of keys or values [64][dp + 4],
- * probabilities [64][68]. The four floats keep rows apart in banks. */
+ * probabilities [64][68]. The four extra floats put the rows into different banks. */
 struct attn_f32_space {
     float *q, *kv, *p;
     int ld;
@@ -27,7 +29,8 @@ LF_DEV struct attn_f32_space attn_f32_space_of(float *smem, int dp)
     return s;
 }
 
-/* Rows 0 ... n - 1 of src to dst [rows][ldd], dp channels of which d exist; the rest becomes 0. */
+/* Copies rows 0 ... n - 1 of src to dst [rows][ldd]. Each row has dp channels in dst and d in src.
+ * The rest of dst becomes 0. */
 LF_DEV void attn_f32_fill(float *dst, int ldd, const float *src, int64_t ld, int n, int rows, int d,
                           int dp)
 {
@@ -52,7 +55,8 @@ LF_DEV void attn_f32_load4(float v[4], const float *p)
     LF_UNROLL for (int e = 0; e < 4; e++) v[e] = lf_u32_f(u.x[e]);
 }
 
-/* s[i][j] = row (r0 + i) of a . row (c0 + 16 j) of b, a chain over the channels; rows ld apart. */
+/* s[i][j] = row (r0 + i) of a . row (c0 + 16 j) of b, one chain over the channels. Rows are ld
+ * apart. */
 LF_DEV void attn_f32_dots(float s[4][4], const float *a, int r0, const float *b, int c0, int ld,
                           int dp)
 {
@@ -73,8 +77,8 @@ LF_DEV void attn_f32_dots(float s[4][4], const float *a, int r0, const float *b,
     }
 }
 
-/* Bends, masks, softmax of the tile alone; folds it into the rows; probabilities to shared
- * memory. */
+/* Bends and masks the scores, takes the softmax of the tile alone, combines it with the rows and
+ * writes the probabilities to shared memory. */
 LF_DEV void attn_f32_softmax(float s[4][4], struct attn_row r[4], const struct attn_call *c,
                              const struct attn_draws *draws, int key0, float *p, float was[4],
                              float now[4])
@@ -113,8 +117,9 @@ LF_DEV void attn_f32_softmax(float s[4][4], struct attn_row r[4], const struct a
     }
 }
 
-/* o[i][j] = was o + now (p v): x of 4 rows over the tile's keys, ascending. A probability of 0
- * leaves values out, whatever they are: unseen keys may hold NaN. */
+/* o[i][j] = was o + now (p v). p v is the sum of 4 rows over the tile's keys, ascending. A value
+ * with probability 0 is left out, whatever it is, because a key that the row does not see may hold
+ * NaN. */
 LF_DEV void attn_f32_values(float o[4][16], const float *p, const float *v, int ld, int dp,
                             const float was[4], const float now[4])
 {

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention's pieces for 16-bit types on tensor cores. A warp owns 16 query rows; with g = lane /
- * 4, t = lane % 4 a lane holds rows g and g + 8 of every 16 x 8 result, columns 2t and 2t + 1.
+ * The pieces of attention for 16-bit types on tensor cores. A warp owns 16 query rows. With g =
+ * lane / 4 and t = lane % 4, a lane holds rows g and g + 8 and columns 2t and 2t + 1 of every 16 x
+ * 8 result.
  *
- * Tiles of rows lie in shared memory as [rows][dp], dp = 64, 128 or 256 channels (heads of other
- * sizes are padded with zeros), the 16-byte chunks of row r permuted by chunk ^ (r % 8): the eight
- * rows that ldmatrix reads together meet in no bank.
+ * Tiles of rows lie in shared memory as [rows][dp]. dp is 64, 128 or 256 channels; heads of other
+ * sizes are padded with zeros. Chunk c (16 bytes) of row r lies at place c ^ (r % 8). So the eight
+ * rows that ldmatrix reads together lie in different banks.
  */
 #ifndef LF_KERNELS_CUDA_ATTN_MMA_H
 #define LF_KERNELS_CUDA_ATTN_MMA_H
 
 #include "kernels/cuda/attn_dev.h"
 
-/* Where a chunk of 8 channels of a row lies in a tile. */
+/* The place of a chunk of 8 channels of a row in a tile. */
 LF_DEV int attn_chunk(int row, int chunk, int dp)
 {
     return row * dp + ((chunk ^ (row & 7)) << 3);
 }
 
-/* Rows 0 ... n - 1 of src (ld apart, d channels) into a tile of `rows` rows; the rest becomes 0.
- * vec: src, ld and d allow 16-byte copies, which land at lf_cp_wait. Thread `tid` of `threads`. */
+/* Copies rows 0 ... n - 1 of src (ld apart, d channels) into a tile of `rows` rows. The rest of the
+ * tile becomes 0. vec: src, ld and d allow 16-byte copies, which have landed after lf_cp_wait. The
+ * caller is thread `tid` of `threads`. */
 LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, int d, bool vec,
                       const int rows, const int dp, int tid, const int threads)
 {
@@ -42,14 +44,14 @@ LF_DEV void attn_fill(uint16_t *tile, const uint16_t *src, int64_t ld, int n, in
     }
 }
 
-/* Whether one of two elements is infinite or no number. */
+/* Whether one of two elements is infinite or NaN. */
 LF_DEV bool attn_broken(uint32_t two, int type)
 {
     const uint32_t e = type == LF_BF16 ? 0x7f80 : 0x7c00;
     return (two & e) == e || (two >> 16 & e) == e;
 }
 
-/* Whether there are such elements in this thread's share of a tile, after a barrier. */
+/* Whether this thread's part of a tile has such elements. Call it after a barrier. */
 LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, const int dp, int tid,
                              const int threads)
 {
@@ -62,9 +64,9 @@ LF_DEV bool attn_tile_broken(const uint16_t *tile, int type, const int rows, con
     return any;
 }
 
-/* A tile of values with such elements in keys that not every row sees: they become 0, since 0 (the
- * probability of an unseen key) times NaN would reach everybody, and mask[c] remembers the keys of
- * channel c, for attn_poison. */
+/* For a tile of values with such elements in keys that not every row sees. 0 (the probability of a
+ * key that is not seen) times NaN would reach every row. So these elements become 0, and mask[c]
+ * notes their keys in channel c, for attn_poison. */
 LF_DEV void attn_mend(uint16_t *tile, uint64_t *mask, int type, const int dp, int tid,
                       const int threads)
 {
@@ -95,28 +97,29 @@ LF_DEV uint32_t attn_pack(float lo, float hi, const int type)
     return type == LF_BF16 ? lf_pack_bf16(lo, hi) : lf_pack_f16(lo, hi);
 }
 
-/* Left operand: rows row0 ... + 15 of a tile, channels 16 k ... + 15. */
+/* Left operand: rows row0 ... row0 + 15 of a tile, channels 16 k ... 16 k + 15. */
 LF_DEV void attn_left(uint32_t a[4], const uint16_t *tile, int row0, int k, int lane, const int dp)
 {
     lf_ldmatrix4(a, tile + attn_chunk(row0 + (lane & 15), 2 * k + (lane >> 4), dp));
 }
-/* Right operands of a product with the transposed tile: rows row0 ... + 15 are the result's columns
- * (b[0 1], b[2 3]: eight each), channels 16 k ... + 15 are summed over. */
+/* Right operands of a product with the transposed tile. Rows row0 ... row0 + 15 are the columns of
+ * the result (b[0], b[1] the first eight, b[2], b[3] the others). The sum runs over channels 16 k
+ * ... 16 k + 15. */
 LF_DEV void attn_right_t(uint32_t b[4], const uint16_t *tile, int row0, int k, int lane,
                          const int dp)
 {
     lf_ldmatrix4(
         b, tile + attn_chunk(row0 + (lane & 7) + (lane >> 4 << 3), 2 * k + (lane >> 3 & 1), dp));
 }
-/* Right operands of a product with the tile: rows 16 k ... + 15 are summed over, channels 8 c ... +
- * 15 are the result's columns. */
+/* Right operands of a product with the tile. The sum runs over rows 16 k ... 16 k + 15. Channels 8
+ * c ... 8 c + 15 are the columns of the result. */
 LF_DEV void attn_right(uint32_t b[4], const uint16_t *tile, int k, int c, int lane, const int dp)
 {
     lf_ldmatrix4_trans(b, tile + attn_chunk(16 * k + (lane & 15), c + (lane >> 4), dp));
 }
 
-/* s[16 x 16 n] = rows (left operands: a[k], or a_tile from row0 where a is NULL) times rows col0
- * ... of the tile, transposed. */
+/* s[16 x 16 n] = rows times the rows of the tile from col0 on, transposed. The left operands are
+ * a[k] or, where a is NULL, rows of a_tile from row0 on. */
 LF_DEV void attn_scores_of(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0,
                            const uint16_t *tile, int col0, const int n, int lane, const int dp,
                            const int type)
@@ -142,14 +145,14 @@ LF_DEV void attn_scores_of(float s[8][4], const uint32_t (*a)[4], const uint16_t
         }
     }
 }
-/* All 64 columns. */
+/* The scores of all 64 columns. */
 LF_DEV void attn_scores(float s[8][4], const uint32_t (*a)[4], const uint16_t *a_tile, int row0,
                         const uint16_t *tile, int lane, const int dp, const int type)
 {
     attn_scores_of(s, a, a_tile, row0, tile, 0, 4, lane, dp, type);
 }
 
-/* Results as left operands of the next product: p[k], k < n, covers columns 16 k ... + 15. */
+/* Results as left operands of the next product. p[k], k < n, covers columns 16 k ... 16 k + 15. */
 LF_DEV void attn_as_left(uint32_t p[4][4], float s[8][4], const int n, const int type)
 {
     LF_UNROLL for (int k = 0; k < n; k++)
@@ -161,7 +164,7 @@ LF_DEV void attn_as_left(uint32_t p[4][4], float s[8][4], const int n, const int
     }
 }
 
-/* Bends and masks the scores of keys key0 ... + 63. */
+/* Bends and masks the scores of keys key0 ... key0 + 63. */
 LF_DEV void attn_mask(float s[8][4], const struct attn_row r[2], const struct attn_call *c,
                       int key0, bool whole, int lane)
 {
@@ -180,8 +183,8 @@ LF_DEV void attn_mask(float s[8][4], const struct attn_row r[2], const struct at
     }
 }
 
-/* What dropout keeps of this lane's part of a tile, a bit for each: bit 4 j + e for s[j][e]. Made
- * before the scores, when registers are free. */
+/* The elements of this lane's part of a tile that dropout keeps. Bit 4 j + e stands for s[j][e]. It
+ * is computed before the scores, when registers are free. */
 LF_DEV uint32_t attn_draw_bits(const struct attn_row r[2], const struct attn_draws *d, int key0,
                                int lane)
 {
@@ -202,8 +205,8 @@ LF_DEV void attn_drop_scores(float s[8][4], const struct attn_draws *d, uint32_t
     LF_UNROLL for (int i = 0; i < 32; i++) s[i / 4][i % 4] *= bits >> i & 1 ? d->keep : 0.0f;
 }
 
-/* Scores to probabilities of the tile alone; folds maximum and sum into the rows and gives the
- * weights of what there was and of this tile. */
+/* Turns scores into the probabilities of the tile alone. Combines maximum and sum with the rows.
+ * was and now become the weights of the result so far and of this tile. */
 LF_DEV void attn_softmax(float s[8][4], struct attn_row r[2], const struct attn_call *c,
                          float was[2], float now[2])
 {
@@ -228,7 +231,7 @@ LF_DEV void attn_softmax(float s[8][4], struct attn_row r[2], const struct attn_
     }
 }
 
-/* o = o * was, where some row's maximum moved (was is 1 else, exactly). */
+/* o = o * was, where the maximum of some row moved. Elsewhere was is exactly 1. */
 LF_DEV void attn_rescale(float (*o)[4], const float was[2], const int dp)
 {
     if (!lf_ballot(was[0] != 1.0f || was[1] != 1.0f))
@@ -239,7 +242,7 @@ LF_DEV void attn_rescale(float (*o)[4], const float was[2], const int dp)
     }
 }
 
-/* x = p v for channels 8 n ... + 31 of a tile of values. */
+/* x = p v for channels 8 n ... 8 n + 31 of a tile of values. */
 LF_DEV void attn_product(float x[4][4], uint32_t p[4][4], const uint16_t *tile, int n, int lane,
                          const int dp, const int type)
 {
@@ -269,7 +272,7 @@ LF_DEV void attn_values(float (*o)[4], uint32_t p[4][4], const uint16_t *tile, c
     }
 }
 
-/* The keys of a tile that each row sees, a bit for each. */
+/* The keys of a tile that each of the two rows sees, one bit per key. */
 LF_DEV void attn_sees(uint64_t sees[2], const struct attn_row r[2], int key0)
 {
     LF_UNROLL for (int h = 0; h < 2; h++)
@@ -282,7 +285,7 @@ LF_DEV void attn_sees(uint64_t sees[2], const struct attn_row r[2], int key0)
     }
 }
 
-/* NaN for rows that see an element that attn_mend took out. */
+/* Makes NaN of the rows that see an element that attn_mend took out. */
 LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, const uint64_t *mask,
                         int lane, const int dp)
 {
@@ -298,8 +301,8 @@ LF_DEV void attn_poison(float (*o)[4], const struct attn_row r[2], int key0, con
     }
 }
 
-/* A warp's step over one tile: keys key0 ... + 63 of a document. whole: all 16 rows see all of
- * them. draws NULL: no dropout; mended: of attn_mend, or NULL. */
+/* A warp's step over one tile: keys key0 ... key0 + 63 of a document. whole: all 16 rows see all of
+ * the keys. draws NULL: no dropout. mended: the mask of attn_mend, or NULL. */
 LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4],
                       const uint16_t *q_tile, int row0, const uint16_t *ks, const uint16_t *vs,
                       const struct attn_call *c, const struct attn_draws *draws, int key0,
@@ -322,7 +325,7 @@ LF_DEV void attn_step(float (*o)[4], struct attn_row r[2], const uint32_t (*q)[4
         attn_poison(o, r, key0, mended, lane, dp);
 }
 
-/* One row's share of a lane, divided by its sum, to dst (row of d channels). */
+/* Writes this lane's part of one row, divided by the row's sum, to dst (a row of d channels). */
 LF_DEV void attn_put(uint16_t *dst, float (*o)[4], int half, float scale, int d, int lane,
                      const int dp, const int type)
 {

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every .cu file stands on. A .cu file is written in the common part of C and C++ (no
- * templates, references or classes; casts from void * written out) and compiled twice: by nvcc for
- * GPUs, and by the C compiler with a twin of what is below, which gives each name below its meaning
- * on a CPU, so that kernels run in `make check` under sanitizers. Inline PTX stands only here, each
+ * The base of every .cu file. A .cu file is written in the common part of C and C++: no templates,
+ * references or classes, and casts from void * written out. It is compiled twice: by nvcc for GPUs,
+ * and by the C compiler with a twin of the names below (tests/cuda/emu) that gives each its meaning
+ * on a CPU. So kernels run in `make check` under sanitizers. Inline PTX stands only here, each
  * piece beside its C twin.
  *
- *     LF_KERNEL(fill, struct lf_k_fill, 256)      name in fns.h, argument struct, most threads of a
- *                                                 block
+ * LF_KERNEL(name, argument struct, most threads of a block) defines a kernel. fns.h lists the
+ * names. In the body `a` points to the arguments:
+ *
+ *     LF_KERNEL(fill, struct lf_k_fill, 256)
  *     {
- *         const int64_t i = lf_index();           `a` points to the arguments
+ *         const int64_t i = lf_index();
  *         if (i < a->n)
  *             lf_store(a->y, i, a->y_type, a->value);
  *     }
  *
- * Shared memory is always dynamic (LF_SHARED); the emulator hands it out full of NaN. Sums that
- * cross threads follow a tree fixed by the shapes. No atomics on floats.
+ * Shared memory is always dynamic (LF_SHARED). The emulator fills it with NaN first. Sums that
+ * cross threads follow a tree that the shapes fix. There are no atomics on floats.
  *
- * Numbers: neither compiler may contract (nvcc -fmad=false, C -ffp-contract=off), so a * b + c
+ * Numbers. Neither compiler may contract (nvcc -fmad=false, C -ffp-contract=off). So a * b + c
  * rounds twice wherever it stands, and kernels that share a formula share its bits. A fused
- * multiply-add is written fmaf (fma), one instruction on a GPU; hot loops write it. Division and
- * sqrtf are rounded correctly, denormals are kept. expf, logf, tanhf and erfcf are the library's:
- * the same on a device in every kernel, but not what a C library gives. The one approximation is
- * lf_exp2. tests/gpu/numbers.sh holds the build to this.
+ * multiply-add is written fmaf (fma), which is one instruction on a GPU; hot loops write it.
+ * Division and sqrtf are rounded correctly. Denormals are kept. expf, logf, tanhf and erfcf are
+ * those of the CUDA library: every kernel on a device gets the same value, but a C library gives
+ * another. The one approximation is lf_exp2. tests/gpu/numbers.sh checks all this on the build.
  */
 #ifndef LF_KERNELS_CUDA_DEV_H
 #define LF_KERNELS_CUDA_DEV_H
@@ -43,16 +45,17 @@
     }                                                                                              \
     LF_DEV void name##_body(const T *a)
 #define LF_KERNEL(name, T, threads) LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads))
-/* With the number of blocks that a multiprocessor must have room for, where ptxas, left alone,
- * spills to have more. */
+/* LF_KERNEL with the number of blocks that a multiprocessor must have room for. It is for kernels
+ * that ptxas would otherwise make spill registers to have more blocks. */
 #define LF_KERNEL_PER_SM(name, T, threads, blocks)                                                 \
     LF_KERNEL_BOUNDS(name, T, __launch_bounds__(threads, blocks))
 
-/* T *name = this block's dynamic shared memory, 128-byte aligned. Once per kernel. */
+/* T *name = this block's dynamic shared memory, 128-byte aligned. Use it once per kernel. */
 #define LF_SHARED(T, name)                                                                         \
     extern __shared__ __align__(128) unsigned char lf_smem_raw[];                                  \
     T *name = (T *)lf_smem_raw
-/* What code is compiled for, 900 for sm_90: for sizes that no bit depends on. */
+/* The architecture that code is compiled for, 900 for sm_90. Only sizes that no bit depends on may
+ * use it. */
 #ifdef __CUDA_ARCH__
 #define LF_ARCH __CUDA_ARCH__
 #else
@@ -85,8 +88,8 @@ LF_DEV uint64_t lf_shfl_u64(uint64_t v, int lane)
 {
     return __shfl_sync(0xffffffffu, (unsigned long long)v, lane);
 }
-/* Sums of integers, which do not depend on the order; shared or global memory. lf_add_i32 gives
- * what stood there. */
+/* Sums of integers, which do not depend on the order, in shared or global memory. lf_add_i32
+ * returns the value before the addition. */
 LF_DEV void lf_add_u64(uint64_t *p, uint64_t v)
 {
     atomicAdd((unsigned long long *)p, (unsigned long long)v);
@@ -135,7 +138,7 @@ LF_DEV uint32_t lf_f_u32(float x)
     return __float_as_uint(x);
 }
 
-/* Two values rounded, lo in the low half. */
+/* Two values rounded to bf16, lo in the low half. */
 LF_DEV uint32_t lf_pack_bf16(float lo, float hi)
 {
     uint32_t r;
@@ -149,7 +152,8 @@ LF_DEV uint32_t lf_pack_f16(float lo, float hi)
     return r;
 }
 
-/* 2^x to about 2 units in the last place, exact for 0 and -inf; results below 2^-126 are 0. */
+/* 2^x to about 2 units in the last place. It is exact for 0 and -inf. Results below 2^-126 are
+ * 0. */
 LF_DEV float lf_exp2(float x)
 {
     float r;
@@ -157,9 +161,9 @@ LF_DEV float lf_exp2(float x)
     return r;
 }
 
-/* Asynchronous copies of 16 bytes from global to shared memory; `ok` false writes zeros and reads
- * nothing. A thread groups its copies with commit; wait(n) returns when at most n of its groups are
- * under way; __syncthreads makes them visible to others. */
+/* An asynchronous copy of 16 bytes from global to shared memory. `ok` false writes zeros and reads
+ * nothing. Commit ends a group of a thread's copies. wait(n) returns when at most n groups of the
+ * thread are not finished. __syncthreads makes the copies visible to other threads. */
 LF_DEV void lf_cp_async16(void *dst, const void *src, bool ok)
 {
     const unsigned d = (unsigned)__cvta_generic_to_shared(dst);
@@ -173,9 +177,10 @@ LF_DEV void lf_cp_commit(void)
 }
 #define lf_cp_wait(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
-/* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8
- * of matrix l / 8 (16-byte aligned) and receives elements (l / 4, 2 (l % 4) ... + 1) of matrix i in
- * r[i]; trans: elements (2 (l % 4) ... + 1, l / 4). */
+/* Four 8 x 8 matrices of 16-bit elements from shared memory. Lane l gives the address of row l % 8
+ * of matrix l / 8 (16-byte aligned). It receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l %
+ * 4) + 1) of matrix i in r[i]. The trans form gives the elements (2 (l % 4), l / 4) and (2 (l % 4)
+ * + 1, l / 4). */
 LF_DEV void lf_ldmatrix4(uint32_t r[4], const void *row)
 {
     const unsigned p = (unsigned)__cvta_generic_to_shared(row);
@@ -193,11 +198,12 @@ LF_DEV void lf_ldmatrix4_trans(uint32_t r[4], const void *row)
                  : "memory");
 }
 
-/* d[16 x 8] += a[16 x 16] b[16 x 8] by a warp, f32 sums. With g = lane / 4, t = lane % 4, two
- * elements a register, low
- * half first: a[0] = (g, 2t..), a[1] = (g + 8, 2t..), a[2] = (g, 2t + 8..), a[3] = (g + 8, 2t +
- *   8..);  b[0] = (2t..,
- * g), b[1] = (2t + 8.., g); d[0], d[1] = (g, 2t), (g, 2t + 1); d[2], d[3] = (g + 8, ...). */
+/* d[16 x 8] += a[16 x 16] b[16 x 8] by a warp, with f32 sums. With g = lane / 4 and t = lane % 4, a
+ * lane holds (a register of a or b holds two elements, the first in the low half):
+ *   a[0] = (g, 2t), (g, 2t + 1)           a[1] = (g + 8, 2t), (g + 8, 2t + 1)
+ *   a[2] = (g, 2t + 8), (g, 2t + 9)       a[3] = (g + 8, 2t + 8), (g + 8, 2t + 9)
+ *   b[0] = (2t, g), (2t + 1, g)           b[1] = (2t + 8, g), (2t + 9, g)
+ *   d[0], d[1] = (g, 2t), (g, 2t + 1)     d[2], d[3] = (g + 8, 2t), (g + 8, 2t + 1) */
 LF_DEV void lf_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
@@ -220,7 +226,7 @@ LF_DEV void lf_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2])
 
 /* ---- the same text for both compilers ---- */
 
-/* Index of this thread over a one-dimensional grid, and the number of threads. */
+/* The index of this thread in a one-dimensional grid, and the number of threads of the grid. */
 LF_DEV int64_t lf_index(void)
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -247,7 +253,7 @@ LF_DEV void lf_store(void *p, int64_t i, int type, float v)
         ((float *)p)[i] = v;
 }
 
-/* What a value is after one trip through storage. */
+/* The value after it was stored as `type` and loaded again. */
 LF_DEV float lf_round(float v, int type)
 {
     return type == LF_BF16 ? lf_bf16_f(lf_f_bf16(v)) : type == LF_F16 ? lf_f16_f(lf_f_f16(v)) : v;
@@ -257,7 +263,7 @@ struct __attribute__((aligned(16))) lf_u4 {
     uint32_t x[4];
 };
 
-/* Eight consecutive elements; p + i must be 16-byte aligned. */
+/* Eight consecutive elements. p + i must be 16-byte aligned. */
 LF_DEV void lf_load8(float v[8], const void *p, int64_t i, int type)
 {
     if (type == LF_F32) {
@@ -309,9 +315,9 @@ LF_DEV bool lf_vec8(const void *p, int64_t ld, int type)
     return (uintptr_t)p % 16 == 0 && ld * size % 16 == 0;
 }
 
-/* n <= 8 elements (the end of a row; 0 for the others), 16 bytes at a time where lf_vec8 allows.
- * One text for both ways of loading, so that an element's arithmetic does not depend on the row's
- * alignment. */
+/* n <= 8 elements; the other lanes of v become 0 (the end of a row). It reads 16 bytes at a time
+ * where lf_vec8 allows. Both ways of loading share one text, so the arithmetic of an element does
+ * not depend on the row's alignment. */
 LF_DEV void lf_load_n(float v[8], const void *p, int64_t i, int type, int n, bool vec)
 {
     if (vec && n >= 8) {
@@ -333,7 +339,8 @@ LF_DEV void lf_store_n(void *p, int64_t i, int type, const float v[8], int n, bo
     }
 }
 
-/* Row and place in it of number i over rows of `per`; the short division where it serves. */
+/* The row of element i and its place in the row, with rows of `per` elements. The 32-bit division
+ * is used where it suffices. */
 LF_DEV void lf_row_of(int64_t i, int64_t per, int64_t *row, int64_t *place)
 {
     if ((uint64_t)(i | per) <= UINT32_MAX)
@@ -360,8 +367,8 @@ LF_DEV float lf_warp_max(float v)
     return v;
 }
 
-/* Sum over a block whose threads are a multiple of 32, in every thread; scratch: 32 floats of
- * shared memory, free again on return. */
+/* Sum over a block, in every thread. The number of threads is a multiple of 32. scratch is 32
+ * floats of shared memory; it is free again on return. */
 LF_DEV float lf_block_sum(float v, float *scratch)
 {
     const int warps = (int)(blockDim.x / 32), lane = (int)threadIdx.x % 32;

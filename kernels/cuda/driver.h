@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The thin CUDA layer: the functions of the driver (libcuda.so.1, loaded at run time) that this
- * project calls, as one table. Host code never links a CUDA library and needs no toolkit to build;
- * tests put an emulator behind the same table (tests/cuda/emu/).
+ * The thin CUDA layer: one table of the driver's functions that this project calls (libcuda.so.1,
+ * loaded at run time). Host code links no CUDA library and needs no toolkit to build. Tests put an
+ * emulator behind the same table (tests/cuda/emu/).
  *
- * Types and constants restate the driver's binary interface as far as it is used (CUDA Driver API,
- * cuda.h, stable since CUDA 11; driver_check.c compares them with the toolkit's header where one is
- * found). Every call returns a CUresult, 0 = success.
+ * Types and constants restate the part of the driver's binary interface that is used (CUDA Driver
+ * API, cuda.h, stable since CUDA 11). driver_check.c compares them with the toolkit's header where
+ * one is found. Every call returns a CUresult; 0 is success.
  */
 #ifndef LF_KERNELS_CUDA_DRIVER_H
 #define LF_KERNELS_CUDA_DRIVER_H
@@ -68,8 +68,8 @@ enum { /* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion */
        LF_CU_TENSOR_L2_256B = 3
 };
 
-/* X(member, exported name, arguments). The exported names carry the version whose arguments stand
- * here. */
+/* X(member, exported name, arguments). An exported name has the version suffix that belongs to
+ * these arguments. */
 #define LF_CU_LIST(X)                                                                              \
     X(Init, cuInit, (unsigned flags))                                                              \
     X(DriverGetVersion, cuDriverGetVersion, (int *version))                                        \
@@ -132,7 +132,8 @@ struct lf_cu {
 #define LF_CU_MEMBER(member, name, args) int(*member) args;
     LF_CU_LIST(LF_CU_MEMBER)
 #undef LF_CU_MEMBER
-    const struct lf_cu_image *images; /* GPU code, n_images of them; the emulator's are empty */
+    /* GPU code, n_images entries; those of the emulator are empty */
+    const struct lf_cu_image *images;
     size_t n_images;
     void *library; /* of dlopen, or NULL */
 };
@@ -142,12 +143,11 @@ struct lf_cu_image {
     const char *file; /* "norm" */
     const void *data;
 };
-/* What this build carries; *n is 0 without configure --with-cuda. */
+/* The GPU code of this build. *n is 0 without configure --with-cuda. */
 const struct lf_cu_image *lf_cu_images(size_t *n);
 
-/* Load the driver. 0, or LF_K_EDEVICE with one sentence in why. LF_CUDA_DRIVER names another
- * file than libcuda.so.1.
- */
+/* Load the driver. Returns 0, or LF_K_EDEVICE with one sentence in why. LF_CUDA_DRIVER names
+ * another file than libcuda.so.1. */
 int lf_cu_load(struct lf_cu *out, char *why, size_t why_bytes);
 void lf_cu_unload(struct lf_cu *cu);
 

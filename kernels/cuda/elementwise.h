@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Argument structs of elementwise.cu that hold more than the kernel's own.
+ * The argument structs of elementwise.cu that hold more than the struct of kernels.h.
  */
 #ifndef LF_KERNELS_CUDA_ELEMENTWISE_H
 #define LF_KERNELS_CUDA_ELEMENTWISE_H

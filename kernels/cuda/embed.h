@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 
-/* table[index[r] + offset] += scale * dy[r] over rows r; order: the rows sorted by (index, row). */
+/* table[index[r] + offset] += scale * dy[r] over rows r. order: the rows sorted by (index, row). */
 struct lf_cu_embed_add {
     int64_t n, c, limit;
     const int32_t *order, *index;

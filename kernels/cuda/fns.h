@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of device functions, X(file, name): kernels/cuda/file.cu defines LF_KERNEL(name, ...).
- * One section per group of files; LF_CU_FILES names the .cu files themselves.
+ * The list of device functions, X(file, name). kernels/cuda/file.cu defines LF_KERNEL(name, ...).
+ * Each group of files has a section. LF_CU_FILES names the .cu files themselves.
  */
 #ifndef LF_KERNELS_CUDA_FNS_H
 #define LF_KERNELS_CUDA_FNS_H

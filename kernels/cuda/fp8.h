@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Quantising to 8-bit floats on the device: what host and device agree on. A block of 256 threads
- * takes a tile of 128 x 128; with one scale for the tensor, quantise_most runs before it and leaves
- * the largest magnitude of each of its blocks in the workspace.
+ * takes a tile of 128 x 128. With one scale for the whole tensor, quantise_most runs first. It
+ * leaves the largest magnitude of each of its blocks in the workspace.
  */
 #ifndef LF_KERNELS_CUDA_FP8_H
 #define LF_KERNELS_CUDA_FP8_H
@@ -11,7 +11,7 @@
 
 enum {
     LF_QUANT_THREADS = 256,
-    LF_QUANT_MOST_BLOCKS = 1024, /* of quantise_most */
+    LF_QUANT_MOST_BLOCKS = 1024, /* blocks of quantise_most, at most */
     LF_QUANT_SMEM = LF_FP8_BLOCK * LF_FP8_BLOCK + 8 * LF_FP8_BLOCK * 4 +
                     128 /* transposed tile, maxima, scratch */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for products in mode LF_FAST: the functions of libcublasLt.so that are called, as one
- * table, loaded at run time. Types and constants restate its binary interface (cublasLt.h of CUDA
- * 12 and 13; blaslt_check.c compares them where the header is found). Every call returns a
- * cublasStatus_t, 0 = success.
+ * cuBLASLt for products in mode LF_FAST: one table of the functions of libcublasLt.so that are
+ * called, loaded at run time. Types and constants restate its binary interface (cublasLt.h of CUDA
+ * 12 and 13). blaslt_check.c compares them where the header is found. Every call returns a
+ * cublasStatus_t; 0 is success.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_BLASLT_H
 #define LF_KERNELS_CUDA_GEMM_BLASLT_H
@@ -78,20 +78,21 @@ struct lf_lt {
     void *library; /* of dlopen, or NULL */
 };
 
-/* Workspace that its algorithms may use, for products of so many multiply-adds. */
+/* Workspace that the library's algorithms may use, and the number of multiply-adds of a product
+ * from which on they get it. */
 enum { LF_LT_WORK_MIB = 32 };
 #define LF_LT_WORK_FROM 1e8
 
-/* Runs g when the library is there and has an algorithm for it: *done. Otherwise nothing is
- * queued. */
+/* Runs g when the library is there and has an algorithm for it. *done says whether it ran. If not,
+ * nothing is queued. */
 int lf_blaslt_gemm(lf_queue *q, const struct lf_k_gemm *g, bool *done);
-/* The same for 8-bit factors, which nothing else multiplies. */
+/* The same for 8-bit factors. Only the library multiplies them. */
 int lf_blaslt_gemm_fp8(lf_queue *q, const struct lf_k_gemm_fp8 *f, bool *done);
-/* Takes this table in the place of the library's (tests); a NULL table: as if there were none. */
+/* Takes this table in place of the library's (tests). NULL: as if there were no library. */
 int lf_blaslt_use(struct lf_cu_device *d, const struct lf_lt *lt);
 void lf_blaslt_close(struct lf_cu_device *d);
-/* What products of a mode run on, for plans and fingerprints: "own", or "cublasLt 130100" (LF_FAST
- * with the library); where LF_GEMM_CUDA chose the other family of our own (gemm_form.h): "own
+/* The implementation of products in a mode, for plans and fingerprints: "own", or with LF_FAST and
+ * the library "cublasLt 130100". Where LF_GEMM_CUDA chose our other family (gemm_form.h): "own
  * wgmma", "cublasLt 130100, own wgmma". */
 const char *lf_cuda_gemm_algorithm(struct lf_cu_device *d, enum lf_numeric mode);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a matrix product: product, + bias, rounded to c_type where something follows that the
- * backward pass must see (pre, act), act, + residual, rounded once, stored. Element by element, so
- * a tile's place changes nothing.
+ * The end of a matrix product: product, + bias, rounding to c_type, act, + residual, rounding,
+ * store. The first rounding is made where the backward pass must see the value that follows (pre,
+ * act). Every step is element by element, so the place of a tile changes nothing.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_END_H
 #define LF_KERNELS_CUDA_GEMM_END_H
@@ -11,8 +11,8 @@
 
 enum { LF_END_ROWS = 4 }; /* most rows of lf_gemm_end_rows */
 
-/* Two neighbours at p[i], p[i + 1]: in one access where both are wanted and the address allows
- * it. */
+/* Two neighbours at p[i] and p[i + 1], stored in one access where both are wanted and the address
+ * allows it. */
 LF_DEV void lf_put2(void *p, int64_t i, int type, const float v[2], int n)
 {
     if (n == 2 && type == LF_F32 && ((uintptr_t)((float *)p + i) & 7) == 0) {
@@ -31,8 +31,8 @@ LF_DEV void lf_put2(void *p, int64_t i, int type, const float v[2], int n)
         lf_store(p, i + 1, type, v[1]);
 }
 
-/* Two neighbours of R rows, `step` elements apart, all read before one is used; i1: what a missing
- * neighbour reads. */
+/* Two neighbours of R rows, `step` elements apart. All are read before one is used. i1: the element
+ * that is read in place of a missing neighbour. */
 LF_DEV void lf_get2(float v[][2], const void *p, int64_t i, int64_t i1, int64_t step, int type,
                     int rows, const int R)
 {
@@ -57,9 +57,9 @@ LF_DEV void lf_get2(float v[][2], const void *p, int64_t i, int64_t i1, int64_t 
     }
 }
 
-/* Products x[j][0], x[j][1] of the rows r + j STEP, j < R, columns c and c + 1; rows >= g->m and
- * columns >= g->n are left out. What several rows read is read before the first is used; one row's
- * where it is used, which takes fewer registers. */
+/* Ends the products x[j][0] and x[j][1] of the rows r + j STEP, j < R, and the columns c and c + 1.
+ * Rows >= g->m and columns >= g->n are left out. Values that several rows need are read before the
+ * first is used. A value of one row is read where it is used, which takes fewer registers. */
 LF_DEV void lf_gemm_end_rows(const struct lf_k_gemm *g, int64_t r, int64_t c, float x[][2],
                              const int STEP, const int R)
 {
@@ -108,15 +108,15 @@ LF_DEV void lf_gemm_end_rows(const struct lf_k_gemm *g, int64_t r, int64_t c, fl
     }
 }
 
-/* One row of it. */
+/* lf_gemm_end_rows for one row. */
 LF_DEV void lf_gemm_end(const struct lf_k_gemm *g, int64_t r, int64_t c, float x0, float x1)
 {
     float x[1][2] = {{x0, x1}};
     lf_gemm_end_rows(g, r, c, x, 1, 1);
 }
 
-/* Tiles in bands of eight tile rows, so that blocks that run together share rows of A and columns
- * of B in L2. */
+/* The tile of a block. Tiles go in bands of eight tile rows, so that blocks that run together share
+ * rows of A and columns of B in L2. */
 LF_DEV void lf_tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int64_t *tn)
 {
     const int64_t band = 8 * (int64_t)tiles_n, first = block / band * 8;
@@ -125,9 +125,9 @@ LF_DEV void lf_tile_of(int64_t block, int tiles_m, int tiles_n, int64_t *tm, int
     *tn = block % band / high;
 }
 
-/* A block's tile of LANES x LANES at (row0, col0), from shared memory with rows of `pitch`: so that
- * neighbouring threads store neighbours, and so that the code of every epilogue stands in a kernel
- * once. partial: [m][n], instead of C. */
+/* Ends a block's tile of LANES x LANES at (row0, col0), from shared memory with rows of `pitch`.
+ * The detour lets neighbouring threads store neighbours, and a kernel has the code of each epilogue
+ * once. partial: [m][n], written instead of C. */
 LF_DEV void lf_gemm_tile_end(const struct lf_k_gemm *g, float *partial, const float *tile,
                              int64_t row0, int64_t col0, const int LANES, const int PITCH)
 {

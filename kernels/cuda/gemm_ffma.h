@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tiles of an f32 matrix product by fused multiply-adds, device side: 16 x 16 threads, each 4 or 8
- * rows by as many columns in registers; shared memory holds [k][lane] of both operands twice, the
- * next stage waits in registers.
+ * Tiles of an f32 matrix product by fused multiply-adds, device side. There are 16 x 16 threads;
+ * each holds 4 or 8 rows by as many columns in registers. Shared memory holds [k][lane] of both
+ * operands, twice. The next stage waits in registers.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_FFMA_H
 #define LF_KERNELS_CUDA_GEMM_FFMA_H
@@ -10,8 +10,8 @@
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/gemm_args.h"
 
-/* Four elements of a stage: thread's piece i. k contiguous: four k of one lane, else four lanes of
- * one k. */
+/* The place of a thread's piece i of a stage, four elements. With k contiguous they are four k of
+ * one lane, else four lanes of one k. */
 LF_DEV void lf_ff_place(int i, bool k_fast, const int LANES, int *lane, int *k)
 {
     const int j = (int)threadIdx.x + 256 * i;
@@ -95,7 +95,7 @@ LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0,
         const int k = k0 + (s + 1) * LF_MM_BK_F32;
         lf_ff_put(t, va, a_fast, LANES);
         lf_ff_put(t + tile, vb, b_fast, LANES);
-        /* this half is written again two stages on, behind the next stage's barrier */
+        /* this half is written again two stages later, behind the barrier of the next stage */
         __syncthreads();
         if (s + 1 < steps) {
             lf_ff_fetch(va, g->a, g->lda, a_fast, vec_a, row0, g->m, k, k1, LANES);
@@ -112,7 +112,7 @@ LF_DEV void lf_ff_tile(float tot[8][8], const struct lf_k_gemm *g, int64_t row0,
     }
 }
 
-/* A thread's sums into the tile of sums, rows 8 floats apart in banks. */
+/* Writes a thread's sums into the tile of sums, whose rows are 8 floats apart in banks. */
 LF_DEV void lf_ff_put_sums(float *tile, const float tot[8][8], const int R)
 {
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;

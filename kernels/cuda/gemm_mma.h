@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tiles of a bf16 or f16 matrix product on tensor cores, device side. Arguments named in capitals
- * are constants at every call, so that the compiler makes one straight loop of each.
+ * are constants at every call, so the compiler makes one straight loop of each call.
  *
- * Shared memory holds, per stage, a tile of A and one of B, LF_MM_BK deep, as they lie in memory:
- * rows of 32 k (the operand's k is contiguous) or 32 rows of lanes (rows of A, columns of B are).
- * ldmatrix reads eight rows of 16 bytes at once; without conflicts they must fall into eight
- * different 16-byte columns of the 128 bytes of banks. k contiguous: a row is 64 bytes, so rows r,
- * r + 2, r + 4, r + 6 start at the same bank. Piece c of row r lies at place
- *   c ^ (r / 2 % 4): with r % 2 choosing the half, eight rows meet eight columns.
- *   lanes contiguous: a row is a multiple of 128 bytes; piece c of row r lies at place c ^ (r % 8).
- * Copies into shared memory write whole rows and meet no conflict either way.
+ * Shared memory holds, per stage, a tile of A and a tile of B, LF_MM_BK deep, in the order of
+ * memory. "k contiguous": a row of the tile is 32 k of one lane. "Lanes contiguous": a row is the
+ * lanes of one k. A lane is a row of A or a column of B.
+ *
+ * ldmatrix reads eight rows of 16 bytes at once. There is no conflict when the eight fall into
+ * eight different 16-byte columns of the 128 bytes of banks. Piece c of row r therefore lies at
+ * this place:
+ *   k contiguous      c ^ (r / 2 % 4). A row has 64 bytes, so the rows r, r + 2, r + 4, r + 6 start
+ *                     at the same bank; r % 2 chooses the half of the banks.
+ *   lanes contiguous  c ^ (r % 8). A row is a multiple of 128 bytes.
+ * Copies into shared memory write whole rows, so neither order makes them conflict.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_MMA_H
 #define LF_KERNELS_CUDA_GEMM_MMA_H
@@ -18,7 +21,7 @@
 #include "kernels/cuda/dev.h"
 #include "kernels/cuda/gemm_args.h"
 
-/* Pieces of eight elements that a thread copies of one operand's tile; both forms have two. */
+/* The pieces of eight elements that a thread copies of one operand's tile. Both orders have two. */
 enum { LF_MM_PIECES = 2 };
 
 struct lf_mm_src {
@@ -29,7 +32,7 @@ struct lf_mm_src {
     int64_t step;            /* of p per stage */
 };
 
-/* Where this thread's pieces of the tile come from: lanes from lane0 on of `count`, k from k0. */
+/* The sources of this thread's pieces of the tile: lanes from lane0 on of `count`, k from k0 on. */
 LF_DEV void lf_mm_src_init(struct lf_mm_src *s, const void *base, int64_t ld, bool k_fast,
                            int64_t lane0, int64_t count, int k0, const int LANES, const int THREADS)
 {
@@ -47,8 +50,8 @@ LF_DEV void lf_mm_src_init(struct lf_mm_src *s, const void *base, int64_t ld, bo
     s->step = k_fast ? LF_MM_BK : LF_MM_BK * ld;
 }
 
-/* Eight elements into shared memory, those from `left` on as zeros. vec: src is a multiple of 16
- * bytes. */
+/* Copies eight elements into shared memory. Those from `left` on become zeros. vec: src is a
+ * multiple of 16 bytes. */
 LF_DEV void lf_mm_piece(uint16_t *dst, const uint16_t *src, int left, bool vec)
 {
     if (vec && (left <= 0 || left >= 8)) {
@@ -59,7 +62,7 @@ LF_DEV void lf_mm_piece(uint16_t *dst, const uint16_t *src, int left, bool vec)
         dst[i] = i < left ? src[i] : (uint16_t)0;
 }
 
-/* Starts copying the next stage; k_end: end of this product's K. */
+/* Starts copying the next stage. k_end is the end of this product's K. */
 LF_DEV void lf_mm_fetch(uint16_t *tile, struct lf_mm_src *s, bool k_fast, bool vec, int k_end)
 {
     LF_UNROLL for (int i = 0; i < LF_MM_PIECES; i++)
@@ -86,7 +89,7 @@ LF_DEV void lf_mm_frag_a(uint32_t r[4], const uint16_t *tile, int m, int ks, boo
     }
 }
 
-/* 16 k x 16 columns of B at lane n: r[0], r[1] for the first eight columns, r[2], r[3] for the
+/* 16 k x 16 columns of B at lane n. r[0] and r[1] are the first eight columns, r[2] and r[3] the
  * others. */
 LF_DEV void lf_mm_frag_b(uint32_t r[4], const uint16_t *tile, int n, int ks, bool k_fast,
                          const int LANES)
@@ -109,7 +112,7 @@ LF_DEV void lf_mm_mma(float d[4], const uint32_t a[4], const uint32_t b[2], cons
         lf_mma_f16(d, a, b);
 }
 
-/* A warp's MI x 16 rows, 4 x 8 columns of one stage. */
+/* Multiplies a warp's MI x 16 rows by 4 x 8 columns of one stage. */
 LF_DEV void lf_mm_stage(float acc[4][4][4], const uint16_t *ta, const uint16_t *tb, int m, int n,
                         bool a_fast, bool b_fast, const int MI, const int LANES, const int TYPE)
 {
@@ -128,8 +131,8 @@ LF_DEV void lf_mm_stage(float acc[4][4][4], const uint16_t *ta, const uint16_t *
     }
 }
 
-/* A block's tile of LANES x LANES at (row0, col0), k in [k0, k1): tot[i][j] are the m16n8 pieces of
- * this warp, whose first row and column in the tile are *wm and *wn. */
+/* Computes a block's tile of LANES x LANES at (row0, col0), k in [k0, k1). tot[i][j] are the m16n8
+ * pieces of this warp. *wm and *wn become its first row and column in the tile. */
 LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_gemm *g,
                        int64_t row0, int64_t col0, int k0, int k1, bool vec_a, bool vec_b,
                        bool a_fast, bool b_fast, uint16_t *smem, const int MI, const int LANES,
@@ -155,7 +158,7 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     for (int s = 0; s < steps; s++) {
         const int next = s + LF_MM_STAGES - 1, at = s % LF_MM_STAGES, to = next % LF_MM_STAGES;
         lf_cp_wait(LF_MM_STAGES - 2);
-        /* stage s is whole, and everyone is done with stage s - 1, whose place is filled now */
+        /* stage s is whole, and every thread is done with stage s - 1, whose place is filled now */
         __syncthreads();
         if (next < steps) {
             lf_mm_fetch(smem + 2 * to * tile, &sa, a_fast, vec_a, k1);
@@ -175,8 +178,8 @@ LF_DEV void lf_mm_tile(float tot[4][4][4], int *wm, int *wn, const struct lf_k_g
     lf_cp_wait(0);
 }
 
-/* A warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a warp store
- * 128 different bytes. */
+/* Writes a warp's pieces into the tile of sums. With rows 8 banks apart, the 16 lanes of half a
+ * warp store 128 different bytes. */
 LF_DEV void lf_mm_put(float *tile, const float tot[4][4][4], int wm, int wn, const int MI,
                       const int PITCH)
 {

@@ -4,9 +4,10 @@
  * between the copy engine and the warpgroups that multiply. Arguments named in capitals are
  * constants at every call.
  *
- * A tile lies in shared memory as the copy engine's boxes of 64 elements (128 bytes) a row with
- * 16-byte pieces permuted (128-byte swizzle): k along the row, one box of all lanes; lanes along
- * the row, a box of LF_WG_BK k for each 64 lanes. What lies outside of a matrix comes as zeros.
+ * A tile lies in shared memory as boxes of the copy engine. A row of a box is 64 elements (128
+ * bytes) with its 16-byte pieces permuted (128-byte swizzle). With k along the row, one box has all
+ * lanes. With lanes along the row, each 64 lanes have a box of LF_WG_BK k. Elements outside of the
+ * matrix become zeros.
  */
 #ifndef LF_KERNELS_CUDA_GEMM_WG_H
 #define LF_KERNELS_CUDA_GEMM_WG_H
@@ -18,13 +19,13 @@ enum { LF_WG_BOX = 64 * LF_WG_BK * 2 }; /* bytes of 64 lanes of a stage, either 
 
 struct lf_wg_ring {
     unsigned char *stage;
-    uint64_t *full, *empty; /* a barrier each per stage */
+    uint64_t *full, *empty; /* one barrier of each kind per stage */
     int at;                 /* the stage that comes next */
-    unsigned parity;        /* of its phase; changes at every turn of the ring */
+    unsigned parity;        /* parity of that stage's phase; it changes at every turn of the ring */
 };
 
-/* The ring at the start of shared memory, rounded up to where a swizzled tile may stand. `rest`:
- * what follows it. */
+/* The ring at the start of shared memory, rounded up to the alignment of a swizzled tile. *rest
+ * becomes the memory after it. */
 LF_DEV struct lf_wg_ring lf_wg_ring(unsigned char *smem, unsigned char **rest, const int STAGES,
                                     const int BYTES, const int READERS)
 {
@@ -54,7 +55,8 @@ LF_DEV void lf_wg_next(struct lf_wg_ring *r, const int STAGES)
     }
 }
 
-/* One thread brings an operand's part of a stage: LANES lanes from `lane` on, LF_WG_BK of k. */
+/* One thread calls it. Brings an operand's part of a stage: LANES lanes from `lane` on, LF_WG_BK of
+ * k. */
 LF_DEV void lf_wg_fetch(unsigned char *dst, const struct lf_cu_tensor_map *m, int lane, int k,
                         uint64_t *full, const bool BY_LANES, const int LANES)
 {

@@ -8,8 +8,8 @@
 #include "kernels/kernels.h"
 
 enum {
-    LF_MOE_WARPS = 4,     /* of a block; each owns a row or a pair */
-    LF_MOE_ROUTE_ROWS = 5 /* arrays of one value for each expert that a warp of moe_route holds */
+    LF_MOE_WARPS = 4,     /* warps of a block; each owns a row or a pair */
+    LF_MOE_ROUTE_ROWS = 5 /* arrays, one value per expert, that a warp of moe_route holds */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between optim.c and optim.cu. The table of tensors lies in device memory, so grids are fixed:
- * block b of n takes chunks b, b + n, ... of the concatenation of all tensors, each cut in chunks
- * of its own.
+ * Between optim.c and optim.cu. The table of tensors lies in device memory, so the host does not
+ * know the sizes and grids are fixed. All tensors are cut into chunks and counted through; a chunk
+ * has elements of one tensor. Block b of n takes the chunks b, b + n, ...
  */
 #ifndef LF_KERNELS_CUDA_OPTIM_H
 #define LF_KERNELS_CUDA_OPTIM_H

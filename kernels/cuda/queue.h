@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the CUDA backend, host side: an opened device, the queue that kernels get, and how a
- * kernel is launched. One device function takes one argument struct by value; it is found by its
- * name in fns.h.
+ * Inside the CUDA backend, host side: an open device, the queue that kernels get, and how a kernel
+ * is launched. A device function takes one argument struct by value. fns.h has its name.
  *
- * A kernel `name` of kernels.h provides lf_cuda_name (run), lf_cuda_name_check, lf_cuda_name_work
- * in a .c file beside its .cu: run chooses grid and block from the shapes alone (never from the
- * number of multiprocessors where that would change a sum), and launches. Nothing here waits for
- * the device.
+ * A kernel `name` of kernels.h provides lf_cuda_name (run), lf_cuda_name_check and
+ * lf_cuda_name_work in a .c file beside its .cu. run chooses grid and block and launches. The
+ * shapes alone choose them; the number of multiprocessors may not where it would change a sum.
+ * Nothing here waits for the device.
  */
 #ifndef LF_KERNELS_CUDA_QUEUE_H
 #define LF_KERNELS_CUDA_QUEUE_H
@@ -39,13 +38,13 @@ struct lf_cu_device {
     char name[64];
     lf_cu_module *module; /* n_images */
     struct lf_cu_fn_state fn[LF_CU_FN_COUNT];
-    struct lf_blaslt *blaslt; /* NULL until gemm first wants it */
+    struct lf_blaslt *blaslt; /* NULL until gemm first needs it */
     struct lf_cudnn *cudnn;   /* NULL: not asked for */
     bool wgmma;               /* our own 16-bit products are those of gemm_wgmma.cu */
 };
 
-/* Opens GPU `ordinal` of the loaded driver, which the device takes over on success. On failure one
- * sentence in why. */
+/* Opens GPU `ordinal` of the loaded driver. On success the device owns the driver. On failure why
+ * has one sentence. */
 int lf_cu_device_open(struct lf_cu_device **out, const struct lf_cu *cu, int ordinal, char *why,
                       size_t why_bytes);
 void lf_cu_device_close(struct lf_cu_device *d);
@@ -64,15 +63,15 @@ void lf_cu_queue_destroy(lf_queue *q);
 struct lf_cu_dim {
     unsigned x, y, z; /* 0 counts as 1 */
 };
-/* Queue one call of a device function: args is its argument struct, smem bytes of dynamic shared
- * memory (more than 48 KiB are asked for on the way). An empty grid (x 0) launches nothing.
- * LF_K_EDEVICE: q->status and q->what say what the driver refused. */
+/* Queue one call of a device function. args is its argument struct. smem is the bytes of dynamic
+ * shared memory; for more than 48 KiB the driver is asked first. An empty grid (x 0) launches
+ * nothing. On LF_K_EDEVICE q->status and q->what say what the driver refused. */
 int lf_cu_launch(lf_queue *q, enum lf_cu_fn fn, struct lf_cu_dim grid, struct lf_cu_dim block,
                  size_t smem, const void *args);
 /* Note a failed driver call; returns LF_K_EDEVICE, or LF_K_OK for result 0. */
 int lf_cu_result(lf_queue *q, int result, const char *what);
 const char *lf_cu_fn_name(enum lf_cu_fn fn);
-/* Whether this device has the function: code for one kind of GPU stays with that. */
+/* Whether this device has the function. Code for one kind of GPU runs only on that kind. */
 bool lf_cu_has(struct lf_cu_device *d, enum lf_cu_fn fn);
 
 static inline unsigned lf_cu_blocks(int64_t n, int64_t per)
@@ -80,7 +79,7 @@ static inline unsigned lf_cu_blocks(int64_t n, int64_t per)
     return (unsigned)((n + per - 1) / per);
 }
 
-/* The kernels of this backend; family is filled in by whoever copies it ("cuda-sm_90"). */
+/* The kernels of this backend. Whoever copies the table fills in family ("cuda-sm_90"). */
 extern const struct lf_kernels lf_cuda_kernels;
 
 #define LF_CUDA_DECLARE(name)                                                                      \

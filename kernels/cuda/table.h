@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels that the CUDA backend implements, X(name), a section per group; a kernel without a
- * line here is refused by name when a plan is bound.
+ * The kernels that the CUDA backend implements, X(name), a section per group. When a plan is bound,
+ * a kernel without a line here is refused by name.
  */
 #ifndef LF_KERNELS_CUDA_TABLE_H
 #define LF_KERNELS_CUDA_TABLE_H

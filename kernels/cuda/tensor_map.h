@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the copy engine of a GPU (compute capability 9.0) is told of a matrix in memory: a
- * CUtensorMap, made by the driver (TensorMapEncodeTiled), part of a kernel's arguments, opaque to
- * both.
+ * The description of a matrix in memory for the copy engine of a GPU (compute capability 9.0): a
+ * CUtensorMap. The driver makes it (TensorMapEncodeTiled). It is part of a kernel's arguments. Host
+ * and kernel do not look inside.
  */
 #ifndef LF_KERNELS_CUDA_TENSOR_MAP_H
 #define LF_KERNELS_CUDA_TENSOR_MAP_H

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The fused output layer on the device: what host and device agree on. Rows go in chunks whose size
- * the shapes fix; gemm makes the f32 logits of a chunk, xent_rows reduces each row and turns it
- * into dlogits in place (bf16, f16: in the front half of the row), and gemm makes dx and dw of them
- * before the next chunk overwrites them.
+ * the shapes fix. For each chunk gemm makes the f32 logits; xent_rows reduces each row and turns it
+ * into dlogits in place (bf16, f16: in the front half of the row); gemm makes dx and dw from the
+ * dlogits. Then the next chunk overwrites them.
  *
- * A row's reduction, the same in xent_rows and logit_stats: thread t of LF_XENT_THREADS takes the
- * elements 4 t ... 4 t
- * + 3 of every LF_XENT_STEP columns counted from column 0, ascending, with a running maximum;
- *   threads are added by a
- * tree.
+ * The reduction of a row is the same in xent_rows and logit_stats. Thread t of LF_XENT_THREADS
+ * takes the elements 4 t ... 4 t + 3 of every LF_XENT_STEP columns counted from column 0,
+ * ascending, with a running maximum. A tree adds the threads.
  */
 #ifndef LF_KERNELS_CUDA_XENT_ARGS_H
 #define LF_KERNELS_CUDA_XENT_ARGS_H

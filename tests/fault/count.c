@@ -2,13 +2,14 @@
  *
  * LD_PRELOAD library: counts what a program does, as a measure of its work that no clock and no
  * other process can change. At its end a process whose name is LF_COUNT_PROGRAM adds one line to
- * the file LF_COUNT_LOG: "texts N json N files N forks N".
+ * the file LF_COUNT_LOG: "texts N json N files N forks N parsed N".
  *
  *   texts  comparisons of texts and memory, but for those of SQLite: it finds a row in a tree, so
  *          their number grows by the logarithm more than the rows do
  *   json   members and elements that were looked up
  *   files  files that were opened or looked at
  *   forks  processes made by fork(), which copies the tables of all pages; vfork() is not counted
+ *   parsed statements of SQL that SQLite was given to parse
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static atomic_long texts, json, files, forks;
+static atomic_long texts, json, files, forks, parsed;
 
 #define NEXT(name) ((__typeof__(&name))(void *)dlsym(RTLD_NEXT, #name))
 
@@ -93,6 +94,19 @@ void *json_array_get(const void *array, size_t i)
     return next(array, i);
 }
 
+/* SQLite's, without its header. */
+int sqlite3_prepare_v3(void *db, const char *sql, int n, unsigned flags, void **st,
+                       const char **tail);
+int sqlite3_prepare_v3(void *db, const char *sql, int n, unsigned flags, void **st,
+                       const char **tail)
+{
+    static int (*next)(void *, const char *, int, unsigned, void **, const char **);
+    if (next == NULL)
+        next = NEXT(sqlite3_prepare_v3);
+    atomic_fetch_add_explicit(&parsed, 1, memory_order_relaxed);
+    return next(db, sql, n, flags, st, tail);
+}
+
 int open(const char *path, int flags, ...)
 {
     mode_t mode = 0;
@@ -139,7 +153,7 @@ __attribute__((destructor)) static void tell(void)
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0)
         return;
-    dprintf(fd, "texts %ld json %ld files %ld forks %ld\n", atomic_load(&texts), atomic_load(&json),
-            atomic_load(&files), atomic_load(&forks));
+    dprintf(fd, "texts %ld json %ld files %ld forks %ld parsed %ld\n", atomic_load(&texts),
+            atomic_load(&json), atomic_load(&files), atomic_load(&forks), atomic_load(&parsed));
     close(fd);
 }

@@ -19,6 +19,7 @@
  *                             SIGCONT
  *   LF_FAIL_MATCH    count only calls whose "name path" fits this pattern of fnmatch(3), as in
  *                    "link *manifest.json"
+ *   LF_FAIL_SIZE     count only calls on files that have at least so many bytes
  *   LF_FAIL_ONCE     a file that the first process to reach its call makes; where it exists nothing
  *                    fails any more
  *   LF_FAIL_LOG      a file to which every counted call is added as "number name path"
@@ -54,7 +55,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX];
 static size_t root_len;
 static enum action action;
-static long after, calls, delay_us;
+static long after, calls, delay_us, min_size;
 static int full, read_only, log_fd = -1, started, no_locks;
 
 static int read_file(const char *path, char *buf, size_t cap)
@@ -89,6 +90,7 @@ static void start(void)
         return;
     root_len = strlen(root);
     after = n ? strtol(n, NULL, 10) : 0;
+    min_size = getenv("LF_FAIL_SIZE") ? strtol(getenv("LF_FAIL_SIZE"), NULL, 10) : 0;
     delay_us = getenv("LF_FAIL_DELAY") ? strtol(getenv("LF_FAIL_DELAY"), NULL, 10) : 0;
     for (int i = 0; what && i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(what, names[i]) == 0)
@@ -161,6 +163,13 @@ static void die(void)
         pause();
 }
 
+static int large_enough(const char *path)
+{
+    struct stat st;
+    return min_size <= 0 ||
+           (syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && st.st_size >= min_size);
+}
+
 /* One call on path. Returns 0 to go on, or the errno that it fails with. Under the lock. */
 static int count(const char *what, const char *path, int needs_space)
 {
@@ -169,6 +178,8 @@ static int count(const char *what, const char *path, int needs_space)
         return 0;
     snprintf(line, sizeof line, "%s %s", what, path + root_len);
     if (getenv("LF_FAIL_MATCH") && fnmatch(getenv("LF_FAIL_MATCH"), line, 0) != 0)
+        return 0;
+    if (!large_enough(path))
         return 0;
     calls++;
     if (delay_us > 0)

@@ -4,7 +4,7 @@ CLEANFILES += tests/fault/preload.so
 tests/fault/preload.so: tests/fault/preload.c tests/fault/trace.h
 	$(AM_V_CC)$(MKDIR_P) tests/fault && $(CC) -std=gnu11 -D_GNU_SOURCE -I$(top_srcdir) -O1 -g -Wall -Wextra -shared -fPIC \
 	  -o $@ $(top_srcdir)/tests/fault/preload.c -ldl -lpthread
-EXTRA_DIST += tests/fault/preload.c tests/fault/README.md
+EXTRA_DIST += tests/fault/preload.c tests/fault/README.md tests/fault/lib.sh
 
 check_PROGRAMS += tests/fault/crash_test
 TESTS += tests/fault/crash_test

@@ -102,7 +102,7 @@ END
     LF=$LF TERM=xterm script -qec "\"$LF\" status" /dev/null >screen 2>&1 </dev/null
     like screen "$(printf '\033')\[32mdone" "status has colours on a terminal"
 else
-    ok 0 "watch on a terminal # SKIP no script"
+    skip "watch on a terminal" "no script"
 fi
 
 "$LF" run --new --set first.fail_at=2 >o 2>&1
@@ -187,6 +187,6 @@ if [ "$(id -u)" -ne 0 ]; then
     unlike o "deleted.*runs/$old/first/" "what could not be deleted is not called deleted"
     chmod u+w "loong-data/$(ls loong-data)/runs/$old/first/1.1/out/result"
 else
-    ok 0 "what could not be deleted is not called deleted # SKIP root can delete everything"
+    skip "what could not be deleted is not called deleted" "root can delete everything"
 fi
 finish_min 65 # five fewer without script(1)

@@ -273,7 +273,7 @@ slurm_dir=
 slurm_end() { LF_SLURM_DIR=$slurm_dir "$LF_SRCDIR/tests/flow/slurm-down" >/dev/null 2>&1; }
 slurm_block() { # the same with a SLURM of two nodes
     if ! have_slurm; then
-        ok 0 "$PAGE:$2: runs under SLURM # SKIP no SLURM here"
+        skip "$PAGE:$2: runs under SLURM" "no SLURM here"
         return
     fi
     PATH=$PATH:/usr/sbin:/sbin
@@ -282,7 +282,7 @@ slurm_block() { # the same with a SLURM of two nodes
         trap 'slurm_end; cleanup' EXIT
         trap 'exit 143' HUP INT TERM
         env=$(LF_SLURM_DIR=$slurm_dir "$LF_SRCDIR/tests/flow/slurm-up" 2>"$T/slurm.log") || {
-            ok 0 "$PAGE:$2: runs under SLURM # SKIP $(tail -n 1 "$T/slurm.log")"
+            skip "$PAGE:$2: runs under SLURM" "$(tail -n 1 "$T/slurm.log")"
             slurm_dir=
             return
         }

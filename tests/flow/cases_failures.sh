@@ -71,7 +71,7 @@ ledger_whole "lost node"
 
 # --- scancel while it saves ---
 afresh
-knob kill_wait 8
+knob kill_wait 60
 runs 0 "$LF" submit --set first.steps=400 --set first.step_time=300
 at_work 1.1 2
 scancel "$(first_job)"

@@ -8,7 +8,7 @@
 fakes_slurm
 batch_pipeline slurm
 sed 's/^time_limit = .*/time_limit = 1m\ngrace = 1/' pipeline.ini >p && mv p pipeline.ini
-sed 's/^steps = 6/steps = 50/; s/^step_time = 20/step_time = 60/' pipeline.ini >p && mv p pipeline.ini # 3 s of work in first
+sed 's/^steps = 6/steps = 50/; s/^step_time = 20/step_time = 200/' pipeline.ini >p && mv p pipeline.ini # 10 s of work in first
 reference
 afresh() {
     fakeslurm clear
@@ -27,7 +27,7 @@ through() { # through NAME: everything ended well; first was put back; one id, n
 running() { until_true 30 sh -c 'ls loong-data/*/runs/*/first/[0-9]*.[0-9]*/out/ck-5'; ok $? "first is at work"; }
 
 # --- the limit: three segments or so ---
-knob minute 3 # so a time limit of one minute is over after 3 s
+knob minute 10 # so a time limit of one minute is over after 10 s
 runs 0 "$LF" submit
 through "limit"
 [ "$(starts first-)" -ge 2 ]; ok $? "limit: first ran in segments" "$(starts first-)"
@@ -39,9 +39,9 @@ knob minute
 
 # --- the warning comes a minute early ---
 afresh
-knob minute 2
-knob signal_early 2
-runs 0 "$LF" submit --set resources.time_limit=3m --set first.step_time=100 # 5 s of 6; the warning comes after about 3
+knob minute 6
+knob signal_early 6
+runs 0 "$LF" submit --set resources.time_limit=3m --set first.step_time=300 # 15 s of 18; the warning comes after about 11
 through "early signal"
 [ "$(starts first-)" -ge 2 ]; ok $? "early signal: more segments than the one that the limit alone would have allowed" "$(starts first-)"
 knob signal_early
@@ -60,7 +60,7 @@ like "$LF_FAKE_DIR/history" " requeue $id PREEMPTED" "preempted: SLURM put it ba
 
 # --- requeue is refused: a successor, and the children wait for it ---
 afresh
-knob minute 3
+knob minute 10
 knob requeue_refused always
 runs 0 "$LF" submit
 fakeslurm wait 60

@@ -166,6 +166,6 @@ if command -v faketime >/dev/null 2>&1; then
         is "$(states)" "done done done" "clock ${by}s: done"
     done
 else
-    n=$((n + 1)); echo "ok $n # SKIP clocks that differ: there is no faketime"
+    skip "" "clocks that differ: there is no faketime"
 fi
 finish_min 38 # three more with faketime

@@ -55,7 +55,7 @@ once "lost"
 # --- an sbatch that never returns ---
 afresh
 knob sbatch_hang 1
-sed 's/^poll = 1s/poll = 1s\ncommand_timeout = 2s/' pipeline.ini >p && mv p pipeline.ini
+sed 's/^poll = 1s/poll = 1s\ncommand_timeout = 20s/' pipeline.ini >p && mv p pipeline.ini
 "$LF" submit >o 2>e || "$LF" submit >o 2>e
 ok $? "an sbatch that hangs is given up, its job is found" "$(cat e)"
 jobs_end

@@ -42,12 +42,12 @@ END
 --columns
 plot" "bash completes commands, options and choices"
 else
-    ok 0 "bash completes commands, options and choices # SKIP no bash"
+    skip "bash completes commands, options and choices" "no bash"
 fi
 "$F" completion zsh >c.zsh
-if command -v zsh >/dev/null; then zsh -n c.zsh; ok $? "zsh can read its file"; else ok 0 "zsh can read its file # SKIP no zsh"; fi
+if command -v zsh >/dev/null; then zsh -n c.zsh; ok $? "zsh can read its file"; else skip "zsh can read its file" "no zsh"; fi
 "$F" completion fish >c.fish
-if command -v fish >/dev/null; then fish -n c.fish; ok $? "fish can read its file"; else ok 0 "fish can read its file # SKIP no fish"; fi
+if command -v fish >/dev/null; then fish -n c.fish; ok $? "fish can read its file"; else skip "fish can read its file" "no fish"; fi
 for f in c.zsh c.fish; do
     missing=
     for c in $("$F" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do grep -q "[ ']$c[ :')]" $f || missing="$missing $c"; done

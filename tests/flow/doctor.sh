@@ -57,8 +57,8 @@ if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] && [ -w /dev/shm ]; then
 else
     echo "# no /dev/shm to look at"
 fi
-FAIL=$LF_BUILDDIR/tests/fault/fail.so
-if ! grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h"; then
+. "$LF_SRCDIR/tests/fault/lib.sh"
+if [ -n "$FAIL" ]; then
     LD_PRELOAD=$FAIL LF_FAIL_ROOT=$T LF_FAIL_LOCKS=1 "$LF" doctor --scheduler local >out 2>&1
     finds warn 'project directory' 'record locks .* do not work: No locks available' "a filesystem without record locks"
     advised 'ledger_locks = no' "with what to do"

@@ -288,6 +288,8 @@ static int run_work(lf_optset *o, lf_err *err)
     chain(w.state, text);
     if (mix_inputs(w.state, o, "input", err) < 0)
         return 1;
+    for (int64_t i = 0; i < lf_optset_int(o, "warnings"); i++)
+        lf_log(1, "%s", i % 2 == 0 ? "9000 sequences were replaced" : "it is late");
     restore(&w);
     w.metrics = lf_frame_writer_open(lf_optset_str(o, "metrics"), err);
     if (w.metrics == NULL)
@@ -316,6 +318,7 @@ int main(int argc, char **argv)
     const char *base = strrchr(argv[0], '/') != NULL ? strrchr(argv[0], '/') + 1 : argv[0];
     bool join = strstr(base, "join") != NULL;
     lf_err err = LF_ERR_INIT;
+    lf_log_init(join ? "lf-join" : "lf-work", 2);
     lf_optset *o = lf_optset_create(join ? &lf_fake_join : &lf_fake_work, &err);
     int code = 1;
     if (o == NULL || lf_optset_parse_argv(o, argc, argv, NULL, NULL, &err) < 0)

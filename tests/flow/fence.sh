@@ -6,10 +6,7 @@
 # result and metrics are those of an undisturbed run.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 . "$LF_SRCDIR/tests/flow/faults_lib.sh"
-if [ -z "$FAIL" ]; then
-    echo "1..0 # SKIP fail.so cannot be loaded before the sanitizers' own library"
-    exit 0
-fi
+[ -n "$FAIL" ] || skip_all "$no_fail"
 series() { "$LF" metrics train --format csv --lines 0 --key loss | sed '1d; s/,.*//' | sort -n; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
 stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status" 2>/dev/null; }

@@ -26,7 +26,7 @@ afresh() { rm -rf loong-data .loong && cp -a keep.data loong-data && cp -a keep.
 gone() {
     what=$1 pattern=$2
     shift 2
-    timeout 60 "$LF" "$@" >out 2>err
+    timeout 600 "$LF" "$@" >out 2>err
     is "$? $(wc -l <err)" "8 1" "$* without $what: exit 8, one line" "$(cat err)"
     like err "$pattern.*(restore|rebuild|run)" "$* without $what: what is gone and the remedy"
 }

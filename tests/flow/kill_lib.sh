@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # kill -9 of one program before its n-th change to a file, for every n. Source it behind lib.sh and fakes.sh.
 # LF_KILL_PART=2/3 takes every third point, from the second on: long lists are split over several tests.
-FAIL=$LF_BUILDDIR/tests/fault/fail.so
-if grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || [ ! -r "$FAIL" ]; then
-    echo "1..0 # SKIP fail.so cannot be loaded before the sanitizers' own library"
-    exit 0
-fi
+. "$LF_SRCDIR/tests/fault/lib.sh"
+[ -n "$FAIL" ] || skip_all "$no_fail"
 part=${LF_KILL_PART:-1/1} missed=0
 # changes PROGRAM COMMAND...: how many changes to files below $T the program makes; the command's own exit code in $?
 changes() {

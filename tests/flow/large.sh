@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Four times the stages are four times the work: what validate, plan, submit, resume and status do is counted (tests/fault/count.c:
-# comparisons, look-ups, files, forks), never timed. The scheduler is a script that gives numbers.
+# comparisons, look-ups, files, forks, SQL), never timed. The scheduler is a script that gives numbers.
 . "$LF_SRCDIR/tests/flow/shm.sh"
 . "$LF_SRCDIR/tests/flow/lib.sh"
 COUNT=$LF_BUILDDIR/tests/fault/count.so
 if grep -q '^#define LF_SANITIZERS' "$LF_BUILDDIR/config.h" || [ ! -r "$COUNT" ]; then
-    echo "1..0 # SKIP count.so cannot be loaded before the sanitizers' own library"
-    exit 0
+    skip_all "count.so cannot be loaded before the sanitizers' own library"
 fi
 SMALL=40 LARGE=160 # stages
 
@@ -90,10 +89,16 @@ for shape in chain wide; do
     for command in validate plan submit status resume second; do linear $shape $command; done
 done
 
+# The ledger's statements are parsed once, however many rows they write.
+parsed() { awk '{ print $NF }' "$1"; }
+few=$(parsed wide.$SMALL/submit.count) many=$(parsed wide.$LARGE/submit.count)
+[ "$few" -gt 10 ] && [ $((many - few)) -lt 10 ]
+ok $? "submit of four times the stages parses no more SQL" "$few and $many statements"
+
 # The checker sees what is not linear.
 mkdir twice.$SMALL twice.$LARGE
 echo "texts 100 json 100 files 100 forks 1" >twice.$SMALL/validate.count
 echo "texts 400 json 500 files 400 forks 1" >twice.$LARGE/validate.count
 (linear twice validate) | grep -q '^not ok'
 ok $? "five times the look-ups are seen"
-finish 17
+finish 18

@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of the flow: source it, call ok/is/like/fails, end with `finish COUNT`. Each test works in a directory
-# of its own; processes are ended by their ids only.
+# For tests of the flow: source it, call ok/is/like/runs, end with `finish COUNT`. Each test works in a directory of its
+# own; processes are ended by their ids only.
 : "${LF_BUILDDIR:=$PWD}"
+. "$LF_SRCDIR/tests/tap/tap.sh"
 LF="$LF_BUILDDIR/tests/flow/bin/loong-flow"
 LF_SITE_CONFIG= LF_USER_CONFIG= LF_LIBEXEC="$LF_BUILDDIR/tests/flow/bin"
 LF_TEMPLATES_DIR="$LF_SRCDIR/templates"
 export LF_SITE_CONFIG LF_USER_CONFIG LF_LIBEXEC LF_TEMPLATES_DIR
 unset SUDO_UID
-T=$(mktemp -d "${TMPDIR:-/tmp}/loong-flow-test.XXXXXX") || exit 99
+own_dir loong-flow-test
 cd "$T" || exit 99
 LF_CACHE_DIR=$T/cache
 export LF_CACHE_DIR
-n=0 bad=0 BG=
-
+BG=
 cleanup() {
     for p in $BG; do kill -9 "$p" 2>/dev/null; done
-    if [ $bad -eq 0 ] && [ -z "${LF_KEEP:-}" ]; then chmod -R u+w "$T" 2>/dev/null; rm -rf "$T"; else echo "# kept $T"; fi
+    drop_dir
 }
 trap cleanup EXIT
 
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; bad=$((bad + 1)); [ -z "${3:-}" ] || echo "# $3"; fi
-}
-is() { [ "$1" = "$2" ]; ok $? "$3" "got '$1', want '$2'"; }
 # like FILE PATTERN NAME: an extended regular expression matches a line
 like() { grep -Eq -e "$2" "$1"; ok $? "$3" "no line like '$2' in: $(head -c 600 "$1" | tr '\n' '~')"; }
 unlike() { ! grep -Eq -e "$2" "$1"; ok $? "$3" "a line like '$2' in: $(head -c 600 "$1" | tr '\n' '~')"; }
@@ -51,10 +46,6 @@ hold() { : >"$HOLD"; }
 let_go() { rm -f "$HOLD"; }
 let_go_when() { until_true "$@"; let_go; }
 pid_in() { sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$1" | head -1; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
-# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
-finish() { plan "$@"; exit $((bad > 0)); }
-finish_min() { plan_min "$@"; exit $((bad > 0)); }
 
 pipeline() { # three stages in a row
     echo "text to read" >in.txt

@@ -7,7 +7,7 @@ fakes_slurm
 SLACK=90
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 site 'scheduler = slurm' 'chain = links'
-knob limit 12
+knob limit 24
 new_project
 chain_pipeline
 runs 0 "$LF" submit

@@ -2,16 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A filesystem whose locks all fail with ENOLCK: the ledger is written under the project's own lock, and says what happened.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-if [ ! -r "$LF_BUILDDIR/tests/fault/fail.so" ]; then
-    echo "1..0 # SKIP the fault library is not built"
-    exit 0
-fi
-if ! LD_PRELOAD="$LF_BUILDDIR/tests/fault/fail.so" "$LF" version >/dev/null 2>&1; then
-    echo "1..0 # SKIP the fault library cannot be loaded before the sanitizers' own"
-    exit 0
-fi
+. "$LF_SRCDIR/tests/fault/lib.sh"
+[ -n "$FAIL" ] || skip_all "$no_fail"
 pipeline
-no_locks() { LD_PRELOAD="$LF_BUILDDIR/tests/fault/fail.so" LF_FAIL_LOCKS=1 "$@"; }
+no_locks() { LD_PRELOAD=$FAIL LF_FAIL_LOCKS=1 "$@"; }
 runs 0 no_locks "$LF" run --set first.steps=2
 is "$(state last)" done "without file locks the whole pipeline runs"
 runs 0 "$LF" ledger check

@@ -78,8 +78,8 @@ case_quoting
 # The limit counts from the start of the job, not from that of the wrapper behind a long prologue.
 new_project
 chain_pipeline
-sed -i 's/^grace = 4s/grace = 5s\nprologue = sleep 6/' pipeline.ini
-runs 0 "$LF" submit --set first.steps=30 --set first.time_limit=16s
+sed -i 's/^grace = 8s/grace = 11s\nprologue = sleep 12/' pipeline.ini
+runs 0 "$LF" submit --set first.steps=30 --set first.time_limit=28s
 wait_state last done "a stage behind a long prologue"
 for i in $(job_ids first); do echo "$i $(end_of "$i")"; done >ends
 unlike ends ' -29$' "no link is killed at its limit"

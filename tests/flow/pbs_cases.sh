@@ -76,9 +76,9 @@ chain_pipeline() { # two stages behind one that needs more time than one job get
 kind = work
 input = in.txt
 steps = 80
-step_time = 225
-time_limit = 12s
-grace = 4s
+step_time = 450
+time_limit = 24s
+grace = 8s
 links = 6
 cpus = 2
 [stage second]

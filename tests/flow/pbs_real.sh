@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pipelines through an OpenPBS that is installed here and takes jobs of this user.
 . "$LF_SRCDIR/tests/flow/lib.sh"
-skip() { echo "1..0 # SKIP $1"; exit 0; }
-command -v qsub >/dev/null || skip "no OpenPBS is installed (no qsub)"
-case $(qsub --version 2>/dev/null) in pbs_version*) ;; *) skip "qsub is not of OpenPBS" ;; esac
-qstat >/dev/null 2>&1 || skip "the PBS server does not answer"
-id=$(qsub -l walltime=1:00 -j oe -o "$T/probe.out" -- /bin/true 2>probe.err) || skip "this user may not submit: $(head -1 probe.err)"
+command -v qsub >/dev/null || skip_all "no OpenPBS is installed (no qsub)"
+case $(qsub --version 2>/dev/null) in pbs_version*) ;; *) skip_all "qsub is not of OpenPBS" ;; esac
+qstat >/dev/null 2>&1 || skip_all "the PBS server does not answer"
+id=$(qsub -l walltime=1:00 -j oe -o "$T/probe.out" -- /bin/true 2>probe.err) || skip_all "this user may not submit: $(head -1 probe.err)"
 . "$LF_SRCDIR/tests/flow/pbs_cases.sh"
 SLACK=120
 trap 'ids=$(all_ids); [ -z "$ids" ] || qdel $ids >/dev/null 2>&1; cleanup' EXIT

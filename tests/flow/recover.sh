@@ -102,7 +102,7 @@ like err 'newer' "a newer ledger schema is refused"
 is "$(cksum <.loong/ledger.db)" "$before" "and left alone"
 cp good.db .loong/ledger.db
 if [ "$(id -u)" -eq 0 ]; then
-    n=$((n + 1)); echo "ok $n # SKIP read-only ledger: root may write everything"
+    skip "" "read-only ledger: root may write everything"
 else
     chmod a-w .loong .loong/ledger.db
     runs 1 "$LF" run --new

@@ -153,4 +153,28 @@ runs 0 "$LF" resume --only first
 unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
 sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
 
-finish 59
+# Warnings of a stage reach the console, with their number.
+runs 0 "$LF" run --new --only first --set first.warnings=3
+like out '^ *lf-work: warning: 9000 sequences were replaced' "a warning is told"
+like out '^first: done in .*, 3 warnings' "with the number at the end of the stage"
+unlike out '^    warning:' "and none is told twice"
+like "$(stage_dir first)/end.json" '"n_warnings":3,.*"warnings":."9000 sequences were replaced","it is late"' "the record has each text once"
+
+"$LF" status >out
+like out '^first: 3 warnings' "status has the number"
+like out '^  . it is late' "and the texts"
+is "$("$LF" status --columns name,n_warnings | awk '$1 == "first" { print $2 }')" 3 "as a column, too"
+runs 0 "$LF" report --output r.html
+like r.html 'first: 3 warnings</h3><pre>9000 sequences' "the report has them"
+# A stage that waits for its next step has said it already.
+hold
+"$LF" run --new --only first --set first.warnings=1 --set "first.hold=$HOLD" >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 10 sh -c "$LF status | grep -q '^first: 1 warning$'"
+ok $? "status has that of a running stage"
+kill -INT $p
+wait $p
+let_go
+
+finish 70

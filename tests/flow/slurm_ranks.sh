@@ -7,14 +7,11 @@ R=$LF_BUILDDIR/tests/unit/comm_ranks F=$LF_BUILDDIR/tests/unit/comm_faults
 ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # of libpmix and UCX
 UCX_LOG_LEVEL=${UCX_LOG_LEVEL:-error}
 export ASAN_OPTIONS UCX_LOG_LEVEL
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 if ! "$LF" launch -n 1 -- true 2>err && grep -q 'without-pmix' err; then
-    echo "1..0 # SKIP built --without-pmix"
-    exit 0
+    skip_all "built --without-pmix"
 fi
 if ! "$LF" launch -n 2 -- "$R" who >out 2>err && grep -q 'without-ucx' err; then
-    echo "1..0 # SKIP built --without-ucx"
-    exit 0
+    skip_all "built --without-ucx"
 fi
 slurm_cluster
 bits() { sed -n 's/.*bits \([0-9a-f]*\) .*/\1/p' "$1"; }
@@ -28,7 +25,7 @@ job() {
 runs 0 "$LF" launch -n 4 -- "$R" check
 bits out >want
 
-export="export ASAN_OPTIONS=$ASAN_OPTIONS UCX_LOG_LEVEL=$UCX_LOG_LEVEL LF_COMM_PATIENCE=8;"
+export="export ASAN_OPTIONS=$ASAN_OPTIONS UCX_LOG_LEVEL=$UCX_LOG_LEVEL LF_COMM_PATIENCE=20;"
 job 0 "four ranks" "$export '$LF' launch -n 4 -- '$R' check || exit; '$LF' launch -n 4 -- '$R' who"
 is "$(bits out)" "$(cat want)" "our launcher on two nodes: the bits of one"
 like out '^\[0\] rank 0 of 4, local 0 of 2, node 0 of 2, pmix$' "rank 0 is on the first node"
@@ -47,7 +44,7 @@ if srun --mpi=list 2>&1 | grep -q pmix; then
     is "$(bits out)" "$(cat want)" "with the same bits"
     job 0 "a probe" "$export srun --mpi=pmix --export=ALL -n4 -c 1 '$LF' launch --probe --ranks 4"
     like out '^4 ranks found each other$' "the probe of it says so"
-    LF_COMM_PATIENCE=8 srun --mpi=pmix -p p45 -N2 -n3 --mem=200 --export=ALL -c 1 --kill-on-bad-exit=0 "$F" loop 1 >out 2>err
+    LF_COMM_PATIENCE=20 srun --mpi=pmix -p p45 -N2 -n3 --mem=200 --export=ALL -c 1 --kill-on-bad-exit=0 "$F" loop 1 >out 2>err
     [ $? -ne 0 ]; ok $? "a rank that hangs ends the step"
     like err 'rank 1 .* hangs: computing .*; missing in all_reduce #7, step 3' "by name"
 else

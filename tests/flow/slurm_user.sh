@@ -6,11 +6,10 @@
 slurm_cluster
 slurm_site
 if [ "$(scontrol show config | sed -n 's/^SlurmUser *= *\([^(]*\).*/\1/p')" = "$(id -un)" ]; then
-    echo "ok 1 # SKIP the submitter is the SLURM user here; autogen.sh check as root gives another"
+    skip "" "the submitter is the SLURM user here; autogen.sh check as root gives another"
 else
-    echo "ok 1 - the submitter, $(id -un), is not the SLURM user"
+    ok 0 "the submitter, $(id -un), is not the SLURM user"
 fi
-n=1
 
 # A stage that needs three walltime segments of one minute, with two stages behind it: one job id, no end in TIMEOUT.
 case_walltime() {

@@ -80,7 +80,7 @@ attempt() { # attempt N [RESOURCES]: what submit writes
     if [ -n "${2:-}" ]; then
         sed "s/\"resources\":{/&$2,/" a.json >b.json && mv b.json a.json
     fi
-    grep -q '"attempt"' a.json || { echo "Bail out! attempt.1.json has no number"; exit 99; }
+    grep -q '"attempt"' a.json || bail "attempt.1.json has no number"
     cp a.json "$rd/first/attempt.$1.json"
 }
 # go N ID COUNT [STAGE]: become the wrapper of that job (in a subshell, or in the background)
@@ -201,8 +201,8 @@ SLURM_JOB_ID=60 "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage second -
 ready=$!
 
 # --- the clock ---
-new_run --set first.steps=100k --set first.grace=15
-echo $(($(date +%s) + 20)) >end # asked to stop 15 s before
+new_run --set first.steps=100k --set first.grace=55
+echo $(($(date +%s) + 60)) >end # asked to stop 55 s before
 t0=$(date +%s)
 job 2 41 0
 t1=$(date +%s)
@@ -211,7 +211,7 @@ like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 [ $((t1 - t0)) -ge 2 ] && [ "$t1" -le "$(cat end)" ]; ok $? "in time, and not at once" "after $((t1 - t0)) s"
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "and the job is put back"
 new_run
-end_1=$(($(date +%s) + 15))
+end_1=$(($(date +%s) + 60))
 echo $end_1 >end
 go 2 41 0 &
 j=$!
@@ -219,7 +219,7 @@ BG="$BG $j"
 started 2.2
 echo $(($(date +%s) + 3600)) >end # somebody raised the limit
 past() { [ "$(date +%s)" -gt $((end_1 + 1)) ]; }
-let_go_when 20 past
+let_go_when 60 past
 wait $j
 [ -e "$rd/first/2.2/done.json" ]; ok $? "a limit that was raised meanwhile is asked for again before it is obeyed"
 
@@ -255,7 +255,7 @@ is $code 1 "a link that follows ends with 1: the jobs behind it must not start"
 attempt 3 '"max_walltime":1'
 # A fast machine runs the three starts in less than a second: the second is said to have begun earlier.
 sed "s/\"t\":[0-9.]*/\"t\":$(($(date +%s) - 60))/" "$rd/first/epoch.2" >claim.2
-cmp -s claim.2 "$rd/first/epoch.2" && echo "Bail out! epoch.2 has no time" && exit 99
+cmp -s claim.2 "$rd/first/epoch.2" && bail "epoch.2 has no time"
 mv -f claim.2 "$rd/first/epoch.2"
 job 3 44 0
 is $code 1 "max_walltime over all starts"
@@ -355,9 +355,9 @@ ok $? "a controller that does not answer is waited for"
 rm away
 wait $j
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "then the job is put back"
-new_run --set first.grace=10
+new_run --set first.grace=55
 sed 's/"backend":"slurm"/"backend":"pbs"/' "$rd/first/attempt.2.json" >a && cp a "$rd/first/attempt.2.json"
-echo 00:00:15 >walltime
+echo 00:01:00 >walltime
 LC_ALL=C date "+%a %b %e %H:%M:%S %Y" >stime
 PBS_JOBID=7.server "$rd/rev.1/bin/loong-flow" exec --run-dir "$rd" --stage first --attempt 2 --token abc2 --project "$T"
 is $? 75 "PBS: stopped before the walltime that qstat tells"

@@ -2,25 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # lf-eval on requests exported from lm-evaluation-harness: its numbers, whatever the batch, block, sharing and threads; continued after
 # kill -9; broken files.
-set -u
-stages=$LF_BUILDDIR/stages
+. "$LF_SRCDIR/tests/stage/lib.sh"
 golden=$LF_SRCDIR/tests/golden/harness
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-harness.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'rm -rf "$dir"' EXIT
-. "$LF_SRCDIR/tests/stage/slowly.sh"
-
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
 run() { # run NAME ARGS...
     _name=$1
     shift
@@ -50,14 +33,11 @@ run small --requests "$golden/requests.jsonl" --threads 1 --slots 2 --step-rows 
 same small "small batches, one thread: the same bytes"
 run alone --requests "$golden/requests.jsonl" --threads 2 --no-share --block 200 --page-tokens 128
 same alone "nothing shared: the same bytes"
-slowly 20000 "$stages/lf-eval" --checkpoint "$dir/model/checkpoint" --tokenizer "$golden/model" --bootstrap 2000 --out "$dir/kill" --block 1 --threads 1 \
-    --requests "$golden/requests.jsonl" >"$dir/stdout" 2>"$dir/err" &
-pid=$!
 part=$dir/kill/results/samples.jsonl.part
-until [ "$(cat "$part" 2>/dev/null | wc -l)" -ge 12 ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-kill -9 $pid 2>/dev/null
-wait $pid 2>/dev/null
-printf '{"task":"arc' >>"$dir/kill/results/samples.jsonl.part"
+cut_at kill 12 "write */kill/results/samples.jsonl.part" "[ \$(cat $part 2>/dev/null | wc -l) -ge 12 ]" \
+    "$stages/lf-eval" --checkpoint "$dir/model/checkpoint" --tokenizer "$golden/model" --bootstrap 2000 --out "$dir/kill" --block 1 --threads 1 \
+    --requests "$golden/requests.jsonl"
+printf '{"task":"arc' >>"$part"
 run kill --requests "$golden/requests.jsonl"
 same kill "killed and continued: the same bytes"
 grep -q "continuing behind" "$dir/err"
@@ -105,6 +85,4 @@ run never --requests "$dir/asked.jsonl" --think-end '</nothing>'
 [ $rc -eq 0 ] && [ "$(texts never | head -n 1)" = "\"$(printf '%s' "$whole" | sed 's/^"//; s/^ *//')" ]
 ok $? "a text without one is whole"
 
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 20
-[ $failed -eq 0 ]
+finish 20

@@ -2,24 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Conversations through lf-tokenize and lf-sft against trl's SFTTrainer (post/make_sft.py): masks of the assistant's turns, packing by
 # best fit or one conversation a sequence, 20 steps of all parameters. Losses, gradient norms and entropies within 1e-4; a setting that differs leaves that.
-set -u
-stages=$LF_BUILDDIR/stages
+. "$LF_SRCDIR/tests/stage/lib.sh"
 golden=$LF_SRCDIR/tests/golden/post/sft
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-golden-sft.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'rm -rf "$dir"' EXIT
-
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        [ -f "$dir/err" ] && sed 's/^/# /' "$dir/err" | tail -n 5
-    fi
-}
 # run NAME COLUMN LR DECAY ARGS...: trains; $apart is the largest relative difference of losses and norms from that column of the curves and the next,
 # and of entropies from the last
 run() {
@@ -61,6 +45,4 @@ ok $? "so is missing weight decay: $apart"
     rm -rf "$dir/rows" && mv "$dir/last" "$dir/rows" && run mask 4 2e-3 0.1 --batch "$bins"
 ! near && [ "$apart" != failed ]
 ok $? "so is a mask of the last answer alone: $apart"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 7
-[ $failed -eq 0 ]
+finish 7

@@ -2,18 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # check.sh and bench.sh with programs that pass, fail, crash and find no GPU: what they print, write and return.
 set -u
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-gpu.XXXXXX") || exit 99
-n=0
-failed=0
-trap 'test $failed -ne 0 || rm -rf "$dir"' EXIT
-ok() {
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$dir/out" | tail -n 12
-    fi
-}
+. "$LF_SRCDIR/tests/tap/tap.sh"
+own_dir
+dir=$T
+tap_why=$dir/out
 check() { sh "$LF_SRCDIR/tests/gpu/check.sh" -o "$dir/table" "$@" >"$dir/out" 2>&1; }
 bench() { sh "$LF_SRCDIR/tests/gpu/bench.sh" -o "$dir/report" "$@" >"$dir/out" 2>&1; }
 program() { # PATH BODY
@@ -122,6 +114,4 @@ program "$dir/bench/gpu_model" 'case $1 in info) echo "Toy GPU, 1 GiB" ;; *) ech
 LF_GPU_BENCH=decode LF_GPU_LINES=$dir/lines PYTHON=$dir/bin/python3 bench -m "$dir" -p "$dir/peer.py" "$dir/bench/gpu_model"
 [ $? -eq 0 ] && grep -q '| decode toy, 1 x 8 | too short to tell | - | - | - | 600.0 ms, 800 | - |' "$dir/report"
 ok $? "a difference of two times that is not positive is too short to tell, and no failure"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 21
-[ $failed -eq 0 ]
+finish 21

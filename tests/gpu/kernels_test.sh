@@ -4,20 +4,10 @@
 # decodes. Times mean nothing here: where the clock tells no positive one, the row says so.
 set -u
 bench=$LF_BUILDDIR/tests/gpu/gpu_kernels
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-benchgpu.XXXXXX") || exit 99
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$dir/out"
-    fi
-}
+. "$LF_SRCDIR/tests/tap/tap.sh"
+own_dir
+dir=$T
+tap_why=$dir/out
 LF_GPU_EMULATED=1 "$bench" >"$dir/out" 2>&1
 ok $? "it runs"
 for row in 'gemm .* forward, fast' 'gemm .* dw' 'gemm .* dx, invariant, wgmma' 'decode 16x.*' 'decode 64x.*, wgmma' 'rmsnorm .* backward' 'swiglu .* forward' 'attention .* forward' 'attention .* backward' 'attention .* forward, cudnn' 'attention .* backward, cudnn' 'adamw' 'classifier' 'sample .* greedy' 'sample .* top-k'; do
@@ -39,6 +29,4 @@ none='"median_s":null,"tokens_per_s":null,"share":null,"rate":null,'
 ok $? "decoding of a whole model"
 grep -q 'step2, layer 1' "$dir/err"
 ok $? "and where its time goes"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 20
-[ $failed -eq 0 ]
+finish 20

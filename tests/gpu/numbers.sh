@@ -4,19 +4,9 @@
 # around it, and, where nvcc was found, it does what is meant and nothing that was built is older than that.
 set -u
 src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-numbers.XXXXXX") || exit 99
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-ok() { # ok STATUS NAME [WHY]
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        printf '%s\n' "${3:-}" | sed 's/^/# /' | head -n 12
-    fi
-}
-. "$src/tests/tap/plan.sh"
+. "$src/tests/tap/tap.sh"
+own_dir
+dir=$T
 want='-fmad=false -ftz=false -prec-div=true -prec-sqrt=true'
 
 # ---- the rules ----
@@ -60,11 +50,8 @@ ok $? "(one would be noticed)"
 
 nvcc=$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)
 if [ -z "$nvcc" ]; then
-    n=$((n + 1))
-    echo "ok $n - the compiler # SKIP no nvcc: not configured --with-cuda"
-    plan 8
-    [ $failed -eq 0 ]
-    exit
+    skip "the compiler" "no nvcc: not configured --with-cuda"
+    finish 8
 fi
 for report in "$build"/kernels/cuda/*.fatbin.log; do
     [ ! -e "$report" ] || sed -n 1p "$report" | grep -q -e "^nvcc flags: .*$want\$" || echo "$report: remove the fat binary and run make"
@@ -92,5 +79,4 @@ ok $? "a product and a sum stay two, in code that a driver compiles later too; f
 got=$(ptx)
 case $got in *'fma.rn.f32 fma.rn.f32 mul.f64'*) true ;; *) false ;; esac # a bare mul is ptxas's to contract
 ok $? "(without them they are one)" "$got $(cat "$dir/err")"
-plan 10
-[ $failed -eq 0 ]
+finish 10

@@ -3,19 +3,11 @@
 # Some programs of tests/op on the PTX that nvcc made of the kernels (tests/cuda/ptx). `make check-ptx` runs all of them.
 set -u
 build=${LF_BUILDDIR:-.}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-ptx.XXXXXX") || exit 99
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        grep -e '^not ok' -e '^ptx' -e '^#' "$dir/log" | tail -n 20 | sed 's/^/# /'
-    fi
-}
-[ -n "$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)" ] || { echo "1..0 # SKIP no nvcc: not configured --with-cuda"; exit 0; }
+. "$LF_SRCDIR/tests/tap/tap.sh"
+own_dir
+dir=$T
+tap_why=$dir/log
+[ -n "$(sed -n 's/^NVCC = *//p' "$build/Makefile" 2>/dev/null)" ] || skip_all "no nvcc: not configured --with-cuda"
 
 # PTXDIR PROGRAM: passes, and what ran was PTX.
 on_ptx() {
@@ -33,6 +25,4 @@ mkdir "$dir/bad"
 sed 's/\(sub\.rn\.f32[^%]*%f[0-9]*\), \(%f[0-9]*\), \(%f[0-9]*\);/\1, \3, \2;/' "$build/kernels/cuda/rows.ptx" >"$dir/bad/rows.ptx"
 ! cmp -s "$build/kernels/cuda/rows.ptx" "$dir/bad/rows.ptx" && ! on_ptx "$dir/bad" norm && grep -q '^not ok' "$dir/log"
 ok $? "(an error in a .ptx is found)"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 8
-[ $failed -eq 0 ]
+finish 8

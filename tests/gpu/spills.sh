@@ -6,7 +6,8 @@
 set -u
 src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
 list=$src/tests/gpu/spills.txt
-n=0
+. "$src/tests/tap/tap.sh"
+own_dir
 # "ARCH FUNCTION BYTES" of every function in report $1.
 functions() {
     awk '/Compiling entry function/ { f = $0; sub(/^[^\047]*\047/, "", f); sub(/\047.*/, "", f); a = $0; sub(/.*for \047/, "", a); sub(/\047.*/, "", a) }
@@ -18,49 +19,41 @@ spilled() { # REPORT PATTERN [ARCH]: functions that spill
 hampered() { # REPORT: what ptxas says when it makes wgmma wait, or registers stay as they are
     grep -i -e 'wgmma.*serializ' -e 'setmaxnreg.*ignored' "$1"
 }
-result() {
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; printf '%s\n' "$3" | sed 's/^/# /'; fi
-}
-ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || { echo "1..0 # SKIP no nvcc: not configured --with-cuda"; exit 0; }
-grep -v '^#' "$list" >"${TMPDIR:-/tmp}/spills.$$"
+ls "$build"/kernels/cuda/*.fatbin >/dev/null 2>&1 || skip_all "no nvcc: not configured --with-cuda"
+grep -v '^#' "$list" >"$T/text"
 while read -r file pattern arch; do
-    if [ -z "$pattern" ]; then result 1 "$file" "spills.txt: a line is FILE PATTERN [ARCH]"; continue; fi
+    if [ -z "$pattern" ]; then ok 1 "$file" "spills.txt: a line is FILE PATTERN [ARCH]"; continue; fi
     report=$build/kernels/cuda/$file.fatbin.log
     if [ -f "$report" ] && ! grep -q 'Compiling entry function' "$report"; then
         # A wrapper that keeps compilations by their input gives the binary back and is silent.
-        n=$((n + 1))
-        echo "ok $n - $file # SKIP nvcc said nothing (a kept compilation?): $report"
+        skip "$file" "nvcc said nothing (a kept compilation?): $report"
         continue
     fi
     if [ ! -f "$report" ]; then
-        result 1 "$file" "no ptxas report $report: remove kernels/cuda/$file.fatbin and run make"
+        ok 1 "$file" "no ptxas report $report: remove kernels/cuda/$file.fatbin and run make"
         continue
     fi
     found=$(functions "$report" | awk -v p="$pattern" '$2 ~ p' | wc -l)
     [ "$found" -gt 0 ]
-    result $? "$file: $found functions match $pattern" "the pattern matches no function: $(functions "$report" | awk '{ print $2 }' | sort -u | tr '\n' ' ')"
+    ok $? "$file: $found functions match $pattern" "the pattern matches no function: $(functions "$report" | awk '{ print $2 }' | sort -u | tr '\n' ' ')"
     bad=$(spilled "$report" "$pattern" "$arch")
-    result "$([ -z "$bad" ]; echo $?)" "$file: no registers are spilled" "$bad"
+    none "$file: no registers are spilled" "$bad"
     bad=$(hampered "$report")
-    [ -z "$bad" ] || result 1 "$file: products of a warpgroup are asynchronous" "$bad"
-done <"${TMPDIR:-/tmp}/spills.$$"
-cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
+    [ -z "$bad" ] || ok 1 "$file: products of a warpgroup are asynchronous" "$bad"
+done <"$T/text"
+cat >"$T/text" <<'END'
 ptxas info    : Compiling entry function 'good' for 'sm_80'
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Compiling entry function 'bad' for 'sm_90'
     48 bytes stack frame, 32 bytes spill stores, 16 bytes spill loads
 END
-[ "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)" = "bad on sm_90: 48 bytes" ]
-result $? "a planted spill is noticed" "$(spilled "${TMPDIR:-/tmp}/spills.$$" .)"
-[ -z "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)" ] && [ -n "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_90)" ]
-result $? "on the architecture that is asked for" "$(spilled "${TMPDIR:-/tmp}/spills.$$" . sm_80)"
-cat >"${TMPDIR:-/tmp}/spills.$$" <<'END'
+[ "$(spilled "$T/text" .)" = "bad on sm_90: 48 bytes" ]
+ok $? "a planted spill is noticed" "$(spilled "$T/text" .)"
+[ -z "$(spilled "$T/text" . sm_80)" ] && [ -n "$(spilled "$T/text" . sm_90)" ]
+ok $? "on the architecture that is asked for" "$(spilled "$T/text" . sm_80)"
+cat >"$T/text" <<'END'
 ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to non wgmma instructions defining accumulator registers of a wgmma between start and end of the pipeline stage in the function 'bad'
 END
-hampered "${TMPDIR:-/tmp}/spills.$$" >/dev/null
-result $? "planted serialized products are noticed" ""
-rm -f "${TMPDIR:-/tmp}/spills.$$"
-ok() { result "$1" "$2" ""; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan_min 4 # as many as spills.txt has lines, whose reports a kept compilation may lack
+hampered "$T/text" >/dev/null
+ok $? "planted serialized products are noticed"
+finish_min 4 # as many as spills.txt has lines, whose reports a kept compilation may lack

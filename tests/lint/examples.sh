@@ -1,20 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Every pipeline under examples/ is valid and can be planned; the quickstart's runner reads its arguments.
-set -u
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 LF_MODELS_DIR=$LF_SRCDIR/models LF_SITE_CONFIG= LF_USER_CONFIG=
 export LF_MODELS_DIR LF_SITE_CONFIG LF_USER_CONFIG
 lf=$LF_BUILDDIR/loong-flow
-n=0
-ok() { # $1: 0 = ok, $2: name, $3: file with findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$3"
-    fi
-}
 
 for p in "$LF_SRCDIR"/examples/*/pipeline.ini; do
     name=$(basename "$(dirname "$p")")
@@ -78,5 +68,4 @@ printf '0m0.010s 0m0.020s\n1m2.500s 0m3.100s\n' >out
 [ "$(sh -c ". '$LF_SRCDIR/examples/common.sh'; cpu_of out; minutes 185")" = "66
 3m05s" ]
 ok $? "CPU seconds out of what the shell tells" out
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 21
+finish 21

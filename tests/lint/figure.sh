@@ -2,19 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The figure of docs/architecture.md: every folder with sources stands in it once, and whatever
 # layers.sh allows a folder to include stands in a lower row.
-set -u
-src=${LF_SRCDIR:-.}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-n=0 bad=0
-none() { # none NAME FINDINGS
-    n=$((n + 1))
-    if [ -z "$2" ]; then echo "ok $n - $1"; else
-        echo "not ok $n - $1"
-        bad=1
-        printf '%s\n' "$2" | sed 's/^/# /'
-    fi
-}
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 eval "$(sed -n '/^allowed() {/,/^}/p' "$src/tests/lint/layers.sh")"
 
 # rows PAGE: lines "ROW FOLDER" of the figure; ROW grows downwards.
@@ -67,7 +55,4 @@ sed 's|engine/graph/|engine/XX|; s|engine/store/|engine/graph/|; s|engine/XX|eng
 [ "$(findings "$tmp/page.md")" = "engine/graph may include engine/back, which is not below it
 engine/graph may include kernels, which is not below it" ]
 none "two folders in each other's places are seen" "$([ $? -eq 0 ] || findings "$tmp/page.md")"
-ok() { result "$1" "$2" ""; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 4
-exit $bad
+finish 4

@@ -4,20 +4,7 @@
 # no more files than promised, build, and do what they say. The copy is built as this tree was configured, but for speed: only what the
 # checks need, without optimisation and
 # kernels for instruction sets.
-set -u
-src=$(cd "${LF_SRCDIR:-.}" && pwd) build=$(cd "${LF_BUILDDIR:-.}" && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-n=0 bad=0
-ok() { # $1: 0 = ok, $2: name, $3: file with findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        bad=1
-        [ -z "${3:-}" ] || tail -n 40 "$3" | sed 's/^/# /'
-    fi
-}
-. "$src/tests/tap/plan.sh"
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 files() { grep -c '^+++ ' "$1"; }
 few() { [ "$(files "$1")" -le "$2" ]; } # few PATCH LIMIT
 
@@ -30,10 +17,8 @@ ok $? "an op takes 8 files at most"
 ok $? "a fourth file is seen"
 
 if [ "$src" = "$build" ]; then
-    n=$((n + 1))
-    echo "ok $n - the patches build and work # SKIP objects in the source would be taken for those of the copy"
-    plan 4
-    exit $bad
+    skip "the patches build and work" "objects in the source would be taken for those of the copy"
+    finish 4
 fi
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES # of the make that runs this test
 # What a build reads: the folders of the product, and of the tests what Makefile.in includes and make depends on.
@@ -85,5 +70,4 @@ tests/op/elementwise_test >log 2>&1 && grep -q '^ok .*isru backward' log
 ok $? "its kernels agree with the formulas" log
 tests/unit/graph_random >log 2>&1 && grep -q '^ok .*gradient agrees' log
 ok $? "gradients of random graphs with it are those that differences of the loss show" log
-plan 12
-exit $bad
+finish 12

@@ -1,17 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Includes point down only; headers compile alone; only stages and flow print or exit; symbols carry the prefix.
-set -u
-src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
-n=0 bad=0
-result() { # $1: 0 = ok, $2: name, $3: findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        bad=1
-        printf '%s\n' "$3" | sed 's/^/# /'
-    fi
-}
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 
 # Folders that each folder may include from, besides itself and tests/tap for tests.
 allowed() {
@@ -60,44 +50,38 @@ violations() {
 }
 
 found=$(violations "$src")
-result "$([ -z "$found" ]; echo $?)" "includes point down only" "$found"
+none "includes point down only" "$found"
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-mkdir -p "$tmp/engine/base" "$tmp/db" "$tmp/flow/plan" "$tmp/flow/launch" "$tmp/engine/text/token"
-echo '#include "engine/graph/graph.h"' >"$tmp/db/x.c"
-echo '#include "engine/train/loop.h"' >"$tmp/engine/base/y.h"
-echo '#include "flow/run/state.h"' >"$tmp/flow/plan/conf.c"
-echo '#include "flow/record/record.h"' >"$tmp/flow/launch/hub.c"
-echo '#include "engine/text/corpus/pack.h"' >"$tmp/engine/text/token/bpe.c"
-found=$(violations "$tmp" | wc -l)
-result "$([ "$found" -eq 5 ]; echo $?)" "the check sees planted includes from above, between folders and rooms" \
-    "$found of 5 found"
+plant db/x.c '#include "engine/graph/graph.h"\n'
+plant engine/base/y.h '#include "engine/train/loop.h"\n'
+plant flow/plan/conf.c '#include "flow/run/state.h"\n'
+plant flow/launch/hub.c '#include "flow/record/record.h"\n'
+plant engine/text/token/bpe.c '#include "engine/text/corpus/pack.h"\n'
+is "$(violations "$tmp" | wc -l)" 5 "the check sees planted includes from above, between folders and rooms"
 
 found=$(cd "$src" && grep -nE '\b(exit|abort|puts|printf|perror)[[:space:]]*\(|\bstdout\b' $(find engine kernels/cpu db $(ls kernels/cuda/*.c) -name '*.c') |
     grep -vE '^engine/base/(err|sys)\.c:|^[^:]*:[0-9]*:[[:space:]]*(\*|/\*|//)|_exit\(128' || true)
-result "$([ -z "$found" ]; echo $?)" "the engine, the kernels and db neither print nor exit" "$found"
+none "the engine, the kernels and db neither print nor exit" "$found"
 
 found=$(cd "$src" && grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atof|alloca)[[:space:]]*\(' \
     $(find engine kernels db flow stages -name '*.[ch]') || true)
-result "$([ -z "$found" ]; echo $?)" "no unsafe libc calls" "$found"
+none "no unsafe libc calls" "$found"
 
 found=$(cd "$src" && find engine kernels db flow stages tests -name "*.[ch]" -o -name "*.cu" | while read -r f; do
     head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
 done)
-result "$([ -z "$found" ]; echo $?)" "every source names its licence" "$found"
+none "every source names its licence" "$found"
 
 found=$(cd "$src" && find engine kernels db flow stages -name '*.[ch]' | xargs wc -l | awk '$2 != "total" && $1 > 1000 {print $2 ": " $1 " lines"}')
-result "$([ -z "$found" ]; echo $?)" "no file above 1,000 lines" "$found"
+none "no file above 1,000 lines" "$found"
 
 if command -v nm >/dev/null 2>&1; then
     found=$(for a in engine/libbase.a engine/libengine.a kernels/libkernels.a db/libdb.a; do
         [ -f "$build/$a" ] && nm -g --defined-only "$build/$a" 2>/dev/null | awk -v a="$a" '$2 ~ /[TDBR]/ && $3 !~ /^(lf_|__asan|__odr|__ubsan|_)/ {print a ": " $3}'
     done)
-    result "$([ -z "$found" ]; echo $?)" "every global symbol begins with lf_" "$found"
+    none "every global symbol begins with lf_" "$found"
 else
-    n=$((n + 1))
-    echo "ok $n - every global symbol begins with lf_ # SKIP no nm"
+    skip "every global symbol begins with lf_" "no nm"
 fi
 
 # Each header alone. The generated config.h is not included by headers.
@@ -107,8 +91,5 @@ found=$(cd "$src" && find engine kernels db flow stages -name '*.h' ! -name '*_p
     # shellcheck disable=SC2086
     $cc -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -I"$build" ${LF_LINT_CFLAGS:-} "$tmp/h.c" 2>"$tmp/err" || { echo "$h:"; head -n 3 "$tmp/err"; }
 done)
-result "$([ -z "$found" ]; echo $?)" "every header compiles alone" "$found"
-ok() { result "$1" "$2" ""; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 8
-exit $bad
+none "every header compiles alone" "$found"
+finish 8

@@ -2,22 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The man page of a stage is its prose with what the option table says in between, --help has every option of it, and every
 # option fills a member or is read by the stage's sources.
-set -u
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 LC_ALL=C
 export LC_ALL
-src=${LF_SRCDIR:-.} build=${LF_BUILDDIR:-.}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-n=0 bad=0
-result() { # $1: 0 = ok, $2: name, $3: findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        bad=1
-        printf '%s\n' "$3" | sed 's/^/# /'
-    fi
-}
-none() { result "$([ -z "$2" ]; echo $?)" "$1" "$2"; }
 
 # Names in --help $1.
 help_names() { sed -n 's/^  --\(\[no-\]\)\{0,1\}\([a-z0-9-]*\).*/\2/p' "$1" | tr - _ | sort; }
@@ -38,7 +25,7 @@ for t in "$src"/stages/*_opts.c; do
     [ "$kind" != all ] || continue
     page=$build/stages/lf-$kind.1
     "$build/stages/lf-$kind" --help >"$tmp/help"
-    result $? "$kind: --help" ""
+    ok $? "$kind: --help"
     help_names "$tmp/help" >"$tmp/h"
     page_names "$page" >"$tmp/p"
     none "$kind: --help and the man page" "$(differ "$tmp/h" "$tmp/p")"
@@ -46,14 +33,14 @@ for t in "$src"/stages/*_opts.c; do
     awk -v part="$tmp/part" '$0 == "@OPTIONS@" { while ((getline line < part) > 0) print line; next } { print }' \
         "$src/stages/lf-$kind.1.in" >"$tmp/want"
     cmp -s "$tmp/want" "$page"
-    result $? "$kind: the built man page is what loong-flow prints between its prose" ""
+    ok $? "$kind: the built man page is what loong-flow prints between its prose"
     found=
     for s in NAME SYNOPSIS DESCRIPTION OPTIONS 'EXIT STATUS' FILES EXAMPLES 'SEE ALSO'; do
         grep -q "^\.SH $s\$" "$page" || found="$found $s;"
     done
     none "$kind: sections of the man page" "$found"
     "$build/tests/unit/stage_opts" --by-name "$kind" >"$tmp/byname"
-    result $? "$kind: options that fill no member" ""
+    ok $? "$kind: options that fill no member"
     none "$kind: every option is read" \
         "$(unread "$tmp/byname" $(ls "$src/stages/$kind"*.c | grep -v _opts.c) "$src/stages/stage.c" "$src/stages/infer_common.c" "$src/stages/train_common.c")"
 done
@@ -64,16 +51,12 @@ sort "$tmp/byname" >"$tmp/h"
 [ "$(differ "$tmp/h" "$tmp/more")" = "only in the second: no_such_option" ] &&
     [ "$(differ "$tmp/more" "$tmp/h")" = "only in the first: no_such_option" ] &&
     [ "$(unread "$tmp/more" "$src"/stages/*[a-z].c)" = no_such_option ]
-result $? "a planted option is noticed" "$(differ "$tmp/h" "$tmp/more")"
+ok $? "a planted option is noticed" "$(differ "$tmp/h" "$tmp/more")"
 
 if command -v mandoc >/dev/null 2>&1; then
     # Pages carry no date: a build gives the same bytes on any day.
     none "mandoc has no warning about a man page" "$(mandoc -Tlint -W warning "$build"/stages/*.1 "$build"/flow/*.1 2>&1 | grep -v 'missing date')"
 else
-    n=$((n + 1))
-    echo "ok $n - mandoc has no warning about a man page # SKIP no mandoc"
+    skip "mandoc has no warning about a man page" "no mandoc"
 fi
-ok() { result "$1" "$2" ""; }
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 68
-exit $bad
+finish 68

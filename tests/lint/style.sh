@@ -2,27 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # One dialect: clang-format 14, 100 columns, seven parameters, one style of error flow, no | over calls that can fail.
 # Each check sees a planted violation.
-set -u
-src=${LF_SRCDIR:-.}
-n=0 bad=0
-result() { # $1: 0 = ok, $2: name, $3: findings
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        bad=1
-        printf '%s\n' "$3" | head -n 40 | sed 's/^/# /'
-    fi
-}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-mkdir "$tmp/engine" "$tmp/kernels"
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
 
 # C files of tree $1 below the folders that follow. Generated tables are left out.
 sources() {
     tree=$1
     shift
     (cd "$tree" && find "$@" \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) 2>/dev/null) |
-        grep -vE '(_data|uniprop_sets)\.h$' | sort
+        grep -vE '(/uni[a-z]*_data|uniprop_sets)\.h$' | sort
 }
 product="engine kernels db flow stages"
 
@@ -69,46 +56,42 @@ joined() {
 }
 
 long=$(awk 'BEGIN { for (i = 0; i < 101; i++) printf "x" }')
-printf '/* %s */\n' "$long" >"$tmp/engine/wide.c"
-printf 'static int eight(int a, int b, int c, int d, int e, int f, int g,\n                 int h)\n{\n    return 0;\n}\n' >"$tmp/engine/many.c"
-printf 'int f(void)\n{\n    if (!rc)\n        rc = rc ? rc : g();\n    if (rc)\n        return h && rc;\n}\n' >"$tmp/engine/flow.c"
-printf 'bad = json_object_set_new(o, "a", a) |\n      json_object_set_new(o, "b", b);\nreturn bad | json_array_append(o, a);\n' >"$tmp/engine/joined.c"
+plant engine/wide.c "/* $long */\n"
+plant engine/many.c 'static int eight(int a, int b, int c, int d, int e, int f, int g,\n                 int h)\n{\n    return 0;\n}\n'
+plant engine/flow.c 'int f(void)\n{\n    if (!rc)\n        rc = rc ? rc : g();\n    if (rc)\n        return h && rc;\n}\n'
+plant engine/joined.c 'bad = json_object_set_new(o, "a", a) |\n      json_object_set_new(o, "b", b);\nreturn bad | json_array_append(o, a);\n'
 
 # shellcheck disable=SC2086
 found=$(wide "$src" $product tests)
-result "$([ -z "$found" ]; echo $?)" "no line is longer than 100 characters" "$found"
-result "$([ "$(wide "$tmp" engine)" = engine/wide.c:1 ]; echo $?)" "a planted one is seen" "$(wide "$tmp" engine)"
+none "no line is longer than 100 characters" "$found"
+is "$(wide "$tmp" engine)" engine/wide.c:1 "a planted one is seen"
 # Those that are left from before this check, by file: the list only gets shorter.
 left='flow/launch/pmix'
 all=$(many "$src" engine db flow stages)
 found=$(printf '%s\n' "$all" | grep -vE "^($left)\.c:")
-result "$([ -z "$found" ] && [ "$(printf '%s\n' "$all" | wc -l)" -le 4 ]; echo $?)" \
+ok "$([ -z "$found" ] && [ "$(printf '%s\n' "$all" | wc -l)" -le 4 ]; echo $?)" \
     "no function that is not a kernel takes more than seven arguments, but for 4 named by file" "$all"
-result "$([ "$(many "$tmp" engine)" = 'engine/many.c:1: 8 parameters' ]; echo $?)" "a planted one is seen" "$(many "$tmp" engine)"
+is "$(many "$tmp" engine)" 'engine/many.c:1: 8 parameters' "a planted one is seen"
 # shellcheck disable=SC2086
 found=$(flow "$src" $product)
-result "$([ -z "$found" ]; echo $?)" "return codes are compared with 0" "$found"
-result "$([ "$(flow "$tmp" engine | wc -l)" -eq 4 ]; echo $?)" "planted ones are seen" "$(flow "$tmp" engine)"
+none "return codes are compared with 0" "$found"
+is "$(flow "$tmp" engine | wc -l)" 4 "planted ones are seen"
 # shellcheck disable=SC2086
 found=$(joined "$src" $product)
-result "$([ -z "$found" ]; echo $?)" "no | stands between calls that can fail" "$found"
-result "$([ "$(joined "$tmp" engine | wc -l)" -eq 2 ]; echo $?)" "planted ones are seen" "$(joined "$tmp" engine)"
+none "no | stands between calls that can fail" "$found"
+is "$(joined "$tmp" engine | wc -l)" 2 "planted ones are seen"
 
 # The formatter's other versions format otherwise.
 format=$(command -v clang-format-14 || command -v clang-format || true)
 if [ -n "$format" ] && "$format" --version | grep -q 'version 14\.'; then
     # shellcheck disable=SC2086
     found=$(sources "$src" $product tests | (cd "$src" && xargs "$format" --dry-run 2>&1) | grep -a 'warning:' | cut -d: -f1,2 | sort -u)
-    result "$([ -z "$found" ]; echo $?)" "clang-format 14 changes nothing" "$found"
+    none "clang-format 14 changes nothing" "$found"
     cp "$src/.clang-format" "$tmp/"
-    printf 'int  f(void) { return 0; }\n' >"$tmp/engine/form.c"
+    plant engine/form.c 'int  f(void) { return 0; }\n'
     found=$(cd "$tmp" && "$format" --dry-run engine/form.c 2>&1 | grep -c 'warning:')
-    result "$([ "$found" -gt 0 ]; echo $?)" "it changes a planted file" ""
+    ok "$([ "$found" -gt 0 ]; echo $?)" "it changes a planted file"
 else
-    n=$((n + 1))
-    echo "ok $n - clang-format 14 changes nothing # SKIP no clang-format 14"
+    skip "clang-format 14 changes nothing" "no clang-format 14"
 fi
-ok() { result "$1" "$2" ""; }
-. "$src/tests/tap/plan.sh"
-plan_min 9 # one fewer without clang-format 14
-exit $bad
+finish_min 9 # one fewer without clang-format 14

@@ -2,18 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The sums that `./autogen.sh check` prints: a program that fails is counted by its failures, and not once
 # more for the exit status that follows from them; one that has errors alone is one.
-set -u
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/lf-summary.XXXXXX") || exit 99
-trap 'rm -rf "$tmp"' EXIT
-n=0 bad=0
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        bad=$((bad + 1))
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$tmp/out"
-    fi
-}
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
+tap_why=$tmp/out
 sed -n -e '/^failures() {/,/^}/p' -e '/^summary() {/,/^}/p' "$LF_SRCDIR/autogen.sh" \
     >"$tmp/summary.sh"
 cat >"$tmp/run.sh" <<'END'
@@ -77,6 +67,4 @@ ok $(($? != 1)) "a run of nothing is none"
 rm "$tmp/test-suite.log"
 ! sh "$tmp/run.sh" "$tmp" >"$tmp/out" 2>&1 && grep -q 'no test has run' "$tmp/out"
 ok $? "nor is one that did not build"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 6
-[ $bad -eq 0 ]
+finish 6

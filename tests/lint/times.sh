@@ -2,17 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/tap/cpu.sh and covered.sh: the CPU time of a test with its children is recorded and summed, the slowest
 # are named; what `make check-long` covered is told, what is missing by name.
-set -u
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/lf-times.XXXXXX") || exit 99
-trap 'rm -rf "$tmp"' EXIT
-n=0
-ok() { # ok STATUS NAME
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else
-        echo "not ok $n - $2"
-        sed 's/^/# /' "$tmp/out"
-    fi
-}
+. "${LF_SRCDIR:-.}/tests/lint/lib.sh"
+tap_why=$tmp/out
 cpu="sh $LF_SRCDIR/tests/tap/cpu.sh"
 cd "$tmp" || exit 99
 # Automake's driver, as far as it matters here: a .trs, and the exit status of its own.
@@ -63,5 +54,4 @@ ok $? "what a long test covered, and what it skipped"
 grep -qx 'long: SKIP tests/none.sh: no slurmctld here' out && grep -qx 'long: MISSING tests/gone.sh: did not run' out &&
     grep -qx 'long: 1 scripts ran, 2 did not' out
 ok $? "what did not run, by name"
-. "$LF_SRCDIR/tests/tap/plan.sh"
-plan 7
+finish 7

@@ -58,7 +58,7 @@ for c in "$@"; do
     tar -xf "$tmp/$id.tar" -C "$tmp/$id"
     rm "$tmp/$id.tar"
     # tables that programs write are no code
-    (cd "$tmp/$id" && find engine kernels db flow stages \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) | grep -vE '(_data|uniprop_sets)\.h$' |
+    (cd "$tmp/$id" && find engine kernels db flow stages \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) | grep -vE '(/uni[a-z]*_data|uniprop_sets)\.h$' |
         sort >../names)
     # shellcheck disable=SC2046
     (cd "$tmp/$id" && count $(cat ../names)) | sed "s/^/$id /" >>"$tmp/all"

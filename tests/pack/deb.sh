@@ -16,7 +16,7 @@ else
     ok $? "the package is built" "$(last log)"
 fi
 deb=$(ls "$T"/out/loong-flow_*.deb 2>/dev/null)
-[ -f "$deb" ] || { echo "Bail out! no package"; bad=1; exit 1; }
+[ -f "$deb" ] || bail "no package"
 
 dpkg-deb -c "$deb" | awk '{print $6}' >list
 for f in usr/bin/loong-flow usr/libexec/loong-flow/lf-pretrain usr/share/man/man1/loong-flow.1.gz \

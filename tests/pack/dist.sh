@@ -27,7 +27,7 @@ if [ -e "$LF_SRCDIR/.git" ] && command -v git >/dev/null && command -v autorecon
         "$(last two/far/b/log)"
     first=one/src/$NAME.tar.xz second=two/far/b/$NAME.tar.xz
     is "$(sum "$second")" "$(sum "$first")" "have the same SHA-256"
-    [ -s "$first" ] || { echo "Bail out! no tar"; bad=1; exit 1; }
+    [ -s "$first" ] || bail "no tar"
     mkdir x && (cd x && xz -dc "../$first" | tar -xf -)
     is "$(sed -n 1p "x/$NAME/.tarball-version")" "commit $commit" "the record names the commit"
     left=$(cd "$LF_SRCDIR" && git -c safe.directory='*' ls-files | while read -r f; do

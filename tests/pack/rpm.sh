@@ -14,7 +14,7 @@ else
     ok $? "rpmbuild -ta, the source package too" "$(last log)"
 fi
 rpm=$(find "$top/RPMS" -name 'loong-flow-[0-9]*.rpm' | head -n 1)
-[ -f "$rpm" ] || { echo "Bail out! no package"; bad=1; exit 1; }
+[ -f "$rpm" ] || bail "no package"
 is "$(rpm -qp --qf '%{VERSION} %{LICENSE}' "$rpm")" "$(version) Apache-2.0" "its version and licence"
 rpm -qpl "$rpm" >list
 for f in bin/loong-flow libexec/loong-flow/lf-pretrain share/man/man1/loong-flow.1 \

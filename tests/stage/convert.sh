@@ -168,4 +168,17 @@ idx=$(find "$src/tests/golden" -name '*.idx' | sort | head -1)
 ok $? "inspect an .idx" "$dir/e"
 run --from "$dir/gpt2/tokenizer" --inspect && grep -q '"form": "tokenizer artifact"' "$dir/o"
 ok $? "inspect a tokenizer" "$dir/o"
-finish 197
+
+# ---- several chat templates, as transformers 5 saves them ----
+like gpt2 "$dir/named"
+cp "$golden/gpt2/model.safetensors" "$dir/named/"
+mkdir "$dir/named/additional_chat_templates"
+echo own >"$dir/named/chat_template.jinja"
+echo tools >"$dir/named/additional_chat_templates/tool_use.jinja"
+run --from "$dir/named" --out "$dir/named-in" --verify none && grep -q '"name": *"tool_use"' "$dir/named-in/tokenizer/tokenizer_config.json" &&
+    grep -q '"own' "$dir/named-in/tokenizer/tokenizer_config.json" && [ ! -e "$dir/named-in/tokenizer/chat_template.jinja" ]
+ok $? "templates of a folder come in as a list" "$dir/e"
+run --from "$dir/named-in/checkpoint" --tokenizer "$dir/named-in/tokenizer" --out "$dir/named-in" &&
+    cmp "$dir/named-in/tokenizer/tokenizer_config.json" "$dir/named-in/model/tokenizer_config.json"
+ok $? "and go out as one" "$dir/e"
+finish 199

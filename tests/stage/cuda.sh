@@ -8,7 +8,7 @@ emulated_gpu
 
 run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 
-"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 60 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -40,9 +40,9 @@ END
 nm -D "$LF_CUDA_DRIVER" >"$dir/symbols" && grep -q ' cuInit$' "$dir/symbols" && ! grep -q '__tls_get_addr' "$dir/symbols"
 ok $? "the emulated driver has no thread-local block of its own"
 run base
-same $rc 0 "five steps on the emulated GPU"
+is $rc 0 "five steps on the emulated GPU"
 run cpu --device cpu
-same $rc 0 "and on the CPU"
+is $rc 0 "and on the CPU"
 near_losses base cpu 1e-4 5
 ok $? "with the same losses: $(losses base | tr '\n' ' ')"
 [ "$(id base)" != "$(id cpu)" ]
@@ -53,21 +53,21 @@ ok $? "the checkpoint of the GPU says who multiplied matrices"
 mkdir -p "$dir/kill"
 cut_at kill 1 "*/kill/out/checkpoints/step-00000003*" "test -e $dir/kill/out/checkpoints/step-00000002" \
     "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
-same $rc 137 "kill -9 after the second step"
+is $rc 137 "kill -9 after the second step"
 [ ! -e "$dir/kill/out/checkpoint" ]
 ok $? "before the end"
 run kill
-same $rc 0 "started again it ends"
+is $rc 0 "started again it ends"
 says "continuing bitwise" "and says that it goes on bitwise"
-same "$(id kill)" "$(id base)" "with the same checkpoint"
-same "$(losses kill)" "$(losses base)" "and the same losses"
+is "$(id kill)" "$(id base)" "with the same checkpoint"
+is "$(losses kill)" "$(losses base)" "and the same losses"
 
 run stop --steps 3
 run on --device cpu --resume-from "$dir/stop/out"
-same $rc 0 "the CPU goes on from a GPU's checkpoint"
+is $rc 0 "the CPU goes on from a GPU's checkpoint"
 says_like "perhaps not bitwise: .*cuda.*cpu" "and says that the device was another"
 { losses stop; losses on; } | awk '{ print }' >"$dir/two"
-same "$(wc -l <"$dir/two" | tr -d ' ')" 5 "with the two steps that were left"
+is "$(wc -l <"$dir/two" | tr -d ' ')" 5 "with the two steps that were left"
 
 # products by another library
 lib="--precision bf16 --batch 2 --micro-batch 2" # more rows than our own product is taken for
@@ -84,18 +84,18 @@ cp -R "$dir/lt/out/checkpoints/step-00000003" "$dir/ltstop/out/checkpoints/"
 # shellcheck disable=SC2086
 LF_CUBLASLT=$LF_CUDA_DRIVER run lton $lib --resume-from "$dir/ltstop/out"
 says "continuing bitwise" "a run with it goes on with it, bitwise"
-same "$(id lton)" "$(id lt)" "to the same checkpoint"
+is "$(id lton)" "$(id lt)" "to the same checkpoint"
 # shellcheck disable=SC2086
 run ltother $lib --resume-from "$dir/ltstop/out"
-same $rc 0 "without it the run goes on"
+is $rc 0 "without it the run goes on"
 says_like 'perhaps not bitwise: .*products was "cublasLt [0-9]*", is "own"' "and says that it may not be the same bits, and why"
 
 run half --precision fp16
-same $rc 0 "fp16 runs"
+is $rc 0 "fp16 runs"
 near_losses half base 2e-2 5
 ok $? "and learns as f32 does: $(losses half | tr '\n' ' ')"
 run refused --device cpu --precision fp16
-same $rc 1 "on a CPU fp16 is refused"
+is $rc 1 "on a CPU fp16 is refused"
 says "GPUs have" "and it says where to run it"
 
 # masters and moments in the host's memory, moments in bf16 rounded at random
@@ -104,9 +104,9 @@ state="--precision bf16 --moments bf16"
 run here $state
 # shellcheck disable=SC2086
 run there $state --optimizer-offload 1
-same $rc 0 "all of the optimizer's state in the host's memory"
+is $rc 0 "all of the optimizer's state in the host's memory"
 says "MiB of the host's for offloaded masters and moments" "and it says so"
-same "$(id there)" "$(id here)" "with the same checkpoint"
+is "$(id there)" "$(id here)" "with the same checkpoint"
 mkdir -p "$dir/away"
 # shellcheck disable=SC2086
 cut_at kill 1 "*/away/out/checkpoints/step-00000003*" "test -e $dir/away/out/checkpoints/step-00000002" \
@@ -116,7 +116,7 @@ ok $? "killed"
 # shellcheck disable=SC2086
 run away $state --optimizer-offload 0.6
 says "continuing bitwise" "it goes on with another share, bitwise"
-same "$(id away)" "$(id here)" "to the same checkpoint"
+is "$(id away)" "$(id here)" "to the same checkpoint"
 # shellcheck disable=SC2086
 run narrow $state --masters bf16 --optimizer-offload 0.5
 # shellcheck disable=SC2086
@@ -124,16 +124,16 @@ run narrowcpu $state --masters bf16 --device cpu
 near_losses narrow narrowcpu 2e-2 5
 ok $? "weights in bf16 alone learn as on the CPU: $(losses narrow | tr '\n' ' ')"
 run refused --device cpu --optimizer-offload 0.5
-same $rc 1 "on a CPU it is refused"
+is $rc 1 "on a CPU it is refused"
 says "in the host's memory anyway" "and says why"
 "$pretrain" --config "$dir/run.ini" --out "$dir/x" --plan --precision bf16 --optimizer-offload 1 >"$dir/stdout" 2>"$dir/err"
 grep -q '"optimizer":0[.,]' "$dir/stdout" && grep -q '"offloaded":[1-9]' "$dir/stdout"
 ok $? "--plan counts it apart"
 
 LF_EMU_FAIL=launch:9 run fail
-same $rc 1 "a launch that fails ends the run with 1"
+is $rc 1 "a launch that fails ends the run with 1"
 says "GPU 0" "and names the GPU"
 LF_CUDA_DRIVER=$dir/nowhere.so run none
-same $rc 1 "without a driver device = cuda is a failure"
+is $rc 1 "without a driver device = cuda is a failure"
 says "no CUDA driver" "that says so"
 finish 39

@@ -51,33 +51,33 @@ generate() { # generate NAME ARGS...
 get() { for i in 1 2 3 4 5 6; do "$tool" get "$dir/$1/text/out.jsonl" $i "$2"; done | tr -d '[]' | tr ',\n' '  '; }
 sum() { cksum <"$dir/$1/text/out.jsonl"; }
 generate cpu --device cpu
-same $rc 0 "six requests on the CPU"
+is $rc 0 "six requests on the CPU"
 generate gpu --device cuda --slots 3 --step-rows 16
-same $rc 0 "and on the emulated GPU"
-same "$(get gpu token_ids)" "$(get cpu token_ids)" "with the same tokens"
+is $rc 0 "and on the emulated GPU"
+is "$(get gpu token_ids)" "$(get cpu token_ids)" "with the same tokens"
 near "$(get gpu logprobs)" "$(get cpu logprobs)" 1e-4 "and close log-probabilities"
 generate other --device cuda --slots 6 --step-rows 90 --page-tokens 128
-same "$rc $(sum other)" "0 $(sum gpu)" "another batch and other pages: the same bytes"
+is "$rc $(sum other)" "0 $(sum gpu)" "another batch and other pages: the same bytes"
 grep -q '"kernels": *"cuda-sm_' "$dir/gpu/text/manifest.json"
 ok $? "the result tells its kernels"
 for p in bf16 fp16; do
     generate $p --device cuda --precision $p
-    same $rc 0 "$p"
+    is $rc 0 "$p"
     [ "$(get $p logprobs)" != "$(get gpu logprobs)" ] && [ "$(get $p token_ids | wc -w)" -eq "$(get gpu token_ids | wc -w)" ]
     ok $? "... which is another type"
 done
 generate refused --device cpu --precision fp16
-same $rc 1 "fp16 on a CPU is refused"
+is $rc 1 "fp16 on a CPU is refused"
 says "GPUs have" "and it says where to run it"
 cut_at kill 3 "write */kill/text/out.jsonl.part" "[ \"\$(wc -l <$dir/kill/text/out.jsonl.part)\" -ge 2 ]" \
     "$stages/lf-generate" --checkpoint "$dir/lm" --out "$dir/kill" $tok --prompts "$dir/requests.jsonl" --logprobs 1 --device cuda --slots 1 --step-rows 8
-same $rc 137 "kill -9 behind the second result"
+is $rc 137 "kill -9 behind the second result"
 made=$(wc -l <"$dir/kill/text/out.jsonl.part")
 generate kill --device cuda --slots 3 --step-rows 16
-same "$rc $(sum kill)" "0 $(sum gpu)" "started again: the bytes of a run that was never killed"
+is "$rc $(sum kill)" "0 $(sum gpu)" "started again: the bytes of a run that was never killed"
 says "continuing behind $made of 6" "and goes on behind them"
 LF_EMU_FAIL=launch:1:attn_paged_f32 generate fail --device cuda
-same $rc 1 "a launch that fails ends the run with 1"
+is $rc 1 "a launch that fails ends the run with 1"
 says "attn_paged" "and names the operation"
 alternatives=0
 state() { generate plan --plan --slots 4 --device "$1"; tr -d ' \n' <"$dir/stdout" | sed -n 's/.*"state":\([0-9]*\).*/\1/p'; }
@@ -85,12 +85,12 @@ more=$(($(state cuda) - $(state cpu)))
 [ $more -gt 500000 ] && [ $more -lt 600000 ]
 ok $? "the plan for a GPU counts what drawing needs: $more bytes for 4 slots"
 LF_EMU_FAIL=launch:1:sample_pick generate nodraw --device cuda
-same $rc 1 "so does one where the tokens are drawn"
+is $rc 1 "so does one where the tokens are drawn"
 says "sample_pick" "and names it"
 sampled="--temperature 0.8 --top-p 0.9 --top-k 40 --repetition-penalty 1.1"
 generate bent --device cpu $sampled
 generate drawn --device cuda --slots 4 --step-rows 32 $sampled
-same "$rc $(get drawn token_ids)" "0 $(get bent token_ids)" "cut and penalised draws without alternatives: the CPU's tokens, drawn on the GPU"
+is "$rc $(get drawn token_ids)" "0 $(get bent token_ids)" "cut and penalised draws without alternatives: the CPU's tokens, drawn on the GPU"
 
 # --- lf-eval, lf-score ---
 for d in cpu cuda; do
@@ -127,8 +127,8 @@ member() { "$tool" record "$dir/$1.m" | sed -n "$2"'p' | grep -o "\"$3\":[^,}]*"
 for a in grpo ppo; do
     "$stages/lf-ppo" --config "$dir/ppo.ini" --out "$dir/$a" --metrics "$dir/$a.m" --algorithm $a --reward-command "exec sh $dir/reward.sh" \
         2>"$dir/err" >"$dir/stdout"
-    same $? 0 "a round of $a"
-    same "$(member $a 1 mismatch_max) $(member $a 1 ratio_min) $(member $a 1 ratio_max)" "0 1 1" "whose ratio is exactly 1 on the first mini-batch"
+    is $? 0 "a round of $a"
+    is "$(member $a 1 mismatch_max) $(member $a 1 ratio_min) $(member $a 1 ratio_max)" "0 1 1" "whose ratio is exactly 1 on the first mini-batch"
     [ "$(member $a 2 ratio_max)" != 1 ]
     ok $? "and not on the second"
 done

@@ -141,11 +141,11 @@ lora="--lora-rank 2 --lr 1e-2"
 for k in loss grad_norm accuracy entropy valid_entropy; do
     records full | grep -q "\"$k\":" || break
 done
-same "$k $(records full | grep -c '"entropy":')" "valid_entropy 4" "the entropy of training and of validation is reported at every step"
+is "$k $(records full | grep -c '"entropy":')" "valid_entropy 4" "the entropy of training and of validation is reported at every step"
 grep -q '"valid_loss_there":' "$dir/both" || records sets | grep -q '"valid_loss_there":'
 ok $? "and each validation set on its own"
 cmp -s "$dir/sampled/out/samples/step-00000004.jsonl" "$dir/sampled.cpu/out/samples/step-00000004.jsonl" ||
-    same "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled/out/samples/step-00000004.jsonl")" \
+    is "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled/out/samples/step-00000004.jsonl")" \
         "$(sed 's/.*"token_ids":\(\[[^]]*\]\).*/\1/' "$dir/sampled.cpu/out/samples/step-00000004.jsonl")" "samples are the CPU's"
 
 pairs="--data $dir/pairs --init-from $dir/lm --valid-interval 2"
@@ -165,7 +165,7 @@ pairs="--data $dir/pairs --init-from $dir/lm --valid-interval 2"
     run reference dpo $pairs --mode reference --device cuda
     run cached dpo $pairs --nll 0.2 --reference "$dir/reference/out/reference" --device cuda
 }
-same "$rc $(id cached) $(records cached)" "0 $(id sigmoid) $(records sigmoid)" "a reference that was computed before: the bits of one that was not"
+is "$rc $(id cached) $(records cached)" "0 $(id sigmoid) $(records sigmoid)" "a reference that was computed before: the bits of one that was not"
 
 for a in grpo rloo reinforce++ dapo dr-grpo gspo; do
     trial "$a" ppo --algorithm $a
@@ -181,11 +181,11 @@ for a in grpo ppo; do
     [ $a = ppo ] && with="$with --reward-model $dir/reward --critic-from $dir/reward" # as f32 had them above
     # shellcheck disable=SC2086
     run half-$a ppo $with $scale --device cuda
-    same "$rc $(field half-$a 1 mismatch_max) $(field half-$a 1 ratio_min) $(field half-$a 1 ratio_max)" "0 0 1 1" \
+    is "$rc $(field half-$a 1 mismatch_max) $(field half-$a 1 ratio_min) $(field half-$a 1 ratio_max)" "0 0 1 1" \
         "$a in fp16: the ratio is exactly 1 on the first mini-batch"
     last=$(records half-$a | wc -l)
     r2=$((last / 2 + 1))
-    same "$(field half-$a $r2 round) $(field half-$a $r2 mismatch_max) $(field half-$a $r2 ratio_max)" "2 0 1" "and on that of the second round"
+    is "$(field half-$a $r2 round) $(field half-$a $r2 mismatch_max) $(field half-$a $r2 ratio_max)" "2 0 1" "and on that of the second round"
     [ "$(field half-$a "$last" ratio_max)" != 1 ] && [ "$(field half-$a 1 overflows)" -gt 5 ]
     ok $? "and not on the last; the scale was $(field half-$a 1 loss_scale) after $(field half-$a 1 overflows) overflows"
     # Of the same completions: what f32 finds, the first mini-batch long, which no update came before.
@@ -207,7 +207,7 @@ done
 # shellcheck disable=SC2086
 run found ppo --algorithm grpo $scale --rounds 1 --minibatch 4 --device cuda
 run fixed ppo --algorithm grpo --precision fp16 --loss-scale "$(field found 1 loss_scale)" --rounds 1 --minibatch 4 --device cuda
-same "$rc $(id fixed)" "0 $(id found)" "a step that begins with the scale that was found: the same bits, so what overflowed left none"
+is "$rc $(id fixed)" "0 $(id found)" "a step that begins with the scale that was found: the same bits, so what overflowed left none"
 run fixed2 ppo --algorithm grpo --precision fp16 --loss-scale 1e8 --device cuda
 [ $rc -eq 1 ] && grep -q "mini-batch 1: the gradient of the actor is not finite" "$dir/err"
 ok $? "a fixed scale that overflows ends the run, by name"

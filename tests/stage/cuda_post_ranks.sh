@@ -65,7 +65,7 @@ again() { # again NAME STAGE ARGS...: of a trial
     _case=$1 _stage=$stages/lf-$2
     shift 2
     train "$launch 2 -- $_stage" "$dir/run.ini" "$_case.again" "$@"
-    same "$rc $(ids "$_case.again")" "0 $(ids "$_case")" "$_case: the same bits again"
+    is "$rc $(ids "$_case.again")" "0 $(ids "$_case")" "$_case: the same bits again"
 }
 lora="--lora-rank 2 --lr 1e-2"
 pairs="--data $dir/pairs"

@@ -73,17 +73,17 @@ agree() { # agree A B TOLERANCE: of the larger, or of 1
 }
 
 on 1 one
-same "$rc $(field one 1 mismatch_max)" "0 0" "one rank"
+is "$rc $(field one 1 mismatch_max)" "0 0" "one rank"
 [ "$(field one 1 overflows)" -gt 5 ]
 ok $? "whose loss scale came down to $(field one 1 loss_scale) after $(field one 1 overflows) overflows"
 on 2 two
-same "$rc $(field two 1 mismatch_max) $(field two 1 ratio_min) $(field two 1 ratio_max)" "0 0 1 1" "two ranks: what one generated another trains with the same bits"
+is "$rc $(field two 1 mismatch_max) $(field two 1 ratio_min) $(field two 1 ratio_max)" "0 0 1 1" "two ranks: what one generated another trains with the same bits"
 on 2 again
-same "$rc $(id again)" "0 $(id two)" "and again: the same bits"
+is "$rc $(id again)" "0 $(id two)" "and again: the same bits"
 LF_COMM=ucx on 2 ucx
-same "$rc $(id ucx)" "0 $(id two)" "without NCCL, through the host's memory: the same bits"
+is "$rc $(id ucx)" "0 $(id two)" "without NCCL, through the host's memory: the same bits"
 on 2 replay --replay "$dir/one/out"
-same "$rc $(field replay 1 overflows) $(field replay 1 loss_scale) $(field replay 1 critic_loss_scale)" \
+is "$rc $(field replay 1 overflows) $(field replay 1 loss_scale) $(field replay 1 critic_loss_scale)" \
     "0 $(field one 1 overflows) $(field one 1 loss_scale) $(field one 1 critic_loss_scale)" "on the completions of one rank: its overflows and scales"
 agree one replay 2e-3
 ok $? "and its numbers, apart by $(tail -n 1 "$dir/apart")" "$dir/apart"
@@ -98,6 +98,6 @@ for action in kill term; do
     case $action in kill) [ $rc -ne 0 ] && [ $rc -ne 75 ] ;; term) [ $rc -eq 75 ] ;; esac
     ok $? "$action in the second round: exit $rc"
     on 2 "$action"
-    same "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
+    is "$rc $(id $action)" "0 $(id two)" "started again: the same bits"
 done
 finish 12

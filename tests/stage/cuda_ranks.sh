@@ -17,7 +17,7 @@ run() { train "$launch 2 -- $pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 pids() { ps -eo pid,args | awk -v d="$dir/$1/out" '/lf-[a-z]* / && index($0, d) && !/awk/ && !/launch/ { print $1 }'; }
 
 need_ranks
-"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 60 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -46,15 +46,15 @@ max_positions = 16
 END
 
 run gpu
-same $rc 0 "two ranks on emulated GPUs"
+is $rc 0 "two ranks on emulated GPUs"
 run cpu --device cpu
-same $rc 0 "and on CPUs"
+is $rc 0 "and on CPUs"
 near_losses gpu cpu 1e-5 6
 ok $? "the same losses: $(losses gpu | tr '\n' ' ')"
 LF_EMU_ORDER=7 run again
-same "$(id again) $(metrics again)" "$(id gpu) $(metrics gpu)" "the same bits in another order"
+is "$(id again) $(metrics again)" "$(id gpu) $(metrics gpu)" "the same bits in another order"
 LF_COMM=ucx run host
-same "$(id host) $(metrics host)" "$(id gpu) $(metrics gpu)" "and with sums through host memory, which wait"
+is "$(id host) $(metrics host)" "$(id gpu) $(metrics gpu)" "and with sums through host memory, which wait"
 "$pretrain" --config "$dir/run.ini" --out "$dir/one/out" --metrics "$dir/one/metrics" --steps 6 2>"$dir/err" || mkdir -p "$dir/one"
 near_losses one gpu 1e-5 6
 ok $? "one rank: the losses of two"
@@ -65,9 +65,9 @@ close less gpu 1e-6 1e-5
 [ $? -eq 1 ]
 ok $? "(a step less is found: $(cat "$dir/apart"))"
 run big --clip 0 --loss-scale 0 --loss-scale-start 8.51e37 --loss-scale-window 2
-same $rc 0 "steps that overflow are made again on both"
+is $rc 0 "steps that overflow are made again on both"
 run plain --clip 0
-same "$(losses big)" "$(losses plain)" "and nothing is lost"
+is "$(losses big)" "$(losses plain)" "and nothing is lost"
 
 # masters and moments in the host's memory
 state="--precision bf16 --moments bf16"
@@ -75,23 +75,23 @@ state="--precision bf16 --moments bf16"
 run here $state
 # shellcheck disable=SC2086
 run there $state --optimizer-offload 1
-same $rc 0 "two ranks with the optimizer's state in the host's memory"
+is $rc 0 "two ranks with the optimizer's state in the host's memory"
 says "MiB of the host's for offloaded masters and moments" "say so"
-same "$(id there) $(metrics there)" "$(id here) $(metrics here)" "and end with the bits of two without"
+is "$(id there) $(metrics there)" "$(id here) $(metrics here)" "and end with the bits of two without"
 mkdir -p "$dir/some/out/checkpoints"
 cp -R "$dir/there/out/checkpoints/step-00000003" "$dir/some/out/checkpoints/"
 # shellcheck disable=SC2086
 run rest $state --optimizer-offload 0.5 --resume-from "$dir/some/out"
 says "continuing bitwise" "another share goes on, bitwise"
-same "$(id rest)" "$(id here)" "to the same weights and moments"
+is "$(id rest)" "$(id here)" "to the same weights and moments"
 
 # held NAME: two ranks in the background, the first of which waits (SIGSTOP) behind its first checkpoint; $pid is the launcher's.
 # Under sanitizers, which keep fail.so out, they go on.
 held() {
     mkdir -p "$dir/$1"
     _held=$dir/$1.held
-    [ -n "$slow_by" ] || _held=$dir/$1/out/checkpoints/step-00000003
-    LF_COMM_PATIENCE=600 LD_PRELOAD=$slow_by LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=4 \
+    [ -n "$FAIL" ] || _held=$dir/$1/out/checkpoints/step-00000003
+    LF_COMM_PATIENCE=600 LD_PRELOAD=$FAIL LF_FAIL_ROOT=$dir LF_FAIL_PROGRAM=lf-pretrain LF_FAIL_ACTION=stop LF_FAIL_AFTER=4 \
         LF_FAIL_MATCH="pwrite */$1/metrics" LF_FAIL_ONCE=$dir/$1.held \
         $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" 2>"$dir/err" &
     pid=$!
@@ -104,18 +104,18 @@ held stop
 kill -TERM $pid
 # The launcher has told the one that is held: SIGTERM (bit 14) waits for it.
 told() { for _p in $(pids stop); do grep -q '^ShdPnd:[[:space:]]*[0-9a-f]*[4-7c-f][0-9a-f]\{3\}$' "/proc/$_p/status" && return 0; done; return 1; }
-until [ -z "$slow_by" ] || told || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+until [ -z "$FAIL" ] || told || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 wake stop
 wait $pid
-same $? 75 "SIGTERM in the middle: 75"
+is $? 75 "SIGTERM in the middle: 75"
 run stop
-same "$(id stop) $(metrics stop)" "$(id gpu) $(metrics gpu)" "and on to the same bits"
+is "$(id stop) $(metrics stop)" "$(id gpu) $(metrics gpu)" "and on to the same bits"
 
 FAKE_NCCL_FAIL=10:1 run refused
-same $rc 1 "a collective that fails on one rank ends both with 1"
+is $rc 1 "a collective that fails on one rank ends both with 1"
 says_like "NCCL: all_reduce on rank 1.*internal error" "and is named"
 run refused
-same "$(id refused)" "$(id gpu)" "which a new start makes good"
+is "$(id refused)" "$(id gpu)" "which a new start makes good"
 
 held dead
 kill -9 "$(pids dead | tail -n 1)"
@@ -124,8 +124,8 @@ wait $pid
 [ $? -ne 0 ]
 ok $? "a rank that dies ends the job"
 run dead
-same "$(id dead) $(metrics dead)" "$(id gpu) $(metrics gpu)" "which goes on to the same bits"
+is "$(id dead) $(metrics dead)" "$(id gpu) $(metrics gpu)" "which goes on to the same bits"
 LF_NCCL_LIB=$dir/nowhere.so run none
-same $rc 1 "without NCCL several GPUs are refused"
+is $rc 1 "without NCCL several GPUs are refused"
 says "LF_COMM=ucx does without" "with what to do"
 finish 24

@@ -19,7 +19,7 @@ by() { # by WISH NAME ARGS...: run with LF_ATTN=WISH
 }
 attention() { "$tool" state "$dir/$1/out/checkpoint" | sed -n 's/.*"attention":"\([^"]*\)".*/\1/p'; }
 
-"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 60 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -50,39 +50,39 @@ max_positions = 16
 END
 
 run own
-same $rc 0 "three steps with our own attention"
-same "$(attention own)" own "the checkpoint says whose it was"
+is $rc 0 "three steps with our own attention"
+is "$(attention own)" own "the checkpoint says whose it was"
 by cudnn lib
-same $rc 0 "and with cuDNN's"
+is $rc 0 "and with cuDNN's"
 near_losses lib own 2e-3 3
 ok $? "with the same losses: $(losses lib | tr '\n' ' ')"
 [ "$(id lib)" != "$(id own)" ]
 ok $? "by another program"
-same "$(attention lib)" "cudnn 91900" "the checkpoint says whose, and which version"
+is "$(attention lib)" "cudnn 91900" "the checkpoint says whose, and which version"
 by cudnn-forward forward
 near_losses forward own 2e-3 3
 ok $? "the forward alone, with our backward"
-same "$(attention forward)" "cudnn-forward 91900" "is told apart"
+is "$(attention forward)" "cudnn-forward 91900" "is told apart"
 [ "$(id forward)" != "$(id lib)" ]
 ok $? "and is another program again"
 LF_CUDA_GRAPHS=0 LF_EMU_ORDER=3
 export LF_CUDA_GRAPHS LF_EMU_ORDER
 by cudnn plain
 unset LF_CUDA_GRAPHS LF_EMU_ORDER
-same "$(id plain)" "$(id lib)" "without captures and in another order of streams, the same checkpoint"
+is "$(id plain)" "$(id lib)" "without captures and in another order of streams, the same checkpoint"
 run on --resume-from "$dir/lib/out" --steps 4
 says_like 'perhaps not bitwise: .*attention was "cudnn 91900", is "own"' "going on with our own attention, it says that bits may differ"
 
 run sure --numeric invariant --steps 1
 by cudnn surely --numeric invariant --steps 1
-same "$(losses surely)" "$(losses sure)" "invariant numerics never go to the library"
-same "$(attention surely)" own "and the checkpoint says so"
+is "$(losses surely)" "$(losses sure)" "invariant numerics never go to the library"
+is "$(attention surely)" own "and the checkpoint says so"
 
 LF_CUDNN=$dir/nowhere.so
 by cudnn none
-same $rc 1 "asked for and not there: it ends with 1"
+is $rc 1 "asked for and not there: it ends with 1"
 says "nowhere.so" "and names the library"
 by fastest wrong
-same $rc 1 "an unknown wish ends with 1"
+is $rc 1 "an unknown wish ends with 1"
 says "LF_ATTN is one of own, cudnn, cudnn-forward" "and says which there are"
 finish 17

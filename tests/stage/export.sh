@@ -38,7 +38,7 @@ sed 's/^family = gpt2/family = gemma2\nembed_scale = 4\nkv_heads = 1\nhead_dim =
 must "$stages/lf-pretrain" --config "$dir/gemma2.ini" --out "$dir/gemma2"
 out gemma --from "$dir/gemma2/checkpoint" --tokenizer "$dir/text/tokenizer"
 ok $? "a Gemma 2 without attn_scale goes out"
-same "$(key gemma config.json query_pre_attn_scalar)" 8 "with the scale of its heads"
+is "$(key gemma config.json query_pre_attn_scalar)" 8 "with the scale of its heads"
 out own --from "$dir/gpt2/checkpoint" --tokenizer "$dir/text/tokenizer"
 ok $? "a GPT-2 trained here goes out"
 out bare --from "$dir/gpt2/checkpoint"
@@ -46,9 +46,9 @@ for f in config.json generation_config.json model.safetensors README.md tokenize
     [ -s "$dir/own/model/$f" ] && grep -q "\"$f\"" "$dir/own/model/manifest.json"
     ok $? "with $f" "$dir/own/model/manifest.json"
 done
-same "$(key own config.json bos_token_id) $(key own config.json eos_token_id) $(key own config.json pad_token_id)" "0 0 0" \
+is "$(key own config.json bos_token_id) $(key own config.json eos_token_id) $(key own config.json pad_token_id)" "0 0 0" \
     "config.json names the beginning, the end and the padding"
-same "$(key own tokenizer_config.json tokenizer_class) $(key own tokenizer_config.json eos_token) $(key own tokenizer_config.json model_max_length)" \
+is "$(key own tokenizer_config.json tokenizer_class) $(key own tokenizer_config.json eos_token) $(key own tokenizer_config.json model_max_length)" \
     '"PreTrainedTokenizerFast" "<|endoftext|>" 64' "tokenizer_config.json names the class, the end and the length"
 grep -q '"attention_mask"' "$dir/own/model/tokenizer_config.json" && ! grep -q token_type "$dir/own/model/tokenizer_config.json"
 ok $? "and what a decoder takes" "$dir/own/model/tokenizer_config.json"
@@ -62,7 +62,7 @@ ok $? "and no path"
 out again --from "$dir/gpt2/checkpoint" --tokenizer "$dir/text/tokenizer"
 diff -r "$dir/own/model" "$dir/again/model" >"$dir/err" 2>&1
 ok $? "a second export has the same bytes"
-same "$(key bare config.json bos_token_id) $(key bare config.json eos_token_id) $(key bare config.json pad_token_id) $(ls "$dir/bare/model" | tr '\n' ' ')" \
+is "$(key bare config.json bos_token_id) $(key bare config.json eos_token_id) $(key bare config.json pad_token_id) $(ls "$dir/bare/model" | tr '\n' ' ')" \
     "null null null README.md config.json manifest.json model.safetensors " "without a tokenizer nothing is invented"
 cp -r "$dir/text/tokenizer" "$dir/mine" && chmod -R u+w "$dir/mine" && rm "$dir/mine/manifest.json"
 echo '{"tokenizer_class":"Mine","eos_token":"<|endoftext|>"}' >"$dir/mine/tokenizer_config.json"
@@ -78,20 +78,20 @@ must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/in" --verify none --
 must "$stages/lf-pretrain" --data "$dir/text/shards" --init-from "$dir/in/checkpoint" --steps 2 --seq-length 32 --batch 2 --threads 1 --out "$dir/on"
 tokens() { echo "$(key "$1" config.json bos_token_id) $(key "$1" config.json eos_token_id) $(key "$1" config.json pad_token_id)"; }
 out on1 --from "$dir/on/checkpoint" --tokenizer "$dir/in/tokenizer"
-same "$(tokens on1)" "6 5 7" "trained on, an import keeps its special tokens"
-same "$(key on1 generation_config.json bos_token_id) $(key on1 generation_config.json eos_token_id) $(key on1 generation_config.json pad_token_id)" "6 5 7" \
+is "$(tokens on1)" "6 5 7" "trained on, an import keeps its special tokens"
+is "$(key on1 generation_config.json bos_token_id) $(key on1 generation_config.json eos_token_id) $(key on1 generation_config.json pad_token_id)" "6 5 7" \
     "in generation_config.json too"
 out on2 --from "$dir/on/checkpoint" --tokenizer "$dir/in/tokenizer" --pad-token 9 --eos 8
-same "$(tokens on2)" "6 8 9" "unless others are named"
+is "$(tokens on2)" "6 8 9" "unless others are named"
 out on3 --from "$dir/in/checkpoint" --tokenizer "$dir/in/tokenizer"
 cmp "$dir/foreign/config.json" "$dir/on3/model/config.json" 2>"$dir/err"
 ok $? "what was only imported has its config.json, byte for byte"
 sed -i 's/"pad_token_id": 7/"pad_token_id": 288/' "$dir/foreign/config.json"
 must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/behind" --verify none --threads 1
 out on4 --from "$dir/on/checkpoint" --tokenizer "$dir/behind/tokenizer"
-same "$(tokens on4)" "6 5 0" "a padding token behind the vocabulary is none"
+is "$(tokens on4)" "6 5 0" "a padding token behind the vocabulary is none"
 rm "$dir/foreign/tokenizer.json"
 must "$stages/lf-convert" --from "$dir/foreign" --out "$dir/alone" --verify none --threads 1
 out on5 --from "$dir/on/checkpoint" --tokenizer "$dir/alone/tokenizer"
-same "$(tokens on5)" "6 5 null" "what the manifest keeps needs no vocabulary beside it"
+is "$(tokens on5)" "6 5 null" "what the manifest keeps needs no vocabulary beside it"
 finish 24

@@ -50,7 +50,7 @@ END
     ok $? "$1: one micro-batch has the losses of two"
 }
 
-"$tool" data "$dir/data" 400 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 400 40 || bail "no test data"
 family chatglm 21248 ""
 family baichuan2 24736 ""
 family opt 21248 "init_std = 0.2

@@ -7,7 +7,7 @@ pretrain=$LF_BUILDDIR/stages/lf-pretrain
 run() { "$pretrain" --config "$dir/run.ini" --log-level warning "$@" >"$dir/err" 2>&1; rc=$?; }
 flip() { printf '\377' | dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null; }
 
-"$tool" data "$dir/data" 100 10 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 100 10 || bail "no test data"
 cat >"$dir/run.ini" <<END_INI
 [stage]
 data = $dir/data

@@ -8,7 +8,7 @@ sft=$LF_BUILDDIR/stages/lf-sft
 
 run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 
-"$tool" data "$dir/data" 60 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 60 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -37,7 +37,7 @@ max_positions = 16
 END
 
 run base
-same $rc 0 "eight steps in fp8"
+is $rc 0 "eight steps in fp8"
 run bf16 --precision bf16
 near_losses base bf16 2e-2 8
 ok $? "learn as bf16 does: $(losses base | tr '\n' ' ')"
@@ -47,25 +47,25 @@ ok $? "with other numbers"
 mkdir -p "$dir/kill"
 cut_at kill 1 "*/kill/out/checkpoints/step-00000003*" "test -e $dir/kill/out/checkpoints/step-00000002" \
     "$pretrain" --config "$dir/run.ini" --out "$dir/kill/out" --metrics "$dir/kill/metrics"
-same $rc 137 "kill -9 after the second step"
+is $rc 137 "kill -9 after the second step"
 [ ! -e "$dir/kill/out/checkpoint" ]
 ok $? "before the end"
 run kill
-same $rc 0 "started again it ends"
+is $rc 0 "started again it ends"
 says "continuing bitwise" "and says that it goes on bitwise"
-same "$(id kill)" "$(id base)" "with the same checkpoint"
-same "$(losses kill)" "$(losses base)" "and the same losses"
+is "$(id kill)" "$(id base)" "with the same checkpoint"
+is "$(losses kill)" "$(losses base)" "and the same losses"
 run threads --threads 2
-same "$(id threads)" "$(id base)" "two threads give the same checkpoint"
+is "$(id threads)" "$(id base)" "two threads give the same checkpoint"
 run again --recompute full
-same "$(id again)" "$(id base)" "and so does recomputation"
+is "$(id again)" "$(id base)" "and so does recomputation"
 
 run edges --fp8-edges 1 --fp8-layers mlp
-same $rc 0 "the middle layer's mlp alone"
+is $rc 0 "the middle layer's mlp alone"
 [ "$(id edges)" != "$(id base)" ] && [ "$(id edges)" != "$(id bf16)" ]
 ok $? "is another run than all layers or none"
 run all --fp8-layers mlp --fp8-layers attention
-same "$(id all)" "$(id base)" "both kinds named are all of them"
+is "$(id all)" "$(id base)" "both kinds named are all of them"
 run plan --plan
 grep -q '"params"' "$dir/stdout"
 ok $? "it can be planned"
@@ -87,19 +87,19 @@ refused "layers.0.attn.qkv.weight .* times 10 rows" --seq-length 10
 
 "$sft" --data "$dir/data" --init-from "$dir/bf16/out/checkpoint" --steps 3 --seq-length 16 --micro-batch 1 --lora-rank 2 --precision fp8 \
     --threads 1 --device cpu --out "$dir/sft/out" 2>"$dir/err"
-same $? 0 "an adapter learns beside 8-bit weights"
+is $? 0 "an adapter learns beside 8-bit weights"
 "$sft" --data "$dir/data" --init-from "$dir/bf16/out/checkpoint" --steps 3 --seq-length 16 --micro-batch 1 --precision fp8 --threads 1 \
     --device cpu --out "$dir/full/out" 2>"$dir/err"
-same $? 0 "and lf-sft trains all weights"
+is $? 0 "and lf-sft trains all weights"
 emulated_gpu
 LF_CUBLASLT=$LF_CUDA_DRIVER # its products, emulated
 run gpu --device cuda
-same $rc 0 "on the emulated GPU, captured"
+is $rc 0 "on the emulated GPU, captured"
 near_losses gpu base 2e-3 8
 ok $? "it learns as on the CPU: $(losses gpu | tr '\n' ' ')"
 [ "$(id gpu)" != "$(id base)" ]
 ok $? "by another program"
 LF_CUBLASLT=$dir/nowhere.so run none --device cuda
-same $rc 1 "without cuBLASLt it ends with 1"
+is $rc 1 "without cuBLASLt it ends with 1"
 says "precision fp8 needs cublasLt" "and says what is missing"
 finish 34

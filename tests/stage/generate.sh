@@ -40,7 +40,7 @@ awk 'BEGIN { x = 7; for (i = 0; i < 300; i++) { line = ""
         line = line (j ? " " : "") w }
     print line "." } }' >"$dir/text.txt"
 "$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=320 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
-    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 320 || { echo "Bail out! no test model"; exit 1; }
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 320 || bail "no test model"
 tok="--tokenizer $dir/tok/tokenizer"
 
 # --- usage ---
@@ -64,7 +64,7 @@ fails 1 "has 256 positions" "a context beyond the model's" $tok --max-context 51
 fails 1 "multiple of 64" "a page size that cannot be" $tok --page-tokens 100 x
 fails 1 "kv_tokens" "a cache too small for a request" $tok --kv-tokens 64 --max-tokens 200 x
 "$generate" --checkpoint "$dir/ckpt" $tok x 2>"$dir/err" >"$dir/stdout"
-same $? 1 "neither --out nor --show is refused"
+is $? 1 "neither --out nor --show is refused"
 says "--out" "... and says what to give"
 run plan --plan $tok x
 grep -q '"parameters":' "$dir/stdout" && grep -q '"total":' "$dir/stdout" && [ ! -e "$dir/plan" ]
@@ -72,11 +72,11 @@ ok $? "--plan prints parameters and bytes, and writes nothing"
 
 # --- requests and results ---
 run words $tok --max-tokens 12 --temperature 0 --logprobs 3 --show "the house" "of straw"
-same "$rc" 0 "two prompts in words"
-same "$(get words 1 id) $(get words 2 id)" '"prompt-1" "prompt-2"' "results in order with their ids"
-same "$(get words 1 finish_reason)" '"length"' "finish reason"
-same "$(get words 1 token_ids.0)" "$(get words 1 top_logprobs.0.token_ids.0)" "a greedy token is the first alternative"
-same "$(get words 1 logprobs.0)" "$(get words 1 top_logprobs.0.logprobs.0)" "with the same log-probability"
+is "$rc" 0 "two prompts in words"
+is "$(get words 1 id) $(get words 2 id)" '"prompt-1" "prompt-2"' "results in order with their ids"
+is "$(get words 1 finish_reason)" '"length"' "finish reason"
+is "$(get words 1 token_ids.0)" "$(get words 1 top_logprobs.0.token_ids.0)" "a greedy token is the first alternative"
+is "$(get words 1 logprobs.0)" "$(get words 1 top_logprobs.0.logprobs.0)" "with the same log-probability"
 grep -q "^--- prompt-2 sample 0 (length)" "$dir/stdout"
 ok $? "--show prints the texts"
 printf '{"id":"ring\\u0007\\u001b[2J\\u009b","prompt":"the house"}\n' >"$dir/rude.jsonl"
@@ -107,30 +107,30 @@ awk 'BEGIN { for (i = 0; i < 40; i++) {
     print "{\"id\": 77, \"prompt\": [1, 2, 3], \"seed\": 5}"; print "{\"prompt\": \"words\", \"top_k\": 5, \"top_p\": 0.8, \"min_p\": 0.01}" }' \
     >"$dir/requests.jsonl"
 run base $tok --prompts "$dir/requests.jsonl"
-same "$rc $(wc -l <"$dir/base/text/out.jsonl" | tr -d ' ')" "0 62" "JSON lines: a result for every request and sample"
-same "$(get base 2 id) $(get base 2 sample) $(get base 62 id)" '"q0" 1 "line-42"' "samples count from 0, a line without id is named by its number"
+is "$rc $(wc -l <"$dir/base/text/out.jsonl" | tr -d ' ')" "0 62" "JSON lines: a result for every request and sample"
+is "$(get base 2 id) $(get base 2 sample) $(get base 62 id)" '"q0" 1 "line-42"' "samples count from 0, a line without id is named by its number"
 threads=1
 run small $tok --prompts "$dir/requests.jsonl" --slots 1 --step-rows 1
 threads=3
-same "$(sum small)" "$(sum base)" "one sequence at a time, one row, one thread: the same bytes"
+is "$(sum small)" "$(sum base)" "one sequence at a time, one row, one thread: the same bytes"
 run pages $tok --prompts "$dir/requests.jsonl" --slots 5 --step-rows 33 --page-tokens 128 --kv-tokens 900
 threads=2
-same "$(sum pages)" "$(sum base)" "another batch, cache and pages: the same bytes"
+is "$(sum pages)" "$(sum base)" "another batch, cache and pages: the same bytes"
 {
     printf '\357\273\277'
     cat "$dir/requests.jsonl"
 } >"$dir/mark.jsonl"
 "$generate" --checkpoint "$dir/ckpt" --out "$dir/stdin" $tok --prompts - <"$dir/mark.jsonl" 2>"$dir/err"
-same "$(sum stdin)" "$(sum base)" "from standard input, behind a byte order mark: the same bytes"
+is "$(sum stdin)" "$(sum base)" "from standard input, behind a byte order mark: the same bytes"
 run seed $tok --prompts "$dir/requests.jsonl" --seed 2
 [ "$(get seed 14 token_ids)" != "$(get base 14 token_ids)" ]
 ok $? "another seed draws other tokens"
-same "$(get seed 1 token_ids)" "$(get base 1 token_ids)" "but a greedy request has no seed"
-same "$(get seed 61 token_ids)" "$(get base 61 token_ids)" "nor one that gives its own"
+is "$(get seed 1 token_ids)" "$(get base 1 token_ids)" "but a greedy request has no seed"
+is "$(get seed 61 token_ids)" "$(get base 61 token_ids)" "nor one that gives its own"
 [ "$(get base 14 id)" = "$(get base 15 id)" ] && [ "$(get base 14 token_ids)" != "$(get base 15 token_ids)" ]
 ok $? "two samples of a prompt differ"
 run bf16 $tok --prompts "$dir/requests.jsonl" --precision bf16
-same $rc 0 "bf16"
+is $rc 0 "bf16"
 run noids --max-tokens 3 --prompts "$dir/requests.jsonl" --log-level warning
 says "needs a tokenizer" "words among ids without a tokenizer are refused"
 
@@ -144,26 +144,26 @@ third=$(get drawn 1 token_ids.2)
     printf '{"prompt":"the house","seed":5,"stop_token_ids":[%s],"min_tokens":6,"max_tokens":6}\n' "$third"
 } >"$dir/stop.jsonl"
 run stop $tok --prompts "$dir/stop.jsonl" --max-tokens 12
-same "$(get stop 1 finish_reason) $(get stop 1 token_ids)" "\"stop\" $(get drawn 1 token_ids | cut -d , -f 1-3)]" \
+is "$(get stop 1 finish_reason) $(get stop 1 token_ids)" "\"stop\" $(get drawn 1 token_ids | cut -d , -f 1-3)]" \
     "a stop token ends the text and is kept among the tokens"
-same "$(get stop 1 stop_reason)" "$third" "... and is the stop reason"
-same "$(get stop 2 finish_reason) $(get stop 2 token_ids)" "\"stop\" $(get stop 1 token_ids)" "ignore_eos is about the model's end tokens, not these"
+is "$(get stop 1 stop_reason)" "$third" "... and is the stop reason"
+is "$(get stop 2 finish_reason) $(get stop 2 token_ids)" "\"stop\" $(get stop 1 token_ids)" "ignore_eos is about the model's end tokens, not these"
 [ "$(get stop 2 text)" != "$(get stop 1 text)" ]
 ok $? "include_stop_str_in_output keeps its text"
 get stop 3 token_ids | grep -q "[[,]$third[],]"
-same $? 1 "min_tokens keeps it away"
-same "$(get stop 3 finish_reason)" '"length"' "... to the length asked for"
+is $? 1 "min_tokens keeps it away"
+is "$(get stop 3 finish_reason)" '"length"' "... to the length asked for"
 part=$(get drawn 1 text | LC_ALL=C sed 's/\\u[0-9a-fA-F]*/ /g; s/\\./ /g' | LC_ALL=C grep -o '[a-z][a-z][a-z]*' | tail -n 1)
 run string $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --stop "$part"
-same "$(get string 1 finish_reason) $(get string 1 stop_reason)" "\"stop\" \"$part\"" "a stop string ends the text"
+is "$(get string 1 finish_reason) $(get string 1 stop_reason)" "\"stop\" \"$part\"" "a stop string ends the text"
 get string 1 text | grep -qF "$part"
-same $? 1 "and is cut off"
+is $? 1 "and is cut off"
 
 run keep $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --stop "$part" --include-stop
 get keep 1 text | grep -qF "$part\""
 ok $? "or kept at the end with --include-stop"
 run late $tok --prompts "$dir/drawn.jsonl" --max-tokens 40 --min-tokens 40 --ignore-eos --stop "$part"
-same "$(get late 1 finish_reason) $(get late 1 token_ids)" "\"length\" $(get drawn 1 token_ids)" "min_tokens passes over stop strings"
+is "$(get late 1 finish_reason) $(get late 1 token_ids)" "\"length\" $(get drawn 1 token_ids)" "min_tokens passes over stop strings"
 
 # --- parameters ---
 {
@@ -175,23 +175,23 @@ same "$(get late 1 finish_reason) $(get late 1 token_ids)" "\"length\" $(get dra
     printf '{"prompt":"of straw the house","temperature":0,"max_tokens":2,"truncate_prompt_tokens":2}\n'
 } >"$dir/params.jsonl"
 run params $tok --prompts "$dir/params.jsonl"
-same "$rc $(wc -l <"$dir/params/text/out.jsonl" | tr -d ' ')" "0 12" "best_of makes six and gives two"
+is "$rc $(wc -l <"$dir/params/text/out.jsonl" | tr -d ' ')" "0 12" "best_of makes six and gives two"
 best=$(for i in 3 4 5 6 7 8; do get params $i logprobs | tr -d '[]' | tr , '\n' | awk -v i=$i '{ s += $1 } END { printf "%.9f %d\n", s, i }'; done |
     sort -rn | head -n 2 | cut -d ' ' -f 2 | tr '\n' ' ')
 first=$(echo "$best" | cut -d ' ' -f 1) second=$(echo "$best" | cut -d ' ' -f 2)
-same "$(get params 1 token_ids) $(get params 2 token_ids)" "$(get params "$first" token_ids) $(get params "$second" token_ids)" \
+is "$(get params 1 token_ids) $(get params 2 token_ids)" "$(get params "$first" token_ids) $(get params "$second" token_ids)" \
     "... those of largest summed log-probability"
-same "$(get params 1 sample)" "$((first - 3))" "... with their numbers"
+is "$(get params 1 sample)" "$((first - 3))" "... with their numbers"
 get params 9 token_ids | grep -q "[[,]$third[],]"
-same $? 1 "logit_bias -100 keeps a token away"
-same "$(get params 10 token_ids | tr -d '[]' | tr , '\n' | sort -u | awk '$1 < 100 || $1 > 102' | wc -l | tr -d ' ')" 0 "allowed_token_ids"
-same "$(get params 11 prompt_logprobs.0) $(get params 11 prompt_top_logprobs.1.token_ids.1 | grep -c '^[0-9]')" "null 1" "prompt_logprobs"
-same "$(get params 12 prompt_tokens)" 2 "truncate_prompt_tokens"
+is $? 1 "logit_bias -100 keeps a token away"
+is "$(get params 10 token_ids | tr -d '[]' | tr , '\n' | sort -u | awk '$1 < 100 || $1 > 102' | wc -l | tr -d ' ')" 0 "allowed_token_ids"
+is "$(get params 11 prompt_logprobs.0) $(get params 11 prompt_top_logprobs.1.token_ids.1 | grep -c '^[0-9]')" "null 1" "prompt_logprobs"
+is "$(get params 12 prompt_tokens)" 2 "truncate_prompt_tokens"
 run params2 $tok --prompts "$dir/params.jsonl" --slots 3 --step-rows 5
-same "$(sum params2)" "$(sum params)" "another batch: the same bytes"
+is "$(sum params2)" "$(sum params)" "another batch: the same bytes"
 run best $tok --samples 2 --best-of 6 --max-tokens 8 --seed 5 --logit-bias "$third=-100" --allowed-token-ids 7 --allowed-token-ids 9 \
     --stop-token-ids 9 --bad-words ab --prompt-logprobs 0 --truncate-prompt-tokens 1 "the house"
-same "$rc $(get best 1 prompt_tokens) $(wc -l <"$dir/best/text/out.jsonl" | tr -d ' ')" "0 1 2" "the same as options"
+is "$rc $(get best 1 prompt_tokens) $(wc -l <"$dir/best/text/out.jsonl" | tr -d ' ')" "0 1 2" "the same as options"
 fails 2 "best_of 2 is below samples 3" "best_of below samples" $tok --samples 3 --best-of 2 x
 fails 2 "'7' is not ID=NUMBER" "a bias without a number" $tok --logit-bias 7 x
 for where in 2 8 15; do # a run cut short behind any line goes on with the same bytes
@@ -199,7 +199,7 @@ for where in 2 8 15; do # a run cut short behind any line goes on with the same 
     mkdir -p "$dir/cut$where/text"
     mv "$dir/cut" "$dir/cut$where/text/out.jsonl.part"
     run cut$where $tok --prompts "$dir/params.jsonl" --slots 2
-    same "$rc $(sum cut$where)" "0 $(sum params)" "continued behind line $((where / 2)): the same bytes"
+    is "$rc $(sum cut$where)" "0 $(sum params)" "continued behind line $((where / 2)): the same bytes"
 done
 
 # --- generation_config.json ---
@@ -208,12 +208,12 @@ printf '{"temperature": 0, "max_new_tokens": 5, "top_k": 20, "eos_token_id": [0,
 run conf --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl"
 says "from generation_config.json: temperature 0, top_k 20, max_tokens 5" "its defaults are taken and printed"
 run greedy $tok --prompts "$dir/drawn.jsonl" --temperature 0 --max-tokens 5
-same "$(get conf 1 token_ids)" "$(get greedy 1 token_ids)" "... as the options of that name"
+is "$(get conf 1 token_ids)" "$(get greedy 1 token_ids)" "... as the options of that name"
 run given --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl" --temperature 1 --top-k 0 --max-tokens 12
-same "$(get given 1 token_ids) $(get given 1 stop_reason)" "$(get stop 1 token_ids) infer_tool: no member " \
+is "$(get given 1 token_ids) $(get given 1 stop_reason)" "$(get stop 1 token_ids) infer_tool: no member " \
     "options win; any of its end tokens ends the text"
 run raw --tokenizer "$dir/conf" --prompts "$dir/drawn.jsonl" --raw --ignore-eos --max-tokens 40
-same "$(get raw 1 token_ids)" "$(get drawn 1 token_ids)" "--raw takes nothing of it"
+is "$(get raw 1 token_ids)" "$(get drawn 1 token_ids)" "--raw takes nothing of it"
 printf '{"top_p": "x"}' >"$dir/conf/generation_config.json"
 fails 1 "generation_config.json: top_p is no number" "a broken one is named" --tokenizer "$dir/conf" x
 printf '%s' '{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{{ style }}{% endif %}' \
@@ -234,17 +234,17 @@ batch() { printf '{"custom_id":"%s","method":"POST","url":"/v1/%s","body":{%s}}\
     printf '{"id":"flat","prompt":"<user>the house<assistant>","max_tokens":3,"temperature":0,"add_special_tokens":false}\n'
 } >"$dir/batch.jsonl"
 run batch $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl"
-same "$rc $(wc -l <"$dir/batch/text/out.jsonl" | tr -d ' ')" "0 10" "a line for every batch request"
+is "$rc $(wc -l <"$dir/batch/text/out.jsonl" | tr -d ' ')" "0 10" "a line for every batch request"
 says "4 of 10 requests cannot be run" "those that cannot be run are counted"
-same "$(get batch 1 custom_id) $(get batch 1 response.status_code) $(get batch 1 response.body.object) $(get batch 1 response.body.model)" \
+is "$(get batch 1 custom_id) $(get batch 1 response.status_code) $(get batch 1 response.body.object) $(get batch 1 response.body.model)" \
     '"plain" 200 "text_completion" "m"' "a completion"
-same "$(get batch 1 response.body.usage)" \
+is "$(get batch 1 response.body.usage)" \
     "{\"prompt_tokens\":$(get words 1 prompt_tokens),\"total_tokens\":$(($(get words 1 prompt_tokens) + 8)),\"completion_tokens\":8}" "... its usage"
-same "$(get batch 1 response.body.choices.1.index) $(get batch 1 response.body.choices.1.text)" \
+is "$(get batch 1 response.body.choices.1.index) $(get batch 1 response.body.choices.1.text)" \
     "1 $(get batch 1 response.body.choices.0.text)" "... its choices, greedy and equal"
-same "$(get batch 1 response.body.choices.0.logprobs.token_logprobs.0)" "$(get words 1 logprobs.0)" "... their log-probabilities"
-same "$(get batch 2 response.body.choices.0.logprobs) $(get batch 2 error)" "null null" "none where not asked for"
-same "$(get batch 3 response.status_code) $(get batch 3 response.body) $(get batch 3 error.message)" \
+is "$(get batch 1 response.body.choices.0.logprobs.token_logprobs.0)" "$(get words 1 logprobs.0)" "... their log-probabilities"
+is "$(get batch 2 response.body.choices.0.logprobs) $(get batch 2 error)" "null null" "none where not asked for"
+is "$(get batch 3 response.status_code) $(get batch 3 response.body) $(get batch 3 error.message)" \
     "400 null \"unknown parameter 'temperatur'; did you mean 'temperature'?\"" "an unknown parameter is refused by name"
 get batch 4 error.message | grep -q "the prompt has 301 tokens, the model's context is 256"
 ok $? "a prompt beyond the context"
@@ -252,16 +252,16 @@ get batch 5 error.message | grep -q "url '/v1/embeddings'"
 ok $? "an unknown url"
 get batch 7 error.message | grep -q "unknown parameter 'prompt'"
 ok $? "a chat request without messages"
-same "$(get batch 6 response.body.object) $(get batch 6 response.body.choices.0.message.role) $(get batch 6 response.body.choices.0.message.content)" \
+is "$(get batch 6 response.body.object) $(get batch 6 response.body.choices.0.message.role) $(get batch 6 response.body.choices.0.message.content)" \
     "\"chat.completion\" \"assistant\" $(get batch 10 text)" "a conversation is its template's text"
-same "$(get batch 6 response.body.choices.0.logprobs.content.2.logprob)" "$(get batch 10 logprobs.2)" "... with its log-probabilities"
-same "$(get batch 8 token_ids)" "$(get batch 10 token_ids)" "messages in our shape"
-same "$(($(get batch 9 prompt_tokens) > $(get batch 8 prompt_tokens)))" 1 "chat_template_kwargs reach the template"
+is "$(get batch 6 response.body.choices.0.logprobs.content.2.logprob)" "$(get batch 10 logprobs.2)" "... with its log-probabilities"
+is "$(get batch 8 token_ids)" "$(get batch 10 token_ids)" "messages in our shape"
+is "$(($(get batch 9 prompt_tokens) > $(get batch 8 prompt_tokens)))" 1 "chat_template_kwargs reach the template"
 for where in 2 5 8; do
     mkdir -p "$dir/half$where/text"
     head -n $where "$dir/batch/text/out.jsonl" >"$dir/half$where/text/out.jsonl.part"
     run half$where $tok --chat-template "$dir/chat.jinja" --prompts "$dir/batch.jsonl" --slots 2
-    same "$rc $(sum half$where)" "0 $(sum batch)" "continued behind line $where: the same bytes"
+    is "$rc $(sum half$where)" "0 $(sum batch)" "continued behind line $where: the same bytes"
 done
 printf '{"messages":[{"role":"user","content":"x"}]}\n' >"$dir/bad.jsonl"
 fails 1 "there is no chat template" "messages without a template" $tok --prompts "$dir/bad.jsonl"
@@ -298,33 +298,33 @@ for more in 3 8 8 13 15; do
     [ $rc -ne 137 ] || kills=$((kills + 1))
 done
 before=$(lines kill)
-[ $kills -ge "$([ -n "$slow_by" ] && echo 5 || echo 3)" ] && [ "${before:-0}" -ge 2 ]
+[ $kills -ge "$([ -n "$FAIL" ] && echo 5 || echo 3)" ] && [ "${before:-0}" -ge 2 ]
 ok $? "killed $kills times, $before results are there"
 printf '{"id":"q12","sam' >>"$dir/kill/text/out.jsonl.part" # what a killed machine may leave: half a line
 run kill $tok --prompts "$dir/requests.jsonl"
-same "$rc $(sum kill)" "0 $(sum base)" "continued: the bytes of a run that was never killed"
+is "$rc $(sum kill)" "0 $(sum base)" "continued: the bytes of a run that was never killed"
 says "continuing behind $before of 62 results" "and only what was missing was made"
 cut term term 5
-same $rc 75 "SIGTERM: exit 75"
+is $rc 75 "SIGTERM: exit 75"
 [ ! -e "$dir/term/text/out.jsonl" ] && [ "$(lines term)" -ge 5 ]
 ok $? "with what was done so far"
 run next $tok --prompts "$dir/requests.jsonl" --resume-from "$dir/term"
-same "$rc $(sum next)" "0 $(sum base)" "continued in a new directory: the same bytes"
+is "$rc $(sum next)" "0 $(sum base)" "continued in a new directory: the same bytes"
 cp -r "$dir/base" "$dir/crash"
 rm "$dir/crash/text/manifest.json"
 run crash $tok --prompts "$dir/requests.jsonl"
-same "$rc $(sum crash)" "0 $(sum base)" "a crash before the manifest: published as it is"
+is "$rc $(sum crash)" "0 $(sum base)" "a crash before the manifest: published as it is"
 says "continuing behind 62 of 62" "and nothing is made again"
 touch "$dir/stop-now"
 run stopfile $tok --prompts "$dir/requests.jsonl" --stop-file "$dir/stop-now"
-same $rc 75 "a stop file: exit 75"
+is $rc 75 "a stop file: exit 75"
 printf '{"id":"other","prompt_token_ids":[3]}\n' >"$dir/other.jsonl"
 run other $tok --prompts "$dir/other.jsonl" --resume-from "$dir/term"
-same $rc 1 "results of other requests are not continued"
+is $rc 1 "results of other requests are not continued"
 says "belongs to another run" "and it is said"
 # Requests from parquet, their prompts as lists of ids, a setting that is null in some.
 for f in parquet jsonl; do run from-$f --prompts "$LF_SRCDIR/tests/golden/parquet/rows/requests.$f"; done
-same "$rc $(wc -l <"$dir/from-parquet/text/out.jsonl" | tr -d ' ')" "0 6" "requests from parquet"
+is "$rc $(wc -l <"$dir/from-parquet/text/out.jsonl" | tr -d ' ')" "0 6" "requests from parquet"
 cmp -s "$dir/from-parquet/text/out.jsonl" "$dir/from-jsonl/text/out.jsonl"
 ok $? "give what JSON lines give"
 cp -r "$dir/ckpt" "$dir/flip"

@@ -1,48 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# TAP in shell for tests of stages: source it first, end with `finish COUNT`. Each test works below $dir, its own, which is kept when a point
-# failed or LF_KEEP is set. What a command says goes to $dir/stdout and $dir/err, its exit code to $rc.
+# For tests of stages: source it first, end with `finish COUNT`. Each test works below $dir, its own. What a command says
+# goes to $dir/stdout and $dir/err, its exit code to $rc.
 set -u
+. "$LF_SRCDIR/tests/tap/tap.sh"
+own_dir
+dir=$T
+tap_why=$dir/err
 stages=$LF_BUILDDIR/stages
 tool=$LF_BUILDDIR/tests/stage/train_tool
-dir=$(mktemp -d "${TMPDIR:-/tmp}/lf-$(basename "$0" .sh).XXXXXX") || exit 99
-n=0
-failed=0
 rc=0
-trap 'test $failed -ne 0 || test -n "${LF_KEEP:-}" || { chmod -R u+w "$dir"; rm -rf "$dir"; }' EXIT
+. "$LF_SRCDIR/tests/fault/lib.sh"
 
-ok() { # ok STATUS NAME [FILE]: FILE, else $dir/err, says why not
-    n=$((n + 1))
-    if [ "$1" -eq 0 ]; then
-        echo "ok $n - $2"
-    else
-        failed=$((failed + 1))
-        echo "not ok $n - $2"
-        _why=${3:-"$dir/err"}
-        [ ! -f "$_why" ] || sed 's/^/# /' "$_why" | tail -n 12
-    fi
-}
-same() { [ "$1" = "$2" ]; ok $? "$3"; [ "$1" = "$2" ] || printf '%s\n' "# '$1' is not '$2'"; }
 says() { grep -qF -- "$1" "$dir/err"; ok $? "$2"; }
 says_like() { grep -q -- "$1" "$dir/err"; ok $? "$2"; } # a regular expression
-must() { "$@" 2>"$dir/err" >/dev/null || { sed 's/^/# /' "$dir/err"; echo "Bail out! $*"; exit 1; }; }
-skip() { # skip COUNT WHY: so many points
-    for _ in $(seq "$1"); do
-        n=$((n + 1))
-        echo "ok $n - # SKIP $2"
-    done
-}
-. "$LF_SRCDIR/tests/tap/plan.sh"
-# finish COUNT, finish_min COUNT: the end of a test that makes exactly, or at least, so many points
-finish() {
-    plan "$@"
-    [ $failed -eq 0 ]
-    exit
-}
-finish_min() {
-    plan_min "$@"
-    [ $failed -eq 0 ]
-    exit
-}
+# must COMMAND...: what every point rests on
+must() { "$@" 2>"$dir/err" >/dev/null || { _because "$dir/err"; bail "$*"; }; }
 
 # ---- training stages ----
 
@@ -64,29 +36,6 @@ near_losses() { # near_losses A B TOLERANCE COUNT: the losses of two runs of COU
         END { for (i = 1; i <= c; i++) { d = x[i] - x[i + c]; if (!(d < t && d > -t)) bad = 1 }; exit bad || NR != 2 * c }'
 }
 
-# ---- kills ----
-
-. "$LF_SRCDIR/tests/stage/slowly.sh"
-# bytes FILE: how many there are, 0 of none.
-bytes() { if [ -f "$1" ]; then wc -c <"$1"; else echo 0; fi; }
-# killed_often TIMES FILE WHOLE COMMAND...: starts the command so often, each time until FILE has grown to
-# the next share of the WHOLE bytes that it has in the end, and kills it then. $kills: how often it had
-# not ended before.
-killed_often() {
-    _times=$1 _file=$2 _whole=$3
-    shift 3
-    kills=0
-    for _i in $(seq "$_times"); do
-        slowly 3000 "$@" >"$dir/stdout" 2>"$dir/err" &
-        pid=$!
-        _share=$((_whole * _i / (_times + 2)))
-        until [ "$(bytes "$_file")" -ge $_share ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-        [ $? -ne 137 ] || kills=$((kills + 1))
-    done
-}
-
 # ---- ranks ----
 
 # $launch COUNT -- COMMAND... starts ranks here; LF_TEST_LAUNCH names another launcher ("mpirun -n").
@@ -100,9 +49,7 @@ with_ranks() {
 have_ranks() { $launch 2 -- true >/dev/null 2>"$dir/err"; }
 # Ends the test, skipped, where they cannot be started.
 need_ranks() {
-    have_ranks && return
-    echo "1..0 # SKIP ranks cannot be started here: $(tail -n 1 "$dir/err")"
-    exit 0
+    have_ranks || skip_all "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 }
 
 # ---- the emulated GPU ----

@@ -1,5 +1,5 @@
 # tests of tests/stage
-EXTRA_DIST += tests/stage/lib.sh tests/stage/slowly.sh tests/stage/README.md
+EXTRA_DIST += tests/stage/lib.sh tests/stage/README.md
 TESTS += tests/stage/lock.sh
 EXTRA_DIST += tests/stage/lock.sh
 # Training, generating and scoring on the emulated GPU.

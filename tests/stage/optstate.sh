@@ -12,7 +12,7 @@ last50() { "$tool" metrics "$dir/$1/metrics" | awk '$1 > 150 { s += $4; n++ } EN
 within() { awk -v a="$(last50 "$1")" -v b="$(last50 "$2")" -v t="$3" 'BEGIN { exit !(a < 100 && b < 100 && a - b < t && b - a < t) }'; }
 bytes() { sed -n 's/.*"bytes":{\([^}]*\)}.*/\1/p' "$dir/stdout" | tr ',' '\n' | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"; }
 
-"$tool" data "$dir/data" 400 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 400 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -42,7 +42,7 @@ END
 
 # What is learned. Two seeds of f32 state are 0.03 apart, state in bf16 and in f32 less than a sixth of that.
 run base
-same $rc 0 "f32 state: $(last50 base)"
+is $rc 0 "f32 state: $(last50 base)"
 run seed --seed 6
 run m --moments bf16
 within m base 0.005
@@ -60,15 +60,15 @@ within slownear slow 0.03
 ok $? "and to nearest they are lost: $(last50 slownear)"
 
 # what is kept
-same "$(types base)" "weight 1d f32 3;weight 2d f32 9;adam_m 1d f32 3;adam_m 2d f32 9;adam_v 1d f32 3;adam_v 2d f32 9;" "f32 checkpoints"
-same "$(types mw)" "weight 1d f32 3;weight 2d bf16 9;adam_m 1d bf16 3;adam_m 2d bf16 9;adam_v 1d bf16 3;adam_v 2d bf16 9;" "bf16 ones"
+is "$(types base)" "weight 1d f32 3;weight 2d f32 9;adam_m 1d f32 3;adam_m 2d f32 9;adam_v 1d f32 3;adam_v 2d f32 9;" "f32 checkpoints"
+is "$(types mw)" "weight 1d f32 3;weight 2d bf16 9;adam_m 1d bf16 3;adam_m 2d bf16 9;adam_v 1d bf16 3;adam_v 2d bf16 9;" "bf16 ones"
 run plan --plan
 wide="$(bytes params) $(bytes optimizer) $(bytes host)"
 run plan --plan --moments bf16 --masters bf16
 echo "$wide $(bytes params) $(bytes optimizer) $(bytes host)" | awk '{ exit !(NF == 6 && $4 < 0.36 * $1 && $4 > 0.3 * $1 && $5 < 0.51 * $2 && $5 > 0.49 * $2 && $6 < $3) }'
 ok $? "--plan: weights take a third, moments half: $wide, then $(bytes params) $(bytes optimizer) $(bytes host)"
 run next --init-from "$dir/mw/out/checkpoint" --steps 1 --warmup 0
-same $rc 0 "bf16 weights are weights to begin with"
+is $rc 0 "bf16 weights are weights to begin with"
 
 # exactly the same again
 state="--moments bf16 --masters bf16 --steps 24 --save-interval 3"
@@ -82,22 +82,22 @@ cut_at kill 1 "*/kill/out/checkpoints/step-00000009*" "test -e $dir/kill/out/che
 ok $? "kill -9 after the sixth step"
 # shellcheck disable=SC2086
 run kill $state
-same "$(id kill)" "$(id whole)" "goes on to the same checkpoint"
+is "$(id kill)" "$(id whole)" "goes on to the same checkpoint"
 says "continuing bitwise" "and says so"
 # shellcheck disable=SC2086
 run threads $state --threads 2
-same "$(id threads)" "$(id whole)" "so do two threads"
+is "$(id threads)" "$(id whole)" "so do two threads"
 run wide --steps 30 --resume-from "$dir/whole/out"
-same $rc 0 "a run goes on with f32 state"
+is $rc 0 "a run goes on with f32 state"
 says_like 'perhaps not bitwise: .*optimizer_state was "bf16 moments, bf16 masters, stochastic", is "f32"' "and it says what changed"
-same "$(types wide)" "$(types base)" "and keeps that"
+is "$(types wide)" "$(types base)" "and keeps that"
 run narrow --steps 36 --resume-from "$dir/wide/out" --moments bf16
-same $rc 0 "and back with moments in bf16"
+is $rc 0 "and back with moments in bf16"
 "$tool" metrics "$dir/narrow/metrics" | awk '{ if ($4 > 4.2) bad = 1 } END { exit bad || NR != 6 }'
 ok $? "still having what it learned"
 
 # contradictions
 run refused --precision f32 --masters bf16
-same $rc 2 "masters = bf16 with precision = f32 is refused"
+is $rc 2 "masters = bf16 with precision = f32 is refused"
 says "needs precision = bf16" "and it says what it needs"
 finish 20

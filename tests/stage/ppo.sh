@@ -42,7 +42,7 @@ awk 'BEGIN { for (a = 0; a < 60; a++) for (b = 0; b < 9; b++) print a "+" b "=" 
 awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, a % 7, a + a % 7 }' >"$dir/prompts.jsonl"
 "$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
     "$LF_BUILDDIR/stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/prompts" "$dir/prompts.jsonl" 2>"$dir/err" &&
-    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || { echo "Bail out! no test model"; sed 's/^/# /' "$dir/err"; exit 1; }
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || bail "no test model: $(tail -n 1 "$dir/err")"
 
 # A reward that depends on the length of the request, which tells what it was asked, and does something else at one request.
 cat >"$dir/reward.sh" <<'SH'
@@ -97,17 +97,17 @@ ok $rc "a run of three rounds"
 run a --reward-command "$command" --lr 1e-4
 [ $rc -eq 1 ] && grep -q "made with other options (lr was .*, is 0.0001); use another out" "$dir/err"
 ok $? "other options in a finished out are refused by name"
-same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "every completion was scored once"
-same "$("$tool" record "$dir/a.m" | wc -l | tr -d ' ')" 24 "a record for each mini-batch"
-same "$(member a 1 mismatch_max) $(member a 9 mismatch_max) $(member a 17 mismatch_max)" "0 0 0" \
+is "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "every completion was scored once"
+is "$("$tool" record "$dir/a.m" | wc -l | tr -d ' ')" 24 "a record for each mini-batch"
+is "$(member a 1 mismatch_max) $(member a 9 mismatch_max) $(member a 17 mismatch_max)" "0 0 0" \
     "the generator's log-probabilities are those of the training graph, in every round"
-same "$(member a 9 js_divergence) $(member a 9 gen_kl_error) $(member a 9 token_mult_prob_error)" "0 0 1" "nor is there a divergence of them"
-same "$(member a 9 ratio_min) $(member a 9 ratio_max) $(member a 9 approx_kl)" "1 1 0" "the ratio is exactly 1 on the first mini-batch of a round"
+is "$(member a 9 js_divergence) $(member a 9 gen_kl_error) $(member a 9 token_mult_prob_error)" "0 0 1" "nor is there a divergence of them"
+is "$(member a 9 ratio_min) $(member a 9 ratio_max) $(member a 9 approx_kl)" "1 1 0" "the ratio is exactly 1 on the first mini-batch of a round"
 [ "$(member a 16 ratio_max)" != 1 ]
 ok $? "and not on the last"
 differ "$(id a/checkpoint)" "$(id ckpt)" "the policy has changed"
 ls "$dir/a/rollouts" | tr '\n' ' ' >"$dir/list"
-same "$(cat "$dir/list")" "step-00000001.h5 step-00000002.h5 step-00000003.h5 " "the rounds are kept"
+is "$(cat "$dir/list")" "step-00000001.h5 step-00000002.h5 step-00000003.h5 " "the rounds are kept"
 cp -r "$dir/w" "$dir/w.full"
 
 # continues NAME WHAT: run $dir/b ended; start it again in the same out and compare with a
@@ -116,7 +116,7 @@ continues() {
     run "$1" --reward-command "$command"
     ok $rc "$2: started again"
     cp "$dir/err" "$dir/err.$1"
-    same "$(id "$1/checkpoint")" "$(id a/checkpoint)" "$2: the same policy, bit for bit"
+    is "$(id "$1/checkpoint")" "$(id a/checkpoint)" "$2: the same policy, bit for bit"
     records a >"$dir/ra"
     records "$1" >"$dir/rb"
     cmp -s "$dir/ra" "$dir/rb"
@@ -134,7 +134,7 @@ interrupt b 44 kill
 [ $rc -ge 128 ]
 ok $? "killed in the middle of a rollout"
 continues b "kill -9 in a rollout"
-same "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "only the completion that was being scored is scored again"
+is "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "only the completion that was being scored is scored again"
 # --- killed in the middle of an epoch ---
 interrupt c 64 late-kill
 [ $rc -ge 128 ]
@@ -142,16 +142,16 @@ ok $? "killed behind a rollout"
 continues c "kill -9 in an epoch"
 # --- asked to stop, in a rollout and in an epoch ---
 interrupt d 44 term
-same $rc 75 "asked to stop in a rollout: exit 75"
+is $rc 75 "asked to stop in a rollout: exit 75"
 continues d "stopped in a rollout"
 interrupt e 64 late-term
-same $rc 75 "asked to stop in an epoch: exit 75"
+is $rc 75 "asked to stop in an epoch: exit 75"
 rm -f "$dir/w/when"
 run e2 --reward-command "$command" --resume-from "$dir/e"
 ok $rc "continued in another out"
 grep -q "round 2, [1-7] of its mini-batches done" "$dir/err"
 ok $? "in the middle of the round"
-same "$(id e2/checkpoint)" "$(id a/checkpoint)" "stopped in an epoch: the same policy, bit for bit"
+is "$(id e2/checkpoint)" "$(id a/checkpoint)" "stopped in an epoch: the same policy, bit for bit"
 run e2 --reward-command "$command" --resume-from "$dir/e"
 says "nothing to do" "a run that is over stays over"
 
@@ -162,24 +162,24 @@ aside() { find "$dir/$1" -name "$2.broken" | wc -l | tr -d ' '; } # aside RUN NA
 cp -r "$dir/w" "$dir/w.kept"
 interrupt dmg 44 term
 rm -f "$dir/w/when"
-same "$rc $(ls "$dir/dmg/checkpoints")" "75 step-00000008" "stopped after a round, with one checkpoint"
+is "$rc $(ls "$dir/dmg/checkpoints")" "75 step-00000008" "stopped after a round, with one checkpoint"
 for how in flip cut_short; do
     cp -r "$dir/dmg" "$dir/$how" && cp "$dir/dmg.m" "$dir/$how.m"
     $how "$(ls "$dir/$how"/checkpoints/step-00000008/data-*.h5)"
     run $how --reward-command "$command"
-    same "$rc $(id $how/checkpoint)" "0 $(id a/checkpoint)" "$how: the run ends with the same policy, bit for bit"
+    is "$rc $(id $how/checkpoint)" "0 $(id a/checkpoint)" "$how: the run ends with the same policy, bit for bit"
     records $how >"$dir/rb"
     cmp -s "$dir/ra" "$dir/rb"
     ok $? "$how: and the same metrics"
-    same "$(aside $how step-00000008)" 1 "$how: what is damaged is set aside"
+    is "$(aside $how step-00000008)" 1 "$how: what is damaged is set aside"
     $how "$(ls "$dir/$how"/checkpoint/data-*.h5)"
     run $how --reward-command "$command"
-    same "$rc $(id $how/checkpoint) $(aside $how checkpoint)" "0 $(id a/checkpoint) 1" "$how: so is a final one, and made again"
+    is "$rc $(id $how/checkpoint) $(aside $how checkpoint)" "0 $(id a/checkpoint) 1" "$how: so is a final one, and made again"
 done
 
 # --- a run that goes on with other settings says so ---
 run lr --reward-command "$command" --resume-from "$dir/e" --lr 2e-3
-same $rc 0 "going on with another learning rate"
+is $rc 0 "going on with another learning rate"
 says "perhaps not bitwise: schedule peak was 0.001, is 0.002" "it is not called bitwise, and why"
 "$LF_BUILDDIR/tests/stage/train_tool" state "$dir/lr/checkpoint" | grep -q '"history":\[{[^]]*"bitwise":false[^]]*schedule peak was'
 ok $? "the checkpoint's history says so"
@@ -187,25 +187,25 @@ run loss --reward-command "$command" --resume-from "$dir/e" --clip-high 0.3 --cr
 says_like "perhaps not bitwise: critic_lr was .*clip_high was 0.2" "so it is with another loss"
 run as --reward-command "$command" --resume-from "$dir/e"
 says "continuing bitwise from" "as it was it is bitwise"
-same "$(id as/checkpoint)" "$(id a/checkpoint)" "and it is"
+is "$(id as/checkpoint)" "$(id a/checkpoint)" "and it is"
 rm -rf "$dir/w"
 mv "$dir/w.kept" "$dir/w"
 
 # --- replay; one without the other ---
 run r --reward-command "$command" --replay "$dir/a"
 ok $rc "trained on the rollouts of another run"
-same "$(id r/checkpoint)" "$(id a/checkpoint)" "the same policy without generating"
-same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "and without scoring"
+is "$(id r/checkpoint)" "$(id a/checkpoint)" "the same policy without generating"
+is "$(wc -l <"$dir/w/asked" | tr -d ' ')" 96 "and without scoring"
 run wsd --reward-command "$command" --replay "$dir/a" --schedule wsd --decay-rounds 2
-same "$rc $(member wsd 8 lr) $(member wsd 24 lr)" "0 0.001 0" "a schedule counted in rounds: level, then two rounds down to 0"
+is "$rc $(member wsd 8 lr) $(member wsd 24 lr)" "0 0.001 0" "a schedule counted in rounds: level, then two rounds down to 0"
 run g --reward-command "$command" --round-epochs 0 --rounds 1
 ok $rc "generating without training"
-same "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
+is "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
 run g1 --reward-command "$command" --replay "$dir/g" --rounds 1
 run g2 --reward-command "$command" --rounds 1
-same "$(id g1/checkpoint)" "$(id g2/checkpoint)" "training on it gives what one run gives"
+is "$(id g1/checkpoint)" "$(id g2/checkpoint)" "training on it gives what one run gives"
 run s --reward-command "$command" --slots 3 --step-rows 5 --page-tokens 128
-same "$(id s/checkpoint)" "$(id a/checkpoint)" "how completions share steps of generation changes no bit"
+is "$(id s/checkpoint)" "$(id a/checkpoint)" "how completions share steps of generation changes no bit"
 
 # --- the comparison can fail ---
 run t --reward-command "$command" --replay "$dir/a" --temperature 1.001 --rounds 1
@@ -220,18 +220,18 @@ ok $? "one weight that is 1 % larger is seen"
 pp="--algorithm ppo --samples 1 --round-prompts 16 --kl-target 0.1 --rounds 2"
 run p $pp --reward-command "$command"
 ok $rc "PPO with critic and reference"
-same "$(member p 1 objective_kl)" 0 "the KL is exactly 0 in the first round"
-same "$(member p 1 mismatch_max) $(member p 1 ratio_max)" "0 1" "the ratio is 1"
+is "$(member p 1 objective_kl)" 0 "the KL is exactly 0 in the first round"
+is "$(member p 1 mismatch_max) $(member p 1 ratio_max)" "0 1" "the ratio is 1"
 [ "$(member p 5 objective_kl)" != 0 ] && [ "$(member p 5 kl_coef)" != 0.050000000000000003 ]
 ok $? "later there is a KL, and its coefficient adapts"
 rm -rf "$dir/w"
 mkdir "$dir/w"
 echo "32 late-term" >"$dir/w/when"
 run q $pp --reward-command "$command"
-same $rc 75 "PPO asked to stop in an epoch"
+is $rc 75 "PPO asked to stop in an epoch"
 rm -f "$dir/w/when"
 run q $pp --reward-command "$command"
-same "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments are the same bits"
+is "$(id q/checkpoint)" "$(id p/checkpoint)" "policy, critic and their moments are the same bits"
 for at in "20 kill" "32 late-kill"; do
     rm -rf "$dir/w" "$dir/q" "$dir/q.m"
     mkdir "$dir/w"
@@ -241,7 +241,7 @@ for at in "20 kill" "32 late-kill"; do
     ok $? "PPO killed: $at"
     rm -f "$dir/w/when"
     run q $pp --reward-command "$command"
-    same "$(id q/checkpoint)" "$(id p/checkpoint)" "PPO killed: $at: and started again: the same policy, critic and moments"
+    is "$(id q/checkpoint)" "$(id p/checkpoint)" "PPO killed: $at: and started again: the same policy, critic and moments"
 done
 
 # --- a loss scale: a power of two changes no bit, what overflows is made again with half of it ---
@@ -249,13 +249,13 @@ done
 large="$pp --reward-command-weight 1e6 --no-whiten --clip 1e9" scaled="--loss-scale 0 --loss-scale-start 1e38 --loss-scale-window 3"
 run large $large --reward-command "$command"
 run fixed --reward-command "$command" --loss-scale 1024
-same "$rc $(id fixed/checkpoint)" "0 $(id a/checkpoint)" "a fixed loss scale of 1024: the same policy, bit for bit"
+is "$rc $(id fixed/checkpoint)" "0 $(id a/checkpoint)" "a fixed loss scale of 1024: the same policy, bit for bit"
 run over $large --reward-command "$command" $scaled
-same "$rc $(id over/checkpoint)" "0 $(id large/checkpoint)" "a scale that overflows at first and again: the same policy, critic and moments"
+is "$rc $(id over/checkpoint)" "0 $(id large/checkpoint)" "a scale that overflows at first and again: the same policy, critic and moments"
 [ "$(member over 1 overflows)" -ge 1 ] && [ "$(member over 1 critic_overflows)" -ge 1 ] &&
     [ "$(member over 8 overflows)" -gt "$(member over 1 overflows)" ] && [ "$(member over 1 loss_scale)" != "$(member over 1 critic_loss_scale)" ]
 ok $? "policy and critic have one each: $(member over 1 loss_scale) and $(member over 1 critic_loss_scale) after $(member over 1 overflows) and $(member over 1 critic_overflows) overflows"
-same "$(records over | sed 's/,"[a-z_]*\(loss_scale\|overflows\)":[^,]*//g')" "$(records large)" "all else is reported as without"
+is "$(records over | sed 's/,"[a-z_]*\(loss_scale\|overflows\)":[^,]*//g')" "$(records large)" "all else is reported as without"
 for at in "32 late-term" "32 late-kill"; do
     rm -rf "$dir/w" "$dir/over2" "$dir/over2.m"
     mkdir "$dir/w"
@@ -267,7 +267,7 @@ for at in "32 late-term" "32 late-kill"; do
     run over2 $large --reward-command "$command" $scaled
     grep -q "round 2, [0-3] of its mini-batches done" "$dir/err"
     ok $? "it goes on there"
-    same "$(id over2/checkpoint) $(records over2)" "$(id over/checkpoint) $(records over)" "with the scales that it had, bit for bit"
+    is "$(id over2/checkpoint) $(records over2)" "$(id over/checkpoint) $(records over)" "with the scales that it had, bit for bit"
 done
 
 # --- a reward model, which the critic begins with, beside a rule ---
@@ -296,14 +296,14 @@ ok $? "a policy is no reward model"
 lora="--lora-rank 4 --lr 1e-2 --kl-coef 0.1"
 run lora $lora --reward-command "$command"
 ok $rc "an adapter with a reference"
-same "$(member lora 1 mismatch_max) $(member lora 9 mismatch_max) $(member lora 17 mismatch_max) $(member lora 1 objective_kl)" "0 0 0 0" \
+is "$(member lora 1 mismatch_max) $(member lora 9 mismatch_max) $(member lora 17 mismatch_max) $(member lora 1 objective_kl)" "0 0 0 0" \
     "it generates and trains through the same bits; its KL begins at exactly 0"
 [ "$(member lora 9 objective_kl)" != 0 ]
 ok $? "and does not stay there"
 run lora-dora $lora --lora-dora --reward-command "$command"
-same "$(member lora-dora 1 mismatch_max) $(member lora-dora 17 mismatch_max) $(member lora-dora 1 objective_kl)" "0 0 0" "so does DoRA"
+is "$(member lora-dora 1 mismatch_max) $(member lora-dora 17 mismatch_max) $(member lora-dora 1 objective_kl)" "0 0 0" "so does DoRA"
 run lora-two $lora --ref-from "$dir/ckpt" --reward-command "$command"
-same "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
+is "$(id lora-two/checkpoint)" "$(id lora/checkpoint)" "a second model as the reference changes no bit"
 run dora $lora --lora-dora --rounds 2 --reward-command "$command"
 [ "$rc $(member dora 1 mismatch_max) $(member dora 9 mismatch_max) $(member dora 1 objective_kl)" = "0 0 0 0" ]
 ok $? "weight-decomposed: the same"
@@ -322,7 +322,7 @@ lora_killed() { # lora_killed NAME COUNT ACTION
     ok $? "an adapter killed: $3"
     rm -f "$dir/w/when"
     run "$1" $lora --reward-command "$command"
-    same "$(id "$1/checkpoint") $(id "$1/adapter")" "$(id lora/checkpoint) $(id lora/adapter)" "and started again: the same bits"
+    is "$(id "$1/checkpoint") $(id "$1/adapter")" "$(id lora/checkpoint) $(id lora/adapter)" "and started again: the same bits"
 }
 lora_killed lora-b 44 kill
 lora_killed lora-c 64 late-kill
@@ -369,8 +369,8 @@ ok $? "NaN ends the run, by name"
 rm -f "$dir/w/when"
 run h --reward-command "$command" --rounds 1 --reward-retries 0
 ok $rc "mended, it goes on"
-same "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "what was scored is not asked again"
-same "$(id h/checkpoint)" "$(id g2/checkpoint)" "with the same result"
+is "$(sort "$dir/w/ids" | uniq -d | wc -l | tr -d ' ')" 1 "what was scored is not asked again"
+is "$(id h/checkpoint)" "$(id g2/checkpoint)" "with the same result"
 rm -rf "$dir/w"
 mkdir "$dir/w"
 echo "20 die" >"$dir/w/when"
@@ -384,7 +384,7 @@ ok $? "with a fallback the run goes on, counted"
 mkdir -p "$dir/plain" "$dir/white"
 run plain-r --reward-command "$(cmd plain)" --rounds 1 --round-epochs 0 --save-interval 0
 run white-r --reward-command "$(cmd white)" --rounds 1 --round-epochs 0 --save-interval 0 --whiten-rewards
-same "$(member white-r 1 score)" "$(member plain-r 1 score)" "whitened rewards: scores are as they were"
+is "$(member white-r 1 score)" "$(member plain-r 1 score)" "whitened rewards: scores are as they were"
 awk -v a="$(member white-r 1 reward)" -v b="$(member plain-r 1 reward)" 'BEGIN { d = a - b; exit !(a != "" && d * d < 1e-12) }'
 ok $? "whitened rewards: the mean is kept"
 awk -v a="$(member white-r 1 reward_max)" -v m="$(member white-r 1 reward)" -v b="$(member plain-r 1 reward_max)" -v s="$(member plain-r 1 score_std)" \
@@ -394,7 +394,7 @@ ok $? "whitened rewards: their distances from it are divided by the deviation"
 # --- a published round belongs to the precision that drew it ---
 mkdir -p "$dir/mixed/rollouts" && cp "$dir/a/rollouts/step-00000001.h5" "$dir/mixed/rollouts/"
 run mixed --reward-command "$command" --rounds 1 --precision bf16
-same "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
+is "$rc $(member mixed 1 mismatch_max) $(ls "$dir/mixed/rollouts" | tr '\n' ' ')" "0 0 step-00000001.h5 step-00000001.h5.other-1 " \
     "a round of f32 is none for a run in bf16"
 
 # --- longrope: the angles of a text are those of what it could have become when it was made ---
@@ -410,6 +410,6 @@ sed -e "/^family/r $dir/longrope.keys" -e "s/llama3/llama/" \
 must "$tool" ckpt "$dir/longrope" "$dir/longrope.ini" 270
 run angles --init-from "$dir/longrope" --reward number:answer --rounds 1 --max-tokens 100
 ok $rc "a longrope policy"
-same "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
+is "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
     "has the same bits in generation and training, texts on both sides of the switch"
 finish 122

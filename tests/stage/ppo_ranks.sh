@@ -80,17 +80,17 @@ awk 'BEGIN { for (a = 0; a < 60; a++) for (b = 0; b < 9; b++) print a "+" b "=" 
 awk 'BEGIN { for (a = 0; a < 20; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\"%d\"}\n", a, a % 7, a + a % 7 }' >"$dir/prompts.jsonl"
 "$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
     "$LF_BUILDDIR/stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/prompts" "$dir/prompts.jsonl" 2>"$dir/err" &&
-    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || { echo "Bail out! no test model"; sed 's/^/# /' "$dir/err"; exit 1; }
+    "$tool" ckpt "$dir/ckpt" "$LF_SRCDIR/models/tiny-llama.ini" 270 || bail "no test model: $(tail -n 1 "$dir/err")"
 
 # --- the same run on 1, 2 and 3 ranks: PPO with critic, whitening over the round ---
 for ranks in 1 2 3; do
     on $ranks r$ranks
-    same "$rc $("$tool" record "$dir/r$ranks.m" | wc -l | tr -d ' ')" "0 8" "$ranks ranks"
-    same "$(member r$ranks 1 mismatch_max) $(member r$ranks 1 ratio_min) $(member r$ranks 1 ratio_max) $(member r$ranks 5 mismatch_max)" "0 1 1 0" \
+    is "$rc $("$tool" record "$dir/r$ranks.m" | wc -l | tr -d ' ')" "0 8" "$ranks ranks"
+    is "$(member r$ranks 1 mismatch_max) $(member r$ranks 1 ratio_min) $(member r$ranks 1 ratio_max) $(member r$ranks 5 mismatch_max)" "0 1 1 0" \
         "what was generated on one rank is trained on another with the same bits"
 done
-same "$(wc -l <"$dir/w/asked" | tr -d ' ')" 84 "every completion was scored once"
-same "$(ls "$dir/r3/rollouts" | tr '\n' ' ')" "step-00000001.h5 step-00000002.h5 " "no part of a round is left"
+is "$(wc -l <"$dir/w/asked" | tr -d ' ')" 84 "every completion was scored once"
+is "$(ls "$dir/r3/rollouts" | tr '\n' ' ')" "step-00000001.h5 step-00000002.h5 " "no part of a round is left"
 for ranks in 2 3; do
     cmp -s "$dir/r1/rollouts/step-00000001.h5" "$dir/r$ranks/rollouts/step-00000001.h5"
     ok $? "$ranks ranks: the round of equal weights, its values and advantages too, has the bytes of one rank's"
@@ -99,7 +99,7 @@ for ranks in 2 3; do
     ok $? "$ranks ranks on its rounds: every metric of every update within 5e-6"
 done
 on 2 again
-same "$(id again/checkpoint)" "$(id r2/checkpoint)" "two ranks twice: the same bits"
+is "$(id again/checkpoint)" "$(id r2/checkpoint)" "two ranks twice: the same bits"
 on 2 other --replay "$dir/r1" --lr 2.02e-4
 [ $rc -eq 0 ] && ! near r1 other >/dev/null
 ok $? "a learning rate 1 % off is seen"
@@ -118,13 +118,13 @@ interrupt 2 k 10 kill
 [ $rc -ne 0 ] && [ $rc -ne 75 ]
 ok $? "a rank that is killed in a rollout takes the others along"
 on 2 k
-same "$rc $(id k/checkpoint)" "0 $(id r2/checkpoint)" "started again: the same bits"
+is "$rc $(id k/checkpoint)" "0 $(id r2/checkpoint)" "started again: the same bits"
 [ "$(wc -l <"$dir/w/asked")" -ge 29 ] && [ "$(wc -l <"$dir/w/asked")" -le 30 ]
 ok $? "and at most the completions under way are scored again"
 interrupt 2 s 10 term
-same $rc 75 "a stop of one rank is a stop of all"
+is $rc 75 "a stop of one rank is a stop of all"
 on 2 s
-same "$rc $(id s/checkpoint)" "0 $(id r2/checkpoint)" "and goes on to the same bits"
+is "$rc $(id s/checkpoint)" "0 $(id r2/checkpoint)" "and goes on to the same bits"
 interrupt 3 m 7 term
 ls "$dir/m/rollouts" | grep -q '00000002.part-2'
 ok $? "every rank keeps its part of the round"
@@ -133,7 +133,7 @@ on 2 m
 ok $? "three ranks go on as two, within 5e-6"
 cmp -s "$dir/r3/rollouts/step-00000002.h5" "$dir/m/rollouts/step-00000002.h5"
 ok $? "with the round that three had begun"
-same "$(ls "$dir/m/rollouts" | grep -c part)" 0 "of which no part is left"
+is "$(ls "$dir/m/rollouts" | grep -c part)" 0 "of which no part is left"
 on 2 lora --algorithm grpo --lora-rank 4 --lr 1e-2 --kl-coef 0.1
 [ $rc -eq 0 ] && [ "$(member lora 1 objective_kl)" = 0 ] && [ -e "$dir/lora/adapter/manifest.json" ]
 ok $? "an adapter on two ranks"
@@ -149,9 +149,9 @@ on 3 x3 $ptx --replay "$dir/x"
 ok $? "three ranks share it"
 echo "20 term" >"$dir/w/when"
 on 1 xs $ptx
-same $rc 75 "stopped in round 2"
+is $rc 75 "stopped in round 2"
 on 1 xs $ptx
-same "$(id xs/checkpoint)" "$(id x/checkpoint)" "it goes on with the documents that were next"
+is "$(id xs/checkpoint)" "$(id x/checkpoint)" "it goes on with the documents that were next"
 on 1 bad --ptx-coef 2
 [ $rc -eq 2 ] && grep -q "belong together" "$dir/err"
 ok $? "a coefficient without text is refused"

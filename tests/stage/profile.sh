@@ -12,7 +12,7 @@ has() { # has FILE PATTERN...
 }
 run() { train "$pretrain" "$dir/run.ini" "$@"; } # run NAME ARGS...
 
-"$tool" data "$dir/data" 100 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 100 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -66,7 +66,7 @@ awk 'BEGIN { for (a = 0; a < 6; a++) printf "{\"prompt\":\"%d+%d=\",\"answer\":\
 "$LF_BUILDDIR/stages/lf-tokenize" --doc-split=line --vocab-size=270 --out "$dir/tok" "$dir/text.txt" 2>"$dir/err" &&
     "$LF_BUILDDIR/stages/lf-tokenize" --shape=prompt --tokenizer "$dir/tok/tokenizer" --unmapped=ignore --out "$dir/asked" "$dir/prompts.jsonl" 2>"$dir/err" &&
     "$infer" ckpt "$dir/lm" "$LF_SRCDIR/models/tiny-llama.ini" 270 && "$infer" ckpt "$dir/rm" "$dir/rm.ini" 270 ||
-    { sed 's/^/# /' "$dir/err"; echo "Bail out! no test data for lf-ppo"; exit 1; }
+    bail "no test data for lf-ppo: $(tail -n 1 "$dir/err")"
 rl() { # rl NAME ARGS...
     _name=$1
     shift

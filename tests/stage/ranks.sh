@@ -10,7 +10,7 @@ with_ranks
 
 need_ranks
 
-"$tool" data "$dir/data" 400 40 || { echo "Bail out! no test data"; exit 1; }
+"$tool" data "$dir/data" 400 40 || bail "no test data"
 cat >"$dir/run.ini" <<END
 [stage]
 data = $dir/data
@@ -59,24 +59,24 @@ near() {
 # --- the same run on 1, 2 and 4 ranks ---
 for ranks in 1 2 4; do
     on $ranks r$ranks
-    same $rc 0 "$ranks ranks"
+    is $rc 0 "$ranks ranks"
 done
 near r1 r2
 ok $? "two ranks have the losses of one"
 near r1 r4
 ok $? "so have four"
-same "$(metrics r1 | wc -l | tr -d ' ')" 16 "rank 0 alone writes the metrics: a record per step"
+is "$(metrics r1 | wc -l | tr -d ' ')" 16 "rank 0 alone writes the metrics: a record per step"
 on 2 again
-same "$(id again) $(metrics again | cksum)" "$(id r2) $(metrics r2 | cksum)" "two ranks twice: the same bits"
+is "$(id again) $(metrics again | cksum)" "$(id r2) $(metrics r2 | cksum)" "two ranks twice: the same bits"
 "$tool" state "$dir/r4/out/checkpoint" | grep -q '"ranks":4'
 ok $? "the checkpoint says how many there were"
 on 3 r3 --steps 4 --save-interval 0
-same $rc 0 "eight micro-batches over three ranks"
+is $rc 0 "eight micro-batches over three ranks"
 metrics r1 | awk 'NR <= 3 { print $4 }' >"$dir/one"
 metrics r3 | awk 'NR <= 3 { print $4 }' | paste "$dir/one" - | awk '{ if ($1 - $2 > 1e-5 * $1 || $2 - $1 > 1e-5 * $1) bad = 1 } END { exit bad || NR != 3 }'
 ok $? "have the losses of one rank too"
 on 4 many --micro-batch 8
-same $rc 1 "more ranks than micro-batches are refused"
+is $rc 1 "more ranks than micro-batches are refused"
 says "work for 2 ranks, there are 4" "in these words"
 
 # --- the plan ---
@@ -94,7 +94,7 @@ go() {
     cp -r "$dir/r$1/out/checkpoints/step-00000008" "$dir/$_name/out/checkpoints/"
     cp "$dir/r$1/metrics" "$dir/$_name/metrics"
     on "$2" "$_name"
-    same $rc 0 "a checkpoint of $1 ranks goes on with $2"
+    is $rc 0 "a checkpoint of $1 ranks goes on with $2"
     says "ranks was $1, is $2" "and it is said that the bits may differ"
     near "$_name" r1
     ok $? "with the losses of the run that was not stopped"
@@ -109,7 +109,7 @@ pids() { ps -eo pid,args | awk -v d="$dir/$1/out" '/lf-[a-z]* / && index($0, d) 
 # begin NAME: a long run of two ranks in the background, with two checkpoints when this returns; its launcher is $pid
 begin() {
     mkdir -p "$dir/$1"
-    $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" --steps 4000 $long >"$dir/stdout" 2>"$dir/err" &
+    $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" --steps 4000000 $long >"$dir/stdout" 2>"$dir/err" &
     pid=$!
     tries=0
     while [ ! -e "$dir/$1/out/checkpoints/step-00000020/manifest.json" ] && kill -0 $pid 2>/dev/null && [ $tries -lt 9000 ]; do
@@ -122,10 +122,10 @@ proceed() {
     steps=$(ls "$dir/$1/out/checkpoints" | sed -n 's/step-0*//p' | sort -n | tail -n 1)
     steps=$((steps + 13))
     on 2 "$1" $long --steps $steps
-    same $rc 0 "the run goes on"
+    is $rc 0 "the run goes on"
     on 2 "$1-whole" $long --steps $steps
-    same "$(id "$1")" "$(id "$1-whole")" "to the checkpoint of a run that was not interrupted"
-    same "$(metrics "$1" | cksum)" "$(metrics "$1-whole" | cksum)" "with its metrics"
+    is "$(id "$1")" "$(id "$1-whole")" "to the checkpoint of a run that was not interrupted"
+    is "$(metrics "$1" | cksum)" "$(metrics "$1-whole" | cksum)" "with its metrics"
 }
 begin kill
 kill -9 "$(pids kill | tail -n 1)"
@@ -137,20 +137,20 @@ while [ -n "$(pids kill)" ] && [ $tries -lt 3000 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
-same "$(pids kill)" "" "and nothing is left of it"
+is "$(pids kill)" "" "and nothing is left of it"
 proceed kill
 begin stop
 kill -TERM "$(pids stop | tail -n 1)"
 wait $pid
-same $? 75 "SIGTERM to one rank stops all at a checkpoint: 75"
+is $? 75 "SIGTERM to one rank stops all at a checkpoint: 75"
 proceed stop
 
 # --- a step that must not be taken ---
 "$tool" poison "$dir/r1/out/checkpoint" "$dir/poisoned"
 on 2 nan --init-from "$dir/poisoned"
-same $rc 1 "a weight that is no number stops all ranks"
+is $rc 1 "a weight that is no number stops all ranks"
 says "diverged at step 1: the loss is not finite" "and it is said why"
-same "$("$tool" state "$dir/nan/out/diverged" | grep -o '"documents"' | wc -l | tr -d ' ')" 8 "the micro-batches of all ranks are kept"
+is "$("$tool" state "$dir/nan/out/diverged" | grep -o '"documents"' | wc -l | tr -d ' ')" 8 "the micro-batches of all ranks are kept"
 
 # --- ranks that do not belong together ---
 cat >"$dir/odd" <<END
@@ -160,7 +160,7 @@ exec "$pretrain" "\$@"
 END
 chmod +x "$dir/odd"
 $launch 2 -- "$dir/odd" --config "$dir/run.ini" --out "$dir/odd-out" >"$dir/stdout" 2>"$dir/err"
-same $? 1 "ranks with different settings are refused"
+is $? 1 "ranks with different settings are refused"
 says_like "rank 1 .* does not run the same as rank 0 .*schedule" "and it is said what differs"
 
 # --- tokenizing ---
@@ -178,7 +178,7 @@ tok() { # tok RANKS NAME ARGS...
     rc=$?
 }
 "$tokenize" $topts --out "$dir/tok1" "$dir/big.txt" 2>"$dir/err"
-same $? 0 "a run without a launcher"
+is $? 0 "a run without a launcher"
 for ranks in 2 4; do
     tok $ranks tok$ranks "$dir/big.txt"
     [ $rc -eq 0 ] && diff -r "$dir/tok1/shards" "$dir/tok$ranks/shards" >/dev/null &&
@@ -203,10 +203,10 @@ tok 2 tokkill/out "$dir/big.txt"
 ok $? "killed on three ranks and taken up on two: the same shards"
 { head -n 20000 "$dir/big.txt" | sed 's/.*/{"text":"&"}/'; echo '{"txt":1}'; tail -n 20000 "$dir/big.txt" | sed 's/.*/{"text":"&"}/'; } >"$dir/bad.jsonl"
 tok 2 tokbad "$dir/bad.jsonl" --tokenizer "$dir/tok1/tokenizer" --vocab-size 600
-same $rc 2 "options that contradict each other are a usage error on every rank"
+is $rc 2 "options that contradict each other are a usage error on every rank"
 topts="--valid-fraction=0.05 --shard-tokens=60k --tokenizer $dir/tok1/tokenizer"
 tok 2 tokbad "$dir/bad.jsonl"
-same $rc 1 "a bad line ends the job, whichever rank had it"
+is $rc 1 "a bad line ends the job, whichever rank had it"
 says "bad.jsonl:20001" "and is named"
 head -n 6000 "$dir/big.txt" | awk 'NR % 3 { print "{\"prompt\":\"" $1 " " $2 "\",\"completion\":\" " $0 "\"}"; next } { print "{\"text\":\"" $0 "\"}" }' >"$dir/pairs.jsonl"
 "$tokenize" $topts --shape auto --out "$dir/pair1" "$dir/pairs.jsonl" 2>"$dir/err"
@@ -214,7 +214,7 @@ tok 3 pair3 --shape auto "$dir/pairs.jsonl"
 [ $rc -eq 0 ] && diff -r "$dir/pair1/shards" "$dir/pair3/shards" >/dev/null
 ok $? "prompts and completions: the same loss masks from three ranks"
 tok 2 tokstd - </dev/null
-same $rc 1 "standard input is for one rank"
+is $rc 1 "standard input is for one rank"
 
 # --- evaluation ---
 evaluate() { # evaluate RANKS NAME
@@ -223,7 +223,7 @@ evaluate() { # evaluate RANKS NAME
 }
 for ranks in 1 2 4; do
     evaluate $ranks eval$ranks
-    same $? 0 "evaluation on $ranks ranks"
+    is $? 0 "evaluation on $ranks ranks"
     diff -r "$dir/eval1/results" "$dir/eval$ranks/results" >/dev/null
     ok $? "gives the results of one"
 done
@@ -238,10 +238,10 @@ generate() { # generate RANKS NAME ARGS...
 }
 for ranks in 1 2 3; do
     generate $ranks gen$ranks
-    same $? 0 "generation on $ranks ranks"
-    same "$(cksum <"$dir/gen$ranks/text/out.jsonl")" "$(cksum <"$dir/gen1/text/out.jsonl")" "gives the results of one, in their order"
+    is $? 0 "generation on $ranks ranks"
+    is "$(cksum <"$dir/gen$ranks/text/out.jsonl")" "$(cksum <"$dir/gen1/text/out.jsonl")" "gives the results of one, in their order"
 done
-same "$(wc -l <"$dir/gen1/text/out.jsonl" | tr -d " ")" 62 "all of them"
+is "$(wc -l <"$dir/gen1/text/out.jsonl" | tr -d " ")" 62 "all of them"
 mkdir -p "$dir/gencut/text"
 head -n 20 "$dir/gen1/text/out.jsonl" >"$dir/gencut/text/out.jsonl.part"
 generate 2 gencut

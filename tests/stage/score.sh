@@ -47,7 +47,7 @@ must "$stages/lf-pretrain" --config "$dir/lm.ini" --out "$dir/lm"
 must "$stages/lf-rm" --data "$dir/data/shards" --init-from "$dir/lm/checkpoint" --epochs 3 --seq-length 128 --batch 4 --lr 3e-3 --out "$dir/rm"
 
 score base "$dir/answers.jsonl"
-same "$rc $(lines base | wc -l)" "0 $(wc -l <"$dir/answers.jsonl")" "a line for every row"
+is "$rc $(lines base | wc -l)" "0 $(wc -l <"$dir/answers.jsonl")" "a line for every row"
 lines base | head -n 1 | grep -Eq '^\{"id":"p0","score":-?[0-9.e+-]+,"tokens":[0-9]+\}$'
 ok $? "as it is described: $(lines base | head -n 1)"
 score base --normalized "$dir/answers.jsonl"
@@ -69,11 +69,11 @@ killed_often 4 "$dir/kill/scores/scores.jsonl.part" "$(bytes "$dir/base/scores/s
     "$stages/lf-score" --checkpoint "$dir/rm/checkpoint" --tokenizer "$dir/text/tokenizer" \
     --out "$dir/kill" --block 1 --micro-tokens 128 "$dir/answers.jsonl"
 score kill --block 1 --micro-tokens 128 "$dir/answers.jsonl"
-[ $kills -gt 0 ]
+[ $often -eq 1 ]
 ok $? "killed $kills times"
 equal kill base "and the same bytes too"
 if ! have_ranks; then
-    skip 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
+    skip_some 1 "ranks cannot be started here: $(tail -n 1 "$dir/err")"
 else
     prefix="$launch 2 --"
     score ranks --block 7 "$dir/answers.jsonl"
@@ -129,7 +129,7 @@ ok $? "a language model gives no scores"
 long=$(awk 'BEGIN { for (i = 0; i < 300; i++) printf "ban " }')
 printf '%s\n' '{"id":1,"text":"ban dor"}' '' '{"text":"ban' '{"prompt":"q ban:"}' "{\"text\":\"$long\"}" '{"text":""}' '{"text":"ban dor"}' >"$dir/odd.jsonl"
 score odd --token-ids "$dir/odd.jsonl"
-same "$rc $(lines odd | wc -l) $(lines odd | grep -c '"error"')" "0 6 4" "rows that cannot be scored are told, none is lost"
+is "$rc $(lines odd | wc -l) $(lines odd | grep -c '"error"')" "0 6 4" "rows that cannot be scored are told, none is lost"
 lines odd | sed -n 2p | grep -q '"id":"line-3","error":"broken: ' && lines odd | sed -n 4p | grep -q '"error":"too_long'
 ok $? "with the reason: $(lines odd | sed -n 4p)"
 [ "$(lines odd | sed -n '1s/.*"score"//p')" = "$(lines odd | sed -n '6s/.*"score"//p')" ] && lines odd | sed -n 1p | grep -q '"id":"1".*"token_ids":\['
@@ -146,7 +146,7 @@ score chat --chat-template "$dir/t.jinja" "$dir/chat.jsonl"
 score flat "$dir/flat.jsonl"
 equal chat flat "a conversation is scored as its template writes it"
 for f in parquet jsonl; do score from-$f "$LF_SRCDIR/tests/golden/parquet/rows/pairs.$f"; done
-same "$rc $(lines from-parquet | wc -l | tr -d ' ')" "0 8" "pairs from parquet"
+is "$rc $(lines from-parquet | wc -l | tr -d ' ')" "0 8" "pairs from parquet"
 equal from-parquet from-jsonl "have the scores of JSON lines"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"

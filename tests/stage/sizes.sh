@@ -238,7 +238,7 @@ for run in $runs; do
     name=${run%:*}
     numbers "$run" >"$dir/numbers"
     attempt "$run"
-    same "$rc $how" "0 ok" "$name: an ordinary run"
+    is "$rc $how" "0 ok" "$name: an ordinary run"
     set --
     together=0
     while read -r o least most <&3; do
@@ -267,11 +267,11 @@ done
 
 # Products.
 attempt grpo:ppo --rounds=1000M --round-prompts=1M --samples=100k --round-epochs=10k --plan
-same "$rc $how" "2 ok" "lf-ppo: more tokens than can be counted are refused"
+is "$rc $how" "2 ok" "lf-ppo: more tokens than can be counted are refused"
 says "more than 10^17 tokens" "and it says so"
 attempt sft:sft --steps=1000000M --batch=1000M --plan
-same "$rc $how" "2 ok" "lf-sft: likewise"
+is "$rc $how" "2 ok" "lf-sft: likewise"
 says "more than 10^17 tokens" "and it says so"
 attempt sft:sft --batch=50k --micro-batch=50k --plan
-same "$rc $how" "0 ok" "a micro-batch of 1.6 million tokens has a plan"
+is "$rc $how" "0 ok" "a micro-batch of 1.6 million tokens has a plan"
 finish 69

@@ -18,8 +18,7 @@ struct part {
     const char *name;
     int n;
 };
-static const struct lf_field part_rows[] = {{LF_FIELD(struct part, n)}};
-static const struct lf_fields part_fields = LF_FIELDS(struct part, part_rows);
+static const struct lf_fields part_fields = LF_FIELDS(struct part, LF_MEMBERS(struct part, n));
 
 struct all {
     int small;
@@ -34,30 +33,21 @@ struct all {
     struct part in, *part, *rows, *named;
     size_t n_rows, n_named;
 };
-static const struct lf_field all_rows[] = {
-    LF_FIELD_KIND("lf_all"),
-    {LF_FIELD(struct all, small), .opt = true, .none = -1},
-    {LF_FIELD(struct all, big)},
-    {LF_FIELD(struct all, bits)},
-    {LF_FIELD_AS(struct all, real, "t")},
-    {LF_FIELD(struct all, yes), .opt = true},
-    {LF_FIELD(struct all, text), .opt = true},
-    {LF_FIELD_BUF(struct all, chars, "chars")},
-    {LF_FIELD(struct all, texts), .opt = true},
-    {LF_FIELD(struct all, raw), .opt = true},
-    {LF_FIELD_SUB(struct all, in, LF_FIELD_RECORD, &part_fields)},
+static const struct lf_fields all_fields = LF_FIELDS(
+    struct all, LF_FIELD_KIND("lf_all"), {LF_FIELD(struct all, small), .opt = true, .none = -1},
+    LF_MEMBERS(struct all, big, bits), {LF_FIELD_AS(struct all, real, "t")},
+    LF_MEMBERS_OPT(struct all, yes, text), {LF_FIELD_BUF(struct all, chars, "chars")},
+    LF_MEMBERS_OPT(struct all, texts, raw), LF_RECORD(struct all, in, part_fields),
     {LF_FIELD_SUB(struct all, part, LF_FIELD_PART, &part_fields), .opt = true},
     {LF_FIELD_SUBS(struct all, rows, LF_FIELD_ROWS, &part_fields), .opt = true},
-    {LF_FIELD_SUBS(struct all, named, LF_FIELD_NAMED, &part_fields), .opt = true},
-};
-static const struct lf_fields all_fields = LF_FIELDS(struct all, all_rows);
+    {LF_FIELD_SUBS(struct all, named, LF_FIELD_NAMED, &part_fields), .opt = true});
 
 /* Text to record to text. */
 static char *through(struct all *a, const char *text)
 {
     json_t *o = json_loads(text, 0, NULL);
     char *out = NULL;
-    if (lf_fields_read(a, &all_fields, o, NULL) == 0) {
+    if (lf_fields_read(a, &all_fields, o, "a text", NULL) == 0) {
         json_t *again = lf_fields_json(a, &all_fields, NULL);
         out = lf_json_dump(again, NULL);
         json_decref(again);
@@ -108,6 +98,54 @@ static void test_absent(void)
     lf_fields_fini(&a, &all_fields);
 }
 
+/* A strict part of a plain record: what it refuses is named from the file on, and members that it
+ * does not know are written again. */
+struct kept {
+    bool given;
+    char *name;
+    lf_int n;
+    lf_pairs words;
+    struct json_t *more;
+};
+static const struct lf_fields kept_fields = LF_FIELDS_PART(
+    struct kept, LF_MEMBERS_NEEDED(struct kept, name), LF_MEMBERS(struct kept, n, words));
+struct holder {
+    int n;
+    struct kept kept;
+};
+static const struct lf_fields holder_fields =
+    LF_FIELDS(struct holder, LF_MEMBERS(struct holder, n),
+              LF_RECORD(struct holder, kept, kept_fields, .opt = true));
+
+static void test_strict(void)
+{
+    static const char full[] = "{\"kept\":{\"name\":\"x\",\"new\":[1],\"none\":null,\"words\":{"
+                               "\"a\":\"b\"}},\"n\":1}";
+    static const char *const bad[][2] = {
+        {"{\"kept\":{\"n\":1}}", "r.json: kept.name: is missing"},
+        {"{\"kept\":{\"name\":\"x\",\"n\":1.5}}", "r.json: kept.n: must be an integer"},
+        {"{\"kept\":{\"name\":\"x\",\"words\":{\"a\":1}}}",
+         "r.json: kept.words: must be an object of texts"}};
+    struct holder h;
+    lf_err err = LF_ERR_INIT;
+    tap_rc(lf_fields_parse(&h, &holder_fields, full, strlen(full), "r.json", &err), 0, NULL, NULL,
+           "read");
+    char *out = lf_fields_text(&h, &holder_fields, NULL);
+    tap_str(out, full, "members that it does not know are written again");
+    free(out);
+    lf_fields_fini(&h, &holder_fields);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        lf_err_clear(&err);
+        tap_rc(lf_fields_parse(&h, &holder_fields, bad[i][0], strlen(bad[i][0]), "r.json", &err),
+               LF_EFORMAT, &err, bad[i][1], bad[i][1]);
+    }
+    lf_err_clear(&err);
+    tap_ok(lf_fields_parse(&h, &holder_fields, "{\"kept\":1}", 10, "r.json", &err) == 0 &&
+               !h.kept.given,
+           "what is no object gives a plain record none");
+    lf_fields_fini(&h, &holder_fields);
+}
+
 static void test_files(void)
 {
     struct all a = {.small = -1, .text = "x"}, *b = &a;
@@ -136,6 +174,7 @@ int main(void)
 {
     test_same();
     test_absent();
+    test_strict();
     test_files();
     return tap_done();
 }

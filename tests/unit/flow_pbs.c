@@ -5,10 +5,11 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "flow/record/shown.h"
+#include "flow/record/parts.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/pbs.h"
 #include "flow/sched/submit.h"
@@ -74,7 +75,7 @@ static const char *member(const json_t *e, const char *name)
 static void show(json_t *out, lf_sched_jobs *list)
 {
     for (size_t i = 0; i < list->n; i++)
-        json_array_append_new(out, lf_sched_job_shown(&list->v[i]));
+        json_array_append_new(out, lf_fields_json(&list->v[i], &lf_sched_job_fields, NULL));
     lf_sched_jobs_fini(list);
 }
 
@@ -216,7 +217,7 @@ static lf_resources resources_of(const char *text)
 {
     lf_resources r = {.given = false};
     json_t *o = json_loads(text, 0, NULL);
-    if (lf_resources_read(&r, o, text, NULL) < 0)
+    if (lf_fields_read(&r, &lf_resources_fields, o, text, NULL) < 0)
         tap_bail("%s", text);
     json_decref(o);
     return r;

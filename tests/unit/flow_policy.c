@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "flow/record/parts.h"
 #include "flow/run/classify.h"
 #include "flow/run/policy.h"
 #include "tests/tap/tap.h"
@@ -53,8 +54,11 @@ static void build(struct history *h, const char *stage, const char *const *ends,
     h->s.plan = &h->plan;
     h->plan.memory_bytes = lf_int_of(json_integer_value(json_object_get(o, "memory_bytes")));
     h->plan.time_limit_s = lf_int_of(json_integer_value(json_object_get(o, "time_limit_s")));
-    tap_rc(lf_resources_read(&h->plan.resources, json_object_get(o, "resources"), stage, NULL), 0,
-           NULL, NULL, stage);
+    json_t *resources = json_object_get(o, "resources");
+    tap_rc(resources == NULL
+               ? 0
+               : lf_fields_read(&h->plan.resources, &lf_resources_fields, resources, stage, NULL),
+           0, NULL, NULL, stage);
     lf_text_set(&h->plan.spec_id, json_string_value(json_object_get(o, "spec_id")), "id", NULL);
     json_decref(o);
     h->attempt.spec_id = "s";
@@ -327,7 +331,8 @@ static void test_caps(void)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         lf_resources res = {.given = false};
         json_t *o = parse(rows[i].resources);
-        tap_rc(lf_resources_read(&res, o, "resources", NULL), 0, NULL, NULL, rows[i].resources);
+        tap_rc(lf_fields_read(&res, &lf_resources_fields, o, "resources", NULL), 0, NULL, NULL,
+               rows[i].resources);
         tap_str(lf_chain_capped(&c, &res, why, sizeof why), rows[i].cls, rows[i].resources);
         lf_resources_fini(&res);
         json_decref(o);

@@ -63,8 +63,9 @@ static void check(const char *key, int first, int last, size_t n, const char *wh
 {
     lf_err err = LF_ERR_INIT;
     lf_points p = {0};
-    json_t *records = lf_metrics_records(&stage, &err);
-    if (!records || lf_metrics_points(&p, records, key, &err) < 0)
+    lf_metric_rows records;
+    if (lf_metrics_records(&records, &stage, &err) < 0 ||
+        lf_metrics_points(&p, &records, key, &err) < 0)
         tap_bail("%s", err.text);
     tap_i64((int64_t)p.n, (int64_t)n, what);
     tap_ok(n == 0 || ((int)p.x[0] == first && (int)p.x[p.n - 1] == last), "from %d to %d", first,
@@ -73,7 +74,7 @@ static void check(const char *key, int first, int last, size_t n, const char *wh
         if (p.x[i] <= p.x[i - 1])
             tap_ok(false, "step %g follows %g", p.x[i], p.x[i - 1]);
     lf_points_fini(&p);
-    json_decref(records);
+    lf_metric_rows_fini(&records);
 }
 
 int main(void)
@@ -113,11 +114,11 @@ int main(void)
     starts("first", 1, 1);
     snprintf(path, sizeof path, "%s/metrics", dirs[0]);
     record(1, "{\"step\":10,\"resumed\":true}");
-    json_t *first = lf_metrics_first(path);
-    tap_ok(!first, "where a start resumed is not its first record");
+    lf_metric_row first;
+    tap_ok(!lf_metrics_first(&first, path), "where a start resumed is not its first record");
     steps(1, 11, 12);
-    first = lf_metrics_first(path);
-    tap_i64(json_integer_value(json_object_get(first, "step")), 11, "its first step is");
-    json_decref(first);
+    lf_metrics_first(&first, path);
+    tap_i64((int64_t)first.step.v, 11, "its first step is");
+    lf_metric_row_fini(&first);
     return tap_done();
 }

@@ -4,12 +4,13 @@
  */
 #include "config.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/io.h"
-#include "flow/record/shown.h"
+#include "flow/record/parts.h"
 #include "flow/sched/slurm_parse.h"
 #include "flow/sched/submit.h"
 #include "flow/sched/tmpl.h"
@@ -54,7 +55,7 @@ static void refusals(void)
 static void show(json_t *out, lf_sched_jobs *list)
 {
     for (size_t i = 0; i < list->n; i++)
-        json_array_append_new(out, lf_sched_job_shown(&list->v[i]));
+        json_array_append_new(out, lf_fields_json(&list->v[i], &lf_sched_job_fields, NULL));
     lf_sched_jobs_fini(list);
 }
 

@@ -38,25 +38,15 @@ struct kit {
     lf_tok_files files;
 };
 
-/* config: members of tokenizer_config.json (stolen); jinja: chat_template.jinja, NULL: none; lower:
- * its normalizer */
-static void kit_with(struct kit *k, json_t *config, const char *jinja, bool lower)
+/* tok: text of a tokenizer.json; config: members of tokenizer_config.json (stolen); jinja:
+ * chat_template.jinja, NULL: none */
+static void kit_of(struct kit *k, const char *tok, json_t *config, const char *jinja)
 {
     lf_err err = LF_ERR_INIT;
-    lf_buf box, tok;
+    lf_buf box;
     char *text = json_dumps(config, 0);
-    slurp(&tok, "chat/tokenizer.json");
-    if (lower) {
-        json_t *root = json_loads(tok.data, 0, NULL);
-        json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "Lowercase"));
-        char *all = json_dumps(root, 0);
-        lf_buf_clear(&tok);
-        lf_buf_adds(&tok, all);
-        json_decref(root);
-        free(all);
-    }
     lf_buf_init(&box);
-    lf_buf_addf(&box, "loong-flow tokenizer files 1\ntokenizer.json %zu\n%s", tok.len, tok.data);
+    lf_buf_addf(&box, "loong-flow tokenizer files 1\ntokenizer.json %zu\n%s", strlen(tok), tok);
     lf_buf_addf(&box, "tokenizer_config.json %zu\n%s", strlen(text), text);
     if (jinja)
         lf_buf_addf(&box, "chat_template.jinja %zu\n%s", strlen(jinja), jinja);
@@ -67,6 +57,23 @@ static void kit_with(struct kit *k, json_t *config, const char *jinja, bool lowe
     free(text);
     json_decref(config);
     lf_buf_fini(&box);
+}
+
+/* The golden tokenizer; lower: with its normalizer. */
+static void kit_with(struct kit *k, json_t *config, const char *jinja, bool lower)
+{
+    lf_buf tok;
+    slurp(&tok, "chat/tokenizer.json");
+    if (lower) {
+        json_t *root = json_loads(tok.data, 0, NULL);
+        json_object_set_new(root, "normalizer", json_pack("{s:s}", "type", "Lowercase"));
+        char *all = json_dumps(root, 0);
+        lf_buf_clear(&tok);
+        lf_buf_adds(&tok, all);
+        json_decref(root);
+        free(all);
+    }
+    kit_of(k, tok.data, config, jinja);
     lf_buf_fini(&tok);
 }
 
@@ -282,6 +289,67 @@ static void test_marks(void)
     tap_ok(n > 90, "%lld cases of marks", (long long)n);
     tap_i64(bad, 0, "masks that differ from transformers' assistant_masks");
     json_decref(all);
+}
+
+/* What transformers says of the same files: a tokenizer that puts a space in front of each piece of
+ * text, and joins over the beginning of a block. Metaspace leaves a piece alone that begins with
+ * one, Prepend does not. */
+#define SPACE "\\u2581"
+#define SPACED(normalizer, pre)                                                                    \
+    "{\"normalizer\":" normalizer ",\"pre_tokenizer\":" pre ",\"post_processor\":null,"            \
+    "\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" SPACE                                 \
+    "\",\"prepend_scheme\":\"never\","                                                             \
+    "\"split\":false},\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,"           \
+    "\"normalized\":false,\"single_word\":false,\"lstrip\":false,\"rstrip\":false}],"              \
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"fuse_unk\":false,\"byte_fallback\":false,"   \
+    "\"vocab\":{\"<s>\":0,\"" SPACE "\":1,\"a\":2,\":\":3,\"x\":4,\"" SPACE SPACE "\":5,\":" SPACE \
+    "\":6},\"merges\":[[\"" SPACE "\",\"" SPACE "\"],[\":\",\"" SPACE "\"]]}}"
+#define METASPACE                                                                                  \
+    "{\"type\":\"Metaspace\",\"replacement\":\"" SPACE                                             \
+    "\",\"prepend_scheme\":\"always\",\"split\":false}"
+#define PREPEND                                                                                    \
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE           \
+    "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE "\"}]}"
+
+static void spaced(const char *tokenizer, const char *user, const char *want, const char *name)
+{
+    struct kit k = {0};
+    lf_chat_doc d;
+    lf_row r = {0};
+    lf_err err = LF_ERR_INIT;
+    lf_buf got;
+    const lf_chat_train how = {.mask = LF_CHAT_MASK_GENERATION};
+    kit_of(&k, tokenizer, json_pack("{s:s}", "eos_token", "<s>"),
+           "{% for m in messages %}{% if m.role == 'assistant' %}: {% generation %}{{ m.content "
+           "}}{% endgeneration %}{% else %}<s>{{ m.content }}{% endif %}{% endfor %}");
+    json_t *j = json_pack("{s:[{s:s,s:s},{s:s,s:s}]}", "messages", "role", "user", "content", user,
+                          "role", "assistant", "content", " x");
+    row_open(&r, j);
+    lf_buf_init(&got);
+    lf_chat_doc_init(&d);
+    lf_chat *c = lf_chat_from_files(&k.files, "kit", k.tok, NULL, &err);
+    int rc = c ? lf_chat_encode(&d, c, k.state,
+                                &(struct lf_conversation){r.prompt.turns, r.prompt.n_turns, NULL},
+                                &how, &err)
+               : -1;
+    for (size_t i = 0; i < d.ids.n && rc == 0; i++)
+        lf_buf_addf(&got, "%s%u%s", i ? " " : "", d.ids.v[i], d.mask[i] ? "*" : "");
+    tap_str(rc ? err.text : got.data, want, name);
+    lf_chat_destroy(c);
+    json_decref(j);
+    lf_row_fini(&r);
+    kit_close(&k);
+    lf_chat_doc_fini(&d);
+    lf_buf_fini(&got);
+}
+
+static void test_spaced(void)
+{
+    spaced(SPACED("null", METASPACE), "a", "0 1 2 3 5* 4*",
+           "a space in front of a piece, and a block that begins inside of a token");
+    spaced(SPACED("null", METASPACE), " a", "0 1 2 3 5* 4*", "none in front of one that has one");
+    spaced(SPACED(PREPEND, "null"), " a", "0 5 2 3 5* 4*", "one more in front of one that has one");
+    spaced(SPACED(PREPEND, "null"), "  a", "0 5 1 2 3 5* 4*", "and of one with two");
 }
 
 /* ---- where the template is found ---- */
@@ -573,6 +641,7 @@ int main(void)
 {
     TAP(20, test_golden());
     TAP(2, test_marks());
+    TAP(4, test_spaced());
     TAP(18, test_found());
     TAP(24, test_rows());
     TAP(4, test_sharegpt());

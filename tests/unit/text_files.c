@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "engine/base/io.h"
 #include "engine/base/json.h"
 #include "engine/text/token/tokenizer.h"
+#include "engine/text/token/tokenizer_files.h"
 #include "tests/tap/tap.h"
 #include "tests/unit/text_vectors.h"
 
@@ -396,6 +399,62 @@ static void containers(void)
     tap_rc(t ? 0 : err.rc, LF_ENOENT, &err, "/nonexistent", "a path that is not there");
 }
 
+static void put(const char *dir, const char *name, const char *text)
+{
+    lf_err err = LF_ERR_INIT;
+    char path[4200];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (lf_io_write_file(path, text, strlen(text), 0644, &err) != 0)
+        tap_bail("%s", err.text);
+}
+
+/* The text of the template called `name` in the tokenizer_config.json of f. */
+static const char *template_of(const lf_tok_files *f, const char *name)
+{
+    static char text[100];
+    const lf_buf *b = lf_tok_files_get(f, "tokenizer_config.json");
+    json_t *o = b ? json_loads(b->data, 0, NULL) : NULL, *e;
+    size_t i;
+    snprintf(text, sizeof(text), "none");
+    json_array_foreach(json_object_get(o, "chat_template"), i, e)
+    {
+        if (strcmp(json_string_value(json_object_get(e, "name")), name) == 0)
+            snprintf(text, sizeof(text), "%s", json_string_value(json_object_get(e, "template")));
+    }
+    json_decref(o);
+    return text;
+}
+
+/* As transformers 5 saves several chat templates. */
+static void named_templates(void)
+{
+    char dir[4000], folder[4100];
+    lf_err err = LF_ERR_INIT;
+    lf_tok_files f;
+    snprintf(dir, sizeof(dir), "%s/named", tap_tmpdir());
+    snprintf(folder, sizeof(folder), "%s/additional_chat_templates", dir);
+    if (mkdir(dir, 0777) != 0 || mkdir(folder, 0777) != 0)
+        tap_bail("cannot make %s", folder);
+    put(dir, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\nab\n");
+    put(dir, "tokenizer_config.json", "{\"chat_template\": \"old\", \"cls_token\": \"[CLS]\"}");
+    put(folder, "tool_use.jinja", "with \\u00e9 tools");
+    put(folder, ".hidden.jinja", "no");
+    tap_rc(lf_tok_files_read(&f, dir, &err), 0, &err, NULL, "a directory with two templates");
+    tap_str(template_of(&f, "default"), "old", "the default of tokenizer_config.json");
+    tap_str(template_of(&f, "tool_use"), "with \\u00e9 tools", "and one of the folder");
+    tap_str(template_of(&f, ".hidden"), "none", "hidden files are none");
+    lf_tok_files_fini(&f);
+    put(dir, "chat_template.jinja", "own");
+    tap_rc(lf_tok_files_read(&f, dir, &err), 0, &err, NULL, "the same with chat_template.jinja");
+    tap_str(template_of(&f, "default"), "own", "which is the default");
+    tap_ok(!lf_tok_files_get(&f, "chat_template.jinja"), "and is no file of its own");
+    tap_ok(strstr(lf_tok_files_get(&f, "tokenizer_config.json")->data, "[CLS]"),
+           "the rest of tokenizer_config.json is there");
+    lf_tok_files_fini(&f);
+    put(folder, "bad.jinja", "\xff");
+    tap_rc(lf_tok_files_read(&f, dir, &err), LF_EFORMAT, &err, "bad.jinja", "no UTF-8");
+}
+
 int main(void)
 {
     lf_buf_init(&box);
@@ -406,6 +465,7 @@ int main(void)
     TAP(4, empty_token());
     TAP(8, golden());
     TAP(5, containers());
+    TAP(9, named_templates());
     lf_buf_fini(&box);
     return tap_done();
 }

@@ -117,6 +117,46 @@ static void test_comparison(void)
     json_decref(span);
 }
 
+/* Blocks of generation inside of what is caught and printed at once. */
+static void spans_are(const char *source, const char *out, const char *first, const char *second)
+{
+    int n = 0;
+    json_t *c = json_pack("{s:s, s:{s:s}, s:s, s:[s, s]}", "template", source, "vars", "s", "x",
+                          "out", out, "spans", first, second);
+    tap_ok(one_case(c, NULL, NULL, &n) && n == 0, "%s", source);
+    json_decref(c);
+}
+
+#define GEN(text) "{% generation %}" text "{% endgeneration %}"
+
+static void test_caught(void)
+{
+    struct result r;
+    spans_are("{% macro m(a) %}<" GEN("{{ a }}") ">{% endmacro %}\u00e9{{ m(s) }}|{{ m('yy') }}",
+              "\u00e9<x>|<yy>", "x", "yy");
+    spans_are("{% macro m(a) %}({{ caller() }}){% endmacro %}a{% call m(1) %}b" GEN(
+                  "{{ s }}") "{% endcall %}" GEN("c"),
+              "a(bx)c", "x", "c");
+    spans_are("{% filter trim %}" GEN("x") GEN("y") "{% endfilter %}", "xy", "x", "y");
+    json_t *vars = json_object();
+    const char *kept = "{% set a %}" GEN("x") "{% endset %}b{{ a }}";
+    render(&r, kept, vars, NULL);
+    tap_rc(r.rc, LF_ENOTSUP, &r.err, "printed elsewhere", "what is kept for later");
+    done(&r);
+    render(&r, "{% filter upper %}" GEN("x") "{% endfilter %}", vars, NULL);
+    tap_rc(r.rc, LF_ENOTSUP, &r.err, "t:1:22", "what a filter changes");
+    done(&r);
+    lf_err err = LF_ERR_INIT;
+    lf_buf out;
+    lf_buf_init(&out);
+    lf_jinja *t = lf_jinja_parse(kept, strlen(kept), "t", &err);
+    tap_rc(lf_jinja_render(t, vars, NULL, &out, NULL, &err), 0, &err, NULL, "without spans");
+    tap_str(out.data, "bx", "is a text like another");
+    lf_jinja_destroy(t);
+    lf_buf_fini(&out);
+    json_decref(vars);
+}
+
 /* ---- messages and bounds ---- */
 
 static void expect(const char *source, const lf_jinja_opts *o, int rc, const char *text)
@@ -291,6 +331,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof(path), "%s/tests/golden/jinja/jinja.json", top ? top : ".");
     TAP(3, compare_file(path, 12));
     TAP(3, test_comparison());
+    TAP(7, test_caught());
     TAP(51, test_messages());
     TAP(27, test_bounds());
     TAP(21, test_chains());

@@ -50,6 +50,10 @@ static void bad_files(void)
            "truncation is a number");
     refuse("{\"padding\":[]," MODEL "," PRE "," DEC "}", LF_EFORMAT, "padding",
            "padding is a list");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1],[\"u\",-"
+           "2]]},"
+           "\"added_tokens\":[{\"id\":3,\"content\":\"<x>\",\"special\":true}]}",
+           0, NULL, "a token that stands twice in a Unigram's list");
     refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}," PRE "," DEC "}", LF_ENOTSUP, "Unigram",
            "another model");
     refuse("{" MODEL_HEAD "\"dropout\":0.1," VOCAB MERGES "," PRE "," DEC "}", LF_ENOTSUP,
@@ -225,7 +229,7 @@ static void accessors(void)
 
 int main(void)
 {
-    TAP(26, bad_files());
+    TAP(27, bad_files());
     TAP(22, bad_parts());
     TAP(4, cut_and_padded());
     TAP(10, missing_bytes());

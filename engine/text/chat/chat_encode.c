@@ -160,12 +160,33 @@ static int by_prefixes(const struct call *k, size_t last, lf_err *err)
 
 /* ---- by the template's own marks ---- */
 
+/* Does the run of spaces that token i begins have one more than the text? Tokenizers put a space in
+ * front of a text, or of each piece between special tokens. */
+static bool adds_space(const struct call *k, size_t i, size_t at)
+{
+    const lf_chat_doc *d = k->d;
+    const uint8_t *p = NULL;
+    size_t n = 0, run = 0, there = 0;
+    while (at + there < d->text.len && d->text.data[at + there] == ' ')
+        there++;
+    for (; i < d->ids.n && lf_tokenizer_token(k->c->tok, d->ids.v[i], &p, &n); i++) {
+        size_t spaces = 0;
+        while (spaces < n && p[spaces] == ' ')
+            spaces++;
+        run += spaces;
+        if (spaces < n)
+            break;
+    }
+    return run == there + 1;
+}
+
 /* Where every token ends in the text, in d->ends; *exact false: the tokens do not spell the text,
  * because the tokenizer changes it. */
 static int find_ends(const struct call *k, bool *exact, lf_err *err)
 {
     lf_chat_doc *d = k->d;
     size_t at = 0;
+    bool in_run = false; /* the token before ends with a space */
     *exact = true;
     if (d->ids.n > d->cap_ends) {
         int rc = lf_realloc(&d->ends, d->ids.n, sizeof *d->ends, err);
@@ -177,10 +198,12 @@ static int find_ends(const struct call *k, bool *exact, lf_err *err)
         const uint8_t *p = NULL;
         size_t n = 0;
         *exact = lf_tokenizer_token(k->c->tok, d->ids.v[i], &p, &n);
-        if (*exact && i == 0 && n > 0 && p[0] == ' ' &&
-            d->text.data[0] != ' ') { /* sentencepiece's first space */
+        if (*exact && n > 0 && p[0] == ' ' && !in_run && adds_space(k, i, at)) {
             p++;
             n--;
+            in_run = n == 0 || p[n - 1] == ' ';
+        } else {
+            in_run = *exact && n > 0 && p[n - 1] == ' ';
         }
         *exact = *exact && n <= d->text.len - at && memcmp(d->text.data + at, p, n) == 0;
         at += n;

@@ -1,28 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shapes of JSON lines that training data comes in, recognised by their columns and brought to
- * one form.
+ * The shapes in which JSON lines of training data come. A row is recognised by its columns and
+ * brought to one form.
  *
- *   shape              columns (* needed)                                  what it is
- *   text               text*                                               a document
- *   prompt_completion  prompt* completion*                                 each a text or a list of
- * messages messages           messages* tools                                     [{role, content,
- * ...}] sharegpt           conversations* system tools                         [{from, value}]
- *   alpaca             instruction* output* input system history           prompt = instruction,
- * newline, input preference         chosen* rejected* prompt margin; also with          chosen,
- * rejected: text, a message, or a list of them; conversations system tools; or context*
- * completions* completions: [{rank, completion}], lower is better unpaired           prompt*
- * completion* label*; or messages*,            label: true for a good answer conversations* or
- * instruction* output* with kto_tag* prompt             prompt* other columns are kept for a reward
- * function tokens             input_ids* labels attention_mask                    labels: -100, or
- * the token itself
+ *   shape              columns (* needed)                 contents
+ *   text               text*                              a document
+ *   prompt_completion  prompt* completion*                each a text or a list of messages
+ *   messages           messages* tools                    [{role, content, ...}]
+ *   sharegpt           conversations* system tools        [{from, value}]
+ *   alpaca             instruction* output* input         prompt = instruction, newline, input
+ *                      system history
+ *   preference         chosen* rejected* prompt margin;   chosen, rejected: a text, a message, or
+ *                      also with conversations system     a list of messages
+ *                      tools;
+ *                      or context* completions*           completions: [{rank, completion}], a
+ *                                                         lower rank is better
+ *   unpaired           prompt* completion* label*;        label: true for a good answer
+ *                      or kto_tag* with messages*,
+ *                      conversations* or instruction*
+ *                      output*
+ *   prompt             prompt*                            other columns are kept for a reward
+ *                                                         function
+ *   tokens             input_ids* labels attention_mask   labels: -100, or the token itself
  *
- * A row is recognised when its columns are those of one shape; columns of two, or a column that
- * belongs to none, is an error that names them: nothing is guessed and nothing dropped in silence.
- * So it is with the members of a turn: role, content, name, tool_calls, tool_call_id,
- * function_call, reasoning_content, reasoning, thinking, train, weight, loss, and what the chat
- * template reads. Columns may be renamed ("prompt" is called "question" here; in lists "role" and
- * "content" too), and so may the speakers.
+ * A row is recognised when its columns are those of one shape. Columns of two shapes, or a column
+ * of no shape, are an error that names them. Nothing is guessed and nothing is dropped without a
+ * word. The same holds for the members of a turn: role, content, name, tool_calls, tool_call_id,
+ * function_call, reasoning_content, reasoning, thinking, train, weight, loss, and those that the
+ * chat template reads. Columns may be renamed (such as "prompt" to "question"; in lists "role" and
+ * "content" too), and so may roles.
  */
 #ifndef LF_TEXT_SHAPE_H
 #define LF_TEXT_SHAPE_H
@@ -61,26 +67,26 @@ const char *lf_role_name(enum lf_role r);
 
 enum lf_turn_train { LF_TURN_UNSAID, LF_TURN_NOT_TRAINED, LF_TURN_TRAINED };
 
-/* One turn of a conversation. text is NULL where the content is no string (a list of parts, or null
- * beside tool_calls): what it is then stands in `json`, the whole message with whatever else it has
- * (tool_calls, reasoning_content, name), under the names role and content, the role as `role` says
- * or "developer"; NULL for turns that came from plain columns. */
+/* One turn of a conversation. text is NULL where the content is no string, such as a list of parts,
+ * or null beside tool_calls. json is the whole message with all its members (tool_calls,
+ * reasoning_content, name). Its members have the names role and content, and the role is that of
+ * `role` or "developer". json is NULL for turns that came from plain columns. */
 typedef struct lf_turn {
     enum lf_role role;
-    /* what the turn itself says: "train", "loss" (true, false), "weight" (0, 1) */
+    /* how the turn itself is marked: "train", "loss" (true, false), "weight" (0, 1) */
     enum lf_turn_train train;
     const char *text;
     size_t len;
     json_t *json; /* borrowed from the row */
 } lf_turn;
 
-/* Is it of the assistant? A function call is. */
+/* Is the turn one of the assistant? A function call is. */
 static inline bool lf_turn_is_answer(const lf_turn *t)
 {
     return t->role == LF_ROLE_ASSISTANT || t->role == LF_ROLE_FUNCTION_CALL;
 }
 
-/* A text (turns NULL), or turns (text NULL), or neither: absent. */
+/* A text (turns is NULL), or turns (text is NULL), or nothing (both are NULL). */
 typedef struct lf_piece {
     const char *text;
     size_t len;
@@ -88,7 +94,7 @@ typedef struct lf_piece {
     size_t n_turns;
 } lf_piece;
 
-/* A row in its one form, what a chat template takes:
+/* A row in its one form, which chat templates take:
  *   text               prompt: the document
  *   prompt_completion  prompt, completion
  *   messages, sharegpt prompt: all turns, with the system column as the first
@@ -102,7 +108,7 @@ typedef struct lf_piece {
 typedef struct lf_row {
     enum lf_shape shape;
     lf_piece prompt, completion, rejected;
-    json_t *tools; /* list or text as it stands there, borrowed; NULL: none */
+    json_t *tools; /* list or text as in the row, borrowed; NULL: none */
     json_t *rest;  /* prompt: the whole object, borrowed */
     bool has_margin, label;
     double margin;
@@ -116,32 +122,31 @@ typedef struct lf_row {
 /* "name=other" pairs; borrowed. */
 typedef struct lf_shape_opts {
     enum lf_shape shape; /* AUTO: by the columns */
-    /* "prompt=question": our column prompt is called question in the data */
+    /* "prompt=question": the data calls our column prompt question */
     const char *const *columns;
     size_t n_columns;
-    const char *const *roles; /* "human=user": the data's human is our user */
+    const char *const *roles; /* "human=user": the data calls our role user human */
     size_t n_roles;
-    bool ignore_unmapped; /* columns, and members of turns, of no meaning are passed over instead of
-                             refused */
-    /* Does the chat template read this member of a turn? NULL: not known; then only the usual ones
-     * have a meaning. */
+    bool ignore_unmapped; /* unknown columns and members of turns are ignored instead of refused */
+    /* Does the chat template read this member of a turn? NULL: unknown; then only the usual members
+     * are known. */
     bool (*reads)(const void *arg, const char *member);
     const void *reads_arg;
-    bool strict; /* a line that is not UTF-8 is an error, else repaired with U+FFFD */
+    bool strict; /* a line that is not UTF-8 is an error; otherwise it is repaired with U+FFFD */
 } lf_shape_opts;
 
-/* Columns and roles that are known and given once. Worded with the names of the options. */
+/* Checks that columns and roles are known and given once. Messages use the names of the options. */
 int lf_shape_check(const lf_shape_opts *o, lf_err *err);
 
-/* Bring a line to its form. where: "file:line", for messages. Thread-safe. *replaced is raised by
- * the U+FFFD put in. Owned on success: lf_row_fini. LF_EFORMAT: no JSON object, no shape, two
- * shapes, a column of no meaning, a wrong type. */
+/* Brings a line to its form. where is "file:line", for messages. *replaced grows by the number of
+ * U+FFFD put in. On success the caller owns *out (lf_row_fini). Thread-safe. LF_EFORMAT: the line
+ * is no JSON object, its columns fit no shape or two, a column is unknown, or a type is wrong. */
 int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
                  const char *where, uint64_t *replaced, lf_err *err);
-/* The same of an object, which is taken, also on failure. */
+/* The same for an object. Takes root, also on failure. */
 int lf_shape_object(lf_row *out, const lf_shape_opts *o, json_t *root, const char *where,
                     lf_err *err);
-void lf_row_fini(lf_row *r); /* a zeroed one is fine */
+void lf_row_fini(lf_row *r); /* r may be zeroed */
 
 /* A line of JSON; borrowed. */
 typedef struct lf_shape_line {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between recognising a row (shape.c) and reading it (shape_read.c).
+ * Declarations that shape.c (recognising a row) and shape_read.c (reading it) share.
  */
 #ifndef LF_TEXT_SHAPE_PRIV_H
 #define LF_TEXT_SHAPE_PRIV_H
@@ -10,7 +10,7 @@
 
 #define LF_SHAPE_COLUMNS 6
 
-/* One way a shape is written: the first `need` columns must be there, the others may be. */
+/* One way to write a shape. The first `need` columns must be present; the others may be. */
 struct lf_variant {
     enum lf_shape shape;
     int need;
@@ -26,7 +26,7 @@ struct lf_row_ctx {
 
 /* the column, NULL when absent or null */
 json_t *lf_shape_get(const struct lf_row_ctx *c, const char *name);
-/* Fill the pieces of a row whose variant is known. */
+/* Fills the parts of a row whose variant is known. */
 int lf_shape_read(lf_row *r, const struct lf_row_ctx *c, const struct lf_variant *v, lf_err *err);
 
 #endif

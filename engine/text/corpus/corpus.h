@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Documents out of files: plain text and JSON lines, alone, compressed (gzip and dictzip, bzip2,
- * xz, zstd) or inside tar and zip, through libarchive; parquet files, each a file of its own;
- * directories (recursive, sorted, hidden names left out), globs and standard input ("-"). A byte
- * order mark at the start of a file is passed over. A compressed file or an archive inside an
- * archive is an error, and so is a sparse file in one. Streaming: memory is bounded by the longest
- * document, of parquet by a page of each column. Reading is sequential and its order is a function
- * of the input names alone, so the n-th document is the same in every run.
+ * Documents out of files. Files are plain text or JSON lines, alone, compressed (gzip and dictzip,
+ * bzip2, xz, zstd) or inside tar and zip; libarchive unpacks them. A
+ * parquet file is a file of its own. Inputs are files, directories (recursive, sorted, without
+ * hidden names), globs and standard input ("-"). A byte order mark at the start of a file is
+ * skipped. A compressed file, an archive or a sparse file inside an archive is an error. Memory is
+ * bounded by the longest document, for parquet by a page of each column. Reading is sequential, and
+ * its order depends on the input names alone, so the n-th document is the same every time.
  *
- * One thread reads records (lf_corpus_next); what a record means is worked out by any thread
- * (lf_corpus_text), because parsing JSON costs more than reading.
+ * One thread reads records (lf_corpus_next). Any thread gets the text of a record (lf_corpus_text),
+ * because parsing JSON takes longer than reading.
  */
 #ifndef LF_TEXT_CORPUS_H
 #define LF_TEXT_CORPUS_H
@@ -55,24 +55,25 @@ typedef struct lf_corpus_args {
 
 typedef struct lf_corpus_source {
     char *path;    /* as opened; "-" for standard input */
-    char *label;   /* below the input it came from: independent of where the input lies */
+    char *label;   /* path below the input it came from: independent of the place of the input */
     int64_t bytes; /* -1: standard input */
 } lf_corpus_source;
 
 typedef struct lf_corpus lf_corpus;
 
-/* Finds the files; LF_ENOENT names an input or glob that has none. Opens none of them. */
+/* Finds the files and opens none of them. LF_ENOENT: an input or glob has no file; the message
+ * names it. */
 int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err);
 void lf_corpus_close(lf_corpus *c);
 const lf_corpus_source *lf_corpus_sources(const lf_corpus *c, size_t *n);
 int64_t lf_corpus_total_bytes(const lf_corpus *c); /* of all sources, -1 when unknown */
 
 size_t lf_corpus_at(const lf_corpus *c); /* source being read */
-/* Go on at the start of source i (0 <= i <= n). */
+/* Continues at the start of source i (0 <= i <= n). */
 int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
 
-/* How the line that is a record ended: not at all, at the end of the file; LF_CORPUS_NO_LINE: a
- * record is no line. */
+/* How the line of a record ends. LF_CORPUS_NO_END: at the end of the file, without a line end.
+ * LF_CORPUS_NO_LINE: the record is no line. */
 enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
 /* What the bytes of a record are: text, a line of JSON, or a row of parquet (parquet/rowpack.h). */
@@ -89,16 +90,16 @@ typedef struct lf_corpus_record {
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
-    /* a byte order mark stood before it, at the start of the file: it is no part of raw */
+    /* a byte order mark stands before it at the start of the file; raw does not hold it */
     bool bom;
 } lf_corpus_record;
-/* 1 a record, 0 the end, negative on error: a truncated or corrupt file names file, member and
- * position. */
+/* Returns 1 with a record, 0 at the end, or a negative code. The message about a truncated or
+ * corrupt file names file, member and position. */
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
 int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
 
-/* The text of a record into out (cleared first, may hold NULs and, for plain text, invalid UTF-8).
- * where: for messages. Thread-safe. *replaced is raised by the U+FFFD put into a row. */
+/* Sets out to the text of a record, which may hold NULs and, for plain text, invalid UTF-8. where
+ * is for messages. *replaced grows by the number of U+FFFD put into a row. Thread-safe. */
 int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const char *where,
                    lf_buf *out, uint64_t *replaced, lf_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which files the inputs of a corpus name, in which order.
+ * The files that the inputs of a corpus name, in their order.
  */
 #ifndef LF_TEXT_CORPUS_FILES_H
 #define LF_TEXT_CORPUS_FILES_H
@@ -12,7 +12,8 @@ typedef struct lf_corpus_list {
     size_t n, cap;
 } lf_corpus_list;
 
-/* Append the files of one input: itself, what a directory holds, what a glob matches. */
+/* Appends the files of one input: the file itself, those in a directory, or those that a glob
+ * matches. */
 int lf_corpus_list_add(lf_corpus_list *l, const char *input, lf_err *err);
 void lf_corpus_list_fini(lf_corpus_list *l);
 

@@ -24,7 +24,7 @@ enum {
 };
 extern const char *const lf_datadoc_odd_names[N_ODD];
 
-/* Where a row is: the place in the corpus in words is made when it is told. */
+/* The place of a row. Its text is made only when the place is reported. */
 struct lf_place {
     uint32_t source;
     uint64_t line;
@@ -32,8 +32,8 @@ struct lf_place {
 };
 
 /* ---- oddities ---- */
-/* Bits 1 << ODD_* of one text. raw: the bytes as they stand in the file (for UTF-8 and the mark);
- * scratch: grows as needed. */
+/* Returns the bits 1 << ODD_* of one text. raw has the bytes as they stand in the file, for UTF-8
+ * and the byte order mark. scratch grows as needed. */
 unsigned lf_datadoc_odd(const char *text, size_t len, const char *raw, size_t raw_len,
                         lf_buf *scratch);
 uint64_t lf_datadoc_hash(const void *data, size_t n, uint64_t seed);
@@ -43,16 +43,16 @@ uint64_t lf_datadoc_chars(const char *text, size_t len); /* code points */
 struct lf_dups;
 struct lf_dups *lf_dups_create(size_t max_bytes, lf_err *err);
 void lf_dups_destroy(struct lf_dups *d);
-/* 1: this hash was seen before, *first is that row's number; 0: not, or it is not among the sampled
- * ones. */
+/* Returns 1 when the hash came before, with *first the number of that row; 0 when not, or when the
+ * hash is not sampled. */
 int lf_dups_add(struct lf_dups *d, uint64_t hash, uint64_t row, uint64_t *first, lf_err *err);
-int lf_dups_sampled(const struct lf_dups *d); /* k: one row of 2^k is looked at */
+int lf_dups_sampled(const struct lf_dups *d); /* k: one row in 2^k is sampled */
 
 struct lf_near;
 struct lf_near *lf_near_create(size_t max_bytes, lf_err *err);
 void lf_near_destroy(struct lf_near *d);
-/* 1: row resembles row *like with about *similarity; texts of less than 50 characters are not
- * looked at. */
+/* Returns 1 when the row resembles row *like, with about *similarity. Texts of less than 50
+ * characters are skipped. */
 int lf_near_add(struct lf_near *d, const char *text, size_t len, uint64_t row, uint64_t *like,
                 double *similarity, lf_err *err);
 uint64_t lf_near_rows(const struct lf_near *d); /* rows looked at */
@@ -63,8 +63,8 @@ struct lf_docenc *lf_docenc_create(lf_err *err);
 void lf_docenc_destroy(struct lf_docenc *e);
 int lf_docenc_row(struct lf_docenc *e, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row,
                   lf_err *err);
-/* Of the last row: its tokens, 0 when it is left out; whether its place (stolen) is to be told; as
- * it is trained. */
+/* About the last row: its tokens, 0 when it is left out; whether its place is to be reported;
+ * reporting it (`at` is taken); its text as it is trained. */
 size_t lf_docenc_length(const struct lf_docenc *e);
 bool lf_docenc_notable(const struct lf_docenc *e);
 void lf_docenc_tell(struct lf_docenc *e, json_t *at);

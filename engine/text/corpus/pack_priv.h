@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The packing index as its two builders (pack.c: concat, pack_bfd.c) see it.
+ * The representation of the packing index, for pack.c (concat) and pack_bfd.c.
  */
 #ifndef LF_TEXT_PACK_PRIV_H
 #define LF_TEXT_PACK_PRIV_H
 
 #include "engine/text/corpus/pack.h"
 
-/* concat: where a sequence begins. */
+/* concat: the place where a sequence begins. */
 struct lf_pack_start {
     uint64_t doc, first;
 };

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows to documents: what training reads of a row of any shape, as ids and loss mask.
+ * Rows to documents: the ids and the loss mask that training reads of a row of any shape.
  *
- *   shape                       becomes
- *   text                        the text and EOS, all trained
- *   prompt_completion of texts  both tokenized in one piece, EOS; trained is what tok(prompt) does
- *                               not begin with.
- * Where tok(prompt) does not begin the whole, a token that reaches over the seam is trained with
- * turns, messages, a
- * conversation (chat.h) sharegpt, alpaca preference                  two documents, better and
- *   worse; trained are the
- * answers. Without a prompt it is what both have in common in front: turns, or tokens of texts
- * unpaired a document and
- * its label; of whole conversations the last answer is trained prompt                      ids up
- *   to the place where an
- * answer begins, no EOS, and the row's other columns tokens                      as it stands
+ *   shape                        becomes
+ *   text                         the text and EOS, all trained
+ *   prompt_completion of texts   both texts tokenized in one piece, and EOS. The tokens behind
+ *                                those of tok(prompt) are trained. Where tok(prompt) does not
+ *                                begin the whole, the token that crosses the seam is trained
+ *   prompt_completion of turns,  a conversation (chat.h)
+ *   messages, sharegpt, alpaca
+ *   preference                   two documents, better and worse, whose answers are trained.
+ *                                Without a prompt the prompt is the common beginning: turns, or
+ *                                tokens of texts
+ *   unpaired                     a document and its label; of a whole conversation the last answer
+ *                                is trained
+ *   prompt                       the ids up to the place where an answer begins, without EOS, and
+ *                                the other columns of the row
+ *   tokens                       the ids as they stand
  *
- * Of judged answers (preference, unpaired) what the template puts behind the end of the last turn,
- * a line end, is cut off: they end where a generated answer does. EOS is put behind texts that do
- * not end with it. The first token of a document with a mask is never trained: nothing predicts it.
- * A row can be left out for the reasons of lf_row_fate; the caller counts them or makes them
- * errors.
+ * Judged answers (preference, unpaired) end where a generated answer ends: what the template puts
+ * behind the end of the last turn, such as a line end, is cut off. A text that does not end with
+ * EOS gets one. The first token of a document with a mask is never trained, because nothing
+ * predicts it. A row can be left out for the reasons of lf_row_fate; the caller counts such rows
+ * or makes them errors.
  *
- * Longer than max_length, by `truncate`: keep the start; drop the row; or share the room between
- * prompts and answers as LLaMA-Factory does (infer_seqlen), turn by turn, the last one first when
- * only it is trained. Pairs and prompts are dropped in any case: half an answer is not the answer
- * that was judged.
+ * `truncate` decides about documents longer than max_length: keep the start, drop the row, or share
+ * the room between prompts and answers as LLaMA-Factory does (infer_seqlen). That goes turn by
+ * turn; it begins with the last turn when only that is trained. Pairs and prompts are always
+ * dropped, because half an answer is not the answer that was judged.
  */
 #ifndef LF_TEXT_ROWDOCS_H
 #define LF_TEXT_ROWDOCS_H
@@ -35,13 +37,13 @@
 enum lf_row_fate {
     LF_ROW_KEPT,
     LF_ROW_EMPTY, /* no text at all */
-    /* not readable, no turns, wrong order of roles, the template raised, answers that are the
-     * same */
+    /* not readable, without turns, roles in a wrong order, a template that raised, or two equal
+     * answers */
     LF_ROW_BROKEN,
     LF_ROW_NON_PREFIX, /* the prefix property does not hold */
-    LF_ROW_NO_TARGET,  /* no answer that is to be trained */
-    LF_ROW_TOO_LONG,   /* and not to be truncated */
-    LF_ROW_ALL_MASKED, /* nothing is left to train on after truncation */
+    LF_ROW_NO_TARGET,  /* no answer to train */
+    LF_ROW_TOO_LONG,   /* too long, and truncation is not allowed */
+    LF_ROW_ALL_MASKED, /* truncation left no trained token */
     LF_ROW_FATES
 };
 const char *lf_row_fate_name(enum lf_row_fate f); /* "kept", "empty", "broken", "non_prefix", ... */
@@ -53,15 +55,15 @@ enum lf_row_kind {
     LF_ROW_PAIR,
     LF_ROW_UNPAIRED,
     LF_ROW_PROMPT
-}; /* in the order of the store's lf_rows */
+}; /* in the order of enum lf_rows (store/shard.h) */
 
 typedef struct lf_rowdocs_opts {
     const lf_tokenizer *tok;
     const lf_chat *chat;        /* NULL: rows with turns fail */
-    const char *no_chat;        /* why there is none, for the message; NULL: not known */
-    const lf_shape_opts *shape; /* for the name of the prompt's column; NULL: it is called prompt */
-    unsigned flags;             /* lf_tok_flags of texts (conversations know their own) */
-    int64_t eos_id;             /* behind texts; -1: none */
+    const char *no_chat;        /* why there is no template, for the message; NULL: unknown */
+    const lf_shape_opts *shape; /* for the name of the prompt's column; NULL: "prompt" */
+    unsigned flags;             /* lf_tok_flags of texts; those of conversations are fixed */
+    int64_t eos_id;             /* EOS behind texts; -1: none */
     lf_chat_train train;        /* of conversations */
     bool any_order;             /* roles are not checked */
     bool train_prompt; /* prompts are trained like answers, but not in pairs and labelled rows */
@@ -69,7 +71,7 @@ typedef struct lf_rowdocs_opts {
     enum lf_truncate truncate;
 } lf_rowdocs_opts;
 
-/* One thread's; lf_rowdocs_init, then encode again and again, lf_rowdocs_fini. */
+/* The encoder of one thread: lf_rowdocs_init, any number of lf_rowdocs_encode, lf_rowdocs_fini. */
 typedef struct lf_rowdocs {
     enum lf_row_fate fate;
     lf_err why; /* of BROKEN, NON_PREFIX */
@@ -81,32 +83,34 @@ typedef struct lf_rowdocs {
     size_t trained; /* targets */
     bool has_margin, label;
     float margin;
-    lf_buf text; /* what identifies the row: rendered texts, or ids */
+    lf_buf text; /* identifies the row: the rendered texts, or the ids */
     lf_buf rest; /* prompt: the other columns as JSON */
     /* findings about rows that are kept */
     bool truncated, double_bos, seam; /* seam: tok(prompt) does not begin the whole */
     /* the last trained turn, or the document, ends without an EOS or another special token */
     bool no_eos;
-    bool empty_answer; /* an answer that is to be trained or judged is white space only */
-    bool other_prompt; /* the two answers of a pair are to different prompts, as far as the row
-                          tells */
+    bool empty_answer; /* a trained or judged answer is white space only */
+    /* the two answers of a pair belong to different prompts, as far as the row shows */
+    bool other_prompt;
     uint64_t replaced;
     /* inside */
     lf_chat_doc chat;
     lf_ids part;
     lf_turn *turns;
-    lf_chat_span *spans; /* of the document being made */
+    lf_chat_span *spans; /* of the current document */
     size_t n_turns, cap_turns, n_spans, cap_spans;
 } lf_rowdocs;
 void lf_rowdocs_init(lf_rowdocs *d);
 void lf_rowdocs_fini(lf_rowdocs *d);
 
-/* 0: d says what became of the row. LF_EINVAL: it has turns and there is no template; LF_ENOMEM. */
+/* Encodes a row. On 0 d->fate tells what became of it. LF_EINVAL: the row has turns and there is no
+ * template. LF_ENOMEM. */
 int lf_rowdocs_encode(lf_rowdocs *d, const lf_rowdocs_opts *o, lf_tok_state *t, const lf_row *row,
                       lf_err *err);
 
-/* How much of a prompt and of its answer is kept in `room` tokens: an answer of less than half the
- * room is kept whole, so is a prompt of less than half of it, else both give way in proportion. */
+/* Shortens *prompt and *answer so that both fit in `room` tokens. An answer of less than half the
+ * room is kept whole; so is a prompt of less than half of it. Otherwise both shrink in
+ * proportion. */
 void lf_truncate_budget(size_t *prompt, size_t *answer, size_t room);
 
 #endif

@@ -110,14 +110,23 @@ static void check_output(lf_jj_run *r)
                         r->o.max_output >> 20);
 }
 
+/* The place in the caller's text of what is put out next. */
+static size_t position(const lf_jj_run *r)
+{
+    return r->base + r->out->len - (r->out == r->root ? r->root_before : 0);
+}
+
 /* Run body with its text caught. */
 static lf_jj_val capture(lf_jj_run *r, const lf_jj_node *body)
 {
     lf_buf b, *old = r->out;
+    const size_t base = r->base;
     lf_buf_init(&b);
+    r->base = position(r);
     r->out = &b;
     exec(r, body);
     r->out = old;
+    r->base = base;
     return lf_jj_str_take(r, &b);
 }
 
@@ -496,22 +505,52 @@ static void exec_with(lf_jj_run *r, const lf_jj_node *n)
     r->scope = old;
 }
 
+/* A generation block inside of a macro or a captured block: its text, which must stand in the end
+ * where it was expected. */
+struct lf_jj_caught {
+    const lf_jj_node *at;
+    const char *text;
+    size_t begin, n;
+    struct lf_jj_caught *before;
+};
+
+static void remember(lf_jj_run *r, const lf_jj_node *n, size_t begin, size_t len)
+{
+    struct lf_jj_caught *c = lf_jj_alloc(r, 1, sizeof *c);
+    char *text = c ? lf_jj_alloc(r, len + 1, 1) : NULL;
+    if (!text)
+        return;
+    memcpy(text, r->out->data + r->out->len - len, len);
+    *c = (struct lf_jj_caught){n, text, begin, len, r->caught};
+    r->caught = c;
+}
+
+/* What is kept in a variable, or changed by a filter, stands elsewhere or is another text. */
+static void check_caught(lf_jj_run *r)
+{
+    const size_t n = r->root->len - r->root_before;
+    for (const struct lf_jj_caught *c = r->caught; c && r->rc == 0; c = c->before)
+        if (c->begin > n || c->n > n - c->begin ||
+            memcmp(r->root->data + r->root_before + c->begin, c->text, c->n) != 0)
+            lf_jj_fail_rc(r, c->at, LF_ENOTSUP,
+                          "generation inside of a macro or a captured block whose text is changed "
+                          "or printed elsewhere is not supported");
+}
+
 static void exec_generation(lf_jj_run *r, const lf_jj_node *n)
 {
-    if (r->out != r->root) {
-        lf_jj_fail_rc(r, n, LF_ENOTSUP,
-                      "generation inside of a macro or a captured block is not supported");
-        return;
-    }
-    size_t begin = r->out->len - r->root_before;
+    const size_t begin = position(r);
     struct lf_jj_scope *old = push_scope(r, r->scope);
     exec(r, n->c);
     r->scope = old;
     if (r->rc || !r->spans)
         return;
+    const size_t end = position(r);
     r->rc = lf_grow(&r->spans->v, &r->spans->cap, r->spans->n, sizeof(*r->spans->v), r->err);
     if (r->rc == 0)
-        r->spans->v[r->spans->n++] = (lf_jinja_span){begin, r->out->len - r->root_before};
+        r->spans->v[r->spans->n++] = (lf_jinja_span){begin, end};
+    if (r->rc == 0 && r->out != r->root)
+        remember(r, n, begin, end - begin);
 }
 
 static void exec_body(lf_jj_run *r, const lf_jj_node *n)
@@ -616,6 +655,8 @@ int lf_jinja_render(const lf_jinja *t, json_t *vars, const lf_jinja_opts *o, lf_
     exec(&r, t->root);
     if (r.rc == 0)
         r.rc = lf_buf_check(out, err);
+    if (r.rc == 0)
+        check_caught(&r);
     if (r.rc && !out->failed) {
         out->len = r.root_before;
         out->data[out->len] = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the Jinja interpreter: tokens (lex.c) -> nodes (parse_expr.c, parse_stmt.c) -> text
- * (eval.c), over the values of value.c. Names are interned, so that looking one up compares
- * pointers. */
+ * The inside of the Jinja interpreter. lex.c makes tokens, parse_expr.c and parse_stmt.c make nodes
+ * of them, and eval.c makes text of the nodes, with the values of value.c. Names are interned, so
+ * that a look-up compares pointers. */
 #ifndef LF_TEXT_JINJA_PRIV_H
 #define LF_TEXT_JINJA_PRIV_H
 
@@ -52,7 +52,7 @@ struct lf_jinja {
 
 /* NULL: out of memory */
 const char *lf_jj_intern(lf_jinja *t, const char *s, size_t len, lf_err *err);
-/* NULL: the template does not use it */
+/* NULL: the template has no such name */
 const char *lf_jj_interned(const lf_jinja *t, const char *s);
 int lf_jj_lex(lf_jinja *t, const char *source, size_t len, lf_jj_tokens *out, lf_err *err);
 /* "name:line:col: text" */
@@ -136,7 +136,7 @@ bool lf_jj_at_name(const lf_jj_parser *p, const char *name);
 bool lf_jj_take_op(lf_jj_parser *p, const char *op);
 bool lf_jj_take_name(lf_jj_parser *p, const char *name);
 bool lf_jj_expect_op(lf_jj_parser *p, const char *op);
-/* one level deeper, or a failure; every success needs a p->depth-- */
+/* goes one level deeper; after true the caller does p->depth-- */
 bool lf_jj_enter(lf_jj_parser *p);
 lf_jj_node *lf_jj_parse_expr(lf_jj_parser *p);
 /* one expression, or several with commas */
@@ -165,7 +165,7 @@ enum lf_jj_type {
 
 typedef struct lf_jj_val lf_jj_val;
 struct lf_jj_seq {
-    size_t n, size; /* size, depth: of all that is inside; 0: not measured */
+    size_t n, size; /* size and depth of everything inside; 0: not measured */
     unsigned depth;
     bool tuple;
     lf_jj_val *v;
@@ -182,12 +182,12 @@ struct lf_jj_loop;
 struct lf_jj_val {
     enum lf_jj_type t;
     uint32_t pad;
-    size_t n; /* bytes of a string; 0 in an undefined that has a name only */
+    size_t n; /* bytes of a string; 0 for an undefined value with only a name */
     union {
         bool b;
         int64_t i;
         double f;
-        const char *s; /* string; why an undefined is one */
+        const char *s; /* the string; for an undefined value the reason */
         struct lf_jj_seq *seq;
         struct lf_jj_map *map;
         struct lf_jj_func *fn;
@@ -241,8 +241,10 @@ struct lf_jj_run {
     lf_buf *out;        /* where text goes: the caller's or a capture */
     lf_buf *root;       /* the caller's */
     size_t root_before; /* its length at the start */
-    size_t loops;       /* how many loops are running here */
-    int flow;           /* 0, or the lf_jj_kind of a break or continue under way */
+    size_t base;        /* where in the caller's text a capture will stand, printed at once */
+    struct lf_jj_caught *caught; /* generation blocks of captures, the last first */
+    size_t loops;                /* how many loops are running here */
+    int flow;                    /* 0, or the lf_jj_kind of a break or continue under way */
     lf_jj_val captured;
     lf_jinja_spans *spans;
     lf_err *err;
@@ -264,7 +266,7 @@ lf_jj_val lf_jj_fail_rc(lf_jj_run *r, const lf_jj_node *at, int rc, const char *
     __attribute__((format(printf, 4, 5)));
 lf_jj_val lf_jj_undefined(lf_jj_run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 lf_jj_val lf_jj_str_copy(lf_jj_run *r, const char *s, size_t n);
-lf_jj_val lf_jj_str_take(lf_jj_run *r, lf_buf *b); /* what b holds; b is finished */
+lf_jj_val lf_jj_str_take(lf_jj_run *r, lf_buf *b); /* takes the contents of b and finishes b */
 lf_jj_val lf_jj_seq_make(lf_jj_run *r, size_t n, bool tuple);
 lf_jj_val lf_jj_map_make(lf_jj_run *r, size_t cap);
 void lf_jj_map_set(lf_jj_run *r, struct lf_jj_map *m, lf_jj_val k, lf_jj_val v);
@@ -272,14 +274,15 @@ const lf_jj_val *lf_jj_map_get(const struct lf_jj_map *m, lf_jj_val k);
 const lf_jj_val *lf_jj_map_gets(const struct lf_jj_map *m, const char *key);
 lf_jj_val lf_jj_from_json(lf_jj_run *r, json_t *j);
 
-/* May v become part of another value? Not when that nests too deep, or is too much to walk through:
- * the walks over values recurse and are not counted as steps. A failure when not. */
+/* May v become part of another value? false, with a failure recorded, when the value would nest too
+ * deep or grow too large. Functions that walk values recurse, and their work does not count as
+ * steps. */
 bool lf_jj_nestable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 bool lf_jj_truth(lf_jj_val v);
 bool lf_jj_equal(lf_jj_val a, lf_jj_val b);
 /* <0, 0, >0; fails where Python would. */
 int lf_jj_order(lf_jj_run *r, const lf_jj_node *at, lf_jj_val a, lf_jj_val b);
-/* Can v be a key? A failure when not. */
+/* Can v be a key? false with a failure recorded when not. */
 bool lf_jj_hashable(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 const char *lf_jj_type_name(lf_jj_val v); /* Python's: "str", "dict", ... */
 bool lf_jj_is_number(lf_jj_val v);
@@ -292,17 +295,19 @@ lf_jj_val lf_jj_to_str(lf_jj_run *r, lf_jj_val v); /* str(v) as a value */
 void lf_jj_add_float(lf_buf *b, double f);
 lf_jj_val lf_jj_tojson(lf_jj_run *r, const lf_jj_node *at, lf_jj_val self, const lf_jj_args *a);
 
-/* Elements of anything that can be iterated (strings: characters; dicts: keys), as a sequence. */
+/* Returns the elements of any iterable as a sequence: characters of a string, keys of a dict. */
 lf_jj_val lf_jj_iter(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 int64_t lf_jj_length(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v);
 
 /* ---- strings by characters (chars.c) ---- */
 size_t lf_jj_chars(const char *s, size_t n);
 size_t lf_jj_char_at(const char *s, size_t n, size_t index); /* byte offset */
-size_t lf_jj_char_len(const char *s, size_t n); /* bytes of the first; 1 for a byte that is none */
+/* bytes of the first character; 1 for an invalid byte */
+size_t lf_jj_char_len(const char *s, size_t n);
 int32_t lf_jj_char(const char *s, size_t n, size_t *len);
 bool lf_jj_is_space(int32_t c);
-/* Cut characters of `set` off (set_n == SIZE_MAX: white space); which: 1 left, 2 right, 3 both. */
+/* Removes characters of `set` from the ends of s; set_n == SIZE_MAX means white space. which: 1
+ * left, 2 right, 3 both. */
 lf_jj_val lf_jj_strip(lf_jj_val s, const char *set, size_t set_n, int which);
 enum lf_jj_case { LF_JJ_LOWER, LF_JJ_UPPER, LF_JJ_TITLE, LF_JJ_CAPITALIZE };
 lf_jj_val lf_jj_change_case(lf_jj_run *r, lf_jj_val s, enum lf_jj_case how);
@@ -326,15 +331,16 @@ lf_jj_val lf_jj_slice(lf_jj_run *r, const lf_jj_node *at, lf_jj_val v, const lf_
 /* ---- what can be called ---- */
 lf_jj_call_fn lf_jj_find_filter(const char *name);
 lf_jj_call_fn lf_jj_find_test(const char *name);
-/* Method of a value's type; NULL: it has none of that name. *changes: Python has it, but it would
- * change the value. */
+/* Returns a method of the value's type, or NULL. *changes tells that Python has such a method and
+ * that it would change the value. */
 lf_jj_call_fn lf_jj_find_method(lf_jj_val v, const char *name, bool *changes);
 lf_jj_call_fn lf_jj_find_global(const char *name);
 lf_jj_val lf_jj_call(lf_jj_run *r, const lf_jj_node *at, lf_jj_val fn, const lf_jj_args *a);
-/* Argument number i or of that name; def when it was not given. */
+/* Returns the argument number i, or with that name; def when neither is given. */
 lf_jj_val lf_jj_arg(const lf_jj_args *a, size_t i, const char *name, lf_jj_val def);
 bool lf_jj_arg_given(const lf_jj_args *a, size_t i, const char *name);
-/* At most `most` positional arguments and only the keywords listed (NULL-terminated). */
+/* Checks that there are `least` to `most` positional arguments and only the listed keywords
+ * (NULL-terminated). */
 bool lf_jj_args_ok(lf_jj_run *r, const lf_jj_node *at, const char *what, const lf_jj_args *a,
                    size_t least, size_t most, const char *const *keywords);
 

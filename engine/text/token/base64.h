@@ -10,7 +10,7 @@
 
 #include "engine/base/str.h"
 
-/* Appends the bytes; false for text that is not base64 (out may then hold part of it). */
+/* Appends the decoded bytes. false: text is not base64; out may then hold a part of the bytes. */
 bool lf_base64_decode(lf_buf *out, const char *text, size_t n);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SentencePiece's precompiled normalisation rules: u32le length of a double-array trie, the trie
- * (u32le units of the Darts-clone library), then the replacement texts, each ended by a zero byte;
- * a rule's value is an offset into them. A unit holds: bit 8 a value follows; bits 0-7 and 31 its
- * label; bit 9 a scale, bits 10-30 the offset to the children.
+ * SentencePiece's precompiled normalisation rules. A blob holds the u32le length of a double-array
+ * trie, the trie (u32le units of the Darts-clone library), and the replacement texts, each ended by
+ * a zero byte. The value of a rule is an offset into these texts. In a unit bit 8 means that a
+ * value follows, bits 0-7 and 31 are its label, bit 9 is a scale, and bits 10-30 are the offset to
+ * the children.
  *
- * Two programs apply the same rules differently, and both are here: sentencepiece replaces the
- * longest match at every place; the tokenizers library (crate spm_precompiled) looks at each
- * grapheme cluster below six bytes as a whole, then at single characters, and takes the *shortest*
- * rule that the cluster begins with.
+ * Two libraries apply the same rules differently, and this code has both ways. sentencepiece
+ * replaces the longest match at every place. The tokenizers library (crate spm_precompiled) looks
+ * at each grapheme cluster below six bytes as a whole, then at single characters, and takes the
+ * *shortest* rule that the cluster begins with.
  */
 #ifndef LF_TEXT_CHARSMAP_H
 #define LF_TEXT_CHARSMAP_H
@@ -26,17 +27,18 @@ typedef struct lf_charsmap {
     size_t n_texts;
 } lf_charsmap;
 
-/* Read a blob; what: names it in messages. On failure m stays empty. */
+/* Reads a blob. `what` names it in messages. On failure m stays empty. */
 int lf_charsmap_init(lf_charsmap *m, const uint8_t *blob, size_t len, const char *what,
                      lf_err *err);
 void lf_charsmap_fini(lf_charsmap *m);
 
-/* Longest rule that p begins with: bytes it replaces (0 none) and its text. */
+/* Finds the longest rule that p begins with. Returns the bytes that it replaces (0: none) and its
+ * text. */
 size_t lf_charsmap_longest(const lf_charsmap *m, const uint8_t *p, size_t len, const char **text);
-/* The text of the shortest rule that p begins with, NULL none. */
+/* Returns the text of the shortest rule that p begins with, or NULL. */
 const char *lf_charsmap_shortest(const lf_charsmap *m, const uint8_t *p, size_t len);
 
-/* Valid UTF-8 as the tokenizers library's Precompiled normalises it; appended to out. */
+/* Normalises valid UTF-8 like Precompiled of the tokenizers library and appends it to out. */
 void lf_charsmap_apply(const lf_charsmap *m, const uint8_t *p, size_t len, lf_buf *out);
 
 #endif

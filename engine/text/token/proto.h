@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading protocol buffers (wire format): a cursor over one message, no schema. Every length is
- * checked against the bytes left; groups (wire types 3 and 4) are refused.
+ * A reader of protocol buffers in wire format: a cursor over one message, without a schema. Every
+ * length is checked against the bytes left. Groups (wire types 3 and 4) are refused.
  */
 #ifndef LF_TEXT_PROTO_H
 #define LF_TEXT_PROTO_H
@@ -26,8 +26,8 @@ static inline lf_proto lf_proto_open(const uint8_t *p, size_t len)
     return (lf_proto){.p = p, .end = p + len};
 }
 
-/* The next field; false at the end of the message, and with `broken` where the bytes are no
- * message. */
+/* Moves to the next field. false at the end of the message, or with `broken` set where the bytes
+ * are no message. */
 bool lf_proto_next(lf_proto *m);
 float lf_proto_f32(const lf_proto *m); /* a value of wire type 5 */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between reading a pattern (regex_pattern.c) and matching it (regex.c).
+ * Declarations that regex_pattern.c (reading a pattern) and regex.c (matching it) share.
  */
 #ifndef LF_TEXT_REGEX_PRIV_H
 #define LF_TEXT_REGEX_PRIV_H
@@ -10,13 +10,13 @@
 #include "engine/base/str.h"
 #include "engine/text/token/regex.h"
 
-/* Append the pattern as PCRE2 has to read it; how: LF_REGEX_ flags. LF_ENOTSUP names what cannot be
- * matched exactly. */
+/* Appends the pattern in PCRE2's syntax. how has LF_REGEX_ flags. LF_ENOTSUP: a part cannot be
+ * matched exactly; the message names it. */
 int lf_regex_translate(lf_buf *out, const char *pattern, unsigned how, lf_err *err);
 
-/* The installed PCRE2's Unicode version is one of those (14 to 16) whose categories, but for Mn, Mc
- * and C, differ from the reference's in characters only that Unicode 14 does not have: its own fast
- * classes can be used for the others. */
+/* Has the installed PCRE2 one of the Unicode versions 14 to 16? Their categories, except Mn, Mc and
+ * C, differ from those of the reference only in characters that Unicode 14 does not have. So
+ * PCRE2's own fast classes serve for all other characters. */
 bool lf_regex_pcre2_classes(void);
 
 #endif

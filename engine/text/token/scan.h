@@ -23,11 +23,11 @@ enum lf_scan_kind { LF_SCAN_NONE, LF_SCAN_GPT2, LF_SCAN_LLAMA3, LF_SCAN_QWEN2 };
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"                                                 \
     "\\s+(?!\\S)|\\s+"
 
-/* Which scanner implements this pattern exactly, LF_SCAN_NONE when none does. */
+/* Returns the scanner that implements this pattern exactly, or LF_SCAN_NONE. */
 enum lf_scan_kind lf_scan_find(const char *pattern);
 
-/* Length (>= 1) of the match at p; p < end, valid UTF-8. Every character of any text is in some
- * match. cls is lf_uniclass_create()'s table. */
+/* Returns the length (>= 1) of the match at p; p < end points to valid UTF-8. Every character of a
+ * text belongs to some match. cls is the table of lf_uniclass_create(). */
 size_t lf_scan_next(enum lf_scan_kind kind, const uint8_t *cls, const uint8_t *p,
                     const uint8_t *end);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SentencePiece's tokenizer.model: a ModelProto (field numbers of the public
- * sentencepiece_model.proto). BPE, Unigram, character and word models are known by
- * trainer_spec.model_type; the latter two are refused.
+ * sentencepiece_model.proto). trainer_spec.model_type tells BPE, Unigram, character and word models
+ * apart; character and word models are refused.
  */
 #ifndef LF_TEXT_SPM_H
 #define LF_TEXT_SPM_H
@@ -11,7 +11,8 @@
 
 /* Do these bytes look like a ModelProto with pieces? */
 bool lf_spm_is_model(const uint8_t *data, size_t len);
-/* Fill an empty tokenizer. Names and ids are the model's own; control symbols are special. */
+/* Fills an empty tokenizer. Names and ids are those of the model; control symbols are special
+ * tokens. */
 int lf_spm_load(lf_tokenizer *t, const uint8_t *data, size_t len, const char *path, lf_err *err);
 
 #endif

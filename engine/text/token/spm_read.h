@@ -46,8 +46,8 @@ typedef struct lf_spm_file {
     char bos[64], eos[64], pad[64];
 } lf_spm_file;
 
-/* data must outlive f. Everything that sentencepiece refuses is refused: no unk or two, byte pieces
- * without byte_fallback or not all 256 with it, empty pieces. */
+/* Reads the fields; data must outlive f. It refuses everything that sentencepiece refuses: no unk
+ * or two, byte pieces without byte_fallback, fewer than 256 with it, empty pieces. */
 int lf_spm_read(lf_spm_file *f, const uint8_t *data, size_t len, const char *path, lf_err *err);
 void lf_spm_file_fini(lf_spm_file *f);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers: load, encode, decode. Ids and texts agree with the program that each kind of file
+ * Tokenizers: load, encode, decode. Ids and texts agree with the library that each kind of file
  * belongs to (tests/golden/tokenizer), including its order of work.
  *
  *   tokenizer.json            the tokenizers library: added tokens with normalized=false,
@@ -15,7 +15,8 @@
  *     post_processor ByteLevel TemplateProcessing BertProcessing RobertaProcessing, Sequence
  *     decoder        ByteLevel ByteFallback Fuse Replace Strip Metaspace WordPiece BPEDecoder,
  *                    Sequence
- *     truncation, padding: null. Anything else is LF_EFORMAT or LF_ENOTSUP naming the component.
+ *     truncation and padding make no ids (lf_tokenizer_pad). Anything else is LF_EFORMAT or
+ *     LF_ENOTSUP naming the component.
  *   tokenizer.model           sentencepiece, BPE and Unigram; with tokenizer_config.json beside it
  *                             its added tokens, add_bos_token, add_eos_token and legacy count as in
  *                             transformers
@@ -24,10 +25,9 @@
  *   *.tiktoken                tiktoken, with the pattern of tokenizer_config.json ("pat_str") or of
  *                             its class
  *
- * A tokenizer is immutable after loading and may be shared by any number of threads; each thread
- * has an lf_tok_state. Text that is not valid UTF-8 is read like Python's
- * bytes.decode(errors="replace"): one U+FFFD for each maximal invalid part, counted; LF_TOK_STRICT
- * refuses it instead.
+ * A loaded tokenizer is immutable, and any number of threads may share it; each thread has an
+ * lf_tok_state. Text that is not valid UTF-8 is read like Python's bytes.decode(errors="replace"):
+ * each maximal invalid part becomes one U+FFFD, which is counted. LF_TOK_STRICT refuses it instead.
  */
 #ifndef LF_TEXT_TOKENIZER_H
 #define LF_TEXT_TOKENIZER_H
@@ -55,15 +55,15 @@ void lf_ids_fini(lf_ids *ids);
 int lf_ids_add(lf_ids *ids, uint32_t id, lf_err *err);
 int lf_ids_add_all(lf_ids *ids, const uint32_t *v, size_t n, lf_err *err);
 
-/* Both return owned, NULL on failure. path: a file or a directory (tokenizer_files.h says which
- * file counts). The second reads one main file, or the container of lf_tok_files_pack; `path` names
- * it in messages and by its ending. */
+/* Both return a tokenizer that the caller owns, or NULL. path is a file or a directory;
+ * tokenizer_files.h says which file counts. lf_tokenizer_parse reads one main file, or the
+ * container of lf_tok_files_pack. There path is for messages, and its ending tells the form. */
 lf_tokenizer *lf_tokenizer_load(const char *path, lf_err *err);
 lf_tokenizer *lf_tokenizer_parse(const char *data, size_t len, const char *path, lf_err *err);
 void lf_tokenizer_destroy(lf_tokenizer *t);
 
 uint32_t lf_tokenizer_vocab_size(const lf_tokenizer *t); /* largest id + 1, added tokens included */
-/* id by exact token text as in the file, or -1 */
+/* the id of the token with exactly this text in the file, or -1 */
 int64_t lf_tokenizer_find(const lf_tokenizer *t, const char *token);
 /* Ids that the files name (tokenizer_config.json, then special_tokens_map.json, then
  * generation_config.json, then a sentencepiece model itself), -1 none. eos, the end-of-document
@@ -81,8 +81,8 @@ bool lf_tokenizer_is_special(const lf_tokenizer *t, uint32_t id);
  * vocabulary files, then tokenizer_config.json); borrowed. Stored in shards as tokenizer_sha256. */
 const char *lf_tokenizer_sha256(const lf_tokenizer *t);
 
-/* The bytes an id stands for inside a text (borrowed from t, may be half a character), and its text
- * as in the file; false for an id without a token. */
+/* The bytes that an id stands for inside a text, borrowed from t, perhaps half a character; and its
+ * text as in the file. false for an id without a token. */
 bool lf_tokenizer_token(const lf_tokenizer *t, uint32_t id, const uint8_t **bytes, size_t *len);
 bool lf_tokenizer_text(const lf_tokenizer *t, uint32_t id, const uint8_t **text, size_t *len);
 
@@ -100,13 +100,14 @@ enum lf_tok_flags {
         16 /* PCRE2 even for the patterns that have a scanner of their own (tests) */
 };
 
-/* Encode text and append its ids to out. *replaced (NULL allowed) is raised by the number of U+FFFD
+/* Encodes text and appends its ids to out. *replaced (may be NULL) grows by the number of U+FFFD
  * put for invalid UTF-8. On failure out is as before. */
 int lf_tokenizer_encode(lf_tok_state *s, const char *text, size_t len, unsigned flags, lf_ids *out,
                         uint64_t *replaced, lf_err *err);
 
-/* The words that normalisation and pre-tokenization make of a text, without added tokens, as bytes:
- * fn is called for each in order; a negative return stops and is returned. Used by the trainer. */
+/* Calls fn, in order, with the bytes of each word that normalisation and pre-tokenization make of a
+ * text, without added tokens. A negative return of fn stops and is returned. The trainers use
+ * it. */
 typedef int (*lf_tok_word_fn)(void *arg, const uint8_t *word, size_t len, lf_err *err);
 struct lf_word_sink {
     lf_tok_word_fn fn;
@@ -115,14 +116,15 @@ struct lf_word_sink {
 int lf_tokenizer_words(lf_tok_state *s, const char *text, size_t len, unsigned flags,
                        const struct lf_word_sink *sink, uint64_t *replaced, lf_err *err);
 
-/* Streaming decoder: zero-initialise, push ids, then finish (writes what was held back) or drop
- * (forgets it); both leave it zero again. Whole characters only ever reach out; bytes that can no
- * longer become one are U+FFFD. The concatenation equals the library's decode() of all ids. An
- * unknown id is LF_EINVAL. */
+/* A streaming decoder. Zero-initialise it and push ids; then finish writes what is held back, or
+ * drop discards it. Both leave it zeroed. Only whole characters reach out; bytes that can no longer
+ * become one are U+FFFD. The concatenation equals the library's decode() of all ids. LF_EINVAL: an
+ * id is unknown. */
 typedef struct lf_tok_stream {
     uint8_t pend[4];
     unsigned n_pend;
-    bool some, seen_front;      /* sentencepiece: text was written; its front's space has gone */
+    /* sentencepiece: text was written; the space at its front was removed */
+    bool some, seen_front;
     struct lf_tok_chain *chain; /* owned; state of decoders other than ByteLevel */
 } lf_tok_stream;
 int lf_tok_stream_push(lf_tok_stream *d, const lf_tokenizer *t, uint32_t id, bool skip_special,

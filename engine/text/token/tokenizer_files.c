@@ -15,6 +15,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/named_templates.h"
 #include "engine/text/token/spm.h"
 #include "engine/text/token/tokenizer.h"
 
@@ -122,6 +123,31 @@ static int find_form(lf_tok_files *f, const char *path, lf_err *err)
     return 0;
 }
 
+/* The files beside; of several chat templates one file is made. */
+static int read_beside(lf_tok_files *f, const char *dir, lf_err *err)
+{
+    lf_buf config;
+    bool several = false;
+    lf_buf_init(&config);
+    int rc = lf_named_templates(&config, dir, &several, err);
+    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]) && rc == 0; i++) {
+        const bool made = several && strcmp(beside[i], LF_TEMPLATE_CONFIG) == 0;
+        if (several && strcmp(beside[i], LF_TEMPLATE_FILE) == 0)
+            continue;
+        lf_tok_file *to = made ? add(f, beside[i], strlen(beside[i]), err) : NULL;
+        if (made && !to)
+            rc = LF_ENOMEM;
+        else if (made)
+            lf_buf_add(&to->data, config.data, config.len);
+        else if (is_there(dir, beside[i]))
+            rc = read_one(f, dir, beside[i], err);
+        if (rc == 0 && made)
+            rc = lf_buf_check(&to->data, err);
+    }
+    lf_buf_fini(&config);
+    return rc;
+}
+
 static int read_forms(lf_tok_files *f, const char *dir, const char *main, lf_err *err)
 {
     int rc = read_one(f, dir, main, err);
@@ -129,10 +155,7 @@ static int read_forms(lf_tok_files *f, const char *dir, const char *main, lf_err
     const char *other = strcmp(main, "vocab.json") == 0 ? "merges.txt" : "vocab.json";
     if (rc == 0 && pair && is_there(dir, other))
         rc = read_one(f, dir, other, err);
-    for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]) && rc == 0; i++)
-        if (is_there(dir, beside[i]))
-            rc = read_one(f, dir, beside[i], err);
-    return rc;
+    return rc == 0 ? read_beside(f, dir, err) : rc;
 }
 
 static int read_dir(lf_tok_files *f, const char *dir, lf_err *err)

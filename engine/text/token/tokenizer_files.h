@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files that a tokenizer consists of, by name, and how they travel as one block of bytes (to
- * other ranks, into an artifact): a tokenizer.json alone is itself; several files are
- *   "loong-flow tokenizer files 1\n", then for each: "NAME LENGTH\n" and its bytes.
+ * The files that a tokenizer consists of, by name, and their container: one block of bytes for
+ *   other ranks and for artifacts. The container of a tokenizer.json alone is that file. The
+ *   container of several files is "loong-flow tokenizer files 1\n", then for each file "NAME
+ *   LENGTH\n" and its bytes.
  */
 #ifndef LF_TEXT_TOKENIZER_FILES_H
 #define LF_TEXT_TOKENIZER_FILES_H
@@ -36,13 +37,14 @@ typedef struct lf_tok_files {
     const char *main; /* name of the first file of the form; borrowed from v */
 } lf_tok_files;
 
-/* path: a directory, or the main file in one. In a directory the first of these counts:
- * tokenizer.json, a sentencepiece or tiktoken file (tokenizer.model, *.model, *.tiktoken),
- * vocab.json with merges.txt, vocab.txt. Of the other files tokenizer_config.json,
- * special_tokens_map.json, generation_config.json and chat_template.jinja are taken along where
- * they are. */
+/* Reads the files. path is a directory, or the main file in one. In a directory the first of these
+ * counts: tokenizer.json, a sentencepiece or tiktoken file (tokenizer.model, *.model, *.tiktoken),
+ * vocab.json with merges.txt, vocab.txt. tokenizer_config.json, special_tokens_map.json,
+ * generation_config.json and chat_template.jinja are read too where they exist. Several templates
+ * stand in tokenizer_config.json afterwards (named_templates.h). */
 int lf_tok_files_read(lf_tok_files *f, const char *path, lf_err *err);
-/* From one block of bytes; a block that is no container is a main file named `name`. */
+/* Reads the files from one block of bytes. A block that is no container is a main file named
+ * `name`. */
 int lf_tok_files_unpack(lf_tok_files *f, const void *data, size_t len, const char *name,
                         lf_err *err);
 int lf_tok_files_pack(const lf_tok_files *f, lf_buf *out, lf_err *err);

@@ -101,7 +101,9 @@ int lf_tok_load_added(lf_tokenizer *t, json_t *list, bool any_id, const char *pa
                        LF_TOK_ADDED_MAX);
     struct lf_tok_bufs bufs;
     lf_tok_bufs_init(&bufs);
-    uint32_t next_id = (uint32_t)json_object_size(t->names);
+    /* a Unigram's list may name a token twice */
+    uint32_t next_id = t->model.kind == LF_MODEL_UNIGRAM ? (uint32_t)t->model.n_score
+                                                         : (uint32_t)json_object_size(t->names);
     t->added = lf_calloc(n ? n : 1, sizeof(*t->added), err);
     int rc = t->added ? 0 : LF_ENOMEM;
     json_t *o;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of lf_tokenizer, shared by its files only: tokenizer_load.c, tokenizer_parts.c,
- * tokenizer_decoder.c, spm.c and tokenizer_forms.c fill it; tokenizer.c encodes through
- * normalize.c, added.c, pretok.c and model.c; decode.c decodes.
+ * The representation of lf_tokenizer, for its own files only. tokenizer_load.c, tokenizer_parts.c,
+ * tokenizer_decoder.c, spm.c and tokenizer_forms.c fill it. tokenizer.c encodes with normalize.c,
+ * added.c, pretok.c and model.c; decode.c decodes.
  */
 #ifndef LF_TEXT_TOKENIZER_PRIV_H
 #define LF_TEXT_TOKENIZER_PRIV_H
@@ -34,16 +34,16 @@ typedef struct lf_bytes {
     size_t n;
 } lf_bytes;
 
-/* Makes *text valid UTF-8. What is that already stays where it is; else buf holds the repaired text
- * and *text points into it. *replaced (NULL allowed) is raised by the U+FFFD put. */
+/* Makes *text valid UTF-8. Valid text is not copied; otherwise buf holds the repaired text and
+ * *text points into it. *replaced (may be NULL) grows by the number of U+FFFD. */
 int lf_text_repair(lf_bytes *text, lf_buf *buf, bool strict, uint64_t *replaced, lf_err *err);
 
 typedef struct lf_norm_scratch {
     int32_t *cp;
     size_t cap;
 } lf_norm_scratch;
-/* Brings *text (valid UTF-8) into a normal form. What is known to be normal stays where it is; else
- * buf holds it (cleared first). */
+/* Brings *text, which is valid UTF-8, into a normal form. Text known to be normal is not copied;
+ * otherwise buf is cleared and holds it. */
 int lf_text_normalize(lf_bytes *text, lf_buf *buf, lf_norm_scratch *scratch, enum lf_norm form,
                       const uint8_t *cls, lf_err *err);
 
@@ -81,10 +81,10 @@ struct lf_tok_bufs {
 };
 void lf_tok_bufs_init(struct lf_tok_bufs *bufs);
 void lf_tok_bufs_fini(struct lf_tok_bufs *bufs);
-/* All normaliser steps: *text stays where it is or points into bufs then. */
+/* Applies all normaliser steps. *text is not copied, or points into bufs afterwards. */
 int lf_tok_normalize(const lf_tokenizer *t, struct lf_tok_bufs *bufs, lf_bytes *text, lf_err *err);
 
-/* A REPLACE step alone; *state is made when needed. */
+/* Applies a REPLACE step alone. *state is made when needed. */
 int lf_tok_replace(const lf_normstep *st, lf_regex_state **state, lf_buf *out, const uint8_t *p,
                    size_t len, lf_err *err);
 void lf_normstep_fini(lf_normstep *st);
@@ -104,7 +104,7 @@ typedef struct lf_trie_node {
     int32_t value;     /* index of the added token that ends here, -1 none */
 } lf_trie_node;
 
-/* Leftmost-longest matcher over one set of added tokens. */
+/* A leftmost-longest matcher for one set of added tokens. */
 typedef struct lf_trie {
     lf_trie_node *nodes;
     size_t n_nodes, cap_nodes;
@@ -116,16 +116,17 @@ typedef struct lf_trie {
     bool used;
 } lf_trie;
 
-/* Over the tokens of added[0..n) whose `normalized` equals the flag. Two equal texts are
- * LF_EFORMAT. */
+/* Builds the matcher of those tokens of added[0..n) whose `normalized` equals the flag. LF_EFORMAT:
+ * two texts are equal. */
 int lf_trie_build(lf_trie *t, const lf_added *added, size_t n, bool normalized, lf_err *err);
 void lf_trie_fini(lf_trie *t);
-/* Leftmost-longest match in text[from, len): true with the token and its place. */
+/* Finds the leftmost-longest match in text[from, len). Returns true with the token and its
+ * place. */
 bool lf_trie_find(const lf_trie *t, const uint8_t *text, size_t len, size_t from, size_t *start,
                   size_t *end, int *which);
 
-/* Cut text at the set's matches: fn is called for each part in order, added = NULL for plain text
- * (never empty). */
+/* Cuts text at the matches of the set and calls fn for each part in order. added is NULL for plain
+ * text, which is never empty. */
 typedef int (*lf_piece_fn)(lf_tok_state *s, const uint8_t *text, size_t len, const lf_added *added,
                            lf_err *err);
 int lf_added_split(lf_tok_state *s, const lf_trie *t, const uint8_t *text, size_t len,
@@ -137,8 +138,8 @@ enum lf_pretok_type {
     LF_PRETOK_DIGITS,
     LF_PRETOK_BYTELEVEL,
     LF_PRETOK_METASPACE,
-    LF_PRETOK_SPACE, /* WhitespaceSplit: at white space, which goes */
-    LF_PRETOK_WORDS, /* Whitespace: \w+ and [^\w\s]+ stay */
+    LF_PRETOK_SPACE, /* WhitespaceSplit: cut at white space, which is removed */
+    LF_PRETOK_WORDS, /* Whitespace: \w+ and [^\w\s]+ are kept */
     LF_PRETOK_PUNCT, /* Punctuation */
     LF_PRETOK_DELIM  /* CharDelimiterSplit */
 };
@@ -170,18 +171,19 @@ typedef struct lf_spans {
     size_t n, cap_v, cap_match;
 } lf_spans;
 
-/* Cut text by steps i and later; at_start: it is the very beginning of the caller's text. Calls
- * lf_tok_word. */
+/* Cuts text with the steps from i on and calls lf_tok_word. at_start: the text is the beginning of
+ * the caller's text. */
 int lf_tok_pretokenize(lf_tok_state *s, size_t i, const uint8_t *p, size_t len, bool at_start,
                        lf_err *err);
-/* Every match of `scan` is a word. */
+/* Makes every match of `scan` a word. */
 int lf_tok_scan_words(lf_tok_state *s, enum lf_scan_kind scan, const uint8_t *p, size_t len,
                       lf_err *err);
 
 /* ---- models (model.c; BPE in bpe.c) ---- */
 enum lf_model_kind { LF_MODEL_BPE, LF_MODEL_UNIGRAM, LF_MODEL_WORDPIECE, LF_MODEL_WORDLEVEL };
 
-/* Unigram's arithmetic: the tokenizers library adds f64, sentencepiece f32. */
+/* The models other than BPE. The Unigram of the tokenizers library adds in f64, that of
+ * sentencepiece in f32. */
 typedef struct lf_model {
     enum lf_model_kind kind;
     lf_vtrie trie; /* UNIGRAM, WORDPIECE, WORDLEVEL: the tokens' texts -> id */
@@ -198,7 +200,7 @@ typedef struct lf_model {
 } lf_model;
 void lf_model_fini(lf_model *m);
 
-/* One thread's scratch of the models above. */
+/* The scratch memory of one thread for the models above. */
 typedef struct lf_model_scratch {
     struct lf_best {
         double score;
@@ -209,7 +211,7 @@ typedef struct lf_model_scratch {
     uint32_t *cut; /* ends of tokens, last first */
     size_t cap_cut;
 } lf_model_scratch;
-/* Append the ids of one word. */
+/* Appends the ids of one word. */
 int lf_model_encode(const lf_model *m, lf_model_scratch *s, const uint8_t *word, size_t n,
                     lf_ids *out, lf_err *err);
 
@@ -223,7 +225,7 @@ typedef struct lf_spm {
     char *unk_surface; /* owned */
 } lf_spm;
 void lf_spm_fini(lf_spm *m);
-/* Text (any bytes) as sentencepiece normalises it, in buf. */
+/* Normalises text, which may be any bytes, like sentencepiece and writes it to buf. */
 int lf_spm_normalize(const lf_spm *m, const uint8_t *text, size_t len, bool prefix, lf_buf *buf,
                      lf_err *err);
 
@@ -295,7 +297,7 @@ struct lf_tok_state {
     lf_model_scratch model;
     lf_regex_state *re[LF_TOK_STEPS_MAX];
     lf_spans cut[LF_TOK_STEPS_MAX];
-    lf_buf changed[LF_TOK_STEPS_MAX]; /* what a pre-tokenizer step made of its part */
+    lf_buf changed[LF_TOK_STEPS_MAX]; /* the text that a pre-tokenizer step made of its part */
     lf_buf repaired, spm;
     struct lf_tok_bufs norm;
     /* One call's arguments. */
@@ -306,12 +308,13 @@ struct lf_tok_state {
     struct lf_word_sink word; /* or listing words */
 };
 
-/* Empty, with the tables that every tokenizer has; and out of a parsed tokenizer.json. Both return
- * owned. */
+/* Create an empty tokenizer with the tables that every tokenizer has, and one from a parsed
+ * tokenizer.json. The caller owns it. */
 lf_tokenizer *lf_tok_create(lf_err *err);
 lf_tokenizer *lf_tok_from_json(void *root, const char *path, lf_err *err);
 
-/* One word of a text to the model or the lister; `end`: end of readable memory behind it. */
+/* Passes one word of a text to the model or to the listing function. Memory is readable up to
+ * `end`. */
 static inline int lf_tok_word(lf_tok_state *s, const uint8_t *p, size_t n, const uint8_t *end,
                               lf_err *err)
 {
@@ -322,8 +325,8 @@ static inline int lf_tok_word(lf_tok_state *s, const uint8_t *p, size_t n, const
     return lf_model_encode(&s->t->model, &s->model, p, n, s->out, err);
 }
 
-/* The byte that a character of the byte-level alphabet stands for, -1 for other characters; and
- * back. */
+/* Returns the byte that a character of the byte-level alphabet stands for, or -1. lf_char_of_byte
+ * is the reverse. */
 int lf_byte_of_char(uint32_t c);
 uint32_t lf_char_of_byte(uint8_t b);
 

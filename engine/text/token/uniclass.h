@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Character classes as the tokenizers library sees them, and decoding of valid UTF-8. The table is
- * generated (uniclass_data.h), so words are cut the same on every system, whatever Unicode version
- * its libraries have.
+ * Character classes of the tokenizers library, and decoding of valid UTF-8. The table is generated
+ * (uniclass_data.h), so words are cut the same on every system, whatever the Unicode version of its
+ * libraries.
  */
 #ifndef LF_TEXT_UNICLASS_H
 #define LF_TEXT_UNICLASS_H
@@ -19,15 +19,15 @@ enum lf_uniclass_flags {
     LF_UC_NUM = 8,  /* what the Digits pre-tokenizer takes for a digit */
     LF_UC_W = 16,   /* \w of the added-token matcher */
     LF_UC_NFC = 32, /* never changed by NFC, whatever stands before or after */
-    LF_UC_NORM = 64 /* the library's normaliser knows a decomposition or a combining class of it */
+    LF_UC_NORM = 64 /* the library's normaliser has a decomposition or a combining class for it */
 };
 
 #define LF_UNICLASS_SIZE 0x110000u
 
-/* One byte of flags for each code point; returns owned (free), NULL on failure. */
+/* Returns one byte of flags for each code point, which the caller frees; NULL on failure. */
 uint8_t *lf_uniclass_create(lf_err *err);
 
-/* Decode one character of valid UTF-8; *len is its bytes. */
+/* Decodes one character of valid UTF-8. *len becomes its length in bytes. */
 static inline uint32_t lf_utf8_get(const uint8_t *p, unsigned *len)
 {
     uint32_t b = p[0];
@@ -47,7 +47,7 @@ static inline uint32_t lf_utf8_get(const uint8_t *p, unsigned *len)
     return (b & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
 }
 
-/* Start of the character that ends just before p (p is after at least one byte of it). */
+/* Returns the start of the character that ends just before p. */
 static inline const uint8_t *lf_utf8_prev(const uint8_t *p)
 {
     do

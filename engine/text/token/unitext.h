@@ -19,11 +19,12 @@ enum lf_unitext_flags {
     LF_UT_PUNCT = 8  /* punctuation */
 };
 
-/* One byte of flags for each code point (LF_UNICLASS_SIZE); returns owned (free), NULL on
- * failure. */
+/* Returns one byte of flags for each of LF_UNICLASS_SIZE code points, which the caller frees; NULL
+ * on failure. */
 uint8_t *lf_unitext_create(lf_err *err);
 
-/* Lower case of one character; U+0130, whose lower case has two characters, is the caller's. */
+/* Returns the lower case of one character. The caller handles U+0130, whose lower case has two
+ * characters. */
 uint32_t lf_unitext_lower(uint32_t c);
 
 #endif

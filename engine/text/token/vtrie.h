@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trie over bytes for vocabularies (Unigram, WordPiece, user-defined symbols): nodes are numbers,
- * node 0 is the root, edges live in one open-addressing table of 8-byte slots, so a step is one
- * probe.
+ * A trie over bytes for vocabularies (Unigram, WordPiece, user-defined symbols). Nodes are numbers,
+ * and node 0 is the root. Edges live in one open-addressing table of 8-byte slots, so a step is
+ * usually one probe.
  */
 #ifndef LF_TEXT_VTRIE_H
 #define LF_TEXT_VTRIE_H
@@ -20,16 +20,17 @@ typedef struct lf_vtrie {
         uint32_t to;
     } * edges; /* owned, power of two */
     uint32_t mask;
-    int32_t *value; /* owned, [cap]: -1 no entry ends here */
+    int32_t *value; /* owned, [cap], -1: no entry ends here */
     uint32_t n, cap;
 } lf_vtrie;
 
-/* Zero-initialise; add entries (value >= 0; the same bytes again replace the value); fini. */
+/* Zero-initialise the trie, add entries, call fini. A value is >= 0; adding the same bytes again
+ * replaces it. */
 int lf_vtrie_add(lf_vtrie *t, const uint8_t *p, size_t len, int32_t value, lf_err *err);
 void lf_vtrie_fini(lf_vtrie *t);
 
-/* The node after byte b, 0 when there is none (the root is never reached again). The trie must not
- * be empty. */
+/* Returns the node behind byte b, or 0 when there is none, as no edge leads to the root. The trie
+ * must not be empty. */
 static inline uint32_t lf_vtrie_step(const lf_vtrie *t, uint32_t node, uint8_t b)
 {
     uint32_t key = (node << 8 | b) + 1;
@@ -41,9 +42,9 @@ static inline uint32_t lf_vtrie_step(const lf_vtrie *t, uint32_t node, uint8_t b
     }
 }
 
-/* Value of exactly these bytes, -1 none. */
+/* Returns the value of exactly these bytes, or -1. */
 int32_t lf_vtrie_find(const lf_vtrie *t, const uint8_t *p, size_t len);
-/* Longest entry that text begins with: its bytes (0 none) and value. */
+/* Finds the longest entry that p begins with. Returns its length (0: none) and its value. */
 size_t lf_vtrie_longest(const lf_vtrie *t, const uint8_t *p, size_t len, int32_t *value);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the grower: grow.c (words, merging, what new tokens are made of),
- * grow_file.c (files in and out).
+ * Declarations that grow.c (words, merging, composition of new tokens) and grow_file.c (files in
+ * and out) share.
  */
 #ifndef LF_TEXT_GROW_PRIV_H
 #define LF_TEXT_GROW_PRIV_H
@@ -16,9 +16,10 @@ struct lf_grower {
     lf_buf raw;   /* the tokenizer.model */
     lf_tokenizer *t;
     uint8_t *cls;
-    bool sp;        /* SentencePiece's kind; else byte-level */
-    lf_vocab v;     /* every token's text by id, new ones behind the old */
-    uint8_t *parts; /* [old] 1: may be part of a new token; 0: special, a byte, no token */
+    bool sp;    /* SentencePiece's kind; else byte-level */
+    lf_vocab v; /* the text of every token by id, new tokens behind the old */
+    /* [old] 1: may be part of a new token; 0: a special token, a byte, or no token */
+    uint8_t *parts;
     size_t old;
     float least;              /* tokenizer.model: the lowest score of a piece */
     lf_vocab donor;           /* its tokens, in order of their ids; slots NULL: no donor */
@@ -36,10 +37,10 @@ static inline bool lf_grower_joins(const lf_grower *g, int64_t id)
     return id >= 0 && ((size_t)id >= g->old || g->parts[id]);
 }
 
-/* Fill v, parts and old from the file. */
+/* Fills v, parts and old from the file. */
 int lf_grower_load(lf_grower *g, const char *data, size_t len, const char *path, lf_err *err);
-/* Bytes of a token's text: through the byte alphabet, or as they are. False: a character that is
- * not in it. */
+/* Appends the bytes of a token's text, through the byte alphabet or as they are. false: a character
+ * is not in the alphabet. */
 bool lf_grower_bytes(const lf_grower *g, const char *text, lf_buf *out);
 
 #endif

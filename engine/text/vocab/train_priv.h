@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the BPE trainer: word counts (wordcount.c), the merge loop (train_bpe.c),
- * the file (train_json.c).
+ * Declarations that the files of the BPE trainer share: word counts (wordcount.c), merge loop
+ * (train_merge.c), vocabulary (train_vocab.c), the file (train_json.c).
  */
 #ifndef LF_TEXT_TRAIN_PRIV_H
 #define LF_TEXT_TRAIN_PRIV_H
@@ -31,7 +31,7 @@ struct lf_word_counts {
 int lf_word_counts_add(lf_word_counts *w, const uint8_t *p, size_t len, uint64_t count,
                        lf_err *err);
 
-/* The vocabulary being made: texts by id, in the alphabet of the model (byte-level: characters that
+/* The new vocabulary: texts by id, in the alphabet of the model (for byte-level BPE characters that
  * stand for bytes).
  */
 typedef struct lf_vocab {
@@ -43,12 +43,12 @@ typedef struct lf_vocab {
 int lf_vocab_init(lf_vocab *v, size_t room, lf_err *err);
 void lf_vocab_fini(lf_vocab *v);
 int64_t lf_vocab_find(const lf_vocab *v, const char *text); /* id or -1 */
-/* Id of text, new when it is not there; negative on error. */
+/* Returns the id of text, which is added when it is missing; negative on error. */
 int64_t lf_vocab_add(lf_vocab *v, const char *text, lf_err *err);
-/* The next id, for a text that is not there, or for none. */
+/* Adds the next id, for a text that is not present yet, or for no text (NULL). */
 int lf_vocab_push(lf_vocab *v, const char *text, lf_err *err);
 
-/* Words as ids of a vocabulary: word i is sym[start[i] .. start[i] + len[i]), seen count[i]
+/* Words as ids of a vocabulary. Word i is sym[start[i] .. start[i] + len[i]) and occurs count[i]
  * times. */
 typedef struct lf_merge_words {
     uint32_t *sym;
@@ -65,23 +65,24 @@ typedef struct lf_trained_merge {
 } lf_trained_merge;
 
 typedef struct lf_merge_args {
-    size_t vocab_size;      /* tokens at the end, those that are there included */
-    uint64_t min_frequency; /* pairs seen less often are not merged */
-    bool (*allow)(void *ctx, const char *text); /* may a pair become this token? NULL: any */
+    size_t vocab_size;      /* tokens at the end, the present ones included */
+    uint64_t min_frequency; /* rarer pairs are not merged */
+    /* may a pair become this token? NULL: every pair may */
+    bool (*allow)(void *ctx, const char *text);
     void *allow_ctx;
     lf_bpe_progress_fn fn; /* may be NULL */
     void *arg;
 } lf_merge_args;
 
-/* Merge pairs of the words until the vocabulary is full or no pair is left; the words change.
- * *merges is owned, in rank order. */
+/* Merges pairs of the words until the vocabulary is full or no pair is left. The words change.
+ * *merges is in rank order; the caller frees it. */
 int lf_merge_train(lf_vocab *v, lf_merge_words *w, const lf_merge_args *a,
                    lf_trained_merge **merges, size_t *n_merges, lf_err *err);
 
-/* Write tokenizer.json; merges in rank order. */
+/* Appends the tokenizer.json; merges are in rank order. */
 int lf_bpe_write_json(const lf_bpe_train_args *a, const lf_vocab *v, const lf_trained_merge *m,
                       size_t n_merges, lf_buf *out, lf_err *err);
-/* UTF-8 of a byte's character into out (3 bytes with NUL). */
+/* Writes the UTF-8 of a byte's character to out, with NUL. */
 void lf_byte_text(char out[3], uint8_t b);
 
 #endif

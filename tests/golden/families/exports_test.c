@@ -53,6 +53,8 @@ static const char *const more[] = {
     "sliding_window=8 window_pattern=3",
     "sliding_window=8 max_window_layers=1",
     "sliding_window=0",
+    "sliding_window=0 window_pattern=0 rope_local_theta=0",
+    "sliding_window=8 window_pattern=0",
     "attn_softcap=0 logit_softcap=0",
     "attn_softcap=20 logit_softcap=7",
     "moe_period=2",
@@ -356,6 +358,61 @@ static void test_switches(const family *f)
            n);
 }
 
+/* ---- windows by layer ---- */
+
+/* Families whose class reads layer_types. */
+static bool reads_types(const char *name)
+{
+    static const char *const names[] = {"qwen2", "qwen3", "qwen2-moe", "gemma2", "gemma3", NULL};
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The layers of the bits slide, said by a list. */
+static void set_windows(lf_model_config *c, unsigned bits)
+{
+    lf_err err = LF_ERR_INIT;
+    char list[64] = "";
+    for (int64_t l = 0; l < c->layers; l++)
+        if (bits >> l & 1)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld", *list ? "," : "",
+                     (long long)l);
+    const struct {
+        const char *key, *value;
+    } set[] = {{"sliding_window", bits ? "5" : "0"},
+               {"max_window_layers", "0"},
+               {"window_pattern", "0"},
+               {"window_layers", list},
+               {"rope_local_theta", bits && strcmp(c->family, "gemma3") == 0 ? "500" : "0"}};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        if (lf_model_config_set(c, set[i].key, set[i].value, "test", &err))
+            tap_bail("%s = %s: %s", set[i].key, set[i].value, err.text);
+    if (lf_model_config_finish(c, &err))
+        tap_bail("windows %x: %s", bits, err.text);
+}
+
+/* Every choice of the layers that slide goes out and comes in, however it is said. */
+static void test_windows(const family *f)
+{
+    int bad = 0, n = 1 << f->config.layers;
+    for (int bits = 0; bits < n; bits++) {
+        lf_err err = LF_ERR_INIT;
+        lf_model_config c = f->config, back;
+        set_windows(&c, (unsigned)bits);
+        json_t *o = lf_hf_config_write(form_of(f), &c, "float32", &err);
+        int rc = o ? lf_hf_config_read(&back, form_of(f), o, "config.json", &err) : LF_EINVAL;
+        for (int64_t l = 0; l < c.layers && rc == 0; l++)
+            rc = lf_model_layer_window(&c, l) != lf_model_layer_window(&back, l);
+        bad += rc != 0 || bad_members(f->name, o);
+        if (rc != 0)
+            tap_diag("%s, windows %x: %s", f->name, (unsigned)bits, err.text);
+        json_decref(o);
+    }
+    tap_ok(bad == 0, "%s: each of %d choices of layers with a window is written", f->name, n);
+}
+
 /* ---- for check_exports.py ---- */
 
 static int make_case(const family *f, const char *set, const lf_model_config *c, const char *root)
@@ -438,6 +495,8 @@ static void test_family(const char *name)
     TAP(1, test_whole(f, false));
     if (form_of(f)->classifier)
         TAP(1, test_whole(f, true));
+    if (reads_types(f->name))
+        TAP(1, test_windows(f));
     family_close(f);
 }
 

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What of a growing log is told: each line once, of many the ones that matter and the last ones.
+ */
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/io.h"
+#include "flow/sched/talk.h"
+#include "tests/tap/tap.h"
+
+static char told[1 << 16];
+static int lines;
+
+static void say(void *user, const char *text)
+{
+    (void)user;
+    size_t n = strlen(told);
+    snprintf(told + n, sizeof told - n, "%s\n", text);
+    lines++;
+}
+
+static void log_text(const char *dir, const char *mode, const char *text)
+{
+    char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/log", dir);
+    FILE *f = fopen(path, mode);
+    if (!f || fputs(text, f) < 0 || fclose(f))
+        tap_bail("%s", path);
+}
+
+static void more(lf_talk *t, const lf_start *start)
+{
+    told[0] = '\0';
+    lines = 0;
+    lf_talk_on(t, start, say, NULL);
+}
+
+static void test_each_line_once(char *dir)
+{
+    lf_talk t = {0};
+    lf_start start = {.epoch = 1, .dir = dir};
+    more(&t, &start);
+    tap_i64(lines, 0, "no log says nothing");
+    log_text(dir, "w", "lf-x: one\nlf-x: saved 3 MiB\nlf-x: debug: two\nlf-x: thr");
+    more(&t, &start);
+    tap_str(told, "  lf-x: one\n", "whole lines, without what only the log needs");
+    log_text(dir, "a", "ee\nlf-x: warning: four\n");
+    more(&t, &start);
+    tap_str(told, "  lf-x: three\n  lf-x: warning: four\n",
+            "then the rest of the line and what follows");
+    tap_i64(t.warned, 1, "warnings are counted");
+    more(&t, &start);
+    tap_i64(lines, 0, "and nothing twice");
+    start.epoch = 2;
+    more(&t, &start);
+    tap_ok(lines == 3 && t.warned == 1, "another start has another log");
+}
+
+static void test_many(char *dir)
+{
+    lf_talk t = {0};
+    lf_start start = {.epoch = 1, .dir = dir};
+    char line[100];
+    log_text(dir, "w", "");
+    for (int i = 1; i <= 100; i++) {
+        snprintf(line, sizeof line, "lf-x: step %d loss 2%s\n", i, i % 25 == 0 ? " valid 3" : "");
+        log_text(dir, "a", line);
+    }
+    more(&t, &start);
+    tap_i64(lines, 12, "of a hundred lines some are told");
+    tap_ok(strstr(told, "step 25 ") && strstr(told, "step 50 ") && strstr(told, "step 75 "),
+           "those of validations");
+    tap_ok(strstr(told, "step 99 ") && strstr(told, "step 93 ") && !strstr(told, "step 90 "),
+           "and the last ones");
+    for (int i = 0; i < 3000; i++)
+        log_text(dir, "a", "lf-x: a line of some length that nobody needs to see at all\n");
+    log_text(dir, "a", "lf-x: done: 7\n");
+    more(&t, &start);
+    tap_ok(lines == 12 && strstr(told, "  lf-x: done: 7\n"), "so it is with a large log");
+}
+
+int main(void)
+{
+    char dir[PATH_MAX];
+    snprintf(dir, sizeof dir, "%s", tap_tmpdir());
+    TAP(6, test_each_line_once(dir));
+    TAP(4, test_many(dir));
+    return tap_done();
+}
