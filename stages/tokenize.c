@@ -251,7 +251,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 
 /* ---- plan ---- */
 
-/* Rough: English gives 4 bytes a token, compressed text unpacks to three times its size. */
+/* Rough: English gives 4 bytes a token; compressed text unpacks to three times its size, and so do
+ * the pages of parquet. */
 static int plan(void *self, json_t *out, lf_err *err)
 {
     tokenize *s = self;
@@ -264,8 +265,8 @@ static int plan(void *self, json_t *out, lf_err *err)
     double text = 0;
     bool unknown = false;
     for (size_t i = 0; i < n; i++) {
-        static const char *const packed[] = {".gz",  ".dz",  ".zst", ".xz",   ".bz2",
-                                             ".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
+        static const char *const packed[] = {".gz",  ".dz",  ".zst",  ".xz",   ".bz2",     ".zip",
+                                             ".tgz", ".txz", ".tbz2", ".tzst", ".parquet", ".pq"};
         double factor = 1;
         for (size_t k = 0; k < sizeof(packed) / sizeof(packed[0]); k++)
             factor = lf_str_has_suffix(src[i].path, packed[k]) ? 3 : factor;

@@ -51,10 +51,10 @@ typedef struct tokenize {
     lf_corpus_args corpus;
     lf_shape_opts shape;
     const char **columns, **roles;
-    const char **read_columns; /* of parquet; corpus.columns */
-    lf_rowdocs_opts rows;  /* tok, chat and eos_id are set once the tokenizer is there */
-    lf_chat *chat;         /* owns rows.chat */
-    const char *chat_file; /* NULL: the tokenizer's own template */
+    const char **read_columns; /* the columns of parquet that are read, see corpus.columns */
+    lf_rowdocs_opts rows;      /* tok, chat and eos_id are set once the tokenizer is there */
+    lf_chat *chat;             /* owns rows.chat */
+    const char *chat_file;     /* NULL: the tokenizer's own template */
     /* file is NULL, because chat_file is among the tokenizer's files by then */
     lf_chat_opts chat_opts;
     char chat_sha[LF_HASH_HEX];

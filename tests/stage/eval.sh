@@ -203,7 +203,7 @@ says "belongs to another run" "and it is said"
 # --- parquet ---
 rows=$LF_SRCDIR/tests/golden/parquet/rows
 for f in parquet jsonl; do run from-$f $tok --limit 5 --text "$rows/texts.$f" --multiple-choice "$rows/choices.$f"; done
-same "$rc $(wc -l <"$dir/from-parquet/results/samples.jsonl" | tr -d ' ')" "0 10" "texts and choices from parquet"
+is "$rc $(wc -l <"$dir/from-parquet/results/samples.jsonl" | tr -d ' ')" "0 10" "texts and choices from parquet"
 cmp -s "$dir/from-parquet/results/samples.jsonl" "$dir/from-jsonl/results/samples.jsonl"
 ok $? "are measured as JSON lines are"
 

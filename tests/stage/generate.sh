@@ -324,7 +324,7 @@ is $rc 1 "results of other requests are not continued"
 says "belongs to another run" "and it is said"
 # Requests from parquet, their prompts as lists of ids, a setting that is null in some.
 for f in parquet jsonl; do run from-$f --prompts "$LF_SRCDIR/tests/golden/parquet/rows/requests.$f"; done
-same "$rc $(wc -l <"$dir/from-parquet/text/out.jsonl" | tr -d ' ')" "0 6" "requests from parquet"
+is "$rc $(wc -l <"$dir/from-parquet/text/out.jsonl" | tr -d ' ')" "0 6" "requests from parquet"
 cmp -s "$dir/from-parquet/text/out.jsonl" "$dir/from-jsonl/text/out.jsonl"
 ok $? "give what JSON lines give"
 cp -r "$dir/ckpt" "$dir/flip"

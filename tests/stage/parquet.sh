@@ -56,11 +56,11 @@ go() { # go NAME ARGS...
     $prefix "$tokenize" $opts --out "$dir/$_out" "$@" 2>"$dir/err" >"$dir/stdout"
     rc=$?
 }
-bytes_same() { diff -r "$dir/$1/shards" "$dir/$2/shards" >"$dir/err" 2>&1; ok $? "$3"; }
+bytes_are_same() { diff -r "$dir/$1/shards" "$dir/$2/shards" >"$dir/err" 2>&1; ok $? "$3"; }
 prefix=
 go one --threads 1 "$rows/texts.parquet"
 go four --threads 4 "$rows/texts.parquet"
-bytes_same one four "four threads give the bytes of one"
+bytes_are_same one four "four threads give the bytes of one"
 go named "$dir/no-suffix"
 ids named >"$dir/ids.n"
 ids one | cmp -s - "$dir/ids.n"
@@ -69,16 +69,16 @@ if have_ranks; then
     prefix="$launch 2 --"
     go ranks --threads 1 "$rows/texts.parquet"
     prefix=
-    bytes_same one ranks "two ranks give the bytes of one"
+    bytes_are_same one ranks "two ranks give the bytes of one"
 else
-    skip 1 "ranks cannot be started here"
+    skip "two ranks give the bytes of one" "ranks cannot be started here"
 fi
 for at in 1 8 25; do
     # shellcheck disable=SC2086
     cut_at kill $at "*/cut$at/progress/*" "test -e $dir/cut$at/progress" "$tokenize" $opts --threads 1 --out "$dir/cut$at" "$rows/texts.parquet"
-    same $rc 137 "killed at change $at of its records"
+    is $rc 137 "killed at change $at of its records"
     go cut$at --threads 2 "$rows/texts.parquet"
-    bytes_same one cut$at "and gone on with: the same bytes"
+    bytes_are_same one cut$at "and gone on with: the same bytes"
 done
 
 # --- columns ---
