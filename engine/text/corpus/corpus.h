@@ -4,9 +4,9 @@
  * bzip2, xz, zstd) or inside tar and zip; libarchive unpacks them. A parquet file is always a file
  * of its own. Inputs are files, directories (recursive, sorted, without hidden names), globs and
  * standard input ("-"). A byte order mark at the start of a file is skipped. A compressed file, an
- * archive or a sparse file inside an archive is an error. Memory is bounded by the longest document,
- * of parquet by a page of each column. Reading is sequential, and its order depends on the input
- * names alone, so the n-th document is the same every time.
+ * archive or a sparse file inside an archive is an error. Memory is bounded by the longest
+ * document, of parquet by a page of each column. Reading is sequential, and its order depends on
+ * the input names alone, so the n-th document is the same every time.
  *
  * One thread reads records (lf_corpus_next). Any thread gets the text of a record (lf_corpus_text),
  * because parsing JSON takes longer than reading.

@@ -22,8 +22,8 @@ bool lf_corpus_is_parquet_name(const char *name);
 const char *lf_corpus_signature(const void *bytes, size_t n);
 /* What to do about a file that a signature was found in. */
 const char *lf_corpus_remedy(const char *signature);
-/* How many of the n bytes are no UTF-8 text: NULs, and bytes of no valid character. A character that
- * the end of the block cuts off does not count. */
+/* How many of the n bytes are no UTF-8 text: NULs, and bytes of no valid character. A character
+ * that the end of the block cuts off does not count. */
 size_t lf_corpus_odd_bytes(const void *bytes, size_t n);
 
 #endif
