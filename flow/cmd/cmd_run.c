@@ -113,12 +113,14 @@ static void set_estimate(lf_prep *p, lf_doc_stage *st)
 
 /* Keep the answers with the stages: the run remembers what it was expected to cost, which later
  * gives rates. */
-static int check_costs(lf_prep *p, bool refuse, lf_err *err)
+static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
+    const bool refuse = lf_optset_bool(c->opts, "check");
     lf_cost_rows costs;
     int rc = lf_cost_ask(&costs, p, err);
     if (rc < 0)
         return rc;
+    rc = lf_cost_refuse(&costs, c->def->table->stage, err);
     for (size_t i = 0; rc == 0 && i < costs.n; i++) {
         lf_doc_stage *st = lf_doc_find(p->plan, costs.v[i].stage->name);
         if (!costs.v[i].cost.given)
@@ -304,12 +306,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
                   .say = quiet ? say_nothing : say};
     int rc = only == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && wants_dry_run(c)) {
-        rc = batch
-                 ? lf_cmd_batch_dry_run(c, p, &b, err)
-                 : lf_fail(
-                       err, LF_EINVAL,
-                       "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
-                       sub->name);
+        rc = lf_cmd_batch_dry_run(c, p, &b, err);
         free(only);
         return rc;
     }
@@ -328,6 +325,10 @@ static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool res
 {
     const lf_submitter *sub = NULL;
     int rc = find_submitter(&sub, c, p, err);
+    if (rc == 0 && wants_dry_run(c) && (sub->can & LF_CAN_BATCH) == 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
+                     sub->name);
     if (rc == 0 && !wants_dry_run(c))
         rc = lf_sync_probe(&p->project, err);
     if (rc == 0)
@@ -348,7 +349,7 @@ static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool res
                    p->view.run.id);
         return c->json ? finish(c, p, 0, err) : 0;
     }
-    rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);
+    rc = check_costs(c, p, err);
     return rc < 0 ? rc : start(c, p, sub, accepted, restart, err);
 }
 
