@@ -299,9 +299,9 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
     if (!mc->vocab)
         mc->vocab = vocab;
     if (!mc->vocab)
-        return lf_fail(
-            err, LF_EINVAL,
-            "[model] vocab is not given and the data is not there yet to say it; set vocab");
+        return lf_fail(err, LF_ENOENT,
+                       "[model] vocab is not given, and %s is not there yet to say it; set vocab",
+                       c->sources[0].dir);
     return 0;
 }
 

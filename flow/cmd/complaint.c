@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flow/job/exec.h"
+
 #define MODEL "[model]"
 
 /* A key of config.ini. */
@@ -157,18 +159,60 @@ static void add_place(lf_buf *out, const lf_complaint *c, const char *text, long
         lf_buf_addf(out, "%s:%d:1: ", c->stage->path, (int)c->stage->line.v);
 }
 
-void lf_complaint_word(lf_buf *out, const lf_complaint *c)
+/* What the stage said, without its name and the place in a file that only it knows. */
+static const char *said(long *line, const lf_complaint *c)
 {
     char program[160];
     const char *text = c->text;
-    long line = 0;
     snprintf(program, sizeof program, "lf-%s: ", c->stage->kind);
     if (lf_str_has_prefix(text, program))
         text += strlen(program);
     if (lf_str_has_prefix(text, "error: "))
         text += strlen("error: ");
-    text = after_place(&line, text, c->config);
+    return after_place(line, text, c->config);
+}
+
+/* Outputs that are not made yet had a path beside config.ini: "${stage:NAME.OUTPUT}" again. */
+static void add_text(lf_buf *out, const lf_complaint *c, const char *text)
+{
+    const char *slash = strrchr(c->config, '/');
+    lf_buf dir;
+    lf_buf_init(&dir);
+    lf_buf_addf(&dir, "%.*s/" LF_NOT_MADE "/", slash != NULL ? (int)(slash - c->config) : 0,
+                c->config);
+    for (const char *at = strstr(text, dir.data); at != NULL; at = strstr(text, dir.data)) {
+        const char *name = at + dir.len;
+        size_t n = strspn(name, LF_NOT_MADE_NAME);
+        lf_buf_add(out, text, (size_t)(at - text));
+        lf_buf_addf(out, "${stage:%.*s}", (int)n, name);
+        text = name + n;
+    }
+    lf_buf_adds(out, text);
+    lf_buf_fini(&dir);
+}
+
+void lf_complaint_word(lf_buf *out, const lf_complaint *c)
+{
+    long line = 0;
+    const char *text = said(&line, c);
     if (c->pipeline != NULL)
         add_place(out, c, text, line);
-    lf_buf_addf(out, "stage %s: %s", c->stage->name, text);
+    lf_buf_addf(out, "stage %s: ", c->stage->name);
+    add_text(out, c, text);
+}
+
+void lf_complaint_place(lf_buf *out, const lf_complaint *c)
+{
+    long line = 0;
+    const char *text = said(&line, c);
+    if (c->pipeline == NULL)
+        return;
+    const lf_conf_item *it = item_of(c, text, line);
+    if (it != NULL && it->line > 0)
+        lf_buf_addf(out, "%s:%d (%s)", it->path, it->line, it->key);
+    else if (it == NULL)
+        lf_buf_addf(out, "%s:%d ([stage %s])", c->stage->path, (int)c->stage->line.v,
+                    c->stage->name);
+    else
+        lf_buf_addf(out, "%s (%s)", it->path, it->key);
 }

@@ -22,5 +22,8 @@ typedef struct lf_complaint {
 
 /* Appends "PATH:LINE:COLUMN: stage NAME: ..." to out. */
 void lf_complaint_word(lf_buf *out, const lf_complaint *c);
+/* Appends what to change: "pipeline.ini:14 (seq_length)", or the stage's section. Nothing without a
+ * pipeline. */
+void lf_complaint_place(lf_buf *out, const lf_complaint *c);
 
 #endif

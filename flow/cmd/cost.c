@@ -32,8 +32,6 @@
 #define GPUS_UNKNOWN   (-2) /* nobody has asked the driver yet */
 #define PLAN_TIMEOUT_S 120.0
 #define PLAN_MAX_BYTES ((size_t)4 << 20)
-#define NAME_BYTES                                                                                 \
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
 
 /* ---- running `lf-KIND --plan` ---- */
 
@@ -208,7 +206,7 @@ static int key_of(lf_buf *key, const char *name, const struct question *q, lf_er
     for (const char *at = strstr(p, LF_NOT_MADE "/"); at != NULL; at = strstr(p, LF_NOT_MADE "/")) {
         at += strlen(LF_NOT_MADE);
         lf_buf_add(key, p, (size_t)(at - p));
-        p = at + 1 + strspn(at + 1, NAME_BYTES);
+        p = at + 1 + strspn(at + 1, LF_NOT_MADE_NAME);
     }
     lf_buf_adds(key, p);
     return lf_buf_check(key, err);
@@ -297,18 +295,17 @@ static int ask_one(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], str
     char name[160], config[PATH_MAX];
     lf_cost_row *row = &list->v[list->n - 1];
     char *exe = NULL;
-    lf_err e = LF_ERR_INIT;
-    snprintf(name, sizeof name, "lf-%s", row->stage->kind);
-    if (lf_exe_find(&exe, name, &e) < 0)
-        return lf_text_set(&row->error, e.text, "error", err);
     lf_buf text, key;
     lf_buf_init(&text);
     lf_buf_init(&key);
     int64_t per_node;
+    snprintf(name, sizeof name, "lf-%s", row->stage->kind);
+    int rc = lf_exe_find(&exe, name, err);
     struct question q = {
         .exe = exe, .config = config, .dir = dir, .gpu = will_use_gpus(p, row->stage)};
     ranks_of(row->stage, &q.ranks, &per_node);
-    int rc = dir[0] == '\0' ? make_dir(dir, err) : 0;
+    if (rc == 0 && dir[0] == '\0')
+        rc = make_dir(dir, err);
     if (rc == 0)
         rc = lf_path_set(config, err, "%s/config.ini", dir);
     if (rc == 0)
@@ -349,7 +346,9 @@ static int ask_all(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], str
         if (row == NULL)
             return LF_ENOMEM;
         row->stage = p->view.n > 0 ? p->view.stages[i].plan : &p->plan->stages.v[i];
-        rc = ask_one(list, p, dir, known, err);
+        lf_err e = LF_ERR_INIT;
+        if (ask_one(list, p, dir, known, &e) < 0) /* it could not be asked */
+            rc = lf_text_set(&row->error, lf_text_clean(e.text), "error", err);
     }
     return rc;
 }
