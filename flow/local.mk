@@ -14,7 +14,7 @@ flow_libflow_a_SOURCES += \
   flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
-  flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_input.c \
+  flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
 flow_libflow_a_SOURCES += \
@@ -49,11 +49,11 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
   flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
-  flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/cmds.def flow/cmd/cmds.h \
+  flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
   flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
   flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c \
-  flow/cmd/table.c flow/cmd/table.h
+  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/table.c flow/cmd/table.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c

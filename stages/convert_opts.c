@@ -13,6 +13,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     .takes = "checkpoint|best|adapter|peft|model|shards|megatron",
      .help = "Hugging Face or PEFT directory or Megatron .idx to import, or checkpoint, adapter "
              "or shards to export"},
     {.name = "to",
@@ -37,6 +38,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,
+     LF_OPT_TOKENIZER,
      .help = "export: tokenizer artifact or directory whose files are put beside the weights; "
              ".idx: what the data was made with"},
     {.name = "pad_token",
@@ -54,6 +56,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
      .help = "of an adapter: checkpoint of the weights it is for"},
     {.name = "vocab_size",
      .type = LF_OPT_COUNT,

@@ -15,6 +15,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.init_from),
      .help = "checkpoint to train, which is the reference policy too; the model comes with it"},
 
@@ -29,6 +30,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,
+     .takes = "reference",
      .field = LF_OPT_FIELD(CONFIG, d.reference.from),
      .help = "reference artifact that such a job made of init_from and the same data; unset: "
              "computed first"},

@@ -15,6 +15,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.init_from),
      .help = "checkpoint to begin with: a language model, whose head gives way to a score, or a "
              "reward model"},

@@ -15,6 +15,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_INPUT,
+     LF_OPT_CHECKPOINT,
      .field = LF_OPT_FIELD(CONFIG, c.init_from),
      .help = "checkpoint to fine-tune; the model comes with it"},
 
@@ -97,6 +98,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = LF_OPT_OPERATIONAL,
      .flags = LF_OPT_INPUT,
+     LF_OPT_TOKENIZER,
      .field = LF_OPT_FIELD(CONFIG, samples.tokenizer),
      .help = "for samples: tokenizer artifact, or a tokenizer file or directory; unset: prompts "
              "and samples are ids"},

@@ -315,6 +315,9 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
     const int begun = rc;
     if (rc == 0)
         rc = plan ? print_plan(st, self, err) : st->run(self, comm, err);
+    /* Who asks for the plan learns whether the stage refuses its settings or cannot tell. */
+    if (plan && (rc == LF_EINVAL || rc == LF_ENOTSUP))
+        *usage = 1;
     if (rc != 0 && begun == 0 && !plan)
         forget_made(st, o);
     if (st->destroy)

@@ -8,6 +8,7 @@
  *            data. Texts of options may be borrowed, since o outlives self. LF_EINVAL is exit 2. An
  *            option that was given and that setup does not read is an error that names it.
  *   plan     For --plan only. Fills the JSON object; "stage" and "outputs" are there already.
+ *            LF_EINVAL and LF_ENOTSUP are exit 2.
  *   run      Does the work. comm has the ranks that a launcher started (engine/comm); NULL when
  *            this process is alone. A stage whose `ranks` is false refuses more than one rank.
  *            LF_EINTR means stopped at a good checkpoint and is exit 75. Other failures are exit

@@ -181,6 +181,7 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_INPUT,
+     LF_OPT_TOKENIZER,
      .choices = "train",
      .help = "tokenizer.json, tokenizer.model, tiktoken file, vocab.json + merges.txt or "
              "vocab.txt, or a directory holding one; unset or `train`: train one on the inputs"},

@@ -14,7 +14,7 @@
 /* read by lf_train_read_data */
 #define LF_TRAIN_DATA_ROWS                                                                         \
     LF_OPT_ROW(.name = "data", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                        \
-               .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT,                            \
+               .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT, LF_OPT_SHARDS,             \
                .field = LF_OPT_FIELD(CONFIG, g.data),                                              \
                .help = "shards artifact to train on; several are blended"),                        \
         LF_OPT_ROW(.name = "data_weights", .type = LF_OPT_FLOAT, .cls = LF_OPT_IDENTITY,           \
@@ -23,7 +23,8 @@
                    .help = "share of each data in the samples, one per data; unset: in "           \
                            "proportion to their tokens"),                                          \
         LF_OPT_ROW(.name = "valid_data", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,           \
-                   .flags = LF_OPT_REPEAT | LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.valid),  \
+                   .flags = LF_OPT_REPEAT | LF_OPT_INPUT, LF_OPT_SHARDS,                           \
+                   .field = LF_OPT_FIELD(CONFIG, g.valid),                                         \
                    .help = "shards artifact whose valid split is measured; unset: those of data "  \
                            "that have one"),                                                       \
         LF_OPT_ROW(.name = "verify_data", .was = "verify", .type = LF_OPT_ENUM,                    \
@@ -270,7 +271,7 @@
 /* read by lf_train_read_adapter */
 #define LF_TRAIN_ADAPTER_ROWS                                                                      \
     LF_OPT_ROW(.name = "adapter", .type = LF_OPT_PATH, .cls = LF_OPT_IDENTITY,                     \
-               .flags = LF_OPT_INPUT, .field = LF_OPT_FIELD(CONFIG, g.adapter),                    \
+               .flags = LF_OPT_INPUT, LF_OPT_ADAPTER, .field = LF_OPT_FIELD(CONFIG, g.adapter),    \
                .help = "adapter of init_from to go on training, of ours or PEFT's; its "           \
                        "settings come with it, lora_ options may only repeat them")
 

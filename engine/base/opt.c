@@ -48,11 +48,12 @@ struct lf_opt_val *lf_optset_val(const lf_optset *s, const char *name)
     return &s->vals[o - s->t->opts];
 }
 
-int lf_opt_choice_index(const lf_opt *o, const char *value)
+/* The index of value in "a|b|c", or -1. */
+static int index_in(const char *words, const char *value)
 {
     size_t len = strlen(value);
     int i = 0;
-    for (const char *p = o->choices; p; i++) {
+    for (const char *p = words; p; i++) {
         const char *bar = strchr(p, '|');
         size_t n = bar ? (size_t)(bar - p) : strlen(p);
         if (n == len && memcmp(p, value, n) == 0)
@@ -60,6 +61,16 @@ int lf_opt_choice_index(const lf_opt *o, const char *value)
         p = bar ? bar + 1 : NULL;
     }
     return -1;
+}
+
+int lf_opt_choice_index(const lf_opt *o, const char *value)
+{
+    return index_in(o->choices, value);
+}
+
+bool lf_opt_takes(const lf_opt *o, const char *output)
+{
+    return !o->takes || index_in(o->takes, output) >= 0;
 }
 
 static int check_range(const lf_opt *o, double v, const char *text, lf_err *err)

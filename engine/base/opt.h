@@ -102,7 +102,16 @@ typedef struct lf_opt {
     const char *help;    /* one sentence, no full stop needed; no newline */
     struct lf_opt_field field; /* lf_optset_fill fills it; see LF_OPT_FIELD */
     const char *more;          /* whole sentences that the man page adds; NULL: none */
+    /* INPUT: the outputs of other stages that it may name, "checkpoint|best"; NULL: any. */
+    const char *takes;
 } lf_opt;
+
+/* What takes says in the rows of the stages. `best` is a checkpoint or, where an adapter is
+ * trained, an adapter; `model` is a Hugging Face directory with its tokenizer. */
+#define LF_OPT_SHARDS     .takes = "shards"
+#define LF_OPT_CHECKPOINT .takes = "checkpoint|best"
+#define LF_OPT_ADAPTER    .takes = "adapter|best|peft"
+#define LF_OPT_TOKENIZER  .takes = "tokenizer|model"
 
 /* One row, for macros that stand for several rows. */
 #define LF_OPT_ROW(...)                                                                            \
@@ -204,6 +213,8 @@ bool lf_opt_field_fits(const lf_opt *o);
 const lf_opt *lf_opt_find(const lf_opt_table *t, const char *name);
 /* Returns the option that had this name before it was renamed, or NULL. */
 const lf_opt *lf_opt_find_old(const lf_opt_table *t, const char *name);
+/* May the input name an output of this name? */
+bool lf_opt_takes(const lf_opt *o, const char *output);
 /* Returns the index of value in the row's choices, or -1. */
 int lf_opt_choice_index(const lf_opt *o, const char *value);
 void lf_opt_help(const lf_opt_table *t, const char *program, lf_buf *out); /* the text of --help */

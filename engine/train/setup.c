@@ -136,6 +136,9 @@ int lf_train_length(int64_t *steps, int64_t *samples, lf_schedule *lr,
                         .min = c->min_lr,
                         .warmup = lf_ramp_samples_of_steps(c->ramp, c->n_ramp, c->warmup_steps),
                         .total = *samples};
+    if (c->warmup_steps > *steps)
+        return lf_fail(err, LF_EINVAL, "warmup = %lld steps is longer than the run of %lld",
+                       (long long)c->warmup_steps, (long long)*steps);
     if (tail < 0)
         return lf_fail(err, LF_EINVAL, "decay = %lld steps is longer than the run of %lld",
                        (long long)c->decay_steps, (long long)*steps);
@@ -296,9 +299,9 @@ static int plan_model(lf_model_config *mc, const struct lf_train_config *c, int6
     if (!mc->vocab)
         mc->vocab = vocab;
     if (!mc->vocab)
-        return lf_fail(
-            err, LF_EINVAL,
-            "[model] vocab is not given and the data is not there yet to say it; set vocab");
+        return lf_fail(err, LF_ENOENT,
+                       "[model] vocab is not given, and %s is not there yet to say it; set vocab",
+                       c->sources[0].dir);
     return 0;
 }
 

@@ -22,7 +22,15 @@
     LF_OPT_ROW(.name = "set", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,                  \
                .help = "section.key=value over the file, may be repeated")
 
-static const lf_opt validate_rows[] = {LF_CMD_COMMON, SET_ROW};
+static const lf_opt validate_rows[] = {
+    LF_CMD_COMMON,
+    SET_ROW,
+    {.name = "quick",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "look at the file alone, without asking the programs of its stages"},
+};
 LF_CMD_TABLE(validate, "check a pipeline file and everything it names", validate_rows);
 static const lf_opt plan_rows[] = {
     LF_CMD_COMMON,
@@ -51,31 +59,67 @@ static const struct lf_fields valid_fields =
                .at = offsetof(struct valid, doc.stages),
                .sub = &lf_doc_stage_fields});
 
+/* What the stages would refuse, and what this machine has not. */
+static int ask_stages(lf_texts *mistakes, const lf_prep *p, lf_err *err)
+{
+    lf_cost_rows costs;
+    int rc = lf_cost_ask(&costs, p, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_cost_refusals(mistakes, &costs, true, err);
+    if (rc == 0)
+        rc = lf_cost_here(mistakes, p, err);
+    lf_cost_rows_fini(&costs);
+    return rc;
+}
+
+static int print_valid(const lf_cmd *c, const char *path, const lf_doc *plan, lf_err *err)
+{
+    if (c->json) {
+        const struct valid v = {.valid = true, .pipeline = path, .doc = *plan};
+        return lf_cmd_print(&v, &valid_fields, err);
+    }
+    lf_say("%s is valid: %zu stage%s, in this order:", path, plan->stages.n,
+           plan->stages.n == 1 ? "" : "s");
+    for (size_t i = 0; i < plan->stages.n; i++)
+        printf(" %s", plan->stages.v[i].name);
+    putchar('\n');
+    return 0;
+}
+
 static int run_validate(lf_cmd *c, lf_err *err)
 {
+    lf_texts mistakes = {.n = 0};
+    lf_prep p;
+    memset(&p, 0, sizeof p);
     size_t n = 0;
     const char **sets = lf_cmd_list(c, "set", &n, err);
     char *models = lf_cmd_model_dir();
     const char *path = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini";
-    lf_pipeline p;
-    lf_pipeline_args a = {
-        .path = path, .tables = c->tables, .sets = sets, .n_sets = n, .model_dir = models};
-    int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p, &a, err);
+    lf_pipeline_args a = {.path = path,
+                          .tables = c->tables,
+                          .sets = sets,
+                          .n_sets = n,
+                          .model_dir = models,
+                          .mistakes = &mistakes};
+    int rc = sets == NULL ? LF_ENOMEM : lf_pipeline_load(&p.pipeline, &a, err);
+    if (rc == 0) {
+        p.has_pipeline = true;
+        p.tables = c->tables;
+        p.plan = lf_doc_hold(p.pipeline.plan);
+    }
+    if (rc == 0 && !lf_optset_bool(c->opts, "quick"))
+        rc = ask_stages(&mistakes, &p, err);
+    for (size_t i = 0; i < mistakes.n; i++)
+        if (rc < 0 || i + 1 < mistakes.n) /* the last one is this command's error */
+            lf_say_err("loong-flow validate: %s\n", mistakes.v[i]);
+    if (rc == 0)
+        rc = mistakes.n > 0 ? lf_fail(err, LF_EINVAL, "%s", mistakes.v[mistakes.n - 1])
+                            : print_valid(c, path, p.plan, err);
+    lf_prep_fini(&p);
+    lf_texts_fini(&mistakes);
     free(sets);
     free(models);
-    if (rc < 0)
-        return rc;
-    if (c->json) {
-        const struct valid v = {.valid = true, .pipeline = path, .doc = *p.plan};
-        rc = lf_cmd_print(&v, &valid_fields, err);
-    } else {
-        lf_say("%s is valid: %zu stage%s, in this order:", path, p.plan->stages.n,
-               p.plan->stages.n == 1 ? "" : "s");
-        for (size_t i = 0; i < p.plan->stages.n; i++)
-            printf(" %s", p.plan->stages.v[i].name);
-        putchar('\n');
-    }
-    lf_pipeline_fini(&p);
     return rc;
 }
 
@@ -360,6 +404,8 @@ static int run_plan(lf_cmd *c, lf_err *err)
             lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
         lf_err fit = LF_ERR_INIT;
         rc = lf_cost_ask(&costs, &p, err);
+        if (rc == 0)
+            rc = lf_cost_refuse(&costs, "plan", err);
         if (rc == 0)
             lf_cost_check(&p, &costs, &fit);
         if (rc == 0)

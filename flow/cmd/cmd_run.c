@@ -9,20 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmd_batch.h"
 #include "flow/cmd/cmds.h"
+#include "flow/cmd/complaint.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
+#include "flow/run/policy.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/drive.h"
 #include "flow/sched/sched.h"
+
+#define CONFIG_MAX_BYTES ((size_t)1 << 20)
 
 #define DRIVE_ROWS                                                                                 \
     LF_CMD_COMMON,                                                                                 \
@@ -30,6 +35,8 @@
                    .help = "section.key=value over the file, may be repeated"),                    \
         LF_OPT_ROW(.name = "accept", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,           \
                    .help = "a changed setting that shall not restart its stage, may be repeated"), \
+        LF_OPT_ROW(.name = "restart", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
+                   .help = "start unfinished stages over instead of from their checkpoints"),      \
         LF_OPT_ROW(.name = "jobs", .type = LF_OPT_INT, LF_OPT_COMMAND,                             \
                    .help = "stages at once; default: the pipeline's"),                             \
         LF_OPT_ROW(.name = "only", .type = LF_OPT_STR, LF_OPT_COMMAND | LF_OPT_REPEAT,             \
@@ -76,11 +83,6 @@ static const lf_opt resume_rows[] = {
      .type = LF_OPT_PATH,
      LF_OPT_COMMAND,
      .help = "the edited pipeline file; default: the run's own"},
-    {.name = "restart",
-     .type = LF_OPT_BOOL,
-     LF_OPT_COMMAND,
-     .def = "no",
-     .help = "start unfinished stages over instead of from their checkpoints"},
 };
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
@@ -113,12 +115,14 @@ static void set_estimate(lf_prep *p, lf_doc_stage *st)
 
 /* Keep the answers with the stages: the run remembers what it was expected to cost, which later
  * gives rates. */
-static int check_costs(lf_prep *p, bool refuse, lf_err *err)
+static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
+    const bool refuse = lf_optset_bool(c->opts, "check");
     lf_cost_rows costs;
     int rc = lf_cost_ask(&costs, p, err);
     if (rc < 0)
         return rc;
+    rc = lf_cost_refuse(&costs, c->def->table->stage, err);
     for (size_t i = 0; rc == 0 && i < costs.n; i++) {
         lf_doc_stage *st = lf_doc_find(p->plan, costs.v[i].stage->name);
         if (!costs.v[i].cost.given)
@@ -205,6 +209,49 @@ static int print_summary(const lf_run_view *v, int code, lf_err *err)
     return rc;
 }
 
+/* What a person must change before the stage can end in another way; nothing where trying again may
+ * help, or nobody knows the place. */
+static void add_remedy(lf_buf *out, const lf_prep *p, const lf_stage_view *s)
+{
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    if (s->state != LF_STATE_FAILED || last == NULL ||
+        !lf_policy_of(lf_inc_class(last))->same_again)
+        return;
+    lf_buf text, path;
+    lf_buf_init(&text);
+    lf_buf_init(&path);
+    lf_buf_addf(&path, "%s/config.ini", last->dir);
+    lf_io_read_file(path.data, CONFIG_MAX_BYTES, &text, NULL); /* without it the words decide */
+    const lf_complaint c = {.pipeline = p->has_pipeline ? &p->pipeline : NULL,
+                            .stage = s->plan,
+                            .config = path.data,
+                            .config_text = text.data,
+                            .text = s->reason};
+    lf_buf_adds(out, out->len > 0 ? ", " : "");
+    if (p->has_pipeline && strcmp(lf_inc_class(last), "bad_input") != 0)
+        lf_complaint_place(out, &c);
+    else
+        lf_buf_addf(out, "what stage %s names", s->plan->name);
+    lf_buf_fini(&text);
+    lf_buf_fini(&path);
+}
+
+static void say_incomplete(const lf_prep *p, const lf_run_view *v)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < v->n; i++)
+        add_remedy(&b, p, &v->stages[i]);
+    if (b.len > 0)
+        lf_say(
+            "run %s is not complete, and trying again would end in the same way: change %s, then "
+            "`loong-flow resume`\n",
+            v->run.id, b.data);
+    else
+        lf_say("run %s is not complete; `loong-flow resume` continues it\n", v->run.id);
+    lf_buf_fini(&b);
+}
+
 static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
 {
     lf_run_view v;
@@ -217,7 +264,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         if (code == 0)
             printf("run %s is done; results: %s\n", v.run.id, v.run.dir);
         else
-            printf("run %s is not complete; `loong-flow resume` continues it\n", v.run.id);
+            say_incomplete(p, &v);
     }
     lf_view_fini(&v);
     return rc < 0 ? rc : code;
@@ -304,12 +351,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
                   .say = quiet ? say_nothing : say};
     int rc = only == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && wants_dry_run(c)) {
-        rc = batch
-                 ? lf_cmd_batch_dry_run(c, p, &b, err)
-                 : lf_fail(
-                       err, LF_EINVAL,
-                       "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
-                       sub->name);
+        rc = lf_cmd_batch_dry_run(c, p, &b, err);
         free(only);
         return rc;
     }
@@ -324,12 +366,64 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
     return rc;
 }
 
+/* Saved steps are not thrown away without a word: all stages that would lose some are named, and
+ * the last of them is the error. */
+static int ask_for_word(const lf_cmd *c, const lf_prep *p, const lf_select *select, lf_err *err)
+{
+    const lf_restart *last = NULL;
+    lf_buf b;
+    lf_buf_init(&b);
+    bool *wanted = p->restarts.n > 0 ? lf_calloc(p->view.n + 1, sizeof *wanted, err) : NULL;
+    int rc = p->restarts.n == 0 ? 0
+             : wanted == NULL   ? LF_ENOMEM
+                                : lf_select_stages(wanted, &p->view, select, err);
+    for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
+        const char *name = p->view.stages[i].plan->name;
+        const lf_restart *r =
+            wanted != NULL && wanted[i] ? lf_restarts_of(&p->restarts, name) : NULL;
+        if (r == NULL)
+            continue;
+        if (last != NULL)
+            lf_say_err("loong-flow %s: %s\n", c->def->table->stage, b.data);
+        lf_buf_clear(&b);
+        lf_restart_word(&b, r);
+        last = r;
+    }
+    if (rc == 0 && last != NULL)
+        rc = lf_fail(err, LF_EINVAL, "%s", b.data);
+    free(wanted);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int check_word(const lf_cmd *c, const lf_prep *p, const lf_texts *accepted, bool restart,
+                      lf_err *err)
+{
+    size_t n_only = 0;
+    const char **only = lf_cmd_list(c, "only", &n_only, err);
+    const lf_select select = {.only = only,
+                              .n_only = n_only,
+                              .until = lf_optset_str(c->opts, "until"),
+                              .from = lf_optset_str(c->opts, "from")};
+    int rc = only == NULL ? LF_ENOMEM : lf_prep_check_accepted(p, accepted, err);
+    if (rc == 0 && !restart && !wants_dry_run(c))
+        rc = ask_for_word(c, p, &select, err);
+    free(only);
+    return rc;
+}
+
 static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool restart, lf_err *err)
 {
     const lf_submitter *sub = NULL;
     int rc = find_submitter(&sub, c, p, err);
+    if (rc == 0 && wants_dry_run(c) && (sub->can & LF_CAN_BATCH) == 0)
+        rc = lf_fail(err, LF_EINVAL,
+                     "scheduler = %s has no job scripts; `loong-flow plan` tells what would run",
+                     sub->name);
     if (rc == 0 && !wants_dry_run(c))
         rc = lf_sync_probe(&p->project, err);
+    if (rc == 0)
+        rc = check_word(c, p, accepted, restart, err);
     if (rc == 0)
         rc = force_named(c, p, err);
     if (rc < 0)
@@ -348,7 +442,7 @@ static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool res
                    p->view.run.id);
         return c->json ? finish(c, p, 0, err) : 0;
     }
-    rc = check_costs(p, lf_optset_bool(c->opts, "check"), err);
+    rc = check_costs(c, p, err);
     return rc < 0 ? rc : start(c, p, sub, accepted, restart, err);
 }
 
@@ -361,14 +455,16 @@ static int accept_list(lf_texts *out, const lf_cmd *c, lf_err *err)
     return rc;
 }
 
-static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, bool restart, lf_err *err)
+static int prepare_and_drive(lf_cmd *c, lf_prep_args *a, lf_err *err)
 {
     lf_prep p;
     lf_texts accepted;
+    const bool restart = lf_optset_bool(c->opts, "restart");
     int rc = accept_list(&accepted, c, err);
     const char **sets = lf_cmd_list(c, "set", &a->n_sets, err);
     a->sets = sets;
     a->tables = c->tables;
+    a->accepted = &accepted;
     lf_log_init("loong-flow", 2);
     if (rc == 0)
         rc = sets == NULL ? LF_ENOMEM : lf_prep_make(&p, a, err);
@@ -386,7 +482,7 @@ static int run_run(lf_cmd *c, lf_err *err)
     lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
                       .create = !wants_dry_run(c),
                       .fresh_run = lf_optset_bool(c->opts, "new")};
-    return prepare_and_drive(c, &a, false, err);
+    return prepare_and_drive(c, &a, err);
 }
 
 static int run_resume(lf_cmd *c, lf_err *err)
@@ -395,7 +491,7 @@ static int run_resume(lf_cmd *c, lf_err *err)
                       .resume = true,
                       .run_word = lf_cmd_word(c, 0),
                       .project = lf_optset_str(c->opts, "project")};
-    return prepare_and_drive(c, &a, lf_optset_bool(c->opts, "restart"), err);
+    return prepare_and_drive(c, &a, err);
 }
 
 const lf_cmd_def lf_cmd_run = {

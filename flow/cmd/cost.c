@@ -23,14 +23,15 @@
 #include "engine/base/str.h"
 #include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
+#include "flow/cmd/complaint.h"
+#include "flow/cmd/doctor.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/freeze.h"
 
+#define GPUS_UNKNOWN   (-2) /* nobody has asked the driver yet */
 #define PLAN_TIMEOUT_S 120.0
 #define PLAN_MAX_BYTES ((size_t)4 << 20)
-#define NAME_BYTES                                                                                 \
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-." /* of STAGE.OUTPUT */
 
 /* ---- running `lf-KIND --plan` ---- */
 
@@ -86,6 +87,7 @@ static void ranks_of(const lf_doc_stage *stage, int64_t *all, int64_t *node)
 /* What is asked: a program, its settings, a directory that it may name, its ranks and device. */
 struct question {
     const char *exe, *config, *dir;
+    const char *text; /* of config */
     int64_t ranks;
     bool gpu;
 };
@@ -144,15 +146,14 @@ static int run_plan(struct answer *a, const struct question *q, lf_err *err)
     return rc;
 }
 
-/* *refused: the stage says that its settings are wrong (exit 2), so it must not be started; a
- * complaint about an input that only is not made yet is none. Other failures leave the cost
- * unknown. */
-static int parse_answer(lf_cost *cost, bool *refused, const char *exe, const struct answer *a,
-                        lf_err *err)
+/* A stage that says that its settings are wrong (exit 2) must not be started; a complaint about an
+ * input that only is not made yet is none. Other failures leave the cost unknown. */
+static int parse_answer(lf_cost_row *row, const char *exe, const struct answer *a, lf_err *err)
 {
     if (!WIFEXITED(a->status) || WEXITSTATUS(a->status) != 0) {
-        *refused = WIFEXITED(a->status) && WEXITSTATUS(a->status) == LF_FLOW_USAGE &&
-                   strstr(a->err.data, LF_NOT_MADE) == NULL;
+        row->unmade = strstr(a->err.data, LF_NOT_MADE) != NULL;
+        row->refused =
+            WIFEXITED(a->status) && WEXITSTATUS(a->status) == LF_FLOW_USAGE && !row->unmade;
         size_t n = a->err.len;
         while (n > 0 && a->err.data[n - 1] == '\n')
             n--;
@@ -166,23 +167,23 @@ static int parse_answer(lf_cost *cost, bool *refused, const char *exe, const str
     }
     char what[PATH_MAX + 16];
     snprintf(what, sizeof what, "%s --plan", exe);
-    return lf_cost_parse(cost, a->out.data, a->out.len, what, err);
+    return lf_cost_parse(&row->cost, a->out.data, a->out.len, what, err);
 }
 
 /* The config of a stage that has not been claimed: inputs that are not made yet get a path below
  * `dir`, where nothing is; the stage plans without them or says that it cannot. */
-static int write_plan_config(const lf_prep *p, const lf_doc_stage *stage, const char *dir,
-                             lf_err *err)
+static int make_config(lf_buf *ini, const lf_prep *p, const lf_doc_stage *stage, const char *dir,
+                       lf_err *err)
 {
     lf_exec x;
     memset(&x, 0, sizeof x);
     x.args.project = p->has_project ? p->project.root : p->pipeline.project;
     x.args.run_dir = p->view.run.dir;
     x.run = p->view.run; /* borrowed */
-    x.view = &p->view;
+    x.view = p->view.n > 0 ? &p->view : NULL;
     x.plan = stage;
     x.dir = lf_strdup(dir, err);
-    int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(&x, err);
+    int rc = x.dir == NULL ? LF_ENOMEM : lf_exec_plan_config(ini, &x, err);
     free(x.dir);
     lf_exec_prepare_fini(&x);
     return rc;
@@ -200,19 +201,15 @@ static bool will_use_gpus(const lf_prep *p, const lf_doc_stage *stage)
  * that are not made yet. */
 static int key_of(lf_buf *key, const char *name, const struct question *q, lf_err *err)
 {
-    lf_buf text;
-    lf_buf_init(&text);
-    int rc = lf_io_read_file(q->config, PLAN_MAX_BYTES, &text, err);
     lf_buf_addf(key, "%s %lld %d\n", name, (long long)q->ranks, (int)q->gpu);
-    const char *p = rc == 0 ? text.data : "";
+    const char *p = q->text;
     for (const char *at = strstr(p, LF_NOT_MADE "/"); at != NULL; at = strstr(p, LF_NOT_MADE "/")) {
         at += strlen(LF_NOT_MADE);
         lf_buf_add(key, p, (size_t)(at - p));
-        p = at + 1 + strspn(at + 1, NAME_BYTES);
+        p = at + 1 + strspn(at + 1, LF_NOT_MADE_NAME);
     }
     lf_buf_adds(key, p);
-    lf_buf_fini(&text);
-    return rc == 0 ? lf_buf_check(key, err) : rc;
+    return lf_buf_check(key, err);
 }
 
 static int make_dir(char dir[PATH_MAX], lf_err *err)
@@ -232,96 +229,150 @@ static int make_dir(char dir[PATH_MAX], lf_err *err)
 struct known {
     LF_ROWS(struct answered {
         char *question;
-        lf_cost cost;
+        size_t row;
     })
     rows;
     lf_names places;
 };
 
-static int remember(struct known *k, const char *question, const lf_cost *cost, lf_err *err)
+static int remember(struct known *k, const char *question, size_t row, lf_err *err)
 {
     struct answered *a = lf_rows_add(&k->rows, sizeof *a, err);
-    int rc = a == NULL ? LF_ENOMEM : lf_cost_copy(&a->cost, cost, err);
-    if (rc == 0 && (a->question = lf_strdup(question, err)) == NULL)
-        rc = LF_ENOMEM;
-    return rc == 0 ? lf_names_put(&k->places, a->question, "", k->rows.n - 1, err) : rc;
+    if (a == NULL || (a->question = lf_strdup(question, err)) == NULL)
+        return LF_ENOMEM;
+    a->row = row;
+    return lf_names_put(&k->places, a->question, "", k->rows.n - 1, err);
 }
 
 static void forget(struct known *k)
 {
     lf_names_fini(&k->places);
-    for (size_t i = 0; i < k->rows.n; i++) {
+    for (size_t i = 0; i < k->rows.n; i++)
         free(k->rows.v[i].question);
-        lf_cost_fini(&k->rows.v[i].cost);
-    }
     free(k->rows.v);
 }
 
-/* dir: for the settings, one for all stages, "" until the first needs it. known: so that stages
- * that ask the same are asked once; refusals and complaints name their inputs and
- * are not kept. */
-static int ask_one(lf_cost *cost, bool *refused, const lf_prep *p, const lf_doc_stage *stage,
-                   char dir[PATH_MAX], struct known *known, lf_err *err)
+/* The complaint of the stage in the words of the file. */
+static int word_complaint(lf_cost_row *row, const lf_prep *p, const struct question *q, char *text,
+                          lf_err *err)
 {
-    char name[160], config[PATH_MAX];
-    char *exe = NULL;
-    snprintf(name, sizeof name, "lf-%s", stage->kind);
-    int rc = lf_exe_find(&exe, name, err);
-    if (rc == 0 && dir[0] == '\0')
-        rc = make_dir(dir, err);
-    if (rc < 0) {
-        free(exe);
-        return rc;
-    }
+    const lf_complaint c = {.pipeline = p->has_pipeline ? &p->pipeline : NULL,
+                            .stage = row->stage,
+                            .config = q->config,
+                            .config_text = q->text,
+                            .text = lf_text_clean(text)};
+    lf_buf b;
+    lf_buf_init(&b);
+    lf_complaint_word(&b, &c);
+    int rc = lf_buf_check(&b, err);
+    if (rc == 0)
+        rc = lf_text_set(&row->error, b.data, "error", err);
+    lf_buf_fini(&b);
+    return rc;
+}
+
+static int put_question(lf_cost_row *row, const lf_prep *p, const struct question *q, lf_err *err)
+{
     struct answer a = {.status = 0};
-    lf_buf key;
+    lf_err e = LF_ERR_INIT;
     lf_buf_init(&a.out);
     lf_buf_init(&a.err);
+    int rc = lf_io_write_file(q->config, q->text, strlen(q->text), 0640, &e);
+    if (rc == 0)
+        rc = run_plan(&a, q, &e);
+    if (rc == 0)
+        rc = parse_answer(row, q->exe, &a, &e);
+    lf_buf_fini(&a.out);
+    lf_buf_fini(&a.err);
+    return rc < 0 ? word_complaint(row, p, q, e.text, err) : 0;
+}
+
+/* dir: for the settings, one for all stages, "" until the first needs it. Stages that ask the same
+ * get the answer of the first, unless it is a complaint: that names its stage and place. */
+static int ask_one(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], struct known *known,
+                   lf_err *err)
+{
+    char name[160], config[PATH_MAX];
+    lf_cost_row *row = &list->v[list->n - 1];
+    char *exe = NULL;
+    lf_buf text, key;
+    lf_buf_init(&text);
     lf_buf_init(&key);
     int64_t per_node;
-    struct question q = {.exe = exe, .config = config, .dir = dir, .gpu = will_use_gpus(p, stage)};
-    ranks_of(stage, &q.ranks, &per_node);
-    rc = lf_path_set(config, err, "%s/config.ini", dir);
+    snprintf(name, sizeof name, "lf-%s", row->stage->kind);
+    int rc = lf_exe_find(&exe, name, err);
+    struct question q = {
+        .exe = exe, .config = config, .dir = dir, .gpu = will_use_gpus(p, row->stage)};
+    ranks_of(row->stage, &q.ranks, &per_node);
+    if (rc == 0 && dir[0] == '\0')
+        rc = make_dir(dir, err);
     if (rc == 0)
-        rc = write_plan_config(p, stage, dir, err);
+        rc = lf_path_set(config, err, "%s/config.ini", dir);
+    if (rc == 0)
+        rc = make_config(&text, p, row->stage, dir, err);
+    q.text = text.data;
     if (rc == 0)
         rc = key_of(&key, name, &q, err);
     size_t at = rc == 0 ? lf_names_find(&known->places, key.data, "") : LF_NAMES_NONE;
     if (rc == 0 && at != LF_NAMES_NONE) {
-        rc = lf_cost_copy(cost, &known->rows.v[at].cost, err);
+        rc = lf_cost_copy(&row->cost, &list->v[known->rows.v[at].row].cost, err);
     } else if (rc == 0) {
-        rc = run_plan(&a, &q, err);
-        if (rc == 0)
-            rc = parse_answer(cost, refused, exe, &a, err);
-        if (rc == 0)
-            rc = remember(known, key.data, cost, err);
+        rc = put_question(row, p, &q, err);
+        if (rc == 0 && row->error == NULL)
+            rc = remember(known, key.data, list->n - 1, err);
     }
-    lf_buf_fini(&a.out);
-    lf_buf_fini(&a.err);
+    lf_buf_fini(&text);
     lf_buf_fini(&key);
     free(exe);
     return rc;
+}
+
+/* Is there something to ask? A stage with a mistake of its own would only say it again. */
+static bool asked(const lf_prep *p, size_t i)
+{
+    if (p->view.n > 0)
+        return p->view.stages[i].state != LF_STATE_DONE;
+    return lf_names_find(&p->pipeline.doubtful, p->plan->stages.v[i].name, "") == LF_NAMES_NONE;
 }
 
 static int ask_all(lf_cost_rows *list, const lf_prep *p, char dir[PATH_MAX], struct known *known,
                    lf_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < p->view.n; i++) {
-        const lf_stage_view *s = &p->view.stages[i];
-        if (s->state == LF_STATE_DONE)
+    for (size_t i = 0; rc == 0 && i < p->plan->stages.n; i++) {
+        if (!asked(p, i))
             continue;
         lf_cost_row *row = lf_rows_add(list, sizeof *row, err);
         if (row == NULL)
             return LF_ENOMEM;
-        row->stage = s->plan;
+        row->stage = p->view.n > 0 ? p->view.stages[i].plan : &p->plan->stages.v[i];
         lf_err e = LF_ERR_INIT;
-        bool refused = false;
-        if (ask_one(&row->cost, &refused, p, s->plan, dir, known, &e) < 0)
+        if (ask_one(list, p, dir, known, &e) < 0) /* it could not be asked */
             rc = lf_text_set(&row->error, lf_text_clean(e.text), "error", err);
-        if (rc == 0 && refused)
-            rc = lf_fail(err, LF_EINVAL, "stage %s would not start: %s", s->plan->name, e.text);
     }
+    return rc;
+}
+
+int lf_cost_refusals(lf_texts *out, const lf_cost_rows *costs, bool unsure, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < costs->n; i++) {
+        const lf_cost_row *row = &costs->v[i];
+        if (row->error != NULL && (row->refused || (unsure && !row->unmade)))
+            rc = lf_texts_add(out, row->error, err);
+    }
+    return rc;
+}
+
+int lf_cost_refuse(const lf_cost_rows *costs, const char *command, lf_err *err)
+{
+    lf_texts list = {.n = 0};
+    int rc = lf_cost_refusals(&list, costs, false, err);
+    for (size_t i = 0; rc == 0 && i + 1 < list.n; i++)
+        lf_say_err("loong-flow %s: %s\n", command, list.v[i]);
+    if (rc == 0 && list.n > 0)
+        rc = lf_fail(err, LF_EINVAL, "%s", list.v[list.n - 1]);
+    lf_texts_fini(&list);
     return rc;
 }
 
@@ -382,13 +433,17 @@ static int64_t disk_free(const char *path)
     return (int64_t)(v.f_bavail * v.f_frsize);
 }
 
+static bool is_local(const lf_prep *p)
+{
+    const char *scheduler = p->plan->scheduler;
+    return scheduler == NULL || strcmp(scheduler, "local") == 0;
+}
+
 void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage)
 {
     const lf_int *limit = &stage->memory_bytes;
     /* This machine is the login node of a batch system, which says nothing about its nodes. */
-    const char *scheduler = p->plan->scheduler;
-    out->memory_bytes =
-        scheduler == NULL || strcmp(scheduler, "local") == 0 ? meminfo("MemTotal") : -1;
+    out->memory_bytes = is_local(p) ? meminfo("MemTotal") : -1;
     if (limit->given && (out->memory_bytes < 0 || limit->v < out->memory_bytes))
         out->memory_bytes = limit->v;
     char path[PATH_MAX];
@@ -419,8 +474,68 @@ static int check_gpu(const lf_doc_stage *stage, const lf_cost *cost, int64_t ran
                    lf_fmt_bytes(a, sizeof a, need), lf_fmt_bytes(b, sizeof b, (double)has->v));
 }
 
+/* The option or key by which a stage asks for more GPUs than there are, NULL: none. */
+static const char *lacks_gpu(const lf_prep *p, const lf_doc_stage *stage, int *here)
+{
+    const lf_texts *device = lf_lists_get(&stage->options, "device");
+    const lf_opt_table *t = p->tables != NULL ? lf_table_find(p->tables, stage->kind) : NULL;
+    const bool cuda = t != NULL && lf_opt_find(t, "device") != NULL && device != NULL &&
+                      device->n == 1 && strcmp(device->v[0], "cuda") == 0;
+    const int64_t gpus = stage->resources.gpus.n.v;
+    if (!cuda && gpus <= 0)
+        return NULL;
+    if (*here == GPUS_UNKNOWN)
+        *here = lf_doctor_gpu_count();
+    return cuda && *here < 1 ? "device" : gpus > 0 && *here < gpus ? "gpus" : NULL;
+}
+
+static int word_lack(lf_texts *out, const lf_prep *p, const lf_doc_stage *stage, const char *key,
+                     int here, lf_err *err)
+{
+    const lf_conf_item *it = p->has_pipeline ? lf_pipeline_option(&p->pipeline, stage, key) : NULL;
+    char has[48] = "no CUDA driver that works";
+    if (here >= 0)
+        snprintf(has, sizeof has, "%d GPU%s", here, here == 1 ? "" : "s");
+    lf_err e = LF_ERR_INIT;
+    if (it != NULL)
+        lf_conf_fail(it, &e,
+                     "stage %s: %s = %s, and this machine has %s (`loong-flow doctor`); leave it "
+                     "out to compute on the CPU, or run it where they are",
+                     stage->name, key, it->value, has);
+    else
+        lf_fail(&e, LF_EINVAL, "stage %s asks for GPUs (%s), and this machine has %s", stage->name,
+                key, has);
+    return lf_texts_add(out, e.text, err);
+}
+
+int lf_cost_here(lf_texts *out, const lf_prep *p, lf_err *err)
+{
+    int here = GPUS_UNKNOWN, rc = 0;
+    for (size_t i = 0; rc == 0 && is_local(p) && i < p->plan->stages.n; i++) {
+        const lf_doc_stage *stage = &p->plan->stages.v[i];
+        const lf_stage_view *s = p->view.n > 0 ? lf_view_stage(&p->view, stage->name) : NULL;
+        const char *key =
+            s != NULL && s->state == LF_STATE_DONE ? NULL : lacks_gpu(p, stage, &here);
+        if (key != NULL)
+            rc = word_lack(out, p, stage, key, here, err);
+    }
+    return rc;
+}
+
+static int check_here(const lf_prep *p, lf_err *err)
+{
+    lf_texts list = {.n = 0};
+    int rc = lf_cost_here(&list, p, err);
+    if (rc == 0 && list.n > 0)
+        rc = lf_fail(err, LF_EINVAL, "%s", list.v[0]);
+    lf_texts_fini(&list);
+    return rc;
+}
+
 int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err)
 {
+    if (check_here(p, err) < 0)
+        return err->rc;
     double disk = 0;
     lf_cost_fit fit = {-1, -1};
     char a[32], b[32];

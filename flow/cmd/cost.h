@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a stage would cost, asked from its executable with --plan, and whether that fits: memory of
- * this machine or the stage's `memory`, free space of data_dir, and time from a measured rate.
+ * What a stage would cost, asked from its executable with --plan, whether it would start at all,
+ * and whether it fits: memory of this machine or the stage's `memory`, free space of data_dir, and
+ * time from a measured rate.
  */
 #ifndef LF_FLOW_COST_H
 #define LF_FLOW_COST_H
@@ -16,13 +17,25 @@ typedef struct lf_cost_row {
     const lf_doc_stage *stage;
     lf_cost cost;
     char *error;
+    bool refused; /* the error is about its settings: it would not start */
+    bool unmade;  /* the error is about an input that is only not made yet */
 } lf_cost_row;
 typedef LF_ROWS(lf_cost_row) lf_cost_rows;
 
-/* Ask every stage that would run, in order. Stages whose executable is missing have an error too.
- * LF_EINVAL: a stage refuses its settings. */
+/* Ask every stage that would run, in order; without a view (p->view.n == 0) every stage of the
+ * plan that is without a mistake. Stages that ask the same are asked once. Stages whose executable
+ * is missing have an error too. */
 int lf_cost_ask(lf_cost_rows *out, const lf_prep *p, lf_err *err);
+/* Every refusal as one line with its place in the pipeline file (complaint.h). unsure: with them
+ * what else keeps a stage from planning, but for inputs that are not made yet. */
+int lf_cost_refusals(lf_texts *out, const lf_cost_rows *costs, bool unsure, lf_err *err);
+/* LF_EINVAL when a stage refuses its settings; the other refusals are printed before. */
+int lf_cost_refuse(const lf_cost_rows *costs, const char *command, lf_err *err);
 void lf_cost_rows_fini(lf_cost_rows *r);
+
+/* What stages ask of this machine and it has not: a CUDA driver for device = cuda, `gpus`. One line
+ * with its place for each stage that would run, none where a scheduler runs them elsewhere. */
+int lf_cost_here(lf_texts *out, const lf_prep *p, lf_err *err);
 
 typedef struct lf_cost_fit {
     /* of a node: the stage's limit; this machine where the scheduler is local; -1 unknown */
@@ -32,7 +45,8 @@ typedef struct lf_cost_fit {
 
 /* What there is for a stage. */
 void lf_cost_limits(lf_cost_fit *out, const lf_prep *p, const lf_doc_stage *stage);
-/* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit. */
+/* LF_ENOMEM or LF_EIO (disk) with the numbers when something cannot fit, LF_EINVAL when a GPU is
+ * missing (lf_cost_here). */
 int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err);
 
 /* FLOP/s that a done stage of this kind reached in this project (newest first), 0 when none is

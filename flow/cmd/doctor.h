@@ -55,6 +55,8 @@ void lf_doctor_judge_rlimits(lf_doctor *d, const char *check, const char *where,
 
 /* doctor_gpu.c: driver, GPUs, whether this build carries code for them. */
 void lf_doctor_gpus(lf_doctor *d);
+/* The GPUs that the driver of this machine shows; -1: there is no driver, or it does not start. */
+int lf_doctor_gpu_count(void);
 
 /* doctor_slurm.c, doctor_pbs.c: reachable, flavour, the site's settings that matter. */
 void lf_doctor_slurm(lf_doctor *d);

@@ -65,12 +65,29 @@ static void tell_gpu(lf_doctor *d, const struct driver *c, int i)
                   (double)bytes / (1 << 30));
 }
 
-void lf_doctor_gpus(lf_doctor *d)
+static void *open_driver(void)
 {
     const char *file = getenv("LF_CUDA_DRIVER");
+    return dlopen(file && file[0] ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+int lf_doctor_gpu_count(void)
+{
+    struct driver c;
+    int n = -1;
+    void *lib = open_driver();
+    if (!lib || !find(&c, lib) || c.init(0) || c.count(&n))
+        n = -1;
+    if (lib)
+        dlclose(lib);
+    return n;
+}
+
+void lf_doctor_gpus(lf_doctor *d)
+{
     struct driver c;
     int version = 0, n = 0, rc;
-    void *lib = dlopen(file && file[0] ? file : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *lib = open_driver();
     if (!lib)
         return lf_doctor_add(d, "ok", "gpu", NULL,
                              "no CUDA driver here: stages compute on the CPU; %s", code);

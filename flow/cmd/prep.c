@@ -82,8 +82,44 @@ static void set_previous(lf_prep *p, lf_doc *plan)
     p->previous = plan != NULL ? lf_doc_hold(plan) : NULL;
 }
 
-/* The newest run of this name in this data root, when it is the same work: 1, else 0. */
-static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data)
+/* The run under the new plan, which is not its own: what of it would be continued? */
+static int look_at_other(lf_prep *p, lf_run *run, lf_err *err)
+{
+    lf_doc *theirs = lf_doc_hold(run->plan);
+    lf_view_fini(&p->other);
+    lf_run_take_plan(run, lf_doc_hold(p->plan));
+    int rc = lf_view_load_copy(&p->other, run, err);
+    lf_run_take_plan(run, theirs);
+    return rc;
+}
+
+static lf_restart_args restart_args(const lf_prep *p, const lf_texts *accepted)
+{
+    return (lf_restart_args){.view = p->other.n > 0 ? &p->other : &p->view,
+                             .pipeline = p->has_pipeline ? &p->pipeline : NULL,
+                             .before = p->previous,
+                             .accepted = accepted,
+                             .done_too = p->other.n == 0};
+}
+
+/* Is there something in the other run that is lost otherwise, and was a setting accepted for it?
+ * 1, else 0. */
+static int continues_other(const lf_prep *p, const lf_texts *accepted, lf_err *err)
+{
+    lf_restarts lost;
+    const lf_restart_args a = restart_args(p, NULL);
+    int rc = accepted != NULL && accepted->n > 0 ? lf_restarts_find(&lost, &a, err) : 0;
+    if (rc < 0 || accepted == NULL || accepted->n == 0)
+        return rc;
+    rc = lost.n > 0;
+    lf_restarts_fini(&lost);
+    return rc;
+}
+
+/* The newest run of this name in this data root, when it is the same work, or when what is accepted
+ * continues it: 1, else 0. */
+static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *data,
+                        const lf_texts *accepted, lf_err *err)
 {
     for (size_t i = 0; i < runs->n; i++) {
         lf_run *r = &runs->runs[i];
@@ -91,8 +127,12 @@ static int find_own_run(lf_run *out, lf_prep *p, lf_run_list *runs, const char *
             strcmp(r->plan->name, p->plan->name) != 0)
             continue;
         set_previous(p, r->plan);
+        int rc = 1;
         if (!same_work(r->plan, p->plan))
-            return 0;
+            rc = look_at_other(p, r, err) < 0 ? err->rc : continues_other(p, accepted, err);
+        if (rc != 1)
+            return rc;
+        lf_view_fini(&p->other);
         *out = *r;
         memset(r, 0, sizeof *r);
         return 1;
@@ -177,8 +217,12 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
             rc = lf_fail(err, LF_EINVAL,
                          "data_dir = %s: run %s lies in %s; a run cannot be moved by resuming it",
                          data_dir, run.id, run.data);
+        if (rc == 0)
+            set_previous(p, run.plan);
     } else if (rc == 0 && !a->fresh_run) {
-        p->has_run = find_own_run(&run, p, &runs, data) == 1;
+        rc = find_own_run(&run, p, &runs, data, a->accepted, err);
+        p->has_run = rc == 1;
+        rc = rc > 0 ? 0 : rc;
     }
     if (rc == 0 && !p->has_run)
         rc = imaginary_run(&run, data, err);
@@ -196,6 +240,9 @@ static int choose_run(lf_prep *p, const lf_prep_args *a, lf_err *err)
         lf_run_take_plan(&run, lf_doc_hold(p->plan));
         rc = lf_view_load(&p->view, &run, err);
     }
+    const lf_restart_args ra = restart_args(p, a->accepted);
+    if (rc == 0)
+        rc = lf_restarts_find(&p->restarts, &ra, err);
     lf_doc_free(old);
     lf_run_fini(&run);
     lf_run_list_fini(&runs);
@@ -278,6 +325,8 @@ int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err)
 
 void lf_prep_fini(lf_prep *p)
 {
+    lf_restarts_fini(&p->restarts);
+    lf_view_fini(&p->other);
     lf_view_fini(&p->view);
     lf_doc_free(p->plan);
     lf_doc_free(p->previous);
@@ -357,7 +406,7 @@ static int check_first(lf_prep *p, lf_err *err)
         return rc;
     char *data = lf_project_data(&p->project, p->plan->data_dir, err);
     set_previous(p, NULL);
-    rc = data == NULL ? LF_ENOMEM : find_own_run(&run, p, &runs, data);
+    rc = data == NULL ? LF_ENOMEM : find_own_run(&run, p, &runs, data, NULL, err);
     if (rc > 0)
         rc = lf_fail(
             err, LF_EBUSY,
@@ -404,6 +453,12 @@ int lf_prep_commit(lf_prep *p, lf_err *err)
     return rc;
 }
 
+int lf_prep_check_accepted(const lf_prep *p, const lf_texts *accepted, lf_err *err)
+{
+    const lf_restart_args a = restart_args(p, accepted);
+    return lf_restart_check_accepted(&a, err);
+}
+
 /* ---- why ---- */
 
 /* What an attempt, or the last run, was made with and the plan has otherwise. */
@@ -421,6 +476,15 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
 {
     const struct lf_attempt_rec *att = lf_attempt_newest(s);
     lf_texts diff;
+    const lf_restart *lost = lf_restarts_of(&p->restarts, s->plan->name);
+    if (lost != NULL) {
+        lf_buf b;
+        lf_buf_init(&b);
+        lf_restart_word(&b, lost);
+        snprintf(text, cap, "%s", b.data);
+        lf_buf_fini(&b);
+        return;
+    }
     if (changes(&diff, p, s, att) < 0 || diff.n == 0) {
         snprintf(text, cap, "%s%s%s", s->n_attempts == 0 ? "it has not run yet" : "",
                  s->n_attempts == 0 && s->reason[0] != '\0' ? "; " : "", s->reason);
@@ -436,7 +500,7 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
         snprintf(text, cap, "changed since attempt %zu: %s; %s", s->n_attempts, b.data,
                  lf_spec_continues(att, s->plan, accepted)
                      ? "accepted, so it continues from its checkpoint"
-                     : "it starts over (--accept KEY would continue from its checkpoint)");
+                     : "it starts over, and nothing that was saved is lost");
     lf_buf_fini(&b);
     lf_texts_fini(&diff);
 }

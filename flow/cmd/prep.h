@@ -12,6 +12,7 @@
 #include "engine/base/err.h"
 #include "engine/base/opt.h"
 #include "engine/base/str.h"
+#include "flow/cmd/restart.h"
 #include "flow/plan/pipeline.h"
 #include "flow/run/state.h"
 
@@ -27,6 +28,7 @@ typedef struct lf_prep_args {
     const char *run_word;
     const char *project; /* resume: project directory, NULL: the nearest */
     bool exe_missing_ok;
+    const lf_texts *accepted; /* changed settings that shall not restart a stage; NULL: none */
 } lf_prep_args;
 
 typedef struct lf_rate {
@@ -47,7 +49,11 @@ typedef struct lf_prep {
     bool fresh_run;         /* as asked */
     const lf_opt_table *const *tables; /* as given */
     bool changed;                      /* plan differs from the run's newest revision */
-    lf_run_view view;                  /* states of the plan's stages; view.run.plan is plan */
+    /* The newest run of this name under the new plan, where it is other work and nothing that is
+     * accepted continues it; n == 0: there is none. */
+    lf_run_view other;
+    lf_restarts restarts; /* stages of the run, or of other, whose saved steps would be lost */
+    lf_run_view view;     /* states of the plan's stages; view.run.plan is plan */
 } lf_prep;
 
 int lf_prep_make(lf_prep *out, const lf_prep_args *args, lf_err *err);
@@ -56,6 +62,9 @@ void lf_prep_fini(lf_prep *p);
  * is on disk. LF_EBUSY: another command has made a run of the same work meanwhile. LF_EINVAL: the
  * project is somebody else's, and what would be executed lies in it. */
 int lf_prep_commit(lf_prep *p, lf_err *err);
+
+/* LF_EINVAL: a setting of args.accepted has not changed. */
+int lf_prep_check_accepted(const lf_prep *p, const lf_texts *accepted, lf_err *err);
 
 /* Why a stage would run or not, as one sentence. will_run is set. accepted may be NULL. */
 void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,

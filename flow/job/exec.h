@@ -125,10 +125,12 @@ void lf_exec_ask_by_file(const char *dir);
 int lf_exec_prepare(lf_exec *x, lf_err *err);
 /* Is every stage that this one depends on done, by its marker and files? LF_ENOENT: not. */
 int lf_exec_deps_done(lf_exec *x, lf_err *err);
-/* The config.ini of a stage whose producers need not be done: their outputs get a path below x->dir
- * where nothing is, in a directory of this name. */
+/* Appends the config.ini of a stage whose producers need not be done: their outputs get a path
+ * below x->dir where nothing is, in a directory of this name. Without x->view nobody is done. */
 #define LF_NOT_MADE "not-made-yet"
-int lf_exec_plan_config(lf_exec *x, lf_err *err);
+/* The characters of what follows it, STAGE.OUTPUT. */
+#define LF_NOT_MADE_NAME "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+int lf_exec_plan_config(lf_buf *ini, lf_exec *x, lf_err *err);
 void lf_exec_prepare_fini(lf_exec *x); /* what the two made */
 
 /* exec_child.c: run the stage to its end; fills x->ev. */

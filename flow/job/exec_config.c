@@ -74,7 +74,8 @@ static int resolve_ref(lf_buf *value, lf_exec *x, const char *option, const lf_d
     lf_stage_view up;
     memset(&up, 0, sizeof up);
     lf_err e = LF_ERR_INIT;
-    int rc = find_upstream(&up, x, name, &e);
+    const bool anywhere = !x->planning || x->view != NULL;
+    int rc = anywhere ? find_upstream(&up, x, name, &e) : LF_ENOENT;
     if (rc == LF_ENOENT && x->planning) {
         lf_buf_addf(value, "%s/" LF_NOT_MADE "/%s.%s", x->dir, name, output);
         return 0;
@@ -188,25 +189,30 @@ static int write_option(lf_buf *ini, lf_exec *x, const lf_list *option, lf_err *
     return rc;
 }
 
-static int write_config(lf_exec *x, lf_err *err)
+static int config_text(lf_buf *ini, lf_exec *x, lf_err *err)
 {
     const lf_doc_stage *st = x->plan;
-    lf_buf ini;
-    lf_buf_init(&ini);
-    lf_buf_adds(&ini, "[stage]\n");
+    lf_buf_adds(ini, "[stage]\n");
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < st->options.n; i++)
-        rc = write_option(&ini, x, &st->options.v[i], err);
+        rc = write_option(ini, x, &st->options.v[i], err);
     if (st->model.given)
-        lf_buf_adds(&ini, "\n[model]\n");
+        lf_buf_adds(ini, "\n[model]\n");
     for (size_t i = 0; i < st->model.n; i++)
-        add_key(&ini, st->model.v[i].name, st->model.v[i].value);
+        add_key(ini, st->model.v[i].name, st->model.v[i].value);
+    return rc == 0 ? lf_buf_check(ini, err) : rc;
+}
+
+static int write_config(lf_exec *x, lf_err *err)
+{
+    lf_buf ini;
+    lf_buf_init(&ini);
+    int rc = config_text(&ini, x, err);
     char *path = lf_path_join(x->dir, "config.ini", err);
     if (rc == 0)
-        rc = path == NULL ? LF_ENOMEM : lf_buf_check(&ini, err);
-    if (rc == 0)
-        rc = lf_io_write_file(path, ini.data, ini.len, 0640,
-                              err); /* read at once; another start writes its own */
+        rc = path == NULL ? LF_ENOMEM
+                          : lf_io_write_file(path, ini.data, ini.len, 0640,
+                                             err); /* read at once; another start writes its own */
     free(path);
     lf_buf_fini(&ini);
     return rc;
@@ -248,10 +254,10 @@ static int find_resume(lf_exec *x, lf_err *err)
     return rc;
 }
 
-int lf_exec_plan_config(lf_exec *x, lf_err *err)
+int lf_exec_plan_config(lf_buf *ini, lf_exec *x, lf_err *err)
 {
     x->planning = true;
-    return write_config(x, err);
+    return config_text(ini, x, err);
 }
 
 void lf_exec_prepare_fini(lf_exec *x)

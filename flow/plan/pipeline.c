@@ -35,6 +35,22 @@ const lf_opt_table *lf_table_find(const lf_opt_table *const *tables, const char 
     return NULL;
 }
 
+int lf_reading_note(const lf_reading *r, int rc, lf_err *err)
+{
+    lf_texts *list = r->args->mistakes;
+    if (rc >= 0 || rc == LF_ENOMEM || list == NULL)
+        return rc;
+    lf_err e = LF_ERR_INIT;
+    rc = err == NULL || lf_texts_has(list, err->text) ? 0 : lf_texts_add(list, err->text, &e);
+    lf_err_clear(err);
+    return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
+}
+
+static size_t n_mistakes(const lf_reading *r)
+{
+    return r->args->mistakes != NULL ? r->args->mistakes->n : 0;
+}
+
 static bool name_ok(const char *s)
 {
     size_t n = strlen(s);
@@ -43,44 +59,54 @@ static bool name_ok(const char *s)
     return strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == n;
 }
 
-static int check_sections(const lf_conf *c, lf_err *err)
+static int unknown_section(const lf_conf_section *s, lf_err *err)
+{
+    char first[64], where[32] = "";
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
+    const char *near = lf_nearest(first, section_words, COUNT(section_words));
+    bool takes_name = near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
+    if (s->line > 0)
+        snprintf(where, sizeof where, ":%d:1", s->line);
+    return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where, s->name,
+                   near != NULL ? "; did you mean [" : "", near != NULL ? near : "",
+                   takes_name ? " NAME" : "", near != NULL ? "]?" : "");
+}
+
+static int check_section(const lf_conf_section *s, const lf_opt_table *const *tables, lf_err *err)
 {
     static const char *const named[] = {"stage ", "template ", "kind ", "model "};
-    for (size_t i = 0; i < c->n_sections; i++) {
-        const lf_conf_section *s = &c->sections[i];
-        bool ok = false;
-        for (size_t k = 0; k < 6; k++)
-            ok = ok || strcmp(s->name, section_words[k]) == 0;
-        for (size_t k = 0; k < COUNT(named) && !ok; k++) {
-            if (!lf_str_has_prefix(s->name, named[k]))
-                continue;
-            const char *name = s->name + strlen(named[k]);
-            if (k < 2 && !name_ok(name))
-                return lf_fail(err, LF_EINVAL,
-                               "%s:%d:1: [%s]: a name is 1 to 64 letters, digits, '_' or '-'",
-                               s->path, s->line, s->name);
-            ok = true;
-        }
-        if (!ok) {
-            char first[64];
-            snprintf(first, sizeof first, "%.*s", (int)strcspn(s->name, " "), s->name);
-            const char *near = lf_nearest(first, section_words, COUNT(section_words));
-            bool takes_name =
-                near != NULL && strchr("stk", near[0]) != NULL && strcmp(near, "site") != 0;
-            char where[32] = "";
-            if (s->line > 0)
-                snprintf(where, sizeof where, ":%d:1", s->line);
-            return lf_fail(err, LF_EINVAL, "%s%s: unknown section [%s]%s%s%s%s", s->path, where,
-                           s->name, near != NULL ? "; did you mean [" : "",
-                           near != NULL ? near : "", takes_name ? " NAME" : "",
-                           near != NULL ? "]?" : "");
-        }
-        if (strcmp(s->layer, "pipeline") != 0 && lf_str_has_prefix(s->name, "stage ") &&
-            strcmp(s->layer, "--set") != 0)
-            return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: stages belong in a pipeline file",
-                           s->path, s->line, s->name);
+    bool ok = false;
+    for (size_t k = 0; k < 6; k++)
+        ok = ok || strcmp(s->name, section_words[k]) == 0;
+    for (size_t k = 0; k < COUNT(named) && !ok; k++) {
+        if (!lf_str_has_prefix(s->name, named[k]))
+            continue;
+        const char *name = s->name + strlen(named[k]);
+        if (k < 2 && !name_ok(name))
+            return lf_fail(err, LF_EINVAL,
+                           "%s:%d:1: [%s]: a name is 1 to 64 letters, digits, '_' or '-'", s->path,
+                           s->line, s->name);
+        if (k == 2 && lf_table_find(tables, name) == NULL)
+            return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: there is no such stage kind", s->path,
+                           s->line, s->name);
+        ok = true;
     }
+    if (!ok)
+        return unknown_section(s, err);
+    if (strcmp(s->layer, "pipeline") != 0 && lf_str_has_prefix(s->name, "stage ") &&
+        strcmp(s->layer, "--set") != 0)
+        return lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: stages belong in a pipeline file", s->path,
+                       s->line, s->name);
     return 0;
+}
+
+static int check_sections(const lf_reading *r, lf_err *err)
+{
+    const lf_conf *c = &r->p->conf;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->n_sections; i++)
+        rc = lf_reading_note(r, check_section(&c->sections[i], r->args->tables, err), err);
+    return rc;
 }
 
 static int unknown_key(const lf_conf_item *it, const char *const *names, size_t n, lf_err *err)
@@ -92,18 +118,20 @@ static int unknown_key(const lf_conf_item *it, const char *const *names, size_t 
     return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
 }
 
-static int check_keys(const lf_conf *c, const char *section, const char *const *names, size_t n,
+static int check_keys(const lf_reading *r, const char *section, const char *const *names, size_t n,
                       lf_err *err)
 {
-    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
+    const lf_conf *c = &r->p->conf;
+    int rc = 0;
+    for (size_t i = lf_conf_first(c, section); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
         const lf_conf_item *it = &c->items[i];
         bool known = false;
         for (size_t k = 0; k < n; k++)
             known = known || strcmp(it->key, names[k]) == 0;
         if (!known)
-            return unknown_key(it, names, n, err);
+            rc = lf_reading_note(r, unknown_key(it, names, n, err), err);
     }
-    return 0;
+    return rc;
 }
 
 /* ---- options ---- */
@@ -166,27 +194,39 @@ static int set_option(lf_lists *options, lf_optset *set, const lf_opt *o, const 
     return rc;
 }
 
-static int set_options_from(lf_lists *options, lf_optset *set, const lf_opt_table *t, lf_conf *c,
-                            const char *section, bool stage, lf_err *err)
+/* What of a stage's options is filled in. */
+struct filled {
+    lf_lists *options;
+    lf_optset *set;
+    const lf_opt_table *table;
+};
+
+static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
 {
-    for (size_t i = lf_conf_first(c, section); i != LF_CONF_END; i = c->items[i].next) {
+    const lf_opt *o = lf_opt_find(f->table, it->key);
+    if (o == NULL)
+        return option_unknown(it, f->table, err);
+    if ((o->flags & LF_OPT_CLI_ONLY) != 0)
+        return lf_conf_fail(
+            it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
+    /* the stage's own value was set first and wins over [kind] */
+    return lf_lists_get(f->options, o->name) != NULL ? 0
+                                                     : set_option(f->options, f->set, o, it, err);
+}
+
+static int set_options_from(const lf_reading *r, const struct filled *f, const char *section,
+                            bool stage, lf_err *err)
+{
+    lf_conf *c = &r->p->conf;
+    int rc = 0;
+    for (size_t i = lf_conf_first(c, section); rc == 0 && i != LF_CONF_END; i = c->items[i].next) {
         lf_conf_item *it = &c->items[i];
-        if (stage ? is_flow_key(it->key, t) : lf_resource_key(it->key))
+        if (stage ? is_flow_key(it->key, f->table) : lf_resource_key(it->key))
             continue;
         it->read = true;
-        const lf_opt *o = lf_opt_find(t, it->key);
-        if (o == NULL)
-            return option_unknown(it, t, err);
-        if ((o->flags & LF_OPT_CLI_ONLY) != 0)
-            return lf_conf_fail(
-                it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
-        if (lf_lists_get(options, o->name) != NULL)
-            continue; /* the stage's own value was set first and wins over [kind] */
-        int rc = set_option(options, set, o, it, err);
-        if (rc < 0)
-            return rc;
+        rc = lf_reading_note(r, set_item(f, it, err), err);
     }
-    return 0;
+    return rc;
 }
 
 /* Owned. */
@@ -344,13 +384,18 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
     char kind_section[128];
     snprintf(kind_section, sizeof kind_section, "kind %s", t->stage);
     lf_optset *set = lf_optset_create(t, err);
+    const struct filled f = {.options = &st->options, .set = set, .table = t};
     rc = set == NULL ? LF_ENOMEM : set_head(st, s, t, err);
+    const size_t before = n_mistakes(r);
     if (rc == 0)
-        rc = set_options_from(&st->options, set, t, c, s->name, true, err);
+        rc = set_options_from(r, &f, s->name, true, err);
     if (rc == 0)
-        rc = set_options_from(&st->options, set, t, c, kind_section, false, err);
-    if (rc == 0 && (rc = lf_optset_check(set, err)) < 0)
+        rc = set_options_from(r, &f, kind_section, false, err);
+    /* An option that is missing may be the one that is misspelled. */
+    if (rc == 0 && n_mistakes(r) == before && (rc = lf_optset_check(set, err)) < 0) {
         lf_err_prefix(err, "%s:%d:1: [%s]", s->path, s->line, s->name);
+        rc = lf_reading_note(r, rc, err);
+    }
     if (rc == 0)
         rc = set_classes(st, t, set, err);
     if (rc == 0)
@@ -358,13 +403,15 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
     if (rc == 0)
         rc = set_carry(st, t, err);
     if (rc == 0)
-        rc = set_after(st, c, s->name, err);
+        rc = lf_reading_note(r, set_after(st, c, s->name, err), err);
     if (rc == 0)
-        rc = lf_pipeline_resources(st, c, s->name, kind_section, r->p->plan->scheduler, err);
+        rc = lf_reading_note(
+            r, lf_pipeline_resources(st, c, s->name, kind_section, r->p->plan->scheduler, err),
+            err);
     if (rc == 0)
         rc = lf_pipeline_inputs(st, r, t, err);
     if (rc == 0)
-        rc = lf_pipeline_model(&st->model, r, s->name, t, err);
+        rc = lf_reading_note(r, lf_pipeline_model(&st->model, r, s->name, t, err), err);
     lf_optset_destroy(set);
     return rc;
 }
@@ -470,54 +517,69 @@ static int check_secrets(const lf_conf *c, lf_err *err)
     return 0;
 }
 
-static int check_all_keys(const lf_pipeline *p, const lf_pipeline_args *args, lf_err *err)
+static int check_all_keys(const lf_reading *r, lf_err *err)
 {
-    const lf_conf *c = &p->conf;
     static const char *const user_keys[] = {"trust"};
     const char *resources[MAX_RESOURCE_KEYS];
     size_t n_site = 0;
     const char *const *site_keys = lf_site_keys(&n_site);
-    int rc = check_sections(c, err);
+    int rc = check_sections(r, err);
     if (rc == 0)
-        rc = check_secrets(c, err);
+        rc = lf_reading_note(r, check_secrets(&r->p->conf, err), err);
     if (rc == 0)
-        rc = check_keys(c, "pipeline", pipeline_keys, COUNT(pipeline_keys), err);
+        rc = check_keys(r, "pipeline", pipeline_keys, COUNT(pipeline_keys), err);
     if (rc == 0)
-        rc = check_keys(c, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS),
+        rc = check_keys(r, "resources", resources, lf_resource_keys(resources, MAX_RESOURCE_KEYS),
                         err);
     if (rc == 0)
-        rc = check_keys(c, "site", site_keys, n_site, err);
+        rc = check_keys(r, "site", site_keys, n_site, err);
     if (rc == 0)
-        rc = check_keys(c, "user", user_keys, COUNT(user_keys), err);
-    for (size_t i = 0; rc == 0 && i < c->n_sections; i++) {
-        const lf_conf_section *s = &c->sections[i];
-        if (lf_str_has_prefix(s->name, "kind ") && lf_table_find(args->tables, s->name + 5) == NULL)
-            rc = lf_fail(err, LF_EINVAL, "%s:%d:1: [%s]: there is no such stage kind", s->path,
-                         s->line, s->name);
-    }
+        rc = check_keys(r, "user", user_keys, COUNT(user_keys), err);
     return rc;
 }
 
-static int build_all(lf_pipeline *p, const lf_pipeline_args *args, lf_err *err)
+/* A stage that cannot be built, such as one without a kind, is left out, so that the others are
+ * still looked at. */
+static int build_all(const lf_reading *r, lf_err *err)
 {
-    const lf_reading r = {.p = p, .args = args};
+    lf_pipeline *p = r->p;
     int rc = 0;
+    size_t found = 0;
     for (size_t i = 0; rc == 0 && i < p->conf.n_sections; i++) {
         lf_conf_section s = p->conf.sections[i];
         if (!lf_str_has_prefix(s.name, "stage "))
             continue;
+        found++;
+        const size_t before = n_mistakes(r);
         lf_doc_stage *st = lf_rows_add(&p->plan->stages, sizeof *st, err);
-        rc = st == NULL ? LF_ENOMEM : build_stage(st, &r, &s, err);
+        rc = st == NULL ? LF_ENOMEM : lf_reading_note(r, build_stage(st, r, &s, err), err);
+        if (rc == 0 && st->name == NULL)
+            p->plan->stages.n--;
+        else if (rc == 0 && n_mistakes(r) > before)
+            rc = lf_names_put(&p->doubtful, st->name, "", i, err);
     }
-    if (rc == 0 && p->plan->stages.n == 0)
+    if (rc == 0 && found == 0 && n_mistakes(r) == 0)
         rc = lf_fail(err, LF_EINVAL, "%s: there is no [stage NAME] in it", p->path);
     return rc;
+}
+
+/* What is left out or wrong makes more look wrong: order and unread keys are looked at when nothing
+ * was noted. */
+static int check_whole(const lf_reading *r, lf_err *err)
+{
+    int rc = lf_doc_index(r->p->plan, err);
+    if (rc == 0 && n_mistakes(r) == 0)
+        rc = lf_reading_note(r, lf_pipeline_order(r->p->plan, err), err);
+    if (rc == 0 && n_mistakes(r) == 0)
+        rc = lf_reading_note(r, check_unread(&r->p->conf, err), err);
+    return rc == 0 ? lf_pipeline_cross(r, err) : rc;
 }
 
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err)
 {
     lf_pipeline p;
     memset(&p, 0, sizeof p);
+    const lf_reading r = {.p = &p, .args = args};
     p.path = realpath(args->path, NULL);
     if (p.path == NULL)
         return lf_fail_errno(err, "pipeline file %s", args->path);
@@ -527,17 +589,15 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     if (rc == 0)
         rc = lf_conf_load(&p.conf, &ca, err);
     if (rc == 0)
-        rc = check_all_keys(&p, args, err);
+        rc = check_all_keys(&r, err);
     if (rc == 0)
         rc = lf_conf_resolve(&p.conf, err);
     if (rc == 0)
         rc = set_pipeline_keys(&p, err);
     if (rc == 0)
-        rc = build_all(&p, args, err);
+        rc = build_all(&r, err);
     if (rc == 0)
-        rc = lf_pipeline_order(p.plan, err);
-    if (rc == 0)
-        rc = check_unread(&p.conf, err);
+        rc = check_whole(&r, err);
     if (rc < 0)
         lf_pipeline_fini(&p);
     else
@@ -550,6 +610,7 @@ void lf_pipeline_fini(lf_pipeline *p)
     if (p->conf.arena != NULL)
         lf_conf_fini(&p->conf);
     lf_doc_free(p->plan);
+    lf_names_fini(&p->doubtful);
     free(p->path);
     free(p->project);
     memset(p, 0, sizeof *p);

@@ -33,8 +33,9 @@
 typedef struct lf_pipeline {
     lf_conf conf;
     lf_doc *plan;
-    char *path;    /* the pipeline file as an absolute path */
-    char *project; /* directory of the project, absolute */
+    char *path;        /* the pipeline file as an absolute path */
+    char *project;     /* directory of the project, absolute */
+    lf_names doubtful; /* stages that a noted mistake belongs to; empty without args.mistakes */
 } lf_pipeline;
 
 typedef struct lf_pipeline_args {
@@ -43,11 +44,27 @@ typedef struct lf_pipeline_args {
     const char *const *sets;
     size_t n_sets;
     const char *model_dir; /* installed models, NULL: none */
+    /* Not NULL: mistakes of the user are noted here, in the order of reading, and reading goes on
+     * to the next one. NULL: the first one ends the reading. */
+    lf_texts *mistakes;
 } lf_pipeline_args;
 
-/* Syntax, keys, values, references, order. Looks at no input data except that named files exist. */
+/* Syntax, keys, values, references, order, and what stages demand of each other. Looks at no input
+ * data except that named files are there and can be read. With args->mistakes 0 comes back although
+ * mistakes were noted, and *out is set; its plan may then lack stages, and is not to be run. */
 int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err);
 void lf_pipeline_fini(lf_pipeline *p);
+
+/* Where a stage has an option from: [stage X], [kind K] or, for a key of resources, [resources].
+ * NULL: it is not given. */
+const lf_conf_item *lf_pipeline_option(const lf_pipeline *p, const lf_doc_stage *stage,
+                                       const char *option);
+/* Where a stage has a key of its model from. A key of a model file is at the `preset` or `model`
+ * that names the file. NULL: nowhere. */
+const lf_conf_item *lf_pipeline_model_key(const lf_pipeline *p, const lf_doc_stage *stage,
+                                          const char *key);
+/* The section of the model that a stage is of; NULL: it has none, or a file is named. */
+const lf_conf_section *lf_pipeline_model_section(const lf_pipeline *p, const lf_doc_stage *stage);
 
 /* What a stage of the plan document asks for, as one line ("2 nodes, 4 ranks per node, 12h per
  * job"); "" when nothing was said. */

@@ -6,10 +6,13 @@
  */
 #include "config.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/io.h"
 #include "engine/base/str.h"
@@ -24,15 +27,18 @@ struct value {
     const char *text;
 };
 
-static lf_conf_item *item_of(const lf_conf *c, const lf_doc_stage *stage, const char *option)
+const lf_conf_item *lf_pipeline_option(const lf_pipeline *p, const lf_doc_stage *stage,
+                                       const char *option)
 {
     char section[128];
     snprintf(section, sizeof section, "stage %s", stage->name);
-    lf_conf_item *it = lf_conf_find(c, section, option);
+    const lf_conf_item *it = lf_conf_find(&p->conf, section, option);
     if (it != NULL)
         return it;
     snprintf(section, sizeof section, "kind %s", stage->kind);
-    return lf_conf_find(c, section, option);
+    it = lf_conf_find(&p->conf, section, option);
+    return it != NULL || !lf_resource_key(option) ? it
+                                                  : lf_conf_find(&p->conf, "resources", option);
 }
 
 static int check_output(const lf_conf_item *it, const lf_opt_table *t, const char *stage,
@@ -53,6 +59,29 @@ static int check_output(const lf_conf_item *it, const lf_opt_table *t, const cha
         lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", t->outputs[i]);
     int rc = lf_conf_fail(it, err, "${stage:%s.%s}: stage %s (%s) has no such output; it has: %s",
                           stage, output, stage, t->stage, n > 0 ? b.data : "none");
+    lf_buf_fini(&b);
+    return rc;
+}
+
+/* Does the option take what this output is? A path below the output is the stage's business. */
+static int check_taken(const struct value *v, const lf_opt_table *t, const char *stage,
+                       const char *output, lf_err *err)
+{
+    if (lf_opt_takes(v->o, output))
+        return 0;
+    const char *better = NULL;
+    for (size_t i = 0; better == NULL && t->outputs[i] != NULL; i++)
+        if (lf_opt_takes(v->o, t->outputs[i]))
+            better = t->outputs[i];
+    lf_buf b;
+    lf_buf_init(&b);
+    for (const char *p = v->o->takes; *p != '\0'; p++)
+        lf_buf_adds(&b, *p == '|' ? " or " : (char[]){*p, '\0'});
+    if (better != NULL)
+        lf_buf_addf(&b, "; did you mean ${stage:%s.%s}?", stage, better);
+    int rc =
+        lf_conf_fail(v->it, err, "%s = ${stage:%s.%s}: the %s of stage %s is not what it takes: %s",
+                     v->o->name, stage, output, output, stage, b.data);
     lf_buf_fini(&b);
     return rc;
 }
@@ -97,6 +126,8 @@ static int parse_ref(lf_doc_input *in, const struct value *v, const char *text, 
                             t->stage);
     const char *output = dot != NULL ? dot + 1 : t->outputs[0];
     int rc = check_output(v->it, t, name, output, err);
+    if (rc == 0 && text[len + 1] == '\0')
+        rc = check_taken(v, t, name, output, err);
     lf_doc_ref *ref = rc == 0 ? lf_rows_add(&in->refs, sizeof *ref, err) : NULL;
     if (ref == NULL)
         return rc < 0 ? rc : LF_ENOMEM;
@@ -141,7 +172,11 @@ static int check_outside(const struct value *v, lf_err *err)
         lf_buf_addf(&b, "%s/", v->r->p->project);
     lf_buf_adds(&b, v->text);
     int rc = 0;
-    if (!lf_io_exists(b.data)) {
+    if (lf_io_exists(b.data)) {
+        if (faccessat(AT_FDCWD, b.data, R_OK, AT_EACCESS) != 0)
+            rc = lf_conf_fail(v->it, err, "%s = %s: it cannot be read: %s", v->o->name, v->text,
+                              strerror(errno));
+    } else {
         glob_t g;
         memset(&g, 0, sizeof g);
         if (strpbrk(v->text, "*?[") == NULL)
@@ -158,13 +193,13 @@ static int check_outside(const struct value *v, lf_err *err)
 static int one_input(lf_doc_stage *stage, const struct value *v, size_t index, lf_err *err)
 {
     lf_doc_input *in = lf_rows_add(&stage->inputs, sizeof *in, err);
-    int rc = in == NULL ? LF_ENOMEM : parse_refs(in, v, err);
-    if (rc == 0 && in->refs.n == 0)
-        rc = check_outside(v, err);
-    if (rc == 0)
-        rc = lf_text_set(&in->option, v->o->name, "option", err);
+    int rc = in == NULL ? LF_ENOMEM : lf_text_set(&in->option, v->o->name, "option", err);
     if (rc == 0)
         rc = lf_text_set(&in->text, v->text, "text", err);
+    if (rc == 0)
+        rc = parse_refs(in, v, err);
+    if (rc == 0 && in->refs.n == 0)
+        rc = check_outside(v, err);
     if (rc < 0)
         return rc;
     in->index = lf_int_of((int64_t)index);
@@ -182,16 +217,19 @@ int lf_pipeline_inputs(lf_doc_stage *stage, const lf_reading *r, const lf_opt_ta
         const lf_list *values = &stage->options.v[k];
         struct value v = {.r = r,
                           .o = lf_opt_find(table, values->name),
-                          .it = item_of(&r->p->conf, stage, values->name)};
+                          .it = lf_pipeline_option(r->p, stage, values->name)};
         for (size_t i = 0; rc == 0 && i < values->values.n; i++) {
             v.text = values->values.v[i];
             if ((v.o->flags & LF_OPT_INPUT) != 0)
-                rc = one_input(stage, &v, i, err);
+                rc = lf_reading_note(r, one_input(stage, &v, i, err), err);
             else if (strstr(v.text, "${stage:") != NULL)
-                rc = lf_conf_fail(
-                    v.it, err,
-                    "%s = %s: outputs of stages can only be given to options that are inputs",
-                    values->name, v.text);
+                rc = lf_reading_note(
+                    r,
+                    lf_conf_fail(
+                        v.it, err,
+                        "%s = %s: outputs of stages can only be given to options that are inputs",
+                        values->name, v.text),
+                    err);
         }
     }
     return rc;

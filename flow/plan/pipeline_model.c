@@ -163,3 +163,38 @@ int lf_pipeline_model(lf_pairs *out, const lf_reading *r, const char *section,
     return it != NULL ? load_named(out, &x, it->value, p->project, err)
                       : load_section(out, &x, "model", err);
 }
+
+/* ---- where a key of a model stands ---- */
+
+/* The name of a section of the model NAME; [model] for NULL. */
+static const lf_conf_section *named_section(const lf_conf *c, const char *name)
+{
+    char section[160] = "model";
+    if (name != NULL)
+        snprintf(section, sizeof section, "model %s", name);
+    return lf_conf_find_section(c, section);
+}
+
+const lf_conf_section *lf_pipeline_model_section(const lf_pipeline *p, const lf_doc_stage *stage)
+{
+    const lf_conf_item *it = lf_pipeline_option(p, stage, "model");
+    return stage->model.given ? named_section(&p->conf, it != NULL ? it->value : NULL) : NULL;
+}
+
+const lf_conf_item *lf_pipeline_model_key(const lf_pipeline *p, const lf_doc_stage *stage,
+                                          const char *key)
+{
+    const lf_conf_section *s = lf_pipeline_model_section(p, stage);
+    const lf_conf_item *named_at = lf_pipeline_option(p, stage, "model");
+    for (int depth = 0; s != NULL && depth <= MODEL_MAX_BASES; depth++) {
+        const lf_conf_item *it = lf_conf_find(&p->conf, s->name, key);
+        const lf_conf_item *base = lf_conf_find(&p->conf, s->name, "preset");
+        if (it != NULL)
+            return it;
+        if (base == NULL)
+            return NULL;
+        named_at = base;
+        s = named_section(&p->conf, base->value);
+    }
+    return stage->model.given && lf_pairs_get(&stage->model, key) != NULL ? named_at : NULL;
+}

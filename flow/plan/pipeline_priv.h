@@ -13,6 +13,12 @@ typedef struct lf_reading {
     const lf_pipeline_args *args;
 } lf_reading;
 
+/* What became of reading something, rc. A mistake is noted where mistakes are collected, and 0
+ * comes back, so that the reader goes on; elsewhere, and without memory, rc comes back. */
+int lf_reading_note(const lf_reading *r, int rc, lf_err *err);
+
+/* pipeline_cross.c: what stages demand of each other. Notes or fails as lf_reading_note does. */
+int lf_pipeline_cross(const lf_reading *r, lf_err *err);
 /* pipeline_model.c: the model description a stage names, as {key: text}. It is not given when the
  * stage has none. */
 int lf_pipeline_model(lf_pairs *out, const lf_reading *r, const char *section,

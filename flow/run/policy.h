@@ -49,6 +49,7 @@ typedef struct lf_policy {
     int exit_code;        /* of the wrapper's job when it cannot act itself */
     const char *children; /* effect on waiting jobs, for people */
     const char *advice;   /* what a person can do, one sentence, "" when there is nothing to say */
+    bool same_again; /* trying again ends in the same way until a person has changed something */
 } lf_policy;
 
 /* Never NULL: a class that is not in the table is "unknown". */

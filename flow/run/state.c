@@ -579,15 +579,17 @@ static void judge_removed(lf_stage_view *s, const lf_run *run)
         say(s, s->state, "its directory %.300s was removed; it is made again", s->dir);
 }
 
-static void find_resumable(lf_stage_view *s)
+bool lf_stage_resumes(const lf_stage_view *s, const lf_texts *accepted)
 {
-    for (size_t i = 0; i < s->n_incs && !s->resumable; i++) {
+    bool yes = false;
+    for (size_t i = 0; i < s->n_incs && !yes; i++) {
         const lf_start *inc = &s->incs[i];
         char out[PATH_MAX];
         snprintf(out, sizeof out, "%s/out", inc->dir);
         if ((size_t)inc->attempt <= s->n_attempts && lf_io_exists(out))
-            s->resumable = lf_spec_continues(s->attempts[inc->attempt - 1], s->plan, NULL);
+            yes = lf_spec_continues(s->attempts[inc->attempt - 1], s->plan, accepted);
     }
+    return yes;
 }
 
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s)
@@ -629,7 +631,7 @@ static int load_stage(lf_run_view *v, size_t i, const lf_run *run, lf_err *err)
     if (s->state != LF_STATE_PURGED) {
         judge(s, v);
         judge_removed(s, run);
-        find_resumable(s);
+        s->resumable = lf_stage_resumes(s, NULL);
         return 0;
     }
     /* Purged, unless somebody is making it again or tried to after the purge. */

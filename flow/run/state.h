@@ -138,4 +138,7 @@ void lf_results_fini(lf_results *r);
 bool lf_spec_continues(const struct lf_attempt_rec *attempt, const lf_doc_stage *stage,
                        const lf_texts *accepted);
 
+/* Has an earlier start left an out directory that the stage goes on from? */
+bool lf_stage_resumes(const lf_stage_view *s, const lf_texts *accepted);
+
 #endif

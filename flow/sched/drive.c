@@ -183,7 +183,9 @@ static int submit_stage(struct driver *dr, size_t i, lf_err *err)
     rc = lf_attempt_start(&l->job, &a, dr->self, dr->d->project->root, err);
     if (rc == 0)
         tell(dr, "%s: started (attempt %zu%s)", name_of(s), s->n_attempts + 1,
-             s->resumable && !dr->d->fresh ? ", continues from what is there" : "");
+             lf_stage_resumes(s, dr->d->accepted) && !dr->d->fresh
+                 ? ", continues from what is there"
+                 : "");
     return rc;
 }
 
@@ -204,10 +206,12 @@ static void tell_warnings(struct driver *dr, size_t i, const struct lf_end *end)
         tell(dr, "    warning: %s", end->warnings.v[k]);
 }
 
-static void tell_failure(struct driver *dr, const lf_start *last)
+/* The lines of its log, without the one that the reason was taken from: that is told already. */
+static void tell_failure(struct driver *dr, const lf_start *last, const char *reason)
 {
     for (size_t k = 0; k < last->end->log.n; k++)
-        tell(dr, "    | %s", last->end->log.v[k]);
+        if (reason[0] == '\0' || !lf_str_has_suffix(last->end->log.v[k], reason))
+            tell(dr, "    | %s", last->end->log.v[k]);
     const char *cls = last->end->cls;
     if (cls != NULL && lf_class_advice(cls)[0] != '\0')
         tell(dr, "    %s: %s", cls, lf_class_advice(cls));
@@ -234,7 +238,7 @@ static void tell_end(struct driver *dr, size_t i)
          s->reason[0] != '\0' ? ": " : "", s->reason);
     tell_warnings(dr, i, end);
     if (s->state == LF_STATE_FAILED && end != NULL)
-        tell_failure(dr, last);
+        tell_failure(dr, last, s->reason);
 }
 
 /* Jobs that ended: forget them and say what became of the stage. */

@@ -140,7 +140,7 @@ like o 'steps = 3' "--set reaches a template by its name"
 like js '"steps": 3' "and the stage that inherits it"
 cp keep.ini pipeline.ini
 runs 2 "$LF" plan --new --set first.fail_how=usage --set first.fail_at=1
-like err 'stage first would not start: .*factor is wrong' "plan refuses settings that the stage refuses"
+like err 'pipeline.ini:[0-9]+:1: stage first: .*factor is wrong' "plan refuses settings that the stage refuses"
 before=$("$LF" status -a -o run | wc -l)
 runs 2 "$LF" run --new --set first.fail_how=usage --set first.fail_at=1
 is "$("$LF" status -a -o run | wc -l)" "$before" "run makes no run of them"

@@ -158,7 +158,7 @@ like err 'token' "a job with a wrong token does nothing"
 
 # Nothing is started from a directory that somebody else may have prepared.
 chmod o+w "$rd"
-runs 2 "$LF" resume
+runs 2 "$LF" resume --restart
 like err 'nothing is started from it: it is writable by everybody' "a run that anybody may write is not driven"
 is "$(state first)" done "but can be read"
 chmod o-w "$rd"

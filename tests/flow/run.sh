@@ -149,8 +149,10 @@ sed 's/steps = 30/steps = 32/' pipeline.ini >p2 && cp p2 pipeline.ini
 runs 0 "$LF" resume --only first --accept steps
 like "$(stage_dir first)/log" 'continues at step' "--accept continues from the checkpoint"
 sed 's/steps = 32/steps = 33/' pipeline.ini >p2 && cp p2 pipeline.ini
-runs 0 "$LF" resume --only first
-unlike "$(stage_dir first)/log" 'continues at step' "without it the stage starts over"
+runs 2 "$LF" resume --only first
+like err 'steps \(.*pipeline.ini:6\) changed: first would start over and lose 32 of 32 steps; --accept steps continues from step 32, --restart starts over' "without it nothing is started over silently"
+runs 0 "$LF" resume --only first --restart
+unlike "$(stage_dir first)/log" 'continues at step' "with --restart the stage starts over"
 sed 's/steps = 33/steps = 30/' pipeline.ini >p2 && cp p2 pipeline.ini
 
 # Warnings of a stage reach the console, with their number.
@@ -177,4 +179,4 @@ kill -INT $p
 wait $p
 let_go
 
-finish 70
+finish 72

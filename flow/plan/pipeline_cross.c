@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What stages demand of each other, as far as the file says it: a stage would find out only when
+ * the stage before it has run. A producer that is read from outside, or that has an option which
+ * leaves the matter open, is not judged.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "engine/base/str.h"
+#include "flow/plan/pipeline_priv.h"
+
+/* The value of an option: as given, else its default. NULL: neither. */
+static const char *value_of(const lf_reading *r, const lf_doc_stage *st, const char *option)
+{
+    const lf_texts *given = lf_lists_get(&st->options, option);
+    const lf_opt_table *t = lf_table_find(r->args->tables, st->kind);
+    const lf_opt *o = t != NULL ? lf_opt_find(t, option) : NULL;
+    return given != NULL && given->n > 0 ? given->v[0] : o != NULL ? o->def : NULL;
+}
+
+static int64_t count_of(const char *text)
+{
+    int64_t v = 0;
+    lf_err e = LF_ERR_INIT;
+    return text != NULL && lf_parse_count(&v, text, &e) == 0 ? v : 0;
+}
+
+/* Does the stage make the tokenizer and the shards itself, and train the former? */
+static bool trains_tokenizer(const lf_reading *r, const lf_doc_stage *from)
+{
+    const char *tokenizer = value_of(r, from, "tokenizer");
+    return strcmp(from->kind, "tokenize") == 0 &&
+           (tokenizer == NULL || strcmp(tokenizer, "train") == 0);
+}
+
+/* A tokenizer that is trained may become smaller than its vocab_size, but nobody asks for more than
+ * the model has. */
+static int check_vocab(const lf_reading *r, const lf_doc_stage *st, const lf_doc_stage *from,
+                       lf_err *err)
+{
+    const char *model = lf_pairs_get(&st->model, "vocab");
+    const int64_t has = count_of(model), made = count_of(value_of(r, from, "vocab_size"));
+    const lf_conf_item *it = lf_pipeline_model_key(r->p, st, "vocab");
+    if (!trains_tokenizer(r, from) || it == NULL || has <= 0 || made <= has)
+        return 0;
+    return lf_conf_fail(it, err,
+                        "vocab = %s of the model of stage %s is less than vocab_size = %s of stage "
+                        "%s, whose tokens it reads; make vocab %s, or vocab_size %s",
+                        model, st->name, value_of(r, from, "vocab_size"), from->name,
+                        value_of(r, from, "vocab_size"), model);
+}
+
+/* valid_interval asks for what nothing has: no valid_data, and data without a valid split. */
+static int check_valid(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
+{
+    const lf_conf_item *it = lf_pipeline_option(r->p, st, "valid_interval");
+    const lf_doc_stage *from = NULL;
+    if (it == NULL || count_of(it->value) == 0 ||
+        lf_lists_get(&st->options, "valid_data") != NULL ||
+        lf_lists_get(&st->options, "sample_order") != NULL)
+        return 0;
+    for (size_t i = 0; i < st->inputs.n; i++) {
+        const lf_doc_input *in = &st->inputs.v[i];
+        if (strcmp(in->option, "data") != 0)
+            continue;
+        from = in->refs.n == 1 ? lf_doc_find(r->p->plan, in->refs.v[0].stage) : NULL;
+        double share = 1;
+        if (from == NULL || strcmp(from->kind, "tokenize") != 0 ||
+            lf_parse_f64(&share, value_of(r, from, "valid_fraction"), NULL) < 0 || share > 0)
+            return 0;
+    }
+    if (from == NULL)
+        return 0;
+    return lf_conf_fail(it, err,
+                        "valid_interval = %s: there is nothing to validate on; give [stage %s] "
+                        "valid_fraction = 0.01, give valid_data, or leave valid_interval out",
+                        it->value, from->name);
+}
+
+static int check_stage(const lf_reading *r, const lf_doc_stage *st, lf_err *err)
+{
+    int rc = lf_reading_note(r, check_valid(r, st, err), err);
+    for (size_t i = 0; rc == 0 && i < st->inputs.n; i++) {
+        const lf_doc_input *in = &st->inputs.v[i];
+        for (size_t k = 0; rc == 0 && strcmp(in->option, "data") == 0 && k < in->refs.n; k++) {
+            const lf_doc_stage *from = lf_doc_find(r->p->plan, in->refs.v[k].stage);
+            if (from != NULL)
+                rc = lf_reading_note(r, check_vocab(r, st, from, err), err);
+        }
+    }
+    return rc;
+}
+
+int lf_pipeline_cross(const lf_reading *r, lf_err *err)
+{
+    const lf_doc *d = r->p->plan;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < d->stages.n; i++)
+        if (lf_names_find(&r->p->doubtful, d->stages.v[i].name, "") == LF_NAMES_NONE)
+            rc = check_stage(r, &d->stages.v[i], err);
+    return rc;
+}

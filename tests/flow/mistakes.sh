@@ -1,0 +1,221 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What people get wrong, with the real stages. `validate` names each mistake before anything runs: what is wrong, the line of
+# the user's file, what to do. A setting that is edited later throws no saved step away without a word.
+. "$LF_SRCDIR/tests/flow/lib.sh"
+LF=$LF_BUILDDIR/loong-flow
+unset LF_LIBEXEC
+LF_MODELS_DIR=$LF_SRCDIR/models OMP_NUM_THREADS=1 LF_CUDA_DRIVER=$T/no-driver
+export LF_MODELS_DIR OMP_NUM_THREADS LF_CUDA_DRIVER
+seq -f 'a line of text with the number %g' 200 >corpus.txt
+
+cat >base.ini <<'END'
+[pipeline]
+name = mistakes
+[model]
+family = llama3
+layers = 2
+hidden = 64
+heads = 4
+ffn = 128
+vocab = 512
+max_positions = 256
+[stage tokenize]
+kind = tokenize
+inputs = corpus.txt
+vocab_size = 300
+[stage train]
+kind = pretrain
+data = ${stage:tokenize.shards}
+seq_length = 64
+batch = 8
+micro_batch = 4
+steps = 20
+lr = 1e-3
+warmup = 2
+[stage eval]
+kind = eval
+checkpoint = ${stage:train}
+data = ${stage:tokenize.shards}
+split = train
+END
+cp base.ini pipeline.ini
+runs 0 "$LF" validate
+like out 'is valid: 3 stages' "the file without a mistake is valid"
+
+# row NAME EDIT LINE TEXT: the file edited with sed is refused with exactly one message. It stands at the line
+# that LINE matches and is like TEXT.
+row() {
+    sed "$2" base.ini >pipeline.ini
+    _line=$(grep -nE -e "$3" pipeline.ini | head -1 | cut -d: -f1)
+    "$LF" validate >out 2>err
+    _code=$?
+    [ $_code -eq 2 ] && [ "$(wc -l <err)" -eq 1 ] && [ -n "$_line" ] &&
+        grep -qE -e "^loong-flow validate: pipeline.ini:$_line:[0-9]+: .*$4" err && ! grep -q "loong-plan\|config.ini" err
+    ok $? "$1" "exit $_code, line $_line, said: $(cat err out)"
+}
+while IFS='~' read -r name edit line text; do
+    [ -z "$name" ] || row "$name" "$edit" "$line" "$text"
+done <<'END'
+a vocabulary that is less than the tokenizer's~s/^vocab_size = .*/vocab_size = 4096/~^vocab = ~vocab = 512 .*less than vocab_size = 4096 of stage tokenize.*make vocab 4096, or vocab_size 512
+a tokenizer given as a checkpoint~s/^checkpoint = .*/checkpoint = ${stage:tokenize.tokenizer}/~^checkpoint~the tokenizer of stage tokenize is not what it takes: checkpoint
+a tokenizer given as data~/^kind = eval/,$s/^data = .*/data = ${stage:tokenize.tokenizer}/~^data = .*tokenizer~not what it takes: shards; did you mean \$\{stage:tokenize.shards\}
+a GPU that is not there~s/^lr = .*/&\ndevice = cuda/~^device~device = cuda, and this machine has no CUDA driver that works .*doctor.*leave it out
+GPUs that are not there~s/^lr = .*/&\ngpus = a100:4/~^gpus~gpus = a100:4, and this machine has no CUDA driver that works
+a warm-up longer than the run~s/^warmup = .*/warmup = 100/~^warmup~warmup = 100 steps is longer than the run of 20
+validation without a split~s/^lr = .*/&\nvalid_interval = 5/~^valid_interval~nothing to validate on; give \[stage tokenize\] valid_fraction = 0.01, give valid_data, or leave valid_interval out
+a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_length~seq_length = 512 is more than \[model\] max_positions = 256
+a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
+heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
+a number that is none, in the model~s/^hidden = .*/hidden = lots/~^hidden~"lots" is not a count
+a key of the model that is misspelled~s/^max_positions/max_postions/~^max_postions~unknown key 'max_postions'.*did you mean 'max_positions'
+a key of the model that is missing~/^ffn/d~^.model.$~needs ffn
+no length~/^steps/d~^.stage train.~give one of steps, tokens and epochs
+a learning rate that ends above its peak~s/^lr = .*/&\nmin_lr = 1/~^min_lr~min_lr = 1 is not within 0 and lr = 0.001
+an option without an effect~s/^lr = .*/&\nmegatron_seed = 5/~^megatron_seed~megatron_seed has no effect together with the others given; leave it out
+texts without a tokenizer~s/^split = .*/&\ntext = corpus.txt/~^text~need tokenizer
+no artifact~s/^checkpoint = .*/checkpoint = corpus.txt/~^checkpoint~corpus.txt: no complete artifact there
+a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is no such file or directory
+a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
+END
+(row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
+like planted '^not ok' "a row fails where the text is absent"
+(row "planted" 's/^steps/stepz/' '^lr' 'unknown key' >planted)
+like planted '^not ok' "and where the place is another"
+
+# The model of a stage by its name, and one that lies over another.
+sed 's/^.model.$/[model mine]/;s/^seq_length/model = mine\n&/;s/^hidden = .*/hidden = 65/' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err "^loong-flow validate: pipeline.ini:$(grep -n '^heads' pipeline.ini | cut -d: -f1):" "a key of a model with a name"
+sed 's/^family = .*/preset = tiny-llama/;/^ffn/d;s/^hidden = .*/hidden = 65/;/^heads/d' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err "^loong-flow validate: pipeline.ini:$(grep -n '^preset' pipeline.ini | cut -d: -f1):.*heads" "a key of a preset stands where the preset is named"
+
+# An input that cannot be read. For root every file can, so another user looks.
+echo secret >private.txt
+chmod 000 private.txt
+sed 's/^inputs = .*/inputs = private.txt/' base.ini >pipeline.ini
+as=
+[ "$(id -u)" -ne 0 ] || { as="setpriv --reuid=65534 --clear-groups"; chmod 755 "$T"; }
+if $as "$LF" --version >/dev/null 2>&1; then
+    $as "$LF" validate --quick >out 2>err
+    like err 'pipeline.ini:13:10: inputs = private.txt: it cannot be read: Permission denied' "an input that cannot be read"
+else
+    skip "an input that cannot be read" "no other user can be taken on here"
+fi
+rm -f private.txt
+
+# All at once, in the order of the file.
+sed 's/^name/nmae/;s/^inputs = .*/inputs = nothere.txt/;s/^seq_length = .*/seq_length = 512/;s/^split/splitt/' base.ini >pipeline.ini
+runs 2 "$LF" validate
+is "$(wc -l <err)" 4 "four mistakes are four lines" "$(cat err)"
+is "$(sed 's/.*pipeline.ini:\([0-9]*\):.*/\1/' err | tr '\n' ' ')" "2 13 28 18 " "of the file, then of the stages that can be asked"
+printf '[stage a]\nkind = sft\ninit_from = no-a\ndata = no-b\nvalid_data = no-c\ntokenizer = no-d\n' >pipeline.ini
+"$LF" validate >out 2>err
+is "$(grep -c 'no such file' err)" 4 "four missing files are four lines" "$(cat err)"
+sed 's/^seq_length = .*/seq_length = 512/' base.ini >pipeline.ini
+runs 0 "$LF" validate --quick
+runs 2 "$LF" validate --set train.seq_length=1k
+like err '^loong-flow validate: --set: stage train: seq_length = 1000' "a setting of the command line is named as such"
+
+# plan and run say the same, all of it, and make nothing.
+sed 's/^seq_length = .*/seq_length = 512/;s/^split = .*/&\ntext = corpus.txt/' base.ini >pipeline.ini
+for command in plan run submit; do
+    runs 2 "$LF" $command
+    is "$(grep -cE 'pipeline.ini:(18|29):[0-9]+: stage (train|eval): ' err)" 2 "$command names both stages with their lines" "$(cat err)"
+done
+none "and no run was made" "$(ls -d loong-data/*/runs/* 2>/dev/null)"
+sed 's/^lr = .*/&\ndevice = cuda/' base.ini >pipeline.ini
+"$LF" plan >out 2>err
+like out '^refused: pipeline.ini:23:10: stage train: device = cuda' "plan refuses a GPU that is not there"
+sed 's/^lr = .*/&\ndevice = cuda/;s/^name = .*/&\nscheduler = slurm/' base.ini >pipeline.ini
+runs 0 "$LF" validate
+
+# What ends in the same way each time does not offer to try again.
+cat >pipeline.ini <<'END'
+[pipeline]
+name = short
+[stage tokenize]
+kind = tokenize
+inputs = corpus.txt
+min_frequency = 1000000
+vocab_size = 300
+doctor = no
+[stage more]
+kind = tokenize
+inputs = rows.jsonl
+vocab_size = 300
+END
+echo '{"content":"a text"}' >rows.jsonl
+"$LF" run --only more >out 2>err
+like out '^run .* trying again would end in the same way: change what stage more names, then `loong-flow resume`' "a row without the field"
+is "$(grep -c 'has no such text field' out)" 1 "and the error is told once" "$(cat out)"
+: >empty.txt
+"$LF" run --only tokenize --set tokenize.inputs=empty.txt >out 2>err
+like out 'would end in the same way: change .*, then `loong-flow resume`' "an empty corpus"
+unlike out 'resume. continues it' "and resume is not said to help as it is"
+
+# ---- after an edit
+
+rm -rf loong-data .loong
+sed 's/^steps = .*/steps = 4000000/;s/^lr = .*/&\nsave_interval = 20/;/stage eval/,$d' base.ini >pipeline.ini
+"$LF" run >o 2>&1 &
+p=$!
+BG="$BG $p"
+until_true 20 sh -c 'ls -d loong-data/*/runs/*/train/1.1/out/checkpoints/step-* 2>/dev/null | grep -q .'
+kill -INT $p
+wait $p 2>/dev/null
+is "$(state train)" pending "training was stopped" "$(cat o)"
+first_run=$(run_id)
+sed 's/^lr = .*/lr = 2e-3/' pipeline.ini >edited && cp edited pipeline.ini
+WORDS='^loong-flow [a-z]*: lr \((.*/)?pipeline.ini:22\) changed: train would start over and lose [1-9][0-9]* of 4000000 steps; --accept lr continues from step [1-9][0-9]*, --restart starts over$'
+for command in run submit resume; do
+    runs 2 "$LF" $command
+    like err "$WORDS" "$command says what an edit would throw away"
+done
+"$LF" plan >out
+like out 'lr \(pipeline.ini:22\) changed: train would start over and lose [1-9][0-9]* of 4000000 steps; --accept lr' "plan says it too"
+"$LF" explain train >out
+like out 'lr \(pipeline.ini:22\) changed: train would start over' "and so does explain"
+is "$(ls loong-data/*/runs | wc -l)" 1 "nothing was made"
+runs 2 "$LF" resume --accept learning_rate
+like err '--accept learning_rate: that has not changed; changed: lr' "a key that there is not"
+runs 2 "$LF" resume --accept lrr
+like err '--accept lrr: that has not changed; did you mean lr' "one that is misspelled"
+runs 2 "$LF" run --accept warmup
+like err '--accept warmup: that has not changed; changed: lr' "one that did not change"
+sed 's/^warmup = .*/warmup = 3/' pipeline.ini >edited
+cp edited pipeline.ini
+runs 2 "$LF" resume --accept lr
+like err 'lr .* and warmup .* changed: train would start over .*--accept lr --accept warmup continues' "one word of two is not enough"
+sed 's/^warmup = .*/warmup = 2/;s/^steps = .*/steps = 4000001/' pipeline.ini >edited
+cp edited pipeline.ini
+# goes COMMAND...: until the stage has begun; its log says how
+goes() {
+    n=$(ls -d loong-data/*/runs/*/train/*.*/ | wc -l)
+    "$@" >o 2>&1 &
+    p=$!
+    BG="$BG $p"
+    until_true 20 sh -c "[ \$(ls -d loong-data/*/runs/*/train/*.*/ | wc -l) -gt $n ] && grep -qE 'step [0-9]+/' \$(ls -td loong-data/*/runs/*/train/*.*/ | head -1)log"
+    kill -INT $p
+    wait $p 2>/dev/null
+}
+goes "$LF" run --accept lr --accept steps
+is "$(run_id)" "$first_run" "run with --accept goes on with the same run" "$(cat o)"
+like o 'train: started \(attempt 2, continues from what is there\)' "and says that it continues"
+goes "$LF" resume
+like o 'train: started \(attempt 3, continues from what is there\)' "what was accepted is settled"
+sed 's/^layers = .*/layers = 3/' pipeline.ini >edited && cp edited pipeline.ini
+runs 2 "$LF" resume
+like err '^loong-flow resume: model.layers .*pipeline.ini:5. changed: train would start over and lose .* steps; --restart starts over$' "another model offers no --accept"
+goes "$LF" resume --restart
+like o 'train: started \(attempt 4\)' "--restart starts over"
+goes "$LF" resume
+like o 'train: started \(attempt 5' "and is settled too"
+sed 's/^layers = .*/layers = 2/;s/^lr = .*/lr = 3e-3/' pipeline.ini >edited && cp edited pipeline.ini
+goes "$LF" run --restart
+is "$(ls loong-data/*/runs | wc -l)" 2 "run --restart makes a new run"
+sed 's/^lr = .*/lr = 4e-3/' pipeline.ini >edited && cp edited pipeline.ini
+goes "$LF" run --new
+is "$(ls loong-data/*/runs | wc -l)" 3 "run --new asks nothing"
+finish 74
