@@ -247,6 +247,21 @@
                    .help = "with precision = fp8: so many layers at either end stay bf16, as "     \
                            "embedding and head always do")
 
+/* filled in */
+#define LF_TRAIN_COPIES_ROWS                                                                       \
+    LF_OPT_ROW(.name = "tensorboard", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,              \
+               .field = LF_OPT_FIELD(CONFIG, c.copies.tensorboard),                                \
+               .help = "directory for event files of TensorBoard, written while the run goes on; " \
+                       "unset: none",                                                              \
+               .more = "A run of loong-flow writes below RUN/STAGE there, a file per start. "      \
+                       "TensorBoard shows a resumed run as one curve. A failure to write is one "  \
+                       "warning and ends nothing."),                                               \
+        LF_OPT_ROW(.name = "metrics_jsonl", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,        \
+                   .field = LF_OPT_FIELD(CONFIG, c.copies.jsonl),                                  \
+                   .help = "file that the metrics are appended to as JSON lines; unset: none",     \
+                   .more = "A line with \"resumed\" says behind which step a start goes on; what " \
+                           "earlier lines say of later steps no longer counts.")
+
 /* read by stage.c; for every stage that runs a model */
 #define LF_TRAIN_PROFILE_ROWS                                                                      \
     LF_OPT_ROW(.name = "profile", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",     \

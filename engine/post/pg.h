@@ -126,6 +126,7 @@ struct lf_pg_config {
     int64_t show_samples; /* completions shown at each log line */
 
     const char *out, *metrics;
+    struct lf_copies_opts copies; /* of the metrics */
     const char *const *resume_from;
     size_t n_resume_from;
 };

@@ -403,6 +403,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
 {
     return (struct lf_run_config){.out = c->out,
                                   .metrics = c->metrics,
+                                  .copies = c->copies,
                                   .resume_from = c->resume_from,
                                   .n_resume_from = c->n_resume_from,
                                   .init_from = c->init_from,

@@ -128,7 +128,8 @@ struct lf_train_config {
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     const char *out;
-    const char *metrics; /* NULL: none */
+    const char *metrics;          /* NULL: none */
+    struct lf_copies_opts copies; /* of the metrics */
     /* collects times (engine/graph/profile.h); NULL: none */
     struct lf_profile *profile;
     /* out directories of earlier starts, oldest first; out itself comes last */

@@ -19,6 +19,11 @@ void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
     va_end(ap);
 }
 
+void lf_train_text(const lf_trainer *t, int64_t step, const char *tag, const char *text, size_t n)
+{
+    lf_copies_text(t->run.copies, step, tag, text, n);
+}
+
 /* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
 static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double x)
 {
@@ -122,7 +127,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     if (at + 2 > sizeof(b))
         return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
     b[at++] = '}';
-    return lf_frame_append(t->run.metrics, b, at, err);
+    return lf_run_record(&t->run, b, at, err);
 }
 
 static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct lf_train_step *st)
@@ -205,7 +210,7 @@ static void report_memory(lf_trainer *t)
 
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
-    int rc = t->run.metrics ? write_record(t, st, err) : 0;
+    int rc = lf_run_wants_record(&t->run) ? write_record(t, st, err) : 0;
     if (!t->rss_told)
         report_memory(t);
     if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps ||
