@@ -94,6 +94,7 @@ struct lf_trainer {
     char tokenizer[LF_HASH_HEX];
 
     int64_t rss0; /* before planned memory was taken */
+    double peak;  /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */

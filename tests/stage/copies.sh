@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Copies of the metrics for other programs: event files of TensorBoard and JSON lines of a run, of one that goes on, and of
-# one that cannot write them. No bit of the training changes. The bytes of events: tests/unit/base_tfevents.
+# one that cannot write them. The share of the peak that the metrics tell.
+# No bit of the training changes. The bytes of events: tests/unit/base_tfevents.
 . "$LF_SRCDIR/tests/stage/lib.sh"
 pretrain=$stages/lf-pretrain
 sft=$stages/lf-sft
@@ -57,6 +58,22 @@ is "$(printf '%s\n' "$first" | wc -l)" 1 "one event file"
 is "$(count brain.Event:2 "$first") $(count train/loss "$first") $(count valid/loss "$first")" "1 8 2" \
     "which has the version, the losses and those of two validations"
 
+# The share of the peak: one peak for all steps, whatever they took.
+ratios() { sed -n 's/.*"model_flops_causal":\([^,]*\),.*"mfu":\([^,]*\),.*/\1 \2/p' "$1" | awk '$2 > 0 { printf "%.6g\n", $1 / $2 }' | sort -u; }
+case $(uname -m) in
+x86_64) want=1 ;;
+*) want=0 ;; # no peak is measured elsewhere
+esac
+is "$(ratios "$dir/both.jsonl" | wc -l) $(grep -c 'peak flop/s' "$dir/err")" "$want $want" "the flops of every step by its mfu are one number"
+if [ $want = 1 ]; then
+    [ "$(sed -n 's/.*peak flop.s \([0-9.]*\)G in f32.*/\1/p' "$dir/err")" = "$(ratios "$dir/both.jsonl" | awk '{ printf "%.1f", $1 / 1e9 }')" ]
+    ok $? "which the log tells"
+else
+    skip "which the log tells" "no peak is measured on this processor"
+fi
+run none --no-mfu --metrics-jsonl "$dir/none.jsonl"
+is "$rc $(id none) $(grep -c '"mfu"' "$dir/none.jsonl") $(grep -c 'mfu\|peak' "$dir/err")" "0 $same 0 0" "mfu = no measures nothing"
+
 # A start that goes on.
 go_back both 0006
 printf '{"step":' >>"$dir/both.jsonl"
@@ -105,5 +122,7 @@ train "$sft" "$dir/sft.ini" sampled --init-from "$dir/plain/out/checkpoint" --st
     --sample-tokens 3 --tensorboard "$dir/tb4"
 is $rc 0 "a stage that generates samples"
 is "$(count samples/valid- "$(events "$dir/tb4")")" 4 "shows them in each visit"
+train "$sft" "$dir/sft.ini" frozen --init-from "$dir/plain/out/checkpoint" --freeze 'embed*' --steps 2 --metrics-jsonl "$dir/frozen.jsonl"
+is "$rc $(wc -l <"$dir/frozen.jsonl") $(grep -c '"mfu"' "$dir/frozen.jsonl")" "0 2 0" "with frozen weights no mfu is told"
 
-finish 22
+finish 26
