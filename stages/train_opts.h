@@ -279,6 +279,17 @@
                .help = "time every operation: a table in the log, profile.json and "               \
                        "profile.trace.json beside the metrics or in out")
 
+/* filled in */
+#define LF_TRAIN_GPU_ROWS                                                                          \
+    LF_OPT_ROW(.name = "gpu_interval", .type = LF_OPT_DURATION, .cls = LF_OPT_OPERATIONAL,         \
+               .def = "2", .max = 1e6, .unit = "seconds",                                          \
+               .field = LF_OPT_FIELD(CONFIG, c.gpu_interval_s),                                    \
+               .help = "how often the metrics tell use, memory and power of the GPU; 0: never",    \
+               .more = "gpu_util (share of time in which a kernel ran), gpu_memory (bytes, of "    \
+                       "all processes) and gpu_power (watts) are what NVIDIA's management "        \
+                       "library says of the GPU of rank 0, between steps. Without it there are "   \
+                       "none.")
+
 /* read by lf_stage_device; for every stage that runs a model */
 #define LF_TRAIN_DEVICE_ROWS                                                                       \
     LF_OPT_ROW(.name = "device", .type = LF_OPT_ENUM, .cls = LF_OPT_NUMERIC, .def = "auto",        \

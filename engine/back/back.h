@@ -100,6 +100,9 @@ struct lf_back {
     void *stream;       /* of a GPU: the CUstream that kernels and copies are queued on */
     void *comm_stream;  /* of a GPU: the CUstream between comm_begin and comm_end */
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
+    /* of a GPU or a part of one: "b3c1...-...", as other tools name it behind "GPU-" or "MIG-";
+     * NULL: a CPU, or unknown */
+    const char *uuid;
 };
 
 /* ---- lists of calls that are recorded (capture.c) ---- */

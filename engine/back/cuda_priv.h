@@ -35,7 +35,7 @@ struct lf_back_cuda {
     lf_cu_event comm_event[2]; /* begin, end */
     int rank;
     /* "cuda-sm_90"; the device for messages; the device for the fingerprint */
-    char family[32], device[128], shown[128];
+    char family[32], device[128], shown[128], uuid[40];
 };
 
 /* Returns 0, or LF_EDEVICE with the driver's words. */

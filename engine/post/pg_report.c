@@ -247,6 +247,12 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         add(b, "saved", (double)p->run.saved_step);
         add(b, "save_s", p->run.save_s);
     }
+    struct lf_gpu_use g;
+    if (lf_nvml_sample(p->nvml, &g)) {
+        add(b, "gpu_util", g.util);
+        add(b, "gpu_memory", g.memory);
+        add(b, "gpu_power", g.power_w);
+    }
     add(b, "rss", (double)lf_rss_bytes());
     add(b, "t", lf_wall_s());
 }

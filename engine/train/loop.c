@@ -395,6 +395,7 @@ static void tear_down(lf_trainer *t, int rc)
         lf_loader_close(t->vsets[k]);
     if (t->c->guest)
         t->c->guest->leave(t->c->guest->user);
+    lf_nvml_close(t->nvml);
     lf_train_model_fini(&t->m);
     lf_run_close(&t->run);
 }

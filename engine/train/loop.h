@@ -113,7 +113,8 @@ struct lf_train_config {
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */
 
-    bool mfu; /* find the peak at the start and tell the share of it */
+    double gpu_interval_s; /* between two samples of the GPU's use; 0: none */
+    bool mfu;              /* find the peak at the start and tell the share of it */
     int64_t valid_interval, valid_tokens, save_interval, keep_every, log_interval;
     double save_time_s; /* 0: never */
     bool save_async;

@@ -85,6 +85,17 @@ static size_t add_mfu(char *buf, size_t cap, size_t at, const lf_trainer *t, dou
     return t->peak > 0 ? add_real(buf, cap, at, "mfu", mfu_of(t, tokens_per_s)) : at;
 }
 
+/* What the GPU of rank 0 says of itself, now and then. */
+static size_t add_gpu(char *buf, size_t cap, size_t at, const lf_trainer *t)
+{
+    struct lf_gpu_use u;
+    if (!lf_nvml_sample(t->nvml, &u))
+        return at;
+    at = add_real(buf, cap, at, "gpu_util", u.util);
+    at = add_real(buf, cap, at, "gpu_memory", u.memory);
+    return add_real(buf, cap, at, "gpu_power", u.power_w);
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
@@ -136,6 +147,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     at = add_real(b, sizeof(b), at, "step_s", st->seconds);
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
+    at = add_gpu(b, sizeof(b), at, t);
     at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());
     at = add_real(b, sizeof(b), at, "t", lf_wall_s());
     if (at + 2 > sizeof(b))
@@ -213,6 +225,8 @@ void lf_train_report_begin(lf_trainer *t)
                  (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB,
                  (double)pb.optimizer / MIB, (double)pb.arena / MIB, (double)pb.inputs / MIB);
     find_peak(t);
+    if (lf_train_first_rank(t))
+        t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);
     if (pb.offloaded)
         lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments",
                      (double)pb.offloaded / MIB);
