@@ -42,6 +42,7 @@ static const struct kind {
     {"node_strike", EPOCH, "host*s cause*s"},
     {"strike", RUN, "host*s cause*s"},
     {"tag", RUN, "tag*s by:s remove:b"},
+    {"run_end", RUN, "command*s state*s reason:s exit:i"},
     {"requeue", EPOCH, "cause*s jobid:s"},
     {"adopt", ATTEMPT, "jobid*s by:s"},
     {"observed", ATTEMPT, "state*s raw:s reason:s exit:i signal:i host:s jobid:s message:s"},

@@ -39,6 +39,9 @@
  *   strike     (run, or more) host*, cause*. As node_strike, but written from outside a start.
  *   tag        (run or stage) tag*, by, remove. A word that finds the run and keeps it; remove true
  *              takes the tag off.
+ *   run_end    (run) command* ("on_end","on_fail"), state* ("done","failed","cancelled",
+ *              "stopped"), reason, exit. A command of the pipeline was run at the end of the run.
+ *              It is a row of the event table and has no other effect.
  *   requeue    (epoch) cause*, jobid. This start has asked for its job to be run again.
  *   adopt      (attempt) jobid*, by. A job whose submission was lost was found by its token.
  *   observed   (attempt) state* ("pending","running","failed","cancelled","lost"), raw (the

@@ -499,6 +499,8 @@ static const lf_opt opts[] = {
      .max = 1000,
      .field = LF_OPT_FIELD(CONFIG, c.show_samples),
      .help = "completions of each round that are logged with their rewards"},
+    LF_TRAIN_COPIES_ROWS,
+    LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
 };

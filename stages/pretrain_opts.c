@@ -85,6 +85,8 @@ static const lf_opt opts[] = {
     LF_TRAIN_OPERATION_ROWS,
     LF_TRAIN_SAVING_ROWS("steps", "steps"),
     LF_TRAIN_QUANTISED_ROWS,
+    LF_TRAIN_COPIES_ROWS,
+    LF_TRAIN_GPU_ROWS,
     LF_TRAIN_PROFILE_ROWS,
     LF_TRAIN_DEVICE_ROWS,
 };

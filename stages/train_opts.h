@@ -222,6 +222,17 @@
                    .def = "10", .min = 1, .max = 1e9, .unit = "steps",                             \
                    .field = LF_OPT_FIELD(CONFIG, c.log_interval),                                  \
                    .help = "steps between two lines of log"),                                      \
+        LF_OPT_ROW(.name = "mfu", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "yes",    \
+                   .field = LF_OPT_FIELD(CONFIG, c.mfu),                                           \
+                   .help = "tell the share of the peak FLOP/s, which a CPU measures for some 20 "  \
+                           "ms at the start",                                                      \
+                   .more = "The metric mfu is model_flops_causal by the peak of all ranks: 6 "     \
+                           "FLOPs for each matrix weight and token, and attention over the keys "  \
+                           "that a query sees. What recompute computes again is not counted. The " \
+                           "peak of a CPU is the best of eight measurements of multiply-adds in "  \
+                           "registers; that of a GPU is its data sheet's, for dense bf16 or f32; " \
+                           "fp8 is compared with bf16. There is no mfu with an adapter or frozen " \
+                           "weights."),                                                            \
         LF_OPT_ROW(.name = "spike_factor", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "3", .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.spike_factor),          \
                    .help = "stop when the loss exceeds its running mean by this factor; 0: "       \
@@ -248,11 +259,37 @@
                    .help = "with precision = fp8: so many layers at either end stay bf16, as "     \
                            "embedding and head always do")
 
+/* filled in */
+#define LF_TRAIN_COPIES_ROWS                                                                       \
+    LF_OPT_ROW(.name = "tensorboard", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,              \
+               .field = LF_OPT_FIELD(CONFIG, c.copies.tensorboard),                                \
+               .help = "directory for event files of TensorBoard, written while the run goes on; " \
+                       "unset: none",                                                              \
+               .more = "A run of loong-flow writes below RUN/STAGE there, a file per start. "      \
+                       "TensorBoard shows a resumed run as one curve. A failure to write is one "  \
+                       "warning and ends nothing."),                                               \
+        LF_OPT_ROW(.name = "metrics_jsonl", .type = LF_OPT_PATH, .cls = LF_OPT_OPERATIONAL,        \
+                   .field = LF_OPT_FIELD(CONFIG, c.copies.jsonl),                                  \
+                   .help = "file that the metrics are appended to as JSON lines; unset: none",     \
+                   .more = "A line with \"resumed\" says behind which step a start goes on; what " \
+                           "earlier lines say of later steps no longer counts.")
+
 /* read by stage.c; for every stage that runs a model */
 #define LF_TRAIN_PROFILE_ROWS                                                                      \
     LF_OPT_ROW(.name = "profile", .type = LF_OPT_BOOL, .cls = LF_OPT_OPERATIONAL, .def = "no",     \
                .help = "time every operation: a table in the log, profile.json and "               \
                        "profile.trace.json beside the metrics or in out")
+
+/* filled in */
+#define LF_TRAIN_GPU_ROWS                                                                          \
+    LF_OPT_ROW(.name = "gpu_interval", .type = LF_OPT_DURATION, .cls = LF_OPT_OPERATIONAL,         \
+               .def = "2", .max = 1e6, .unit = "seconds",                                          \
+               .field = LF_OPT_FIELD(CONFIG, c.gpu_interval_s),                                    \
+               .help = "how often the metrics tell use, memory and power of the GPU; 0: never",    \
+               .more = "gpu_util (share of time in which a kernel ran), gpu_memory (bytes, of "    \
+                       "all processes) and gpu_power (watts) are what NVIDIA's management "        \
+                       "library says of the GPU of rank 0, between steps. Without it there are "   \
+                       "none.")
 
 /* read by lf_stage_device; for every stage that runs a model */
 #define LF_TRAIN_DEVICE_ROWS                                                                       \

@@ -20,7 +20,7 @@ typedef struct lf_back lf_back;
 /* Upper limits of a device, to compare times with. */
 struct lf_back_peak {
     double f32_flops, bf16_flops; /* FLOP/s of multiply-adds, by the type that is multiplied */
-    double bytes_per_s;           /* of memory */
+    double bytes_per_s;           /* of memory; 0: not asked for */
 };
 
 struct lf_back_ops {
@@ -36,8 +36,11 @@ struct lf_back_ops {
     int (*sync)(lf_back *b, lf_err *err);
     void (*destroy)(lf_back *b);
     /* All functions from here on are optional: NULL where a device has none. Measures or knows the
-     * limits; takes some 50 ms. */
-    int (*probe)(lf_back *b, struct lf_back_peak *out, lf_err *err);
+     * limits; 0: unknown. FLOP/s of a CPU are the best of eight measurements of about 1 ms of CPU
+     * time, with its threads and without memory. Those of a GPU are the data sheet's, or its clock
+     * times its units. With `memory` it measures bytes_per_s too, for which it takes up to 256 MiB
+     * and some 50 ms. */
+    int (*probe)(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *err);
     /* Times in the queue, for profiles; NULL where a call is complete when it returns. stamp
      * records, as number i, the time at which everything queued before is done. i is below 65,536;
      * stamps are made when first used. stamps waits for numbers 0 .. n - 1 and returns seconds
@@ -97,6 +100,9 @@ struct lf_back {
     void *stream;       /* of a GPU: the CUstream that kernels and copies are queued on */
     void *comm_stream;  /* of a GPU: the CUstream between comm_begin and comm_end */
     const char *device; /* "NVIDIA H200, driver 13.0" for the fingerprint; NULL: a CPU */
+    /* of a GPU or a part of one: "b3c1...-...", as other tools name it behind "GPU-" or "MIG-";
+     * NULL: a CPU, or unknown */
+    const char *uuid;
 };
 
 /* ---- lists of calls that are recorded (capture.c) ---- */

@@ -8,6 +8,7 @@
 
 #include "engine/back/back.h"
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "kernels/cpu/peak.h"
 
 static void *cpu_alloc(lf_back *b, size_t bytes, lf_err *err)
@@ -47,28 +48,38 @@ static int cpu_sync(lf_back *b, lf_err *err)
     return 0;
 }
 
-static int cpu_probe(lf_back *b, struct lf_back_peak *out, lf_err *err)
+/* The best of some: other processes only slow it down. */
+static int probe_memory(lf_back *b, double *out, lf_err *err)
 {
     const size_t bytes = (size_t)128 << 20; /* beyond the caches */
-    enum lf_isa isa = lf_cpu_isa_detect();
-    struct lf_back_peak best = {0};
-    while (isa > LF_ISA_PLAIN && lf_cpu_kernels(isa) != b->kernels)
-        isa--;
     void *block = lf_pages_alloc(bytes, err);
     if (!block)
         return LF_ENOMEM;
     memset(block, 1, bytes);
-    for (int i = 0; i < 3; i++) { /* the best of three: other processes only slow it down */
-        double f = lf_cpu_fma_peak(isa, b->threads, false),
-               h = lf_cpu_fma_peak(isa, b->threads, true);
+    for (int i = 0; i < 3; i++) {
         double r = lf_cpu_read_rate(block, bytes, b->threads);
-        best.f32_flops = f > best.f32_flops ? f : best.f32_flops;
-        best.bf16_flops = h > best.bf16_flops ? h : best.bf16_flops;
-        best.bytes_per_s = r > best.bytes_per_s ? r : best.bytes_per_s;
+        *out = r > *out ? r : *out;
     }
     lf_pages_free(block, bytes);
-    *out = best;
     return 0;
+}
+
+static int cpu_probe(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *err)
+{
+    enum lf_isa isa = lf_cpu_isa_detect();
+    struct lf_back_peak best = {0};
+    while (isa > LF_ISA_PLAIN && lf_cpu_kernels(isa) != b->kernels)
+        isa--;
+    const int threads = b->threads < lf_ncpu() ? b->threads : lf_ncpu();
+    for (int i = 0; i < 8; i++) {
+        double f = lf_cpu_fma_rate(isa, threads, false), h = lf_cpu_fma_rate(isa, threads, true);
+        best.f32_flops = f > best.f32_flops ? f : best.f32_flops;
+        best.bf16_flops = h > best.bf16_flops ? h : best.bf16_flops;
+    }
+    int rc = memory ? probe_memory(b, &best.bytes_per_s, err) : 0;
+    if (rc == 0)
+        *out = best;
+    return rc;
 }
 
 static void cpu_destroy(lf_back *b)

@@ -282,6 +282,19 @@ static int describe(struct lf_back_cuda *b, const struct lf_cuda_opts *o, lf_err
     return rc;
 }
 
+/* 8-4-4-4-12 hexadecimal digits. Whoever cannot have them loses nothing else. */
+static void name_device(struct lf_back_cuda *b)
+{
+    struct lf_cu_uuid u;
+    size_t n = 0;
+    if (b->dev->cu.DeviceGetUuid(&u, b->dev->dev) != 0)
+        return;
+    for (size_t i = 0; i < sizeof u.bytes; i++)
+        n += (size_t)snprintf(b->uuid + n, sizeof b->uuid - n, "%s%02x",
+                              i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u.bytes[i]);
+    b->base.uuid = b->uuid;
+}
+
 lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
 {
     struct lf_back_cuda *b = lf_calloc(1, sizeof *b, err);
@@ -299,6 +312,7 @@ lf_back *lf_back_cuda_create(const struct lf_cuda_opts *o, lf_err *err)
                   .kernels = &b->table,
                   .threads = o->threads,
                   .device = b->shown};
+    name_device(b);
     if (rc == 0 && !(b->base.queue = lf_cu_queue_create(b->dev)))
         rc = lf_fail(err, LF_EDEVICE, "%s: no stream", b->device);
     if (rc == 0) {

@@ -35,7 +35,7 @@ struct lf_back_cuda {
     lf_cu_event comm_event[2]; /* begin, end */
     int rank;
     /* "cuda-sm_90"; the device for messages; the device for the fingerprint */
-    char family[32], device[128], shown[128];
+    char family[32], device[128], shown[128], uuid[40];
 };
 
 /* Returns 0, or LF_EDEVICE with the driver's words. */
@@ -54,6 +54,6 @@ int lf_cuda_late_end(lf_back *b, int slot, void *dst, size_t bytes, lf_err *err)
 int lf_cuda_stamp(lf_back *b, size_t i, lf_err *err);
 int lf_cuda_stamps(lf_back *b, double *seconds, size_t n, lf_err *err);
 void lf_cuda_stamps_destroy(struct lf_back_cuda *b);
-int lf_cuda_probe(lf_back *b, struct lf_back_peak *out, lf_err *err);
+int lf_cuda_probe(lf_back *b, bool memory, struct lf_back_peak *out, lf_err *err);
 
 #endif

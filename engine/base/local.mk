@@ -7,7 +7,8 @@ engine_libbase_a_SOURCES += \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
   engine/base/crc32.c engine/base/crc32.h engine/base/json.c engine/base/json.h \
   engine/base/named_templates.c engine/base/named_templates.h engine/base/id.c engine/base/id.h \
-  engine/base/cause.c engine/base/cause.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h
+  engine/base/cause.c engine/base/cause.h engine/base/warned.c engine/base/warned.h engine/base/lock.c engine/base/net.h engine/base/net.c engine/base/lock.h engine/base/frame.c engine/base/frame.h \
+  engine/base/tfevents.c engine/base/tfevents.h
 # the store helper's
 engine_libbase_a_SOURCES += engine/base/artifact.h engine/base/artifact.c engine/base/artifact_hash.c engine/base/artifact_take.c \
   engine/base/sha_lanes.h engine/base/sha_lanes_body.inc engine/base/sha_lanes.c
@@ -24,7 +25,7 @@ engine/base/built.$(OBJEXT): engine/base/commit.h
 CLEANFILES += engine/base/commit.h
 
 base_tests = tests/unit/base_str tests/unit/base_io tests/unit/base_ini tests/unit/base_opt tests/unit/base_rng \
-  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env tests/unit/base_warned
+  tests/unit/base_f8 tests/unit/base_frame tests/unit/base_lock tests/unit/base_sys tests/unit/base_hash tests/unit/base_cause tests/unit/base_env tests/unit/base_warned tests/unit/base_tfevents
 check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 tests_unit_base_env_SOURCES = tests/unit/base_env.c
@@ -42,10 +43,13 @@ tests_unit_base_opt_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_f8_SOURCES = tests/unit/base_f8.c
 tests_unit_base_f8_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 EXTRA_DIST += tests/golden/f8/make_f8.py tests/golden/f8/f8.txt
+EXTRA_DIST += tests/golden/tfevents/README.md tests/golden/tfevents/make_tfevents.py tests/golden/tfevents/check_tfevents.py
 tests_unit_base_rng_SOURCES = tests/unit/base_rng.c
 tests_unit_base_rng_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_frame_SOURCES = tests/unit/base_frame.c
 tests_unit_base_frame_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
+tests_unit_base_tfevents_SOURCES = tests/unit/base_tfevents.c
+tests_unit_base_tfevents_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_SOURCES = tests/unit/base_lock.c
 tests_unit_base_lock_LDADD = tests/tap/libtap.a $(LF_BASE_LIBS)
 tests_unit_base_lock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link

@@ -156,6 +156,7 @@ static struct lf_run_config run_config(const struct lf_pg_config *c)
 {
     return (struct lf_run_config){.out = c->out,
                                   .metrics = c->metrics,
+                                  .copies = c->copies,
                                   .resume_from = c->resume_from,
                                   .n_resume_from = c->n_resume_from,
                                   .init_from = c->init_from,
@@ -174,6 +175,8 @@ static int train(lf_pg *p, lf_err *err)
     int rc = lf_run_metrics_open(&p->run, p->s.updates, err);
     rc = lf_run_agree(&p->run, rc != 0 ? rc : lf_pg_writer_open(p, err), err);
     p->run.last_save = lf_now_s();
+    if (lf_run_first(&p->run))
+        p->nvml = lf_nvml_open(p->back, p->c->gpu_interval_s);
     if (rc == 0)
         tell_memory(p);
     if (rc == 0)
@@ -207,6 +210,7 @@ int lf_pg_run(const struct lf_pg_config *c, const struct lf_train_sink *sink, lf
     if (rc == 0 && !done)
         rc = train(&p, err);
     lf_run_phase(&p.run, NULL);
+    lf_nvml_close(p.nvml);
     lf_devcomm_close(&p.dev, rc && rc != LF_EINTR);
     lf_pg_close(&p);
     return rc;

@@ -126,6 +126,8 @@ struct lf_pg_config {
     int64_t show_samples; /* completions shown at each log line */
 
     const char *out, *metrics;
+    double gpu_interval_s;        /* between two samples of the GPU's use; 0: none */
+    struct lf_copies_opts copies; /* of the metrics */
     const char *const *resume_from;
     size_t n_resume_from;
 };

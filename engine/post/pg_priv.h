@@ -4,6 +4,7 @@
 #ifndef LF_POST_PG_PRIV_H
 #define LF_POST_PG_PRIV_H
 
+#include "engine/back/nvml.h"
 #include "engine/base/frame.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -69,6 +70,7 @@ typedef struct lf_pg {
     int64_t longest; /* prompt */
     lf_model_config mc;
     lf_back *back;
+    lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
     lf_pg_model *actor, *ref, *critic;
     bool want_ref, want_critic;
     bool ref_below; /* the reference is the actor without its adapter */

@@ -247,6 +247,12 @@ static void add_times(lf_buf *b, const lf_pg *p, const struct lf_pg_update *u)
         add(b, "saved", (double)p->run.saved_step);
         add(b, "save_s", p->run.save_s);
     }
+    struct lf_gpu_use g;
+    if (lf_nvml_sample(p->nvml, &g)) {
+        add(b, "gpu_util", g.util);
+        add(b, "gpu_memory", g.memory);
+        add(b, "gpu_power", g.power_w);
+    }
     add(b, "rss", (double)lf_rss_bytes());
     add(b, "t", lf_wall_s());
 }
@@ -263,7 +269,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
                    s->diff_max, s->ratio_min, s->ratio_max,
                    exact ? "" : ": they should be the same bits");
     }
-    if (!p->run.metrics)
+    if (!lf_run_wants_record(&p->run))
         return 0;
     lf_buf_init(&b);
     lf_buf_addf(&b,
@@ -277,7 +283,7 @@ int lf_pg_report(lf_pg *p, const struct lf_pg_update *u, lf_err *err)
     lf_buf_addc(&b, '}');
     int rc = lf_buf_check(&b, err);
     if (rc == 0)
-        rc = lf_frame_append(p->run.metrics, b.data, b.len, err);
+        rc = lf_run_record(&p->run, b.data, b.len, err);
     lf_buf_fini(&b);
     return rc;
 }
@@ -314,8 +320,12 @@ int lf_pg_show(const lf_pg *p, lf_err *err)
         lf_buf_init(&v);
         rc = lf_pg_text(p, &p->r, i, &b, err);
         lf_buf_add_json(&v, b.data, b.len < 400 ? b.len : 400);
-        if (rc == 0 && !(rc = lf_buf_check(&v, err)))
+        if (rc == 0 && !(rc = lf_buf_check(&v, err))) {
+            char tag[40];
             lf_run_log(&p->run, 2, "  reward %.3f %s", p->r.reward[i], v.data);
+            snprintf(tag, sizeof tag, "samples/%zu", i + 1);
+            lf_copies_text(p->run.copies, p->s.updates + 1, tag, b.data, b.len);
+        }
         lf_buf_fini(&b);
         lf_buf_fini(&v);
     }

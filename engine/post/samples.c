@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/io.h"
+#include "engine/base/json.h"
 #include "engine/base/mem.h"
 #include "engine/infer/paged.h"
 #include "engine/infer/result.h"
@@ -175,6 +176,29 @@ static int generate(lf_samples *s, lf_err *err)
     return rc != 0 ? rc : lf_buf_check(&s->lines, err);
 }
 
+/* The texts, for the dashboard: samples/ID, and .N behind it for the further ones of a request. A
+ * line in another shape has no text of its own. */
+static void show(const lf_samples *s, const lf_trainer *t, int64_t step)
+{
+    for (const char *line = s->lines.data, *end; (end = strchr(line, '\n')); line = end + 1) {
+        char tag[120];
+        const char *id = "", *text = NULL;
+        int64_t sample = 0;
+        json_t *o = lf_json_load_text(line, (size_t)(end - line), "sample", NULL);
+        int rc = o ? lf_json_get_str(&id, o, "id", true, "sample", NULL) : LF_EFORMAT;
+        if (rc == 0)
+            rc = lf_json_get_i64(&sample, o, "sample", false, "sample", NULL);
+        if (rc == 0)
+            rc = lf_json_get_str(&text, o, "text", false, "sample", NULL);
+        int n = snprintf(tag, sizeof tag, "samples/%s", id);
+        if (sample > 0 && n > 0 && (size_t)n < sizeof tag)
+            snprintf(tag + n, sizeof tag - (size_t)n, ".%lld", (long long)sample);
+        if (rc == 0 && text)
+            lf_train_text(t, step, tag, text, strlen(text));
+        json_decref(o);
+    }
+}
+
 static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err *err)
 {
     lf_samples *s = user;
@@ -189,6 +213,7 @@ static int visit(void *user, lf_trainer *t, int64_t step, double *values, lf_err
     free(dir);
     if (rc != 0)
         return rc;
+    show(s, t, step);
     values[0] = s->tokens / s->n;
     values[1] = s->ended / s->n;
     values[2] = s->logprob / s->tokens;

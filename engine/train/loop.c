@@ -395,6 +395,7 @@ static void tear_down(lf_trainer *t, int rc)
         lf_loader_close(t->vsets[k]);
     if (t->c->guest)
         t->c->guest->leave(t->c->guest->user);
+    lf_nvml_close(t->nvml);
     lf_train_model_fini(&t->m);
     lf_run_close(&t->run);
 }
@@ -403,6 +404,7 @@ static struct lf_run_config run_config(const struct lf_train_config *c)
 {
     return (struct lf_run_config){.out = c->out,
                                   .metrics = c->metrics,
+                                  .copies = c->copies,
                                   .resume_from = c->resume_from,
                                   .n_resume_from = c->n_resume_from,
                                   .init_from = c->init_from,

@@ -113,6 +113,8 @@ struct lf_train_config {
     enum lf_device device;
     int plan_ranks; /* lf_train_plan: ranks to plan for; lf_train_run takes those of its comm */
 
+    double gpu_interval_s; /* between two samples of the GPU's use; 0: none */
+    bool mfu;              /* find the peak at the start and tell the share of it */
     int64_t valid_interval, valid_tokens, save_interval, keep_every, log_interval;
     double save_time_s; /* 0: never */
     bool save_async;
@@ -128,7 +130,8 @@ struct lf_train_config {
     const char *const *freeze; /* patterns over names of tensors that are not trained */
     size_t n_freeze;
     const char *out;
-    const char *metrics; /* NULL: none */
+    const char *metrics;          /* NULL: none */
+    struct lf_copies_opts copies; /* of the metrics */
     /* collects times (engine/graph/profile.h); NULL: none */
     struct lf_profile *profile;
     /* out directories of earlier starts, oldest first; out itself comes last */

@@ -4,6 +4,7 @@
 #ifndef LF_TRAIN_LOOP_PRIV_H
 #define LF_TRAIN_LOOP_PRIV_H
 
+#include "engine/back/nvml.h"
 #include "engine/base/frame.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -93,7 +94,9 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    int64_t rss0; /* before planned memory was taken */
+    int64_t rss0;  /* before planned memory was taken */
+    lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
+    double peak;   /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */

@@ -19,6 +19,11 @@ void lf_train_log(const lf_trainer *t, int level, const char *fmt, ...)
     va_end(ap);
 }
 
+void lf_train_text(const lf_trainer *t, int64_t step, const char *tag, const char *text, size_t n)
+{
+    lf_copies_text(t->run.copies, step, tag, text, n);
+}
+
 /* Appends ,"key":value; a value that is not finite is left out, JSON has no word for it. */
 static size_t add_real(char *buf, size_t cap, size_t at, const char *key, double x)
 {
@@ -67,6 +72,30 @@ static size_t add_sets(char *buf, size_t cap, size_t at, const lf_trainer *t,
     return at;
 }
 
+/* Model FLOPs utilisation at so many tokens a second: the FLOPs that a training step of this model
+ * needs (lf_model_train_flops_per_token, causal), by the peak of all ranks. What is computed again
+ * (recompute) does not count, padding does. */
+static double mfu_of(const lf_trainer *t, double tokens_per_s)
+{
+    return tokens_per_s * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true) / t->peak;
+}
+
+static size_t add_mfu(char *buf, size_t cap, size_t at, const lf_trainer *t, double tokens_per_s)
+{
+    return t->peak > 0 ? add_real(buf, cap, at, "mfu", mfu_of(t, tokens_per_s)) : at;
+}
+
+/* What the GPU of rank 0 says of itself, now and then. */
+static size_t add_gpu(char *buf, size_t cap, size_t at, const lf_trainer *t)
+{
+    struct lf_gpu_use u;
+    if (!lf_nvml_sample(t->nvml, &u))
+        return at;
+    at = add_real(buf, cap, at, "gpu_util", u.util);
+    at = add_real(buf, cap, at, "gpu_memory", u.memory);
+    return add_real(buf, cap, at, "gpu_power", u.power_w);
+}
+
 /* snprintf and not jansson: nothing is allocated in a step. */
 static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
@@ -109,6 +138,7 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true));
     at = add_real(b, sizeof(b), at, "model_flops_full",
                   tokens / busy * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, false));
+    at = add_mfu(b, sizeof(b), at, t, tokens / busy);
     if (t->run.saved_step > 0) {
         /* For whoever must end this process in time: which step is safe, and what it takes to make
          * one so. */
@@ -117,12 +147,13 @@ static int write_record(lf_trainer *t, const struct lf_train_step *st, lf_err *e
     }
     at = add_real(b, sizeof(b), at, "step_s", st->seconds);
     at = add_real(b, sizeof(b), at, "data_s", st->data_seconds);
+    at = add_gpu(b, sizeof(b), at, t);
     at = add_real(b, sizeof(b), at, "rss", (double)lf_rss_bytes());
     at = add_real(b, sizeof(b), at, "t", lf_wall_s());
     if (at + 2 > sizeof(b))
         return lf_fail(err, LF_EINVAL, "a metrics record is longer than %zu bytes", sizeof(b));
     b[at++] = '}';
-    return lf_frame_append(t->run.metrics, b, at, err);
+    return lf_run_record(&t->run, b, at, err);
 }
 
 static void shown_means(char *buf, size_t cap, const lf_trainer *t, const struct lf_train_step *st)
@@ -140,19 +171,39 @@ static void log_line(lf_trainer *t, const struct lf_train_step *st)
     double rate = dt > 0 ? (double)(t->s.samples - t->samples_log) * t->c->seq_length / dt : 0;
     double left =
         rate > 0 ? (double)(t->total_samples - t->s.samples) * t->c->seq_length / rate : 0;
-    char tok[32], flops[32], time[32], valid[48] = "", means[400];
+    char tok[32], flops[32], time[32], share[32] = "", valid[48] = "", means[400];
     if (isfinite(st->valid_loss))
         snprintf(valid, sizeof(valid), " valid %.4f", st->valid_loss);
     shown_means(means, sizeof(means), t, st);
+    if (t->peak > 0)
+        snprintf(share, sizeof(share), " mfu %.1f %%", 100 * mfu_of(t, rate));
     lf_train_log(
-        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s left %s",
+        t, 2, "step %lld/%lld loss %.4f%s%s grad %.3f lr %.3g tok/s %s flop/s %s%s left %s",
         (long long)t->s.step, (long long)t->total_steps, st->loss, valid, means, st->grad_norm,
         st->lr, lf_fmt_count(tok, sizeof(tok), rate),
         lf_fmt_count(flops, sizeof(flops),
                      rate * lf_model_train_flops_per_token(&t->mc, t->c->seq_length, true)),
-        lf_fmt_duration(time, sizeof(time), left));
+        share, lf_fmt_duration(time, sizeof(time), left));
     t->t_log = now;
     t->samples_log = t->s.samples;
+}
+
+/* What the ranks could compute at most, taken to be alike. With an adapter or frozen weights there
+ * is none: the FLOPs of the formula are those of training every weight. */
+static void find_peak(lf_trainer *t)
+{
+    const lf_back *back = t->m.back;
+    const bool short_type = t->c->compute != LF_F32, gpu = !back->ops->host_visible;
+    struct lf_back_peak p = {0};
+    char text[32];
+    if (!t->c->mfu || t->c->adapter || t->c->n_freeze || !lf_train_first_rank(t) ||
+        !back->ops->probe || back->ops->probe(t->m.back, false, &p, NULL) != 0)
+        return;
+    t->peak = (double)t->run.ranks * (short_type ? p.bf16_flops : p.f32_flops);
+    if (t->peak > 0)
+        lf_train_log(t, 2, "peak flop/s %s in %s (%s); mfu is the share of it",
+                     lf_fmt_count(text, sizeof(text), t->peak), short_type ? "bf16" : "f32",
+                     gpu ? "by the GPU's data" : "measured");
 }
 
 void lf_train_report_begin(lf_trainer *t)
@@ -173,6 +224,9 @@ void lf_train_report_begin(lf_trainer *t)
                  "%.1f, inputs %.1f",
                  (double)pb.total / MIB, (double)pb.params / MIB, (double)pb.grads / MIB,
                  (double)pb.optimizer / MIB, (double)pb.arena / MIB, (double)pb.inputs / MIB);
+    find_peak(t);
+    if (lf_train_first_rank(t))
+        t->nvml = lf_nvml_open(t->m.back, t->c->gpu_interval_s);
     if (pb.offloaded)
         lf_train_log(t, 2, "and %.1f MiB of the host's for offloaded masters and moments",
                      (double)pb.offloaded / MIB);
@@ -205,7 +259,7 @@ static void report_memory(lf_trainer *t)
 
 int lf_train_report(lf_trainer *t, const struct lf_train_step *st, lf_err *err)
 {
-    int rc = t->run.metrics ? write_record(t, st, err) : 0;
+    int rc = lf_run_wants_record(&t->run) ? write_record(t, st, err) : 0;
     if (!t->rss_told)
         report_memory(t);
     if (t->s.step % t->c->log_interval == 0 || t->s.step == t->total_steps ||

@@ -40,8 +40,10 @@ void lf_run_end_writing(lf_run *r)
 {
     lf_ckpt_writer_destroy(r->writer);
     lf_frame_writer_close(r->metrics, NULL);
+    lf_copies_close(r->copies);
     r->writer = NULL;
     r->metrics = NULL;
+    r->copies = NULL;
 }
 
 void lf_run_close(lf_run *r)
@@ -99,7 +101,10 @@ static int tell_resumed(lf_run *r, int64_t step, lf_err *err)
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err)
 {
     int64_t kept = 0;
-    if (!r->c.metrics || !lf_run_first(r))
+    if (!lf_run_first(r))
+        return 0;
+    r->copies = lf_copies_open(&r->c.copies, step, r->sink);
+    if (!r->c.metrics)
         return 0;
     int rc = lf_frame_truncate(r->c.metrics, keep_until, &step, &kept, err);
     if (rc != 0)
@@ -117,6 +122,17 @@ int lf_run_metrics_sync(lf_run *r, lf_err *err)
     lf_err why = LF_ERR_INIT;
     int rc = lf_frame_sync(r->metrics, &why);
     return rc != 0 ? lf_fail(err, rc, "metrics: %s", why.text) : 0;
+}
+
+bool lf_run_wants_record(const lf_run *r)
+{
+    return r->metrics || r->copies;
+}
+
+int lf_run_record(lf_run *r, const char *record, size_t n, lf_err *err)
+{
+    lf_copies_record(r->copies, record, n);
+    return r->metrics ? lf_frame_append(r->metrics, record, n, err) : 0;
 }
 
 /* ---- stop and clock ---- */

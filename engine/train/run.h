@@ -8,6 +8,7 @@
  *   a stop request is read        lf_run_asked_to_stop
  *   a checkpoint is published     lf_run_save_begin, and lf_run_save_wait for its end
  *   old checkpoints are removed   lf_run_save_wait
+ *   numbers of a step are told    lf_run_record
  *   a source is chosen            lf_run_newest, from out and the resume_from directories
  *
  * Every rank calls a function marked collective at the same point. All others concern only the rank
@@ -28,6 +29,7 @@
 #include "engine/graph/profile.h"
 #include "engine/model/adapter.h"
 #include "engine/store/ckpt.h"
+#include "engine/train/copies.h"
 #include "engine/train/schedule.h"
 
 /* Callbacks of a run. Every member may be NULL. */
@@ -41,7 +43,8 @@ struct lf_train_sink {
 
 /* Borrowed until lf_run_close. */
 struct lf_run_config {
-    const char *out, *metrics; /* metrics NULL: none */
+    const char *out, *metrics;    /* metrics NULL: none */
+    struct lf_copies_opts copies; /* of the metrics */
     /* out directories of earlier starts, oldest first; out itself comes last */
     const char *const *resume_from;
     size_t n_resume_from;
@@ -66,6 +69,7 @@ typedef struct lf_run {
     json_t *fingerprint;
     char base[LF_HASH_HEX];   /* identity of init_from; "": unknown or none; the loop fills it */
     lf_frame_writer *metrics; /* NULL: none, or not rank 0 */
+    lf_copies *copies;        /* of them; likewise */
 
     lf_ckpt_writer *writer;
     void *snapshot;
@@ -99,9 +103,14 @@ void lf_run_vlog(const lf_run *r, int level, const char *fmt, va_list ap)
 
 /* Cuts the metrics behind the last record whose step is at most `step`, then opens them for
  * appending. A start with a file of its own that continues an earlier start begins it with {"step":
- * step, "resumed": true}. Rank 0. */
+ * step, "resumed": true}. Opens the copies, which cannot fail. Rank 0. */
 int lf_run_metrics_open(lf_run *r, int64_t step, lf_err *err);
 int lf_run_metrics_sync(lf_run *r, lf_err *err);
+/* Is a record taken by anybody? Only on rank 0. */
+bool lf_run_wants_record(const lf_run *r);
+/* Appends one record, a JSON object of n bytes with "step", to the metrics and their copies. Every
+ * training stage says its numbers through this function. */
+int lf_run_record(lf_run *r, const char *record, size_t n, lf_err *err);
 
 bool lf_run_asked_to_stop(const lf_run *r);
 /* Is it time to save, by this rank's clock? */

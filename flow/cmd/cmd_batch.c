@@ -21,6 +21,7 @@
 #include "flow/run/sync.h"
 #include "flow/sched/describe.h"
 #include "flow/sched/drive.h"
+#include "flow/sched/ended.h"
 #include "flow/sched/sched.h"
 
 /* ---- submit ---- */
@@ -108,6 +109,11 @@ int lf_cmd_batch_submit(const lf_cmd *c, lf_prep *p, const lf_batch *b, lf_err *
         rc = lf_batch_wait(b, &p->view.run, &end, err);
         if (rc < 0)
             return say_failure(rc, err);
+        lf_ended_tell(&(struct lf_ended){.project = &p->project,
+                                         .run = &p->view.run,
+                                         .select = &b->select,
+                                         .say = b->say,
+                                         .user = b->user});
         lf_err e = LF_ERR_INIT;
         if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0)
             lf_log(1, "the ledger was not updated: %s", e.text);
@@ -226,6 +232,9 @@ static int tick_batch(lf_cmd *c, const lf_project *p, const lf_run *run, const l
                   .say = c->json || lf_optset_bool(c->opts, "quiet") ? NULL : say};
     if (rc == 0 && (sub->can & LF_CAN_BATCH) != 0)
         rc = lf_batch_run(&b, run, &r, err);
+    if (rc == 0 && r.failed == 0 && (sub->can & LF_CAN_BATCH) != 0)
+        lf_ended_tell(
+            &(struct lf_ended){.project = p, .run = run, .select = &b.select, .say = b.say});
     if (rc == 0)
         rc = finish(run, names, n, &state, err);
     free(names);

@@ -25,6 +25,7 @@
 #include "flow/run/sync.h"
 #include "flow/sched/chain.h"
 #include "flow/sched/drive.h"
+#include "flow/sched/ended.h"
 #include "flow/sched/sched.h"
 
 #define CONFIG_MAX_BYTES ((size_t)1 << 20)
@@ -325,6 +326,11 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
     int code = 1, rc = check_no_jobs(p, err);
     if (rc == 0)
         rc = lf_drive_run(&d, &p->view.run, &code, err);
+    if (rc == 0)
+        lf_ended_tell(&(struct lf_ended){.project = &p->project,
+                                         .run = &p->view.run,
+                                         .select = select,
+                                         .say = quiet ? say_nothing : say});
     lf_err e = LF_ERR_INIT;
     if (lf_sync(&p->project, p->view.run.data, p->view.run.id, &e) < 0 && rc == 0)
         lf_log(1, "the ledger was not updated: %s", e.text);

@@ -21,8 +21,9 @@
 static const char *const section_words[] = {"pipeline", "resources", "model",    "vars", "site",
                                             "user",     "stage",     "template", "kind"};
 static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
-static const char *const pipeline_keys[] = {"name", "description", "data_dir", "scheduler",
-                                            "jobs", "share",       "include"};
+static const char *const pipeline_keys[] = {"name",          "description", "data_dir", "scheduler",
+                                            "jobs",          "share",       "include",  "on_end",
+                                            "on_time_limit", "on_fail"};
 #define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -418,6 +419,25 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
 
 /* ---- the whole ---- */
 
+/* What is told when a run ends, and how long that may take. */
+static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
+{
+    const char *limit = lf_conf_get(c, "pipeline", "on_time_limit", "60s");
+    int64_t s = 0;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_text_set(&d->on_end, lf_conf_get(c, "pipeline", "on_end", NULL), "on_end", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->on_fail, lf_conf_get(c, "pipeline", "on_fail", NULL), "on_fail", err);
+    if (rc != 0 || (d->on_end == NULL && d->on_fail == NULL &&
+                    lf_conf_find(c, "pipeline", "on_time_limit") == NULL))
+        return rc;
+    if (lf_parse_duration(&s, limit, &e) < 0 || s < 1 || s > 3600)
+        return lf_conf_fail(lf_conf_find(c, "pipeline", "on_time_limit"), err,
+                            "on_time_limit = %s: a duration from 1s to 1h", limit);
+    d->on_time_limit_s = lf_int_of(s);
+    return 0;
+}
+
 static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
 {
     lf_conf *c = &p->conf;
@@ -459,6 +479,8 @@ static int set_pipeline_keys(lf_pipeline *p, lf_err *err)
         rc = lf_text_set(&d->pipeline, base, "pipeline", err);
     if (rc == 0)
         rc = lf_text_set(&d->description, desc, "description", err);
+    if (rc == 0)
+        rc = set_end_commands(d, c, err);
     if (rc < 0)
         lf_err_prefix(err, "%s", p->path);
     return rc == 0 ? lf_pipeline_site(&d->site, c, err) : rc;

@@ -87,6 +87,16 @@ struct lf_cancel_rec {
 };
 int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_rec *c, lf_err *err);
 
+/* RUN/ended.<attempts>.<starts>.json: the run had ended when its stages had so many attempts and
+ * starts together, and whoever published the record tells so. */
+struct lf_ended_rec {
+    const char *state, *reason; /* see flow/sched/ended.h */
+    double t;
+};
+/* LF_EEXIST: somebody has told this end, or is about to. */
+int lf_ended_rec_publish(const char *run_dir, const char *name, const struct lf_ended_rec *e,
+                         lf_err *err);
+
 /* RUN/driver.want: the stages that `tick` goes on with. path: of the file. */
 int lf_want_load(lf_texts *stages, const char *run_dir, const char *name, lf_err *err);
 int lf_want_replace(const char *path, const lf_texts *stages, lf_err *err);

@@ -162,6 +162,18 @@ int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_r
     return lf_fields_publish(stage_dir, name, &cancel_fields, c, err);
 }
 
+/* ---- ended.N.M.json ---- */
+
+static const struct lf_fields ended_fields =
+    LF_FIELDS(struct lf_ended_rec, LF_FIELD_KIND("lf_ended"),
+              LF_MEMBERS(struct lf_ended_rec, state, reason, t));
+
+int lf_ended_rec_publish(const char *run_dir, const char *name, const struct lf_ended_rec *e,
+                         lf_err *err)
+{
+    return lf_fields_publish(run_dir, name, &ended_fields, e, err);
+}
+
 /* ---- driver.want ---- */
 
 struct want {

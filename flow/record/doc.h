@@ -159,6 +159,8 @@ typedef struct lf_doc {
     char *name, *description, *data_dir, *scheduler, *share;
     char *pipeline; /* the name of its file */
     lf_int jobs;
+    char *on_end, *on_fail; /* commands for the end of a run (flow/sched/ended.h) */
+    lf_int on_time_limit_s;
     lf_flag isolated; /* results of other runs are not taken over */
     lf_site site;
     lf_doc_exe loong_flow;

@@ -44,6 +44,10 @@ int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, 
 
 /* ---- of a run ---- */
 
+/* A command was run at the end of the run. key: "on_end" or "on_fail"; exit -1: it did not exit by
+ * itself. */
+int lf_event_run_end(const lf_origin *from, const struct lf_ended_rec *e, const char *key, int exit,
+                     lf_err *err);
 /* A file was deleted. path: relative to the data root. */
 int lf_event_gone(const lf_origin *from, const char *path, const char *why, lf_err *err);
 /* kind: "tag" or "note"; remove: the tag is taken away. LF_EINVAL: the text is not UTF-8. */

@@ -117,6 +117,14 @@ int lf_event_requeue(const lf_origin *from, const char *cause, const char *act, 
     return lf_record_event(from, "requeue", d, err);
 }
 
+int lf_event_run_end(const lf_origin *from, const struct lf_ended_rec *e, const char *key, int exit,
+                     lf_err *err)
+{
+    json_t *d = json_pack("{s:s, s:s, s:s, s:i}", "command", key, "state", e->state, "reason",
+                          e->reason, "exit", exit);
+    return lf_record_event(from, "run_end", d, err);
+}
+
 int lf_event_gone(const lf_origin *from, const char *path, const char *why, lf_err *err)
 {
     return lf_record_event(from, "gone", json_pack("{s:s, s:s}", "path", path, "why", why), err);

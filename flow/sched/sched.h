@@ -45,6 +45,10 @@ typedef struct lf_sched_out {
  * 0 whenever the command could be started or is missing; look at *out. The command dies with us. */
 int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, double timeout_s,
                  lf_err *err);
+/* Run words[0] with exactly this environment, for at most timeout_s; for commands that are no
+ * scheduler's. The rest is as above. */
+int lf_command_run(lf_sched_out *out, char *const *words, char **env, double timeout_s,
+                   lf_err *err);
 /* From now on, commands that do not answer may take site timeout_s twice in all, until one does
  * answer; what is asked after that counts as not answered without being run. NULL: each has its own
  * time again. A command of ours that asks several of theirs is begun and ended with this, so that

@@ -238,14 +238,29 @@ static char **words_of(const lf_texts *argv, const lf_site *site, lf_err *err)
     return w;
 }
 
-int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, double timeout_s,
-                 lf_err *err)
+int lf_command_run(lf_sched_out *out, char *const *words, char **env, double timeout_s, lf_err *err)
 {
     struct child c = {.pid = -1, .fd = {-1, -1}};
     lf_sched_out o;
     memset(&o, 0, sizeof o);
     lf_buf_init(&o.out);
     lf_buf_init(&o.err);
+    int rc = start(&c, words, env, err);
+    if (rc == 0) {
+        wait_for(&c, lf_now_s() + timeout_s, &o);
+        o.missing = o.exit == EXIT_MISSING && o.out.len == 0 && o.err.len == 0;
+        rc = lf_buf_check(&o.out, err);
+    }
+    if (rc < 0)
+        lf_sched_out_fini(&o);
+    else
+        *out = o;
+    return rc;
+}
+
+int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, double timeout_s,
+                 lf_err *err)
+{
     if (timeout_s <= 0)
         timeout_s = lf_sched_timeout_s(site);
     if (patience_s >= 0 && patience_s < timeout_s)
@@ -253,23 +268,20 @@ int lf_sched_run(lf_sched_out *out, const lf_texts *argv, const lf_site *site, d
     char **words = words_of(argv, site, err), **env = clean_environment(err);
     int rc = words == NULL || env == NULL ? LF_ENOMEM : 0;
     if (rc == 0 && timeout_s <= 0) {
-        o.timed_out = true;
-        o.exit = -1;
-    } else if (rc == 0 && (rc = start(&c, words, env, err)) == 0) {
+        memset(out, 0, sizeof *out);
+        lf_buf_init(&out->out);
+        lf_buf_init(&out->err);
+        out->timed_out = true;
+        out->exit = -1;
+    } else if (rc == 0) {
         double begun = lf_now_s();
-        wait_for(&c, begun + timeout_s, &o);
+        rc = lf_command_run(out, words, env, timeout_s, err);
         double left = patience_s - (lf_now_s() - begun);
-        if (patience_s >= 0)
-            patience_s = !o.timed_out ? patience_whole_s : left > 0 ? left : 0;
-        o.missing = o.exit == EXIT_MISSING && o.out.len == 0 && o.err.len == 0;
-        rc = lf_buf_check(&o.out, err);
+        if (rc == 0 && patience_s >= 0)
+            patience_s = !out->timed_out ? patience_whole_s : left > 0 ? left : 0;
     }
     free_words(words);
     free(env);
-    if (rc < 0)
-        lf_sched_out_fini(&o);
-    else
-        *out = o;
     return rc;
 }
 

@@ -16,6 +16,15 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+#if defined(__x86_64__)
+static double thread_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+#endif
+
 #define XMM                                                                                        \
     "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
         "xmm11", "xmm12", "xmm13", "xmm14", "xmm15"
@@ -57,22 +66,51 @@ static void spin_xmm(long n)
 #undef F
 }
 
+/* What a thread does in one turn, and the FLOPs of a turn. */
+struct spin {
+    void (*run)(long n);
+    double flop;
+};
+enum { TURNS = 200000 };
+
+static struct spin choose(enum lf_isa isa, bool bf16)
+{
+    if (bf16 && isa >= LF_ISA_AVX512BF16) /* elsewhere bf16 is computed by the FMAs of f32 */
+        return (struct spin){spin_bf16, 24 * 64};
+    return isa >= LF_ISA_AVX512 ? (struct spin){spin_zmm, 24 * 32}
+           : isa == LF_ISA_AVX2 ? (struct spin){spin_ymm, 24 * 16}
+                                : (struct spin){spin_xmm, 12 * 8};
+}
+
 double lf_cpu_fma_peak(enum lf_isa isa, int threads, bool bf16)
 {
-    const long n = 200000;
-    void (*spin)(long) = isa >= LF_ISA_AVX512 ? spin_zmm : isa == LF_ISA_AVX2 ? spin_ymm : spin_xmm;
-    double flop = isa >= LF_ISA_AVX512 ? 24 * 32 : isa == LF_ISA_AVX2 ? 24 * 16 : 12 * 8;
-    if (bf16 && isa >= LF_ISA_AVX512BF16) { /* elsewhere bf16 is computed by the FMAs of f32 */
-        spin = spin_bf16;
-        flop = 24 * 64;
-    }
+    const struct spin s = choose(isa, bf16);
     double t = now_s();
 #pragma omp parallel num_threads(threads)
-    spin(n);
-    return flop * (double)n * threads / (now_s() - t);
+    s.run(TURNS);
+    return s.flop * (double)TURNS * threads / (now_s() - t);
+}
+
+double lf_cpu_fma_rate(enum lf_isa isa, int threads, bool bf16)
+{
+    const struct spin s = choose(isa, bf16);
+    double rate = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : rate)
+    {
+        double t = thread_s();
+        s.run(TURNS);
+        rate += s.flop * (double)TURNS / (thread_s() - t);
+    }
+    return rate;
 }
 #else
 double lf_cpu_fma_peak(enum lf_isa isa, int threads, bool bf16)
+{
+    (void)isa, (void)threads, (void)bf16;
+    return 0;
+}
+
+double lf_cpu_fma_rate(enum lf_isa isa, int threads, bool bf16)
 {
     (void)isa, (void)threads, (void)bf16;
     return 0;

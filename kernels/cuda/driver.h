@@ -25,6 +25,9 @@ typedef struct CUgraph_st *lf_cu_graph;
 typedef struct CUgraphExec_st *lf_cu_graph_exec;
 typedef unsigned long long lf_cu_ptr; /* CUdeviceptr */
 typedef int lf_cu_dev;                /* CUdevice */
+struct lf_cu_uuid {                   /* CUuuid */
+    unsigned char bytes[16];
+};
 
 enum {
     LF_CU_SUCCESS = 0,
@@ -76,6 +79,7 @@ enum { /* CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion */
     X(DeviceGetCount, cuDeviceGetCount, (int *n))                                                  \
     X(DeviceGet, cuDeviceGet, (lf_cu_dev * d, int ordinal))                                        \
     X(DeviceGetName, cuDeviceGetName, (char *name, int n, lf_cu_dev d))                            \
+    X(DeviceGetUuid, cuDeviceGetUuid_v2, (struct lf_cu_uuid * uuid, lf_cu_dev d))                  \
     X(DeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, lf_cu_dev d))          \
     X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, lf_cu_dev d))                          \
     X(PrimaryCtxRetain, cuDevicePrimaryCtxRetain, (lf_cu_context * c, lf_cu_dev d))                \

@@ -42,5 +42,6 @@ SAME(LF_CU_TENSOR_L2_256B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 _Static_assert(sizeof(struct lf_cu_tensor_map) == sizeof(CUtensorMap) &&
                    _Alignof(struct lf_cu_tensor_map) >= _Alignof(CUtensorMap),
                "tensor maps");
+_Static_assert(sizeof(struct lf_cu_uuid) == sizeof(CUuuid), "uuid");
 _Static_assert(sizeof(lf_cu_ptr) == sizeof(CUdeviceptr) && sizeof(lf_cu_dev) == sizeof(CUdevice),
                "handles");

@@ -204,7 +204,7 @@ is "$(id g/checkpoint | wc -c)" "$(id ckpt | wc -c)" "makes a checkpoint"
 run g1 --reward-command "$command" --replay "$dir/g" --rounds 1
 run g2 --reward-command "$command" --rounds 1
 is "$(id g1/checkpoint)" "$(id g2/checkpoint)" "training on it gives what one run gives"
-run s --reward-command "$command" --slots 3 --step-rows 5 --page-tokens 128
+run s --reward-command "$command" --slots 3 --step-rows 5 --page-tokens 128 --tensorboard "$dir/tb" --metrics-jsonl "$dir/s.jsonl" --log-samples 2
 is "$(id s/checkpoint)" "$(id a/checkpoint)" "how completions share steps of generation changes no bit"
 
 # --- the comparison can fail ---
@@ -412,4 +412,7 @@ run angles --init-from "$dir/longrope" --reward number:answer --rounds 1 --max-t
 ok $rc "a longrope policy"
 is "$(member angles 1 mismatch_max) $(member angles 1 ratio_min)" "0 1" \
     "has the same bits in generation and training, texts on both sides of the switch"
-finish 122
+events=$(find "$dir/tb" -name 'events.*')
+is "$(grep -ao train/approx_kl "$events" | wc -l) $(grep -c '"approx_kl"' "$dir/s.jsonl") $(grep -ao 'samples/[12]' "$events" | wc -l)" "24 24 6" \
+    "a dashboard has the numbers of each mini-batch and two samples of each round"
+finish 123

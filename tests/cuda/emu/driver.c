@@ -147,6 +147,13 @@ int lf_emu_DeviceGetName(char *name, int n, lf_cu_dev d)
     snprintf(name, (size_t)n, "emulated GPU"); /* all of one kind */
     return 0;
 }
+int lf_emu_DeviceGetUuid(struct lf_cu_uuid *uuid, lf_cu_dev d)
+{
+    for (int i = 0; i < 16; i++)
+        uuid->bytes[i] = (unsigned char)(0xa0 + i);
+    uuid->bytes[15] = (unsigned char)d;
+    return 0;
+}
 int lf_emu_DeviceGetAttribute(int *value, int attribute, lf_cu_dev d)
 {
     static const int known[][2] = {{LF_CU_ATTR_CC_MAJOR, 9},
