@@ -73,7 +73,8 @@ static void open_lines(lf_copies *c, const char *path, int64_t step)
     char text[80];
     lf_err err = LF_ERR_INIT;
     c->lines_path = path;
-    c->lines = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    /* A pipe that nobody empties must not hold the training up. */
+    c->lines = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (c->lines < 0) {
         lf_fail_errno(&err, "cannot open %s for writing", path);
         tell(c, &c->told_lines, "metrics_jsonl", &err);
