@@ -220,6 +220,19 @@ void lf_tfevents_scalar(lf_tfevents *w, const char *tag, double value)
     put_part(&w->summary, 1, &w->value);
 }
 
+void lf_tfevents_metric(lf_tfevents *w, const char *key, double value)
+{
+    const bool valid = lf_str_has_prefix(key, "valid_");
+    lf_buf tag;
+    if (strcmp(key, "step") == 0 || strcmp(key, "t") == 0)
+        return;
+    lf_buf_init(&tag);
+    lf_buf_addf(&tag, "%s/%s", valid ? "valid" : "train", valid ? key + strlen("valid_") : key);
+    lf_tfevents_scalar(w, tag.data, value);
+    w->summary.failed |= tag.failed;
+    lf_buf_fini(&tag);
+}
+
 int lf_tfevents_flush(lf_tfevents *w, double wall_s, int64_t step, lf_err *err)
 {
     int rc = 0;

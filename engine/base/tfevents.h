@@ -49,6 +49,9 @@ int lf_tfevents_start(lf_tfevents *w, double wall_s, int64_t step, lf_err *err);
 /* Adds a point of the curve `tag` to the event that lf_tfevents_flush writes. value is rounded to
  * f32. */
 void lf_tfevents_scalar(lf_tfevents *w, const char *tag, double value);
+/* The same for the number `key` of a metrics record: the curve valid/X for valid_X, train/X for any
+ * other X. `step` and `t`, which are axis and time, are passed over. */
+void lf_tfevents_metric(lf_tfevents *w, const char *key, double value);
 /* Writes the points that were added as one event. Without points nothing is written. */
 int lf_tfevents_flush(lf_tfevents *w, double wall_s, int64_t step, lf_err *err);
 /* Writes a text of n bytes, UTF-8 and shown as Markdown. */

@@ -73,7 +73,8 @@ static void open_lines(lf_copies *c, const char *path, int64_t step)
     char text[80];
     lf_err err = LF_ERR_INIT;
     c->lines_path = path;
-    c->lines = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    /* A pipe that nobody empties must not hold the training up. */
+    c->lines = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (c->lines < 0) {
         lf_fail_errno(&err, "cannot open %s for writing", path);
         tell(c, &c->told_lines, "metrics_jsonl", &err);
@@ -118,17 +119,13 @@ static void add_points(lf_copies *c, json_t *record)
     double wall_s = lf_wall_s();
     const char *key;
     json_t *v;
-    char tag[160];
     int rc = lf_json_get_i64(&step, record, "step", true, "record", &err);
     if (rc == 0)
         rc = lf_json_get_f64(&wall_s, record, "t", false, "record", &err);
     json_object_foreach(record, key, v)
     {
-        if (!json_is_number(v) || strcmp(key, "step") == 0 || strcmp(key, "t") == 0)
-            continue;
-        const bool valid = lf_str_has_prefix(key, "valid_");
-        snprintf(tag, sizeof tag, "%s/%s", valid ? "valid" : "train", key + (valid ? 6 : 0));
-        lf_tfevents_scalar(c->events, tag, json_number_value(v));
+        if (json_is_number(v))
+            lf_tfevents_metric(c->events, key, json_number_value(v));
     }
     if (rc == 0)
         rc = lf_tfevents_flush(c->events, wall_s, step, &err);

@@ -8,8 +8,7 @@
  * TensorBoard: one event file per start (engine/base/tfevents.h) in the directory, or where the
  * process runs in a run of loong-flow, in DIRECTORY/RUN/STAGE. So the starts of a stage share a
  * directory. A start says with which step it begins, and TensorBoard then forgets what an earlier
- * start wrote of that step and later ones. The number `valid_X` of a record is the curve valid/X,
- * any other number X is train/X, `step` is the axis and `t` the time.
+ * start wrote of that step and later ones. lf_tfevents_metric says which number is which curve.
  *
  * JSON lines: the records of the metrics, one a line, appended. A start that continues from step S
  * begins with {"step":S,"resumed":true}: what stands before it about later steps does not count any

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics: the curves of a stage as a table, CSV, JSON or a plot of characters.
+ * metrics: the curves of a stage as a table, CSV, JSON, a plot of characters or an event file of
+ * TensorBoard.
  */
 #include "config.h"
 
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
+#include "engine/base/tfevents.h"
 #include "flow/cmd/cmds.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
@@ -26,15 +29,19 @@ static const lf_opt metrics_rows[] = {
      .type = LF_OPT_ENUM,
      LF_OPT_COMMAND,
      .def = "table",
-     .choices = "table|csv|plot",
-     .help = "form of the output"},
+     .choices = "table|csv|plot|tensorboard",
+     .help = "form of the output; tensorboard: an event file below output"},
+    {.name = "output",
+     .type = LF_OPT_PATH,
+     LF_OPT_COMMAND,
+     .help = "tensorboard: the directory; the file lies in RUN/STAGE there"},
     {.name = "lines",
      .type = LF_OPT_INT,
      LF_OPT_COMMAND,
      .def = "20",
      .help = "table: at most this many rows, evenly spread, 0 = all"},
 };
-LF_CMD_TABLE(metrics, "the curves of a stage: table, CSV, JSON or plot", metrics_rows);
+LF_CMD_TABLE(metrics, "the curves of a stage: table, CSV, JSON, plot or TensorBoard", metrics_rows);
 
 #define PLOT_W 72
 #define PLOT_H 16
@@ -144,6 +151,40 @@ static const struct lf_fields curves_fields =
     LF_FIELDS(struct curves, LF_MEMBERS(struct curves, run, stage, keys),
               LF_LIST(struct curves, records, lf_metric_row_fields));
 
+/* All of it in one file, which stands for what an earlier export of this stage wrote. */
+static int write_events(lf_tfevents *w, const struct curves *m, lf_err *err)
+{
+    int rc = lf_tfevents_start(w, m->records.n > 0 ? m->records.v[0].t.v : 0, 0, err);
+    for (size_t i = 0; rc == 0 && i < m->records.n; i++) {
+        const lf_metric_row *r = &m->records.v[i];
+        double v;
+        for (size_t k = 0; k < m->keys.n; k++)
+            if (lf_raw_number(&v, r->values, m->keys.v[k]))
+                lf_tfevents_metric(w, m->keys.v[k], v);
+        rc = lf_tfevents_flush(w, r->t.v, (int64_t)r->step.v, err);
+    }
+    return rc;
+}
+
+static int export_events(const lf_cmd *c, const struct curves *m, lf_err *err)
+{
+    const char *output = lf_optset_str(c->opts, "output");
+    lf_buf dir;
+    if (output == NULL)
+        return lf_fail(err, LF_EINVAL, "--format tensorboard needs --output: a directory");
+    lf_buf_init(&dir);
+    lf_buf_addf(&dir, "%s/%s/%s", output, m->run, m->stage);
+    int rc = lf_buf_check(&dir, err);
+    lf_tfevents *w = rc == 0 ? lf_tfevents_open(dir.data, lf_wall_s(), err) : NULL;
+    if (rc == 0)
+        rc = w != NULL ? write_events(w, m, err) : err->rc;
+    if (rc == 0)
+        printf("%s: %zu records\n", lf_tfevents_path(w), m->records.n);
+    lf_tfevents_close(w);
+    lf_buf_fini(&dir);
+    return rc;
+}
+
 static int choose_keys(lf_texts *keys, const lf_cmd *c, const lf_metric_rows *records, lf_err *err)
 {
     size_t n = lf_optset_count(c->opts, "key");
@@ -188,6 +229,8 @@ static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
         rc = lf_cmd_print(&m, &curves_fields, err);
     else if (rc == 0 && m.records.n == 0)
         printf("stage %s has no metrics\n", m.stage);
+    else if (rc == 0 && form == 3)
+        rc = export_events(c, &m, err);
     else if (rc == 0 && form == 2)
         rc = print_plots(&m.records, &m.keys, err);
     else if (rc == 0 && form == 1)
@@ -201,6 +244,8 @@ static int metrics_of(lf_cmd *c, lf_run_view *v, lf_err *err)
 
 static int run_metrics(lf_cmd *c, lf_err *err)
 {
+    if (lf_optset_is_set(c->opts, "output") && lf_optset_choice(c->opts, "format") != 3)
+        return lf_fail(err, LF_EINVAL, "--output belongs to --format tensorboard");
     return lf_cmd_with_run(c, lf_optset_str(c->opts, "run"), metrics_of, err);
 }
 

@@ -95,6 +95,8 @@ static const struct {
     {"lr", "Learning rate", "", NULL, NULL, NULL, false, false},
     {"model_flops_causal", "Model FLOP/s", "causal attention counted", NULL, NULL, NULL, false,
      false},
+    {"mfu", "Share of the peak", "model FLOP/s by the peak", NULL, NULL, NULL, false, false},
+    {"gpu_util", "GPU in use", "share of time", NULL, NULL, NULL, false, false},
     {"rss", "Resident memory", "bytes", NULL, NULL, NULL, false, false},
 };
 #define N_KNOWN (sizeof known / sizeof known[0])

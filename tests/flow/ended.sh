@@ -91,6 +91,11 @@ like out 'note: on_end failed' "so is one that is no command"
 runs 2 "$LF" plan --set pipeline.on_time_limit=2h
 like err 'on_time_limit = 2h: a duration from 1s to 1h' "a limit has limits"
 
+printf '[pipeline]\non_end = echo mine >>told\n' >user.ini
+sed '/^on_/d' pipeline.ini >bare.ini
+LF_USER_CONFIG=$T/user.ini "$LF" run --new bare.ini >out 2>&1
+is "$? $(told)" "0 mine " "the user's own file may say it for every pipeline"
+
 # --- with a batch scheduler ---
 fakes_slurm
 printf '[site]\nscheduler = slurm\npoll = 0\nsettle = 0\nlost_after = 2\nsubmit_wait = 10\n' >site.ini
@@ -108,4 +113,4 @@ until_true 30 sh -c "$LF tick >/dev/null 2>&1; test -s $T/told"
 is "$(told)" "fail failed end failed " "without it tick does"
 runs 0 "$LF" tick
 is "$(told)" "fail failed end failed " "once"
-finish 38
+finish 39

@@ -53,6 +53,14 @@ is "$(wc -l <out)" 13 "metrics: a row per step"
 like out '^12,0.83' "with the values"
 "$LF" metrics first --format plot --key loss >out
 like out '\*' "a plot has points"
+runs 0 "$LF" metrics first --format tensorboard --output tb
+events=$(find tb -name 'events.out.tfevents.*')
+is "$(dirname "$events")" "tb/$(run_id)/first" "an event file lies below RUN/STAGE"
+is "$(grep -ao train/loss "$events" | wc -l) $(grep -ao brain.Event:2 "$events" | wc -l)" "12 1" "it has a point per step"
+runs 2 "$LF" metrics first --format tensorboard
+like err 'needs --output' "without a directory there is none"
+runs 2 "$LF" metrics first --output tb
+like err '--output belongs to --format tensorboard' "and a directory is for nothing else"
 "$LF" logs first -n 1 >out
 is "$(cat out)" "lf-work: step 12 of 12" "logs -n"
 "$LF" artifacts >out
@@ -120,4 +128,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 139
+finish 146

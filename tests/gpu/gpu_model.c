@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/back/nvml.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/base/sys.h"
@@ -460,6 +461,14 @@ static int info(struct bench *b)
     printf("%s, %.1f GiB: peak %.0f TFLOP/s bf16, %.0f f32; copies at %.0f GB/s; products: %s\n",
            b->back->device, (double)b->gpu.memory / (1 << 30), p.bf16_flops * 1e-12,
            p.f32_flops * 1e-12, p.bytes_per_s * 1e-9, b->back->ops->products(b->back, LF_FAST));
+    lf_nvml *nvml = lf_nvml_open(b->back, 1);
+    struct lf_gpu_use use;
+    if (lf_nvml_sample(nvml, &use))
+        printf("NVML of %s: busy %.0f %%, %.1f GiB in use, %.1f W\n", b->back->uuid, 100 * use.util,
+               use.memory / (1 << 30), use.power_w);
+    else
+        printf("NVML says nothing of %s\n", b->back->uuid ? b->back->uuid : "this GPU");
+    lf_nvml_close(nvml);
     lf_back_destroy(b->back);
     return 0;
 }

@@ -108,6 +108,9 @@ if [ -c /dev/full ]; then
 else
     skip "a full disk is one warning for all steps" "no /dev/full"
 fi
+mkfifo "$dir/pipe"
+run fifo --metrics-jsonl "$dir/pipe" --steps 300 --valid-interval 0 --save-interval 0 --log-interval 300
+is "$rc $(warned)" "0 1" "a pipe that nobody reads is one when it is full, and holds nothing up"
 rm -rf "$dir/tb3" && mkdir "$dir/tb3"
 if [ "$(command id -u)" != 0 ] && chmod 500 "$dir/tb3"; then
     run closed --tensorboard "$dir/tb3"
@@ -125,4 +128,4 @@ is "$(count samples/valid- "$(events "$dir/tb4")")" 4 "shows them in each visit"
 train "$sft" "$dir/sft.ini" frozen --init-from "$dir/plain/out/checkpoint" --freeze 'embed*' --steps 2 --metrics-jsonl "$dir/frozen.jsonl"
 is "$rc $(wc -l <"$dir/frozen.jsonl") $(grep -c '"mfu"' "$dir/frozen.jsonl")" "0 2 0" "with frozen weights no mfu is told"
 
-finish 26
+finish 27
