@@ -67,13 +67,13 @@ done
 # --- no room for a second revision: the first stays ---
 before=$(rests | sort)
 LD_PRELOAD=$FAIL LF_FAIL_ROOT=$T LF_FAIL_PROGRAM='loong-flow resume' LF_FAIL_ACTION=enospc LF_FAIL_LOG=$T/second.log \
-    LF_FAIL_AFTER=1000000 "$LF" resume --set only.steps=3 >o 2>e
+    LF_FAIL_AFTER=1000000 "$LF" resume --restart --set only.steps=3 >o 2>e
 k=$(awk '$3 ~ /rev\.2\/pipeline\.ini/ { print $1; exit }' "$T/second.log")
 afresh
 "$LF" run >o 2>e; ok $? "a run" "$(cat e)"
 before=$(rests | sort)
 LD_PRELOAD=$FAIL LF_FAIL_ROOT=$T LF_FAIL_PROGRAM='loong-flow resume' LF_FAIL_ACTION=enospc LF_FAIL_AFTER="$k" \
-    "$LF" resume --set only.steps=3 >o 2>err
+    "$LF" resume --restart --set only.steps=3 >o 2>err
 is $? 1 "no room for a second revision"
 like err 'make room .`loong-flow gc` shows what may go. or set another data_dir' "it is said what to do"
 is "$(rests | sort)" "$before" "the first stays, and nothing else"
