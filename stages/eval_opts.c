@@ -40,22 +40,25 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "perplexity of a text file (one document) or of {\"text\"} JSON lines"},
+     .help = "perplexity of a text file (one document) or of {\"text\"}, JSON lines or "
+             "parquet"},
     {.name = "multiple_choice",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "JSON lines {\"context\", \"choices\", \"gold\"}: acc, acc_norm, acc_bytes"},
+     .help =
+         "JSON lines or parquet {\"context\", \"choices\", \"gold\"}: acc, acc_norm, acc_bytes"},
     {.name = "last_word",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "JSON lines {\"text\"}: the last word given the rest"},
+     .help = "JSON lines or parquet {\"text\"}: the last word given the rest"},
     {.name = "generate",
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "JSON lines {\"context\", \"target\"}: texts are generated and compared with the "
+     .help = "JSON lines or parquet {\"context\", \"target\"}: texts are generated and compared "
+             "with the "
              "target"},
     {.name = "max_tokens",
      .type = LF_OPT_COUNT,

@@ -34,7 +34,8 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REQUIRED | LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "JSON lines to score: texts, prompts with completions, conversations, preferences"},
+     .help = "rows to score, JSON lines or parquet: texts, prompts with completions, "
+             "conversations, preferences"},
     {.name = "shape",
      .type = LF_OPT_ENUM,
      .cls = ID,

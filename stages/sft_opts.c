@@ -67,7 +67,7 @@ static const lf_opt opts[] = {
      .cls = LF_OPT_OPERATIONAL,
      .flags = LF_OPT_INPUT,
      .field = LF_OPT_FIELD(CONFIG, samples.prompts),
-     .help = "what it is asked: requests as JSON lines, as lf-generate reads them, messages too; "
+     .help = "what it is asked: requests as lf-generate reads them, messages too; "
              "unset: validation documents"},
     {.name = "sample_rows",
      .type = LF_OPT_COUNT,

@@ -38,6 +38,7 @@ static int read_corpus(tokenize *s, const lf_optset *o, lf_err *err)
     c->inputs = s->inputs;
     c->format = (enum lf_corpus_format)lf_optset_choice(o, "input_format");
     c->strict = lf_optset_choice(o, "invalid_utf8") == 1;
+    c->any_bytes = !c->strict && lf_optset_is_set(o, "invalid_utf8");
     if (c->format != LF_CORPUS_TEXT && s->shape.shape == LF_SHAPE_TEXT)
         c->text_field = lf_optset_str(o, "text_field");
     if (c->format != LF_CORPUS_JSONL) {
@@ -97,6 +98,25 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     h->columns = s->columns;
     h->roles = s->roles;
     return lf_shape_check(h, err);
+}
+
+/* Which columns of parquet are read: those that mean something where others are passed over, else
+ * all, so that one that means nothing is seen. */
+static int choose_columns(tokenize *s, lf_err *err)
+{
+    size_t n = 1;
+    const lf_shape_opts *h = &s->shape;
+    bool text = h->shape == LF_SHAPE_TEXT;
+    const char *const *known = text ? &s->corpus.text_field : lf_shape_known(&n);
+    if (!text && (!h->ignore_unmapped || h->shape == LF_SHAPE_PROMPT))
+        return 0;
+    if (!(s->read_columns = lf_calloc(n, sizeof(*s->read_columns), err)))
+        return LF_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        s->read_columns[i] = text ? known[i] : lf_shape_column(h, known[i]);
+    s->corpus.columns = s->read_columns;
+    s->corpus.n_columns = n;
+    return 0;
 }
 
 static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
@@ -176,6 +196,7 @@ static void destroy(void *self)
     free(s->inputs);
     free(s->specials);
     free(s->columns);
+    free(s->read_columns);
     free(s->roles);
     free(s->dirs);
     free(s);
@@ -192,6 +213,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
     int rc = read_shape(s, o, err);
     if (rc == 0)
         rc = read_corpus(s, o, err);
+    if (rc == 0)
+        rc = choose_columns(s, err);
     if (rc == 0)
         rc = read_tokenizer(s, o, err);
     if (rc != 0)
@@ -228,7 +251,8 @@ static int setup(void **self, lf_optset *o, lf_err *err)
 
 /* ---- plan ---- */
 
-/* Rough: English gives 4 bytes a token, compressed text unpacks to three times its size. */
+/* Rough: English gives 4 bytes a token; compressed text unpacks to three times its size, and so do
+ * the pages of parquet. */
 static int plan(void *self, json_t *out, lf_err *err)
 {
     tokenize *s = self;
@@ -241,8 +265,8 @@ static int plan(void *self, json_t *out, lf_err *err)
     double text = 0;
     bool unknown = false;
     for (size_t i = 0; i < n; i++) {
-        static const char *const packed[] = {".gz",  ".dz",  ".zst", ".xz",   ".bz2",
-                                             ".zip", ".tgz", ".txz", ".tbz2", ".tzst"};
+        static const char *const packed[] = {".gz",  ".dz",  ".zst",  ".xz",   ".bz2",     ".zip",
+                                             ".tgz", ".txz", ".tbz2", ".tzst", ".parquet", ".pq"};
         double factor = 1;
         for (size_t k = 0; k < sizeof(packed) / sizeof(packed[0]); k++)
             factor = lf_str_has_suffix(src[i].path, packed[k]) ? 3 : factor;

@@ -24,6 +24,7 @@
 #include "engine/text/chat/shape.h"
 #include "engine/text/corpus/corpus.h"
 #include "engine/text/corpus/rowdocs.h"
+#include "engine/text/corpus/rowjson.h"
 #include "engine/text/token/tokenizer.h"
 #include "engine/text/vocab/train_bpe.h"
 #include "engine/text/vocab/train_sp.h"
@@ -50,9 +51,10 @@ typedef struct tokenize {
     lf_corpus_args corpus;
     lf_shape_opts shape;
     const char **columns, **roles;
-    lf_rowdocs_opts rows;  /* tok, chat and eos_id are set once the tokenizer is there */
-    lf_chat *chat;         /* owns rows.chat */
-    const char *chat_file; /* NULL: the tokenizer's own template */
+    const char **read_columns; /* the columns of parquet that are read, see corpus.columns */
+    lf_rowdocs_opts rows;      /* tok, chat and eos_id are set once the tokenizer is there */
+    lf_chat *chat;             /* owns rows.chat */
+    const char *chat_file;     /* NULL: the tokenizer's own template */
     /* file is NULL, because chat_file is among the tokenizer's files by then */
     lf_chat_opts chat_opts;
     char chat_sha[LF_HASH_HEX];
@@ -89,7 +91,7 @@ typedef struct tokenize {
 /* ---- pipeline ---- */
 typedef struct tok_record {
     size_t at, len; /* in batch.raw */
-    bool json;
+    enum lf_corpus_form form;
     size_t source;
     uint64_t line;
     size_t member; /* offset in batch.names + 1, 0 none */

@@ -24,13 +24,11 @@ static int read_row(tok_rows *r, lf_row *row, tok_batch *b, size_t i, const char
 {
     const tok_record *rec = &b->recs[i];
     const tokenize *s = r->s;
-    if (rec->json && s->shape.shape != LF_SHAPE_TEXT)
-        return lf_shape_row(row, &s->shape, b->raw.data + rec->at, rec->len, where, &b->replaced,
-                            err);
-    int rc = lf_corpus_text(
-        &s->corpus,
-        &(lf_corpus_record){.raw = b->raw.data + rec->at, .len = rec->len, .json = rec->json},
-        where, &r->text, &b->replaced, err);
+    const lf_corpus_record from = {
+        .raw = b->raw.data + rec->at, .len = rec->len, .form = rec->form};
+    if (rec->form != LF_RECORD_TEXT && s->shape.shape != LF_SHAPE_TEXT)
+        return lf_row_shape(row, &s->shape, &from, where, &b->replaced, err);
+    int rc = lf_corpus_text(&s->corpus, &from, where, &r->text, &b->replaced, err);
     *row = (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = r->text.data, .len = r->text.len}};
     return rc;
 }

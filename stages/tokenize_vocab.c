@@ -52,7 +52,7 @@ static int count_batch(void *ctx, int thread, tok_batch *b, lf_err *err)
         lf_tokenize_where(where, sizeof(where), c->corpus, b, i);
         rc = lf_corpus_text(
             &c->s->corpus,
-            &(lf_corpus_record){.raw = b->raw.data + r->at, .len = r->len, .json = r->json}, where,
+            &(lf_corpus_record){.raw = b->raw.data + r->at, .len = r->len, .form = r->form}, where,
             &text, NULL, err);
         if (rc != 0)
             break;

@@ -83,6 +83,7 @@ static int setup(void **self, lf_optset *o, lf_err *err)
                              .max_piece = (size_t)lf_optset_int(o, "max_piece")};
     v->text_field = lf_optset_str(o, "text_field");
     v->strict = lf_optset_choice(o, "invalid_utf8") == 1;
+    v->any_bytes = !v->strict && lf_optset_is_set(o, "invalid_utf8");
     v->metrics = lf_optset_str(o, "metrics");
     (void)lf_optset_count(o, "resume_from"); /* nothing is taken over: the work is short */
     int rc = strings(&v->text, &v->n_text, o, "text", err);

@@ -18,7 +18,8 @@ static const lf_opt opts[] = {
      .type = LF_OPT_PATH,
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT,
-     .help = "new text: files, directories, globs; .txt, .jsonl, compressed or inside tar/zip"},
+     .help = "new text: files, directories, globs; .txt, .jsonl, compressed or inside tar/zip; "
+             ".parquet"},
     {.name = "text_field",
      .type = LF_OPT_STR,
      .cls = ID,
@@ -29,7 +30,8 @@ static const lf_opt opts[] = {
      .cls = ID,
      .def = "replace",
      .choices = "replace|error",
-     .help = "bytes that are not UTF-8: U+FFFD, or an error"},
+     .help = "bytes that are not UTF-8: U+FFFD, or an error; a file that is no text at all is "
+             "an error unless replace is set here"},
     {.name = "donor",
      .type = LF_OPT_PATH,
      .cls = ID,

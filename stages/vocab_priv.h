@@ -21,7 +21,7 @@ typedef struct vocab {
     const char **text, **old_text;
     size_t n_text, n_old_text;
     const char *text_field;
-    bool strict;
+    bool strict, any_bytes; /* see lf_corpus_args */
     lf_grow_args grow;
     double held_out;
     enum lf_rows_init init;

@@ -19,7 +19,7 @@
 
 typedef struct doc {
     size_t at, len;
-    bool json;
+    enum lf_corpus_form form;
 } doc;
 
 typedef struct pass {
@@ -43,8 +43,11 @@ static lf_corpus_args corpus_args(const vocab *v, const char *const *paths, size
                             .format = LF_CORPUS_AUTO,
                             .split = LF_CORPUS_SIZE,
                             .text_field = v->text_field,
+                            .columns = &v->text_field,
+                            .n_columns = 1,
                             .doc_bytes = DOC_BYTES,
                             .max_doc_bytes = DOC_MAX,
+                            .any_bytes = v->any_bytes,
                             .strict = v->strict};
 }
 
@@ -110,7 +113,7 @@ static int work(pass *p, int t, size_t i, lf_err *err)
     lf_buf *text = &p->texts[t];
     bool yes = false;
     int rc = lf_corpus_text(
-        &p->args, &(lf_corpus_record){.raw = p->raw.data + d->at, .len = d->len, .json = d->json},
+        &p->args, &(lf_corpus_record){.raw = p->raw.data + d->at, .len = d->len, .form = d->form},
         "a text", text, NULL, err);
     if (rc == 0 && text->len > 0)
         rc = belongs(p, text, &yes, err);
@@ -147,7 +150,7 @@ static int add_doc(pass *p, const lf_corpus_record *r, lf_err *err)
     int rc = lf_grow(&p->docs, &p->cap, p->n, sizeof(*p->docs), err);
     if (rc != 0)
         return rc;
-    p->docs[p->n++] = (doc){p->raw.len, r->len, r->json};
+    p->docs[p->n++] = (doc){p->raw.len, r->len, r->form};
     lf_buf_add(&p->raw, r->raw, r->len);
     return lf_buf_check(&p->raw, err);
 }

@@ -30,6 +30,21 @@
 #else
 #define WITH_CUDA false
 #endif
+#ifdef HAVE_SNAPPY
+#define WITH_SNAPPY true
+#else
+#define WITH_SNAPPY false
+#endif
+#ifdef HAVE_ZSTD
+#define WITH_ZSTD true
+#else
+#define WITH_ZSTD false
+#endif
+#ifdef HAVE_ZLIB
+#define WITH_ZLIB true
+#else
+#define WITH_ZLIB false
+#endif
 #define TEXT_OF(x)   #x
 #define NUMBER(x)    TEXT_OF(x)
 #define HDF5_VERSION NUMBER(H5_VERS_MAJOR) "." NUMBER(H5_VERS_MINOR) "." NUMBER(H5_VERS_RELEASE)
@@ -52,6 +67,9 @@ static const lf_built built = {
     .ucx = WITH_UCX,
     .onednn = WITH_ONEDNN,
     .cuda = WITH_CUDA,
+    .snappy = WITH_SNAPPY,
+    .zstd = WITH_ZSTD,
+    .zlib = WITH_ZLIB,
     .hdf5 = HDF5_VERSION,
     .isas = isas,
 };
@@ -69,8 +87,10 @@ static const char *yes_no(bool v)
 void lf_built_add(lf_buf *b)
 {
     lf_buf_addf(b, "commit: %s\n", built.commit);
-    lf_buf_addf(b, "features: PMIx %s, UCX %s, oneDNN %s, CUDA %s, HDF5 %s\n", yes_no(built.pmix),
-                yes_no(built.ucx), yes_no(built.onednn), yes_no(built.cuda), built.hdf5);
+    lf_buf_addf(b, "features: PMIx %s, UCX %s, oneDNN %s, CUDA %s, ", yes_no(built.pmix),
+                yes_no(built.ucx), yes_no(built.onednn), yes_no(built.cuda));
+    lf_buf_addf(b, "snappy %s, zstd %s, zlib %s, HDF5 %s\n", yes_no(built.snappy),
+                yes_no(built.zstd), yes_no(built.zlib), built.hdf5);
     lf_buf_adds(b, "instruction sets:");
     for (const char *const *p = isas; *p != NULL; p++)
         lf_buf_addf(b, " %s", *p);

@@ -14,6 +14,7 @@ typedef struct lf_built {
     /* 40 hex digits, followed by "-dirty" when files had changed; or "unknown" */
     const char *commit;
     bool pmix, ucx, onednn, cuda;
+    bool snappy, zstd, zlib; /* codecs of parquet */
     const char *hdf5;        /* version of the headers */
     const char *const *isas; /* families of CPU kernels, slowest first; NULL-terminated */
 } lf_built;

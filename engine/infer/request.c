@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "engine/base/json.h"
-#include "engine/base/utf8.h"
 #include "engine/infer/request_priv.h"
+#include "engine/text/corpus/rowfile.h"
 
 /* Everything the jobs point to. */
 typedef struct pool {
@@ -312,9 +312,6 @@ static int read_batch(lf_gen_jobs *jobs, pool *p, json_t *o, const lf_tokenizer 
 static int read_object(lf_gen_jobs *jobs, pool *p, json_t *o, size_t line, const lf_tokenizer *tok,
                        const lf_gen_defaults *d, lf_err *err)
 {
-    if (!json_is_object(o))
-        return lf_fail(err, LF_EINVAL,
-                       "a request is an object like {\"id\": \"q1\", \"prompt\": \"text\"}");
     return json_object_get(o, "custom_id") ? read_batch(jobs, p, o, tok, d, err)
                                            : read_line(jobs, p, o, line, tok, d, err);
 }
@@ -323,39 +320,22 @@ int lf_gen_jobs_read(lf_gen_jobs *jobs, const char *path, const lf_tokenizer *to
                      const lf_gen_defaults *d, lf_err *err)
 {
     pool *p = NULL;
-    bool is_stdin = strcmp(path, "-") == 0;
-    const char *name = is_stdin ? "standard input" : path;
+    lf_rowfile f = {0};
     int rc = open_pool(jobs, &p, tok, d, err);
-    if (rc != 0)
-        return rc;
-    FILE *f = is_stdin ? stdin : fopen(path, "re");
-    if (!f)
-        return lf_fail_errno(err, "cannot read requests from %s", path);
-    char *line = NULL;
-    size_t cap = 0, number = 0;
-    ssize_t len;
-    while (rc == 0 && (len = getline(&line, &cap, f)) >= 0) {
-        number++;
-        if (strspn(line, " \t\r\n") == (size_t)len)
-            continue;
-        json_error_t je;
-        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
-        json_t *o =
-            json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
-        if (!o)
-            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", name, number,
-                         je.column < 1 ? 1 : je.column, je.text);
-        else if ((rc = read_object(jobs, p, o, number, tok, d, err)))
-            rc = lf_err_prefix(err, "%s:%zu", name, number);
+    if (rc == 0)
+        rc = lf_rowfile_open(&f, path, err);
+    for (int more = 1; rc == 0 && more == 1;) {
+        json_t *o = NULL;
+        more = lf_rowfile_next(&f, err);
+        rc = more == 1 ? lf_rowfile_object(&f, &o, LF_ROW_NUL, err) : more;
+        if (o && (rc = read_object(jobs, p, o, (size_t)f.record.line, tok, d, err)) < 0)
+            lf_err_prefix(err, "%s", f.where);
         json_decref(o);
     }
-    if (rc == 0 && ferror(f))
-        rc = lf_fail_errno(err, "cannot read requests from %s", name);
     if (rc == 0 && jobs->n_req == 0)
-        rc = lf_fail(err, LF_EINVAL, "%s holds no requests", name);
-    free(line);
-    if (!is_stdin)
-        fclose(f);
+        rc = lf_fail(err, LF_EINVAL, "%s holds no requests",
+                     strcmp(path, "-") == 0 ? "standard input" : path);
+    lf_rowfile_close(&f);
     return rc;
 }
 

@@ -12,6 +12,8 @@
 #include "engine/base/json.h"
 #include "engine/base/utf8.h"
 #include "engine/store/shard.h"
+#include "engine/text/corpus/rowfile.h"
+#include "engine/text/parquet/parquet.h"
 
 #define TEXT_MAX ((size_t)1 << 30)
 
@@ -196,54 +198,41 @@ static int add_last_word(lf_tasks *t, json_t *o, lf_err *err)
     return rc;
 }
 
-static int add_json_line(lf_tasks *t, enum lf_task_kind kind, const char *line, size_t len,
-                         const char *where, lf_err *err)
+static int add_row(lf_tasks *t, enum lf_task_kind kind, json_t *o, lf_err *err)
 {
-    json_error_t je;
     const char *text;
-    json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES, &je);
-    int rc = 0;
-    if (!o)
-        return lf_fail(err, LF_EFORMAT, "%s: %s", where, je.text);
-    if (!json_is_object(o))
-        rc = lf_fail(err, LF_EFORMAT, "a document is an object");
-    else if (kind == LF_TASK_CHOICE)
-        rc = add_choice(t, o, err);
-    else if (kind == LF_TASK_LAST_WORD)
-        rc = add_last_word(t, o, err);
-    else if ((rc = lf_json_get_str(&text, o, "text", true, "document", err)) == 0)
-        rc = lf_tasks_add_rolling_text(t, text, strlen(text), err);
-    json_decref(o);
-    return rc != 0 ? lf_err_prefix(err, "%s", where) : 0;
+    if (kind == LF_TASK_CHOICE)
+        return add_choice(t, o, err);
+    if (kind == LF_TASK_LAST_WORD)
+        return add_last_word(t, o, err);
+    int rc = lf_json_get_str(&text, o, "text", true, "document", err);
+    return rc < 0 ? rc : lf_tasks_add_rolling_text(t, text, strlen(text), err);
 }
 
-static int add_lines(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
-                     lf_err *err)
+static int add_rows(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
+                    lf_err *err)
 {
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return lf_fail_errno(err, "cannot read %s", path);
-    char *line = NULL;
-    size_t cap = 0, number = 0;
-    ssize_t len;
+    lf_rowfile f = {0};
     int64_t docs = 0;
-    int rc = 0;
-    while (rc == 0 && (limit <= 0 || docs < limit) && (len = getline(&line, &cap, f)) >= 0) {
-        number++;
-        if (strspn(line, " \t\r\n") == (size_t)len)
-            continue;
-        char *where = lf_arena_printf(t->arena, err, "%s:%zu", path, number);
-        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
-        rc = where ? add_json_line(t, kind, line + bom, (size_t)len - bom, where, err) : LF_ENOMEM;
+    int rc = lf_rowfile_open(&f, path, err), more = 1;
+    while (rc == 0 && (limit <= 0 || docs < limit) && (more = lf_rowfile_next(&f, err)) == 1) {
+        json_t *o = NULL;
+        rc = lf_rowfile_object(&f, &o, 0, err);
+        if (rc == 0 && (rc = add_row(t, kind, o, err)) < 0)
+            lf_err_prefix(err, "%s", f.where);
+        json_decref(o);
         docs++;
     }
-    if (rc == 0 && ferror(f))
-        rc = lf_fail_errno(err, "cannot read %s", path);
-    free(line);
-    fclose(f);
-    if (rc == 0 && docs == 0)
-        rc = lf_fail(err, LF_EINVAL, "%s holds no documents", path);
-    return rc;
+    rc = more < 0 ? more : rc;
+    lf_rowfile_close(&f);
+    return rc == 0 && docs == 0 ? lf_fail(err, LF_EINVAL, "%s holds no documents", path) : rc;
+}
+
+/* Is a file whose words are to be predicted one of rows? Else it is one text. */
+static int holds_rows(const char *path, bool *rows, lf_err *err)
+{
+    *rows = lf_str_has_suffix(path, ".jsonl");
+    return *rows ? 0 : lf_parquet_is(rows, path, err);
 }
 
 int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int64_t limit,
@@ -261,8 +250,11 @@ int lf_tasks_add_file(lf_tasks *t, enum lf_task_kind kind, const char *path, int
         return rc;
     if (kind == LF_TASK_REQUESTS)
         return lf_fail(err, LF_EINVAL, "%s: requests are read by lf_tasks_add_requests", path);
-    if (kind != LF_TASK_ROLLING || lf_str_has_suffix(path, ".jsonl"))
-        return add_lines(t, kind, path, limit, err);
+    bool rows = kind != LF_TASK_ROLLING;
+    if (!rows && (rc = holds_rows(path, &rows, err)) < 0)
+        return rc;
+    if (rows)
+        return add_rows(t, kind, path, limit, err);
     lf_buf text;
     lf_buf_init(&text);
     rc = lf_io_read_file(path, TEXT_MAX, &text, err);

@@ -8,9 +8,9 @@
 
 #include "engine/base/io.h"
 #include "engine/base/json.h"
-#include "engine/base/utf8.h"
 #include "engine/infer/filter.h"
 #include "engine/infer/tasks_priv.h"
+#include "engine/text/corpus/rowfile.h"
 
 #define DEFAULT_MAX_TOKENS 256 /* of the harness */
 
@@ -346,8 +346,6 @@ static int read_group(reader *r, json_t *o, lf_err *err)
 static int read_object(reader *r, json_t *o, lf_err *err)
 {
     const char *task;
-    if (!json_is_object(o))
-        return lf_fail(err, LF_EFORMAT, "a line of requests is an object");
     if (json_object_get(o, "group"))
         return read_group(r, o, err);
     if (json_object_get(o, "output_type"))
@@ -361,29 +359,18 @@ static int read_file(reader *r,
                      int (*read)(reader *r, json_t *o, size_t line, void *arg, lf_err *err),
                      void *arg, lf_err *err)
 {
-    FILE *f = fopen(r->path, "re");
-    if (!f)
-        return lf_fail_errno(err, "cannot read %s", r->path);
-    char *line = NULL;
-    size_t cap = 0, number = 0, docs = r->t->n_docs;
-    ssize_t len;
-    int rc = 0;
-    while (rc == 0 && (len = getline(&line, &cap, f)) >= 0) {
-        number++;
-        if (strspn(line, " \t\r\n") == (size_t)len)
-            continue;
-        json_error_t je;
-        size_t bom = number == 1 ? lf_utf8_bom(line, (size_t)len) : 0;
-        json_t *o = json_loadb(line + bom, (size_t)len - bom, JSON_REJECT_DUPLICATES, &je);
-        if (!o)
-            rc = lf_fail(err, LF_EFORMAT, "%s:%zu:%d: %s", r->path, number,
-                         je.column < 1 ? 1 : je.column, je.text);
-        else if ((rc = read(r, o, number, arg, err)))
-            rc = lf_err_prefix(err, "%s:%zu", r->path, number);
+    lf_rowfile f = {0};
+    size_t number = 0, docs = r->t->n_docs;
+    int rc = lf_rowfile_open(&f, r->path, err);
+    for (int more = 1; rc == 0 && more == 1;) {
+        json_t *o = NULL;
+        more = lf_rowfile_next(&f, err);
+        rc = more == 1 ? lf_rowfile_object(&f, &o, 0, err) : more;
+        number = more == 1 ? (size_t)f.record.line : number;
+        if (o && (rc = read(r, o, number, arg, err)) < 0)
+            lf_err_prefix(err, "%s", f.where);
         json_decref(o);
     }
-    if (rc == 0 && ferror(f))
-        rc = lf_fail_errno(err, "cannot read %s", r->path);
     if (rc == 0 && (rc = close_doc(r, err)))
         rc = lf_err_prefix(err, "%s:%zu", r->path, number);
     if (rc == 0 && r->t->n_docs == docs)
@@ -392,8 +379,7 @@ static int read_file(reader *r,
         json_decref(r->t->docs[r->t->n_docs].requests);
         r->t->docs[r->t->n_docs].requests = NULL;
     }
-    free(line);
-    fclose(f);
+    lf_rowfile_close(&f);
     return rc;
 }
 

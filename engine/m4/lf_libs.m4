@@ -61,6 +61,22 @@ AC_DEFUN([LF_WITH_UCX], [
   AM_CONDITIONAL([HAVE_UCX], [test $lf_have_ucx = yes])
 ])
 
+dnl LF_WITH_CODEC(name, HEADER, LIB, FUNCTION, DEBIAN, RHEL): --with-NAME=auto|yes|no, a codec of parquet pages. One that is
+dnl not built in is refused by name when a file needs it.
+AC_DEFUN([LF_WITH_CODEC], [
+  AC_ARG_WITH([$1], [AS_HELP_STRING([--with-$1], [read parquet files compressed by $1 (default: auto)])], [], [with_$1=auto])
+  lf_have_$1=no
+  AS_IF([test "x$with_$1" != xno], [
+    AC_CHECK_HEADER([$2], [AC_CHECK_LIB([$3], [$4], [lf_have_$1=yes])])
+    AS_IF([test $lf_have_$1 = no && test "x$with_$1" = xyes],
+      [LF_MISSING([$1], [the parquet files that --with-$1 asks for], [$5], [$6])])
+    AS_IF([test $lf_have_$1 = yes], [
+      AS_VAR_APPEND([CODEC_LIBS], [" -l$3"])
+      AS_VAR_APPEND([lf_codecs], [" $1"])
+      AC_DEFINE([HAVE_]m4_toupper([$1]), [1], [pages of parquet compressed by $1])])
+  ])
+])
+
 dnl LF_WITH_ONEDNN: --with-onednn=auto|yes|no. Only the C API of 2.6 to 3.x is used.
 AC_DEFUN([LF_WITH_ONEDNN], [
   AC_ARG_WITH([onednn], [AS_HELP_STRING([--with-onednn], [faster CPU GEMM through oneDNN (default: auto)])], [], [with_onednn=auto])

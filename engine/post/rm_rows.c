@@ -9,8 +9,6 @@
 
 #include "engine/base/json.h"
 #include "engine/base/mem.h"
-#include "engine/base/utf8.h"
-#include "engine/infer/lines.h"
 #include "engine/post/rm_rows_priv.h"
 
 lf_rm_rows *lf_rm_rows_create(const struct lf_rm_rows_opts *o, lf_err *err)
@@ -62,53 +60,39 @@ static char *id_of(lf_rm_rows *r, json_t *row, size_t line, lf_err *err)
     return lf_arena_printf(r->arena, err, "line-%zu", line);
 }
 
-static int add_row(lf_rm_rows *r, const char *path, size_t line, const char *text, size_t len,
-                   lf_err *err)
+static int add_row(lf_rm_rows *r, const lf_rowfile *f, lf_err *err)
 {
+    const lf_corpus_record *from = &f->record;
+    json_t *o = NULL;
     int rc = lf_grow(&r->rows, &r->cap, r->n, sizeof *r->rows, err);
     if (rc != 0)
         return rc;
-    json_t *o = lf_json_load_text(text, len, path, NULL);
+    lf_row_json(&o, from, LF_ROW_STRICT, f->where, NULL, NULL); /* a broken row is told of later */
     const char *subset = json_string_value(json_object_get(o, "subset"));
     struct lf_rm_row *row = &r->rows[r->n];
-    *row = (struct lf_rm_row){.len = len,
-                              .text = lf_arena_alloc(r->arena, len + 1, 1, err),
-                              .where = lf_arena_printf(r->arena, err, "%s:%zu", path, line),
-                              .id = id_of(r, o, line, err),
+    *row = (struct lf_rm_row){.len = from->len,
+                              .form = from->form,
+                              .text = lf_arena_alloc(r->arena, from->len + 1, 1, err),
+                              .where = lf_arena_strdup(r->arena, f->where, err),
+                              .id = id_of(r, o, (size_t)from->line, err),
                               .subset = subset ? lf_arena_strdup(r->arena, subset, err) : NULL};
+    bool missing = subset && !row->subset;
     json_decref(o);
-    if (!row->text || !row->where || !row->id || (subset && !row->subset))
+    if (!row->text || !row->where || !row->id || missing)
         return LF_ENOMEM;
-    memcpy(row->text, text, len);
+    memcpy(row->text, from->raw, from->len);
     r->n++;
     return 0;
 }
 
 int lf_rm_rows_add_file(lf_rm_rows *r, const char *path, lf_err *err)
 {
-    char *line = NULL;
-    size_t cap = 0, number = 0;
-    ssize_t len;
-    int rc = 0;
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return lf_fail_errno(err, "cannot open %s", path);
-    while (rc == 0 && (len = getline(&line, &cap, f)) > 0) {
-        number++;
-        size_t n = (size_t)len, bom = number == 1 ? lf_utf8_bom(line, n) : 0;
-        while (n && strchr(" \t\r\n", line[n - 1]))
-            n--;
-        if (n > LF_LINE_MAX)
-            rc = lf_fail(err, LF_EFORMAT, "%s: line %zu is longer than %zu bytes", path, number,
-                         LF_LINE_MAX);
-        else if (n > bom)
-            rc = add_row(r, path, number, line + bom, n - bom, err);
-    }
-    if (rc == 0 && ferror(f))
-        rc = lf_fail_errno(err, "cannot read %s", path);
-    free(line);
-    fclose(f);
-    return rc;
+    lf_rowfile f = {0};
+    int rc = lf_rowfile_open(&f, path, err), more = 1;
+    while (rc == 0 && (more = lf_rowfile_next(&f, err)) == 1)
+        rc = add_row(r, &f, err);
+    lf_rowfile_close(&f);
+    return more < 0 ? more : rc;
 }
 
 /* ---- scoring ---- */
@@ -153,7 +137,8 @@ static int encode(lf_rm_rows *r, struct lf_rm_row *row, struct block *b, lf_err 
     lf_row shaped = {0};
     lf_err why = LF_ERR_INIT;
     uint64_t replaced = 0;
-    int rc = lf_shape_row(&shaped, &r->o.shape, row->text, row->len, row->where, &replaced, &why);
+    const lf_corpus_record from = {.raw = row->text, .len = row->len, .form = row->form};
+    int rc = lf_row_shape(&shaped, &r->o.shape, &from, row->where, &replaced, &why);
     row->texts = 0;
     row->error = NULL;
     if (rc != 0)

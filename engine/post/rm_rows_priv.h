@@ -6,12 +6,14 @@
 
 #include "engine/base/mem.h"
 #include "engine/post/rm_rows.h"
+#include "engine/text/corpus/rowfile.h"
 
 #define LF_RM_MAX_ID 1024 /* bytes; longer ones are no ids */
 
 struct lf_rm_row {
-    char *text; /* the line */
+    char *text; /* the row's bytes, a record of this form */
     size_t len;
+    enum lf_corpus_form form;
     const char *where, *id, *subset; /* subset NULL: none */
     size_t texts;                    /* of the block being scored: 0 (error), 1 or 2 */
     const char *error;               /* NULL: none */

@@ -163,7 +163,12 @@ static int cmp_id(const void *a, const void *b)
 
 static int add_best(const lf_rm_rows *r, size_t row, double score, lf_buf *out, lf_err *err)
 {
-    json_t *o = lf_json_load_text(r->rows[row].text, r->rows[row].len, r->rows[row].where, err);
+    const struct lf_rm_row *from = &r->rows[row];
+    const lf_corpus_record rec = {.raw = from->text, .len = from->len, .form = from->form};
+    json_t *o = NULL;
+    int rc = lf_row_json(&o, &rec, LF_ROW_STRICT, from->where, NULL, err);
+    if (rc < 0)
+        return rc;
     char *text = o && !json_object_set_new(o, "score", json_real(score))
                      ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17))
                      : NULL;

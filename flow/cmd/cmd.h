@@ -96,8 +96,6 @@ int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);
 int lf_cmd_print_line(const void *rec, const struct lf_fields *t, lf_err *err);
 /* An object of texts: names and values, NULL behind them. */
 int lf_cmd_print_texts(lf_err *err, const char *name, ...) __attribute__((sentinel));
-/* What the ledger has answered; takes o. */
-int lf_cmd_print_raw(struct json_t *o, lf_err *err);
 /* Rows of whatever members: {"rows":[]}, or a table of them; takes rows (NULL: err says why). */
 int lf_cmd_print_rows(const lf_cmd *c, struct json_t *rows, lf_err *err);
 /* A run as it is (flow/sched/describe.h). */

@@ -208,16 +208,15 @@ static bool named(const lf_cmd *c, const char *id)
 static int propose(lf_removables *list, const lf_run *run, const lf_start *inc, const char *path,
                    const char *why, lf_err *err)
 {
-    const lf_removable found = {.path = (char *)(uintptr_t)path,
+    const lf_removable found = {.path = path,
                                 .data = run->data,
-                                .why = (char *)(uintptr_t)why,
+                                .why = why,
                                 .bytes = tree_bytes(path, 0),
-                                .run = (char *)(uintptr_t)run->id,
+                                .run = run->id,
                                 .run_dir = run->dir,
                                 .outputs = inc->done != NULL ? inc->done->outputs : NULL,
                                 .n_outputs = inc->done != NULL ? inc->done->n_outputs : 0};
-    lf_removable *e = lf_rows_add(list, sizeof *e, err);
-    return e == NULL ? LF_ENOMEM : lf_fields_copy(e, &found, &lf_removable_fields, err);
+    return lf_removables_add(list, &found, err);
 }
 
 static int protect_adopted(lf_pairs *keep, const lf_run_view *v, lf_err *err)

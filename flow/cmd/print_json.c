@@ -56,11 +56,6 @@ int lf_cmd_print_line(const void *rec, const struct lf_fields *t, lf_err *err)
     return print(lf_fields_json(rec, t, err), JSON_COMPACT, err);
 }
 
-int lf_cmd_print_raw(json_t *o, lf_err *err)
-{
-    return print(o, JSON_INDENT(2), err);
-}
-
 static char *cell_of(const void *rows, size_t row, const char *key, lf_err *err)
 {
     return lf_raw_cell(json_array_get(rows, row), key, err);
@@ -75,7 +70,7 @@ int lf_cmd_print_rows(const lf_cmd *c, json_t *rows, lf_err *err)
     if (rows == NULL)
         return err->rc != 0 ? err->rc : LF_EIO;
     if (c->json)
-        return lf_cmd_print_raw(json_pack("{s:o}", "rows", rows), err);
+        return print(json_pack("{s:o}", "rows", rows), JSON_INDENT(2), err);
     json_object_foreach(json_array_get(rows, 0), k, v) if (t.n_cols < 64)
     {
         cols[t.n_cols++] = (lf_column){k, k, json_is_number(v), false};

@@ -15,8 +15,22 @@
 #include "flow/record/parts.h"
 #include "flow/record/record.h"
 
-/* The file of attempt n: "attempt.3.json" of "attempt.%d.json". */
-#define NAME(buf, kind, suffix, n) snprintf(buf, sizeof buf, kind ".%d" suffix, n)
+/* The file of attempt n: "attempt.3.json" of "attempt". */
+static int load(void *out, const struct lf_fields *t, const char *dir, const char *kind, int n,
+                lf_err *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%d.json", kind, n);
+    return lf_fields_load(out, t, dir, name, err);
+}
+
+static int publish(const char *dir, const char *kind, int n, const struct lf_fields *t,
+                   const void *rec, lf_err *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%d.json", kind, n);
+    return lf_fields_publish(dir, name, t, rec, err);
+}
 
 /* ---- attempt.N.json ---- */
 
@@ -32,16 +46,12 @@ static const struct lf_fields attempt_fields = LF_FIELDS(
 
 int lf_attempt_rec_load(struct lf_attempt_rec **out, const char *stage_dir, int n, lf_err *err)
 {
-    char name[64];
-    NAME(name, "attempt", ".json", n);
-    return lf_fields_load(out, &attempt_fields, stage_dir, name, err);
+    return load(out, &attempt_fields, stage_dir, "attempt", n, err);
 }
 
 int lf_attempt_rec_publish(const char *stage_dir, const struct lf_attempt_rec *a, lf_err *err)
 {
-    char name[64];
-    NAME(name, "attempt", ".json", a->attempt);
-    return lf_fields_publish(stage_dir, name, &attempt_fields, a, err);
+    return publish(stage_dir, "attempt", a->attempt, &attempt_fields, a, err);
 }
 
 void lf_attempt_rec_free(struct lf_attempt_rec *a)
@@ -60,16 +70,12 @@ static const struct lf_fields job_fields = LF_FIELDS(
 
 int lf_job_rec_load(struct lf_job_rec **out, const char *stage_dir, int n, lf_err *err)
 {
-    char name[64];
-    NAME(name, "job", ".json", n);
-    return lf_fields_load(out, &job_fields, stage_dir, name, err);
+    return load(out, &job_fields, stage_dir, "job", n, err);
 }
 
 int lf_job_rec_publish(const char *stage_dir, int n, const struct lf_job_rec *j, lf_err *err)
 {
-    char name[64];
-    NAME(name, "job", ".json", n);
-    return lf_fields_publish(stage_dir, name, &job_fields, j, err);
+    return publish(stage_dir, "job", n, &job_fields, j, err);
 }
 
 struct lf_job_rec *lf_job_rec_new(lf_err *err)
@@ -94,16 +100,12 @@ static const struct lf_fields skip_fields = LF_FIELDS(
 
 int lf_skip_rec_load(struct lf_skip_rec **out, const char *stage_dir, int n, lf_err *err)
 {
-    char name[64];
-    NAME(name, "skip", ".json", n);
-    return lf_fields_load(out, &skip_fields, stage_dir, name, err);
+    return load(out, &skip_fields, stage_dir, "skip", n, err);
 }
 
 int lf_skip_rec_publish(const char *stage_dir, int n, const struct lf_skip_rec *s, lf_err *err)
 {
-    char name[64];
-    NAME(name, "skip", ".json", n);
-    return lf_fields_publish(stage_dir, name, &skip_fields, s, err);
+    return publish(stage_dir, "skip", n, &skip_fields, s, err);
 }
 
 void lf_skip_rec_free(struct lf_skip_rec *s)
@@ -120,9 +122,7 @@ static const struct lf_fields refused_fields = LF_FIELDS(
 
 int lf_refused_rec_load(struct lf_refused_rec **out, const char *stage_dir, int n, lf_err *err)
 {
-    char name[64];
-    NAME(name, "refused", ".json", n);
-    return lf_fields_load(out, &refused_fields, stage_dir, name, err);
+    return load(out, &refused_fields, stage_dir, "refused", n, err);
 }
 
 int lf_refused_rec_replace(const char *stage_dir, int n, const struct lf_refused_rec *r,
@@ -158,7 +158,7 @@ static const struct lf_fields cancel_fields = LF_FIELDS(
 int lf_cancel_rec_publish(const char *stage_dir, int n, const struct lf_cancel_rec *c, lf_err *err)
 {
     char name[64];
-    NAME(name, "cancel", "", n);
+    snprintf(name, sizeof name, "cancel.%d", n);
     return lf_fields_publish(stage_dir, name, &cancel_fields, c, err);
 }
 

@@ -30,6 +30,12 @@ const struct lf_fields lf_removable_fields = LF_FIELDS_SHOWN(
     lf_removable, LF_MEMBERS(lf_removable, path, data, why, bytes, half_run, run, run_dir),
     {LF_FIELD_SUBS(lf_removable, outputs, LF_FIELD_NAMED, &lf_output_fields)});
 
+int lf_removables_add(lf_removables *l, const lf_removable *r, lf_err *err)
+{
+    lf_removable *e = lf_rows_add(l, sizeof *e, err);
+    return e == NULL ? LF_ENOMEM : lf_fields_copy(e, r, &lf_removable_fields, err);
+}
+
 void lf_removables_fini(lf_removables *l)
 {
     lf_fields_list_fini(l, &lf_removable_fields);
@@ -49,13 +55,9 @@ static bool is_revision(const char *name)
 static int propose(const struct search *s, const char *path, const char *why, double bytes,
                    const char *run, lf_err *err)
 {
-    const lf_removable found = {.path = (char *)(uintptr_t)path,
-                                .data = (char *)(uintptr_t)s->data,
-                                .why = (char *)(uintptr_t)why,
-                                .bytes = bytes,
-                                .half_run = (char *)(uintptr_t)run};
-    lf_removable *e = lf_rows_add(s->list, sizeof *e, err);
-    return e == NULL ? LF_ENOMEM : lf_fields_copy(e, &found, &lf_removable_fields, err);
+    const lf_removable found = {
+        .path = path, .data = s->data, .why = why, .bytes = bytes, .half_run = run};
+    return lf_removables_add(s->list, &found, err);
 }
 
 /* Links of this inode that go. */

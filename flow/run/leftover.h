@@ -15,15 +15,16 @@
 
 /* What may be deleted, below the data root `data`. Owns what it points to. */
 typedef struct lf_removable {
-    char *path, *data, *why;
+    const char *path, *data, *why;
     double bytes;
-    char *half_run;      /* its id, where it is a whole run that was never complete */
-    char *run, *run_dir; /* of a start: its run, and */
+    const char *half_run;      /* its id, where it is a whole run that was never complete */
+    const char *run, *run_dir; /* of a start: its run, and */
     struct lf_output *outputs;
     size_t n_outputs;
 } lf_removable;
 typedef LF_ROWS(lf_removable) lf_removables;
 extern const struct lf_fields lf_removable_fields;
+int lf_removables_add(lf_removables *l, const lf_removable *r, lf_err *err); /* copies */
 void lf_removables_fini(lf_removables *l);
 
 /* Append what is left. Who deletes holds submit.lock of the project, or they may belong to a submit

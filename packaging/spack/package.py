@@ -30,15 +30,18 @@ class LoongFlow(AutotoolsPackage):
     depends_on("libarchive@3.3:")
     depends_on("openssl@1.1:")
     depends_on("pcre2@10.30:")
+    depends_on("snappy")
     depends_on("sqlite@3.34:")
     depends_on("utf8proc@2.1:")
+    depends_on("zlib-api")
+    depends_on("zstd")
     depends_on("pmix@3.2:", when="+pmix")
     depends_on("ucx@1.10:", when="+ucx")
     depends_on("onednn", when="+onednn")
     depends_on("cuda", when="+cuda")
 
     def configure_args(self):
-        args = ["--disable-bundle"]
+        args = ["--disable-bundle", "--with-snappy", "--with-zstd", "--with-zlib"]
         args += self.with_or_without("pmix")
         args += self.with_or_without("ucx")
         args += self.with_or_without("onednn")

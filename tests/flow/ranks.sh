@@ -41,17 +41,17 @@ save_time = 0
 threads = 1
 END_INI
 # The two ranks train: metrics are written, both have signed in.
-training() { _d=$(stage_dir train) && [ "${_d##*/}" = "$1" ] && [ -s "$_d/metrics" ] && [ "$(ls "$_d/ranks" | wc -l)" -eq 2 ]; }
+training() { _d=$(stage_dir train) && [ "${_d##*/}" = "$1" ] && [ -s "$_d/metrics" ] && [ "$(ls "$_d"/ranks/*.json | wc -l)" -eq 2 ]; }
 sums() { (cd "$(stage_dir tokenize)/out" && cksum shards/* tokenizer/*); }
 runs 0 "$LF" run --only tokenize
 sums >one
 runs 0 "$LF" run --new --set tokenize.ranks=2
 sums >two
 cmp -s one two; ok $? "two ranks of the flow: the bytes of one"
-is "$(ls "$(stage_dir tokenize)/ranks" | wc -l)" 2 "each rank has left its host and pid"
+is "$(ls "$(stage_dir tokenize)"/ranks/*.json | wc -l)" 2 "each rank has left its host and pid"
 grep -h -o '"rank":"[01]"' "$(stage_dir tokenize)/ranks/"* | sort -u | tr '\n' ' ' >ranks
 is "$(cat ranks)" '"rank":"0" "rank":"1" ' "and which rank it is"
-is "$(ls "$(stage_dir train)/ranks" | wc -l)" 1 "a stage of one rank needs no launcher"
+is "$(ls "$(stage_dir train)"/ranks/*.json | wc -l)" 1 "a stage of one rank needs no launcher"
 like "$(stage_dir ../tokenize 2>/dev/null)$(dirname "$(dirname "$(stage_dir tokenize)")")/tokenize/wrapper.1.log" '2 ranks by loong' "the wrapper says who starts them"
 
 # Stopped as one, resumed as one.

@@ -210,8 +210,8 @@ is $code 75 "before the job's end the stage stops"
 like "$rd/first/2.2/end.json" '"class":"timeout"' "because of the time"
 [ $((t1 - t0)) -ge 2 ] && [ "$t1" -le "$(cat end)" ]; ok $? "in time, and not at once" "after $((t1 - t0)) s"
 is "$(grep -c '^scontrol requeue 41 ' calls)" 1 "and the job is put back"
-new_run
-end_1=$(($(date +%s) + 60))
+new_run --set first.grace=36 # scontrol has a quarter of it to answer
+end_1=$(($(date +%s) + 75))
 echo $end_1 >end
 go 2 41 0 &
 j=$!
@@ -219,7 +219,7 @@ BG="$BG $j"
 started 2.2
 echo $(($(date +%s) + 3600)) >end # somebody raised the limit
 past() { [ "$(date +%s)" -gt $((end_1 + 1)) ]; }
-let_go_when 60 past
+let_go_when 75 past
 wait $j
 [ -e "$rd/first/2.2/done.json" ]; ok $? "a limit that was raised meanwhile is asked for again before it is obeyed"
 

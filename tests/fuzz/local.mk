@@ -1,6 +1,7 @@
 # tests of tests/fuzz: with --enable-fuzz libFuzzer programs, otherwise replays of the corpus and of mutations
 LF_FUZZ_TARGETS = tests/fuzz/fuzz_ini tests/fuzz/fuzz_tokenizer tests/fuzz/fuzz_spm tests/fuzz/fuzz_tokforms tests/fuzz/fuzz_shard tests/fuzz/fuzz_ckpt tests/fuzz/fuzz_megatron \
-  tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config tests/fuzz/fuzz_jinja tests/fuzz/fuzz_rows
+  tests/fuzz/fuzz_safetensors tests/fuzz/fuzz_torch tests/fuzz/fuzz_pickle tests/fuzz/fuzz_config tests/fuzz/fuzz_jinja tests/fuzz/fuzz_rows \
+  tests/fuzz/fuzz_parquet
 LF_FUZZ_COMMON = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 if FUZZ
 noinst_PROGRAMS += $(LF_FUZZ_TARGETS)
@@ -36,6 +37,9 @@ tests_fuzz_fuzz_jinja_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_rows_SOURCES = tests/fuzz/fuzz_rows.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_rows_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_rows_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
+tests_fuzz_fuzz_parquet_SOURCES = tests/fuzz/fuzz_parquet.c $(LF_FUZZ_COMMON)
+tests_fuzz_fuzz_parquet_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+tests_fuzz_fuzz_parquet_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
 tests_fuzz_fuzz_megatron_SOURCES = tests/fuzz/fuzz_megatron.c $(LF_FUZZ_COMMON)
 tests_fuzz_fuzz_megatron_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
 tests_fuzz_fuzz_megatron_LDFLAGS = $(LF_FUZZ_LDFLAGS_USED)
@@ -55,7 +59,7 @@ EXTRA_DIST += tests/fuzz/corpus/config/gpt2.json tests/fuzz/corpus/config/llama3
   tests/fuzz/corpus/config/gemma3.json tests/fuzz/corpus/config/phi3-long.json tests/fuzz/corpus/config/starcoder.json
 EXTRA_DIST += tests/fuzz/README.md tests/fuzz/corpus/ini/model.ini tests/fuzz/corpus/ini/crlf.ini tests/fuzz/corpus/ini/odd.ini \
   tests/fuzz/corpus/tokenizer/bytelevel.json tests/fuzz/corpus/tokenizer/classes.json tests/fuzz/corpus/tokenizer/split.json tests/fuzz/run.sh \
-  tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \
+  tests/fuzz/corpus/parquet tests/fuzz/corpus/make_pickle.py tests/fuzz/corpus/pickle \
   tests/fuzz/corpus/spm/bpe.model tests/fuzz/corpus/spm/unigram.model tests/fuzz/corpus/tokforms/tiktoken \
   tests/fuzz/corpus/tokforms/merges tests/fuzz/corpus/tokforms/bert tests/fuzz/corpus/tokforms/llama \
   tests/fuzz/corpus/tokenizer/llama.json tests/fuzz/corpus/tokenizer/unigram.json tests/fuzz/corpus/tokenizer/bert.json

@@ -143,3 +143,11 @@ EXTRA_DIST += tests/golden/harness.sh tests/golden/harness/README.md tests/golde
   tests/golden/harness/requests.jsonl tests/golden/harness/golden.json tests/golden/harness/model/config.json \
   tests/golden/harness/model/generation_config.json tests/golden/harness/model/model.safetensors \
   tests/golden/harness/model/tokenizer.json tests/golden/harness/model/tokenizer_config.json
+
+# Parquet files against pyarrow.
+check_PROGRAMS += tests/golden/parquet_test
+TESTS += tests/golden/parquet_test
+tests_golden_parquet_test_SOURCES = tests/golden/parquet_test.c
+tests_golden_parquet_test_LDADD = tests/tap/libtap.a $(LF_ENGINE_LIBS)
+EXTRA_DIST += tests/golden/parquet/README.md tests/golden/parquet/make_parquet.py tests/golden/parquet/files.tar.xz \
+  tests/golden/parquet/rows

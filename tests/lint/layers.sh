@@ -8,9 +8,10 @@ allowed() {
     case $1 in
     engine/base) echo "" ;;
     engine/text/jinja | engine/text/token) echo "engine/base" ;;
+    engine/text/parquet) echo "engine/base" ;;
     engine/text/vocab) echo "engine/base engine/text/token" ;;
     engine/text/chat) echo "engine/base engine/text/token engine/text/jinja" ;;
-    engine/text/corpus) echo "engine/base engine/text/token engine/text/chat" ;;
+    engine/text/corpus) echo "engine/base engine/text/token engine/text/chat engine/text/parquet" ;;
     engine/store) echo "engine/base" ;;
     engine/comm) echo "engine/base" ;;
     kernels*) echo "kernels engine/base/rng.h engine/base/f8.h engine/base/bits.h" ;;

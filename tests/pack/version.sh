@@ -11,6 +11,7 @@ built=$(sed -n 's/^#define LF_COMMIT "\(.*\)"$/\1/p' "$LF_BUILDDIR/engine/base/c
 [ -n "$built" ] && is "$(sed -n 2p v)" "commit: $built" "then the commit of the last make"
 on() { grep -q "^#define $1 1" "$LF_BUILDDIR/config.h" && echo yes || echo no; }
 want="PMIx $(on HAVE_PMIX), UCX $(on HAVE_UCX), oneDNN $(on HAVE_ONEDNN), CUDA $(on HAVE_NVCC)"
+want="$want, snappy $(on HAVE_SNAPPY), zstd $(on HAVE_ZSTD), zlib $(on HAVE_ZLIB)"
 is "$(sed -n '3s/, HDF5 [0-9][0-9.]*$//p' v)" "features: $want" "what configure found"
 isas=plain
 for i in avx2 avx512 avx512bf16; do

@@ -148,7 +148,7 @@ bad_line --multiple-choice "'gold' must be" "gold out of range" '{"context":"a",
 bad_line --multiple-choice "choice 1 is not a text" "an empty choice" '{"context":"a","choices":["b",""],"gold":0}'
 bad_line --last-word "'text' must hold a word" "no last word" '{"text":"word"}'
 bad_line --text 'no "text"' "no text" '{"page":"x"}'
-bad_line --text "an object" "a line that is no object" '["x"]'
+bad_line --text "the line is no JSON object" "a line that is no object" '["x"]'
 : >"$dir/bad.jsonl"
 fails 1 "holds no documents" "an empty file" $tok --text "$dir/bad.jsonl"
 printf 'abc \377 def' >"$dir/bad.txt"
@@ -200,4 +200,11 @@ run other $tok --text "$dir/book.txt" --resume-from "$dir/term"
 is $rc 1 "samples of other tasks are not continued"
 says "belongs to another run" "and it is said"
 
-finish 69
+# --- parquet ---
+rows=$LF_SRCDIR/tests/golden/parquet/rows
+for f in parquet jsonl; do run from-$f $tok --limit 5 --text "$rows/texts.$f" --multiple-choice "$rows/choices.$f"; done
+is "$rc $(wc -l <"$dir/from-parquet/results/samples.jsonl" | tr -d ' ')" "0 10" "texts and choices from parquet"
+cmp -s "$dir/from-parquet/results/samples.jsonl" "$dir/from-jsonl/results/samples.jsonl"
+ok $? "are measured as JSON lines are"
+
+finish 71

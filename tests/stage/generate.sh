@@ -274,7 +274,7 @@ bad_line "both 'prompt' and 'prompt_token_ids'" "two prompts" '{"prompt":"x","pr
 bad_line "no 'prompt'" "no prompt" '{"id":"a"}'
 bad_line "prompt is empty" "an empty prompt" '{"prompt_token_ids":[]}'
 bad_line "entry 2 is not a token id" "an id that is none" '{"prompt_token_ids":[1,-4]}'
-bad_line "a request is an object" "a line that is no object" '[1,2]'
+bad_line "the line is no JSON object" "a line that is no object" '[1,2]'
 bad_line "second request has the id 'line-1'" "an id given twice" '{"id":"line-1","prompt":"x"}'
 bad_line "bad.jsonl:2:" "broken JSON" '{"prompt": "x"'
 printf '{"id":"far","prompt_token_ids":[5000]}\n' >"$dir/bad.jsonl"
@@ -322,10 +322,15 @@ printf '{"id":"other","prompt_token_ids":[3]}\n' >"$dir/other.jsonl"
 run other $tok --prompts "$dir/other.jsonl" --resume-from "$dir/term"
 is $rc 1 "results of other requests are not continued"
 says "belongs to another run" "and it is said"
+# Requests from parquet, their prompts as lists of ids, a setting that is null in some.
+for f in parquet jsonl; do run from-$f --prompts "$LF_SRCDIR/tests/golden/parquet/rows/requests.$f"; done
+is "$rc $(wc -l <"$dir/from-parquet/text/out.jsonl" | tr -d ' ')" "0 6" "requests from parquet"
+cmp -s "$dir/from-parquet/text/out.jsonl" "$dir/from-jsonl/text/out.jsonl"
+ok $? "give what JSON lines give"
 cp -r "$dir/ckpt" "$dir/flip"
 file=$(ls "$dir"/flip/data-*.h5)
 printf '\377' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") / 2)) conv=notrunc 2>/dev/null
 ckpt=flip
 fails 1 "flip" "a checkpoint with a flipped byte is refused" $tok x
 
-finish 122
+finish 124

@@ -145,7 +145,10 @@ printf '%s\n' '{"prompt":"q ban:","completion":" dor"}' >"$dir/flat.jsonl"
 score chat --chat-template "$dir/t.jinja" "$dir/chat.jsonl"
 score flat "$dir/flat.jsonl"
 equal chat flat "a conversation is scored as its template writes it"
+for f in parquet jsonl; do score from-$f "$LF_SRCDIR/tests/golden/parquet/rows/pairs.$f"; done
+is "$rc $(lines from-parquet | wc -l | tr -d ' ')" "0 8" "pairs from parquet"
+equal from-parquet from-jsonl "have the scores of JSON lines"
 score chatplan --plan "$dir/chat.jsonl"
 grep -q '"bytes"' "$dir/stdout"
 ok $? "--plan"
-finish 26
+finish 28

@@ -80,6 +80,25 @@ static void expect(lf_corpus_args a, const char *input, const char *want, const 
     tap_str(got, want, name);
 }
 
+static void expect_size(lf_corpus_args a, const char *input, size_t want, const char *name)
+{
+    lf_err err = LF_ERR_INIT;
+    int rc;
+    size_t got = 0;
+    lf_corpus *c = NULL;
+    lf_corpus_record r;
+    a.inputs = &input;
+    a.n_inputs = 1;
+    a.max_doc_bytes = 1 << 20;
+    rc = lf_corpus_open(&c, &a, &err);
+    while (rc == 0 && (rc = lf_corpus_next(c, &r, &err)) == 1) {
+        got += r.len;
+        rc = 0;
+    }
+    lf_corpus_close(c);
+    tap_ok(rc == 0 && got == want, "%s: %zu bytes %s", name, got, rc ? err.text : "");
+}
+
 static void refuse(lf_corpus_args a, const char *input, int want, const char *contains,
                    const char *name)
 {
@@ -364,6 +383,45 @@ static void nesting(void)
     lf_buf_fini(&tar);
 }
 
+/* What is no text is refused, unless the user says that it is one. */
+static void no_text(void)
+{
+    lf_corpus_args a = {.split = LF_CORPUS_FILE};
+    char text[6000];
+    puts_file("a.pdf", "%PDF-1.7 and so on");
+    refuse(a, at("a.pdf"), LF_EFORMAT, "it holds PDF data; convert it first: pdftotext", "a PDF");
+    put("a.txt", "\x89PNG\r\n\x1a\n", 8);
+    refuse(a, at("a.txt"), LF_EFORMAT, "it holds PNG data; leave it out", "a picture");
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 50 == 49 ? '\xe9' : 'x';
+    put("latin1.txt", text, sizeof text);
+    refuse(a, at("latin1.txt"), LF_EFORMAT,
+           "is no UTF-8 text: 2 % of its first 6000 bytes are none; convert it (iconv -f LATIN1",
+           "Latin-1");
+    a.any_bytes = true;
+    expect_size(a, at("latin1.txt"), sizeof text, "which can be asked for");
+    a.any_bytes = false;
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 200 == 199 ? '\xe9' : 'x';
+    put("few.txt", text, sizeof text);
+    expect_size(a, at("few.txt"), sizeof text, "half a percent may be an accident");
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 2 ? '\0' : 'x';
+    memcpy(text, "\xff\xfe", 2);
+    put("utf16.txt", text, sizeof text);
+    refuse(a, at("utf16.txt"), LF_EFORMAT, "it is UTF-16; convert it (iconv -f UTF-16", "UTF-16");
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(i * 37 % 251);
+    put("random.txt", text, sizeof text);
+    refuse(a, at("random.txt"), LF_EFORMAT, "is no UTF-8 text", "any bytes");
+    for (size_t i = 0; i + 1 < sizeof text; i += 2)
+        memcpy(text + i, "\xc3\xa9", 2);
+    put("accents.txt", text, sizeof text - 1);
+    expect_size(a, at("accents.txt"), sizeof text - 1, "a text of accents alone, with its end cut");
+    put("short.txt", "caf\xe9", 4);
+    expect_size(a, at("short.txt"), 4, "of a short text nobody can tell");
+}
+
 static void files(void)
 {
     lf_err err = LF_ERR_INIT;
@@ -405,7 +463,7 @@ static void files(void)
     tap_i64(lf_corpus_total_bytes(c), 4 + 13, "bytes of all sources");
     tap_rc(lf_corpus_seek(c, 3, &err), 0, &err, NULL, "seek");
     tap_i64(lf_corpus_next(c, &r, &err), 1, "a record after seeking");
-    tap_ok(r.source == 3 && r.json, "of the source sought");
+    tap_ok(r.source == 3 && r.form == LF_RECORD_JSON, "of the source sought");
     lf_corpus_close(c);
 }
 
@@ -417,6 +475,7 @@ int main(void)
     TAP(13, marks());
     formats();
     TAP(8, nesting());
+    TAP(9, no_text());
     TAP(15, files());
     return tap_done();
 }

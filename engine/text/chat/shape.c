@@ -47,6 +47,12 @@ const char *lf_shape_name(enum lf_shape s)
     return (unsigned)s < LF_SHAPES ? shape_names[s] : "?";
 }
 
+const char *const *lf_shape_known(size_t *n)
+{
+    *n = N_COLUMNS - 2; /* role and content are no columns */
+    return known_columns;
+}
+
 /* The value of "name=value", or NULL when the pair is of another name. */
 static const char *pair_value(const char *pair, const char *name)
 {
@@ -142,7 +148,7 @@ static bool covered(const struct lf_variant *a, int a_bits, const struct lf_vari
     return na < nb || (na == nb && a->need < b->need);
 }
 
-static void column_list(char *buf, size_t cap, json_t *root)
+void lf_shape_column_list(char *buf, size_t cap, json_t *root)
 {
     const char *key;
     json_t *v;
@@ -160,7 +166,7 @@ static void column_list(char *buf, size_t cap, json_t *root)
 static int no_variant(const struct lf_row_ctx *c, lf_err *err)
 {
     char list[400];
-    column_list(list, sizeof list, c->root);
+    lf_shape_column_list(list, sizeof list, c->root);
     if (c->o->shape != LF_SHAPE_AUTO)
         return lf_fail(err, LF_EFORMAT,
                        "%s: the columns (%s) are not those of shape = %s; rename them with columns",
@@ -219,49 +225,59 @@ static int check_unmapped(const struct lf_row_ctx *c, const struct lf_variant *v
     return 0;
 }
 
-int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
-                 const char *where, uint64_t *replaced, lf_err *err)
+int lf_shape_json(json_t **out, const lf_shape_line *line, const char *where, uint64_t *replaced,
+                  lf_err *err)
 {
-    lf_row r = {0};
-    struct lf_row_ctx c = {.o = o, .where = where};
-    const struct lf_variant *v = NULL;
-    lf_bytes line = {(const uint8_t *)raw, len};
+    lf_bytes text = {(const uint8_t *)line->raw, line->len};
+    size_t flags = JSON_REJECT_DUPLICATES | (line->nul ? JSON_ALLOW_NUL : 0u);
     json_error_t je;
+    json_t *root = NULL;
     lf_buf fixed;
     lf_buf_init(&fixed);
-    int rc = lf_text_repair(&line, &fixed, o->strict, replaced, err);
-    if (rc < 0) {
+    int rc = lf_text_repair(&text, &fixed, line->strict, replaced, err);
+    if (rc < 0)
         lf_err_prefix(err, "%s", where);
-        goto out;
-    }
-    if (!(c.root = r.root = json_loadb((const char *)line.p, line.n,
-                                       JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je))) {
+    else if (!(root = json_loadb((const char *)text.p, text.n, flags, &je)))
         rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
                      je.position);
-        goto out;
-    }
-    if (!json_is_object(c.root)) {
+    else if (!json_is_object(root))
         rc = lf_fail(err, LF_EFORMAT, "%s: the line is no JSON object", where);
-        goto out;
-    }
-    if (!(c.arena = r.arena = lf_arena_create(err))) {
-        rc = LF_ENOMEM;
-        goto out;
-    }
-    rc = find_variant(&v, &c, err);
+    lf_buf_fini(&fixed);
+    if (rc < 0)
+        json_decref(root);
+    else
+        *out = root;
+    return rc;
+}
+
+int lf_shape_object(lf_row *out, const lf_shape_opts *o, json_t *root, const char *where,
+                    lf_err *err)
+{
+    lf_row r = {.root = root};
+    struct lf_row_ctx c = {.o = o, .where = where, .root = root};
+    const struct lf_variant *v = NULL;
+    c.arena = r.arena = lf_arena_create(err);
+    int rc = c.arena ? find_variant(&v, &c, err) : LF_ENOMEM;
     if (rc == 0)
         rc = check_unmapped(&c, v, err);
     if (rc == 0) {
         r.shape = v->shape;
         rc = lf_shape_read(&r, &c, v, err);
     }
-out:
-    lf_buf_fini(&fixed);
     if (rc < 0)
         lf_row_fini(&r);
     else
         *out = r;
     return rc;
+}
+
+int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
+                 const char *where, uint64_t *replaced, lf_err *err)
+{
+    const lf_shape_line line = {raw, len, o->strict, true};
+    json_t *root = NULL;
+    int rc = lf_shape_json(&root, &line, where, replaced, err);
+    return rc < 0 ? rc : lf_shape_object(out, o, root, where, err);
 }
 
 void lf_row_fini(lf_row *r)

@@ -143,6 +143,26 @@ int lf_shape_check(const lf_shape_opts *o, lf_err *err);
  * is no JSON object, its columns fit no shape or two, a column is unknown, or a type is wrong. */
 int lf_shape_row(lf_row *out, const lf_shape_opts *o, const char *raw, size_t len,
                  const char *where, uint64_t *replaced, lf_err *err);
+/* lf_shape_row for an object. The call takes the object, also when it fails. */
+int lf_shape_object(lf_row *out, const lf_shape_opts *o, json_t *root, const char *where,
+                    lf_err *err);
 void lf_row_fini(lf_row *r); /* r may be zeroed */
+
+/* A line of JSON; borrowed. */
+typedef struct lf_shape_line {
+    const char *raw;
+    size_t len;
+    bool strict; /* not UTF-8 is an error, else repaired */
+    bool nul;    /* texts may hold NULs */
+} lf_shape_line;
+/* The line as an object, owned: json_decref. */
+int lf_shape_json(json_t **out, const lf_shape_line *line, const char *where, uint64_t *replaced,
+                  lf_err *err);
+/* "a, b, c": the names of an object's members, for messages; those that have room. */
+void lf_shape_column_list(char *buf, size_t cap, json_t *root);
+/* Every column that a shape may have, under our names; *n of them. */
+const char *const *lf_shape_known(size_t *n);
+/* What our column `name` is called in the data. */
+const char *lf_shape_column(const lf_shape_opts *o, const char *name);
 
 #endif

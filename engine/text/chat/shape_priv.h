@@ -24,8 +24,6 @@ struct lf_row_ctx {
     lf_arena *arena;
 };
 
-/* Returns the name that our column `name` has in the data. */
-const char *lf_shape_column(const lf_shape_opts *o, const char *name);
 /* the column, NULL when absent or null */
 json_t *lf_shape_get(const struct lf_row_ctx *c, const char *name);
 /* Fills the parts of a row whose variant is known. */

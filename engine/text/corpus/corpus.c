@@ -10,17 +10,18 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/crc32.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/text/corpus/corpus_files.h"
 #include "engine/text/corpus/corpus_kind.h"
-#include "engine/text/token/tokenizer_priv.h"
+#include "engine/text/corpus/rowjson.h"
+#include "engine/text/parquet/parquet.h"
 
 #define BLOCK ((size_t)1 << 18)
 
@@ -28,7 +29,8 @@ struct lf_corpus {
     lf_corpus_args a;
     lf_corpus_list files;
     size_t at;          /* source being read, or to be opened next */
-    struct archive *ar; /* NULL: source not open */
+    struct archive *ar; /* NULL: source not open, or a parquet file */
+    lf_parquet *pq;     /* the source being read, when it is one */
     bool in_member;
     bool is_archive; /* tar or zip: members have names */
     char *member;
@@ -43,38 +45,8 @@ struct lf_corpus {
     int64_t done_before; /* bytes of the sources before `at` */
     bool check_crc; /* the member is a whole gzip file: libarchive does not look at its checksum */
     uint32_t crc;
-    uint32_t crc_table[8][256];
+    lf_crc32 crc_tables;
 };
-
-/* CRC-32 of gzip (RFC 1952), eight bytes a step. */
-static void crc_init(uint32_t t[8][256])
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++)
-            c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0);
-        t[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++)
-            t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 0xFF];
-}
-
-static uint32_t crc_add(const uint32_t t[8][256], uint32_t c, const uint8_t *p, size_t n)
-{
-    c = ~c;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint32_t a, b;
-        memcpy(&a, p, 4);
-        memcpy(&b, p + 4, 4);
-        a ^= c;
-        c = t[7][a & 0xFF] ^ t[6][a >> 8 & 0xFF] ^ t[5][a >> 16 & 0xFF] ^ t[4][a >> 24] ^
-            t[3][b & 0xFF] ^ t[2][b >> 8 & 0xFF] ^ t[1][b >> 16 & 0xFF] ^ t[0][b >> 24];
-    }
-    for (; n > 0; n--, p++)
-        c = c >> 8 ^ t[0][(c ^ *p) & 0xFF];
-    return ~c;
-}
 
 int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
 {
@@ -84,7 +56,7 @@ int lf_corpus_open(lf_corpus **out, const lf_corpus_args *args, lf_err *err)
     c->a = *args;
     c->a.inputs = NULL;
     lf_buf_init(&c->win);
-    crc_init(c->crc_table);
+    lf_crc32_init(&c->crc_tables);
     int rc = 0;
     for (size_t i = 0; i < args->n_inputs && rc == 0; i++)
         rc = lf_corpus_list_add(&c->files, args->inputs[i], err);
@@ -101,6 +73,8 @@ static void close_source(lf_corpus *c)
     if (c->ar)
         archive_read_free(c->ar);
     c->ar = NULL;
+    lf_parquet_close(c->pq);
+    c->pq = NULL;
     free(c->member);
     c->member = NULL;
     c->in_member = false;
@@ -142,7 +116,9 @@ int64_t lf_corpus_total_bytes(const lf_corpus *c)
 
 int64_t lf_corpus_bytes_done(const lf_corpus *c)
 {
-    return c->done_before + (c->ar ? archive_filter_bytes(c->ar, -1) : 0);
+    return c->done_before + (c->ar   ? archive_filter_bytes(c->ar, -1)
+                             : c->pq ? lf_parquet_bytes_done(c->pq)
+                                     : 0);
 }
 
 int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
@@ -161,7 +137,7 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err)
 static bool is_json_name(const lf_corpus *c, const char *name)
 {
     if (c->a.format != LF_CORPUS_AUTO)
-        return c->a.format == LF_CORPUS_JSONL;
+        return c->a.format == LF_CORPUS_JSONL || c->a.format == LF_CORPUS_ROWS;
     size_t n = lf_corpus_strip_compression(name);
     return lf_corpus_ends_with(name, n, ".jsonl") || lf_corpus_ends_with(name, n, ".ndjson");
 }
@@ -178,7 +154,7 @@ static int archive_fail(lf_corpus *c, lf_err *err)
                    (long long)archive_filter_bytes(c->ar, -1));
 }
 
-static int open_source(lf_corpus *c, lf_err *err)
+static int open_archive(lf_corpus *c, lf_err *err)
 {
     const char *path = c->files.v[c->at].path;
     bool std = strcmp(path, "-") == 0;
@@ -203,6 +179,40 @@ static int open_source(lf_corpus *c, lf_err *err)
     int got = std ? archive_read_open_fd(c->ar, 0, BLOCK)
                   : archive_read_open_filename(c->ar, path, BLOCK);
     return got == ARCHIVE_OK ? 0 : archive_fail(c, err);
+}
+
+static int open_parquet(lf_corpus *c, lf_err *err)
+{
+    const char *path = c->files.v[c->at].path;
+    const lf_parquet_opts o = {.columns = c->a.columns,
+                               .n_columns = c->a.n_columns,
+                               .max_row_bytes = c->a.max_doc_bytes,
+                               .raise = c->a.format == LF_CORPUS_ROWS ? NULL : "max_doc_bytes"};
+    if (c->files.v[c->at].bytes < 0)
+        return lf_fail(err, LF_EINVAL,
+                       "%s: parquet is read from its end, which only a regular file has; name the "
+                       "file",
+                       strcmp(path, "-") == 0 ? "standard input" : path);
+    c->in_source = 0;
+    return lf_parquet_open(&c->pq, path, &o, err);
+}
+
+/* Open the source as what its name, its first and last bytes and the format asked for make it. */
+static int open_source(lf_corpus *c, lf_err *err)
+{
+    const lf_corpus_source *s = &c->files.v[c->at];
+    enum lf_corpus_format f = c->a.format;
+    bool is = false, free_choice = f == LF_CORPUS_AUTO || f == LF_CORPUS_ROWS;
+    int rc = s->bytes < 0 ? 0 : lf_parquet_is(&is, s->path, err);
+    if (rc < 0)
+        return rc;
+    if (is && (f == LF_CORPUS_TEXT || f == LF_CORPUS_JSONL))
+        return lf_fail(err, LF_EFORMAT,
+                       "%s is a parquet file; the format asked for is another, auto takes it",
+                       s->path);
+    if (f == LF_CORPUS_PARQUET || (free_choice && (is || lf_corpus_is_parquet_name(s->path))))
+        return open_parquet(c, err);
+    return open_archive(c, err);
 }
 
 /* A file whose name promises compression must be compressed: a few bytes of one look like text. */
@@ -296,6 +306,8 @@ static int next_member(lf_corpus *c, lf_err *err)
             base = base ? base + 1 : name;
             if (!name || archive_entry_filetype(e) != AE_IFREG || base[0] == '.' || base[0] == 0)
                 continue;
+            if (c->a.format != LF_CORPUS_TEXT && lf_corpus_is_parquet_name(name))
+                return nested(c, name, "a parquet file", err);
             if (lf_corpus_is_archive_name(name) || name[lf_corpus_strip_compression(name)])
                 return nested(c, name, "a compressed file or an archive", err);
             c->member = lf_strdup(name, err);
@@ -314,17 +326,38 @@ static int next_member(lf_corpus *c, lf_err *err)
     }
 }
 
+/* Of the first block of a member: from this share on, and this many, bytes that are no UTF-8 are no
+ * accident. A text in Latin-1 has more, and a UTF-16 or binary file far more. */
+#define ODD_SHARE 0.01
+#define ODD_LEAST 16
+
+static int check_encoding(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+{
+    const size_t odd = lf_corpus_odd_bytes(bytes, n);
+    const double share = (double)odd / (double)n;
+    if (c->a.any_bytes || odd < ODD_LEAST || share <= ODD_SHARE)
+        return 0;
+    const bool utf16 =
+        n > 1 && (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
+    return lf_fail(err, LF_EFORMAT,
+                   "%s%s%s is no UTF-8 text: %.0f %% of its first %zu bytes are none%s; convert it "
+                   "(iconv -f %s -t UTF-8 OLD >NEW), or set invalid_utf8 = replace to take it as "
+                   "it is",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "",
+                   100 * share < 1 ? 1 : 100 * share, n, utf16 ? ", it is UTF-16" : "",
+                   utf16 ? "UTF-16" : "LATIN1");
+}
+
 /* The first bytes of a member: are they text at all? */
-static int check_signature(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
+static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *err)
 {
     const char *what = lf_corpus_signature(bytes, n);
-    if (what && c->member)
+    if (!what)
+        return check_encoding(c, bytes, n, err);
+    if (c->member)
         return nested(c, c->member, what, err);
-    return what ? lf_fail(err, LF_EFORMAT,
-                          "%s is no text: it holds %s data; its name must end in .%s for it to be "
-                          "opened",
-                          c->files.v[c->at].path, what, what)
-                : 0;
+    return lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; %s", c->files.v[c->at].path,
+                   what, lf_corpus_remedy(what));
 }
 
 /* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be
@@ -363,18 +396,21 @@ static int refill(lf_corpus *c, lf_err *err)
         return archive_fail(c, err);
     int rc = tar ? check_hole(c, offset, err) : 0;
     if (rc == 0 && c->member_bytes == 0)
-        rc = check_signature(c, block, n, err);
+        rc = check_text(c, block, n, err);
     if (rc != 0)
         return rc;
     c->member_bytes += (int64_t)n;
     if (c->check_crc)
-        c->crc = crc_add(c->crc_table, c->crc, block, n);
+        c->crc = lf_crc32_add(&c->crc_tables, c->crc, block, n);
     lf_buf_add(&c->win, block, n);
     return lf_buf_check(&c->win, err);
 }
 
 static int too_long(const lf_corpus *c, uint64_t line, lf_err *err)
 {
+    if (c->a.format == LF_CORPUS_ROWS)
+        return lf_fail(err, LF_EFORMAT, "%s:%llu: a row is longer than %zu bytes",
+                       c->files.v[c->at].path, (unsigned long long)line, c->a.max_doc_bytes);
     return lf_fail(err, LF_EINVAL,
                    "%s%s%s:%llu: a document is longer than max_doc_bytes = %zu; choose another "
                    "doc_split or raise it",
@@ -530,7 +566,7 @@ static int next_record(lf_corpus *c, lf_corpus_record *r, lf_err *err)
                                        : nl      ? LF_CORPUS_LF
                                                  : LF_CORPUS_NO_END,
                                 .len = show,
-                                .json = c->json,
+                                .form = c->json ? LF_RECORD_JSON : LF_RECORD_TEXT,
                                 .source = c->at,
                                 .line = line,
                                 .member = c->member,
@@ -546,11 +582,31 @@ size_t lf_corpus_at(const lf_corpus *c)
     return c->at;
 }
 
+/* The next row of a parquet file; 0: it has ended. */
+static int next_row(lf_corpus *c, lf_corpus_record *r, lf_err *err)
+{
+    int rc = lf_parquet_next(c->pq, &c->win, err);
+    if (rc != 1)
+        return rc;
+    *r = (lf_corpus_record){.raw = c->win.data,
+                            .len = c->win.len,
+                            .form = LF_RECORD_PACKED,
+                            .source = c->at,
+                            .line = c->in_source + 1,
+                            .in_source = c->in_source};
+    c->in_source++;
+    return 1;
+}
+
 int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err)
 {
     while (c->at < c->files.n) {
-        int rc = c->ar ? 0 : open_source(c, err);
-        if (rc == 0 && !c->in_member)
+        int rc = c->ar || c->pq ? 0 : open_source(c, err);
+        if (rc == 0 && c->pq) {
+            rc = next_row(c, r, err);
+            if (rc != 0)
+                return rc;
+        } else if (rc == 0 && !c->in_member)
             rc = next_member(c, err);
         else if (rc == 0)
             rc = 1;
@@ -577,38 +633,9 @@ int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const 
                    lf_buf *out, uint64_t *replaced, lf_err *err)
 {
     lf_buf_clear(out);
-    if (!r->json) {
-        lf_buf_add(out, r->raw, r->len);
-        return lf_buf_check(out, err);
-    }
-    lf_buf fixed;
-    lf_buf_init(&fixed);
-    lf_bytes line = {(const uint8_t *)r->raw, r->len};
-    json_t *j = NULL;
-    json_error_t je;
-    int rc = lf_text_repair(&line, &fixed, args->strict, replaced, err);
-    if (rc != 0) {
-        rc = lf_err_prefix(err, "%s", where);
-        goto out;
-    }
-    j = json_loadb((const char *)line.p, line.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
-    if (!j) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: not a JSON object: %s (byte %d)", where, je.text,
-                     je.position);
-        goto out;
-    }
-    json_t *v = json_object_get(j, args->text_field);
-    if (!json_is_string(v)) {
-        rc = lf_fail(err, LF_EFORMAT, "%s: %s", where,
-                     !json_is_object(j) ? "the line is no JSON object"
-                     : v                ? "the text field is not a string"
-                                        : "the object has no such text field; set text_field");
-        goto out;
-    }
-    lf_buf_add(out, json_string_value(v), json_string_length(v));
-    rc = lf_buf_check(out, err);
-out:
-    json_decref(j);
-    lf_buf_fini(&fixed);
-    return rc;
+    if (r->form != LF_RECORD_TEXT)
+        return lf_row_text(out, r, args->text_field,
+                           LF_ROW_NUL | (args->strict ? LF_ROW_STRICT : 0u), where, replaced, err);
+    lf_buf_add(out, r->raw, r->len);
+    return lf_buf_check(out, err);
 }

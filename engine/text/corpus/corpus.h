@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Documents out of files. Files are plain text or JSON lines, alone, compressed (gzip and dictzip,
- * bzip2, xz, zstd) or inside tar and zip; libarchive unpacks them. Inputs are files, directories
- * (recursive, sorted, without hidden names), globs and standard input ("-"). A byte order mark at
- * the start of a file is skipped. A compressed file, an archive or a sparse file inside an archive
- * is an error. Memory is bounded by the longest document. Reading is sequential, and its order
- * depends on the input names alone, so the n-th document is the same every time.
+ * bzip2, xz, zstd) or inside tar and zip; libarchive unpacks them. A parquet file is always a file
+ * of its own. Inputs are files, directories (recursive, sorted, without hidden names), globs and
+ * standard input ("-"). A byte order mark at the start of a file is skipped. A compressed file, an
+ * archive or a sparse file inside an archive is an error. Memory is bounded by the longest
+ * document, of parquet by a page of each column. Reading is sequential, and its order depends on
+ * the input names alone, so the n-th document is the same every time.
  *
  * One thread reads records (lf_corpus_next). Any thread gets the text of a record (lf_corpus_text),
  * because parsing JSON takes longer than reading.
@@ -20,7 +21,15 @@
 #include "engine/base/err.h"
 #include "engine/base/str.h"
 
-enum lf_corpus_format { LF_CORPUS_AUTO, LF_CORPUS_TEXT, LF_CORPUS_JSONL };
+/* AUTO goes by the name and, for parquet, by how a file begins and ends. ROWS: parquet where it is
+ * one, else JSON lines. */
+enum lf_corpus_format {
+    LF_CORPUS_AUTO,
+    LF_CORPUS_TEXT,
+    LF_CORPUS_JSONL,
+    LF_CORPUS_PARQUET,
+    LF_CORPUS_ROWS
+};
 enum lf_corpus_split {
     LF_CORPUS_FILE,      /* a file is a document */
     LF_CORPUS_LINE,      /* a line is a document, without its line end */
@@ -35,10 +44,14 @@ typedef struct lf_corpus_args {
     enum lf_corpus_format format;
     enum lf_corpus_split split;
     const char *separator;  /* SEPARATOR; borrowed until close */
-    const char *text_field; /* JSONL member; borrowed until close */
-    size_t doc_bytes;       /* SIZE */
-    size_t max_doc_bytes;   /* a longer record is an error */
-    bool strict; /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
+    const char *text_field; /* member of a row; borrowed until close */
+    /* parquet: columns to read, the others are passed over; NULL: all. Borrowed until close. */
+    const char *const *columns;
+    size_t n_columns;
+    size_t doc_bytes;     /* SIZE */
+    size_t max_doc_bytes; /* a longer record is an error */
+    bool any_bytes; /* take files that seem to be no UTF-8 text; without it they are an error */
+    bool strict;    /* a JSON line that is not valid UTF-8 is an error, else repaired with U+FFFD */
 } lf_corpus_args;
 
 typedef struct lf_corpus_source {
@@ -64,13 +77,17 @@ int lf_corpus_seek(lf_corpus *c, size_t source, lf_err *err);
  * LF_CORPUS_NO_LINE: the record is no line. */
 enum lf_corpus_end { LF_CORPUS_NO_LINE, LF_CORPUS_LF, LF_CORPUS_CRLF, LF_CORPUS_NO_END };
 
-/* One record: raw bytes, never empty, valid until the next call. */
+/* What the bytes of a record are: text, a line of JSON, or a row of parquet (parquet/rowpack.h). */
+enum lf_corpus_form { LF_RECORD_TEXT, LF_RECORD_JSON, LF_RECORD_PACKED };
+
+/* One record: raw bytes, never empty, valid until the next call. rowjson.h says what a row is. */
 typedef struct lf_corpus_record {
     const char *raw;
     size_t len;
-    bool json;
-    size_t source;      /* index of the file */
-    uint64_t line;      /* of the file or archive member, from 1, where the record starts */
+    enum lf_corpus_form form;
+    size_t source; /* index of the file */
+    /* of the file or archive member, from 1, where the record starts; parquet: number of the row */
+    uint64_t line;
     const char *member; /* inside an archive, else NULL; valid until the next call */
     enum lf_corpus_end end;
     uint64_t in_source; /* records of this source before this one */
@@ -83,7 +100,7 @@ int lf_corpus_next(lf_corpus *c, lf_corpus_record *r, lf_err *err);
 int64_t lf_corpus_bytes_done(const lf_corpus *c); /* of the sources' bytes, consumed so far */
 
 /* Sets out to the text of a record, which may hold NULs and, for plain text, invalid UTF-8. where
- * is for messages. *replaced grows by the number of U+FFFD put into a JSON line. Thread-safe. */
+ * is for messages. *replaced grows by the number of U+FFFD put into a row. Thread-safe. */
 int lf_corpus_text(const lf_corpus_args *args, const lf_corpus_record *r, const char *where,
                    lf_buf *out, uint64_t *replaced, lf_err *err);
 

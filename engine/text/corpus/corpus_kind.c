@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/str.h"
+#include "engine/base/utf8.h"
 
 size_t lf_corpus_strip_compression(const char *name)
 {
@@ -33,6 +34,37 @@ bool lf_corpus_is_archive_name(const char *name)
     return lf_corpus_ends_with(name, lf_corpus_strip_compression(name), ".tar");
 }
 
+bool lf_corpus_is_parquet_name(const char *name)
+{
+    return lf_str_has_suffix(name, ".parquet") || lf_str_has_suffix(name, ".pq");
+}
+
+const char *lf_corpus_remedy(const char *signature)
+{
+    static const struct {
+        const char *name, *text;
+    } v[] = {
+        {"parquet", "it is read from its end: unpack it to a file of its own that is whole"},
+        {"Arrow stream", "convert it: python3 -c \"import pyarrow as a, pyarrow.parquet as q; "
+                         "q.write_table(a.ipc.open_stream('OLD').read_all(), 'NEW.parquet')\""},
+        {"Arrow", "convert it: python3 -c \"import pyarrow.feather as f, pyarrow.parquet as q; "
+                  "q.write_table(f.read_table('OLD'), 'NEW.parquet')\""},
+        {"Feather", "convert it: python3 -c \"import pyarrow.feather as f, pyarrow.parquet as q; "
+                    "q.write_table(f.read_table('OLD'), 'NEW.parquet')\""},
+        {"tar", "its name must end in .tar for it to be opened"},
+        {"PDF", "convert it first: pdftotext -layout OLD NEW.txt"},
+        {"Word or Excel", "save it as text or CSV first"},
+        {"gzip", "its name must end in .gz for it to be opened"},
+        {"bzip2", "its name must end in .bz2 for it to be opened"},
+        {"zstd", "its name must end in .zst for it to be opened"},
+        {"xz", "its name must end in .xz for it to be opened"},
+        {"zip", "its name must end in .zip for it to be opened"}};
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+        if (strcmp(v[i].name, signature) == 0)
+            return v[i].text;
+    return "leave it out of the inputs";
+}
+
 const char *lf_corpus_signature(const void *bytes, size_t n)
 {
     static const struct {
@@ -46,11 +78,44 @@ const char *lf_corpus_signature(const void *bytes, size_t n)
               0, 6},
              {"zstd", "\x28\xb5\x2f\xfd", 0, 4},
              {"bzip2", "\x31\x41\x59\x26\x53\x59", 4, 6},
-             {"tar", "ustar", 257, 5}};
+             /* the head of a page follows, whose first byte is no character */
+             {"parquet", "PAR1\x15", 0, 5},
+             {"Arrow", "ARROW1\0\0", 0, 8},
+             {"Arrow stream", "\xff\xff\xff\xff", 0, 4},
+             {"Feather", "FEA1\0\0\0\0", 0, 8},
+             {"tar", "ustar", 257, 5},
+             {"PDF", "%PDF-", 0, 5},
+             {"PNG", "\x89PNG\r\n", 0, 6},
+             {"JPEG", "\xff\xd8\xff", 0, 3},
+             {"Ogg", "OggS\0", 0, 5},
+             {"program", "\x7f\x45LF", 0, 4},
+             {"SQLite", "SQLite format 3\0", 0, 16},
+             {"HDF5", "\x89HDF\r\n\x1a\n", 0, 8},
+             {"NumPy", "\x93NUMPY", 0, 6},
+             {"Word or Excel", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", 0, 8},
+             {"7z", "7z\xbc\xaf\x27\x1c", 0, 6},
+             {"rar", "Rar!\x1a\x07", 0, 6},
+             {"lz4", "\x04\x22\x4d\x18", 0, 4}};
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
         if (n >= v[i].at + v[i].len &&
             memcmp((const char *)bytes + v[i].at, v[i].bytes, v[i].len) == 0)
             return strcmp(v[i].name, "bzip2") == 0 && memcmp(bytes, "BZh", 3) != 0 ? NULL
                                                                                    : v[i].name;
     return NULL;
+}
+
+size_t lf_corpus_odd_bytes(const void *bytes, size_t n)
+{
+    const char *s = bytes;
+    size_t odd = 0;
+    for (size_t at = 0; at < n;) {
+        const size_t good = lf_utf8_check(s + at, n - at);
+        for (size_t i = 0; i < good; i++)
+            odd += s[at + i] == '\0';
+        at += good;
+        if (at < n && n - at >= 4) /* else the block may have cut a character */
+            odd++;
+        at++;
+    }
+    return odd;
 }

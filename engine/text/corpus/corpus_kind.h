@@ -14,9 +14,16 @@ size_t lf_corpus_strip_compression(const char *name);
 bool lf_corpus_ends_with(const char *name, size_t n, const char *suffix);
 /* Is this the name of a tar (compressed or not) or zip file? */
 bool lf_corpus_is_archive_name(const char *name);
-/* Returns "tar", "zip", "gzip", "bzip2", "xz" or "zstd" when the first n bytes of a file have that
- * signature, else NULL. No text begins like that: every signature holds a byte that no text has,
- * except that of tar, which stands at a fixed place. */
+bool lf_corpus_is_parquet_name(const char *name);
+/* Returns the name of a format ("gzip", "parquet", "PDF", "PNG", ...) when the first n bytes of a
+ * file have its signature, else NULL. No text begins like that: a signature holds a byte that no
+ * text has, or it is that of PDF, or it stands at a fixed place inside the file as that of tar
+ * does. */
 const char *lf_corpus_signature(const void *bytes, size_t n);
+/* What to do about a file that a signature was found in. */
+const char *lf_corpus_remedy(const char *signature);
+/* How many of the n bytes are no UTF-8 text: NULs, and bytes of no valid character. A character
+ * that the end of the block cuts off does not count. */
+size_t lf_corpus_odd_bytes(const void *bytes, size_t n);
 
 #endif

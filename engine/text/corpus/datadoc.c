@@ -12,6 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/utf8.h"
 #include "engine/text/corpus/datadoc_priv.h"
+#include "engine/text/corpus/rowjson.h"
 
 #define KEEP        5 /* places told of each finding */
 #define LONGEST     10
@@ -44,6 +45,7 @@ struct doctor {
     struct lf_dups *dups;
     struct lf_near *near;
     struct lf_hist hist;
+    uint64_t replaced; /* U+FFFD put into the row */
     uint64_t rows, bytes, shapes[LF_SHAPES], n_broken, n_dup, n_near, odd[N_ODD];
     json_t *broken, *unreadable, *dup, *nears, *odd_first[N_ODD];
     struct sample longest[LONGEST], random[RANDOM], first[FIRST];
@@ -154,18 +156,18 @@ static int encode_row(struct doctor *d, const lf_row *row, bool *failed, lf_err 
 static int row_text(struct doctor *d, const lf_corpus_record *r, enum lf_shape *shape, bool *failed,
                     lf_err *err)
 {
-    uint64_t replaced = 0;
     lf_row row = {0};
+    d->replaced = 0;
     *shape = LF_SHAPE_TEXT;
     d->ids.n = 0;
     lf_buf_clear(&d->text);
-    if (!r->json || d->o->shape->shape == LF_SHAPE_TEXT) {
-        int plain = lf_corpus_text(d->o->corpus, r, "", &d->text, &replaced, err);
+    if (r->form == LF_RECORD_TEXT || d->o->shape->shape == LF_SHAPE_TEXT) {
+        int plain = lf_corpus_text(d->o->corpus, r, "", &d->text, &d->replaced, err);
         row =
             (lf_row){.shape = LF_SHAPE_TEXT, .prompt = {.text = d->text.data, .len = d->text.len}};
         return plain < 0 ? plain : encode_row(d, &row, failed, err);
     }
-    int rc = lf_shape_row(&row, d->o->shape, r->raw, r->len, "", &replaced, err);
+    int rc = lf_row_shape(&row, d->o->shape, r, "", &d->replaced, err);
     if (rc < 0)
         return rc;
     *shape = row.shape;
@@ -216,8 +218,9 @@ static void tell_broken(struct doctor *d, const lf_corpus_record *r, const lf_er
     if (d->n_broken++ < d->o->max_broken)
         json_array_append_new(d->broken, json_pack("{s:o,s:o}", "at", place_json(d, d->rows), "why",
                                                    text_json(text, strlen(text))));
-    tell_odd(d, lf_datadoc_odd(r->raw, r->len, r->raw, r->len, &d->scratch) &
-                    (1u << ODD_UTF8 | 1u << ODD_BOM));
+    if (r->form != LF_RECORD_PACKED)
+        tell_odd(d, lf_datadoc_odd(r->raw, r->len, r->raw, r->len, &d->scratch) &
+                        (1u << ODD_UTF8 | 1u << ODD_BOM));
 }
 
 static int tell_duplicates(struct doctor *d, enum lf_shape shape, lf_err *err)
@@ -307,6 +310,16 @@ static unsigned file_oddities(struct doctor *d, const lf_corpus_record *r)
     return (d->ends_told && !told ? 1u << ODD_LINE_ENDS : 0) | (r->bom ? 1u << ODD_BOM : 0);
 }
 
+/* Of the row's text, and of its bytes where those are text, too. */
+static unsigned row_oddities(struct doctor *d, const lf_corpus_record *r)
+{
+    bool packed = r->form == LF_RECORD_PACKED;
+    const char *raw = packed ? d->text.data : r->raw;
+    return lf_datadoc_odd(d->text.data, d->text.len, raw, packed ? d->text.len : r->len,
+                          &d->scratch) |
+           (packed && d->replaced ? 1u << ODD_UTF8 : 0);
+}
+
 static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
 {
     lf_err why = LF_ERR_INIT;
@@ -333,7 +346,7 @@ static int see_row(struct doctor *d, const lf_corpus_record *r, lf_err *err)
     if (rc < 0)
         return rc;
     if (shape != LF_SHAPE_TOKENS)
-        tell_odd(d, ends | lf_datadoc_odd(d->text.data, d->text.len, r->raw, r->len, &d->scratch));
+        tell_odd(d, ends | row_oddities(d, r));
     else
         tell_odd(d, ends | (d->ids.n == 0 ? 1u << ODD_EMPTY : 0));
     lf_hist_add(&d->hist, length);
