@@ -149,7 +149,7 @@ END
 echo '{"content":"a text"}' >rows.jsonl
 "$LF" run --only more >out 2>err
 like out '^run .* trying again would end in the same way: change what stage more names, then `loong-flow resume`' "a row without the field"
-is "$(grep -c 'the object has no field "text"' out)" 1 "and the error is told once" "$(cat out)"
+is "$(grep -c 'set text_field' out)" 1 "and the error is told once" "$(cat out)"
 : >empty.txt
 "$LF" run --only tokenize --set tokenize.inputs=empty.txt >out 2>err
 like out 'would end in the same way: change .*, then `loong-flow resume`' "an empty corpus"
