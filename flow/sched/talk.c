@@ -85,10 +85,10 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
         end = strchr(at, '\n');
         *end = '\0';
         const enum weight w = weight_of(at);
-        t->warned += w == LINE_WARNING;
         if (w == LINE_SKIP || (w == LINE_PLAIN && left_out-- > 0) ||
             (w != LINE_PLAIN && musts++ >= MOST_LINES))
             continue;
+        t->warned += w == LINE_WARNING;
         snprintf(told, sizeof told, "  %.500s", at);
         say(user, told);
     }

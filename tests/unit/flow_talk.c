@@ -83,11 +83,25 @@ static void test_many(char *dir)
     tap_ok(lines == 12 && strstr(told, "  lf-x: done: 7\n"), "so it is with a large log");
 }
 
+/* A warning that there was no room for was not told: the end of the stage tells it. */
+static void test_many_warnings(char *dir)
+{
+    lf_talk t = {0};
+    lf_start start = {.epoch = 1, .dir = dir};
+    log_text(dir, "w", "");
+    for (int i = 0; i < 30; i++)
+        log_text(dir, "a", "lf-x: warning: again\n");
+    more(&t, &start);
+    tap_ok(lines == 12 && t.warned == 12, "as many are told as counted: %d and %lld", lines,
+           (long long)t.warned);
+}
+
 int main(void)
 {
     char dir[PATH_MAX];
     snprintf(dir, sizeof dir, "%s", tap_tmpdir());
     TAP(6, test_each_line_once(dir));
     TAP(4, test_many(dir));
+    TAP(1, test_many_warnings(dir));
     return tap_done();
 }
