@@ -130,7 +130,10 @@ static int end(lf_tfevents *w, lf_err *err)
 
 /* ---- the file ---- */
 
-/* The greatest SECONDS of the event files in dir; 0: none. */
+#define SECONDS_MAX 9999999999 /* of ten digits, as names have them */
+
+/* The greatest SECONDS of the event files in dir; 0: none. Other programs may have put files there,
+ * so a number that no writer makes does not count. */
 static long long newest(const char *dir)
 {
     long long max = 0;
@@ -139,7 +142,7 @@ static long long newest(const char *dir)
         if (!lf_str_has_prefix(e->d_name, PREFIX))
             continue;
         const long long s = strtoll(e->d_name + strlen(PREFIX), NULL, 10);
-        max = s > max ? s : max;
+        max = s > max && s < SECONDS_MAX ? s : max;
     }
     if (d)
         closedir(d);

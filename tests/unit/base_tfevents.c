@@ -109,6 +109,23 @@ static void test_order(void)
     lf_tfevents_close(c);
 }
 
+/* A file of somebody else whose name has a number that no clock shows. */
+static void test_foreign(void)
+{
+    lf_err err = LF_ERR_INIT;
+    lf_io_mkdirs(at("foreign"), 0755, &err);
+    const int fd =
+        open(at("foreign/events.out.tfevents.9223372036854775807.h"), O_WRONLY | O_CREAT, 0644);
+    lf_tfevents *w = lf_tfevents_open(at("foreign"), WALL, &err);
+    if (fd < 0 || !w)
+        tap_bail("%s", err.text);
+    close(fd);
+    char want[64];
+    snprintf(want, sizeof want, "tfevents.%010lld.", (long long)WALL);
+    tap_ok(strstr(lf_tfevents_path(w), want) != NULL, "it moves no time: %s", lf_tfevents_path(w));
+    lf_tfevents_close(w);
+}
+
 static void test_full(void)
 {
     struct rlimit old, small;
@@ -153,6 +170,7 @@ int main(void)
     TAP(2, test_sums());
     TAP(6, test_golden());
     TAP(2, test_order());
+    TAP(1, test_foreign());
     TAP(6, test_full());
     TAP(2, test_refused());
     return tap_done();
