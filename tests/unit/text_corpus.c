@@ -392,6 +392,11 @@ static void no_text(void)
     refuse(a, at("a.pdf"), LF_EFORMAT, "it holds PDF data; convert it first: pdftotext", "a PDF");
     put("a.txt", "\x89PNG\r\n\x1a\n", 8);
     refuse(a, at("a.txt"), LF_EFORMAT, "it holds PNG data; leave it out", "a picture");
+    static const char *const inside[] = {"notes.txt", NULL};
+    write_archive("picture.zip", archive_write_add_filter_none, archive_write_set_format_zip,
+                  inside, "\x89PNG\r\n\x1a\n", 8);
+    refuse(a, at("picture.zip"), LF_EFORMAT, "picture.zip: notes.txt is no text: it holds PNG",
+           "a picture inside an archive");
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = i % 50 == 49 ? '\xe9' : 'x';
     put("latin1.txt", text, sizeof text);
@@ -475,7 +480,7 @@ int main(void)
     TAP(13, marks());
     formats();
     TAP(8, nesting());
-    TAP(9, no_text());
+    TAP(10, no_text());
     TAP(15, files());
     return tap_done();
 }

@@ -354,10 +354,11 @@ static int check_text(const lf_corpus *c, const void *bytes, size_t n, lf_err *e
     const char *what = lf_corpus_signature(bytes, n);
     if (!what)
         return check_encoding(c, bytes, n, err);
-    if (c->member)
+    if (c->member && lf_corpus_holds_files(what))
         return nested(c, c->member, what, err);
-    return lf_fail(err, LF_EFORMAT, "%s is no text: it holds %s data; %s", c->files.v[c->at].path,
-                   what, lf_corpus_remedy(what));
+    return lf_fail(err, LF_EFORMAT, "%s%s%s is no text: it holds %s data; %s",
+                   c->files.v[c->at].path, c->member ? ": " : "", c->member ? c->member : "", what,
+                   lf_corpus_remedy(what));
 }
 
 /* Bytes that the archive left out of a sparse file are NULs: no text has them, and there may be

@@ -39,6 +39,15 @@ bool lf_corpus_is_parquet_name(const char *name)
     return lf_str_has_suffix(name, ".parquet") || lf_str_has_suffix(name, ".pq");
 }
 
+bool lf_corpus_holds_files(const char *signature)
+{
+    static const char *const v[] = {"tar", "zip", "gzip", "bzip2", "xz", "zstd", "parquet"};
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+        if (strcmp(v[i], signature) == 0)
+            return true;
+    return false;
+}
+
 const char *lf_corpus_remedy(const char *signature)
 {
     static const struct {

@@ -20,6 +20,8 @@ bool lf_corpus_is_parquet_name(const char *name);
  * text has, or it is that of PDF, or it stands at a fixed place inside the file as that of tar
  * does. */
 const char *lf_corpus_signature(const void *bytes, size_t n);
+/* Can it be read once it is a file of its own? Compressed files, archives and parquet can. */
+bool lf_corpus_holds_files(const char *signature);
 /* What to do about a file that a signature was found in. */
 const char *lf_corpus_remedy(const char *signature);
 /* How many of the n bytes are no UTF-8 text: NULs, and bytes of no valid character. A character
