@@ -33,7 +33,7 @@ struct lf_task {
 };
 /* NULL also when a word of the command is not UTF-8 (LF_EINVAL). */
 char *lf_task_text(const struct lf_task *t, lf_err *err);
-/* LF_EFORMAT: it cannot be read, or is of no node of the job. */
+/* LF_EFORMAT: it cannot be read, its node is not of the job, or its ranks do not ascend from 0. */
 int lf_task_read(struct lf_task *out, const char *text, size_t len, lf_err *err);
 void lf_task_fini(struct lf_task *t);
 

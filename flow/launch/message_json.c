@@ -13,6 +13,8 @@
 
 #include "engine/base/mem.h"
 
+#define RANKS_MAX (1 << 24) /* far above any job; what follows from it fits an int */
+
 /* ---- parts ---- */
 
 static char *own(const json_t *o, const char *key, const char *none, lf_err *err)
@@ -124,8 +126,14 @@ static int read_task(struct lf_task *t, const json_t *o, lf_err *err)
     t->first = lf_calloc(nodes + 1, sizeof *t->first, err);
     if (t->ns == NULL || t->hosts == NULL || t->argv == NULL || t->first == NULL)
         return LF_ENOMEM;
-    for (size_t k = 0; k <= nodes; k++)
-        t->first[k] = (int)json_integer_value(json_array_get(first, k));
+    for (size_t k = 0; k <= nodes; k++) {
+        const json_int_t rank = json_integer_value(json_array_get(first, k));
+        const int least = k == 0 ? 0 : t->first[k - 1], most = k == 0 ? 0 : RANKS_MAX;
+        if (rank < least || rank > most)
+            return lf_fail(err, LF_EFORMAT, "the ranks of node %zu begin at %lld", k,
+                           (long long)rank);
+        t->first[k] = (int)rank;
+    }
     return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/base/net.h"
 #include "flow/launch/job.h"
 #include "flow/launch/launch.h"
+#include "flow/launch/message.h"
 #include "tests/tap/tap.h"
 
 static lf_err err = LF_ERR_INIT;
@@ -160,6 +161,32 @@ static void test_scrub(void)
     tap_ok(getenv("PMIX_MCA_gds") != NULL && getenv("PMIXED") != NULL, "what the user set is not");
     tap_i64(lf_launcher_find("prterun"), LF_LAUNCH_PRTERUN, "a launcher by name");
     tap_i64(lf_launcher_find("magic"), -1, "an unknown one");
+}
+
+static int task(const char *first, int node)
+{
+    struct lf_task t;
+    char text[300];
+    snprintf(text, sizeof text,
+             "{\"ns\":\"n\",\"hosts\":[\"a\",\"b\"],\"first\":[%s],\"argv\":[\"true\"],"
+             "\"cpus\":1,\"bind\":false,\"node\":%d}",
+             first, node);
+    lf_err_clear(&err);
+    int rc = lf_task_read(&t, text, strlen(text), &err);
+    lf_task_fini(&t);
+    return rc;
+}
+
+/* A description of a job that ranges of ranks are made from. */
+static void test_tasks(void)
+{
+    tap_rc(task("0, 2, 3", 1), 0, &err, NULL, "two nodes with ranks");
+    tap_rc(task("0, 0, 3", 0), 0, &err, NULL, "one has none");
+    tap_rc(task("0, 3, 2", 0), LF_EFORMAT, &err, "node 2", "fewer than none");
+    tap_rc(task("1, 2, 3", 0), LF_EFORMAT, &err, "node 0", "a rank of nobody");
+    tap_rc(task("0, 2, 4294967296", 0), LF_EFORMAT, &err, "node 2", "more than an int");
+    tap_rc(task("0, 2", 0), LF_EFORMAT, &err, "description", "too few numbers");
+    tap_rc(task("0, 2, 3", 2), LF_EFORMAT, &err, "node 2 of 2", "a node of nobody");
 }
 
 static void test_frames(void)
@@ -318,6 +345,7 @@ int main(void)
     TAP(13, test_fences());
     TAP(5, test_probe());
     TAP(4, test_scrub());
+    TAP(7, test_tasks());
     TAP(6, test_frames());
     TAP(6, test_key());
     return tap_done();
