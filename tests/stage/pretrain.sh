@@ -82,6 +82,8 @@ ok $? "vocabulary and length of an epoch come from the manifest of the data"
 # learning
 run base
 is $rc 0 "a run to the end"
+! grep -q "higher than at the start" "$dir/err"
+ok $? "that learned does not say that it got worse"
 is "$(metrics base | wc -l | tr -d ' ')" 36 "has one record per step"
 column base 4 1 >"$dir/first"
 column base 4 36 >"$dir/last"
@@ -89,6 +91,9 @@ check "$(cat "$dir/first" "$dir/last" | tr '\n' ' ')" 'NF == 2 && $1 > 4.0 && $1
 ok $? "the first loss is near ln 64 = 4.16 and it falls: $(cat "$dir/first") to $(cat "$dir/last")"
 is "$(metrics base | awk '$5 != "-" { printf "%s ", $1 }')" "12 24 36 " "validated at the interval and at the end"
 is "$(ls "$dir/base/out/checkpoints" | tr '\n' ' ')" "step-00000027 step-00000030 step-00000033 " "retention keeps three"
+run worse --steps 8 --lr 3 --warmup 0 --clip 0 --valid-interval 0
+is $rc 0 "a short run with a learning rate far too high ends"
+says "warning: the loss is higher than at the start" "and says that it got worse"
 base=$(id base)
 basemetrics=$(metrics base)
 run base
@@ -311,4 +316,4 @@ is $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 is $rc 2 "and packing does not"
 
-finish 110
+finish 113

@@ -198,6 +198,11 @@ fails 1 "bad.txt:2: byte 4 (0xff) is not valid UTF-8" "invalid UTF-8 refused wit
 run --doc-split=line --out "$dir/rep" --tokenizer "$dir/ref/tokenizer" "$dir/bad.txt"
 [ $rc -eq 0 ] && grep -q '"invalid_utf8_replaced":1' "$dir/rep/shards/manifest.json" && grep -q "U+FFFD" "$dir/err"
 ok $? "or replaced, counted and told"
+awk 'BEGIN { for (i = 0; i < 200; i++) printf "un caf\351 cr\350me\n" }' >"$dir/latin1.txt"
+fails 1 "latin1.txt is no UTF-8 text" "a text in Latin-1 is refused" --doc-split=line --out "$dir/bad" --tokenizer "$dir/ref/tokenizer" "$dir/latin1.txt"
+run --doc-split=line --invalid-utf8=replace --out "$dir/latin" --tokenizer "$dir/ref/tokenizer" "$dir/latin1.txt"
+[ $rc -eq 0 ] && grep -q '"invalid_utf8_replaced":400' "$dir/latin/shards/manifest.json"
+ok $? "and taken by who says so"
 printf '{"text":"a"}\n{"text":"b"\n' >"$dir/bad.jsonl"
 fails 1 "bad.jsonl:2: not a JSON object" "a broken JSON line" --out "$dir/bad" --tokenizer "$dir/ref/tokenizer" "$dir/bad.jsonl"
 sed 's/"merges":\[/"merges":["Q7 qz",/' "$golden/gpt2.json" >"$dir/merge.json"
@@ -231,4 +236,4 @@ fails 1 "tokenizer.json: its bytes do not match the hash in the manifest" "a dam
 run $opts --out "$dir/flip4" --resume-from "$dir/flip3" "$dir/in"
 same "$dir/ref" "$dir/flip4" "one of an earlier start is trained again"
 
-finish 66
+finish 68

@@ -42,6 +42,8 @@ fails 2 "give text or donor" "nothing to grow by" --out "$dir/x" --base "$golden
 fails 2 "--out" "no out" --base "$golden/gpt2.json" "$dir/new.txt"
 fails 2 "pad_to" "an option without effect" --out "$dir/x" --base "$golden/gpt2.json" --pad-to=8 "$dir/new.txt"
 fails 1 "missing.json" "a missing base" --out "$dir/x" --base "$dir/missing.json" "$dir/new.txt"
+awk 'BEGIN { for (i = 0; i < 200; i++) printf "un caf\351 cr\350me\n" }' >"$dir/latin1.txt"
+fails 1 "latin1.txt is no UTF-8 text" "a text in Latin-1" --out "$dir/x" --base "$golden/gpt2.json" "$dir/latin1.txt"
 fails 1 "missing.txt" "a missing text" --out "$dir/x" --base "$golden/gpt2.json" "$dir/missing.txt"
 echo '{"model":{"type":"Unigram","vocab":[["a",0]]}}' >"$dir/unigram.json"
 fails 1 "Unigram" "a base that cannot grow" --out "$dir/x" --base "$dir/unigram.json" "$dir/new.txt"
@@ -185,4 +187,4 @@ bits grown "$dir/g/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 bits after "$dir/more/checkpoint" "$dir/g/tokenizer" "$dir/sample.txt"
 awk -v b="$(cat "$dir/bits-before")" -v g="$(cat "$dir/bits-grown")" -v a="$(cat "$dir/bits-after")" 'BEGIN { exit !(a > 0 && a < 0.6 * b && g > a) }'
 ok $? "bits per byte of the new language: $(cat "$dir/bits-before") before, $(cat "$dir/bits-grown") grown, $(cat "$dir/bits-after") after training"
-finish 52
+finish 53
