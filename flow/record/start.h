@@ -97,7 +97,7 @@ struct lf_end {
     double t_start, t_end;
     int exit_code, signal;
     lf_texts log;         /* the lines that matter */
-    int64_t n_warnings;   /* that its processes logged */
+    int64_t n_warnings;   /* that its processes wrote down, see engine/base/warned.h */
     lf_texts warnings;    /* the first different ones of them; not given: there were none */
     int64_t step;         /* the last that is saved, -1: not said */
     int gained;           /* did it save a step that none before it had; -1: not said */
