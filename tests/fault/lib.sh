@@ -44,3 +44,6 @@ killed_often() {
     done
     often=$((kills == _times || (${#FAIL} == 0 && kills > 0)))
 }
+# of a process: whether it has ended, whether SIGSTOP holds it
+gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
+stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status" 2>/dev/null; }

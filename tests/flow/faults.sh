@@ -56,7 +56,6 @@ faulty() {
     [ -e once ] || echo "# nothing reached change $_n of $_program"
     [ -e once ] && return $_code
 }
-gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
 # settled STAGE: nobody works on it any more
 settled() { until_true 20 sh -c "$LF status --columns name,state | grep -qE '^$1 +(pending|failed|done|waiting)'"; }
 

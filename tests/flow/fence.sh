@@ -8,8 +8,6 @@
 . "$LF_SRCDIR/tests/flow/faults_lib.sh"
 [ -n "$FAIL" ] || skip_all "$no_fail"
 series() { "$LF" metrics train --format csv --lines 0 --key loss | sed '1d; s/,.*//' | sort -n; }
-gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
-stopped() { grep -q '^State:[[:space:]]*T' "/proc/$1/status" 2>/dev/null; }
 
 runs 0 "$LF" run
 id=$("$tool" id "$(stage_dir train)/out/checkpoint")

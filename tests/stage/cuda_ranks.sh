@@ -96,14 +96,17 @@ held() {
         $launch 2 -- "$pretrain" --config "$dir/run.ini" --out "$dir/$1/out" --metrics "$dir/$1/metrics" 2>"$dir/err" &
     pid=$!
     until [ -e "$_held" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
+    [ -z "$FAIL" ] || until still "$1" || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 }
+# still NAME: $rank is the one that stands; its file of $dir/NAME.held is older than its SIGSTOP
+still() { for rank in $(pids "$1"); do stopped "$rank" && return 0; done; return 1; }
 # shellcheck disable=SC2046
 wake() { kill -CONT $(pids "$1") 2>/dev/null; }
 
 held stop
 kill -TERM $pid
 # The launcher has told the one that is held: SIGTERM (bit 14) waits for it.
-told() { for _p in $(pids stop); do grep -q '^ShdPnd:[[:space:]]*[0-9a-f]*[4-7c-f][0-9a-f]\{3\}$' "/proc/$_p/status" && return 0; done; return 1; }
+told() { grep -q '^ShdPnd:[[:space:]]*[0-9a-f]*[4-7c-f][0-9a-f]\{3\}$' "/proc/$rank/status"; }
 until [ -z "$FAIL" ] || told || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
 wake stop
 wait $pid

@@ -258,7 +258,7 @@ if [ -n "$FAIL" ]; then
         LF_FAIL_ONCE=$dir/paused "$sft" --config "$dir/sft.ini" --out "$dir/late/out" --metrics "$dir/late/metrics" $slower --save-interval 7 2>"$dir/err" &
     pid=$!
     until [ -e "$dir/paused" ] || ! kill -0 $pid; do sleep 0.01; done 2>/dev/null
-    until grep -q '^State:[[:space:]]*[TZ]' /proc/$pid/status; do sleep 0.01; done 2>/dev/null
+    until stopped $pid || gone $pid; do sleep 0.01; done
     is "$(ls "$dir/late/out" | tr '\n' ' ')" "best-step-00000002 best-step-00000004 best-step-00000006 checkpoints " "two of three kept ones are to be removed"
     : >"$dir/next"
     kill -CONT $pid
