@@ -12,9 +12,16 @@ own_dir loong-flow-test
 cd "$T" || exit 99
 LF_CACHE_DIR=$T/cache
 export LF_CACHE_DIR
-BG=
+BG= # what may still run at the end
+# The number of a process that ended long ago may be another test's by now, so only those are killed whose working
+# directory is ours.
+end_background() {
+    for p in $BG; do
+        case $(readlink "/proc/$p/cwd") in "$T" | "$T"/*) kill -9 "$p" ;; esac
+    done 2>/dev/null
+}
 cleanup() {
-    for p in $BG; do kill -9 "$p" 2>/dev/null; done
+    end_background
     drop_dir
 }
 trap cleanup EXIT
