@@ -7,6 +7,7 @@
 #define LF_TEXT_DATADOC_PRIV_H
 
 #include "engine/text/corpus/datadoc.h"
+#include "engine/text/corpus/lengths.h"
 
 enum {
     ODD_UTF8,
@@ -70,15 +71,5 @@ bool lf_docenc_notable(const struct lf_docenc *e);
 void lf_docenc_tell(struct lf_docenc *e, json_t *at);
 int lf_docenc_show(const struct lf_docenc *e, const lf_tokenizer *tok, lf_buf *out, lf_err *err);
 json_t *lf_docenc_json(const struct lf_docenc *e, bool *odd);
-
-/* ---- lengths ---- */
-#define LF_HIST_SUB  16 /* bins of a factor of 2, for percentiles within 6 % */
-#define LF_HIST_BINS (64 * LF_HIST_SUB)
-struct lf_hist {
-    uint64_t bin[LF_HIST_BINS], n, min, max, sum;
-};
-void lf_hist_add(struct lf_hist *h, uint64_t v);
-uint64_t lf_hist_percentile(const struct lf_hist *h, double p);
-json_t *lf_hist_json(const struct lf_hist *h, const char *unit);
 
 #endif
