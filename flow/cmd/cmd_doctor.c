@@ -273,24 +273,19 @@ static int examine_data(lf_cmd *c, lf_err *err)
 {
     size_t n = lf_optset_count(c->opts, "data"), at = 0;
     const char *tokenizer = lf_optset_str(c->opts, "tokenizer");
-    char *path = NULL, **argv = lf_calloc(n + 6, sizeof *argv, err);
-    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, "lf-tokenize", err);
-    if (rc == 0) {
-        const char *words[] = {path, "--doctor", c->json ? "--json" : "--no-json",
-                               tokenizer ? "--tokenizer" : NULL, tokenizer};
-        for (size_t i = 0; i < 5; i++)
-            if (words[i] != NULL)
-                memcpy(&argv[at++], &words[i], sizeof *argv);
-        for (size_t i = 0; i < n; i++) {
-            const char *word = lf_optset_str_at(c->opts, "data", i);
-            memcpy(&argv[at++], &word, sizeof *argv);
-        }
-        fflush(stdout);
-        execv(path, argv);
-        rc = lf_fail_errno(err, "cannot start %s", path);
+    const char **argv = lf_calloc(n + 5, sizeof *argv, err);
+    if (argv == NULL)
+        return LF_ENOMEM;
+    argv[at++] = "--doctor";
+    argv[at++] = c->json ? "--json" : "--no-json";
+    if (tokenizer != NULL) {
+        argv[at++] = "--tokenizer";
+        argv[at++] = tokenizer;
     }
+    for (size_t i = 0; i < n; i++)
+        argv[at++] = lf_optset_str_at(c->opts, "data", i);
+    int rc = lf_cmd_become("lf-tokenize", argv, at, err);
     free(argv);
-    free(path);
     return rc;
 }
 

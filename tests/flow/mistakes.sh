@@ -218,4 +218,18 @@ is "$(ls loong-data/*/runs | wc -l)" 2 "run --restart makes a new run"
 sed 's/^lr = .*/lr = 4e-3/' pipeline.ini >edited && cp edited pipeline.ini
 goes "$LF" run --new
 is "$(ls loong-data/*/runs | wc -l)" 3 "run --new asks nothing"
-finish 74
+
+# ---- what a stage made of the data
+
+runs 0 "$LF" show shards --sample 0 --show-tokens 5
+like out '^  a·\{\+ line· of\+\}$' "show shards finds the stage that made some, and shows tokens"
+made=$(cat out)
+runs 0 "$LF" show shards "$first_run" --from train --sample 0 --show-tokens 5
+is "$(sed -n '/^---/,$p' out)" "$(echo "$made" | sed -n '/^---/,$p')" "those that a stage reads are the same"
+runs 0 "$LF" show shards --from tokenize --samples 0 --json
+like out '^\{"schema":1,.*"documents":1,' "as JSON"
+runs 8 "$LF" show shards --from nowhere
+like err 'run .* has no such stage, and there is no such directory' "what is not there"
+runs 2 "$LF" show --samples 3
+like err '^loong-flow show: --samples is of `loong-flow show shards`$' "its options go with the word"
+finish 84
