@@ -83,6 +83,10 @@ like planted '^not ok' "a row fails where the text is absent"
 (row "planted" 's/^steps/stepz/' '^lr' 'unknown key' >planted)
 like planted '^not ok' "and where the place is another"
 
+sed 's/^max_positions/max_postions/' base.ini >pipeline.ini
+"$LF" validate >out 2>err
+like err "^loong-flow validate: pipeline.ini:$(grep -n '^max_postions' pipeline.ini | cut -d: -f1):1: " "whose place is the key and not its value"
+
 # The model of a stage by its name, and one that lies over another.
 sed 's/^.model.$/[model mine]/;s/^seq_length/model = mine\n&/;s/^hidden = .*/hidden = 65/' base.ini >pipeline.ini
 "$LF" validate >out 2>err
@@ -232,4 +236,4 @@ runs 8 "$LF" show shards --from nowhere
 like err 'run .* has no such stage, and there is no such directory' "what is not there"
 runs 2 "$LF" show --samples 3
 like err '^loong-flow show: --samples is of `loong-flow show shards`$' "its options go with the word"
-finish 84
+finish 85
