@@ -81,6 +81,7 @@ static int read_shape(tokenize *s, const lf_optset *o, lf_err *err)
     if (s->doctor) {
         s->json = lf_optset_bool(o, "json");
         s->doctor_memory = (size_t)lf_optset_int(o, "doctor_memory");
+        s->seq_length = (uint64_t)lf_optset_int(o, "seq_length");
         h->ignore_unmapped = true;
         if (!lf_optset_is_set(o, "shape") && !lf_optset_is_set(o, "text_field"))
             h->shape = LF_SHAPE_AUTO;
@@ -124,6 +125,8 @@ static int read_tokenizer(tokenize *s, const lf_optset *o, lf_err *err)
     s->tokenizer_path = lf_optset_str(o, "tokenizer");
     if (s->tokenizer_path && strcmp(s->tokenizer_path, "train") == 0)
         s->tokenizer_path = NULL;
+    if (s->seq_length && !s->tokenizer_path)
+        return lf_fail(err, LF_EINVAL, "seq_length counts tokens: give tokenizer, too");
     if (s->tokenizer_path || s->doctor)
         return 0;
     if (s->shape.shape != LF_SHAPE_TEXT)

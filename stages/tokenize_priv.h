@@ -66,6 +66,7 @@ typedef struct tokenize {
     bool doctor, json;
     tok_show show;
     size_t doctor_memory;
+    uint64_t seq_length;        /* doctor */
     const char *tokenizer_path; /* NULL: train */
     enum { VOCAB_BYTE_BPE, VOCAB_SP_BPE, VOCAB_UNIGRAM } vocab_type;
     /* used by byte_bpe; the other kinds read vocab_size and specials only */

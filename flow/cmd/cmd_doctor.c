@@ -64,6 +64,11 @@ static const lf_opt doctor_rows[] = {
      .type = LF_OPT_PATH,
      LF_OPT_COMMAND,
      .help = "with data: tokenizer to count its tokens with"},
+    {.name = "seq_length",
+     .type = LF_OPT_COUNT,
+     LF_OPT_COMMAND,
+     .max = 1e9,
+     .help = "with data and tokenizer: which rows are longer, and what share of the tokens is cut"},
 };
 LF_CMD_TABLE(doctor, "is this machine, this directory and this site usable?", doctor_rows);
 static const lf_opt doctor_probe_rows[] = {LF_CMD_COMMON};
@@ -273,7 +278,8 @@ static int examine_data(lf_cmd *c, lf_err *err)
 {
     size_t n = lf_optset_count(c->opts, "data"), at = 0;
     const char *tokenizer = lf_optset_str(c->opts, "tokenizer");
-    const char **argv = lf_calloc(n + 5, sizeof *argv, err);
+    char room[24];
+    const char **argv = lf_calloc(n + 7, sizeof *argv, err);
     if (argv == NULL)
         return LF_ENOMEM;
     argv[at++] = "--doctor";
@@ -281,6 +287,11 @@ static int examine_data(lf_cmd *c, lf_err *err)
     if (tokenizer != NULL) {
         argv[at++] = "--tokenizer";
         argv[at++] = tokenizer;
+    }
+    if (lf_optset_is_set(c->opts, "seq_length")) {
+        snprintf(room, sizeof room, "%lld", (long long)lf_optset_int(c->opts, "seq_length"));
+        argv[at++] = "--seq-length";
+        argv[at++] = room;
     }
     for (size_t i = 0; i < n; i++)
         argv[at++] = lf_optset_str_at(c->opts, "data", i);

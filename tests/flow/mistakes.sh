@@ -261,6 +261,8 @@ runs 0 "$LF" show shards --from tokenize --samples 0 --json
 like out '^\{"schema":1,.*"documents":1,' "as JSON"
 runs 8 "$LF" show shards --from nowhere
 like err 'run .* has no such stage, and there is no such directory' "what is not there"
+runs 0 "$LF" doctor --data corpus.txt --tokenizer made/tokenizer --seq-length 100
+like out '^  longer than seq_length = 100: 1 rows \(100.0 %\); 20[0-9][0-9] tokens' "doctor --data tells what does not fit"
 runs 2 "$LF" show --samples 3
 like err '^loong-flow show: --samples is of `loong-flow show shards`$' "its options go with the word"
-finish 92
+finish 94

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/text/corpus/datadoc_priv.h"
+#include "engine/text/corpus/datadoc_turns.h"
 
 /* ---- for people ---- */
 
@@ -88,6 +89,16 @@ static void encoded_text(const json_t *e, lf_buf *out)
     json_object_foreach(json_object_get(e, "found"), name, v) found(v, name, "", "", out);
 }
 
+static void cut_text(const json_t *c, lf_buf *out)
+{
+    lf_buf_addf(out,
+                "  longer than seq_length = %lld: %lld rows (%.1f %%); %lld tokens (%.1f %%) lie "
+                "behind it\n",
+                num(c, "seq_length"), num(c, "rows"),
+                100 * json_real_value(json_object_get(c, "rows_share")), num(c, "tokens"),
+                100 * json_real_value(json_object_get(c, "tokens_share")));
+}
+
 void lf_datadoc_text(const json_t *r, lf_buf *out)
 {
     char bytes[32];
@@ -100,6 +111,10 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
         lf_buf_addf(out, "  %lld of shape %s\n", (long long)json_integer_value(v), name);
     lf_buf_adds(out, "\n");
     lf_lengths_text(lengths, out);
+    if (json_object_get(r, "cut"))
+        cut_text(json_object_get(r, "cut"), out);
+    if (json_object_get(r, "conversations"))
+        lf_docturns_text(json_object_get(r, "conversations"), out);
     lf_buf_adds(out, "\nlongest rows\n");
     list_text(json_object_get(r, "longest"), "length", ": ", out);
     lf_buf_adds(out, json_is_true(json_object_get(r, "clean")) ? "\nnothing odd was found\n"
@@ -112,6 +127,8 @@ void lf_datadoc_text(const json_t *r, lf_buf *out)
     found(json_object_get(r, "duplicates"), "duplicates", "same_as", " is ", out);
     found(json_object_get(r, "near_duplicates"), "near duplicates", "like", " is like ", out);
     json_object_foreach(odd, name, v) found(v, name, "", "", out);
+    json_object_foreach(json_object_get(json_object_get(r, "conversations"), "found"), name, v)
+        found(v, name, "same_as", " is that of ", out);
     if (json_object_get(r, "encoded")) {
         encoded_text(json_object_get(r, "encoded"), out);
         lf_buf_adds(out, "\nsamples, trained parts between {+ and +}\n");
