@@ -54,7 +54,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
   flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c \
-  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/table.c flow/cmd/table.h
+  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/table.c flow/cmd/table.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c

@@ -263,6 +263,12 @@ void lf_progress_end(lf_progress *p)
     lf_log(2, "%s in %s", text, lf_fmt_duration(num, sizeof num, now - p->t0));
 }
 
+bool lf_wants_colour(int fd)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fd) && (no == NULL || no[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+}
+
 int lf_ncpu(void)
 {
     cpu_set_t set;

@@ -49,6 +49,9 @@ void lf_progress_begin(lf_progress *p, const char *what, const char *unit, doubl
 void lf_progress_update(lf_progress *p, double done);
 void lf_progress_end(lf_progress *p);
 
+/* Is the descriptor a terminal that wants colours (NO_COLOR, TERM)? */
+bool lf_wants_colour(int fd);
+
 /* Returns the number of online processors that this process may run on. */
 int lf_ncpu(void);
 

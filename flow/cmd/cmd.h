@@ -89,6 +89,9 @@ const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given *
 /* What an option that may be repeated was given, n of them; owned: free() it. NULL with err. */
 const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err);
 void lf_cmd_nap(double s);
+/* A stage's executable with n words behind its name takes the place of this process. Returns when
+ * that fails. */
+int lf_cmd_become(const char *exe, const char *const *words, size_t n, lf_err *err);
 /* Print a record as JSON with "schema" (print_json.c). What is not known is not given, and left
  * out. */
 int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);

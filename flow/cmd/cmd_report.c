@@ -100,6 +100,27 @@ static int list_uses(const lf_cmd *c, lf_err *err)
     return 0;
 }
 
+/* An existing file is left alone. */
+static int write_new(const char *path, const lf_buf *text, lf_err *err)
+{
+    lf_err why = LF_ERR_INIT;
+    int rc = lf_io_publish(path, text->data, text->len, 0644, &why);
+    if (rc == LF_EEXIST)
+        return lf_fail(err, rc, "%s; -o FILE writes another, -o - prints it", why.text);
+    return rc < 0 ? lf_fail(err, rc, "%s", why.text) : 0;
+}
+
+/* Who named no use learns which one this is, and that there are others. */
+static void say_written(const char *use, const char *path, bool named)
+{
+    printf("wrote %s for %s", path, use);
+    for (size_t i = 0, n = 0; !named && i < N_USES; i++)
+        if (strcmp(uses[i].use, use) != 0)
+            printf("%s%s", n++ ? ", " : " (others: ", uses[i].use);
+    printf("%s; edit it, then: loong-flow plan %s\n", named ? "" : "; init --list tells more)",
+           path);
+}
+
 static int run_init(lf_cmd *c, lf_err *err)
 {
     const char *use = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pretrain";
@@ -126,12 +147,12 @@ static int run_init(lf_cmd *c, lf_err *err)
     if (rc == 0 && strcmp(path, "-") == 0)
         fwrite(b.data, 1, b.len, stdout);
     else if (rc == 0)
-        rc = lf_io_publish(path, b.data, b.len, 0644, err); /* an existing file is left alone */
+        rc = write_new(path, &b, err);
     lf_buf_fini(&b);
     if (rc == 0 && c->json)
         return lf_cmd_print_texts(err, "use", use, "path", path, NULL);
     if (rc == 0 && strcmp(path, "-") != 0)
-        printf("wrote %s; edit it, then: loong-flow plan %s\n", path, path);
+        say_written(use, path, lf_cmd_word(c, 0) != NULL);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * show: everything known about a run or one of its stages. explain: why a stage would run, or not.
+ * show: everything known about a run or one of its stages, or what shards hold
+ * (show_shards.h). explain: why a stage would run, or not.
  * diff: in what two runs differ, settings and results.
  */
 #include "config.h"
@@ -14,12 +15,14 @@
 #include "engine/base/sys.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/show_shards.h"
 #include "flow/record/difference.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
-static const lf_opt show_rows[] = {LF_CMD_COMMON};
-LF_CMD_TABLE(show, "everything known about a run, or about one of its stages", show_rows);
+static const lf_opt show_rows[] = {LF_CMD_COMMON, LF_SHOW_SHARDS_ROWS};
+LF_CMD_TABLE(show, "everything known about a run or one of its stages; or what shards hold",
+             show_rows);
 static const lf_opt explain_rows[] = {
     LF_CMD_COMMON,
     {.name = "pipeline",
@@ -209,11 +212,15 @@ static int show_on(lf_cmd *c, const lf_project *p, lf_err *err)
 
 static int run_show(lf_cmd *c, lf_err *err)
 {
-    return lf_cmd_with_project(c, show_on, err);
+    bool shards;
+    int rc = lf_show_wants_shards(&shards, c, err);
+    if (rc < 0)
+        return rc;
+    return shards ? lf_show_shards(c, err) : lf_cmd_with_project(c, show_on, err);
 }
 
 const lf_cmd_def lf_cmd_show = {
-    .table = &show_table, .words = "[RUN] [STAGE]", .max_words = 2, .run = run_show};
+    .table = &show_table, .words = "[RUN] [STAGE] | shards [RUN]", .max_words = 2, .run = run_show};
 
 /* ---- explain ---- */
 

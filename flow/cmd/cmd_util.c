@@ -17,6 +17,7 @@
 #include "flow/cmd/cmd.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
+#include "flow/run/freeze.h"
 #include "flow/sched/describe.h"
 
 int lf_cmd_project(lf_project *out, const lf_cmd *c, lf_err *err)
@@ -92,6 +93,22 @@ const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *e
     for (size_t i = 0; list != NULL && i < *n; i++)
         list[i] = lf_optset_str_at(c->opts, name, i);
     return list;
+}
+
+int lf_cmd_become(const char *exe, const char *const *words, size_t n, lf_err *err)
+{
+    char *path = NULL, **argv = lf_calloc(n + 2, sizeof *argv, err);
+    int rc = argv == NULL ? LF_ENOMEM : lf_exe_find(&path, exe, err);
+    if (rc == 0) {
+        argv[0] = path;
+        memcpy(argv + 1, words, n * sizeof *argv); /* execv(3) writes to none of them */
+        fflush(stdout);
+        execv(path, argv);
+        rc = lf_fail_errno(err, "cannot start %s", path);
+    }
+    free(argv);
+    free(path);
+    return rc;
 }
 
 void lf_cmd_nap(double s)

@@ -283,7 +283,10 @@ static int resume_source(lf_prep *p, const lf_prep_args *a, lf_err *err)
         return rc;
     char path[PATH_MAX];
     const char *file = run.plan->pipeline;
-    rc = lf_path_set(path, err, "%s/%s", p->project.root, file != NULL ? file : "pipeline.ini");
+    /* Messages name the file as its user would. */
+    bool here = getcwd(path, sizeof path) != NULL && strcmp(path, p->project.root) == 0;
+    rc = lf_path_set(path, err, "%s%s%s", here ? "" : p->project.root, here ? "" : "/",
+                     file != NULL ? file : "pipeline.ini");
     const char *use = a->pipeline != NULL ? a->pipeline : path;
     if (rc == 0 && (a->pipeline != NULL || lf_io_exists(use)))
         rc = load_pipeline(p, a, use, err);

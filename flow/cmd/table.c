@@ -15,6 +15,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/sys.h"
 
 enum { MAX_COLS = 64, MAX_WIDTH = 1000, MAX_SPEC = 4096 };
 
@@ -69,8 +70,7 @@ void lf_say_err(const char *fmt, ...)
 
 bool lf_colour(void)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(1) && (no == NULL || no[0] == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+    return lf_wants_colour(1);
 }
 
 const char *lf_state_colour(const char *state)

@@ -7,6 +7,7 @@
 
 #include "flow/plan/pipeline.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,9 +115,9 @@ static int unknown_key(const lf_conf_item *it, const char *const *names, size_t 
 {
     const char *near = lf_nearest(it->key, names, n);
     if (near != NULL)
-        return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?", it->key,
-                            it->section, near);
-    return lf_conf_fail(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
+        return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?",
+                                it->key, it->section, near);
+    return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
 }
 
 static int check_keys(const lf_reading *r, const char *section, const char *const *names, size_t n,
@@ -141,8 +142,8 @@ static int option_unknown(const lf_conf_item *it, const lf_opt_table *t, lf_err 
 {
     const lf_opt *renamed = lf_opt_find_old(t, it->key);
     if (renamed != NULL)
-        return lf_conf_fail(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
-                            renamed->name);
+        return lf_conf_fail_key(it, err, "\"%s\" of %s is now called \"%s\"", it->key, t->stage,
+                                renamed->name);
     const char **names =
         lf_calloc(t->n_opts + COUNT(stage_keys) + MAX_RESOURCE_KEYS, sizeof *names, err);
     if (names == NULL)
@@ -208,7 +209,7 @@ static int set_item(const struct filled *f, lf_conf_item *it, lf_err *err)
     if (o == NULL)
         return option_unknown(it, f->table, err);
     if ((o->flags & LF_OPT_CLI_ONLY) != 0)
-        return lf_conf_fail(
+        return lf_conf_fail_key(
             it, err, "\"%s\" is given by loong-flow itself and is no key of a stage", it->key);
     /* the stage's own value was set first and wins over [kind] */
     return lf_lists_get(f->options, o->name) != NULL ? 0
@@ -500,11 +501,11 @@ static int check_unread(const lf_conf *c, lf_err *err)
             strcmp(it->layer, "user") == 0)
             continue;
         if (lf_str_has_prefix(it->section, "model"))
-            return lf_conf_fail(it, err,
-                                "[%s] is used by no stage; name it with model = NAME, or remove it",
+            return lf_conf_fail_key(
+                it, err, "[%s] is used by no stage; name it with model = NAME, or remove it",
+                it->section);
+        return lf_conf_fail_key(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key,
                                 it->section);
-        return lf_conf_fail(it, err, "\"%s\" in [%s] is used by nothing; remove it", it->key,
-                            it->section);
     }
     return 0;
 }
@@ -603,6 +604,11 @@ int lf_pipeline_load(lf_pipeline *out, const lf_pipeline_args *args, lf_err *err
     memset(&p, 0, sizeof p);
     const lf_reading r = {.p = &p, .args = args};
     p.path = realpath(args->path, NULL);
+    if (p.path == NULL && errno == ENOENT)
+        return lf_fail(err, LF_ENOENT,
+                       "there is no pipeline file %s; `loong-flow init` writes one, "
+                       "`loong-flow init --list` tells for what",
+                       args->path);
     if (p.path == NULL)
         return lf_fail_errno(err, "pipeline file %s", args->path);
     p.project = lf_strndup(p.path, (size_t)(strrchr(p.path, '/') - p.path), err);
