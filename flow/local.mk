@@ -21,6 +21,7 @@ flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
+  flow/run/naming.c flow/run/naming.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
   flow/run/project.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
   flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \

@@ -100,7 +100,7 @@ int lf_cmd_print_texts(lf_err *err, const char *name, ...) __attribute__((sentin
 int lf_cmd_print_rows(const lf_cmd *c, struct json_t *rows, lf_err *err);
 /* A run as it is (flow/sched/describe.h). */
 int lf_cmd_print_run(const lf_run_view *v, lf_err *err);
-/* "run ID  NAME  STATE" of a described run. */
+/* "run NAME-N  ID  STATE" of a described run. */
 void lf_cmd_print_head(const lf_run_shown *run);
 /* Open the project, call fn, close it. */
 int lf_cmd_with_project(lf_cmd *c, int (*fn)(lf_cmd *c, const lf_project *p, lf_err *err),

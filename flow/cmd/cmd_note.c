@@ -48,6 +48,8 @@ static const lf_table tag_table_cols = {tag_cols, sizeof tag_cols / sizeof tag_c
 static int check_tag(const char *tag, lf_err *err)
 {
     size_t n = strlen(tag);
+    if (strcmp(tag, "latest") == 0 || strcmp(tag, "last") == 0)
+        return lf_fail(err, LF_EINVAL, "\"%s\" always means the newest run; take another tag", tag);
     if (n > 0 && n <= 64 && tag[0] != '-' &&
         strspn(tag, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:+-") == n)
         return 0;

@@ -167,7 +167,7 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
         rc = s == NULL ? LF_ENOMEM : stage_whole(s, &v->stages[i], err);
     }
     if (rc == 0 && w->stages.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", lf_run_label(&v->run),
                      stage != NULL ? stage : "");
     return rc;
 }
@@ -180,7 +180,8 @@ static int show_view(lf_cmd *c, const lf_run_view *v, const char *stage, lf_err 
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&w, &whole_fields, err);
     else if (rc == 0) {
-        lf_say("run %s  %s\n  directory %s\n  revision %d\n", w.run, w.name, w.dir, w.rev);
+        lf_say("run %s  %s  %s\n  directory %s\n  revision %d\n", lf_run_label(&v->run), w.run,
+               w.name, w.dir, w.rev);
         for (size_t i = 0; i < w.stages.n; i++)
             print_stage(&w.stages.v[i]);
     }

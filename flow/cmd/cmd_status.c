@@ -72,17 +72,13 @@ static const lf_format stage_formats[] = {
 static const lf_table stage_table = {stage_cols, sizeof stage_cols / sizeof stage_cols[0],
                                      stage_formats};
 static const lf_column run_cols[] = {
-    {"run", "RUN", false, false},
-    {"name", "NAME", false, false},
-    {"state", "STATE", false, false},
-    {"stages_text", "DONE", true, false},
-    {"created_text", "CREATED", false, false},
-    {"tags_text", "TAGS", false, false},
-    {"rev", "REV", true, true},
+    {"label", "RUN", false, false},       {"state", "STATE", false, false},
+    {"stages_text", "DONE", true, false}, {"created_text", "CREATED", false, false},
+    {"tags_text", "TAGS", false, false},  {"run", "ID", false, true},
+    {"name", "NAME", false, true},        {"rev", "REV", true, true},
     {"dir", "DIRECTORY", false, true},
 };
-static const lf_format run_formats[] = {
-    {"ids", "run"}, {"where", "run,name,state,dir"}, {NULL, NULL}};
+static const lf_format run_formats[] = {{"ids", "run"}, {"where", "label,state,dir"}, {NULL, NULL}};
 static const lf_table run_table = {run_cols, sizeof run_cols / sizeof run_cols[0], run_formats};
 
 /* ---- one run ---- */
@@ -319,12 +315,14 @@ static bool passed_over(const struct filter *f, const lf_run *r)
 /* A run of the list, which owns what it points to. */
 struct run_row {
     lf_run_shown r;
+    char label[80]; /* its short name, or its id */
     char stages_text[48], created_text[21];
     char *tags_text;
     lf_texts tags;
 };
 static const struct lf_fields run_fields = LF_FIELDS_SHOWN(
     struct run_row, {LF_FIELD_SUB(struct run_row, r, LF_FIELD_BASE, &lf_run_shown_fields)},
+    {LF_FIELD_BUF(struct run_row, label, "label")},
     {LF_FIELD_BUF(struct run_row, stages_text, "stages_text")},
     {LF_FIELD_BUF(struct run_row, created_text, "created_text")},
     LF_MEMBERS(struct run_row, tags_text, tags));
@@ -340,6 +338,8 @@ static int add_run_texts(struct run_row *row, const struct filter *f, lf_err *er
     size_t done = 0;
     for (size_t i = 0; i < row->r.stages.n; i++)
         done += strcmp(row->r.stages.v[i].state, "done") == 0;
+    snprintf(row->label, sizeof row->label, "%s",
+             row->r.short_name != NULL ? row->r.short_name : row->r.run);
     snprintf(row->stages_text, sizeof row->stages_text, "%zu/%zu", done, row->r.stages.n);
     lf_time_iso(row->created_text, row->r.created.v);
     if (tags == NULL)

@@ -49,7 +49,10 @@ int lf_cmd_print_run(const lf_run_view *v, lf_err *err)
 
 void lf_cmd_print_head(const lf_run_shown *run)
 {
-    lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
+    if (run->short_name != NULL)
+        lf_say("run %s  %s  ", run->short_name, run->run);
+    else
+        lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
     if (lf_colour())
         printf("\033[%sm%s\033[0m\n", lf_state_colour(run->state), run->state);
     else
