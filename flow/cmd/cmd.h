@@ -71,6 +71,9 @@ extern const lf_cmd_def *const lf_cmds[]; /* NULL-terminated, in the order of --
 #define LF_CMD_COLUMNS                                                                             \
     LF_OPT_ROW(.name = "columns", .type = LF_OPT_STR, LF_OPT_COMMAND,                              \
                .help = "columns KEY[%WIDTH],... or a named format; help lists them")
+#define LF_CMD_UTC                                                                                 \
+    LF_OPT_ROW(.name = "utc", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",                    \
+               .help = "print times in UTC, not local ones")
 #define LF_CMD_TABLE(cmd, text, rows)                                                              \
     static const lf_opt_table cmd##_table = {.stage = #cmd,                                        \
                                              .spec_version = 1,                                    \
@@ -89,6 +92,8 @@ const char *lf_cmd_word(const lf_cmd *c, int i); /* NULL when it was not given *
 /* What an option that may be repeated was given, n of them; owned: free() it. NULL with err. */
 const char **lf_cmd_list(const lf_cmd *c, const char *name, size_t *n, lf_err *err);
 void lf_cmd_nap(double s);
+/* "2026-11-22 13:00:05" in local time, or with --utc "2026-11-22T12:00:05Z"; returns buf. */
+const char *lf_cmd_time(char buf[21], const lf_cmd *c, double wall_s);
 /* Print a record as JSON with "schema" (print_json.c). What is not known is not given, and left
  * out. */
 int lf_cmd_print(const void *rec, const struct lf_fields *t, lf_err *err);

@@ -14,6 +14,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
@@ -101,6 +102,16 @@ void lf_cmd_nap(double s)
 {
     const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
     nanosleep(&ts, NULL);
+}
+
+const char *lf_cmd_time(char buf[21], const lf_cmd *c, double wall_s)
+{
+    const time_t t = (time_t)wall_s;
+    struct tm tm;
+    if (lf_optset_bool(c->opts, "utc") || localtime_r(&t, &tm) == NULL)
+        return lf_time_iso(buf, wall_s);
+    strftime(buf, 21, "%Y-%m-%d %H:%M:%S", &tm);
+    return buf;
 }
 
 char *lf_cmd_model_dir(void)
