@@ -17,7 +17,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
 
-enum { MAX_COLS = 64, MAX_WIDTH = 1000, MAX_SPEC = 4096 };
+enum { MAX_COLS = 256, MAX_WIDTH = 1000, MAX_SPEC = 4096 };
 
 /* A chosen column. */
 struct use {
