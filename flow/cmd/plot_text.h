@@ -16,8 +16,8 @@ typedef struct lf_text_curve {
 } lf_text_curve;
 
 /* Prints title, legend, axes with ticks and curves. A value that is not finite is no point; how
- * many there are is said below. n is at most LF_TEXT_CURVES, width the characters of a line. Nothing is
- * printed when no curve has a point. */
+ * many there are is said below. n is at most LF_TEXT_CURVES, width the
+ * characters of a line. Nothing is printed when no curve has a point. */
 void lf_text_plot(const char *title, const lf_text_curve *curves, size_t n, size_t width);
 
 #endif
