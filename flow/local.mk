@@ -21,6 +21,7 @@ flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
+  flow/run/naming.c flow/run/naming.h flow/run/known.c flow/run/known.h flow/run/settings.c flow/run/settings.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
   flow/run/project.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
   flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
@@ -51,10 +52,10 @@ flow_libflow_a_SOURCES += \
   flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
-  flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
+  flow/cmd/compare.c flow/cmd/compare.h flow/cmd/curves.c flow/cmd/curves.h flow/cmd/plot_text.c flow/cmd/plot_text.h flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
-  flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c \
-  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/table.c flow/cmd/table.h
+  flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/help.c flow/cmd/help.h \
+  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/table.c flow/cmd/table.h flow/cmd/status_all.c flow/cmd/status_all.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c

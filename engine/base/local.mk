@@ -2,7 +2,7 @@
 engine_libbase_a_SOURCES += \
   engine/base/err.c engine/base/err.h engine/base/mem.c engine/base/mem.h engine/base/str.c engine/base/str.h \
   engine/base/num.c engine/base/le.h engine/base/bits.h engine/base/bf16.h engine/base/f16.h engine/base/f8.h engine/base/utf8.h engine/base/io.c engine/base/io.h engine/base/ini.c engine/base/ini.h \
-  engine/base/opt.c engine/base/opt.h engine/base/opt_fill.c engine/base/opt_priv.h engine/base/opt_print.c \
+  engine/base/synonym.c engine/base/synonym.h engine/base/opt.c engine/base/opt.h engine/base/opt_fill.c engine/base/opt_priv.h engine/base/opt_print.c \
   engine/base/hash.c engine/base/hash.h engine/base/rng.c engine/base/rng.h engine/base/mt19937.c engine/base/mt19937.h \
   engine/base/env.c engine/base/env.h engine/base/sys.c engine/base/sys.h engine/base/fence.c engine/base/fence.h \
   engine/base/crc32.c engine/base/crc32.h engine/base/json.c engine/base/json.h \

@@ -74,7 +74,7 @@ static int print_result(const lf_cmd *c, const lf_run *run, const lf_batch_resul
 {
     if (!c->json) {
         if (!lf_optset_bool(c->opts, "quiet"))
-            printf("run %s: %d submitted, %d adopted, %d kept%s\n", run->id, r->submitted,
+            lf_say("run %s: %d submitted, %d adopted, %d kept%s\n", lf_run_label(run), r->submitted,
                    r->adopted, r->kept,
                    r->failed > 0
                        ? "; not everything could be submitted, `loong-flow resume` tries again"

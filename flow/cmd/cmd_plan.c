@@ -170,13 +170,13 @@ static const struct lf_fields row_fields =
                     LF_MEMBERS(struct row, gpu_memory, estimated_s, rate_flops));
 
 struct plan {
-    const char *name, *scheduler, *run, *refused;
+    const char *name, *scheduler, *run, *short_name, *refused;
     bool fits;
     LF_ROWS(struct row) stages;
 };
-static const struct lf_fields plan_fields =
-    LF_FIELDS_SHOWN(struct plan, LF_MEMBERS(struct plan, name, scheduler, run, refused, fits),
-                    LF_LIST(struct plan, stages, row_fields));
+static const struct lf_fields plan_fields = LF_FIELDS_SHOWN(
+    struct plan, LF_MEMBERS(struct plan, name, scheduler, run, short_name, refused, fits),
+    LF_LIST(struct plan, stages, row_fields));
 
 static void set_lead(struct lead *lead, const lf_stage_view *s)
 {
@@ -354,7 +354,7 @@ static void print_text(const struct plan *o, bool changed)
            : changed      ? "continues a run, with changed settings"
                           : "continues a run");
     if (o->run != NULL)
-        printf("  run %s\n", o->run);
+        lf_say("  run %s  %s\n", o->short_name != NULL ? o->short_name : "-", o->run);
     for (size_t i = 0; i < o->stages.n; i++)
         print_row(&o->stages.v[i]);
     if (o->refused != NULL)
@@ -367,6 +367,7 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, do
     struct plan o = {.name = p->plan->name,
                      .scheduler = p->plan->scheduler,
                      .run = p->has_run ? p->view.run.id : NULL,
+                     .short_name = p->has_run ? p->plan->short_name : NULL,
                      .refused = fit->rc != 0 ? fit->text : NULL,
                      .fits = fit->rc == 0,
                      .stages = {.given = true}};

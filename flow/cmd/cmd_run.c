@@ -247,9 +247,9 @@ static void say_incomplete(const lf_prep *p, const lf_run_view *v)
         lf_say(
             "run %s is not complete, and trying again would end in the same way: change %s, then "
             "`loong-flow resume`\n",
-            v->run.id, b.data);
+            lf_run_label(&v->run), b.data);
     else
-        lf_say("run %s is not complete; `loong-flow resume` continues it\n", v->run.id);
+        lf_say("run %s is not complete; `loong-flow resume` continues it\n", lf_run_label(&v->run));
     lf_buf_fini(&b);
 }
 
@@ -263,7 +263,7 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         rc = print_summary(&v, code, err);
     } else if (!lf_optset_bool(c->opts, "quiet")) {
         if (code == 0)
-            printf("run %s is done; results: %s\n", v.run.id, v.run.dir);
+            lf_say("run %s is done; results: %s\n", lf_run_label(&v.run), v.run.dir);
         else
             say_incomplete(p, &v);
     }
@@ -364,7 +364,7 @@ static int start(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, const lf_
     if (rc == 0)
         rc = lf_prep_commit(p, err);
     if (rc == 0 && !quiet)
-        printf("run %s\n", p->view.run.id), fflush(stdout);
+        lf_say("run %s  %s\n", lf_run_label(&p->view.run), p->view.run.id), fflush(stdout);
     if (rc == 0)
         rc = batch ? lf_cmd_batch_submit(c, p, &b, err)
                    : drive_here(c, p, sub, &select, accepted, restart, err);
@@ -445,7 +445,7 @@ static int drive(const lf_cmd *c, lf_prep *p, const lf_texts *accepted, bool res
                    has_purged(p) ? "every result that is wanted is there; what was purged on the "
                                    "way is not needed"
                                  : "every stage is done",
-                   p->view.run.id);
+                   lf_run_label(&p->view.run));
         return c->json ? finish(c, p, 0, err) : 0;
     }
     rc = check_costs(c, p, err);

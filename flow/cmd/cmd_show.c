@@ -20,7 +20,7 @@
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
-static const lf_opt show_rows[] = {LF_CMD_COMMON, LF_SHOW_SHARDS_ROWS};
+static const lf_opt show_rows[] = {LF_CMD_COMMON, LF_CMD_UTC, LF_SHOW_SHARDS_ROWS};
 LF_CMD_TABLE(show, "everything known about a run or one of its stages; or what shards hold",
              show_rows);
 static const lf_opt explain_rows[] = {
@@ -135,7 +135,7 @@ static void print_settings(const lf_doc_stage *plan)
     lf_buf_fini(&asks);
 }
 
-static void print_stage(const lf_stage_whole *w)
+static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
 {
     char when[21], dur[32];
     printf("%s (%s): %s", w->now.name, w->now.kind, w->now.state);
@@ -148,7 +148,7 @@ static void print_stage(const lf_stage_whole *w)
     for (size_t i = 0; i < w->starts.n; i++) {
         const lf_start_shown *s = &w->starts.v[i];
         printf("  attempt %d start %d  %s  %s  %s  %s\n", s->attempt, s->epoch,
-               lf_time_iso(when, s->t_start.v),
+               lf_cmd_time(when, c, s->t_start.v),
                s->t_end.given ? lf_fmt_duration(dur, sizeof dur, s->t_end.v - s->t_start.v) : "-",
                s->state != NULL ? s->state : "no end record", s->dir);
     }
@@ -170,7 +170,7 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
         rc = s == NULL ? LF_ENOMEM : stage_whole(s, &v->stages[i], err);
     }
     if (rc == 0 && w->stages.n == 0)
-        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", v->run.id,
+        rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", lf_run_label(&v->run),
                      stage != NULL ? stage : "");
     return rc;
 }
@@ -183,9 +183,10 @@ static int show_view(lf_cmd *c, const lf_run_view *v, const char *stage, lf_err 
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&w, &whole_fields, err);
     else if (rc == 0) {
-        lf_say("run %s  %s\n  directory %s\n  revision %d\n", w.run, w.name, w.dir, w.rev);
+        lf_say("run %s  %s  %s\n  directory %s\n  revision %d\n", lf_run_label(&v->run), w.run,
+               w.name, w.dir, w.rev);
         for (size_t i = 0; i < w.stages.n; i++)
-            print_stage(&w.stages.v[i]);
+            print_stage(c, &w.stages.v[i]);
     }
     whole_fini(&w);
     return rc;

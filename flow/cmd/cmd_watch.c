@@ -21,6 +21,7 @@
 
 static const lf_opt watch_rows[] = {
     LF_CMD_COMMON,
+    LF_CMD_UTC,
     {.name = "interval",
      .type = LF_OPT_DURATION,
      LF_OPT_COMMAND,
@@ -129,7 +130,7 @@ static void draw(const lf_run_shown *run, size_t *lines)
 
 /* ---- elsewhere ---- */
 
-static void log_changes(const lf_run_shown *run, struct said *said)
+static void log_changes(const lf_cmd *c, const lf_run_shown *run, struct said *said)
 {
     char when[21];
     for (size_t i = 0; i < run->stages.n && i < MAX_STAGES; i++) {
@@ -144,7 +145,8 @@ static void log_changes(const lf_run_shown *run, struct said *said)
             lf_buf_addf(&b, "  %3d%%", (int)(s->progress.v * 100));
         add_details(&b, s);
         if (lf_buf_check(&b, NULL) == 0)
-            lf_say("%s  %-16s %-9s%s\n", lf_time_iso(when, lf_wall_s()), s->name, s->state, b.data);
+            lf_say("%s  %-16s %-9s%s\n", lf_cmd_time(when, c, lf_wall_s()), s->name, s->state,
+                   b.data);
         lf_buf_fini(&b);
         snprintf(said[i].state, sizeof said[i].state, "%s", s->state);
         said[i].epoch = epoch;
@@ -186,7 +188,7 @@ static int look(const lf_cmd *c, const lf_run_view *v, struct said *said, size_t
     } else if (!c->json) {
         if (first)
             lf_cmd_print_head(&o);
-        log_changes(&o, said);
+        log_changes(c, &o, said);
     }
     if (!*live && c->json)
         rc = lf_cmd_print(&o, &lf_run_shown_fields, err);

@@ -15,6 +15,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "engine/base/synonym.h"
 #include "engine/base/utf8.h"
 #include "flow/plan/pipeline_priv.h"
 #include "flow/record/record.h"
@@ -113,11 +114,9 @@ static int check_sections(const lf_reading *r, lf_err *err)
 
 static int unknown_key(const lf_conf_item *it, const char *const *names, size_t n, lf_err *err)
 {
-    const char *near = lf_nearest(it->key, names, n);
-    if (near != NULL)
-        return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]; did you mean \"%s\"?",
-                                it->key, it->section, near);
-    return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]", it->key, it->section);
+    char hint[200];
+    lf_synonym_hint(hint, sizeof hint, it->key, names, n);
+    return lf_conf_fail_key(it, err, "unknown key \"%s\" in [%s]%s", it->key, it->section, hint);
 }
 
 static int check_keys(const lf_reading *r, const char *section, const char *const *names, size_t n,
@@ -300,15 +299,14 @@ static int find_table(const lf_opt_table **out, lf_conf *c, const lf_conf_sectio
     *out = lf_table_find(args->tables, it->value);
     if (*out != NULL)
         return 0;
-    const char *near = lf_nearest(it->value, names, n);
+    char hint[200];
+    lf_synonym_hint(hint, sizeof hint, it->value, names, n);
     lf_buf b;
     lf_buf_init(&b);
     for (size_t i = 0; i < n; i++)
-        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "", names[i]);
-    int rc = near != NULL ? lf_conf_fail(it, err, "unknown stage kind \"%s\"; did you mean \"%s\"?",
-                                         it->value, near)
-                          : lf_conf_fail(it, err, "unknown stage kind \"%s\"; there are %s",
-                                         it->value, b.data);
+        lf_buf_addf(&b, "%s%s", i > 0 ? ", " : "; there are ", names[i]);
+    int rc = lf_conf_fail(it, err, "unknown stage kind \"%s\"%s", it->value,
+                          hint[0] != '\0' ? hint : b.data);
     lf_buf_fini(&b);
     return rc;
 }

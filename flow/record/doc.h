@@ -151,8 +151,8 @@ typedef struct lf_site {
 
 typedef struct lf_doc {
     /* Of a frozen document only. */
-    lf_int lf_plan; /* the version of the file, 1 */
-    char *run, *project_id, *user, *host, *version;
+    lf_int lf_plan;                                              /* the version of the file, 1 */
+    char *run, *short_name, *project_id, *user, *host, *version; /* short_name: naming.h */
     lf_int rev;
     lf_real created;
     /* Of every document. */

@@ -81,7 +81,8 @@ static const struct lf_fields site_fields = LF_FIELDS_PART(
                         chain, launcher, templates, exclude, trust));
 
 const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
-    lf_doc, LF_MEMBERS(lf_doc, lf_plan, run, project_id, user, host, version, rev, created),
+    lf_doc,
+    LF_MEMBERS(lf_doc, lf_plan, run, short_name, project_id, user, host, version, rev, created),
     LF_MEMBERS_NEEDED(lf_doc, name), LF_MEMBERS(lf_doc, description),
     LF_MEMBERS_NEEDED(lf_doc, data_dir),
     LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s,
@@ -176,8 +177,8 @@ lf_doc_stage *lf_doc_find(const lf_doc *d, const char *name)
 /* What of a document makes a revision. */
 static json_t *essence(const lf_doc *d)
 {
-    static const char *const head[] = {"lf_plan", "run",  "rev",     "project_id", "created",
-                                       "user",    "host", "version", "description"};
+    static const char *const head[] = {"lf_plan", "run",  "short_name", "rev",     "project_id",
+                                       "created", "user", "host",       "version", "description"};
     static const char *const stage[] = {"path", "line", "column", "plan", "estimate_s"};
     json_t *o = lf_fields_json(d, &lf_doc_fields, NULL), *stages = json_object_get(o, "stages");
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)

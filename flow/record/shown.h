@@ -34,6 +34,7 @@ typedef struct lf_stage_shown {
 
 typedef struct lf_run_shown {
     const char *run, *name;
+    const char *short_name; /* NULL: it was made before there were short names */
     const char *state; /* failed, running, unknown, cancelled, purged, pending, waiting or done: the
                           first of these that a stage has */
     int rev;

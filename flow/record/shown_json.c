@@ -19,9 +19,9 @@ const struct lf_fields lf_stage_shown_fields = LF_FIELDS_SHOWN(
     LF_MEMBERS(lf_stage_shown, t_start, t_end, duration_s, step, steps, progress, steps_per_s,
                eta_s, metrics));
 
-const struct lf_fields lf_run_shown_fields =
-    LF_FIELDS_SHOWN(lf_run_shown, LF_MEMBERS(lf_run_shown, run, name, state, rev, created, dir),
-                    LF_LIST(lf_run_shown, stages, lf_stage_shown_fields));
+const struct lf_fields lf_run_shown_fields = LF_FIELDS_SHOWN(
+    lf_run_shown, LF_MEMBERS(lf_run_shown, run, name, short_name, state, rev, created, dir),
+    LF_LIST(lf_run_shown, stages, lf_stage_shown_fields));
 
 static const struct lf_fields start_fields = LF_FIELDS_SHOWN(
     lf_start_shown, LF_MEMBERS(lf_start_shown, attempt, epoch, dir, host, t_start, t_end, state),

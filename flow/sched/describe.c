@@ -152,6 +152,7 @@ int lf_describe_run(lf_run_shown *out, const lf_run_view *v, lf_err *err)
     const lf_doc *plan = v->run.plan;
     *out = (lf_run_shown){.run = v->run.id,
                           .name = plan->name,
+                          .short_name = plan->short_name,
                           .state = overall(v),
                           .rev = v->run.rev,
                           .dir = v->run.dir,

@@ -176,8 +176,12 @@ static int one_step(struct work *w, lf_err *err)
     w->step++;
     w->made++;
     chain(w->state, "step");
-    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f,\"t\":%.3f}",
-                     (long long)w->step, 10.0 / (double)w->step, lf_wall_s());
+    const int64_t every = lf_optset_int(w->o, "valid_every");
+    const double loss = 10.0 / (double)w->step;
+    int n = snprintf(text, sizeof text, "{\"step\":%lld,\"loss\":%.6f", (long long)w->step, loss);
+    if (every > 0 && w->step % every == 0)
+        n += snprintf(text + n, sizeof text - (size_t)n, ",\"valid_loss\":%.6f", loss + 1);
+    n += snprintf(text + n, sizeof text - (size_t)n, ",\"t\":%.3f}", lf_wall_s());
     int rc = lf_frame_append(w->metrics, text, (size_t)n, err);
     snprintf(path, sizeof path, "%s/ck-%lld", w->out, (long long)w->step);
     if (rc == 0)

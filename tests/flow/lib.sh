@@ -35,7 +35,7 @@ runs() { want=$1; shift; "$@" >out 2>err; got=$?; is $got "$want" "exit $want: $
 state() { "$LF" status --columns name,state | awk -v s="$1" '$1 == s { print $2 }'; }
 tries() { "$LF" status --columns name,attempts | awk -v s="$1" '$1 == s { print $2 }'; }
 stage_dir() { "$LF" status --columns name,dir | awk -v s="$1" '$1 == s { print $2 }'; }
-run_id() { "$LF" status | awk 'NR == 1 { print $2 }'; }
+run_id() { "$LF" status | awk 'NR == 1 { print $3 }'; }
 # until_true SECONDS COMMAND...: poll for an event. A quiet machine needs less than SECONDS; a busy one
 # gets minutes, which only a test that fails takes.
 until_true() {

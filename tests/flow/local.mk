@@ -6,8 +6,8 @@ tests_flow_bin_lf_work_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.
 tests_flow_bin_lf_work_LDADD = $(LF_BASE_LIBS)
 tests_flow_bin_lf_join_SOURCES = tests/flow/fake_stage.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_flow_bin_lf_join_LDADD = $(LF_BASE_LIBS)
-TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh
-EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh
+TESTS += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
+EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh tests/flow/gone.sh tests/flow/tick.sh tests/flow/ended.sh tests/flow/script.sh tests/flow/lib.sh tests/flow/run.sh tests/flow/ini.sh tests/flow/recover.sh tests/flow/fail.sh tests/flow/query.sh tests/flow/docs.sh tests/flow/attack.sh tests/flow/locks.sh tests/flow/ask.sh tests/flow/renamed.sh tests/flow/mistakes.sh tests/flow/mistakes_more.sh tests/flow/names.sh tests/flow/compare.sh tests/flow/metrics.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh
@@ -26,7 +26,7 @@ TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_a
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
   tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 
-flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_talk
+flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_synonym tests/unit/flow_talk
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
@@ -40,6 +40,8 @@ tests_unit_flow_handover_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/l
 tests_unit_flow_handover_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link -Wl,--wrap=opendir
 tests_unit_flow_talk_SOURCES = tests/unit/flow_talk.c
 tests_unit_flow_talk_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_synonym_SOURCES = tests/unit/flow_synonym.c
+tests_unit_flow_synonym_LDADD = tests/tap/libtap.a $(LF_FLOW_LIBS) $(LF_ENGINE_LIBS)
 tests_unit_flow_series_SOURCES = tests/unit/flow_series.c
 tests_unit_flow_series_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_doc_SOURCES = tests/unit/flow_doc.c
