@@ -301,6 +301,8 @@ static int run_jobs(generate *g, const lf_gen_model *m, struct lf_gen_stats *st,
                           (double)g->jobs.n_lines);
     int rc = g->comm ? run_rounds(g, m, at, job, skip, st, err)
                      : run_span(g, m, &(span){at, g->jobs.n_req, job}, skip, st, err);
+    if (first(g) && rc == 0) /* what was put last has not been counted */
+        lf_progress_update(&g->progress, (double)g->jobs.n_lines);
     if (first(g))
         lf_progress_end(&g->progress);
     if (g->lines && (rc == 0 || rc == LF_EINTR)) {

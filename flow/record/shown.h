@@ -8,6 +8,7 @@
 #define LF_FLOW_SHOWN_H
 
 #include "flow/record/attempt.h"
+#include "flow/record/doing.h"
 #include "flow/record/fields.h"
 #include "flow/record/queue.h"
 #include "flow/record/start.h"
@@ -30,6 +31,7 @@ typedef struct lf_stage_shown {
     lf_int step, steps;
     lf_real progress, steps_per_s, eta_s;
     struct json_t *metrics; /* the last record; owned */
+    lf_doing doing;         /* of a stage that runs and counts no steps; owned */
 } lf_stage_shown;
 
 typedef struct lf_run_shown {

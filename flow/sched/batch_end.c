@@ -183,6 +183,8 @@ static int look_once(const lf_batch *b, const lf_run *run, int *before, bool *le
             *left || (selected[i] && (v.stages[i].live || v.stages[i].state == LF_STATE_RUNNING));
     if (rc == 0) {
         tell_changes(b, &v, before);
+        if (b->look != NULL)
+            b->look(b->user, &v, selected);
         *code = code_of(&v, selected);
     }
     free(selected);
@@ -217,6 +219,8 @@ int lf_batch_wait(const lf_batch *b, const lf_run *run, int *code, lf_err *err)
             nanosleep(&ts, NULL);
         }
     }
+    if (b->look != NULL)
+        b->look(b->user, NULL, NULL);
     sigaction(SIGINT, &old, NULL);
     free(before);
     if (rc == 0 && interrupted)

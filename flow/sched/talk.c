@@ -76,7 +76,7 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
 {
     char path[PATH_MAX], told[512 + 8];
     if (start->epoch != t->epoch)
-        *t = (lf_talk){.epoch = start->epoch};
+        *t = (lf_talk){.epoch = start->epoch, .brief = t->brief};
     char *text = lf_path_set(path, NULL, "%s/log", start->dir) == 0 ? read_new(t, path) : NULL;
     if (text == NULL)
         return;
@@ -85,7 +85,7 @@ void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const
         end = strchr(at, '\n');
         *end = '\0';
         const enum weight w = weight_of(at);
-        if (w == LINE_SKIP || (w == LINE_PLAIN && left_out-- > 0) ||
+        if (w == LINE_SKIP || (w == LINE_PLAIN && (t->brief || left_out-- > 0)) ||
             (w != LINE_PLAIN && musts++ >= MOST_LINES))
             continue;
         t->warned += w == LINE_WARNING;

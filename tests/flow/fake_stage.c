@@ -302,6 +302,14 @@ static int run_work(lf_optset *o, lf_err *err)
 static int run_join(lf_optset *o, lf_err *err)
 {
     char state[LF_HASH_HEX] = "join";
+    const char *file = lf_optset_str(o, "hold");
+    lf_progress p; /* of a stage that counts no steps: how far its loop is */
+    lf_progress_begin(&p, "joining", "rows", 0, 200);
+    usleep(1100000 *
+           (file != NULL)); /* the file of the progress is a second old, so it is renewed */
+    lf_progress_update(&p, 90);
+    while (file != NULL && lf_io_exists(file) && !lf_stop_requested())
+        usleep(20000);
     if (mix_inputs(state, o, "parts", err) < 0)
         return 1;
     /* Results of a stage that counts no steps, such as an evaluation, are one record at step 0. */

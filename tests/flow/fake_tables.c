@@ -130,6 +130,10 @@ static const lf_opt join_rows[] = {
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT | LF_OPT_REQUIRED,
      .help = "results to join"},
+    {.name = "hold",
+     .type = LF_OPT_STR,
+     .cls = OP,
+     .help = "while this file is there 90 of 200 rows are joined"},
 };
 
 static const char *const work_outputs[] = {"result", "extra", NULL};
