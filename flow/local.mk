@@ -3,7 +3,8 @@ noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
   flow/record/attempt.h flow/record/attempt_json.c flow/record/cells_json.c flow/record/difference.h \
-  flow/record/difference_json.c flow/record/doc.h flow/record/doing.h flow/record/doing_json.c \
+  flow/record/difference_json.c flow/record/doc.h flow/record/closing.h flow/record/closing_json.c \
+  flow/record/doing.h flow/record/doing_json.c \
   flow/record/doc_event_json.c flow/record/doc_json.c flow/record/event.h \
   flow/record/event_json.c flow/record/fields.h \
   flow/record/fields_json.c flow/record/hashcache.h \
@@ -18,7 +19,7 @@ flow_libflow_a_SOURCES += \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
 flow_libflow_a_SOURCES += \
-  flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
+  flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/closing.c flow/run/closing.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \

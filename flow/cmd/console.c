@@ -43,12 +43,13 @@ void lf_console_say(void *user, const char *text)
     draw(c);
 }
 
-/* "  pipeline: 12m left" where that says more than the stage's own time. */
+/* "  pipeline 12m left" where that says more than the stage's own time; ">" where of some stage
+ * nothing is known. */
 static void add_pipeline(lf_buf *b, const lf_eta *eta)
 {
     char t[32];
     if (eta->stages > 1 && eta->left_s > 0)
-        lf_buf_addf(b, "  pipeline: %s%s left", eta->at_least ? "more than " : "",
+        lf_buf_addf(b, "  pipeline %s%s left", eta->at_least ? ">" : "",
                     lf_fmt_duration(t, sizeof t, eta->left_s));
 }
 
@@ -100,6 +101,7 @@ void lf_console_look(void *user, const lf_run_view *v, const bool *selected)
     if (v == NULL) {
         take_away(c);
         c->line[0] = '\0';
+        c->next = 0;
         fflush(stdout);
         return;
     }

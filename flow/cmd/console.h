@@ -22,7 +22,7 @@ typedef struct lf_console {
 
 /* One line that stays. user: the console; as lf_drive.say. */
 void lf_console_say(void *user, const char *text);
-/* The run as it is; as lf_drive.look, so that NULL takes the live line away. */
+/* The run as it is; as lf_drive.look, so that NULL takes the live line away until the next call. */
 void lf_console_look(void *user, const lf_run_view *v, const bool *selected);
 
 #endif

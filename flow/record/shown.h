@@ -8,6 +8,7 @@
 #define LF_FLOW_SHOWN_H
 
 #include "flow/record/attempt.h"
+#include "flow/record/closing.h"
 #include "flow/record/doing.h"
 #include "flow/record/fields.h"
 #include "flow/record/queue.h"
@@ -64,6 +65,7 @@ typedef struct lf_stage_whole {
     struct lf_used *read;
     size_t n_outputs, n_read;
     const char *result_dir;
+    lf_closing closing; /* owned */
 } lf_stage_whole;
 
 extern const struct lf_fields lf_stage_shown_fields, lf_run_shown_fields, lf_stage_whole_fields;

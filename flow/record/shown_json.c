@@ -47,4 +47,4 @@ const struct lf_fields lf_stage_whole_fields = LF_FIELDS_SHOWN(
      .sub = &start_fields},
     {LF_FIELD_SUBS(lf_stage_whole, outputs, LF_FIELD_NAMED, &lf_output_fields)},
     {LF_FIELD_SUBS(lf_stage_whole, read, LF_FIELD_ROWS, &lf_used_fields)},
-    LF_MEMBERS(lf_stage_whole, result_dir));
+    LF_MEMBERS(lf_stage_whole, result_dir), LF_RECORD(lf_stage_whole, closing, lf_closing_fields));

@@ -17,6 +17,7 @@
 #include "flow/record/record.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/drive.h"
+#include "flow/sched/talk.h"
 
 /* ---- ending ---- */
 
@@ -159,7 +160,9 @@ static void tell_changes(const lf_batch *b, const lf_run_view *v, int *before)
             continue;
         snprintf(text, sizeof text, "%s: %s%s%s", s->plan->name, lf_state_name(s->state),
                  s->reason[0] != '\0' ? ": " : "", s->reason);
-        if (before[i] != 0 || s->state != LF_STATE_WAITING)
+        if (s->state == LF_STATE_DONE)
+            lf_talk_done(s, text, b->say, b->user);
+        else if (before[i] != 0 || s->state != LF_STATE_WAITING)
             b->say(b->user, text);
         before[i] = (int)s->state + 1;
     }

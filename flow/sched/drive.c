@@ -222,7 +222,7 @@ static void tell_failure(struct driver *dr, const lf_start *last, const char *re
 static void tell_end(struct driver *dr, size_t i)
 {
     lf_stage_view *s = &dr->view.stages[i];
-    char took[64], warned[48] = "";
+    char took[64], warned[48] = "", head[400];
     const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
     const struct lf_end *end = last != NULL ? last->end : NULL;
     lf_fmt_duration(took, sizeof took, lf_now_s() - dr->lanes[i].t_submit);
@@ -231,7 +231,9 @@ static void tell_end(struct driver *dr, size_t i)
                  end->n_warnings == 1 ? "" : "s");
     if (s->state == LF_STATE_DONE) {
         talk_on(dr, i);
-        tell(dr, "%s: done in %s%s", name_of(s), took, warned);
+        snprintf(head, sizeof head, "%s: done in %s%s", name_of(s), took, warned);
+        if (dr->d->say != NULL)
+            lf_talk_done(s, head, dr->d->say, dr->d->user);
         tell_warnings(dr, i, end);
         return;
     }
@@ -266,6 +268,8 @@ static int collect(struct driver *dr, int *running, lf_err *err)
     int rc = reload(dr, err);
     if (rc < 0 || !any)
         return rc;
+    if (dr->d->look != NULL)
+        dr->d->look(dr->d->user, NULL, NULL);
     for (size_t i = 0; i < dr->view.n && rc == 0; i++)
         if (dr->lanes[i].ended) {
             rc = lf_stage_repair(dr->run, &dr->view.stages[i], err);

@@ -25,4 +25,9 @@ typedef struct lf_talk {
 void lf_talk_on(lf_talk *t, const lf_start *start, void (*say)(void *user, const char *text),
                 void *user);
 
+/* Tell that a stage is done: head, then its numbers in the same line, and below it scores or first
+ * texts (flow/run/closing.h). */
+void lf_talk_done(const lf_stage_view *s, const char *head,
+                  void (*say)(void *user, const char *text), void *user);
+
 #endif

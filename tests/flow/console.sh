@@ -40,8 +40,11 @@ like lines '^first \[########\.{12}\]  40%.*  step 12/30  loss 0\.8333' "a live 
 like tty "$CR$ESC\[K" "which is redrawn in place"
 like lines '^  lf-work: warning: 9000 sequences were replaced' "a warning stays"
 unlike lines '^  lf-work: step' "lines of the log that the live line stands for do not"
-like lines '^first: done in ' "nor does the end of a stage vanish"
-like tty "^.*$CR$ESC\[Krun $(run_id) is done" "the live line is gone in the end"
+like lines '^first: done in .*s, 1 warning: loss 10 -> 1\.[0-9]*$' "nor does the end of a stage vanish, which has its numbers"
+"$LF" show first >shown
+like shown '^  result loss 10 -> 1\.[0-9]*$' "show has the same numbers"
+like tty "$CR$ESC\[Kfirst: done" "the live line goes with its stage"
+is "$(drawn tty | tail -n 1 | cut -c1-12)" "run $(run_id | cut -c1-8)" "and does not come back"
 [ "$(widest tty)" -gt 0 ]; ok $? "something was drawn"
 
 # --- narrow: the bar goes first, then what matters less ---
@@ -130,4 +133,4 @@ is $? 75 "Ctrl-C twice: exit 75"
 pid=$(pid_in "$(stage_dir first)/stage.json")
 like plain "^first: goes on saving \(pid $pid\); .loong-flow watch." "the stage that still saves is named with its pid"
 let_go
-finish 26
+finish 28

@@ -31,11 +31,13 @@ TESTS += tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_a
 EXTRA_DIST += tests/flow/README.md tests/flow/slurm-up tests/flow/slurm-down tests/flow/slurm_parts.conf tests/flow/slurm_lib.sh \
   tests/flow/slurm_testbed.sh tests/flow/slurm_user.sh tests/flow/slurm_admin.sh tests/flow/doctor.sh
 
-flow_unit_tests = tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_talk
+flow_unit_tests = tests/unit/flow_closing tests/unit/flow_conf tests/unit/flow_doc tests/unit/flow_epoch tests/unit/flow_fields tests/unit/flow_handover tests/unit/flow_policy tests/unit/flow_series tests/unit/flow_talk
 check_PROGRAMS += $(flow_unit_tests)
 TESTS += $(flow_unit_tests)
 tests_unit_flow_conf_SOURCES = tests/unit/flow_conf.c tests/flow/fake_tables.c tests/flow/fake.h
 tests_unit_flow_conf_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
+tests_unit_flow_closing_SOURCES = tests/unit/flow_closing.c
+tests_unit_flow_closing_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_epoch_SOURCES = tests/unit/flow_epoch.c
 tests_unit_flow_epoch_LDADD = tests/tap/libtap.a flow/libflow.a flow/launch/liblaunch.a db/libdb.a $(SQLITE_LIBS) $(LF_BASE_LIBS)
 tests_unit_flow_fields_SOURCES = tests/unit/flow_fields.c
