@@ -381,6 +381,10 @@ static int generate_all(generate *g, const char *dir, lf_err *err)
                                                      .check = check_line,
                                                      .arg = g},
                             &g->kept, err);
+    if (rc == 0) {
+        const struct lf_plan_memory mem = lf_runner_planned(r);
+        lf_infer_tell_memory(g->comm, &mem);
+    }
     if (rc == 0 && g->kept > 0 && first(g))
         lf_log(2, "continuing behind %zu of %zu results", g->kept, g->jobs.n_lines);
     if (rc == 0)

@@ -310,6 +310,20 @@ static void note(json_t *notes, const char *text)
     json_array_append_new(notes, json_string(text));
 }
 
+struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
+                                       const struct lf_train_model *m, int ranks)
+{
+    struct lf_plan_bytes b = {0};
+    (void)lf_plan_bytes(m->plan, &b); /* an unfinished plan has no bytes */
+    const double saved = c->save_async ? (double)lf_weights_bytes(m->ps, c->adapter != NULL) : 0;
+    struct lf_plan_memory mem = {.host =
+                                     saved + (double)b.offloaded + (double)lf_train_data_bytes(c)};
+    if (ranks > 1)
+        mem.host += COMM_BYTES * ranks;
+    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    return mem;
+}
+
 static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
                         const struct lf_train_model *m, int64_t tokens, lf_err *err)
 {
@@ -319,11 +333,7 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
         return lf_fail(err, rc, "the plan has no sizes");
     int64_t params = lf_pstore_elements(m->ps), steps = 0, samples = 0;
     const double saved = (double)lf_weights_bytes(m->ps, c->adapter != NULL); /* a checkpoint */
-    struct lf_plan_memory mem = {.host = (c->save_async ? saved : 0) + (double)b.offloaded +
-                                         (double)lf_train_data_bytes(c)};
-    if (c->plan_ranks > 1)
-        mem.host += COMM_BYTES * c->plan_ranks;
-    lf_plan_memory(&mem, lf_plan_target(m->plan), (double)b.total);
+    const struct lf_plan_memory mem = lf_train_planned(c, m, c->plan_ranks);
     lf_schedule lr;
     json_t *notes = json_array();
     if (c->epochs > 0 && !tokens) {
@@ -335,6 +345,8 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
             return rc;
         }
     }
+    if (!tokens)
+        note(notes, "the index of data that does not exist yet is not in the planned memory");
     if (c->epochs > 0 && tokens)
         note(notes, "steps follow from the tokens of the data; packing may add a few");
     double per_step = lf_model_train_flops_per_token(mc, c->seq_length, true) *

@@ -251,28 +251,49 @@ static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf
     return rc;
 }
 
-/* What of a rank's memory is what; offloaded only where something is. */
-static void print_bytes(const lf_cost *plan)
+/* Parts that are not nothing. */
+static void print_parts(const struct lf_cost_bytes *bytes, bool host)
 {
-    const struct lf_cost_bytes *bytes = &plan->bytes;
     const struct {
         const char *name;
         lf_real v;
-    } parts[] = {{"params", bytes->params},       {"grads", bytes->grads},
-                 {"optimizer", bytes->optimizer}, {"activations", bytes->activations},
-                 {"workspace", bytes->workspace}, {"offloaded", bytes->offloaded},
-                 {"host", bytes->host},           {"total", bytes->total}};
-    int64_t ranks = plan->ranks.v;
+    } parts[] = {{"weights", bytes->params},
+                 {"gradients", bytes->grads},
+                 {"moments", bytes->optimizer},
+                 {"activations", bytes->activations},
+                 {"workspace", bytes->workspace},
+                 {"inputs", bytes->inputs},
+                 {"cache", bytes->state},
+                 {"cache", bytes->cache},
+                 {"host", bytes->host}};
+    const size_t n = sizeof parts / sizeof parts[0] - (host ? 0 : 1);
+    const char *sep = ": ";
     char b[32];
-    const char *sep = ranks > 1 ? "      memory of a rank: " : "      memory: ";
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (!parts[i].v.given || (strcmp(parts[i].name, "offloaded") == 0 && !(parts[i].v.v > 0)))
+    for (size_t i = 0; i < n; i++) {
+        if (!(parts[i].v.v > 0))
             continue;
         printf("%s%s %s", sep, parts[i].name, lf_fmt_bytes(b, sizeof b, parts[i].v.v));
         sep = ", ";
     }
-    if (sep[0] == ',')
+    putchar('\n');
+}
+
+/* The planned memory of a process: the number that its log and the report have too. With a GPU it
+ * is the host's alone. */
+static void print_bytes(const lf_cost *plan)
+{
+    const struct lf_cost_bytes *bytes = &plan->bytes;
+    int64_t ranks = plan->ranks.v;
+    char b[32];
+    if (bytes->total.given)
+        printf("      planned memory%s %s", ranks > 1 ? " of a rank" : "",
+               lf_fmt_bytes(b, sizeof b, bytes->total.v));
+    if (bytes->offloaded.v > 0)
+        printf(", %s of it offloaded", lf_fmt_bytes(b, sizeof b, bytes->offloaded.v));
+    if (bytes->total.given && bytes->device.v > 0)
         putchar('\n');
+    else if (bytes->total.given)
+        print_parts(bytes, true);
     if (ranks > 1 && plan->comm.given)
         printf("      %lld ranks: each sends %s a step in %lld sums of gradients\n",
                (long long)ranks, lf_fmt_bytes(b, sizeof b, plan->comm.bytes_per_step.v),
@@ -286,11 +307,12 @@ static void print_device(const struct row *row)
     double device = row->plan.bytes.device.v;
     if (device <= 0)
         return;
-    printf("      GPU memory%s: %s", row->plan.ranks.v > 1 ? " of a rank" : "",
+    printf("      planned GPU memory%s %s", row->plan.ranks.v > 1 ? " of a rank" : "",
            lf_fmt_bytes(b, sizeof b, device));
     if (row->gpu_memory.given)
         printf(" of %s (gpu_memory)", lf_fmt_bytes(b, sizeof b, (double)row->gpu_memory.v));
-    puts(", with what the driver keeps");
+    fputs(", with what the driver keeps", stdout);
+    print_parts(&row->plan.bytes, false);
 }
 
 static void print_counts(const struct row *row)
