@@ -9,8 +9,10 @@
 #include "engine/base/artifact.h"
 #include "engine/base/io.h"
 #include "engine/base/json.h"
+#include "engine/base/sys.h"
 #include "engine/model/weights.h"
 #include "engine/train/loop_priv.h"
+#include "engine/train/measure.h"
 #include "engine/train/megatron_order.h"
 
 /* Of gradients that are summed over ranks at once: large enough that latency does not count, small
@@ -385,6 +387,24 @@ static int plan_members(json_t *plan, const struct lf_train_config *c, const lf_
     return lf_json_set(plan, length, sizeof length / sizeof length[0], "plan", err);
 }
 
+/* All ranks are on this machine: together they have its cores. */
+static int add_measured(json_t *plan, const struct lf_train_config *c, const lf_model_config *mc,
+                        const struct lf_train_model *m, lf_err *err)
+{
+    const int ranks = c->plan_ranks > 1 ? c->plan_ranks : 1, all = lf_ncpu();
+    const struct lf_measure how = {.rows = c->micro_batch * c->seq_length,
+                                   .threads = c->threads * ranks < all ? c->threads * ranks : all,
+                                   .compute = c->compute,
+                                   .seconds = 0.2};
+    double rate = 0;
+    if (!c->measure || lf_plan_target(m->plan)->sm)
+        return 0;
+    int rc = lf_train_measure(&rate, &how, mc, err);
+    return rc == 0 && json_object_set_new(plan, "measured_flops", json_real(rate)) != 0
+               ? lf_fail(err, LF_ENOMEM, "plan: out of memory")
+               : rc;
+}
+
 int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
 {
     struct lf_train_model m = {0};
@@ -407,6 +427,8 @@ int lf_train_plan(const struct lf_train_config *c, json_t *plan, lf_err *err)
                                  c->plan_ranks > 1 ? c->plan_ranks : 1, err);
     if (rc == 0)
         rc = plan_members(plan, c, &mc, &m, tokens, err);
+    if (rc == 0)
+        rc = add_measured(plan, c, &mc, &m, err);
     if (c->guest)
         c->guest->leave(c->guest->user);
     lf_train_model_fini(&m);

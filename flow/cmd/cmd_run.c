@@ -91,14 +91,15 @@ static const lf_opt resume_rows[] = {
 LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing saved",
              resume_rows);
 
-/* How long a stage will take, where jobs are pre-submitted: it decides how many. */
+/* How long a stage will take: where jobs are pre-submitted it decides how many, and on a terminal
+ * it is part of the time left. */
 static void set_estimate(lf_prep *p, lf_doc_stage *st)
 {
     const lf_submitter *sub = NULL;
     if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
-        !lf_chain_by_links(&st->resources, &p->plan->site, sub->can))
+        (!lf_chain_by_links(&st->resources, &p->plan->site, sub->can) && !lf_bar_terminal()))
         return;
-    double s = lf_chain_estimate_s(&st->plan, lf_cost_stored_rate(p, st->kind));
+    double s = lf_chain_estimate_s(&st->plan, lf_cost_rate(p, st->kind, NULL));
     if (s > 0)
         st->estimate_s = lf_real_of(s);
 }
@@ -109,6 +110,8 @@ static int check_costs(const lf_cmd *c, lf_prep *p, lf_err *err)
 {
     const bool refuse = lf_optset_bool(c->opts, "check");
     lf_cost_rows costs;
+    if (!c->json && !lf_optset_bool(c->opts, "quiet") && lf_bar_terminal())
+        lf_cost_measure(p);
     int rc = lf_cost_ask(&costs, p, err);
     if (rc < 0)
         return rc;

@@ -94,6 +94,7 @@ typedef struct lf_adopted {
 typedef struct lf_cost {
     bool given;
     lf_real parameters, steps, tokens, flops_per_step, disk_bytes;
+    lf_real measured_flops; /* FLOP/s to expect, where it was asked to measure */
     lf_int ranks;
     struct lf_cost_bytes {
         bool given;

@@ -57,10 +57,12 @@ static const struct lf_fields bytes_fields =
 static const struct lf_fields comm_fields = LF_FIELDS_PART(
     struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
 
-const struct lf_fields lf_cost_fields = LF_FIELDS_PART(
-    lf_cost, LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes, ranks),
-    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
-    LF_MEMBERS(lf_cost, notes));
+const struct lf_fields lf_cost_fields =
+    LF_FIELDS_PART(lf_cost,
+                   LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes,
+                              measured_flops, ranks),
+                   LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
+                   LF_MEMBERS(lf_cost, notes));
 
 const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),

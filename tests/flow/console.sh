@@ -102,6 +102,26 @@ drawn watched | grep '45%' >lines
 like lines '^  last +running +\[#+\.*\]  45%.*joining 90/200 rows' "and so has watch"
 [ "$(widest watched)" -le 80 ]; ok $? "watch fits into 80 columns: $(widest watched)"
 
+# --- the time left of a pipeline: what runs, and what was estimated before its first run ---
+mkdir eta
+(cd eta && printf '[pipeline]\nname = eta\n[stage a]\nkind = work\nsteps = 30\nstep_time = 1\n[stage b]\nkind = work\nafter = a\nsteps = 1000\n' >pipeline.ini
+hold
+on_tty 120 "$LF" run --until a --set "a.hold=$HOLD" --set a.hold_at=12 >../tty &
+p=$!
+until_true 20 grep -q 'step 12/30' ../tty
+let_go
+wait $p)
+drawn tty >lines
+unlike lines 'pipeline' "stages that are not wanted do not count"
+(cd eta && hold
+on_tty 120 "$LF" run --new --set "a.hold=$HOLD" --set a.hold_at=12 --set b.step_time=0 --set b.fail_at=1 >../tty &
+p=$!
+until_true 20 grep -q 'step 12/30' ../tty
+let_go
+wait $p)
+drawn tty >lines
+like lines 'step 12/30 .*  pipeline [0-9ms]+ left' "a stage that waits counts with its estimate"
+
 # --- watch in a narrow terminal keeps loss and step ---
 hold
 "$LF" run --new --set "first.hold=$HOLD" --set first.hold_at=12 >plain &
@@ -133,4 +153,4 @@ is $? 75 "Ctrl-C twice: exit 75"
 pid=$(pid_in "$(stage_dir first)/stage.json")
 like plain "^first: goes on saving \(pid $pid\); .loong-flow watch." "the stage that still saves is named with its pid"
 let_go
-finish 28
+finish 30

@@ -271,11 +271,12 @@ static int print_plan(const lf_optset *o, const char *kind)
     printf(
         "{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"device\":%lld,"
         "\"total\":%lld},\"flops_per_step\":1e9,"
-        "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
+        "%s\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
         "\"a fake\"]}\n",
         (long long)(lf_optset_choice(o, "device") == 2 ? lf_optset_int(o, "needs_gpu_bytes") : 0),
-        (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
-        (long long)lf_optset_int(o, "needs_disk"));
+        (long long)lf_optset_int(o, "needs_bytes"),
+        lf_optset_bool(o, "measure") ? "\"measured_flops\":2e9," : "",
+        (long long)lf_optset_int(o, "steps"), (long long)lf_optset_int(o, "needs_disk"));
     return 0;
 }
 

@@ -70,6 +70,8 @@ is $rc 0 "--plan"
 grep -q '"parameters":' "$dir/stdout" && grep -q '"flops_per_step":' "$dir/stdout" && grep -q '"total":' "$dir/stdout"
 ok $? "prints parameters, bytes and FLOPs"
 planned=$(sed -n 's/.*"total": *\([0-9.]*\).*/\1/p' "$dir/stdout" | awk '{ printf "%.1f MiB", $1 / 1048576 }')
+! grep -q measured_flops "$dir/stdout" && run plan --plan --measure && grep -q '"measured_flops": *[1-9]' "$dir/stdout"
+ok $? "with --measure the FLOP/s to expect too"
 [ ! -e "$dir/plan/out" ]
 ok $? "and writes nothing"
 
@@ -319,4 +321,4 @@ is $rc 2 "Megatron's keys belong to sample_order = megatron"
 run mega6 $mega --steps 6 --packing bfd
 is $rc 2 "and packing does not"
 
-finish 114
+finish 115
