@@ -3,7 +3,8 @@ noinst_LIBRARIES += flow/libflow.a
 flow_libflow_a_SOURCES =
 flow_libflow_a_SOURCES += \
   flow/record/attempt.h flow/record/attempt_json.c flow/record/cells_json.c flow/record/difference.h \
-  flow/record/difference_json.c flow/record/doc.h \
+  flow/record/difference_json.c flow/record/doc.h flow/record/closing.h flow/record/closing_json.c \
+  flow/record/doing.h flow/record/doing_json.c \
   flow/record/doc_event_json.c flow/record/doc_json.c flow/record/event.h \
   flow/record/event_json.c flow/record/fields.h \
   flow/record/fields_json.c flow/record/hashcache.h \
@@ -18,7 +19,7 @@ flow_libflow_a_SOURCES += \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
   flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
 flow_libflow_a_SOURCES += \
-  flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
+  flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/closing.c flow/run/closing.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
   flow/run/naming.c flow/run/naming.h flow/run/known.c flow/run/known.h flow/run/settings.c flow/run/settings.h \
@@ -30,7 +31,7 @@ flow_libflow_a_SOURCES += \
   flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
   flow/sched/batch_act.c flow/sched/batch_dry.c flow/sched/batch_end.c flow/sched/batch_plan.c \
   flow/sched/batch_priv.h flow/sched/batch_send.c flow/sched/chain.c flow/sched/chain.h \
-  flow/sched/describe.c flow/sched/describe.h flow/sched/talk.c flow/sched/talk.h flow/sched/drive.c flow/sched/drive.h \
+  flow/sched/describe.c flow/sched/describe.h flow/sched/eta.c flow/sched/eta.h flow/sched/talk.c flow/sched/talk.h flow/sched/drive.c flow/sched/drive.h \
   flow/sched/ended.c flow/sched/ended.h \
   flow/sched/pbs.c flow/sched/pbs.h flow/sched/pbs_parse.c flow/sched/pbs_request.c \
   flow/sched/repair.c flow/sched/sched.h flow/sched/sched_cmd.c flow/sched/sched_poll.c \
@@ -46,13 +47,13 @@ flow_libflow_a_SOURCES += \
   flow/report/plot.c flow/report/report.c flow/report/report.h flow/report/svg.c \
   flow/report/tables.c
 flow_libflow_a_SOURCES += \
-  flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
+  flow/cmd/bar.c flow/cmd/bar.h flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
   flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c \
   flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
   flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
-  flow/cmd/compare.c flow/cmd/compare.h flow/cmd/curves.c flow/cmd/curves.h flow/cmd/plot_text.c flow/cmd/plot_text.h flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
+  flow/cmd/compare.c flow/cmd/compare.h flow/cmd/curves.c flow/cmd/curves.h flow/cmd/plot_text.c flow/cmd/plot_text.h flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/console.c flow/cmd/console.h \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
   flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c flow/cmd/help.c flow/cmd/help.h \
   flow/cmd/restart.c flow/cmd/restart.h flow/cmd/show_shards.c flow/cmd/show_shards.h flow/cmd/table.c flow/cmd/table.h flow/cmd/status_all.c flow/cmd/status_all.h

@@ -239,6 +239,9 @@
                            "registers; that of a GPU is its data sheet's, for dense bf16 or f32; " \
                            "fp8 is compared with bf16. There is no mfu with an adapter or frozen " \
                            "weights."),                                                            \
+        LF_OPT_ROW(.name = "measure", .type = LF_OPT_BOOL, LF_OPT_COMMAND, .def = "no",            \
+                   .help = "with plan: measure matrix products of this model's shape on the CPU "  \
+                           "for some 0.2 s, and give the FLOP/s to expect as measured_flops"),     \
         LF_OPT_ROW(.name = "spike_factor", .type = LF_OPT_FLOAT, .cls = LF_OPT_OPERATIONAL,        \
                    .def = "3", .max = 1e6, .field = LF_OPT_FIELD(CONFIG, c.spike_factor),          \
                    .help = "stop when the loss exceeds its running mean by this factor; 0: "       \

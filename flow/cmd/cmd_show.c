@@ -17,6 +17,7 @@
 #include "flow/cmd/prep.h"
 #include "flow/cmd/show_shards.h"
 #include "flow/record/difference.h"
+#include "flow/run/closing.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
@@ -84,7 +85,8 @@ static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
         w->n_read = s->result_done->n_inputs;
         w->result_dir = s->result_dir;
     }
-    return add_starts(w, s, err);
+    int rc = lf_closing_of(&w->closing, s, err);
+    return rc == 0 ? add_starts(w, s, err) : rc;
 }
 
 /* A run with all that is known of its stages; borrows from the view. */
@@ -101,6 +103,7 @@ static void whole_fini(struct whole *w)
 {
     for (size_t i = 0; i < w->stages.n; i++) {
         lf_stage_shown_fini(&w->stages.v[i].now);
+        lf_closing_fini(&w->stages.v[i].closing);
         free(w->stages.v[i].starts.v);
     }
     free(w->stages.v);
@@ -135,6 +138,17 @@ static void print_settings(const lf_doc_stage *plan)
     lf_buf_fini(&asks);
 }
 
+/* What came out of it. */
+static void print_closing(const lf_closing *c)
+{
+    lf_texts words = {.n = 0};
+    if (c->given && lf_closing_words(&words, c, NULL) < 0)
+        return;
+    for (size_t i = 0; i < words.n; i++)
+        lf_say("%s%s\n", i == 0 ? "  result " : "    ", words.v[i]);
+    lf_texts_fini(&words);
+}
+
 static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
 {
     char when[21], dur[32];
@@ -144,6 +158,7 @@ static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
         lf_print_safe(w->now.reason);
     }
     printf("\n  spec %s\n", w->now.spec_id);
+    print_closing(&w->closing);
     print_settings(&w->plan);
     for (size_t i = 0; i < w->starts.n; i++) {
         const lf_start_shown *s = &w->starts.v[i];

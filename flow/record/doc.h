@@ -94,11 +94,13 @@ typedef struct lf_adopted {
 typedef struct lf_cost {
     bool given;
     lf_real parameters, steps, tokens, flops_per_step, disk_bytes;
+    lf_real measured_flops; /* FLOP/s to expect, where it was asked to measure */
     lf_int ranks;
     struct lf_cost_bytes {
         bool given;
         /* of a rank */
-        lf_real params, grads, optimizer, activations, workspace, offloaded, host, total, device;
+        lf_real params, grads, optimizer, activations, workspace, inputs, state, cache, offloaded;
+        lf_real host, total, device;
         struct json_t *more;
     } bytes;
     struct lf_cost_comm {

@@ -49,17 +49,20 @@ const struct lf_fields lf_exe_fields =
 const struct lf_fields lf_adopted_fields =
     LF_FIELDS_PART(lf_adopted, LF_MEMBERS(lf_adopted, run, stage, attempt, epoch, spec_id));
 
-static const struct lf_fields bytes_fields = LF_FIELDS_PART(
-    struct lf_cost_bytes, LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
-                                     workspace, offloaded, host, total, device));
+static const struct lf_fields bytes_fields =
+    LF_FIELDS_PART(struct lf_cost_bytes,
+                   LF_MEMBERS(struct lf_cost_bytes, params, grads, optimizer, activations,
+                              workspace, inputs, state, cache, offloaded, host, total, device));
 
 static const struct lf_fields comm_fields = LF_FIELDS_PART(
     struct lf_cost_comm, LF_MEMBERS(struct lf_cost_comm, bytes_per_step, messages_per_step));
 
-const struct lf_fields lf_cost_fields = LF_FIELDS_PART(
-    lf_cost, LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes, ranks),
-    LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
-    LF_MEMBERS(lf_cost, notes));
+const struct lf_fields lf_cost_fields =
+    LF_FIELDS_PART(lf_cost,
+                   LF_MEMBERS(lf_cost, parameters, steps, tokens, flops_per_step, disk_bytes,
+                              measured_flops, ranks),
+                   LF_RECORD(lf_cost, bytes, bytes_fields), LF_RECORD(lf_cost, comm, comm_fields),
+                   LF_MEMBERS(lf_cost, notes));
 
 const struct lf_fields lf_doc_stage_fields = LF_FIELDS_KEPT(
     lf_doc_stage, LF_MEMBERS_NEEDED(lf_doc_stage, name, kind),

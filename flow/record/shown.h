@@ -8,6 +8,8 @@
 #define LF_FLOW_SHOWN_H
 
 #include "flow/record/attempt.h"
+#include "flow/record/closing.h"
+#include "flow/record/doing.h"
 #include "flow/record/fields.h"
 #include "flow/record/queue.h"
 #include "flow/record/start.h"
@@ -30,6 +32,7 @@ typedef struct lf_stage_shown {
     lf_int step, steps;
     lf_real progress, steps_per_s, eta_s;
     struct json_t *metrics; /* the last record; owned */
+    lf_doing doing;         /* of a stage that runs and counts no steps; owned */
 } lf_stage_shown;
 
 typedef struct lf_run_shown {
@@ -63,6 +66,7 @@ typedef struct lf_stage_whole {
     struct lf_used *read;
     size_t n_outputs, n_read;
     const char *result_dir;
+    lf_closing closing; /* owned */
 } lf_stage_whole;
 
 extern const struct lf_fields lf_stage_shown_fields, lf_run_shown_fields, lf_stage_whole_fields;

@@ -247,7 +247,11 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
     const bool asked = att != NULL && att->resources.given;
     const lf_resources *r = asked ? &att->resources : &s->plan->resources;
     int64_t nodes = r->nodes.given ? r->nodes.v : 1, ranks = r->ranks.given ? r->ranks.v : 1;
-    int64_t cpus = r->cpus.v, planned = (int64_t)s->plan->plan.bytes.total.v;
+    /* What the stage says stands above what was known before its data was there. */
+    double planned = peak_of(s, "planned_memory");
+    if (!isfinite(planned))
+        planned = s->plan->plan.bytes.total.v;
+    int64_t cpus = r->cpus.v;
     int64_t limit = asked ? r->time_limit_s.v : s->plan->time_limit_s.v,
             memory = asked ? r->memory_bytes.v : s->plan->memory_bytes.v;
     double all, longest, rss = peak_of(s, "rss");
@@ -268,7 +272,7 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
     text_in(b, "td", "n", all > 0 ? lf_fmt_duration(u, sizeof u, all) : "-");
     pair(b, isfinite(rss) ? lf_fmt_bytes(u, sizeof u, rss) : "",
          memory > 0 ? lf_fmt_bytes(a, sizeof a, (double)memory) : "");
-    text_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, (double)planned) : "-");
+    text_in(b, "td", "n", planned > 0 ? lf_fmt_bytes(p, sizeof p, planned) : "-");
     text_in(b, "td", "n dim",
             all > 0 ? lf_fmt_duration(u, sizeof u,
                                       all * (double)(nodes * ranks * (cpus > 0 ? cpus : 1)))
@@ -278,10 +282,11 @@ static void resource_row(lf_buf *b, const lf_stage_view *s)
 
 void lf_report_resources(lf_buf *b, const lf_run_view *v)
 {
-    lf_buf_adds(b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th "
-                   "class=\"n\">longest job / asked<th class=\"n\">all jobs"
-                   "<th class=\"n\">peak memory / asked<th class=\"n\">planned<th class=\"n\">core "
-                   "time</tr>\n");
+    lf_buf_adds(
+        b, "<div class=\"wide\"><table><tr><th>stage<th>nodes x ranks<th "
+           "class=\"n\">longest job / asked<th class=\"n\">all jobs"
+           "<th class=\"n\">peak memory / asked<th class=\"n\">planned memory<th class=\"n\">core "
+           "time</tr>\n");
     for (size_t i = 0; i < v->n; i++)
         resource_row(b, &v->stages[i]);
     lf_buf_adds(b, "</table></div>\n");

@@ -275,11 +275,12 @@ static int print_plan(const lf_optset *o, const char *kind)
     printf(
         "{\"stage\":\"work\",\"parameters\":1234567,\"bytes\":{\"params\":1000,\"device\":%lld,"
         "\"total\":%lld},\"flops_per_step\":1e9,"
-        "\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
+        "%s\"steps\":%lld,\"tokens\":1000,\"disk_bytes\":%lld,\"outputs\":[\"result\"],\"notes\":["
         "\"a fake\"]}\n",
         (long long)(lf_optset_choice(o, "device") == 2 ? lf_optset_int(o, "needs_gpu_bytes") : 0),
-        (long long)lf_optset_int(o, "needs_bytes"), (long long)lf_optset_int(o, "steps"),
-        (long long)lf_optset_int(o, "needs_disk"));
+        (long long)lf_optset_int(o, "needs_bytes"),
+        lf_optset_bool(o, "measure") ? "\"measured_flops\":2e9," : "",
+        (long long)lf_optset_int(o, "steps"), (long long)lf_optset_int(o, "needs_disk"));
     return 0;
 }
 
@@ -306,6 +307,14 @@ static int run_work(lf_optset *o, lf_err *err)
 static int run_join(lf_optset *o, lf_err *err)
 {
     char state[LF_HASH_HEX] = "join";
+    const char *file = lf_optset_str(o, "hold");
+    lf_progress p; /* of a stage that counts no steps: how far its loop is */
+    lf_progress_begin(&p, "joining", "rows", 0, 200);
+    usleep(1100000 *
+           (file != NULL)); /* the file of the progress is a second old, so it is renewed */
+    lf_progress_update(&p, 90);
+    while (file != NULL && lf_io_exists(file) && !lf_stop_requested())
+        usleep(20000);
     if (mix_inputs(state, o, "parts", err) < 0)
         return 1;
     /* Results of a stage that counts no steps, such as an evaluation, are one record at step 0. */

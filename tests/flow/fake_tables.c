@@ -122,6 +122,11 @@ static const lf_opt work_rows[] = {
      .def = "0",
      .unit = "bytes",
      .help = "size of a second file of the result, all zeros"},
+    {.name = "measure",
+     .type = LF_OPT_BOOL,
+     LF_OPT_COMMAND,
+     .def = "no",
+     .help = "--plan says FLOP/s to expect"},
     {.name = "every",
      .type = LF_OPT_DURATION,
      .cls = OP,
@@ -137,6 +142,10 @@ static const lf_opt join_rows[] = {
      .cls = ID,
      .flags = LF_OPT_REPEAT | LF_OPT_INPUT | LF_OPT_REQUIRED,
      .help = "results to join"},
+    {.name = "hold",
+     .type = LF_OPT_STR,
+     .cls = OP,
+     .help = "while this file is there 90 of 200 rows are joined"},
 };
 
 static const char *const work_outputs[] = {"result", "extra", NULL};
