@@ -8,7 +8,7 @@ flow_libflow_a_SOURCES += \
   flow/record/event_json.c flow/record/fields.h \
   flow/record/fields_json.c flow/record/hashcache.h \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
-  flow/record/metric.h flow/record/metric_json.c \
+  flow/record/made.h flow/record/made_json.c flow/record/metric.h flow/record/metric_json.c \
   flow/record/names.c flow/record/names.h flow/record/parts.h flow/record/queue.h \
   flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c \
   flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See made.h.
+ */
+#include "config.h"
+
+#include "flow/record/made.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/base/str.h"
+#include "flow/record/fields.h"
+#include "flow/record/record.h"
+
+#define LINES_MAX_BYTES ((size_t)8 << 20)
+
+/* ---- ranks ---- */
+
+static const struct lf_fields machine_fields =
+    LF_FIELDS(lf_machine, LF_MEMBERS(lf_machine, rank, host, processor, isa, threads, cpu_s));
+
+static int is_rank(const struct dirent *e)
+{
+    return lf_str_has_suffix(e->d_name, ".json") && strcmp(e->d_name, "cause.json") != 0;
+}
+
+/* name: HOST.PID.json, which stands beside gpu.HOST.PID. */
+static int add_gpu(lf_machine *m, const char *dir, const char *name, lf_err *err)
+{
+    char path[PATH_MAX];
+    lf_buf text;
+    lf_buf_init(&text);
+    int rc = lf_path_set(path, err, "%s/gpu.%.*s", dir, (int)(strlen(name) - 5), name);
+    if (rc == 0 && lf_io_read_file(path, 4096, &text, NULL) == 0 && text.len > 0)
+        rc = lf_text_set(&m->gpu, lf_text_clean(text.data), "gpu", err);
+    lf_buf_fini(&text);
+    return rc;
+}
+
+static int add_machine(lf_machines *out, const char *dir, const char *name, lf_err *err)
+{
+    lf_machine *read = NULL, *row;
+    if (lf_fields_load(&read, &machine_fields, dir, name, NULL) < 0 || read == NULL)
+        return 0; /* it is being written: the next look finds it */
+    int rc = (row = lf_rows_add(out, sizeof *row, err)) == NULL ? LF_ENOMEM : 0;
+    if (rc < 0) {
+        lf_fields_free(read, &machine_fields);
+        return rc;
+    }
+    *row = *read;
+    free(read);
+    return add_gpu(row, dir, name, err);
+}
+
+int lf_machines_load(lf_machines *out, const char *start_dir, lf_err *err)
+{
+    char dir[PATH_MAX];
+    struct dirent **names = NULL;
+    memset(out, 0, sizeof *out);
+    int rc = lf_path_set(dir, err, "%s/ranks", start_dir);
+    int n = rc == 0 ? scandir(dir, &names, is_rank, alphasort) : 0;
+    for (int i = 0; i < n; i++) {
+        if (rc == 0)
+            rc = add_machine(out, dir, names[i]->d_name, err);
+        free(names[i]);
+    }
+    free(names);
+    if (rc < 0)
+        lf_machines_fini(out);
+    return rc;
+}
+
+void lf_machines_fini(lf_machines *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        free(m->v[i].gpu);
+        lf_fields_fini(&m->v[i], &machine_fields);
+    }
+    free(m->v);
+    memset(m, 0, sizeof *m);
+}
+
+/* ---- checkpoints ---- */
+
+static const struct lf_fields arithmetic_fields =
+    LF_FIELDS(struct lf_arithmetic,
+              LF_MEMBERS(struct lf_arithmetic, backend, compute, kernels, numeric, optimizer_state,
+                         device, products, threads, ranks, micro_batch));
+static const struct lf_fields optimizer_fields = LF_FIELDS(
+    struct lf_optimizer_said,
+    LF_MEMBERS(struct lf_optimizer_said, beta1, beta2, eps, weight_decay, clip));
+static const struct lf_fields schedule_fields =
+    LF_FIELDS(struct lf_schedule_said,
+              LF_MEMBERS(struct lf_schedule_said, kind, peak, min, warmup, total, decay));
+static const struct lf_fields trained_fields = LF_FIELDS(
+    lf_trained, LF_MEMBERS(lf_trained, model, step, tokens, samples, tokenizer_sha256),
+    LF_RECORD(lf_trained, fingerprint, arithmetic_fields),
+    LF_RECORD(lf_trained, optimizer, optimizer_fields),
+    LF_RECORD(lf_trained, schedule, schedule_fields));
+
+int lf_trained_load(lf_trained **out, const char *checkpoint_dir, lf_err *err)
+{
+    return lf_fields_load(out, &trained_fields, checkpoint_dir, "state.json", err);
+}
+
+void lf_trained_free(lf_trained *t)
+{
+    lf_fields_free(t, &trained_fields);
+}
+
+const char *lf_schedule_word(int64_t kind)
+{
+    static const char *const words[] = {"constant", "linear", "cosine", "inverse_sqrt", "wsd"};
+    return kind >= 0 && kind < (int64_t)(sizeof words / sizeof words[0]) ? words[kind] : NULL;
+}
+
+/* ---- texts ---- */
+
+static const struct lf_fields line_fields = LF_FIELDS(
+    lf_text_line, LF_MEMBERS(lf_text_line, id, prompt, text, finish_reason, sample, prompt_tokens));
+
+/* The text of a request of another shape: the last message of a chat. */
+static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
+{
+    const json_t *list = json_object_get(o, "messages");
+    const size_t n = json_array_size(list);
+    const char *text =
+        n > 0 ? json_string_value(json_object_get(json_array_get(list, n - 1), "content")) : NULL;
+    return line->prompt == NULL && text != NULL ? lf_text_set(&line->prompt, text, "messages", err)
+                                                : 0;
+}
+
+static int add_line(lf_text_lines *out, const char *text, size_t n, lf_err *err)
+{
+    json_t *o = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
+    lf_text_line *row = NULL;
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return 0;
+    }
+    row = lf_rows_add(out, sizeof *row, err);
+    int rc = row == NULL ? LF_ENOMEM : lf_fields_read(row, &line_fields, o, "a line", err);
+    if (rc == 0)
+        rc = add_last_message(row, o, err);
+    json_decref(o);
+    return rc;
+}
+
+/* What fits of a file; a stage may be appending to it. */
+static int read_part(lf_buf *b, const char *path, lf_err *err)
+{
+    char block[65536];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : lf_fail_errno(err, "%s", path);
+    ssize_t got = 0;
+    while (b->len < LINES_MAX_BYTES && (got = read(fd, block, sizeof block)) > 0)
+        lf_buf_add(b, block, (size_t)got);
+    int rc = got < 0 ? lf_fail_errno(err, "reading %s", path) : lf_buf_check(b, err);
+    close(fd);
+    return rc;
+}
+
+int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_t most, lf_err *err)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    memset(out, 0, sizeof *out);
+    *more = 0;
+    int rc = read_part(&b, path, err);
+    const char *at = b.data, *end;
+    while (rc == 0 && at != NULL && (end = strchr(at, '\n')) != NULL) {
+        if (out->n < most)
+            rc = add_line(out, at, (size_t)(end - at), err);
+        else
+            (*more)++;
+        at = end + 1;
+    }
+    lf_buf_fini(&b);
+    if (rc < 0)
+        lf_text_lines_fini(out);
+    return rc;
+}
+
+void lf_text_lines_fini(lf_text_lines *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        lf_fields_fini(&l->v[i], &line_fields);
+    free(l->v);
+    memset(l, 0, sizeof *l);
+}
