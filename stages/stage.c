@@ -314,7 +314,8 @@ static int work(const lf_stage *st, lf_optset *o, const char *program, lf_comm *
         st->destroy(self);
     if (begun == 0)
         rc = lf_stage_profile_end(profile, o, comm ? comm->rank : 0, rc, err);
-    if (begun == 0 && !plan) /* who cannot write it has other troubles, and reports can do without */
+    /* Who cannot write it has other troubles, and a report can do without. */
+    if (begun == 0 && !plan)
         (void)sign(getenv(LF_CAUSE_DIR_ENV), threads, lf_cpu_time_s(), NULL);
     lf_lock_release(lock);
     return rc;

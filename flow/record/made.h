@@ -12,6 +12,8 @@
 #include "engine/base/err.h"
 #include "flow/record/values.h"
 
+struct json_t;
+
 /* A rank: ranks/HOST.PID.json of a start with ranks/gpu.HOST.PID (engine/base/machine.h). */
 typedef struct lf_machine {
     char *rank, *host, *processor, *isa;
@@ -51,6 +53,32 @@ int lf_trained_load(lf_trained **out, const char *checkpoint_dir, lf_err *err);
 void lf_trained_free(lf_trained *t);
 /* "constant", "linear", "cosine", "inverse_sqrt", "wsd", or NULL for another number. */
 const char *lf_schedule_word(int64_t kind);
+
+/* The options of the classes identity and numeric that a result was made with, also those that have
+ * their default (stages/made_by.h): out/.NAME.made_by.json of a start. Inputs are hashes there.
+ * None where there is no such file. Owned: lf_pairs_fini. */
+int lf_made_options_load(lf_pairs *out, const char *start_dir, const char *name, lf_err *err);
+
+typedef struct lf_source_said {
+    char *path;
+    lf_real bytes;
+} lf_source_said;
+
+/* What a dataset says about itself: `meta` in the manifest of an artifact of the kind shards. */
+typedef struct lf_dataset {
+    struct lf_split_said {
+        lf_real docs, tokens, trained, text_bytes, bytes_per_token;
+        lf_real unigram_entropy; /* nats a token: the loss of counting words */
+    } train, valid;
+    lf_int vocab_size;
+    char *tokenizer_sha256;
+    LF_ROWS(lf_source_said) sources;
+} lf_dataset;
+
+/* Of a `meta` that was read, and of the manifest below dir; *out NULL: it is none. */
+int lf_dataset_of(lf_dataset **out, struct json_t *meta, lf_err *err);
+int lf_dataset_load(lf_dataset **out, const char *dir, lf_err *err);
+void lf_dataset_free(lf_dataset *d);
 
 /* A line of results of generation (engine/infer/result.h) or of requests (request.h). */
 typedef struct lf_text_line {

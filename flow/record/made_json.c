@@ -96,17 +96,17 @@ static const struct lf_fields arithmetic_fields =
     LF_FIELDS(struct lf_arithmetic,
               LF_MEMBERS(struct lf_arithmetic, backend, compute, kernels, numeric, optimizer_state,
                          device, products, threads, ranks, micro_batch));
-static const struct lf_fields optimizer_fields = LF_FIELDS(
-    struct lf_optimizer_said,
-    LF_MEMBERS(struct lf_optimizer_said, beta1, beta2, eps, weight_decay, clip));
+static const struct lf_fields optimizer_fields =
+    LF_FIELDS(struct lf_optimizer_said,
+              LF_MEMBERS(struct lf_optimizer_said, beta1, beta2, eps, weight_decay, clip));
 static const struct lf_fields schedule_fields =
     LF_FIELDS(struct lf_schedule_said,
               LF_MEMBERS(struct lf_schedule_said, kind, peak, min, warmup, total, decay));
-static const struct lf_fields trained_fields = LF_FIELDS(
-    lf_trained, LF_MEMBERS(lf_trained, model, step, tokens, samples, tokenizer_sha256),
-    LF_RECORD(lf_trained, fingerprint, arithmetic_fields),
-    LF_RECORD(lf_trained, optimizer, optimizer_fields),
-    LF_RECORD(lf_trained, schedule, schedule_fields));
+static const struct lf_fields trained_fields =
+    LF_FIELDS(lf_trained, LF_MEMBERS(lf_trained, model, step, tokens, samples, tokenizer_sha256),
+              LF_RECORD(lf_trained, fingerprint, arithmetic_fields),
+              LF_RECORD(lf_trained, optimizer, optimizer_fields),
+              LF_RECORD(lf_trained, schedule, schedule_fields));
 
 int lf_trained_load(lf_trained **out, const char *checkpoint_dir, lf_err *err)
 {
@@ -122,6 +122,81 @@ const char *lf_schedule_word(int64_t kind)
 {
     static const char *const words[] = {"constant", "linear", "cosine", "inverse_sqrt", "wsd"};
     return kind >= 0 && kind < (int64_t)(sizeof words / sizeof words[0]) ? words[kind] : NULL;
+}
+
+/* ---- options ---- */
+
+struct made_by {
+    lf_pairs options;
+};
+static const struct lf_fields made_by_fields =
+    LF_FIELDS(struct made_by, LF_MEMBERS(struct made_by, options));
+
+int lf_made_options_load(lf_pairs *out, const char *start_dir, const char *name, lf_err *err)
+{
+    char file[256];
+    struct made_by *m = NULL;
+    memset(out, 0, sizeof *out);
+    snprintf(file, sizeof file, "out/.%s.made_by.json", name);
+    int rc = lf_fields_load(&m, &made_by_fields, start_dir, file, err);
+    if (m != NULL)
+        *out = m->options;
+    free(m);
+    return rc;
+}
+
+/* ---- datasets ---- */
+
+static const struct lf_fields split_fields =
+    LF_FIELDS(struct lf_split_said, LF_MEMBERS(struct lf_split_said, docs, tokens, trained,
+                                               text_bytes, bytes_per_token, unigram_entropy));
+static const struct lf_fields source_fields =
+    LF_FIELDS(lf_source_said, LF_MEMBERS(lf_source_said, path, bytes));
+static const struct lf_fields dataset_fields = LF_FIELDS(
+    lf_dataset, LF_MEMBERS(lf_dataset, vocab_size, tokenizer_sha256),
+    LF_LIST(lf_dataset, sources, source_fields), LF_RECORD(lf_dataset, train, split_fields),
+    LF_RECORD(lf_dataset, valid, split_fields));
+
+/* The splits stand one level deeper than the rest. */
+int lf_dataset_of(lf_dataset **out, json_t *meta, lf_err *err)
+{
+    *out = NULL;
+    if (!json_is_object(meta) || json_object_get(meta, "splits") == NULL)
+        return 0;
+    json_t *flat = json_copy(meta);
+    lf_dataset *d = lf_calloc(1, sizeof *d, err);
+    int rc =
+        flat == NULL || d == NULL || json_object_update(flat, json_object_get(meta, "splits")) != 0
+            ? lf_fail(err, LF_ENOMEM, "out of memory")
+            : lf_fields_read(d, &dataset_fields, flat, "a manifest", err);
+    json_decref(flat);
+    if (rc < 0)
+        free(d);
+    else
+        *out = d;
+    return rc;
+}
+
+struct manifest {
+    json_t *meta;
+};
+static const struct lf_fields manifest_fields =
+    LF_FIELDS(struct manifest, LF_MEMBERS(struct manifest, meta));
+
+int lf_dataset_load(lf_dataset **out, const char *dir, lf_err *err)
+{
+    struct manifest *m = NULL;
+    *out = NULL;
+    int rc = lf_fields_load(&m, &manifest_fields, dir, "manifest.json", err);
+    if (rc == 0 && m != NULL)
+        rc = lf_dataset_of(out, m->meta, err);
+    lf_fields_free(m, &manifest_fields);
+    return rc;
+}
+
+void lf_dataset_free(lf_dataset *d)
+{
+    lf_fields_free(d, &dataset_fields);
 }
 
 /* ---- texts ---- */
