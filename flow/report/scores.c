@@ -46,7 +46,8 @@ static const char *value(char *buf, size_t cap, double v)
     return buf;
 }
 
-static void score_row(lf_buf *b, const lf_facts_stage *s, const char *key)
+/* Returns whether it has an error. */
+static bool score_row(lf_buf *b, const lf_facts_stage *s, const char *key)
 {
     char text[40];
     const char *dot = strrchr(key, '.');
@@ -65,11 +66,12 @@ static void score_row(lf_buf *b, const lf_facts_stage *s, const char *key)
     lf_html_in(b, "td", "dim", lf_better_word(u.better));
     lf_html_in(b, "td", "dim", u.compare != NULL ? u.compare : "");
     lf_buf_adds(b, "</tr>\n");
+    return isfinite(e);
 }
 
 void lf_report_scores(lf_buf *b, const lf_facts *f)
 {
-    bool any = false;
+    bool any = false, errors = false;
     for (size_t i = 0; i < f->n; i++) {
         const lf_facts_stage *s = &f->stages[i];
         if (s->records.n != 1 || s->keys.n == 0)
@@ -83,9 +85,9 @@ void lf_report_scores(lf_buf *b, const lf_facts *f)
                        "<th>compare with</th></tr>\n");
         for (size_t k = 0; k < s->keys.n; k++)
             if (!is_stderr(s, s->keys.v[k]))
-                score_row(b, s, s->keys.v[k]);
+                errors = score_row(b, s, s->keys.v[k]) || errors;
         lf_buf_adds(b, "</table></div>\n");
     }
-    if (any)
+    if (errors)
         lf_buf_adds(b, "<p class=\"dim\">\u00b1 is the standard error.</p>\n");
 }

@@ -118,21 +118,44 @@ static int find_settings(struct several *v, lf_err *err)
 
 /* ---- names ---- */
 
-/* The end of an id tells runs of one day apart, and is a name that every command takes. */
+/* How many runs have this value of a setting. */
+static size_t with_value(const struct several *v, const struct setting *s, const char *value)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < v->n; r++)
+        n += lf_text_same(s->values[r], value);
+    return n;
+}
+
+/* Does a run stand out by this setting: have more runs another value? Of two runs each does. */
+static bool stands_out(const struct several *v, const struct setting *s, size_t run)
+{
+    const size_t mine = with_value(v, s, s->values[run]);
+    bool out = v->n == 2;
+    for (size_t r = 0; r < v->n; r++)
+        out = out || with_value(v, s, s->values[r]) > mine;
+    return out || mine == 1;
+}
+
+/* The end of an id tells runs of one day apart, and is a name that every command takes. Behind it
+ * stand the settings by which the run stands out. */
 static void name_runs(struct several *v)
 {
     for (size_t r = 0; r < v->n; r++) {
         const char *id = v->facts[r].shown.run;
-        const size_t n = strlen(id);
-        int at = snprintf(v->names[r], sizeof v->names[r], "%s", n > ID_END ? id + n - ID_END : id);
-        for (size_t k = 0; k < v->settings.n && k < 2; k++) {
+        const size_t n = strlen(id), cap = sizeof v->names[r];
+        int at = snprintf(v->names[r], cap, "%s", n > ID_END ? id + n - ID_END : id), shown = 0;
+        for (size_t k = 0; k < v->settings.n && shown < 3; k++) {
             const struct setting *s = &v->settings.v[k];
             const char *dot = strrchr(s->name, '.');
-            if (at > 0 && (size_t)at < sizeof v->names[r])
-                at += snprintf(v->names[r] + at, sizeof v->names[r] - (size_t)at, "%s %s %.20s",
-                               k > 0 ? "," : ":", dot != NULL ? dot + 1 : s->name,
-                               s->values[r] != NULL ? s->values[r] : "-");
+            if (!stands_out(v, s, r) || at < 0 || (size_t)at >= cap)
+                continue;
+            at += snprintf(v->names[r] + at, cap - (size_t)at, "%s%s %.20s",
+                           shown++ > 0 ? ", " : " (", dot != NULL ? dot + 1 : s->name,
+                           s->values[r] != NULL ? s->values[r] : "-");
         }
+        if (shown > 0 && at > 0 && (size_t)at + 1 < cap)
+            snprintf(v->names[r] + at, cap - (size_t)at, ")");
         lf_text_clean(v->names[r]);
     }
 }
@@ -233,8 +256,8 @@ static void table_head(lf_buf *b, const struct several *v, const columns *c)
     for (size_t i = 0; i < c->n; i++) {
         const lf_unit u = lf_unit_of(c->v[i].key);
         lf_buf_adds(b, "<th class=\"n\">");
-        lf_html_text(b, c->v[i].lowest ? "best " : "");
         lf_html_text(b, u.title);
+        lf_html_text(b, c->v[i].lowest ? ", best" : "");
         lf_buf_adds(b, "<br><span class=\"dim\">");
         lf_html_text(b, c->v[i].stage);
         lf_html_text(b, u.unit[0] != '\0' ? ", " : "");
@@ -255,7 +278,7 @@ static void table(lf_buf *b, const struct several *v, const columns *c)
         lf_html_in(b, "td", "", run->name);
         lf_buf_adds(b, "<td>");
         lf_html_state(b, run->state);
-        lf_buf_addf(b, "</td><td class=\"dim\">%s</td>", lf_time_iso(when, run->created.v));
+        lf_buf_addf(b, "</td><td class=\"dim\">%.16s</td>", lf_time_iso(when, run->created.v));
         for (size_t i = 0; i < v->settings.n; i++)
             lf_html_in(b, "td", "",
                        v->settings.v[i].values[r] != NULL ? v->settings.v[i].values[r] : "-");

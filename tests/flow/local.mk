@@ -18,7 +18,8 @@ check_PROGRAMS += tests/flow/report_check
 tests_flow_report_check_SOURCES = tests/flow/report_check.c
 tests_flow_report_check_LDADD = $(LF_BASE_LIBS)
 TESTS += tests/flow/report.sh tests/flow/report_real.sh
-EXTRA_DIST += tests/flow/report.sh tests/flow/report_real.sh
+LONG_TESTS += tests/flow/report_look.sh
+EXTRA_DIST += tests/flow/report.sh tests/flow/report_real.sh tests/flow/report_look.sh
 
 # Asking about many runs.
 TESTS += tests/flow/keep.sh
