@@ -22,7 +22,7 @@ flow_libflow_a_SOURCES += \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
-  flow/run/project.h flow/run/provenance.c flow/run/provenance.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
+  flow/run/project.h flow/run/provenance.c flow/run/provenance.h flow/run/provenance_text.c flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
   flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
   flow/run/who.c flow/run/who.h
 flow_libflow_a_SOURCES += \

@@ -6,7 +6,8 @@
 
 #include "flow/record/units.h"
 
-#include <stddef.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const lf_unit units[] = {
@@ -73,4 +74,25 @@ lf_unit lf_unit_of(const char *key)
 const char *lf_better_word(enum lf_better b)
 {
     return b == LF_BETTER_LOW ? "lower" : b == LF_BETTER_HIGH ? "higher" : "";
+}
+
+const char *lf_fmt_value(char *buf, size_t cap, double v)
+{
+    static const char suffix[] = " kMGTPE";
+    double a = fabs(v);
+    int k = 0;
+    if (!isfinite(v)) {
+        snprintf(buf, cap, "%s", isnan(v) ? "NaN" : v > 0 ? "infinite" : "-infinite");
+        return buf;
+    }
+    if (a < 10000) {
+        snprintf(buf, cap, a != 0 && a < 1e-3 ? "%.3g" : a < 10 ? "%.4g" : "%.5g", v);
+        return buf;
+    }
+    while (a >= 1000 && k < 6) {
+        a /= 1000;
+        k++;
+    }
+    snprintf(buf, cap, "%.4g%c", v < 0 ? -a : a, suffix[k]);
+    return buf;
 }

@@ -7,6 +7,8 @@
 #ifndef LF_FLOW_UNITS_H
 #define LF_FLOW_UNITS_H
 
+#include <stddef.h>
+
 enum lf_better { LF_BETTER_NONE, LF_BETTER_LOW, LF_BETTER_HIGH };
 
 typedef struct lf_unit {
@@ -20,5 +22,7 @@ typedef struct lf_unit {
 lf_unit lf_unit_of(const char *key);
 /* "lower", "higher" or "". */
 const char *lf_better_word(enum lf_better b);
+/* A number as people write it: 1.23M, 0.00152, 4.2103. Writes into buf and returns it. */
+const char *lf_fmt_value(char *buf, size_t cap, double v);
 
 #endif

@@ -19,27 +19,6 @@ struct axes {
     bool log;
 };
 
-const char *lf_fmt_value(char *buf, size_t cap, double v)
-{
-    static const char suffix[] = " kMGTPE";
-    double a = fabs(v);
-    int k = 0;
-    if (!isfinite(v)) {
-        snprintf(buf, cap, "%s", isnan(v) ? "NaN" : v > 0 ? "infinite" : "-infinite");
-        return buf;
-    }
-    if (a < 10000) {
-        snprintf(buf, cap, a != 0 && a < 1e-3 ? "%.3g" : a < 10 ? "%.4g" : "%.5g", v);
-        return buf;
-    }
-    while (a >= 1000 && k < 6) {
-        a /= 1000;
-        k++;
-    }
-    snprintf(buf, cap, "%.4g%c", v < 0 ? -a : a, suffix[k]);
-    return buf;
-}
-
 static double px(const struct axes *ax, double x)
 {
     return LEFT + (x - ax->x0) / (ax->x1 - ax->x0) * (RIGHT - LEFT);

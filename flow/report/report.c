@@ -168,9 +168,10 @@ static int body(lf_buf *b, const lf_report *r, const lf_facts *f, lf_err *err)
     tiles(b, f);
     lf_report_failures(b, r->view, &f->shown);
     lf_report_warnings(b, &f->shown);
-    lf_report_card(b, f);
+    int rc = lf_report_card(b, f, err);
     lf_report_scores(b, f);
-    int rc = lf_report_texts(b, f, err);
+    if (rc == 0)
+        rc = lf_report_texts(b, f, err);
     lf_buf_adds(b, "<h2 id=\"metrics\">Metrics</h2>\n<div id=\"controls\"></div>\n");
     if (rc == 0)
         rc = lf_report_curves(b, f, 0, err);

@@ -9,6 +9,7 @@
 #define LF_FLOW_REPORT_H
 
 #include "engine/base/str.h"
+#include "flow/record/units.h"
 #include "flow/report/facts.h"
 
 /* A tag or a note of people; borrowed. */
@@ -79,15 +80,13 @@ typedef struct lf_plot {
 /* Values that are not finite are left out and counted. Nothing is written where no line has two
  * points. Returns whether something was. */
 int lf_report_plot(lf_buf *out, bool *any, const lf_plot *p, lf_err *err);
-/* A number as people write it: 1.23M, 0.00152, 4.2103. */
-const char *lf_fmt_value(char *buf, size_t cap, double v);
 
 /* ---- parts of the page ---- */
 
 /* run: its place in the data of the page. */
 int lf_report_curves(lf_buf *b, const lf_facts *f, int run, lf_err *err);
 void lf_report_about(lf_buf *b, const lf_report *r);
-void lf_report_card(lf_buf *b, const lf_facts *f);
+int lf_report_card(lf_buf *b, const lf_facts *f, lf_err *err);
 void lf_report_scores(lf_buf *b, const lf_facts *f);
 int lf_report_texts(lf_buf *b, const lf_facts *f, lf_err *err);
 void lf_report_failures(lf_buf *b, const lf_run_view *v, const lf_run_shown *run);

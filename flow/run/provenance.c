@@ -164,6 +164,11 @@ int64_t lf_provenance_ranks(const lf_provenance *p, const lf_stage_view *s)
     return lf_int_or(r->ranks, 1) * lf_int_or(r->nodes, 1);
 }
 
+bool lf_provenance_trains(const lf_provenance *p, const lf_stage_view *s)
+{
+    return s->plan->plan.parameters.given || (p->trained != NULL && p->trained->step.given);
+}
+
 /* ---- core time ---- */
 
 /* Of a start whose ranks left no word: what its stage was given. */

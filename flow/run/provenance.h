@@ -32,6 +32,15 @@ const char *lf_provenance_model(const lf_provenance *p, const lf_stage_view *s, 
 int64_t lf_provenance_threads(const lf_provenance *p, const lf_stage_view *s);
 int64_t lf_provenance_ranks(const lf_provenance *p, const lf_stage_view *s);
 
+/* Does the stage train a model: does its plan count weights, or has it saved some? */
+bool lf_provenance_trains(const lf_provenance *p, const lf_stage_view *s);
+/* All of it in words, by name: of a stage that trains "model", "shape", "vocabulary", "context",
+ * "text", "corpus", "validation", "precision", "optimizer", "learning rate", "batch"; of every
+ * stage that began "host", "processor", "GPU", "ranks"; and "code". What is not known is left out.
+ * Owned: lf_pairs_fini. */
+int lf_provenance_words(lf_pairs *out, const lf_provenance *p, const lf_run_view *v,
+                        const lf_stage_view *s, lf_err *err);
+
 /* Core time of all starts of a stage: held_s is the sum over them of threads x ranks x seconds,
  * used_s what their processes took. A start whose threads nobody knows makes held_s not given, one
  * that was killed makes used_s not given. */

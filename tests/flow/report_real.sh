@@ -93,6 +93,21 @@ for st in tokenize train eval; do same r.html "$one" $st "$st: numbers of the pa
 like r.html 'counting words' "the loss has the level of counting words"
 unlike r.html 'http-equiv="refresh"' "a page of a run that is over does not reload"
 
+# show and lineage say the same.
+runs 0 "$LF" show train
+like out '^    model +llama3, [0-9.]+k parameters' "show says the model"
+like out '^    precision +f32, master weights f32' "precision"
+like out '^    learning rate +cosine, 0.001 after' "and schedule"
+like out "^    host +$(hostname)\$" "host"
+like out '^    ranks +1 rank, 2 threads' "threads"
+like out '^    code +loong-flow [0-9.]+, lf-pretrain [0-9a-f]{12}' "and version"
+runs 0 "$LF" show train --json
+like out '"precision": *"f32, master' "in JSON too"
+runs 0 "$LF" lineage "$(stage_dir train)/out/checkpoint"
+like out 'model: llama3, [0-9.]+k parameters' "lineage of a checkpoint says the model"
+like out 'ranks: 1 rank, 2 threads' "and on what it was made"
+is "$(grep -c 'processor: ' out)" 2 "also of what it was made from"
+
 # Samples while it trained, as stages leave them, with bytes that a page cannot show.
 mkdir "$d/out/samples"
 printf '{"id":"row-1","prompt":"Once upon"}\n' >"$d/out/samples/prompts.jsonl"
@@ -129,4 +144,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 52
+finish 65
