@@ -80,18 +80,23 @@ int lf_dataset_of(lf_dataset **out, struct json_t *meta, lf_err *err);
 int lf_dataset_load(lf_dataset **out, const char *dir, lf_err *err);
 void lf_dataset_free(lf_dataset *d);
 
-/* A line of results of generation (engine/infer/result.h) or of requests (request.h). */
+/* A line of results of generation (engine/infer/result.h), of requests (request.h), or of samples
+ * during training, which stand beside the metrics of a start in samples.jsonl. */
 typedef struct lf_text_line {
     char *id, *prompt, *text, *finish_reason;
     lf_int sample, prompt_tokens;
+    lf_int step;  /* of samples during training */
+    bool resumed; /* where a start begins: what stands behind this step in earlier starts is void */
 } lf_text_line;
 typedef LF_ROWS(lf_text_line) lf_text_lines;
 
 /* The first `most` lines of a file of JSON lines, and in *more how many follow; an empty list where
  * there is no file. A line that is no object is passed over, since a stage may be writing it. Of
- * long files only the first 8 MiB are read. Owned: lf_text_lines_fini. */
+ * long files only the first 64 MiB are read. Owned: lf_text_lines_fini. */
 int lf_text_lines_load(lf_text_lines *out, size_t *more, const char *path, size_t most,
                        lf_err *err);
 void lf_text_lines_fini(lf_text_lines *l);
+/* The samples of a start behind those of the starts before it, in the order of their steps. */
+int lf_samples_add(lf_text_lines *all, const char *start_dir, lf_err *err);
 
 #endif

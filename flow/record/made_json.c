@@ -22,7 +22,8 @@
 #include "flow/record/fields.h"
 #include "flow/record/record.h"
 
-#define LINES_MAX_BYTES ((size_t)8 << 20)
+#define LINES_MAX_BYTES ((size_t)64 << 20)
+#define MAX_SAMPLES     100000
 
 /* ---- ranks ---- */
 
@@ -201,8 +202,9 @@ void lf_dataset_free(lf_dataset *d)
 
 /* ---- texts ---- */
 
-static const struct lf_fields line_fields = LF_FIELDS(
-    lf_text_line, LF_MEMBERS(lf_text_line, id, prompt, text, finish_reason, sample, prompt_tokens));
+static const struct lf_fields line_fields =
+    LF_FIELDS(lf_text_line, LF_MEMBERS(lf_text_line, id, prompt, text, finish_reason, sample,
+                                       prompt_tokens, step, resumed));
 
 /* The text of a request of another shape: the last message of a chat. */
 static int add_last_message(lf_text_line *line, const json_t *o, lf_err *err)
@@ -273,4 +275,43 @@ void lf_text_lines_fini(lf_text_lines *l)
         lf_fields_fini(&l->v[i], &line_fields);
     free(l->v);
     memset(l, 0, sizeof *l);
+}
+
+static void drop_behind(lf_text_lines *l, int64_t step)
+{
+    while (l->n > 0 && l->v[l->n - 1].step.v > step)
+        lf_fields_fini(&l->v[--l->n], &line_fields);
+}
+
+/* Takes what is in the line. A start that says nothing of where it begins goes on behind the step
+ * before its first sample. */
+static int take_sample(lf_text_lines *all, lf_text_line *line, bool first, lf_err *err)
+{
+    lf_text_line *row = NULL;
+    if (line->step.given && (line->resumed || first))
+        drop_behind(all, line->resumed ? line->step.v : line->step.v - 1);
+    if (!line->resumed && line->step.given && line->text != NULL) {
+        row = lf_rows_add(all, sizeof *row, err);
+        if (row == NULL)
+            return LF_ENOMEM;
+        *row = *line;
+        memset(line, 0, sizeof *line);
+    }
+    return 0;
+}
+
+int lf_samples_add(lf_text_lines *all, const char *start_dir, lf_err *err)
+{
+    char path[PATH_MAX];
+    lf_text_lines l;
+    size_t more;
+    int rc = lf_path_set(path, err, "%s/samples.jsonl", start_dir);
+    if (rc == 0)
+        rc = lf_text_lines_load(&l, &more, path, MAX_SAMPLES, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < l.n; i++)
+        rc = take_sample(all, &l.v[i], i == 0, err);
+    lf_text_lines_fini(&l);
+    return rc;
 }

@@ -4,11 +4,11 @@
  */
 #include "config.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/mem.h"
 #include "flow/record/made.h"
 #include "flow/record/record.h"
 #include "flow/report/report.h"
@@ -53,7 +53,7 @@ static const char *prompt_of(const struct prompts *p, const char *id)
 
 static void sample(lf_buf *b, const lf_text_line *l, const struct prompts *p)
 {
-    const char *prompt = prompt_of(p, l->id);
+    const char *prompt = l->prompt != NULL ? l->prompt : prompt_of(p, l->id);
     lf_buf_adds(b, "<figure class=\"sample\"><figcaption class=\"dim\">");
     lf_html_text(b, l->id != NULL ? l->id : "");
     if (l->sample.v > 0)
@@ -128,101 +128,64 @@ static int result_texts(lf_buf *b, bool *any, const lf_facts_stage *s, lf_err *e
 
 /* ---- samples during training ---- */
 
-struct at_step {
-    long step;
-    char *path;
-};
-typedef LF_ROWS(struct at_step) steps_of;
-
-static int is_step(const struct dirent *e)
+static size_t end_of_step(const lf_text_lines *l, size_t from)
 {
-    return strncmp(e->d_name, "step-", 5) == 0 && strlen(e->d_name) > 11 &&
-           strcmp(e->d_name + strlen(e->d_name) - 6, ".jsonl") == 0;
+    size_t to = from;
+    while (to < l->n && l->v[to].step.v == l->v[from].step.v)
+        to++;
+    return to;
 }
 
-/* A later start writes what comes behind the step where it begins, so a list that goes back ends
- * there. */
-static int add_step(steps_of *out, long step, const char *path, lf_err *err)
+/* Where each step begins among the lines; *n: how many there are. Owned. */
+static size_t *begins_of(const lf_text_lines *l, size_t *n, lf_err *err)
 {
-    while (out->n > 0 && out->v[out->n - 1].step >= step)
-        free(out->v[--out->n].path);
-    struct at_step *row = lf_rows_add(out, sizeof *row, err);
-    if (row == NULL)
-        return LF_ENOMEM;
-    row->step = step;
-    return lf_text_set(&row->path, path, "path", err);
+    size_t *at = lf_calloc(l->n + 1, sizeof *at, err);
+    *n = 0;
+    for (size_t i = 0; at != NULL && i < l->n; i = end_of_step(l, i))
+        at[(*n)++] = i;
+    return at;
 }
 
-static int list_steps(steps_of *out, const char *start_dir, lf_err *err)
+static void step_samples(lf_buf *b, const lf_text_lines *l, size_t from, bool open)
 {
-    char dir[PATH_MAX], path[PATH_MAX];
-    struct dirent **names = NULL;
-    int rc = lf_path_set(dir, err, "%s/out/samples", start_dir);
-    int n = rc == 0 ? scandir(dir, &names, is_step, alphasort) : 0;
-    for (int i = 0; i < n; i++) {
-        if (rc == 0)
-            rc = lf_path_set(path, err, "%s/%s", dir, names[i]->d_name);
-        if (rc == 0)
-            rc = add_step(out, strtol(names[i]->d_name + 5, NULL, 10), path, err);
-        free(names[i]);
-    }
-    free(names);
-    return rc;
-}
-
-static int step_samples(lf_buf *b, const struct at_step *at, bool open, const struct prompts *p,
-                        lf_err *err)
-{
-    lf_text_lines lines;
-    size_t more;
-    int rc = lf_text_lines_load(&lines, &more, at->path, SAMPLES, err);
-    if (rc < 0)
-        return rc;
-    lf_buf_addf(b, "<details%s><summary>at step %ld</summary>\n", open ? " open" : "", at->step);
-    samples(b, &lines, more, p);
+    const struct prompts none = {.given = NULL};
+    const size_t to = end_of_step(l, from), n = to - from < SAMPLES ? to - from : SAMPLES;
+    lf_buf_addf(b, "<details%s><summary>at step %lld</summary>\n", open ? " open" : "",
+                (long long)l->v[from].step.v);
+    samples(b, &(lf_text_lines){.v = l->v + from, .n = n}, to - from - n, &none);
     lf_buf_adds(b, "</details>\n");
-    lf_text_lines_fini(&lines);
-    return 0;
 }
 
 /* The newest samples are open; of many steps some are shown, evenly spread. */
-static int show_steps(lf_buf *b, const lf_facts_stage *s, const steps_of *steps, lf_err *err)
+static int show_steps(lf_buf *b, const lf_text_lines *l, lf_err *err)
 {
-    char path[PATH_MAX];
-    size_t more, n = steps->n < STEPS ? steps->n : STEPS;
-    struct prompts p = {.given = NULL};
-    int rc = lf_path_set(path, err, "%s/out/samples/prompts.jsonl", s->from.dir);
-    if (rc == 0)
-        rc = lf_text_lines_load(&p.file, &more, path, 1000, err);
-    if (rc == 0 && p.file.n == 0)
-        rc = load_prompts(&p, s, err);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        size_t at = n > 1 ? (n - 1 - i) * (steps->n - 1) / (n - 1) : steps->n - 1;
-        rc = step_samples(b, &steps->v[at], i == 0, &p, err);
-    }
-    lf_text_lines_fini(&p.file);
-    return rc;
+    size_t total, *at = begins_of(l, &total, err);
+    const size_t n = total < STEPS ? total : STEPS;
+    for (size_t i = 0; at != NULL && i < n; i++)
+        step_samples(b, l, at[n > 1 ? (n - 1 - i) * (total - 1) / (n - 1) : total - 1], i == 0);
+    if (at != NULL && total > n)
+        lf_buf_addf(b, "<p class=\"dim\">%zu steps of %zu; samples.jsonl has all.</p>\n", n, total);
+    free(at);
+    return at != NULL ? 0 : LF_ENOMEM;
 }
 
 static int training_samples(lf_buf *b, bool *any, const lf_facts_stage *s, lf_err *err)
 {
-    steps_of steps = {.n = 0};
+    lf_text_lines lines = {.n = 0};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->view->n_incs; i++)
-        rc = list_steps(&steps, s->view->incs[i].dir, err);
+        rc = lf_samples_add(&lines, s->view->incs[i].dir, err);
     if (rc == 0 && s->view->n_incs == 0 && s->from.dir != NULL)
-        rc = list_steps(&steps, s->from.dir, err);
-    if (rc == 0 && steps.n > 0) {
+        rc = lf_samples_add(&lines, s->from.dir, err);
+    if (rc == 0 && lines.n > 0) {
         lf_buf_adds(b, *any ? "" : "<h2>Texts</h2>\n");
         *any = true;
         lf_buf_adds(b, "<h3>");
         lf_html_text(b, s->view->plan->name);
-        lf_buf_addf(b, ", samples while it trained</h3>\n");
-        rc = show_steps(b, s, &steps, err);
+        lf_buf_adds(b, ", samples while it trained</h3>\n");
+        rc = show_steps(b, &lines, err);
     }
-    for (size_t i = 0; i < steps.n; i++)
-        free(steps.v[i].path);
-    free(steps.v);
+    lf_text_lines_fini(&lines);
     return rc;
 }
 

@@ -22,9 +22,9 @@ sed -i 's/^steps = 30/steps = 8/' pipeline.ini
 d=$(stage_dir first)
 awk 'BEGIN { for (i = 1; i <= 2400; i++) printf "{\"step\":%d,\"loss\":%.5f,\"valid_loss\":%.5f,\"grad_norm\":%.5f,\"tokens\":%d,\"tokens_per_s\":%d,\"t\":%d}\n", i, 2 + 9 / (i + 1) + (i * 7919 % 101) / 300, 2.2 + 9 / (i + 1), 1 + (i * 31 % 17) / 9, i * 512, 40000 + i % 900, 1000 + i }' |
     { rm -f "$d/metrics"; "$LF_BUILDDIR/tests/flow/report_check" frames "$d/metrics"; }
-mkdir -p "$d/ranks" "$d/out/samples"
+mkdir -p "$d/ranks"
 echo '{"rank":"0","host":"a-node-with-a-long-name.of.a.cluster.example.org","processor":"A Processor With A Long Name 9000X 128-Core @ 2.40GHz","isa":"avx512","threads":64,"cpu_s":12345}' >"$d/ranks/n.1.json"
-printf '{"id":"a","text":"%s"}\n' "$(printf 'word %.0s' $(seq 120)) $(printf 'x%.0s' $(seq 300))" >"$d/out/samples/step-00000008.jsonl"
+printf '{"step":8,"id":"a","text":"%s"}\n' "$(printf 'word %.0s' $(seq 120)) $(printf 'x%.0s' $(seq 300))" >"$d/samples.jsonl"
 "$LF" tag last 'a-tag' >/dev/null
 "$LF" note last "$(printf 'a note that goes on %.0s' $(seq 12))" >/dev/null
 "$LF" report --output one.html >/dev/null

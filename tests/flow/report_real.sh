@@ -108,16 +108,21 @@ like out 'model: llama3, [0-9.]+k parameters' "lineage of a checkpoint says the 
 like out 'ranks: 1 rank, 2 threads' "and on what it was made"
 is "$(grep -c 'processor: ' out)" 2 "also of what it was made from"
 
-# Samples while it trained, as stages leave them, with bytes that a page cannot show.
-mkdir "$d/out/samples"
-printf '{"id":"row-1","prompt":"Once upon"}\n' >"$d/out/samples/prompts.jsonl"
-printf '{"id":"row-1","sample":0,"text":" a \\u0007bell"}\n' >"$d/out/samples/step-00000004.jsonl"
-printf '{"id":"row-1","sample":0,"text":" a time","finish_reason":"length"}\nnot a line' >"$d/out/samples/step-00000008.jsonl"
+# Samples while it trained, with bytes that a page cannot show, and a line that is being written.
+cat >"$d/samples.jsonl" <<'END'
+{"step":4,"prompt":"Once upon","id":"prompt-1","sample":0,"text":" a \u0007bell"}
+{"step":8,"prompt":"Once upon","id":"prompt-1","sample":0,"text":" <b>void</b>"}
+{"step":4,"resumed":true}
+{"step":8,"prompt":"Once upon","id":"prompt-1","sample":0,"text":" a time","finish_reason":"length"}
+{"step":8,"prompt":"Once upon","id":"prompt-1","sample":1,"text":" a ti
+END
 runs 0 "$LF" report --output r.html
 words r.html >w
 like w 'at step 8' "samples of the last step"
 like r.html '<b class="prompt">Once upon</b> a time</pre>' "with the prompt"
 like r.html ' a &#x2407;bell' "a control byte is visible"
+unlike r.html 'void' "what a later start has replaced is not shown"
+is "$(grep -c 'class="prompt">Once' r.html)" 2 "and no line that is not whole"
 
 # A second run with another rate: what changed, and both in one page.
 "$LF" run --set train.lr=3e-3 --set train.steps=16 >o 2>&1; ok $? "a second run" "$(tail -n 3 o)"
@@ -144,4 +149,4 @@ runs 0 "$LF" report --all --output a.html
 cmp -s a.html b.html || like a.html "<h1>2 runs</h1>" "--all has both"
 runs 2 "$LF" report --all "$one"
 like err 'not both' "or some, not both"
-finish 65
+finish 67
