@@ -21,6 +21,7 @@
 #include "flow/cmd/console.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
+#include "flow/cmd/write_report.h"
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/policy.h"
@@ -259,6 +260,8 @@ static int finish(const lf_cmd *c, lf_prep *p, int code, lf_err *err)
         else
             say_incomplete(p, &v);
     }
+    if (rc == 0)
+        lf_report_at_end(&p->project, &v, c->json || lf_optset_bool(c->opts, "quiet"));
     lf_view_fini(&v);
     return rc < 0 ? rc : code;
 }

@@ -18,6 +18,7 @@
 #include "flow/cmd/show_shards.h"
 #include "flow/record/difference.h"
 #include "flow/run/closing.h"
+#include "flow/run/provenance.h"
 #include "flow/run/series.h"
 #include "flow/sched/describe.h"
 
@@ -74,7 +75,19 @@ static int add_starts(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
     return 0;
 }
 
-static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
+/* On what it was computed, and from what. */
+static int add_made_of(lf_stage_whole *w, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
+{
+    lf_provenance p;
+    int rc = lf_provenance_load(&p, v, s, err);
+    if (rc < 0)
+        return rc;
+    rc = lf_provenance_words(&w->made_of, &p, v, s, err);
+    lf_provenance_fini(&p);
+    return rc;
+}
+
+static int stage_whole(lf_stage_whole *w, const lf_run_view *v, const lf_stage_view *s, lf_err *err)
 {
     lf_describe_stage(&w->now, s);
     w->plan = *s->plan;
@@ -85,7 +98,9 @@ static int stage_whole(lf_stage_whole *w, const lf_stage_view *s, lf_err *err)
         w->n_read = s->result_done->n_inputs;
         w->result_dir = s->result_dir;
     }
-    int rc = lf_closing_of(&w->closing, s, err);
+    int rc = add_made_of(w, v, s, err);
+    if (rc == 0)
+        rc = lf_closing_of(&w->closing, s, err);
     return rc == 0 ? add_starts(w, s, err) : rc;
 }
 
@@ -104,6 +119,7 @@ static void whole_fini(struct whole *w)
     for (size_t i = 0; i < w->stages.n; i++) {
         lf_stage_shown_fini(&w->stages.v[i].now);
         lf_closing_fini(&w->stages.v[i].closing);
+        lf_pairs_fini(&w->stages.v[i].made_of);
         free(w->stages.v[i].starts.v);
     }
     free(w->stages.v);
@@ -159,6 +175,10 @@ static void print_stage(const lf_cmd *c, const lf_stage_whole *w)
     }
     printf("\n  spec %s\n", w->now.spec_id);
     print_closing(&w->closing);
+    if (w->made_of.n > 0)
+        puts("  made of and on");
+    for (size_t i = 0; i < w->made_of.n; i++)
+        print_value(w->made_of.v[i].name, w->made_of.v[i].value);
     print_settings(&w->plan);
     for (size_t i = 0; i < w->starts.n; i++) {
         const lf_start_shown *s = &w->starts.v[i];
@@ -182,7 +202,7 @@ static int collect(struct whole *w, const lf_run_view *v, const char *stage, lf_
         if (stage != NULL && strcmp(stage, v->stages[i].plan->name) != 0)
             continue;
         lf_stage_whole *s = lf_rows_add(&w->stages, sizeof *s, err);
-        rc = s == NULL ? LF_ENOMEM : stage_whole(s, &v->stages[i], err);
+        rc = s == NULL ? LF_ENOMEM : stage_whole(s, v, &v->stages[i], err);
     }
     if (rc == 0 && w->stages.n == 0)
         rc = lf_fail(err, LF_EINVAL, "run %s has no stage \"%s\"", lf_run_label(&v->run),

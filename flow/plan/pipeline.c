@@ -25,7 +25,7 @@ static const char *const section_words[] = {"pipeline", "resources", "model",   
 static const char *const stage_keys[] = {"kind", "inherit", "after", "model", "rerun_on"};
 static const char *const pipeline_keys[] = {"name",          "description", "data_dir", "scheduler",
                                             "jobs",          "share",       "include",  "on_end",
-                                            "on_time_limit", "on_fail"};
+                                            "on_time_limit", "on_fail",     "report"};
 #define MAX_RESOURCE_KEYS 64
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -418,7 +418,7 @@ static int build_stage(lf_doc_stage *st, const lf_reading *r, const lf_conf_sect
 
 /* ---- the whole ---- */
 
-/* What is told when a run ends, and how long that may take. */
+/* What is told and written when a run ends, and how long telling may take. */
 static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
 {
     const char *limit = lf_conf_get(c, "pipeline", "on_time_limit", "60s");
@@ -427,6 +427,8 @@ static int set_end_commands(lf_doc *d, lf_conf *c, lf_err *err)
     int rc = lf_text_set(&d->on_end, lf_conf_get(c, "pipeline", "on_end", NULL), "on_end", err);
     if (rc == 0)
         rc = lf_text_set(&d->on_fail, lf_conf_get(c, "pipeline", "on_fail", NULL), "on_fail", err);
+    if (rc == 0)
+        rc = lf_text_set(&d->report, lf_conf_get(c, "pipeline", "report", NULL), "report", err);
     if (rc != 0 || (d->on_end == NULL && d->on_fail == NULL &&
                     lf_conf_find(c, "pipeline", "on_time_limit") == NULL))
         return rc;

@@ -163,6 +163,7 @@ typedef struct lf_doc {
     lf_int jobs;
     char *on_end, *on_fail; /* commands for the end of a run (flow/sched/ended.h) */
     lf_int on_time_limit_s;
+    char *report;     /* the page that run and resume write at their end, relative to the project */
     lf_flag isolated; /* results of other runs are not taken over */
     lf_site site;
     lf_doc_exe loong_flow;

@@ -88,7 +88,7 @@ const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
     LF_MEMBERS(lf_doc, lf_plan, run, short_name, project_id, user, host, version, rev, created),
     LF_MEMBERS_NEEDED(lf_doc, name), LF_MEMBERS(lf_doc, description),
     LF_MEMBERS_NEEDED(lf_doc, data_dir),
-    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s,
+    LF_MEMBERS(lf_doc, scheduler, share, pipeline, jobs, on_end, on_fail, on_time_limit_s, report,
                isolated),
     LF_RECORD(lf_doc, site, site_fields), LF_RECORD(lf_doc, loong_flow, lf_exe_fields),
     LF_LIST(lf_doc, stages, lf_doc_stage_fields, .needed = true));

@@ -45,6 +45,7 @@ const struct lf_fields lf_stage_whole_fields = LF_FIELDS_SHOWN(
      .type = LF_FIELD_LIST,
      .at = offsetof(lf_stage_whole, starts),
      .sub = &start_fields},
+    LF_MEMBERS(lf_stage_whole, made_of),
     {LF_FIELD_SUBS(lf_stage_whole, outputs, LF_FIELD_NAMED, &lf_output_fields)},
     {LF_FIELD_SUBS(lf_stage_whole, read, LF_FIELD_ROWS, &lf_used_fields)},
     LF_MEMBERS(lf_stage_whole, result_dir), LF_RECORD(lf_stage_whole, closing, lf_closing_fields));

@@ -20,9 +20,13 @@ EXTRA_DIST += tests/flow/submit.sh tests/flow/large.sh tests/flow/leftover.sh te
 TESTS += tests/flow/bundle.sh
 EXTRA_DIST += tests/flow/bundle.sh
 
-# The HTML page.
-TESTS += tests/flow/report.sh
-EXTRA_DIST += tests/flow/report.sh
+# The HTML page: with stages that do nothing, and with real ones.
+check_PROGRAMS += tests/flow/report_check
+tests_flow_report_check_SOURCES = tests/flow/report_check.c
+tests_flow_report_check_LDADD = $(LF_BASE_LIBS)
+TESTS += tests/flow/report.sh tests/flow/report_real.sh
+LONG_TESTS += tests/flow/report_look.sh
+EXTRA_DIST += tests/flow/report.sh tests/flow/report_real.sh tests/flow/report_look.sh
 
 # Asking about many runs.
 TESTS += tests/flow/keep.sh
