@@ -67,7 +67,7 @@ typedef struct lf_stage_whole {
     size_t n_outputs, n_read;
     const char *result_dir;
     lf_closing closing; /* owned */
-    lf_pairs made_of; /* in words (flow/run/provenance.h); owned */
+    lf_pairs made_of;   /* in words (flow/run/provenance.h); owned */
 } lf_stage_whole;
 
 extern const struct lf_fields lf_stage_shown_fields, lf_run_shown_fields, lf_stage_whole_fields;

@@ -28,7 +28,7 @@ runs 0 "$LF" report --output r.html
 whole r.html "a finished run"
 "$LF" plan --new >planned
 size=$(sed -n 's/.*planned memory \([^:,]*\).*/\1/p' planned | head -1)
-grep -q 'planned memory<th' r.html && grep -q "<td class=\"n\">$size</td>" r.html
+grep -q 'planned memory</th>' r.html && grep -q "<td class=\"n\">$size</td>" r.html
 ok $? "the planned memory is that of plan: $size"
 words r.html >w
 like w "run $(run_id)" "it names the run"
