@@ -100,6 +100,21 @@ static int list_uses(const lf_cmd *c, lf_err *err)
     return 0;
 }
 
+const char *lf_cmd_use(size_t i)
+{
+    return i < N_USES ? uses[i].use : NULL;
+}
+
+/* A file that is there is left alone. */
+static int write_file(const char *path, const lf_buf *b, lf_err *err)
+{
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_io_publish(path, b->data, b->len, 0644, &e);
+    if (rc == LF_EEXIST)
+        return lf_fail(err, rc, "%s exists and is left alone; -o FILE writes another one", path);
+    return rc < 0 ? lf_fail(err, rc, "%s", e.text) : 0;
+}
+
 static int run_init(lf_cmd *c, lf_err *err)
 {
     const char *use = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pretrain";
@@ -126,12 +141,14 @@ static int run_init(lf_cmd *c, lf_err *err)
     if (rc == 0 && strcmp(path, "-") == 0)
         fwrite(b.data, 1, b.len, stdout);
     else if (rc == 0)
-        rc = lf_io_publish(path, b.data, b.len, 0644, err); /* an existing file is left alone */
+        rc = write_file(path, &b, err);
     lf_buf_fini(&b);
     if (rc == 0 && c->json)
         return lf_cmd_print_texts(err, "use", use, "path", path, NULL);
     if (rc == 0 && strcmp(path, "-") != 0)
-        printf("wrote %s; edit it, then: loong-flow plan %s\n", path, path);
+        printf("wrote %s for %s; edit it, then: loong-flow plan %s\n", path, use, path);
+    if (rc == 0 && strcmp(path, "-") != 0 && lf_cmd_word(c, 0) == NULL)
+        puts("other uses: loong-flow init --list");
     return rc;
 }
 
