@@ -7,7 +7,6 @@
  */
 #include "config.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/help.h"
 #include "flow/plan/pipeline.h"
+#include "flow/plan/presets.h"
 #include "flow/run/asking.h"
 #include "flow/run/naming.h"
 
@@ -244,15 +244,12 @@ static void offer_metrics(struct completing *k)
 
 static void offer_models(struct completing *k)
 {
-    char *dir = lf_cmd_model_dir(), name[256];
-    DIR *d = dir != NULL ? opendir(dir) : NULL;
-    for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d))
-        if (lf_str_has_suffix(e->d_name, ".ini")) {
-            snprintf(name, sizeof name, "%.*s", (int)strlen(e->d_name) - 4, e->d_name);
-            offer(k, name);
-        }
-    if (d != NULL)
-        closedir(d);
+    char *dir = lf_cmd_model_dir();
+    lf_texts names = {.n = 0};
+    if (lf_presets_list(&names, dir, NULL) == 0)
+        for (size_t i = 0; i < names.n; i++)
+            offer(k, names.v[i]);
+    lf_texts_fini(&names);
     free(dir);
 }
 

@@ -3,6 +3,8 @@
 # Asking: every command answers, in text and in JSON, and the answers are right.
 . "$LF_SRCDIR/tests/flow/lib.sh"
 pipeline
+LF_MODELS_DIR=$LF_SRCDIR/models
+export LF_MODELS_DIR
 sed 's/steps = 30/steps = 12/' pipeline.ini >p && cp p pipeline.ini
 runs 8 "$LF" status
 like err 'no loong-flow project' "no project: said so"
@@ -128,4 +130,4 @@ unlike r.html 'https?://[^w]' "and fetches nothing"
 runs 0 "$LF" report --output r2.html
 unlike r2.html '<b>failed' "log text is escaped in HTML"
 like r2.html '&lt;b&gt;failed' "(it is there)"
-finish 146
+finish 149
