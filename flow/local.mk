@@ -17,7 +17,7 @@ flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
   flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
   flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
-  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
+  flow/plan/presets.c flow/plan/presets.h flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
 flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/closing.c flow/run/closing.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
@@ -49,9 +49,9 @@ flow_libflow_a_SOURCES += \
   flow/report/scores.c flow/report/several.c flow/report/svg.c flow/report/tables.c flow/report/texts.c
 flow_libflow_a_SOURCES += \
   flow/cmd/bar.c flow/cmd/bar.h flow/cmd/cmd.c flow/cmd/cmd.h flow/cmd/cmd_artifacts.c flow/cmd/cmd_batch.c \
-  flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c \
+  flow/cmd/cmd_batch.h flow/cmd/cmd_cancel.c flow/cmd/cmd_completion.c flow/cmd/cmd_config.c flow/cmd/cmd_complete.c \
   flow/cmd/cmd_doctor.c flow/cmd/cmd_gc.c flow/cmd/cmd_init.c flow/cmd/cmd_launch.c flow/cmd/cmd_ledger.c \
-  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c \
+  flow/cmd/cmd_logs.c flow/cmd/cmd_metrics.c flow/cmd/cmd_note.c flow/cmd/cmd_plan.c flow/cmd/cmd_models.c \
   flow/cmd/cmd_report.c flow/cmd/cmd_run.c flow/cmd/cmd_show.c flow/cmd/cmd_status.c \
   flow/cmd/cmd_util.c flow/cmd/cmd_watch.c flow/cmd/complaint.c flow/cmd/complaint.h flow/cmd/cmds.def flow/cmd/cmds.h \
   flow/cmd/compare.c flow/cmd/compare.h flow/cmd/curves.c flow/cmd/curves.h flow/cmd/plot_text.c flow/cmd/plot_text.h flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c flow/cmd/console.c flow/cmd/console.h \
