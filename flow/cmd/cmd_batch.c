@@ -253,13 +253,14 @@ static bool was_cancelled(const lf_run *run)
 /* A run that was cancelled while its jobs were still with the scheduler has ended since. */
 static int tell_cancelled(lf_cmd *c, const lf_project *p, lf_run *run, lf_err *err)
 {
+    lf_console console = {.quiet = c->json || lf_optset_bool(c->opts, "quiet")};
     int rc = run->plan != NULL ? 0 : lf_run_load(run, err);
     if (rc == 0)
-        lf_ended_tell(
-            &(struct lf_ended){.project = p,
-                               .run = run,
-                               .select = &(lf_select){.n_only = 0},
-                               .say = c->json || lf_optset_bool(c->opts, "quiet") ? NULL : say});
+        lf_ended_tell(&(struct lf_ended){.project = p,
+                                         .run = run,
+                                         .select = &(lf_select){.n_only = 0},
+                                         .say = lf_console_say,
+                                         .user = &console});
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/busy.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
@@ -322,7 +323,10 @@ static int drive_here(const lf_cmd *c, lf_prep *p, const lf_submitter *sub, cons
                   .say = lf_console_say,
                   .look = console.live ? lf_console_look : NULL,
                   .user = &console};
+    char busy[256];
     int code = 1, rc = check_no_jobs(p, err);
+    if (rc == 0 && lf_busy_machine(busy, sizeof busy))
+        lf_console_say(&console, busy);
     if (rc == 0)
         rc = lf_drive_run(&d, &p->view.run, &code, err);
     if (rc == 0)
