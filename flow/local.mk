@@ -15,8 +15,9 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
   flow/plan/pipeline.c flow/plan/pipeline.h flow/plan/pipeline_cross.c flow/plan/pipeline_input.c \
-  flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c \
-  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h
+  flow/plan/pipeline_model.c flow/plan/pipeline_priv.h flow/plan/pipeline_resources.c flow/plan/pipeline_sweep.c \
+  flow/plan/resources_text.c flow/plan/spec.c flow/plan/spec.h \
+  flow/plan/sweep.c flow/plan/sweep.h flow/plan/sweep_merge.c flow/plan/sweep_read.c
 flow_libflow_a_SOURCES += \
   flow/run/asking.c flow/run/asking.h flow/run/classify.c flow/run/classify.h flow/run/epoch.c \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
@@ -54,7 +55,7 @@ flow_libflow_a_SOURCES += \
   flow/cmd/conf_print.c flow/cmd/cost.c flow/cmd/cost.h flow/cmd/doctor.h flow/cmd/doctor_fs.c \
   flow/cmd/doctor_gpu.c flow/cmd/doctor_launch.c flow/cmd/doctor_limits.c flow/cmd/doctor_pbs.c \
   flow/cmd/doctor_slurm.c flow/cmd/init_texts.h flow/cmd/prep.c flow/cmd/prep.h flow/cmd/print_json.c \
-  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/table.c flow/cmd/table.h
+  flow/cmd/restart.c flow/cmd/restart.h flow/cmd/sweep_sum.c flow/cmd/sweep_sum.h flow/cmd/table.c flow/cmd/table.h
 include flow/launch/local.mk
 bin_PROGRAMS += loong-flow
 loong_flow_SOURCES = flow/main.c
