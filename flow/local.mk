@@ -29,7 +29,7 @@ flow_libflow_a_SOURCES += \
 flow_libflow_a_SOURCES += \
   flow/sched/attempt.c flow/sched/attempt.h flow/sched/batch.c flow/sched/batch.h \
   flow/sched/batch_act.c flow/sched/batch_dry.c flow/sched/batch_end.c flow/sched/batch_plan.c \
-  flow/sched/batch_priv.h flow/sched/batch_send.c flow/sched/chain.c flow/sched/chain.h \
+  flow/sched/batch_priv.h flow/sched/batch_send.c flow/sched/batch_sweep.c flow/sched/chain.c flow/sched/chain.h \
   flow/sched/describe.c flow/sched/describe.h flow/sched/talk.c flow/sched/talk.h flow/sched/drive.c flow/sched/drive.h \
   flow/sched/ended.c flow/sched/ended.h \
   flow/sched/pbs.c flow/sched/pbs.h flow/sched/pbs_parse.c flow/sched/pbs_request.c \
