@@ -22,7 +22,8 @@
  *
  * --set SECTION.KEY=A,B,C is an axis too, in the place of one of the file. The key of an option
  * that may hold commas itself (a text, a path, one of [resources]) takes the whole value, unless
- * every value is quoted. One value without a comma replaces an axis of the file.
+ * every value is quoted or the key is an axis of the file. One value without a comma replaces an
+ * axis of the file.
  */
 #ifndef LF_FLOW_SWEEP_H
 #define LF_FLOW_SWEEP_H

@@ -68,6 +68,12 @@ static bool is_text(const lf_reading *r, const char *section, const char *key)
 
 /* ---- axes ---- */
 
+/* Is the key an axis of the file, which --set may have replaced? */
+static bool in_file(const lf_reading *r, const char *name)
+{
+    return lf_conf_find(&r->p->conf, "sweep", name) != NULL;
+}
+
 static lf_sweep_axis *axis_of(lf_sweep_axes *a, const char *name)
 {
     for (size_t i = 0; i < a->rows.n; i++)
@@ -133,7 +139,8 @@ static int read_set(lf_sweep_axes *a, const lf_reading *r, const char *arg, lf_e
     lf_err e = LF_ERR_INIT;
     int rc = name == NULL ? LF_ENOMEM : lf_conf_split(&section, &key, &r->p->conf, name, err);
     if (rc == 0 && strcmp(section, "sweep") != 0 && may_differ(section)) {
-        const bool text = is_text(r, section, key), list = strpbrk(eq + 1, ",\n") != NULL;
+        const bool text = !in_file(r, name) && is_text(r, section, key),
+                   list = strpbrk(eq + 1, ",\n") != NULL;
         /* Only a list can be wrong as one. */
         const int read = lf_sweep_values(&values, &quoted, eq + 1, &e);
         axis = read == 0 && (text ? quoted && values.n > 1 : values.n > 1 || quoted);
@@ -166,12 +173,15 @@ static int read_axes(lf_sweep_axes *a, const lf_reading *r, lf_err *err)
 /* ---- zip ---- */
 
 /* Axes of one group go together; axes that no line names are a group each. */
-static int zip_line(lf_sweep_axes *a, const lf_conf_item *it, char *line, lf_err *err)
+static int zip_line(lf_sweep_axes *a, const lf_reading *r, const lf_conf_item *it, char *line,
+                    lf_err *err)
 {
     char *save = NULL;
     const lf_sweep_axis *first = NULL;
     for (char *w = strtok_r(line, " ,\t", &save); w != NULL; w = strtok_r(NULL, " ,\t", &save)) {
         lf_sweep_axis *x = axis_of(a, w);
+        if (x == NULL && in_file(r, w))
+            continue; /* --set gives it one value */
         if (x == NULL)
             return lf_conf_fail(it, err, "zip: %s is no axis of this sweep", w);
         if (first == NULL)
@@ -193,7 +203,7 @@ static int read_zip(lf_sweep_axes *a, const lf_reading *r, lf_err *err)
     int rc = it != NULL && text == NULL ? LF_ENOMEM : 0;
     for (char *l = text != NULL ? strtok_r(text, "\n", &save) : NULL; rc == 0 && l != NULL;
          l = strtok_r(NULL, "\n", &save))
-        rc = zip_line(a, it, l, err);
+        rc = zip_line(a, r, it, l, err);
     free(text);
     return rc;
 }
@@ -258,16 +268,17 @@ int lf_sweep_child_of(lf_sweep_child *out, lf_conf_set *over, const lf_sweep_axe
 
 /* ---- the other keys ---- */
 
-static int read_words(lf_texts *out, const lf_sweep_axes *a, const lf_conf_item *it, lf_err *err)
+static int read_seeds(lf_texts *out, lf_sweep_axes *a, const lf_reading *r, const lf_conf_item *it,
+                      lf_err *err)
 {
     char *text = lf_strdup(it->raw, err), *save = NULL;
     int rc = text == NULL ? LF_ENOMEM : 0;
     for (char *w = rc == 0 ? strtok_r(text, " ,\t\n", &save) : NULL; rc == 0 && w != NULL;
          w = strtok_r(NULL, " ,\t\n", &save)) {
-        if (axis_of((lf_sweep_axes *)(uintptr_t)a, w) == NULL)
-            rc = lf_conf_fail(it, err, "%s: %s is no axis of this sweep", it->key, w);
-        else
+        if (axis_of(a, w) != NULL)
             rc = lf_texts_add(out, w, err);
+        else if (!in_file(r, w))
+            rc = lf_conf_fail(it, err, "%s: %s is no axis of this sweep", it->key, w);
     }
     free(text);
     return rc;
@@ -333,7 +344,7 @@ static int read_rest(lf_sweep_axes *a, const lf_reading *r, lf_err *err)
     if (rc == 0)
         rc = read_numbers(&a->sweep, c, err);
     if (rc == 0 && seeds != NULL)
-        rc = read_words(&a->sweep.seeds, a, seeds, err);
+        rc = read_seeds(&a->sweep.seeds, a, r, seeds, err);
     if (rc == 0 && metric != NULL)
         rc = read_metric(&a->sweep, metric, err);
     for (size_t i = 0; rc == 0 && i < a->rows.n; i++) {

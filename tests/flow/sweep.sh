@@ -110,4 +110,40 @@ is "$(count '^train' 'done') $(count '^train' failed) $(count '^last' 'done') $(
 runs 1 "$LF" resume
 is "$(starts tokenize) $(count '^train' failed)" "1 3" "resume tries them again, and nothing else"
 is "$("$LF" ledger check >/dev/null; echo $?)" 0 "the ledger is in order"
-finish 63
+
+# --- the outcome: mean and error over seeds, against awk ---
+sed -i '/^\[sweep\]/,$d' pipeline.ini
+cat >>pipeline.ini <<'END'
+[sweep]
+train.factor = 1, 1.9, 2.5
+train.note = 1, 4, 6.5
+seeds = train.note
+metric = train.score min
+END
+runs 0 "$LF" run --new --quiet
+for k in 1 2 3 4 5 6 7 8 9; do
+    "$LF" metrics "train@$k" --format csv --key score | awk -F, -v k=$k 'END { print int((k - 1) / 3), $2 }'
+done | awk '{ n[$1]++; sum[$1] += $2; x[$1, n[$1]] = $2 }
+    END { for (g = 0; g < 3; g++) { m = sum[g] / n[g]; s = 0; for (i = 1; i <= n[g]; i++) s += (x[g, i] - m) ^ 2
+        printf "%d %.6g %.6g\n", n[g], m, sqrt(s / (n[g] - 1) / n[g]) } }' >want
+runs 0 "$LF" sweep
+awk '/SEEDS/ { on = 1; next } on && NF >= 4 { printf "%d %.6g %.6g\n", $2, $3, $4 } on && !NF { exit }' out >got
+is "$(tr '\n' ';' <got)" "$(tr '\n' ';' <want)" "seeds: number, mean and standard error"
+is "$(awk '/<- best/ { print $1, $2 }' out | tr '\n' ';')" "4 1.9;1.9 3;" "the best child and the best setting"
+is "$(sed -n '/^train.factor$/,/^$/p' out | grep -c '|.*[o*].*|$')" 3 "the plot has a line for each value"
+like out '^1.9 \|-?[*]' "with a mark for the best"
+"$LF" sweep --json | sed -n '/"groups"/,$p' | awk '/"stderr":/ { printf "%.6g\n", $2 }' >got
+is "$(tr '\n' ';' <got)" "$(awk '{ print $3 }' want | tr '\n' ';')" "--json has the same numbers"
+"$LF" sweep --help | grep -q -e --goal; ok $? "--help"
+is "$("$LF" sweep --goal max | awk '/<- best/ { print $1; exit }')" 3 "more is better, where that is said"
+is "$("$LF" sweep --metric train.loss | awk '/<- best/ { print $1; exit }')" 1 "of equals the first"
+runs 2 "$LF" sweep --metric trian.loss
+runs 0 "$LF" run --new --quiet --set train.factor=1.9 --set train.note=1,nan
+runs 0 "$LF" sweep
+like out '^ +2 .* done +1 +nan +1 ' "a child that diverged has no value"
+like out '^ +2 +nan +- ' "and no mean"
+is "$(awk '/<- best/ { print $1 }' out)" 1 "and is not the best"
+runs 0 "$LF" run --quiet --set train.factor=1.9 --set train.note=1 --set sweep.seeds= --set sweep.metric=train.score
+runs 2 "$LF" sweep
+like err 'is no sweep' "a run without axes"
+finish 82
