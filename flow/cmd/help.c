@@ -68,7 +68,11 @@ static const lf_help helps[] = {
      "loong-flow metrics train --format plot --key loss,valid_loss --key lr\n"
      "loong-flow metrics first-1/train first-2/train --format plot\n"
      "loong-flow metrics train --format csv >train.csv\n"},
-    {"report", "Look at runs", A_RUN, "loong-flow report first-3\n"},
+    {"sweep", "Look at runs", A_RUN,
+     "loong-flow sweep                       # what each child has reached\n"},
+    {"report", "Look at runs", A_RUN,
+     "loong-flow report first-3\n"
+     "loong-flow report first-2 first-3      # side by side\n"},
     {"artifacts", "Look at runs", A_RUN, "loong-flow artifacts --stage train\n"},
     {"lineage", "Look at runs", "PATH      a result, a file in it, or its sha256\n",
      "loong-flow lineage loong-data/model --forward\n"},

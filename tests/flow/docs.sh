@@ -110,4 +110,4 @@ for f in c.zsh c.fish; do
 done
 is "$(tr -cd "'" <c.zsh | wc -c | awk '{ print $1 % 2 }')" 0 "quotes in the zsh file come in pairs"
 runs 2 "$F" completion tcsh
-finish 44
+finish 45
