@@ -348,6 +348,8 @@ static int read_before(struct completing *k, const lf_opt_table *t, const char *
     *open = NULL;
     for (int i = 1; i + 1 < k->c->n_words; i++) {
         const char *w = k->c->words[i];
+        if (*open != NULL && strcmp(w, "=") == 0) /* bash takes --key=X apart */
+            continue;
         if (*open != NULL) {
             if (strcmp((*open)->name, "run") == 0)
                 *run = w;

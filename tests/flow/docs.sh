@@ -70,6 +70,9 @@ t loong-flow metrics ""
 t loong-flow metrics demo-1/s
 t loong-flow metrics first --key ""
 t loong-flow logs --run demo-1 l
+t loong-flow logs --run = demo-1 l
+t loong-flow metrics first --key = l
+t loong-flow metrics first --key =
 t loong-flow run --until s
 t loong-flow run --set second.fac
 t loong-flow resume demo-1 --accept fac
@@ -91,6 +94,9 @@ demo-1 demo-2 latest best first second last
 demo-1/second
 loss score
 last
+last
+loss
+loss score
 second
 second.factor=
 factor
