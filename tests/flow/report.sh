@@ -102,10 +102,10 @@ awk 'BEGIN { for (i = 1; i <= 2503; i++) printf "{\"step\":%d,\"loss\":%.7f%s,\"
     { rm -f "$d/metrics"; "$CHECK" frames "$d/metrics"; }
 runs 0 "$LF" report --output m.html
 whole m.html "2503 records"
-same m.html first "rows of three records have their mean, lowest and highest value"
-like m.html '"records":2503,"bucket":3,' "as the data say"
+same m.html first "rows of six records have their mean, lowest and highest value"
+like m.html '"records":2503,"bucket":6,' "as the data say"
 is "$(grep -c '</script><b>' m.html)" 0 "no name of a metric ends the script"
-[ "$(wc -c <m.html)" -lt 300000 ]; ok $? "and the file stays small" "$(wc -c <m.html) bytes"
+[ "$(wc -c <m.html)" -lt 200000 ]; ok $? "and the file stays small" "$(wc -c <m.html) bytes"
 
 # A run that failed says so first, with the reason and what to do, and trusts no text.
 "$LF" run --new --set first.fail_at=3 >o 2>&1
