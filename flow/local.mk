@@ -10,7 +10,7 @@ flow_libflow_a_SOURCES += \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
   flow/record/metric.h flow/record/metric_json.c \
   flow/record/names.c flow/record/names.h flow/record/outcome.h flow/record/outcome_json.c flow/record/parts.h flow/record/queue.h \
-  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c \
+  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/rung.h flow/record/rung_json.c flow/record/shown.h flow/record/shown_json.c \
   flow/record/start.h flow/record/start_json.c flow/record/values.c flow/record/values.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
@@ -23,7 +23,7 @@ flow_libflow_a_SOURCES += \
   flow/run/epoch.h flow/run/freeze.c flow/run/freeze.h flow/run/gone.c flow/run/gone.h \
   flow/run/handover.c flow/run/handover.h flow/run/leftover.c flow/run/leftover.h flow/run/outcome.c flow/run/outcome.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
-  flow/run/project.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
+  flow/run/project.h flow/run/rung.c flow/run/rung.h flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
   flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
   flow/run/who.c flow/run/who.h
 flow_libflow_a_SOURCES += \
