@@ -32,5 +32,7 @@ int lf_rung_load(lf_rung **out, const char *run_dir, int number, lf_err *err);
 /* LF_EEXIST: it was decided meanwhile. */
 int lf_rung_publish(const char *run_dir, const lf_rung *r, lf_err *err);
 void lf_rung_free(lf_rung *r);
+/* The event of a decision, for the ledger. */
+int lf_event_rung(const char *run_dir, const char *run, const lf_rung *r, lf_err *err);
 
 #endif

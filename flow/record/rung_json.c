@@ -6,9 +6,10 @@
 
 #include "flow/record/rung.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
-#include "flow/record/fields.h"
+#include "flow/record/parts.h"
 
 static const struct lf_fields row_fields =
     LF_FIELDS_SHOWN(lf_rung_row, LF_MEMBERS(lf_rung_row, child, value, kept));
@@ -39,4 +40,21 @@ int lf_rung_publish(const char *run_dir, const lf_rung *r, lf_err *err)
 void lf_rung_free(lf_rung *r)
 {
     lf_fields_free(r, &rung_fields);
+}
+
+static json_t *children_of(const lf_rung *r, bool kept)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < r->rows.n; i++)
+        if (r->rows.v[i].kept == kept)
+            json_array_append_new(list, json_integer(r->rows.v[i].child));
+    return list;
+}
+
+int lf_event_rung(const char *run_dir, const char *run, const lf_rung *r, lf_err *err)
+{
+    json_t *d = json_pack("{s:i, s:I, s:s, s:s, s:o, s:o}", "rung", r->number, "step",
+                          (json_int_t)r->step, "stage", r->metric_stage, "metric", r->metric,
+                          "kept", children_of(r, true), "ended", children_of(r, false));
+    return lf_record_event(&(lf_origin){.dir = run_dir, .run = run}, "rung", d, err);
 }

@@ -239,7 +239,11 @@ static int decide(lf_rung *r, const struct ladder *l, const lf_run_view *v, lf_e
     if (rc != 1)
         return rc;
     keep_best(r, s->keep.v);
+    /* The event first: without it a decision that is published would never reach the ledger. */
     lf_err e = LF_ERR_INIT;
+    rc = lf_event_rung(v->run.dir, v->run.id, r, err);
+    if (rc < 0)
+        return rc;
     rc = lf_rung_publish(v->run.dir, r, &e);
     return rc == 0 || rc == LF_EEXIST ? 1 : lf_fail(err, rc, "%s", e.text);
 }

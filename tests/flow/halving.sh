@@ -110,7 +110,7 @@ is "$before" "2:true 3:false 4:false 1:false" "its decision"
 at=$(sed -n '/rung\.1/s/ .*//p' "$T/changes.log" | head -1)
 [ "${at:-0}" -gt 0 ]; ok $? "the decision is a change that can be cut"
 last=$(sed -n '/rung\.1/s/ .*//p' "$T/changes.log" | tail -1)
-for k in $(seq $((at - 1)) $((last + 2))); do
+for k in $(seq $((at - 4)) $((last + 2))); do
     killed "$k" 'loong-flow run' "$LF" run --new
     "$LF" resume >o 2>&1 &
     p=$!
@@ -121,7 +121,8 @@ for k in $(seq $((at - 1)) $((last + 2))); do
     want "$?" 0 "resume"
     want "$(rung 1)" "$before" "the decision"
     want "$(count train 'done') $(count train ended)" "1 3" "the states"
+    want "$("$LF" ledger sql "select count(*) || kept || ended from rung where run = '$(run_id)'" | tail -1 | tr -d ' ')" '1[2][3,4,1]' "the row of the ledger"
     "$LF" ledger check >check.out 2>&1 || note "ledger check: $(head -2 check.out)"
     point "killed before change $k, then two at once"
 done
-finish 31
+finish 34
