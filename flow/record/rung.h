@@ -14,8 +14,8 @@
 /* A child that had come to the rung. */
 typedef struct lf_rung_row {
     int child;
-    lf_real
-        value; /* of the metric at the rung; not given: it has none, or one that is not finite */
+    char *spec_id; /* of its stage: under other settings it is another child */
+    lf_real value; /* of the metric at the rung; not given: it has none that is finite */
     bool kept;
 } lf_rung_row;
 

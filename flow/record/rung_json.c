@@ -12,7 +12,7 @@
 #include "flow/record/parts.h"
 
 static const struct lf_fields row_fields =
-    LF_FIELDS_SHOWN(lf_rung_row, LF_MEMBERS(lf_rung_row, child, value, kept));
+    LF_FIELDS_SHOWN(lf_rung_row, LF_MEMBERS(lf_rung_row, child, spec_id, value, kept));
 
 static const struct lf_fields rung_fields = LF_FIELDS(
     lf_rung, LF_FIELD_KIND("lf_rung"), LF_MEMBERS(lf_rung, number, step, t, metric_stage, metric),

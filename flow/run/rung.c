@@ -35,20 +35,34 @@ static int64_t step_of(const lf_sweep *s, int rung)
     return step;
 }
 
-static int drop(struct ladder *l, const lf_rung *r)
+static const char *stage_of(const lf_sweep *s, size_t child)
+{
+    return lf_pairs_get(&s->children.v[child].stages, s->metric_stage);
+}
+
+/* A child that an edit has given other settings was not compared. */
+static bool is_of(const lf_rung_row *row, const lf_doc *doc)
+{
+    const lf_sweep *s = &doc->sweep;
+    const bool there = row->child >= 1 && (size_t)row->child <= s->children.n;
+    const lf_doc_stage *st = there ? lf_doc_find(doc, stage_of(s, (size_t)row->child - 1)) : NULL;
+    return st != NULL && lf_text_same(st->spec_id, row->spec_id);
+}
+
+static void drop(struct ladder *l, const lf_doc *doc, const lf_rung *r)
 {
     for (size_t i = 0; i < r->rows.n; i++) {
         const lf_rung_row *row = &r->rows.v[i];
-        if (row->kept || row->child < 1 || (size_t)row->child > l->sweep->children.n)
+        if (row->kept || !is_of(row, doc))
             continue;
         l->dropped[row->child - 1] = true;
         l->at[row->child - 1] = r->number;
     }
-    return 0;
 }
 
-static int climb(struct ladder *l, const char *run_dir, const lf_sweep *s, lf_err *err)
+static int climb(struct ladder *l, const lf_run *run, lf_err *err)
 {
+    const lf_sweep *s = &run->plan->sweep;
     memset(l, 0, sizeof *l);
     l->sweep = s;
     l->dropped = lf_calloc(s->children.n + 1, sizeof *l->dropped, err);
@@ -56,10 +70,10 @@ static int climb(struct ladder *l, const char *run_dir, const lf_sweep *s, lf_er
     int rc = l->dropped == NULL || l->at == NULL ? LF_ENOMEM : 0;
     while (rc == 0 && (size_t)l->decided < s->rungs.n) {
         lf_rung *r = NULL;
-        rc = lf_rung_load(&r, run_dir, l->decided + 1, err);
+        rc = lf_rung_load(&r, run->dir, l->decided + 1, err);
         if (rc < 0 || r == NULL)
             break;
-        drop(l, r);
+        drop(l, run->plan, r);
         lf_rung_free(r);
         l->decided++;
     }
@@ -71,11 +85,6 @@ static void come_down(struct ladder *l)
 {
     free(l->dropped);
     free(l->at);
-}
-
-static const char *stage_of(const lf_sweep *s, size_t child)
-{
-    return lf_pairs_get(&s->children.v[child].stages, s->metric_stage);
 }
 
 /* Is what it has saved at the rung, or behind it, and does it not run? */
@@ -130,7 +139,7 @@ int lf_rung_apply(lf_run_view *v, lf_err *err)
     struct ladder l;
     if (s->rungs.n == 0)
         return 0;
-    int rc = climb(&l, v->run.dir, s, err);
+    int rc = climb(&l, &v->run, err);
     for (size_t i = 0; rc == 0 && i < v->n; i++)
         apply_to(&v->stages[i], &l);
     come_down(&l);
@@ -148,7 +157,7 @@ int64_t lf_rung_step(const lf_run *run, const lf_doc_stage *stage)
         mine = lf_text_same(stage_of(s, k), stage->name);
     if (!mine)
         return -1;
-    int64_t step = climb(&l, run->dir, s, NULL) == 0 ? l.step : -1;
+    int64_t step = climb(&l, run, NULL) == 0 ? l.step : -1;
     come_down(&l);
     return step;
 }
@@ -212,7 +221,9 @@ static int collect(lf_rung *r, const struct ladder *l, const lf_run_view *v, lf_
             return 0;
         rc = row_of(&row, s, l->sweep, l->step, err);
         if (rc == 0)
-            rc = put_row(r, &row, l->sweep->goal, err);
+            rc = lf_text_set(&row.spec_id, s->plan->spec_id, "spec_id", err);
+        if (rc == 0 && (rc = put_row(r, &row, l->sweep->goal, err)) < 0)
+            free(row.spec_id);
     }
     return rc < 0 ? rc : r->rows.n > 0;
 }
@@ -256,7 +267,7 @@ int lf_rung_decide(lf_rung **out, const lf_run_view *v, lf_err *err)
     if (s->rungs.n == 0)
         return 0;
     lf_rung *r = lf_calloc(1, sizeof *r, err);
-    int rc = r == NULL ? LF_ENOMEM : climb(&l, v->run.dir, s, err);
+    int rc = r == NULL ? LF_ENOMEM : climb(&l, &v->run, err);
     if (rc == 0 && l.step >= 0)
         rc = decide(r, &l, v, err);
     if (r != NULL)

@@ -125,4 +125,10 @@ for k in $(seq $((at - 4)) $((last + 2))); do
     "$LF" ledger check >check.out 2>&1 || note "ledger check: $(head -2 check.out)"
     point "killed before change $k, then two at once"
 done
-finish 34
+
+# --- an edit makes other children, which nobody has compared ---
+sed -i 's/^train.factor.*/train.factor = 1.05, 1.9, 2.1, 2.9/' pipeline.ini
+let_go
+runs 0 "$LF" resume --restart
+is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "done done ended ended" "what was decided of others says nothing of it"
+finish 36
