@@ -333,6 +333,30 @@ static int on_requeue(lf_ledger *l, const lf_event *ev, lf_err *err)
         text(ev, "jobid"));
 }
 
+/* The decision is a function of the run's records, so all events of a rung say the same; of these
+ * the first one stands, in whatever order they are read. */
+static int on_rung(lf_ledger *l, const lf_event *ev, lf_err *err)
+{
+    char *kept = lf_json_dump(json_object_get(ev->data, "kept"), err);
+    char *ended = kept != NULL ? lf_json_dump(json_object_get(ev->data, "ended"), err) : NULL;
+    int64_t rung = json_integer_value(json_object_get(ev->data, "rung")),
+            step = json_integer_value(json_object_get(ev->data, "step"));
+    int rc =
+        ended == NULL
+            ? LF_ENOMEM
+            : lf_db_run(l, err,
+                        "INSERT INTO rung (run, rung, step, stage, metric, kept, ended, t, ev) "
+                        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (run, rung) "
+                        "DO UPDATE SET step = excluded.step, stage = excluded.stage, metric = "
+                        "excluded.metric, kept = excluded.kept, ended = excluded.ended, t = "
+                        "excluded.t, ev = excluded.ev WHERE excluded.ev < rung.ev",
+                        "siissssfs", ev->run, rung, step, text(ev, "stage"), text(ev, "metric"),
+                        kept, ended, ev->t, ev->id);
+    free(kept);
+    free(ended);
+    return rc;
+}
+
 /* The scheduler's answer that was lost: the job id counts as if it had been submitted now. */
 static int on_adopt(lf_ledger *l, const lf_event *ev, lf_err *err)
 {
@@ -381,7 +405,7 @@ int lf_ledger_apply(lf_ledger *l, const lf_event *ev, const char *path, lf_err *
         {"note", on_note},         {"node_strike", on_strike},
         {"strike", on_strike},     {"tag", on_tag},
         {"requeue", on_requeue},   {"adopt", on_adopt},
-        {"observed", on_observed},
+        {"observed", on_observed}, {"rung", on_rung},
     };
     int rc = ensure_parents(l, ev, err);
     for (size_t i = 0; rc == 0 && i < sizeof table / sizeof table[0]; i++)

@@ -43,6 +43,7 @@ static const struct kind {
     {"strike", RUN, "host*s cause*s"},
     {"tag", RUN, "tag*s by:s remove:b"},
     {"run_end", RUN, "command*s state*s reason:s exit:i"},
+    {"rung", RUN, "rung*i step*i stage:s metric:s kept*a ended*a"},
     {"requeue", EPOCH, "cause*s jobid:s"},
     {"adopt", ATTEMPT, "jobid*s by:s"},
     {"observed", ATTEMPT, "state*s raw:s reason:s exit:i signal:i host:s jobid:s message:s"},

@@ -42,6 +42,10 @@
  *   run_end    (run) command* ("on_end","on_fail"), state* ("done","failed","cancelled",
  *              "stopped"), reason, exit. A command of the pipeline was run at the end of the run.
  *              It is a row of the event table and has no other effect.
+ *   rung       (run) rung*, step*, stage, metric, kept*:[children], ended*:[children]. What was
+ *              decided at a rung of a sweep. Whoever decides writes it before the decision is
+ *              published, so there may be several that say the same; the one with the smallest id
+ *              stands.
  *   requeue    (epoch) cause*, jobid. This start has asked for its job to be run again.
  *   adopt      (attempt) jobid*, by. A job whose submission was lost was found by its token.
  *   observed   (attempt) state* ("pending","running","failed","cancelled","lost"), raw (the

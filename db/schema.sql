@@ -149,3 +149,10 @@ CREATE TABLE metric_span (
 ) WITHOUT ROWID;
 INSERT INTO metric_span SELECT m.run, m.stage, m.attempt, p.epoch, min(p.step) - 1, max(p.step)
 FROM metric m JOIN metric_point p ON p.metric = m.id GROUP BY 1, 2, 3, 4;
+
+-- @version 4
+-- What was decided at a rung of a sweep, once. kept and ended are lists of children.
+CREATE TABLE rung (
+  run TEXT NOT NULL, rung INTEGER NOT NULL, step INTEGER NOT NULL, stage TEXT, metric TEXT, kept TEXT NOT NULL,
+  ended TEXT NOT NULL, t REAL NOT NULL, ev TEXT NOT NULL, PRIMARY KEY (run, rung)
+) WITHOUT ROWID;

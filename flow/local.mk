@@ -11,7 +11,7 @@ flow_libflow_a_SOURCES += \
   flow/record/hashcache_json.c flow/record/identity.h flow/record/identity_json.c \
   flow/record/made.h flow/record/made_json.c flow/record/metric.h flow/record/metric_json.c \
   flow/record/names.c flow/record/names.h flow/record/parts.h flow/record/queue.h flow/record/outcome.h flow/record/outcome_json.c \
-  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c \
+  flow/record/queue_json.c flow/record/record.c flow/record/record.h flow/record/shown.h flow/record/shown_json.c flow/record/rung.h flow/record/rung_json.c \
   flow/record/start.h flow/record/start_json.c flow/record/units.c flow/record/units.h flow/record/values.c flow/record/values.h
 flow_libflow_a_SOURCES += \
   flow/plan/conf.c flow/plan/conf.h flow/plan/conf_ref.c flow/plan/graph.c \
@@ -27,7 +27,7 @@ flow_libflow_a_SOURCES += \
   flow/run/naming.c flow/run/naming.h flow/run/known.c flow/run/known.h flow/run/settings.c flow/run/settings.h \
   flow/run/outcome.c flow/run/outcome.h \
   flow/run/par.c flow/run/par.h flow/run/policy.c flow/run/policy.h flow/run/project.c \
-  flow/run/project.h flow/run/provenance.c flow/run/provenance.h flow/run/provenance_text.c flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c \
+  flow/run/project.h flow/run/provenance.c flow/run/provenance.h flow/run/provenance_text.c flow/run/runs.c flow/run/select.c flow/run/select.h flow/run/series.c flow/run/rung.c flow/run/rung.h \
   flow/run/series.h flow/run/state.c flow/run/state.h flow/run/sync.c flow/run/sync.h \
   flow/run/who.c flow/run/who.h
 flow_libflow_a_SOURCES += \

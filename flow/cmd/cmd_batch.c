@@ -199,7 +199,7 @@ static int finish(const lf_run *run, const char **names, size_t n, const char **
     bool done = true;
     for (size_t i = 0; i < n; i++) {
         const lf_stage_view *s = lf_view_stage(&v, names[i]);
-        done = done && (s == NULL || s->state == LF_STATE_DONE);
+        done = done && (s == NULL || lf_stage_finished(s));
     }
     lf_view_fini(&v);
     *state = done ? "done" : "open";

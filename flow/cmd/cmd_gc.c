@@ -241,7 +241,7 @@ static bool complete(const lf_run_view *v)
 {
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
-        if (s->state != LF_STATE_DONE &&
+        if (s->state != LF_STATE_DONE && s->state != LF_STATE_ENDED &&
             (s->state != LF_STATE_PURGED || (s->n_incs > 0 && s->incs[s->n_incs - 1].done == NULL)))
             return false;
     }

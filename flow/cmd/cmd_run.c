@@ -154,8 +154,7 @@ static bool all_done(lf_prep *p)
 {
     lf_view_mark_needed(&p->view, NULL);
     for (size_t i = 0; i < p->view.n; i++)
-        if (p->view.stages[i].state != LF_STATE_DONE &&
-            (p->view.stages[i].state != LF_STATE_PURGED || p->view.stages[i].needed))
+        if (!lf_stage_finished(&p->view.stages[i]))
             return false;
     return true;
 }

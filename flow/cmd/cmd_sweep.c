@@ -200,8 +200,8 @@ static void print_axis(const lf_outcome *o, const lf_list *axis, const struct ra
 static void print_plots(const lf_outcome *o, const lf_sweep *s)
 {
     struct range r;
-    if (!range_of(&r, o))
-        return;
+    if (!range_of(&r, o) || !(r.hi > r.lo))
+        return; /* one point is no curve */
     for (size_t i = 0; i < s->axes.n; i++)
         if (s->axes.v[i].values.n > 1 && !lf_texts_has(&o->seeds, s->axes.v[i].name))
             print_axis(o, &s->axes.v[i], &r);

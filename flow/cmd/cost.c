@@ -380,7 +380,8 @@ static int ask_one(lf_cost_rows *list, lf_prep *p, char dir[PATH_MAX], struct kn
 static bool asked(const lf_prep *p, size_t i)
 {
     if (p->view.n > 0)
-        return p->view.stages[i].state != LF_STATE_DONE;
+        return p->view.stages[i].state != LF_STATE_DONE &&
+               p->view.stages[i].state != LF_STATE_ENDED;
     return lf_names_find(&p->pipeline.doubtful, p->plan->stages.v[i].name, "") == LF_NAMES_NONE;
 }
 

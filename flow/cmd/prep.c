@@ -516,8 +516,8 @@ static void explain_change(const lf_prep *p, const lf_stage_view *s, const lf_te
 void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const lf_texts *accepted,
                      bool *will_run, char *text, size_t cap)
 {
-    *will_run =
-        s->state != LF_STATE_DONE && s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
+    *will_run = s->state != LF_STATE_DONE && s->state != LF_STATE_ENDED &&
+                s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
     switch (s->state) {
     case LF_STATE_DONE:
         snprintf(text, cap, "done: marker, spec id and files are there%s%s",
@@ -528,6 +528,9 @@ void lf_prep_explain(const lf_prep *p, const lf_stage_view *s, const lf_texts *a
         break;
     case LF_STATE_UNKNOWN:
         snprintf(text, cap, "its state is unknown: %s", s->reason);
+        break;
+    case LF_STATE_ENDED:
+        snprintf(text, cap, "%s", s->reason);
         break;
     case LF_STATE_PURGED:
         snprintf(text, cap, "its result is not whole any more: %s", s->reason);

@@ -117,8 +117,8 @@ static int add_place(lf_restart *r, const lf_restart_args *a, const lf_stage_vie
 
 static bool would_run(const lf_stage_view *s)
 {
-    return s->n_incs > 0 && s->state != LF_STATE_DONE && s->state != LF_STATE_RUNNING &&
-           s->state != LF_STATE_UNKNOWN;
+    return s->n_incs > 0 && s->state != LF_STATE_DONE && s->state != LF_STATE_ENDED &&
+           s->state != LF_STATE_RUNNING && s->state != LF_STATE_UNKNOWN;
 }
 
 static int look_at(lf_restarts *out, const lf_restart_args *a, const lf_stage_view *s, lf_err *err)

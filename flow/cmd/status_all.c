@@ -75,24 +75,23 @@ static bool in_list(const char *list, const char *word)
 
 static int check_states(const char *list, lf_err *err)
 {
-    const char *names[8];
-    for (int i = 0; i < 8; i++)
+    const char *names[9];
+    for (int i = 0; i < 9; i++)
         names[i] = lf_state_name((enum lf_state)i);
     for (const char *p = list; p != NULL; p = strchr(p, ','), p = p != NULL ? p + 1 : NULL) {
         char word[32];
         bool ok = false;
         snprintf(word, sizeof word, "%.*s", (int)(strcspn(p, ",") < 31 ? strcspn(p, ",") : 31), p);
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 9; i++)
             ok = ok || strcmp(names[i], word) == 0;
-        const char *near = ok ? NULL : lf_nearest(word, names, 8);
+        const char *near = ok ? NULL : lf_nearest(word, names, 9);
         if (!ok)
-            return lf_fail(
-                err, LF_EINVAL, "--state: there is no state \"%s\"%s%s%s", word,
-                near != NULL ? "; did you mean " : "",
-                near != NULL
-                    ? near
-                    : "; waiting, pending, running, done, failed, cancelled, purged, unknown",
-                near != NULL ? "?" : "");
+            return lf_fail(err, LF_EINVAL, "--state: there is no state \"%s\"%s%s%s", word,
+                           near != NULL ? "; did you mean " : "",
+                           near != NULL ? near
+                                        : "; waiting, pending, running, done, failed, cancelled, "
+                                          "purged, unknown, ended",
+                           near != NULL ? "?" : "");
     }
     return 0;
 }

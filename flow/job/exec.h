@@ -92,6 +92,7 @@ typedef struct lf_exec {
     bool planning;           /* inputs that are not made yet are no error */
     lf_jobside job;
     lf_exec_pace pace;
+    int64_t rung; /* the step at which its sweep wants it to stop, -1: none */
     lf_launch_plan launch;
     lf_end_evidence ev;
     lf_cause cause; /* of ev.said */

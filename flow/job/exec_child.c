@@ -25,6 +25,7 @@
 #include "flow/job/exec.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
+#include "flow/run/rung.h"
 #include "flow/run/who.h"
 
 #define TAIL_BYTES ((size_t)65536)
@@ -247,7 +248,19 @@ static void leave_the_field(struct child *c, lf_exec *x)
         c->kill_at = lf_now_s() + SUPERSEDED_S;
 }
 
-/* Once a second: a cancel, a newer epoch, the clock. */
+/* A stage that has come to a rung of its sweep saves and ends, like one that has no time left. */
+static void look_for_rung(struct child *c, lf_exec *x)
+{
+    if (x->rung < 0 || c->kill_at > 0)
+        return;
+    lf_exec_pace_read(x);
+    if (x->pace.step < x->rung)
+        return;
+    x->ev.at_rung = true;
+    ask_to_stop(c, x, SIGTERM);
+}
+
+/* Once a second: a cancel, a newer epoch, the clock, a rung. */
 static void look_around(struct child *c, lf_exec *x)
 {
     double now = lf_now_s();
@@ -265,6 +278,7 @@ static void look_around(struct child *c, lf_exec *x)
         c->next_pace = now + PACE_EVERY_S;
         lf_exec_pace_read(x);
     }
+    look_for_rung(c, x);
     if (lf_epoch_superseded(x->stage_dir, x->epoch))
         leave_the_field(c, x);
     if (c->kill_at <= 0 && cancel_asked(x))
@@ -328,6 +342,7 @@ int lf_exec_child(lf_exec *x, lf_err *err)
     memset(&c, 0, sizeof c);
     c.grace_s = x->resources.grace_s.given ? (double)x->resources.grace_s.v : GRACE_S;
     lf_exec_pace_begin(x);
+    x->rung = lf_rung_step(&x->run, x->plan);
     set_times(&c, x, true);
     long oom_before = lf_oom_kills();
     int rc = start(&c, x, err);

@@ -23,6 +23,7 @@
 #include "flow/run/epoch.h"
 #include "flow/run/handover.h"
 #include "flow/run/policy.h"
+#include "flow/run/rung.h"
 #include "flow/sched/attempt.h"
 
 #define SETTLE_S                                                                                   \
@@ -221,6 +222,17 @@ static bool ended_for_good(const lf_exec *x, const lf_stage_view *s, lf_err *err
     return true;
 }
 
+/* Its sweep decides whether it goes on; then a command makes another attempt. */
+static bool ended_at_rung(const lf_exec *x, const lf_stage_view *s, lf_err *err)
+{
+    const lf_start *last = s->n_incs > 0 ? &s->incs[s->n_incs - 1] : NULL;
+    if (last == NULL || last->attempt != x->args.attempt || x->job.ops == NULL ||
+        strcmp(lf_inc_class(last), LF_CLASS_RUNG) != 0)
+        return false;
+    lf_fail(err, LF_EBUSY, "its sweep has stopped it at a rung; the next command goes on");
+    return true;
+}
+
 /* The wrapper asked for more memory when it put this job back; a scheduler that gave none would
  * only repeat the end. */
 static bool not_given(const lf_exec *x, const lf_stage_view *s, lf_err *err)
@@ -250,6 +262,8 @@ static int check_history(lf_exec *x, int *code, lf_err *err)
     rc = 1;
     if (ended_for_good(x, &s, err))
         rc = refuse(x, 1, "failed", code, LF_EBUSY, err);
+    else if (ended_at_rung(x, &s, err))
+        rc = refuse(x, LF_EXEC_NOT_READY, "not_ready", code, LF_EBUSY, err);
     else if (not_given(x, &s, err))
         rc = refuse(x, 1, "oom", code, LF_ENOMEM, err);
     else if (capped != NULL && lf_fail(err, LF_EBUSY, "%s", why) < 0)

@@ -135,6 +135,31 @@ static void set_jobs(lf_doc *d, const lf_conf *c)
         d->jobs = d->sweep.max_parallel;
 }
 
+/* At a rung every child has a stage of its own to stop. */
+static int check_rungs(const struct sweep *s, lf_err *err)
+{
+    const lf_sweep *w = &s->whole.plan->sweep;
+    const lf_conf_item *it = lf_conf_find(&s->r->p->conf, "sweep", "rungs");
+    lf_names seen = {NULL, 0, 0};
+    bool shared = false;
+    int rc = 0;
+    for (size_t k = 0; rc == 0 && w->rungs.n > 0 && k < w->children.n; k++) {
+        const char *stage = lf_pairs_get(&w->children.v[k].stages, w->metric_stage);
+        shared = shared || (stage != NULL && lf_names_find(&seen, stage, "") != LF_NAMES_NONE);
+        rc = stage != NULL ? lf_names_put(&seen, stage, "", k, err) : 0;
+    }
+    lf_names_fini(&seen);
+    if (rc == 0 && shared)
+        rc = lf_reading_note(
+            s->r,
+            lf_conf_fail(it, err,
+                         "rungs: children share a stage %s, so there is nothing to choose from; "
+                         "halving is for axes that change it",
+                         w->metric_stage),
+            err);
+    return rc;
+}
+
 /* The metric must be of a stage that is there. */
 static int check_metric(const struct sweep *s, lf_err *err)
 {
@@ -163,6 +188,8 @@ int lf_pipeline_expand(const lf_reading *r, lf_sweep_axes *axes, lf_err *err)
         rc = place_doubts(&s, err);
     if (rc == 0)
         rc = check_metric(&s, err);
+    if (rc == 0)
+        rc = check_rungs(&s, err);
     if (rc == 0)
         set_jobs(s.whole.plan, &s.whole.conf);
     if (rc == 0) {

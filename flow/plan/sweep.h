@@ -14,6 +14,9 @@
  *                          them
  *   metric                 STAGE.KEY [min|max]: what is compared, and what is better (min)
  *   max_parallel           so many stages of children at once; default: no bound but `jobs`
+ *   method                 grid (every child runs to its end) or halving: at each of rungs, steps
+ *                          of the stage of `metric`, the best `keep` (1/2) of the children go on
+ *                          (flow/run/rung.h)
  *   max_children (100), max_core_hours   a sweep that is larger is refused
  *
  *   values   separated by commas or line breaks; a value that holds one, or blanks at an end,

@@ -14,7 +14,8 @@
 #include "flow/plan/sweep.h"
 
 static const char *const sweep_keys[] = {"zip",          "seeds",        "metric",
-                                         "max_parallel", "max_children", "max_core_hours"};
+                                         "max_parallel", "max_children", "max_core_hours",
+                                         "method",       "rungs",        "keep"};
 #define N_KEYS       (sizeof sweep_keys / sizeof sweep_keys[0])
 #define DEF_CHILDREN 100
 
@@ -318,6 +319,58 @@ static int read_numbers(lf_sweep *s, const lf_conf *c, lf_err *err)
     return 0;
 }
 
+static int read_steps(lf_sweep *s, const lf_conf_item *it, lf_err *err)
+{
+    bool quoted;
+    int64_t step, last = 0;
+    lf_err e = LF_ERR_INIT;
+    int rc = lf_sweep_values(&s->rungs, &quoted, it->raw, &e);
+    if (rc < 0)
+        return lf_conf_fail(it, err, "rungs: %s", e.text);
+    for (size_t i = 0; i < s->rungs.n; i++) {
+        if (lf_parse_count(&step, s->rungs.v[i], &e) < 0 || step <= last)
+            return lf_conf_fail(it, err, "rungs = %s: steps that rise, from 1", it->raw);
+        last = step;
+    }
+    return 0;
+}
+
+/* "1/3" or "0.5". */
+static int read_keep(lf_sweep *s, const lf_conf_item *it, lf_err *err)
+{
+    char a[32], b[32] = "1", rest[2];
+    double n = 0, of = 1;
+    const int got = sscanf(it->raw, "%31[0-9.] / %31[0-9.] %1s", a, b, rest);
+    if (got < 1 || got > 2 || lf_parse_f64(&n, a, NULL) < 0 || lf_parse_f64(&of, b, NULL) < 0 ||
+        !(n > 0) || !(n < of))
+        return lf_conf_fail(it, err, "keep = %s: a share between 0 and 1, such as 1/3", it->raw);
+    s->keep = lf_real_of(n / of);
+    return 0;
+}
+
+static int read_method(lf_sweep *s, const lf_conf *c, lf_err *err)
+{
+    const lf_conf_item *method = lf_conf_find(c, "sweep", "method");
+    const lf_conf_item *rungs = lf_conf_find(c, "sweep", "rungs");
+    const lf_conf_item *keep = lf_conf_find(c, "sweep", "keep");
+    const bool halving = method != NULL && strcmp(method->raw, "halving") == 0;
+    if (method != NULL && !halving && strcmp(method->raw, "grid") != 0)
+        return lf_conf_fail(method, err, "method = %s: grid or halving", method->raw);
+    if (!halving && (rungs != NULL || keep != NULL))
+        return lf_conf_fail(rungs != NULL ? rungs : keep, err,
+                            "%s is for method = halving; set it, or remove this",
+                            rungs != NULL ? "rungs" : "keep");
+    if (!halving)
+        return 0;
+    if (rungs == NULL || s->metric == NULL)
+        return lf_conf_fail(method, err, "method = halving needs %s",
+                            rungs == NULL ? "rungs, the steps at which children are compared"
+                                          : "metric, what children are compared by");
+    s->keep = lf_real_of(0.5);
+    int rc = read_steps(s, rungs, err);
+    return rc == 0 && keep != NULL ? read_keep(s, keep, err) : rc;
+}
+
 static int check_keys(const lf_conf *c, lf_err *err)
 {
     for (size_t i = lf_conf_first(c, "sweep"); i != LF_CONF_END; i = c->items[i].next) {
@@ -347,6 +400,8 @@ static int read_rest(lf_sweep_axes *a, const lf_reading *r, lf_err *err)
         rc = read_seeds(&a->sweep.seeds, a, r, seeds, err);
     if (rc == 0 && metric != NULL)
         rc = read_metric(&a->sweep, metric, err);
+    if (rc == 0)
+        rc = read_method(&a->sweep, c, err);
     for (size_t i = 0; rc == 0 && i < a->rows.n; i++) {
         lf_texts *list = lf_lists_add(&a->sweep.axes, a->rows.v[i].name, err);
         rc = list == NULL ? LF_ENOMEM : 0;

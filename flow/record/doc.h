@@ -168,6 +168,8 @@ typedef struct lf_sweep {
     char *metric_stage, *metric; /* what is compared, a metric of a stage of the pipeline */
     char *goal;                  /* "min" or "max" */
     lf_real max_core_hours;
+    lf_texts rungs; /* steps of metric_stage, rising; none: every child runs to its end */
+    lf_real keep;   /* the share that goes on behind a rung */
     LF_ROWS(lf_sweep_child) children;
     struct json_t *more;
 } lf_sweep;

@@ -86,10 +86,11 @@ static const struct lf_fields site_fields = LF_FIELDS_PART(
 static const struct lf_fields sweep_child_fields =
     LF_FIELDS_KEPT(lf_sweep_child, LF_MEMBERS_NEEDED(lf_sweep_child, number, settings, stages));
 
-const struct lf_fields lf_sweep_fields = LF_FIELDS_PART(
-    lf_sweep,
-    LF_MEMBERS(lf_sweep, axes, seeds, max_parallel, metric_stage, metric, goal, max_core_hours),
-    LF_LIST(lf_sweep, children, sweep_child_fields, .needed = true));
+const struct lf_fields lf_sweep_fields =
+    LF_FIELDS_PART(lf_sweep,
+                   LF_MEMBERS(lf_sweep, axes, seeds, max_parallel, metric_stage, metric, goal,
+                              max_core_hours, rungs, keep),
+                   LF_LIST(lf_sweep, children, sweep_child_fields, .needed = true));
 
 const struct lf_fields lf_doc_fields = LF_FIELDS_KEPT(
     lf_doc,

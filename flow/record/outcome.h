@@ -16,7 +16,7 @@ typedef struct lf_outcome_child {
     lf_pairs settings; /* borrowed */
     const char *stage; /* the stage of this child that has the metric; NULL: no metric is known */
     const char *state; /* of the child: the first of failed, running, unknown, cancelled, purged,
-                          pending, waiting, done that one of its stages has */
+                          pending, waiting, ended (by a rung), done that one of its stages has */
     const char *stop;  /* the stage of that state, NULL: done */
     lf_real step;      /* of the last value */
     /* Stages leave out a value that is not finite. It is taken as that when the records go on for

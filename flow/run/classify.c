@@ -295,6 +295,9 @@ void lf_classify(lf_end_class *out, const lf_end_evidence *ev)
         set(out, "cancelled", "cancelled");
         snprintf(out->reason, sizeof out->reason, "cancelled on request%s",
                  ev->exited && ev->exit_code == 75 ? "; stopped at a good checkpoint" : "");
+    } else if (ev->exited && ev->exit_code == 75 && ev->at_rung) {
+        set(out, "stopped", "rung");
+        snprintf(out->reason, sizeof out->reason, "stopped at a rung of its sweep");
     } else if (ev->exited && ev->exit_code == 75) {
         set(out, "stopped", ev->timed_out ? "timeout" : "preempted");
         snprintf(out->reason, sizeof out->reason, "stopped at a good checkpoint%s",

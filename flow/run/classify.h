@@ -29,6 +29,7 @@ typedef struct lf_end_evidence {
     bool cancelled;  /* a cancel was asked for */
     bool stopping;   /* a stop signal was passed on before it ended */
     bool term;       /* the wrapper got SIGTERM itself */
+    bool at_rung;    /* it was asked to stop because it had come to a rung of its sweep */
     bool superseded; /* a newer epoch exists: whatever it made may not be published */
     /* how many the kernel counted in our control group since the start, 0 when unknown */
     long oom_kills;

@@ -90,7 +90,7 @@ static int rank_of(enum lf_state s)
     static const int ranks[] = {
         [LF_STATE_FAILED] = 0,    [LF_STATE_RUNNING] = 1, [LF_STATE_UNKNOWN] = 2,
         [LF_STATE_CANCELLED] = 3, [LF_STATE_PURGED] = 4,  [LF_STATE_PENDING] = 5,
-        [LF_STATE_WAITING] = 6,   [LF_STATE_DONE] = 7};
+        [LF_STATE_WAITING] = 6,   [LF_STATE_ENDED] = 7,   [LF_STATE_DONE] = 8};
     return ranks[s];
 }
 
@@ -106,35 +106,53 @@ static void set_state(lf_outcome_child *c, const lf_run_view *v, const lf_sweep_
     c->stop = first != NULL && first->state != LF_STATE_DONE ? first->plan->name : NULL;
 }
 
-static int set_values(lf_outcome_child *c, const lf_run_view *v, const lf_outcome *o, lf_err *err)
+int lf_reached_load(lf_reached *out, const lf_stage_view *s, const lf_reached_args *a, lf_err *err)
 {
-    const lf_stage_view *s = c->stage != NULL ? lf_view_stage(v, c->stage) : NULL;
     lf_metric_rows rows;
     lf_points p = {.n = 0};
-    if (s == NULL)
-        return 0;
+    double spacing = 0;
+    memset(out, 0, sizeof *out);
     int rc = lf_metrics_records(&rows, s, err);
     if (rc < 0)
         return rc;
-    rc = lf_metrics_points(&p, &rows, o->metric, err);
-    double spacing = 0;
+    size_t n = rows.n;
+    while (n > 0 && rows.v[n - 1].step.v > a->upto)
+        n--;
+    lf_metric_rows_cut(&rows, n);
+    rc = lf_metrics_points(&p, &rows, a->key, err);
     for (size_t i = 0; rc == 0 && i < p.n; i++) {
-        const lf_real y = lf_real_of(p.y[i]);
-        spacing = fmax(spacing, p.x[i] - c->step.v);
-        c->step = lf_real_of(p.x[i]);
-        c->last = y;
-        if (lf_outcome_compare(&y, &c->best, o->goal) < 0) {
-            c->best = y;
-            c->best_step = c->step;
+        out->last = lf_real_of(p.y[i]);
+        spacing = fmax(spacing, p.x[i] - out->step.v);
+        out->step = lf_real_of(p.x[i]);
+        if (lf_outcome_compare(&out->last, &out->best, a->goal) < 0) {
+            out->best = out->last;
+            out->best_step = out->step;
         }
     }
-    if (rc == 0 && p.n > 0 && rows.v[rows.n - 1].step.v - c->step.v >= spacing) {
-        c->not_finite = true;
-        c->last = (lf_real){.given = false};
+    if (rc == 0 && p.n > 0 && rows.v[rows.n - 1].step.v - out->step.v >= spacing) {
+        out->not_finite = true;
+        out->last = (lf_real){.given = false};
     }
     lf_points_fini(&p);
     lf_metric_rows_fini(&rows);
     return rc;
+}
+
+static int set_values(lf_outcome_child *c, const lf_run_view *v, const lf_outcome *o, lf_err *err)
+{
+    const lf_stage_view *s = c->stage != NULL ? lf_view_stage(v, c->stage) : NULL;
+    lf_reached r;
+    int rc = s == NULL
+                 ? 0
+                 : lf_reached_load(&r, s, &(lf_reached_args){o->metric, o->goal, INFINITY}, err);
+    if (s == NULL || rc < 0)
+        return rc;
+    c->step = r.step;
+    c->last = r.last;
+    c->best = r.best;
+    c->best_step = r.best_step;
+    c->not_finite = r.not_finite;
+    return 0;
 }
 
 static bool is_done(const lf_outcome_child *c)

@@ -16,6 +16,18 @@ int lf_outcome_load(lf_outcome *out, const lf_run_view *v, const char *metric, c
                     lf_err *err);
 void lf_outcome_fini(lf_outcome *o);
 
+/* What a stage has reached by a metric, over its records up to a step. */
+typedef struct lf_reached {
+    lf_real step; /* of the last value */
+    lf_real last, best, best_step;
+    bool not_finite; /* last is not given: see lf_outcome_child */
+} lf_reached;
+typedef struct lf_reached_args {
+    const char *key, *goal;
+    double upto; /* INFINITY: all */
+} lf_reached_args;
+int lf_reached_load(lf_reached *out, const lf_stage_view *s, const lf_reached_args *a, lf_err *err);
+
 /* The value that children are compared by, the last one: -1 when a is better than b, 1 when b is, 0
  * when they are equal. Values that are not finite or not there are behind all others. */
 int lf_outcome_compare(const lf_real *a, const lf_real *b, const char *goal);

@@ -24,6 +24,8 @@ static const lf_policy table[] = {
      "resume continues from the last checkpoint; raise time_limit when none was reached", false},
     {"preempted", LF_POLICY_CONTINUE, ALL, 75, "wait while it goes on",
      "resume continues from the last checkpoint", false},
+    {"rung", LF_POLICY_CONTINUE, LF_ACTOR_COMMAND, 75, "wait while it goes on",
+     "it goes on when its sweep has decided so", false},
     {"superseded", LF_POLICY_NONE, 0, 77, "wait for the newer start", "", false},
     {"lost", LF_POLICY_RETRY, LF_ACTOR_LINK | LF_ACTOR_COMMAND, 75, "wait while a link goes on",
      "resume continues it", false},

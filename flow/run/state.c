@@ -21,13 +21,14 @@
 #include "flow/plan/spec.h"
 #include "flow/record/record.h"
 #include "flow/run/epoch.h"
+#include "flow/run/rung.h"
 
 #define RECORD_MAX_BYTES ((size_t)64 << 20) /* a claim lists what may be gone on from */
 
 const char *lf_state_name(enum lf_state s)
 {
-    static const char *const names[] = {"waiting", "pending",   "running", "done",
-                                        "failed",  "cancelled", "purged",  "unknown"};
+    static const char *const names[] = {"waiting",   "pending", "running", "done", "failed",
+                                        "cancelled", "purged",  "unknown", "ended"};
     return names[s];
 }
 
@@ -663,8 +664,20 @@ int lf_view_load(lf_run_view *out, lf_run *run, lf_err *err)
     }
     v.run = *run;
     memset(run, 0, sizeof *run);
+    if ((rc = lf_rung_apply(&v, err)) < 0) {
+        *run = v.run;
+        memset(&v.run, 0, sizeof v.run);
+        lf_view_fini(&v);
+        return rc;
+    }
     *out = v;
     return 0;
+}
+
+bool lf_stage_finished(const lf_stage_view *s)
+{
+    return s->state == LF_STATE_DONE || s->state == LF_STATE_ENDED ||
+           (s->state == LF_STATE_PURGED && !s->needed);
 }
 
 int lf_view_load_copy(lf_run_view *out, const lf_run *run, lf_err *err)
@@ -682,7 +695,8 @@ int lf_view_load_copy(lf_run_view *out, const lf_run *run, lf_err *err)
 int lf_view_reload(lf_run_view *v, size_t i, lf_err *err)
 {
     lf_stage_scan_fini(&v->stages[i]);
-    return load_stage(v, i, &v->run, err);
+    int rc = load_stage(v, i, &v->run, err);
+    return rc == 0 ? lf_rung_apply(v, err) : rc;
 }
 
 void lf_view_fini(lf_run_view *v)
@@ -711,7 +725,7 @@ void lf_view_mark_needed(lf_run_view *v, const bool *selected)
         lf_stage_view *s = &v->stages[i];
         s->needed = s->needed || !s->has_reader;
         bool makes = (selected == NULL || selected[i]) && s->state != LF_STATE_DONE &&
-                     (s->state != LF_STATE_PURGED || s->needed);
+                     s->state != LF_STATE_ENDED && (s->state != LF_STATE_PURGED || s->needed);
         for (size_t k = 0; k < s->n_deps; k++) {
             lf_stage_view *d = &v->stages[s->deps[k]];
             d->has_reader = true;

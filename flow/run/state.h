@@ -29,7 +29,8 @@ enum lf_state {
     LF_STATE_FAILED,
     LF_STATE_CANCELLED,
     LF_STATE_PURGED,
-    LF_STATE_UNKNOWN
+    LF_STATE_UNKNOWN,
+    LF_STATE_ENDED /* by a rung of a sweep (rung.h): not done, and nothing is missing */
 };
 const char *lf_state_name(enum lf_state s);
 
@@ -70,6 +71,7 @@ typedef struct lf_stage_view {
     bool forced;
     bool claimed;            /* its log says that something ran here */
     bool has_reader, needed; /* by lf_view_mark_needed */
+    bool held;               /* it waits for a decision about its sweep (rung.h) */
     bool resumable; /* an earlier start left an out directory that this spec may go on from */
 } lf_stage_view;
 
@@ -101,6 +103,8 @@ lf_stage_view *lf_view_stage(const lf_run_view *v, const char *name);
  * stage that is still to run reads it, when no stage reads it at all, or when it is forced.
  * selected: the stages that count, NULL: all. */
 void lf_view_mark_needed(lf_run_view *v, const bool *selected);
+/* Is nothing of it missing: done, ended by a rung, or purged and not needed? */
+bool lf_stage_finished(const lf_stage_view *s);
 /* The first stage that s waits for and that is not done, NULL: none. */
 const lf_stage_view *lf_view_undone(const lf_run_view *v, const lf_stage_view *s);
 

@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/sys.h"
 #include "flow/record/record.h"
+#include "flow/run/rung.h"
 #include "flow/run/sync.h"
 #include "flow/sched/batch_priv.h"
 #include "flow/sched/drive.h"
@@ -201,6 +202,23 @@ void lf_batch_clear(lf_batch_work *w)
     }
 }
 
+/* Rungs of a sweep that can be decided. */
+static int climb(lf_batch_work *w, lf_err *err)
+{
+    int rc = 1;
+    while (rc == 1) {
+        lf_rung *r = NULL;
+        rc = lf_rung_decide(&r, &w->view, err);
+        if (r != NULL)
+            lf_batch_tell(w, "rung %d (step %lld): %zu children were compared", r->number,
+                          (long long)r->step, r->rows.n);
+        lf_rung_free(r);
+        if (rc == 1 && lf_rung_apply(&w->view, err) < 0)
+            return err->rc;
+    }
+    return rc;
+}
+
 /* What is there and what is to be done. now: the queue is asked, however fresh what is known of
  * it. */
 static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
@@ -208,6 +226,8 @@ static int look_and_plan(lf_batch_work *w, bool now, lf_err *err)
     int rc = look(w, now, err);
     if (rc == 0)
         rc = repair(w, err);
+    if (rc == 0)
+        rc = climb(w, err);
     return rc == 0 ? prepare(w, err) : rc;
 }
 

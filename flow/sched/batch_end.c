@@ -140,8 +140,7 @@ static int code_of(lf_run_view *v, const bool *selected)
     lf_view_mark_needed(v, selected);
     for (size_t i = 0; i < v->n; i++) {
         const lf_stage_view *s = &v->stages[i];
-        if (!selected[i] || s->state == LF_STATE_DONE ||
-            (s->state == LF_STATE_PURGED && !s->needed))
+        if (!selected[i] || lf_stage_finished(s))
             continue;
         if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED ||
             s->state == LF_STATE_UNKNOWN)

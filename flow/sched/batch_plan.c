@@ -266,7 +266,9 @@ static int plan_stage(lf_batch_work *w, size_t i, lf_err *err)
         rc = find_unnamed(w, i, err);
     if (rc < 0)
         return rc;
-    if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
+    if (lf_stage_finished(s))
+        return 0;
+    if (s->held)
         return 0;
     if (!w->selected[i]) { /* but it may be on its way for those that are */
         if (mine && s->live && is_current(s) &&

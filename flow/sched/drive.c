@@ -24,6 +24,7 @@
 #include "flow/plan/sweep.h"
 #include "flow/record/record.h"
 #include "flow/run/classify.h"
+#include "flow/run/rung.h"
 #include "flow/run/select.h"
 #include "flow/run/sync.h"
 #include "flow/run/who.h"
@@ -111,7 +112,7 @@ static bool can_submit(const struct driver *dr, size_t i)
         dr->lanes[i].job != NULL || dr->stops > 0)
         return false;
     if (s->state == LF_STATE_DONE || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN ||
-        s->live)
+        s->live || s->held || s->state == LF_STATE_ENDED)
         return false;
     if (s->state == LF_STATE_PURGED && !s->needed)
         return false;
@@ -245,6 +246,45 @@ static void tell_end(struct driver *dr, size_t i)
         tell_failure(dr, last, s->reason);
 }
 
+/* A stage that ended at a rung has not failed: it is started again when its sweep says so. */
+static void again_behind_rungs(struct driver *dr)
+{
+    for (size_t i = 0; i < dr->view.n; i++) {
+        const lf_stage_view *s = &dr->view.stages[i];
+        if (dr->lanes[i].ended && s->n_incs > 0 &&
+            strcmp(lf_inc_class(&s->incs[s->n_incs - 1]), LF_CLASS_RUNG) == 0)
+            dr->lanes[i].tries = 0;
+    }
+}
+
+static void tell_rung(const struct driver *dr, const lf_rung *r)
+{
+    lf_buf b;
+    lf_buf_init(&b);
+    for (size_t i = 0; i < r->rows.n; i++)
+        if (r->rows.v[i].kept)
+            lf_buf_addf(&b, "%s%d", b.len > 0 ? ", " : "", r->rows.v[i].child);
+    tell(dr, "rung %d (step %lld): of %zu children go on: %s", r->number, (long long)r->step,
+         r->rows.n, b.data);
+    lf_buf_fini(&b);
+}
+
+/* Decide what can be decided. */
+static int climb(struct driver *dr, lf_err *err)
+{
+    int rc = 1;
+    while (rc == 1) {
+        lf_rung *r = NULL;
+        rc = lf_rung_decide(&r, &dr->view, err);
+        if (r != NULL)
+            tell_rung(dr, r);
+        lf_rung_free(r);
+        if (rc == 1 && reload(dr, err) < 0)
+            return err->rc;
+    }
+    return rc;
+}
+
 /* Jobs that ended: forget them and say what became of the stage. */
 static int collect(struct driver *dr, int *running, lf_err *err)
 {
@@ -276,6 +316,8 @@ static int collect(struct driver *dr, int *running, lf_err *err)
             rc = lf_stage_repair(dr->run, &dr->view.stages[i], err);
             tell_end(dr, i);
         }
+    if (rc == 0)
+        again_behind_rungs(dr);
     lf_err e = LF_ERR_INIT;
     if (rc == 0 && lf_sync(dr->d->project, dr->run->data, dr->run->id, &e) < 0)
         tell(dr, "note: the ledger was not updated: %s", e.text);
@@ -371,6 +413,8 @@ static bool sweep_has_room(const struct driver *dr, size_t i)
 static int round_of(struct driver *dr, int *running, lf_err *err)
 {
     int rc = collect(dr, running, err);
+    if (rc == 0)
+        rc = climb(dr, err);
     look_for_cancel(dr);
     for (size_t i = 0; rc == 0 && i < dr->view.n; i++) {
         bool had_job = dr->lanes[i].job != NULL;
@@ -393,8 +437,7 @@ static int final_code(struct driver *dr)
     lf_view_mark_needed(&dr->view, dr->selected);
     for (size_t i = 0; i < dr->view.n; i++) {
         const lf_stage_view *s = &dr->view.stages[i];
-        if (!dr->selected[i] || s->state == LF_STATE_DONE ||
-            (s->state == LF_STATE_PURGED && !s->needed))
+        if (!dr->selected[i] || lf_stage_finished(s))
             continue;
         if (s->state == LF_STATE_FAILED || s->state == LF_STATE_CANCELLED ||
             s->state == LF_STATE_UNKNOWN)

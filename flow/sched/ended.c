@@ -39,7 +39,7 @@ static enum end end_of(const lf_stage_view *s)
 {
     if (s->live || s->state == LF_STATE_RUNNING || s->state == LF_STATE_UNKNOWN)
         return GOES_ON;
-    if (s->state == LF_STATE_DONE || (s->state == LF_STATE_PURGED && !s->needed))
+    if (lf_stage_finished(s))
         return DONE;
     return s->state == LF_STATE_FAILED      ? FAILED
            : s->state == LF_STATE_CANCELLED ? CANCELLED

@@ -69,7 +69,7 @@ static const lf_start *last_inc(const lf_stage_view *s)
 /* Is there anything that the scheduler could tell? */
 static bool is_open(const lf_stage_view *s)
 {
-    if (!lf_attempt_is_batch(s) || s->state == LF_STATE_DONE ||
+    if (!lf_attempt_is_batch(s) || s->state == LF_STATE_DONE || s->state == LF_STATE_ENDED ||
         (s->state == LF_STATE_PURGED && s->result == last_inc(s)))
         return false;
     const struct lf_end *rec = last_inc(s) != NULL ? last_inc(s)->end : NULL;

@@ -17,6 +17,8 @@ TESTS += tests/flow/models.sh
 EXTRA_DIST += tests/flow/models.sh
 TESTS += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
 EXTRA_DIST += tests/flow/sweep.sh tests/flow/sweep_slurm.sh tests/flow/sweep_pbs.sh
+TESTS += tests/flow/halving.sh
+EXTRA_DIST += tests/flow/halving.sh
 
 # A directory that runs elsewhere.
 TESTS += tests/flow/bundle.sh

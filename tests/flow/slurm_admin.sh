@@ -10,8 +10,9 @@ node_of() { squeue -h -o %N -j "$(job_of "$1")"; }
 # Of the newest start of a stage: the oldest process whose arguments name this run and the stage. A child that has not yet become another
 # program has them too, and after a wrap of process ids the smaller id.
 pid_of_wrapper() {
+    _run=$(run_id)
     for p in /proc/[0-9]*; do
-        tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -q "loong-flow exec .*$(run_id).*--stage $1 " &&
+        tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep -q "loong-flow exec .*$_run.*--stage $1 " &&
             echo "$(sed 's/.*) //' "$p/stat" | cut -d ' ' -f 20) ${p#/proc/}"
     done 2>/dev/null | sort -n | sed -n '1s/.* //p'
 }

@@ -96,4 +96,24 @@ for at in 4 9; do
     hold
     sed -i 's/^train.factor.*/train.factor = 1.7, 1.8, 1.9/' pipeline.ini
 done
-finish 26
+
+# --- halving: tick decides, and submits what goes on ---
+sed -i '/^\[sweep\]/,$d' pipeline.ini
+sed -i 's/^step_time.*/steps = 6\nhold = '"$(echo "$HOLD" | sed 's|/|\\/|g')"'\nhold_at = 3/; 0,/^hold = .*/{//d}' pipeline.ini
+cat >>pipeline.ini <<'END'
+[sweep]
+train.factor = 1, 1.9, 2.2, 2.9
+metric = train.score min
+method = halving
+rungs = 3
+max_parallel = 2
+END
+hold
+runs 75 "$LF" submit --new --wait
+is "$(count '^train' pending) $(count '^last' waiting)" "4 4" "all children stop at the rung and wait"
+runs 0 "$LF" tick
+like out '^rung 1 .step 3.: 4 children were compared' "tick decides"
+fakeslurm wait 60
+is "$(state train@1) $(state train@2) $(state train@3) $(state train@4)" "ended done done ended" "the better half has gone on to its end"
+is "$("$LF" ledger sql "select kept || ended from rung" | tail -1 | tr -d ' ')" "[2,3][4,1]" "the ledger knows"
+finish 32

@@ -89,6 +89,7 @@ static char *dump(lf_ledger *l)
         "SELECT * FROM io ORDER BY 1, 2, 3, 4, 5, 6, 7",
         "SELECT * FROM note ORDER BY 1",
         "SELECT * FROM node_strike ORDER BY 1",
+        "SELECT * FROM rung ORDER BY 1, 2",
         "SELECT * FROM event ORDER BY 1",
         "SELECT path, offset FROM source ORDER BY 1",
         "SELECT run, stage, attempt, key, stride, last_epoch, last_i, last_step, last, min, "
@@ -209,8 +210,11 @@ static void test_states(lf_ledger *l)
     ingest(l, 0, 0, "nothing new");
     event("R1", NULL, 0, 0, "note", "{\"text\":\"looks good\",\"by\":\"me\"}");
     event("R1", "tok", 2, 1, "node_strike", "{\"host\":\"h\",\"cause\":\"ECC\"}");
+    /* Two that decided at once say the same; the first event stands. */
+    event("R1", NULL, 0, 0, "rung", "{\"rung\":1,\"step\":5,\"kept\":[2],\"ended\":[1]}");
+    event("R1", NULL, 0, 0, "rung", "{\"rung\":1,\"step\":6,\"kept\":[2],\"ended\":[1]}");
     event("R1", "tok", 2, 1, "future_kind", "{\"anything\":[1]}");
-    ingest(l, 3, 0, "notes, strikes and kinds to come");
+    ingest(l, 5, 0, "notes, strikes, rungs and kinds to come");
 }
 
 /* Kinds that come from outside a start. */
@@ -346,10 +350,12 @@ static void test_queries(lf_ledger *l)
             "reason");
     tap_str(ask(l, "SELECT attempt AS v FROM attempt WHERE token = 'T2'"), "2", "by token");
     tap_str(ask(l, "SELECT cause AS v FROM node_strike"), "ECC", "strike");
+    tap_str(ask(l, "SELECT count(*) || ' ' || step || kept || ended AS v FROM rung"), "1 5[2][1]",
+            "a rung is decided once");
     rows = lf_ledger_notes(l, NULL, &err);
     tap_i64((int64_t)json_array_size(rows), 1, "note");
     json_decref(rows);
-    tap_str(ask(l, "SELECT count(*) AS v FROM event"), "26", "events");
+    tap_str(ask(l, "SELECT count(*) AS v FROM event"), "28", "events");
 }
 
 static void test_lineage(lf_ledger *l)
@@ -411,7 +417,7 @@ static void test_rebuild(lf_ledger *l, const char *db)
     free(copy);
     lf_ledger_ingested got = {0};
     tap_rc(lf_ledger_rebuild(db, root, 0, NULL, &got, &err), 0, &err, NULL, "rebuild");
-    tap_i64(got.events, 26, "events");
+    tap_i64(got.events, 28, "events");
     tap_i64(got.records, 3200, "records");
     b = lf_ledger_open(db, LF_LEDGER_WRITE, &err);
     copy = b ? dump(b) : NULL;
@@ -694,7 +700,7 @@ int main(void)
     TAP(42, test_states(l));
     TAP(38, test_observed(l));
     TAP(15, test_train(l));
-    TAP(18, test_queries(l));
+    TAP(19, test_queries(l));
     TAP(8, test_lineage(l));
     TAP(10, test_sql(l));
     TAP(15, test_rebuild(l, db));

@@ -95,7 +95,7 @@ static void test_table(void)
     static const char *const classes[] = {
         "oom",    "oom_device", "timeout",    "disk",    "filesystem", "bad_input", "diverged",
         "config", "usage",      "launch",     "crash",   "cancelled",  "preempted", "node",
-        "lost",   "rank",       "superseded", "stalled", "capped",     "unknown"};
+        "lost",   "rank",       "superseded", "stalled", "capped",     "rung",      "unknown"};
     size_t n = 0;
     const lf_policy *t = lf_policy_table(&n);
     tap_i64((int64_t)n, (int64_t)(sizeof classes / sizeof classes[0]) + 1,
@@ -519,7 +519,7 @@ static void test_ends(void)
 int main(void)
 {
     TAP(28, test_ends());
-    TAP(84, test_table());
+    TAP(88, test_table());
     TAP(114, test_next());
     TAP(5, test_nodes());
     TAP(22, test_caps());
