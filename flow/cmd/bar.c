@@ -22,7 +22,7 @@
 enum part { PERCENT, TAKEN, LEFT, STEP, STARTS, LOSS, RATE, JOB, N_PARTS };
 
 struct parts {
-    char text[N_PARTS][96];
+    char text[N_PARTS][160];
 };
 
 /* What goes first when the line is too long; what is not here stays. */
@@ -110,6 +110,13 @@ static void drop_parts(struct parts *p, size_t width)
         if (order[i] == TAKEN && strncmp(p->text[LEFT], ", ", 2) == 0)
             memcpy(p->text[LEFT], "  ", 2);
     }
+}
+
+size_t lf_bar_need(const lf_stage_shown *s)
+{
+    struct parts p;
+    set_parts(&p, s);
+    return width_of(&p);
 }
 
 size_t lf_bar_room(const lf_stage_shown *s, size_t width)

@@ -24,6 +24,8 @@ bool lf_bar_terminal(void);
 /* Columns of the terminal on stdout; where it does not say them COLUMNS, else 80. */
 size_t lf_bar_screen(void);
 
+/* Columns of the stage's line without a bar and with all parts. */
+size_t lf_bar_need(const lf_stage_shown *s);
 /* The longest bar, 0 to LF_BAR_MOST, that leaves room for the rest of the stage's line in `width`
  * columns. 0 too where the stage has no progress. Lines that stand below each other take the least
  * of theirs. */

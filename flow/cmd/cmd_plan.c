@@ -248,6 +248,9 @@ static void set_cost(struct row *row, lf_prep *p, const lf_cost_row *cost, const
         if (measured)
             row->rate_measured = lf_flag_of(true);
     }
+    const double before = work > 0 ? 0 : lf_cost_stored_seconds(p, st);
+    if (before > 0)
+        row->estimated_s = lf_real_of(before);
 }
 
 static int set_row(struct row *row, lf_prep *p, const lf_stage_view *s, const lf_cost_row *cost,
@@ -361,6 +364,8 @@ static void print_counts(const struct row *row)
     }
     if (row->estimated_s.given)
         printf("%sabout %s", sep, lf_fmt_duration(b, sizeof b, row->estimated_s.v));
+    if (row->estimated_s.given && !row->rate_flops.given)
+        fputs(", as in an earlier run", stdout);
     if (row->rate_measured.v)
         printf(" at %s FLOP/s (measured now, before the first run)",
                lf_fmt_count(b, sizeof b, row->rate_flops.v));

@@ -99,10 +99,14 @@ LF_CMD_TABLE(resume, "continue a run: only what is missing, from the last thing 
 static void set_estimate(lf_prep *p, lf_doc_stage *st)
 {
     const lf_submitter *sub = NULL;
-    if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0 ||
-        (!lf_chain_by_links(&st->resources, &p->plan->site, sub->can) && !lf_bar_terminal()))
+    if (lf_submitter_find(&sub, p->plan->scheduler, NULL) < 0)
+        return;
+    const bool links = lf_chain_by_links(&st->resources, &p->plan->site, sub->can);
+    if (!links && !lf_bar_terminal())
         return;
     double s = lf_chain_estimate_s(&st->plan, lf_cost_rate(p, st->kind, NULL));
+    if (s <= 0 && !links) /* too rough a guess to ask for jobs by it */
+        s = lf_cost_stored_seconds(p, st);
     if (s > 0)
         st->estimate_s = lf_real_of(s);
 }

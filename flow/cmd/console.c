@@ -70,15 +70,22 @@ static void make_line(lf_console *c, const lf_run_view *v, const lf_stage_shown 
     const size_t width = lf_bar_screen() - 1; /* a full line would wrap on some terminals */
     lf_eta eta;
     lf_buf b, tail;
+    size_t need = 0;
     int n = 0;
     lf_buf_init(&b);
     lf_buf_init(&tail);
     lf_eta_of(&eta, v, now, selected, c->jobs);
-    for (size_t i = 0; i < v->n; i++)
-        n += v->stages[i].state == LF_STATE_RUNNING;
+    for (size_t i = 0; i < v->n; i++) {
+        if (v->stages[i].state != LF_STATE_RUNNING)
+            continue;
+        const size_t wants = strlen(now[i].name) + strlen(" | ") + lf_bar_need(&now[i]);
+        need = wants > need ? wants : need;
+        n++;
+    }
     add_pipeline(&tail, &eta);
-    /* In a narrow terminal the stages matter more than the pipeline. */
-    const size_t room = tail.len < width / 2 ? width - tail.len : width;
+    /* In a narrow terminal the stages matter more than the pipeline: nothing of them goes for
+     * it. */
+    const size_t room = need * (size_t)n + tail.len <= width ? width - tail.len : width;
     for (size_t i = 0; i < v->n; i++)
         if (v->stages[i].state == LF_STATE_RUNNING)
             add_stage(&b, &now[i], n, room);
@@ -108,7 +115,8 @@ void lf_console_look(void *user, const lf_run_view *v, const bool *selected)
     c->next = lf_now_s() + LOOK_S;
     lf_stage_shown *now = lf_calloc(v->n + 1, sizeof *now, NULL);
     for (size_t i = 0; now != NULL && i < v->n; i++)
-        lf_describe_stage(&now[i], &v->stages[i]);
+        if (v->stages[i].state == LF_STATE_RUNNING) /* nothing is shown of the others */
+            lf_describe_stage(&now[i], &v->stages[i]);
     take_away(c);
     if (now != NULL)
         make_line(c, v, now, selected);

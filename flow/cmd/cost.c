@@ -621,39 +621,50 @@ int lf_cost_check(const lf_prep *p, const lf_cost_rows *costs, lf_err *err)
 
 /* ---- rates ---- */
 
+/* Seconds that a stage took, 0: not known. One that was interrupted would look slow. */
+static double seconds_of(const lf_stage_view *s)
+{
+    return s->result != NULL && s->n_incs == 1 ? s->result->done->t_end - s->result->done->t_start
+                                               : 0;
+}
+
 static double rate_of(const lf_stage_view *s)
 {
     const lf_cost *cost = &s->plan->plan;
-    double work = cost->flops_per_step.v * cost->steps.v;
-    if (work <= 0 || s->result == NULL ||
-        s->n_incs != 1) /* a stage that was interrupted would look slow */
-        return 0;
-    double t = s->result->done->t_end - s->result->done->t_start;
-    return t > 0.5 ? work / t : 0;
+    double work = cost->flops_per_step.v * cost->steps.v, t = seconds_of(s);
+    return work > 0 && t > 0.5 ? work / t : 0;
 }
 
-static double look_up_rate(const lf_prep *p, const char *kind)
+/* What the newest done stage of this kind says, and of this name where one is given. */
+static double look_up(const lf_prep *p, const char *kind, const char *name,
+                      double (*of)(const lf_stage_view *s))
 {
     lf_run_list runs;
-    double rate = 0;
+    double found = 0;
     if (!p->has_project || lf_run_list_load(&runs, &p->project, NULL) < 0)
         return 0;
-    for (size_t r = 0; r < runs.n && r < 20 && rate <= 0; r++) {
+    for (size_t r = 0; r < runs.n && r < 20 && found <= 0; r++) {
         if (lf_run_load(&runs.runs[r], NULL) < 0)
             continue;
         const lf_doc *plan = runs.runs[r].plan;
-        for (size_t i = 0; i < plan->stages.n && rate <= 0; i++) {
+        for (size_t i = 0; i < plan->stages.n && found <= 0; i++) {
             lf_stage_view s;
             const lf_doc_stage *st = &plan->stages.v[i];
-            if (strcmp(st->kind, kind) != 0 || lf_stage_scan(&s, runs.runs[r].dir, st, NULL) < 0)
+            if (strcmp(st->kind, kind) != 0 || (name != NULL && strcmp(st->name, name) != 0) ||
+                lf_stage_scan(&s, runs.runs[r].dir, st, NULL) < 0)
                 continue;
             if (lf_stage_result(&s, &runs.runs[r], NULL) > 0)
-                rate = rate_of(&s);
+                found = of(&s);
             lf_stage_scan_fini(&s);
         }
     }
     lf_run_list_fini(&runs);
-    return rate;
+    return found;
+}
+
+double lf_cost_stored_seconds(const lf_prep *p, const lf_doc_stage *stage)
+{
+    return look_up(p, stage->kind, stage->name, seconds_of);
 }
 
 /* NULL: there is no memory, and it is looked up again. */
@@ -668,7 +679,7 @@ static lf_rate *rate_row(lf_prep *p, const char *kind)
         r = NULL;
     }
     if (r != NULL)
-        r->flops = look_up_rate(p, kind);
+        r->flops = look_up(p, kind, NULL, rate_of);
     return r;
 }
 

@@ -65,5 +65,8 @@ void lf_cost_measure(lf_prep *p);
  * measured for lf_cost_measure, 0 when none is known. Looked up once a kind. *measured (may be
  * NULL): it was measured now. */
 double lf_cost_rate(lf_prep *p, const char *kind, bool *measured);
+/* Seconds that a stage of this name and kind took when it was done last in this project without an
+ * interruption, 0 when it was not: for stages whose FLOPs nobody knows. */
+double lf_cost_stored_seconds(const lf_prep *p, const lf_doc_stage *stage);
 
 #endif

@@ -15,9 +15,9 @@ typedef struct lf_eta {
     bool at_least; /* of some of them nothing is known */
 } lf_eta;
 
-/* selected: the stages that count, NULL: all. now: they as they are shown, in the order of the
- * view. jobs: stages at once; with 1 the times add up, else those along the longest way through the
- * graph do. */
+/* selected: the stages that count, NULL: all. now: as they are shown, in the order of the view; of
+ * those that do not run it may be zero. jobs: stages at once; with 1 the times add up, else those
+ * along the longest way through the graph do. */
 void lf_eta_of(lf_eta *out, const lf_run_view *v, const lf_stage_shown *now, const bool *selected,
                int jobs);
 
