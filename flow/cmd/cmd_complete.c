@@ -38,7 +38,8 @@ enum what {
     LEDGER = 1024,
     COMMANDS = 2048,
     FILES = 4096,
-    KINDS = 8192 /* of stages */
+    KINDS = 8192,   /* of stages */
+    COLUMNS = 16384 /* STAGE.OPTION */
 };
 
 /* Words behind a command, by place; the last row of a command holds for all that follow. */
@@ -84,16 +85,28 @@ static const struct {
     const char *option;
     unsigned what;
 } value_kinds[] = {
-    {"run", RUNS},          {"keep", RUNS},    {"stage", STAGES},   {"only", STAGES},
-    {"until", STAGES},      {"from", STAGES},  {"after", STAGES},   {"key", METRICS},
-    {"keep_best", METRICS}, {"set", SETTINGS}, {"accept", OPTIONS}, {"tag", TAGS},
+    {"run", RUNS},
+    {"keep", RUNS},
+    {"stage", STAGES},
+    {"only", STAGES},
+    {"until", STAGES},
+    {"from", STAGES},
+    {"after", STAGES},
+    {"key", METRICS},
+    {"keep_best", METRICS},
+    {"set", SETTINGS},
+    {"accept", OPTIONS},
+    {"tag", TAGS},
     {"state", STATES},
+    {"columns", METRICS | COLUMNS},
+    {"sort", METRICS | COLUMNS},
 };
 
 /* What is known while something is completed. */
 struct completing {
     const lf_cmd *c;
     const char *current;
+    char lead[400]; /* of a list: what stands before the word that is typed */
     lf_texts found;
     bool files;
     bool has_project, has_run;
@@ -196,6 +209,14 @@ static void offer_settings(struct completing *k, const char *name, const char *k
             offer_joined(k, name, ".", t->opts[i].name, "=");
 }
 
+static void offer_columns(struct completing *k, const char *name, const char *kind)
+{
+    const lf_opt_table *t = lf_table_find(k->c->tables, kind);
+    for (size_t i = 0; t != NULL && i < t->n_opts; i++)
+        if ((t->opts[i].flags & LF_OPT_CLI_ONLY) == 0)
+            offer_joined(k, name, ".", t->opts[i].name, "");
+}
+
 static void offer_options(struct completing *k, const char *name, const char *kind)
 {
     (void)name;
@@ -271,6 +292,8 @@ static void offer_words(struct completing *k, unsigned what)
     }
     if (what & OPTIONS)
         each_stage(k, offer_options);
+    if ((what & COLUMNS) != 0 && strcmp(k->c->words[0], "status") == 0)
+        each_stage(k, offer_columns);
     if (what & MODELS)
         offer_models(k);
     if (what & TAGS)
@@ -327,8 +350,24 @@ static void offer_option_names(struct completing *k, const lf_opt_table *t)
     }
 }
 
+/* "a,b" of an option that takes a list, "+a" and "-a" of columns: the last word is the one. */
+static void begin_list(struct completing *k, const lf_opt *o)
+{
+    bool columns = strcmp(o->name, "columns") == 0 || strcmp(o->name, "sort") == 0;
+    bool list = columns || strcmp(o->name, "key") == 0 || strcmp(o->name, "state") == 0;
+    const char *comma = list ? strrchr(k->current, ',') : NULL;
+    const char *from = comma != NULL ? comma + 1 : k->current;
+    if (columns && comma == NULL && (from[0] == '+' || from[0] == '-'))
+        from++;
+    if ((size_t)(from - k->current) >= sizeof k->lead)
+        return;
+    snprintf(k->lead, sizeof k->lead, "%.*s", (int)(from - k->current), k->current);
+    k->current = from;
+}
+
 static void offer_value(struct completing *k, const lf_opt *o)
 {
+    begin_list(k, o);
     char choices[400], *save = NULL;
     snprintf(choices, sizeof choices, "%s", o->type == LF_OPT_ENUM ? o->choices : "");
     for (char *w = strtok_r(choices, "|", &save); w != NULL; w = strtok_r(NULL, "|", &save))
@@ -404,7 +443,7 @@ static int run_complete(lf_cmd *c, lf_err *err)
         complete_command(&k);
     }
     for (size_t i = 0; i < k.found.n; i++)
-        lf_say("%s\n", k.found.v[i]);
+        lf_say("%s%s\n", k.lead, k.found.v[i]);
     if (k.files)
         puts(":files");
     lf_texts_fini(&k.found);

@@ -73,6 +73,8 @@ t loong-flow logs --run demo-1 l
 t loong-flow logs --run = demo-1 l
 t loong-flow metrics first --key = l
 t loong-flow metrics first --key =
+t loong-flow metrics first --key score,l
+t loong-flow status --all -o +first.fac
 t loong-flow run --until s
 t loong-flow run --set second.fac
 t loong-flow resume demo-1 --accept fac
@@ -97,6 +99,8 @@ last
 last
 loss
 loss score
+score,loss
++first.factor
 second
 second.factor=
 factor
