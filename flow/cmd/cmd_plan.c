@@ -10,6 +10,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/str.h"
+#include "flow/cmd/cmd_plan.h"
 #include "flow/cmd/cmds.h"
 #include "flow/cmd/cost.h"
 #include "flow/cmd/prep.h"
@@ -361,8 +362,15 @@ static void print_text(const struct plan *o, bool changed)
         lf_say("refused: %s\n", o->refused);
 }
 
-static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, double rate,
-                      const lf_err *fit, lf_err *err)
+/* What was asked about, and what the stages said. */
+struct asked {
+    const lf_cost_rows *costs;
+    double rate;
+    const bool *wanted; /* NULL: all */
+};
+
+static int print_plan(const lf_cmd *c, lf_prep *p, const struct asked *a, const lf_err *fit,
+                      lf_err *err)
 {
     struct plan o = {.name = p->plan->name,
                      .scheduler = p->plan->scheduler,
@@ -374,8 +382,13 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, do
     for (size_t i = 0, at = 0; rc == 0 && i < p->view.n; i++) {
         const lf_stage_view *s = &p->view.stages[i];
         struct row *row = lf_rows_add(&o.stages, sizeof *row, err);
-        rc = row == NULL ? LF_ENOMEM
-                         : set_row(row, p, s, next_cost(costs, &at, s->plan->name), rate, err);
+        rc = row == NULL
+                 ? LF_ENOMEM
+                 : set_row(row, p, s, next_cost(a->costs, &at, s->plan->name), a->rate, err);
+        if (rc == 0 && a->wanted != NULL && !a->wanted[i] && row->will_run) {
+            row->will_run = false;
+            snprintf(row->why, sizeof row->why, "it is not among the stages that were asked for");
+        }
     }
     if (rc == 0 && c->json)
         rc = lf_cmd_print(&o, &plan_fields, err);
@@ -389,10 +402,26 @@ static int print_plan(const lf_cmd *c, lf_prep *p, const lf_cost_rows *costs, do
     return rc;
 }
 
+int lf_cmd_show_plan(const lf_cmd *c, lf_prep *p, double rate, const bool *wanted, lf_err *err)
+{
+    lf_cost_rows costs = {.n = 0};
+    lf_err fit = LF_ERR_INIT;
+    int rc = lf_cost_ask(&costs, p, err);
+    if (rc == 0)
+        rc = lf_cost_refuse(&costs, c->def->table->stage, err);
+    if (rc == 0)
+        lf_cost_check(p, &costs, &fit);
+    if (rc == 0)
+        rc = print_plan(c, p, &(struct asked){&costs, rate, wanted}, &fit, err);
+    if (rc == 0 && fit.rc != 0)
+        rc = LF_FLOW_FAILED;
+    lf_cost_rows_fini(&costs);
+    return rc;
+}
+
 static int run_plan(lf_cmd *c, lf_err *err)
 {
     lf_prep p;
-    lf_cost_rows costs = {.n = 0};
     lf_prep_args a = {.pipeline = lf_cmd_word(c, 0) != NULL ? lf_cmd_word(c, 0) : "pipeline.ini",
                       .tables = c->tables,
                       .fresh_run = lf_optset_bool(c->opts, "new"),
@@ -402,17 +431,7 @@ static int run_plan(lf_cmd *c, lf_err *err)
     if (rc == 0) {
         double rate =
             lf_optset_is_set(c->opts, "rate") ? (double)lf_optset_int(c->opts, "rate") : 0;
-        lf_err fit = LF_ERR_INIT;
-        rc = lf_cost_ask(&costs, &p, err);
-        if (rc == 0)
-            rc = lf_cost_refuse(&costs, "plan", err);
-        if (rc == 0)
-            lf_cost_check(&p, &costs, &fit);
-        if (rc == 0)
-            rc = print_plan(c, &p, &costs, rate, &fit, err);
-        if (rc == 0 && fit.rc != 0)
-            rc = LF_FLOW_FAILED;
-        lf_cost_rows_fini(&costs);
+        rc = lf_cmd_show_plan(c, &p, rate, NULL, err);
         lf_prep_fini(&p);
     }
     free((void *)(uintptr_t)a.sets);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What plan prints, for run --dry-run too.
+ */
+#ifndef LF_FLOW_CMD_PLAN_H
+#define LF_FLOW_CMD_PLAN_H
+
+#include "flow/cmd/cmd.h"
+#include "flow/cmd/prep.h"
+
+/* Asks the stages what they cost and prints what would run. rate: FLOP/s to estimate times with, 0:
+ * those that were measured. wanted: the stages of p->view that are asked for, NULL: all. Returns
+ * LF_FLOW_FAILED when it does not fit. LF_EINVAL: a stage refuses its settings. */
+int lf_cmd_show_plan(const lf_cmd *c, lf_prep *p, double rate, const bool *wanted, lf_err *err);
+
+#endif
