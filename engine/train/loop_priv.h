@@ -94,9 +94,9 @@ struct lf_trainer {
     double told_s; /* time of the last result */
     char tokenizer[LF_HASH_HEX];
 
-    int64_t rss0;  /* before planned memory was taken */
-    lf_nvml *nvml; /* NULL: no numbers of the GPU; rank 0 */
-    double peak;   /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
+    double planned; /* bytes: lf_train_planned */
+    lf_nvml *nvml;  /* NULL: no numbers of the GPU; rank 0 */
+    double peak;    /* FLOP/s of all ranks at most; 0: unknown, or not asked for */
     bool rss_told;
     double t_log;        /* when the last line was logged */
     int64_t samples_log; /* samples then */
@@ -160,6 +160,13 @@ size_t lf_train_data_bytes(const struct lf_train_config *c);
 int lf_train_write_inputs(lf_trainer *t, int chain, const lf_loader_batch *b, lf_err *err);
 struct lf_train_view lf_train_view_of(const lf_trainer *t, int chain, const lf_loader_batch *b,
                                       bool valid_split, double inv_units);
+
+/* setup.c */
+/* Returns the memory of a process of so many ranks: the plan of m, and beside it what is saved in
+ * the background, what is offloaded, the loaders as far as their data exists, and what the target
+ * reserves. --plan, the log and the metric planned_memory say its total. */
+struct lf_plan_memory lf_train_planned(const struct lf_train_config *c,
+                                       const struct lf_train_model *m, int ranks);
 
 /* save.c */
 int lf_train_writer_open(lf_trainer *t, lf_err *err);

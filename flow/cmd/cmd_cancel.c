@@ -223,7 +223,7 @@ static int say_gone(lf_cmd *c, const lf_project *p, lf_run_view *v, lf_err *err)
     lf_sync(p, v->run.data, v->run.id, NULL);
     rc = c->json ? lf_cmd_print_run(v, err) : 0;
     if (rc == 0 && !c->json)
-        printf("run %s: nothing of it runs any more\n", v->run.id);
+        lf_say("run %s: nothing of it runs any more\n", lf_run_label(&v->run));
     fflush(stdout);
     if (rc == 0 && whole_run(c)) /* jobs may be ending yet: then tick tells it */
         lf_ended_tell(&(struct lf_ended){.project = p,

@@ -70,6 +70,21 @@ static int keep_run(lf_pairs *keep, const char *run, const char *why, lf_err *er
     return lf_pairs_get(keep, run) == NULL ? lf_pairs_add(keep, run, why, err) : 0;
 }
 
+/* A word that names no run is an error: what it was meant to keep would be deleted. */
+static int keep_named(lf_pairs *keep, const lf_cmd *c, const lf_project *p, lf_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < lf_optset_count(c->opts, "keep"); i++) {
+        lf_run run;
+        rc = lf_run_find(&run, p, lf_optset_str_at(c->opts, "keep", i), err);
+        if (rc < 0)
+            return lf_err_prefix(err, "--keep");
+        rc = keep_run(keep, run.id, "named", err);
+        lf_run_fini(&run);
+    }
+    return rc;
+}
+
 /* ---- what the ledger knows: marks and metrics ---- */
 
 /* What the ledger says of a run. */
@@ -101,7 +116,7 @@ static int keep_marked(lf_pairs *keep, lf_ledger *l, lf_err *err)
     return rc;
 }
 
-/* "val_loss", "score:max", "val_loss=3" */
+/* "valid_loss", "score:max", "valid_loss=3" */
 static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *word, lf_err *err)
 {
     const char *eq = strrchr(word, '='), *end = eq != NULL ? eq : word + strlen(word),
@@ -117,7 +132,7 @@ static int parse_best(char *key, size_t cap, bool *max, int64_t *n, const char *
               (eq == NULL || (lf_parse_i64(n, eq + 1, NULL) == 0 && *n > 0));
     if (!ok)
         return lf_fail(err, LF_EINVAL,
-                       "--keep-best %s: METRIC[:min|max][=N], such as val_loss or score:max=3",
+                       "--keep-best %s: METRIC[:min|max][=N], such as valid_loss or score:max=3",
                        word);
     snprintf(key, cap, "%.*s", (int)(stop - word), word);
     return 0;
@@ -133,7 +148,11 @@ static int keep_best(lf_pairs *keep, lf_ledger *l, const char *word, lf_err *err
     if (rc == 0)
         rc = lf_fields_list(&rows, &said_fields, lf_ledger_best(l, key, max, n, err), err);
     if (rc == 0 && rows.n == 0)
-        rc = lf_fail(err, LF_ENOENT, "--keep-best %s: no run has a metric of this name", word);
+        rc = lf_fail(
+            err, LF_ENOENT,
+            "--keep-best %s: no run has a metric of this name; `loong-flow metrics STAGE` shows "
+            "which there are",
+            word);
     for (size_t i = 0; rc == 0 && i < rows.n; i++) {
         snprintf(why, sizeof why, "%s %s of all: %.6g", max ? "highest" : "lowest", key,
                  rows.v[i].last);
@@ -191,18 +210,6 @@ static double tree_bytes(const char *path, int depth)
     if (d != NULL)
         closedir(d);
     return sum;
-}
-
-static bool named(const lf_cmd *c, const char *id)
-{
-    for (size_t i = 0; i < lf_optset_count(c->opts, "keep"); i++) {
-        const char *k = lf_optset_str_at(c->opts, "keep", i);
-        size_t n = strlen(k);
-        if (n >= 4 && n <= strlen(id) &&
-            (strncmp(id, k, n) == 0 || strcmp(id + strlen(id) - n, k) == 0))
-            return true;
-    }
-    return false;
 }
 
 static int propose(lf_removables *list, const lf_run *run, const lf_start *inc, const char *path,
@@ -266,8 +273,6 @@ static int propose_outputs(lf_removables *list, const lf_run_view *v, bool all, 
 /* Why a complete run is kept on its own account; NULL: it is not. */
 static const char *reason_to_keep(const lf_cmd *c, const lf_run_view *v, int64_t left)
 {
-    if (named(c, v->run.id))
-        return "named";
     if (left > 0)
         return "one of the newest";
     if (lf_optset_is_set(c->opts, "older_than") &&
@@ -320,7 +325,9 @@ static int pass_over(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const
 static int survey(lf_pairs *keep, lf_removables *list, const lf_cmd *c, const lf_project *p,
                   const char *lock_path, bool locked, lf_err *err)
 {
-    int rc = ask_ledger(keep, c, p, err);
+    int rc = keep_named(keep, c, p, err);
+    if (rc == 0)
+        rc = ask_ledger(keep, c, p, err);
     for (size_t before = 1, n = 0; rc == 0 && before != n; n = keep->n) {
         before = keep->n;
         rc = pass_over(keep, NULL, c, p, err);

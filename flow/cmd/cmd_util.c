@@ -14,6 +14,7 @@
 
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/sys.h"
 #include "flow/cmd/cmd.h"
 #include "flow/record/record.h"
 #include "flow/run/asking.h"
@@ -50,7 +51,10 @@ int lf_cmd_print_run(const lf_run_view *v, lf_err *err)
 
 void lf_cmd_print_head(const lf_run_shown *run)
 {
-    lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
+    if (run->short_name != NULL)
+        lf_say("run %s  %s  ", run->short_name, run->run);
+    else
+        lf_say("run %s  %s  ", run->run, run->name != NULL ? run->name : "-");
     if (lf_colour())
         printf("\033[%sm%s\033[0m\n", lf_state_colour(run->state), run->state);
     else
@@ -115,6 +119,16 @@ void lf_cmd_nap(double s)
 {
     const struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
     nanosleep(&ts, NULL);
+}
+
+const char *lf_cmd_time(char buf[21], const lf_cmd *c, double wall_s)
+{
+    const time_t t = (time_t)wall_s;
+    struct tm tm;
+    if (lf_optset_bool(c->opts, "utc") || localtime_r(&t, &tm) == NULL)
+        return lf_time_iso(buf, wall_s);
+    strftime(buf, 21, "%Y-%m-%d %H:%M:%S", &tm);
+    return buf;
 }
 
 char *lf_cmd_model_dir(void)

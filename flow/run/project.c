@@ -229,15 +229,19 @@ int lf_project_share(const lf_project *p, const char *share, lf_err *err)
         return lf_fail(err, LF_EINVAL, "share = %s: there is no such group", share);
     if (stat(p->dot, &st) == 0 && st.st_gid == g->gr_gid && (st.st_mode & 07777) == 02750)
         return 0; /* what is made in it inherits the group */
-    char roots[PATH_MAX];
+    static const char *const subs[] = {"roots", "names"};
     gid_t group = g->gr_gid;
     int rc = lf_share_dir(p->dot, share, err);
-    if (rc == 0 && snprintf(roots, sizeof roots, "%s/roots", p->dot) < (int)sizeof roots &&
-        lf_io_exists(roots))
-        rc = lf_share_dir(roots, share, err);
-    if (rc == 0) {
+    if (rc == 0)
         share_files(p->dot, group);
-        share_files(roots, group);
+    for (size_t i = 0; rc == 0 && i < sizeof subs / sizeof subs[0]; i++) {
+        char dir[PATH_MAX];
+        if (snprintf(dir, sizeof dir, "%s/%s", p->dot, subs[i]) >= (int)sizeof dir ||
+            !lf_io_exists(dir))
+            continue;
+        rc = lf_share_dir(dir, share, err);
+        if (rc == 0)
+            share_files(dir, group);
     }
     return rc;
 }

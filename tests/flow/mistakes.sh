@@ -68,7 +68,7 @@ a sequence longer than the model's~s/^seq_length = .*/seq_length = 512/~^seq_len
 a batch that is no multiple~s/^batch = .*/batch = 12/;s/^micro_batch = .*/micro_batch = 8/~^micro_batch~a batch of 12 sequences is not a multiple of micro_batch = 8
 heads that do not divide~s/^hidden = .*/hidden = 65/~^heads~4 heads do not divide hidden = 65; give head_dim
 a number that is none, in the model~s/^hidden = .*/hidden = lots/~^hidden~"lots" is not a count
-a key of the model that is misspelled~s/^max_positions/max_postions/~^max_postions~unknown key 'max_postions'.*did you mean 'max_positions'
+a key of the model that is misspelled~s/^max_positions/max_postions/~^max_postions~unknown key 'max_postions'.*did you mean "max_positions"
 a key of the model that is missing~/^ffn/d~^.model.$~needs ffn
 no length~/^steps/d~^.stage train.~give one of steps, tokens and epochs
 a learning rate that ends above its peak~s/^lr = .*/&\nmin_lr = 1/~^min_lr~min_lr = 1 is not within 0 and lr = 0.001
@@ -77,6 +77,9 @@ texts without a tokenizer~s/^split = .*/&\ntext = corpus.txt/~^text~need tokeniz
 no artifact~s/^checkpoint = .*/checkpoint = corpus.txt/~^checkpoint~corpus.txt: no complete artifact there
 a file of text given as shards~/^kind = pretrain/,/^seq/s/^data = .*/data = corpus.txt/~^data = corpus.txt~data = corpus.txt: no finished shards are there \(no manifest.json\); name the directory `shards`
 a file that is not there~s/^inputs = .*/inputs = nothere.txt/~^inputs~there is no such file or directory
+a key of another tool~s/^lr = .*/&\nmax_steps = 5/~^max_steps~unknown key "max_steps" in \[stage train\]; here it is "steps"
+a key of the model of another tool~s/^hidden = .*/&\nhidden_size = 5/~^hidden_size~unknown key 'hidden_size' in \[model\]; here it is "hidden"
+a word of another tool~s/^lr = .*/&\nprecision = bfloat16/~^precision~"bfloat16" is none of f32.bf16.*; did you mean "bf16"\?
 a misspelled key~s/^steps/stepz/~^stepz~unknown key "stepz" .*did you mean "steps"
 END
 (row "planted" "" '^steps' 'unknown key' >planted) # "" edits nothing, so that nothing is said
@@ -271,4 +274,4 @@ is "$(sed -n 's/^  "\(form\|family\|parameters\|optimizer_tensors\)": //p' out |
     '"checkpoint","llama3",147776,42, 21 0' "a checkpoint begins with its summary, and its moments are counted"
 "$LF_BUILDDIR/stages/lf-convert" --inspect --moments --from "$ckpt" >out
 is "$(grep -c '"weight"' out) $(grep -c adam out)" "21 42" "and listed on demand"
-finish 96
+finish 99
